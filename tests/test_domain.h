@@ -1,7 +1,7 @@
 /* test_domain.h - a memory domain for tests: plain memory under a name of its own, with seeded faults.
  *
- * Its class is a device's unless a test says otherwise. With `hidden` its addresses are none that the host can
- * follow: only its copies do. With `empty` no memory lies behind them, so that many units cost nothing. */
+ * Its class is ACCOUNT_DEVICE. `hidden`: the host cannot follow its addresses, only its copies can. `empty`:
+ * its addresses have no memory, so that a test may commit any number of units. */
 #ifndef PLATEAU_TESTS_TEST_DOMAIN_H
 #define PLATEAU_TESTS_TEST_DOMAIN_H
 
@@ -20,6 +20,7 @@ struct test_domain {
     struct rng rng;
     double no_memory;   /* how likely an open fails */
     double stuck;       /* how likely a decommit fails */
+    uint64_t failed;    /* address of the last open that failed: its decommit does not fail */
     uint64_t next;      /* address of the next range of an empty domain */
     atomic_ullong open; /* committed bytes */
     atomic_uint ranges;
@@ -61,6 +62,7 @@ static inline int test_domain_open(void *arg, dev_ptr at, uint64_t bytes)
     bool fails = t->no_memory > 0 && rng_uniform(&t->rng) < t->no_memory;
     /* A failure leaves bytes that are the caller's to decommit. */
     t->open += bytes;
+    t->failed = fails ? at.at : 0;
     if (fails)
         return -ENOMEM;
     return t->empty ? 0 : domain_open(domain_machine(), test_domain_real(t, at), bytes);
@@ -75,7 +77,7 @@ static inline int test_domain_populate(void *arg, dev_ptr at, uint64_t bytes)
 static inline int test_domain_decommit(void *arg, dev_ptr at, uint64_t bytes)
 {
     struct test_domain *t = arg;
-    if (t->stuck > 0 && rng_uniform(&t->rng) < t->stuck)
+    if (t->stuck > 0 && at.at != t->failed && rng_uniform(&t->rng) < t->stuck)
         return -EINVAL;
     ASSERT(t->open >= bytes);
     t->open -= bytes;

@@ -4,8 +4,15 @@
 
 #include "base/check.h"
 
-struct image_sched {
+#include <ctype.h>
+
+/* The memory of one domain. */
+struct scene {
     struct api *api;
+    const struct domain *domain;
+    char holder_bytes[DOMAIN_HOLDER_BYTES];
+    const char *holder; /* "the server", or which device */
+    uint32_t depth;     /* of its root */
     uint64_t process_bytes, ceiling_bytes;
     uint64_t models_bytes;   /* of all models, their pools and jobs included */
     uint64_t freeable_bytes; /* of caches, and units that wait for a trim */
@@ -13,24 +20,29 @@ struct image_sched {
 
 static void see_account(void *arg, const struct account_numbers *n)
 {
-    struct image_sched *s = arg;
-    if (n->depth == 0) {
+    struct scene *s = arg;
+    if (n->domain != s->domain)
+        return;
+    if (n->is_root) {
+        s->depth = n->depth;
         s->process_bytes = n->reserved;
         s->ceiling_bytes = n->limit;
     }
-    for (uint32_t i = 0; n->depth == 1 && i < api_model_count(s->api); i++)
+    for (uint32_t i = 0; n->depth == s->depth + 1 && i < api_model_count(s->api); i++)
         if (strncmp(n->name, api_model_id(s->api, i), ACCOUNT_NAME_MAX - 1) == 0)
             s->models_bytes += n->reserved;
 }
 
-static struct image_sched look(struct api *a)
+static struct scene look(struct api *a, const struct domain *domain)
 {
-    struct image_sched s = {.api = a};
+    struct scene s = {.api = a, .domain = domain};
+    s.holder = domain_holder(domain, s.holder_bytes);
     ledger_walk(a->opts.ledger, see_account, &s);
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         struct engine_numbers n;
         api_engine_numbers(a, i, &n);
-        s.freeable_bytes += n.cache_bytes + n.pending_trim_bytes;
+        if (n.domain == domain)
+            s.freeable_bytes += n.cache_bytes + n.pending_trim_bytes;
     }
     return s;
 }
@@ -61,7 +73,7 @@ static bool busy(struct api *a, const struct account_numbers *binding, uint64_t 
 /* The system refused although the ledger did not. */
 static bool refuse_by_system(struct api *a, struct reject *why)
 {
-    struct image_sched s = look(a);
+    struct scene s = look(a, domain_machine());
     return reject_set(why, REJECT_OUT_OF_MEMORY, NULL,
                       "The operating system refused memory: the server holds %llu bytes, %llu of them for "
                       "models. Add memory to the machine, or lower --memory-limit.",
@@ -71,23 +83,26 @@ static bool refuse_by_system(struct api *a, struct reject *why)
 bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t others, struct reject *why)
 {
     struct account_numbers binding = account_numbers(at);
-    struct image_sched s = look(a);
+    struct scene s = look(a, account_domain(at));
     bool full = account_refuses(at, bytes, &binding);
     /* Each holds something, and will end; or it has ended since, and there is room again. */
     if (others > 0 || !full)
         return busy(a, &binding, bytes, why);
-    if (binding.depth == 0 && s.freeable_bytes > 0) {
+    if (full && binding.domain != s.domain)
+        s = look(a, binding.domain);
+    if (binding.is_root && s.freeable_bytes > 0) {
         api_reclaim(a);
         return busy(a, &binding, bytes, why);
     }
     return reject_set(
         why, REJECT_OUT_OF_MEMORY, NULL,
         "There is not enough memory for this request, and no other request is running that would release "
-        "any: the account %s would hold %llu bytes, and its limit is %llu. The server holds %llu of %llu "
-        "bytes, %llu of them for models; caches could release %llu. Ask for less, or raise --memory-limit.",
+        "any: the account %s would hold %llu bytes, and its limit is %llu. %c%s holds %llu of %llu "
+        "bytes, %llu of them for models; caches could release %llu. Ask for less, or raise %s.",
         binding.name, (unsigned long long)(binding.reserved + bytes), (unsigned long long)binding.limit,
-        (unsigned long long)s.process_bytes, (unsigned long long)s.ceiling_bytes,
-        (unsigned long long)s.models_bytes, (unsigned long long)s.freeable_bytes);
+        toupper(s.holder[0]), s.holder + 1, (unsigned long long)s.process_bytes,
+        (unsigned long long)s.ceiling_bytes, (unsigned long long)s.models_bytes,
+        (unsigned long long)s.freeable_bytes, domain_limit_option(s.domain));
 }
 
 bool memory_refusal_of(struct api *a, const struct request_memory *m, struct reject *why)

@@ -10,6 +10,8 @@ static void write_holder(const struct holder_info *h, struct buf *ret)
 {
     buf_puts(ret, "{\"id\":");
     json_write_string(ret, slice_of(h->name));
+    buf_puts(ret, ",\"domain\":");
+    json_write_string(ret, slice_of(h->domain->name));
     buf_printf(ret,
                ",\"state\":\"%s\",\"held_bytes\":%llu,\"free_bytes\":%llu,\"cached_bytes\":%llu,"
                "\"allowed_bytes\":%llu,\"entries\":%u}",
@@ -23,7 +25,7 @@ void report_holders(struct api *a, struct buf *ret)
     struct holders_numbers n = {0};
     uint32_t count = 0;
     if (a->opts.holders) {
-        holders_numbers(a->opts.holders, &n);
+        holders_numbers(a->opts.holders, NULL, &n);
         count = MIN_OF(holders_list(a->opts.holders, all, HOLDERS_MAX), (uint32_t)HOLDERS_MAX);
     }
     buf_printf(ret, "\"orphans\":%u,\"orphan_bytes\":%llu,\"holders\":[", n.orphans, (ull)n.orphan_bytes);
@@ -39,7 +41,7 @@ uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models)
 {
     struct holders_numbers n = {.cache_bytes_max = UINT64_MAX};
     if (a->opts.holders)
-        holders_numbers(a->opts.holders, &n);
+        holders_numbers(a->opts.holders, NULL, &n);
     return MIN_OF(sum_of_models, n.cache_bytes_max);
 }
 
@@ -52,7 +54,7 @@ void report_holders_metrics(struct api *a, struct buf *b)
 {
     struct holders_numbers n = {0};
     if (a->opts.holders)
-        holders_numbers(a->opts.holders, &n);
+        holders_numbers(a->opts.holders, NULL, &n);
     write_gauge(b, "plateau_prefix_cache_bytes",
                 "Bytes of cached prefixes that no request uses, all models together.", n.cached_bytes);
     write_gauge(b, "plateau_prefix_cache_limit_bytes", "Limit of the prefix cache, all models together.",

@@ -120,6 +120,24 @@ static void write_account(const struct account_numbers *n, uint64_t own, struct 
     buf_puts(ret, ",\"children\":[");
 }
 
+/* The roots of other domains than the machine's. */
+static void write_devices(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
+{
+    bool first = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct account_numbers *n = &accounts[i];
+        if (!n->is_root || n->depth > 0 || i == 0)
+            continue;
+        buf_puts(ret, first ? "{\"name\":" : ",{\"name\":");
+        json_write_string(ret, slice_of(n->name));
+        buf_puts(ret, ",\"limit_bytes\":");
+        write_limit(n, ret);
+        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu}",
+                   (unsigned long long)n->reserved, (unsigned long long)n->used, (unsigned long long)n->peak);
+        first = false;
+    }
+}
+
 /* Parents come before their children: a deeper account opens below the last, a shallower one closes the open
  * ones. */
 static void write_tree(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
@@ -177,10 +195,12 @@ void report_memory(struct api *a, struct buf *ret)
     buf_printf(ret,
                "],\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
                "\"swap_bytes\":%llu,\"cgroup_bytes\":%llu,\"cgroup_limit_bytes\":%llu,\"heap_bytes\":%llu,"
-               "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[]}}",
+               "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[",
                (unsigned long long)f.rss_anon_bytes, (unsigned long long)f.rss_file_bytes,
                (unsigned long long)f.rss_shmem_bytes, (unsigned long long)f.swap_bytes,
                (unsigned long long)f.cgroup_bytes, (unsigned long long)f.cgroup_limit_bytes,
                (unsigned long long)f.heap_bytes, (unsigned long long)f.ram_bytes,
                (unsigned long long)f.ram_available_bytes);
+    write_devices(a->accounts, count, ret);
+    buf_puts(ret, "]}}");
 }

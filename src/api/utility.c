@@ -192,7 +192,7 @@ bool utility_reclaim(struct exchange *x)
     struct holders_reclaimed r = {0};
     enum holder_ask_kind kind = x->kind == REQUEST_CLEAR ? HOLDER_CLEAR : HOLDER_TRIM;
     if (x->api->opts.holders)
-        holders_reclaim(x->api->opts.holders, kind, RECLAIM_TIMEOUT_NS, &r);
+        holders_reclaim(x->api->opts.holders, NULL, kind, RECLAIM_TIMEOUT_NS, &r);
     x->reclaimed_bytes = r.bytes;
     buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%u,\"bytes_reclaimed\":%llu,\"failed\":[",
                r.failed ? "partial" : "ok", r.entries, (unsigned long long)r.bytes);

@@ -423,19 +423,21 @@ static dev_ptr address(const struct block_pool *p, uint32_t block, uint64_t offs
 
 void block_pool_copy(const struct block_pool *p, uint32_t from, uint32_t to)
 {
-    ASSERT(from != to);
+    ASSERT(from != to && from < p->blocks_max && to < p->blocks_max);
     domain_copy(units_domain(p->units), address(p, to, 0, p->block_bytes),
                 address(p, from, 0, p->block_bytes), p->block_bytes);
 }
 
 int block_pool_get(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes, void *host)
 {
+    ASSERT(host || bytes == 0);
     return domain_get(units_domain(p->units), host, address(p, block, offset, bytes), bytes);
 }
 
 void block_pool_put(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes,
                     const void *host)
 {
+    ASSERT(host || bytes == 0);
     domain_put(units_domain(p->units), address(p, block, offset, bytes), host, bytes);
 }
 

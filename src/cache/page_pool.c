@@ -280,17 +280,20 @@ dev_ptr page_pool_base(const struct page_pool *p)
 
 void page_pool_copy(const struct page_pool *p, uint32_t from, uint32_t to)
 {
+    ASSERT(from < p->pages_max && to < p->pages_max);
     block_pool_copy(p->blocks, from, to);
 }
 
 int page_pool_get(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes, void *host)
 {
+    ASSERT(page < p->pages_max && bytes > 0);
     return block_pool_get(p->blocks, page, offset, bytes, host);
 }
 
 void page_pool_put(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes,
                    const void *host)
 {
+    ASSERT(page < p->pages_max && bytes > 0);
     block_pool_put(p->blocks, page, offset, bytes, host);
 }
 

@@ -326,18 +326,23 @@ int models_plan_again(void *models, struct model_settings *s, struct err *e)
 struct trial {
     struct plan_process process;
     uint32_t usable;
-    uint64_t needed_bytes;
-    int error; /* of the first that was named and cannot be served */
+    uint64_t needed_bytes[1 + DOMAINS_MAX]; /* by domain, as plan_line has them */
+    int error;                              /* of the first that was named and cannot be served */
     struct err why;
 };
 
-static void refuse_together(struct trial *t)
+static void refuse_together(struct trial *t, uint32_t domain)
 {
+    char where[DOMAIN_HOLDER_BYTES] = "";
+    if (domain > 0)
+        snprintf(where, sizeof(where), " on device %s", t->process.devices[domain - 1].name);
     t->error = err_set(
         &t->why, -ENOMEM,
-        "the models do not fit together: with what the process takes they need at least %s, and the ceiling "
-        "is %s. Those below a --model-dir need not fit together: they come and go as they are asked for",
-        terminal_bytes(t->needed_bytes).text, terminal_bytes(t->process.ceiling_bytes).text);
+        "the models do not fit together%s: with what the process takes they need at least %s, and the "
+        "ceiling is %s. Those below a --model-dir need not fit together: they come and go as they are asked "
+        "for",
+        where, terminal_bytes(t->needed_bytes[domain]).text,
+        terminal_bytes(plan_ceiling_bytes(&t->process, domain)).text);
 }
 
 static void try(struct models *m, bool least, struct trial *ret)
@@ -346,7 +351,7 @@ static void try(struct models *m, bool least, struct trial *ret)
     struct trial t = {0};
     p.options = m->options;
     planning_process(&p, least, &t.process);
-    t.needed_bytes = plan_process_bytes(&t.process);
+    t.needed_bytes[0] = plan_process_bytes(&t.process);
     for (uint32_t i = 0; i < m->count; i++) {
         struct model_settings *s = &m->list[i];
         struct err e = {0};
@@ -354,15 +359,18 @@ static void try(struct models *m, bool least, struct trial *ret)
         t.usable += r == 0;
         if (p.unreadable)
             r = model_hint(s->dir, r, &e);
-        if (s->preload && r == 0)
-            t.needed_bytes += s->plan.load_bytes;
+        if (s->preload && r == 0) {
+            t.needed_bytes[0] += s->plan.load_bytes;
+            t.needed_bytes[s->plan.model.domain] += s->plan.device.load_bytes;
+        }
         if (!s->preload || r == 0 || t.error < 0)
             continue;
         t.error = r;
         t.why = e;
     }
-    if (t.error == 0 && t.needed_bytes > t.process.ceiling_bytes)
-        refuse_together(&t);
+    for (uint32_t i = 0; i <= t.process.device_count && t.error == 0; i++)
+        if (t.needed_bytes[i] > plan_ceiling_bytes(&t.process, i))
+            refuse_together(&t, i);
     *ret = t;
 }
 

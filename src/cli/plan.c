@@ -38,6 +38,17 @@ static void print_drafting(const struct planning *p)
         terminal_bytes(t->state_bytes).text);
 }
 
+static void print_lines(const struct plan *plan, uint32_t domain)
+{
+    printf("%-24s %-6s %12s %12s\n", "account", "class", "at least", "at most");
+    for (uint32_t i = 0; i < plan->line_count; i++) {
+        const struct plan_line *l = &plan->lines[i];
+        if (l->domain == domain)
+            print_line(l->name, 2 * l->depth, account_class_name(l->class), l->floor_bytes, l->limit_bytes,
+                       l->note);
+    }
+}
+
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
@@ -46,13 +57,14 @@ static void print_table(const struct planning *p)
            plan->model.name, p->model.shape.family, (double)p->model.shape.parameters / 1e6,
            p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
     printf("ceiling %s, from %s\n\n", terminal_bytes(plan->ceiling_bytes).text, p->ceiling_from);
-    printf("%-24s %-6s %12s %12s\n", "account", "class", "at least", "at most");
-    for (uint32_t i = 0; i < plan->line_count; i++) {
-        const struct plan_line *l = &plan->lines[i];
-        print_line(l->name, 2 * l->depth, account_class_name(l->class), l->floor_bytes, l->limit_bytes,
-                   l->note);
-    }
+    print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
+    if (plan->device.name) {
+        printf("\ndevice %s: ceiling %s\n\n", plan->device.name,
+               terminal_bytes(plan->device.ceiling_bytes).text);
+        print_lines(plan, plan->model.domain);
+        print_line("together", 0, "", plan->device.floor_bytes, plan->device.limit_bytes, "");
+    }
     printf("\nA connection takes %s, of %llu; a request of the whole context %s of pages and %s of tables.\n",
            terminal_bytes(plan->process.connection_bytes).text,
            (unsigned long long)p->options->max_connections,
@@ -80,6 +92,31 @@ static void json_text(struct buf *b, const char *key, const char *value)
     json_write_string(b, slice_of(value));
 }
 
+static const char *domain_name(const struct plan *plan, uint32_t domain)
+{
+    return domain == 0 ? domain_machine()->name : plan->process.devices[domain - 1].name;
+}
+
+static void json_domain(const char *name, uint64_t ceiling, uint64_t floor, uint64_t limit, struct buf *b)
+{
+    buf_putc(b, '{');
+    json_text(b, "name", name);
+    buf_printf(b, ",\"ceiling_bytes\":%llu,\"floor_bytes\":%llu,\"limit_bytes\":%llu}",
+               (unsigned long long)ceiling, (unsigned long long)floor, (unsigned long long)limit);
+}
+
+static void json_domains(const struct plan *plan, struct buf *b)
+{
+    const struct plan_device *d = &plan->device;
+    buf_puts(b, "\"domains\":[");
+    json_domain(domain_name(plan, 0), plan->ceiling_bytes, plan->floor_bytes, plan->limit_bytes, b);
+    if (d->name) {
+        buf_putc(b, ',');
+        json_domain(d->name, d->ceiling_bytes, d->floor_bytes, d->limit_bytes, b);
+    }
+    buf_puts(b, "],");
+}
+
 static void json_model(const struct planning *p, struct buf *b)
 {
     const struct plan *plan = &p->plan;
@@ -101,6 +138,7 @@ static void json_model(const struct planning *p, struct buf *b)
                (unsigned long long)plan->model.state_bytes,
                (unsigned long long)p->model.shape.vision.pixels_max,
                (unsigned long long)p->model.shape.vision.weight_bytes);
+    json_domains(plan, b);
     const struct model_plan_drafting *t = &p->model.drafting_takes;
     buf_printf(
         b,
@@ -116,6 +154,8 @@ static void json_model(const struct planning *p, struct buf *b)
         buf_printf(b, ",\"class\":\"%s\",\"depth\":%u,\"floor_bytes\":%llu,\"limit_bytes\":%llu,",
                    account_class_name(l->class), l->depth, (unsigned long long)l->floor_bytes,
                    (unsigned long long)l->limit_bytes);
+        json_text(b, "domain", domain_name(plan, l->domain));
+        buf_putc(b, ',');
         json_text(b, "note", l->note);
         buf_putc(b, '}');
     }
@@ -126,6 +166,7 @@ static void json_model(const struct planning *p, struct buf *b)
 
 struct sum {
     uint64_t floor_bytes, ceiling_bytes, shared_bytes; /* shared: what the process has once */
+    struct plan_device device;                         /* floor_bytes: of all models */
     uint32_t models;
 };
 
@@ -162,8 +203,12 @@ static int plan_one(const struct options *o, const char *model, struct sum *sum,
     if (r < 0 && (r != -ENOMEM || o->json))
         return r;
     for (uint32_t i = 0; i < p.plan.line_count; i++)
-        if (p.plan.lines[i].depth == 0 && strcmp(p.plan.lines[i].name, id) == 0)
+        if (p.plan.lines[i].depth == 0 && p.plan.lines[i].domain == 0 &&
+            strcmp(p.plan.lines[i].name, id) == 0)
             sum->floor_bytes += p.plan.lines[i].floor_bytes;
+    uint64_t on_device = sum->device.floor_bytes + p.plan.device.floor_bytes;
+    sum->device = p.plan.device;
+    sum->device.floor_bytes = on_device;
     sum->shared_bytes = p.plan.limit_bytes - p.plan.model_bytes;
     sum->ceiling_bytes = p.plan.ceiling_bytes;
     if (sum->models++ > 0)
@@ -185,9 +230,9 @@ static int plan_all(const struct options *o, struct buf *json, struct err *e)
     if (r < 0)
         return r;
     uint64_t together = sum.floor_bytes + sum.shared_bytes;
+    bool fits = together <= sum.ceiling_bytes && sum.device.floor_bytes <= sum.device.ceiling_bytes;
     buf_printf(json, "],\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"fits\":%s}\n",
-               (unsigned long long)together, (unsigned long long)sum.ceiling_bytes,
-               together <= sum.ceiling_bytes ? "true" : "false");
+               (unsigned long long)together, (unsigned long long)sum.ceiling_bytes, fits ? "true" : "false");
     if (o->json)
         fwrite(json->ptr, 1, json->len, stdout);
     else if (sum.models > 1)
@@ -196,7 +241,12 @@ static int plan_all(const struct options *o, struct buf *json, struct err *e)
             sum.models, terminal_bytes(together).text, terminal_bytes(sum.shared_bytes).text,
             terminal_bytes(sum.ceiling_bytes).text,
             together <= sum.ceiling_bytes ? "they fit." : "they do not fit together.");
-    return together <= sum.ceiling_bytes ? json->error : -ENOMEM;
+    if (!o->json && sum.models > 1 && sum.device.name)
+        printf("On device %s all need at least %s at once. Its ceiling is %s: %s\n", sum.device.name,
+               terminal_bytes(sum.device.floor_bytes).text, terminal_bytes(sum.device.ceiling_bytes).text,
+               sum.device.floor_bytes <= sum.device.ceiling_bytes ? "they fit."
+                                                                  : "they do not fit together.");
+    return fits ? json->error : -ENOMEM;
 }
 
 static int with_options(struct options *o, int argc, char **argv)

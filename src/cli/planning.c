@@ -65,6 +65,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                            : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
                                  .threads_bytes = device_stack_bytes(p->workers),
                                  .text_bytes = TEXT_BYTES_LEAST};
+    if (p->device.name)
+        ret->devices[ret->device_count++] = p->device;
     if (p->sees)
         ret->media_bytes = o->media_memory ? o->media_memory : media;
     if (p->sees && !p->serves)
@@ -86,9 +88,10 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
 
 /* ---- both ---- */
 
-static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
-                  const struct plan_refusal *why, struct err *e)
+static int refuse(const struct planning *p, const char *name, const struct plan_refusal *why, struct err *e)
 {
+    char where[DOMAIN_HOLDER_BYTES] = "";
+    const char *from = p->ceiling_from ? p->ceiling_from : "see --memory-limit";
     char context[96] = "", seqs[96] = "", image_sched[96] = "";
     const struct model_vision *v = &p->model.shape.vision;
     if (why->context)
@@ -103,11 +106,14 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
         snprintf(image_sched, sizeof(image_sched), " Images take %s of that (--max-image-pixels 0).",
                  terminal_bytes(bytes).text);
     }
-    return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s",
-                   name, terminal_bytes(why->needed_bytes).text, terminal_bytes(ceiling).text,
-                   p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, seqs,
-                   context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.",
-                   image_sched);
+    if (why->domain > 0) {
+        snprintf(where, sizeof(where), " on device %s", p->plan.process.devices[why->domain - 1].name);
+        from = "see --device-memory-limit";
+    }
+    return err_set(
+        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s", name,
+        where, terminal_bytes(why->needed_bytes).text, terminal_bytes(why->ceiling_bytes).text, from, context,
+        seqs, context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.", image_sched);
 }
 
 /* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
@@ -122,10 +128,22 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
      * error. */
     if (p->models > 1)
         length = MIN_OF(length, p->model.shape.context_max);
-    return (struct plan_wish){.max_model_len = length,
-                              .prefix_cache_bytes = o->prefix_cache,
-                              .image_cache_bytes = o->image_cache,
-                              .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
+    return (struct plan_wish){
+        .max_model_len = length,
+        .prefix_cache_bytes = o->prefix_cache,
+        .image_cache_bytes = o->image_cache,
+        .context_bytes_max = p->models > 1 ? plan_ceiling_bytes(process, p->model.domain) / CONTEXT_PART : 0};
+}
+
+/* As if the ceiling of the model's domain were what the process and the model may take together. */
+static void limit_model(const struct planning *p, struct plan_process *process)
+{
+    uint64_t *ceiling = &process->ceiling_bytes, process_bytes = plan_process_bytes(process);
+    if (p->model.domain > 0) {
+        ceiling = &process->devices[p->model.domain - 1].ceiling_bytes;
+        process_bytes = 0;
+    }
+    *ceiling = MIN_OF(*ceiling, process_bytes + p->model_bytes_max);
 }
 
 /* With `process` as given, or, without limits of its own, with the texts that the model leaves room for. */
@@ -137,9 +155,9 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
             *process = *p->process;
         else
             planning_process(p, least, process);
+        p->model.domain = process->device_count;
         if (p->model_bytes_max)
-            process->ceiling_bytes =
-                MIN_OF(process->ceiling_bytes, plan_process_bytes(process) + p->model_bytes_max);
+            limit_model(p, process);
         struct plan_wish wish = wish_of(p, process);
         r = plan_make(process, model_plan_numbers, &p->model, p->seqs, &wish, &p->plan, why);
     }
@@ -180,5 +198,5 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     if (r == -EINVAL)
         return err_set(e, r, "--max-model-len %llu: %s was made for %u tokens",
                        (unsigned long long)p->options->max_model_len, name, why.context_max);
-    return r < 0 ? refuse(p, name, process.ceiling_bytes, &why, e) : 0;
+    return r < 0 ? refuse(p, name, &why, e) : 0;
 }

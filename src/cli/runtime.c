@@ -165,12 +165,31 @@ static int open_store(struct runtime *rt, struct err *e)
     return store_open(&opts, &rt->store, e);
 }
 
+/* The root account of the device's memory, and a budget for the caches there. */
+static int open_device_memory(struct runtime *rt)
+{
+    const struct domain *domain = device_domain(rt->device);
+    const struct plan_process *p = &rt->process;
+    if (domain == domain_machine())
+        return 0;
+    ASSERT(p->device_count == 1);
+    uint64_t ceiling = p->devices[0].ceiling_bytes;
+    int r = ledger_open_root(rt->ledger, domain, ceiling, &rt->device_root);
+    if (r < 0)
+        return r;
+    account_set_planned(rt->device_root, ceiling);
+    holders_add_domain(rt->holders, domain, MIN_OF(rt->options->prefix_cache, ceiling));
+    return 0;
+}
+
 static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
 {
     footprint_open_heap();
     int r = open_ledger(rt);
     if (r == 0)
         r = device_open_cpu(workers, rt->threads, &rt->device);
+    if (r == 0)
+        r = open_device_memory(rt);
     if (r < 0) {
         err_set(e, r, "accounts and worker threads could not be opened: %s", strerror(-r));
         runtime_close(rt);
@@ -225,7 +244,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
     rt->settings.needs_tokenizer = rt->needs_tokenizer;
     rt->settings.needs_template = rt->needs_template;
     struct loaded_model_opts opts = {.settings = &rt->settings,
-                                     .parent = ledger_root(rt->ledger),
+                                     .ledger = rt->ledger,
                                      .holders = rt->holders,
                                      .device = rt->device,
                                      .store = rt->store,
@@ -258,6 +277,7 @@ void runtime_close(struct runtime *rt)
     account_close(rt->ssd_staging);
     guard_free(rt->guard);
     holders_free(rt->holders);
+    account_close(rt->device_root);
     device_close(rt->device);
     account_close(rt->media);
     account_close(rt->text);

@@ -28,6 +28,7 @@ struct runtime {
     struct guard *guard;                             /* NULL: a process with one model needs no guard */
     uint64_t heap_bytes;                             /* reserved there */
     struct device *device;
+    struct account *device_root; /* of its memory; NULL: that is the machine's */
     struct account *ssd_staging, *ssd_table;
     struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
     /* Of the one model of runtime_load(). */

@@ -118,7 +118,7 @@ static struct mailbox_opts inbox_opts(const struct engine_opts *o, const struct 
 static void lay_out(const struct engine_opts *o, const struct model_shape *shape, struct layout *ret)
 {
     *ret = (struct layout){
-        .pools = {.parent = o->parent,
+        .pools = {.parent = engine_device_parent(o),
                   .pages_max = (uint32_t)MIN_OF(o->kv_bytes_max / shape->page_bytes, UINT32_MAX - 1),
                   .states_max = states_of(o, shape),
                   .page_bytes = shape->page_bytes,
@@ -316,7 +316,9 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     list_init(&en->over);
     trim_init(&en->trim);
     pthread_mutex_init(&en->lock, NULL);
-    r = opts->holders ? holder_add(opts->holders, en->name, &en->holder) : 0;
+    r = opts->holders
+            ? holder_add(opts->holders, account_domain(engine_device_parent(opts)), en->name, &en->holder)
+            : 0;
     if (r == 0)
         r = open_accounts(en);
     if (r == 0)

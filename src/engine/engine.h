@@ -78,6 +78,9 @@ struct engine_opts {
     /* Below it open `pools` (with `kv`, `state`, `snapshots`, `prefix cache`), `requests`, `engine`
      * (tables, logits, stack) and, if the model sees, `images` (features). */
     struct account *parent;
+    /* `pools` and `images` open below it instead: an account in the memory of the model's device. NULL:
+     * parent. */
+    struct account *device_parent;
     uint32_t max_num_seqs;  /* sequences of a step */
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
@@ -113,6 +116,11 @@ struct engine_opts {
     void (*failed)(void *arg, int error);
     void *failed_arg;
 };
+
+static inline struct account *engine_device_parent(const struct engine_opts *o)
+{
+    return o->device_parent ? o->device_parent : o->parent;
+}
 
 /* Memory that an engine with these options will take; kv_bytes_max, parent and model are not read. */
 struct engine_plan {
@@ -249,6 +257,7 @@ struct engine_pool_numbers {
 
 /* Counters grow; gauges are from the last step. */
 struct engine_numbers {
+    const struct domain *domain; /* the memory of its pools and images */
     uint32_t running, waiting, pages_used, pages_committed, pages_max, states_used;
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */

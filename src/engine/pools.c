@@ -61,7 +61,7 @@ static bool give_pages_unit(struct pools *p)
 static bool is_refused_by_all(struct pools *p)
 {
     struct account_numbers n;
-    return !account_refuses(p->kv, UNIT_BYTES, &n) || n.depth == 0;
+    return !account_refuses(p->kv, UNIT_BYTES, &n) || n.is_root;
 }
 
 static bool give_more(struct pools *p)

@@ -77,6 +77,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     struct sched_numbers s;
     struct page_pool_numbers p;
     struct pool_numbers states = {0};
+    ret->domain = account_domain(en->pools.all);
     sched_numbers(en->sched, &s);
     page_pool_numbers(en->pools.pages, &p);
     if (en->pools.states)

@@ -8,6 +8,7 @@
 #include "base/pages.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -34,6 +35,7 @@ static int machine_reserve(void *arg, uint64_t bytes, bool small, dev_ptr *ret)
 static int machine_release(void *arg, dev_ptr base, uint64_t bytes)
 {
     (void)arg;
+    ASSERT(base.at % UNIT_BYTES == 0 && bytes > 0);
     return munmap(dev_host(base), bytes) < 0 ? -errno : 0;
 }
 
@@ -88,4 +90,18 @@ const struct domain *domain_machine(void)
     };
     static const struct domain machine = {.name = "machine", .class = ACCOUNT_ANON, .ops = &ops};
     return &machine;
+}
+
+const char *domain_holder(const struct domain *d, char ret[DOMAIN_HOLDER_BYTES])
+{
+    ASSERT(d->name);
+    if (d->class == ACCOUNT_ANON)
+        return "the server";
+    snprintf(ret, DOMAIN_HOLDER_BYTES, d->class == ACCOUNT_DEVICE ? "device %s" : "%s memory", d->name);
+    return ret;
+}
+
+const char *domain_limit_option(const struct domain *d)
+{
+    return d->class == ACCOUNT_DEVICE ? "--device-memory-limit" : "--memory-limit";
 }

@@ -36,6 +36,8 @@ struct domain_ops {
     int (*get)(void *arg, void *to, dev_ptr from, uint64_t bytes);        /* complete on return; 0 or -EIO */
 };
 
+#define DOMAINS_MAX 18 /* of a process: the machine, pinned memory, 16 devices */
+
 struct domain {
     const char *name; /* "machine", "pinned", "fake:0" */
     enum account_class class;
@@ -45,6 +47,12 @@ struct domain {
 
 /* The memory of the machine. Addresses are those of plain memory. */
 const struct domain *domain_machine(void);
+
+/* For messages: which part of the server holds memory of the domain ("the server", "device fake:0"), and the
+ * option that sets its ceiling. */
+#define DOMAIN_HOLDER_BYTES 96
+const char *domain_holder(const struct domain *d, char ret[DOMAIN_HOLDER_BYTES]);
+const char *domain_limit_option(const struct domain *d);
 
 static inline int domain_reserve(const struct domain *d, uint64_t bytes, bool small, dev_ptr *ret)
 {

@@ -32,16 +32,37 @@ int holders_create(const struct holders_opts *opts, struct holders **ret)
     struct holders *hs = calloc(1, sizeof(*hs));
     if (!hs)
         return -ENOMEM;
-    hs->opts = *opts;
+    hs->ledger = opts->ledger;
     hs->next_id = 1;
     list_init(&hs->all);
     pthread_mutex_init(&hs->lock, NULL);
+    holders_add_domain(hs, domain_machine(), opts->cache_bytes_max);
     *ret = hs;
     return 0;
 }
 
+/* With the lock. */
+static struct holder_domain *find_domain(struct holders *hs, const struct domain *domain)
+{
+    for (uint32_t i = 0; i < hs->domain_count; i++)
+        if (hs->domains[i].domain == domain)
+            return &hs->domains[i];
+    return NULL;
+}
+
+void holders_add_domain(struct holders *hs, const struct domain *domain, uint64_t cache_bytes_max)
+{
+    ASSERT(ledger_root_of(hs->ledger, domain));
+    pthread_mutex_lock(&hs->lock);
+    ASSERT(hs->domain_count < DOMAINS_MAX);
+    ASSERT(!find_domain(hs, domain));
+    hs->domains[hs->domain_count++] =
+        (struct holder_domain){.domain = domain, .cache_bytes_max = cache_bytes_max};
+    pthread_mutex_unlock(&hs->lock);
+}
+
 static int free_orphan(struct holder *h, uint64_t *bytes);
-static void close_orphans(struct holders *hs);
+static void close_orphans(struct holders *hs, struct holder_domain *d);
 
 /* Ranges that the system did not take back go with the process; they belong to no account. */
 static void abandon(struct holder *h)
@@ -59,7 +80,6 @@ void holders_free(struct holders *hs)
     if (!hs)
         return;
     pthread_mutex_lock(&hs->lock);
-    ASSERT(hs->share_count == 0);
     LIST_EACH(it, &hs->all) {
         struct holder *h = HOLDER(it);
         ASSERT(h->state == HOLDER_ORPHAN && !h->freeing);
@@ -68,7 +88,10 @@ void holders_free(struct holders *hs)
         list_remove(&h->link);
         abandon(h);
     }
-    close_orphans(hs);
+    for (uint32_t i = 0; i < hs->domain_count; i++) {
+        ASSERT(hs->domains[i].share_count == 0);
+        close_orphans(hs, &hs->domains[i]);
+    }
     pthread_mutex_unlock(&hs->lock);
     pthread_mutex_destroy(&hs->lock);
     free(hs);
@@ -76,7 +99,7 @@ void holders_free(struct holders *hs)
 
 /* ---- owners ---- */
 
-int holder_add(struct holders *hs, const char *name, struct holder **ret)
+int holder_add(struct holders *hs, const struct domain *domain, const char *name, struct holder **ret)
 {
     struct holder *h = calloc(1, sizeof(*h));
     if (!h)
@@ -88,10 +111,11 @@ int holder_add(struct holders *hs, const char *name, struct holder **ret)
     int r = hs->count < HOLDERS_MAX ? 0 : -ENOSPC;
     if (r == 0) {
         h->id = hs->next_id++;
+        h->of = find_domain(hs, domain);
         list_push_back(&hs->all, &h->link);
         hs->count++;
-        ASSERT(hs->share_count < hs->count);
-        hs->shares[hs->share_count++] = &h->share;
+        ASSERT(h->of && h->of->share_count < hs->count);
+        h->of->shares[h->of->share_count++] = &h->share;
     }
     pthread_mutex_unlock(&hs->lock);
     if (r < 0)
@@ -114,9 +138,9 @@ void holder_open(struct holder *h, const struct holder_ops *ops, void *arg)
 static uint32_t find_share(const struct holder *h)
 {
     uint32_t i = 0;
-    while (i < h->list->share_count && h->list->shares[i] != &h->share)
+    while (i < h->of->share_count && h->of->shares[i] != &h->share)
         i++;
-    ASSERT(i < h->list->share_count);
+    ASSERT(i < h->of->share_count);
     return i;
 }
 
@@ -125,14 +149,15 @@ void holder_close(struct holder *h)
     if (!h)
         return;
     struct holders *hs = h->list;
+    struct holder_domain *d = h->of;
     pthread_mutex_lock(&hs->lock);
     ASSERT(h->state == HOLDER_LIVE);
     h->ops = NULL;
     h->state = HOLDER_CLOSING;
     h->want = WANT_NONE;
-    ASSERT(hs->share_count > 0);
-    hs->shares[find_share(h)] = hs->shares[hs->share_count - 1];
-    hs->share_count--;
+    ASSERT(d->share_count > 0);
+    d->shares[find_share(h)] = d->shares[d->share_count - 1];
+    d->share_count--;
     h->share = (struct cache_share){0};
     pthread_mutex_unlock(&hs->lock);
 }
@@ -163,33 +188,33 @@ static void note_left(struct holder *h)
     h->now = (struct holder_numbers){.held_bytes = bytes, .free_bytes = bytes, .reach_bytes = bytes};
 }
 
-/* The account that pays for orphans exists as long as they do. Without memory for it the process's own
+/* The account that pays for orphans exists as long as they do. Without memory for it the domain's root
  * account pays. */
-static struct account *orphans_account(struct holders *hs)
+static struct account *orphans_account(struct holders *hs, struct holder_domain *d)
 {
-    struct account *root = ledger_root(hs->opts.ledger);
-    if (!hs->orphans && account_open(root, "orphans", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &hs->orphans) < 0)
+    struct account *root = ledger_root_of(hs->ledger, d->domain);
+    if (!d->orphans && account_open(root, "orphans", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &d->orphans) < 0)
         return root;
-    return hs->orphans;
+    return d->orphans;
 }
 
-static void close_orphans(struct holders *hs)
+static void close_orphans(struct holders *hs, struct holder_domain *d)
 {
     LIST_EACH(it, &hs->all)
-        if (HOLDER(it)->state == HOLDER_ORPHAN)
+        if (HOLDER(it)->state == HOLDER_ORPHAN && HOLDER(it)->of == d)
             return;
-    ASSERT(!hs->orphans || account_numbers(hs->orphans).used == 0);
-    account_close(hs->orphans);
-    hs->orphans = NULL;
+    ASSERT(!d->orphans || account_numbers(d->orphans).used == 0);
+    account_close(d->orphans);
+    d->orphans = NULL;
 }
 
 static void adopt(struct holder *h, struct units *const *left, uint32_t count)
 {
     ASSERT(h->state == HOLDER_CLOSING);
     ASSERT(!h->ops);
-    struct account *a = orphans_account(h->list);
+    struct account *a = orphans_account(h->list, h->of);
     for (uint32_t i = 0; i < count; i++) {
-        ASSERT(left[i] && !h->left[i]);
+        ASSERT(left[i] && !h->left[i] && units_domain(left[i]) == h->of->domain);
         units_charge_to(left[i], a);
         h->left[i] = left[i];
     }
@@ -224,9 +249,9 @@ static void poke_asked(struct holders *hs, const struct holder *self)
 static void settle(struct holder *h, uint64_t now_ns)
 {
     ASSERT(h->state == HOLDER_LIVE);
-    struct holders *hs = h->list;
-    cache_share_settle(hs->shares, hs->share_count, find_share(h), hs->opts.cache_bytes_max, now_ns);
-    poke_asked(hs, h);
+    struct holder_domain *d = h->of;
+    cache_share_settle(d->shares, d->share_count, find_share(h), d->cache_bytes_max, now_ns);
+    poke_asked(h->list, h);
 }
 
 struct holder_share holder_publish(struct holder *h, const struct holder_numbers *n, uint64_t now_ns)
@@ -292,7 +317,7 @@ void holders_listen(struct holders *hs, void (*wanted)(void *arg), void *arg)
     pthread_mutex_unlock(&hs->lock);
 }
 
-bool holders_next_want(struct holders *hs, uint64_t *id, uint64_t *bytes)
+bool holders_next_want(struct holders *hs, struct holder_want *ret)
 {
     struct holder *first = NULL;
     pthread_mutex_lock(&hs->lock);
@@ -303,8 +328,7 @@ bool holders_next_want(struct holders *hs, uint64_t *id, uint64_t *bytes)
         ASSERT(first->want_bytes > 0);
         ASSERT(first->state == HOLDER_LIVE);
         first->want = WANT_TAKEN;
-        *id = first->id;
-        *bytes = first->want_bytes;
+        *ret = (struct holder_want){first->id, first->want_bytes, first->of->domain};
     }
     pthread_mutex_unlock(&hs->lock);
     return first != NULL;
@@ -339,8 +363,11 @@ uint32_t holders_list(struct holders *hs, struct holder_info *ret, uint32_t max)
     LIST_EACH(it, &hs->all) {
         const struct holder *h = HOLDER(it);
         if (count < max) {
-            ret[count] = (struct holder_info){
-                .id = h->id, .state = h->state, .now = h->now, .allowed_bytes = h->share.allowed};
+            ret[count] = (struct holder_info){.id = h->id,
+                                              .domain = h->of->domain,
+                                              .state = h->state,
+                                              .now = h->now,
+                                              .allowed_bytes = h->share.allowed};
             snprintf(ret[count].name, sizeof(ret[count].name), "%s", h->name);
         }
         count++;
@@ -350,12 +377,30 @@ uint32_t holders_list(struct holders *hs, struct holder_info *ret, uint32_t max)
     return count;
 }
 
-void holders_numbers(struct holders *hs, struct holders_numbers *ret)
+static bool is_of(const struct holder_domain *d, const struct domain *domain)
 {
-    struct holders_numbers n = {.cache_bytes_max = hs->opts.cache_bytes_max};
+    return !domain || d->domain == domain;
+}
+
+/* The sum of budgets, unless one of them is without a limit. */
+static uint64_t sum_budgets(const struct holders *hs, const struct domain *domain)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < hs->domain_count; i++)
+        if (is_of(&hs->domains[i], domain))
+            sum += MIN_OF(hs->domains[i].cache_bytes_max, UINT64_MAX - sum);
+    return sum;
+}
+
+void holders_numbers(struct holders *hs, const struct domain *domain, struct holders_numbers *ret)
+{
+    struct holders_numbers n = {0};
     pthread_mutex_lock(&hs->lock);
+    n.cache_bytes_max = sum_budgets(hs, domain);
     LIST_EACH(it, &hs->all) {
         const struct holder *h = HOLDER(it);
+        if (!is_of(h->of, domain))
+            continue;
         bool orphan = h->state == HOLDER_ORPHAN;
         n.count++;
         n.orphans += orphan;
@@ -363,7 +408,7 @@ void holders_numbers(struct holders *hs, struct holders_numbers *ret)
         n.cached_bytes += h->now.cached_bytes;
         n.allowed_bytes += h->share.allowed;
     }
-    ASSERT(n.count == hs->count);
+    ASSERT(n.count <= hs->count);
     ASSERT(n.orphans <= n.count);
     pthread_mutex_unlock(&hs->lock);
     *ret = n;
@@ -377,14 +422,14 @@ static bool is_among(uint64_t id, const uint64_t *ids, uint32_t count)
     return false;
 }
 
-bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except_count, uint64_t now_ns,
-                     uint64_t *id, uint64_t *before_ns)
+bool holders_stalest(struct holders *hs, const struct domain *domain, const uint64_t *except,
+                     uint32_t except_count, uint64_t now_ns, uint64_t *id, uint64_t *before_ns)
 {
     const struct holder *first = NULL, *second = NULL;
     pthread_mutex_lock(&hs->lock);
     LIST_EACH(it, &hs->all) {
         const struct holder *h = HOLDER(it);
-        if (h->share.oldest_ns == 0 || is_among(h->id, except, except_count))
+        if (h->of->domain != domain || h->share.oldest_ns == 0 || is_among(h->id, except, except_count))
             continue;
         if (!first || cache_share_is_staler(&h->share, &first->share, now_ns)) {
             second = first;
@@ -430,8 +475,9 @@ static int free_orphan(struct holder *h, uint64_t *bytes)
     ASSERT(h->state == HOLDER_ORPHAN);
     note_left(h);
     if (failed == 0) {
+        struct holder_domain *d = h->of;
         strike_off(h);
-        close_orphans(hs);
+        close_orphans(hs, d);
     }
     return failed;
 }
@@ -486,13 +532,24 @@ static void fail(struct holders_reclaimed *ret, const struct holder_info *h, int
     ret->failures[ret->failed++].error = error;
 }
 
-void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t timeout_ns,
-                     struct holders_reclaimed *ret)
+/* As holders_list, those of `domain` alone; NULL: all. */
+static uint32_t list_domain(struct holders *hs, const struct domain *domain,
+                            struct holder_info ret[HOLDERS_MAX])
+{
+    uint32_t all = holders_list(hs, ret, HOLDERS_MAX), count = 0;
+    for (uint32_t i = 0; i < all; i++)
+        if (!domain || ret[i].domain == domain)
+            ret[count++] = ret[i];
+    return count;
+}
+
+void holders_reclaim(struct holders *hs, const struct domain *domain, enum holder_ask_kind kind,
+                     uint64_t timeout_ns, struct holders_reclaimed *ret)
 {
     struct holder_info all[HOLDERS_MAX];
     struct holder_ask *asks[HOLDERS_MAX];
     int errors[HOLDERS_MAX];
-    uint32_t count = holders_list(hs, all, HOLDERS_MAX);
+    uint32_t count = list_domain(hs, domain, all);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     *ret = (struct holders_reclaimed){0};
     ASSERT(count <= HOLDERS_MAX);

@@ -10,7 +10,8 @@
  * orphan, charged to an account `orphans`. An orphan is shown, and every clear tries it again, until the
  * system takes it.
  *
- * The list also keeps the one budget for the caches of all holders (memory/cache_share).
+ * A holder's memory is of one domain. The list keeps one budget for each domain, for the caches of all its
+ * holders (memory/cache_share). What one domain lacks, holders of another cannot give.
  *
  * Any thread, one lock. An owner's functions (holder_ops) are called under it: they must neither wait nor
  * call back. An answer takes no lock of the list's owner. Bound: 64 holders; an ask is 256 bytes of the heap
@@ -19,7 +20,7 @@
 #define PLATEAU_MEMORY_HOLDERS_H
 
 #include "base/list.h"
-#include "memory/ledger.h"
+#include "memory/domain.h"
 
 #include <pthread.h>
 
@@ -32,12 +33,15 @@ struct units;
 #define HOLDER_UNITS_MAX 8 /* ranges of one holder */
 
 struct holders_opts {
-    struct ledger *ledger;    /* the account `orphans` opens below its root */
-    uint64_t cache_bytes_max; /* of all caches together */
+    struct ledger *ledger;    /* an account `orphans` opens below the root of each domain */
+    uint64_t cache_bytes_max; /* of all caches in the machine's memory together */
 };
 
 /* 0 or -ENOMEM. */
 int holders_create(const struct holders_opts *opts, struct holders **ret);
+/* Before the first holder of another domain. The domain has a root account; all its caches together get this
+ * budget. */
+void holders_add_domain(struct holders *hs, const struct domain *domain, uint64_t cache_bytes_max);
 /* All holders must be removed, except orphans. Orphans are tried once more; ranges that the system still
  * refuses end with the process. NULL is fine. */
 void holders_free(struct holders *hs);
@@ -92,7 +96,7 @@ struct holder_ops {
 };
 
 /* The holder is listed from here on; no byte of it exists yet. 0, -ENOSPC (HOLDERS_MAX), -ENOMEM. */
-int holder_add(struct holders *hs, const char *name, struct holder **ret);
+int holder_add(struct holders *hs, const struct domain *domain, const char *name, struct holder **ret);
 /* The holder can be asked from here on. */
 void holder_open(struct holder *h, const struct holder_ops *ops, void *arg);
 /* The holder is not asked after this: no call of `ops` is running or follows. NULL is fine. */
@@ -105,7 +109,7 @@ struct holder_numbers {
     uint64_t held_bytes;   /* committed */
     uint64_t free_bytes;   /* of them, unused */
     uint64_t cached_bytes; /* of them, in prefixes that no sequence uses */
-    /* By how much the process would shrink without both: floors of accounts stay reserved. */
+    /* By how much the domain's root would shrink without both: floors of accounts stay reserved. */
     uint64_t reach_bytes;
     uint64_t wanted_bytes;    /* cached_bytes after all users of prefixes have ended */
     uint32_t entries;         /* pages and snapshots of prefixes */
@@ -120,7 +124,7 @@ struct holder_share {
 struct holder_share holder_publish(struct holder *h, const struct holder_numbers *n, uint64_t now_ns);
 /* Announces that it will cache `wanted_bytes`; returns how many it may. */
 uint64_t holder_allow(struct holder *h, uint64_t wanted_bytes, uint64_t now_ns);
-/* The process refused it `bytes`. True: other holders are being asked; it is poked after their answers.
+/* Its domain refused it `bytes`. True: other holders are being asked; it is poked after their answers.
  * False: no help will come: the last try found nothing, or takes too long, or nothing listens. */
 bool holder_want(struct holder *h, uint64_t bytes, uint64_t now_ns);
 
@@ -132,6 +136,7 @@ const char *holder_state_name(enum holder_state s);
 struct holder_info {
     uint64_t id; /* never used again */
     char name[HOLDER_NAME_MAX];
+    const struct domain *domain;
     enum holder_state state;
     struct holder_numbers now;
     uint64_t allowed_bytes;
@@ -144,15 +149,16 @@ struct holders_numbers {
     uint64_t orphan_bytes;
     uint64_t cached_bytes, allowed_bytes, cache_bytes_max; /* allowed <= max */
 };
-void holders_numbers(struct holders *hs, struct holders_numbers *ret);
+/* Of the holders in `domain`; NULL: of all. */
+void holders_numbers(struct holders *hs, const struct domain *domain, struct holders_numbers *ret);
 
 /* Asserts every invariant of the list and of its holders, and names the holder that is wrong. */
 void holders_check(struct holders *hs);
 
-/* The holder with the stalest entry, except those in `except`. Its entries last used before *before_ns are
- * staler than those of all others. False: nothing is cached. */
-bool holders_stalest(struct holders *hs, const uint64_t *except, uint32_t except_count, uint64_t now_ns,
-                     uint64_t *id, uint64_t *before_ns);
+/* The holder of the domain with the stalest entry, except those in `except`. Its entries last used before
+ * *before_ns are staler than those of all others. False: nothing is cached. */
+bool holders_stalest(struct holders *hs, const struct domain *domain, const uint64_t *except,
+                     uint32_t except_count, uint64_t now_ns, uint64_t *id, uint64_t *before_ns);
 
 /* Asks one holder. 0: holder_ask_wait() has its answer (an orphan's at once). -ENOENT: the holder is gone.
  * -EPIPE: it is closing. -EAGAIN, -ENOMEM; or the error of the system for an orphan's ranges. */
@@ -168,16 +174,20 @@ struct holders_reclaimed {
         int error; /* -ETIMEDOUT: the holder may do it later */
     } failures[HOLDERS_MAX];
 };
-/* Asks all holders, orphans too, and waits for each until `timeout_ns` from now. A failure of one does not
- * stop the walk. Not an owner's thread. */
-void holders_reclaim(struct holders *hs, enum holder_ask_kind kind, uint64_t timeout_ns,
-                     struct holders_reclaimed *ret);
+/* Asks all holders of `domain` (NULL: of every domain), orphans too, and waits for each until `timeout_ns`
+ * from now. A failure of one does not stop the walk. Not an owner's thread. */
+void holders_reclaim(struct holders *hs, const struct domain *domain, enum holder_ask_kind kind,
+                     uint64_t timeout_ns, struct holders_reclaimed *ret);
 
 /* Sets the listener that serves holder_want(): `wanted` is called under the lock at each want. NULL: no
  * listener. */
 void holders_listen(struct holders *hs, void (*wanted)(void *arg), void *arg);
+struct holder_want {
+    uint64_t id, bytes;
+    const struct domain *domain;
+};
 /* A holder with an open want. False: none. */
-bool holders_next_want(struct holders *hs, uint64_t *id, uint64_t *bytes);
+bool holders_next_want(struct holders *hs, struct holder_want *ret);
 /* The want is served, as far as memory could be reclaimed. */
 void holders_helped(struct holders *hs, uint64_t id, uint64_t bytes);
 

@@ -9,8 +9,8 @@ typedef unsigned long long ull;
 static uint32_t count_share(const struct holder *h)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < h->list->share_count; i++)
-        count += h->list->shares[i] == &h->share;
+    for (uint32_t i = 0; i < h->of->share_count; i++)
+        count += h->of->shares[i] == &h->share;
     return count;
 }
 
@@ -61,6 +61,8 @@ static void check_holder(const struct holders *hs, const struct holder *h)
 {
     bool live = h->state == HOLDER_LIVE, orphan = h->state == HOLDER_ORPHAN;
     ASSERT_OF(h->list == hs && h->state <= HOLDER_ORPHAN, "holder %s: state %d", h->name, (int)h->state);
+    ASSERT_OF(h->of >= hs->domains && h->of < hs->domains + hs->domain_count,
+              "holder %s: its domain is not listed", h->name);
     ASSERT_OF(h->id > 0 && h->id < hs->next_id, "holder %s: number %llu, and the next is %llu", h->name,
               (ull)h->id, (ull)hs->next_id);
     ASSERT_OF(count_share(h) == live, "holder %s: %s, and the budget counts its share %u times", h->name,
@@ -78,8 +80,9 @@ static void check_holder(const struct holders *hs, const struct holder *h)
         check_orphan(h);
 }
 
+/* Of the holders of one domain. */
 struct sums {
-    uint32_t count, live, orphans;
+    uint32_t live, orphans;
     uint64_t allowed, orphan_bytes;
     bool freeing;
 };
@@ -87,7 +90,6 @@ struct sums {
 static void add_up(struct sums *s, const struct holder *h)
 {
     bool orphan = h->state == HOLDER_ORPHAN;
-    s->count++;
     s->live += h->state == HOLDER_LIVE;
     s->allowed += h->share.allowed;
     s->orphans += orphan;
@@ -95,31 +97,31 @@ static void add_up(struct sums *s, const struct holder *h)
     s->freeing |= h->freeing;
 }
 
-/* Ranges whose account could not be opened are charged to the process's own: the account may have less. */
-static void check_orphans_account(const struct holders *hs, const struct sums *s)
+/* Ranges whose account could not be opened are charged to the domain's root: the account may have less. */
+static void check_orphans_account(const struct holder_domain *d, const struct sums *s)
 {
-    if (!hs->orphans)
+    if (!d->orphans)
         return;
-    uint64_t used = account_numbers(hs->orphans).used;
+    ASSERT(account_domain(d->orphans) == d->domain);
+    uint64_t used = account_numbers(d->orphans).used;
     ASSERT_OF(s->orphans > 0, "account orphans: %llu bytes used, and no holder is an orphan", (ull)used);
     ASSERT_OF(s->freeing || used <= s->orphan_bytes, "account orphans: %llu bytes used, orphans have %llu",
               (ull)used, (ull)s->orphan_bytes);
 }
 
-static void check_sums(const struct holders *hs, const struct sums *s)
+static void check_sums(const struct holder_domain *d, const struct sums *s)
 {
-    ASSERT_OF(s->count == hs->count && s->count <= HOLDERS_MAX, "%u holders, %u counted", s->count,
-              hs->count);
-    ASSERT_OF(s->live == hs->share_count, "%u live holders, %u shares of the budget", s->live,
-              hs->share_count);
-    ASSERT_OF(s->allowed <= hs->opts.cache_bytes_max, "holders may cache %llu bytes, the budget is %llu",
-              (ull)s->allowed, (ull)hs->opts.cache_bytes_max);
-    check_orphans_account(hs, s);
+    ASSERT_OF(s->live == d->share_count, "%s: %u live holders, %u shares of the budget", d->domain->name,
+              s->live, d->share_count);
+    ASSERT_OF(s->allowed <= d->cache_bytes_max, "%s: holders may cache %llu bytes, the budget is %llu",
+              d->domain->name, (ull)s->allowed, (ull)d->cache_bytes_max);
+    check_orphans_account(d, s);
 }
 
 void holders_check(struct holders *hs)
 {
-    struct sums sums = {0};
+    struct sums sums[DOMAINS_MAX] = {0};
+    uint32_t count = 0;
     pthread_mutex_lock(&hs->lock);
     for (const struct list *it = hs->all.next, *before = &hs->all; it != &hs->all;
          before = it, it = it->next) {
@@ -128,8 +130,11 @@ void holders_check(struct holders *hs)
         ASSERT_OF(before == &hs->all || h->id > HOLDER(before)->id,
                   "holder %s: number %llu is not above that of the one before it", h->name, (ull)h->id);
         check_holder(hs, h);
-        add_up(&sums, h);
+        add_up(&sums[h->of - hs->domains], h);
+        count++;
     }
-    check_sums(hs, &sums);
+    ASSERT_OF(count == hs->count && count <= HOLDERS_MAX, "%u holders, %u counted", count, hs->count);
+    for (uint32_t i = 0; i < hs->domain_count; i++)
+        check_sums(&hs->domains[i], &sums[i]);
     pthread_mutex_unlock(&hs->lock);
 }

@@ -9,9 +9,19 @@
 
 enum want_state { WANT_NONE, WANT_ASKED, WANT_TAKEN, WANT_DENIED };
 
+/* The holders of one memory domain. */
+struct holder_domain {
+    const struct domain *domain;             /* constant */
+    uint64_t cache_bytes_max;                /* constant */
+    struct account *orphans;                 /* NULL: no orphans */
+    struct cache_share *shares[HOLDERS_MAX]; /* of live holders */
+    uint32_t share_count;
+};
+
 struct holder {
     /* Constant. */
     struct holders *list;
+    struct holder_domain *of;
     uint64_t id;
     char name[HOLDER_NAME_MAX];
     /* Under the list's lock. */
@@ -28,14 +38,13 @@ struct holder {
 };
 
 struct holders {
-    struct holders_opts opts; /* constant */
+    struct ledger *ledger; /* constant */
     pthread_mutex_t lock;
     struct list all;
-    struct account *orphans; /* NULL: no orphans */
     uint32_t count;
     uint64_t next_id;
-    struct cache_share *shares[HOLDERS_MAX]; /* of live holders */
-    uint32_t share_count;
+    struct holder_domain domains[DOMAINS_MAX]; /* the first is the machine's memory */
+    uint32_t domain_count;
     void (*wanted)(void *arg);
     void *wanted_arg;
 };

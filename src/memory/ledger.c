@@ -46,7 +46,8 @@ static void account_init(struct account *a, struct ledger *l, struct account *pa
     a->root = a->n.is_root ? a : parent->root;
     a->n.class = class_in(domain, class);
     a->n.limit = limit_bytes;
-    a->n.depth = parent ? parent->n.depth + 1 : 0;
+    ASSERT(!parent || parent->n.depth < UINT8_MAX);
+    a->n.depth = parent ? (uint8_t)(parent->n.depth + 1) : 0;
 }
 
 int ledger_create(uint64_t limit_bytes, struct ledger **ret)
@@ -145,6 +146,7 @@ struct account *ledger_root(struct ledger *l)
 static void list_account(struct account *a)
 {
     list_push_back(a->parent ? &a->parent->children : &a->ledger->roots, &a->siblings);
+    ASSERT(!a->parent || a->parent->n.children < UINT16_MAX);
     if (a->parent)
         a->parent->n.children++;
 }

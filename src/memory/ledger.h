@@ -60,7 +60,7 @@ struct ledger_faults {
 /* Before other threads know the ledger. */
 void ledger_set_faults(struct ledger *l, const struct ledger_faults *f);
 
-/* `name` is copied (at most ACCOUNT_NAME_MAX - 1 bytes). The account is of the parent's domain: on a device
+/* `name` is copied (at most ACCOUNT_NAME_MAX - 1 bytes). The account is of the parent's domain. On a device
  * its class is ACCOUNT_DEVICE, whatever `class` says, in pinned memory ACCOUNT_PINNED. 0 or -ENOMEM. */
 int account_open(struct account *parent, const char *name, enum account_class class, uint64_t limit_bytes,
                  struct account **ret);
@@ -83,12 +83,12 @@ int account_set_floor(struct account *a, uint64_t bytes);
 struct account_numbers {
     char name[ACCOUNT_NAME_MAX];
     enum account_class class;
-    bool is_root; /* its limit is the ceiling of its domain */
+    bool is_root;      /* its limit is the ceiling of its domain */
+    uint8_t depth;     /* 0: a root; the root of pinned memory has 1 */
+    uint16_t children; /* at most 65535 */
     const struct domain *domain;
     uint64_t planned, reserved, used, peak, limit; /* bytes; peak is of used; reserved: at least the floor */
     uint64_t floor;
-    uint32_t depth; /* 0: a root; the root of pinned memory has 1 */
-    uint32_t children;
 };
 
 /* 0, or -ENOMEM and nothing has changed. */
@@ -100,8 +100,8 @@ int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare);
 bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret);
 /* bytes <= reserved - used. */
 void account_release(struct account *a, uint64_t bytes);
-/* By how much the domain's root would shrink if `bytes` of `a` were released: bytes within a floor on the way stay
- * reserved. */
+/* By how much the domain's root would shrink if `bytes` of `a` were released: bytes within a floor on the way
+ * stay reserved. */
 uint64_t account_would_free(struct account *a, uint64_t bytes);
 /* Marks reserved bytes as existing, or as no longer existing (still reserved). */
 void account_use(struct account *a, uint64_t bytes);
@@ -110,8 +110,8 @@ void account_unuse(struct account *a, uint64_t bytes);
  * stays the same; the owner of `to` keeps its limit. bytes <= used of `from`. */
 void account_shift(struct account *from, struct account *to, uint64_t bytes);
 
-/* As account_shift between any two accounts of one class and domain. Limits on the way are not checked, because the
- * bytes exist already. */
+/* As account_shift between any two accounts of one class and domain. Limits on the way are not checked,
+ * because the bytes exist already. */
 void account_move(struct account *from, struct account *to, uint64_t bytes);
 
 /* A charge that reserves and uses in one call, for arenas, buffers and mailboxes. */

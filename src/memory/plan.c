@@ -3,7 +3,10 @@
  * A sequence's length decides its pages and its block, and both only grow with it. So the longest sequence
  * that fits is found by bisection. Blocks of requests get room for all sequences of the batch at full length.
  * The queue gets up to a sixteenth of the ceiling: queued requests are usually short, and one that finds no
- * room is refused with Retry-After. */
+ * room is refused with Retry-After.
+ *
+ * All sums are kept for two places: the machine, and the domain in which the model computes. They are one
+ * place where that domain is the machine's, so that a plan for it is the plan of one ceiling. */
 #include "memory/plan.h"
 
 #include "memory/units.h"
@@ -56,16 +59,37 @@ uint64_t plan_process_bytes(const struct plan_process *p)
            p->media_bytes + p->ssd_staging_bytes + p->ssd_table_bytes;
 }
 
-static uint64_t model_fixed_bytes(const struct plan_model *m)
+uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain)
 {
-    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->image_bytes +
-           m->tables_bytes + m->tokenizer_bytes;
+    ASSERT(domain <= p->device_count && p->device_count <= DOMAINS_MAX);
+    return domain == 0 ? p->ceiling_bytes : p->devices[domain - 1].ceiling_bytes;
+}
+
+/* Bytes of the machine, and bytes of the device if the model computes on one. */
+struct need {
+    uint64_t machine, device;
+};
+
+static struct need need_of(const struct plan_model *m, uint64_t machine, uint64_t computing)
+{
+    return m->domain == 0 ? (struct need){machine + computing, 0} : (struct need){machine, computing};
+}
+
+static uint64_t model_computing_bytes(const struct plan_model *m)
+{
+    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->image_bytes;
+}
+
+static uint64_t model_machine_bytes(const struct plan_model *m)
+{
+    return m->tables_bytes + m->tokenizer_bytes;
 }
 
 /* Everything but pools, requests and the engine's tables for pages and states. */
-static uint64_t fixed_bytes(const struct plan_process *p, const struct plan_model *m)
+static struct need fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
-    return plan_process_bytes(p) + model_fixed_bytes(m) + m->engine_bytes;
+    return need_of(m, plan_process_bytes(p) + model_machine_bytes(m) + m->engine_bytes,
+                   model_computing_bytes(m));
 }
 
 static uint64_t requests_bytes(const struct plan_process *p, const struct plan_model *m, uint32_t length)
@@ -79,19 +103,25 @@ static uint64_t tables_bytes(const struct plan_model *m, uint64_t pages, uint64_
     return pages * m->engine_page_bytes + states * m->engine_state_bytes;
 }
 
-static uint64_t needed_bytes(const struct plan_process *p, const struct plan_model *m,
-                             const struct plan_wish *w, uint32_t length)
+static struct need needed_bytes(const struct plan_process *p, const struct plan_model *m,
+                                const struct plan_wish *w, uint32_t length)
 {
     ASSERT(length > 0);
-    uint64_t running = requests_bytes(p, m, length) + pools_floor(m, w, length) +
-                       tables_bytes(m, pages_of(m, length), states_most(m, w));
-    return fixed_bytes(p, m) + MAX_OF(running, m->loading_bytes);
+    struct need all = fixed_bytes(p, m);
+    struct need running =
+        need_of(m, requests_bytes(p, m, length) + tables_bytes(m, pages_of(m, length), states_most(m, w)),
+                pools_floor(m, w, length));
+    all.machine += MAX_OF(running.machine, m->loading_bytes);
+    all.device += running.device;
+    return all;
 }
 
 static bool fits(const struct plan_process *p, const struct plan_model *m, const struct plan_wish *w,
                  uint32_t length)
 {
-    return needed_bytes(p, m, w, length) <= p->ceiling_bytes;
+    struct need need = needed_bytes(p, m, w, length);
+    return need.machine <= p->ceiling_bytes &&
+           (m->domain == 0 || need.device <= plan_ceiling_bytes(p, m->domain));
 }
 
 /* The longest sequence that fits, at most `most`; 0: none. */
@@ -161,14 +191,14 @@ static uint32_t most_seqs(const struct plan_process *p, plan_model_fn *model, vo
 static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64_t left)
 {
     const struct plan_model *m = &ret->model;
-    uint64_t wanted = w->image_cache_bytes,
-             taken = pools_floor(m, w, ret->max_model_len) +
-                     tables_bytes(m, pages_of(m, ret->max_model_len), states_most(m, w));
+    uint64_t wanted = w->image_cache_bytes, taken = pools_floor(m, w, ret->max_model_len);
+    if (m->domain == 0)
+        taken += tables_bytes(m, pages_of(m, ret->max_model_len), states_most(m, w));
     uint64_t room = left > taken ? left - taken : 0;
     if (m->image_bytes == 0)
         return 0;
     if (wanted == PLAN_ALL) {
-        wanted = MIN_OF(ret->ceiling_bytes / IMAGES_PART, PLAN_IMAGES_MOST);
+        wanted = MIN_OF(plan_ceiling_bytes(&ret->process, m->domain) / IMAGES_PART, PLAN_IMAGES_MOST);
         room /= 4;
     }
     uint64_t more = wanted > m->image_bytes ? MIN_OF(wanted - m->image_bytes, room) : 0;
@@ -180,34 +210,54 @@ static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64
     return more;
 }
 
+/* What the fixed parts and requests leave. */
+static struct need left_bytes(const struct plan *p)
+{
+    struct need fixed = fixed_bytes(&p->process, &p->model);
+    uint64_t device = p->model.domain ? plan_ceiling_bytes(&p->process, p->model.domain) : 0;
+    ASSERT(p->ceiling_bytes >= fixed.machine + p->requests_bytes && device >= fixed.device);
+    return (struct need){p->ceiling_bytes - fixed.machine - p->requests_bytes, device - fixed.device};
+}
+
+/* Pages for which there is room, with the states in their place. */
+static uint64_t pages_left(const struct plan_model *m, struct need left, uint64_t states_bytes,
+                           uint64_t states)
+{
+    uint64_t blocks = states_bytes + SPARE_UNITS * (uint64_t)UNIT_BYTES, tables = tables_bytes(m, 0, states);
+    if (m->domain == 0)
+        return (left.machine - MIN_OF(blocks + tables, left.machine)) /
+               (m->page_bytes + m->engine_page_bytes);
+    uint64_t pages = (left.device - MIN_OF(blocks, left.device)) / m->page_bytes;
+    uint64_t listed = left.machine - MIN_OF(tables, left.machine);
+    return m->engine_page_bytes ? MIN_OF(pages, listed / m->engine_page_bytes) : pages;
+}
+
 /* The pools get the rest, as far as sequences and cache can use it; tables grow with them. */
 static void share_out(struct plan *ret, const struct plan_wish *w)
 {
-    ASSERT(ret->ceiling_bytes >= fixed_bytes(&ret->process, &ret->model) + ret->requests_bytes);
     const struct plan_model *m = &ret->model;
-    uint64_t left = ret->ceiling_bytes - fixed_bytes(&ret->process, m) - ret->requests_bytes;
-    left -= share_images(ret, w, left);
+    struct need left = left_bytes(ret);
+    uint64_t *computing = m->domain ? &left.device : &left.machine;
+    *computing -= share_images(ret, w, *computing);
     uint64_t states = seqs_states(m, w), states_bytes = in_units(states * m->state_bytes);
     uint64_t pages_seqs = pages_of(m, ret->max_model_len) * m->seqs;
-    uint64_t per_page = m->page_bytes + m->engine_page_bytes;
-    uint64_t spare = SPARE_UNITS * (uint64_t)UNIT_BYTES;
     uint64_t snapshots = 0;
     if (w->prefix_cache_bytes && m->state_bytes)
-        snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, left) / m->state_bytes, SNAPSHOTS_MAX);
-    uint64_t taken = states_bytes + spare + tables_bytes(m, 0, states + snapshots);
-    uint64_t pages = left > taken ? (left - taken) / per_page : 0;
+        snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, *computing) / m->state_bytes, SNAPSHOTS_MAX);
+    uint64_t pages = pages_left(m, left, states_bytes, states + snapshots);
     uint64_t wanted =
         w->prefix_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_seqs : w->prefix_cache_bytes / m->page_bytes;
     pages = MIN_OF(pages, pages_seqs + wanted);
     pages = MIN_OF(MAX_OF(pages, pages_of(m, ret->max_model_len)), UINT32_MAX - 1);
     ret->pages_max = (uint32_t)pages;
     ret->states_max = (uint32_t)(states + snapshots);
-    ret->engine_bytes = m->engine_bytes + tables_bytes(m, pages, states + snapshots);
+    uint64_t tables = tables_bytes(m, pages, states + snapshots);
+    ret->engine_bytes = m->engine_bytes + tables;
     ret->kv_bytes = in_units(pages * m->page_bytes);
     ret->state_bytes = in_units(ret->states_max * m->state_bytes);
-    ASSERT(left >= tables_bytes(m, pages, states + snapshots));
-    uint64_t pools = left - tables_bytes(m, pages, states + snapshots);
-    ret->pools_bytes = MIN_OF(pools, ret->kv_bytes + ret->state_bytes);
+    ASSERT(left.machine >= tables);
+    left.machine -= tables;
+    ret->pools_bytes = MIN_OF(*computing, ret->kv_bytes + ret->state_bytes);
     ret->kv_bytes = MIN_OF(ret->kv_bytes, ret->pools_bytes);
     ret->state_bytes = MIN_OF(ret->state_bytes, ret->pools_bytes);
     ret->prefix_cache_bytes = MIN_OF(w->prefix_cache_bytes, ret->pools_bytes);
@@ -220,12 +270,19 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
 
 /* ---- lines ---- */
 
+static void add_to(struct plan *p, uint32_t domain, uint32_t depth, const char *name,
+                   enum account_class class, uint64_t floor, uint64_t limit, const char *note)
+{
+    const struct plan_line *last = p->line_count ? &p->lines[p->line_count - 1] : NULL;
+    ASSERT(last && last->domain == domain ? depth <= last->depth + 1 : depth == 0);
+    ASSERT(p->line_count < PLAN_LINES_MAX);
+    p->lines[p->line_count++] = (struct plan_line){name, note, class, domain, depth, floor, limit};
+}
+
 static void add(struct plan *p, uint32_t depth, const char *name, enum account_class class, uint64_t floor,
                 uint64_t limit, const char *note)
 {
-    ASSERT(p->line_count == 0 ? depth == 0 : depth <= p->lines[p->line_count - 1].depth + 1);
-    ASSERT(p->line_count < PLAN_LINES_MAX);
-    p->lines[p->line_count++] = (struct plan_line){name, note, class, depth, floor, limit};
+    add_to(p, 0, depth, name, class, floor, limit, note);
 }
 
 static void add_process(struct plan *p)
@@ -247,59 +304,125 @@ static void add_process(struct plan *p)
     add(p, 0, "ssd table", ACCOUNT_ANON, o->ssd_table_bytes, o->ssd_table_bytes, "index of its files");
 }
 
-static void add_pools(struct plan *p, const struct plan_wish *w)
+/* A line of the model: in the machine's memory, or in that of the domain in which it computes. */
+enum { MACHINE, COMPUTING };
+
+struct model_line {
+    int where;
+    uint32_t depth;
+    const char *name;
+    uint64_t floor, limit;
+    const char *note;
+};
+
+static enum account_class class_of(uint32_t domain)
+{
+    return domain == 0 ? ACCOUNT_ANON : ACCOUNT_DEVICE;
+}
+
+/* The model's lines in one domain. */
+static void add_lines_of(struct plan *p, uint32_t domain, const struct model_line *lines, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if ((lines[i].where == COMPUTING ? p->model.domain : 0) == domain)
+            add_to(p, domain, lines[i].depth, lines[i].name, class_of(domain), lines[i].floor, lines[i].limit,
+                   lines[i].note);
+}
+
+/* Between the first line of each domain and its pools. */
+static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
+{
+    const struct plan_model *m = &p->model;
+    const char *vision = m->vision_bytes ? "encoding one image; the encoder's weights are above"
+                         : m->has_vision ? "left out"
+                                         : "the model has none";
+    const char *mtp = m->mtp_bytes ? "the MTP head; more of it in kv and state"
+                      : m->has_mtp ? "in the checkpoint, not loaded"
+                                   : "the model has none";
+    const char *images =
+        m->image_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder";
+    const struct model_line lines[] = {
+        {COMPUTING, 1, "weights", m->weight_bytes, m->weight_bytes, "packed"},
+        {MACHINE, 1, "loading", 0, 0, "only while loading, see below"},
+        {COMPUTING, 1, "workspace", m->workspace_bytes, m->workspace_bytes, "of one step"},
+        {COMPUTING, 1, "vision", m->vision_bytes, m->vision_bytes, vision},
+        {COMPUTING, 1, "images", m->image_bytes, p->images_bytes, images},
+        {COMPUTING, 1, "mtp", m->mtp_bytes, m->mtp_bytes, mtp},
+        {MACHINE, 1, "tables", m->tables_bytes, m->tables_bytes, "the layers"},
+        {MACHINE, 1, "tokenizer", m->tokenizer_bytes, m->tokenizer_bytes, "and the chat template"},
+        {MACHINE, 1, "engine", engine, p->engine_bytes, "tables, logits, stack"},
+        {MACHINE, 1, "requests", p->job_bytes, p->requests_bytes, "tokens and samplers"}};
+    add_lines_of(p, domain, lines, COUNT_OF(lines));
+}
+
+static void add_pools(struct plan *p, uint32_t domain, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
     uint64_t kv = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
     uint64_t state = in_units(seqs_states(m, w) * m->state_bytes);
-    add(p, 1, "pools", ACCOUNT_ANON, kv + state, p->pools_bytes, "these together, units of 2 MiB");
-    add(p, 2, "kv", ACCOUNT_ANON, kv, p->kv_bytes, "pages of 32 tokens");
-    add(p, 2, "state", ACCOUNT_ANON, state, p->state_bytes,
-        m->state_bytes ? "recurrent states of requests" : "the model has none");
-    add(p, 2, "snapshots", ACCOUNT_ANON, 0, m->state_bytes ? p->prefix_cache_bytes : 0,
-        m->state_bytes ? "recurrent states in the prefix cache" : "the model has none");
-    add(p, 2, "prefix cache", ACCOUNT_ANON, 0, p->prefix_cache_bytes,
-        "pages that only the prefix cache holds");
+    const struct model_line lines[] = {
+        {COMPUTING, 1, "pools", kv + state, p->pools_bytes, "these together, units of 2 MiB"},
+        {COMPUTING, 2, "kv", kv, p->kv_bytes, "pages of 32 tokens"},
+        {COMPUTING, 2, "state", state, p->state_bytes,
+         m->state_bytes ? "recurrent states of requests" : "the model has none"},
+        {COMPUTING, 2, "snapshots", 0, m->state_bytes ? p->prefix_cache_bytes : 0,
+         m->state_bytes ? "recurrent states in the prefix cache" : "the model has none"},
+        {COMPUTING, 2, "prefix cache", 0, p->prefix_cache_bytes, "pages that only the prefix cache holds"}};
+    add_lines_of(p, domain, lines, COUNT_OF(lines));
+}
+
+/* The model's account on the device, which has a floor and a limit of its own. */
+static void plan_device(struct plan *p, struct need floor, struct need limit)
+{
+    const struct plan_domain *d = &p->process.devices[p->model.domain - 1];
+    p->device = (struct plan_device){.name = d->name,
+                                     .ceiling_bytes = d->ceiling_bytes,
+                                     .floor_bytes = floor.device,
+                                     .limit_bytes = limit.device,
+                                     .model_bytes = limit.device,
+                                     .load_bytes = floor.device};
+    ASSERT(floor.device <= limit.device);
+}
+
+/* `engine`: its tables for one sequence. */
+static void plan_model(struct plan *p, const struct plan_wish *w, uint64_t engine, struct need *floor)
+{
+    const struct plan_model *m = &p->model;
+    p->job_bytes = job_bytes(m, p->max_model_len);
+    p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
+    uint64_t machine = model_machine_bytes(m), computing = model_computing_bytes(m);
+    struct need limit = need_of(m, machine + p->engine_bytes + p->requests_bytes,
+                                computing - m->image_bytes + p->images_bytes + p->pools_bytes);
+    struct need fixed = need_of(m, machine, computing);
+    struct need running = need_of(m, p->engine_bytes + p->job_bytes, p->pools_floor_bytes);
+    *floor = need_of(m, machine + engine + p->job_bytes, computing + p->pools_floor_bytes);
+    p->model_bytes = limit.machine;
+    p->load_bytes = MIN_OF(fixed.machine + MAX_OF(running.machine, m->loading_bytes), p->model_bytes);
+    if (m->domain > 0)
+        plan_device(p, *floor, limit);
 }
 
 static void add_model(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    uint64_t requests = job_bytes(m, p->max_model_len);
     uint64_t engine = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), seqs_states(m, w));
-    uint64_t fixed = model_fixed_bytes(m);
-    p->model_bytes =
-        fixed - m->image_bytes + p->images_bytes + p->engine_bytes + p->requests_bytes + p->pools_bytes;
-    p->job_bytes = requests;
-    p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
-    p->load_bytes = fixed + MAX_OF(p->engine_bytes + requests + p->pools_floor_bytes, m->loading_bytes);
-    p->load_bytes = MIN_OF(p->load_bytes, p->model_bytes);
-    add(p, 0, m->name, ACCOUNT_ANON, fixed + engine + requests + pools_floor(m, w, p->max_model_len),
-        p->model_bytes, "");
-    add(p, 1, "weights", ACCOUNT_ANON, m->weight_bytes, m->weight_bytes, "packed");
-    add(p, 1, "loading", ACCOUNT_ANON, 0, 0, "only while loading, see below");
-    add(p, 1, "workspace", ACCOUNT_ANON, m->workspace_bytes, m->workspace_bytes, "of one step");
-    add(p, 1, "vision", ACCOUNT_ANON, m->vision_bytes, m->vision_bytes,
-        m->vision_bytes ? "encoding one image; the encoder's weights are above"
-        : m->has_vision ? "left out"
-                        : "the model has none");
-    add(p, 1, "images", ACCOUNT_ANON, m->image_bytes, p->images_bytes,
-        m->image_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder");
-    add(p, 1, "mtp", ACCOUNT_ANON, m->mtp_bytes, m->mtp_bytes,
-        m->mtp_bytes ? "the MTP head; more of it in kv and state"
-        : m->has_mtp ? "in the checkpoint, not loaded"
-                     : "the model has none");
-    add(p, 1, "tables", ACCOUNT_ANON, m->tables_bytes, m->tables_bytes, "the layers");
-    add(p, 1, "tokenizer", ACCOUNT_ANON, m->tokenizer_bytes, m->tokenizer_bytes, "and the chat template");
-    add(p, 1, "engine", ACCOUNT_ANON, engine, p->engine_bytes, "tables, logits, stack");
-    add(p, 1, "requests", ACCOUNT_ANON, requests, p->requests_bytes, "tokens and samplers");
-    add_pools(p, w);
+    struct need floor;
+    plan_model(p, w, engine, &floor);
+    add(p, 0, m->name, ACCOUNT_ANON, floor.machine, p->model_bytes, "");
+    add_parts(p, 0, engine);
+    add_pools(p, 0, w);
+    if (m->domain == 0)
+        return;
+    add_to(p, m->domain, 0, m->name, ACCOUNT_DEVICE, floor.device, p->device.model_bytes, "");
+    add_parts(p, m->domain, engine);
+    add_pools(p, m->domain, w);
 }
 
+/* Of the machine's lines. */
 static void sum(struct plan *p)
 {
     for (uint32_t i = 0; i < p->line_count; i++) {
-        if (p->lines[i].depth > 0)
+        if (p->lines[i].depth > 0 || p->lines[i].domain > 0)
             continue;
         p->floor_bytes += p->lines[i].floor_bytes;
         p->limit_bytes += p->lines[i].limit_bytes;
@@ -332,11 +455,15 @@ static void explain(struct plan *p, plan_model_fn *model, void *arg, const struc
 {
     const struct plan_process *process = &p->process;
     const struct plan_model *m = &p->model;
-    *why = (struct plan_refusal){.needed_bytes = needed_bytes(process, m, w, p->max_model_len),
+    struct need need = needed_bytes(process, m, w, p->max_model_len);
+    bool device = m->domain > 0 && need.device > plan_ceiling_bytes(process, m->domain);
+    *why = (struct plan_refusal){.domain = device ? m->domain : 0,
+                                 .needed_bytes = device ? need.device : need.machine,
                                  .context_max = m->context_max,
                                  .context = longest(process, m, w, m->context_max),
                                  .seqs_max = most_seqs(process, model, arg, p->seqs, w, p->max_model_len)};
-    ASSERT(why->needed_bytes > process->ceiling_bytes);
+    why->ceiling_bytes = plan_ceiling_bytes(process, why->domain);
+    ASSERT(why->needed_bytes > why->ceiling_bytes);
     ASSERT(why->seqs_max <= p->seqs);
     if (why->context < MIN_OF(m->context_max, PLAN_CONTEXT_LEAST))
         why->context = 0;
@@ -368,6 +495,7 @@ int plan_make(const struct plan_process *process, plan_model_fn *model, void *ar
     }
     add_lines(&p, wish);
     ASSERT(!ok || (p.limit_bytes <= p.ceiling_bytes && p.floor_bytes <= p.limit_bytes));
+    ASSERT(!ok || p.device.limit_bytes <= p.device.ceiling_bytes);
     *ret = p;
     return ok ? 0 : -ENOMEM;
 }

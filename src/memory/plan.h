@@ -2,16 +2,28 @@
  *
  * A plan gives each account a floor (the minimum for the model to run) and a limit (the most it may ever
  * hold). The limits together stay below the ceiling, so no combination of full accounts passes it. The pools
- * get the rest after all other limits. The server sets the same limits that `plateau plan` prints. Pure; any
- * thread. */
+ * get the rest after all other limits. The server sets the same limits that `plateau plan` prints.
+ *
+ * A model computes in the memory of one domain: its weights, workspace, vision encoder, image embeddings and
+ * pools lie there. The rest is the machine's, whatever the domain. Each domain has a ceiling of its own.
+ * Pure; any thread. */
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
 
-#include "memory/ledger.h"
+#include "memory/domain.h"
+
+/* A device's memory, as the plan sees it. */
+struct plan_domain {
+    const char *name; /* outlives the plan */
+    uint64_t ceiling_bytes;
+};
 
 /* Of the process, independent of its models. */
 struct plan_process {
-    uint64_t ceiling_bytes;
+    uint64_t ceiling_bytes; /* of the machine's memory */
+    /* The other domains that models may compute in. */
+    struct plan_domain devices[DOMAINS_MAX];
+    uint32_t device_count;
     uint64_t heap_bytes;                   /* the allocator's own memory, data of libraries */
     uint64_t threads_bytes;                /* stacks */
     uint64_t network_bytes, body_bytes;    /* connections, all of them open; bodies that arrive */
@@ -24,6 +36,7 @@ struct plan_process {
 /* Of one model with `seqs` sequences in its batch. */
 struct plan_model {
     const char *name;
+    uint32_t domain; /* 0: it computes in the machine's memory; i: in that of devices[i - 1] */
     uint32_t context_max, page_tokens, seqs, queue;
     uint64_t weight_bytes;
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: no head, or not used */
@@ -48,8 +61,8 @@ struct plan_model {
 struct plan_wish {
     uint32_t max_model_len;      /* 0: the model's own limit, or the longest that fits */
     uint64_t prefix_cache_bytes; /* PLAN_ALL: the rest; 0: no prefix cache */
-    /* Features of images that no sequence uses. PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the ceiling, if
-     * that much is left; 0: none. */
+    /* Features of images that no sequence uses. PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the model's
+     * ceiling, if that much is left; 0: none. */
     uint64_t image_cache_bytes;
     /* A default context takes at most this many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0: the longest
      * that fits. With several models, one must not have the whole machine reserved for it. */
@@ -59,20 +72,31 @@ struct plan_wish {
 struct plan_line {
     const char *name, *note; /* note: may be empty */
     enum account_class class;
-    uint32_t depth; /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
+    uint32_t domain; /* as plan_model.domain; the lines of a domain stand together, the machine's first */
+    uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
 #define PLAN_LINES_MAX 28
 
+/* The part of a plan on a device. */
+struct plan_device {
+    const char *name; /* NULL: the model computes in the machine's memory */
+    uint64_t ceiling_bytes, floor_bytes, limit_bytes;
+    uint64_t model_bytes; /* the limit of the model's account there */
+    uint64_t load_bytes;  /* what a load reserves there */
+};
+
 struct plan {
-    uint64_t ceiling_bytes, floor_bytes, limit_bytes; /* limit: of all accounts together */
+    /* Of the machine's memory; limit: of all accounts together. */
+    uint64_t ceiling_bytes, floor_bytes, limit_bytes;
+    struct plan_device device;
     uint64_t loading_bytes;
     uint32_t max_model_len, seqs, queue;
     uint32_t pages_max, states_max;
-    /* What a load reserves before it begins: the minimum for the model to run, with its engine's tables
-     * whole; and the parts of that for the pools and for one request. */
+    /* What a load reserves of the machine before it begins: the minimum for the model to run, with its
+     * engine's tables whole; and the parts of that for the pools and for one request. */
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
-    /* Limits. */
+    /* Limits; model_bytes: of the model's account in the machine's memory. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes,
         engine_bytes;
     uint64_t images_bytes, image_cache_bytes; /* of images_bytes, the part for images that no sequence uses */
@@ -86,7 +110,8 @@ struct plan {
 typedef void plan_model_fn(void *arg, uint32_t seqs, struct plan_model *ret);
 
 struct plan_refusal {
-    uint64_t needed_bytes;         /* at least */
+    uint32_t domain;                      /* whose ceiling refuses, as plan_model.domain */
+    uint64_t needed_bytes, ceiling_bytes; /* of it, at least; and its ceiling */
     uint32_t context_max, context; /* context: the longest that would fit with all sequences; 0: none */
     /* How many sequences would fit with the requested context (or the least); 0: none. */
     uint32_t seqs_max;
@@ -94,6 +119,14 @@ struct plan_refusal {
 
 /* The limits of all accounts of the process together. */
 uint64_t plan_process_bytes(const struct plan_process *p);
+/* The ceiling of a domain. */
+uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain);
+
+/* What a load reserves in all domains together. */
+static inline uint64_t plan_load_bytes(const struct plan *p)
+{
+    return p->load_bytes + p->device.load_bytes;
+}
 
 /* 0. -ENOMEM: it does not fit; `why` has the shortage and the plan the needed limits. -EINVAL: the model was
  *    made for fewer tokens. Without a requested length the longest that fits is planned. */

@@ -341,7 +341,7 @@ static int open_accounts(struct model *m, const struct model_opts *o)
     struct account *parent = o->parent, *on_device = device_parent(o);
     int r = open_account(on_device, "weights", ACCOUNT_ANON, &m->weights_account);
     if (r == 0)
-        r = open_account(parent, "workspace", ACCOUNT_ANON, &m->workspace_account);
+        r = open_account(on_device, "workspace", ACCOUNT_ANON, &m->workspace_account);
     if (r == 0)
         r = open_account(on_device, "mtp", ACCOUNT_ANON, &m->mtp_account);
     return r == 0 ? open_account(parent, "tables", ACCOUNT_ANON, &m->tables_account) : r;

@@ -93,7 +93,7 @@ struct model_opts {
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
      * uncounted (tests). */
     struct account *parent;
-    /* Those of memory of the device (weights, mtp, vision) below this one, of the device's domain. NULL:
+    /* Those of memory of the device (weights, mtp, vision, workspace) below this one, of the device's domain. NULL:
      * `parent` is. */
     struct account *device_parent;
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */

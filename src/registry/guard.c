@@ -24,17 +24,17 @@
 /* ---- help ---- */
 
 /* An engine was refused units: take free units of other models, then cached prefixes, then idle models. */
-static void help(struct guard *g, uint64_t id, uint64_t bytes)
+static void help(struct guard *g, const struct holder_want *w)
 {
-    struct guard_silent silent = {.ids = {id}, .count = 1};
-    uint64_t given = guard_take_free(g, id, bytes);
+    struct guard_silent silent = {.ids = {w->id}, .count = 1};
+    uint64_t given = guard_take_free(g, w->domain, w->id, w->bytes);
     guard_pass_over_floors(g, &silent);
-    while (given < bytes && guard_count(g, &silent).cached_bytes > 0)
-        given += guard_take_cached(g, &silent, bytes - given);
+    while (given < w->bytes && guard_count(g, w->domain, &silent).cached_bytes > 0)
+        given += guard_take_cached(g, w->domain, &silent, w->bytes - given);
     if (given == 0)
-        given = guard_take_idle(g, bytes);
+        given = guard_take_idle(g, w->domain, w->bytes);
     atomic_fetch_add(&g->helps, given > 0);
-    holders_helped(g->opts.holders, id, given);
+    holders_helped(g->opts.holders, w->id, given);
 }
 
 /* Under the list's lock. */
@@ -47,21 +47,22 @@ static void on_wanted(void *arg)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* ---- pressure ---- */
+/* ---- pressure: of the machine's memory ---- */
 
 static void shrink(struct guard *g)
 {
+    const struct domain *d = domain_machine();
     struct guard_silent silent = {.count = 0};
-    uint64_t wanted = MAX_OF(guard_count(g, &silent).cached_bytes / SHRINK_PART, UNIT_BYTES), given = 0;
-    while (given < wanted && guard_count(g, &silent).cached_bytes > 0)
-        given += guard_take_cached(g, &silent, wanted - given);
+    uint64_t wanted = MAX_OF(guard_count(g, d, &silent).cached_bytes / SHRINK_PART, UNIT_BYTES), given = 0;
+    while (given < wanted && guard_count(g, d, &silent).cached_bytes > 0)
+        given += guard_take_cached(g, d, &silent, wanted - given);
 }
 
 /* The one whose reload is cheapest: room for one byte more than there is. */
 static void unload_one(struct guard *g)
 {
     struct account_numbers root = account_numbers(ledger_root(g->opts.ledger));
-    guard_take_idle(g, root.limit - MIN_OF(root.reserved, root.limit) + 1);
+    guard_take_idle(g, domain_machine(), root.limit - MIN_OF(root.reserved, root.limit) + 1);
 }
 
 /* Each look repeats the action of the present stage and of all stages before it. */
@@ -71,7 +72,7 @@ static void act(struct guard *g, enum pressure_stage stage)
     if (stage >= PRESSURE_SHRINK)
         shrink(g);
     if (stage >= PRESSURE_TRIM) {
-        holders_reclaim(g->opts.holders, HOLDER_TRIM, NS_PER_S, &r);
+        holders_reclaim(g->opts.holders, domain_machine(), HOLDER_TRIM, NS_PER_S, &r);
         atomic_fetch_add(&g->given.free_bytes, r.bytes);
     }
     if (stage >= PRESSURE_UNLOAD)
@@ -142,11 +143,12 @@ static bool sleep_until(struct guard *g, uint64_t next_ns, bool *wanted)
 static void *guard_thread(void *arg)
 {
     struct guard *g = arg;
-    uint64_t next_ns = g->opts.watches_system ? clock_now_ns() : UINT64_MAX / 2, id, bytes;
+    uint64_t next_ns = g->opts.watches_system ? clock_now_ns() : UINT64_MAX / 2;
+    struct holder_want want;
     bool wanted;
     while (sleep_until(g, next_ns, &wanted)) {
-        while (wanted && holders_next_want(g->opts.holders, &id, &bytes))
-            help(g, id, bytes);
+        while (wanted && holders_next_want(g->opts.holders, &want))
+            help(g, &want);
         if (clock_now_ns() < next_ns)
             continue;
         look(g);

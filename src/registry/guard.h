@@ -8,13 +8,14 @@
  *   2. prefixes that no request uses, of all pools: the least costly to lose, by bytes and idle time
  *   3. idle models that are neither pinned nor leased: the set with the cheapest reload that suffices
  *
+ * All of that is of the domain of memory whose ceiling refused: what holds memory of another does not help.
  * Only then it refuses, with the numbers. If all of it together would not suffice, it refuses before dropping
  * anything. Running requests keep their pages, and their model is never a victim.
  *
  * Two ways in. guard_make_room() may wait: it is for the thread of a load. An engine never waits: it states
  * its need (holder_want) and continues, and the guard's own thread asks the others. That thread also checks
- * the system once a second and moves in stages (memory/pressure): it shrinks caches, trims, unloads idle
- * models, and last has new work refused. */
+ * the system once a second and moves in stages (memory/pressure), which concern the machine's memory: it
+ * shrinks caches, trims, unloads idle models, and last has new work refused. */
 #ifndef PLATEAU_REGISTRY_GUARD_H
 #define PLATEAU_REGISTRY_GUARD_H
 
@@ -31,12 +32,12 @@ struct holders;
 /* What the registry does for the guard. Called from the thread that makes room, or the guard's own, never an
  * engine's; the registry holds no lock then that these take. */
 struct guard_models {
-    /* What unloading every idle model that is neither pinned nor leased would give back. */
-    uint64_t (*idle_bytes)(void *arg);
-    /* Unloads such models, the cheapest to load again that suffice, until the process has room for `bytes`
+    /* What unloading every idle model that is neither pinned nor leased would give back of the domain. */
+    uint64_t (*idle_bytes)(void *arg, const struct domain *domain);
+    /* Unloads such models, the cheapest to load again that suffice, until the domain has room for `bytes`
      * more, and waits for it. None goes when all of them together would not do. Returns by how much the
-     * process's reserved bytes fell. */
-    uint64_t (*free_idle)(void *arg, uint64_t bytes);
+     * reserved bytes of the domain's root fell. */
+    uint64_t (*free_idle)(void *arg, const struct domain *domain, uint64_t bytes);
     void *arg;
 };
 
@@ -78,6 +79,7 @@ struct guard_wish {
 /* Why there is no room. All but `text` are numbers at the time of the refusal. */
 struct guard_refusal {
     char binding[ACCOUNT_NAME_MAX]; /* the account whose limit has no room */
+    const struct domain *domain;    /* its memory */
     uint64_t projected_bytes;       /* what it would hold */
     uint64_t ceiling_bytes;         /* its limit */
     uint64_t current_bytes;         /* what it holds */

@@ -18,9 +18,10 @@ struct making {
     const struct guard_wish *w;
     struct room room;
     struct guard_silent silent;
-    uint32_t idle_failures; /* times that idle models gave nothing: they were too few, or taken into use
+    const struct domain *domain; /* whose ceiling binds, as the last look found */
+    uint32_t idle_failures;      /* times that idle models gave nothing: they were too few, or taken into use
                                meanwhile */
-    uint32_t surprises;     /* it should have fitted, and did not */
+    uint32_t surprises;          /* it should have fitted, and did not */
 };
 
 #define SURPRISES_MAX     8
@@ -34,9 +35,9 @@ static int try_again(const struct guard_wish *w)
     return account_refuses(w->account, w->bytes, &n) ? -ENOMEM : 0;
 }
 
-static uint64_t idle_bytes(struct guard *g)
+static uint64_t idle_bytes(struct guard *g, const struct domain *domain)
 {
-    return g->models.idle_bytes ? g->models.idle_bytes(g->models.arg) : 0;
+    return g->models.idle_bytes ? g->models.idle_bytes(g->models.arg, domain) : 0;
 }
 
 static void look(struct making *m, struct room_look *ret)
@@ -45,14 +46,15 @@ static void look(struct making *m, struct room_look *ret)
     *ret = (struct room_look){0};
     if (!account_refuses(m->w->account, m->w->bytes, &n))
         return;
-    ret->own_limit = n.depth > 0;
+    m->domain = n.domain;
+    ret->own_limit = !n.is_root;
     ret->needed_bytes = MIN_OF(n.reserved + m->w->bytes - n.limit, m->w->bytes);
     guard_pass_over_floors(m->g, &m->silent);
-    struct guard_count count = guard_count(m->g, &m->silent);
+    struct guard_count count = guard_count(m->g, n.domain, &m->silent);
     ret->free_bytes = count.free_bytes;
     ret->cached_bytes = count.cached_bytes;
     ret->reach_bytes = count.reach_bytes;
-    ret->idle_bytes = m->idle_failures < IDLE_FAILURES_MAX ? idle_bytes(m->g) : 0;
+    ret->idle_bytes = m->idle_failures < IDLE_FAILURES_MAX ? idle_bytes(m->g, n.domain) : 0;
 }
 
 /* ---- the refusal ---- */
@@ -67,27 +69,30 @@ static void explain(const struct guard_refusal *r, const char *name, bool own_li
                  name, (ull)r->wanted_bytes, r->binding, (ull)r->projected_bytes, (ull)r->ceiling_bytes);
         return;
     }
+    char holder[DOMAIN_HOLDER_BYTES];
     snprintf(ret, bytes_max,
-             "There is no memory to load %.100s: with its %llu bytes the server would hold %llu, and its "
+             "There is no memory to load %.100s: with its %llu bytes %s would hold %llu, and its "
              "ceiling is %llu. It holds %llu now. Of that %llu can be released (free units %llu, caches "
              "%llu, idle models %llu); the rest belongs to models that are busy or pinned, and to the server "
-             "itself. Unload or unpin a model, or raise --memory-limit.",
-             name, (ull)r->wanted_bytes, (ull)r->projected_bytes, (ull)r->ceiling_bytes,
-             (ull)r->current_bytes, (ull)(r->free_bytes + r->cached_bytes + r->idle_bytes),
-             (ull)r->free_bytes, (ull)r->cached_bytes, (ull)r->idle_bytes);
+             "itself. Unload or unpin a model, or raise %s.",
+             name, (ull)r->wanted_bytes, domain_holder(r->domain, holder), (ull)r->projected_bytes,
+             (ull)r->ceiling_bytes, (ull)r->current_bytes,
+             (ull)(r->free_bytes + r->cached_bytes + r->idle_bytes), (ull)r->free_bytes, (ull)r->cached_bytes,
+             (ull)r->idle_bytes, domain_limit_option(r->domain));
 }
 
 static void refuse(struct making *m, struct guard_refusal *ret)
 {
     const struct guard_wish *w = m->w;
-    struct account_numbers n = account_numbers(ledger_root(m->g->opts.ledger));
-    bool own_limit = account_refuses(w->account, w->bytes, &n) && n.depth > 0;
-    struct guard_refusal r = {.projected_bytes = n.reserved + w->bytes,
+    struct account_numbers n = account_numbers(account_root(w->account));
+    bool own_limit = account_refuses(w->account, w->bytes, &n) && !n.is_root;
+    struct guard_refusal r = {.domain = n.domain,
+                              .projected_bytes = n.reserved + w->bytes,
                               .ceiling_bytes = n.limit,
                               .current_bytes = n.reserved,
                               .wanted_bytes = w->bytes,
-                              .idle_bytes = idle_bytes(m->g)};
-    struct guard_count count = guard_count(m->g, NULL);
+                              .idle_bytes = idle_bytes(m->g, n.domain)};
+    struct guard_count count = guard_count(m->g, n.domain, NULL);
     r.free_bytes = count.free_bytes;
     r.cached_bytes = count.cached_bytes;
     snprintf(r.binding, sizeof(r.binding), "%s", n.name);
@@ -101,13 +106,13 @@ static void take(struct making *m, enum room_step step, uint64_t needed)
 {
     switch (step) {
     case ROOM_FREE:
-        guard_take_free(m->g, 0, needed);
+        guard_take_free(m->g, m->domain, 0, needed);
         break;
     case ROOM_CACHED:
-        guard_take_cached(m->g, &m->silent, needed);
+        guard_take_cached(m->g, m->domain, &m->silent, needed);
         break;
     case ROOM_IDLE:
-        m->idle_failures += guard_take_idle_locked(m->g, m->w->bytes) == 0;
+        m->idle_failures += guard_take_idle_locked(m->g, m->domain, m->w->bytes) == 0;
         break;
     case ROOM_FITS:
     case ROOM_NONE:
@@ -138,7 +143,7 @@ static int make(struct making *m, struct guard_refusal *ret)
 
 int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret)
 {
-    struct making m = {.g = g, .w = w};
+    struct making m = {.g = g, .w = w, .domain = account_domain(w->account)};
     pthread_mutex_lock(&g->room);
     int r = make(&m, ret);
     pthread_mutex_unlock(&g->room);

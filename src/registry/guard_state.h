@@ -38,29 +38,31 @@ struct guard {
 
 /* guard_take.c: each waits for its answers, a step of each engine, and returns how many bytes have come. */
 
-/* Units that hold nothing, of all but `except` (0: of all). */
-uint64_t guard_take_free(struct guard *g, uint64_t except, uint64_t bytes);
+/* Units of the domain that hold nothing, of all but `except` (0: of all). */
+uint64_t guard_take_free(struct guard *g, const struct domain *domain, uint64_t except, uint64_t bytes);
 
 /* Holders that returned no cached bytes when asked. */
 struct guard_silent {
     uint64_t ids[HOLDERS_MAX];
     uint32_t count;
 };
-/* Takes the least useful prefixes, from the holder that has them, while they stay the least useful. 0:
- * that holder returned nothing and is silent from now on, or no holder is left. */
-uint64_t guard_take_cached(struct guard *g, struct guard_silent *silent, uint64_t bytes);
+/* Takes the least useful prefixes of the domain, from the holder that has them, while they stay the least
+ * useful. 0: that holder returned nothing and is silent from now on, or no holder is left. */
+uint64_t guard_take_cached(struct guard *g, const struct domain *domain, struct guard_silent *silent,
+                           uint64_t bytes);
 /* Those whose free and cached bytes are within the floors of their accounts: to the process it makes no
  * difference whether they give them. */
 void guard_pass_over_floors(struct guard *g, struct guard_silent *silent);
 struct guard_count {
     uint64_t free_bytes, cached_bytes, reach_bytes; /* as holder_numbers has them */
 };
-/* What all but the silent have; reach_bytes: all. */
-struct guard_count guard_count(struct guard *g, const struct guard_silent *silent);
-/* Unloads idle models until the process has room for `bytes` more. Takes `room`, which the caller does not
+/* What all but the silent have of the domain; reach_bytes: all. */
+struct guard_count guard_count(struct guard *g, const struct domain *domain,
+                               const struct guard_silent *silent);
+/* Unloads idle models until the domain has room for `bytes` more. Takes `room`, which the caller does not
  * hold. */
-uint64_t guard_take_idle(struct guard *g, uint64_t bytes);
+uint64_t guard_take_idle(struct guard *g, const struct domain *domain, uint64_t bytes);
 /* The same for a caller that holds it. */
-uint64_t guard_take_idle_locked(struct guard *g, uint64_t bytes);
+uint64_t guard_take_idle_locked(struct guard *g, const struct domain *domain, uint64_t bytes);
 
 #endif

@@ -25,35 +25,65 @@ struct load {
     struct err *e;
 };
 
-static uint64_t limit_of(const struct plan *plan, const char *name)
+static const struct plan_line *find_line(const struct plan *plan, const char *name)
 {
     for (uint32_t i = 0; i < plan->line_count; i++)
         if (plan->lines[i].depth > 0 && strcmp(plan->lines[i].name, name) == 0)
-            return plan->lines[i].limit_bytes;
+            return &plan->lines[i];
     ASSERT(!"an account that no plan has");
+    return NULL;
+}
+
+static uint64_t limit_of(const struct plan *plan, const char *name)
+{
+    return find_line(plan, name)->limit_bytes;
+}
+
+/* The model's account in the domain of the line. */
+static struct account *account_of(const struct loaded_model *h, const struct plan_line *line)
+{
+    return line->domain > 0 ? h->device_account : h->account;
+}
+
+static int open_root(struct load *l, struct account *root, uint64_t limit_bytes, struct account **ret)
+{
+    int r = root ? account_open(root, l->opts->settings->id, ACCOUNT_ANON, limit_bytes, ret) : -ENOMEM;
+    if (r < 0)
+        return err_set(l->e, r, "no memory for an account");
+    account_set_planned(*ret, limit_bytes);
     return 0;
 }
 
 static int open_account(struct load *l)
 {
-    const struct model_settings *s = l->opts->settings;
-    int r = account_open(l->opts->parent, s->id, ACCOUNT_ANON, s->plan.model_bytes, &l->h->account);
-    if (r < 0)
-        return err_set(l->e, r, "no memory for an account");
-    account_set_planned(l->h->account, s->plan.model_bytes);
-    return 0;
+    struct ledger *ledger = l->opts->ledger;
+    const struct plan *plan = &l->opts->settings->plan;
+    const struct domain *domain = device_domain(l->opts->device);
+    int r = open_root(l, ledger_root(ledger), plan->model_bytes, &l->h->account);
+    ASSERT((domain != domain_machine()) == (plan->device.name != NULL));
+    if (r == 0 && plan->device.name)
+        r = open_root(l, ledger_root_of(ledger, domain), plan->device.model_bytes, &l->h->device_account);
+    return r;
 }
 
-static int make_room(struct load *l)
+static int make_room_in(struct load *l, struct account *account, uint64_t bytes)
 {
     const struct loaded_model_opts *o = l->opts;
-    uint64_t bytes = o->settings->plan.load_bytes;
     if (o->make_room)
-        return o->make_room(o->arg, l->h->account, bytes, l->e);
-    int r = account_set_floor(l->h->account, bytes);
+        return o->make_room(o->arg, account, bytes, l->e);
+    int r = account_set_floor(account, bytes);
     return r < 0 ? err_set(l->e, r, "%llu bytes for %s are more than is left", (unsigned long long)bytes,
                            o->settings->id)
                  : 0;
+}
+
+/* A refusal in the second domain closes the accounts, and with them the floor in the first. */
+static int make_room(struct load *l)
+{
+    const struct plan *plan = &l->opts->settings->plan;
+    int r = make_room_in(l, l->h->account, plan->load_bytes);
+    return r == 0 && l->h->device_account ? make_room_in(l, l->h->device_account, plan->device.load_bytes)
+                                          : r;
 }
 
 static int load_tokenizer(struct load *l)
@@ -156,6 +186,7 @@ static int create_engine(struct load *l)
     opts.device = l->opts->device;
     opts.holders = l->opts->holders;
     opts.parent = l->h->account;
+    opts.device_parent = l->h->device_account;
     opts.store = find_store(l, &opts.identity);
     opts.max_model_len = plan->max_model_len;
     opts.kv_bytes_max = (uint64_t)plan->pages_max * plan->model.page_bytes;
@@ -171,9 +202,9 @@ static int create_engine(struct load *l)
 
 static int set_floor(const struct load *l, const char *name, uint64_t bytes)
 {
-    struct account *a = account_find(l->h->account, name);
-    uint64_t limit = limit_of(&l->opts->settings->plan, name);
-    return a ? account_set_floor(a, MIN_OF(bytes, limit)) : 0;
+    const struct plan_line *line = find_line(&l->opts->settings->plan, name);
+    struct account *a = account_find(account_of(l->h, line), name);
+    return a ? account_set_floor(a, MIN_OF(bytes, line->limit_bytes)) : 0;
 }
 
 /* From now on the plan's figures are the accounts' limits. Beside other models, the need of one request is
@@ -186,7 +217,7 @@ static int apply_plan(struct load *l)
     int r = 0;
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *line = &plan->lines[i];
-        struct account *a = line->depth > 0 ? account_find(l->h->account, line->name) : NULL;
+        struct account *a = line->depth > 0 ? account_find(account_of(l->h, line), line->name) : NULL;
         if (!a)
             continue;
         account_set_planned(a, line->limit_bytes);
@@ -241,6 +272,23 @@ int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model 
     return r;
 }
 
+struct account *loaded_model_account(const struct loaded_model *h, const struct domain *domain)
+{
+    if (domain == domain_machine())
+        return h->account;
+    bool has = h->device_account && account_domain(h->device_account) == domain;
+    return has ? h->device_account : NULL;
+}
+
+void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64_t *used)
+{
+    struct account_numbers n = account_numbers(h->account), on_device = {0};
+    if (h->device_account)
+        on_device = account_numbers(h->device_account);
+    *reserved = n.reserved + on_device.reserved;
+    *used = n.used + on_device.used;
+}
+
 void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
                            struct served_model *ret)
 {
@@ -281,9 +329,10 @@ static void close_tokenizer(struct loaded_model *h)
     account_close(h->tokenizer_account);
 }
 
-/* Demands that nothing is left in it: a leak stops here. */
+/* Demands that nothing is left in them: a leak stops here. */
 static void close_account(struct loaded_model *h)
 {
+    account_close(h->device_account);
     account_close(h->account);
 }
 

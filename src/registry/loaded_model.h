@@ -13,7 +13,8 @@
 
 struct loaded_model {
     struct account *account, *tokenizer_account;
-    struct arena *text; /* tokenizer and template */
+    struct account *device_account; /* in the domain of its device; NULL: that is the machine's memory */
+    struct arena *text;             /* tokenizer and template */
     struct tokenizer *tokenizer;
     struct chat_template *template;
     struct model *model;
@@ -23,12 +24,12 @@ struct loaded_model {
 
 struct loaded_model_opts {
     const struct model_settings *settings; /* planned; borrowed while the model is loaded */
-    struct account *parent;
-    struct holders *holders; /* engine_opts.holders */
+    struct ledger *ledger;                 /* the model's accounts open below the roots of its domains */
+    struct holders *holders;               /* engine_opts.holders */
     struct device *device;
     struct store *store; /* engine_opts.store */
-    /* Called for as many bytes as the plan demands before anything is loaded: sets them aside as the
-     * account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */
+    /* Called for each of its accounts with the bytes that the plan demands before anything is loaded: sets
+     * them aside as the account's floor, or says in `e` why not. NULL: account_set_floor() is enough. */
     int (*make_room)(void *arg, struct account *account, uint64_t bytes, struct err *e);
     /* As model_opts.progress. */
     int (*progress)(void *arg, uint64_t done, uint64_t total);
@@ -43,6 +44,10 @@ struct loaded_model_opts {
 
 /* 0, -ENOMEM, -ECANCELED (progress said so), or what reading said. */
 int loaded_model_load(const struct loaded_model_opts *opts, struct loaded_model *ret, struct err *e);
+/* Its account in the domain; NULL: none. */
+struct account *loaded_model_account(const struct loaded_model *h, const struct domain *domain);
+/* What its accounts reserve and use, in all domains together. */
+void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64_t *used);
 /* As its users see it. */
 void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
                            struct served_model *ret);

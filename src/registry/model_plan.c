@@ -76,6 +76,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
     engine_plan(&opts, s, &engine);
     *ret = (struct plan_model){
         .name = p->name,
+        .domain = p->domain,
         .context_max = s->context_max,
         .page_tokens = PAGE_TOKENS,
         .seqs = seqs,

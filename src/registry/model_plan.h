@@ -17,6 +17,7 @@ struct model_plan {
     /* Given. */
     const char *name; /* outlives the plan */
     uint32_t queue, workers;
+    uint32_t domain; /* as plan_model.domain */
     uint64_t prefix_cache_bytes;
     struct speculation speculation;
     struct model_parts

@@ -110,19 +110,19 @@ static void init_entry(struct registry *r, uint32_t index)
     struct entry *e = &r->entries[index];
     e->registry = r;
     e->known = e->now = r->opts.models[index];
-    e->load_bytes = e->known.planned ? e->known.plan.load_bytes : 0;
+    e->load_bytes = e->known.planned ? plan_load_bytes(&e->known.plan) : 0;
     e->held = e->known.preload;
     e->state = e->held ? MODEL_LOADING : MODEL_UNLOADED;
 }
 
-static uint64_t idle_bytes(void *arg)
+static uint64_t idle_bytes(void *arg, const struct domain *domain)
 {
-    return registry_idle_bytes(arg);
+    return registry_idle_bytes(arg, domain);
 }
 
-static uint64_t free_idle(void *arg, uint64_t bytes)
+static uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes)
 {
-    return registry_free_idle(arg, bytes);
+    return registry_free_idle(arg, domain, bytes);
 }
 
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e)
@@ -299,11 +299,8 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
                                   .loads = e->loads,
                                   .unloads = e->unloads,
                                   .failures = e->failures};
-    if (e->state == MODEL_READY || (e->state == MODEL_DRAINING && !e->closing)) {
-        struct account_numbers n = account_numbers(e->loaded.account);
-        ret->reserved_bytes = n.reserved;
-        ret->used_bytes = n.used;
-    }
+    if (e->state == MODEL_READY || (e->state == MODEL_DRAINING && !e->closing))
+        loaded_model_bytes(&e->loaded, &ret->reserved_bytes, &ret->used_bytes);
     ret->step = atomic_load(&e->step);
     ret->still_ns = registry_still_ns(e, clock_now_ns());
     ret->waits = e->state == MODEL_LOADING && !e->has_thread;
@@ -545,28 +542,29 @@ bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, stru
 /* ---- making room ---- */
 
 /* Under the lock. */
-static uint32_t list_victims(struct registry *r, struct victim *ret)
+static uint32_t list_victims(struct registry *r, const struct domain *domain, struct victim *ret)
 {
     uint32_t count = 0;
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < r->opts.model_count; i++) {
         const struct entry *e = &r->entries[i];
-        if (!registry_is_idle(e) || e->known.pinned || e->looks > 0)
+        struct account *a = loaded_model_account(&e->loaded, domain);
+        if (!registry_is_idle(e) || e->known.pinned || e->looks > 0 || !a)
             continue;
         ret[count++] = (struct victim){.index = i,
-                                       .bytes = account_numbers(e->loaded.account).reserved,
+                                       .bytes = account_numbers(a).reserved,
                                        .reload_ns = e->load_ns,
                                        .idle_ns = now_ns - e->last_used_ns};
     }
     return count;
 }
 
-uint64_t registry_idle_bytes(struct registry *r)
+uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain)
 {
     struct victim v[VICTIMS_MAX];
     uint64_t bytes = 0;
     pthread_mutex_lock(&r->lock);
-    uint32_t count = list_victims(r, v);
+    uint32_t count = list_victims(r, domain, v);
     for (uint32_t i = 0; i < count; i++)
         bytes += v[i].bytes;
     pthread_mutex_unlock(&r->lock);
@@ -574,19 +572,20 @@ uint64_t registry_idle_bytes(struct registry *r)
 }
 
 /* Bytes missing in the root before `bytes` more fit. */
-static uint64_t missing(const struct registry *r, uint64_t bytes)
+static uint64_t missing(struct account *a, uint64_t bytes)
 {
-    struct account_numbers root = account_numbers(ledger_root(r->opts.ledger));
+    struct account_numbers root = account_numbers(a);
     uint64_t room = root.limit > root.reserved ? root.limit - root.reserved : 0;
     return bytes > room ? bytes - room : 0;
 }
 
-uint64_t registry_free_idle(struct registry *r, uint64_t bytes)
+uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes)
 {
     struct victim v[VICTIMS_MAX];
-    uint64_t before = account_numbers(ledger_root(r->opts.ledger)).reserved;
+    struct account *root = ledger_root_of(r->opts.ledger, domain);
+    uint64_t before = account_numbers(root).reserved;
     pthread_mutex_lock(&r->lock);
-    uint32_t count = victims_choose(v, list_victims(r, v), missing(r, bytes));
+    uint32_t count = victims_choose(v, list_victims(r, domain, v), missing(root, bytes));
     for (uint32_t i = 0; i < count; i++) {
         struct entry *e = &r->entries[v[i].index];
         e->state = MODEL_DRAINING;
@@ -595,6 +594,6 @@ uint64_t registry_free_idle(struct registry *r, uint64_t bytes)
     pthread_mutex_unlock(&r->lock);
     for (uint32_t i = 0; i < count; i++)
         registry_unload_now(&r->entries[v[i].index]);
-    uint64_t after = account_numbers(ledger_root(r->opts.ledger)).reserved;
+    uint64_t after = account_numbers(root).reserved;
     return before > after ? before - after : 0;
 }

@@ -112,8 +112,8 @@ struct registry_info {
     enum model_state state;
     uint32_t leases, waiters;
     uint64_t bytes_done, bytes_total;    /* of a load under way */
-    uint64_t needed_bytes;               /* what a load reserves before it begins */
-    uint64_t reserved_bytes, used_bytes; /* of its account; 0 without one */
+    uint64_t needed_bytes;               /* what a load reserves before it begins, in all domains */
+    uint64_t reserved_bytes, used_bytes; /* of its accounts; 0 without one */
     uint64_t idle_ns;                    /* since its last lease ended; 0 while there is one */
     uint64_t load_ns;                    /* how long the last load took; 0: none yet */
     const char *step;                    /* of a load under way, or NULL */
@@ -177,18 +177,18 @@ struct registry_unloading {
 int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *e);
 struct registry_returned {
     uint64_t bytes;         /* by how much the process's own memory fell, measured */
-    uint64_t account_bytes; /* what the model's account had reserved */
+    uint64_t account_bytes; /* what the model's accounts had reserved */
     char trouble[256];      /* steps that reported a failure, by name; empty: none */
 };
 /* Whether that unload is over, and what the last one gave back. */
 bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret);
 
-/* What unloading every idle unpinned model would give back, as the ledger has it. */
-uint64_t registry_idle_bytes(struct registry *r);
-/* Unloads idle unpinned models, those whose reload is cheapest, until the root account has room for `bytes`
+/* What unloading every idle unpinned model would give back of the domain's memory, as the ledger has it. */
+uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain);
+/* Unloads idle unpinned models, those whose reload is cheapest, until the domain's root has room for `bytes`
  * more, and waits for it. None goes when all of them together would not do. Busy, pinned and leased ones are
  * never touched. Returns by how much the root's reserved bytes fell. Not under a lease that the caller has on
  * an idle model, and from one thread at a time (a load's, as a rule). */
-uint64_t registry_free_idle(struct registry *r, uint64_t bytes);
+uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes);
 
 #endif

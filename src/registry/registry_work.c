@@ -55,15 +55,18 @@ static void on_failure(void *arg, int error)
     pthread_mutex_unlock(&e->registry->lock);
 }
 
-static int refuse_room(const struct entry *e, uint64_t bytes, uint64_t idle_bytes, struct err *why)
+static int refuse_room(const struct entry *e, struct account *account, uint64_t bytes, uint64_t idle_bytes,
+                       struct err *why)
 {
-    struct account_numbers root = account_numbers(ledger_root(e->registry->opts.ledger));
+    struct account_numbers root = account_numbers(account_root(account));
+    char holder[DOMAIN_HOLDER_BYTES];
     return err_set(why, -ENOMEM,
-                   "There is no memory to load %s: it needs %llu bytes, with which the process would hold "
-                   "%llu, and the ceiling (%s) is %llu. The process holds %llu now, %llu of it in idle "
-                   "models that may be unloaded. Unload a model, or raise --memory-limit.",
-                   e->known.id, (ull)bytes, (ull)(root.reserved + bytes), root.name, (ull)root.limit,
-                   (ull)root.reserved, (ull)idle_bytes);
+                   "There is no memory to load %s: it needs %llu bytes, with which %s would hold "
+                   "%llu, and the ceiling (%s) is %llu. It holds %llu now, %llu of it in idle "
+                   "models that may be unloaded. Unload a model, or raise %s.",
+                   e->known.id, (ull)bytes, domain_holder(root.domain, holder), (ull)(root.reserved + bytes),
+                   root.name, (ull)root.limit, (ull)root.reserved, (ull)idle_bytes,
+                   domain_limit_option(root.domain));
 }
 
 struct demand {
@@ -101,6 +104,7 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
 {
     struct entry *e = arg;
     struct registry *r = e->registry;
+    const struct domain *domain = account_domain(account);
     if (r->opts.guard && guard_refuses_loads(r->opts.guard, e->known.id, why))
         return -ENOMEM;
     int error = account_set_floor(account, bytes);
@@ -109,10 +113,10 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
     if (r->opts.guard)
         return ask_guard(&(struct demand){e, account, bytes}, why);
     pthread_mutex_lock(&r->room);
-    registry_free_idle(r, bytes);
+    registry_free_idle(r, domain, bytes);
     error = account_set_floor(account, bytes);
     if (error < 0)
-        refuse_room(e, bytes, registry_idle_bytes(r), why);
+        refuse_room(e, account, bytes, registry_idle_bytes(r, domain), why);
     pthread_mutex_unlock(&r->room);
     return error;
 }
@@ -122,7 +126,7 @@ static int load(struct entry *e, struct registry_failure *why)
     struct registry *r = e->registry;
     struct loaded_model_opts opts = {.settings = &e->now,
                                      .store = r->opts.store,
-                                     .parent = ledger_root(r->opts.ledger),
+                                     .ledger = r->opts.ledger,
                                      .holders = r->opts.holders,
                                      .device = r->opts.device,
                                      .make_room = make_room,
@@ -137,7 +141,7 @@ static int load(struct entry *e, struct registry_failure *why)
     if (error < 0)
         return error;
     pthread_mutex_lock(&r->lock);
-    e->load_bytes = e->now.plan.load_bytes;
+    e->load_bytes = plan_load_bytes(&e->now.plan);
     pthread_mutex_unlock(&r->lock);
     error = loaded_model_load(&opts, &e->loaded, &why->e);
     if (error == 0) {
@@ -182,7 +186,7 @@ static void log_load(const struct entry *e, int error, const struct registry_fai
     if (error == 0)
         LOG_INFO("model_loaded", "model=%s context=%u weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
                  e->known.id, e->now.plan.max_model_len, (ull)e->served.shape->weight_bytes,
-                 (ull)e->now.plan.load_bytes, (ull)(took_ns / NS_PER_MS));
+                 (ull)plan_load_bytes(&e->now.plan), (ull)(took_ns / NS_PER_MS));
     else if (error == -ECANCELED)
         LOG_INFO("load_stopped", "model=%s ms=%llu", e->known.id, (ull)(took_ns / NS_PER_MS));
     else
@@ -241,7 +245,8 @@ void registry_unload_now(struct entry *e)
     struct registry *r = e->registry;
     struct registry_returned returned = {0};
     uint64_t began_ns = clock_now_ns(), before = own_memory();
-    returned.account_bytes = account_numbers(e->loaded.account).reserved;
+    uint64_t used;
+    loaded_model_bytes(&e->loaded, &returned.account_bytes, &used);
     loaded_model_close(&e->loaded, r->opts.faults, returned.trouble);
     footprint_purge_heap();
     uint64_t after = own_memory();

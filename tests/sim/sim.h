@@ -5,6 +5,8 @@
 #ifndef PLATEAU_TESTS_SIM_H
 #define PLATEAU_TESTS_SIM_H
 
+#include "../test_domain.h"
+
 #include "base/check.h"
 #include "base/rng.h"
 #include "sched/sched.h"
@@ -19,6 +21,10 @@
 #define DRAFTS_MAX   5 /* draft tokens of a sequence in a step */
 #define TOO_SLOW_NS  2000000000ull
 #define TENANTS      5
+
+/* Ceilings of a run with two domains of memory. */
+#define MACHINE_BYTES ((uint64_t)1 << 30)
+#define DEVICE_BYTES  ((uint64_t)64 << 20)
 
 enum outcome { DONE, CANCELLED, TIMEOUT, NO_MEMORY, STEP_ERROR, TOO_SLOW, REFUSED, OUTCOMES };
 
@@ -97,6 +103,10 @@ struct world {
     bool floods;
     bool calm; /* no more arrivals and no more faults */
     struct ledger *ledger;
+    /* With two domains. The pools are in one; the other is full all the time. */
+    struct test_domain device;
+    struct account *device_root;
+    struct account *own_root, *full; /* of the pools; and what fills the other domain */
     struct account *all, *kv[PAGE_GROUPS_MAX], *state;
     struct arena *arena;
     struct pool_of pools[PAGE_GROUPS_MAX + 1];
@@ -111,6 +121,8 @@ struct world {
 
 /* Of the whole run. */
 struct sim {
+    bool domains; /* two of them */
+    uint64_t device_worlds;
     uint64_t steps, seed, world, step;
     uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
     uint64_t moves, units_trimmed, left_behind, evictions, reclaims;
@@ -127,11 +139,13 @@ extern struct sim sim;
 
 uint32_t between(struct world *w, uint32_t low, uint32_t high);
 bool chance(struct world *w, double p);
-struct stamp *page_stamp(const struct world *w, uint32_t group, uint32_t page);
-struct stamp *state_stamp(const struct world *w, uint32_t state);
+struct stamp page_stamp(const struct world *w, uint32_t group, uint32_t page);
+struct stamp state_stamp(const struct world *w, uint32_t state);
+void stamp_page(struct world *w, uint32_t group, uint32_t page, struct stamp stamp);
+void stamp_state(struct world *w, uint32_t state, struct stamp stamp);
 
-/* sim_world.c */
-void world_open(struct world *w, uint64_t seed);
+/* sim_world.c; `index` of the run: with two domains, the odd ones compute on the device */
+void world_open(struct world *w, uint64_t seed, uint64_t index);
 /* Asserts that everything taken is returned, to the byte. */
 void world_close(struct world *w);
 /* Asserts every invariant of every part. */

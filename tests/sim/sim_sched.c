@@ -1,4 +1,4 @@
-/* sim_sched STEPS SEED [WORLD] - the scheduler, the prefix index and their pools against made-up traffic, in
+/* sim_sched [domains] STEPS SEED [WORLD] - the scheduler, the prefix index and their pools against made-up traffic, in
  * virtual time.
  *
  * A run is a number of worlds of WORLD_STEPS steps. Requests arrive in bursts and with choices, have
@@ -9,12 +9,17 @@
  * Every invariant is checked after every step. A step must read exactly the content that its sequence's own
  * tokens give, alone. So a page that two sequences write, a wrong prefix, or a page moved or dropped during
  * use is found at once. Every request ends exactly once and within a bound. A failure prints the command that
- * replays its world. */
+ * replays its world.
+ *
+ * `domains`: two domains of memory, the machine's with 1 GiB and a device's with 64 MiB. The pools of a world
+ * are in one of them, and the other is full. The host cannot follow the device's addresses; some of its
+ * commits fail, and some of its units are not taken back. */
 #include "sim.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define COVERED_STEPS 100000 /* this many steps cover every event below */
@@ -31,9 +36,9 @@ static void print_replay(int sig)
 {
     char line[300];
     int n =
-        snprintf(line, sizeof(line), "failed in step %llu of world %llu; again with:  %s %llu %llu %llu\n",
-                 (ull)(sim.step % WORLD_STEPS), (ull)sim.world, program, (ull)sim.steps, (ull)sim.seed,
-                 (ull)sim.world);
+        snprintf(line, sizeof(line), "failed in step %llu of world %llu; again with:  %s%s %llu %llu %llu\n",
+                 (ull)(sim.step % WORLD_STEPS), (ull)sim.world, program, sim.domains ? " domains" : "",
+                 (ull)sim.steps, (ull)sim.seed, (ull)sim.world);
     if (write(STDERR_FILENO, line, (size_t)n) < 0)
         _exit(1);
     signal(sig, SIG_DFL);
@@ -62,7 +67,7 @@ static void run_world(uint64_t index)
     uint64_t steps = MIN_OF(sim.steps - index * WORLD_STEPS, (uint64_t)WORLD_STEPS);
     double load = 0.05;
     sim.world = index;
-    world_open(w, rng_at(sim.seed, index));
+    world_open(w, rng_at(sim.seed, index), index);
     for (uint64_t i = 0; i < steps; i++, sim.step++) {
         if (chance(w, 0.01))
             load = chance(w, 0.3) ? 0 : rng_uniform(&w->rng) * 0.25;
@@ -93,6 +98,8 @@ static void print_run(void)
            (ull)sim.parked_cancelled);
     printf("tier: stored=%llu reads=%llu fetched=%llu failed=%llu\n", (ull)sim.stored, (ull)sim.reads,
            (ull)sim.fetched_tokens, (ull)sim.fetches_failed);
+    if (sim.domains)
+        printf("domains: worlds_on_device=%llu\n", (ull)sim.device_worlds);
     for (size_t i = 0; i < OUTCOMES; i++)
         printf("%s=%llu ", outcome_names[i], (ull)sim.outcomes[i]);
     printf("removed: queued=%llu prefilling=%llu decoding=%llu preempted=%llu paused=%llu fetching=%llu\n",
@@ -123,6 +130,9 @@ static bool is_covered(void)
 int main(int argc, char **argv)
 {
     program = argv[0];
+    sim.domains = argc > 1 && strcmp(argv[1], "domains") == 0;
+    argc -= sim.domains;
+    argv += sim.domains;
     sim.steps = argc > 1 ? strtoull(argv[1], NULL, 10) : COVERED_STEPS;
     sim.seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     uint64_t worlds = DIV_UP(sim.steps, (uint64_t)WORLD_STEPS), from = 0;

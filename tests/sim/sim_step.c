@@ -37,10 +37,10 @@ static uint64_t read_pages(struct world *w, const struct request *q, uint32_t gr
     for (uint32_t i = 0; i < first; i++)
         ASSERT(q->seq.pages[group][i] == NONE);
     for (uint32_t i = first; i < DIV_UP(from, PAGE_TOKENS); i++) {
-        const struct stamp *s = page_stamp(w, group, q->seq.pages[group][i]);
+        const struct stamp s = page_stamp(w, group, q->seq.pages[group][i]);
         uint32_t tokens = MIN_OF((i + 1) * PAGE_TOKENS, from);
-        ASSERT(s->tokens == tokens && s->state == q->state[tokens]);
-        state = s->state;
+        ASSERT(s.tokens == tokens && s.state == q->state[tokens]);
+        state = s.state;
     }
     sim.left_behind += first > 0;
     return state;
@@ -52,7 +52,7 @@ static void write_page(struct world *w, const struct request *q, uint32_t page_i
         uint32_t page = q->seq.pages[g][page_index];
         /* A page with other readers is never written. */
         ASSERT(page_pool_refs(w->opts.groups[g].pages, page) == 1);
-        *page_stamp(w, g, page) = stamp;
+        stamp_page(w, g, page, stamp);
     }
 }
 
@@ -62,9 +62,9 @@ static uint64_t read_state(struct world *w, const struct request *q, uint32_t st
         ASSERT(from == 0);
         return q->state[0];
     }
-    const struct stamp *s = state_stamp(w, state);
-    ASSERT(s->tokens == from && s->state == q->state[from]);
-    return s->state;
+    const struct stamp s = state_stamp(w, state);
+    ASSERT(s.tokens == from && s.state == q->state[from]);
+    return s.state;
 }
 
 /* `drafted`: accepted draft tokens; writes of the others are overwritten before any read. Returns the state
@@ -86,7 +86,7 @@ static uint64_t compute_seq(struct world *w, const struct sched_step_seq *r, uin
             write_page(w, q, (i - 1) / PAGE_TOKENS, lost ? (struct stamp){0} : (struct stamp){state, i});
     }
     if (w->opts.states)
-        *state_stamp(w, r->state_out) = lost ? (struct stamp){0} : (struct stamp){state, to};
+        stamp_state(w, r->state_out, lost ? (struct stamp){0} : (struct stamp){state, to});
     sim.boundaries_drafted += drafted > 0 && to % PAGE_TOKENS == 0;
     return known_state;
 }

@@ -154,11 +154,11 @@ static void write_behind(struct world *w)
     for (uint32_t i = between(w, 1, 100); i > 0 && prefix_index_unstored(w->index, &w->tier.cursor, 64, &u);
          i--) {
         if (u.page != NONE) {
-            tier_store(w, &u.key, TIER_PAGE, *page_stamp(w, 0, u.page));
+            tier_store(w, &u.key, TIER_PAGE, page_stamp(w, 0, u.page));
             prefix_index_page_stored(w->index, u.node);
         }
         if (u.state != NONE) {
-            tier_store(w, &u.key, TIER_SNAPSHOT, *state_stamp(w, u.state));
+            tier_store(w, &u.key, TIER_SNAPSHOT, state_stamp(w, u.state));
             prefix_index_snapshot_stored(w->index, u.node);
         }
     }

@@ -13,15 +13,28 @@ bool chance(struct world *w, double p)
     return rng_uniform(&w->rng) < p;
 }
 
-struct stamp *page_stamp(const struct world *w, uint32_t group, uint32_t page)
+struct stamp page_stamp(const struct world *w, uint32_t group, uint32_t page)
 {
-    const struct page_group *g = &w->opts.groups[group];
-    return (struct stamp *)(dev_host(page_pool_base(g->pages)) + page * g->page_bytes);
+    struct stamp stamp;
+    ASSERT(page_pool_get(w->opts.groups[group].pages, page, 0, sizeof(stamp), &stamp) == 0);
+    return stamp;
 }
 
-struct stamp *state_stamp(const struct world *w, uint32_t state)
+struct stamp state_stamp(const struct world *w, uint32_t state)
 {
-    return (struct stamp *)(dev_host(state_pool_base(w->opts.states)) + state * w->state_bytes);
+    struct stamp stamp;
+    ASSERT(state_pool_get(w->opts.states, state, 0, sizeof(stamp), &stamp) == 0);
+    return stamp;
+}
+
+void stamp_page(struct world *w, uint32_t group, uint32_t page, struct stamp stamp)
+{
+    page_pool_put(w->opts.groups[group].pages, page, 0, sizeof(stamp), &stamp);
+}
+
+void stamp_state(struct world *w, uint32_t state, struct stamp stamp)
+{
+    state_pool_put(w->opts.states, state, 0, sizeof(stamp), &stamp);
 }
 
 /* ---- callbacks of the pools ---- */
@@ -30,7 +43,7 @@ static void on_evict(void *arg, uint32_t page)
 {
     struct pool_of *p = arg;
     prefix_index_evict_page(p->world->index, p->group, page);
-    *page_stamp(p->world, p->group, page) = (struct stamp){0};
+    stamp_page(p->world, p->group, page, (struct stamp){0});
     sim.evictions++;
 }
 
@@ -38,16 +51,16 @@ static void on_evicting(void *arg, const struct prefix_key *key, uint32_t page, 
 {
     struct world *w = arg;
     if (page != NONE)
-        tier_store(w, key, TIER_PAGE, *page_stamp(w, 0, page));
+        tier_store(w, key, TIER_PAGE, page_stamp(w, 0, page));
     if (state != NONE)
-        tier_store(w, key, TIER_SNAPSHOT, *state_stamp(w, state));
+        tier_store(w, key, TIER_SNAPSHOT, state_stamp(w, state));
 }
 
 static void on_move(void *arg, uint32_t from, uint32_t to)
 {
     struct pool_of *p = arg;
-    *page_stamp(p->world, p->group, to) = *page_stamp(p->world, p->group, from);
-    *page_stamp(p->world, p->group, from) = (struct stamp){0};
+    page_pool_copy(p->world->opts.groups[p->group].pages, from, to);
+    stamp_page(p->world, p->group, from, (struct stamp){0});
     prefix_index_move(p->world->index, p->group, from, to);
     sim.moves++;
 }
@@ -61,8 +74,8 @@ static bool is_movable_state(void *arg, uint32_t state)
 static void on_move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pool_of *p = arg;
-    *state_stamp(p->world, to) = *state_stamp(p->world, from);
-    *state_stamp(p->world, from) = (struct stamp){0};
+    state_pool_copy(p->world->opts.states, from, to);
+    stamp_state(p->world, from, (struct stamp){0});
     prefix_index_move_snapshot(p->world->index, from, to);
     sim.moves++;
 }
@@ -71,8 +84,12 @@ static void on_move_state(void *arg, uint32_t from, uint32_t to)
 static void on_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 {
     struct world *w = arg;
-    struct stamp *to = a->kind == TIER_PAGE ? page_stamp(w, 0, block) : state_stamp(w, block);
-    *to = *(const struct stamp *)a->bytes;
+    struct stamp stamp;
+    memcpy(&stamp, a->bytes, sizeof(stamp));
+    if (a->kind == TIER_PAGE)
+        stamp_page(w, 0, block, stamp);
+    else
+        stamp_state(w, block, stamp);
 }
 
 static bool give_unit(struct world *w, uint32_t group)
@@ -153,6 +170,65 @@ static void draw_sizes(struct world *w)
     w->opts.queue_timeout_ns = chance(w, 0.5) ? between(w, 1, 50) * 100000000ull : 0;
 }
 
+/* Bytes with which one request, and the states of the batch, have room in any case. */
+static uint64_t least_bytes(const struct world *w)
+{
+    uint64_t bytes = 2 * w->opts.seqs_max * (uint64_t)w->state_bytes + 2 * UNIT_BYTES;
+    for (uint32_t g = 0; g < w->opts.group_count; g++)
+        bytes += page_group_needs(&w->opts.groups[g], sched_pages(w->tokens_limit)) *
+                     (uint64_t)w->opts.groups[g].page_bytes +
+                 2 * UNIT_BYTES;
+    return bytes;
+}
+
+/* ---- two domains ---- */
+
+static struct account *open_account(struct account *parent, const char *name)
+{
+    struct account *ret;
+    ASSERT(account_open(parent, name, ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &ret) == 0);
+    return ret;
+}
+
+/* The root below which the pools are. */
+static struct account *open_roots(struct world *w, bool on_device)
+{
+    ASSERT(ledger_create(sim.domains ? MACHINE_BYTES : ACCOUNT_NO_LIMIT, &w->ledger) == 0);
+    struct account *machine = ledger_root(w->ledger);
+    if (!sim.domains)
+        return machine;
+    const struct domain *d = test_domain_init(&w->device, "device");
+    w->device.hidden = true;
+    w->device.rng = (struct rng){w->rng.seed, 1};
+    ASSERT(ledger_open_root(w->ledger, d, DEVICE_BYTES, &w->device_root) == 0);
+    w->full = open_account(on_device ? machine : w->device_root, "full");
+    ASSERT(account_reserve(w->full, on_device ? MACHINE_BYTES : DEVICE_BYTES) == 0);
+    sim.device_worlds += on_device;
+    return on_device ? w->device_root : machine;
+}
+
+static void close_roots(struct world *w)
+{
+    if (!sim.domains)
+        return;
+    account_release(w->full, account_numbers(w->full).reserved);
+    account_close(w->full);
+    ASSERT(w->device.open == 0 && w->device.ranges == 0);
+    account_close(w->device_root);
+}
+
+/* The pools have what their domain has, within its ceiling, and nothing of the other one. */
+static void check_roots(const struct world *w)
+{
+    if (!sim.domains)
+        return;
+    struct account_numbers own = account_numbers(w->own_root), all = account_numbers(w->all),
+                           full = account_numbers(account_root(w->full));
+    ASSERT(own.reserved == all.reserved && own.used == all.used && own.reserved <= own.limit);
+    ASSERT(full.reserved == full.limit && full.used == 0);
+    ASSERT(w->device.open == account_numbers(w->device_root).used);
+}
+
 /* ---- open and close ---- */
 
 static void create_pages(struct world *w, uint32_t group, bool reuse)
@@ -217,20 +293,16 @@ static void create_pools(struct world *w)
     ASSERT(sched_create(w->arena, &w->opts, &w->sched) == 0);
 }
 
-static struct account *open_account(struct account *parent, const char *name)
-{
-    struct account *ret;
-    ASSERT(account_open(parent, name, ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &ret) == 0);
-    return ret;
-}
-
-void world_open(struct world *w, uint64_t seed)
+void world_open(struct world *w, uint64_t seed, uint64_t index)
 {
     static const char *const names[] = {"kv 0", "kv 1", "kv 2", "kv 3"};
+    bool on_device = sim.domains && index % 2 == 1;
     *w = (struct world){.rng = {seed, 0}, .now_ns = 1};
-    draw_sizes(w);
-    ASSERT(ledger_create(ACCOUNT_NO_LIMIT, &w->ledger) == 0);
-    w->all = open_account(ledger_root(w->ledger), "pools");
+    do
+        draw_sizes(w);
+    while (on_device && least_bytes(w) > DEVICE_BYTES);
+    w->own_root = open_roots(w, on_device);
+    w->all = open_account(w->own_root, "pools");
     for (uint32_t g = 0; g < w->opts.group_count; g++)
         w->kv[g] = open_account(w->all, names[g]);
     w->state = open_account(w->all, "state");
@@ -247,6 +319,7 @@ void world_check(struct world *w)
     if (w->index)
         prefix_index_check(w->index);
     ledger_check(w->ledger);
+    check_roots(w);
 }
 
 void world_close(struct world *w)
@@ -270,6 +343,7 @@ void world_close(struct world *w)
     arena_free(w->arena);
     account_close(w->state);
     account_close(w->all);
+    close_roots(w);
     ledger_free(w->ledger);
 }
 
@@ -312,4 +386,6 @@ void world_trouble(struct world *w)
         prefix_index_clear(w->index);
     if (w->opts.tier)
         tier_trouble(w);
+    w->device.no_memory = w->calm ? 0 : 0.01;
+    w->device.stuck = w->calm ? 0 : 0.02;
 }

@@ -80,7 +80,7 @@ TEST(two_models_cache_within_one_budget)
     for (uint64_t seed = 0; seed < 60; seed++) {
         run(&b, seed, LONG, 2);
         struct holders_numbers n;
-        holders_numbers(hs, &n);
+        holders_numbers(hs, NULL, &n);
         assert_true(n.allowed_bytes <= budget && n.cached_bytes <= budget);
     }
     wait_until(&b, is_at_rest, NULL);
@@ -210,14 +210,14 @@ TEST(a_clear_reaches_all_holders_and_names_the_one_that_hangs)
     struct client *c = submit(&a, &s);
     gate_wait(&gate);
     uint64_t held = info_of(hs, "b").now.held_bytes;
-    holders_reclaim(hs, HOLDER_CLEAR, NS_PER_S, &r);
+    holders_reclaim(hs, NULL, HOLDER_CLEAR, NS_PER_S, &r);
     assert_int_equal(r.failed, 1);
     assert_string_equal(r.failures[0].name, "a");
     assert_int_equal(r.failures[0].error, -ETIMEDOUT);
     assert_true(r.bytes > 0 && r.bytes <= held && r.entries > 0);
     gate_set(&gate, false, 0);
     wait_over(&a, c);
-    holders_reclaim(hs, HOLDER_CLEAR, NS_PER_S * 60, &r);
+    holders_reclaim(hs, NULL, HOLDER_CLEAR, NS_PER_S * 60, &r);
     assert_int_equal(r.failed, 0);
     assert_int_equal(info_of(hs, "a").now.held_bytes + info_of(hs, "b").now.held_bytes, 0);
     test_engine_close(&a);
@@ -247,18 +247,18 @@ TEST(memory_that_an_engine_cannot_return_is_an_orphan)
     uint64_t held = info_of(hs, "model").now.held_bytes;
     assert_true(held > 0);
     test_engine_close(&f);
-    holders_numbers(hs, &n);
+    holders_numbers(hs, NULL, &n);
     assert_true(n.count == 1 && n.orphans == 1 && n.orphan_bytes == held && n.allowed_bytes == 0);
     assert_int_equal(account_numbers(account_find(ledger_root(test_ledger()), "orphans")).used, held);
     /* The next one of that name is another. */
     test_engine_start(&again, TINY("qwen3_5"), &o);
     run(&again, 1, LONG, 2);
-    holders_reclaim(hs, HOLDER_CLEAR, 60 * NS_PER_S, &r);
+    holders_reclaim(hs, NULL, HOLDER_CLEAR, 60 * NS_PER_S, &r);
     assert_true(r.failed == 1 && r.failures[0].error == -EINVAL && r.bytes == 0);
     atomic_store(&refused, false);
-    holders_reclaim(hs, HOLDER_CLEAR, 60 * NS_PER_S, &r);
+    holders_reclaim(hs, NULL, HOLDER_CLEAR, 60 * NS_PER_S, &r);
     assert_true(r.failed == 0 && r.bytes >= held);
-    holders_numbers(hs, &n);
+    holders_numbers(hs, NULL, &n);
     assert_true(n.count == 1 && n.orphans == 0);
     assert_null(account_find(ledger_root(test_ledger()), "orphans"));
     test_engine_close(&again);
@@ -272,7 +272,7 @@ static void *nag(void *arg)
 {
     struct holders_reclaimed r;
     for (int i = 0; i < 30; i++) {
-        holders_reclaim(arg, i % 3 ? HOLDER_TRIM : HOLDER_CLEAR, 60 * NS_PER_S, &r);
+        holders_reclaim(arg, NULL, i % 3 ? HOLDER_TRIM : HOLDER_CLEAR, 60 * NS_PER_S, &r);
         for (uint32_t k = 0; k < r.failed; k++)
             assert_true(r.failures[k].error == -EPIPE || r.failures[k].error == -EAGAIN);
     }
@@ -296,7 +296,7 @@ TEST(engines_come_and_go_while_others_clear)
     for (int i = 0; i < 2; i++)
         pthread_join(nags[i], NULL);
     struct holders_numbers n;
-    holders_numbers(hs, &n);
+    holders_numbers(hs, NULL, &n);
     assert_int_equal(n.count, 0);
     holders_free(hs);
 }

@@ -1,130 +1,6 @@
 /* The guard: room across engines and models, help for running requests, and stages of pressure. */
 #define TEST_SEEDS 3
-#include "test_engine_scene.h"
-
-#include "memory/holders.h"
-#include "registry/guard.h"
-
-#define LONG 1000
-
-/* ---- a machine: a ceiling, a list of holders, a guard, and models that could be unloaded ---- */
-
-struct machine {
-    struct holders *holders;
-    struct guard *guard;
-    struct account *idle; /* an idle model's, and what it holds */
-    uint64_t idle_bytes;
-    atomic_uint unloads;
-    /* What the system says. */
-    _Atomic uint64_t available;
-    atomic_uint looks;
-};
-
-static uint64_t idle_bytes(void *arg)
-{
-    struct machine *m = arg;
-    return m->idle_bytes;
-}
-
-static uint64_t free_idle(void *arg, uint64_t bytes)
-{
-    struct machine *m = arg;
-    struct account_numbers root = account_numbers(ledger_root(test_ledger()));
-    if (m->idle_bytes == 0 || root.limit - root.reserved + m->idle_bytes < bytes)
-        return 0;
-    uint64_t given = m->idle_bytes;
-    account_release(m->idle, given);
-    m->idle_bytes = 0;
-    atomic_fetch_add(&m->unloads, 1);
-    return given;
-}
-
-static void read_machine(void *arg, struct footprint *ret)
-{
-    struct machine *m = arg;
-    *ret = (struct footprint){.ram_bytes = (uint64_t)64 << 30,
-                              .ram_available_bytes = atomic_load(&m->available)};
-    atomic_fetch_add(&m->looks, 1);
-}
-
-static void machine_open(struct machine *m, uint64_t ceiling_bytes, bool watches)
-{
-    *m = (struct machine){.available = (uint64_t)60 << 30};
-    struct holders_opts holders = {test_ledger(), (uint64_t)1 << 30};
-    assert_int_equal(holders_create(&holders, &m->holders), 0);
-    struct guard_opts opts = {.ledger = test_ledger(),
-                              .holders = m->holders,
-                              .threads = test_account(ACCOUNT_NO_LIMIT),
-                              .watches_system = watches,
-                              .read = read_machine,
-                              .read_arg = m,
-                              .look_ns = 20 * NS_PER_MS};
-    assert_int_equal(guard_create(&opts, &m->guard), 0);
-    struct guard_models models = {idle_bytes, free_idle, m};
-    guard_set_models(m->guard, &models);
-    account_set_limit(ledger_root(test_ledger()), ceiling_bytes);
-}
-
-static void machine_add_idle(struct machine *m, uint64_t bytes)
-{
-    m->idle = test_account(ACCOUNT_NO_LIMIT);
-    assert_int_equal(account_reserve(m->idle, bytes), 0);
-    m->idle_bytes = bytes;
-}
-
-static void machine_close(struct machine *m)
-{
-    if (m->idle_bytes > 0)
-        account_release(m->idle, m->idle_bytes);
-    guard_set_models(m->guard, NULL);
-    guard_free(m->guard);
-    holders_free(m->holders);
-}
-
-static void open_engine(struct machine *m, struct fixture *f, const char *dir, const char *name)
-{
-    struct engine_opts o = test_engine_opts(dir);
-    o.name = name;
-    o.holders = m->holders;
-    o.kv_bytes_max = 64 * UNIT_BYTES;
-    o.prefix_cache_bytes = 64 * UNIT_BYTES;
-    test_engine_start(f, dir, &o);
-}
-
-static struct job_spec spec_of(uint32_t *ids, uint64_t seed, uint32_t count, uint32_t tokens)
-{
-    for (uint32_t i = 0; i < count; i++)
-        ids[i] = (uint32_t)(rng_at(seed, i) % 500);
-    return greedy(ids, count, tokens);
-}
-
-static void fill_cache(struct fixture *f, uint32_t prompts)
-{
-    uint32_t ids[LONG];
-    for (uint64_t seed = 0; seed < prompts; seed++) {
-        struct job_spec s = spec_of(ids, seed, LONG, 2);
-        wait_over(f, submit(f, &s));
-    }
-}
-
-struct load {
-    struct account *account;
-    uint64_t bytes;
-    uint32_t tries;
-};
-
-static int take(void *arg)
-{
-    struct load *l = arg;
-    l->tries++;
-    return account_set_floor(l->account, l->bytes);
-}
-
-static int make_room(struct machine *m, struct load *l, struct guard_refusal *why)
-{
-    struct guard_wish w = {.name = "new", .bytes = l->bytes, .account = l->account, .take = take, .arg = l};
-    return guard_make_room(m->guard, &w, why);
-}
+#include "test_machine.h"
 
 /* ---- room ---- */
 
@@ -177,20 +53,22 @@ TEST(a_load_takes_caches_of_all_models_before_an_idle_one)
     machine_close(&m);
 }
 
-static uint64_t free_one_idle(void *arg, uint64_t bytes)
+static uint64_t free_one_idle(void *arg, const struct domain *domain, uint64_t bytes)
 {
     struct machine *m = arg;
     (void)bytes;
+    assert_ptr_equal(domain, domain_machine());
     atomic_fetch_add(&m->unloads, 1);
     account_release(m->idle, UNIT_BYTES);
     m->idle_bytes -= UNIT_BYTES;
     return UNIT_BYTES;
 }
 
-static uint64_t free_no_idle(void *arg, uint64_t bytes)
+static uint64_t free_no_idle(void *arg, const struct domain *domain, uint64_t bytes)
 {
     struct machine *m = arg;
     (void)bytes;
+    assert_ptr_equal(domain, domain_machine());
     atomic_fetch_add(&m->unloads, 1);
     return 0;
 }

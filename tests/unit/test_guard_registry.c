@@ -185,16 +185,16 @@ TEST(a_load_takes_caches_first_and_then_an_idle_model)
     uint64_t needed = info(1).needed_bytes;
     unload(1);
     struct holders_numbers before, after;
-    holders_numbers(scene.holders, &before);
+    holders_numbers(scene.holders, NULL, &before);
     assert_true(before.cached_bytes > 4 * UNIT_BYTES);
     account_set_limit(ledger_root(test_ledger()), reserved() + needed - 2 * UNIT_BYTES);
     assert_int_equal(ask(&f, 1, 1, 4), FINISH_LENGTH);
     assert_int_equal(info(0).state, MODEL_READY);
-    holders_numbers(scene.holders, &after);
+    holders_numbers(scene.holders, NULL, &after);
     assert_true(after.cached_bytes < before.cached_bytes);
     /* The third load needs one of the models unloaded: nothing else is left. */
     struct holders_reclaimed r;
-    holders_reclaim(scene.holders, HOLDER_CLEAR, WAIT_NS, &r);
+    holders_reclaim(scene.holders, NULL, HOLDER_CLEAR, WAIT_NS, &r);
     account_set_limit(ledger_root(test_ledger()), reserved() + needed);
     assert_int_equal(ask(&f, 2, 1, 4), FINISH_LENGTH);
     assert_true(info(0).state == MODEL_UNLOADED || info(1).state == MODEL_UNLOADED);
@@ -229,21 +229,21 @@ TEST(what_an_unload_left_is_seen_freed_by_a_clear_and_hinders_no_load_that_fits)
     atomic_store(&refused, true);
     unload(0);
     assert_null(account_find(ledger_root(test_ledger()), "a"));
-    holders_numbers(scene.holders, &n);
+    holders_numbers(scene.holders, NULL, &n);
     assert_true(n.orphans == 1 && n.orphan_bytes > 2 * UNIT_BYTES);
     /* A clear names the holder that failed. */
-    holders_reclaim(scene.holders, HOLDER_CLEAR, WAIT_NS, &r);
+    holders_reclaim(scene.holders, NULL, HOLDER_CLEAR, WAIT_NS, &r);
     assert_true(r.failed == 1 && strcmp(r.failures[0].name, "a") == 0 && r.bytes == 0);
     /* Where there is room beside the orphan, the model loads again. */
     assert_int_equal(ask(&f, 0, 1, 4), FINISH_LENGTH);
     atomic_store(&refused, false);
     unload(0);
     /* Without that room, the orphan is tried before the load is refused. */
-    holders_numbers(scene.holders, &n);
+    holders_numbers(scene.holders, NULL, &n);
     assert_int_equal(n.orphans, 1);
     account_set_limit(ledger_root(test_ledger()), reserved() + needed - UNIT_BYTES);
     assert_int_equal(ask(&f, 0, 1, 4), FINISH_LENGTH);
-    holders_numbers(scene.holders, &n);
+    holders_numbers(scene.holders, NULL, &n);
     assert_true(n.orphans == 0 && n.orphan_bytes == 0);
     assert_null(account_find(ledger_root(test_ledger()), "orphans"));
     account_set_limit(ledger_root(test_ledger()), ACCOUNT_NO_LIMIT);
@@ -269,7 +269,8 @@ static void *use_models(void *arg)
     crowd_open(&f, texts[self]);
     for (int i = 0; i < 14; i++) {
         if (rng_below(&rng, 6) == 0) {
-            holders_reclaim(scene.holders, rng_below(&rng, 2) ? HOLDER_CLEAR : HOLDER_TRIM, WAIT_NS, &r);
+            holders_reclaim(scene.holders, NULL, rng_below(&rng, 2) ? HOLDER_CLEAR : HOLDER_TRIM, WAIT_NS,
+                            &r);
             continue;
         }
         int how = ask(&f, (uint32_t)rng_below(&rng, MODELS), rng_below(&rng, 20),
@@ -313,7 +314,7 @@ PROPERTY(models_come_and_go_under_a_ceiling_for_one_and_a_half, seed)
         if (info(i).state == MODEL_READY)
             unload(i);
     struct holders_numbers n;
-    holders_numbers(scene.holders, &n);
+    holders_numbers(scene.holders, NULL, &n);
     assert_int_equal(n.count, 0);
     scene_close();
 }

@@ -237,4 +237,133 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
     }
 }
 
+/* ---- a device ---- */
+
+static struct plan_process with_devices(uint64_t ceiling, uint64_t first, uint64_t second)
+{
+    struct plan_process o = a_process(ceiling);
+    o.devices[0] = (struct plan_domain){"test:0", first};
+    o.devices[1] = (struct plan_domain){"test:1", second};
+    o.device_count = 2;
+    return o;
+}
+
+static const struct plan_line *line_in(const struct plan *p, uint32_t domain, const char *name)
+{
+    for (uint32_t i = 0; i < p->line_count; i++)
+        if (p->lines[i].domain == domain && strcmp(p->lines[i].name, name) == 0)
+            return &p->lines[i];
+    return NULL;
+}
+
+/* The lines of each domain stand together, its sums hold, and no account is in both. */
+static void check_split(const struct plan *p)
+{
+    uint32_t domain = p->model.domain;
+    uint64_t sums[2] = {0}, floors[2] = {0}, parts[2] = {0};
+    for (uint32_t i = 0; i < p->line_count; i++) {
+        const struct plan_line *l = &p->lines[i];
+        assert_true(l->domain == 0 || l->domain == domain);
+        assert_true(i == 0 || l->domain >= p->lines[i - 1].domain);
+        assert_int_equal(l->class == ACCOUNT_DEVICE, l->domain > 0);
+        assert_true(l->floor_bytes <= l->limit_bytes);
+        assert_true(l->depth == 0 || !line_in(p, domain - l->domain, l->name));
+        sums[l->domain > 0] += l->depth == 0 ? l->limit_bytes : 0;
+        floors[l->domain > 0] += l->depth == 0 ? l->floor_bytes : 0;
+        parts[l->domain > 0] += l->depth == 1 ? l->limit_bytes : 0;
+    }
+    assert_true(sums[0] == p->limit_bytes && floors[0] == p->floor_bytes);
+    assert_true(sums[1] == p->device.limit_bytes && floors[1] == p->device.floor_bytes);
+    assert_true(p->limit_bytes <= p->ceiling_bytes && p->device.limit_bytes <= p->device.ceiling_bytes);
+    assert_true(parts[0] == p->model_bytes && parts[1] == p->device.model_bytes);
+    assert_true(p->load_bytes <= p->model_bytes && p->device.load_bytes <= p->device.model_bytes);
+    const struct plan_model *m = &p->model;
+    uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
+    assert_true(p->pages_max >= pages);
+    assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->seqs * m->state_bytes);
+    assert_true(p->device.load_bytes >= m->weight_bytes + m->workspace_bytes + m->vision_bytes +
+                                            pages * m->page_bytes + (uint64_t)m->seqs * m->state_bytes);
+    assert_true(p->engine_bytes >= m->engine_bytes + (uint64_t)p->pages_max * m->engine_page_bytes);
+}
+
+TEST(a_model_on_a_device_has_its_weights_and_pools_there)
+{
+    struct made m = a_model();
+    struct plan_process o = with_devices(512 * MIB, 100 * MIB, 1024 * MIB);
+    struct plan_wish wish = {.prefix_cache_bytes = PLAN_ALL, .image_cache_bytes = PLAN_ALL};
+    struct plan p;
+    m.model.domain = 2;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
+    check_split(&p);
+    assert_string_equal(p.device.name, "test:1");
+    static const char *const there[] = {"weights", "workspace", "vision", "images",    "mtp",
+                                        "pools",   "kv",        "state",  "snapshots", "prefix cache"};
+    static const char *const here[] = {"heap",   "text",      "network", "loading",
+                                       "tables", "tokenizer", "engine",  "requests"};
+    for (size_t i = 0; i < COUNT_OF(there); i++)
+        assert_true(line_in(&p, 2, there[i]) && !line_in(&p, 0, there[i]));
+    for (size_t i = 0; i < COUNT_OF(here); i++)
+        assert_true(line_in(&p, 0, here[i]) && !line_in(&p, 2, here[i]));
+    assert_true(line_in(&p, 0, "made")->depth == 0 && line_in(&p, 2, "made")->depth == 0);
+    /* The pools take what the device leaves, and a sixteenth of its ceiling is for images. */
+    assert_true(p.device.ceiling_bytes - p.device.limit_bytes < 4 * MIB);
+    assert_int_equal(p.images_bytes, 64 * MIB);
+    assert_true(p.limit_bytes < 300 * MIB);
+}
+
+TEST(a_refusal_names_the_domain_that_is_too_small)
+{
+    struct made m = a_model();
+    struct plan_process o = with_devices(512 * MIB, 140 * MIB, 1024 * MIB);
+    struct plan_wish wish = {.max_model_len = 2048};
+    struct plan_refusal why;
+    struct plan p;
+    m.model.domain = 1;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, &why), -ENOMEM);
+    assert_int_equal(why.domain, 1);
+    assert_int_equal(why.ceiling_bytes, 140 * MIB);
+    assert_true(why.needed_bytes > why.ceiling_bytes && why.seqs_max > 0 && why.seqs_max < 8);
+    o = with_devices(40 * MIB, 1024 * MIB, 0);
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, &why), -ENOMEM);
+    assert_int_equal(why.domain, 0);
+    assert_int_equal(why.ceiling_bytes, 40 * MIB);
+    assert_true(why.needed_bytes > why.ceiling_bytes);
+}
+
+PROPERTY(a_plan_for_a_device_holds_or_the_refusal_is_right, seed)
+{
+    struct rng rng = {seed, 1};
+    for (int i = 0; i < 300; i++) {
+        struct made m = a_model();
+        m.model.domain = 1 + (uint32_t)rng_below(&rng, 2);
+        m.model.context_max = (uint32_t)up_to(&rng, 1 << 18);
+        m.model.page_bytes = 64 * up_to(&rng, 60000);
+        m.model.state_bytes = rng_below(&rng, 2) * 64 * up_to(&rng, 60000);
+        m.model.weight_bytes = up_to(&rng, 1000 * MIB);
+        m.model.image_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
+        m.row_bytes = up_to(&rng, 4 * MIB);
+        m.model.queue = (uint32_t)rng_below(&rng, 1000);
+        struct plan_process o =
+            with_devices(up_to(&rng, 500 * MIB), up_to(&rng, 3000 * MIB), up_to(&rng, 3000 * MIB));
+        struct plan_wish wish = {
+            .max_model_len = (uint32_t)(rng_below(&rng, 2) * up_to(&rng, m.model.context_max)),
+            .prefix_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
+            .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB)};
+        uint32_t seqs = (uint32_t)up_to(&rng, 40);
+        struct plan_refusal why;
+        struct plan p;
+        if (plan_make(&o, numbers_of, &m, seqs, &wish, &p, &why) == 0) {
+            check_split(&p);
+            continue;
+        }
+        assert_true(why.needed_bytes > why.ceiling_bytes);
+        assert_int_equal(why.ceiling_bytes, plan_ceiling_bytes(&o, why.domain));
+        if (why.seqs_max) {
+            wish.max_model_len = p.max_model_len;
+            assert_int_equal(plan_make(&o, numbers_of, &m, why.seqs_max, &wish, &p, NULL), 0);
+            check_split(&p);
+        }
+    }
+}
+
 TEST_MAIN()

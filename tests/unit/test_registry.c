@@ -696,14 +696,14 @@ TEST(what_idle_models_hold_is_known_and_can_be_asked_for)
     scene_open();
     load(0);
     load(1);
-    uint64_t idle = registry_idle_bytes(scene.registry);
+    uint64_t idle = registry_idle_bytes(scene.registry, domain_machine());
     assert_int_equal(idle, info(0).reserved_bytes + info(1).reserved_bytes);
     account_set_limit(ledger_root(test_ledger()), held());
-    assert_int_equal(registry_free_idle(scene.registry, idle + 1), 0);
+    assert_int_equal(registry_free_idle(scene.registry, domain_machine(), idle + 1), 0);
     assert_int_equal(info(0).state, MODEL_READY);
-    assert_true(registry_free_idle(scene.registry, 1) > 0);
+    assert_true(registry_free_idle(scene.registry, domain_machine(), 1) > 0);
     assert_true((info(0).state == MODEL_READY) != (info(1).state == MODEL_READY));
-    assert_int_equal(registry_free_idle(scene.registry, 1), 0);
+    assert_int_equal(registry_free_idle(scene.registry, domain_machine(), 1), 0);
     scene_close();
 }
 

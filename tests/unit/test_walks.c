@@ -247,7 +247,7 @@ static void open_owners(struct owners *o)
     *o = (struct owners){0};
     assert_int_equal(holders_create(&opts, &o->list), 0);
     for (uint32_t i = 0; i < HOLDERS; i++) {
-        assert_int_equal(holder_add(o->list, names[i], &o->h[i]), 0);
+        assert_int_equal(holder_add(o->list, domain_machine(), names[i], &o->h[i]), 0);
         holder_open(o->h[i], &ops, o);
         assert_true(holder_allow(o->h[i], 200, 7) >= 200);
         holder_publish(o->h[i], &n, 7);
@@ -265,7 +265,7 @@ static void close_owners(struct owners *o)
         holder_close(o->h[i]);
     for (uint32_t i = LIVE; i <= CLOSING; i++)
         holder_remove(o->h[i], NULL, 0);
-    holders_reclaim(o->list, HOLDER_CLEAR, 1000000, &r);
+    holders_reclaim(o->list, NULL, HOLDER_CLEAR, 1000000, &r);
     assert_int_equal(r.bytes, UNIT_BYTES);
     holders_check(o->list);
     holders_free(o->list);
@@ -303,11 +303,11 @@ TEST(wrong_sums_over_holders_are_found)
     struct owners o;
     open_owners(&o);
     DAMAGED(o.list->count++, "4 holders, 5 counted");
-    DAMAGED(o.list->share_count--, "holder other: live, and the budget counts its share 0 times");
+    DAMAGED(o.list->domains[0].share_count--, "holder other: live, and the budget counts its share 0 times");
     DAMAGED(o.h[LIVE]->share.allowed += 900, "holders may cache 1300 bytes, the budget is 1000");
     DAMAGED(o.h[OTHER]->id = 1, "holder other: number 1 is not above that of the one before it");
     DAMAGED(o.h[OTHER]->link.prev = &o.h[ORPHAN]->link, "holder other: is not linked");
-    struct account *orphans = o.list->orphans;
+    struct account *orphans = o.list->domains[0].orphans;
     assert_int_equal(account_reserve(orphans, 4096), 0);
     DAMAGED(account_use(orphans, 4096), "account orphans: 2101248 bytes used, orphans have 2097152");
     account_release(orphans, 4096);
