@@ -3,6 +3,7 @@
 #ifndef PLATEAU_TESTS_TEST_ENGINE_H
 #define PLATEAU_TESTS_TEST_ENGINE_H
 
+#include "test_device.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
@@ -46,13 +47,28 @@ static inline void test_models_free(void)
     device_close(test_device);
 }
 
+static inline struct device *test_device_get(void)
+{
+    if (!test_device) {
+        assert_int_equal(test_device_open(2, &test_device), 0);
+        atexit(test_models_free);
+    }
+    return test_device;
+}
+
+static inline const struct domain *test_engine_domain(void)
+{
+    return device_domain(test_device_get());
+}
+
+__attribute__((constructor)) static void test_engine_accounts(void)
+{
+    test_account_domain = test_engine_domain;
+}
+
 static inline void test_model_load(struct test_model *m, const char *dir)
 {
     struct err e = {""};
-    if (!test_device) {
-        assert_int_equal(device_open_cpu(2, NULL, &test_device), 0);
-        atexit(test_models_free);
-    }
     struct model_opts opts = {.compute = COMPUTE_F32,
                               .tokens_max = TEST_TOKENS_MAX,
                               .seqs_max = TEST_SEQS_MAX,
@@ -60,7 +76,7 @@ static inline void test_model_load(struct test_model *m, const char *dir)
                               .parts = {.vision = true,
                                         .mtp = TEST_DRAFTS_MAX > 0 && strcmp(dir, CANARY) == 0,
                                         .drafts_max = TEST_DRAFTS_MAX},
-                              .device = test_device};
+                              .device = test_device_get()};
     snprintf(m->dir, sizeof(m->dir), "%s", dir);
     if (model_load(dir, &opts, &m->model, &e) < 0)
         fail_msg("%s", e.text);
