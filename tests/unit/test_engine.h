@@ -33,8 +33,9 @@ struct test_model {
     struct model *model;
     struct tokenizer *tokenizer; /* NULL: the directory has none */
     struct arena *arena;
+    bool used; /* an engine has it */
 };
-static struct test_model test_models[8];
+static struct test_model test_models[24];
 static struct device *test_device;
 
 static inline void test_models_free(void)
@@ -86,15 +87,21 @@ static inline void test_model_load(struct test_model *m, const char *dir)
         fail_msg("%s", e.text);
 }
 
-static inline const struct test_model *test_model(const char *dir)
+/* `unused`: one that no engine has; a model has one engine at a time. */
+static inline struct test_model *test_model_find(const char *dir, bool unused)
 {
     size_t i = 0;
-    while (test_models[i].model && strcmp(test_models[i].dir, dir) != 0)
+    while (test_models[i].model && (strcmp(test_models[i].dir, dir) != 0 || (unused && test_models[i].used)))
         i++;
     assert_true(i < COUNT_OF(test_models));
     if (!test_models[i].model)
         test_model_load(&test_models[i], dir);
     return &test_models[i];
+}
+
+static inline const struct test_model *test_model(const char *dir)
+{
+    return test_model_find(dir, false);
 }
 
 /* The bundled model's, for the tiny ones, which have none: their 512 ids are tokens of it. */
@@ -126,7 +133,7 @@ struct client {
 };
 
 struct fixture {
-    const struct test_model *m;
+    struct test_model *m;
     struct engine *engine;
     struct account *account, *text;
     uint64_t reserved_before; /* of account: its model may be below it, too */
@@ -159,7 +166,11 @@ static inline void test_engine_open(struct fixture *f, const char *dir, const st
 {
     struct err e = {""};
     struct engine_opts o = *opts;
-    *f = (struct fixture){.m = test_model(dir)};
+    bool own = o.model != test_model(dir)->model;
+    *f = (struct fixture){.m = test_model_find(dir, true)};
+    f->m->used = true;
+    if (!own)
+        o.model = f->m->model;
     f->account = o.parent = opts->parent ? opts->parent : test_account(ACCOUNT_NO_LIMIT);
     f->reserved_before = account_numbers(f->account).reserved;
     f->text = test_account(ACCOUNT_NO_LIMIT);
@@ -302,6 +313,7 @@ static inline void test_engine_close(struct fixture *f)
 {
     engine_close(f->engine);
     f->engine = NULL;
+    f->m->used = false;
     for (uint32_t i = 0; i < f->client_count; i++)
         f->clients[i]->deaf = false;
     wait_all(f);
