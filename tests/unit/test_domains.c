@@ -4,29 +4,29 @@
 #include "test_domain.h"
 #include "test_machine.h"
 
-struct device {
+struct second {
     struct test_domain memory;
     struct account *root;
 };
 
 /* After machine_open(). */
-static void device_open(struct device *d, struct machine *m, uint64_t ceiling_bytes)
+static void second_open(struct second *d, struct machine *m, uint64_t ceiling_bytes)
 {
-    *d = (struct device){0};
+    *d = (struct second){0};
     const struct domain *domain = test_domain_init(&d->memory, "test:0");
     assert_int_equal(ledger_open_root(test_ledger(), domain, ceiling_bytes, &d->root), 0);
     holders_add_domain(m->holders, domain, (uint64_t)1 << 30);
 }
 
 /* After machine_close(): nothing of it is left. */
-static void device_done(struct device *d)
+static void second_done(struct second *d)
 {
     assert_int_equal(account_numbers(d->root).used, d->memory.open);
     assert_int_equal(d->memory.open + d->memory.ranges, 0);
     account_close(d->root);
 }
 
-static struct account *account_on(struct device *d, const char *name)
+static struct account *account_on(struct second *d, const char *name)
 {
     struct account *a = NULL;
     assert_int_equal(account_open(d->root, name, ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &a), 0);
@@ -38,7 +38,7 @@ struct placed {
     struct account *account; /* of its pools */
 };
 
-static void open_on(struct device *d, struct machine *m, struct placed *p, const char *dir, const char *name)
+static void open_on(struct second *d, struct machine *m, struct placed *p, const char *dir, const char *name)
 {
     struct engine_opts o = test_engine_opts(dir);
     o.name = name;
@@ -68,11 +68,11 @@ static uint64_t reserved(struct account *a)
 TEST(an_engine_has_its_pools_in_the_memory_of_its_device)
 {
     struct machine m;
-    struct device d;
+    struct second d;
     struct placed a;
     uint32_t want[2], ids[LONG];
     machine_open(&m, ACCOUNT_NO_LIMIT, false);
-    device_open(&d, &m, 64 * UNIT_BYTES);
+    second_open(&d, &m, 64 * UNIT_BYTES);
     open_on(&d, &m, &a, TINY("qwen3_5"), "a");
     fill_cache(&a.f, 4);
     wait_until(&a.f, is_at_rest, NULL);
@@ -86,19 +86,19 @@ TEST(an_engine_has_its_pools_in_the_memory_of_its_device)
     expect_tokens(a.f.clients[0], want, 2);
     close_on(&a);
     machine_close(&m);
-    device_done(&d);
+    second_done(&d);
 }
 
 /* Caches and idle models in both domains; each load is refused, or takes from its own. */
 TEST(a_load_takes_from_its_own_domain)
 {
     struct machine m;
-    struct device d;
+    struct second d;
     struct fixture a;
     struct placed b;
     struct guard_refusal why;
     machine_open(&m, ACCOUNT_NO_LIMIT, false);
-    device_open(&d, &m, 64 * UNIT_BYTES);
+    second_open(&d, &m, 64 * UNIT_BYTES);
     open_engine(&m, &a, TINY("qwen3"), "a");
     open_on(&d, &m, &b, TINY("qwen3"), "b");
     fill_cache(&a, 20);
@@ -137,19 +137,19 @@ TEST(a_load_takes_from_its_own_domain)
     test_engine_close(&a);
     close_on(&b);
     machine_close(&m);
-    device_done(&d);
+    second_done(&d);
 }
 
 /* All memory of the device is in the cache of one engine, and the machine's caches are full too. */
 TEST(an_engine_gets_units_from_engines_of_its_device)
 {
     struct machine m;
-    struct device d;
+    struct second d;
     struct fixture a;
     struct placed b, c;
     uint32_t ids[LONG], want[60];
     machine_open(&m, ACCOUNT_NO_LIMIT, false);
-    device_open(&d, &m, ACCOUNT_NO_LIMIT);
+    second_open(&d, &m, ACCOUNT_NO_LIMIT);
     open_engine(&m, &a, TINY("qwen3"), "a");
     open_on(&d, &m, &b, TINY("qwen3"), "b");
     open_on(&d, &m, &c, TINY("qwen3_5"), "c");
@@ -172,18 +172,18 @@ TEST(an_engine_gets_units_from_engines_of_its_device)
     close_on(&b);
     close_on(&c);
     machine_close(&m);
-    device_done(&d);
+    second_done(&d);
 }
 
 /* The system is short of the machine's memory. Caches on a device would not help. */
 TEST(pressure_of_the_system_leaves_devices_alone)
 {
     struct machine m;
-    struct device d;
+    struct second d;
     struct fixture a;
     struct placed b;
     machine_open(&m, ACCOUNT_NO_LIMIT, true);
-    device_open(&d, &m, 64 * UNIT_BYTES);
+    second_open(&d, &m, 64 * UNIT_BYTES);
     open_engine(&m, &a, TINY("qwen3"), "a");
     open_on(&d, &m, &b, TINY("qwen3"), "b");
     fill_cache(&a, 6);
@@ -200,7 +200,7 @@ TEST(pressure_of_the_system_leaves_devices_alone)
     test_engine_close(&a);
     close_on(&b);
     machine_close(&m);
-    device_done(&d);
+    second_done(&d);
 }
 
 /* A device that refuses commits and keeps units: requests get their tokens, and all of its memory is given
@@ -209,14 +209,14 @@ PROPERTY(a_device_that_fails_changes_no_token, seed)
 {
     enum { COUNT = 12 };
     struct machine m;
-    struct device d;
+    struct second d;
     struct placed a;
     struct rng rng = {seed, 0};
     uint32_t ids[COUNT][LONG], want[60];
     struct job_spec specs[COUNT];
     struct holders_reclaimed r;
     machine_open(&m, ACCOUNT_NO_LIMIT, false);
-    device_open(&d, &m, 24 * UNIT_BYTES);
+    second_open(&d, &m, 24 * UNIT_BYTES);
     open_on(&d, &m, &a, TINY("qwen3_5"), "a");
     d.memory.rng = (struct rng){seed, 1};
     d.memory.no_memory = 0.2;
@@ -244,7 +244,7 @@ PROPERTY(a_device_that_fails_changes_no_token, seed)
     d.memory.stuck = 0;
     holders_reclaim(m.holders, NULL, HOLDER_CLEAR, NS_PER_S, &r);
     machine_close(&m);
-    device_done(&d);
+    second_done(&d);
 }
 
 TEST_MAIN()

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "memory/holders.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -60,6 +61,19 @@ static inline struct device *test_device_get(void)
 static inline const struct domain *test_engine_domain(void)
 {
     return device_domain(test_device_get());
+}
+
+/* A list of holders that knows the device's memory; to be freed. */
+static inline struct holders *test_holders(uint64_t cache_bytes_max)
+{
+    struct holders_opts opts = {test_ledger(), cache_bytes_max};
+    struct holders *hs = NULL;
+    assert_int_equal(holders_create(&opts, &hs), 0);
+    if (test_device_is_fake()) {
+        (void)test_root();
+        holders_add_domain(hs, test_engine_domain(), cache_bytes_max);
+    }
+    return hs;
 }
 
 __attribute__((constructor)) static void test_engine_accounts(void)

@@ -345,13 +345,11 @@ TEST(what_images_were_encoded_in_goes_when_none_comes_and_features_when_asked)
 TEST(others_get_what_nobody_looks_at)
 {
     struct scene s;
-    struct holders *holders = NULL;
+    struct holders *holders = test_holders(0);
     struct holder_info info[2];
     struct holder_answer answer;
     struct holder_ask *asked = NULL;
     struct seen seen = one_image(20, 8, 8, 5);
-    struct holders_opts opts = {test_ledger(), 0};
-    assert_int_equal(holders_create(&opts, &holders), 0);
     scene_open(&s, false, 1 << 20);
     s.opts.holders = holders;
     scene_start(&s);

@@ -131,9 +131,7 @@ TEST(no_walk_is_made_while_a_sequence_waits_for_memory)
     atomic_uint walks = 0;
     struct engine_faults faults = {.walk = count_walks_too_many, .arg = &walks};
     struct account *root = ledger_root(test_ledger());
-    struct holders *hs = NULL;
-    struct holders_opts opts = {test_ledger(), 1 << 20};
-    assert_int_equal(holders_create(&opts, &hs), 0);
+    struct holders *hs = test_holders(1 << 20);
     holders_listen(hs, ignore_want, NULL);
     struct engine_opts o = test_engine_opts(MODEL);
     o.holders = hs;

@@ -234,6 +234,18 @@ static void run_list(struct fake *f, const struct list *l)
         run_one(f->cpu, &l->ops[i]);
 }
 
+/* Does what is queued: first what is this step's own. */
+static int run(struct fake *f, const struct list *l)
+{
+    device_turn_begin(f->device->cpu);
+    compute_step_begin(f->cpu, &f->batch);
+    run_list(f, &f->ahead);
+    run_list(f, l);
+    int r = compute_step_end(f->cpu);
+    device_turn_end(f->device->cpu);
+    return r;
+}
+
 static int step_end(struct compute *compute)
 {
     struct fake *f = fake_of_compute(compute);
@@ -247,10 +259,7 @@ static int step_end(struct compute *compute)
         memset(f->batch.logits, 0xff, f->batch.logit_count * f->logit_bytes);
     if (r < 0)
         return r;
-    compute_step_begin(f->cpu, &f->batch);
-    run_list(f, &f->ahead);
-    run_list(f, f->run);
-    return compute_step_end(f->cpu);
+    return run(f, f->run);
 }
 
 static void step_cancel(struct compute *compute)
@@ -258,9 +267,7 @@ static void step_cancel(struct compute *compute)
     struct fake *f = fake_of_compute(compute);
     ASSERT(f->begun);
     f->begun = false;
-    compute_step_begin(f->cpu, &f->batch);
-    run_list(f, &f->ahead);
-    compute_step_cancel(f->cpu);
+    (void)run(f, NULL);
 }
 
 /* ---- queueing ---- */
@@ -307,7 +314,10 @@ static bool encode(struct compute *c, const struct op_encode *a, uint32_t *at)
 {
     struct fake *f = fake_of_compute(c);
     ASSERT(!f->begun);
-    return compute_encode(f->cpu, a, at);
+    device_turn_begin(f->device->cpu);
+    bool done = compute_encode(f->cpu, a, at);
+    device_turn_end(f->device->cpu);
+    return done;
 }
 
 static const struct compute_ops ops = {.step_begin = step_begin,
