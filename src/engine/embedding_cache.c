@@ -5,15 +5,13 @@
 #include "engine/embedding_cache.h"
 
 #include "base/check.h"
-#include "base/pages.h"
-#include "memory/units.h"
 
 #include <errno.h>
 #include <nettle/sha2.h>
-#include <sys/mman.h>
 
-#define GRAIN       ((size_t)4096)
-#define PIECE_BYTES UNIT_SMALL_BYTES
+#define GRAIN          ((size_t)4096)
+#define PIECE_BYTES    UNIT_SMALL_BYTES
+#define DECOMMIT_BYTES ((uint64_t)4 << 20) /* at once: the system's lock on the address space is held */
 
 enum state { FREE, FILLING, WHOLE };
 
@@ -22,7 +20,7 @@ struct entry {
     enum state state;
     uint32_t refs;
     uint64_t used; /* embedding_cache.uses at its last release */
-    char *map;
+    dev_ptr base;  /* null: free */
     uint64_t bytes, committed;
 };
 
@@ -79,9 +77,18 @@ static bool is_unused(const struct entry *e)
     return e->state == WHOLE && e->refs == 0;
 }
 
+static uint64_t range_bytes(const struct entry *e)
+{
+    return ROUND_UP(e->bytes, (uint64_t)UNIT_SMALL_BYTES);
+}
+
+/* A range that the domain does not take back stays until the process ends. */
 static void give_up_bytes(struct embedding_cache *g, struct entry *e)
 {
-    pages_unmap(e->map, e->bytes, e->map, e->committed);
+    const struct domain *d = account_domain(g->opts.account);
+    for (uint64_t at = 0; at < e->committed; at += DECOMMIT_BYTES)
+        (void)domain_decommit(d, dev_add(e->base, at), MIN_OF(DECOMMIT_BYTES, e->committed - at));
+    (void)domain_release(d, e->base, range_bytes(e));
     account_unuse(g->opts.account, e->committed);
     account_release(g->opts.account, e->bytes);
 }
@@ -154,12 +161,11 @@ static bool has_room(const struct embedding_cache *g, uint64_t bytes)
 static int map(struct embedding_cache *g, const struct embedding_cache_key *key, uint64_t bytes,
                uint32_t *ret)
 {
-    char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
+    struct entry e = {.key = *key, .state = FILLING, .refs = 1, .bytes = bytes};
+    if (domain_reserve(account_domain(g->opts.account), range_bytes(&e), true, &e.base) < 0)
         return -ENOMEM;
-    (void)madvise(p, bytes, MADV_NOHUGEPAGE);
     uint32_t index = free_entry(g);
-    g->entries[index] = (struct entry){.key = *key, .state = FILLING, .refs = 1, .map = p, .bytes = bytes};
+    g->entries[index] = e;
     g->end = MAX_OF(g->end, index + 1);
     g->bytes += bytes;
     g->count++;
@@ -183,12 +189,23 @@ int embedding_cache_begin(struct embedding_cache *g, const struct embedding_cach
     return r;
 }
 
+static int commit(const struct embedding_cache *g, dev_ptr at, uint64_t bytes)
+{
+    const struct domain *d = account_domain(g->opts.account);
+    int r = domain_open(d, at, bytes);
+    if (r == 0)
+        r = domain_populate(d, at, bytes);
+    if (r < 0)
+        (void)domain_decommit(d, at, bytes);
+    return r;
+}
+
 int embedding_cache_commit(struct embedding_cache *g, uint32_t index)
 {
     struct entry *e = &g->entries[index];
     ASSERT(e->state == FILLING);
     uint64_t piece = MIN_OF(PIECE_BYTES, e->bytes - e->committed);
-    if (piece > 0 && pages_commit(e->map + e->committed, piece) < 0)
+    if (piece > 0 && commit(g, dev_add(e->base, e->committed), piece) < 0)
         return -ENOMEM;
     account_use(g->opts.account, piece);
     e->committed += piece;
@@ -211,10 +228,10 @@ void embedding_cache_abandon(struct embedding_cache *g, uint32_t index)
 
 /* ---- using ---- */
 
-float *embedding_cache_features(const struct embedding_cache *g, uint32_t index)
+dev_ptr embedding_cache_features(const struct embedding_cache *g, uint32_t index)
 {
     ASSERT(index < g->end && g->entries[index].state != FREE);
-    return (float *)g->entries[index].map;
+    return g->entries[index].base;
 }
 
 void embedding_cache_ref(struct embedding_cache *g, uint32_t index)
@@ -278,7 +295,7 @@ static void check_entry(const struct embedding_cache *g, uint32_t i)
     const struct entry *e = &g->entries[i];
     ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use after the end %u", i, g->end);
     ASSERT_OF(e->state != FILLING || e->refs == 1, "image entry %u: being filled, %u references", i, e->refs);
-    ASSERT_OF(e->state != FREE || (e->refs == 0 && !e->map && e->bytes == 0),
+    ASSERT_OF(e->state != FREE || (e->refs == 0 && dev_is_null(e->base) && e->bytes == 0),
               "image entry %u: free, %u references", i, e->refs);
     ASSERT_OF(e->committed <= e->bytes && (e->state != WHOLE || e->committed == e->bytes),
               "image entry %u: %llu of %llu bytes are committed", i, (unsigned long long)e->committed,

@@ -71,7 +71,7 @@ static uint32_t add(struct fixture *f, uint8_t look, uint32_t rows)
     assert_int_equal(embedding_cache_find(f->g, &k), NONE);
     while (embedding_cache_commit(f->g, index) > 0)
         embedding_cache_check(f->g);
-    memset(embedding_cache_features(f->g, index), look, (size_t)rows * 16 * TOKEN_BYTES);
+    memset(dev_host(embedding_cache_features(f->g, index)), look, (size_t)rows * 16 * TOKEN_BYTES);
     embedding_cache_finish(f->g, index);
     assert_int_equal(embedding_cache_find(f->g, &k), index);
     return index;
@@ -218,7 +218,7 @@ PROPERTY(any_traffic_keeps_what_is_referenced, seed)
         } else if (index != NONE && count < COUNT_OF(held)) {
             embedding_cache_ref(f.g, index);
             held[count++] = index;
-            const uint8_t *bytes = (const uint8_t *)embedding_cache_features(f.g, index);
+            const uint8_t *bytes = (const uint8_t *)dev_host(embedding_cache_features(f.g, index));
             for (size_t b = 0; b < k.rows * (size_t)16 * TOKEN_BYTES; b += 1000)
                 assert_int_equal(bytes[b], look);
         } else if (index == NONE && count < COUNT_OF(held)) {
