@@ -329,14 +329,20 @@ static int check_opts(const struct model_opts *o, struct err *e)
     return check_parts(&o->parts, e);
 }
 
-static int open_accounts(struct model *m, struct account *parent)
+static struct account *device_parent(const struct model_opts *o)
 {
+    return o->device_parent ? o->device_parent : o->parent;
+}
+
+static int open_accounts(struct model *m, const struct model_opts *o)
+{
+    struct account *parent = device_parent(o);
     int r = open_account(parent, "weights", ACCOUNT_ANON, &m->weights_account);
     if (r == 0)
         r = open_account(parent, "workspace", ACCOUNT_ANON, &m->workspace_account);
     if (r == 0)
         r = open_account(parent, "mtp", ACCOUNT_ANON, &m->mtp_account);
-    return r == 0 ? open_account(parent, "tables", ACCOUNT_ANON, &m->tables_account) : r;
+    return r == 0 ? open_account(o->parent, "tables", ACCOUNT_ANON, &m->tables_account) : r;
 }
 
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
@@ -357,7 +363,8 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
 {
     if (!m->config.vision.shape.present)
         return 0;
-    int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step->compute, opts->parent);
+    int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step->compute,
+                                device_parent(opts));
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
@@ -419,7 +426,7 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
                 struct err *e)
 {
     struct measured measured;
-    int r = open_accounts(m, opts->parent);
+    int r = open_accounts(m, opts);
     if (r == 0)
         r = create_arena(m->tables_account, MODEL_TABLES_MAX, &m->tables);
     if (r < 0)
