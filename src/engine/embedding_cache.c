@@ -5,13 +5,13 @@
 #include "engine/embedding_cache.h"
 
 #include "base/check.h"
-#include "memory/domain.h"
 
 #include <errno.h>
 #include <nettle/sha2.h>
 
-#define GRAIN       DOMAIN_GRAIN
-#define PIECE_BYTES UNIT_SMALL_BYTES
+#define GRAIN          ((size_t)4096)
+#define PIECE_BYTES    UNIT_SMALL_BYTES
+#define DECOMMIT_BYTES ((uint64_t)4 << 20) /* at once: the system's lock on the address space is held */
 
 enum state { FREE, FILLING, WHOLE };
 
@@ -20,7 +20,7 @@ struct entry {
     enum state state;
     uint32_t refs;
     uint64_t used; /* embedding_cache.uses at its last release */
-    dev_ptr at;
+    dev_ptr base;  /* null: free */
     uint64_t bytes, committed;
 };
 
@@ -77,12 +77,18 @@ static bool is_unused(const struct entry *e)
     return e->state == WHOLE && e->refs == 0;
 }
 
+static uint64_t range_bytes(const struct entry *e)
+{
+    return ROUND_UP(e->bytes, (uint64_t)UNIT_SMALL_BYTES);
+}
+
+/* A range that the domain does not take back stays until the process ends. */
 static void give_up_bytes(struct embedding_cache *g, struct entry *e)
 {
     const struct domain *d = account_domain(g->opts.account);
-    if (e->committed > 0)
-        (void)domain_decommit(d, e->at, e->committed);
-    (void)domain_release(d, e->at, e->bytes);
+    for (uint64_t at = 0; at < e->committed; at += DECOMMIT_BYTES)
+        (void)domain_decommit(d, dev_add(e->base, at), MIN_OF(DECOMMIT_BYTES, e->committed - at));
+    (void)domain_release(d, e->base, range_bytes(e));
     account_unuse(g->opts.account, e->committed);
     account_release(g->opts.account, e->bytes);
 }
@@ -152,15 +158,14 @@ static bool has_room(const struct embedding_cache *g, uint64_t bytes)
 }
 
 /* With the bytes reserved. */
-static int lay_out(struct embedding_cache *g, const struct embedding_cache_key *key, uint64_t bytes,
-                   uint32_t *ret)
+static int map(struct embedding_cache *g, const struct embedding_cache_key *key, uint64_t bytes,
+               uint32_t *ret)
 {
-    dev_ptr at;
-    int r = domain_reserve(account_domain(g->opts.account), bytes, true, &at);
-    if (r < 0)
-        return r;
+    struct entry e = {.key = *key, .state = FILLING, .refs = 1, .bytes = bytes};
+    if (domain_reserve(account_domain(g->opts.account), range_bytes(&e), true, &e.base) < 0)
+        return -ENOMEM;
     uint32_t index = free_entry(g);
-    g->entries[index] = (struct entry){.key = *key, .state = FILLING, .refs = 1, .at = at, .bytes = bytes};
+    g->entries[index] = e;
     g->end = MAX_OF(g->end, index + 1);
     g->bytes += bytes;
     g->count++;
@@ -178,13 +183,13 @@ int embedding_cache_begin(struct embedding_cache *g, const struct embedding_cach
     while (account_reserve(g->opts.account, bytes) < 0)
         if (embedding_cache_evict(g) == 0)
             return -ENOMEM;
-    int r = lay_out(g, key, bytes, ret);
+    int r = map(g, key, bytes, ret);
     if (r < 0)
         account_release(g->opts.account, bytes);
     return r;
 }
 
-static int commit_piece(struct embedding_cache *g, dev_ptr at, uint64_t bytes)
+static int commit(const struct embedding_cache *g, dev_ptr at, uint64_t bytes)
 {
     const struct domain *d = account_domain(g->opts.account);
     int r = domain_open(d, at, bytes);
@@ -200,7 +205,7 @@ int embedding_cache_commit(struct embedding_cache *g, uint32_t index)
     struct entry *e = &g->entries[index];
     ASSERT(e->state == FILLING);
     uint64_t piece = MIN_OF(PIECE_BYTES, e->bytes - e->committed);
-    if (piece > 0 && commit_piece(g, dev_add(e->at, e->committed), piece) < 0)
+    if (piece > 0 && commit(g, dev_add(e->base, e->committed), piece) < 0)
         return -ENOMEM;
     account_use(g->opts.account, piece);
     e->committed += piece;
@@ -226,7 +231,7 @@ void embedding_cache_abandon(struct embedding_cache *g, uint32_t index)
 dev_ptr embedding_cache_features(const struct embedding_cache *g, uint32_t index)
 {
     ASSERT(index < g->end && g->entries[index].state != FREE);
-    return g->entries[index].at;
+    return g->entries[index].base;
 }
 
 void embedding_cache_ref(struct embedding_cache *g, uint32_t index)
@@ -290,7 +295,7 @@ static void check_entry(const struct embedding_cache *g, uint32_t i)
     const struct entry *e = &g->entries[i];
     ASSERT_OF(e->state == FREE || i < g->end, "image entry %u: in use after the end %u", i, g->end);
     ASSERT_OF(e->state != FILLING || e->refs == 1, "image entry %u: being filled, %u references", i, e->refs);
-    ASSERT_OF(e->state != FREE || (e->refs == 0 && dev_is_null(e->at) && e->bytes == 0),
+    ASSERT_OF(e->state != FREE || (e->refs == 0 && dev_is_null(e->base) && e->bytes == 0),
               "image entry %u: free, %u references", i, e->refs);
     ASSERT_OF(e->committed <= e->bytes && (e->state != WHOLE || e->committed == e->bytes),
               "image entry %u: %llu of %llu bytes are committed", i, (unsigned long long)e->committed,

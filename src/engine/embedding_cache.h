@@ -17,8 +17,7 @@
 #include "base/arena.h"
 #include "base/none.h"
 #include "base/slice.h"
-#include "memory/dev.h"
-#include "memory/ledger.h"
+#include "memory/domain.h"
 
 #include <string.h>
 
@@ -47,7 +46,7 @@ static inline bool embedding_cache_key_eq(const struct embedding_cache_key *a,
 }
 
 struct embedding_cache_opts {
-    struct account *account; /* its domain's memory; bytes_max is not its limit, but should fit in it */
+    struct account *account; /* bytes_max is not its limit, but should fit in it; entries are of its domain */
     size_t token_bytes;      /* of the features of one token */
     uint64_t bytes_max;      /* of all entries; the largest image must fit */
     uint64_t keep_bytes;     /* of unreferenced entries; <= bytes_max */
@@ -79,7 +78,7 @@ void embedding_cache_finish(struct embedding_cache *g, uint32_t index);
 /* It will not be: gone, with its reference. */
 void embedding_cache_abandon(struct embedding_cache *g, uint32_t index);
 
-/* [tokens][token_bytes] in the domain of the account; stays where it is while it is referenced. */
+/* [tokens][token_bytes] in the account's domain; stays where it is while it is referenced. */
 dev_ptr embedding_cache_features(const struct embedding_cache *g, uint32_t index);
 void embedding_cache_ref(struct embedding_cache *g, uint32_t index);
 /* The last reference to a whole entry: it stays, or goes, or another one goes for it. */

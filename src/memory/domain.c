@@ -15,7 +15,7 @@
 static int machine_reserve(void *arg, uint64_t bytes, bool small, dev_ptr *ret)
 {
     (void)arg;
-    ASSERT(bytes > 0 && bytes % DOMAIN_GRAIN == 0);
+    ASSERT(bytes > 0 && bytes % UNIT_SMALL_BYTES == 0);
     size_t map_bytes = bytes + UNIT_BYTES;
     char *map = mmap(NULL, map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)

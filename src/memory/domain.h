@@ -11,15 +11,14 @@
 #define UNIT_BYTES       ((size_t)2 << 20)
 #define UNIT_SMALL_BYTES ((size_t)128 << 10)
 
-/* Places and sizes are multiples of this; of UNIT_BYTES in ranges that are not small. */
-#define DOMAIN_GRAIN ((size_t)4096)
-
-/* Any thread. */
+/* Any thread. Sizes of reserve are multiples of UNIT_SMALL_BYTES, places and sizes of open, populate and
+ * decommit multiples of 4096. */
 struct domain_ops {
     /* Addresses for `bytes`, aligned to UNIT_BYTES; nothing is committed. `small`: it will be committed in
-     * pieces of less than UNIT_BYTES. 0 or -ENOMEM. */
+     * small units. 0 or -ENOMEM. */
     int (*reserve)(void *arg, uint64_t bytes, bool small, dev_ptr *ret);
-    /* The whole range of a reserve, all of it decommitted. 0, or the system's error and it is still there. */
+    /* The whole range of a reserve, decommitted as far as the system took it back. 0, or the system's error
+     * and it is still there. */
     int (*release)(void *arg, dev_ptr base, uint64_t bytes);
     /* Commits the bytes, zeroed if they were not committed; the system may fill them in populate() only. What
      * fails in either is the caller's to decommit. 0 or -ENOMEM. */

@@ -93,8 +93,8 @@ struct model_opts {
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
      * uncounted (tests). */
     struct account *parent;
-    /* Those of memory of the device (weights, mtp, vision, workspace) below this one, of the device's domain. NULL:
-     * `parent` is. */
+    /* `weights`, `workspace`, `mtp` and `vision` open below it instead: an account in the memory of the
+     * device. NULL: parent. */
     struct account *device_parent;
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);

@@ -156,6 +156,7 @@ static int load_weights(struct load *l)
                               .parts = s->parts,
                               .device = o->device,
                               .parent = l->h->account,
+                              .device_parent = l->h->device_account,
                               .progress = o->progress,
                               .progress_arg = o->arg};
     return model_load(s->dir, &opts, &l->h->model, l->e);

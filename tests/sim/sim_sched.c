@@ -1,5 +1,5 @@
-/* sim_sched [domains] STEPS SEED [WORLD] - the scheduler, the prefix index and their pools against made-up traffic, in
- * virtual time.
+/* sim_sched [domains] STEPS SEED [WORLD] - the scheduler, the prefix index and their pools against made-up
+ * traffic, in virtual time.
  *
  * A run is a number of worlds of WORLD_STEPS steps. Requests arrive in bursts and with choices, have
  * priorities and cuts, are cancelled in every state, and are read fast, slowly or not at all. Accounts refuse
