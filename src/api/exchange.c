@@ -94,8 +94,8 @@ static void init_memory(struct exchange *x)
     }
 }
 
-int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
-                    const struct auth *auth, struct exchange **ret)
+int exchange_create(struct api *a, struct http_request *http, const struct exchange_route *route,
+                    struct request_id id, const struct auth *auth, struct exchange **ret)
 {
     int r = charge_take(&a->text, sizeof(struct exchange));
     if (r < 0)
@@ -107,8 +107,10 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     }
     x->api = a;
     x->http = http;
-    x->kind = kind;
-    x->wire = wire_of(kind);
+    x->route = route->path;
+    x->kind = route->kind;
+    x->wire = route->wire;
+    x->audited = route->audited;
     x->gen.host = &exchange_host;
     x->gen.request = &x->request.gen;
     x->gen.media = a->media;

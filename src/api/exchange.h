@@ -37,12 +37,21 @@ struct exchange_sums {
     enum finish_reason end; /* of the last one */
 };
 
+/* What the route of a request says about it. */
+struct exchange_route {
+    const char *path;
+    enum request_kind kind;
+    const struct wire *wire; /* of REQUEST_GENERATE; else NULL */
+    bool audited;            /* an admin's order: its result is logged */
+};
+
 struct exchange {
     /* Constant. */
     struct api *api;
     char id_text[33];
+    const char *route; /* its path in the table of routes */
     enum request_kind kind;
-    const struct wire *wire; /* NULL: it generates nothing */
+    const struct wire *wire; /* of REQUEST_GENERATE; else NULL */
     struct audit who;
     bool audited; /* an admin's order: its result is logged */
     uint64_t arrived_ns;
@@ -87,8 +96,8 @@ struct exchange {
 };
 
 /* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */
-int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
-                    const struct auth *auth, struct exchange **ret);
+int exchange_create(struct api *a, struct http_request *http, const struct exchange_route *route,
+                    struct request_id id, const struct auth *auth, struct exchange **ret);
 /* The one destructor: from every phase but `preparing`. NULL is fine. */
 void exchange_free(struct exchange *x);
 

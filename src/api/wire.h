@@ -1,7 +1,7 @@
 /* wire.h - one dialect: how its bodies are read and its replies are written.
  *
- * A new dialect is a file with such a table, a kind (request.h) with a row in wire.c and in routes.c, and its
- * bit in the table of fields. Network thread, but for `read`. */
+ * A new dialect is a file wire_NAME.c with its fields and such a table, and its name in WIRES. Network
+ * thread, but for `form`. */
 #ifndef PLATEAU_API_WIRE_H
 #define PLATEAU_API_WIRE_H
 
@@ -11,11 +11,9 @@
 
 struct wire {
     const char *route;                 /* "/v1/chat/completions" */
+    struct request_form form;          /* of its bodies; read on a prep thread */
     const char *id_prefix;             /* of the reply's id: "chatcmpl" */
     const char *object, *chunk_object; /* what a reply and a piece of it call themselves */
-    bool parses;                       /* a reply is a message: reasoning and calls are parsed */
-    /* Checks the fields of a body together, after each was read by itself. Prep thread. */
-    bool (*read)(struct request *r, struct reject *why);
     /* Collects a part of a choice. In a stream it may write what was collected before (reply_flush()). */
     part_sink_fn *part;
     /* Whole: the reply, when all choices are over. */
@@ -32,9 +30,16 @@ struct wire {
     const char *done_marker; /* the last event of a stream; NULL: none */
 };
 
-extern const struct wire wire_chat, wire_completion;
+/* All dialects. */
+#define WIRES(X) X(wire_chat) X(wire_completion)
 
-/* NULL: requests of this kind generate nothing. */
-const struct wire *wire_of(enum request_kind kind);
+#define WIRE_EXTERN(name) extern const struct wire name;
+WIRES(WIRE_EXTERN)
+#undef WIRE_EXTERN
+
+/* NULL: there are not so many. */
+const struct wire *wire_at(size_t i);
+/* Whether a route of the same API has this field: for request_limits.elsewhere. */
+bool wire_has_elsewhere(const struct request_form *form, const char *name);
 
 #endif

@@ -1,11 +1,50 @@
 /* wire_chat.c - OpenAI's chat completions: chat.completion and its chunks. */
 #include "api/wire_openai.h"
 
+#include "api/field.h"
 #include "api/token_text.h"
 #include "base/check.h"
 #include "text/chat_format.h"
 
 #include <stdio.h>
+
+/* ---- fields ---- */
+
+/* Whether to return logprobs: top_logprobs has the number of alternatives. */
+static bool read_logprobs(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_boolean(v))
+        return reject_value(why, f->name,
+                            "logprobs must be true or false; top_logprobs is the number of alternatives.");
+    r->gen.sampling.logprobs = json_is_true(v);
+    return true;
+}
+
+static bool read_modalities(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    const char *s = json_array_size(v) == 1 ? json_string_value(json_array_get(v, 0)) : NULL;
+    if (s && strcmp(s, "text") == 0)
+        return true;
+    return reject_unsupported(why, f->name, "modalities must be [\"text\"]: other output is not supported.");
+}
+
+static const struct field fields[] = {
+    {"logprobs", read_logprobs},
+    {"top_logprobs", field_integer, FIELD_SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
+    {"modalities", read_modalities},
+    {"verbosity", field_refuse_unless_word, .say = "medium"},
+    {"functions", field_refuse, .say = "not supported; use tools."},
+    {"function_call", field_refuse, .say = "not supported; use tool_choice."},
+    {"audio", field_refuse, .say = "audio output is not supported."},
+    {"prediction", field_refuse,
+     .say = "predicted outputs are not supported; leave the field out, the reply is the same."},
+    {"web_search_options", field_refuse, .say = "web search is not supported."},
+};
+
+static const struct field_group own = {fields, COUNT_OF(fields)};
+static const struct field_group *const groups[] = {&fields_generation, &fields_openai,
+                                                   &fields_openai_conversation, &own, NULL};
 
 /* ---- whole ---- */
 
@@ -244,23 +283,27 @@ static void part(void *arg, const struct part *p)
 
 /* ---- the dialect ---- */
 
-static bool read(struct request *r, struct reject *why)
+static bool check(struct request *r, struct reject *why)
 {
     const struct gen_sampling *s = &r->gen.sampling;
     if (!r->gen.messages)
         return reject_value(why, "messages", "messages is missing.");
     if (s->top_logprobs > 0 && !s->logprobs)
         return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
-    return true;
+    return fields_openai_check(r, why);
 }
 
 const struct wire wire_chat = {
     .route = "/v1/chat/completions",
+    .form = {.groups = groups,
+             .api = OPENAI,
+             .output = GEN_TOKENS,
+             .parses = true,
+             .check = check,
+             .convert = request_convert_messages},
     .id_prefix = "chatcmpl",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
-    .parses = true,
-    .read = read,
     .part = part,
     .whole = write_whole,
     .begin = begin,

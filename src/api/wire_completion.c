@@ -1,9 +1,106 @@
 /* wire_completion.c - OpenAI's completions: text_completion and its chunks. */
 #include "api/wire_openai.h"
 
+#include "api/field.h"
 #include "api/token_text.h"
 #include "base/check.h"
 #include "text/chat_format.h"
+
+/* ---- fields ---- */
+
+static bool is_id(const json_t *v)
+{
+    return json_is_integer(v) && json_integer_value(v) >= 0;
+}
+
+static bool check_ids(const json_t *ids, struct reject *why)
+{
+    size_t i;
+    json_t *each;
+    json_array_foreach(ids, i, each)
+        if (!is_id(each))
+            return reject_value(why, "prompt",
+                                "prompt[%zu] is not a token id. A prompt is a string, a list of token ids, "
+                                "or a list of either.",
+                                i);
+    return true;
+}
+
+/* Refused before a tokenizer puts its begin token in front of nothing. */
+static bool is_empty(const json_t *prompt)
+{
+    return (json_is_string(prompt) && json_string_length(prompt) == 0) ||
+           (json_is_array(prompt) && json_array_size(prompt) == 0);
+}
+
+static bool check_prompts(struct request *r, struct reject *why)
+{
+    if (is_empty(r->gen.prompt))
+        return reject_value(why, "prompt", "prompt is empty; it must be at least one token id or character.");
+    if (json_is_string(r->gen.prompt))
+        return true;
+    if (!json_is_array(r->gen.prompt))
+        return reject_value(why, "prompt",
+                            "prompt must be a string, a list of token ids, or a list of either.");
+    const json_t *first = json_array_get(r->gen.prompt, 0);
+    if (json_is_integer(first))
+        return check_ids(r->gen.prompt, why);
+    r->gen.prompt_count = (uint32_t)MIN_OF(json_array_size(r->gen.prompt), (size_t)UINT32_MAX);
+    size_t i;
+    json_t *each;
+    json_array_foreach(r->gen.prompt, i, each) {
+        if (is_empty(each))
+            return reject_value(why, "prompt",
+                                "prompt[%zu] is empty; it must be at least one token id or character.", i);
+        if (json_is_string(each))
+            continue;
+        if (!json_is_array(each))
+            return reject_value(why, "prompt", "prompt[%zu] must be a string or a list of token ids.", i);
+        if (!check_ids(each, why))
+            return false;
+    }
+    return true;
+}
+
+static bool check(struct request *r, struct reject *why)
+{
+    if (!r->gen.prompt)
+        return reject_value(why, "prompt", "prompt is missing.");
+    return check_prompts(r, why) && fields_openai_check(r, why);
+}
+
+/* Its form is checked when all fields are known. */
+static bool read_prompt(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)f, (void)why;
+    r->gen.prompt = v;
+    return true;
+}
+
+/* How many alternatives to return. */
+static bool read_logprob_count(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    int64_t x;
+    if (json_is_false(v))
+        return true;
+    if (!field_integer_of(v, &x) || x < 0 || x > SAMPLER_TOP_MAX)
+        return reject_value(why, f->name, "logprobs must be an integer from 0 to %d.", SAMPLER_TOP_MAX);
+    r->gen.sampling.logprobs = true;
+    r->gen.sampling.top_logprobs = x;
+    return true;
+}
+
+static const struct field fields[] = {
+    {"prompt", read_prompt},
+    {"logprobs", read_logprob_count},
+    {"suffix", field_refuse_unless_off, .say = "fill-in-the-middle is not supported."},
+    {"prompt_embeds", field_refuse, .say = "prompt embeddings are not supported; send text or token ids."},
+};
+
+static const struct field_group own = {fields, COUNT_OF(fields)};
+static const struct field_group *const groups[] = {&fields_generation, &fields_openai, &own, NULL};
+
+/* ---- whole and in pieces ---- */
 
 static void write_logprobs(const struct reply *r, struct buf *ret)
 {
@@ -128,71 +225,12 @@ static void part(void *arg, const struct part *p)
 
 /* ---- the dialect ---- */
 
-static bool is_id(const json_t *v)
-{
-    return json_is_integer(v) && json_integer_value(v) >= 0;
-}
-
-static bool check_ids(const json_t *ids, struct reject *why)
-{
-    size_t i;
-    json_t *each;
-    json_array_foreach(ids, i, each)
-        if (!is_id(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is not a token id. A prompt is a string, a list of token ids, "
-                                "or a list of either.",
-                                i);
-    return true;
-}
-
-/* Refused before a tokenizer puts its begin token in front of nothing. */
-static bool is_empty(const json_t *prompt)
-{
-    return (json_is_string(prompt) && json_string_length(prompt) == 0) ||
-           (json_is_array(prompt) && json_array_size(prompt) == 0);
-}
-
-static bool check_prompts(struct request *r, struct reject *why)
-{
-    if (is_empty(r->gen.prompt))
-        return reject_value(why, "prompt", "prompt is empty; it must be at least one token id or character.");
-    if (json_is_string(r->gen.prompt))
-        return true;
-    if (!json_is_array(r->gen.prompt))
-        return reject_value(why, "prompt",
-                            "prompt must be a string, a list of token ids, or a list of either.");
-    const json_t *first = json_array_get(r->gen.prompt, 0);
-    if (json_is_integer(first))
-        return check_ids(r->gen.prompt, why);
-    r->gen.prompt_count = (uint32_t)MIN_OF(json_array_size(r->gen.prompt), (size_t)UINT32_MAX);
-    size_t i;
-    json_t *each;
-    json_array_foreach(r->gen.prompt, i, each) {
-        if (is_empty(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is empty; it must be at least one token id or character.", i);
-        if (json_is_string(each))
-            continue;
-        if (!json_is_array(each))
-            return reject_value(why, "prompt", "prompt[%zu] must be a string or a list of token ids.", i);
-        if (!check_ids(each, why))
-            return false;
-    }
-    return true;
-}
-
-static bool read(struct request *r, struct reject *why)
-{
-    return r->gen.prompt ? check_prompts(r, why) : reject_value(why, "prompt", "prompt is missing.");
-}
-
 const struct wire wire_completion = {
     .route = "/v1/completions",
+    .form = {.groups = groups, .api = OPENAI, .output = GEN_TOKENS, .check = check},
     .id_prefix = "cmpl",
     .object = "text_completion",
     .chunk_object = "text_completion",
-    .read = read,
     .part = part,
     .whole = write_whole,
     .flush = flush,

@@ -5,6 +5,8 @@
 
 #include "api/wire.h"
 
+#define OPENAI "openai" /* request_form.api */
+
 /* A reply that is not streamed, up to its last brace: head, choices, usage. */
 typedef void openai_choice_fn(const struct reply *r, struct buf *ret);
 void openai_whole(const struct exchange *x, openai_choice_fn *write_choice, struct buf *ret);
