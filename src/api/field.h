@@ -1,10 +1,11 @@
 /* field.h - the fields of request bodies: tables, and readers of plain values.
  *
  * A group is a table of fields. A dialect has a group of its own fields, and refers to the groups that it
- * shares: fields_generation, and the groups of its API. null counts as absent. A known field that is not supported
- * is refused, unless its value requests the default behaviour: ignoring it would answer another question than
- * the client's. An unknown field is ignored, as in vLLM, because clients send extras that their users cannot
- * switch off. The reply lists it in the header `x-ignored-fields`, so that a misspelled name can be found. */
+ * shares: fields_generation, and the groups of its API. null counts as absent. A known field that is not
+ * supported is refused, unless its value requests the default behaviour: ignoring it would answer another
+ * question than the client's. An unknown field is ignored, as in vLLM, because clients send extras that their
+ * users cannot switch off. The reply lists it in the header `x-ignored-fields`, so that a misspelled name can
+ * be found. */
 #ifndef PLATEAU_API_FIELD_H
 #define PLATEAU_API_FIELD_H
 

@@ -50,7 +50,7 @@ static void respond_large_report(const struct call *c, unsigned status, const ch
     if (body.error) {
         struct reject why = {0};
         memory_refusal(c->api, c->api->opts.text, body.capacity, atomic_load(&c->api->requests_now), &why);
-        reject_respond(&why, reject_write, c->http);
+        reject_respond(&why, &reject_openai, "", c->http);
     } else {
         http_respond_buf(c->http, status, type, &body);
     }
@@ -107,7 +107,7 @@ static void answer_model(const struct call *c)
     int index = registry_find(c->api->opts.registry, c->rest);
     if (index < 0) {
         reject_model(&why, c->rest);
-        reject_respond(&why, reject_write, c->http);
+        reject_respond(&why, &reject_openai, "", c->http);
         return;
     }
     buf_init(&body, 65536, NULL);
@@ -204,7 +204,7 @@ static void answer_delete(const struct call *c)
     if (!x) {
         /* The request of another tenant is reported as not found, too. */
         reject_as(&why, REJECT_REQUEST_NOT_FOUND);
-        reject_respond(&why, reject_write, c->http);
+        reject_respond(&why, &reject_openai, "", c->http);
         return;
     }
     request_id_text(id, text);
@@ -326,10 +326,14 @@ static bool find_route(const struct http_request *r, struct route *ret, struct s
 /* ---- the handler ---- */
 
 /* In the envelope of the route's dialect; `t` NULL: of none. */
-static int refuse(struct http_request *r, const struct route *t, const struct reject *why)
+static int refuse(struct http_request *r, const struct route *t, struct request_id id,
+                  const struct reject *why)
 {
-    reject_respond(why, t && t->wire ? t->wire->error : reject_write, r);
-    return (int)reject_status(why);
+    const struct reject_envelope *envelope = t && t->wire ? &t->wire->frame->envelope : &reject_openai;
+    char text[33];
+    request_id_text(id, text);
+    reject_respond(why, envelope, text, r);
+    return (int)envelope->status(why);
 }
 
 /* Memory of the machine is so short that no new work starts. Requests that take no memory, and requests that
@@ -360,21 +364,21 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     struct reject why = {0};
     struct exchange *x;
     if (!api_is_ready(a, &why) || is_out_of_memory(a, t, &why))
-        return refuse(r, t, &why);
+        return refuse(r, t, id, &why);
     int model_index = model_of(a, t, rest, &why);
     if (why.kind)
-        return refuse(r, t, &why);
+        return refuse(r, t, id, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, REJECT_TOO_MANY_REQUESTS, NULL,
                    "%u requests are in progress, the limit of --max-requests. Try again later.",
                    a->live.requests_max);
-        return refuse(r, t, &why);
+        return refuse(r, t, id, &why);
     }
     struct exchange_route route = {t->path, t->kind, t->wire, t->need == AUTH_ADMIN};
     if (exchange_create(a, r, &route, id, auth, &x) < 0) {
         memory_refusal(a, a->opts.text, sizeof(*x), atomic_load(&a->requests_now), &why);
-        return refuse(r, t, &why);
+        return refuse(r, t, id, &why);
     }
     x->model_index = model_index;
     http_request_set_user(r, x);
@@ -396,11 +400,13 @@ int routes_begin(void *api, struct http_request *r)
     if (!find_route(r, &t, &rest, allow, &why)) {
         if (allow[0])
             http_header_set(r, "allow", allow);
-        return refuse(r, NULL, &why);
+        return refuse(r, NULL, id, &why);
     }
+    if (t.wire && t.wire->frame->id_header)
+        http_header_set(r, t.wire->frame->id_header, text);
     if (!auth_check(a->opts.keys, r, t.need, &auth, &why)) {
         audit_refused(&a->refusals, r, &why, clock_now_ns());
-        return refuse(r, &t, &why);
+        return refuse(r, &t, id, &why);
     }
     return t.answer ? 0 : begin_exchange(a, r, &t, rest, id, &auth);
 }
@@ -419,7 +425,7 @@ void routes_ready(void *api, struct http_request *r)
     bool found = find_route(r, &t, &call.rest, allow, &why);
     ASSERT(found && t.answer);
     if (!auth_check(call.api->opts.keys, r, t.need, &call.auth, &why))
-        reject_respond(&why, reject_write, r);
+        reject_respond(&why, &reject_openai, "", r);
     else
         t.answer(&call);
 }

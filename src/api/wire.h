@@ -9,25 +9,36 @@
 #include "api/reject_http.h"
 #include "api/reply.h"
 
+/* What the dialects of one API have in common: errors, and the frame of a stream. The functions write whole
+ * events into x->out. */
+struct wire_frame {
+    struct reject_envelope envelope;
+    const char *id_header; /* has the request's id, besides x-request-id; NULL: none */
+    /* The error as the last event of a stream. */
+    void (*fail)(struct exchange *x, const struct reject *why);
+    /* The stream has been silent. It may open the reply first (reply_begin()). */
+    void (*ping)(struct exchange *x);
+    /* After the ends of all choices. */
+    void (*end)(struct exchange *x);
+};
+
 struct wire {
-    const char *route;                 /* "/v1/chat/completions" */
+    const char *route; /* "/v1/chat/completions" */
+    const struct wire_frame *frame;
     struct request_form form;          /* of its bodies; read on a prep thread */
     const char *id_prefix;             /* of the reply's id: "chatcmpl" */
     const char *object, *chunk_object; /* what a reply and a piece of it call themselves */
-    /* Collects a part of a choice. In a stream it may write what was collected before (reply_flush()). */
+    size_t own_bytes;                  /* of reply.own: the dialect's own state of a choice, zero at first */
+    /* Collects a part of a choice. Before output of another kind it calls reply_turn(). */
     part_sink_fn *part;
-    /* Whole: the reply, when all choices are over. */
+    /* Whole: the reply, when all choices are over. A dialect that lists reasoning, text and calls in order
+     * writes each to reply.items when the next begins. */
     void (*whole)(struct exchange *x, struct buf *ret);
     /* In pieces, into x->out: once before the first piece (NULL: nothing); a choice's collected output, if it
-     * has some; its end; the usage of all choices. */
+     * has some; its end. gen_usage() has the counts of tokens at any time. */
     void (*begin)(struct exchange *x);
     void (*flush)(struct reply *r);
     void (*finish)(struct reply *r);
-    void (*usage)(struct exchange *x);
-    /* The error as a body, and as an event of a stream. */
-    reject_write_fn *error;
-    const char *ping;        /* sent as a comment when a stream is silent */
-    const char *done_marker; /* the last event of a stream; NULL: none */
 };
 
 /* All dialects. */

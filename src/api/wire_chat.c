@@ -42,9 +42,9 @@ static const struct field fields[] = {
     {"web_search_options", field_refuse, .say = "web search is not supported."},
 };
 
-static const struct field_group own = {fields, COUNT_OF(fields)};
+static const struct field_group own_fields = {fields, COUNT_OF(fields)};
 static const struct field_group *const groups[] = {&fields_generation, &fields_openai,
-                                                   &fields_openai_conversation, &own, NULL};
+                                                   &fields_openai_conversation, &own_fields, NULL};
 
 /* ---- whole ---- */
 
@@ -52,7 +52,7 @@ static void write_message(const struct reply *r, struct buf *ret)
 {
     buf_puts(ret, "{\"role\":\"assistant\",\"content\":");
     /* null where there is nothing but calls, as OpenAI has it. */
-    if (r->content.len == 0 && r->calls.len > 0)
+    if (r->content.len == 0 && r->items.len > 0)
         buf_puts(ret, "null");
     else
         json_write_string(ret, buf_slice(&r->content));
@@ -61,9 +61,9 @@ static void write_message(const struct reply *r, struct buf *ret)
         buf_puts(ret, ",\"reasoning_content\":");
         json_write_string(ret, buf_slice(&r->reasoning));
     }
-    if (r->calls.len > 0) {
+    if (r->items.len > 0) {
         buf_putc(ret, ',');
-        openai_write_list("tool_calls", &r->calls, ret);
+        openai_write_list("tool_calls", &r->items, ret);
     }
     buf_putc(ret, '}');
 }
@@ -213,19 +213,11 @@ static void note_logprob(struct reply *r, const struct stream_token *token)
     buf_puts(ret, "]}");
 }
 
-/* The next piece is of another kind: the pending one is written first. */
-static void turn_to(struct reply *r, enum piece_kind kind, bool always)
-{
-    if (r->exchange->request.stream && r->pending != PIECE_NONE && (always || r->pending != kind))
-        reply_flush(r);
-    r->pending = kind;
-}
-
 static void begin_call(struct reply *r, const struct part *p)
 {
     struct request_id random = request_id_draw();
     char text[33];
-    turn_to(r, PIECE_CALL, true);
+    reply_turn(r, PIECE_CALL, true);
     request_id_text(random, text);
     snprintf(r->call_id, sizeof(r->call_id), "call_%.24s", text);
     r->call_index = p->call_index;
@@ -239,17 +231,17 @@ static void end_call(struct reply *r)
 {
     if (r->exchange->request.stream)
         return;
-    openai_comma(&r->calls);
-    buf_printf(&r->calls, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", r->call_id);
-    json_write_string(&r->calls, buf_slice(&r->call_name));
-    buf_puts(&r->calls, ",\"arguments\":");
-    json_write_string(&r->calls, buf_slice(&r->arguments));
-    buf_puts(&r->calls, "}}");
+    openai_comma(&r->items);
+    buf_printf(&r->items, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", r->call_id);
+    json_write_string(&r->items, buf_slice(&r->call_name));
+    buf_puts(&r->items, ",\"arguments\":");
+    json_write_string(&r->items, buf_slice(&r->arguments));
+    buf_puts(&r->items, "}}");
 }
 
 static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
 {
-    turn_to(r, kind, false);
+    reply_turn(r, kind, false);
     buf_put_slice(to, text);
 }
 
@@ -295,6 +287,7 @@ static bool check(struct request *r, struct reject *why)
 
 const struct wire wire_chat = {
     .route = "/v1/chat/completions",
+    .frame = &openai_frame,
     .form = {.groups = groups,
              .api = OPENAI,
              .output = GEN_TOKENS,
@@ -309,8 +302,4 @@ const struct wire wire_chat = {
     .begin = begin,
     .flush = flush,
     .finish = finish,
-    .usage = openai_usage,
-    .error = reject_write,
-    .ping = "keep-alive",
-    .done_marker = "[DONE]",
 };

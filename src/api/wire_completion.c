@@ -97,10 +97,15 @@ static const struct field fields[] = {
     {"prompt_embeds", field_refuse, .say = "prompt embeddings are not supported; send text or token ids."},
 };
 
-static const struct field_group own = {fields, COUNT_OF(fields)};
-static const struct field_group *const groups[] = {&fields_generation, &fields_openai, &own, NULL};
+static const struct field_group own_fields = {fields, COUNT_OF(fields)};
+static const struct field_group *const groups[] = {&fields_generation, &fields_openai, &own_fields, NULL};
 
 /* ---- whole and in pieces ---- */
+
+struct own {
+    uint64_t characters;  /* of text, for text_offset */
+    bool prompt_ids_sent; /* streams */
+};
 
 static void write_logprobs(const struct reply *r, struct buf *ret)
 {
@@ -145,15 +150,16 @@ static void write_whole(struct exchange *x, struct buf *ret)
 static void flush(struct reply *r)
 {
     struct exchange *x = r->exchange;
+    struct own *own = r->own;
     openai_chunk_begin(x);
     buf_printf(&x->out, "{\"index\":%u,\"text\":", r->choice->index);
     json_write_string(&x->out, buf_slice(&r->content));
     write_logprobs(r, &x->out);
     buf_puts(&x->out, ",\"finish_reason\":null");
     openai_write_ids(r, &x->out);
-    if (x->request.return_token_ids && !r->prompt_ids_told)
+    if (x->request.return_token_ids && !own->prompt_ids_sent)
         openai_write_prompt_ids(&x->gen.prompts[r->choice->prompt_index], &x->out);
-    r->prompt_ids_told = true;
+    own->prompt_ids_sent = true;
     buf_putc(&x->out, '}');
     openai_chunk_end(x, false);
 }
@@ -175,6 +181,7 @@ static uint64_t characters_of(struct slice s)
 
 static void note_logprob(struct reply *r, const struct stream_token *t)
 {
+    struct own *own = r->own;
     uint32_t top_max = (uint32_t)r->exchange->request.gen.sampling.top_logprobs;
     const struct tokenizer *tokenizer = r->exchange->gen.model->tokenizer;
     openai_comma(&r->logprob_tokens);
@@ -182,9 +189,9 @@ static void note_logprob(struct reply *r, const struct stream_token *t)
     openai_comma(&r->logprobs);
     openai_write_logprob(&r->logprobs, t->logprob);
     openai_comma(&r->logprob_offsets);
-    buf_printf(&r->logprob_offsets, "%llu", (unsigned long long)r->characters);
+    buf_printf(&r->logprob_offsets, "%llu", (unsigned long long)own->characters);
     if (tokenizer)
-        r->characters += characters_of(tokenizer_token_bytes(tokenizer, t->id));
+        own->characters += characters_of(tokenizer_token_bytes(tokenizer, t->id));
     openai_comma(&r->logprob_tops);
     if (top_max == 0) {
         buf_puts(&r->logprob_tops, "null");
@@ -227,16 +234,14 @@ static void part(void *arg, const struct part *p)
 
 const struct wire wire_completion = {
     .route = "/v1/completions",
+    .frame = &openai_frame,
     .form = {.groups = groups, .api = OPENAI, .output = GEN_TOKENS, .check = check},
     .id_prefix = "cmpl",
     .object = "text_completion",
     .chunk_object = "text_completion",
+    .own_bytes = sizeof(struct own),
     .part = part,
     .whole = write_whole,
     .flush = flush,
     .finish = finish,
-    .usage = openai_usage,
-    .error = reject_write,
-    .ping = "keep-alive",
-    .done_marker = "[DONE]",
 };

@@ -29,6 +29,7 @@ struct stream {
     atomic_int refs;
     atomic_uint signals;
     atomic_bool closed;
+    _Atomic uint32_t cached_tokens;
     struct stream_finish finish; /* written before FINISHED is set */
     struct ring ring;            /* the job puts, the exchange takes */
 };
@@ -224,4 +225,14 @@ bool stream_closed(const struct stream *s)
 atomic_bool *stream_closed_flag(struct stream *s)
 {
     return &s->closed;
+}
+
+void stream_set_cached_tokens(struct stream *s, uint32_t tokens)
+{
+    atomic_store_explicit(&s->cached_tokens, tokens, memory_order_relaxed);
+}
+
+uint32_t stream_cached_tokens(const struct stream *s)
+{
+    return atomic_load_explicit(&s->cached_tokens, memory_order_relaxed);
 }

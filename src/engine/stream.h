@@ -86,7 +86,11 @@ bool stream_finished(struct stream *s, struct stream_finish *ret);
  * afterwards. */
 void stream_close(struct stream *s);
 
+/* Prompt tokens found in the prefix cache; 0 before the job is admitted. */
+uint32_t stream_cached_tokens(const struct stream *s);
+
 /* --- job side (engine thread) --- */
+void stream_set_cached_tokens(struct stream *s, uint32_t tokens);
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);
 uint32_t stream_room(const struct stream *s);

@@ -217,6 +217,13 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
 
 /* ---- results ---- */
 
+uint32_t choice_cached_tokens(const struct choice *c)
+{
+    if (c->over)
+        return c->finish.cached_tokens;
+    return c->stream ? stream_cached_tokens(c->stream) : 0;
+}
+
 bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token)
 {
     const struct stream_finish *f = &c->finish;

@@ -53,6 +53,11 @@ int http_stream_begin(struct http_request *r, unsigned status, const char *conte
     return 0;
 }
 
+bool http_stream_is_begun(const struct http_request *r)
+{
+    return r->phase == HTTP_PHASE_STREAM;
+}
+
 /* Copies into or out of the ring at `at`, in two pieces where it wraps. */
 static void ring_copy_in(struct http_ring *ring, size_t size, struct slice bytes)
 {

@@ -21,7 +21,7 @@ static void check_envelope(const struct reject *why)
     json_error_t e;
     ASSERT(reject_status(why) >= 400 && reject_status(why) < 600 && why->message[0]);
     buf_init(&b, 8192, NULL);
-    reject_write(why, &b);
+    reject_write(why, "", &b);
     ASSERT(b.error == 0);
     json_t *v = json_loadb(b.ptr, b.len, JSON_REJECT_DUPLICATES, &e);
     ASSERT(v);

@@ -530,7 +530,7 @@ TEST(a_message_stays_text_when_it_quotes_a_client)
     assert_false(p->ok);
     struct buf b;
     buf_init(&b, 4096, NULL);
-    reject_write(&p->why, &b);
+    reject_write(&p->why, "", &b);
     json_t *v = json_loadb(b.ptr, b.len, 0, NULL);
     assert_non_null(v);
     assert_string_equal(json_string_value(json_object_get(json_object_get(v, "error"), "type")),
@@ -545,8 +545,10 @@ TEST(every_dialect_is_whole)
     const struct wire *w;
     size_t count = 0;
     for (; (w = wire_at(count)); count++) {
-        assert_true(w->route && w->id_prefix && w->object && w->chunk_object && w->part && w->whole);
-        assert_true(w->flush && w->finish && w->usage && w->error && w->ping);
+        assert_true(w->route && w->id_prefix && w->object && w->chunk_object && w->part && w->whole &&
+                    w->flush);
+        assert_true(w->finish && w->frame->envelope.status && w->frame->envelope.write);
+        assert_true(w->frame->fail && w->frame->ping && w->frame->end);
         assert_true(w->form.groups && w->form.output == GEN_TOKENS);
         assert_true(field_find(w->form.groups, "temperature"));
     }
