@@ -21,6 +21,7 @@ struct field {
     size_t at;       /* offset in struct request, for the plain readers */
     double min, max; /* of numbers */
     const char *say; /* reason of the refusal; or the only accepted string */
+    bool prompt;     /* only the prompt needs its value, which is freed when that is tokenized */
 };
 
 struct field_group {

@@ -172,11 +172,11 @@ static bool read_template_kwargs(struct request *r, const struct field *f, json_
 }
 
 static const struct field conversation[] = {
-    {"messages", read_messages},
+    {"messages", read_messages, .prompt = true},
     {"tools", read_tools},
     {"tool_choice", read_tool_choice},
     {"parallel_tool_calls", field_bool, FIELD_AT(gen.parallel_tool_calls)},
-    {"chat_template_kwargs", read_template_kwargs},
+    {"chat_template_kwargs", read_template_kwargs, .prompt = true},
     {"enable_thinking", field_tristate, FIELD_AT(gen.enable_thinking)},
     {"reasoning_effort", field_string, FIELD_AT(gen.reasoning_effort)},
     {"add_generation_prompt", field_bool, FIELD_AT(gen.add_generation_prompt)},

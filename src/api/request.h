@@ -61,6 +61,7 @@ struct request_form {
 };
 
 struct request {
+    const struct request_form *form;
     json_t *root;      /* the body; owns all that points into it below */
     const char *model; /* NULL: the only model */
     struct gen_request gen;
@@ -79,8 +80,8 @@ bool request_parse(const struct request_form *form, struct slice body, const str
                    struct request_memory *memory, struct request *ret, struct reject *why);
 void request_done(struct request *r);
 
-/* Frees the parts that only the prompt needed: messages, prompt, template arguments. The tools stay (their
- * schemas type the arguments of calls). */
+/* Frees the values that only the prompt needed (field.prompt). The tools stay (their schemas type the
+ * arguments of calls). */
 void request_drop_prompt(struct request *r);
 /* Frees all of the body of an answered request. Not for the network thread: ten million values take a
  * second. */

@@ -34,6 +34,7 @@ static bool load(const struct request_form *form, struct request *r, struct slic
 static void set_defaults(const struct request_form *form, struct request *r)
 {
     *r = (struct request){
+        .form = form,
         .gen = {.output = form->output,
                 .parses = form->parses,
                 .n = 1,
@@ -120,9 +121,10 @@ void request_drop_all(struct request *r)
 
 void request_drop_prompt(struct request *r)
 {
-    static const char *const names[] = {"messages", "prompt", "content", "tokens", "chat_template_kwargs"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        json_object_del(r->root, names[i]);
+    for (const struct field_group *const *g = r->form ? r->form->groups : NULL; g && *g; g++)
+        for (size_t i = 0; i < (*g)->count; i++)
+            if ((*g)->fields[i].prompt)
+                json_object_del(r->root, (*g)->fields[i].name);
     json_decref(r->gen.template_kwargs);
     r->gen.messages = r->gen.prompt = r->tokens = r->gen.template_kwargs = NULL;
 }

@@ -52,8 +52,8 @@ static bool check_template(struct request *r, struct reject *why)
 
 static const struct field tokenize[] = {
     FIELD_MODEL,
-    {"prompt", read_prompt},
-    {"content", read_prompt}, /* llama.cpp's name */
+    {"prompt", read_prompt, .prompt = true},
+    {"content", read_prompt, .prompt = true}, /* llama.cpp's name */
     FIELD_ADD_SPECIAL_TOKENS,
     {"add_special", field_tristate, FIELD_AT(gen.add_special_tokens)}, /* llama.cpp's name */
     {"return_token_strs", field_bool, FIELD_AT(return_token_strs)},
@@ -64,7 +64,7 @@ static const struct field tokenize[] = {
 
 static const struct field detokenize[] = {
     FIELD_MODEL,
-    {"tokens", read_tokens},
+    {"tokens", read_tokens, .prompt = true},
 };
 
 static const struct field model[] = {FIELD_MODEL};

@@ -91,7 +91,7 @@ static bool read_logprob_count(struct request *r, const struct field *f, json_t 
 }
 
 static const struct field fields[] = {
-    {"prompt", read_prompt},
+    {"prompt", read_prompt, .prompt = true},
     {"logprobs", read_logprob_count},
     {"suffix", field_refuse_unless_off, .say = "fill-in-the-middle is not supported."},
     {"prompt_embeds", field_refuse, .say = "prompt embeddings are not supported; send text or token ids."},

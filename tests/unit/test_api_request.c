@@ -552,17 +552,22 @@ TEST(every_dialect_is_whole)
         assert_true(w->form.groups && w->form.output == GEN_TOKENS);
         assert_true(field_find(w->form.groups, "temperature"));
     }
-    assert_int_equal(count, 2);
+    assert_true(count >= 2);
 }
 
-static const struct request_form *const all_forms[] = {&wire_chat.form, &wire_completion.form};
+static void check_once(const struct request_form *form)
+{
+    for (const struct field_group *const *g = form->groups; *g; g++)
+        for (size_t i = 0; i < (*g)->count; i++)
+            assert_ptr_equal(field_find(form->groups, (*g)->fields[i].name), &(*g)->fields[i]);
+}
 
 TEST(no_field_stands_twice_in_a_form)
 {
-    for (size_t i = 0; i < COUNT_OF(all_forms); i++)
-        for (const struct field_group *const *g = all_forms[i]->groups; *g; g++)
-            for (size_t k = 0; k < (*g)->count; k++)
-                assert_ptr_equal(field_find(all_forms[i]->groups, (*g)->fields[k].name), &(*g)->fields[k]);
+    for (size_t i = 0; wire_at(i); i++)
+        check_once(&wire_at(i)->form);
+    for (int kind = REQUEST_TOKENIZE; kind < REQUEST_KIND_COUNT; kind++)
+        check_once(utility_form((enum request_kind)kind));
 }
 
 /* Fields of the API's other routes are refused where tokens are generated, and ignored elsewhere. */
