@@ -62,7 +62,7 @@ static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
         if (j->admitted_ns > 0)
             continue;
         j->admitted_ns = now_ns;
-        stream_set_cached_tokens(j->stream, j->seq.cached);
+        stream_admit(j->stream, j->seq.cached);
     }
 }
 

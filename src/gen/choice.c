@@ -217,11 +217,10 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
 
 /* ---- results ---- */
 
-uint32_t choice_cached_tokens(const struct choice *c)
+bool choice_admitted(const struct choice *c, uint32_t *cached_tokens)
 {
-    if (c->over)
-        return c->finish.cached_tokens;
-    return c->stream ? stream_cached_tokens(c->stream) : 0;
+    *cached_tokens = c->finish.cached_tokens;
+    return c->over || (c->stream && stream_admitted(c->stream, cached_tokens));
 }
 
 bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token)

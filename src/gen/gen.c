@@ -219,15 +219,17 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
 
 struct gen_usage gen_usage(const struct gen *g)
 {
-    struct gen_usage ret = {0};
+    struct gen_usage ret = {.admitted = true};
     for (uint32_t i = 0; i < g->prompt_count; i++)
         ret.prompt_tokens += g->prompts[i].count;
     for (uint32_t i = 0; i < g->choice_count; i++) {
         const struct choice *c = &g->choices[i];
         ret.completion_tokens += c->over ? c->finish.completion_tokens : c->tokens;
         ret.reasoning_tokens += c->reasoning_tokens;
+        uint32_t cached;
+        ret.admitted &= choice_admitted(c, &cached);
         if (c->index % g->request->n == 0)
-            ret.cached_tokens += choice_cached_tokens(c);
+            ret.cached_tokens += cached;
     }
     return ret;
 }

@@ -83,7 +83,9 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch);
 /* Tokens of all choices until now. Prompt tokens count once per prompt, for any n: each prompt is read
  * once. */
 struct gen_usage {
-    uint64_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
+    uint64_t prompt_tokens, completion_tokens, reasoning_tokens;
+    uint64_t cached_tokens; /* of the prompts */
+    bool admitted;          /* all choices are, so that cached_tokens will not change */
 };
 struct gen_usage gen_usage(const struct gen *g);
 

@@ -73,9 +73,15 @@ TEST(tokens_come_out_as_they_went_in_with_their_alternatives)
 TEST(cached_tokens_are_known_before_the_end)
 {
     struct stream *s = make_stream(NULL, 0, NULL);
-    assert_int_equal(stream_cached_tokens(s), 0);
-    stream_set_cached_tokens(s, 96);
-    assert_int_equal(stream_cached_tokens(s), 96);
+    uint32_t cached = 7;
+    assert_false(stream_admitted(s, &cached));
+    assert_int_equal(cached, 0);
+    stream_admit(s, 0);
+    assert_true(stream_admitted(s, &cached));
+    assert_int_equal(cached, 0);
+    stream_admit(s, 96);
+    assert_true(stream_admitted(s, &cached));
+    assert_int_equal(cached, 96);
     stream_release(s);
     stream_release(s);
 }
