@@ -157,8 +157,7 @@ static int joined_wait_ms(struct http_server *s, int wait_ms)
 /* A client of its own, a request that the handler ended or answered from the other's turn, or its clock. */
 static bool is_due(struct http_server *j)
 {
-    return j->due || !list_empty(&j->closing) || !list_empty(&j->leaving) ||
-           turn_wait_ms(j, INT_MAX) == 0;
+    return j->due || !list_empty(&j->closing) || !list_empty(&j->leaving) || turn_wait_ms(j, INT_MAX) == 0;
 }
 
 static void joined_turn(struct http_server *s)
