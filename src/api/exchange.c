@@ -48,7 +48,7 @@ static bool prompted(struct gen *g)
     size_t own_bytes = count * x->wire->own_bytes;
     x->replies = request_memory_alloc(&g->memory, count * sizeof(*x->replies));
     x->reply_count = x->replies ? count : 0;
-    if (own_bytes > 0)
+    if (x->replies && own_bytes > 0)
         x->own = request_memory_alloc(&g->memory, own_bytes);
     return (x->replies && (x->own || own_bytes == 0)) || gen_refuse_memory(g);
 }
