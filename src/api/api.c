@@ -8,6 +8,7 @@
 #include "api/exchange.h"
 #include "api/prep.h"
 #include "api/routes.h"
+#include "api/wire.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -164,7 +165,7 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->opts = *opts;
     fill_defaults(&a->opts);
     a->text = account_charge(opts->text);
-    a->limits = (struct request_limits){a->opts.json_depth_max, a->opts.choices_max};
+    a->limits = (struct request_limits){a->opts.json_depth_max, a->opts.choices_max, wire_has_elsewhere};
     a->streams_max = streams_max(&a->opts);
     api_set_live(a, &(struct api_live){.requests_max = a->opts.requests_max,
                                        .max_tokens_default = a->opts.max_tokens_default,

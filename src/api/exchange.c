@@ -1,13 +1,11 @@
 /* exchange.c - one way in, one way out.
  *
- * Replies are pulled, not pushed. The exchange takes tokens from a stream only when the connection has taken
- * the output of the earlier ones. So a client that does not read fills its connection, then its stream, and
- * then its sequence pauses. A stream's header goes out with its first bytes: a failure before them is an HTTP
- * status and not an event.
- *
  * A wake-up can arrive for a stream that is released already (the job's last message crosses ours). So
  * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
+
+#include "api/exchange_metrics.h"
+#include "api/exchange_reply.h"
 #include "api/reject_http.h"
 
 #include "gen/media_request.h"
@@ -19,18 +17,13 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "http/sse.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Tokens of one choice that become one chunk: all available ones; fewer where each has a kilobyte of
- * logprobs. */
-#define BATCH_TOKENS          STREAM_TOKENS
-#define BATCH_TOKENS_LOGPROBS 16
-#define OUT_BYTES_MAX         ((size_t)16 << 20)
-#define REPLY_BYTES_MAX       ((size_t)256 << 20)
+#define OUT_BYTES_MAX   ((size_t)16 << 20)
+#define REPLY_BYTES_MAX ((size_t)256 << 20)
 
 /* ---- the host of its generation ---- */
 
@@ -52,9 +45,12 @@ static bool prompted(struct gen *g)
     struct exchange *x = exchange_of(g);
     request_drop_prompt(&x->request);
     uint32_t count = g->prompt_count * g->request->n;
+    size_t own_bytes = count * x->wire->own_bytes;
     x->replies = request_memory_alloc(&g->memory, count * sizeof(*x->replies));
     x->reply_count = x->replies ? count : 0;
-    return x->replies || gen_refuse_memory(g);
+    if (x->replies && own_bytes > 0)
+        x->own = request_memory_alloc(&g->memory, own_bytes);
+    return (x->replies && (x->own || own_bytes == 0)) || gen_refuse_memory(g);
 }
 
 static bool take_stream(struct gen *g)
@@ -94,8 +90,8 @@ static void init_memory(struct exchange *x)
     }
 }
 
-int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
-                    const struct auth *auth, struct exchange **ret)
+int exchange_create(struct api *a, struct http_request *http, const struct exchange_route *route,
+                    struct request_id id, const struct auth *auth, struct exchange **ret)
 {
     int r = charge_take(&a->text, sizeof(struct exchange));
     if (r < 0)
@@ -107,8 +103,10 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     }
     x->api = a;
     x->http = http;
-    x->kind = kind;
-    x->wire = wire_of(kind);
+    x->route = route->path;
+    x->kind = route->kind;
+    x->wire = route->wire;
+    x->audit_owed = route->audited;
     x->gen.host = &exchange_host;
     x->gen.request = &x->request.gen;
     x->gen.media = a->media;
@@ -139,81 +137,14 @@ int exchange_create(struct api *a, struct http_request *http, enum request_kind 
     return 0;
 }
 
-static struct metrics *metrics_of(struct exchange *x)
-{
-    bool known = x->phase != EXCHANGE_PREPARING && x->model_index >= 0;
-    return &x->api->metrics[known ? x->model_index : 0];
-}
-
-static struct metrics_counts *own_counts(struct exchange *x)
-{
-    uint32_t model = (uint32_t)(metrics_of(x) - x->api->metrics);
-    return tenants_counts(x->api->tenants, x->gen.tenant, model);
-}
-
-/* For the model, and for the tenant. */
-#define COUNT(x, field)                                                                                      \
-    do {                                                                                                     \
-        metrics_of(x)->counts.field++;                                                                       \
-        own_counts(x)->field++;                                                                              \
-    } while (0)
-
-static void sum_up(struct exchange *x, const struct choice *c)
-{
-    struct exchange_sums *s = &x->sums;
-    s->prompt_tokens += x->gen.prompts[c->prompt_index].count;
-    s->tokens += c->tokens;
-    s->end = c->over ? c->finish.reason : x->cut_reason;
-    if (!c->over)
-        return;
-    s->cached_tokens += c->finish.cached_tokens;
-    s->queued_ns = MAX_OF(s->queued_ns, c->finish.queued_ns);
-}
-
-/* Its finish record will not arrive. */
-static void count_cut(struct exchange *x, const struct choice *c)
-{
-    COUNT(x, finished[x->cut_reason]);
-    own_counts(x)->prompt_tokens += x->gen.prompts[c->prompt_index].count;
-    own_counts(x)->completion_tokens += c->tokens;
-}
-
-static void drop_replies(struct exchange *x)
-{
-    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
-        const struct choice *c = &x->gen.choices[i];
-        if (c->stream)
-            sum_up(x, c);
-        if (c->stream && !c->over)
-            count_cut(x, c);
-    }
-    for (uint32_t i = 0; i < x->reply_count; i++)
-        reply_done(&x->replies[i]);
-    request_memory_free(&x->gen.memory, x->replies, x->reply_count * sizeof(*x->replies));
-    x->replies = NULL;
-    x->reply_count = 0;
-}
-
-/* Frees everything that the work needed; the exchange itself stays until its connection ends. */
-static void drop_work(struct exchange *x)
-{
-    drop_replies(x);
-    gen_done(&x->gen);
-    request_done(&x->request);
-    buf_done(&x->body);
-    buf_done(&x->reply);
-    buf_done(&x->out);
-    wait_done(x);
-}
-
 /* An admin's order is done, or refused. */
 static void audit_end(struct exchange *x)
 {
     const struct reject *why = &x->gen.reject;
-    if (x->audited)
+    if (x->audit_owed)
         audit_done(&x->who, why->kind ? reject_status(why) : x->status, why->kind ? reject_code(why) : "ok",
                    x->reclaimed_bytes, x->id_text);
-    x->audited = false;
+    x->audit_owed = false;
 }
 
 void exchange_free(struct exchange *x)
@@ -223,9 +154,9 @@ void exchange_free(struct exchange *x)
     ASSERT(x->phase != EXCHANGE_PREPARING);
     struct api *a = x->api;
     /* The client left before the result. */
-    if (x->audited)
+    if (x->audit_owed)
         audit_done(&x->who, 0, x->code ? x->code : "left", 0, x->id_text);
-    drop_work(x);
+    exchange_reply_drop(x);
     request_memory_done(&x->gen.memory);
     list_remove(&x->all);
     free(x);
@@ -262,250 +193,23 @@ void exchange_ended(struct exchange *x, bool completed)
     double seconds = (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S;
     bool succeeded = completed && x->phase == EXCHANGE_SENDING && !x->code;
     if (x->phase != EXCHANGE_PREPARING) {
-        drop_work(x);
+        exchange_reply_drop(x);
         log_end(x, completed, seconds);
     }
     if (succeeded)
-        metrics_observe(metrics_of(x), METRICS_E2E, seconds);
+        metrics_observe(exchange_metrics(x), METRICS_E2E, seconds);
     if (!completed)
-        COUNT(x, requests_aborted);
+        EXCHANGE_COUNT(x, requests_aborted);
     x->http = NULL;
     atomic_store(&x->cancelled, true);
     if (x->phase != EXCHANGE_PREPARING)
         exchange_free(x);
 }
 
-/* ---- answers ---- */
-
-/* The reply is not copied: it has been paid for. */
-static void answer(struct exchange *x)
-{
-    x->phase = EXCHANGE_SENDING;
-    request_memory_hand_over(&x->gen.memory, &x->reply);
-    http_respond_buf(x->http, x->status, "application/json", &x->reply);
-    drop_work(x);
-}
-
-static void answer_reject(struct exchange *x, const struct reject *why)
-{
-    COUNT(x, requests_rejected);
-    x->code = reject_code(why);
-    x->phase = EXCHANGE_SENDING;
-    reject_respond(why, x->wire ? x->wire->error : reject_write, x->http);
-    drop_work(x);
-}
-
-static void end_stream(struct exchange *x)
-{
-    x->phase = EXCHANGE_SENDING;
-    http_stream_end(x->http);
-    drop_work(x);
-}
-
-static void write_error(struct exchange *x, const struct reject *why)
-{
-    struct charge charge = request_memory_charge(&x->gen.memory);
-    struct buf text;
-    buf_init(&text, 8192, &charge);
-    x->wire->error(why, &text);
-    sse_data(&x->out, buf_slice(&text));
-    buf_done(&text);
-}
-
-/* Sends the error in the way that is still open, and ends the reply. */
-static void fail(struct exchange *x, const struct reject *why)
-{
-    x->code = reject_code(why);
-    if (!x->begun) {
-        answer_reject(x, why);
-        return;
-    }
-    write_error(x, why);
-    struct slice out = buf_slice(&x->out);
-    /* A full connection does not get the event in time; its end without [DONE] shows the failure. */
-    if (x->out.error || http_stream_write(x->http, out) < 0) {
-        x->phase = EXCHANGE_SENDING;
-        http_request_close(x->http);
-        drop_work(x);
-        return;
-    }
-    end_stream(x);
-}
-
-static void fail_memory(struct exchange *x)
-{
-    struct reject why = {0};
-    memory_refusal_of(x->api, &x->gen.memory, &why);
-    fail(x, &why);
-}
-
-/* The error with which a choice ended; false when it ended well. */
-static bool failed(struct exchange *x, const struct reply *r, struct reject *why)
-{
-    const struct choice *c = r->choice;
-    const struct stream_finish *f = &c->finish;
-    if (c->error || reply_error(r))
-        return !memory_refusal_of(x->api, &x->gen.memory, why);
-    if (!c->over)
-        return false;
-    switch (f->reason) {
-    case FINISH_STOP:
-    case FINISH_LENGTH:
-        return false;
-    case FINISH_ABORTED:
-        return !reject_as(why, REJECT_REQUEST_CANCELLED);
-    case FINISH_TOO_SLOW:
-        return !reject_as(why, REJECT_CLIENT_TOO_SLOW);
-    case FINISH_QUEUE_TIMEOUT:
-        why->retry_after_s = 5;
-        return !reject_set(
-            why, REJECT_QUEUE_TIMEOUT, NULL,
-            "The request waited %.0f s in the queue, the limit of --queue-timeout. Try again later.",
-            (double)f->queued_ns / (double)NS_PER_S);
-    case FINISH_SHUTDOWN:
-        return !reject_set(why, REJECT_SHUTTING_DOWN, NULL,
-                           "The model is being unloaded, or the server is shutting down.");
-    case FINISH_ERROR:
-        break;
-    }
-    return f->error[0] ? !reject_set(why, REJECT_ENGINE_ERROR, NULL, "%s", f->error)
-                       : !reject_as(why, REJECT_ENGINE_ERROR);
-}
-
-/* ---- the running reply ---- */
-
-/* Takes the available tokens of one choice. False: the exchange failed and is being answered. */
-static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
-{
-    struct choice *c = r->choice;
-    struct reject why = {0};
-    if (c->over)
-        return true;
-    choice_take(c, tokens_max);
-    if (c->tokens > 0 && x->first_token_ns == 0) {
-        x->first_token_ns = clock_now_ns();
-        metrics_observe(metrics_of(x), METRICS_TTFT,
-                        (double)(x->first_token_ns - x->arrived_ns) / (double)NS_PER_S);
-    }
-    if (c->over) {
-        x->choices_over++;
-        metrics_finish(metrics_of(x), own_counts(x), &c->finish);
-    }
-    if (!failed(x, r, &why))
-        return true;
-    /* The others end for the same reason, wherever they are. */
-    if (c->over)
-        x->cut_reason = c->finish.reason;
-    fail(x, &why);
-    return false;
-}
-
-static void pump_whole(struct exchange *x)
-{
-    for (uint32_t i = 0; i < x->gen.choice_count; i++)
-        if (!take(x, &x->replies[i], UINT32_MAX))
-            return;
-    if (x->choices_over < x->gen.choice_count)
-        return;
-    x->wire->whole(x, &x->reply);
-    if (x->reply.error) {
-        fail_memory(x);
-        return;
-    }
-    answer(x);
-}
-
-static int begin_stream(struct exchange *x)
-{
-    if (x->begun)
-        return 0;
-    http_header_set(x->http, "cache-control", "no-cache");
-    http_header_set(x->http, "x-accel-buffering", "no");
-    int r = http_stream_begin(x->http, 200, SSE_CONTENT_TYPE);
-    x->begun = r == 0;
-    return r;
-}
-
-/* Passes `out` to the connection. True: it took all bytes. */
-static bool flush(struct exchange *x)
-{
-    int r = 0;
-    if (x->out.error) {
-        fail_memory(x);
-        return false;
-    }
-    if (x->out.len == 0)
-        return true;
-    r = begin_stream(x);
-    while (r == 0 && x->out.len > 0) {
-        size_t n = MIN_OF(x->out.len, http_stream_room(x->http));
-        if (n == 0)
-            return false; /* `writable` will be called */
-        r = http_stream_write(x->http, slice_sub(buf_slice(&x->out), 0, n));
-        if (r == 0)
-            buf_consume(&x->out, n);
-    }
-    if (r == -ENOMEM)
-        fail_memory(x);
-    x->written_ns = clock_now_ns();
-    return r == 0;
-}
-
-/* The last chunks of a choice, and of the reply. */
-static void end_choice(struct exchange *x, struct reply *r)
-{
-    r->finish_told = true;
-    reply_begin(x);
-    x->wire->finish(r);
-}
-
-static void end_reply(struct exchange *x)
-{
-    if (x->request.include_usage)
-        x->wire->usage(x);
-    if (x->wire->done_marker)
-        sse_data(&x->out, slice_of(x->wire->done_marker));
-    x->ending = true;
-}
-
-/* The next chunks of all choices. False: nothing new, or the exchange failed. */
-static bool collect(struct exchange *x)
-{
-    uint32_t batch = x->request.gen.sampling.logprobs ? BATCH_TOKENS_LOGPROBS : BATCH_TOKENS;
-    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
-        struct reply *r = &x->replies[i];
-        if (!take(x, r, batch))
-            return false;
-        reply_flush(r);
-        if (r->choice->over && !r->finish_told)
-            end_choice(x, r);
-    }
-    if (x->choices_over == x->gen.choice_count)
-        end_reply(x);
-    return x->out.len > 0;
-}
-
-static void pump_stream(struct exchange *x)
-{
-    while (flush(x)) {
-        if (x->ending) {
-            end_stream(x);
-            return;
-        }
-        /* While the client does not read, tokens stay in the ring, which pauses the sequence. */
-        if (http_stream_is_behind(x->http) || !collect(x))
-            return;
-    }
-}
-
 void exchange_pump(struct exchange *x)
 {
-    if (x->phase != EXCHANGE_RUNNING || !x->http)
-        return;
-    if (x->request.stream)
-        pump_stream(x);
-    else
-        pump_whole(x);
+    if (x->phase == EXCHANGE_RUNNING && x->http)
+        exchange_reply_pump(x);
 }
 
 /* From now on the jobs send wake-ups again. */
@@ -524,7 +228,7 @@ static void end_with_model(struct exchange *x)
         return;
     reject_set(&why, REJECT_MODEL_UNLOADING, NULL, "The model %s is being unloaded.", x->gen.model->id);
     x->cut_reason = FINISH_SHUTDOWN;
-    fail(x, &why);
+    exchange_reply_fail(x, &why);
 }
 
 void exchange_look(struct exchange *x, uint64_t now_ns)
@@ -542,10 +246,10 @@ void exchange_look(struct exchange *x, uint64_t now_ns)
     }
     audit_end(x);
     if (x->gen.reject.kind) {
-        answer_reject(x, &x->gen.reject);
+        exchange_reply_refuse(x, &x->gen.reject);
         return;
     }
-    answer(x);
+    exchange_reply_send(x);
 }
 
 void exchange_tick(struct exchange *x, uint64_t now_ns)
@@ -554,7 +258,7 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
              slow_ns = x->api->live.slow_client_s * NS_PER_S;
     if (!x->http)
         return;
-    if (x->begun && http_stream_stalled_ns(x->http) > slow_ns) {
+    if (http_stream_stalled_ns(x->http) > slow_ns) {
         LOG_INFO("client_too_slow", "id=%s unread_s=%u", x->id_text, x->api->live.slow_client_s);
         x->cut_reason = FINISH_TOO_SLOW;
         http_request_close(x->http);
@@ -568,8 +272,7 @@ void exchange_tick(struct exchange *x, uint64_t now_ns)
     if (x->phase != EXCHANGE_RUNNING || !x->request.stream || x->out.len > 0 ||
         now_ns < x->written_ns + keepalive_ns)
         return;
-    sse_comment(&x->out, x->wire->ping);
-    flush(x);
+    exchange_reply_ping(x);
 }
 
 /* ---- the way through the phases ---- */
@@ -585,7 +288,7 @@ void exchange_receive(struct exchange *x)
         reject_set(&why, REJECT_BUSY, NULL,
                    "%zu bytes of requests wait to be parsed; the limit is %zu. Try again later.", before,
                    a->opts.prep_queue_bytes_max);
-        answer_reject(x, &why);
+        exchange_reply_refuse(x, &why);
         return;
     }
     prep_put(x, x->body.len);
@@ -617,9 +320,9 @@ void exchange_prepared(struct exchange *x)
         exchange_free(x);
         return;
     }
-    if (x->told) {
+    if (x->reply_stage == REPLY_GIVEN) {
         x->phase = EXCHANGE_SENDING;
-        drop_work(x);
+        exchange_reply_drop(x);
         return;
     }
     if (x->waits) {
@@ -631,11 +334,11 @@ void exchange_prepared(struct exchange *x)
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
     if (x->gen.reject.kind) {
-        answer_reject(x, &x->gen.reject);
+        exchange_reply_refuse(x, &x->gen.reject);
         return;
     }
     if (!x->wire) {
-        answer(x);
+        exchange_reply_send(x);
         return;
     }
     for (uint32_t i = 0; i < x->gen.choice_count; i++)
@@ -657,17 +360,12 @@ void exchange_cancel(struct exchange *x, const struct reject *why)
         break;
     case EXCHANGE_PREPARING:
         /* The client gets its answer before the prep thread notices. */
-        if (x->http && !x->told) {
-            x->told = true;
-            x->code = reject_code(why);
-            COUNT(x, requests_rejected);
-            reject_respond(why, x->wire ? x->wire->error : reject_write, x->http);
-        }
+        exchange_reply_cancel(x, why);
         break;
     case EXCHANGE_WAITING:
     case EXCHANGE_RUNNING:
         if (x->http)
-            fail(x, why);
+            exchange_reply_fail(x, why);
         break;
     }
 }

@@ -37,24 +37,36 @@ struct exchange_sums {
     enum finish_reason end; /* of the last one */
 };
 
+/* What the route of a request says about it. */
+struct exchange_route {
+    const char *path;
+    enum request_kind kind;
+    const struct wire *wire; /* of REQUEST_GENERATE; else NULL */
+    bool audited;            /* an admin's order: its result is logged */
+};
+
 struct exchange {
     /* Constant. */
     struct api *api;
     char id_text[33];
+    const char *route; /* its path in the table of routes */
     enum request_kind kind;
-    const struct wire *wire; /* NULL: it generates nothing */
+    const struct wire *wire; /* of REQUEST_GENERATE; else NULL */
     struct audit who;
-    bool audited; /* an admin's order: its result is logged */
     uint64_t arrived_ns;
 
     /* Network thread. */
     struct list all; /* api.exchanges */
     enum exchange_phase phase;
     struct http_request *http; /* NULL: the client has gone */
-    bool told;                 /* cancelled while it was prepared, and its client has the answer */
+    enum reply_stage reply_stage;
+    /* The result of an admin's order is still to be logged. Not a stage: an order that was begun is logged
+     * with its own result, even when its client has left or was answered before. */
+    bool audit_owed;
 
-    /* Any thread. */
-    _Atomic bool cancelled; /* set when the client has left or the request was cancelled: do not submit */
+    /* Any thread. The client has left or the request was cancelled: do not submit. Not a stage: the prep
+     * thread polls it while the network thread owns `reply_stage`. */
+    _Atomic bool cancelled;
 
     /* Owned by the prep queue while it waits for a prep thread. */
     struct prep_entry entry;
@@ -72,13 +84,13 @@ struct exchange {
     unsigned status;         /* of a reply that needs no engine; 200 */
     struct reply *replies;   /* one for each choice, from before they are submitted */
     uint32_t reply_count;
+    void *own;                /* wire.own_bytes for each of them */
     struct buf reply;         /* a reply that needs no engine */
     uint64_t reclaimed_bytes; /* bytes that an admin's order returned to the system */
 
     /* Network thread, running. */
     uint32_t choices_over;
     struct buf out;                /* chunks that the connection has not taken yet */
-    bool begun, opened, ending;    /* the stream: header sent; first chunks made; last chunk made */
     enum finish_reason cut_reason; /* how cancelled sequences end: FINISH_ABORTED or FINISH_TOO_SLOW */
     uint64_t written_ns;           /* time of the stream's last write */
     uint64_t first_token_ns;       /* clock time; 0: none yet */
@@ -87,8 +99,8 @@ struct exchange {
 };
 
 /* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */
-int exchange_create(struct api *a, struct http_request *http, enum request_kind kind, struct request_id id,
-                    const struct auth *auth, struct exchange **ret);
+int exchange_create(struct api *a, struct http_request *http, const struct exchange_route *route,
+                    struct request_id id, const struct auth *auth, struct exchange **ret);
 /* The one destructor: from every phase but `preparing`. NULL is fine. */
 void exchange_free(struct exchange *x);
 

@@ -3,7 +3,9 @@
 
 #include "api/memory_refusal.h"
 #include "api/utility.h"
+#include "api/utility_form.h"
 #include "api/wait.h"
+#include "api/wire.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,9 +20,9 @@ static bool out_of_memory(struct exchange *x)
 
 static bool parse(struct exchange *x)
 {
+    const struct request_form *form = x->wire ? &x->wire->form : utility_form(x->kind);
     struct request_limits limits = x->api->limits;
-    bool ok =
-        request_parse(x->kind, buf_slice(&x->body), &limits, &x->gen.memory, &x->request, &x->gen.reject);
+    bool ok = request_parse(form, buf_slice(&x->body), &limits, &x->gen.memory, &x->request, &x->gen.reject);
     buf_done(&x->body);
     if (!ok && x->gen.reject.kind == REJECT_BUSY) {
         /* The parser knows the memory of its request only, not that of other requests. */
@@ -44,7 +46,7 @@ static bool answer(struct exchange *x, struct arena *scratch)
         break;
     }
     for (uint32_t i = 0; i < x->gen.choice_count; i++)
-        reply_init(&x->replies[i], x, &x->gen.choices[i]);
+        reply_init(&x->replies[i], x, &x->gen.choices[i], (char *)x->own + i * x->wire->own_bytes);
     if (!x->request.return_token_ids)
         gen_drop_ids(&x->gen);
     return true;

@@ -1,6 +1,6 @@
 /* reject_http.c - one table: what each kind of error is on the wire.
  *
- * An API with an envelope of its own adds a column here for its type, and writes it from the kind. */
+ * An API with an envelope of its own maps the kind to its type in its own file. */
 #include "api/reject_http.h"
 
 #include "base/check.h"
@@ -78,8 +78,9 @@ bool reject_model(struct reject *r, struct slice id)
                       "The model \"%.*s\" does not exist. GET /v1/models lists the models.", SLICE_ARGS(id));
 }
 
-void reject_write(const struct reject *r, struct buf *ret)
+void reject_write(const struct reject *r, const char *id, struct buf *ret)
 {
+    (void)id;
     buf_puts(ret, "{\"error\":{\"message\":");
     json_write_string(ret, slice_of(r->message));
     buf_printf(ret, ",\"type\":\"%s\",\"param\":", row_of(r->kind)->openai_type);
@@ -90,17 +91,21 @@ void reject_write(const struct reject *r, struct buf *ret)
     buf_printf(ret, ",\"code\":\"%s\"}}", reject_code(r));
 }
 
-void reject_respond(const struct reject *why, reject_write_fn *write, struct http_request *r)
+const struct reject_envelope reject_openai = {reject_status, reject_write};
+
+void reject_respond(const struct reject *why, const struct reject_envelope *envelope, const char *id,
+                    struct http_request *r)
 {
+    unsigned status = envelope->status(why);
     char seconds[16];
     struct buf body;
     buf_init(&body, 8192, NULL);
-    write(why, &body);
+    envelope->write(why, id, &body);
     snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
     if (why->retry_after_s > 0)
         http_header_set(r, "retry-after", seconds);
-    if (reject_status(why) == 401)
+    if (status == 401)
         http_header_set(r, "www-authenticate", "Bearer");
-    http_respond(r, reject_status(why), "application/json", buf_slice(&body));
+    http_respond(r, status, "application/json", buf_slice(&body));
     buf_done(&body);
 }

@@ -14,10 +14,18 @@ const char *reject_code(const struct reject *r);
 /* 404: no model has this id. */
 bool reject_model(struct reject *r, struct slice id);
 
+/* How an API tells an error: its status, and the body from the error and the request's id. */
+struct reject_envelope {
+    unsigned (*status)(const struct reject *r);
+    void (*write)(const struct reject *r, const char *id, struct buf *ret);
+};
+
 /* {"error":{"message","type","param","code"}} */
-void reject_write(const struct reject *r, struct buf *ret);
-/* Sends it with its headers, in the envelope that `write` makes. Network thread. */
-typedef void reject_write_fn(const struct reject *r, struct buf *ret);
-void reject_respond(const struct reject *why, reject_write_fn *write, struct http_request *r);
+void reject_write(const struct reject *r, const char *id, struct buf *ret);
+extern const struct reject_envelope reject_openai;
+
+/* Sends it with its headers. Network thread. */
+void reject_respond(const struct reject *why, const struct reject_envelope *envelope, const char *id,
+                    struct http_request *r);
 
 #endif

@@ -9,14 +9,14 @@
 #define REPLY_BUFS(r)                                                                                        \
     {                                                                                                        \
         &(r)->content, &(r)->reasoning, &(r)->arguments, &(r)->ids, &(r)->logprobs, &(r)->logprob_tokens,    \
-            &(r)->logprob_tops, &(r)->logprob_offsets, &(r)->calls, &(r)->call_name, &(r)->prompt_logprobs   \
+            &(r)->logprob_tops, &(r)->logprob_offsets, &(r)->items, &(r)->call_name, &(r)->prompt_logprobs   \
     }
 #define PIECE_BUFS 8 /* the first ones are those of a piece */
 
-void reply_init(struct reply *r, struct exchange *x, struct choice *c)
+void reply_init(struct reply *r, struct exchange *x, struct choice *c, void *own)
 {
     struct charge charge = request_memory_charge(&x->gen.memory);
-    *r = (struct reply){.exchange = x, .choice = c};
+    *r = (struct reply){.exchange = x, .choice = c, .own = own};
     struct buf *bufs[] = REPLY_BUFS(r);
     for (size_t i = 0; i < COUNT_OF(bufs); i++)
         buf_init(bufs[i], TEXT_BYTES_MAX, &charge);
@@ -40,24 +40,48 @@ int reply_error(const struct reply *r)
     return error;
 }
 
-void reply_begin(struct exchange *x)
+void reply_turn_to(struct exchange *x, enum reply_stage to)
 {
-    if (!x->opened && x->wire->begin)
-        x->wire->begin(x);
-    x->opened = true;
+    static const unsigned legal[] = {[REPLY_PENDING] = 1 << REPLY_OPEN | 1 << REPLY_GIVEN,
+                                     [REPLY_OPEN] = 1 << REPLY_ENDING | 1 << REPLY_GIVEN,
+                                     [REPLY_ENDING] = 1 << REPLY_GIVEN,
+                                     [REPLY_GIVEN] = 0};
+    ASSERT(legal[x->reply_stage] & 1u << to);
+    x->reply_stage = to;
 }
 
-void reply_flush(struct reply *r)
+void reply_begin(struct exchange *x)
+{
+    if (x->reply_stage == REPLY_OPEN)
+        return;
+    reply_turn_to(x, REPLY_OPEN);
+    if (x->wire->begin)
+        x->wire->begin(x);
+}
+
+void reply_clear(struct reply *r)
 {
     struct buf *bufs[] = REPLY_BUFS(r);
-    ASSERT(r->exchange->request.stream);
-    if (r->pending == PIECE_NONE && r->ids.len == 0 && r->logprobs.len == 0)
-        return;
-    reply_begin(r->exchange);
-    r->exchange->wire->flush(r);
     for (size_t i = 0; i < PIECE_BUFS; i++)
         if (bufs[i]->error == 0)
             buf_clear(bufs[i]);
     r->pending = PIECE_NONE;
     r->call_begun = false;
+}
+
+void reply_flush(struct reply *r)
+{
+    ASSERT(r->exchange->request.stream);
+    if (r->pending == PIECE_NONE && r->ids.len == 0 && r->logprobs.len == 0)
+        return;
+    reply_begin(r->exchange);
+    r->exchange->wire->flush(r);
+    reply_clear(r);
+}
+
+void reply_turn(struct reply *r, enum piece_kind kind, bool always)
+{
+    if (r->exchange->request.stream && r->pending != PIECE_NONE && (always || r->pending != kind))
+        reply_flush(r);
+    r->pending = kind;
 }

@@ -8,6 +8,15 @@
 
 struct exchange;
 
+/* How far the reply of an exchange is. Whether a stream's header has been sent is the connection's to know:
+ * http_stream_is_begun(). */
+enum reply_stage {
+    REPLY_PENDING, /* nothing made */
+    REPLY_OPEN,    /* a stream: its first chunks are made */
+    REPLY_ENDING,  /* a stream: its last chunk is made */
+    REPLY_GIVEN    /* the client has its answer, or the connection has its last bytes */
+};
+
 /* Kind of the pending piece of a stream. */
 enum piece_kind { PIECE_NONE, PIECE_REASONING, PIECE_CONTENT, PIECE_CALL };
 
@@ -17,31 +26,38 @@ struct reply {
     struct exchange *exchange;
     struct choice *choice;
     /* For a stream: since the last chunk. */
-    struct buf content, reasoning, calls;
+    struct buf content, reasoning;
+    struct buf items;                  /* whole replies: what is written already; of a chat its calls */
     struct buf arguments;              /* of the call that is open */
     char call_id[REPLY_CALL_ID_BYTES]; /* likewise */
     struct buf call_name;
     uint32_t call_index;
-    bool call_begun;         /* streams: the pending piece begins its call */
-    enum piece_kind pending; /* streams */
+    bool call_begun;         /* the pending piece begins its call */
+    enum piece_kind pending; /* what was collected last */
     struct buf ids;          /* "1,2,3" */
     struct buf logprobs;     /* chat: entries; completion: of token_logprobs */
     struct buf logprob_tokens, logprob_tops, logprob_offsets; /* completion */
-    uint64_t characters;                                      /* of text, for text_offset */
     struct buf prompt_logprobs;
-    bool finish_told;     /* streams: its finish_reason is sent */
-    bool prompt_ids_told; /* streams of completions */
+    bool finish_told; /* streams: its finish_reason is sent */
+    void *own;        /* wire.own_bytes */
 };
 
 /* The sink of the choice's parts is the dialect's. */
-void reply_init(struct reply *r, struct exchange *x, struct choice *c);
+void reply_init(struct reply *r, struct exchange *x, struct choice *c, void *own);
 void reply_done(struct reply *r);
 /* 0, -E2BIG or -ENOMEM: the collected output is incomplete. */
 int reply_error(const struct reply *r);
 
 /* Streams: writes the collected output, if there is some, as one piece, and clears it. */
 void reply_flush(struct reply *r);
-/* Streams: what comes before the first piece of any choice, once. */
+/* The collected output is written. */
+void reply_clear(struct reply *r);
+/* The next part of output is of this kind. In a stream, pending output of another kind is written first;
+ * `always`: that of the same kind too. */
+void reply_turn(struct reply *r, enum piece_kind kind, bool always);
+/* Streams: opens the reply, unless it is open: the dialect writes the events before its first piece. */
 void reply_begin(struct exchange *x);
+/* The exchange's reply reaches a later stage. */
+void reply_turn_to(struct exchange *x, enum reply_stage to);
 
 #endif

@@ -226,7 +226,7 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
     else
         totals->active++;
     buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"key\":\"%s\",\"client\":\"%s\",\"model\":", x->id_text,
-               request_route(x->kind), x->who.key, x->who.client);
+               x->route, x->who.key, x->who.client);
     if (known && x->model_index >= 0)
         json_write_string(ret, slice_of(api_model_id(x->api, (uint32_t)x->model_index)));
     else

@@ -1,10 +1,7 @@
 /* request.h - a client's request, checked as far as that is possible without the model.
  *
- * request_parse() is a pure function: a body to a struct request, or to the sentence that refuses it. One
- * table (request_fields.c) has all fields, their routes and their bounds. null counts as absent. A known
- * field that is not supported is refused, unless its value requests the default behaviour. An unknown field
- * is ignored, as in vLLM, because clients send extras that their users cannot switch off. The reply lists it
- * in the header `x-ignored-fields`, so that a misspelled name can be found. */
+ * request_parse() is a pure function: a body to a struct request, or to the sentence that refuses it. A form
+ * says how: its groups of fields (field.h), and what is checked when all fields are known. */
 #ifndef PLATEAU_API_REQUEST_H
 #define PLATEAU_API_REQUEST_H
 
@@ -19,8 +16,7 @@
 #define REQUEST_TOKENS_MAX     ((int64_t)1 << 24)
 
 enum request_kind {
-    REQUEST_CHAT,
-    REQUEST_COMPLETION,
+    REQUEST_GENERATE, /* of a dialect: wire.h */
     REQUEST_TOKENIZE,
     REQUEST_DETOKENIZE,
     REQUEST_TEMPLATE,
@@ -38,43 +34,63 @@ static inline bool request_reclaims(enum request_kind kind)
     return kind == REQUEST_CLEAR || kind == REQUEST_CLEAR_SSD || kind == REQUEST_TRIM;
 }
 
-/* "/v1/chat/completions" */
-const char *request_route(enum request_kind kind);
+struct request;
+struct request_form;
+struct field_group;
 
 struct request_limits {
     uint32_t json_depth_max;
     uint32_t choices_max; /* prompts x n */
+    /* True: a field without a place in `form` is one of another route, and is refused. NULL: it is ignored as
+     * an unknown one. */
+    bool (*elsewhere)(const struct request_form *form, const char *name);
+};
+
+/* How the bodies of one route are read. */
+struct request_form {
+    const struct field_group *const *groups; /* ends with NULL */
+    const char *api; /* a field of another route of this API is refused; NULL: ignored */
+    enum gen_output output;
+    bool parses;       /* as gen_request.parses */
+    bool may_be_empty; /* no body: {} */
+    /* The fields together, after each was read by itself. NULL: nothing to check. */
+    bool (*check)(struct request *r, struct reject *why);
+    /* After all checks: messages to the form that templates expect. NULL: they have it. */
+    bool (*convert)(struct request *r, const struct request_limits *limits, struct request_memory *memory,
+                    struct reject *why);
 };
 
 struct request {
-    enum request_kind kind;
+    const struct request_form *form;
     json_t *root;      /* the body; owns all that points into it below */
     const char *model; /* NULL: the only model */
     struct gen_request gen;
     json_t *tokens; /* detokenize */
     bool return_token_strs;
     bool stream, include_usage, continuous_usage;
+    bool stream_options; /* it was given */
+    bool tools_off;      /* the tools are not to be called */
     bool return_token_ids;
     char ignored[REQUEST_IGNORED_BYTES]; /* "a, b": unknown field names; cut when the list is long */
 };
 
 /* False: `why` has the error. The caller passes `ret` to request_done() in either case. The body's bytes are
  * not needed afterwards. */
-bool request_parse(enum request_kind kind, struct slice body, const struct request_limits *limits,
+bool request_parse(const struct request_form *form, struct slice body, const struct request_limits *limits,
                    struct request_memory *memory, struct request *ret, struct reject *why);
 void request_done(struct request *r);
 
-/* Frees the parts that only the prompt needed: messages, prompt, template arguments. The tools stay (their
- * schemas type the arguments of calls). */
+/* Frees the values that only the prompt needed (field.prompt). The tools stay (their schemas type the
+ * arguments of calls). */
 void request_drop_prompt(struct request *r);
 /* Frees all of the body of an answered request. Not for the network thread: ten million values take a
  * second. */
 void request_drop_all(struct request *r);
 
-/* request_messages.c: brings the history into the form that templates expect, in place. Its images and
- * videos go to the list *media, which is made when the first is found. */
-bool request_normalise_messages(json_t *messages, const struct request_limits *limits,
-                                struct request_memory *memory, json_t **media, struct reject *why);
+/* request_messages.c: OpenAI's messages, if there are some, to the form that templates expect, in place.
+ * Their images and videos go to the list r->gen.media, which is made when the first is found. */
+bool request_convert_messages(struct request *r, const struct request_limits *limits,
+                              struct request_memory *memory, struct reject *why);
 bool request_check_tools(const json_t *tools, struct reject *why);
 
 /* request_media.c: an image or a video among the parts of a message. */

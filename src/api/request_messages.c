@@ -242,15 +242,15 @@ static bool normalise_message(const struct place *p, json_t *message, const stru
     return normalise_content(p, message, false);
 }
 
-bool request_normalise_messages(json_t *messages, const struct request_limits *limits,
-                                struct request_memory *memory, json_t **media, struct reject *why)
+bool request_convert_messages(struct request *r, const struct request_limits *limits,
+                              struct request_memory *memory, struct reject *why)
 {
     size_t i;
     json_t *message;
     bool ok = true;
     request_memory_enter(memory);
-    json_array_foreach(messages, i, message) {
-        struct place p = {i, memory, media, why};
+    json_array_foreach(r->gen.messages, i, message) {
+        struct place p = {i, memory, &r->gen.media, why};
         ok = normalise_message(&p, message, limits);
         if (!ok)
             break;

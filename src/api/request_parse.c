@@ -1,31 +1,17 @@
-/* request_parse.c - the body as a whole: JSON, then the table of fields, then what several fields say
+/* request_parse.c - the body as a whole: JSON, then the fields of its form, then what several fields say
  * together. */
+#include "api/field.h"
 #include "gen/json_depth.h"
-#include "api/request_fields.h"
-#include "api/wire.h"
 
 #include "base/check.h"
 
 #include <math.h>
 
-const char *request_route(enum request_kind kind)
-{
-    static const char *const routes[REQUEST_KIND_COUNT] = {[REQUEST_CLEAR] = "/api/hot-cache/clear",
-                                                           [REQUEST_CLEAR_SSD] = "/api/ssd-cache/clear",
-                                                           [REQUEST_TRIM] = "/api/trim",
-                                                           [REQUEST_TOKENIZE] = "/tokenize",
-                                                           [REQUEST_DETOKENIZE] = "/detokenize",
-                                                           [REQUEST_TEMPLATE] = "/apply-template",
-                                                           [REQUEST_LOAD] = "/v1/models/*/load",
-                                                           [REQUEST_UNLOAD] = "/v1/models/*/unload"};
-    return wire_of(kind) ? wire_of(kind)->route : routes[kind];
-}
-
-static bool load(struct request *r, struct slice body, const struct request_limits *limits,
-                 struct request_memory *memory, struct reject *why)
+static bool load(const struct request_form *form, struct request *r, struct slice body,
+                 const struct request_limits *limits, struct request_memory *memory, struct reject *why)
 {
     json_error_t e;
-    if (body.len == 0 && r->kind >= REQUEST_CLEAR)
+    if (body.len == 0 && form->may_be_empty)
         body = SLICE("{}");
     if (body.len == 0)
         return reject_set(why, REJECT_INVALID_JSON, NULL,
@@ -45,20 +31,12 @@ static bool load(struct request *r, struct slice body, const struct request_limi
     return true;
 }
 
-static enum gen_output output_of(enum request_kind kind)
+static void set_defaults(const struct request_form *form, struct request *r)
 {
-    if (wire_of(kind))
-        return GEN_TOKENS;
-    return kind == REQUEST_TEMPLATE ? GEN_TEXT : GEN_IDS;
-}
-
-static void set_defaults(struct request *r, enum request_kind kind)
-{
-    const struct wire *wire = wire_of(kind);
     *r = (struct request){
-        .kind = kind,
-        .gen = {.output = output_of(kind),
-                .parses = wire && wire->parses,
+        .form = form,
+        .gen = {.output = form->output,
+                .parses = form->parses,
                 .n = 1,
                 .prompt_count = 1,
                 .enable_thinking = -1,
@@ -77,38 +55,10 @@ static void set_defaults(struct request *r, enum request_kind kind)
     };
 }
 
-static bool check_input(struct request *r, struct reject *why)
-{
-    const struct wire *wire = wire_of(r->kind);
-    if (wire)
-        return wire->read(r, why);
-    switch (r->kind) {
-    case REQUEST_TEMPLATE:
-        return r->gen.messages || reject_value(why, "messages", "messages is missing.");
-    case REQUEST_TOKENIZE:
-        if (r->gen.messages && r->gen.prompt)
-            return reject_value(why, "prompt", "Send either messages or prompt, not both.");
-        if (!r->gen.messages && !json_is_string(r->gen.prompt))
-            return reject_value(why, "prompt", "messages, or prompt as a string, is missing.");
-        return true;
-    case REQUEST_DETOKENIZE:
-        return r->tokens || reject_value(why, "tokens", "tokens is missing.");
-    default:
-        break;
-    }
-    return true;
-}
-
 /* ---- what fields say together ---- */
 
 static bool check_output(struct request *r, const struct request_limits *limits, struct reject *why)
 {
-    const json_t *choice = json_object_get(r->root, "tool_choice");
-    if (json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0)
-        r->gen.tools = NULL; /* Not offered, so not called: what OpenAI promises for "none". */
-    if (!r->stream && r->gen.output == GEN_TOKENS &&
-        json_is_object(json_object_get(r->root, "stream_options")))
-        return reject_value(why, "stream_options", "stream_options is allowed only when stream is true.");
     if (r->stream && r->gen.sampling.prompt_logprobs >= 0)
         return reject_unsupported(why, "prompt_logprobs",
                                   "prompt_logprobs are not sent in streams; set stream to false.");
@@ -143,17 +93,13 @@ static bool check_effort(const struct request *r, struct reject *why)
                         "reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\" or \"high\".");
 }
 
-bool request_parse(enum request_kind kind, struct slice body, const struct request_limits *limits,
+bool request_parse(const struct request_form *form, struct slice body, const struct request_limits *limits,
                    struct request_memory *memory, struct request *ret, struct reject *why)
 {
-    set_defaults(ret, kind);
-    if (!load(ret, body, limits, memory, why))
-        return false;
-    if (!request_fields_read(ret, why) || !check_input(ret, why) || !check_output(ret, limits, why) ||
-        !check_effort(ret, why))
-        return false;
-    return !ret->gen.messages ||
-           request_normalise_messages(ret->gen.messages, limits, memory, &ret->gen.media, why);
+    set_defaults(form, ret);
+    return load(form, ret, body, limits, memory, why) && fields_read(form, limits, ret, why) &&
+           (!form->check || form->check(ret, why)) && check_output(ret, limits, why) &&
+           check_effort(ret, why) && (!form->convert || form->convert(ret, limits, memory, why));
 }
 
 void request_done(struct request *r)
@@ -175,9 +121,10 @@ void request_drop_all(struct request *r)
 
 void request_drop_prompt(struct request *r)
 {
-    static const char *const names[] = {"messages", "prompt", "content", "tokens", "chat_template_kwargs"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        json_object_del(r->root, names[i]);
+    for (const struct field_group *const *g = r->form ? r->form->groups : NULL; g && *g; g++)
+        for (size_t i = 0; i < (*g)->count; i++)
+            if ((*g)->fields[i].prompt)
+                json_object_del(r->root, (*g)->fields[i].name);
     json_decref(r->gen.template_kwargs);
     r->gen.messages = r->gen.prompt = r->tokens = r->gen.template_kwargs = NULL;
 }

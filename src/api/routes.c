@@ -1,4 +1,4 @@
-/* routes.c - one table: method, path, required key, handler.
+/* routes.c - one table: method, path, required key, handler. The dialects (wire.h) have their own paths.
  *
  * A refusal that needs only the header is decided there, so that the body is not read. A path that ends in a
  * slash matches all paths with that prefix: the rest is an id. So is the segment at a star. */
@@ -30,10 +30,11 @@ struct call {
 typedef void route_fn(const struct call *call);
 
 struct route {
-    const char *method, *path; /* NULL: of an exchange, request_route(kind) */
+    const char *method, *path;
     enum auth_need need;
-    enum request_kind kind; /* of the POSTs that are exchanges */
-    route_fn *answer;       /* NULL: an exchange */
+    route_fn *answer;        /* NULL: an exchange */
+    enum request_kind kind;  /* of an exchange */
+    const struct wire *wire; /* likewise, of REQUEST_GENERATE */
 };
 
 /* ---- small answers ---- */
@@ -49,7 +50,7 @@ static void respond_large_report(const struct call *c, unsigned status, const ch
     if (body.error) {
         struct reject why = {0};
         memory_refusal(c->api, c->api->opts.text, body.capacity, atomic_load(&c->api->requests_now), &why);
-        reject_respond(&why, reject_write, c->http);
+        reject_respond(&why, &reject_openai, "", c->http);
     } else {
         http_respond_buf(c->http, status, type, &body);
     }
@@ -106,7 +107,7 @@ static void answer_model(const struct call *c)
     int index = registry_find(c->api->opts.registry, c->rest);
     if (index < 0) {
         reject_model(&why, c->rest);
-        reject_respond(&why, reject_write, c->http);
+        reject_respond(&why, &reject_openai, "", c->http);
         return;
     }
     buf_init(&body, 65536, NULL);
@@ -170,13 +171,15 @@ static void answer_metrics(const struct call *c)
 
 /* ---- DELETE /v1/requests/{id} ---- */
 
-/* The id as in x-request-id, or as in the reply's "id". */
+/* The id as in x-request-id, or as in the reply's "id": after a dialect's prefix. */
 static bool parse_id(struct slice text, struct request_id *ret)
 {
-    const struct slice prefixes[] = {SLICE("chatcmpl-"), SLICE("cmpl-")};
-    for (size_t i = 0; i < COUNT_OF(prefixes); i++)
-        if (slice_starts(text, prefixes[i]))
-            text = slice_sub(text, prefixes[i].len, text.len);
+    const struct wire *wire;
+    for (size_t i = 0; (wire = wire_at(i)); i++) {
+        struct slice prefix = slice_of(wire->id_prefix);
+        if (slice_starts(text, prefix) && text.len > prefix.len && text.ptr[prefix.len] == '-')
+            return request_id_parse(text.ptr + prefix.len + 1, text.len - prefix.len - 1, ret);
+    }
     return request_id_parse(text.ptr, text.len, ret);
 }
 
@@ -201,7 +204,7 @@ static void answer_delete(const struct call *c)
     if (!x) {
         /* The request of another tenant is reported as not found, too. */
         reject_as(&why, REJECT_REQUEST_NOT_FOUND);
-        reject_respond(&why, reject_write, c->http);
+        reject_respond(&why, &reject_openai, "", c->http);
         return;
     }
     request_id_text(id, text);
@@ -219,29 +222,40 @@ static void answer_delete(const struct call *c)
 /* ---- the table ---- */
 
 static const struct route routes[] = {
-    {"GET", "/live", AUTH_NONE, 0, answer_live},
-    {"GET", "/health", AUTH_NONE, 0, answer_health},
-    {"GET", "/ping", AUTH_NONE, 0, answer_health},
-    {"GET", "/version", AUTH_NONE, 0, answer_version},
-    {"POST", NULL, AUTH_KEY, REQUEST_CHAT, NULL},
-    {"POST", NULL, AUTH_KEY, REQUEST_COMPLETION, NULL},
-    {"POST", NULL, AUTH_KEY, REQUEST_TOKENIZE, NULL},
-    {"POST", NULL, AUTH_KEY, REQUEST_DETOKENIZE, NULL},
-    {"POST", NULL, AUTH_KEY, REQUEST_TEMPLATE, NULL},
-    {"GET", "/v1/models", AUTH_KEY, 0, answer_models},
-    {"POST", NULL, AUTH_ADMIN, REQUEST_LOAD, NULL},
-    {"POST", NULL, AUTH_ADMIN, REQUEST_UNLOAD, NULL},
-    {"GET", "/v1/models/", AUTH_KEY, 0, answer_model},
-    {"DELETE", "/v1/requests/", AUTH_KEY, 0, answer_delete},
-    {"GET", "/server_info", AUTH_KEY, 0, answer_server_info},
-    {"GET", "/model_info", AUTH_KEY, 0, answer_model_info},
-    {"GET", "/metrics", AUTH_METRICS, 0, answer_metrics},
-    {"GET", "/api/memory", AUTH_ADMIN, 0, answer_memory},
-    {"GET", "/api/status", AUTH_ADMIN, 0, answer_status},
-    {"POST", NULL, AUTH_ADMIN, REQUEST_CLEAR, NULL},
-    {"POST", NULL, AUTH_ADMIN, REQUEST_CLEAR_SSD, NULL},
-    {"POST", NULL, AUTH_ADMIN, REQUEST_TRIM, NULL},
+    {"GET", "/live", AUTH_NONE, answer_live},
+    {"GET", "/health", AUTH_NONE, answer_health},
+    {"GET", "/ping", AUTH_NONE, answer_health},
+    {"GET", "/version", AUTH_NONE, answer_version},
+    {"POST", "/tokenize", AUTH_KEY, NULL, REQUEST_TOKENIZE},
+    {"POST", "/detokenize", AUTH_KEY, NULL, REQUEST_DETOKENIZE},
+    {"POST", "/apply-template", AUTH_KEY, NULL, REQUEST_TEMPLATE},
+    {"GET", "/v1/models", AUTH_KEY, answer_models},
+    {"POST", "/v1/models/*/load", AUTH_ADMIN, NULL, REQUEST_LOAD},
+    {"POST", "/v1/models/*/unload", AUTH_ADMIN, NULL, REQUEST_UNLOAD},
+    {"GET", "/v1/models/", AUTH_KEY, answer_model},
+    {"DELETE", "/v1/requests/", AUTH_KEY, answer_delete},
+    {"GET", "/server_info", AUTH_KEY, answer_server_info},
+    {"GET", "/model_info", AUTH_KEY, answer_model_info},
+    {"GET", "/metrics", AUTH_METRICS, answer_metrics},
+    {"GET", "/api/memory", AUTH_ADMIN, answer_memory},
+    {"GET", "/api/status", AUTH_ADMIN, answer_status},
+    {"POST", "/api/hot-cache/clear", AUTH_ADMIN, NULL, REQUEST_CLEAR},
+    {"POST", "/api/ssd-cache/clear", AUTH_ADMIN, NULL, REQUEST_CLEAR_SSD},
+    {"POST", "/api/trim", AUTH_ADMIN, NULL, REQUEST_TRIM},
 };
+
+/* The table's rows, then a POST for each dialect. False: there are not so many. */
+static bool route_at(size_t i, struct route *ret)
+{
+    if (i < COUNT_OF(routes)) {
+        *ret = routes[i];
+        return true;
+    }
+    const struct wire *wire = wire_at(i - COUNT_OF(routes));
+    if (wire)
+        *ret = (struct route){"POST", wire->route, AUTH_KEY, NULL, REQUEST_GENERATE, wire};
+    return wire != NULL;
+}
 
 const char *const api_vital_paths[] = {"/live", "/health", NULL};
 
@@ -258,7 +272,7 @@ static bool star_matches(struct slice own, size_t star, struct slice path, struc
 
 static bool path_matches(const struct route *t, struct slice path, struct slice *rest)
 {
-    struct slice own = slice_of(t->path ? t->path : request_route(t->kind));
+    struct slice own = slice_of(t->path);
     const char *star = memchr(own.ptr, '*', own.len);
     if (star)
         return star_matches(own, (size_t)(star - own.ptr), path, rest);
@@ -283,19 +297,22 @@ static bool is_served(const struct http_request *r, const struct route *t)
     return !limited || t->need == AUTH_NONE || t->need == AUTH_METRICS;
 }
 
-/* NULL: 404 or 405 in `why`, and for the latter the allowed methods. */
-static const struct route *find_route(const struct http_request *r, struct slice *rest, char allow[64],
-                                      struct reject *why)
+/* False: 404 or 405 in `why`, and for the latter the allowed methods. */
+static bool find_route(const struct http_request *r, struct route *ret, struct slice *rest, char allow[64],
+                       struct reject *why)
 {
     struct slice path = http_request_path(r), method = http_request_method(r);
     allow[0] = 0;
-    for (size_t i = 0; i < COUNT_OF(routes); i++) {
-        if (!path_matches(&routes[i], path, rest) || !is_served(r, &routes[i]))
+    struct route t;
+    for (size_t i = 0; route_at(i, &t); i++) {
+        if (!path_matches(&t, path, rest) || !is_served(r, &t))
             continue;
-        if (method_matches(&routes[i], method))
-            return &routes[i];
+        if (method_matches(&t, method)) {
+            *ret = t;
+            return true;
+        }
         size_t at = strlen(allow);
-        snprintf(allow + at, 64 - at, "%s%s", at ? ", " : "", routes[i].method);
+        snprintf(allow + at, 64 - at, "%s%s", at ? ", " : "", t.method);
     }
     int shown = (int)MIN_OF(path.len, (size_t)200);
     if (allow[0])
@@ -303,25 +320,28 @@ static const struct route *find_route(const struct http_request *r, struct slice
                    (int)MIN_OF(method.len, (size_t)20), method.ptr);
     else
         reject_set(why, REJECT_NOT_FOUND, NULL, "There is no route %.*s.", shown, path.ptr);
-    return NULL;
+    return false;
 }
 
 /* ---- the handler ---- */
 
 /* In the envelope of the route's dialect; `t` NULL: of none. */
-static int refuse(struct http_request *r, const struct route *t, const struct reject *why)
+static int refuse(struct http_request *r, const struct route *t, struct request_id id,
+                  const struct reject *why)
 {
-    const struct wire *wire = t && !t->answer ? wire_of(t->kind) : NULL;
-    reject_respond(why, wire ? wire->error : reject_write, r);
-    return (int)reject_status(why);
+    const struct reject_envelope *envelope = t && t->wire ? &t->wire->frame->envelope : &reject_openai;
+    char text[33];
+    request_id_text(id, text);
+    reject_respond(why, envelope, text, r);
+    return (int)envelope->status(why);
 }
 
 /* Memory of the machine is so short that no new work starts. Requests that take no memory, and requests that
  * free some, continue. */
-static bool is_out_of_memory(struct api *a, enum request_kind kind, struct reject *why)
+static bool is_out_of_memory(struct api *a, const struct route *t, struct reject *why)
 {
     struct err e = {""};
-    if (!wire_of(kind) || !a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
+    if (!t->wire || !a->opts.guard || !guard_refuses_work(a->opts.guard, &e, &why->retry_after_s))
         return false;
     reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", e.text);
     return true;
@@ -343,23 +363,23 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
 {
     struct reject why = {0};
     struct exchange *x;
-    if (!api_is_ready(a, &why) || is_out_of_memory(a, t->kind, &why))
-        return refuse(r, t, &why);
+    if (!api_is_ready(a, &why) || is_out_of_memory(a, t, &why))
+        return refuse(r, t, id, &why);
     int model_index = model_of(a, t, rest, &why);
     if (why.kind)
-        return refuse(r, t, &why);
+        return refuse(r, t, id, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, REJECT_TOO_MANY_REQUESTS, NULL,
                    "%u requests are in progress, the limit of --max-requests. Try again later.",
                    a->live.requests_max);
-        return refuse(r, t, &why);
+        return refuse(r, t, id, &why);
     }
-    if (exchange_create(a, r, t->kind, id, auth, &x) < 0) {
+    struct exchange_route route = {t->path, t->kind, t->wire, t->need == AUTH_ADMIN};
+    if (exchange_create(a, r, &route, id, auth, &x) < 0) {
         memory_refusal(a, a->opts.text, sizeof(*x), atomic_load(&a->requests_now), &why);
-        return refuse(r, t, &why);
+        return refuse(r, t, id, &why);
     }
-    x->audited = t->need == AUTH_ADMIN;
     x->model_index = model_index;
     http_request_set_user(r, x);
     return 0;
@@ -376,17 +396,19 @@ int routes_begin(void *api, struct http_request *r)
     request_id_text(id, text);
     http_header_set(r, "x-request-id", text);
     http_request_set_user(r, NULL);
-    const struct route *t = find_route(r, &rest, allow, &why);
-    if (!t) {
+    struct route t;
+    if (!find_route(r, &t, &rest, allow, &why)) {
         if (allow[0])
             http_header_set(r, "allow", allow);
-        return refuse(r, t, &why);
+        return refuse(r, NULL, id, &why);
     }
-    if (!auth_check(a->opts.keys, r, t->need, &auth, &why)) {
+    if (t.wire && t.wire->frame->id_header)
+        http_header_set(r, t.wire->frame->id_header, text);
+    if (!auth_check(a->opts.keys, r, t.need, &auth, &why)) {
         audit_refused(&a->refusals, r, &why, clock_now_ns());
-        return refuse(r, t, &why);
+        return refuse(r, &t, id, &why);
     }
-    return t->answer ? 0 : begin_exchange(a, r, t, rest, id, &auth);
+    return t.answer ? 0 : begin_exchange(a, r, &t, rest, id, &auth);
 }
 
 void routes_ready(void *api, struct http_request *r)
@@ -399,10 +421,11 @@ void routes_ready(void *api, struct http_request *r)
     struct call call = {.api = api, .http = r};
     struct reject why = {0};
     char allow[64];
-    const struct route *t = find_route(r, &call.rest, allow, &why);
-    ASSERT(t && t->answer);
-    if (!auth_check(call.api->opts.keys, r, t->need, &call.auth, &why))
-        reject_respond(&why, reject_write, r);
+    struct route t;
+    bool found = find_route(r, &t, &call.rest, allow, &why);
+    ASSERT(found && t.answer);
+    if (!auth_check(call.api->opts.keys, r, t.need, &call.auth, &why))
+        reject_respond(&why, &reject_openai, "", r);
     else
-        t->answer(&call);
+        t.answer(&call);
 }

@@ -1,7 +1,7 @@
 /* wire.h - one dialect: how its bodies are read and its replies are written.
  *
- * A new dialect is a file with such a table, a kind (request.h) with a row in wire.c and in routes.c, and its
- * bit in the table of fields. Network thread, but for `read`. */
+ * A new dialect is a file wire_NAME.c with its fields and such a table, and its name in WIRES. Network
+ * thread, but for `form`. */
 #ifndef PLATEAU_API_WIRE_H
 #define PLATEAU_API_WIRE_H
 
@@ -9,32 +9,48 @@
 #include "api/reject_http.h"
 #include "api/reply.h"
 
+/* What the dialects of one API have in common: errors, and the frame of a stream. The functions write whole
+ * events into x->out. */
+struct wire_frame {
+    struct reject_envelope envelope;
+    const char *id_header; /* has the request's id, besides x-request-id; NULL: none */
+    /* The error as the last event of a stream. */
+    void (*fail)(struct exchange *x, const struct reject *why);
+    /* The stream has been silent. It may open the reply first (reply_begin()). */
+    void (*ping)(struct exchange *x);
+    /* After the ends of all choices. */
+    void (*end)(struct exchange *x);
+};
+
 struct wire {
-    const char *route;                 /* "/v1/chat/completions" */
+    const char *route; /* "/v1/chat/completions" */
+    const struct wire_frame *frame;
+    struct request_form form;          /* of its bodies; read on a prep thread */
     const char *id_prefix;             /* of the reply's id: "chatcmpl" */
     const char *object, *chunk_object; /* what a reply and a piece of it call themselves */
-    bool parses;                       /* a reply is a message: reasoning and calls are parsed */
-    /* Checks the fields of a body together, after each was read by itself. Prep thread. */
-    bool (*read)(struct request *r, struct reject *why);
-    /* Collects a part of a choice. In a stream it may write what was collected before (reply_flush()). */
+    size_t own_bytes;                  /* of reply.own: the dialect's own state of a choice, zero at first */
+    /* Collects a part of a choice. Before output of another kind it calls reply_turn(). */
     part_sink_fn *part;
-    /* Whole: the reply, when all choices are over. */
+    /* Whole: the reply, when all choices are over. A dialect that lists reasoning, text and calls in order
+     * writes each to reply.items when the next begins. */
     void (*whole)(struct exchange *x, struct buf *ret);
     /* In pieces, into x->out: once before the first piece (NULL: nothing); a choice's collected output, if it
-     * has some; its end; the usage of all choices. */
+     * has some; its end. gen_usage() has the counts of tokens at any time. */
     void (*begin)(struct exchange *x);
     void (*flush)(struct reply *r);
     void (*finish)(struct reply *r);
-    void (*usage)(struct exchange *x);
-    /* The error as a body, and as an event of a stream. */
-    reject_write_fn *error;
-    const char *ping;        /* sent as a comment when a stream is silent */
-    const char *done_marker; /* the last event of a stream; NULL: none */
 };
 
-extern const struct wire wire_chat, wire_completion;
+/* All dialects. */
+#define WIRES(X) X(wire_chat) X(wire_completion)
 
-/* NULL: requests of this kind generate nothing. */
-const struct wire *wire_of(enum request_kind kind);
+#define WIRE_EXTERN(name) extern const struct wire name;
+WIRES(WIRE_EXTERN)
+#undef WIRE_EXTERN
+
+/* NULL: there are not so many. */
+const struct wire *wire_at(size_t i);
+/* Whether a route of the same API has this field: for request_limits.elsewhere. */
+bool wire_has_elsewhere(const struct request_form *form, const char *name);
 
 #endif

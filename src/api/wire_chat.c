@@ -1,11 +1,50 @@
 /* wire_chat.c - OpenAI's chat completions: chat.completion and its chunks. */
 #include "api/wire_openai.h"
 
+#include "api/field.h"
 #include "api/token_text.h"
 #include "base/check.h"
 #include "text/chat_format.h"
 
 #include <stdio.h>
+
+/* ---- fields ---- */
+
+/* Whether to return logprobs: top_logprobs has the number of alternatives. */
+static bool read_logprobs(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_boolean(v))
+        return reject_value(why, f->name,
+                            "logprobs must be true or false; top_logprobs is the number of alternatives.");
+    r->gen.sampling.logprobs = json_is_true(v);
+    return true;
+}
+
+static bool read_modalities(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    const char *s = json_array_size(v) == 1 ? json_string_value(json_array_get(v, 0)) : NULL;
+    if (s && strcmp(s, "text") == 0)
+        return true;
+    return reject_unsupported(why, f->name, "modalities must be [\"text\"]: other output is not supported.");
+}
+
+static const struct field fields[] = {
+    {"logprobs", read_logprobs},
+    {"top_logprobs", field_integer, FIELD_SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
+    {"modalities", read_modalities},
+    {"verbosity", field_refuse_unless_word, .say = "medium"},
+    {"functions", field_refuse, .say = "not supported; use tools."},
+    {"function_call", field_refuse, .say = "not supported; use tool_choice."},
+    {"audio", field_refuse, .say = "audio output is not supported."},
+    {"prediction", field_refuse,
+     .say = "predicted outputs are not supported; leave the field out, the reply is the same."},
+    {"web_search_options", field_refuse, .say = "web search is not supported."},
+};
+
+static const struct field_group own_fields = {fields, COUNT_OF(fields)};
+static const struct field_group *const groups[] = {&fields_generation, &fields_openai,
+                                                   &fields_openai_conversation, &own_fields, NULL};
 
 /* ---- whole ---- */
 
@@ -13,7 +52,7 @@ static void write_message(const struct reply *r, struct buf *ret)
 {
     buf_puts(ret, "{\"role\":\"assistant\",\"content\":");
     /* null where there is nothing but calls, as OpenAI has it. */
-    if (r->content.len == 0 && r->calls.len > 0)
+    if (r->content.len == 0 && r->items.len > 0)
         buf_puts(ret, "null");
     else
         json_write_string(ret, buf_slice(&r->content));
@@ -22,9 +61,9 @@ static void write_message(const struct reply *r, struct buf *ret)
         buf_puts(ret, ",\"reasoning_content\":");
         json_write_string(ret, buf_slice(&r->reasoning));
     }
-    if (r->calls.len > 0) {
+    if (r->items.len > 0) {
         buf_putc(ret, ',');
-        openai_write_list("tool_calls", &r->calls, ret);
+        openai_write_list("tool_calls", &r->items, ret);
     }
     buf_putc(ret, '}');
 }
@@ -174,19 +213,11 @@ static void note_logprob(struct reply *r, const struct stream_token *token)
     buf_puts(ret, "]}");
 }
 
-/* The next piece is of another kind: the pending one is written first. */
-static void turn_to(struct reply *r, enum piece_kind kind, bool always)
-{
-    if (r->exchange->request.stream && r->pending != PIECE_NONE && (always || r->pending != kind))
-        reply_flush(r);
-    r->pending = kind;
-}
-
 static void begin_call(struct reply *r, const struct part *p)
 {
     struct request_id random = request_id_draw();
     char text[33];
-    turn_to(r, PIECE_CALL, true);
+    reply_turn(r, PIECE_CALL, true);
     request_id_text(random, text);
     snprintf(r->call_id, sizeof(r->call_id), "call_%.24s", text);
     r->call_index = p->call_index;
@@ -200,17 +231,17 @@ static void end_call(struct reply *r)
 {
     if (r->exchange->request.stream)
         return;
-    openai_comma(&r->calls);
-    buf_printf(&r->calls, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", r->call_id);
-    json_write_string(&r->calls, buf_slice(&r->call_name));
-    buf_puts(&r->calls, ",\"arguments\":");
-    json_write_string(&r->calls, buf_slice(&r->arguments));
-    buf_puts(&r->calls, "}}");
+    openai_comma(&r->items);
+    buf_printf(&r->items, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", r->call_id);
+    json_write_string(&r->items, buf_slice(&r->call_name));
+    buf_puts(&r->items, ",\"arguments\":");
+    json_write_string(&r->items, buf_slice(&r->arguments));
+    buf_puts(&r->items, "}}");
 }
 
 static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
 {
-    turn_to(r, kind, false);
+    reply_turn(r, kind, false);
     buf_put_slice(to, text);
 }
 
@@ -244,30 +275,31 @@ static void part(void *arg, const struct part *p)
 
 /* ---- the dialect ---- */
 
-static bool read(struct request *r, struct reject *why)
+static bool check(struct request *r, struct reject *why)
 {
     const struct gen_sampling *s = &r->gen.sampling;
     if (!r->gen.messages)
         return reject_value(why, "messages", "messages is missing.");
     if (s->top_logprobs > 0 && !s->logprobs)
         return reject_value(why, "top_logprobs", "top_logprobs needs logprobs to be true.");
-    return true;
+    return fields_openai_check(r, why);
 }
 
 const struct wire wire_chat = {
     .route = "/v1/chat/completions",
+    .frame = &openai_frame,
+    .form = {.groups = groups,
+             .api = OPENAI,
+             .output = GEN_TOKENS,
+             .parses = true,
+             .check = check,
+             .convert = request_convert_messages},
     .id_prefix = "chatcmpl",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
-    .parses = true,
-    .read = read,
     .part = part,
     .whole = write_whole,
     .begin = begin,
     .flush = flush,
     .finish = finish,
-    .usage = openai_usage,
-    .error = reject_write,
-    .ping = "keep-alive",
-    .done_marker = "[DONE]",
 };

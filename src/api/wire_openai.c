@@ -3,6 +3,7 @@
 
 #include "api/token_text.h"
 #include "base/check.h"
+#include "http/sse.h"
 #include "text/chat_format.h"
 
 #include <math.h>
@@ -125,26 +126,16 @@ void openai_write_finish(const struct reply *r, struct buf *ret)
         buf_printf(ret, "%u", token);
 }
 
-/* Prompt tokens count once per prompt, for any n: each prompt is read once. */
 static void write_usage(const struct exchange *x, struct buf *ret)
 {
-    uint64_t prompt = 0, completion = 0, reasoning = 0, cached = 0;
-    for (uint32_t i = 0; i < x->gen.prompt_count; i++)
-        prompt += x->gen.prompts[i].count;
-    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
-        const struct choice *c = &x->gen.choices[i];
-        completion += c->over ? c->finish.completion_tokens : c->tokens;
-        reasoning += c->reasoning_tokens;
-        if (c->over && c->index % x->request.gen.n == 0)
-            cached += c->finish.cached_tokens;
-    }
+    struct gen_usage u = gen_usage(&x->gen);
     buf_printf(ret,
                "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%llu},"
                "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
-               (unsigned long long)prompt, (unsigned long long)completion,
-               (unsigned long long)(prompt + completion), (unsigned long long)cached,
-               (unsigned long long)reasoning);
+               (unsigned long long)u.prompt_tokens, (unsigned long long)u.completion_tokens,
+               (unsigned long long)(u.prompt_tokens + u.completion_tokens),
+               (unsigned long long)u.cached_tokens, (unsigned long long)u.reasoning_tokens);
 }
 
 /* ---- the frame ---- */
@@ -194,15 +185,6 @@ void openai_chunk_end(struct exchange *x, bool with_prompt_ids)
     buf_puts(&x->out, "}\n\n");
 }
 
-void openai_usage(struct exchange *x)
-{
-    buf_puts(&x->out, "data: {");
-    write_head(x, true, &x->out);
-    buf_puts(&x->out, ",\"choices\":[],");
-    write_usage(x, &x->out);
-    buf_puts(&x->out, "}\n\n");
-}
-
 void openai_finish(struct reply *r, const char *empty)
 {
     struct exchange *x = r->exchange;
@@ -212,3 +194,37 @@ void openai_finish(struct reply *r, const char *empty)
     buf_putc(&x->out, '}');
     openai_chunk_end(x, false);
 }
+
+static void write_usage_chunk(struct exchange *x)
+{
+    buf_puts(&x->out, "data: {");
+    write_head(x, true, &x->out);
+    buf_puts(&x->out, ",\"choices\":[],");
+    write_usage(x, &x->out);
+    buf_puts(&x->out, "}\n\n");
+}
+
+static void end(struct exchange *x)
+{
+    if (x->request.include_usage)
+        write_usage_chunk(x);
+    sse_data(&x->out, SLICE("[DONE]"));
+}
+
+static void fail(struct exchange *x, const struct reject *why)
+{
+    struct charge charge = request_memory_charge(&x->gen.memory);
+    struct buf text;
+    buf_init(&text, 8192, &charge);
+    reject_write(why, x->id_text, &text);
+    sse_data(&x->out, buf_slice(&text));
+    buf_done(&text);
+}
+
+static void ping(struct exchange *x)
+{
+    sse_comment(&x->out, "keep-alive");
+}
+
+const struct wire_frame openai_frame = {
+    .envelope = {reject_status, reject_write}, .fail = fail, .ping = ping, .end = end};

@@ -5,6 +5,8 @@
 
 #include "api/wire.h"
 
+#define OPENAI "openai" /* request_form.api */
+
 /* A reply that is not streamed, up to its last brace: head, choices, usage. */
 typedef void openai_choice_fn(const struct reply *r, struct buf *ret);
 void openai_whole(const struct exchange *x, openai_choice_fn *write_choice, struct buf *ret);
@@ -14,8 +16,8 @@ void openai_chunk_begin(struct exchange *x);
 void openai_chunk_end(struct exchange *x, bool with_prompt_ids);
 /* The chunk with the finish reason; `empty` is the member without output: "\"text\":\"\"". */
 void openai_finish(struct reply *r, const char *empty);
-/* The chunk with the usage of all choices. */
-void openai_usage(struct exchange *x);
+/* Errors, pings and [DONE]. */
+extern const struct wire_frame openai_frame;
 
 /* `,"finish_reason":"stop","stop_reason":...`: the latter the stop string or token that ended it, or null. */
 void openai_write_finish(const struct reply *r, struct buf *ret);

@@ -60,8 +60,10 @@ static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         struct job *j = job_of(plan->seqs[i].seq);
-        if (j->admitted_ns == 0)
-            j->admitted_ns = now_ns;
+        if (j->admitted_ns > 0)
+            continue;
+        j->admitted_ns = now_ns;
+        stream_admit(j->stream, j->seq.cached);
     }
 }
 

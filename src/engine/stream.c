@@ -29,6 +29,7 @@ struct stream {
     atomic_int refs;
     atomic_uint signals;
     atomic_bool closed;
+    _Atomic uint64_t admitted;   /* cached tokens + 1; 0: not yet */
     struct stream_finish finish; /* written before FINISHED is set */
     struct ring ring;            /* the job puts, the exchange takes */
 };
@@ -224,4 +225,16 @@ bool stream_closed(const struct stream *s)
 atomic_bool *stream_closed_flag(struct stream *s)
 {
     return &s->closed;
+}
+
+void stream_admit(struct stream *s, uint32_t cached_tokens)
+{
+    atomic_store_explicit(&s->admitted, (uint64_t)cached_tokens + 1, memory_order_relaxed);
+}
+
+bool stream_admitted(const struct stream *s, uint32_t *cached_tokens)
+{
+    uint64_t admitted = atomic_load_explicit(&s->admitted, memory_order_relaxed);
+    *cached_tokens = admitted > 0 ? (uint32_t)(admitted - 1) : 0;
+    return admitted > 0;
 }

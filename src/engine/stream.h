@@ -86,7 +86,11 @@ bool stream_finished(struct stream *s, struct stream_finish *ret);
  * afterwards. */
 void stream_close(struct stream *s);
 
+/* True once the job has been admitted: its prompt tokens found in the prefix cache are known. */
+bool stream_admitted(const struct stream *s, uint32_t *cached_tokens);
+
 /* --- job side (engine thread) --- */
+void stream_admit(struct stream *s, uint32_t cached_tokens);
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);
 uint32_t stream_room(const struct stream *s);

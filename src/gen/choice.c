@@ -217,6 +217,12 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
 
 /* ---- results ---- */
 
+bool choice_admitted(const struct choice *c, uint32_t *cached_tokens)
+{
+    *cached_tokens = c->finish.cached_tokens;
+    return c->over || (c->stream && stream_admitted(c->stream, cached_tokens));
+}
+
 bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token)
 {
     const struct stream_finish *f = &c->finish;

@@ -70,6 +70,9 @@ void choice_close(struct choice *c);
  * the job has ended and all its tokens are taken. */
 uint32_t choice_take(struct choice *c, uint32_t tokens_max);
 
+/* True once its job has been admitted: the prompt tokens found in the prefix cache are known. */
+bool choice_admitted(const struct choice *c, uint32_t *cached_tokens);
+
 /* Whether the client's own stop string or stop token ended it: the string, or else the token's id. */
 bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token);
 

@@ -217,6 +217,23 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
     return make_jobs(g) ? PREPARE_DONE : PREPARE_REFUSED;
 }
 
+struct gen_usage gen_usage(const struct gen *g)
+{
+    struct gen_usage ret = {.admitted = true};
+    for (uint32_t i = 0; i < g->prompt_count; i++)
+        ret.prompt_tokens += g->prompts[i].count;
+    for (uint32_t i = 0; i < g->choice_count; i++) {
+        const struct choice *c = &g->choices[i];
+        ret.completion_tokens += c->over ? c->finish.completion_tokens : c->tokens;
+        ret.reasoning_tokens += c->reasoning_tokens;
+        uint32_t cached;
+        ret.admitted &= choice_admitted(c, &cached);
+        if (c->index % g->request->n == 0)
+            ret.cached_tokens += cached;
+    }
+    return ret;
+}
+
 void gen_done(struct gen *g)
 {
     struct request_memory *m = &g->memory;

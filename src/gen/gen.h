@@ -80,6 +80,15 @@ struct gen {
 
 /* Of an output other than GEN_TOKENS only the images are prepared. */
 enum prepare gen_prepare(struct gen *g, struct arena *scratch);
+/* Tokens of all choices until now. Prompt tokens count once per prompt, for any n: each prompt is read
+ * once. */
+struct gen_usage {
+    uint64_t prompt_tokens, completion_tokens, reasoning_tokens;
+    uint64_t cached_tokens; /* of the prompts */
+    bool admitted;          /* all choices are, so that cached_tokens will not change */
+};
+struct gen_usage gen_usage(const struct gen *g);
+
 /* The engine has its copy of the prompts' ids; their counts stay. */
 void gen_drop_ids(struct gen *g);
 /* Frees choices (their jobs stop), prompts and images; the memory stays. Twice is fine. */

@@ -184,7 +184,7 @@ int http_accept_open(struct http_server *s)
     if (s->accept.spare_fd < 0)
         return -errno;
     s->accept.armed = true;
-    return http_server_epoll_add(s, s->listen_fd, http_event_pack(HTTP_EVENT_ACCEPT, 0, 0));
+    return http_epoll_add(s, s->listen_fd, http_event_pack(HTTP_EVENT_ACCEPT, 0, 0));
 }
 
 void http_accept_stop(struct http_server *s)

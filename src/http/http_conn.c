@@ -27,15 +27,6 @@
 /* MHD closes a connection that is shut in its next turn. */
 #define SHUT_NS NS_PER_S
 
-void http_conn_resume(struct http_conn *c)
-{
-    if (!c->suspended)
-        return;
-    c->suspended = false;
-    c->server->resumed = true;
-    MHD_resume_connection(c->mhd);
-}
-
 void http_conn_kill(struct http_conn *c)
 {
     if (!c->open || c->killed)
@@ -91,13 +82,6 @@ static struct http_conn *conn_of_mhd(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info ? info->socket_context : NULL;
-}
-
-const struct sockaddr *http_conn_address(const struct http_conn *c)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    return info ? info->client_addr : NULL;
 }
 
 static int watch_client(struct http_conn *c)
@@ -382,5 +366,5 @@ void http_conn_on_completed(void *arg, struct MHD_Connection *mhd, void **contex
     *context = NULL;
     http_place_note(c);
     if (c->raw.fault)
-        http_leave_fault(c);
+        http_place_fault(c);
 }

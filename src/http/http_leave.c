@@ -18,27 +18,6 @@
 
 #include <sys/socket.h>
 
-static void leave(struct http_conn *c, enum http_leave why)
-{
-    if (!c->open || c->killed || c->shut || c->leave != HTTP_LEAVE_NOT)
-        return;
-    c->leave = why;
-    http_place_leave(c);
-    list_push_back(&c->server->leaving, &c->leaving);
-}
-
-void http_leave_evict(struct http_conn *c)
-{
-    leave(c, HTTP_LEAVE_EVICTED);
-}
-
-void http_leave_fault(struct http_conn *c)
-{
-    ASSERT(c->raw.fault);
-    if (c->raw.requests <= c->ended)
-        leave(c, HTTP_LEAVE_FAULT);
-}
-
 /* What the connection reads next is ours to answer: no earlier request is open, and MHD has no answer to this
  * one. */
 static bool is_reading(const struct http_conn *c)

@@ -54,7 +54,7 @@ void http_linger_ready(struct http_server *s, uint32_t index, uint32_t generatio
     char waste[16384];
     if (l->fd < 0 || l->generation != generation)
         return;
-    ssize_t n = recv(l->fd, waste, sizeof(waste), MSG_DONTWAIT);
+    ssize_t n = recvfrom(l->fd, waste, sizeof(waste), MSG_DONTWAIT, NULL, NULL);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 || (size_t)n >= l->bytes_left)

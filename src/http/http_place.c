@@ -100,12 +100,38 @@ static struct http_conn *first_that_may_go(struct list idles[HTTP_IDLES], bool o
     return NULL;
 }
 
+void http_place_leave(struct http_conn *c)
+{
+    if (!c->placed)
+        return;
+    c->placed = false;
+    http_place_note(c);
+    c->server->conns_placed--;
+    if (c->peer)
+        http_peer_leave(&c->server->peers, c->peer);
+    c->peer = NULL;
+}
+
+static void leave(struct http_conn *c, enum http_leave why)
+{
+    if (!c->open || c->killed || c->shut || c->leave != HTTP_LEAVE_NOT)
+        return;
+    c->leave = why;
+    http_place_leave(c);
+    list_push_back(&c->server->leaving, &c->leaving);
+}
+
+static void evict(struct http_conn *c)
+{
+    leave(c, HTTP_LEAVE_EVICTED);
+}
+
 /* True when one of the client's own, else one of all, makes room. */
 static bool take_from(struct list idles[HTTP_IDLES], bool of_peer, struct http_conn *c, bool excess)
 {
     struct http_conn *victim = first_that_may_go(idles, of_peer, c, excess);
     if (victim)
-        http_leave_evict(victim);
+        evict(victim);
     return victim != NULL;
 }
 
@@ -157,14 +183,9 @@ void http_place_take(struct http_conn *c)
     http_place_judge(c);
 }
 
-void http_place_leave(struct http_conn *c)
+void http_place_fault(struct http_conn *c)
 {
-    if (!c->placed)
-        return;
-    c->placed = false;
-    http_place_note(c);
-    c->server->conns_placed--;
-    if (c->peer)
-        http_peer_leave(&c->server->peers, c->peer);
-    c->peer = NULL;
+    ASSERT(c->raw.fault);
+    if (c->raw.requests <= c->ended)
+        leave(c, HTTP_LEAVE_FAULT);
 }

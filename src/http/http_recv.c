@@ -79,7 +79,7 @@ static ssize_t judge(struct http_conn *c, const char *bytes, size_t len)
         return nothing_now(); /* Bytes after a fault have no meaning. */
     size_t good = http_raw_feed(&c->raw, bytes, len);
     if (c->raw.fault)
-        http_leave_fault(c);
+        http_place_fault(c);
     http_place_note(c);
     return good > 0 ? (ssize_t)good : nothing_now();
 }

@@ -57,6 +57,8 @@ void http_respond_buf(struct http_request *r, unsigned status, const char *conte
 /* Begins an answer of unknown length (to a HEAD only its headers go out). 0, -ENOMEM, -EPIPE (the client has
  * gone; `ended` comes or came). */
 int http_stream_begin(struct http_request *r, unsigned status, const char *content_type);
+/* True from a begin that succeeded, until `ended`. */
+bool http_stream_is_begun(const struct http_request *r);
 /* All of `bytes` or nothing. 0, -EAGAIN (does not fit now: `writable` comes when the buffer is half empty),
  * -EMSGSIZE (never fits: longer than send_bytes_max), -EPIPE. */
 int http_stream_write(struct http_request *r, struct slice bytes);

@@ -9,10 +9,7 @@
  * Tried with 0.9.75 and relied upon: suspending inside the access handler and inside the reader;
  * MHD_queue_response() on a suspended connection; MHD_resume_connection() outside MHD_run(). Without threads
  * of its own MHD does not signal a resume, nor does MHD_get_timeout() know of it: `resumed` remembers not to
- * wait.
- *
- * MHD can request no wait although it has no work: a client with an endless chunk header fills the read
- * buffer, and MHD polls it until it times out. After 64 such turns in a row we wait a millisecond in each. */
+ * wait. */
 #include "http/http_state.h"
 
 #include "base/clock.h"
@@ -28,9 +25,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TICK_NS           (250 * NS_PER_MS)
-#define EVENTS_MAX        64
-#define USELESS_TURNS_MAX 64
 /* In MHD's pool beside the header: its index of the headers, and the answer's header and chunk. */
 #define POOL_REPLY_BYTES 8192
 /* MHD's connection, address and response with its headers, from its allocator. */
@@ -124,12 +118,6 @@ static int start_mhd(struct http_server *s, struct err *e)
     return 0;
 }
 
-int http_server_epoll_add(struct http_server *s, int fd, uint64_t data)
-{
-    struct epoll_event e = {.events = EPOLLIN, .data.u64 = data};
-    return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
-}
-
 static int open_loop(struct http_server *s, struct err *e)
 {
     int r;
@@ -145,11 +133,11 @@ static int open_loop(struct http_server *s, struct err *e)
     r = start_mhd(s, e);
     if (r < 0)
         return r;
-    r = http_server_epoll_add(s, s->mhd_epoll_fd, http_event_pack(HTTP_EVENT_MHD, 0, 0));
+    r = http_epoll_add(s, s->mhd_epoll_fd, http_event_pack(HTTP_EVENT_MHD, 0, 0));
     if (r == 0)
         r = http_accept_open(s);
     if (r == 0)
-        r = http_server_epoll_add(s, s->wake_fd, http_event_pack(HTTP_EVENT_WAKE, 0, 0));
+        r = http_epoll_add(s, s->wake_fd, http_event_pack(HTTP_EVENT_WAKE, 0, 0));
     return r < 0 ? err_set(e, r, "cannot watch the network's descriptors: %s", strerror(-r)) : 0;
 }
 
@@ -265,7 +253,7 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
     init_lists(s);
     atomic_init(&s->stop_at_ns, UINT64_MAX);
     s->now_ns = clock_now_ns();
-    s->tick_ns = s->now_ns + TICK_NS;
+    s->tick_ns = s->now_ns + HTTP_TICK_NS;
     r = reserve(s, e);
     if (r == 0)
         r = open_loop(s, e);
@@ -289,46 +277,10 @@ void http_server_set_live(struct http_server *s, const struct http_live *live)
 
 /* ---- the end ---- */
 
-/* Ends what the closing list holds: tells the handler, then lets MHD close the connection. */
-static void end_closing(struct http_server *s)
-{
-    while (!list_empty(&s->closing)) {
-        struct http_conn *c = LIST_FIRST(&s->closing, struct http_conn, closing);
-        http_request_over(&c->request, false);
-        http_conn_kill(c);
-    }
-}
-
-void http_server_end_all(struct http_server *s)
-{
-    for (uint32_t i = 0; i < s->conns_max; i++) {
-        struct http_conn *c = &s->conns[i];
-        if (!c->open)
-            continue;
-        http_request_over(&c->request, false);
-        http_conn_kill(c);
-    }
-    end_closing(s);
-}
-
-/* Last words first, then the end. */
-static void end_grace(struct http_server *s)
-{
-    if (s->last_words_ns == 0 && s->opts.handler.stopping) {
-        s->last_words_ns = s->now_ns;
-        s->opts.handler.stopping(s->opts.arg);
-        end_closing(s);
-        http_joined_turn(s);
-    } else if (!s->opts.handler.stopping || s->now_ns >= s->last_words_ns + HTTP_LAST_WORDS_NS) {
-        http_server_end_all(s);
-        http_joined_end_all(s);
-    }
-}
-
 static void stop_mhd(struct http_server *s)
 {
     http_accept_stop(s);
-    http_server_end_all(s);
+    http_loop_end_all(s);
     /* Every suspended connection was resumed: MHD closes it in its next turns, and may not be stopped
      * before. */
     for (int turn = 0; turn < 100 && s->conns_open > 0; turn++)
@@ -341,7 +293,8 @@ void http_server_free(struct http_server *s)
 {
     if (!s)
         return;
-    http_joined_free(s);
+    while (s->joined_count > 0)
+        http_server_free(s->joined[--s->joined_count]);
     if (s->mhd)
         stop_mhd(s);
     http_linger_close_all(s);
@@ -359,159 +312,9 @@ void http_server_free(struct http_server *s)
     free(s);
 }
 
-/* ---- the loop ---- */
-
 uint16_t http_server_port(const struct http_server *s)
 {
     return s->port;
-}
-
-static void do_watch(struct http_server *s, uint32_t index, uint32_t generation)
-{
-    struct http_watch w = s->watches[index];
-    if (w.fd >= 0 && w.generation == generation)
-        w.ready(w.arg, w.fd);
-}
-
-static void do_client(struct http_server *s, uint32_t index, uint32_t generation)
-{
-    struct http_conn *c = &s->conns[index];
-    if (c->open && c->generation == generation)
-        http_conn_gone(c);
-}
-
-static void clear_wake(struct http_server *s)
-{
-    uint64_t n;
-    if (read(s->wake_fd, &n, sizeof(n)) < 0)
-        ASSERT(errno == EAGAIN || errno == EINTR);
-}
-
-static void do_event(struct http_server *s, uint64_t data)
-{
-    uint32_t index = (uint32_t)(data >> 32) & 0xfffffff, generation = (uint32_t)data;
-    switch ((enum http_event)(data >> 60)) {
-    case HTTP_EVENT_MHD:
-        break; /* MHD runs in every turn. */
-    case HTTP_EVENT_WAKE:
-        clear_wake(s);
-        break;
-    case HTTP_EVENT_WATCH:
-        do_watch(s, index, generation);
-        break;
-    case HTTP_EVENT_CLIENT:
-        do_client(s, index, generation);
-        break;
-    case HTTP_EVENT_LINGER:
-        http_linger_ready(s, index, generation);
-        break;
-    case HTTP_EVENT_JOINED:
-        s->joined[index]->due = true;
-        break;
-    case HTTP_EVENT_ACCEPT:
-        http_accept_ready(s);
-        break;
-    }
-}
-
-static void tell_writable(struct http_server *s)
-{
-    struct list now;
-    list_init(&now);
-    while (!list_empty(&s->writable)) {
-        struct list *l = s->writable.next;
-        list_remove(l);
-        list_push_back(&now, l);
-    }
-    while (!list_empty(&now)) {
-        struct http_conn *c = LIST_FIRST(&now, struct http_conn, writable);
-        list_remove(&c->writable);
-        c->request.ring.want_room = false;
-        if (s->opts.handler.writable)
-            s->opts.handler.writable(s->opts.arg, &c->request);
-    }
-}
-
-static void tick(struct http_server *s)
-{
-    if (s->now_ns < s->tick_ns)
-        return;
-    s->tick_ns = s->now_ns + TICK_NS;
-    for (uint32_t i = 0; i < s->conns_max; i++)
-        if (s->conns[i].open)
-            http_conn_check_deadline(&s->conns[i], s->now_ns);
-    http_linger_check(s, s->now_ns);
-    if (s->opts.handler.tick)
-        s->opts.handler.tick(s->opts.arg, s->now_ns);
-}
-
-/* Requests of other threads. */
-static void obey(struct http_server *s)
-{
-    if (atomic_load(&s->quiesce_wanted))
-        http_accept_stop(s);
-    s->stopping = atomic_load(&s->stop_at_ns) != UINT64_MAX;
-    http_joined_obey(s);
-}
-
-int http_server_wait_ms(struct http_server *s, int wait_ms)
-{
-    MHD_UNSIGNED_LONG_LONG mhd_ms = 0;
-    uint64_t tick_ms = s->tick_ns > s->now_ns ? DIV_UP(s->tick_ns - s->now_ns, NS_PER_MS) : 0;
-    uint64_t ms = MIN_OF((uint64_t)MAX_OF(wait_ms, 0), tick_ms);
-    if (s->resumed)
-        return 0;
-    ms = http_accept_wait_ms(s, ms);
-    uint64_t stop_at_ns = atomic_load(&s->stop_at_ns);
-    if (s->last_words_ns)
-        stop_at_ns = s->last_words_ns + HTTP_LAST_WORDS_NS;
-    if (stop_at_ns != UINT64_MAX)
-        ms = MIN_OF(ms, stop_at_ns > s->now_ns ? DIV_UP(stop_at_ns - s->now_ns, NS_PER_MS) : 0);
-    if (MHD_get_timeout(s->mhd, &mhd_ms) == MHD_NO || mhd_ms >= ms)
-        return (int)MIN_OF(ms, (uint64_t)INT_MAX);
-    return mhd_ms == 0 && s->useless_turns > USELESS_TURNS_MAX ? 1 : (int)mhd_ms;
-}
-
-int http_server_turn(struct http_server *s, int wait_ms)
-{
-    struct epoll_event events[EVENTS_MAX];
-    s->now_ns = clock_now_ns();
-    int wait = http_joined_wait_ms(s, http_server_wait_ms(s, wait_ms));
-    int count = epoll_wait(s->epoll_fd, events, EVENTS_MAX, wait);
-    if (count < 0 && errno != EINTR)
-        return -errno;
-    s->now_ns = clock_now_ns();
-    uint64_t activity = s->activity;
-    for (int i = 0; i < count; i++)
-        do_event(s, events[i].data.u64);
-    obey(s);
-    end_closing(s);
-    s->resumed = false;
-    http_recv_run(s);
-    http_leave_all(s);
-    tell_writable(s);
-    tick(s);
-    end_closing(s);
-    http_joined_turn(s);
-    http_accept_arm(s);
-    bool useless = count <= 0 && wait <= 1 && s->activity == activity;
-    s->useless_turns = useless ? s->useless_turns + (s->useless_turns < UINT32_MAX) : 0;
-    return 0;
-}
-
-int http_server_run(struct http_server *s)
-{
-    for (;;) {
-        int r = http_server_turn(s, INT_MAX);
-        if (r < 0)
-            return r;
-        if (!s->stopping)
-            continue;
-        if (s->now_ns >= atomic_load(&s->stop_at_ns))
-            end_grace(s);
-        if (s->requests_open + http_joined_requests(s) == 0)
-            return 0;
-    }
 }
 
 /* ---- from other threads ---- */
@@ -565,7 +368,7 @@ int http_server_watch(struct http_server *s, int fd, void (*ready)(void *arg, in
         struct http_watch *w = &s->watches[i];
         if (w->fd >= 0)
             continue;
-        int r = http_server_epoll_add(s, fd, http_event_pack(HTTP_EVENT_WATCH, i, w->generation));
+        int r = http_epoll_add(s, fd, http_event_pack(HTTP_EVENT_WATCH, i, w->generation));
         if (r == 0)
             *w = (struct http_watch){.fd = fd, .generation = w->generation, .ready = ready, .arg = arg};
         return r;

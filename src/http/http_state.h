@@ -16,8 +16,10 @@
 #include "http/http_raw.h"
 #include "http/http_server.h"
 
+#include <errno.h>
 #include <microhttpd.h>
 #include <stdatomic.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 /* Connections beyond connections_max: only vital paths are answered on them, all others get 429. */
@@ -28,6 +30,8 @@
 /* Closed connections whose clients are still sending: read from and thrown away, so that the refusal
  * arrives. */
 #define HTTP_LINGERS_MAX 64
+/* Between two calls of the handler's tick. */
+#define HTTP_TICK_NS (250 * NS_PER_MS)
 /* A body may come as slowly as this, after the idle timeout; a client that drips is cut. */
 #define HTTP_BODY_BYTES_PER_S 1024
 
@@ -201,6 +205,30 @@ static inline uint64_t http_event_pack(enum http_event kind, uint32_t index, uin
     return (uint64_t)kind << 60 | (uint64_t)(index & 0xfffffff) << 32 | generation;
 }
 
+static inline int http_epoll_add(struct http_server *s, int fd, uint64_t data)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = data};
+    return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+/* The client's address; NULL: none. */
+static inline const struct sockaddr *http_conn_address(const struct http_conn *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return info ? info->client_addr : NULL;
+}
+
+/* MHD looks at the connection again. */
+static inline void http_conn_resume(struct http_conn *c)
+{
+    if (!c->suspended)
+        return;
+    c->suspended = false;
+    c->server->resumed = true;
+    MHD_resume_connection(c->mhd);
+}
+
 /* http_conn.c: MHD's callbacks, and what they and the loop do to a connection. */
 void *http_conn_on_target(void *arg, const char *target, struct MHD_Connection *mhd);
 size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text);
@@ -211,14 +239,10 @@ void http_conn_on_completed(void *arg, struct MHD_Connection *mhd, void **contex
                             enum MHD_RequestTerminationCode code);
 void http_conn_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
                              enum MHD_ConnectionNotificationCode code);
-/* NULL: none. */
-const struct sockaddr *http_conn_address(const struct http_conn *c);
 /* The client has left. */
 void http_conn_gone(struct http_conn *c);
 /* Lets MHD close the connection as soon as it can. */
 void http_conn_kill(struct http_conn *c);
-/* MHD looks at the connection again. */
-void http_conn_resume(struct http_conn *c);
 /* Closes connections that are too slow. */
 void http_conn_check_deadline(struct http_conn *c, uint64_t now_ns);
 
@@ -327,41 +351,24 @@ void http_place_take(struct http_conn *c);
 void http_place_leave(struct http_conn *c);
 /* What it waits for may have changed. */
 void http_place_note(struct http_conn *c);
+/* Marks a connection whose raw bytes are faulty, once the requests before the faulty one have ended. */
+void http_place_fault(struct http_conn *c);
 /* Evicts the first connection in the order of http_place.c. False: each has a request open. */
 bool http_place_evict_any(struct http_server *s);
 /* Tries once more to make room for an excess connection. */
 void http_place_judge(struct http_conn *c);
 
 /* http_leave.c */
-void http_leave_evict(struct http_conn *c);
-/* Its raw bytes are faulty, or a request before the faulty one has ended. */
-void http_leave_fault(struct http_conn *c);
 /* Answers and closes marked connections. Not from inside MHD. */
 void http_leave_all(struct http_server *s);
 
-/* http_stream.c */
-void http_stream_free(struct http_request *r);
-
-/* http_server.c, for http_listen.c */
-int http_server_epoll_add(struct http_server *s, int fd, uint64_t data);
-/* For how long a turn may wait, at most `wait_ms`. */
-int http_server_wait_ms(struct http_server *s, int wait_ms);
+/* http_loop.c */
 /* Every request ends and every connection is closed, as far as that is possible now. */
-void http_server_end_all(struct http_server *s);
+void http_loop_end_all(struct http_server *s);
 
 /* http_listen.c */
 /* False: the client on this Unix socket is neither the process's own user nor root. */
 bool http_listen_peer_is_own(int fd);
-/* As http_server_wait_ms, of all that joined. */
-int http_joined_wait_ms(struct http_server *s, int wait_ms);
-/* Serves the joined servers that have work. */
-void http_joined_turn(struct http_server *s);
-/* Passes the requests of other threads on to them. */
-void http_joined_obey(struct http_server *s);
-/* Requests that are open there. */
-uint32_t http_joined_requests(const struct http_server *s);
-void http_joined_end_all(struct http_server *s);
-void http_joined_free(struct http_server *s);
 
 /* http_linger.c */
 /* Reads from a copy of `fd` until its client closes, for a second and 64 MiB at most, then closes it. */

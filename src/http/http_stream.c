@@ -10,17 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-void http_stream_free(struct http_request *r)
-{
-    struct http_conn *c = http_conn_of(r);
-    list_remove(&c->writable);
-    if (!r->ring.bytes)
-        return;
-    free(r->ring.bytes);
-    account_unuse(c->server->opts.network, c->server->opts.send_bytes_max);
-    r->ring = (struct http_ring){0};
-}
-
 static ssize_t on_read(void *arg, uint64_t position, char *to, size_t bytes_max);
 
 static struct MHD_Response *create_reply(struct http_request *r)
@@ -51,6 +40,11 @@ int http_stream_begin(struct http_request *r, unsigned status, const char *conte
     r->phase = HTTP_PHASE_STREAM;
     http_request_set_reply(r, reply, status, content_type);
     return 0;
+}
+
+bool http_stream_is_begun(const struct http_request *r)
+{
+    return r->phase == HTTP_PHASE_STREAM;
 }
 
 /* Copies into or out of the ring at `at`, in two pieces where it wraps. */

@@ -24,35 +24,6 @@
 #define STACK_BYTES ((size_t)512 << 10) /* libraries' decoders keep rows and tables on it */
 #define QUEUE_PART  2                   /* queued bytes are at most the limit divided by this */
 
-bool media_allows_all_addresses;
-
-/* ---- memory ---- */
-
-static _Thread_local size_t refused_bytes;
-
-size_t media_refused_bytes(void)
-{
-    return refused_bytes;
-}
-
-static int take(void *owner, size_t bytes)
-{
-    struct media *m = owner;
-    if (account_reserve(m->opts.account, bytes) < 0) {
-        refused_bytes = bytes;
-        return -ENOMEM;
-    }
-    account_use(m->opts.account, bytes);
-    return 0;
-}
-
-static void give(void *owner, size_t bytes)
-{
-    struct media *m = owner;
-    account_unuse(m->opts.account, bytes);
-    account_release(m->opts.account, bytes);
-}
-
 /* ---- the queue ---- */
 
 /* Estimated decoding time of all parts that are not decoded yet, and of the next one. */
@@ -147,7 +118,7 @@ static uint64_t bytes_left(const struct media_task *t)
     return bytes;
 }
 
-void media_fetched(struct media_task *t)
+static void fetched(struct media_task *t)
 {
     struct media *m = t->media;
     media_measure(t);
@@ -363,7 +334,7 @@ int media_create(const struct media_opts *opts, struct media **ret, struct err *
         return err_set(e, -ENOMEM, "no memory for the media service");
     m->opts = *opts;
     fill_defaults(&m->opts);
-    m->charge = (struct charge){take, give, m};
+    m->charge = media_memory_charge(m);
     m->limit = account_numbers(opts->account).limit;
     m->dir = -1;
     m->has_ffmpeg = find_program("ffmpeg") && find_program("ffprobe");
@@ -377,7 +348,7 @@ int media_create(const struct media_opts *opts, struct media **ret, struct err *
     if (r == 0)
         account_set_planned(m->video, m->limit);
     if (r == 0 && m->opts.allow_remote)
-        r = fetch_create(m, &m->fetch);
+        r = fetch_create(m, fetched, &m->fetch);
     if (r == 0)
         r = start_threads(m);
     if (r < 0) {

@@ -143,7 +143,7 @@ uint32_t media_retry_after_s(struct media *m);
 struct account *media_account(const struct media *m);
 const struct media_opts *media_options(const struct media *m);
 
-/* For tests: the server may connect to every address. */
+/* For tests: the server may connect to every address. In media_address.c. */
 extern bool media_allows_all_addresses;
 
 #endif

@@ -7,10 +7,13 @@
 #include "media/media_address.h"
 
 #include "base/check.h"
+#include "media/media.h"
 
 #include <netinet/in.h>
 #include <stdint.h>
 #include <string.h>
+
+bool media_allows_all_addresses;
 
 struct block {
     uint8_t bytes[16];

@@ -41,6 +41,7 @@ struct transfer {
 
 struct fetch {
     struct media *media;
+    fetch_done_fn *fetched;
     CURLM *multi;
     struct list tasks; /* tasks that wait for a transfer; guarded by the service's lock */
     bool stopping;     /* likewise */
@@ -147,13 +148,13 @@ static void stop_easy(struct fetch *f, struct transfer *x)
     x->easy = NULL;
 }
 
-/* Ends the transfer and hands its task to media_fetched(). */
+/* Ends the transfer and hands its task to `fetched`. */
 static void let_go(struct fetch *f, struct transfer *x)
 {
     struct media_task *t = x->task;
     stop_easy(f, x);
     x->task = NULL;
-    media_fetched(t);
+    f->fetched(t);
 }
 
 /* The same for a task that its exchange has left, and whose transfer is under way: without a socket the
@@ -164,7 +165,7 @@ static void leave(struct fetch *f, struct transfer *x)
     if (x->sockets > 0)
         stop_easy(f, x);
     x->task = NULL;
-    media_fetched(t);
+    f->fetched(t);
 }
 
 static void begin_source(struct fetch *f, struct transfer *x)
@@ -326,7 +327,7 @@ uint64_t fetch_stack_bytes(void)
     return thread_stack_bytes(STACK_BYTES);
 }
 
-int fetch_create(struct media *m, struct fetch **ret)
+int fetch_create(struct media *m, fetch_done_fn *fetched, struct fetch **ret)
 {
     struct charge charge = account_charge(m->opts.threads ? m->opts.threads : m->opts.account);
     struct fetch *f = calloc(1, sizeof(*f));
@@ -334,6 +335,7 @@ int fetch_create(struct media *m, struct fetch **ret)
         return -ENOMEM;
     *ret = f;
     f->media = m;
+    f->fetched = fetched;
     list_init(&f->tasks);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return -ENOMEM;

@@ -51,7 +51,7 @@ bool media_fail(struct media_task *t, const struct media_part *p, int r, const s
 {
     t->failed = true;
     if (r == -ENOMEM)
-        t->why.wanted = media_refused_bytes();
+        t->why.wanted = media_memory_refused();
     if (r == -ENOMEM || r == -ECANCELED)
         return false;
     return refuse(t, p, r == -E2BIG ? MEDIA_FAULT_TOO_LARGE : MEDIA_FAULT_INVALID, ": ", e->text);
@@ -217,7 +217,7 @@ bool media_task_create(struct media *m, const struct media_input *inputs, uint32
     ASSERT(count > 0 && count <= m->opts.parts_max);
     struct media_task *t = make(m, inputs, count);
     if (!t) {
-        *why = (struct media_failure){.wanted = media_refused_bytes()};
+        *why = (struct media_failure){.wanted = media_memory_refused()};
         return false;
     }
     t->vision = *vision;

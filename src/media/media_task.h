@@ -95,8 +95,9 @@ struct media {
     _Atomic uint64_t images_made, videos_made, frames_made, bytes_fetched, addresses_refused;
 };
 
-/* Bytes of the charge's last refusal on this thread. */
-size_t media_refused_bytes(void);
+/* media_memory.c: the charge of opts.account, and the bytes of its last refusal on this thread. */
+struct charge media_memory_charge(struct media *m);
+size_t media_memory_refused(void);
 
 /* Refuses a part: "messages[0].content[1] ...". Returns false. */
 bool media_refuse(struct media_task *t, const struct media_part *p, enum media_fault fault,
@@ -105,8 +106,10 @@ bool media_refuse(struct media_task *t, const struct media_part *p, enum media_f
  * and, like -ECANCELED, has no message. Returns false. */
 bool media_fail(struct media_task *t, const struct media_part *p, int r, const struct err *e);
 
-/* media_fetch.c: fetches all sources from the network, then calls media_fetched(). On a thread of its own. */
-int fetch_create(struct media *m, struct fetch **ret);
+/* media_fetch.c: fetches all sources of a task from the network, on a thread of its own. Then it calls
+ * `fetched`, without the service's lock: the sources are here, or the task has failed. */
+typedef void fetch_done_fn(struct media_task *t);
+int fetch_create(struct media *m, fetch_done_fn *fetched, struct fetch **ret);
 void fetch_free(struct fetch *f);
 uint64_t fetch_stack_bytes(void);
 /* With the service's lock held. */
@@ -114,8 +117,6 @@ void fetch_put(struct fetch *f, struct media_task *t);
 /* With the service's lock held. True: no fetch has begun, and the task is the caller's again. Else wakes the
  * fetching thread, which then sees that the task is to stop. */
 bool fetch_take_back(struct fetch *f, struct media_task *t);
-/* Without the lock held: the task's sources are here, or it has failed. */
-void media_fetched(struct media_task *t);
 
 /* media_file.c: opens the file of a file: URL. No link and no ".." on the path leads out of the directory of
  * --media-dir. Returns the descriptor of a regular file, or an error with its sentence in `e`. */

@@ -324,7 +324,7 @@ static int read_frame(struct video *v, uint32_t *width, uint32_t *height)
         .process = &v->process, .pixels_max = m->opts.pixels_max, .charge = &m->charge};
     int r = media_ppm_read(&frames, &v->frame, width, height);
     if (r == -ENOMEM)
-        v->task->why.wanted = media_refused_bytes();
+        v->task->why.wanted = media_memory_refused();
     return r;
 }
 
@@ -349,7 +349,7 @@ static int put_frame(struct video *v, uint32_t i, uint32_t width, uint32_t heigh
     }
     r = decode_raw_frame(p->images[i / 2], i % 2, v->frame.ptr, width, height, &t->stop, charge, e);
     if (r == -ENOMEM)
-        t->why.wanted = media_refused_bytes();
+        t->why.wanted = media_memory_refused();
     return r;
 }
 

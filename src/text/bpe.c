@@ -41,44 +41,6 @@ void bpe_add(struct bpe *b, const struct bpe_merge *merge)
         (struct bpe_slot){merge->left, merge->right, merge->merged, merge->rank + 1};
 }
 
-int bpe_ids_put(struct bpe_ids *out, uint32_t id)
-{
-    if (out->count == out->max)
-        return -E2BIG;
-    out->ids[out->count++] = id;
-    return 0;
-}
-
-static void sink(struct bpe_heap *h, size_t at)
-{
-    uint64_t item = h->items[at];
-    for (size_t child; (child = 2 * at + 1) < h->count; at = child) {
-        if (child + 1 < h->count && h->items[child + 1] < h->items[child])
-            child++;
-        if (item <= h->items[child])
-            break;
-        h->items[at] = h->items[child];
-    }
-    h->items[at] = item;
-}
-
-void bpe_heap_put(struct bpe_heap *h, uint64_t item)
-{
-    size_t at = h->count++;
-    for (size_t parent; at > 0 && item < h->items[parent = (at - 1) / 2]; at = parent)
-        h->items[at] = h->items[parent];
-    h->items[at] = item;
-}
-
-uint64_t bpe_heap_take(struct bpe_heap *h)
-{
-    uint64_t item = h->items[0];
-    h->items[0] = h->items[--h->count];
-    if (h->count)
-        sink(h, 0);
-    return item;
-}
-
 /* ---- short pieces ---- */
 
 static void symbols_init(const struct bpe *b, struct slice piece, struct bpe_symbol *symbols,
@@ -93,7 +55,7 @@ static void symbols_init(const struct bpe *b, struct slice piece, struct bpe_sym
             heap->items[heap->count++] = (uint64_t)symbols[i].rank << 32 | i;
     }
     for (size_t i = heap->count / 2; i-- > 0;)
-        sink(heap, i);
+        bpe_heap_sink(heap, i);
 }
 
 /* Merges the symbol at `at` with its next one and enters the two pairs this makes. */

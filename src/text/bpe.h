@@ -9,6 +9,8 @@
 #include "base/slice.h"
 #include "base/wanted.h"
 
+#include <errno.h>
+
 struct bpe_slot;
 
 struct bpe {
@@ -36,7 +38,13 @@ int bpe_init(struct bpe *b, struct arena *a, uint32_t merges_max);
 void bpe_add(struct bpe *b, const struct bpe_merge *merge);
 
 /* 0, or -E2BIG when it is full. */
-int bpe_ids_put(struct bpe_ids *out, uint32_t id);
+static inline int bpe_ids_put(struct bpe_ids *out, uint32_t id)
+{
+    if (out->count == out->max)
+        return -E2BIG;
+    out->ids[out->count++] = id;
+    return 0;
+}
 
 /* Appends the tokens of `piece` (fewer than 2^31 bytes) in n log n steps for n bytes. Above a small n it
  * takes 32 n bytes of `scratch`, and 4 for each rank above 4 KiB, and releases them before it returns. Polls

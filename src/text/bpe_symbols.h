@@ -25,8 +25,36 @@ struct bpe_heap {
     uint64_t *items;
     size_t count;
 };
-void bpe_heap_put(struct bpe_heap *h, uint64_t item);
-uint64_t bpe_heap_take(struct bpe_heap *h);
+
+static inline void bpe_heap_sink(struct bpe_heap *h, size_t at)
+{
+    uint64_t item = h->items[at];
+    for (size_t child; (child = 2 * at + 1) < h->count; at = child) {
+        if (child + 1 < h->count && h->items[child + 1] < h->items[child])
+            child++;
+        if (item <= h->items[child])
+            break;
+        h->items[at] = h->items[child];
+    }
+    h->items[at] = item;
+}
+
+static inline void bpe_heap_put(struct bpe_heap *h, uint64_t item)
+{
+    size_t at = h->count++;
+    for (size_t parent; at > 0 && item < h->items[parent = (at - 1) / 2]; at = parent)
+        h->items[at] = h->items[parent];
+    h->items[at] = item;
+}
+
+static inline uint64_t bpe_heap_take(struct bpe_heap *h)
+{
+    uint64_t item = h->items[0];
+    h->items[0] = h->items[--h->count];
+    if (h->count)
+        bpe_heap_sink(h, 0);
+    return item;
+}
 
 /* The pair's slot, or the empty one where it would go. Not seeded: the pairs are the model's, not a
  * client's. */

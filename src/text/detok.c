@@ -53,3 +53,14 @@ void detok_flush(struct detok *d, struct buf *out)
         buf_puts(out, UTF8_REPLACEMENT);
     d->held = 0;
 }
+
+int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t count, bool skip_special,
+                     struct buf *ret)
+{
+    struct detok d;
+    detok_init(&d, t, skip_special);
+    for (size_t i = 0; i < count; i++)
+        detok_push(&d, ids[i], ret);
+    detok_flush(&d, ret);
+    return ret->error;
+}

@@ -17,17 +17,6 @@
 #define TMPL_FROM_JSON_BYTES_MAX (1 << 20)
 #define FROM_JSON_UNITS          32 /* per byte */
 
-const struct tmpl_value *tmpl_arg(const struct tmpl_args *args, uint32_t index, const char *name)
-{
-    uint32_t position = 0;
-    for (uint32_t i = 0; i < args->count; i++) {
-        bool named = args->names[i].ptr != NULL;
-        if (named ? slice_eq(args->names[i], slice_of(name)) : position++ == index)
-            return &args->items[i];
-    }
-    return NULL;
-}
-
 static bool arg_true(const struct tmpl_args *args, uint32_t index, const char *name)
 {
     const struct tmpl_value *v = tmpl_arg(args, index, name);

@@ -63,6 +63,8 @@ struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v);
 bool tmpl_compare(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y, int *ret);
 /* x in y. */
 bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struct tmpl_value *x);
+/* & < > and quotes as HTML entities. */
+struct tmpl_value tmpl_escape(struct tmpl_run *run, struct slice s);
 /* str(v) as a value. */
 struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *v);
 

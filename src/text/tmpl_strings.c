@@ -141,22 +141,6 @@ STRING_FILTER(upper, in_case(run, s, UPPER))
 STRING_FILTER(capitalize, in_case(run, s, CAPITAL))
 STRING_FILTER(title, in_case(run, s, TITLE))
 
-struct tmpl_value tmpl_escape(struct tmpl_run *run, struct slice s)
-{
-    struct tmpl_text t;
-    tmpl_text_begin(run, &t);
-    for (size_t i = 0; i < s.len && !t.failed; i++) {
-        static const char from[] = "&<>'\"";
-        static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-        const char *at = s.ptr[i] ? strchr(from, s.ptr[i]) : NULL;
-        if (at)
-            tmpl_text_put(&t, slice_of(to[at - from]));
-        else
-            tmpl_text_putc(&t, s.ptr[i]);
-    }
-    return done(run, &t);
-}
-
 STRING_FILTER(escape, tmpl_escape(run, s))
 
 enum strip_side { STRIP_LEFT = 1, STRIP_RIGHT = 2 };

@@ -5,8 +5,6 @@
 #include "text/tmpl_builtins.h"
 
 struct tmpl_value tmpl_lower(struct tmpl_run *run, struct slice s);
-/* & < > and quotes as HTML entities. */
-struct tmpl_value tmpl_escape(struct tmpl_run *run, struct slice s);
 struct tmpl_value tmpl_upper(struct tmpl_run *run, struct slice s);
 bool tmpl_equal_caseless(struct tmpl_run *run, struct slice x, struct slice y);
 /* The whole text, blanks around it aside, as Python's float() takes it. */

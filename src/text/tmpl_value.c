@@ -4,6 +4,7 @@
 #include "text/tmpl_value.h"
 
 #include "base/check.h"
+#include "text/tmpl_eval.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +20,12 @@
 void tmpl_text_init(struct tmpl_text *t, struct arena *a, size_t bytes_max)
 {
     *t = (struct tmpl_text){.a = a, .bytes_max = bytes_max};
+}
+
+void tmpl_text_begin(struct tmpl_run *run, struct tmpl_text *t)
+{
+    tmpl_text_init(t, run->a, run->text_bytes_max);
+    t->run = run;
 }
 
 void tmpl_text_put(struct tmpl_text *t, struct slice s)

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/regular_file.h"
-#include "text/detok.h"
 #include "text/tokenizer_state.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -348,15 +347,4 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
         return err_set(e, r, "tokenizing %zu bytes was not wanted any more", text.len);
     *count = en.out.count;
     return 0;
-}
-
-int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t count, bool skip_special,
-                     struct buf *ret)
-{
-    struct detok d;
-    detok_init(&d, t, skip_special);
-    for (size_t i = 0; i < count; i++)
-        detok_push(&d, ids[i], ret);
-    detok_flush(&d, ret);
-    return ret->error;
 }

@@ -86,7 +86,7 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
                      struct err *e);
 
 /* Appends the text of the ids; bytes that are not UTF-8 become U+FFFD, ids that are not tokens are skipped.
- * detok.h does the same one token at a time. 0, or the buffer's error. */
+ * In detok.c, which does the same one token at a time. 0, or the buffer's error. */
 int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t count, bool skip_special,
                      struct buf *ret);
 

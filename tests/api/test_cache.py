@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import GOLDEN, account, case_fields, serving, until
+from conftest import GOLDEN, account, case_fields, events, serving, until
 
 PAGE = 32
 
@@ -60,6 +60,15 @@ def test_the_next_turn_begins_where_the_last_one_ended(cached):
         said = usage["prompt_tokens"]
         answer = reply.json()["choices"][0]["message"]["content"]
         messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "And what is ls?"}]
+
+
+def test_every_chunk_has_the_cached_tokens(cached):
+    clear(cached)
+    prompt = [700 + i for i in range(100)]
+    options = {"stream": True, "stream_options": {"continuous_usage_stats": True}, "max_tokens": 4, "ignore_eos": True}
+    for expected in (0, 96):
+        chunks = events(cached.complete(prompt, **options).text)[:-1]
+        assert {c["usage"]["prompt_tokens_details"]["cached_tokens"] for c in chunks} == {expected}
 
 
 def test_salts_share_nothing(cached):

@@ -3,6 +3,8 @@
  * accepted request is within its bounds; every byte is returned. */
 #include "api/request.h"
 #include "api/reject_http.h"
+#include "api/utility_form.h"
+#include "api/wire.h"
 #include "gen/resolve.h"
 
 #include "base/check.h"
@@ -19,7 +21,7 @@ static void check_envelope(const struct reject *why)
     json_error_t e;
     ASSERT(reject_status(why) >= 400 && reject_status(why) < 600 && why->message[0]);
     buf_init(&b, 8192, NULL);
-    reject_write(why, &b);
+    reject_write(why, "", &b);
     ASSERT(b.error == 0);
     json_t *v = json_loadb(b.ptr, b.len, JSON_REJECT_DUPLICATES, &e);
     ASSERT(v);
@@ -105,25 +107,36 @@ static void check_resolved(const struct request *r)
         check_envelope(&why);
 }
 
+/* The dialects, then the other kinds. */
+static const struct request_form *form_of(uint8_t byte)
+{
+    size_t wires = 0;
+    while (wire_at(wires))
+        wires++;
+    size_t i = byte % (wires + REQUEST_KIND_COUNT - 1);
+    return i < wires ? &wire_at(i)->form : utility_form((enum request_kind)(i - wires + 1));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
+    static const struct request_limits limits = {
+        .json_depth_max = 32, .choices_max = 8, .elsewhere = wire_has_elsewhere};
     struct request_memory memory;
     struct request request;
     struct reject why = {0};
     if (size == 0)
         return 0;
-    enum request_kind kind = (enum request_kind)(data[0] % REQUEST_KIND_COUNT);
+    const struct request_form *form = form_of(data[0]);
     size_t bytes_max = data[0] & 0x80 ? (size_t)(data[0] & 0x7f) << 6 : (size_t)64 << 20;
     request_memory_init(&memory, NULL, bytes_max);
-    bool ok = request_parse(kind, (struct slice){(const char *)data + 1, size - 1}, &limits, &memory,
+    bool ok = request_parse(form, (struct slice){(const char *)data + 1, size - 1}, &limits, &memory,
                             &request, &why);
     ASSERT(ok == (why.kind == REJECT_NONE));
     if (!ok)
         check_envelope(&why);
     else
         check_accepted(&request);
-    if (ok && kind <= REQUEST_COMPLETION)
+    if (ok && form->output == GEN_TOKENS)
         check_resolved(&request);
     if (ok)
         check_media(&request);

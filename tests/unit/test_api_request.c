@@ -2,15 +2,18 @@
 #include "test_ledger.h"
 
 #include "gen/json_depth.h"
+#include "api/field.h"
 #include "api/reject_http.h"
 #include "api/request.h"
+#include "api/utility_form.h"
 #include "api/wire.h"
 #include "base/check.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static const struct request_limits limits = {.json_depth_max = 16, .choices_max = 8};
+static const struct request_limits limits = {
+    .json_depth_max = 16, .choices_max = 8, .elsewhere = wire_has_elsewhere};
 
 struct parsed {
     struct request_memory memory;
@@ -19,18 +22,18 @@ struct parsed {
     bool ok;
 };
 
-static struct parsed *parse_slice(enum request_kind kind, struct slice body)
+static struct parsed *parse_slice(const struct request_form *form, struct slice body)
 {
     struct parsed *p = calloc(1, sizeof(*p));
     struct account *text = test_account_count > 0 ? test_accounts[0] : test_account(1 << 20);
     request_memory_init(&p->memory, text, 1 << 20);
-    p->ok = request_parse(kind, body, &limits, &p->memory, &p->request, &p->why);
+    p->ok = request_parse(form, body, &limits, &p->memory, &p->request, &p->why);
     return p;
 }
 
-static struct parsed *parse(enum request_kind kind, const char *body)
+static struct parsed *parse(const struct request_form *form, const char *body)
 {
-    return parse_slice(kind, slice_of(body));
+    return parse_slice(form, slice_of(body));
 }
 
 static void done(struct parsed *p)
@@ -40,19 +43,19 @@ static void done(struct parsed *p)
     free(p);
 }
 
-static struct parsed *accept(enum request_kind kind, const char *body)
+static struct parsed *accept(const struct request_form *form, const char *body)
 {
-    struct parsed *p = parse(kind, body);
+    struct parsed *p = parse(form, body);
     if (!p->ok)
         fail_msg("%s: refused: %s", body, p->why.message);
     assert_int_equal(reject_status(&p->why), 0);
     return p;
 }
 
-static void refuse(enum request_kind kind, const char *body, unsigned status, const char *param,
+static void refuse(const struct request_form *form, const char *body, unsigned status, const char *param,
                    const char *says)
 {
-    struct parsed *p = parse(kind, body);
+    struct parsed *p = parse(form, body);
     if (p->ok)
         fail_msg("accepted: %s", body);
     assert_int_equal(reject_status(&p->why), status);
@@ -70,12 +73,12 @@ static void refuse_field(const char *field, const char *param, const char *says)
 {
     char body[512];
     snprintf(body, sizeof(body), "{%s,%s}", USER, field);
-    refuse(REQUEST_CHAT, body, 400, param, says);
+    refuse(&wire_chat.form, body, 400, param, says);
 }
 
 TEST(defaults_are_left_to_the_model)
 {
-    struct parsed *p = accept(REQUEST_CHAT, "{" USER "}");
+    struct parsed *p = accept(&wire_chat.form, "{" USER "}");
     const struct request *r = &p->request;
     assert_true(isnan(r->gen.sampling.temperature) && isnan(r->gen.sampling.top_p) &&
                 isnan(r->gen.sampling.min_p));
@@ -92,7 +95,7 @@ TEST(defaults_are_left_to_the_model)
 TEST(every_field_arrives)
 {
     struct parsed *p = accept(
-        REQUEST_CHAT,
+        &wire_chat.form,
         CHAT(
             "\"model\":\"m\",\"temperature\":0.5,\"top_p\":0.9,\"top_k\":40,\"min_p\":0.1,\"repetition_"
             "penalty\":1.1,"
@@ -138,7 +141,7 @@ TEST(every_field_arrives)
 TEST(null_counts_as_absent_everywhere)
 {
     done(accept(
-        REQUEST_CHAT,
+        &wire_chat.form,
         CHAT("\"temperature\":null,\"stop\":null,\"tools\":null,\"functions\":null,\"seed\":null,\"n\":null,"
              "\"response_format\":null,\"stream_options\":null,\"guided_json\":null,\"logit_bias\":null,"
              "\"model\":null,\"anything\":null")));
@@ -179,7 +182,7 @@ TEST(numbers_have_bounds_and_say_them)
 
 TEST(a_float_that_is_whole_is_an_integer)
 {
-    struct parsed *p = accept(REQUEST_CHAT, CHAT("\"max_tokens\":5.0,\"seed\":3.0,\"top_k\":-1"));
+    struct parsed *p = accept(&wire_chat.form, CHAT("\"max_tokens\":5.0,\"seed\":3.0,\"top_k\":-1"));
     assert_int_equal(p->request.gen.sampling.max_tokens, 5);
     assert_int_equal(p->request.gen.sampling.seed, 3);
     assert_int_equal(p->request.gen.sampling.top_k, 0);
@@ -220,7 +223,7 @@ TEST(what_is_known_and_not_done_is_refused)
 
 TEST(what_asks_for_nothing_is_accepted)
 {
-    done(accept(REQUEST_CHAT,
+    done(accept(&wire_chat.form,
                 CHAT("\"echo\":false,\"store\":false,\"best_of\":2,\"n\":2,\"service_tier\":\"auto\","
                      "\"modalities\":[\"text\"],\"response_format\":{\"type\":\"text\"},"
                      "\"tool_choice\":\"auto\",\"length_penalty\":1.0,\"use_beam_search\":false,"
@@ -229,27 +232,27 @@ TEST(what_asks_for_nothing_is_accepted)
 
 TEST(unknown_names_are_listed)
 {
-    struct parsed *p = accept(REQUEST_CHAT, CHAT("\"temprature\":1,\"x y\":2,\"zz\":{}"));
+    struct parsed *p = accept(&wire_chat.form, CHAT("\"temprature\":1,\"x y\":2,\"zz\":{}"));
     assert_string_equal(p->request.ignored, "temprature, zz");
     done(p);
 }
 
 TEST(json_that_is_none_is_refused)
 {
-    refuse(REQUEST_CHAT, "", 400, "", "no body");
-    refuse(REQUEST_CHAT, "{", 400, "", "not valid JSON");
-    refuse(REQUEST_CHAT, "[]", 400, "", "must be a JSON object");
-    refuse(REQUEST_CHAT, "{\"messages\":[],\"messages\":[]}", 400, "", "not valid JSON");
-    refuse(REQUEST_CHAT, "{\"a\":\"\xff\"}", 400, "", "not valid JSON");
-    refuse(REQUEST_CHAT, "{\"a\":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}", 400, "", "deeper than 16");
+    refuse(&wire_chat.form, "", 400, "", "no body");
+    refuse(&wire_chat.form, "{", 400, "", "not valid JSON");
+    refuse(&wire_chat.form, "[]", 400, "", "must be a JSON object");
+    refuse(&wire_chat.form, "{\"messages\":[],\"messages\":[]}", 400, "", "not valid JSON");
+    refuse(&wire_chat.form, "{\"a\":\"\xff\"}", 400, "", "not valid JSON");
+    refuse(&wire_chat.form, "{\"a\":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]}", 400, "", "deeper than 16");
 }
 
 TEST(a_prompt_may_hold_a_zero_byte_and_a_name_may_not)
 {
-    struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\\u0000b\"}");
+    struct parsed *p = accept(&wire_completion.form, "{\"prompt\":\"a\\u0000b\"}");
     assert_int_equal(json_string_length(p->request.gen.prompt), 3);
     done(p);
-    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"model\":\"m\\u0000\"}", 400, "model", "zero byte");
+    refuse(&wire_completion.form, "{\"prompt\":\"a\",\"model\":\"m\\u0000\"}", 400, "model", "zero byte");
 }
 
 TEST(depth_looks_outside_of_strings)
@@ -267,44 +270,44 @@ TEST(depth_looks_outside_of_strings)
 
 TEST(prompts_come_in_four_forms)
 {
-    struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\"}");
+    struct parsed *p = accept(&wire_completion.form, "{\"prompt\":\"a\"}");
     assert_int_equal(p->request.gen.prompt_count, 1);
     done(p);
-    p = accept(REQUEST_COMPLETION, "{\"prompt\":[1,2,3]}");
+    p = accept(&wire_completion.form, "{\"prompt\":[1,2,3]}");
     assert_int_equal(p->request.gen.prompt_count, 1);
     done(p);
-    p = accept(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":4}");
+    p = accept(&wire_completion.form, "{\"prompt\":[\"a\",\"b\"],\"n\":4}");
     assert_int_equal(p->request.gen.prompt_count, 2);
     done(p);
-    p = accept(REQUEST_COMPLETION, "{\"prompt\":[[1],[2,3],\"c\"]}");
+    p = accept(&wire_completion.form, "{\"prompt\":[[1],[2,3],\"c\"]}");
     assert_int_equal(p->request.gen.prompt_count, 3);
     done(p);
 }
 
 TEST(prompts_that_are_none_are_refused)
 {
-    refuse(REQUEST_COMPLETION, "{}", 400, "prompt", "missing");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":[]}", 400, "prompt", "must be");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":5}", 400, "prompt", "must be");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":[1,\"a\"]}", 400, "prompt", "prompt[1]");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":[[]]}", 400, "prompt", "at least one token");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":\"\"}", 400, "prompt", "prompt is empty");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":[]}", 400, "prompt", "prompt is empty");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"\"]}", 400, "prompt", "prompt[1] is empty");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":[[1],[-1]]}", 400, "prompt", "token id");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":3}", 400, "n", "9 choices");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"messages\":[]}", 400, "messages",
+    refuse(&wire_completion.form, "{}", 400, "prompt", "missing");
+    refuse(&wire_completion.form, "{\"prompt\":[]}", 400, "prompt", "must be");
+    refuse(&wire_completion.form, "{\"prompt\":5}", 400, "prompt", "must be");
+    refuse(&wire_completion.form, "{\"prompt\":[1,\"a\"]}", 400, "prompt", "prompt[1]");
+    refuse(&wire_completion.form, "{\"prompt\":[[]]}", 400, "prompt", "at least one token");
+    refuse(&wire_completion.form, "{\"prompt\":\"\"}", 400, "prompt", "prompt is empty");
+    refuse(&wire_completion.form, "{\"prompt\":[]}", 400, "prompt", "prompt is empty");
+    refuse(&wire_completion.form, "{\"prompt\":[\"a\",\"\"]}", 400, "prompt", "prompt[1] is empty");
+    refuse(&wire_completion.form, "{\"prompt\":[[1],[-1]]}", 400, "prompt", "token id");
+    refuse(&wire_completion.form, "{\"prompt\":[\"a\",\"b\",\"c\"],\"n\":3}", 400, "n", "9 choices");
+    refuse(&wire_completion.form, "{\"prompt\":\"a\",\"messages\":[]}", 400, "messages",
            "not a field of this route");
 }
 
 TEST(completions_have_logprobs_as_a_number)
 {
-    struct parsed *p = accept(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":0}");
+    struct parsed *p = accept(&wire_completion.form, "{\"prompt\":\"a\",\"logprobs\":0}");
     assert_true(p->request.gen.sampling.logprobs);
     assert_int_equal(p->request.gen.sampling.top_logprobs, 0);
     done(p);
-    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":true}", 400, "logprobs", "integer");
-    refuse(REQUEST_COMPLETION, "{\"prompt\":\"a\",\"logprobs\":21}", 400, "logprobs", "0 to 20");
+    refuse(&wire_completion.form, "{\"prompt\":\"a\",\"logprobs\":true}", 400, "logprobs", "integer");
+    refuse(&wire_completion.form, "{\"prompt\":\"a\",\"logprobs\":21}", 400, "logprobs", "0 to 20");
 }
 
 /* ---- messages ---- */
@@ -323,7 +326,7 @@ static const char *text_of(const json_t *object, const char *key)
 TEST(history_becomes_what_templates_expect)
 {
     struct parsed *p =
-        accept(REQUEST_CHAT,
+        accept(&wire_chat.form,
                "{\"messages\":[{\"role\":\"developer\",\"content\":\"d\"},"
                "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\","
                "\"text\":\"b\"}]},"
@@ -350,7 +353,7 @@ static void refuse_message(const char *m, const char *param, const char *says)
 {
     char body[512];
     snprintf(body, sizeof(body), "{\"messages\":[%s]}", m);
-    refuse(REQUEST_CHAT, body, 400, param, says);
+    refuse(&wire_chat.form, body, 400, param, says);
 }
 
 /* ---- images and videos ---- */
@@ -361,7 +364,7 @@ static void take_media(const char *part, enum media_kind kind, const char *sourc
     snprintf(body, sizeof(body),
              "{\"messages\":[{\"role\":\"user\",\"content\":[\"a\",%s,{\"type\":\"text\",\"text\":\"b\"}]}]}",
              part);
-    struct parsed *p = accept(REQUEST_CHAT, body);
+    struct parsed *p = accept(&wire_chat.form, body);
     assert_int_equal(gen_media_count(&p->request.gen), 1);
     struct media_input m = gen_media_input(&p->request.gen, 0);
     assert_int_equal(m.kind, kind);
@@ -438,8 +441,8 @@ TEST(images_that_are_none_are_refused)
 
 TEST(messages_that_are_none_are_refused)
 {
-    refuse(REQUEST_CHAT, "{}", 400, "messages", "missing");
-    refuse(REQUEST_CHAT, "{\"messages\":[]}", 400, "messages", "at least one");
+    refuse(&wire_chat.form, "{}", 400, "messages", "missing");
+    refuse(&wire_chat.form, "{\"messages\":[]}", 400, "messages", "at least one");
     refuse_message("5", "messages[0]", "must be an object");
     refuse_message("{}", "messages[0]", "role is missing");
     refuse_message("{\"role\":\"robot\",\"content\":\"x\"}", "messages[0]", "role must be");
@@ -461,12 +464,12 @@ TEST(messages_that_are_none_are_refused)
 TEST(tools_are_checked_and_none_hides_them)
 {
     struct parsed *p =
-        accept(REQUEST_CHAT,
+        accept(&wire_chat.form,
                CHAT("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":false}}]"));
     assert_int_equal(json_array_size(p->request.gen.tools), 1);
     done(p);
     p = accept(
-        REQUEST_CHAT,
+        &wire_chat.form,
         CHAT("\"tool_choice\":\"none\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"));
     assert_null(p->request.gen.tools);
     done(p);
@@ -492,7 +495,7 @@ static void parse_many_ids(size_t account_bytes, size_t bytes_max, unsigned stat
     sprintf(body + at, "]}");
     request_memory_init(&p->memory, test_account(account_bytes), bytes_max);
     assert_false(
-        request_parse(REQUEST_COMPLETION, slice_of(body), &limits, &p->memory, &p->request, &p->why));
+        request_parse(&wire_completion.form, slice_of(body), &limits, &p->memory, &p->request, &p->why));
     assert_int_equal(reject_status(&p->why), status);
     assert_string_equal(reject_code(&p->why), code);
     done(p);
@@ -508,7 +511,7 @@ TEST(a_request_too_large_for_its_memory_is_told_so)
 TEST(dropping_the_prompt_keeps_tools_and_stops)
 {
     struct parsed *p =
-        accept(REQUEST_CHAT,
+        accept(&wire_chat.form,
                CHAT("\"stop\":\"end\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"));
     size_t before = p->memory.used;
     request_drop_prompt(&p->request);
@@ -522,12 +525,12 @@ TEST(dropping_the_prompt_keeps_tools_and_stops)
 TEST(a_message_stays_text_when_it_quotes_a_client)
 {
     struct parsed *p =
-        parse(REQUEST_CHAT, CHAT("\"response_format\":{\"type\":\"\\u0007\\u20acxxxxxxxxxxxxxxxxxxxxxxxxx"
-                                 "xxxx\\u20ac\\u20ac\\u20ac\"}"));
+        parse(&wire_chat.form, CHAT("\"response_format\":{\"type\":\"\\u0007\\u20acxxxxxxxxxxxxxxxxxxxxxxxxx"
+                                    "xxxx\\u20ac\\u20ac\\u20ac\"}"));
     assert_false(p->ok);
     struct buf b;
     buf_init(&b, 4096, NULL);
-    reject_write(&p->why, &b);
+    reject_write(&p->why, "", &b);
     json_t *v = json_loadb(b.ptr, b.len, 0, NULL);
     assert_non_null(v);
     assert_string_equal(json_string_value(json_object_get(json_object_get(v, "error"), "type")),
@@ -537,14 +540,53 @@ TEST(a_message_stays_text_when_it_quotes_a_client)
     done(p);
 }
 
-TEST(every_kind_that_generates_has_a_whole_dialect)
+TEST(every_dialect_is_whole)
 {
-    for (int kind = 0; kind < REQUEST_KIND_COUNT; kind++) {
-        const struct wire *w = wire_of((enum request_kind)kind);
-        assert_int_equal(w != NULL, kind == REQUEST_CHAT || kind == REQUEST_COMPLETION);
-        assert_true(!w || (w->id_prefix && w->object && w->chunk_object && w->read && w->part && w->whole));
-        assert_true(!w || (w->flush && w->finish && w->usage && w->error && w->ping));
+    const struct wire *w;
+    size_t count = 0;
+    for (; (w = wire_at(count)); count++) {
+        assert_true(w->route && w->id_prefix && w->object && w->chunk_object && w->part && w->whole &&
+                    w->flush);
+        assert_true(w->finish && w->frame->envelope.status && w->frame->envelope.write);
+        assert_true(w->frame->fail && w->frame->ping && w->frame->end);
+        assert_true(w->form.groups && w->form.output == GEN_TOKENS);
+        assert_true(field_find(w->form.groups, "temperature"));
     }
+    assert_true(count >= 2);
+}
+
+static void check_once(const struct request_form *form)
+{
+    for (const struct field_group *const *g = form->groups; *g; g++)
+        for (size_t i = 0; i < (*g)->count; i++)
+            assert_ptr_equal(field_find(form->groups, (*g)->fields[i].name), &(*g)->fields[i]);
+}
+
+TEST(no_field_stands_twice_in_a_form)
+{
+    for (size_t i = 0; wire_at(i); i++)
+        check_once(&wire_at(i)->form);
+    for (int kind = REQUEST_TOKENIZE; kind < REQUEST_KIND_COUNT; kind++)
+        check_once(utility_form((enum request_kind)kind));
+}
+
+/* Fields of the API's other routes are refused where tokens are generated, and ignored elsewhere. */
+TEST(fields_of_other_routes_are_refused)
+{
+    const struct request_form *tokenize = utility_form(REQUEST_TOKENIZE);
+    assert_true(wire_has_elsewhere(&wire_chat.form, "prompt"));
+    assert_true(wire_has_elsewhere(&wire_chat.form, "with_pieces"));
+    assert_true(wire_has_elsewhere(&wire_completion.form, "messages"));
+    assert_true(wire_has_elsewhere(&wire_completion.form, "tokens"));
+    assert_false(wire_has_elsewhere(&wire_completion.form, "sotp"));
+    assert_false(wire_has_elsewhere(tokenize, "temperature"));
+    struct request_form other = wire_chat.form;
+    other.api = NULL;
+    assert_false(wire_has_elsewhere(&other, "prompt"));
+    refuse(&wire_chat.form, CHAT("\"prompt\":\"x\""), 400, "prompt", "prompt is not a field of this route.");
+    struct parsed *p = accept(tokenize, "{\"prompt\":\"x\",\"temperature\":1}");
+    assert_string_equal(p->request.ignored, "temperature");
+    done(p);
 }
 
 TEST_MAIN()

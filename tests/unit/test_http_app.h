@@ -165,7 +165,9 @@ static inline void app_ready(void *arg, struct http_request *r)
     } else if (app_path_is(r, "/give")) {
         app_give(r);
     } else if (app_path_is(r, "/open")) {
+        ASSERT(!http_stream_is_begun(r));
         ASSERT(http_stream_begin(r, 200, "text/event-stream") == 0);
+        ASSERT(http_stream_is_begun(r));
     } else if (app_path_is(r, "/stream")) {
         j->left = app_number(r, "count");
         j->message_bytes = app_number(r, "bytes");

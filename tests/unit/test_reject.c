@@ -12,7 +12,7 @@ static json_t *envelope(const struct reject *why)
 {
     struct buf b;
     buf_init(&b, 8192, NULL);
-    reject_write(why, &b);
+    reject_write(why, "", &b);
     json_t *root = json_loadb(b.ptr, b.len, 0, NULL);
     assert_non_null(root);
     buf_done(&b);

@@ -70,6 +70,22 @@ TEST(tokens_come_out_as_they_went_in_with_their_alternatives)
     stream_release(s);
 }
 
+TEST(cached_tokens_are_known_before_the_end)
+{
+    struct stream *s = make_stream(NULL, 0, NULL);
+    uint32_t cached = 7;
+    assert_false(stream_admitted(s, &cached));
+    assert_int_equal(cached, 0);
+    stream_admit(s, 0);
+    assert_true(stream_admitted(s, &cached));
+    assert_int_equal(cached, 0);
+    stream_admit(s, 96);
+    assert_true(stream_admitted(s, &cached));
+    assert_int_equal(cached, 96);
+    stream_release(s);
+    stream_release(s);
+}
+
 TEST(the_end_is_seen_after_the_last_token_and_once_told)
 {
     struct mailbox *m = make_mailbox(2);

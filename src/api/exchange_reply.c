@@ -1,0 +1,316 @@
+/* exchange_reply.c - the way of a reply: whole, in pieces, or an error.
+ *
+ * Replies are pulled, not pushed. The exchange takes tokens from a stream only when the connection has taken
+ * the output of the earlier ones. So a client that does not read fills its connection, then its stream, and
+ * then its sequence pauses. A stream's header goes out with its first bytes: a failure before them is an HTTP
+ * status and not an event. */
+#include "api/exchange_reply.h"
+
+#include "api/exchange_metrics.h"
+#include "api/memory_refusal.h"
+#include "api/reject_http.h"
+#include "api/wait.h"
+#include "api/wire.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "http/sse.h"
+
+#include <errno.h>
+
+/* Tokens of one choice that become one chunk: all available ones; fewer where each has a kilobyte of
+ * logprobs. */
+#define BATCH_TOKENS          STREAM_TOKENS
+#define BATCH_TOKENS_LOGPROBS 16
+
+/* ---- the end of its work ---- */
+
+static void sum_up(struct exchange *x, const struct choice *c)
+{
+    struct exchange_sums *s = &x->sums;
+    s->prompt_tokens += x->gen.prompts[c->prompt_index].count;
+    s->tokens += c->tokens;
+    s->end = c->over ? c->finish.reason : x->cut_reason;
+    if (!c->over)
+        return;
+    s->cached_tokens += c->finish.cached_tokens;
+    s->queued_ns = MAX_OF(s->queued_ns, c->finish.queued_ns);
+}
+
+/* Its finish record will not arrive. */
+static void count_cut(struct exchange *x, const struct choice *c)
+{
+    EXCHANGE_COUNT(x, finished[x->cut_reason]);
+    exchange_metrics_own(x)->prompt_tokens += x->gen.prompts[c->prompt_index].count;
+    exchange_metrics_own(x)->completion_tokens += c->tokens;
+}
+
+static void drop_replies(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
+        const struct choice *c = &x->gen.choices[i];
+        if (c->stream)
+            sum_up(x, c);
+        if (c->stream && !c->over)
+            count_cut(x, c);
+    }
+    for (uint32_t i = 0; i < x->reply_count; i++)
+        reply_done(&x->replies[i]);
+    if (x->own)
+        request_memory_free(&x->gen.memory, x->own, x->reply_count * x->wire->own_bytes);
+    request_memory_free(&x->gen.memory, x->replies, x->reply_count * sizeof(*x->replies));
+    x->own = NULL;
+    x->replies = NULL;
+    x->reply_count = 0;
+}
+
+void exchange_reply_drop(struct exchange *x)
+{
+    drop_replies(x);
+    gen_done(&x->gen);
+    request_done(&x->request);
+    buf_done(&x->body);
+    buf_done(&x->reply);
+    buf_done(&x->out);
+    wait_done(x);
+}
+
+/* ---- answers ---- */
+
+/* The client has its answer, or the connection has its last bytes. */
+static void given(struct exchange *x)
+{
+    x->phase = EXCHANGE_SENDING;
+    reply_turn_to(x, REPLY_GIVEN);
+    exchange_reply_drop(x);
+}
+
+/* The reply is not copied: it has been paid for. */
+void exchange_reply_send(struct exchange *x)
+{
+    request_memory_hand_over(&x->gen.memory, &x->reply);
+    http_respond_buf(x->http, x->status, "application/json", &x->reply);
+    given(x);
+}
+
+static void respond(struct exchange *x, const struct reject *why)
+{
+    EXCHANGE_COUNT(x, requests_rejected);
+    x->code = reject_code(why);
+    reject_respond(why, x->wire ? &x->wire->frame->envelope : &reject_openai, x->id_text, x->http);
+}
+
+void exchange_reply_refuse(struct exchange *x, const struct reject *why)
+{
+    respond(x, why);
+    given(x);
+}
+
+void exchange_reply_cancel(struct exchange *x, const struct reject *why)
+{
+    ASSERT(x->phase == EXCHANGE_PREPARING);
+    if (!x->http || x->reply_stage == REPLY_GIVEN)
+        return;
+    respond(x, why);
+    reply_turn_to(x, REPLY_GIVEN);
+}
+
+static void end_stream(struct exchange *x)
+{
+    http_stream_end(x->http);
+    given(x);
+}
+
+void exchange_reply_fail(struct exchange *x, const struct reject *why)
+{
+    x->code = reject_code(why);
+    if (!http_stream_is_begun(x->http)) {
+        exchange_reply_refuse(x, why);
+        return;
+    }
+    x->wire->frame->fail(x, why);
+    struct slice out = buf_slice(&x->out);
+    /* A full connection does not get the event in time; its end without [DONE] shows the failure. */
+    if (x->out.error || http_stream_write(x->http, out) < 0) {
+        http_request_close(x->http);
+        given(x);
+        return;
+    }
+    end_stream(x);
+}
+
+static void fail_memory(struct exchange *x)
+{
+    struct reject why = {0};
+    memory_refusal_of(x->api, &x->gen.memory, &why);
+    exchange_reply_fail(x, &why);
+}
+
+/* The error with which a choice ended; false when it ended well. */
+static bool failed(struct exchange *x, const struct reply *r, struct reject *why)
+{
+    const struct choice *c = r->choice;
+    const struct stream_finish *f = &c->finish;
+    if (c->error || reply_error(r))
+        return !memory_refusal_of(x->api, &x->gen.memory, why);
+    if (!c->over)
+        return false;
+    switch (f->reason) {
+    case FINISH_STOP:
+    case FINISH_LENGTH:
+        return false;
+    case FINISH_ABORTED:
+        return !reject_as(why, REJECT_REQUEST_CANCELLED);
+    case FINISH_TOO_SLOW:
+        return !reject_as(why, REJECT_CLIENT_TOO_SLOW);
+    case FINISH_QUEUE_TIMEOUT:
+        why->retry_after_s = 5;
+        return !reject_set(
+            why, REJECT_QUEUE_TIMEOUT, NULL,
+            "The request waited %.0f s in the queue, the limit of --queue-timeout. Try again later.",
+            (double)f->queued_ns / (double)NS_PER_S);
+    case FINISH_SHUTDOWN:
+        return !reject_set(why, REJECT_SHUTTING_DOWN, NULL,
+                           "The model is being unloaded, or the server is shutting down.");
+    case FINISH_ERROR:
+        break;
+    }
+    return f->error[0] ? !reject_set(why, REJECT_ENGINE_ERROR, NULL, "%s", f->error)
+                       : !reject_as(why, REJECT_ENGINE_ERROR);
+}
+
+/* ---- the running reply ---- */
+
+/* Takes the available tokens of one choice. False: the exchange failed and is being answered. */
+static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
+{
+    struct choice *c = r->choice;
+    struct reject why = {0};
+    if (c->over)
+        return true;
+    choice_take(c, tokens_max);
+    if (c->tokens > 0 && x->first_token_ns == 0) {
+        x->first_token_ns = clock_now_ns();
+        metrics_observe(exchange_metrics(x), METRICS_TTFT,
+                        (double)(x->first_token_ns - x->arrived_ns) / (double)NS_PER_S);
+    }
+    if (c->over) {
+        x->choices_over++;
+        metrics_finish(exchange_metrics(x), exchange_metrics_own(x), &c->finish);
+    }
+    if (!failed(x, r, &why))
+        return true;
+    /* The others end for the same reason, wherever they are. */
+    if (c->over)
+        x->cut_reason = c->finish.reason;
+    exchange_reply_fail(x, &why);
+    return false;
+}
+
+static void pump_whole(struct exchange *x)
+{
+    for (uint32_t i = 0; i < x->gen.choice_count; i++)
+        if (!take(x, &x->replies[i], UINT32_MAX))
+            return;
+    if (x->choices_over < x->gen.choice_count)
+        return;
+    x->wire->whole(x, &x->reply);
+    if (x->reply.error) {
+        fail_memory(x);
+        return;
+    }
+    exchange_reply_send(x);
+}
+
+static int begin_stream(struct exchange *x)
+{
+    if (http_stream_is_begun(x->http))
+        return 0;
+    http_header_set(x->http, "cache-control", "no-cache");
+    http_header_set(x->http, "x-accel-buffering", "no");
+    return http_stream_begin(x->http, 200, SSE_CONTENT_TYPE);
+}
+
+/* Passes `out` to the connection. True: it took all bytes. */
+static bool flush(struct exchange *x)
+{
+    int r = 0;
+    if (x->out.error) {
+        fail_memory(x);
+        return false;
+    }
+    if (x->out.len == 0)
+        return true;
+    r = begin_stream(x);
+    while (r == 0 && x->out.len > 0) {
+        size_t n = MIN_OF(x->out.len, http_stream_room(x->http));
+        if (n == 0)
+            return false; /* `writable` will be called */
+        r = http_stream_write(x->http, slice_sub(buf_slice(&x->out), 0, n));
+        if (r == 0)
+            buf_consume(&x->out, n);
+    }
+    if (r == -ENOMEM)
+        fail_memory(x);
+    x->written_ns = clock_now_ns();
+    return r == 0;
+}
+
+/* The last chunks of a choice, and of the reply. */
+static void end_choice(struct exchange *x, struct reply *r)
+{
+    r->finish_told = true;
+    reply_begin(x);
+    x->wire->finish(r);
+}
+
+static void end_reply(struct exchange *x)
+{
+    x->wire->frame->end(x);
+    reply_turn_to(x, REPLY_ENDING);
+}
+
+/* The next chunks of all choices. False: nothing new, or the exchange failed. */
+static bool collect(struct exchange *x)
+{
+    uint32_t batch = x->request.gen.sampling.logprobs ? BATCH_TOKENS_LOGPROBS : BATCH_TOKENS;
+    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
+        struct reply *r = &x->replies[i];
+        if (!take(x, r, batch))
+            return false;
+        reply_flush(r);
+        if (r->choice->over && !r->finish_told)
+            end_choice(x, r);
+    }
+    if (x->choices_over == x->gen.choice_count)
+        end_reply(x);
+    return x->out.len > 0;
+}
+
+static void pump_stream(struct exchange *x)
+{
+    while (flush(x)) {
+        if (x->reply_stage == REPLY_ENDING) {
+            end_stream(x);
+            return;
+        }
+        /* While the client does not read, tokens stay in the ring, which pauses the sequence. */
+        if (http_stream_is_behind(x->http) || !collect(x))
+            return;
+    }
+}
+
+void exchange_reply_pump(struct exchange *x)
+{
+    ASSERT(x->phase == EXCHANGE_RUNNING && x->http);
+    if (x->request.stream)
+        pump_stream(x);
+    else
+        pump_whole(x);
+}
+
+void exchange_reply_ping(struct exchange *x)
+{
+    x->wire->frame->ping(x);
+    flush(x);
+}

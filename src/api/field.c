@@ -1,0 +1,161 @@
+/* field.c - readers of plain values, and the walk over a body's fields. */
+#include "api/field.h"
+
+#include "base/check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static void *member_of(struct request *r, const struct field *f)
+{
+    return (char *)r + f->at;
+}
+
+/* ---- plain values ---- */
+
+bool field_bool(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_boolean(v))
+        return reject_value(why, f->name, "%s must be true or false.", f->name);
+    *(bool *)member_of(r, f) = json_is_true(v);
+    return true;
+}
+
+bool field_tristate(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_boolean(v))
+        return reject_value(why, f->name, "%s must be true or false.", f->name);
+    *(int *)member_of(r, f) = json_is_true(v);
+    return true;
+}
+
+bool field_real(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_number(v))
+        return reject_value(why, f->name, "%s must be a number from %g to %g.", f->name, f->min, f->max);
+    double x = json_number_value(v);
+    if (!(x >= f->min && x <= f->max))
+        return reject_value(why, f->name, "%s is %g; it must be from %g to %g.", f->name, x, f->min, f->max);
+    *(double *)member_of(r, f) = x;
+    return true;
+}
+
+bool field_integer_of(const json_t *v, int64_t *ret)
+{
+    if (json_is_integer(v)) {
+        *ret = json_integer_value(v);
+        return true;
+    }
+    double x = json_is_real(v) ? json_real_value(v) : NAN;
+    if (!(fabs(x) <= 9007199254740992.0) || x != floor(x))
+        return false;
+    *ret = (int64_t)x;
+    return true;
+}
+
+bool field_integer(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    int64_t x;
+    if (!field_integer_of(v, &x))
+        return reject_value(why, f->name, "%s must be an integer from %.0f to %.0f.", f->name, f->min,
+                            f->max);
+    if ((double)x < f->min || (double)x > f->max)
+        return reject_value(why, f->name, "%s is %lld; it must be from %.0f to %.0f.", f->name, (long long)x,
+                            f->min, f->max);
+    *(int64_t *)member_of(r, f) = x;
+    return true;
+}
+
+bool field_string(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_string(v))
+        return reject_value(why, f->name, "%s must be a string.", f->name);
+    if (strlen(json_string_value(v)) != json_string_length(v))
+        return reject_value(why, f->name, "%s must not hold a zero byte.", f->name);
+    *(const char **)member_of(r, f) = json_string_value(v);
+    return true;
+}
+
+bool field_accept_string(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    return json_is_string(v) ? true : reject_value(why, f->name, "%s must be a string.", f->name);
+}
+
+bool field_accept_object(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    return json_is_object(v) ? true : reject_value(why, f->name, "%s must be an object.", f->name);
+}
+
+/* ---- refused ---- */
+
+bool field_refuse(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r, (void)v;
+    return reject_unsupported(why, f->name, "%s: %s", f->name, f->say);
+}
+
+bool field_refuse_unless_off(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    bool off = json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+               (json_is_number(v) && json_number_value(v) == f->min) ||
+               (json_is_array(v) && json_array_size(v) == 0) ||
+               (json_is_object(v) && json_object_size(v) == 0);
+    return off || field_refuse(r, f, v, why);
+}
+
+bool field_refuse_unless_true(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    return json_is_true(v) || field_refuse(r, f, v, why);
+}
+
+bool field_refuse_unless_word(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    if (json_is_string(v) && strcmp(json_string_value(v), f->say) == 0)
+        return true;
+    return reject_unsupported(why, f->name, "%s: only \"%s\" is supported.", f->name, f->say);
+}
+
+/* ---- tables ---- */
+
+const struct field *field_find(const struct field_group *const *groups, const char *name)
+{
+    for (; *groups; groups++)
+        for (size_t i = 0; i < (*groups)->count; i++)
+            if (strcmp((*groups)->fields[i].name, name) == 0)
+                return &(*groups)->fields[i];
+    return NULL;
+}
+
+/* Names go into a header: only characters of identifiers are copied. */
+static void note_ignored(struct request *r, const char *name)
+{
+    size_t at = strlen(r->ignored), len = strlen(name);
+    if (at + len + 3 > sizeof(r->ignored) || len == 0)
+        return;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)name[i] <= ' ' || (unsigned char)name[i] > '~' || name[i] == ',')
+            return;
+    snprintf(r->ignored + at, sizeof(r->ignored) - at, "%s%s", at ? ", " : "", name);
+}
+
+bool fields_read(const struct request_form *form, const struct request_limits *limits, struct request *r,
+                 struct reject *why)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(r->root, name, value) {
+        const struct field *f = field_find(form->groups, name);
+        if (json_is_null(value))
+            continue;
+        if (!f && limits->elsewhere && limits->elsewhere(form, name))
+            return reject_unsupported(why, name, "%.40s is not a field of this route.", name);
+        if (!f)
+            note_ignored(r, name);
+        else if (!f->read(r, f, value, why))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,86 @@
+/* field.h - the fields of request bodies: tables, and readers of plain values.
+ *
+ * A group is a table of fields. A dialect has a group of its own fields, and refers to the groups that it
+ * shares: fields_generation, and the groups of its API. null counts as absent. A known field that is not
+ * supported is refused, unless its value requests the default behaviour: ignoring it would answer another
+ * question than the client's. An unknown field is ignored, as in vLLM, because clients send extras that their
+ * users cannot switch off. The reply lists it in the header `x-ignored-fields`, so that a misspelled name can
+ * be found. */
+#ifndef PLATEAU_API_FIELD_H
+#define PLATEAU_API_FIELD_H
+
+#include "api/request.h"
+
+struct field;
+/* Fills *r, or refuses the value. `v` is not null. */
+typedef bool field_read_fn(struct request *r, const struct field *f, json_t *v, struct reject *why);
+
+struct field {
+    const char *name;
+    field_read_fn *read;
+    size_t at;       /* offset in struct request, for the plain readers */
+    double min, max; /* of numbers */
+    const char *say; /* reason of the refusal; or the only accepted string */
+    bool prompt;     /* only the prompt needs its value, which is freed when that is tokenized */
+};
+
+struct field_group {
+    const struct field *fields;
+    size_t count;
+};
+
+#define FIELD_AT(member)       offsetof(struct request, member)
+#define FIELD_SAMPLING(member) FIELD_AT(gen.sampling.member)
+#define FIELD_MODEL                                                                                          \
+    {                                                                                                        \
+        "model", field_string, FIELD_AT(model)                                                               \
+    }
+#define FIELD_ADD_SPECIAL_TOKENS                                                                             \
+    {                                                                                                        \
+        "add_special_tokens", field_tristate, FIELD_AT(gen.add_special_tokens)                               \
+    }
+
+/* Of every route that generates: sampling, limits, delivery. */
+extern const struct field_group fields_generation;
+/* Of OpenAI's completions and chats; and the conversation of chats, which /tokenize and /apply-template read
+ * too. */
+extern const struct field_group fields_openai, fields_openai_conversation;
+/* What the fields of `fields_openai` say together. */
+bool fields_openai_check(struct request *r, struct reject *why);
+
+/* ---- plain values, to the member at f->at ---- */
+
+field_read_fn field_bool;     /* bool */
+field_read_fn field_tristate; /* int: 0 or 1 */
+field_read_fn field_real;     /* double, from f->min to f->max */
+field_read_fn field_integer;  /* int64_t, likewise */
+field_read_fn field_string;   /* const char *, without a zero byte */
+
+/* The limit of a reply's length, under f->name; and stop strings, one or a list. */
+field_read_fn field_max_tokens, field_stop;
+
+/* Labels without effect: the type is checked, the value is dropped. */
+field_read_fn field_accept_string, field_accept_object;
+
+/* ---- refused, because of f->say ---- */
+
+field_read_fn field_refuse;
+/* Unless the value switches the feature off: false, empty, or the number f->min. */
+field_read_fn field_refuse_unless_off;
+field_read_fn field_refuse_unless_true;
+field_read_fn field_refuse_unless_word; /* f->say is the word */
+
+/* ---- for other readers ---- */
+
+/* An integer; 5.0 is one too, as some clients write it. */
+bool field_integer_of(const json_t *v, int64_t *ret);
+
+/* ---- tables ---- */
+
+/* `groups` ends with NULL. NULL: none of them has the field. */
+const struct field *field_find(const struct field_group *const *groups, const char *name);
+/* Reads every field of r->root into r. False: `why` says it. */
+bool fields_read(const struct request_form *form, const struct request_limits *limits, struct request *r,
+                 struct reject *why);
+
+#endif

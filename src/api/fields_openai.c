@@ -1,0 +1,189 @@
+/* fields_openai.c - what OpenAI's completions and chats share, and the conversation of its chats.
+ *
+ * The refused fields are those that other servers of this API support. */
+#include "api/field.h"
+
+#include "base/check.h"
+
+/* ---- completions and chats ---- */
+
+static bool read_n(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    int64_t x;
+    if (!field_integer_of(v, &x) || x < 1 || x > 4096)
+        return reject_value(why, f->name, "n must be a positive integer.");
+    r->gen.n = (uint32_t)x;
+    return true;
+}
+
+static bool read_best_of(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    int64_t x, n = 1;
+    json_t *given = json_object_get(r->root, "n");
+    if (given && !json_is_null(given) && !field_integer_of(given, &n))
+        n = 1;
+    if (field_integer_of(v, &x) && x == n)
+        return true;
+    return field_refuse(r, f, v, why);
+}
+
+static bool read_stream_options(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(v))
+        return reject_value(why, f->name, "stream_options must be an object.");
+    r->stream_options = true;
+    json_object_foreach(v, key, value) {
+        if (json_is_null(value))
+            continue;
+        if (!json_is_boolean(value))
+            return reject_value(why, f->name, "stream_options.%.40s must be true or false.", key);
+        if (strcmp(key, "include_usage") == 0)
+            r->include_usage = json_is_true(value);
+        else if (strcmp(key, "continuous_usage_stats") == 0)
+            r->continuous_usage = json_is_true(value);
+        else if (json_is_true(value))
+            return reject_unsupported(why, f->name,
+                                      "stream_options.%.40s is not supported; include_usage and "
+                                      "continuous_usage_stats are.",
+                                      key);
+    }
+    return true;
+}
+
+static bool read_response_format(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    const char *type = json_string_value(json_object_get(v, "type"));
+    if (!type)
+        return reject_value(why, f->name, "response_format must be an object with a \"type\".");
+    if (strcmp(type, "text") == 0)
+        return true;
+    return reject_unsupported(why, "response_format.type",
+                              "response_format of type \"%.32s\" is not supported; only \"text\" is. Ask for "
+                              "JSON in the prompt, or leave the field out.",
+                              type);
+}
+
+static bool read_service_tier(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    const char *s = json_is_string(v) ? json_string_value(v) : "";
+    if (strcmp(s, "auto") == 0 || strcmp(s, "default") == 0)
+        return true;
+    return reject_unsupported(why, f->name, "service_tier must be \"auto\" or \"default\".");
+}
+
+bool fields_openai_check(struct request *r, struct reject *why)
+{
+    if (!r->stream && r->stream_options)
+        return reject_value(why, "stream_options", "stream_options is allowed only when stream is true.");
+    return true;
+}
+
+#define GRAMMAR_SAY "structured outputs (grammars, JSON schemas) are not supported"
+
+static const struct field shared[] = {
+    {"n", read_n},
+    {"best_of", read_best_of, .say = "must equal n; all choices are returned."},
+    {"max_completion_tokens", field_max_tokens},
+    {"stop", field_stop},
+    {"stream_options", read_stream_options},
+    FIELD_ADD_SPECIAL_TOKENS,
+    /* Labels for the client's accounting. */
+    {"user", field_accept_string},
+    {"safety_identifier", field_accept_string},
+    {"prompt_cache_key", field_accept_string},
+    {"metadata", field_accept_object},
+    /* Known; accepted only with values that request the default behaviour. */
+    {"response_format", read_response_format},
+    {"service_tier", read_service_tier},
+    {"echo", field_refuse_unless_off,
+     .say = "not supported; prepend the prompt in the client, or use prompt_logprobs."},
+    {"store", field_refuse_unless_off, .say = "stored completions are not supported."},
+    {"use_beam_search", field_refuse_unless_off, .say = "beam search is not supported."},
+    {"length_penalty", field_refuse_unless_off, .min = 1, .say = "beam search is not supported."},
+    {"early_stopping", field_refuse_unless_off, .say = "beam search is not supported."},
+    {"spaces_between_special_tokens", field_refuse_unless_true, .say = "only true is supported."},
+    {"return_tokens_as_token_ids", field_refuse_unless_off, .say = "not supported; use return_token_ids."},
+    {"truncate_prompt_tokens", field_refuse,
+     .say = "prompt truncation is not supported; shorten the prompt."},
+    {"allowed_token_ids", field_refuse_unless_off, .say = "not supported; use logit_bias."},
+    {"bad_words", field_refuse_unless_off, .say = "not supported; use logit_bias."},
+    {"logits_processors", field_refuse_unless_off, .say = "custom logits processors are not supported."},
+    {"structured_outputs", field_refuse, .say = GRAMMAR_SAY "."},
+    {"guided_json", field_refuse, .say = GRAMMAR_SAY "."},
+    {"guided_regex", field_refuse, .say = GRAMMAR_SAY "."},
+    {"guided_choice", field_refuse, .say = GRAMMAR_SAY "."},
+    {"guided_grammar", field_refuse, .say = GRAMMAR_SAY "."},
+    {"grammar", field_refuse_unless_off, .say = GRAMMAR_SAY "."},
+    {"json_schema", field_refuse, .say = GRAMMAR_SAY "."},
+    {"mm_processor_kwargs", field_refuse_unless_off,
+     .say = "options of the image processor are not supported; the model's own are used."},
+    {"request_id", field_refuse, .say = "the server assigns request ids; see the header x-request-id."},
+    {"kv_transfer_params", field_refuse, .say = "KV transfer is not supported."},
+    {"lora_path", field_refuse, .say = "LoRA adapters are not supported."},
+};
+
+const struct field_group fields_openai = {shared, COUNT_OF(shared)};
+
+/* ---- conversations ---- */
+
+static bool read_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return reject_value(why, f->name, "messages must be a list of at least one message.");
+    r->gen.messages = v;
+    return true;
+}
+
+static bool read_tools(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)f;
+    if (!request_check_tools(v, why))
+        return false;
+    r->gen.tools = json_array_size(v) && !r->tools_off ? v : NULL;
+    return true;
+}
+
+static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *s = json_is_string(v) ? json_string_value(v) : NULL;
+    if (s && strcmp(s, "none") == 0) {
+        r->tools_off = true; /* Not offered, so not called: what OpenAI promises for "none". */
+        r->gen.tools = NULL;
+    }
+    if (s && (strcmp(s, "auto") == 0 || strcmp(s, "none") == 0))
+        return true;
+    if ((s && strcmp(s, "required") == 0) || json_is_object(v))
+        return reject_unsupported(
+            why, f->name,
+            "tool_choice may be \"auto\" or \"none\"; \"required\" and named functions are not supported.");
+    return reject_value(why, f->name, "tool_choice must be \"auto\" or \"none\".");
+}
+
+static bool read_template_kwargs(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_object(v))
+        return reject_value(why, f->name, "chat_template_kwargs must be an object.");
+    r->gen.template_kwargs = json_incref(v);
+    return true;
+}
+
+static const struct field conversation[] = {
+    {"messages", read_messages, .prompt = true},
+    {"tools", read_tools},
+    {"tool_choice", read_tool_choice},
+    {"parallel_tool_calls", field_bool, FIELD_AT(gen.parallel_tool_calls)},
+    {"chat_template_kwargs", read_template_kwargs, .prompt = true},
+    {"enable_thinking", field_tristate, FIELD_AT(gen.enable_thinking)},
+    {"reasoning_effort", field_string, FIELD_AT(gen.reasoning_effort)},
+    {"add_generation_prompt", field_bool, FIELD_AT(gen.add_generation_prompt)},
+    {"continue_final_message", field_refuse_unless_off,
+     .say = "not supported, the reply is a new message; use /v1/completions to continue a text."},
+    {"documents", field_refuse_unless_off, .say = "not supported; put the documents into a message."},
+    {"chat_template", field_refuse, .say = "not supported; the model's own chat template is used."},
+};
+
+const struct field_group fields_openai_conversation = {conversation, COUNT_OF(conversation)};
