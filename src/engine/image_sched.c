@@ -95,8 +95,7 @@ static struct embedding_cache_key key_of(const struct job *j, uint32_t i)
 static void take(struct image_sched *s, struct job *j, uint32_t i, uint32_t entry)
 {
     j->entries[i] = entry;
-    j->grids[i].features =
-        (const float *)(const void *)dev_host(embedding_cache_features(s->embedding_cache, entry));
+    j->grids[i].features = embedding_cache_features(s->embedding_cache, entry);
 }
 
 static void let_go(struct image_sched *s, struct job *j, uint32_t i)
@@ -331,11 +330,10 @@ static int prepare(struct engine *en)
     if (r != 0)
         return r < 0 ? r : 0;
     const uint8_t *last = p->pixels + (p->frames - 1) * image_frame_bytes(p->width, p->height);
-    struct model_image in = {
-        .frames = {p->pixels, last},
-        .width = p->width,
-        .height = p->height,
-        .features = (float *)(void *)dev_host(embedding_cache_features(s->embedding_cache, s->entry))};
+    struct model_image in = {.frames = {p->pixels, last},
+                             .width = p->width,
+                             .height = p->height,
+                             .features = embedding_cache_features(s->embedding_cache, s->entry)};
     r = model_encode_begin(en->opts.model, &in);
     s->begun = r == 0;
     return r < 0 ? r : 0;
