@@ -144,8 +144,7 @@ static void plain_logprobs(const struct scene *s, struct sampled *ret)
     ret->logprob = (float)((double)s->raw[ret->id] - log_sum);
     ret->top_count = MIN_OF(count, s->params.top_logprobs);
     for (uint32_t i = 0; i < ret->top_count; i++)
-        ret->top[i] =
-            (struct sampler_alternative){c[i].id, (float)((double)c[i].logit - log_sum)};
+        ret->top[i] = (struct sampler_alternative){c[i].id, (float)((double)c[i].logit - log_sum)};
 }
 
 static void plain(struct scene *s, struct sampled *ret)
@@ -197,10 +196,10 @@ static void make_row(struct scene *s)
     memset(s->valid_ids, 0xff, sizeof(s->valid_ids));
     for (uint32_t i = 0; i < s->vocab; i++) {
         double peak = rng_below(rng, 50) == 0 ? rng_uniform(rng) * 20 : 0;
-        double values[] = {normal(rng) * 3 + peak,              /* like a model's */
-                           rng_uniform(rng) * 16 - 8,           /* flat */
+        double values[] = {normal(rng) * 3 + peak,                /* like a model's */
+                           rng_uniform(rng) * 16 - 8,             /* flat */
                            floor(normal(rng) * 8 + peak * 4) / 4, /* with ties */
-                           1 + rng_uniform(rng) * 1e-5,         /* equal after a subtraction from 30 */
+                           1 + rng_uniform(rng) * 1e-5,           /* equal after a subtraction from 30 */
                            normal(rng) * 40};
         s->logits[i] = (float)values[kind];
         if (rng_below(rng, missing) == 0)
@@ -211,7 +210,8 @@ static void make_row(struct scene *s)
     if (rng_below(rng, 8) == 0)
         for (uint32_t i = 0; i < 5; i++)
             s->logits[rng_below(rng, s->vocab)] = i == 4 && rng_below(rng, 3) == 0 ? INFINITY
-                                                  : i % 2 ? NAN : -INFINITY;
+                                                  : i % 2                          ? NAN
+                                                                                   : -INFINITY;
 }
 
 static float choose(struct rng *rng, const float *values, uint32_t count)
@@ -359,8 +359,7 @@ static void compare_lists(struct scene *s, const struct subject *u, const struct
         struct sampled got = {.id = UINT32_MAX};
         best.count = MIN_OF(counts[i], s->vocab);
         best.edited = rng_below(&s->rng, 4) > 0 || has_edits(&s->params, s->outputs);
-        bool sufficed =
-            sampler_draw_best(u->sampler, u->scratch, &best, s->position, s->outputs, &got);
+        bool sufficed = sampler_draw_best(u->sampler, u->scratch, &best, s->position, s->outputs, &got);
         if (sufficed)
             assert_same(s, &got, want);
         else
