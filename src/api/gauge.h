@@ -70,8 +70,8 @@ struct gauge_table {
     uint32_t count;
     bool per_model;
     size_t bytes; /* of the struct */
-    /* Fills the struct; model: if per_model. tenant: of its requests only, NULL: of all; tables without rows
-     * for clients ignore it. False: the source is off, and has no series. */
+    /* Fills the struct; model: if per_model. tenant: of its requests only, NULL: of all. False: there is no
+     * source, or it has nothing for a tenant. */
     bool (*read)(struct api *a, const uint64_t *tenant, uint32_t model, void *ret);
 };
 

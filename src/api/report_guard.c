@@ -36,11 +36,11 @@ _Static_assert(sizeof(enum pressure_stage) == sizeof(uint32_t), "the stage is re
 
 static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
 {
-    (void)tenant, (void)model;
+    (void)model;
     *(struct guard_numbers *)ret = (struct guard_numbers){.why = "memory_available"};
-    if (a->opts.guard)
+    if (a->opts.guard && !tenant)
         guard_numbers(a->opts.guard, ret);
-    return true;
+    return !tenant;
 }
 
 const struct gauge_table report_guard_gauges = {

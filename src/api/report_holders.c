@@ -22,11 +22,11 @@ static const struct gauge rows[] = {
 
 static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
 {
-    (void)tenant, (void)model;
+    (void)model;
     *(struct holders_numbers *)ret = (struct holders_numbers){0};
-    if (a->opts.holders)
+    if (a->opts.holders && !tenant)
         holders_numbers(a->opts.holders, ret);
-    return true;
+    return !tenant;
 }
 
 const struct gauge_table report_holders_gauges = {

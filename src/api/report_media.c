@@ -47,8 +47,8 @@ static const struct gauge rows[] = {
 static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
 {
     struct service_numbers *n = ret;
-    (void)tenant, (void)model;
-    if (!a->media)
+    (void)model;
+    if (tenant || !a->media)
         return false;
     struct account_numbers memory = account_numbers(media_account(a->media));
     *n = (struct service_numbers){.used_bytes = memory.used, .limit_bytes = memory.limit};

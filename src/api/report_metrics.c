@@ -55,10 +55,11 @@ static const struct gauge http_rows[] = {
 
 static bool read_http(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
 {
-    (void)tenant, (void)model;
-    if (a->server)
-        *(struct http_counters *)ret = http_server_counters(a->server);
-    return a->server != NULL;
+    (void)model;
+    if (tenant || !a->server)
+        return false;
+    *(struct http_counters *)ret = http_server_counters(a->server);
+    return true;
 }
 
 static const struct gauge_table http_gauges = {

@@ -172,9 +172,9 @@ static const struct gauge rows[] = {
 
 static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
 {
-    (void)tenant;
-    report_read_model(a, model, ret);
-    return true;
+    if (!tenant)
+        report_read_model(a, model, ret);
+    return !tenant;
 }
 
 const struct gauge_table report_model_gauges = {

@@ -56,8 +56,8 @@ static const struct gauge rows[] = {
 static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
 {
     struct ssd_numbers *n = ret;
-    (void)tenant, (void)model;
-    if (!a->opts.store)
+    (void)model;
+    if (tenant || !a->opts.store)
         return false;
     *n = (struct ssd_numbers){0};
     store_numbers(a->opts.store, &n->store);
