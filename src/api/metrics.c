@@ -1,6 +1,8 @@
 /* metrics.c - fixed buckets, the same as vLLM's, so that panels of its dashboards keep their meaning. */
 #include "api/metrics.h"
 
+#include "api/gauge.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 
@@ -94,38 +96,22 @@ void metrics_finish(struct metrics *m, struct metrics_counts *own, const struct 
         metrics_observe(m, METRICS_PER_TOKEN, seconds(f->decode_ns) / (f->completion_tokens - 1));
 }
 
-void metrics_write_label(struct buf *ret, struct slice value)
-{
-    buf_putc(ret, '"');
-    for (size_t i = 0; i < value.len; i++) {
-        char c = value.ptr[i];
-        if (c == '\n') {
-            buf_puts(ret, "\\n");
-            continue;
-        }
-        if (c == '"' || c == '\\')
-            buf_putc(ret, '\\');
-        buf_putc(ret, c);
-    }
-    buf_putc(ret, '"');
-}
-
 static void write_histogram(const struct metrics_histogram *h, struct slice label, struct buf *ret)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i <= h->bound_count; i++) {
         total += h->counts[i];
         buf_printf(ret, "%s_bucket{model_name=", h->name);
-        metrics_write_label(ret, label);
+        gauges_write_label(label, ret);
         if (i < h->bound_count)
             buf_printf(ret, ",le=\"%g\"} %llu\n", h->bounds[i], (unsigned long long)total);
         else
             buf_printf(ret, ",le=\"+Inf\"} %llu\n", (unsigned long long)total);
     }
     buf_printf(ret, "%s_sum{model_name=", h->name);
-    metrics_write_label(ret, label);
+    gauges_write_label(label, ret);
     buf_printf(ret, "} %.9g\n%s_count{model_name=", h->sum, h->name);
-    metrics_write_label(ret, label);
+    gauges_write_label(label, ret);
     buf_printf(ret, "} %llu\n", (unsigned long long)total);
 }
 
@@ -134,7 +120,7 @@ void metrics_write_histograms(const struct metrics *const *models, const struct 
 {
     for (uint32_t kind = 0; kind < METRICS_KIND_COUNT && count > 0; kind++) {
         const struct metrics_histogram *h = &models[0]->histograms[kind];
-        buf_printf(ret, "# HELP %s %s\n# TYPE %s histogram\n", h->name, h->help, h->name);
+        gauges_write_head(h->name, "histogram", h->help, ret);
         for (uint32_t i = 0; i < count; i++)
             write_histogram(&models[i]->histograms[kind], labels[i], ret);
     }

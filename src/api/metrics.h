@@ -56,7 +56,5 @@ void metrics_finish(struct metrics *m, struct metrics_counts *own, const struct 
  * name. */
 void metrics_write_histograms(const struct metrics *const *models, const struct slice *labels, uint32_t count,
                               struct buf *ret);
-/* A label's value with its quotes. */
-void metrics_write_label(struct buf *ret, struct slice value);
 
 #endif

@@ -72,12 +72,8 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
                (unsigned long long)i.needed_bytes);
     if (!all)
         return;
-    buf_printf(ret,
-               ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"loads\":%llu,"
-               "\"unloads\":%llu,\"load_failures\":%llu,\"load_seconds\":%.3f",
-               (unsigned long long)i.reserved_bytes, (unsigned long long)i.used_bytes,
-               (unsigned long long)i.loads, (unsigned long long)i.unloads, (unsigned long long)i.failures,
-               (double)i.load_ns / (double)NS_PER_S);
+    buf_putc(ret, ',');
+    gauges_write_members(&report_model_gauges, "load", &(struct report_model){.info = i}, ret);
 }
 
 /* The limits on images of a request. */

@@ -3,6 +3,7 @@
 #define PLATEAU_API_REPORT_H
 
 #include "api/api_state.h"
+#include "api/gauge.h"
 
 void report_health(struct api *a, struct buf *ret);
 /* all: with bytes and loads, which requests of all tenants influence. */
@@ -24,31 +25,44 @@ int64_t report_unaccounted(struct api *a);
 /* Fills a->accounts from the ledger; returns how many. */
 uint32_t report_read_accounts(struct api *a);
 
+/* report_model.c */
+struct report_model {
+    struct registry_info info;
+    uint32_t in_state[MODEL_FAILED + 1]; /* 1 for the present one */
+    struct engine_numbers engine;
+    double kv_usage;
+    uint64_t looked_up_tokens, host_hit_tokens, host_hits; /* host: hits in memory */
+};
+void report_read_model(struct api *a, uint32_t index, struct report_model *ret);
+extern const struct gauge_table report_model_gauges;
+
 /* report_holders.c: members of an object, without its braces. */
 void report_holders(struct api *a, struct buf *ret);
 /* The limit on all prefixes together, when the limits of their models add up to `sum_of_models`. */
 uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models);
-void report_holders_metrics(struct api *a, struct buf *ret);
+extern const struct gauge_table report_holders_gauges;
 
 /* report_ssd.c */
 void report_ssd(struct api *a, uint64_t hit_tokens, struct buf *ret);
-void report_ssd_metrics(struct api *a, struct buf *ret);
+extern const struct gauge_table report_ssd_gauges;
 
 /* report_media.c: as report_holders(). */
 void report_media(struct api *a, struct buf *ret);
-void report_media_metrics(struct api *a, struct buf *ret);
+extern const struct gauge_table report_media_gauges;
 
 /* report_guard.c: as report_holders(). */
 void report_guard(struct api *a, struct buf *ret);
-void report_guard_metrics(struct api *a, struct buf *ret);
+extern const struct gauge_table report_guard_gauges;
 
 /* report_status.c */
 void report_status(struct api *a, struct buf *ret);
 
-/* report_metrics.c */
-void report_metrics(struct api *a, struct buf *ret);
+/* report_ends.c */
+extern const struct gauge_table report_end_gauges;
 
-/* report_own.c: the series of one tenant's requests. */
-void report_own_metrics(struct api *a, uint64_t tenant, struct buf *ret);
+/* report_metrics.c: the series of one tenant's requests, or those of all (NULL) and of the server. */
+#define REPORT_TABLES 8
+void report_metrics(struct api *a, const uint64_t *tenant, struct buf *ret);
+extern const struct gauge_table *const report_tables[REPORT_TABLES];
 
 #endif

@@ -5,66 +5,55 @@
 #include "base/check.h"
 #include "registry/guard.h"
 
-typedef unsigned long long ull;
+#define OF(field) GAUGE_OF(struct guard_numbers, field)
+#define STALLED                                                                                              \
+    GAUGE("plateau_memory_stalled_ratio",                                                                    \
+          "Share of the last 10 s in which some, or all, tasks waited for memory.")
+#define BYTES COUNTER("plateau_guard_bytes_total", "Memory reclaimed for other models, by its holder.")
+#define ROOMS COUNTER("plateau_guard_rooms_total", "Requests for memory to load a model, by result.")
 
-static struct guard_numbers read_numbers(struct api *a)
+static const struct gauge rows[] = {
+    {.offset = offsetof(struct guard_numbers, stage),
+     .type = GAUGE_U32,
+     GAUGE("plateau_memory_pressure_stage",
+           "Reaction to memory pressure: 0 none, 1 caches shrink, 2 trims, 3 idle models unload, 4 new "
+           "requests are refused.")},
+    {OF(stage_changes), MEMBER("memory_pressure", 3, "changes"),
+     COUNTER("plateau_memory_pressure_changes_total", "Changes of the memory pressure stage.")},
+    {OF(stalled_some), .unit = GAUGE_PERCENT, MEMBER("memory_pressure", 1, "stalled_some_percent"), STALLED,
+     .labels = "who=\"some\""},
+    {OF(stalled_full), .unit = GAUGE_PERCENT, MEMBER("memory_pressure", 2, "stalled_full_percent"), STALLED,
+     .labels = "who=\"full\""},
+    {OF(free_bytes), MEMBER("guard", 4, "free_bytes"), BYTES, .labels = "from=\"free\""},
+    {OF(cached_bytes), MEMBER("guard", 5, "cached_bytes"), BYTES, .labels = "from=\"caches\""},
+    {OF(idle_bytes), MEMBER("guard", 6, "idle_model_bytes"), BYTES, .labels = "from=\"idle_models\""},
+    {OF(rooms_made), MEMBER("guard", 1, "rooms_made"), ROOMS, .labels = "result=\"made\""},
+    {OF(rooms_refused), MEMBER("guard", 2, "rooms_refused"), ROOMS, .labels = "result=\"refused\""},
+    {OF(helps), MEMBER("guard", 3, "helps"),
+     COUNTER("plateau_guard_helps_total", "Times that an engine got commit units from other models.")},
+};
+_Static_assert(sizeof(enum pressure_stage) == sizeof(uint32_t), "the stage is read as a number");
+
+static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
 {
-    struct guard_numbers n = {.why = "memory_available"};
-    if (a->opts.guard)
-        guard_numbers(a->opts.guard, &n);
-    return n;
+    (void)model;
+    *(struct guard_numbers *)ret = (struct guard_numbers){.why = "memory_available"};
+    if (a->opts.guard && !tenant)
+        guard_numbers(a->opts.guard, ret);
+    return !tenant;
 }
+
+const struct gauge_table report_guard_gauges = {
+    "Of memory pressure and reclaiming", rows,        COUNT_OF(rows), false,
+    sizeof(struct guard_numbers),        read_numbers};
 
 void report_guard(struct api *a, struct buf *ret)
 {
-    struct guard_numbers n = read_numbers(a);
-    buf_printf(ret,
-               "\"memory_pressure\":{\"stage\":\"%s\",\"level\":\"%s\",\"figure\":\"%s\","
-               "\"stalled_some_percent\":%.2f,\"stalled_full_percent\":%.2f,\"changes\":%llu},"
-               "\"guard\":{\"rooms_made\":%llu,\"rooms_refused\":%llu,\"helps\":%llu,\"free_bytes\":%llu,"
-               "\"cached_bytes\":%llu,\"idle_model_bytes\":%llu}",
-               pressure_stage_name(n.stage), pressure_level_name(n.level), n.why, n.stalled_some,
-               n.stalled_full, (ull)n.stage_changes, (ull)n.rooms_made, (ull)n.rooms_refused, (ull)n.helps,
-               (ull)n.free_bytes, (ull)n.cached_bytes, (ull)n.idle_bytes);
-}
-
-static void head(struct buf *b, const char *name, const char *type, const char *help)
-{
-    buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-static void write_pressure(const struct guard_numbers *n, struct buf *b)
-{
-    head(b, "plateau_memory_pressure_stage", "gauge",
-         "Reaction to memory pressure: 0 none, 1 caches shrink, 2 trims, 3 idle models unload, 4 new "
-         "requests are refused.");
-    buf_printf(b, "plateau_memory_pressure_stage %u\n", (unsigned)n->stage);
-    head(b, "plateau_memory_pressure_changes_total", "counter", "Changes of the memory pressure stage.");
-    buf_printf(b, "plateau_memory_pressure_changes_total %llu\n", (ull)n->stage_changes);
-    head(b, "plateau_memory_stalled_ratio", "gauge",
-         "Share of the last 10 s in which some, or all, tasks waited for memory.");
-    buf_printf(
-        b,
-        "plateau_memory_stalled_ratio{who=\"some\"} %.4f\nplateau_memory_stalled_ratio{who=\"full\"} %.4f\n",
-        n->stalled_some / 100, n->stalled_full / 100);
-}
-
-void report_guard_metrics(struct api *a, struct buf *b)
-{
-    struct guard_numbers n = read_numbers(a);
-    write_pressure(&n, b);
-    head(b, "plateau_guard_bytes_total", "counter", "Memory reclaimed for other models, by its holder.");
-    buf_printf(
-        b,
-        "plateau_guard_bytes_total{from=\"free\"} %llu\nplateau_guard_bytes_total{from=\"caches\"} %llu\n"
-        "plateau_guard_bytes_total{from=\"idle_models\"} %llu\n",
-        (ull)n.free_bytes, (ull)n.cached_bytes, (ull)n.idle_bytes);
-    head(b, "plateau_guard_rooms_total", "counter", "Requests for memory to load a model, by result.");
-    buf_printf(b,
-               "plateau_guard_rooms_total{result=\"made\"} "
-               "%llu\nplateau_guard_rooms_total{result=\"refused\"} %llu\n",
-               (ull)n.rooms_made, (ull)n.rooms_refused);
-    head(b, "plateau_guard_helps_total", "counter",
-         "Times that an engine got commit units from other models.");
-    buf_printf(b, "plateau_guard_helps_total %llu\n", (ull)n.helps);
+    struct guard_numbers n;
+    read_numbers(a, NULL, 0, &n);
+    buf_printf(ret, "\"memory_pressure\":{\"stage\":\"%s\",\"level\":\"%s\",\"figure\":\"%s\",",
+               pressure_stage_name(n.stage), pressure_level_name(n.level), n.why);
+    gauges_write_members(&report_guard_gauges, "memory_pressure", &n, ret);
+    buf_puts(ret, "},");
+    gauges_write_object(&report_guard_gauges, "guard", &n, ret);
 }

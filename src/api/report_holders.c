@@ -6,6 +6,32 @@
 
 typedef unsigned long long ull;
 
+#define OF(field) GAUGE_OF(struct holders_numbers, field)
+
+static const struct gauge rows[] = {
+    {OF(cached_bytes), GAUGE("plateau_prefix_cache_bytes",
+                             "Bytes of cached prefixes that no request uses, all models together.")},
+    {OF(cache_bytes_max),
+     GAUGE("plateau_prefix_cache_limit_bytes", "Limit of the prefix cache, all models together.")},
+    {OF(count), GAUGE("plateau_holders", "Pool sets that hold memory, or may hold some.")},
+    {OF(orphans), MEMBER("holders", 1, "orphans"),
+     GAUGE("plateau_orphans", "Pool sets of unloaded models whose teardown failed.")},
+    {OF(orphan_bytes), MEMBER("holders", 2, "orphan_bytes"),
+     GAUGE("plateau_orphan_bytes", "Bytes that orphans hold.")},
+};
+
+static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
+{
+    (void)model;
+    *(struct holders_numbers *)ret = (struct holders_numbers){0};
+    if (a->opts.holders && !tenant)
+        holders_numbers(a->opts.holders, NULL, ret);
+    return !tenant;
+}
+
+const struct gauge_table report_holders_gauges = {
+    "Of all models together", rows, COUNT_OF(rows), false, sizeof(struct holders_numbers), read_numbers};
+
 static void write_holder(const struct holder_info *h, struct buf *ret)
 {
     buf_puts(ret, "{\"id\":");
@@ -22,13 +48,13 @@ static void write_holder(const struct holder_info *h, struct buf *ret)
 void report_holders(struct api *a, struct buf *ret)
 {
     struct holder_info all[HOLDERS_MAX];
-    struct holders_numbers n = {0};
+    struct holders_numbers n;
     uint32_t count = 0;
-    if (a->opts.holders) {
-        holders_numbers(a->opts.holders, NULL, &n);
+    read_numbers(a, NULL, 0, &n);
+    if (a->opts.holders)
         count = MIN_OF(holders_list(a->opts.holders, all, HOLDERS_MAX), (uint32_t)HOLDERS_MAX);
-    }
-    buf_printf(ret, "\"orphans\":%u,\"orphan_bytes\":%llu,\"holders\":[", n.orphans, (ull)n.orphan_bytes);
+    gauges_write_members(&report_holders_gauges, "holders", &n, ret);
+    buf_puts(ret, ",\"holders\":[");
     for (uint32_t i = 0; i < count; i++) {
         if (i > 0)
             buf_putc(ret, ',');
@@ -43,23 +69,4 @@ uint64_t report_cache_limit(struct api *a, uint64_t sum_of_models)
     if (a->opts.holders)
         holders_numbers(a->opts.holders, NULL, &n);
     return MIN_OF(sum_of_models, n.cache_bytes_max);
-}
-
-static void write_gauge(struct buf *b, const char *name, const char *help, uint64_t value)
-{
-    buf_printf(b, "# HELP %s %s\n# TYPE %s gauge\n%s %llu\n", name, help, name, name, (ull)value);
-}
-
-void report_holders_metrics(struct api *a, struct buf *b)
-{
-    struct holders_numbers n = {0};
-    if (a->opts.holders)
-        holders_numbers(a->opts.holders, NULL, &n);
-    write_gauge(b, "plateau_prefix_cache_bytes",
-                "Bytes of cached prefixes that no request uses, all models together.", n.cached_bytes);
-    write_gauge(b, "plateau_prefix_cache_limit_bytes", "Limit of the prefix cache, all models together.",
-                n.cache_bytes_max);
-    write_gauge(b, "plateau_holders", "Pool sets that hold memory, or may hold some.", n.count);
-    write_gauge(b, "plateau_orphans", "Pool sets of unloaded models whose teardown failed.", n.orphans);
-    write_gauge(b, "plateau_orphan_bytes", "Bytes that orphans hold.", n.orphan_bytes);
 }

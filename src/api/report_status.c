@@ -11,113 +11,52 @@ struct totals {
     uint32_t active, waiting;
 };
 
-/* Size and hits of the prefix cache. */
-static void write_cache(const struct engine_numbers *n, struct buf *ret)
-{
-    buf_printf(ret,
-               "\"cache\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,"
-               "\"hit_tokens\":%llu,\"pages_evicted\":%llu,\"snapshots_evicted\":%llu},",
-               (unsigned long long)n->cache_bytes_max, (unsigned long long)n->cache_bytes, n->cache_pages,
-               n->cache_snapshots, (unsigned long long)n->cached_tokens,
-               (unsigned long long)n->cache_pages_evicted, (unsigned long long)n->cache_snapshots_evicted);
-}
-
-static void write_pool(const char *name, const struct engine_pool_numbers *p, struct buf *ret)
-{
-    buf_printf(
-        ret, "\"%s\":{\"active_bytes\":%llu,\"cached_bytes\":%llu,\"peak_bytes\":%llu,\"limit_bytes\":%llu}",
-        name, (unsigned long long)p->active_bytes, (unsigned long long)p->cached_bytes,
-        (unsigned long long)p->peak_bytes, (unsigned long long)p->limit_bytes);
-}
-
-/* Images that were encoded, hits of the embedding cache, and its size. */
-static void write_images(const struct engine_numbers *n, struct buf *ret)
-{
-    buf_printf(ret,
-               "\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu,"
-               "\"evicted\":%llu,\"encode_seconds\":%.3f,\"slices\":%llu,\"longest_slice_ms\":%.3f,"
-               "\"encoding_bytes\":%llu},",
-               (unsigned long long)n->images_bytes_max, (unsigned long long)n->images_bytes, n->images_kept,
-               (unsigned long long)n->images_encoded, (unsigned long long)n->images_found,
-               (unsigned long long)n->images_evicted, (double)n->encode_ns / (double)NS_PER_S,
-               (unsigned long long)n->encode_slices, (double)n->encode_slice_max_ns / (double)NS_PER_MS,
-               (unsigned long long)n->encoding_bytes);
-}
-
-static void write_pools(const struct engine_numbers *n, struct buf *ret)
-{
-    buf_puts(ret, "\"pools\":{");
-    write_pool("kv", &n->kv, ret);
-    buf_putc(ret, ',');
-    write_pool("state", &n->state, ret);
-    buf_puts(ret, "},");
-}
-
-static void write_trims(const struct engine_numbers *n, struct buf *ret)
-{
-    buf_printf(ret,
-               "\"trims\":{\"pending_bytes\":%llu,\"count\":%llu,\"units\":%llu,\"bytes\":%llu,"
-               "\"moves\":%llu,\"slices\":%llu,\"longest_slice_ms\":%.3f,\"units_recommitted\":%llu,"
-               "\"memory_short\":%llu}",
-               (unsigned long long)n->pending_trim_bytes, (unsigned long long)n->trims,
-               (unsigned long long)n->trim_units, (unsigned long long)n->trim_bytes,
-               (unsigned long long)n->trim_moves, (unsigned long long)n->trim_slices,
-               (double)n->trim_slice_max_ns / (double)NS_PER_MS, (unsigned long long)n->units_recommitted,
-               (unsigned long long)n->reclaims);
-}
-
-/* Counts of draft tokens and of accepted ones. */
-static void write_speculation(const struct engine_drafting *g, const struct engine_numbers *n,
-                              struct buf *ret)
+static void write_speculation(const struct engine_drafting *g, const struct report_model *n, struct buf *ret)
 {
     buf_puts(ret, ",\"speculation\":{");
     report_speculation(g, ret);
-    buf_printf(ret,
-               ",\"drafts\":%llu,\"draft_tokens\":%llu,\"accepted_tokens\":%llu,\"accepted_per_position\":[",
-               (unsigned long long)n->drafts, (unsigned long long)n->draft_tokens,
-               (unsigned long long)n->accepted_tokens);
+    buf_putc(ret, ',');
+    gauges_write_members(&report_model_gauges, "speculation", n, ret);
+    buf_puts(ret, ",\"accepted_per_position\":[");
     for (uint32_t i = 0; i < g->drafts_max; i++)
-        buf_printf(ret, i ? ",%llu" : "%llu", (unsigned long long)n->accepted_at[i]);
+        buf_printf(ret, i ? ",%llu" : "%llu", (unsigned long long)n->engine.accepted_at[i]);
     buf_puts(ret, "]}");
 }
 
+static void write_objects(const struct report_model *n, struct buf *ret)
+{
+    const struct gauge_table *t = &report_model_gauges;
+    gauges_write_object(t, "cache", n, ret);
+    buf_putc(ret, ',');
+    gauges_write_object(t, "images", n, ret);
+    buf_puts(ret, ",\"pools\":{");
+    gauges_write_object(t, "kv", n, ret);
+    buf_putc(ret, ',');
+    gauges_write_object(t, "state", n, ret);
+    buf_puts(ret, "},");
+    gauges_write_object(t, "trims", n, ret);
+}
+
 /* The same for a model that is not loaded: all zero. */
-static void write_model(struct api *a, uint32_t index, struct engine_numbers *n, struct buf *ret)
+static void write_model(struct api *a, uint32_t index, struct report_model *n, struct buf *ret)
 {
     struct lease look = {0};
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
-    *n = (struct engine_numbers){.idle = true};
-    if (loaded)
-        engine_numbers(look.model->engine, n);
+    report_read_model(a, index, n);
     buf_puts(ret, "{\"id\":");
     json_write_string(ret, slice_of(api_model_id(a, index)));
     buf_putc(ret, ',');
     report_model_state(a, index, true, ret);
-    if (loaded)
+    if (loaded) {
         buf_printf(ret, ",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u", look.model->compute,
                    look.model->exact ? "true" : "false", look.model->max_model_len);
-    if (loaded)
         write_speculation(&look.model->drafting, n, ret);
+    }
     registry_look_away(&look);
-    struct registry_info info;
-    registry_info(a->opts.registry, index, &info);
-    buf_printf(ret, ",\"leases\":%u,\"waiting_for_load\":%u,\"idle_seconds\":%.3f", info.leases, info.waiters,
-               (double)info.idle_ns / (double)NS_PER_S);
-    buf_printf(ret,
-               ",\"running\":%u,"
-               "\"waiting\":%u,\"fetching\":%u,"
-               "\"pages_used\":%u,\"pages_committed\":%u,\"pages_max\":%u,\"states_used\":%u,\"steps\":%llu,"
-               "\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"preemptions\":%llu,\"step_errors\":%llu,"
-               "\"last_step_ms\":%.3f,\"idle\":%s,",
-               n->running, n->waiting, n->fetching, n->pages_used, n->pages_committed, n->pages_max,
-               n->states_used, (unsigned long long)n->steps, (unsigned long long)n->prompt_tokens,
-               (unsigned long long)n->completion_tokens, (unsigned long long)n->preemptions,
-               (unsigned long long)n->step_errors, (double)n->last_step_ns / (double)NS_PER_MS,
-               n->idle ? "true" : "false");
-    write_cache(n, ret);
-    write_images(n, ret);
-    write_pools(n, ret);
-    write_trims(n, ret);
+    buf_putc(ret, ',');
+    gauges_write_members(&report_model_gauges, "model", n, ret);
+    buf_putc(ret, ',');
+    write_objects(n, ret);
     buf_putc(ret, '}');
 }
 
@@ -270,9 +209,9 @@ void report_status(struct api *a, struct buf *ret)
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (i > 0)
             buf_putc(ret, ',');
-        struct engine_numbers n;
+        struct report_model n;
         write_model(a, i, &n, ret);
-        add_cache(&cache, &n);
+        add_cache(&cache, &n.engine);
     }
     buf_puts(ret, "],\"requests\":[");
     LIST_EACH(it, &a->exchanges) {

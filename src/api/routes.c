@@ -158,10 +158,7 @@ static void answer_status(const struct call *c)
 
 static void write_metrics(const struct call *c, struct buf *ret)
 {
-    if (c->auth.all_metrics)
-        report_metrics(c->api, ret);
-    else
-        report_own_metrics(c->api, c->auth.tenant, ret);
+    report_metrics(c->api, c->auth.all_metrics ? NULL : &c->auth.tenant, ret);
 }
 
 static void answer_metrics(const struct call *c)

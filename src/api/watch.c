@@ -53,26 +53,3 @@ void watch_models(struct api *a, uint64_t now_ns)
     for (uint32_t i = 0; i < api_model_count(a); i++)
         watch_model(a, i, now_ns);
 }
-
-/* ---- metrics ---- */
-
-static void write_value(struct api *a, uint32_t model, const char *name, uint64_t value, struct buf *ret)
-{
-    buf_printf(ret, "%s{model_name=", name);
-    metrics_write_label(ret, slice_of(api_model_id(a, model)));
-    buf_printf(ret, "} %llu\n", (unsigned long long)value);
-}
-
-void watch_write_metrics(struct api *a, struct buf *ret)
-{
-    uint64_t silent_ns;
-    buf_puts(ret,
-             "# HELP plateau_engine_stuck Whether there is work and no layer has finished for too long.\n"
-             "# TYPE plateau_engine_stuck gauge\n");
-    for (uint32_t i = 0; i < api_model_count(a); i++)
-        write_value(a, i, "plateau_engine_stuck", api_is_stuck(a, i, &silent_ns), ret);
-    buf_puts(ret, "# HELP plateau_engine_stuck_total Times that this has begun.\n"
-                  "# TYPE plateau_engine_stuck_total counter\n");
-    for (uint32_t i = 0; i < api_model_count(a); i++)
-        write_value(a, i, "plateau_engine_stuck_total", a->watches[i].times, ret);
-}

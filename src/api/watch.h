@@ -5,8 +5,6 @@
 #ifndef PLATEAU_API_WATCH_H
 #define PLATEAU_API_WATCH_H
 
-#include "base/buf.h"
-
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +18,5 @@ struct watch {
 
 /* About every 250 ms. */
 void watch_models(struct api *a, uint64_t now_ns);
-void watch_write_metrics(struct api *a, struct buf *ret);
 
 #endif

@@ -1,24 +1,16 @@
-/* sampler.c - the order of operations is the header's; each is one function.
- *
- * The vocabulary is scanned a few times in plain loops; only possible candidates are sorted. With top_k or
- * top_p the candidates go into a heap and are popped in order of (logit down, id up). The work is n + kept
- * log n, and ties do not depend on a sort algorithm. A full sort of 250,000 logits per token was four times
- * slower.
+/* sampler.c - the order of operations is the header's; each is one function. The draw itself is draw.c.
  *
  * Seen tokens live in an open-addressing table with room for every token of the sequence, made only for
  * sequences with penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
-#include "sample/sampler.h"
+#include "sample/draw.h"
 
 #include "base/check.h"
 #include "base/rng.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
-
-/* A token this much less likely than the best one is never drawn. 248,000 such tokens weigh 2.5e-7
- * together. */
-#define SAMPLER_LOGIT_WINDOW 27.631021f /* ln 1e12 */
 
 struct seen {
     uint32_t id_plus_1; /* 0: empty */
@@ -31,15 +23,10 @@ struct sampler {
     uint32_t seen_mask;
 };
 
-struct candidate {
-    float logit;
-    uint32_t id;
-};
-
 struct sampler_scratch {
     uint32_t vocab;
-    float *raw;                   /* the logits before adjusting, for rows that want logprobs */
-    struct candidate *candidates; /* [vocab] */
+    float *raw;                           /* the logits before adjusting, for rows that want logprobs */
+    struct sampler_candidate *candidates; /* [vocab] */
 };
 
 void sampler_params_default(struct sampler_params *p)
@@ -175,7 +162,7 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
 {
     struct sampler_scratch *s = ARENA_NEW(a, struct sampler_scratch);
     float *raw = ARENA_ARRAY(a, float, vocab);
-    struct candidate *candidates = ARENA_ARRAY(a, struct candidate, vocab);
+    struct sampler_candidate *candidates = ARENA_ARRAY(a, struct sampler_candidate, vocab);
     if (!s || !raw || !candidates)
         return -ENOMEM;
     *s = (struct sampler_scratch){.vocab = vocab, .raw = raw, .candidates = candidates};
@@ -275,133 +262,23 @@ static void adjust(const struct sampler *s, float *logits, uint32_t vocab, uint3
     apply_penalties(s, logits, vocab);
 }
 
-/* None is NaN. Several at a time, so that they need not wait for one another. */
-static float largest(const float *logits, uint32_t count)
+static bool has_edits(const struct sampler *s, uint32_t outputs)
 {
-    enum { LANES = 16 };
-    float most[LANES], ret = -INFINITY;
-    uint32_t i = 0;
-    for (uint32_t j = 0; j < LANES; j++)
-        most[j] = -INFINITY;
-    for (; i + LANES <= count; i += LANES)
-        for (uint32_t j = 0; j < LANES; j++)
-            most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
-    for (uint32_t j = 0; j < LANES; j++)
-        ret = most[j] > ret ? most[j] : ret;
-    for (; i < count; i++)
-        ret = logits[i] > ret ? logits[i] : ret;
-    return ret;
+    return s->params.bias_count > 0 || s->seen ||
+           (outputs < s->params.min_tokens && s->params.stop_count > 0);
 }
 
-/* The first of equals: its block is the first that has them. */
-static uint32_t argmax(const float *logits, uint32_t vocab)
+static uint32_t draw_row(const struct sampler *s, struct sampler_scratch *scratch, const float *logits,
+                         uint32_t vocab, uint32_t position)
 {
-    enum { BLOCK = 1024 };
-    uint32_t best = 0;
-    float most = -INFINITY;
-    for (uint32_t at = 0; at < vocab; at += BLOCK) {
-        float here = largest(logits + at, MIN_OF(vocab - at, (uint32_t)BLOCK));
-        if (here > most) {
-            most = here;
-            best = at;
-        }
-    }
-    while (logits[best] < most)
-        best++;
-    return best;
-}
-
-static void sift_down(struct candidate *heap, uint32_t count, uint32_t at)
-{
-    struct candidate moved = heap[at];
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= count)
-            break;
-        if (child + 1 < count &&
-            comes_before(heap[child + 1].logit, heap[child + 1].id, heap[child].logit, heap[child].id))
-            child++;
-        if (!comes_before(heap[child].logit, heap[child].id, moved.logit, moved.id))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = moved;
-}
-
-/* Divides by the temperature and gathers what min_p and the window leave, in order of id. Their sum of
- * weights goes to *mass. */
-static uint32_t gather(const struct sampler_params *p, const float *logits, uint32_t vocab, float max,
-                       struct candidate *ret, double *mass)
-{
-    float window = SAMPLER_LOGIT_WINDOW;
-    if (p->min_p > 0)
-        window = MIN_OF(window, -logf(p->min_p));
-    uint32_t count = 0;
-    *mass = 0;
-    for (uint32_t i = 0; i < vocab; i++) {
-        float below = (logits[i] - max) / p->temperature;
-        if (!(below >= -window))
-            continue;
-        ret[count++] = (struct candidate){below, i};
-        *mass += exp((double)below);
-    }
-    return count;
-}
-
-/* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight that top_k leaves.
- * They end at the array's end in reverse order; returns how many, and their weight. */
-static uint32_t keep_best(const struct sampler_params *p, struct candidate *heap, uint32_t count, double mass,
-                          double *kept_mass)
-{
-    uint32_t k = p->top_k > 0 ? MIN_OF(p->top_k, count) : count;
-    for (uint32_t i = count / 2; i-- > 0;)
-        sift_down(heap, count, i);
-    uint32_t kept = 0, left = count;
-    /* Without top_k the whole weight is known, and popping stops as soon as top_p of it is reached. */
-    double goal = k == count ? mass * (double)p->top_p : INFINITY, sum = 0;
-    while (kept < k && sum < goal) {
-        struct candidate best = heap[0];
-        heap[0] = heap[--left];
-        heap[left] = best; /* the freed place at the back: best first from the end */
-        sift_down(heap, left, 0);
-        sum += exp((double)best.logit);
-        kept++;
-    }
-    if (k < count && p->top_p < 1) {
-        double part = 0;
-        uint32_t n = 0;
-        while (n < kept && part < sum * (double)p->top_p)
-            part += exp((double)heap[count - 1 - n++].logit);
-        kept = n;
-        sum = part;
-    }
-    *kept_mass = sum;
-    return kept;
-}
-
-static uint32_t draw(const struct sampler *s, struct candidate *candidates, const float *logits,
-                     uint32_t vocab, uint32_t position)
-{
-    const struct sampler_params *p = &s->params;
-    uint32_t best = argmax(logits, vocab);
-    if (p->temperature == 0 || p->top_k == 1 || !isfinite(logits[best]))
-        return best;
-    double mass;
-    uint32_t count = gather(p, logits, vocab, logits[best], candidates, &mass);
-    uint32_t kept = count;
-    if ((p->top_k > 0 && p->top_k < count) || p->top_p < 1)
-        kept = keep_best(p, candidates, count, mass, &mass);
-    /* Inverse of the cumulative weights, from the array's back: best first where sorted, highest id first
-     * where not. */
-    double target = rng_uniform_at(p->seed, position) * mass, sum = 0;
-    for (uint32_t i = 0; i < kept; i++) {
-        const struct candidate *c = &candidates[count - 1 - i];
-        sum += exp((double)c->logit);
-        if (sum > target)
-            return c->id;
-    }
-    return kept > 0 ? candidates[count - kept].id : best; /* the last one: rounding left a crumb */
+    struct draw_pool pool;
+    uint32_t id = draw_argmax(logits, vocab);
+    if (draw_is_greedy(&s->params, logits[id]))
+        return id;
+    draw_pool_of_row(&s->params, logits, vocab, logits[id], scratch->candidates, &pool);
+    bool drawn = draw_from(&s->params, &pool, position, &id);
+    ASSERT(drawn);
+    return id;
 }
 
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
@@ -413,10 +290,74 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
     if (s->params.logprobs)
         memcpy(scratch->raw, logits, vocab * sizeof(*logits));
     adjust(s, logits, vocab, outputs);
-    ret->id = draw(s, scratch->candidates, logits, vocab, position);
+    ret->id = draw_row(s, scratch, logits, vocab, position);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, vocab, valid_ids, ret->id, s->params.top_logprobs, ret);
+}
+
+static bool draw_best(const struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,
+                      uint32_t position, uint32_t *ret)
+{
+    struct draw_pool pool;
+    *ret = b->list[0].id;
+    if (draw_is_greedy(&s->params, b->list[0].logit))
+        return true;
+    draw_pool_of_best(&s->params, b, scratch->candidates, &pool);
+    return draw_from(&s->params, &pool, position, ret);
+}
+
+/* The log-softmax that sampler_logprobs() computes, if all sums within the bounds give the same bits. */
+struct log_sum {
+    double low, high;
+};
+
+static bool logprob_within(const struct log_sum *l, float logit, float *ret)
+{
+    *ret = (float)((double)logit - l->low);
+    return isfinite(logit) && *ret == (float)((double)logit - l->high);
+}
+
+/* Several sums of the same terms differ by their rounding, and so do a logarithm and a sum of two. */
+static struct log_sum bound_log_sum(const struct sampler_best *b)
+{
+    double max = (double)b->list[0].logit, middle = max + log(b->sum);
+    double width = b->error * 2 + ((double)b->vocab + 8 * (2 + fabs(max) + fabs(middle))) * DBL_EPSILON;
+    return (struct log_sum){middle - width, middle + width};
+}
+
+static bool add_logprobs(const struct sampler *s, const struct sampler_best *b, struct sampled *ret)
+{
+    struct log_sum l = bound_log_sum(b);
+    uint32_t drawn = 0, top = MIN_OF(s->params.top_logprobs, SAMPLER_TOP_MAX);
+    while (b->list[drawn].id != ret->id)
+        drawn++;
+    if (top > b->count || !logprob_within(&l, b->list[drawn].logit, &ret->logprob))
+        return false;
+    for (; ret->top_count < top; ret->top_count++) {
+        struct sampler_alternative *it = &ret->top[ret->top_count];
+        it->id = b->list[ret->top_count].id;
+        if (!logprob_within(&l, b->list[ret->top_count].logit, &it->logprob))
+            return false;
+    }
+    return true;
+}
+
+bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,
+                       uint32_t position, uint32_t outputs, struct sampled *ret)
+{
+    struct sampled drawn = {.top_count = 0};
+    bool edits = has_edits(s, outputs);
+    ASSERT(b->count <= b->vocab && b->vocab <= scratch->vocab);
+    if (b->count == 0 || (edits && (!b->edited || s->params.logprobs)))
+        return false;
+    if (!draw_best(s, scratch, b, position, &drawn.id))
+        return false;
+    drawn.stop = outputs >= s->params.min_tokens && is_stop(&s->params, drawn.id);
+    if (s->params.logprobs && !add_logprobs(s, b, &drawn))
+        return false;
+    *ret = drawn;
+    return true;
 }
 
 bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *valid_ids,

@@ -82,6 +82,46 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                   const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret);
 
+/* ---- candidates ----
+ *
+ * A device can order the best tokens of a row and sum the row, instead of copying it to the host. The draw
+ * from this list has one definition with sampler_draw(): the token and the bits of its logprobs are equal.
+ * The list does not suffice where they may depend on more; then the caller passes the whole row to
+ * sampler_draw().
+ *   temperature 0, top_k 1    any list suffices
+ *   top_k                     suffices if it is less than count - 1, also with top_p
+ *   top_p                     suffices if the list reaches that part of the mass, and no token's cumulative
+ *                             weight is within the error of it
+ *   others                    suffice if the list passes the window's end: 1e-12 of the largest weight, or
+ *                             min_p of it. With plain temperature only peaked rows do
+ *   logprobs                  in addition: no edits, the list has the alternatives, and all sums within the
+ *                             error give the same floats
+ * Logits that differ may be equal after division by the temperature; their order is then that of ids. So the
+ * list's last token, and its equals, do not count as ordered. */
+struct sampler_candidate {
+    float logit;
+    uint32_t id;
+};
+
+/* Ids without a token have the logit -infinity, and NaN counts as -infinity. Differences of logits, and their
+ * quotients by the temperature, are rounded to float, as in sampler_draw(). */
+struct sampler_best {
+    const struct sampler_candidate *list; /* logit down, id up */
+    uint32_t count, vocab;                /* of the list, of the row */
+    /* min_tokens, logit_bias and penalties are applied, with the operations and in the order of
+     * sampler_draw(). False: the list suffices only without them. */
+    bool edited;
+    double sum;  /* of exp(logit - list[0].logit) over the row; read for logprobs */
+    double mass; /* of exp((logit - list[0].logit) / temperature) over the row; read for top_p */
+    /* Relative, of sum and mass, at most. Sums in double (1e-12) seldom keep a list from sufficing; sums in
+     * float (1e-6) do for nearly all logprobs. */
+    double error;
+};
+
+/* sampler_draw() from the best tokens of its row. False, and nothing has happened: they do not suffice. */
+bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,
+                       uint32_t position, uint32_t outputs, struct sampled *ret);
+
 /* Takes this id without sampling, as if it had been sampled there; logits: NULL without logprobs. False:
  * it would end the sequence before min_tokens are reached, and nothing has happened. */
 bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, const uint64_t *valid_ids,

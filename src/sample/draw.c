@@ -1,0 +1,244 @@
+/* draw.c - filters and draw over one pool of candidates.
+ *
+ * The vocabulary is scanned a few times in plain loops; only possible candidates are sorted. With top_k or
+ * top_p the candidates of a whole row go into a heap and are popped in order of (logit down, id up). The work
+ * is n + kept log n, and ties do not depend on a sort algorithm. A full sort of 250,000 logits per token was
+ * four times slower.
+ */
+#include "sample/draw.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+
+#include <float.h>
+#include <math.h>
+
+/* A token this much less likely than the best one is never drawn. 248,000 such tokens weigh 2.5e-7
+ * together. */
+#define DRAW_WINDOW 27.631021f /* ln 1e12 */
+
+/* None is NaN. Several at a time, so that they need not wait for one another. */
+static float largest(const float *logits, uint32_t count)
+{
+    enum { LANES = 16 };
+    float most[LANES], ret = -INFINITY;
+    uint32_t i = 0;
+    for (uint32_t j = 0; j < LANES; j++)
+        most[j] = -INFINITY;
+    for (; i + LANES <= count; i += LANES)
+        for (uint32_t j = 0; j < LANES; j++)
+            most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
+    for (uint32_t j = 0; j < LANES; j++)
+        ret = most[j] > ret ? most[j] : ret;
+    for (; i < count; i++)
+        ret = logits[i] > ret ? logits[i] : ret;
+    return ret;
+}
+
+/* The first of equals: its block is the first that has them. */
+uint32_t draw_argmax(const float *logits, uint32_t vocab)
+{
+    enum { BLOCK = 1024 };
+    uint32_t best = 0;
+    float most = -INFINITY;
+    for (uint32_t at = 0; at < vocab; at += BLOCK) {
+        float here = largest(logits + at, MIN_OF(vocab - at, (uint32_t)BLOCK));
+        if (here > most) {
+            most = here;
+            best = at;
+        }
+    }
+    while (logits[best] < most)
+        best++;
+    return best;
+}
+
+bool draw_is_greedy(const struct sampler_params *p, float max)
+{
+    return p->temperature == 0 || p->top_k == 1 || !isfinite(max);
+}
+
+/* ---- pools ---- */
+
+static bool comes_before(const struct sampler_candidate *a, const struct sampler_candidate *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
+static float window_of(const struct sampler_params *p)
+{
+    return p->min_p > 0 ? MIN_OF(DRAW_WINDOW, -logf(p->min_p)) : DRAW_WINDOW;
+}
+
+void draw_pool_of_row(const struct sampler_params *p, const float *logits, uint32_t vocab, float max,
+                      struct sampler_candidate *list, struct draw_pool *ret)
+{
+    float window = window_of(p);
+    uint32_t count = 0;
+    double mass = 0;
+    for (uint32_t i = 0; i < vocab; i++) {
+        float below = (logits[i] - max) / p->temperature;
+        if (!(below >= -window))
+            continue;
+        list[count++] = (struct sampler_candidate){below, i};
+        mass += exp((double)below);
+    }
+    *ret = (struct draw_pool){list, count, count, true, mass, mass};
+}
+
+/* Bounds of the sum that draw_pool_of_row() would make: the tokens that are not in the list may be within the
+ * window or not, and sums of the same terms differ by their rounding. */
+static void bound_mass(const struct sampler_best *b, float window, double listed, struct draw_pool *c)
+{
+    double rounding = ((double)b->vocab + 8) * DBL_EPSILON;
+    double outside = (double)(b->vocab - b->count) * exp(-(double)window);
+    double least = c->whole ? listed : MAX_OF(listed, b->mass * (1 - b->error) - outside);
+    double most = c->whole ? listed : b->mass * (1 + b->error);
+    c->mass_min = least * (1 - rounding);
+    c->mass_max = most * (1 + rounding);
+}
+
+/* Several logits may have one `below`. Then the draw's order is that of ids, across the list's end too: so a
+ * list that is not the whole row loses the last of them. */
+void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *b,
+                       struct sampler_candidate *list, struct draw_pool *ret)
+{
+    float window = window_of(p), max = b->list[0].logit;
+    double listed = 0;
+    uint32_t count = 0, known = b->count;
+    for (; count < b->count; count++) {
+        uint32_t at = b->count - 1 - count;
+        struct sampler_candidate c = {(b->list[count].logit - max) / p->temperature, b->list[count].id};
+        if (!(c.logit >= -window))
+            break;
+        listed += exp((double)c.logit);
+        for (; at + 1 < b->count && comes_before(&c, &list[at + 1]); at++)
+            list[at] = list[at + 1];
+        list[at] = c;
+    }
+    *ret = (struct draw_pool){.list = list + known - count, .count = count};
+    ret->whole = count < known || known == b->vocab;
+    bound_mass(b, window, listed, ret);
+    while (!ret->whole && ret->count > 0 && ret->list[0].logit == list[0].logit)
+        ret->list++, ret->count--;
+}
+
+/* ---- order ---- */
+
+static void sift_down(struct sampler_candidate *heap, uint32_t count, uint32_t at)
+{
+    struct sampler_candidate moved = heap[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= count)
+            break;
+        if (child + 1 < count && comes_before(&heap[child + 1], &heap[child]))
+            child++;
+        if (!comes_before(&heap[child], &moved))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+/* The next best candidate, after `done` better ones. The heap's freed place at its back takes it. */
+static double next_weight(struct draw_pool *c, uint32_t done)
+{
+    struct sampler_candidate *at = &c->list[c->count - 1 - done];
+    if (c->unordered > 0) {
+        struct sampler_candidate best = c->list[0];
+        c->list[0] = *at;
+        *at = best;
+        sift_down(c->list, --c->unordered, 0);
+    }
+    return exp((double)at->logit);
+}
+
+/* Into order of id, as a row's pool is. */
+static void order_by_id(struct draw_pool *c)
+{
+    for (uint32_t gap = c->count / 2; gap > 0; gap /= 2) {
+        for (uint32_t i = gap; i < c->count; i++) {
+            struct sampler_candidate moved = c->list[i];
+            uint32_t at = i;
+            for (; at >= gap && c->list[at - gap].id > moved.id; at -= gap)
+                c->list[at] = c->list[at - gap];
+            c->list[at] = moved;
+        }
+    }
+    double mass = 0;
+    for (uint32_t i = 0; i < c->count; i++)
+        mass += exp((double)c->list[i].logit);
+    c->unordered = c->count;
+    c->mass_min = c->mass_max = mass;
+}
+
+/* ---- the draw ---- */
+
+/* How many make up top_p of the weight of the best `count`, and the weight that they have. */
+static uint32_t keep_part(const struct draw_pool *c, uint32_t count, double goal, double *mass)
+{
+    uint32_t n = 0;
+    for (*mass = 0; n < count && *mass < goal; n++)
+        *mass += exp((double)c->list[c->count - 1 - n].logit);
+    return n;
+}
+
+/* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight that top_k leaves.
+ * They end at the list's end. False: that depends on candidates that are missing, or on the bounds. */
+static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint32_t *kept, double *mass)
+{
+    bool cuts = p->top_k > 0 && p->top_k < c->count;
+    uint32_t k = cuts ? p->top_k : c->count, n = 0;
+    /* Without top_k the whole weight is known, and popping stops as soon as top_p of it is reached. */
+    double surely = cuts ? INFINITY : c->mass_min * (double)p->top_p;
+    double perhaps = cuts ? INFINITY : c->mass_max * (double)p->top_p, sum = 0;
+    if (!c->whole && !cuts && p->top_k > 0)
+        return false;
+    for (uint32_t i = c->unordered / 2; i-- > 0;)
+        sift_down(c->list, c->unordered, i);
+    for (; n < k && sum < perhaps; n++) {
+        if (sum >= surely)
+            return false;
+        sum += next_weight(c, n);
+    }
+    if (!c->whole && !cuts && sum < perhaps)
+        return false;
+    if (cuts && p->top_p < 1)
+        n = keep_part(c, n, sum * (double)p->top_p, &sum);
+    *kept = n;
+    *mass = sum;
+    return true;
+}
+
+/* Inverse of the cumulative weights, from the list's end. */
+static uint32_t pick(const struct draw_pool *c, uint32_t kept, double target)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < kept; i++) {
+        const struct sampler_candidate *it = &c->list[c->count - 1 - i];
+        sum += exp((double)it->logit);
+        if (sum > target)
+            return it->id;
+    }
+    return c->list[c->count - kept].id; /* the last one: rounding left a crumb */
+}
+
+bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position, uint32_t *ret)
+{
+    uint32_t kept = c->count;
+    double mass = c->mass_max;
+    if ((p->top_k > 0 && p->top_k < c->count) || p->top_p < 1) {
+        if (!keep_best(p, c, &kept, &mass))
+            return false;
+    } else if (!c->whole) {
+        return false;
+    } else if (c->unordered == 0) {
+        order_by_id(c);
+        mass = c->mass_max;
+    }
+    ASSERT(kept > 0 && kept <= c->count);
+    *ret = pick(c, kept, rng_uniform_at(p->seed, position) * mass);
+    return true;
+}
