@@ -1,6 +1,6 @@
 /* generate.c - one prompt to standard output, token by token. */
 #include "base/log.h"
-#include "cli/answer.h"
+#include "host/answer.h"
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -29,7 +29,7 @@ static int read_prompt(const char *argument, struct buf *ret, struct err *e)
                                : 0;
 }
 
-static int attach_images(struct attach *attached, const struct options *o, struct err *e)
+static int attach_images(struct attach *attached, const struct settings *o, struct err *e)
 {
     uint32_t tokens;
     int r = 0;
@@ -60,7 +60,7 @@ static void print_part(void *arg, const struct part *p)
 
 static int answer(struct answerer *a, struct slice prompt, struct attach *attached, struct err *e)
 {
-    const struct options *o = a->rt->options;
+    const struct settings *o = a->rt->options;
     bool raw = o->raw || !a->rt->served.template;
     struct question q = {.attached = attached, .raw = true, .seed = answer_seed(o)};
     struct stream_finish finish;
@@ -92,8 +92,8 @@ static int generate(struct runtime *rt, struct err *e)
     buf_init(&prompt, ANSWER_PROMPT_BYTES_MAX, &charge);
     request_memory_init(&memory, rt->text, 4 * ANSWER_PROMPT_BYTES_MAX);
     request_memory_enter(&memory);
-    attach_init(&attached, rt);
-    int r = answerer_init(&a, rt, e);
+    attach_init(&attached, rt, interrupt_pending);
+    int r = answerer_init(&a, rt, interrupt_ends_answer, e);
     if (r == 0)
         r = read_prompt(rt->options->argument, &prompt, e);
     if (r == 0 && prompt.len == 0 && !rt->options->images[0])
@@ -110,7 +110,7 @@ static int generate(struct runtime *rt, struct err *e)
     return r;
 }
 
-static int run(const struct options *o, struct err *e)
+static int run(const struct settings *o, struct err *e)
 {
     struct runtime rt;
     int r =
@@ -125,7 +125,7 @@ static int run(const struct options *o, struct err *e)
     return r;
 }
 
-static int with_options(struct options *o, int argc, char **argv)
+static int with_options(struct settings *o, int argc, char **argv)
 {
     struct err e = {{0}};
     int r = options_parse(COMMAND_GENERATE, argc, argv, o, &e);
@@ -154,8 +154,8 @@ static int with_options(struct options *o, int argc, char **argv)
 
 int command_generate(int argc, char **argv)
 {
-    struct options o;
+    struct settings o;
     int r = with_options(&o, argc, argv);
-    options_done(&o);
+    settings_done(&o);
     return r;
 }

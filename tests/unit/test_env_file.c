@@ -46,7 +46,7 @@ TEST(what_could_be_misread_is_refused)
     }
 }
 
-static int parse(const char *dir, const char *ini, const char *env, struct options *o, struct err *e)
+static int parse(const char *dir, const char *ini, const char *env, struct settings *o, struct err *e)
 {
     static char config[512], file[512]; /* options borrow their command line */
     snprintf(config, sizeof(config), "--config=%s/ini", dir);
@@ -61,7 +61,7 @@ static int parse(const char *dir, const char *ini, const char *env, struct optio
 TEST(each_place_wins_over_those_behind_it)
 {
     const char *dir = test_dir();
-    struct options o;
+    struct settings o;
     struct err e = {{0}};
     setenv("PLATEAU_STEP_MS", "7", 1);
     int r =
@@ -76,7 +76,7 @@ TEST(each_place_wins_over_those_behind_it)
     assert_string_equal(o.api_keys[0], "a");
     assert_string_equal(o.api_keys[1], "b");
     assert_null(o.api_keys[2]);
-    options_done(&o);
+    settings_done(&o);
 }
 
 TEST(a_wrong_file_is_named)
@@ -89,12 +89,12 @@ TEST(a_wrong_file_is_named)
                  {"PLATEAU_MAX_QUEUE=many\n", "--max-queue"},
                  {"PLATEAU_MAX_QUEUE\n", "line 1"}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct options o;
+        struct settings o;
         struct err e = {{0}};
         assert_int_equal(parse(dir, "", cases[i].env, &o, &e), -EINVAL);
         assert_non_null(strstr(e.text, cases[i].words));
         assert_non_null(strstr(e.text, "/env"));
-        options_done(&o);
+        settings_done(&o);
     }
 }
 
@@ -107,12 +107,12 @@ static void assert_file_says(enum option_command command, const char *ini, const
     snprintf(file, sizeof(file), "--env-file=%s/env", dir);
     test_write_text(dir, "ini", ini);
     test_write_text(dir, "env", env);
-    struct options o;
+    struct settings o;
     struct err e = {{0}};
     int r = options_parse(command, 3, (char *[]){name, config, file, NULL}, &o, &e);
     assert_int_equal(r, words[0] ? -EINVAL : 0);
     assert_non_null(strstr(e.text, words));
-    options_done(&o);
+    settings_done(&o);
 }
 
 TEST(a_file_holds_options_of_its_command_only)
@@ -163,14 +163,14 @@ TEST(a_file_that_the_environment_names_for_all_commands_is_read_by_cache)
     char config[512], name[] = "cache";
     snprintf(config, sizeof(config), "%s/ini", dir);
     test_write_text(dir, "ini", "port = 5\nssd-limit = 1G\n");
-    struct options o;
+    struct settings o;
     struct err e = {{0}};
     setenv("PLATEAU_CONFIG", config, 1);
     int r = options_parse(COMMAND_CACHE, 1, (char *[]){name, NULL}, &o, &e);
     unsetenv("PLATEAU_CONFIG");
     assert_int_equal(r, 0);
     assert_int_equal(o.ssd_limit, 1 << 30);
-    options_done(&o);
+    settings_done(&o);
 }
 
 static void tell(void *arg, const struct options_change *c)
@@ -183,7 +183,7 @@ static void tell(void *arg, const struct options_change *c)
 TEST(options_are_compared_and_secrets_not_shown)
 {
     const char *dir = test_dir();
-    struct options a, b;
+    struct settings a, b;
     struct err e = {{0}};
     assert_int_equal(parse(dir, "api-key = one\nport = 1\nstep-ms = 5\n", "", &a, &e), 0);
     assert_int_equal(
@@ -193,8 +193,8 @@ TEST(options_are_compared_and_secrets_not_shown)
     assert_string_equal(seen, "");
     options_compare(COMMAND_SERVE, &a, &b, tell, NULL);
     assert_string_equal(seen, "trim:on>off!;port:1>2!;api-key:*>*;allow-open:no>yes;step-ms:5>100;");
-    options_done(&a);
-    options_done(&b);
+    settings_done(&a);
+    settings_done(&b);
 }
 
 TEST(secrets_are_hidden_wherever_they_stand)

@@ -7,7 +7,7 @@
 
 #include "api/api.h"
 #include "cli/options.h"
-#include "cli/runtime.h"
+#include "host/runtime.h"
 #include "http/http_server.h"
 #include "kernel/workers.h"
 

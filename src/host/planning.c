@@ -1,0 +1,184 @@
+/* planning.c - asks each module what it takes, and memory/plan to add it up.
+ *
+ * Texts get an eighth of the ceiling, bodies that arrive half of that: enough for long prompts on any machine
+ * that holds a model. */
+#include "host/planning.h"
+
+#include "api/api.h"
+#include "api/prep.h"
+#include "base/bytes_text.h"
+#include "base/check.h"
+#include "base/thread_stack.h"
+#include "host/listeners.h"
+#include "registry/registry.h"
+#include "compute/device.h"
+#include "registry/guard.h"
+#include "store/staging.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB               ((uint64_t)1 << 20)
+#define HEAP_BYTES_MAX    (32 * MIB)
+#define HEAP_BYTES_LEAST  (6 * MIB)
+#define TEXT_BYTES_MAX    (1024 * MIB)
+#define TEXT_BYTES_LEAST  (8 * MIB)
+#define MEDIA_BYTES_MAX   (1024 * MIB)
+#define MEDIA_BYTES_LEAST (8 * MIB)
+
+/* ---- the process ---- */
+
+static const char *find_ceiling(const struct footprint *f, uint64_t wanted, uint64_t ceiling)
+{
+    if (wanted && ceiling == wanted)
+        return "--memory-limit";
+    return f->cgroup_limit_bytes && ceiling == f->cgroup_limit_bytes ? "the cgroup" : "the machine's memory";
+}
+
+void planning_process(struct planning *p, bool least, struct plan_process *ret)
+{
+    const struct settings *o = p->options;
+    struct footprint f;
+    footprint_read(&f);
+    uint64_t ceiling = footprint_ceiling(&f, o->memory_limit);
+    p->ceiling_from = find_ceiling(&f, o->memory_limit, ceiling);
+    struct media_opts alone = {.thread_count = 1, .allow_remote = true};
+    struct api_opts api = {.requests_max = (uint32_t)o->max_requests,
+                           .prep_threads = (uint32_t)o->prep_threads,
+                           .model_count = p->models,
+                           .media = {.on = p->sees,
+                                     .thread_count = (uint32_t)o->media_threads,
+                                     .allow_remote = o->allow_remote_media}};
+    struct http_server_opts http = {.connections_max = (uint32_t)o->max_connections,
+                                    .header_bytes_max = o->max_header_bytes};
+    uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
+    uint64_t media = MIN_OF(MAX_OF(ceiling / 8, MEDIA_BYTES_LEAST), MEDIA_BYTES_MAX);
+    if (least) {
+        texts = TEXT_BYTES_LEAST;
+        media = MEDIA_BYTES_LEAST;
+    }
+    *ret = (struct plan_process){.ceiling_bytes = ceiling,
+                                 .heap_bytes =
+                                     least ? HEAP_BYTES_LEAST
+                                           : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
+                                 .threads_bytes = device_stack_bytes(p->workers),
+                                 .text_bytes = TEXT_BYTES_LEAST};
+    if (p->sees)
+        ret->media_bytes = o->media_memory ? o->media_memory : media;
+    if (p->sees && !p->serves)
+        ret->threads_bytes += media_stack_bytes(&alone);
+    if (!p->serves)
+        return;
+    ret->threads_bytes +=
+        api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u)) + guard_stack_bytes();
+    ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes) + listeners_bytes(o);
+    ret->text_floor_bytes = api_bytes(&api);
+    ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);
+    ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
+    if (!o->ssd_dir)
+        return;
+    ret->ssd_staging_bytes = staging_bytes(o->ssd_staging);
+    ret->ssd_table_bytes = store_table_bytes_max(o->ssd_limit);
+    ret->threads_bytes += STORE_THREADS * (uint64_t)thread_stack_bytes(STORE_STACK_BYTES);
+}
+
+/* ---- both ---- */
+
+static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
+                  const struct plan_refusal *why, struct err *e)
+{
+    char context[96] = "", seqs[96] = "", image_sched[96] = "";
+    const struct model_vision *v = &p->model.shape.vision;
+    if (why->context)
+        snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
+                 why->context, why->context);
+    if (why->seqs_max && why->seqs_max < p->seqs)
+        snprintf(seqs, sizeof(seqs), " %u sequences instead of %u would fit (--max-num-seqs %u).",
+                 why->seqs_max, p->seqs, why->seqs_max);
+    if (v->present) {
+        uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
+                         p->plan.process.media_bytes;
+        snprintf(image_sched, sizeof(image_sched), " Images take %s of that (--max-image-pixels 0).",
+                 bytes_text(bytes).text);
+    }
+    return err_set(e, -ENOMEM, "%s does not fit: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s",
+                   name, bytes_text(why->needed_bytes).text, bytes_text(ceiling).text,
+                   p->ceiling_from ? p->ceiling_from : "see --memory-limit", context, seqs,
+                   context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.",
+                   image_sched);
+}
+
+/* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
+ * others. */
+#define CONTEXT_PART 4
+
+static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
+{
+    const struct settings *o = p->options;
+    uint32_t length = (uint32_t)o->max_model_len;
+    /* Given for all models: a model with a shorter context uses its own. Given for one model it is an
+     * error. */
+    if (p->models > 1)
+        length = MIN_OF(length, p->model.shape.context_max);
+    return (struct plan_wish){.max_model_len = length,
+                              .prefix_cache_bytes = o->prefix_cache,
+                              .image_cache_bytes = o->image_cache,
+                              .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
+}
+
+/* With `process` as given, or, without limits of its own, with the texts that the model leaves room for. */
+static int make(struct planning *p, struct plan_process *process, struct plan_refusal *why)
+{
+    int r = -ENOMEM;
+    for (int least = 0; least <= 1 && r == -ENOMEM; least++) {
+        if (p->process)
+            *process = *p->process;
+        else
+            planning_process(p, least, process);
+        if (p->model_bytes_max)
+            process->ceiling_bytes =
+                MIN_OF(process->ceiling_bytes, plan_process_bytes(process) + p->model_bytes_max);
+        struct plan_wish wish = wish_of(p, process);
+        r = plan_make(process, model_plan_numbers, &p->model, p->seqs, &wish, &p->plan, why);
+    }
+    return r;
+}
+
+static struct model_parts parts_of(const struct planning *p)
+{
+    uint64_t pixels = p->options->max_image_pixels;
+    return (struct model_parts){.vision = (p->serves || p->looks) && pixels > 0, .image_pixels_max = pixels};
+}
+
+static bool speculation_of(const struct settings *o, struct speculation *ret)
+{
+    ret->head_drafts = o->mtp == SETTINGS_ALL ? SPECULATION_DRAFTS_ANY : (int)o->mtp;
+    ret->draft_vocab = o->draft_vocab == SETTINGS_ALL ? MODEL_DRAFT_VOCAB_AUTO : (uint32_t)o->draft_vocab;
+    ret->optimistic = o->mtp_optimistic;
+    return speculation_parse(o->spec ? o->spec : "auto", &ret->way);
+}
+
+int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
+{
+    struct plan_process process;
+    struct plan_refusal why = {0};
+    p->model = (struct model_plan){.name = name,
+                                   .queue = p->queue,
+                                   .workers = p->workers,
+                                   .prefix_cache_bytes = p->options->prefix_cache,
+                                   .parts = parts_of(p)};
+    if (!speculation_of(p->options, &p->model.speculation))
+        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->options->spec);
+    int r = model_plan_probe(&p->model, dir, e);
+    p->unreadable = r < 0;
+    if (r < 0)
+        return r;
+    p->sees |= p->model.shape.vision.present;
+    r = make(p, &process, &why);
+    if (r == -EINVAL)
+        return err_set(e, r, "--max-model-len %llu: %s was made for %u tokens",
+                       (unsigned long long)p->options->max_model_len, name, why.context_max);
+    return r < 0 ? refuse(p, name, process.ceiling_bytes, &why, e) : 0;
+}
