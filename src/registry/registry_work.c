@@ -216,36 +216,7 @@ static void *load_main(void *arg)
     return NULL;
 }
 
-/* ---- an unload, on its thread or another's ---- */
-
-static uint64_t own_memory(void)
-{
-    struct footprint f;
-    footprint_read(&f);
-    return f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes;
-}
-
-void registry_unload_now(struct entry *e)
-{
-    struct registry *r = e->registry;
-    struct registry_returned returned = {0};
-    uint64_t began_ns = clock_now_ns(), before = own_memory();
-    returned.account_bytes = account_numbers(e->loaded.account).reserved;
-    loaded_model_close(&e->loaded, r->opts.faults, returned.trouble);
-    footprint_purge_heap();
-    uint64_t after = own_memory();
-    returned.bytes = before > after ? before - after : 0;
-    LOG_INFO("model_unloaded", "model=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"",
-             e->known.id, (ull)returned.bytes, (ull)returned.account_bytes,
-             (ull)((clock_now_ns() - began_ns) / NS_PER_MS), returned.trouble);
-    pthread_mutex_lock(&r->lock);
-    e->returned = returned;
-    e->closing = e->ending = false;
-    e->unloads++;
-    e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED;
-    registry_tell(r);
-    pthread_mutex_unlock(&r->lock);
-}
+/* ---- an unload, on its thread ---- */
 
 static void *unload_main(void *arg)
 {
