@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -82,8 +83,8 @@ static uint64_t limit_of(uint64_t bytes_max)
 static int open_accounts(struct engine *en)
 {
     const struct engine_opts *o = &en->opts;
-    int r = account_open(o->parent, "requests", ACCOUNT_ANON, limit_of(o->requests_bytes_max), &en->requests);
-    return r == 0 ? account_open(o->parent, "engine", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->own) : r;
+    int r = accounts_open(o->parent, ACCOUNT_REQUESTS, limit_of(o->requests_bytes_max), &en->requests);
+    return r == 0 ? accounts_open(o->parent, ACCOUNT_ENGINE, ACCOUNT_NO_LIMIT, &en->own) : r;
 }
 
 /* Called by any of the store's threads until the client is closed; the inbox lives longer. */

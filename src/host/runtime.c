@@ -100,9 +100,9 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s)
 
 /* ---- the process ---- */
 
-static int open_account(struct runtime *rt, const char *name, uint64_t limit, struct account **ret)
+static int open_account(struct runtime *rt, enum account_id id, uint64_t limit, struct account **ret)
 {
-    int r = account_open(ledger_root(rt->ledger), name, ACCOUNT_ANON, limit, ret);
+    int r = accounts_open(ledger_root(rt->ledger), id, limit, ret);
     if (r == 0)
         account_set_planned(*ret, limit);
     return r;
@@ -114,7 +114,7 @@ const struct runtime_faults *runtime_faults;
 static int reserve_heap(struct runtime *rt)
 {
     uint64_t bytes = rt->process.heap_bytes;
-    int r = open_account(rt, "heap", bytes, &rt->heap);
+    int r = open_account(rt, ACCOUNT_HEAP, bytes, &rt->heap);
     if (r == 0)
         r = account_reserve(rt->heap, bytes);
     rt->heap_bytes = r == 0 ? bytes : 0;
@@ -134,13 +134,13 @@ static int open_ledger(struct runtime *rt)
     if (r == 0)
         r = reserve_heap(rt);
     if (r == 0)
-        r = open_account(rt, "threads", p->threads_bytes, &rt->threads);
+        r = open_account(rt, ACCOUNT_THREADS, p->threads_bytes, &rt->threads);
     if (r == 0)
-        r = open_account(rt, "network", p->network_bytes + p->body_bytes, &rt->network);
+        r = open_account(rt, ACCOUNT_NETWORK, p->network_bytes + p->body_bytes, &rt->network);
     if (r == 0)
-        r = open_account(rt, "text", p->text_bytes, &rt->text);
+        r = open_account(rt, ACCOUNT_TEXT, p->text_bytes, &rt->text);
     if (r == 0 && p->media_bytes > 0)
-        r = open_account(rt, "media", p->media_bytes, &rt->media);
+        r = open_account(rt, ACCOUNT_MEDIA, p->media_bytes, &rt->media);
     struct holders_opts holders = {rt->ledger, MIN_OF(rt->options->prefix_cache, p->ceiling_bytes)};
     return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
@@ -151,9 +151,9 @@ static int open_store(struct runtime *rt, struct err *e)
     const struct settings *o = rt->options;
     if (p->ssd_staging_bytes == 0)
         return 0;
-    int r = open_account(rt, "ssd staging", p->ssd_staging_bytes, &rt->ssd_staging);
+    int r = open_account(rt, ACCOUNT_SSD_STAGING, p->ssd_staging_bytes, &rt->ssd_staging);
     if (r == 0)
-        r = open_account(rt, "ssd table", p->ssd_table_bytes, &rt->ssd_table);
+        r = open_account(rt, ACCOUNT_SSD_TABLE, p->ssd_table_bytes, &rt->ssd_table);
     if (r < 0)
         return err_set(e, r, "no memory for the SSD tier's accounts");
     struct store_opts opts = {.dir = o->ssd_dir,

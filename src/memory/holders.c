@@ -3,6 +3,7 @@
  * An owner is asked under the lock, so it cannot go away during the call. Asking only puts a message, so the
  * lock is held briefly. Waiting for the answer needs neither the lock nor the owner. An orphan has no owner:
  * the asking thread frees it, without the lock, because that may take long. */
+#include "memory/accounts.h"
 #include "memory/holders_state.h"
 
 #include "memory/units.h"
@@ -168,7 +169,7 @@ static void note_left(struct holder *h)
 static struct account *orphans_account(struct holders *hs)
 {
     struct account *root = ledger_root(hs->opts.ledger);
-    if (!hs->orphans && account_open(root, "orphans", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &hs->orphans) < 0)
+    if (!hs->orphans && accounts_open(root, ACCOUNT_ORPHANS, ACCOUNT_NO_LIMIT, &hs->orphans) < 0)
         return root;
     return hs->orphans;
 }

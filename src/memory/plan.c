@@ -225,7 +225,7 @@ static void add(struct plan *p, uint32_t depth, const char *name, enum account_c
 {
     ASSERT(p->line_count == 0 ? depth == 0 : depth <= p->lines[p->line_count - 1].depth + 1);
     ASSERT(p->line_count < PLAN_LINES_MAX);
-    p->lines[p->line_count++] = (struct plan_line){name, note, class, depth, floor, limit};
+    p->lines[p->line_count++] = (struct plan_line){name, note, class, accounts_of(name), depth, floor, limit};
 }
 
 static void add_process(struct plan *p)

@@ -7,7 +7,7 @@
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
 
-#include "memory/ledger.h"
+#include "memory/accounts.h"
 
 /* Of the process, independent of its models. */
 struct plan_process {
@@ -59,7 +59,8 @@ struct plan_wish {
 struct plan_line {
     const char *name, *note; /* note: may be empty */
     enum account_class class;
-    uint32_t depth; /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
+    enum account_id account; /* ACCOUNT_MODEL: the model's own */
+    uint32_t depth;          /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
 #define PLAN_LINES_MAX 28

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 
@@ -194,8 +195,8 @@ static int open_memory(struct vision_encoder *e, struct account *parent)
     uint64_t bytes = model_encode_bytes(&shape, shape.vision.pixels_max);
     int r = parent ? 0 : ledger_create(ACCOUNT_NO_LIMIT, &e->uncounted);
     if (r == 0)
-        r = account_open(parent ? parent : ledger_root(e->uncounted), "vision", ACCOUNT_ANON,
-                         ACCOUNT_NO_LIMIT, &e->account);
+        r = accounts_open(parent ? parent : ledger_root(e->uncounted), ACCOUNT_VISION, ACCOUNT_NO_LIMIT,
+                          &e->account);
     if (r < 0)
         return r;
     account_set_planned(e->account, bytes);
