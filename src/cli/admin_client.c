@@ -65,9 +65,9 @@ static int read_key(const char *path, struct admin_client *c, struct err *e)
 
 static int find_key(const struct settings *o, struct admin_client *c, struct err *e)
 {
-    const char *key = o->admin_keys[0];
+    const char *key = o->keys.admin_keys[0];
     if (!key)
-        return o->admin_key_files[0] ? read_key(o->admin_key_files[0], c, e) : 0;
+        return o->keys.admin_key_files[0] ? read_key(o->keys.admin_key_files[0], c, e) : 0;
     for (const char *at = key; *at; at++)
         if (!isgraph((unsigned char)*at) || at - key >= KEYRING_KEY_BYTES_MAX)
             return err_set(e, -EINVAL, "--admin-key: a key has 1 to %d visible ASCII characters",

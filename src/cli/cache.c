@@ -197,8 +197,8 @@ static void print_json(const struct report *r, bool models)
 static int look(const struct settings *o, bool verify, struct err *e)
 {
     static struct report r;
-    r = (struct report){.dir = o->ssd_dir};
-    int error = store_audit(o->ssd_dir, verify, see, &r, &r.sum, e);
+    r = (struct report){.dir = o->store.dir};
+    int error = store_audit(o->store.dir, verify, see, &r, &r.sum, e);
     if (error < 0)
         return error;
     if (o->json) {
@@ -225,7 +225,7 @@ static int verify(const struct settings *o, struct err *e)
 static int collect(const struct settings *o, struct err *e)
 {
     struct store_gc g;
-    int r = store_collect(o->ssd_dir, o->ssd_limit, &g, e);
+    int r = store_collect(o->store.dir, o->store.limit_bytes, &g, e);
     if (r < 0)
         return r;
     uint64_t back = g.bytes_before > g.bytes_now ? g.bytes_before - g.bytes_now : 0;
@@ -250,8 +250,9 @@ static int run(const struct settings *o, struct err *e)
     struct nearest n = nearest_begin(slice_of(o->argument));
     for (size_t i = 0; o->argument && i < COUNT_OF(actions); i++) {
         if (strcmp(o->argument, actions[i].name) == 0)
-            return o->ssd_dir ? actions[i].run(o, e)
-                              : err_set(e, -EINVAL, "name the directory: plateau cache %s DIR", o->argument);
+            return o->store.dir
+                       ? actions[i].run(o, e)
+                       : err_set(e, -EINVAL, "name the directory: plateau cache %s DIR", o->argument);
         nearest_try(&n, actions[i].name);
     }
     return err_set(e, -EINVAL, "%s%sls, verify or gc is expected%s; see plateau cache --help",

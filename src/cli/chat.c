@@ -14,7 +14,7 @@
 
 int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, struct err *e)
 {
-    *c = (struct chat){.rt = rt, .screen = screen, .seed = answer_seed(rt->options)};
+    *c = (struct chat){.rt = rt, .screen = screen, .seed = answer_seed(rt->settings)};
     int r = answerer_init(&c->answerer, rt, interrupt_ends_answer, e);
     if (r < 0)
         return r;
@@ -24,8 +24,9 @@ int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, st
     c->messages = json_array();
     if (!c->messages)
         r = err_set(e, -ENOMEM, "no memory for a conversation");
-    else if (rt->options->system)
-        r = chat_set_system(c, (struct slice){rt->options->system, strlen(rt->options->system)}, e);
+    else if (rt->settings->answer.system)
+        r = chat_set_system(
+            c, (struct slice){rt->settings->answer.system, strlen(rt->settings->answer.system)}, e);
     if (r < 0)
         chat_close(c);
     return r;

@@ -65,7 +65,7 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
     struct charge charge = account_charge(rt->text);
     struct line_input_opts opts = {.terminal = screen->terminal,
                                    .colours = screen->colours,
-                                   .history = rt->options->history,
+                                   .history = rt->settings->history,
                                    .bytes_max = CHAT_MESSAGE_BYTES_MAX,
                                    .charge = &charge};
     struct line_input *in;

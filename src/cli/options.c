@@ -117,12 +117,12 @@ static int read_environment(struct settings *o, struct err *e)
 static int add_model(const char *text, struct settings *o, struct err *e)
 {
     uint32_t count = 0;
-    while (o->models[count])
+    while (o->models.named[count])
         count++;
     if (count == SETTINGS_MODELS_MAX)
         return err_set(e, -EINVAL, "at most %d models may be named; --model-dir takes more",
                        SETTINGS_MODELS_MAX);
-    o->models[count] = text;
+    o->models.named[count] = text;
     return 0;
 }
 
@@ -133,15 +133,15 @@ static int set_argument(enum setting_command command, const char *text, struct s
         o->argument = text;
         return 0;
     }
-    if (command == COMMAND_CACHE && !o->model) {
-        o->model = o->ssd_dir = text;
+    if (command == COMMAND_CACHE && !o->models.model) {
+        o->models.model = o->store.dir = text;
         return 0;
     }
     if (command == COMMAND_PLAN || command == COMMAND_SERVE)
         return add_model(text, o, e);
-    if (o->model || (command & (COMMAND_GENERATE | COMMAND_ADMIN)))
+    if (o->models.model || (command & (COMMAND_GENERATE | COMMAND_ADMIN)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);
-    o->model = text;
+    o->models.model = text;
     return 0;
 }
 
@@ -196,8 +196,8 @@ int options_parse(enum setting_command command, int argc, char **argv, struct se
     if (r == 0)
         r = read_environment(ret, e);
 
-    const char *model = ret->model;
-    ret->model = NULL;
+    const char *model = ret->models.model;
+    ret->models.model = NULL;
     bool plain = false;
     for (int i = 1; i < argc && r == 0; i++) {
         if (!plain && strcmp(argv[i], "--") == 0)
@@ -213,10 +213,10 @@ int options_parse(enum setting_command command, int argc, char **argv, struct se
         else
             r = set_argument(command, argv[i], ret, e);
     }
-    if (!ret->model)
-        ret->model = ret->models[0] ? ret->models[0] : model;
-    if (!ret->models[0])
-        ret->models[0] = ret->model;
+    if (!ret->models.model)
+        ret->models.model = ret->models.named[0] ? ret->models.named[0] : model;
+    if (!ret->models.named[0])
+        ret->models.named[0] = ret->models.model;
     return r;
 }
 

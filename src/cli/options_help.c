@@ -60,7 +60,7 @@ static void help_row(const struct setting_row *row, FILE *f)
     fprintf(f, "%s%*s", flag, n < HELP_COLUMN ? HELP_COLUMN - n : 1, "");
     help_words(row->help, &column, f);
     snprintf(otherwise, sizeof(otherwise), "[default: %s]", row->otherwise ? row->otherwise : "");
-    if (row->otherwise)
+    if (row->otherwise && strcmp(row->otherwise, SETTINGS_NOT_GIVEN) != 0)
         help_words(otherwise, &column, f);
     fputc('\n', f);
 }

@@ -52,8 +52,8 @@ static void print_table(const struct planning *p)
                    l->note);
     }
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
-    printf("\nA connection takes %s, of %llu; a request of the whole context %s of pages and %s of tables.\n",
-           bytes_text(plan->process.connection_bytes).text, (unsigned long long)p->options->max_connections,
+    printf("\nA connection takes %s, of %u; a request of the whole context %s of pages and %s of tables.\n",
+           bytes_text(plan->process.connection_bytes).text, p->settings->http.connections_max,
            bytes_text(DIV_UP((uint64_t)plan->max_model_len, plan->model.page_tokens) * plan->model.page_bytes)
                .text,
            bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
@@ -147,11 +147,11 @@ static int plan_one(const struct settings *o, const char *model, struct sum *sum
         r = options_of(o, dir, id, &own, e);
     if (r < 0)
         return r;
-    struct planning p = {.options = &own,
-                         .seqs = (uint32_t)own.max_num_seqs,
-                         .queue = (uint32_t)own.max_queue,
+    struct planning p = {.settings = &own,
+                         .seqs = own.model.engine.max_num_seqs,
+                         .queue = own.model.engine.max_queue,
                          .workers = runtime_workers(o),
-                         .model_bytes_max = own.model_limit,
+                         .model_bytes_max = own.model.bytes_max,
                          .serves = true};
     r = planning_make(&p, dir, id, e);
     if (p.unreadable)
@@ -177,8 +177,8 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
     struct sum sum = {0};
     buf_puts(json, "{\"models\":[");
     int r = 0;
-    for (uint32_t i = 0; r == 0 && (i == 0 || o->models[i]); i++)
-        r = plan_one(o, o->models[i], &sum, json, e);
+    for (uint32_t i = 0; r == 0 && (i == 0 || o->models.named[i]); i++)
+        r = plan_one(o, o->models.named[i], &sum, json, e);
     if (r < 0)
         return r;
     uint64_t together = sum.floor_bytes + sum.shared_bytes;

@@ -5,6 +5,7 @@
  * are read on the main thread then, and a dead drive would block it. A hanging load cannot be joined:
  * everything else is closed, and the process exits beside it. */
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/help.h"
@@ -102,7 +103,7 @@ static void end(struct serve *s, uint32_t number)
     struct server *server = &s->server;
     atomic_store(&s->served, true);
     LOG_INFO("stopping", "signal=%u open_requests=%u drain_s=%llu", number, api_requests_now(server->api),
-             server->stopping ? 0 : (unsigned long long)server->live.now.drain_s);
+             server->stopping ? 0 : (unsigned long long)(server->live.now.registry.drain_ns / NS_PER_S));
     server_stop(server);
 }
 
@@ -164,7 +165,7 @@ static void let_signals_end(void)
 /* The page's address with the server's own admin key. On a terminal only: its reader sits at the machine. */
 static void tell_key(const struct server *s)
 {
-    const char *key = live_own_admin_key(&s->live), *host = s->live.started.host;
+    const char *key = live_own_admin_key(&s->live), *host = s->live.started.http.host;
     bool v6 = strchr(host, ':') != NULL, any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
     if (!key || !terminal_is(stdout))
         return;
@@ -176,8 +177,8 @@ static void tell_key(const struct server *s)
 
 static void tell_where(const struct server *s)
 {
-    bool v6 = strchr(s->live.started.host, ':') != NULL;
-    printf("Plateau listens on http://%s%s%s:%u ", v6 ? "[" : "", s->live.started.host, v6 ? "]" : "",
+    bool v6 = strchr(s->live.started.http.host, ':') != NULL;
+    printf("Plateau listens on http://%s%s%s:%u ", v6 ? "[" : "", s->live.started.http.host, v6 ? "]" : "",
            http_server_port(s->http));
     if (s->models.count == 1)
         printf("(model %s)\n", s->models.list[0].id);
@@ -187,7 +188,7 @@ static void tell_where(const struct server *s)
     /* The server continues; its exit status shows it at the end. */
     if (output_flush() < 0)
         LOG_WARN("output_failed", "error=\"%s\" host=%s port=%u", strerror(output_error()),
-                 s->live.started.host, http_server_port(s->http));
+                 s->live.started.http.host, http_server_port(s->http));
 }
 
 /* --- the command --- */

@@ -273,14 +273,18 @@ static int create_tables(struct engine *en)
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
 }
 
+void engine_live_set(struct engine_live *l, const struct engine_opts *now)
+{
+    atomic_store(&l->queue_timeout_ns, now->queue_timeout_ns);
+    atomic_store(&l->slow_client_ns, now->slow_client_ns);
+    atomic_store(&l->step_ns, now->step_ns);
+    atomic_store(&l->max_queue, now->max_queue);
+}
+
 static void init_live(struct engine *en)
 {
-    const struct engine_opts *o = &en->opts;
-    atomic_init(&en->own_live.queue_timeout_ns, o->queue_timeout_ns);
-    atomic_init(&en->own_live.slow_client_ns, o->slow_client_ns);
-    atomic_init(&en->own_live.step_ns, o->step_ns);
-    atomic_init(&en->own_live.max_queue, o->max_queue);
-    en->live = o->live ? o->live : &en->own_live;
+    engine_live_set(&en->own_live, &en->opts);
+    en->live = en->opts.live ? en->opts.live : &en->own_live;
 }
 
 /* Under the list's lock: they put a message. */

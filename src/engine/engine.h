@@ -109,6 +109,9 @@ struct engine_opts {
     const struct engine_faults *faults; /* NULL but in tests */
 };
 
+/* Takes what may change, of the options that hold now. Any thread. */
+void engine_live_set(struct engine_live *l, const struct engine_opts *now);
+
 /* Memory that an engine with these options will take; kv_bytes_max, parent and model are not read. */
 struct engine_plan {
     uint64_t fixed_bytes, page_bytes,

@@ -31,7 +31,7 @@ void answerer_done(struct answerer *a)
 
 uint64_t answer_seed(const struct settings *o)
 {
-    uint64_t seed = o->seed;
+    uint64_t seed = o->answer.seed;
     if (seed == 0)
         rng_secret(&seed, sizeof(seed));
     return seed;
@@ -63,15 +63,15 @@ static const struct gen_host host = {refuse_memory, agree, agree, give_stream};
 /* What the options say, else the model's own generation_config.json. */
 static struct gen_sampling sampling_of(const struct answerer *a, uint64_t seed)
 {
-    const struct settings *o = a->rt->options;
+    const struct sampling_defaults *given = &a->rt->settings->model.sampling;
     bool samples = a->model.defaults.do_sample;
-    return (struct gen_sampling){.temperature = o->temperature >= 0 ? o->temperature
-                                                : samples           ? NAN
-                                                                    : 0,
-                                 .top_p = o->top_p > 0 ? o->top_p : NAN,
+    return (struct gen_sampling){.temperature = given->temperature >= 0 ? given->temperature
+                                                : samples               ? NAN
+                                                                        : 0,
+                                 .top_p = given->top_p > 0 ? given->top_p : NAN,
                                  .min_p = NAN,
                                  .repetition_penalty = NAN,
-                                 .top_k = o->top_k > 0 ? (int64_t)o->top_k : -1,
+                                 .top_k = given->top_k > 0 ? given->top_k : -1,
                                  .has_seed = true,
                                  .seed = (int64_t)seed,
                                  .max_tokens = -1,
@@ -80,18 +80,18 @@ static struct gen_sampling sampling_of(const struct answerer *a, uint64_t seed)
 
 static struct gen_request request_of(const struct answerer *a, const struct question *q)
 {
-    const struct settings *o = a->rt->options;
+    const struct settings *o = a->rt->settings;
     return (struct gen_request){.messages = q->messages,
                                 .add_generation_prompt = true,
                                 .parallel_tool_calls = true,
-                                .enable_thinking = q->messages ? o->think : -1,
+                                .enable_thinking = q->messages ? o->answer.think : -1,
                                 .parses = !q->raw,
                                 .prompt = q->prompt,
                                 .prompt_count = 1,
                                 .add_special_tokens = -1,
                                 .sampling = sampling_of(a, q->seed),
                                 .n = 1,
-                                .ignore_eos = o->ignore_eos,
+                                .ignore_eos = o->answer.ignore_eos,
                                 .speculative = true,
                                 .skip_special_tokens = true};
 }
@@ -157,7 +157,7 @@ int answerer_run(struct answerer *a, const struct question *q, part_sink_fn *sin
 {
     struct media_result results[ATTACH_MAX];
     struct gen_request request = request_of(a, q);
-    uint32_t max_tokens = (uint32_t)a->rt->options->max_tokens;
+    uint32_t max_tokens = a->rt->settings->answer.max_tokens;
     struct gen g = {.host = &host,
                     .request = &request,
                     .results = results,

@@ -53,21 +53,16 @@ static void wake(void *arg)
 
 static int open_media(struct attach *a, struct err *e)
 {
-    const struct settings *o = a->rt->options;
     struct charge charge = account_charge(a->rt->text);
-    struct media_opts opts = {.on = true,
-                              .account = a->rt->media,
-                              .threads = a->rt->threads,
-                              .thread_count = 1,
-                              .bytes_max = o->max_media_bytes,
-                              .pixels_max = o->max_media_pixels,
-                              .timeout_s = (uint32_t)o->media_timeout_s,
-                              .video_s_max = (uint32_t)o->max_video_s,
-                              .frames_max = (uint32_t)o->max_video_frames,
-                              .allow_remote = true,
-                              .dir = "/",
-                              .done = wake,
-                              .arg = a};
+    struct media_opts opts = a->rt->settings->api.media;
+    opts.on = true;
+    opts.account = a->rt->media;
+    opts.threads = a->rt->threads;
+    opts.thread_count = 1;
+    opts.allow_remote = true;
+    opts.dir = "/";
+    opts.done = wake;
+    opts.arg = a;
     int r = 0;
     if (!a->wake)
         r = mailbox_create(&(struct mailbox_opts){4, sizeof(void *), false, &charge}, &a->wake);

@@ -67,17 +67,17 @@ int keys_open(const struct settings *o, struct key_pipes *pipes, struct keyring 
     int r = keyring_create(&k);
     if (r < 0)
         return err_set(e, r, "no memory for keys");
-    r = add_keys(k, KEYRING_MODELS, "api-key", o->api_keys, e);
+    r = add_keys(k, KEYRING_MODELS, "api-key", o->keys.api_keys, e);
     if (r == 0)
-        r = add_keys(k, KEYRING_ADMIN, "admin-key", o->admin_keys, e);
+        r = add_keys(k, KEYRING_ADMIN, "admin-key", o->keys.admin_keys, e);
     if (r == 0)
-        r = add_files(k, KEYRING_MODELS, "api-key-file", o->api_key_files, pipes, e);
+        r = add_files(k, KEYRING_MODELS, "api-key-file", o->keys.api_key_files, pipes, e);
     if (r == 0)
-        r = add_files(k, KEYRING_ADMIN, "admin-key-file", o->admin_key_files, pipes, e);
+        r = add_files(k, KEYRING_ADMIN, "admin-key-file", o->keys.admin_key_files, pipes, e);
     if (r == 0)
-        r = add_keys(k, KEYRING_METRICS, "metrics-key", o->metrics_keys, e);
+        r = add_keys(k, KEYRING_METRICS, "metrics-key", o->keys.metrics_keys, e);
     if (r == 0)
-        r = add_files(k, KEYRING_METRICS, "metrics-key-file", o->metrics_key_files, pipes, e);
+        r = add_files(k, KEYRING_METRICS, "metrics-key-file", o->keys.metrics_key_files, pipes, e);
     if (r < 0) {
         keyring_free(k);
         return r;
@@ -97,10 +97,10 @@ bool keys_host_is_loopback(const char *host)
 
 int keys_check(const struct settings *o, const struct keyring *k, struct err *e)
 {
-    if (keys_host_is_loopback(o->host) || keyring_count(k, KEYRING_MODELS) > 0 || o->allow_open)
+    if (keys_host_is_loopback(o->http.host) || keyring_count(k, KEYRING_MODELS) > 0 || o->keys.allow_open)
         return 0;
     return err_set(e, -EINVAL,
                    "--host %s is open to others: give an --api-key or an --api-key-file (or --allow-open, if "
                    "everybody who reaches it may use the models)",
-                   o->host);
+                   o->http.host);
 }

@@ -70,15 +70,15 @@ static int read_admin(const char *text, struct listeners_wanted *w, struct err *
 static int read_wanted(const struct settings *o, struct listeners_wanted *ret, struct err *e)
 {
     int r = 0;
-    *ret = (struct listeners_wanted){.socket = true, .has_metrics = o->metrics_listen != NULL};
-    for (uint32_t i = 0; o->admin_listens[i] && r == 0; i++)
-        r = read_admin(o->admin_listens[i], ret, e);
+    *ret = (struct listeners_wanted){.socket = true, .has_metrics = o->listeners.metrics != NULL};
+    for (uint32_t i = 0; o->listeners.admin[i] && r == 0; i++)
+        r = read_admin(o->listeners.admin[i], ret, e);
     if (r == 0 && !ret->socket && ret->path)
         r = err_set(e, -EINVAL, "--admin-listen: none and a Unix socket exclude each other");
     if (r == 0 && ret->admin_count + 2 > HTTP_JOINED_MAX)
         r = err_set(e, -EINVAL, "--admin-listen: at most %d addresses", HTTP_JOINED_MAX - 2);
     if (r == 0 && ret->has_metrics)
-        r = parse_address("metrics-listen", o->metrics_listen, &ret->metrics, e);
+        r = parse_address("metrics-listen", o->listeners.metrics, &ret->metrics, e);
     return r;
 }
 
@@ -91,10 +91,10 @@ int listeners_check(const struct settings *o, struct err *e)
 static struct http_server_opts opts_of(const struct settings *o)
 {
     return (struct http_server_opts){.connections_max = LISTENERS_PLACES,
-                                     .header_bytes_max = o->max_header_bytes,
+                                     .header_bytes_max = o->http.header_bytes_max,
                                      .body_bytes_max = 65536,
                                      .send_bytes_max = 16384,
-                                     .idle_timeout_s = (uint32_t)o->idle_timeout_s};
+                                     .idle_timeout_s = o->http.idle_timeout_s};
 }
 
 uint64_t listeners_bytes(const struct settings *o)

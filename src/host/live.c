@@ -22,8 +22,8 @@
 static int check(const struct settings *o, struct err *e)
 {
     enum log_level level = LOG_LEVEL_INFO;
-    if (strcmp(o->trim, "on") != 0 && strcmp(o->trim, "off") != 0)
-        return err_set(e, -EINVAL, "--trim %s: on or off is expected", o->trim);
+    if (strcmp(o->model.trim, "on") != 0 && strcmp(o->model.trim, "off") != 0)
+        return err_set(e, -EINVAL, "--trim %s: on or off is expected", o->model.trim);
     if (o->log_level && !log_level_parse(o->log_level, &level))
         return err_set(e, -EINVAL, "--log-level %s: error, warn, info or debug is expected", o->log_level);
     return 0;
@@ -59,33 +59,25 @@ static int read_all(struct live *l, struct settings *s, struct keyring **keys, s
 
 static void apply_to_engines(struct live *l)
 {
-    const struct settings *o = &l->now;
-    atomic_store(&l->engine.queue_timeout_ns, o->queue_timeout_s * NS_PER_S);
-    atomic_store(&l->engine.slow_client_ns, o->slow_client_s * NS_PER_S);
-    atomic_store(&l->engine.step_ns, o->step_ms * NS_PER_MS);
-    atomic_store(&l->engine.max_queue, (uint32_t)o->max_queue);
+    struct engine_opts now = l->now.model.engine;
+    now.slow_client_ns = l->now.api.live.slow_client_s * NS_PER_S;
+    engine_live_set(&l->engine, &now);
 }
 
 static void apply_to_api(struct live *l)
 {
-    const struct settings *o = &l->now;
-    struct api_live live = {.requests_max = (uint32_t)o->max_requests,
-                            .max_tokens_default = (uint32_t)o->max_tokens_default,
-                            .keepalive_s = (uint32_t)o->keepalive_s,
-                            .slow_client_s = (uint32_t)o->slow_client_s,
-                            .stuck_s = (uint32_t)o->stuck_s,
-                            .load_timeout_s = (uint32_t)o->load_timeout_s,
-                            .request_bytes_max = MIN_OF(o->max_request_bytes, l->request_bytes_max)};
-    api_set_live(l->api, &live);
+    struct api_live now = l->now.api.live;
+    now.request_bytes_max = MIN_OF(now.request_bytes_max, l->request_bytes_max);
+    api_set_live(l->api, &now);
     api_set_keys(l->api, l->keys);
 }
 
 static void apply_to_http(struct live *l)
 {
-    struct http_live live = {.idle_timeout_s = (uint32_t)l->now.idle_timeout_s,
-                             .body_bytes_max = MIN_OF(l->now.max_body_bytes, l->body_bytes_max),
-                             .loopback_host_only = live_is_guarded(l)};
-    http_server_set_live(l->http, &live);
+    struct http_server_opts now = l->now.http;
+    now.body_bytes_max = MIN_OF(now.body_bytes_max, l->body_bytes_max);
+    now.loopback_host_only = live_is_guarded(l);
+    http_server_set_live(l->http, &now);
 }
 
 static void apply(struct live *l)
@@ -103,19 +95,10 @@ static void apply(struct live *l)
 
 /* ---- telling ---- */
 
-/* Settings that may shrink and grow again, but not beyond their value at the start, for which memory was
- * planned. */
-static bool is_beyond(const struct live *l, const char *name)
-{
-    const struct settings *now = &l->now, *started = &l->started;
-    return (strcmp(name, "max-queue") == 0 && now->max_queue > started->max_queue) ||
-           (strcmp(name, "max-requests") == 0 && now->max_requests > started->max_requests);
-}
-
 static void tell_change(void *arg, const struct settings_change *c)
 {
     const struct live *l = arg;
-    if (c->live && is_beyond(l, c->name))
+    if (c->live && settings_exceed(c->name, &l->now, &l->started))
         LOG_WARN("setting_needs_restart", "name=%s from=\"%s\" to=\"%s\" holds=\"what the start had\"",
                  c->name, c->from, c->to);
     else if (c->live)
@@ -140,7 +123,7 @@ int live_open(struct live *l, const struct live_source *source, struct err *e)
     l->pipes.over = true;
     if (r < 0 || l->started.help)
         return r;
-    l->started.engine_live = &l->engine;
+    l->started.model.engine.live = &l->engine;
     l->now = l->started;
     /* What it points at stays with `started`. */
     l->now.texts = NULL;
@@ -206,5 +189,5 @@ const char *live_own_admin_key(const struct live *l)
 
 bool live_is_guarded(const struct live *l)
 {
-    return keys_host_is_loopback(l->started.host) && keyring_count(l->keys, KEYRING_MODELS) == 0;
+    return keys_host_is_loopback(l->started.http.host) && keyring_count(l->keys, KEYRING_MODELS) == 0;
 }

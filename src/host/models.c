@@ -78,7 +78,7 @@ static int find_below(struct models *m, const char *dir, struct err *e)
     if (r < 0)
         return r;
     tell_others(dir, &others);
-    if (m->count + m->left_out > before || m->options->models[0] || m->options->model_dirs[1])
+    if (m->count + m->left_out > before || m->settings->models.named[0] || m->settings->models.dirs[1])
         return 0;
     return err_set(e, -ENOENT,
                    "--model-dir %s: no directory below it has config.json and a .safetensors file%s", dir,
@@ -89,19 +89,19 @@ static int find_below(struct models *m, const char *dir, struct err *e)
 
 static int find_all(struct models *m, struct err *e)
 {
-    const struct settings *o = m->options;
+    const struct settings *o = m->settings;
     int r = 0;
-    if (!o->models[0] && !o->model_dirs[0])
+    if (!o->models.named[0] && !o->models.dirs[0])
         return add(m, NULL, true, e);
-    for (uint32_t i = 0; r == 0 && o->models[i]; i++)
-        r = add(m, o->models[i], true, e);
-    for (uint32_t i = 0; r == 0 && o->model_dirs[i]; i++)
-        r = find_below(m, o->model_dirs[i], e);
+    for (uint32_t i = 0; r == 0 && o->models.named[i]; i++)
+        r = add(m, o->models.named[i], true, e);
+    for (uint32_t i = 0; r == 0 && o->models.dirs[i]; i++)
+        r = find_below(m, o->models.dirs[i], e);
     tell_left_out(m);
     if (r == 0 && m->count == 0)
         return err_set(e, -ENOENT,
                        "--model-dir %s: no directory below it has config.json and a .safetensors file",
-                       o->model_dirs[0]);
+                       o->models.dirs[0]);
     return r;
 }
 
@@ -170,7 +170,7 @@ static int add_alias(struct model_settings *s, const char *name, struct err *e)
 static int apply_alias(struct models *m, const char *alias, struct err *e)
 {
     const char *equals = strchr(alias, '=');
-    if (!equals && m->options->models[1])
+    if (!equals && m->settings->models.named[1])
         return err_set(e, -EINVAL, "--alias %s: there are several models; --alias %s=MODEL says which", alias,
                        alias);
     if (!equals)
@@ -192,7 +192,7 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
 static const char *section_of(const struct models *m, const struct model_settings *s)
 {
     const char *name;
-    for (uint32_t i = 0; (name = settings_section(m->options, i)); i++)
+    for (uint32_t i = 0; (name = settings_section(m->settings, i)); i++)
         if (strcmp(name, s->id) == 0 || strcmp(name, s->dir) == 0 || is_alias(s, name))
             return name;
     return NULL;
@@ -201,7 +201,7 @@ static const char *section_of(const struct models *m, const struct model_setting
 static int check_sections(struct models *m, struct err *e)
 {
     const char *name;
-    for (uint32_t i = 0; (name = settings_section(m->options, i)); i++)
+    for (uint32_t i = 0; (name = settings_section(m->settings, i)); i++)
         if (!find_named(m, name))
             return err_set(e, -EINVAL, "--config: the section [model %s] is of no model that is served%s",
                            name, among(m));
@@ -211,9 +211,9 @@ static int check_sections(struct models *m, struct err *e)
 static int read_kwargs(const struct settings *own, struct model_settings *s, struct err *e)
 {
     json_error_t why;
-    if (!own->template_kwargs)
+    if (!own->model.template_kwargs)
         return 0;
-    json_t *kwargs = json_loads(own->template_kwargs, JSON_REJECT_DUPLICATES, &why);
+    json_t *kwargs = json_loads(own->model.template_kwargs, JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(kwargs)) {
         json_decref(kwargs);
         return err_set(e, -EINVAL, "[model %s] chat-template-kwargs: a JSON object is expected%s%s", s->id,
@@ -223,60 +223,59 @@ static int read_kwargs(const struct settings *own, struct model_settings *s, str
     return 0;
 }
 
-static struct sampling_defaults sampling_of(const struct settings *own)
+static struct sampling_defaults sampling_of(const struct sampling_defaults *given)
 {
-    return (struct sampling_defaults){.temperature = own->temperature < 0 ? NAN : own->temperature,
-                                      .top_p = own->top_p > 0 ? own->top_p : NAN,
-                                      .min_p = own->min_p < 0 ? NAN : own->min_p,
+    return (struct sampling_defaults){.temperature = given->temperature < 0 ? NAN : given->temperature,
+                                      .top_p = given->top_p > 0 ? given->top_p : NAN,
+                                      .min_p = given->min_p < 0 ? NAN : given->min_p,
                                       .repetition_penalty =
-                                          own->repetition_penalty > 0 ? own->repetition_penalty : NAN,
-                                      .top_k = own->top_k > 0 ? (int64_t)own->top_k : -1};
+                                          given->repetition_penalty > 0 ? given->repetition_penalty : NAN,
+                                      .top_k = given->top_k > 0 ? given->top_k : -1};
 }
 
 static int settle(struct models *m, uint32_t index, struct err *e)
 {
     struct settings *own = &m->own[index];
     struct model_settings *s = &m->list[index], known = *s;
-    int r = settings_of_model(m->options, section_of(m, s), own, e);
+    int r = settings_of_model(m->settings, section_of(m, s), own, e);
     if (r == 0)
-        r = runtime_settings(own, known.dir, known.id, (uint32_t)own->max_num_seqs, (uint32_t)own->max_queue,
-                             s, e);
+        r = runtime_settings(own, known.dir, known.id, own->model.engine.max_num_seqs,
+                             own->model.engine.max_queue, s, e);
     if (r < 0)
         return r;
     memcpy(s->aliases, known.aliases, sizeof(s->aliases));
     s->alias_count = known.alias_count;
     s->preload = known.preload;
     s->shares = m->count > 1;
-    s->pinned = own->pinned;
-    s->ttl_ns = own->ttl_s * NS_PER_S;
-    s->sampling = sampling_of(own);
-    s->max_tokens_default = (uint32_t)own->max_tokens_default;
-    for (uint32_t i = 0; r == 0 && own->aliases[i]; i++)
-        r = add_alias(s, own->aliases[i], e);
+    s->sampling = sampling_of(&own->model.sampling);
+    s->max_tokens_default = own->api.live.max_tokens_default;
+    for (uint32_t i = 0; r == 0 && own->models.aliases[i]; i++)
+        r = add_alias(s, own->models.aliases[i], e);
     return r == 0 ? read_kwargs(own, s, e) : r;
 }
 
 static int apply_pins(struct models *m, struct err *e)
 {
-    for (uint32_t i = 0; m->options->pins[i]; i++) {
-        struct model_settings *s = find_named(m, m->options->pins[i]);
+    for (uint32_t i = 0; m->settings->models.pins[i]; i++) {
+        struct model_settings *s = find_named(m, m->settings->models.pins[i]);
         if (!s)
-            return err_set(e, -ENOENT, "--pin %s: there is no such model%s", m->options->pins[i], among(m));
-        s->pinned = true;
+            return err_set(e, -ENOENT, "--pin %s: there is no such model%s", m->settings->models.pins[i],
+                           among(m));
+        s->options.pinned = true;
     }
     return 0;
 }
 
 int models_find(const struct settings *o, struct models *ret, struct err *e)
 {
-    *ret = (struct models){.options = o};
+    *ret = (struct models){.settings = o};
     ret->list = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->list));
     ret->own = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->own));
     if (!ret->list || !ret->own)
         return err_set(e, -ENOMEM, "no memory for the list of models");
     int r = find_all(ret, e);
-    for (uint32_t i = 0; r == 0 && o->aliases[i]; i++)
-        r = apply_alias(ret, o->aliases[i], e);
+    for (uint32_t i = 0; r == 0 && o->models.aliases[i]; i++)
+        r = apply_alias(ret, o->models.aliases[i], e);
     for (uint32_t i = 0; r == 0 && i < ret->count; i++)
         r = settle(ret, i, e);
     if (r == 0)
@@ -289,15 +288,15 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
 static struct planning planning_of(const struct models *m, uint32_t index, const struct plan_process *process)
 {
     const struct settings *own = &m->own[index];
-    return (struct planning){.options = own,
-                             .seqs = (uint32_t)own->max_num_seqs,
-                             .queue = (uint32_t)own->max_queue,
-                             .workers = runtime_workers(m->options),
+    return (struct planning){.settings = own,
+                             .seqs = own->model.engine.max_num_seqs,
+                             .queue = own->model.engine.max_queue,
+                             .workers = runtime_workers(m->settings),
                              .models = m->count,
                              .serves = true,
                              .sees = m->sees,
                              .process = process,
-                             .model_bytes_max = own->model_limit};
+                             .model_bytes_max = own->model.bytes_max};
 }
 
 static int plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
@@ -344,7 +343,7 @@ static void try(struct models *m, bool least, struct trial *ret)
 {
     struct planning p = planning_of(m, 0, NULL);
     struct trial t = {0};
-    p.options = m->options;
+    p.settings = m->settings;
     planning_process(&p, least, &t.process);
     t.needed_bytes = plan_process_bytes(&t.process);
     for (uint32_t i = 0; i < m->count; i++) {

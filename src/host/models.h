@@ -6,7 +6,7 @@
 #include "registry/registry.h"
 
 struct models {
-    const struct settings *options;
+    const struct settings *settings;
     uint32_t count;
     struct model_settings *list;    /* [REGISTRY_MODELS_MAX]; named ones first, then found ones, by path */
     struct settings *own;           /* likewise: what holds for each */

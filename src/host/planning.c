@@ -39,20 +39,15 @@ static const char *find_ceiling(const struct footprint *f, uint64_t wanted, uint
 
 void planning_process(struct planning *p, bool least, struct plan_process *ret)
 {
-    const struct settings *o = p->options;
+    const struct settings *o = p->settings;
     struct footprint f;
     footprint_read(&f);
-    uint64_t ceiling = footprint_ceiling(&f, o->memory_limit);
-    p->ceiling_from = find_ceiling(&f, o->memory_limit, ceiling);
+    uint64_t ceiling = footprint_ceiling(&f, o->process.memory_limit);
+    p->ceiling_from = find_ceiling(&f, o->process.memory_limit, ceiling);
     struct media_opts alone = {.thread_count = 1, .allow_remote = true};
-    struct api_opts api = {.requests_max = (uint32_t)o->max_requests,
-                           .prep_threads = (uint32_t)o->prep_threads,
-                           .model_count = p->models,
-                           .media = {.on = p->sees,
-                                     .thread_count = (uint32_t)o->media_threads,
-                                     .allow_remote = o->allow_remote_media}};
-    struct http_server_opts http = {.connections_max = (uint32_t)o->max_connections,
-                                    .header_bytes_max = o->max_header_bytes};
+    struct api_opts api = o->api;
+    api.model_count = p->models;
+    api.media.on = p->sees;
     uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
     uint64_t media = MIN_OF(MAX_OF(ceiling / 8, MEDIA_BYTES_LEAST), MEDIA_BYTES_MAX);
     if (least) {
@@ -66,21 +61,21 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                  .threads_bytes = device_stack_bytes(p->workers),
                                  .text_bytes = TEXT_BYTES_LEAST};
     if (p->sees)
-        ret->media_bytes = o->media_memory ? o->media_memory : media;
+        ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
     if (p->sees && !p->serves)
         ret->threads_bytes += media_stack_bytes(&alone);
     if (!p->serves)
         return;
     ret->threads_bytes +=
         api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u)) + guard_stack_bytes();
-    ret->network_bytes = http_server_bytes(&http, &ret->connection_bytes) + listeners_bytes(o);
+    ret->network_bytes = http_server_bytes(&o->http, &ret->connection_bytes) + listeners_bytes(o);
     ret->text_floor_bytes = api_bytes(&api);
-    ret->text_bytes = ret->text_floor_bytes + (o->text_limit ? o->text_limit : texts);
+    ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
-    if (!o->ssd_dir)
+    if (!o->store.dir)
         return;
-    ret->ssd_staging_bytes = staging_bytes(o->ssd_staging);
-    ret->ssd_table_bytes = store_table_bytes_max(o->ssd_limit);
+    ret->ssd_staging_bytes = staging_bytes(o->store.staging_bytes);
+    ret->ssd_table_bytes = store_table_bytes_max(o->store.limit_bytes);
     ret->threads_bytes += STORE_THREADS * (uint64_t)thread_stack_bytes(STORE_STACK_BYTES);
 }
 
@@ -116,15 +111,15 @@ static int refuse(const struct planning *p, const char *name, uint64_t ceiling,
 
 static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
 {
-    const struct settings *o = p->options;
-    uint32_t length = (uint32_t)o->max_model_len;
+    const struct settings *o = p->settings;
+    uint32_t length = o->model.engine.max_model_len;
     /* Given for all models: a model with a shorter context uses its own. Given for one model it is an
      * error. */
     if (p->models > 1)
         length = MIN_OF(length, p->model.shape.context_max);
     return (struct plan_wish){.max_model_len = length,
-                              .prefix_cache_bytes = o->prefix_cache,
-                              .image_cache_bytes = o->image_cache,
+                              .prefix_cache_bytes = o->model.engine.prefix_cache_bytes,
+                              .image_cache_bytes = o->model.engine.image_cache_bytes,
                               .context_bytes_max = p->models > 1 ? process->ceiling_bytes / CONTEXT_PART : 0};
 }
 
@@ -148,16 +143,14 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
 
 static struct model_parts parts_of(const struct planning *p)
 {
-    uint64_t pixels = p->options->max_image_pixels;
+    uint64_t pixels = p->settings->model.image_pixels_max;
     return (struct model_parts){.vision = (p->serves || p->looks) && pixels > 0, .image_pixels_max = pixels};
 }
 
 static bool speculation_of(const struct settings *o, struct speculation *ret)
 {
-    ret->head_drafts = o->mtp == SETTINGS_ALL ? SPECULATION_DRAFTS_ANY : (int)o->mtp;
-    ret->draft_vocab = o->draft_vocab == SETTINGS_ALL ? MODEL_DRAFT_VOCAB_AUTO : (uint32_t)o->draft_vocab;
-    ret->optimistic = o->mtp_optimistic;
-    return speculation_parse(o->spec ? o->spec : "auto", &ret->way);
+    *ret = o->model.speculation;
+    return speculation_parse(o->model.spec ? o->model.spec : "auto", &ret->way);
 }
 
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
@@ -167,10 +160,10 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     p->model = (struct model_plan){.name = name,
                                    .queue = p->queue,
                                    .workers = p->workers,
-                                   .prefix_cache_bytes = p->options->prefix_cache,
+                                   .prefix_cache_bytes = p->settings->model.engine.prefix_cache_bytes,
                                    .parts = parts_of(p)};
-    if (!speculation_of(p->options, &p->model.speculation))
-        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->options->spec);
+    if (!speculation_of(p->settings, &p->model.speculation))
+        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
     int r = model_plan_probe(&p->model, dir, e);
     p->unreadable = r < 0;
     if (r < 0)
@@ -178,7 +171,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     p->sees |= p->model.shape.vision.present;
     r = make(p, &process, &why);
     if (r == -EINVAL)
-        return err_set(e, r, "--max-model-len %llu: %s was made for %u tokens",
-                       (unsigned long long)p->options->max_model_len, name, why.context_max);
+        return err_set(e, r, "--max-model-len %u: %s was made for %u tokens",
+                       p->settings->model.engine.max_model_len, name, why.context_max);
     return r < 0 ? refuse(p, name, process.ceiling_bytes, &why, e) : 0;
 }

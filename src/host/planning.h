@@ -7,7 +7,7 @@
 #include "registry/model_plan.h"
 
 struct planning {
-    const struct settings *options;
+    const struct settings *settings;
     uint32_t seqs, queue, workers;
     uint32_t models; /* that the process may load; 0 counts as 1 */
     bool serves;     /* there are connections and prep threads */

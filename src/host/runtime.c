@@ -61,28 +61,28 @@ int runtime_find_model(const char *model, const char *alias, char *dir, char *id
 
 uint32_t runtime_workers(const struct settings *o)
 {
-    return o->threads ? (uint32_t)o->threads : device_default_workers();
+    return o->process.threads ? o->process.threads : device_default_workers();
 }
 
 int runtime_settings(const struct settings *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,
                      struct model_settings *ret, struct err *e)
 {
     struct model_settings s = {
-        .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1},
-        .engine = model_plan_engine_opts(seqs, queue, o->prefix_cache, NULL)};
-    if (!compute_mode_parse(o->compute ? o->compute : "auto", &s.compute))
-        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->compute);
+        .options = o->model,
+        .engine = o->model.engine,
+        .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1}};
+    if (!compute_mode_parse(o->model.compute ? o->model.compute : "auto", &s.compute))
+        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->model.compute);
     enum speculation_way way;
-    if (!speculation_parse(o->spec ? o->spec : "auto", &way))
-        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", o->spec);
+    if (!speculation_parse(o->model.spec ? o->model.spec : "auto", &way))
+        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", o->model.spec);
     snprintf(s.dir, sizeof(s.dir), "%s", dir);
     snprintf(s.id, sizeof(s.id), "%s", id);
-    s.engine.keep_units = o->trim && strcmp(o->trim, "off") == 0;
-    s.engine.queue_timeout_ns = o->queue_timeout_s * NS_PER_S;
-    s.engine.slow_client_ns = o->slow_client_s * NS_PER_S;
-    s.engine.step_ns = o->step_ms * NS_PER_MS;
+    s.engine.max_num_seqs = seqs;
+    s.engine.max_queue = queue;
+    s.engine.keep_units = o->model.trim && strcmp(o->model.trim, "off") == 0;
+    s.engine.slow_client_ns = o->api.live.slow_client_s * NS_PER_S;
     s.engine.step_alone_ns = RUNTIME_STEP_ALONE_NS;
-    s.engine.live = o->engine_live;
     *ret = s;
     return 0;
 }
@@ -141,14 +141,15 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, ACCOUNT_TEXT, p->text_bytes, &rt->text);
     if (r == 0 && p->media_bytes > 0)
         r = open_account(rt, ACCOUNT_MEDIA, p->media_bytes, &rt->media);
-    struct holders_opts holders = {rt->ledger, MIN_OF(rt->options->prefix_cache, p->ceiling_bytes)};
+    struct holders_opts holders = {rt->ledger,
+                                   MIN_OF(rt->settings->model.engine.prefix_cache_bytes, p->ceiling_bytes)};
     return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
 
 static int open_store(struct runtime *rt, struct err *e)
 {
     const struct plan_process *p = &rt->process;
-    const struct settings *o = rt->options;
+    const struct settings *o = rt->settings;
     if (p->ssd_staging_bytes == 0)
         return 0;
     int r = open_account(rt, ACCOUNT_SSD_STAGING, p->ssd_staging_bytes, &rt->ssd_staging);
@@ -156,12 +157,10 @@ static int open_store(struct runtime *rt, struct err *e)
         r = open_account(rt, ACCOUNT_SSD_TABLE, p->ssd_table_bytes, &rt->ssd_table);
     if (r < 0)
         return err_set(e, r, "no memory for the SSD tier's accounts");
-    struct store_opts opts = {.dir = o->ssd_dir,
-                              .limit_bytes = o->ssd_limit,
-                              .staging_bytes = o->ssd_staging,
-                              .staging = rt->ssd_staging,
-                              .table = rt->ssd_table,
-                              .threads = rt->threads};
+    struct store_opts opts = o->store;
+    opts.staging = rt->ssd_staging;
+    opts.table = rt->ssd_table;
+    opts.threads = rt->threads;
     return store_open(&opts, &rt->store, e);
 }
 
@@ -185,7 +184,7 @@ static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
 int runtime_open_process(const struct settings *o, const struct plan_process *process, uint32_t workers,
                          struct runtime *ret, struct err *e)
 {
-    *ret = (struct runtime){.options = o, .process = *process};
+    *ret = (struct runtime){.settings = o, .process = *process};
     return open_process(ret, workers, e);
 }
 
@@ -194,25 +193,25 @@ int runtime_open_process(const struct settings *o, const struct plan_process *pr
 int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
                  struct err *e)
 {
-    *ret = (struct runtime){.options = o};
+    *ret = (struct runtime){.settings = o};
     struct planning *p = &ret->planning;
-    *p = (struct planning){.options = o,
+    *p = (struct planning){.settings = o,
                            .seqs = opts->seqs,
                            .queue = opts->queue,
                            .workers = runtime_workers(o),
                            .serves = opts->serves,
                            .looks = opts->looks};
-    int r = runtime_find_model(o->model, NULL, ret->model_dir, ret->model_id, e);
+    int r = runtime_find_model(o->models.model, NULL, ret->model_dir, ret->model_id, e);
     if (r == 0)
         r = planning_make(p, ret->model_dir, ret->model_id, e);
     if (p->unreadable)
         return model_hint(ret->model_dir, r, e);
     if (r == 0)
-        r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.seqs, p->plan.queue, &ret->settings,
-                             e);
+        r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.seqs, p->plan.queue,
+                             &ret->model_settings, e);
     if (r < 0)
         return r;
-    runtime_set_plan(p, &ret->settings);
+    runtime_set_plan(p, &ret->model_settings);
     ret->process = p->plan.process;
     r = open_process(ret, p->workers, e);
     if (r == 0)
@@ -223,9 +222,9 @@ int runtime_open(const struct settings *o, const struct runtime_opts *opts, stru
 int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
                  void *progress_arg, struct err *e)
 {
-    rt->settings.needs_tokenizer = rt->needs_tokenizer;
-    rt->settings.needs_template = rt->needs_template;
-    struct loaded_model_opts opts = {.settings = &rt->settings,
+    rt->model_settings.needs_tokenizer = rt->needs_tokenizer;
+    rt->model_settings.needs_template = rt->needs_template;
+    struct loaded_model_opts opts = {.settings = &rt->model_settings,
                                      .parent = ledger_root(rt->ledger),
                                      .holders = rt->holders,
                                      .device = rt->device,
@@ -235,7 +234,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
                                      .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
     int r = loaded_model_load(&opts, &rt->loaded, e);
     if (r == 0)
-        loaded_model_describe(&rt->loaded, &rt->settings, &rt->served);
+        loaded_model_describe(&rt->loaded, &rt->model_settings, &rt->served);
     return r;
 }
 

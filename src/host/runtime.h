@@ -19,7 +19,7 @@ struct runtime_opts {
 };
 
 struct runtime {
-    const struct settings *options;
+    const struct settings *settings;
     struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
@@ -34,7 +34,7 @@ struct runtime {
     char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
     struct planning planning;             /* made before anything is loaded */
     bool needs_tokenizer, needs_template; /* set before runtime_load: it fails early without them */
-    struct model_settings settings;
+    struct model_settings model_settings;
     struct loaded_model loaded;
     struct served_model served;
 };

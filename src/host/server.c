@@ -38,23 +38,23 @@ static void on_progress(void *arg, uint32_t index, uint64_t done, uint64_t total
 
 static int open_registry(struct server *s, struct err *e)
 {
-    struct registry_opts opts = {.ledger = s->rt.ledger,
-                                 .threads = s->rt.threads,
-                                 .device = s->rt.device,
-                                 .holders = s->rt.holders,
-                                 .store = s->rt.store,
-                                 .guard = s->rt.guard,
-                                 .models = s->models.list,
-                                 .model_count = s->models.count,
-                                 .plan = models_plan_again,
-                                 .plan_arg = &s->models,
-                                 .drain_ns = s->live.started.drain_s * NS_PER_S,
-                                 .hang_ns = s->live.started.load_timeout_s * NS_PER_S,
-                                 .changed = on_change,
-                                 .progress = on_progress,
-                                 .arg = s,
-                                 .engine_faults = runtime_faults ? &runtime_faults->engine : NULL,
-                                 .faults = runtime_faults ? &runtime_faults->registry : NULL};
+    struct registry_opts opts = s->live.started.registry;
+    opts.ledger = s->rt.ledger;
+    opts.threads = s->rt.threads;
+    opts.device = s->rt.device;
+    opts.holders = s->rt.holders;
+    opts.store = s->rt.store;
+    opts.guard = s->rt.guard;
+    opts.models = s->models.list;
+    opts.model_count = s->models.count;
+    opts.plan = models_plan_again;
+    opts.plan_arg = &s->models;
+    opts.hang_ns = s->live.started.api.live.load_timeout_s * NS_PER_S;
+    opts.changed = on_change;
+    opts.progress = on_progress;
+    opts.arg = s;
+    opts.engine_faults = runtime_faults ? &runtime_faults->engine : NULL;
+    opts.faults = runtime_faults ? &runtime_faults->registry : NULL;
     return registry_create(&opts, &s->registry, e);
 }
 
@@ -70,47 +70,24 @@ static int set_floors(struct server *s, struct err *e)
     return r < 0 ? err_set(e, r, "no memory for what the process itself needs") : 0;
 }
 
-static struct media_opts media_of(const struct server *s)
-{
-    const struct settings *o = &s->live.started;
-    return (struct media_opts){.on = s->rt.media != NULL,
-                               .account = s->rt.media,
-                               .thread_count = (uint32_t)o->media_threads,
-                               .parts_max = (uint32_t)o->max_images,
-                               .bytes_max = o->max_media_bytes,
-                               .pixels_max = o->max_media_pixels,
-                               .timeout_s = (uint32_t)o->media_timeout_s,
-                               .video_s_max = (uint32_t)o->max_video_s,
-                               .frames_max = (uint32_t)o->max_video_frames,
-                               .allow_remote = o->allow_remote_media,
-                               .dir = o->media_dir};
-}
-
 static int open_api(struct server *s, struct err *e)
 {
-    const struct settings *o = &s->live.started;
     const struct plan_process *p = &s->rt.process;
     uint64_t texts = p->text_bytes - p->text_floor_bytes;
-    struct api_opts opts = {.ledger = s->rt.ledger,
-                            .store = s->rt.store,
-                            .holders = s->rt.holders,
-                            .guard = s->rt.guard,
-                            .text = s->rt.text,
-                            .threads = s->rt.threads,
-                            .media = media_of(s),
-                            .requests_max = (uint32_t)o->max_requests,
-                            .json_depth_max = (uint32_t)o->json_depth,
-                            .prep_threads = (uint32_t)o->prep_threads,
-                            .request_bytes_max = MIN_OF(o->max_request_bytes, texts),
-                            .prep_queue_bytes_max = p->body_bytes,
-                            .max_tokens_default = (uint32_t)o->max_tokens_default,
-                            .keepalive_s = (uint32_t)o->keepalive_s,
-                            .slow_client_s = (uint32_t)o->slow_client_s,
-                            .stuck_s = (uint32_t)o->stuck_s,
-                            .load_timeout_s = (uint32_t)o->load_timeout_s,
-                            .registry = s->registry,
-                            .model_count = s->models.count,
-                            .keys = s->live.keys};
+    struct api_opts opts = s->live.started.api;
+    opts.ledger = s->rt.ledger;
+    opts.store = s->rt.store;
+    opts.holders = s->rt.holders;
+    opts.guard = s->rt.guard;
+    opts.text = s->rt.text;
+    opts.threads = s->rt.threads;
+    opts.media.on = s->rt.media != NULL;
+    opts.media.account = s->rt.media;
+    opts.live.request_bytes_max = MIN_OF(opts.live.request_bytes_max, texts);
+    opts.prep_queue_bytes_max = p->body_bytes;
+    opts.registry = s->registry;
+    opts.model_count = s->models.count;
+    opts.keys = s->live.keys;
     s->live.request_bytes_max = texts;
     return api_create(&opts, &s->api, e);
 }
@@ -118,18 +95,13 @@ static int open_api(struct server *s, struct err *e)
 static int open_http(struct server *s, struct err *e)
 {
     const struct settings *o = &s->live.started;
-    struct http_server_opts opts = {.host = o->host,
-                                    .port = (uint16_t)o->port,
-                                    .connections_max = (uint32_t)o->max_connections,
-                                    .connections_per_ip = (uint32_t)o->connections_per_ip,
-                                    .vital_paths = api_vital_paths,
-                                    .header_bytes_max = o->max_header_bytes,
-                                    .body_bytes_max = MIN_OF(o->max_body_bytes, s->rt.process.body_bytes),
-                                    .idle_timeout_s = (uint32_t)o->idle_timeout_s,
-                                    .network = s->rt.network,
-                                    .loopback_host_only = live_is_guarded(&s->live),
-                                    .handler = api_handler(s->api),
-                                    .arg = s->api};
+    struct http_server_opts opts = o->http;
+    opts.vital_paths = api_vital_paths;
+    opts.body_bytes_max = MIN_OF(opts.body_bytes_max, s->rt.process.body_bytes);
+    opts.network = s->rt.network;
+    opts.loopback_host_only = live_is_guarded(&s->live);
+    opts.handler = api_handler(s->api);
+    opts.arg = s->api;
     int r = http_server_create(&opts, e, &s->http);
     if (r == 0 && (r = api_attach(s->api, s->http)) < 0)
         return err_set(e, r, "the server's queues cannot be watched");
@@ -178,7 +150,7 @@ int server_run(struct server *s, struct err *e)
 
 void server_stop(struct server *s)
 {
-    uint64_t drain_ns = s->stopping ? 0 : s->live.now.drain_s * NS_PER_S;
+    uint64_t drain_ns = s->stopping ? 0 : s->live.now.registry.drain_ns;
     s->stopping = true;
     api_set_state(s->api, API_DRAINING, NULL);
     service_stopping(&s->service, drain_ns + SERVER_CLOSE_NS);

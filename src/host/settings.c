@@ -2,6 +2,7 @@
 #include "host/settings_table.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -40,6 +41,36 @@ static int set_list(const struct setting_row *row, const char *text, const char 
     return err_set(e, -EINVAL, "--%s: at most %d may be given", row->name, SETTINGS_KEYS_MAX);
 }
 
+static uint64_t unit_of(const struct setting_row *row)
+{
+    return row->kind == SETTING_SECONDS ? NS_PER_S : row->kind == SETTING_MS ? NS_PER_MS : 1;
+}
+
+/* Fields are as wide as their readers have them; the row's bound keeps values within. */
+static void set_number(const struct setting_row *row, void *field, uint64_t v)
+{
+    switch (row->size) {
+    case sizeof(uint16_t):
+        *(uint16_t *)field = (uint16_t)v;
+        break;
+    case sizeof(uint32_t):
+        *(uint32_t *)field = (uint32_t)v;
+        break;
+    default:
+        ASSERT(row->size == sizeof(uint64_t));
+        *(uint64_t *)field = v;
+    }
+}
+
+uint64_t settings_number(const struct setting_row *row, const struct settings *s)
+{
+    const void *field = (const char *)s + row->offset;
+    uint64_t v = row->size == sizeof(uint16_t)   ? *(const uint16_t *)field
+                 : row->size == sizeof(uint32_t) ? *(const uint32_t *)field
+                                                 : *(const uint64_t *)field;
+    return v / unit_of(row);
+}
+
 int settings_set(const struct setting_row *row, const char *text, struct settings *o, struct err *e)
 {
     void *field = (char *)o + row->offset;
@@ -64,20 +95,25 @@ int settings_set(const struct setting_row *row, const char *text, struct setting
     if (row->kind == SETTING_REAL)
         *(double *)field = v;
     else
-        *(uint64_t *)field = (uint64_t)v;
+        set_number(row, field, (uint64_t)v * unit_of(row));
     return 0;
 }
 
-int settings_defaults(struct settings *o, struct err *e)
+static int set_default(const struct setting_row *row, struct settings *s, struct err *e)
 {
-    *o = (struct settings){.prefix_cache = SETTINGS_ALL,
-                           .image_cache = SETTINGS_ALL,
-                           .mtp = SETTINGS_ALL,
-                           .draft_vocab = SETTINGS_ALL};
+    if (!row->otherwise)
+        return 0;
+    if (strcmp(row->otherwise, SETTINGS_NOT_GIVEN) != 0)
+        return settings_set(row, row->otherwise, s, e);
+    memset((char *)s + row->offset, 0xff, row->size);
+    return 0;
+}
+
+int settings_defaults(struct settings *ret, struct err *e)
+{
+    *ret = (struct settings){0};
     for (size_t i = 0; i < settings_table_count; i++) {
-        int r = settings_table[i].otherwise
-                    ? settings_set(&settings_table[i], settings_table[i].otherwise, o, e)
-                    : 0;
+        int r = set_default(&settings_table[i], ret, e);
         if (r < 0)
             return r;
     }
@@ -166,11 +202,10 @@ int settings_of_model(const struct settings *o, const char *section, struct sett
     int r = settings_defaults(&neutral, e);
     own.texts = NULL;
     own.sections = NULL;
-    memset(own.aliases, 0, sizeof(own.aliases));
-    own.max_tokens_default = own.model_limit = 0;
-    own.temperature = neutral.temperature;
-    own.top_p = neutral.top_p;
-    own.top_k = neutral.top_k;
+    memset(own.models.aliases, 0, sizeof(own.models.aliases));
+    own.api.live.max_tokens_default = 0;
+    own.model.bytes_max = 0;
+    own.model.sampling = neutral.model.sampling;
     const struct settings_section *s = section ? o->sections : NULL;
     while (s && strcmp(s->name, section) != 0)
         s = s->next;

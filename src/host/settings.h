@@ -6,7 +6,13 @@
 #ifndef PLATEAU_HOST_SETTINGS_H
 #define PLATEAU_HOST_SETTINGS_H
 
+#include "api/api.h"
 #include "base/err.h"
+#include "host/settings_own.h"
+#include "http/http_server.h"
+#include "registry/model_settings.h"
+#include "registry/registry.h"
+#include "store/store.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,50 +34,26 @@ enum setting_command {
     COMMAND_EVERY = 1023
 };
 
-struct engine_live;
-
-#define SETTINGS_KEYS_MAX   16
-#define SETTINGS_MODELS_MAX 16
-#define SETTINGS_ALL                                                                                         \
-    UINT64_MAX /* of prefix_cache and image_cache: the rest; of mtp and draft_vocab: not given */
-
 struct settings {
-    const char *model;                           /* directory; NULL: the bundled one */
-    const char *models[SETTINGS_MODELS_MAX + 1]; /* of serve and plan: NULL ends them; the first is `model` */
-    const char *host, *log_level, *compute, *config, *env_file, *system, *history, *trim, *template_kwargs,
-        *spec;
-    /* NULL ends each. */
-    const char *api_keys[SETTINGS_KEYS_MAX + 1], *admin_keys[SETTINGS_KEYS_MAX + 1],
-        *api_key_files[SETTINGS_KEYS_MAX + 1], *admin_key_files[SETTINGS_KEYS_MAX + 1],
-        *images[SETTINGS_KEYS_MAX + 1], *model_dirs[SETTINGS_KEYS_MAX + 1], *aliases[SETTINGS_KEYS_MAX + 1],
-        *pins[SETTINGS_KEYS_MAX + 1], *metrics_keys[SETTINGS_KEYS_MAX + 1],
-        *metrics_key_files[SETTINGS_KEYS_MAX + 1], *admin_listens[SETTINGS_KEYS_MAX + 1];
-    const char *metrics_listen; /* NULL: nowhere */
-    const char *socket, *url;   /* of the commands that ask a server; NULL: the one of this machine */
-    const char *ssd_dir;        /* NULL: no SSD tier */
-    const char *media_dir;      /* NULL: none */
-    uint64_t media_memory, media_threads, media_timeout_s, max_images, max_media_bytes, max_media_pixels,
-        max_video_s, max_video_frames;
-    bool allow_remote_media;
-    uint64_t ssd_limit, ssd_staging;
-    uint64_t mtp, draft_vocab; /* SETTINGS_ALL: not given */
-    uint64_t port, memory_limit, prefix_cache, text_limit, threads;
-    uint64_t max_image_pixels, image_cache; /* pixels 0: no images */
-    uint64_t max_num_seqs, max_model_len, max_tokens_default, max_queue, queue_timeout_s, step_ms,
-        slow_client_s, stuck_s;
-    uint64_t max_body_bytes, max_header_bytes, max_connections, connections_per_ip, max_requests,
-        max_request_bytes, json_depth, prep_threads;
-    uint64_t idle_timeout_s, keepalive_s, drain_s, ttl_s, load_timeout_s;
-    uint64_t model_limit; /* of a section: the model's own ceiling */
-    uint64_t max_tokens, seed, top_k;
-    double temperature, top_p, min_p, repetition_penalty;
-    bool raw, think, hide_reasoning, ignore_eos, json, allow_open, pinned, mtp_optimistic;
-    const char *argument; /* first argument without option: the prompt of generate, the action of cache */
-    bool help;
+    /* Of the modules: each reads its own, and what is not a setting is zero here. */
+    struct http_server_opts http;
+    struct api_opts api;
+    struct registry_opts registry;
+    struct store_opts store; /* dir NULL: no SSD tier */
+    struct model_options model;
+    struct process_settings process;
+    struct models_settings models;
+    struct key_settings keys;
+    struct listener_settings listeners;
+    struct answer_settings answer;
+    /* Of a front: its sources, its screen, and the server that it asks. */
+    const char *config, *env_file, *log_level, *history;
+    const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */
+    const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
+    bool hide_reasoning, json, help;
     struct settings_text *texts;         /* texts of the files */
     bool config_secret, env_file_secret; /* a secret was among it */
     struct settings_section *sections;
-    const struct engine_live *engine_live; /* with serve: the live values, which may change; NULL: none */
 };
 
 /* The defaults of the table. settings_done() is due afterwards. */
@@ -87,6 +69,10 @@ const char *settings_section(const struct settings *s, uint32_t index);
  * section may say is neutral without one. Borrows its texts from `s`; needs no settings_done. 0 or
  * -EINVAL. */
 int settings_of_model(const struct settings *s, const char *section, struct settings *ret, struct err *e);
+
+/* The setting of that name may not exceed its value at the start, for which memory was planned, and `now`
+ * does. */
+bool settings_exceed(const char *name, const struct settings *now, const struct settings *started);
 
 /* A changed setting; values of secrets are hidden. */
 struct settings_change {

@@ -33,8 +33,10 @@ static void show_value(const struct setting_row *row, const struct settings *o, 
         snprintf(ret, VALUE_BYTES, "%g", *(const double *)field);
         break;
     case SETTING_COUNT:
+    case SETTING_SECONDS:
+    case SETTING_MS:
     case SETTING_BYTES:
-        snprintf(ret, VALUE_BYTES, "%llu", (unsigned long long)*(const uint64_t *)field);
+        snprintf(ret, VALUE_BYTES, "%llu", (unsigned long long)settings_number(row, o));
         break;
     }
 }
@@ -65,10 +67,18 @@ static bool is_same(const struct setting_row *row, const struct settings *a, con
     case SETTING_REAL:
         return *(const double *)x == *(const double *)y;
     case SETTING_COUNT:
+    case SETTING_SECONDS:
+    case SETTING_MS:
     case SETTING_BYTES:
         break;
     }
-    return *(const uint64_t *)x == *(const uint64_t *)y;
+    return settings_number(row, a) == settings_number(row, b);
+}
+
+bool settings_exceed(const char *name, const struct settings *now, const struct settings *started)
+{
+    const struct setting_row *row = settings_row_of(PLANNED, name, strlen(name));
+    return row && settings_number(row, now) > settings_number(row, started);
 }
 
 static const struct settings_section *section_of(const struct settings *o, const char *name)

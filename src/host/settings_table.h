@@ -8,7 +8,17 @@
 
 #include <stddef.h>
 
-enum setting_kind { SETTING_TEXT, SETTING_LIST, SETTING_COUNT, SETTING_BYTES, SETTING_REAL, SETTING_FLAG };
+/* Numbers are unsigned, of the size of their field; SECONDS and MS are kept in nanoseconds. */
+enum setting_kind {
+    SETTING_TEXT,
+    SETTING_LIST,
+    SETTING_COUNT,
+    SETTING_SECONDS,
+    SETTING_MS,
+    SETTING_BYTES,
+    SETTING_REAL,
+    SETTING_FLAG
+};
 
 /* In the order in which help shows them. */
 enum setting_group {
@@ -25,7 +35,7 @@ struct setting_row {
     enum setting_group group;
     const char *name, *value; /* value: how help calls it; NULL for a flag */
     enum setting_kind kind;
-    size_t offset;
+    size_t offset, size; /* of the field in struct settings, which is its reader's own */
     double min, max;
     const char *otherwise; /* default; NULL: none */
     unsigned commands;     /* and LIVE, SECRET, SECTION */
@@ -38,6 +48,10 @@ struct setting_row {
 #define LIVE    0x10000 /* may change while the command runs */
 #define SECRET  0x20000 /* not to be shown */
 #define SECTION 0x40000 /* may stand in a section [model NAME] of the file */
+#define PLANNED 0x80000 /* with LIVE: not above its value at the start, for which memory was planned */
+
+/* As a default: a number of all ones, which is not the value of any text; help does not show it. */
+#define SETTINGS_NOT_GIVEN "-"
 
 extern const struct setting_row settings_table[];
 extern const size_t settings_table_count;
@@ -47,6 +61,8 @@ extern const size_t settings_group_count;
 /* The row of that name which some of these commands take; NULL: none does. */
 const struct setting_row *settings_row_of(unsigned of_commands, const char *name, size_t len);
 
+/* A number of the row's field, in the row's unit. */
+uint64_t settings_number(const struct setting_row *row, const struct settings *s);
 /* Puts `text` into the row's field of `s`. 0, or -EINVAL with the name and the bounds. */
 int settings_set(const struct setting_row *row, const char *text, struct settings *s, struct err *e);
 /* As settings_set, for the section of that name. Keeps a copy of the text. 0, -EINVAL, -ENOMEM. */

@@ -485,7 +485,7 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 static int refuse_unload(const struct entry *e, struct err *why)
 {
     const char *id = e->known.id;
-    if (e->known.pinned)
+    if (e->known.options.pinned)
         return err_set(why, -EPERM, "%s is pinned (--pin) and cannot be unloaded.", id);
     switch (e->state) {
     case MODEL_LOADING:

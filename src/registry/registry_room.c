@@ -14,7 +14,7 @@ static uint32_t list_victims(struct registry *r, struct victim *ret)
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < r->opts.model_count; i++) {
         const struct entry *e = &r->entries[i];
-        if (!registry_is_idle(e) || e->known.pinned || e->looks > 0)
+        if (!registry_is_idle(e) || e->known.options.pinned || e->looks > 0)
             continue;
         ret[count++] = (struct victim){.index = i,
                                        .bytes = account_numbers(e->loaded.account).reserved,

@@ -1,4 +1,4 @@
-/* registry_state.c - what changes a model's state: the end of its unload, and the messages about any change. */
+/* registry_state.c - the end of an unload, and the messages about any change of a state. */
 #include "registry/registry_state.h"
 
 #include "base/clock.h"

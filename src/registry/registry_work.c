@@ -354,15 +354,15 @@ static void drain(struct entry *e, uint64_t now_ns)
 
 static uint64_t ttl_end_ns(const struct entry *e)
 {
-    bool counts = registry_is_idle(e) && e->known.ttl_ns && !e->known.pinned;
-    return counts ? e->last_used_ns + e->known.ttl_ns : UINT64_MAX;
+    bool counts = registry_is_idle(e) && e->known.options.ttl_ns && !e->known.options.pinned;
+    return counts ? e->last_used_ns + e->known.options.ttl_ns : UINT64_MAX;
 }
 
 static void rest(struct entry *e, uint64_t now_ns)
 {
     if (ttl_end_ns(e) > now_ns)
         return;
-    LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id, (ull)(e->known.ttl_ns / NS_PER_S));
+    LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id, (ull)(e->known.options.ttl_ns / NS_PER_S));
     e->state = MODEL_DRAINING;
     e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
     registry_tell(e->registry);

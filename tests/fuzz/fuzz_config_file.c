@@ -3,6 +3,7 @@
 #include "cli/options.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,11 +18,11 @@ static void check(const struct settings *o)
     struct settings own;
     struct err e = {{0}};
     const char *section;
-    ASSERT(o->port <= 65535 && o->max_num_seqs >= 1 && o->max_num_seqs <= 256);
+    ASSERT(o->http.port <= 65535 && o->model.engine.max_num_seqs >= 1 && o->model.engine.max_num_seqs <= 256);
     for (uint32_t i = 0; (section = settings_section(o, i)); i++) {
         int r = settings_of_model(o, section, &own, &e);
         ASSERT(r == 0 || (r == -EINVAL && e.text[0]));
-        ASSERT(r < 0 || own.ttl_s <= 100000000);
+        ASSERT(r < 0 || own.model.ttl_ns <= 100000000 * NS_PER_S);
     }
 }
 

@@ -1,9 +1,11 @@
 /* Environment files: what counts as a setting; text that a shell or systemd would read in another way is
  * refused without being quoted. */
 #include "base/check.h"
+#include "base/clock.h"
 #include "cli/env_file.h"
 #include "cli/options.h"
 #include "test.h"
+
 #include "test_files.h"
 
 #include <errno.h>
@@ -69,13 +71,13 @@ TEST(each_place_wins_over_those_behind_it)
               "PLATEAU_MAX_QUEUE=2\nPLATEAU_STEP_MS=6\nPLATEAU_PORT=5\nPATH=/x\nPLATEAU_API_KEY=b\n", &o, &e);
     unsetenv("PLATEAU_STEP_MS");
     assert_int_equal(r, 0);
-    assert_int_equal(o.max_queue, 3);
-    assert_int_equal(o.step_ms, 7);
-    assert_int_equal(o.port, 5);
-    assert_int_equal(o.drain_s, 9);
-    assert_string_equal(o.api_keys[0], "a");
-    assert_string_equal(o.api_keys[1], "b");
-    assert_null(o.api_keys[2]);
+    assert_int_equal(o.model.engine.max_queue, 3);
+    assert_int_equal(o.model.engine.step_ns, 7 * NS_PER_MS);
+    assert_int_equal(o.http.port, 5);
+    assert_int_equal(o.registry.drain_ns, 9 * NS_PER_S);
+    assert_string_equal(o.keys.api_keys[0], "a");
+    assert_string_equal(o.keys.api_keys[1], "b");
+    assert_null(o.keys.api_keys[2]);
     settings_done(&o);
 }
 
@@ -99,7 +101,8 @@ TEST(a_wrong_file_is_named)
 }
 
 /* "": it is taken. */
-static void assert_file_says(enum option_command command, const char *ini, const char *env, const char *words)
+static void assert_file_says(enum setting_command command, const char *ini, const char *env,
+                             const char *words)
 {
     const char *dir = test_dir();
     char config[512], file[512], name[] = "plateau";
@@ -169,11 +172,11 @@ TEST(a_file_that_the_environment_names_for_all_commands_is_read_by_cache)
     int r = options_parse(COMMAND_CACHE, 1, (char *[]){name, NULL}, &o, &e);
     unsetenv("PLATEAU_CONFIG");
     assert_int_equal(r, 0);
-    assert_int_equal(o.ssd_limit, 1 << 30);
+    assert_int_equal(o.store.limit_bytes, 1 << 30);
     settings_done(&o);
 }
 
-static void tell(void *arg, const struct options_change *c)
+static void tell(void *arg, const struct settings_change *c)
 {
     (void)arg;
     size_t n = strlen(seen);
@@ -189,9 +192,9 @@ TEST(options_are_compared_and_secrets_not_shown)
     assert_int_equal(
         parse(dir, "api-key = one\napi-key = two\nport = 2\ntrim = off\nallow-open = yes\n", "", &b, &e), 0);
     seen[0] = 0;
-    options_compare(COMMAND_SERVE, &a, &a, tell, NULL);
+    settings_compare(COMMAND_SERVE, &a, &a, tell, NULL);
     assert_string_equal(seen, "");
-    options_compare(COMMAND_SERVE, &a, &b, tell, NULL);
+    settings_compare(COMMAND_SERVE, &a, &b, tell, NULL);
     assert_string_equal(seen, "trim:on>off!;port:1>2!;api-key:*>*;allow-open:no>yes;step-ms:5>100;");
     settings_done(&a);
     settings_done(&b);
