@@ -13,9 +13,9 @@
 
 #include <stdio.h>
 
-/* Fills `ret` from defaults, file, environment and argv (argv[0] is the command's name). Texts are borrowed
- * from argv and the environment, or live until settings_done. 0 or -EINVAL (e names option, value and bounds);
- * settings_done either way. */
+/* Fills `ret` from defaults, files, environment and argv (argv[0] is the command's name). Texts are borrowed
+ * from argv and the environment, or live until settings_done. 0 or -EINVAL (e names option, value and
+ * bounds); settings_done either way. */
 int options_parse(enum setting_command command, int argc, char **argv, struct settings *ret, struct err *e);
 /* Overwrites the values of secret options, because process lists show argv. Their parsed values are gone
  * then. */
