@@ -6,6 +6,7 @@
 #include "api/report.h"
 
 #include "base/check.h"
+#include "memory/accounts.h"
 #include "memory/footprint.h"
 #include "text/chat_format.h"
 
@@ -34,11 +35,8 @@ uint32_t report_read_accounts(struct api *a)
  * resident. */
 static bool is_heap(const struct account_numbers *n)
 {
-    static const char *const names[] = {"text", "network", "requests", "heap"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(n->name, names[i]) == 0)
-            return true;
-    return false;
+    enum account_id id = accounts_of(n->name);
+    return id == ACCOUNT_TEXT || id == ACCOUNT_NETWORK || id == ACCOUNT_REQUESTS || id == ACCOUNT_HEAP;
 }
 
 /* The sum of an account's children. Blocks on a disk are not memory. */

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 #include <string.h>
@@ -51,11 +52,11 @@ int image_sched_create(struct engine *en)
     if (!en->shape->vision.present)
         return 0;
     uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, engine_image_bytes(en->shape));
-    int r = account_open(engine_device_parent(&en->opts), "images", ACCOUNT_ANON, bytes_max, &s->images);
+    int r = accounts_open(engine_device_parent(&en->opts), ACCOUNT_IMAGES, bytes_max, &s->images);
     if (r < 0)
         return r;
     account_set_planned(s->images, bytes_max);
-    s->vision = account_find(engine_device_parent(&en->opts), "vision");
+    s->vision = accounts_find(engine_device_parent(&en->opts), ACCOUNT_VISION);
     s->entry = NONE;
     struct embedding_cache_opts embedding_cache = {.account = s->images,
                                                    .token_bytes = token_bytes(en->shape),
