@@ -9,6 +9,7 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/thread_stack.h"
+#include "host/device_choice.h"
 #include "host/listeners.h"
 #include "registry/registry.h"
 #include "compute/device.h"
@@ -60,8 +61,10 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                            : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
                                  .threads_bytes = device_stack_bytes(p->workers),
                                  .text_bytes = TEXT_BYTES_LEAST};
-    if (p->device.name)
-        ret->devices[ret->device_count++] = p->device;
+    struct device_choice device;
+    struct err ignored;
+    if (device_choose(o, &device, &ignored) == 0 && device.memory.name)
+        ret->devices[ret->device_count++] = device.memory;
     if (p->sees)
         ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
     if (p->sees && !p->serves)
@@ -159,10 +162,12 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
     return r;
 }
 
-static struct model_parts parts_of(const struct planning *p)
+static struct model_parts parts_of(const struct planning *p, const struct device_choice *device)
 {
     uint64_t pixels = p->settings->model.image_pixels_max;
-    return (struct model_parts){.vision = (p->serves || p->looks) && pixels > 0, .image_pixels_max = pixels};
+    return (struct model_parts){.backend = device->backend,
+                                .vision = (p->serves || p->looks) && pixels > 0,
+                                .image_pixels_max = pixels};
 }
 
 static bool speculation_of(const struct settings *o, struct speculation *ret)
@@ -175,14 +180,18 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
 {
     struct plan_process process;
     struct plan_refusal why = {0};
+    struct device_choice device;
+    int r = device_choose(p->settings, &device, e);
+    if (r < 0)
+        return r;
     p->model = (struct model_plan){.name = name,
                                    .queue = p->queue,
                                    .workers = p->workers,
                                    .prefix_cache_bytes = p->settings->model.engine.prefix_cache_bytes,
-                                   .parts = parts_of(p)};
+                                   .parts = parts_of(p, &device)};
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
-    int r = model_plan_probe(&p->model, dir, e);
+    r = model_plan_probe(&p->model, dir, e);
     p->unreadable = r < 0;
     if (r < 0)
         return r;

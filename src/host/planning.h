@@ -9,11 +9,10 @@
 struct planning {
     const struct settings *settings;
     uint32_t seqs, queue, workers;
-    uint32_t models;           /* that the process may load; 0 counts as 1 */
-    bool serves;               /* there are connections and prep threads */
-    bool looks;                /* the command accepts images; serve does */
-    bool sees;                 /* some model accepts images; planning_make() sets it for its own */
-    struct plan_domain device; /* in whose memory models compute; name NULL: the machine's */
+    uint32_t models; /* that the process may load; 0 counts as 1 */
+    bool serves;     /* there are connections and prep threads */
+    bool looks;      /* the command accepts images; serve does */
+    bool sees;       /* some model accepts images; planning_make() sets it for its own */
     /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
     const struct plan_process *process;
     uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */

@@ -2,6 +2,7 @@
 #include "host/runtime.h"
 
 #include "base/check.h"
+#include "host/device_choice.h"
 #include "host/model_hint.h"
 #include "base/clock.h"
 #include "memory/footprint.h"
@@ -183,10 +184,14 @@ static int open_device_memory(struct runtime *rt)
 
 static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
 {
+    struct device_choice device;
+    int r = device_choose(rt->settings, &device, e);
+    if (r < 0)
+        return r;
     footprint_open_heap();
-    int r = open_ledger(rt);
+    r = open_ledger(rt);
     if (r == 0)
-        r = device_open_cpu(workers, rt->threads, &rt->device);
+        r = device_choice_open(&device, workers, rt->threads, &rt->device);
     if (r == 0)
         r = open_device_memory(rt);
     if (r < 0) {

@@ -8,9 +8,10 @@
 #define SETTINGS_KEYS_MAX   16
 #define SETTINGS_MODELS_MAX 16
 
-/* planning.c: memory and threads of the process; 0: what planning.c decides. */
+/* planning.c: memory and threads of the process; 0: what planning.c decides. device_choice.c: device. */
 struct process_settings {
-    uint64_t memory_limit, text_limit, media_memory;
+    const char *device; /* NULL: auto */
+    uint64_t memory_limit, device_memory_limit, text_limit, media_memory;
     uint32_t threads;
 };
 

@@ -16,6 +16,11 @@ const struct setting_row settings_table[] = {
      "directory of the model [default: the bundled model]"},
     {GROUP_MODEL, "memory-limit", "BYTES", SETTING_BYTES, AT(process.memory_limit), 0, 1e15, "0", COMMAND_ANY,
      "ceiling of all memory; 0: what the cgroup and the machine leave"},
+    {GROUP_MODEL, "device", "NAME", SETTING_TEXT, AT(process.device), 0, 0, "auto", COMMAND_ANY,
+     "where models compute: auto, cpu, or fake:N, plain memory that behaves as a GPU's does, for tests; auto "
+     "means cpu"},
+    {GROUP_MODEL, "device-memory-limit", "BYTES", SETTING_BYTES, AT(process.device_memory_limit), 0, 1e15,
+     "0", COMMAND_ANY, "ceiling of the memory of --device, where that is not the machine's; 0: all of it"},
     {GROUP_MODEL, "max-model-len", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, "0",
      COMMAND_ANY | SECTION, "context length: prompt and answer together; 0: the model's own, or what fits"},
     {GROUP_MODEL, "ctx", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, NULL, COMMAND_PLAN,
