@@ -1,10 +1,10 @@
 /* sim_memory STEPS SEED - ledger, holders and guard over two domains: the machine's memory with 1 GiB, a
  * device's with 64 MiB.
  *
- * Made-up models load and unload, take units for requests, cache them, and give them back when they are asked.
- * Half of them have their pools on the device, whose commits fail now and then, and whose units sometimes
- * stay. Idle models go for others. After every step the invariants of ledger and holders hold, no domain is
- * above its ceiling, and its accounts have what is committed. A wish for one domain asks no holder of the
+ * Made-up models load and unload, take units for requests, cache them, and give them back on request. Half of
+ * them have their pools on the device. Some of its commits fail, and some of its units stay committed. Idle
+ * models are unloaded for others. After every step the invariants of ledger and holders hold, no domain is
+ * above its ceiling, and its accounts equal the committed bytes. A wish for one domain asks no holder of the
  * other one. */
 #include "../test_domain.h"
 
@@ -47,7 +47,7 @@ static struct {
     struct guard *guard;
     struct model models[MODELS];
     uint64_t now_ns;
-    /* What is asked to give, while no engine may want memory in the background: this domain alone. */
+    /* The only domain whose holders may be asked to give; NULL: any, since engines want memory meanwhile. */
     const struct domain *wish;
     /* The main thread, the guard's and the one that answers. */
     pthread_mutex_t owners;
@@ -57,7 +57,8 @@ static struct {
     bool ends;
     /* Counts. */
     uint64_t loads, refused[DOMAINS], unloads, victims, orphans, asks, evicted, wants;
-} sim = {.owners = PTHREAD_MUTEX_INITIALIZER, .queue = PTHREAD_MUTEX_INITIALIZER,
+} sim = {.owners = PTHREAD_MUTEX_INITIALIZER,
+         .queue = PTHREAD_MUTEX_INITIALIZER,
          .asked = PTHREAD_COND_INITIALIZER};
 
 typedef unsigned long long ull;
@@ -127,7 +128,8 @@ static void publish(struct model *m)
     struct holder_numbers n = {.held_bytes = held(m) * UNIT_BYTES,
                                .free_bytes = m->spare * UNIT_BYTES,
                                .cached_bytes = m->cached * UNIT_BYTES,
-                               .reach_bytes = account_would_free(m->pool, (m->cached + m->spare) * UNIT_BYTES),
+                               .reach_bytes =
+                                   account_would_free(m->pool, (m->cached + m->spare) * UNIT_BYTES),
                                .wanted_bytes = m->cached * UNIT_BYTES,
                                .oldest_ns = m->oldest_ns,
                                .entries = m->cached};
@@ -518,13 +520,14 @@ int main(int argc, char **argv)
     pthread_cond_signal(&sim.asked);
     pthread_mutex_unlock(&sim.queue);
     pthread_join(thread, NULL);
-    printf("steps=%llu seed=%llu loads=%llu refused_machine=%llu refused_device=%llu unloads=%llu victims=%llu "
-           "orphans=%llu asks=%llu evicted=%llu wants=%llu\n",
-           (ull)steps, (ull)seed, (ull)sim.loads, (ull)sim.refused[MACHINE], (ull)sim.refused[DEVICE],
-           (ull)sim.unloads, (ull)sim.victims, (ull)sim.orphans, (ull)sim.asks, (ull)sim.evicted,
-           (ull)sim.wants);
-    bool covered = sim.loads && sim.refused[MACHINE] && sim.refused[DEVICE] && sim.victims && sim.orphans && sim.asks && sim.evicted &&
-                   sim.wants;
+    printf(
+        "steps=%llu seed=%llu loads=%llu refused_machine=%llu refused_device=%llu unloads=%llu victims=%llu "
+        "orphans=%llu asks=%llu evicted=%llu wants=%llu\n",
+        (ull)steps, (ull)seed, (ull)sim.loads, (ull)sim.refused[MACHINE], (ull)sim.refused[DEVICE],
+        (ull)sim.unloads, (ull)sim.victims, (ull)sim.orphans, (ull)sim.asks, (ull)sim.evicted,
+        (ull)sim.wants);
+    bool covered = sim.loads && sim.refused[MACHINE] && sim.refused[DEVICE] && sim.victims && sim.orphans &&
+                   sim.asks && sim.evicted && sim.wants;
     if (steps >= 100000 && !covered) {
         fprintf(stderr, "something above is 0: this run does not try what it should\n");
         return 1;
