@@ -46,6 +46,5 @@ int device_choice_open(const struct device_choice *c, uint32_t workers, struct a
                                    .workers = workers,
                                    .stacks = stacks,
                                    .faults = c->faults};
-    return c->backend == &backend_fake ? fake_device_open(&fake, ret)
-                                       : device_open_cpu(workers, stacks, ret);
+    return c->backend == &backend_fake ? fake_device_open(&fake, ret) : device_open_cpu(workers, stacks, ret);
 }
