@@ -72,11 +72,17 @@ static bool sums_hold(const struct account_numbers *accounts, uint32_t count)
     return true;
 }
 
+/* Mapped files are not: the system drops their pages as it likes. */
+static bool is_resident(const struct account_numbers *n)
+{
+    return n->domain->resident && n->class != ACCOUNT_FILE && n->class != ACCOUNT_DISK;
+}
+
 static int64_t unaccounted(const struct account_numbers *accounts, uint32_t count, const struct footprint *f)
 {
     uint64_t mapped = 0, heap = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (accounts[i].class != ACCOUNT_ANON && accounts[i].class != ACCOUNT_PINNED)
+        if (!is_resident(&accounts[i]))
             continue;
         uint64_t own = own_used(accounts, count, i);
         if (is_heap(&accounts[i]))

@@ -19,7 +19,7 @@ static bool choose_fake(const char *text, struct device_choice *ret)
         if (strncmp(text, fake_names[i], len) != 0 || (text[len] && text[len] != ','))
             continue;
         *ret = (struct device_choice){.backend = &backend_fake, .memory.name = fake_names[i], .index = i};
-        return fake_faults_parse(text + len + (text[len] == ','), &ret->faults);
+        return !text[len] || fake_faults_parse(text + len + 1, &ret->faults);
     }
     return false;
 }

@@ -112,7 +112,8 @@ int fake_device_open(const struct fake_opts *opts, struct device **ret)
     }
     cpu_device_of(d->cpu)->flip = FAKE_FLIP;
     snprintf(d->name, sizeof(d->name), "fake:%u", opts->index);
-    d->domain = (struct domain){.name = d->name, .class = ACCOUNT_DEVICE, .ops = &fake_domain_ops, .arg = d};
+    d->domain = (struct domain){
+        .name = d->name, .class = ACCOUNT_DEVICE, .ops = &fake_domain_ops, .arg = d, .resident = true};
     d->device = (struct device){&backend_fake, &d->domain};
     d->bytes = opts->bytes;
     d->faults = opts->faults;

@@ -52,7 +52,7 @@ static bool parse_part(const char *name, size_t len, uint64_t value, struct fake
 bool fake_faults_parse(const char *text, struct fake_faults *ret)
 {
     *ret = (struct fake_faults){0};
-    while (*text) {
+    do {
         const char *equals = strchr(text, '=');
         uint64_t value;
         if (!equals)
@@ -62,8 +62,7 @@ bool fake_faults_parse(const char *text, struct fake_faults *ret)
             !parse_part(text, (size_t)(equals - text), value, ret))
             return false;
         text = equals + 1 + digits;
-        text += *text == ',';
-    }
+    } while (*text++ == ',');
     return true;
 }
 
