@@ -53,6 +53,9 @@ struct backend {
     void (*turn_end)(struct device *d);
     bool (*is_busy)(const struct device *d);
     struct units_crew (*crew)(struct device *d);
+    /* NULL: it is never lost. */
+    bool (*is_lost)(const struct device *d);
+    int (*reopen)(struct device *d);
 };
 
 /* Begins every backend's own struct. */

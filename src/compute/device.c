@@ -49,6 +49,16 @@ bool device_is_busy(const struct device *d)
     return d->backend->is_busy(d);
 }
 
+bool device_is_lost(const struct device *d)
+{
+    return d->backend->is_lost && d->backend->is_lost(d);
+}
+
+int device_reopen(struct device *d)
+{
+    return d->backend->reopen ? d->backend->reopen(d) : 0;
+}
+
 struct units_crew device_crew(struct device *d)
 {
     return d->backend->crew(d);

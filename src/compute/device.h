@@ -36,6 +36,10 @@ void device_turn_end(struct device *d);
 /* Whether an engine has a turn, waits for one, or had one within the last 20 ms: between two steps. Takes no
  * lock. */
 bool device_is_busy(const struct device *d);
+/* Its steps fail with -ENODEV, and what it held is gone: its models are only to be closed. */
+bool device_is_lost(const struct device *d);
+/* A lost device, of whose memory nothing is committed any more, begins anew. 0, or -EIO and it stays lost. */
+int device_reopen(struct device *d);
 /* Threads that populate commit units, unless an engine has its turn. */
 struct units_crew device_crew(struct device *d);
 

@@ -5,6 +5,7 @@
 #include "registry/file_stamp.h"
 #include "registry/loaded_model.h"
 #include "registry/registry.h"
+#include "registry/registry_device.h"
 
 #include "base/pace.h"
 #include "base/thread_stack.h"
@@ -65,6 +66,7 @@ struct registry {
     pthread_cond_t ended; /* the thread of a move has been joined */
     bool poked;           /* there is something to look at; for the registry's thread */
     bool stopping, quit;
+    struct registry_device device;
 };
 
 /* Parsing JSON needs the deepest stack of a load, as in the prep threads. */

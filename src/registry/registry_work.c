@@ -313,6 +313,15 @@ static bool is_its_turn(const struct entry *e)
     return has_place(r);
 }
 
+/* A load that never began. */
+static void refuse_load(struct entry *e, int error, struct registry_failure *why)
+{
+    why->code = error;
+    log_load(e, error, why, 0);
+    load_ended(e, error, why, 0, (struct file_stamp){0});
+    registry_tell(e->registry);
+}
+
 static void start_load(struct entry *e)
 {
     struct registry_failure why = {.code = -EAGAIN};
@@ -323,6 +332,13 @@ static void start_load(struct entry *e)
     }
     if (!is_its_turn(e))
         return;
+    int error = registry_device_ready(e->registry, clock_now_ns(), &why);
+    if (error == -EAGAIN)
+        return;
+    if (error < 0) {
+        refuse_load(e, e->recheck ? LOAD_AS_BEFORE : error, &why);
+        return;
+    }
     e->now = e->known;
     atomic_store(&e->step, NULL);
     atomic_store(&e->moved_ns, clock_now_ns());
@@ -332,10 +348,7 @@ static void start_load(struct entry *e)
     if (start(e, load_main, "load") == 0)
         return;
     err_set(&why.e, -ENOMEM, "There is no memory for the thread that loads %s.", e->known.id);
-    why.code = -ENOMEM;
-    log_load(e, why.code, &why, 0);
-    load_ended(e, why.code, &why, 0, (struct file_stamp){0});
-    registry_tell(e->registry);
+    refuse_load(e, -ENOMEM, &why);
 }
 
 /* Engines in trouble may hold a place for long: an unload takes one only where it finds one, else the
@@ -376,7 +389,7 @@ static uint64_t ttl_end_ns(const struct entry *e)
 /* Unloads a model that was idle for its time, or whose device has failed: the next request loads it anew. */
 static void rest(struct entry *e, uint64_t now_ns)
 {
-    int failure = engine_failure(e->loaded.engine);
+    int failure = registry_device_is_lost(e->registry, now_ns) ? -ENODEV : engine_failure(e->loaded.engine);
     if (failure == 0 && ttl_end_ns(e) > now_ns)
         return;
     if (failure != 0)

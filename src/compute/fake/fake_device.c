@@ -61,6 +61,18 @@ static struct units_crew crew(struct device *d)
     return device_crew(fake_of(d)->cpu);
 }
 
+static bool is_lost(const struct device *d)
+{
+    return atomic_load(&((const struct fake_device *)d)->lost);
+}
+
+static int reopen(struct device *d)
+{
+    ASSERT(atomic_load(&fake_of(d)->committed) == 0);
+    atomic_store(&fake_of(d)->lost, false);
+    return 0;
+}
+
 static uint64_t weight_bytes(const struct linear_source *s, uint32_t count)
 {
     return backend_cpu.weight_bytes(s, count);
@@ -96,7 +108,9 @@ const struct backend backend_fake = {.name = "fake",
                                      .turn_begin = no_turn,
                                      .turn_end = no_turn,
                                      .is_busy = is_busy,
-                                     .crew = crew};
+                                     .crew = crew,
+                                     .is_lost = is_lost,
+                                     .reopen = reopen};
 
 int fake_device_open(const struct fake_opts *opts, struct device **ret)
 {
