@@ -46,7 +46,8 @@ static bool answer(struct exchange *x, struct arena *scratch)
         break;
     }
     for (uint32_t i = 0; i < x->gen.choice_count; i++)
-        reply_init(&x->replies[i], x, &x->gen.choices[i], (char *)x->own + i * x->wire->own_bytes);
+        reply_init(&x->replies[i], x, &x->gen.choices[i],
+                   x->own ? (char *)x->own + i * x->wire->own_bytes : NULL);
     if (!x->request.return_token_ids)
         gen_drop_ids(&x->gen);
     return true;
