@@ -46,7 +46,7 @@ static uint32_t logits_max(const struct engine_opts *o)
 
 static bool drafts_by_ngram(const struct engine_opts *o)
 {
-    return o->drafting.by == ENGINE_DRAFTER_NGRAM || o->drafting.past;
+    return o->drafting.by == DRAFTING_NGRAM || o->drafting.past;
 }
 
 static int check_opts(const struct engine_opts *o, const struct model_shape *shape, struct err *e)
@@ -54,10 +54,10 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
     if (o->max_num_seqs == 0 || o->max_num_seqs > 4096 || o->max_queue > 1u << 20)
         return err_set(e, -EINVAL, "max_num_seqs is %u and max_queue %u: they must be 1..4096 and 0..%u",
                        o->max_num_seqs, o->max_queue, 1u << 20);
-    const struct engine_drafting *g = &o->drafting;
-    if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == ENGINE_DRAFTER_NONE) != (g->drafts_max == 0) ||
-        (g->by == ENGINE_DRAFTER_MTP && !shape->mtp) ||
-        ((g->optimistic || g->past) && g->by != ENGINE_DRAFTER_MTP) || (g->optimistic && g->past))
+    const struct drafting_opts *g = &o->drafting;
+    if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == DRAFTING_NONE) != (g->drafts_max == 0) ||
+        (g->by == DRAFTING_MTP && !shape->mtp) || ((g->optimistic || g->past) && g->by != DRAFTING_MTP) ||
+        (g->optimistic && g->past))
         return err_set(e, -EINVAL,
                        "%u drafts per row and step: at most %u, and by the head only if there is one",
                        g->drafts_max, MODEL_DRAFTS_MAX);
@@ -136,9 +136,10 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     size_t vocab = shape->vocab;
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
-        o->max_num_seqs * sizeof(struct model_seq) + drafting_arena_bytes(o->max_num_seqs) +
-        logits_max(o) * vocab * sizeof(float) + vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
-        o->max_num_seqs * sizeof(struct request_id) + vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
+        o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
+        drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * vocab * sizeof(float) + vocab / 8 +
+        places_of(o) * sizeof(struct job_numbers) + o->max_num_seqs * sizeof(struct request_id) +
+        vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -254,11 +255,13 @@ static int create_tables(struct engine *en)
         return r;
     en->logits = arena_alloc_array(en->arena, (size_t)logits * en->shape->vocab, sizeof(float));
     en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
+    en->heads = ARENA_ARRAY(en->arena, struct model_draft_seq, en->opts.max_num_seqs);
+    en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
     en->jobs_published = ARENA_ARRAY(en->arena, struct job_numbers, en->places_max);
     en->step_ids = ARENA_ARRAY(en->arena, struct request_id, en->opts.max_num_seqs);
-    if (!en->logits || !en->seqs || !en->jobs_published || !en->step_ids)
+    if (!en->logits || !en->seqs || !en->heads || !en->sampled || !en->jobs_published || !en->step_ids)
         return -ENOMEM;
-    r = drafting_init(en);
+    r = engine_draft_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);

@@ -4,7 +4,6 @@
 
 #include "engine/admission.h"
 #include "engine/budget.h"
-#include "engine/drafting.h"
 #include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
@@ -67,8 +66,10 @@ struct engine {
     struct budget budget;
     struct drafting drafting;
     struct sampler_scratch *scratch;
-    float *logits;          /* [engine_logits_max][vocab] */
-    struct model_seq *seqs; /* [max_num_seqs] */
+    float *logits;                 /* [engine_logits_max][vocab] */
+    struct model_seq *seqs;        /* [max_num_seqs] */
+    struct model_draft_seq *heads; /* [max_num_seqs] */
+    uint32_t *sampled;             /* [max_num_seqs]: tokens that each sequence of the plan has sampled */
     struct engine_pass pass;
     struct buf text;      /* room for one token's text, grown at creation */
     uint64_t last_end_ns; /* when the last job ended */
@@ -108,6 +109,13 @@ void engine_fail_with_device(struct engine *en, struct job *j);
 bool engine_step_begin(struct engine *en);
 /* Waits for the step, samples its tokens and ends sequences. */
 void engine_step_end(struct engine *en);
+
+/* engine_draft.c: room and order of the drafts. 0 or -ENOMEM. */
+int engine_draft_init(struct engine *en);
+/* Before a plan: each sequence's `drafts`. Returns how many they are together. */
+uint32_t engine_draft_allow(struct engine *en);
+/* After the plan, within the workers' turn: drafts are in place. 0, or as model_draft(). */
+int engine_draft(struct engine *en, const struct sched_plan *plan);
 
 /* publish.c */
 void engine_publish(struct engine *en, bool idle);

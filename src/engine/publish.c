@@ -36,8 +36,8 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .completion_tokens = j->output_count,
         .cached_tokens = j->seq.cached,
         .max_tokens = j->max_tokens,
-        .drafted_tokens = j->drafted_tokens,
-        .accepted_tokens = j->accepted_tokens,
+        .drafted_tokens = j->draft.drafted_tokens,
+        .accepted_tokens = j->draft.accepted_tokens,
         .images = j->image_count,
         .images_done = image_sched_images_done(j),
         .age_ns = now_ns - j->arrival_ns,
@@ -101,6 +101,11 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->units_recommitted = pools_recommitted(&en->pools);
     ret->reclaims += en->pools.reclaims;
     en->pools.reclaims = 0;
+    const struct drafting_numbers *d = &en->drafting.now;
+    ret->drafts = d->drafts;
+    ret->draft_tokens = d->draft_tokens;
+    ret->accepted_tokens = d->accepted_tokens;
+    memcpy(ret->accepted_at, d->accepted_at, sizeof(ret->accepted_at));
     if (en->pools.index) {
         struct prefix_numbers cache;
         prefix_index_numbers(en->pools.index, &cache);
