@@ -195,10 +195,25 @@ static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
     snprintf(ret, SCHED_NAME_BYTES, "of request %s", id);
 }
 
+/* A message waits: work of an idle engine stops. */
+static bool is_wanted(void *arg)
+{
+    struct engine *en = arg;
+    return mailbox_count(en->inbox) > 0 || atomic_load(&en->closing);
+}
+
+static void copy_failed(void *arg, int error)
+{
+    engine_fail(arg, error);
+}
+
 static int create_pools(struct engine *en, struct layout *l)
 {
+    en->write_behind =
+        (struct write_behind){.opts = {&en->pools, &en->tier, &en->failure, is_wanted, copy_failed, en}};
     l->pools.holder = en->holder;
     l->pools.evicting = en->opts.store ? write_behind_evicting : NULL;
+    l->pools.evicting_arg = &en->write_behind;
     l->pools.more = give_more;
     l->pools.arg = en;
     l->pools.crew = device_crew(en->opts.device);

@@ -237,7 +237,8 @@ static void idle(struct engine *en)
     struct engine_message m;
     trim_share(en);
     uint64_t now_ns = clock_now_ns();
-    uint64_t trim_ns = trim_wait_ns(en, now_ns), write_ns = write_behind_wait_ns(en, now_ns);
+    uint64_t trim_ns = trim_wait_ns(en, now_ns),
+             write_ns = write_behind_wait_ns(&en->write_behind, en->last_end_ns, now_ns);
     uint64_t walk_ns = invariants_wait_ns(en, now_ns), others_ns = MIN_OF(trim_ns, write_ns);
     engine_publish(en, true);
     if (mailbox_wait(en->inbox, &m, MIN_OF(others_ns, walk_ns)))
@@ -245,7 +246,7 @@ static void idle(struct engine *en)
     else if (walk_ns < others_ns)
         invariants_run(en);
     else if (write_ns < trim_ns)
-        write_behind_run(en);
+        write_behind_run(&en->write_behind);
     else if (trim_ns != UINT64_MAX)
         trim_run(en);
 }
@@ -319,7 +320,7 @@ void engine_end_all(struct engine *en)
     LIST_EACH(it, &en->jobs)
         end_at_close(en, JOB(it));
     trim_end(en);
-    write_behind_end(en);
+    write_behind_end(&en->write_behind);
     engine_publish(en, true);
     deliver(en);
     ASSERT(list_empty(&en->jobs) && list_empty(&en->over));
