@@ -195,27 +195,14 @@ static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
     snprintf(ret, SCHED_NAME_BYTES, "of request %s", id);
 }
 
-/* A message waits: work of an idle engine stops. */
-static bool is_wanted(void *arg)
-{
-    struct engine *en = arg;
-    return mailbox_count(en->inbox) > 0 || atomic_load(&en->closing);
-}
-
-static void copy_failed(void *arg, int error)
-{
-    engine_fail(arg, error);
-}
-
 static int create_pools(struct engine *en, struct layout *l)
 {
-    en->write_behind =
-        (struct write_behind){.opts = {&en->pools, &en->tier, &en->failure, is_wanted, copy_failed, en}};
+    engine_parts_init(en);
     l->pools.holder = en->holder;
     l->pools.evicting = en->opts.store ? write_behind_evicting : NULL;
     l->pools.evicting_arg = &en->write_behind;
     l->pools.more = give_more;
-    l->pools.arg = en;
+    l->pools.arg = &en->image_sched;
     l->pools.crew = device_crew(en->opts.device);
     int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
@@ -285,7 +272,7 @@ static int create_tables(struct engine *en)
     if (r == 0)
         r = create_pools(en, &l);
     if (r == 0)
-        r = image_sched_create(en);
+        r = engine_parts_create_images(en);
     if (r == 0)
         r = create_vocabulary(en, &charge);
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
@@ -402,7 +389,7 @@ void engine_close(struct engine *en)
     else if (en->sched)
         engine_end_all(en);
     thread_stack_done(&en->stack);
-    image_sched_done(en);
+    image_sched_done(&en->image_sched);
     store_client_close(&en->tier);
     holder_close(en->holder);
     uint64_t left = pools_done(&en->pools, en->holder);

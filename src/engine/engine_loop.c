@@ -37,7 +37,7 @@ void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
 {
     ASSERT(!j->over);
     uint64_t now_ns = clock_now_ns();
-    image_sched_leave(en, j);
+    image_sched_leave(&en->image_sched, j);
     if (j->seq.phase != SCHED_NEW)
         sched_remove(en->sched, &j->seq);
     j->over = true;
@@ -161,7 +161,7 @@ static void take_message(struct engine *en, const struct engine_message *m)
     }
     struct job *j = m->job;
     list_push_back(&en->jobs, &j->link);
-    image_sched_enter(en, j);
+    image_sched_enter(&en->image_sched, j);
     int r = sched_add(en->sched, &j->seq);
     ASSERT(r == 0);
 }
@@ -285,7 +285,7 @@ void *engine_thread(void *arg)
             engine_step_end(en);
             invariants_after_step(en);
         }
-        stepped |= image_sched_run(en, stepped);
+        stepped |= image_sched_run(&en->image_sched, stepped);
         if (!stepped)
             note_rest(en);
         if (list_empty(&en->jobs) && list_empty(&en->over)) {

@@ -73,6 +73,7 @@ struct engine {
     struct engine_pass pass;
     struct buf text;      /* room for one token's text, grown at creation */
     uint64_t last_end_ns; /* when the last job ended */
+    uint64_t steps_ns;    /* time of all steps */
     struct image_sched image_sched;
     struct trim trim;
     struct write_behind write_behind;
@@ -116,6 +117,11 @@ int engine_draft_init(struct engine *en);
 uint32_t engine_draft_allow(struct engine *en);
 /* After the plan, within the workers' turn: drafts are in place. 0, or as model_draft(). */
 int engine_draft(struct engine *en, const struct sched_plan *plan);
+
+/* engine_parts.c: connects the parts with the engine. No part has run before. */
+void engine_parts_init(struct engine *en);
+/* 0 or -ENOMEM; image_sched_done() in either case. */
+int engine_parts_create_images(struct engine *en);
 
 /* publish.c */
 void engine_publish(struct engine *en, bool idle);

@@ -349,7 +349,7 @@ static void count_step(struct engine *en, uint64_t began_ns, uint64_t now_ns)
 {
     en->now.steps++;
     en->now.last_step_ns = now_ns - began_ns;
-    en->now.busy_ns += now_ns - began_ns;
+    en->steps_ns += now_ns - began_ns;
 }
 
 static uint32_t count_planned_decoding(const struct sched_plan *plan)
@@ -392,10 +392,10 @@ bool engine_step_begin(struct engine *en)
     set_events(en, now_ns, &ev);
     pools_clock(&en->pools, now_ns);
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
-    image_sched_look(en);
+    image_sched_look(&en->image_sched);
     sched_plan(en->sched, &ev, &p->plan);
     /* The images of a just admitted sequence may lie before its position, or be encoded already. */
-    if (p->plan.seq_count == 0 && image_sched_look(en))
+    if (p->plan.seq_count == 0 && image_sched_look(&en->image_sched))
         sched_plan(en->sched, &ev, &p->plan);
     take_ended(en);
     if (p->plan.seq_count == 0)
@@ -428,7 +428,7 @@ void engine_step_end(struct engine *en)
     /* A step that was cut short does not measure the cost of tokens. */
     if (r == 0) {
         measure(en, plan, decoding, p->began_ns, p->drafted_ns);
-        image_sched_note_step(en, plan, clock_now_ns() - p->began_ns);
+        image_sched_note_step(&en->image_sched, plan, clock_now_ns() - p->began_ns);
     }
     count_step(en, p->began_ns, clock_now_ns());
 }

@@ -96,7 +96,8 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
     ret->state = pool_numbers_of(&states, en->pools.state_bytes);
     pools_settle(&en->pools);
-    image_sched_read_gauges(en, ret);
+    image_sched_read_gauges(&en->image_sched, ret);
+    ret->busy_ns = en->steps_ns + ret->encode_ns;
     ret->pending_trim_bytes = trim_pending_bytes(en);
     ret->units_recommitted = pools_recommitted(&en->pools);
     ret->reclaims += en->pools.reclaims;

@@ -40,14 +40,15 @@ void trim_init(struct trim *t)
 
 static uint64_t held_bytes(const struct engine *en)
 {
-    return pools_held_bytes(&en->pools) + image_sched_held_bytes(en);
+    return pools_held_bytes(&en->pools) + image_sched_held_bytes(&en->image_sched);
 }
 
 /* Tells the list of holders. */
 static uint64_t publish(struct engine *en)
 {
-    struct pools_beside beside = {image_sched_held_bytes(en), image_sched_free_bytes(en),
-                                  image_sched_reach_bytes(en)};
+    struct pools_beside beside = {image_sched_held_bytes(&en->image_sched),
+                                  image_sched_free_bytes(&en->image_sched),
+                                  image_sched_reach_bytes(&en->image_sched)};
     return pools_publish(&en->pools, &beside, (uint64_t)en->budget.prompt_ns);
 }
 
@@ -109,10 +110,10 @@ static bool is_urgent(const struct trim *t)
 /* Memory of the vision encoder, then free memory of the pools; image embeddings only for waiting orders. */
 static bool give(struct engine *en, uint64_t before_ns, struct pools_given *ret)
 {
-    *ret = (struct pools_given){.bytes = image_sched_give(en, before_ns, false)};
+    *ret = (struct pools_given){.bytes = image_sched_give(&en->image_sched, before_ns, false)};
     if (ret->bytes > 0 || pools_shrink(&en->pools, before_ns, ret))
         return true;
-    ret->bytes = is_urgent(&en->trim) ? image_sched_give(en, before_ns, true) : 0;
+    ret->bytes = is_urgent(&en->trim) ? image_sched_give(&en->image_sched, before_ns, true) : 0;
     return ret->bytes > 0;
 }
 
@@ -218,7 +219,7 @@ static uint64_t threshold_bytes(const struct engine *en)
 
 static uint64_t spare_bytes(const struct engine *en, uint64_t before_ns)
 {
-    return pools_spare_bytes(&en->pools) + image_sched_spare_bytes(en, before_ns);
+    return pools_spare_bytes(&en->pools) + image_sched_spare_bytes(&en->image_sched, before_ns);
 }
 
 static bool has_too_much(const struct engine *en, uint64_t before_ns)
@@ -262,8 +263,8 @@ void trim_take_order(struct engine *en, struct holder_ask *o)
 {
     o->held_before = held_bytes(en);
     if (o->kind == HOLDER_CLEAR)
-        o->answer.entries =
-            image_sched_unused(en) + (en->pools.index ? prefix_index_clear(en->pools.index) : 0);
+        o->answer.entries = image_sched_unused(&en->image_sched) +
+                            (en->pools.index ? prefix_index_clear(en->pools.index) : 0);
     list_push_back(&en->trim.orders, &o->link);
 }
 
@@ -280,13 +281,13 @@ void trim_reclaim(struct engine *en)
     if (en->pools.index)
         prefix_index_numbers(en->pools.index, &n);
     uint64_t bytes = pools_evict(&en->pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
-    if (bytes == 0 && pools_spare_bytes(&en->pools) + image_sched_free_bytes(en) == 0)
+    if (bytes == 0 && pools_spare_bytes(&en->pools) + image_sched_free_bytes(&en->image_sched) == 0)
         return;
     en->now.reclaims++;
     en->trim.pressed = true;
     LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", en->name,
              (unsigned long long)bytes,
-             (unsigned long long)(pools_spare_bytes(&en->pools) + image_sched_free_bytes(en)));
+             (unsigned long long)(pools_spare_bytes(&en->pools) + image_sched_free_bytes(&en->image_sched)));
 }
 
 void trim_end(struct engine *en)
@@ -301,7 +302,7 @@ uint64_t trim_pending_bytes(const struct engine *en)
     const struct trim *t = &en->trim;
     uint64_t spare = spare_bytes(en, UINT64_MAX), keeps = threshold_bytes(en);
     if (is_urgent(t))
-        return pools_spare_bytes(&en->pools) + image_sched_free_bytes(en);
+        return pools_spare_bytes(&en->pools) + image_sched_free_bytes(&en->image_sched);
     if (t->done || en->opts.keep_units)
         return 0;
     return t->owed ? spare : spare > keeps ? spare - keeps : 0;

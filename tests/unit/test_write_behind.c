@@ -73,9 +73,8 @@ static void failed(void *arg, int error)
 static void setup(struct fixture *f)
 {
     uint32_t state, node = NONE;
-    *f = (struct fixture){.tier = {.write_begin = write_begin, .write_end = write_end},
-                          .room = 100,
-                          .quiet = 1000000};
+    *f = (struct fixture){
+        .tier = {.write_begin = write_begin, .write_end = write_end}, .room = 100, .quiet = 1000000};
     f->tier.arg = f;
     f->w.opts = (struct write_behind_opts){&f->pools, &f->tier, &f->failure, is_wanted, failed, f};
     struct pools_opts o = {.parent = f->parent = test_account(ACCOUNT_NO_LIMIT),
