@@ -319,7 +319,6 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     snprintf(en->name, sizeof(en->name), "%s", opts->name ? opts->name : "model");
     list_init(&en->jobs);
     list_init(&en->over);
-    trim_init(&en->trim);
     pthread_mutex_init(&en->lock, NULL);
     r = opts->holders
             ? holder_add(opts->holders, account_domain(engine_device_parent(opts)), en->name, &en->holder)

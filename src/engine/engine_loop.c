@@ -152,7 +152,7 @@ static void deliver(struct engine *en)
 static void take_message(struct engine *en, const struct engine_message *m)
 {
     if (m->order) {
-        trim_take_order(en, m->order);
+        trim_take_order(&en->trim, m->order);
         return;
     }
     if (!m->job) {
@@ -208,6 +208,13 @@ static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
         engine_end_job(en, j, FINISH_TOO_SLOW);
 }
 
+static uint32_t running_count(const struct engine *en)
+{
+    struct sched_numbers n;
+    sched_numbers(en->sched, &n);
+    return n.running;
+}
+
 static void look(struct engine *en)
 {
     uint64_t now_ns = clock_now_ns();
@@ -235,9 +242,9 @@ static void note_rest(struct engine *en)
 static void idle(struct engine *en)
 {
     struct engine_message m;
-    trim_share(en);
+    trim_share(&en->trim);
     uint64_t now_ns = clock_now_ns();
-    uint64_t trim_ns = trim_wait_ns(en, now_ns),
+    uint64_t trim_ns = trim_wait_ns(&en->trim, en->last_end_ns, now_ns),
              write_ns = write_behind_wait_ns(&en->write_behind, en->last_end_ns, now_ns);
     uint64_t walk_ns = invariants_wait_ns(en, now_ns), others_ns = MIN_OF(trim_ns, write_ns);
     engine_publish(en, true);
@@ -248,7 +255,7 @@ static void idle(struct engine *en)
     else if (write_ns < trim_ns)
         write_behind_run(&en->write_behind);
     else if (trim_ns != UINT64_MAX)
-        trim_run(en);
+        trim_run(&en->trim);
 }
 
 /* ---- the thread ---- */
@@ -279,7 +286,7 @@ void *engine_thread(void *arg)
         take_inbox(en);
         look(en);
         if (atomic_exchange(&en->reclaim, false))
-            trim_reclaim(en);
+            trim_reclaim(&en->trim);
         bool stepped = engine_step_begin(en);
         if (stepped) {
             engine_step_end(en);
@@ -292,10 +299,10 @@ void *engine_thread(void *arg)
             idle(en);
             continue;
         }
-        trim_share(en);
+        trim_share(&en->trim);
         engine_publish(en, false);
         deliver(en);
-        trim_between_steps(en);
+        trim_between_steps(&en->trim, running_count(en));
         if (!stepped && !(list_empty(&en->jobs) && list_empty(&en->over)))
             wait_for_room(en);
     }
@@ -319,7 +326,7 @@ void engine_end_all(struct engine *en)
     take_inbox(en);
     LIST_EACH(it, &en->jobs)
         end_at_close(en, JOB(it));
-    trim_end(en);
+    trim_end(&en->trim);
     write_behind_end(&en->write_behind);
     engine_publish(en, true);
     deliver(en);

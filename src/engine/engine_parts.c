@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-/* ---- write-behind ---- */
+/* ---- trim and write-behind ---- */
 
 /* A message waits: work of an idle engine stops. */
 static bool is_wanted(void *arg)
@@ -18,8 +18,17 @@ static void copy_failed(void *arg, int error)
     engine_fail(arg, error);
 }
 
+static void publish_trim(void *arg)
+{
+    struct engine *en = arg;
+    engine_publish(en, en->now.idle);
+}
+
 void engine_parts_init(struct engine *en)
 {
+    struct trim_opts trim = {&en->pools,          &en->image_sched, &en->budget,  en->name,
+                             en->opts.keep_units, is_wanted,        publish_trim, en};
+    trim_init(&en->trim, &trim);
     en->write_behind.opts =
         (struct write_behind_opts){&en->pools, &en->tier, &en->failure, is_wanted, copy_failed, en};
 }
@@ -54,7 +63,8 @@ static struct sched_seq *first_waiting(void *arg)
 
 static void image_begins(void *arg)
 {
-    trim_call_off(arg);
+    struct engine *en = arg;
+    trim_call_off(&en->trim);
 }
 
 static void image_refused(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding)

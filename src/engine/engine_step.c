@@ -400,7 +400,7 @@ bool engine_step_begin(struct engine *en)
     take_ended(en);
     if (p->plan.seq_count == 0)
         return false;
-    trim_call_off(en);
+    trim_call_off(&en->trim);
     note_admitted(&p->plan, now_ns);
     fill_seqs(en, &p->plan);
     engine_publish_step(en, &p->plan);

@@ -96,8 +96,11 @@ static void add_job(struct fixture *f, uint32_t i, uint8_t look)
     f->images[i]->sha256[0] = look;
     f->grids[i] = (struct model_grid){4, 4, 2, DEV_NULL};
     f->entries[i] = NONE;
-    *j = (struct job){.image_count = 1, .images = &f->images[i], .grids = &f->grids[i],
-                      .entries = &f->entries[i], .prompt_count = 20};
+    *j = (struct job){.image_count = 1,
+                      .images = &f->images[i],
+                      .grids = &f->grids[i],
+                      .entries = &f->entries[i],
+                      .prompt_count = 20};
     list_init(&j->link);
     j->seq.phase = SCHED_PREFILLING;
     j->seq.done = 4;
@@ -109,18 +112,27 @@ static void add_job(struct fixture *f, uint32_t i, uint8_t look)
 static void setup(struct fixture *f, uint64_t limit)
 {
     *f = (struct fixture){.parent = test_account(limit), .slices = 3, .step_ns = 1};
-    f->shape.vision = (struct model_vision){.present = true, .patch = 2, .merge = 2, .feature_floats = 4,
-                                            .pixels_max = 32 * 32, .encode_patch_bytes = 1};
+    f->shape.vision = (struct model_vision){.present = true,
+                                            .patch = 2,
+                                            .merge = 2,
+                                            .feature_floats = 4,
+                                            .pixels_max = 32 * 32,
+                                            .encode_patch_bytes = 1};
     list_init(&f->jobs);
-    struct pools_opts pools = {.parent = f->parent, .pages_max = 1, .page_bytes = UNIT_BYTES,
-                               .bytes_max = UNIT_BYTES};
+    struct pools_opts pools = {
+        .parent = f->parent, .pages_max = 1, .page_bytes = UNIT_BYTES, .bytes_max = UNIT_BYTES};
     size_t bytes = image_sched_arena_bytes(&f->shape) + pools_arena_bytes(&pools) + 4096;
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = bytes}, &f->arena), 0);
     assert_int_equal(device_open_cpu(1, NULL, &f->device), 0);
     assert_int_equal(pools_create(f->arena, &pools, &f->pools), 0);
-    struct image_sched_opts o = {.shape = &f->shape, .parent = f->parent, .cache_bytes = 1 << 20,
-                                 .jobs = &f->jobs, .pools = &f->pools, .device = f->device,
-                                 .step_ns = &f->step_ns, .closing = &f->closing,
+    struct image_sched_opts o = {.shape = &f->shape,
+                                 .parent = f->parent,
+                                 .cache_bytes = 1 << 20,
+                                 .jobs = &f->jobs,
+                                 .pools = &f->pools,
+                                 .device = f->device,
+                                 .step_ns = &f->step_ns,
+                                 .closing = &f->closing,
                                  .progress_ns = &f->progress_ns,
                                  .encoder = {begin, run, stop, trim, f},
                                  .port = {first_waiting, begins, refused, f}};
