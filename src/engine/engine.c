@@ -138,8 +138,8 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
         drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * vocab * sizeof(float) + vocab / 8 +
-        places_of(o) * sizeof(struct job_numbers) + o->max_num_seqs * sizeof(struct request_id) +
-        vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
+        publish_arena_bytes(places_of(o), o->max_num_seqs) + vocab * 16 /* the sampler's scratch: 12 now */ +
+        65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -259,11 +259,12 @@ static int create_tables(struct engine *en)
     en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
     en->heads = ARENA_ARRAY(en->arena, struct model_draft_seq, en->opts.max_num_seqs);
     en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
-    en->jobs_published = ARENA_ARRAY(en->arena, struct job_numbers, en->places_max);
-    en->step_ids = ARENA_ARRAY(en->arena, struct request_id, en->opts.max_num_seqs);
-    if (!en->logits || !en->seqs || !en->heads || !en->sampled || !en->jobs_published || !en->step_ids)
+    if (!en->logits || !en->seqs || !en->heads || !en->sampled)
         return -ENOMEM;
-    r = engine_draft_init(en);
+    r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape->page_bytes,
+                     en->shape->state_bytes);
+    if (r == 0)
+        r = engine_draft_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
@@ -319,7 +320,6 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     snprintf(en->name, sizeof(en->name), "%s", opts->name ? opts->name : "model");
     list_init(&en->jobs);
     list_init(&en->over);
-    pthread_mutex_init(&en->lock, NULL);
     r = opts->holders
             ? holder_add(opts->holders, account_domain(engine_device_parent(opts)), en->name, &en->holder)
             : 0;
@@ -396,11 +396,11 @@ void engine_close(struct engine *en)
         LOG_ERROR("teardown_incomplete", "model=%s bytes=%llu", en->name, (unsigned long long)left);
     mailbox_free(en->inbox);
     buf_done(&en->text);
+    publish_done(&en->publish);
     arena_free(en->arena);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(en->requests);
     account_close(en->own);
-    pthread_mutex_destroy(&en->lock);
     free(en);
 }
 

@@ -7,6 +7,7 @@
 #include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
+#include "engine/publish.h"
 #include "engine/image_sched.h"
 #include "engine/trim.h"
 #include "engine/write_behind.h"
@@ -80,13 +81,7 @@ struct engine {
     struct invariants invariants;
     struct engine_numbers now; /* counters; gauges are filled when published */
 
-    /* Under `lock`. */
-    pthread_mutex_t lock;
-    struct engine_numbers published;
-    struct job_numbers *jobs_published; /* [places_max] */
-    uint32_t jobs_published_count;
-    struct request_id *step_ids; /* [max_num_seqs] */
-    uint32_t step_id_count;
+    struct publish publish; /* any thread reads from it */
 };
 
 /* engine_loop.c */
@@ -123,9 +118,7 @@ void engine_parts_init(struct engine *en);
 /* 0 or -ENOMEM; image_sched_done() in either case. */
 int engine_parts_create_images(struct engine *en);
 
-/* publish.c */
+/* engine_numbers.c: after a step, and when nothing runs. */
 void engine_publish(struct engine *en, bool idle);
-/* The sequences of the plan are about to be computed. */
-void engine_publish_step(struct engine *en, const struct sched_plan *plan);
 
 #endif

@@ -403,7 +403,7 @@ bool engine_step_begin(struct engine *en)
     trim_call_off(&en->trim);
     note_admitted(&p->plan, now_ns);
     fill_seqs(en, &p->plan);
-    engine_publish_step(en, &p->plan);
+    publish_step(&en->publish, &p->plan);
     atomic_store(&en->progress_ns, now_ns);
     begin_compute(en);
     return true;

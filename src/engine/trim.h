@@ -50,8 +50,8 @@ struct trim {
 void trim_init(struct trim *t, const struct trim_opts *opts);
 /* A step is about to be computed: the due trim is called off. */
 void trim_call_off(struct trim *t);
-/* Called while nothing runs and nothing waits, since ended_ns. Returns how long the engine may sleep until it has to trim;
- * 0: now; UINT64_MAX: no trim is due. */
+/* Called while nothing runs and nothing waits, since ended_ns. Returns how long the engine may sleep until it
+ * has to trim; 0: now; UINT64_MAX: no trim is due. */
 uint64_t trim_wait_ns(struct trim *t, uint64_t ended_ns, uint64_t now_ns);
 /* Slice after slice, until a message comes or nothing is left. */
 void trim_run(struct trim *t);
