@@ -352,20 +352,6 @@ int engine_start(struct engine *en)
     return 0;
 }
 
-void engine_stop(struct engine *en)
-{
-    if (!en)
-        return;
-    atomic_store(&en->closing, true);
-    if (en->inbox)
-        mailbox_close(en->inbox);
-}
-
-int engine_failure(const struct engine *en)
-{
-    return atomic_load(&en->failure);
-}
-
 /* A running step ends with its layer. A stuck one is logged: abandoning its thread would let it use freed
  * memory. */
 static void join(struct engine *en)

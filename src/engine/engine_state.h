@@ -84,12 +84,7 @@ struct engine {
     struct publish publish; /* any thread reads from it */
 };
 
-/* engine_loop.c */
-void *engine_thread(void *arg);
-/* Ends all jobs here and in the closed inbox. On the engine thread, or the closing thread of an engine
- * that was never started. */
-void engine_end_all(struct engine *en);
-/* A job ends: its sequence goes now, its last tokens and its finish record when they have room. */
+/* engine_end.c. A job ends: its sequence goes now, its last tokens and its finish record when they have room. */
 void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);
 void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -100,6 +95,11 @@ void engine_fail(struct engine *en, int error);
 /* A job ends because of that. */
 void engine_fail_with_device(struct engine *en, struct job *j);
 
+/* engine_loop.c */
+void *engine_thread(void *arg);
+/* Ends all jobs here and in the closed inbox. On the engine thread, or the closing thread of an engine
+ * that was never started. */
+void engine_end_all(struct engine *en);
 /* engine_step.c: plans a step, drafts, and begins its forward pass. False: nothing can run now. The device
  * may compute until engine_step_end(); meanwhile no sequence is removed, and no page or state moves. */
 bool engine_step_begin(struct engine *en);

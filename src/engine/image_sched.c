@@ -13,7 +13,6 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/log.h"
 
 #include <errno.h>
 #include <string.h>

@@ -34,9 +34,8 @@ static void setup(struct fixture *f)
     *f = (struct fixture){0};
     list_init(&f->jobs);
     list_init(&f->over);
-    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = publish_arena_bytes(JOBS, 2) + 4096},
-                                  &f->arena),
-                     0);
+    assert_int_equal(
+        arena_create(&(struct arena_opts){.bytes_max = publish_arena_bytes(JOBS, 2) + 4096}, &f->arena), 0);
     assert_int_equal(publish_init(&f->p, f->arena, JOBS, 2, 50, 3), 0);
 }
 
