@@ -80,11 +80,11 @@ struct engine {
     struct write_behind write_behind;
     struct invariants invariants;
     struct engine_numbers now; /* counters; gauges are filled when published */
-
     struct publish publish; /* any thread reads from it */
 };
 
-/* engine_end.c. A job ends: its sequence goes now, its last tokens and its finish record when they have room. */
+/* engine_end.c. A job ends: its sequence goes now, its last tokens and its finish record when they have
+ * room. */
 void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);
 void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
