@@ -80,7 +80,7 @@ struct engine {
     struct write_behind write_behind;
     struct invariants invariants;
     struct engine_numbers now; /* counters; gauges are filled when published */
-    struct publish publish; /* any thread reads from it */
+    struct publish publish;    /* any thread reads from it */
 };
 
 /* engine_end.c. A job ends: its sequence goes now, its last tokens and its finish record when they have
