@@ -62,6 +62,14 @@ function(plateau_test name)
   endif()
 endfunction()
 
+# plateau_fake_test(TEST...): these tests run once more on the fake device, as NAME_fake. Not under AddressSanitizer.
+function(plateau_fake_test)
+  foreach(name ${ARGN})
+    add_test(NAME ${name}_fake COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${name}_fake PROPERTIES TIMEOUT 300 LABELS "fake;slow" ENVIRONMENT PLATEAU_TEST_DEVICE=fake)
+  endforeach()
+endfunction()
+
 # `ninja threads_tests` builds what ThreadSanitizer runs and no more.
 add_custom_target(threads_tests)
 

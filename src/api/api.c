@@ -31,25 +31,30 @@ static uint32_t processors(void)
     return (uint32_t)CPU_COUNT(&set);
 }
 
+static void fill_live_defaults(struct api_live *l)
+{
+    l->requests_max = l->requests_max ? l->requests_max : 1024;
+    l->request_bytes_max = l->request_bytes_max ? l->request_bytes_max : (size_t)256 << 20;
+    l->keepalive_s = l->keepalive_s ? l->keepalive_s : 10;
+    l->slow_client_s = l->slow_client_s ? l->slow_client_s : 30;
+    l->stuck_s = l->stuck_s ? l->stuck_s : 30;
+    l->load_timeout_s = l->load_timeout_s ? l->load_timeout_s : 600;
+}
+
 static void fill_defaults(struct api_opts *o)
 {
-    o->requests_max = o->requests_max ? o->requests_max : 1024;
+    fill_live_defaults(&o->live);
     o->choices_max = o->choices_max ? o->choices_max : 128;
     o->json_depth_max = o->json_depth_max ? o->json_depth_max : 64;
     o->prep_threads = o->prep_threads ? o->prep_threads : processors() <= 4 ? 1 : 2;
     o->prep_threads = MIN_OF(o->prep_threads, (uint32_t)API_PREP_THREADS_MAX);
     o->prep_queue_bytes_max = o->prep_queue_bytes_max ? o->prep_queue_bytes_max : (size_t)64 << 20;
-    o->request_bytes_max = o->request_bytes_max ? o->request_bytes_max : (size_t)256 << 20;
-    o->keepalive_s = o->keepalive_s ? o->keepalive_s : 10;
-    o->slow_client_s = o->slow_client_s ? o->slow_client_s : 30;
-    o->stuck_s = o->stuck_s ? o->stuck_s : 30;
-    o->load_timeout_s = o->load_timeout_s ? o->load_timeout_s : 600;
     o->model_count = o->model_count ? o->model_count : 1;
 }
 
 static uint32_t streams_max(const struct api_opts *o)
 {
-    return o->requests_max + 8 * o->choices_max;
+    return o->live.requests_max + 8 * o->choices_max;
 }
 
 static uint32_t bucket_count(const struct api_opts *o)
@@ -89,7 +94,7 @@ uint64_t api_bytes(const struct api_opts *opts)
 {
     struct api_opts o = *opts;
     fill_defaults(&o);
-    struct mailbox_opts requests = mailbox_of(o.requests_max, false, NULL), wakes = wakes_of(&o, NULL);
+    struct mailbox_opts requests = mailbox_of(o.live.requests_max, false, NULL), wakes = wakes_of(&o, NULL);
     return table_bytes(&o) + mailbox_bytes(&requests) + mailbox_bytes(&wakes);
 }
 
@@ -103,7 +108,7 @@ uint64_t api_stack_bytes(const struct api_opts *opts)
 
 static int make_mailboxes(struct api *a)
 {
-    struct mailbox_opts prepared = mailbox_of(a->opts.requests_max, true, &a->text);
+    struct mailbox_opts prepared = mailbox_of(a->opts.live.requests_max, true, &a->text);
     struct mailbox_opts wakes = wakes_of(&a->opts, &a->text);
     int r = mailbox_create(&prepared, &a->prepared);
     return r < 0 ? r : mailbox_create(&wakes, &a->wakes);
@@ -167,13 +172,7 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->text = account_charge(opts->text);
     a->limits = (struct request_limits){a->opts.json_depth_max, a->opts.choices_max, wire_has_elsewhere};
     a->streams_max = streams_max(&a->opts);
-    api_set_live(a, &(struct api_live){.requests_max = a->opts.requests_max,
-                                       .max_tokens_default = a->opts.max_tokens_default,
-                                       .keepalive_s = a->opts.keepalive_s,
-                                       .slow_client_s = a->opts.slow_client_s,
-                                       .stuck_s = a->opts.stuck_s,
-                                       .load_timeout_s = a->opts.load_timeout_s,
-                                       .request_bytes_max = a->opts.request_bytes_max});
+    api_set_live(a, &a->opts.live);
     a->started_ns = clock_now_ns();
     a->started_s = (int64_t)clock_wall_s();
     pthread_mutex_init(&a->lock, NULL);
@@ -376,20 +375,9 @@ void api_glance(struct api *a, struct api_glance *ret)
 
 void api_set_live(struct api *a, const struct api_live *live)
 {
-    struct api_opts o = {.requests_max = live->requests_max,
-                         .keepalive_s = live->keepalive_s,
-                         .slow_client_s = live->slow_client_s,
-                         .stuck_s = live->stuck_s,
-                         .load_timeout_s = live->load_timeout_s,
-                         .request_bytes_max = live->request_bytes_max};
-    fill_defaults(&o);
-    a->live = (struct api_live){.requests_max = MIN_OF(o.requests_max, a->opts.requests_max),
-                                .max_tokens_default = live->max_tokens_default,
-                                .keepalive_s = o.keepalive_s,
-                                .slow_client_s = o.slow_client_s,
-                                .stuck_s = o.stuck_s,
-                                .load_timeout_s = o.load_timeout_s,
-                                .request_bytes_max = o.request_bytes_max};
+    a->live = *live;
+    fill_live_defaults(&a->live);
+    a->live.requests_max = MIN_OF(a->live.requests_max, a->opts.live.requests_max);
     atomic_store(&a->max_tokens_default, live->max_tokens_default);
 }
 

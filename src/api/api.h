@@ -28,6 +28,18 @@ enum api_listener {
     API_LISTENER_METRICS /* without a key: /metrics and the probes (/live, /health, ...), no other route */
 };
 
+/* Settings that may change while the server runs; 0 selects the default beside each. */
+struct api_live {
+    uint32_t requests_max; /* at once, those still uploading included; 1024 */
+    /* When a request says none; 0: a chat gets the rest of the context, a completion 16. */
+    uint32_t max_tokens_default;
+    uint32_t keepalive_s;     /* a stream that was silent for this time gets a comment; 10 */
+    uint32_t slow_client_s;   /* a client that does not read its reply for this time is dropped; 30 */
+    uint32_t stuck_s;         /* an engine without progress for this time is reported unhealthy; 30 */
+    uint32_t load_timeout_s;  /* how long a request waits for its model to load; 600 */
+    size_t request_bytes_max; /* what one request may hold of `text`; 256 MiB */
+};
+
 /* 0 selects the default beside each. */
 struct api_opts {
     struct ledger *ledger;   /* for /api/memory */
@@ -37,23 +49,16 @@ struct api_opts {
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
     struct account *threads; /* pays for the stacks of prep threads; NULL: `text` does */
     struct media_opts media; /* the api sets threads, done and arg */
-    uint32_t requests_max;   /* at once, those still uploading included; 1024 */
     uint32_t choices_max;    /* of one request: prompts x n; 128 */
     uint32_t json_depth_max; /* 64 */
     uint32_t prep_threads;   /* 1 on up to 4 processors, else 2 */
+    uint32_t model_count;    /* models in the registry */
     size_t prep_queue_bytes_max; /* bodies that wait to be read; 64 MiB */
-    size_t request_bytes_max;    /* what one request may hold of `text`; 256 MiB */
-    /* When a request says none; 0: a chat gets the rest of the context, a completion 16. */
-    uint32_t max_tokens_default;
-    uint32_t keepalive_s;   /* a stream that was silent for this time gets a comment; 10 */
-    uint32_t slow_client_s; /* a client that does not read its reply for this time is dropped; 30 */
-    uint32_t stuck_s;       /* an engine without progress for this time is reported unhealthy; 30 */
+    struct api_live live;
     /* Without model keys the models are open. Without admin keys the admin's routes answer on
      * API_LISTENER_SOCKET only. Borrowed; NULL: no keys. */
     const struct keyring *keys;
     struct registry *registry; /* borrowed; its `changed` leads to api_models_changed() */
-    uint32_t model_count;      /* models in the registry */
-    uint32_t load_timeout_s;   /* how long a request waits for its model to load; 600 */
 };
 
 /* Bytes of `text` that the API reserves before the first request. */
@@ -83,13 +88,8 @@ void api_models_changed(struct api *a);
 void api_set_state(struct api *a, enum api_state s, const char *reason);
 enum api_state api_state_of(struct api *a);
 
-/* Settings that may change while the server runs, as in api_opts; 0 takes the default. requests_max cannot
- * exceed its first value. */
-struct api_live {
-    uint32_t requests_max, max_tokens_default, keepalive_s, slow_client_s, stuck_s, load_timeout_s;
-    size_t request_bytes_max;
-};
-/* Network thread, or before it runs. */
+/* Replaces api_opts.live, where live.requests_max cannot exceed its first value. Network thread, or before it
+ * runs. */
 void api_set_live(struct api *a, const struct api_live *live);
 /* Network thread. `keys` replaces the ring for requests whose header arrives later. The previous ring may be
  * freed. */

@@ -68,7 +68,7 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
         key_string(ret, "reason", i.reason);
     }
     buf_printf(ret, ",\"pinned\":%s,\"needed_bytes\":%llu",
-               registry_settings(a->opts.registry, index)->pinned ? "true" : "false",
+               registry_settings(a->opts.registry, index)->options.pinned ? "true" : "false",
                (unsigned long long)i.needed_bytes);
     if (!all)
         return;

@@ -6,6 +6,7 @@
 #include "api/report.h"
 
 #include "base/check.h"
+#include "memory/accounts.h"
 #include "memory/footprint.h"
 #include "text/chat_format.h"
 
@@ -34,11 +35,8 @@ uint32_t report_read_accounts(struct api *a)
  * resident. */
 static bool is_heap(const struct account_numbers *n)
 {
-    static const char *const names[] = {"text", "network", "requests", "heap"};
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(n->name, names[i]) == 0)
-            return true;
-    return false;
+    enum account_id id = accounts_of(n->name);
+    return id == ACCOUNT_TEXT || id == ACCOUNT_NETWORK || id == ACCOUNT_REQUESTS || id == ACCOUNT_HEAP;
 }
 
 /* The sum of an account's children. Blocks on a disk are not memory. */
@@ -74,11 +72,17 @@ static bool sums_hold(const struct account_numbers *accounts, uint32_t count)
     return true;
 }
 
+/* Mapped files are not: the system drops their pages as it likes. */
+static bool is_resident(const struct account_numbers *n)
+{
+    return n->domain->resident && n->class != ACCOUNT_FILE && n->class != ACCOUNT_DISK;
+}
+
 static int64_t unaccounted(const struct account_numbers *accounts, uint32_t count, const struct footprint *f)
 {
     uint64_t mapped = 0, heap = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (accounts[i].class != ACCOUNT_ANON && accounts[i].class != ACCOUNT_PINNED)
+        if (!is_resident(&accounts[i]))
             continue;
         uint64_t own = own_used(accounts, count, i);
         if (is_heap(&accounts[i]))

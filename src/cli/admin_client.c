@@ -4,7 +4,7 @@
 #include "api/keyring.h"
 #include "base/check.h"
 #include "base/small_file.h"
-#include "cli/socket_dir.h"
+#include "host/socket_dir.h"
 
 #include <ctype.h>
 #include <curl/curl.h>
@@ -63,11 +63,11 @@ static int read_key(const char *path, struct admin_client *c, struct err *e)
     return r < 0 ? err_prefix(e, r, "--admin-key-file") : 0;
 }
 
-static int find_key(const struct options *o, struct admin_client *c, struct err *e)
+static int find_key(const struct settings *o, struct admin_client *c, struct err *e)
 {
-    const char *key = o->admin_keys[0];
+    const char *key = o->keys.admin_keys[0];
     if (!key)
-        return o->admin_key_files[0] ? read_key(o->admin_key_files[0], c, e) : 0;
+        return o->keys.admin_key_files[0] ? read_key(o->keys.admin_key_files[0], c, e) : 0;
     for (const char *at = key; *at; at++)
         if (!isgraph((unsigned char)*at) || at - key >= KEYRING_KEY_BYTES_MAX)
             return err_set(e, -EINVAL, "--admin-key: a key has 1 to %d visible ASCII characters",
@@ -76,7 +76,7 @@ static int find_key(const struct options *o, struct admin_client *c, struct err 
     return 0;
 }
 
-int admin_client_open(const struct options *o, struct admin_client *ret, struct err *e)
+int admin_client_open(const struct settings *o, struct admin_client *ret, struct err *e)
 {
     *ret = (struct admin_client){.url = o->url};
     if (o->url && o->socket)

@@ -18,7 +18,7 @@ struct admin_client {
 
 /* Finds the server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`. 0,
  * -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or an error of the key's file. */
-int admin_client_open(const struct options *o, struct admin_client *ret, struct err *e);
+int admin_client_open(const struct settings *o, struct admin_client *ret, struct err *e);
 void admin_client_close(struct admin_client *c);
 
 struct admin_reply {

@@ -5,6 +5,7 @@
 #include "cli/help.h"
 #include "cli/options.h"
 
+#include "base/bytes_text.h"
 #include "base/check.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 
 /* 0, or negative with e. */
-typedef int act_fn(const struct admin_client *c, const struct options *o, struct err *e);
+typedef int act_fn(const struct admin_client *c, const struct settings *o, struct err *e);
 
 static uint64_t number_of(const json_t *object, const char *name)
 {
@@ -32,7 +33,7 @@ static int show_failed(const json_t *reply, struct err *e)
     return r;
 }
 
-static int finish(const struct options *o, const struct admin_reply *reply, struct err *e)
+static int finish(const struct settings *o, const struct admin_reply *reply, struct err *e)
 {
     if (o->json)
         admin_show_json(reply);
@@ -41,7 +42,7 @@ static int finish(const struct options *o, const struct admin_reply *reply, stru
 
 /* ---- load, unload ---- */
 
-static int order_model(const struct admin_client *c, const struct options *o, const char *what,
+static int order_model(const struct admin_client *c, const struct settings *o, const char *what,
                        struct admin_reply *reply, struct err *e)
 {
     char path[1024];
@@ -50,7 +51,7 @@ static int order_model(const struct admin_client *c, const struct options *o, co
     return admin_client_order(c, "POST", path, reply, e);
 }
 
-static int load(const struct admin_client *c, const struct options *o, struct err *e)
+static int load(const struct admin_client *c, const struct settings *o, struct err *e)
 {
     struct admin_reply reply = {0};
     int r = order_model(c, o, "/load", &reply, e);
@@ -61,7 +62,7 @@ static int load(const struct admin_client *c, const struct options *o, struct er
     return r;
 }
 
-static int unload(const struct admin_client *c, const struct options *o, struct err *e)
+static int unload(const struct admin_client *c, const struct settings *o, struct err *e)
 {
     struct admin_reply reply = {0};
     int r = order_model(c, o, "/unload", &reply, e);
@@ -69,7 +70,7 @@ static int unload(const struct admin_client *c, const struct options *o, struct 
         admin_show_line("%s ends the requests that still use it, then it is unloaded", o->argument);
     else if (r == 0 && !o->json)
         admin_show_line("%s is unloaded: %s returned", o->argument,
-                        terminal_bytes(number_of(reply.json, "bytes_returned")).text);
+                        bytes_text(number_of(reply.json, "bytes_returned")).text);
     r = r == 0 ? finish(o, &reply, e) : r;
     admin_reply_done(&reply);
     return r;
@@ -77,20 +78,19 @@ static int unload(const struct admin_client *c, const struct options *o, struct 
 
 /* ---- clear, trim ---- */
 
-static int reclaim(const struct admin_client *c, const struct options *o, const char *path, const char *what,
+static int reclaim(const struct admin_client *c, const struct settings *o, const char *path, const char *what,
                    struct err *e)
 {
     struct admin_reply reply = {0};
     int r = admin_client_order(c, "POST", path, &reply, e);
     if (r == 0 && !o->json)
-        admin_show_line("%s: %s returned", what,
-                        terminal_bytes(number_of(reply.json, "bytes_reclaimed")).text);
+        admin_show_line("%s: %s returned", what, bytes_text(number_of(reply.json, "bytes_reclaimed")).text);
     r = r == 0 ? finish(o, &reply, e) : r;
     admin_reply_done(&reply);
     return r;
 }
 
-static int clear(const struct admin_client *c, const struct options *o, struct err *e)
+static int clear(const struct admin_client *c, const struct settings *o, struct err *e)
 {
     if (!o->argument || strcmp(o->argument, "memory") == 0)
         return reclaim(c, o, "/api/hot-cache/clear", "prefix cache in memory", e);
@@ -99,12 +99,12 @@ static int clear(const struct admin_client *c, const struct options *o, struct e
     return err_set(e, -EINVAL, "%s: memory or ssd is expected", o->argument);
 }
 
-static int trim(const struct admin_client *c, const struct options *o, struct err *e)
+static int trim(const struct admin_client *c, const struct settings *o, struct err *e)
 {
     return reclaim(c, o, "/api/trim", "free memory", e);
 }
 
-static int status(const struct admin_client *c, const struct options *o, struct err *e)
+static int status(const struct admin_client *c, const struct settings *o, struct err *e)
 {
     struct admin_reply reply = {0}, memory = {0};
     int r = admin_client_order(c, "GET", "/api/status", &reply, e);
@@ -121,15 +121,15 @@ static int status(const struct admin_client *c, const struct options *o, struct 
 
 /* ---- the commands ---- */
 
-static int run(enum option_command command, act_fn *act, int argc, char **argv)
+static int run(enum setting_command command, act_fn *act, int argc, char **argv)
 {
-    struct options o;
+    struct settings o;
     struct admin_client c = {.url = NULL};
     struct err e = {{0}};
     int r = options_parse(command, argc, argv, &o, &e);
     if (r == 0 && o.help) {
         help_command(command, stdout);
-        options_done(&o);
+        settings_done(&o);
         return 0;
     }
     if (r == 0 && (command & (COMMAND_LOAD | COMMAND_UNLOAD)) && !o.argument)
@@ -140,7 +140,7 @@ static int run(enum option_command command, act_fn *act, int argc, char **argv)
     if (r == 0)
         r = act(&c, &o, &e);
     admin_client_close(&c);
-    options_done(&o);
+    settings_done(&o);
     if (r < 0)
         admin_show_error(e.text);
     return r == -EINVAL ? 2 : r < 0;

@@ -1,6 +1,7 @@
 /* admin_show.c - columns as wide as their widest cell. */
 #include "cli/admin_show.h"
 
+#include "base/bytes_text.h"
 #include "base/check.h"
 
 #include <stdarg.h>
@@ -62,9 +63,9 @@ static const char *text(const json_t *v)
     return s ? s : "-";
 }
 
-static struct terminal_bytes bytes(const json_t *v)
+static struct bytes_text bytes(const json_t *v)
 {
-    return terminal_bytes(count(v));
+    return bytes_text(count(v));
 }
 
 static void write_duration(double seconds, char *ret, size_t bytes_max)

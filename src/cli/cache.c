@@ -1,13 +1,13 @@
 /* cache.c - the command cache: what a directory of the SSD tier holds, whether it is sound, and tidying it
  * up. */
 #include "base/buf.h"
+#include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
-#include "cli/terminal.h"
 #include "store/store_audit.h"
 #include "text/chat_format.h"
 
@@ -108,7 +108,7 @@ static void print_time(int64_t s)
 static void print_sum(const struct report *r)
 {
     printf("%s: %llu entries, %s on disk, %llu unfinished, %llu not ours\n", r->dir,
-           (ull)r->sum.count[STORE_FOUND_ENTRY], terminal_bytes(r->sum.bytes).text,
+           (ull)r->sum.count[STORE_FOUND_ENTRY], bytes_text(r->sum.bytes).text,
            (ull)r->sum.count[STORE_FOUND_UNFINISHED], (ull)r->sum.count[STORE_FOUND_FOREIGN]);
 }
 
@@ -129,8 +129,7 @@ static void print_list(const struct report *r)
         const struct group *g = &r->groups[i];
         char hex[65];
         hex_of(&g->identity, hex);
-        printf("%.12s  %8llu  %9llu  %10s", hex, (ull)g->pages, (ull)g->snapshots,
-               terminal_bytes(g->bytes).text);
+        printf("%.12s  %8llu  %9llu  %10s", hex, (ull)g->pages, (ull)g->snapshots, bytes_text(g->bytes).text);
         print_time(g->oldest_s);
         print_time(g->newest_s);
         printf("  %s\n", g->identity.layout);
@@ -195,11 +194,11 @@ static void print_json(const struct report *r, bool models)
 
 /* ---- the actions: each returns the exit status, or negative ---- */
 
-static int look(const struct options *o, bool verify, struct err *e)
+static int look(const struct settings *o, bool verify, struct err *e)
 {
     static struct report r;
-    r = (struct report){.dir = o->ssd_dir};
-    int error = store_audit(o->ssd_dir, verify, see, &r, &r.sum, e);
+    r = (struct report){.dir = o->store.dir};
+    int error = store_audit(o->store.dir, verify, see, &r, &r.sum, e);
     if (error < 0)
         return error;
     if (o->json) {
@@ -213,20 +212,20 @@ static int look(const struct options *o, bool verify, struct err *e)
     return verify && r.sum.count[STORE_FOUND_DAMAGED] > 0 ? 1 : 0;
 }
 
-static int list(const struct options *o, struct err *e)
+static int list(const struct settings *o, struct err *e)
 {
     return look(o, false, e);
 }
 
-static int verify(const struct options *o, struct err *e)
+static int verify(const struct settings *o, struct err *e)
 {
     return look(o, true, e);
 }
 
-static int collect(const struct options *o, struct err *e)
+static int collect(const struct settings *o, struct err *e)
 {
     struct store_gc g;
-    int r = store_collect(o->ssd_dir, o->ssd_limit, &g, e);
+    int r = store_collect(o->store.dir, o->store.limit_bytes, &g, e);
     if (r < 0)
         return r;
     uint64_t back = g.bytes_before > g.bytes_now ? g.bytes_before - g.bytes_now : 0;
@@ -243,16 +242,17 @@ static int collect(const struct options *o, struct err *e)
 
 static const struct {
     const char *name;
-    int (*run)(const struct options *o, struct err *e);
+    int (*run)(const struct settings *o, struct err *e);
 } actions[] = {{"ls", list}, {"verify", verify}, {"gc", collect}};
 
-static int run(const struct options *o, struct err *e)
+static int run(const struct settings *o, struct err *e)
 {
     struct nearest n = nearest_begin(slice_of(o->argument));
     for (size_t i = 0; o->argument && i < COUNT_OF(actions); i++) {
         if (strcmp(o->argument, actions[i].name) == 0)
-            return o->ssd_dir ? actions[i].run(o, e)
-                              : err_set(e, -EINVAL, "name the directory: plateau cache %s DIR", o->argument);
+            return o->store.dir
+                       ? actions[i].run(o, e)
+                       : err_set(e, -EINVAL, "name the directory: plateau cache %s DIR", o->argument);
         nearest_try(&n, actions[i].name);
     }
     return err_set(e, -EINVAL, "%s%sls, verify or gc is expected%s; see plateau cache --help",
@@ -261,14 +261,14 @@ static int run(const struct options *o, struct err *e)
 
 int command_cache(int argc, char **argv)
 {
-    struct options o;
+    struct settings o;
     struct err e = {{0}};
     int r = options_parse(COMMAND_CACHE, argc, argv, &o, &e);
     if (r == 0 && o.help)
         help_command(COMMAND_CACHE, stdout);
     else if (r == 0)
         r = run(&o, &e);
-    options_done(&o);
+    settings_done(&o);
     if (r < 0)
         fprintf(stderr, "plateau: %s\n", e.text);
     return r == -EINVAL ? 2 : r < 0 ? 1 : r;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 
 #include <errno.h>
@@ -13,18 +14,19 @@
 
 int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, struct err *e)
 {
-    *c = (struct chat){.rt = rt, .screen = screen, .seed = answer_seed(rt->options)};
-    int r = answerer_init(&c->answerer, rt, e);
+    *c = (struct chat){.rt = rt, .screen = screen, .seed = answer_seed(rt->settings)};
+    int r = answerer_init(&c->answerer, rt, interrupt_ends_answer, e);
     if (r < 0)
         return r;
     request_memory_init(&c->memory, rt->text, CHAT_CONVERSATION_BYTES_MAX);
     request_memory_enter(&c->memory);
-    attach_init(&c->attached, rt);
+    attach_init(&c->attached, rt, interrupt_pending);
     c->messages = json_array();
     if (!c->messages)
         r = err_set(e, -ENOMEM, "no memory for a conversation");
-    else if (rt->options->system)
-        r = chat_set_system(c, (struct slice){rt->options->system, strlen(rt->options->system)}, e);
+    else if (rt->settings->answer.system)
+        r = chat_set_system(
+            c, (struct slice){rt->settings->answer.system, strlen(rt->settings->answer.system)}, e);
     if (r < 0)
         chat_close(c);
     return r;

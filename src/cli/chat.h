@@ -6,7 +6,7 @@
 #define PLATEAU_CLI_CHAT_H
 
 #include "gen/request_memory.h"
-#include "cli/answer.h"
+#include "host/answer.h"
 #include "cli/chat_screen.h"
 
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* chat_commands.c - one row per command of a conversation; /help reads the same rows. */
+#include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/chat.h"
-#include "cli/terminal.h"
 #include "memory/footprint.h"
 
 #include <errno.h>
@@ -89,7 +89,7 @@ static void print_account(void *arg, const struct account_numbers *n)
     (void)arg;
     if (n->used)
         printf("  %*s%-*s %10s\n", (int)n->depth * 2, "", 24 - (int)n->depth * 2, n->name,
-               terminal_bytes(n->used).text);
+               bytes_text(n->used).text);
 }
 
 static int stats(struct chat *c, struct slice argument, struct err *e)
@@ -115,8 +115,8 @@ static int stats(struct chat *c, struct slice argument, struct err *e)
     printf("Memory\n");
     ledger_walk(c->rt->ledger, print_account, NULL);
     printf("  %-24s %10s\n  %-24s %10s\n", "resident by the system",
-           terminal_bytes(footprint.rss_anon_bytes + footprint.rss_shmem_bytes).text, "limit",
-           terminal_bytes(c->rt->planning.plan.ceiling_bytes).text);
+           bytes_text(footprint.rss_anon_bytes + footprint.rss_shmem_bytes).text, "limit",
+           bytes_text(c->rt->planning.plan.ceiling_bytes).text);
     fflush(stdout);
     return 0;
 }

@@ -65,7 +65,7 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
     struct charge charge = account_charge(rt->text);
     struct line_input_opts opts = {.terminal = screen->terminal,
                                    .colours = screen->colours,
-                                   .history = rt->options->history,
+                                   .history = rt->settings->history,
                                    .bytes_max = CHAT_MESSAGE_BYTES_MAX,
                                    .charge = &charge};
     struct line_input *in;
@@ -92,7 +92,7 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
 /* --- the command --- */
 
 /* An exit status, or an error before the conversation. */
-static int run(const struct options *o, struct err *e)
+static int run(const struct settings *o, struct err *e)
 {
     struct runtime rt;
     struct chat_screen screen;
@@ -109,7 +109,7 @@ static int run(const struct options *o, struct err *e)
     return r;
 }
 
-static int with_options(struct options *o, int argc, char **argv)
+static int with_options(struct settings *o, int argc, char **argv)
 {
     struct err e = {{0}};
     int r = options_parse(COMMAND_CHAT, argc, argv, o, &e);
@@ -134,8 +134,8 @@ static int with_options(struct options *o, int argc, char **argv)
 
 int command_chat(int argc, char **argv)
 {
-    struct options o;
+    struct settings o;
     int r = with_options(&o, argc, argv);
-    options_done(&o);
+    settings_done(&o);
     return r;
 }

@@ -1,6 +1,6 @@
 /* generate.c - one prompt to standard output, token by token. */
 #include "base/log.h"
-#include "cli/answer.h"
+#include "host/answer.h"
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
@@ -29,11 +29,11 @@ static int read_prompt(const char *argument, struct buf *ret, struct err *e)
                                : 0;
 }
 
-static int attach_images(struct attach *attached, const struct options *o, struct err *e)
+static int attach_images(struct attach *attached, const struct settings *o, struct err *e)
 {
     uint32_t tokens;
     int r = 0;
-    for (const char *const *image = o->images; *image && r == 0; image++)
+    for (const char *const *image = o->answer.images; *image && r == 0; image++)
         r = attach_add(attached, MEDIA_IMAGE, slice_of(*image), &tokens, e);
     return r;
 }
@@ -60,11 +60,11 @@ static void print_part(void *arg, const struct part *p)
 
 static int answer(struct answerer *a, struct slice prompt, struct attach *attached, struct err *e)
 {
-    const struct options *o = a->rt->options;
-    bool raw = o->raw || !a->rt->served.template;
+    const struct settings *o = a->rt->settings;
+    bool raw = o->answer.raw || !a->rt->served.template;
     struct question q = {.attached = attached, .raw = true, .seed = answer_seed(o)};
     struct stream_finish finish;
-    if (raw && o->images[0])
+    if (raw && o->answer.images[0])
         return err_set(e, -EINVAL, "--image needs the model's chat template, which says where images stand");
     int r = attach_images(attached, o, e);
     if (r < 0)
@@ -73,7 +73,7 @@ static int answer(struct answerer *a, struct slice prompt, struct attach *attach
         q.attached = NULL;
         q.prompt = json_stringn(prompt.ptr ? prompt.ptr : "", prompt.len);
     } else {
-        q.messages = messages_of(prompt, attached, o->system);
+        q.messages = messages_of(prompt, attached, o->answer.system);
     }
     r = q.prompt || q.messages ? answerer_run(a, &q, print_part, stdout, &finish, e)
                                : err_set(e, -EINVAL, "the prompt is no valid UTF-8 text");
@@ -92,11 +92,11 @@ static int generate(struct runtime *rt, struct err *e)
     buf_init(&prompt, ANSWER_PROMPT_BYTES_MAX, &charge);
     request_memory_init(&memory, rt->text, 4 * ANSWER_PROMPT_BYTES_MAX);
     request_memory_enter(&memory);
-    attach_init(&attached, rt);
-    int r = answerer_init(&a, rt, e);
+    attach_init(&attached, rt, interrupt_pending);
+    int r = answerer_init(&a, rt, interrupt_ends_answer, e);
     if (r == 0)
-        r = read_prompt(rt->options->argument, &prompt, e);
-    if (r == 0 && prompt.len == 0 && !rt->options->images[0])
+        r = read_prompt(rt->settings->argument, &prompt, e);
+    if (r == 0 && prompt.len == 0 && !rt->settings->answer.images[0])
         r = err_set(e, -EINVAL, EMPTY_PROMPT);
     if (r == 0)
         r = answer(&a, buf_slice(&prompt), &attached, e);
@@ -110,11 +110,11 @@ static int generate(struct runtime *rt, struct err *e)
     return r;
 }
 
-static int run(const struct options *o, struct err *e)
+static int run(const struct settings *o, struct err *e)
 {
     struct runtime rt;
-    int r =
-        runtime_open(o, &(struct runtime_opts){.seqs = 1, .queue = 1, .looks = o->images[0] != NULL}, &rt, e);
+    int r = runtime_open(
+        o, &(struct runtime_opts){.seqs = 1, .queue = 1, .looks = o->answer.images[0] != NULL}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;
@@ -125,7 +125,7 @@ static int run(const struct options *o, struct err *e)
     return r;
 }
 
-static int with_options(struct options *o, int argc, char **argv)
+static int with_options(struct settings *o, int argc, char **argv)
 {
     struct err e = {{0}};
     int r = options_parse(COMMAND_GENERATE, argc, argv, o, &e);
@@ -135,7 +135,7 @@ static int with_options(struct options *o, int argc, char **argv)
     }
     if (r == 0 && !o->argument)
         r = err_set(&e, -EINVAL, "a prompt is needed; see plateau generate --help");
-    if (r == 0 && !o->argument[0] && !o->images[0])
+    if (r == 0 && !o->argument[0] && !o->answer.images[0])
         r = err_set(&e, -EINVAL, EMPTY_PROMPT);
     if (r == 0)
         r = options_log_level(o, LOG_LEVEL_WARN, &e);
@@ -154,8 +154,8 @@ static int with_options(struct options *o, int argc, char **argv)
 
 int command_generate(int argc, char **argv)
 {
-    struct options o;
+    struct settings o;
     int r = with_options(&o, argc, argv);
-    options_done(&o);
+    settings_done(&o);
     return r;
 }

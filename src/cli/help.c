@@ -9,7 +9,7 @@
     "For a server elsewhere give --url and its admin key.\n"
 
 static const struct command_row {
-    enum option_command command;
+    enum setting_command command;
     const char *name, *arguments, *summary, *about, *examples;
 } commands[] = {
     {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]", "serve models over HTTP with OpenAI's API",
@@ -87,7 +87,7 @@ void help_program(FILE *f)
                "plateau COMMAND --help explains a command; plateau --version prints the version.\n");
 }
 
-void help_command(enum option_command command, FILE *f)
+void help_command(enum setting_command command, FILE *f)
 {
     const struct command_row *row = commands;
     while (row->command != command)

@@ -7,6 +7,6 @@
 /* plateau --help. */
 void help_program(FILE *f);
 /* plateau COMMAND --help. */
-void help_command(enum option_command command, FILE *f);
+void help_command(enum setting_command command, FILE *f);
 
 #endif

@@ -4,6 +4,8 @@
  * set. So the handler sets an alarm a second later, which ends it; taking the flag cancels the alarm. */
 #include "cli/interrupt.h"
 
+#include "cli/output.h"
+
 #include <signal.h>
 #include <unistd.h>
 
@@ -28,6 +30,11 @@ void interrupt_catch(void)
 bool interrupt_pending(void)
 {
     return interrupted;
+}
+
+bool interrupt_ends_answer(void)
+{
+    return interrupted || output_failed();
 }
 
 bool interrupt_take(void)

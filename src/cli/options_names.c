@@ -1,8 +1,9 @@
-/* options_names.c - the spellings of option names, and messages about wrong ones. */
-#include "cli/options_table.h"
+/* options_names.c - spellings are compared with every row of the table, which is short. */
+#include "cli/options_names.h"
 
 #include "base/check.h"
 #include "base/log.h"
+#include "cli/options.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 /* --- variables --- */
 
-bool options_variable_of(const struct option_row *row, struct options_variable *ret)
+bool options_variable_of(const struct setting_row *row, struct options_variable *ret)
 {
     size_t n = (size_t)snprintf(ret->text, sizeof(ret->text), OPTIONS_VARIABLE_HEAD);
     for (const char *c = row->name; *c && n + 1 < sizeof(ret->text); c++)
@@ -20,13 +21,13 @@ bool options_variable_of(const struct option_row *row, struct options_variable *
     return strcmp(row->name, "help") != 0;
 }
 
-const struct option_row *options_row_of_variable(unsigned of_commands, struct slice name)
+const struct setting_row *options_row_of_variable(unsigned of_commands, struct slice name)
 {
-    for (size_t i = 0; i < options_table_count; i++) {
+    for (size_t i = 0; i < settings_table_count; i++) {
         struct options_variable own;
-        if ((options_table[i].commands & of_commands) && options_variable_of(&options_table[i], &own) &&
+        if ((settings_table[i].commands & of_commands) && options_variable_of(&settings_table[i], &own) &&
             slice_eq(name, slice_of(own.text)))
-            return &options_table[i];
+            return &settings_table[i];
     }
     return NULL;
 }
@@ -36,12 +37,13 @@ static struct nearest_text near_variable(struct slice name)
 {
     struct nearest n = nearest_begin(slice_sub(name, sizeof(OPTIONS_VARIABLE_HEAD) - 1, name.len));
     struct options_variable closest;
-    const struct option_row *row = NULL;
-    for (size_t i = 0; i < options_table_count; i++) {
-        if (!(options_table[i].commands & COMMAND_EVERY) || !options_variable_of(&options_table[i], &closest))
+    const struct setting_row *row = NULL;
+    for (size_t i = 0; i < settings_table_count; i++) {
+        if (!(settings_table[i].commands & COMMAND_EVERY) ||
+            !options_variable_of(&settings_table[i], &closest))
             continue;
-        nearest_try(&n, options_table[i].name);
-        row = n.name == options_table[i].name ? &options_table[i] : row;
+        nearest_try(&n, settings_table[i].name);
+        row = n.name == settings_table[i].name ? &settings_table[i] : row;
     }
     if (row) {
         options_variable_of(row, &closest);
@@ -85,7 +87,7 @@ static const char *command_name(unsigned command)
     return "";
 }
 
-unsigned options_file_commands(enum option_command command)
+unsigned options_file_commands(enum setting_command command)
 {
     if (command & (COMMAND_SERVE | COMMAND_TALK))
         return (unsigned)command;
@@ -96,14 +98,14 @@ unsigned options_file_commands(enum option_command command)
 struct nearest_text options_near(unsigned of_commands, struct slice name, const char *dashes)
 {
     struct nearest n = nearest_begin(name);
-    for (size_t i = 0; i < options_table_count; i++)
-        if (options_table[i].commands & of_commands)
-            nearest_try(&n, options_table[i].name);
+    for (size_t i = 0; i < settings_table_count; i++)
+        if (settings_table[i].commands & of_commands)
+            nearest_try(&n, settings_table[i].name);
     return nearest_question(&n, dashes);
 }
 
 /* How it is written on the command line, in a file, or in the environment. */
-static int refuse_row(enum option_command command, const struct option_row *row, struct slice shown,
+static int refuse_row(enum setting_command command, const struct setting_row *row, struct slice shown,
                       const char *dashes, struct err *e)
 {
     const char *own = command_name((unsigned)command), *section = "";
@@ -117,9 +119,9 @@ static int refuse_row(enum option_command command, const struct option_row *row,
                    SLICE_ARGS(shown));
 }
 
-int options_refuse(enum option_command command, struct slice name, const char *dashes, struct err *e)
+int options_refuse(enum setting_command command, struct slice name, const char *dashes, struct err *e)
 {
-    const struct option_row *row = options_row_of(COMMAND_EVERY | SECTION, name.ptr, name.len);
+    const struct setting_row *row = settings_row_of(COMMAND_EVERY | SECTION, name.ptr, name.len);
     struct slice shown = slice_sub(name, 0, NEAREST_WORD_BYTES);
     if (row)
         return refuse_row(command, row, shown, dashes, e);
@@ -128,9 +130,9 @@ int options_refuse(enum option_command command, struct slice name, const char *d
                    command_name((unsigned)command));
 }
 
-int options_refuse_variable(enum option_command command, struct slice name, struct err *e)
+int options_refuse_variable(enum setting_command command, struct slice name, struct err *e)
 {
-    const struct option_row *row = options_row_of_variable(COMMAND_EVERY | SECTION, name);
+    const struct setting_row *row = options_row_of_variable(COMMAND_EVERY | SECTION, name);
     if (row)
         return refuse_row(command, row, name, "", e);
     return err_set(e, -EINVAL, "there is no option %.*s%s",

@@ -1,11 +1,11 @@
 /* plan.c - prints where every byte would go, as a table or as JSON, and loads nothing. */
+#include "base/bytes_text.h"
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/help.h"
-#include "cli/model_hint.h"
-#include "cli/planning.h"
-#include "cli/runtime.h"
-#include "cli/terminal.h"
+#include "host/model_hint.h"
+#include "host/planning.h"
+#include "host/runtime.h"
 #include "text/chat_format.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static void print_line(const char *name, uint32_t indent, const char *class, uin
                        const char *note)
 {
     printf("%*s%-*s %-6s %12s %12s   %s\n", (int)indent, "", (int)(24 - indent), name, class,
-           terminal_bytes(floor).text, terminal_bytes(limit).text, note);
+           bytes_text(floor).text, bytes_text(limit).text, note);
 }
 
 static void print_drafting(const struct planning *p)
@@ -34,8 +34,7 @@ static void print_drafting(const struct planning *p)
         "Speculative decoding: %s, up to %u draft tokens per sequence%s; takes %s of the weights, %s of each "
         "page and %s of each recurrent state.\n",
         who, g->drafts_max, g->optimistic ? ", accepted without verification: NOT EXACT" : "",
-        terminal_bytes(t->weight_bytes).text, terminal_bytes(t->page_bytes).text,
-        terminal_bytes(t->state_bytes).text);
+        bytes_text(t->weight_bytes).text, bytes_text(t->page_bytes).text, bytes_text(t->state_bytes).text);
 }
 
 static void print_lines(const struct plan *plan, uint32_t domain)
@@ -56,32 +55,29 @@ static void print_table(const struct planning *p)
            "queue\n",
            plan->model.name, p->model.shape.family, (double)p->model.shape.parameters / 1e6,
            p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
-    printf("ceiling %s, from %s\n\n", terminal_bytes(plan->ceiling_bytes).text, p->ceiling_from);
+    printf("ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
     print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
     if (plan->device.name) {
-        printf("\ndevice %s: ceiling %s\n\n", plan->device.name,
-               terminal_bytes(plan->device.ceiling_bytes).text);
+        printf("\ndevice %s: ceiling %s\n\n", plan->device.name, bytes_text(plan->device.ceiling_bytes).text);
         print_lines(plan, plan->model.domain);
         print_line("together", 0, "", plan->device.floor_bytes, plan->device.limit_bytes, "");
     }
-    printf("\nA connection takes %s, of %llu; a request of the whole context %s of pages and %s of tables.\n",
-           terminal_bytes(plan->process.connection_bytes).text,
-           (unsigned long long)p->options->max_connections,
-           terminal_bytes(DIV_UP((uint64_t)plan->max_model_len, plan->model.page_tokens) *
-                          plan->model.page_bytes)
+    printf("\nA connection takes %s, of %u; a request of the whole context %s of pages and %s of tables.\n",
+           bytes_text(plan->process.connection_bytes).text, p->settings->http.connections_max,
+           bytes_text(DIV_UP((uint64_t)plan->max_model_len, plan->model.page_tokens) * plan->model.page_bytes)
                .text,
-           terminal_bytes(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
+           bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
     const struct model_vision *v = &p->model.shape.vision;
     if (v->present)
         printf("An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
                "%s.\n",
                (unsigned long long)v->pixels_max,
                (unsigned long long)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
-               terminal_bytes(v->weight_bytes).text);
+               bytes_text(v->weight_bytes).text);
     print_drafting(p);
     printf("The load takes %s for the tensor table and a read buffer; the pools take their place later.\n",
-           terminal_bytes(plan->loading_bytes).text);
+           bytes_text(plan->loading_bytes).text);
 }
 
 /* ---- as JSON ---- */
@@ -171,31 +167,31 @@ struct sum {
 };
 
 /* What holds for the model, by the file's section for its id or its directory. */
-static int options_of(const struct options *o, const char *dir, const char *id, struct options *ret,
+static int options_of(const struct settings *o, const char *dir, const char *id, struct settings *ret,
                       struct err *e)
 {
     const char *section;
-    for (uint32_t i = 0; (section = options_section(o, i)); i++)
+    for (uint32_t i = 0; (section = settings_section(o, i)); i++)
         if (strcmp(section, id) == 0 || strcmp(section, dir) == 0)
             break;
-    return options_of_model(o, section, ret, e);
+    return settings_of_model(o, section, ret, e);
 }
 
-static int plan_one(const struct options *o, const char *model, struct sum *sum, struct buf *json,
+static int plan_one(const struct settings *o, const char *model, struct sum *sum, struct buf *json,
                     struct err *e)
 {
     char dir[4096], id[256];
-    struct options own;
+    struct settings own;
     int r = runtime_find_model(model, NULL, dir, id, e);
     if (r == 0)
         r = options_of(o, dir, id, &own, e);
     if (r < 0)
         return r;
-    struct planning p = {.options = &own,
-                         .seqs = (uint32_t)own.max_num_seqs,
-                         .queue = (uint32_t)own.max_queue,
+    struct planning p = {.settings = &own,
+                         .seqs = own.model.engine.max_num_seqs,
+                         .queue = own.model.engine.max_queue,
                          .workers = runtime_workers(o),
-                         .model_bytes_max = own.model_limit,
+                         .model_bytes_max = own.model.bytes_max,
                          .serves = true};
     r = planning_make(&p, dir, id, e);
     if (p.unreadable)
@@ -220,13 +216,13 @@ static int plan_one(const struct options *o, const char *model, struct sum *sum,
     return r;
 }
 
-static int plan_all(const struct options *o, struct buf *json, struct err *e)
+static int plan_all(const struct settings *o, struct buf *json, struct err *e)
 {
     struct sum sum = {0};
     buf_puts(json, "{\"models\":[");
     int r = 0;
-    for (uint32_t i = 0; r == 0 && (i == 0 || o->models[i]); i++)
-        r = plan_one(o, o->models[i], &sum, json, e);
+    for (uint32_t i = 0; r == 0 && (i == 0 || o->models.named[i]); i++)
+        r = plan_one(o, o->models.named[i], &sum, json, e);
     if (r < 0)
         return r;
     uint64_t together = sum.floor_bytes + sum.shared_bytes;
@@ -238,18 +234,18 @@ static int plan_all(const struct options *o, struct buf *json, struct err *e)
     else if (sum.models > 1)
         printf(
             "\nAll %u need at least %s at once, with %s that the process has once. The ceiling is %s: %s\n",
-            sum.models, terminal_bytes(together).text, terminal_bytes(sum.shared_bytes).text,
-            terminal_bytes(sum.ceiling_bytes).text,
+            sum.models, bytes_text(together).text, bytes_text(sum.shared_bytes).text,
+            bytes_text(sum.ceiling_bytes).text,
             together <= sum.ceiling_bytes ? "they fit." : "they do not fit together.");
     if (!o->json && sum.models > 1 && sum.device.name)
         printf("On device %s all need at least %s at once. Its ceiling is %s: %s\n", sum.device.name,
-               terminal_bytes(sum.device.floor_bytes).text, terminal_bytes(sum.device.ceiling_bytes).text,
+               bytes_text(sum.device.floor_bytes).text, bytes_text(sum.device.ceiling_bytes).text,
                sum.device.floor_bytes <= sum.device.ceiling_bytes ? "they fit."
                                                                   : "they do not fit together.");
     return fits ? json->error : -ENOMEM;
 }
 
-static int with_options(struct options *o, int argc, char **argv)
+static int with_options(struct settings *o, int argc, char **argv)
 {
     struct err e = {{0}};
     struct buf json;
@@ -272,8 +268,8 @@ static int with_options(struct options *o, int argc, char **argv)
 
 int command_plan(int argc, char **argv)
 {
-    struct options o;
+    struct settings o;
     int r = with_options(&o, argc, argv);
-    options_done(&o);
+    settings_done(&o);
     return r;
 }

@@ -1,6 +1,7 @@
 /* progress.c - when to say something again, and the two ways to say it. */
 #include "cli/progress.h"
 
+#include "base/bytes_text.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
@@ -26,8 +27,7 @@ static void draw(const struct progress *p, uint64_t done, uint64_t total, double
     if (done > 0 && done < total)
         snprintf(rest, sizeof(rest), ", %.0f s left", (double)(total - done) * seconds / (double)done);
     fprintf(stderr, "\r\033[KLoading %.24s: %u %%, %s of %s%s\r", p->what,
-            (unsigned)(done * 100.0 / (double)total), terminal_bytes(done).text, terminal_bytes(total).text,
-            rest);
+            (unsigned)(done * 100.0 / (double)total), bytes_text(done).text, bytes_text(total).text, rest);
     fflush(stderr);
 }
 

@@ -5,7 +5,7 @@
 #ifndef PLATEAU_CLI_PROGRESS_H
 #define PLATEAU_CLI_PROGRESS_H
 
-#include "cli/runtime.h"
+#include "host/runtime.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -44,15 +44,3 @@ void terminal_write(FILE *f, struct slice text)
         fwrite(text.ptr + from, 1, text.len - from, f);
     f == stdout ? output_flush() : fflush(f);
 }
-
-struct terminal_bytes terminal_bytes(unsigned long long bytes)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    struct terminal_bytes ret;
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
-        value /= 1024;
-    snprintf(ret.text, sizeof(ret.text), unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-    return ret;
-}

@@ -13,10 +13,5 @@ bool terminal_has_colours(FILE *f);
 /* Writes UTF-8 text. On a terminal control characters other than line feed and tab become U+FFFD: a model,
  * or the author of a text that it repeats, must not move the cursor or rename the window. Flushed. */
 void terminal_write(FILE *f, struct slice text);
-/* "412 B", "52.9 MiB". */
-struct terminal_bytes {
-    char text[32];
-};
-struct terminal_bytes terminal_bytes(unsigned long long bytes);
 
 #endif

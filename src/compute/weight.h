@@ -2,7 +2,7 @@
  *
  * The backend packs them (compute/backend.h) and knows how they are stored; code above the contract keeps
  * them and hands them on. The bytes lie in the memory of the device, constant once bound. A matrix is rows of
- * outputs in panels of WEIGHT_PANEL, one after the other: the first panels of a matrix are its first bytes. */
+ * outputs in panels of WEIGHT_PANEL, one after the other: the first panels are the first bytes. */
 #ifndef PLATEAU_COMPUTE_WEIGHT_H
 #define PLATEAU_COMPUTE_WEIGHT_H
 

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -82,8 +83,8 @@ static uint64_t limit_of(uint64_t bytes_max)
 static int open_accounts(struct engine *en)
 {
     const struct engine_opts *o = &en->opts;
-    int r = account_open(o->parent, "requests", ACCOUNT_ANON, limit_of(o->requests_bytes_max), &en->requests);
-    return r == 0 ? account_open(o->parent, "engine", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &en->own) : r;
+    int r = accounts_open(o->parent, ACCOUNT_REQUESTS, limit_of(o->requests_bytes_max), &en->requests);
+    return r == 0 ? accounts_open(o->parent, ACCOUNT_ENGINE, ACCOUNT_NO_LIMIT, &en->own) : r;
 }
 
 /* Called by any of the store's threads until the client is closed; the inbox lives longer. */
@@ -279,14 +280,18 @@ static int create_tables(struct engine *en)
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
 }
 
+void engine_live_set(struct engine_live *l, const struct engine_opts *now)
+{
+    atomic_store(&l->queue_timeout_ns, now->queue_timeout_ns);
+    atomic_store(&l->slow_client_ns, now->slow_client_ns);
+    atomic_store(&l->step_ns, now->step_ns);
+    atomic_store(&l->max_queue, now->max_queue);
+}
+
 static void init_live(struct engine *en)
 {
-    const struct engine_opts *o = &en->opts;
-    atomic_init(&en->own_live.queue_timeout_ns, o->queue_timeout_ns);
-    atomic_init(&en->own_live.slow_client_ns, o->slow_client_ns);
-    atomic_init(&en->own_live.step_ns, o->step_ns);
-    atomic_init(&en->own_live.max_queue, o->max_queue);
-    en->live = o->live ? o->live : &en->own_live;
+    engine_live_set(&en->own_live, &en->opts);
+    en->live = en->opts.live ? en->opts.live : &en->own_live;
 }
 
 /* Under the list's lock: they put a message. */

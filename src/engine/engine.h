@@ -111,6 +111,9 @@ static inline struct account *engine_device_parent(const struct engine_opts *o)
     return o->device_parent ? o->device_parent : o->parent;
 }
 
+/* Takes what may change, of the options that hold now. Any thread. */
+void engine_live_set(struct engine_live *l, const struct engine_opts *now);
+
 /* Memory that an engine with these options will take; kv_bytes_max, parent and model are not read. */
 struct engine_plan {
     uint64_t fixed_bytes, page_bytes,

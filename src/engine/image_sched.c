@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 #include <string.h>
@@ -48,12 +49,12 @@ int image_sched_create(struct image_sched *s, const struct image_sched_opts *opt
     if (!opts->shape->vision.present)
         return 0;
     uint64_t bytes_max = MAX_OF(opts->cache_bytes, engine_image_bytes(opts->shape));
-    int r = account_open(opts->parent, "images", ACCOUNT_ANON, bytes_max, &s->images);
+    int r = accounts_open(opts->parent, ACCOUNT_IMAGES, bytes_max, &s->images);
     if (r < 0)
         return r;
     account_set_planned(s->images, bytes_max);
     s->opts = *opts;
-    s->vision = account_find(opts->parent, "vision");
+    s->vision = accounts_find(opts->parent, ACCOUNT_VISION);
     s->entry = NONE;
     struct embedding_cache_opts embedding_cache = {.account = s->images,
                                                    .token_bytes = token_bytes(opts->shape),

@@ -7,6 +7,7 @@
 #include "engine/pools.h"
 
 #include "base/check.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 
@@ -159,15 +160,14 @@ size_t pools_arena_bytes(const struct pools_opts *opts)
 
 static int open_accounts(struct pools *p, const struct pools_opts *o)
 {
-    int r = account_open(o->parent, "pools", ACCOUNT_ANON, o->bytes_max, &p->all);
+    int r = accounts_open(o->parent, ACCOUNT_POOLS, o->bytes_max, &p->all);
     if (r == 0)
-        r = account_open(p->all, "kv", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &p->kv);
+        r = accounts_open(p->all, ACCOUNT_KV, ACCOUNT_NO_LIMIT, &p->kv);
     if (r == 0)
-        r = account_open(p->all, "state", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &p->state);
+        r = accounts_open(p->all, ACCOUNT_STATE, ACCOUNT_NO_LIMIT, &p->state);
     if (r == 0)
-        r = account_open(p->all, "snapshots", ACCOUNT_ANON, o->prefix_cache_max, &p->snapshots);
-    return r == 0 ? account_open(p->all, "prefix cache", ACCOUNT_ANON, o->prefix_cache_max, &p->prefix_cache)
-                  : r;
+        r = accounts_open(p->all, ACCOUNT_SNAPSHOTS, o->prefix_cache_max, &p->snapshots);
+    return r == 0 ? accounts_open(p->all, ACCOUNT_PREFIX_CACHE, o->prefix_cache_max, &p->prefix_cache) : r;
 }
 
 static int create_states(struct arena *a, const struct state_pool_opts *opts, struct pools *p)

@@ -267,11 +267,11 @@ int http_server_create(const struct http_server_opts *opts, struct err *e, struc
     return 0;
 }
 
-void http_server_set_live(struct http_server *s, const struct http_live *live)
+void http_server_set_live(struct http_server *s, const struct http_server_opts *now)
 {
-    s->opts.idle_timeout_s = live->idle_timeout_s;
-    s->opts.body_bytes_max = live->body_bytes_max;
-    s->opts.loopback_host_only = live->loopback_host_only;
+    s->opts.idle_timeout_s = now->idle_timeout_s;
+    s->opts.body_bytes_max = now->body_bytes_max;
+    s->opts.loopback_host_only = now->loopback_host_only;
     fill_defaults(&s->opts);
 }
 

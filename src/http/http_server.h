@@ -82,14 +82,10 @@ int http_server_run(struct http_server *s);
  * loops. */
 int http_server_turn(struct http_server *s, int wait_ms);
 
-/* Settings that may change at run time, as in http_server_opts. The timeout applies to later connections
- * as MHD's own, to all as the limit of slow headers and bodies. Network thread, or before it runs. */
-struct http_live {
-    uint32_t idle_timeout_s;
-    size_t body_bytes_max;
-    bool loopback_host_only;
-};
-void http_server_set_live(struct http_server *s, const struct http_live *live);
+/* Takes what may change at run time: idle_timeout_s, body_bytes_max and loopback_host_only. The timeout
+ * applies to later connections as MHD's own, to all as the limit of slow headers and bodies. Network thread,
+ * or before it runs. */
+void http_server_set_live(struct http_server *s, const struct http_server_opts *now);
 
 #define HTTP_LAST_WORDS_NS ((uint64_t)250000000)
 /* Any thread, also from a signal handler. run() returns when the open requests have ended or the grace is

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -344,7 +345,7 @@ int media_create(const struct media_opts *opts, struct media **ret, struct err *
     fair_queue_init(&m->waiting);
     int r = open_dir(m, e);
     if (r == 0)
-        r = account_open(opts->account, "video", ACCOUNT_FILE, m->limit, &m->video);
+        r = accounts_open(opts->account, ACCOUNT_VIDEO, m->limit, &m->video);
     if (r == 0)
         account_set_planned(m->video, m->limit);
     if (r == 0 && m->opts.allow_remote)

@@ -88,7 +88,8 @@ const struct domain *domain_machine(void)
         .put = machine_put,
         .get = machine_get,
     };
-    static const struct domain machine = {.name = "machine", .class = ACCOUNT_ANON, .ops = &ops};
+    static const struct domain machine = {
+        .name = "machine", .class = ACCOUNT_ANON, .ops = &ops, .resident = true};
     return &machine;
 }
 

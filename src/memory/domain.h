@@ -41,7 +41,8 @@ struct domain {
     const char *name; /* "machine", "pinned", "fake:0" */
     enum account_class class;
     const struct domain_ops *ops;
-    void *arg; /* for ops */
+    void *arg;     /* for ops */
+    bool resident; /* committed bytes are resident memory of this process */
 };
 
 /* The memory of the machine. Addresses are those of plain memory. */

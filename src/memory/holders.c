@@ -3,6 +3,7 @@
  * An owner is asked under the lock, so it cannot go away during the call. Asking only puts a message, so the
  * lock is held briefly. Waiting for the answer needs neither the lock nor the owner. An orphan has no owner:
  * the asking thread frees it, without the lock, because that may take long. */
+#include "memory/accounts.h"
 #include "memory/holders_state.h"
 
 #include "memory/units.h"
@@ -193,7 +194,7 @@ static void note_left(struct holder *h)
 static struct account *orphans_account(struct holders *hs, struct holder_domain *d)
 {
     struct account *root = ledger_root_of(hs->ledger, d->domain);
-    if (!d->orphans && account_open(root, "orphans", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &d->orphans) < 0)
+    if (!d->orphans && accounts_open(root, ACCOUNT_ORPHANS, ACCOUNT_NO_LIMIT, &d->orphans) < 0)
         return root;
     return d->orphans;
 }

@@ -276,7 +276,14 @@ static void add_to(struct plan *p, uint32_t domain, uint32_t depth, const char *
     const struct plan_line *last = p->line_count ? &p->lines[p->line_count - 1] : NULL;
     ASSERT(last && last->domain == domain ? depth <= last->depth + 1 : depth == 0);
     ASSERT(p->line_count < PLAN_LINES_MAX);
-    p->lines[p->line_count++] = (struct plan_line){name, note, class, domain, depth, floor, limit};
+    p->lines[p->line_count++] = (struct plan_line){.name = name,
+                                                   .note = note,
+                                                   .class = class,
+                                                   .account = accounts_of(name),
+                                                   .domain = domain,
+                                                   .depth = depth,
+                                                   .floor_bytes = floor,
+                                                   .limit_bytes = limit};
 }
 
 static void add(struct plan *p, uint32_t depth, const char *name, enum account_class class, uint64_t floor,

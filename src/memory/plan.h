@@ -10,6 +10,7 @@
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
 
+#include "memory/accounts.h"
 #include "memory/domain.h"
 
 /* A device's memory, as the plan sees it. */
@@ -72,6 +73,7 @@ struct plan_wish {
 struct plan_line {
     const char *name, *note; /* note: may be empty */
     enum account_class class;
+    enum account_id account; /* ACCOUNT_MODEL: the model's own */
     uint32_t domain; /* as plan_model.domain; the lines of a domain stand together, the machine's first */
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;

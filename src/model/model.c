@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,10 +84,9 @@ const char *compute_mode_name(enum compute_mode m)
 
 /* ---- accounts and arenas ---- */
 
-static int open_account(struct account *parent, const char *name, enum account_class class,
-                        struct account **ret)
+static int open_account(struct account *parent, enum account_id id, struct account **ret)
 {
-    return parent ? account_open(parent, name, class, ACCOUNT_NO_LIMIT, ret) : 0;
+    return parent ? accounts_open(parent, id, ACCOUNT_NO_LIMIT, ret) : 0;
 }
 
 static int create_arena(struct account *account, size_t bytes_max, struct arena **ret)
@@ -109,7 +109,7 @@ static void source_close(struct source *s)
 
 static int source_open(struct source *s, const char *dir, struct account *parent, struct err *e)
 {
-    int r = open_account(parent, "loading", ACCOUNT_ANON, &s->account);
+    int r = open_account(parent, ACCOUNT_LOADING, &s->account);
     if (r == 0)
         r = create_arena(s->account, CHECKPOINT_TABLES_MAX, &s->arena);
     if (r < 0)
@@ -339,12 +339,12 @@ static struct account *device_parent(const struct model_opts *o)
 static int open_accounts(struct model *m, const struct model_opts *o)
 {
     struct account *parent = o->parent, *on_device = device_parent(o);
-    int r = open_account(on_device, "weights", ACCOUNT_ANON, &m->weights_account);
+    int r = open_account(on_device, ACCOUNT_WEIGHTS, &m->weights_account);
     if (r == 0)
-        r = open_account(on_device, "workspace", ACCOUNT_ANON, &m->workspace_account);
+        r = open_account(on_device, ACCOUNT_WORKSPACE, &m->workspace_account);
     if (r == 0)
-        r = open_account(on_device, "mtp", ACCOUNT_ANON, &m->mtp_account);
-    return r == 0 ? open_account(parent, "tables", ACCOUNT_ANON, &m->tables_account) : r;
+        r = open_account(on_device, ACCOUNT_MTP, &m->mtp_account);
+    return r == 0 ? open_account(parent, ACCOUNT_TABLES, &m->tables_account) : r;
 }
 
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "memory/accounts.h"
 
 #include <errno.h>
 
@@ -208,7 +209,7 @@ static int open_memory(struct vision_encoder *e, const struct config *c, const s
     uint64_t bytes = model_encode_bytes(&shape, shape.vision.pixels_max);
     int r = parent ? 0 : open_uncounted(e, domain, &parent);
     if (r == 0)
-        r = account_open(parent, "vision", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &e->account);
+        r = accounts_open(parent, ACCOUNT_VISION, ACCOUNT_NO_LIMIT, &e->account);
     if (r < 0)
         return r;
     account_set_planned(e->account, bytes);

@@ -25,18 +25,18 @@ struct load {
     struct err *e;
 };
 
-static const struct plan_line *find_line(const struct plan *plan, const char *name)
+static const struct plan_line *find_line(const struct plan *plan, enum account_id id)
 {
     for (uint32_t i = 0; i < plan->line_count; i++)
-        if (plan->lines[i].depth > 0 && strcmp(plan->lines[i].name, name) == 0)
+        if (plan->lines[i].depth > 0 && plan->lines[i].account == id)
             return &plan->lines[i];
     ASSERT(!"an account that no plan has");
     return NULL;
 }
 
-static uint64_t limit_of(const struct plan *plan, const char *name)
+static uint64_t limit_of(const struct plan *plan, enum account_id id)
 {
-    return find_line(plan, name)->limit_bytes;
+    return find_line(plan, id)->limit_bytes;
 }
 
 /* The model's account in the domain of the line. */
@@ -90,8 +90,8 @@ static int load_tokenizer(struct load *l)
 {
     struct loaded_model *h = l->h;
     const struct model_settings *s = l->opts->settings;
-    int r = account_open(h->account, "tokenizer", ACCOUNT_ANON, limit_of(&s->plan, "tokenizer"),
-                         &h->tokenizer_account);
+    int r = accounts_open(h->account, ACCOUNT_TOKENIZER, limit_of(&s->plan, ACCOUNT_TOKENIZER),
+                          &h->tokenizer_account);
     struct charge charge = r == 0 ? account_charge(h->tokenizer_account) : (struct charge){0};
     if (r == 0)
         r = arena_create(&(struct arena_opts){TEXT_BYTES_MAX, 0, &charge}, &h->text);
@@ -201,10 +201,10 @@ static int create_engine(struct load *l)
     return engine_create(&opts, &l->h->engine, l->e);
 }
 
-static int set_floor(const struct load *l, const char *name, uint64_t bytes)
+static int set_floor(const struct load *l, enum account_id id, uint64_t bytes)
 {
-    const struct plan_line *line = find_line(&l->opts->settings->plan, name);
-    struct account *a = account_find(account_of(l->h, line), name);
+    const struct plan_line *line = find_line(&l->opts->settings->plan, id);
+    struct account *a = accounts_find(account_of(l->h, line), id);
     return a ? account_set_floor(a, MIN_OF(bytes, line->limit_bytes)) : 0;
 }
 
@@ -218,20 +218,20 @@ static int apply_plan(struct load *l)
     int r = 0;
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *line = &plan->lines[i];
-        struct account *a = line->depth > 0 ? account_find(account_of(l->h, line), line->name) : NULL;
+        struct account *a = line->depth > 0 ? accounts_find(account_of(l->h, line), line->account) : NULL;
         if (!a)
             continue;
         account_set_planned(a, line->limit_bytes);
         account_set_limit(a, line->limit_bytes);
     }
     if (s->shares)
-        r = set_floor(l, "pools", plan->pools_floor_bytes);
+        r = set_floor(l, ACCOUNT_POOLS, plan->pools_floor_bytes);
     if (r == 0 && s->shares)
-        r = set_floor(l, "requests", plan->job_bytes);
+        r = set_floor(l, ACCOUNT_REQUESTS, plan->job_bytes);
     if (r == 0 && s->shares)
-        r = set_floor(l, "vision", plan->model.vision_bytes);
+        r = set_floor(l, ACCOUNT_VISION, plan->model.vision_bytes);
     if (r == 0 && s->shares)
-        r = set_floor(l, "images", plan->model.image_bytes);
+        r = set_floor(l, ACCOUNT_IMAGES, plan->model.image_bytes);
     return r < 0 ? err_set(l->e, r, "no memory for one request of %u tokens", plan->max_model_len) : 0;
 }
 

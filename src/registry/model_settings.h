@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "memory/plan.h"
 #include "model/model.h"
+#include "registry/speculation.h"
 
 #include <jansson.h>
 
@@ -19,14 +20,26 @@ struct sampling_defaults {
     int64_t top_k;
 };
 
+/* As the table of settings has it. Of several models each has its own copy, with what its section says. */
+struct model_options {
+    const char *compute, *spec, *trim; /* names of a mode */
+    const char *template_kwargs;       /* a JSON object; NULL: none */
+    struct speculation speculation;    /* but for `way`, which is in `spec` */
+    struct engine_opts engine;         /* sizes and times; the rest belongs to a loaded model */
+    struct sampling_defaults sampling; /* 0, or -1 where 0 is a value: the model's own */
+    uint64_t bytes_max;                /* of the model's account; 0: the ceiling */
+    uint64_t image_pixels_max;         /* 0: no images */
+    uint64_t ttl_ns;                   /* idle time before unloading; 0: never */
+    bool pinned;                       /* neither idle time nor others' needs unload it */
+};
+
 struct model_settings {
     char id[MODEL_ID_BYTES], dir[MODEL_DIR_BYTES];
     const char *aliases[MODEL_ALIASES_MAX];
     uint32_t alias_count;
-    bool shares;     /* there are other models: what each cannot run without is set aside for it */
-    bool preload;    /* loaded at the start; the server is not ready before */
-    bool pinned;     /* neither idle time nor others' needs unload it */
-    uint64_t ttl_ns; /* idle time before unloading; 0: never */
+    bool shares;  /* there are other models: what each cannot run without is set aside for it */
+    bool preload; /* loaded at the start; the server is not ready before */
+    struct model_options options;
     enum compute_mode compute;
     uint32_t tokens_max; /* of one step */
     /* As the last load, or the start, found it; planned: they are there. */

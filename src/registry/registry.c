@@ -4,7 +4,6 @@
 
 #include "registry/guard.h"
 #include "registry/registry_state.h"
-#include "registry/victims.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -17,26 +16,12 @@
 
 #define REMEMBER_NS          (30 * NS_PER_S) /* a failed load is not tried again before */
 #define REGISTRY_STACK_BYTES ((size_t)128 << 10)
-_Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");
 
 const char *model_state_name(enum model_state s)
 {
     static const char *const names[] = {"unloaded", "loading", "ready", "draining", "failed"};
     ASSERT((size_t)s < COUNT_OF(names));
     return names[s];
-}
-
-void registry_wake(struct registry *r)
-{
-    r->poked = true;
-    pthread_cond_signal(&r->wake);
-}
-
-void registry_tell(struct registry *r)
-{
-    registry_wake(r);
-    if (r->opts.changed)
-        r->opts.changed(r->opts.arg);
 }
 
 /* ---- creation ---- */
@@ -497,7 +482,7 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 static int refuse_unload(const struct entry *e, struct err *why)
 {
     const char *id = e->known.id;
-    if (e->known.pinned)
+    if (e->known.options.pinned)
         return err_set(why, -EPERM, "%s is pinned (--pin) and cannot be unloaded.", id);
     switch (e->state) {
     case MODEL_LOADING:
@@ -537,63 +522,4 @@ bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, stru
         *ret = e->returned;
     pthread_mutex_unlock(&r->lock);
     return over;
-}
-
-/* ---- making room ---- */
-
-/* Under the lock. */
-static uint32_t list_victims(struct registry *r, const struct domain *domain, struct victim *ret)
-{
-    uint32_t count = 0;
-    uint64_t now_ns = clock_now_ns();
-    for (uint32_t i = 0; i < r->opts.model_count; i++) {
-        const struct entry *e = &r->entries[i];
-        struct account *a = loaded_model_account(&e->loaded, domain);
-        if (!registry_is_idle(e) || e->known.pinned || e->looks > 0 || !a)
-            continue;
-        ret[count++] = (struct victim){.index = i,
-                                       .bytes = account_numbers(a).reserved,
-                                       .reload_ns = e->load_ns,
-                                       .idle_ns = now_ns - e->last_used_ns};
-    }
-    return count;
-}
-
-uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain)
-{
-    struct victim v[VICTIMS_MAX];
-    uint64_t bytes = 0;
-    pthread_mutex_lock(&r->lock);
-    uint32_t count = list_victims(r, domain, v);
-    for (uint32_t i = 0; i < count; i++)
-        bytes += v[i].bytes;
-    pthread_mutex_unlock(&r->lock);
-    return bytes;
-}
-
-/* Bytes missing in the root before `bytes` more fit. */
-static uint64_t missing(struct account *a, uint64_t bytes)
-{
-    struct account_numbers root = account_numbers(a);
-    uint64_t room = root.limit > root.reserved ? root.limit - root.reserved : 0;
-    return bytes > room ? bytes - room : 0;
-}
-
-uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes)
-{
-    struct victim v[VICTIMS_MAX];
-    struct account *root = ledger_root_of(r->opts.ledger, domain);
-    uint64_t before = account_numbers(root).reserved;
-    pthread_mutex_lock(&r->lock);
-    uint32_t count = victims_choose(v, list_victims(r, domain, v), missing(root, bytes));
-    for (uint32_t i = 0; i < count; i++) {
-        struct entry *e = &r->entries[v[i].index];
-        e->state = MODEL_DRAINING;
-        e->closing = true;
-    }
-    pthread_mutex_unlock(&r->lock);
-    for (uint32_t i = 0; i < count; i++)
-        registry_unload_now(&r->entries[v[i].index]);
-    uint64_t after = account_numbers(root).reserved;
-    return before > after ? before - after : 0;
 }

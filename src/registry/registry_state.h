@@ -72,13 +72,14 @@ struct registry {
 
 /* registry_work.c: the threads. */
 void *registry_main(void *registry);
-/* Unloads on the calling thread: the entry is closing, and this its one mover. */
-void registry_unload_now(struct entry *e);
 
-/* Under the lock: the registry's thread looks at everything once more; and tells those outside as well, for a
- * state has changed. */
+/* registry_state.c. Under the lock: the registry's thread looks at everything once more; and tells those
+ * outside as well, for a state has changed. */
 void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
+/* Unloads on the calling thread: the entry is closing, and this its one mover. Not under the lock. */
+void registry_unload_now(struct entry *e);
+
 /* Under the lock. */
 static inline uint64_t registry_still_ns(const struct entry *e, uint64_t now_ns)
 {

@@ -231,37 +231,7 @@ static void *load_main(void *arg)
     return NULL;
 }
 
-/* ---- an unload, on its thread or another's ---- */
-
-static uint64_t own_memory(void)
-{
-    struct footprint f;
-    footprint_read(&f);
-    return f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes;
-}
-
-void registry_unload_now(struct entry *e)
-{
-    struct registry *r = e->registry;
-    struct registry_returned returned = {0};
-    uint64_t began_ns = clock_now_ns(), before = own_memory();
-    uint64_t used;
-    loaded_model_bytes(&e->loaded, &returned.account_bytes, &used);
-    loaded_model_close(&e->loaded, r->opts.faults, returned.trouble);
-    footprint_purge_heap();
-    uint64_t after = own_memory();
-    returned.bytes = before > after ? before - after : 0;
-    LOG_INFO("model_unloaded", "model=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"",
-             e->known.id, (ull)returned.bytes, (ull)returned.account_bytes,
-             (ull)((clock_now_ns() - began_ns) / NS_PER_MS), returned.trouble);
-    pthread_mutex_lock(&r->lock);
-    e->returned = returned;
-    e->closing = e->ending = false;
-    e->unloads++;
-    e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED;
-    registry_tell(r);
-    pthread_mutex_unlock(&r->lock);
-}
+/* ---- an unload, on its thread ---- */
 
 static void *unload_main(void *arg)
 {
@@ -399,8 +369,8 @@ static void drain(struct entry *e, uint64_t now_ns)
 
 static uint64_t ttl_end_ns(const struct entry *e)
 {
-    bool counts = registry_is_idle(e) && e->known.ttl_ns && !e->known.pinned;
-    return counts ? e->last_used_ns + e->known.ttl_ns : UINT64_MAX;
+    bool counts = registry_is_idle(e) && e->known.options.ttl_ns && !e->known.options.pinned;
+    return counts ? e->last_used_ns + e->known.options.ttl_ns : UINT64_MAX;
 }
 
 /* Unloads a model that was idle for its time, or whose device has failed: the next request loads it anew. */
@@ -412,7 +382,8 @@ static void rest(struct entry *e, uint64_t now_ns)
     if (failure != 0)
         LOG_WARN("failure_unload", "model=%s error=%d", e->known.id, -failure);
     else
-        LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id, (ull)(e->known.ttl_ns / NS_PER_S));
+        LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id,
+                 (ull)(e->known.options.ttl_ns / NS_PER_S));
     e->state = MODEL_DRAINING;
     e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
     registry_tell(e->registry);

@@ -31,7 +31,7 @@
 #include "base/heap_watch.h"
 #include "cache/page_state.h"
 #include "cli/cli.h"
-#include "cli/runtime.h"
+#include "host/runtime.h"
 #include "engine/engine_state.h"
 #include "memory/holders_state.h"
 #include "memory/ledger_state.h"

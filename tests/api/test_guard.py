@@ -83,6 +83,7 @@ def test_all_models_cache_within_one_budget(serve):
     holders = server.memory()["holders"]
     assert len(holders) == 3 and sum(h["allowed_bytes"] for h in holders) <= 4 * MIB
     assert all(h["cached_bytes"] <= h["allowed_bytes"] for h in holders)
+    assert {h["domain"] for h in holders} == {"machine"} and server.memory()["system"]["devices"] == []
     # Each of them had to make room for the others; the newest entries are still cached.
     assert server.ask("c", 11).json()["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
     metrics = server.metrics()

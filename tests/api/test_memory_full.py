@@ -87,6 +87,9 @@ def planned(values):
     plan = json.loads(text.stdout)["models"][0]
     assert sum(a["limit_bytes"] for a in plan["accounts"] if a["depth"] == 0) == plan["limit_bytes"]
     assert plan["limit_bytes"] <= values["memory-limit"]
+    machine = {"name": "machine", "ceiling_bytes": values["memory-limit"]}
+    assert plan["domains"] == [{**machine, **{key: plan[key] for key in ("floor_bytes", "limit_bytes")}}]
+    assert {a["domain"] for a in plan["accounts"]} == {"machine"}
     return {a["name"]: a["limit_bytes"] for a in plan["accounts"]}
 
 

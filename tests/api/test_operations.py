@@ -37,7 +37,7 @@ def test_every_event_of_the_log_is_in_the_manual():
 
 
 def test_every_setting_that_may_change_is_in_the_manual():
-    rows = (TOP / "src/cli/options_table.c").read_text().split("option_row options_table[]", 1)[1]
+    rows = (TOP / "src/host/settings_table.c").read_text().split("setting_row settings_table[]", 1)[1]
     live = {m[1] for m in re.finditer(r'\{GROUP_\w+, "([a-z-]+)",[^{]*?\bLIVE\b', rows)}
     assert len(live) > 10
     told = [name for cell, _ in table("## Reading settings again") for name in re.findall(r"`--([a-z-]+)`", cell)]

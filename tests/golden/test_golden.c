@@ -51,6 +51,13 @@ TEST(the_avx2_kernels_hold_every_golden)
     golden_holds("--cpu avx2 --threads 3 --chunk 7 " GOLDEN_DATA("qwen3_5_vl") " " GOLDEN_DATA("qwen3_vl"));
 }
 
+TEST(a_fake_device_holds_every_golden)
+{
+    golden_holds("--device fake --chunk 33 --batch 3 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
+    golden_holds("--device fake --chunk 33 --batch 3 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+    golden_holds("--device fake --chunk 7 --batch 3 " GOLDEN_DATA("qwen3_5_vl") " " GOLDEN_DATA("qwen3_vl"));
+}
+
 TEST(one_worker_and_one_token_at_a_time_hold)
 {
     golden_holds("--threads 1 --chunk 1 --batch 2 " GOLDEN_DATA("qwen3_5_moe"));

@@ -1,10 +1,10 @@
 /* sim_memory STEPS SEED - ledger, holders and guard over two domains: the machine's memory with 1 GiB, a
  * device's with 64 MiB.
  *
- * Made-up models load and unload, take units for requests, cache them, and give them back when they are asked.
- * Half of them have their pools on the device, whose commits fail now and then, and whose units sometimes
- * stay. Idle models go for others. After every step the invariants of ledger and holders hold, no domain is
- * above its ceiling, and its accounts have what is committed. A wish for one domain asks no holder of the
+ * Made-up models load and unload, take units for requests, cache them, and give them back on request. Half of
+ * them have their pools on the device. Some of its commits fail, and some of its units stay committed. Idle
+ * models are unloaded for others. After every step the invariants of ledger and holders hold, no domain is
+ * above its ceiling, and its accounts equal the committed bytes. A wish for one domain asks no holder of the
  * other one. */
 #include "../test_domain.h"
 
@@ -47,7 +47,7 @@ static struct {
     struct guard *guard;
     struct model models[MODELS];
     uint64_t now_ns;
-    /* What is asked to give, while no engine may want memory in the background: this domain alone. */
+    /* The only domain whose holders may be asked to give; NULL: any, since engines want memory meanwhile. */
     const struct domain *wish;
     /* The main thread, the guard's and the one that answers. */
     pthread_mutex_t owners;

@@ -7,6 +7,7 @@ plateau_test(test_pages base)
 plateau_test(test_pace base)
 plateau_test(test_regular_file base tensor)
 plateau_test(test_ledger memory LABELS threads)
+plateau_test(test_accounts memory)
 plateau_test(test_plan memory)
 plateau_test(test_footprint_text memory)
 # Control groups of its own.

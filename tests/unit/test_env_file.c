@@ -1,9 +1,11 @@
 /* Environment files: what counts as a setting; text that a shell or systemd would read in another way is
  * refused without being quoted. */
 #include "base/check.h"
+#include "base/clock.h"
 #include "cli/env_file.h"
 #include "cli/options.h"
 #include "test.h"
+
 #include "test_files.h"
 
 #include <errno.h>
@@ -46,7 +48,7 @@ TEST(what_could_be_misread_is_refused)
     }
 }
 
-static int parse(const char *dir, const char *ini, const char *env, struct options *o, struct err *e)
+static int parse(const char *dir, const char *ini, const char *env, struct settings *o, struct err *e)
 {
     static char config[512], file[512]; /* options borrow their command line */
     snprintf(config, sizeof(config), "--config=%s/ini", dir);
@@ -61,7 +63,7 @@ static int parse(const char *dir, const char *ini, const char *env, struct optio
 TEST(each_place_wins_over_those_behind_it)
 {
     const char *dir = test_dir();
-    struct options o;
+    struct settings o;
     struct err e = {{0}};
     setenv("PLATEAU_STEP_MS", "7", 1);
     int r =
@@ -69,14 +71,14 @@ TEST(each_place_wins_over_those_behind_it)
               "PLATEAU_MAX_QUEUE=2\nPLATEAU_STEP_MS=6\nPLATEAU_PORT=5\nPATH=/x\nPLATEAU_API_KEY=b\n", &o, &e);
     unsetenv("PLATEAU_STEP_MS");
     assert_int_equal(r, 0);
-    assert_int_equal(o.max_queue, 3);
-    assert_int_equal(o.step_ms, 7);
-    assert_int_equal(o.port, 5);
-    assert_int_equal(o.drain_s, 9);
-    assert_string_equal(o.api_keys[0], "a");
-    assert_string_equal(o.api_keys[1], "b");
-    assert_null(o.api_keys[2]);
-    options_done(&o);
+    assert_int_equal(o.model.engine.max_queue, 3);
+    assert_int_equal(o.model.engine.step_ns, 7 * NS_PER_MS);
+    assert_int_equal(o.http.port, 5);
+    assert_int_equal(o.registry.drain_ns, 9 * NS_PER_S);
+    assert_string_equal(o.keys.api_keys[0], "a");
+    assert_string_equal(o.keys.api_keys[1], "b");
+    assert_null(o.keys.api_keys[2]);
+    settings_done(&o);
 }
 
 TEST(a_wrong_file_is_named)
@@ -89,17 +91,18 @@ TEST(a_wrong_file_is_named)
                  {"PLATEAU_MAX_QUEUE=many\n", "--max-queue"},
                  {"PLATEAU_MAX_QUEUE\n", "line 1"}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        struct options o;
+        struct settings o;
         struct err e = {{0}};
         assert_int_equal(parse(dir, "", cases[i].env, &o, &e), -EINVAL);
         assert_non_null(strstr(e.text, cases[i].words));
         assert_non_null(strstr(e.text, "/env"));
-        options_done(&o);
+        settings_done(&o);
     }
 }
 
 /* "": it is taken. */
-static void assert_file_says(enum option_command command, const char *ini, const char *env, const char *words)
+static void assert_file_says(enum setting_command command, const char *ini, const char *env,
+                             const char *words)
 {
     const char *dir = test_dir();
     char config[512], file[512], name[] = "plateau";
@@ -107,12 +110,12 @@ static void assert_file_says(enum option_command command, const char *ini, const
     snprintf(file, sizeof(file), "--env-file=%s/env", dir);
     test_write_text(dir, "ini", ini);
     test_write_text(dir, "env", env);
-    struct options o;
+    struct settings o;
     struct err e = {{0}};
     int r = options_parse(command, 3, (char *[]){name, config, file, NULL}, &o, &e);
     assert_int_equal(r, words[0] ? -EINVAL : 0);
     assert_non_null(strstr(e.text, words));
-    options_done(&o);
+    settings_done(&o);
 }
 
 TEST(a_file_holds_options_of_its_command_only)
@@ -163,17 +166,17 @@ TEST(a_file_that_the_environment_names_for_all_commands_is_read_by_cache)
     char config[512], name[] = "cache";
     snprintf(config, sizeof(config), "%s/ini", dir);
     test_write_text(dir, "ini", "port = 5\nssd-limit = 1G\n");
-    struct options o;
+    struct settings o;
     struct err e = {{0}};
     setenv("PLATEAU_CONFIG", config, 1);
     int r = options_parse(COMMAND_CACHE, 1, (char *[]){name, NULL}, &o, &e);
     unsetenv("PLATEAU_CONFIG");
     assert_int_equal(r, 0);
-    assert_int_equal(o.ssd_limit, 1 << 30);
-    options_done(&o);
+    assert_int_equal(o.store.limit_bytes, 1 << 30);
+    settings_done(&o);
 }
 
-static void tell(void *arg, const struct options_change *c)
+static void tell(void *arg, const struct settings_change *c)
 {
     (void)arg;
     size_t n = strlen(seen);
@@ -183,18 +186,18 @@ static void tell(void *arg, const struct options_change *c)
 TEST(options_are_compared_and_secrets_not_shown)
 {
     const char *dir = test_dir();
-    struct options a, b;
+    struct settings a, b;
     struct err e = {{0}};
     assert_int_equal(parse(dir, "api-key = one\nport = 1\nstep-ms = 5\n", "", &a, &e), 0);
     assert_int_equal(
         parse(dir, "api-key = one\napi-key = two\nport = 2\ntrim = off\nallow-open = yes\n", "", &b, &e), 0);
     seen[0] = 0;
-    options_compare(COMMAND_SERVE, &a, &a, tell, NULL);
+    settings_compare(COMMAND_SERVE, &a, &a, tell, NULL);
     assert_string_equal(seen, "");
-    options_compare(COMMAND_SERVE, &a, &b, tell, NULL);
+    settings_compare(COMMAND_SERVE, &a, &b, tell, NULL);
     assert_string_equal(seen, "trim:on>off!;port:1>2!;api-key:*>*;allow-open:no>yes;step-ms:5>100;");
-    options_done(&a);
-    options_done(&b);
+    settings_done(&a);
+    settings_done(&b);
 }
 
 TEST(secrets_are_hidden_wherever_they_stand)

@@ -253,7 +253,7 @@ TEST(the_layout_names_what_decides_the_bits)
     const char *dir = model_dir();
     write_weights(dir, "model.safetensors", 10, 5000);
     struct store_identity id = made(dir);
-    assert_string_equal(id.layout, "1 int8 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
+    assert_string_equal(id.layout, "2 int8 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
 }
 
 TEST(a_model_without_files_has_no_fingerprint)

@@ -72,6 +72,20 @@ static uint64_t line_limit(const struct plan *p, const char *name)
     return 0;
 }
 
+/* The line is one of the table, below the parent that the table says. */
+static void check_account(const struct plan *p, const struct plan_line *l)
+{
+    static const enum account_id parents[] = {ACCOUNT_PROCESS, ACCOUNT_MODEL, ACCOUNT_POOLS};
+    if (l->account == ACCOUNT_MODEL) {
+        assert_string_equal(l->name, p->model.name);
+        return;
+    }
+    assert_string_equal(l->name, accounts_name(l->account));
+    assert_int_equal(l->class, accounts_class(l->account));
+    assert_int_equal(accounts_parent(l->account),
+                     l->account == ACCOUNT_VIDEO ? ACCOUNT_MEDIA : parents[l->depth]);
+}
+
 /* A parent's line has what its children have together, or, for pools, bounds them together. */
 static void check_plan(const struct plan *p)
 {
@@ -80,6 +94,7 @@ static void check_plan(const struct plan *p)
     for (uint32_t i = 0; i < p->line_count; i++) {
         const struct plan_line *l = &p->lines[i];
         assert_true(l->floor_bytes <= l->limit_bytes);
+        check_account(p, l);
         model += l->depth == 1 ? l->limit_bytes : 0;
         process += l->depth == 0 ? l->limit_bytes : 0;
         if (l->depth == 2)

@@ -574,7 +574,7 @@ TEST(neither_a_pinned_nor_a_loading_model_is_unloaded_on_request)
     struct err e;
     struct lease l;
     scene_set();
-    scene.models[0].pinned = true;
+    scene.models[0].options.pinned = true;
     scene_open();
     load(0);
     assert_int_equal(registry_unload(scene.registry, 0, &u, &e), -EPERM);
@@ -595,8 +595,8 @@ TEST(who_rests_for_its_time_goes_by_itself_unless_it_is_pinned)
     struct registry_failure why;
     scene_set();
     for (int i = 0; i < MODELS; i++)
-        scene.models[i].ttl_ns = 100 * NS_PER_MS;
-    scene.models[1].pinned = true;
+        scene.models[i].options.ttl_ns = 100 * NS_PER_MS;
+    scene.models[1].options.pinned = true;
     scene_open();
     load(1);
     assert_int_equal(use(2, false, &l, &why), 0);
@@ -668,7 +668,7 @@ TEST(busy_and_pinned_models_are_no_victims_and_a_refusal_has_the_numbers)
     struct registry_failure why;
     struct lease l;
     scene_set();
-    scene.models[2].pinned = true;
+    scene.models[2].options.pinned = true;
     scene_open();
     for (uint32_t i = 0; i < 2; i++)
         load(i);

@@ -7,7 +7,7 @@
 
 #include "api/api.h"
 #include "cli/options.h"
-#include "cli/runtime.h"
+#include "host/runtime.h"
 #include "http/http_server.h"
 #include "kernel/workers.h"
 
@@ -89,7 +89,7 @@ static struct {
     struct http_server *http;
     struct runtime runtime;
     struct registry *registry;
-    struct options options;
+    struct settings settings;
 } made;
 
 static int make_workers(struct err *e)
@@ -236,7 +236,7 @@ static void close_http(void)
 static int make_runtime(struct err *e)
 {
     struct runtime_opts o = {2, 4, true};
-    int r = runtime_open(&made.options, &o, &made.runtime, e);
+    int r = runtime_open(&made.settings, &o, &made.runtime, e);
     if (r < 0)
         return r;
     r = runtime_load(&made.runtime, NULL, NULL, e);
@@ -350,7 +350,7 @@ TEST(a_runtime_that_cannot_be_made)
 {
     char *argv[] = {(char[]){"serve"}, (char[]){TINY("qwen3_5")}, NULL};
     struct err e = {""};
-    assert_int_equal(options_parse(COMMAND_SERVE, 2, argv, &made.options, &e), 0);
+    assert_int_equal(options_parse(COMMAND_SERVE, 2, argv, &made.settings, &e), 0);
     expect_closed(make_runtime, close_runtime, 40);
 }
 

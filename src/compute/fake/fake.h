@@ -22,7 +22,7 @@ struct fake_faults {
     uint32_t step;   /* -EIO at the end of a step */
     uint32_t lost;   /* -ENODEV at the end of a step, and from then on everywhere */
 };
-/* Of "seed=1,commit=100,step=1000,lost=0", each part once or not at all. False: anything else. */
+/* Of "seed=1,commit=100,step=1000,lost=0", at least one part of it. False: anything else. */
 bool fake_faults_parse(const char *text, struct fake_faults *ret);
 
 struct fake_opts {

@@ -1,6 +1,6 @@
 /* fake_memory.c - the device's memory: ranges without access until they are committed.
  *
- * A copy that leaves committed memory ends the process where it happens, which is what a test wants to see. */
+ * A copy that leaves committed memory ends the process where it happens, so that a test shows it. */
 #include "compute/fake/fake_device.h"
 
 #include "base/check.h"

@@ -1,0 +1,92 @@
+/* fake_faults.c - what fails, by chance or by order, and what has happened. */
+#include "compute/fake/fake_device.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "base/slice.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool fake_draw(struct fake_device *d, enum fake_fault what)
+{
+    pthread_mutex_lock(&d->lock);
+    uint32_t one_in = what == FAKE_COMMIT ? d->faults.commit
+                      : what == FAKE_STEP ? d->faults.step
+                                          : d->faults.lost;
+    bool hit = one_in > 0 && rng_at(d->faults.seed, d->draws++) % one_in == 0;
+    pthread_mutex_unlock(&d->lock);
+    atomic_fetch_add(&d->faults_seen, hit);
+    return hit;
+}
+
+int fake_step_fault(struct fake_device *d)
+{
+    atomic_fetch_add(&d->steps, 1);
+    if (fake_draw(d, FAKE_LOST))
+        atomic_store(&d->lost, true);
+    if (atomic_load(&d->lost))
+        return -ENODEV;
+    return fake_draw(d, FAKE_STEP) ? -EIO : 0;
+}
+
+static bool parse_part(const char *name, size_t len, uint64_t value, struct fake_faults *ret)
+{
+    const struct {
+        const char *name;
+        uint32_t *count;
+    } parts[] = {{"commit", &ret->commit}, {"step", &ret->step}, {"lost", &ret->lost}};
+    if (len == 4 && memcmp(name, "seed", 4) == 0) {
+        ret->seed = value;
+        return true;
+    }
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        if (strlen(parts[i].name) == len && memcmp(parts[i].name, name, len) == 0) {
+            *parts[i].count = (uint32_t)value;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool fake_faults_parse(const char *text, struct fake_faults *ret)
+{
+    *ret = (struct fake_faults){0};
+    do {
+        const char *equals = strchr(text, '=');
+        uint64_t value;
+        if (!equals)
+            return false;
+        size_t digits = strcspn(equals + 1, ",");
+        if (!slice_u64((struct slice){equals + 1, digits}, UINT32_MAX, &value) ||
+            !parse_part(text, (size_t)(equals - text), value, ret))
+            return false;
+        text = equals + 1 + digits;
+    } while (*text++ == ',');
+    return true;
+}
+
+/* ---- for tests ---- */
+
+void fake_device_set_faults(struct device *device, const struct fake_faults *faults)
+{
+    struct fake_device *d = fake_of(device);
+    pthread_mutex_lock(&d->lock);
+    d->faults = *faults;
+    d->draws = 0;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void fake_device_lose(struct device *d)
+{
+    atomic_store(&fake_of(d)->lost, true);
+}
+
+struct fake_numbers fake_device_numbers(const struct device *device)
+{
+    const struct fake_device *d = (const struct fake_device *)device;
+    return (struct fake_numbers){.committed_bytes = atomic_load(&d->committed),
+                                 .steps = atomic_load(&d->steps),
+                                 .replays = atomic_load(&d->replays),
+                                 .faults = atomic_load(&d->faults_seen)};
+}

@@ -1,0 +1,25 @@
+/* device_choice.h - what --device says: a backend, and the memory that models compute in. */
+#ifndef PLATEAU_HOST_DEVICE_CHOICE_H
+#define PLATEAU_HOST_DEVICE_CHOICE_H
+
+#include "base/err.h"
+#include "compute/fake/fake.h"
+#include "host/settings.h"
+#include "memory/plan.h"
+
+struct device_choice {
+    const struct backend *backend;
+    struct plan_domain memory; /* name NULL: the machine's */
+    /* Of a fake device. */
+    uint32_t index;
+    struct fake_faults faults;
+};
+
+/* auto, cpu, or fake:N, where N is 0 to 7 and ",step=1000" and the like of fake_faults_parse() may follow.
+ * 0 or -EINVAL. */
+int device_choose(const struct settings *o, struct device_choice *ret, struct err *e);
+/* As device_open_cpu. */
+int device_choice_open(const struct device_choice *c, uint32_t workers, struct account *stacks,
+                       struct device **ret);
+
+#endif

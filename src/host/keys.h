@@ -1,0 +1,19 @@
+/* keys.h - from options to the keys that open the server. */
+#ifndef PLATEAU_HOST_KEYS_H
+#define PLATEAU_HOST_KEYS_H
+
+#include "api/keyring.h"
+#include "host/key_pipes.h"
+#include "host/settings.h"
+
+/* The keys of --api-key, --admin-key, --metrics-key and of the files of --api-key-file and so on; the log
+ * warns about a file that other users may read or change. Pipes among them are read once, into `pipes`. 0,
+ * -EINVAL, -ENOMEM, or an error of a file. */
+int keys_open(const struct settings *o, struct key_pipes *pipes, struct keyring **ret, struct err *e);
+
+/* The host is a loopback address, or "localhost". */
+bool keys_host_is_loopback(const char *host);
+/* -EINVAL when other machines could reach the models without a key and --allow-open is missing. */
+int keys_check(const struct settings *o, const struct keyring *k, struct err *e);
+
+#endif

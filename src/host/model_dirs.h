@@ -1,0 +1,23 @@
+/* model_dirs.h - the models below a directory. */
+#ifndef PLATEAU_HOST_MODEL_DIRS_H
+#define PLATEAU_HOST_MODEL_DIRS_H
+
+#include "base/err.h"
+
+#define MODEL_DIRS_PATH_BYTES 4096
+
+/* Files with weights in other formats, which are passed over. */
+struct model_dirs_others {
+    unsigned ggufs, bins;
+    char first[MODEL_DIRS_PATH_BYTES + 256]; /* the path of one */
+};
+
+/* Calls `found` for each directory below `dir`, itself included, that has config.json and a .safetensors
+ * file, in the order of their names. Searches 8 levels and at most 4096 directories; it skips directories
+ * inside a model, and names that begin with a dot. 0, -ENOENT (no such directory), -E2BIG (more
+ * directories), -ENOMEM, or the result of `found`. `others` (may be NULL) is filled as far as the search
+ * came. */
+int model_dirs_find(const char *dir, int (*found)(void *arg, const char *path, struct err *e), void *arg,
+                    struct model_dirs_others *others, struct err *e);
+
+#endif

@@ -1,0 +1,441 @@
+/* models.c - in this order: find the models, name them, settle their settings, check that they fit. */
+#include "host/models.h"
+
+#include "base/bytes_text.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "host/model_dirs.h"
+#include "host/model_hint.h"
+#include "host/planning.h"
+#include "host/runtime.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- finding models ---- */
+
+static int add(struct models *m, const char *dir, bool named, struct err *e)
+{
+    struct model_settings *s = &m->list[m->count];
+    int r = runtime_find_model(dir, NULL, s->dir, s->id, e);
+    if (r < 0)
+        return r;
+    s->preload = named;
+    m->count++;
+    return 0;
+}
+
+static bool is_same_dir(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = x && y && strcmp(x, y) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
+/* One that was named already is not served twice; by another name it is. */
+static int add_found(void *arg, const char *path, struct err *e)
+{
+    struct models *m = arg;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
+        if (strcmp(m->list[i].id, name) == 0 && is_same_dir(m->list[i].dir, path))
+            return 0;
+    if (m->count < REGISTRY_MODELS_MAX)
+        return add(m, path, false, e);
+    if (m->left_out++ == 0)
+        snprintf(m->first_left_out, sizeof(m->first_left_out), "%s", path);
+    return 0;
+}
+
+static void tell_others(const char *dir, const struct model_dirs_others *o)
+{
+    if (o->ggufs + o->bins > 0)
+        LOG_WARN("files_passed_over",
+                 "model_dir=\"%s\" gguf=%u bin=%u first=\"%s\" reason=\"only .safetensors are read\"", dir,
+                 o->ggufs, o->bins, o->first);
+}
+
+static void tell_left_out(const struct models *m)
+{
+    if (m->left_out > 0)
+        LOG_WARN("models_left_out",
+                 "served=%u left_out=%u first_left_out=\"%s\" reason=\"a server has at most %d models, in "
+                 "the order of their "
+                 "paths; a --model-dir with fewer below it chooses others\"",
+                 m->count, m->left_out, m->first_left_out, REGISTRY_MODELS_MAX);
+}
+
+static int find_below(struct models *m, const char *dir, struct err *e)
+{
+    struct model_dirs_others others;
+    uint32_t before = m->count + m->left_out;
+    int r = model_dirs_find(dir, add_found, m, &others, e);
+    if (r < 0)
+        return r;
+    tell_others(dir, &others);
+    if (m->count + m->left_out > before || m->settings->models.named[0] || m->settings->models.dirs[1])
+        return 0;
+    return err_set(e, -ENOENT,
+                   "--model-dir %s: no directory below it has config.json and a .safetensors file%s", dir,
+                   others.ggufs > 0  ? "; there are GGUF files, which are not served yet"
+                   : others.bins > 0 ? "; there are .bin files with weights, which are not read"
+                                     : "");
+}
+
+static int find_all(struct models *m, struct err *e)
+{
+    const struct settings *o = m->settings;
+    int r = 0;
+    if (!o->models.named[0] && !o->models.dirs[0])
+        return add(m, NULL, true, e);
+    for (uint32_t i = 0; r == 0 && o->models.named[i]; i++)
+        r = add(m, o->models.named[i], true, e);
+    for (uint32_t i = 0; r == 0 && o->models.dirs[i]; i++)
+        r = find_below(m, o->models.dirs[i], e);
+    tell_left_out(m);
+    if (r == 0 && m->count == 0)
+        return err_set(e, -ENOENT,
+                       "--model-dir %s: no directory below it has config.json and a .safetensors file",
+                       o->models.dirs[0]);
+    return r;
+}
+
+/* ---- what they are called ---- */
+
+/* The rest of a message about a model that is not there. */
+static const char *among(const struct models *m)
+{
+    return m->left_out > 0 ? ", or it was left out: there are more models than a server has" : "";
+}
+
+/* By id or by the directory, as given or found. NULL: unknown. */
+static struct model_settings *find_model(struct models *m, const char *name, size_t len)
+{
+    char dir[MODEL_DIR_BYTES];
+    while (len > 1 && name[len - 1] == '/')
+        len--;
+    snprintf(dir, sizeof(dir), "%.*s", (int)len, name);
+    for (uint32_t i = 0; i < m->count; i++)
+        if (strcmp(m->list[i].id, dir) == 0 || strcmp(m->list[i].dir, dir) == 0)
+            return &m->list[i];
+    return NULL;
+}
+
+static bool is_alias(const struct model_settings *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->alias_count; i++)
+        if (strcmp(s->aliases[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* By any of its names. */
+static struct model_settings *find_named(struct models *m, const char *name)
+{
+    struct model_settings *s = find_model(m, name, strlen(name));
+    for (uint32_t i = 0; i < m->count && !s; i++)
+        if (is_alias(&m->list[i], name))
+            s = &m->list[i];
+    return s;
+}
+
+static int rename_model(struct model_settings *s, const char *name, size_t len, struct err *e)
+{
+    if (len == 0 || len >= sizeof(s->id) || memchr(name, '/', len))
+        return err_set(e, -EINVAL, "--alias %.*s: a name has 1 to %zu bytes and no slash", (int)len, name,
+                       sizeof(s->id) - 1);
+    memcpy(s->id, name, len);
+    s->id[len] = 0;
+    return 0;
+}
+
+static int add_alias(struct model_settings *s, const char *name, struct err *e)
+{
+    if (s->alias_count == MODEL_ALIASES_MAX)
+        return err_set(e, -EINVAL, "%s has more than %d aliases", s->id, MODEL_ALIASES_MAX);
+    if (!name[0] || strchr(name, '/'))
+        return err_set(e, -EINVAL, "alias %s: a name is not empty and has no slash", name);
+    if (!is_alias(s, name))
+        s->aliases[s->alias_count++] = name;
+    return 0;
+}
+
+/* NAME alone names the only model on the command line; NAME=PATH renames the model there, so that two
+ * directories of one name can be distinguished; NAME=ID adds a name to that model. */
+static int apply_alias(struct models *m, const char *alias, struct err *e)
+{
+    const char *equals = strchr(alias, '=');
+    if (!equals && m->settings->models.named[1])
+        return err_set(e, -EINVAL, "--alias %s: there are several models; --alias %s=MODEL says which", alias,
+                       alias);
+    if (!equals)
+        return rename_model(&m->list[0], alias, strlen(alias), e);
+    struct model_settings *s = find_model(m, equals + 1, strlen(equals + 1));
+    if (!s)
+        return err_set(e, -ENOENT, "--alias %s: there is no model %s%s", alias, equals + 1, among(m));
+    if (strchr(equals + 1, '/'))
+        return rename_model(s, alias, (size_t)(equals - alias), e);
+    char *name = strndup(alias, (size_t)(equals - alias));
+    if (!name)
+        return -ENOMEM;
+    m->texts[m->text_count++] = name;
+    return add_alias(s, name, e);
+}
+
+/* ---- what each is served with ---- */
+
+static const char *section_of(const struct models *m, const struct model_settings *s)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = settings_section(m->settings, i)); i++)
+        if (strcmp(name, s->id) == 0 || strcmp(name, s->dir) == 0 || is_alias(s, name))
+            return name;
+    return NULL;
+}
+
+static int check_sections(struct models *m, struct err *e)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = settings_section(m->settings, i)); i++)
+        if (!find_named(m, name))
+            return err_set(e, -EINVAL, "--config: the section [model %s] is of no model that is served%s",
+                           name, among(m));
+    return 0;
+}
+
+static int read_kwargs(const struct settings *own, struct model_settings *s, struct err *e)
+{
+    json_error_t why;
+    if (!own->model.template_kwargs)
+        return 0;
+    json_t *kwargs = json_loads(own->model.template_kwargs, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(kwargs)) {
+        json_decref(kwargs);
+        return err_set(e, -EINVAL, "[model %s] chat-template-kwargs: a JSON object is expected%s%s", s->id,
+                       kwargs ? "" : ": ", kwargs ? "" : why.text);
+    }
+    s->template_kwargs = kwargs;
+    return 0;
+}
+
+static struct sampling_defaults sampling_of(const struct sampling_defaults *given)
+{
+    return (struct sampling_defaults){.temperature = given->temperature < 0 ? NAN : given->temperature,
+                                      .top_p = given->top_p > 0 ? given->top_p : NAN,
+                                      .min_p = given->min_p < 0 ? NAN : given->min_p,
+                                      .repetition_penalty =
+                                          given->repetition_penalty > 0 ? given->repetition_penalty : NAN,
+                                      .top_k = given->top_k > 0 ? given->top_k : -1};
+}
+
+static int settle(struct models *m, uint32_t index, struct err *e)
+{
+    struct settings *own = &m->own[index];
+    struct model_settings *s = &m->list[index], known = *s;
+    int r = settings_of_model(m->settings, section_of(m, s), own, e);
+    if (r == 0)
+        r = runtime_settings(own, known.dir, known.id, own->model.engine.max_num_seqs,
+                             own->model.engine.max_queue, s, e);
+    if (r < 0)
+        return r;
+    memcpy(s->aliases, known.aliases, sizeof(s->aliases));
+    s->alias_count = known.alias_count;
+    s->preload = known.preload;
+    s->shares = m->count > 1;
+    s->sampling = sampling_of(&own->model.sampling);
+    s->max_tokens_default = own->api.live.max_tokens_default;
+    for (uint32_t i = 0; r == 0 && own->models.aliases[i]; i++)
+        r = add_alias(s, own->models.aliases[i], e);
+    return r == 0 ? read_kwargs(own, s, e) : r;
+}
+
+static int apply_pins(struct models *m, struct err *e)
+{
+    for (uint32_t i = 0; m->settings->models.pins[i]; i++) {
+        struct model_settings *s = find_named(m, m->settings->models.pins[i]);
+        if (!s)
+            return err_set(e, -ENOENT, "--pin %s: there is no such model%s", m->settings->models.pins[i],
+                           among(m));
+        s->options.pinned = true;
+    }
+    return 0;
+}
+
+int models_find(const struct settings *o, struct models *ret, struct err *e)
+{
+    *ret = (struct models){.settings = o};
+    ret->list = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->list));
+    ret->own = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->own));
+    if (!ret->list || !ret->own)
+        return err_set(e, -ENOMEM, "no memory for the list of models");
+    int r = find_all(ret, e);
+    for (uint32_t i = 0; r == 0 && o->models.aliases[i]; i++)
+        r = apply_alias(ret, o->models.aliases[i], e);
+    for (uint32_t i = 0; r == 0 && i < ret->count; i++)
+        r = settle(ret, i, e);
+    if (r == 0)
+        r = check_sections(ret, e);
+    return r == 0 ? apply_pins(ret, e) : r;
+}
+
+/* ---- whether they fit ---- */
+
+static struct planning planning_of(const struct models *m, uint32_t index, const struct plan_process *process)
+{
+    const struct settings *own = &m->own[index];
+    return (struct planning){.settings = own,
+                             .seqs = own->model.engine.max_num_seqs,
+                             .queue = own->model.engine.max_queue,
+                             .workers = runtime_workers(m->settings),
+                             .models = m->count,
+                             .serves = true,
+                             .sees = m->sees,
+                             .process = process,
+                             .model_bytes_max = own->model.bytes_max};
+}
+
+static int plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
+                    struct model_settings *s, struct planning *p, struct err *e)
+{
+    *p = planning_of(m, index, process);
+    s->planned = false;
+    int r = planning_make(p, s->dir, s->id, e);
+    if (r == 0)
+        runtime_set_plan(p, s);
+    return r;
+}
+
+int models_plan_again(void *models, struct model_settings *s, struct err *e)
+{
+    const struct models *m = models;
+    struct planning p;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (strcmp(m->list[i].id, s->id) == 0)
+            return plan_one(m, i, &m->process, s, &p, e);
+    return err_set(e, -ENOENT, "%s is not known", s->id);
+}
+
+/* With such a process: how many of those found can be served, and whether all that were named can be,
+ * together. */
+struct trial {
+    struct plan_process process;
+    uint32_t usable;
+    uint64_t needed_bytes[1 + DOMAINS_MAX]; /* by domain, as plan_line has them */
+    int error;                              /* of the first that was named and cannot be served */
+    struct err why;
+};
+
+static void refuse_together(struct trial *t, uint32_t domain)
+{
+    char where[DOMAIN_HOLDER_BYTES] = "";
+    if (domain > 0)
+        snprintf(where, sizeof(where), " on device %s", t->process.devices[domain - 1].name);
+    t->error = err_set(
+        &t->why, -ENOMEM,
+        "the models do not fit together%s: with what the process takes they need at least %s, and the "
+        "ceiling is %s. Those below a --model-dir need not fit together: they come and go as they are asked "
+        "for",
+        where, bytes_text(t->needed_bytes[domain]).text,
+        bytes_text(plan_ceiling_bytes(&t->process, domain)).text);
+}
+
+static void try(struct models *m, bool least, struct trial *ret)
+{
+    struct planning p = planning_of(m, 0, NULL);
+    struct trial t = {0};
+    p.settings = m->settings;
+    planning_process(&p, least, &t.process);
+    t.needed_bytes[0] = plan_process_bytes(&t.process);
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct model_settings *s = &m->list[i];
+        struct err e = {0};
+        int r = plan_one(m, i, &t.process, s, &p, &e);
+        t.usable += r == 0;
+        if (p.unreadable)
+            r = model_hint(s->dir, r, &e);
+        if (s->preload && r == 0) {
+            t.needed_bytes[0] += s->plan.load_bytes;
+            t.needed_bytes[s->plan.model.domain] += s->plan.device.load_bytes;
+        }
+        if (!s->preload || r == 0 || t.error < 0)
+            continue;
+        t.error = r;
+        t.why = e;
+    }
+    for (uint32_t i = 0; i <= t.process.device_count && t.error == 0; i++)
+        if (t.needed_bytes[i] > plan_ceiling_bytes(&t.process, i))
+            refuse_together(&t, i);
+    *ret = t;
+}
+
+static void tell_unusable(const struct models *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct model_settings s = m->list[i];
+        struct planning p = {0};
+        struct err e = {0};
+        int r = s.planned ? 0 : plan_one(m, i, &m->process, &s, &p, &e);
+        if (p.unreadable)
+            model_hint(s.dir, r, &e);
+        if (r < 0)
+            LOG_WARN("model_unusable", "model=%s dir=%s error=\"%s\"", s.id, s.dir, e.text);
+    }
+}
+
+static bool any_sees(const struct models *m)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->list[i].planned && m->list[i].shape.vision.present)
+            return true;
+    return false;
+}
+
+/* Memory for texts and images shrinks before a model is refused. */
+static int plan_several(struct models *m, struct err *e)
+{
+    struct trial full, least;
+    try(m, true, &least);
+    m->sees = any_sees(m);
+    if (m->sees)
+        try(m, true, &least);
+    try(m, false, &full);
+    bool shrinks = full.error < 0 || full.usable < least.usable;
+    if (shrinks && least.error == 0)
+        try(m, true, &full);
+    if (full.error < 0)
+        return err_set(e, full.error, "%s", (least.error < 0 ? least : full).why.text);
+    m->process = full.process;
+    tell_unusable(m);
+    return 0;
+}
+
+int models_plan(struct models *m, struct err *e)
+{
+    struct planning p;
+    if (m->count > 1)
+        return plan_several(m, e);
+    int r = plan_one(m, 0, NULL, &m->list[0], &p, e);
+    m->process = p.plan.process;
+    if (r < 0 && !m->list[0].preload) {
+        planning_process(&p, false, &m->process);
+        tell_unusable(m);
+        return 0;
+    }
+    return p.unreadable ? model_hint(m->list[0].dir, r, e) : r;
+}
+
+void models_done(struct models *m)
+{
+    for (uint32_t i = 0; m->list && i < m->count; i++)
+        json_decref((json_t *)m->list[i].template_kwargs);
+    while (m->text_count > 0)
+        free(m->texts[--m->text_count]);
+    free(m->list);
+    free(m->own);
+    *m = (struct models){0};
+}

@@ -1,0 +1,204 @@
+/* planning.c - asks each module what it takes, and memory/plan to add it up.
+ *
+ * Texts get an eighth of the ceiling, bodies that arrive half of that: enough for long prompts on any machine
+ * that holds a model. */
+#include "host/planning.h"
+
+#include "api/api.h"
+#include "api/prep.h"
+#include "base/bytes_text.h"
+#include "base/check.h"
+#include "base/thread_stack.h"
+#include "host/device_choice.h"
+#include "host/listeners.h"
+#include "registry/registry.h"
+#include "compute/device.h"
+#include "registry/guard.h"
+#include "store/staging.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB               ((uint64_t)1 << 20)
+#define HEAP_BYTES_MAX    (32 * MIB)
+#define HEAP_BYTES_LEAST  (6 * MIB)
+#define TEXT_BYTES_MAX    (1024 * MIB)
+#define TEXT_BYTES_LEAST  (8 * MIB)
+#define MEDIA_BYTES_MAX   (1024 * MIB)
+#define MEDIA_BYTES_LEAST (8 * MIB)
+
+/* ---- the process ---- */
+
+static const char *find_ceiling(const struct footprint *f, uint64_t wanted, uint64_t ceiling)
+{
+    if (wanted && ceiling == wanted)
+        return "--memory-limit";
+    return f->cgroup_limit_bytes && ceiling == f->cgroup_limit_bytes ? "the cgroup" : "the machine's memory";
+}
+
+void planning_process(struct planning *p, bool least, struct plan_process *ret)
+{
+    const struct settings *o = p->settings;
+    struct footprint f;
+    footprint_read(&f);
+    uint64_t ceiling = footprint_ceiling(&f, o->process.memory_limit);
+    p->ceiling_from = find_ceiling(&f, o->process.memory_limit, ceiling);
+    struct media_opts alone = {.thread_count = 1, .allow_remote = true};
+    struct api_opts api = o->api;
+    api.model_count = p->models;
+    api.media.on = p->sees;
+    uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
+    uint64_t media = MIN_OF(MAX_OF(ceiling / 8, MEDIA_BYTES_LEAST), MEDIA_BYTES_MAX);
+    if (least) {
+        texts = TEXT_BYTES_LEAST;
+        media = MEDIA_BYTES_LEAST;
+    }
+    *ret = (struct plan_process){.ceiling_bytes = ceiling,
+                                 .heap_bytes =
+                                     least ? HEAP_BYTES_LEAST
+                                           : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
+                                 .threads_bytes = device_stack_bytes(p->workers),
+                                 .text_bytes = TEXT_BYTES_LEAST};
+    struct device_choice device;
+    struct err ignored;
+    if (device_choose(o, &device, &ignored) == 0 && device.memory.name)
+        ret->devices[ret->device_count++] = device.memory;
+    if (p->sees)
+        ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
+    if (p->sees && !p->serves)
+        ret->threads_bytes += media_stack_bytes(&alone);
+    if (!p->serves)
+        return;
+    ret->threads_bytes +=
+        api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u)) + guard_stack_bytes();
+    ret->network_bytes = http_server_bytes(&o->http, &ret->connection_bytes) + listeners_bytes(o);
+    ret->text_floor_bytes = api_bytes(&api);
+    ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);
+    ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
+    if (!o->store.dir)
+        return;
+    ret->ssd_staging_bytes = staging_bytes(o->store.staging_bytes);
+    ret->ssd_table_bytes = store_table_bytes_max(o->store.limit_bytes);
+    ret->threads_bytes += STORE_THREADS * (uint64_t)thread_stack_bytes(STORE_STACK_BYTES);
+}
+
+/* ---- both ---- */
+
+static int refuse(const struct planning *p, const char *name, const struct plan_refusal *why, struct err *e)
+{
+    char where[DOMAIN_HOLDER_BYTES] = "";
+    const char *from = p->ceiling_from ? p->ceiling_from : "see --memory-limit";
+    char context[96] = "", seqs[96] = "", image_sched[96] = "";
+    const struct model_vision *v = &p->model.shape.vision;
+    if (why->context)
+        snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
+                 why->context, why->context);
+    if (why->seqs_max && why->seqs_max < p->seqs)
+        snprintf(seqs, sizeof(seqs), " %u sequences instead of %u would fit (--max-num-seqs %u).",
+                 why->seqs_max, p->seqs, why->seqs_max);
+    if (v->present) {
+        uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
+                         p->plan.process.media_bytes;
+        snprintf(image_sched, sizeof(image_sched), " Images take %s of that (--max-image-pixels 0).",
+                 bytes_text(bytes).text);
+    }
+    if (why->domain > 0) {
+        snprintf(where, sizeof(where), " on device %s", p->plan.process.devices[why->domain - 1].name);
+        from = "see --device-memory-limit";
+    }
+    return err_set(
+        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s", name,
+        where, bytes_text(why->needed_bytes).text, bytes_text(why->ceiling_bytes).text, from, context, seqs,
+        context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.", image_sched);
+}
+
+/* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
+ * others. */
+#define CONTEXT_PART 4
+
+static struct plan_wish wish_of(const struct planning *p, const struct plan_process *process)
+{
+    const struct settings *o = p->settings;
+    uint32_t length = o->model.engine.max_model_len;
+    /* Given for all models: a model with a shorter context uses its own. Given for one model it is an
+     * error. */
+    if (p->models > 1)
+        length = MIN_OF(length, p->model.shape.context_max);
+    return (struct plan_wish){
+        .max_model_len = length,
+        .prefix_cache_bytes = o->model.engine.prefix_cache_bytes,
+        .image_cache_bytes = o->model.engine.image_cache_bytes,
+        .context_bytes_max = p->models > 1 ? plan_ceiling_bytes(process, p->model.domain) / CONTEXT_PART : 0};
+}
+
+/* As if the ceiling of the model's domain were what the process and the model may take together. */
+static void limit_model(const struct planning *p, struct plan_process *process)
+{
+    uint64_t *ceiling = &process->ceiling_bytes, process_bytes = plan_process_bytes(process);
+    if (p->model.domain > 0) {
+        ceiling = &process->devices[p->model.domain - 1].ceiling_bytes;
+        process_bytes = 0;
+    }
+    *ceiling = MIN_OF(*ceiling, process_bytes + p->model_bytes_max);
+}
+
+/* With `process` as given, or, without limits of its own, with the texts that the model leaves room for. */
+static int make(struct planning *p, struct plan_process *process, struct plan_refusal *why)
+{
+    int r = -ENOMEM;
+    for (int least = 0; least <= 1 && r == -ENOMEM; least++) {
+        if (p->process)
+            *process = *p->process;
+        else
+            planning_process(p, least, process);
+        p->model.domain = process->device_count;
+        if (p->model_bytes_max)
+            limit_model(p, process);
+        struct plan_wish wish = wish_of(p, process);
+        r = plan_make(process, model_plan_numbers, &p->model, p->seqs, &wish, &p->plan, why);
+    }
+    return r;
+}
+
+static struct model_parts parts_of(const struct planning *p, const struct device_choice *device)
+{
+    uint64_t pixels = p->settings->model.image_pixels_max;
+    return (struct model_parts){.backend = device->backend,
+                                .vision = (p->serves || p->looks) && pixels > 0,
+                                .image_pixels_max = pixels};
+}
+
+static bool speculation_of(const struct settings *o, struct speculation *ret)
+{
+    *ret = o->model.speculation;
+    return speculation_parse(o->model.spec ? o->model.spec : "auto", &ret->way);
+}
+
+int planning_make(struct planning *p, const char *dir, const char *name, struct err *e)
+{
+    struct plan_process process;
+    struct plan_refusal why = {0};
+    struct device_choice device;
+    int r = device_choose(p->settings, &device, e);
+    if (r < 0)
+        return r;
+    p->model = (struct model_plan){.name = name,
+                                   .queue = p->queue,
+                                   .workers = p->workers,
+                                   .prefix_cache_bytes = p->settings->model.engine.prefix_cache_bytes,
+                                   .parts = parts_of(p, &device)};
+    if (!speculation_of(p->settings, &p->model.speculation))
+        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
+    r = model_plan_probe(&p->model, dir, e);
+    p->unreadable = r < 0;
+    if (r < 0)
+        return r;
+    p->sees |= p->model.shape.vision.present;
+    r = make(p, &process, &why);
+    if (r == -EINVAL)
+        return err_set(e, r, "--max-model-len %u: %s was made for %u tokens",
+                       p->settings->model.engine.max_model_len, name, why.context_max);
+    return r < 0 ? refuse(p, name, &why, e) : 0;
+}

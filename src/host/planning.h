@@ -1,0 +1,33 @@
+/* planning.h - from options and a model's directory to the plan that is printed, and that a run keeps to. */
+#ifndef PLATEAU_HOST_PLANNING_H
+#define PLATEAU_HOST_PLANNING_H
+
+#include "host/settings.h"
+#include "memory/footprint.h"
+#include "registry/model_plan.h"
+
+struct planning {
+    const struct settings *settings;
+    uint32_t seqs, queue, workers;
+    uint32_t models; /* that the process may load; 0 counts as 1 */
+    bool serves;     /* there are connections and prep threads */
+    bool looks;      /* the command accepts images; serve does */
+    bool sees;       /* some model accepts images; planning_make() sets it for its own */
+    /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
+    const struct plan_process *process;
+    uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */
+    /* Filled by planning_make. */
+    struct model_plan model;
+    const char *ceiling_from; /* which of its bounds makes the machine's ceiling */
+    struct plan plan;
+    bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
+};
+
+/* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short
+ * prompts needs. Fills p->ceiling_from. */
+void planning_process(struct planning *p, bool least, struct plan_process *ret);
+/* Reads headers, loads nothing. 0, an error of model_probe(), or -ENOMEM and -EINVAL when it does not fit:
+ * `e` has numbers, and the context and the sequences that would fit. `name` is the model's id. */
+int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
+
+#endif

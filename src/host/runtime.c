@@ -1,0 +1,296 @@
+/* runtime.c - opening is a list, closing is the list backwards. */
+#include "host/runtime.h"
+
+#include "base/check.h"
+#include "host/device_choice.h"
+#include "host/model_hint.h"
+#include "base/clock.h"
+#include "memory/footprint.h"
+#include "memory/holders.h"
+#include "registry/guard.h"
+#include "memory/units.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RUNTIME_STEP_ALONE_NS NS_PER_S
+
+/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of the
+ * installation (PREFIX/bin/plateau), or in the checkout of the build. */
+static int find_bundled(char *ret, size_t bytes_max, struct err *e)
+{
+    static const char *const places[] = {"models/canary", "share/plateau/models/canary"};
+    char exe[3900];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    exe[n > 0 ? n : 0] = 0;
+    for (int up = 0; up < 2 && strrchr(exe, '/'); up++)
+        *strrchr(exe, '/') = 0;
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        snprintf(ret, bytes_max, "%s/%s", exe, places[i]);
+        if (access(ret, R_OK) == 0)
+            return 0;
+    }
+    snprintf(ret, bytes_max, "%s/models/canary", PLATEAU_CHECKOUT);
+    if (access(ret, R_OK) == 0)
+        return 0;
+    return err_set(
+        e, -ENOENT,
+        "the bundled model is not here: name a model's directory, or copy models/canary of the checkout to "
+        "%s/%s",
+        exe, places[1]);
+}
+
+int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e)
+{
+    if (!model) {
+        int r = find_bundled(dir, RUNTIME_DIR_BYTES, e);
+        if (r < 0)
+            return r;
+    } else if ((size_t)snprintf(dir, RUNTIME_DIR_BYTES, "%s", model) >= RUNTIME_DIR_BYTES) {
+        return err_set(e, -ENAMETOOLONG, "the model's path is longer than %d bytes", RUNTIME_DIR_BYTES - 1);
+    }
+    size_t len = strlen(dir);
+    while (len > 1 && dir[len - 1] == '/')
+        dir[--len] = 0;
+    const char *slash = strrchr(dir, '/');
+    snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : slash ? slash + 1 : dir);
+    return 0;
+}
+
+uint32_t runtime_workers(const struct settings *o)
+{
+    return o->process.threads ? o->process.threads : device_default_workers();
+}
+
+int runtime_settings(const struct settings *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,
+                     struct model_settings *ret, struct err *e)
+{
+    struct model_settings s = {
+        .options = o->model,
+        .engine = o->model.engine,
+        .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1}};
+    if (!compute_mode_parse(o->model.compute ? o->model.compute : "auto", &s.compute))
+        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->model.compute);
+    enum speculation_way way;
+    if (!speculation_parse(o->model.spec ? o->model.spec : "auto", &way))
+        return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", o->model.spec);
+    snprintf(s.dir, sizeof(s.dir), "%s", dir);
+    snprintf(s.id, sizeof(s.id), "%s", id);
+    s.engine.max_num_seqs = seqs;
+    s.engine.max_queue = queue;
+    s.engine.keep_units = o->model.trim && strcmp(o->model.trim, "off") == 0;
+    s.engine.slow_client_ns = o->api.live.slow_client_s * NS_PER_S;
+    s.engine.step_alone_ns = RUNTIME_STEP_ALONE_NS;
+    *ret = s;
+    return 0;
+}
+
+void runtime_set_plan(const struct planning *p, struct model_settings *s)
+{
+    s->plan = p->plan;
+    s->shape = p->model.shape;
+    s->parts = p->model.parts;
+    s->engine.drafting = p->model.drafting;
+    s->engine.tokens_max = model_plan_step_tokens(p->plan.seqs, p->model.drafting.drafts_max);
+    s->tokens_max = s->engine.tokens_max;
+    s->planned = true;
+}
+
+/* ---- the process ---- */
+
+static int open_account(struct runtime *rt, enum account_id id, uint64_t limit, struct account **ret)
+{
+    int r = accounts_open(ledger_root(rt->ledger), id, limit, ret);
+    if (r == 0)
+        account_set_planned(*ret, limit);
+    return r;
+}
+
+const struct runtime_faults *runtime_faults;
+
+/* The heap cannot be limited, but needs its place below the ceiling. */
+static int reserve_heap(struct runtime *rt)
+{
+    uint64_t bytes = rt->process.heap_bytes;
+    int r = open_account(rt, ACCOUNT_HEAP, bytes, &rt->heap);
+    if (r == 0)
+        r = account_reserve(rt->heap, bytes);
+    rt->heap_bytes = r == 0 ? bytes : 0;
+    return r;
+}
+
+static int open_ledger(struct runtime *rt)
+{
+    const struct plan_process *p = &rt->process;
+    int r = ledger_create(p->ceiling_bytes, &rt->ledger);
+    if (r == 0)
+        account_set_planned(ledger_root(rt->ledger), p->ceiling_bytes);
+    if (r == 0 && runtime_faults) {
+        ledger_set_faults(rt->ledger, &runtime_faults->ledger);
+        units_set_faults(&runtime_faults->units);
+    }
+    if (r == 0)
+        r = reserve_heap(rt);
+    if (r == 0)
+        r = open_account(rt, ACCOUNT_THREADS, p->threads_bytes, &rt->threads);
+    if (r == 0)
+        r = open_account(rt, ACCOUNT_NETWORK, p->network_bytes + p->body_bytes, &rt->network);
+    if (r == 0)
+        r = open_account(rt, ACCOUNT_TEXT, p->text_bytes, &rt->text);
+    if (r == 0 && p->media_bytes > 0)
+        r = open_account(rt, ACCOUNT_MEDIA, p->media_bytes, &rt->media);
+    struct holders_opts holders = {rt->ledger,
+                                   MIN_OF(rt->settings->model.engine.prefix_cache_bytes, p->ceiling_bytes)};
+    return r == 0 ? holders_create(&holders, &rt->holders) : r;
+}
+
+static int open_store(struct runtime *rt, struct err *e)
+{
+    const struct plan_process *p = &rt->process;
+    const struct settings *o = rt->settings;
+    if (p->ssd_staging_bytes == 0)
+        return 0;
+    int r = open_account(rt, ACCOUNT_SSD_STAGING, p->ssd_staging_bytes, &rt->ssd_staging);
+    if (r == 0)
+        r = open_account(rt, ACCOUNT_SSD_TABLE, p->ssd_table_bytes, &rt->ssd_table);
+    if (r < 0)
+        return err_set(e, r, "no memory for the SSD tier's accounts");
+    struct store_opts opts = o->store;
+    opts.staging = rt->ssd_staging;
+    opts.table = rt->ssd_table;
+    opts.threads = rt->threads;
+    return store_open(&opts, &rt->store, e);
+}
+
+/* The root account of the device's memory, and a budget for the caches there. */
+static int open_device_memory(struct runtime *rt)
+{
+    const struct domain *domain = device_domain(rt->device);
+    const struct plan_process *p = &rt->process;
+    if (domain == domain_machine())
+        return 0;
+    ASSERT(p->device_count == 1);
+    uint64_t ceiling = p->devices[0].ceiling_bytes;
+    int r = ledger_open_root(rt->ledger, domain, ceiling, &rt->device_root);
+    if (r < 0)
+        return r;
+    account_set_planned(rt->device_root, ceiling);
+    holders_add_domain(rt->holders, domain, MIN_OF(rt->settings->model.engine.prefix_cache_bytes, ceiling));
+    return 0;
+}
+
+static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
+{
+    struct device_choice device;
+    int r = device_choose(rt->settings, &device, e);
+    if (r < 0)
+        return r;
+    footprint_open_heap();
+    r = open_ledger(rt);
+    if (r == 0)
+        r = device_choice_open(&device, workers, rt->threads, &rt->device);
+    if (r == 0)
+        r = open_device_memory(rt);
+    if (r < 0) {
+        err_set(e, r, "accounts and worker threads could not be opened: %s", strerror(-r));
+        runtime_close(rt);
+        return r;
+    }
+    r = open_store(rt, e);
+    if (r < 0)
+        runtime_close(rt);
+    return r;
+}
+
+int runtime_open_process(const struct settings *o, const struct plan_process *process, uint32_t workers,
+                         struct runtime *ret, struct err *e)
+{
+    *ret = (struct runtime){.settings = o, .process = *process};
+    return open_process(ret, workers, e);
+}
+
+/* ---- one model ---- */
+
+int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
+                 struct err *e)
+{
+    *ret = (struct runtime){.settings = o};
+    struct planning *p = &ret->planning;
+    *p = (struct planning){.settings = o,
+                           .seqs = opts->seqs,
+                           .queue = opts->queue,
+                           .workers = runtime_workers(o),
+                           .serves = opts->serves,
+                           .looks = opts->looks};
+    int r = runtime_find_model(o->models.model, NULL, ret->model_dir, ret->model_id, e);
+    if (r == 0)
+        r = planning_make(p, ret->model_dir, ret->model_id, e);
+    if (p->unreadable)
+        return model_hint(ret->model_dir, r, e);
+    if (r == 0)
+        r = runtime_settings(o, ret->model_dir, ret->model_id, p->plan.seqs, p->plan.queue,
+                             &ret->model_settings, e);
+    if (r < 0)
+        return r;
+    runtime_set_plan(p, &ret->model_settings);
+    ret->process = p->plan.process;
+    r = open_process(ret, p->workers, e);
+    if (r == 0)
+        account_set_planned(ledger_root(ret->ledger), p->plan.limit_bytes);
+    return r;
+}
+
+int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
+                 void *progress_arg, struct err *e)
+{
+    rt->model_settings.needs_tokenizer = rt->needs_tokenizer;
+    rt->model_settings.needs_template = rt->needs_template;
+    struct loaded_model_opts opts = {.settings = &rt->model_settings,
+                                     .ledger = rt->ledger,
+                                     .holders = rt->holders,
+                                     .device = rt->device,
+                                     .store = rt->store,
+                                     .progress = progress,
+                                     .arg = progress_arg,
+                                     .engine_faults = runtime_faults ? &runtime_faults->engine : NULL};
+    int r = loaded_model_load(&opts, &rt->loaded, e);
+    if (r == 0)
+        loaded_model_describe(&rt->loaded, &rt->model_settings, &rt->served);
+    return r;
+}
+
+int runtime_guard(struct runtime *rt, struct err *e)
+{
+    struct guard_opts opts = {
+        .ledger = rt->ledger, .holders = rt->holders, .threads = rt->threads, .watches_system = true};
+    if (runtime_faults) {
+        opts.read = runtime_faults->footprint;
+        opts.read_arg = runtime_faults->footprint_arg;
+    }
+    int r = guard_create(&opts, &rt->guard);
+    return r < 0 ? err_set(e, r, "the guard's thread could not be started") : 0;
+}
+
+void runtime_close(struct runtime *rt)
+{
+    loaded_model_close(&rt->loaded, NULL, NULL);
+    store_close(rt->store);
+    account_close(rt->ssd_table);
+    account_close(rt->ssd_staging);
+    guard_free(rt->guard);
+    holders_free(rt->holders);
+    account_close(rt->device_root);
+    device_close(rt->device);
+    account_close(rt->media);
+    account_close(rt->text);
+    account_close(rt->network);
+    account_close(rt->threads);
+    if (rt->heap_bytes)
+        account_release(rt->heap, rt->heap_bytes);
+    account_close(rt->heap);
+    ledger_free(rt->ledger);
+    *rt = (struct runtime){0};
+}

@@ -1,0 +1,82 @@
+/* runtime.h - what every command that computes needs: the ledger, the workers, one model and its engine. */
+#ifndef PLATEAU_HOST_RUNTIME_H
+#define PLATEAU_HOST_RUNTIME_H
+
+#include "host/planning.h"
+#include "engine/engine.h"
+#include "memory/units.h"
+#include "model/generation_config.h"
+#include "registry/loaded_model.h"
+#include "text/chat_template.h"
+
+#define RUNTIME_DIR_BYTES 4096
+#define RUNTIME_ID_BYTES  256
+
+struct runtime_opts {
+    uint32_t seqs, queue;
+    bool serves; /* over HTTP */
+    bool looks;  /* images are accepted; serve does */
+};
+
+struct runtime {
+    const struct settings *settings;
+    struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
+    struct ledger *ledger;
+    struct account *heap, *threads, *text, *network; /* children of the root */
+    struct account *media;                           /* likewise; NULL: no model accepts images */
+    struct holders *holders;                         /* all sets of pools */
+    struct guard *guard;                             /* NULL: a process with one model needs no guard */
+    uint64_t heap_bytes;                             /* reserved there */
+    struct device *device;
+    struct account *device_root; /* of its memory; NULL: that is the machine's */
+    struct account *ssd_staging, *ssd_table;
+    struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
+    /* Of the one model of runtime_load(). */
+    char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
+    struct planning planning;             /* made before anything is loaded */
+    bool needs_tokenizer, needs_template; /* set before runtime_load: it fails early without them */
+    struct model_settings model_settings;
+    struct loaded_model loaded;
+    struct served_model served;
+};
+
+/* Faults for tests. NULL in the program. */
+struct runtime_faults {
+    struct ledger_faults ledger;
+    struct engine_faults engine;
+    struct registry_faults registry;
+    struct units_faults units;
+    void (*footprint)(void *arg,
+                      struct footprint *ret); /* the guard's view of the system; NULL: the real one */
+    void *footprint_arg;
+};
+extern const struct runtime_faults *runtime_faults;
+
+/* The directory of a MODEL (NULL: the bundled one) and its id, the alias or the directory's name. dir:
+ * RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
+int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
+/* What one model is to be served with, as far as options say it; its plan is made later. */
+int runtime_settings(const struct settings *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,
+                     struct model_settings *ret, struct err *e);
+/* A plan's numbers as a load needs them. */
+void runtime_set_plan(const struct planning *p, struct model_settings *s);
+/* How many threads compute. */
+uint32_t runtime_workers(const struct settings *o);
+
+/* Ledger, accounts and workers of a process of such a plan, and no model. On failure the runtime is
+ * closed. */
+int runtime_open_process(const struct settings *o, const struct plan_process *process, uint32_t workers,
+                         struct runtime *ret, struct err *e);
+/* Finds the model, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM when the plan does not
+ * fit: e says what would. On failure the runtime is closed. */
+int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
+                 struct err *e);
+/* Loads the model and starts its engine. Any one thread. */
+int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
+                 void *progress_arg, struct err *e);
+/* The guard of this process, for a server. Before its models are loaded. 0 or an error of guard_create(). */
+int runtime_guard(struct runtime *rt, struct err *e);
+/* Closes all open parts, in order, each whatever the others returned; the ledger must be empty then. */
+void runtime_close(struct runtime *rt);
+
+#endif

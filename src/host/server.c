@@ -1,0 +1,204 @@
+/* server.c - opening is a list, closing is the list backwards, except for a load that hangs: it cannot be
+ * joined, so everything beside it is closed. */
+#include "host/server.h"
+
+#include "api/api.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Bound on closing after a drain, as reported to the service manager. */
+#define SERVER_CLOSE_NS (30 * NS_PER_S)
+/* Part of it: time for loads to stop. A load that waits for a file longer is abandoned. */
+#define SERVER_LOADS_NS (5 * NS_PER_S)
+
+void server_init(struct server *s)
+{
+    *s = (struct server){.service = {.timer = -1, .notify = {.fd = -1}}};
+}
+
+/* ---- opening ---- */
+
+static void on_change(void *arg)
+{
+    struct server *s = arg;
+    if (s->api)
+        api_models_changed(s->api);
+}
+
+static void on_progress(void *arg, uint32_t index, uint64_t done, uint64_t total)
+{
+    struct server *s = arg;
+    if (s->progress)
+        s->progress(s->arg, index, done, total);
+}
+
+static int open_registry(struct server *s, struct err *e)
+{
+    struct registry_opts opts = s->live.started.registry;
+    opts.ledger = s->rt.ledger;
+    opts.threads = s->rt.threads;
+    opts.device = s->rt.device;
+    opts.holders = s->rt.holders;
+    opts.store = s->rt.store;
+    opts.guard = s->rt.guard;
+    opts.models = s->models.list;
+    opts.model_count = s->models.count;
+    opts.plan = models_plan_again;
+    opts.plan_arg = &s->models;
+    opts.hang_ns = s->live.started.api.live.load_timeout_s * NS_PER_S;
+    opts.changed = on_change;
+    opts.progress = on_progress;
+    opts.arg = s;
+    opts.engine_faults = runtime_faults ? &runtime_faults->engine : NULL;
+    opts.faults = runtime_faults ? &runtime_faults->registry : NULL;
+    return registry_create(&opts, &s->registry, e);
+}
+
+/* Several models grow into the ceiling, so the need of the process itself is reserved. With one model the
+ * limits of all accounts fit together by the plan. */
+static int set_floors(struct server *s, struct err *e)
+{
+    struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text, s->rt.media};
+    int r = 0;
+    for (size_t i = 0; i < COUNT_OF(accounts) && r == 0 && s->models.count > 1; i++)
+        if (accounts[i])
+            r = account_set_floor(accounts[i], account_numbers(accounts[i]).limit);
+    return r < 0 ? err_set(e, r, "no memory for what the process itself needs") : 0;
+}
+
+static int open_api(struct server *s, struct err *e)
+{
+    const struct plan_process *p = &s->rt.process;
+    uint64_t texts = p->text_bytes - p->text_floor_bytes;
+    struct api_opts opts = s->live.started.api;
+    opts.ledger = s->rt.ledger;
+    opts.store = s->rt.store;
+    opts.holders = s->rt.holders;
+    opts.guard = s->rt.guard;
+    opts.text = s->rt.text;
+    opts.threads = s->rt.threads;
+    opts.media.on = s->rt.media != NULL;
+    opts.media.account = s->rt.media;
+    opts.live.request_bytes_max = MIN_OF(opts.live.request_bytes_max, texts);
+    opts.prep_queue_bytes_max = p->body_bytes;
+    opts.registry = s->registry;
+    opts.model_count = s->models.count;
+    opts.keys = s->live.keys;
+    s->live.request_bytes_max = texts;
+    return api_create(&opts, &s->api, e);
+}
+
+static int open_http(struct server *s, struct err *e)
+{
+    const struct settings *o = &s->live.started;
+    struct http_server_opts opts = o->http;
+    opts.vital_paths = api_vital_paths;
+    opts.body_bytes_max = MIN_OF(opts.body_bytes_max, s->rt.process.body_bytes);
+    opts.network = s->rt.network;
+    opts.loopback_host_only = live_is_guarded(&s->live);
+    opts.handler = api_handler(s->api);
+    opts.arg = s->api;
+    int r = http_server_create(&opts, e, &s->http);
+    if (r == 0 && (r = api_attach(s->api, s->http)) < 0)
+        return err_set(e, r, "the server's queues cannot be watched");
+    s->live.body_bytes_max = s->rt.process.body_bytes;
+    s->live.api = s->api;
+    s->live.http = s->http;
+    if (r == 0)
+        r = listeners_open(&s->listeners, o, s->api, s->http, s->rt.network, e);
+    if (r == 0)
+        listeners_tell_key(&s->listeners, live_own_admin_key(&s->live));
+    return r == 0 ? service_open(&s->service, s->api, s->http, e) : r;
+}
+
+int server_prepare(struct server *s, struct err *e)
+{
+    const struct settings *o = &s->live.started;
+    int r = models_find(o, &s->models, e);
+    if (r == 0)
+        r = models_plan(&s->models, e);
+    return r == 0 ? runtime_open_process(o, &s->models.process, runtime_workers(o), &s->rt, e) : r;
+}
+
+int server_open(struct server *s, struct err *e)
+{
+    int r = runtime_guard(&s->rt, e);
+    if (r == 0)
+        r = open_registry(s, e);
+    if (r == 0)
+        r = open_api(s, e);
+    if (r == 0)
+        r = open_http(s, e);
+    return r == 0 ? set_floors(s, e) : r;
+}
+
+/* ---- running ---- */
+
+int server_run(struct server *s, struct err *e)
+{
+    int r = registry_start(s->registry, e);
+    if (r < 0)
+        return r;
+    api_models_changed(s->api); /* there may be nothing to load at the start */
+    r = http_server_run(s->http);
+    return r < 0 ? err_set(e, r, "the network loop ended: %s", strerror(-r)) : 0;
+}
+
+void server_stop(struct server *s)
+{
+    uint64_t drain_ns = s->stopping ? 0 : s->live.now.registry.drain_ns;
+    s->stopping = true;
+    api_set_state(s->api, API_DRAINING, NULL);
+    service_stopping(&s->service, drain_ns + SERVER_CLOSE_NS);
+    http_server_stop(s->http, drain_ns);
+}
+
+void server_reload(struct server *s)
+{
+    service_reloading(&s->service);
+    live_reload(&s->live);
+    listeners_tell_key(&s->listeners, live_own_admin_key(&s->live));
+    service_reloaded(&s->service);
+}
+
+bool server_failed(const struct server *s)
+{
+    return s->api && api_state_of(s->api) == API_FAILED;
+}
+
+/* ---- closing ---- */
+
+/* Everything but the load that hangs and what it may use: the other models, whose prefixes go to the SSD
+ * tier, and that. */
+static void close_beside(struct server *s)
+{
+    registry_close_others(s->registry);
+    store_close(s->rt.store);
+}
+
+bool server_close(struct server *s)
+{
+    service_close(&s->service);
+    listeners_close(&s->listeners);
+    http_server_free(s->http);
+    registry_stop(s->registry);
+    api_stop(s->api);
+    if (!registry_settle(s->registry, SERVER_LOADS_NS)) {
+        close_beside(s);
+        return false;
+    }
+    registry_close(s->registry);
+    api_free(s->api);
+    runtime_close(&s->rt);
+    return true;
+}
+
+void server_done(struct server *s)
+{
+    models_done(&s->models);
+    live_close(&s->live);
+}

@@ -1,0 +1,142 @@
+/* service.c - a timer checks, three times in a watchdog's interval and at least once a second.
+ *
+ * The tick runs on the network thread, so a blocked loop sends nothing. It sends WATCHDOG=1 only when no
+ * engine is stuck, judged by finished layers. Only bytes read extend the service manager's timeout for a
+ * load. */
+#include "host/service.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* How long a load may make no progress before the service manager's timeout comes. */
+#define LOAD_EXTEND_NS (60 * NS_PER_S)
+
+/* False: it did not arrive, and must be sent again. */
+static bool told(int r)
+{
+    if (r < 0)
+        LOG_DEBUG("notify_failed", "error=\"%s\"", strerror(-r));
+    return r == 0;
+}
+
+static void set_status(struct service *s, const char *status)
+{
+    if (strcmp(s->status, status) == 0)
+        return;
+    if (told(notify_send(&s->notify, "STATUS=%s", status)))
+        snprintf(s->status, sizeof(s->status), "%s", status);
+}
+
+/* What it does, as `systemctl status` shows it. */
+static void write_status(const struct service *s, const struct api_glance *g, char ret[SERVICE_STATUS_BYTES])
+{
+    static const char *const words[] = {[API_LOADING] = "Loading",
+                                        [API_READY] = "Ready",
+                                        [API_DRAINING] = "Draining",
+                                        [API_FAILED] = "The model could not be loaded"};
+    if (s->stopping)
+        snprintf(ret, SERVICE_STATUS_BYTES, "Ending: open requests are finished");
+    else if (g->state == API_READY && g->stuck)
+        snprintf(ret, SERVICE_STATUS_BYTES, "Stuck: %.200s has work and finishes no layer", g->stuck);
+    else if (g->state == API_LOADING && g->load_total > 0)
+        snprintf(ret, SERVICE_STATUS_BYTES, "Loading: %.0f %%",
+                 100.0 * (double)MIN_OF(g->load_done, g->load_total) / (double)g->load_total);
+    else
+        snprintf(ret, SERVICE_STATUS_BYTES, "%s", words[g->state]);
+}
+
+static void look(struct service *s)
+{
+    struct api_glance g;
+    char status[SERVICE_STATUS_BYTES];
+    api_glance(s->api, &g);
+    write_status(s, &g, status);
+    if (!s->ready && g.state == API_READY) {
+        s->ready = told(notify_send(&s->notify, "READY=1"));
+    } else if (!s->ready && g.load_done != s->load_done) {
+        s->load_done = g.load_done;
+        told(
+            notify_send(&s->notify, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(LOAD_EXTEND_NS / 1000)));
+    }
+    set_status(s, status);
+    if (s->notify.watchdog_ns > 0 && !g.stuck)
+        told(notify_send(&s->notify, "WATCHDOG=1"));
+}
+
+static void on_timer(void *arg, int fd)
+{
+    uint64_t times;
+    if (read(fd, &times, sizeof(times)) == sizeof(times))
+        look(arg);
+}
+
+static int start_timer(struct service *s)
+{
+    uint64_t ns = NS_PER_S;
+    if (s->notify.watchdog_ns > 0)
+        ns = MAX_OF(MIN_OF(ns, s->notify.watchdog_ns / 3), NS_PER_MS);
+    struct timespec t = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
+    struct itimerspec each = {.it_interval = t, .it_value = t};
+    s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (s->timer < 0 || timerfd_settime(s->timer, 0, &each, NULL) < 0)
+        return -errno;
+    return http_server_watch(s->http, s->timer, on_timer, s);
+}
+
+int service_open(struct service *s, struct api *a, struct http_server *h, struct err *e)
+{
+    *s = (struct service){.api = a, .http = h, .timer = -1};
+    if (notify_open(&s->notify, e) < 0) {
+        LOG_WARN("notify_failed", "error=\"%s\"", e->text);
+        return 0;
+    }
+    if (s->notify.fd < 0)
+        return 0;
+    int r = start_timer(s);
+    if (r < 0)
+        return err_set(e, r, "the watchdog's timer: %s", strerror(-r));
+    look(s);
+    return 0;
+}
+
+void service_reloading(struct service *s)
+{
+    told(notify_send(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading settings again",
+                     (unsigned long long)(clock_now_ns() / 1000)));
+}
+
+/* Ready again, or as before; the status is sent again. */
+void service_reloaded(struct service *s)
+{
+    if (s->notify.fd < 0)
+        return;
+    s->ready = false;
+    s->status[0] = 0;
+    look(s);
+}
+
+void service_stopping(struct service *s, uint64_t bound_ns)
+{
+    s->stopping = true;
+    told(notify_send(&s->notify, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu",
+                     (unsigned long long)(bound_ns / 1000)));
+    if (s->notify.fd >= 0)
+        look(s);
+}
+
+void service_close(struct service *s)
+{
+    if (s->timer >= 0) {
+        http_server_unwatch(s->http, s->timer);
+        close(s->timer);
+    }
+    s->timer = -1;
+    notify_close(&s->notify);
+}

@@ -1,0 +1,34 @@
+/* service.h - reports the server's state to systemd.
+ *
+ * READY=1 when requests are accepted (the models of the start are loaded); until then EXTEND_TIMEOUT_USEC
+ * while the load makes progress. WATCHDOG=1 while the network thread runs and no engine is stuck.
+ * RELOADING=1 and READY=1 around a reload, STOPPING=1 at the end. STATUS= at each change. Without
+ * NOTIFY_SOCKET it is only a struct. Network thread. */
+#ifndef PLATEAU_HOST_SERVICE_H
+#define PLATEAU_HOST_SERVICE_H
+
+#include "api/api.h"
+#include "host/notify.h"
+
+#define SERVICE_STATUS_BYTES 256
+
+struct service {
+    struct notify notify;
+    struct api *api;
+    struct http_server *http;
+    int timer; /* timerfd; -1: none is needed */
+    bool ready, stopping;
+    uint64_t load_done; /* of the load, at the last report */
+    char status[SERVICE_STATUS_BYTES];
+};
+
+/* A problem of NOTIFY_SOCKET is a line in the log. 0, or an error of the timer or its watch. */
+int service_open(struct service *s, struct api *a, struct http_server *h, struct err *e);
+void service_reloading(struct service *s);
+void service_reloaded(struct service *s);
+/* It will take `bound_ns` at most until the process is gone. */
+void service_stopping(struct service *s, uint64_t bound_ns);
+/* Before the server it watches is gone. A service that was never opened has timer and notify.fd -1. */
+void service_close(struct service *s);
+
+#endif

@@ -1,0 +1,87 @@
+/* settings.h - what the process and its models are to be run with: one struct that the table of settings
+ * (settings_table.h) fills, by name.
+ *
+ * A front fills it from its own sources: `plateau` from flags, environment and files. Texts are borrowed from
+ * the source, or kept until settings_done(). */
+#ifndef PLATEAU_HOST_SETTINGS_H
+#define PLATEAU_HOST_SETTINGS_H
+
+#include "api/api.h"
+#include "base/err.h"
+#include "host/settings_own.h"
+#include "http/http_server.h"
+#include "registry/model_settings.h"
+#include "registry/registry.h"
+#include "store/store.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Commands of the program, which settings are for. */
+enum setting_command {
+    COMMAND_SERVE = 1,
+    COMMAND_GENERATE = 2,
+    COMMAND_CHAT = 4,
+    COMMAND_PLAN = 8,
+    COMMAND_CACHE = 16,
+    COMMAND_STATUS = 32,
+    COMMAND_LOAD = 64,
+    COMMAND_UNLOAD = 128,
+    COMMAND_CLEAR = 256,
+    COMMAND_TRIM = 512,
+    COMMAND_ANY = 15,    /* that has to do with models */
+    COMMAND_ADMIN = 992, /* that asks a server */
+    COMMAND_EVERY = 1023
+};
+
+struct settings {
+    /* Of the modules: each reads its own, and what is not a setting is zero here. */
+    struct http_server_opts http;
+    struct api_opts api;
+    struct registry_opts registry;
+    struct store_opts store; /* dir NULL: no SSD tier */
+    struct model_options model;
+    struct process_settings process;
+    struct models_settings models;
+    struct key_settings keys;
+    struct listener_settings listeners;
+    struct answer_settings answer;
+    /* Of a front: its sources, its screen, and the server that it asks. */
+    const char *config, *env_file, *log_level, *history;
+    const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */
+    const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
+    bool hide_reasoning, json, help;
+    struct settings_text *texts;         /* texts of the files */
+    bool config_secret, env_file_secret; /* a secret was among it */
+    struct settings_section *sections;
+};
+
+/* The defaults of the table. settings_done() is due afterwards. */
+int settings_defaults(struct settings *ret, struct err *e);
+/* A copy of `text` that lives until settings_done(); NULL: no memory. */
+const char *settings_keep(struct settings *s, const char *text);
+/* Frees what it keeps, overwritten. Zeroed is fine. */
+void settings_done(struct settings *s);
+
+/* The names of the sections [model NAME], in the order in which they came; NULL after the last. */
+const char *settings_section(const struct settings *s, uint32_t index);
+/* What holds for one model: `s`, changed by what its section says (`section` NULL: it has none). What only a
+ * section may say is neutral without one. Borrows its texts from `s`; needs no settings_done. 0 or
+ * -EINVAL. */
+int settings_of_model(const struct settings *s, const char *section, struct settings *ret, struct err *e);
+
+/* The setting of that name may not exceed its value at the start, for which memory was planned, and `now`
+ * does. */
+bool settings_exceed(const char *name, const struct settings *now, const struct settings *started);
+
+/* A changed setting; values of secrets are hidden. */
+struct settings_change {
+    const char *name, *from, *to; /* valid during the call */
+    bool live;                    /* it may change while the command runs */
+};
+/* Calls `tell` for each setting of the command in which `from` and `to` differ, in the table's order;
+ * sections follow, each by its name. */
+void settings_compare(enum setting_command command, const struct settings *from, const struct settings *to,
+                      void (*tell)(void *arg, const struct settings_change *change), void *arg);
+
+#endif

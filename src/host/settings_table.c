@@ -1,0 +1,253 @@
+/* settings_table.c - one row per setting: parsing, help, environment names, keys of files and the manual's
+ * test all read it. */
+#include "host/settings_table.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+/* The place of a field: its offset and its size. */
+#define AT(field)    offsetof(struct settings, field), sizeof(((struct settings *)0)->field)
+#define COMMAND_RUN  (COMMAND_SERVE | COMMAND_TALK)
+#define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN) /* what decides how much memory serving takes */
+
+const struct setting_row settings_table[] = {
+    {GROUP_MODEL, "model", "DIR", SETTING_TEXT, AT(models.model), 0, 0, NULL, COMMAND_ANY,
+     "directory of the model [default: the bundled model]"},
+    {GROUP_MODEL, "memory-limit", "BYTES", SETTING_BYTES, AT(process.memory_limit), 0, 1e15, "0", COMMAND_ANY,
+     "ceiling of all memory; 0: what the cgroup and the machine leave"},
+    {GROUP_MODEL, "device", "NAME", SETTING_TEXT, AT(process.device), 0, 0, "auto", COMMAND_ANY,
+     "where models compute: auto, cpu, or fake:N, plain memory that behaves as a GPU's does, for tests; auto "
+     "means cpu"},
+    {GROUP_MODEL, "device-memory-limit", "BYTES", SETTING_BYTES, AT(process.device_memory_limit), 0, 1e15,
+     "0", COMMAND_ANY, "ceiling of the memory of --device, where that is not the machine's; 0: all of it"},
+    {GROUP_MODEL, "max-model-len", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, "0",
+     COMMAND_ANY | SECTION, "context length: prompt and answer together; 0: the model's own, or what fits"},
+    {GROUP_MODEL, "ctx", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, NULL, COMMAND_PLAN,
+     "the same as --max-model-len"},
+    {GROUP_MODEL, "max-image-pixels", "N", SETTING_COUNT, AT(model.image_pixels_max), 0, 268435456, "4194304",
+     COMMAND_ANY | SECTION,
+     "resize larger images to at most N pixels, or the model's own maximum; 0: refuse images and do not load "
+     "the vision encoder"},
+    {GROUP_MODEL, "image-cache", "BYTES", SETTING_BYTES, AT(model.engine.image_cache_bytes), 0, 1e15,
+     SETTINGS_NOT_GIVEN, COMMAND_SIZE | COMMAND_CHAT | SECTION,
+     "size of the cache for image embeddings; 0: no cache [default: a sixteenth of the memory limit, at most "
+     "256M]"},
+    {GROUP_MODEL, "host-cache", "BYTES", SETTING_BYTES, AT(model.engine.prefix_cache_bytes), 0, 1e15,
+     SETTINGS_NOT_GIVEN, COMMAND_SIZE | COMMAND_CHAT | SECTION,
+     "size of the prefix cache in memory, shared by all models; 0: no prefix cache [default: what the "
+     "ceiling leaves]"},
+    {GROUP_MODEL, "ssd-dir", "DIR", SETTING_TEXT, AT(store.dir), 0, 0, NULL, COMMAND_SIZE,
+     "directory of the prefix cache's SSD tier, which survives unloads and restarts [default: none]"},
+    {GROUP_MODEL, "ssd-limit", "BYTES", SETTING_BYTES, AT(store.limit_bytes), 4194304, 1e15, "20G",
+     COMMAND_SIZE | COMMAND_CACHE,
+     "disk space of --ssd-dir in blocks, as du counts; the least recently used entries are deleted first"},
+    {GROUP_MODEL, "ssd-staging", "BYTES", SETTING_BYTES, AT(store.staging_bytes), 1048576, 1e11, "64M",
+     COMMAND_SIZE, "memory for transfers to and from --ssd-dir"},
+    {GROUP_MODEL, "text-limit", "BYTES", SETTING_BYTES, AT(process.text_limit), 0, 1e13, "0", COMMAND_SIZE,
+     "memory for the texts of all requests together; 0: an eighth of the ceiling, at most 1G"},
+    {GROUP_MODEL, "trim", "on|off", SETTING_TEXT, AT(model.trim), 0, 0, "on", COMMAND_SERVE,
+     "off: keep free memory committed until memory is short (for benchmarks)"},
+    {GROUP_MODEL, "compute", "MODE", SETTING_TEXT, AT(model.compute), 0, 0, "auto", COMMAND_RUN,
+     "arithmetic: auto or f32; auto means f32"},
+    {GROUP_MODEL, "spec", "auto|mtp|ngram|off", SETTING_TEXT, AT(model.spec), 0, 0, "auto",
+     COMMAND_ANY | SECTION,
+     "speculative decoding, with output identical to plain decoding: mtp drafts with the model's MTP head, "
+     "ngram with matches in the context; auto uses the MTP head, where the model has one, and n-gram after "
+     "it"},
+    {GROUP_MODEL, "mtp", "N", SETTING_COUNT, AT(model.speculation.head_drafts), 0, 8, SETTINGS_NOT_GIVEN,
+     COMMAND_ANY | SECTION,
+     "longest draft of the MTP head; the draft length adapts to measured cost and acceptance; 0: do not load "
+     "the head [default: 3]"},
+    {GROUP_MODEL, "draft-vocab", "N", SETTING_COUNT, AT(model.speculation.draft_vocab), 0, 65520,
+     SETTINGS_NOT_GIVEN, COMMAND_ANY | SECTION,
+     "draft only from the N most recently used tokens; 0: from the whole vocabulary, as always with "
+     "--mtp-optimistic [default: a quarter of the vocabulary, from 1024 to 16384]"},
+    {GROUP_MODEL, "mtp-optimistic", NULL, SETTING_FLAG, AT(model.speculation.optimistic), 0, 0, NULL,
+     COMMAND_ANY | SECTION,
+     "NOT EXACT: accept every draft of the MTP head without verification; faster, and wrong wherever a draft "
+     "is wrong"},
+    {GROUP_MODEL, "threads", "N", SETTING_COUNT, AT(process.threads), 0, 256, "0", COMMAND_ANY,
+     "threads that compute; 0: one per core"},
+    {GROUP_MODEL, "model-dir", "DIR", SETTING_LIST, AT(models.dirs), 0, 0, NULL, COMMAND_SERVE,
+     "serve every model below DIR; each loads on its first request; may be given several times"},
+    {GROUP_MODEL, "alias", "NAME[=MODEL]", SETTING_LIST, AT(models.aliases), 0, 0, NULL,
+     COMMAND_SERVE | SECTION,
+     "another name for a model; NAME alone: of the only model; may be given several times [default: its "
+     "directory's]"},
+    {GROUP_MODEL, "ttl", "SECONDS", SETTING_SECONDS, AT(model.ttl_ns), 0, 1e8, "0", COMMAND_SERVE | SECTION,
+     "unload a model after SECONDS without a request; 0: never"},
+    {GROUP_MODEL, "pin", "MODEL", SETTING_LIST, AT(models.pins), 0, 0, NULL, COMMAND_SERVE,
+     "never unload MODEL, neither to make room nor for its ttl; may be given several times"},
+    {GROUP_MODEL, "load-timeout", "SECONDS", SETTING_COUNT, AT(api.live.load_timeout_s), 1, 86400, "600",
+     COMMAND_SERVE | LIVE, "longest time that a request waits for its model to load"},
+    {GROUP_MODEL, "memory-limit", "BYTES", SETTING_BYTES, AT(model.bytes_max), 0, 1e15, "0", SECTION,
+     "ceiling of all memory of this model"},
+    {GROUP_MODEL, "pin", NULL, SETTING_FLAG, AT(model.pinned), 0, 0, NULL, SECTION, "as --pin"},
+    {GROUP_MODEL, "chat-template-kwargs", "JSON", SETTING_TEXT, AT(model.template_kwargs), 0, 0, NULL,
+     SECTION, "an object of variables for the chat template; variables of a request override it"},
+    {GROUP_MODEL, "min-p", "P", SETTING_REAL, AT(model.sampling.min_p), -1, 1, "-1", SECTION,
+     "sample from tokens at least P times as likely as the likeliest; -1: the model's own"},
+    {GROUP_MODEL, "repetition-penalty", "R", SETTING_REAL, AT(model.sampling.repetition_penalty), 0, 10, "0",
+     SECTION, "above 1: repeated tokens become less likely; 0: the model's own"},
+
+    {GROUP_ANSWER, "max-tokens", "N", SETTING_COUNT, AT(answer.max_tokens), 0, 1e7, "0", COMMAND_TALK,
+     "longest answer; 0: the rest of the context"},
+    {GROUP_ANSWER, "temperature", "T", SETTING_REAL, AT(model.sampling.temperature), -1, 2, "-1",
+     COMMAND_TALK | SECTION, "sampling temperature; 0: greedy, -1: the model's own"},
+    {GROUP_ANSWER, "top-p", "P", SETTING_REAL, AT(model.sampling.top_p), 0, 1, "0", COMMAND_TALK | SECTION,
+     "sample from the likeliest tokens with total probability P; 0: the model's own"},
+    {GROUP_ANSWER, "top-k", "K", SETTING_COUNT, AT(model.sampling.top_k), 0, 1e6, "0", COMMAND_TALK | SECTION,
+     "sample from the K likeliest tokens; 0: the model's own"},
+    {GROUP_ANSWER, "seed", "N", SETTING_COUNT, AT(answer.seed), 0, 1e18, "0", COMMAND_TALK,
+     "the same seed gives the same text; 0: a new seed each time"},
+    {GROUP_ANSWER, "system", "TEXT", SETTING_TEXT, AT(answer.system), 0, 0, NULL, COMMAND_TALK,
+     "system message"},
+    {GROUP_ANSWER, "image", "FILE", SETTING_LIST, AT(answer.images), 0, 0, NULL, COMMAND_GENERATE,
+     "image to send with the prompt: a file, or an http or https address; may be given several times"},
+    {GROUP_ANSWER, "think", NULL, SETTING_FLAG, AT(answer.think), 0, 0, NULL, COMMAND_TALK,
+     "let the model reason before it answers"},
+    {GROUP_ANSWER, "raw", NULL, SETTING_FLAG, AT(answer.raw), 0, 0, NULL, COMMAND_GENERATE,
+     "complete the prompt without the chat template"},
+    {GROUP_ANSWER, "ignore-eos", NULL, SETTING_FLAG, AT(answer.ignore_eos), 0, 0, NULL, COMMAND_TALK,
+     "continue after the model's end token"},
+
+    {GROUP_SCREEN, "hide-reasoning", NULL, SETTING_FLAG, AT(hide_reasoning), 0, 0, NULL, COMMAND_CHAT,
+     "show answers without the reasoning before them"},
+    {GROUP_SCREEN, "history", "FILE", SETTING_TEXT, AT(history), 0, 0, NULL, COMMAND_CHAT,
+     "file that keeps your messages for the arrow keys; \"\": none [default: "
+     "~/.local/state/plateau/chat_history]"},
+
+    {GROUP_NETWORK, "host", "ADDRESS", SETTING_TEXT, AT(http.host), 0, 0, "127.0.0.1", COMMAND_SERVE,
+     "address to listen on; beyond loopback an --api-key or an --api-key-file is required"},
+    {GROUP_NETWORK, "port", "N", SETTING_COUNT, AT(http.port), 0, 65535, "8080", COMMAND_SERVE,
+     "port to listen on; 0: any free port, which is printed"},
+    {GROUP_NETWORK, "api-key", "KEY", SETTING_LIST, AT(keys.api_keys), 0, 0, NULL,
+     COMMAND_SERVE | LIVE | SECRET,
+     "key that clients must send; may be given several times; prefer a file, which the shell's history does "
+     "not keep [default: none]"},
+    {GROUP_NETWORK, "api-key-file", "FILE", SETTING_LIST, AT(keys.api_key_files), 0, 0, NULL,
+     COMMAND_SERVE | LIVE,
+     "file of API keys, one per line, each alone or after its owner's name; may be given several times"},
+    {GROUP_NETWORK, "admin-key", "KEY", SETTING_LIST, AT(keys.admin_keys), 0, 0, NULL,
+     COMMAND_SERVE | COMMAND_ADMIN | LIVE | SECRET,
+     "key for all routes, admin routes included; status, load, unload, clear and trim send it to --url "
+     "[default: made at the start, kept beside the admin socket]"},
+    {GROUP_NETWORK, "admin-key-file", "FILE", SETTING_LIST, AT(keys.admin_key_files), 0, 0, NULL,
+     COMMAND_SERVE | COMMAND_ADMIN | LIVE, "as --api-key-file, for --admin-key"},
+    {GROUP_NETWORK, "metrics-key", "KEY", SETTING_LIST, AT(keys.metrics_keys), 0, 0, NULL,
+     COMMAND_SERVE | LIVE | SECRET, "key for /metrics with the series of all clients, and for nothing else"},
+    {GROUP_NETWORK, "metrics-key-file", "FILE", SETTING_LIST, AT(keys.metrics_key_files), 0, 0, NULL,
+     COMMAND_SERVE | LIVE, "as --api-key-file, for --metrics-key"},
+    {GROUP_NETWORK, "admin-listen", "WHERE", SETTING_LIST, AT(listeners.admin), 0, 0, NULL, COMMAND_SERVE,
+     "unix:PATH: the admin socket, which needs no key from its user; ADDRESS:PORT: a further listener where "
+     "the admin key opens all routes; none: no socket; may be given several times [default: "
+     "plateau-PORT.sock in a private directory]"},
+    {GROUP_NETWORK, "metrics-listen", "ADDRESS:PORT", SETTING_TEXT, AT(listeners.metrics), 0, 0, NULL,
+     COMMAND_SERVE, "serve /metrics, /live and /health at this address without a key [default: nowhere]"},
+    {GROUP_NETWORK, "socket", "PATH", SETTING_TEXT, AT(socket), 0, 0, NULL, COMMAND_ADMIN,
+     "the server's admin socket [default: that of the only server here]"},
+    {GROUP_NETWORK, "url", "URL", SETTING_TEXT, AT(url), 0, 0, NULL, COMMAND_ADMIN,
+     "address of the server, instead of its admin socket; needs its admin key"},
+    {GROUP_NETWORK, "allow-open", NULL, SETTING_FLAG, AT(keys.allow_open), 0, 0, NULL, COMMAND_SERVE | LIVE,
+     "listen beyond loopback without a key: every client that reaches the port may use the models"},
+    {GROUP_NETWORK, "idle-timeout", "SECONDS", SETTING_COUNT, AT(http.idle_timeout_s), 1, 86400, "60",
+     COMMAND_SERVE | LIVE, "close a connection after SECONDS without traffic"},
+    {GROUP_NETWORK, "keepalive", "SECONDS", SETTING_COUNT, AT(api.live.keepalive_s), 1, 3600, "10",
+     COMMAND_SERVE | LIVE, "send a comment in a stream after SECONDS of silence"},
+    {GROUP_NETWORK, "drain", "SECONDS", SETTING_SECONDS, AT(registry.drain_ns), 0, 3600, "10",
+     COMMAND_SERVE | LIVE, "how long SIGTERM and Ctrl-C wait for open requests"},
+
+    {GROUP_BATCH, "max-num-seqs", "N", SETTING_COUNT, AT(model.engine.max_num_seqs), 1, 256, "8",
+     COMMAND_SIZE | SECTION, "sequences in a batch (continuous batching)"},
+    {GROUP_BATCH, "max-queue", "N", SETTING_COUNT, AT(model.engine.max_queue), 1, 65536, "256",
+     COMMAND_SIZE | LIVE | PLANNED, "requests in the queue, shared by tenants; more get 429"},
+    {GROUP_BATCH, "queue-timeout", "SECONDS", SETTING_SECONDS, AT(model.engine.queue_timeout_ns), 0, 86400,
+     "600", COMMAND_SERVE | LIVE, "longest time in the queue; 0: no limit"},
+    {GROUP_BATCH, "step-ms", "MS", SETTING_MS, AT(model.engine.step_ns), 1, 10000, "100",
+     COMMAND_SERVE | LIVE,
+     "target time of a step that other requests wait for (chunked prefill); up to half longer while several "
+     "prompts wait"},
+    {GROUP_BATCH, "prep-threads", "N", SETTING_COUNT, AT(api.prep_threads), 0, 16, "0", COMMAND_SIZE,
+     "threads that parse and tokenize requests of any length, in addition to two for requests under 64 KiB "
+     "and 1 MiB; 0: by cores"},
+
+    {GROUP_LIMITS, "max-tokens-default", "N", SETTING_COUNT, AT(api.live.max_tokens_default), 0, 1e7, "0",
+     COMMAND_SERVE | LIVE | SECTION,
+     "longest answer of a request without max_tokens; 0: the rest of the context"},
+    {GROUP_LIMITS, "max-requests", "N", SETTING_COUNT, AT(api.live.requests_max), 1, 65536, "1024",
+     COMMAND_SIZE | LIVE, "requests in the server at once, the queue included"},
+    {GROUP_LIMITS, "max-connections", "N", SETTING_COUNT, AT(http.connections_max), 1, 65536, "256",
+     COMMAND_SIZE,
+     "open connections; a further one replaces a connection without an open request, or gets 429"},
+    {GROUP_LIMITS, "connections-per-ip", "N", SETTING_COUNT, AT(http.connections_per_ip), 0, 65536, "0",
+     COMMAND_SERVE, "open connections per address; 0: half of --max-connections, and all for loopback"},
+    {GROUP_LIMITS, "max-request-bytes", "BYTES", SETTING_BYTES, AT(api.live.request_bytes_max), 1048576, 1e11,
+     "256M", COMMAND_SERVE | LIVE, "memory for the texts of one request"},
+    {GROUP_LIMITS, "max-body-bytes", "BYTES", SETTING_BYTES, AT(http.body_bytes_max), 1024, 1e10, "64M",
+     COMMAND_SERVE | LIVE, "longest request body"},
+    {GROUP_LIMITS, "max-header-bytes", "BYTES", SETTING_BYTES, AT(http.header_bytes_max), 1024, 1e6, "8K",
+     COMMAND_SIZE, "longest request line and headers"},
+    {GROUP_LIMITS, "json-depth", "N", SETTING_COUNT, AT(api.json_depth_max), 4, 256, "64", COMMAND_SERVE,
+     "deepest nesting of a request's JSON"},
+    {GROUP_LIMITS, "slow-client", "SECONDS", SETTING_COUNT, AT(api.live.slow_client_s), 1, 86400, "30",
+     COMMAND_SERVE | LIVE, "drop a client that reads nothing for SECONDS"},
+
+    {GROUP_MEDIA, "allow-remote-media", NULL, SETTING_FLAG, AT(api.media.allow_remote), 0, 0, NULL,
+     COMMAND_SIZE, "fetch images and videos from public http and https addresses in requests"},
+    {GROUP_MEDIA, "media-dir", "DIR", SETTING_TEXT, AT(api.media.dir), 0, 0, NULL, COMMAND_SERVE,
+     "requests may name files below DIR, as file:///DIR/name [default: none]"},
+    {GROUP_MEDIA, "media-memory", "BYTES", SETTING_BYTES, AT(process.media_memory), 0, 1e13, "0", COMMAND_ANY,
+     "memory for all images and videos in the decoding queue or being decoded; 0: an eighth of the ceiling, "
+     "at most 1G"},
+    {GROUP_MEDIA, "media-threads", "N", SETTING_COUNT, AT(api.media.thread_count), 0, 16, "0", COMMAND_SIZE,
+     "threads that decode and resize images; 0: by cores, at most 2"},
+    {GROUP_MEDIA, "media-timeout", "SECONDS", SETTING_COUNT, AT(api.media.timeout_s), 1, 3600, "60",
+     COMMAND_RUN, "longest time to fetch an image or video, to decode a video, and to wait for either"},
+    {GROUP_MEDIA, "max-images", "N", SETTING_COUNT, AT(api.media.parts_max), 1, 1024, "16", COMMAND_SERVE,
+     "images and videos per request"},
+    {GROUP_MEDIA, "max-media-bytes", "BYTES", SETTING_BYTES, AT(api.media.bytes_max), 1024, 1e12, "64M",
+     COMMAND_RUN, "encoded bytes of the largest image or video"},
+    {GROUP_MEDIA, "max-media-pixels", "N", SETTING_COUNT, AT(api.media.pixels_max), 1024, 1e9, "64000000",
+     COMMAND_RUN, "pixels of the largest image or video frame before it is resized"},
+    {GROUP_MEDIA, "max-video-seconds", "SECONDS", SETTING_COUNT, AT(api.media.video_s_max), 1, 1e6, "3600",
+     COMMAND_SERVE | COMMAND_CHAT, "longest video"},
+    {GROUP_MEDIA, "max-video-frames", "N", SETTING_COUNT, AT(api.media.frames_max), 0, 1e5, "0",
+     COMMAND_SERVE | COMMAND_CHAT, "frames sampled from a video; 0: the model's own limit"},
+
+    {GROUP_OTHER, "stuck", "SECONDS", SETTING_COUNT, AT(api.live.stuck_s), 1, 86400, "30",
+     COMMAND_SERVE | LIVE,
+     "report a model that has work and finishes no layer for SECONDS; /health is 503 then"},
+    {GROUP_OTHER, "config", "FILE", SETTING_TEXT, AT(config), 0, 0, NULL, COMMAND_ANY | COMMAND_ADMIN,
+     "INI file with any of these options, name = value"},
+    {GROUP_OTHER, "env-file", "FILE", SETTING_TEXT, AT(env_file), 0, 0, NULL, COMMAND_ANY | COMMAND_ADMIN,
+     "file with any of these options as environment variables, PLATEAU_NAME=value"},
+    {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE | LIVE,
+     "error, warn, info or debug [default: info]"},
+    {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL, COMMAND_TALK,
+     "error, warn, info or debug [default: warn]"},
+    {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
+     COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN, "print JSON instead of a table"},
+    {GROUP_OTHER, "help", NULL, SETTING_FLAG, AT(help), 0, 0, NULL, COMMAND_EVERY, "print this text (-h)"},
+};
+
+const size_t settings_table_count = COUNT_OF(settings_table);
+
+const char *const settings_group_names[] = {"Model and memory",   "Answers",    "Conversation",
+                                            "Network and access", "Scheduling", "Limits per client",
+                                            "Images and videos",  "Other"};
+
+const size_t settings_group_count = COUNT_OF(settings_group_names);
+
+static bool is_called(const struct setting_row *row, const char *name, size_t len)
+{
+    return strlen(row->name) == len && memcmp(row->name, name, len) == 0;
+}
+
+const struct setting_row *settings_row_of(unsigned of_commands, const char *name, size_t len)
+{
+    for (size_t i = 0; i < settings_table_count; i++)
+        if ((settings_table[i].commands & of_commands) && is_called(&settings_table[i], name, len))
+            return &settings_table[i];
+    return NULL;
+}

@@ -1,0 +1,65 @@
+/* registry_room.c - idle models make room for others; all that calls it waits for unloads. */
+#include "registry/registry_state.h"
+#include "registry/victims.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+_Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");
+
+/* Under the lock. */
+static uint32_t list_victims(struct registry *r, const struct domain *domain, struct victim *ret)
+{
+    uint32_t count = 0;
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+        const struct entry *e = &r->entries[i];
+        struct account *a = loaded_model_account(&e->loaded, domain);
+        if (!registry_is_idle(e) || e->known.options.pinned || e->looks > 0 || !a)
+            continue;
+        ret[count++] = (struct victim){.index = i,
+                                       .bytes = account_numbers(a).reserved,
+                                       .reload_ns = e->load_ns,
+                                       .idle_ns = now_ns - e->last_used_ns};
+    }
+    return count;
+}
+
+uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain)
+{
+    struct victim v[VICTIMS_MAX];
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&r->lock);
+    uint32_t count = list_victims(r, domain, v);
+    for (uint32_t i = 0; i < count; i++)
+        bytes += v[i].bytes;
+    pthread_mutex_unlock(&r->lock);
+    return bytes;
+}
+
+/* Bytes missing in the root before `bytes` more fit. */
+static uint64_t missing(struct account *a, uint64_t bytes)
+{
+    struct account_numbers root = account_numbers(a);
+    uint64_t room = root.limit > root.reserved ? root.limit - root.reserved : 0;
+    return bytes > room ? bytes - room : 0;
+}
+
+uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes)
+{
+    struct victim v[VICTIMS_MAX];
+    struct account *root = ledger_root_of(r->opts.ledger, domain);
+    uint64_t before = account_numbers(root).reserved;
+    pthread_mutex_lock(&r->lock);
+    uint32_t count = victims_choose(v, list_victims(r, domain, v), missing(root, bytes));
+    for (uint32_t i = 0; i < count; i++) {
+        struct entry *e = &r->entries[v[i].index];
+        e->state = MODEL_DRAINING;
+        e->closing = true;
+    }
+    pthread_mutex_unlock(&r->lock);
+    for (uint32_t i = 0; i < count; i++)
+        registry_unload_now(&r->entries[v[i].index]);
+    uint64_t after = account_numbers(root).reserved;
+    return before > after ? before - after : 0;
+}

@@ -1,0 +1,51 @@
+/* registry_state.c - the end of an unload, and the messages about any change of a state. */
+#include "registry/registry_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "memory/footprint.h"
+
+typedef unsigned long long ull;
+
+void registry_wake(struct registry *r)
+{
+    r->poked = true;
+    pthread_cond_signal(&r->wake);
+}
+
+void registry_tell(struct registry *r)
+{
+    registry_wake(r);
+    if (r->opts.changed)
+        r->opts.changed(r->opts.arg);
+}
+
+static uint64_t own_memory(void)
+{
+    struct footprint f;
+    footprint_read(&f);
+    return f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes;
+}
+
+void registry_unload_now(struct entry *e)
+{
+    struct registry *r = e->registry;
+    struct registry_returned returned = {0};
+    uint64_t began_ns = clock_now_ns(), before = own_memory();
+    uint64_t used;
+    loaded_model_bytes(&e->loaded, &returned.account_bytes, &used);
+    loaded_model_close(&e->loaded, r->opts.faults, returned.trouble);
+    footprint_purge_heap();
+    uint64_t after = own_memory();
+    returned.bytes = before > after ? before - after : 0;
+    LOG_INFO("model_unloaded", "model=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"",
+             e->known.id, (ull)returned.bytes, (ull)returned.account_bytes,
+             (ull)((clock_now_ns() - began_ns) / NS_PER_MS), returned.trouble);
+    pthread_mutex_lock(&r->lock);
+    e->returned = returned;
+    e->closing = e->ending = false;
+    e->unloads++;
+    e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED;
+    registry_tell(r);
+    pthread_mutex_unlock(&r->lock);
+}

@@ -1,0 +1,72 @@
+"""The server on a fake device: plain memory that the host cannot follow, steps done late. Tokens and SSD files are
+those of the CPU; its memory has a ceiling of its own; a device that fails or is lost costs its models, not the
+server."""
+
+import subprocess
+
+import pytest
+
+from conftest import MODEL, PROGRAM, serving
+from test_ssd import answer, prompt_of, serving_from, wait_written
+
+FAKE = ("--device", "fake:0")
+
+
+def roots(server):
+    return {a["name"]: a for a in server.memory()["accounts"]}
+
+
+def test_weights_and_pools_lie_on_the_device():
+    with serving(*FAKE) as server:
+        server.complete("once upon a time", max_tokens=4)
+        device, process = roots(server)["fake:0"], roots(server)["process"]
+        names = {a["name"] for a in device["children"][0]["children"]}
+        assert {"weights", "pools", "workspace"} <= names and device["class"] == "device"
+        beside = {a["name"] for model in process["children"] for a in model["children"]}
+        assert "requests" in beside and not names & beside
+
+
+@pytest.mark.parametrize("first, second", [((), FAKE), (FAKE, ())])
+def test_a_restart_on_the_other_device_finds_the_same_prefixes(tmp_path, first, second):
+    prompts = [prompt_of(i) for i in range(3)]
+    with serving_from(tmp_path, *first) as server:
+        want = [answer(server, p) for p in prompts]
+        wait_written(server, 3)
+    with serving_from(tmp_path, *second) as server:
+        got = [answer(server, p) for p in prompts]
+        assert [tokens for tokens, _ in got] == [tokens for tokens, _ in want]
+        assert all(cached > 0 for _, cached in got)
+
+
+def test_what_does_not_fit_on_the_device_is_refused_with_its_name():
+    command = [PROGRAM, "serve", str(MODEL), "--port", "0", *FAKE, "--device-memory-limit", "20M"]
+    got = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert got.returncode == 1 and "on device fake:0" in got.stderr and "--device-memory-limit" in got.stderr
+
+
+@pytest.mark.parametrize("name", ["gpu", "fake:", "fake:9", "fake:0,", "fake:0,steps=1", "fake:0,step=x", "cuda:0"])
+def test_devices_that_are_not_there_are_refused(name):
+    got = subprocess.run([PROGRAM, "serve", "--port", "0", "--device", name], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 1 and f"--device {name}: auto, cpu or fake:0" in got.stderr
+
+
+def test_a_device_that_fails_costs_its_requests_and_not_the_server():
+    with serving("--device", "fake:0,seed=3,step=40") as server:
+        prompt, codes = prompt_of(1, 20), []
+        want = None
+        while len([c for c in codes if c == 200]) < 20 or codes.count(200) == len(codes):
+            reply = server.complete(prompt, max_tokens=6, temperature=0, ignore_eos=True, return_token_ids=True)
+            codes.append(reply.status_code)
+            assert reply.status_code in (200, 500, 503) and len(codes) < 400
+            if reply.status_code == 200:
+                tokens = reply.json()["choices"][0]["token_ids"]
+                want = want or tokens
+                assert tokens == want
+        assert server.said("event=device_failed")
+
+
+def test_memory_that_the_device_refuses_costs_no_request():
+    with serving("--device", "fake:0,seed=1,commit=25", "--max-model-len", "4096") as server:
+        for i in range(6):
+            reply = server.complete(prompt_of(i, 300), max_tokens=4, temperature=0)
+            assert reply.status_code == 200, reply.text
