@@ -75,7 +75,7 @@ struct bench {
 
 /* ---- opening ---- */
 
-static int load(struct bench *b, const char *dir, const struct engine_drafting *g, struct side *ret,
+static int load(struct bench *b, const char *dir, const struct drafting_opts *g, struct side *ret,
                 struct err *e)
 {
     struct model_parts parts = {0};
@@ -173,7 +173,7 @@ static int open_bench(struct bench *b, const char *dir, struct err *e)
 {
     struct model_shape shape;
     struct mailbox_opts mailbox = {.messages_max = 2 * ROWS_MAX, .message_bytes = sizeof(void *)};
-    struct engine_drafting off = {0}, on;
+    struct drafting_opts off = {0}, on;
     pthread_mutex_init(&b->gate.lock, NULL);
     pthread_cond_init(&b->gate.changes, NULL);
     b->faults = (struct engine_faults){.step = pass_gate, .arg = &b->gate};

@@ -120,7 +120,7 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
     write_image_sched(a, &m->shape->vision, ret);
 }
 
-void report_speculation(const struct engine_drafting *g, struct buf *ret)
+void report_speculation(const struct drafting_opts *g, struct buf *ret)
 {
     buf_printf(ret, "\"method\":\"%s\",\"tokens_max\":%u,\"optimistic\":%s", speculation_name(g),
                g->drafts_max, g->optimistic ? "true" : "false");

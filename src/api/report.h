@@ -13,7 +13,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
 /* "state":"ready", with progress and reason where they apply, and with `all` bytes and loads. */
 void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret);
 /* The drafter and the draft length: members of an object, without its braces. */
-void report_speculation(const struct engine_drafting *g, struct buf *ret);
+void report_speculation(const struct drafting_opts *g, struct buf *ret);
 void report_server_info(struct api *a, struct buf *ret);
 void report_model_info(struct api *a, struct buf *ret);
 

@@ -11,7 +11,7 @@ struct totals {
     uint32_t active, waiting;
 };
 
-static void write_speculation(const struct engine_drafting *g, const struct report_model *n, struct buf *ret)
+static void write_speculation(const struct drafting_opts *g, const struct report_model *n, struct buf *ret)
 {
     buf_puts(ret, ",\"speculation\":{");
     report_speculation(g, ret);

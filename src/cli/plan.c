@@ -24,10 +24,10 @@ static void print_line(const char *name, uint32_t indent, const char *class, uin
 static void print_drafting(const struct planning *p)
 {
     const struct model_plan_drafting *t = &p->model.drafting_takes;
-    const struct engine_drafting *g = &p->model.drafting;
-    const char *who = g->by == ENGINE_DRAFTER_NGRAM ? "n-gram matches"
-                      : g->past                     ? "the MTP head and n-gram matches"
-                                                    : "the MTP head";
+    const struct drafting_opts *g = &p->model.drafting;
+    const char *who = g->by == DRAFTING_NGRAM ? "n-gram matches"
+                      : g->past               ? "the MTP head and n-gram matches"
+                                              : "the MTP head";
     if (g->drafts_max == 0)
         return;
     printf(

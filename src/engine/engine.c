@@ -47,7 +47,7 @@ static uint32_t logits_max(const struct engine_opts *o)
 
 static bool drafts_by_ngram(const struct engine_opts *o)
 {
-    return o->drafting.by == ENGINE_DRAFTER_NGRAM || o->drafting.past;
+    return o->drafting.by == DRAFTING_NGRAM || o->drafting.past;
 }
 
 static int check_opts(const struct engine_opts *o, const struct model_shape *shape, struct err *e)
@@ -55,10 +55,10 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
     if (o->max_num_seqs == 0 || o->max_num_seqs > 4096 || o->max_queue > 1u << 20)
         return err_set(e, -EINVAL, "max_num_seqs is %u and max_queue %u: they must be 1..4096 and 0..%u",
                        o->max_num_seqs, o->max_queue, 1u << 20);
-    const struct engine_drafting *g = &o->drafting;
-    if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == ENGINE_DRAFTER_NONE) != (g->drafts_max == 0) ||
-        (g->by == ENGINE_DRAFTER_MTP && !shape->mtp) ||
-        ((g->optimistic || g->past) && g->by != ENGINE_DRAFTER_MTP) || (g->optimistic && g->past))
+    const struct drafting_opts *g = &o->drafting;
+    if (g->drafts_max > MODEL_DRAFTS_MAX || (g->by == DRAFTING_NONE) != (g->drafts_max == 0) ||
+        (g->by == DRAFTING_MTP && !shape->mtp) || ((g->optimistic || g->past) && g->by != DRAFTING_MTP) ||
+        (g->optimistic && g->past))
         return err_set(e, -EINVAL,
                        "%u drafts per row and step: at most %u, and by the head only if there is one",
                        g->drafts_max, MODEL_DRAFTS_MAX);
@@ -137,9 +137,10 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     size_t vocab = shape->vocab;
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
-        o->max_num_seqs * sizeof(struct model_seq) + drafting_arena_bytes(o->max_num_seqs) +
-        logits_max(o) * vocab * sizeof(float) + vocab / 8 + places_of(o) * sizeof(struct job_numbers) +
-        o->max_num_seqs * sizeof(struct request_id) + vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
+        o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
+        drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * vocab * sizeof(float) + vocab / 8 +
+        publish_arena_bytes(places_of(o), o->max_num_seqs) + vocab * 16 /* the sampler's scratch: 12 now */ +
+        65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -197,10 +198,12 @@ static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 
 static int create_pools(struct engine *en, struct layout *l)
 {
+    engine_parts_init(en);
     l->pools.holder = en->holder;
     l->pools.evicting = en->opts.store ? write_behind_evicting : NULL;
+    l->pools.evicting_arg = &en->write_behind;
     l->pools.more = give_more;
-    l->pools.arg = en;
+    l->pools.arg = &en->image_sched;
     l->pools.crew = device_crew(en->opts.device);
     int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
@@ -255,11 +258,14 @@ static int create_tables(struct engine *en)
         return r;
     en->logits = arena_alloc_array(en->arena, (size_t)logits * en->shape->vocab, sizeof(float));
     en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
-    en->jobs_published = ARENA_ARRAY(en->arena, struct job_numbers, en->places_max);
-    en->step_ids = ARENA_ARRAY(en->arena, struct request_id, en->opts.max_num_seqs);
-    if (!en->logits || !en->seqs || !en->jobs_published || !en->step_ids)
+    en->heads = ARENA_ARRAY(en->arena, struct model_draft_seq, en->opts.max_num_seqs);
+    en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
+    if (!en->logits || !en->seqs || !en->heads || !en->sampled)
         return -ENOMEM;
-    r = drafting_init(en);
+    r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape->page_bytes,
+                     en->shape->state_bytes);
+    if (r == 0)
+        r = engine_draft_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
@@ -268,7 +274,7 @@ static int create_tables(struct engine *en)
     if (r == 0)
         r = create_pools(en, &l);
     if (r == 0)
-        r = image_sched_create(en);
+        r = engine_parts_create_images(en);
     if (r == 0)
         r = create_vocabulary(en, &charge);
     return r == 0 ? thread_stack_init(&en->stack, ENGINE_STACK_BYTES, &charge) : r;
@@ -319,8 +325,6 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     snprintf(en->name, sizeof(en->name), "%s", opts->name ? opts->name : "model");
     list_init(&en->jobs);
     list_init(&en->over);
-    trim_init(&en->trim);
-    pthread_mutex_init(&en->lock, NULL);
     r = opts->holders
             ? holder_add(opts->holders, account_domain(engine_device_parent(opts)), en->name, &en->holder)
             : 0;
@@ -353,20 +357,6 @@ int engine_start(struct engine *en)
     return 0;
 }
 
-void engine_stop(struct engine *en)
-{
-    if (!en)
-        return;
-    atomic_store(&en->closing, true);
-    if (en->inbox)
-        mailbox_close(en->inbox);
-}
-
-int engine_failure(const struct engine *en)
-{
-    return atomic_load(&en->failure);
-}
-
 /* A running step ends with its layer. A stuck one is logged: abandoning its thread would let it use freed
  * memory. */
 static void join(struct engine *en)
@@ -389,7 +379,7 @@ void engine_close(struct engine *en)
     else if (en->sched)
         engine_end_all(en);
     thread_stack_done(&en->stack);
-    image_sched_done(en);
+    image_sched_done(&en->image_sched);
     store_client_close(&en->tier);
     holder_close(en->holder);
     uint64_t left = pools_done(&en->pools, en->holder);
@@ -397,11 +387,11 @@ void engine_close(struct engine *en)
         LOG_ERROR("teardown_incomplete", "model=%s bytes=%llu", en->name, (unsigned long long)left);
     mailbox_free(en->inbox);
     buf_done(&en->text);
+    publish_done(&en->publish);
     arena_free(en->arena);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(en->requests);
     account_close(en->own);
-    pthread_mutex_destroy(&en->lock);
     free(en);
 }
 

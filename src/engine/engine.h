@@ -12,6 +12,7 @@
 #include "base/slice.h"
 #include "engine/stream.h"
 #include "model/model.h"
+#include "spec/drafting.h"
 #include "store/store.h"
 #include "text/tokenizer.h"
 #include "vision/image.h"
@@ -37,18 +38,6 @@ static inline uint32_t engine_tokens_min(uint32_t max_num_seqs, uint32_t drafts_
 {
     return max_num_seqs - 1 + engine_drafts_max(max_num_seqs, drafts_max) + PAGE_TOKENS;
 }
-
-/* The drafter: none, n-gram matches in the sequence (sample/ngram.h), or the model's MTP head. */
-enum engine_drafter { ENGINE_DRAFTER_NONE, ENGINE_DRAFTER_NGRAM, ENGINE_DRAFTER_MTP };
-
-struct engine_drafting {
-    enum engine_drafter by;
-    uint32_t
-        drafts_max;  /* draft tokens of a sequence in a step, <= the model's load-time bound; 0: no drafts */
-    bool always;     /* always drafts the maximum, even at a loss: for measurements and tests */
-    bool past;       /* with MTP: n-gram adds draft tokens after the head's where both agree */
-    bool optimistic; /* drafts of the head are accepted without verification: not exact. Not with `past` */
-};
 
 /* Faults for tests. */
 struct engine_faults {
@@ -85,7 +74,7 @@ struct engine_opts {
     uint32_t max_model_len; /* tokens of one sequence; <= the model's own */
     uint32_t max_queue;     /* requests that wait; shared by tenants (admission.h) */
     uint32_t tokens_max;    /* of one step: what the model was loaded with; >= engine_tokens_min() */
-    struct engine_drafting drafting;
+    struct drafting_opts drafting;
     uint64_t kv_bytes_max;       /* of the page pool's pages; at least one sequence of max_model_len */
     uint64_t pools_bytes_max;    /* of K, V, states and the prefix cache together; 0: no limit of its own */
     uint64_t requests_bytes_max; /* of all jobs' blocks; 0: likewise */

@@ -12,12 +12,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/heap_watch.h"
-#include "base/log.h"
-
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #define POLL_NS (5 * NS_PER_MS)
 
@@ -27,64 +21,6 @@
 #define JOB(it) LIST_ENTRY(it, struct job, link)
 
 /* ---- ends ---- */
-
-static uint64_t between(uint64_t from_ns, uint64_t to_ns)
-{
-    return from_ns && to_ns > from_ns ? to_ns - from_ns : 0;
-}
-
-void engine_end_job(struct engine *en, struct job *j, enum finish_reason why)
-{
-    ASSERT(!j->over);
-    uint64_t now_ns = clock_now_ns();
-    image_sched_leave(en, j);
-    if (j->seq.phase != SCHED_NEW)
-        sched_remove(en->sched, &j->seq);
-    j->over = true;
-    job_release_held(j);
-    j->finish.reason = why;
-    j->finish.prompt_tokens = j->prompt_count;
-    j->finish.completion_tokens = j->output_count;
-    j->finish.cached_tokens = j->seq.cached;
-    j->finish.queued_ns = between(j->arrival_ns, j->admitted_ns ? j->admitted_ns : now_ns);
-    j->finish.prefill_ns = between(j->admitted_ns, j->first_token_ns ? j->first_token_ns : now_ns);
-    j->finish.decode_ns = between(j->first_token_ns, now_ns);
-    en->now.finished[why]++;
-    en->last_end_ns = now_ns;
-    uint64_t service = between(j->admitted_ns, now_ns), before = atomic_load(&en->service_ns);
-    if (service > 0)
-        atomic_store(&en->service_ns, before ? before - before / 8 + service / 8 : service);
-    list_remove(&j->link);
-    list_push_back(&en->over, &j->link);
-}
-
-void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
-{
-    va_list ap;
-    va_start(ap, format);
-    vsnprintf(j->finish.error, sizeof(j->finish.error), format, ap);
-    va_end(ap);
-    engine_end_job(en, j, FINISH_ERROR);
-}
-
-void engine_fail(struct engine *en, int error)
-{
-    int none = 0;
-    ASSERT(error < 0 && error != -ECANCELED);
-    if (!atomic_compare_exchange_strong(&en->failure, &none, error))
-        return;
-    LOG_ERROR("device_failed", "model=%s error=\"%s\"", en->name,
-              strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown");
-    engine_stop(en);
-}
-
-void engine_fail_with_device(struct engine *en, struct job *j)
-{
-    engine_fail_job(en, j,
-                    "The device that computes this model failed (error %d). The model is closed; send the "
-                    "request again to load it anew.",
-                    -engine_failure(en));
-}
 
 /* The job's last message. Its memory is gone by then. */
 static void finish(struct engine *en, struct job *j)
@@ -152,7 +88,7 @@ static void deliver(struct engine *en)
 static void take_message(struct engine *en, const struct engine_message *m)
 {
     if (m->order) {
-        trim_take_order(en, m->order);
+        trim_take_order(&en->trim, m->order);
         return;
     }
     if (!m->job) {
@@ -161,7 +97,7 @@ static void take_message(struct engine *en, const struct engine_message *m)
     }
     struct job *j = m->job;
     list_push_back(&en->jobs, &j->link);
-    image_sched_enter(en, j);
+    image_sched_enter(&en->image_sched, j);
     int r = sched_add(en->sched, &j->seq);
     ASSERT(r == 0);
 }
@@ -208,6 +144,13 @@ static void look_at(struct engine *en, struct job *j, uint64_t now_ns)
         engine_end_job(en, j, FINISH_TOO_SLOW);
 }
 
+static uint32_t running_count(const struct engine *en)
+{
+    struct sched_numbers n;
+    sched_numbers(en->sched, &n);
+    return n.running;
+}
+
 static void look(struct engine *en)
 {
     uint64_t now_ns = clock_now_ns();
@@ -235,9 +178,10 @@ static void note_rest(struct engine *en)
 static void idle(struct engine *en)
 {
     struct engine_message m;
-    trim_share(en);
+    trim_share(&en->trim);
     uint64_t now_ns = clock_now_ns();
-    uint64_t trim_ns = trim_wait_ns(en, now_ns), write_ns = write_behind_wait_ns(en, now_ns);
+    uint64_t trim_ns = trim_wait_ns(&en->trim, en->last_end_ns, now_ns),
+             write_ns = write_behind_wait_ns(&en->write_behind, en->last_end_ns, now_ns);
     uint64_t walk_ns = invariants_wait_ns(en, now_ns), others_ns = MIN_OF(trim_ns, write_ns);
     engine_publish(en, true);
     if (mailbox_wait(en->inbox, &m, MIN_OF(others_ns, walk_ns)))
@@ -245,9 +189,9 @@ static void idle(struct engine *en)
     else if (walk_ns < others_ns)
         invariants_run(en);
     else if (write_ns < trim_ns)
-        write_behind_run(en);
+        write_behind_run(&en->write_behind);
     else if (trim_ns != UINT64_MAX)
-        trim_run(en);
+        trim_run(&en->trim);
 }
 
 /* ---- the thread ---- */
@@ -278,23 +222,23 @@ void *engine_thread(void *arg)
         take_inbox(en);
         look(en);
         if (atomic_exchange(&en->reclaim, false))
-            trim_reclaim(en);
+            trim_reclaim(&en->trim);
         bool stepped = engine_step_begin(en);
         if (stepped) {
             engine_step_end(en);
             invariants_after_step(en);
         }
-        stepped |= image_sched_run(en, stepped);
+        stepped |= image_sched_run(&en->image_sched, stepped);
         if (!stepped)
             note_rest(en);
         if (list_empty(&en->jobs) && list_empty(&en->over)) {
             idle(en);
             continue;
         }
-        trim_share(en);
+        trim_share(&en->trim);
         engine_publish(en, false);
         deliver(en);
-        trim_between_steps(en);
+        trim_between_steps(&en->trim, running_count(en));
         if (!stepped && !(list_empty(&en->jobs) && list_empty(&en->over)))
             wait_for_room(en);
     }
@@ -318,8 +262,8 @@ void engine_end_all(struct engine *en)
     take_inbox(en);
     LIST_EACH(it, &en->jobs)
         end_at_close(en, JOB(it));
-    trim_end(en);
-    write_behind_end(en);
+    trim_end(&en->trim);
+    write_behind_end(&en->write_behind);
     engine_publish(en, true);
     deliver(en);
     ASSERT(list_empty(&en->jobs) && list_empty(&en->over));

@@ -4,10 +4,10 @@
 
 #include "engine/admission.h"
 #include "engine/budget.h"
-#include "engine/drafting.h"
 #include "engine/invariants.h"
 #include "engine/job.h"
 #include "engine/pools.h"
+#include "engine/publish.h"
 #include "engine/image_sched.h"
 #include "engine/trim.h"
 #include "engine/write_behind.h"
@@ -67,32 +67,24 @@ struct engine {
     struct budget budget;
     struct drafting drafting;
     struct sampler_scratch *scratch;
-    float *logits;          /* [engine_logits_max][vocab] */
-    struct model_seq *seqs; /* [max_num_seqs] */
+    float *logits;                 /* [engine_logits_max][vocab] */
+    struct model_seq *seqs;        /* [max_num_seqs] */
+    struct model_draft_seq *heads; /* [max_num_seqs] */
+    uint32_t *sampled;             /* [max_num_seqs]: tokens that each sequence of the plan has sampled */
     struct engine_pass pass;
     struct buf text;      /* room for one token's text, grown at creation */
     uint64_t last_end_ns; /* when the last job ended */
+    uint64_t steps_ns;    /* time of all steps */
     struct image_sched image_sched;
     struct trim trim;
     struct write_behind write_behind;
     struct invariants invariants;
     struct engine_numbers now; /* counters; gauges are filled when published */
-
-    /* Under `lock`. */
-    pthread_mutex_t lock;
-    struct engine_numbers published;
-    struct job_numbers *jobs_published; /* [places_max] */
-    uint32_t jobs_published_count;
-    struct request_id *step_ids; /* [max_num_seqs] */
-    uint32_t step_id_count;
+    struct publish publish;    /* any thread reads from it */
 };
 
-/* engine_loop.c */
-void *engine_thread(void *arg);
-/* Ends all jobs here and in the closed inbox. On the engine thread, or the closing thread of an engine
- * that was never started. */
-void engine_end_all(struct engine *en);
-/* A job ends: its sequence goes now, its last tokens and its finish record when they have room. */
+/* engine_end.c. A job ends: its sequence goes now, its last tokens and its finish record when they have
+ * room. */
 void engine_end_job(struct engine *en, struct job *j, enum finish_reason why);
 void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -103,15 +95,30 @@ void engine_fail(struct engine *en, int error);
 /* A job ends because of that. */
 void engine_fail_with_device(struct engine *en, struct job *j);
 
+/* engine_loop.c */
+void *engine_thread(void *arg);
+/* Ends all jobs here and in the closed inbox. On the engine thread, or the closing thread of an engine
+ * that was never started. */
+void engine_end_all(struct engine *en);
 /* engine_step.c: plans a step, drafts, and begins its forward pass. False: nothing can run now. The device
  * may compute until engine_step_end(); meanwhile no sequence is removed, and no page or state moves. */
 bool engine_step_begin(struct engine *en);
 /* Waits for the step, samples its tokens and ends sequences. */
 void engine_step_end(struct engine *en);
 
-/* publish.c */
+/* engine_draft.c: room and order of the drafts. 0 or -ENOMEM. */
+int engine_draft_init(struct engine *en);
+/* Before a plan: each sequence's `drafts`. Returns how many they are together. */
+uint32_t engine_draft_allow(struct engine *en);
+/* After the plan, within the workers' turn: drafts are in place. 0, or as model_draft(). */
+int engine_draft(struct engine *en, const struct sched_plan *plan);
+
+/* engine_parts.c: connects the parts with the engine. No part has run before. */
+void engine_parts_init(struct engine *en);
+/* 0 or -ENOMEM; image_sched_done() in either case. */
+int engine_parts_create_images(struct engine *en);
+
+/* engine_numbers.c: after a step, and when nothing runs. */
 void engine_publish(struct engine *en, bool idle);
-/* The sequences of the plan are about to be computed. */
-void engine_publish_step(struct engine *en, const struct sched_plan *plan);
 
 #endif

@@ -116,7 +116,7 @@ static void begin_compute(struct engine *en)
     if (p->error != 0)
         return;
     device_turn_begin(en->opts.device);
-    p->error = drafting_draft(en, &p->plan);
+    p->error = engine_draft(en, &p->plan);
     p->drafted_ns = clock_now_ns();
     if (p->error == 0)
         begin_forward(en);
@@ -210,8 +210,8 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
     j->tokens[position] = s->id;
     j->output_count++;
     job_add_keys(j, position + 1);
-    if (j->ngram)
-        ngram_see(j->ngram, j->tokens, position + 1);
+    if (j->draft.ngram)
+        ngram_see(j->draft.ngram, j->tokens, position + 1);
     en->now.completion_tokens++;
     note_first_token(en, j, now_ns);
     struct stream_token t = {.id = s->id};
@@ -235,7 +235,7 @@ static void draw(struct engine *en, struct job *j, float *logits, struct sampled
 static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, float *logits,
                          uint64_t now_ns)
 {
-    uint32_t drafts = en->drafting.counts[index], sampled = 0, right = 0;
+    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, right = 0;
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
     while (!j->ends && sampled == right) {
         struct sampled s;
@@ -245,7 +245,7 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
         sampled++;
         right += s.id == draft;
     }
-    drafting_count(en, j, index, planned, right, sampled == right);
+    drafting_count(&en->drafting, index, planned, right, sampled == right, j->seq.phase == SCHED_DECODING);
     return sampled;
 }
 
@@ -253,7 +253,7 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
  * sequence is_blind(). */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
 {
-    uint32_t drafts = en->drafting.counts[index], sampled = 0;
+    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0;
     bool blind = is_blind(en, j), kept = true;
     for (; !j->ends && kept; sampled++) {
         struct sampled s;
@@ -265,7 +265,8 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float
             draw(en, j, own, &s);
         put_token(en, j, &s, now_ns);
     }
-    drafting_count(en, j, index, drafts, MIN_OF(sampled - !kept, drafts), kept);
+    drafting_count(&en->drafting, index, drafts, MIN_OF(sampled - !kept, drafts), kept,
+                   j->seq.phase == SCHED_DECODING);
     return sampled;
 }
 
@@ -282,11 +283,11 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         logits += (size_t)count * en->shape->vocab;
         if (r->drafts == 0)
             own = logits - en->shape->vocab; /* a prompt may have others before it */
-        en->drafting.sampled[i] = 0;
+        en->sampled[i] = 0;
         if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic)
-            en->drafting.sampled[i] = keep_run(en, j, i, own, now_ns);
+            en->sampled[i] = keep_run(en, j, i, own, now_ns);
         else if (r->samples)
-            en->drafting.sampled[i] = draw_run(en, j, i, r->drafts, own, now_ns);
+            en->sampled[i] = draw_run(en, j, i, r->drafts, own, now_ns);
     }
 }
 
@@ -295,7 +296,7 @@ static void accept(struct engine *en, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->seq_count && en->pools.states; i++) {
         const struct model_seq *seq = &en->seqs[i];
-        uint32_t count = seq->keep_pending ? en->drafting.sampled[i] : 0;
+        uint32_t count = seq->keep_pending ? en->sampled[i] : 0;
         ASSERT(!seq->keep_pending || (count > 0 && count <= seq->token_count));
         en->pools.pending[seq->state_out] = count;
     }
@@ -348,7 +349,7 @@ static void count_step(struct engine *en, uint64_t began_ns, uint64_t now_ns)
 {
     en->now.steps++;
     en->now.last_step_ns = now_ns - began_ns;
-    en->now.busy_ns += now_ns - began_ns;
+    en->steps_ns += now_ns - began_ns;
 }
 
 static uint32_t count_planned_decoding(const struct sched_plan *plan)
@@ -365,14 +366,14 @@ static void measure(struct engine *en, const struct sched_plan *plan, uint32_t d
     uint64_t now_ns = clock_now_ns();
     uint32_t prompt_tokens = plan->tokens - decoding - en->drafting.planned;
     budget_measure(&en->budget, decoding + en->drafting.computed, prompt_tokens, now_ns - began_ns);
-    drafting_measure(en, plan, decoding, now_ns - drafted_ns);
+    drafting_measure(&en->drafting, plan->tokens, decoding, now_ns - drafted_ns);
 }
 
 static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *ret)
 {
     const struct budget *b = &en->budget;
     struct budget_load load;
-    count_load(en, drafting_allow(en), &load);
+    count_load(en, engine_draft_allow(en), &load);
     uint64_t shared_ns = budget_shared_ns(b, atomic_load(&en->live->step_ns), &load);
     *ret = (struct sched_events){
         .now_ns = now_ns,
@@ -391,18 +392,18 @@ bool engine_step_begin(struct engine *en)
     set_events(en, now_ns, &ev);
     pools_clock(&en->pools, now_ns);
     sched_set_queue_timeout(en->sched, atomic_load(&en->live->queue_timeout_ns));
-    image_sched_look(en);
+    image_sched_look(&en->image_sched);
     sched_plan(en->sched, &ev, &p->plan);
     /* The images of a just admitted sequence may lie before its position, or be encoded already. */
-    if (p->plan.seq_count == 0 && image_sched_look(en))
+    if (p->plan.seq_count == 0 && image_sched_look(&en->image_sched))
         sched_plan(en->sched, &ev, &p->plan);
     take_ended(en);
     if (p->plan.seq_count == 0)
         return false;
-    trim_call_off(en);
+    trim_call_off(&en->trim);
     note_admitted(&p->plan, now_ns);
     fill_seqs(en, &p->plan);
-    engine_publish_step(en, &p->plan);
+    publish_step(&en->publish, &p->plan);
     atomic_store(&en->progress_ns, now_ns);
     begin_compute(en);
     return true;
@@ -419,7 +420,7 @@ void engine_step_end(struct engine *en)
         take_results(en, plan, now_ns);
         accept(en, plan);
     }
-    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->drafting.sampled});
+    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->sampled});
     if (r == 0)
         end_seqs(en, plan);
     else
@@ -427,7 +428,7 @@ void engine_step_end(struct engine *en)
     /* A step that was cut short does not measure the cost of tokens. */
     if (r == 0) {
         measure(en, plan, decoding, p->began_ns, p->drafted_ns);
-        image_sched_note_step(en, plan, clock_now_ns() - p->began_ns);
+        image_sched_note_step(&en->image_sched, plan, clock_now_ns() - p->began_ns);
     }
     count_step(en, p->began_ns, clock_now_ns());
 }

@@ -8,13 +8,11 @@
  * MB to commit. */
 #include "engine/image_sched.h"
 
-#include "engine/engine_state.h"
 #include "engine/job_images.h"
-#include "model/vision.h"
+#include "memory/holders.h"
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "memory/accounts.h"
 
 #include <errno.h>
@@ -46,39 +44,38 @@ uint64_t engine_image_bytes(const struct model_shape *s)
     return edge ? embedding_cache_entry_bytes(token_bytes(s), s->vision.pixels_max / (edge * edge)) : 0;
 }
 
-int image_sched_create(struct engine *en)
+int image_sched_create(struct image_sched *s, const struct image_sched_opts *opts, struct arena *a)
 {
-    struct image_sched *s = &en->image_sched;
-    if (!en->shape->vision.present)
+    if (!opts->shape->vision.present)
         return 0;
-    uint64_t bytes_max = MAX_OF(en->opts.image_cache_bytes, engine_image_bytes(en->shape));
-    int r = accounts_open(engine_device_parent(&en->opts), ACCOUNT_IMAGES, bytes_max, &s->images);
+    uint64_t bytes_max = MAX_OF(opts->cache_bytes, engine_image_bytes(opts->shape));
+    int r = accounts_open(opts->parent, ACCOUNT_IMAGES, bytes_max, &s->images);
     if (r < 0)
         return r;
     account_set_planned(s->images, bytes_max);
-    s->vision = accounts_find(engine_device_parent(&en->opts), ACCOUNT_VISION);
+    s->opts = *opts;
+    s->vision = accounts_find(opts->parent, ACCOUNT_VISION);
     s->entry = NONE;
     struct embedding_cache_opts embedding_cache = {.account = s->images,
-                                                   .token_bytes = token_bytes(en->shape),
+                                                   .token_bytes = token_bytes(opts->shape),
                                                    .bytes_max = bytes_max,
-                                                   .keep_bytes = en->opts.image_cache_bytes};
-    return embedding_cache_create(en->arena, &embedding_cache, &s->embedding_cache);
+                                                   .keep_bytes = opts->cache_bytes};
+    return embedding_cache_create(a, &embedding_cache, &s->embedding_cache);
 }
 
-void image_sched_done(struct engine *en)
+void image_sched_done(struct image_sched *s)
 {
-    struct image_sched *s = &en->image_sched;
     ASSERT(s->jobs == 0 && !s->owner);
-    while (s->images && model_encoder_trim(en->opts.model))
+    while (s->images && s->opts.encoder.trim(s->opts.encoder.arg))
         ;
     embedding_cache_done(s->embedding_cache);
     account_close(s->images);
     *s = (struct image_sched){0};
 }
 
-void image_sched_enter(struct engine *en, const struct job *j)
+void image_sched_enter(struct image_sched *s, const struct job *j)
 {
-    en->image_sched.jobs += j->image_count > 0;
+    s->jobs += j->image_count > 0;
 }
 
 /* ---- what a sequence has ---- */
@@ -115,45 +112,45 @@ static void let_go_all(struct image_sched *s, struct job *j)
 }
 
 /* References the image's embeddings, if they are cached. */
-static bool find(struct engine *en, struct job *j, uint32_t i)
+static bool find(struct image_sched *s, struct job *j, uint32_t i)
 {
     if (j->entries[i] != NONE)
         return true;
     struct embedding_cache_key key = key_of(j, i);
-    uint32_t entry = embedding_cache_find(en->image_sched.embedding_cache, &key);
+    uint32_t entry = embedding_cache_find(s->embedding_cache, &key);
     if (entry == NONE)
         return false;
-    embedding_cache_ref(en->image_sched.embedding_cache, entry);
-    take(&en->image_sched, j, i, entry);
-    en->now.images_found++;
+    embedding_cache_ref(s->embedding_cache, entry);
+    take(s, j, i, entry);
+    s->now.found++;
     return true;
 }
 
 /* sched_seq.ready for the present state of the sequence. */
-static uint32_t ready_of(struct engine *en, struct job *j)
+static uint32_t ready_of(struct image_sched *s, struct job *j)
 {
     bool reads = j->seq.phase == SCHED_PREFILLING && !j->seq.paused;
     if (!reads)
-        let_go_all(&en->image_sched, j);
+        let_go_all(s, j);
     if (!reads)
         return j->seq.phase == SCHED_DECODING ? 0 : j->grids[0].first;
     for (uint32_t i = 0; i < j->image_count; i++) {
         if (end_of(&j->grids[i]) <= j->seq.done)
-            let_go(&en->image_sched, j, i);
-        else if (!find(en, j, i))
+            let_go(s, j, i);
+        else if (!find(s, j, i))
             return j->grids[i].first;
     }
     return 0;
 }
 
-bool image_sched_look(struct engine *en)
+bool image_sched_look(struct image_sched *s)
 {
     bool changed = false;
-    if (en->image_sched.jobs == 0)
+    if (s->jobs == 0)
         return false;
-    LIST_EACH(it, &en->jobs) {
+    LIST_EACH(it, s->opts.jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
-        uint32_t ready = j->image_count > 0 ? ready_of(en, j) : 0;
+        uint32_t ready = j->image_count > 0 ? ready_of(s, j) : 0;
         changed |= ready != j->seq.ready;
         j->seq.ready = ready;
     }
@@ -172,11 +169,10 @@ static void forget(struct image_sched *s)
     s->ended_ns = clock_now_ns();
 }
 
-static void stop(struct engine *en)
+static void stop(struct image_sched *s)
 {
-    struct image_sched *s = &en->image_sched;
     if (s->begun)
-        model_encode_stop(en->opts.model);
+        s->opts.encoder.stop(s->opts.encoder.arg);
     embedding_cache_abandon(s->embedding_cache, s->entry);
     forget(s);
 }
@@ -195,37 +191,34 @@ static bool wants_same(const struct image_sched *s, const struct job *j,
     return false;
 }
 
-static void leave_to_another(struct engine *en)
+static void leave_to_another(struct image_sched *s)
 {
-    struct image_sched *s = &en->image_sched;
     struct embedding_cache_key key = key_of(s->owner, s->at);
-    LIST_EACH(it, &en->jobs) {
+    LIST_EACH(it, s->opts.jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
         if (!wants_same(s, j, &key, &s->at))
             continue;
         s->owner = j;
         return;
     }
-    stop(en);
+    stop(s);
 }
 
-void image_sched_leave(struct engine *en, struct job *j)
+void image_sched_leave(struct image_sched *s, struct job *j)
 {
-    struct image_sched *s = &en->image_sched;
     if (j->image_count == 0)
         return;
     if (s->owner == j)
-        leave_to_another(en);
+        leave_to_another(s);
     let_go_all(s, j);
     s->jobs--;
 }
 
-static void finish(struct engine *en)
+static void finish(struct image_sched *s)
 {
-    struct image_sched *s = &en->image_sched;
     struct job *j = s->owner;
     embedding_cache_finish(s->embedding_cache, s->entry);
-    en->now.images_encoded++;
+    s->now.encoded++;
     /* The owner takes over the reference that the entry was made with. An owner that has lost its place
      * meanwhile looks for the entry again. */
     take(s, j, s->at, s->entry);
@@ -235,42 +228,39 @@ static void finish(struct engine *en)
 /* ---- memory that was refused ---- */
 
 /* Deadlock: all others release their embeddings, and find or compute them again later. */
-static void let_others_go(struct engine *en, const struct job *but)
+static void let_others_go(struct image_sched *s, const struct job *but)
 {
-    LIST_EACH(it, &en->jobs) {
+    LIST_EACH(it, s->opts.jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
         if (j != but && j->image_count > 0)
-            let_go_all(&en->image_sched, j);
+            let_go_all(s, j);
     }
 }
 
 enum room { ROOM_MADE, ROOM_COMES, ROOM_NONE };
 
-static enum room find_room(struct engine *en, const struct job *j, uint64_t bytes, bool stepped)
+static enum room find_room(struct image_sched *s, const struct job *j, uint64_t bytes, bool stepped)
 {
     struct embedding_cache_numbers n;
     if (!stepped)
-        let_others_go(en, j);
-    if (embedding_cache_evict(en->image_sched.embedding_cache) > 0 || pools_free_unit(&en->pools))
+        let_others_go(s, j);
+    if (embedding_cache_evict(s->embedding_cache) > 0 || pools_free_unit(s->opts.pools))
         return ROOM_MADE;
-    if (en->holder && holder_want(en->holder, bytes, clock_now_ns()))
+    if (s->opts.pools->holder && holder_want(s->opts.pools->holder, bytes, clock_now_ns()))
         return ROOM_COMES;
-    embedding_cache_numbers(en->image_sched.embedding_cache, &n);
+    embedding_cache_numbers(s->embedding_cache, &n);
     return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
 }
 
 /* The job's image got no memory. True: there is some now. */
-static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
+static bool refuse(struct image_sched *s, struct job *j, uint32_t i, bool stepped)
 {
     const struct image *p = j->images[i];
-    uint64_t features = token_bytes(en->shape) * j->grids[i].rows * j->grids[i].columns;
-    uint64_t encoding = model_encode_bytes(en->shape, (uint64_t)p->width * p->height);
-    enum room room = find_room(en, j, features + encoding, stepped);
+    uint64_t features = token_bytes(s->opts.shape) * j->grids[i].rows * j->grids[i].columns;
+    uint64_t encoding = model_encode_bytes(s->opts.shape, (uint64_t)p->width * p->height);
+    enum room room = find_room(s, j, features + encoding, stepped);
     if (room == ROOM_NONE)
-        engine_fail_job(en, j,
-                        "There is no memory to encode image %u of this request: the embeddings of its %u x "
-                        "%u pixels take %llu bytes, and encoding them %llu.",
-                        i, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
+        s->opts.port.refused(s->opts.port.arg, j, i, features, encoding);
     return room == ROOM_MADE;
 }
 
@@ -278,11 +268,11 @@ static bool refuse(struct engine *en, struct job *j, uint32_t i, bool stepped)
 
 /* The next sequence with images to encode. Sequences admitted by the last plan have not been looked at
  * yet. */
-static struct job *next_job(struct engine *en)
+static struct job *next_job(struct image_sched *s)
 {
     struct sched_seq *seq;
-    while ((seq = sched_first_waiting(en->sched)) != NULL) {
-        uint32_t ready = ready_of(en, job_of(seq));
+    while ((seq = s->opts.port.first_waiting(s->opts.port.arg)) != NULL) {
+        uint32_t ready = ready_of(s, job_of(seq));
         if (ready == seq->ready)
             return job_of(seq);
         seq->ready = ready;
@@ -300,32 +290,30 @@ static uint32_t image_at(const struct job *j, uint32_t token)
 }
 
 /* True: something has changed: an image is in progress, or there is more room for one. */
-static bool begin(struct engine *en, bool stepped)
+static bool begin(struct image_sched *s, bool stepped)
 {
-    struct image_sched *s = &en->image_sched;
-    struct job *j = next_job(en);
+    struct job *j = next_job(s);
     if (!j)
         return false;
     uint32_t at = image_at(j, j->seq.ready), entry;
     struct embedding_cache_key key = key_of(j, at);
     int r = embedding_cache_begin(s->embedding_cache, &key, &entry);
     if (r == -ENOMEM || (r == -EAGAIN && !stepped))
-        return refuse(en, j, at, stepped);
+        return refuse(s, j, at, stepped);
     if (r < 0)
         return false;
     s->owner = j;
     s->at = at;
     s->entry = entry;
     s->image = image_ref(j->images[at]);
-    trim_call_off(en);
+    s->opts.port.begins(s->opts.port.arg);
     return true;
 }
 
 /* Commits a piece of the embeddings' memory, then of the vision encoder's; the last piece starts the
  * image. */
-static int prepare(struct engine *en)
+static int prepare(struct image_sched *s)
 {
-    struct image_sched *s = &en->image_sched;
     const struct image *p = s->image;
     int r = embedding_cache_commit(s->embedding_cache, s->entry);
     if (r != 0)
@@ -335,14 +323,14 @@ static int prepare(struct engine *en)
                              .width = p->width,
                              .height = p->height,
                              .features = embedding_cache_features(s->embedding_cache, s->entry)};
-    r = model_encode_begin(en->opts.model, &in);
+    r = s->opts.encoder.begin(s->opts.encoder.arg, &in);
     s->begun = r == 0;
     return r < 0 ? r : 0;
 }
 
-static bool is_decoding(const struct engine *en)
+static bool is_decoding(const struct image_sched *s)
 {
-    for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next) {
+    for (const struct list *it = s->opts.jobs->next; it != s->opts.jobs; it = it->next) {
         const struct job *j = LIST_ENTRY(it, const struct job, link);
         if (j->seq.phase == SCHED_DECODING && !j->seq.paused)
             return true;
@@ -364,81 +352,75 @@ static uint64_t median_step_ns(const struct image_sched *s)
 }
 
 /* Beside sequences that decode, their tokens come half as fast as without. */
-static uint64_t slice_ns(const struct engine *en)
+static uint64_t slice_ns(const struct image_sched *s)
 {
-    uint64_t step_ns = atomic_load(&en->live->step_ns);
-    if (!is_decoding(en))
+    uint64_t step_ns = atomic_load(s->opts.step_ns);
+    if (!is_decoding(s))
         return MIN_OF(SLICE_ALONE_NS, step_ns);
-    return MIN_OF(step_ns / 2, MAX_OF(median_step_ns(&en->image_sched), SLICE_LEAST_NS));
+    return MIN_OF(step_ns / 2, MAX_OF(median_step_ns(s), SLICE_LEAST_NS));
 }
 
 /* True: the image is done. r: the result of preparing it. */
-static bool work_until(struct engine *en, uint64_t deadline_ns, int *r)
+static bool work_until(struct image_sched *s, uint64_t deadline_ns, int *r)
 {
-    struct image_sched *s = &en->image_sched;
     bool done = false;
     *r = 0;
-    device_turn_begin(en->opts.device);
+    device_turn_begin(s->opts.device);
     do {
         if (s->begun)
-            done = model_encode_run(en->opts.model, deadline_ns);
+            done = s->opts.encoder.run(s->opts.encoder.arg, deadline_ns);
         else
-            *r = prepare(en);
+            *r = prepare(s);
     } while (*r == 0 && !done && clock_now_ns() < deadline_ns);
-    device_turn_end(en->opts.device);
+    device_turn_end(s->opts.device);
     return done;
 }
 
-static void count_slice(struct engine *en, uint64_t began_ns)
+static void count_slice(struct image_sched *s, uint64_t began_ns)
 {
-    struct engine_numbers *n = &en->now;
     uint64_t now_ns = clock_now_ns(), took_ns = now_ns - began_ns;
-    n->encode_slices++;
-    n->encode_ns += took_ns;
-    n->encode_slice_max_ns = MAX_OF(n->encode_slice_max_ns, took_ns);
-    n->busy_ns += took_ns;
-    atomic_store(&en->progress_ns, now_ns);
+    s->now.slices++;
+    s->now.slices_ns += took_ns;
+    s->now.slice_max_ns = MAX_OF(s->now.slice_max_ns, took_ns);
+    atomic_store(s->opts.progress_ns, now_ns);
 }
 
 /* The image in progress begins again when there is room, or its job ends. */
-static void refuse_current(struct engine *en)
+static void refuse_current(struct image_sched *s)
 {
-    struct job *j = en->image_sched.owner;
-    uint32_t at = en->image_sched.at;
-    stop(en);
-    (void)refuse(en, j, at, true);
+    struct job *j = s->owner;
+    uint32_t at = s->at;
+    stop(s);
+    (void)refuse(s, j, at, true);
 }
 
-static void slice(struct engine *en)
+static void slice(struct image_sched *s)
 {
-    const struct engine_faults *faults = en->opts.faults;
-    if (faults && faults->slice)
-        faults->slice(faults->arg);
+    if (s->opts.port.slice)
+        s->opts.port.slice(s->opts.port.slice_arg);
     uint64_t began_ns = clock_now_ns();
     int r;
-    atomic_store(&en->progress_ns, began_ns);
-    if (work_until(en, began_ns + slice_ns(en), &r))
-        finish(en);
-    count_slice(en, began_ns);
+    atomic_store(s->opts.progress_ns, began_ns);
+    if (work_until(s, began_ns + slice_ns(s), &r))
+        finish(s);
+    count_slice(s, began_ns);
     if (r < 0)
-        refuse_current(en);
+        refuse_current(s);
 }
 
-bool image_sched_run(struct engine *en, bool stepped)
+bool image_sched_run(struct image_sched *s, bool stepped)
 {
-    struct image_sched *s = &en->image_sched;
-    if (s->jobs == 0 || atomic_load(&en->closing))
+    if (s->jobs == 0 || atomic_load(s->opts.closing))
         return false;
-    if (!s->owner && !begin(en, stepped))
+    if (!s->owner && !begin(s, stepped))
         return false;
     if (s->owner)
-        slice(en);
+        slice(s);
     return true;
 }
 
-void image_sched_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns)
+void image_sched_note_step(struct image_sched *s, const struct sched_plan *plan, uint64_t took_ns)
 {
-    struct image_sched *s = &en->image_sched;
     for (uint32_t i = 0; i < plan->seq_count; i++)
         if (plan->seqs[i].from < job_of(plan->seqs[i].seq)->prompt_count)
             return;
@@ -460,64 +442,66 @@ static struct embedding_cache_numbers embedding_cache_now(const struct image_sch
     return n;
 }
 
-uint64_t image_sched_held_bytes(const struct engine *en)
+uint64_t image_sched_held_bytes(const struct image_sched *s)
 {
-    return embedding_cache_now(&en->image_sched).bytes + vision_bytes(&en->image_sched);
+    return embedding_cache_now(s).bytes + vision_bytes(s);
 }
 
-uint64_t image_sched_spare_bytes(const struct engine *en, uint64_t before_ns)
+uint64_t image_sched_spare_bytes(const struct image_sched *s, uint64_t before_ns)
 {
-    const struct image_sched *s = &en->image_sched;
     uint64_t held = s->owner || s->ended_ns >= before_ns ? 0 : vision_bytes(s);
     return held > s->least_bytes ? held - s->least_bytes : 0;
 }
 
-uint64_t image_sched_free_bytes(const struct engine *en)
+uint64_t image_sched_free_bytes(const struct image_sched *s)
 {
-    return embedding_cache_now(&en->image_sched).unused_bytes + image_sched_spare_bytes(en, UINT64_MAX);
+    return embedding_cache_now(s).unused_bytes + image_sched_spare_bytes(s, UINT64_MAX);
 }
 
-uint64_t image_sched_reach_bytes(const struct engine *en)
+uint64_t image_sched_reach_bytes(const struct image_sched *s)
 {
-    const struct image_sched *s = &en->image_sched;
     uint64_t bytes = s->images ? account_would_free(s->images, embedding_cache_now(s).unused_bytes) : 0;
-    return bytes + (s->vision ? account_would_free(s->vision, image_sched_spare_bytes(en, UINT64_MAX)) : 0);
+    return bytes + (s->vision ? account_would_free(s->vision, image_sched_spare_bytes(s, UINT64_MAX)) : 0);
 }
 
-uint32_t image_sched_unused(const struct engine *en)
+uint32_t image_sched_unused(const struct image_sched *s)
 {
-    return embedding_cache_now(&en->image_sched).unused;
+    return embedding_cache_now(s).unused;
 }
 
-static uint64_t relax(struct engine *en)
+static uint64_t relax(struct image_sched *s)
 {
-    struct image_sched *s = &en->image_sched;
     uint64_t before = vision_bytes(s);
-    bool more = model_encoder_trim(en->opts.model);
+    bool more = s->opts.encoder.trim(s->opts.encoder.arg);
     uint64_t now = vision_bytes(s);
     if (!more)
         s->least_bytes = now;
     return before - MIN_OF(now, before);
 }
 
-uint64_t image_sched_give(struct engine *en, uint64_t before_ns, bool features)
+uint64_t image_sched_give(struct image_sched *s, uint64_t before_ns, bool features)
 {
-    uint64_t bytes = image_sched_spare_bytes(en, before_ns) > 0 ? relax(en) : 0;
-    if (bytes == 0 && features && en->image_sched.embedding_cache)
-        bytes = embedding_cache_evict(en->image_sched.embedding_cache);
+    uint64_t bytes = image_sched_spare_bytes(s, before_ns) > 0 ? relax(s) : 0;
+    if (bytes == 0 && features && s->embedding_cache)
+        bytes = embedding_cache_evict(s->embedding_cache);
     return bytes;
 }
 
 /* ---- for reports ---- */
 
-void image_sched_read_gauges(const struct engine *en, struct engine_numbers *ret)
+void image_sched_read_gauges(const struct image_sched *s, struct engine_numbers *ret)
 {
-    struct embedding_cache_numbers n = embedding_cache_now(&en->image_sched);
+    struct embedding_cache_numbers n = embedding_cache_now(s);
+    ret->images_encoded = s->now.encoded;
+    ret->images_found = s->now.found;
+    ret->encode_slices = s->now.slices;
+    ret->encode_ns = s->now.slices_ns;
+    ret->encode_slice_max_ns = s->now.slice_max_ns;
     ret->images_kept = n.entries;
     ret->images_bytes = n.bytes;
     ret->images_bytes_max = n.bytes_max;
     ret->images_evicted = n.evicted;
-    ret->encoding_bytes = vision_bytes(&en->image_sched);
+    ret->encoding_bytes = vision_bytes(s);
 }
 
 uint32_t image_sched_images_done(const struct job *j)

@@ -10,19 +10,61 @@
  *
  * No deadlock: a sequence releases its embeddings as it advances. If none can advance, all but the next in
  * line release theirs. A job ends for lack of memory when memory for its next image is refused, no sequence
- * references embeddings, and no other engine will give any. Part of the engine, on its thread. */
+ * references embeddings, and no other engine will give any. Engine thread only. */
 #ifndef PLATEAU_ENGINE_IMAGE_SCHED_H
 #define PLATEAU_ENGINE_IMAGE_SCHED_H
 
 #include "engine/embedding_cache.h"
 #include "engine/job.h"
-
-struct engine;
+#include "engine/pools.h"
+#include "model/vision.h"
 
 #define IMAGE_SCHED_STEPS 15 /* durations of steps that are remembered */
 
+/* The vision encoder (model/vision.h), one image at a time. */
+struct image_sched_encoder {
+    int (*begin)(void *arg, const struct model_image *in);
+    bool (*run)(void *arg, uint64_t deadline_ns);
+    void (*stop)(void *arg);
+    bool (*trim)(void *arg);
+    void *arg;
+};
+
+struct image_sched_port {
+    /* As sched_first_waiting(). */
+    struct sched_seq *(*first_waiting)(void *arg);
+    /* Work on an image begins: free memory is about to be needed. */
+    void (*begins)(void *arg);
+    /* There is no memory for image `index` of the job, which has to end: bytes of its embeddings, and of
+     * encoding them. */
+    void (*refused)(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding);
+    void *arg;
+    void (*slice)(void *arg); /* NULL but in tests: called before a slice */
+    void *slice_arg;
+};
+
+struct image_sched_opts {
+    const struct model_shape *shape;
+    struct account *parent; /* `images` opens below it; it may have `vision` */
+    uint64_t cache_bytes;   /* as engine_opts.image_cache_bytes */
+    struct list *jobs;      /* struct job */
+    struct pools *pools;    /* memory for images may come from there */
+    struct device *device;
+    const _Atomic uint64_t *step_ns; /* target time of a step */
+    const atomic_bool *closing;      /* no slice begins then */
+    _Atomic uint64_t *progress_ns;   /* set before and after a slice */
+    struct image_sched_encoder encoder;
+    struct image_sched_port port;
+};
+
+/* As in engine_numbers. */
+struct image_sched_numbers {
+    uint64_t encoded, found, slices, slices_ns, slice_max_ns;
+};
+
 struct image_sched {
     /* Constant. */
+    struct image_sched_opts opts;
     struct account *images; /* features; NULL: the model sees nothing, and all below is zero */
     struct account *vision; /* memory of the encoder; NULL: not counted */
     struct embedding_cache *embedding_cache;
@@ -37,48 +79,50 @@ struct image_sched {
     uint64_t least_bytes; /* least bytes of `vision`, encoding or not */
     uint64_t steps_ns[IMAGE_SCHED_STEPS],
         step_count; /* of steps in which sequences decoded and nothing else happened */
+    struct image_sched_numbers now;
 };
 
 /* Bytes of the engine's arena that image_sched_create takes at most. */
 size_t image_sched_arena_bytes(const struct model_shape *s);
-/* Opens the account `images`. 0 or -ENOMEM; image_sched_done() in either case. */
-int image_sched_create(struct engine *en);
+/* `s` is zeroed. Opens the account `images`, unless the model sees nothing. 0 or -ENOMEM; image_sched_done()
+ * in either case. */
+int image_sched_create(struct image_sched *s, const struct image_sched_opts *opts, struct arena *a);
 /* No job is left. */
-void image_sched_done(struct engine *en);
+void image_sched_done(struct image_sched *s);
 
 /* A job arrives, and leaves: in any phase, once each. No effect without images. */
-void image_sched_enter(struct engine *en, const struct job *j);
-void image_sched_leave(struct engine *en, struct job *j);
+void image_sched_enter(struct image_sched *s, const struct job *j);
+void image_sched_leave(struct image_sched *s, struct job *j);
 
 /* Before a plan: references the embeddings that each sequence needs, releases the ones before its position,
  * and sets sched_seq.ready. True: ready has changed for some sequence. */
-bool image_sched_look(struct engine *en);
+bool image_sched_look(struct image_sched *s);
 /* After the step, whose sequences were computed: records its duration. */
-void image_sched_note_step(struct engine *en, const struct sched_plan *plan, uint64_t took_ns);
+void image_sched_note_step(struct image_sched *s, const struct sched_plan *plan, uint64_t took_ns);
 /* Between two steps: a slice of work, if there is any. stepped: something was computed since the last call.
  * True: something was done. */
-bool image_sched_run(struct engine *en, bool stepped);
+bool image_sched_run(struct image_sched *s, bool stepped);
 
 /* ---- memory ---- */
 
 /* Bytes of embeddings and of the encoder's memory. */
-uint64_t image_sched_held_bytes(const struct engine *en);
+uint64_t image_sched_held_bytes(const struct image_sched *s);
 /* Part of held_bytes that can be dropped on request. */
-uint64_t image_sched_free_bytes(const struct engine *en);
+uint64_t image_sched_free_bytes(const struct image_sched *s);
 /* Part of held_bytes that was idle since before_ns (UINT64_MAX: since any time): the encoder's memory, while
  * no image is in progress. */
-uint64_t image_sched_spare_bytes(const struct engine *en, uint64_t before_ns);
+uint64_t image_sched_spare_bytes(const struct image_sched *s, uint64_t before_ns);
 /* How much the process would shrink without the free bytes: see holder_numbers.reach_bytes. */
-uint64_t image_sched_reach_bytes(const struct engine *en);
+uint64_t image_sched_reach_bytes(const struct image_sched *s);
 /* Images with unreferenced embeddings. */
-uint32_t image_sched_unused(const struct engine *en);
+uint32_t image_sched_unused(const struct image_sched *s);
 /* Gives back a unit of memory idle since before_ns, else with `features` the least recently used image;
  * returns the bytes, 0: nothing. */
-uint64_t image_sched_give(struct engine *en, uint64_t before_ns, bool features);
+uint64_t image_sched_give(struct image_sched *s, uint64_t before_ns, bool features);
 
 /* ---- for reports ---- */
 
-void image_sched_read_gauges(const struct engine *en, struct engine_numbers *ret);
+void image_sched_read_gauges(const struct image_sched *s, struct engine_numbers *ret);
 /* The job's images that need no more work. */
 uint32_t image_sched_images_done(const struct job *j);
 /* True: the job's sequence waits for an image. */

@@ -105,18 +105,18 @@ static int create_stops(struct job *j, const struct job_opts *opts)
 
 static int create_ngram(struct job *j, const struct job_opts *opts)
 {
-    if (!opts->ngram || !j->speculative)
+    if (!opts->ngram || !j->draft.speculative)
         return 0;
-    int r = ngram_create(j->arena, j->seq.tokens_limit, &j->ngram);
+    int r = ngram_create(j->arena, j->seq.tokens_limit, &j->draft.ngram);
     if (r == 0)
-        ngram_see(j->ngram, j->tokens, j->prompt_count);
+        ngram_see(j->draft.ngram, j->tokens, j->prompt_count);
     return r;
 }
 
 static int create_tokens(struct job *j, const struct job_spec *spec)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
-    j->tokens = ARENA_ARRAY(j->arena, uint32_t, tokens);
+    j->draft.tokens = j->tokens = ARENA_ARRAY(j->arena, uint32_t, tokens);
     j->seq.pages[0] = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens));
     if (!j->tokens || !j->seq.pages[0])
         return -ENOMEM;
@@ -253,7 +253,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .logprobs = spec->sampling.logprobs,
         .prompt_logprobs = spec->prompt_logprobs,
         .whole = spec->whole,
-        .speculative = spec->speculative,
+        .draft = {.speculative = spec->speculative},
         .arrival_ns = opts->now_ns,
         .seq = {.tokens = spec->prompt_count,
                 .tokens_limit = spec->prompt_count + spec->max_tokens,

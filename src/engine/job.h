@@ -6,12 +6,11 @@
 #ifndef PLATEAU_ENGINE_JOB_H
 #define PLATEAU_ENGINE_JOB_H
 
-#include "engine/draft_length.h"
 #include "engine/engine.h"
 #include "engine/embedding_cache.h"
 #include "engine/stop_match.h"
-#include "sample/ngram.h"
 #include "sched/sched.h"
+#include "spec/drafting.h"
 #include "text/detok.h"
 
 /* Tokens that may be held. A stop string has fewer bytes and a token with text at least one, so only tokens
@@ -28,18 +27,11 @@ struct job {
     uint32_t prompt_count, max_tokens, min_tokens;
     uint32_t top; /* alternatives per token */
     bool logprobs, prompt_logprobs;
-    /* The sequence: prompt, then output. */
+    /* The sequence: prompt, then output, then draft tokens until sampled ones replace them. */
     uint32_t *tokens;
     uint32_t output_count;
     struct sampler *sampler;
-    /* Draft tokens: after the known tokens in `tokens`, until those are sampled. */
-    bool speculative;
-    struct ngram *ngram; /* n-gram drafter; NULL: none */
-    /* Acceptance of the drafter, and of n-gram tokens after the head's. */
-    struct draft_length_hits hits, past_hits;
-    bool past;                                /* n-gram drafts after the head */
-    uint32_t past_first;                      /* its first token: the head has to draft it too */
-    uint32_t drafted_tokens, accepted_tokens; /* as in job_numbers */
+    struct drafting_seq draft;
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;

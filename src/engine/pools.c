@@ -209,7 +209,7 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
                                       .allow = opts->holder ? allow : NULL,
                                       .allow_arg = p,
                                       .evicting = opts->evicting,
-                                      .arg = opts->arg};
+                                      .arg = opts->evicting_arg};
     return opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
 }
 

@@ -46,10 +46,11 @@ struct pools_opts {
     /* Gives back memory of the engine outside the pools, so that the pools may have it; called when all
      * others refuse a unit. False: there is nothing. NULL: never. */
     bool (*more)(void *arg);
+    void *arg;
     struct units_crew crew; /* for committing a prompt's units; run NULL: none */
     /* As in prefix_index_opts. */
     void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
-    void *arg;
+    void *evicting_arg;
 };
 
 /* Bytes of arena that pools_create takes at most. */

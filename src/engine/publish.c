@@ -1,9 +1,34 @@
-/* publish.c - the engine's state for other threads: a copy under a lock, renewed after each step. */
-#include "engine/engine_state.h"
+/* publish.c - the copies, and the phase of a job as clients know it. */
+#include "engine/publish.h"
+
+#include "engine/image_sched.h"
 
 #include "base/check.h"
-#include "base/clock.h"
-#include "base/log.h"
+
+#include <errno.h>
+
+size_t publish_arena_bytes(uint32_t jobs_max, uint32_t seqs_max)
+{
+    return jobs_max * sizeof(struct job_numbers) + seqs_max * sizeof(struct request_id) + 2 * (size_t)64;
+}
+
+int publish_init(struct publish *p, struct arena *a, uint32_t jobs_max, uint32_t seqs_max, size_t page_bytes,
+                 size_t state_bytes)
+{
+    struct job_numbers *jobs = ARENA_ARRAY(a, struct job_numbers, jobs_max);
+    struct request_id *ids = ARENA_ARRAY(a, struct request_id, seqs_max);
+    if (!jobs || !ids)
+        return -ENOMEM;
+    *p = (struct publish){jobs_max, seqs_max, page_bytes, state_bytes, .jobs = jobs, .step_ids = ids};
+    pthread_mutex_init(&p->lock, NULL);
+    return 0;
+}
+
+void publish_done(struct publish *p)
+{
+    if (p->jobs)
+        pthread_mutex_destroy(&p->lock);
+}
 
 static enum job_phase phase_of(const struct job *j)
 {
@@ -25,7 +50,7 @@ static enum job_phase phase_of(const struct job *j)
     }
 }
 
-static struct job_numbers numbers_of(const struct engine *en, const struct job *j, uint64_t now_ns)
+static struct job_numbers numbers_of(const struct publish *p, const struct job *j, uint64_t now_ns)
 {
     bool state = j->seq.state != NONE;
     return (struct job_numbers){
@@ -36,14 +61,13 @@ static struct job_numbers numbers_of(const struct engine *en, const struct job *
         .completion_tokens = j->output_count,
         .cached_tokens = j->seq.cached,
         .max_tokens = j->max_tokens,
-        .drafted_tokens = j->drafted_tokens,
-        .accepted_tokens = j->accepted_tokens,
+        .drafted_tokens = j->draft.drafted_tokens,
+        .accepted_tokens = j->draft.accepted_tokens,
         .images = j->image_count,
         .images_done = image_sched_images_done(j),
         .age_ns = now_ns - j->arrival_ns,
         .image_bytes = j->image_bytes,
-        .bytes = j->bytes + (uint64_t)j->seq.page_count * en->shape->page_bytes +
-                 (state ? en->shape->state_bytes : 0),
+        .bytes = j->bytes + (uint64_t)j->seq.page_count * p->page_bytes + (state ? p->state_bytes : 0),
     };
 }
 
@@ -53,129 +77,64 @@ static bool has_place(const struct job *j)
 }
 
 /* The jobs of the list with a place in the batch, or those without. */
-static void list_jobs(struct engine *en, const struct list *jobs, bool placed, uint64_t now_ns)
+static void list_jobs(struct publish *p, const struct list *jobs, bool placed, uint64_t now_ns)
 {
     for (const struct list *it = jobs->next; it != jobs; it = it->next) {
         const struct job *j = LIST_ENTRY(it, const struct job, link);
         if (has_place(j) != placed)
             continue;
-        ASSERT(en->jobs_published_count < en->places_max);
-        en->jobs_published[en->jobs_published_count++] = numbers_of(en, j, now_ns);
+        ASSERT(p->job_count < p->jobs_max);
+        p->jobs[p->job_count++] = numbers_of(p, j, now_ns);
     }
 }
 
-static struct engine_pool_numbers pool_numbers_of(const struct pool_numbers *n, size_t block_bytes)
+void publish_write(struct publish *p, const struct engine_numbers *now, const struct list *jobs,
+                   const struct list *over, uint64_t now_ns)
 {
-    return (struct engine_pool_numbers){.active_bytes = n->active_bytes,
-                                        .cached_bytes = n->cached_bytes,
-                                        .peak_bytes = (uint64_t)n->peak * block_bytes,
-                                        .limit_bytes = n->limit_bytes};
+    pthread_mutex_lock(&p->lock);
+    p->numbers = *now;
+    p->job_count = 0;
+    list_jobs(p, jobs, true, now_ns);
+    list_jobs(p, jobs, false, now_ns);
+    list_jobs(p, over, false, now_ns);
+    pthread_mutex_unlock(&p->lock);
 }
 
-static void read_gauges(struct engine *en, struct engine_numbers *ret)
+void publish_step(struct publish *p, const struct sched_plan *plan)
 {
-    struct sched_numbers s;
-    struct page_pool_numbers p;
-    struct pool_numbers states = {0};
-    ret->domain = account_domain(en->pools.all);
-    sched_numbers(en->sched, &s);
-    page_pool_numbers(en->pools.pages, &p);
-    if (en->pools.states)
-        state_pool_numbers(en->pools.states, &states);
-    ret->running = s.running;
-    ret->waiting = s.waiting;
-    ret->preemptions = s.preemptions;
-    ret->fetching = s.fetching;
-    ret->fetches = s.fetches;
-    ret->fetches_failed = s.fetches_failed;
-    ret->pages_used = p.referenced;
-    ret->pages_committed =
-        (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
-    ret->pages_max = p.blocks.blocks_max;
-    ret->states_used = states.taken;
-    ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
-    ret->state = pool_numbers_of(&states, en->pools.state_bytes);
-    pools_settle(&en->pools);
-    image_sched_read_gauges(en, ret);
-    ret->pending_trim_bytes = trim_pending_bytes(en);
-    ret->units_recommitted = pools_recommitted(&en->pools);
-    ret->reclaims += en->pools.reclaims;
-    en->pools.reclaims = 0;
-    if (en->pools.index) {
-        struct prefix_numbers cache;
-        prefix_index_numbers(en->pools.index, &cache);
-        ret->cache_pages = cache.nodes;
-        ret->cache_snapshots = cache.snapshots;
-        ret->cache_bytes = cache.bytes;
-        ret->cache_pages_evicted = cache.nodes_evicted;
-        ret->cache_snapshots_evicted = cache.snapshots_evicted;
-        ret->cache_bytes_max = cache.bytes_max;
-    }
-}
-
-/* For the search of slow replies; at most one line per step. */
-static void log_losses(const struct engine *en)
-{
-    const struct engine_numbers *was = &en->published, *is = &en->now;
-    if (is->preemptions > was->preemptions)
-        LOG_INFO("preempted", "model=%s seqs=%llu running=%u waiting=%u", en->name,
-                 (unsigned long long)(is->preemptions - was->preemptions), is->running, is->waiting);
-    if (is->cache_pages_evicted > was->cache_pages_evicted ||
-        is->cache_snapshots_evicted > was->cache_snapshots_evicted)
-        LOG_DEBUG("evicted", "model=%s pages=%llu snapshots=%llu", en->name,
-                  (unsigned long long)(is->cache_pages_evicted - was->cache_pages_evicted),
-                  (unsigned long long)(is->cache_snapshots_evicted - was->cache_snapshots_evicted));
-}
-
-void engine_publish(struct engine *en, bool idle)
-{
-    uint64_t now_ns = clock_now_ns();
-    read_gauges(en, &en->now);
-    en->now.idle = idle;
-    log_losses(en);
-    pthread_mutex_lock(&en->lock);
-    en->published = en->now;
-    en->jobs_published_count = 0;
-    list_jobs(en, &en->jobs, true, now_ns);
-    list_jobs(en, &en->jobs, false, now_ns);
-    list_jobs(en, &en->over, false, now_ns);
-    pthread_mutex_unlock(&en->lock);
-}
-
-void engine_numbers(struct engine *en, struct engine_numbers *ret)
-{
-    pthread_mutex_lock(&en->lock);
-    *ret = en->published;
-    pthread_mutex_unlock(&en->lock);
-    /* A device that has failed computes nothing: that is not being stuck. */
-    ret->progress_ns = engine_failure(en) ? 0 : atomic_load(&en->progress_ns);
-}
-
-void engine_publish_step(struct engine *en, const struct sched_plan *plan)
-{
-    pthread_mutex_lock(&en->lock);
-    en->step_id_count = plan->seq_count;
+    ASSERT(plan->seq_count <= p->seqs_max);
+    pthread_mutex_lock(&p->lock);
+    p->step_id_count = plan->seq_count;
     for (uint32_t i = 0; i < plan->seq_count; i++)
-        en->step_ids[i] = stream_id(job_of(plan->seqs[i].seq)->stream);
-    pthread_mutex_unlock(&en->lock);
+        p->step_ids[i] = stream_id(job_of(plan->seqs[i].seq)->stream);
+    pthread_mutex_unlock(&p->lock);
 }
 
-uint32_t engine_step_ids(struct engine *en, struct request_id *ret, uint32_t max)
+/* ---- for readers ---- */
+
+void publish_read(struct publish *p, struct engine_numbers *ret)
 {
-    pthread_mutex_lock(&en->lock);
-    uint32_t count = en->step_id_count;
-    for (uint32_t i = 0; i < MIN_OF(count, max); i++)
-        ret[i] = en->step_ids[i];
-    pthread_mutex_unlock(&en->lock);
+    pthread_mutex_lock(&p->lock);
+    *ret = p->numbers;
+    pthread_mutex_unlock(&p->lock);
+}
+
+uint32_t publish_read_jobs(struct publish *p, struct job_numbers *ret, uint32_t max)
+{
+    pthread_mutex_lock(&p->lock);
+    uint32_t count = p->job_count;
+    if (MIN_OF(count, max) > 0)
+        memcpy(ret, p->jobs, MIN_OF(count, max) * sizeof(*ret));
+    pthread_mutex_unlock(&p->lock);
     return count;
 }
 
-uint32_t engine_jobs(struct engine *en, struct job_numbers *ret, uint32_t max)
+uint32_t publish_read_step(struct publish *p, struct request_id *ret, uint32_t max)
 {
-    pthread_mutex_lock(&en->lock);
-    uint32_t count = en->jobs_published_count;
-    if (MIN_OF(count, max) > 0)
-        memcpy(ret, en->jobs_published, MIN_OF(count, max) * sizeof(*ret));
-    pthread_mutex_unlock(&en->lock);
+    pthread_mutex_lock(&p->lock);
+    uint32_t count = p->step_id_count;
+    for (uint32_t i = 0; i < MIN_OF(count, max); i++)
+        ret[i] = p->step_ids[i];
+    pthread_mutex_unlock(&p->lock);
     return count;
 }

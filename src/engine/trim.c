@@ -11,8 +11,6 @@
  * swing. After a while without such reuse the time is halved again. */
 #include "engine/trim.h"
 
-#include "engine/engine_state.h"
-
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -28,9 +26,9 @@
 #define REGRET_NS         NS_PER_S /* units not needed again for this long were returned rightly */
 #define RELIEF_PART       8
 
-void trim_init(struct trim *t)
+void trim_init(struct trim *t, const struct trim_opts *opts)
 {
-    *t = (struct trim){.patience_ns = PATIENCE_LEAST_NS, .keep_ns = KEEP_LEAST_NS};
+    *t = (struct trim){.opts = *opts, .patience_ns = PATIENCE_LEAST_NS, .keep_ns = KEEP_LEAST_NS};
     list_init(&t->orders);
 }
 
@@ -38,62 +36,63 @@ void trim_init(struct trim *t)
 
 #define ORDER(it) LIST_ENTRY(it, struct holder_ask, link)
 
-static uint64_t held_bytes(const struct engine *en)
+static uint64_t held_bytes(const struct trim *t)
 {
-    return pools_held_bytes(&en->pools) + image_sched_held_bytes(en);
+    return pools_held_bytes(t->opts.pools) + image_sched_held_bytes(t->opts.images);
 }
 
 /* Tells the list of holders. */
-static uint64_t publish(struct engine *en)
+static uint64_t publish(struct trim *t)
 {
-    struct pools_beside beside = {image_sched_held_bytes(en), image_sched_free_bytes(en),
-                                  image_sched_reach_bytes(en)};
-    return pools_publish(&en->pools, &beside, (uint64_t)en->budget.prompt_ns);
+    struct pools_beside beside = {image_sched_held_bytes(t->opts.images),
+                                  image_sched_free_bytes(t->opts.images),
+                                  image_sched_reach_bytes(t->opts.images)};
+    return pools_publish(t->opts.pools, &beside, (uint64_t)t->opts.budget->prompt_ns);
 }
 
-static uint64_t fallen_bytes(const struct engine *en, const struct holder_ask *o)
+static uint64_t fallen_bytes(const struct trim *t, const struct holder_ask *o)
 {
-    uint64_t held = held_bytes(en);
+    uint64_t held = held_bytes(t);
     return o->held_before > held ? o->held_before - held : 0;
 }
 
 /* The caller may read the list of holders next: it is updated first. */
-static void answer(struct engine *en, struct holder_ask *o)
+static void answer(struct trim *t, struct holder_ask *o)
 {
-    o->answer.bytes = fallen_bytes(en, o);
-    en->now.reclaims += o->kind == HOLDER_GIVE && o->answer.entries > 0;
+    o->answer.bytes = fallen_bytes(t, o);
+    t->now.reclaims += o->kind == HOLDER_GIVE && o->answer.entries > 0;
     list_remove(&o->link);
-    (void)publish(en);
+    (void)publish(t);
     holder_ask_done(o);
 }
 
-static void answer_all(struct engine *en)
+static void answer_all(struct trim *t)
 {
-    LIST_EACH(it, &en->trim.orders)
-        answer(en, ORDER(it));
+    LIST_EACH(it, &t->orders)
+        answer(t, ORDER(it));
 }
 
-static bool is_met(const struct engine *en, const struct holder_ask *o)
+static bool is_met(const struct trim *t, const struct holder_ask *o)
 {
-    return o->kind == HOLDER_GIVE && fallen_bytes(en, o) >= o->bytes;
+    return o->kind == HOLDER_GIVE && fallen_bytes(t, o) >= o->bytes;
 }
 
-static void answer_met(struct engine *en)
+static void answer_met(struct trim *t)
 {
-    LIST_EACH(it, &en->trim.orders)
-        if (is_met(en, ORDER(it)))
-            answer(en, ORDER(it));
+    LIST_EACH(it, &t->orders)
+        if (is_met(t, ORDER(it)))
+            answer(t, ORDER(it));
 }
 
 /* Nothing is free: evicts a unit's worth for one of the waiting orders. False: none is entitled to any. */
-static bool evict_for_orders(struct engine *en)
+static bool evict_for_orders(struct trim *t)
 {
-    LIST_EACH(it, &en->trim.orders) {
+    LIST_EACH(it, &t->orders) {
         struct holder_ask *o = ORDER(it);
-        uint64_t dropped = en->pools.dropped;
-        if (o->kind != HOLDER_GIVE || pools_evict_before(&en->pools, UNIT_BYTES, o->before_ns) == 0)
+        uint64_t dropped = t->opts.pools->dropped;
+        if (o->kind != HOLDER_GIVE || pools_evict_before(t->opts.pools, UNIT_BYTES, o->before_ns) == 0)
             continue;
-        o->answer.entries += (uint32_t)(en->pools.dropped - dropped);
+        o->answer.entries += (uint32_t)(t->opts.pools->dropped - dropped);
         return true;
     }
     return false;
@@ -107,46 +106,44 @@ static bool is_urgent(const struct trim *t)
 }
 
 /* Memory of the vision encoder, then free memory of the pools; image embeddings only for waiting orders. */
-static bool give(struct engine *en, uint64_t before_ns, struct pools_given *ret)
+static bool give(struct trim *t, uint64_t before_ns, struct pools_given *ret)
 {
-    *ret = (struct pools_given){.bytes = image_sched_give(en, before_ns, false)};
-    if (ret->bytes > 0 || pools_shrink(&en->pools, before_ns, ret))
+    *ret = (struct pools_given){.bytes = image_sched_give(t->opts.images, before_ns, false)};
+    if (ret->bytes > 0 || pools_shrink(t->opts.pools, before_ns, ret))
         return true;
-    ret->bytes = is_urgent(&en->trim) ? image_sched_give(en, before_ns, true) : 0;
+    ret->bytes = is_urgent(t) ? image_sched_give(t->opts.images, before_ns, true) : 0;
     return ret->bytes > 0;
 }
 
 /* One slice. False: nothing is left. */
-static bool slice(struct engine *en, uint64_t before_ns)
+static bool slice(struct trim *t, uint64_t before_ns)
 {
-    struct engine_numbers *n = &en->now;
+    struct trim_numbers *n = &t->now;
     struct pools_given given;
     uint64_t began_ns = clock_now_ns();
-    pools_clock(&en->pools, began_ns);
-    if (!give(en, before_ns, &given) && !evict_for_orders(en))
+    pools_clock(t->opts.pools, began_ns);
+    if (!give(t, before_ns, &given) && !evict_for_orders(t))
         return false;
-    answer_met(en);
+    answer_met(t);
     uint64_t took_ns = clock_now_ns() - began_ns;
-    struct trim *t = &en->trim;
     n->trims += t->slices == 0;
     t->slices++;
     t->bytes += given.bytes;
     t->longest_ns = MAX_OF(t->longest_ns, took_ns);
-    n->trim_slices++;
-    n->trim_slice_ns += took_ns;
-    n->trim_slice_max_ns = MAX_OF(n->trim_slice_max_ns, took_ns);
-    n->trim_units += DIV_UP(given.bytes, (uint64_t)UNIT_BYTES);
-    n->trim_bytes += given.bytes;
-    n->trim_moves += given.moved;
+    n->slices++;
+    n->slice_ns += took_ns;
+    n->slice_max_ns = MAX_OF(n->slice_max_ns, took_ns);
+    n->units += DIV_UP(given.bytes, (uint64_t)UNIT_BYTES);
+    n->bytes += given.bytes;
+    n->moves += given.moved;
     return true;
 }
 
 /* Nothing is left to give back. */
-static void finish(struct engine *en)
+static void finish(struct trim *t)
 {
-    struct trim *t = &en->trim;
     if (t->slices > 0) {
-        LOG_DEBUG("trimmed", "model=%s bytes=%llu slices=%llu longest_us=%llu", en->name,
+        LOG_DEBUG("trimmed", "model=%s bytes=%llu slices=%llu longest_us=%llu", t->opts.name,
                   (unsigned long long)t->bytes, (unsigned long long)t->slices,
                   (unsigned long long)(t->longest_ns / NS_PER_US));
         t->ended_ns = clock_now_ns();
@@ -156,17 +153,16 @@ static void finish(struct engine *en)
     t->bytes = t->slices = t->longest_ns = 0;
     /* The caller may read the numbers next. */
     if (!list_empty(&t->orders))
-        engine_publish(en, en->now.idle);
-    answer_all(en);
+        t->opts.publish(t->opts.arg);
+    answer_all(t);
 }
 
 /* ---- idle ---- */
 
-static void owe(struct engine *en)
+static void owe(struct trim *t, uint64_t ended_ns)
 {
-    struct trim *t = &en->trim;
-    uint64_t recommitted = pools_recommitted(&en->pools);
-    bool unregretted = t->ended_ns > 0 && en->last_end_ns - t->ended_ns > REGRET_NS;
+    uint64_t recommitted = pools_recommitted(t->opts.pools);
+    bool unregretted = t->ended_ns > 0 && ended_ns - t->ended_ns > REGRET_NS;
     if (recommitted > t->recommitted)
         t->patience_ns = MIN_OF(2 * t->patience_ns, PATIENCE_MOST_NS);
     else if (unregretted)
@@ -174,32 +170,31 @@ static void owe(struct engine *en)
     if (recommitted > t->recommitted || unregretted)
         t->ended_ns = 0;
     t->recommitted = recommitted;
-    t->due_ns = en->last_end_ns + t->patience_ns;
+    t->due_ns = ended_ns + t->patience_ns;
     t->owed = true;
 }
 
-void trim_call_off(struct engine *en)
+void trim_call_off(struct trim *t)
 {
-    en->trim.owed = en->trim.done = false;
+    t->owed = t->done = false;
 }
 
-uint64_t trim_wait_ns(struct engine *en, uint64_t now_ns)
+uint64_t trim_wait_ns(struct trim *t, uint64_t ended_ns, uint64_t now_ns)
 {
-    struct trim *t = &en->trim;
     if (is_urgent(t))
         return 0;
-    if (t->done || en->opts.keep_units)
+    if (t->done || t->opts.keep_units)
         return UINT64_MAX;
     if (!t->owed)
-        owe(en);
+        owe(t, ended_ns);
     return t->due_ns > now_ns ? t->due_ns - now_ns : 0;
 }
 
-void trim_run(struct engine *en)
+void trim_run(struct trim *t)
 {
-    while (mailbox_count(en->inbox) == 0 && !atomic_load(&en->closing)) {
-        if (!slice(en, UINT64_MAX)) {
-            finish(en);
+    while (!t->opts.is_wanted(t->opts.arg)) {
+        if (!slice(t, UINT64_MAX)) {
+            finish(t);
             return;
         }
     }
@@ -208,28 +203,25 @@ void trim_run(struct engine *en)
 /* ---- between steps ---- */
 
 /* Free bytes allowed while sequences run. */
-static uint64_t threshold_bytes(const struct engine *en)
+static uint64_t threshold_bytes(const struct trim *t, uint32_t running)
 {
-    struct sched_numbers s;
-    sched_numbers(en->sched, &s);
-    uint64_t part = held_bytes(en) / (2 * ((uint64_t)s.running + 1));
+    uint64_t part = held_bytes(t) / (2 * ((uint64_t)running + 1));
     return MAX_OF(part, SPARE_LEAST_BYTES);
 }
 
-static uint64_t spare_bytes(const struct engine *en, uint64_t before_ns)
+static uint64_t spare_bytes(const struct trim *t, uint64_t before_ns)
 {
-    return pools_spare_bytes(&en->pools) + image_sched_spare_bytes(en, before_ns);
+    return pools_spare_bytes(t->opts.pools) + image_sched_spare_bytes(t->opts.images, before_ns);
 }
 
-static bool has_too_much(const struct engine *en, uint64_t before_ns)
+static bool has_too_much(const struct trim *t, uint32_t running, uint64_t before_ns)
 {
-    return !en->opts.keep_units && spare_bytes(en, before_ns) > threshold_bytes(en);
+    return !t->opts.keep_units && spare_bytes(t, before_ns) > threshold_bytes(t, running);
 }
 
-static void learn_to_keep(struct engine *en, uint64_t now_ns)
+static void learn_to_keep(struct trim *t, uint64_t now_ns)
 {
-    struct trim *t = &en->trim;
-    uint64_t recommitted = pools_recommitted(&en->pools);
+    uint64_t recommitted = pools_recommitted(t->opts.pools);
     if (recommitted > t->keep_recommitted)
         t->keep_ns = MIN_OF(t->keep_ns * 2, KEEP_MOST_NS);
     else if (now_ns - t->keep_changed_ns > KEEP_CALM_NS)
@@ -240,69 +232,68 @@ static void learn_to_keep(struct engine *en, uint64_t now_ns)
     t->keep_changed_ns = now_ns;
 }
 
-void trim_between_steps(struct engine *en)
+void trim_between_steps(struct trim *t, uint32_t running)
 {
-    struct trim *t = &en->trim;
     bool urgent = is_urgent(t);
     uint64_t began_ns = clock_now_ns(), most_ns = urgent ? BETWEEN_URGENT_NS : BETWEEN_NS;
-    if (!urgent && !has_too_much(en, began_ns - t->keep_ns))
+    if (!urgent && !has_too_much(t, running, began_ns - t->keep_ns))
         return;
-    learn_to_keep(en, began_ns);
+    learn_to_keep(t, began_ns);
     uint64_t before_ns = urgent ? UINT64_MAX : began_ns - t->keep_ns;
     bool more = true;
-    while (more && clock_now_ns() - began_ns < most_ns && (is_urgent(t) || has_too_much(en, before_ns)))
-        more = slice(en, before_ns);
+    while (more && clock_now_ns() - began_ns < most_ns &&
+           (is_urgent(t) || has_too_much(t, running, before_ns)))
+        more = slice(t, before_ns);
     if (urgent && !more)
-        finish(en);
+        finish(t);
 }
 
 /* ---- orders ---- */
 
-void trim_take_order(struct engine *en, struct holder_ask *o)
+void trim_take_order(struct trim *t, struct holder_ask *o)
 {
-    o->held_before = held_bytes(en);
+    o->held_before = held_bytes(t);
     if (o->kind == HOLDER_CLEAR)
-        o->answer.entries =
-            image_sched_unused(en) + (en->pools.index ? prefix_index_clear(en->pools.index) : 0);
-    list_push_back(&en->trim.orders, &o->link);
+        o->answer.entries = image_sched_unused(t->opts.images) +
+                            (t->opts.pools->index ? prefix_index_clear(t->opts.pools->index) : 0);
+    list_push_back(&t->orders, &o->link);
 }
 
-void trim_share(struct engine *en)
+void trim_share(struct trim *t)
 {
     uint64_t bytes;
-    while ((bytes = publish(en)) > 0 && pools_evict(&en->pools, bytes) > 0)
-        en->trim.done = false;
+    while ((bytes = publish(t)) > 0 && pools_evict(t->opts.pools, bytes) > 0)
+        t->done = false;
 }
 
-void trim_reclaim(struct engine *en)
+void trim_reclaim(struct trim *t)
 {
     struct prefix_numbers n = {0};
-    if (en->pools.index)
-        prefix_index_numbers(en->pools.index, &n);
-    uint64_t bytes = pools_evict(&en->pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
-    if (bytes == 0 && pools_spare_bytes(&en->pools) + image_sched_free_bytes(en) == 0)
+    if (t->opts.pools->index)
+        prefix_index_numbers(t->opts.pools->index, &n);
+    uint64_t bytes = pools_evict(t->opts.pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
+    if (bytes == 0 && pools_spare_bytes(t->opts.pools) + image_sched_free_bytes(t->opts.images) == 0)
         return;
-    en->now.reclaims++;
-    en->trim.pressed = true;
-    LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", en->name,
+    t->now.reclaims++;
+    t->pressed = true;
+    LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", t->opts.name,
              (unsigned long long)bytes,
-             (unsigned long long)(pools_spare_bytes(&en->pools) + image_sched_free_bytes(en)));
+             (unsigned long long)(pools_spare_bytes(t->opts.pools) + image_sched_free_bytes(t->opts.images)));
 }
 
-void trim_end(struct engine *en)
+void trim_end(struct trim *t)
 {
-    answer_all(en);
+    answer_all(t);
 }
 
 /* ---- looking ---- */
 
-uint64_t trim_pending_bytes(const struct engine *en)
+uint64_t trim_pending_bytes(const struct trim *t, uint32_t running)
 {
-    const struct trim *t = &en->trim;
-    uint64_t spare = spare_bytes(en, UINT64_MAX), keeps = threshold_bytes(en);
+    uint64_t spare = spare_bytes(t, UINT64_MAX), keeps = threshold_bytes(t, running);
     if (is_urgent(t))
-        return pools_spare_bytes(&en->pools) + image_sched_free_bytes(en);
-    if (t->done || en->opts.keep_units)
+        return pools_spare_bytes(t->opts.pools) + image_sched_free_bytes(t->opts.images);
+    if (t->done || t->opts.keep_units)
         return 0;
     return t->owed ? spare : spare > keeps ? spare - keeps : 0;
 }

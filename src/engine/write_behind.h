@@ -4,33 +4,43 @@
  * Each once: while the engine is idle, from WRITE_BEHIND_NS after the last request on, or when it is
  * evicted, or when the engine ends. Handing in is a copy, with a look at the inbox after each 1 MiB; a
  * request aborts the present copy. Entries without room in the tier wait while the engine is idle, and are
- * dropped when evicted. Part of the engine, on its thread. */
+ * dropped when evicted. Engine thread only. */
 #ifndef PLATEAU_ENGINE_WRITE_BEHIND_H
 #define PLATEAU_ENGINE_WRITE_BEHIND_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "engine/pools.h"
 
-struct engine;
-struct prefix_key;
+#include <stdatomic.h>
 
 #define WRITE_BEHIND_NS 100000000ull
 
-struct write_behind {
-    uint32_t cursor;   /* of prefix_index_unstored() */
-    uint64_t since_ns; /* the last end that this is about */
-    uint64_t retry_ns; /* when the tier may have room again */
-    bool given_up;     /* until another request ends */
+struct write_behind_opts {
+    struct pools *pools;
+    const struct tier_io *tier; /* arg NULL: there is none */
+    const atomic_int *failure;  /* not 0: the device has failed, and its bytes are not stored */
+    /* A message has come for the engine. */
+    bool (*is_wanted)(void *arg);
+    /* A copy from the device failed with -EIO or -ENODEV. */
+    void (*failed)(void *arg, int error);
+    void *arg;
 };
 
-/* For prefix_index_opts.evicting; arg is the engine. */
+struct write_behind {
+    struct write_behind_opts opts; /* constant */
+    uint32_t cursor;               /* of prefix_index_unstored() */
+    uint64_t since_ns;             /* the last end that this is about */
+    uint64_t retry_ns;             /* when the tier may have room again */
+    bool given_up;                 /* until another request ends */
+};
+
+/* For prefix_index_opts.evicting; arg is the struct write_behind. */
 void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
-/* How long the idle engine may sleep until there is something to hand in; 0: now; UINT64_MAX: there is
- * nothing. */
-uint64_t write_behind_wait_ns(struct engine *en, uint64_t now_ns);
+/* Nothing runs since ended_ns. How long the engine may sleep until there is something to hand in; 0: now;
+ * UINT64_MAX: there is nothing. */
+uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_t now_ns);
 /* One after the other, until a message comes, the tier is full, or nothing is left. */
-void write_behind_run(struct engine *en);
+void write_behind_run(struct write_behind *w);
 /* The engine ends: what the tier has room for. */
-void write_behind_end(struct engine *en);
+void write_behind_end(struct write_behind *w);
 
 #endif

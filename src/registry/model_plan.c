@@ -16,9 +16,9 @@ uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max)
 }
 
 struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,
-                                          const struct engine_drafting *drafting)
+                                          const struct drafting_opts *drafting)
 {
-    struct engine_drafting g = drafting ? *drafting : (struct engine_drafting){.by = ENGINE_DRAFTER_NONE};
+    struct drafting_opts g = drafting ? *drafting : (struct drafting_opts){.by = DRAFTING_NONE};
     return (struct engine_opts){.max_num_seqs = seqs,
                                 .max_queue = queue,
                                 .tokens_max = model_plan_step_tokens(seqs, g.drafts_max),

@@ -23,7 +23,7 @@ struct model_plan {
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
     /* Read from the directory by model_plan_probe(). */
-    struct engine_drafting drafting;
+    struct drafting_opts drafting;
     struct model_shape shape;
     struct model_plan_drafting drafting_takes;
     uint64_t tokenizer_bytes;
@@ -36,7 +36,7 @@ uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max);
 /* The engine's options that a plan needs; plans and engines share them. drafting: NULL without speculative
  * decoding. */
 struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,
-                                          const struct engine_drafting *drafting);
+                                          const struct drafting_opts *drafting);
 /* Reads headers, loads nothing. 0 or what model_probe() said. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e);
 /* A plan_model_fn whose arg is a struct model_plan. */

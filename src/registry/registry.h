@@ -48,7 +48,7 @@ struct served_model {
     enum chat_format format;
     int64_t created_s;   /* since 1970; of the load */
     const char *compute; /* "f32" */
-    struct engine_drafting drafting;
+    struct drafting_opts drafting;
     bool exact; /* the same tokens in any batch, chunk and cache state, with and without drafts */
 };
 

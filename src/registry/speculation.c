@@ -21,36 +21,35 @@ bool speculation_parse(const char *name, enum speculation_way *ret)
     return false;
 }
 
-struct engine_drafting speculation_drafting(const struct speculation *s, bool has_head)
+struct drafting_opts speculation_drafting(const struct speculation *s, bool has_head)
 {
     uint32_t by_head =
         s->head_drafts == SPECULATION_DRAFTS_ANY ? SPECULATION_DRAFTS_MTP : (uint32_t)s->head_drafts;
     bool wants_head = s->way == SPECULATION_AUTO || s->way == SPECULATION_MTP;
     if (wants_head && has_head && by_head > 0)
-        return (struct engine_drafting){.by = ENGINE_DRAFTER_MTP,
-                                        .drafts_max = by_head,
-                                        .past = s->way == SPECULATION_AUTO && !s->optimistic && by_head > 1,
-                                        .always = s->always,
-                                        .optimistic = s->optimistic};
+        return (struct drafting_opts){.by = DRAFTING_MTP,
+                                      .drafts_max = by_head,
+                                      .past = s->way == SPECULATION_AUTO && !s->optimistic && by_head > 1,
+                                      .always = s->always,
+                                      .optimistic = s->optimistic};
     if (s->way == SPECULATION_NGRAM)
-        return (struct engine_drafting){
-            .by = ENGINE_DRAFTER_NGRAM, .drafts_max = SPECULATION_DRAFTS_NGRAM, .always = s->always};
-    return (struct engine_drafting){.by = ENGINE_DRAFTER_NONE};
+        return (struct drafting_opts){
+            .by = DRAFTING_NGRAM, .drafts_max = SPECULATION_DRAFTS_NGRAM, .always = s->always};
+    return (struct drafting_opts){.by = DRAFTING_NONE};
 }
 
-void speculation_parts(const struct speculation *s, const struct engine_drafting *g,
-                       struct model_parts *parts)
+void speculation_parts(const struct speculation *s, const struct drafting_opts *g, struct model_parts *parts)
 {
-    parts->mtp = g->by == ENGINE_DRAFTER_MTP;
+    parts->mtp = g->by == DRAFTING_MTP;
     parts->drafts_max = g->drafts_max;
     /* Drafts accepted without verification need the whole vocabulary for the best choice. */
     parts->draft_vocab = g->optimistic ? 0 : s->draft_vocab;
 }
 
-const char *speculation_name(const struct engine_drafting *g)
+const char *speculation_name(const struct drafting_opts *g)
 {
     static const char *const names[] = {
-        [ENGINE_DRAFTER_NONE] = "off", [ENGINE_DRAFTER_NGRAM] = "ngram", [ENGINE_DRAFTER_MTP] = "mtp"};
+        [DRAFTING_NONE] = "off", [DRAFTING_NGRAM] = "ngram", [DRAFTING_MTP] = "mtp"};
     ASSERT((size_t)g->by < COUNT_OF(names));
     return g->past ? "mtp+ngram" : names[g->by];
 }

@@ -26,11 +26,10 @@ struct speculation {
 bool speculation_parse(const char *name, enum speculation_way *ret);
 
 /* The drafter for a model with or without a head. */
-struct engine_drafting speculation_drafting(const struct speculation *s, bool has_head);
+struct drafting_opts speculation_drafting(const struct speculation *s, bool has_head);
 /* The model parts that it needs; other parts stay as they are. */
-void speculation_parts(const struct speculation *s, const struct engine_drafting *g,
-                       struct model_parts *parts);
+void speculation_parts(const struct speculation *s, const struct drafting_opts *g, struct model_parts *parts);
 /* "off", "ngram", "mtp", "mtp+ngram". */
-const char *speculation_name(const struct engine_drafting *g);
+const char *speculation_name(const struct drafting_opts *g);
 
 #endif

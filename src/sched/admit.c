@@ -7,7 +7,6 @@
  * sequence that loses its place in a plan does not get one in the same plan, so each plan ends. */
 #include "sched/admit.h"
 
-#include "sched/fetching.h"
 #include "sched/places.h"
 #include "sched/seq_cache.h"
 #include "sched/seq_fetch.h"
@@ -220,7 +219,7 @@ static void insist(struct sched *s, struct sched_seq *seq)
         victim = places_newest_paused(s, seq);
     if (victim)
         places_preempt(s, victim);
-    else if (!fetching_drop(s, seq))
+    else if (!places_drop_fetched(s, seq))
         places_end(s, seq, SCHED_END_NO_MEMORY);
 }
 

@@ -29,34 +29,6 @@ static void end_fetch(struct sched *s, struct sched_seq *seq)
     ASSERT(seq->fetch_pages == 0 && seq->fetch_open == 0);
 }
 
-static struct sched_seq *newest_holder(const struct list *list, const struct sched_seq *but)
-{
-    for (struct list *it = list->prev; it != list; it = it->prev)
-        if (SEQ(it) != but && seq_fetch_holds(SEQ(it)))
-            return SEQ(it);
-    return NULL;
-}
-
-bool fetching_drop(struct sched *s, struct sched_seq *but)
-{
-    struct sched_seq *seq = newest_holder(&s->fetching, but);
-    if (!seq)
-        seq = newest_holder(&s->queue, but);
-    if (!seq && but && seq_fetch_holds(but))
-        seq = but;
-    if (!seq)
-        return false;
-    ASSERT(seq_fetch_holds(seq));
-    bool fetches = seq->phase == SCHED_FETCHING;
-    s->fetches_failed += fetches;
-    seq_fetch_drop(&s->opts, seq);
-    if (fetches) {
-        places_leave_queue(s, seq);
-        places_enqueue(s, seq, SCHED_QUEUED);
-    }
-    return true;
-}
-
 static struct sched_seq *find_fetching(const struct sched *s, uint64_t tag)
 {
     for (struct list *it = s->fetching.next; it != &s->fetching; it = it->next)

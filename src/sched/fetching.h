@@ -13,8 +13,5 @@
 void fetching_go_on(struct sched *s);
 /* Begins fetches of the first sequences in the queue, whether there is a place for them yet or not. */
 void fetching_begin(struct sched *s);
-/* Releases the fetched pages of one sequence without a place, which computes the tokens instead; `but` is
- * the last choice (NULL: no preference). False: none has any. */
-bool fetching_drop(struct sched *s, struct sched_seq *but);
 
 #endif

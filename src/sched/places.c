@@ -132,6 +132,34 @@ void places_end(struct sched *s, struct sched_seq *seq, enum sched_end why)
     list_push_back(&s->ended, &seq->link);
 }
 
+static struct sched_seq *newest_holder(const struct list *list, const struct sched_seq *but)
+{
+    for (struct list *it = list->prev; it != list; it = it->prev)
+        if (SEQ(it) != but && seq_fetch_holds(SEQ(it)))
+            return SEQ(it);
+    return NULL;
+}
+
+bool places_drop_fetched(struct sched *s, struct sched_seq *but)
+{
+    struct sched_seq *seq = newest_holder(&s->fetching, but);
+    if (!seq)
+        seq = newest_holder(&s->queue, but);
+    if (!seq && but && seq_fetch_holds(but))
+        seq = but;
+    if (!seq)
+        return false;
+    ASSERT(seq_fetch_holds(seq));
+    bool fetches = seq->phase == SCHED_FETCHING;
+    s->fetches_failed += fetches;
+    seq_fetch_drop(&s->opts, seq);
+    if (fetches) {
+        places_leave_queue(s, seq);
+        places_enqueue(s, seq, SCHED_QUEUED);
+    }
+    return true;
+}
+
 /* ---- looking for one ---- */
 
 struct sched_seq *places_newest_paused(struct sched *s, const struct sched_seq *but)

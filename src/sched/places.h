@@ -32,6 +32,10 @@ void places_preempt(struct sched *s, struct sched_seq *seq);
 /* Ends the sequence: sched_take_ended() returns it. */
 void places_end(struct sched *s, struct sched_seq *seq, enum sched_end why);
 
+/* Releases the fetched pages of one sequence without a place, which computes the tokens instead; `but` is
+ * the last choice (NULL: no preference). False: none has any. */
+bool places_drop_fetched(struct sched *s, struct sched_seq *but);
+
 /* Returns the newest paused sequence with a place, or the newest parked one (paused ones first); not `but`.
  * NULL: none. */
 struct sched_seq *places_newest_paused(struct sched *s, const struct sched_seq *but);

@@ -7,7 +7,6 @@
  * other holder is releasing memory. */
 #include "sched/secure.h"
 
-#include "sched/fetching.h"
 #include "sched/places.h"
 #include "sched/seq_cache.h"
 
@@ -74,7 +73,7 @@ static bool secure(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(sched_has_place(seq) && !seq->paused);
     while (!sched_has_page_for_next(seq) && !secure_page(s, seq)) {
-        if (fetching_drop(s, NULL))
+        if (places_drop_fetched(s, NULL))
             continue;
         struct sched_seq *victim = secure_waits_for_help(s) ? NULL : find_victim(s, seq);
         if (!victim)

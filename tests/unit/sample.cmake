@@ -1,3 +1,5 @@
 plateau_test(test_sampler sample base)
 plateau_test(test_sampler_best sample base)
-plateau_test(test_ngram sample base)
+plateau_test(test_ngram spec base)
+plateau_test(test_drafting spec)
+plateau_test(test_draft_length spec LABELS slow)

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "engine/draft_length.h"
+#include "spec/draft_length.h"
 
 #include <string.h>
 

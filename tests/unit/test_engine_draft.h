@@ -61,8 +61,8 @@ static inline uint32_t draft(void *arg, const uint32_t *tokens, uint32_t count, 
 static inline void open_drafting(struct fixture *f, const char *dir, struct engine_opts *o,
                                  enum manner manner, struct drafter *g)
 {
-    o->drafting = (struct engine_drafting){
-        .by = ENGINE_DRAFTER_NGRAM, .drafts_max = TEST_DRAFTS_MAX, .always = !g->sparing};
+    o->drafting =
+        (struct drafting_opts){.by = DRAFTING_NGRAM, .drafts_max = TEST_DRAFTS_MAX, .always = !g->sparing};
     g->manner = manner;
     g->faults.draft = draft;
     g->faults.arg = g;

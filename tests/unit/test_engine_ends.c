@@ -398,13 +398,13 @@ TEST(options_that_cannot_work_are_refused)
 TEST(drafts_without_a_drafter_or_too_many_are_refused)
 {
     struct engine_opts good = gated(DIR);
-    const struct engine_drafting wrong[] = {
-        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = MODEL_DRAFTS_MAX + 1}, /* more than a sequence has */
-        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = 0},
-        {.by = ENGINE_DRAFTER_NONE, .drafts_max = 1},
-        {.by = ENGINE_DRAFTER_MTP, .drafts_max = 1}, /* the model has no head */
-        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = 1, .optimistic = true},
-        {.by = ENGINE_DRAFTER_NGRAM, .drafts_max = 1, .past = true},
+    const struct drafting_opts wrong[] = {
+        {.by = DRAFTING_NGRAM, .drafts_max = MODEL_DRAFTS_MAX + 1}, /* more than a sequence has */
+        {.by = DRAFTING_NGRAM, .drafts_max = 0},
+        {.by = DRAFTING_NONE, .drafts_max = 1},
+        {.by = DRAFTING_MTP, .drafts_max = 1}, /* the model has no head */
+        {.by = DRAFTING_NGRAM, .drafts_max = 1, .optimistic = true},
+        {.by = DRAFTING_NGRAM, .drafts_max = 1, .past = true},
     };
     good.parent = test_account(ACCOUNT_NO_LIMIT);
     good.tokens_max = 4096;

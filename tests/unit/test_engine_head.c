@@ -12,8 +12,8 @@ static void run_head(bool past, uint32_t (*says)(void *, const uint32_t *, uint3
     struct engine_opts o = test_engine_opts(CANARY);
     fill_specs(specs);
     run_plain(&plain, CANARY, specs, SPECS, known);
-    o.drafting = (struct engine_drafting){
-        .by = ENGINE_DRAFTER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = past, .always = true};
+    o.drafting = (struct drafting_opts){
+        .by = DRAFTING_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = past, .always = true};
     g.faults.draft = says;
     g.faults.arg = &g;
     o.faults = says ? &g.faults : NULL;
@@ -46,8 +46,8 @@ TEST(a_prefix_that_is_found_changes_no_draft_of_the_head)
     struct engine_opts o = test_engine_opts(CANARY);
     fill_specs(specs);
     o.prefix_cache_bytes = 64 << 20;
-    o.drafting = (struct engine_drafting){
-        .by = ENGINE_DRAFTER_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = true, .always = true};
+    o.drafting = (struct drafting_opts){
+        .by = DRAFTING_MTP, .drafts_max = TEST_DRAFTS_MAX, .past = true, .always = true};
     test_engine_start(&f, CANARY, &o);
     wait_over(&f, submit(&f, &specs[0]));
     struct engine_numbers once = numbers_of(&f);
@@ -69,8 +69,8 @@ TEST(a_long_optimistic_answer_takes_pages_and_nothing_else)
     fill_specs(specs);
     spec = specs[0];
     spec.max_tokens = SEQUENCE_MAX - spec.prompt_count;
-    o.drafting = (struct engine_drafting){
-        .by = ENGINE_DRAFTER_MTP, .drafts_max = TEST_DRAFTS_MAX, .optimistic = true, .always = true};
+    o.drafting = (struct drafting_opts){
+        .by = DRAFTING_MTP, .drafts_max = TEST_DRAFTS_MAX, .optimistic = true, .always = true};
     test_engine_start(&f, CANARY, &o);
     struct client *c = submit(&f, &spec);
     wait_tokens(&f, c, 100);

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "base/rng.h"
-#include "sample/ngram.h"
+#include "spec/ngram.h"
 
 #include <string.h>
 

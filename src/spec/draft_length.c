@@ -9,7 +9,7 @@
  * The first samples count by the least of them, because one delayed step would otherwise rule a length out.
  * For the same reason a much smaller sample is trusted sooner than a much larger one. The faded counts of a
  * sequence without drafts return to the average of all sequences, so it is tried again. */
-#include "engine/draft_length.h"
+#include "spec/draft_length.h"
 
 #include "base/check.h"
 

@@ -5,8 +5,8 @@
  * and the time of drafting. A draft grows as long as the whole batch gains, and is empty where drafting is
  * a loss. Lengths without recent measurements are tried again from a small allowance, never more than
  * DRAFT_LENGTH_PROBE_SHARE of the time. Numbers in, numbers out: no clock. One thread at a time. */
-#ifndef PLATEAU_ENGINE_DRAFT_LENGTH_H
-#define PLATEAU_ENGINE_DRAFT_LENGTH_H
+#ifndef PLATEAU_SPEC_DRAFT_LENGTH_H
+#define PLATEAU_SPEC_DRAFT_LENGTH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * little. A draft that reaches the sequence's end continues with itself, as a repetition does. Each token
  * costs one insertion and a draft a bounded number of comparisons, whatever the tokens are. Lives in a
  * sequence's arena; one thread at a time. */
-#ifndef PLATEAU_SAMPLE_NGRAM_H
-#define PLATEAU_SAMPLE_NGRAM_H
+#ifndef PLATEAU_SPEC_NGRAM_H
+#define PLATEAU_SPEC_NGRAM_H
 
 #include "base/arena.h"
 

@@ -3,7 +3,7 @@
  * A chain links the places of pairs with one hash. Longer keys would find long matches at once, but each
  * length needs a table. A walk over some places of a pair, comparing backwards, finds the longest match
  * with one table. */
-#include "sample/ngram.h"
+#include "spec/ngram.h"
 
 #include "base/check.h"
 

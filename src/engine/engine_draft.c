@@ -1,0 +1,87 @@
+/* engine_draft.c - speculative decoding (spec/drafting.h) for the engine's sequences: which of them decode,
+ * how many draft tokens each has room for, and the MTP head on their pages and states. */
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+
+_Static_assert(DRAFT_LENGTH_DEPTH_MAX == MODEL_DRAFTS_MAX,
+               "one depth for who weighs, who drafts and who computes");
+_Static_assert(DRAFT_LENGTH_DRAFTS_MAX >= ENGINE_DRAFTS_MAX, "a step's drafts can be weighed");
+
+/* The scheduler applies its part of this again, and the limit of a step. */
+static uint32_t room_of(const struct job *j)
+{
+    uint32_t in_stream = job_room(j);
+    return MIN_OF(sched_drafts_max(&j->seq), in_stream ? in_stream - 1 : 0);
+}
+
+uint32_t engine_draft_allow(struct engine *en)
+{
+    struct drafting *g = &en->drafting;
+    if (g->opts.drafts_max == 0)
+        return 0;
+    drafting_begin(g);
+    LIST_EACH(it, &en->jobs) {
+        struct job *j = LIST_ENTRY(it, struct job, link);
+        j->seq.drafts = 0;
+        if (j->seq.phase == SCHED_DECODING && !j->seq.paused)
+            drafting_add(g, &j->draft, j->seq.tokens, room_of(j), &j->seq.drafts);
+    }
+    return drafting_choose(g);
+}
+
+int engine_draft(struct engine *en, const struct sched_plan *plan)
+{
+    struct drafting_row *rows = en->drafting.rows;
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        const struct sched_step_seq *r = &plan->seqs[i];
+        rows[i] = (struct drafting_row){&job_of(r->seq)->draft, r->from, .drafts = r->drafts};
+    }
+    int r = drafting_draft(&en->drafting, plan->seq_count);
+    for (uint32_t i = 0; r == 0 && i < plan->seq_count; i++)
+        en->seqs[i].token_count -= rows[i].drafts - rows[i].computed;
+    return r;
+}
+
+/* For drafting_port. The rows are the plan's. */
+static int draft_with_head(void *arg, const struct drafting_row *rows, uint32_t count)
+{
+    struct engine *en = arg;
+    uint32_t heads = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sched_step_seq *r = &en->pass.plan.seqs[i];
+        const struct job *j = job_of(r->seq);
+        if (rows[i].passes == 0)
+            continue;
+        en->heads[heads++] = (struct model_draft_seq){.token = j->tokens[r->from],
+                                                      .position = r->from,
+                                                      .pages = r->seq->pages[0],
+                                                      .state = r->state_in,
+                                                      .pending = pools_pending(&en->pools, r->state_in),
+                                                      .grids = j->grids,
+                                                      .grid_count = j->image_count,
+                                                      .count = rows[i].passes,
+                                                      .drafts = j->tokens + r->from + 1};
+    }
+    struct model_draft d = {.seqs = en->heads,
+                            .seq_count = heads,
+                            .pages = en->pools.page_base,
+                            .states = en->pools.state_base,
+                            .valid_ids = en->valid_ids,
+                            .stop = &en->closing};
+    model_draft_begin(en->opts.model, &d);
+    return model_draft_end(en->opts.model);
+}
+
+int engine_draft_init(struct engine *en)
+{
+    const struct engine_faults *f = en->opts.faults;
+    uint32_t seqs = en->opts.max_num_seqs;
+    struct drafting_port port = {.head = draft_with_head, .arg = en};
+    if (f) {
+        port.draft = f->draft;
+        port.draft_arg = f->arg;
+    }
+    return drafting_init(&en->drafting, en->arena, &en->opts.drafting, &port, seqs,
+                         engine_drafts_max(seqs, en->opts.drafting.drafts_max));
+}

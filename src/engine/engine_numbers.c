@@ -1,0 +1,113 @@
+/* engine_numbers.c - reads the gauges of the engine's parts and publishes them. */
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+static struct engine_pool_numbers pool_numbers_of(const struct pool_numbers *n, size_t block_bytes)
+{
+    return (struct engine_pool_numbers){.active_bytes = n->active_bytes,
+                                        .cached_bytes = n->cached_bytes,
+                                        .peak_bytes = (uint64_t)n->peak * block_bytes,
+                                        .limit_bytes = n->limit_bytes};
+}
+
+static void read_trim_gauges(const struct trim_numbers *n, struct engine_numbers *ret)
+{
+    ret->trims = n->trims;
+    ret->trim_units = n->units;
+    ret->trim_bytes = n->bytes;
+    ret->trim_moves = n->moves;
+    ret->trim_slices = n->slices;
+    ret->trim_slice_ns = n->slice_ns;
+    ret->trim_slice_max_ns = n->slice_max_ns;
+}
+
+static void read_gauges(struct engine *en, struct engine_numbers *ret)
+{
+    struct sched_numbers s;
+    struct page_pool_numbers p;
+    struct pool_numbers states = {0};
+    ret->domain = account_domain(en->pools.all);
+    sched_numbers(en->sched, &s);
+    page_pool_numbers(en->pools.pages, &p);
+    if (en->pools.states)
+        state_pool_numbers(en->pools.states, &states);
+    ret->running = s.running;
+    ret->waiting = s.waiting;
+    ret->preemptions = s.preemptions;
+    ret->fetching = s.fetching;
+    ret->fetches = s.fetches;
+    ret->fetches_failed = s.fetches_failed;
+    ret->pages_used = p.referenced;
+    ret->pages_committed =
+        (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
+    ret->pages_max = p.blocks.blocks_max;
+    ret->states_used = states.taken;
+    ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
+    ret->state = pool_numbers_of(&states, en->pools.state_bytes);
+    pools_settle(&en->pools);
+    image_sched_read_gauges(&en->image_sched, ret);
+    ret->busy_ns = en->steps_ns + ret->encode_ns;
+    ret->pending_trim_bytes = trim_pending_bytes(&en->trim, s.running);
+    read_trim_gauges(&en->trim.now, ret);
+    ret->units_recommitted = pools_recommitted(&en->pools);
+    ret->reclaims = en->trim.now.reclaims + en->pools.reclaims;
+    const struct drafting_numbers *d = &en->drafting.now;
+    ret->drafts = d->drafts;
+    ret->draft_tokens = d->draft_tokens;
+    ret->accepted_tokens = d->accepted_tokens;
+    memcpy(ret->accepted_at, d->accepted_at, sizeof(ret->accepted_at));
+    if (en->pools.index) {
+        struct prefix_numbers cache;
+        prefix_index_numbers(en->pools.index, &cache);
+        ret->cache_pages = cache.nodes;
+        ret->cache_snapshots = cache.snapshots;
+        ret->cache_bytes = cache.bytes;
+        ret->cache_pages_evicted = cache.nodes_evicted;
+        ret->cache_snapshots_evicted = cache.snapshots_evicted;
+        ret->cache_bytes_max = cache.bytes_max;
+    }
+}
+
+/* For the search of slow replies; at most one line per step. */
+static void log_losses(const struct engine *en)
+{
+    const struct engine_numbers *was = &en->publish.numbers, *is = &en->now;
+    if (is->preemptions > was->preemptions)
+        LOG_INFO("preempted", "model=%s seqs=%llu running=%u waiting=%u", en->name,
+                 (unsigned long long)(is->preemptions - was->preemptions), is->running, is->waiting);
+    if (is->cache_pages_evicted > was->cache_pages_evicted ||
+        is->cache_snapshots_evicted > was->cache_snapshots_evicted)
+        LOG_DEBUG("evicted", "model=%s pages=%llu snapshots=%llu", en->name,
+                  (unsigned long long)(is->cache_pages_evicted - was->cache_pages_evicted),
+                  (unsigned long long)(is->cache_snapshots_evicted - was->cache_snapshots_evicted));
+}
+
+void engine_publish(struct engine *en, bool idle)
+{
+    read_gauges(en, &en->now);
+    en->now.idle = idle;
+    log_losses(en);
+    publish_write(&en->publish, &en->now, &en->jobs, &en->over, clock_now_ns());
+}
+
+/* ---- any thread ---- */
+
+void engine_numbers(struct engine *en, struct engine_numbers *ret)
+{
+    publish_read(&en->publish, ret);
+    /* A device that has failed computes nothing: that is not being stuck. */
+    ret->progress_ns = engine_failure(en) ? 0 : atomic_load(&en->progress_ns);
+}
+
+uint32_t engine_jobs(struct engine *en, struct job_numbers *ret, uint32_t max)
+{
+    return publish_read_jobs(&en->publish, ret, max);
+}
+
+uint32_t engine_step_ids(struct engine *en, struct request_id *ret, uint32_t max)
+{
+    return publish_read_step(&en->publish, ret, max);
+}

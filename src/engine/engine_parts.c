@@ -1,0 +1,100 @@
+/* engine_parts.c - what the engine's parts need of it, and of each other: plain values and functions. A part
+ * knows neither the engine nor who calls it. */
+#include "engine/engine_state.h"
+
+#include "base/check.h"
+
+/* ---- trim and write-behind ---- */
+
+/* A message waits: work of an idle engine stops. */
+static bool is_wanted(void *arg)
+{
+    struct engine *en = arg;
+    return mailbox_count(en->inbox) > 0 || atomic_load(&en->closing);
+}
+
+static void copy_failed(void *arg, int error)
+{
+    engine_fail(arg, error);
+}
+
+static void publish_trim(void *arg)
+{
+    struct engine *en = arg;
+    engine_publish(en, en->now.idle);
+}
+
+void engine_parts_init(struct engine *en)
+{
+    struct trim_opts trim = {&en->pools,          &en->image_sched, &en->budget,  en->name,
+                             en->opts.keep_units, is_wanted,        publish_trim, en};
+    trim_init(&en->trim, &trim);
+    en->write_behind.opts =
+        (struct write_behind_opts){&en->pools, &en->tier, &en->failure, is_wanted, copy_failed, en};
+}
+
+/* ---- images ---- */
+
+static int encode_begin(void *arg, const struct model_image *in)
+{
+    return model_encode_begin(arg, in);
+}
+
+static bool encode_run(void *arg, uint64_t deadline_ns)
+{
+    return model_encode_run(arg, deadline_ns);
+}
+
+static void encode_stop(void *arg)
+{
+    model_encode_stop(arg);
+}
+
+static bool encoder_trim(void *arg)
+{
+    return model_encoder_trim(arg);
+}
+
+static struct sched_seq *first_waiting(void *arg)
+{
+    struct engine *en = arg;
+    return sched_first_waiting(en->sched);
+}
+
+static void image_begins(void *arg)
+{
+    struct engine *en = arg;
+    trim_call_off(&en->trim);
+}
+
+static void image_refused(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding)
+{
+    const struct image *p = j->images[index];
+    engine_fail_job(arg, j,
+                    "There is no memory to encode image %u of this request: the embeddings of its %u x %u "
+                    "pixels take %llu bytes, and encoding them %llu.",
+                    index, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
+}
+
+int engine_parts_create_images(struct engine *en)
+{
+    const struct engine_opts *o = &en->opts;
+    struct image_sched_opts opts = {
+        .shape = en->shape,
+        .parent = engine_device_parent(o),
+        .cache_bytes = o->image_cache_bytes,
+        .jobs = &en->jobs,
+        .pools = &en->pools,
+        .device = o->device,
+        .step_ns = &en->live->step_ns,
+        .closing = &en->closing,
+        .progress_ns = &en->progress_ns,
+        .encoder = {encode_begin, encode_run, encode_stop, encoder_trim, o->model},
+        .port = {first_waiting, image_begins, image_refused, en},
+    };
+    if (o->faults) {
+        opts.port.slice = o->faults->slice;
+        opts.port.slice_arg = o->faults->arg;
+    }
+    return image_sched_create(&en->image_sched, &opts, en->arena);
+}

@@ -1,0 +1,166 @@
+/* drafting.c - connects draft length and drafters with the caller's sequences.
+ *
+ * The room for a draft is known before the plan: the rest of the page of the last known token, of the
+ * sequence and of its stream. The plan may have less room, and so may the limit of a step. */
+#include "spec/drafting.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+
+#include <errno.h>
+
+static size_t seq_bytes(void)
+{
+    return sizeof(struct draft_length_seq) + sizeof(uint32_t *) + sizeof(struct drafting_row);
+}
+
+size_t drafting_arena_bytes(uint32_t seqs_max)
+{
+    return seqs_max * seq_bytes() + 3 * (size_t)64;
+}
+
+int drafting_init(struct drafting *g, struct arena *a, const struct drafting_opts *opts,
+                  const struct drafting_port *port, uint32_t seqs_max, uint32_t drafts_max)
+{
+    ASSERT(opts->drafts_max <= DRAFT_LENGTH_DEPTH_MAX && drafts_max <= DRAFT_LENGTH_DRAFTS_MAX);
+    *g = (struct drafting){.opts = *opts, .port = *port, .seqs_max = seqs_max, .drafts_max = drafts_max};
+    g->seqs = ARENA_ARRAY(a, struct draft_length_seq, seqs_max);
+    g->drafts = ARENA_ARRAY(a, uint32_t *, seqs_max);
+    g->rows = ARENA_ARRAY(a, struct drafting_row, seqs_max);
+    return g->seqs && g->drafts && g->rows ? 0 : -ENOMEM;
+}
+
+/* ---- before the plan ---- */
+
+static uint32_t draft_from_past(const struct drafting *g, const struct drafting_seq *seq, uint32_t known,
+                                uint32_t wanted)
+{
+    uint32_t *to = seq->tokens + known;
+    if (g->port.draft)
+        return g->port.draft(g->port.draft_arg, seq->tokens, known, wanted, to);
+    return seq->ngram ? ngram_draft(seq->ngram, seq->tokens, wanted, to) : 0;
+}
+
+/* Draft tokens that exist before the plan, or the most that the head may draft. */
+static uint32_t prepare(const struct drafting *g, struct drafting_seq *seq, uint32_t known, uint32_t wanted)
+{
+    uint32_t count;
+    if (wanted == 0)
+        return 0;
+    if (g->opts.by == DRAFTING_NGRAM)
+        return draft_from_past(g, seq, known, wanted);
+    if (!g->opts.past || wanted < 2 || (count = draft_from_past(g, seq, known, wanted)) < 2)
+        return wanted;
+    seq->past = true;
+    seq->past_first = seq->tokens[known];
+    return count;
+}
+
+void drafting_begin(struct drafting *g)
+{
+    g->count = 0;
+}
+
+void drafting_add(struct drafting *g, struct drafting_seq *seq, uint32_t known, uint32_t room,
+                  uint32_t *drafts)
+{
+    ASSERT(g->count < g->seqs_max);
+    struct draft_length_seq *s = &g->seqs[g->count];
+    seq->past = false;
+    s->drafts_max = seq->speculative ? prepare(g, seq, known, MIN_OF(room, g->opts.drafts_max)) : 0;
+    s->past = seq->past;
+    s->hits = seq->past ? &seq->past_hits : &seq->hits;
+    g->drafts[g->count++] = drafts;
+}
+
+uint32_t drafting_choose(struct drafting *g)
+{
+    uint32_t may = 0, sum = 0;
+    for (uint32_t i = 0; i < g->count; i++)
+        may += g->seqs[i].drafts_max;
+    if (may == 0)
+        return 0;
+    if (!g->opts.always)
+        draft_length_choose(&g->draft_length, g->seqs, g->count, g->drafts_max);
+    for (uint32_t i = 0; i < g->count; i++)
+        sum += *g->drafts[i] = g->opts.always ? g->seqs[i].drafts_max : g->seqs[i].drafts;
+    return MIN_OF(sum, g->drafts_max);
+}
+
+/* ---- after the plan ---- */
+
+static int draft_with_head(struct drafting *g, uint32_t count)
+{
+    uint32_t drafting = 0, deepest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct drafting_row *row = &g->rows[i];
+        row->passes = row->seq->past ? MIN_OF(row->drafts, 1u) : row->drafts;
+        drafting += row->passes > 0;
+        deepest = MAX_OF(deepest, row->passes);
+    }
+    uint64_t began_ns = clock_now_ns();
+    int r = g->port.head(g->port.arg, g->rows, count);
+    if (r == 0)
+        draft_length_measure_draft(&g->draft_length, drafting, deepest, clock_now_ns() - began_ns);
+    return r;
+}
+
+/* Drops n-gram drafts whose first token differs from the head's. */
+static void drop_pasts(struct drafting *g, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct drafting_row *row = &g->rows[i];
+        uint32_t gone = row->drafts > 1 ? row->drafts - 1 : 0;
+        if (!row->seq->past || row->seq->tokens[row->from + 1] == row->seq->past_first)
+            continue;
+        row->computed -= gone;
+        g->computed -= gone;
+    }
+}
+
+int drafting_draft(struct drafting *g, uint32_t count)
+{
+    ASSERT(count <= g->seqs_max);
+    g->planned = 0;
+    for (uint32_t i = 0; i < count; i++)
+        g->planned += g->rows[i].computed = g->rows[i].drafts;
+    g->computed = g->planned;
+    if (g->planned == 0 || g->opts.by != DRAFTING_MTP)
+        return 0;
+    int r = draft_with_head(g, count);
+    if (r == 0)
+        drop_pasts(g, count);
+    return r;
+}
+
+/* ---- after the step ---- */
+
+void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32_t right, bool ended,
+                    bool learns)
+{
+    struct drafting_numbers *n = &g->now;
+    struct drafting_seq *seq = g->rows[index].seq;
+    uint32_t count = g->rows[index].computed;
+    ASSERT(right <= count);
+    /* Tokens after a rejected one, or after the end of the answer, were not verified. N-gram drafts that
+     * the head rejected count as rejected. */
+    uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
+    if (learns && seq->speculative)
+        draft_length_count(&g->draft_length, seq->past ? &seq->past_hits : &seq->hits, seq->past, tried,
+                           right);
+    if (count == 0)
+        return;
+    n->drafts++;
+    n->draft_tokens += count;
+    n->accepted_tokens += right;
+    for (uint32_t i = 0; i < right; i++)
+        n->accepted_at[i]++;
+    seq->drafted_tokens += count;
+    seq->accepted_tokens += right;
+}
+
+void drafting_measure(struct drafting *g, uint32_t tokens, uint32_t decoding, uint64_t ns)
+{
+    if (g->opts.drafts_max > 0 && decoding > 0 && tokens == decoding + g->planned)
+        draft_length_measure_step(&g->draft_length, decoding, g->computed, ns);
+}

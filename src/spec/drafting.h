@@ -1,0 +1,112 @@
+/* drafting.h - speculative decoding in a step: the draft length of each sequence, its drafter, and the
+ * accepted tokens.
+ *
+ * The n-gram drafter runs before a step is planned, the MTP head after it, when each sequence's place and
+ * state are known. Where both draft, the first n-gram token is compared with the head's: if they agree, the
+ * other n-gram tokens stay, else they are not computed. Draft tokens stand after a sequence's known tokens
+ * until sampled tokens replace them. A step computes them all; its result is decided token by token as in
+ * plain decoding.
+ *
+ *     begin, add each decoding sequence, choose --> plan --> draft --> step --> count each row, measure
+ *
+ * The head is a function of the caller. Bound: drafting_arena_bytes(). One thread at a time. */
+#ifndef PLATEAU_SPEC_DRAFTING_H
+#define PLATEAU_SPEC_DRAFTING_H
+
+#include "base/arena.h"
+#include "spec/draft_length.h"
+#include "spec/ngram.h"
+
+/* The drafter: none, n-gram matches in the sequence (spec/ngram.h), or the model's MTP head. */
+enum drafting_by { DRAFTING_NONE, DRAFTING_NGRAM, DRAFTING_MTP };
+
+struct drafting_opts {
+    enum drafting_by by;
+    uint32_t
+        drafts_max;  /* draft tokens of a sequence in a step, <= the model's load-time bound; 0: no drafts */
+    bool always;     /* always drafts the maximum, even at a loss: for measurements and tests */
+    bool past;       /* with MTP: n-gram adds draft tokens after the head's where both agree */
+    bool optimistic; /* drafts of the head are accepted without verification: not exact. Not with `past` */
+};
+
+/* Part of the caller's sequence. */
+struct drafting_seq {
+    /* The caller's. */
+    bool speculative;    /* drafts are allowed */
+    uint32_t *tokens;    /* known tokens, with room for draft tokens after them */
+    struct ngram *ngram; /* knows the same tokens; NULL: no n-gram drafter */
+    /* Written by drafting; others may read. */
+    /* Acceptance of the drafter, and of n-gram tokens after the head's. */
+    struct draft_length_hits hits, past_hits;
+    bool past;                                /* n-gram drafts after the head */
+    uint32_t past_first;                      /* its first token: the head has to draft it too */
+    uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
+};
+
+/* A sequence of the plan. */
+struct drafting_row {
+    struct drafting_seq *seq;
+    uint32_t from;     /* index of its last known token */
+    uint32_t drafts;   /* draft tokens that the plan has room for */
+    uint32_t passes;   /* of them, tokens that the head drafts */
+    uint32_t computed; /* draft tokens that the step computes */
+};
+
+struct drafting_port {
+    /* Drafts row->passes tokens of each row after its last known token with the head; 0 or a negative
+     * error. Called with DRAFTING_MTP only. */
+    int (*head)(void *arg, const struct drafting_row *rows, uint32_t count);
+    void *arg;
+    /* Replaces the n-gram drafter; NULL but in tests. Drafts at most `wanted` tokens after the first `count`
+     * tokens; returns the number of draft tokens. */
+    uint32_t (*draft)(void *arg, const uint32_t *tokens, uint32_t count, uint32_t wanted, uint32_t *ret);
+    void *draft_arg;
+};
+
+struct drafting_numbers {
+    uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[DRAFT_LENGTH_DEPTH_MAX];
+};
+
+struct drafting {
+    /* Constant. */
+    struct drafting_opts opts;
+    struct drafting_port port;
+    uint32_t seqs_max, drafts_max; /* of a step */
+    struct draft_length draft_length;
+    /* Before the plan: decoding sequences, and where the drafts of each are to be written. */
+    struct draft_length_seq *seqs; /* [seqs_max] */
+    uint32_t **drafts;             /* [seqs_max] */
+    uint32_t count;
+    /* Of the plan. */
+    struct drafting_row *rows;  /* [seqs_max] */
+    uint32_t planned, computed; /* draft tokens of the step */
+    struct drafting_numbers now;
+};
+
+/* Bytes of arena for this many sequences. */
+size_t drafting_arena_bytes(uint32_t seqs_max);
+/* drafts_max: of all sequences of a step together. 0 or -ENOMEM. */
+int drafting_init(struct drafting *g, struct arena *a, const struct drafting_opts *opts,
+                  const struct drafting_port *port, uint32_t seqs_max, uint32_t drafts_max);
+
+/* Before a plan. */
+void drafting_begin(struct drafting *g);
+/* A sequence that decodes: it has `known` tokens, and room for that many draft tokens. drafting_choose()
+ * writes its number of draft tokens to *drafts. */
+void drafting_add(struct drafting *g, struct drafting_seq *seq, uint32_t known, uint32_t room,
+                  uint32_t *drafts);
+/* Returns the number of draft tokens of all sequences together. */
+uint32_t drafting_choose(struct drafting *g);
+
+/* After the plan: drafts of the first `count` rows are in place, and counted. The caller has filled in `seq`,
+ * `from` and `drafts`. 0, or as port.head. */
+int drafting_draft(struct drafting *g, uint32_t count);
+
+/* Row `index` had `planned` draft tokens, and the first `right` of them were accepted. `ended`: the last of
+ * those ended the answer. `learns`: the row decodes, so its acceptance counts for later draft lengths. */
+void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32_t right, bool ended,
+                    bool learns);
+/* Records the time of a step of `tokens` tokens without drafting; ignored for steps with prompts. */
+void drafting_measure(struct drafting *g, uint32_t tokens, uint32_t decoding, uint64_t ns);
+
+#endif
