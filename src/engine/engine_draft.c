@@ -5,8 +5,8 @@
 #include "base/check.h"
 
 _Static_assert(DRAFT_LENGTH_DEPTH_MAX == MODEL_DRAFTS_MAX,
-               "one depth for who weighs, who drafts and who computes");
-_Static_assert(DRAFT_LENGTH_DRAFTS_MAX >= ENGINE_DRAFTS_MAX, "a step's drafts can be weighed");
+               "the draft length, the drafters and the model have one bound");
+_Static_assert(DRAFT_LENGTH_DRAFTS_MAX >= ENGINE_DRAFTS_MAX, "the draft length handles all drafts of a step");
 
 /* The scheduler applies its part of this again, and the limit of a step. */
 static uint32_t room_of(const struct job *j)

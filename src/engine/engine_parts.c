@@ -1,5 +1,5 @@
-/* engine_parts.c - what the engine's parts need of it, and of each other: plain values and functions. A part
- * knows neither the engine nor who calls it. */
+/* engine_parts.c - connects the engine's parts: each gets plain values and functions, and refers neither to
+ * the engine nor to its callers. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"

@@ -22,8 +22,8 @@ enum drafting_by { DRAFTING_NONE, DRAFTING_NGRAM, DRAFTING_MTP };
 
 struct drafting_opts {
     enum drafting_by by;
-    uint32_t
-        drafts_max;  /* draft tokens of a sequence in a step, <= the model's load-time bound; 0: no drafts */
+    /* Draft tokens of a sequence in a step, <= the model's load-time bound; 0: no drafts. */
+    uint32_t drafts_max;
     bool always;     /* always drafts the maximum, even at a loss: for measurements and tests */
     bool past;       /* with MTP: n-gram adds draft tokens after the head's where both agree */
     bool optimistic; /* drafts of the head are accepted without verification: not exact. Not with `past` */

@@ -91,8 +91,11 @@ TEST(who_does_not_read_for_too_long_is_ended)
     o.slow_client_ns = 300 * NS_PER_MS;
     start(&f, &o);
     struct job_spec s = greedy(prompt, 20, 1000);
+    /* Both are there before the first token: none waits for a place while the other has unread tokens. */
+    gate_set(&gate, true, 0);
     struct client *deaf = submit(&f, &s), *other = submit(&f, &s);
     deaf->deaf = true;
+    gate_set(&gate, false, 0);
     expect_end(&f, other, FINISH_LENGTH);
     struct watch w = {stream_id(deaf->stream), JOB_PAUSED};
     while (is_in_phase(&f, &w))
