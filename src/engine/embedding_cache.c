@@ -189,23 +189,13 @@ int embedding_cache_begin(struct embedding_cache *g, const struct embedding_cach
     return r;
 }
 
-static int commit(const struct embedding_cache *g, dev_ptr at, uint64_t bytes)
-{
-    const struct domain *d = account_domain(g->opts.account);
-    int r = domain_open(d, at, bytes);
-    if (r == 0)
-        r = domain_populate(d, at, bytes);
-    if (r < 0)
-        (void)domain_decommit(d, at, bytes);
-    return r;
-}
-
 int embedding_cache_commit(struct embedding_cache *g, uint32_t index)
 {
     struct entry *e = &g->entries[index];
     ASSERT(e->state == FILLING);
     uint64_t piece = MIN_OF(PIECE_BYTES, e->bytes - e->committed);
-    if (piece > 0 && commit(g, dev_add(e->base, e->committed), piece) < 0)
+    const struct domain *d = account_domain(g->opts.account);
+    if (piece > 0 && domain_commit(d, dev_add(e->base, e->committed), piece) < 0)
         return -ENOMEM;
     account_use(g->opts.account, piece);
     e->committed += piece;

@@ -79,6 +79,17 @@ static inline int domain_decommit(const struct domain *d, dev_ptr at, uint64_t b
     return d->ops->decommit(d->arg, at, bytes);
 }
 
+/* Opens and populates the bytes. 0, or -ENOMEM and they are not committed. */
+static inline int domain_commit(const struct domain *d, dev_ptr at, uint64_t bytes)
+{
+    int r = domain_open(d, at, bytes);
+    if (r == 0)
+        r = domain_populate(d, at, bytes);
+    if (r < 0)
+        (void)domain_decommit(d, at, bytes);
+    return r;
+}
+
 static inline void domain_copy(const struct domain *d, dev_ptr to, dev_ptr from, uint64_t bytes)
 {
     d->ops->copy(d->arg, to, from, bytes);

@@ -123,18 +123,6 @@ static dev_ptr unit_start(const struct units *u, uint32_t index)
     return dev_add(u->base, (uint64_t)index * u->unit_bytes);
 }
 
-/* Commits the unit's bytes. 0, or -ENOMEM and they are not committed. */
-static int fill(const struct units *u, uint32_t index)
-{
-    dev_ptr at = unit_start(u, index);
-    int r = domain_open(u->domain, at, u->unit_bytes);
-    if (r == 0)
-        r = domain_populate(u->domain, at, u->unit_bytes);
-    if (r < 0)
-        (void)domain_decommit(u->domain, at, u->unit_bytes);
-    return r;
-}
-
 int unit_commit(struct units *u, uint32_t index)
 {
     ASSERT(index < u->units_max);
@@ -143,7 +131,7 @@ int unit_commit(struct units *u, uint32_t index)
     int r = account_reserve(u->account, u->unit_bytes);
     if (r < 0)
         return r;
-    r = fill(u, index);
+    r = domain_commit(u->domain, unit_start(u, index), u->unit_bytes);
     if (r < 0) {
         account_release(u->account, u->unit_bytes);
         return r;

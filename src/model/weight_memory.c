@@ -41,17 +41,6 @@ static void count_unit(struct weight_memory *m)
     priority_restore();
 }
 
-static int commit_unit(struct weight_memory *m)
-{
-    dev_ptr at = dev_add(m->base, m->committed);
-    int r = domain_open(m->domain, at, UNIT_BYTES);
-    if (r == 0)
-        r = domain_populate(m->domain, at, UNIT_BYTES);
-    if (r < 0)
-        (void)domain_decommit(m->domain, at, UNIT_BYTES);
-    return r;
-}
-
 int weight_memory_commit(struct weight_memory *m, size_t bytes)
 {
     size_t want = ROUND_UP(bytes, UNIT_BYTES);
@@ -59,7 +48,8 @@ int weight_memory_commit(struct weight_memory *m, size_t bytes)
     /* A unit at a time: the kernel's lock on the address space is held while a range is populated. Other
      * models' engines need it to commit a unit of their own. */
     for (int r; m->committed < want; m->committed += UNIT_BYTES) {
-        if ((r = commit_unit(m)) < 0)
+        r = domain_commit(m->domain, dev_add(m->base, m->committed), UNIT_BYTES);
+        if (r < 0)
             return r;
         count_unit(m);
     }

@@ -38,11 +38,9 @@ static inline int room_make(const struct domain *d, uint64_t bytes, int fill, st
     int result = domain_reserve(d, room_range(&r), false, &r.at);
     if (result < 0)
         return result;
-    result = domain_open(d, r.at, room_range(&r));
-    if (result == 0)
-        result = domain_populate(d, r.at, room_range(&r));
+    result = domain_commit(d, r.at, room_range(&r));
     if (result < 0) {
-        room_free(&r);
+        (void)domain_release(d, r.at, room_range(&r));
         return result;
     }
     memset(block, fill, sizeof(block));

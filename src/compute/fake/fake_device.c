@@ -73,34 +73,15 @@ static int reopen(struct device *d)
     return 0;
 }
 
-static uint64_t weight_bytes(const struct linear_source *s, uint32_t count)
-{
-    return backend_cpu.weight_bytes(s, count);
-}
-
-static struct weight weight_begin(const struct linear_source *s, uint32_t count, dev_ptr at)
-{
-    return backend_cpu.weight_begin(s, count, at);
-}
-
-static uint64_t encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge)
-{
-    return backend_cpu.encode_bytes(s, patches, edge);
-}
-
-static struct encode_rows encode_rows(dev_ptr at, uint32_t width, bool read)
-{
-    return backend_cpu.encode_rows(at, width, read);
-}
-
+/* Layouts are the CPU's. */
 const struct backend backend_fake = {.name = "fake",
                                      .cost = fake_cost,
                                      .open = fake_open,
-                                     .weight_bytes = weight_bytes,
-                                     .weight_begin = weight_begin,
+                                     .weight_bytes = cpu_weight_bytes,
+                                     .weight_begin = cpu_weight_begin,
                                      .weight_put = weight_put,
-                                     .encode_bytes = encode_bytes,
-                                     .encode_rows = encode_rows,
+                                     .encode_bytes = cpu_encode_bytes,
+                                     .encode_rows = cpu_encode_rows,
                                      .close = close_device,
                                      .workers = count_workers,
                                      .tier = tier_of,

@@ -4,17 +4,11 @@
 #include "compute/fake/fake_device.h"
 
 #include "base/check.h"
-#include "base/pages.h"
 
 #include <errno.h>
-#include <string.h>
 
-static char *behind(dev_ptr p)
-{
-    return (char *)(uintptr_t)(p.at ^ FAKE_FLIP);
-}
-
-static dev_ptr host_of(dev_ptr p)
+/* The machine's address of the memory behind it; and back. */
+static dev_ptr flipped(dev_ptr p)
 {
     return (dev_ptr){p.at ^ FAKE_FLIP};
 }
@@ -27,14 +21,14 @@ static int fake_reserve(void *arg, uint64_t bytes, bool small, dev_ptr *ret)
     if (r < 0)
         return r;
     atomic_fetch_add(&d->reserved, bytes);
-    *ret = (dev_ptr){host.at ^ FAKE_FLIP};
+    *ret = flipped(host);
     return 0;
 }
 
 static int fake_release(void *arg, dev_ptr base, uint64_t bytes)
 {
     struct fake_device *d = arg;
-    int r = domain_release(domain_machine(), host_of(base), bytes);
+    int r = domain_release(domain_machine(), flipped(base), bytes);
     if (r == 0)
         atomic_fetch_sub(&d->reserved, bytes);
     return r;
@@ -61,20 +55,20 @@ static int fake_open_memory(void *arg, dev_ptr at, uint64_t bytes)
     }
     if (atomic_load(&d->lost) || fake_draw(d, FAKE_COMMIT))
         return -ENOMEM;
-    return domain_open(domain_machine(), host_of(at), bytes);
+    return domain_open(domain_machine(), flipped(at), bytes);
 }
 
 static int fake_populate(void *arg, dev_ptr at, uint64_t bytes)
 {
     (void)arg;
-    return domain_populate(domain_machine(), host_of(at), bytes);
+    return domain_populate(domain_machine(), flipped(at), bytes);
 }
 
 /* Also of a lost device: its memory is the process's own. */
 static int fake_decommit(void *arg, dev_ptr at, uint64_t bytes)
 {
     struct fake_device *d = arg;
-    int r = domain_decommit(domain_machine(), host_of(at), bytes);
+    int r = domain_decommit(domain_machine(), flipped(at), bytes);
     if (r == 0)
         ASSERT(atomic_fetch_sub(&d->committed, bytes) >= bytes);
     return r;
@@ -83,13 +77,13 @@ static int fake_decommit(void *arg, dev_ptr at, uint64_t bytes)
 static void fake_copy(void *arg, dev_ptr to, dev_ptr from, uint64_t bytes)
 {
     (void)arg;
-    memcpy(behind(to), behind(from), bytes);
+    domain_copy(domain_machine(), flipped(to), flipped(from), bytes);
 }
 
 static void fake_put(void *arg, dev_ptr to, const void *from, uint64_t bytes)
 {
     (void)arg;
-    memcpy(behind(to), from, bytes);
+    domain_put(domain_machine(), flipped(to), from, bytes);
 }
 
 static int fake_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
@@ -97,8 +91,7 @@ static int fake_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
     struct fake_device *d = arg;
     if (atomic_load(&d->lost))
         return -EIO;
-    memcpy(to, behind(from), bytes);
-    return 0;
+    return domain_get(domain_machine(), to, flipped(from), bytes);
 }
 
 const struct domain_ops fake_domain_ops = {.reserve = fake_reserve,
