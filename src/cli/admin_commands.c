@@ -121,52 +121,49 @@ static int status(const struct admin_client *c, const struct settings *o, struct
 
 /* ---- the commands ---- */
 
-static int run(enum setting_command command, act_fn *act, int argc, char **argv)
+static const struct order {
+    const char *name;
+    enum setting_command command;
+    act_fn *act;
+    bool names_model;
+} orders[] = {{"status", COMMAND_STATUS, status, false},
+              {"load", COMMAND_LOAD, load, true},
+              {"unload", COMMAND_UNLOAD, unload, true},
+              {"clear", COMMAND_CLEAR, clear, false},
+              {"trim", COMMAND_TRIM, trim, false}};
+
+static int run(const struct order *order, struct settings *o, int argc, char **argv, struct err *e)
 {
-    struct settings o;
     struct admin_client c = {.url = NULL};
-    struct err e = {{0}};
-    int r = options_parse(command, argc, argv, &o, &e);
-    if (r == 0 && o.help) {
-        help_command(command, stdout);
-        settings_done(&o);
-        return 0;
-    }
-    if (r == 0 && (command & (COMMAND_LOAD | COMMAND_UNLOAD)) && !o.argument)
-        r = err_set(&e, -EINVAL, "name a model: plateau %s MODEL; plateau status lists them", argv[0]);
+    int r = 0;
+    if (order->names_model && !o->argument)
+        r = err_set(e, -EINVAL, "name a model: plateau %s MODEL; plateau status lists them", order->name);
     if (r == 0)
-        r = admin_client_open(&o, &c, &e);
-    options_hide(command, argc, argv);
+        r = admin_client_open(o, &c, e);
+    options_hide(order->command, argc, argv);
     if (r == 0)
-        r = act(&c, &o, &e);
+        r = order->act(&c, o, e);
     admin_client_close(&c);
+    return r;
+}
+
+/* Prints its errors itself: they may quote the server. */
+int command_admin(int argc, char **argv)
+{
+    const struct order *order = orders;
+    struct settings o;
+    struct err e = {{0}};
+    while (strcmp(order->name, argv[0]) != 0)
+        order++;
+    int r = options_parse(order->command, argc, argv, &o, &e);
+    if (r == 0 && o.help)
+        help_command(order->command, stdout);
+    else if (r == 0)
+        r = run(order, &o, argc, argv, &e);
+    else
+        options_hide(order->command, argc, argv);
     settings_done(&o);
     if (r < 0)
         admin_show_error(e.text);
     return r == -EINVAL ? 2 : r < 0;
-}
-
-int command_status(int argc, char **argv)
-{
-    return run(COMMAND_STATUS, status, argc, argv);
-}
-
-int command_load(int argc, char **argv)
-{
-    return run(COMMAND_LOAD, load, argc, argv);
-}
-
-int command_unload(int argc, char **argv)
-{
-    return run(COMMAND_UNLOAD, unload, argc, argv);
-}
-
-int command_clear(int argc, char **argv)
-{
-    return run(COMMAND_CLEAR, clear, argc, argv);
-}
-
-int command_trim(int argc, char **argv)
-{
-    return run(COMMAND_TRIM, trim, argc, argv);
 }

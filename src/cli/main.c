@@ -15,10 +15,10 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"serve", command_serve}, {"chat", command_chat},     {"generate", command_generate},
-    {"plan", command_plan},   {"cache", command_cache},   {"status", command_status},
-    {"load", command_load},   {"unload", command_unload}, {"clear", command_clear},
-    {"trim", command_trim},
+    {"serve", command_serve}, {"chat", command_chat},    {"generate", command_generate},
+    {"plan", command_plan},   {"cache", command_cache},  {"status", command_admin},
+    {"load", command_admin},  {"unload", command_admin}, {"clear", command_admin},
+    {"trim", command_admin},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

@@ -2,7 +2,6 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "host/model_hint.h"
 #include "host/planning.h"
 #include "host/runtime.h"
@@ -245,31 +244,16 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
     return fits ? json->error : -ENOMEM;
 }
 
-static int with_options(struct settings *o, int argc, char **argv)
+static int run(struct settings *o, struct err *e)
 {
-    struct err e = {{0}};
     struct buf json;
-    int r = options_parse(COMMAND_PLAN, argc, argv, o, &e);
-    if (r == 0 && o->help) {
-        help_command(COMMAND_PLAN, stdout);
-        return 0;
-    }
-    if (r < 0) {
-        fprintf(stderr, "plateau: %s\n", e.text);
-        return 2;
-    }
     buf_init(&json, (size_t)1 << 20, NULL);
-    r = plan_all(o, &json, &e);
+    int r = plan_all(o, &json, e);
     buf_done(&json);
-    if (r < 0 && e.text[0])
-        fprintf(stderr, "plateau: %s\n", e.text);
-    return r < 0 ? 1 : 0;
+    return cli_status(r, e);
 }
 
 int command_plan(int argc, char **argv)
 {
-    struct settings o;
-    int r = with_options(&o, argc, argv);
-    settings_done(&o);
-    return r;
+    return cli_run(COMMAND_PLAN, argc, argv, run);
 }
