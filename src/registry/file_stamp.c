@@ -4,7 +4,6 @@
 #include "base/hash.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 

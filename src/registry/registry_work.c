@@ -15,10 +15,7 @@
 #include "memory/footprint.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-
-typedef unsigned long long ull;
 
 #define LOAD_AS_BEFORE (-EALREADY) /* the remembered failure stands */
 

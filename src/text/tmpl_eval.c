@@ -10,9 +10,6 @@
 #include "text/tmpl_trace.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 /* Cost of each variable passed in a lookup. */
 #define VARIABLE_UNITS 8

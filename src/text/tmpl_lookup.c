@@ -1,8 +1,6 @@
 /* tmpl_lookup.c - v.name and v[key]. */
 #include "text/tmpl_strings.h"
 
-#include "base/check.h"
-
 static struct tmpl_value loop_attribute(const struct tmpl_loop *l, struct slice name)
 {
     const struct tmpl_seq *items = l->items;

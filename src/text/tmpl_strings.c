@@ -3,7 +3,6 @@
 
 #include "base/check.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <utf8proc.h>
 
@@ -63,10 +62,7 @@ bool tmpl_parse_float(struct tmpl_run *run, struct slice s, double *ret)
     char text[64], *end;
     if (!tmpl_work(run, FLOAT_UNITS + tmpl_cost_unicode(s.len)))
         return false;
-    while (s.len && strchr(" \t\r\n", s.ptr[0]))
-        s = slice_sub(s, 1, s.len);
-    while (s.len && strchr(" \t\r\n", s.ptr[s.len - 1]))
-        s.len--;
+    s = slice_trim(s, " \t\r\n");
     if (s.len == 0 || s.len >= sizeof(text) || s.ptr[s.len - 1] == 'x' || s.ptr[s.len - 1] == 'X')
         return false;
     memcpy(text, s.ptr, s.len);
