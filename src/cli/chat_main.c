@@ -6,7 +6,6 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 static void one_message(struct chat *c, struct slice line)

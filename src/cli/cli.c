@@ -1,8 +1,6 @@
 /* cli.c - from a command line to settings, and from a result to an exit status. */
 #include "cli/cli.h"
 
-#include "cli/help.h"
-
 #include <errno.h>
 
 int cli_run(enum setting_command command, int argc, char **argv, command_fn *run)

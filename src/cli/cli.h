@@ -21,4 +21,8 @@ int cli_run(enum setting_command command, int argc, char **argv, command_fn *run
 /* The exit status of work that ended with `r`; a failure prints its reason, if it has one. */
 int cli_status(int r, const struct err *e);
 
+/* plateau --help, and plateau COMMAND --help; options are described by their own table. */
+void help_program(FILE *f);
+void help_command(enum setting_command command, FILE *f);
+
 #endif

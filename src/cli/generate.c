@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
-#include "cli/terminal.h"
+#include "cli/output.h"
 
 #include <errno.h>
 #include <stdio.h>

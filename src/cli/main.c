@@ -1,6 +1,5 @@
 /* main.c - which command. */
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/output.h"
