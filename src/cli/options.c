@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "base/slice.h"
 #include "cli/env_file.h"
-#include "cli/options_names.h"
 
 #include <errno.h>
 #include <ini.h>

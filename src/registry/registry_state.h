@@ -2,7 +2,6 @@
 #ifndef PLATEAU_REGISTRY_REGISTRY_STATE_H
 #define PLATEAU_REGISTRY_REGISTRY_STATE_H
 
-#include "registry/file_stamp.h"
 #include "registry/loaded_model.h"
 #include "registry/registry.h"
 
@@ -11,6 +10,11 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+
+/* Names, sizes and times of all files of a model's directory, as one number. 0: it cannot be read. */
+struct file_stamp {
+    uint64_t hash;
+};
 
 /* One model. Fields under the lock belong to the registry. */
 struct entry {
