@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -233,7 +232,7 @@ static void look_at_start(struct api *a)
         return;
     if (r == 0) {
         LOG_INFO("ready", "models=%u after_ms=%llu", api_model_count(a),
-                 (unsigned long long)((clock_now_ns() - a->started_ns) / NS_PER_MS));
+                 (ull)((clock_now_ns() - a->started_ns) / NS_PER_MS));
         api_set_state(a, API_READY, NULL);
         return;
     }

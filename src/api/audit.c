@@ -48,7 +48,7 @@ void audit_begin(struct audit *ret, const struct http_request *r, const struct a
 void audit_done(const struct audit *a, unsigned status, const char *result, uint64_t bytes, const char *id)
 {
     LOG_INFO("audit", "key=%s client=%s action=\"%s\" status=%u result=%s bytes=%llu id=%s", a->key,
-             a->client, a->action, status, result, (unsigned long long)bytes, id);
+             a->client, a->action, status, result, (ull)bytes, id);
 }
 
 void audit_refused(struct audit_refusals *state, const struct http_request *r, const struct reject *why,
@@ -62,6 +62,6 @@ void audit_refused(struct audit_refusals *state, const struct http_request *r, c
     }
     audit_begin(&who, r, &nobody);
     LOG_WARN("refused", "client=%s action=\"%s\" status=%u code=%s untold=%llu", who.client, who.action,
-             reject_status(why), reject_code(why), (unsigned long long)state->untold);
+             reject_status(why), reject_code(why), (ull)state->untold);
     *state = (struct audit_refusals){.told_ns = now_ns};
 }

@@ -4,15 +4,9 @@
 /* The key in "Bearer KEY"; empty without one. */
 static struct slice bearer_of(struct slice authorization)
 {
-    struct slice s = authorization;
-    if (!slice_starts_any_case(s, SLICE("bearer ")))
+    if (!slice_starts_any_case(authorization, SLICE("bearer ")))
         return (struct slice){0};
-    s = slice_sub(s, 7, s.len);
-    while (s.len > 0 && s.ptr[0] == ' ')
-        s = slice_sub(s, 1, s.len);
-    while (s.len > 0 && s.ptr[s.len - 1] == ' ')
-        s.len--;
-    return s;
+    return slice_trim(slice_sub(authorization, 7, authorization.len), " ");
 }
 
 static struct slice key_of(const struct http_request *r)

@@ -4,7 +4,6 @@
  * streams are looked up by address, never dereferenced. */
 #include "api/exchange.h"
 
-#include "api/exchange_metrics.h"
 #include "api/exchange_reply.h"
 #include "api/reject_http.h"
 
@@ -19,7 +18,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #define OUT_BYTES_MAX   ((size_t)16 << 20)

@@ -6,7 +6,6 @@
  * status and not an event. */
 #include "api/exchange_reply.h"
 
-#include "api/exchange_metrics.h"
 #include "api/memory_refusal.h"
 #include "api/reject_http.h"
 #include "api/wait.h"
@@ -22,6 +21,21 @@
  * logprobs. */
 #define BATCH_TOKENS          STREAM_TOKENS
 #define BATCH_TOKENS_LOGPROBS 16
+
+/* ---- counting ---- */
+
+/* While a prep thread works on it, its model may change. */
+struct metrics *exchange_metrics(struct exchange *x)
+{
+    bool known = x->phase != EXCHANGE_PREPARING && x->model_index >= 0;
+    return &x->api->metrics[known ? x->model_index : 0];
+}
+
+struct metrics_counts *exchange_metrics_own(struct exchange *x)
+{
+    uint32_t model = (uint32_t)(exchange_metrics(x) - x->api->metrics);
+    return tenants_counts(x->api->tenants, x->gen.tenant, model);
+}
 
 /* ---- the end of its work ---- */
 

@@ -23,4 +23,16 @@ void exchange_reply_pump(struct exchange *x);
 /* A stream that has been silent. */
 void exchange_reply_ping(struct exchange *x);
 
+/* Where it counts: its model's metrics, and its tenant's share of them. Before its model is known: those of
+ * the first one. */
+struct metrics *exchange_metrics(struct exchange *x);
+struct metrics_counts *exchange_metrics_own(struct exchange *x);
+
+/* For the model, and for the tenant. */
+#define EXCHANGE_COUNT(x, field)                                                                             \
+    do {                                                                                                     \
+        exchange_metrics(x)->counts.field++;                                                                 \
+        exchange_metrics_own(x)->field++;                                                                    \
+    } while (0)
+
 #endif

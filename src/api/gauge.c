@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef unsigned long long ull;
-
 void gauges_write_label(struct slice value, struct buf *ret)
 {
     buf_putc(ret, '"');

@@ -66,8 +66,8 @@ static bool busy(struct api *a, const struct account_numbers *binding, uint64_t 
     return reject_set(why, REJECT_BUSY, NULL,
                       "Other requests use the memory that this request needs: %llu bytes more were refused "
                       "while the account %s held %llu of %llu. Try again in %u s.",
-                      (unsigned long long)bytes, binding->name, (unsigned long long)binding->reserved,
-                      (unsigned long long)binding->limit, why->retry_after_s);
+                      (ull)bytes, binding->name, (ull)binding->reserved, (ull)binding->limit,
+                      why->retry_after_s);
 }
 
 /* The system refused although the ledger did not. */
@@ -77,7 +77,7 @@ static bool refuse_by_system(struct api *a, struct reject *why)
     return reject_set(why, REJECT_OUT_OF_MEMORY, NULL,
                       "The operating system refused memory: the server holds %llu bytes, %llu of them for "
                       "models. Add memory to the machine, or lower --memory-limit.",
-                      (unsigned long long)s.process_bytes, (unsigned long long)s.models_bytes);
+                      (ull)s.process_bytes, (ull)s.models_bytes);
 }
 
 bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t others, struct reject *why)
@@ -99,10 +99,9 @@ bool memory_refusal(struct api *a, struct account *at, uint64_t bytes, uint32_t 
         "There is not enough memory for this request, and no other request is running that would release "
         "any: the account %s would hold %llu bytes, and its limit is %llu. %c%s holds %llu of %llu "
         "bytes, %llu of them for models; caches could release %llu. Ask for less, or raise %s.",
-        binding.name, (unsigned long long)(binding.reserved + bytes), (unsigned long long)binding.limit,
-        toupper(s.holder[0]), s.holder + 1, (unsigned long long)s.process_bytes,
-        (unsigned long long)s.ceiling_bytes, (unsigned long long)s.models_bytes,
-        (unsigned long long)s.freeable_bytes, domain_limit_option(s.domain));
+        binding.name, (ull)(binding.reserved + bytes), (ull)binding.limit, toupper(s.holder[0]), s.holder + 1,
+        (ull)s.process_bytes, (ull)s.ceiling_bytes, (ull)s.models_bytes, (ull)s.freeable_bytes,
+        domain_limit_option(s.domain));
 }
 
 bool memory_refusal_of(struct api *a, const struct request_memory *m, struct reject *why)

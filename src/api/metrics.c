@@ -104,15 +104,15 @@ static void write_histogram(const struct metrics_histogram *h, struct slice labe
         buf_printf(ret, "%s_bucket{model_name=", h->name);
         gauges_write_label(label, ret);
         if (i < h->bound_count)
-            buf_printf(ret, ",le=\"%g\"} %llu\n", h->bounds[i], (unsigned long long)total);
+            buf_printf(ret, ",le=\"%g\"} %llu\n", h->bounds[i], (ull)total);
         else
-            buf_printf(ret, ",le=\"+Inf\"} %llu\n", (unsigned long long)total);
+            buf_printf(ret, ",le=\"+Inf\"} %llu\n", (ull)total);
     }
     buf_printf(ret, "%s_sum{model_name=", h->name);
     gauges_write_label(label, ret);
     buf_printf(ret, "} %.9g\n%s_count{model_name=", h->sum, h->name);
     gauges_write_label(label, ret);
-    buf_printf(ret, "} %llu\n", (unsigned long long)total);
+    buf_printf(ret, "} %llu\n", (ull)total);
 }
 
 void metrics_write_histograms(const struct metrics *const *models, const struct slice *labels, uint32_t count,

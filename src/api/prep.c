@@ -8,7 +8,6 @@
 #include "api/wire.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread_nice.h"
 
 #include <errno.h>

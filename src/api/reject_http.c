@@ -81,14 +81,12 @@ bool reject_model(struct reject *r, struct slice id)
 void reject_write(const struct reject *r, const char *id, struct buf *ret)
 {
     (void)id;
-    buf_puts(ret, "{\"error\":{\"message\":");
-    json_write_string(ret, slice_of(r->message));
-    buf_printf(ret, ",\"type\":\"%s\",\"param\":", row_of(r->kind)->openai_type);
-    if (r->param[0])
-        json_write_string(ret, slice_of(r->param));
-    else
-        buf_puts(ret, "null");
-    buf_printf(ret, ",\"code\":\"%s\"}}", reject_code(r));
+    buf_puts(ret, "{\"error\":{");
+    json_write_member(ret, "message", r->message);
+    json_write_member(ret, "type", row_of(r->kind)->openai_type);
+    json_write_member(ret, "param", r->param[0] ? r->param : NULL);
+    json_write_member(ret, "code", reject_code(r));
+    buf_puts(ret, "}}");
 }
 
 const struct reject_envelope reject_openai = {reject_status, reject_write};

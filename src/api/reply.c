@@ -59,7 +59,8 @@ void reply_begin(struct exchange *x)
         x->wire->begin(x);
 }
 
-void reply_clear(struct reply *r)
+/* The collected output is written. */
+static void reply_clear(struct reply *r)
 {
     struct buf *bufs[] = REPLY_BUFS(r);
     for (size_t i = 0; i < PIECE_BUFS; i++)

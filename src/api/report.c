@@ -6,15 +6,6 @@
 #include "registry/speculation.h"
 #include "text/chat_format.h"
 
-static void key_string(struct buf *b, const char *key, const char *value)
-{
-    buf_printf(b, "\"%s\":", key);
-    if (value)
-        json_write_string(b, slice_of(value));
-    else
-        buf_puts(b, "null");
-}
-
 /* The first stuck model's; 0: none. */
 static uint64_t stuck_for_ns(struct api *a)
 {
@@ -35,21 +26,19 @@ void report_health(struct api *a, struct buf *ret)
     static const char *const names[] = {
         [API_LOADING] = "loading", [API_READY] = "ok", [API_DRAINING] = "draining", [API_FAILED] = "failed"};
     buf_putc(ret, '{');
-    key_string(ret, "status", s == API_READY && stuck ? "stuck" : names[s]);
+    json_write_member(ret, "status", s == API_READY && stuck ? "stuck" : names[s]);
     if (s == API_LOADING && progress > 0)
         buf_printf(ret, ",\"progress\":%.3f", progress);
     api_copy_reason(a, reason);
-    if (s == API_READY && stuck)
-        buf_printf(ret, ",\"reason\":\"no layer has finished for %u seconds\",", a->live.stuck_s);
-    else if (reason[0])
-        buf_putc(ret, ',');
     if (s == API_READY && stuck) {
-        key_string(ret, "model", stuck);
+        buf_printf(ret, ",\"reason\":\"no layer has finished for %u seconds\"", a->live.stuck_s);
+        json_write_member(ret, "model", stuck);
         buf_printf(ret, ",\"since\":%lld,\"silent_seconds\":%.1f",
                    (long long)(clock_wall_s() - (double)silent_ns / (double)NS_PER_S),
                    (double)silent_ns / (double)NS_PER_S);
-    } else if (reason[0])
-        key_string(ret, "reason", reason);
+    } else if (reason[0]) {
+        json_write_member(ret, "reason", reason);
+    }
     buf_putc(ret, '}');
 }
 
@@ -59,17 +48,15 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
     registry_info(a->opts.registry, index, &i);
     const char *stuck = i.state == MODEL_READY ? api_stuck_model(a) : NULL;
     bool is_stuck = stuck && stuck == api_model_id(a, index);
-    key_string(ret, "state", is_stuck ? "stuck" : model_state_name(i.state));
+    json_write_member(ret, "state", is_stuck ? "stuck" : model_state_name(i.state));
     if (i.state == MODEL_LOADING)
         buf_printf(ret, ",\"progress\":%.3f",
                    i.bytes_total ? (double)i.bytes_done / (double)i.bytes_total : 0.0);
-    if (i.reason[0]) {
-        buf_putc(ret, ',');
-        key_string(ret, "reason", i.reason);
-    }
+    if (i.reason[0])
+        json_write_member(ret, "reason", i.reason);
     buf_printf(ret, ",\"pinned\":%s,\"needed_bytes\":%llu",
                registry_settings(a->opts.registry, index)->options.pinned ? "true" : "false",
-               (unsigned long long)i.needed_bytes);
+               (ull)i.needed_bytes);
     if (!all)
         return;
     buf_putc(ret, ',');
@@ -90,8 +77,7 @@ static void write_image_sched(const struct api *a, const struct model_vision *v,
     buf_printf(ret,
                "{\"images_max\":%u,\"image_pixels_max\":%llu,\"image_tokens_max\":%llu,\"token_pixels\":%u,"
                "\"video_frames_max\":%u}",
-               o->parts_max, (unsigned long long)v->pixels_max,
-               (unsigned long long)(v->pixels_max / edge / edge), edge * edge,
+               o->parts_max, (ull)v->pixels_max, (ull)(v->pixels_max / edge / edge), edge * edge,
                o->frames_max ? MIN_OF(frames, o->frames_max) : frames);
 }
 
@@ -109,8 +95,8 @@ static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
 
 static void write_loaded(const struct api *a, const struct served_model *m, struct buf *ret)
 {
-    buf_printf(ret, ",\"max_model_len\":%u,", m->max_model_len);
-    key_string(ret, "compute", m->compute);
+    buf_printf(ret, ",\"max_model_len\":%u", m->max_model_len);
+    json_write_member(ret, "compute", m->compute);
     /* The promise about tokens: bit-exact in any batch, chunk and cache state, or within a bound. */
     buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
                m->template ? "true" : "false", m->tokenizer ? "true" : "false");
@@ -132,10 +118,10 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
     buf_puts(ret, "{\"id\":");
     json_write_string(ret, name);
-    buf_printf(ret, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"plateau\",",
+    buf_printf(ret, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"plateau\"",
                (long long)(loaded ? look.model->created_s : a->started_s));
-    key_string(ret, "root", api_model_id(a, index));
-    buf_puts(ret, ",\"parent\":null,\"permission\":[],");
+    json_write_member(ret, "root", api_model_id(a, index));
+    buf_puts(ret, ",\"parent\":null,\"permission\":[]");
     report_model_state(a, index, all, ret);
     if (loaded)
         write_loaded(a, look.model, ret);
@@ -165,18 +151,15 @@ void report_models(struct api *a, bool all, struct buf *ret)
 static void write_model_info(const struct served_model *m, struct buf *ret)
 {
     const struct model_shape *s = m->shape;
-    key_string(ret, "model_path", m->id);
-    buf_putc(ret, ',');
-    key_string(ret, "tokenizer_path", m->tokenizer ? m->id : NULL);
-    buf_putc(ret, ',');
-    key_string(ret, "model_type", s->family);
+    json_write_member(ret, "model_path", m->id);
+    json_write_member(ret, "tokenizer_path", m->tokenizer ? m->id : NULL);
+    json_write_member(ret, "model_type", s->family);
     buf_printf(
         ret,
         ",\"is_generation\":true,\"max_model_len\":%u,\"vocab_size\":%u,\"num_layers\":%u,\"hidden_size\":%u,"
-        "\"parameters\":%llu,\"weight_bytes\":%llu,",
-        m->max_model_len, s->vocab, s->layers, s->hidden, (unsigned long long)s->parameters,
-        (unsigned long long)s->weight_bytes);
-    key_string(ret, "compute", m->compute);
+        "\"parameters\":%llu,\"weight_bytes\":%llu",
+        m->max_model_len, s->vocab, s->layers, s->hidden, (ull)s->parameters, (ull)s->weight_bytes);
+    json_write_member(ret, "compute", m->compute);
 }
 
 /* The first loaded model: the tools that read this know one model only. */
@@ -202,14 +185,12 @@ void report_model_info(struct api *a, struct buf *ret)
 void report_server_info(struct api *a, struct buf *ret)
 {
     struct lease look;
-    buf_puts(ret, "{\"version\":\"" PLATEAU_VERSION "\",");
+    buf_puts(ret, "{\"version\":\"" PLATEAU_VERSION "\"");
     if (look_at_first(a, &look)) {
         write_model_info(look.model, ret);
-        buf_putc(ret, ',');
-        key_string(ret, "served_model_name", look.model->id);
-        buf_putc(ret, ',');
+        json_write_member(ret, "served_model_name", look.model->id);
         registry_look_away(&look);
     }
-    buf_printf(ret, "\"max_requests\":%u,\"max_choices\":%u,\"uptime_seconds\":%.1f}", a->live.requests_max,
+    buf_printf(ret, ",\"max_requests\":%u,\"max_choices\":%u,\"uptime_seconds\":%.1f}", a->live.requests_max,
                a->opts.choices_max, (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
 }

@@ -4,8 +4,6 @@
 #include "base/check.h"
 #include "memory/holders.h"
 
-typedef unsigned long long ull;
-
 #define OF(field) GAUGE_OF(struct holders_numbers, field)
 
 static const struct gauge rows[] = {
@@ -34,10 +32,9 @@ const struct gauge_table report_holders_gauges = {
 
 static void write_holder(const struct holder_info *h, struct buf *ret)
 {
-    buf_puts(ret, "{\"id\":");
-    json_write_string(ret, slice_of(h->name));
-    buf_puts(ret, ",\"domain\":");
-    json_write_string(ret, slice_of(h->domain->name));
+    buf_putc(ret, '{');
+    json_write_member(ret, "id", h->name);
+    json_write_member(ret, "domain", h->domain->name);
     buf_printf(ret,
                ",\"state\":\"%s\",\"held_bytes\":%llu,\"free_bytes\":%llu,\"cached_bytes\":%llu,"
                "\"allowed_bytes\":%llu,\"entries\":%u}",

@@ -108,18 +108,18 @@ static void write_limit(const struct account_numbers *n, struct buf *ret)
     if (n->limit == ACCOUNT_NO_LIMIT)
         buf_puts(ret, "null");
     else
-        buf_printf(ret, "%llu", (unsigned long long)n->limit);
+        buf_printf(ret, "%llu", (ull)n->limit);
 }
 
 static void write_account(const struct account_numbers *n, uint64_t own, struct buf *ret)
 {
-    buf_puts(ret, "{\"name\":");
-    json_write_string(ret, slice_of(n->name));
+    buf_putc(ret, '{');
+    json_write_member(ret, "name", n->name);
     buf_printf(ret,
                ",\"class\":\"%s\",\"planned_bytes\":%llu,\"reserved_bytes\":%llu,\"used_bytes\":%llu,"
                "\"own_bytes\":%llu,\"peak_bytes\":%llu,\"limit_bytes\":",
-               account_class_name(n->class), (unsigned long long)n->planned, (unsigned long long)n->reserved,
-               (unsigned long long)n->used, (unsigned long long)own, (unsigned long long)n->peak);
+               account_class_name(n->class), (ull)n->planned, (ull)n->reserved, (ull)n->used, (ull)own,
+               (ull)n->peak);
     write_limit(n, ret);
     buf_puts(ret, ",\"children\":[");
 }
@@ -132,12 +132,12 @@ static void write_devices(const struct account_numbers *accounts, uint32_t count
         const struct account_numbers *n = &accounts[i];
         if (!n->is_root || n->depth > 0 || i == 0)
             continue;
-        buf_puts(ret, first ? "{\"name\":" : ",{\"name\":");
-        json_write_string(ret, slice_of(n->name));
+        buf_puts(ret, first ? "{" : ",{");
+        json_write_member(ret, "name", n->name);
         buf_puts(ret, ",\"limit_bytes\":");
         write_limit(n, ret);
-        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu}",
-                   (unsigned long long)n->reserved, (unsigned long long)n->used, (unsigned long long)n->peak);
+        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu}", (ull)n->reserved,
+                   (ull)n->used, (ull)n->peak);
         first = false;
     }
 }
@@ -182,17 +182,15 @@ void report_memory(struct api *a, struct buf *ret)
     buf_printf(ret,
                ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"unaccounted_bytes\":%lld,"
                "\"pending_trim_bytes\":%llu,\"sums_hold\":%s,\"accounts\":[",
-               (unsigned long long)root->reserved, (unsigned long long)root->used,
-               (long long)unaccounted(a->accounts, count, &f), (unsigned long long)pending_trim(a),
-               sums_hold(a->accounts, count) ? "true" : "false");
+               (ull)root->reserved, (ull)root->used, (long long)unaccounted(a->accounts, count, &f),
+               (ull)pending_trim(a), sums_hold(a->accounts, count) ? "true" : "false");
     write_tree(a->accounts, count, ret);
     buf_puts(ret, "],");
     report_holders(a, ret);
     buf_puts(ret, ",\"models\":[");
     for (uint32_t i = 0; i < api_model_count(a); i++) {
-        buf_puts(ret, i ? ",{\"id\":" : "{\"id\":");
-        json_write_string(ret, slice_of(api_model_id(a, i)));
-        buf_putc(ret, ',');
+        buf_puts(ret, i ? ",{" : "{");
+        json_write_member(ret, "id", api_model_id(a, i));
         report_model_state(a, i, true, ret);
         buf_putc(ret, '}');
     }
@@ -200,11 +198,9 @@ void report_memory(struct api *a, struct buf *ret)
                "],\"system\":{\"rss_anon_bytes\":%llu,\"rss_file_bytes\":%llu,\"rss_shmem_bytes\":%llu,"
                "\"swap_bytes\":%llu,\"cgroup_bytes\":%llu,\"cgroup_limit_bytes\":%llu,\"heap_bytes\":%llu,"
                "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[",
-               (unsigned long long)f.rss_anon_bytes, (unsigned long long)f.rss_file_bytes,
-               (unsigned long long)f.rss_shmem_bytes, (unsigned long long)f.swap_bytes,
-               (unsigned long long)f.cgroup_bytes, (unsigned long long)f.cgroup_limit_bytes,
-               (unsigned long long)f.heap_bytes, (unsigned long long)f.ram_bytes,
-               (unsigned long long)f.ram_available_bytes);
+               (ull)f.rss_anon_bytes, (ull)f.rss_file_bytes, (ull)f.rss_shmem_bytes, (ull)f.swap_bytes,
+               (ull)f.cgroup_bytes, (ull)f.cgroup_limit_bytes, (ull)f.heap_bytes, (ull)f.ram_bytes,
+               (ull)f.ram_available_bytes);
     write_devices(a->accounts, count, ret);
     buf_puts(ret, "]}}");
 }

@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 
-typedef unsigned long long ull;
-
 /* ---- connections ---- */
 
 static const char *class_name(uint32_t class)

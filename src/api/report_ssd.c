@@ -77,11 +77,8 @@ void report_ssd(struct api *a, uint64_t hit_tokens, struct buf *ret)
         return;
     }
     n.hit_tokens = hit_tokens;
-    buf_printf(ret, "{\"state\":\"%s\",\"reason\":", store_state_name(n.store.state));
-    if (n.off)
-        json_write_string(ret, slice_of(n.store.reason));
-    else
-        buf_puts(ret, "null");
+    buf_printf(ret, "{\"state\":\"%s\"", store_state_name(n.store.state));
+    json_write_member(ret, "reason", n.off ? n.store.reason : NULL);
     buf_putc(ret, ',');
     gauges_write_members(&report_ssd_gauges, "ssd", &n, ret);
     buf_putc(ret, '}');

@@ -19,7 +19,7 @@ static void write_speculation(const struct drafting_opts *g, const struct report
     gauges_write_members(&report_model_gauges, "speculation", n, ret);
     buf_puts(ret, ",\"accepted_per_position\":[");
     for (uint32_t i = 0; i < g->drafts_max; i++)
-        buf_printf(ret, i ? ",%llu" : "%llu", (unsigned long long)n->engine.accepted_at[i]);
+        buf_printf(ret, i ? ",%llu" : "%llu", (ull)n->engine.accepted_at[i]);
     buf_puts(ret, "]}");
 }
 
@@ -43,9 +43,8 @@ static void write_model(struct api *a, uint32_t index, struct report_model *n, s
     struct lease look = {0};
     bool loaded = registry_look(a->opts.registry, index, &look) == 0;
     report_read_model(a, index, n);
-    buf_puts(ret, "{\"id\":");
-    json_write_string(ret, slice_of(api_model_id(a, index)));
-    buf_putc(ret, ',');
+    buf_putc(ret, '{');
+    json_write_member(ret, "id", api_model_id(a, index));
     report_model_state(a, index, true, ret);
     if (loaded) {
         buf_printf(ret, ",\"compute\":\"%s\",\"exact\":%s,\"max_model_len\":%u", look.model->compute,
@@ -141,9 +140,8 @@ static void write_media(const struct exchange *x, struct buf *ret)
     buf_printf(ret,
                ",\"media\":{\"state\":\"%s\",\"parts\":%u,\"parts_done\":%u,\"bytes_fetched\":%llu,"
                "\"frames\":%llu,\"frames_decoded\":%llu}",
-               states[media_task_state(x->gen.task)], p.parts, p.parts_done,
-               (unsigned long long)p.bytes_fetched, (unsigned long long)p.frames,
-               (unsigned long long)p.frames_decoded);
+               states[media_task_state(x->gen.task)], p.parts, p.parts_done, (ull)p.bytes_fetched,
+               (ull)p.frames, (ull)p.frames_decoded);
 }
 
 static double progress_of(const struct exchange *x, const struct work *w)
@@ -164,20 +162,18 @@ static void write_request(struct exchange *x, uint32_t job_count, struct totals 
         totals->waiting++;
     else
         totals->active++;
-    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"key\":\"%s\",\"client\":\"%s\",\"model\":", x->id_text,
-               x->route, x->who.key, x->who.client);
-    if (known && x->model_index >= 0)
-        json_write_string(ret, slice_of(api_model_id(x->api, (uint32_t)x->model_index)));
-    else
-        buf_puts(ret, "null");
+    buf_printf(ret, "{\"id\":\"%s\",\"route\":\"%s\",\"key\":\"%s\",\"client\":\"%s\"", x->id_text, x->route,
+               x->who.key, x->who.client);
+    json_write_member(ret, "model",
+                      known && x->model_index >= 0 ? api_model_id(x->api, (uint32_t)x->model_index) : NULL);
     buf_printf(ret,
                ",\"phase\":\"%s\",\"progress\":%.4f,\"prompt_tokens\":%u,\"tokens\":%u,\"cached_tokens\":%u,"
                "\"draft_tokens\":%u,\"accepted_tokens\":%u,\"images\":%u,\"images_done\":%u,\"choices\":%u,"
                "\"bytes\":%llu,\"age_seconds\":%.3f,\"client_connected\":%s",
                w.phase, known ? progress_of(x, &w) : 0.0, w.prompt_tokens, w.tokens, w.cached_tokens,
                w.draft_tokens, w.accepted_tokens, w.images, w.images_done, known ? x->gen.choice_count : 0,
-               (unsigned long long)(w.bytes + w.image_bytes),
-               (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S, x->http ? "true" : "false");
+               (ull)(w.bytes + w.image_bytes), (double)(clock_now_ns() - x->arrived_ns) / (double)NS_PER_S,
+               x->http ? "true" : "false");
     if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
         write_media(x, ret);
     buf_putc(ret, '}');
@@ -226,18 +222,16 @@ void report_status(struct api *a, struct buf *ret)
         "\"uptime_seconds\":%.1f,\"pending_trim_bytes\":%llu,\"caches\":{\"host\":{\"limit_bytes\":%llu,"
         "\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,\"hit_tokens\":%llu},\"ssd\":",
         totals.active, totals.waiting, jobs, atomic_load(&a->streams_now),
-        (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S,
-        (unsigned long long)cache.pending_trim_bytes,
-        (unsigned long long)report_cache_limit(a, cache.cache_bytes_max),
-        (unsigned long long)cache.cache_bytes, cache.cache_pages, cache.cache_snapshots,
-        (unsigned long long)(cache.cached_tokens - cache.fetched_tokens));
+        (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S, (ull)cache.pending_trim_bytes,
+        (ull)report_cache_limit(a, cache.cache_bytes_max), (ull)cache.cache_bytes, cache.cache_pages,
+        cache.cache_snapshots, (ull)(cache.cached_tokens - cache.fetched_tokens));
     report_ssd(a, cache.fetched_tokens, ret);
     buf_printf(
         ret,
         ",\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,\"found\":%llu}}"
         ",",
-        (unsigned long long)cache.images_bytes_max, (unsigned long long)cache.images_bytes, cache.images_kept,
-        (unsigned long long)cache.images_encoded, (unsigned long long)cache.images_found);
+        (ull)cache.images_bytes_max, (ull)cache.images_bytes, cache.images_kept, (ull)cache.images_encoded,
+        (ull)cache.images_found);
     report_media(a, ret);
     buf_putc(ret, ',');
     report_holders(a, ret);

@@ -157,10 +157,9 @@ static const char *failure_text(int error)
 static void write_failures(const struct holders_reclaimed *r, struct buf *ret)
 {
     for (uint32_t i = 0; i < r->failed; i++) {
-        buf_puts(ret, i ? ",{\"id\":" : "{\"id\":");
-        json_write_string(ret, slice_of(r->failures[i].name));
-        buf_puts(ret, ",\"error\":");
-        json_write_string(ret, slice_of(failure_text(r->failures[i].error)));
+        buf_puts(ret, i ? ",{" : "{");
+        json_write_member(ret, "id", r->failures[i].name);
+        json_write_member(ret, "error", failure_text(r->failures[i].error));
         buf_putc(ret, '}');
     }
 }
@@ -171,8 +170,7 @@ static bool clear_ssd(struct exchange *x)
     int r = x->api->opts.store ? store_clear(x->api->opts.store, &c) : 0;
     x->reclaimed_bytes = c.bytes_reclaimed;
     buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%llu,\"bytes_reclaimed\":%llu,\"failed\":[",
-               r < 0 || c.failed ? "partial" : "ok", (unsigned long long)c.entries,
-               (unsigned long long)c.bytes_reclaimed);
+               r < 0 || c.failed ? "partial" : "ok", (ull)c.entries, (ull)c.bytes_reclaimed);
     if (r < 0)
         buf_printf(&x->reply, "{\"id\":\"ssd\",\"error\":\"%s\"}",
                    r == -ENODEV  ? "the tier is off"
@@ -180,7 +178,7 @@ static bool clear_ssd(struct exchange *x)
                                  : "it is not done yet, and goes on");
     else if (c.failed)
         buf_printf(&x->reply, "{\"id\":\"ssd\",\"error\":\"%llu files could not be removed\"}",
-                   (unsigned long long)c.failed);
+                   (ull)c.failed);
     buf_puts(&x->reply, "]}");
     return reply_is_whole(x);
 }
@@ -195,7 +193,7 @@ bool utility_reclaim(struct exchange *x)
         holders_reclaim(x->api->opts.holders, NULL, kind, RECLAIM_TIMEOUT_NS, &r);
     x->reclaimed_bytes = r.bytes;
     buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%u,\"bytes_reclaimed\":%llu,\"failed\":[",
-               r.failed ? "partial" : "ok", r.entries, (unsigned long long)r.bytes);
+               r.failed ? "partial" : "ok", r.entries, (ull)r.bytes);
     write_failures(&r, &x->reply);
     buf_puts(&x->reply, "]}");
     return reply_is_whole(x);

@@ -4,7 +4,6 @@
 
 #include "gen/media_request.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -57,7 +56,7 @@ static void explain_slow(struct exchange *x, const struct registry_info *own, ch
     if (own->still_ns >= STILL_NS)
         snprintf(ret, STILL_BYTES,
                  " It made no progress for %llu s in its step \"%s\": reading a file hangs.",
-                 (unsigned long long)(own->still_ns / NS_PER_S), own->step ? own->step : "files");
+                 (ull)(own->still_ns / NS_PER_S), own->step ? own->step : "files");
     for (uint32_t i = 0; own->waits && i < registry_count(r) && n >= 0 && n < STILL_BYTES; i++) {
         struct registry_info other;
         registry_info(r, i, &other);
@@ -65,7 +64,7 @@ static void explain_slow(struct exchange *x, const struct registry_info *own, ch
             n += snprintf(ret + n, (size_t)(STILL_BYTES - n),
                           "%s %s, which made no progress for %llu s in its step \"%s\"",
                           n == 0 ? " It waits for the load of" : ",", api_model_id(x->api, i),
-                          (unsigned long long)(other.still_ns / NS_PER_S), other.step ? other.step : "files");
+                          (ull)(other.still_ns / NS_PER_S), other.step ? other.step : "files");
     }
     if (n > 0 && n < STILL_BYTES - 1)
         snprintf(ret + n, (size_t)(STILL_BYTES - n), ".");
@@ -112,17 +111,19 @@ enum prepare wait_find_model(struct exchange *x)
     return PREPARE_DONE;
 }
 
+static void begin_reply(struct exchange *x, const char *status)
+{
+    buf_putc(&x->reply, '{');
+    json_write_member(&x->reply, "id", id_of(x));
+    json_write_member(&x->reply, "status", status);
+}
+
 static void write_unloaded(struct exchange *x, const struct registry_returned *r)
 {
-    buf_puts(&x->reply, "{\"id\":");
-    json_write_string(&x->reply, slice_of(id_of(x)));
-    buf_printf(&x->reply,
-               ",\"status\":\"unloaded\",\"bytes_returned\":%llu,\"account_bytes\":%llu,\"failed\":",
-               (unsigned long long)r->bytes, (unsigned long long)r->account_bytes);
-    if (r->trouble[0])
-        json_write_string(&x->reply, slice_of(r->trouble));
-    else
-        buf_puts(&x->reply, "null");
+    begin_reply(x, "unloaded");
+    buf_printf(&x->reply, ",\"bytes_returned\":%llu,\"account_bytes\":%llu", (ull)r->bytes,
+               (ull)r->account_bytes);
+    json_write_member(&x->reply, "failed", r->trouble[0] ? r->trouble : NULL);
     buf_putc(&x->reply, '}');
     x->reclaimed_bytes = r->bytes;
 }
@@ -130,19 +131,17 @@ static void write_unloaded(struct exchange *x, const struct registry_returned *r
 static void write_draining(struct exchange *x)
 {
     x->status = 202;
-    buf_puts(&x->reply, "{\"id\":");
-    json_write_string(&x->reply, slice_of(id_of(x)));
-    buf_printf(&x->reply, ",\"status\":\"draining\",\"requests\":%u}", x->unloading.leases);
+    begin_reply(x, "draining");
+    buf_printf(&x->reply, ",\"requests\":%u}", x->unloading.leases);
 }
 
 static void write_loaded(struct exchange *x)
 {
     struct registry_info info;
     registry_info(registry_of(x), (uint32_t)x->model_index, &info);
-    buf_puts(&x->reply, "{\"id\":");
-    json_write_string(&x->reply, slice_of(id_of(x)));
-    buf_printf(&x->reply, ",\"status\":\"ready\",\"bytes\":%llu,\"load_seconds\":%.3f}",
-               (unsigned long long)info.reserved_bytes, (double)info.load_ns / (double)NS_PER_S);
+    begin_reply(x, "ready");
+    buf_printf(&x->reply, ",\"bytes\":%llu,\"load_seconds\":%.3f}", (ull)info.reserved_bytes,
+               (double)info.load_ns / (double)NS_PER_S);
 }
 
 static enum prepare begin_unload(struct exchange *x)

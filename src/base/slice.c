@@ -27,3 +27,20 @@ bool slice_u64(struct slice s, uint64_t max, uint64_t *ret)
     *ret = v;
     return true;
 }
+
+struct slice slice_trim(struct slice s, const char *blanks)
+{
+    while (s.len > 0 && s.ptr[0] && strchr(blanks, s.ptr[0]))
+        s = slice_sub(s, 1, s.len);
+    while (s.len > 0 && s.ptr[s.len - 1] && strchr(blanks, s.ptr[s.len - 1]))
+        s.len--;
+    return s;
+}
+
+int slice_hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}

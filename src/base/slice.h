@@ -16,6 +16,8 @@ struct slice {
 #define SLICE(literal) ((struct slice){(literal), sizeof(literal) - 1})
 /* For printf("%.*s", SLICE_ARGS(s)). */
 #define SLICE_ARGS(s) (int)(s).len, (s).ptr ? (s).ptr : ""
+/* For printf("%llu", (ull)bytes). */
+typedef unsigned long long ull;
 
 static inline struct slice slice_of(const char *cstr)
 {
@@ -43,6 +45,11 @@ static inline bool slice_ends(struct slice s, struct slice tail)
     return s.len >= tail.len && (tail.len == 0 || memcmp(s.ptr + s.len - tail.len, tail.ptr, tail.len) == 0);
 }
 
+static inline bool slice_eq_any_case(struct slice a, struct slice b)
+{
+    return a.len == b.len && slice_starts_any_case(a, b);
+}
+
 /* Bytes [from, from + len), cut to what exists. */
 static inline struct slice slice_sub(struct slice s, size_t from, size_t len)
 {
@@ -52,6 +59,12 @@ static inline struct slice slice_sub(struct slice s, size_t from, size_t len)
         len = s.len - from;
     return (struct slice){s.ptr ? s.ptr + from : NULL, len};
 }
+
+/* Without the bytes at its ends that are in `blanks`. */
+struct slice slice_trim(struct slice s, const char *blanks);
+
+/* The value of a hexadecimal digit in either case, or -1. */
+int slice_hex(char c);
 
 /* Index of the first `needle` at or after `from`, or SIZE_MAX. An empty needle is found at `from`. */
 size_t slice_find(struct slice s, struct slice needle, size_t from);

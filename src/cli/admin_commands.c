@@ -1,16 +1,178 @@
-/* admin_commands.c - load, unload, clear, trim: one order each, and its result. */
+/* admin_commands.c - status, load, unload, clear, trim: one order each, and its result for people. */
 #include "cli/admin_client.h"
-#include "cli/admin_show.h"
 #include "cli/cli.h"
-#include "cli/help.h"
-#include "cli/options.h"
 
 #include "base/bytes_text.h"
 #include "base/check.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define CELL_BYTES  64
+#define COLUMNS_MAX 8
+#define ROWS_SHOWN  1024
+
+/* ---- lines ---- */
+
+/* A model's name may have control characters. */
+static void put(FILE *f, const char *text)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < ' ' && *text != '\n' ? '?' : *text == 0x7f ? '?' : *text, f);
+}
+
+/* The unchanged body, and a line feed. */
+static void show_json(const struct admin_reply *r)
+{
+    printf("%.*s\n", SLICE_ARGS(buf_slice(&r->body)));
+}
+
+static void show_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void show_line(const char *format, ...)
+{
+    char text[2048];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    put(stdout, text);
+    putchar('\n');
+}
+
+static void show_error(const char *text)
+{
+    fputs("plateau: ", stderr);
+    put(stderr, text);
+    fputc('\n', stderr);
+}
+
+/* ---- values ---- */
+
+static const json_t *at(const json_t *object, const char *a, const char *b)
+{
+    const json_t *v = json_object_get(object, a);
+    return b ? json_object_get(v, b) : v;
+}
+
+static unsigned long long count(const json_t *v)
+{
+    double x = json_number_value(v);
+    return x > 0 ? (ull)x : 0;
+}
+
+static const char *text(const json_t *v)
+{
+    const char *s = json_string_value(v);
+    return s ? s : "-";
+}
+
+static struct bytes_text bytes(const json_t *v)
+{
+    return bytes_text(count(v));
+}
+
+static void write_duration(double seconds, char *ret, size_t bytes_max)
+{
+    unsigned long long s = seconds > 0 ? (ull)seconds : 0;
+    if (s < 120)
+        snprintf(ret, bytes_max, "%llu s", s);
+    else if (s < 7200)
+        snprintf(ret, bytes_max, "%llu min", s / 60);
+    else if (s < 172800)
+        snprintf(ret, bytes_max, "%llu h %llu min", s / 3600, s / 60 % 60);
+    else
+        snprintf(ret, bytes_max, "%llu days %llu h", s / 86400, s / 3600 % 24);
+}
+
+/* ---- tables ---- */
+
+typedef void cells_fn(const json_t *row, char cells[COLUMNS_MAX][CELL_BYTES]);
+
+static void print_row(char cells[COLUMNS_MAX][CELL_BYTES], const int *widths, int columns)
+{
+    for (int i = 0; i < columns; i++) {
+        put(stdout, cells[i]);
+        if (i + 1 < columns)
+            printf("%*s", widths[i] - (int)strlen(cells[i]) + 2, "");
+    }
+    putchar('\n');
+}
+
+static void print_table(const json_t *rows, const char *const *heads, int columns, cells_fn *cells_of)
+{
+    char cells[COLUMNS_MAX][CELL_BYTES];
+    int widths[COLUMNS_MAX] = {0};
+    size_t count_shown = MIN_OF(json_array_size(rows), (size_t)ROWS_SHOWN);
+    ASSERT(columns <= COLUMNS_MAX);
+    for (int i = 0; i < columns; i++)
+        widths[i] = (int)strlen(heads[i]);
+    for (size_t k = 0; k < count_shown; k++) {
+        cells_of(json_array_get(rows, k), cells);
+        for (int i = 0; i < columns; i++)
+            widths[i] = MAX_OF(widths[i], (int)strlen(cells[i]));
+    }
+    for (int i = 0; i < columns; i++)
+        snprintf(cells[i], CELL_BYTES, "%s", heads[i]);
+    putchar('\n');
+    print_row(cells, widths, columns);
+    for (size_t k = 0; k < count_shown; k++) {
+        cells_of(json_array_get(rows, k), cells);
+        print_row(cells, widths, columns);
+    }
+}
+
+static void model_cells(const json_t *m, char cells[COLUMNS_MAX][CELL_BYTES])
+{
+    snprintf(cells[0], CELL_BYTES, "%s", text(at(m, "id", NULL)));
+    if (json_is_number(at(m, "progress", NULL)))
+        snprintf(cells[1], CELL_BYTES, "%s %.0f %%", text(at(m, "state", NULL)),
+                 100 * json_number_value(at(m, "progress", NULL)));
+    else
+        snprintf(cells[1], CELL_BYTES, "%s%s", text(at(m, "state", NULL)),
+                 json_is_true(at(m, "pinned", NULL)) ? ", pinned" : "");
+    snprintf(cells[2], CELL_BYTES, "%s", bytes(at(m, "used_bytes", NULL)).text);
+    snprintf(cells[3], CELL_BYTES, "%s", bytes(at(m, "cache", "bytes")).text);
+    snprintf(cells[4], CELL_BYTES, "%llu", count(at(m, "running", NULL)));
+    snprintf(cells[5], CELL_BYTES, "%llu", count(at(m, "waiting", NULL)));
+}
+
+static void request_cells(const json_t *r, char cells[COLUMNS_MAX][CELL_BYTES])
+{
+    snprintf(cells[0], CELL_BYTES, "%s", text(at(r, "id", NULL)));
+    snprintf(cells[1], CELL_BYTES, "%s", text(at(r, "key", NULL)));
+    snprintf(cells[2], CELL_BYTES, "%s", text(at(r, "client", NULL)));
+    snprintf(cells[3], CELL_BYTES, "%s", text(at(r, "model", NULL)));
+    snprintf(cells[4], CELL_BYTES, "%s %.0f %%", text(at(r, "phase", NULL)),
+             100 * json_number_value(at(r, "progress", NULL)));
+    snprintf(cells[5], CELL_BYTES, "%llu", count(at(r, "tokens", NULL)));
+    write_duration(json_number_value(at(r, "age_seconds", NULL)), cells[6], CELL_BYTES);
+}
+
+/* Prints /api/status and /api/memory. Missing fields show as 0 or "-". */
+static void show_status(const char *where, const json_t *status, const json_t *memory)
+{
+    static const char *const models[] = {"MODEL", "STATE", "MEMORY", "CACHE", "RUNNING", "WAITING"};
+    static const char *const requests[] = {"REQUEST", "KEY", "CLIENT", "MODEL", "PHASE", "TOKENS", "AGE"};
+    const json_t *host = at(at(status, "caches", NULL), "host", NULL);
+    char up[CELL_BYTES];
+    write_duration(json_number_value(at(status, "uptime_seconds", NULL)), up, sizeof(up));
+    show_line("server        %s, up %s", where, up);
+    show_line("requests      %llu active, %llu waiting", count(at(status, "active_requests", NULL)),
+              count(at(status, "waiting_requests", NULL)));
+    show_line("memory        %s used, %s reserved of %s", bytes(at(memory, "used_bytes", NULL)).text,
+              bytes(at(memory, "reserved_bytes", NULL)).text, bytes(at(memory, "limit_bytes", NULL)).text);
+    show_line("prefix cache  %s of %s", bytes(at(host, "bytes", NULL)).text,
+              bytes(at(host, "limit_bytes", NULL)).text);
+    print_table(at(status, "models", NULL), models, COUNT_OF(models), model_cells);
+    if (json_array_size(at(status, "requests", NULL)) > 0)
+        print_table(at(status, "requests", NULL), requests, COUNT_OF(requests), request_cells);
+}
+
+/* ---- orders ---- */
 
 /* 0, or negative with e. */
 typedef int act_fn(const struct admin_client *c, const struct settings *o, struct err *e);
@@ -36,7 +198,7 @@ static int show_failed(const json_t *reply, struct err *e)
 static int finish(const struct settings *o, const struct admin_reply *reply, struct err *e)
 {
     if (o->json)
-        admin_show_json(reply);
+        show_json(reply);
     return show_failed(reply->json, e);
 }
 
@@ -56,7 +218,7 @@ static int load(const struct admin_client *c, const struct settings *o, struct e
     struct admin_reply reply = {0};
     int r = order_model(c, o, "/load", &reply, e);
     if (r == 0 && !o->json)
-        admin_show_line("%s is loaded", o->argument);
+        show_line("%s is loaded", o->argument);
     r = r == 0 ? finish(o, &reply, e) : r;
     admin_reply_done(&reply);
     return r;
@@ -67,10 +229,10 @@ static int unload(const struct admin_client *c, const struct settings *o, struct
     struct admin_reply reply = {0};
     int r = order_model(c, o, "/unload", &reply, e);
     if (r == 0 && !o->json && reply.status == 202)
-        admin_show_line("%s ends the requests that still use it, then it is unloaded", o->argument);
+        show_line("%s ends the requests that still use it, then it is unloaded", o->argument);
     else if (r == 0 && !o->json)
-        admin_show_line("%s is unloaded: %s returned", o->argument,
-                        bytes_text(number_of(reply.json, "bytes_returned")).text);
+        show_line("%s is unloaded: %s returned", o->argument,
+                  bytes_text(number_of(reply.json, "bytes_returned")).text);
     r = r == 0 ? finish(o, &reply, e) : r;
     admin_reply_done(&reply);
     return r;
@@ -84,7 +246,7 @@ static int reclaim(const struct admin_client *c, const struct settings *o, const
     struct admin_reply reply = {0};
     int r = admin_client_order(c, "POST", path, &reply, e);
     if (r == 0 && !o->json)
-        admin_show_line("%s: %s returned", what, bytes_text(number_of(reply.json, "bytes_reclaimed")).text);
+        show_line("%s: %s returned", what, bytes_text(number_of(reply.json, "bytes_reclaimed")).text);
     r = r == 0 ? finish(o, &reply, e) : r;
     admin_reply_done(&reply);
     return r;
@@ -111,9 +273,9 @@ static int status(const struct admin_client *c, const struct settings *o, struct
     if (r == 0 && !o->json)
         r = admin_client_order(c, "GET", "/api/memory", &memory, e);
     if (r == 0 && o->json)
-        admin_show_json(&reply);
+        show_json(&reply);
     else if (r == 0)
-        admin_show_status(c->socket[0] ? c->socket : c->url, reply.json, memory.json);
+        show_status(c->socket[0] ? c->socket : c->url, reply.json, memory.json);
     admin_reply_done(&reply);
     admin_reply_done(&memory);
     return r;
@@ -121,52 +283,49 @@ static int status(const struct admin_client *c, const struct settings *o, struct
 
 /* ---- the commands ---- */
 
-static int run(enum setting_command command, act_fn *act, int argc, char **argv)
+static const struct order {
+    const char *name;
+    enum setting_command command;
+    act_fn *act;
+    bool names_model;
+} orders[] = {{"status", COMMAND_STATUS, status, false},
+              {"load", COMMAND_LOAD, load, true},
+              {"unload", COMMAND_UNLOAD, unload, true},
+              {"clear", COMMAND_CLEAR, clear, false},
+              {"trim", COMMAND_TRIM, trim, false}};
+
+static int run(const struct order *order, struct settings *o, int argc, char **argv, struct err *e)
 {
-    struct settings o;
     struct admin_client c = {.url = NULL};
-    struct err e = {{0}};
-    int r = options_parse(command, argc, argv, &o, &e);
-    if (r == 0 && o.help) {
-        help_command(command, stdout);
-        settings_done(&o);
-        return 0;
-    }
-    if (r == 0 && (command & (COMMAND_LOAD | COMMAND_UNLOAD)) && !o.argument)
-        r = err_set(&e, -EINVAL, "name a model: plateau %s MODEL; plateau status lists them", argv[0]);
+    int r = 0;
+    if (order->names_model && !o->argument)
+        r = err_set(e, -EINVAL, "name a model: plateau %s MODEL; plateau status lists them", order->name);
     if (r == 0)
-        r = admin_client_open(&o, &c, &e);
-    options_hide(command, argc, argv);
+        r = admin_client_open(o, &c, e);
+    options_hide(order->command, argc, argv);
     if (r == 0)
-        r = act(&c, &o, &e);
+        r = order->act(&c, o, e);
     admin_client_close(&c);
+    return r;
+}
+
+/* Prints its errors itself: they may quote the server. */
+int command_admin(int argc, char **argv)
+{
+    const struct order *order = orders;
+    struct settings o;
+    struct err e = {{0}};
+    while (strcmp(order->name, argv[0]) != 0)
+        order++;
+    int r = options_parse(order->command, argc, argv, &o, &e);
+    if (r == 0 && o.help)
+        help_command(order->command, stdout);
+    else if (r == 0)
+        r = run(order, &o, argc, argv, &e);
+    else
+        options_hide(order->command, argc, argv);
     settings_done(&o);
     if (r < 0)
-        admin_show_error(e.text);
+        show_error(e.text);
     return r == -EINVAL ? 2 : r < 0;
-}
-
-int command_status(int argc, char **argv)
-{
-    return run(COMMAND_STATUS, status, argc, argv);
-}
-
-int command_load(int argc, char **argv)
-{
-    return run(COMMAND_LOAD, load, argc, argv);
-}
-
-int command_unload(int argc, char **argv)
-{
-    return run(COMMAND_UNLOAD, unload, argc, argv);
-}
-
-int command_clear(int argc, char **argv)
-{
-    return run(COMMAND_CLEAR, clear, argc, argv);
-}
-
-int command_trim(int argc, char **argv)
-{
-    return run(COMMAND_TRIM, trim, argc, argv);
 }

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
 #include "store/store_audit.h"
@@ -17,8 +16,6 @@
 
 #define MODELS_MAX        64
 #define DAMAGED_SHOWN_MAX 1000
-
-typedef unsigned long long ull;
 
 /* Pages and snapshots of one model, by whose fingerprint and layout they are. */
 struct group {
@@ -144,8 +141,8 @@ static void print_list(const struct report *r)
 
 static void json_sum(const struct report *r, struct buf *b)
 {
-    buf_puts(b, "{\"dir\":");
-    json_write_string(b, slice_of(r->dir));
+    buf_putc(b, '{');
+    json_write_member(b, "dir", r->dir);
     buf_printf(b, ",\"bytes\":%llu,\"entries\":%llu,\"unfinished\":%llu,\"foreign\":%llu", (ull)r->sum.bytes,
                (ull)r->sum.count[STORE_FOUND_ENTRY], (ull)r->sum.count[STORE_FOUND_UNFINISHED],
                (ull)r->sum.count[STORE_FOUND_FOREIGN]);
@@ -155,10 +152,9 @@ static void json_damaged(const struct report *r, struct buf *b)
 {
     buf_printf(b, ",\"inconsistent\":%llu,\"damaged\":[", (ull)r->sum.count[STORE_FOUND_DAMAGED]);
     for (uint32_t i = 0; i < r->damaged_count; i++) {
-        buf_puts(b, i ? ",{\"file\":" : "{\"file\":");
-        json_write_string(b, slice_of(r->damaged[i].path));
-        buf_puts(b, ",\"error\":");
-        json_write_string(b, slice_of(why(r->damaged[i].error)));
+        buf_puts(b, i ? ",{" : "{");
+        json_write_member(b, "file", r->damaged[i].path);
+        json_write_member(b, "error", why(r->damaged[i].error));
         buf_putc(b, '}');
     }
     buf_putc(b, ']');
@@ -171,8 +167,8 @@ static void json_models(const struct report *r, struct buf *b)
         const struct group *g = &r->groups[i];
         char hex[65];
         hex_of(&g->identity, hex);
-        buf_printf(b, "%s{\"fingerprint\":\"%s\",\"layout\":", i ? "," : "", hex);
-        json_write_string(b, slice_of(g->identity.layout));
+        buf_printf(b, "%s{\"fingerprint\":\"%s\"", i ? "," : "", hex);
+        json_write_member(b, "layout", g->identity.layout);
         buf_printf(
             b, ",\"pages\":%llu,\"snapshots\":%llu,\"bytes\":%llu,\"oldest_s\":%lld,\"newest_s\":%lld}",
             (ull)g->pages, (ull)g->snapshots, (ull)g->bytes, (long long)g->oldest_s, (long long)g->newest_s);

@@ -2,7 +2,6 @@
  * the account `text`. */
 #include "cli/chat.h"
 
-#include "base/check.h"
 #include "base/rng.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"

@@ -164,7 +164,7 @@ static int help(struct chat *c, struct slice argument, struct err *e)
 static const struct chat_command *find(struct slice name)
 {
     for (size_t i = 0; i < COUNT_OF(commands); i++)
-        if (name.len == strlen(commands[i].name) && memcmp(name.ptr, commands[i].name, name.len) == 0)
+        if (slice_eq(name, slice_of(commands[i].name)))
             return &commands[i];
     return NULL;
 }
@@ -174,11 +174,8 @@ static int run_command(struct chat *c, struct slice line, struct err *e)
     size_t len = 1;
     while (len < line.len && line.ptr[len] != ' ' && line.ptr[len] != '\n')
         len++;
-    struct slice name = {line.ptr + 1, len - 1}, argument = {line.ptr + len, line.len - len};
-    while (argument.len && argument.ptr[0] == ' ')
-        argument = (struct slice){argument.ptr + 1, argument.len - 1};
-    while (argument.len && argument.ptr[argument.len - 1] == ' ')
-        argument.len--;
+    struct slice name = slice_sub(line, 1, len - 1);
+    struct slice argument = slice_trim(slice_sub(line, len, line.len), " ");
     const struct chat_command *command = find(name);
     if (!command)
         return err_set(e, -EINVAL, "there is no command /%.*s; /help lists them", (int)MIN_OF(name.len, 40u),

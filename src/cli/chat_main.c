@@ -1,13 +1,11 @@
 /* chat_main.c - the command chat: loads a model, then reads line after line until the end. */
 #include "cli/chat.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/line_input.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 static void one_message(struct chat *c, struct slice line)
@@ -109,33 +107,16 @@ static int run(const struct settings *o, struct err *e)
     return r;
 }
 
-static int with_options(struct settings *o, int argc, char **argv)
+static int start(struct settings *o, struct err *e)
 {
-    struct err e = {{0}};
-    int r = options_parse(COMMAND_CHAT, argc, argv, o, &e);
-    if (r == 0 && o->help) {
-        help_command(COMMAND_CHAT, stdout);
-        return 0;
-    }
-    if (r == 0)
-        r = options_log_level(o, LOG_LEVEL_WARN, &e);
-    if (r < 0) {
-        fprintf(stderr, "plateau: %s\n", e.text);
-        return 2;
-    }
-    interrupt_catch();
-    r = run(o, &e);
-    if (r == -ECANCELED)
-        return EXIT_INTERRUPTED;
+    int r = options_log_level(o, LOG_LEVEL_WARN, e);
     if (r < 0)
-        fprintf(stderr, "plateau: %s\n", e.text);
-    return r < 0 ? 1 : r;
+        return r;
+    interrupt_catch();
+    return cli_status(run(o, e), e);
 }
 
 int command_chat(int argc, char **argv)
 {
-    struct settings o;
-    int r = with_options(&o, argc, argv);
-    settings_done(&o);
-    return r;
+    return cli_run(COMMAND_CHAT, argc, argv, start);
 }

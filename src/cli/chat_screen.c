@@ -3,7 +3,6 @@
 #include "cli/chat_screen.h"
 
 #include "cli/output.h"
-#include "cli/terminal.h"
 
 #include <stdarg.h>
 

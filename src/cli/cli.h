@@ -1,6 +1,8 @@
-/* cli.h - the commands: each takes its own argv and returns the program's exit status. */
+/* cli.h - the commands: each returns the program's exit status. */
 #ifndef PLATEAU_CLI_CLI_H
 #define PLATEAU_CLI_CLI_H
+
+#include "cli/options.h"
 
 #define EXIT_INTERRUPTED 130 /* as shells report a program that SIGINT ended */
 
@@ -9,10 +11,18 @@ int command_chat(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_cache(int argc, char **argv);
-int command_status(int argc, char **argv);
-int command_load(int argc, char **argv);
-int command_unload(int argc, char **argv);
-int command_clear(int argc, char **argv);
-int command_trim(int argc, char **argv);
+/* status, load, unload, clear, trim: argv[0] says which. */
+int command_admin(int argc, char **argv);
+
+/* What a command does with its settings: an exit status, or -EINVAL with what is wrong with them. */
+typedef int command_fn(struct settings *o, struct err *e);
+/* Reads the settings; prints help, or runs the command. Wrong settings are printed, and the status is 2. */
+int cli_run(enum setting_command command, int argc, char **argv, command_fn *run);
+/* The exit status of work that ended with `r`; a failure prints its reason, if it has one. */
+int cli_status(int r, const struct err *e);
+
+/* plateau --help, and plateau COMMAND --help; options are described by their own table. */
+void help_program(FILE *f);
+void help_command(enum setting_command command, FILE *f);
 
 #endif

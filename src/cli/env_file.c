@@ -5,15 +5,6 @@
 
 #include <errno.h>
 
-static struct slice trim(struct slice s)
-{
-    while (s.len > 0 && memchr(" \t\r", s.ptr[0], 3))
-        s = slice_sub(s, 1, s.len);
-    while (s.len > 0 && memchr(" \t\r", s.ptr[s.len - 1], 3))
-        s.len--;
-    return s;
-}
-
 static bool is_name(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++) {
@@ -43,7 +34,7 @@ static bool unquote(struct slice *value)
 
 static int parse_line(struct slice line, env_file_fn *entry, void *arg, struct err *e)
 {
-    line = trim(line);
+    line = slice_trim(line, " \t\r");
     if (line.len == 0 || line.ptr[0] == '#' || line.ptr[0] == ';')
         return 0;
     size_t equals = slice_find(line, SLICE("="), 0);

@@ -2,10 +2,9 @@
 #include "base/log.h"
 #include "host/answer.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
-#include "cli/terminal.h"
+#include "cli/output.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -125,37 +124,20 @@ static int run(const struct settings *o, struct err *e)
     return r;
 }
 
-static int with_options(struct settings *o, int argc, char **argv)
+static int start(struct settings *o, struct err *e)
 {
-    struct err e = {{0}};
-    int r = options_parse(COMMAND_GENERATE, argc, argv, o, &e);
-    if (r == 0 && o->help) {
-        help_command(COMMAND_GENERATE, stdout);
-        return 0;
-    }
-    if (r == 0 && !o->argument)
-        r = err_set(&e, -EINVAL, "a prompt is needed; see plateau generate --help");
-    if (r == 0 && !o->argument[0] && !o->answer.images[0])
-        r = err_set(&e, -EINVAL, EMPTY_PROMPT);
-    if (r == 0)
-        r = options_log_level(o, LOG_LEVEL_WARN, &e);
-    if (r < 0) {
-        fprintf(stderr, "plateau: %s\n", e.text);
-        return 2;
-    }
-    interrupt_catch();
-    r = run(o, &e);
-    if (r == -ECANCELED)
-        return EXIT_INTERRUPTED;
+    if (!o->argument)
+        return err_set(e, -EINVAL, "a prompt is needed; see plateau generate --help");
+    if (!o->argument[0] && !o->answer.images[0])
+        return err_set(e, -EINVAL, EMPTY_PROMPT);
+    int r = options_log_level(o, LOG_LEVEL_WARN, e);
     if (r < 0)
-        fprintf(stderr, "plateau: %s\n", e.text);
-    return r < 0 ? 1 : 0;
+        return r;
+    interrupt_catch();
+    return cli_status(run(o, e), e);
 }
 
 int command_generate(int argc, char **argv)
 {
-    struct settings o;
-    int r = with_options(&o, argc, argv);
-    settings_done(&o);
-    return r;
+    return cli_run(COMMAND_GENERATE, argc, argv, start);
 }

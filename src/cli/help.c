@@ -1,5 +1,5 @@
 /* help.c - one row per command. Lines are at most 100 columns wide. */
-#include "cli/help.h"
+#include "cli/cli.h"
 
 #include "base/check.h"
 

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PASTE_ON    "\033[?2004h"
 #define PASTE_OFF   "\033[?2004l"

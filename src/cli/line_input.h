@@ -7,7 +7,6 @@
 #define PLATEAU_CLI_LINE_INPUT_H
 
 #include "base/charge.h"
-#include "base/err.h"
 #include "base/slice.h"
 
 #include <stdbool.h>

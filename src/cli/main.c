@@ -1,6 +1,5 @@
 /* main.c - which command. */
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -15,10 +14,10 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"serve", command_serve}, {"chat", command_chat},     {"generate", command_generate},
-    {"plan", command_plan},   {"cache", command_cache},   {"status", command_status},
-    {"load", command_load},   {"unload", command_unload}, {"clear", command_clear},
-    {"trim", command_trim},
+    {"serve", command_serve}, {"chat", command_chat},    {"generate", command_generate},
+    {"plan", command_plan},   {"cache", command_cache},  {"status", command_admin},
+    {"load", command_admin},  {"unload", command_admin}, {"clear", command_admin},
+    {"trim", command_admin},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

@@ -3,17 +3,77 @@
 
 #include "base/check.h"
 #include "base/slice.h"
-#include "cli/config_file.h"
 #include "cli/env_file.h"
-#include "cli/options_names.h"
 
 #include <errno.h>
+#include <ini.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ENV_VALUE_BYTES 4096
 
 /* --- the configuration file --- */
+
+/* libinih reads lines into a fixed buffer: the rest of a longer one would be a line of its own. It takes an
+ * indented line for more of the value above, and ends a line at a zero byte. Here a line that is too long or
+ * has a zero byte is refused, blanks before a line say nothing, and a comment may have any length. */
+struct reader {
+    FILE *f;
+    int lines, room;
+    bool too_long, zero;
+};
+
+/* As fgets(), without comments and leading blanks. NULL ends the reading. */
+static char *read_line(char *line, int bytes_max, void *arg)
+{
+    struct reader *r = arg;
+    int c, n = 0;
+    bool comment = false;
+    r->lines++;
+    r->room = bytes_max - 2; /* a line feed and the terminating zero */
+    while ((c = getc(r->f)) != EOF && c != '\n') {
+        comment |= n == 0 && (c == '#' || c == ';');
+        if (comment || (n == 0 && (c == ' ' || c == '\t')))
+            continue;
+        r->zero = c == 0;
+        r->too_long = n == r->room;
+        if (r->zero || r->too_long)
+            return NULL;
+        line[n++] = (char)c;
+    }
+    if (c == EOF && n == 0)
+        return NULL;
+    memcpy(line + n, "\n", 2);
+    return line;
+}
+
+static int parse(FILE *f, ini_handler entry, void *arg, struct err *e)
+{
+    struct reader r = {.f = f};
+    int line = ini_parse_stream(read_line, &r, entry, arg);
+    if (line < 0)
+        return err_set(e, -ENOMEM, "no memory for a line");
+    if (line > 0)
+        return err_set(e, -EINVAL, "line %d is not name = value", line);
+    if (r.too_long)
+        return err_set(e, -EINVAL, "line %d has more than %d bytes", r.lines, r.room);
+    return r.zero ? err_set(e, -EINVAL, "line %d has a zero byte", r.lines) : 0;
+}
+
+/* 0, -EINVAL (a line is not "name = value" or a section, or is too long; e names it), -ENOMEM, -ENOENT (the
+ * file cannot be read). */
+static int read_ini(const char *path, ini_handler entry, void *arg, struct err *e)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return err_set(e, -ENOENT, "cannot be read: %s", strerror(errno));
+    int r = parse(f, entry, arg, e);
+    if (r == 0 && ferror(f))
+        r = err_set(e, -ENOENT, "cannot be read");
+    fclose(f);
+    return r;
+}
 
 struct file_read {
     enum setting_command command;
@@ -66,7 +126,7 @@ static int read_file(enum setting_command command, const char *path, struct sett
 {
     struct file_read f = {command, o, e, 0};
     struct err line = {{0}};
-    int r = config_file_read(path, file_entry, &f, &line);
+    int r = read_ini(path, file_entry, &f, &line);
     if (f.error)
         return err_prefix(e, f.error, "--config %s", path);
     return r < 0 ? err_set(e, r, "--config %s: %s", path, line.text) : 0;

@@ -9,7 +9,8 @@
 #define PLATEAU_CLI_OPTIONS_H
 
 #include "base/log.h"
-#include "host/settings.h"
+#include "cli/nearest.h"
+#include "host/settings_table.h"
 
 #include <stdio.h>
 
@@ -30,5 +31,26 @@ int options_log_level(const struct settings *o, enum log_level otherwise, struct
 
 /* The command's options as help text, in groups. */
 void options_help(enum setting_command command, FILE *f);
+
+/* --- spellings of names, and messages about wrong ones: options_names.c --- */
+
+/* Names of options in the environment: PLATEAU_MAX_QUEUE. */
+#define OPTIONS_VARIABLE_HEAD "PLATEAU_"
+struct options_variable {
+    char text[64];
+};
+/* False: the option stands on the command line only. */
+bool options_variable_of(const struct setting_row *row, struct options_variable *ret);
+const struct setting_row *options_row_of_variable(unsigned of_commands, struct slice name);
+
+/* The commands whose options may stand in a file that was named for `command`. */
+unsigned options_file_commands(enum setting_command command);
+/* -EINVAL: why `command` takes no option called `name`, or none of that name is there; the closest name.
+ * dashes: "--" on the command line, "" in the file of --config. */
+int options_refuse(enum setting_command command, struct slice name, const char *dashes, struct err *e);
+/* Likewise of a variable in the file of --env-file. */
+int options_refuse_variable(enum setting_command command, struct slice name, struct err *e);
+/* The closest name of an option that some of these commands take, as a question. */
+struct nearest_text options_near(unsigned of_commands, struct slice name, const char *dashes);
 
 #endif

@@ -1,9 +1,7 @@
 /* options_names.c - spellings are compared with every row of the table, which is short. */
-#include "cli/options_names.h"
+#include "cli/options.h"
 
 #include "base/check.h"
-#include "base/log.h"
-#include "cli/options.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,8 +1,11 @@
-/* output.h - standard output of a command: all of it arrived, or the command fails. Main thread. */
+/* output.h - standard output of a command: all of it arrived, or the command fails; and a model's text on a
+ * terminal. Main thread. */
 #ifndef PLATEAU_CLI_OUTPUT_H
 #define PLATEAU_CLI_OUTPUT_H
 
-#include <stdbool.h>
+#include "base/slice.h"
+
+#include <stdio.h>
 
 /* Call first: opens closed standard descriptors, so that no file of ours gets their numbers. Writes to a
  * closed standard output then fail; a closed standard error discards. */
@@ -16,5 +19,12 @@ bool output_failed(void);
 /* Writes out and closes standard output. Returns `status`, or 1 instead of 0, with a message, when not
  * everything was written. */
 int output_end(int status);
+
+bool terminal_is(FILE *f);
+/* A terminal that wants colours: not TERM=dumb, no NO_COLOR. */
+bool terminal_has_colours(FILE *f);
+/* Writes UTF-8 text. On a terminal control characters other than line feed and tab become U+FFFD: a model,
+ * or the author of a text that it repeats, must not move the cursor or rename the window. Flushed. */
+void terminal_write(FILE *f, struct slice text);
 
 #endif

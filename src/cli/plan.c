@@ -2,7 +2,6 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "host/model_hint.h"
 #include "host/planning.h"
 #include "host/runtime.h"
@@ -72,8 +71,7 @@ static void print_table(const struct planning *p)
     if (v->present)
         printf("An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
                "%s.\n",
-               (unsigned long long)v->pixels_max,
-               (unsigned long long)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
+               (ull)v->pixels_max, (ull)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
                bytes_text(v->weight_bytes).text);
     print_drafting(p);
     printf("The load takes %s for the tensor table and a read buffer; the pools take their place later.\n",
@@ -81,12 +79,6 @@ static void print_table(const struct planning *p)
 }
 
 /* ---- as JSON ---- */
-
-static void json_text(struct buf *b, const char *key, const char *value)
-{
-    buf_printf(b, "\"%s\":", key);
-    json_write_string(b, slice_of(value));
-}
 
 static const char *domain_name(const struct plan *plan, uint32_t domain)
 {
@@ -96,9 +88,9 @@ static const char *domain_name(const struct plan *plan, uint32_t domain)
 static void json_domain(const char *name, uint64_t ceiling, uint64_t floor, uint64_t limit, struct buf *b)
 {
     buf_putc(b, '{');
-    json_text(b, "name", name);
-    buf_printf(b, ",\"ceiling_bytes\":%llu,\"floor_bytes\":%llu,\"limit_bytes\":%llu}",
-               (unsigned long long)ceiling, (unsigned long long)floor, (unsigned long long)limit);
+    json_write_member(b, "name", name);
+    buf_printf(b, ",\"ceiling_bytes\":%llu,\"floor_bytes\":%llu,\"limit_bytes\":%llu}", (ull)ceiling,
+               (ull)floor, (ull)limit);
 }
 
 static void json_domains(const struct plan *plan, struct buf *b)
@@ -117,42 +109,37 @@ static void json_model(const struct planning *p, struct buf *b)
 {
     const struct plan *plan = &p->plan;
     buf_putc(b, '{');
-    json_text(b, "id", plan->model.name);
+    json_write_member(b, "id", plan->model.name);
     buf_printf(b,
                ",\"max_model_len\":%u,\"context_max\":%u,\"max_num_seqs\":%u,\"max_queue\":%u,\"ceiling_"
-               "bytes\":%llu,",
+               "bytes\":%llu",
                plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue,
-               (unsigned long long)plan->ceiling_bytes);
-    json_text(b, "ceiling_from", p->ceiling_from);
+               (ull)plan->ceiling_bytes);
+    json_write_member(b, "ceiling_from", p->ceiling_from);
     buf_printf(b,
                ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
                "\"page_bytes\":%llu,\"page_tokens\":%u,\"state_bytes\":%llu,\"image_pixels_max\":%llu,"
                "\"vision_weight_bytes\":%llu,",
-               (unsigned long long)plan->floor_bytes, (unsigned long long)plan->limit_bytes,
-               (unsigned long long)plan->loading_bytes, (unsigned long long)plan->process.connection_bytes,
-               (unsigned long long)plan->model.page_bytes, plan->model.page_tokens,
-               (unsigned long long)plan->model.state_bytes,
-               (unsigned long long)p->model.shape.vision.pixels_max,
-               (unsigned long long)p->model.shape.vision.weight_bytes);
+               (ull)plan->floor_bytes, (ull)plan->limit_bytes, (ull)plan->loading_bytes,
+               (ull)plan->process.connection_bytes, (ull)plan->model.page_bytes, plan->model.page_tokens,
+               (ull)plan->model.state_bytes, (ull)p->model.shape.vision.pixels_max,
+               (ull)p->model.shape.vision.weight_bytes);
     json_domains(plan, b);
     const struct model_plan_drafting *t = &p->model.drafting_takes;
     buf_printf(
         b,
         "\"speculation\":{\"method\":\"%s\",\"tokens_max\":%u,\"weight_bytes\":%llu,\"page_bytes\":%llu,"
         "\"state_bytes\":%llu},\"accounts\":[",
-        speculation_name(&p->model.drafting), p->model.drafting.drafts_max,
-        (unsigned long long)t->weight_bytes, (unsigned long long)t->page_bytes,
-        (unsigned long long)t->state_bytes);
+        speculation_name(&p->model.drafting), p->model.drafting.drafts_max, (ull)t->weight_bytes,
+        (ull)t->page_bytes, (ull)t->state_bytes);
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *l = &plan->lines[i];
         buf_puts(b, i ? ",{" : "{");
-        json_text(b, "name", l->name);
-        buf_printf(b, ",\"class\":\"%s\",\"depth\":%u,\"floor_bytes\":%llu,\"limit_bytes\":%llu,",
-                   account_class_name(l->class), l->depth, (unsigned long long)l->floor_bytes,
-                   (unsigned long long)l->limit_bytes);
-        json_text(b, "domain", domain_name(plan, l->domain));
-        buf_putc(b, ',');
-        json_text(b, "note", l->note);
+        json_write_member(b, "name", l->name);
+        buf_printf(b, ",\"class\":\"%s\",\"depth\":%u,\"floor_bytes\":%llu,\"limit_bytes\":%llu",
+                   account_class_name(l->class), l->depth, (ull)l->floor_bytes, (ull)l->limit_bytes);
+        json_write_member(b, "domain", domain_name(plan, l->domain));
+        json_write_member(b, "note", l->note);
         buf_putc(b, '}');
     }
     buf_puts(b, "]}");
@@ -227,8 +214,8 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
         return r;
     uint64_t together = sum.floor_bytes + sum.shared_bytes;
     bool fits = together <= sum.ceiling_bytes && sum.device.floor_bytes <= sum.device.ceiling_bytes;
-    buf_printf(json, "],\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"fits\":%s}\n",
-               (unsigned long long)together, (unsigned long long)sum.ceiling_bytes, fits ? "true" : "false");
+    buf_printf(json, "],\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"fits\":%s}\n", (ull)together,
+               (ull)sum.ceiling_bytes, fits ? "true" : "false");
     if (o->json)
         fwrite(json->ptr, 1, json->len, stdout);
     else if (sum.models > 1)
@@ -245,31 +232,16 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
     return fits ? json->error : -ENOMEM;
 }
 
-static int with_options(struct settings *o, int argc, char **argv)
+static int run(struct settings *o, struct err *e)
 {
-    struct err e = {{0}};
     struct buf json;
-    int r = options_parse(COMMAND_PLAN, argc, argv, o, &e);
-    if (r == 0 && o->help) {
-        help_command(COMMAND_PLAN, stdout);
-        return 0;
-    }
-    if (r < 0) {
-        fprintf(stderr, "plateau: %s\n", e.text);
-        return 2;
-    }
     buf_init(&json, (size_t)1 << 20, NULL);
-    r = plan_all(o, &json, &e);
+    int r = plan_all(o, &json, e);
     buf_done(&json);
-    if (r < 0 && e.text[0])
-        fprintf(stderr, "plateau: %s\n", e.text);
-    return r < 0 ? 1 : 0;
+    return cli_status(r, e);
 }
 
 int command_plan(int argc, char **argv)
 {
-    struct settings o;
-    int r = with_options(&o, argc, argv);
-    settings_done(&o);
-    return r;
+    return cli_run(COMMAND_PLAN, argc, argv, run);
 }

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
-#include "cli/terminal.h"
+#include "cli/output.h"
 
 #include <stdio.h>
 
@@ -46,8 +46,7 @@ void progress_show(struct progress *p, uint64_t done, uint64_t total)
     } else if (!p->terminal && since >= PROGRESS_LOG_NS &&
                percent >= p->shown_percent + PROGRESS_LOG_PERCENT) {
         LOG_INFO("loading", "model=%s percent=%u bytes=%llu bytes_total=%llu after_ms=%llu", p->what, percent,
-                 (unsigned long long)done, (unsigned long long)total,
-                 (unsigned long long)((now - p->started_ns) / NS_PER_MS));
+                 (ull)done, (ull)total, (ull)((now - p->started_ns) / NS_PER_MS));
         p->shown_ns = now;
         p->shown_percent = percent;
     }

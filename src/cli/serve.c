@@ -8,11 +8,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/terminal.h"
 #include "host/server.h"
 
 #include <errno.h>
@@ -103,7 +101,7 @@ static void end(struct serve *s, uint32_t number)
     struct server *server = &s->server;
     atomic_store(&s->served, true);
     LOG_INFO("stopping", "signal=%u open_requests=%u drain_s=%llu", number, api_requests_now(server->api),
-             server->stopping ? 0 : (unsigned long long)(server->live.now.registry.drain_ns / NS_PER_S));
+             server->stopping ? 0 : (ull)(server->live.now.registry.drain_ns / NS_PER_S));
     server_stop(server);
 }
 

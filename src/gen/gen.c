@@ -161,8 +161,7 @@ static bool check_room(struct gen *g)
             &g->reject, REJECT_REQUEST_TOO_LARGE, NULL,
             "The request's %u choices of up to %u tokens take %llu bytes besides their KV pages; the limit "
             "for all requests together is %llu. Ask for less (n, max_tokens), or raise --memory-limit.",
-            g->choice_count, g->max_tokens, (unsigned long long)bytes,
-            (unsigned long long)room.requests_bytes_max);
+            g->choice_count, g->max_tokens, (ull)bytes, (ull)room.requests_bytes_max);
     return true;
 }
 

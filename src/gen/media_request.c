@@ -19,7 +19,7 @@ static bool refuse_memory(struct gen *g, size_t wanted)
         return reject_set(&g->reject, REJECT_MEDIA_MEMORY, "messages",
                           "An image or video of this request needs %zu bytes of memory to decode; the limit "
                           "for all images and videos is %llu (--media-memory). Send a smaller one.",
-                          wanted, (unsigned long long)limit);
+                          wanted, (ull)limit);
     return g->host->refuse_memory(g, media, wanted);
 }
 

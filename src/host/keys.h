@@ -3,8 +3,17 @@
 #define PLATEAU_HOST_KEYS_H
 
 #include "api/keyring.h"
-#include "host/key_pipes.h"
 #include "host/settings.h"
+
+/* Files of keys that are pipes, such as a shell's <(command). A pipe can be read once, so its text is kept
+ * for reloads, at most KEYRING_FILE_BYTES_MAX of each; key_pipes_done() overwrites it. */
+struct key_pipes {
+    struct key_pipe *first;
+    bool over; /* the start is: a pipe that was not read by then is refused, because reading it may wait */
+};
+
+/* Zeroed is fine. */
+void key_pipes_done(struct key_pipes *p);
 
 /* The keys of --api-key, --admin-key, --metrics-key and of the files of --api-key-file and so on; the log
  * warns about a file that other users may read or change. Pipes among them are read once, into `pipes`. 0,

@@ -6,11 +6,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "host/keys.h"
 #include "host/listeners.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -168,7 +166,7 @@ int live_reload(struct live *l)
     settings_done(&before);
     keyring_free(keys_before);
     LOG_INFO("reloaded", "api_keys=%u admin_keys=%u reloads=%llu", keyring_count(keys, KEYRING_MODELS),
-             keyring_count(keys, KEYRING_ADMIN), (unsigned long long)l->reloads);
+             keyring_count(keys, KEYRING_ADMIN), (ull)l->reloads);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #include "api/api.h"
 #include "api/keyring.h"
-#include "host/key_pipes.h"
+#include "host/keys.h"
 #include "host/settings.h"
 #include "engine/engine.h"
 #include "http/http_server.h"

@@ -3,7 +3,6 @@
 
 #include "base/bytes_text.h"
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "host/model_dirs.h"
 #include "host/model_hint.h"

@@ -3,7 +3,6 @@
 #define PLATEAU_HOST_PLANNING_H
 
 #include "host/settings.h"
-#include "memory/footprint.h"
 #include "registry/model_plan.h"
 
 struct planning {

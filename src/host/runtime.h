@@ -4,6 +4,7 @@
 
 #include "host/planning.h"
 #include "engine/engine.h"
+#include "memory/footprint.h"
 #include "memory/units.h"
 #include "model/generation_config.h"
 #include "registry/loaded_model.h"

@@ -5,9 +5,7 @@
 #include "api/api.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/log.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* Bound on closing after a drain, as reported to the service manager. */

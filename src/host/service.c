@@ -2,7 +2,8 @@
  *
  * The tick runs on the network thread, so a blocked loop sends nothing. It sends WATCHDOG=1 only when no
  * engine is stuck, judged by finished layers. Only bytes read extend the service manager's timeout for a
- * load. */
+ * load.
+ * The protocol is a datagram of lines; it takes less code than the library that does it. */
 #include "host/service.h"
 
 #include "base/check.h"
@@ -10,13 +11,98 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 /* How long a load may make no progress before the service manager's timeout comes. */
-#define LOAD_EXTEND_NS (60 * NS_PER_S)
+#define LOAD_EXTEND_NS   (60 * NS_PER_S)
+#define NOTIFY_BYTES_MAX 1024
+/* A socket that is not connected does not say when its reader has room. */
+#define WAIT_MS 10
+
+/* --- datagrams --- */
+
+/* Of a NOTIFY_SOCKET's value, a path or @ and an abstract name. 0, or -EINVAL: it is neither, or too long. */
+static int parse_address(const char *socket, struct sockaddr_un *ret, socklen_t *ret_len)
+{
+    size_t len = strlen(socket);
+    bool abstract = socket[0] == '@';
+    if ((socket[0] != '/' && !abstract) || len < 2 || len >= sizeof(ret->sun_path))
+        return -EINVAL;
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(ret->sun_path, socket, len);
+    /* An abstract name begins with a zero and ends with the address; a path ends with a zero. */
+    if (abstract)
+        ret->sun_path[0] = 0;
+    *ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + !abstract);
+    return 0;
+}
+
+/* Zero without a watchdog, or with one for another process. */
+static uint64_t watchdog_ns(void)
+{
+    const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    uint64_t us = 0, of = 0;
+    if (pid && (!slice_u64(slice_of(pid), INT32_MAX, &of) || of != (uint64_t)getpid()))
+        return 0;
+    if (!usec || !slice_u64(slice_of(usec), UINT64_MAX / 1000, &us))
+        return 0;
+    return us * 1000;
+}
+
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. 0, or why nothing can be sent (`e` has the reason); it
+ * is open either way. */
+static int notify_open(struct notify *n, struct err *e)
+{
+    const char *name = getenv("NOTIFY_SOCKET");
+    *n = (struct notify){.fd = -1};
+    if (!name || !name[0])
+        return 0;
+    if (parse_address(name, &n->address, &n->address_len) < 0)
+        return err_set(e, -EINVAL, "NOTIFY_SOCKET is neither a path nor @ and a name");
+    n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (n->fd < 0)
+        return err_set(e, -errno, "no socket for NOTIFY_SOCKET: %s", strerror(errno));
+    n->watchdog_ns = watchdog_ns();
+    return 0;
+}
+
+static int send_once(const struct notify *n, const char *text, size_t len)
+{
+    ssize_t sent = sendto(n->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT, (const struct sockaddr *)&n->address,
+                          n->address_len);
+    return sent < 0 ? -errno : 0;
+}
+
+static int notify_send(struct notify *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Lines of NAME=VALUE. 0: sent, or no socket. -EMSGSIZE, or a system error. */
+static int notify_send(struct notify *n, const char *format, ...)
+{
+    char text[NOTIFY_BYTES_MAX];
+    va_list ap;
+    if (n->fd < 0)
+        return 0;
+    va_start(ap, format);
+    int len = vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    if (len < 0 || (size_t)len >= sizeof(text))
+        return -EMSGSIZE;
+    int r = send_once(n, text, (size_t)len);
+    for (int waits = n->full ? 0 : NOTIFY_WAIT_MS / WAIT_MS; r == -EAGAIN && waits > 0; waits--) {
+        poll(NULL, 0, WAIT_MS);
+        r = send_once(n, text, (size_t)len);
+    }
+    n->full = r == -EAGAIN;
+    return r;
+}
+
+/* --- the state --- */
 
 /* False: it did not arrive, and must be sent again. */
 static bool told(int r)
@@ -62,8 +148,7 @@ static void look(struct service *s)
         s->ready = told(notify_send(&s->notify, "READY=1"));
     } else if (!s->ready && g.load_done != s->load_done) {
         s->load_done = g.load_done;
-        told(
-            notify_send(&s->notify, "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)(LOAD_EXTEND_NS / 1000)));
+        told(notify_send(&s->notify, "EXTEND_TIMEOUT_USEC=%llu", (ull)(LOAD_EXTEND_NS / 1000)));
     }
     set_status(s, status);
     if (s->notify.watchdog_ns > 0 && !g.stuck)
@@ -109,7 +194,7 @@ int service_open(struct service *s, struct api *a, struct http_server *h, struct
 void service_reloading(struct service *s)
 {
     told(notify_send(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=Reading settings again",
-                     (unsigned long long)(clock_now_ns() / 1000)));
+                     (ull)(clock_now_ns() / 1000)));
 }
 
 /* Ready again, or as before; the status is sent again. */
@@ -125,8 +210,7 @@ void service_reloaded(struct service *s)
 void service_stopping(struct service *s, uint64_t bound_ns)
 {
     s->stopping = true;
-    told(notify_send(&s->notify, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu",
-                     (unsigned long long)(bound_ns / 1000)));
+    told(notify_send(&s->notify, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu", (ull)(bound_ns / 1000)));
     if (s->notify.fd >= 0)
         look(s);
 }
@@ -138,5 +222,7 @@ void service_close(struct service *s)
         close(s->timer);
     }
     s->timer = -1;
-    notify_close(&s->notify);
+    if (s->notify.fd >= 0)
+        close(s->notify.fd);
+    s->notify.fd = -1;
 }

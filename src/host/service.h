@@ -1,16 +1,28 @@
-/* service.h - reports the server's state to systemd.
+/* service.h - reports the server's state to systemd: datagrams to the socket of NOTIFY_SOCKET.
  *
  * READY=1 when requests are accepted (the models of the start are loaded); until then EXTEND_TIMEOUT_USEC
  * while the load makes progress. WATCHDOG=1 while the network thread runs and no engine is stuck.
  * RELOADING=1 and READY=1 around a reload, STOPPING=1 at the end. STATUS= at each change. Without
- * NOTIFY_SOCKET it is only a struct. Network thread. */
+ * NOTIFY_SOCKET it is only a struct. A full queue is waited for once, for NOTIFY_WAIT_MS; further datagrams
+ * are lost until it has room again. Network thread. */
 #ifndef PLATEAU_HOST_SERVICE_H
 #define PLATEAU_HOST_SERVICE_H
 
 #include "api/api.h"
-#include "host/notify.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #define SERVICE_STATUS_BYTES 256
+#define NOTIFY_WAIT_MS       200
+
+struct notify {
+    int fd; /* -1: no socket */
+    struct sockaddr_un address;
+    socklen_t address_len;
+    bool full;            /* the last datagram was lost because the queue was full */
+    uint64_t watchdog_ns; /* it wants WATCHDOG=1 at least so often; 0: never */
+};
 
 struct service {
     struct notify notify;

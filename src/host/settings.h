@@ -8,7 +8,6 @@
 
 #include "api/api.h"
 #include "base/err.h"
-#include "host/settings_own.h"
 #include "http/http_server.h"
 #include "registry/model_settings.h"
 #include "registry/registry.h"
@@ -33,6 +32,49 @@ enum setting_command {
     COMMAND_ADMIN = 992, /* that asks a server */
     COMMAND_EVERY = 1023
 };
+
+/* --- the settings of host/ itself; NULL ends each list --- */
+
+#define SETTINGS_KEYS_MAX   16
+#define SETTINGS_MODELS_MAX 16
+
+/* planning.c: memory and threads of the process; 0: what planning.c decides. device_choice.c: device. */
+struct process_settings {
+    const char *device; /* NULL: auto */
+    uint64_t memory_limit, device_memory_limit, text_limit, media_memory;
+    uint32_t threads;
+};
+
+/* models.c: which models. */
+struct models_settings {
+    const char *model;                          /* directory; NULL: the bundled one */
+    const char *named[SETTINGS_MODELS_MAX + 1]; /* of serve and plan; the first is `model` */
+    const char *dirs[SETTINGS_KEYS_MAX + 1], *aliases[SETTINGS_KEYS_MAX + 1], *pins[SETTINGS_KEYS_MAX + 1];
+};
+
+/* keys.c */
+struct key_settings {
+    const char *api_keys[SETTINGS_KEYS_MAX + 1], *admin_keys[SETTINGS_KEYS_MAX + 1],
+        *metrics_keys[SETTINGS_KEYS_MAX + 1], *api_key_files[SETTINGS_KEYS_MAX + 1],
+        *admin_key_files[SETTINGS_KEYS_MAX + 1], *metrics_key_files[SETTINGS_KEYS_MAX + 1];
+    bool allow_open;
+};
+
+/* listeners.c */
+struct listener_settings {
+    const char *admin[SETTINGS_KEYS_MAX + 1];
+    const char *metrics; /* NULL: nowhere */
+};
+
+/* answer.c, and the prompts of its callers; temperature, top-p and top-k are the model's. */
+struct answer_settings {
+    const char *system, *images[SETTINGS_KEYS_MAX + 1];
+    uint64_t seed; /* 0: drawn */
+    uint32_t max_tokens;
+    bool raw, think, ignore_eos;
+};
+
+/* --- all of them --- */
 
 struct settings {
     /* Of the modules: each reads its own, and what is not a setting is zero here. */

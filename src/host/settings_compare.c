@@ -36,7 +36,7 @@ static void show_value(const struct setting_row *row, const struct settings *o, 
     case SETTING_SECONDS:
     case SETTING_MS:
     case SETTING_BYTES:
-        snprintf(ret, VALUE_BYTES, "%llu", (unsigned long long)settings_number(row, o));
+        snprintf(ret, VALUE_BYTES, "%llu", (ull)settings_number(row, o));
         break;
     }
 }

@@ -96,7 +96,7 @@ static void log_starved(struct http_server *s, int error)
     a->log_ns = s->now_ns + LOG_NS;
     log_write(LOG_LEVEL_WARN, "accept_failed",
               "error=\"%s\" connections=%u evicted=%llu refused=%llu hint=\"%s\"", strerror(error),
-              s->conns_open, (unsigned long long)a->evicted, (unsigned long long)a->refused,
+              s->conns_open, (ull)a->evicted, (ull)a->refused,
               error == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
 }
 

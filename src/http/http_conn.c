@@ -172,14 +172,6 @@ void *http_conn_on_target(void *arg, const char *target, struct MHD_Connection *
     return &c->request;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* In place. An incomplete escape makes the request malformed, as does a zero byte, which would end the
  * text early for some readers only. */
 size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text)
@@ -192,8 +184,8 @@ size_t http_conn_on_unescape(void *arg, struct MHD_Connection *mhd, char *text)
             *to++ = *at;
             continue;
         }
-        int high = hex_value(at[1]);
-        int low = high < 0 ? -1 : hex_value(at[2]);
+        int high = slice_hex(at[1]);
+        int low = high < 0 ? -1 : slice_hex(at[2]);
         if (low < 0 || (high | low) == 0) {
             c->request.bad_target = true;
             break;

@@ -2,12 +2,6 @@
 #include "http/http_guard.h"
 
 #include <arpa/inet.h>
-#include <strings.h>
-
-static bool equal_any_case(struct slice a, struct slice b)
-{
-    return a.len == b.len && (a.len == 0 || strncasecmp(a.ptr, b.ptr, a.len) == 0);
-}
 
 /* Cuts ":port" off. False when the text after the name is not a port. */
 static bool cut_port(struct slice *host)
@@ -48,7 +42,7 @@ static bool is_loopback_address(struct slice name)
 
 bool http_guard_host_is_loopback(struct slice host)
 {
-    return cut_port(&host) && (equal_any_case(host, SLICE("localhost")) || is_loopback_address(host));
+    return cut_port(&host) && (slice_eq_any_case(host, SLICE("localhost")) || is_loopback_address(host));
 }
 
 bool http_guard_origin_is_host(struct slice origin, struct slice host)
@@ -56,8 +50,8 @@ bool http_guard_origin_is_host(struct slice origin, struct slice host)
     static const char *const schemes[] = {"http://", "https://"};
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
         struct slice scheme = slice_of(schemes[i]);
-        if (equal_any_case(slice_sub(origin, 0, scheme.len), scheme))
-            return host.len > 0 && equal_any_case(slice_sub(origin, scheme.len, origin.len), host);
+        if (slice_eq_any_case(slice_sub(origin, 0, scheme.len), scheme))
+            return host.len > 0 && slice_eq_any_case(slice_sub(origin, scheme.len, origin.len), host);
     }
     return false;
 }

@@ -14,8 +14,6 @@
  * still sending, and the reset overtakes the answer.) */
 #include "http/http_state.h"
 
-#include "base/clock.h"
-
 #include <sys/socket.h>
 
 /* What the connection reads next is ours to answer: no earlier request is open, and MHD has no answer to this

@@ -2,7 +2,6 @@
 #include "http/http_state.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>

@@ -176,7 +176,6 @@ static void joined_obey(struct http_server *s)
 {
     for (uint32_t i = 0; i < s->joined_count; i++) {
         struct http_server *j = s->joined[i];
-        atomic_store(&j->quiesce_wanted, atomic_load(&s->quiesce_wanted));
         atomic_store(&j->stop_at_ns, atomic_load(&s->stop_at_ns));
         j->stopping = s->stopping;
     }
@@ -201,8 +200,6 @@ static void joined_end_all(struct http_server *s)
 /* Requests of other threads. */
 static void obey(struct http_server *s)
 {
-    if (atomic_load(&s->quiesce_wanted))
-        http_accept_stop(s);
     s->stopping = atomic_load(&s->stop_at_ns) != UINT64_MAX;
     joined_obey(s);
 }

@@ -388,17 +388,9 @@ static enum http_fault step_header_lf(struct http_raw *w, unsigned char c)
 
 /* ---- chunks ---- */
 
-static int hex_value(unsigned char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    c = small(c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static enum http_fault step_chunk_size(struct http_raw *w, unsigned char c)
 {
-    int value = hex_value(c);
+    int value = slice_hex((char)c);
     if (value >= 0 && w->line_bytes < CHUNK_DIGITS_MAX) {
         w->line_bytes++;
         w->length = w->length << 4 | (unsigned)value;

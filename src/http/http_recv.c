@@ -110,8 +110,7 @@ bool http_recv_has_judged(const struct http_conn *c, bool whole)
     uint64_t judged = whole ? c->raw.requests : c->raw.headers;
     if (judged > c->ended)
         return true;
-    log_write(LOG_LEVEL_ERROR, "http_unjudged", "headers=%llu requests=%llu ended=%llu",
-              (unsigned long long)c->raw.headers, (unsigned long long)c->raw.requests,
-              (unsigned long long)c->ended);
+    log_write(LOG_LEVEL_ERROR, "http_unjudged", "headers=%llu requests=%llu ended=%llu", (ull)c->raw.headers,
+              (ull)c->raw.requests, (ull)c->ended);
     return false;
 }

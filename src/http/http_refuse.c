@@ -12,7 +12,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #define ENVELOPE_MAX 512
@@ -194,7 +193,7 @@ static struct http_refusal refuse_busy(const char *what, uint64_t bytes)
     return refusal(HTTP_REFUSAL_BUSY,
                    "There is no memory now for %llu bytes of %s: other requests have it. Try again when they "
                    "have ended.",
-                   (unsigned long long)bytes, what);
+                   (ull)bytes, what);
 }
 
 static struct http_refusal refuse_body_for_ever(const struct http_server *s)
@@ -202,7 +201,7 @@ static struct http_refusal refuse_body_for_ever(const struct http_server *s)
     return refusal(HTTP_REFUSAL_BODY_TOO_LARGE,
                    "The request's body is larger than the %llu bytes planned for all bodies together. Send "
                    "less, or raise --text-limit or --memory-limit.",
-                   (unsigned long long)bodies_bytes_max(s));
+                   (ull)bodies_bytes_max(s));
 }
 
 struct http_refusal http_refuse_body(const struct http_server *s, uint64_t bytes)
@@ -216,7 +215,7 @@ struct http_refusal http_refuse_reply(const struct http_server *s, uint64_t byte
         return refuse_busy("the answer", bytes);
     return refusal(HTTP_REFUSAL_OUT_OF_MEMORY,
                    "The answer has %llu bytes, and %llu are planned for all bodies together. Ask for less.",
-                   (unsigned long long)bytes, (unsigned long long)bodies_bytes_max(s));
+                   (ull)bytes, (ull)bodies_bytes_max(s));
 }
 
 struct guarded {
@@ -255,11 +254,6 @@ static bool is_excess(const struct http_request *r, struct http_conn *c)
     if (c->excess)
         http_place_judge(c);
     return c->excess && !is_vital(r);
-}
-
-static bool slice_eq_any_case(struct slice a, struct slice b)
-{
-    return a.len == b.len && slice_starts_any_case(a, b);
 }
 
 static struct http_refusal refuse_descriptors(const struct http_server *s)

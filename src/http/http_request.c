@@ -1,8 +1,6 @@
 /* http_request.c - the handler's view of a request, its begin and its end. */
 #include "http/http_state.h"
 
-#include "base/clock.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>

@@ -16,7 +16,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,7 +215,7 @@ static int reserve(struct http_server *s, struct err *e)
         return err_set(
             e, -ENOMEM,
             "%u connections need %llu bytes, which the memory limit does not leave: lower --max-connections",
-            s->opts.connections_max, (unsigned long long)bytes);
+            s->opts.connections_max, (ull)bytes);
     s->reserved_bytes = bytes;
     return allocate(s, e);
 }
@@ -333,12 +332,6 @@ void http_server_stop(struct http_server *s, uint64_t grace_ns)
     uint64_t known = atomic_load(&s->stop_at_ns);
     while (at < known && !atomic_compare_exchange_weak(&s->stop_at_ns, &known, at))
         ;
-    wake(s);
-}
-
-void http_server_quiesce(struct http_server *s)
-{
-    atomic_store(&s->quiesce_wanted, true);
     wake(s);
 }
 

@@ -93,8 +93,6 @@ void http_server_set_live(struct http_server *s, const struct http_server_opts *
  * called, so that clients get an answer that the server ends; each answer is its connection's last, and
  * late requests do not extend the grace. A second call can only shorten the grace. */
 void http_server_stop(struct http_server *s, uint64_t grace_ns);
-/* Any thread. Accepts no more connections; open ones are served as before. */
-void http_server_quiesce(struct http_server *s);
 
 /* From now on the loop of `s` serves `other` too, and http_server_free(s) frees it. Each has its own
  * places, limits and memory, so that clients that fill one do not block the other. They drain and stop

@@ -172,7 +172,6 @@ struct http_server {
     struct http_linger lingers[HTTP_LINGERS_MAX];
 
     /* Any thread sets them, then wakes the loop. */
-    _Atomic bool quiesce_wanted;
     _Atomic uint64_t stop_at_ns; /* UINT64_MAX = not stopping */
 
     /* Network thread writes, any thread reads. */

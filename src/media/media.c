@@ -12,7 +12,6 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "memory/accounts.h"
 
 #include <errno.h>
@@ -106,8 +105,7 @@ bool media_submit(struct media_task *t, uint64_t tenant, struct media_failure *w
         why->message, sizeof(why->message),
         "%u requests with images wait to be decoded, %llu bytes together; at most %u may wait, with %llu "
         "bytes. Try again in %u s.",
-        waiting, (unsigned long long)bytes, m->opts.tasks_max, (unsigned long long)(m->limit / QUEUE_PART),
-        why->retry_after_s);
+        waiting, (ull)bytes, m->opts.tasks_max, (ull)(m->limit / QUEUE_PART), why->retry_after_s);
     return false;
 }
 

@@ -15,7 +15,6 @@
 #include "media/media_address.h"
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/log.h"
 
 #include <curl/curl.h>

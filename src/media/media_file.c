@@ -15,14 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The path of file:///path or file://localhost/path, with its escapes resolved. False: another form, a zero
  * byte, or too long. */
 static bool read_path(struct slice url, char ret[PATH_MAX])
@@ -37,8 +29,8 @@ static bool read_path(struct slice url, char ret[PATH_MAX])
     while (i < url.len && len < PATH_MAX - 1) {
         int high = -1, low = -1;
         if (url.ptr[i] == '%' && i + 2 < url.len) {
-            high = digit(url.ptr[i + 1]);
-            low = digit(url.ptr[i + 2]);
+            high = slice_hex(url.ptr[i + 1]);
+            low = slice_hex(url.ptr[i + 2]);
         }
         bool escaped = high >= 0 && low >= 0;
         char c = escaped ? (char)(high * 16 + low) : url.ptr[i];

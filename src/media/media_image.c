@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "vision/decode.h"
 
-#include <errno.h>
 #include <math.h>
 #include <unistd.h>
 

@@ -13,13 +13,45 @@
 #include "vision/data_url.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define ARENA_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_GRAIN     ((size_t)16 << 10)
+
+/* ---- memory: each thread remembers its last refusal ---- */
+
+static _Thread_local size_t refused_bytes;
+
+size_t media_memory_refused(void)
+{
+    return refused_bytes;
+}
+
+static int take(void *owner, size_t bytes)
+{
+    struct media *m = owner;
+    if (account_reserve(m->opts.account, bytes) < 0) {
+        refused_bytes = bytes;
+        return -ENOMEM;
+    }
+    account_use(m->opts.account, bytes);
+    return 0;
+}
+
+static void give(void *owner, size_t bytes)
+{
+    struct media *m = owner;
+    account_unuse(m->opts.account, bytes);
+    account_release(m->opts.account, bytes);
+}
+
+struct charge media_memory_charge(struct media *m)
+{
+    return (struct charge){take, give, m};
+}
+
+/* ---- refusals ---- */
 
 /* The first refusal stays. */
 static bool refuse(struct media_task *t, const struct media_part *p, enum media_fault fault,

@@ -95,7 +95,7 @@ struct media {
     _Atomic uint64_t images_made, videos_made, frames_made, bytes_fetched, addresses_refused;
 };
 
-/* media_memory.c: the charge of opts.account, and the bytes of its last refusal on this thread. */
+/* media_task.c: the charge of opts.account, and the bytes of its last refusal on this thread. */
 struct charge media_memory_charge(struct media *m);
 size_t media_memory_refused(void);
 

@@ -197,7 +197,7 @@ static bool check(struct video *v, const char *said)
         return media_refuse(
             v->task, v->part, MEDIA_FAULT_TOO_LARGE,
             "is a video of %.0f x %.0f pixels; the limit is %llu pixels (--max-media-pixels).", width, height,
-            (unsigned long long)o->pixels_max);
+            (ull)o->pixels_max);
     seconds = fmax(frames / fps, isnan(seconds) ? 0 : seconds);
     if (seconds > o->video_s_max)
         return media_refuse(v->task, v->part, MEDIA_FAULT_TOO_LARGE,

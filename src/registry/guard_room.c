@@ -6,12 +6,11 @@
 #include "registry/room.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef unsigned long long ull;
 
 struct making {
     struct guard *g;

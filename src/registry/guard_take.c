@@ -4,7 +4,6 @@
  * asked instead. */
 #include "registry/guard_state.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 
 #define ANSWER_NS (2 * NS_PER_S)

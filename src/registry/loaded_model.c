@@ -72,8 +72,7 @@ static int make_room_in(struct load *l, struct account *account, uint64_t bytes)
     if (o->make_room)
         return o->make_room(o->arg, account, bytes, l->e);
     int r = account_set_floor(account, bytes);
-    return r < 0 ? err_set(l->e, r, "%llu bytes for %s are more than is left", (unsigned long long)bytes,
-                           o->settings->id)
+    return r < 0 ? err_set(l->e, r, "%llu bytes for %s are more than is left", (ull)bytes, o->settings->id)
                  : 0;
 }
 
@@ -325,7 +324,6 @@ static void close_weights(struct loaded_model *h)
 
 static void close_tokenizer(struct loaded_model *h)
 {
-    tokenizer_done(h->tokenizer);
     arena_free(h->text);
     account_close(h->tokenizer_account);
 }

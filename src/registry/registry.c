@@ -450,8 +450,8 @@ static struct registry_failure hanging(const struct entry *e)
     err_set(&why.e, why.code,
             "the load of %s made no progress for %llu s (--load-timeout) in its step \"%s\": reading a file "
             "in %s hangs",
-            e->known.id, (unsigned long long)(registry_still_ns(e, clock_now_ns()) / NS_PER_S),
-            step ? step : "", e->known.dir);
+            e->known.id, (ull)(registry_still_ns(e, clock_now_ns()) / NS_PER_S), step ? step : "",
+            e->known.dir);
     return why;
 }
 

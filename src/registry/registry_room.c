@@ -2,7 +2,6 @@
 #include "registry/registry_state.h"
 #include "registry/victims.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 
 _Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");

@@ -5,8 +5,6 @@
 #include "base/log.h"
 #include "memory/footprint.h"
 
-typedef unsigned long long ull;
-
 void registry_wake(struct registry *r)
 {
     r->poked = true;

@@ -2,16 +2,19 @@
 #ifndef PLATEAU_REGISTRY_REGISTRY_STATE_H
 #define PLATEAU_REGISTRY_REGISTRY_STATE_H
 
-#include "registry/file_stamp.h"
 #include "registry/loaded_model.h"
 #include "registry/registry.h"
-#include "registry/registry_device.h"
 
 #include "base/pace.h"
 #include "base/thread_stack.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+
+/* Names, sizes and times of all files of a model's directory, as one number. 0: it cannot be read. */
+struct file_stamp {
+    uint64_t hash;
+};
 
 /* One model. Fields under the lock belong to the registry. */
 struct entry {
@@ -52,6 +55,12 @@ struct entry {
     bool has_thread, thread_over; /* over: it only has to be joined */
 };
 
+struct registry_device {
+    uint64_t lost_ns;   /* when the loss was seen; 0: it is not lost */
+    uint64_t before_ns; /* the loss before that; 0: none */
+    bool told;          /* an operator has asked for a load since */
+};
+
 struct registry {
     /* Constant. */
     struct registry_opts opts;
@@ -81,6 +90,13 @@ void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
 /* Unloads on the calling thread: the entry is closing, and this its one mover. Not under the lock. */
 void registry_unload_now(struct entry *e);
+
+/* registry_device.c: on the registry's thread, under the lock. True: the device is lost, whatever its models
+ * know. */
+bool registry_device_is_lost(struct registry *r, uint64_t now_ns);
+/* Before a load: 0: the device is there. -EAGAIN: later, when models have closed. -EIO: it stays off, `why`
+ * says so. Releases the lock while a device begins anew. */
+int registry_device_ready(struct registry *r, uint64_t now_ns, struct registry_failure *why);
 
 /* Under the lock. */
 static inline uint64_t registry_still_ns(const struct entry *e, uint64_t now_ns)

@@ -11,16 +11,43 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "memory/footprint.h"
 
+#include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-
-typedef unsigned long long ull;
+#include <sys/stat.h>
 
 #define LOAD_AS_BEFORE (-EALREADY) /* the remembered failure stands */
+
+/* ---- whether a model's files have changed ---- */
+
+static uint64_t hash_of(int dir_fd, const char *name)
+{
+    struct stat st;
+    uint64_t numbers[4] = {hash_bytes(name, strlen(name))};
+    if (fstatat(dir_fd, name, &st, 0) == 0) {
+        numbers[1] = (uint64_t)st.st_size;
+        numbers[2] = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
+        numbers[3] = (uint64_t)st.st_ino;
+    }
+    return hash_bytes(numbers, sizeof(numbers));
+}
+
+/* Entries are summed, so the order in which the system lists them does not matter. */
+static struct file_stamp file_stamp_of(const char *dir)
+{
+    struct file_stamp s = {0};
+    DIR *d = opendir(dir);
+    for (struct dirent *entry = d ? readdir(d) : NULL; entry; entry = readdir(d))
+        if (entry->d_name[0] != '.')
+            s.hash += hash_of(dirfd(d), entry->d_name) | 1;
+    if (d)
+        closedir(d);
+    return s;
+}
 
 /* ---- a load, on its thread ---- */
 
@@ -203,7 +230,7 @@ static void thread_is_over(struct entry *e)
 static bool is_as_before(struct entry *e, struct file_stamp stamp)
 {
     pthread_mutex_lock(&e->registry->lock);
-    bool same = e->recheck && file_stamp_same(stamp, e->failed_stamp);
+    bool same = e->recheck && stamp.hash == e->failed_stamp.hash;
     pthread_mutex_unlock(&e->registry->lock);
     return same;
 }

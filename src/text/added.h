@@ -6,7 +6,6 @@
 #ifndef PLATEAU_TEXT_ADDED_H
 #define PLATEAU_TEXT_ADDED_H
 
-#include "base/arena.h"
 #include "base/slice.h"
 #include "base/wanted.h"
 

@@ -198,13 +198,6 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
     return run.error;
 }
 
-int chat_template_render(const struct chat_template *t, struct arena *scratch,
-                         const struct chat_template_input *in, const struct chat_template_limits *limits,
-                         struct buf *ret, struct err *e)
-{
-    return chat_template_render_cuts(t, scratch, in, limits, ret, NULL, e);
-}
-
 bool chat_template_mentions(const struct chat_template *t, struct slice word)
 {
     return slice_find(t->source, word, 0) != SIZE_MAX;

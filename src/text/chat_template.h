@@ -59,11 +59,8 @@ struct chat_template_input {
 
 /* Appends the prompt to ret. 0. -EINVAL: the template refused, and e has its message: the client's mistake.
  * -E2BIG: over a limit. -EMSGSIZE: over prompt_bytes_max. -ECANCELED or -ETIME from limits->wanted. -ENOMEM.
- * Scratch comes from `scratch`, whose size bounds the rendering; it is rewound. */
-int chat_template_render(const struct chat_template *t, struct arena *scratch,
-                         const struct chat_template_input *in, const struct chat_template_limits *limits,
-                         struct buf *ret, struct err *e);
-/* The same, and where to cut the prompt: byte 0 is its first byte in ret. */
+ * Scratch comes from `scratch`, whose size bounds the rendering; it is rewound. `cuts` (NULL: not
+ * needed): where to cut the prompt; byte 0 is its first byte in ret. */
 int chat_template_render_cuts(const struct chat_template *t, struct arena *scratch,
                               const struct chat_template_input *in, const struct chat_template_limits *limits,
                               struct buf *ret, struct chat_cuts *cuts, struct err *e);

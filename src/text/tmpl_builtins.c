@@ -30,19 +30,12 @@ static int64_t arg_int(const struct tmpl_args *args, uint32_t index, const char 
     return v && tmpl_integer(v, &i) ? i : otherwise;
 }
 
-static struct tmpl_value seq_or_fail(struct tmpl_run *run, struct tmpl_seq *l, enum tmpl_seq_kind kind)
-{
-    if (!l) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
-    return tmpl_list_of(l, kind);
-}
-
-/* x.a.b for the path "a.b", or x[number]; undefined when a step is missing. */
+/* x.a.b for the path "a.b", or x[number]; undefined when a step is missing. NULL: x itself. */
 static struct tmpl_value attribute_path(struct tmpl_run *run, struct tmpl_value v,
                                         const struct tmpl_value *path)
 {
+    if (!path)
+        return v;
     if (path->type != TMPL_STRING)
         return tmpl_get_item(run, v, *path);
     struct slice rest = path->s;
@@ -59,9 +52,7 @@ static struct tmpl_value attribute_path(struct tmpl_run *run, struct tmpl_value 
     return v;
 }
 
-/* --- filters: each gets the value and the arguments --- */
-
-typedef struct tmpl_value filter_fn(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args);
+/* --- filters --- */
 
 static struct tmpl_value filter_abs(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
 {
@@ -83,29 +74,14 @@ static struct tmpl_value filter_default(struct tmpl_run *run, struct tmpl_value 
     return !missing ? v : d ? *d : tmpl_string(SLICE(""));
 }
 
-static struct tmpl_value pairs_of(struct tmpl_run *run, const struct tmpl_dict *d)
-{
-    struct tmpl_seq *l = tmpl_seq_new(run->a, d->count);
-    for (uint32_t i = 0; l && i < d->count && tmpl_step(run, 1); i++) {
-        struct tmpl_seq *pair = tmpl_seq_new(run->a, 2);
-        if (!pair)
-            return seq_or_fail(run, NULL, TMPL_SEQ_LIST);
-        pair->items[0] = d->keys[i];
-        pair->items[1] = d->values[i];
-        pair->count = 2;
-        l->items[l->count++] = tmpl_list_of(pair, TMPL_SEQ_TUPLE);
-    }
-    return seq_or_fail(run, l, TMPL_SEQ_LIST);
-}
-
 static struct tmpl_value filter_items(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
 {
     (void)args;
     if (v.type == TMPL_UNDEFINED)
-        return seq_or_fail(run, tmpl_seq_new(run->a, 0), TMPL_SEQ_GENERATOR);
+        return tmpl_list_of(tmpl_seq_begin(run, 0), TMPL_SEQ_GENERATOR);
     if (v.type != TMPL_DICT_VALUE)
         return tmpl_fail(run, "Can only get item pairs from a mapping.");
-    return pairs_of(run, v.dict);
+    return tmpl_pairs(run, v.dict);
 }
 
 /* Merge sort, stable: items by keys[]. */
@@ -152,11 +128,11 @@ static struct tmpl_value sorted(struct tmpl_run *run, const struct tmpl_seq *l,
     struct tmpl_value *all = ok ? ARENA_ARRAY(run->a, struct tmpl_value, (size_t)l->count * 4) : NULL;
     struct tmpl_seq *ret = all ? tmpl_seq_new(run->a, l->count) : NULL;
     if (!ret)
-        return seq_or_fail(run, NULL, TMPL_SEQ_LIST);
+        return tmpl_fail_memory(run);
     struct sorter s = {run, ret->items, all, all + l->count, all + 2 * (size_t)l->count, reverse, false};
     for (uint32_t i = 0; i < l->count && !run->error; i++) {
         ret->items[i] = l->items[i];
-        s.keys[i] = attribute ? attribute_path(run, l->items[i], attribute) : l->items[i];
+        s.keys[i] = attribute_path(run, l->items[i], attribute);
         if (s.keys[i].type == TMPL_STRING && !case_sensitive)
             s.keys[i] = tmpl_lower(run, s.keys[i].s);
     }
@@ -182,7 +158,7 @@ static struct tmpl_value filter_dictsort(struct tmpl_run *run, struct tmpl_value
     const struct tmpl_value *by = tmpl_arg(args, 1, "by");
     if (v.type != TMPL_DICT_VALUE)
         return tmpl_fail(run, "dictsort needs a mapping, not '%s'", tmpl_type_name(&v));
-    struct tmpl_value pairs = pairs_of(run, v.dict),
+    struct tmpl_value pairs = tmpl_pairs(run, v.dict),
                       index = tmpl_int(by && by->type == TMPL_STRING && slice_eq(by->s, SLICE("value")));
     if (run->error)
         return v;
@@ -193,7 +169,7 @@ static struct tmpl_value filter_unique(struct tmpl_run *run, struct tmpl_value v
                                        const struct tmpl_args *args)
 {
     struct tmpl_seq *l = tmpl_iterate(run, &v);
-    struct tmpl_seq *ret = l ? tmpl_seq_new(run->a, l->count) : NULL;
+    struct tmpl_seq *ret = l ? tmpl_seq_begin(run, l->count) : NULL;
     bool case_sensitive = arg_true(args, 0, "case_sensitive");
     for (uint32_t i = 0; ret && i < l->count && tmpl_step(run, 1); i++) {
         bool seen = false;
@@ -204,7 +180,7 @@ static struct tmpl_value filter_unique(struct tmpl_run *run, struct tmpl_value v
         if (!seen)
             ret->items[ret->count++] = l->items[i];
     }
-    return run->error ? v : seq_or_fail(run, ret, TMPL_SEQ_GENERATOR);
+    return tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
 }
 
 static struct tmpl_value edge(struct tmpl_run *run, struct tmpl_value v, bool last)
@@ -218,17 +194,8 @@ static struct tmpl_value edge(struct tmpl_run *run, struct tmpl_value v, bool la
     return l->items[last ? l->count - 1 : 0];
 }
 
-static struct tmpl_value filter_first(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
-{
-    (void)args;
-    return edge(run, v, false);
-}
-
-static struct tmpl_value filter_last(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
-{
-    (void)args;
-    return edge(run, v, true);
-}
+TMPL_BUILTIN(filter_first, edge(run, v, false))
+TMPL_BUILTIN(filter_last, edge(run, v, true))
 
 static struct tmpl_value filter_float(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
 {
@@ -256,14 +223,12 @@ static struct tmpl_value filter_join(struct tmpl_run *run, struct tmpl_value v, 
     struct tmpl_text t;
     tmpl_text_begin(run, &t);
     for (uint32_t i = 0; l && i < l->count && tmpl_step(run, 1); i++) {
-        struct tmpl_value item = attribute ? attribute_path(run, l->items[i], attribute) : l->items[i];
+        struct tmpl_value item = attribute_path(run, l->items[i], attribute);
         if (i > 0 && separator)
             tmpl_print(&t, separator);
         tmpl_print(&t, &item);
     }
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
+    return tmpl_text_end(run, &t);
 }
 
 static struct tmpl_value filter_length(struct tmpl_run *run, struct tmpl_value v,
@@ -287,18 +252,13 @@ static struct tmpl_value filter_length(struct tmpl_run *run, struct tmpl_value v
     return tmpl_fail(run, "object of type '%s' has no len()", tmpl_type_name(&v));
 }
 
-static struct tmpl_value filter_list(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
-{
-    struct tmpl_seq *l = tmpl_iterate(run, &v);
-    (void)args;
-    return l ? tmpl_list_of(l, TMPL_SEQ_LIST) : v;
-}
+TMPL_BUILTIN(filter_list, tmpl_list_of(tmpl_iterate(run, &v), TMPL_SEQ_LIST))
 
 static struct tmpl_value filter_reverse(struct tmpl_run *run, struct tmpl_value v,
                                         const struct tmpl_args *args)
 {
     struct tmpl_seq *l = tmpl_iterate(run, &v),
-                    *ret = l && tmpl_step(run, l->count) ? tmpl_seq_new(run->a, l->count) : NULL;
+                    *ret = l && tmpl_step(run, l->count) ? tmpl_seq_begin(run, l->count) : NULL;
     struct tmpl_text t;
     (void)args;
     tmpl_text_begin(run, &t);
@@ -307,10 +267,7 @@ static struct tmpl_value filter_reverse(struct tmpl_run *run, struct tmpl_value 
         if (v.type == TMPL_STRING)
             tmpl_text_put(&t, l->items[i].s);
     }
-    if (t.failed)
-        ret = NULL;
-    return v.type == TMPL_STRING && ret ? tmpl_string(tmpl_text_slice(&t))
-                                        : seq_or_fail(run, ret, TMPL_SEQ_GENERATOR);
+    return v.type == TMPL_STRING ? tmpl_text_end(run, &t) : tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
 }
 
 /* The rest of the arguments, for a filter or test that is named by one. */
@@ -340,13 +297,13 @@ static struct tmpl_value filter_map(struct tmpl_run *run, struct tmpl_value v, c
     if (!attribute && filter < 0)
         return tmpl_fail(run, "map needs attribute= or the name of a filter");
     struct tmpl_args rest = args_from(args, 1);
-    struct tmpl_seq *l = lazy_items(run, &v), *ret = l ? tmpl_seq_new(run->a, l->count) : NULL;
+    struct tmpl_seq *l = lazy_items(run, &v), *ret = l ? tmpl_seq_begin(run, l->count) : NULL;
     for (uint32_t i = 0; ret && i < l->count && tmpl_step(run, 1); i++) {
         struct tmpl_value item = attribute ? attribute_path(run, l->items[i], attribute)
                                            : tmpl_filter_call(run, filter, l->items[i], &rest);
         ret->items[ret->count++] = item.type == TMPL_UNDEFINED && d ? *d : item;
     }
-    return run->error ? v : seq_or_fail(run, ret, TMPL_SEQ_GENERATOR);
+    return tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
 }
 
 /* select, reject (by_attribute false), selectattr, rejectattr. */
@@ -359,39 +316,20 @@ static struct tmpl_value filtered(struct tmpl_run *run, struct tmpl_value v, con
     if ((by_attribute && !attribute) || (name && test < 0))
         return tmpl_fail(run, "a filter over items needs the name of a test");
     struct tmpl_args rest = args_from(args, (uint32_t)by_attribute + 1);
-    struct tmpl_seq *l = lazy_items(run, &v), *ret = l ? tmpl_seq_new(run->a, l->count) : NULL;
+    struct tmpl_seq *l = lazy_items(run, &v), *ret = l ? tmpl_seq_begin(run, l->count) : NULL;
     for (uint32_t i = 0; ret && i < l->count && tmpl_step(run, 1); i++) {
-        struct tmpl_value item = attribute ? attribute_path(run, l->items[i], attribute) : l->items[i];
+        struct tmpl_value item = attribute_path(run, l->items[i], attribute);
         bool yes = !run->error && (name ? tmpl_test_call(run, test, item, &rest) : tmpl_truthy(&item));
         if (yes == keep)
             ret->items[ret->count++] = l->items[i];
     }
-    return run->error ? v : seq_or_fail(run, ret, TMPL_SEQ_GENERATOR);
+    return tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
 }
 
-static struct tmpl_value filter_select(struct tmpl_run *run, struct tmpl_value v,
-                                       const struct tmpl_args *args)
-{
-    return filtered(run, v, args, false, true);
-}
-
-static struct tmpl_value filter_reject(struct tmpl_run *run, struct tmpl_value v,
-                                       const struct tmpl_args *args)
-{
-    return filtered(run, v, args, false, false);
-}
-
-static struct tmpl_value filter_selectattr(struct tmpl_run *run, struct tmpl_value v,
-                                           const struct tmpl_args *args)
-{
-    return filtered(run, v, args, true, true);
-}
-
-static struct tmpl_value filter_rejectattr(struct tmpl_run *run, struct tmpl_value v,
-                                           const struct tmpl_args *args)
-{
-    return filtered(run, v, args, true, false);
-}
+TMPL_BUILTIN(filter_select, filtered(run, v, args, false, true))
+TMPL_BUILTIN(filter_reject, filtered(run, v, args, false, false))
+TMPL_BUILTIN(filter_selectattr, filtered(run, v, args, true, true))
+TMPL_BUILTIN(filter_rejectattr, filtered(run, v, args, true, false))
 
 static struct tmpl_value extreme(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args,
                                  int sign)
@@ -400,9 +338,9 @@ static struct tmpl_value extreme(struct tmpl_run *run, struct tmpl_value v, cons
     const struct tmpl_value *attribute = tmpl_arg(args, 1, "attribute");
     if (!l || l->count == 0)
         return tmpl_undefined(SLICE("an item of an empty sequence"));
-    struct tmpl_value best = attribute ? attribute_path(run, l->items[0], attribute) : l->items[0];
+    struct tmpl_value best = attribute_path(run, l->items[0], attribute);
     for (uint32_t i = 1; i < l->count && tmpl_step(run, 1); i++) {
-        struct tmpl_value item = attribute ? attribute_path(run, l->items[i], attribute) : l->items[i];
+        struct tmpl_value item = attribute_path(run, l->items[i], attribute);
         int order;
         if (!tmpl_compare(run, &item, &best, &order))
             return tmpl_fail(run, "'%s' and '%s' cannot be ordered", tmpl_type_name(&item),
@@ -413,15 +351,8 @@ static struct tmpl_value extreme(struct tmpl_run *run, struct tmpl_value v, cons
     return best;
 }
 
-static struct tmpl_value filter_max(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
-{
-    return extreme(run, v, args, 1);
-}
-
-static struct tmpl_value filter_min(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
-{
-    return extreme(run, v, args, -1);
-}
+TMPL_BUILTIN(filter_max, extreme(run, v, args, 1))
+TMPL_BUILTIN(filter_min, extreme(run, v, args, -1))
 
 static struct tmpl_value filter_round(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
 {
@@ -436,12 +367,7 @@ static struct tmpl_value filter_round(struct tmpl_run *run, struct tmpl_value v,
     return tmpl_float(rint(f * scale) / scale);
 }
 
-static struct tmpl_value filter_string(struct tmpl_run *run, struct tmpl_value v,
-                                       const struct tmpl_args *args)
-{
-    (void)args;
-    return tmpl_to_string(run, &v);
-}
+TMPL_BUILTIN(filter_string, tmpl_to_string(run, &v))
 
 static struct tmpl_value filter_sum(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
 {
@@ -451,7 +377,7 @@ static struct tmpl_value filter_sum(struct tmpl_run *run, struct tmpl_value v, c
     double sum = 0, f;
     bool integers = true;
     for (uint32_t n = 0; l && n < l->count && tmpl_step(run, 1); n++) {
-        struct tmpl_value item = attribute ? attribute_path(run, l->items[n], attribute) : l->items[n];
+        struct tmpl_value item = attribute_path(run, l->items[n], attribute);
         if (!tmpl_number(&item, &f))
             return tmpl_fail(run, "'%s' cannot be summed", tmpl_type_name(&item));
         integers = integers && tmpl_integer(&item, &i) && !__builtin_add_overflow(whole, i, &whole);
@@ -482,9 +408,7 @@ static struct tmpl_value filter_tojson(struct tmpl_run *run, struct tmpl_value v
     const char *bad = tmpl_tojson(&t, &v, &opts, 0);
     if (bad)
         return tmpl_fail(run, "Object of type %s is not JSON serializable", bad);
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
+    return tmpl_text_end(run, &t);
 }
 
 static struct tmpl_value filter_from_json(struct tmpl_run *run, struct tmpl_value v,
@@ -505,9 +429,7 @@ static struct tmpl_value filter_from_json(struct tmpl_run *run, struct tmpl_valu
     /* The copy must not point into jansson's strings: write it out and keep those bytes. */
     bool ok = tmpl_from_json(run->a, json, 0, &ret) && tmpl_deep_copy(run->a, &ret, 0, &kept);
     json_decref(json);
-    if (!ok)
-        tmpl_fail_memory(run);
-    return ok ? kept : tmpl_none();
+    return ok ? kept : tmpl_fail_memory(run);
 }
 
 static struct tmpl_value filter_safe(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
@@ -520,7 +442,7 @@ static struct tmpl_value filter_safe(struct tmpl_run *run, struct tmpl_value v, 
 
 static const struct {
     const char *name;
-    filter_fn *call;
+    tmpl_builtin_fn *call;
 } filters[] = {
     {"abs", filter_abs},
     {"capitalize", tmpl_filter_capitalize},
@@ -631,16 +553,16 @@ static struct tmpl_value function_range(struct tmpl_run *run, const struct tmpl_
     if (args->count == 0 || args->count > 3 || v[2] == 0)
         return tmpl_fail(run, "range takes 1 to 3 integers, and no step 0");
     int64_t from = args->count == 1 ? 0 : v[0], to = args->count == 1 ? v[0] : v[1];
-    struct tmpl_seq *l = tmpl_seq_new(run->a, 0);
+    struct tmpl_seq *l = tmpl_seq_begin(run, 0);
     for (int64_t i = from; l && (v[2] > 0 ? i < to : i > to) && tmpl_step(run, 1);) {
         if (l->count == TMPL_RANGE_MAX)
             return tmpl_fail(run, "range is longer than %d", TMPL_RANGE_MAX);
         if (!tmpl_seq_push(run->a, l, tmpl_int(i)))
-            l = NULL;
+            return tmpl_fail_memory(run);
         if (__builtin_add_overflow(i, v[2], &i))
             break;
     }
-    return seq_or_fail(run, l, TMPL_SEQ_LIST);
+    return tmpl_list_of(l, TMPL_SEQ_LIST);
 }
 
 static struct tmpl_value function_strftime_now(struct tmpl_run *run, const struct tmpl_args *args)
@@ -654,9 +576,7 @@ static struct tmpl_value function_strftime_now(struct tmpl_run *run, const struc
     localtime_r(&now, &tm);
     size_t n = strftime(text, sizeof(text), format, &tm);
     char *copy = arena_strndup(run->a, text, n);
-    if (!copy)
-        tmpl_fail_memory(run);
-    return tmpl_string((struct slice){copy, copy ? n : 0});
+    return copy ? tmpl_string((struct slice){copy, n}) : tmpl_fail_memory(run);
 }
 
 static const struct {

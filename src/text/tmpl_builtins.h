@@ -12,6 +12,17 @@ struct tmpl_args {
     uint32_t count;
 };
 
+/* Gets a value and the arguments: a filter, or a method of the value. */
+typedef struct tmpl_value tmpl_builtin_fn(struct tmpl_run *run, struct tmpl_value v,
+                                          const struct tmpl_args *args);
+/* One whose result is one expression of these. */
+#define TMPL_BUILTIN(name, expression)                                                                       \
+    static struct tmpl_value name(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)   \
+    {                                                                                                        \
+        (void)run, (void)args;                                                                               \
+        return expression;                                                                                   \
+    }
+
 /* Positional argument `index`, else the one named `name`, else NULL. */
 const struct tmpl_value *tmpl_arg(const struct tmpl_args *args, uint32_t index, const char *name);
 

@@ -10,9 +10,6 @@
 #include "text/tmpl_trace.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 
 /* Cost of each variable passed in a lookup. */
 #define VARIABLE_UNITS 8
@@ -156,9 +153,7 @@ static struct tmpl_value captured(struct tmpl_run *run, const struct tmpl_node *
     run->out = &t;
     tmpl_exec(run, body);
     run->out = out;
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
+    return tmpl_text_end(run, &t);
 }
 
 /* The value of parameter `i` of a macro: given by position, by name, by default, or undefined. */
@@ -218,10 +213,8 @@ static struct tmpl_value macro_value(struct tmpl_run *run, const struct tmpl_nod
                                      struct tmpl_scope *scope)
 {
     struct tmpl_macro *m = ARENA_NEW(run->a, struct tmpl_macro);
-    if (!m) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
+    if (!m)
+        return tmpl_fail_memory(run);
     *m = (struct tmpl_macro){n, scope};
     return (struct tmpl_value){.type = TMPL_MACRO_VALUE, .macro = m, .s = n->name};
 }
@@ -230,12 +223,8 @@ static struct tmpl_value macro_value(struct tmpl_run *run, const struct tmpl_nod
 
 static struct tmpl_value eval_list(struct tmpl_run *run, const struct tmpl_node *n)
 {
-    struct tmpl_seq *l = tmpl_seq_new(run->a, n->list_count);
-    if (!l) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
-    for (uint32_t i = 0; i < n->list_count && !run->error; i++)
+    struct tmpl_seq *l = tmpl_seq_begin(run, n->list_count);
+    for (uint32_t i = 0; l && i < n->list_count && !run->error; i++)
         l->items[l->count++] = eval(run, n->list[i]);
     return tmpl_list_of(l, n->kind == TMPL_TUPLE ? TMPL_SEQ_TUPLE : TMPL_SEQ_LIST);
 }
@@ -311,9 +300,9 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
         else if (!tmpl_seq_push(run->a, l, items->items[i]))
             l = NULL;
     }
-    if (!items || !l || t.failed)
-        tmpl_fail_memory(run);
-    return text ? tmpl_string(tmpl_text_slice(&t)) : tmpl_list_of(l, v.seq);
+    if (!items || !l)
+        return tmpl_fail_memory(run);
+    return text ? tmpl_text_end(run, &t) : tmpl_list_of(l, v.seq);
 }
 
 OWN_FRAME static struct tmpl_value eval_call(struct tmpl_run *run, const struct tmpl_node *n)
@@ -465,7 +454,7 @@ static struct tmpl_seq *loop_items(struct tmpl_run *run, const struct tmpl_node 
     struct tmpl_seq *all = run->error ? NULL : tmpl_iterate(run, &v);
     if (!all || !n->d)
         return all;
-    struct tmpl_seq *kept = tmpl_seq_new(run->a, all->count);
+    struct tmpl_seq *kept = tmpl_seq_begin(run, all->count);
     struct tmpl_scope *outer = run->scope;
     for (uint32_t i = 0; kept && i < all->count && !run->error; i++) {
         run->scope = scope_new(run, outer);
@@ -477,8 +466,6 @@ static struct tmpl_seq *loop_items(struct tmpl_run *run, const struct tmpl_node 
             kept->items[kept->count++] = all->items[i];
     }
     run->scope = outer;
-    if (!kept)
-        tmpl_fail_memory(run);
     return kept;
 }
 

@@ -39,12 +39,16 @@ struct tmpl_macro {
 /* Ends the run with -EINVAL and "line N: ..."; the first error stays. Returns an undefined value. */
 struct tmpl_value tmpl_fail(struct tmpl_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The same for -ENOMEM and -E2BIG. */
-void tmpl_fail_memory(struct tmpl_run *run);
+/* The same for -ENOMEM and -E2BIG. Returns none. */
+struct tmpl_value tmpl_fail_memory(struct tmpl_run *run);
 /* Counts work that is not a node: false when the run has ended. tmpl_work() is the same in smaller units. */
 bool tmpl_step(struct tmpl_run *run, uint32_t steps);
 /* A text of this run: charged to it, in its arena, within text_bytes_max. */
 void tmpl_text_begin(struct tmpl_run *run, struct tmpl_text *t);
+/* The text as a value; the run ends if it failed. */
+struct tmpl_value tmpl_text_end(struct tmpl_run *run, const struct tmpl_text *t);
+/* An empty list of this run. NULL: no memory, and the run has ended. */
+struct tmpl_seq *tmpl_seq_begin(struct tmpl_run *run, uint32_t capacity);
 
 /* Sets a global variable before the run. False: no memory. */
 bool tmpl_define(struct tmpl_run *run, struct slice name, struct tmpl_value v);
@@ -57,6 +61,8 @@ void tmpl_exec(struct tmpl_run *run, const struct tmpl_node *n);
 struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, struct slice name);
 /* v[key]. */
 struct tmpl_value tmpl_get_item(struct tmpl_run *run, struct tmpl_value v, struct tmpl_value key);
+/* A list of tuples (key, value). */
+struct tmpl_value tmpl_pairs(struct tmpl_run *run, const struct tmpl_dict *d);
 /* The items that `for` would visit, as a list; NULL with the error set when v cannot be iterated. */
 struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v);
 /* -1, 0, 1 and true, or false for operands that Python does not compare. */

@@ -6,7 +6,6 @@
 #include "text/tmpl_builtins.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #define TMPL_NODE_LIST_MAX 4096
 

@@ -5,6 +5,7 @@
 #include "text/tmpl_ast.h"
 
 #include "base/check.h"
+#include "text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -94,23 +95,6 @@ static void after_tag(struct lexer *x, char mark, bool trim)
     }
 }
 
-static int utf8_put(char *out, uint32_t code)
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        out[0] = (char)(0xc0 | code >> 6);
-        out[1] = (char)(0x80 | (code & 0x3f));
-        return 2;
-    }
-    out[0] = (char)(0xe0 | code >> 12);
-    out[1] = (char)(0x80 | (code >> 6 & 0x3f));
-    out[2] = (char)(0x80 | (code & 0x3f));
-    return 3;
-}
-
 /* Decodes Python's escapes; unknown ones stay unchanged. */
 static struct slice unescape(struct arena *a, struct slice s)
 {
@@ -132,7 +116,7 @@ static struct slice unescape(struct arena *a, struct slice s)
             memcpy(hex, s.ptr + i + 2, digits);
             uint32_t code = (uint32_t)strtoul(hex, &end, 16);
             if (*end == 0) {
-                n += (size_t)utf8_put(out + n, code);
+                n += utf8_encode(code, out + n);
                 i += 1 + digits;
                 continue;
             }

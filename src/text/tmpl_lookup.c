@@ -1,9 +1,7 @@
 /* tmpl_lookup.c - v.name and v[key]. */
 #include "text/tmpl_strings.h"
 
-#include "base/check.h"
-
-static struct tmpl_value loop_attribute(struct tmpl_run *run, const struct tmpl_loop *l, struct slice name)
+static struct tmpl_value loop_attribute(const struct tmpl_loop *l, struct slice name)
 {
     const struct tmpl_seq *items = l->items;
     uint32_t i = l->index0;
@@ -25,7 +23,6 @@ static struct tmpl_value loop_attribute(struct tmpl_run *run, const struct tmpl_
         return i > 0 ? items->items[i - 1] : tmpl_undefined(SLICE("there is no previous item"));
     if (slice_eq(name, SLICE("nextitem")))
         return i + 1 < items->count ? items->items[i + 1] : tmpl_undefined(SLICE("there is no next item"));
-    (void)run;
     return tmpl_undefined(name);
 }
 
@@ -34,14 +31,12 @@ struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, 
     if (v.type == TMPL_UNDEFINED)
         return tmpl_undefined_access(run, v);
     if (v.type == TMPL_LOOP)
-        return loop_attribute(run, v.loop, name);
+        return loop_attribute(v.loop, name);
     int method = tmpl_method_find(&v, name);
     if (method >= 0) {
         struct tmpl_value *self = ARENA_NEW(run->a, struct tmpl_value);
-        if (!self) {
-            tmpl_fail_memory(run);
-            return v;
-        }
+        if (!self)
+            return tmpl_fail_memory(run);
         *self = v;
         return (struct tmpl_value){.type = TMPL_METHOD, .i = method, .s = name, .self = self};
     }

@@ -14,21 +14,30 @@ struct tmpl_value tmpl_to_string(struct tmpl_run *run, const struct tmpl_value *
     struct tmpl_text t;
     tmpl_text_begin(run, &t);
     tmpl_print(&t, v);
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
+    return tmpl_text_end(run, &t);
+}
+
+struct tmpl_value tmpl_pairs(struct tmpl_run *run, const struct tmpl_dict *d)
+{
+    struct tmpl_seq *l = tmpl_seq_begin(run, d->count);
+    for (uint32_t i = 0; l && i < d->count && tmpl_step(run, 1); i++) {
+        struct tmpl_seq *pair = tmpl_seq_begin(run, 2);
+        if (!pair)
+            return tmpl_none();
+        pair->items[0] = d->keys[i];
+        pair->items[1] = d->values[i];
+        pair->count = 2;
+        l->items[l->count++] = tmpl_list_of(pair, TMPL_SEQ_TUPLE);
+    }
+    return tmpl_list_of(l, TMPL_SEQ_LIST);
 }
 
 static struct tmpl_seq *chars_of(struct tmpl_run *run, struct slice s)
 {
     if (!tmpl_step(run, (uint32_t)MIN_OF(s.len, (size_t)UINT32_MAX)))
         return NULL;
-    struct tmpl_seq *l = tmpl_seq_new(run->a, (uint32_t)MIN_OF(tmpl_chars(s), (size_t)UINT32_MAX));
-    if (!l) {
-        tmpl_fail_memory(run);
-        return NULL;
-    }
-    for (size_t i = 0; i < s.len && l->count < l->capacity;) {
+    struct tmpl_seq *l = tmpl_seq_begin(run, (uint32_t)MIN_OF(tmpl_chars(s), (size_t)UINT32_MAX));
+    for (size_t i = 0; l && i < s.len && l->count < l->capacity;) {
         size_t n = 1;
         while (i + n < s.len && ((unsigned char)s.ptr[i + n] & 0xc0) == 0x80)
             n++;
@@ -50,12 +59,8 @@ struct tmpl_seq *tmpl_iterate(struct tmpl_run *run, const struct tmpl_value *v)
     case TMPL_DICT_VALUE:
         if (v->type == TMPL_DICT_VALUE && !tmpl_step(run, v->dict->count))
             return NULL;
-        l = tmpl_seq_new(run->a, v->type == TMPL_DICT_VALUE ? v->dict->count : 0);
-        if (!l) {
-            tmpl_fail_memory(run);
-            return NULL;
-        }
-        for (uint32_t i = 0; v->type == TMPL_DICT_VALUE && i < v->dict->count; i++)
+        l = tmpl_seq_begin(run, v->type == TMPL_DICT_VALUE ? v->dict->count : 0);
+        for (uint32_t i = 0; l && v->type == TMPL_DICT_VALUE && i < v->dict->count; i++)
             l->items[l->count++] = v->dict->keys[i];
         return l;
     default:
@@ -128,17 +133,13 @@ bool tmpl_contains(struct tmpl_run *run, const struct tmpl_value *y, const struc
 
 static struct tmpl_value concat(struct tmpl_run *run, struct slice x, struct slice y)
 {
-    if (x.len > run->text_bytes_max || y.len > run->text_bytes_max - x.len) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
+    if (x.len > run->text_bytes_max || y.len > run->text_bytes_max - x.len)
+        return tmpl_fail_memory(run);
     if (!tmpl_work(run, tmpl_cost_copy(x.len + y.len)))
         return tmpl_none();
     char *p = arena_alloc_align(run->a, x.len + y.len, 1);
-    if (!p) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
+    if (!p)
+        return tmpl_fail_memory(run);
     if (x.len)
         memcpy(p, x.ptr, x.len);
     if (y.len)
@@ -152,9 +153,7 @@ static struct tmpl_value repeat(struct tmpl_run *run, struct tmpl_value v, int64
     tmpl_text_begin(run, &t);
     for (int64_t i = 0; i < times && !t.failed && v.s.len > 0 && tmpl_step(run, 1); i++)
         tmpl_text_put(&t, v.s);
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
+    return tmpl_text_end(run, &t);
 }
 
 static struct tmpl_value join_lists(struct tmpl_run *run, const struct tmpl_value *x,
@@ -164,10 +163,8 @@ static struct tmpl_value join_lists(struct tmpl_run *run, const struct tmpl_valu
     if (!tmpl_step(run, (uint32_t)MIN_OF(count, (uint64_t)UINT32_MAX)))
         return tmpl_none();
     struct tmpl_seq *l = count <= UINT32_MAX ? tmpl_seq_new(run->a, (uint32_t)count) : NULL;
-    if (!l) {
-        tmpl_fail_memory(run);
-        return tmpl_none();
-    }
+    if (!l)
+        return tmpl_fail_memory(run);
     memcpy(l->items, x->list->items, x->list->count * sizeof(*l->items));
     memcpy(l->items + x->list->count, y->list->items, y->list->count * sizeof(*l->items));
     l->count = (uint32_t)count;
@@ -284,9 +281,7 @@ struct tmpl_value tmpl_escape(struct tmpl_run *run, struct slice s)
         else
             tmpl_text_putc(&t, s.ptr[i]);
     }
-    if (t.failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(&t));
+    return tmpl_text_end(run, &t);
 }
 
 bool tmpl_relate(struct tmpl_run *run, enum tmpl_op op, const struct tmpl_value *x,

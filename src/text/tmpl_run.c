@@ -1,5 +1,5 @@
-/* tmpl_run.c - the end of a run: errors, and the count of its work. */
-#include "text/tmpl_eval.h"
+/* tmpl_run.c - what all parts of a run use: its end, the count of its work, arguments. */
+#include "text/tmpl_builtins.h"
 
 #include "base/check.h"
 
@@ -24,10 +24,11 @@ struct tmpl_value tmpl_fail(struct tmpl_run *run, const char *format, ...)
     return tmpl_undefined(SLICE(""));
 }
 
-void tmpl_fail_memory(struct tmpl_run *run)
+struct tmpl_value tmpl_fail_memory(struct tmpl_run *run)
 {
     if (run->error == 0)
         run->error = err_set(run->e, -E2BIG, "the chat template's output or memory is over its limit");
+    return tmpl_none();
 }
 
 bool tmpl_step(struct tmpl_run *run, uint32_t steps)
@@ -60,4 +61,15 @@ bool tmpl_work(struct tmpl_run *run, size_t units)
     size_t steps = run->units / UNITS_PER_STEP;
     run->units %= UNITS_PER_STEP;
     return tmpl_step(run, (uint32_t)MIN_OF(steps, (size_t)UINT32_MAX));
+}
+
+const struct tmpl_value *tmpl_arg(const struct tmpl_args *args, uint32_t index, const char *name)
+{
+    uint32_t position = 0;
+    for (uint32_t i = 0; i < args->count; i++) {
+        bool named = args->names[i].ptr != NULL;
+        if (named ? slice_eq(args->names[i], slice_of(name)) : position++ == index)
+            return &args->items[i];
+    }
+    return NULL;
 }

@@ -3,16 +3,8 @@
 
 #include "base/check.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <utf8proc.h>
-
-static struct tmpl_value done(struct tmpl_run *run, struct tmpl_text *t)
-{
-    if (t->failed)
-        tmpl_fail_memory(run);
-    return tmpl_string(tmpl_text_slice(t));
-}
 
 /* Charges in addition to the bytes. */
 #define PUT_UNITS   16
@@ -47,7 +39,7 @@ static struct tmpl_value in_case(struct tmpl_run *run, struct slice s, enum lett
         tmpl_text_put(&t, (struct slice){(char *)out, (size_t)utf8proc_encode_char(mapped, out)});
         i += (size_t)n;
     }
-    return done(run, &t);
+    return tmpl_text_end(run, &t);
 }
 
 struct tmpl_value tmpl_lower(struct tmpl_run *run, struct slice s)
@@ -70,10 +62,7 @@ bool tmpl_parse_float(struct tmpl_run *run, struct slice s, double *ret)
     char text[64], *end;
     if (!tmpl_work(run, FLOAT_UNITS + tmpl_cost_unicode(s.len)))
         return false;
-    while (s.len && strchr(" \t\r\n", s.ptr[0]))
-        s = slice_sub(s, 1, s.len);
-    while (s.len && strchr(" \t\r\n", s.ptr[s.len - 1]))
-        s.len--;
+    s = slice_trim(s, " \t\r\n");
     if (s.len == 0 || s.len >= sizeof(text) || s.ptr[s.len - 1] == 'x' || s.ptr[s.len - 1] == 'X')
         return false;
     memcpy(text, s.ptr, s.len);
@@ -222,7 +211,7 @@ static struct tmpl_value replaced(struct tmpl_run *run, struct slice s, const st
         }
     }
     tmpl_text_put(&t, slice_sub(s, from, s.len));
-    return done(run, &t);
+    return tmpl_text_end(run, &t);
 }
 
 STRING_FILTER(replace, replaced(run, s, args))
@@ -251,64 +240,37 @@ static struct tmpl_value indented(struct tmpl_run *run, struct slice s, const st
         tmpl_text_put(&t, slice_sub(s, from, end + 1 - from));
         from = end + 1;
     }
-    return done(run, &t);
+    return tmpl_text_end(run, &t);
 }
 
 STRING_FILTER(indent, indented(run, s, args))
 
 /* --- methods --- */
 
-typedef struct tmpl_value method_fn(struct tmpl_run *run, const struct tmpl_value *self,
-                                    const struct tmpl_args *args);
-
-static struct tmpl_value method_strip(struct tmpl_run *run, const struct tmpl_value *self,
-                                      const struct tmpl_args *args)
-{
-    return tmpl_string(strip(run, self->s, tmpl_arg(args, 0, "chars"), STRIP_LEFT | STRIP_RIGHT));
-}
-
-static struct tmpl_value method_lstrip(struct tmpl_run *run, const struct tmpl_value *self,
-                                       const struct tmpl_args *args)
-{
-    return tmpl_string(strip(run, self->s, tmpl_arg(args, 0, "chars"), STRIP_LEFT));
-}
-
-static struct tmpl_value method_rstrip(struct tmpl_run *run, const struct tmpl_value *self,
-                                       const struct tmpl_args *args)
-{
-    return tmpl_string(strip(run, self->s, tmpl_arg(args, 0, "chars"), STRIP_RIGHT));
-}
+TMPL_BUILTIN(method_lstrip, tmpl_string(strip(run, v.s, tmpl_arg(args, 0, "chars"), STRIP_LEFT)))
+TMPL_BUILTIN(method_rstrip, tmpl_string(strip(run, v.s, tmpl_arg(args, 0, "chars"), STRIP_RIGHT)))
 
 /* startswith and endswith take a string or a tuple of them. */
-static struct tmpl_value at_edge(struct tmpl_run *run, const struct tmpl_value *self,
-                                 const struct tmpl_args *args, bool (*holds)(struct slice, struct slice))
+static struct tmpl_value at_edge(struct tmpl_run *run, struct slice s, const struct tmpl_args *args,
+                                 bool (*holds)(struct slice, struct slice))
 {
     const struct tmpl_value *v = tmpl_arg(args, 0, "prefix");
     if (v && v->type == TMPL_STRING)
-        return tmpl_bool(tmpl_work(run, tmpl_cost_copy(v->s.len)) && holds(self->s, v->s));
+        return tmpl_bool(tmpl_work(run, tmpl_cost_copy(v->s.len)) && holds(s, v->s));
     if (!v || v->type != TMPL_SEQ || v->seq != TMPL_SEQ_TUPLE)
         return tmpl_fail(run, "the argument must be a string or a tuple of strings");
     for (uint32_t i = 0; i < v->list->count; i++) {
         const struct tmpl_value *item = &v->list->items[i];
-        if (!tmpl_work(run, PUT_UNITS + tmpl_cost_copy(MIN_OF(item->s.len, self->s.len))))
+        if (!tmpl_work(run, PUT_UNITS + tmpl_cost_copy(MIN_OF(item->s.len, s.len))))
             break;
-        if (item->type == TMPL_STRING && holds(self->s, item->s))
+        if (item->type == TMPL_STRING && holds(s, item->s))
             return tmpl_bool(true);
     }
     return tmpl_bool(false);
 }
 
-static struct tmpl_value method_startswith(struct tmpl_run *run, const struct tmpl_value *self,
-                                           const struct tmpl_args *args)
-{
-    return at_edge(run, self, args, slice_starts);
-}
-
-static struct tmpl_value method_endswith(struct tmpl_run *run, const struct tmpl_value *self,
-                                         const struct tmpl_args *args)
-{
-    return at_edge(run, self, args, slice_ends);
-}
+TMPL_BUILTIN(method_startswith, at_edge(run, v.s, args, slice_starts))
+TMPL_BUILTIN(method_endswith, at_edge(run, v.s, args, slice_ends))
 
 static bool push_text(struct tmpl_run *run, struct tmpl_seq *l, struct slice s)
 {
@@ -339,37 +301,35 @@ static void split_blanks(struct tmpl_run *run, struct slice s, int64_t limit, st
     }
 }
 
-static struct tmpl_value method_split(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_split(struct tmpl_run *run, struct tmpl_value self,
                                       const struct tmpl_args *args)
 {
     const struct tmpl_value *separator = tmpl_arg(args, 0, "sep"), *max = tmpl_arg(args, 1, "maxsplit");
-    struct tmpl_seq *l = tmpl_seq_new(run->a, 0);
+    struct tmpl_seq *l = tmpl_seq_begin(run, 0);
     int64_t limit = -1;
-    if (!l) {
-        tmpl_fail_memory(run);
+    if (!l)
         return tmpl_none();
-    }
     if (max && !tmpl_integer(max, &limit))
         return tmpl_fail(run, "split takes an integer as its limit");
     if (!separator || separator->type == TMPL_NONE) {
-        split_blanks(run, self->s, limit, l);
+        split_blanks(run, self.s, limit, l);
         return tmpl_list_of(l, TMPL_SEQ_LIST);
     }
     if (separator->type != TMPL_STRING || separator->s.len == 0)
         return tmpl_fail(run, "split needs a separator that is not empty");
     size_t from = 0, at;
-    if (!tmpl_work(run, tmpl_cost_find(self->s.len) + tmpl_cost_copy(separator->s.len)))
+    if (!tmpl_work(run, tmpl_cost_find(self.s.len) + tmpl_cost_copy(separator->s.len)))
         return tmpl_none();
-    for (; limit != 0 && (at = slice_find(self->s, separator->s, from)) != SIZE_MAX; limit--) {
-        if (!push_text(run, l, slice_sub(self->s, from, at - from)))
+    for (; limit != 0 && (at = slice_find(self.s, separator->s, from)) != SIZE_MAX; limit--) {
+        if (!push_text(run, l, slice_sub(self.s, from, at - from)))
             break;
         from = at + separator->s.len;
     }
-    push_text(run, l, slice_sub(self->s, from, self->s.len));
+    push_text(run, l, slice_sub(self.s, from, self.s.len));
     return tmpl_list_of(l, TMPL_SEQ_LIST);
 }
 
-static struct tmpl_value method_rsplit(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_rsplit(struct tmpl_run *run, struct tmpl_value self,
                                        const struct tmpl_args *args)
 {
     const struct tmpl_value *separator = tmpl_arg(args, 0, "sep"), *max = tmpl_arg(args, 1, "maxsplit");
@@ -384,105 +344,68 @@ static struct tmpl_value method_rsplit(struct tmpl_run *run, const struct tmpl_v
     struct tmpl_seq *l = all.list;
     uint32_t joined = l->count - (uint32_t)limit;
     const struct slice last = l->items[joined - 1].s;
-    l->items[0] = tmpl_string(slice_sub(self->s, 0, (size_t)(last.ptr + last.len - self->s.ptr)));
+    l->items[0] = tmpl_string(slice_sub(self.s, 0, (size_t)(last.ptr + last.len - self.s.ptr)));
     memmove(&l->items[1], &l->items[joined], (size_t)limit * sizeof(*l->items));
     l->count = (uint32_t)limit + 1;
     return all;
 }
 
-static struct tmpl_value method_splitlines(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_splitlines(struct tmpl_run *run, struct tmpl_value self,
                                            const struct tmpl_args *args)
 {
-    struct tmpl_seq *l = tmpl_seq_new(run->a, 0);
+    struct tmpl_seq *l = tmpl_seq_begin(run, 0);
     (void)args;
-    if (!tmpl_work(run, tmpl_cost_chars(self->s.len)))
+    if (!tmpl_work(run, tmpl_cost_chars(self.s.len)))
         return tmpl_none();
-    for (size_t from = 0; l && from < self->s.len && !run->error;) {
+    for (size_t from = 0; l && from < self.s.len && !run->error;) {
         size_t end = from;
-        while (end < self->s.len && self->s.ptr[end] != '\n' && self->s.ptr[end] != '\r')
+        while (end < self.s.len && self.s.ptr[end] != '\n' && self.s.ptr[end] != '\r')
             end++;
-        push_text(run, l, slice_sub(self->s, from, end - from));
-        from = end + (slice_starts(slice_sub(self->s, end, 2), SLICE("\r\n")) ? 2 : 1);
+        push_text(run, l, slice_sub(self.s, from, end - from));
+        from = end + (slice_starts(slice_sub(self.s, end, 2), SLICE("\r\n")) ? 2 : 1);
     }
-    if (!l)
-        tmpl_fail_memory(run);
     return tmpl_list_of(l, TMPL_SEQ_LIST);
 }
 
-static struct tmpl_value method_find(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_find(struct tmpl_run *run, struct tmpl_value self,
                                      const struct tmpl_args *args)
 {
     const struct tmpl_value *v = tmpl_arg(args, 0, "sub");
     if (!v || v->type != TMPL_STRING)
         return tmpl_fail(run, "find takes a string");
-    if (!tmpl_work(run,
-                   tmpl_cost_find(self->s.len) + tmpl_cost_chars(self->s.len) + tmpl_cost_copy(v->s.len)))
+    if (!tmpl_work(run, tmpl_cost_find(self.s.len) + tmpl_cost_chars(self.s.len) + tmpl_cost_copy(v->s.len)))
         return tmpl_none();
-    size_t at = slice_find(self->s, v->s, 0);
-    return tmpl_int(at == SIZE_MAX ? -1 : (int64_t)tmpl_chars(slice_sub(self->s, 0, at)));
+    size_t at = slice_find(self.s, v->s, 0);
+    return tmpl_int(at == SIZE_MAX ? -1 : (int64_t)tmpl_chars(slice_sub(self.s, 0, at)));
 }
 
-static struct tmpl_value method_count(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_count(struct tmpl_run *run, struct tmpl_value self,
                                       const struct tmpl_args *args)
 {
     const struct tmpl_value *v = tmpl_arg(args, 0, "sub");
     int64_t n = 0;
     if (!v || v->type != TMPL_STRING || v->s.len == 0)
         return tmpl_fail(run, "count takes a string that is not empty");
-    if (!tmpl_work(run, tmpl_cost_find(self->s.len) + tmpl_cost_copy(v->s.len)))
+    if (!tmpl_work(run, tmpl_cost_find(self.s.len) + tmpl_cost_copy(v->s.len)))
         return tmpl_none();
-    for (size_t at = 0; (at = slice_find(self->s, v->s, at)) != SIZE_MAX && tmpl_step(run, 1); at += v->s.len)
+    for (size_t at = 0; (at = slice_find(self.s, v->s, at)) != SIZE_MAX && tmpl_step(run, 1); at += v->s.len)
         n++;
     return tmpl_int(n);
 }
 
-static struct tmpl_value method_replace(struct tmpl_run *run, const struct tmpl_value *self,
-                                        const struct tmpl_args *args)
-{
-    return replaced(run, self->s, args);
-}
-
-static struct tmpl_value method_upper(struct tmpl_run *run, const struct tmpl_value *self,
-                                      const struct tmpl_args *args)
-{
-    (void)args;
-    return in_case(run, self->s, UPPER);
-}
-
-static struct tmpl_value method_lower(struct tmpl_run *run, const struct tmpl_value *self,
-                                      const struct tmpl_args *args)
-{
-    (void)args;
-    return in_case(run, self->s, LOWER);
-}
-
-static struct tmpl_value method_title(struct tmpl_run *run, const struct tmpl_value *self,
-                                      const struct tmpl_args *args)
-{
-    (void)args;
-    return in_case(run, self->s, TITLE);
-}
-
-static struct tmpl_value method_capitalize(struct tmpl_run *run, const struct tmpl_value *self,
-                                           const struct tmpl_args *args)
-{
-    (void)args;
-    return in_case(run, self->s, CAPITAL);
-}
-
-static struct tmpl_value method_isdigit(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_isdigit(struct tmpl_run *run, struct tmpl_value self,
                                         const struct tmpl_args *args)
 {
     (void)args;
-    if (!tmpl_work(run, tmpl_cost_chars(self->s.len)))
+    if (!tmpl_work(run, tmpl_cost_chars(self.s.len)))
         return tmpl_none();
-    for (size_t i = 0; i < self->s.len; i++)
-        if (self->s.ptr[i] < '0' || self->s.ptr[i] > '9')
+    for (size_t i = 0; i < self.s.len; i++)
+        if (self.s.ptr[i] < '0' || self.s.ptr[i] > '9')
             return tmpl_bool(false);
-    return tmpl_bool(self->s.len > 0);
+    return tmpl_bool(self.s.len > 0);
 }
 
-static struct tmpl_value method_join(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_join(struct tmpl_run *run, struct tmpl_value self,
                                      const struct tmpl_args *args)
 {
     const struct tmpl_value *v = tmpl_arg(args, 0, "iterable");
@@ -495,96 +418,59 @@ static struct tmpl_value method_join(struct tmpl_run *run, const struct tmpl_val
         if (l->items[i].type != TMPL_STRING)
             return tmpl_fail(run, "join: item %u is no string but '%s'", i, tmpl_type_name(&l->items[i]));
         if (i > 0)
-            tmpl_text_put(&t, self->s);
+            tmpl_text_put(&t, self.s);
         tmpl_text_put(&t, l->items[i].s);
     }
-    return done(run, &t);
+    return tmpl_text_end(run, &t);
 }
 
-static struct tmpl_value method_get(struct tmpl_run *run, const struct tmpl_value *self,
+static struct tmpl_value method_get(struct tmpl_run *run, struct tmpl_value self,
                                     const struct tmpl_args *args)
 {
     const struct tmpl_value *key = tmpl_arg(args, 0, "key"), *otherwise = tmpl_arg(args, 1, "default");
     if (!key)
         return tmpl_fail(run, "get takes a key");
-    const struct tmpl_value *v = tmpl_dict_get(run, self->dict, key);
+    const struct tmpl_value *v = tmpl_dict_get(run, self.dict, key);
     return v ? *v : otherwise ? *otherwise : tmpl_none();
 }
 
-static struct tmpl_value dict_part(struct tmpl_run *run, const struct tmpl_value *self, bool keys,
-                                   bool values)
+/* The keys of a dict, or its values. */
+static struct tmpl_value listed(struct tmpl_run *run, const struct tmpl_value *items, uint32_t count)
 {
-    const struct tmpl_dict *d = self->dict;
-    struct tmpl_seq *l = tmpl_seq_new(run->a, d->count);
-    for (uint32_t i = 0; l && i < d->count && tmpl_step(run, 1); i++) {
-        struct tmpl_seq *pair = keys && values ? tmpl_seq_new(run->a, 2) : NULL;
-        if (keys && values && !pair) {
-            l = NULL;
-            break;
-        }
-        if (pair) {
-            pair->items[0] = d->keys[i];
-            pair->items[1] = d->values[i];
-            pair->count = 2;
-        }
-        l->items[l->count++] = pair ? tmpl_list_of(pair, TMPL_SEQ_TUPLE) : keys ? d->keys[i] : d->values[i];
-    }
-    if (!l)
-        tmpl_fail_memory(run);
+    struct tmpl_seq *l = tmpl_seq_begin(run, count);
+    for (uint32_t i = 0; l && i < count && tmpl_step(run, 1); i++)
+        l->items[l->count++] = items[i];
     return tmpl_list_of(l, TMPL_SEQ_LIST);
 }
 
-static struct tmpl_value method_items(struct tmpl_run *run, const struct tmpl_value *self,
-                                      const struct tmpl_args *args)
-{
-    (void)args;
-    return dict_part(run, self, true, true);
-}
-
-static struct tmpl_value method_keys(struct tmpl_run *run, const struct tmpl_value *self,
-                                     const struct tmpl_args *args)
-{
-    (void)args;
-    return dict_part(run, self, true, false);
-}
-
-static struct tmpl_value method_values(struct tmpl_run *run, const struct tmpl_value *self,
-                                       const struct tmpl_args *args)
-{
-    (void)args;
-    return dict_part(run, self, false, true);
-}
-
+TMPL_BUILTIN(method_items, tmpl_pairs(run, v.dict))
+TMPL_BUILTIN(method_keys, listed(run, v.dict->keys, v.dict->count))
+TMPL_BUILTIN(method_values, listed(run, v.dict->values, v.dict->count))
 /* The immutable sandbox forbids methods that change a value. */
-static struct tmpl_value method_unsafe(struct tmpl_run *run, const struct tmpl_value *self,
-                                       const struct tmpl_args *args)
-{
-    (void)args;
-    return tmpl_fail(run, "a template may not change a %s", tmpl_type_name(self));
-}
+TMPL_BUILTIN(method_unsafe, tmpl_fail(run, "a template may not change a %s", tmpl_type_name(&v)))
 
 static const struct {
     enum tmpl_type type;
     const char *name;
-    method_fn *call;
+    tmpl_builtin_fn *call;
 } methods[] = {
-    {TMPL_STRING, "capitalize", method_capitalize},
+    {TMPL_STRING, "capitalize", tmpl_filter_capitalize},
     {TMPL_STRING, "count", method_count},
     {TMPL_STRING, "endswith", method_endswith},
     {TMPL_STRING, "find", method_find},
     {TMPL_STRING, "isdigit", method_isdigit},
     {TMPL_STRING, "join", method_join},
-    {TMPL_STRING, "lower", method_lower},
+    {TMPL_STRING, "lower", tmpl_filter_lower},
     {TMPL_STRING, "lstrip", method_lstrip},
-    {TMPL_STRING, "replace", method_replace},
+    {TMPL_STRING, "replace", tmpl_filter_replace},
     {TMPL_STRING, "rsplit", method_rsplit},
     {TMPL_STRING, "rstrip", method_rstrip},
     {TMPL_STRING, "split", method_split},
     {TMPL_STRING, "splitlines", method_splitlines},
     {TMPL_STRING, "startswith", method_startswith},
-    {TMPL_STRING, "strip", method_strip},
-    {TMPL_STRING, "title", method_title},
-    {TMPL_STRING, "upper", method_upper},
+    {TMPL_STRING, "strip", tmpl_filter_trim},
+    {TMPL_STRING, "title", tmpl_filter_title},
+    {TMPL_STRING, "upper", tmpl_filter_upper},
     {TMPL_DICT_VALUE, "get", method_get},
     {TMPL_DICT_VALUE, "items", method_items},
     {TMPL_DICT_VALUE, "keys", method_keys},
@@ -616,5 +502,5 @@ struct tmpl_value tmpl_method_call(struct tmpl_run *run, int method, const struc
                                    const struct tmpl_args *args)
 {
     ASSERT(method >= 0 && (size_t)method < COUNT_OF(methods) && methods[method].type == self->type);
-    return tmpl_step(run, 1) ? methods[method].call(run, self, args) : *self;
+    return tmpl_step(run, 1) ? methods[method].call(run, *self, args) : *self;
 }

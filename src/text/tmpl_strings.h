@@ -12,15 +12,7 @@ bool tmpl_parse_float(struct tmpl_run *run, struct slice s, double *ret);
 /* A copy that owns its bytes. False: no memory or too deep. */
 bool tmpl_deep_copy(struct arena *a, const struct tmpl_value *v, uint32_t depth, struct tmpl_value *ret);
 
-struct tmpl_value tmpl_filter_capitalize(struct tmpl_run *run, struct tmpl_value v,
-                                         const struct tmpl_args *args);
-struct tmpl_value tmpl_filter_escape(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args);
-struct tmpl_value tmpl_filter_indent(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args);
-struct tmpl_value tmpl_filter_lower(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args);
-struct tmpl_value tmpl_filter_replace(struct tmpl_run *run, struct tmpl_value v,
-                                      const struct tmpl_args *args);
-struct tmpl_value tmpl_filter_title(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args);
-struct tmpl_value tmpl_filter_trim(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args);
-struct tmpl_value tmpl_filter_upper(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args);
+tmpl_builtin_fn tmpl_filter_capitalize, tmpl_filter_escape, tmpl_filter_indent, tmpl_filter_lower,
+    tmpl_filter_replace, tmpl_filter_title, tmpl_filter_trim, tmpl_filter_upper;
 
 #endif

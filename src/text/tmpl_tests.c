@@ -5,14 +5,6 @@
 
 typedef bool test_fn(struct tmpl_run *run, const struct tmpl_value *v, const struct tmpl_value *arg);
 
-#define TYPE_TEST(name, condition)                                                                           \
-    static bool test_##name(struct tmpl_run *run, const struct tmpl_value *v, const struct tmpl_value *arg)  \
-    {                                                                                                        \
-        (void)run;                                                                                           \
-        (void)arg;                                                                                           \
-        return condition;                                                                                    \
-    }
-
 static bool is_even(const struct tmpl_value *v)
 {
     int64_t i;
@@ -46,75 +38,53 @@ static bool divides(struct tmpl_run *run, const struct tmpl_value *v, const stru
     return j == -1 || i % j == 0;
 }
 
-TYPE_TEST(boolean, v->type == TMPL_BOOL)
-TYPE_TEST(callable, v->type == TMPL_MACRO_VALUE || v->type == TMPL_FUNCTION || v->type == TMPL_METHOD)
-TYPE_TEST(defined, v->type != TMPL_UNDEFINED)
-TYPE_TEST(divisibleby, divides(run, v, arg))
-TYPE_TEST(equal, arg &&tmpl_equal(run, v, arg))
-TYPE_TEST(even, is_even(v))
-TYPE_TEST(false, v->type == TMPL_BOOL && !v->b)
-TYPE_TEST(float, v->type == TMPL_FLOAT)
-TYPE_TEST(ge, order_is(run, v, arg, 0, 1))
-TYPE_TEST(gt, order_is(run, v, arg, 1, 1))
-TYPE_TEST(in, arg &&tmpl_contains(run, arg, v))
-TYPE_TEST(integer, v->type == TMPL_INT)
-TYPE_TEST(iterable, v->type == TMPL_STRING || v->type == TMPL_SEQ || v->type == TMPL_DICT_VALUE ||
-                        v->type == TMPL_UNDEFINED)
-TYPE_TEST(le, order_is(run, v, arg, -1, 0))
-TYPE_TEST(lower, v->type == TMPL_STRING && slice_eq(tmpl_lower(run, v->s).s, v->s))
-TYPE_TEST(lt, order_is(run, v, arg, -1, -1))
-TYPE_TEST(mapping, v->type == TMPL_DICT_VALUE)
-TYPE_TEST(ne, !arg || !tmpl_equal(run, v, arg))
-TYPE_TEST(none, v->type == TMPL_NONE)
-TYPE_TEST(number, v->type == TMPL_INT || v->type == TMPL_FLOAT || v->type == TMPL_BOOL)
-TYPE_TEST(odd, is_odd(v))
-TYPE_TEST(sameas, arg && v->type == arg->type && tmpl_equal(run, v, arg))
-TYPE_TEST(sequence, v->type == TMPL_STRING || v->type == TMPL_DICT_VALUE || v->type == TMPL_UNDEFINED ||
-                        (v->type == TMPL_SEQ && v->seq != TMPL_SEQ_GENERATOR))
-TYPE_TEST(string, v->type == TMPL_STRING)
-TYPE_TEST(true, v->type == TMPL_BOOL && v->b)
-TYPE_TEST(undefined, v->type == TMPL_UNDEFINED)
-TYPE_TEST(upper, v->type == TMPL_STRING && slice_eq(tmpl_upper(run, v->s).s, v->s))
+/* Name, and whether `v is name(arg)` holds. */
+#define TESTS(TEST)                                                                                          \
+    TEST(boolean, v->type == TMPL_BOOL)                                                                      \
+    TEST(callable, v->type == TMPL_MACRO_VALUE || v->type == TMPL_FUNCTION || v->type == TMPL_METHOD)        \
+    TEST(defined, v->type != TMPL_UNDEFINED)                                                                 \
+    TEST(divisibleby, divides(run, v, arg))                                                                  \
+    TEST(eq, arg &&tmpl_equal(run, v, arg))                                                                  \
+    TEST(even, is_even(v))                                                                                   \
+    TEST(false, v->type == TMPL_BOOL && !v->b)                                                               \
+    TEST(float, v->type == TMPL_FLOAT)                                                                       \
+    TEST(ge, order_is(run, v, arg, 0, 1))                                                                    \
+    TEST(gt, order_is(run, v, arg, 1, 1))                                                                    \
+    TEST(in, arg &&tmpl_contains(run, arg, v))                                                               \
+    TEST(integer, v->type == TMPL_INT)                                                                       \
+    TEST(iterable, v->type == TMPL_STRING || v->type == TMPL_SEQ || v->type == TMPL_DICT_VALUE ||            \
+                       v->type == TMPL_UNDEFINED)                                                            \
+    TEST(le, order_is(run, v, arg, -1, 0))                                                                   \
+    TEST(lower, v->type == TMPL_STRING && slice_eq(tmpl_lower(run, v->s).s, v->s))                           \
+    TEST(lt, order_is(run, v, arg, -1, -1))                                                                  \
+    TEST(mapping, v->type == TMPL_DICT_VALUE)                                                                \
+    TEST(ne, !arg || !tmpl_equal(run, v, arg))                                                               \
+    TEST(none, v->type == TMPL_NONE)                                                                         \
+    TEST(number, v->type == TMPL_INT || v->type == TMPL_FLOAT || v->type == TMPL_BOOL)                       \
+    TEST(odd, is_odd(v))                                                                                     \
+    TEST(sameas, arg && v->type == arg->type && tmpl_equal(run, v, arg))                                     \
+    TEST(sequence, v->type == TMPL_STRING || v->type == TMPL_DICT_VALUE || v->type == TMPL_UNDEFINED ||      \
+                       (v->type == TMPL_SEQ && v->seq != TMPL_SEQ_GENERATOR))                                \
+    TEST(string, v->type == TMPL_STRING)                                                                     \
+    TEST(true, v->type == TMPL_BOOL && v->b)                                                                 \
+    TEST(undefined, v->type == TMPL_UNDEFINED)                                                               \
+    TEST(upper, v->type == TMPL_STRING && slice_eq(tmpl_upper(run, v->s).s, v->s))
+
+#define FUNCTION(name, condition)                                                                            \
+    static bool test_##name(struct tmpl_run *run, const struct tmpl_value *v, const struct tmpl_value *arg)  \
+    {                                                                                                        \
+        (void)run, (void)arg;                                                                                \
+        return condition;                                                                                    \
+    }
+#define ROW(name, condition) {#name, test_##name},
+
+TESTS(FUNCTION)
 
 static const struct {
     const char *name;
     test_fn *holds;
-} tests[] = {
-    {"!=", test_ne},
-    {"<", test_lt},
-    {"<=", test_le},
-    {"==", test_equal},
-    {">", test_gt},
-    {">=", test_ge},
-    {"boolean", test_boolean},
-    {"callable", test_callable},
-    {"defined", test_defined},
-    {"divisibleby", test_divisibleby},
-    {"eq", test_equal},
-    {"equalto", test_equal},
-    {"even", test_even},
-    {"false", test_false},
-    {"float", test_float},
-    {"ge", test_ge},
-    {"gt", test_gt},
-    {"in", test_in},
-    {"integer", test_integer},
-    {"iterable", test_iterable},
-    {"le", test_le},
-    {"lower", test_lower},
-    {"lt", test_lt},
-    {"mapping", test_mapping},
-    {"ne", test_ne},
-    {"none", test_none},
-    {"number", test_number},
-    {"odd", test_odd},
-    {"sameas", test_sameas},
-    {"sequence", test_sequence},
-    {"string", test_string},
-    {"true", test_true},
-    {"undefined", test_undefined},
-    {"upper", test_upper},
-};
+} tests[] = {{"!=", test_ne}, {"<", test_lt},  {"<=", test_le},      {"==", test_eq},
+             {">", test_gt},  {">=", test_ge}, {"equalto", test_eq}, TESTS(ROW)};
 
 int tmpl_test_find(struct slice name)
 {

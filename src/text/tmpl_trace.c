@@ -2,8 +2,6 @@
  * share the dicts. */
 #include "text/tmpl_trace.h"
 
-#include "base/check.h"
-
 bool tmpl_trace_init(struct tmpl_trace *t, struct arena *a, const struct tmpl_text *out,
                      const struct tmpl_value *messages)
 {

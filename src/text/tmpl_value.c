@@ -28,6 +28,11 @@ void tmpl_text_begin(struct tmpl_run *run, struct tmpl_text *t)
     t->run = run;
 }
 
+struct tmpl_value tmpl_text_end(struct tmpl_run *run, const struct tmpl_text *t)
+{
+    return t->failed ? tmpl_fail_memory(run) : tmpl_string(tmpl_text_slice(t));
+}
+
 void tmpl_text_put(struct tmpl_text *t, struct slice s)
 {
     if (t->failed || s.len == 0)
@@ -73,6 +78,14 @@ struct tmpl_seq *tmpl_seq_new(struct arena *a, uint32_t capacity)
     return l->items ? l : NULL;
 }
 
+struct tmpl_seq *tmpl_seq_begin(struct tmpl_run *run, uint32_t capacity)
+{
+    struct tmpl_seq *l = tmpl_seq_new(run->a, capacity);
+    if (!l)
+        tmpl_fail_memory(run);
+    return l;
+}
+
 bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v)
 {
     if (l->count == l->capacity) {
@@ -90,7 +103,7 @@ bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v)
 
 struct tmpl_value tmpl_list_of(struct tmpl_seq *l, enum tmpl_seq_kind kind)
 {
-    return (struct tmpl_value){.type = TMPL_SEQ, .seq = kind, .list = l};
+    return l ? (struct tmpl_value){.type = TMPL_SEQ, .seq = kind, .list = l} : tmpl_none();
 }
 
 struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity)
@@ -369,6 +382,8 @@ static void put_quoted(struct tmpl_text *t, struct slice s)
     tmpl_text_putc(t, quote);
 }
 
+static void put_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth);
+
 static void repr_seq(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth)
 {
     bool tuple = v->seq == TMPL_SEQ_TUPLE;
@@ -376,7 +391,7 @@ static void repr_seq(struct tmpl_text *t, const struct tmpl_value *v, uint32_t d
     for (uint32_t i = 0; i < v->list->count && !t->failed; i++) {
         if (i > 0)
             put_cstr(t, ", ");
-        tmpl_repr(t, &v->list->items[i], depth + 1);
+        put_repr(t, &v->list->items[i], depth + 1);
     }
     if (tuple && v->list->count == 1)
         tmpl_text_putc(t, ',');
@@ -389,14 +404,14 @@ static void repr_dict(struct tmpl_text *t, const struct tmpl_dict *d, uint32_t d
     for (uint32_t i = 0; i < d->count && !t->failed; i++) {
         if (i > 0)
             put_cstr(t, ", ");
-        tmpl_repr(t, &d->keys[i], depth + 1);
+        put_repr(t, &d->keys[i], depth + 1);
         put_cstr(t, ": ");
-        tmpl_repr(t, &d->values[i], depth + 1);
+        put_repr(t, &d->values[i], depth + 1);
     }
     tmpl_text_putc(t, '}');
 }
 
-void tmpl_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth)
+static void put_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth)
 {
     char number[32];
     if (depth > 2 * TMPL_JSON_DEPTH_MAX) {
@@ -446,7 +461,7 @@ void tmpl_print(struct tmpl_text *t, const struct tmpl_value *v)
     if (v->type == TMPL_STRING)
         tmpl_text_put(t, v->s);
     else
-        tmpl_repr(t, v, 0);
+        put_repr(t, v, 0);
 }
 
 static void json_unicode(struct tmpl_text *t, struct slice s, size_t *at)
@@ -612,7 +627,7 @@ const char *tmpl_tojson(struct tmpl_text *t, const struct tmpl_value *v, const s
             put_float(t, v->f);
         return NULL;
     case TMPL_INT:
-        tmpl_repr(t, v, 0);
+        put_repr(t, v, 0);
         return NULL;
     case TMPL_STRING:
         json_string_put(t, v->s, o->ensure_ascii);

@@ -124,6 +124,7 @@ static inline struct slice tmpl_text_slice(const struct tmpl_text *t)
 /* NULL or false: no memory. */
 struct tmpl_seq *tmpl_seq_new(struct arena *a, uint32_t capacity);
 bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v);
+/* NULL: none. */
 struct tmpl_value tmpl_list_of(struct tmpl_seq *l, enum tmpl_seq_kind kind);
 struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity);
 bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, struct tmpl_value key,
@@ -145,9 +146,8 @@ bool tmpl_integer(const struct tmpl_value *v, int64_t *ret);
 /* Python's name of the type: "str", "dict". */
 const char *tmpl_type_name(const struct tmpl_value *v);
 
-/* Python's str(v) and repr(v). */
+/* Python's str(v). */
 void tmpl_print(struct tmpl_text *t, const struct tmpl_value *v);
-void tmpl_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth);
 
 struct tmpl_json_opts {
     int indent; /* -1: one line */

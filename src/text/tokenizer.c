@@ -122,11 +122,6 @@ int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice t
     return r;
 }
 
-void tokenizer_done(struct tokenizer *t)
-{
-    (void)t;
-}
-
 /* ---- queries ---- */
 
 uint32_t tokenizer_vocab_size(const struct tokenizer *t)
@@ -161,29 +156,12 @@ bool tokenizer_find(const struct tokenizer *t, struct slice content, uint32_t *r
 
 struct slice tokenizer_bos(const struct tokenizer *t)
 {
-    return t->bos.text;
+    return t->bos;
 }
 
 struct slice tokenizer_eos(const struct tokenizer *t)
 {
-    return t->eos.text;
-}
-
-static bool special_id(const struct tokenizer_special *s, uint32_t *ret)
-{
-    if (s->has_id)
-        *ret = s->id;
-    return s->has_id;
-}
-
-bool tokenizer_bos_id(const struct tokenizer *t, uint32_t *ret)
-{
-    return special_id(&t->bos, ret);
-}
-
-bool tokenizer_eos_id(const struct tokenizer *t, uint32_t *ret)
-{
-    return special_id(&t->eos, ret);
+    return t->eos;
 }
 
 /* ---- encoding ---- */

@@ -30,8 +30,6 @@ int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, str
 /* The same from the files' contents; `tokenizer_config_json` may be empty. */
 int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice tokenizer_config_json,
                     struct tokenizer **ret, struct err *e);
-/* Call it before the arena goes. NULL is fine. Everything lies in the arena today, so it does nothing. */
-void tokenizer_done(struct tokenizer *t);
 
 /* 1 + the highest id. Some ids below it are not tokens, and a model may have more rows: never sample
  * those. */
@@ -49,9 +47,6 @@ bool tokenizer_find(const struct tokenizer *t, struct slice content, uint32_t *r
 /* bos_token and eos_token of tokenizer_config.json, as chat templates print them; empty when not given. */
 struct slice tokenizer_bos(const struct tokenizer *t);
 struct slice tokenizer_eos(const struct tokenizer *t);
-/* Their ids. False when there is no such token. */
-bool tokenizer_bos_id(const struct tokenizer *t, uint32_t *ret);
-bool tokenizer_eos_id(const struct tokenizer *t, uint32_t *ret);
 
 /* How many tokens precede given bytes of the text. */
 struct tokenizer_marks {

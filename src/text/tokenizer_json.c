@@ -453,8 +453,7 @@ static int read_post_processor(struct tokenizer *t, const json_t *post, struct e
 /* ---- tokenizer_config.json ---- */
 
 /* A token of tokenizer_config.json: a string, or an object with a string `content`. */
-static int read_special(struct tokenizer *t, struct arena *a, const json_t *value,
-                        struct tokenizer_special *ret, struct err *e)
+static int read_special(struct arena *a, const json_t *value, struct slice *ret, struct err *e)
 {
     struct slice text = json_slice(json_is_object(value) ? json_object_get(value, "content") : value);
     if (text.len == 0)
@@ -462,8 +461,7 @@ static int read_special(struct tokenizer *t, struct arena *a, const json_t *valu
     char *copy = arena_strndup(a, text.ptr, text.len);
     if (!copy)
         return no_memory(e);
-    ret->text = (struct slice){copy, text.len};
-    ret->has_id = added_set_find(&t->added_all, ret->text, &ret->id);
+    *ret = (struct slice){copy, text.len};
     return 0;
 }
 
@@ -471,13 +469,14 @@ static int read_config(struct tokenizer *t, struct arena *a, const json_t *confi
 {
     if (config && !json_is_object(config))
         return err_set(e, -EINVAL, "tokenizer_config.json: not an object");
-    int r = read_special(t, a, json_object_get(config, "bos_token"), &t->bos, e);
+    uint32_t bos;
+    int r = read_special(a, json_object_get(config, "bos_token"), &t->bos, e);
     if (r == 0)
-        r = read_special(t, a, json_object_get(config, "eos_token"), &t->eos, e);
+        r = read_special(a, json_object_get(config, "eos_token"), &t->eos, e);
     /* Some files leave the template to the loader and only have this flag. */
     if (r == 0 && json_is_true(json_object_get(config, "add_bos_token")) && t->prefix_count == 0 &&
-        t->bos.has_id)
-        t->prefix[t->prefix_count++] = t->bos.id;
+        added_set_find(&t->added_all, t->bos, &bos))
+        t->prefix[t->prefix_count++] = bos;
     return r;
 }
 

@@ -14,12 +14,6 @@
 
 #define TOKENIZER_TEMPLATE_MAX 8 /* tokens before the text, and after it */
 
-struct tokenizer_special {
-    struct slice text;
-    uint32_t id;
-    bool has_id;
-};
-
 struct tokenizer {
     enum pretok_rule rule;
     bool nfc;
@@ -31,7 +25,7 @@ struct tokenizer {
     struct added_set added_raw, added_normalized; /* for matching */
     uint32_t prefix[TOKENIZER_TEMPLATE_MAX], prefix_count;
     uint32_t suffix[TOKENIZER_TEMPLATE_MAX], suffix_count;
-    struct tokenizer_special bos, eos;
+    struct slice bos, eos; /* empty: not given */
     struct token_bound bound;
 };
 

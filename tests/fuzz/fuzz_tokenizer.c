@@ -70,11 +70,10 @@ static void parse(struct slice json, struct slice config)
         use(t, SLICE("It's 12 cafe\u0301s\r\n  <|im_end|> <s> ab word\n"));
         use(t, config);
         uint32_t id;
-        (void)(tokenizer_bos_id(t, &id) && tokenizer_eos_id(t, &id));
+        (void)(tokenizer_find(t, tokenizer_bos(t), &id) && tokenizer_find(t, tokenizer_eos(t), &id));
     } else {
         ASSERT(!t && e.text[0] && arena_mark(scratch) == mark);
     }
-    tokenizer_done(t);
     arena_rewind(scratch, mark);
 }
 

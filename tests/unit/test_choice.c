@@ -103,7 +103,6 @@ static void end(struct scene *s)
     request_memory_done(&s->gen.memory);
     json_decref(s->request.tools);
     buf_done(&s->seen);
-    tokenizer_done(s->tokenizer);
     arena_free(s->arena);
 }
 

@@ -27,7 +27,6 @@ static void canary_init(struct canary *c)
 
 static void canary_done(struct canary *c)
 {
-    tokenizer_done(c->tokenizer);
     arena_free(c->arena);
 }
 

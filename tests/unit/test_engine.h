@@ -43,7 +43,6 @@ static inline void test_models_free(void)
 {
     for (size_t i = 0; i < COUNT_OF(test_models); i++) {
         model_free(test_models[i].model);
-        tokenizer_done(test_models[i].tokenizer);
         arena_free(test_models[i].arena);
     }
     device_close(test_device);

@@ -357,23 +357,6 @@ TEST(who_is_open_when_the_grace_ends_is_told)
     close(held);
 }
 
-TEST(a_quiesced_server_serves_whom_it_has)
-{
-    app_start((struct http_server_opts){0});
-    int fd = client_open();
-    client_expect(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET");
-    http_server_quiesce(app.server);
-    usleep(20000);
-    client_expect(fd, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", 200, "GET");
-    int late = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(http_server_port(app.server))};
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(connect(late, (struct sockaddr *)&a, sizeof(a)), -1);
-    close(late);
-    close(fd);
-    app_stop();
-}
-
 TEST(a_port_in_use_is_said_in_words)
 {
     app_start((struct http_server_opts){0});

@@ -121,7 +121,6 @@ static void close_model(void)
 
 static void close_text(void)
 {
-    tokenizer_done(made.tokenizer);
     arena_free(made.arena);
     made.tokenizer = NULL;
     made.arena = NULL;

@@ -31,7 +31,7 @@ static const char *render(const char *source)
         limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
     if (chat_template_compile(a, slice_of(source), &t, &e) < 0)
         snprintf(text, sizeof(text), "compile: %s", e.text);
-    else if (chat_template_render(t, scratch, &in, &limits, &out, &e) < 0)
+    else if (chat_template_render_cuts(t, scratch, &in, &limits, &out, NULL, &e) < 0)
         snprintf(text, sizeof(text), "refused: %s", e.text);
     else
         snprintf(text, sizeof(text), "%.*s", SLICE_ARGS(buf_slice(&out)));

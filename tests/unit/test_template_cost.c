@@ -79,7 +79,7 @@ static int run(const char *source, const struct chat_template_limits *limits, ui
     if (chat_template_compile(a, slice_of(source), &t, &e) < 0)
         fail_msg("%s: %s", source, e.text);
     uint64_t from = cpu_now_ns();
-    int r = chat_template_render(t, scratch, &in, limits, &out, &e);
+    int r = chat_template_render_cuts(t, scratch, &in, limits, &out, NULL, &e);
     *ret = cpu_now_ns() - from;
     buf_done(&out);
     json_decref(messages);

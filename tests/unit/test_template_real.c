@@ -51,7 +51,7 @@ static void check_case(const struct chat_template *t, struct arena *scratch, con
     struct err e = {{0}};
     buf_init(&got, 16 << 20, NULL);
     size_t before = arena_used_bytes(scratch);
-    int r = chat_template_render(t, scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &got, &e);
+    int r = chat_template_render_cuts(t, scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &got, NULL, &e);
     assert_int_equal(arena_used_bytes(scratch), before);
     const char *text = json_string_value(json_object_get(want, "text"));
     buf_putc(&got, 0);
@@ -124,7 +124,8 @@ TEST(the_bundled_models_template_renders_the_golden_prompts)
                                          .kwargs = kwargs,
                                          .add_generation_prompt = true};
         buf_init(&got, 1 << 20, NULL);
-        assert_int_equal(chat_template_render(t, scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &got, &e), 0);
+        assert_int_equal(
+            chat_template_render_cuts(t, scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &got, NULL, &e), 0);
         buf_putc(&got, 0);
         assert_string_equal(got.ptr, json_string_value(json_object_get(c, "rendered")));
         buf_done(&got);
