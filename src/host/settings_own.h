@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SETTINGS_KEYS_MAX   16
+#define SETTINGS_KEYS_MAX   64
 #define SETTINGS_MODELS_MAX 16
 
 /* planning.c: memory and threads of the process; 0: what planning.c decides. device_choice.c: device. */

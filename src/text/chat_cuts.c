@@ -92,14 +92,38 @@ static void add_system(const struct tmpl_trace *t, const json_t *messages, uint3
         add(ret, from, text.len);
 }
 
+/* The text before the mark is looked for by its last bytes, wherever the template writes it. */
+static void add_mark(const struct tmpl_trace *t, const json_t *messages, const struct chat_mark *m,
+                     struct slice text, struct chat_cuts *ret)
+{
+    if (m->message >= t->count)
+        return;
+    if (m->bytes == SIZE_MAX) {
+        if (is_written(t, m->message))
+            add(ret, t->spans[m->message].to, text.len);
+        return;
+    }
+    struct slice before = slice_sub(content_of(json_array_get(messages, m->message)), 0, m->bytes);
+    size_t at =
+        m->bytes > 0 ? 0 : words_begin(content_of(json_array_get(messages, m->message)), text, 0, text.len);
+    if (before.len > 0) {
+        struct slice tail =
+            slice_sub(before, before.len - MIN_OF(before.len, (size_t)HEAD_BYTES), HEAD_BYTES);
+        at = slice_find(text, tail, 0);
+        at = at == SIZE_MAX ? at : at + tail.len;
+    }
+    if (at != SIZE_MAX)
+        add(ret, at, text.len);
+}
+
 /* After the last message: the generation prompt may come in the loop over messages or after it. */
 static size_t end_of_messages(const struct tmpl_trace *t, const struct tmpl_span *last)
 {
     return t->asked_at > last->from && t->asked_at < last->to ? t->asked_at : last->to;
 }
 
-void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, struct slice text,
-                      struct chat_cuts *ret)
+void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, const struct chat_marks *marks,
+                      struct slice text, struct chat_cuts *ret)
 {
     uint32_t first = 0, last = t->count, user;
     ret->count = 0;
@@ -107,6 +131,8 @@ void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, struct
         first++;
     if (first < t->count)
         add_system(t, messages, first, text, ret);
+    for (uint32_t i = 0; i < marks->count; i++)
+        add_mark(t, messages, &marks->list[i], text, ret);
     while (last > first && !is_written(t, last - 1))
         last--;
     if (last == first) {
