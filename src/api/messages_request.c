@@ -81,10 +81,11 @@ static bool read_thinking(struct request *r, const struct field *f, json_t *v, s
 {
     const char *type = type_of(v), *display = json_string_value(json_object_get(v, "display"));
     bool enabled = strcmp(type, "enabled") == 0;
-    if (!enabled && strcmp(type, "adaptive") != 0 && strcmp(type, "disabled") != 0)
+    bool on = enabled || strcmp(type, "adaptive") == 0;
+    if (!on && strcmp(type, "disabled") != 0 && strcmp(type, "between_tools") != 0)
         return reject_value(why, f->name,
                             "thinking must be an object of type \"enabled\", \"adaptive\" or \"disabled\".");
-    r->gen.enable_thinking = strcmp(type, "disabled") != 0;
+    r->gen.enable_thinking = on;
     r->thinking_omitted = display && strcmp(display, "omitted") == 0;
     return !enabled || read_budget(r, v, why);
 }

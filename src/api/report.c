@@ -136,7 +136,7 @@ static void write_for_anthropic(struct slice name, int64_t created_s, struct buf
     time_t at = (time_t)created_s;
     gmtime_r(&at, &when);
     strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &when);
-    buf_puts(ret, "\"type\":\"model\",\"display_name\":");
+    buf_puts(ret, "\"type\":\"model\",\"lifecycle\":\"active\",\"display_name\":");
     json_write_string(ret, name);
     buf_printf(ret, ",\"created_at\":\"%s\",", text);
 }

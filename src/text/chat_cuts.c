@@ -92,26 +92,32 @@ static void add_system(const struct tmpl_trace *t, const json_t *messages, uint3
         add(ret, from, text.len);
 }
 
-/* The text before the mark is looked for by its last bytes, wherever the template writes it. */
+/* Templates write a message's text as it is, but for white space at its ends: then the mark has the same
+ * distance from its first word. Else the last bytes before the mark are looked for. SIZE_MAX: not found. */
+static size_t find_mark(struct slice content, size_t bytes, struct slice text)
+{
+    size_t at = words_begin(content, text, 0, text.len), skip = 0;
+    if (bytes == 0 || at == SIZE_MAX)
+        return at;
+    while (skip < content.len && strchr(" \t\r\n", content.ptr[skip]))
+        skip++;
+    struct slice before = slice_sub(content, skip, bytes > skip ? bytes - skip : 0);
+    size_t len = MIN_OF(before.len, (size_t)HEAD_BYTES);
+    struct slice tail = slice_sub(before, before.len - len, len);
+    if (slice_starts(slice_sub(text, at + before.len - len, len), tail))
+        return at + before.len;
+    at = slice_find(text, tail, at);
+    return at == SIZE_MAX ? at : at + len;
+}
+
 static void add_mark(const struct tmpl_trace *t, const json_t *messages, const struct chat_mark *m,
                      struct slice text, struct chat_cuts *ret)
 {
-    if (m->message >= t->count)
-        return;
-    if (m->bytes == SIZE_MAX) {
-        if (is_written(t, m->message))
-            add(ret, t->spans[m->message].to, text.len);
-        return;
-    }
-    struct slice before = slice_sub(content_of(json_array_get(messages, m->message)), 0, m->bytes);
-    size_t at =
-        m->bytes > 0 ? 0 : words_begin(content_of(json_array_get(messages, m->message)), text, 0, text.len);
-    if (before.len > 0) {
-        struct slice tail =
-            slice_sub(before, before.len - MIN_OF(before.len, (size_t)HEAD_BYTES), HEAD_BYTES);
-        at = slice_find(text, tail, 0);
-        at = at == SIZE_MAX ? at : at + tail.len;
-    }
+    size_t at = SIZE_MAX;
+    if (m->message < t->count && m->bytes < SIZE_MAX)
+        at = find_mark(content_of(json_array_get(messages, m->message)), m->bytes, text);
+    else if (m->message < t->count && is_written(t, m->message))
+        at = t->spans[m->message].to;
     if (at != SIZE_MAX)
         add(ret, at, text.len);
 }
