@@ -1,6 +1,6 @@
-/* Bodies of Anthropic's Messages. The first byte selects the route and the memory limit of the request; the rest
- * is the body. Invariants: no crash; a refusal makes a valid envelope; an accepted conversation has the form
- * that templates expect, with turns of different roles; every byte is returned. */
+/* Bodies of Anthropic's Messages. The first byte selects the route and the memory limit of the request; the
+ * rest is the body. Invariants: no crash; a refusal makes a valid envelope; an accepted conversation has the
+ * form that templates expect, with turns of different roles; every byte is returned. */
 #include "api/messages.h"
 #include "api/reject_http.h"
 
