@@ -38,14 +38,14 @@ struct messages_place {
     char at[64];   /* "messages[0].content[1]", for errors */
 };
 
-/* messages_blocks.c: `system` and `messages` of the body become one list, in r->gen.messages. */
-bool messages_convert_blocks(struct messages_place *p);
-/* Notes a cache_control of `holder` as a cut of the prefix cache. */
-void messages_mark(struct request *r, const json_t *holder, size_t message, size_t bytes);
-/* messages_tools.c: `tools` of the body, in r->gen.tools. */
-bool messages_convert_tools(struct messages_place *p);
 /* False: memory was refused. */
 bool messages_no_memory(const struct messages_place *p);
+/* Notes a cache_control of `holder` as a cut of the prefix cache. */
+void messages_mark(struct request *r, const json_t *holder, size_t message, size_t bytes);
+/* messages_blocks.c: `system` and `messages` of the body become one list, in r->gen.messages. */
+bool messages_convert_blocks(struct messages_place *p);
+/* messages_tools.c: `tools` of the body, in r->gen.tools. */
+bool messages_convert_tools(struct messages_place *p);
 
 /* ---- signatures of thinking ---- */
 
