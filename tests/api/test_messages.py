@@ -7,7 +7,7 @@ import re
 import anthropic
 import pytest
 
-from conftest import ANSWER_S, TOP, Open, serving
+from conftest import ANSWER_S, TOP, Open, serving, until
 
 PATH = "/v1/messages"
 IMAGE = (TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes()
@@ -452,13 +452,26 @@ def busy(server):
 
 
 def test_a_queued_stream_is_kept_alive_and_fails_as_an_event(hasty):
-    with hasty.begin() as first:
-        first.event()
-        first.read_on()
+    with hasty.begin(stream=False):
+        until(lambda: hasty.requests("decoding"))
         found = names(post(hasty, stream=True))
         assert found[0] == {"type": "ping"}
         assert found[-1]["type"] == "error" and found[-1]["error"]["type"] == "overloaded_error"
         assert len(found[-1]["request_id"]) == 32
+    hasty.wait_idle()
+    with hasty.begin(stream=False):
+        until(lambda: hasty.requests("decoding"))
         reply = post(hasty)
         failed(reply, 529, "--queue-timeout")
         assert int(reply.headers["retry-after"]) >= 1
+    hasty.wait_idle()
+
+
+def test_a_stream_is_cancelled_by_its_id(server):
+    body = {"model": "canary", "messages": ASK, "max_tokens": 20000, "ignore_eos": True, "stream": True}
+    with Open(server, PATH, body) as o:
+        start = o.event()
+        assert start["type"] == "message_start"
+        assert server.http.delete("/v1/requests/" + start["message"]["id"]).status_code == 200
+        *_, last = o.events()
+        assert last["type"] == "error" and last["error"]["type"] == "api_error"
