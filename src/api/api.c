@@ -299,6 +299,7 @@ struct http_handler api_handler(struct api *a)
         .ended = on_ended,
         .tick = on_tick,
         .stopping = on_stopping,
+        .refusing = routes_refusing,
     };
 }
 

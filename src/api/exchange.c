@@ -5,6 +5,7 @@
 #include "api/exchange.h"
 
 #include "api/exchange_reply.h"
+#include "api/field.h"
 #include "api/reject_http.h"
 
 #include "gen/media_request.h"
@@ -104,6 +105,7 @@ int exchange_create(struct api *a, struct http_request *http, const struct excha
     x->route = route->path;
     x->kind = route->kind;
     x->wire = route->wire;
+    x->envelope = route->envelope;
     x->audit_owed = route->audited;
     x->gen.host = &exchange_host;
     x->gen.request = &x->request.gen;
@@ -307,6 +309,17 @@ struct choice *exchange_find_choice(struct api *a, const struct stream *s)
     return NULL;
 }
 
+/* The context leaves fewer tokens than the client allowed. */
+static void tell_max_tokens(struct exchange *x)
+{
+    char text[16];
+    if (!x->request.gen.clamps || x->gen.max_tokens == 0 ||
+        x->request.gen.sampling.max_tokens <= x->gen.max_tokens)
+        return;
+    snprintf(text, sizeof(text), "%u", x->gen.max_tokens);
+    http_header_set(x->http, "x-plateau-max-tokens", text);
+}
+
 void exchange_prepared(struct exchange *x)
 {
     ASSERT(x->phase == EXCHANGE_PREPARING);
@@ -327,8 +340,11 @@ void exchange_prepared(struct exchange *x)
         exchange_look(x, clock_now_ns());
         return;
     }
+    if (x->request.gen.effort_unused)
+        field_note_ignored(&x->request, "reasoning_effort");
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
+    tell_max_tokens(x);
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
     if (x->gen.reject.kind) {

@@ -16,6 +16,8 @@
 #include "api/reply.h"
 #include "api/prep_queue.h"
 
+struct reject_envelope;
+
 enum exchange_phase {
     EXCHANGE_RECEIVING,
     EXCHANGE_PREPARING,
@@ -41,8 +43,9 @@ struct exchange_sums {
 struct exchange_route {
     const char *path;
     enum request_kind kind;
-    const struct wire *wire; /* of REQUEST_GENERATE; else NULL */
-    bool audited;            /* an admin's order: its result is logged */
+    const struct wire *wire;                /* of REQUEST_GENERATE; else NULL */
+    const struct reject_envelope *envelope; /* of its errors */
+    bool audited;                           /* an admin's order: its result is logged */
 };
 
 struct exchange {
@@ -52,6 +55,7 @@ struct exchange {
     const char *route; /* its path in the table of routes */
     enum request_kind kind;
     const struct wire *wire; /* of REQUEST_GENERATE; else NULL */
+    const struct reject_envelope *envelope;
     struct audit who;
     uint64_t arrived_ns;
 

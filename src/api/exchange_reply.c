@@ -111,7 +111,7 @@ static void respond(struct exchange *x, const struct reject *why)
 {
     EXCHANGE_COUNT(x, requests_rejected);
     x->code = reject_code(why);
-    reject_respond(why, x->wire ? &x->wire->frame->envelope : &reject_openai, x->id_text, x->http);
+    reject_respond(why, x->envelope, x->id_text, x->http);
 }
 
 void exchange_reply_refuse(struct exchange *x, const struct reject *why)

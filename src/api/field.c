@@ -96,13 +96,24 @@ bool field_refuse(struct request *r, const struct field *f, json_t *v, struct re
     return reject_unsupported(why, f->name, "%s: %s", f->name, f->say);
 }
 
+static bool is_off(const struct field *f, const json_t *v)
+{
+    return json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+           (json_is_number(v) && json_number_value(v) == f->min) ||
+           (json_is_array(v) && json_array_size(v) == 0) || (json_is_object(v) && json_object_size(v) == 0);
+}
+
 bool field_refuse_unless_off(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    bool off = json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
-               (json_is_number(v) && json_number_value(v) == f->min) ||
-               (json_is_array(v) && json_array_size(v) == 0) ||
-               (json_is_object(v) && json_object_size(v) == 0);
-    return off || field_refuse(r, f, v, why);
+    return is_off(f, v) || field_refuse(r, f, v, why);
+}
+
+bool field_ignore_unless_off(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)why;
+    if (!is_off(f, v))
+        field_note_ignored(r, f->name);
+    return true;
 }
 
 bool field_refuse_unless_true(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -129,11 +140,19 @@ const struct field *field_find(const struct field_group *const *groups, const ch
     return NULL;
 }
 
+static bool is_listed(const char *list, const char *name, size_t len)
+{
+    for (const char *at = list; (at = strstr(at, name)); at += len)
+        if ((at == list || at[-1] == ' ') && (at[len] == 0 || at[len] == ','))
+            return true;
+    return false;
+}
+
 /* Names go into a header: only characters of identifiers are copied. */
-static void note_ignored(struct request *r, const char *name)
+void field_note_ignored(struct request *r, const char *name)
 {
     size_t at = strlen(r->ignored), len = strlen(name);
-    if (at + len + 3 > sizeof(r->ignored) || len == 0)
+    if (at + len + 3 > sizeof(r->ignored) || len == 0 || is_listed(r->ignored, name, len))
         return;
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)name[i] <= ' ' || (unsigned char)name[i] > '~' || name[i] == ',')
@@ -153,7 +172,7 @@ bool fields_read(const struct request_form *form, const struct request_limits *l
         if (!f && limits->elsewhere && limits->elsewhere(form, name))
             return reject_unsupported(why, name, "%.40s is not a field of this route.", name);
         if (!f)
-            note_ignored(r, name);
+            field_note_ignored(r, name);
         else if (!f->read(r, f, value, why))
             return false;
     }

@@ -61,6 +61,8 @@ field_read_fn field_max_tokens, field_stop;
 
 /* Labels without effect: the type is checked, the value is dropped. */
 field_read_fn field_accept_string, field_accept_object;
+/* Accepted without effect: the name is listed in `ignored`, unless the value is off as below. */
+field_read_fn field_ignore_unless_off;
 
 /* ---- refused, because of f->say ---- */
 
@@ -74,6 +76,9 @@ field_read_fn field_refuse_unless_word; /* f->say is the word */
 
 /* An integer; 5.0 is one too, as some clients write it. */
 bool field_integer_of(const json_t *v, int64_t *ret);
+
+/* Adds a name to r->ignored, once. One that has no place there, or is no plain word, is left out. */
+void field_note_ignored(struct request *r, const char *name);
 
 /* ---- tables ---- */
 

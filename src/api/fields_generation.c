@@ -52,7 +52,12 @@ static bool read_logit_bias(struct request *r, const struct field *f, json_t *v,
 bool field_max_tokens(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     int64_t x;
-    if (!field_integer_of(v, &x) || x < 1)
+    bool integer = field_integer_of(v, &x);
+    if (integer && x == 0 && r->form->may_have_no_output) {
+        r->gen.prompt_only = true;
+        return true;
+    }
+    if (!integer || x < 1)
         return reject_value(why, f->name, "%s must be an integer of at least 1.", f->name);
     x = MIN_OF(x, REQUEST_TOKENS_MAX);
     if (r->gen.sampling.max_tokens >= 0 && r->gen.sampling.max_tokens != x)

@@ -75,6 +75,43 @@ static bool read_service_tier(struct request *r, const struct field *f, json_t *
     return reject_unsupported(why, f->name, "service_tier must be \"auto\" or \"default\".");
 }
 
+/* -1: as many as the context leaves for the prompt. */
+static bool read_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    int64_t x;
+    if (!field_integer_of(v, &x) || x < -1 || x == 0 || x > REQUEST_TOKENS_MAX)
+        return reject_value(
+            why, f->name,
+            "truncate_prompt_tokens must be a number of tokens, at least 1, or -1 for as many "
+            "as the context leaves.");
+    r->gen.truncate = x;
+    return true;
+}
+
+static bool read_truncation_side(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *s = json_is_string(v) ? json_string_value(v) : "";
+    if (strcmp(s, "left") != 0 && strcmp(s, "right") != 0)
+        return reject_value(why, f->name,
+                            "truncation_side must be \"left\" (drop the first tokens) or \"right\".");
+    r->gen.truncates_right = strcmp(s, "right") == 0;
+    return true;
+}
+
+static bool read_allowed_ids(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    size_t i;
+    json_t *each;
+    if (!json_is_array(v) || json_array_size(v) > SAMPLER_BIAS_MAX)
+        return reject_value(why, f->name, "allowed_token_ids must be a list of at most %d token ids.",
+                            SAMPLER_BIAS_MAX);
+    json_array_foreach(v, i, each)
+        if (!json_is_integer(each) || json_integer_value(each) < 0)
+            return reject_value(why, f->name, "allowed_token_ids[%zu] must be a token id.", i);
+    r->gen.allowed_ids = json_array_size(v) ? v : NULL;
+    return true;
+}
+
 bool fields_openai_check(struct request *r, struct reject *why)
 {
     if (!r->stream && r->stream_options)
@@ -99,17 +136,15 @@ static const struct field shared[] = {
     /* Known; accepted only with values that request the default behaviour. */
     {"response_format", read_response_format},
     {"service_tier", read_service_tier},
-    {"echo", field_refuse_unless_off,
-     .say = "not supported; prepend the prompt in the client, or use prompt_logprobs."},
-    {"store", field_refuse_unless_off, .say = "stored completions are not supported."},
+    {"store", field_ignore_unless_off},
     {"use_beam_search", field_refuse_unless_off, .say = "beam search is not supported."},
     {"length_penalty", field_refuse_unless_off, .min = 1, .say = "beam search is not supported."},
     {"early_stopping", field_refuse_unless_off, .say = "beam search is not supported."},
     {"spaces_between_special_tokens", field_refuse_unless_true, .say = "only true is supported."},
     {"return_tokens_as_token_ids", field_refuse_unless_off, .say = "not supported; use return_token_ids."},
-    {"truncate_prompt_tokens", field_refuse,
-     .say = "prompt truncation is not supported; shorten the prompt."},
-    {"allowed_token_ids", field_refuse_unless_off, .say = "not supported; use logit_bias."},
+    {"truncate_prompt_tokens", read_truncation},
+    {"truncation_side", read_truncation_side},
+    {"allowed_token_ids", read_allowed_ids},
     {"bad_words", field_refuse_unless_off, .say = "not supported; use logit_bias."},
     {"logits_processors", field_refuse_unless_off, .say = "custom logits processors are not supported."},
     {"structured_outputs", field_refuse, .say = GRAMMAR_SAY "."},
@@ -141,7 +176,7 @@ static bool read_messages(struct request *r, const struct field *f, json_t *v, s
 static bool read_tools(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)f;
-    if (!request_check_tools(v, why))
+    if (!request_check_tools(r, v, why))
         return false;
     r->gen.tools = json_array_size(v) && !r->tools_off ? v : NULL;
     return true;

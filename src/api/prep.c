@@ -37,6 +37,8 @@ static bool answer(struct exchange *x, struct arena *scratch)
     switch (x->kind) {
     case REQUEST_TOKENIZE:
         return utility_tokenize(x, scratch);
+    case REQUEST_COUNT_TOKENS:
+        return utility_count_tokens(x, scratch);
     case REQUEST_DETOKENIZE:
         return utility_detokenize(x);
     case REQUEST_TEMPLATE:
@@ -44,9 +46,12 @@ static bool answer(struct exchange *x, struct arena *scratch)
     default:
         break;
     }
-    for (uint32_t i = 0; i < x->gen.choice_count; i++)
+    for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         reply_init(&x->replies[i], x, &x->gen.choices[i],
                    x->own ? (char *)x->own + i * x->wire->own_bytes : NULL);
+        if (x->wire->open)
+            x->wire->open(&x->replies[i]);
+    }
     if (!x->request.return_token_ids)
         gen_drop_ids(&x->gen);
     return true;

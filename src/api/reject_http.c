@@ -99,8 +99,9 @@ void reject_respond(const struct reject *why, const struct reject_envelope *enve
     struct buf body;
     buf_init(&body, 8192, NULL);
     envelope->write(why, id, &body);
-    snprintf(seconds, sizeof(seconds), "%u", why->retry_after_s);
-    if (why->retry_after_s > 0)
+    uint32_t retry_s = why->retry_after_s == 0 && status == 529 ? 1 : why->retry_after_s;
+    snprintf(seconds, sizeof(seconds), "%u", retry_s);
+    if (retry_s > 0)
         http_header_set(r, "retry-after", seconds);
     if (status == 401)
         http_header_set(r, "www-authenticate", "Bearer");

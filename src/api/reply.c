@@ -59,8 +59,7 @@ void reply_begin(struct exchange *x)
         x->wire->begin(x);
 }
 
-/* The collected output is written. */
-static void reply_clear(struct reply *r)
+void reply_clear(struct reply *r)
 {
     struct buf *bufs[] = REPLY_BUFS(r);
     for (size_t i = 0; i < PIECE_BUFS; i++)

@@ -50,6 +50,8 @@ int reply_error(const struct reply *r);
 
 /* Streams: writes the collected output, if there is some, as one piece, and clears it. */
 void reply_flush(struct reply *r);
+/* The collected output is written. */
+void reply_clear(struct reply *r);
 /* The next part of output is of this kind. In a stream, pending output of another kind is written first;
  * `always`: that of the same kind too. */
 void reply_turn(struct reply *r, enum piece_kind kind, bool always);

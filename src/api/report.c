@@ -6,6 +6,8 @@
 #include "registry/speculation.h"
 #include "text/chat_format.h"
 
+#include <time.h>
+
 /* The first stuck model's; 0: none. */
 static uint64_t stuck_for_ns(struct api *a)
 {
@@ -112,6 +114,19 @@ void report_speculation(const struct drafting_opts *g, struct buf *ret)
                g->drafts_max, g->optimistic ? "true" : "false");
 }
 
+/* The members that Anthropic's clients read. */
+static void write_for_anthropic(struct slice name, int64_t created_s, struct buf *ret)
+{
+    char text[32];
+    struct tm when;
+    time_t at = (time_t)created_s;
+    gmtime_r(&at, &when);
+    strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &when);
+    buf_puts(ret, ",\"type\":\"model\",\"lifecycle\":\"active\",\"display_name\":");
+    json_write_string(ret, name);
+    buf_printf(ret, ",\"created_at\":\"%s\"", text);
+}
+
 void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret)
 {
     struct lease look = {0};
@@ -122,6 +137,7 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
                (long long)(loaded ? look.model->created_s : a->started_s));
     json_write_member(ret, "root", api_model_id(a, index));
     buf_puts(ret, ",\"parent\":null,\"permission\":[]");
+    write_for_anthropic(name, loaded ? look.model->created_s : a->started_s, ret);
     report_model_state(a, index, all, ret);
     if (loaded)
         write_loaded(a, look.model, ret);
@@ -129,6 +145,17 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
         write_unloaded(a, index, ret);
     buf_putc(ret, '}');
     registry_look_away(&look);
+}
+
+/* `"first_id":...,"last_id":...,"has_more":false`: the list has one page. */
+static void write_page(struct api *a, struct buf *ret)
+{
+    const struct model_settings *last = registry_settings(a->opts.registry, api_model_count(a) - 1);
+    buf_puts(ret, "\"first_id\":");
+    json_write_string(ret, slice_of(api_model_id(a, 0)));
+    buf_puts(ret, ",\"last_id\":");
+    json_write_string(ret, slice_of(last->alias_count ? last->aliases[last->alias_count - 1] : last->id));
+    buf_puts(ret, ",\"has_more\":false");
 }
 
 /* Each model under its id, and again under each alias: clients choose from this list. */
@@ -145,7 +172,9 @@ void report_models(struct api *a, bool all, struct buf *ret)
             report_model(a, i, slice_of(s->aliases[alias]), all, ret);
         }
     }
-    buf_puts(ret, "]}");
+    buf_puts(ret, "],");
+    write_page(a, ret);
+    buf_putc(ret, '}');
 }
 
 static void write_model_info(const struct served_model *m, struct buf *ret)

@@ -20,11 +20,12 @@ enum request_kind {
     REQUEST_TOKENIZE,
     REQUEST_DETOKENIZE,
     REQUEST_TEMPLATE,
-    REQUEST_CLEAR,     /* /api/hot-cache/clear: its body may be empty */
-    REQUEST_CLEAR_SSD, /* /api/ssd-cache/clear: likewise */
-    REQUEST_TRIM,      /* /api/trim: likewise */
-    REQUEST_LOAD,      /* /v1/models/{id}/load: likewise */
-    REQUEST_UNLOAD,    /* /v1/models/{id}/unload: likewise */
+    REQUEST_COUNT_TOKENS, /* of Messages */
+    REQUEST_CLEAR,        /* /api/hot-cache/clear: its body may be empty */
+    REQUEST_CLEAR_SSD,    /* /api/ssd-cache/clear: likewise */
+    REQUEST_TRIM,         /* /api/trim: likewise */
+    REQUEST_LOAD,         /* /v1/models/{id}/load: likewise */
+    REQUEST_UNLOAD,       /* /v1/models/{id}/unload: likewise */
     REQUEST_KIND_COUNT
 };
 
@@ -51,8 +52,9 @@ struct request_form {
     const struct field_group *const *groups; /* ends with NULL */
     const char *api; /* a field of another route of this API is refused; NULL: ignored */
     enum gen_output output;
-    bool parses;       /* as gen_request.parses */
-    bool may_be_empty; /* no body: {} */
+    bool parses;             /* as gen_request.parses */
+    bool may_be_empty;       /* no body: {} */
+    bool may_have_no_output; /* max_tokens may be 0: gen_request.prompt_only */
     /* The fields together, after each was read by itself. NULL: nothing to check. */
     bool (*check)(struct request *r, struct reject *why);
     /* After all checks: messages to the form that templates expect. NULL: they have it. */
@@ -68,9 +70,13 @@ struct request {
     json_t *tokens; /* detokenize */
     bool return_token_strs;
     bool stream, include_usage, continuous_usage;
-    bool stream_options; /* it was given */
-    bool tools_off;      /* the tools are not to be called */
+    bool stream_options;   /* it was given */
+    bool tools_off;        /* the tools are not to be called */
+    bool thinking_omitted; /* Messages: blocks of thinking are sent without their text */
     bool return_token_ids;
+    bool echo, echo_logprobs; /* completions: the text begins with the prompt; logprobs has it too */
+    bool echo_logprobs_only;  /* prompt_logprobs were not requested besides */
+    json_t *echoed;           /* owned: the prompt that is repeated */
     char ignored[REQUEST_IGNORED_BYTES]; /* "a, b": unknown field names; cut when the list is long */
 };
 
@@ -91,7 +97,7 @@ void request_drop_all(struct request *r);
  * Their images and videos go to the list r->gen.media, which is made when the first is found. */
 bool request_convert_messages(struct request *r, const struct request_limits *limits,
                               struct request_memory *memory, struct reject *why);
-bool request_check_tools(const json_t *tools, struct reject *why);
+bool request_check_tools(struct request *r, const json_t *tools, struct reject *why);
 
 /* request_media.c: an image or a video among the parts of a message. */
 /* True for a part with an image or a video, well formed or not. */

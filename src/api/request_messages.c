@@ -4,8 +4,8 @@
  * value is null. Parts of text are joined without a separator, as templates that accept parts do; with an
  * image among them they stay a list. The role `developer` is OpenAI's newer name for `system`, and most
  * templates have only the latter. */
+#include "api/field.h"
 #include "gen/json_depth.h"
-#include "api/request.h"
 
 #include "base/check.h"
 
@@ -261,6 +261,12 @@ bool request_convert_messages(struct request *r, const struct request_limits *li
 
 /* ---- tools ---- */
 
+static bool is_strict(const json_t *tool)
+{
+    return json_is_true(json_object_get(json_object_get(tool, "function"), "strict")) ||
+           json_is_true(json_object_get(tool, "strict"));
+}
+
 static bool check_tool(const json_t *tool, size_t index, struct reject *why)
 {
     char param[64];
@@ -274,15 +280,10 @@ static bool check_tool(const json_t *tool, size_t index, struct reject *why)
         return reject_value(why, param, "%s.function needs a name.", param);
     if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
         return reject_value(why, param, "%s.function.parameters must be a JSON schema, an object.", param);
-    if (json_is_true(json_object_get(function, "strict")) || json_is_true(json_object_get(tool, "strict")))
-        return reject_unsupported(why, param,
-                                  "%s.function.strict is not supported: arguments are not constrained to the "
-                                  "schema. Leave it out or set it to false.",
-                                  param);
     return true;
 }
 
-bool request_check_tools(const json_t *tools, struct reject *why)
+bool request_check_tools(struct request *r, const json_t *tools, struct reject *why)
 {
     size_t i;
     json_t *tool;
@@ -291,8 +292,11 @@ bool request_check_tools(const json_t *tools, struct reject *why)
     if (json_array_size(tools) > REQUEST_TOOLS_MAX)
         return reject_value(why, "tools", "tools has %zu entries; the limit is %d.", json_array_size(tools),
                             REQUEST_TOOLS_MAX);
-    json_array_foreach(tools, i, tool)
+    json_array_foreach(tools, i, tool) {
         if (!check_tool(tool, i, why))
             return false;
+        if (is_strict(tool))
+            field_note_ignored(r, "tools.function.strict"); /* until arguments follow the schema */
+    }
     return true;
 }

@@ -83,14 +83,16 @@ static bool check_output(struct request *r, const struct request_limits *limits,
 
 static bool check_effort(const struct request *r, struct reject *why)
 {
-    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     if (!r->gen.reasoning_effort)
         return true;
     for (size_t i = 0; i < COUNT_OF(known); i++)
         if (strcmp(r->gen.reasoning_effort, known[i]) == 0)
             return true;
-    return reject_value(why, "reasoning_effort",
-                        "reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\" or \"high\".");
+    return reject_value(
+        why, "reasoning_effort",
+        "reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" "
+        "or \"max\".");
 }
 
 bool request_parse(const struct request_form *form, struct slice body, const struct request_limits *limits,
@@ -106,6 +108,7 @@ void request_done(struct request *r)
 {
     json_decref(r->gen.media);
     json_decref(r->gen.template_kwargs);
+    json_decref(r->echoed);
     json_decref(r->root);
     *r = (struct request){0};
 }
@@ -113,7 +116,7 @@ void request_done(struct request *r)
 void request_drop_all(struct request *r)
 {
     request_drop_prompt(r);
-    r->gen.tools = r->gen.logit_bias = NULL;
+    r->gen.tools = r->gen.logit_bias = r->gen.allowed_ids = NULL;
     r->model = r->gen.reasoning_effort = r->gen.cache_salt = NULL;
     r->gen.stop_count = 0;
     json_object_clear(r->root);

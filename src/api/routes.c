@@ -1,15 +1,16 @@
 /* routes.c - one table: method, path, required key, handler. The dialects (wire.h) have their own paths.
  *
  * A refusal that needs only the header is decided there, so that the body is not read. A path that ends in a
- * slash matches all paths with that prefix: the rest is an id. So is the segment at a star. */
+ * slash matches all paths with that prefix: the rest is an id. So is what stands at a star. */
 #include "api/routes.h"
 #include "api/reject_http.h"
 
 #include "api/auth.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
+#include "api/messages.h"
 #include "api/report.h"
-#include "api/wire.h"
+#include "api/wire_openai.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -36,6 +37,16 @@ struct route {
     enum request_kind kind;  /* of an exchange */
     const struct wire *wire; /* likewise, of REQUEST_GENERATE */
 };
+
+/* By its path, before the route is known. Anthropic's clients list models too, and name their version. */
+static const struct wire_frame *frame_of(const struct http_request *r)
+{
+    struct slice path = http_request_path(r), version;
+    bool models = slice_starts(path, SLICE("/v1/models")) || slice_starts(path, SLICE("/models"));
+    if (messages_owns(path) || (models && http_request_header(r, "anthropic-version", &version)))
+        return &messages_frame;
+    return &openai_frame;
+}
 
 /* ---- small answers ---- */
 
@@ -107,7 +118,7 @@ static void answer_model(const struct call *c)
     int index = registry_find(c->api->opts.registry, c->rest);
     if (index < 0) {
         reject_model(&why, c->rest);
-        reject_respond(&why, &reject_openai, "", c->http);
+        reject_respond(&why, &frame_of(c->http)->envelope, "", c->http);
         return;
     }
     buf_init(&body, 65536, NULL);
@@ -174,7 +185,7 @@ static bool parse_id(struct slice text, struct request_id *ret)
     const struct wire *wire;
     for (size_t i = 0; (wire = wire_at(i)); i++) {
         struct slice prefix = slice_of(wire->id_prefix);
-        if (slice_starts(text, prefix) && text.len > prefix.len && text.ptr[prefix.len] == '-')
+        if (slice_starts(text, prefix) && text.len > prefix.len && strchr("-_", text.ptr[prefix.len]))
             return request_id_parse(text.ptr + prefix.len + 1, text.len - prefix.len - 1, ret);
     }
     return request_id_parse(text.ptr, text.len, ret);
@@ -226,6 +237,7 @@ static const struct route routes[] = {
     {"POST", "/tokenize", AUTH_KEY, NULL, REQUEST_TOKENIZE},
     {"POST", "/detokenize", AUTH_KEY, NULL, REQUEST_DETOKENIZE},
     {"POST", "/apply-template", AUTH_KEY, NULL, REQUEST_TEMPLATE},
+    {"POST", "/v1/messages/count_tokens", AUTH_KEY, NULL, REQUEST_COUNT_TOKENS},
     {"GET", "/v1/models", AUTH_KEY, answer_models},
     {"POST", "/v1/models/*/load", AUTH_ADMIN, NULL, REQUEST_LOAD},
     {"POST", "/v1/models/*/unload", AUTH_ADMIN, NULL, REQUEST_UNLOAD},
@@ -256,7 +268,7 @@ static bool route_at(size_t i, struct route *ret)
 
 const char *const api_vital_paths[] = {"/live", "/health", NULL};
 
-/* The id is one segment, between the parts before and after the star. */
+/* The id, which may have slashes, is between the parts before and after the star. */
 static bool star_matches(struct slice own, size_t star, struct slice path, struct slice *rest)
 {
     size_t behind = own.len - star - 1;
@@ -264,12 +276,15 @@ static bool star_matches(struct slice own, size_t star, struct slice path, struc
         !slice_eq(slice_sub(path, path.len - behind, path.len), slice_sub(own, star + 1, own.len)))
         return false;
     *rest = slice_sub(path, star, path.len - star - behind);
-    return !memchr(rest->ptr, '/', rest->len);
+    return true;
 }
 
+/* "/v1/..." matches without its "/v1" too. */
 static bool path_matches(const struct route *t, struct slice path, struct slice *rest)
 {
-    struct slice own = slice_of(t->path);
+    struct slice own = slice_of(t->path), version = SLICE("/v1");
+    if (slice_starts(own, SLICE("/v1/")) && !slice_starts(path, SLICE("/v1/")))
+        own = slice_sub(own, version.len, own.len);
     const char *star = memchr(own.ptr, '*', own.len);
     if (star)
         return star_matches(own, (size_t)(star - own.ptr), path, rest);
@@ -322,11 +337,10 @@ static bool find_route(const struct http_request *r, struct route *ret, struct s
 
 /* ---- the handler ---- */
 
-/* In the envelope of the route's dialect; `t` NULL: of none. */
-static int refuse(struct http_request *r, const struct route *t, struct request_id id,
-                  const struct reject *why)
+/* In the envelope of the path's dialect. */
+static int refuse(struct http_request *r, struct request_id id, const struct reject *why)
 {
-    const struct reject_envelope *envelope = t && t->wire ? &t->wire->frame->envelope : &reject_openai;
+    const struct reject_envelope *envelope = &frame_of(r)->envelope;
     char text[33];
     request_id_text(id, text);
     reject_respond(why, envelope, text, r);
@@ -361,21 +375,21 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     struct reject why = {0};
     struct exchange *x;
     if (!api_is_ready(a, &why) || is_out_of_memory(a, t, &why))
-        return refuse(r, t, id, &why);
+        return refuse(r, id, &why);
     int model_index = model_of(a, t, rest, &why);
     if (why.kind)
-        return refuse(r, t, id, &why);
+        return refuse(r, id, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, REJECT_TOO_MANY_REQUESTS, NULL,
                    "%u requests are in progress, the limit of --max-requests. Try again later.",
                    a->live.requests_max);
-        return refuse(r, t, id, &why);
+        return refuse(r, id, &why);
     }
-    struct exchange_route route = {t->path, t->kind, t->wire, t->need == AUTH_ADMIN};
+    struct exchange_route route = {t->path, t->kind, t->wire, &frame_of(r)->envelope, t->need == AUTH_ADMIN};
     if (exchange_create(a, r, &route, id, auth, &x) < 0) {
         memory_refusal(a, a->opts.text, sizeof(*x), atomic_load(&a->requests_now), &why);
-        return refuse(r, t, id, &why);
+        return refuse(r, id, &why);
     }
     x->model_index = model_index;
     http_request_set_user(r, x);
@@ -393,17 +407,17 @@ int routes_begin(void *api, struct http_request *r)
     request_id_text(id, text);
     http_header_set(r, "x-request-id", text);
     http_request_set_user(r, NULL);
+    if (frame_of(r)->id_header)
+        http_header_set(r, frame_of(r)->id_header, text);
     struct route t;
     if (!find_route(r, &t, &rest, allow, &why)) {
         if (allow[0])
             http_header_set(r, "allow", allow);
-        return refuse(r, NULL, id, &why);
+        return refuse(r, id, &why);
     }
-    if (t.wire && t.wire->frame->id_header)
-        http_header_set(r, t.wire->frame->id_header, text);
     if (!auth_check(a->opts.keys, r, t.need, &auth, &why)) {
         audit_refused(&a->refusals, r, &why, clock_now_ns());
-        return refuse(r, &t, id, &why);
+        return refuse(r, id, &why);
     }
     return t.answer ? 0 : begin_exchange(a, r, &t, rest, id, &auth);
 }
@@ -422,7 +436,14 @@ void routes_ready(void *api, struct http_request *r)
     bool found = find_route(r, &t, &call.rest, allow, &why);
     ASSERT(found && t.answer);
     if (!auth_check(call.api->opts.keys, r, t.need, &call.auth, &why))
-        reject_respond(&why, &reject_openai, "", r);
+        reject_respond(&why, &frame_of(r)->envelope, "", r);
     else
         t.answer(&call);
+}
+
+void routes_refusing(void *api, struct http_request *r, struct http_wording *w)
+{
+    (void)api;
+    if (messages_owns(http_request_path(r)))
+        messages_word(r, w);
 }

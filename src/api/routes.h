@@ -6,5 +6,6 @@
 
 int routes_begin(void *api, struct http_request *r);
 void routes_ready(void *api, struct http_request *r);
+void routes_refusing(void *api, struct http_request *r, struct http_wording *w);
 
 #endif

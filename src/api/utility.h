@@ -9,6 +9,8 @@
 
 /* Each fills x->reply with the JSON; false: the reject has the reason. */
 bool utility_tokenize(struct exchange *x, struct arena *scratch);
+/* The prompt of Messages: its number of tokens. */
+bool utility_count_tokens(struct exchange *x, struct arena *scratch);
 bool utility_detokenize(struct exchange *x);
 bool utility_template(struct exchange *x, struct arena *scratch);
 /* Asks every model's engine and waits for each, a step at most; continues after a failure and names it. */

@@ -5,6 +5,7 @@
 #include "api/utility_form.h"
 
 #include "api/field.h"
+#include "api/messages.h"
 #include "api/wire_openai.h"
 
 #include "base/check.h"
@@ -98,5 +99,7 @@ const struct request_form *utility_form(enum request_kind kind)
                               .convert = request_convert_messages},
     };
     ASSERT(kind != REQUEST_GENERATE);
+    if (kind == REQUEST_COUNT_TOKENS)
+        return &messages_count_form;
     return forms[kind].groups ? &forms[kind] : &order;
 }

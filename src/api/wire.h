@@ -29,6 +29,8 @@ struct wire {
     const char *id_prefix;             /* of the reply's id: "chatcmpl" */
     const char *object, *chunk_object; /* what a reply and a piece of it call themselves */
     size_t own_bytes;                  /* of reply.own: the dialect's own state of a choice, zero at first */
+    /* On a prep thread, before the first part, while the prompts' ids are there. NULL: nothing. */
+    void (*open)(struct reply *r);
     /* Collects a part of a choice. Before output of another kind it calls reply_turn(). */
     part_sink_fn *part;
     /* Whole: the reply, when all choices are over. A dialect that lists reasoning, text and calls in order
@@ -42,7 +44,7 @@ struct wire {
 };
 
 /* All dialects. */
-#define WIRES(X) X(wire_chat) X(wire_completion)
+#define WIRES(X) X(wire_chat) X(wire_completion) X(wire_messages)
 
 #define WIRE_EXTERN(name) extern const struct wire name;
 WIRES(WIRE_EXTERN)

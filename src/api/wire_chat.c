@@ -33,6 +33,7 @@ static const struct field fields[] = {
     {"logprobs", read_logprobs},
     {"top_logprobs", field_integer, FIELD_SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
     {"modalities", read_modalities},
+    {"echo", field_refuse_unless_off, .say = "not supported in chats; use /v1/completions."},
     {"verbosity", field_refuse_unless_word, .say = "medium"},
     {"functions", field_refuse, .say = "not supported; use tools."},
     {"function_call", field_refuse, .say = "not supported; use tool_choice."},
@@ -92,10 +93,7 @@ static void write_choice(const struct reply *r, struct buf *ret)
 static void write_whole(struct exchange *x, struct buf *ret)
 {
     openai_whole(x, write_choice, ret);
-    if (x->request.gen.sampling.prompt_logprobs >= 0) {
-        buf_putc(ret, ',');
-        openai_write_list("prompt_logprobs", &x->replies[0].prompt_logprobs, ret);
-    }
+    openai_write_prompt_logprobs(&x->replies[0], ret);
     if (x->request.return_token_ids)
         openai_write_prompt_ids(&x->gen.prompts[0], ret);
     buf_putc(ret, '}');

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "text/chat_format.h"
 
+#include <math.h>
+
 /* ---- fields ---- */
 
 static bool is_id(const json_t *v)
@@ -62,11 +64,32 @@ static bool check_prompts(struct request *r, struct reject *why)
     return true;
 }
 
+/* The logprobs of an echoed prompt are those of prompt_logprobs, in another place. */
+static bool check_echo(struct request *r, struct reject *why)
+{
+    struct gen_sampling *s = &r->gen.sampling;
+    if (r->gen.prompt_only && !r->echo)
+        return reject_value(why, "max_tokens",
+                            "max_tokens must be an integer of at least 1; 0 is allowed only with echo.");
+    if (!r->echo)
+        return true;
+    r->echoed = json_incref(r->gen.prompt);
+    r->echo_logprobs = s->logprobs;
+    if (s->logprobs && r->stream)
+        return reject_unsupported(why, "echo",
+                                  "echo with logprobs is not sent in streams; set stream to false.");
+    if (s->logprobs && s->prompt_logprobs < 0) {
+        s->prompt_logprobs = s->top_logprobs;
+        r->echo_logprobs_only = true;
+    }
+    return true;
+}
+
 static bool check(struct request *r, struct reject *why)
 {
     if (!r->gen.prompt)
         return reject_value(why, "prompt", "prompt is missing.");
-    return check_prompts(r, why) && fields_openai_check(r, why);
+    return check_prompts(r, why) && check_echo(r, why) && fields_openai_check(r, why);
 }
 
 /* Its form is checked when all fields are known. */
@@ -92,6 +115,7 @@ static bool read_logprob_count(struct request *r, const struct field *f, json_t 
 
 static const struct field fields[] = {
     {"prompt", read_prompt, .prompt = true},
+    {"echo", field_bool, FIELD_AT(echo)},
     {"logprobs", read_logprob_count},
     {"suffix", field_refuse_unless_off, .say = "fill-in-the-middle is not supported."},
     {"prompt_embeds", field_refuse, .say = "prompt embeddings are not supported; send text or token ids."},
@@ -126,18 +150,14 @@ static void write_logprobs(const struct reply *r, struct buf *ret)
 
 static void write_choice(const struct reply *r, struct buf *ret)
 {
-    const struct exchange *x = r->exchange;
     buf_printf(ret, "{\"index\":%u,\"text\":", r->choice->index);
     json_write_string(ret, buf_slice(&r->content));
     write_logprobs(r, ret);
     openai_write_finish(r, ret);
-    if (x->request.gen.sampling.prompt_logprobs >= 0) {
-        buf_putc(ret, ',');
-        openai_write_list("prompt_logprobs", &r->prompt_logprobs, ret);
-    }
+    openai_write_prompt_logprobs(r, ret);
     openai_write_ids(r, ret);
-    if (x->request.return_token_ids)
-        openai_write_prompt_ids(&x->gen.prompts[r->choice->prompt_index], ret);
+    if (r->exchange->request.return_token_ids)
+        openai_write_prompt_ids(&r->exchange->gen.prompts[r->choice->prompt_index], ret);
     buf_putc(ret, '}');
 }
 
@@ -164,8 +184,13 @@ static void flush(struct reply *r)
     openai_chunk_end(x, false);
 }
 
+/* The prompt of an empty output is still to be sent. */
 static void finish(struct reply *r)
 {
+    if (r->content.len > 0) {
+        flush(r);
+        reply_clear(r);
+    }
     openai_finish(r, "\"text\":\"\"");
 }
 
@@ -187,14 +212,17 @@ static void note_logprob(struct reply *r, const struct stream_token *t)
     openai_comma(&r->logprob_tokens);
     token_text_write(tokenizer, t->id, &r->logprob_tokens);
     openai_comma(&r->logprobs);
-    openai_write_logprob(&r->logprobs, t->logprob);
+    if (isnan(t->logprob))
+        buf_puts(&r->logprobs, "null");
+    else
+        openai_write_logprob(&r->logprobs, t->logprob);
     openai_comma(&r->logprob_offsets);
     buf_printf(&r->logprob_offsets, "%llu", (unsigned long long)own->characters);
     if (tokenizer)
         own->characters += characters_of(tokenizer_token_bytes(tokenizer, t->id));
     openai_comma(&r->logprob_tops);
-    if (top_max == 0) {
-        buf_puts(&r->logprob_tops, "null");
+    if (isnan(t->logprob)) {
+        buf_puts(&r->logprob_tops, "null"); /* the first token has no predecessor */
         return;
     }
     /* The token itself is always listed, as in OpenAI's API: last, when it is not among the best. */
@@ -225,9 +253,32 @@ static void part(void *arg, const struct part *p)
         buf_put_slice(&r->content, p->text);
         return;
     }
+    const struct request *q = &r->exchange->request;
+    if (q->gen.prompt_only && p->kind == PART_TOKEN)
+        return;
     openai_note_token(r, p);
-    if (p->kind == PART_TOKEN && r->exchange->request.gen.sampling.logprobs)
+    if (p->kind == PART_TOKEN ? q->gen.sampling.logprobs : q->echo_logprobs)
         note_logprob(r, p->token);
+}
+
+/* The prompt as the client sent it; of token ids their text. */
+static void open_reply(struct reply *r)
+{
+    const struct exchange *x = r->exchange;
+    const struct tokenizer *t = x->gen.model->tokenizer;
+    const struct prompt_ids *p = &x->gen.prompts[r->choice->prompt_index];
+    const json_t *prompt = x->request.echoed;
+    struct detok d;
+    if (json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0)))
+        prompt = json_array_get(prompt, r->choice->prompt_index);
+    if (json_is_string(prompt)) {
+        buf_put(&r->content, json_string_value(prompt), json_string_length(prompt));
+    } else if (prompt && t) {
+        detok_init(&d, t, false);
+        for (uint32_t i = 0; i < p->count; i++)
+            detok_push(&d, p->ids[i], &r->content);
+        detok_flush(&d, &r->content);
+    }
 }
 
 /* ---- the dialect ---- */
@@ -235,11 +286,13 @@ static void part(void *arg, const struct part *p)
 const struct wire wire_completion = {
     .route = "/v1/completions",
     .frame = &openai_frame,
-    .form = {.groups = groups, .api = OPENAI, .output = GEN_TOKENS, .check = check},
+    .form =
+        {.groups = groups, .api = OPENAI, .output = GEN_TOKENS, .may_have_no_output = true, .check = check},
     .id_prefix = "cmpl",
     .object = "text_completion",
     .chunk_object = "text_completion",
     .own_bytes = sizeof(struct own),
+    .open = open_reply,
     .part = part,
     .whole = write_whole,
     .flush = flush,

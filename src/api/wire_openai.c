@@ -66,10 +66,16 @@ static void note_prompt_logprob(struct reply *r, const struct stream_token *t)
     buf_putc(b, '}');
 }
 
+static bool wants_prompt_logprobs(const struct request *r)
+{
+    return r->gen.sampling.prompt_logprobs >= 0 && !r->echo_logprobs_only;
+}
+
 void openai_note_token(struct reply *r, const struct part *p)
 {
     if (p->kind == PART_PROMPT_TOKEN) {
-        note_prompt_logprob(r, p->token);
+        if (wants_prompt_logprobs(&r->exchange->request))
+            note_prompt_logprob(r, p->token);
     } else if (r->exchange->request.return_token_ids) {
         openai_comma(&r->ids);
         buf_printf(&r->ids, "%u", p->token->id);
@@ -97,6 +103,16 @@ void openai_write_ids(const struct reply *r, struct buf *ret)
         return;
     buf_putc(ret, ',');
     openai_write_list("token_ids", &r->ids, ret);
+}
+
+void openai_write_prompt_logprobs(const struct reply *r, struct buf *ret)
+{
+    if (!wants_prompt_logprobs(&r->exchange->request)) {
+        buf_puts(ret, ",\"prompt_logprobs\":null");
+        return;
+    }
+    buf_putc(ret, ',');
+    openai_write_list("prompt_logprobs", &r->prompt_logprobs, ret);
 }
 
 /* NULL when it failed. */
@@ -145,7 +161,8 @@ static void write_head(const struct exchange *x, bool chunk, struct buf *ret)
 {
     buf_printf(ret, "\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", x->wire->id_prefix,
                x->id_text, chunk ? x->wire->chunk_object : x->wire->object, (long long)x->gen.created_s);
-    json_write_string(ret, slice_of(x->gen.model->id));
+    json_write_string(ret, slice_of(x->request.model ? x->request.model : x->gen.model->id));
+    buf_printf(ret, ",\"system_fingerprint\":\"plateau-" PLATEAU_VERSION "-%s\"", x->gen.model->compute);
     if (!exchange_is_exact(x))
         buf_puts(ret, ",\"exact\":false");
 }

@@ -23,6 +23,8 @@ extern const struct wire_frame openai_frame;
 void openai_write_finish(const struct reply *r, struct buf *ret);
 /* `"name":[...]` of items that are written already. */
 void openai_write_list(const char *name, const struct buf *items, struct buf *ret);
+/* `,"prompt_logprobs":[...]`, or null where the client requested none. */
+void openai_write_prompt_logprobs(const struct reply *r, struct buf *ret);
 /* `,"token_ids":[...]` where the client requested them. */
 void openai_write_ids(const struct reply *r, struct buf *ret);
 /* `,"prompt_token_ids":[...]` */

@@ -161,6 +161,8 @@ static void count_reasoning(struct choice *c, uint32_t id)
 static void on_token(struct choice *c, const struct stream_token *t)
 {
     const struct gen *g = c->gen;
+    if (g->request->prompt_only)
+        return;
     c->tokens++;
     put(c, &(struct part){.kind = PART_TOKEN, .token = t});
     /* The token that ends the sequence, an end token or a stop id, is not text. */
@@ -173,10 +175,20 @@ static void on_token(struct choice *c, const struct stream_token *t)
     deliver_held(c, certain_bytes(c, old));
 }
 
+/* The engine samples at least one token; a request for the prompt alone gets none. */
+static void drop_output(struct stream_finish *f)
+{
+    f->completion_tokens = 0;
+    if (f->reason == FINISH_STOP)
+        f->reason = FINISH_LENGTH;
+}
+
 static void on_finish(struct choice *c)
 {
     const struct stream_finish *f = &c->finish;
     c->over = true;
+    if (c->gen->request->prompt_only)
+        drop_output(&c->finish);
     if (c->gen->model->tokenizer)
         detok_flush(&c->detok, &c->held);
     size_t end = c->held.len;

@@ -21,7 +21,7 @@ static bool make_choices(struct gen *g)
     const struct gen_request *r = g->request;
     struct sampler_params sampling;
     uint64_t drawn;
-    uint32_t bias_count = (uint32_t)json_object_size(r->logit_bias);
+    uint32_t bias_count = gen_bias_count(r);
     if (bias_count > 0) {
         g->bias = request_memory_alloc(&g->memory, bias_count * sizeof(*g->bias));
         if (!g->bias)

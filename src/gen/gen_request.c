@@ -1,7 +1,12 @@
-/* gen_request.c - reads the list of images and videos. */
+/* gen_request.c - reads the lists of a request. */
 #include "gen/gen_request.h"
 
 #include <math.h>
+
+uint32_t gen_bias_count(const struct gen_request *r)
+{
+    return (uint32_t)(r->allowed_ids ? json_array_size(r->allowed_ids) : json_object_size(r->logit_bias));
+}
 
 uint32_t gen_media_count(const struct gen_request *r)
 {

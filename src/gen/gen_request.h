@@ -8,10 +8,12 @@
 #include "base/slice.h"
 #include "media/media.h"
 #include "sample/sampler.h"
+#include "text/chat_cuts.h"
 
 #include <jansson.h>
 
 #define GEN_STOPS_MAX 16 /* ENGINE_STOP_STRINGS_MAX */
+#define GEN_MARKS_MAX 8
 
 /* What the request is for. A pooled vector or scores would be one more. */
 enum gen_output {
@@ -41,10 +43,14 @@ struct gen_request {
     json_t *messages; /* NULL: a prompt instead */
     json_t *media;    /* what gen_media_input() reads: images and videos of the messages; NULL: none. Owned */
     json_t *tools;    /* NULL: no tools, or the model shall call none */
-    json_t *template_kwargs; /* owned */
+    json_t *template_kwargs;               /* owned */
+    struct chat_mark marks[GEN_MARKS_MAX]; /* where the client wants the prefix cache to begin anew */
+    uint32_t mark_count;
     bool add_generation_prompt;
+    bool continues; /* the last message is the assistant's, and the reply continues its text */
     bool parallel_tool_calls;
     const char *reasoning_effort; /* NULL: not given */
+    bool effort_unused;           /* set by the rendering: the template has no place for it */
     int enable_thinking;          /* -1: not given */
     bool parses; /* the reply is a message: reasoning and calls are parsed, tokens may fill the context */
 
@@ -52,11 +58,17 @@ struct gen_request {
     json_t *prompt; /* a string, ids, or a list of either */
     uint32_t prompt_count;
     int add_special_tokens; /* -1: a prompt gets them, messages do not */
+    int64_t truncate;       /* prompt tokens to keep; 0: all; -1: as many as the context leaves */
+    bool truncates_right;   /* keep the first ones, not the last */
+    bool tells_length;      /* the refusal of a prompt that is too long has its number of tokens */
+    bool clamps;            /* max_tokens beyond the context is lowered, not refused */
+    bool prompt_only;       /* no output: the reply has the prompt and its logprobs */
 
     struct gen_sampling sampling;
     uint32_t n;
     int32_t priority;
-    json_t *logit_bias; /* checked; ids against the vocabulary later */
+    json_t *logit_bias;  /* checked; ids against the vocabulary later */
+    json_t *allowed_ids; /* likewise: the only ids that may be drawn; NULL: all */
     struct slice stops[GEN_STOPS_MAX];
     uint32_t stop_count;
     uint32_t stop_ids[SAMPLER_STOP_MAX];
@@ -68,6 +80,9 @@ struct gen_request {
     bool whole;             /* the output is needed at its end only */
     const char *cache_salt; /* NULL: none */
 };
+
+/* The entries of logit bias that resolve_sampling() may write. */
+uint32_t gen_bias_count(const struct gen_request *r);
 
 /* The images and videos of a request: entries of `media`, each an object with kind, at, source and fps (-1:
  * none). The source is a URL, or of a video a list of URLs: its frames. */

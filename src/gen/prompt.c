@@ -23,6 +23,16 @@ static bool too_long(struct gen *g, uint32_t ids_max)
                            ids_max);
 }
 
+/* A prompt beyond this is refused without all of its tokens. One that is truncated needs all of them first;
+ * one whose length the client is to know, those of a few contexts. */
+static uint32_t ids_max_of(const struct gen *g)
+{
+    uint64_t context = g->model->max_model_len;
+    if (g->request->truncate)
+        return UINT32_MAX;
+    return (uint32_t)MIN_OF(g->request->tells_length ? 4 * context : context, (uint64_t)UINT32_MAX);
+}
+
 /* ---- templates ---- */
 
 /* Template arguments of the model's configuration, for names that the request does not set. Copied: the
@@ -39,26 +49,27 @@ static bool add_model_kwargs(struct gen *g)
     return true;
 }
 
+/* A template without reasoning_effort may have a switch for thinking: "none" and "minimal" turn it off, the
+ * other efforts turn it on. */
+static const char *effort_of(struct gen *g, int *thinking)
+{
+    struct gen_request *r = g->request;
+    const char *effort = r->reasoning_effort;
+    if (!effort || chat_template_mentions(g->model->template, SLICE("reasoning_effort")))
+        return effort;
+    r->effort_unused = !chat_template_mentions(g->model->template, SLICE("enable_thinking"));
+    if (!r->effort_unused && *thinking < 0)
+        *thinking = strcmp(effort, "none") != 0 && strcmp(effort, "minimal") != 0;
+    return NULL;
+}
+
 /* Template arguments from fields of the route. They override chat_template_kwargs, because they are more
  * specific. */
 static bool add_kwargs(struct gen *g)
 {
     struct gen_request *r = g->request;
-    const char *effort = r->reasoning_effort;
     int thinking = r->enable_thinking;
-    if (effort && !chat_template_mentions(g->model->template, SLICE("reasoning_effort"))) {
-        if (strcmp(effort, "none") != 0 ||
-            !chat_template_mentions(g->model->template, SLICE("enable_thinking")))
-            return reject_unsupported(
-                &g->reject, "reasoning_effort",
-                "This model's chat template does not support reasoning_effort \"%s\"; leave it out%s.",
-                effort,
-                chat_template_mentions(g->model->template, SLICE("enable_thinking"))
-                    ? ", or set chat_template_kwargs {\"enable_thinking\": true or false}"
-                    : "");
-        thinking = thinking < 0 ? 0 : thinking;
-        effort = NULL;
-    }
+    const char *effort = effort_of(g, &thinking);
     if (!effort && thinking < 0 && !g->model->template_kwargs)
         return true;
     if (!r->template_kwargs) {
@@ -110,6 +121,39 @@ static bool refuse_rendering(struct gen *g, const struct arena *scratch, int r, 
     }
 }
 
+/* Stands behind the text of a last message that the reply continues: a template writes more after it. */
+#define CONTINUED_HERE "\x02the reply continues here\x03"
+
+static json_t *last_message(const struct gen *g)
+{
+    return json_array_get(g->request->messages, json_array_size(g->request->messages) - 1);
+}
+
+static bool mark_end(struct gen *g)
+{
+    const json_t *content = json_object_get(last_message(g), "content");
+    json_t *marked =
+        json_sprintf("%.*s%s", (int)json_string_length(content), json_string_value(content), CONTINUED_HERE);
+    return json_object_set_new(last_message(g), "content", marked) == 0 || gen_refuse_memory(g);
+}
+
+/* Cuts the prompt at the mark. */
+static bool end_at_mark(struct gen *g, struct buf *text, struct chat_cuts *cuts)
+{
+    size_t found = SIZE_MAX;
+    for (size_t at = 0; (at = slice_find(buf_slice(text), SLICE(CONTINUED_HERE), at)) != SIZE_MAX; at++)
+        found = at;
+    if (found == SIZE_MAX)
+        return reject_set(
+            &g->reject, REJECT_TEMPLATE_ERROR, "messages",
+            "The model's chat template does not write the text of the last message, so the reply "
+            "cannot continue it.");
+    text->len = found;
+    while (cuts && cuts->count > 0 && cuts->bytes[cuts->count - 1] > found)
+        cuts->count--;
+    return true;
+}
+
 bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struct buf *ret,
                    struct chat_cuts *cuts)
 {
@@ -120,7 +164,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
         return reject_unsupported(&g->reject, "messages",
                                   "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
     struct request_memory *before = request_memory_enter(&g->memory);
-    bool ok = check_kwargs(g) && add_kwargs(g);
+    bool ok = check_kwargs(g) && add_kwargs(g) && (!g->request->continues || mark_end(g));
     request_memory_enter(before);
     if (!ok)
         return false;
@@ -128,7 +172,8 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
         .messages = g->request->messages,
         .tools = g->request->tools,
         .kwargs = g->request->template_kwargs,
-        .add_generation_prompt = g->request->add_generation_prompt,
+        .marks = {g->request->marks, g->request->mark_count},
+        .add_generation_prompt = g->request->add_generation_prompt && !g->request->continues,
         .now_s = g->created_s,
     };
     if (m->tokenizer) {
@@ -138,7 +183,9 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     }
     limits.wanted = &g->wanted;
     int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
-    return r == 0 || refuse_rendering(g, scratch, r, ids_max, &e);
+    if (r < 0)
+        return refuse_rendering(g, scratch, r, ids_max, &e);
+    return !g->request->continues || end_at_mark(g, ret, cuts);
 }
 
 /* ---- ids ---- */
@@ -211,7 +258,7 @@ static bool take_ids(struct gen *g, const json_t *list, struct prompt_ids *ret)
     uint32_t vocab = g->model->shape->vocab;
     size_t count = json_array_size(list), i;
     const json_t *each;
-    if (count > g->model->max_model_len)
+    if (count > ids_max_of(g))
         return too_long(g, g->model->max_model_len);
     uint32_t *ids = request_memory_alloc(&g->memory, count * sizeof(*ids));
     if (!ids)
@@ -226,6 +273,48 @@ static bool take_ids(struct gen *g, const json_t *list, struct prompt_ids *ret)
         ids[i] = (uint32_t)json_integer_value(each);
     }
     *ret = (struct prompt_ids){.ids = ids, .count = (uint32_t)count};
+    return true;
+}
+
+/* ---- truncation ---- */
+
+/* Tokens to keep; UINT32_MAX: all. */
+static uint32_t tokens_kept(const struct gen *g)
+{
+    const struct gen_request *r = g->request;
+    uint32_t context = g->model->max_model_len;
+    if (r->truncate > 0)
+        return (uint32_t)MIN_OF(r->truncate, (int64_t)UINT32_MAX);
+    if (r->truncate == 0)
+        return UINT32_MAX;
+    int64_t reply = MAX_OF(r->sampling.max_tokens, (int64_t)1);
+    return reply < context ? context - (uint32_t)reply : 1;
+}
+
+/* Cuts within the kept tokens. */
+static void move_cuts(struct prompt_ids *p, uint32_t from, uint32_t count)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < p->cut_count; i++)
+        if (p->cuts[i] > from && p->cuts[i] - from <= count)
+            p->cuts[kept++] = p->cuts[i] - from;
+    p->cut_count = kept;
+}
+
+static bool truncate_ids(struct gen *g, struct prompt_ids *p)
+{
+    uint32_t keep = tokens_kept(g);
+    if (p->count <= keep)
+        return true;
+    uint32_t from = g->request->truncates_right ? 0 : p->count - keep;
+    uint32_t *ids = request_memory_alloc(&g->memory, keep * sizeof(*ids));
+    if (!ids)
+        return gen_refuse_memory(g);
+    memcpy(ids, p->ids + from, keep * sizeof(*ids));
+    request_memory_free(&g->memory, p->ids, p->count * sizeof(*ids));
+    p->ids = ids;
+    p->count = keep;
+    move_cuts(p, from, keep);
     return true;
 }
 
@@ -251,8 +340,7 @@ static bool make_one(struct gen *g, struct arena *scratch, const json_t *prompt,
     if (json_is_array(prompt))
         return take_ids(g, prompt, ret);
     struct slice text = {json_string_value(prompt), json_string_length(prompt)};
-    return prompt_encode(g, scratch, text, NULL, g->request->add_special_tokens != 0, g->model->max_model_len,
-                         ret);
+    return prompt_encode(g, scratch, text, NULL, g->request->add_special_tokens != 0, ids_max_of(g), ret);
 }
 
 bool prompt_make(struct gen *g, struct arena *scratch)
@@ -263,12 +351,16 @@ bool prompt_make(struct gen *g, struct arena *scratch)
     if (!g->prompts)
         return gen_refuse_memory(g);
     g->prompt_count = count;
+    if (r->messages && r->truncate && gen_media_count(r) > 0)
+        return reject_unsupported(&g->reject, "truncate_prompt_tokens",
+                                  "truncate_prompt_tokens is not supported for messages with images.");
     if (r->messages)
-        return prompt_of_messages(g, scratch, g->model->max_model_len, true, &g->prompts[0]);
+        return prompt_of_messages(g, scratch, ids_max_of(g), true, &g->prompts[0]) &&
+               truncate_ids(g, &g->prompts[0]);
     bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
     for (uint32_t i = 0; i < count; i++) {
         const json_t *prompt = several ? json_array_get(r->prompt, i) : r->prompt;
-        if (!make_one(g, scratch, prompt, &g->prompts[i]))
+        if (!make_one(g, scratch, prompt, &g->prompts[i]) || !truncate_ids(g, &g->prompts[i]))
             return false;
     }
     return true;

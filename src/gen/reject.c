@@ -69,6 +69,8 @@ bool reject_unsupported(struct reject *r, const char *param, const char *format,
 
 bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint32_t ids_max)
 {
+    r->tokens = ids_max + 1;
+    r->tokens_max = context - 1;
     return reject_set(r, REJECT_CONTEXT_LENGTH, param,
                       "This model's maximum context length is %u tokens (--max-model-len), and the prompt "
                       "alone has more than %u. Shorten it.",

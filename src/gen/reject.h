@@ -64,10 +64,12 @@ enum reject_kind {
 };
 
 struct reject {
-    enum reject_kind kind;  /* REJECT_NONE = nothing was wrong */
-    char param[64];         /* the field; empty writes null */
-    char message[768];      /* always valid UTF-8 */
-    uint32_t retry_after_s; /* 0 = no such header */
+    enum reject_kind kind;       /* REJECT_NONE = nothing was wrong */
+    char param[64];              /* the field; empty writes null */
+    char message[768];           /* always valid UTF-8 */
+    uint32_t retry_after_s;      /* 0 = no such header */
+    uint32_t tokens, tokens_max; /* of REJECT_CONTEXT_LENGTH: the prompt's, at least, and their limit; 0 =
+                                    the prompt is not too long */
 };
 
 /* Fills *r and returns false, so that a check is one line. The first error stays. `param` may be NULL. Text

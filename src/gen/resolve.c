@@ -5,6 +5,7 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static double or_default(double given, bool has, double theirs, double neutral)
 {
@@ -44,12 +45,39 @@ static bool add_stops(const struct gen_request *r, const struct served_model *m,
     return true;
 }
 
+/* An entry for each allowed id, with its logit_bias or 0. Ids that are listed twice have one entry. */
+static bool add_allowed(const struct gen_request *r, const struct served_model *m, struct logit_bias *bias,
+                        struct sampler_params *p, struct reject *why)
+{
+    size_t i;
+    json_t *each;
+    char key[24];
+    json_array_foreach(r->allowed_ids, i, each) {
+        uint32_t id = (uint32_t)json_integer_value(each), at = 0;
+        if (json_integer_value(each) >= m->shape->vocab)
+            return reject_value(why, "allowed_token_ids",
+                                "allowed_token_ids[%zu] is %lld; the model's largest token id is %u.", i,
+                                (long long)json_integer_value(each), m->shape->vocab - 1);
+        snprintf(key, sizeof(key), "%u", id);
+        while (at < p->bias_count && bias[at].id != id)
+            at++;
+        if (at == p->bias_count)
+            bias[p->bias_count++] =
+                (struct logit_bias){id, (float)json_number_value(json_object_get(r->logit_bias, key))};
+    }
+    p->bias = bias;
+    p->only_biased = true;
+    return true;
+}
+
 static bool add_bias(const struct gen_request *r, const struct served_model *m, struct logit_bias *bias,
                      struct sampler_params *p, struct reject *why)
 {
     const char *key;
     json_t *value;
     uint64_t id = 0;
+    if (r->allowed_ids)
+        return add_allowed(r, m, bias, p, why);
     if (!r->logit_bias)
         return true;
     json_object_foreach(r->logit_bias, key, value) {
@@ -102,13 +130,18 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
                         struct reject *why)
 {
     const struct generation_defaults *d = &m->defaults;
-    if (prompt_tokens >= m->max_model_len)
+    if (prompt_tokens >= m->max_model_len) {
+        why->tokens = prompt_tokens;
+        why->tokens_max = m->max_model_len - 1;
         return reject_set(why, REJECT_CONTEXT_LENGTH, r->parses ? "messages" : "prompt",
                           "This model's maximum context length is %u tokens (--max-model-len), at least one "
                           "of them for the reply, but the prompt has %u tokens. Shorten it.",
                           m->max_model_len, prompt_tokens);
+    }
     uint32_t room = m->max_model_len - prompt_tokens;
     int64_t wanted = r->sampling.max_tokens;
+    if (r->clamps)
+        wanted = MIN_OF(wanted, (int64_t)room);
     if (wanted > room)
         return reject_set(
             why, REJECT_CONTEXT_LENGTH, "max_tokens",
@@ -121,7 +154,7 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
         wanted = d->max_new_tokens;
     if (wanted < 0)
         wanted = r->parses ? room : 16; /* 16: OpenAI's own for completions */
-    wanted = MIN_OF(wanted, (int64_t)room);
+    wanted = r->prompt_only ? 1 : MIN_OF(wanted, (int64_t)room);
     if (r->sampling.min_tokens > wanted)
         return reject_value(why, "min_tokens", "min_tokens is %lld, but the reply has at most %lld tokens.",
                             (long long)r->sampling.min_tokens, (long long)wanted);

@@ -146,8 +146,11 @@ static struct model_settings *find_named(struct models *m, const char *name)
 static int rename_model(struct model_settings *s, const char *name, size_t len, struct err *e)
 {
     if (len == 0 || len >= sizeof(s->id) || memchr(name, '/', len))
-        return err_set(e, -EINVAL, "--alias %.*s: a name has 1 to %zu bytes and no slash", (int)len, name,
-                       sizeof(s->id) - 1);
+        return err_set(
+            e, -EINVAL,
+            "--alias %.*s: the name of a directory's model has 1 to %zu bytes and no slash; --alias "
+            "NAME=ID adds one with slashes",
+            (int)len, name, sizeof(s->id) - 1);
     memcpy(s->id, name, len);
     s->id[len] = 0;
     return 0;
@@ -157,15 +160,17 @@ static int add_alias(struct model_settings *s, const char *name, struct err *e)
 {
     if (s->alias_count == MODEL_ALIASES_MAX)
         return err_set(e, -EINVAL, "%s has more than %d aliases", s->id, MODEL_ALIASES_MAX);
-    if (!name[0] || strchr(name, '/'))
-        return err_set(e, -EINVAL, "alias %s: a name is not empty and has no slash", name);
-    if (!is_alias(s, name))
+    size_t len = strlen(name);
+    if (len == 0 || len >= sizeof(s->id) || name[0] == '/' || name[len - 1] == '/')
+        return err_set(e, -EINVAL, "alias \"%s\": a name has 1 to %zu bytes and no slash at its ends", name,
+                       sizeof(s->id) - 1);
+    if (!is_alias(s, name) && strcmp(s->id, name) != 0)
         s->aliases[s->alias_count++] = name;
     return 0;
 }
 
-/* NAME alone names the only model on the command line; NAME=PATH renames the model there, so that two
- * directories of one name can be distinguished; NAME=ID adds a name to that model. */
+/* NAME alone adds a name to the only model on the command line, NAME=ID to that model. NAME=PATH renames the
+ * model there, so that two directories of one name can be distinguished. */
 static int apply_alias(struct models *m, const char *alias, struct err *e)
 {
     const char *equals = strchr(alias, '=');
@@ -173,7 +178,7 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
         return err_set(e, -EINVAL, "--alias %s: there are several models; --alias %s=MODEL says which", alias,
                        alias);
     if (!equals)
-        return rename_model(&m->list[0], alias, strlen(alias), e);
+        return add_alias(&m->list[0], alias, e);
     struct model_settings *s = find_model(m, equals + 1, strlen(equals + 1));
     if (!s)
         return err_set(e, -ENOENT, "--alias %s: there is no model %s%s", alias, equals + 1, among(m));

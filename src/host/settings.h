@@ -35,7 +35,7 @@ enum setting_command {
 
 /* --- the settings of host/ itself; NULL ends each list --- */
 
-#define SETTINGS_KEYS_MAX   16
+#define SETTINGS_KEYS_MAX   64
 #define SETTINGS_MODELS_MAX 16
 
 /* planning.c: memory and threads of the process; 0: what planning.c decides. device_choice.c: device. */

@@ -73,8 +73,8 @@ const struct setting_row settings_table[] = {
      "serve every model below DIR; each loads on its first request; may be given several times"},
     {GROUP_MODEL, "alias", "NAME[=MODEL]", SETTING_LIST, AT(models.aliases), 0, 0, NULL,
      COMMAND_SERVE | SECTION,
-     "another name for a model; NAME alone: of the only model; may be given several times [default: its "
-     "directory's]"},
+     "a further name of a model, such as org/name; NAME alone: of the only model; NAME=DIRECTORY renames it; "
+     "up to 32 a model"},
     {GROUP_MODEL, "ttl", "SECONDS", SETTING_SECONDS, AT(model.ttl_ns), 0, 1e8, "0", COMMAND_SERVE | SECTION,
      "unload a model after SECONDS without a request; 0: never"},
     {GROUP_MODEL, "pin", "MODEL", SETTING_LIST, AT(models.pins), 0, 0, NULL, COMMAND_SERVE,

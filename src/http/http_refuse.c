@@ -92,7 +92,7 @@ static size_t write_envelope(const struct http_refusal *why, char ret[ENVELOPE_M
 
 static bool tells_when(const struct http_refusal *why)
 {
-    return why->status == 429 || why->status == 503;
+    return why->status == 429 || why->status == 503 || why->status == 529;
 }
 
 static void make_id(char ret[33])
@@ -103,19 +103,32 @@ static void make_id(char ret[33])
         snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-void http_refuse(struct http_request *r, const struct http_refusal *why)
+/* Gives a request without an id one, and the handler its turn. Returns the body's bytes. */
+static size_t word(struct http_request *r, struct http_refusal *why, char ret[ENVELOPE_MAX])
 {
-    char body[ENVELOPE_MAX], id[33];
-    size_t body_bytes = write_envelope(why, body);
+    const struct http_server *s = http_conn_of(r)->server;
+    char id[33] = "";
+    write_envelope(why, ret);
+    if (r->header_count == 0) {
+        make_id(id);
+        ASSERT(http_header_set(r, "x-request-id", id) == 0);
+    }
+    struct http_wording w = {why->status, why->message, id[0] ? id : NULL, ret, ENVELOPE_MAX};
+    if (s->opts.handler.refusing)
+        s->opts.handler.refusing(s->opts.arg, r, &w);
+    why->status = w.status;
+    return strlen(ret);
+}
+
+void http_refuse(struct http_request *r, const struct http_refusal *given)
+{
+    struct http_refusal copy = *given, *why = &copy;
+    char body[ENVELOPE_MAX];
+    size_t body_bytes = word(r, why, body);
     struct MHD_Response *reply = MHD_create_response_from_buffer(body_bytes, body, MHD_RESPMEM_MUST_COPY);
     if (!reply) {
         http_request_close(r);
         return;
-    }
-    if (!r->begun) {
-        /* Otherwise the handler gave the request its id. */
-        make_id(id);
-        ASSERT(http_header_set(r, "x-request-id", id) == 0);
     }
     if (tells_when(why))
         MHD_add_response_header(reply, MHD_HTTP_HEADER_RETRY_AFTER, "1");
@@ -125,15 +138,10 @@ void http_refuse(struct http_request *r, const struct http_refusal *why)
     http_request_set_reply(r, reply, why->status, "application/json");
 }
 
-/* The headers that the handler has set until now, as text; without any, an id of its own. */
+/* The headers that have been set until now, as text. */
 static void write_headers(const struct http_request *r, struct buf *ret)
 {
-    char id[33];
     const char *at = r->headers;
-    if (r->header_count == 0) {
-        make_id(id);
-        buf_printf(ret, "x-request-id: %s\r\n", id);
-    }
     for (uint32_t i = 0; i < r->header_count; i++) {
         const char *value = at + strlen(at) + 1;
         buf_printf(ret, "%s: %s\r\n", at, value);
@@ -153,11 +161,12 @@ static size_t write_head(const struct http_refusal *why, size_t body_bytes, char
     return (size_t)len;
 }
 
-void http_refuse_raw(struct http_request *r, const struct http_refusal *why)
+void http_refuse_raw(struct http_request *r, const struct http_refusal *given)
 {
+    struct http_refusal copy = *given, *why = &copy;
     struct http_conn *c = http_conn_of(r);
     char body[ENVELOPE_MAX], text[HEAD_MAX];
-    size_t body_bytes = write_envelope(why, body);
+    size_t body_bytes = word(r, why, body);
     struct buf head;
     buf_init(&head, HTTP_HEADER_BYTES + 512,
              NULL); /* A moment's bytes; the connection's reserve has room for them. */

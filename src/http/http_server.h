@@ -23,6 +23,15 @@
 
 struct http_server;
 
+/* A refusal by http itself, before it goes out. The body is OpenAI's envelope; the handler may write another
+ * and change the status, for routes of other APIs. */
+struct http_wording {
+    unsigned status;
+    const char *message, *id; /* id NULL: the handler gave the request its own */
+    char *body;               /* a JSON text, terminated */
+    size_t body_bytes_max;
+};
+
 struct http_handler {
     /* The header is complete: 0 = go on (the body will be read), or the HTTP status with which
      * http_respond() was called: then the body is not read and `ready` does not come. After
@@ -40,6 +49,8 @@ struct http_handler {
     /* The grace of http_server_stop() is over: once, the time to answer open requests. Bytes not sent
      * HTTP_LAST_WORDS_NS later are cut. May be NULL. */
     void (*stopping)(void *arg);
+    /* http refuses the request, of which only what came is known: the path may be empty. May be NULL. */
+    void (*refusing)(void *arg, struct http_request *r, struct http_wording *w);
 };
 
 struct http_server_opts {

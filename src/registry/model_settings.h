@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#define MODEL_ALIASES_MAX 8
+#define MODEL_ALIASES_MAX 32
 #define MODEL_ID_BYTES    256
 #define MODEL_DIR_BYTES   4096
 

@@ -252,9 +252,23 @@ static void apply_penalties(const struct sampler *s, float *logits, uint32_t voc
     }
 }
 
+/* Masks every id without an entry in `bias`. */
+static void mask_unbiased(const struct sampler_params *p, float *logits, uint32_t vocab)
+{
+    float kept[SAMPLER_BIAS_MAX];
+    for (uint32_t i = 0; i < p->bias_count; i++)
+        kept[i] = logits[p->bias[i].id];
+    for (uint32_t i = 0; i < vocab; i++)
+        logits[i] = -INFINITY;
+    for (uint32_t i = 0; i < p->bias_count; i++)
+        logits[p->bias[i].id] = kept[i];
+}
+
 static void adjust(const struct sampler *s, float *logits, uint32_t vocab, uint32_t outputs)
 {
     const struct sampler_params *p = &s->params;
+    if (p->only_biased)
+        mask_unbiased(p, logits, vocab);
     for (uint32_t i = 0; i < p->bias_count; i++)
         logits[p->bias[i].id] += p->bias[i].bias;
     for (uint32_t i = 0; outputs < p->min_tokens && i < p->stop_count; i++)
@@ -349,7 +363,7 @@ bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const
     struct sampled drawn = {.top_count = 0};
     bool edits = has_edits(s, outputs);
     ASSERT(b->count <= b->vocab && b->vocab <= scratch->vocab);
-    if (b->count == 0 || (edits && (!b->edited || s->params.logprobs)))
+    if (b->count == 0 || s->params.only_biased || (edits && (!b->edited || s->params.logprobs)))
         return false;
     if (!draw_best(s, scratch, b, position, &drawn.id))
         return false;

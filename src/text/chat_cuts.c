@@ -92,14 +92,44 @@ static void add_system(const struct tmpl_trace *t, const json_t *messages, uint3
         add(ret, from, text.len);
 }
 
+/* Templates write a message's text as it is, but for white space at its ends: then the mark has the same
+ * distance from its first word. Else the last bytes before the mark are looked for. SIZE_MAX: not found. */
+static size_t find_mark(struct slice content, size_t bytes, struct slice text)
+{
+    size_t at = words_begin(content, text, 0, text.len), skip = 0;
+    if (bytes == 0 || at == SIZE_MAX)
+        return at;
+    while (skip < content.len && strchr(" \t\r\n", content.ptr[skip]))
+        skip++;
+    struct slice before = slice_sub(content, skip, bytes > skip ? bytes - skip : 0);
+    size_t len = MIN_OF(before.len, (size_t)HEAD_BYTES);
+    struct slice tail = slice_sub(before, before.len - len, len);
+    if (slice_starts(slice_sub(text, at + before.len - len, len), tail))
+        return at + before.len;
+    at = slice_find(text, tail, at);
+    return at == SIZE_MAX ? at : at + len;
+}
+
+static void add_mark(const struct tmpl_trace *t, const json_t *messages, const struct chat_mark *m,
+                     struct slice text, struct chat_cuts *ret)
+{
+    size_t at = SIZE_MAX;
+    if (m->message < t->count && m->bytes < SIZE_MAX)
+        at = find_mark(content_of(json_array_get(messages, m->message)), m->bytes, text);
+    else if (m->message < t->count && is_written(t, m->message))
+        at = t->spans[m->message].to;
+    if (at != SIZE_MAX)
+        add(ret, at, text.len);
+}
+
 /* After the last message: the generation prompt may come in the loop over messages or after it. */
 static size_t end_of_messages(const struct tmpl_trace *t, const struct tmpl_span *last)
 {
     return t->asked_at > last->from && t->asked_at < last->to ? t->asked_at : last->to;
 }
 
-void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, struct slice text,
-                      struct chat_cuts *ret)
+void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, const struct chat_marks *marks,
+                      struct slice text, struct chat_cuts *ret)
 {
     uint32_t first = 0, last = t->count, user;
     ret->count = 0;
@@ -107,6 +137,8 @@ void chat_cuts_choose(const struct tmpl_trace *t, const json_t *messages, struct
         first++;
     if (first < t->count)
         add_system(t, messages, first, text, ret);
+    for (uint32_t i = 0; i < marks->count; i++)
+        add_mark(t, messages, &marks->list[i], text, ret);
     while (last > first && !is_written(t, last - 1))
         last--;
     if (last == first) {

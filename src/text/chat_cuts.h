@@ -2,9 +2,10 @@
  *
  * In order of usefulness:
  * 1. After system and tools, where other conversations of the same agent differ.
- * 2. After the last user message, where a template starts to drop earlier reasoning.
- * 3. Before the generation prompt.
- * 4. Where the turns change, the last ones first. */
+ * 2. Where the client says so.
+ * 3. After the last user message, where a template starts to drop earlier reasoning.
+ * 4. Before the generation prompt.
+ * 5. Where the turns change, the last ones first. */
 #ifndef PLATEAU_TEXT_CHAT_CUTS_H
 #define PLATEAU_TEXT_CHAT_CUTS_H
 
@@ -22,8 +23,19 @@ struct chat_cuts {
     uint32_t count;
 };
 
-/* From the `trace` of rendering `messages` to `text`. */
-void chat_cuts_choose(const struct tmpl_trace *trace, const json_t *messages, struct slice text,
-                      struct chat_cuts *ret);
+/* A place that the client named: after this many bytes of a message's text; SIZE_MAX: after the message. */
+struct chat_mark {
+    uint32_t message;
+    size_t bytes;
+};
+
+struct chat_marks {
+    const struct chat_mark *list;
+    uint32_t count;
+};
+
+/* From the `trace` of rendering `messages` to `text`. A mark that is not found in the text gives no cut. */
+void chat_cuts_choose(const struct tmpl_trace *trace, const json_t *messages, const struct chat_marks *marks,
+                      struct slice text, struct chat_cuts *ret);
 
 #endif

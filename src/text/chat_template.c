@@ -189,7 +189,7 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
     if (!run.error)
         buf_put_slice(ret, tmpl_text_slice(&out));
     if (!run.error && cuts)
-        chat_cuts_choose(&trace, in->messages, tmpl_text_slice(&out), cuts);
+        chat_cuts_choose(&trace, in->messages, &in->marks, tmpl_text_slice(&out), cuts);
     if (run.error == -E2BIG && out.full && out.bytes_max == limits->prompt_bytes_max)
         run.error = err_set(e, -EMSGSIZE, "the prompt has more than %zu bytes", out.bytes_max);
     arena_rewind(scratch, mark);

@@ -52,6 +52,7 @@ struct chat_template_input {
     const json_t *messages;          /* array */
     const json_t *tools, *documents; /* arrays; NULL: not given */
     const json_t *kwargs;            /* object of further variables; NULL: not given */
+    struct chat_marks marks;         /* for the cuts */
     bool add_generation_prompt;
     struct slice bos_token, eos_token;
     int64_t now_s; /* the time of strftime_now, seconds since 1970 */

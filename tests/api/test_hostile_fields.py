@@ -17,6 +17,8 @@ TABLE = sorted({name for source in (TOP / "src/api").glob("*.[ch]")
 ROUTES = {
     "/v1/completions": {"prompt": [64, 271], "max_tokens": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
+    "/v1/messages": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
+    "/v1/messages/count_tokens": {"messages": [{"role": "user", "content": "a"}]},
     "/tokenize": {"prompt": "a"},
     "/detokenize": {"tokens": [64]},
     "/apply-template": {"messages": [{"role": "user", "content": "a"}]},
@@ -100,9 +102,9 @@ def test_fields_together(server):
 def shape(rng, depth=0):
     """A message, part, tool or call, with things where they do not belong."""
     kinds = ["role", "content", "type", "text", "image_url", "url", "video_url", "function", "name", "arguments", "tool_calls", "tool_call_id", "id", "reasoning_content",
-             "refusal", "parameters", "description", "strict"]
+             "refusal", "parameters", "description", "strict", "source", "data", "media_type", "thinking", "input", "tool_use_id", "is_error", "cache_control", "input_schema"]
     if depth > 4 or rng.random() < 0.35:
-        return rng.choice([*SMALL, '"user"', '"assistant"', '"system"', '"tool"', '"developer"', '"function"', '"text"', '"image_url"', '"{}"', '"{\\"a\\":1}"', '"data:,"',
+        return rng.choice([*SMALL, '"user"', '"assistant"', '"system"', '"tool"', '"developer"', '"function"', '"tool_use"', '"tool_result"', '"thinking"', '"document"', '"image"', '"base64"', '"bash_1"', '"text"', '"image_url"', '"{}"', '"{\\"a\\":1}"', '"data:,"',
                            '"file:///etc/passwd"', '"http://127.0.0.1:1/"'])
     if rng.random() < 0.3:
         return "[" + ",".join(shape(rng, depth + 1) for _ in range(rng.randrange(4))) + "]"
@@ -125,7 +127,7 @@ def test_messages_and_tools_of_every_shape(server):
                 changes.append(("tools", f"[{tool}]"))
             if rng.random() < 0.2:
                 changes.append(("chat_template_kwargs", shape(rng)))
-            try_fields(server, rng.choice(["/v1/chat/completions", "/apply-template", "/tokenize"]), changes)
+            try_fields(server, rng.choice(["/v1/chat/completions", "/apply-template", "/tokenize", "/v1/messages", "/v1/messages/count_tokens"]), changes)
 
 
 @pytest.mark.hostile

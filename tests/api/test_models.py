@@ -126,7 +126,7 @@ def test_a_request_loads_its_model_and_aliases_lead_to_it(models):
     assert models.ids("ids") == answer
     assert "ids" in models.accounts()
     reply = models.ask("small").json()
-    assert reply["model"] == "ids"
+    assert reply["model"] == "small"
     loaded = models.models()["ids"]
     assert loaded["loads"] == 1 and loaded["tokenizer"] is False and loaded["reserved_bytes"] > 0
 

@@ -204,12 +204,10 @@ TEST(what_is_known_and_not_done_is_refused)
         {"\"best_of\":2", "best_of"},
         {"\"functions\":[]", "functions"},
         {"\"function_call\":\"auto\"", "function_call"},
-        {"\"store\":true", "store"},
         {"\"service_tier\":\"flex\"", "service_tier"},
         {"\"modalities\":[\"text\",\"audio\"]", "modalities"},
         {"\"audio\":{}", "audio"},
         {"\"continue_final_message\":true", "continue_final_message"},
-        {"\"truncate_prompt_tokens\":5", "truncate_prompt_tokens"},
         {"\"verbosity\":\"low\"", "verbosity"},
         {"\"bad_words\":[\"x\"]", "bad_words"},
         {"\"chat_template\":\"x\"", "chat_template"},
@@ -461,6 +459,38 @@ TEST(messages_that_are_none_are_refused)
                    "messages[0]", "not the JSON text");
 }
 
+TEST(strict_tools_and_store_are_taken_and_listed)
+{
+    struct parsed *p = accept(
+        &wire_chat.form, CHAT("\"store\":true,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+                              "\"f\",\"strict\":true}},{\"type\":\"function\",\"function\":{\"name\":\"g\","
+                              "\"strict\":true}}]"));
+    assert_int_equal(json_array_size(p->request.gen.tools), 2);
+    assert_string_equal(p->request.ignored, "store, tools.function.strict");
+    done(p);
+}
+
+TEST(a_prompt_can_be_echoed_scored_and_truncated)
+{
+    struct parsed *p =
+        accept(&wire_completion.form, "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1,\"max_tokens\":0,"
+                                      "\"truncate_prompt_tokens\":5,\"truncation_side\":\"right\","
+                                      "\"allowed_token_ids\":[1,2]}");
+    const struct request *r = &p->request;
+    assert_true(r->echo && r->echo_logprobs && r->echo_logprobs_only && r->gen.prompt_only);
+    assert_int_equal(r->gen.sampling.prompt_logprobs, 1);
+    assert_int_equal(r->gen.truncate, 5);
+    assert_true(r->gen.truncates_right);
+    assert_int_equal(gen_bias_count(&r->gen), 2);
+    done(p);
+    refuse(&wire_completion.form, "{\"prompt\":\"a\",\"max_tokens\":0}", 400, "max_tokens", "echo");
+    refuse(&wire_completion.form, "{\"prompt\":\"a\",\"echo\":true,\"logprobs\":1,\"stream\":true}", 400,
+           "echo", "stream");
+    refuse_field("\"truncate_prompt_tokens\":0", "truncate_prompt_tokens", "at least 1");
+    refuse_field("\"truncation_side\":\"both\"", "truncation_side", "left");
+    refuse_field("\"allowed_token_ids\":[-1]", "allowed_token_ids", "token id");
+}
+
 TEST(tools_are_checked_and_none_hides_them)
 {
     struct parsed *p =
@@ -476,8 +506,6 @@ TEST(tools_are_checked_and_none_hides_them)
     refuse_field("\"tools\":{}", "tools", "list");
     refuse_field("\"tools\":[{\"type\":\"x\"}]", "tools[0]", "type");
     refuse_field("\"tools\":[{\"type\":\"function\",\"function\":{}}]", "tools[0]", "name");
-    refuse_field("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
-                 "tools[0]", "strict");
     refuse_field("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":5}}]",
                  "tools[0]", "schema");
 }

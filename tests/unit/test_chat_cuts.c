@@ -101,6 +101,32 @@ TEST(a_prompt_is_cut_where_turns_change)
            "u:|u0;|a:a1;|t:t2;t:t3;|a:a4;|u:u5;|a:");
 }
 
+/* A mark within a text, in a place where that repeats itself; one after a message; one before the text. */
+TEST(marks_of_the_client_are_cuts)
+{
+    const struct chat_mark list[] = {{0, 206}, {2, SIZE_MAX}, {0, 0}, {9, 1}, {1, 500}};
+    char text[512] = " ";
+    struct err e = {{0}};
+    struct kitchen k;
+    for (int i = 0; i < 50; i++)
+        strcat(text, "same ");
+    kitchen_init(&k, SLICE("{% for m in messages %}" ONE "{% endfor %}" GENERATE));
+    json_t *messages = conversation("suau");
+    json_object_set_new(json_array_get(messages, 0), "content", json_string(text));
+    struct chat_template_input in = {
+        .messages = messages, .marks = {list, COUNT_OF(list)}, .add_generation_prompt = true};
+    assert_int_equal(
+        chat_template_render_cuts(k.t, k.scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &k.text, &k.cuts, &e),
+        0);
+    /* "s: same same ...;u:u1;a:a2;u:u3;a:": marks at 3, 208, after "u1" and after "a:a2;"; and turns. */
+    const size_t want[] = {3, 208, 256, 258, 259, 264, 269};
+    assert_int_equal(k.cuts.count, COUNT_OF(want));
+    for (size_t i = 0; i < COUNT_OF(want); i++)
+        assert_int_equal(k.cuts.bytes[i], want[i]);
+    json_decref(messages);
+    kitchen_done(&k);
+}
+
 TEST(loops_of_every_kind_are_followed)
 {
     const char *want = "[s0]u:|u1;|a:a2;|u:u3;|a:";

@@ -231,7 +231,7 @@ static inline struct http_server_opts app_opts(struct http_server_opts opts)
     opts.body_bytes_max = opts.body_bytes_max ? opts.body_bytes_max : 1 << 20;
     opts.network = opts.network ? opts.network : test_account(ACCOUNT_NO_LIMIT);
     opts.handler =
-        (struct http_handler){app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping};
+        (struct http_handler){app_begin, app_ready, app_writable, app_ended, app_tick, app_stopping, NULL};
     return opts;
 }
 

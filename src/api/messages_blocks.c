@@ -1,0 +1,469 @@
+/* messages_blocks.c - Anthropic's messages of ordered blocks, as messages that templates expect.
+ *
+ * Messages of one role in a row become one. The results among the blocks of a user message become messages of
+ * the role `tool`, in order, and its other blocks a user message after them. A message of the role `system`
+ * within the conversation joins the user's turn: moved to the front it would change the prefix of every later
+ * prompt. A last message of the assistant is continued by the reply.
+ *
+ * Until the end content is a list of parts; a list without images then becomes their text. */
+#include "api/messages.h"
+
+#include "base/check.h"
+#include "text/utf8.h"
+
+#include <stdio.h>
+
+/* Its value differs in each request, so no prefix would be found in the cache. */
+#define BILLING "x-anthropic-billing-header:"
+
+static bool refuse(const struct messages_place *p, const char *what)
+{
+    return reject_value(p->why, p->at, "%s%s", p->at, what);
+}
+
+static const char *string_of(const json_t *v, const char *name)
+{
+    return json_string_value(json_object_get(v, name));
+}
+
+static bool is_type(const json_t *block, const char *type)
+{
+    const char *own = string_of(block, "type");
+    return own && strcmp(own, type) == 0;
+}
+
+static bool is_role(const json_t *message, const char *role)
+{
+    const char *own = string_of(message, "role");
+    return own && strcmp(own, role) == 0;
+}
+
+/* ---- parts ---- */
+
+static bool append(const struct messages_place *p, json_t *list, json_t *v)
+{
+    return json_array_append_new(list, v) == 0 || messages_no_memory(p);
+}
+
+static bool add_text(const struct messages_place *p, json_t *parts, json_t *text)
+{
+    if (!json_is_string(text))
+        return refuse(p, " must have its text as a string.");
+    return append(p, parts, json_pack("{sssO}", "type", "text", "text", text));
+}
+
+static bool add_words(const struct messages_place *p, json_t *parts, const char *words)
+{
+    json_t *text = json_string(words);
+    bool ok = text ? add_text(p, parts, text) : messages_no_memory(p);
+    json_decref(text);
+    return ok;
+}
+
+/* "data:image/png;base64,...": one copy of the data, and the original goes. */
+static json_t *data_url(const struct messages_place *p, json_t *source)
+{
+    struct charge charge = request_memory_charge(p->memory);
+    const json_t *data = json_object_get(source, "data");
+    const char *type = string_of(source, "media_type");
+    struct buf url;
+    if (!json_is_string(data) || !type) {
+        refuse(p, ".source must have media_type and data.");
+        return NULL;
+    }
+    buf_init(&url, SIZE_MAX / 4, &charge);
+    buf_printf(&url, "data:%.64s;base64,", type);
+    buf_put(&url, json_string_value(data), json_string_length(data));
+    json_object_del(source, "data");
+    json_t *ret = url.error ? NULL : json_stringn(url.ptr, url.len);
+    buf_done(&url);
+    if (!ret)
+        messages_no_memory(p);
+    return ret;
+}
+
+static json_t *image_url(const struct messages_place *p, const json_t *block)
+{
+    json_t *source = json_object_get(block, "source"), *url = json_object_get(source, "url");
+    if (is_type(source, "base64"))
+        return data_url(p, source);
+    if (is_type(source, "url") && json_is_string(url))
+        return json_incref(url);
+    refuse(p, ".source must be of type \"base64\" or \"url\".");
+    return NULL;
+}
+
+static bool add_image(struct messages_place *p, json_t *parts, const json_t *block)
+{
+    json_t *url = image_url(p, block), **media = &p->request->gen.media;
+    if (!url)
+        return false;
+    json_t *part = json_pack("{sssO}", "type", "image", "image", url);
+    json_t *entry = part ? request_media_read(part, p->at, p->why) : NULL;
+    json_decref(part);
+    json_decref(url);
+    if (!entry)
+        return p->why->kind ? false : messages_no_memory(p);
+    if (!*media)
+        *media = json_array();
+    if (!*media)
+        json_decref(entry);
+    return *media ? append(p, *media, entry) && append(p, parts, json_pack("{ss}", "type", "image"))
+                  : messages_no_memory(p);
+}
+
+static bool add_block(struct messages_place *p, json_t *parts, json_t *block);
+
+static bool add_list(struct messages_place *p, json_t *parts, json_t *content)
+{
+    size_t i;
+    json_t *block;
+    if (json_is_string(content))
+        return add_text(p, parts, content);
+    if (!json_is_array(content))
+        return refuse(p, " must have content: a string or a list of blocks.");
+    json_array_foreach(content, i, block)
+        if (!add_block(p, parts, block))
+            return false;
+    return true;
+}
+
+static bool add_line(const struct messages_place *p, json_t *parts, const json_t *block, const char *name)
+{
+    json_t *text = json_object_get(block, name);
+    if (!json_is_string(text) || json_string_length(text) == 0)
+        return true;
+    return add_text(p, parts, text) && add_words(p, parts, "\n");
+}
+
+/* A text, or blocks; PDFs would have to be rendered. */
+static bool add_document(struct messages_place *p, json_t *parts, const json_t *block)
+{
+    json_t *source = json_object_get(block, "source");
+    if (!add_line(p, parts, block, "title") || !add_line(p, parts, block, "context"))
+        return false;
+    if (is_type(source, "text"))
+        return add_text(p, parts, json_object_get(source, "data"));
+    if (is_type(source, "content"))
+        return add_list(p, parts, json_object_get(source, "content"));
+    return reject_unsupported(
+        p->why, p->at,
+        "%s: a document's source must be of type \"text\" or \"content\"; PDF and files "
+        "are not supported. Send their text or images.",
+        p->at);
+}
+
+static bool add_search_result(struct messages_place *p, json_t *parts, const json_t *block)
+{
+    return add_line(p, parts, block, "title") && add_line(p, parts, block, "source") &&
+           add_list(p, parts, json_object_get(block, "content"));
+}
+
+/* A block of a user's message or of a tool's result. */
+static bool add_block(struct messages_place *p, json_t *parts, json_t *block)
+{
+    const char *type = string_of(block, "type");
+    if (!type)
+        return refuse(p, " must be an object with a type.");
+    if (strcmp(type, "text") == 0)
+        return add_text(p, parts, json_object_get(block, "text"));
+    if (strcmp(type, "image") == 0)
+        return add_image(p, parts, block);
+    if (strcmp(type, "document") == 0)
+        return add_document(p, parts, block);
+    if (strcmp(type, "search_result") == 0)
+        return add_search_result(p, parts, block);
+    if (strcmp(type, "tool_reference") == 0)
+        return add_text(p, parts, json_object_get(block, "tool_name"));
+    return reject_unsupported(p->why, p->at,
+                              "%s: a block of type \"%.40s\" is not supported here; text, image, document, "
+                              "search_result and tool_result are.",
+                              p->at, type);
+}
+
+/* ---- turns ---- */
+
+/* The last message, when it has this role, or a new one; borrowed. NULL: no memory. */
+static json_t *turn_of(const struct messages_place *p, const char *role)
+{
+    json_t *all = p->request->gen.messages, *last = json_array_get(all, json_array_size(all) - 1);
+    if (json_array_size(all) > 0 && is_role(last, role))
+        return last;
+    last = json_pack("{sss[]}", "role", role, "content");
+    if (json_array_append_new(all, last) < 0) {
+        messages_no_memory(p);
+        return NULL;
+    }
+    return last;
+}
+
+static size_t last_index(const struct messages_place *p)
+{
+    return json_array_size(p->request->gen.messages) - 1;
+}
+
+static void place_at(struct messages_place *p, size_t message, size_t block)
+{
+    snprintf(p->at, sizeof(p->at), "messages[%zu].content[%zu]", message, block);
+}
+
+static bool add_result(struct messages_place *p, json_t *block)
+{
+    json_t *id = json_object_get(block, "tool_use_id"), *content = json_object_get(block, "content");
+    if (!json_is_string(id))
+        return refuse(p, " must have a tool_use_id.");
+    json_t *name = json_object_get(p->names, json_string_value(id)), *parts = json_array();
+    json_t *message = json_pack("{sssOso}", "role", "tool", "tool_call_id", id, "content", parts);
+    if (!message || (name && json_object_set(message, "name", name) < 0)) {
+        json_decref(message);
+        return messages_no_memory(p);
+    }
+    if (!append(p, p->request->gen.messages, message))
+        return false;
+    if (json_is_true(json_object_get(block, "is_error")) && !add_words(p, parts, "Error: "))
+        return false;
+    messages_mark(p->request, block, last_index(p), SIZE_MAX);
+    return !content || json_is_null(content) || add_list(p, parts, content);
+}
+
+static bool has_other_blocks(const json_t *content)
+{
+    size_t i;
+    const json_t *block;
+    json_array_foreach(content, i, block)
+        if (!is_type(block, "tool_result"))
+            return true;
+    return json_array_size(content) == 0;
+}
+
+/* A line between the texts of messages that become one. */
+static bool add_break(const struct messages_place *p, json_t *parts)
+{
+    return json_array_size(parts) == 0 || add_words(p, parts, "\n\n");
+}
+
+static bool convert_user(struct messages_place *p, size_t index, json_t *content)
+{
+    size_t i;
+    json_t *block;
+    json_array_foreach(content, i, block) {
+        place_at(p, index, i);
+        if (is_type(block, "tool_result") && !add_result(p, block))
+            return false;
+    }
+    if (json_is_array(content) && !has_other_blocks(content))
+        return true;
+    json_t *turn = turn_of(p, "user"), *parts = json_object_get(turn, "content");
+    place_at(p, index, 0);
+    if (!turn || !add_break(p, parts))
+        return false;
+    if (!json_is_array(content))
+        return add_list(p, parts, content);
+    json_array_foreach(content, i, block) {
+        place_at(p, index, i);
+        if (is_type(block, "tool_result"))
+            continue;
+        if (!add_block(p, parts, block))
+            return false;
+        messages_mark(p->request, block, last_index(p), SIZE_MAX);
+    }
+    return true;
+}
+
+/* ---- the assistant's turns ---- */
+
+/* The list of that name; NULL: no memory. */
+static json_t *list_of(const struct messages_place *p, json_t *message, const char *name)
+{
+    json_t *list = json_object_get(message, name);
+    if (!list && json_object_set_new(message, name, json_array()) < 0)
+        messages_no_memory(p);
+    return json_object_get(message, name);
+}
+
+static bool add_call(struct messages_place *p, json_t *turn, const json_t *block)
+{
+    json_t *id = json_object_get(block, "id"), *name = json_object_get(block, "name"),
+           *input = json_object_get(block, "input");
+    if (!json_is_string(id) || !json_is_string(name) ||
+        (input && !json_is_null(input) && !json_is_object(input)))
+        return refuse(p, " must have id and name as strings and input as an object.");
+    input = json_is_object(input) ? json_incref(input) : json_object();
+    json_t *list = list_of(p, turn, "tool_calls");
+    json_t *call = list ? json_pack("{sOsss{sOsO}}", "id", id, "type", "function", "function", "name", name,
+                                    "arguments", input)
+                        : NULL;
+    json_decref(input);
+    return list && append(p, list, call) &&
+           (json_object_set(p->names, json_string_value(id), name) == 0 || messages_no_memory(p));
+}
+
+/* Blocks of tools that other servers run. */
+static bool is_dropped(const char *type)
+{
+    struct slice tail = SLICE("_tool_result");
+    return strcmp(type, "redacted_thinking") == 0 || strcmp(type, "server_tool_use") == 0 ||
+           slice_ends(slice_of(type), tail);
+}
+
+static bool add_assistant_block(struct messages_place *p, json_t *turn, json_t *block)
+{
+    const char *type = string_of(block, "type");
+    if (!type)
+        return refuse(p, " must be an object with a type.");
+    if (strcmp(type, "text") == 0)
+        return add_text(p, json_object_get(turn, "content"), json_object_get(block, "text"));
+    if (strcmp(type, "thinking") == 0) {
+        json_t *list = list_of(p, turn, "reasoning_content");
+        return list && add_text(p, list, json_object_get(block, "thinking"));
+    }
+    if (strcmp(type, "tool_use") == 0)
+        return add_call(p, turn, block);
+    return is_dropped(type) ||
+           reject_unsupported(p->why, p->at,
+                              "%s: a block of type \"%.40s\" is not supported in a message of the assistant.",
+                              p->at, type);
+}
+
+static bool convert_assistant(struct messages_place *p, size_t index, json_t *content)
+{
+    size_t i;
+    json_t *block, *turn = turn_of(p, "assistant");
+    place_at(p, index, 0);
+    if (!turn)
+        return false;
+    if (json_is_string(content))
+        return add_text(p, json_object_get(turn, "content"), content);
+    if (!json_is_array(content))
+        return refuse(p, " must be a string or a list of blocks.");
+    json_array_foreach(content, i, block) {
+        place_at(p, index, i);
+        if (!add_assistant_block(p, turn, block))
+            return false;
+        messages_mark(p->request, block, last_index(p), SIZE_MAX);
+    }
+    return true;
+}
+
+static bool convert_message(struct messages_place *p, size_t index, const json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+    snprintf(p->at, sizeof(p->at), "messages[%zu]", index);
+    if (!json_is_string(content) && !json_is_array(content))
+        return refuse(p, ".content must be a string or a list of blocks.");
+    if (is_role(message, "assistant"))
+        return convert_assistant(p, index, content);
+    if (is_role(message, "user") || is_role(message, "system"))
+        return convert_user(p, index, content);
+    return refuse(p, ".role must be user, assistant or system.");
+}
+
+/* ---- system ---- */
+
+static bool is_billing(const json_t *text)
+{
+    struct slice s = {json_string_value(text), json_string_length(text)};
+    return slice_starts(s, SLICE(BILLING));
+}
+
+static bool add_system(struct messages_place *p, json_t *parts, json_t *system)
+{
+    size_t i, bytes = 0;
+    json_t *block;
+    if (json_is_string(system))
+        return json_string_length(system) == 0 || is_billing(system) || add_text(p, parts, system);
+    json_array_foreach(system, i, block) {
+        json_t *text = json_object_get(block, "text");
+        snprintf(p->at, sizeof(p->at), "system[%zu]", i);
+        if (!is_type(block, "text"))
+            return refuse(p, " must be a block of type \"text\".");
+        if (i == 0 && is_billing(text))
+            continue;
+        if (!add_text(p, parts, text))
+            return false;
+        bytes += json_string_length(text);
+        messages_mark(p->request, block, 0, bytes);
+    }
+    return true;
+}
+
+static bool convert_system(struct messages_place *p)
+{
+    json_t *system = json_object_get(p->request->root, "system"), *parts = json_array();
+    bool ok = parts ? add_system(p, parts, system) : messages_no_memory(p);
+    if (ok && json_array_size(parts) > 0)
+        ok = append(p, p->request->gen.messages, json_pack("{sssO}", "role", "system", "content", parts));
+    json_decref(parts);
+    return ok;
+}
+
+/* ---- the end ---- */
+
+static bool has_images(const json_t *parts)
+{
+    size_t i;
+    const json_t *part;
+    json_array_foreach(parts, i, part)
+        if (!is_type(part, "text"))
+            return true;
+    return false;
+}
+
+/* A list of texts becomes one text. */
+static bool join(const struct messages_place *p, json_t *message, const char *name)
+{
+    struct charge charge = request_memory_charge(p->memory);
+    const json_t *parts = json_object_get(message, name), *part;
+    struct buf text;
+    size_t i;
+    if (!json_is_array(parts) || has_images(parts))
+        return true;
+    if (json_array_size(parts) == 1)
+        return json_object_set(message, name, json_object_get(json_array_get(parts, 0), "text")) == 0 ||
+               messages_no_memory(p);
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    json_array_foreach(parts, i, part) {
+        const json_t *own = json_object_get(part, "text");
+        buf_put(&text, json_string_value(own), json_string_length(own));
+    }
+    json_t *joined = text.error ? NULL : json_stringn(text.ptr ? text.ptr : "", text.len);
+    buf_done(&text);
+    return json_object_set_new(message, name, joined) == 0 || messages_no_memory(p);
+}
+
+/* With text of its own and without calls; else the reply is a new turn. */
+static bool is_continued(const json_t *last)
+{
+    return is_role(last, "assistant") && !json_object_get(last, "tool_calls") &&
+           json_string_length(json_object_get(last, "content")) > 0;
+}
+
+static bool finish(const struct messages_place *p)
+{
+    json_t *all = p->request->gen.messages, *message;
+    size_t i;
+    json_array_foreach(all, i, message)
+        if (!join(p, message, "content") || !join(p, message, "reasoning_content"))
+            return false;
+    p->request->gen.continues = is_continued(json_array_get(all, json_array_size(all) - 1));
+    return true;
+}
+
+bool messages_convert_blocks(struct messages_place *p)
+{
+    struct request *r = p->request;
+    json_t *given = json_incref(json_object_get(r->root, "messages")), *message;
+    bool ok = json_object_set_new(r->root, "messages", json_array()) == 0 || messages_no_memory(p);
+    size_t i;
+    r->gen.messages = json_object_get(r->root, "messages");
+    ok = ok && convert_system(p);
+    json_array_foreach(given, i, message) {
+        ok = ok && convert_message(p, i, message);
+        if (!ok)
+            break;
+    }
+    ok = ok && finish(p);
+    json_decref(given);
+    json_object_del(r->root, "system");
+    return ok;
+}

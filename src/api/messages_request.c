@@ -1,0 +1,170 @@
+/* messages_request.c - the fields of Anthropic's Messages.
+ *
+ * Unknown fields and fields without effect are listed in x-ignored-fields. The sampling fields of all
+ * dialects are read too. */
+#include "api/field.h"
+#include "api/messages.h"
+
+#include "base/check.h"
+
+#include <math.h>
+
+#define BUDGET_TOKENS_MIN 1024
+
+static const char *type_of(const json_t *v)
+{
+    const char *type = json_string_value(json_object_get(v, "type"));
+    return type ? type : "";
+}
+
+static bool read_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return reject_value(why, f->name, "messages must be a list of at least one message.");
+    r->gen.messages = v;
+    return true;
+}
+
+/* A string, or a list of blocks with text. */
+static bool read_system(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    return json_is_string(v) || json_is_array(v) ||
+           reject_value(why, f->name, "system must be a string or a list of text blocks.");
+}
+
+static bool read_tools(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    if (!json_is_array(v) || json_array_size(v) > REQUEST_TOOLS_MAX)
+        return reject_value(why, f->name, "tools must be a list of at most %d tools.", REQUEST_TOOLS_MAX);
+    return true;
+}
+
+/* "any" and "tool" need constrained decoding: this is their place. */
+static bool refuse_forced(const struct field *f, const char *type, struct reject *why)
+{
+    return reject_unsupported(why, f->name,
+                              "tool_choice of type \"%s\" is not supported: a call cannot be forced. Use "
+                              "\"auto\" or \"none\".",
+                              type);
+}
+
+static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *type = type_of(v);
+    if (strcmp(type, "any") == 0 || strcmp(type, "tool") == 0)
+        return refuse_forced(f, type, why);
+    if (strcmp(type, "none") == 0)
+        r->tools_off = true; /* not offered, so not called */
+    else if (strcmp(type, "auto") != 0)
+        return reject_value(why, f->name,
+                            "tool_choice must be an object of type \"auto\", \"any\", \"tool\" or \"none\".");
+    r->gen.parallel_tool_calls = !json_is_true(json_object_get(v, "disable_parallel_tool_use"));
+    return true;
+}
+
+/* The budget is noted as ignored: reasoning ends by itself. */
+static bool read_budget(struct request *r, const json_t *thinking, struct reject *why)
+{
+    int64_t budget;
+    const json_t *given = json_object_get(thinking, "budget_tokens");
+    if (!given || !field_integer_of(given, &budget) || budget < BUDGET_TOKENS_MIN)
+        return reject_value(why, "thinking",
+                            "thinking.budget_tokens must be an integer of at least %d with type \"enabled\".",
+                            BUDGET_TOKENS_MIN);
+    field_note_ignored(r, "thinking.budget_tokens");
+    return true;
+}
+
+static bool read_thinking(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *type = type_of(v), *display = json_string_value(json_object_get(v, "display"));
+    bool enabled = strcmp(type, "enabled") == 0;
+    bool on = enabled || strcmp(type, "adaptive") == 0;
+    if (!on && strcmp(type, "disabled") != 0 && strcmp(type, "between_tools") != 0)
+        return reject_value(why, f->name,
+                            "thinking must be an object of type \"enabled\", \"adaptive\" or \"disabled\".");
+    r->gen.enable_thinking = on;
+    r->thinking_omitted = display && strcmp(display, "omitted") == 0;
+    return !enabled || read_budget(r, v, why);
+}
+
+static bool read_output_config(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const json_t *format = json_object_get(v, "format"), *effort = json_object_get(v, "effort");
+    if (!json_is_object(v))
+        return reject_value(why, f->name, "output_config must be an object.");
+    if (format && !json_is_null(format))
+        return reject_unsupported(
+            why, "output_config.format",
+            "output_config.format is not supported: the reply cannot be held to a schema.");
+    if (json_is_string(effort))
+        r->gen.reasoning_effort = json_string_value(effort);
+    return true;
+}
+
+static bool accept(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r, (void)f, (void)v, (void)why;
+    return true;
+}
+
+static const struct field fields[] = {
+    {"messages", read_messages, .prompt = true},
+    {"system", read_system, .prompt = true},
+    {"tools", read_tools},
+    {"tool_choice", read_tool_choice},
+    {"thinking", read_thinking},
+    {"output_config", read_output_config},
+    {"stop_sequences", field_stop},
+    {"metadata", field_accept_object},
+    {"service_tier", field_accept_string},
+    {"betas", accept},
+    {"cache_control", accept}, /* of the whole prompt, whose end is always a cut */
+    {"context_management", field_ignore_unless_off},
+    {"container", field_ignore_unless_off},
+    {"output_format", field_refuse, .say = "structured outputs are not supported."},
+    {"mcp_servers", field_refuse_unless_off, .say = "the server calls no MCP servers."},
+};
+
+static const struct field_group own_fields = {fields, COUNT_OF(fields)};
+const struct field_group *const messages_groups[] = {&own_fields, &fields_generation, NULL};
+
+static bool check_count(struct request *r, struct reject *why)
+{
+    if (!r->gen.messages)
+        return reject_value(why, "messages", "messages is missing.");
+    /* Thinking is off unless it is requested, as in Anthropic's API. */
+    if (r->gen.enable_thinking < 0)
+        r->gen.enable_thinking = 0;
+    r->gen.clamps = r->gen.tells_length = true;
+    return true;
+}
+
+bool messages_check(struct request *r, struct reject *why)
+{
+    if (r->gen.sampling.max_tokens < 0)
+        return reject_value(why, "max_tokens", "max_tokens is missing; it must be an integer of at least 1.");
+    return check_count(r, why);
+}
+
+bool messages_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
+                      struct reject *why)
+{
+    struct messages_place p = {.request = r, .memory = memory, .why = why};
+    (void)limits;
+    request_memory_enter(memory);
+    p.names = json_object();
+    bool ok =
+        (p.names || messages_no_memory(&p)) && messages_convert_tools(&p) && messages_convert_blocks(&p);
+    json_decref(p.names);
+    request_memory_enter(NULL);
+    return ok;
+}
+
+const struct request_form messages_count_form = {.groups = messages_groups,
+                                                 .output = GEN_IDS,
+                                                 .parses = true,
+                                                 .check = check_count,
+                                                 .convert = messages_convert};

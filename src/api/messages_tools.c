@@ -1,0 +1,186 @@
+/* messages_tools.c - Anthropic's tools, as functions that templates expect.
+ *
+ * Tools with a type of Anthropic's have no schema in the request. Those that the client runs get the schema
+ * here that the client expects; those that Anthropic's servers run are refused by name. */
+#include "api/field.h"
+#include "api/messages.h"
+
+#include "base/check.h"
+
+#include <stdio.h>
+
+struct member {
+    const char *name, *type;
+    const char *words; /* the accepted strings, each followed by a space; NULL: any */
+    bool required;
+};
+
+#define MEMBERS_MAX 12
+
+static const struct own_tool {
+    const char *prefix; /* of its type; a date follows */
+    const char *description;
+    struct member members[MEMBERS_MAX]; /* up to one without a name */
+} own_tools[] = {
+    {"bash_",
+     "Runs a command in a persistent bash session and returns its output.",
+     {{"command", "string", NULL, true}, {"restart", "boolean"}}},
+    {"text_editor_",
+     "Views, creates and edits text files.",
+     {{"command", "string", "view create str_replace insert undo_edit ", true},
+      {"path", "string", NULL, true},
+      {"file_text", "string"},
+      {"old_str", "string"},
+      {"new_str", "string"},
+      {"insert_line", "integer"},
+      {"insert_text", "string"},
+      {"view_range", "array"}}},
+    {"computer_",
+     "Uses the mouse, keyboard and screen of a computer, and takes screenshots.",
+     {{"action", "string",
+       "key type mouse_move left_click left_click_drag right_click middle_click double_click triple_click "
+       "left_mouse_down left_mouse_up scroll hold_key wait screenshot cursor_position zoom ",
+       true},
+      {"coordinate", "array"},
+      {"start_coordinate", "array"},
+      {"region", "array"},
+      {"text", "string"},
+      {"scroll_direction", "string", "up down left right "},
+      {"scroll_amount", "integer"},
+      {"duration", "number"}}},
+    {"memory_",
+     "Reads and writes files below /memories, which outlast the conversation.",
+     {{"command", "string", "view create str_replace insert delete rename ", true},
+      {"path", "string"},
+      {"file_text", "string"},
+      {"old_str", "string"},
+      {"new_str", "string"},
+      {"insert_line", "integer"},
+      {"insert_text", "string"},
+      {"view_range", "array"},
+      {"old_path", "string"},
+      {"new_path", "string"}}},
+};
+
+/* The JSON schema of a member; arrays are of integers. NULL: no memory. */
+static json_t *member_schema(const struct member *m)
+{
+    json_t *schema = json_pack("{ss}", "type", m->type);
+    bool ok = schema;
+    if (ok && strcmp(m->type, "array") == 0)
+        ok = json_object_set_new(schema, "items", json_pack("{ss}", "type", "integer")) == 0;
+    json_t *words = m->words ? json_array() : NULL;
+    for (const char *at = m->words, *end; words && (end = strchr(at, ' ')); at = end + 1)
+        ok = json_array_append_new(words, json_stringn(at, (size_t)(end - at))) == 0 && ok;
+    if (m->words)
+        ok = ok && json_object_set(schema, "enum", words) == 0;
+    json_decref(words);
+    if (ok)
+        return schema;
+    json_decref(schema);
+    return NULL;
+}
+
+static json_t *own_schema(const struct own_tool *own)
+{
+    json_t *properties = json_object(), *required = json_array();
+    bool ok = properties && required;
+    for (const struct member *m = own->members; ok && m->name; m++)
+        ok = json_object_set_new(properties, m->name, member_schema(m)) == 0 &&
+             (!m->required || json_array_append_new(required, json_string(m->name)) == 0);
+    json_t *schema =
+        ok ? json_pack("{sssOsO}", "type", "object", "properties", properties, "required", required) : NULL;
+    json_decref(properties);
+    json_decref(required);
+    return schema;
+}
+
+static const struct own_tool *find_own(const char *type)
+{
+    for (size_t i = 0; i < COUNT_OF(own_tools); i++)
+        if (slice_starts(slice_of(type), slice_of(own_tools[i].prefix)))
+            return &own_tools[i];
+    return NULL;
+}
+
+/* New references; NULL: refused, or no memory. */
+static json_t *schema_of(const struct messages_place *p, const json_t *tool, const struct own_tool *own)
+{
+    json_t *given = json_object_get(tool, "input_schema"), *schema;
+    if (own)
+        schema = own_schema(own);
+    else if (given && !json_is_null(given) && !json_is_object(given))
+        return reject_value(p->why, p->at, "%s.input_schema must be a JSON schema, an object.", p->at), NULL;
+    else if (json_is_object(given))
+        return json_incref(given);
+    else
+        schema = json_pack("{sss{}}", "type", "object", "properties");
+    if (!schema)
+        messages_no_memory(p);
+    return schema;
+}
+
+static json_t *description_of(const json_t *tool, const struct own_tool *own)
+{
+    json_t *given = json_object_get(tool, "description");
+    if (json_is_string(given))
+        return json_incref(given);
+    return own ? json_string(own->description) : NULL;
+}
+
+static bool add_tool(const struct messages_place *p, json_t *list, const json_t *tool,
+                     const struct own_tool *own)
+{
+    json_t *name = json_object_get(tool, "name"), *schema = schema_of(p, tool, own);
+    if (!schema)
+        return false;
+    json_t *description = description_of(tool, own);
+    json_t *function = json_pack("{sO}", "name", name);
+    bool ok = function && (!description || json_object_set(function, "description", description) == 0) &&
+              json_object_set(function, "parameters", schema) == 0 &&
+              json_array_append_new(list, json_pack("{sssO}", "type", "function", "function", function)) == 0;
+    json_decref(function);
+    json_decref(description);
+    json_decref(schema);
+    return ok || messages_no_memory(p);
+}
+
+static bool convert_tool(const struct messages_place *p, json_t *list, const json_t *tool)
+{
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    const struct own_tool *own = type ? find_own(type) : NULL;
+    if (type && !own && strcmp(type, "custom") != 0)
+        return reject_unsupported(
+            p->why, p->at,
+            "%s: the tool \"%.64s\" is not supported: the server runs no tools. Offer a "
+            "tool of your own with an input_schema.",
+            p->at, type);
+    if (json_string_length(json_object_get(tool, "name")) == 0)
+        return reject_value(p->why, p->at, "%s needs a name.", p->at);
+    if (json_is_true(json_object_get(tool, "strict")))
+        field_note_ignored(p->request, "tools.strict"); /* until arguments follow the schema */
+    messages_mark(p->request, tool, 0, 0);
+    return add_tool(p, list, tool, own);
+}
+
+bool messages_convert_tools(struct messages_place *p)
+{
+    struct request *r = p->request;
+    json_t *given = json_object_get(r->root, "tools"), *tool;
+    size_t i;
+    if (json_array_size(given) == 0)
+        return true;
+    json_t *list = json_array();
+    bool ok = list || messages_no_memory(p);
+    json_array_foreach(given, i, tool) {
+        snprintf(p->at, sizeof(p->at), "tools[%zu]", i);
+        ok = ok && convert_tool(p, list, tool);
+        if (!ok)
+            break;
+    }
+    ok = ok && (json_object_set(r->root, "tools", list) == 0 || messages_no_memory(p));
+    if (ok && !r->tools_off)
+        r->gen.tools = json_object_get(r->root, "tools");
+    json_decref(list);
+    return ok;
+}

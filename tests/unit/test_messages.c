@@ -1,0 +1,177 @@
+/* test_messages.c - Anthropic's Messages: bodies to conversations, signatures, errors. */
+#include "test_ledger.h"
+
+#include "api/messages.h"
+#include "base/check.h"
+#include "text/chat_format.h"
+
+#include <stdlib.h>
+
+static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
+
+struct parsed {
+    struct request_memory memory;
+    struct request request;
+    struct reject why;
+    bool ok;
+};
+
+static struct parsed *parse(const struct request_form *form, const char *body)
+{
+    struct parsed *p = calloc(1, sizeof(*p));
+    struct account *text = test_account_count > 0 ? test_accounts[0] : test_account(1 << 20);
+    request_memory_init(&p->memory, text, 1 << 20);
+    p->ok = request_parse(form, slice_of(body), &limits, &p->memory, &p->request, &p->why);
+    return p;
+}
+
+static void done(struct parsed *p)
+{
+    request_done(&p->request);
+    request_memory_done(&p->memory);
+    free(p);
+}
+
+/* `fields` are those of a request besides max_tokens. */
+static struct parsed *accept(const char *fields)
+{
+    char body[4096];
+    snprintf(body, sizeof(body), "{\"max_tokens\":9,%s}", fields);
+    struct parsed *p = parse(&wire_messages.form, body);
+    if (!p->ok)
+        fail_msg("%s: refused: %s", body, p->why.message);
+    return p;
+}
+
+static void expect(const char *fields, const char *messages)
+{
+    struct parsed *p = accept(fields);
+    struct buf got;
+    buf_init(&got, 8192, NULL);
+    json_write_value(&got, p->request.gen.messages);
+    buf_putc(&got, 0);
+    assert_string_equal(got.ptr, messages);
+    buf_done(&got);
+    done(p);
+}
+
+#define TEXT(words)       "{\"type\":\"text\",\"text\":\"" words "\"}"
+#define SAYS(role, words) "{\"role\":\"" role "\",\"content\":\"" words "\"}"
+
+TEST(turns_of_one_role_become_one)
+{
+    expect(
+        "\"messages\":[" SAYS("user", "a") "," SAYS("system", "b") ",{\"role\":\"user\",\"content\":[" TEXT(
+            "c") "," TEXT("d") "]}," SAYS("assistant", "e") "," SAYS("assistant", "f") "]",
+        "[" SAYS("user", "a\\n\\nb\\n\\ncd") "," SAYS("assistant", "ef") "]");
+}
+
+TEST(system_comes_first_and_without_the_billing_header)
+{
+    expect("\"messages\":[" SAYS("user", "a") "],\"system\":[" TEXT(
+               "x-anthropic-billing-header: v=1") "," TEXT("b") "," TEXT("c") "]",
+           "[" SAYS("system", "bc") "," SAYS("user", "a") "]");
+    expect("\"messages\":[" SAYS("user", "a") "],\"system\":\"\"", "[" SAYS("user", "a") "]");
+}
+
+TEST(results_become_messages_before_the_users_text)
+{
+    expect(
+        "\"messages\":[" SAYS(
+            "user", "q") ",{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"1\","
+                         "\"name\":\"f\",\"input\":{\"x\":1}}]},{\"role\":\"user\",\"content\":[" TEXT(
+                             "t") ",{\"type\":\"tool_result\",\"tool_use_id\":\"1\",\"is_error\":true,"
+                                  "\"content\":\"r\"}]}]",
+        "[" SAYS(
+            "user",
+            "q") ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"type\":"
+                 "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\","
+                 "\"tool_call_id\":\"1\",\"content\":\"Error: r\",\"name\":\"f\"}," SAYS("user", "t") "]");
+}
+
+TEST(a_last_message_of_the_assistant_is_continued)
+{
+    static const struct {
+        const char *last;
+        bool continues;
+    } cases[] = {
+        {SAYS("assistant", "So"), true},
+        {SAYS("assistant", ""), false},
+        {SAYS("user", "b"), false},
+        {"{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"f\"}]}", false},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        char fields[512];
+        snprintf(fields, sizeof(fields), "\"messages\":[" SAYS("user", "a") ",%s]", cases[i].last);
+        struct parsed *p = accept(fields);
+        assert_int_equal(p->request.gen.continues, cases[i].continues);
+        done(p);
+    }
+}
+
+TEST(cache_control_marks_bytes_of_the_system_and_ends_of_messages)
+{
+#define MARK "\"cache_control\":{\"type\":\"ephemeral\"}"
+    struct parsed *p = accept("\"system\":[{\"type\":\"text\",\"text\":\"abc\"," MARK "}," TEXT(
+        "d") "],\"tools\":[{\"name\":\"f\"," MARK
+             "}],\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"," MARK
+             "}]}]");
+    const struct gen_request *r = &p->request.gen;
+    assert_int_equal(r->mark_count, 3);
+    assert_true(r->marks[0].message == 0 && r->marks[0].bytes == 0);
+    assert_true(r->marks[1].message == 0 && r->marks[1].bytes == 3);
+    assert_true(r->marks[2].message == 1 && r->marks[2].bytes == SIZE_MAX);
+    assert_true(r->clamps && r->tells_length && r->enable_thinking == 0);
+    done(p);
+}
+
+static void sign(const char *text, size_t step, char ret[MESSAGES_SIGNATURE_BYTES])
+{
+    struct messages_signature s;
+    struct slice all = slice_of(text);
+    messages_signature_begin(&s);
+    for (size_t at = 0; at < all.len; at += step)
+        messages_signature_add(&s, slice_sub(all, at, step));
+    messages_signature_end(&s, ret);
+}
+
+TEST(a_signature_depends_on_the_text_alone)
+{
+    char text[1000], whole[MESSAGES_SIGNATURE_BYTES], pieces[MESSAGES_SIGNATURE_BYTES];
+    memset(text, 'a', sizeof(text));
+    for (size_t len = 0; len < sizeof(text); len += 37) {
+        text[len] = 0;
+        sign(text, sizeof(text), whole);
+        for (size_t step = 1; step < 300; step += 97) {
+            sign(text, step, pieces);
+            assert_string_equal(whole, pieces);
+        }
+        text[len] = 'b';
+        text[len + 1] = 0;
+        sign(text, sizeof(text), pieces);
+        assert_string_not_equal(whole, pieces);
+        text[len + 1] = 'a';
+    }
+}
+
+TEST(errors_have_the_statuses_and_sentences_that_clients_read)
+{
+    struct reject why = {0};
+    struct buf b;
+    reject_set(&why, REJECT_QUEUE_TIMEOUT, NULL, "x");
+    assert_int_equal(messages_status(&why), 529);
+    why = (struct reject){0};
+    reject_too_long(&why, "messages", 100, 400);
+    assert_int_equal(messages_status(&why), 400);
+    buf_init(&b, 1024, NULL);
+    messages_write_error(&why, "id", &b);
+    buf_putc(&b, 0);
+    assert_string_equal(
+        b.ptr, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"prompt is "
+               "too long: 401 tokens > 99 maximum\"},\"request_id\":\"id\"}");
+    buf_done(&b);
+    assert_true(messages_owns(SLICE("/v1/messages")) && messages_owns(SLICE("/messages/count_tokens")));
+    assert_false(messages_owns(SLICE("/v1/messagesx")) || messages_owns(SLICE("/v1/models")));
+}
+
+TEST_MAIN()
