@@ -149,7 +149,7 @@ int main(int argc, char **argv)
         fputs("vision_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute f32\n", device_tier(b.device), device_workers(b.device));
+    printf("kernels %s, %u workers, compute f32\n", b.device->tier, b.device->workers);
     int r = run(&b, argc > 1 ? argv[1] : "qwen3.5-vision-bf16", argv + 2, MAX_OF(argc - 2, 0));
     model_free(b.model);
     yardsticks_done(&b.yard);

@@ -22,6 +22,7 @@ struct bitmap {
 
 struct block_pool {
     /* Constant. */
+    struct block_pool_opts opts;
     uint32_t blocks_max;
     size_t block_bytes;
     struct units *units;
@@ -230,6 +231,7 @@ int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struc
     struct block_pool *p = ARENA_NEW(a, struct block_pool);
     if (!p)
         return -ENOMEM;
+    p->opts = *opts;
     p->blocks_max = opts->blocks_max;
     p->block_bytes = opts->block_bytes;
     p->unit_taken = ARENA_ARRAY(a, uint32_t, units);
@@ -268,7 +270,7 @@ static void take(struct block_pool *p, uint32_t block)
     ASSERT(p->taken <= p->blocks_max);
 }
 
-int block_pool_take(struct block_pool *p, uint32_t *ret)
+static int take_lowest(struct block_pool *p, uint32_t *ret)
 {
     uint32_t block;
     int r = 0;
@@ -282,6 +284,16 @@ int block_pool_take(struct block_pool *p, uint32_t *ret)
     take(p, block);
     *ret = block;
     return 0;
+}
+
+int block_pool_take(struct block_pool *p, uint32_t *ret)
+{
+    const struct block_pool_opts *o = &p->opts;
+    int r = take_lowest(p, ret);
+    while (r == -ENOMEM && o->reclaim && (o->reclaim(o->arg, false) || o->reclaim(o->arg, true)))
+        r = take_lowest(p, ret);
+    ASSERT(r < 0 || *ret < p->blocks_max);
+    return r;
 }
 
 /* Missing units of the lowest `blocks` free blocks that are not ready, at most UNITS_AT_ONCE. */
@@ -374,33 +386,34 @@ uint64_t block_pool_spare_bytes(const struct block_pool *p)
 }
 
 /* True when all blocks of the unit are movable and `places` ready blocks lie below it. */
-static bool can_empty(const struct block_pool *p, const struct block_mover *m, uint32_t unit, uint32_t places)
+static bool can_empty(const struct block_pool *p, uint32_t unit, uint32_t places)
 {
     struct span b = blocks_of_unit(p, unit);
     if (p->unit_taken[unit] == 0 || p->unit_taken[unit] > places)
         return false;
     for (uint32_t i = b.first; i <= b.last; i++)
-        if (block_pool_is_taken(p, i) && !m->is_movable(m->arg, i))
+        if (block_pool_is_taken(p, i) && !p->opts.is_movable(p->opts.arg, i))
             return false;
     return true;
 }
 
-bool block_pool_compact(struct block_pool *p, const struct block_mover *m)
+bool block_pool_compact(struct block_pool *p)
 {
+    ASSERT(!p->opts.move || p->opts.is_movable);
     uint32_t to, places = p->ready_count, end = p->blocks_max;
-    if (block_pool_spare_bytes(p) == 0 || !bitmap_first(&p->ready, &to))
+    if (!p->opts.move || block_pool_spare_bytes(p) == 0 || !bitmap_first(&p->ready, &to))
         return false;
     for (uint32_t unit = p->units_top; unit-- > 0 && places > 0;) {
         uint32_t from = blocks_of_unit(p, unit).first;
         places -= bitmap_count(&p->ready, from, end);
         end = from;
-        if (!can_empty(p, m, unit, places))
+        if (!can_empty(p, unit, places))
             continue;
         while (!block_pool_is_taken(p, from))
             from++;
         ASSERT(to < from);
         take(p, to);
-        m->move(m->arg, from, to);
+        p->opts.move(p->opts.arg, from, to);
         block_pool_give(p, from);
         return true;
     }
@@ -408,11 +421,6 @@ bool block_pool_compact(struct block_pool *p, const struct block_mover *m)
 }
 
 /* ---- bytes ---- */
-
-dev_ptr block_pool_base(const struct block_pool *p)
-{
-    return units_base(p->units);
-}
 
 static dev_ptr address(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes)
 {
@@ -446,6 +454,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
     uint64_t active = (uint64_t)p->taken * p->block_bytes;
     ASSERT(active <= (uint64_t)units_committed(p->units) * UNIT_BYTES);
     *ret = (struct pool_numbers){
+        .base = units_base(p->units),
         .taken = p->taken,
         .peak = p->peak,
         .blocks_max = p->blocks_max,

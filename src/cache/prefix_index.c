@@ -26,7 +26,7 @@ static uint32_t states_of(const struct prefix_index_opts *opts)
 {
     struct pool_numbers n = {0};
     if (opts->states)
-        state_pool_numbers(opts->states, &n);
+        block_pool_numbers(opts->states, &n);
     return n.blocks_max;
 }
 
@@ -218,7 +218,7 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t state)
         ix->newest = s->next;
     ASSERT(ix->numbers.snapshots > ix->numbers.pinned);
     ix->numbers.snapshots--;
-    state_pool_give(ix->states, state);
+    block_pool_give(ix->states, state);
 }
 
 static uint32_t pages_since_snapshot(const struct prefix_index *ix, uint32_t node)
@@ -536,7 +536,7 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t stat
     if (n->snapshot != NONE)
         return false;
     struct snapshot *s = &ix->snapshots[state];
-    ASSERT(s->node == NONE && state_pool_is_taken(ix->states, state));
+    ASSERT(s->node == NONE && block_pool_is_taken(ix->states, state));
     n->snapshot = state;
     s->node = node;
     s->saves = pages_since_snapshot(ix, node);

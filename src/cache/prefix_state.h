@@ -31,7 +31,7 @@ struct prefix_index {
     /* Constant. */
     struct page_group first; /* groups[0].is, for short */
     uint32_t group_count;
-    struct state_pool *states;
+    struct block_pool *states;
     uint32_t bucket_mask, nodes_max, states_max;
     size_t state_bytes;
     uint64_t bytes_max;

@@ -43,25 +43,6 @@ struct backend {
     uint64_t (*encode_bytes)(const struct encode_shape *s, uint64_t patches, uint64_t edge);
     /* Rows of `width` floats at `at`; `read`: products read them. */
     struct encode_rows (*encode_rows)(dev_ptr at, uint32_t width, bool read);
-
-    /* Of a device; see compute/device.h. */
-    void (*close)(struct device *d);
-    uint32_t (*workers)(const struct device *d);
-    const char *(*tier)(const struct device *d);
-    unsigned (*flags)(const struct device *d);
-    void (*turn_begin)(struct device *d);
-    void (*turn_end)(struct device *d);
-    bool (*is_busy)(const struct device *d);
-    struct units_crew (*crew)(struct device *d);
-    /* NULL: it is never lost. */
-    bool (*is_lost)(const struct device *d);
-    int (*reopen)(struct device *d);
-};
-
-/* Begins every backend's own struct. */
-struct device {
-    const struct backend *backend;
-    const struct domain *domain;
 };
 
 extern const struct backend backend_cpu;

@@ -204,7 +204,7 @@ static int create_pools(struct engine *en, struct layout *l)
     l->pools.evicting_arg = &en->write_behind;
     l->pools.more = give_more;
     l->pools.arg = &en->image_sched;
-    l->pools.crew = device_crew(en->opts.device);
+    l->pools.crew = en->opts.device->crew;
     int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
         LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",

@@ -28,12 +28,10 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
     struct page_pool_numbers p;
-    struct pool_numbers states = {0};
+    struct pool_numbers states = pools_numbers(&en->pools, TIER_SNAPSHOT);
     ret->domain = account_domain(en->pools.all);
     sched_numbers(en->sched, &s);
     page_pool_numbers(en->pools.pages, &p);
-    if (en->pools.states)
-        state_pool_numbers(en->pools.states, &states);
     ret->running = s.running;
     ret->waiting = s.waiting;
     ret->preemptions = s.preemptions;

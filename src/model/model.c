@@ -350,7 +350,7 @@ static int open_accounts(struct model *m, const struct model_opts *o)
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
     uint64_t bytes =
-        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, device_workers(opts->device));
+        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, opts->device->workers);
     if (m->workspace_account)
         account_set_planned(m->workspace_account, bytes);
     int r = create_arena(m->workspace_account, bytes, &m->workspace);
@@ -366,7 +366,7 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
     if (!m->config.vision.shape.present)
         return 0;
     int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step->compute,
-                                device_domain(opts->device), device_parent(opts));
+                                opts->device->domain, device_parent(opts));
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
@@ -383,7 +383,7 @@ static int prepare_packing(struct binder *b, struct stage *stage, const struct m
     b->e = e;
     if (account)
         account_set_planned(account, bytes);
-    int r = weight_memory_init(memory, device_domain(opts->device), account, b->used);
+    int r = weight_memory_init(memory, opts->device->domain, account, b->used);
     b->used = b->source_bytes = 0;
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes of weights are more than is left", (unsigned long long)bytes);
@@ -467,7 +467,7 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
         return err_set(e, -ENOMEM, "no memory left to load %s", dir);
     m->device = opts->device;
     struct model_opts whole = *opts;
-    whole.parts.backend = device_backend(opts->device);
+    whole.parts.backend = opts->device->backend;
     r = load(m, &source, dir, &whole, e);
     source_close(&source);
     if (r < 0)
@@ -500,7 +500,7 @@ const struct model_shape *model_shape(const struct model *m)
 
 const struct domain *model_domain(const struct model *m)
 {
-    return device_domain(m->device);
+    return m->device->domain;
 }
 
 /* ---- forward ---- */

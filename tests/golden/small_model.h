@@ -25,7 +25,7 @@
 static inline struct device *small_device(uint32_t workers)
 {
     static struct device *d;
-    if (d && device_workers(d) != workers) {
+    if (d && d->workers != workers) {
         device_close(d);
         d = NULL;
     }
@@ -39,7 +39,7 @@ static inline struct model_opts small_opts(struct account *parent)
     return (struct model_opts){.tokens_max = SMALL_PROMPT * 3,
                                .seqs_max = 3,
                                .logits_max = SMALL_PROMPT * 3,
-                               .parts = {.backend = device_backend(small_device(2))},
+                               .parts = {.backend = small_device(2)->backend},
                                .device = small_device(2),
                                .parent = parent};
 }

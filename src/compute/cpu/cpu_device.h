@@ -12,7 +12,6 @@ struct cpu_device {
     struct device device; /* first */
     struct workers *workers;
     struct kern_ops ops;
-    unsigned flags; /* KERN_CPU_* */
     /* Memory that the backend follows lies at dev_ptr ^ flip. 0, but for a device whose addresses host code
      * must not follow (compute/fake). */
     uint64_t flip;
