@@ -210,7 +210,8 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     int r = model_probe(dir, NULL, &s, e);
     if (r == 0)
         r = bench_models_check_memory(
-            s.weight_bytes + model_workspace_bytes(&s, opts.tokens_max, opts.seqs_max, opts.device->workers) +
+            s.weight_bytes +
+                model_workspace_bytes(&s, opts.tokens_max, opts.seqs_max, opts.device->workers).device_bytes +
                 bench_rows_bytes(&s, &rows_opts),
             e);
     uint64_t begin = clock_now_ns();

@@ -19,15 +19,18 @@ struct compute_opts {
     uint32_t place_count;
     uint32_t tokens_max, seqs_max, logits_max; /* of one step */
     struct device *device;                     /* outlives the workspace */
+    /* With room for either part of the cost; one arena where the memory of the device is the machine's. */
+    struct arena *device_memory, *host_memory;
 };
 
 struct backend {
     const char *name; /* "cpu" */
+    bool apart;       /* its memory is not the machine's */
 
     /* Cost of a workspace; only shape and places are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);
-    /* Lays the workspace out in `a`, which frees it. 0 or -ENOMEM. */
-    int (*open)(struct arena *a, const struct compute_opts *o, struct compute **ret);
+    /* Lays the workspace out in o->device_memory and o->host_memory, which free it. 0 or -ENOMEM. */
+    int (*open)(const struct compute_opts *o, struct compute **ret);
 
     /* Bytes of `count` sources with equal `in` and form, packed as one matrix: one above the other. */
     uint64_t (*weight_bytes)(const struct linear_source *s, uint32_t count);

@@ -33,7 +33,8 @@ struct model {
     struct model_shape shape;
     struct config config;
     struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
-    struct arena *tables, *workspace;
+    struct account *host_account; /* the host's part of the workspace; NULL: workspace_account */
+    struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct weight_memory weights, mtp_memory;
     struct layer *layers; /* [config.layers] */
     struct weight embedding;
@@ -217,6 +218,11 @@ static int measure(struct config *c, const struct model_parts *parts, const char
     return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
+static uint64_t in_grains(uint64_t bytes)
+{
+    return ROUND_UP(bytes, (uint64_t)65536);
+}
+
 /* Layers, their kinds, and config.json's entries for single modules (a path each); in whole grains of an
  * arena. */
 static uint64_t tables_bytes(const struct config *c)
@@ -224,13 +230,12 @@ static uint64_t tables_bytes(const struct config *c)
     uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct vision_block) +
                      c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES +
                      (c->mtp_count ? draft_vocab_tables_bytes(c->draft_vocab, c->vocab) : 0);
-    return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
+    return in_grains(bytes + TABLES_FIXED_BYTES);
 }
 
 static uint64_t staging_bytes(const struct measured *m)
 {
-    uint64_t bytes = MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes);
-    return ROUND_UP(bytes, (uint64_t)65536);
+    return in_grains(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes));
 }
 
 static void fill_shape(const struct config *c, const struct source *s, const struct measured *measured,
@@ -255,6 +260,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .token_products = b->active.products,
         .parameters = b->parameters,
         .workspace = step_cost(c),
+        .apart = c->backend->apart,
         .has_vision = vision_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
@@ -304,14 +310,17 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
     return r;
 }
 
-uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
-                               uint32_t workers)
+struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max,
+                                             uint32_t seqs_max, uint32_t workers)
 {
-    const struct compute_cost *w = &s->workspace;
-    uint64_t bytes =
-        w->fixed_bytes + w->token_bytes * tokens_max + w->seq_bytes * seqs_max + w->worker_bytes * workers;
-    /* The arena's own header, and whole grains. */
-    return ROUND_UP(bytes + 4096, (uint64_t)65536);
+    const struct compute_bytes *const parts[] = {&s->workspace.device, &s->workspace.host};
+    uint64_t bytes[COUNT_OF(parts)];
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        bytes[i] = parts[i]->fixed + parts[i]->token * tokens_max + parts[i]->seq * seqs_max +
+                   parts[i]->worker * workers;
+    /* An arena's own header, and whole grains. */
+    return s->apart ? (struct model_workspace){in_grains(bytes[0] + 4096), in_grains(bytes[1] + 4096)}
+                    : (struct model_workspace){.device_bytes = in_grains(bytes[0] + bytes[1] + 4096)};
 }
 
 /* ---- loading ---- */
@@ -342,22 +351,34 @@ static int open_accounts(struct model *m, const struct model_opts *o)
     int r = open_account(on_device, ACCOUNT_WEIGHTS, &m->weights_account);
     if (r == 0)
         r = open_account(on_device, ACCOUNT_WORKSPACE, &m->workspace_account);
+    if (r == 0 && on_device != parent)
+        r = open_account(parent, ACCOUNT_WORKSPACE, &m->host_account);
     if (r == 0)
         r = open_account(on_device, ACCOUNT_MTP, &m->mtp_account);
     return r == 0 ? open_account(parent, ACCOUNT_TABLES, &m->tables_account) : r;
 }
 
+static int create_planned_arena(struct account *account, uint64_t bytes, struct arena **ret)
+{
+    if (account)
+        account_set_planned(account, bytes);
+    return create_arena(account, bytes, ret);
+}
+
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
-    uint64_t bytes =
+    const struct model_workspace w =
         model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, opts->device->workers);
-    if (m->workspace_account)
-        account_set_planned(m->workspace_account, bytes);
-    int r = create_arena(m->workspace_account, bytes, &m->workspace);
+    struct account *host = m->host_account ? m->host_account : m->workspace_account;
+    int r = create_planned_arena(m->workspace_account, w.device_bytes, &m->workspace);
+    if (r == 0 && w.host_bytes > 0)
+        r = create_planned_arena(host, w.host_bytes, &m->host_workspace);
     if (r == 0)
-        r = step_create(m->workspace, &m->config, opts, &m->step);
+        r = step_create(m->workspace, m->host_workspace ? m->host_workspace : m->workspace, &m->config, opts,
+                        &m->step);
     return r == 0 ? 0
-                  : err_set(e, r, "%llu bytes of workspace are more than is left", (unsigned long long)bytes);
+                  : err_set(e, r, "%llu bytes of workspace are more than is left",
+                            (unsigned long long)(w.device_bytes + w.host_bytes));
 }
 
 /* Address space only; memory comes with images. */
@@ -484,10 +505,12 @@ void model_free(struct model *m)
     vision_encoder_done(&m->encoder);
     weight_memory_done(&m->weights);
     weight_memory_done(&m->mtp_memory);
+    arena_free(m->host_workspace);
     arena_free(m->workspace);
     arena_free(m->tables);
     account_close(m->weights_account);
     account_close(m->workspace_account);
+    account_close(m->host_account);
     account_close(m->tables_account);
     account_close(m->mtp_account);
     free(m);

@@ -76,6 +76,7 @@ struct model_shape {
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     uint64_t parameters;
     struct compute_cost workspace; /* of a step: per unit of model_opts */
+    bool apart;                    /* it computes in memory that is not the machine's */
     struct model_vision vision;
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */
@@ -94,7 +95,7 @@ struct model_opts {
      * uncounted (tests). */
     struct account *parent;
     /* `weights`, `workspace`, `mtp` and `vision` open below it instead: an account in the memory of the
-     * device. NULL: parent. */
+     * device. What the host keeps of the workspace stays below parent. NULL: parent. */
     struct account *device_parent;
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
@@ -105,9 +106,13 @@ struct model_opts {
  * nothing. parts: NULL as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (an unknown family or quantisation), with the
  * reason in e. */
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
-/* Bytes of workspace for steps of up to tokens_max tokens of seqs_max sequences. */
-uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
-                               uint32_t workers);
+/* Bytes of workspace for steps of up to tokens_max tokens of seqs_max sequences: in the memory in which the
+ * model computes, and in the machine's where that is another. */
+struct model_workspace {
+    uint64_t device_bytes, host_bytes;
+};
+struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max,
+                                             uint32_t seqs_max, uint32_t workers);
 
 /* As model_probe, then packs the weights. On failure nothing remains. */
 int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e);

@@ -91,10 +91,10 @@ struct compute_cost cpu_cost(const struct compute_opts *o)
     uint32_t count = list_needs(&c, o, needs);
     for (uint32_t i = 0; i < count; i++)
         sums[needs[i].per] += needs[i].bytes;
-    return (struct compute_cost){.fixed_bytes = sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(struct cpu),
-                                 .token_bytes = sums[PER_TOKEN],
-                                 .seq_bytes = sums[PER_SEQ],
-                                 .worker_bytes = sums[PER_WORKER]};
+    return (struct compute_cost){.device = {.fixed = sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(c),
+                                            .token = sums[PER_TOKEN],
+                                            .seq = sums[PER_SEQ],
+                                            .worker = sums[PER_WORKER]}};
 }
 
 static void step_begin(struct compute *compute, const struct batch *b);
@@ -122,8 +122,9 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .copy_row = cpu_copy_row,
                                        .encode = cpu_encode};
 
-int cpu_open(struct arena *a, const struct compute_opts *o, struct compute **ret)
+int cpu_open(const struct compute_opts *o, struct compute **ret)
 {
+    struct arena *a = o->device_memory;
     struct cpu_device *device = cpu_device_of(o->device);
     struct cpu *c = arena_alloc(a, sizeof(*c));
     struct need needs[NEEDS_MAX];

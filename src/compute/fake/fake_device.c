@@ -51,6 +51,7 @@ static int reopen(struct device *d)
 
 /* Layouts are the CPU's. */
 const struct backend backend_fake = {.name = "fake",
+                                     .apart = true,
                                      .cost = fake_cost,
                                      .open = fake_open,
                                      .weight_bytes = cpu_weight_bytes,

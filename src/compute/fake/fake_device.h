@@ -38,6 +38,6 @@ extern const struct domain_ops fake_domain_ops;
 
 /* fake.c */
 struct compute_cost fake_cost(const struct compute_opts *o);
-int fake_open(struct arena *a, const struct compute_opts *o, struct compute **ret);
+int fake_open(const struct compute_opts *o, struct compute **ret);
 
 #endif
