@@ -10,17 +10,9 @@
 #include "cache/prefix_state.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 
 #include <errno.h>
-
-static uint32_t bucket_count(uint32_t nodes_max)
-{
-    uint32_t n = 16;
-    while (n < nodes_max)
-        n *= 2;
-    ASSERT(n >= nodes_max && (n & (n - 1)) == 0);
-    return n;
-}
 
 static uint32_t states_of(const struct prefix_index_opts *opts)
 {
@@ -33,7 +25,7 @@ static uint32_t states_of(const struct prefix_index_opts *opts)
 size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max)
 {
     size_t bytes = sizeof(struct prefix_index) + (size_t)pages_max[0] * sizeof(struct node) +
-                   (size_t)bucket_count(pages_max[0]) * sizeof(uint32_t) +
+                   (size_t)hash_buckets(16, pages_max[0]) * sizeof(uint32_t) +
                    (size_t)states_max * sizeof(struct snapshot);
     for (uint32_t g = 0; g < group_count; g++)
         bytes += ((size_t)pages_max[0] + pages_max[g]) * sizeof(uint32_t);
@@ -80,7 +72,7 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     struct prefix_index *ix = ARENA_NEW(a, struct prefix_index);
     if (!ix || create_groups(a, opts, ix) < 0)
         return -ENOMEM;
-    uint32_t buckets = bucket_count(ix->nodes_max);
+    uint32_t buckets = hash_buckets(16, ix->nodes_max);
     ix->states = opts->states;
     ix->states_max = states_of(opts);
     ix->state_bytes = opts->state_bytes;

@@ -7,8 +7,8 @@
  *
  * Failure. An operation can fail with its device only: -EIO, or -ENODEV when the device is lost. All memory
  * that it touches was committed before the step. Arguments that break what is written here are mistakes of
- * the caller. A value that is not finite is no failure: it spreads to what is computed from it, which is never
- * another sequence.
+ * the caller. A value that is not finite is no failure: it spreads to what is computed from it, which is
+ * never another sequence.
  *
  * Exactness. An output element is one fixed chain of f32 operations. It depends on its own sequence's tokens
  * and absolute positions alone, never on how many columns, sequences, chunks or threads share the step. The
@@ -65,8 +65,8 @@ struct residual {
     struct act out, pairs, sum;
 };
 
-/* h[t] = the token's embedding or its image's features; cosines | sines of its position. Fails with its device
- * only: an id is below the vocabulary, and features are there for every token of an image. */
+/* h[t] = the token's embedding or its image's features; cosines | sines of its position. Fails with its
+ * device only: an id is below the vocabulary, and features are there for every token of an image. */
 struct op_embed {
     const struct weight *table;
     const struct rope *rope;

@@ -203,17 +203,6 @@ void engine_room(const struct engine *en, const struct job_spec *job, struct eng
 /* Retry-After in seconds, from queue length and recent throughput; at least 1. Any thread. */
 uint32_t engine_retry_after_s(struct engine *en);
 
-struct engine_cleared {
-    uint32_t entries;         /* dropped pages of cached prefixes, and image embeddings */
-    uint64_t bytes_reclaimed; /* decrease of the bytes that pools and image embeddings hold */
-};
-/* Drops all cached prefixes and image embeddings that no request uses and gives their memory back; waits
- * for it, a step at most. Any thread but the engine's. 0, -EAGAIN (too many callers wait for the same),
- * -EPIPE (closing), or -ENOMEM. */
-int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
-/* Gives back every byte that no request and no prefix needs; prefixes are moved together, none is dropped. As
- * engine_clear_cache. */
-int engine_trim(struct engine *en, struct engine_cleared *ret);
 /* Memory is short: drops the least recently used eighth of the cached prefixes, image embeddings and all
  * free units, now or after the step. Any thread; returns at once. */
 void engine_reclaim(struct engine *en);

@@ -5,7 +5,8 @@
  * get the rest after all other limits. The server sets the same limits that `plateau plan` prints.
  *
  * A model computes in the memory of one domain: its weights, workspace, vision encoder, image embeddings and
- * pools lie there. The rest is the machine's, whatever the domain, with what host code keeps of the workspace. Each domain has a ceiling of its own.
+ * pools lie there. The rest is the machine's, whatever the domain, with what host code keeps of the
+ * workspace. Each domain has a ceiling of its own.
  * Pure; any thread. */
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H

@@ -647,28 +647,8 @@ int model_draft_end(struct model *m)
 
 /* ---- images ---- */
 
-int model_encode_begin(struct model *m, const struct model_image *p)
+struct vision_encoder *model_vision_encoder(struct model *m)
 {
     ASSERT(m->config.vision.shape.present);
-    return vision_encoder_begin(&m->encoder, p);
-}
-
-bool model_encode_run(struct model *m, uint64_t deadline_ns)
-{
-    return vision_encoder_run(&m->encoder, deadline_ns);
-}
-
-void model_encode_stop(struct model *m)
-{
-    vision_encoder_stop(&m->encoder);
-}
-
-void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all)
-{
-    vision_encoder_progress(&m->encoder, done, all);
-}
-
-bool model_encoder_trim(struct model *m)
-{
-    return vision_encoder_trim(&m->encoder);
+    return &m->encoder;
 }

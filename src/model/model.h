@@ -51,8 +51,6 @@ struct model_vision {
     uint32_t video_frames_min, video_frames_max;
     uint32_t image_token, video_token, start_token, end_token;
     uint64_t weight_bytes; /* the vision encoder's part of model_shape.weight_bytes */
-    uint64_t patch_products,
-        pair_products; /* multiply-adds of a patch, and of each pair of patches that see each other */
     uint64_t encode_fixed_bytes,
         encode_patch_bytes; /* memory for encoding an image; see model_encode_bytes */
 };

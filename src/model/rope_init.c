@@ -1,5 +1,5 @@
 /* rope_init.c - frequencies are rounded to f32 like the reference's. */
-#include "model/rope_init.h"
+#include "model/config.h"
 
 #include <math.h>
 

@@ -3,7 +3,6 @@
 
 #include "compute/backend.h"
 #include "model/mrope.h"
-#include "model/rope_init.h"
 
 #include "base/check.h"
 

@@ -5,6 +5,7 @@
 #ifndef PLATEAU_TESTS_SMALL_MODEL_H
 #define PLATEAU_TESTS_SMALL_MODEL_H
 
+#include "test_floats.h"
 #include "test_device.h"
 #include "test_files.h"
 

@@ -2,6 +2,7 @@
 #ifndef PLATEAU_TESTS_KERN_TEST_H
 #define PLATEAU_TESTS_KERN_TEST_H
 
+#include "test_floats.h"
 #include "test.h"
 
 #include "base/check.h"

@@ -80,9 +80,9 @@ static void check_account(const struct plan *p, const struct plan_line *l)
         assert_string_equal(l->name, p->model.name);
         return;
     }
-    assert_string_equal(l->name, accounts_name(l->account));
-    assert_int_equal(l->class, accounts_class(l->account));
-    assert_int_equal(accounts_parent(l->account),
+    assert_string_equal(l->name, accounts_row(l->account)->name);
+    assert_int_equal(l->class, accounts_row(l->account)->class);
+    assert_int_equal(accounts_row(l->account)->parent,
                      l->account == ACCOUNT_VIDEO ? ACCOUNT_MEDIA : parents[l->depth]);
 }
 

@@ -1,4 +1,5 @@
 /* Dtypes, conversions, and what a quantised weight means. */
+#include "test_floats.h"
 #include "test.h"
 
 #include "tensor/tensor.h"
