@@ -130,7 +130,7 @@ bool prefix_index_walk(const struct prefix_index *ix, struct walk *w)
     struct prefix_numbers n;
     prefix_index_numbers(ix, &n);
     ASSERT(n.bytes <= ix->allowed);
-    ASSERT(ix->allowed <= ix->bytes_max);
+    ASSERT(ix->allowed <= ix->opts.bytes_max);
     return true;
 }
 

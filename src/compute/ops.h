@@ -7,8 +7,8 @@
  *
  * Failure. An operation can fail with its device only: -EIO, or -ENODEV when the device is lost. All memory
  * that it touches was committed before the step. Arguments that break what is written here are mistakes of
- * the caller. A value that is not finite is no failure: it spreads to what is computed from it, which is
- * never another sequence.
+ * the caller. A value that is not finite is no failure: it spreads within its
+ * sequence.
  *
  * Exactness. An output element is one fixed chain of f32 operations. It depends on its own sequence's tokens
  * and absolute positions alone, never on how many columns, sequences, chunks or threads share the step. The
@@ -148,7 +148,8 @@ struct op_route {
     const struct projection *reader;
 };
 
-/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]. Fails with its device only. */
+/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]. Fails with its device
+ * only. */
 struct op_gather {
     struct residual add;
     struct act h, y;

@@ -236,6 +236,12 @@ struct engine_pool_numbers {
     uint64_t active_bytes, cached_bytes, peak_bytes, limit_bytes; /* peak: of active */
 };
 
+/* Trims. A trim begins when nothing runs (or too much is free). It ends when nothing is left to give back
+ * or a request comes. A slice is the work between two looks at the inbox. */
+struct trim_numbers {
+    uint64_t trims, units, bytes, moves, slices, slice_ns, slice_max_ns, reclaims;
+};
+
 /* Counters grow; gauges are from the last step. */
 struct engine_numbers {
     const struct domain *domain; /* the memory of its pools and images */
@@ -249,10 +255,8 @@ struct engine_numbers {
     uint64_t fetched_tokens;              /* part of cached_tokens: from the SSD tier */
     uint32_t fetching;                    /* of those waiting: requests that wait for the SSD tier */
     uint64_t fetches, fetches_failed;     /* failed: less arrived than was requested */
-    /* Trims. A trim begins when nothing runs (or too much is free). It ends when nothing is left to give
-     * back or a request comes. A slice is the work between two looks at the inbox. */
-    uint64_t pending_trim_bytes; /* at most, of the trim that is due */
-    uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
+    uint64_t pending_trim_bytes;          /* at most, of the trim that is due */
+    struct trim_numbers trim;
     uint64_t units_recommitted; /* given back and committed again within a second */
     uint64_t reclaims;          /* times that caches gave memory because some was short */
     /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A

@@ -13,17 +13,6 @@ static struct engine_pool_numbers pool_numbers_of(const struct pool_numbers *n, 
                                         .limit_bytes = n->limit_bytes};
 }
 
-static void read_trim_gauges(const struct trim_numbers *n, struct engine_numbers *ret)
-{
-    ret->trims = n->trims;
-    ret->trim_units = n->units;
-    ret->trim_bytes = n->bytes;
-    ret->trim_moves = n->moves;
-    ret->trim_slices = n->slices;
-    ret->trim_slice_ns = n->slice_ns;
-    ret->trim_slice_max_ns = n->slice_max_ns;
-}
-
 static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
@@ -49,7 +38,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     image_sched_read_gauges(&en->image_sched, ret);
     ret->busy_ns = en->steps_ns + ret->encode_ns;
     ret->pending_trim_bytes = trim_pending_bytes(&en->trim, s.running);
-    read_trim_gauges(&en->trim.now, ret);
+    ret->trim = en->trim.now;
     ret->units_recommitted = pools_recommitted(&en->pools);
     ret->reclaims = en->trim.now.reclaims + en->pools.reclaims;
     const struct drafting_numbers *d = &en->drafting.now;

@@ -105,8 +105,8 @@ bool image_sched_run(struct image_sched *s, bool stepped);
 
 /* ---- memory ---- */
 
-/* For the list of holders: embeddings and the encoder's memory; part of it that can be dropped on request; how
- * much the process would shrink without that. */
+/* For the list of holders: embeddings and the encoder's memory; part of it that can be dropped on request;
+ * how much the process would shrink without that. */
 struct pools_beside image_sched_beside(const struct image_sched *s);
 /* Of these bytes the part that was idle since before_ns (UINT64_MAX: since any time): the encoder's memory,
  * while no image is in progress. */

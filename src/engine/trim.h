@@ -24,11 +24,6 @@ struct trim_opts {
     void *arg;
 };
 
-/* As in engine_numbers. */
-struct trim_numbers {
-    uint64_t trims, units, bytes, moves, slices, slice_ns, slice_max_ns, reclaims;
-};
-
 struct trim {
     struct trim_opts opts; /* constant */
     struct list orders;    /* struct holder_ask: orders for a trim, or for a number of bytes */

@@ -45,8 +45,9 @@ struct matrix {
     size_t expert_bytes;      /* stride between experts in data */
 };
 
-/* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into `memory`
- * of matrix_stack_bytes(), 64-byte aligned. Rows keep their order: source 0 first. Experts: count must be 1. */
+/* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into
+ * `memory` of matrix_stack_bytes(), 64-byte aligned. Rows keep their order: source 0 first. Experts: count
+ * must be 1. */
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 

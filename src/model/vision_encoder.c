@@ -195,8 +195,7 @@ static int open_memory(struct vision_encoder *e, const struct config *c, const s
     if (r < 0)
         return r;
     account_set_planned(e->account, bytes);
-    return units_create_small(account_domain(e->account), e->account, (uint32_t)(bytes / UNIT_SMALL_BYTES),
-                              &e->units);
+    return units_create(e->account, UNIT_SMALL_BYTES, (uint32_t)(bytes / UNIT_SMALL_BYTES), &e->units);
 }
 
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,

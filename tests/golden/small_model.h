@@ -5,6 +5,7 @@
 #ifndef PLATEAU_TESTS_SMALL_MODEL_H
 #define PLATEAU_TESTS_SMALL_MODEL_H
 
+#include "test_rng.h"
 #include "test_floats.h"
 #include "test_device.h"
 #include "test_files.h"
@@ -14,7 +15,6 @@
 
 #include "base/check.h"
 #include "compute/backend.h"
-#include "base/rng.h"
 #include "weights/checkpoint.h"
 
 #define SMALL_PROMPT   75

@@ -3,6 +3,7 @@
 #ifndef PLATEAU_TESTS_SMALL_VISION_H
 #define PLATEAU_TESTS_SMALL_VISION_H
 
+#include "test_rng.h"
 #include "test_floats.h"
 #include "small_model.h"
 

@@ -1,4 +1,5 @@
 /* test_matrix.c - a packed matrix holds what its sources say. */
+#include "test_rng.h"
 #include "kern_test.h"
 
 static const uint32_t bits_list[] = {2, 3, 4, 5, 6, 8}, group_list[] = {32, 64, 128};

@@ -1,9 +1,9 @@
 /* Arenas: lifetimes, alignment, zeroing, limits, and charges. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "base/rng.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Features by content: hits, kept entries, the order of eviction, and that no byte remains. */
 #define TEST_SEEDS 20
+#include "test_rng.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "engine/embedding_cache.h"
 #include "memory/units.h"
 

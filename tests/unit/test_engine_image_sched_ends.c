@@ -2,6 +2,7 @@
  * features crowd each other out, caches are cleared. Afterwards all accounts are what they were, and the
  * pixels are their maker's again. */
 #define TEST_SEEDS 3
+#include "test_rng.h"
 #include "test_engine_seen.h"
 
 #include "test_engine_orders.h"

@@ -1,6 +1,7 @@
 /* Prefixes change the computation, never the output: golden answers from the cache, conversations, random
  * traffic. */
 #define TEST_SEEDS 3 /* models and accounts are few */
+#include "test_rng.h"
 #include "test_engine.h"
 #include "test_engine_orders.h"
 

@@ -63,7 +63,7 @@ static bool is_trimmed(struct fixture *f, void *arg)
 {
     (void)arg;
     struct engine_numbers n = numbers(f);
-    return n.idle && n.trim_bytes > 0 && n.pending_trim_bytes == 0;
+    return n.idle && n.trim.bytes > 0 && n.pending_trim_bytes == 0;
 }
 
 TEST(what_is_free_goes_within_a_second_of_the_last_request)
@@ -80,9 +80,9 @@ TEST(what_is_free_goes_within_a_second_of_the_last_request)
     assert_true(clock_now_ns() - ended_ns < 5 * NS_PER_S);
     assert_int_equal(pools_used(&f), before);
     struct engine_numbers n = numbers(&f);
-    assert_int_equal(n.trims, 1);
-    assert_int_equal(n.trim_bytes, n.trim_units * UNIT_BYTES);
-    assert_true(n.trim_slices >= n.trim_units && n.trim_slice_max_ns > 0);
+    assert_int_equal(n.trim.trims, 1);
+    assert_int_equal(n.trim.bytes, n.trim.units * UNIT_BYTES);
+    assert_true(n.trim.slices >= n.trim.units && n.trim.slice_max_ns > 0);
     test_engine_close(&f);
 }
 
@@ -114,7 +114,7 @@ TEST(nothing_goes_by_itself_when_units_are_kept)
     sleep_ms(300);
     uint64_t held = pools_used(&f) - before;
     assert_true(held > 0);
-    assert_int_equal(numbers(&f).trims, 0);
+    assert_int_equal(numbers(&f).trim.trims, 0);
     assert_int_equal(test_trim(f.engine, &given), 0);
     assert_int_equal(given.bytes_reclaimed, held);
     assert_int_equal(pools_used(&f), before);
@@ -140,7 +140,7 @@ static void reclaim(const char *dir)
         assert_true(numbers(&f).cache_bytes < before);
     }
     struct engine_numbers n = numbers(&f);
-    assert_true(n.reclaims >= 4 && n.cache_pages_evicted > 0 && n.trim_units > 0);
+    assert_true(n.reclaims >= 4 && n.cache_pages_evicted > 0 && n.trim.units > 0);
     for (uint32_t i = PROMPTS; i-- > 0;) {
         struct client *c = run(&f, i, 300 + i * 30, 8);
         expect_same(c, run(&fresh, i, 300 + i * 30, 8));
@@ -148,7 +148,7 @@ static void reclaim(const char *dir)
     }
     assert_true(cached > 0);
     if (model_shape(f.m->model)->page_bytes < UNIT_BYTES / 2)
-        assert_true(n.trim_moves > 0);
+        assert_true(n.trim.moves > 0);
     test_engine_close(&f);
     test_engine_close(&fresh);
 }

@@ -1,11 +1,11 @@
 /* Pages that move: cached pages move down until no unit can be emptied, and nothing else changes. */
 /* One account each, and the ledger of a test has 16. */
 #define TEST_SEEDS 15
+#include "test_rng.h"
 #include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/page_pool.h"
 
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* Pages: the order of taking, commits, trims, evictions. */
 /* One account each, and the ledger of a test has 16. */
 #define TEST_SEEDS 15
+#include "test_rng.h"
 #include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/page_pool.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* Plans: limits that never pass the ceiling together, floors that are enough, and refusals that tell what
  * would fit. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "memory/plan.h"
 #include "memory/units.h"
 

@@ -1,10 +1,10 @@
 /* Prefixes of models with windows: which pages a hit needs, and the remains after some are evicted. */
 #define TEST_SEEDS 4 /* four accounts each, and the ledger of a test has 16 */
+#include "test_rng.h"
 #include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/prefix_index.h"
 
 #include <errno.h>

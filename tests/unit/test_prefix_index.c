@@ -1,10 +1,10 @@
 /* Prefixes: hits, the owner of each page, and evictions when the pools need room. */
 #define TEST_SEEDS 8 /* two accounts each, and the ledger of a test has 16 */
+#include "test_rng.h"
 #include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/prefix_index.h"
 
 #include <errno.h>

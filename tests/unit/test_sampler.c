@@ -1,8 +1,8 @@
 /* The sampler against plain definitions: full sorts in double, one filter after the other. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "sample/sampler.h"
 
 #include <math.h>

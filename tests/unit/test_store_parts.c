@@ -1,4 +1,5 @@
 /* What the SSD tier is made of: files, names, the table, the staging. */
+#include "test_rng.h"
 #include "test_store.h"
 
 #include "store/staging.h"

@@ -97,10 +97,49 @@ struct compute_cost cpu_cost(const struct compute_opts *o)
                                             .worker = sums[PER_WORKER]}};
 }
 
-static void step_begin(struct compute *compute, const struct batch *b);
-static bool replay(struct compute *compute, uint32_t key);
-static int step_end(struct compute *compute);
-static void step_cancel(struct compute *compute);
+/* ---- a step ---- */
+
+static void add_spans(struct cpu *c, uint32_t index, const struct batch_seq *seq)
+{
+    for (uint32_t done = 0; done < seq->count;) {
+        uint32_t position = seq->position + done;
+        uint32_t count = MIN_OF(CPU_SPAN_TOKENS - position % CPU_SPAN_TOKENS, seq->count - done);
+        c->spans[c->span_count++] = (struct cpu_span){index, seq->first + done, position, count};
+        done += count;
+    }
+}
+
+static void step_begin(struct compute *compute, const struct batch *b)
+{
+    struct cpu *c = cpu_of(compute);
+    ASSERT(b->seq_count <= c->seqs_max && b->token_count <= c->tokens_max && b->logit_count <= c->logits_max);
+    c->in = b;
+    c->tokens = b->token_count;
+    c->span_count = 0;
+    for (uint32_t i = 0; i < b->seq_count; i++)
+        add_spans(c, i, &b->seqs[i]);
+}
+
+static bool replay(struct compute *compute, uint32_t key)
+{
+    (void)compute;
+    (void)key;
+    return false;
+}
+
+/* Every operation has run when its call returned. */
+static void step_cancel(struct compute *compute)
+{
+    cpu_of(compute)->in = NULL;
+}
+
+static int step_end(struct compute *compute)
+{
+    step_cancel(compute);
+    return 0;
+}
+
+/* ---- opening ---- */
 
 static const struct compute_ops ops = {.step_begin = step_begin,
                                        .replay = replay,
@@ -151,70 +190,4 @@ int cpu_open(const struct compute_opts *o, struct compute **ret)
     }
     *ret = &c->compute;
     return 0;
-}
-
-/* ---- a step ---- */
-
-static void add_spans(struct cpu *c, uint32_t index, const struct batch_seq *seq)
-{
-    for (uint32_t done = 0; done < seq->count;) {
-        uint32_t position = seq->position + done;
-        uint32_t count = MIN_OF(CPU_SPAN_TOKENS - position % CPU_SPAN_TOKENS, seq->count - done);
-        c->spans[c->span_count++] = (struct cpu_span){index, seq->first + done, position, count};
-        done += count;
-    }
-}
-
-static void step_begin(struct compute *compute, const struct batch *b)
-{
-    struct cpu *c = cpu_of(compute);
-    ASSERT(b->seq_count <= c->seqs_max && b->token_count <= c->tokens_max && b->logit_count <= c->logits_max);
-    c->in = b;
-    c->tokens = b->token_count;
-    c->span_count = 0;
-    for (uint32_t i = 0; i < b->seq_count; i++)
-        add_spans(c, i, &b->seqs[i]);
-}
-
-static bool replay(struct compute *compute, uint32_t key)
-{
-    (void)compute;
-    (void)key;
-    return false;
-}
-
-/* Every operation has run when its call returned. */
-static void step_cancel(struct compute *compute)
-{
-    cpu_of(compute)->in = NULL;
-}
-
-static int step_end(struct compute *compute)
-{
-    step_cancel(compute);
-    return 0;
-}
-
-/* ---- the parts of a recurrent state ---- */
-
-static float *state_part(const struct cpu *c, uint32_t state, size_t offset)
-{
-    return state == NONE
-               ? NULL
-               : cpu_memory(c, dev_add(c->in->states, state * (uint64_t)state_bytes(c->shape) + offset));
-}
-
-float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer)
-{
-    return state_part(c, state, layer * state_layer_bytes(c->shape));
-}
-
-float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer)
-{
-    return state_part(c, state, state_pending_offset(c->shape, layer));
-}
-
-float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index)
-{
-    return state_part(c, state, state_hidden_offset(c->shape, index));
 }

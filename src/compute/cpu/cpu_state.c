@@ -1,0 +1,24 @@
+/* cpu_state.c - where the parts of a recurrent state lie. */
+#include "compute/cpu/cpu.h"
+
+static float *state_part(const struct cpu *c, uint32_t state, size_t offset)
+{
+    return state == NONE
+               ? NULL
+               : cpu_memory(c, dev_add(c->in->states, state * (uint64_t)state_bytes(c->shape) + offset));
+}
+
+float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer)
+{
+    return state_part(c, state, layer * state_layer_bytes(c->shape));
+}
+
+float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer)
+{
+    return state_part(c, state, state_pending_offset(c->shape, layer));
+}
+
+float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index)
+{
+    return state_part(c, state, state_hidden_offset(c->shape, index));
+}
