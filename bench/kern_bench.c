@@ -303,7 +303,7 @@ static void packing(struct bench *b, const struct form *f)
     p.source.in = K;
     p.source.weight = (struct tensor){.dtype = dtypes[f->form], .data = b->weights + 1};
     p.source.scales = p.source.biases = (struct tensor){.dtype = DTYPE_BF16, .data = b->weights + 1};
-    size_t bytes = ROUND_UP(matrix_packed_bytes(&p.source), (size_t)64);
+    size_t bytes = ROUND_UP(matrix_stack_bytes(&p.source, 1), (size_t)64);
     p.memory = aligned_alloc(64, bytes);
     ASSERT(p.memory);
     double s = seconds(b, pack_once, &p);

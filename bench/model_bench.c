@@ -211,7 +211,7 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     if (r == 0)
         r = bench_models_check_memory(
             s.weight_bytes +
-                model_workspace_bytes(&s, opts.tokens_max, opts.seqs_max, device_workers(opts.device)) +
+                model_workspace_bytes(&s, opts.tokens_max, opts.seqs_max, opts.device->workers).device_bytes +
                 bench_rows_bytes(&s, &rows_opts),
             e);
     uint64_t begin = clock_now_ns();
@@ -384,7 +384,7 @@ int main(int argc, char **argv)
         fputs("model_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute f32\n", device_tier(b.device), device_workers(b.device));
+    printf("kernels %s, %u workers, compute f32\n", b.device->tier, b.device->workers);
     device_turn_begin(b.device);
     yardsticks_measure(&b.yard);
     device_turn_end(b.device);

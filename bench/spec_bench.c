@@ -450,7 +450,7 @@ int main(int argc, char **argv)
     }
     if (!b.json)
         printf("kernels %s, %u workers, %s: %u tokens drafted at most\n  %6s %12s %12s %8s %11s %10s\n",
-               device_tier(b.device), device_workers(b.device), dir,
+               b.device->tier, b.device->workers, dir,
                speculation_drafting(&b.how, model_shape(b.on.model)->mtp).drafts_max, "rows", "tokens/s off",
                "tokens/s on", "ratio", "right", "per step");
     bool good = true;

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "model/vision.h"
+#include "model/vision_encoder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,11 +46,22 @@ static double encode(struct bench *b, size_t *pieces)
     *pieces = 0;
     for (bool done = false; !done;) {
         uint64_t from = clock_now_ns();
-        done = model_encode_run(b->model, 0);
+        done = vision_encoder_run(model_vision_encoder(b->model), 0);
         if (*pieces < PIECES_MAX)
             b->pieces[(*pieces)++] = seconds_since(from);
     }
     return seconds_since(begin);
+}
+
+/* Multiply-adds for such an image, in products and attention. A merger's product is a token's, so that of a
+ * patch is its part. */
+static double products(const struct vision_config *v, double patches)
+{
+    double n = v->hidden, merged = vision_merged(v);
+    double merger = (merged * merged + merged * v->out) / (v->shape.merge * v->shape.merge);
+    double patch = vision_patch_values(v) * n + v->depth * (4 * n * n + 2 * n * v->intermediate) +
+                   (1 + v->deepstack_count) * merger;
+    return patches * patch + patches * patches * 2 * v->depth * n;
 }
 
 static void print(struct bench *b, const struct model_image *p, double begin_s, double seconds, size_t pieces,
@@ -58,7 +69,7 @@ static void print(struct bench *b, const struct model_image *p, double begin_s, 
 {
     const struct model_shape *s = model_shape(b->model);
     uint64_t patches = (uint64_t)p->width * p->height / ((uint64_t)s->vision.patch * s->vision.patch);
-    double flop = 2 * (double)model_encode_products(s, (uint64_t)p->width * p->height);
+    double flop = 2 * products(model_vision_encoder(b->model)->config, (double)patches);
     qsort(b->pieces, pieces, sizeof(b->pieces[0]), by_value);
     printf("  %u x %u: %.2f s, %.0f patches/s, %.1f GFLOP/s, %.0f%% of the multiply-adds' peak\n", p->width,
            p->height, seconds, (double)patches / seconds, flop / seconds * 1e-9,
@@ -85,7 +96,7 @@ static int measure(struct bench *b, uint32_t width, uint32_t height)
     double yard_s = r == 0 ? yardsticks_fma_once(&b->yard) : 0;
     uint64_t begin = clock_now_ns();
     if (r == 0) {
-        while ((r = model_encode_begin(b->model, &p)) > 0)
+        while ((r = vision_encoder_begin(model_vision_encoder(b->model), &p)) > 0)
             ;
     }
     double begin_s = seconds_since(begin);
@@ -149,7 +160,7 @@ int main(int argc, char **argv)
         fputs("vision_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute f32\n", device_tier(b.device), device_workers(b.device));
+    printf("kernels %s, %u workers, compute f32\n", b.device->tier, b.device->workers);
     int r = run(&b, argc > 1 ? argv[1] : "qwen3.5-vision-bf16", argv + 2, MAX_OF(argc - 2, 0));
     model_free(b.model);
     yardsticks_done(&b.yard);

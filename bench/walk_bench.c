@@ -17,7 +17,7 @@ struct scene {
     struct ledger *ledger;
     struct arena *arena;
     struct page_pool *pages;
-    struct state_pool *states;
+    struct block_pool *states;
     struct prefix_index *index;
     struct sched *sched;
 };
@@ -42,9 +42,9 @@ static void open_scene(struct scene *c)
     struct account *root = ledger_root(c->ledger);
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = 4096, .kv = root, .evict = on_evict, .arg = c};
-    struct state_pool_opts states = {.states_max = STATES, .state_bytes = 4096, .state = root};
+    struct block_pool_opts states = {.blocks_max = STATES, .block_bytes = 4096, .account = root};
     must(page_pool_create(c->arena, &pages, &c->pages));
-    must(state_pool_create(c->arena, &states, &c->states));
+    must(block_pool_create(c->arena, &states, &c->states));
     struct prefix_index_opts index = {.groups = {{.pages = c->pages, .page_bytes = 4096}},
                                       .group_count = 1,
                                       .states = c->states,
@@ -74,7 +74,7 @@ static void add_chain(struct scene *c, uint32_t number)
         must(page_pool_take(c->pages, &pages[i]));
         node = prefix_index_add(c->index, node, &key, &pages[i]);
     }
-    must(state_pool_take(c->states, &state));
+    must(block_pool_take(c->states, &state));
     ASSERT(prefix_index_snapshot(c->index, node, state));
     for (uint32_t i = CHAIN; i-- > 0;)
         page_pool_unref(c->pages, pages[i]);
@@ -106,7 +106,7 @@ static bool walk_ledger(const struct scene *c, struct walk *w)
 
 static bool walk_all(const struct scene *c, struct walk *w)
 {
-    return walk_pages(c, w) && state_pool_walk(c->states, w) && walk_index(c, w) && walk_sched(c, w) &&
+    return walk_pages(c, w) && block_pool_walk(c->states, w) && walk_index(c, w) && walk_sched(c, w) &&
            walk_ledger(c, w);
 }
 
@@ -145,7 +145,7 @@ int main(void)
     measure(&c, "all", walk_all);
     prefix_index_done(c.index);
     page_pool_done(c.pages);
-    state_pool_done(c.states);
+    block_pool_done(c.states);
     arena_free(c.arena);
     ledger_free(c.ledger);
     return 0;

@@ -25,7 +25,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
 if(PLATEAU_DEBUG)
   add_compile_definitions(PLATEAU_DEBUG)
-  set(PLATEAU_JEMALLOC OFF) # base/heap_hooks.c stands before glibc's allocator
+  set(PLATEAU_JEMALLOC OFF) # tests/heap_hooks.c stands before glibc's allocator
 endif()
 if(PLATEAU_FUZZ)
   # Everything a target links reports its coverage, or the fuzzer would search blindly.

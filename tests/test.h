@@ -15,6 +15,7 @@
 #ifndef PLATEAU_TESTS_TEST_H
 #define PLATEAU_TESTS_TEST_H
 
+#include "test_rng.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

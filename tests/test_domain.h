@@ -5,8 +5,8 @@
 #ifndef PLATEAU_TESTS_TEST_DOMAIN_H
 #define PLATEAU_TESTS_TEST_DOMAIN_H
 
+#include "test_rng.h"
 #include "base/check.h"
-#include "base/rng.h"
 #include "memory/domain.h"
 
 #include <errno.h>

@@ -145,11 +145,6 @@ int arena_commit(struct arena *a, size_t bytes)
     return commit_to(a, sizeof(*a) + bytes);
 }
 
-size_t arena_used_bytes(const struct arena *a)
-{
-    return a->used;
-}
-
 size_t arena_committed_bytes(const struct arena *a)
 {
     return a->committed;

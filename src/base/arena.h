@@ -50,7 +50,6 @@ void arena_rewind(struct arena *a, size_t mark);
 /* Commits (and so charges and populates) the first `bytes` now, so that later use cannot fail or fault. */
 int arena_commit(struct arena *a, size_t bytes);
 
-size_t arena_used_bytes(const struct arena *a);
 size_t arena_committed_bytes(const struct arena *a);
 /* Whether a block was refused because of bytes_max, and not by the charge or the system. */
 bool arena_overran(const struct arena *a);

@@ -28,6 +28,15 @@ struct timespec clock_deadline(uint64_t from_now_ns)
     return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
 }
 
+void clock_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 #define END_S ((int64_t)253402300800) /* the year 10000 begins */
 
 static bool is_leap(uint32_t year)

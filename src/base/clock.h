@@ -2,6 +2,7 @@
 #ifndef PLATEAU_BASE_CLOCK_H
 #define PLATEAU_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -20,5 +21,7 @@ double clock_wall_s(void);
 uint32_t clock_text(int64_t unix_s, char ret[CLOCK_TEXT_BYTES]);
 /* The CLOCK_MONOTONIC time `from_now_ns` ahead, for timed waits; far away for UINT64_MAX. */
 struct timespec clock_deadline(uint64_t from_now_ns);
+/* A condition variable whose timed waits take such times. */
+void clock_cond_init(pthread_cond_t *c);
 
 #endif

@@ -9,6 +9,15 @@
 
 uint64_t hash_bytes(const void *bytes, size_t len);
 
+/* Buckets of a table of `count` entries: the least power of two from `least` on that is no less. */
+static inline uint32_t hash_buckets(uint32_t least, uint32_t count)
+{
+    uint32_t n = least;
+    while (n < count && n < 1u << 31)
+        n *= 2;
+    return n;
+}
+
 /* A table from byte strings to 32-bit numbers, built once and then only read (vocabularies, names).
  * Keys are not copied: they outlive the table. Reading is safe from any thread once building is over. */
 struct hash_map {

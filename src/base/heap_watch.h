@@ -1,9 +1,9 @@
 /* heap_watch.h - threads that may not allocate, and what catches them.
  *
- * A thread says that it allocates no more; the hooks see each call of the malloc family, in whatever library,
- * and count those of such threads. Builds with PLATEAU_DEBUG and programs that compile heap_hooks.c
- * themselves have the hooks; in other builds nothing is seen and saying so costs a store. free() is no
- * allocation. */
+ * A thread says that it allocates no more; the hooks see each call of the malloc family, in whatever
+ * library, and count those of such threads. Builds with PLATEAU_DEBUG and programs that compile
+ * tests/heap_hooks.c themselves have the hooks; in other builds nothing is seen and saying so costs a store.
+ * free() is no allocation. */
 #ifndef PLATEAU_BASE_HEAP_WATCH_H
 #define PLATEAU_BASE_HEAP_WATCH_H
 

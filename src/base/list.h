@@ -34,11 +34,6 @@ static inline void list_push_back(struct list *head, struct list *node)
     list_insert_between(head->prev, node, head);
 }
 
-static inline void list_push_front(struct list *head, struct list *node)
-{
-    list_insert_between(head, node, head->next);
-}
-
 /* Fine for a member in no list. */
 static inline void list_remove(struct list *node)
 {

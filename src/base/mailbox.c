@@ -53,11 +53,7 @@ int mailbox_create(const struct mailbox_opts *opts, struct mailbox **ret)
     m->message_bytes = opts->message_bytes;
     m->fd = opts->eventfd ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
     pthread_mutex_init(&m->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&m->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&m->changed);
     if (opts->eventfd && m->fd < 0) {
         r = -errno;
         mailbox_free(m);

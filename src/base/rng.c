@@ -23,22 +23,6 @@ double rng_uniform_at(uint64_t seed, uint64_t counter)
     return (double)(rng_at(seed, counter) >> 11) * 0x1p-53;
 }
 
-uint64_t rng_next(struct rng *r)
-{
-    return rng_at(r->seed, r->counter++);
-}
-
-uint64_t rng_below(struct rng *r, uint64_t bound)
-{
-    ASSERT(bound > 0);
-    return (uint64_t)(((unsigned __int128)rng_next(r) * bound) >> 64);
-}
-
-double rng_uniform(struct rng *r)
-{
-    return rng_uniform_at(r->seed, r->counter++);
-}
-
 void rng_secret(void *bytes, size_t len)
 {
     char *p = bytes;

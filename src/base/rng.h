@@ -14,15 +14,6 @@ uint64_t rng_at(uint64_t seed, uint64_t counter);
 /* The same as a double in [0, 1) with 53 bits. */
 double rng_uniform_at(uint64_t seed, uint64_t counter);
 
-/* A stream for tests and simulations: rng_at(seed, 0), rng_at(seed, 1), ... */
-struct rng {
-    uint64_t seed, counter;
-};
-uint64_t rng_next(struct rng *r);
-/* In [0, bound), bound > 0. The bias is below bound / 2^64. */
-uint64_t rng_below(struct rng *r, uint64_t bound);
-double rng_uniform(struct rng *r);
-
 /* Unpredictable bytes from the kernel. Stops the program if the kernel has no source. */
 void rng_secret(void *bytes, size_t len);
 

@@ -22,8 +22,7 @@ struct bitmap {
 
 struct block_pool {
     /* Constant. */
-    uint32_t blocks_max;
-    size_t block_bytes;
+    struct block_pool_opts opts;
     struct units *units;
     /* Engine thread only. */
     struct bitmap free, ready;
@@ -105,16 +104,18 @@ struct span {
 
 static struct span units_of_block(const struct block_pool *p, uint32_t block)
 {
-    size_t from = block * p->block_bytes;
-    return (struct span){(uint32_t)(from / UNIT_BYTES), (uint32_t)((from + p->block_bytes - 1) / UNIT_BYTES)};
+    size_t from = block * p->opts.block_bytes;
+    return (struct span){(uint32_t)(from / UNIT_BYTES),
+                         (uint32_t)((from + p->opts.block_bytes - 1) / UNIT_BYTES)};
 }
 
 /* Blocks that touch the unit; empty (first > last) when no block does. */
 static struct span blocks_of_unit(const struct block_pool *p, uint32_t unit)
 {
     ASSERT(unit < units_max(p->units));
-    size_t from = unit * UNIT_BYTES, last = (from + UNIT_BYTES - 1) / p->block_bytes;
-    return (struct span){(uint32_t)(from / p->block_bytes), (uint32_t)MIN_OF(last, p->blocks_max - 1)};
+    size_t from = unit * UNIT_BYTES, last = (from + UNIT_BYTES - 1) / p->opts.block_bytes;
+    return (struct span){(uint32_t)(from / p->opts.block_bytes),
+                         (uint32_t)MIN_OF(last, p->opts.blocks_max - 1)};
 }
 
 static bool is_committed(const struct block_pool *p, uint32_t block)
@@ -135,7 +136,7 @@ static void set_ready(struct block_pool *p, uint32_t block, bool ready)
         bitmap_set(&p->ready, block);
     else
         bitmap_clear(&p->ready, block);
-    ASSERT(p->ready_count <= p->blocks_max);
+    ASSERT(p->ready_count <= p->opts.blocks_max);
 }
 
 /* After a unit was committed or decommitted: updates which of its free blocks are ready. */
@@ -230,17 +231,16 @@ int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struc
     struct block_pool *p = ARENA_NEW(a, struct block_pool);
     if (!p)
         return -ENOMEM;
-    p->blocks_max = opts->blocks_max;
-    p->block_bytes = opts->block_bytes;
+    p->opts = *opts;
     p->unit_taken = ARENA_ARRAY(a, uint32_t, units);
     p->unit_emptied = ARENA_ARRAY(a, uint64_t, units);
     if (!p->unit_taken || !p->unit_emptied || bitmap_init(&p->free, a, opts->blocks_max) < 0 ||
         bitmap_init(&p->ready, a, opts->blocks_max) < 0)
         return -ENOMEM;
-    int r = units_create(account_domain(opts->account), opts->account, units, &p->units);
+    int r = units_create(opts->account, UNIT_BYTES, units, &p->units);
     if (r < 0)
         return r;
-    for (uint32_t i = 0; i < p->blocks_max; i++)
+    for (uint32_t i = 0; i < p->opts.blocks_max; i++)
         bitmap_set(&p->free, i);
     *ret = p;
     return 0;
@@ -265,10 +265,10 @@ static void take(struct block_pool *p, uint32_t block)
         p->unit_taken[i]++;
     p->taken++;
     p->peak = MAX_OF(p->peak, p->taken);
-    ASSERT(p->taken <= p->blocks_max);
+    ASSERT(p->taken <= p->opts.blocks_max);
 }
 
-int block_pool_take(struct block_pool *p, uint32_t *ret)
+static int take_lowest(struct block_pool *p, uint32_t *ret)
 {
     uint32_t block;
     int r = 0;
@@ -282,6 +282,16 @@ int block_pool_take(struct block_pool *p, uint32_t *ret)
     take(p, block);
     *ret = block;
     return 0;
+}
+
+int block_pool_take(struct block_pool *p, uint32_t *ret)
+{
+    const struct block_pool_opts *o = &p->opts;
+    int r = take_lowest(p, ret);
+    while (r == -ENOMEM && o->reclaim && (o->reclaim(o->arg, false) || o->reclaim(o->arg, true)))
+        r = take_lowest(p, ret);
+    ASSERT(r < 0 || *ret < p->opts.blocks_max);
+    return r;
 }
 
 /* Missing units of the lowest `blocks` free blocks that are not ready, at most UNITS_AT_ONCE. */
@@ -338,7 +348,7 @@ void block_pool_give(struct block_pool *p, uint32_t index)
 
 bool block_pool_is_taken(const struct block_pool *p, uint32_t index)
 {
-    ASSERT(index < p->blocks_max);
+    ASSERT(index < p->opts.blocks_max);
     return !bitmap_has(&p->free, index);
 }
 
@@ -368,39 +378,40 @@ uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max, uint64_t befo
 
 uint64_t block_pool_spare_bytes(const struct block_pool *p)
 {
-    uint64_t needed = ROUND_UP((uint64_t)p->taken * p->block_bytes, (uint64_t)UNIT_BYTES);
+    uint64_t needed = ROUND_UP((uint64_t)p->taken * p->opts.block_bytes, (uint64_t)UNIT_BYTES);
     uint64_t has = (uint64_t)units_committed(p->units) * UNIT_BYTES;
     return has > needed ? has - needed : 0;
 }
 
 /* True when all blocks of the unit are movable and `places` ready blocks lie below it. */
-static bool can_empty(const struct block_pool *p, const struct block_mover *m, uint32_t unit, uint32_t places)
+static bool can_empty(const struct block_pool *p, uint32_t unit, uint32_t places)
 {
     struct span b = blocks_of_unit(p, unit);
     if (p->unit_taken[unit] == 0 || p->unit_taken[unit] > places)
         return false;
     for (uint32_t i = b.first; i <= b.last; i++)
-        if (block_pool_is_taken(p, i) && !m->is_movable(m->arg, i))
+        if (block_pool_is_taken(p, i) && !p->opts.is_movable(p->opts.arg, i))
             return false;
     return true;
 }
 
-bool block_pool_compact(struct block_pool *p, const struct block_mover *m)
+bool block_pool_compact(struct block_pool *p)
 {
-    uint32_t to, places = p->ready_count, end = p->blocks_max;
-    if (block_pool_spare_bytes(p) == 0 || !bitmap_first(&p->ready, &to))
+    ASSERT(!p->opts.move || p->opts.is_movable);
+    uint32_t to, places = p->ready_count, end = p->opts.blocks_max;
+    if (!p->opts.move || block_pool_spare_bytes(p) == 0 || !bitmap_first(&p->ready, &to))
         return false;
     for (uint32_t unit = p->units_top; unit-- > 0 && places > 0;) {
         uint32_t from = blocks_of_unit(p, unit).first;
         places -= bitmap_count(&p->ready, from, end);
         end = from;
-        if (!can_empty(p, m, unit, places))
+        if (!can_empty(p, unit, places))
             continue;
         while (!block_pool_is_taken(p, from))
             from++;
         ASSERT(to < from);
         take(p, to);
-        m->move(m->arg, from, to);
+        p->opts.move(p->opts.arg, from, to);
         block_pool_give(p, from);
         return true;
     }
@@ -409,23 +420,18 @@ bool block_pool_compact(struct block_pool *p, const struct block_mover *m)
 
 /* ---- bytes ---- */
 
-dev_ptr block_pool_base(const struct block_pool *p)
-{
-    return units_base(p->units);
-}
-
 static dev_ptr address(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes)
 {
     ASSERT(block_pool_is_taken(p, block));
-    ASSERT(offset <= p->block_bytes && bytes <= p->block_bytes - offset);
-    return dev_add(units_base(p->units), (uint64_t)block * p->block_bytes + offset);
+    ASSERT(offset <= p->opts.block_bytes && bytes <= p->opts.block_bytes - offset);
+    return dev_add(units_base(p->units), (uint64_t)block * p->opts.block_bytes + offset);
 }
 
 void block_pool_copy(const struct block_pool *p, uint32_t from, uint32_t to)
 {
-    ASSERT(from != to && from < p->blocks_max && to < p->blocks_max);
-    domain_copy(units_domain(p->units), address(p, to, 0, p->block_bytes),
-                address(p, from, 0, p->block_bytes), p->block_bytes);
+    ASSERT(from != to && from < p->opts.blocks_max && to < p->opts.blocks_max);
+    domain_copy(units_domain(p->units), address(p, to, 0, p->opts.block_bytes),
+                address(p, from, 0, p->opts.block_bytes), p->opts.block_bytes);
 }
 
 int block_pool_get(const struct block_pool *p, uint32_t block, uint64_t offset, uint64_t bytes, void *host)
@@ -443,12 +449,13 @@ void block_pool_put(const struct block_pool *p, uint32_t block, uint64_t offset,
 
 void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
 {
-    uint64_t active = (uint64_t)p->taken * p->block_bytes;
+    uint64_t active = (uint64_t)p->taken * p->opts.block_bytes;
     ASSERT(active <= (uint64_t)units_committed(p->units) * UNIT_BYTES);
     *ret = (struct pool_numbers){
+        .base = units_base(p->units),
         .taken = p->taken,
         .peak = p->peak,
-        .blocks_max = p->blocks_max,
+        .blocks_max = p->opts.blocks_max,
         .units_committed = units_committed(p->units),
         .active_bytes = active,
         .cached_bytes = (uint64_t)units_committed(p->units) * UNIT_BYTES - active,
@@ -477,7 +484,7 @@ static void check_word(const struct bitmap *b, uint32_t word)
 bool block_pool_walk(const struct block_pool *p, struct walk *w)
 {
     uint32_t taken = 0, ready = 0;
-    for (uint32_t i = 0; i < p->blocks_max && walk_on(w); i++) {
+    for (uint32_t i = 0; i < p->opts.blocks_max && walk_on(w); i++) {
         bool is_free = bitmap_has(&p->free, i), is_ready = bitmap_has(&p->ready, i);
         taken += !is_free;
         ready += is_ready;
@@ -494,7 +501,7 @@ bool block_pool_walk(const struct block_pool *p, struct walk *w)
         return false;
     ASSERT_OF(taken == p->taken, "%u blocks are taken, %u counted", taken, p->taken);
     ASSERT_OF(ready == p->ready_count, "%u blocks are ready, %u counted", ready, p->ready_count);
-    ASSERT(taken <= p->peak && p->peak <= p->blocks_max);
+    ASSERT(taken <= p->peak && p->peak <= p->opts.blocks_max);
     ASSERT(p->given_first < GIVEN_MAX && p->given_count <= GIVEN_MAX);
     units_check(p->units);
     return true;

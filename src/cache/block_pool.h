@@ -1,10 +1,10 @@
-/* block_pool.h - equal blocks over commit units: the base of the pools of pages and of states.
+/* block_pool.h - equal blocks over commit units: the pool of recurrent states, and the base of the pages'.
  *
- * A block is taken or free. The pool reserves the address range of all blocks once, and commits the units of
- * a block before it hands the block out; a block may straddle units. Units without a taken block stay
- * committed until block_pool_trim() decommits them. block_pool_compact() empties units by moving their
- * blocks. Time is a number that the caller sets. Bound of the tables: 2 bits a block, 12 bytes a unit. Engine
- * thread only. */
+ * A block is taken by one owner or free; a taken one still has its old content. The pool reserves the address
+ * range of all blocks once, and commits the units of a block before it hands the block out; a block may
+ * straddle units. Units without a taken block stay committed until block_pool_trim() decommits them.
+ * block_pool_compact() empties units by moving their blocks. Time is a number that the caller sets. Bound of
+ * the tables: 2 bits a block, 12 bytes a unit. Engine thread only. */
 #ifndef PLATEAU_CACHE_BLOCK_POOL_H
 #define PLATEAU_CACHE_BLOCK_POOL_H
 
@@ -19,6 +19,15 @@ struct block_pool_opts {
     uint32_t blocks_max;     /* how many may exist, ever */
     size_t block_bytes;      /* a multiple of 64 */
     struct account *account; /* reserved from before a unit is committed; the blocks are of its domain */
+    /* Account or system refused a unit: reclaims memory of other pools, so that this pool may try again.
+     * `cached`: also cached entries, not only free memory. False: nothing was reclaimed. NULL: no other
+     * pool. */
+    bool (*reclaim)(void *arg, bool cached);
+    /* Which taken blocks may move, and how: bytes and all references by index must have changed on return.
+     * NULL: none moves. */
+    bool (*is_movable)(void *arg, uint32_t block);
+    void (*move)(void *arg, uint32_t from, uint32_t to);
+    void *arg; /* for the functions above */
 };
 
 /* Bytes of arena that block_pool_create takes at most. */
@@ -31,7 +40,7 @@ int block_pool_create(struct arena *a, const struct block_pool_opts *opts, struc
 struct units *block_pool_done(struct block_pool *p);
 
 /* The lowest ready block, else the lowest free one, whose units it commits. 0, -ENOSPC (all are taken),
- * -ENOMEM (account or system refused; nothing has changed). It never waits. */
+ * -ENOMEM (account or system refused, and `reclaim` has failed; nothing has changed). It never waits. */
 int block_pool_take(struct block_pool *p, uint32_t *ret);
 /* `blocks` more blocks will be taken soon: commits the units of those that are not ready, on the crew's
  * threads, until account or system refuses. Does nothing where too few units are missing. */
@@ -49,19 +58,10 @@ uint64_t block_pool_trim(struct block_pool *p, uint32_t units_max, uint64_t befo
 /* Bytes of committed units beyond what the taken blocks would need without gaps. */
 uint64_t block_pool_spare_bytes(const struct block_pool *p);
 
-struct block_mover {
-    bool (*is_movable)(void *arg, uint32_t block);
-    /* Moves the block's bytes from `from` to `to`. */
-    void (*move)(void *arg, uint32_t from, uint32_t to);
-    void *arg;
-};
 /* Moves one block out of the highest unit that can be emptied, to the lowest ready block below it. False: no
  * such unit. Repeated calls end, because blocks only move down. */
-bool block_pool_compact(struct block_pool *p, const struct block_mover *m);
+bool block_pool_compact(struct block_pool *p);
 
-/* Block i lies at base + i * block_bytes in the domain of the account; constant. For the batch of a step:
- * other code copies bytes with the functions below. */
-dev_ptr block_pool_base(const struct block_pool *p);
 /* Copies a whole taken block. As domain_copy: in the order of the device's steps. */
 void block_pool_copy(const struct block_pool *p, uint32_t from, uint32_t to);
 /* Copies [offset, offset + bytes) of a taken block to host memory. 0 or -EIO. */
@@ -71,6 +71,9 @@ void block_pool_put(const struct block_pool *p, uint32_t block, uint64_t offset,
                     const void *host);
 
 struct pool_numbers {
+    /* Block i lies at base + i * block_bytes in the domain of the account; constant. For the batch of a step:
+     * other code copies bytes with the functions above. */
+    dev_ptr base;
     uint32_t taken, peak, blocks_max; /* blocks; peak: the highest count of taken blocks */
     uint32_t units_committed;
     uint64_t active_bytes; /* of taken blocks */

@@ -13,24 +13,55 @@
 
 #define NS_PER_MS 1000000ull
 
-static struct block_pool_opts block_opts(const struct page_pool_opts *opts)
+static bool is_movable(void *arg, uint32_t page)
 {
-    return (struct block_pool_opts){opts->pages_max, opts->page_bytes, opts->kv};
+    const struct page_pool *p = arg;
+    return p->pages[page].refs == 0 && p->pages[page].kept;
+}
+
+/* The page keeps its position in the order of last use. */
+static void move(void *arg, uint32_t from, uint32_t to)
+{
+    struct page_pool *p = arg;
+    p->opts.move(p->opts.arg, from, to);
+    ASSERT(p->pages[to].refs == 0 && !p->pages[to].kept);
+    ASSERT(p->pages[from].refs == 0 && p->pages[from].kept);
+    struct page *at = &p->pages[to];
+    *at = p->pages[from];
+    p->pages[from] = (struct page){0};
+    if (at->prev == NONE)
+        p->oldest = to;
+    else
+        p->pages[at->prev].next = to;
+    if (at->next == NONE)
+        p->newest = to;
+    else
+        p->pages[at->next].prev = to;
+}
+
+static struct block_pool_opts block_opts(const struct page_pool_opts *opts, struct page_pool *p)
+{
+    return (struct block_pool_opts){.blocks_max = opts->pages_max,
+                                    .block_bytes = opts->page_bytes,
+                                    .account = opts->kv,
+                                    .is_movable = is_movable,
+                                    .move = opts->move ? move : NULL,
+                                    .arg = p};
 }
 
 size_t page_pool_arena_bytes(const struct page_pool_opts *opts)
 {
-    struct block_pool_opts b = block_opts(opts);
+    struct block_pool_opts b = block_opts(opts, NULL);
     return sizeof(struct page_pool) + opts->pages_max * sizeof(struct page) + block_pool_arena_bytes(&b) +
            256;
 }
 
 int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct page_pool **ret)
 {
-    struct block_pool_opts b = block_opts(opts);
     struct page_pool *p = ARENA_NEW(a, struct page_pool);
     if (!p)
         return -ENOMEM;
+    struct block_pool_opts b = block_opts(opts, p);
     p->pages_max = opts->pages_max;
     p->opts = *opts;
     if (!opts->uses)
@@ -223,7 +254,7 @@ uint32_t page_pool_pages_max(const struct page_pool *p)
     return p->pages_max;
 }
 
-/* ---- trim and compaction ---- */
+/* ---- blocks ---- */
 
 void page_pool_clock(struct page_pool *p, uint64_t now_ns)
 {
@@ -231,70 +262,9 @@ void page_pool_clock(struct page_pool *p, uint64_t now_ns)
     block_pool_clock(p->blocks, now_ns);
 }
 
-uint64_t page_pool_trim(struct page_pool *p, uint32_t units_max, uint64_t before_ns)
+struct block_pool *page_pool_blocks(const struct page_pool *p)
 {
-    return block_pool_trim(p->blocks, units_max, before_ns);
-}
-
-uint64_t page_pool_spare_bytes(const struct page_pool *p)
-{
-    return block_pool_spare_bytes(p->blocks);
-}
-
-static bool is_movable(void *arg, uint32_t page)
-{
-    const struct page_pool *p = arg;
-    return p->pages[page].refs == 0 && p->pages[page].kept;
-}
-
-/* The page keeps its position in the order of last use. */
-static void move(void *arg, uint32_t from, uint32_t to)
-{
-    struct page_pool *p = arg;
-    p->opts.move(p->opts.arg, from, to);
-    ASSERT(p->pages[to].refs == 0 && !p->pages[to].kept);
-    ASSERT(p->pages[from].refs == 0 && p->pages[from].kept);
-    struct page *at = &p->pages[to];
-    *at = p->pages[from];
-    p->pages[from] = (struct page){0};
-    if (at->prev == NONE)
-        p->oldest = to;
-    else
-        p->pages[at->prev].next = to;
-    if (at->next == NONE)
-        p->newest = to;
-    else
-        p->pages[at->next].prev = to;
-}
-
-bool page_pool_compact(struct page_pool *p)
-{
-    struct block_mover m = {is_movable, move, p};
-    return p->opts.move && block_pool_compact(p->blocks, &m);
-}
-
-dev_ptr page_pool_base(const struct page_pool *p)
-{
-    return block_pool_base(p->blocks);
-}
-
-void page_pool_copy(const struct page_pool *p, uint32_t from, uint32_t to)
-{
-    ASSERT(from < p->pages_max && to < p->pages_max);
-    block_pool_copy(p->blocks, from, to);
-}
-
-int page_pool_get(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes, void *host)
-{
-    ASSERT(page < p->pages_max && bytes > 0);
-    return block_pool_get(p->blocks, page, offset, bytes, host);
-}
-
-void page_pool_put(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes,
-                   const void *host)
-{
-    ASSERT(page < p->pages_max && bytes > 0);
-    block_pool_put(p->blocks, page, offset, bytes, host);
+    return p->blocks;
 }
 
 void page_pool_numbers(const struct page_pool *p, struct page_pool_numbers *ret)

@@ -22,9 +22,7 @@ struct page_pool_opts {
     /* Moves a cached page: its bytes and all references by its index must have changed on return. NULL: pages
      * do not move. */
     void (*move)(void *arg, uint32_t from, uint32_t to);
-    /* Account or system refused a unit: reclaims memory of other pools, so that this pool may try again.
-     * `cached`: also cached entries, not only free memory. False: nothing was reclaimed. NULL: no other
-     * pool. */
+    /* As block_pool_opts.reclaim. */
     bool (*reclaim)(void *arg, bool cached);
     void *arg; /* for the functions above */
     /* For page_pool_prepare(); NULL: it does nothing. */
@@ -73,20 +71,11 @@ uint32_t page_pool_available(const struct page_pool *p);
 /* Those of them that need no commit: all that can be taken while the account refuses. */
 uint32_t page_pool_ready(const struct page_pool *p);
 uint32_t page_pool_pages_max(const struct page_pool *p);
-/* As block_pool_clock, block_pool_trim and block_pool_spare_bytes: a unit with a cached page stays
- * committed. */
+/* As block_pool_clock. */
 void page_pool_clock(struct page_pool *p, uint64_t now_ns);
-uint64_t page_pool_trim(struct page_pool *p, uint32_t units_max, uint64_t before_ns);
-uint64_t page_pool_spare_bytes(const struct page_pool *p);
-/* Moves one cached page down, out of a unit that repeated calls empty. False: no unit can be emptied. */
-bool page_pool_compact(struct page_pool *p);
-/* Page i lies at base + i * page_bytes; constant. */
-dev_ptr page_pool_base(const struct page_pool *p);
-/* As the functions of block_pool. */
-void page_pool_copy(const struct page_pool *p, uint32_t from, uint32_t to);
-int page_pool_get(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes, void *host);
-void page_pool_put(const struct page_pool *p, uint32_t page, uint64_t offset, uint64_t bytes,
-                   const void *host);
+/* The pages as blocks, for trimming, compaction and copies: block i is page i, taken while it is referenced
+ * or cached. Cached pages move. Only this pool takes and gives them. */
+struct block_pool *page_pool_blocks(const struct page_pool *p);
 
 struct page_pool_numbers {
     struct pool_numbers blocks; /* taken: referenced or cached */

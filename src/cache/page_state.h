@@ -4,8 +4,6 @@
 
 #include "cache/page_pool.h"
 
-#define NONE UINT32_MAX
-
 struct page {
     uint32_t refs;
     uint32_t next, prev; /* of the cached list */

@@ -41,7 +41,7 @@ static void check_snapshot(const struct prefix_index *ix, uint32_t i)
     if (n->snapshot != NONE) {
         ASSERT_OF(n->snapshot < ix->states_max && ix->snapshots[n->snapshot].node == i,
                   "prefix node %u: snapshot %u is not its own", i, n->snapshot);
-        ASSERT_OF(state_pool_is_taken(ix->states, n->snapshot), "snapshot %u: its state is free",
+        ASSERT_OF(block_pool_is_taken(ix->states, n->snapshot), "snapshot %u: its state is free",
                   n->snapshot);
     }
     ASSERT_OF(n->pins == 0 || (n->snapshot != NONE && refs_of(ix, i) > 0),
@@ -130,7 +130,7 @@ bool prefix_index_walk(const struct prefix_index *ix, struct walk *w)
     struct prefix_numbers n;
     prefix_index_numbers(ix, &n);
     ASSERT(n.bytes <= ix->allowed);
-    ASSERT(ix->allowed <= ix->bytes_max);
+    ASSERT(ix->allowed <= ix->opts.bytes_max);
     return true;
 }
 

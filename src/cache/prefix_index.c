@@ -10,30 +10,22 @@
 #include "cache/prefix_state.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 
 #include <errno.h>
-
-static uint32_t bucket_count(uint32_t nodes_max)
-{
-    uint32_t n = 16;
-    while (n < nodes_max)
-        n *= 2;
-    ASSERT(n >= nodes_max && (n & (n - 1)) == 0);
-    return n;
-}
 
 static uint32_t states_of(const struct prefix_index_opts *opts)
 {
     struct pool_numbers n = {0};
     if (opts->states)
-        state_pool_numbers(opts->states, &n);
+        block_pool_numbers(opts->states, &n);
     return n.blocks_max;
 }
 
 size_t prefix_index_arena_bytes(const uint32_t *pages_max, uint32_t group_count, uint32_t states_max)
 {
     size_t bytes = sizeof(struct prefix_index) + (size_t)pages_max[0] * sizeof(struct node) +
-                   (size_t)bucket_count(pages_max[0]) * sizeof(uint32_t) +
+                   (size_t)hash_buckets(16, pages_max[0]) * sizeof(uint32_t) +
                    (size_t)states_max * sizeof(struct snapshot);
     for (uint32_t g = 0; g < group_count; g++)
         bytes += ((size_t)pages_max[0] + pages_max[g]) * sizeof(uint32_t);
@@ -80,16 +72,11 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     struct prefix_index *ix = ARENA_NEW(a, struct prefix_index);
     if (!ix || create_groups(a, opts, ix) < 0)
         return -ENOMEM;
-    uint32_t buckets = bucket_count(ix->nodes_max);
+    uint32_t buckets = hash_buckets(16, ix->nodes_max);
+    ix->opts = *opts;
     ix->states = opts->states;
     ix->states_max = states_of(opts);
-    ix->state_bytes = opts->state_bytes;
-    ix->bytes_max = opts->bytes_max;
-    ix->evicting = opts->evicting;
-    ix->arg = opts->arg;
-    ix->allow = opts->allow;
-    ix->allow_arg = opts->allow_arg;
-    ix->allowed = ix->allow ? 0 : ix->bytes_max;
+    ix->allowed = opts->allow ? 0 : opts->bytes_max;
     ix->bucket_mask = buckets - 1;
     ix->newest = NONE;
     ix->nodes = ARENA_ARRAY(a, struct node, ix->nodes_max);
@@ -218,7 +205,7 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t state)
         ix->newest = s->next;
     ASSERT(ix->numbers.snapshots > ix->numbers.pinned);
     ix->numbers.snapshots--;
-    state_pool_give(ix->states, state);
+    block_pool_give(ix->states, state);
 }
 
 static uint32_t pages_since_snapshot(const struct prefix_index *ix, uint32_t node)
@@ -251,8 +238,8 @@ static void remove_leaf(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth > 0 && n->child == NONE);
-    if (ix->evicts && ix->evicting)
-        ix->evicting(ix->arg, &n->key, page_of(ix, node, 0), n->snapshot);
+    if (ix->evicts && ix->opts.evicting)
+        ix->opts.evicting(ix->opts.arg, &n->key, page_of(ix, node, 0), n->snapshot);
     if (n->snapshot != NONE)
         snapshot_drop(ix, n->snapshot);
     ix->numbers.unstored -= !n->page_stored;
@@ -357,8 +344,8 @@ static void evict_subtree(struct prefix_index *ix, uint32_t top)
     ix->evicts = true;
     while (n->child != NONE)
         ix->numbers.nodes_evicted += remove_subtree(ix, n->child);
-    if (ix->evicting)
-        ix->evicting(ix->arg, &n->key, page_of(ix, top, 0), n->snapshot);
+    if (ix->opts.evicting)
+        ix->opts.evicting(ix->opts.arg, &n->key, page_of(ix, top, 0), n->snapshot);
     ix->evicts = false;
     page_unlink(ix, top, 0);
     remove_leaf(ix, top);
@@ -536,7 +523,7 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t stat
     if (n->snapshot != NONE)
         return false;
     struct snapshot *s = &ix->snapshots[state];
-    ASSERT(s->node == NONE && state_pool_is_taken(ix->states, state));
+    ASSERT(s->node == NONE && block_pool_is_taken(ix->states, state));
     n->snapshot = state;
     s->node = node;
     s->saves = pages_since_snapshot(ix, node);
@@ -556,7 +543,7 @@ static uint64_t cached_bytes(const struct prefix_index *ix, uint32_t group)
 static uint64_t bytes_held(const struct prefix_index *ix)
 {
     ASSERT(ix->numbers.pinned <= ix->numbers.snapshots);
-    uint64_t bytes = (uint64_t)(ix->numbers.snapshots - ix->numbers.pinned) * ix->state_bytes;
+    uint64_t bytes = (uint64_t)(ix->numbers.snapshots - ix->numbers.pinned) * ix->opts.state_bytes;
     for (uint32_t g = 0; g < ix->group_count; g++)
         bytes += cached_bytes(ix, g);
     return bytes;
@@ -567,15 +554,15 @@ void prefix_index_released(struct prefix_index *ix, uint32_t node)
     if (node != NONE && ix->nodes[node].depth > 0)
         prune(ix, node);
     uint64_t held = bytes_held(ix);
-    if (held > ix->allowed && ix->allow)
-        ix->allowed = MIN_OF(ix->allow(ix->allow_arg, held), ix->bytes_max);
+    if (held > ix->allowed && ix->opts.allow)
+        ix->allowed = MIN_OF(ix->opts.allow(ix->opts.allow_arg, held), ix->opts.bytes_max);
     while (bytes_held(ix) > ix->allowed && prefix_index_evict(ix))
         ;
 }
 
 void prefix_index_allow(struct prefix_index *ix, uint64_t bytes)
 {
-    ix->allowed = MIN_OF(bytes, ix->bytes_max);
+    ix->allowed = MIN_OF(bytes, ix->opts.bytes_max);
     ASSERT(bytes_held(ix) <= ix->allowed);
 }
 
@@ -601,8 +588,8 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
         return false;
     ASSERT(ix->nodes[ix->snapshots[cheapest].node].snapshot == cheapest);
     uint32_t node = ix->snapshots[cheapest].node;
-    if (ix->evicting)
-        ix->evicting(ix->arg, &ix->nodes[node].key, NONE, cheapest);
+    if (ix->opts.evicting)
+        ix->opts.evicting(ix->opts.arg, &ix->nodes[node].key, NONE, cheapest);
     ix->age = ix->snapshots[cheapest].price;
     ix->numbers.snapshots_evicted++;
     snapshot_drop(ix, cheapest);
@@ -674,6 +661,6 @@ void prefix_index_numbers(const struct prefix_index *ix, struct prefix_numbers *
 {
     *ret = ix->numbers;
     ret->bytes = bytes_held(ix);
-    ret->bytes_max = ix->bytes_max;
+    ret->bytes_max = ix->opts.bytes_max;
     ASSERT(ret->pinned <= ret->snapshots && ret->snapshots <= ix->states_max);
 }

@@ -22,7 +22,6 @@
 #include "base/none.h"
 #include "cache/page_group.h"
 #include "cache/prefix_key.h"
-#include "cache/state_pool.h"
 
 struct prefix_index;
 
@@ -30,7 +29,7 @@ struct prefix_index_opts {
     /* The first without a window, the others each with one. Their pools share `uses`. */
     struct page_group groups[PAGE_GROUPS_MAX];
     uint32_t group_count;
-    struct state_pool *states; /* NULL: no recurrent layers, no snapshots */
+    struct block_pool *states; /* NULL: no recurrent layers, no snapshots */
     size_t state_bytes;        /* of one state */
     uint64_t bytes_max;        /* limit of unreferenced pages and unpinned snapshots together */
     /* A page of the first group, a snapshot, or both are evicted (NONE: not this one): their bytes stay valid

@@ -29,14 +29,11 @@ struct group {
 
 struct prefix_index {
     /* Constant. */
+    struct prefix_index_opts opts;
     struct page_group first; /* groups[0].is, for short */
     uint32_t group_count;
-    struct state_pool *states;
+    struct block_pool *states;
     uint32_t bucket_mask, nodes_max, states_max;
-    size_t state_bytes;
-    uint64_t bytes_max;
-    uint64_t (*allow)(void *arg, uint64_t bytes);
-    void *allow_arg;
     /* Engine thread only. */
     struct group groups[PAGE_GROUPS_MAX];
     struct node *nodes; /* [nodes_max] */
@@ -44,12 +41,10 @@ struct prefix_index {
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
     struct snapshot *snapshots; /* [states_max] */
     uint32_t newest;            /* snapshot */
-    uint64_t allowed;           /* <= bytes_max */
+    uint64_t allowed;           /* <= opts.bytes_max */
     uint64_t age;               /* the price of the last eviction */
     struct prefix_numbers numbers;
-    bool evicts; /* removals are evictions and call `evicting` */
-    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
-    void *arg;
+    bool evicts; /* removals are evictions and call opts.evicting */
 };
 
 static inline uint32_t page_of(const struct prefix_index *ix, uint32_t node, uint32_t group)

@@ -19,15 +19,18 @@ struct compute_opts {
     uint32_t place_count;
     uint32_t tokens_max, seqs_max, logits_max; /* of one step */
     struct device *device;                     /* outlives the workspace */
+    /* With room for either part of the cost; one arena where the memory of the device is the machine's. */
+    struct arena *device_memory, *host_memory;
 };
 
 struct backend {
     const char *name; /* "cpu" */
+    bool apart;       /* its memory is not the machine's */
 
     /* Cost of a workspace; only shape and places are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);
-    /* Lays the workspace out in `a`, which frees it. 0 or -ENOMEM. */
-    int (*open)(struct arena *a, const struct compute_opts *o, struct compute **ret);
+    /* Lays the workspace out in o->device_memory and o->host_memory, which free it. 0 or -ENOMEM. */
+    int (*open)(const struct compute_opts *o, struct compute **ret);
 
     /* Bytes of `count` sources with equal `in` and form, packed as one matrix: one above the other. */
     uint64_t (*weight_bytes)(const struct linear_source *s, uint32_t count);
@@ -43,25 +46,6 @@ struct backend {
     uint64_t (*encode_bytes)(const struct encode_shape *s, uint64_t patches, uint64_t edge);
     /* Rows of `width` floats at `at`; `read`: products read them. */
     struct encode_rows (*encode_rows)(dev_ptr at, uint32_t width, bool read);
-
-    /* Of a device; see compute/device.h. */
-    void (*close)(struct device *d);
-    uint32_t (*workers)(const struct device *d);
-    const char *(*tier)(const struct device *d);
-    unsigned (*flags)(const struct device *d);
-    void (*turn_begin)(struct device *d);
-    void (*turn_end)(struct device *d);
-    bool (*is_busy)(const struct device *d);
-    struct units_crew (*crew)(struct device *d);
-    /* NULL: it is never lost. */
-    bool (*is_lost)(const struct device *d);
-    int (*reopen)(struct device *d);
-};
-
-/* Begins every backend's own struct. */
-struct device {
-    const struct backend *backend;
-    const struct domain *domain;
 };
 
 extern const struct backend backend_cpu;

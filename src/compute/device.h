@@ -9,8 +9,36 @@
 #include "memory/domain.h"
 #include "memory/units.h"
 
-struct device;
+#include <stdatomic.h>
+
 struct backend;
+struct device;
+
+struct device_ops {
+    /* No thread may have a turn or wait for one. */
+    void (*close)(struct device *d);
+    void (*turn_begin)(struct device *d);
+    void (*turn_end)(struct device *d);
+    /* Whether an engine has a turn, waits for one, or had one within the last 20 ms: between two steps. Takes
+     * no lock. */
+    bool (*is_busy)(const struct device *d);
+    /* A lost device, of whose memory nothing is committed any more, begins anew. 0, or -EIO and it stays
+     * lost. NULL: it is never lost. */
+    int (*reopen)(struct device *d);
+};
+
+/* Begins every backend's own struct. Constant once open, but for `lost`. */
+struct device {
+    const struct device_ops *ops;
+    const struct backend *backend;
+    const struct domain *domain; /* the memory it computes in: weights, pages, states, features of images */
+    struct units_crew crew;      /* threads that populate commit units, unless an engine has its turn */
+    uint32_t workers;            /* threads that compute, the calling engine counted */
+    const char *tier;            /* of the matrix products: "ref", "avx2", "avx512" */
+    unsigned flags;              /* what of it a result's bits may depend on: part of every cache key */
+    /* Its steps fail with -ENODEV, and what it held is gone: its models are only to be closed. */
+    atomic_bool lost;
+};
 
 /* The machine's workers for this process. */
 uint32_t device_default_workers(void);
@@ -19,28 +47,22 @@ uint64_t device_stack_bytes(uint32_t workers);
 /* The CPU with `workers` threads, the calling engine counted; their stacks are charged to `stacks` (may be
  * NULL). 0, -EINVAL (0 or more than 256 workers), -ENOMEM, -EAGAIN. */
 int device_open_cpu(uint32_t workers, struct account *stacks, struct device **ret);
-/* No thread may have a turn or wait for one. NULL is fine. */
-void device_close(struct device *d);
 
-const struct backend *device_backend(const struct device *d);
-/* The memory it computes in: weights, pages, states, features of images. */
-const struct domain *device_domain(const struct device *d);
-uint32_t device_workers(const struct device *d);
-/* Of the matrix products: "ref", "avx2", "avx512". */
-const char *device_tier(const struct device *d);
-/* What of the device a result's bits may depend on: part of every cache key. */
-unsigned device_flags(const struct device *d);
+/* NULL is fine. */
+static inline void device_close(struct device *d)
+{
+    if (d)
+        d->ops->close(d);
+}
 
-void device_turn_begin(struct device *d);
-void device_turn_end(struct device *d);
-/* Whether an engine has a turn, waits for one, or had one within the last 20 ms: between two steps. Takes no
- * lock. */
-bool device_is_busy(const struct device *d);
-/* Its steps fail with -ENODEV, and what it held is gone: its models are only to be closed. */
-bool device_is_lost(const struct device *d);
-/* A lost device, of whose memory nothing is committed any more, begins anew. 0, or -EIO and it stays lost. */
-int device_reopen(struct device *d);
-/* Threads that populate commit units, unless an engine has its turn. */
-struct units_crew device_crew(struct device *d);
+static inline void device_turn_begin(struct device *d)
+{
+    d->ops->turn_begin(d);
+}
+
+static inline void device_turn_end(struct device *d)
+{
+    d->ops->turn_end(d);
+}
 
 #endif

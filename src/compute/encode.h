@@ -3,7 +3,8 @@
  * An image is encoded in pieces of well under a millisecond, beside other work: an operation here is done
  * piece by piece. It goes over rows: patches of the image, or tokens that merge some of them. A row's result
  * depends on the image alone, not on pieces, rows beside it or other work in between. Arrays lie in memory
- * that the caller has committed for the image. The engine's thread, inside a turn of the device. */
+ * that the caller has committed for the image. An operation fails with its device only. The engine's thread,
+ * inside a turn of the device. */
 #ifndef PLATEAU_COMPUTE_ENCODE_H
 #define PLATEAU_COMPUTE_ENCODE_H
 

@@ -5,6 +5,11 @@
  * order. So operations return nothing: a failure is reported by compute_step_end(). Results that the host
  * reads (logits, the best drafts) are complete after that.
  *
+ * Failure. An operation can fail with its device only: -EIO, or -ENODEV when the device is lost. All memory
+ * that it touches was committed before the step. Arguments that break what is written here are mistakes of
+ * the caller. A value that is not finite is no failure: it spreads within its
+ * sequence.
+ *
  * Exactness. An output element is one fixed chain of f32 operations. It depends on its own sequence's tokens
  * and absolute positions alone, never on how many columns, sequences, chunks or threads share the step. The
  * chains are defined in kernel/kern.h and kernel/matrix.h; this file says which of them an operation uses,
@@ -60,14 +65,16 @@ struct residual {
     struct act out, pairs, sum;
 };
 
-/* h[t] = the token's embedding or its image's features; cosines | sines of its position. */
+/* h[t] = the token's embedding or its image's features; cosines | sines of its position. Fails with its
+ * device only: an id is below the vocabulary, and features are there for every token of an image. */
 struct op_embed {
     const struct weight *table;
     const struct rope *rope;
     struct act h, angles; /* angles: 2 * rope.half */
 };
 
-/* Adds the residual, then y = rmsnorm(h) * weight for `readers`, the projections that read y next. */
+/* Adds the residual, then y = rmsnorm(h) * weight for `readers`, the projections that read y next. Fails with
+ * its device only. */
 #define OP_READERS_MAX 2
 struct op_norm {
     struct residual add; /* to h */
@@ -78,14 +85,15 @@ struct op_norm {
     struct act keep;
 };
 
-/* Adds the residual, then to image tokens features [from, from + hidden) of their features. */
+/* Adds the residual, then to image tokens features [from, from + hidden) of their features. Fails with its
+ * device only. */
 struct op_features {
     struct residual add;
     struct act h;
     uint32_t from;
 };
 
-/* y = w x, for every column. The products of a list run together. */
+/* y = w x, for every column. The products of a list run together, and fail with their device only. */
 enum product_columns {
     COLUMNS_TOKENS,
     COLUMNS_LOGITS,  /* the rows that gather left, [logits] */
@@ -101,7 +109,7 @@ struct op_product {
 
 /* Queries and keys: rmsnorm of each head where there is a weight, then rotation, in place. K and V go to the
  * pages of `layer`. Then softmax attention (kern_attn_fn) of every query over its sequence, and with `gated`
- * out *= sigmoid(gate). */
+ * out *= sigmoid(gate). Both halves fail with their device only: a sequence has its pages before the step. */
 struct op_attention {
     uint32_t layer; /* where its K and V lie in a page: the model's full layers, then the MTP head's */
     bool gated;     /* a head's query and gate lie side by side */
@@ -114,7 +122,8 @@ struct op_attention {
 
 /* The gated delta net between its projections (contract 2.7). Convolve: convolution and SiLU of q | k | v,
  * l2norm of queries (scaled by 1 / sqrt(key_dim)) and keys, and the gates alpha and beta of each value head.
- * Recur: pending inputs of state_in first, then the recurrence, then the gated norm with z. */
+ * Recur: pending inputs of state_in first, then the recurrence, then the gated norm with z. Both fail with
+ * their device only; state_out is undefined then. */
 struct op_delta {
     uint32_t layer; /* among the recurrent layers */
     dev_ptr conv, decay, dt_bias, norm;
@@ -124,21 +133,23 @@ struct op_delta {
     const struct projection *reader; /* of out */
 };
 
-/* out = silu(gate) * up of in = gate | up. out may be the first half of in. */
+/* out = silu(gate) * up of in = gate | up. out may be the first half of in. Fails with its device only. */
 struct op_glu {
     struct act in, out;
     const struct projection *reader;
 };
 
 /* Softmax over the router's logits, the top_k largest (the lower index on ties) with weights that sum to 1;
- * sigmoid of the shared expert's gate; its activation. Spoils in. */
+ * sigmoid of the shared expert's gate; its activation. Spoils in. Fails with its device only: logits that are
+ * not finite choose some experts, too. */
 struct op_route {
     struct act in;  /* router | shared gate (1) | gate | up of the shared expert */
     struct act out; /* of the shared expert's activation */
     const struct projection *reader;
 };
 
-/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]. */
+/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]. Fails with its device
+ * only. */
 struct op_gather {
     struct residual add;
     struct act h, y;
@@ -148,7 +159,8 @@ struct op_gather {
 
 /* Inputs of the MTP head (contract 2.8): pair = norm(embedding) | norm(hidden state before the token), and
  * the angles of the token before. In a step h = rmsnorm(h + residual) * final_norm comes first; the hidden
- * state of a sequence's first token is in its state_in. A draft reads it from row hidden_columns of h. */
+ * state of a sequence's first token is in its state_in. A draft reads it from row hidden_columns of h. Fails
+ * with its device only. */
 struct op_pair {
     struct residual add;
     const struct weight *table;
@@ -161,7 +173,8 @@ struct op_pair {
 };
 
 /* The largest product of x with a row of `rows` among the batch's valid ids, the first of equals: each
- * token's goes to the batch's best[token]. */
+ * token's goes to the batch's best[token]. Fails with its device only: where no product is comparable, the
+ * token has no best id. */
 struct draft_best {
     float logit;
     uint32_t id; /* UINT32_MAX: none was comparable */
@@ -172,7 +185,8 @@ struct op_best {
     struct act x;
 };
 
-/* Row `to_row` of `to` becomes row `from_row` of `from`, a matrix of the same form. */
+/* Row `to_row` of `to` becomes row `from_row` of `from`, a matrix of the same form. Fails with its device
+ * only. */
 struct op_copy_row {
     const struct weight *to, *from;
     uint32_t to_row, from_row;
@@ -180,9 +194,13 @@ struct op_copy_row {
 
 /* ---- a backend ---- */
 
-/* Bytes of a workspace: fixed, and per token, sequence and worker. */
+/* Bytes of a workspace: fixed, and per token, sequence and worker; of its part in the memory of the device's
+ * domain, and of what host code keeps beside it in the machine's. */
+struct compute_bytes {
+    uint64_t fixed, token, seq, worker;
+};
 struct compute_cost {
-    uint64_t fixed_bytes, token_bytes, seq_bytes, worker_bytes;
+    struct compute_bytes device, host;
 };
 
 struct compute;
@@ -237,48 +255,33 @@ static inline void compute_step_cancel(struct compute *c)
     c->ops->step_cancel(c);
 }
 
-#define COMPUTE_OP(name)                                                                                     \
-    static inline void compute_##name(struct compute *c, const struct op_##name *a)                          \
+#define COMPUTE_OP(name, type)                                                                               \
+    static inline void compute_##name(struct compute *c, const struct type *a)                               \
     {                                                                                                        \
         c->ops->name(c, a);                                                                                  \
     }
-COMPUTE_OP(embed)
-COMPUTE_OP(norm)
-COMPUTE_OP(glu)
-COMPUTE_OP(route)
-COMPUTE_OP(gather)
-COMPUTE_OP(pair)
-COMPUTE_OP(best)
-COMPUTE_OP(copy_row)
+COMPUTE_OP(embed, op_embed)
+COMPUTE_OP(norm, op_norm)
+COMPUTE_OP(add_features, op_features)
+COMPUTE_OP(append, op_attention)
+COMPUTE_OP(attend, op_attention)
+COMPUTE_OP(convolve, op_delta)
+COMPUTE_OP(recur, op_delta)
+COMPUTE_OP(glu, op_glu)
+COMPUTE_OP(route, op_route)
+COMPUTE_OP(gather, op_gather)
+COMPUTE_OP(pair, op_pair)
+COMPUTE_OP(best, op_best)
+COMPUTE_OP(copy_row, op_copy_row)
 #undef COMPUTE_OP
 
-static inline void compute_add_features(struct compute *c, const struct op_features *a)
-{
-    c->ops->add_features(c, a);
-}
 static inline void compute_project(struct compute *c, const struct op_product *list, uint32_t count)
 {
     c->ops->project(c, list, count);
 }
-static inline void compute_append(struct compute *c, const struct op_attention *a)
-{
-    c->ops->append(c, a);
-}
-static inline void compute_attend(struct compute *c, const struct op_attention *a)
-{
-    c->ops->attend(c, a);
-}
-static inline void compute_convolve(struct compute *c, const struct op_delta *a)
-{
-    c->ops->convolve(c, a);
-}
-static inline void compute_recur(struct compute *c, const struct op_delta *a)
-{
-    c->ops->recur(c, a);
-}
 
 /* A piece of the operation: from *at on, which is 0 at first and moves forward. True: the operation is
- * done. */
+ * done. A device that fails in it reports that at the end of its next step. */
 static inline bool compute_encode(struct compute *c, const struct op_encode *a, uint32_t *at)
 {
     return c->ops->encode(c, a, at);

@@ -5,6 +5,7 @@
 #ifndef PLATEAU_COMPUTE_ROPE_H
 #define PLATEAU_COMPUTE_ROPE_H
 
+#include <math.h>
 #include <stdint.h>
 
 #define ROPE_HALF_MAX 128 /* half of the longest head */
@@ -22,7 +23,14 @@ struct rope {
 
 /* cos and sin of one position: [half] each. Angles are double: in f32, a position of 262143 times a frequency
  * would leave an angle with an error of 0.02 rad. */
-void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines);
+static inline void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines)
+{
+    for (uint32_t j = 0; j < r->half; j++) {
+        double angle = (double)position.axis[r->axis[j]] * r->inv_freq[j];
+        cosines[j] = (float)(cos(angle) * r->magnitude);
+        sines[j] = (float)(sin(angle) * r->magnitude);
+    }
+}
 
 /* Position of a token in text without images before it. */
 static inline struct rope_position rope_text(uint32_t position)

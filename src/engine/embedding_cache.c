@@ -7,7 +7,6 @@
 #include "base/check.h"
 
 #include <errno.h>
-#include <nettle/sha2.h>
 
 #define GRAIN          ((size_t)4096)
 #define PIECE_BYTES    UNIT_SMALL_BYTES
@@ -33,18 +32,6 @@ struct embedding_cache {
 };
 
 _Static_assert(sizeof(struct entry) <= 144, "embedding_cache.h says how many bytes an entry takes");
-
-struct embedding_cache_scope embedding_cache_scope_of(uint64_t tenant, struct slice cache_salt)
-{
-    struct embedding_cache_scope scope;
-    struct sha256_ctx c;
-    sha256_init(&c);
-    sha256_update(&c, sizeof(tenant), (const uint8_t *)&tenant);
-    if (cache_salt.len > 0)
-        sha256_update(&c, cache_salt.len, (const uint8_t *)cache_salt.ptr);
-    sha256_digest(&c, sizeof(scope.sha256), scope.sha256);
-    return scope;
-}
 
 size_t embedding_cache_arena_bytes(void)
 {

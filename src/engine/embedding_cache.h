@@ -16,23 +16,16 @@
 
 #include "base/arena.h"
 #include "base/none.h"
-#include "base/slice.h"
+#include "cache/prefix_key.h"
 #include "memory/domain.h"
 
 #include <string.h>
 
 #define EMBEDDING_CACHE_ENTRIES_MAX 1024
 
-/* Scope of the entry: a hash of tenant and cache_salt. */
-struct embedding_cache_scope {
-    uint8_t sha256[32];
-};
-/* Any thread; allocates nothing. */
-struct embedding_cache_scope embedding_cache_scope_of(uint64_t tenant, struct slice cache_salt);
-
 /* Scope, content and shape. Two consecutive frames of a video are one image. */
 struct embedding_cache_key {
-    struct embedding_cache_scope scope;
+    struct prefix_key scope; /* root key of tenant and cache_salt */
     uint8_t sha256[32];
     uint32_t rows, columns, frames;
 };
@@ -40,9 +33,8 @@ struct embedding_cache_key {
 static inline bool embedding_cache_key_eq(const struct embedding_cache_key *a,
                                           const struct embedding_cache_key *b)
 {
-    return memcmp(&a->scope, &b->scope, sizeof(a->scope)) == 0 &&
-           memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 && a->rows == b->rows &&
-           a->columns == b->columns && a->frames == b->frames;
+    return prefix_key_eq(&a->scope, &b->scope) && memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0 &&
+           a->rows == b->rows && a->columns == b->columns && a->frames == b->frames;
 }
 
 struct embedding_cache_opts {

@@ -87,8 +87,9 @@ static int open_accounts(struct engine *en)
     return r == 0 ? accounts_open(o->parent, ACCOUNT_ENGINE, ACCOUNT_NO_LIMIT, &en->own) : r;
 }
 
-/* Called by any of the store's threads until the client is closed; the inbox lives longer. */
-static void wake_by_tier(void *arg)
+/* Called by any of the store's threads until the client is closed, and under the list's lock; the inbox lives
+ * longer. */
+static void wake(void *arg)
 {
     engine_wake(arg);
 }
@@ -182,7 +183,7 @@ static int open_tier(struct engine *en)
                                   .page_bytes = s->page_bytes,
                                   .state_bytes = s->state_bytes,
                                   .pending_max = s->state_pending_max,
-                                  .wake = wake_by_tier,
+                                  .wake = wake,
                                   .arg = en};
     return store_client_open(en->opts.store, &c, &en->tier);
 }
@@ -204,7 +205,7 @@ static int create_pools(struct engine *en, struct layout *l)
     l->pools.evicting_arg = &en->write_behind;
     l->pools.more = give_more;
     l->pools.arg = &en->image_sched;
-    l->pools.crew = device_crew(en->opts.device);
+    l->pools.crew = en->opts.device->crew;
     int r = pools_create(en->arena, &l->pools, &en->pools);
     if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
         LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",
@@ -302,12 +303,7 @@ static int take_ask(void *arg, struct holder_ask *ask)
     return mailbox_put(en->inbox, &m);
 }
 
-static void take_poke(void *arg)
-{
-    engine_wake(arg);
-}
-
-static const struct holder_ops holder_ops = {take_ask, take_poke};
+static const struct holder_ops holder_ops = {take_ask, wake};
 
 int engine_create(const struct engine_opts *opts, struct engine **ret, struct err *e)
 {
@@ -548,34 +544,6 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
     if ((r == -EAGAIN || r == -ENOBUFS) && retry_after_s)
         *retry_after_s = after;
     return r;
-}
-
-static int order_trim(struct engine *en, enum holder_ask_kind kind, struct engine_cleared *ret)
-{
-    struct holder_ask *ask = holder_ask_create(kind, 0, 0);
-    struct engine_message m = {.order = ask};
-    struct holder_answer answer;
-    if (!ask)
-        return -ENOMEM;
-    int r = mailbox_put(en->inbox, &m);
-    if (r < 0) {
-        holder_ask_drop(ask);
-        return r;
-    }
-    r = holder_ask_wait(ask, UINT64_MAX, &answer);
-    ASSERT(r == 0);
-    *ret = (struct engine_cleared){answer.entries, answer.bytes};
-    return 0;
-}
-
-int engine_clear_cache(struct engine *en, struct engine_cleared *ret)
-{
-    return order_trim(en, HOLDER_CLEAR, ret);
-}
-
-int engine_trim(struct engine *en, struct engine_cleared *ret)
-{
-    return order_trim(en, HOLDER_TRIM, ret);
 }
 
 void engine_reclaim(struct engine *en)

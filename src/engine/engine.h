@@ -203,17 +203,6 @@ void engine_room(const struct engine *en, const struct job_spec *job, struct eng
 /* Retry-After in seconds, from queue length and recent throughput; at least 1. Any thread. */
 uint32_t engine_retry_after_s(struct engine *en);
 
-struct engine_cleared {
-    uint32_t entries;         /* dropped pages of cached prefixes, and image embeddings */
-    uint64_t bytes_reclaimed; /* decrease of the bytes that pools and image embeddings hold */
-};
-/* Drops all cached prefixes and image embeddings that no request uses and gives their memory back; waits
- * for it, a step at most. Any thread but the engine's. 0, -EAGAIN (too many callers wait for the same),
- * -EPIPE (closing), or -ENOMEM. */
-int engine_clear_cache(struct engine *en, struct engine_cleared *ret);
-/* Gives back every byte that no request and no prefix needs; prefixes are moved together, none is dropped. As
- * engine_clear_cache. */
-int engine_trim(struct engine *en, struct engine_cleared *ret);
 /* Memory is short: drops the least recently used eighth of the cached prefixes, image embeddings and all
  * free units, now or after the step. Any thread; returns at once. */
 void engine_reclaim(struct engine *en);
@@ -247,6 +236,12 @@ struct engine_pool_numbers {
     uint64_t active_bytes, cached_bytes, peak_bytes, limit_bytes; /* peak: of active */
 };
 
+/* Trims. A trim begins when nothing runs (or too much is free). It ends when nothing is left to give back
+ * or a request comes. A slice is the work between two looks at the inbox. */
+struct trim_numbers {
+    uint64_t trims, units, bytes, moves, slices, slice_ns, slice_max_ns, reclaims;
+};
+
 /* Counters grow; gauges are from the last step. */
 struct engine_numbers {
     const struct domain *domain; /* the memory of its pools and images */
@@ -260,10 +255,8 @@ struct engine_numbers {
     uint64_t fetched_tokens;              /* part of cached_tokens: from the SSD tier */
     uint32_t fetching;                    /* of those waiting: requests that wait for the SSD tier */
     uint64_t fetches, fetches_failed;     /* failed: less arrived than was requested */
-    /* Trims. A trim begins when nothing runs (or too much is free). It ends when nothing is left to give
-     * back or a request comes. A slice is the work between two looks at the inbox. */
-    uint64_t pending_trim_bytes; /* at most, of the trim that is due */
-    uint64_t trims, trim_units, trim_bytes, trim_moves, trim_slices, trim_slice_ns, trim_slice_max_ns;
+    uint64_t pending_trim_bytes;          /* at most, of the trim that is due */
+    struct trim_numbers trim;
     uint64_t units_recommitted; /* given back and committed again within a second */
     uint64_t reclaims;          /* times that caches gave memory because some was short */
     /* Images: encoded ones, and those with embeddings in the cache when their sequence needed them. A

@@ -13,27 +13,14 @@ static struct engine_pool_numbers pool_numbers_of(const struct pool_numbers *n, 
                                         .limit_bytes = n->limit_bytes};
 }
 
-static void read_trim_gauges(const struct trim_numbers *n, struct engine_numbers *ret)
-{
-    ret->trims = n->trims;
-    ret->trim_units = n->units;
-    ret->trim_bytes = n->bytes;
-    ret->trim_moves = n->moves;
-    ret->trim_slices = n->slices;
-    ret->trim_slice_ns = n->slice_ns;
-    ret->trim_slice_max_ns = n->slice_max_ns;
-}
-
 static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
     struct page_pool_numbers p;
-    struct pool_numbers states = {0};
+    struct pool_numbers states = pools_numbers(&en->pools, TIER_SNAPSHOT);
     ret->domain = account_domain(en->pools.all);
     sched_numbers(en->sched, &s);
     page_pool_numbers(en->pools.pages, &p);
-    if (en->pools.states)
-        state_pool_numbers(en->pools.states, &states);
     ret->running = s.running;
     ret->waiting = s.waiting;
     ret->preemptions = s.preemptions;
@@ -51,7 +38,7 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     image_sched_read_gauges(&en->image_sched, ret);
     ret->busy_ns = en->steps_ns + ret->encode_ns;
     ret->pending_trim_bytes = trim_pending_bytes(&en->trim, s.running);
-    read_trim_gauges(&en->trim.now, ret);
+    ret->trim = en->trim.now;
     ret->units_recommitted = pools_recommitted(&en->pools);
     ret->reclaims = en->trim.now.reclaims + en->pools.reclaims;
     const struct drafting_numbers *d = &en->drafting.now;

@@ -35,26 +35,6 @@ void engine_parts_init(struct engine *en)
 
 /* ---- images ---- */
 
-static int encode_begin(void *arg, const struct model_image *in)
-{
-    return model_encode_begin(arg, in);
-}
-
-static bool encode_run(void *arg, uint64_t deadline_ns)
-{
-    return model_encode_run(arg, deadline_ns);
-}
-
-static void encode_stop(void *arg)
-{
-    model_encode_stop(arg);
-}
-
-static bool encoder_trim(void *arg)
-{
-    return model_encoder_trim(arg);
-}
-
 static struct sched_seq *first_waiting(void *arg)
 {
     struct engine *en = arg;
@@ -89,9 +69,11 @@ int engine_parts_create_images(struct engine *en)
         .step_ns = &en->live->step_ns,
         .closing = &en->closing,
         .progress_ns = &en->progress_ns,
-        .encoder = {encode_begin, encode_run, encode_stop, encoder_trim, o->model},
+        .encoder = {vision_encoder_begin, vision_encoder_run, vision_encoder_stop, vision_encoder_trim},
         .port = {first_waiting, image_begins, image_refused, en},
     };
+    if (en->shape->vision.present)
+        opts.encoder.of = model_vision_encoder(o->model);
     if (o->faults) {
         opts.port.slice = o->faults->slice;
         opts.port.slice_arg = o->faults->arg;

@@ -66,7 +66,7 @@ int image_sched_create(struct image_sched *s, const struct image_sched_opts *opt
 void image_sched_done(struct image_sched *s)
 {
     ASSERT(s->jobs == 0 && !s->owner);
-    while (s->images && s->opts.encoder.trim(s->opts.encoder.arg))
+    while (s->images && s->opts.encoder.trim(s->opts.encoder.of))
         ;
     embedding_cache_done(s->embedding_cache);
     account_close(s->images);
@@ -172,7 +172,7 @@ static void forget(struct image_sched *s)
 static void stop(struct image_sched *s)
 {
     if (s->begun)
-        s->opts.encoder.stop(s->opts.encoder.arg);
+        s->opts.encoder.stop(s->opts.encoder.of);
     embedding_cache_abandon(s->embedding_cache, s->entry);
     forget(s);
 }
@@ -323,7 +323,7 @@ static int prepare(struct image_sched *s)
                              .width = p->width,
                              .height = p->height,
                              .features = embedding_cache_features(s->embedding_cache, s->entry)};
-    r = s->opts.encoder.begin(s->opts.encoder.arg, &in);
+    r = s->opts.encoder.begin(s->opts.encoder.of, &in);
     s->begun = r == 0;
     return r < 0 ? r : 0;
 }
@@ -368,7 +368,7 @@ static bool work_until(struct image_sched *s, uint64_t deadline_ns, int *r)
     device_turn_begin(s->opts.device);
     do {
         if (s->begun)
-            done = s->opts.encoder.run(s->opts.encoder.arg, deadline_ns);
+            done = s->opts.encoder.run(s->opts.encoder.of, deadline_ns);
         else
             *r = prepare(s);
     } while (*r == 0 && !done && clock_now_ns() < deadline_ns);
@@ -442,26 +442,22 @@ static struct embedding_cache_numbers embedding_cache_now(const struct image_sch
     return n;
 }
 
-uint64_t image_sched_held_bytes(const struct image_sched *s)
-{
-    return embedding_cache_now(s).bytes + vision_bytes(s);
-}
-
 uint64_t image_sched_spare_bytes(const struct image_sched *s, uint64_t before_ns)
 {
     uint64_t held = s->owner || s->ended_ns >= before_ns ? 0 : vision_bytes(s);
     return held > s->least_bytes ? held - s->least_bytes : 0;
 }
 
-uint64_t image_sched_free_bytes(const struct image_sched *s)
+struct pools_beside image_sched_beside(const struct image_sched *s)
 {
-    return embedding_cache_now(s).unused_bytes + image_sched_spare_bytes(s, UINT64_MAX);
-}
-
-uint64_t image_sched_reach_bytes(const struct image_sched *s)
-{
-    uint64_t bytes = s->images ? account_would_free(s->images, embedding_cache_now(s).unused_bytes) : 0;
-    return bytes + (s->vision ? account_would_free(s->vision, image_sched_spare_bytes(s, UINT64_MAX)) : 0);
+    const struct embedding_cache_numbers n = embedding_cache_now(s);
+    uint64_t spare = image_sched_spare_bytes(s, UINT64_MAX);
+    return (struct pools_beside){
+        .held_bytes = n.bytes + vision_bytes(s),
+        .free_bytes = n.unused_bytes + spare,
+        .reach_bytes = (s->images ? account_would_free(s->images, n.unused_bytes) : 0) +
+                       (s->vision ? account_would_free(s->vision, spare) : 0),
+    };
 }
 
 uint32_t image_sched_unused(const struct image_sched *s)
@@ -472,7 +468,7 @@ uint32_t image_sched_unused(const struct image_sched *s)
 static uint64_t relax(struct image_sched *s)
 {
     uint64_t before = vision_bytes(s);
-    bool more = s->opts.encoder.trim(s->opts.encoder.arg);
+    bool more = s->opts.encoder.trim(s->opts.encoder.of);
     uint64_t now = vision_bytes(s);
     if (!more)
         s->least_bytes = now;

@@ -23,11 +23,11 @@
 
 /* The vision encoder (model/vision.h), one image at a time. */
 struct image_sched_encoder {
-    int (*begin)(void *arg, const struct model_image *in);
-    bool (*run)(void *arg, uint64_t deadline_ns);
-    void (*stop)(void *arg);
-    bool (*trim)(void *arg);
-    void *arg;
+    int (*begin)(struct vision_encoder *e, const struct model_image *in);
+    bool (*run)(struct vision_encoder *e, uint64_t deadline_ns);
+    void (*stop)(struct vision_encoder *e);
+    bool (*trim)(struct vision_encoder *e);
+    struct vision_encoder *of;
 };
 
 struct image_sched_port {
@@ -105,15 +105,12 @@ bool image_sched_run(struct image_sched *s, bool stepped);
 
 /* ---- memory ---- */
 
-/* Bytes of embeddings and of the encoder's memory. */
-uint64_t image_sched_held_bytes(const struct image_sched *s);
-/* Part of held_bytes that can be dropped on request. */
-uint64_t image_sched_free_bytes(const struct image_sched *s);
-/* Part of held_bytes that was idle since before_ns (UINT64_MAX: since any time): the encoder's memory, while
- * no image is in progress. */
+/* For the list of holders: embeddings and the encoder's memory; part of it that can be dropped on request;
+ * how much the process would shrink without that. */
+struct pools_beside image_sched_beside(const struct image_sched *s);
+/* Of these bytes the part that was idle since before_ns (UINT64_MAX: since any time): the encoder's memory,
+ * while no image is in progress. */
 uint64_t image_sched_spare_bytes(const struct image_sched *s, uint64_t before_ns);
-/* How much the process would shrink without the free bytes: see holder_numbers.reach_bytes. */
-uint64_t image_sched_reach_bytes(const struct image_sched *s);
 /* Images with unreferenced embeddings. */
 uint32_t image_sched_unused(const struct image_sched *s);
 /* Gives back a unit of memory idle since before_ns, else with `features` the least recently used image;

@@ -22,13 +22,8 @@ static void check_units(struct account *used, struct account *cached, uint64_t s
 
 static void check_pools(const struct pools *p)
 {
-    struct page_pool_numbers pages;
-    struct pool_numbers states = {0};
-    page_pool_numbers(p->pages, &pages);
-    if (p->states)
-        state_pool_numbers(p->states, &states);
-    check_units(p->kv, p->prefix_cache, p->on_prefix_cache, pages.blocks.units_committed);
-    check_units(p->state, p->snapshots, p->on_snapshots, states.units_committed);
+    check_units(p->kv, p->prefix_cache, p->on_prefix_cache, pools_numbers(p, TIER_PAGE).units_committed);
+    check_units(p->state, p->snapshots, p->on_snapshots, pools_numbers(p, TIER_SNAPSHOT).units_committed);
     account_check(p->all);
 }
 
@@ -61,7 +56,7 @@ static bool walk(struct engine *en, struct walk *w)
     check_pools(p);
     if (en->image_sched.embedding_cache)
         embedding_cache_check(en->image_sched.embedding_cache);
-    return page_pool_walk(p->pages, w) && (!p->states || state_pool_walk(p->states, w)) &&
+    return page_pool_walk(p->pages, w) && (!p->states || block_pool_walk(p->states, w)) &&
            (!p->index || prefix_index_walk(p->index, w)) && sched_walk(en->sched, w);
 }
 

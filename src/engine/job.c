@@ -143,7 +143,8 @@ static int create_images(struct job *j, const struct job_opts *opts)
     j->entries = ARENA_ARRAY(j->arena, uint32_t, spec->image_count);
     if (!j->images || !j->seen || !j->grids || !j->entries)
         return -ENOMEM;
-    j->scope = embedding_cache_scope_of(spec->tenant, spec->cache_salt);
+    struct slice scope[] = {{(const char *)&spec->tenant, sizeof(spec->tenant)}, spec->cache_salt};
+    j->scope = prefix_key_root(scope, COUNT_OF(scope));
     for (uint32_t i = 0; i < spec->image_count; i++) {
         struct image *p = image_ref(spec->images[i].image);
         struct model_grid g = {spec->images[i].first, p->height / opts->edge, p->width / opts->edge,

@@ -37,12 +37,12 @@ struct job {
     struct prefix_key root;
     /* Its images, ascending. */
     uint32_t image_count;
-    uint64_t image_bytes;               /* of their pixels; charged to their maker */
-    struct embedding_cache_scope scope; /* with images: scope of its image embeddings */
-    struct image **images;              /* held until the job ends */
-    struct prefix_image *seen;          /* their part in the keys */
-    struct model_grid *grids;           /* features: while they are needed and there */
-    uint32_t *entries;                  /* image_sched.c's: their entries in the cache of image embeddings */
+    uint64_t image_bytes;      /* of their pixels; charged to their maker */
+    struct prefix_key scope;   /* with images: scope of its image embeddings */
+    struct image **images;     /* held until the job ends */
+    struct prefix_image *seen; /* their part in the keys */
+    struct model_grid *grids;  /* features: while they are needed and there */
+    uint32_t *entries;         /* image_sched.c's: their entries in the cache of image embeddings */
     /* sequence.cut_count of them; the last one is the last whole page before the prompt's last token. None
      * without a recurrent state: any page is found then, and a chunk that ends early is a step more. */
     uint32_t *cuts;

@@ -26,7 +26,7 @@ static void on_evict(void *arg, uint32_t page)
 static void move_page(void *arg, uint32_t from, uint32_t to)
 {
     struct pools *p = arg;
-    page_pool_copy(p->pages, from, to);
+    block_pool_copy(p->blocks[TIER_PAGE], from, to);
     prefix_index_move(p->index, 0, from, to);
     p->moves++;
 }
@@ -40,22 +40,16 @@ static bool is_movable_state(void *arg, uint32_t state)
 static void move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pools *p = arg;
-    state_pool_copy(p->states, from, to);
+    block_pool_copy(p->states, from, to);
     p->pending[to] = p->pending[from];
     prefix_index_move_snapshot(p->index, from, to);
     p->moves++;
 }
 
-static bool give_states_unit(struct pools *p)
+static bool give_unit_of(struct pools *p, struct block_pool *blocks)
 {
     pools_settle(p);
-    return p->states && state_pool_trim(p->states, 1, UINT64_MAX) > 0;
-}
-
-static bool give_pages_unit(struct pools *p)
-{
-    pools_settle(p);
-    return page_pool_trim(p->pages, 1, UINT64_MAX) > 0;
+    return blocks && block_pool_trim(blocks, 1, UINT64_MAX) > 0;
 }
 
 /* Refused by the process or by the system, not by a limit of this model's. */
@@ -86,10 +80,10 @@ static bool reclaim_pages(void *arg, bool cached)
     if (give_more(p))
         return true;
     do {
-        if (give_states_unit(p))
+        if (give_unit_of(p, p->states))
             return true;
     } while (cached && p->states &&
-             (state_pool_compact(p->states) || (p->index && prefix_index_evict_snapshot(p->index))));
+             (block_pool_compact(p->states) || (p->index && prefix_index_evict_snapshot(p->index))));
     ask_others(p);
     return false;
 }
@@ -102,9 +96,9 @@ static bool reclaim_states(void *arg, bool cached)
     if (give_more(p))
         return true;
     do {
-        if (give_pages_unit(p))
+        if (give_unit_of(p, p->blocks[TIER_PAGE]))
             return true;
-    } while (cached && (page_pool_compact(p->pages) || page_pool_evict(p->pages)));
+    } while (cached && (block_pool_compact(p->blocks[TIER_PAGE]) || page_pool_evict(p->pages)));
     ask_others(p);
     return false;
 }
@@ -130,12 +124,12 @@ static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools 
                                    .crew = p->crew.run ? &p->crew : NULL};
 }
 
-static struct state_pool_opts state_opts(const struct pools_opts *o, struct pools *p)
+static struct block_pool_opts state_opts(const struct pools_opts *o, struct pools *p)
 {
     bool movable = o->prefix_cache_max && o->state_bytes <= UNIT_BYTES;
-    return (struct state_pool_opts){.states_max = o->states_max,
-                                    .state_bytes = o->state_bytes,
-                                    .state = p->state,
+    return (struct block_pool_opts){.blocks_max = o->states_max,
+                                    .block_bytes = o->state_bytes,
+                                    .account = p->state,
                                     .reclaim = reclaim_states,
                                     .is_movable = is_movable_state,
                                     .move = movable ? move_state : NULL,
@@ -150,9 +144,9 @@ static size_t pending_bytes(const struct pools_opts *o)
 size_t pools_arena_bytes(const struct pools_opts *opts)
 {
     struct page_pool_opts pages = page_opts(opts, &(struct pools){0});
-    struct state_pool_opts states = state_opts(opts, &(struct pools){0});
+    struct block_pool_opts states = state_opts(opts, &(struct pools){0});
     return page_pool_arena_bytes(&pages) +
-           (opts->state_bytes ? state_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
+           (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
            (opts->prefix_cache_max
                 ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->state_bytes ? opts->states_max : 0)
                 : 0);
@@ -170,10 +164,10 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
     return r == 0 ? accounts_open(p->all, ACCOUNT_PREFIX_CACHE, o->prefix_cache_max, &p->prefix_cache) : r;
 }
 
-static int create_states(struct arena *a, const struct state_pool_opts *opts, struct pools *p)
+static int create_states(struct arena *a, const struct block_pool_opts *opts, struct pools *p)
 {
-    p->pending = ARENA_ARRAY(a, uint32_t, opts->states_max);
-    return p->pending ? state_pool_create(a, opts, &p->states) : -ENOMEM;
+    p->pending = ARENA_ARRAY(a, uint32_t, opts->blocks_max);
+    return p->pending ? block_pool_create(a, opts, &p->states) : -ENOMEM;
 }
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
@@ -193,14 +187,16 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
     account_set_planned(p->state, state);
     account_set_planned(p->all, MIN_OF(kv + state, opts->bytes_max));
     struct page_pool_opts pages = page_opts(opts, p);
-    struct state_pool_opts states = state_opts(opts, p);
+    struct block_pool_opts states = state_opts(opts, p);
     r = page_pool_create(a, &pages, &p->pages);
     if (r == 0 && opts->state_bytes > 0)
         r = create_states(a, &states, p);
     if (r < 0)
         return r;
-    p->page_base = page_pool_base(p->pages);
-    p->state_base = p->states ? state_pool_base(p->states) : DEV_NULL;
+    p->blocks[TIER_PAGE] = page_pool_blocks(p->pages);
+    p->blocks[TIER_SNAPSHOT] = p->states;
+    p->page_base = pools_numbers(p, TIER_PAGE).base;
+    p->state_base = pools_numbers(p, TIER_SNAPSHOT).base;
     struct prefix_index_opts index = {.groups = {{.pages = p->pages, .page_bytes = opts->page_bytes}},
                                       .group_count = 1,
                                       .states = p->states,
@@ -217,7 +213,7 @@ int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p
 static uint64_t free_units(struct pools *p, struct holder *holder)
 {
     uint64_t bytes = 0;
-    struct units *of_pages = page_pool_done(p->pages), *of_states = state_pool_done(p->states);
+    struct units *of_pages = page_pool_done(p->pages), *of_states = block_pool_done(p->states);
     struct units *left[2];
     uint32_t count = 0;
     if (of_pages)
@@ -254,12 +250,9 @@ uint64_t pools_done(struct pools *p, struct holder *holder)
 void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 {
     struct pools *p = arg;
-    if (a->kind == TIER_PAGE) {
-        page_pool_put(p->pages, block, 0, p->page_bytes, a->bytes);
-        return;
-    }
-    state_pool_put(p->states, block, 0, p->state_bytes, a->bytes);
-    p->pending[block] = a->pending;
+    block_pool_put(p->blocks[a->kind], block, 0, pools_block_bytes(p, a->kind), a->bytes);
+    if (a->kind == TIER_SNAPSHOT)
+        p->pending[block] = a->pending;
 }
 
 size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
@@ -270,8 +263,7 @@ size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
 int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
               void *host)
 {
-    return kind == TIER_PAGE ? page_pool_get(p->pages, block, offset, bytes, host)
-                             : state_pool_get(p->states, block, offset, bytes, host);
+    return block_pool_get(p->blocks[kind], block, offset, bytes, host);
 }
 
 /* ---- accounts ---- */
@@ -301,7 +293,7 @@ void pools_clock(struct pools *p, uint64_t now_ns)
     p->memory_requested = false;
     page_pool_clock(p->pages, now_ns);
     if (p->states)
-        state_pool_clock(p->states, now_ns);
+        block_pool_clock(p->states, now_ns);
 }
 
 /* ---- giving back ---- */
@@ -309,8 +301,13 @@ void pools_clock(struct pools *p, uint64_t now_ns)
 static uint64_t give_unit(struct pools *p, uint64_t before_ns)
 {
     pools_settle(p);
-    uint64_t bytes = page_pool_trim(p->pages, 1, before_ns);
-    return bytes == 0 && p->states ? state_pool_trim(p->states, 1, before_ns) : bytes;
+    uint64_t bytes = block_pool_trim(p->blocks[TIER_PAGE], 1, before_ns);
+    return bytes == 0 && p->states ? block_pool_trim(p->states, 1, before_ns) : bytes;
+}
+
+static bool compact(struct pools *p)
+{
+    return block_pool_compact(p->blocks[TIER_PAGE]) || (p->states && block_pool_compact(p->states));
 }
 
 bool pools_free_unit(struct pools *p)
@@ -318,16 +315,14 @@ bool pools_free_unit(struct pools *p)
     do {
         if (give_unit(p, UINT64_MAX) > 0)
             return true;
-    } while (p->index && (page_pool_compact(p->pages) || (p->states && state_pool_compact(p->states)) ||
-                          prefix_index_evict(p->index)));
+    } while (p->index && (compact(p) || prefix_index_evict(p->index)));
     return false;
 }
 
 bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret)
 {
     ret->bytes = give_unit(p, before_ns);
-    ret->moved = ret->bytes == 0 && p->index &&
-                 (page_pool_compact(p->pages) || (p->states && state_pool_compact(p->states)));
+    ret->moved = ret->bytes == 0 && p->index && compact(p);
     return ret->bytes > 0 || ret->moved;
 }
 
@@ -398,32 +393,27 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
 
 /* ---- looking ---- */
 
-uint64_t pools_spare_bytes(const struct pools *p)
-{
-    return page_pool_spare_bytes(p->pages) + (p->states ? state_pool_spare_bytes(p->states) : 0);
-}
-
-static struct pool_numbers states_numbers(const struct pools *p)
+struct pool_numbers pools_numbers(const struct pools *p, enum tier_kind kind)
 {
     struct pool_numbers n = {0};
-    if (p->states)
-        state_pool_numbers(p->states, &n);
+    if (p->blocks[kind])
+        block_pool_numbers(p->blocks[kind], &n);
     return n;
 }
 
-static struct pool_numbers pages_numbers(const struct pools *p)
+uint64_t pools_spare_bytes(const struct pools *p)
 {
-    struct page_pool_numbers n;
-    page_pool_numbers(p->pages, &n);
-    return n.blocks;
+    return block_pool_spare_bytes(p->blocks[TIER_PAGE]) + (p->states ? block_pool_spare_bytes(p->states) : 0);
 }
 
 uint64_t pools_held_bytes(const struct pools *p)
 {
-    return ((uint64_t)pages_numbers(p).units_committed + states_numbers(p).units_committed) * UNIT_BYTES;
+    return ((uint64_t)pools_numbers(p, TIER_PAGE).units_committed +
+            pools_numbers(p, TIER_SNAPSHOT).units_committed) *
+           UNIT_BYTES;
 }
 
 uint64_t pools_recommitted(const struct pools *p)
 {
-    return pages_numbers(p).recommitted + states_numbers(p).recommitted;
+    return pools_numbers(p, TIER_PAGE).recommitted + pools_numbers(p, TIER_SNAPSHOT).recommitted;
 }

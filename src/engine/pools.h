@@ -16,8 +16,9 @@ struct engine_opts;
 struct pools {
     /* Constant. */
     struct page_pool *pages;
-    struct state_pool *states;  /* NULL without recurrent layers */
-    struct prefix_index *index; /* NULL: nothing is reused */
+    struct block_pool *states;                    /* NULL without recurrent layers */
+    struct block_pool *blocks[TIER_SNAPSHOT + 1]; /* by kind: of `pages`, and `states` */
+    struct prefix_index *index;                   /* NULL: nothing is reused */
     size_t page_bytes, state_bytes;
     dev_ptr page_base, state_base; /* of the pools, for the model; null without states */
     /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
@@ -102,6 +103,8 @@ struct pools_beside {
  * 0. */
 uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint64_t prompt_token_ns);
 
+/* Zeros without such blocks. */
+struct pool_numbers pools_numbers(const struct pools *p, enum tier_kind kind);
 /* What pools_shrink() can give back at most. */
 uint64_t pools_spare_bytes(const struct pools *p);
 /* All units. */

@@ -38,15 +38,13 @@ void trim_init(struct trim *t, const struct trim_opts *opts)
 
 static uint64_t held_bytes(const struct trim *t)
 {
-    return pools_held_bytes(t->opts.pools) + image_sched_held_bytes(t->opts.images);
+    return pools_held_bytes(t->opts.pools) + image_sched_beside(t->opts.images).held_bytes;
 }
 
 /* Tells the list of holders. */
 static uint64_t publish(struct trim *t)
 {
-    struct pools_beside beside = {image_sched_held_bytes(t->opts.images),
-                                  image_sched_free_bytes(t->opts.images),
-                                  image_sched_reach_bytes(t->opts.images)};
+    const struct pools_beside beside = image_sched_beside(t->opts.images);
     return pools_publish(t->opts.pools, &beside, (uint64_t)t->opts.budget->prompt_ns);
 }
 
@@ -66,7 +64,7 @@ static void answer(struct trim *t, struct holder_ask *o)
     holder_ask_done(o);
 }
 
-static void answer_all(struct trim *t)
+void trim_end(struct trim *t)
 {
     LIST_EACH(it, &t->orders)
         answer(t, ORDER(it));
@@ -96,6 +94,12 @@ static bool evict_for_orders(struct trim *t)
         return true;
     }
     return false;
+}
+
+/* All that is free, of pools and images. */
+static uint64_t free_bytes(const struct trim *t)
+{
+    return pools_spare_bytes(t->opts.pools) + image_sched_beside(t->opts.images).free_bytes;
 }
 
 /* ---- slices ---- */
@@ -154,7 +158,7 @@ static void finish(struct trim *t)
     /* The caller may read the numbers next. */
     if (!list_empty(&t->orders))
         t->opts.publish(t->opts.arg);
-    answer_all(t);
+    trim_end(t);
 }
 
 /* ---- idle ---- */
@@ -272,18 +276,12 @@ void trim_reclaim(struct trim *t)
     if (t->opts.pools->index)
         prefix_index_numbers(t->opts.pools->index, &n);
     uint64_t bytes = pools_evict(t->opts.pools, DIV_UP(n.bytes, (uint64_t)RELIEF_PART));
-    if (bytes == 0 && pools_spare_bytes(t->opts.pools) + image_sched_free_bytes(t->opts.images) == 0)
+    if (bytes == 0 && free_bytes(t) == 0)
         return;
     t->now.reclaims++;
     t->pressed = true;
     LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", t->opts.name,
-             (unsigned long long)bytes,
-             (unsigned long long)(pools_spare_bytes(t->opts.pools) + image_sched_free_bytes(t->opts.images)));
-}
-
-void trim_end(struct trim *t)
-{
-    answer_all(t);
+             (unsigned long long)bytes, (unsigned long long)free_bytes(t));
 }
 
 /* ---- looking ---- */
@@ -292,7 +290,7 @@ uint64_t trim_pending_bytes(const struct trim *t, uint32_t running)
 {
     uint64_t spare = spare_bytes(t, UINT64_MAX), keeps = threshold_bytes(t, running);
     if (is_urgent(t))
-        return pools_spare_bytes(t->opts.pools) + image_sched_free_bytes(t->opts.images);
+        return free_bytes(t);
     if (t->done || t->opts.keep_units)
         return 0;
     return t->owed ? spare : spare > keeps ? spare - keeps : 0;

@@ -24,11 +24,6 @@ struct trim_opts {
     void *arg;
 };
 
-/* As in engine_numbers. */
-struct trim_numbers {
-    uint64_t trims, units, bytes, moves, slices, slice_ns, slice_max_ns, reclaims;
-};
-
 struct trim {
     struct trim_opts opts; /* constant */
     struct list orders;    /* struct holder_ask: orders for a trim, or for a number of bytes */
@@ -64,7 +59,7 @@ void trim_take_order(struct trim *t, struct holder_ask *o);
 void trim_share(struct trim *t);
 /* An eighth of the prefixes goes, and all that is free. */
 void trim_reclaim(struct trim *t);
-/* The engine ends: orders are answered with the bytes given back until then. */
+/* Orders are answered with the bytes given back until now: nothing is left, or the engine ends. */
 void trim_end(struct trim *t);
 /* Bytes of the due trim, at most. */
 uint64_t trim_pending_bytes(const struct trim *t, uint32_t running);

@@ -167,7 +167,7 @@ static int open_store(struct runtime *rt, struct err *e)
 /* The root account of the device's memory, and a budget for the caches there. */
 static int open_device_memory(struct runtime *rt)
 {
-    const struct domain *domain = device_domain(rt->device);
+    const struct domain *domain = rt->device->domain;
     const struct plan_process *p = &rt->process;
     if (domain == domain_machine())
         return 0;

@@ -65,11 +65,6 @@ size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count)
     return m.experts * m.expert_bytes;
 }
 
-size_t matrix_packed_bytes(const struct linear_source *s)
-{
-    return matrix_stack_bytes(s, 1);
-}
-
 /* The bytes of one row of a dense source, all its experts counted. */
 static const uint8_t *row_bytes(const struct linear_source *s, uint64_t row)
 {

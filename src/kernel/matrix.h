@@ -45,12 +45,9 @@ struct matrix {
     size_t expert_bytes;      /* stride between experts in data */
 };
 
-/* Bytes matrix_pack() needs, 64-byte aligned. */
-size_t matrix_packed_bytes(const struct linear_source *s);
-
-/* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into `memory`.
- * The sum of matrix_packed_bytes() of each source is enough when every source's rows are a multiple of 16;
- * otherwise matrix_stack_bytes() is. Rows keep their order: source 0 first. Experts: count must be 1. */
+/* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into
+ * `memory` of matrix_stack_bytes(), 64-byte aligned. Rows keep their order: source 0 first. Experts: count
+ * must be 1. */
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 

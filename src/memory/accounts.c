@@ -5,11 +5,7 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    enum account_class class;
-    enum account_id parent;
-} accounts[ACCOUNT_ID_COUNT] = {
+static const struct accounts_row accounts[ACCOUNT_ID_COUNT] = {
     [ACCOUNT_PROCESS] = {"process", ACCOUNT_ANON, ACCOUNT_PROCESS},
     [ACCOUNT_HEAP] = {"heap", ACCOUNT_ANON, ACCOUNT_PROCESS},
     [ACCOUNT_THREADS] = {"threads", ACCOUNT_ANON, ACCOUNT_PROCESS},
@@ -38,22 +34,10 @@ static const struct {
     [ACCOUNT_PREFIX_CACHE] = {"prefix cache", ACCOUNT_ANON, ACCOUNT_POOLS},
 };
 
-const char *accounts_name(enum account_id id)
+const struct accounts_row *accounts_row(enum account_id id)
 {
     ASSERT((size_t)id < COUNT_OF(accounts));
-    return accounts[id].name;
-}
-
-enum account_id accounts_parent(enum account_id id)
-{
-    ASSERT((size_t)id < COUNT_OF(accounts));
-    return accounts[id].parent;
-}
-
-enum account_class accounts_class(enum account_id id)
-{
-    ASSERT((size_t)id < COUNT_OF(accounts));
-    return accounts[id].class;
+    return &accounts[id];
 }
 
 enum account_id accounts_of(const char *name)
@@ -68,12 +52,12 @@ int accounts_open(struct account *parent, enum account_id id, uint64_t limit_byt
 {
     ASSERT(id != ACCOUNT_PROCESS && id != ACCOUNT_MODEL);
     ASSERT(accounts[id].parent != ACCOUNT_POOLS ||
-           strcmp(account_numbers(parent).name, accounts_name(ACCOUNT_POOLS)) == 0);
-    return account_open(parent, accounts_name(id), accounts[id].class, limit_bytes, ret);
+           strcmp(account_numbers(parent).name, accounts[ACCOUNT_POOLS].name) == 0);
+    return account_open(parent, accounts[id].name, accounts[id].class, limit_bytes, ret);
 }
 
 struct account *accounts_find(struct account *parent, enum account_id id)
 {
     ASSERT(id != ACCOUNT_MODEL);
-    return account_find(parent, accounts_name(id));
+    return account_find(parent, accounts_row(id)->name);
 }

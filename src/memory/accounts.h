@@ -36,11 +36,12 @@ enum account_id {
     ACCOUNT_ID_COUNT
 };
 
-/* "" for ACCOUNT_MODEL. */
-const char *accounts_name(enum account_id id);
-/* The account whose children have this one among them. */
-enum account_id accounts_parent(enum account_id id);
-enum account_class accounts_class(enum account_id id);
+struct accounts_row {
+    const char *name; /* "" for ACCOUNT_MODEL */
+    enum account_class class;
+    enum account_id parent; /* whose children have this one among them */
+};
+const struct accounts_row *accounts_row(enum account_id id);
 /* The account of that name; ACCOUNT_MODEL: none is called so. */
 enum account_id accounts_of(const char *name);
 

@@ -34,11 +34,7 @@ struct holder_ask *holder_ask_create(enum holder_ask_kind kind, uint64_t bytes, 
     a->before_ns = before_ns;
     a->refs = 2;
     list_init(&a->link);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&a->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&a->changed);
     pthread_mutex_init(&a->lock, NULL);
     return a;
 }

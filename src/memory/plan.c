@@ -82,7 +82,7 @@ static uint64_t model_computing_bytes(const struct plan_model *m)
 
 static uint64_t model_machine_bytes(const struct plan_model *m)
 {
-    return m->tables_bytes + m->tokenizer_bytes;
+    return m->host_bytes + m->tables_bytes + m->tokenizer_bytes;
 }
 
 /* Everything but pools, requests and the engine's tables for pages and states. */
@@ -311,8 +311,9 @@ static void add_process(struct plan *p)
     add(p, 0, "ssd table", ACCOUNT_ANON, o->ssd_table_bytes, o->ssd_table_bytes, "index of its files");
 }
 
-/* A line of the model: in the machine's memory, or in that of the domain in which it computes. */
-enum { MACHINE, COMPUTING };
+/* A line of the model: in the machine's memory (BESIDE: only of a model that computes elsewhere), or in that
+ * of the domain in which it computes. */
+enum { MACHINE, BESIDE, COMPUTING };
 
 struct model_line {
     int where;
@@ -331,7 +332,8 @@ static enum account_class class_of(uint32_t domain)
 static void add_lines_of(struct plan *p, uint32_t domain, const struct model_line *lines, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if ((lines[i].where == COMPUTING ? p->model.domain : 0) == domain)
+        if ((lines[i].where == COMPUTING ? p->model.domain : 0) == domain &&
+            (lines[i].where != BESIDE || p->model.domain > 0))
             add_to(p, domain, lines[i].depth, lines[i].name, class_of(domain), lines[i].floor, lines[i].limit,
                    lines[i].note);
 }
@@ -352,6 +354,7 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
         {COMPUTING, 1, "weights", m->weight_bytes, m->weight_bytes, "packed"},
         {MACHINE, 1, "loading", 0, 0, "only while loading, see below"},
         {COMPUTING, 1, "workspace", m->workspace_bytes, m->workspace_bytes, "of one step"},
+        {BESIDE, 1, "workspace", m->host_bytes, m->host_bytes, "the host's part"},
         {COMPUTING, 1, "vision", m->vision_bytes, m->vision_bytes, vision},
         {COMPUTING, 1, "images", m->image_bytes, p->images_bytes, images},
         {COMPUTING, 1, "mtp", m->mtp_bytes, m->mtp_bytes, mtp},

@@ -5,7 +5,8 @@
  * get the rest after all other limits. The server sets the same limits that `plateau plan` prints.
  *
  * A model computes in the memory of one domain: its weights, workspace, vision encoder, image embeddings and
- * pools lie there. The rest is the machine's, whatever the domain. Each domain has a ceiling of its own.
+ * pools lie there. The rest is the machine's, whatever the domain, with what host code keeps of the
+ * workspace. Each domain has a ceiling of its own.
  * Pure; any thread. */
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
@@ -42,7 +43,8 @@ struct plan_model {
     uint64_t weight_bytes;
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: no head, or not used */
     uint64_t loading_bytes;   /* temporary, during the load: before the pools need theirs */
-    uint64_t workspace_bytes; /* of a step */
+    uint64_t workspace_bytes; /* of a step, in the memory of its domain */
+    uint64_t host_bytes;      /* what the machine keeps beside that; 0 where it is the machine's */
     uint64_t tables_bytes, tokenizer_bytes;
     uint64_t page_bytes, state_bytes;               /* state_bytes 0: no recurrent state */
     uint64_t engine_bytes;                          /* tables and logits with empty pools */
@@ -78,7 +80,7 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 28
+#define PLAN_LINES_MAX 29
 
 /* The part of a plan on a device. */
 struct plan_device {

@@ -22,11 +22,10 @@ void units_set_faults(const struct units_faults *f)
     faults = f ? *f : (struct units_faults){0};
 }
 
-static int create(const struct domain *domain, struct account *account, uint32_t units_max, size_t unit_bytes,
-                  struct units **ret)
+int units_create(struct account *account, size_t unit_bytes, uint32_t units_max, struct units **ret)
 {
+    const struct domain *domain = account_domain(account);
     ASSERT(UNIT_BYTES % unit_bytes == 0 && unit_bytes % UNIT_SMALL_BYTES == 0);
-    ASSERT(account_domain(account) == domain);
     if (units_max == 0)
         return -EINVAL;
     struct units *u = calloc(1, sizeof(*u) + units_max * sizeof(u->is_committed[0]));
@@ -44,17 +43,6 @@ static int create(const struct domain *domain, struct account *account, uint32_t
     ASSERT(u->base.at % UNIT_BYTES == 0 && !dev_is_null(u->base));
     *ret = u;
     return 0;
-}
-
-int units_create(const struct domain *domain, struct account *account, uint32_t units_max, struct units **ret)
-{
-    return create(domain, account, units_max, UNIT_BYTES, ret);
-}
-
-int units_create_small(const struct domain *domain, struct account *account, uint32_t units_max,
-                       struct units **ret)
-{
-    return create(domain, account, units_max, UNIT_SMALL_BYTES, ret);
 }
 
 int units_free(struct units *u)

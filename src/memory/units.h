@@ -12,13 +12,9 @@
 
 struct units;
 
-/* An address range of `units_max` units of `domain`; commits are charged to `account`, which is of that
- * domain. Nothing is committed yet. 0, -EINVAL, -ENOMEM. */
-int units_create(const struct domain *domain, struct account *account, uint32_t units_max,
-                 struct units **ret);
-/* The same in units of UNIT_SMALL_BYTES. */
-int units_create_small(const struct domain *domain, struct account *account, uint32_t units_max,
-                       struct units **ret);
+/* An address range of `units_max` units of `unit_bytes` (UNIT_BYTES or UNIT_SMALL_BYTES) in the domain of
+ * `account`, which commits are charged to. Nothing is committed yet. 0, -EINVAL, -ENOMEM. */
+int units_create(struct account *account, size_t unit_bytes, uint32_t units_max, struct units **ret);
 /* Decommits everything. 0; NULL is fine. Or the system's error: `u` is still valid with the ranges that the
  * system refused, and can be freed again. */
 int units_free(struct units *u);

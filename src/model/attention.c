@@ -1,5 +1,5 @@
 /* attention.c - project, append to the pages, attend, project. */
-#include "model/attention.h"
+#include "model/blocks.h"
 
 /* q, then k | v packed by themselves: `in` reads all of them. */
 static int bind_apart(struct binder *b, const struct linear_source in[3], struct attention_weights *ret)

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/slice.h"
+#include "compute/rope.h"
 #include "compute/shape.h"
 #include "model/vision_config.h"
 
@@ -87,6 +88,9 @@ int config_load(struct arena *a, const char *dir, struct config *ret, struct err
 
 /* What the model's operations depend on. */
 struct compute_shape config_shape(const struct config *c);
+
+/* The frequencies of its rotary position embedding. */
+void rope_init(struct rope *r, const struct rope_config *c);
 
 /* Channels of the delta net's convolution: q, k and v of all heads. */
 static inline uint32_t config_conv_channels(const struct config *c)

@@ -1,5 +1,62 @@
-/* config_shape.c - the numbers of a configuration that reach the compute contract. */
+/* config_shape.c - what the compute contract takes of a configuration: its numbers, and the frequencies of
+ * its rotation, rounded to f32 like the reference's. */
 #include "model/config.h"
+
+#include <math.h>
+
+/* The llama3 rule: long waves are slowed by `factor`, short ones kept, those between blended. */
+static double llama3(const struct rope_config *c, double inv)
+{
+    double wave = 2 * M_PI / inv;
+    if (wave > c->original_max / c->low_freq)
+        return inv / c->factor;
+    if (wave < c->original_max / c->high_freq)
+        return inv;
+    double smooth = (c->original_max / wave - c->low_freq) / (c->high_freq - c->low_freq);
+    return (1 - smooth) * inv / c->factor + smooth * inv;
+}
+
+/* The pair index whose wave turns `turns` times within the positions trained on. */
+static double yarn_index(const struct rope_config *c, double turns)
+{
+    return c->rot * log(c->original_max / (2 * M_PI * turns)) / (2 * log(c->theta));
+}
+
+static double yarn(const struct rope_config *c, double inv, uint32_t j)
+{
+    double low = fmax(floor(yarn_index(c, c->beta_fast)), 0);
+    double high = fmin(ceil(yarn_index(c, c->beta_slow)), c->rot - 1);
+    double width = high > low ? high - low : 0.001;
+    double ramp = fmin(fmax((j - low) / width, 0), 1);
+    return inv / c->factor * ramp + inv * (1 - ramp);
+}
+
+/* Frequencies go to rows and columns in turn, as far as those have a section: T H W T H W ... T T. */
+static uint8_t axis_of(const struct rope_config *c, uint32_t j)
+{
+    uint32_t axis = j % 3;
+    return j < 3 * c->sections[axis] ? (uint8_t)axis : 0;
+}
+
+void rope_init(struct rope *r, const struct rope_config *c)
+{
+    *r = (struct rope){.half = c->rot / 2, .magnitude = 1};
+    for (uint32_t j = 0; j < r->half; j++) {
+        r->axis[j] = axis_of(c, j);
+        double inv = pow(c->theta, -2.0 * j / c->rot);
+        if (c->type == ROPE_LINEAR)
+            inv /= c->factor;
+        else if (c->type == ROPE_LLAMA3)
+            inv = llama3(c, inv);
+        else if (c->type == ROPE_YARN)
+            inv = yarn(c, inv, j);
+        r->inv_freq[j] = (float)inv;
+    }
+    if (c->type == ROPE_YARN)
+        r->magnitude = c->attention_factor > 0 ? c->attention_factor
+                       : c->factor > 1         ? 0.1 * log(c->factor) + 1
+                                               : 1;
+}
 
 struct compute_shape config_shape(const struct config *c)
 {

@@ -1,5 +1,5 @@
 /* delta_net.c - project, convolve, recur, project. */
-#include "model/delta_net.h"
+#include "model/blocks.h"
 
 #include "base/check.h"
 

@@ -2,8 +2,7 @@
  * norm their queries and keys. */
 #include "model/family.h"
 
-#include "model/attention.h"
-#include "model/mlp.h"
+#include "model/blocks.h"
 
 #include "base/check.h"
 

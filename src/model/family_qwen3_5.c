@@ -2,10 +2,7 @@
  * or experts. */
 #include "model/family.h"
 
-#include "model/attention.h"
-#include "model/delta_net.h"
-#include "model/mlp.h"
-#include "model/moe.h"
+#include "model/blocks.h"
 
 #include "base/check.h"
 

@@ -1,5 +1,5 @@
 /* mlp.c - two projections and the activation between them. */
-#include "model/mlp.h"
+#include "model/blocks.h"
 
 int mlp_bind(struct binder *b, uint32_t layer, struct mlp_weights *ret)
 {

@@ -33,7 +33,8 @@ struct model {
     struct model_shape shape;
     struct config config;
     struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
-    struct arena *tables, *workspace;
+    struct account *host_account; /* the host's part of the workspace; NULL: workspace_account */
+    struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct weight_memory weights, mtp_memory;
     struct layer *layers; /* [config.layers] */
     struct weight embedding;
@@ -217,6 +218,11 @@ static int measure(struct config *c, const struct model_parts *parts, const char
     return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
+static uint64_t in_grains(uint64_t bytes)
+{
+    return ROUND_UP(bytes, (uint64_t)65536);
+}
+
 /* Layers, their kinds, and config.json's entries for single modules (a path each); in whole grains of an
  * arena. */
 static uint64_t tables_bytes(const struct config *c)
@@ -224,13 +230,12 @@ static uint64_t tables_bytes(const struct config *c)
     uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct vision_block) +
                      c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES +
                      (c->mtp_count ? draft_vocab_tables_bytes(c->draft_vocab, c->vocab) : 0);
-    return ROUND_UP(bytes + TABLES_FIXED_BYTES, (uint64_t)65536);
+    return in_grains(bytes + TABLES_FIXED_BYTES);
 }
 
 static uint64_t staging_bytes(const struct measured *m)
 {
-    uint64_t bytes = MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes);
-    return ROUND_UP(bytes, (uint64_t)65536);
+    return in_grains(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes));
 }
 
 static void fill_shape(const struct config *c, const struct source *s, const struct measured *measured,
@@ -255,6 +260,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .token_products = b->active.products,
         .parameters = b->parameters,
         .workspace = step_cost(c),
+        .apart = c->backend->apart,
         .has_vision = vision_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
@@ -304,14 +310,17 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
     return r;
 }
 
-uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
-                               uint32_t workers)
+struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max,
+                                             uint32_t seqs_max, uint32_t workers)
 {
-    const struct compute_cost *w = &s->workspace;
-    uint64_t bytes =
-        w->fixed_bytes + w->token_bytes * tokens_max + w->seq_bytes * seqs_max + w->worker_bytes * workers;
-    /* The arena's own header, and whole grains. */
-    return ROUND_UP(bytes + 4096, (uint64_t)65536);
+    const struct compute_bytes *const parts[] = {&s->workspace.device, &s->workspace.host};
+    uint64_t bytes[COUNT_OF(parts)];
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        bytes[i] = parts[i]->fixed + parts[i]->token * tokens_max + parts[i]->seq * seqs_max +
+                   parts[i]->worker * workers;
+    /* An arena's own header, and whole grains. */
+    return s->apart ? (struct model_workspace){in_grains(bytes[0] + 4096), in_grains(bytes[1] + 4096)}
+                    : (struct model_workspace){.device_bytes = in_grains(bytes[0] + bytes[1] + 4096)};
 }
 
 /* ---- loading ---- */
@@ -342,22 +351,34 @@ static int open_accounts(struct model *m, const struct model_opts *o)
     int r = open_account(on_device, ACCOUNT_WEIGHTS, &m->weights_account);
     if (r == 0)
         r = open_account(on_device, ACCOUNT_WORKSPACE, &m->workspace_account);
+    if (r == 0 && on_device != parent)
+        r = open_account(parent, ACCOUNT_WORKSPACE, &m->host_account);
     if (r == 0)
         r = open_account(on_device, ACCOUNT_MTP, &m->mtp_account);
     return r == 0 ? open_account(parent, ACCOUNT_TABLES, &m->tables_account) : r;
 }
 
+static int create_planned_arena(struct account *account, uint64_t bytes, struct arena **ret)
+{
+    if (account)
+        account_set_planned(account, bytes);
+    return create_arena(account, bytes, ret);
+}
+
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
-    uint64_t bytes =
-        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, device_workers(opts->device));
-    if (m->workspace_account)
-        account_set_planned(m->workspace_account, bytes);
-    int r = create_arena(m->workspace_account, bytes, &m->workspace);
+    const struct model_workspace w =
+        model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, opts->device->workers);
+    struct account *host = m->host_account ? m->host_account : m->workspace_account;
+    int r = create_planned_arena(m->workspace_account, w.device_bytes, &m->workspace);
+    if (r == 0 && w.host_bytes > 0)
+        r = create_planned_arena(host, w.host_bytes, &m->host_workspace);
     if (r == 0)
-        r = step_create(m->workspace, &m->config, opts, &m->step);
+        r = step_create(m->workspace, m->host_workspace ? m->host_workspace : m->workspace, &m->config, opts,
+                        &m->step);
     return r == 0 ? 0
-                  : err_set(e, r, "%llu bytes of workspace are more than is left", (unsigned long long)bytes);
+                  : err_set(e, r, "%llu bytes of workspace are more than is left",
+                            (unsigned long long)(w.device_bytes + w.host_bytes));
 }
 
 /* Address space only; memory comes with images. */
@@ -366,7 +387,7 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
     if (!m->config.vision.shape.present)
         return 0;
     int r = vision_encoder_init(&m->encoder, &m->config, &m->vision_weights, m->step->compute,
-                                device_domain(opts->device), device_parent(opts));
+                                opts->device->domain, device_parent(opts));
     return r == 0 ? 0 : err_set(e, r, "no memory left to encode images");
 }
 
@@ -383,7 +404,7 @@ static int prepare_packing(struct binder *b, struct stage *stage, const struct m
     b->e = e;
     if (account)
         account_set_planned(account, bytes);
-    int r = weight_memory_init(memory, device_domain(opts->device), account, b->used);
+    int r = weight_memory_init(memory, opts->device->domain, account, b->used);
     b->used = b->source_bytes = 0;
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes of weights are more than is left", (unsigned long long)bytes);
@@ -467,7 +488,7 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
         return err_set(e, -ENOMEM, "no memory left to load %s", dir);
     m->device = opts->device;
     struct model_opts whole = *opts;
-    whole.parts.backend = device_backend(opts->device);
+    whole.parts.backend = opts->device->backend;
     r = load(m, &source, dir, &whole, e);
     source_close(&source);
     if (r < 0)
@@ -484,10 +505,12 @@ void model_free(struct model *m)
     vision_encoder_done(&m->encoder);
     weight_memory_done(&m->weights);
     weight_memory_done(&m->mtp_memory);
+    arena_free(m->host_workspace);
     arena_free(m->workspace);
     arena_free(m->tables);
     account_close(m->weights_account);
     account_close(m->workspace_account);
+    account_close(m->host_account);
     account_close(m->tables_account);
     account_close(m->mtp_account);
     free(m);
@@ -500,7 +523,7 @@ const struct model_shape *model_shape(const struct model *m)
 
 const struct domain *model_domain(const struct model *m)
 {
-    return device_domain(m->device);
+    return m->device->domain;
 }
 
 /* ---- forward ---- */
@@ -624,28 +647,8 @@ int model_draft_end(struct model *m)
 
 /* ---- images ---- */
 
-int model_encode_begin(struct model *m, const struct model_image *p)
+struct vision_encoder *model_vision_encoder(struct model *m)
 {
     ASSERT(m->config.vision.shape.present);
-    return vision_encoder_begin(&m->encoder, p);
-}
-
-bool model_encode_run(struct model *m, uint64_t deadline_ns)
-{
-    return vision_encoder_run(&m->encoder, deadline_ns);
-}
-
-void model_encode_stop(struct model *m)
-{
-    vision_encoder_stop(&m->encoder);
-}
-
-void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all)
-{
-    vision_encoder_progress(&m->encoder, done, all);
-}
-
-bool model_encoder_trim(struct model *m)
-{
-    return vision_encoder_trim(&m->encoder);
+    return &m->encoder;
 }

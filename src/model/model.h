@@ -51,8 +51,6 @@ struct model_vision {
     uint32_t video_frames_min, video_frames_max;
     uint32_t image_token, video_token, start_token, end_token;
     uint64_t weight_bytes; /* the vision encoder's part of model_shape.weight_bytes */
-    uint64_t patch_products,
-        pair_products; /* multiply-adds of a patch, and of each pair of patches that see each other */
     uint64_t encode_fixed_bytes,
         encode_patch_bytes; /* memory for encoding an image; see model_encode_bytes */
 };
@@ -76,6 +74,7 @@ struct model_shape {
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     uint64_t parameters;
     struct compute_cost workspace; /* of a step: per unit of model_opts */
+    bool apart;                    /* it computes in memory that is not the machine's */
     struct model_vision vision;
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */
@@ -94,7 +93,7 @@ struct model_opts {
      * uncounted (tests). */
     struct account *parent;
     /* `weights`, `workspace`, `mtp` and `vision` open below it instead: an account in the memory of the
-     * device. NULL: parent. */
+     * device. What the host keeps of the workspace stays below parent. NULL: parent. */
     struct account *device_parent;
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
@@ -105,9 +104,13 @@ struct model_opts {
  * nothing. parts: NULL as zeros. 0, -ENOENT, -EINVAL, -ENOTSUP (an unknown family or quantisation), with the
  * reason in e. */
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e);
-/* Bytes of workspace for steps of up to tokens_max tokens of seqs_max sequences. */
-uint64_t model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max, uint32_t seqs_max,
-                               uint32_t workers);
+/* Bytes of workspace for steps of up to tokens_max tokens of seqs_max sequences: in the memory in which the
+ * model computes, and in the machine's where that is another. */
+struct model_workspace {
+    uint64_t device_bytes, host_bytes;
+};
+struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max,
+                                             uint32_t seqs_max, uint32_t workers);
 
 /* As model_probe, then packs the weights. On failure nothing remains. */
 int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e);

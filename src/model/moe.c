@@ -1,5 +1,5 @@
 /* moe.c - route, compute the chosen experts and the shared one, leave their sum to the next norm. */
-#include "model/moe.h"
+#include "model/blocks.h"
 
 #include "base/check.h"
 

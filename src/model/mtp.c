@@ -4,7 +4,7 @@
  * draft is long. Between two of them the host reads the tokens of the first. */
 #include "model/mtp.h"
 
-#include "model/attention.h"
+#include "model/blocks.h"
 #include "model/family.h"
 #include "model/mrope.h"
 

@@ -3,7 +3,6 @@
 
 #include "compute/backend.h"
 #include "model/mrope.h"
-#include "model/rope_init.h"
 
 #include "base/check.h"
 
@@ -86,29 +85,32 @@ struct compute_cost step_cost(const struct config *c)
         &(struct compute_opts){.shape = &shape, .places = places, .place_count = STEP_PLACES});
     uint32_t count = list_needs(&s, c, needs);
     for (uint32_t i = 0; i < count; i++)
-        *(needs[i].per_seq ? &cost.seq_bytes : &cost.token_bytes) += needs[i].bytes;
-    cost.fixed_bytes += (count + 1) * ALIGN + sizeof(struct step);
+        *(needs[i].per_seq ? &cost.host.seq : &cost.host.token) += needs[i].bytes;
+    cost.host.fixed += (count + 1) * ALIGN + sizeof(struct step);
     return cost;
 }
 
-static int open_compute(struct arena *a, struct step *s, const struct model_opts *opts)
+static int open_compute(struct arena *device_memory, struct arena *host_memory, struct step *s,
+                        const struct model_opts *opts)
 {
     struct place_spec places[STEP_PLACES];
     list_places(s->config, places);
-    return s->config->backend->open(a,
-                                    &(struct compute_opts){.shape = &s->shape,
+    return s->config->backend->open(&(struct compute_opts){.shape = &s->shape,
                                                            .places = places,
                                                            .place_count = STEP_PLACES,
                                                            .tokens_max = opts->tokens_max,
                                                            .seqs_max = opts->seqs_max,
                                                            .logits_max = opts->logits_max,
-                                                           .device = opts->device},
+                                                           .device = opts->device,
+                                                           .device_memory = device_memory,
+                                                           .host_memory = host_memory},
                                     &s->compute);
 }
 
-int step_create(struct arena *a, const struct config *c, const struct model_opts *opts, struct step **ret)
+int step_create(struct arena *device_memory, struct arena *host_memory, const struct config *c,
+                const struct model_opts *opts, struct step **ret)
 {
-    struct step *s = arena_alloc(a, sizeof(*s));
+    struct step *s = arena_alloc(host_memory, sizeof(*s));
     struct need needs[NEEDS_MAX];
     if (!s)
         return -ENOMEM;
@@ -120,13 +122,13 @@ int step_create(struct arena *a, const struct config *c, const struct model_opts
     uint32_t count = list_needs(s, c, needs);
     for (uint32_t i = 0; i < count; i++) {
         *needs[i].array =
-            arena_alloc_array(a, needs[i].per_seq ? s->seqs_max : s->tokens_max, needs[i].bytes);
+            arena_alloc_array(host_memory, needs[i].per_seq ? s->seqs_max : s->tokens_max, needs[i].bytes);
         if (!*needs[i].array)
             return -ENOMEM;
     }
     rope_init(&s->rope, &c->rope);
     *ret = s;
-    return open_compute(a, s, opts);
+    return open_compute(device_memory, host_memory, s, opts);
 }
 
 /* ---- the batch ---- */

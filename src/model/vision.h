@@ -2,7 +2,7 @@
  *
  * One image at a time is in progress. Its work is done in pieces of well under a millisecond each, so the
  * caller can stop after any piece and let other sequences compute. Its memory is committed when an image
- * begins and stays for the next one until model_encoder_trim(). The engine's thread, inside a turn of the
+ * begins and stays for the next one until vision_encoder_trim(). The engine's thread, inside a turn of the
  * workers. */
 #ifndef PLATEAU_MODEL_VISION_H
 #define PLATEAU_MODEL_VISION_H
@@ -13,9 +13,6 @@
  * the encoder's weights. */
 uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels);
 
-/* Multiply-adds for such an image, in products and attention. */
-uint64_t model_encode_products(const struct model_shape *s, uint64_t pixels);
-
 struct model_image {
     const uint8_t *frames[2]; /* [height][width][3] R, G, B; the same twice for a still image. Borrowed until
                                  it is done */
@@ -23,19 +20,20 @@ struct model_image {
     dev_ptr features; /* [tokens][feature_floats]: the result; tokens = (width / edge) * (height / edge), edge
                        * = patch * merge */
 };
+struct vision_encoder;
+/* The model's; not to be used without vision.present. */
+struct vision_encoder *model_vision_encoder(struct model *m);
+
 /* Commits its memory, a small unit a call, because that takes time as well. 0: the image is in progress.
  * 1: there is more to commit, call again. -ENOMEM: the rest was refused, and no image is in progress;
  * memory of earlier calls stays for others. No other image is in progress. */
-int model_encode_begin(struct model *m, const struct model_image *p);
+int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p);
 /* Works until the image is done or the clock has passed deadline_ns, at least one piece. True: the image is
  * done, and none is in progress. */
-bool model_encode_run(struct model *m, uint64_t deadline_ns);
+bool vision_encoder_run(struct vision_encoder *e, uint64_t deadline_ns);
 /* Drops the image in progress; fine without one. */
-void model_encode_stop(struct model *m);
-/* For reports: units of work done, and of the whole image (slices of passes); 0 of 0 when none is in
- * progress. */
-void model_encode_progress(const struct model *m, uint64_t *done, uint64_t *all);
+void vision_encoder_stop(struct vision_encoder *e);
 /* Gives the memory back; no image is in progress. At most 2 MiB per call; true: there is more. */
-bool model_encoder_trim(struct model *m);
+bool vision_encoder_trim(struct vision_encoder *e);
 
 #endif

@@ -117,35 +117,17 @@ uint64_t model_encode_bytes(const struct model_shape *s, uint64_t pixels)
     return ROUND_UP(v->encode_fixed_bytes + v->encode_patch_bytes * patches, (uint64_t)UNIT_BYTES);
 }
 
-uint64_t model_encode_products(const struct model_shape *s, uint64_t pixels)
-{
-    const struct model_vision *v = &s->vision;
-    uint64_t patches = v->present ? pixels / ((uint64_t)v->patch * v->patch) : 0;
-    return patches * v->patch_products + patches * patches * v->pair_products;
-}
-
-/* Per patch; a merger's product is a token's, so that of a patch is its part. */
-static uint64_t patch_products(const struct vision_config *v)
-{
-    uint64_t n = v->hidden, merged = vision_merged(v);
-    uint64_t merger = (merged * merged + merged * v->out) / (v->shape.merge * v->shape.merge);
-    return vision_patch_values(v) * n + v->depth * (4 * n * n + 2 * n * v->intermediate) +
-           (1 + v->deepstack_count) * merger;
-}
-
 void vision_encoder_cost(const struct config *c, struct model_vision *ret)
 {
     const struct vision_config *v = &c->vision;
     const uint64_t patches = PAGE_TOKENS * ALIGN; /* enough that no array is rounded */
     uint64_t fixed = image_bytes(c, 0, 0);
-    ret->patch_products = patch_products(v);
-    ret->pair_products = (uint64_t)2 * v->depth * v->hidden;
     ret->encode_patch_bytes = DIV_UP(image_bytes(c, patches, patches) - fixed, patches);
     /* A last page that is not full, and the rounding of each array. */
     ret->encode_fixed_bytes = fixed + (uint64_t)PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
 }
 
-/* As model_encode_begin(). */
+/* As vision_encoder_begin(). */
 static int commit(struct vision_encoder *e, uint64_t bytes)
 {
     uint32_t had = units_committed(e->units), wanted = (uint32_t)DIV_UP(bytes, (uint64_t)UNIT_SMALL_BYTES);
@@ -213,8 +195,7 @@ static int open_memory(struct vision_encoder *e, const struct config *c, const s
     if (r < 0)
         return r;
     account_set_planned(e->account, bytes);
-    return units_create_small(account_domain(e->account), e->account, (uint32_t)(bytes / UNIT_SMALL_BYTES),
-                              &e->units);
+    return units_create(e->account, UNIT_SMALL_BYTES, (uint32_t)(bytes / UNIT_SMALL_BYTES), &e->units);
 }
 
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
@@ -457,12 +438,6 @@ int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p)
 void vision_encoder_stop(struct vision_encoder *e)
 {
     e->busy = false;
-}
-
-void vision_encoder_progress(const struct vision_encoder *e, uint64_t *done, uint64_t *all)
-{
-    *done = e->busy ? (uint64_t)e->pass * e->slices + e->slice : 0;
-    *all = e->busy ? (uint64_t)e->pass_count * e->slices : 0;
 }
 
 /* To the next operation, slice, pass; false at the end. */

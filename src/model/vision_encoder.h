@@ -63,13 +63,7 @@ void vision_encoder_cost(const struct config *c, struct model_vision *ret);
  * vision_encoder_done() in either case. */
 int vision_encoder_init(struct vision_encoder *e, const struct config *c, const struct vision_weights *t,
                         struct compute *compute, const struct domain *domain, struct account *parent);
-/* Fine on a zeroed struct. */
+/* Fine on a zeroed struct. The other functions are in model/vision.h. */
 void vision_encoder_done(struct vision_encoder *e);
-
-int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p);
-bool vision_encoder_run(struct vision_encoder *e, uint64_t deadline_ns);
-void vision_encoder_stop(struct vision_encoder *e);
-void vision_encoder_progress(const struct vision_encoder *e, uint64_t *done, uint64_t *all);
-bool vision_encoder_trim(struct vision_encoder *e);
 
 #endif

@@ -172,17 +172,13 @@ static void read_system(void *arg, struct footprint *ret)
 
 static void init(struct guard *g, const struct guard_opts *opts)
 {
-    pthread_condattr_t attr;
     g->opts = *opts;
     g->opts.look_ns = opts->look_ns ? opts->look_ns : LOOK_NS;
     g->opts.read = opts->read ? opts->read : read_system;
     g->numbers.why = "memory_available";
     pthread_mutex_init(&g->room, NULL);
     pthread_mutex_init(&g->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&g->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&g->changed);
 }
 
 int guard_create(const struct guard_opts *opts, struct guard **ret)

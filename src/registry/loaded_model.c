@@ -58,7 +58,7 @@ static int open_account(struct load *l)
 {
     struct ledger *ledger = l->opts->ledger;
     const struct plan *plan = &l->opts->settings->plan;
-    const struct domain *domain = device_domain(l->opts->device);
+    const struct domain *domain = l->opts->device->domain;
     int r = open_root(l, ledger_root(ledger), plan->model_bytes, &l->h->account);
     ASSERT((domain != domain_machine()) == (plan->device.name != NULL));
     if (r == 0 && plan->device.name)
@@ -168,8 +168,7 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", device_flags(l->opts->device), ret, &e) ==
-        0)
+    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", l->opts->device->flags, ret, &e) == 0)
         return l->opts->store;
     LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
     return NULL;

@@ -74,6 +74,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
     struct engine_plan engine;
     struct engine_opts opts = model_plan_engine_opts(seqs, p->queue, p->prefix_cache_bytes, &p->drafting);
     engine_plan(&opts, s, &engine);
+    const struct model_workspace workspace = model_workspace_bytes(s, opts.tokens_max, seqs, p->workers);
     *ret = (struct plan_model){
         .name = p->name,
         .domain = p->domain,
@@ -84,7 +85,8 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .weight_bytes = s->weight_bytes,
         .mtp_bytes = s->mtp_weight_bytes,
         .loading_bytes = s->loading_bytes,
-        .workspace_bytes = model_workspace_bytes(s, opts.tokens_max, seqs, p->workers),
+        .workspace_bytes = workspace.device_bytes,
+        .host_bytes = workspace.host_bytes,
         .tables_bytes = s->tables_bytes,
         .tokenizer_bytes = p->tokenizer_bytes,
         .page_bytes = s->page_bytes,

@@ -80,12 +80,8 @@ static int start_thread(struct registry *r)
 
 static void init_sync(struct registry *r)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->wake, &attr);
-    pthread_cond_init(&r->ended, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&r->wake);
+    clock_cond_init(&r->ended);
     pthread_mutex_init(&r->lock, NULL);
     pthread_mutex_init(&r->room, NULL);
 }

@@ -15,11 +15,11 @@
 
 bool registry_device_is_lost(struct registry *r, uint64_t now_ns)
 {
-    bool lost = device_is_lost(r->opts.device);
+    bool lost = atomic_load(&r->opts.device->lost);
     if (lost && r->device.lost_ns == 0) {
         r->device.lost_ns = now_ns;
         r->device.told = false;
-        LOG_ERROR("device_lost", "device=%s", device_domain(r->opts.device)->name);
+        LOG_ERROR("device_lost", "device=%s", r->opts.device->domain->name);
     }
     return lost;
 }
@@ -42,7 +42,7 @@ static bool stays_off(const struct registry_device *d)
 
 int registry_device_ready(struct registry *r, uint64_t now_ns, struct registry_failure *why)
 {
-    const char *name = device_domain(r->opts.device)->name;
+    const char *name = r->opts.device->domain->name;
     if (!registry_device_is_lost(r, now_ns))
         return 0;
     if (is_used(r))
@@ -53,7 +53,7 @@ int registry_device_ready(struct registry *r, uint64_t now_ns, struct registry_f
                        "model",
                        name);
     pthread_mutex_unlock(&r->lock);
-    int error = device_reopen(r->opts.device);
+    int error = r->opts.device->ops->reopen(r->opts.device);
     pthread_mutex_lock(&r->lock);
     if (error < 0)
         return err_set(&why->e, -EIO, "device %s is lost and does not open again", name);

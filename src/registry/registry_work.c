@@ -59,7 +59,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
     atomic_store(&e->bytes_done, done);
     if (r->opts.progress)
         r->opts.progress(r->opts.arg, (uint32_t)(e - r->entries), done, total);
-    pace_next(&e->pace, device_is_busy(r->opts.device));
+    pace_next(&e->pace, r->opts.device->ops->is_busy(r->opts.device));
     atomic_store(&e->moved_ns, clock_now_ns());
     return atomic_load(&e->cancel);
 }

@@ -58,7 +58,7 @@ struct sched_opts {
     uint32_t group_count;
     /* The pool of recurrent states; NULL: the model has none. At least seqs_max states, twice that with
      * `prefix`. */
-    struct state_pool *states;
+    struct block_pool *states;
     size_t state_bytes;          /* of one state */
     struct prefix_index *prefix; /* the prefix cache over these pools; NULL: nothing is reused */
     /* The SSD tier of the prefix cache; NULL: none. Requires `prefix` and group_count == 1. */

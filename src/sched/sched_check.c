@@ -83,7 +83,7 @@ static uint32_t check_holder(const struct sched *s, const struct sched_seq *seq,
     for (uint32_t g = 0; g < s->opts.group_count; g++)
         pages[g] += check_table(s, seq, g);
     check_nodes(s, seq);
-    ASSERT_SEQ(s, seq, s->opts.states ? state_pool_is_taken(s->opts.states, seq->state) : seq->state == NONE,
+    ASSERT_SEQ(s, seq, s->opts.states ? block_pool_is_taken(s->opts.states, seq->state) : seq->state == NONE,
                "its state %u is not taken", seq->state);
     return (seq->state != NONE) + (seq->boundary != NONE);
 }
@@ -208,7 +208,7 @@ static bool walk_held(const struct sched *s, struct walk *w)
             return false;
     if (s->opts.states) {
         struct pool_numbers states;
-        state_pool_numbers(s->opts.states, &states);
+        block_pool_numbers(s->opts.states, &states);
         ASSERT_OF(states.taken == states_held + cached.snapshots,
                   "%u recurrent states are taken; sequences have %u, snapshots %u", states.taken, states_held,
                   cached.snapshots);

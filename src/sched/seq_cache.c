@@ -80,9 +80,9 @@ uint32_t seq_cache_take_state(const struct sched_opts *o)
 {
     ASSERT(o->states);
     uint32_t state;
-    if (state_pool_take(o->states, &state) == 0)
+    if (block_pool_take(o->states, &state) == 0)
         return state;
-    if (o->prefix && prefix_index_evict_snapshot(o->prefix) && state_pool_take(o->states, &state) == 0)
+    if (o->prefix && prefix_index_evict_snapshot(o->prefix) && block_pool_take(o->states, &state) == 0)
         return state;
     return NONE;
 }
@@ -91,7 +91,7 @@ static void give_state(const struct sched_opts *o, uint32_t *state)
 {
     ASSERT(o->states);
     if (*state != NONE)
-        state_pool_give(o->states, *state);
+        block_pool_give(o->states, *state);
     *state = NONE;
 }
 

@@ -146,7 +146,7 @@ static void join_index(const struct sched_opts *o, struct sched_seq *seq)
     if (prefix_index_snapshot(o->prefix, seq->node, seq->state))
         prefix_index_snapshot_stored(o->prefix, seq->node);
     else
-        state_pool_give(o->states, seq->state);
+        block_pool_give(o->states, seq->state);
     seq->state = NONE;
     seq->pinned = seq->node;
     prefix_index_pin(o->prefix, seq->node);
@@ -216,7 +216,7 @@ void seq_fetch_end(const struct sched_opts *o, struct sched_seq *seq)
         if (seq->pages[0][i - 1] != NONE)
             page_pool_unref(o->groups[0].pages, seq->pages[0][i - 1]);
     if (seq->state != NONE)
-        state_pool_give(o->states, seq->state);
+        block_pool_give(o->states, seq->state);
     seq->state = NONE;
     seq->fetch = seq->fetch_open = seq->fetch_pages = seq->fetch_next = 0;
 }

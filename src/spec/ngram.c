@@ -6,6 +6,7 @@
 #include "spec/ngram.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 
 #include <errno.h>
 
@@ -20,17 +21,9 @@ struct ngram {
     uint32_t *before; /* [tokens_max]: the place before it */
 };
 
-static uint32_t head_count(uint32_t tokens_max)
-{
-    uint32_t n = 32;
-    while (n < tokens_max && n < 1u << 31)
-        n *= 2;
-    return n;
-}
-
 size_t ngram_bytes(uint32_t tokens_max)
 {
-    size_t tables = ((size_t)head_count(tokens_max) + tokens_max) * sizeof(uint32_t);
+    size_t tables = ((size_t)hash_buckets(32, tokens_max) + tokens_max) * sizeof(uint32_t);
     return sizeof(struct ngram) + tables + 3 * (size_t)64;
 }
 
@@ -39,7 +32,7 @@ int ngram_create(struct arena *a, uint32_t tokens_max, struct ngram **ret)
     struct ngram *n = ARENA_NEW(a, struct ngram);
     if (!n)
         return -ENOMEM;
-    uint32_t heads = head_count(tokens_max);
+    uint32_t heads = hash_buckets(32, tokens_max);
     n->tokens_max = tokens_max;
     n->mask = heads - 1;
     n->linked = PAIR - 1;

@@ -217,13 +217,9 @@ static void init_lists(struct store *st)
 
 static void init_locks(struct store *st)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&st->lock, NULL);
     pthread_cond_init(&st->work, NULL);
-    pthread_cond_init(&st->done, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&st->done);
 }
 
 static int create(const struct store_opts *opts, struct store **ret)

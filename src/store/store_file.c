@@ -134,7 +134,7 @@ int store_file_check(const char *file, uint64_t bytes, struct store_header *ret)
 
 static const char digits[] = "0123456789abcdef";
 
-void store_file_name(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_NAME_BYTES])
+static void file_name(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_NAME_BYTES])
 {
     char *at = ret;
     for (size_t i = 0; i < sizeof(key->bytes); i++) {
@@ -150,7 +150,7 @@ void store_file_path(const struct prefix_key *key, enum tier_kind kind, char ret
     ret[0] = digits[key->bytes[0] >> 4];
     ret[2] = digits[key->bytes[0] & 15];
     ret[1] = ret[3] = '/';
-    store_file_name(key, kind, ret + 4);
+    file_name(key, kind, ret + 4);
 }
 
 static int digit_of(char c)

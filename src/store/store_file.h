@@ -53,7 +53,6 @@ int store_file_read_header(const char *block, struct store_header *ret);
  * damaged. */
 int store_file_check(const char *file, uint64_t bytes, struct store_header *ret);
 
-void store_file_name(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_NAME_BYTES]);
 /* "a/b/" and the name. */
 void store_file_path(const struct prefix_key *key, enum tier_kind kind, char ret[STORE_PATH_BYTES]);
 /* False: this is no name of ours. */

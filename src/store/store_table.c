@@ -5,6 +5,7 @@
 #include "store/store_table.h"
 
 #include "base/check.h"
+#include "base/hash.h"
 
 #include <errno.h>
 
@@ -21,20 +22,11 @@ struct store_table {
     struct store_table_numbers numbers;
 };
 
-static uint32_t bucket_count(uint32_t entries_max)
-{
-    uint32_t n = 1024;
-    while (n < entries_max)
-        n *= 2;
-    ASSERT(n >= entries_max && (n & (n - 1)) == 0);
-    return n;
-}
-
 size_t store_table_bytes(uint32_t entries_max)
 {
     size_t blocks = DIV_UP(entries_max, BLOCK_COUNT);
     return sizeof(struct store_table) + blocks * (sizeof(void *) + BLOCK_COUNT * sizeof(struct store_entry)) +
-           bucket_count(entries_max) * sizeof(uint32_t) + 4 * 64;
+           hash_buckets(1024, entries_max) * sizeof(uint32_t) + 4 * 64;
 }
 
 int store_table_create(struct arena *a, uint32_t entries_max, struct store_table **ret)
@@ -42,7 +34,7 @@ int store_table_create(struct arena *a, uint32_t entries_max, struct store_table
     struct store_table *t = ARENA_NEW(a, struct store_table);
     if (!t)
         return -ENOMEM;
-    uint32_t buckets = bucket_count(entries_max);
+    uint32_t buckets = hash_buckets(1024, entries_max);
     *t = (struct store_table){.arena = a,
                               .entries_max = entries_max,
                               .bucket_mask = buckets - 1,

@@ -72,13 +72,6 @@ char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t 
     return ret;
 }
 
-static uint32_t bits_of_f32(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
 static float f32_of_bits(uint32_t u)
 {
     float f;
@@ -89,15 +82,6 @@ static float f32_of_bits(uint32_t u)
 float bf16_to_f32(uint16_t b)
 {
     return f32_of_bits((uint32_t)b << 16);
-}
-
-uint16_t f32_to_bf16(float f)
-{
-    uint32_t u = bits_of_f32(f);
-    if ((u & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(u >> 16 | 0x40);
-    /* Adding just under half, plus one when the kept part is odd, carries exactly when rounding up is due. */
-    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
 float f16_to_f32(uint16_t h)
@@ -111,25 +95,6 @@ float f16_to_f32(uint16_t h)
         return sign ? -f : f;
     }
     return f32_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-uint16_t f32_to_f16(float f)
-{
-    uint32_t u = bits_of_f32(f);
-    uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
-    uint32_t a = u & 0x7fffffff;
-    if (a > 0x7f800000)
-        return sign | 0x7e00 | (uint16_t)(a >> 13 & 0x1ff);
-    if (a >= 0x477ff000) /* 65520 and up: past the middle between the largest half and 2^16 */
-        return sign | 0x7c00;
-    if (a < 0x38800000) {
-        /* Below the smallest normal half: a multiple of 2^-24. Adding 0.5 to |f| lets the f32 adder round it,
-         * to even. */
-        float r = f32_of_bits(a) + 0.5f;
-        return sign | (uint16_t)(bits_of_f32(r) - bits_of_f32(0.5f));
-    }
-    a += 0xfff + (a >> 13 & 1);
-    return sign | (uint16_t)((a >> 13) - (112 << 10));
 }
 
 float tensor_f32_at(const struct tensor *t, uint64_t i)

@@ -55,9 +55,7 @@ uint64_t tensor_count(const struct tensor *t);
 char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t bytes_max);
 
 float bf16_to_f32(uint16_t b);
-uint16_t f32_to_bf16(float f); /* to nearest even; NaN stays a quiet NaN */
 float f16_to_f32(uint16_t h);
-uint16_t f32_to_f16(float f); /* to nearest even */
 
 /* Element i of a BF16, F16 or F32 tensor as float. */
 float tensor_f32_at(const struct tensor *t, uint64_t i);

@@ -1,5 +1,5 @@
 /* exif.c - a TIFF header and one directory, in either byte order. Whatever points outside ends the search. */
-#include "vision/exif.h"
+#include "vision/format.h"
 
 #define TAG_ORIENTATION 0x0112
 enum { TYPE_BYTE = 1, TYPE_SHORT = 3, TYPE_LONG = 4 };

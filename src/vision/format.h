@@ -59,4 +59,9 @@ static inline uint32_t format_little(struct slice s, size_t at, size_t width)
     return v;
 }
 
+/* exif.c: the orientation (tag 0x0112) of the first directory of EXIF data, with or without "Exif\0\0"
+ * before it: 1 to 8. 1 where it is not given, out of range, or the data are broken. Reads at most 65,535
+ * entries. */
+unsigned exif_orientation(struct slice exif);
+
 #endif

@@ -7,7 +7,6 @@
 #include "vision/format.h"
 
 #include "base/check.h"
-#include "vision/exif.h"
 
 #include <errno.h>
 #include <png.h>

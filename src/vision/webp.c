@@ -8,7 +8,6 @@
 #include "vision/format.h"
 
 #include "base/check.h"
-#include "vision/exif.h"
 #include "vision/vp8l_groups.h"
 
 #include <errno.h>

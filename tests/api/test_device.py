@@ -24,7 +24,7 @@ def test_weights_and_pools_lie_on_the_device():
         names = {a["name"] for a in device["children"][0]["children"]}
         assert {"weights", "pools", "workspace"} <= names and device["class"] == "device"
         beside = {a["name"] for model in process["children"] for a in model["children"]}
-        assert "requests" in beside and not names & beside
+        assert "requests" in beside and names & beside == {"workspace"}  # the host's part of it
 
 
 @pytest.mark.parametrize("first, second", [((), FAKE), (FAKE, ())])

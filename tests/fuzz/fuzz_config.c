@@ -3,7 +3,7 @@
 #include "compute/layout.h"
 #include "model/config.h"
 #include "model/json_read.h"
-#include "model/rope_init.h"
+#include "model/config.h"
 
 #include "base/check.h"
 

@@ -1,5 +1,5 @@
 /* Any bytes as EXIF data: an orientation. */
-#include "vision/exif.h"
+#include "vision/format.h"
 
 #include "base/check.h"
 

@@ -8,14 +8,14 @@
 
 static void check_name(const uint8_t *data, size_t size)
 {
-    char name[STORE_NAME_BYTES + 2] = {0}, again[STORE_NAME_BYTES];
+    char name[STORE_NAME_BYTES + 2] = {0}, again[STORE_PATH_BYTES];
     struct prefix_key key;
     enum tier_kind kind;
     memcpy(name, data, size < sizeof(name) - 1 ? size : sizeof(name) - 1);
     if (!store_file_parse_name(name, &key, &kind))
         return;
-    store_file_name(&key, kind, again);
-    ASSERT(strcmp(name, again) == 0);
+    store_file_path(&key, kind, again);
+    ASSERT(strcmp(name, again + 4) == 0);
 }
 
 /* Corrected checksums, so that the data after them is tested as well. */

@@ -5,6 +5,8 @@
 #ifndef PLATEAU_TESTS_SMALL_MODEL_H
 #define PLATEAU_TESTS_SMALL_MODEL_H
 
+#include "test_rng.h"
+#include "test_floats.h"
 #include "test_device.h"
 #include "test_files.h"
 
@@ -13,7 +15,6 @@
 
 #include "base/check.h"
 #include "compute/backend.h"
-#include "base/rng.h"
 #include "weights/checkpoint.h"
 
 #define SMALL_PROMPT   75
@@ -25,7 +26,7 @@
 static inline struct device *small_device(uint32_t workers)
 {
     static struct device *d;
-    if (d && device_workers(d) != workers) {
+    if (d && d->workers != workers) {
         device_close(d);
         d = NULL;
     }
@@ -39,7 +40,7 @@ static inline struct model_opts small_opts(struct account *parent)
     return (struct model_opts){.tokens_max = SMALL_PROMPT * 3,
                                .seqs_max = 3,
                                .logits_max = SMALL_PROMPT * 3,
-                               .parts = {.backend = device_backend(small_device(2))},
+                               .parts = {.backend = small_device(2)->backend},
                                .device = small_device(2),
                                .parent = parent};
 }

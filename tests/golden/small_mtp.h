@@ -3,6 +3,7 @@
 #ifndef PLATEAU_TESTS_SMALL_MTP_H
 #define PLATEAU_TESTS_SMALL_MTP_H
 
+#include "test_rng.h"
 #include "small_model.h"
 
 static inline void small_mtp_random(struct test_tensors *l, struct rng *rng, const char *name, float size,

@@ -3,6 +3,8 @@
 #ifndef PLATEAU_TESTS_SMALL_VISION_H
 #define PLATEAU_TESTS_SMALL_VISION_H
 
+#include "test_rng.h"
+#include "test_floats.h"
 #include "small_model.h"
 
 #include "model/vision.h"
@@ -168,7 +170,7 @@ static inline struct model *small_vision_load(const char *dir, struct model_opts
 static inline int small_begin(struct model *m, const struct small_image *p)
 {
     int r;
-    while ((r = model_encode_begin(m, &p->in)) > 0)
+    while ((r = vision_encoder_begin(model_vision_encoder(m), &p->in)) > 0)
         ;
     return r;
 }
@@ -191,7 +193,7 @@ static inline void small_encode(struct model *m, const struct model_opts *o, str
 {
     device_turn_begin(o->device);
     assert_int_equal(small_begin(m, p), 0);
-    assert_true(model_encode_run(m, UINT64_MAX));
+    assert_true(vision_encoder_run(model_vision_encoder(m), UINT64_MAX));
     device_turn_end(o->device);
     small_features(p);
 }

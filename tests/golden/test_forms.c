@@ -3,6 +3,8 @@
  * Where a form only moves or widens numbers, the logits must have the same bits. A quantised model is
  * compared with one that holds the dequantised values in F32: same numbers, another order of operations, so
  * within a bound. */
+#include "test_rng.h"
+#include "test_floats.h"
 #include "small_mtp.h"
 #include "small_vision.h"
 

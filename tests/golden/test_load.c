@@ -36,9 +36,9 @@ TEST(probing_says_what_loading_takes)
         assert_true((probed.state_bytes > 0) == (i >= 2));
         assert_true(probed.active_weight_bytes <= probed.weight_bytes);
         /* No file remains mapped; the account holds what the plan says. */
-        uint64_t workspace =
-                     model_workspace_bytes(&probed, o.tokens_max, o.seqs_max, device_workers(o.device)),
-                 used = account_numbers(parent).used;
+        const struct model_workspace w =
+            model_workspace_bytes(&probed, o.tokens_max, o.seqs_max, o.device->workers);
+        uint64_t workspace = w.device_bytes + w.host_bytes, used = account_numbers(parent).used;
         assert_true(used >= probed.weight_bytes + workspace / 2);
         assert_true(used <= probed.weight_bytes + workspace + (1 << 20));
         assert_int_equal(account_numbers(parent).reserved, used);

@@ -1,6 +1,7 @@
 /* Steps that keep their tokens pending. Whatever is drafted, pending, accepted, kept and read again, each
  * token's logits have the bits of decoding one token after another. So have the drafts of an MTP head after
  * it. */
+#include "test_rng.h"
 #include "small_mtp.h"
 
 #include "base/hash.h"

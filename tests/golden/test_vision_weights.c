@@ -3,6 +3,8 @@
 #include "small_vision.h"
 #include "test_ledger.h"
 
+#include "model/vision_encoder.h"
+
 #include "memory/units.h"
 
 #include <errno.h>
@@ -322,6 +324,14 @@ static const char *usual_dir(void)
 }
 
 /* Piece by piece, with a step of text between pieces now and then. */
+/* Slices of passes that are done, and of the whole image; 0 of 0 when none is in progress. */
+static void progress(struct model *m, uint64_t *done, uint64_t *all)
+{
+    const struct vision_encoder *e = model_vision_encoder(m);
+    *done = e->busy ? (uint64_t)e->pass * e->slices + e->slice : 0;
+    *all = e->busy ? (uint64_t)e->pass_count * e->slices : 0;
+}
+
 static uint32_t encode_in_pieces(struct model *m, const struct model_opts *o, struct small_image *p,
                                  bool steps)
 {
@@ -330,16 +340,16 @@ static uint32_t encode_in_pieces(struct model *m, const struct model_opts *o, st
     uint64_t done, all, before = 0;
     assert_int_equal(small_begin(m, p), 0);
     for (bool end = false; !end; pieces++) {
-        model_encode_progress(m, &done, &all);
+        progress(m, &done, &all);
         assert_true(done >= before && done < all);
         before = done;
         device_turn_begin(o->device);
-        end = model_encode_run(m, 0);
+        end = vision_encoder_run(model_vision_encoder(m), 0);
         device_turn_end(o->device);
         if (steps && pieces % 16 == 3)
             small_run(m, o, &answer);
     }
-    model_encode_progress(m, &done, &all);
+    progress(m, &done, &all);
     assert_true(done == 0 && all == 0);
     small_features(p);
     return pieces;
@@ -380,13 +390,13 @@ TEST(a_image_that_is_stopped_leaves_no_trace)
     float *want = malloc(small.floats * sizeof(float));
     small_encode(m, &o, &small);
     memcpy(want, small.features, small.floats * sizeof(float));
-    model_encode_stop(m);
+    vision_encoder_stop(model_vision_encoder(m));
     for (uint32_t pieces = 0; pieces < 60; pieces += 7) {
         device_turn_begin(o.device);
         assert_int_equal(small_begin(m, &large), 0);
         for (uint32_t i = 0; i < pieces; i++)
-            assert_false(model_encode_run(m, 0));
-        model_encode_stop(m);
+            assert_false(vision_encoder_run(model_vision_encoder(m), 0));
+        vision_encoder_stop(model_vision_encoder(m));
         device_turn_end(o.device);
         small_forget(&small);
         small_encode(m, &o, &small);
@@ -428,7 +438,7 @@ TEST(memory_comes_with_a_image_and_goes_unit_by_unit)
         struct small_image p = small_image_make(m, sizes[i][0], sizes[i][1]);
         uint64_t bytes = model_encode_bytes(s, (uint64_t)sizes[i][0] * sizes[i][1]);
         assert_int_equal(small_begin(m, &p), 0);
-        model_encode_stop(m);
+        vision_encoder_stop(model_vision_encoder(m));
         largest = MAX_OF(largest, bytes);
         /* It stays for the next, and the figure is no more than 2 MiB or a tenth too large. */
         assert_true(reserved(vision) <= largest && reserved(vision) + largest / 10 + UNIT_BYTES >= largest);
@@ -437,10 +447,10 @@ TEST(memory_comes_with_a_image_and_goes_unit_by_unit)
     }
     for (uint64_t left = reserved(vision), gone; left > 0; left -= gone) {
         gone = MIN_OF(left, UNIT_BYTES);
-        assert_int_equal(model_encoder_trim(m), left > gone);
+        assert_int_equal(vision_encoder_trim(model_vision_encoder(m)), left > gone);
         assert_int_equal(reserved(vision), left - gone);
     }
-    assert_false(model_encoder_trim(m));
+    assert_false(vision_encoder_trim(model_vision_encoder(m)));
     assert_int_equal(reserved(parent), before);
     model_free(m);
     assert_int_equal(reserved(parent), 0);
@@ -458,12 +468,12 @@ TEST(memory_comes_a_unit_a_call)
     uint64_t calls = 0;
     int r;
     do {
-        r = model_encode_begin(m, &p.in);
+        r = vision_encoder_begin(model_vision_encoder(m), &p.in);
         assert_int_equal(reserved(vision), ++calls * UNIT_SMALL_BYTES);
     } while (r > 0);
     assert_int_equal(r, 0);
     assert_true(calls > 1);
-    model_encode_stop(m);
+    vision_encoder_stop(model_vision_encoder(m));
     small_image_free(&p);
     model_free(m);
 }
@@ -482,12 +492,12 @@ TEST(memory_that_is_refused_leaves_what_was_there)
     account_set_limit(vision, had + UNIT_SMALL_BYTES);
     assert_int_equal(small_begin(m, &large), -ENOMEM);
     assert_int_equal(reserved(vision), had + UNIT_SMALL_BYTES);
-    model_encode_progress(m, &done, &all);
+    progress(m, &done, &all);
     assert_int_equal(all, 0);
     small_encode(m, &o, &small);
     account_set_limit(vision, ACCOUNT_NO_LIMIT);
     assert_int_equal(small_begin(m, &large), 0);
-    model_encode_stop(m);
+    vision_encoder_stop(model_vision_encoder(m));
     small_image_free(&large);
     small_image_free(&small);
     model_free(m);

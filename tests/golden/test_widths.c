@@ -1,4 +1,5 @@
 /* Widths that no golden has: a model is changed so that it computes the same function with other widths. */
+#include "test_floats.h"
 #include "small_model.h"
 
 #include <math.h>

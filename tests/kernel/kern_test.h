@@ -2,10 +2,11 @@
 #ifndef PLATEAU_TESTS_KERN_TEST_H
 #define PLATEAU_TESTS_KERN_TEST_H
 
+#include "test_rng.h"
+#include "test_floats.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "kernel/kern.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* test_kern_attn.c - attention over pages against double, and any grouping of queries bit for bit. */
+#include "test_rng.h"
 #include "kern_test.h"
 
 enum { TOKENS = 3 * KERN_SEGMENT_TOKENS + 45, PAGES = DIV_UP(TOKENS, PAGE_TOKENS), QUERIES = 11 };

@@ -1,4 +1,5 @@
 /* test_kern_matmul.c - every tier's matrix products against double, and against themselves, bit for bit. */
+#include "test_rng.h"
 #include "kern_test.h"
 
 #define COLUMNS_MAX 33

@@ -1,5 +1,6 @@
 /* test_kern_rows.c - operations on rows, the convolution and the delta rule: every tier against double, and
  * in any cut of tokens and lanes bit for bit. */
+#include "test_rng.h"
 #include "kern_test.h"
 
 static const uint32_t sizes[] = {1, 2, 15, 16, 17, 31, 64, 100, 127, 257};

@@ -1,4 +1,5 @@
 /* test_matrix.c - a packed matrix holds what its sources say. */
+#include "test_rng.h"
 #include "kern_test.h"
 
 static const uint32_t bits_list[] = {2, 3, 4, 5, 6, 8}, group_list[] = {32, 64, 128};
@@ -101,11 +102,11 @@ TEST(sources_of_whole_panels_need_no_more_together_than_apart)
     struct rng r = {5, 0};
     struct linear_source s[2] = {random_affine(&r, 6, 64, DTYPE_BF16, 1, 48, 128),
                                  random_affine(&r, 6, 64, DTYPE_BF16, 1, 16, 128)};
-    assert_true(matrix_stack_bytes(s, 2) <= matrix_packed_bytes(&s[0]) + matrix_packed_bytes(&s[1]));
+    assert_true(matrix_stack_bytes(s, 2) <= matrix_stack_bytes(&s[0], 1) + matrix_stack_bytes(&s[1], 1));
     /* 6 bits cost 6 bits, scales and biases what they cost in the checkpoint. */
-    assert_int_equal(matrix_packed_bytes(&s[0]), 48 * 128 * 6 / 8 + 48 * 2 * 2 * 2);
+    assert_int_equal(matrix_stack_bytes(&s[0], 1), 48 * 128 * 6 / 8 + 48 * 2 * 2 * 2);
     s[1].biases.dtype = DTYPE_F32;
-    assert_int_equal(matrix_packed_bytes(&s[1]), 16 * 128 * 6 / 8 + 16 * 2 * 2 * 4);
+    assert_int_equal(matrix_stack_bytes(&s[1], 1), 16 * 128 * 6 / 8 + 16 * 2 * 2 * 4);
     source_drop(&s[0]);
     source_drop(&s[1]);
 }
@@ -113,7 +114,7 @@ TEST(sources_of_whole_panels_need_no_more_together_than_apart)
 TEST(another_bit_width_stops_the_program)
 {
     struct linear_source s = {.affine = true, .bits = 7, .group = 32, .experts = 1, .out = 16, .in = 32};
-    assert_stops(matrix_packed_bytes(&s));
+    assert_stops(matrix_stack_bytes(&s, 1));
 }
 
 /* Copies row 3 of `from` over row 17 of `to`: row 17 is then the other's, and the rest is unchanged. */

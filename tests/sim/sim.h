@@ -8,7 +8,6 @@
 #include "../test_domain.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "sched/sched.h"
 
 #define WORLD_STEPS  2500

@@ -281,7 +281,7 @@ static void load(struct model *m)
     }
     m->units = NULL;
     if (device)
-        ASSERT(units_create(m->domain, m->pool, m->units_max, &m->units) == 0);
+        ASSERT(units_create(m->pool, UNIT_BYTES, m->units_max, &m->units) == 0);
     ASSERT(holder_add(sim.holders, m->domain, "model", &m->holder) == 0);
     m->used = m->cached = m->spare = 0;
     m->oldest_ns = 0;

@@ -16,25 +16,26 @@ bool chance(struct world *w, double p)
 struct stamp page_stamp(const struct world *w, uint32_t group, uint32_t page)
 {
     struct stamp stamp;
-    ASSERT(page_pool_get(w->opts.groups[group].pages, page, 0, sizeof(stamp), &stamp) == 0);
+    ASSERT(block_pool_get(page_pool_blocks(w->opts.groups[group].pages), page, 0, sizeof(stamp), &stamp) ==
+           0);
     return stamp;
 }
 
 struct stamp state_stamp(const struct world *w, uint32_t state)
 {
     struct stamp stamp;
-    ASSERT(state_pool_get(w->opts.states, state, 0, sizeof(stamp), &stamp) == 0);
+    ASSERT(block_pool_get(w->opts.states, state, 0, sizeof(stamp), &stamp) == 0);
     return stamp;
 }
 
 void stamp_page(struct world *w, uint32_t group, uint32_t page, struct stamp stamp)
 {
-    page_pool_put(w->opts.groups[group].pages, page, 0, sizeof(stamp), &stamp);
+    block_pool_put(page_pool_blocks(w->opts.groups[group].pages), page, 0, sizeof(stamp), &stamp);
 }
 
 void stamp_state(struct world *w, uint32_t state, struct stamp stamp)
 {
-    state_pool_put(w->opts.states, state, 0, sizeof(stamp), &stamp);
+    block_pool_put(w->opts.states, state, 0, sizeof(stamp), &stamp);
 }
 
 /* ---- callbacks of the pools ---- */
@@ -59,7 +60,7 @@ static void on_evicting(void *arg, const struct prefix_key *key, uint32_t page, 
 static void on_move(void *arg, uint32_t from, uint32_t to)
 {
     struct pool_of *p = arg;
-    page_pool_copy(p->world->opts.groups[p->group].pages, from, to);
+    block_pool_copy(page_pool_blocks(p->world->opts.groups[p->group].pages), from, to);
     stamp_page(p->world, p->group, from, (struct stamp){0});
     prefix_index_move(p->world->index, p->group, from, to);
     sim.moves++;
@@ -74,7 +75,7 @@ static bool is_movable_state(void *arg, uint32_t state)
 static void on_move_state(void *arg, uint32_t from, uint32_t to)
 {
     struct pool_of *p = arg;
-    state_pool_copy(p->world->opts.states, from, to);
+    block_pool_copy(p->world->opts.states, from, to);
     stamp_state(p->world, from, (struct stamp){0});
     prefix_index_move_snapshot(p->world->index, from, to);
     sim.moves++;
@@ -95,8 +96,8 @@ static void on_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 static bool give_unit(struct world *w, uint32_t group)
 {
     struct page_pool *pages = group < w->opts.group_count ? w->opts.groups[group].pages : NULL;
-    uint64_t bytes = pages            ? page_pool_trim(pages, 1, UINT64_MAX)
-                     : w->opts.states ? state_pool_trim(w->opts.states, 1, UINT64_MAX)
+    uint64_t bytes = pages            ? block_pool_trim(page_pool_blocks(pages), 1, UINT64_MAX)
+                     : w->opts.states ? block_pool_trim(w->opts.states, 1, UINT64_MAX)
                                       : 0;
     sim.units_trimmed += bytes > 0;
     return bytes > 0;
@@ -105,9 +106,10 @@ static bool give_unit(struct world *w, uint32_t group)
 static bool shrink(struct world *w, uint32_t group)
 {
     if (group < w->opts.group_count)
-        return page_pool_compact(w->opts.groups[group].pages) || page_pool_evict(w->opts.groups[group].pages);
+        return block_pool_compact(page_pool_blocks(w->opts.groups[group].pages)) ||
+               page_pool_evict(w->opts.groups[group].pages);
     return w->opts.states && w->index &&
-           (state_pool_compact(w->opts.states) || prefix_index_evict_snapshot(w->index));
+           (block_pool_compact(w->opts.states) || prefix_index_evict_snapshot(w->index));
 }
 
 /* Trims the other pools' free units; then evicts their cached entries. */
@@ -249,16 +251,16 @@ static void create_pages(struct world *w, uint32_t group, bool reuse)
 
 static void create_states(struct world *w, bool reuse)
 {
-    struct state_pool_opts states = {.states_max =
+    struct block_pool_opts states = {.blocks_max =
                                          reuse ? 2 * w->opts.seqs_max + between(w, 0, 6) : w->opts.seqs_max,
-                                     .state_bytes = w->state_bytes,
-                                     .state = w->state,
+                                     .block_bytes = w->state_bytes,
+                                     .account = w->state,
                                      .reclaim = chance(w, 0.7) ? on_refusal : NULL,
                                      .is_movable = is_movable_state,
                                      .move = reuse && w->state_bytes <= UNIT_BYTES ? on_move_state : NULL,
                                      .arg = &w->pools[PAGE_GROUPS_MAX]};
     w->pools[PAGE_GROUPS_MAX] = (struct pool_of){w, PAGE_GROUPS_MAX};
-    ASSERT(state_pool_create(w->arena, &states, &w->opts.states) == 0);
+    ASSERT(block_pool_create(w->arena, &states, &w->opts.states) == 0);
 }
 
 static void create_pools(struct world *w)
@@ -315,7 +317,7 @@ void world_check(struct world *w)
     for (uint32_t g = 0; g < w->opts.group_count; g++)
         page_pool_check(w->opts.groups[g].pages);
     if (w->opts.states)
-        state_pool_check(w->opts.states);
+        block_pool_check(w->opts.states);
     if (w->index)
         prefix_index_check(w->index);
     ledger_check(w->ledger);
@@ -339,7 +341,7 @@ void world_close(struct world *w)
         page_pool_done(w->opts.groups[g].pages);
         account_close(w->kv[g]);
     }
-    state_pool_done(w->opts.states);
+    block_pool_done(w->opts.states);
     arena_free(w->arena);
     account_close(w->state);
     account_close(w->all);
@@ -364,8 +366,8 @@ static void trim(struct world *w)
     uint32_t group = between(w, 0, w->opts.group_count);
     for (uint32_t i = between(w, 1, 20); i > 0; i--)
         if (!give_unit(w, group) &&
-            (group < w->opts.group_count ? !page_pool_compact(w->opts.groups[group].pages)
-                                         : !w->opts.states || !state_pool_compact(w->opts.states)))
+            (group < w->opts.group_count ? !block_pool_compact(page_pool_blocks(w->opts.groups[group].pages))
+                                         : !w->opts.states || !block_pool_compact(w->opts.states)))
             return;
 }
 

@@ -1,6 +1,6 @@
 plateau_test(test_page_pool cache)
 plateau_test(test_page_moves cache)
-plateau_test(test_state_pool cache)
+plateau_test(test_block_pool cache)
 plateau_test(test_prefix_key cache)
 plateau_test(test_prefix_index cache)
 plateau_test(test_prefix_groups cache)

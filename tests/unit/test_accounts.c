@@ -8,8 +8,8 @@ TEST(every_account_has_a_name_of_its_own)
 {
     for (int i = 0; i < ACCOUNT_ID_COUNT; i++) {
         enum account_id id = (enum account_id)i;
-        assert_true((accounts_name(id)[0] == 0) == (id == ACCOUNT_MODEL));
-        assert_int_equal(accounts_of(accounts_name(id)), id);
+        assert_true((accounts_row(id)->name[0] == 0) == (id == ACCOUNT_MODEL));
+        assert_int_equal(accounts_of(accounts_row(id)->name), id);
     }
     assert_int_equal(accounts_of("Qwen3-4B"), ACCOUNT_MODEL);
     assert_int_equal(accounts_of(""), ACCOUNT_MODEL);
@@ -18,7 +18,7 @@ TEST(every_account_has_a_name_of_its_own)
 TEST(a_parent_stands_above_its_children)
 {
     for (int i = 1; i < ACCOUNT_ID_COUNT; i++)
-        assert_true(accounts_parent((enum account_id)i) < (enum account_id)i);
+        assert_true(accounts_row((enum account_id)i)->parent < (enum account_id)i);
 }
 
 TEST(an_account_is_found_by_what_it_is)

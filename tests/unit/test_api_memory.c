@@ -1,5 +1,6 @@
 /* test_api_memory.c - a request's bytes are its own, whichever thread frees them, and all of them are
  * returned. */
+#include "test_rng.h"
 #include "test_ledger.h"
 
 #include "gen/json_depth.h"
@@ -8,7 +9,6 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/rng.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* Arenas: lifetimes, alignment, zeroing, limits, and charges. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "base/rng.h"
 
 #include <errno.h>
 #include <string.h>
@@ -64,7 +64,7 @@ TEST(every_committed_byte_is_charged_and_given_back)
     assert_int_equal(p.held, 4096);
     assert_non_null(arena_alloc(a, 10000));
     assert_int_equal(p.held, arena_committed_bytes(a));
-    assert_true(arena_used_bytes(a) >= 10000 && arena_used_bytes(a) <= p.held);
+    assert_true(arena_mark(a) >= 10000 && arena_mark(a) <= p.held);
     arena_reset(a);
     assert_int_equal(p.held, arena_committed_bytes(a));
     arena_free(a);
@@ -75,11 +75,11 @@ TEST(a_charge_that_says_no_is_a_null_and_moves_nothing)
 {
     struct purse p = {.limit = 8192};
     struct arena *a = arena_of(&p, 1 << 20, 4096);
-    size_t used = arena_used_bytes(a);
+    size_t used = arena_mark(a);
     assert_null(arena_alloc(a, 20000));
     assert_false(arena_overran(a));
     assert_int_equal(p.held, 4096);
-    assert_int_equal(arena_used_bytes(a), used);
+    assert_int_equal(arena_mark(a), used);
     assert_int_equal(arena_commit(a, 20000), -ENOMEM);
     assert_non_null(arena_alloc(a, 5000));
     arena_free(a);

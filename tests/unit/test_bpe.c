@@ -1,8 +1,8 @@
 /* Merging: the heap does what the definition says, also for pieces no word is as long as. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "text/bpe.h"
 #include "text/bpe_symbols.h"
 

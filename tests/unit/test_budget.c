@@ -1,8 +1,8 @@
 /* The budget of steps, with made-up machines: what a step costs there is known. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/page_pool.h"
 #include "engine/budget.h"
 

@@ -1,10 +1,10 @@
 /* One budget for many caches: never exceeded, and the stalest entries go first. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "memory/cache_share.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 
 #include <string.h>
 

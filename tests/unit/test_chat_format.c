@@ -1,8 +1,8 @@
 /* The output parser: every split of the text gives the same events, and no markup is ever emitted. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "text/chat_format.h"
 
 #include <errno.h>

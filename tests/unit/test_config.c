@@ -5,7 +5,7 @@
 #include "model/config.h"
 #include "model/family.h"
 #include "model/generation_config.h"
-#include "model/rope_init.h"
+#include "model/config.h"
 
 #include "base/check.h"
 

@@ -1,7 +1,7 @@
 /* Data URLs: bytes, skipped characters, refusals and their messages. */
+#include "test_rng.h"
 #include "vision/data_url.h"
 #include "base/check.h"
-#include "base/rng.h"
 #include "test.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Refusals: over a limit, broken, cut short, hostile, cancelled; each with its message, and with every byte
  * returned. */
+#include "test_rng.h"
 #include "base/check.h"
-#include "base/rng.h"
 #include "test_ledger.h"
 #include "test_images.h"
 #include "vision/decode.h"

@@ -1,8 +1,8 @@
 /* Token by token and all at once give the same text. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "text/detok.h"
 #include "text/utf8.h"
 

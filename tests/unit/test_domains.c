@@ -1,6 +1,7 @@
 /* Two domains of memory: the machine's, and plain memory with a ceiling of its own, in which engines have
  * their pools. A shortage of one is served by holders of the same one. */
 #define TEST_SEEDS 3
+#include "test_rng.h"
 #include "test_domain.h"
 #include "test_machine.h"
 

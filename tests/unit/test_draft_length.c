@@ -1,9 +1,9 @@
 /* How far sequences draft, with made-up machines: what a step costs there and how often total_drafts are
  * right is known. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "spec/draft_length.h"
 
 #include <string.h>

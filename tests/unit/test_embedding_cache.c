@@ -1,9 +1,9 @@
 /* Features by content: hits, kept entries, the order of eviction, and that no byte remains. */
 #define TEST_SEEDS 20
+#include "test_rng.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "engine/embedding_cache.h"
 #include "memory/units.h"
 
@@ -40,14 +40,21 @@ static struct embedding_cache_key key(uint8_t look, uint32_t rows)
     return (struct embedding_cache_key){.sha256 = {[31] = look}, .rows = rows, .columns = 16, .frames = 1};
 }
 
+/* As a job has it. */
+static struct prefix_key scope_of(uint64_t tenant, struct slice salt)
+{
+    const struct slice parts[] = {{(const char *)&tenant, sizeof(tenant)}, salt};
+    return prefix_key_root(parts, COUNT_OF(parts));
+}
+
 TEST(a_scope_is_a_tenant_and_a_salt)
 {
-    struct embedding_cache_scope a = embedding_cache_scope_of(1, SLICE("x"));
-    struct embedding_cache_scope b = embedding_cache_scope_of(1, SLICE("x"));
+    struct prefix_key a = scope_of(1, SLICE("x"));
+    struct prefix_key b = scope_of(1, SLICE("x"));
     assert_memory_equal(&a, &b, sizeof(a));
-    b = embedding_cache_scope_of(2, SLICE("x"));
+    b = scope_of(2, SLICE("x"));
     assert_memory_not_equal(&a, &b, sizeof(a));
-    b = embedding_cache_scope_of(1, (struct slice){0});
+    b = scope_of(1, (struct slice){0});
     assert_memory_not_equal(&a, &b, sizeof(a));
     struct embedding_cache_key k = key(1, 1), other = key(1, 1);
     other.scope = a;

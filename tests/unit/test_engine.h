@@ -59,7 +59,7 @@ static inline struct device *test_device_get(void)
 
 static inline const struct domain *test_engine_domain(void)
 {
-    return device_domain(test_device_get());
+    return test_device_get()->domain;
 }
 
 /* A list of holders that knows the device's memory; to be freed. */

@@ -1,4 +1,5 @@
 /* Every way a request can end, and that nothing remains afterwards. */
+#include "test_rng.h"
 #include "test_engine_scene.h"
 
 #define DIR TINY("qwen3_5")

@@ -1,6 +1,7 @@
 /* Images in prompts: the same tokens alone, in company, in chunks, from caches and after preemption; each
  * encoded once. */
 #define TEST_SEEDS 3
+#include "test_rng.h"
 #include "test_engine_seen.h"
 
 #define ANSWER_SEEN 12

@@ -2,7 +2,10 @@
  * features crowd each other out, caches are cleared. Afterwards all accounts are what they were, and the
  * pixels are their maker's again. */
 #define TEST_SEEDS 3
+#include "test_rng.h"
 #include "test_engine_seen.h"
+
+#include "test_engine_orders.h"
 
 #define ANSWER_SEEN 12
 #define PIXELS_MAX  65536 /* 64 tokens: features of one such image are all that fits */
@@ -308,7 +311,7 @@ static bool has_relaxed(struct fixture *f, void *arg)
 TEST(what_images_were_encoded_in_goes_when_none_comes_and_features_when_asked)
 {
     struct scene s;
-    struct engine_cleared cleared;
+    struct test_cleared cleared;
     struct seen seen[3];
     scene_open(&s, true, 1 << 20);
     scene_start(&s);
@@ -323,7 +326,7 @@ TEST(what_images_were_encoded_in_goes_when_none_comes_and_features_when_asked)
     assert_int_equal(used(&s, "images"), 3 * 16384);
     assert_int_equal(numbers(&s.f).images_kept, 3);
     /* Two pages each, of which the first is the same for all: the text before. */
-    assert_int_equal(engine_clear_cache(s.f.engine, &cleared), 0);
+    assert_int_equal(test_clear(s.f.engine, &cleared), 0);
     assert_true(cleared.entries >= 3);
     assert_true(cleared.bytes_reclaimed >= 3 * 16384);
     assert_int_equal(used(&s, "images"), 0);
@@ -333,8 +336,8 @@ TEST(what_images_were_encoded_in_goes_when_none_comes_and_features_when_asked)
     /* Shortage takes them as well. */
     engine_reclaim(s.f.engine);
     wait_until(&s.f, is_at_rest, NULL);
-    struct engine_cleared given;
-    assert_int_equal(engine_trim(s.f.engine, &given), 0);
+    struct test_cleared given;
+    assert_int_equal(test_trim(s.f.engine, &given), 0);
     assert_int_equal(used(&s, "images"), 0);
     scene_close(&s);
     for (uint32_t i = 0; i < 3; i++)

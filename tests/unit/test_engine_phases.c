@@ -261,8 +261,8 @@ struct order {
 static void *give_order(void *arg)
 {
     struct order *o = arg;
-    struct engine_cleared cleared;
-    o->result = o->clears ? engine_clear_cache(o->engine, &cleared) : engine_trim(o->engine, &cleared);
+    struct test_cleared cleared;
+    o->result = o->clears ? test_clear(o->engine, &cleared) : test_trim(o->engine, &cleared);
     return NULL;
 }
 
@@ -297,11 +297,11 @@ static void expect_closing(struct scene *s)
 {
     struct err e = {""};
     struct client *none = NULL;
-    struct engine_cleared cleared;
+    struct test_cleared cleared;
     assert_int_equal(try_submit(&s->f, &s->small, &none, NULL, &e), -EPIPE);
     assert_true(strlen(e.text) > 10);
-    assert_int_equal(engine_clear_cache(s->f.engine, &cleared), -EPIPE);
-    assert_int_equal(engine_trim(s->f.engine, &cleared), -EPIPE);
+    assert_int_equal(test_clear(s->f.engine, &cleared), -EPIPE);
+    assert_int_equal(test_trim(s->f.engine, &cleared), -EPIPE);
     engine_wake(s->f.engine);
     engine_reclaim(s->f.engine);
 }

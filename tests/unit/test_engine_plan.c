@@ -1,5 +1,6 @@
 /* What an engine says it will take is what it takes, or more. */
 #define TEST_SEEDS 8
+#include "test_rng.h"
 #include "test_engine.h"
 
 #include "engine/job.h"

@@ -1,7 +1,9 @@
 /* Prefixes change the computation, never the output: golden answers from the cache, conversations, random
  * traffic. */
 #define TEST_SEEDS 3 /* models and accounts are few */
+#include "test_rng.h"
 #include "test_engine.h"
+#include "test_engine_orders.h"
 
 #include "cache/page_pool.h"
 
@@ -196,19 +198,19 @@ TEST(another_salt_shares_nothing)
 TEST(a_cleared_cache_holds_nothing_and_is_filled_again)
 {
     struct fixture f = {0};
-    struct engine_cleared cleared;
+    struct test_cleared cleared;
     uint32_t prompt[200];
     fill_prompt(prompt, 200, 9);
     open_engine(&f, TINY("qwen3_5"), true, 64, 4);
     struct job_spec spec = greedy(prompt, 200, 4);
     run(&f, &spec);
-    assert_int_equal(engine_clear_cache(f.engine, &cleared), 0);
+    assert_int_equal(test_clear(f.engine, &cleared), 0);
     assert_int_equal(cleared.entries, 6);
     assert_true(cleared.bytes_reclaimed > 0);
     assert_int_equal(run(&f, &spec)->finish.cached_tokens, 0);
     assert_int_equal(run(&f, &spec)->finish.cached_tokens, 192);
-    assert_int_equal(engine_clear_cache(f.engine, &cleared), 0);
-    assert_int_equal(engine_clear_cache(f.engine, &cleared), 0);
+    assert_int_equal(test_clear(f.engine, &cleared), 0);
+    assert_int_equal(test_clear(f.engine, &cleared), 0);
     assert_int_equal(cleared.entries, 0);
     assert_int_equal(cleared.bytes_reclaimed, 0);
     test_engine_close(&f);
@@ -240,17 +242,17 @@ TEST(an_engine_that_remembers_sleeps_when_it_is_idle)
 /* Events in the pools, and to requests without a client. */
 static void trouble(struct fixture *f, struct rng *rng)
 {
-    struct engine_cleared given;
+    struct test_cleared given;
     uint32_t prompt[300];
     switch (rng_below(rng, 16)) {
     case 0:
         engine_reclaim(f->engine);
         break;
     case 1:
-        assert_int_equal(engine_trim(f->engine, &given), 0);
+        assert_int_equal(test_trim(f->engine, &given), 0);
         break;
     case 2:
-        assert_int_equal(engine_clear_cache(f->engine, &given), 0);
+        assert_int_equal(test_clear(f->engine, &given), 0);
         break;
     case 3:
     case 4: {

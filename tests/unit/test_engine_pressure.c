@@ -1,5 +1,6 @@
 /* More requests than the pages hold, all the time. */
 #define TEST_SEEDS 3
+#include "test_rng.h"
 #include "test_engine_scene.h"
 
 struct wish {

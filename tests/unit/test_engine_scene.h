@@ -3,6 +3,7 @@
 #define PLATEAU_TESTS_TEST_ENGINE_SCENE_H
 
 #include "test_engine.h"
+#include "test_engine_orders.h"
 
 #include "memory/holders.h"
 #include "memory/units.h"
@@ -103,9 +104,9 @@ static inline struct account_list list_accounts(void)
 /* Clients are freed, no request is left and nothing is cached: all accounts are the same as before. */
 static inline void expect_settled(struct fixture *f, const struct account_list *before)
 {
-    struct engine_cleared cleared;
+    struct test_cleared cleared;
     free_clients(f);
-    assert_int_equal(engine_clear_cache(f->engine, &cleared), 0);
+    assert_int_equal(test_clear(f->engine, &cleared), 0);
     wait_until(f, is_empty, NULL);
     assert_int_equal(engine_jobs(f->engine, NULL, 0), 0);
     assert_string_equal(list_accounts().text, before->text);

@@ -1,6 +1,7 @@
 /* Trims of an engine: at rest, on order, and when memory is short; and that no token changes. */
 #define TEST_SEEDS 3 /* models and accounts are few */
 #include "test_engine.h"
+#include "test_engine_orders.h"
 
 #include "cache/page_pool.h"
 #include "memory/units.h"
@@ -62,7 +63,7 @@ static bool is_trimmed(struct fixture *f, void *arg)
 {
     (void)arg;
     struct engine_numbers n = numbers(f);
-    return n.idle && n.trim_bytes > 0 && n.pending_trim_bytes == 0;
+    return n.idle && n.trim.bytes > 0 && n.pending_trim_bytes == 0;
 }
 
 TEST(what_is_free_goes_within_a_second_of_the_last_request)
@@ -79,9 +80,9 @@ TEST(what_is_free_goes_within_a_second_of_the_last_request)
     assert_true(clock_now_ns() - ended_ns < 5 * NS_PER_S);
     assert_int_equal(pools_used(&f), before);
     struct engine_numbers n = numbers(&f);
-    assert_int_equal(n.trims, 1);
-    assert_int_equal(n.trim_bytes, n.trim_units * UNIT_BYTES);
-    assert_true(n.trim_slices >= n.trim_units && n.trim_slice_max_ns > 0);
+    assert_int_equal(n.trim.trims, 1);
+    assert_int_equal(n.trim.bytes, n.trim.units * UNIT_BYTES);
+    assert_true(n.trim.slices >= n.trim.units && n.trim.slice_max_ns > 0);
     test_engine_close(&f);
 }
 
@@ -105,7 +106,7 @@ TEST(nothing_goes_by_itself_when_units_are_kept)
 {
     struct fixture f = {0};
     struct engine_opts o = opts_of(TINY("qwen3_5"), false);
-    struct engine_cleared given;
+    struct test_cleared given;
     o.keep_units = true;
     test_engine_start(&f, TINY("qwen3_5"), &o);
     uint64_t before = pools_used(&f);
@@ -113,8 +114,8 @@ TEST(nothing_goes_by_itself_when_units_are_kept)
     sleep_ms(300);
     uint64_t held = pools_used(&f) - before;
     assert_true(held > 0);
-    assert_int_equal(numbers(&f).trims, 0);
-    assert_int_equal(engine_trim(f.engine, &given), 0);
+    assert_int_equal(numbers(&f).trim.trims, 0);
+    assert_int_equal(test_trim(f.engine, &given), 0);
     assert_int_equal(given.bytes_reclaimed, held);
     assert_int_equal(pools_used(&f), before);
     test_engine_close(&f);
@@ -125,7 +126,7 @@ static void reclaim(const char *dir)
 {
     struct fixture f = {0}, fresh = {0};
     struct engine_opts o = opts_of(dir, true), none = opts_of(dir, false);
-    struct engine_cleared given;
+    struct test_cleared given;
     uint32_t cached = 0;
     test_engine_start(&f, dir, &o);
     test_engine_start(&fresh, dir, &none);
@@ -134,12 +135,12 @@ static void reclaim(const char *dir)
         uint64_t before = numbers(&f).cache_bytes;
         engine_reclaim(f.engine);
         /* An order queues after it, and is answered when both are done. */
-        assert_int_equal(engine_trim(f.engine, &given), 0);
+        assert_int_equal(test_trim(f.engine, &given), 0);
         run(&f, 1000 + times, 40, 1);
         assert_true(numbers(&f).cache_bytes < before);
     }
     struct engine_numbers n = numbers(&f);
-    assert_true(n.reclaims >= 4 && n.cache_pages_evicted > 0 && n.trim_units > 0);
+    assert_true(n.reclaims >= 4 && n.cache_pages_evicted > 0 && n.trim.units > 0);
     for (uint32_t i = PROMPTS; i-- > 0;) {
         struct client *c = run(&f, i, 300 + i * 30, 8);
         expect_same(c, run(&fresh, i, 300 + i * 30, 8));
@@ -147,7 +148,7 @@ static void reclaim(const char *dir)
     }
     assert_true(cached > 0);
     if (model_shape(f.m->model)->page_bytes < UNIT_BYTES / 2)
-        assert_true(n.trim_moves > 0);
+        assert_true(n.trim.moves > 0);
     test_engine_close(&f);
     test_engine_close(&fresh);
 }
@@ -162,7 +163,7 @@ TEST(an_order_is_answered_while_seqs_run)
 {
     struct fixture f = {0}, fresh = {0};
     struct engine_opts o = opts_of(TINY("qwen3_5"), true), none = opts_of(TINY("qwen3_5"), false);
-    struct engine_cleared given;
+    struct test_cleared given;
     uint32_t prompt[64];
     test_engine_start(&f, TINY("qwen3_5"), &o);
     test_engine_start(&fresh, TINY("qwen3_5"), &none);
@@ -171,10 +172,10 @@ TEST(an_order_is_answered_while_seqs_run)
     struct job_spec spec = greedy(prompt, 64, 1500);
     struct client *c = submit(&f, &spec);
     wait_tokens(&f, c, 1);
-    assert_int_equal(engine_clear_cache(f.engine, &given), 0);
+    assert_int_equal(test_clear(f.engine, &given), 0);
     assert_true(given.entries > 0 && given.bytes_reclaimed > 0);
     assert_false(c->over);
-    assert_int_equal(engine_trim(f.engine, &given), 0);
+    assert_int_equal(test_trim(f.engine, &given), 0);
     wait_over(&f, c);
     struct client *same = submit(&fresh, &spec);
     wait_over(&fresh, same);
@@ -212,8 +213,8 @@ TEST(pools_share_their_limit)
 static void *order(void *arg)
 {
     struct fixture *f = arg;
-    struct engine_cleared given;
-    int r = engine_trim(f->engine, &given);
+    struct test_cleared given;
+    int r = test_trim(f->engine, &given);
     assert_true(r == 0 || r == -EPIPE);
     return NULL;
 }

@@ -1,5 +1,6 @@
 /* The guard: room across engines and models, help for running requests, and stages of pressure. */
 #define TEST_SEEDS 3
+#include "test_rng.h"
 #include "test_machine.h"
 
 /* ---- room ---- */

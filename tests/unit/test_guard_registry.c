@@ -1,5 +1,6 @@
 /* Registry, guard and engines together: several models under a ceiling that does not hold them all. */
 #define TEST_SEEDS 2
+#include "test_rng.h"
 #include "test_engine.h"
 
 #include "base/clock.h"

@@ -183,8 +183,8 @@ TEST(a_failed_teardown_leaves_an_orphan_that_a_clear_reaches)
     struct units_faults faults = {refuse_decommit, &refused};
     struct holders_reclaimed r;
     owner_open(&o, hs, "model", 0, 0);
-    assert_int_equal(units_create(domain_machine(), kv, 8, &u), 0);
-    assert_int_equal(units_create(domain_machine(), kv, 8, &none), 0);
+    assert_int_equal(units_create(kv, UNIT_BYTES, 8, &u), 0);
+    assert_int_equal(units_create(kv, UNIT_BYTES, 8, &none), 0);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(unit_commit(u, 2 * i), 0);
     units_set_faults(&faults);
@@ -218,7 +218,7 @@ TEST(what_the_system_never_takes_does_not_stop_the_end)
     bool refused = true;
     struct units_faults faults = {refuse_decommit, &refused};
     owner_open(&o, hs, "model", 0, 0);
-    assert_int_equal(units_create(domain_machine(), test_account(ACCOUNT_NO_LIMIT), 2, &u), 0);
+    assert_int_equal(units_create(test_account(ACCOUNT_NO_LIMIT), UNIT_BYTES, 2, &u), 0);
     assert_int_equal(unit_commit(u, 1), 0);
     units_set_faults(&faults);
     assert_int_equal(units_free(u), -EINVAL);
@@ -425,7 +425,7 @@ TEST(orphans_are_charged_to_their_domain)
     struct units *u = NULL;
     assert_int_equal(account_open(root, "kv", ACCOUNT_ANON, ACCOUNT_NO_LIMIT, &kv), 0);
     owner_open_in(&o, hs, &t.domain, "device", 0, 0);
-    assert_int_equal(units_create(&t.domain, kv, 4, &u), 0);
+    assert_int_equal(units_create(kv, UNIT_BYTES, 4, &u), 0);
     assert_int_equal(unit_commit(u, 2), 0);
     t.stuck = 1;
     assert_int_equal(units_free(u), -EINVAL);

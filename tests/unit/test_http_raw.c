@@ -1,8 +1,8 @@
 /* What the judge of raw bytes accepts, what it calls each fault, and that pieces change nothing. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "http/http_raw.h"
 
 static const struct http_raw_limits limits = {.header_bytes_max = 1024, .field_bytes_max = 1024};

@@ -11,6 +11,11 @@
 #define EDGE        4u /* pixels of a token */
 #define TOKEN_BYTES (4 * sizeof(float))
 
+/* It only counts. */
+struct vision_encoder {
+    uint32_t begun, stopped, slices, left; /* slices: that an image takes */
+};
+
 struct fixture {
     struct arena *arena;
     struct account *parent;
@@ -26,39 +31,34 @@ struct fixture {
     struct image *images[JOBS];
     struct model_grid grids[JOBS];
     uint32_t entries[JOBS];
-    /* The encoder. */
-    uint32_t begun, stopped, slices; /* slices: that an image takes */
-    uint32_t left;
+    struct vision_encoder encoder;
     /* The engine. */
     uint32_t called_off, refused;
 };
 
-static int begin(void *arg, const struct model_image *in)
+static int begin(struct vision_encoder *e, const struct model_image *in)
 {
-    struct fixture *f = arg;
     assert_true(in->width == 2 * EDGE && in->height == 4 * EDGE);
-    f->begun++;
-    f->left = f->slices;
+    e->begun++;
+    e->left = e->slices;
     return 0;
 }
 
 /* A slice is over at once. */
-static bool run(void *arg, uint64_t deadline_ns)
+static bool run(struct vision_encoder *e, uint64_t deadline_ns)
 {
-    struct fixture *f = arg;
     (void)deadline_ns;
-    return --f->left == 0;
+    return --e->left == 0;
 }
 
-static void stop(void *arg)
+static void stop(struct vision_encoder *e)
 {
-    struct fixture *f = arg;
-    f->stopped++;
+    e->stopped++;
 }
 
-static bool trim(void *arg)
+static bool trim(struct vision_encoder *e)
 {
-    (void)arg;
+    (void)e;
     return false;
 }
 
@@ -111,7 +111,7 @@ static void add_job(struct fixture *f, uint32_t i, uint8_t look)
 /* limit: of the account `images`' parent. */
 static void setup(struct fixture *f, uint64_t limit)
 {
-    *f = (struct fixture){.parent = test_account(limit), .slices = 3, .step_ns = 1};
+    *f = (struct fixture){.parent = test_account(limit), .encoder = {.slices = 3}, .step_ns = 1};
     f->shape.vision = (struct model_vision){.present = true,
                                             .patch = 2,
                                             .merge = 2,
@@ -134,7 +134,7 @@ static void setup(struct fixture *f, uint64_t limit)
                                  .step_ns = &f->step_ns,
                                  .closing = &f->closing,
                                  .progress_ns = &f->progress_ns,
-                                 .encoder = {begin, run, stop, trim, f},
+                                 .encoder = {begin, run, stop, trim, &f->encoder},
                                  .port = {first_waiting, begins, refused, f}};
     assert_int_equal(image_sched_create(&f->s, &o, f->arena), 0);
 }
@@ -172,7 +172,7 @@ TEST(a_sequence_waits_for_its_image_and_goes_on_with_its_features)
     assert_true(image_sched_look(&f.s));
     assert_int_equal(f.of[0].seq.ready, 4);
     assert_true(image_sched_is_awaited(&f.of[0]) && image_sched_images_done(&f.of[0]) == 0);
-    assert_true(run_all(&f) >= 3 && f.begun == 1 && f.called_off == 1 && f.s.now.encoded == 1);
+    assert_true(run_all(&f) >= 3 && f.encoder.begun == 1 && f.called_off == 1 && f.s.now.encoded == 1);
     assert_true(f.progress_ns > 0);
     assert_false(image_sched_look(&f.s)); /* the last run has looked already */
     assert_true(f.of[0].seq.ready == 0 && !dev_is_null(f.grids[0].features));
@@ -180,7 +180,7 @@ TEST(a_sequence_waits_for_its_image_and_goes_on_with_its_features)
     f.of[0].seq.done = 12; /* it is past the image */
     image_sched_look(&f.s);
     assert_true(dev_is_null(f.grids[0].features) && image_sched_unused(&f.s) == 1);
-    assert_true(image_sched_give(&f.s, UINT64_MAX, true) > 0 && image_sched_held_bytes(&f.s) == 0);
+    assert_true(image_sched_give(&f.s, UINT64_MAX, true) > 0 && image_sched_beside(&f.s).held_bytes == 0);
     teardown(&f);
 }
 
@@ -194,7 +194,7 @@ TEST(two_sequences_share_one_encoding)
     image_sched_look(&f.s);
     run_all(&f);
     image_sched_look(&f.s);
-    assert_true(f.begun == 2 && f.s.now.encoded == 2 && f.s.now.found >= 1);
+    assert_true(f.encoder.begun == 2 && f.s.now.encoded == 2 && f.s.now.found >= 1);
     for (uint32_t i = 0; i < JOBS; i++)
         assert_int_equal(f.of[i].seq.ready, 0);
     teardown(&f);
@@ -204,20 +204,20 @@ TEST(an_image_passes_to_another_sequence_when_its_own_leaves_or_is_stopped)
 {
     struct fixture f;
     setup(&f, ACCOUNT_NO_LIMIT);
-    f.slices = 1000000;
+    f.encoder.slices = 1000000;
     add_job(&f, 0, 1);
     add_job(&f, 1, 1);
     image_sched_look(&f.s);
-    while (f.begun == 0)
+    while (f.encoder.begun == 0)
         assert_true(image_sched_run(&f.s, true));
     for (uint32_t i = 0; i < 2; i++) {
         assert_ptr_equal(f.s.owner, &f.of[i]);
         list_remove(&f.of[i].link);
         image_sched_leave(&f.s, &f.of[i]);
-        assert_int_equal(f.stopped, i);
+        assert_int_equal(f.encoder.stopped, i);
     }
     assert_null(f.s.owner);
-    assert_int_equal(image_sched_held_bytes(&f.s), 0);
+    assert_int_equal(image_sched_beside(&f.s).held_bytes, 0);
     teardown(&f);
 }
 
@@ -230,7 +230,7 @@ TEST(a_job_ends_when_nothing_can_make_room_for_its_image)
     assert_int_equal(account_reserve(f.parent, taken), 0);
     image_sched_look(&f.s);
     assert_true(image_sched_run(&f.s, false) == false);
-    assert_true(f.refused == 1 && f.begun == 0 && f.s.jobs == 0);
+    assert_true(f.refused == 1 && f.encoder.begun == 0 && f.s.jobs == 0);
     account_release(f.parent, taken);
     teardown(&f);
 }
@@ -253,7 +253,7 @@ TEST(a_model_that_sees_nothing_has_no_images)
     struct image_sched_opts o = {.shape = &shape};
     assert_int_equal(image_sched_create(&s, &o, NULL), 0);
     assert_false(image_sched_look(&s) || image_sched_run(&s, true));
-    assert_true(image_sched_held_bytes(&s) + image_sched_reach_bytes(&s) == 0);
+    assert_true(image_sched_beside(&s).held_bytes + image_sched_beside(&s).reach_bytes == 0);
     assert_true(image_sched_give(&s, UINT64_MAX, true) == 0);
     image_sched_done(&s);
 }

@@ -1,10 +1,10 @@
 /* The ledger: a reservation moves every account up to the root or none. */
+#include "test_rng.h"
 #include "test_domain.h"
 #include "test_ledger.h"
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "base/rng.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* Lines of the log, whatever bytes are to be in them: valid UTF-8 without control characters, and as long as
  * before. */
+#include "test_rng.h"
 #include "base/log_mask.h"
-#include "base/rng.h"
 #include "test.h"
 #include "text/utf8.h"
 

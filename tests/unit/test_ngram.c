@@ -1,8 +1,8 @@
 /* Drafts from a sequence's own past, compared with looking everywhere. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "spec/ngram.h"
 
 #include <string.h>

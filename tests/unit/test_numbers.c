@@ -1,8 +1,8 @@
 /* Random numbers and hash tables. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/hash.h"
-#include "base/rng.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,10 +1,11 @@
 /* Pages that move: cached pages move down until no unit can be emptied, and nothing else changes. */
 /* One account each, and the ledger of a test has 16. */
 #define TEST_SEEDS 15
+#include "test_rng.h"
+#include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/page_pool.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ struct fixture {
 
 static uint32_t *name_in(struct fixture *f, uint32_t page)
 {
-    return (uint32_t *)(void *)(dev_host(page_pool_base(f->pool)) + page * f->page_bytes);
+    return (uint32_t *)(void *)(test_pages(f->pool) + page * f->page_bytes);
 }
 
 static void on_evict(void *arg, uint32_t page)
@@ -111,9 +112,9 @@ static uint64_t units_of(const struct fixture *f)
 static void pack(struct fixture *f)
 {
     do
-        page_pool_trim(f->pool, UINT32_MAX, UINT64_MAX);
-    while (page_pool_compact(f->pool));
-    page_pool_trim(f->pool, UINT32_MAX, UINT64_MAX);
+        block_pool_trim(page_pool_blocks(f->pool), UINT32_MAX, UINT64_MAX);
+    while (block_pool_compact(page_pool_blocks(f->pool)));
+    block_pool_trim(page_pool_blocks(f->pool), UINT32_MAX, UINT64_MAX);
     page_pool_check(f->pool);
 }
 
@@ -129,12 +130,12 @@ TEST(cached_pages_move_down_and_their_units_go)
             cache(&f, i);
         else
             forget(&f, i);
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 0);
-    assert_int_equal(page_pool_spare_bytes(f.pool), 3 * UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 0);
+    assert_int_equal(block_pool_spare_bytes(page_pool_blocks(f.pool)), 3 * UNIT_BYTES);
     pack(&f);
     assert_int_equal(units_of(&f), 1);
     assert_int_equal(f.moves, 3);
-    assert_int_equal(page_pool_spare_bytes(f.pool), 0);
+    assert_int_equal(block_pool_spare_bytes(page_pool_blocks(f.pool)), 0);
     close_pool(&f);
 }
 
@@ -186,10 +187,10 @@ TEST(what_was_emptied_a_moment_ago_stays)
     forget(&f, 0);
     page_pool_clock(f.pool, 3000);
     forget(&f, 2);
-    assert_int_equal(page_pool_trim(f.pool, 10, 2000), 0);
-    assert_int_equal(page_pool_trim(f.pool, 10, 2001), UNIT_BYTES);
-    assert_int_equal(page_pool_trim(f.pool, 10, 3000), 0);
-    assert_int_equal(page_pool_trim(f.pool, 10, 3001), UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, 2000), 0);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, 2001), UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, 3000), 0);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, 3001), UNIT_BYTES);
     close_pool(&f);
 }
 
@@ -201,12 +202,12 @@ TEST(units_that_come_again_at_once_are_counted)
     open_pool(&f, UNIT_BYTES, ACCOUNT_NO_LIMIT);
     page_pool_clock(f.pool, 10 * second);
     forget(&f, take(&f));
-    page_pool_trim(f.pool, 1, UINT64_MAX);
+    block_pool_trim(page_pool_blocks(f.pool), 1, UINT64_MAX);
     page_pool_clock(f.pool, 11 * second);
     forget(&f, take(&f));
     page_pool_numbers(f.pool, &n);
     assert_int_equal(n.blocks.recommitted, 0);
-    page_pool_trim(f.pool, 1, UINT64_MAX);
+    block_pool_trim(page_pool_blocks(f.pool), 1, UINT64_MAX);
     page_pool_clock(f.pool, 12 * second - 1);
     forget(&f, take(&f));
     page_pool_numbers(f.pool, &n);
@@ -282,7 +283,7 @@ PROPERTY(moves_lose_nothing, seed)
                 pack(&f);
                 check_packed(&f);
             } else {
-                page_pool_compact(f.pool);
+                block_pool_compact(page_pool_blocks(f.pool));
             }
         }
         page_pool_check(f.pool);

@@ -1,10 +1,11 @@
 /* Pages: the order of taking, commits, trims, evictions. */
 /* One account each, and the ledger of a test has 16. */
 #define TEST_SEEDS 15
+#include "test_rng.h"
+#include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/page_pool.h"
 
 #include <errno.h>
@@ -104,7 +105,7 @@ TEST(pages_that_are_about_to_be_taken_are_committed_at_once)
     page_pool_check(f.pool);
     for (uint32_t i = 0; i < 10; i++) {
         assert_int_equal(take(&f), i);
-        memset(dev_host(page_pool_base(f.pool)) + i * (UNIT_BYTES * 3 / 2), 7, UNIT_BYTES * 3 / 2);
+        memset(test_pages(f.pool) + i * (UNIT_BYTES * 3 / 2), 7, UNIT_BYTES * 3 / 2);
     }
     assert_int_equal(committed(&f), 15 * UNIT_BYTES);
     /* Ready pages need no commit, nor does one page need a crew. */
@@ -173,10 +174,10 @@ TEST(units_are_committed_as_pages_need_them)
     struct fixture f;
     open_pool(&f, 8, UNIT_BYTES / 2 + 64);
     assert_int_equal(committed(&f), 0);
-    memset(dev_host(page_pool_base(f.pool)) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
+    memset(test_pages(f.pool) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
     assert_int_equal(committed(&f), UNIT_BYTES);
     /* The second page reaches 128 bytes into the second unit. */
-    memset(dev_host(page_pool_base(f.pool)) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
+    memset(test_pages(f.pool) + take(&f) * (UNIT_BYTES / 2 + 64), 1, UNIT_BYTES / 2 + 64);
     assert_int_equal(committed(&f), 2 * UNIT_BYTES);
     take(&f);
     assert_int_equal(committed(&f), 2 * UNIT_BYTES);
@@ -194,17 +195,17 @@ TEST(trim_gives_back_empty_units_from_the_top)
     open_pool(&f, 6, UNIT_BYTES);
     for (int i = 0; i < 6; i++)
         take(&f);
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 0);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 0);
     page_pool_unref(f.pool, 1);
     page_pool_unref(f.pool, 4);
     page_pool_unref(f.pool, 5);
-    assert_int_equal(page_pool_trim(f.pool, 1, UINT64_MAX), UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 1, UINT64_MAX), UNIT_BYTES);
     assert_int_equal(committed(&f), 5 * UNIT_BYTES);
     page_pool_check(f.pool);
     /* Unit 5 went first: page 4 needs no commit, page 5 does. */
     assert_int_equal(page_pool_ready(f.pool), 2);
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 2 * UNIT_BYTES);
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 0);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 2 * UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 0);
     assert_int_equal(committed(&f), 3 * UNIT_BYTES);
     close_pool(&f);
 }
@@ -219,9 +220,9 @@ TEST(a_page_across_units_keeps_all_of_them)
     assert_int_equal(committed(&f), 5 * UNIT_BYTES);
     page_pool_unref(f.pool, 0);
     /* Unit 2 is shared with page 1. */
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 2 * UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 2 * UNIT_BYTES);
     page_pool_unref(f.pool, 1);
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 3 * UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 3 * UNIT_BYTES);
     assert_int_equal(committed(&f), 0);
     close_pool(&f);
 }
@@ -251,7 +252,7 @@ TEST(committed_memory_is_used_before_more_is_asked_for)
     take(&f);
     page_pool_unref(f.pool, 0);
     page_pool_unref(f.pool, 1);
-    assert_int_equal(page_pool_trim(f.pool, 1, UINT64_MAX), UNIT_BYTES); /* unit 1 */
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 1, UINT64_MAX), UNIT_BYTES); /* unit 1 */
     assert_int_equal(take(&f), 0);
     page_pool_unref(f.pool, 2);
     account_set_limit(f.kv, 2 * UNIT_BYTES);
@@ -315,9 +316,9 @@ TEST(a_cached_page_keeps_its_unit)
     open_pool(&f, 2, UNIT_BYTES);
     page_pool_keep(f.pool, take(&f));
     page_pool_unref(f.pool, 0);
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), 0);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 0);
     page_pool_drop(f.pool, 0);
-    assert_int_equal(page_pool_trim(f.pool, 10, UINT64_MAX), UNIT_BYTES);
+    assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), UNIT_BYTES);
     close_pool(&f);
 }
 
@@ -385,7 +386,7 @@ PROPERTY(pages_follow_their_counts, seed)
             }
             break;
         default:
-            page_pool_trim(f.pool, (uint32_t)rng_below(&rng, 3), UINT64_MAX);
+            block_pool_trim(page_pool_blocks(f.pool), (uint32_t)rng_below(&rng, 3), UINT64_MAX);
         }
         page_pool_check(f.pool);
         assert_int_equal(page_pool_refs(f.pool, page), refs[page]);

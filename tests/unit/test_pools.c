@@ -52,7 +52,7 @@ static uint32_t add_prompt(struct scene *s, uint32_t count, uint32_t states, uin
         node = prefix_index_add(s->pools.index, node, &key, &pages[i]);
         if (i + states < count)
             continue;
-        assert_int_equal(state_pool_take(s->pools.states, &state), 0);
+        assert_int_equal(block_pool_take(s->pools.states, &state), 0);
         assert_true(prefix_index_snapshot(s->pools.index, node, state));
     }
     pools_settle(&s->pools);
@@ -96,12 +96,12 @@ TEST(states_take_the_units_of_cached_pages)
     pools_settle(&s.pools);
     assert_int_equal(used(s.pools.prefix_cache), UNITS - 1);
     for (uint32_t i = 0; i < UNITS - 1; i++) {
-        assert_int_equal(state_pool_take(s.pools.states, &states[i]), 0);
+        assert_int_equal(block_pool_take(s.pools.states, &states[i]), 0);
         pools_settle(&s.pools);
         assert_int_equal(used(s.pools.state), i + 1);
     }
     for (uint32_t i = 0; i < UNITS - 1; i++)
-        state_pool_give(s.pools.states, states[i]);
+        block_pool_give(s.pools.states, states[i]);
     scene_close(&s);
 }
 
@@ -126,7 +126,7 @@ TEST(a_state_that_moves_keeps_its_pending_tokens)
                      0);
     assert_int_equal(pools_create(arena, &o, &p), 0);
     for (uint32_t i = 0; i < 6; i++) {
-        assert_int_equal(state_pool_take(p.states, &states[i]), 0);
+        assert_int_equal(block_pool_take(p.states, &states[i]), 0);
         assert_int_equal(p.pending[states[i]], 0);
         p.pending[states[i]] = 10 + i;
     }
@@ -136,7 +136,7 @@ TEST(a_state_that_moves_keeps_its_pending_tokens)
         assert_true(prefix_index_snapshot(p.index, node, states[4 + i]));
     }
     for (uint32_t i = 0; i < 3; i++)
-        state_pool_give(p.states, states[i]);
+        block_pool_give(p.states, states[i]);
     while (pools_shrink(&p, UINT64_MAX, &given))
         ;
     assert_int_equal(p.moves, 2);
@@ -149,7 +149,7 @@ TEST(a_state_that_moves_keeps_its_pending_tokens)
     for (uint32_t i = 0; i < 2; i++)
         page_pool_unref(p.pages, pages[i]);
     prefix_index_released(p.index, node);
-    state_pool_give(p.states, states[3]);
+    block_pool_give(p.states, states[3]);
     assert_int_equal(pools_done(&p, NULL), 0);
     arena_free(arena);
 }
@@ -164,7 +164,7 @@ TEST(an_arrival_fills_its_block)
     memset(bytes, 7, UNIT_BYTES);
     scene_open(&s);
     assert_int_equal(page_pool_take(s.pools.pages, &page), 0);
-    assert_int_equal(state_pool_take(s.pools.states, &state), 0);
+    assert_int_equal(block_pool_take(s.pools.states, &state), 0);
     s.pools.pending[state] = 5;
     struct tier_arrival a = {.kind = TIER_PAGE, .bytes = bytes};
     pools_arrived(&s.pools, &a, page);
@@ -176,7 +176,7 @@ TEST(an_arrival_fills_its_block)
     assert_memory_equal(back, bytes, UNIT_BYTES);
     assert_int_equal(pools_pending(&s.pools, state), 3);
     page_pool_unref(s.pools.pages, page);
-    state_pool_give(s.pools.states, state);
+    block_pool_give(s.pools.states, state);
     free(bytes);
     free(back);
     scene_close(&s);

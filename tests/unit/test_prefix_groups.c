@@ -1,9 +1,10 @@
 /* Prefixes of models with windows: which pages a hit needs, and the remains after some are evicted. */
 #define TEST_SEEDS 4 /* four accounts each, and the ledger of a test has 16 */
+#include "test_rng.h"
+#include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/prefix_index.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ struct fixture {
     struct arena *arena;
     struct account *kv[GROUPS], *state;
     struct page_group groups[GROUPS];
-    struct state_pool *states;
+    struct block_pool *states;
     struct prefix_index *index;
     struct of_group {
         struct fixture *f;
@@ -29,7 +30,7 @@ struct fixture {
 
 static void *page_at(const struct fixture *f, uint32_t group, uint32_t page)
 {
-    return dev_host(page_pool_base(f->groups[group].pages)) + (size_t)page * f->groups[group].page_bytes;
+    return test_pages(f->groups[group].pages) + (size_t)page * f->groups[group].page_bytes;
 }
 
 static void on_evict(void *arg, uint32_t page)
@@ -70,9 +71,9 @@ static void open_index(struct fixture *f, size_t page_bytes, uint64_t bytes_max,
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     for (uint32_t g = 0; g < GROUPS; g++)
         open_group(f, g, page_bytes);
-    struct state_pool_opts states = {.states_max = states_max, .state_bytes = 4096, .state = f->state};
+    struct block_pool_opts states = {.blocks_max = states_max, .block_bytes = 4096, .account = f->state};
     if (states_max)
-        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
+        assert_int_equal(block_pool_create(f->arena, &states, &f->states), 0);
     struct prefix_index_opts index = {
         .group_count = GROUPS, .states = f->states, .state_bytes = 4096, .bytes_max = bytes_max};
     memcpy(index.groups, f->groups, sizeof(f->groups));
@@ -95,7 +96,7 @@ static void close_index(struct fixture *f)
         page_pool_done(f->groups[g].pages);
         assert_int_equal(account_numbers(f->kv[g]).reserved, 0);
     }
-    state_pool_done(f->states);
+    block_pool_done(f->states);
     arena_free(f->arena);
 }
 
@@ -176,9 +177,9 @@ static void pass(struct fixture *f, const char *text)
     while (r.page_count < r.key_count)
         compute(f, &r);
     uint32_t state;
-    if (f->states && state_pool_take(f->states, &state) == 0 &&
+    if (f->states && block_pool_take(f->states, &state) == 0 &&
         !prefix_index_snapshot(f->index, r.node, state))
-        state_pool_give(f->states, state);
+        block_pool_give(f->states, state);
     end(f, &r);
 }
 
@@ -395,8 +396,8 @@ static void check_content(struct fixture *f, const struct row *r)
 static void pack(struct fixture *f, uint32_t group)
 {
     do
-        page_pool_trim(f->groups[group].pages, UINT32_MAX, UINT64_MAX);
-    while (page_pool_compact(f->groups[group].pages));
+        block_pool_trim(page_pool_blocks(f->groups[group].pages), UINT32_MAX, UINT64_MAX);
+    while (block_pool_compact(page_pool_blocks(f->groups[group].pages)));
 }
 
 TEST(moved_pages_are_found_where_they_are)

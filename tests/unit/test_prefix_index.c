@@ -1,9 +1,10 @@
 /* Prefixes: hits, the owner of each page, and evictions when the pools need room. */
 #define TEST_SEEDS 8 /* two accounts each, and the ledger of a test has 16 */
+#include "test_rng.h"
+#include "test_blocks.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "cache/prefix_index.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ struct fixture {
     struct arena *arena;
     struct account *kv, *state;
     struct page_pool *pages;
-    struct state_pool *states;
+    struct block_pool *states;
     struct prefix_index_opts index_opts;
     struct prefix_index *index;
 };
@@ -30,12 +31,13 @@ static struct fixture *open_index(struct fixture *f, uint32_t pages_max, uint32_
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     struct page_pool_opts pages = {
         .pages_max = pages_max, .page_bytes = PAGE_BYTES, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = states_max, .state_bytes = STATE_BYTES, .state = f->state};
+    struct block_pool_opts states = {
+        .blocks_max = states_max, .block_bytes = STATE_BYTES, .account = f->state};
     struct arena_opts arena = {.bytes_max = (size_t)1 << 20};
     assert_int_equal(arena_create(&arena, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (states_max)
-        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
+        assert_int_equal(block_pool_create(f->arena, &states, &f->states), 0);
     f->index_opts = (struct prefix_index_opts){.groups = {{.pages = f->pages, .page_bytes = 4096}},
                                                .group_count = 1,
                                                .states = f->states,
@@ -59,8 +61,8 @@ static void close_index(struct fixture *f)
     page_pool_check(f->pages);
     page_pool_done(f->pages);
     if (f->states)
-        state_pool_check(f->states);
-    state_pool_done(f->states);
+        block_pool_check(f->states);
+    block_pool_done(f->states);
     arena_free(f->arena);
     assert_int_equal(account_numbers(f->kv).reserved, 0);
     assert_int_equal(account_numbers(f->state).reserved, 0);
@@ -107,7 +109,7 @@ static bool compute(struct fixture *f, struct row *r)
     uint32_t page;
     if (page_pool_take(f->pages, &page) < 0)
         return false;
-    memcpy(dev_host(page_pool_base(f->pages)) + (size_t)page * PAGE_BYTES, &r->keys[r->page_count],
+    memcpy(test_pages(f->pages) + (size_t)page * PAGE_BYTES, &r->keys[r->page_count],
            sizeof(struct prefix_key));
     r->node = prefix_index_add(f->index, r->node, &r->keys[r->page_count], &page);
     r->table[r->page_count] = page;
@@ -118,15 +120,15 @@ static bool compute(struct fixture *f, struct row *r)
 static bool snapshot(struct fixture *f, struct row *r)
 {
     uint32_t state;
-    int got = state_pool_take(f->states, &state);
+    int got = block_pool_take(f->states, &state);
     if (got < 0 && prefix_index_evict_snapshot(f->index))
-        got = state_pool_take(f->states, &state);
+        got = block_pool_take(f->states, &state);
     if (got < 0)
         return false;
-    memcpy(dev_host(state_pool_base(f->states)) + (size_t)state * STATE_BYTES, &r->keys[r->page_count - 1],
+    memcpy(test_blocks(f->states) + (size_t)state * STATE_BYTES, &r->keys[r->page_count - 1],
            sizeof(struct prefix_key));
     if (!prefix_index_snapshot(f->index, r->node, state))
-        state_pool_give(f->states, state);
+        block_pool_give(f->states, state);
     return true;
 }
 
@@ -323,11 +325,11 @@ TEST(clearing_leaves_what_is_in_use)
 static void check_hit(struct fixture *f, const struct row *r, const struct prefix_hit *hit)
 {
     for (uint32_t i = 0; i < hit->pages; i++)
-        assert_memory_equal(dev_host(page_pool_base(f->pages)) + (size_t)r->table[i] * PAGE_BYTES,
-                            &r->keys[i], sizeof(struct prefix_key));
+        assert_memory_equal(test_pages(f->pages) + (size_t)r->table[i] * PAGE_BYTES, &r->keys[i],
+                            sizeof(struct prefix_key));
     assert_int_equal(hit->state == NONE, !f->states || hit->pages == 0);
     if (hit->state != NONE)
-        assert_memory_equal(dev_host(state_pool_base(f->states)) + (size_t)hit->state * STATE_BYTES,
+        assert_memory_equal(test_blocks(f->states) + (size_t)hit->state * STATE_BYTES,
                             &r->keys[hit->pages - 1], sizeof(struct prefix_key));
 }
 

@@ -1,9 +1,9 @@
 /* Pressure from outside: the figures that show it; and that stages rise in order, fall slowly and do not
  * oscillate. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "memory/pressure.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The hand-written rules against the regular expressions themselves, run by pcre2. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "text/pretok.h"
 #include "text/unicode.h"
 #include "text/utf8.h"

@@ -38,9 +38,8 @@ TEST(a_list_keeps_its_order_and_lets_members_go)
         items[i].value = i;
         list_init(&items[i].link);
     }
-    list_push_back(&head, &items[1].link);
-    list_push_back(&head, &items[2].link);
-    list_push_front(&head, &items[0].link);
+    for (int i = 0; i < 3; i++)
+        list_push_back(&head, &items[i].link);
     list_expect(&head, (int[]){0, 1, 2}, 3);
     assert_int_equal(LIST_FIRST(&head, struct item, link)->value, 0);
     list_remove(&items[1].link);

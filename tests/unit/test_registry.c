@@ -1,11 +1,11 @@
 /* The registry: one load for all that wait, nothing left of failures and unloads, room made by idle
  * models. */
+#include "test_rng.h"
 #include "test_files.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/rng.h"
 #include "memory/footprint.h"
 #include "registry/model_plan.h"
 #include "registry/registry.h"

@@ -1,9 +1,9 @@
 /* Making room, simulated: models that hold, cache, run and rest; loads larger than the free memory; others
  * that take memory during a load. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "registry/room.h"
 #include "registry/victims.h"
 

@@ -1,11 +1,11 @@
 /* One safetensors file: accepted forms, and every way in which it can be wrong. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "weights/json_scan.h"
 #include "weights/safetensors.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 
 #include <errno.h>
 

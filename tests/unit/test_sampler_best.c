@@ -1,9 +1,9 @@
 /* Draws from whole rows and from lists of the best tokens, against one plain definition: the same tokens and
  * the same bits of logprobs. A list may not suffice; how often is checked too. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "sample/sampler.h"
 
 #include <math.h>

@@ -109,7 +109,7 @@ static void put_arrival(void *arg, const struct tier_arrival *a, uint32_t block)
     if (a->kind == TIER_PAGE)
         assert_int_equal(page_pool_refs(f->pages, block), 1);
     else
-        assert_true(state_pool_is_taken(f->states, block));
+        assert_true(block_pool_is_taken(f->states, block));
     tier.arrived++;
 }
 

@@ -20,7 +20,7 @@ struct fixture {
     struct arena *arena;
     struct account *kv, *state;
     struct page_pool *pages;
-    struct state_pool *states;
+    struct block_pool *states;
     struct prefix_index *index;
     struct sched *sched;
     struct sched_events ev;
@@ -42,11 +42,11 @@ static inline struct sched_opts open_pools(struct fixture *f, uint32_t states_ma
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
     struct page_pool_opts pages = {
         .pages_max = PAGES, .page_bytes = BLOCK, .kv = f->kv, .evict = on_evict, .arg = f};
-    struct state_pool_opts states = {.states_max = states_max, .state_bytes = BLOCK, .state = f->state};
+    struct block_pool_opts states = {.blocks_max = states_max, .block_bytes = BLOCK, .account = f->state};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
     if (states_max > 0)
-        assert_int_equal(state_pool_create(f->arena, &states, &f->states), 0);
+        assert_int_equal(block_pool_create(f->arena, &states, &f->states), 0);
     struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = BLOCK}},
                                       .group_count = 1,
                                       .states = f->states,
@@ -79,7 +79,7 @@ static inline void close_sched(struct fixture *f)
     prefix_index_done(f->index);
     assert_int_equal(page_pool_available(f->pages), PAGES);
     page_pool_done(f->pages);
-    state_pool_done(f->states);
+    block_pool_done(f->states);
     arena_free(f->arena);
 }
 

@@ -1,7 +1,7 @@
 /* The size a model sees: the contract's examples, the reference's numbers, and what holds of all. */
+#include "test_rng.h"
 #include "vision/smart_size.h"
 #include "base/check.h"
-#include "base/rng.h"
 #include "test.h"
 #include "test_images.h"
 

@@ -1,7 +1,7 @@
 /* Server-sent events: whatever the data holds, a reader of the format gets it back. */
+#include "test_rng.h"
 #include "test.h"
 
-#include "base/rng.h"
 #include "http/sse.h"
 
 #include <errno.h>

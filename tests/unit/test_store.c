@@ -1,5 +1,6 @@
 /* The SSD tier on a real directory: written entries are read, also by the next process; damage is a miss; the
  * limit holds. */
+#include "test_rng.h"
 #include "test_store.h"
 
 #include <fcntl.h>

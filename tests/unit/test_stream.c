@@ -1,9 +1,9 @@
 /* Streams: what the two halves of a request promise each other, and stop strings in text that comes in
  * pieces. */
+#include "test_rng.h"
 #include "test_ledger.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "engine/stop_match.h"
 #include "engine/stream.h"
 

@@ -50,9 +50,9 @@ static void check_case(const struct chat_template *t, struct arena *scratch, con
     struct buf got;
     struct err e = {{0}};
     buf_init(&got, 16 << 20, NULL);
-    size_t before = arena_used_bytes(scratch);
+    size_t before = arena_mark(scratch);
     int r = chat_template_render_cuts(t, scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &got, NULL, &e);
-    assert_int_equal(arena_used_bytes(scratch), before);
+    assert_int_equal(arena_mark(scratch), before);
     const char *text = json_string_value(json_object_get(want, "text"));
     buf_putc(&got, 0);
     if (text && r < 0)

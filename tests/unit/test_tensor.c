@@ -1,10 +1,11 @@
 /* Dtypes, conversions, and what a quantised weight means. */
+#include "test_rng.h"
+#include "test_floats.h"
 #include "test.h"
 
 #include "tensor/tensor.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 
 #include <math.h>
 

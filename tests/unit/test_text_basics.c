@@ -1,4 +1,5 @@
 /* Slices, buffers, errors and log levels. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/buf.h"
@@ -6,7 +7,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/rng.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* Classes and normalisation form C. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 

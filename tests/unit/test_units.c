@@ -1,4 +1,5 @@
 /* Commit units and the process's footprint: what the ledger says is what the system sees. */
+#include "test_rng.h"
 #include "test_domain.h"
 #include "test_ledger.h"
 
@@ -19,7 +20,7 @@ static uint64_t rss_anon(void)
 static struct units *units_of(struct account *a, uint32_t units_max)
 {
     struct units *u = NULL;
-    assert_int_equal(units_create(domain_machine(), a, units_max, &u), 0);
+    assert_int_equal(units_create(a, UNIT_BYTES, units_max, &u), 0);
     return u;
 }
 
@@ -55,7 +56,7 @@ TEST(a_small_unit_is_as_large_as_it_says)
     struct account *a = test_account(ACCOUNT_NO_LIMIT);
     struct units *u = NULL;
     uint64_t before = rss_anon();
-    assert_int_equal(units_create_small(domain_machine(), a, 256, &u), 0);
+    assert_int_equal(units_create(a, UNIT_SMALL_BYTES, 256, &u), 0);
     for (uint32_t i = 0; i < 256; i++)
         assert_int_equal(unit_commit(u, i), 0);
     memset(dev_host(units_base(u)), 1, 256 * UNIT_SMALL_BYTES);
@@ -119,7 +120,7 @@ TEST(a_unit_comes_back_zeroed)
 TEST(a_pool_without_units_is_refused)
 {
     struct units *u = NULL;
-    assert_int_equal(units_create(domain_machine(), test_account(1), 0, &u), -EINVAL);
+    assert_int_equal(units_create(test_account(1), UNIT_BYTES, 0, &u), -EINVAL);
     assert_null(u);
 }
 
@@ -212,8 +213,7 @@ TEST(units_of_a_domain_are_its_own)
     struct account *root = open_root(&t);
     struct units *u = NULL;
     char text[4] = "", zeros[4] = {0};
-    assert_stops(units_create(domain_machine(), root, 4, &u));
-    assert_int_equal(units_create(&t.domain, root, 4, &u), 0);
+    assert_int_equal(units_create(root, UNIT_BYTES, 4, &u), 0);
     assert_true(units_domain(u) == &t.domain && units_base(u).at >= TEST_DOMAIN_HIDDEN);
     assert_int_equal(unit_commit(u, 1), 0);
     assert_int_equal(t.open, UNIT_BYTES);
@@ -237,7 +237,7 @@ PROPERTY(a_domain_that_fails_loses_nothing, seed)
     struct test_domain t = {.empty = true};
     struct account *root = open_root(&t);
     struct units *u = NULL;
-    assert_int_equal(units_create(&t.domain, root, 24, &u), 0);
+    assert_int_equal(units_create(root, UNIT_BYTES, 24, &u), 0);
     t.rng = (struct rng){seed, 0};
     t.no_memory = 0.3;
     t.stuck = 0.3;

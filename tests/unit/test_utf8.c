@@ -1,8 +1,8 @@
 /* UTF-8: valid text, replacements, and characters that need more bytes. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "text/utf8.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Which idle models go: as few of the cost as will do, and never fewer bytes than are needed. */
+#include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "registry/victims.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "model/config.h"
 #include "model/family.h"
 #include "model/mrope.h"
-#include "model/rope_init.h"
+#include "model/config.h"
 
 #include "base/check.h"
 

@@ -228,7 +228,7 @@ static int refuse_decommit(void *arg)
 static void make_orphan(struct owners *o)
 {
     struct units_faults faults = {refuse_decommit, &o->refuses};
-    assert_int_equal(units_create(domain_machine(), test_account(ACCOUNT_NO_LIMIT), 2, &o->left), 0);
+    assert_int_equal(units_create(test_account(ACCOUNT_NO_LIMIT), UNIT_BYTES, 2, &o->left), 0);
     assert_int_equal(unit_commit(o->left, 0), 0);
     o->refuses = true;
     units_set_faults(&faults);

@@ -96,7 +96,7 @@ static void setup(struct fixture *f)
                f->pools.page_bytes);
         node = prefix_index_add(f->pools.index, node, &key, &f->pages[i]);
     }
-    assert_int_equal(state_pool_take(f->pools.states, &state), 0);
+    assert_int_equal(block_pool_take(f->pools.states, &state), 0);
     f->pools.pending[state] = 3;
     assert_true(prefix_index_snapshot(f->pools.index, node, state));
     for (uint32_t i = 0; i < PAGES; i++)

@@ -358,8 +358,8 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
     if (r == 0)
         r = load(&g, &e);
     if (r == 0) {
-        printf("%s: kernels %s, %u workers, compute %s\n", dir, device_tier(g.device),
-               device_workers(g.device), compute_mode_name(o->compute));
+        printf("%s: kernels %s, %u workers, compute %s\n", dir, g.device->tier, g.device->workers,
+               compute_mode_name(o->compute));
         device_turn_begin(g.device);
         r = see_images(&g, &e);
         if (r == 0)

@@ -78,7 +78,7 @@ static int begin(struct model *m, const struct model_image *p)
 {
     int r;
     do
-        r = model_encode_begin(m, p);
+        r = vision_encoder_begin(model_vision_encoder(m), p);
     while (r > 0);
     return r;
 }
@@ -103,7 +103,7 @@ static int encode(struct model *m, const struct model_image *in, struct compare 
         room_free(&view.features);
         return err_set(e, r, "%s: no memory for its image", k->c->name);
     }
-    (void)model_encode_run(m, UINT64_MAX);
+    (void)vision_encoder_run(model_vision_encoder(m), UINT64_MAX);
     float *features = room_copy(&view.features);
     if (features)
         compare_features(k, features, v->feature_floats);

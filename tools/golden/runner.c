@@ -43,11 +43,10 @@ uint32_t runner_argmax(const float *logits, uint32_t vocab)
 /* A permutation that is the same in every run. */
 static void shuffle(uint32_t *ids, uint32_t count)
 {
-    struct rng rng = {.seed = 1};
     for (uint32_t i = 0; i < count; i++)
         ids[i] = i;
     for (uint32_t i = count; i > 1; i--) {
-        uint32_t j = (uint32_t)rng_below(&rng, i), kept = ids[j];
+        uint32_t j = (uint32_t)(((unsigned __int128)rng_at(1, count - i) * i) >> 64), kept = ids[j];
         ids[j] = ids[i - 1];
         ids[i - 1] = kept;
     }

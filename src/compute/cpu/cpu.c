@@ -91,65 +91,10 @@ struct compute_cost cpu_cost(const struct compute_opts *o)
     uint32_t count = list_needs(&c, o, needs);
     for (uint32_t i = 0; i < count; i++)
         sums[needs[i].per] += needs[i].bytes;
-    return (struct compute_cost){.fixed_bytes = sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(struct cpu),
-                                 .token_bytes = sums[PER_TOKEN],
-                                 .seq_bytes = sums[PER_SEQ],
-                                 .worker_bytes = sums[PER_WORKER]};
-}
-
-static void step_begin(struct compute *compute, const struct batch *b);
-static bool replay(struct compute *compute, uint32_t key);
-static int step_end(struct compute *compute);
-static void step_cancel(struct compute *compute);
-
-static const struct compute_ops ops = {.step_begin = step_begin,
-                                       .replay = replay,
-                                       .step_end = step_end,
-                                       .step_cancel = step_cancel,
-                                       .embed = cpu_embed,
-                                       .norm = cpu_norm,
-                                       .add_features = cpu_add_features,
-                                       .project = cpu_project,
-                                       .append = cpu_append,
-                                       .attend = cpu_attend,
-                                       .convolve = cpu_convolve,
-                                       .recur = cpu_recur,
-                                       .glu = cpu_glu,
-                                       .route = cpu_route,
-                                       .gather = cpu_gather,
-                                       .pair = cpu_pair,
-                                       .best = cpu_best,
-                                       .copy_row = cpu_copy_row,
-                                       .encode = cpu_encode};
-
-int cpu_open(struct arena *a, const struct compute_opts *o, struct compute **ret)
-{
-    struct cpu_device *device = cpu_device_of(o->device);
-    struct cpu *c = arena_alloc(a, sizeof(*c));
-    struct need needs[NEEDS_MAX];
-    const uint64_t counts[] = {[PER_MODEL] = 1,
-                               [PER_TOKEN] = o->tokens_max,
-                               [PER_SEQ] = o->seqs_max,
-                               [PER_WORKER] = workers_count(device->workers)};
-    if (!c)
-        return -ENOMEM;
-    *c = (struct cpu){.compute = {&ops},
-                      .shape = o->shape,
-                      .ops = &device->ops,
-                      .workers = device->workers,
-                      .flip = device->flip,
-                      .tokens_max = o->tokens_max,
-                      .seqs_max = o->seqs_max,
-                      .logits_max = o->logits_max,
-                      .products_max = products_max(o->shape)};
-    uint32_t count = list_needs(c, o, needs);
-    for (uint32_t i = 0; i < count; i++) {
-        *needs[i].place = arena_alloc_array(a, counts[needs[i].per], needs[i].bytes);
-        if (!*needs[i].place)
-            return -ENOMEM;
-    }
-    *ret = &c->compute;
-    return 0;
+    return (struct compute_cost){.device = {.fixed = sums[PER_MODEL] + (count + 1) * ALIGN + sizeof(c),
+                                            .token = sums[PER_TOKEN],
+                                            .seq = sums[PER_SEQ],
+                                            .worker = sums[PER_WORKER]}};
 }
 
 /* ---- a step ---- */
@@ -191,5 +136,58 @@ static void step_cancel(struct compute *compute)
 static int step_end(struct compute *compute)
 {
     step_cancel(compute);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static const struct compute_ops ops = {.step_begin = step_begin,
+                                       .replay = replay,
+                                       .step_end = step_end,
+                                       .step_cancel = step_cancel,
+                                       .embed = cpu_embed,
+                                       .norm = cpu_norm,
+                                       .add_features = cpu_add_features,
+                                       .project = cpu_project,
+                                       .append = cpu_append,
+                                       .attend = cpu_attend,
+                                       .convolve = cpu_convolve,
+                                       .recur = cpu_recur,
+                                       .glu = cpu_glu,
+                                       .route = cpu_route,
+                                       .gather = cpu_gather,
+                                       .pair = cpu_pair,
+                                       .best = cpu_best,
+                                       .copy_row = cpu_copy_row,
+                                       .encode = cpu_encode};
+
+int cpu_open(const struct compute_opts *o, struct compute **ret)
+{
+    struct arena *a = o->device_memory;
+    struct cpu_device *device = cpu_device_of(o->device);
+    struct cpu *c = arena_alloc(a, sizeof(*c));
+    struct need needs[NEEDS_MAX];
+    const uint64_t counts[] = {[PER_MODEL] = 1,
+                               [PER_TOKEN] = o->tokens_max,
+                               [PER_SEQ] = o->seqs_max,
+                               [PER_WORKER] = workers_count(device->workers)};
+    if (!c)
+        return -ENOMEM;
+    *c = (struct cpu){.compute = {&ops},
+                      .shape = o->shape,
+                      .ops = &device->ops,
+                      .workers = device->workers,
+                      .flip = device->flip,
+                      .tokens_max = o->tokens_max,
+                      .seqs_max = o->seqs_max,
+                      .logits_max = o->logits_max,
+                      .products_max = products_max(o->shape)};
+    uint32_t count = list_needs(c, o, needs);
+    for (uint32_t i = 0; i < count; i++) {
+        *needs[i].place = arena_alloc_array(a, counts[needs[i].per], needs[i].bytes);
+        if (!*needs[i].place)
+            return -ENOMEM;
+    }
+    *ret = &c->compute;
     return 0;
 }

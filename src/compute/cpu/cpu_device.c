@@ -21,21 +21,6 @@ int device_open_cpu(uint32_t workers, struct account *stacks, struct device **re
     return cpu_device_open(workers, kern_cpu_flags(), stacks, ret);
 }
 
-static uint32_t count_workers(const struct device *d)
-{
-    return workers_count(((const struct cpu_device *)d)->workers);
-}
-
-static const char *tier_of(const struct device *d)
-{
-    return ((const struct cpu_device *)d)->ops.tier;
-}
-
-static unsigned flags_of(const struct device *d)
-{
-    return ((const struct cpu_device *)d)->flags;
-}
-
 static void close_device(struct device *d)
 {
     workers_free(cpu_device_of(d)->workers);
@@ -85,12 +70,10 @@ static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *
     return true;
 }
 
-static struct units_crew crew(struct device *d)
-{
-    return (struct units_crew){run_crew, d};
-}
-
 /* ---- the backend ---- */
+
+static const struct device_ops ops = {
+    .close = close_device, .turn_begin = turn_begin, .turn_end = turn_end, .is_busy = is_busy};
 
 const struct backend backend_cpu = {.name = "cpu",
                                     .cost = cpu_cost,
@@ -99,15 +82,7 @@ const struct backend backend_cpu = {.name = "cpu",
                                     .weight_begin = cpu_weight_begin,
                                     .weight_put = cpu_weight_put,
                                     .encode_bytes = cpu_encode_bytes,
-                                    .encode_rows = cpu_encode_rows,
-                                    .close = close_device,
-                                    .workers = count_workers,
-                                    .tier = tier_of,
-                                    .flags = flags_of,
-                                    .turn_begin = turn_begin,
-                                    .turn_end = turn_end,
-                                    .is_busy = is_busy,
-                                    .crew = crew};
+                                    .encode_rows = cpu_encode_rows};
 
 int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret)
 {
@@ -117,9 +92,14 @@ int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, st
         free(d);
         return r;
     }
-    d->device = (struct device){&backend_cpu, domain_machine()};
-    d->flags = flags;
     kern_ops_init(&d->ops, flags);
+    d->device = (struct device){.ops = &ops,
+                                .backend = &backend_cpu,
+                                .domain = domain_machine(),
+                                .crew = {run_crew, d},
+                                .workers = workers_count(d->workers),
+                                .tier = d->ops.tier,
+                                .flags = flags};
     *ret = &d->device;
     return 0;
 }

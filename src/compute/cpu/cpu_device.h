@@ -12,7 +12,6 @@ struct cpu_device {
     struct device device; /* first */
     struct workers *workers;
     struct kern_ops ops;
-    unsigned flags; /* KERN_CPU_* */
     /* Memory that the backend follows lies at dev_ptr ^ flip. 0, but for a device whose addresses host code
      * must not follow (compute/fake). */
     uint64_t flip;
@@ -28,7 +27,7 @@ int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, st
 
 /* The functions of backend_cpu that stand in other files. */
 struct compute_cost cpu_cost(const struct compute_opts *o);                                /* cpu.c */
-int cpu_open(struct arena *a, const struct compute_opts *o, struct compute **ret);         /* cpu.c */
+int cpu_open(const struct compute_opts *o, struct compute **ret);                          /* cpu.c */
 uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);  /* cpu_encode.c */
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read);                 /* cpu_encode.c */
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count);                  /* cpu_weight.c */

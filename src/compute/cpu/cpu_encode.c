@@ -426,55 +426,32 @@ static void set_columns(const struct stage *st)
 
 /* ---- pieces ---- */
 
-static void set_rows(struct stage *st, workers_fn *fn, uint32_t each)
-{
-    st->fn = fn;
-    st->tiles = DIV_UP(st->op->count, tile_rows(st));
-    st->tile_cost = (uint64_t)tile_rows(st) * st->op->width * each;
-}
+/* Operations row by row; `each`: the time of a value in multiply-adds. */
+static const struct {
+    workers_fn *fn;
+    uint32_t each;
+} row_tiles[] = {
+    [ENCODE_PIXELS] = {pixels_tile, 32},   [ENCODE_PLACE] = {place_tile, 256},
+    [ENCODE_NORM] = {norm_tile, 8},        [ENCODE_KEYS] = {keys_tile, 32},
+    [ENCODE_QUERIES] = {queries_tile, 16}, [ENCODE_ADD] = {add_tile, 8},
+    [ENCODE_ADD_NORM] = {add_tile, 16},    [ENCODE_GELU] = {bias_tile, 32},
+    [ENCODE_GELU_ERF] = {bias_tile, 32},   [ENCODE_BIAS] = {bias_tile, 4},
+};
 
-/* `each`, where rows have as much work: the time of a value in multiply-adds. */
 static void set_stage(struct stage *st)
 {
     const struct op_encode *op = st->op;
+    const struct encode_shape *s = op->image->shape;
     switch (op->kind) {
     case ENCODE_TABLES:
         st->fn = tables_tile;
         st->tiles = 1;
         st->tile_cost = PIECE_COST;
         break;
-    case ENCODE_PIXELS:
-        set_rows(st, pixels_tile, 32);
-        break;
-    case ENCODE_PLACE:
-        set_rows(st, place_tile, 256);
-        break;
-    case ENCODE_NORM:
-        set_rows(st, norm_tile, 8);
-        break;
-    case ENCODE_KEYS:
-        set_rows(st, keys_tile, 32);
-        break;
-    case ENCODE_QUERIES:
-        set_rows(st, queries_tile, 16);
-        break;
-    case ENCODE_ADD:
-        set_rows(st, add_tile, 8);
-        break;
-    case ENCODE_ADD_NORM:
-        set_rows(st, add_tile, 16);
-        break;
-    case ENCODE_GELU:
-    case ENCODE_GELU_ERF:
-        set_rows(st, bias_tile, 32);
-        break;
-    case ENCODE_BIAS:
-        set_rows(st, bias_tile, 4);
-        break;
     case ENCODE_ATTEND:
         st->fn = attend_tile;
-        st->tiles = range_tiles(st) * DIV_UP(patches_of(op->image), range_keys(op->image->shape));
-        st->tile_cost = (uint64_t)2 * QUERY_BLOCK * range_keys(op->image->shape) * op->image->shape->head_dim;
+        st->tiles = range_tiles(st) * DIV_UP(patches_of(op->image), range_keys(s));
+        st->tile_cost = (uint64_t)2 * QUERY_BLOCK * range_keys(s) * s->head_dim;
         break;
     case ENCODE_PROJECT:
         ASSERT(op->w->part_count == 1);
@@ -483,6 +460,10 @@ static void set_stage(struct stage *st)
             DIV_UP(matrix_panels(&st->matrix), tile_panels(&st->matrix)) * DIV_UP(op->count, COLUMN_BLOCK);
         st->tile_cost = (uint64_t)COLUMN_BLOCK * MATRIX_PANEL * tile_panels(&st->matrix) * op->w->in;
         break;
+    default:
+        st->fn = row_tiles[op->kind].fn;
+        st->tiles = DIV_UP(op->count, tile_rows(st));
+        st->tile_cost = (uint64_t)tile_rows(st) * op->width * row_tiles[op->kind].each;
     }
 }
 

@@ -104,10 +104,10 @@ struct compute_cost fake_cost(const struct compute_opts *o)
 {
     struct compute_cost c = backend_cpu.cost(o);
     const uint32_t arrays = COMPUTE_KEYS + 8;
-    c.fixed_bytes += sizeof(struct fake) + arrays * 64 +
-                     (COMPUTE_KEYS * (uint64_t)ops_max(o->shape) + COPIES_MAX) * sizeof(struct queued);
-    c.token_bytes += token_bytes(NULL);
-    c.seq_bytes += sizeof(struct batch_seq);
+    c.host.fixed += sizeof(struct fake) + arrays * 64 +
+                    (COMPUTE_KEYS * (uint64_t)ops_max(o->shape) + COPIES_MAX) * sizeof(struct queued);
+    c.host.token += token_bytes(NULL);
+    c.host.seq += sizeof(struct batch_seq);
     return c;
 }
 
@@ -340,8 +340,9 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .copy_row = copy_row,
                                        .encode = encode};
 
-int fake_open(struct arena *a, const struct compute_opts *o, struct compute **ret)
+int fake_open(const struct compute_opts *o, struct compute **ret)
 {
+    struct arena *a = o->host_memory;
     struct fake *f = ARENA_NEW(a, struct fake);
     struct compute_opts inner = *o;
     if (!f)
@@ -355,7 +356,7 @@ int fake_open(struct arena *a, const struct compute_opts *o, struct compute **re
     for (uint32_t i = 0; r == 0 && i < COMPUTE_KEYS; i++)
         r = make_list(a, ops_max(o->shape), &f->recorded[i]);
     if (r == 0)
-        r = backend_cpu.open(a, &inner, &f->cpu);
+        r = backend_cpu.open(&inner, &f->cpu);
     *ret = &f->compute;
     return r;
 }

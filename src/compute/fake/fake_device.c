@@ -29,21 +29,6 @@ static void close_device(struct device *device)
     free(d);
 }
 
-static uint32_t count_workers(const struct device *d)
-{
-    return device_workers(((const struct fake_device *)d)->cpu);
-}
-
-static const char *tier_of(const struct device *d)
-{
-    return device_tier(((const struct fake_device *)d)->cpu);
-}
-
-static unsigned flags_of(const struct device *d)
-{
-    return device_flags(((const struct fake_device *)d)->cpu);
-}
-
 /* Engines do not wait for each other to put a step into the queue. The work itself takes a turn of the
  * CPU's. */
 static void no_turn(struct device *d)
@@ -53,45 +38,30 @@ static void no_turn(struct device *d)
 
 static bool is_busy(const struct device *d)
 {
-    return device_is_busy(((const struct fake_device *)d)->cpu);
-}
-
-static struct units_crew crew(struct device *d)
-{
-    return device_crew(fake_of(d)->cpu);
-}
-
-static bool is_lost(const struct device *d)
-{
-    return atomic_load(&((const struct fake_device *)d)->lost);
+    const struct device *cpu = ((const struct fake_device *)d)->cpu;
+    return cpu->ops->is_busy(cpu);
 }
 
 static int reopen(struct device *d)
 {
     ASSERT(atomic_load(&fake_of(d)->committed) == 0);
-    atomic_store(&fake_of(d)->lost, false);
+    atomic_store(&d->lost, false);
     return 0;
 }
 
 /* Layouts are the CPU's. */
 const struct backend backend_fake = {.name = "fake",
+                                     .apart = true,
                                      .cost = fake_cost,
                                      .open = fake_open,
                                      .weight_bytes = cpu_weight_bytes,
                                      .weight_begin = cpu_weight_begin,
                                      .weight_put = weight_put,
                                      .encode_bytes = cpu_encode_bytes,
-                                     .encode_rows = cpu_encode_rows,
-                                     .close = close_device,
-                                     .workers = count_workers,
-                                     .tier = tier_of,
-                                     .flags = flags_of,
-                                     .turn_begin = no_turn,
-                                     .turn_end = no_turn,
-                                     .is_busy = is_busy,
-                                     .crew = crew,
-                                     .is_lost = is_lost,
-                                     .reopen = reopen};
+                                     .encode_rows = cpu_encode_rows};
+
+static const struct device_ops ops = {
+    .close = close_device, .turn_begin = no_turn, .turn_end = no_turn, .is_busy = is_busy, .reopen = reopen};
 
 int fake_device_open(const struct fake_opts *opts, struct device **ret)
 {
@@ -109,7 +79,13 @@ int fake_device_open(const struct fake_opts *opts, struct device **ret)
     snprintf(d->name, sizeof(d->name), "fake:%u", opts->index);
     d->domain = (struct domain){
         .name = d->name, .class = ACCOUNT_DEVICE, .ops = &fake_domain_ops, .arg = d, .resident = true};
-    d->device = (struct device){&backend_fake, &d->domain};
+    d->device = (struct device){.ops = &ops,
+                                .backend = &backend_fake,
+                                .domain = &d->domain,
+                                .crew = d->cpu->crew,
+                                .workers = d->cpu->workers,
+                                .tier = d->cpu->tier,
+                                .flags = d->cpu->flags};
     d->bytes = opts->bytes;
     d->faults = opts->faults;
     pthread_mutex_init(&d->lock, NULL);

@@ -17,7 +17,6 @@ struct fake_device {
     struct device *cpu; /* that computes */
     uint64_t bytes;
     atomic_uint_least64_t committed, reserved, steps, replays, faults_seen;
-    atomic_bool lost;
     pthread_mutex_t lock; /* of faults and draws */
     struct fake_faults faults;
     uint64_t draws;
@@ -39,6 +38,6 @@ extern const struct domain_ops fake_domain_ops;
 
 /* fake.c */
 struct compute_cost fake_cost(const struct compute_opts *o);
-int fake_open(struct arena *a, const struct compute_opts *o, struct compute **ret);
+int fake_open(const struct compute_opts *o, struct compute **ret);
 
 #endif

@@ -24,8 +24,8 @@ int fake_step_fault(struct fake_device *d)
 {
     atomic_fetch_add(&d->steps, 1);
     if (fake_draw(d, FAKE_LOST))
-        atomic_store(&d->lost, true);
-    if (atomic_load(&d->lost))
+        atomic_store(&d->device.lost, true);
+    if (atomic_load(&d->device.lost))
         return -ENODEV;
     return fake_draw(d, FAKE_STEP) ? -EIO : 0;
 }
@@ -79,7 +79,7 @@ void fake_device_set_faults(struct device *device, const struct fake_faults *fau
 
 void fake_device_lose(struct device *d)
 {
-    atomic_store(&fake_of(d)->lost, true);
+    atomic_store(&d->lost, true);
 }
 
 struct fake_numbers fake_device_numbers(const struct device *device)

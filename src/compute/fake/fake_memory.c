@@ -53,7 +53,7 @@ static int fake_open_memory(void *arg, dev_ptr at, uint64_t bytes)
         atomic_fetch_add(&d->committed, bytes);
         return -ENOMEM;
     }
-    if (atomic_load(&d->lost) || fake_draw(d, FAKE_COMMIT))
+    if (atomic_load(&d->device.lost) || fake_draw(d, FAKE_COMMIT))
         return -ENOMEM;
     return domain_open(domain_machine(), flipped(at), bytes);
 }
@@ -89,7 +89,7 @@ static void fake_put(void *arg, dev_ptr to, const void *from, uint64_t bytes)
 static int fake_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
 {
     struct fake_device *d = arg;
-    if (atomic_load(&d->lost))
+    if (atomic_load(&d->device.lost))
         return -EIO;
     return domain_get(domain_machine(), to, flipped(from), bytes);
 }
