@@ -136,8 +136,12 @@ static void write_devices(const struct account_numbers *accounts, uint32_t count
         json_write_string(ret, slice_of(n->name));
         buf_puts(ret, ",\"limit_bytes\":");
         write_limit(n, ret);
-        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu}",
+        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu",
                    (unsigned long long)n->reserved, (unsigned long long)n->used, (unsigned long long)n->peak);
+        if (n->domain->ops->committed)
+            buf_printf(ret, ",\"committed_bytes\":%llu",
+                       (unsigned long long)n->domain->ops->committed(n->domain->arg));
+        buf_putc(ret, '}');
         first = false;
     }
 }
