@@ -23,7 +23,7 @@ class Server:
         model = pathlib.Path(options.model)
         self.has_text = (model / "tokenizer.json").exists()
         self.vocab = vocabulary(model)
-        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-key", ADMIN_KEY, *options.serve, *map(str, more)]
+        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-key", ADMIN_KEY, *placed(options), *options.serve, *map(str, more)]
         self.command = " ".join(command)
         self.process = subprocess.Popen([*ENDS_WITH_GATE, *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
         where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
@@ -84,6 +84,17 @@ class Server:
         if status != 200 or answer["failed"]:
             raise SystemExit(f"The cache was not cleared: {status} {answer}")
         return answer
+
+
+def placed(options):
+    """The device and the ceilings, for `plateau serve` and `plateau plan`."""
+    given = {name: getattr(options, name.replace("-", "_")) for name in ("device", "memory-limit", "device-memory-limit")}
+    return [f"--{name}={value}" for name, value in given.items() if value]
+
+
+def text_only(options):
+    """For gates that send no image: a device keeps no memory for any."""
+    return ["--max-image-pixels=0"] if options.device else []
 
 
 class Connection:
@@ -192,10 +203,11 @@ class Running(threading.Thread):
 
 
 class Sampler:
-    """Looks at the server's memory at intervals, on a thread and a connection of its own."""
+    """Looks at the server's memory at intervals, on a thread and a connection of its own; `watch` sees all
+    of it."""
 
-    def __init__(self, server, every=0.25, position=None):
-        self.server, self.every, self.position = server, every, position or (lambda: 0)
+    def __init__(self, server, every=0.25, position=None, watch=None):
+        self.server, self.every, self.position, self.watch = server, every, position or (lambda: 0), watch
         self.rows, self.over = [], threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -206,6 +218,8 @@ class Sampler:
             if status != 200:
                 continue
             memory = json.loads(body)
+            if self.watch:
+                self.watch.see(memory)
             self.rows.append(
                 {
                     "s": time.monotonic() - began,
@@ -262,6 +276,8 @@ class Report:
         self.gate, self.out = gate, pathlib.Path(options.out)
         self.out.mkdir(parents=True, exist_ok=True)
         self.name = f"{gate}-{options.label or pathlib.Path(options.model).name}"
+        if options.device:
+            self.name += "-" + options.device.replace(":", "")
         self.figures, self.broken = {}, []
 
     def say(self, text):

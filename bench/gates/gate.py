@@ -3,6 +3,8 @@ and NAME.json.
 
     bench/gates/gate.py soak jitter               with the bundled model
     bench/gates/gate.py --model DIR return        with another one
+    bench/gates/gate.py --device fake:0 --memory-limit 1G --device-memory-limit 64M soak return models
+                                                  with two domains of memory, each of which is judged; less load
 
 The exit status is 0 when everything held."""
 
@@ -12,6 +14,8 @@ import pathlib
 import sys
 
 GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft")
+# Instead, with --device-memory-limit: loads for which 64 MiB beside the machine's memory suffice.
+ON_A_DEVICE = {"longest": 256, "soak_batch": 4, "load": 4, "prompt": 1024}
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -22,12 +26,16 @@ def arguments():
     p.add_argument("--program", default=str(TOP / "build/plateau"), help="what is measured (build/plateau)")
     p.add_argument("--out", default=str(TOP / "build/gates"), help="where plots and figures go (build/gates)")
     p.add_argument("--label", help="in the names of plots; the model's by default")
+    p.add_argument("--device", help="what computes, as of `plateau serve`; its memory is a domain of its own")
+    p.add_argument("--memory-limit", help="ceiling of the machine's memory; models: room for one model, or with a device all of it")
+    p.add_argument("--device-memory-limit", help="ceiling of the device's memory; models: room for one model")
     p.add_argument("--serve", action="append", default=[], metavar="OPTION", help="one more option of `plateau serve`; may be repeated")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--requests", type=int, default=100000, help="soak: how many (100000)")
     p.add_argument("--clients", type=int, default=16, help="soak: at once (16)")
     p.add_argument("--longest", type=int, default=1024, help="soak: tokens of the longest prompt (1024)")
     p.add_argument("--soak-cache", default="16M", help="soak: --host-cache, small enough to be full when warm (16M)")
+    p.add_argument("--soak-batch", type=int, help="soak: --max-num-seqs (as the server has it)")
     p.add_argument("--load", type=int, default=8, help="return: requests at once (8)")
     p.add_argument("--prompt", type=int, default=2048, help="return: tokens of each (2048)")
     p.add_argument("--generate", type=int, default=4000, help="flat: tokens (4000)")
@@ -54,6 +62,8 @@ def arguments():
     p.add_argument("--draft-steps", type=int, default=10000, help="draft: steps with drafts of one generation (10000)")
     p.add_argument("--draft-tokens", type=int, default=10000, help="draft: tokens that are drawn with temperature and seed (10000)")
     p.add_argument("--draft-batch", type=int, default=512, help="draft: tokens of each of eight at once (512)")
+    if p.parse_args().device_memory_limit:
+        p.set_defaults(**ON_A_DEVICE)
     return p.parse_args()
 
 

@@ -27,6 +27,7 @@ import time
 import drawing
 import stats
 from common import Connection, Report, Running, Sampler, Server, head, mib
+from domains import Watch, must_be_as
 from gate_soak import returned, settle
 from looking import Looking, Watching, about
 
@@ -80,16 +81,16 @@ def soak(report, options, folder):
     addresses, form = drawing.videos(options.video_frames, 4)
     with Server(options, "--host-cache", options.soak_cache, "--image-cache", "8M", environment={"TMPDIR": folder}) as server:
         before = server.own_bytes()
-        looking, watching = Looking(server, options.lookers, options.seed), Watching(server, addresses)
+        looking, watching, watch = Looking(server, options.lookers, options.seed), Watching(server, addresses), Watch()
         began = time.monotonic()
         with watching:
-            with Sampler(server, 0.25, looking.done) as warming:
+            with Sampler(server, 0.25, looking.done, watch) as warming:
                 looking.run(options.looks // 5)
         ledger, had = settle(server, report, "after warm-up"), belongings(server)
         warm = server.own_bytes()
         again = Watching(server, addresses)
         with again:
-            with Sampler(server, 0.25, looking.done) as sampler:
+            with Sampler(server, 0.25, looking.done, watch) as sampler:
                 looking.run(options.looks - options.looks // 5)
         seconds = time.monotonic() - began
         ledger_at_end, has = settle(server, report, "after the soak"), belongings(server)
@@ -103,8 +104,7 @@ def soak(report, options, folder):
         failures = looking.failures + watching.failures + again.failures
         nothing_left(report, server, status, folder)
     figures(report, warming, sampler, (before, warm, after))
-    moved = {path: ledger_at_end.get(path, 0) - used for path, used in ledger.items() if ledger_at_end.get(path) != used}
-    report.must(f"ledger at idle as after warm-up {moved or ''}", ledger == ledger_at_end)
+    must_be_as(report, ledger, ledger_at_end, "at idle after warm-up and at the end")
     report.must(f"threads and descriptors as after warm-up: {has[0]} and {has[1]}, {had[0]} and {had[1]}", has == had)
     report.figure("failures", len(failures))
     for failure in failures[:5]:

@@ -5,18 +5,30 @@ import concurrent.futures
 import random
 import time
 
-from common import MIB, Report, Sampler, Server, mib, stream
+from common import MIB, Report, Sampler, Server, accounts, mib, stream, text_only
+from domains import Watch, allowed, must_be_as, must_rest, used, used_by_account
 
 
-def unload(server):
-    """Own memory a second after it; None where this server cannot unload."""
-    status, answer = server.post(f"/v1/models/{server.model()['id']}/unload")
-    if status in (404, 405):
+def order(server, what):
+    status, answer = server.post(f"/v1/models/{server.model()['id']}/{what}")
+    if status not in (200, 404, 405):
+        raise SystemExit(f"{what} failed: {status} {answer}")
+    return status == 200
+
+
+def unload(server, report):
+    """Own memory a second after it; None where this server cannot unload. A second load and unload leave
+    the same in every domain."""
+    if not order(server, "unload"):
         return None
-    if status != 200:
-        raise SystemExit(f"The model was not unloaded: {status} {answer}")
     time.sleep(1)
-    return server.own_bytes()
+    own, memory = server.own_bytes(), server.get("/api/memory")
+    must_rest(report, memory, "after an unload")
+    order(server, "load")
+    order(server, "unload")
+    time.sleep(1)
+    must_be_as(report, used_by_account(memory), used_by_account(server.get("/api/memory")), "after a second unload")
+    return own
 
 
 def load(server, options):
@@ -27,12 +39,30 @@ def load(server, options):
             done.result()
 
 
+def pools(memory):
+    """{domain: bytes of pages and states}"""
+    found = dict.fromkeys(used(memory), 0)
+    for path, a in accounts(memory).items():
+        if path.endswith("/pools"):
+            root = path.split("/")[0]
+            found["machine" if root == "process" else root] += a["used_bytes"]
+    return found
+
+
+def must_return(report, before, now, but, when):
+    """Every domain uses what it used before and `but`, within the bound."""
+    for domain, bytes_before in used(before).items():
+        beyond = used(now)[domain] - bytes_before - but.get(domain, 0)
+        report.figure(f"{domain}_beyond_{when.replace(' ', '_')}", beyond, mib(beyond))
+        report.must(f"{domain}: {when} within {mib(allowed(bytes_before))} of before", beyond <= allowed(bytes_before))
+
+
 def run(options):
     report = Report("return", options)
-    marks = []
-    with Server(options, "--max-num-seqs", options.load) as server:
-        before = server.own_bytes()
-        with Sampler(server, 0.05) as sampler:
+    marks, watch = [], Watch()
+    with Server(options, "--max-num-seqs", options.load, *text_only(options)) as server:
+        before, memory_before = server.own_bytes(), server.get("/api/memory")
+        with Sampler(server, 0.05, watch=watch) as sampler:
             began = time.monotonic()
             time.sleep(0.5)
             for _ in range(3):
@@ -47,18 +77,22 @@ def run(options):
             server.clear_cache()
             marks.append((time.monotonic() - began, "cleared"))
             time.sleep(1)
-            after_clear = server.own_bytes()
+            after_clear, cleared = server.own_bytes(), server.get("/api/memory")
         peak = max(sampler.column("own"))
-        after_unload = unload(server)
-    allowed = max(8 * MIB, before // 100)
+        must_rest(report, cleared, "after a clear")
+        after_unload = unload(server, report)
     report.figure("own_bytes_before", before, mib(before))
     report.figure("own_bytes_peak", peak, mib(peak))
     report.figure("own_bytes_1s_after_idle", after_idle, f"{mib(after_idle)}, of which prefixes that are kept {mib(cached)}")
     report.figure("own_bytes_after_clear", after_clear, mib(after_clear))
     report.figure("own_bytes_after_unload", after_unload, mib(after_unload) if after_unload else "not measured: this server does not unload")
     report.must("1 s after the last request no trim is pending", memory["pending_trim_bytes"] == 0)
-    report.must(f"1 s after idle within {mib(allowed)} of before and prefixes", after_idle - cached - before <= allowed)
-    report.must(f"after a clear within {mib(allowed)} of before", after_clear - before <= allowed)
+    bound = allowed(before)
+    report.must(f"1 s after idle within {mib(bound)} of before and prefixes", after_idle - cached - before <= bound)
+    report.must(f"after a clear within {mib(bound)} of before", after_clear - before <= bound)
+    must_return(report, memory_before, memory, pools(memory), "1 s after idle beside prefixes")
+    must_return(report, memory_before, cleared, {}, "after a clear")
+    watch.judge(report)
 
     def draw(axes):
         axes.plot(sampler.column("s"), [b / MIB for b in sampler.column("own")], lw=0.9, label="own memory")

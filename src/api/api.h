@@ -20,6 +20,9 @@
 struct api;
 struct keyring;
 
+/* A report of this size needs no memory beyond what the API reserves for itself. */
+#define API_REPORT_BYTES 65536
+
 /* http_server_opts.listener of a server whose handler is api_handler(). */
 enum api_listener {
     API_LISTENER_MAIN,   /* keys decide */

@@ -22,7 +22,6 @@
 #define API_PREP_THREADS_MAX 8
 #define API_JOBS_SHOWN_MAX   1024
 #define API_REASON_BYTES     200
-#define API_REPORT_BYTES     65536 /* size of a report that needs no further memory */
 
 struct api {
     /* Set by create, then constant. */

@@ -136,8 +136,11 @@ static void write_devices(const struct account_numbers *accounts, uint32_t count
         json_write_member(ret, "name", n->name);
         buf_puts(ret, ",\"limit_bytes\":");
         write_limit(n, ret);
-        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu}", (ull)n->reserved,
+        buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu", (ull)n->reserved,
                    (ull)n->used, (ull)n->peak);
+        if (n->domain->ops->committed)
+            buf_printf(ret, ",\"committed_bytes\":%llu", (ull)n->domain->ops->committed(n->domain->arg));
+        buf_putc(ret, '}');
         first = false;
     }
 }

@@ -93,7 +93,8 @@ static struct http_server_opts opts_of(const struct settings *o)
     return (struct http_server_opts){.connections_max = LISTENERS_PLACES,
                                      .header_bytes_max = o->http.header_bytes_max,
                                      .body_bytes_max = 65536,
-                                     .send_bytes_max = 16384,
+                                     /* A report is answered also when bodies hold all memory. */
+                                     .send_bytes_max = API_REPORT_BYTES,
                                      .idle_timeout_s = o->http.idle_timeout_s};
 }
 

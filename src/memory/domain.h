@@ -33,6 +33,9 @@ struct domain_ops {
     void (*copy)(void *arg, dev_ptr to, dev_ptr from, uint64_t bytes);    /* they do not overlap */
     void (*put)(void *arg, dev_ptr to, const void *from, uint64_t bytes); /* `from` is read on return */
     int (*get)(void *arg, void *to, dev_ptr from, uint64_t bytes);        /* complete on return; 0 or -EIO */
+
+    /* Committed bytes by the driver's own count, to compare with the accounts. NULL: the driver has none. */
+    uint64_t (*committed)(void *arg);
 };
 
 #define DOMAINS_MAX 18 /* of a process: the machine, pinned memory, 16 devices */

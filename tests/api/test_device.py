@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import MODEL, PROGRAM, TOP, serving, until
+from conftest import MODEL, PROGRAM, TOP, refused, serving, settled, until
 from test_ssd import answer, prompt_of, serving_from, wait_written
 
 FAKE = ("--device", "fake:0")
@@ -43,6 +43,30 @@ def test_what_does_not_fit_on_the_device_is_refused_with_its_name():
     command = [PROGRAM, "serve", str(MODEL), "--port", "0", *FAKE, "--device-memory-limit", "20M"]
     got = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert got.returncode == 1 and "on device fake:0" in got.stderr and "--device-memory-limit" in got.stderr
+
+
+@pytest.mark.parametrize("option, limit, holder", [("--memory-limit", "48M", "the server"),
+                                                   ("--device-memory-limit", "64M", "device fake:0")])
+def test_a_second_model_is_refused_by_the_domain_that_it_does_not_fit_into(tmp_path, option, limit, holder):
+    (tmp_path / "second").symlink_to(MODEL)
+    more = ["--model-dir", tmp_path, "--pin", "canary", "--max-image-pixels", 0, "--max-model-len", 512,
+            "--max-num-seqs", 2, "--max-connections", 16, "--text-limit", "8M"]
+    with serving(*FAKE, option, limit, *more) as server:
+        before = settled(server)
+        reply = server.http.post("/v1/models/second/load")
+        error = refused(reply, 507, "out_of_memory", "There is no memory to load second")
+        assert f" bytes {holder} would hold" in error["message"] and f"or raise {option}." in error["message"]
+        assert settled(server, before) == before
+
+
+def test_the_device_counts_what_its_accounts_have():
+    with serving(*FAKE) as server:
+        server.complete("once upon a time", max_tokens=4)
+        server.wait_idle()
+        (device,) = server.memory()["system"]["devices"]
+        # The CPU does the fake device's work: the workspace is in the machine's memory.
+        elsewhere = next(a for a in roots(server)["fake:0"]["children"][0]["children"] if a["name"] == "workspace")
+        assert device["committed_bytes"] == device["used_bytes"] - elsewhere["used_bytes"] > 0
 
 
 @pytest.mark.parametrize("name", ["gpu", "fake:", "fake:9", "fake:0,", "fake:0,steps=1", "fake:0,step=x"])

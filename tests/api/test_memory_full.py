@@ -18,7 +18,7 @@ import time
 import httpx
 import pytest
 
-from conftest import GOLDEN, MODEL, PROGRAM, account, as_clients_send, events, serving, until
+from conftest import ANSWER_S, GOLDEN, MODEL, PROGRAM, account, as_clients_send, events, serving, until
 from test_listeners import over, socket_of
 
 pytestmark = pytest.mark.alone
@@ -27,10 +27,19 @@ CONTEXT = 2048
 ROWS, QUEUE, CONNECTIONS = 6, 24, 96
 LIMITS = {"memory-limit": CEILING, "max-model-len": CONTEXT, "max-num-seqs": ROWS, "max-queue": QUEUE,
           "max-connections": CONNECTIONS, "max-image-pixels": 0, "spec": "off"}
+# Two domains: the model's weights and pools have a ceiling of their own.
+ON_DEVICE = {**LIMITS, "memory-limit": 1 << 30, "text-limit": 16 << 20, "device": "fake:0",
+             "device-memory-limit": 64 << 20}
 
 
 def options(values):
     return [f"--{name}={value}" for name, value in values.items()]
+
+
+def ceilings(values):
+    """{domain: its ceiling}"""
+    machine = {"machine": values["memory-limit"]}
+    return {**machine, values["device"]: values["device-memory-limit"]} if "device" in values else machine
 
 
 class Resident(threading.Thread):
@@ -55,12 +64,13 @@ class Resident(threading.Thread):
 
 @contextlib.contextmanager
 def watched(values):
-    """A server, and after it the most that the process had: never more than the ceiling. Clients that do
-    not read or rest stay, however long it takes to fill everything."""
+    """A server, and after it the most that the process had: never more than the ceilings, because a fake
+    device's memory is its process's. Clients that do not read or rest stay, however long it takes to fill
+    everything."""
     with serving("--slow-client=600", "--idle-timeout=600", *options(values)) as s:
         resident = Resident(s.process.pid)
         yield s, resident
-        assert 0 < resident.stop() <= values["memory-limit"]
+        assert 0 < resident.stop() <= sum(ceilings(values).values())
 
 
 def goes_on(server):
@@ -82,31 +92,36 @@ LARGEST = {"max_tokens": CONTEXT - CONTEXT // 4, "ignore_eos": True, "presence_p
 
 
 def planned(values):
-    """What `plateau plan` says with these options: {account: most bytes}."""
+    """What `plateau plan` says with these options: {(domain, account): most bytes}."""
     text = subprocess.run([PROGRAM, "plan", str(MODEL), "--json", *options(values)], check=True, capture_output=True)
     plan = json.loads(text.stdout)["models"][0]
-    assert sum(a["limit_bytes"] for a in plan["accounts"] if a["depth"] == 0) == plan["limit_bytes"]
-    assert plan["limit_bytes"] <= values["memory-limit"]
-    machine = {"name": "machine", "ceiling_bytes": values["memory-limit"]}
-    assert plan["domains"] == [{**machine, **{key: plan[key] for key in ("floor_bytes", "limit_bytes")}}]
-    assert {a["domain"] for a in plan["accounts"]} == {"machine"}
-    return {a["name"]: a["limit_bytes"] for a in plan["accounts"]}
+    assert {d["name"]: d["ceiling_bytes"] for d in plan["domains"]} == ceilings(values)
+    for d in plan["domains"]:
+        of_domain = [a["limit_bytes"] for a in plan["accounts"] if (a["domain"], a["depth"]) == (d["name"], 0)]
+        assert sum(of_domain) == d["limit_bytes"] <= d["ceiling_bytes"]
+    machine = plan["domains"][0]
+    assert (machine["floor_bytes"], machine["limit_bytes"]) == (plan["floor_bytes"], plan["limit_bytes"])
+    return {(a["domain"], a["name"]): a["limit_bytes"] for a in plan["accounts"]}
 
 
 def check_plan(memory, plan):
-    """Each account that the server has is in the plan, has its limit, and never had more."""
+    """Each account that the server has is in the plan, has its limit, and never had more; no domain was
+    above its ceiling, and nothing is orphaned."""
     seen = set()
 
-    def walk(a):
+    def walk(a, domain):
         seen.add(a["name"])
-        assert a["limit_bytes"] == a["planned_bytes"] == plan[a["name"]], a
+        assert a["limit_bytes"] == a["planned_bytes"] == plan[domain, a["name"]], a
         assert a["peak_bytes"] <= a["limit_bytes"], a
         for c in a["children"]:
-            walk(c)
+            walk(c, domain)
 
-    for a in memory["accounts"][0]["children"]:
-        walk(a)
+    for root in memory["accounts"]:
+        assert root["peak_bytes"] <= root["limit_bytes"], root
+        for a in root["children"]:
+            walk(a, "machine" if root["name"] == "process" else root["name"])
     assert seen >= {"heap", "threads", "network", "text", "weights", "workspace", "requests", "kv", "state"}
+    assert memory["orphans"] == 0
 
 
 def shares(memory, kind):
@@ -119,7 +134,8 @@ def shares(memory, kind):
         for c in a["children"]:
             walk(c)
 
-    walk(memory["accounts"][0])
+    for root in memory["accounts"]:
+        walk(root)
     return found
 
 
@@ -252,13 +268,21 @@ def fill_connections(crowd):
 
 
 # How much of its limit an account has at least, with all of them full at the same time.
-NEARLY = {"process": 0.85, "network": 0.95, "text": 0.75, "requests": 0.75, "pools": 0.9, "weights": 1, "workspace": 1}
+NEARLY = {"network": 0.95, "text": 0.75, "requests": 0.75, "pools": 0.9, "weights": 1, "workspace": 1}
+
+
+def admin_sees(server):
+    """All of it, past those who fill the port's connections and the memory of bodies."""
+    with over(socket_of(server)) as admin:
+        for path in ("/api/memory", "/api/status", "/metrics"):
+            assert admin.get(path).status_code == 200, path
 
 
 @pytest.mark.slow
-def test_every_limit_at_once():
-    plan = planned(LIMITS)
-    with watched(LIMITS) as (s, resident):
+@pytest.mark.parametrize("limits, full_root", [(LIMITS, "process"), (ON_DEVICE, "fake:0")], ids=["machine", "device"])
+def test_every_limit_at_once(limits, full_root):
+    plan = planned(limits)
+    with watched(limits) as (s, resident):
         with Crowd(s) as crowd:
             fill_cache(crowd)
             rows = fill_rows(crowd)
@@ -268,7 +292,8 @@ def test_every_limit_at_once():
             fill_connections(crowd)
             assert crowd.jobs() == ROWS + QUEUE
             full = shares(s.memory(), "reserved")
-            assert all(full[name] >= least for name, least in NEARLY.items()), full
+            assert all(full[name] >= least for name, least in {**NEARLY, full_root: 0.85}.items()), full
+            admin_sees(s)
             # All of this stays while the rows become as long as they can be: for the last of it pages run
             # out.
             for row in rows:
@@ -279,7 +304,7 @@ def test_every_limit_at_once():
         check_plan(after, plan)
         assert s.status()["models"][0]["preemptions"] > 0
         assert shares(after, "peak")["kv"] >= 0.75
-        assert resident.peak >= 0.7 * CEILING
+        assert resident.peak >= 0.7 * ceilings(limits).get(full_root, CEILING)
         goes_on(s)
 
 
@@ -326,25 +351,43 @@ class Received:
         return io.BytesIO(self.received)
 
 
-async def exchange(port, path, body):
-    """What a client sees that reads while it sends: (reply, its body), which is whole."""
-    loop = asyncio.get_running_loop()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.socket() as sock:
-        sock.setblocking(False)
-        await loop.sock_connect(sock, ("127.0.0.1", port))
+class Exchange:
+    """A client that reads while it sends, on a connection of its own."""
 
-        async def send():
-            with contextlib.suppress(OSError):  # refused on its way
-                await loop.sock_sendall(sock, head.encode() + body)
+    def __init__(self, port):
+        self.port, self.state, self.sent, self.received = port, "connecting", 0, []
 
-        sending, received = asyncio.create_task(send()), []
-        while not received or received[-1]:
-            received.append(await loop.sock_recv(sock, 1 << 16))
-        sending.cancel()
-    reply = http.client.HTTPResponse(Received(b"".join(received)))
-    reply.begin()
-    return reply, reply.read()
+    def __str__(self):
+        head = b"".join(self.received)[:300]
+        return f"{self.state}, {self.sent} bytes sent, {sum(map(len, self.received))} received: {head}"
+
+    async def _send(self, sock, message):
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):  # refused on its way
+            for at in range(0, len(message), 1 << 16):
+                await loop.sock_sendall(sock, message[at:at + (1 << 16)])
+                self.sent = min(at + (1 << 16), len(message))
+
+    async def run(self, path, body):
+        """(reply, its body), which is whole"""
+        loop = asyncio.get_running_loop()
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.socket() as sock:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, ("127.0.0.1", self.port))
+            self.state = "connected"
+            sending = asyncio.create_task(self._send(sock, head.encode() + body))
+            try:
+                while not self.received or self.received[-1]:
+                    self.received.append(await loop.sock_recv(sock, 1 << 16))
+            finally:
+                # The loop must have forgotten the socket before it is closed. Otherwise the next socket gets
+                # its number, the loop takes that one for polled, and its client waits forever.
+                sending.cancel()
+                await asyncio.wait([sending])
+        reply = http.client.HTTPResponse(Received(b"".join(self.received)))
+        reply.begin()
+        return reply, reply.read()
 
 
 def answer_of(text, streamed):
@@ -416,11 +459,13 @@ class Load:
     async def client(self, number):
         draw = random.Random(f"{self.seed}/{number}")
         while self.goes_on():
-            ask = self.draw(draw)
+            ask, one = self.draw(draw), Exchange(self.server.port)
             try:
-                wait = self.judge(ask, *await exchange(self.server.port, ask.path, ask.body))
+                wait = self.judge(ask, *await asyncio.wait_for(one.run(ask.path, ask.body), ANSWER_S))
             except Exception as error:  # reported at the end, with its client
-                self.errors.append(f"client {number}: {ask.path} {ask.body[:60]}: {error!r:.300}")
+                self.errors.append(f"client {number}: {ask.path} {ask.body[:60]}: {error!r:.300}; {one}")
+                if isinstance(error, asyncio.TimeoutError):
+                    self.errors.append(self.seen_by_admin("/api/status"))
                 return
             await asyncio.sleep(wait)
 
@@ -433,6 +478,10 @@ class Load:
             missed = missed + 1 if reply.status_code == 429 else 0
             if missed > 5 or reply.status_code not in (200, 429):
                 self.errors.append(f"/health: {reply.text}")
+
+    def seen_by_admin(self, path):
+        with over(socket_of(self.server)) as admin:
+            return f"{path}: {admin.get(path).text}"
 
     def look(self):
         """Through its socket the admin sees the server all the time, over new connections and in full."""

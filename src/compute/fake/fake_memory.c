@@ -94,6 +94,11 @@ static int fake_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
     return domain_get(domain_machine(), to, flipped(from), bytes);
 }
 
+static uint64_t fake_committed(void *arg)
+{
+    return atomic_load(&((struct fake_device *)arg)->committed);
+}
+
 const struct domain_ops fake_domain_ops = {.reserve = fake_reserve,
                                            .release = fake_release,
                                            .open = fake_open_memory,
@@ -101,4 +106,5 @@ const struct domain_ops fake_domain_ops = {.reserve = fake_reserve,
                                            .decommit = fake_decommit,
                                            .copy = fake_copy,
                                            .put = fake_put,
-                                           .get = fake_get};
+                                           .get = fake_get,
+                                           .committed = fake_committed};
