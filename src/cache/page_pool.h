@@ -73,6 +73,8 @@ uint32_t page_pool_available(const struct page_pool *p);
 /* Those of them that need no commit: all that can be taken while the account refuses. */
 uint32_t page_pool_ready(const struct page_pool *p);
 uint32_t page_pool_pages_max(const struct page_pool *p);
+/* No page from this index on is referenced or cached. */
+uint32_t page_pool_end(const struct page_pool *p);
 /* As block_pool_clock, block_pool_trim and block_pool_spare_bytes: a unit with a cached page stays
  * committed. */
 void page_pool_clock(struct page_pool *p, uint64_t now_ns);
