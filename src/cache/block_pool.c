@@ -460,6 +460,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
 uint32_t block_pool_end(const struct block_pool *p)
 {
     uint64_t blocks = DIV_UP((uint64_t)p->units_top * UNIT_BYTES, p->block_bytes);
+    ASSERT(p->units_top <= units_max(p->units) && p->taken <= blocks);
     return (uint32_t)MIN_OF(blocks, p->blocks_max);
 }
 

@@ -225,6 +225,7 @@ uint32_t page_pool_pages_max(const struct page_pool *p)
 
 uint32_t page_pool_end(const struct page_pool *p)
 {
+    ASSERT(p->cached <= p->pages_max && p->referenced <= p->pages_max - p->cached);
     return block_pool_end(p->blocks);
 }
 
