@@ -62,11 +62,13 @@ function(plateau_test name)
   endif()
 endfunction()
 
-# plateau_fake_test(TEST...): these tests run once more on the fake device, as NAME_fake. Not under AddressSanitizer.
+# plateau_fake_test(TEST... [LABELS LABEL...]): these tests run once more on the fake device, as NAME_fake. Not under
+# AddressSanitizer; with the label `threads` under ThreadSanitizer.
 function(plateau_fake_test)
-  foreach(name ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "LABELS")
+  foreach(name ${arg_UNPARSED_ARGUMENTS})
     add_test(NAME ${name}_fake COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(${name}_fake PROPERTIES TIMEOUT 300 LABELS "fake;slow" ENVIRONMENT PLATEAU_TEST_DEVICE=fake)
+    set_tests_properties(${name}_fake PROPERTIES TIMEOUT 300 LABELS "fake;slow;${arg_LABELS}" ENVIRONMENT PLATEAU_TEST_DEVICE=fake)
   endforeach()
 endfunction()
 

@@ -464,6 +464,13 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
     };
 }
 
+uint32_t block_pool_end(const struct block_pool *p)
+{
+    uint64_t blocks = DIV_UP((uint64_t)p->units_top * UNIT_BYTES, p->opts.block_bytes);
+    ASSERT(p->units_top <= units_max(p->units) && p->taken <= blocks);
+    return (uint32_t)MIN_OF(blocks, p->opts.blocks_max);
+}
+
 static void check_unit(const struct block_pool *p, uint32_t unit)
 {
     struct span b = blocks_of_unit(p, unit);
@@ -483,19 +490,21 @@ static void check_word(const struct bitmap *b, uint32_t word)
 
 bool block_pool_walk(const struct block_pool *p, struct walk *w)
 {
-    uint32_t taken = 0, ready = 0;
-    for (uint32_t i = 0; i < p->opts.blocks_max && walk_on(w); i++) {
+    uint32_t taken = 0, ready = 0, end = walk_end(w, block_pool_end(p), p->opts.blocks_max);
+    uint32_t words = walk_end(w, DIV_UP(end, 64u), p->free.word_count);
+    uint32_t units = walk_end(w, p->units_top, units_max(p->units));
+    for (uint32_t i = 0; i < end && walk_on(w); i++) {
         bool is_free = bitmap_has(&p->free, i), is_ready = bitmap_has(&p->ready, i);
         taken += !is_free;
         ready += is_ready;
         ASSERT_OF(is_ready == (is_free && is_committed(p, i)), "block %u: free %d, ready %d, committed %d", i,
                   is_free, is_ready, is_committed(p, i));
     }
-    for (uint32_t i = 0; i < p->free.word_count && walk_on(w); i++) {
+    for (uint32_t i = 0; i < words && walk_on(w); i++) {
         check_word(&p->free, i);
         check_word(&p->ready, i);
     }
-    for (uint32_t i = 0; i < units_max(p->units) && walk_on(w); i++)
+    for (uint32_t i = 0; i < units && walk_on(w); i++)
         check_unit(p, i);
     if (w->called_off)
         return false;

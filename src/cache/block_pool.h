@@ -47,6 +47,8 @@ int block_pool_take(struct block_pool *p, uint32_t *ret);
 void block_pool_prepare(struct block_pool *p, uint32_t blocks, const struct units_crew *crew);
 void block_pool_give(struct block_pool *p, uint32_t index);
 bool block_pool_is_taken(const struct block_pool *p, uint32_t index);
+/* No block from this index on is taken or in a committed unit. */
+uint32_t block_pool_end(const struct block_pool *p);
 /* Free blocks that need no commit. */
 uint32_t block_pool_ready_count(const struct block_pool *p);
 

@@ -254,6 +254,12 @@ uint32_t page_pool_pages_max(const struct page_pool *p)
     return p->pages_max;
 }
 
+uint32_t page_pool_end(const struct page_pool *p)
+{
+    ASSERT(p->cached <= p->pages_max && p->referenced <= p->pages_max - p->cached);
+    return block_pool_end(p->blocks);
+}
+
 /* ---- blocks ---- */
 
 void page_pool_clock(struct page_pool *p, uint64_t now_ns)
@@ -307,10 +313,10 @@ static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk 
 
 bool page_pool_walk(const struct page_pool *p, struct walk *w)
 {
-    uint32_t referenced = 0, cached = 0;
+    uint32_t referenced = 0, cached = 0, end = walk_end(w, page_pool_end(p), p->pages_max);
     if (!block_pool_walk(p->blocks, w))
         return false;
-    for (uint32_t i = 0; i < p->pages_max && walk_on(w); i++) {
+    for (uint32_t i = 0; i < end && walk_on(w); i++) {
         check_page(p, i);
         referenced += p->pages[i].refs > 0;
         cached += p->pages[i].refs == 0 && p->pages[i].kept;

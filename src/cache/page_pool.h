@@ -71,6 +71,8 @@ uint32_t page_pool_available(const struct page_pool *p);
 /* Those of them that need no commit: all that can be taken while the account refuses. */
 uint32_t page_pool_ready(const struct page_pool *p);
 uint32_t page_pool_pages_max(const struct page_pool *p);
+/* No page from this index on is referenced or cached. */
+uint32_t page_pool_end(const struct page_pool *p);
 /* As block_pool_clock. */
 void page_pool_clock(struct page_pool *p, uint64_t now_ns);
 /* The pages as blocks, for trimming, compaction and copies: block i is page i, taken while it is referenced

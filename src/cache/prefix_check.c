@@ -64,8 +64,8 @@ static void check_node(const struct prefix_index *ix, uint32_t i)
 static bool walk_group(const struct prefix_index *ix, uint32_t group, struct walk *w)
 {
     const struct group *g = &ix->groups[group];
-    uint32_t cached = 0;
-    for (uint32_t i = 0; i < g->pages_max && walk_on(w); i++) {
+    uint32_t cached = 0, end = walk_end(w, page_pool_end(g->is.pages), g->pages_max);
+    for (uint32_t i = 0; i < end && walk_on(w); i++) {
         uint32_t node = g->node_of[i];
         if (node == NONE)
             continue;
@@ -82,7 +82,8 @@ static bool walk_group(const struct prefix_index *ix, uint32_t group, struct wal
 static bool walk_nodes(const struct prefix_index *ix, struct walk *w)
 {
     uint32_t nodes = 0, snapshots = 0, pinned = 0, unstored = 0;
-    for (uint32_t i = 0; i < ix->nodes_max && walk_on(w); i++) {
+    uint32_t end = walk_end(w, ix->nodes_end, ix->nodes_max);
+    for (uint32_t i = 0; i < end && walk_on(w); i++) {
         const struct node *n = &ix->nodes[i];
         if (n->depth == 0)
             continue;
@@ -104,8 +105,10 @@ static bool walk_nodes(const struct prefix_index *ix, struct walk *w)
 
 static bool walk_lists(const struct prefix_index *ix, struct walk *w)
 {
-    uint32_t unused = 0, listed = 0;
-    for (uint32_t i = ix->free; i != NONE && walk_on(w); i = ix->nodes[i].next_same) {
+    uint32_t listed = 0, end = walk_end(w, ix->nodes_end, ix->nodes_max), unused = ix->nodes_max - end;
+    /* The list ends with the nodes that were never used, in their order. */
+    uint32_t i = ix->free, last = end < ix->nodes_max ? end : NONE;
+    for (; i != last && i != NONE && walk_on(w); i = ix->nodes[i].next_same) {
         ASSERT_OF(ix->nodes[i].depth == 0 && unused < ix->nodes_max,
                   "prefix node %u: in use and listed as free", i);
         unused++;
@@ -115,7 +118,7 @@ static bool walk_lists(const struct prefix_index *ix, struct walk *w)
                   "snapshot %u: listed and no node's", s);
     if (w->called_off)
         return false;
-    ASSERT(unused == ix->nodes_max - ix->numbers.nodes);
+    ASSERT(i == last && unused == ix->nodes_max - ix->numbers.nodes);
     ASSERT(listed == ix->numbers.snapshots);
     return true;
 }

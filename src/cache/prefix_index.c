@@ -461,6 +461,7 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth == 0);
     ix->free = n->next_same;
+    ix->nodes_end = MAX_OF(ix->nodes_end, node + 1);
     uint32_t *bucket = bucket_of(ix, key);
     *n = (struct node){.key = *key,
                        .next_same = *bucket,

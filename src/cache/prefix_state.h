@@ -36,8 +36,8 @@ struct prefix_index {
     uint32_t bucket_mask, nodes_max, states_max;
     /* Engine thread only. */
     struct group groups[PAGE_GROUPS_MAX];
-    struct node *nodes; /* [nodes_max] */
-    uint32_t free;
+    struct node *nodes;         /* [nodes_max] */
+    uint32_t free, nodes_end;   /* no node from nodes_end on was ever used */
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
     struct snapshot *snapshots; /* [states_max] */
     uint32_t newest;            /* snapshot */

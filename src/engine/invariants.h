@@ -3,7 +3,7 @@
  * The walk looks at the scheduler, the pools, the prefix index, the image cache and the model's accounts. It
  * is made once when the engine comes to rest (no request is there, or all are paused) and then every
  * INVARIANTS_EVERY_NS. It never runs while a request waits: a message calls it off, and it begins again at
- * the next rest. A violation stops the process (base/check.h). With PLATEAU_DEBUG the walk is also made
+ * the next rest. A violation stops the process (base/check.h). With PLATEAU_DEBUG a brief walk is also made
  * after every step. Engine thread only. */
 #ifndef PLATEAU_ENGINE_INVARIANTS_H
 #define PLATEAU_ENGINE_INVARIANTS_H
@@ -27,7 +27,7 @@ uint64_t invariants_wait_ns(struct engine *en, uint64_t now_ns);
 void invariants_run(struct engine *en);
 /* Walks to the end, whatever comes. Returns how many things were looked at: a bound on its time. */
 uint64_t invariants_check(struct engine *en);
-/* After a step: nothing, but with PLATEAU_DEBUG a walk. */
+/* After a step: nothing, but with PLATEAU_DEBUG a brief walk. */
 void invariants_after_step(struct engine *en);
 
 #endif

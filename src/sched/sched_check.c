@@ -160,7 +160,8 @@ static bool walk_references(const struct sched *s, uint32_t group, uint64_t held
 {
     const struct page_pool *pool = s->opts.groups[group].pages;
     uint64_t refs = 0;
-    for (uint32_t i = 0; i < page_pool_pages_max(pool) && walk_on(w); i++)
+    uint32_t end = walk_end(w, page_pool_end(pool), page_pool_pages_max(pool));
+    for (uint32_t i = 0; i < end && walk_on(w); i++)
         refs += page_pool_refs(pool, i);
     if (w->called_off)
         return false;

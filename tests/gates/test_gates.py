@@ -27,14 +27,22 @@ SMALL = {
     "images": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-images", "1", "--gap-edge", "1024"],
     "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }
+# Of these, those about memory run on a fake device too, whose memory has a ceiling of its own.
+ON_FAKE = {
+    "soak": ["--requests", "60", "--clients", "8", "--longest", "256", "--serve=--max-num-seqs=4"],
+    "return": ["--load", "2", "--prompt", "256"],
+    "flat": ["--generate", "600", "--serve=--max-num-seqs=4"],
+    "models": ["--cycles", "6"],
+}
+FAKE_LIMIT = ("--serve=--device-memory-limit=64M", "--serve=--max-image-pixels=0")
 # A slope over a second has no meaning, nor have quantiles of a machine that runs other tests; whether drafts
 # pay follows from times too.
 LONG_ONLY = ("slope", "p99", "period", "throughput", "every gap", "beside a flood", "beside unread", "beside large", "longest gap", "longest trim slice", "steps with drafts", "eight had", "less well")
 
 
-def run_gate(gate, out, *more):
-    command = [sys.executable, TOP / "bench/gates/gate.py", gate, "--program", PROGRAM, "--out", out, *SMALL[gate], *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+def run_gate(gate, out, *options, **environment):
+    command = [sys.executable, TOP / "bench/gates/gate.py", gate, "--program", PROGRAM, "--out", out, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, env={**os.environ, **environment})
     files = list(out.glob("*.json"))
     assert files, done.stdout + done.stderr
     report = json.loads(files[0].read_text())
@@ -42,16 +50,24 @@ def run_gate(gate, out, *more):
     return report
 
 
-@pytest.mark.parametrize("gate", SMALL)
-def test_gate_runs(gate, tmp_path):
-    report = run_gate(gate, tmp_path)
+def holds(report):
     assert not [what for what in report["broken"] if not any(word in what for word in LONG_ONLY)]
     assert report["figures"]
 
 
+@pytest.mark.parametrize("gate", SMALL)
+def test_gate_runs(gate, tmp_path):
+    holds(run_gate(gate, tmp_path, *SMALL[gate]))
+
+
+@pytest.mark.parametrize("gate", ON_FAKE)
+def test_gate_runs_on_a_fake_device(gate, tmp_path):
+    holds(run_gate(gate, tmp_path, *ON_FAKE[gate], *FAKE_LIMIT, PLATEAU_DEVICE="fake:0"))
+
+
 def test_a_broken_promise_is_told(tmp_path):
     """Without a cache an agent's turns find nothing."""
-    report = run_gate("agent", tmp_path, "--serve=--host-cache=0", "--no-uncached")
+    report = run_gate("agent", tmp_path, *SMALL["agent"], "--serve=--host-cache=0", "--no-uncached")
     assert any("finds" in what for what in report["broken"])
 
 

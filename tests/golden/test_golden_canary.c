@@ -1,9 +1,11 @@
-/* Canary, the bundled model: 24 prompts of up to 1953 tokens, alone and together. */
+/* Canary, the bundled model: 24 prompts of up to 1953 tokens, alone and together. Prompts in chunks and
+ * batches, and with drafts, take long: each prompt is in one variant, and each variant has long and short
+ * ones. `golden` without --spread runs all of them. */
 #include "run_golden.h"
 
 TEST(canary_in_8_bits_is_its_golden)
 {
-    golden_holds("--model " PLATEAU_SOURCE_DIR "/models/canary " GOLDEN_DATA("canary-8bit"));
+    golden_holds("--spread --model " PLATEAU_SOURCE_DIR "/models/canary " GOLDEN_DATA("canary-8bit"));
 }
 
 /* The checkpoint that Canary was quantised from is too large to be bundled. */
@@ -16,7 +18,7 @@ TEST(canary_in_bf16_is_its_golden)
         print_message("skipped: the BF16 checkpoint is not beside this checkout\n");
         skip();
     }
-    snprintf(args, sizeof(args), "--chunk 64 --batch 8 --model %s %s", model, golden);
+    snprintf(args, sizeof(args), "--spread --chunk 64 --batch 8 --model %s %s", model, golden);
     golden_holds(args);
 }
 

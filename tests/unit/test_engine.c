@@ -142,21 +142,23 @@ TEST(a_slow_reader_pauses_and_gets_the_same_tokens)
     test_engine_close(&alone);
 }
 
-/* A pool of one unit, and eight sequences that together want half as much again. */
+/* A pool of one unit, and eight sequences that together want half as much again; half of it is prompts, which
+ * are quick to compute. */
 static void run_preempted(const char *dir)
 {
     struct fixture alone, f;
     struct engine_numbers n;
-    uint32_t prompt[8][100];
+    uint32_t prompt[8][1200];
     struct engine_opts o = test_engine_opts(dir);
     uint32_t pages = (uint32_t)(UNIT_BYTES / model_shape(o.model)->page_bytes);
-    uint32_t outputs = (pages * 3 / 2 / 8 - 2) * PAGE_TOKENS;
+    uint32_t outputs = (pages * 3 / 2 / 8 - 2) * PAGE_TOKENS / 2;
+    assert_true(outputs + 8 < COUNT_OF(prompt[0]));
     o.kv_bytes_max = UNIT_BYTES;
     o.max_model_len = pages / 2 * PAGE_TOKENS;
     test_engine_start(&f, dir, &o);
     for (uint32_t i = 0; i < 8; i++) {
-        fill_prompt(prompt[i], 50 + i, i);
-        struct job_spec s = seeded(prompt[i], 50 + i, outputs, i);
+        fill_prompt(prompt[i], outputs + i, i);
+        struct job_spec s = seeded(prompt[i], outputs + i, outputs, i);
         submit(&f, &s);
     }
     wait_all(&f);
@@ -165,7 +167,7 @@ static void run_preempted(const char *dir)
     assert_true(n.preemptions > 0);
     open_alone(&alone, dir);
     for (uint32_t i = 0; i < 8; i += 7) {
-        struct job_spec s = seeded(prompt[i], 50 + i, outputs, i);
+        struct job_spec s = seeded(prompt[i], outputs + i, outputs, i);
         expect_same(f.clients[i], run_alone(&alone, &s));
     }
     test_engine_close(&alone);

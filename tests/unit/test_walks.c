@@ -326,6 +326,56 @@ static bool goes_on(void *arg)
     return ++p->asked < p->most;
 }
 
+/* What looks at entries in use looks at them in a brief walk, too. */
+static void walk_briefly(struct fixture *f)
+{
+    struct walk w = {.brief = true};
+    assert_true(page_pool_walk(f->pages, &w) && prefix_index_walk(f->index, &w) && sched_walk(f->sched, &w));
+}
+
+TEST(a_brief_walk_finds_what_is_wrong_among_entries_in_use)
+{
+    struct fixture f;
+    open_scene(&f);
+    walk_briefly(&f);
+    uint32_t cached = f.pages->oldest, used = f.tables[2][0],
+             node = prefix_index_node(f.index, &f.keys[0][3]);
+    assert_stops_saying((f.pages->pages[cached].refs++, walk_briefly(&f)), "listed as cached, with 1");
+    assert_stops_saying((f.pages->pages[used].refs++, walk_briefly(&f)), "2 references, 1 in the tables");
+    assert_stops_saying((f.pages->referenced++, walk_briefly(&f)), "pages are referenced");
+    assert_stops_saying((f.index->nodes[node].depth = 7, walk_briefly(&f)), "depth 7");
+    assert_stops_saying((f.index->groups[0].node_of[cached] = NONE, walk_briefly(&f)), "is not its own");
+    assert_stops_saying((f.index->numbers.nodes++, walk_briefly(&f)), "prefix nodes");
+    assert_stops_saying((f.index->free = NONE, walk_briefly(&f)), "i == last");
+    assert_stops_saying((f.seqs[1].node_pages++, walk_briefly(&f)), "sequence number 71");
+    walk_briefly(&f);
+    close_sched(&f);
+}
+
+TEST(a_brief_walk_passes_over_what_was_never_used)
+{
+    enum { MANY = 100000 };
+    struct fixture f = {.kv = test_account(ACCOUNT_NO_LIMIT)};
+    struct page_pool_opts pages = {.pages_max = MANY, .page_bytes = 1 << 16, .kv = f.kv};
+    struct walk w = {.brief = true}, whole = {0};
+    uint32_t page;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &f.arena), 0);
+    assert_int_equal(page_pool_create(f.arena, &pages, &f.pages), 0);
+    struct prefix_index_opts index = {.groups = {{f.pages, pages.page_bytes, 0}}, .group_count = 1};
+    assert_int_equal(prefix_index_create(f.arena, &index, &f.index), 0);
+    assert_int_equal(page_pool_take(f.pages, &page), 0);
+    assert_true(page_pool_walk(f.pages, &w) && prefix_index_walk(f.index, &w));
+    assert_true(w.looked > UNIT_BYTES / pages.page_bytes && w.looked < 4 * UNIT_BYTES / pages.page_bytes);
+    assert_true(page_pool_walk(f.pages, &whole) && prefix_index_walk(f.index, &whole));
+    assert_true(whole.looked > 4 * MANY);
+    /* The whole walk sees what lies beyond, wrong or not. */
+    assert_stops_saying((f.pages->pages[MANY - 1].kept = true, page_pool_check(f.pages)),
+                        "page 99999: taken 0");
+    page_pool_unref(f.pages, page);
+    page_pool_done(f.pages);
+    arena_free(f.arena);
+}
+
 TEST(a_walk_looks_at_few_things_for_each_page_and_is_called_off_in_between)
 {
     enum { MANY = 100000 };

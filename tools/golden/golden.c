@@ -31,7 +31,7 @@ struct options {
     enum compute_mode compute;
     uint32_t chunk, batch, threads; /* 0: the default */
     unsigned cpu_flags;
-    bool fake;
+    bool fake, spread;
     const char *model; /* NULL: the golden's own directory */
 };
 
@@ -47,8 +47,9 @@ struct golden {
     struct model *model;
     struct runner *runner;
     struct runner_sequence *sequences;
-    struct compare *compares; /* [file.case_count] */
-    struct image_view *views; /* [file.case_count] */
+    struct compare *compares;       /* [file.case_count] */
+    struct image_view *views;       /* [file.case_count] */
+    struct runner_sequence *shared; /* [sequence_count]: those of one variant */
     uint32_t sequence_count, sequence_max, prompt_max, tokens_max;
     uint64_t tokens;
 };
@@ -66,6 +67,7 @@ static void usage(FILE *out)
           "  --threads N    workers (default: what the machine gives)\n"
           "  --cpu X        kernels: ref, avx2 or best, as far as the machine has them (default best)\n"
           "  --device X     cpu, or fake: a device that finds what leaks through the compute contract\n"
+          "  --spread       each prompt in one of the variants, and with drafts one distance ahead\n"
           "  --help         this text\n",
           out);
 }
@@ -99,7 +101,8 @@ static int make_sequences(struct golden *g)
     g->compares = calloc(g->file.case_count, sizeof(g->compares[0]));
     g->sequences = calloc(n, sizeof(g->sequences[0]));
     g->views = calloc(g->file.case_count, sizeof(g->views[0]));
-    int r = g->compares && g->sequences && g->views ? 0 : -ENOMEM;
+    g->shared = calloc(n, sizeof(g->shared[0]));
+    int r = g->compares && g->sequences && g->views && g->shared ? 0 : -ENOMEM;
     for (uint32_t i = 0; r == 0 && i < n; i++) {
         const struct golden_case *c = &g->file.cases[i % g->file.case_count];
         g->compares[i % g->file.case_count].c = c;
@@ -175,23 +178,40 @@ static const char *chunk_text(uint32_t chunk, char ret[16])
     return ret;
 }
 
+/* With --spread: whether sequence i belongs to part `part` of `parts`. Each part has long and short prompts:
+ * they are dealt out in the order of their lengths. */
+static bool is_part(const struct golden *g, uint32_t i, uint32_t part, uint32_t parts)
+{
+    uint32_t longer = 0, length = g->sequences[i].prompt_count;
+    for (uint32_t k = 0; k < g->sequence_count; k++) {
+        uint32_t other = g->sequences[k].prompt_count;
+        longer += other > length || (other == length && k < i);
+    }
+    return !g->opts->spread || longer % parts == part % parts;
+}
+
 /* The same sequences cut and grouped otherwise, and whether their logits have the same bits. */
-static int run_variant(struct golden *g, struct variant v, const uint64_t *hashes, bool *same)
+static int run_variant(struct golden *g, struct variant v, uint32_t number, uint32_t variants,
+                       const uint64_t *hashes, bool *same)
 {
     char text[16];
-    uint32_t different = 0, first = 0;
-    int r = runner_run(g->runner, g->sequences, g->sequence_count, v.chunk, v.batch, NULL);
+    uint32_t different = 0, first = 0, count = 0;
+    for (uint32_t i = 0; i < g->sequence_count; i++) {
+        if (is_part(g, i, number, variants))
+            g->shared[count++] = g->sequences[i];
+    }
+    int r = runner_run(g->runner, g->shared, count, v.chunk, v.batch, NULL);
     if (r < 0)
         return r;
-    for (uint32_t i = 0; i < g->sequence_count; i++) {
-        if (g->sequences[i].hash != hashes[i] && different++ == 0)
+    for (uint32_t i = 0, k = 0; i < g->sequence_count; i++) {
+        if (is_part(g, i, number, variants) && g->shared[k++].hash != hashes[i] && different++ == 0)
             first = i;
     }
+    printf("%s: chunk %s, batch %u, %u sequences: ", g->dir, chunk_text(v.chunk, text), v.batch, count);
     if (different)
-        printf("%s: chunk %s, batch %u: %u of %u sequences have other bits, the first is number %u\n", g->dir,
-               chunk_text(v.chunk, text), v.batch, different, g->sequence_count, first);
+        printf("%u have other bits, the first is number %u\n", different, first);
     else
-        printf("%s: chunk %s, batch %u: the same bits\n", g->dir, chunk_text(v.chunk, text), v.batch);
+        printf("the same bits\n");
     *same &= different == 0;
     return 0;
 }
@@ -230,7 +250,7 @@ static int run(struct golden *g, bool *good)
     say_features(g);
     uint32_t count = list_variants(g, variants);
     for (uint32_t i = 0; r == 0 && i < count; i++)
-        r = run_variant(g, variants[i], hashes, good);
+        r = run_variant(g, variants[i], i, count, hashes, good);
     free(hashes);
     return r;
 }
@@ -280,7 +300,7 @@ static int run_drafts(struct golden *g, bool *good)
         struct drafted all = {0};
         for (uint32_t i = 0; r == 0 && i < g->file.case_count; i++) {
             struct drafts one;
-            if (g->file.cases[i].mtp_argmax.count == 0)
+            if (g->file.cases[i].mtp_argmax.count == 0 || !is_part(g, i, ahead, DRAFTS_MAX))
                 continue;
             r = drafts_run(g->model, tokens_max, &g->file.cases[i], chunks[ahead - 1], ahead, &one);
             if (r == 0)
@@ -335,6 +355,7 @@ static void close_golden(struct golden *g)
         free(g->sequences[i].generated);
     }
     free(g->views);
+    free(g->shared);
     free(g->sequences);
     free(g->compares);
     golden_file_free(&g->file);
@@ -404,15 +425,11 @@ static bool parse_cpu(const char *text, unsigned *ret)
 static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'},
-        {"compute", required_argument, NULL, 'c'},
-        {"chunk", required_argument, NULL, 'k'},
-        {"batch", required_argument, NULL, 'b'},
-        {"threads", required_argument, NULL, 't'},
-        {"cpu", required_argument, NULL, 'u'},
-        {"device", required_argument, NULL, 'd'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"model", required_argument, NULL, 'm'},   {"compute", required_argument, NULL, 'c'},
+        {"chunk", required_argument, NULL, 'k'},   {"batch", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'}, {"cpu", required_argument, NULL, 'u'},
+        {"device", required_argument, NULL, 'd'},  {"spread", no_argument, NULL, 's'},
+        {"help", no_argument, NULL, 'h'},          {0},
     };
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         bool ok = true;
@@ -435,6 +452,9 @@ static int parse_options(int argc, char **argv, struct options *o)
         case 'd':
             o->fake = strcmp(optarg, "fake") == 0;
             ok = o->fake || strcmp(optarg, "cpu") == 0;
+            break;
+        case 's':
+            o->spread = true;
             break;
         case 'u':
             ok = parse_cpu(optarg, &o->cpu_flags);
