@@ -177,6 +177,9 @@ static void write_model_info(const struct served_model *m, struct buf *ret)
         m->max_model_len, s->vocab, s->layers, s->hidden, (unsigned long long)s->parameters,
         (unsigned long long)s->weight_bytes);
     key_string(ret, "compute", m->compute);
+    buf_puts(ret, ",\"chat_format\":{");
+    chat_syntax_describe(m->syntax, ret);
+    buf_putc(ret, '}');
 }
 
 /* The first loaded model: the tools that read this know one model only. */

@@ -241,7 +241,7 @@ bool prompt_of_messages(struct gen *g, struct arena *scratch, uint32_t ids_max, 
         media_request_text(g, &text, &cuts) &&
         prompt_encode(g, scratch, buf_slice(&text), &cuts, g->request->add_special_tokens > 0, ids_max, ret);
     if (ok)
-        ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));
+        ret->in_reasoning = chat_syntax_prompt_reasons(g->model->syntax, buf_slice(&text));
     buf_done(&text);
     return ok && media_request_ids(g, ids_max, ret);
 }

@@ -29,9 +29,10 @@ enum setting_command {
     COMMAND_UNLOAD = 128,
     COMMAND_CLEAR = 256,
     COMMAND_TRIM = 512,
+    COMMAND_PARSE = 1024,
     COMMAND_ANY = 15,    /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
-    COMMAND_EVERY = 1023
+    COMMAND_EVERY = 2047
 };
 
 struct settings {
@@ -46,6 +47,7 @@ struct settings {
     struct key_settings keys;
     struct listener_settings listeners;
     struct answer_settings answer;
+    struct parse_settings parse;
     /* Of a front: its sources, its screen, and the server that it asks. */
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */

@@ -36,6 +36,13 @@ struct listener_settings {
     const char *metrics; /* NULL: nowhere */
 };
 
+/* The command parse. */
+struct parse_settings {
+    const char *template, *tools; /* files; tools NULL: none */
+    uint64_t chunk;               /* bytes; 0: all at once */
+    bool describe;                /* the format, instead of an output */
+};
+
 /* answer.c, and the prompts of its callers; temperature, top-p and top-k are the model's. */
 struct answer_settings {
     const char *system, *images[SETTINGS_KEYS_MAX + 1];
