@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "text/chat_history.h"
 #include "text/chat_template.h"
 
 #include <errno.h>
@@ -87,6 +88,21 @@ static bool check_kwargs(struct gen *g)
     return true;
 }
 
+/* Earlier calls in the form that the template takes. */
+static bool adapt_history(struct gen *g)
+{
+    return chat_history_adapt(g->model->syntax, g->request->messages) == 0 || gen_refuse_memory(g);
+}
+
+/* The template refused: it may take objects only, and some earlier arguments are no JSON. */
+static bool wrap_arguments(struct gen *g)
+{
+    struct request_memory *before = request_memory_enter(&g->memory);
+    bool some = chat_history_wrap(g->request->messages);
+    request_memory_enter(before);
+    return some;
+}
+
 static bool refuse_rendering(struct gen *g, const struct arena *scratch, int r, uint32_t ids_max,
                              const struct err *e)
 {
@@ -120,7 +136,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
         return reject_unsupported(&g->reject, "messages",
                                   "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
     struct request_memory *before = request_memory_enter(&g->memory);
-    bool ok = check_kwargs(g) && add_kwargs(g);
+    bool ok = check_kwargs(g) && add_kwargs(g) && adapt_history(g);
     request_memory_enter(before);
     if (!ok)
         return false;
@@ -138,6 +154,8 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     }
     limits.wanted = &g->wanted;
     int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
+    if (r == -EINVAL && wrap_arguments(g))
+        r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
     return r == 0 || refuse_rendering(g, scratch, r, ids_max, &e);
 }
 

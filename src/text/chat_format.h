@@ -76,5 +76,7 @@ void json_write_string(struct buf *ret, struct slice s);
 /* Writes a jansson value compactly, object keys in their order, doubles in the shortest form that parses to
  * the same value. */
 void json_write_value(struct buf *ret, const json_t *value);
+/* The same with a space after each comma and colon. */
+void json_write_spaced(struct buf *ret, const json_t *value);
 
 #endif

@@ -344,6 +344,9 @@ static void take_text_mark(struct chat_parser *p, size_t at, enum chat_marker fo
                      ? at
                      : chat_without_blank_tail(slice_sub(chat_rest(p), 0, at));
     chat_emit_rest(p, CHAT_CONTENT, end);
+    /* The white space is content after all when the marker turns out to be none. */
+    buf_clear(&p->key);
+    buf_put_slice(&p->key, slice_sub(chat_rest(p), 0, at - end));
     chat_consume(p, at - end + p->mark[found].len);
     p->skip_blank = tool ? false : found == CHAT_TEXT_END;
     if (found == CHAT_REASONING_OPEN)

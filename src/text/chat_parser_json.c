@@ -65,8 +65,10 @@ static void to_arguments(struct chat_parser *p)
 /* A marker that was none. The first one of a reply may have been the prompt's. */
 static bool not_a_name(struct chat_parser *p)
 {
-    if (!p->at_start || !p->opens.len)
+    if (!p->at_start || !p->opens.len) {
+        chat_emit(p, CHAT_CONTENT, buf_slice(&p->key));
         chat_emit(p, CHAT_CONTENT, p->mark[CHAT_CALL_BEGIN]);
+    }
     p->state = CHAT_AT_TEXT;
     p->at_start = p->skip_blank = false;
     return true;

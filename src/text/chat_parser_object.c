@@ -310,9 +310,9 @@ static bool step_text_arguments(struct chat_parser *p)
 {
     struct slice s = chat_rest(p);
     size_t n = s.ptr[0] == '"' ? string_bytes(s) : s.len >= 4 ? 4 : 0;
-    if (n == 0 && !p->over)
+    if (n == 0)
         return false;
-    if (n == 0 || (s.ptr[0] == '"' && !decode(slice_sub(s, 0, n), &p->json))) {
+    if (s.ptr[0] == '"' && !decode(slice_sub(s, 0, n), &p->json)) {
         p->value_begun = true;
         return true;
     }

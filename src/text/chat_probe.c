@@ -463,18 +463,40 @@ bool chat_probe_tools(const struct chat_template *t, struct arena *a, struct are
     return ok;
 }
 
+/* Where templates look for earlier reasoning, the most usual place first. */
+static const char *const members[] = {"reasoning_content", "reasoning", "thinking"};
+
+/* A message with content and reasoning, into p->one. */
+static bool render_reasoning(struct probe *p, const char *member)
+{
+    json_t *message = json_pack("{s:s, s:s, s:s}", "role", "assistant", "content", CONTENT, member, REASON);
+    return render(p->t, p->scratch, json_pack("[o, o]", user_message(), message), NULL, NULL, false, &p->one);
+}
+
+void chat_probe_history(const struct chat_template *t, struct arena *scratch, struct chat_syntax *ret)
+{
+    struct probe p = {.t = t, .scratch = scratch};
+    begin(&p);
+    if (render_all(&p)) {
+        ret->text_arguments = p.text_arguments;
+        ret->null_content = p.null_content;
+    }
+    for (size_t i = 0; i < COUNT_OF(members); i++)
+        if (render_reasoning(&p, members[i]) && has(&p.one, REASON)) {
+            ret->reasoning_member = i > 0 ? members[i] : NULL;
+            break;
+        }
+    end(&p);
+}
+
 bool chat_probe_reasoning(const struct chat_template *t, struct arena *a, struct arena *scratch,
                           struct chat_syntax *ret)
 {
-    static const char *const members[] = {"reasoning_content", "reasoning", "thinking"};
     struct probe p = {.t = t, .a = a, .scratch = scratch};
     bool found = false;
     begin(&p);
     for (size_t i = 0; i < COUNT_OF(members) && !found; i++) {
-        json_t *message =
-            json_pack("{s:s, s:s, s:s}", "role", "assistant", "content", CONTENT, members[i], REASON);
-        if (!render_calls(&p, 0, &p.content) ||
-            !render(t, scratch, json_pack("[o, o]", user_message(), message), NULL, NULL, false, &p.one))
+        if (!render_calls(&p, 0, &p.content) || !render_reasoning(&p, members[i]))
             continue;
         struct slice s = buf_slice(&p.one);
         size_t from = before_tag(s, common_head(s, buf_slice(&p.content)));

@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+/* Finds out how the template takes earlier calls; nothing changes when it takes none. */
+void chat_probe_history(const struct chat_template *t, struct arena *scratch, struct chat_syntax *ret);
 /* Fills the tool part of `ret`; its texts live in `a`. False: the template writes no calls, or not in a way that
  * is understood. */
 bool chat_probe_tools(const struct chat_template *t, struct arena *a, struct arena *scratch,

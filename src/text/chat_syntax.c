@@ -250,8 +250,10 @@ int chat_syntax_find(struct arena *a, struct arena *scratch, const struct chat_s
         find_tools(opts->template, a, scratch, &s);
     if (opts->template && s.reasoning_found == CHAT_BY_NONE)
         find_reasoning(opts->template, a, scratch, &s);
-    if (opts->template)
+    if (opts->template) {
+        chat_probe_history(opts->template, scratch, &s);
         find_prompt(opts->template, scratch, &s);
+    }
     find_specials(&s, opts->tokenizer);
     *ret = s;
     return 0;

@@ -84,7 +84,11 @@ struct chat_syntax {
     bool plain_names;    /* what is no plain name after CALL_BEGIN is text */
     const char *text_to; /* as the name of a call: its body is content */
     const char *opens;   /* the generation prompt ends with this, the reply's first marker; NULL: none */
-    bool prompt_reasons; /* the generation prompt of an ordinary request ends inside reasoning */
+    /* How the template takes earlier calls: arguments as text instead of an object, empty content as null. */
+    bool text_arguments, null_content;
+    const char
+        *reasoning_member; /* of an earlier message, which the template reads; NULL: reasoning_content */
+    bool prompt_reasons;   /* the generation prompt of an ordinary request ends inside reasoning */
     /* Markers, or parts of them, that are single tokens of the tokenizer: text does not match them. */
     struct chat_special specials[CHAT_SPECIALS_MAX];
     uint32_t special_count;
