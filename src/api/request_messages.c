@@ -145,8 +145,8 @@ static bool normalise_content(const struct place *p, json_t *message, bool may_b
 
 /* ---- an assistant's earlier calls ---- */
 
-/* The arguments are an object, or its text. Models and clients write the empty text for no arguments. Text that is
- * no object stays text: the model wrote it, and agents send it back. */
+/* The arguments are an object, or its text. Models and clients write the empty text for no arguments. Other
+ * text stays text: the model wrote it, and agents send it back. */
 static bool normalise_arguments(const struct place *p, json_t *function, const struct request_limits *limits)
 {
     const json_t *arguments = json_object_get(function, "arguments");

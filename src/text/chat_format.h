@@ -1,12 +1,14 @@
 /* chat_format.h - the output of a chat model as events: reasoning, content, tool calls.
  *
- * One parser for all formats, which runs on the description of the model's (chat_syntax.h). Works on decoded text
- * as it streams in; of running text it holds back only what may still become a marker, and white space before
- * that. Markers are never emitted. Memory: at most `bytes_max` for the call being read. One thread at a time.
+ * One parser for all formats, which runs on the description of the model's (chat_syntax.h). Works on
+ * decoded text as it streams in; of running text it holds back only a possible marker, and white space
+ * before that. Markers are never emitted. Memory: at most `bytes_max` for the call being read. One thread
+ * at a time.
  *
- * Arguments come in pieces of at most CHAT_PIECE_BYTES_MAX bytes: JSON and strings as they are written, other
- * tagged values when they are complete. When the output ends inside a call, its complete parameters stay, a
- * string that has begun is closed, and so is the object. Arguments that are no JSON are passed on as written. */
+ * Arguments come in pieces of at most CHAT_PIECE_BYTES_MAX bytes: JSON and strings while the model writes
+ * them, other tagged values when they are complete. When the output ends inside a call, its complete
+ * parameters stay, a string that has begun is closed, and so is the object. Arguments that are no JSON
+ * are passed on as written. */
 #ifndef PLATEAU_TEXT_CHAT_FORMAT_H
 #define PLATEAU_TEXT_CHAT_FORMAT_H
 
@@ -60,13 +62,13 @@ void chat_parser_free(struct chat_parser *p);
 
 /* The next decoded text, valid UTF-8, any split. 0, -E2BIG (a call is larger than bytes_max) or -ENOMEM. */
 int chat_parser_push(struct chat_parser *p, struct slice text);
-/* The next piece is special token `index` of the syntax. Its text is the syntax's: where it is no marker it counts
- * as text. With by_token. */
+/* The next piece is special token `index` of the syntax. Its text is the syntax's: where it is no marker it
+ * counts as text. With by_token. */
 int chat_parser_push_special(struct chat_parser *p, uint32_t index);
 /* The output is over: emits the text held back; an unfinished call's complete parameters are kept and its
  * object closed. */
 int chat_parser_finish(struct chat_parser *p);
-/* What comes next is reasoning. */
+/* The next text is reasoning. */
 bool chat_parser_reasons(const struct chat_parser *p);
 /* Number of calls begun until now. */
 uint32_t chat_parser_calls(const struct chat_parser *p);

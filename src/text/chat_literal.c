@@ -1,5 +1,5 @@
-/* chat_literal.c - a small automaton. An escape or a quotation mark that is not there whole waits in the caller's
- * text, so that no state is needed for it. */
+/* chat_literal.c - a small automaton. An escape or a quotation mark that is not there whole waits in the
+ * caller's text, so that no state is needed for it. */
 #include "text/chat_literal.h"
 
 #include "base/check.h"
@@ -50,6 +50,7 @@ void chat_literal_restart(struct chat_literal *l)
 
 static char kind_of(const struct chat_literal *l)
 {
+    ASSERT(l->depth > 0);
     return l->kind[l->depth - 1];
 }
 
@@ -171,7 +172,8 @@ static size_t close_bracket(struct chat_literal *l, struct buf *ret)
     return 1;
 }
 
-/* The text is, or may be with more of it, the mark that quotes strings: 0 no, SIZE_MAX perhaps, else its bytes. */
+/* The text is, or may be with more of it, the mark that quotes strings: 0 no, SIZE_MAX perhaps, else its
+ * bytes. */
 static size_t string_begin(const struct chat_literal *l, struct slice s, char mark[3])
 {
     if (l->notation == CHAT_LITERAL_BRACED) {
@@ -283,7 +285,7 @@ static size_t value_byte(struct chat_literal *l, struct slice s, struct buf *ret
         buf_putc(ret, c == '{' ? '{' : '[');
         bool python = l->notation == CHAT_LITERAL_PYTHON;
         open_bracket(l, c == '[' ? KIND_LIST : c == '(' ? KIND_TUPLE : python ? KIND_DICT : KIND_OBJECT);
-        if (l->broken) /* too deep: the bracket has to be closed all the same */
+        if (l->broken) /* too deep: but each bracket is closed */
             buf_putc(ret, c == '{' ? '}' : ']');
         return 1;
     }

@@ -13,7 +13,7 @@ bool chat_is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* The special token whose text stands at the beginning of `s`; the longest. */
+/* The special token whose text stands at the start of `s`; the longest. */
 static uint32_t special_at(const struct chat_syntax *syntax, struct slice s)
 {
     uint32_t best = UINT32_MAX;
@@ -49,7 +49,8 @@ static struct slice trimmed(const char *text)
     return s;
 }
 
-/* The markers as they will stand in `pending`. They lie in one block, which must not move: lengths come first. */
+/* The markers as they will stand in `pending`. They lie in one block, which must not move: lengths come
+ * first. */
 static int make_marks(struct chat_parser *p)
 {
     size_t from[CHAT_MARKER_COUNT + 2];
@@ -117,7 +118,7 @@ size_t chat_mark_tail(const struct chat_parser *p, struct slice text, uint32_t m
     return held;
 }
 
-/* ---- what is read ---- */
+/* ---- input ---- */
 
 struct slice chat_rest(const struct chat_parser *p)
 {
@@ -126,6 +127,7 @@ struct slice chat_rest(const struct chat_parser *p)
 
 void chat_consume(struct chat_parser *p, size_t bytes)
 {
+    ASSERT(bytes <= p->pending.len - p->at);
     p->at += bytes;
     p->scanned = 0;
     if (!p->in_call)
@@ -153,7 +155,7 @@ size_t chat_without_blank_tail(struct slice s)
     return s.len;
 }
 
-/* ---- what is said ---- */
+/* ---- events ---- */
 
 /* The text of special tokens; in a JSON string with its quotes escaped. */
 static void put_special(const struct chat_parser *p, char code, bool in_json, struct buf *ret)
@@ -243,6 +245,7 @@ void chat_emit_arguments(struct chat_parser *p, struct slice text)
 
 void chat_begin_call(struct chat_parser *p)
 {
+    ASSERT(!p->in_call);
     p->calls++;
     p->section_calls++;
     p->parameters = 0;
@@ -253,6 +256,7 @@ void chat_begin_call(struct chat_parser *p)
 
 void chat_end_call(struct chat_parser *p)
 {
+    ASSERT(p->in_call);
     chat_emit(p, CHAT_TOOL_END, SLICE(""));
     p->in_call = false;
     p->at_start = false;
@@ -412,8 +416,8 @@ static bool step_text(struct chat_parser *p)
 
 /* ---- sections ---- */
 
-/* What is neither a call nor the end: content when no call follows, as a model writes that only mentions a marker;
- * dropped between calls. */
+/* Text that is neither a call nor the end: content when no call follows, as a model writes that only
+ * mentions a marker; dropped between calls. */
 static bool step_stray(struct chat_parser *p, struct slice s)
 {
     enum chat_marker found = CHAT_SECTION_END;

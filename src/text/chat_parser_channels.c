@@ -27,7 +27,7 @@ static size_t word_bytes(struct slice s)
     return n;
 }
 
-/* The word behind `mark` in the header; empty: there is none. */
+/* The word after `mark` in the header; empty: the header has no such word. */
 static struct slice word_after(struct slice header, struct slice mark)
 {
     size_t at = mark.len ? slice_find(header, mark, 0) : SIZE_MAX;

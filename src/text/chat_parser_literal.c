@@ -1,7 +1,7 @@
 /* chat_parser_literal.c - calls in Python's notation, and arguments in braces; chat_literal.c turns them into
  * JSON.
  *
- * A list at the beginning of a reply is text until the first name and its bracket have been read. */
+ * A list at the start of a reply is text until the first name and its bracket have been read. */
 #include "text/chat_parser_state.h"
 
 #include "base/check.h"

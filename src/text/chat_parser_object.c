@@ -1,8 +1,8 @@
 /* chat_parser_object.c - calls as JSON objects with name and arguments inside, alone or in a list.
  *
- * A call begins when its arguments do, and they are emitted as they come; arguments before the name wait for it.
- * Until then `raw` keeps what was read, because an object without a name is content. A call without a marker
- * before it (`bare`) begins when its second key is read: only then is it no ordinary JSON. */
+ * A call begins when its arguments do, and its arguments are streamed; arguments before the name wait
+ * for it. Until then `raw` keeps the bytes read, because an object without a name is content. A call without
+ * a marker before it (`bare`) begins when its second key is read: only then is it no ordinary JSON. */
 #include "text/chat_parser_state.h"
 
 #include "base/check.h"
@@ -26,7 +26,7 @@ static void take(struct chat_parser *p, size_t bytes)
     chat_consume(p, bytes);
 }
 
-/* What was read is no call. */
+/* The bytes read are content, not a call. */
 static bool to_content(struct chat_parser *p)
 {
     if (p->object.begun) {
@@ -58,7 +58,7 @@ static bool take_blanks(struct chat_parser *p, const char *also)
     return n < s.len;
 }
 
-/* The bytes of the JSON string at the beginning of `s`; 0: its end is missing. */
+/* The bytes of the JSON string at the start of `s`; 0: its end is missing. */
 static size_t string_bytes(struct slice s)
 {
     for (size_t i = 1; i < s.len; i++) {
@@ -81,7 +81,7 @@ static bool decode(struct slice quoted, struct buf *ret)
     return value != NULL;
 }
 
-/* Takes the string there. 1, 0: its end is missing, or -1: it is none. */
+/* Takes the string there. 1, 0: its end is missing, or -1: it is not a string. */
 static int take_string(struct chat_parser *p, struct buf *ret)
 {
     struct slice s = chat_rest(p);
@@ -360,7 +360,7 @@ void chat_finish_object(struct chat_parser *p)
 {
     struct chat_object *o = &p->object;
     if (!o->begun) {
-        /* A call without its name is dropped; what may have been text is shown. */
+        /* A call without its name is dropped; possible text is shown. */
         if (p->bare)
             chat_emit(p, CHAT_CONTENT, buf_slice(&o->raw));
         if (p->bare)

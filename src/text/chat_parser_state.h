@@ -1,7 +1,8 @@
 /* chat_parser_state.h - the parser of replies from inside: for the files chat_parser*.c, one per encoding.
  *
- * `pending` from `at` on is the text that is not classified yet. Each step looks at it, emits what is certain, and
- * changes the state (true), or needs more text (false). Every step decides alike however the text was cut. */
+ * `pending` from `at` on is the text that is not classified yet. Each step looks at it, emits what is
+ * certain, and changes the state (true), or needs more text (false). Every step decides alike however the
+ * text was cut. */
 #ifndef PLATEAU_TEXT_CHAT_PARSER_STATE_H
 #define PLATEAU_TEXT_CHAT_PARSER_STATE_H
 
@@ -43,7 +44,7 @@ struct chat_object {
     enum chat_object_state state;
     bool named, has_arguments, begun;
     uint32_t depth;
-    struct buf raw;   /* what was read of a call that has not begun, and may be text */
+    struct buf raw;   /* bytes of a call that has not begun; they may be text */
     struct buf early; /* arguments before the name */
 };
 
@@ -70,7 +71,7 @@ struct chat_parser {
     size_t scanned; /* of the rest: no marker begins before */
     struct buf name, id, key, json, shown;
     /* A tagged value. */
-    bool value_streams; /* a string, emitted as it comes; of CHAT_JSON: no JSON, passed on as it is */
+    bool value_streams; /* a string, streamed; of CHAT_JSON: not JSON, passed on unchanged */
     bool value_json;    /* its marker says that it is JSON */
     bool value_begun;   /* its first byte was looked at */
     bool value_open;    /* its key was emitted */
@@ -113,7 +114,7 @@ void chat_begin_call(struct chat_parser *p);
 /* Arguments, in pieces; special tokens become the content of a JSON string. */
 void chat_emit_arguments(struct chat_parser *p, struct slice text);
 void chat_end_call(struct chat_parser *p);
-/* What follows a call, or a section. */
+/* The state after a call, or after a section. */
 void chat_to_section(struct chat_parser *p);
 void chat_to_text(struct chat_parser *p);
 
@@ -130,8 +131,8 @@ bool chat_step_value(struct chat_parser *p);
 void chat_finish_tagged(struct chat_parser *p);
 
 void chat_object_start(struct chat_parser *p, bool in_list, bool bare);
-/* Reads the JSON value at p->stream on, up to a marker when it is broken; what may be shown goes to p->json. True:
- * the value is over. */
+/* Reads the JSON value at p->stream on, up to a marker when it is broken; certain bytes go to
+ * p->json. True: the value is over. */
 bool chat_feed_json(struct chat_parser *p);
 bool chat_step_object(struct chat_parser *p);
 void chat_finish_object(struct chat_parser *p);

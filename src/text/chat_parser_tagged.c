@@ -1,5 +1,5 @@
-/* chat_parser_tagged.c - parameters as tagged text. The tool's schema has their types: a string is emitted as it
- * comes, another value when it is complete, because it has to be parsed. */
+/* chat_parser_tagged.c - parameters as tagged text. The tool's schema has their types: a string is emitted
+ * while it arrives, another value when it is complete, because it has to be parsed. */
 #include "text/chat_parser_state.h"
 
 #include "base/check.h"

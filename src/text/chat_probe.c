@@ -1,9 +1,10 @@
-/* chat_probe.c - rendering with sentinels, and cutting what stands around them.
+/* chat_probe.c - rendering with sentinels, and cutting out the text around them.
  *
- * Three renderings show a call: an assistant's message with content only, one with a call, and one with two. Where
- * the first two part, the call's markers begin; what they end with alike is the end of the turn. What stands
- * between two calls tells the markers of one call from those of the section around all of them. Templates take
- * arguments as objects or as text, and empty content as "" or null: the first way that shows the call counts. */
+ * Three renderings show a call: an assistant's message with content only, one with a call, and one with
+ * two. Where the first two part, the call's markers begin; what they end with alike is the end of the turn.
+ * The text between two calls separates the markers of one call from the markers of their section.
+ * Templates take arguments as objects or as text, and empty content as "" or null: the first way that shows
+ * the call counts. */
 #include "text/chat_probe.h"
 
 #include "base/buf.h"
@@ -185,7 +186,7 @@ static struct slice tag_head(struct slice s, size_t len)
     return slice_sub(s, 0, len);
 }
 
-/* `from`, or the beginning of the tag that it stands in. */
+/* `from`, or the start of the tag around it. */
 static size_t before_tag(struct slice s, size_t from)
 {
     size_t open = find_last_byte(slice_sub(s, 0, from), '<');
@@ -220,7 +221,7 @@ static const char *keep(struct probe *p, struct slice s, bool *ok)
     return text;
 }
 
-/* What was found in the rendering of one call. */
+/* Places in the rendering of one call. */
 struct findings {
     struct slice s;         /* the rendering */
     size_t head, name, end; /* where markers, name, and what ends the turn begin */

@@ -80,8 +80,8 @@ struct chat_syntax {
     const char *name_key, *arguments_key, *id_key;
     bool list;           /* the calls of a section are a JSON list */
     bool bare;           /* a call may begin the reply without a marker */
-    bool id_names;       /* what stands for the name is functions.NAME:N, and is the call's id */
-    bool plain_names;    /* what is no plain name after CALL_BEGIN is text */
+    bool id_names;       /* the name is written functions.NAME:N, which is the call's id */
+    bool plain_names;    /* CALL_BEGIN without a plain name after it is text */
     const char *text_to; /* as the name of a call: its body is content */
     const char *opens;   /* the generation prompt ends with this, the reply's first marker; NULL: none */
     /* How the template takes earlier calls: arguments as text instead of an object, empty content as null. */

@@ -1,9 +1,9 @@
 /* chat_tables.c - one row per format.
  *
- * Rows with `first` are those that a rendering does not show, or shows wrongly: the template writes no call, or
- * writes it unlike the model; the reply begins in the middle of a marker; or arguments are neither JSON nor tagged
- * text. The others are found by rendering; their
- * hints serve templates that write no call, and their names are for --tool-format. */
+ * A rendering does not show rows with `first`, or shows them wrongly: the template writes no
+ * call, or writes it unlike the model; the reply begins in the middle of a marker; or arguments are neither
+ * JSON nor tagged text. The others are found by rendering; their hints serve templates that write no call,
+ * and their names are for --tool-format. */
 #include "text/chat_tables.h"
 
 #include "base/check.h"

@@ -1,5 +1,5 @@
-/* chat_tables.h - known formats: their descriptions, and the texts in a template that tell them. For the files
- * that find a chat_syntax. */
+/* chat_tables.h - known formats: their descriptions, and the texts in a template that tell them. For the
+ * files that find a chat_syntax. */
 #ifndef PLATEAU_TEXT_CHAT_TABLES_H
 #define PLATEAU_TEXT_CHAT_TABLES_H
 

@@ -41,6 +41,7 @@ void json_stream_restart(struct json_stream *s)
 
 static bool in_object(const struct json_stream *s)
 {
+    ASSERT(s->depth > 0);
     uint32_t top = s->depth - 1;
     return top < JSON_STREAM_DEPTH_MAX && (s->brackets[top / 8] >> top % 8 & 1);
 }
@@ -56,7 +57,7 @@ static void open_bracket(struct json_stream *s, bool object)
     s->brackets[top / 8] |= (uint8_t)(object << top % 8);
 }
 
-/* The held bytes and what follows them can be completed from here. */
+/* The value can be completed from here: hands on the held bytes. */
 static void show(struct json_stream *s, struct buf *ret)
 {
     buf_put_slice(ret, buf_slice(&s->held));

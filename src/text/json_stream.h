@@ -4,7 +4,7 @@
  * json_stream_close() can complete them to a whole value: strings in pieces, numbers and words when they are
  * complete, a key with the start of its value. A control character inside a string is escaped, because models
  * write line ends there. After a byte that JSON does not allow the scanner only counts quotes and brackets,
- * and hands everything on as it is. Memory: the bytes of one key or number, in `held`. */
+ * and hands everything on unchanged. Memory: the bytes of one key or number, in `held`. */
 #ifndef PLATEAU_TEXT_JSON_STREAM_H
 #define PLATEAU_TEXT_JSON_STREAM_H
 
@@ -29,7 +29,7 @@ void json_stream_done(struct json_stream *s);
 void json_stream_restart(struct json_stream *s);
 
 /* Reads the value's next bytes and returns how many: all, unless the value ends before (s->done), or has just
- * turned out to be no JSON (s->broken). Appends what may be shown to `ret`. White space before the value is
+ * turned out to be no JSON (s->broken). Appends the certain bytes to `ret`. White space before the value is
  * dropped. */
 size_t json_stream_feed(struct json_stream *s, struct slice text, struct buf *ret);
 /* The input is over. Appends what completes the value as far as it was handed on. */

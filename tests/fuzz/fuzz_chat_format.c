@@ -1,6 +1,7 @@
-/* The output of a model in every format, as events. The first byte selects the parser's options, the second how the
- * text is split, the third the format. Invariants: no crash; the same events for every split (pieces of text
- * joined). Calls begin and end in order, and arguments that the parser writes itself are one JSON object. */
+/* The output of a model in every format, as events. The first byte selects the parser's options, the second
+ * how the text is split, the third the format. Invariants: no crash; the same events for every split
+ * (pieces of text joined). Calls begin and end in order, and arguments that the parser writes itself are
+ * one JSON object. */
 #include "base/check.h"
 #include "text/chat_format.h"
 #include "text/utf8.h"

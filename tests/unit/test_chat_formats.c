@@ -1,5 +1,5 @@
-/* Every known format: raw outputs parse alike whole, in pieces of every size, and with their markers as tokens; cut
- * at any byte they give whole calls. */
+/* Every known format: raw outputs parse alike whole, in pieces of every size, and with their markers as
+ * tokens; cut at any byte they give whole calls. */
 #include "test.h"
 
 #include "base/check.h"
@@ -365,7 +365,7 @@ TEST(without_tools_calls_are_text)
     free(got);
 }
 
-/* What is emitted after each byte of a long string: nothing waits for its end. */
+/* A long string is emitted byte by byte, without its end. */
 TEST(strings_are_emitted_as_they_come)
 {
     static const struct {

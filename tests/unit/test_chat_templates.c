@@ -1,8 +1,9 @@
-/* Other people's chat templates: which format is found, and history. A reply is written as the template itself
- * writes it, parsed, put into the history, and rendered: prompt and reply must be the beginning of the next prompt.
+/* Other people's chat templates: which format is found, and history. A reply is written as the template
+ * itself writes it, parsed, put into the history, and rendered: prompt and reply must be the start of
+ * the next prompt.
  *
- * They are not ours to copy: the folder is PLATEAU_TEMPLATES, or templates/ in the folder shared/ beside the
- * checkout. */
+ * They are not ours to copy: the folder is PLATEAU_TEMPLATES, or templates/ in the folder shared/ beside
+ * the checkout. */
 #include "test.h"
 
 #include "base/check.h"
@@ -15,8 +16,8 @@
 /* What the templates themselves do not allow, case by case (see `cases`):
  *
  *     -   the round trip holds, and the tools' results follow prompt and reply
- *     o   it holds with thinking off: with thinking on, the generation prompt opens reasoning that the template does
- *         not write for a message without any
+ *     o   it holds with thinking off: with thinking on, the generation prompt opens reasoning, and the
+ *         template writes none for a message without reasoning
  *     f   the template refuses the message
  *     p   the template does not continue its own generation prompt
  *     l   it holds, but the template leaves something out of the message
@@ -221,7 +222,7 @@ static json_t *message_of(const struct scene *s, struct slice reply, bool reason
 
 /* ---- a case ---- */
 
-/* What ends every turn: what follows content. */
+/* Drops the end of the turn: the text after content. */
 static struct slice without_turn_end(const struct scene *s, struct slice reply)
 {
     static const char *const ends[] = {"<|eom_id|>", "<|call|>", "<|eot_id|>"};
