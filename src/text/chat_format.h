@@ -60,7 +60,8 @@ struct chat_parser;
 int chat_parser_create(const struct chat_parser_opts *opts, struct chat_parser **ret);
 void chat_parser_free(struct chat_parser *p);
 
-/* The next decoded text, valid UTF-8, any split. 0, -E2BIG (a call is larger than bytes_max) or -ENOMEM. */
+/* The next decoded text, valid UTF-8, any split. 0, -E2BIG (a call is larger than bytes_max), -ENOMEM, or
+ * -EPROTO (a fault of the parser). */
 int chat_parser_push(struct chat_parser *p, struct slice text);
 /* The next piece is special token `index` of the syntax. Its text is the syntax's: where it is no marker it
  * counts as text. With by_token. */

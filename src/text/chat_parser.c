@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define IDLE_STEPS_MAX 64
+
 /* ---- markers ---- */
 
 bool chat_is_blank(char c)
@@ -660,10 +662,18 @@ static int parser_error(const struct chat_parser *p)
     return p->error;
 }
 
+/* Steps that change the state without reading are few; a circle of them would be a fault of this parser,
+ * and ends the reply, not the server. */
 static int advance(struct chat_parser *p)
 {
-    while (!parser_error(p) && step(p))
-        ;
+    uint32_t idle = 0;
+    size_t at = p->at;
+    while (!parser_error(p) && step(p)) {
+        idle = p->at == at ? idle + 1 : 0;
+        at = p->at;
+        if (idle > IDLE_STEPS_MAX)
+            p->error = -EPROTO;
+    }
     buf_consume(&p->pending, p->at);
     p->at = 0;
     return parser_error(p);

@@ -73,6 +73,9 @@ bool chat_step_header(struct chat_parser *p)
     if (at == SIZE_MAX && s.len < HEADER_BYTES_MAX + p->mark[CHAT_NAME_END].len)
         return false;
     if (at == SIZE_MAX || at > HEADER_BYTES_MAX) {
+        /* Its first marker as well: the body would end there. */
+        if (chat_is_mark(p, s, CHAT_SECTION_BEGIN))
+            chat_emit_rest(p, CHAT_CONTENT, p->mark[CHAT_SECTION_BEGIN].len);
         p->body = CHAT_CONTENT;
         p->state = CHAT_AT_BODY;
         return true;

@@ -40,16 +40,33 @@ static bool is_name_byte(char c, bool first)
     return letter || c == '_' || (!first && ((c >= '0' && c <= '9') || c == '.' || c == '-'));
 }
 
+/* No name is there: skips the word, or the character. */
+static bool skip_word(struct chat_parser *p, struct slice s, size_t bytes)
+{
+    size_t n = MAX_OF(bytes, (size_t)1);
+    while (bytes == 0 && n < s.len && ((unsigned char)s.ptr[n] & 0xc0) == 0x80)
+        n++;
+    if (p->section_calls == 0)
+        chat_emit_rest(p, CHAT_CONTENT, n);
+    else
+        chat_consume(p, n);
+    return leave(p);
+}
+
 static bool step_name(struct chat_parser *p)
 {
     struct slice s = chat_rest(p);
     size_t n = 0;
-    while (n < s.len && is_name_byte(s.ptr[n], n == 0))
+    while (n < s.len && n <= NAME_BYTES_MAX && is_name_byte(s.ptr[n], n == 0))
         n++;
     if (n == s.len && n <= NAME_BYTES_MAX)
         return false;
+    if (chat_may_become(p, s, CHAT_SECTION_END))
+        return false;
+    if (chat_is_mark(p, s, CHAT_SECTION_END))
+        return leave(p);
     if (n == 0 || n > NAME_BYTES_MAX || s.ptr[n] != '(')
-        return p->bare ? to_content(p) : leave(p);
+        return p->bare ? to_content(p) : skip_word(p, s, n);
     buf_clear(&p->id);
     buf_clear(&p->name);
     buf_put_slice(&p->name, slice_sub(s, 0, n));

@@ -146,6 +146,7 @@ static const struct {
      "I look.<function name=\"f\"><param name=\"s\">é</param><param name=\"i\">3</param></function>"
      "<function name=\"g\"></function>",
      "C[I look.]B[f]A[{\"s\": \"é\", \"i\": 3}]EB[g]A[{}]E"},
+    {"lfm2", "<|tool_call_start|>no call é<|tool_call_end|> at all", "C[nocalléat all]"},
     {"none", "<tool_call>{}</tool_call>", "C[<tool_call>{}</tool_call>]"},
 };
 
