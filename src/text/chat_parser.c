@@ -199,13 +199,25 @@ static bool has_special(struct slice s)
     return s.len && memchr(s.ptr, CHAT_SPECIAL_BYTE, s.len);
 }
 
+static int parser_error(const struct chat_parser *p)
+{
+    const struct buf *bufs[] = {&p->pending,     &p->name,         &p->id,          &p->key,
+                                &p->json,        &p->shown,        &p->object.raw,  &p->object.early,
+                                &p->stream.held, &p->literal.held, &p->literal.word};
+    for (size_t i = 0; i < COUNT_OF(bufs) && !p->error; i++)
+        if (bufs[i]->error)
+            return bufs[i]->error;
+    return p->error;
+}
+
+/* Nothing follows a failure: an event would lack bytes. */
 static void say(struct chat_parser *p, enum chat_event_kind kind, struct slice text)
 {
     uint32_t index = kind == CHAT_REASONING || kind == CHAT_CONTENT ? 0 : p->calls - 1;
     struct chat_event event = {.kind = kind, .index = index, .text = text};
     if (kind == CHAT_TOOL_BEGIN)
         event.id = buf_slice(&p->id);
-    if (text.len > 0 || kind == CHAT_TOOL_END)
+    if ((text.len > 0 || kind == CHAT_TOOL_END) && !parser_error(p))
         p->opts.sink(p->opts.sink_arg, &event);
 }
 
@@ -649,17 +661,6 @@ bool chat_parser_reasons(const struct chat_parser *p)
 uint32_t chat_parser_calls(const struct chat_parser *p)
 {
     return p->calls;
-}
-
-static int parser_error(const struct chat_parser *p)
-{
-    const struct buf *bufs[] = {&p->pending,     &p->name,         &p->id,          &p->key,
-                                &p->json,        &p->shown,        &p->object.raw,  &p->object.early,
-                                &p->stream.held, &p->literal.held, &p->literal.word};
-    for (size_t i = 0; i < COUNT_OF(bufs) && !p->error; i++)
-        if (bufs[i]->error)
-            return bufs[i]->error;
-    return p->error;
 }
 
 /* Steps that change the state without reading are few; a circle of them would be a fault of this parser,
