@@ -20,7 +20,7 @@ enum reply_stage {
 /* Kind of the pending piece of a stream. */
 enum piece_kind { PIECE_NONE, PIECE_REASONING, PIECE_CONTENT, PIECE_CALL };
 
-#define REPLY_CALL_ID_BYTES 32
+#define REPLY_CALL_ID_BYTES 128
 
 struct reply {
     struct exchange *exchange;

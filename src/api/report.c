@@ -189,6 +189,9 @@ static void write_model_info(const struct served_model *m, struct buf *ret)
         "\"parameters\":%llu,\"weight_bytes\":%llu",
         m->max_model_len, s->vocab, s->layers, s->hidden, (ull)s->parameters, (ull)s->weight_bytes);
     json_write_member(ret, "compute", m->compute);
+    buf_puts(ret, ",\"chat_format\":{");
+    chat_syntax_describe(m->syntax, ret);
+    buf_putc(ret, '}');
 }
 
 /* The first loaded model: the tools that read this know one model only. */

@@ -145,7 +145,8 @@ static bool normalise_content(const struct place *p, json_t *message, bool may_b
 
 /* ---- an assistant's earlier calls ---- */
 
-/* The arguments are an object, or its text. Models and clients write the empty text for no arguments. */
+/* The arguments are an object, or its text. Models and clients write the empty text for no arguments. Other
+ * text stays text: the model wrote it, and agents send it back. */
 static bool normalise_arguments(const struct place *p, json_t *function, const struct request_limits *limits)
 {
     const json_t *arguments = json_object_get(function, "arguments");
@@ -162,7 +163,7 @@ static bool normalise_arguments(const struct place *p, json_t *function, const s
         object = request_memory_parse(p->memory, text.ptr, text.len, &e);
     if (!json_is_object(object)) {
         json_decref(object);
-        return refuse_message(p, ".tool_calls: function.arguments is not the JSON text of an object.");
+        return true;
     }
     return json_object_set_new(function, "arguments", object) == 0 || no_memory(p);
 }

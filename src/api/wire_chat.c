@@ -211,13 +211,26 @@ static void note_logprob(struct reply *r, const struct stream_token *token)
     buf_puts(ret, "]}");
 }
 
+/* The id that the model gave the call, when clients can take it: its template expects it back. */
+static bool own_id(struct reply *r, struct slice id)
+{
+    bool ok = id.len > 0 && id.len < sizeof(r->call_id);
+    for (size_t i = 0; ok && i < id.len; i++)
+        ok = id.ptr[i] &&
+             strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:", id.ptr[i]);
+    if (ok)
+        snprintf(r->call_id, sizeof(r->call_id), "%.*s", SLICE_ARGS(id));
+    return ok;
+}
+
 static void begin_call(struct reply *r, const struct part *p)
 {
     struct request_id random = request_id_draw();
     char text[33];
     reply_turn(r, PIECE_CALL, true);
     request_id_text(random, text);
-    snprintf(r->call_id, sizeof(r->call_id), "call_%.24s", text);
+    if (!own_id(r, p->id))
+        snprintf(r->call_id, sizeof(r->call_id), "call_%.24s", text);
     r->call_index = p->call_index;
     r->call_begun = true;
     buf_clear(&r->arguments);

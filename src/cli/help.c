@@ -70,6 +70,15 @@ static const struct command_row {
      "  plateau clear ssd\n"},
     {COMMAND_TRIM, "trim", "[OPTION...]", "make a running server return its free memory",
      ASKS "Drops no cached prefix; says how many bytes were returned.\n", "  plateau trim\n"},
+    {COMMAND_PARSE, "parse", "--template FILE [OPTION...]",
+     "show what the parsers make of a model's raw output",
+     "Reads raw output on standard input and prints one JSON object: reasoning, content and tool_calls\n"
+     "with name and arguments, an object where they are one, else a text. The template decides the\n"
+     "format, and whether the prompt opens reasoning. Calls are parsed without --tools as well; an\n"
+     "empty list of tools makes them text. docs/chat-formats.md lists the formats.\n",
+     "  plateau parse --template chat_template.jinja < output.txt\n"
+     "  plateau parse --template ~/models/Qwen3-4B --tools tools.json --chunk 1 < output.txt\n"
+     "  plateau parse --tool-format hermes < output.txt\n"},
 };
 
 void help_program(FILE *f)

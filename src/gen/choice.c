@@ -4,7 +4,7 @@
  * stop string: only the engine decides whether a stop string ends the sequence (it may not before
  * min_tokens). Its finish record says so. A later token proves that a complete stop string in `held` was
  * not one that ends the sequence. Bytes that leave `held` are the reply's text, and go through the chat
- * parser. */
+ * parser. The format's special tokens go there as tokens, at their places in the text. */
 #include "gen/choice.h"
 
 #include "base/check.h"
@@ -18,10 +18,14 @@ void choice_init(struct choice *c, struct gen *g, uint32_t index, uint32_t promp
     *c = (struct choice){.gen = g, .index = index, .prompt_index = prompt_index};
     list_init(&c->by_stream);
     buf_init(&c->held, TEXT_BYTES_MAX, &charge);
+    buf_init(&c->marks, TEXT_BYTES_MAX, &charge);
 }
 
-static uint32_t find_token(const struct tokenizer *t, struct slice content)
+/* The id of a marker that is a single token. */
+static uint32_t marker_token(const struct gen *g, enum chat_marker m)
 {
+    const struct tokenizer *t = g->model->tokenizer;
+    struct slice content = slice_of(g->model->syntax->marker[m]);
     uint32_t id = UINT32_MAX;
     return t && tokenizer_find(t, content, &id) ? id : UINT32_MAX;
 }
@@ -34,21 +38,22 @@ int choice_open(struct choice *c)
     const struct gen_request *r = g->request;
     const struct prompt_ids *prompt = &g->prompts[c->prompt_index];
     const struct tokenizer *t = g->model->tokenizer;
-    bool plain = g->model->format == CHAT_FORMAT_PLAIN;
     if (t)
         detok_init(&c->detok, t, r->skip_special_tokens);
     if (r->sampling.prompt_logprobs >= 0)
         c->prompt_left = prompt->count;
     if (!r->parses)
         return 0;
-    c->think_open = plain ? UINT32_MAX : find_token(t, SLICE("<think>"));
-    c->think_close = plain ? UINT32_MAX : find_token(t, SLICE("</think>"));
-    c->in_reasoning = !plain && prompt->in_reasoning;
+    c->think_open = marker_token(g, CHAT_REASONING_OPEN);
+    c->think_close = marker_token(g, CHAT_REASONING_CLOSE);
+    c->in_reasoning = prompt->in_reasoning;
     struct charge charge = request_memory_charge(&g->memory);
     struct chat_parser_opts opts = {
-        .format = g->model->format,
+        .syntax = g->model->syntax,
         .in_reasoning = prompt->in_reasoning,
         .parse_tools = r->tools != NULL,
+        .by_token = true,
+        .hide_special = r->skip_special_tokens,
         .tools = r->tools,
         .bytes_max = TEXT_BYTES_MAX,
         .charge = &charge,
@@ -73,6 +78,7 @@ void choice_close(struct choice *c)
     chat_parser_free(c->parser);
     c->parser = NULL;
     buf_done(&c->held);
+    buf_done(&c->marks);
 }
 
 /* ---- text ---- */
@@ -96,7 +102,8 @@ static void on_event(void *arg, const struct chat_event *event)
         return;
     if (event->kind == CHAT_TOOL_BEGIN)
         c->call_count = event->index + 1;
-    put(c, &(struct part){.kind = kinds[event->kind], .text = event->text, .call_index = event->index});
+    put(c, &(struct part){
+               .kind = kinds[event->kind], .text = event->text, .call_index = event->index, .id = event->id});
 }
 
 static void deliver(struct choice *c, struct slice text)
@@ -112,9 +119,31 @@ static void deliver(struct choice *c, struct slice text)
         c->error = r;
 }
 
+static void deliver_special(struct choice *c, const struct choice_mark *m)
+{
+    int r = chat_parser_push_special(c->parser, m->special);
+    if (r < 0 && c->error == 0)
+        c->error = r;
+}
+
+/* The first `bytes` of `held`, and the special tokens among them. A token is delivered whole. */
 static void deliver_held(struct choice *c, size_t bytes)
 {
-    deliver(c, slice_sub(buf_slice(&c->held), 0, bytes));
+    size_t from = 0;
+    struct choice_mark m;
+    while (c->marks.len > 0) {
+        memcpy(&m, c->marks.ptr, sizeof(m));
+        size_t at = (size_t)(m.at - c->held_from);
+        if (at + m.bytes > bytes) {
+            bytes = c->over || at > bytes ? bytes : at;
+            break;
+        }
+        deliver(c, slice_sub(buf_slice(&c->held), from, at - from));
+        deliver_special(c, &m);
+        from = at + m.bytes;
+        buf_consume(&c->marks, sizeof(m));
+    }
+    deliver(c, slice_sub(buf_slice(&c->held), from, bytes - from));
     buf_consume(&c->held, bytes);
     c->held_from += bytes;
 }
@@ -148,6 +177,13 @@ static bool ends_row(const struct choice *c, uint32_t id)
     return false;
 }
 
+/* The markers of a format that are no single tokens count by what the parser says. */
+static void count_parsed_reasoning(struct choice *c, bool before)
+{
+    c->in_reasoning = chat_parser_reasons(c->parser);
+    c->reasoning_tokens += before && c->in_reasoning;
+}
+
 static void count_reasoning(struct choice *c, uint32_t id)
 {
     if (id == c->think_close)
@@ -156,6 +192,20 @@ static void count_reasoning(struct choice *c, uint32_t id)
         c->in_reasoning = true;
     else if (c->in_reasoning)
         c->reasoning_tokens++;
+}
+
+/* Its text, if it has any, is the end of what the token has added. */
+static void note_special(struct choice *c, uint32_t id, size_t old)
+{
+    const struct chat_syntax *s = c->gen->model->syntax;
+    uint32_t special = c->parser ? chat_syntax_special(s, id) : UINT32_MAX;
+    if (special == UINT32_MAX)
+        return;
+    size_t len = s->specials[special].text.len;
+    size_t bytes = c->held.len - old >= len ? len : 0;
+    struct choice_mark m = {
+        .at = c->held_from + c->held.len - bytes, .bytes = (uint32_t)bytes, .special = special};
+    buf_put(&c->marks, &m, sizeof(m));
 }
 
 static void on_token(struct choice *c, const struct stream_token *t)
@@ -168,11 +218,15 @@ static void on_token(struct choice *c, const struct stream_token *t)
     /* The token that ends the sequence, an end token or a stop id, is not text. */
     if (ends_row(c, t->id) || !g->model->tokenizer)
         return;
-    if (g->request->parses && g->model->format != CHAT_FORMAT_PLAIN)
+    bool by_token = c->think_close != UINT32_MAX, reasons = c->parser && chat_parser_reasons(c->parser);
+    if (c->parser && by_token)
         count_reasoning(c, t->id);
     size_t old = c->held.len;
     detok_push(&c->detok, t->id, &c->held);
+    note_special(c, t->id, old);
     deliver_held(c, certain_bytes(c, old));
+    if (c->parser && !by_token)
+        count_parsed_reasoning(c, reasons);
 }
 
 /* The engine samples at least one token; a request for the prompt alone gets none. */
@@ -223,7 +277,7 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
     if (stream_finished(c->stream, &c->finish))
         on_finish(c);
     if (c->error == 0)
-        c->error = c->held.error;
+        c->error = c->held.error ? c->held.error : c->marks.error;
     return taken;
 }
 

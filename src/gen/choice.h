@@ -27,9 +27,17 @@ struct part {
     const struct stream_token *token;
     struct slice text;
     uint32_t call_index; /* of a call's parts */
+    struct slice id;     /* of PART_CALL: the id that the model gave it; empty: none */
 };
 
 typedef void part_sink_fn(void *arg, const struct part *p);
+
+/* A special token of the chat format. The parser gets it as a token, never as text. */
+struct choice_mark {
+    uint64_t at;      /* in the whole decoded text */
+    uint32_t bytes;   /* of it there; 0: decoding skips it */
+    uint32_t special; /* of the syntax */
+};
 
 struct choice {
     /* Constant once submitted. */
@@ -46,10 +54,11 @@ struct choice {
     struct detok detok;
     struct chat_parser *parser; /* NULL: all text is content */
 
-    struct buf held;                  /* decoded text that may still be (part of) a stop string */
-    uint64_t held_from;               /* its first byte in the whole decoded text */
-    uint32_t prompt_left;             /* tokens of prompt_logprobs still to come */
-    uint32_t tokens;                  /* of the output until now */
+    struct buf held;      /* decoded text that may still be (part of) a stop string */
+    uint64_t held_from;   /* its first byte in the whole decoded text */
+    struct buf marks;     /* special tokens of the format in `held`: struct choice_mark, in order */
+    uint32_t prompt_left; /* tokens of prompt_logprobs still to come */
+    uint32_t tokens;      /* of the output until now */
     uint32_t think_open, think_close; /* ids; UINT32_MAX: the tokenizer has none */
     bool in_reasoning;
     uint32_t reasoning_tokens;

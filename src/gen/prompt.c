@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "text/chat_history.h"
 #include "text/chat_template.h"
 
 #include <errno.h>
@@ -98,6 +99,21 @@ static bool check_kwargs(struct gen *g)
     return true;
 }
 
+/* Earlier calls in the form that the template takes. */
+static bool adapt_history(struct gen *g)
+{
+    return chat_history_adapt(g->model->syntax, g->request->messages) == 0 || gen_refuse_memory(g);
+}
+
+/* The template refused: it may take objects only, and some earlier arguments are no JSON. */
+static bool wrap_arguments(struct gen *g)
+{
+    struct request_memory *before = request_memory_enter(&g->memory);
+    bool some = chat_history_wrap(g->request->messages);
+    request_memory_enter(before);
+    return some;
+}
+
 static bool refuse_rendering(struct gen *g, const struct arena *scratch, int r, uint32_t ids_max,
                              const struct err *e)
 {
@@ -164,7 +180,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
         return reject_unsupported(&g->reject, "messages",
                                   "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
     struct request_memory *before = request_memory_enter(&g->memory);
-    bool ok = check_kwargs(g) && add_kwargs(g) && (!g->request->continues || mark_end(g));
+    bool ok = check_kwargs(g) && add_kwargs(g) && adapt_history(g) && (!g->request->continues || mark_end(g));
     request_memory_enter(before);
     if (!ok)
         return false;
@@ -183,6 +199,8 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     }
     limits.wanted = &g->wanted;
     int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
+    if (r == -EINVAL && wrap_arguments(g))
+        r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
     if (r < 0)
         return refuse_rendering(g, scratch, r, ids_max, &e);
     return !g->request->continues || end_at_mark(g, ret, cuts);
@@ -330,7 +348,7 @@ bool prompt_of_messages(struct gen *g, struct arena *scratch, uint32_t ids_max, 
         media_request_text(g, &text, &cuts) &&
         prompt_encode(g, scratch, buf_slice(&text), &cuts, g->request->add_special_tokens > 0, ids_max, ret);
     if (ok)
-        ret->in_reasoning = chat_prompt_in_reasoning(buf_slice(&text));
+        ret->in_reasoning = chat_syntax_prompt_reasons(g->model->syntax, buf_slice(&text));
     buf_done(&text);
     return ok && media_request_ids(g, ids_max, ret);
 }

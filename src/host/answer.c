@@ -17,8 +17,6 @@ int answerer_init(struct answerer *a, struct runtime *rt, bool (*stopped)(void),
 {
     struct charge charge = account_charge(rt->text);
     *a = (struct answerer){.rt = rt, .model = rt->served, .stopped = stopped};
-    if (a->model.template && chat_template_mentions(a->model.template, SLICE("<think>")))
-        a->model.format = CHAT_FORMAT_QWEN_XML;
     int r = mailbox_create(&(struct mailbox_opts){4, sizeof(void *), false, &charge}, &a->wake);
     return r < 0 ? err_set(e, r, "no memory for a mailbox") : 0;
 }

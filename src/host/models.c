@@ -8,6 +8,7 @@
 #include "host/model_hint.h"
 #include "host/planning.h"
 #include "host/runtime.h"
+#include "text/chat_syntax.h"
 
 #include <errno.h>
 #include <math.h>
@@ -227,6 +228,14 @@ static int read_kwargs(const struct settings *own, struct model_settings *s, str
     return 0;
 }
 
+/* Names of formats are checked at the start, not when the model loads. */
+static int check_formats(const struct settings *own, const struct model_settings *s, struct err *e)
+{
+    struct chat_syntax syntax;
+    int r = chat_syntax_named(own->model.tool_format, own->model.reasoning_format, &syntax, e);
+    return r < 0 ? err_prefix(e, r, "model %s", s->id) : 0;
+}
+
 static struct sampling_defaults sampling_of(const struct sampling_defaults *given)
 {
     return (struct sampling_defaults){.temperature = given->temperature < 0 ? NAN : given->temperature,
@@ -255,6 +264,8 @@ static int settle(struct models *m, uint32_t index, struct err *e)
     s->max_tokens_default = own->api.live.max_tokens_default;
     for (uint32_t i = 0; r == 0 && own->models.aliases[i]; i++)
         r = add_alias(s, own->models.aliases[i], e);
+    if (r == 0)
+        r = check_formats(own, s, e);
     return r == 0 ? read_kwargs(own, s, e) : r;
 }
 

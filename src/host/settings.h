@@ -28,9 +28,10 @@ enum setting_command {
     COMMAND_UNLOAD = 128,
     COMMAND_CLEAR = 256,
     COMMAND_TRIM = 512,
+    COMMAND_PARSE = 1024,
     COMMAND_ANY = 15,    /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
-    COMMAND_EVERY = 1023
+    COMMAND_EVERY = 2047
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */
@@ -74,6 +75,13 @@ struct answer_settings {
     bool raw, think, ignore_eos;
 };
 
+/* The command parse. */
+struct parse_settings {
+    const char *template, *tools; /* files; tools NULL: none */
+    uint64_t chunk;               /* bytes; 0: all at once */
+    bool describe;                /* the format, instead of an output */
+};
+
 /* --- all of them --- */
 
 struct settings {
@@ -88,6 +96,7 @@ struct settings {
     struct key_settings keys;
     struct listener_settings listeners;
     struct answer_settings answer;
+    struct parse_settings parse;
     /* Of a front: its sources, its screen, and the server that it asks. */
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */

@@ -86,6 +86,19 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "pin", NULL, SETTING_FLAG, AT(model.pinned), 0, 0, NULL, SECTION, "as --pin"},
     {GROUP_MODEL, "chat-template-kwargs", "JSON", SETTING_TEXT, AT(model.template_kwargs), 0, 0, NULL,
      SECTION, "an object of variables for the chat template; variables of a request override it"},
+    {GROUP_MODEL, "tool-format", "NAME", SETTING_TEXT, AT(model.tool_format), 0, 0, "auto",
+     COMMAND_SERVE | COMMAND_TALK | COMMAND_PARSE | SECTION,
+     "how the model writes tool calls: auto finds it in the chat template; or harmony, gemma4, kimi_k2, "
+     "cohere_text, cohere, mistral, mistral_list, functionary_v3.2, lfm2, gigachat3, apertus, step3, "
+     "deepseek_v4, "
+     "deepseek_v3.2, deepseek_v3, deepseek_v3.1, seed_oss, minimax_m2, qwen3_xml, glm45, minicpm5, "
+     "functionary_v3.1, granite, gigachat3.1, internlm, longcat, hunyuan, functools, hermes, llama3_json, "
+     "pythonic, xlam, jamba, none"},
+    {GROUP_MODEL, "reasoning-format", "NAME", SETTING_TEXT, AT(model.reasoning_format), 0, 0, "auto",
+     COMMAND_SERVE | COMMAND_TALK | COMMAND_PARSE | SECTION,
+     "how the model marks reasoning: auto finds it in the chat template; or harmony, gemma4, cohere, "
+     "mistral, "
+     "apertus, seed_oss, longcat, granite, think, none"},
     {GROUP_MODEL, "min-p", "P", SETTING_REAL, AT(model.sampling.min_p), -1, 1, "-1", SECTION,
      "sample from tokens at least P times as likely as the likeliest; -1: the model's own"},
     {GROUP_MODEL, "repetition-penalty", "R", SETTING_REAL, AT(model.sampling.repetition_penalty), 0, 10, "0",
@@ -111,6 +124,17 @@ const struct setting_row settings_table[] = {
      "complete the prompt without the chat template"},
     {GROUP_ANSWER, "ignore-eos", NULL, SETTING_FLAG, AT(answer.ignore_eos), 0, 0, NULL, COMMAND_TALK,
      "continue after the model's end token"},
+
+    {GROUP_ANSWER, "template", "FILE", SETTING_TEXT, AT(parse.template), 0, 0, NULL, COMMAND_PARSE,
+     "chat template: a Jinja file, or the directory of a model"},
+    {GROUP_ANSWER, "tools", "FILE", SETTING_TEXT, AT(parse.tools), 0, 0, NULL, COMMAND_PARSE,
+     "JSON file with the tools of the request, as in tools of /v1/chat/completions [default: calls are "
+     "parsed, "
+     "and arguments have no schema]"},
+    {GROUP_ANSWER, "chunk", "BYTES", SETTING_COUNT, AT(parse.chunk), 0, 1e9, "0", COMMAND_PARSE,
+     "feed the parser BYTES at a time, which changes nothing in the result; 0: all at once"},
+    {GROUP_ANSWER, "describe", NULL, SETTING_FLAG, AT(parse.describe), 0, 0, NULL, COMMAND_PARSE,
+     "print the format that was found, and read no output"},
 
     {GROUP_SCREEN, "hide-reasoning", NULL, SETTING_FLAG, AT(hide_reasoning), 0, 0, NULL, COMMAND_CHAT,
      "show answers without the reasoning before them"},
@@ -218,9 +242,10 @@ const struct setting_row settings_table[] = {
     {GROUP_OTHER, "stuck", "SECONDS", SETTING_COUNT, AT(api.live.stuck_s), 1, 86400, "30",
      COMMAND_SERVE | LIVE,
      "report a model that has work and finishes no layer for SECONDS; /health is 503 then"},
-    {GROUP_OTHER, "config", "FILE", SETTING_TEXT, AT(config), 0, 0, NULL, COMMAND_ANY | COMMAND_ADMIN,
-     "INI file with any of these options, name = value"},
-    {GROUP_OTHER, "env-file", "FILE", SETTING_TEXT, AT(env_file), 0, 0, NULL, COMMAND_ANY | COMMAND_ADMIN,
+    {GROUP_OTHER, "config", "FILE", SETTING_TEXT, AT(config), 0, 0, NULL,
+     COMMAND_ANY | COMMAND_ADMIN | COMMAND_PARSE, "INI file with any of these options, name = value"},
+    {GROUP_OTHER, "env-file", "FILE", SETTING_TEXT, AT(env_file), 0, 0, NULL,
+     COMMAND_ANY | COMMAND_ADMIN | COMMAND_PARSE,
      "file with any of these options as environment variables, PLATEAU_NAME=value"},
     {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "error, warn, info or debug [default: info]"},

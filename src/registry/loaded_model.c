@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_BYTES_MAX ((size_t)512 << 20) /* address space for tokenizer and template */
+#define TEXT_BYTES_MAX    ((size_t)512 << 20) /* address space for tokenizer and template */
+#define SCRATCH_BYTES_MAX ((size_t)64 << 20)  /* address space for rendering it */
 
 /* ---- loading ---- */
 
@@ -110,6 +111,25 @@ static int load_template(struct load *l)
     if (r == -ENOENT && s->needs_template)
         return err_set(l->e, r, "%s has no chat template; plateau generate completes a text with it", s->dir);
     return r == -ENOENT ? 0 : r;
+}
+
+/* Renders the template a few times. */
+static int find_syntax(struct load *l)
+{
+    struct loaded_model *h = l->h;
+    const struct model_options *o = &l->opts->settings->options;
+    struct chat_syntax_opts opts = {.template = h->template,
+                                    .tokenizer = h->tokenizer,
+                                    .tool_format = o->tool_format,
+                                    .reasoning_format = o->reasoning_format};
+    struct charge charge = account_charge(h->tokenizer_account);
+    struct arena *scratch = NULL;
+    h->syntax = ARENA_NEW(h->text, struct chat_syntax);
+    if (!h->syntax || arena_create(&(struct arena_opts){SCRATCH_BYTES_MAX, 0, &charge}, &scratch) < 0)
+        return err_set(l->e, -ENOMEM, "no memory for the chat template");
+    int r = chat_syntax_find(h->text, scratch, &opts, h->syntax, l->e);
+    arena_free(scratch);
+    return r;
 }
 
 static void override(double given, bool *has, double *value)
@@ -242,9 +262,10 @@ static int start_engine(struct load *l)
 static const struct load_step {
     const char *name;
     int (*run)(struct load *l);
-} load_steps[] = {{"account", open_account},   {"room", make_room},         {"tokenizer", load_tokenizer},
-                  {"template", load_template}, {"defaults", load_defaults}, {"weights", load_weights},
-                  {"engine", create_engine},   {"limits", apply_plan},      {"start", start_engine}};
+} load_steps[] = {{"account", open_account},   {"room", make_room},       {"tokenizer", load_tokenizer},
+                  {"template", load_template}, {"syntax", find_syntax},   {"defaults", load_defaults},
+                  {"weights", load_weights},   {"engine", create_engine}, {"limits", apply_plan},
+                  {"start", start_engine}};
 
 static int fault_at(const struct registry_faults *f, const char *step)
 {
@@ -300,13 +321,11 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
                                  .defaults = h->defaults,
                                  .max_model_len = s->plan.max_model_len,
                                  .max_tokens_default = s->max_tokens_default,
-                                 .format = CHAT_FORMAT_PLAIN,
+                                 .syntax = h->syntax,
                                  .created_s = (int64_t)clock_wall_s(),
                                  .compute = "f32",
                                  .drafting = s->engine.drafting,
                                  .exact = !s->engine.drafting.optimistic};
-    if (h->template && chat_template_mentions(h->template, SLICE("<function=")))
-        ret->format = CHAT_FORMAT_QWEN_XML;
 }
 
 /* ---- unloading ---- */

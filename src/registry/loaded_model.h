@@ -17,6 +17,7 @@ struct loaded_model {
     struct arena *text;             /* tokenizer and template */
     struct tokenizer *tokenizer;
     struct chat_template *template;
+    struct chat_syntax *syntax;
     struct model *model;
     struct engine *engine;
     struct generation_defaults defaults;

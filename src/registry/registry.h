@@ -44,10 +44,10 @@ struct served_model {
     const json_t *template_kwargs;        /* what its section gives templates; NULL: nothing */
     struct generation_defaults defaults;
     uint32_t max_model_len;
-    uint32_t max_tokens_default; /* when a request says none; 0: the server's */
-    enum chat_format format;
-    int64_t created_s;   /* since 1970; of the load */
-    const char *compute; /* "f32" */
+    uint32_t max_tokens_default;      /* when a request says none; 0: the server's */
+    const struct chat_syntax *syntax; /* how it writes reasoning and calls */
+    int64_t created_s;                /* since 1970; of the load */
+    const char *compute;              /* "f32" */
     struct drafting_opts drafting;
     bool exact; /* the same tokens in any batch, chunk and cache state, with and without drafts */
 };

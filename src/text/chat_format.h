@@ -1,18 +1,25 @@
 /* chat_format.h - the output of a chat model as events: reasoning, content, tool calls.
  *
- * Works on decoded text as it streams in; holds back only text that may still become markup. The markup
- * itself is never emitted. Memory: at most `bytes_max` for the call being read. One thread at a time. */
+ * One parser for all formats, which runs on the description of the model's (chat_syntax.h). Works on
+ * decoded text as it streams in; of running text it holds back only a possible marker, and white space
+ * before that. Markers are never emitted. Memory: at most `bytes_max` for the call being read. One thread
+ * at a time.
+ *
+ * Arguments come in pieces of at most CHAT_PIECE_BYTES_MAX bytes: JSON and strings while the model writes
+ * them, other tagged values when they are complete. When the output ends inside a call, its complete
+ * parameters stay, a string that has begun is closed, and so is the object. Arguments that are no JSON
+ * are passed on as written. */
 #ifndef PLATEAU_TEXT_CHAT_FORMAT_H
 #define PLATEAU_TEXT_CHAT_FORMAT_H
 
 #include "base/buf.h"
+#include "text/chat_syntax.h"
 
 #include <jansson.h>
 
-enum chat_format {
-    CHAT_FORMAT_PLAIN,    /* content only */
-    CHAT_FORMAT_QWEN_XML, /* Qwen3.5, Qwen3-Coder: <think> and <tool_call><function=N><parameter=K>V */
-};
+#define CHAT_PIECE_BYTES_MAX 64
+/* White space before a marker that is not emitted. */
+#define CHAT_BLANKS_MAX 64
 
 enum chat_event_kind {
     CHAT_REASONING,      /* text: more reasoning */
@@ -27,14 +34,19 @@ struct chat_event {
     enum chat_event_kind kind;
     uint32_t index;
     struct slice text; /* valid during the call of the sink */
+    struct slice id;   /* of CHAT_TOOL_BEGIN: the id that the model gave the call; empty: none */
 };
 
 typedef void chat_sink_fn(void *arg, const struct chat_event *event);
 
 struct chat_parser_opts {
-    enum chat_format format;
-    bool in_reasoning; /* the prompt ended inside <think> */
-    bool parse_tools;  /* false: tool markup is ordinary content (no tools were offered) */
+    const struct chat_syntax *syntax; /* borrowed */
+    bool in_reasoning;                /* the prompt ended inside reasoning */
+    bool parse_tools;                 /* false: tool markup is ordinary content (no tools were offered) */
+    /* Markers that are single tokens are matched only by chat_parser_push_special(); false: all markers are
+     * text. */
+    bool by_token;
+    bool hide_special; /* leave out special tokens that are no markers */
     /* The request's tools: types of arguments come from their schemas; NULL: none. Borrowed. */
     const json_t *tools;
     size_t bytes_max;
@@ -48,17 +60,19 @@ struct chat_parser;
 int chat_parser_create(const struct chat_parser_opts *opts, struct chat_parser **ret);
 void chat_parser_free(struct chat_parser *p);
 
-/* The next decoded text, valid UTF-8, any split. 0, -E2BIG (a call is larger than bytes_max) or -ENOMEM. */
+/* The next decoded text, valid UTF-8, any split. 0, -E2BIG (a call is larger than bytes_max), -ENOMEM, or
+ * -EPROTO (a fault of the parser). */
 int chat_parser_push(struct chat_parser *p, struct slice text);
+/* The next piece is special token `index` of the syntax. Its text is the syntax's: where it is no marker it
+ * counts as text. With by_token. */
+int chat_parser_push_special(struct chat_parser *p, uint32_t index);
 /* The output is over: emits the text held back; an unfinished call's complete parameters are kept and its
  * object closed. */
 int chat_parser_finish(struct chat_parser *p);
+/* The next text is reasoning. */
+bool chat_parser_reasons(const struct chat_parser *p);
 /* Number of calls begun until now. */
 uint32_t chat_parser_calls(const struct chat_parser *p);
-
-/* True when this rendered prompt ends inside a think block (its last "<think>" comes after its last
- * "</think>"). */
-bool chat_prompt_in_reasoning(struct slice rendered);
 
 /* Writes `s` as a JSON string with its quotes: UTF-8 kept, control characters escaped. */
 void json_write_string(struct buf *ret, struct slice s);
@@ -67,5 +81,7 @@ void json_write_member(struct buf *ret, const char *name, const char *value);
 /* Writes a jansson value compactly, object keys in their order, doubles in the shortest form that parses to
  * the same value. */
 void json_write_value(struct buf *ret, const json_t *value);
+/* The same with a space after each comma and colon. */
+void json_write_spaced(struct buf *ret, const json_t *value);
 
 #endif

@@ -64,7 +64,8 @@ static void write_real(struct buf *ret, double v)
         buf_puts(ret, ".0"); /* stays a real when it is read again */
 }
 
-static void write_value(struct buf *ret, const json_t *value, unsigned depth)
+/* `spaced`: as Python writes it, which chat templates do as well. */
+static void write_value(struct buf *ret, const json_t *value, bool spaced, unsigned depth)
 {
     const char *key;
     json_t *member;
@@ -79,10 +80,10 @@ static void write_value(struct buf *ret, const json_t *value, unsigned depth)
         i = 0;
         json_object_foreach((json_t *)value, key, member) {
             if (i++ > 0)
-                buf_putc(ret, ',');
+                buf_puts(ret, spaced ? ", " : ",");
             json_write_string(ret, slice_of(key));
-            buf_putc(ret, ':');
-            write_value(ret, member, depth + 1);
+            buf_puts(ret, spaced ? ": " : ":");
+            write_value(ret, member, spaced, depth + 1);
         }
         buf_putc(ret, '}');
         break;
@@ -90,8 +91,8 @@ static void write_value(struct buf *ret, const json_t *value, unsigned depth)
         buf_putc(ret, '[');
         json_array_foreach(value, i, member) {
             if (i > 0)
-                buf_putc(ret, ',');
-            write_value(ret, member, depth + 1);
+                buf_puts(ret, spaced ? ", " : ",");
+            write_value(ret, member, spaced, depth + 1);
         }
         buf_putc(ret, ']');
         break;
@@ -118,5 +119,10 @@ static void write_value(struct buf *ret, const json_t *value, unsigned depth)
 
 void json_write_value(struct buf *ret, const json_t *value)
 {
-    write_value(ret, value, 0);
+    write_value(ret, value, false, 0);
+}
+
+void json_write_spaced(struct buf *ret, const json_t *value)
+{
+    write_value(ret, value, true, 0);
 }

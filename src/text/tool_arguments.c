@@ -135,6 +135,12 @@ static bool write_typed(struct buf *ret, unsigned types, struct slice text)
     return (types & (TYPE_OBJECT | TYPE_ARRAY)) && write_structure(ret, t, types);
 }
 
+bool tool_argument_is_text(const json_t *tools, struct slice function, struct slice key)
+{
+    unsigned types = argument_types(tools, function, key);
+    return types == 0 || (types & TYPE_STRING);
+}
+
 void tool_argument_write(struct buf *ret, const json_t *tools, struct slice function, struct slice key,
                          struct slice text)
 {

@@ -7,6 +7,9 @@
 
 #include <jansson.h>
 
+/* The value is the text itself, whatever it says: it may be passed on before it is complete. */
+bool tool_argument_is_text(const json_t *tools, struct slice function, struct slice key);
+
 /* Appends the JSON value of parameter `key` of `function` to ret. The type comes from the schema in `tools`
  * (an array of {"type": "function", "function": {...}} or of bare functions; NULL: none):
  *

@@ -97,7 +97,7 @@ WRONG = [
     (CHAT, {"messages": [{"role": "user"}]}, "messages[0]", "content"),
     (CHAT, {"messages": user(5)}, "messages[0]", "content"),
     (CHAT, {"messages": user([{"type": "text"}])}, "messages[0].content[0]", "text"),
-    (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "["}}]}]},
+    (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]}]},
      "messages[0]", "arguments"),
     (CHAT, {"tools": [{"type": "function", "function": {}}]}, "tools[0]", "name"),
     (CHAT, {"tools": {}}, "tools", "list"),

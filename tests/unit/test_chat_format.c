@@ -30,6 +30,14 @@ static void record_event(void *arg, const struct chat_event *event)
     r->last = (int)event->kind;
 }
 
+static const struct chat_syntax *qwen_xml(void)
+{
+    static struct chat_syntax syntax;
+    struct err e;
+    assert_int_equal(chat_syntax_named("qwen3_xml", NULL, &syntax, &e), 0);
+    return &syntax;
+}
+
 static const char *const tools_json =
     "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", "
     "\"properties\": {"
@@ -47,7 +55,7 @@ static char *parse(const char *text, bool in_reasoning, bool tools, size_t piece
     json_t *schema = json_loads(tools_json, 0, NULL);
     assert_non_null(schema);
     buf_init(&record.text, 1 << 20, NULL);
-    struct chat_parser_opts opts = {.format = CHAT_FORMAT_QWEN_XML,
+    struct chat_parser_opts opts = {.syntax = qwen_xml(),
                                     .in_reasoning = in_reasoning,
                                     .parse_tools = tools,
                                     .tools = schema,
@@ -208,7 +216,7 @@ TEST(a_call_larger_than_its_bound_is_an_error)
 {
     struct record record = {.last = -1};
     buf_init(&record.text, 1 << 20, NULL);
-    struct chat_parser_opts opts = {.format = CHAT_FORMAT_QWEN_XML,
+    struct chat_parser_opts opts = {.syntax = qwen_xml(),
                                     .parse_tools = true,
                                     .bytes_max = 100,
                                     .sink = record_event,
@@ -226,10 +234,12 @@ TEST(a_call_larger_than_its_bound_is_an_error)
 
 TEST(a_prompt_ends_inside_reasoning_only_when_the_block_is_open)
 {
-    assert_true(chat_prompt_in_reasoning(SLICE("<|im_start|>assistant\n<think>\n")));
-    assert_false(chat_prompt_in_reasoning(SLICE("<|im_start|>assistant\n<think>\n\n</think>\n\n")));
-    assert_false(chat_prompt_in_reasoning(SLICE("what is <think>?<|im_end|>\n<|im_start|>assistant\n")));
-    assert_false(chat_prompt_in_reasoning(SLICE("")));
+    assert_true(chat_syntax_prompt_reasons(qwen_xml(), SLICE("<|im_start|>assistant\n<think>\n")));
+    assert_false(
+        chat_syntax_prompt_reasons(qwen_xml(), SLICE("<|im_start|>assistant\n<think>\n\n</think>\n\n")));
+    assert_false(
+        chat_syntax_prompt_reasons(qwen_xml(), SLICE("what is <think>?<|im_end|>\n<|im_start|>assistant\n")));
+    assert_false(chat_syntax_prompt_reasons(qwen_xml(), SLICE("")));
 }
 
 TEST(json_strings_and_numbers_read_back_the_same)

@@ -12,6 +12,7 @@ struct scene {
     struct arena *arena;
     struct tokenizer *tokenizer;
     struct served_model model;
+    struct chat_syntax syntax;
     struct gen_request request;
     struct gen gen;
     struct prompt_ids prompt;
@@ -54,7 +55,9 @@ static void begin(struct scene *s)
     assert_int_equal(arena_create(&opts, &s->arena), 0);
     if (tokenizer_load(s->arena, PLATEAU_SOURCE_DIR "/models/canary", &s->tokenizer, &e) < 0)
         fail_msg("%s", e.text);
-    s->model = (struct served_model){.tokenizer = s->tokenizer, .format = CHAT_FORMAT_QWEN_XML};
+    const struct chat_syntax_opts syntax = {.tokenizer = s->tokenizer, .tool_format = "qwen3_xml"};
+    assert_int_equal(chat_syntax_find(s->arena, s->arena, &syntax, &s->syntax, &e), 0);
+    s->model = (struct served_model){.tokenizer = s->tokenizer, .syntax = &s->syntax};
     s->request = (struct gen_request){.parses = true,
                                       .parallel_tool_calls = true,
                                       .skip_special_tokens = true,

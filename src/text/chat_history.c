@@ -1,0 +1,79 @@
+/* chat_history.c - found for each template by chat_probe.c. */
+#include "text/chat_history.h"
+
+#include "text/chat_format.h"
+
+#include <errno.h>
+
+#define ARGUMENTS_BYTES_MAX ((size_t)64 << 20)
+
+static json_t *text_of(const json_t *arguments)
+{
+    struct buf text;
+    buf_init(&text, ARGUMENTS_BYTES_MAX, NULL);
+    json_write_spaced(&text, arguments);
+    json_t *ret = text.error ? NULL : json_stringn(text.ptr, text.len);
+    buf_done(&text);
+    return ret;
+}
+
+static int adapt_call(const struct chat_syntax *s, json_t *call)
+{
+    json_t *function = json_object_get(call, "function");
+    const json_t *arguments = json_object_get(function, "arguments");
+    if (!s->text_arguments || !json_is_object(arguments))
+        return 0;
+    json_t *text = text_of(arguments);
+    return text && json_object_set_new(function, "arguments", text) == 0 ? 0 : -ENOMEM;
+}
+
+static bool is_empty(const json_t *content)
+{
+    return json_is_string(content) && json_string_length(content) == 0;
+}
+
+static int adapt_reasoning(const struct chat_syntax *s, json_t *message)
+{
+    json_t *reasoning = json_object_get(message, "reasoning_content");
+    if (!s->reasoning_member || !reasoning)
+        return 0;
+    if (json_object_set(message, s->reasoning_member, reasoning) < 0)
+        return -ENOMEM;
+    json_object_del(message, "reasoning_content");
+    return 0;
+}
+
+int chat_history_adapt(const struct chat_syntax *s, json_t *messages)
+{
+    size_t i, k;
+    json_t *message, *call;
+    json_array_foreach(messages, i, message) {
+        json_t *calls = json_object_get(message, "tool_calls");
+        int r = adapt_reasoning(s, message);
+        json_array_foreach(calls, k, call)
+            r = r < 0 ? r : adapt_call(s, call);
+        if (r < 0)
+            return r;
+        if (s->null_content && json_array_size(calls) > 0 && is_empty(json_object_get(message, "content")) &&
+            json_object_set_new(message, "content", json_null()) < 0)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+bool chat_history_wrap(json_t *messages)
+{
+    size_t i, k;
+    json_t *message, *call;
+    bool some = false;
+    json_array_foreach(messages, i, message) {
+        json_array_foreach(json_object_get(message, "tool_calls"), k, call) {
+            json_t *function = json_object_get(call, "function");
+            json_t *arguments = json_object_get(function, "arguments");
+            json_t *object = json_is_string(arguments) ? json_pack("{s:O}", "arguments", arguments) : NULL;
+            if (object && json_object_set_new(function, "arguments", object) == 0)
+                some = true;
+        }
+    }
+    return some;
+}

@@ -1,0 +1,17 @@
+/* chat_history.h - earlier calls of a conversation in the form that its template takes. */
+#ifndef PLATEAU_TEXT_CHAT_HISTORY_H
+#define PLATEAU_TEXT_CHAT_HISTORY_H
+
+#include "text/chat_syntax.h"
+
+#include <jansson.h>
+
+/* Changes the messages: reasoning_content gets the name that the template reads, arguments become text
+ * where the template wants text, and the empty content of a message with calls becomes null where it wants
+ * that. 0 or -ENOMEM. */
+int chat_history_adapt(const struct chat_syntax *s, json_t *messages);
+/* Arguments that are a text become the object {"arguments": text}, for a template that takes objects only.
+ * True: some were. */
+bool chat_history_wrap(json_t *messages);
+
+#endif

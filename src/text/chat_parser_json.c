@@ -1,0 +1,219 @@
+/* chat_parser_json.c - a call's name between markers, and arguments that are one JSON object. */
+#include "text/chat_parser_state.h"
+
+#include "base/check.h"
+
+#define PLAIN_NAME_BYTES_MAX 128
+
+#define CALL_MARKS                                                                                           \
+    (CHAT_MARK_BIT(CHAT_CALL_END) | CHAT_MARK_BIT(CHAT_SECTION_END) | CHAT_MARK_BIT(CHAT_CALL_BEGIN))
+
+static struct slice trimmed(struct slice s)
+{
+    while (s.len && chat_is_blank(s.ptr[0]))
+        s = slice_sub(s, 1, s.len);
+    while (s.len && chat_is_blank(s.ptr[s.len - 1]))
+        s.len--;
+    return s;
+}
+
+static void set_text(struct chat_parser *p, struct buf *ret, struct slice s)
+{
+    buf_clear(ret);
+    chat_put_text(p, trimmed(s), ret);
+}
+
+/* functions.NAME:N is the id, and has the name. */
+static void take_name_of_id(struct chat_parser *p)
+{
+    struct slice s = buf_slice(&p->name);
+    buf_clear(&p->id);
+    buf_put_slice(&p->id, s);
+    size_t end = s.len, from = slice_starts(s, SLICE("functions.")) ? 10 : 0;
+    while (end > from && s.ptr[end - 1] >= '0' && s.ptr[end - 1] <= '9')
+        end--;
+    if (end == s.len || end == from || s.ptr[end - 1] != ':')
+        end = s.len + 1;
+    p->name.len = end - 1;
+    buf_consume(&p->name, from);
+}
+
+static void to_arguments(struct chat_parser *p)
+{
+    p->value_begun = p->value_open = p->value_streams = false;
+    if (p->opts.syntax->id_names)
+        take_name_of_id(p);
+    chat_begin_call(p);
+    switch (p->opts.syntax->arguments) {
+    case CHAT_TAGGED:
+        chat_emit_arguments(p, SLICE("{"));
+        p->state = CHAT_AT_KEYS;
+        break;
+    case CHAT_BRACED:
+        chat_emit_arguments(p, SLICE("{"));
+        chat_literal_restart(&p->literal);
+        p->in_list = false;
+        p->list_state = CHAT_LIST_ARGUMENTS;
+        p->state = CHAT_AT_LITERAL;
+        break;
+    default:
+        json_stream_restart(&p->stream);
+        p->state = CHAT_AT_JSON;
+    }
+}
+
+/* A marker that was none. The first one of a reply may have been the prompt's. */
+static bool not_a_name(struct chat_parser *p)
+{
+    if (!p->at_start || !p->opens.len) {
+        chat_emit(p, CHAT_CONTENT, buf_slice(&p->key));
+        chat_emit(p, CHAT_CONTENT, p->mark[CHAT_CALL_BEGIN]);
+    }
+    p->state = CHAT_AT_TEXT;
+    p->at_start = p->skip_blank = false;
+    return true;
+}
+
+static bool is_plain(struct slice s)
+{
+    if (s.len > PLAIN_NAME_BYTES_MAX)
+        return false;
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        bool letter = (c | 32) >= 'a' && (c | 32) <= 'z', digit = c >= '0' && c <= '9';
+        if (!letter && !digit && c != '_' && c != '-' && c != '.')
+            return false;
+    }
+    return true;
+}
+
+/* The end of the name, and the marker there; without NAME_END the arguments' first one ends it. */
+static size_t name_end(struct chat_parser *p, struct slice s, enum chat_marker *found)
+{
+    uint32_t marks = CHAT_MARK_BIT(CHAT_NAME_END) | CHAT_MARK_BIT(CHAT_ID_BEGIN);
+    bool json = p->opts.syntax->arguments == CHAT_JSON;
+    if (p->opts.syntax->arguments == CHAT_TAGGED && !p->mark[CHAT_NAME_END].len)
+        marks |= CHAT_MARK_BIT(CHAT_KEY_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_END);
+    size_t at = chat_find_mark(p, s, 0, marks, found);
+    const char *brace = json && s.len ? memchr(s.ptr, '{', s.len) : NULL;
+    if (brace && (size_t)(brace - s.ptr) < at) {
+        *found = CHAT_MARKER_COUNT;
+        return (size_t)(brace - s.ptr);
+    }
+    return at;
+}
+
+static bool step_plain_name(struct chat_parser *p, struct slice s, size_t at)
+{
+    struct slice name = at == SIZE_MAX ? s : slice_sub(s, 0, at);
+    if (!is_plain(name) || (at != SIZE_MAX && name.len == 0) || (at == SIZE_MAX && p->over))
+        return not_a_name(p);
+    return at != SIZE_MAX;
+}
+
+/* Of calls in JSON an object may stand in place of the name: an older form of the same format. */
+static bool is_object(struct chat_parser *p, struct slice s)
+{
+    s = trimmed(s);
+    return p->opts.syntax->arguments == CHAT_JSON && s.len && (s.ptr[0] == '{' || s.ptr[0] == '[');
+}
+
+bool chat_step_name(struct chat_parser *p)
+{
+    struct slice s = chat_rest(p);
+    enum chat_marker found = CHAT_NAME_END;
+    bool plain = p->opts.syntax->plain_names;
+    if (!plain && is_object(p, s)) {
+        chat_object_start(p, false, false);
+        return true;
+    }
+    size_t at = name_end(p, s, &found), end = at;
+    if (plain && (!step_plain_name(p, s, at) || p->state == CHAT_AT_TEXT))
+        return p->state == CHAT_AT_TEXT;
+    if (at == SIZE_MAX)
+        return false;
+    buf_clear(&p->id);
+    if (found == CHAT_ID_BEGIN) {
+        size_t from = at + p->mark[CHAT_ID_BEGIN].len;
+        end = chat_find_mark(p, s, from, CHAT_MARK_BIT(CHAT_NAME_END), &found);
+        if (end == SIZE_MAX)
+            return false;
+        set_text(p, &p->id, slice_sub(s, from, end - from));
+    }
+    set_text(p, &p->name, slice_sub(s, 0, at));
+    chat_consume(p, end + (found == CHAT_NAME_END ? p->mark[CHAT_NAME_END].len : 0));
+    if (p->name.len == 0) {
+        p->state = CHAT_AT_AFTER;
+    } else if (plain && slice_eq(buf_slice(&p->name), slice_of(p->opts.syntax->text_to))) {
+        p->state = CHAT_AT_TEXT;
+        p->at_start = p->skip_blank = false;
+    } else {
+        to_arguments(p);
+    }
+    return true;
+}
+
+bool chat_feed_json(struct chat_parser *p)
+{
+    buf_clear(&p->json);
+    for (;;) {
+        struct slice s = chat_rest(p);
+        bool broken = p->stream.broken;
+        enum chat_marker found;
+        size_t end = broken ? chat_find_mark(p, s, 0, CALL_MARKS, &found) : SIZE_MAX;
+        if (end != SIZE_MAX)
+            s.len = end;
+        else if (broken && !p->over)
+            s.len -= chat_mark_tail(p, s, CALL_MARKS);
+        chat_consume(p, json_stream_feed(&p->stream, s, &p->json));
+        if (end != SIZE_MAX && !p->stream.done)
+            json_stream_close(&p->stream, &p->json);
+        if (p->stream.done || broken == p->stream.broken)
+            return p->stream.done;
+    }
+}
+
+/* Arguments that do not begin as JSON: none, or passed on up to the end of the call. */
+static bool step_raw(struct chat_parser *p, struct slice s)
+{
+    enum chat_marker found;
+    size_t at = chat_find_mark(p, s, 0, CALL_MARKS, &found);
+    if (at == SIZE_MAX) {
+        size_t held = p->over ? 0 : chat_mark_tail(p, s, CALL_MARKS);
+        size_t end = chat_without_blank_tail(slice_sub(s, 0, s.len - held));
+        chat_emit_arguments(p, slice_sub(s, 0, end));
+        p->value_streams = p->value_streams || end > 0;
+        chat_consume(p, end);
+        return false;
+    }
+    struct slice raw = slice_sub(s, 0, chat_without_blank_tail(slice_sub(s, 0, at)));
+    chat_emit_arguments(p, raw.len || p->value_streams ? raw : SLICE("{}"));
+    chat_consume(p, at);
+    chat_end_call(p);
+    return true;
+}
+
+bool chat_step_json(struct chat_parser *p)
+{
+    if (!p->value_begun && !p->value_streams && chat_skip_blanks(p))
+        return false;
+    struct slice s = chat_rest(p);
+    if (p->value_streams || (!p->value_begun && s.len && s.ptr[0] != '{'))
+        return step_raw(p, s);
+    p->value_begun = true;
+    bool done = chat_feed_json(p);
+    chat_emit_arguments(p, buf_slice(&p->json));
+    if (done)
+        chat_end_call(p);
+    return done;
+}
+
+void chat_finish_json(struct chat_parser *p)
+{
+    buf_clear(&p->json);
+    if (p->value_begun)
+        json_stream_close(&p->stream, &p->json);
+    else if (!p->value_streams)
+        buf_puts(&p->json, "{}");
+    chat_emit_arguments(p, buf_slice(&p->json));
+}
