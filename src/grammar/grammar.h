@@ -15,9 +15,9 @@
 typedef uint32_t sym_id; /* a rule or a terminal */
 
 struct grammar_limits {
-    size_t bytes_max;      /* of builder and grammar together */
-    uint32_t nodes_max;    /* expressions, with those that matchers derive */
-    uint32_t symbols_max;  /* rules, terminals, and places in alternatives together */
+    size_t bytes_max;     /* of builder and grammar together */
+    uint32_t nodes_max;   /* expressions, with those that matchers derive */
+    uint32_t symbols_max; /* rules, terminals, and places in alternatives together */
 };
 
 extern const struct grammar_limits grammar_limits_default; /* 1 Mi bytes of grammar as described in docs */

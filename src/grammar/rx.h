@@ -42,6 +42,8 @@ rx_id rx_bytes(struct rx_store *s, const struct rx_bytes *set); /* one byte of t
 rx_id rx_literal(struct rx_store *s, struct slice text);
 rx_id rx_cat(struct rx_store *s, rx_id a, rx_id b);
 rx_id rx_or(struct rx_store *s, rx_id a, rx_id b);
+/* Any of `list`; sooner than one by one. */
+rx_id rx_any(struct rx_store *s, const rx_id *list, uint32_t count);
 rx_id rx_and(struct rx_store *s, rx_id a, rx_id b);
 rx_id rx_not(struct rx_store *s, rx_id a); /* every text that `a` does not match, well-formed UTF-8 or not */
 /* min to max times; max RX_UNBOUNDED: any number. A counter, never unrolled. */

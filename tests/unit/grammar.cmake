@@ -1,0 +1,2 @@
+plateau_test(test_rx grammar text)
+plateau_test(test_grammar grammar memory)
