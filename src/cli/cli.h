@@ -14,5 +14,6 @@ int command_load(int argc, char **argv);
 int command_unload(int argc, char **argv);
 int command_clear(int argc, char **argv);
 int command_trim(int argc, char **argv);
+int command_schema(int argc, char **argv);
 
 #endif

@@ -18,7 +18,7 @@ static const struct {
     {"serve", command_serve}, {"chat", command_chat},     {"generate", command_generate},
     {"plan", command_plan},   {"cache", command_cache},   {"status", command_status},
     {"load", command_load},   {"unload", command_unload}, {"clear", command_clear},
-    {"trim", command_trim},
+    {"trim", command_trim},   {"schema", command_schema},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

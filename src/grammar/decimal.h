@@ -9,8 +9,9 @@
 #define DECIMAL_DIGITS_MAX 700 /* a double has at most 309 digits before the point, and 340 after it */
 
 struct decimal {
-    uint16_t whole, fraction; /* digits before the point (at least 1, no needless 0) and after it (no 0 last) */
-    bool negative;            /* never of 0 */
+    uint16_t whole,
+        fraction;  /* digits before the point (at least 1, no needless 0) and after it (no 0 last) */
+    bool negative; /* never of 0 */
     char digits[DECIMAL_DIGITS_MAX];
 };
 

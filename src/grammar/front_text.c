@@ -37,7 +37,8 @@ static void *take(struct front_text *f, size_t bytes)
 {
     void *p = f->error ? NULL : arena_alloc_align(f->a, bytes, 8);
     if (!p)
-        front_text_fail(f, arena_overran(f->a) ? -E2BIG : -ENOMEM, "the grammar takes too much memory to read");
+        front_text_fail(f, arena_overran(f->a) ? -E2BIG : -ENOMEM,
+                        "the grammar takes too much memory to read");
     return p;
 }
 
@@ -63,9 +64,15 @@ struct front_name *front_text_name(struct front_text *f, struct slice name)
 uint32_t front_text_character(struct front_text *f)
 {
     uint8_t first = f->at < f->end ? (uint8_t)*f->at : 0xFF;
-    uint32_t more = first < 0x80 ? 0 : first < 0xC2 ? 9 : first < 0xE0 ? 1 : first < 0xF0 ? 2 : first < 0xF5 ? 3 : 9;
+    uint32_t more = first < 0x80   ? 0
+                    : first < 0xC2 ? 9
+                    : first < 0xE0 ? 1
+                    : first < 0xF0 ? 2
+                    : first < 0xF5 ? 3
+                                   : 9;
     if (more > (size_t)(f->end - f->at) || (size_t)(f->end - f->at) < more + 1) {
-        front_text_fail(f, -EINVAL, f->at < f->end ? "this is not valid UTF-8" : "the grammar ends too early");
+        front_text_fail(f, -EINVAL,
+                        f->at < f->end ? "this is not valid UTF-8" : "the grammar ends too early");
         return 0;
     }
     uint32_t code = more == 0 ? first : first & (0x3Fu >> more);

@@ -40,7 +40,8 @@ int front_text_open(struct front_text *f, struct grammar_builder *b, struct slic
                     const struct charge *charge, const char *what, struct err *e);
 void front_text_close(struct front_text *f);
 /* Keeps the first failure, with the line. */
-int front_text_fail(struct front_text *f, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int front_text_fail(struct front_text *f, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The name's entry, a new one if it was not there; NULL: no memory. */
 struct front_name *front_text_name(struct front_text *f, struct slice name);
 

@@ -282,7 +282,8 @@ static struct piece repeated(struct front_text *f, struct piece p)
 
 static void sequence(struct front_text *f, struct front_row *row, bool nested)
 {
-    while (!f->error && f->at < f->end && *f->at != '|' && *f->at != ')' && *f->at != '\n' && *f->at != '\r') {
+    while (!f->error && f->at < f->end && *f->at != '|' && *f->at != ')' && *f->at != '\n' &&
+           *f->at != '\r') {
         struct piece p = element(f);
         if (f->error)
             return;

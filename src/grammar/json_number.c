@@ -72,8 +72,8 @@ static rx_id above(struct rx_store *s, const struct decimal *d, bool open)
     for (uint32_t i = 0; i < d->whole; i++) {
         if (d->digits[i] == '9')
             continue;
-        rx_id larger = rx_cat(s, digits(s, (char)(d->digits[i] + 1), '9'),
-                              any(s, d->whole - 1u - i, d->whole - 1u - i));
+        rx_id larger =
+            rx_cat(s, digits(s, (char)(d->digits[i] + 1), '9'), any(s, d->whole - 1u - i, d->whole - 1u - i));
         rx_id head = rx_literal(s, (struct slice){d->digits, i});
         all = either(s, all, rx_cat(s, head, rx_cat(s, larger, any_fraction(s))));
     }
@@ -180,8 +180,7 @@ rx_id json_number_spellings(struct json_text *t, const struct decimal *d)
     if (d->fraction)
         text = rx_cat(s, text, rx_repeat(s, zero, 0, RX_UNBOUNDED));
     else
-        text = rx_cat(s, text,
-                      rx_repeat(s, rx_cat(s, point(s), rx_repeat(s, zero, 1, RX_UNBOUNDED)), 0, 1));
+        text = rx_cat(s, text, rx_repeat(s, rx_cat(s, point(s), rx_repeat(s, zero, 1, RX_UNBOUNDED)), 0, 1));
     return signed_text(s, d, text);
 }
 

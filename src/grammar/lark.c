@@ -41,7 +41,8 @@ static struct piece terminal(struct front_text *f, struct front_name *n)
     if (!f->error && f->at < f->end)
         front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(*f->at));
     if (!f->error && !p.regular)
-        front_text_fail(f, -EINVAL, "the terminal %.*s has a rule in it", SLICE_ARGS(slice_sub(n->name, 0, 60)));
+        front_text_fail(f, -EINVAL, "the terminal %.*s has a rule in it",
+                        SLICE_ARGS(slice_sub(n->name, 0, 60)));
     f->depth--;
     f->at = at;
     f->end = end;

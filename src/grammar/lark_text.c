@@ -151,7 +151,8 @@ rx_id lark_string(struct front_text *f)
     struct text to = read_text(f);
     if (!f->error && (from.count != 1 || to.count != 1 || to.first < from.first))
         front_text_fail(f, -EINVAL, "a range needs two characters in order");
-    struct rx_range low = {from.first, MIN_OF(to.first, 0xD7FFu)}, high = {MAX_OF(from.first, 0xE000u), to.first};
+    struct rx_range low = {from.first, MIN_OF(to.first, 0xD7FFu)},
+                    high = {MAX_OF(from.first, 0xE000u), to.first};
     rx_id rx = RX_NONE;
     if (!f->error && low.first <= low.last)
         rx = rx_codepoints(grammar_rx(f->b), &low, 1);

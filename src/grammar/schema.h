@@ -41,7 +41,7 @@
 struct schema_opts {
     const struct wanted *wanted; /* when to give up: NULL never */
     const struct charge *charge; /* of SCHEMA_WORK_BYTES at most, during the call */
-    struct buf *ignored;         /* names of keywords that assert nothing, separated by ", "; NULL: not needed */
+    struct buf *ignored; /* names of keywords that assert nothing, separated by ", "; NULL: not needed */
 };
 
 /* Adds the rules; `ret` is the value's. 0; -EINVAL (no schema); -ENOTSUP (not supported), each with the JSON

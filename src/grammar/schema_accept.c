@@ -114,7 +114,8 @@ static bool is_unique(const json_t *list)
 static bool array_accepts(struct schema_work *w, const struct schema_way *way, const json_t *value)
 {
     size_t count = json_array_size(value);
-    if (count < way->items_min || count > way->items_max || (way->unique && (count > 1000 || !is_unique(value))))
+    if (count < way->items_min || count > way->items_max ||
+        (way->unique && (count > 1000 || !is_unique(value))))
         return false;
     for (size_t i = 0; i < count && !schema_failed(w); i++) {
         struct schema_set item = schema_item(w, way, (uint32_t)i);

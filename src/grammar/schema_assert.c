@@ -107,8 +107,8 @@ static void on_enum(struct on *o)
     bool list = strcmp(o->key, "enum") == 0;
     size_t count = list ? json_array_size(o->value) : 1;
     if (count > SCHEMA_ENUM_MAX || value_bytes(o->value, 0) > SCHEMA_ENUM_BYTES_MAX) {
-        schema_fail(o->w, -E2BIG, o->node, "\"%s\" has %zu values; at most %d and %zu KiB are supported", o->key,
-                    count, SCHEMA_ENUM_MAX, SCHEMA_ENUM_BYTES_MAX >> 10);
+        schema_fail(o->w, -E2BIG, o->node, "\"%s\" has %zu values; at most %d and %zu KiB are supported",
+                    o->key, count, SCHEMA_ENUM_MAX, SCHEMA_ENUM_BYTES_MAX >> 10);
         return;
     }
     if (!o->way->finite)

@@ -26,8 +26,8 @@ static struct schema_set *keep_set(struct schema_work *w, const struct schema_se
         return NULL;
     if (set->count)
         memcpy(lits, set->lits, set->count * sizeof(*lits));
-    *kept = (struct schema_set){
-        .count = set->count, .none = set->none, .lits = lits, .rule = grammar_rule(w->b)};
+    *kept =
+        (struct schema_set){.count = set->count, .none = set->none, .lits = lits, .rule = grammar_rule(w->b)};
     return kept;
 }
 

@@ -7,12 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const holds_one[] = {"additionalProperties", "additionalItems", "items", "contains",
-                                        "propertyNames", "not", "if", "then", "else", "unevaluatedItems",
+static const char *const holds_one[] = {"additionalProperties",
+                                        "additionalItems",
+                                        "items",
+                                        "contains",
+                                        "propertyNames",
+                                        "not",
+                                        "if",
+                                        "then",
+                                        "else",
+                                        "unevaluatedItems",
                                         "unevaluatedProperties"};
 static const char *const holds_list[] = {"allOf", "anyOf", "oneOf", "prefixItems", "items"};
-static const char *const holds_map[] = {"properties", "patternProperties", "$defs", "definitions",
-                                        "dependentSchemas", "dependencies"};
+static const char *const holds_map[] = {"properties",  "patternProperties", "$defs",
+                                        "definitions", "dependentSchemas",  "dependencies"};
 
 static bool is_schema(const json_t *v)
 {
@@ -81,8 +89,8 @@ static uint32_t add_node(struct schema_work *w, const json_t *json, uint32_t par
     uint32_t n = w->node_count++;
     const char *id = id_of(w, json);
     bool own = n == 2 || (id && id[0] && id[0] != '#');
-    w->nodes[n] = (struct schema_node){
-        json, parent, own ? n : w->nodes[parent].resource, key, name, asserts_nothing(w, json)};
+    w->nodes[n] = (struct schema_node){json, parent, own ? n : w->nodes[parent].resource,
+                                       key,  name,   asserts_nothing(w, json)};
     *place_of(w, json) = n + 1;
     return n;
 }
@@ -158,7 +166,8 @@ static uint32_t draft_of(struct schema_work *w, const json_t *schema)
     static const struct {
         const char *text;
         uint32_t draft;
-    } all[] = {{"draft-03", 3}, {"draft-04", 4}, {"draft-06", 6}, {"draft-07", 7}, {"2019-09", 2019}, {"2020-12", 2020}};
+    } all[] = {{"draft-03", 3}, {"draft-04", 4},   {"draft-06", 6},
+               {"draft-07", 7}, {"2019-09", 2019}, {"2020-12", 2020}};
     const json_t *said = json_object_get(schema, "$schema");
     const char *text = json_string_value(said);
     if (text && strstr(text, "://") && !strstr(text, "json-schema.org"))
@@ -316,13 +325,14 @@ uint32_t schema_doc_resolve(struct schema_work *w, uint32_t node, const char *re
     if (len)
         resource = resource_named(w, resource, ref, len);
     if (resource == UINT32_MAX) {
-        schema_fail(w, -ENOTSUP, node, "\"$ref\" \"%.100s\" points outside the document; that is not supported", ref);
+        schema_fail(w, -ENOTSUP, node,
+                    "\"$ref\" \"%.100s\" points outside the document; that is not supported", ref);
         return SCHEMA_NODE_TRUE;
     }
     const char *fragment = ref[len] ? ref + len + 1 : "";
-    uint32_t found = !fragment[0]          ? resource
+    uint32_t found = !fragment[0]         ? resource
                      : fragment[0] == '/' ? at_pointer(w, resource, fragment)
-                                           : at_anchor(w, resource, fragment);
+                                          : at_anchor(w, resource, fragment);
     if (found != UINT32_MAX)
         return found;
     schema_fail(w, -EINVAL, node, "\"$ref\" \"%.100s\" points to nothing in the document", ref);

@@ -125,7 +125,8 @@ static void check_except(struct schema_work *w, const struct schema_way *way)
     for (const struct schema_except *e = way->except; e; e = e->next)
         if ((schema_type_of(e->value) & (SCHEMA_ARRAY | SCHEMA_OBJECT)) &&
             schema_way_accepts(w, &rest, e->value))
-            schema_fail(w, -ENOTSUP, 0, "an array or object of enum or const cannot be negated (by not, oneOf or if)");
+            schema_fail(w, -ENOTSUP, 0,
+                        "an array or object of enum or const cannot be negated (by not, oneOf or if)");
 }
 
 static void check_refusals(struct schema_work *w, const struct schema_way *way)

@@ -97,7 +97,8 @@ static bool list_values(struct schema_work *w, const struct schema_set *set, con
 static void make_values(struct unique *u, const json_t **values)
 {
     for (uint32_t i = 0; i < u->count; i++) {
-        struct schema_way one = {.types = schema_type_of(values[i]), .finite = true, .values = {1, &values[i]}};
+        struct schema_way one = {
+            .types = schema_type_of(values[i]), .finite = true, .values = {1, &values[i]}};
         u->values[i] = grammar_rule(u->a->w->b);
         schema_emit_values(u->a->w, &one, u->values[i]);
     }

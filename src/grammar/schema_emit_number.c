@@ -78,8 +78,8 @@ static rx_id at_most_decimals(struct schema_work *w, uint32_t decimals)
     rx_id digit = rx_bytes(s, &all), digits = rx_repeat(s, digit, 0, RX_UNBOUNDED);
     rx_id not_zero = rx_cat(s, digits, rx_cat(s, rx_bytes(s, &above), digits));
     rx_id any = rx_cat(s, rx_repeat(s, literal(w, '-'), 0, 1), digits);
-    rx_id too_fine = rx_cat(s, any, rx_cat(s, literal(w, '.'),
-                                           rx_cat(s, rx_repeat(s, digit, decimals, decimals), not_zero)));
+    rx_id too_fine = rx_cat(
+        s, any, rx_cat(s, literal(w, '.'), rx_cat(s, rx_repeat(s, digit, decimals, decimals), not_zero)));
     return rx_not(s, too_fine);
 }
 
@@ -93,7 +93,8 @@ static uint32_t state_of(struct product *p, rx_id rx, uint32_t rest, uint32_t af
         if (p->states[i].rx == rx && p->states[i].rest == rest && p->states[i].after == after)
             return i;
     if (p->count == STATES_MAX) {
-        schema_fail(p->w, -E2BIG, 0, "\"multipleOf\" with these bounds takes more than %d states", STATES_MAX);
+        schema_fail(p->w, -E2BIG, 0, "\"multipleOf\" with these bounds takes more than %d states",
+                    STATES_MAX);
         return 0;
     }
     p->states[p->count] = (struct product_state){rx, rest, after, grammar_rule(p->w->b)};

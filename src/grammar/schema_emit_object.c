@@ -143,7 +143,8 @@ static bool take_names(struct object *o)
     }
     /* Members of other names may have equal names, so at most one of them counts for minProperties. */
     if (o->min > 1 && required < o->min && o->m->other_count)
-        schema_fail(o->w, -ENOTSUP, 0, "\"minProperties\" above 1 is supported where additionalProperties is false");
+        schema_fail(o->w, -ENOTSUP, 0,
+                    "\"minProperties\" above 1 is supported where additionalProperties is false");
     if (required >= o->min)
         o->min = required ? 1 : o->min;
     return o->names && !o->w->error;
@@ -156,8 +157,9 @@ static bool take_rules(struct object *o)
         o->cap = o->m->other_count ? o->cap : o->count + 1u;
     uint64_t places = (uint64_t)(o->count + 1) * ((uint64_t)o->cap + 1);
     if (places > CHAIN_MAX) {
-        schema_fail(o->w, -E2BIG, 0, "%u properties with maxProperties or minProperties %u take more than %d rules",
-                    o->count, o->cap, CHAIN_MAX);
+        schema_fail(o->w, -E2BIG, 0,
+                    "%u properties with maxProperties or minProperties %u take more than %d rules", o->count,
+                    o->cap, CHAIN_MAX);
         return false;
     }
     o->rules = schema_take(o->w, places * sizeof(*o->rules));

@@ -62,9 +62,8 @@ struct schema_choice *schema_choose(struct schema_work *w, struct schema_state *
     struct schema_option *options = schema_take(w, (count + 1u) * sizeof(*options));
     if (!c || !options)
         return NULL;
-    *c = (struct open_choice){{.capacity = count, .options = options, .key = key, .node = node},
-                              st->now,
-                              st->choices};
+    *c = (struct open_choice){
+        {.capacity = count, .options = options, .key = key, .node = node}, st->now, st->choices};
     st->choices = c;
     return &c->choice;
 }

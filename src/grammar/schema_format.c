@@ -6,17 +6,15 @@
 #define HEX   "[0-9A-Fa-f]"
 
 #define DATE                                                                                                 \
-    "(?:[1-9]" DIGIT "{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]" DIGIT "|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]" DIGIT  \
-    "|30)|02-(?:0[1-9]|1" DIGIT "|2[0-8]))"                                                                  \
+    "(?:[1-9]" DIGIT "{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]" DIGIT                                        \
+    "|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]" DIGIT "|30)|02-(?:0[1-9]|1" DIGIT "|2[0-8]))"                     \
     "|(?:[1-9]" DIGIT "(?:0[48]|[2468][048]|[13579][26])|(?:[2468][048]|[13579][26])00)-02-29)"
 #define TIME                                                                                                 \
     "(?:[01]" DIGIT "|2[0-3]):[0-5]" DIGIT ":[0-5]" DIGIT "(?:\\." DIGIT "+)?(?:Z|[+-](?:[01]" DIGIT         \
     "|2[0-3]):[0-5]" DIGIT ")"
 
-#define SPAN_DATE                                                                                            \
-    "(?:" DIGIT "+Y(?:" DIGIT "+M(?:" DIGIT "+D)?)?|" DIGIT "+M(?:" DIGIT "+D)?|" DIGIT "+D)"
-#define SPAN_TIME                                                                                            \
-    "T(?:" DIGIT "+H(?:" DIGIT "+M(?:" DIGIT "+S)?)?|" DIGIT "+M(?:" DIGIT "+S)?|" DIGIT "+S)"
+#define SPAN_DATE "(?:" DIGIT "+Y(?:" DIGIT "+M(?:" DIGIT "+D)?)?|" DIGIT "+M(?:" DIGIT "+D)?|" DIGIT "+D)"
+#define SPAN_TIME "T(?:" DIGIT "+H(?:" DIGIT "+M(?:" DIGIT "+S)?)?|" DIGIT "+M(?:" DIGIT "+S)?|" DIGIT "+S)"
 
 #define LABEL    "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define HOSTNAME LABEL "(?:\\." LABEL ")*"
@@ -32,15 +30,16 @@
     "|" H4 "::(?:" H4 ":){0,4}" IPV4 "|(?:" H4 ":){2}:(?:" H4 ":){0,3}" IPV4 "|(?:" H4 ":){3}:(?:" H4        \
     ":){0,2}" IPV4 "|(?:" H4 ":){4}:(?:" H4 ":){0,1}" IPV4 "|(?:" H4 ":){5}:" IPV4 ")"
 
-#define PERCENT   "%" HEX "{2}"
-#define NAMED     "A-Za-z0-9._~!$&'()*+,;="
-#define PCHAR     "(?:[" NAMED ":@-]|" PERCENT ")"
-#define QUERY     "(?:\\?(?:[" NAMED ":@/?-]|" PERCENT ")*)?(?:#(?:[" NAMED ":@/?-]|" PERCENT ")*)?"
-#define AUTHORITY "(?:(?:[" NAMED ":-]|" PERCENT ")*@)?(?:\\[" IPV6 "\\]|(?:[" NAMED "-]|" PERCENT ")*)(?::" DIGIT "*)?"
-#define SEGMENTS  "(?:/" PCHAR "*)*"
-#define ABSOLUTE  "//" AUTHORITY SEGMENTS "|/(?:" PCHAR "+" SEGMENTS ")?"
-#define URI       "[A-Za-z][A-Za-z0-9+.-]*:(?:" ABSOLUTE "|" PCHAR "+" SEGMENTS "|)" QUERY
-#define RELATIVE  "(?:" ABSOLUTE "|(?:[" NAMED "@-]|" PERCENT ")+" SEGMENTS "|)" QUERY
+#define PERCENT "%" HEX "{2}"
+#define NAMED   "A-Za-z0-9._~!$&'()*+,;="
+#define PCHAR   "(?:[" NAMED ":@-]|" PERCENT ")"
+#define QUERY   "(?:\\?(?:[" NAMED ":@/?-]|" PERCENT ")*)?(?:#(?:[" NAMED ":@/?-]|" PERCENT ")*)?"
+#define AUTHORITY                                                                                            \
+    "(?:(?:[" NAMED ":-]|" PERCENT ")*@)?(?:\\[" IPV6 "\\]|(?:[" NAMED "-]|" PERCENT ")*)(?::" DIGIT "*)?"
+#define SEGMENTS "(?:/" PCHAR "*)*"
+#define ABSOLUTE "//" AUTHORITY SEGMENTS "|/(?:" PCHAR "+" SEGMENTS ")?"
+#define URI      "[A-Za-z][A-Za-z0-9+.-]*:(?:" ABSOLUTE "|" PCHAR "+" SEGMENTS "|)" QUERY
+#define RELATIVE "(?:" ABSOLUTE "|(?:[" NAMED "@-]|" PERCENT ")+" SEGMENTS "|)" QUERY
 
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 

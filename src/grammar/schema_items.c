@@ -21,9 +21,10 @@ static void add_item(struct schema_work *w, struct schema_set_of *of, uint32_t n
     struct items i = items_of(w, node);
     const json_t *schema = index < json_array_size(i.prefix) ? json_array_get(i.prefix, index) : i.rest;
     if (schema)
-        schema_set_add(w, of, LIT(schema_node_of(w, schema, node,
-                                                 index < json_array_size(i.prefix) ? i.prefix_key : i.rest_key,
-                                                 NULL)));
+        schema_set_add(
+            w, of,
+            LIT(schema_node_of(w, schema, node, index < json_array_size(i.prefix) ? i.prefix_key : i.rest_key,
+                               NULL)));
 }
 
 struct schema_set schema_item(struct schema_work *w, const struct schema_way *way, uint32_t index)

@@ -140,7 +140,8 @@ static bool add_matched(const struct gather *g, uint32_t part, uint32_t matched,
         if (!schema)
             continue;
         any = true;
-        schema_set_add(g->w, of, LIT(schema_node_of(g->w, schema, node, "patternProperties", g->patterns[p].ptr)));
+        schema_set_add(g->w, of,
+                       LIT(schema_node_of(g->w, schema, node, "patternProperties", g->patterns[p].ptr)));
     }
     return any;
 }
@@ -161,7 +162,8 @@ static struct schema_set set_of_named(const struct gather *g, const struct schem
     for (uint32_t i = 0; i < g->part_count; i++) {
         const json_t *schema = json_object_get(keyword(g, i, "properties"), n->name.ptr);
         if (schema)
-            schema_set_add(g->w, &of, LIT(schema_node_of(g->w, schema, g->parts[i]->node, "properties", n->name.ptr)));
+            schema_set_add(g->w, &of,
+                           LIT(schema_node_of(g->w, schema, g->parts[i]->node, "properties", n->name.ptr)));
         if (!add_matched(g, i, matched, &of) && !schema)
             add_additional(g, i, &of);
     }
@@ -246,8 +248,8 @@ static void fill_others(const struct gather *g)
             keys = other_keys(g);
         rx_id key = keys;
         for (uint32_t p = 0; p < g->pattern_count; p++)
-            key = rx_and(g->w->s, key,
-                         matched >> p & 1 ? g->pattern_rx[p] : rx_not(g->w->s, g->pattern_rx[p]));
+            key =
+                rx_and(g->w->s, key, matched >> p & 1 ? g->pattern_rx[p] : rx_not(g->w->s, g->pattern_rx[p]));
         if (!schema_rx_none(g->w, key))
             add_others(g, key, value);
     }

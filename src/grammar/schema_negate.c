@@ -149,8 +149,9 @@ static lit_id beside(const struct on *o, const char *key)
 
 static void on_if(struct on *o)
 {
-    lit_id condition = lit_in(o, o->value, NULL), both[2][2] = {
-        {condition, LIT_NOT(beside(o, "then"))}, {LIT_NOT(condition), LIT_NOT(beside(o, "else"))}};
+    lit_id condition = lit_in(o, o->value, NULL),
+           both[2][2] = {{condition, LIT_NOT(beside(o, "then"))},
+                         {LIT_NOT(condition), LIT_NOT(beside(o, "else"))}};
     struct schema_choice *c = schema_choose(o->w, o->st, o->node, o->key, 2);
     for (int i = 0; c && i < 2; i++) {
         add_lit(c, both[i][0]);
@@ -193,8 +194,8 @@ static void on_properties(struct on *o)
         struct slice text = slice_of(name);
         option->count = 3;
         option->atoms[1] = (struct schema_atom){.kind = ATOM_PRESENT, .name = text};
-        option->atoms[2] = (struct schema_atom){
-            .kind = ATOM_MEMBER, .name = text, .lit = LIT_NOT(lit_in(o, schema, name))};
+        option->atoms[2] =
+            (struct schema_atom){.kind = ATOM_MEMBER, .name = text, .lit = LIT_NOT(lit_in(o, schema, name))};
     }
 }
 

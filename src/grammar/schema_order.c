@@ -24,7 +24,8 @@ static void order_named(struct schema_work *w, const struct schema_members *m, j
     }
 }
 
-static json_t *order_object(struct schema_work *w, const struct schema_way *way, json_t *value, uint32_t depth)
+static json_t *order_object(struct schema_work *w, const struct schema_way *way, json_t *value,
+                            uint32_t depth)
 {
     const char *key;
     json_t *member, *object = json_object();

@@ -42,8 +42,9 @@ bool schema_failed(struct schema_work *w)
     if (w->error)
         return true;
     if (rx_failed(w->s) || grammar_builder_failed(w->b)) {
-        w->error = err_set(w->e, -E2BIG, "the schema is too large: its grammar exceeds the limit of rules "
-                                         "and expressions");
+        w->error = err_set(w->e, -E2BIG,
+                           "the schema is too large: its grammar exceeds the limit of rules "
+                           "and expressions");
         return true;
     }
     if (++w->looks % LOOK_STEPS)

@@ -103,7 +103,7 @@ struct schema_way {
     const struct schema_except *except; /* numbers, arrays and objects that it does not have */
     struct json_number number;
     const struct schema_multiple *multiples;
-    rx_id text; /* of strings, between the quotes */
+    rx_id text;                                 /* of strings, between the quotes */
     const struct schema_part *arrays, *objects; /* the latest first */
     uint32_t items_min, items_max;
     uint32_t members_min, members_max;
