@@ -84,8 +84,8 @@ struct layout {
     struct draft *d;
     struct grammar *g;
     const uint8_t *productive, *reachable;
-    uint32_t *place_of;  /* what stands for a symbol in places */
-    uint32_t *rules;     /* symbols of the rules, in their new order */
+    uint32_t *place_of; /* what stands for a symbol in places */
+    uint32_t *rules;    /* symbols of the rules, in their new order */
     uint32_t *places, *alternatives, *alternatives_of;
     struct terminal *terminals;
     struct corner *corners;
@@ -174,7 +174,8 @@ static void find_nullable(const struct grammar *g, uint8_t *nullable, uint32_t *
         changed = false;
         for (uint32_t i = 0; i < left; i++) {
             uint32_t rule = waiting[i];
-            for (uint32_t a = g->alternatives_of[rule]; a < g->alternatives_of[rule + 1] && !nullable[rule]; a++) {
+            for (uint32_t a = g->alternatives_of[rule]; a < g->alternatives_of[rule + 1] && !nullable[rule];
+                 a++) {
                 uint32_t at = g->alternatives[a];
                 while (!(g->places[at] & (PLACE_END | PLACE_TERMINAL)) && nullable[g->places[at]])
                     at++;
@@ -233,7 +234,7 @@ static bool put_expressions(struct layout *l)
 {
     struct grammar *g = l->g;
     rx_id *roots = ARENA_ARRAY(l->d->arena, rx_id, g->terminal_count);
-    if (!roots || rx_store_create(g->arena, l->d->rx->count + 8, &g->rx) < 0)
+    if (!roots || rx_store_create(g->arena, l->d->rx->count + 64, &g->rx) < 0)
         return false;
     for (uint32_t t = 0; t < g->terminal_count; t++)
         roots[t] = l->terminals[t].rx;
@@ -244,6 +245,9 @@ static bool put_expressions(struct layout *l)
     memcpy(g->classes, g->rx->classes, sizeof(g->classes));
     g->class_count = g->rx->class_count;
     g->terminals = l->terminals;
+    static const struct rx_range plain[] = {
+        {0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}};
+    g->plain = rx_codepoints(g->rx, plain, COUNT_OF(plain));
     return !g->rx->failed;
 }
 

@@ -13,6 +13,7 @@ struct reducing {
     uint8_t *productive;
     uint32_t *open;     /* of each row: symbols that are not known to be productive */
     uint32_t *rule_of;  /* of each row */
+    uint8_t *listed;    /* of each row: its rule is no terminal by now */
     uint32_t *users_of; /* [symbol_count + 1], into `users`: rows that a symbol stands in, by occurrence */
     uint32_t *users;
     uint32_t *queue, queued;
@@ -26,8 +27,9 @@ static int terminals(struct reducing *p, struct err *e)
         if (d->kinds[s] == SYMBOL_TERMINAL && p->users_of[s + 1] > p->users_of[s])
             alive = rx_alive(d->rx, d->values[s], ALIVE_STEPS);
         if (alive < 0)
-            return err_set(e, -E2BIG,
-                           "it is too complex to decide whether an intersection or complement matches any text");
+            return err_set(
+                e, -E2BIG,
+                "it is too complex to decide whether an intersection or complement matches any text");
         if (alive && !p->productive[s]) {
             p->productive[s] = true;
             p->queue[p->queued++] = s;
@@ -49,7 +51,7 @@ static void productive_rules(struct reducing *p)
 {
     struct draft *d = p->d;
     for (uint32_t row = 0; row < d->row_count; row++)
-        if (d->rows[row].count == 0 && d->kinds[p->rule_of[row]] == SYMBOL_RULE)
+        if (d->rows[row].count == 0 && p->listed[row])
             settle_row(p, row);
     for (uint32_t i = 0; i < p->queued; i++) {
         uint32_t s = p->queue[i];
@@ -67,6 +69,7 @@ static bool index_rows(struct reducing *p)
         for (uint32_t row = d->kinds[s] == SYMBOL_RULE ? d->first_row[s] : NO_ROW; row != NO_ROW;
              row = d->rows[row].next) {
             p->rule_of[row] = s;
+            p->listed[row] = true;
             p->open[row] = d->rows[row].count;
             for (uint32_t i = 0; i < d->rows[row].count; i++)
                 p->users_of[d->symbols[d->rows[row].at + i] + 1]++;
@@ -110,8 +113,8 @@ static void reach(struct draft *d, uint8_t *reachable, uint32_t *queue)
     reachable[d->start] = true;
     queue[queued++] = d->start;
     for (uint32_t i = 0; i < queued; i++)
-        for (uint32_t row = d->kinds[queue[i]] == SYMBOL_RULE ? d->first_row[queue[i]] : NO_ROW; row != NO_ROW;
-             row = d->rows[row].next)
+        for (uint32_t row = d->kinds[queue[i]] == SYMBOL_RULE ? d->first_row[queue[i]] : NO_ROW;
+             row != NO_ROW; row = d->rows[row].next)
             for (uint32_t k = 0; k < d->rows[row].count; k++) {
                 uint32_t s = d->symbols[d->rows[row].at + k];
                 if (!reachable[s]) {
@@ -126,9 +129,10 @@ int grammar_reduce(struct draft *d, uint8_t *productive, uint8_t *reachable, str
     struct reducing p = {.d = d, .productive = productive};
     p.open = ARENA_ARRAY(d->arena, uint32_t, d->row_count);
     p.rule_of = ARENA_ARRAY(d->arena, uint32_t, d->row_count);
+    p.listed = ARENA_ARRAY(d->arena, uint8_t, d->row_count);
     p.users_of = ARENA_ARRAY(d->arena, uint32_t, (size_t)d->symbol_count + 1);
     p.queue = ARENA_ARRAY(d->arena, uint32_t, d->symbol_count);
-    if (!p.open || !p.rule_of || !p.users_of || !p.queue || !index_rows(&p))
+    if (!p.open || !p.rule_of || !p.listed || !p.users_of || !p.queue || !index_rows(&p))
         return -ENOMEM;
     int r = terminals(&p, e);
     if (r < 0)

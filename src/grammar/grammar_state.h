@@ -23,13 +23,14 @@ struct terminal {
 struct grammar {
     struct arena *arena;
     struct rx_store *rx;
-    uint8_t classes[256];
+    rx_id plain; /* one character of a string that is not escaped: what slices of vocabularies consist of */
+    uint8_t classes[256]; /* of bytes that terminals do not tell apart */
     uint32_t class_count;
     uint32_t rule_count, terminal_count, place_count;
     const uint32_t *places;
-    const uint32_t *alternatives; /* places where alternatives begin, by rule */
+    const uint32_t *alternatives;    /* places where alternatives begin, by rule */
     const uint32_t *alternatives_of; /* [rule_count + 1]: where a rule's begin in `alternatives` */
-    const uint8_t *nullable;      /* by rule */
+    const uint8_t *nullable;         /* by rule */
     const struct terminal *terminals;
     /* Left corners of a symbol (rules first, then terminals): where it may stand first. */
     const struct corner *corners;
@@ -56,8 +57,8 @@ struct grammar_builder {
     struct grammar_limits limits;
     struct charge charge;
     struct rx_store *rx;
-    struct words symbols;   /* kind, value (rx_id or token), next in its bucket: three words each */
-    struct words rows;      /* rule, count, symbols: of each alternative */
+    struct words symbols; /* kind, value (rx_id or token), next in its bucket: three words each */
+    struct words rows;    /* rule, count, symbols: of each alternative */
     uint32_t alternatives;
     uint32_t *buckets; /* of terminals and tokens */
     bool failed, too_large;
@@ -78,9 +79,9 @@ struct draft {
     struct rx_store *rx;
     struct arena *arena;
     uint32_t symbol_count;
-    uint8_t *kinds;       /* enum symbol_kind, of each symbol */
-    uint32_t *values;     /* rx_id or token */
-    uint32_t *first_row;  /* of each rule, or NO_ROW */
+    uint8_t *kinds;      /* enum symbol_kind, of each symbol */
+    uint32_t *values;    /* rx_id or token */
+    uint32_t *first_row; /* of each rule, or NO_ROW */
     struct row *rows;
     uint32_t row_count;
     uint32_t *symbols; /* of all rows */

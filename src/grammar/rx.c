@@ -47,7 +47,8 @@ static uint32_t hash_of_set(const struct rx_bytes *set)
 
 static uint32_t node_hash(const struct rx_store *s, const struct rx_item *n)
 {
-    return n->kind == RX_K_BYTES ? hash_of_set(rx_set_at(s, n->a)) : hash_of(n->kind, n->a, n->b, n->min, n->max);
+    return n->kind == RX_K_BYTES ? hash_of_set(rx_set_at(s, n->a))
+                                 : hash_of(n->kind, n->a, n->b, n->min, n->max);
 }
 
 static void bucket_add(struct rx_store *s, rx_id id)
@@ -483,8 +484,8 @@ void rx_copy(const struct rx_store *from, struct rx_store *to, struct arena *scr
         if (n->kind == RX_K_BYTES)
             map[id] = 1 + rx_bytes(to, rx_set_at(from, n->a));
         else
-            map[id] = 1 + rx_intern(to, n->kind, map[n->a] - 1, n->kind <= RX_K_AND ? map[n->b] - 1 : 0, n->min,
-                                    n->max);
+            map[id] = 1 + rx_intern(to, n->kind, map[n->a] - 1, n->kind <= RX_K_AND ? map[n->b] - 1 : 0,
+                                    n->min, n->max);
     }
     for (uint32_t i = 0; i < count; i++)
         roots[i] = map[roots[i]] - 1;

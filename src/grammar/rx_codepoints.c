@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 
-
 struct ranges {
     struct rx_store *store;
     const struct rx_range *at;
@@ -90,8 +89,11 @@ rx_id rx_codepoints(struct rx_store *s, const struct rx_range *ranges, uint32_t 
 {
     static const struct {
         uint32_t first, last, bytes, lead, leads;
-    } forms[] = {{0, 0x7F, 1, 0x00, 128}, {0x80, 0x7FF, 2, 0xC0, 32}, {0x800, 0xD7FF, 3, 0xE0, 16},
-                 {0xE000, 0xFFFF, 3, 0xE0, 16}, {0x10000, 0x10FFFF, 4, 0xF0, 5}};
+    } forms[] = {{0, 0x7F, 1, 0x00, 128},
+                 {0x80, 0x7FF, 2, 0xC0, 32},
+                 {0x800, 0xD7FF, 3, 0xE0, 16},
+                 {0xE000, 0xFFFF, 3, 0xE0, 16},
+                 {0x10000, 0x10FFFF, 4, 0xF0, 5}};
     struct rx_range *part = s->base ? NULL : ARENA_ARRAY(s->arena, struct rx_range, count + 1);
     if (!part)
         return rx_fail(s);

@@ -65,9 +65,9 @@ static rx_id derive_node(struct rx_store *s, rx_id x, uint8_t byte)
         if (made == RX_NONE)
             return RX_NONE;
         n = rx_at(s, x);
-        return rx_cat(s, made,
-                      rx_repeat(s, n->a, n->min ? n->min - 1 : 0,
-                                n->max == RX_UNBOUNDED ? RX_UNBOUNDED : n->max - 1));
+        return rx_cat(
+            s, made,
+            rx_repeat(s, n->a, n->min ? n->min - 1 : 0, n->max == RX_UNBOUNDED ? RX_UNBOUNDED : n->max - 1));
     }
     default:
         return RX_NONE;

@@ -45,13 +45,13 @@ struct rx_store {
     /* A stack of ids that functions build lists on. */
     rx_id *list;
     uint32_t list_count, list_room;
-    struct rx_memo *memo;  /* of rx_derive */
-    uint32_t *alive_memo;  /* of rx_alive: id * 2 + whether some text matches */
-    uint8_t classes[256];  /* bytes that no set of the first `classes_sets` tells apart */
+    struct rx_memo *memo; /* of rx_derive */
+    uint32_t *alive_memo; /* of rx_alive: id * 2 + whether some text matches */
+    uint8_t classes[256]; /* bytes that no set of the first `classes_sets` tells apart */
     uint32_t class_count, classes_sets;
     struct rx_search *search; /* NULL until the first */
-    uint64_t work; /* steps of everything so far */
-    bool failed, too_large; /* for a limit of its own */
+    uint64_t work;            /* steps of everything so far */
+    bool failed, too_large;   /* for a limit of its own */
 };
 
 static inline struct rx_item *rx_at(const struct rx_store *s, rx_id id)

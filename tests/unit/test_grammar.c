@@ -109,7 +109,8 @@ TEST(limits_hold)
     rule = grammar_rule(b);
     char text[200];
     memset(text, 'x', sizeof(text));
-    grammar_alternative(b, rule, (sym_id[]){grammar_terminal(b, rx_literal(grammar_rx(b), (struct slice){text, 200}))}, 1);
+    grammar_alternative(
+        b, rule, (sym_id[]){grammar_terminal(b, rx_literal(grammar_rx(b), (struct slice){text, 200}))}, 1);
     assert_int_equal(grammar_finish(b, rule, &g, &e), -E2BIG);
     assert_non_null(strstr(e.text, "too large"));
     grammar_builder_free(b);
