@@ -84,7 +84,8 @@ static uint32_t count_nodes(const struct grammar_vocab *v, const uint32_t *token
     return nodes;
 }
 
-static void fill_trie(const struct grammar_vocab *v, const uint32_t *tokens, uint32_t count, struct trie *trie)
+static void fill_trie(const struct grammar_vocab *v, const uint32_t *tokens, uint32_t count,
+                      struct trie *trie)
 {
     uint32_t path[TOKEN_BYTES_MAX + 1], depth = 0;
     struct slice before = {0};
@@ -122,7 +123,8 @@ static int make_trie(struct grammar_vocab *v, const uint32_t *tokens, uint32_t c
     return 0;
 }
 
-static int make_slice(struct grammar_vocab *v, uint32_t *tokens, uint32_t count, uint32_t *others, uint32_t index)
+static int make_slice(struct grammar_vocab *v, uint32_t *tokens, uint32_t count, uint32_t *others,
+                      uint32_t index)
 {
     struct vocab_slice *s = &v->slices[index];
     uint32_t *bits = ARENA_ARRAY(v->arena, uint32_t, v->words), other_count = 0;
@@ -192,7 +194,8 @@ static int copy_texts(struct grammar_vocab *v, const struct grammar_vocab_opts *
 /* `scratch`: two lists of tokens. */
 static int build(struct grammar_vocab *v, struct arena *scratch)
 {
-    uint32_t *tokens = ARENA_ARRAY(scratch, uint32_t, v->size), *others = ARENA_ARRAY(scratch, uint32_t, v->size);
+    uint32_t *tokens = ARENA_ARRAY(scratch, uint32_t, v->size),
+             *others = ARENA_ARRAY(scratch, uint32_t, v->size);
     uint32_t count = 0;
     if (!tokens || !others)
         return -ENOMEM;
@@ -217,7 +220,8 @@ int grammar_vocab_create(const struct grammar_vocab_opts *opts, struct grammar_v
         return -E2BIG;
     int r = arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 30, .charge = opts->charge}, &a);
     if (r == 0)
-        r = arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 28, .charge = opts->charge}, &scratch);
+        r = arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 28, .charge = opts->charge},
+                         &scratch);
     struct grammar_vocab *v = r == 0 ? ARENA_NEW(a, struct grammar_vocab) : NULL;
     if (r == 0 && !v)
         r = -ENOMEM;

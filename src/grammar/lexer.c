@@ -59,7 +59,8 @@ uint32_t lexer_state(struct matcher_tables *t, const uint32_t *pairs, uint32_t c
     if (count == 0)
         return STATE_DEAD;
     uint32_t hash = hash_pairs(pairs, count);
-    for (uint32_t state = t->state_buckets[hash % t->bucket_count]; state; state = t->pool[state - STATE_NEXT]) {
+    for (uint32_t state = t->state_buckets[hash % t->bucket_count]; state;
+         state = t->pool[state - STATE_NEXT]) {
         const uint32_t *words = t->pool + state;
         if (words[-STATE_HASH] == hash && words[-STATE_PAIRS] == count &&
             memcmp(words + t->grammar->class_count, pairs, 2 * (size_t)count * sizeof(uint32_t)) == 0)
@@ -113,7 +114,8 @@ static uint32_t save_states(struct matcher_tables *t)
             return UINT32_MAX;
         t->saved[used] = state;
         t->saved[used + 1] = count;
-        memcpy(t->saved + used + 2, t->pool + state + t->grammar->class_count, 2 * (size_t)count * sizeof(uint32_t));
+        memcpy(t->saved + used + 2, t->pool + state + t->grammar->class_count,
+               2 * (size_t)count * sizeof(uint32_t));
         used += 2 + 2 * count;
     }
     return used;

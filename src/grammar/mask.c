@@ -20,7 +20,7 @@ struct frame {
 
 /* The row that the ends of one thread make. */
 struct kept_row {
-    uint32_t row, state;  /* of the thread */
+    uint32_t row, state; /* of the thread */
     uint32_t walk, made;
 };
 
@@ -63,8 +63,8 @@ static int walk_row(struct matcher *m, struct mask_walk *w, uint32_t row, uint32
 }
 
 /* The node's byte for all threads of `f`: fills `to`. *dead: nothing is left. */
-static int walk_step(struct matcher *m, struct mask_walk *w, const struct frame *f, uint8_t byte, struct frame *to,
-                     bool *dead)
+static int walk_step(struct matcher *m, struct mask_walk *w, const struct frame *f, uint8_t byte,
+                     struct frame *to, bool *dead)
 {
     struct matcher_tables *t = m->tables;
     uint32_t ending = 0, row = NO_ROW_YET, one = STATE_DEAD;

@@ -9,13 +9,13 @@
 #include "grammar/matcher.h"
 
 enum {
-    THREADS_MAX = 1024,       /* of one position */
-    THREAD_ROOM = 8 * 1024,   /* of all positions of a walk */
-    SOURCES_MAX = 8 * 1024,   /* terminals that end at one position */
-    SEEN_ROOM_LOG2 = 13,      /* items and completed rules of a row */
-    DONE_MAX = 2 * 1024,      /* completed rules of a row */
-    TOPS = 256,               /* remembered chains of right recursion */
-    ALIVE_STEPS_MAX = 20000,  /* derivatives to decide whether a state is dead */
+    THREADS_MAX = 1024,      /* of one position */
+    THREAD_ROOM = 8 * 1024,  /* of all positions of a walk */
+    SOURCES_MAX = 8 * 1024,  /* terminals that end at one position */
+    SEEN_ROOM_LOG2 = 13,     /* items and completed rules of a row */
+    DONE_MAX = 2 * 1024,     /* completed rules of a row */
+    TOPS = 256,              /* remembered chains of right recursion */
+    ALIVE_STEPS_MAX = 20000, /* derivatives to decide whether a state is dead */
     NO_ROW_YET = UINT32_MAX
 };
 
@@ -29,7 +29,15 @@ enum { STATE_UNKNOWN = 0, STATE_DEAD = 1, STATE_FULL = 2, STATE_COMPLEX = 3, STA
 
 /* Words before a state's transitions. Its pairs (terminal, expression) follow its transitions, then the
  * terminals that end there. */
-enum { STATE_NEXT = 6, STATE_HASH = 5, STATE_PAIRS = 4, STATE_ENDS = 3, STATE_RUN = 2, STATE_FINAL = 1, STATE_HEAD = 6 };
+enum {
+    STATE_NEXT = 6,
+    STATE_HASH = 5,
+    STATE_PAIRS = 4,
+    STATE_ENDS = 3,
+    STATE_RUN = 2,
+    STATE_FINAL = 1,
+    STATE_HEAD = 6
+};
 
 /* Words of a prediction: what may come next after a set of symbols. */
 enum { PREDICT_NEXT, PREDICT_HASH, PREDICT_KEYS, PREDICT_STATE, PREDICT_TOKENS, PREDICT_HEAD };
@@ -101,19 +109,19 @@ struct row_head {
 };
 
 struct mark {
-    uint32_t before;   /* the mark before it */
-    uint32_t row;      /* the row of this position, or NO_ROW_YET */
-    uint32_t count;    /* threads after it */
+    uint32_t before; /* the mark before it */
+    uint32_t row;    /* the row of this position, or NO_ROW_YET */
+    uint32_t count;  /* threads after it */
     uint32_t generation;
     uint32_t position;
-    uint32_t ended;    /* an end token was taken */
+    uint32_t ended; /* an end token was taken */
 };
 
 struct matcher {
     struct arena *arena;
     struct matcher_tables *tables;
-    uint64_t *stack;  /* rows and marks from the left, text from the right */
-    uint32_t room;    /* units of 8 bytes */
+    uint64_t *stack; /* rows and marks from the left, text from the right */
+    uint32_t room;   /* units of 8 bytes */
     uint32_t top;
     uint32_t position; /* bytes of text */
     uint32_t mark, marks;
@@ -200,7 +208,8 @@ int thread_add_ends(struct matcher_tables *t, uint32_t row, uint32_t state);
 int thread_new_row(struct matcher *m, uint32_t position, uint32_t *row);
 /* One byte for t->threads [at, at + count): the new ones follow t->thread_count. *row: the new row, or
  * NO_ROW_YET. t->sources may hold more ends. 0 or -E2BIG. */
-int matcher_step(struct matcher *m, uint32_t at, uint32_t count, uint8_t byte, uint32_t position, uint32_t *row);
+int matcher_step(struct matcher *m, uint32_t at, uint32_t count, uint8_t byte, uint32_t position,
+                 uint32_t *row);
 
 /* ---- matcher.c ---- */
 

@@ -39,7 +39,8 @@ static uint32_t spread(struct matcher_tables *t, uint32_t rule, uint32_t from)
 static void stamp_new(struct matcher_tables *t)
 {
     if (++t->stamp == 0) {
-        memset(t->stamps, 0, ((size_t)t->grammar->rule_count + t->grammar->terminal_count) * sizeof(uint32_t));
+        memset(t->stamps, 0,
+               ((size_t)t->grammar->rule_count + t->grammar->terminal_count) * sizeof(uint32_t));
         t->stamp = 1;
     }
 }

@@ -22,8 +22,8 @@ struct ref_grammar {
     struct rx_store *rx;
     uint32_t rules, terminals, rows[REF_RULES];
     struct ref_row row[REF_RULES][REF_ROWS];
-    rx_id rx_of[REF_TERMINALS];        /* RX_NONE with a token: special */
-    uint32_t token_of[REF_TERMINALS];  /* UINT32_MAX: none */
+    rx_id rx_of[REF_TERMINALS];       /* RX_NONE with a token: special */
+    uint32_t token_of[REF_TERMINALS]; /* UINT32_MAX: none */
     bool productive[REF_RULES + REF_TERMINALS];
     sym_id start;
 };
@@ -96,7 +96,8 @@ static inline void ref_random(struct ref_grammar *g, struct grammar_builder *b, 
         ids[i] = grammar_rule(b);
     for (uint32_t i = 0; i < g->terminals; i++) {
         g->token_of[i] = rng_below(r, 8) == 0 ? (uint32_t)rng_below(r, 2) : UINT32_MAX;
-        g->rx_of[i] = g->token_of[i] == UINT32_MAX ? ref_rx(g->rx, r, (int)rng_below(r, 4), logic) : (rx_id)RX_NONE;
+        g->rx_of[i] =
+            g->token_of[i] == UINT32_MAX ? ref_rx(g->rx, r, (int)rng_below(r, 4), logic) : (rx_id)RX_NONE;
         ids[REF_RULES + i] = g->token_of[i] == UINT32_MAX ? grammar_terminal(b, g->rx_of[i])
                                                           : grammar_token(b, g->token_of[i]);
     }
@@ -168,8 +169,9 @@ static inline bool ref_prefix(struct ref_grammar *g, const struct ref_text *t, c
     return rx_alive(g->rx, left, 100000) == 1;
 }
 
-static inline rx_places ref_row_places(struct ref_grammar *g, const struct ref_text *t, const struct ref_places *p,
-                                       const struct ref_row *row, uint32_t at, bool *prefix)
+static inline rx_places ref_row_places(struct ref_grammar *g, const struct ref_text *t,
+                                       const struct ref_places *p, const struct ref_row *row, uint32_t at,
+                                       bool *prefix)
 {
     rx_places now = 1u << at;
     for (uint32_t i = 0; i < row->count; i++) {
@@ -199,7 +201,8 @@ static inline bool ref_recognise(struct ref_grammar *g, const struct ref_text *t
             for (uint32_t at = 0; at <= t->count; at++)
                 for (uint32_t k = 0; k < g->rows[rule]; k++) {
                     bool begins = p.prefix[rule][at];
-                    rx_places ends = p.ends[rule][at] | ref_row_places(g, t, &p, &g->row[rule][k], at, &begins);
+                    rx_places ends =
+                        p.ends[rule][at] | ref_row_places(g, t, &p, &g->row[rule][k], at, &begins);
                     changed |= ends != p.ends[rule][at] || begins != p.prefix[rule][at];
                     p.ends[rule][at] = ends;
                     p.prefix[rule][at] = begins;

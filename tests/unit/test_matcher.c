@@ -10,8 +10,9 @@
 #include <errno.h>
 
 /* Tokens 0 and 1 are special, 2 ends an output, the others have these bytes. */
-static const char *const texts[] = {"",   "",   "",    "a",  "b",   "c",    "\"",   "aa",  "ab", "bc", "abc",
-                                    "a\"", "\"b", "\"\"", "cab", "bbbb", "a\"bc", "ca\"", "a",  "cc", "bca", "\"a\""};
+static const char *const texts[] = {"",      "",     "",    "a",   "b",   "c",    "\"",  "aa",
+                                    "ab",    "bc",   "abc", "a\"", "\"b", "\"\"", "cab", "bbbb",
+                                    "a\"bc", "ca\"", "a",   "cc",  "bca", "\"a\""};
 static const uint32_t ends[] = {2};
 enum { TOKENS = COUNT_OF(texts) };
 
