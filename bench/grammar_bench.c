@@ -26,8 +26,9 @@ static uint32_t samples[SAMPLES_MAX], sample_count;
 
 static void syllables(struct rng *r, char *room, size_t parts)
 {
-    static const char *const all[] = {"ba", "con", "de", "er", "fi", "gra", "ho", "ing", "ju", "ka", "la", "ment",
-                                      "no", "or", "pre", "qu", "re", "st", "tion", "un", "ve", "wa", "x", "y", "s"};
+    static const char *const all[] = {"ba",   "con", "de",   "er", "fi", "gra", "ho", "ing", "ju",
+                                      "ka",   "la",  "ment", "no", "or", "pre", "qu", "re",  "st",
+                                      "tion", "un",  "ve",   "wa", "x",  "y",   "s"};
     room[0] = 0;
     for (size_t i = 0; i < parts && strlen(room) < 16; i++)
         strcat(room, all[rng_below(r, COUNT_OF(all))]);
@@ -35,9 +36,10 @@ static void syllables(struct rng *r, char *room, size_t parts)
 
 static void make_token(struct rng *r, uint32_t id, char *room)
 {
-    static const char *const marks[] = {"\"", "\",", "\":", "\"}", "\"]", "\": \"", "\", \"", "{\"", "[\"", "\\\"",
-                                        "\\n", ".\"", "!\"", "?\"", ")\"", "\\", "\\u", "//", "();", "->", "{}", "[]",
-                                        "},", "],", "\",\"", "\":\"", "=\"", "'", "('", "')"};
+    static const char *const marks[] = {"\"",    "\",",   "\":", "\"}", "\"]", "\": \"", "\", \"", "{\"",
+                                        "[\"",   "\\\"",  "\\n", ".\"", "!\"", "?\"",    ")\"",    "\\",
+                                        "\\u",   "//",    "();", "->",  "{}",  "[]",     "},",     "],",
+                                        "\",\"", "\":\"", "=\"", "'",   "('",  "')"};
     char word[24];
     syllables(r, word, 1 + rng_below(r, 4));
     if (id < 256)
@@ -48,7 +50,8 @@ static void make_token(struct rng *r, uint32_t id, char *room)
         snprintf(room, 24, "%s%s", rng_below(r, 2) ? word : "", marks[rng_below(r, COUNT_OF(marks))]);
     else if (rng_below(r, 100) < 17)
         snprintf(room, 24, "%c%c%c%c%c%c", 0xE4 + (int)rng_below(r, 5), 0x80 + (int)rng_below(r, 64),
-                 0x80 + (int)rng_below(r, 64), 0xE5, 0x80 + (int)rng_below(r, 64), 0x80 + (int)rng_below(r, 64));
+                 0x80 + (int)rng_below(r, 64), 0xE5, 0x80 + (int)rng_below(r, 64),
+                 0x80 + (int)rng_below(r, 64));
     else if (rng_below(r, 100) < 2)
         snprintf(room, 24, "%c%c", 0x80 + (int)rng_below(r, 64), 0x80 + (int)rng_below(r, 64));
     else if (rng_below(r, 100) < 2)
@@ -77,8 +80,9 @@ static struct grammar_vocab *make_vocab(void)
         make_token(&r, id, tokens[id]);
     struct grammar_vocab_opts opts = {.size = VOCAB + 1, .bytes = token_bytes, .ends = ends, .end_count = 1};
     ASSERT(grammar_vocab_create(&opts, &v) == 0);
-    printf("vocabulary: %u tokens, %u nodes, %.1f bytes a token; others than slices: %u and %u nodes\n", VOCAB,
-           v->all.count, (double)grammar_vocab_bytes(v) / VOCAB, v->slices[0].rest.count, v->slices[1].rest.count);
+    printf("vocabulary: %u tokens, %u nodes, %.1f bytes a token; others than slices: %u and %u nodes\n",
+           VOCAB, v->all.count, (double)grammar_vocab_bytes(v) / VOCAB, v->slices[0].rest.count,
+           v->slices[1].rest.count);
     return v;
 }
 
@@ -88,7 +92,8 @@ static uint32_t longest(const struct grammar_vocab *v, struct slice text, size_t
     uint32_t best = VOCAB, place = 0;
     for (size_t depth = 0; at + depth < text.len && place < v->all.count; depth++) {
         uint8_t byte = (uint8_t)text.ptr[at + depth];
-        while (place < v->all.count && v->all.nodes[place].depth == depth + 1 && v->all.nodes[place].byte != byte)
+        while (place < v->all.count && v->all.nodes[place].depth == depth + 1 &&
+               v->all.nodes[place].byte != byte)
             place += v->all.nodes[place].size;
         if (place == v->all.count || v->all.nodes[place].depth != depth + 1)
             break;
@@ -137,14 +142,19 @@ static void json_terminals(struct json *j)
     static const struct rx_range plain[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0xD7FF}, {0xE000, 0x10FFFF}};
     struct rx_store *s = j->s;
     rx_id hex = bytes_of(s, "0123456789abcdefABCDEF"), digit = bytes_of(s, "0123456789");
-    rx_id escape = rx_cat(s, literal(s, "\\"), rx_or(s, bytes_of(s, "\"\\/bfnrt"),
-                                                     rx_cat(s, literal(s, "u"), rx_repeat(s, hex, 4, 4))));
+    rx_id escape =
+        rx_cat(s, literal(s, "\\"),
+               rx_or(s, bytes_of(s, "\"\\/bfnrt"), rx_cat(s, literal(s, "u"), rx_repeat(s, hex, 4, 4))));
     j->chars = rx_or(s, rx_codepoints(s, plain, 4), escape);
-    j->space = rx_or(s, RX_EMPTY, rx_or(s, literal(s, " "), rx_cat(s, literal(s, "\n"), rx_repeat(s, literal(s, " "), 0, 20))));
+    j->space =
+        rx_or(s, RX_EMPTY,
+              rx_or(s, literal(s, " "), rx_cat(s, literal(s, "\n"), rx_repeat(s, literal(s, " "), 0, 20))));
     j->string = grammar_terminal(j->b, string_of(j, rx_repeat(s, j->chars, 0, RX_UNBOUNDED)));
-    rx_id whole = rx_or(s, literal(s, "0"), rx_cat(s, bytes_of(s, "123456789"), rx_repeat(s, digit, 0, RX_UNBOUNDED)));
+    rx_id whole =
+        rx_or(s, literal(s, "0"), rx_cat(s, bytes_of(s, "123456789"), rx_repeat(s, digit, 0, RX_UNBOUNDED)));
     rx_id part = rx_or(s, RX_EMPTY, rx_cat(s, literal(s, "."), rx_repeat(s, digit, 1, RX_UNBOUNDED)));
-    j->number = grammar_terminal(j->b, rx_cat(s, rx_or(s, RX_EMPTY, literal(s, "-")), rx_cat(s, whole, part)));
+    j->number =
+        grammar_terminal(j->b, rx_cat(s, rx_or(s, RX_EMPTY, literal(s, "-")), rx_cat(s, whole, part)));
 }
 
 /* Any JSON value. */
@@ -168,9 +178,11 @@ static void json_values(struct json *j)
     grammar_alternative(b, elements, (sym_id[]){j->value, space}, 2);
     grammar_alternative(b, elements, (sym_id[]){j->value, space, comma, elements}, 4);
     grammar_alternative(b, j->object, (sym_id[]){term(j, "{"), grammar_terminal(b, literal(j->s, "}"))}, 2);
-    grammar_alternative(b, j->object, (sym_id[]){term(j, "{"), members, grammar_terminal(b, literal(j->s, "}"))}, 3);
+    grammar_alternative(b, j->object,
+                        (sym_id[]){term(j, "{"), members, grammar_terminal(b, literal(j->s, "}"))}, 3);
     grammar_alternative(b, j->array, (sym_id[]){term(j, "["), grammar_terminal(b, literal(j->s, "]"))}, 2);
-    grammar_alternative(b, j->array, (sym_id[]){term(j, "["), elements, grammar_terminal(b, literal(j->s, "]"))}, 3);
+    grammar_alternative(b, j->array,
+                        (sym_id[]){term(j, "["), elements, grammar_terminal(b, literal(j->s, "]"))}, 3);
 }
 
 static sym_id any_value(struct json *j)
@@ -224,8 +236,9 @@ static sym_id schema(struct json *j)
     sym_id tags[] = {tag, property(j, "score", j->number)};
     sym_id list = array_of(j, object_of(j, tags, 2, 2));
     sym_id all[] = {property(j, "name", j->string), property(j, "kind", grammar_terminal(j->b, kind)),
-                    property(j, "age", j->number), property(j, "summary", j->string), property(j, "tags", list),
-                    property(j, "note", j->string), property(j, "extra", j->value)};
+                    property(j, "age", j->number),  property(j, "summary", j->string),
+                    property(j, "tags", list),      property(j, "note", j->string),
+                    property(j, "extra", j->value)};
     return object_of(j, all, 7, 5);
 }
 
@@ -244,8 +257,9 @@ static sym_id wide(struct json *j)
 static sym_id narrow(struct json *j)
 {
     rx_id letters = bytes_of(j->s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ");
-    sym_id all[] = {property(j, "slug", grammar_terminal(j->b, string_of(j, rx_repeat(j->s, letters, 3, 200)))),
-                    property(j, "text", grammar_terminal(j->b, string_of(j, rx_repeat(j->s, j->chars, 0, 2000))))};
+    sym_id all[] = {
+        property(j, "slug", grammar_terminal(j->b, string_of(j, rx_repeat(j->s, letters, 3, 200)))),
+        property(j, "text", grammar_terminal(j->b, string_of(j, rx_repeat(j->s, j->chars, 0, 2000))))};
     return object_of(j, all, 2, 2);
 }
 
@@ -255,16 +269,21 @@ static const struct {
     const char *text;
 } grammars[] = {
     {"any JSON", any_value,
-     "{\"name\": \"preun laing\", \"list\": [1, 2.5, true, {\"de er\": \"grament con\"}], \"text\": \"verewa ho or "
+     "{\"name\": \"preun laing\", \"list\": [1, 2.5, true, {\"de er\": \"grament con\"}], \"text\": \"verewa "
+     "ho or "
      "prequ tion\\n unla ing no\", \"none\": null, \"n\": -12}"},
     {"schema", schema,
-     "{\"name\": \"Bacon Dement\", \"kind\": \"company\", \"age\": 42, \"summary\": \"ingka la or preun ho no ver "
-     "ing, detion st re ba. Junela orpre.\", \"tags\": [{\"label\": \"gra\", \"score\": 0.5}, {\"label\": \"ho no\", "
+     "{\"name\": \"Bacon Dement\", \"kind\": \"company\", \"age\": 42, \"summary\": \"ingka la or preun ho "
+     "no ver "
+     "ing, detion st re ba. Junela orpre.\", \"tags\": [{\"label\": \"gra\", \"score\": 0.5}, {\"label\": "
+     "\"ho no\", "
      "\"score\": 12}], \"note\": \"wa\", \"extra\": {\"a\": [1, \"b\"]}}"},
     {"300 optional properties", wide,
-     "{\"field_0\": 1, \"field_7\": \"con la\", \"field_8\": 3, \"field_151\": \"ing or\", \"field_299\": \"st\"}"},
+     "{\"field_0\": 1, \"field_7\": \"con la\", \"field_8\": 3, \"field_151\": \"ing or\", \"field_299\": "
+     "\"st\"}"},
     {"letters and lengths", narrow,
-     "{\"slug\": \"deer fi graho ingju kala ment\", \"text\": \"no or pre qu re st tion un ve wa x y s, con la. "
+     "{\"slug\": \"deer fi graho ingju kala ment\", \"text\": \"no or pre qu re st tion un ve wa x y s, con "
+     "la. "
      "Dement wa ho, ver ing st!\"}"},
 };
 
@@ -348,8 +367,8 @@ int main(int argc, char **argv)
     struct grammar_vocab *v = make_vocab();
     uint32_t *bits = malloc(v->words * sizeof(*bits));
     ASSERT(bits);
-    printf("%-26s %8s %8s %8s %8s %8s %8s %6s %6s\n", "us", "compile", "tables", "p50", "p99", "max", "words", "full",
-           "B/tok");
+    printf("%-26s %8s %8s %8s %8s %8s %8s %6s %6s\n", "us", "compile", "tables", "p50", "p99", "max", "words",
+           "full", "B/tok");
     for (uint32_t i = 0; i < COUNT_OF(grammars); i++) {
         struct totals sum = {0};
         sample_count = 0;
@@ -357,9 +376,9 @@ int main(int argc, char **argv)
             round_of(i, v, bits, &sum);
         qsort(samples, sample_count, sizeof(*samples), by_value);
         printf("%-26s %8.1f %8.1f %8.1f %8.1f %8.1f %8u %6u %6.1f\n", grammars[i].name,
-               (double)sum.compile_ns / sum.rounds / 1e3, (double)sum.tables_ns / sum.rounds / 1e3, at_share(0, 0.5),
-               at_share(0, 0.99), at_share(0, 1), sum.states / sum.rounds, sum.flushes / sum.rounds,
-               8.0 * sum.units / sum.tokens);
+               (double)sum.compile_ns / sum.rounds / 1e3, (double)sum.tables_ns / sum.rounds / 1e3,
+               at_share(0, 0.5), at_share(0, 0.99), at_share(0, 1), sum.states / sum.rounds,
+               sum.flushes / sum.rounds, 8.0 * sum.units / sum.tokens);
     }
     free(bits);
     free(tokens);

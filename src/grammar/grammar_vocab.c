@@ -143,6 +143,14 @@ static int make_slice(struct grammar_vocab *v, uint32_t *tokens, uint32_t count,
     return make_trie(v, others, other_count, &s->rest);
 }
 
+static int compare_same(const void *one, const void *other)
+{
+    const struct same_bytes *a = one, *b = other;
+    if (a->token != b->token)
+        return a->token > b->token ? 1 : -1;
+    return (a->other > b->other) - (a->other < b->other);
+}
+
 static int make_same(struct grammar_vocab *v, const uint32_t *tokens, uint32_t count)
 {
     uint32_t pairs = 0;
@@ -158,6 +166,7 @@ static int make_same(struct grammar_vocab *v, const uint32_t *tokens, uint32_t c
         else
             first = i;
     }
+    qsort(same, v->same_count, sizeof(*same), compare_same);
     v->same = same;
     return 0;
 }
@@ -201,8 +210,10 @@ static int build(struct grammar_vocab *v, struct arena *scratch)
         return -ENOMEM;
     for (uint32_t id = 0; id < v->size; id++) {
         size_t len = grammar_vocab_text(v, id).len;
-        if (len > 0 && len <= TOKEN_BYTES_MAX)
-            tokens[count++] = id;
+        if (len == 0 || len > TOKEN_BYTES_MAX)
+            continue;
+        tokens[count++] = id;
+        v->longest = MAX_OF(v->longest, (uint32_t)len);
     }
     qsort_r(tokens, count, sizeof(*tokens), compare, v);
     int r = make_trie(v, tokens, count, &v->all);

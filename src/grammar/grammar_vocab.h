@@ -38,6 +38,7 @@ struct same_bytes {
 struct grammar_vocab {
     struct arena *arena;
     uint32_t size, words;
+    uint32_t longest;        /* bytes of a token in the trie */
     const uint32_t *text_at; /* [size + 1] */
     const char *text;
     const uint32_t *ends;

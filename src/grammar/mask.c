@@ -140,19 +140,37 @@ static int walk(struct matcher *m, const struct trie *trie, uint32_t *bits)
     return 0;
 }
 
-/* The largest slice that any thread takes whole. */
-static const struct vocab_slice *find_slice(struct matcher_tables *t)
+/* The largest slice that any thread of the frame takes whole. */
+static const struct vocab_slice *find_slice(struct matcher_tables *t, const struct frame *f)
 {
     uint32_t run = 0;
-    for (uint32_t i = 0; i < t->thread_count && i < 8; i++)
-        run = MAX_OF(run, slice_run(t, t->threads[i].state));
+    for (uint32_t i = 0; i < f->count && i < 8; i++)
+        run = MAX_OF(run, slice_run(t, t->threads[f->at + i].state));
     for (uint32_t i = 0; i < VOCAB_SLICES; i++)
         if (t->vocab->slices[i].chars && run >= t->vocab->slices[i].chars)
             return &t->vocab->slices[i];
     return NULL;
 }
 
-/* The tokens that t->threads allow. */
+/* The walk's first frame: the position's threads with clamped states, after the threads themselves. */
+static int first_frame(struct matcher *m, struct frame *f)
+{
+    struct matcher_tables *t = m->tables;
+    uint32_t count = t->thread_count;
+    for (uint32_t i = 0, flushed = 0; i < count; i++) {
+        uint32_t state = clamp_state(t, t->threads[i].state);
+        if (state < STATE_FIRST && (flushed++ || lexer_flush(t) < 0))
+            return -E2BIG;
+        if (state < STATE_FIRST)
+            state = clamp_state(t, t->threads[i].state);
+        if (state < STATE_FIRST || thread_add(t, t->threads[i].row, state) < 0)
+            return -E2BIG;
+    }
+    *f = (struct frame){count, count, m->top};
+    return 0;
+}
+
+/* The tokens that the walk's first frame allows. */
 static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits)
 {
     struct matcher_tables *t = m->tables;
@@ -164,8 +182,7 @@ static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits)
     w->crossed = false;
     w->work = 0;
     w->work_max = work_max ? work_max + work_done(t) : 0;
-    const struct vocab_slice *slice = find_slice(t);
-    w->frames[0] = (struct frame){0, t->thread_count, m->top};
+    const struct vocab_slice *slice = find_slice(t, &w->frames[0]);
     if (slice)
         memcpy(bits, slice->bits, t->vocab->words * sizeof(*bits));
     int r = walk(m, slice ? &slice->rest : &t->vocab->all, bits);
@@ -176,10 +193,16 @@ static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits)
 static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits)
 {
     struct matcher_tables *t = m->tables;
-    if (t->thread_count != 1)
-        return t->thread_count ? walk_all(m, work_max, bits) : 0;
-    uint64_t uid = matcher_row(m, t->threads[0].row)->uid;
-    const uint32_t *known = mask_cache_find(t, uid, t->threads[0].state);
+    struct frame *f = &t->walk->frames[0];
+    if (t->thread_count == 0)
+        return 0;
+    if (first_frame(m, f) < 0)
+        return -E2BIG;
+    if (f->count != 1)
+        return walk_all(m, work_max, bits);
+    const struct thread *thread = &t->threads[f->at];
+    uint64_t uid = matcher_row(m, thread->row)->uid;
+    const uint32_t *known = mask_cache_find(t, uid, thread->state);
     if (known) {
         memcpy(bits, known, t->vocab->words * sizeof(*bits));
         return 0;
@@ -187,7 +210,7 @@ static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits)
     int r = walk_all(m, work_max, bits);
     if (r == 0)
         /* A flush renames the state: then the thread has the new name. */
-        mask_cache_put(t, t->walk->crossed ? uid : 0, t->threads[0].state, bits);
+        mask_cache_put(t, t->walk->crossed ? uid : 0, thread->state, bits);
     return r;
 }
 

@@ -30,13 +30,14 @@ enum { STATE_UNKNOWN = 0, STATE_DEAD = 1, STATE_FULL = 2, STATE_COMPLEX = 3, STA
 /* Words before a state's transitions. Its pairs (terminal, expression) follow its transitions, then the
  * terminals that end there. */
 enum {
+    STATE_CLAMPED = 7,
     STATE_NEXT = 6,
     STATE_HASH = 5,
     STATE_PAIRS = 4,
     STATE_ENDS = 3,
     STATE_RUN = 2,
     STATE_FINAL = 1,
-    STATE_HEAD = 6
+    STATE_HEAD = 7
 };
 
 /* Words of a prediction: what may come next after a set of symbols. */
@@ -224,6 +225,12 @@ void matcher_store(struct matcher *m);
 uint32_t slice_run(struct matcher_tables *t, uint32_t state);
 enum { RUN_MAX = 1000, RUN_MEMO = 64 };
 bool slice_run_create(struct matcher_tables *t);
+
+/* ---- clamp.c ---- */
+
+/* The state that stands for `state` in a mask: counters beyond the longest token are without a bound. Also
+ * STATE_FULL. */
+uint32_t clamp_state(struct matcher_tables *t, uint32_t state);
 
 /* ---- mask_cache.c ---- */
 

@@ -315,7 +315,8 @@ int rx_parse(struct rx_store *s, struct slice pattern, const struct rx_parse_opt
     static const struct rx_parse_opts none;
     struct rx_parser p = {.store = s, .text = pattern, .opts = opts ? opts : &none, .e = e};
     if (pattern.len > RX_PATTERN_BYTES_MAX)
-        return err_set(e, -E2BIG, "the pattern has %zu bytes; %zu are allowed", pattern.len, RX_PATTERN_BYTES_MAX);
+        return err_set(e, -E2BIG, "the pattern has %zu bytes; %zu are allowed", pattern.len,
+                       RX_PATTERN_BYTES_MAX);
     struct part whole = parse_alternatives(&p);
     if (p.result == 0 && p.at < pattern.len)
         rx_parse_fail(&p, p.at, "a closing parenthesis has no opening one");

@@ -85,7 +85,8 @@ static bool add_property(struct rx_parser *p, struct rx_set *set)
         return rx_parse_fail(p, start, "\\p needs a general category in braces, such as \\p{L}");
     int r = rx_set_add_category(p->store->arena, set, slice_sub(p->text, start + 1, end - start - 1));
     if (r == -EINVAL)
-        return rx_parse_fail(p, start, "this property is not supported; general categories such as \\p{Lu} are");
+        return rx_parse_fail(p, start,
+                             "this property is not supported; general categories such as \\p{Lu} are");
     p->result = r;
     p->at = end + 1;
     return r == 0;

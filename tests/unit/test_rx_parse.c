@@ -39,9 +39,10 @@ static void random_alternatives(struct text *t, struct rng *r, int depth, bool a
 
 static void random_term(struct text *t, struct rng *r, int depth)
 {
-    static const char *const atoms[] = {"a",     "b",    "c",       ".",     "[ab]",     "[^a]",   "\\d",   "\\w",
-                                        "\\W",   "\\x61", "[a-b\\d]", "[^\\w]", "\\u0062", "\xC3\xA9", "[\\s\\S]", "\\.",
-                                        "\\p{L}", "\\P{Lu}", "[b\\-]", "\\n"};
+    static const char *const atoms[] = {"a",        "b",      "c",       ".",        "[ab]",
+                                        "[^a]",     "\\d",    "\\w",     "\\W",      "\\x61",
+                                        "[a-b\\d]", "[^\\w]", "\\u0062", "\xC3\xA9", "[\\s\\S]",
+                                        "\\.",      "\\p{L}", "\\P{Lu}", "[b\\-]",   "\\n"};
     static const char *const counts[] = {"*", "+", "?", "{2}", "{1,2}", "{1,}", "*?", "+?", "{0,2}?", "{0}"};
     if (depth > 0 && rng_below(r, 4) == 0) {
         static const char *const heads[] = {"(", "(?:"};
