@@ -19,7 +19,7 @@
 #define SCHEMA_FILE_MAX    ((size_t)16 << 20)
 #define INSTANCE_BYTES_MAX ((size_t)16 << 20)
 #define COMPILE_MS         2000
-#define STACK_BYTES        ((size_t)256 << 20) /* address space; a matcher of a short text takes little of it */
+#define STACK_BYTES        ((size_t)16 << 20)
 #define PIECE_BYTES        ((size_t)1 << 10)
 
 struct judge {
