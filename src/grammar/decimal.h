@@ -22,7 +22,7 @@ bool decimal_is_zero(const struct decimal *d);
 bool decimal_is_whole(const struct decimal *d);
 int decimal_compare(const struct decimal *a, const struct decimal *b); /* < 0, 0, > 0 */
 void decimal_negate(struct decimal *d);
-/* The double that this number stands for has neighbours more than 1 apart: what was written is unknown. */
+/* The double that this number stands for has neighbours more than 1 apart: the original text is unknown. */
 bool decimal_is_vague(const json_t *number);
 
 #endif

@@ -63,10 +63,10 @@ struct front_row {
     uint32_t count, capacity;
 };
 void front_row_add(struct front_text *f, struct front_row *row, struct piece p);
-/* Alternatives as they come: an expression while all are regular, else a rule. */
+/* Alternatives one by one: an expression while all are regular, else a rule. */
 struct front_ways {
     bool some, rule_made;
-    rx_id regular; /* of those that are */
+    rx_id regular; /* of the regular ones */
     sym_id rule;
 };
 void front_ways_add(struct front_text *f, struct front_ways *ways, const struct front_row *row);

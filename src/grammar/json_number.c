@@ -45,7 +45,7 @@ static rx_id not_zero(struct rx_store *s)
     return rx_cat(s, zeros, rx_cat(s, digits(s, '1', '9'), any(s, 0, RX_UNBOUNDED)));
 }
 
-/* What may follow the whole digits of `d` so that the number is above it, or equal unless `open`. */
+/* Continuations of the whole digits of `d` so that the number is above it, or equal unless `open`. */
 static rx_id fraction_above(struct rx_store *s, const struct decimal *d, bool open)
 {
     const char *f = d->digits + d->whole;

@@ -1,7 +1,7 @@
 /* json_number.h - sets of numbers as expressions of their texts.
  *
- * A set without bounds, multiples and exceptions has every text of a number. Others have no exponents. A whole
- * number may be written as 1 and, with `point`, as 1.0. */
+ * A set without bounds, multiples and exceptions has every text of a number. Others have no exponents. A
+ * whole number may be written as 1 and, with `point`, as 1.0. */
 #ifndef PLATEAU_GRAMMAR_JSON_NUMBER_H
 #define PLATEAU_GRAMMAR_JSON_NUMBER_H
 

@@ -1,4 +1,4 @@
-/* json_text.c - the spelling of strings is the only difficult part: a range of code points becomes ranges of
+/* json_text.c - the spelling of strings is the difficult part. A range of code points becomes ranges of
  * UTF-8, ranges of four hexadecimal digits, and ranges of pairs of surrogates. */
 #include "grammar/json_text.h"
 

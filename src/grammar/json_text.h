@@ -1,7 +1,7 @@
 /* json_text.h - how JSON is written, as expressions and rules.
  *
- * Strings: every character may stand as itself, as a short escape, or as \uXXXX in either case, above U+FFFF as
- * a pair of surrogates. Lone surrogates are not characters. White space: after { [ , : and before } ] one
+ * Strings: every character may stand as itself, as a short escape, or as \uXXXX in either case, above U+FFFF
+ * as a pair of surrogates. Lone surrogates are not characters. White space: after { [ , : and before } ] one
  * space, or a line end and at most 80 spaces or 20 tabs; before : one space. None around the whole. */
 #ifndef PLATEAU_GRAMMAR_JSON_TEXT_H
 #define PLATEAU_GRAMMAR_JSON_TEXT_H
@@ -27,7 +27,7 @@ rx_id json_text_content(struct json_text *t, struct slice utf8);
 /* Texts of strings that `content` does not match, within strings. */
 rx_id json_text_other(struct json_text *t, rx_id content);
 rx_id json_text_quoted(struct json_text *t, rx_id content);
-/* A sorted list of different strings as one expression of their contents that shares beginnings. */
+/* A sorted list of different strings as one expression of their contents that shares prefixes. */
 rx_id json_text_one_of(struct json_text *t, const struct slice *sorted, uint32_t count);
 
 /* head { or ,: with white space, a quoted key of `content`, and the colon. */

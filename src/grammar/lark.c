@@ -1,5 +1,5 @@
-/* lark.c - two passes: the first finds the definitions, the second reads rules. Terminals are read where they are
- * first used, since they are expressions and may not be recursive. */
+/* lark.c - two passes: the first finds the definitions, the second reads rules. Terminals are read where they
+ * are first used, since they are expressions and may not be recursive. */
 #include "grammar/lark.h"
 
 #include "base/check.h"

@@ -1,4 +1,4 @@
-/* piece.h - a part of a grammar under construction: an expression as long as it can be one, a symbol otherwise.
+/* piece.h - a part of a grammar under construction: an expression while possible, else a symbol.
  *
  * Regular parts stay single terminals, so a matcher follows them in its automaton and not in its parser. */
 #ifndef PLATEAU_GRAMMAR_PIECE_H

@@ -1,4 +1,4 @@
-/* schema.h - a JSON Schema (drafts 4 to 2020-12) to rules: the texts of a grammar are instances of the schema.
+/* schema.h - a JSON Schema (drafts 4 to 2020-12) to rules: the texts of a grammar are instances.
  *
  * Every text of the grammar is a valid instance. Not every instance is a text of it:
  *   - properties stand in the schema's order, the named ones first; optional ones may be missing;
@@ -6,13 +6,16 @@
  *     (draft 4: only 1);
  *   - uniqueItems over an enum of more than 8 values: items in the enum's order.
  *
- * Supported: type, enum, const, properties, required, additionalProperties, patternProperties (5 patterns an
- * object), propertyNames, minProperties, maxProperties, items, prefixItems, additionalItems, minItems,
- * maxItems, uniqueItems (over an enum of at most 64 values), minLength, maxLength, pattern, format, minimum,
- * maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, allOf, anyOf, oneOf, not, if, then, else,
- * dependentRequired, dependentSchemas, dependencies, $ref, $defs, definitions, $anchor, $id inside the
- * document. `format`: date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, uuid,
- * json-pointer, relative-json-pointer; a format that no draft defines is an annotation.
+ * Supported keywords:
+ *   - type, enum, const, format, pattern, minLength, maxLength;
+ *   - minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf;
+ *   - properties, required, additionalProperties, patternProperties (5 patterns an object), propertyNames,
+ *     minProperties (above 1 without additional ones), maxProperties;
+ *   - items, prefixItems, additionalItems, minItems, maxItems, uniqueItems (over an enum of 64 values);
+ *   - allOf, anyOf, oneOf, not, if, then, else, dependentRequired, dependentSchemas, dependencies;
+ *   - $ref, $defs, definitions, $anchor and $id inside the document.
+ * Formats: date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, uuid, json-pointer
+ * and relative-json-pointer. A format that no draft defines is an annotation.
  *
  * Refused by name: contains, unevaluatedProperties, unevaluatedItems, $dynamicRef, $recursiveRef, other
  * documents, the remaining formats, and negations (in not, oneOf and if) of keywords that have no exact
@@ -32,7 +35,7 @@
 #define SCHEMA_ENUM_BYTES_MAX ((size_t)256 << 10)
 #define SCHEMA_PROPERTIES_MAX 2000
 #define SCHEMA_PATTERNS_MAX   5    /* of patternProperties in one object */
-#define SCHEMA_WAYS_MAX       2000 /* alternatives of one value, with those of allOf and anyOf multiplied */
+#define SCHEMA_WAYS_MAX       2000 /* alternatives of one value, with all combinations of allOf and anyOf */
 #define SCHEMA_RULES_MAX      20000
 #define SCHEMA_LENGTH_MAX     1000000
 #define SCHEMA_ITEMS_MAX      1000

@@ -206,7 +206,7 @@ bool schema_set_accepts(struct schema_work *w, const struct schema_set *set, con
     return false;
 }
 
-/* ---- what is left of a way ---- */
+/* ---- the rest of a way ---- */
 
 static void settle_values(struct schema_work *w, struct schema_way *way)
 {

@@ -52,7 +52,7 @@ static void on_type(struct on *o)
         o->way->number.whole = true;
 }
 
-/* Those of `values` that are in `list` as well. */
+/* Keeps the values that are in `list` as well. */
 static void keep_common(const struct on *o, const json_t *list)
 {
     struct schema_values *v = &o->way->values;

@@ -1,7 +1,7 @@
 /* schema_doc.c - the document: its schemas, drafts, names and references.
  *
- * Schemas are found through the keywords that contain them, so that an enum that looks like a schema is none.
- * A reference may point to any other place; what stands there is added then. */
+ * Schemas are found through the keywords that contain them, so that values of an enum are never
+ * taken for schemas. A reference may point to any other place; the schema there is added then. */
 #include "grammar/schema_work.h"
 
 #include <stdio.h>

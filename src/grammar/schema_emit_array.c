@@ -30,7 +30,7 @@ static void cut_max(struct array *a, const struct schema_way *way)
     }
 }
 
-/* What follows when `index` items are there: all of the rest. */
+/* The rest of the array after `index` items. */
 static sym_id rest_of(struct array *a, const struct schema_way *way, uint32_t index)
 {
     struct grammar_builder *b = a->w->b;
@@ -104,7 +104,7 @@ static void make_values(struct unique *u, const json_t **values)
     }
 }
 
-/* One alternative: a value that is not in `used`, and the rule of what follows. */
+/* One alternative: a value that is not in `used`, and the rule after it. */
 static void add_unused(struct unique *u, sym_id rule, uint32_t used, uint32_t value, const sym_id *rules)
 {
     sym_id row[3] = {used ? u->a->next : u->a->open, u->values[value], rules[used | 1u << value]};

@@ -1,5 +1,5 @@
-/* schema_emit_number.c - numbers of a way. Multiples of a power of ten are an expression. Others are rules: one
- * for each remainder and derivative of the bounds, so that bounds and multiples hold together. */
+/* schema_emit_number.c - numbers of a way. Multiples of a power of ten are an expression. Others are rules:
+ * one for each remainder and derivative of the bounds, so that bounds and multiples hold together. */
 #include "grammar/schema_work.h"
 
 struct product_state {

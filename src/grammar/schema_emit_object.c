@@ -10,7 +10,7 @@
 struct object {
     struct schema_work *w;
     const struct schema_members *m;
-    struct schema_named *names; /* without those that cannot be there */
+    struct schema_named *names; /* without impossible ones */
     uint32_t count;
     uint32_t min, max, cap; /* cap: members are counted up to this one */
     sym_id *rules;          /* [count + 1][cap + 1]; reached: not UINT32_MAX */

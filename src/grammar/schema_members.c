@@ -129,7 +129,7 @@ static void gather_patterns(struct gather *g)
     }
 }
 
-/* Which patterns of `matched` are those of this part, as literals; false if none. */
+/* Adds the schemas of this part's patterns in `matched`. False: none matches. */
 static bool add_matched(const struct gather *g, uint32_t part, uint32_t matched, struct schema_set_of *of)
 {
     const json_t *map = keyword(g, part, "patternProperties");

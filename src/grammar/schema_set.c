@@ -5,7 +5,7 @@
 
 #define ALIASES_MAX 64
 
-/* The node that a node with nothing but a $ref stands for. A circle stays as it is; expanding it fails. */
+/* The node that a node with nothing but a $ref stands for. A circle stays; expanding it fails. */
 static lit_id through_refs(struct schema_work *w, lit_id lit)
 {
     for (uint32_t i = 0; i < ALIASES_MAX && !w->error; i++) {

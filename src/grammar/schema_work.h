@@ -89,7 +89,7 @@ struct schema_multiple {
     const struct schema_multiple *next;
 };
 
-/* What is not supported, if a value of one of these types is possible. */
+/* An unsupported keyword. It counts if a value of one of these types is possible. */
 struct schema_refusal {
     uint32_t types, node;
     const char *keyword, *why;
@@ -164,7 +164,7 @@ int schema_doc_open(struct schema_work *w, const json_t *schema);
 /* A schema inside the document as a node; it is added if it is new. */
 uint32_t schema_node_of(struct schema_work *w, const json_t *json, uint32_t parent, const char *key,
                         const char *name);
-/* Node of a $ref; the work fails if there is none. */
+/* Node of a $ref. The work fails if the reference has no target. */
 uint32_t schema_doc_resolve(struct schema_work *w, uint32_t node, const char *ref);
 bool schema_ref_alone(const struct schema_work *w, const json_t *json); /* keywords beside $ref are ignored */
 

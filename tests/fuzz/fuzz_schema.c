@@ -1,5 +1,5 @@
-/* JSON Schemas. A schema, a zero byte, and an instance. Invariants: no crash; every refusal has a message; the
- * compiler ends soon; ordering an instance keeps its value. */
+/* JSON Schemas. A schema, a zero byte, and an instance. Invariants: no crash; every refusal has a
+ * message; the compiler ends soon; ordering an instance keeps its value. */
 #include "base/check.h"
 #include "base/clock.h"
 #include "grammar/schema.h"

@@ -196,7 +196,7 @@ TEST(negations)
     schema_check("{'type': 'string', 'not': {'pattern': '^a'}}", "'b'\n''", "'ab'\n'\\u0061'");
     schema_check(
         "{'not': {'anyOf': [{'type': 'object'}, {'type': 'array'}, {'type': 'number'}, {'minLength': 2}]}}",
-                 "'a'\n''", "'ab'\n1\n[]\nnull");
+        "'a'\n''", "'ab'\n1\n[]\nnull");
     schema_check_refused("{'not': {'const': {'a': 1}}}", -ENOTSUP, "negated");
     schema_check_refused("{'not': {'items': {'type': 'string'}}}", -ENOTSUP, "items");
 }
