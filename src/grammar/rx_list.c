@@ -1,7 +1,8 @@
 /* rx_list.c - unions and intersections as sorted lists without repeats.
  *
  * A list is gathered on the store's stack, simplified there, and built from its smallest id upwards. A long
- * union that is made one literal at a time takes each in constant time: the newest node has the largest id. */
+ * union that is made one literal at a time takes each in constant time: the newest node has the largest id.
+ * */
 #include "grammar/rx_store.h"
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
-/* Grammars built from bytes: the seed of a random grammar, then tokens to try. Invariants: no crash; a matcher
- * takes what the plain recogniser takes; a mask has the tokens that can be taken; tables that are emptied all
- * the time give the same. */
+/* Grammars built from bytes: the seed of a random grammar, then tokens to try. Invariants: no crash; a
+ * matcher takes what the plain recogniser takes; a mask has the tokens that can be taken; tables that are
+ * emptied all the time give the same. */
 #include "base/check.h"
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"

@@ -1,6 +1,6 @@
-/* Patterns. The first byte selects the options, a zero byte ends the pattern; the rest is a text. Invariants: no
- * crash; every refusal has a message; bounds are kept; the derivative by the text is nullable exactly when it
- * is the same in a store that is compacted after every byte. */
+/* Patterns. The first byte selects the options, a zero byte ends the pattern; the rest is a text. Invariants:
+ * no crash; every refusal has a message; bounds are kept; the derivative by the text is nullable exactly when
+ * it is the same in a store that is compacted after every byte. */
 #include "base/check.h"
 #include "grammar/rx_parse.h"
 #include "grammar/rx_store.h"
