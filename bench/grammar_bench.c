@@ -1,12 +1,13 @@
-/* grammar_bench.c - grammar_bench [LEAST_MS]: masks of constrained decoding, with a vocabulary of Qwen's size.
+/* grammar_bench.c - grammar_bench [LEAST_MS]: masks of constrained decoding, with a vocabulary of Qwen's
+ * size.
  *
  * The vocabulary is made up: words with and without a space before them, capitals, digits, runs of spaces,
  * punctuation with quotes, code, parts of UTF-8 and characters of three bytes, 151,643 tokens together. Each
  * grammar is walked along texts of its own, cut into longest tokens as a model would mostly do; before each
  * token its mask is made. A grammar's tables are fresh for each text, so first masks count.
  *
- * Printed are microseconds of processor time: of making grammar and tables, and of masks (p50, p99, largest); then the states of
- * the automaton, how often it was full, and rows per token. */
+ * Printed are microseconds of processor time: of making grammar and tables, and of masks (p50, p99, largest);
+ * then the states of the automaton, how often it was full, and rows per token. */
 #include "base/check.h"
 #include "base/rng.h"
 #include "grammar/grammar_vocab.h"

@@ -22,7 +22,7 @@ static rx_id clamp_chain(struct matcher_tables *t, rx_id x)
 {
     struct rx_store *s = t->rx;
     uint32_t from = s->list_count, length = 0;
-    /* A token does not reach far: what is left stays. */
+    /* A token does not reach further; the rest stays. */
     for (; rx_at(s, x)->kind == RX_K_CAT && length <= t->vocab->longest; length++) {
         if (!rx_push(s, clamp_repeat(t, rx_at(s, x)->a)))
             return x;

@@ -16,7 +16,7 @@ typedef uint32_t sym_id; /* a rule or a terminal */
 
 struct grammar_limits {
     size_t bytes_max;     /* of builder and grammar together */
-    uint32_t nodes_max;   /* expressions, with those that matchers derive */
+    uint32_t nodes_max;   /* expressions, and as many again that matchers derive */
     uint32_t symbols_max; /* rules, terminals, and places in alternatives together */
 };
 
@@ -44,6 +44,6 @@ bool grammar_builder_failed(const struct grammar_builder *b); /* memory or a lim
  * why); -E2BIG (a limit); -ENOMEM. */
 int grammar_finish(struct grammar_builder *b, sym_id start, struct grammar **ret, struct err *e);
 void grammar_free(struct grammar *g);
-size_t grammar_bytes(const struct grammar *g); /* what is charged for it */
+size_t grammar_bytes(const struct grammar *g); /* bytes of its charge */
 
 #endif

@@ -1,7 +1,8 @@
 /* grammar_finish.c - from what a builder was given to a grammar that matchers follow.
  *
- * The passes: small regular rules become terminals; a terminal that matches the empty text becomes an optional
- * one that does not; what derives no text goes; the rest is numbered from the start on and laid out. */
+ * The passes: Small regular rules become terminals. A terminal that matches the empty text becomes an
+ * optional one that does not. Symbols that derive no text go. The rest is numbered from the start on and laid
+ * out. */
 #include "grammar/grammar_state.h"
 
 #include "base/check.h"
@@ -84,7 +85,7 @@ struct layout {
     struct draft *d;
     struct grammar *g;
     const uint8_t *productive, *reachable;
-    uint32_t *place_of; /* what stands for a symbol in places */
+    uint32_t *place_of; /* of each symbol: its word in places */
     uint32_t *rules;    /* symbols of the rules, in their new order */
     uint32_t *places, *alternatives, *alternatives_of;
     struct terminal *terminals;

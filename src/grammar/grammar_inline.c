@@ -2,7 +2,7 @@
  * terminals an Earley row.
  *
  * A rule whose alternatives are terminals only, or such rules, becomes one terminal while it stays small.
- * Terminals with loops over characters stay as they are, but for a byte on each side: many rules share the
+ * Terminals with loops over characters grow by one byte on each side at most: many rules share the
  * same string terminal, and with it its states and masks. */
 #include "grammar/grammar_state.h"
 

@@ -1,9 +1,9 @@
 /* grammar_vocab.c - a vocabulary as tries.
  *
  * The trie lies in one array, in the order in which a walk meets its nodes: the next node is the first child,
- * and a subtree is skipped by adding its size. Most tokens of a vocabulary are plain characters. Where a string
- * may continue with any of them, one precomputed mask stands for all, and a walk over the trie of the others
- * adds these. */
+ * and a subtree is skipped by adding its size. Most tokens of a vocabulary are plain characters. Where a
+ * string may continue with any of them, one precomputed mask stands for all, and a walk over the trie of the
+ * others adds these. */
 #include "grammar/grammar_vocab.h"
 
 #include "base/check.h"
@@ -15,7 +15,7 @@ static const uint32_t slice_chars[VOCAB_SLICES] = {64, 12};
 
 /* ---- Plain characters ---- */
 
-/* Bytes of the plain character at `at`, 0 if there is none: no control character, quote or backslash. */
+/* Bytes of the plain character at `at`, or 0. A control character, quote or backslash is not plain. */
 static uint32_t plain_char(struct slice s, size_t at)
 {
     uint8_t byte = (uint8_t)s.ptr[at];

@@ -1,6 +1,6 @@
 /* lexer.c - all terminals as one automaton, made as far as texts need it.
  *
- * A state is what is left of each terminal that is still possible. Transitions are by class of bytes: bytes
+ * A state has the rest of each terminal that is still possible. Transitions are by class of bytes: bytes
  * that no terminal tells apart. States lie in a pool of words of fixed size, so a transition is one look-up,
  * and emptying the pool is one assignment. When the pool or the store of expressions is full, everything goes
  * but the states that the caller stands on; these are carried over by their pairs. */

@@ -1,9 +1,9 @@
 /* mask.c - which tokens may come next: a walk over the trie of the vocabulary.
  *
  * The walk keeps the threads of each byte on the path from the root. A byte without threads prunes its
- * subtree. Where terminals end, a row is made for the rest of the walk; the row that one thread makes is kept,
- * since the same terminal ends at many nodes (each token with a quote ends a string). Where every plain
- * character may follow, a slice's mask comes first and the walk is over the other tokens. */
+ * subtree. Where terminals end, a row is made for the rest of the walk; the row that one thread makes is
+ * kept, since the same terminal ends at many nodes. Where every plain character may follow, a slice's mask
+ * comes first and the walk is over the other tokens. */
 #include "grammar/grammar_vocab.h"
 #include "grammar/matcher_state.h"
 
@@ -40,7 +40,8 @@ int mask_walk_create(struct matcher_tables *t)
     return t->walk && slice_run_create(t) ? 0 : -ENOMEM;
 }
 
-/* The row of the ends in t->sources, which all come from the thread (row, state) unless `state` is STATE_DEAD. */
+/* The row of the ends in t->sources, which all come from the thread (row, state) unless `state` is
+ * STATE_DEAD. */
 static int walk_row(struct matcher *m, struct mask_walk *w, uint32_t row, uint32_t state, uint32_t *ret)
 {
     struct matcher_tables *t = m->tables;
@@ -220,7 +221,7 @@ static void set_bit(const struct grammar_vocab *v, uint32_t token, uint32_t *bit
         bits[token / 32] |= 1u << token % 32;
 }
 
-/* Special tokens that the grammar names, and those that end an output. */
+/* Special tokens of the grammar, and end tokens. */
 static int special_mask(struct matcher *m, uint32_t *bits)
 {
     struct matcher_tables *t = m->tables;

@@ -1,8 +1,8 @@
 /* mask_cache.c - the masks of positions with one thread.
  *
- * Such a mask is a function of the state and of the row where its terminals began; of the state alone, when no
- * token of the vocabulary goes beyond a terminal's end. Inside of a string the same row and state come back
- * with every token. When all entries are used, the one that was used last the longest ago goes. */
+ * Such a mask is a function of the state and of the row where its terminals began; of the state alone, when
+ * no token of the vocabulary goes beyond a terminal's end. Inside of a string the same row and state come
+ * back with every token. When all entries are used, the one that was used last the longest ago goes. */
 #include "grammar/matcher_state.h"
 
 #include "base/check.h"

@@ -36,7 +36,8 @@ static struct mark *last_mark(const struct matcher *m)
     return matcher_mark_at(m, m->mark);
 }
 
-/* All threads again from their rows, byte by byte together: those that have begun stand in t->threads. */
+/* All threads again from their rows, byte by byte together. A thread whose row comes later is dead until
+ * then. */
 static int replay(struct matcher *m, struct mark *mark)
 {
     struct matcher_tables *t = m->tables;
@@ -153,6 +154,7 @@ void matcher_rewind(struct matcher *m, uint32_t count)
     ASSERT(count <= m->marks);
     for (; m->marks > count; m->marks--)
         m->mark = last_mark(m)->before;
+    ASSERT(m->mark < m->top);
     m->top = m->mark + MARK_UNITS + last_mark(m)->count;
     m->position = last_mark(m)->position;
 }
@@ -165,7 +167,8 @@ bool matcher_may_end(const struct matcher *m)
 
 /* ---- Taking ---- */
 
-/* Steps over `bytes`; `extra`, where there is one, ends with the last of them. The new threads are t->threads. */
+/* Steps over `bytes`; `extra`, where there is one, ends with the last of them. The new threads are
+ * t->threads. */
 static int run_bytes(struct matcher *m, struct slice bytes, const struct source *extra, uint32_t *row)
 {
     struct matcher_tables *t = m->tables;

@@ -57,7 +57,7 @@ struct matcher_opts {
 
 int matcher_create(const struct matcher_opts *opts, struct matcher **ret);
 void matcher_free(struct matcher *m);
-void matcher_reset(struct matcher *m); /* to the beginning */
+void matcher_reset(struct matcher *m); /* to the empty text */
 
 /* 1: taken. 0: the grammar does not allow it, and nothing has changed. -E2BIG: the grammar is too complex
  * here (items_max, bytes_max); nothing has changed. An end token is allowed where matcher_may_end(), and

@@ -40,7 +40,7 @@ enum {
     STATE_HEAD = 7
 };
 
-/* Words of a prediction: what may come next after a set of symbols. */
+/* Words of a prediction: state and special tokens after a set of symbols. */
 enum { PREDICT_NEXT, PREDICT_HASH, PREDICT_KEYS, PREDICT_STATE, PREDICT_TOKENS, PREDICT_HEAD };
 
 struct source {
@@ -51,7 +51,8 @@ struct seen_item {
     uint32_t place, origin, stamp;
 };
 
-/* Where a chain of right recursion ends: completing `rule` from row `row` on completes top_rule from top_row. */
+/* Where a chain of right recursion ends: completing `rule` from row `row` on completes top_rule from top_row.
+ * */
 struct top {
     uint64_t uid;
     uint32_t rule, top_rule, top_row;
@@ -63,7 +64,7 @@ struct matcher_tables {
     const struct grammar_vocab *vocab;
     struct rx_store *rx;
     uint32_t generation; /* counts how often everything was emptied */
-    uint64_t work;       /* steps so far; with rx->work */
+    uint64_t work;       /* steps since creation; rx->work has more */
     uint64_t flushes;
     uint64_t next_uid; /* of a row: never used twice */
 
@@ -194,7 +195,8 @@ uint32_t predict_row(struct matcher_tables *t, struct row_head *row);
 int parse_row(struct matcher *m, uint32_t position, uint32_t *ret);
 /* The first row of all. */
 int parse_first_row(struct matcher *m, uint32_t *ret);
-/* The state that the row begins with; STATE_DEAD where only special tokens or nothing can follow. 0 or -E2BIG. */
+/* The state that the row begins with; STATE_DEAD where only special tokens or nothing can follow. 0 or
+ * -E2BIG. */
 int parse_row_state(struct matcher *m, uint32_t row, uint32_t *ret);
 
 /* ---- thread_step.c ---- */

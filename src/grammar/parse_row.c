@@ -1,14 +1,14 @@
 /* parse_row.c - rows of an Earley parser whose input are terminals (Earley 1970).
  *
  * A row holds items that have passed a symbol: a place, and the row where its rule began. Three things keep
- * rows small. Predicted items are not stored: a table says what a symbol predicts (predict.c). Completed items
- * are not stored either, since each does its work when the row is made. Items before a nullable symbol come
- * with those after it (Aycock, Horspool 2002), so that no rule is completed in the row where it began, and rows
- * never change.
+ * rows small. Predicted items are not stored: a table says what a symbol predicts (predict.c). Completed
+ * items are not stored either, since each does its work when the row is made. Items before a nullable symbol
+ * come with those after it (Aycock, Horspool 2002), so that no rule is completed in the row where it began,
+ * and rows never change.
  *
  * Right recursion (Leo 1991): where exactly one item of a row waits for a rule, and the rule is its last
- * symbol, completing the one completes the other. The end of such a chain is remembered; otherwise a list of n
- * elements would cost n steps for each element. */
+ * symbol, completing the one completes the other. The end of such a chain is remembered; otherwise a list of
+ * n elements would cost n steps for each element. */
 #include "grammar/matcher_state.h"
 
 #include "base/check.h"
@@ -51,7 +51,7 @@ static int complete(struct making *k, uint32_t rule, uint32_t row)
     return 0;
 }
 
-/* The item with its place at `place`, and those behind nullable symbols. */
+/* The item with its place at `place`, and after each nullable symbol from there. */
 static int advance(struct making *k, uint32_t place, uint32_t origin)
 {
     for (;; place++) {

@@ -1,7 +1,8 @@
-/* predict.c - what may come next: the terminals that begin at a row, and the rules that it predicts.
+/* predict.c - predictions: the terminals that begin at a row, and the rules that it predicts.
  *
- * Rows hold no predicted items. A prediction depends only on the symbols that the row's items expect, so it is
- * kept by these symbols and shared by all rows. The rules that one symbol predicts are a window of bits. */
+ * Rows hold no predicted items. A prediction depends only on the symbols that the row's items expect, so it
+ * is kept by these symbols and shared by all rows. The rules that one symbol predicts are a window of bits.
+ * */
 #include "grammar/matcher_state.h"
 
 #include "base/check.h"
@@ -119,6 +120,7 @@ static uint32_t predict_find(const struct matcher_tables *t, uint32_t hash, uint
 static uint32_t predict_fill(struct matcher_tables *t, uint32_t count, uint32_t *tokens)
 {
     uint32_t kept = 0;
+    ASSERT(count <= t->pairs_room);
     *tokens = 0;
     for (uint32_t i = 0; i < count; i++) {
         rx_id rx = t->grammar->terminals[t->list[i]].rx;

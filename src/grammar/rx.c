@@ -1,6 +1,6 @@
 /* rx.c - the store of expressions: nodes by structure, and the constructors that keep them in normal form.
  *
- * Normal forms make equal languages equal ids often enough that derivatives come back to earlier ones: chains
+ * Normal forms make equal languages equal ids often enough that derivatives come back to earlier ones. Chains
  * lean to the right, lists are sorted, sets of bytes melt into one, repetitions of the same body add up. They
  * never change the language, so it costs states and no correctness where two forms of one language differ.
  *

@@ -52,7 +52,7 @@ rx_id rx_repeat(struct rx_store *s, rx_id a, uint32_t min, uint32_t max);
 rx_id rx_codepoints(struct rx_store *s, const struct rx_range *ranges, uint32_t count);
 
 bool rx_nullable(const struct rx_store *s, rx_id a); /* matches the empty text */
-/* What is left of `a` after this byte. */
+/* The derivative: the texts that complete one of `a` after this byte. */
 rx_id rx_derive(struct rx_store *s, rx_id a, uint8_t byte);
 
 /* For readers of the structure (the plain reference): children of CAT, OR, AND (two), NOT, REPEAT (one). */

@@ -1,8 +1,8 @@
 /* rx_alive.c - whether an expression matches any text, and what bytes it tells apart.
  *
- * Without complement and intersection the structure shows it. Otherwise a search follows derivatives until one
- * is nullable: first in breadth, which finds short texts, then in depth, which finds long ones with counters.
- * A search that ends without one has seen every derivative, so none matches. */
+ * Without complement and intersection the structure shows it. Otherwise a search follows derivatives until
+ * one is nullable: first in breadth, which finds short texts, then in depth, which finds long ones with
+ * counters. A search that ends without one has seen every derivative, so none matches. */
 #include "grammar/rx_store.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static int search(struct rx_search *q, uint32_t steps)
     int r = 0;
     while (r == 0 && done < q->count && done < BREADTH && q->steps < steps)
         r = expand(q, q->order[done++]);
-    /* In depth: the newest first. Those that breadth has left wait at the bottom. */
+    /* In depth: the newest first. The rest of the first search waits at the bottom. */
     while (r == 0 && q->count > done && q->steps < steps) {
         uint32_t place = q->order[--q->count];
         r = expand(q, place);

@@ -27,7 +27,7 @@ static uint32_t range_at(const struct ranges *g, uint32_t code)
     return low;
 }
 
-/* Bytes `lead` and `count` - 1 after it, and what may follow each: those with equal rests as one. */
+/* Bytes `lead` and `count` - 1 after it, and the rest after each; bytes with equal rests are one set. */
 static rx_id join(struct rx_store *s, uint32_t lead, const rx_id *rests, uint32_t count)
 {
     rx_id made = RX_NONE;
@@ -72,7 +72,8 @@ static rx_id encodings(const struct ranges *g, uint32_t bytes, uint32_t lead, ui
     return join(g->store, lead, rests, count);
 }
 
-/* E0 and F0 with less would be overlong, ED with more a surrogate: the ranges decide, so those are cut here. */
+/* E0 and F0 with less would be overlong, ED with more a surrogate: the ranges decide, so those are cut here.
+ * */
 static uint32_t cut(const struct rx_range *ranges, uint32_t count, uint32_t first, uint32_t last,
                     struct rx_range *ret)
 {

@@ -1,7 +1,8 @@
 /* rx_list.c - unions and intersections as sorted lists without repeats.
  *
  * A list is gathered on the store's stack, simplified there, and built from its smallest id upwards. A long
- * union that is made one literal at a time takes each in constant time: the newest node has the largest id. */
+ * union that is made one literal at a time takes each in constant time: the newest node has the largest id.
+ * */
 #include "grammar/rx_store.h"
 
 #include "base/check.h"
@@ -233,7 +234,8 @@ static rx_id or_sorted(struct rx_store *s, uint32_t from)
 
 rx_id rx_or_list(struct rx_store *s, uint32_t from)
 {
-    rx_id made = s->failed ? (rx_id)RX_NONE : or_sorted(s, from);
+    bool none = s->failed || s->list_count == from;
+    rx_id made = none ? (rx_id)RX_NONE : or_sorted(s, from);
     s->list_count = from;
     return made;
 }
@@ -293,6 +295,8 @@ static rx_id and_sorted(struct rx_store *s, uint32_t from)
 
 rx_id rx_and_list(struct rx_store *s, uint32_t from)
 {
+    if (!s->failed && s->list_count == from)
+        return RX_ALL;
     rx_id made = s->failed ? (rx_id)RX_NONE : and_sorted(s, from);
     s->list_count = from;
     return made;

@@ -1,8 +1,8 @@
 /* rx_parse.c - patterns: alternatives, groups, repetition, anchors.
  *
- * An anchor stands at an end of the text, or its alternative matches nothing: so each part of a pattern is
+ * An anchor stands at an end of the text, or its alternative matches nothing. So each part of a pattern is
  * four expressions, by whether it must begin where the text begins and end where it ends. Only the first term
- * of an alternative can need the first, and only the last the second; anything else is refused. */
+ * of an alternative can need the first, and only the last the second. Anything else is refused. */
 #include "grammar/rx_parse.h"
 
 #include "base/check.h"

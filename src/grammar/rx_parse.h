@@ -1,5 +1,5 @@
-/* rx_parse.h - a pattern as text (ECMA 262's syntax with its u flag, as JSON Schema and vLLM's `regex` use it)
- * to a regular expression.
+/* rx_parse.h - a pattern as text (ECMA 262's syntax with its u flag, as JSON Schema and vLLM's `regex` use
+ * it) to a regular expression.
  *
  * Supported: literals, classes with \d \w \s and \p of general categories, groups (capturing, named,
  * (?:...)), alternation, * + ? {m,n} and their lazy forms (same language), ^ and $ at the ends of

@@ -1,9 +1,11 @@
 /* rx_store.h - the insides of a store of expressions, for the files of rx.h.
  *
  * Nodes lie in chunks. A node's children have smaller ids than the node, and equal nodes have equal ids.
+ *
  *   CAT     a, b: a is no CAT (chains lean to the right)
  *   OR, AND a, b: a is no node of the same kind, and a > the first of b (lists in falling order)
  *   BYTES   a: index of its set
+ *
  * A store may stand over a base: a store that no longer changes and whose ids are valid here too. */
 #ifndef PLATEAU_GRAMMAR_RX_STORE_H
 #define PLATEAU_GRAMMAR_RX_STORE_H
@@ -50,7 +52,7 @@ struct rx_store {
     uint8_t classes[256]; /* bytes that no set of the first `classes_sets` tells apart */
     uint32_t class_count, classes_sets;
     struct rx_search *search; /* NULL until the first */
-    uint64_t work;            /* steps of everything so far */
+    uint64_t work;            /* steps since creation */
     bool failed, too_large;   /* for a limit of its own */
 };
 
@@ -79,7 +81,7 @@ rx_id rx_fail(struct rx_store *s);
 /* The stack of lists: pushes; elements of a list of `kind` (x itself, if it is no such list). */
 bool rx_push(struct rx_store *s, rx_id x);
 bool rx_push_list(struct rx_store *s, enum rx_kind kind, rx_id x);
-/* Makes OR or AND of what lies on the stack from `from` on, and takes it off. */
+/* Makes OR or AND of the stack's elements from `from` on, and takes them off. */
 rx_id rx_or_list(struct rx_store *s, uint32_t from);
 rx_id rx_and_list(struct rx_store *s, uint32_t from);
 /* Sorts and drops equal ones; returns how many are left. */
@@ -97,7 +99,7 @@ void rx_copy(const struct rx_store *from, struct rx_store *to, struct arena *scr
 /* Whether any text matches: 1 or 0; -E2BIG: not decided within `steps` derivatives. */
 int rx_alive(struct rx_store *s, rx_id x, uint32_t steps);
 bool rx_search_create(struct rx_store *s); /* takes its memory now */
-/* The classes of bytes that sets so far tell apart: classes[byte] < class_count. */
+/* The classes of bytes that the sets tell apart: classes[byte] < class_count. */
 void rx_refine(struct rx_store *s);
 /* `x` without the empty text. */
 rx_id rx_without_empty(struct rx_store *s, rx_id x);

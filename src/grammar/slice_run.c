@@ -1,7 +1,7 @@
 /* slice_run.c - whether a state takes every token of a slice, read off its expressions.
  *
  * x{m,n} followed by anything takes n plain characters when x matches each of them. That x does is decided
- * once for each x: the plain characters without those of x are no text at all. */
+ * once for each x: the plain characters less x are no text at all. */
 #include "grammar/matcher_state.h"
 
 #include "base/check.h"

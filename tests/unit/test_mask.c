@@ -25,8 +25,9 @@ static struct slice token_bytes(void *arg, uint32_t id)
 /* Words, long runs, quotes, escapes, whole and broken characters. */
 static void make_texts(struct rng *r)
 {
-    static const char *const parts[] = {"a", "be", "c d", "\"", "\\", "\\n", "\xC3\xA9", "\xC3", "\xA9", "\xE2\x82\xAC",
-                                        "\xE2\x82", " ", "\n", ",", "}", "{", "1", ":", "\x7F", "zz", "\xF0\x9F\x98\x80"};
+    static const char *const parts[] = {
+        "a", "be", "c d", "\"", "\\", "\\n", "\xC3\xA9", "\xC3", "\xA9", "\xE2\x82\xAC",    "\xE2\x82",
+        " ", "\n", ",",   "}",  "{",  "1",   ":",        "\x7F", "zz",   "\xF0\x9F\x98\x80"};
     for (uint32_t id = 0; id < TOKENS; id++) {
         texts[id][0] = 0;
         uint64_t count = 1 + rng_below(r, rng_below(r, 8) ? 4 : 20);
@@ -57,7 +58,8 @@ static rx_id pattern(struct grammar_builder *b, const char *text)
 
 static void scene_make(struct scene *s, sym_id start, size_t stack, uint32_t items_max)
 {
-    struct grammar_vocab_opts vocab = {.size = TOKENS + 1, .bytes = token_bytes, .ends = ends, .end_count = 1};
+    struct grammar_vocab_opts vocab = {
+        .size = TOKENS + 1, .bytes = token_bytes, .ends = ends, .end_count = 1};
     struct err e = {0};
     assert_int_equal(grammar_finish(s->b, start, &s->grammar, &e), 0);
     assert_int_equal(grammar_vocab_create(&vocab, &s->vocab), 0);
@@ -101,12 +103,16 @@ static void check_all_tokens(struct scene *s)
 
 PROPERTY(slices_and_clamped_counters_change_no_mask, seed)
 {
-    static const char *const strings[] = {
-        "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\n])*\"",     "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\n]){0,500}\"",
-        "\"[^\"\\\\\\x00-\\x1f\\x7f]{3,30}\"",           "\"[^\"\\\\\\x00-\\x1f]{0,70}[a-z]?\"",
-        "\"([^\"\\\\\\x00-\\x1f]{100,}|[a-z]{2})\"",     "\"[a-z ]{200,300}\"",
-        "\"[^\\x00-\\x1f]*\"",                           "\"([ -!#-\\[\\]-\xF4\x8F\xBF\xBF]{1,90} ){1,3}\"",
-        "\"(a|[^\"\\\\\\x00-\\x1f]{0,15})[^\"]{0,200}\"", "(\"[^\"\\\\\\x00-\\x1f]{0,80}\")|(\"[^\"]{0,20}\")"};
+    static const char *const strings[] = {"\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\n])*\"",
+                                          "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\n]){0,500}\"",
+                                          "\"[^\"\\\\\\x00-\\x1f\\x7f]{3,30}\"",
+                                          "\"[^\"\\\\\\x00-\\x1f]{0,70}[a-z]?\"",
+                                          "\"([^\"\\\\\\x00-\\x1f]{100,}|[a-z]{2})\"",
+                                          "\"[a-z ]{200,300}\"",
+                                          "\"[^\\x00-\\x1f]*\"",
+                                          "\"([ -!#-\\[\\]-\xF4\x8F\xBF\xBF]{1,90} ){1,3}\"",
+                                          "\"(a|[^\"\\\\\\x00-\\x1f]{0,15})[^\"]{0,200}\"",
+                                          "(\"[^\"\\\\\\x00-\\x1f]{0,80}\")|(\"[^\"]{0,20}\")"};
     struct rng r = {seed, 0};
     struct scene s;
     make_texts(&r);
@@ -137,7 +143,8 @@ TEST(a_long_list_needs_few_items)
     make_texts(&r);
     builder(&s);
     sym_id list = grammar_rule(s.b), tail = grammar_rule(s.b), deep = grammar_rule(s.b);
-    sym_id one = grammar_terminal(s.b, pattern(s.b, "[a-z]+")), comma = grammar_terminal(s.b, pattern(s.b, ","));
+    sym_id one = grammar_terminal(s.b, pattern(s.b, "[a-z]+")),
+           comma = grammar_terminal(s.b, pattern(s.b, ","));
     grammar_alternative(s.b, list, (sym_id[]){one, tail}, 2);
     grammar_alternative(s.b, tail, (sym_id[]){comma, list}, 2);
     grammar_alternative(s.b, tail, NULL, 0);
@@ -256,7 +263,8 @@ TEST(matchers_and_tables_are_charged)
     assert_int_equal(grammar_vocab_create(&vocab, &s.vocab), 0);
     struct matcher_tables_opts tables = {.grammar = s.grammar, .vocab = s.vocab, .charge = &charge};
     assert_int_equal(matcher_tables_create(&tables, &s.tables), 0);
-    assert_int_equal(matcher_create(&(struct matcher_opts){.tables = s.tables, .charge = &charge}, &s.matcher), 0);
+    assert_int_equal(
+        matcher_create(&(struct matcher_opts){.tables = s.tables, .charge = &charge}, &s.matcher), 0);
     struct charge none = account_charge(test_account(1));
     tables.charge = &none;
     vocab.charge = &none;
@@ -264,7 +272,8 @@ TEST(matchers_and_tables_are_charged)
     struct matcher *m;
     struct grammar_vocab *v;
     assert_int_equal(matcher_tables_create(&tables, &t), -ENOMEM);
-    assert_int_equal(matcher_create(&(struct matcher_opts){.tables = s.tables, .charge = &none}, &m), -ENOMEM);
+    assert_int_equal(matcher_create(&(struct matcher_opts){.tables = s.tables, .charge = &none}, &m),
+                     -ENOMEM);
     assert_int_equal(grammar_vocab_create(&vocab, &v), -ENOMEM);
     scene_free(&s);
 }

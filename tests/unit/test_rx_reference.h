@@ -13,14 +13,15 @@ static rx_places rx_ends(const struct rx_store *s, rx_id x, struct slice text, r
 static inline rx_places rx_ends_repeat(const struct rx_store *s, const struct rx_node *n, struct slice text,
                                        rx_places from)
 {
-    rx_places all = 0, now = from, before = 0;
-    for (uint32_t k = 0;; k++) {
-        if (k >= n->min)
-            all |= now;
-        /* Beyond `min`, repeats until nothing new is there. */
-        if (k == n->max || now == 0 || (k > n->min + 32u && (all | now) == before))
+    rx_places all = 0, now = from;
+    for (uint32_t k = 0; k < n->min && now; k++)
+        now = rx_ends(s, n->a, text, now);
+    for (uint32_t k = n->min;; k++) {
+        /* Places that fewer repetitions have reached lead nowhere new. */
+        now &= ~all;
+        all |= now;
+        if (k == n->max || now == 0)
             return all;
-        before = all | now;
         now = rx_ends(s, n->a, text, now);
     }
 }
