@@ -79,6 +79,14 @@ static const struct command_row {
      "  plateau parse --template chat_template.jinja < output.txt\n"
      "  plateau parse --template ~/models/Qwen3-4B --tools tools.json --chunk 1 < output.txt\n"
      "  plateau parse --tool-format hermes < output.txt\n"},
+    {COMMAND_SCHEMA, "schema", "FILE", "say which JSON instances a JSON Schema's grammar accepts",
+     "Compiles the JSON Schema in FILE as a request's response_format would be, reads instances on\n"
+     "standard input, one JSON text a line, and prints accept, reject or unsupported for each. An\n"
+     "instance is tried as it stands, and then with its members in the schema's order. A text that is\n"
+     "no JSON or repeats a key is rejected. If the schema is not supported, every line gets\n"
+     "unsupported, standard error has the reason, and the exit status is 1.\n",
+     "  plateau schema person.json < instances.jsonl\n"
+     "  echo '{\"name\": \"Ada\"}' | plateau schema person.json\n"},
 };
 
 void help_program(FILE *f)

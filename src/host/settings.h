@@ -29,9 +29,10 @@ enum setting_command {
     COMMAND_CLEAR = 256,
     COMMAND_TRIM = 512,
     COMMAND_PARSE = 1024,
+    COMMAND_SCHEMA = 2048,
     COMMAND_ANY = 15,    /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
-    COMMAND_EVERY = 2047
+    COMMAND_EVERY = 4095
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */

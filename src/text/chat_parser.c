@@ -1,4 +1,4 @@
-/* chat_parser.c - running text and reasoning; which step follows which, and what every step shares. */
+/* chat_parser.c - running text, reasoning and sections, and which step follows which. */
 #include "text/chat_parser_state.h"
 
 #include "base/check.h"
@@ -8,285 +8,10 @@
 
 #define IDLE_STEPS_MAX 64
 
-/* ---- markers ---- */
-
-bool chat_is_blank(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
-/* The special token whose text stands at the start of `s`; the longest. */
-static uint32_t special_at(const struct chat_syntax *syntax, struct slice s)
-{
-    uint32_t best = UINT32_MAX;
-    for (uint32_t i = 0; i < syntax->special_count; i++)
-        if (slice_starts(s, syntax->specials[i].text) &&
-            (best == UINT32_MAX || syntax->specials[i].text.len > syntax->specials[best].text.len))
-            best = i;
-    return best;
-}
-
-static void put_marker(struct chat_parser *p, struct slice s)
-{
-    while (s.len) {
-        uint32_t special = p->opts.by_token ? special_at(p->opts.syntax, s) : UINT32_MAX;
-        size_t n = special == UINT32_MAX ? 1 : p->opts.syntax->specials[special].text.len;
-        if (special == UINT32_MAX)
-            buf_putc(&p->marks, s.ptr[0]);
-        else
-            buf_put(&p->marks, (char[]){CHAT_SPECIAL_BYTE, (char)(0x80 + special)}, 2);
-        s = slice_sub(s, n, s.len);
-    }
-}
-
-static struct slice trimmed(const char *text)
-{
-    struct slice s = slice_of(text);
-    if (s.len == 1 && s.ptr[0] == '\n')
-        return s; /* a marker of its own */
-    while (s.len && chat_is_blank(s.ptr[0]))
-        s = slice_sub(s, 1, s.len);
-    while (s.len && chat_is_blank(s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
-
-/* The markers as they will stand in `pending`. They lie in one block, which must not move: lengths come
- * first. */
-static int make_marks(struct chat_parser *p)
-{
-    size_t from[CHAT_MARKER_COUNT + 2];
-    for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++) {
-        from[m] = p->marks.len;
-        put_marker(p, trimmed(p->opts.syntax->marker[m]));
-    }
-    from[CHAT_MARKER_COUNT] = p->marks.len;
-    put_marker(p, trimmed(p->opts.syntax->opens));
-    from[CHAT_MARKER_COUNT + 1] = p->marks.len;
-    for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
-        p->mark[m] = slice_sub(buf_slice(&p->marks), from[m], from[m + 1] - from[m]);
-    p->opens = slice_sub(buf_slice(&p->marks), from[CHAT_MARKER_COUNT], p->marks.len);
-    if (p->opts.syntax->arguments == CHAT_TAGGED && slice_eq(p->mark[CHAT_VALUE_BEGIN], SLICE("\n")))
-        p->mark[CHAT_VALUE_BEGIN].len = 0;
-    if (p->opts.syntax->arguments == CHAT_TAGGED && slice_eq(p->mark[CHAT_NAME_END], SLICE("\n")))
-        p->mark[CHAT_NAME_END].len = 0; /* the first key ends the name as well */
-    return p->marks.error;
-}
-
-bool chat_is_mark(const struct chat_parser *p, struct slice text, enum chat_marker m)
-{
-    return p->mark[m].len > 0 && slice_starts(text, p->mark[m]);
-}
-
-bool chat_may_become(const struct chat_parser *p, struct slice text, enum chat_marker m)
-{
-    return !p->over && text.len < p->mark[m].len && slice_starts(p->mark[m], text);
-}
-
-size_t chat_find_mark(const struct chat_parser *p, struct slice text, size_t from, uint32_t marks,
-                      enum chat_marker *ret)
-{
-    bool begins[256] = {false};
-    for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
-        if ((marks & CHAT_MARK_BIT(m)) && p->mark[m].len)
-            begins[(unsigned char)p->mark[m].ptr[0]] = true;
-    for (size_t i = from; i < text.len; i++) {
-        if (!begins[(unsigned char)text.ptr[i]])
-            continue;
-        for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
-            if ((marks & CHAT_MARK_BIT(m)) && chat_is_mark(p, slice_sub(text, i, text.len), m)) {
-                *ret = m;
-                return i;
-            }
-    }
-    return SIZE_MAX;
-}
-
-/* Length of the longest tail of `s` that is a proper head of `marker`. */
-static size_t tail_of(struct slice s, struct slice marker)
-{
-    for (size_t n = marker.len ? MIN_OF(s.len, marker.len - 1) : 0; n > 0; n--)
-        if (memcmp(s.ptr + s.len - n, marker.ptr, n) == 0)
-            return n;
-    return 0;
-}
-
-size_t chat_mark_tail(const struct chat_parser *p, struct slice text, uint32_t marks)
-{
-    size_t held = 0;
-    for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
-        if (marks & CHAT_MARK_BIT(m))
-            held = MAX_OF(held, tail_of(text, p->mark[m]));
-    return held;
-}
-
-/* ---- input ---- */
-
-struct slice chat_rest(const struct chat_parser *p)
-{
-    return slice_sub(buf_slice(&p->pending), p->at, p->pending.len);
-}
-
-void chat_consume(struct chat_parser *p, size_t bytes)
-{
-    ASSERT(bytes <= p->pending.len - p->at);
-    p->at += bytes;
-    p->scanned = 0;
-    if (!p->in_call)
-        return;
-    p->call_bytes += bytes;
-    if (p->call_bytes > p->opts.bytes_max && !p->error)
-        p->error = -E2BIG;
-}
-
-bool chat_skip_blanks(struct chat_parser *p)
-{
-    struct slice s = chat_rest(p);
-    size_t n = 0;
-    while (n < s.len && chat_is_blank(s.ptr[n]))
-        n++;
-    chat_consume(p, n);
-    return n == s.len;
-}
-
-size_t chat_without_blank_tail(struct slice s)
-{
-    size_t least = s.len > CHAT_BLANKS_MAX ? s.len - CHAT_BLANKS_MAX : 0;
-    while (s.len > least && chat_is_blank(s.ptr[s.len - 1]))
-        s.len--;
-    return s.len;
-}
-
-/* ---- events ---- */
-
-/* The text of special tokens; in a JSON string with its quotes escaped. */
-static void put_special(const struct chat_parser *p, char code, bool in_json, struct buf *ret)
-{
-    uint32_t index = (uint32_t)((unsigned char)code - 0x80);
-    if (index >= p->opts.syntax->special_count ||
-        (p->opts.hide_special && p->opts.syntax->specials[index].hidden))
-        return;
-    struct slice text = p->opts.syntax->specials[index].text;
-    for (size_t i = 0; i < text.len; i++) {
-        if (in_json && (text.ptr[i] == '"' || text.ptr[i] == '\\'))
-            buf_putc(ret, '\\');
-        buf_putc(ret, text.ptr[i]);
-    }
-}
-
-static void put_expanded(const struct chat_parser *p, struct slice s, bool in_json, struct buf *ret)
-{
-    size_t from = 0;
-    for (size_t i = 0; i + 1 < s.len; i++) {
-        if (s.ptr[i] != CHAT_SPECIAL_BYTE)
-            continue;
-        buf_put(ret, s.ptr + from, i - from);
-        put_special(p, s.ptr[i + 1], in_json, ret);
-        from = i + 2;
-        i++;
-    }
-    if (from < s.len)
-        buf_put(ret, s.ptr + from, s.len - from);
-}
-
-void chat_put_text(const struct chat_parser *p, struct slice s, struct buf *ret)
-{
-    put_expanded(p, s, false, ret);
-}
-
-static bool has_special(struct slice s)
-{
-    return s.len && memchr(s.ptr, CHAT_SPECIAL_BYTE, s.len);
-}
-
-static int parser_error(const struct chat_parser *p)
-{
-    const struct buf *bufs[] = {&p->pending,     &p->name,         &p->id,          &p->key,
-                                &p->json,        &p->shown,        &p->object.raw,  &p->object.early,
-                                &p->stream.held, &p->literal.held, &p->literal.word};
-    for (size_t i = 0; i < COUNT_OF(bufs) && !p->error; i++)
-        if (bufs[i]->error)
-            return bufs[i]->error;
-    return p->error;
-}
-
-/* Nothing follows a failure: an event would lack bytes. */
-static void say(struct chat_parser *p, enum chat_event_kind kind, struct slice text)
-{
-    uint32_t index = kind == CHAT_REASONING || kind == CHAT_CONTENT ? 0 : p->calls - 1;
-    struct chat_event event = {.kind = kind, .index = index, .text = text};
-    if (kind == CHAT_TOOL_BEGIN)
-        event.id = buf_slice(&p->id);
-    if ((text.len > 0 || kind == CHAT_TOOL_END) && !parser_error(p))
-        p->opts.sink(p->opts.sink_arg, &event);
-}
-
-void chat_emit(struct chat_parser *p, enum chat_event_kind kind, struct slice text)
-{
-    if (!has_special(text)) {
-        say(p, kind, text);
-        return;
-    }
-    buf_clear(&p->shown);
-    put_expanded(p, text, false, &p->shown);
-    say(p, kind, buf_slice(&p->shown));
-}
-
-void chat_emit_rest(struct chat_parser *p, enum chat_event_kind kind, size_t bytes)
-{
-    if (bytes == 0)
-        return;
-    chat_emit(p, kind, slice_sub(chat_rest(p), 0, bytes));
-    p->at_start = false;
-    chat_consume(p, bytes);
-}
-
-void chat_emit_arguments(struct chat_parser *p, struct slice text)
-{
-    if (has_special(text)) {
-        buf_clear(&p->shown);
-        put_expanded(p, text, true, &p->shown);
-        text = buf_slice(&p->shown);
-    }
-    while (text.len) {
-        size_t n = MIN_OF(text.len, (size_t)CHAT_PIECE_BYTES_MAX);
-        while (n < text.len && n > 1 && ((unsigned char)text.ptr[n] & 0xc0) == 0x80)
-            n--;
-        say(p, CHAT_TOOL_ARGUMENTS, slice_sub(text, 0, n));
-        text = slice_sub(text, n, text.len);
-    }
-}
-
-void chat_begin_call(struct chat_parser *p)
-{
-    ASSERT(!p->in_call);
-    p->calls++;
-    p->section_calls++;
-    p->parameters = 0;
-    p->in_call = true;
-    p->call_bytes = 0;
-    chat_emit(p, CHAT_TOOL_BEGIN, buf_slice(&p->name));
-}
-
-void chat_end_call(struct chat_parser *p)
-{
-    ASSERT(p->in_call);
-    chat_emit(p, CHAT_TOOL_END, SLICE(""));
-    p->in_call = false;
-    p->at_start = false;
-    p->state = CHAT_AT_AFTER;
-}
-
 /* ---- running text ---- */
 
-void chat_to_text(struct chat_parser *p)
-{
-    p->state = CHAT_AT_TEXT;
-    p->in_section = false;
-    p->skip_blank = true;
-}
-
-void chat_to_section(struct chat_parser *p)
+/* The state after a call. */
+static void to_section(struct chat_parser *p)
 {
     if (p->opts.syntax->shape == CHAT_CHANNELS)
         p->state = CHAT_AT_HEADER;
@@ -537,7 +262,7 @@ static bool step_after(struct chat_parser *p)
         if (chat_may_become(p, s, ends[i]))
             return false;
     }
-    chat_to_section(p);
+    to_section(p);
     return true;
 }
 
@@ -595,7 +320,7 @@ static void init_bufs(struct chat_parser *p)
 static int start(struct chat_parser *p)
 {
     const struct chat_syntax *s = p->opts.syntax;
-    int r = make_marks(p);
+    int r = chat_make_marks(p);
     if (r < 0)
         return r;
     chat_literal_init(&p->literal, s->arguments == CHAT_BRACED ? CHAT_LITERAL_BRACED : CHAT_LITERAL_PYTHON,
@@ -669,7 +394,7 @@ static int advance(struct chat_parser *p)
 {
     uint32_t idle = 0;
     size_t at = p->at;
-    while (!parser_error(p) && step(p)) {
+    while (!chat_parser_error(p) && step(p)) {
         idle = p->at == at ? idle + 1 : 0;
         at = p->at;
         if (idle > IDLE_STEPS_MAX)
@@ -677,7 +402,7 @@ static int advance(struct chat_parser *p)
     }
     buf_consume(&p->pending, p->at);
     p->at = 0;
-    return parser_error(p);
+    return chat_parser_error(p);
 }
 
 int chat_parser_push(struct chat_parser *p, struct slice text)
@@ -715,17 +440,17 @@ static void finish_call(struct chat_parser *p)
 
 int chat_parser_finish(struct chat_parser *p)
 {
-    if (parser_error(p))
-        return parser_error(p);
+    if (chat_parser_error(p))
+        return chat_parser_error(p);
     p->over = true;
     advance(p);
-    if (parser_error(p))
-        return parser_error(p);
+    if (chat_parser_error(p))
+        return chat_parser_error(p);
     if (p->state == CHAT_AT_OBJECT)
         chat_finish_object(p);
     else if (p->state == CHAT_AT_LITERAL)
         chat_finish_literal(p);
     else if (p->in_call)
         finish_call(p);
-    return parser_error(p);
+    return chat_parser_error(p);
 }

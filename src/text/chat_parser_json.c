@@ -5,9 +5,6 @@
 
 #define PLAIN_NAME_BYTES_MAX 128
 
-#define CALL_MARKS                                                                                           \
-    (CHAT_MARK_BIT(CHAT_CALL_END) | CHAT_MARK_BIT(CHAT_SECTION_END) | CHAT_MARK_BIT(CHAT_CALL_BEGIN))
-
 static struct slice trimmed(struct slice s)
 {
     while (s.len && chat_is_blank(s.ptr[0]))
@@ -153,33 +150,13 @@ bool chat_step_name(struct chat_parser *p)
     return true;
 }
 
-bool chat_feed_json(struct chat_parser *p)
-{
-    buf_clear(&p->json);
-    for (;;) {
-        struct slice s = chat_rest(p);
-        bool broken = p->stream.broken;
-        enum chat_marker found;
-        size_t end = broken ? chat_find_mark(p, s, 0, CALL_MARKS, &found) : SIZE_MAX;
-        if (end != SIZE_MAX)
-            s.len = end;
-        else if (broken && !p->over)
-            s.len -= chat_mark_tail(p, s, CALL_MARKS);
-        chat_consume(p, json_stream_feed(&p->stream, s, &p->json));
-        if (end != SIZE_MAX && !p->stream.done)
-            json_stream_close(&p->stream, &p->json);
-        if (p->stream.done || broken == p->stream.broken)
-            return p->stream.done;
-    }
-}
-
 /* Arguments that do not begin as JSON: none, or passed on up to the end of the call. */
 static bool step_raw(struct chat_parser *p, struct slice s)
 {
     enum chat_marker found;
-    size_t at = chat_find_mark(p, s, 0, CALL_MARKS, &found);
+    size_t at = chat_find_mark(p, s, 0, CHAT_CALL_MARKS, &found);
     if (at == SIZE_MAX) {
-        size_t held = p->over ? 0 : chat_mark_tail(p, s, CALL_MARKS);
+        size_t held = p->over ? 0 : chat_mark_tail(p, s, CHAT_CALL_MARKS);
         size_t end = chat_without_blank_tail(slice_sub(s, 0, s.len - held));
         chat_emit_arguments(p, slice_sub(s, 0, end));
         p->value_streams = p->value_streams || end > 0;

@@ -85,7 +85,13 @@ struct chat_parser {
     enum chat_event_kind body;
 };
 
-/* ---- chat_parser.c ---- */
+/* ---- chat_parser_base.c ---- */
+
+/* The markers as they will stand in `pending`. They lie in one block, which must not move: lengths come
+ * first. 0, or the buffer's error. */
+int chat_make_marks(struct chat_parser *p);
+/* The first failure of the parser or of one of its buffers. */
+int chat_parser_error(const struct chat_parser *p);
 
 struct slice chat_rest(const struct chat_parser *p);
 void chat_consume(struct chat_parser *p, size_t bytes);
@@ -104,6 +110,8 @@ size_t chat_find_mark(const struct chat_parser *p, struct slice text, size_t fro
 /* How many bytes at the end of `text` may be the head of one of these markers. */
 size_t chat_mark_tail(const struct chat_parser *p, struct slice text, uint32_t marks);
 #define CHAT_MARK_BIT(m) (1u << (m))
+#define CHAT_CALL_MARKS                                                                                      \
+    (CHAT_MARK_BIT(CHAT_CALL_END) | CHAT_MARK_BIT(CHAT_SECTION_END) | CHAT_MARK_BIT(CHAT_CALL_BEGIN))
 /* Bytes without the white space at the end, of which at most CHAT_BLANKS_MAX bytes are cut. */
 size_t chat_without_blank_tail(struct slice s);
 bool chat_is_blank(char c);
@@ -114,9 +122,11 @@ void chat_begin_call(struct chat_parser *p);
 /* Arguments, in pieces; special tokens become the content of a JSON string. */
 void chat_emit_arguments(struct chat_parser *p, struct slice text);
 void chat_end_call(struct chat_parser *p);
-/* The state after a call, or after a section. */
-void chat_to_section(struct chat_parser *p);
+/* The state after a section. */
 void chat_to_text(struct chat_parser *p);
+/* Reads the JSON value at p->stream on, up to a marker when it is broken; certain bytes go to
+ * p->json. True: the value is over. */
+bool chat_feed_json(struct chat_parser *p);
 
 /* ---- one file per encoding ---- */
 
@@ -131,9 +141,6 @@ bool chat_step_value(struct chat_parser *p);
 void chat_finish_tagged(struct chat_parser *p);
 
 void chat_object_start(struct chat_parser *p, bool in_list, bool bare);
-/* Reads the JSON value at p->stream on, up to a marker when it is broken; certain bytes go to
- * p->json. True: the value is over. */
-bool chat_feed_json(struct chat_parser *p);
 bool chat_step_object(struct chat_parser *p);
 void chat_finish_object(struct chat_parser *p);
 

@@ -1,0 +1,96 @@
+/* grammar_state.h - the insides of a grammar and of its builder, for the files of this folder.
+ *
+ * A place is a symbol of an alternative, or the alternative's end. `places` holds all alternatives one after
+ * the other; an item of a parser is a place, with the row that its rule began in. */
+#ifndef PLATEAU_GRAMMAR_GRAMMAR_STATE_H
+#define PLATEAU_GRAMMAR_GRAMMAR_STATE_H
+
+#include "grammar/grammar.h"
+#include "grammar/rx_store.h"
+
+/* A place: a rule's index, a terminal's index with TERMINAL, or the rule that ends here with END. */
+enum { PLACE_TERMINAL = 1u << 30, PLACE_END = 1u << 31, PLACE_INDEX = (1u << 30) - 1 };
+
+struct corner {
+    uint32_t place, rule; /* the symbol may stand first in `rule`, at `place` */
+};
+
+struct terminal {
+    rx_id rx;       /* never nullable; RX_NONE: a special token */
+    uint32_t token; /* of a special token */
+};
+
+struct grammar {
+    struct arena *arena;
+    struct rx_store *rx;
+    rx_id plain; /* one character of a string that is not escaped: what slices of vocabularies consist of */
+    uint8_t classes[256]; /* of bytes that terminals do not tell apart */
+    uint32_t class_count;
+    uint32_t rule_count, terminal_count, place_count;
+    const uint32_t *places;
+    const uint32_t *alternatives;    /* places where alternatives begin, by rule */
+    const uint32_t *alternatives_of; /* [rule_count + 1]: where a rule's begin in `alternatives` */
+    const uint8_t *nullable;         /* by rule */
+    const struct terminal *terminals;
+    /* Left corners of a symbol (rules first, then terminals): where it may stand first. */
+    const struct corner *corners;
+    const uint32_t *corners_of; /* [rule_count + terminal_count + 1] */
+    uint32_t start;             /* a rule without other uses, with one alternative of one symbol */
+};
+
+static inline uint32_t grammar_symbol(const struct grammar *g, uint32_t place)
+{
+    return (place & PLACE_INDEX) + (place & PLACE_TERMINAL ? g->rule_count : 0);
+}
+
+/* ---- The builder ---- */
+
+struct words { /* a growing array */
+    uint32_t *at;
+    uint32_t count, room;
+};
+
+enum symbol_kind { SYMBOL_RULE, SYMBOL_TERMINAL, SYMBOL_TOKEN };
+
+struct grammar_builder {
+    struct arena *arena;
+    struct grammar_limits limits;
+    struct charge charge;
+    struct rx_store *rx;
+    struct words symbols; /* kind, value (rx_id or token), next in its bucket: three words each */
+    struct words rows;    /* rule, count, symbols: of each alternative */
+    uint32_t alternatives;
+    uint32_t *buckets; /* of terminals and tokens */
+    bool failed, too_large;
+};
+
+enum { BUCKETS = 1 << 12 };
+
+/* The work of grammar_finish(): alternatives by rule, which its passes rewrite. */
+struct row {
+    uint32_t next;  /* alternative of the same rule, or NO_ROW */
+    uint32_t at;    /* in `symbols` */
+    uint32_t count; /* 0: the empty text */
+};
+#define NO_ROW UINT32_MAX
+
+struct draft {
+    struct grammar_builder *b;
+    struct rx_store *rx;
+    struct arena *arena;
+    uint32_t symbol_count;
+    uint8_t *kinds;      /* enum symbol_kind, of each symbol */
+    uint32_t *values;    /* rx_id or token */
+    uint32_t *first_row; /* of each rule, or NO_ROW */
+    struct row *rows;
+    uint32_t row_count;
+    uint32_t *symbols; /* of all rows */
+    uint32_t start;
+};
+
+/* Rules that are regular and small become terminals, and so do neighbouring terminals. */
+bool grammar_inline(struct draft *d);
+/* Which rules and terminals derive some text at all, and which are reachable then. 0, -EINVAL, -E2BIG. */
+int grammar_reduce(struct draft *d, uint8_t *productive, uint8_t *reachable, struct err *e);
+
+#endif

@@ -1,0 +1,319 @@
+/* lark.c - two passes: the first finds the definitions, the second reads rules. Terminals are read where they
+ * are first used, since they are expressions and may not be recursive. */
+#include "grammar/lark.h"
+
+#include "base/check.h"
+#include "grammar/front_text.h"
+#include "grammar/lark_text.h"
+
+#include <errno.h>
+
+static struct piece alternatives(struct front_text *f, bool nested);
+
+/* ---- terminals ---- */
+
+static bool is_terminal(struct slice name)
+{
+    size_t at = 0;
+    while (at < name.len && (name.ptr[at] == '_' || (name.ptr[at] >= '0' && name.ptr[at] <= '9')))
+        at++;
+    return at < name.len && name.ptr[at] >= 'A' && name.ptr[at] <= 'Z';
+}
+
+/* Reads the body of a terminal; the position comes back. */
+static struct piece terminal(struct front_text *f, struct front_name *n)
+{
+    if (n->known)
+        return n->piece;
+    if (!n->defined || n->busy || f->depth >= FRONT_TEXT_DEPTH_MAX) {
+        front_text_fail(f, -EINVAL, n->busy ? "the terminal %.*s is recursive" : "there is no terminal %.*s",
+                        SLICE_ARGS(slice_sub(n->name, 0, 60)));
+        return piece_rx(RX_NONE);
+    }
+    const char *at = f->at, *end = f->end;
+    uint32_t line = f->line;
+    n->busy = true;
+    f->depth++;
+    f->at = n->body;
+    f->end = n->body_end;
+    f->line = n->body_line;
+    struct piece p = alternatives(f, true);
+    if (!f->error && f->at < f->end)
+        front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(*f->at));
+    if (!f->error && !p.regular)
+        front_text_fail(f, -EINVAL, "the terminal %.*s has a rule in it",
+                        SLICE_ARGS(slice_sub(n->name, 0, 60)));
+    f->depth--;
+    f->at = at;
+    f->end = end;
+    f->line = line;
+    n->busy = false;
+    n->known = true;
+    n->piece = f->error ? piece_rx(RX_NONE) : p;
+    return n->piece;
+}
+
+static struct piece reference(struct front_text *f)
+{
+    struct front_name *n = front_text_name(f, lark_name(f));
+    if (!n || f->error)
+        return piece_rx(RX_NONE);
+    if (front_text_has(f, '{')) {
+        front_text_fail(f, -ENOTSUP, "templates are not supported");
+        return piece_rx(RX_NONE);
+    }
+    return is_terminal(n->name) ? terminal(f, n) : piece_sym(n->rule);
+}
+
+/* ---- expressions ---- */
+
+static struct piece group(struct front_text *f, char close)
+{
+    f->at++;
+    if (++f->depth > FRONT_TEXT_DEPTH_MAX)
+        front_text_fail(f, -E2BIG, "groups are nested more than %d deep", FRONT_TEXT_DEPTH_MAX);
+    if (f->error)
+        return piece_rx(RX_NONE);
+    struct piece p = alternatives(f, true);
+    if (!front_text_has(f, close))
+        front_text_fail(f, -EINVAL, "a %c is missing", close);
+    f->at++;
+    f->depth--;
+    return close == ']' && !f->error ? piece_repeat(f->b, p, 0, 1) : p;
+}
+
+static struct piece element(struct front_text *f)
+{
+    char c = *f->at;
+    if (c == '(' || c == '[')
+        return group(f, c == '(' ? ')' : ']');
+    if (c == '"')
+        return piece_rx(lark_string(f));
+    if (c == '/')
+        return piece_rx(lark_regex(f));
+    if (lark_is_name(c))
+        return reference(f);
+    if (c == '<')
+        front_text_fail(f, -ENOTSUP, "tokens as <name> are not supported");
+    front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(c));
+    return piece_rx(RX_NONE);
+}
+
+static struct piece counted(struct front_text *f, struct piece p)
+{
+    f->at++;
+    lark_skip(f, false);
+    uint32_t min = front_text_number(f), max = min;
+    if (f->end - f->at > 2 && f->at[0] == '.' && f->at[1] == '.') {
+        f->at += 2;
+        max = front_text_number(f);
+    }
+    if (max < min)
+        front_text_fail(f, -EINVAL, "~%u..%u ends before it begins", min, max);
+    return f->error ? p : piece_repeat(f->b, p, min, max);
+}
+
+static struct piece repeated(struct front_text *f, struct piece p)
+{
+    while (f->at < f->end && !f->error) {
+        char c = *f->at;
+        if (c == '~') {
+            p = counted(f, p);
+        } else if (c == '?' || c == '*' || c == '+') {
+            p = piece_repeat(f->b, p, c == '+', c == '?' ? 1 : RX_UNBOUNDED);
+            f->at++;
+        } else {
+            break;
+        }
+        lark_skip(f, false);
+    }
+    return p;
+}
+
+static bool at_end(struct front_text *f, bool nested)
+{
+    return f->error || f->at >= f->end || *f->at == '|' || *f->at == ')' || *f->at == ']' ||
+           (!nested && (*f->at == '\n' || *f->at == '\r'));
+}
+
+static void alias(struct front_text *f)
+{
+    if (f->end - f->at < 2 || f->at[0] != '-' || f->at[1] != '>')
+        return;
+    f->at += 2;
+    lark_skip(f, false);
+    lark_name(f);
+    lark_skip(f, false);
+}
+
+static struct piece alternatives(struct front_text *f, bool nested)
+{
+    struct front_ways ways = {0};
+    for (;;) {
+        struct front_row row = {0};
+        lark_skip(f, nested);
+        while (!at_end(f, nested) && *f->at != '-') {
+            struct piece p = element(f);
+            lark_skip(f, false);
+            front_row_add(f, &row, repeated(f, p));
+            lark_skip(f, nested);
+        }
+        alias(f);
+        front_ways_add(f, &ways, &row);
+        lark_skip_to_bar(f);
+        if (f->error || !front_text_has(f, '|'))
+            return front_ways_done(f, &ways);
+        f->at++;
+    }
+}
+
+/* ---- definitions ---- */
+
+/* The end of a definition: a line end that no | follows, outside groups. Strings and expressions are passed
+ * over. */
+static const char *body_end(struct front_text *f)
+{
+    uint32_t open = 0;
+    for (;;) {
+        lark_skip(f, open > 0);
+        lark_skip_to_bar(f);
+        if (f->error || f->at >= f->end || (open == 0 && (*f->at == '\n' || *f->at == '\r')))
+            return f->at;
+        char c = *f->at;
+        if (c == '"' || c == '/') {
+            lark_pass(f, c);
+            continue;
+        }
+        open += c == '(' || c == '[';
+        open -= (c == ')' || c == ']') && open > 0;
+        f->at++;
+    }
+}
+
+static void define(struct front_text *f)
+{
+    while (f->at < f->end && (*f->at == '?' || *f->at == '!'))
+        f->at++;
+    struct front_name *n = front_text_name(f, lark_name(f));
+    if (!n || f->error)
+        return;
+    if (front_text_has(f, '{'))
+        front_text_fail(f, -ENOTSUP, "templates are not supported");
+    if (front_text_has(f, '.'))
+        while (f->at < f->end && (*f->at == '.' || *f->at == '-' || (*f->at >= '0' && *f->at <= '9')))
+            f->at++;
+    lark_skip(f, false);
+    if (!front_text_has(f, ':'))
+        front_text_fail(f, -EINVAL, "a : is missing after %.*s", SLICE_ARGS(slice_sub(n->name, 0, 60)));
+    if (n->defined)
+        front_text_fail(f, -EINVAL, "%.*s is defined twice", SLICE_ARGS(slice_sub(n->name, 0, 60)));
+    if (f->error)
+        return;
+    n->defined = true;
+    n->body = ++f->at;
+    n->body_line = f->line;
+    n->body_end = body_end(f);
+}
+
+static void import_one(struct front_text *f, struct slice name, struct slice as)
+{
+    rx_id rx = lark_common(f, name);
+    struct front_name *n = f->error ? NULL : front_text_name(f, as);
+    if (!n)
+        return;
+    n->defined = n->known = true;
+    n->piece = piece_rx(rx);
+}
+
+/* %import common.NAME, common.NAME -> OTHER, or common (NAME, NAME). */
+static void import(struct front_text *f)
+{
+    struct slice from = lark_name(f);
+    if (!slice_eq(from, SLICE("common")))
+        front_text_fail(f, -ENOTSUP, "%%import is supported from common only");
+    bool one = front_text_has(f, '.');
+    f->at += one;
+    lark_skip(f, false);
+    bool list = !one && front_text_has(f, '(');
+    f->at += list;
+    if (!one && !list)
+        front_text_fail(f, -EINVAL, "%%import needs common.NAME or common (NAME, ...)");
+    do {
+        lark_skip(f, list);
+        struct slice name = lark_name(f), as = name;
+        lark_skip(f, list);
+        if (one && f->end - f->at > 2 && f->at[0] == '-' && f->at[1] == '>') {
+            f->at += 2;
+            lark_skip(f, false);
+            as = lark_name(f);
+        }
+        if (!f->error)
+            import_one(f, name, as);
+    } while (!f->error && list && front_text_has(f, ',') && f->at++);
+    if (list && !front_text_has(f, ')'))
+        front_text_fail(f, -EINVAL, "a ) is missing");
+    f->at += list;
+}
+
+static void statement(struct front_text *f)
+{
+    if (*f->at != '%') {
+        define(f);
+        return;
+    }
+    f->at++;
+    struct slice word = lark_name(f);
+    lark_skip(f, false);
+    if (slice_eq(word, SLICE("import")))
+        import(f);
+    else
+        front_text_fail(f, -ENOTSUP, "%%%.*s is not supported", SLICE_ARGS(slice_sub(word, 0, 60)));
+}
+
+static void read_rule(struct front_text *f, struct front_name *n)
+{
+    if (!n->defined) {
+        f->line = n->line;
+        front_text_fail(f, -EINVAL, "there is no rule %.*s", SLICE_ARGS(slice_sub(n->name, 0, 60)));
+        return;
+    }
+    f->at = n->body;
+    f->end = n->body_end;
+    f->line = n->body_line;
+    struct piece p = alternatives(f, false);
+    if (!f->error && f->at < f->end)
+        front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(*f->at));
+    if (f->error)
+        return;
+    bool empty = p.regular && p.rx == RX_EMPTY;
+    sym_id s = empty ? 0 : piece_symbol(f->b, p);
+    grammar_alternative(f->b, n->rule, &s, empty ? 0 : 1);
+}
+
+int lark_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                 struct err *e)
+{
+    struct front_text f;
+    int r = front_text_open(&f, b, text, charge, "Lark", e);
+    if (r < 0)
+        goto done;
+    lark_skip(&f, true);
+    while (f.at < f.end && !f.error && !grammar_builder_failed(b)) {
+        statement(&f);
+        lark_skip(&f, true);
+    }
+    struct front_name *start = f.error ? NULL : front_text_name(&f, SLICE("start"));
+    if (start && !start->defined)
+        front_text_fail(&f, -EINVAL, "there is no rule start");
+    for (struct front_name *n = f.first; n && !f.error && !grammar_builder_failed(b); n = n->listed)
+        if (is_terminal(n->name))
+            terminal(&f, n);
+        else
+            read_rule(&f, n);
+    r = f.error;
+    if (r == 0)
+        *ret = start->rule;
+done:
+    front_text_close(&f);
+    return r;
+}

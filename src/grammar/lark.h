@@ -1,0 +1,19 @@
+/* lark.h - a subset of Lark's grammars to rules. The start rule is `start`.
+ *
+ * Supported: rules and terminals with | ? * + ~n ~n..m (groups) [optional groups], "strings" with the flag i,
+ * "a".."z", /regular expressions/ (rx_parse.h), // and # comments, aliases and priorities (without effect),
+ * the prefixes ? ! _, and %import common.NAME of: DIGIT HEXDIGIT INT SIGNED_INT DECIMAL FLOAT SIGNED_FLOAT
+ * NUMBER SIGNED_NUMBER ESCAPED_STRING LCASE_LETTER UCASE_LETTER LETTER WORD CNAME WS_INLINE WS CR LF NEWLINE
+ * SH_COMMENT CPP_COMMENT C_COMMENT SQL_COMMENT. Refused by name: %ignore, %declare, %override, %extend,
+ * templates, other imports, flags of expressions, tokens as <name>. Terminals match any of their texts, not
+ * the longest one. Limits: FRONT_TEXT_* in front_text.h. */
+#ifndef PLATEAU_GRAMMAR_LARK_H
+#define PLATEAU_GRAMMAR_LARK_H
+
+#include "grammar/grammar.h"
+
+/* As gbnf_compile(). */
+int lark_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                 struct err *e);
+
+#endif

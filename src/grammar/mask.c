@@ -1,0 +1,274 @@
+/* mask.c - which tokens may come next: a walk over the trie of the vocabulary.
+ *
+ * The walk keeps the threads of each byte on the path from the root. A byte without threads prunes its
+ * subtree. Where terminals end, a row is made for the rest of the walk; the row that one thread makes is
+ * kept, since the same terminal ends at many nodes. Where every plain character may follow, a slice's mask
+ * comes first and the walk is over the other tokens. */
+#include "grammar/grammar_vocab.h"
+#include "grammar/matcher_state.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+enum { KEPT = 256, WORK_CHECK = 1024 };
+
+struct frame {
+    uint32_t at, count; /* its threads in t->threads */
+    uint32_t top;       /* of the matcher's stack */
+};
+
+/* The row that the ends of one thread make. */
+struct kept_row {
+    uint32_t row, state; /* of the thread */
+    uint32_t walk, made;
+};
+
+struct mask_walk {
+    struct frame frames[TOKEN_BYTES_MAX + 1];
+    struct kept_row kept[KEPT];
+    uint32_t count;      /* of walks */
+    uint32_t generation; /* of the tables; kept rows of another are forgotten */
+    uint32_t keep;       /* the matcher's stack stays up to here */
+    bool crossed;        /* some token goes beyond the end of a terminal */
+    uint64_t work, work_max;
+};
+
+int mask_walk_create(struct matcher_tables *t)
+{
+    t->walk = ARENA_NEW(t->arena, struct mask_walk);
+    return t->walk && slice_run_create(t) ? 0 : -ENOMEM;
+}
+
+/* The row of the ends in t->sources, which all come from the thread (row, state) unless `state` is
+ * STATE_DEAD. */
+static int walk_row(struct matcher *m, struct mask_walk *w, uint32_t row, uint32_t state, uint32_t *ret)
+{
+    struct matcher_tables *t = m->tables;
+    if (w->generation != t->generation) {
+        w->generation = t->generation;
+        w->count++;
+    }
+    struct kept_row *kept = &w->kept[(row * 31u + state) % KEPT];
+    if (state != STATE_DEAD && kept->walk == w->count && kept->row == row && kept->state == state) {
+        *ret = kept->made;
+        return parse_row_state(m, *ret, &state) < 0 ? -E2BIG : thread_add(t, *ret, state);
+    }
+    uint32_t generation = t->generation;
+    int r = thread_new_row(m, m->position, ret);
+    if (r == 0 && state != STATE_DEAD && generation == t->generation && kept->walk != w->count) {
+        *kept = (struct kept_row){row, state, w->count, *ret};
+        w->keep = m->top;
+    }
+    return r;
+}
+
+/* The node's byte for all threads of `f`: fills `to`. *dead: nothing is left. */
+static int walk_step(struct matcher *m, struct mask_walk *w, const struct frame *f, uint8_t byte,
+                     struct frame *to, bool *dead)
+{
+    struct matcher_tables *t = m->tables;
+    uint32_t ending = 0, row = NO_ROW_YET, one = STATE_DEAD;
+    m->top = MAX_OF(f->top, w->keep);
+    to->at = t->thread_count = f->at + f->count;
+    t->source_count = 0;
+    int r = 0;
+    for (uint32_t i = f->at; i < f->at + f->count && r == 0; i++) {
+        uint32_t next;
+        r = thread_step(t, i, byte, &next);
+        if (r < 0 || next == STATE_DEAD)
+            continue;
+        uint32_t state = next & ~STATE_ACCEPTS;
+        if (next & STATE_ACCEPTS) {
+            r = thread_add_ends(t, t->threads[i].row, state);
+            one = ending++ ? STATE_DEAD : state;
+            row = t->threads[i].row;
+        }
+        if (r == 0 && !t->pool[state - STATE_FINAL])
+            r = thread_add(t, t->threads[i].row, state);
+    }
+    if (r == 0 && ending) {
+        uint32_t made;
+        w->crossed = true;
+        r = walk_row(m, w, row, one, &made);
+    }
+    to->count = t->thread_count - to->at;
+    to->top = m->top;
+    *dead = to->count == 0 && ending == 0;
+    return r == 0 && to->count > THREADS_MAX ? -E2BIG : r;
+}
+
+static uint64_t work_done(const struct matcher_tables *t)
+{
+    return t->work + t->rx->work;
+}
+
+static int walk(struct matcher *m, const struct trie *trie, uint32_t *bits)
+{
+    struct matcher_tables *t = m->tables;
+    struct mask_walk *w = t->walk;
+    const uint8_t *classes = t->grammar->classes;
+    const struct trie_node *nodes = trie->nodes;
+    for (uint32_t i = 0; i < trie->count;) {
+        struct trie_node node = nodes[i];
+        struct frame *f = &w->frames[node.depth - 1], *to = f + 1;
+        if (f->count == 1) {
+            struct thread thread = t->threads[f->at];
+            uint32_t next = t->pool[thread.state + classes[node.byte]];
+            if (next == STATE_DEAD) {
+                i += node.size;
+                continue;
+            }
+            if (next >= STATE_FIRST && !(next & STATE_ACCEPTS)) {
+                t->threads[f->at + 1] = (struct thread){thread.row, next};
+                *to = (struct frame){f->at + 1, 1, f->top};
+                if (node.token != VOCAB_TOKENS_MAX)
+                    grammar_vocab_set(t->vocab, &nodes[i], bits);
+                i++;
+                w->work++;
+                continue;
+            }
+        }
+        bool dead;
+        int r = walk_step(m, w, f, (uint8_t)node.byte, to, &dead);
+        w->work++;
+        if (r < 0 || (w->work_max && w->work + work_done(t) > w->work_max))
+            return -E2BIG;
+        if (!dead && node.token != VOCAB_TOKENS_MAX)
+            grammar_vocab_set(t->vocab, &nodes[i], bits);
+        i += to->count ? 1 : node.size;
+    }
+    return 0;
+}
+
+/* The largest slice that any thread of the frame takes whole. */
+static const struct vocab_slice *find_slice(struct matcher_tables *t, const struct frame *f)
+{
+    uint32_t run = 0;
+    for (uint32_t i = 0; i < f->count && i < 8; i++)
+        run = MAX_OF(run, slice_run(t, t->threads[f->at + i].state));
+    for (uint32_t i = 0; i < VOCAB_SLICES; i++)
+        if (t->vocab->slices[i].chars && run >= t->vocab->slices[i].chars)
+            return &t->vocab->slices[i];
+    return NULL;
+}
+
+/* The walk's first frame: the position's threads with clamped states, after the threads themselves. */
+static int first_frame(struct matcher *m, struct frame *f)
+{
+    struct matcher_tables *t = m->tables;
+    uint32_t count = t->thread_count;
+    for (uint32_t i = 0, flushed = 0; i < count; i++) {
+        uint32_t state = clamp_state(t, t->threads[i].state);
+        if (state < STATE_FIRST && (flushed++ || lexer_flush(t) < 0))
+            return -E2BIG;
+        if (state < STATE_FIRST)
+            state = clamp_state(t, t->threads[i].state);
+        if (state < STATE_FIRST || thread_add(t, t->threads[i].row, state) < 0)
+            return -E2BIG;
+    }
+    *f = (struct frame){count, count, m->top};
+    return 0;
+}
+
+/* The tokens that the walk's first frame allows. */
+static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits)
+{
+    struct matcher_tables *t = m->tables;
+    struct mask_walk *w = t->walk;
+    uint32_t top = m->top;
+    w->count++;
+    w->generation = t->generation;
+    w->keep = m->top;
+    w->crossed = false;
+    w->work = 0;
+    w->work_max = work_max ? work_max + work_done(t) : 0;
+    const struct vocab_slice *slice = find_slice(t, &w->frames[0]);
+    if (slice)
+        memcpy(bits, slice->bits, t->vocab->words * sizeof(*bits));
+    int r = walk(m, slice ? &slice->rest : &t->vocab->all, bits);
+    m->top = top;
+    return r;
+}
+
+static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits)
+{
+    struct matcher_tables *t = m->tables;
+    struct frame *f = &t->walk->frames[0];
+    if (t->thread_count == 0)
+        return 0;
+    if (first_frame(m, f) < 0)
+        return -E2BIG;
+    if (f->count != 1)
+        return walk_all(m, work_max, bits);
+    const struct thread *thread = &t->threads[f->at];
+    uint64_t uid = matcher_row(m, thread->row)->uid;
+    const uint32_t *known = mask_cache_find(t, uid, thread->state);
+    if (known) {
+        memcpy(bits, known, t->vocab->words * sizeof(*bits));
+        return 0;
+    }
+    int r = walk_all(m, work_max, bits);
+    if (r == 0)
+        /* A flush renames the state: then the thread has the new name. */
+        mask_cache_put(t, t->walk->crossed ? uid : 0, thread->state, bits);
+    return r;
+}
+
+static void set_bit(const struct grammar_vocab *v, uint32_t token, uint32_t *bits)
+{
+    if (token < v->size)
+        bits[token / 32] |= 1u << token % 32;
+}
+
+/* Special tokens of the grammar, and end tokens. */
+static int special_mask(struct matcher *m, uint32_t *bits)
+{
+    struct matcher_tables *t = m->tables;
+    uint32_t row = matcher_mark_at(m, m->mark)->row, state;
+    t->thread_count = matcher_mark_at(m, m->mark)->count;
+    if (row == NO_ROW_YET)
+        return 0;
+    if (parse_row_state(m, row, &state) < 0)
+        return -E2BIG;
+    uint32_t at = t->pool[matcher_row(m, row)->predict + PREDICT_TOKENS];
+    for (uint32_t i = 0; at && i < t->pool[at]; i++)
+        set_bit(t->vocab, t->grammar->terminals[t->pool[at + 1 + i]].token, bits);
+    for (uint32_t i = 0; matcher_may_end(m) && i < t->vocab->end_count; i++)
+        set_bit(t->vocab, t->vocab->ends[i], bits);
+    return 0;
+}
+
+static struct matcher_mask count_bits(const uint32_t *bits, uint32_t words)
+{
+    struct matcher_mask mask = {0};
+    for (uint32_t i = 0; i < words; i++) {
+        if (!bits[i])
+            continue;
+        mask.count += (uint32_t)__builtin_popcount(bits[i]);
+        mask.single = i * 32 + (uint32_t)__builtin_ctz(bits[i]);
+    }
+    return mask;
+}
+
+int matcher_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, struct matcher_mask *ret)
+{
+    struct matcher_tables *t = m->tables;
+    ASSERT(t->vocab);
+    memset(bits, 0, t->vocab->words * sizeof(*bits));
+    int r = 0;
+    if (!matcher_mark_at(m, m->mark)->ended) {
+        r = matcher_load(m);
+        if (r == 0)
+            r = byte_mask(m, work_max, bits);
+        if (r == 0)
+            r = special_mask(m, bits);
+        if (r == 0)
+            matcher_store(m);
+    }
+    if (r < 0)
+        memset(bits, 0, t->vocab->words * sizeof(*bits));
+    else
+        *ret = count_bits(bits, t->vocab->words);
+    return r;
+}

@@ -1,0 +1,251 @@
+/* parse_row.c - rows of an Earley parser whose input are terminals (Earley 1970).
+ *
+ * A row holds items that have passed a symbol: a place, and the row where its rule began. Three things keep
+ * rows small. Predicted items are not stored: a table says what a symbol predicts (predict.c). Completed
+ * items are not stored either, since each does its work when the row is made. Items before a nullable symbol
+ * come with those after it (Aycock, Horspool 2002), so that no rule is completed in the row where it began,
+ * and rows never change.
+ *
+ * Right recursion (Leo 1991): where exactly one item of a row waits for a rule, and the rule is its last
+ * symbol, completing the one completes the other. The end of such a chain is remembered; otherwise a list of
+ * n elements would cost n steps for each element. */
+#include "grammar/matcher_state.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+enum { ROW_FULL = 1 }; /* the pool is full: flush and make the row again */
+
+struct making {
+    struct matcher *m;
+    struct matcher_tables *t;
+    const struct grammar *g;
+    struct row_head *row;
+    uint32_t done; /* completed rules in t->done */
+};
+
+enum { HEAD_UNITS = sizeof(struct row_head) / 8, TRAIL = 64 };
+
+/* True when (place, origin) is new in this row. */
+static bool note(struct matcher_tables *t, uint32_t place, uint32_t origin)
+{
+    uint32_t mask = (1u << SEEN_ROOM_LOG2) - 1;
+    uint32_t at = (place * 2654435761u ^ origin * 2246822519u) >> (32 - SEEN_ROOM_LOG2);
+    for (; t->seen[at].stamp == t->seen_stamp; at = (at + 1) & mask)
+        if (t->seen[at].place == place && t->seen[at].origin == origin)
+            return false;
+    t->seen[at] = (struct seen_item){place, origin, t->seen_stamp};
+    return true;
+}
+
+static int complete(struct making *k, uint32_t rule, uint32_t row)
+{
+    if (!note(k->t, PLACE_END | rule, row))
+        return 0;
+    if (rule == k->g->start)
+        k->row->complete = 1;
+    if (k->done == DONE_MAX)
+        return -E2BIG;
+    k->t->done[k->done++] = (struct source){row, rule};
+    return 0;
+}
+
+/* The item with its place at `place`, and after each nullable symbol from there. */
+static int advance(struct making *k, uint32_t place, uint32_t origin)
+{
+    for (;; place++) {
+        uint32_t symbol = k->g->places[place];
+        if (symbol & PLACE_END)
+            return complete(k, symbol & PLACE_INDEX, origin);
+        if (!note(k->t, place, origin))
+            return 0;
+        if (k->row->count == k->m->items_max || !matcher_fits(k->m, HEAD_UNITS + k->row->count + 1))
+            return -E2BIG;
+        row_items(k->row)[k->row->count++] = (struct item){place, origin};
+        if (symbol & PLACE_TERMINAL || !k->g->nullable[symbol])
+            return 0;
+    }
+}
+
+/* Advances every item of `from`, stored or predicted, that waits for `symbol`. */
+static int advance_all(struct making *k, uint32_t from, uint32_t symbol)
+{
+    struct row_head *row = matcher_row(k->m, from);
+    const struct item *items = row_items(row);
+    ASSERT(symbol < k->g->rule_count + k->g->terminal_count);
+    const uint32_t *of = &k->g->corners_of[symbol];
+    int r = 0;
+    for (uint32_t i = 0; i < row->count && r == 0; i++) {
+        uint32_t place = k->g->places[items[i].place];
+        if (grammar_symbol(k->g, place) == symbol)
+            r = advance(k, items[i].place + 1, items[i].origin);
+        for (uint32_t c = of[0]; !(place & PLACE_TERMINAL) && c < of[1] && r == 0; c++) {
+            k->t->work++;
+            int predicted = predict_closure(k->t, place, k->g->corners[c].rule);
+            if (predicted < 0)
+                return ROW_FULL;
+            if (predicted)
+                r = advance(k, k->g->corners[c].place + 1, from);
+        }
+    }
+    return r;
+}
+
+/* The only item of `from` that waits for `rule`: 1. None or several: 0. ROW_FULL + 1 when the pool is. */
+static int only_item(struct making *k, uint32_t from, uint32_t rule, struct item *ret)
+{
+    struct row_head *row = matcher_row(k->m, from);
+    const struct item *items = row_items(row);
+    const uint32_t *of = &k->g->corners_of[rule];
+    struct item one = {UINT32_MAX, 0};
+    for (uint32_t i = 0; i < row->count; i++) {
+        uint32_t place = k->g->places[items[i].place];
+        if (place == rule) {
+            if (one.place != UINT32_MAX)
+                return 0;
+            one = items[i];
+        }
+        for (uint32_t c = of[0]; !(place & PLACE_TERMINAL) && c < of[1]; c++) {
+            k->t->work++;
+            int predicted = predict_closure(k->t, place, k->g->corners[c].rule);
+            if (predicted < 0)
+                return ROW_FULL + 1;
+            if (!predicted || (one.place == k->g->corners[c].place && one.origin == from))
+                continue;
+            if (one.place != UINT32_MAX)
+                return 0;
+            one = (struct item){k->g->corners[c].place, from};
+        }
+    }
+    *ret = one;
+    return one.place != UINT32_MAX;
+}
+
+static struct top *top_of(struct making *k, uint32_t rule, uint32_t row)
+{
+    return &k->t->tops[(row * 31u + rule * 2654435761u) % TOPS];
+}
+
+/* From (rule, row) to the end of its chain of right recursion. */
+static int climb(struct making *k, uint32_t *rule, uint32_t *row)
+{
+    struct source trail[TRAIL];
+    uint32_t steps = 0;
+    ASSERT(*row <= k->m->top && *rule < k->g->rule_count);
+    for (;;) {
+        const struct top *top = top_of(k, *rule, *row);
+        if (top->uid == matcher_row(k->m, *row)->uid && top->rule == *rule) {
+            *rule = top->top_rule;
+            *row = top->top_row;
+            break;
+        }
+        struct item item;
+        int only = only_item(k, *row, *rule, &item);
+        if (only > 1)
+            return ROW_FULL;
+        if (!only || !(k->g->places[item.place + 1] & PLACE_END))
+            break;
+        trail[steps++ % TRAIL] = (struct source){*row, *rule};
+        *rule = k->g->places[item.place + 1] & PLACE_INDEX;
+        *row = item.origin;
+    }
+    for (uint32_t i = 0; i < MIN_OF(steps, (uint32_t)TRAIL); i++)
+        *top_of(k, trail[i].terminal, trail[i].row) =
+            (struct top){matcher_row(k->m, trail[i].row)->uid, trail[i].terminal, *rule, *row};
+    return 0;
+}
+
+static int complete_all(struct making *k)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < k->done && r == 0; i++) {
+        uint32_t rule = k->t->done[i].terminal, row = k->t->done[i].row;
+        r = climb(k, &rule, &row);
+        /* The end of a chain may have been completed already. */
+        bool same = rule == k->t->done[i].terminal && row == k->t->done[i].row;
+        if (r == 0 && !same && !note(k->t, PLACE_END | rule, row))
+            continue;
+        if (r == 0 && rule == k->g->start)
+            k->row->complete = 1;
+        if (r == 0)
+            r = advance_all(k, row, rule);
+    }
+    return r;
+}
+
+static int row_begin(struct making *k, struct matcher *m, uint32_t position)
+{
+    *k = (struct making){.m = m, .t = m->tables, .g = m->tables->grammar};
+    if (!matcher_fits(m, HEAD_UNITS))
+        return -E2BIG;
+    k->row = matcher_row(m, m->top);
+    *k->row = (struct row_head){.uid = ++k->t->next_uid, .position = position};
+    if (++k->t->seen_stamp == 0) {
+        memset(k->t->seen, 0, sizeof(*k->t->seen) << SEEN_ROOM_LOG2);
+        k->t->seen_stamp = 1;
+    }
+    return 0;
+}
+
+static int row_make(struct making *k)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < k->t->source_count && r == 0; i++)
+        r = advance_all(k, k->t->sources[i].row, k->g->rule_count + k->t->sources[i].terminal);
+    if (r == 0)
+        r = complete_all(k);
+    k->t->work += 8 + k->row->count;
+    return r;
+}
+
+static void row_push(struct making *k, uint32_t *ret)
+{
+    ASSERT(k->row->count <= k->m->items_max && matcher_fits(k->m, HEAD_UNITS + k->row->count));
+    *ret = k->m->top;
+    k->m->top += HEAD_UNITS + k->row->count;
+}
+
+int parse_row(struct matcher *m, uint32_t position, uint32_t *ret)
+{
+    for (int attempt = 0;; attempt++) {
+        struct making k;
+        int r = row_begin(&k, m, position);
+        if (r == 0)
+            r = row_make(&k);
+        if (r == 0) {
+            row_push(&k, ret);
+            return 0;
+        }
+        if (r != ROW_FULL || attempt == 1)
+            return -E2BIG;
+        r = lexer_flush(m->tables);
+        if (r < 0)
+            return r;
+    }
+}
+
+int parse_first_row(struct matcher *m, uint32_t *ret)
+{
+    struct making k;
+    int r = row_begin(&k, m, 0);
+    if (r == 0)
+        r = advance(&k, k.g->alternatives[k.g->alternatives_of[k.g->start]], m->top);
+    if (r == 0)
+        row_push(&k, ret);
+    return r;
+}
+
+int parse_row_state(struct matcher *m, uint32_t row, uint32_t *ret)
+{
+    for (int attempt = 0; attempt < 2; attempt++) {
+        uint32_t at = predict_row(m->tables, matcher_row(m, row));
+        if (at >= STATE_FIRST) {
+            *ret = m->tables->pool[at + PREDICT_STATE];
+            return 0;
+        }
+        if (at == STATE_COMPLEX || lexer_flush(m->tables) < 0)
+            break;
+    }
+    return -E2BIG;
+}

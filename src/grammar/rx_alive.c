@@ -1,0 +1,165 @@
+/* rx_alive.c - whether an expression matches any text, and what bytes it tells apart.
+ *
+ * Without complement and intersection the structure shows it. Otherwise a search follows derivatives until
+ * one is nullable: first in breadth, which finds short texts, then in depth, which finds long ones with
+ * counters. A search that ends without one has seen every derivative, so none matches. */
+#include "grammar/rx_store.h"
+
+#include <errno.h>
+
+enum { BREADTH = 256, SEEN_LOG2 = 12, SEEN = 1 << SEEN_LOG2 };
+
+/* ---- Classes of bytes ---- */
+
+void rx_refine(struct rx_store *s)
+{
+    uint32_t sets = s->sets_first + s->sets_count;
+    for (; s->classes_sets < sets && s->class_count < 256; s->classes_sets++) {
+        const struct rx_bytes *set = rx_set_at(s, s->classes_sets);
+        uint16_t split[256][2]; /* 1 + the class that bytes out of and in the set go to */
+        memset(split, 0, sizeof(split));
+        uint32_t count = 0;
+        for (uint32_t byte = 0; byte < 256; byte++) {
+            uint16_t *to = &split[s->classes[byte]][rx_has(set, (uint8_t)byte)];
+            if (*to == 0)
+                *to = (uint16_t)++count;
+            s->classes[byte] = (uint8_t)(*to - 1);
+        }
+        s->class_count = count;
+    }
+    s->classes_sets = sets;
+}
+
+/* ---- The search ---- */
+
+struct seen {
+    rx_id id;
+    uint32_t parent; /* place + 1 of the one that it was derived from */
+};
+
+struct rx_search {
+    struct rx_store *store;
+    struct seen seen[SEEN]; /* a table by id; never more than 3/4 full */
+    rx_id order[SEEN];      /* places of `seen`: the queue, then the stack */
+    uint32_t count, seen_count;
+    uint8_t bytes[256]; /* one of each class */
+    uint32_t steps;
+};
+
+static uint32_t seen_place(const struct rx_search *q, rx_id id)
+{
+    uint32_t at = (id * 2654435761u) >> (32 - SEEN_LOG2);
+    while (q->seen[at].id != 0 && q->seen[at].id != id)
+        at = (at + 1) % SEEN;
+    return at;
+}
+
+static void remember(struct rx_store *s, rx_id id, bool alive)
+{
+    s->alive_memo[id % RX_MEMO] = id * 2 + alive;
+}
+
+/* 1, 0, or -1: not known without a search. */
+static int known(const struct rx_store *s, rx_id id)
+{
+    if (id == RX_NONE)
+        return 0;
+    if (rx_at(s, id)->flags & (RX_F_NULLABLE | RX_F_EVIDENT))
+        return 1;
+    uint32_t memo = s->alive_memo[id % RX_MEMO];
+    return memo / 2 == id ? (int)(memo & 1) : -1;
+}
+
+static int found(struct rx_search *q, uint32_t place)
+{
+    for (uint32_t at = place + 1; at > 0; at = q->seen[at - 1].parent)
+        remember(q->store, q->seen[at - 1].id, true);
+    return 1;
+}
+
+/* Derivatives of the one at `place`. 1: one of them is alive. 0: all that are new have been noted. */
+static int expand(struct rx_search *q, uint32_t place)
+{
+    struct rx_store *s = q->store;
+    rx_id id = q->seen[place].id;
+    for (uint32_t c = 0; c < s->class_count; c++) {
+        rx_id next = rx_derive(s, id, q->bytes[c]);
+        q->steps++;
+        if (s->failed)
+            return -1;
+        int alive = known(s, next);
+        if (alive == 1)
+            return found(q, place);
+        if (alive == 0)
+            continue;
+        uint32_t at = seen_place(q, next);
+        if (q->seen[at].id == next)
+            continue;
+        if (q->seen_count >= SEEN * 3 / 4)
+            return -1;
+        q->seen_count++;
+        q->seen[at] = (struct seen){next, place + 1};
+        q->order[q->count++] = at;
+    }
+    return 0;
+}
+
+static int search(struct rx_search *q, uint32_t steps)
+{
+    uint32_t done = 0;
+    int r = 0;
+    while (r == 0 && done < q->count && done < BREADTH && q->steps < steps)
+        r = expand(q, q->order[done++]);
+    /* In depth: the newest first. The rest of the first search waits at the bottom. */
+    while (r == 0 && q->count > done && q->steps < steps) {
+        uint32_t place = q->order[--q->count];
+        r = expand(q, place);
+    }
+    if (r != 0)
+        return r;
+    return q->count > done ? -1 : 0;
+}
+
+static void forget_all(struct rx_search *q)
+{
+    for (uint32_t i = 0; i < SEEN; i++)
+        if (q->seen[i].id)
+            remember(q->store, q->seen[i].id, false);
+}
+
+bool rx_search_create(struct rx_store *s)
+{
+    if (!s->search)
+        s->search = ARENA_NEW(s->arena, struct rx_search);
+    return s->search;
+}
+
+static void search_begin(struct rx_search *q, struct rx_store *s, rx_id x)
+{
+    memset(q->seen, 0, sizeof(q->seen));
+    q->store = s;
+    q->steps = 0;
+    for (uint32_t byte = 256; byte-- > 0;)
+        q->bytes[s->classes[byte]] = (uint8_t)byte;
+    uint32_t at = seen_place(q, x);
+    q->seen[at] = (struct seen){x, 0};
+    q->order[0] = at;
+    q->count = q->seen_count = 1;
+}
+
+int rx_alive(struct rx_store *s, rx_id x, uint32_t steps)
+{
+    int r = known(s, x);
+    if (r >= 0)
+        return r;
+    if (!rx_search_create(s)) {
+        rx_fail(s);
+        return -E2BIG;
+    }
+    rx_refine(s);
+    search_begin(s->search, s, x);
+    r = search(s->search, steps);
+    if (r == 0)
+        forget_all(s->search);
+    return r < 0 ? -E2BIG : r;
+}

@@ -1,0 +1,67 @@
+/* slice_run.c - whether a state takes every token of a slice, read off its expressions.
+ *
+ * x{m,n} followed by anything takes n plain characters when x matches each of them. That x does is decided
+ * once for each x: the plain characters less x are no text at all. */
+#include "grammar/matcher_state.h"
+
+#include "base/check.h"
+
+/* Zero: not decided. */
+struct run_memo {
+    rx_id body;
+    uint32_t generation, plain;
+};
+
+static bool takes_plain(struct matcher_tables *t, rx_id body)
+{
+    struct run_memo *memo = &t->runs[body % RUN_MEMO];
+    if (memo->body == body && memo->generation == t->generation)
+        return memo->plain;
+    rx_id others = rx_and(t->rx, t->grammar->plain, rx_not(t->rx, body));
+    bool plain = rx_alive(t->rx, others, 2000) == 0 && !rx_failed(t->rx);
+    *memo = (struct run_memo){body, t->generation, plain};
+    return plain;
+}
+
+static uint32_t run_of(struct matcher_tables *t, rx_id x, uint32_t depth)
+{
+    const struct rx_item *n = rx_at(t->rx, x);
+    uint32_t run = 0;
+    if (n->kind == RX_K_REPEAT && takes_plain(t, n->a))
+        return MIN_OF(n->max, (uint32_t)RUN_MAX);
+    if (depth == 0 || x == RX_ALL)
+        return x == RX_ALL ? RUN_MAX : 0;
+    if (n->kind == RX_K_CAT && rx_at(t->rx, n->b)->flags & RX_F_EVIDENT) {
+        run = run_of(t, n->a, depth - 1);
+        if (run < RUN_MAX && rx_nullable(t->rx, n->a))
+            run = MAX_OF(run, run_of(t, n->b, depth - 1));
+    }
+    for (uint32_t i = 0; n->kind == RX_K_OR && i < 16 && run < RUN_MAX; i++) {
+        run = MAX_OF(run, run_of(t, n->a, depth - 1));
+        if (rx_at(t->rx, n->b)->kind != RX_K_OR)
+            return MAX_OF(run, run_of(t, n->b, depth - 1));
+        n = rx_at(t->rx, n->b);
+    }
+    return run;
+}
+
+uint32_t slice_run(struct matcher_tables *t, uint32_t state)
+{
+    ASSERT(state >= STATE_FIRST && state < t->pool_used);
+    uint32_t *known = &t->pool[state - STATE_RUN];
+    if (*known)
+        return *known - 1;
+    const uint32_t *pairs = t->pool + state + t->grammar->class_count;
+    uint32_t run = 0;
+    for (uint32_t i = 0; i < t->pool[state - STATE_PAIRS] && i < 64 && run < RUN_MAX; i++)
+        run = MAX_OF(run, run_of(t, pairs[2 * i + 1], 3));
+    if (!rx_failed(t->rx))
+        *known = run + 1;
+    return rx_failed(t->rx) ? 0 : run;
+}
+
+bool slice_run_create(struct matcher_tables *t)
+{
+    t->runs = ARENA_ARRAY(t->arena, struct run_memo, RUN_MEMO);
+    return t->runs;
+}

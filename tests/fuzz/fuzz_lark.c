@@ -1,0 +1,21 @@
+/* Grammars as LARK text. Invariants: no crash; every refusal has a message. */
+#include "base/check.h"
+#include "grammar/lark.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct grammar_builder *b = NULL;
+    struct grammar *g = NULL;
+    struct err e = {{0}};
+    sym_id start;
+    ASSERT(grammar_builder_create(NULL, NULL, &b) == 0);
+    int r = lark_compile(b, (struct slice){(const char *)data, size}, NULL, &start, &e);
+    if (r == 0)
+        r = grammar_finish(b, start, &g, &e);
+    ASSERT(r == 0 || e.text[0]);
+    grammar_free(g);
+    grammar_builder_free(b);
+    return 0;
+}

@@ -1,0 +1,6 @@
+plateau_test(test_rx grammar text)
+plateau_test(test_grammar grammar memory)
+plateau_test(test_matcher grammar)
+plateau_test(test_rx_parse grammar)
+target_link_libraries(test_rx_parse PRIVATE PkgConfig::PCRE2)
+plateau_test(test_mask grammar memory)

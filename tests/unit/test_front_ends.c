@@ -1,0 +1,221 @@
+#include "test.h"
+
+#include "grammar/choice.h"
+#include "grammar/gbnf.h"
+#include "grammar/lark.h"
+#include "test_recogniser.h"
+
+#include <errno.h>
+
+typedef int compile_fn(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                       struct err *e);
+
+static int compile(compile_fn *front, const char *text, struct grammar **ret, struct err *e)
+{
+    struct grammar_builder *b;
+    sym_id start = 0;
+    assert_int_equal(grammar_builder_create(NULL, NULL, &b), 0);
+    int r = front(b, slice_of(text), NULL, &start, e);
+    if (r == 0)
+        r = grammar_finish(b, start, ret, e);
+    grammar_builder_free(b);
+    return r;
+}
+
+/* Texts are separated by |. */
+static void check_texts(const struct grammar *g, const char *grammar, const char *texts, bool accepted)
+{
+    for (const char *at = texts;; at++) {
+        size_t len = strcspn(at, "|");
+        bool got = plain_accepts(g, (struct slice){at, len});
+        if (got != accepted)
+            print_error("%s: %.*s\n", grammar, (int)len, at);
+        assert_int_equal(got, accepted);
+        at += len;
+        if (!*at)
+            return;
+    }
+}
+
+static void check(compile_fn *front, const char *text, const char *accepts, const char *rejects)
+{
+    struct grammar *g = NULL;
+    struct err e = {{0}};
+    int r = compile(front, text, &g, &e);
+    if (r)
+        print_error("%s: %s\n", text, e.text);
+    assert_int_equal(r, 0);
+    check_texts(g, text, accepts, true);
+    check_texts(g, text, rejects, false);
+    grammar_free(g);
+}
+
+static void check_refused(compile_fn *front, const char *text, int code, const char *words)
+{
+    struct grammar *g = NULL;
+    struct err e = {{0}};
+    int r = compile(front, text, &g, &e);
+    if (r != code || !strstr(e.text, words))
+        print_error("%s: %d %s\n", text, r, e.text);
+    assert_int_equal(r, code);
+    assert_non_null(strstr(e.text, words));
+}
+
+/* ---- GBNF ---- */
+
+TEST(gbnf_has_rules_literals_and_classes)
+{
+    check(gbnf_compile,
+          "root ::= \"a\" [b-d]+ \"\\n\"? | other\nother ::= [^a-z] # a comment\n  | \"\\x41\\u00e9\"",
+          "ab|abcd|abb\n|A|\xC3\xA9|A\xC3\xA9|1", "a|ae|x|b|AA|");
+    check(gbnf_compile, "root ::= (\"x\" | \"y\" \"z\"){2,3} \"!\"{2}", "xx!!|xyz!!|yzyzyz!!",
+          "x!!|xx!|xxxx!!");
+    check(gbnf_compile, "root ::= [\\]\\-^] . \"\\\"\"", "]x\"|-\xE2\x82\xAC\"|^]\"", "a]\"|]\"|]xx\"");
+    check(gbnf_compile, "root ::= \"a\"{,2} \"b\"{3,}", "bbb|abbb|aabbbb", "aaabbb|abb|");
+}
+
+TEST(gbnf_rules_may_be_recursive)
+{
+    check(gbnf_compile,
+          "root ::= expr\nexpr ::= expr \"+\" term | term\nterm ::= \"(\" expr \")\" | [0-9]+\n",
+          "1|1+2|(1+2)+33|((4))", "|+|1+|(1|()");
+    check(gbnf_compile, "root ::= \"(\" (\n  root # inner\n  \",\"\n)* \")\"", "()|((),)|(((),),(),)",
+          "(|(()|(,)");
+}
+
+TEST(gbnf_errors_have_their_line)
+{
+    check_refused(gbnf_compile, "root ::= \"a\"\n\nb ::= (\"c\"", -EINVAL, "line 3");
+    check_refused(gbnf_compile, "root ::= nothing", -EINVAL, "no rule nothing");
+    check_refused(gbnf_compile, "a ::= \"b\"", -EINVAL, "root");
+    check_refused(gbnf_compile, "root ::= \"a\nb", -EINVAL, "line");
+    check_refused(gbnf_compile, "root ::= \"a\"\nroot ::= \"b\"", -EINVAL, "twice");
+    check_refused(gbnf_compile, "root ::= <think>", -ENOTSUP, "tokens");
+    check_refused(gbnf_compile, "root ::= \"a\"{5000}", -E2BIG, "1000");
+    check_refused(gbnf_compile, "root ::= [z-a]", -EINVAL, "range");
+    check_refused(gbnf_compile, "root ::= \"\\q\"", -EINVAL, "escape");
+    check_refused(gbnf_compile, "root ::= \"\xFF\"", -EINVAL, "UTF-8");
+    check_refused(gbnf_compile, "", -EINVAL, "root");
+    check_refused(gbnf_compile, "root ::= root \"a\"", -EINVAL, "");
+}
+
+TEST(gbnf_depth_is_bounded)
+{
+    char text[400] = "root ::= ";
+    memset(text + 9, '(', 200);
+    text[209] = 0;
+    check_refused(gbnf_compile, text, -E2BIG, "nested");
+}
+
+/* ---- Lark ---- */
+
+TEST(lark_has_rules_and_terminals)
+{
+    check(lark_compile,
+          "start: \"a\" item+ [END]\n?item.2: WORD_ -> alias | \"(\" item \")\"\nWORD_: \"x\"~2..3\nEND: "
+          "\"!\" // c\n",
+          "axx|axxxxx|a(xxx)!|a((xx))xx", "a|ax|a(xx|xx");
+    check(lark_compile, "start: A B?\nA: \"k\"i \"a\"..\"c\"\n  | B B\nB: \"\\n\" | \"\\u00e9\"",
+          "ka|Kc|kb\n|\n\n\n|\xC3\xA9\n", "k|kd|\n");
+    check_refused(lark_compile, "start: x", -EINVAL, "no rule x");
+    check_refused(lark_compile, "start: X\nX: Y\nY: X", -EINVAL, "recursive");
+    check_refused(lark_compile, "start: \"a\"\n%ignore \" \"", -ENOTSUP, "line 2");
+    check_refused(lark_compile, "start: a{b}\n", -ENOTSUP, "templates");
+    check_refused(lark_compile, "start: \"a\n", -EINVAL, "missing");
+    check_refused(lark_compile, "a: \"b\"", -EINVAL, "start");
+    check_refused(lark_compile, "%import common.LF\n%import other.X\nstart: LF", -ENOTSUP, "line 2");
+    check_refused(lark_compile, "start: \"a\"~3..2", -EINVAL, "ends before");
+}
+
+TEST(lark_takes_a_patch_grammar)
+{
+    static const char grammar[] = "start: begin hunk+ end\n"
+                                  "begin: \"*** Begin Patch\" LF\n"
+                                  "end: \"*** End Patch\" LF?\n\n"
+                                  "hunk: add_hunk | delete_hunk | update_hunk\n"
+                                  "add_hunk: \"*** Add File: \" filename LF add_line+\n"
+                                  "delete_hunk: \"*** Delete File: \" filename LF\n"
+                                  "update_hunk: \"*** Update File: \" filename LF change_move? change?\n"
+                                  "filename: /(.+)/\n"
+                                  "add_line: \"+\" /(.*)/ LF -> line\n"
+                                  "change_move: \"*** Move to: \" filename LF\n"
+                                  "change: (change_context | change_line)+ eof_line?\n"
+                                  "change_context: (\"@@\" | \"@@ \" /(.+)/) LF\n"
+                                  "change_line: (\"+\" | \"-\" | \" \") /(.*)/ LF\n"
+                                  "eof_line: \"*** End of File\" LF\n\n"
+                                  "%import common.LF\n";
+    check(lark_compile, grammar,
+          "*** Begin Patch\n*** Add File: a.txt\n+one\n+\n*** End Patch|"
+          "*** Begin Patch\n*** Update File: b\n*** Move to: c\n@@ def f\n-x\n+y\n z\n*** End Patch\n|"
+          "*** Begin Patch\n*** Delete File: c\n*** Update File: d\n@@\n+q\n*** End of File\n*** End Patch",
+          "*** Begin Patch\n*** End Patch|*** Begin Patch\n*** Add File: a\nno\n*** End Patch|"
+          "*** Begin Patch\n*** Add File: \n+x\n*** End Patch");
+}
+
+TEST(lark_imports_common_terminals)
+{
+    check(lark_compile,
+          "start: ESCAPED_STRING \" \" (SIGNED_NUMBER | CNAME)\n%import common (ESCAPED_STRING, "
+          "CNAME)\n%import common.SIGNED_NUMBER\n",
+          "\"a\\\"b\" -1.5e3|\"\" x_1", "\"a 1|\"\" 1x");
+    check(lark_compile, "start: N /\\-\\// \n%import common.INT -> N", "12-/", "-/|1-");
+}
+
+/* ---- the small ones ---- */
+
+TEST(choices)
+{
+    struct slice texts[] = {SLICE("yes"),      SLICE("no"),       SLICE("yesterday"),
+                            SLICE("\xC3\xA9"), SLICE("\xC3\xA8"), SLICE("no")};
+    struct grammar_builder *b;
+    struct grammar *g;
+    struct err e;
+    sym_id start;
+    assert_int_equal(grammar_builder_create(NULL, NULL, &b), 0);
+    assert_int_equal(choice_compile(b, texts, 6, &start, &e), 0);
+    assert_int_equal(grammar_finish(b, start, &g, &e), 0);
+    check_texts(g, "choice", "yes|no|yesterday|\xC3\xA9|\xC3\xA8", true);
+    check_texts(g, "choice", "|ye|yest|nono|\xC3", false);
+    grammar_free(g);
+    assert_int_equal(choice_compile(b, texts, 0, &start, &e), -EINVAL);
+    assert_int_equal(choice_compile(b, (struct slice[]){SLICE("")}, 1, &start, &e), -EINVAL);
+    grammar_builder_free(b);
+}
+
+static int any_object(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                      struct err *e)
+{
+    (void)text, (void)charge, (void)e;
+    *ret = choice_json_object(b);
+    return 0;
+}
+
+static int any_value(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                     struct err *e)
+{
+    (void)text, (void)charge, (void)e;
+    *ret = choice_json_value(b);
+    return 0;
+}
+
+static int regex(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                 struct err *e)
+{
+    (void)charge;
+    return choice_compile_regex(b, text, ret, e);
+}
+
+TEST(any_json)
+{
+    check(any_object, "", "{}|{\"a\": [1, {\"b\": null}]}|{\n  \"a\": true\n}",
+          "[]|1||{|{\"a\"}|{a:1}|{\"a\":1,}");
+    check(any_value, "", "{}|[]|1.5e3|\"x\\n\"|[[[]]]|null", "|nul|[1,]|\"|{\"a\":}|[1 ,2]");
+}
+
+TEST(regular_expressions_match_the_whole)
+{
+    check(regex, "a+b?(c|d){2}", "acc|aabcd|add", "ac|xacc|accx|");
+    check_refused(regex, "a(?=b)", -EINVAL, "");
+}
+
+TEST_MAIN()

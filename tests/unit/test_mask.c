@@ -1,0 +1,281 @@
+/* Masks where slices, counters and caches shorten the walk; limits; right recursion. */
+#define TEST_SEEDS 30
+#include "test.h"
+#include "test_ledger.h"
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "grammar/grammar_vocab.h"
+#include "grammar/matcher_state.h"
+#include "grammar/rx_parse.h"
+
+#include <errno.h>
+
+enum { TOKENS = 400 };
+
+static char texts[TOKENS][80];
+static const uint32_t ends[] = {TOKENS};
+
+static struct slice token_bytes(void *arg, uint32_t id)
+{
+    (void)arg;
+    return id < TOKENS ? slice_of(texts[id]) : (struct slice){0};
+}
+
+/* Words, long runs, quotes, escapes, whole and broken characters. */
+static void make_texts(struct rng *r)
+{
+    static const char *const parts[] = {
+        "a", "be", "c d", "\"", "\\", "\\n", "\xC3\xA9", "\xC3", "\xA9", "\xE2\x82\xAC",    "\xE2\x82",
+        " ", "\n", ",",   "}",  "{",  "1",   ":",        "\x7F", "zz",   "\xF0\x9F\x98\x80"};
+    for (uint32_t id = 0; id < TOKENS; id++) {
+        texts[id][0] = 0;
+        uint64_t count = 1 + rng_below(r, rng_below(r, 8) ? 4 : 20);
+        bool plain = rng_below(r, 2);
+        for (uint64_t k = 0; k < count && strlen(texts[id]) < 70; k++)
+            strcat(texts[id], parts[plain ? rng_below(r, 3) : rng_below(r, COUNT_OF(parts))]);
+    }
+}
+
+struct scene {
+    struct grammar_builder *b;
+    struct grammar *grammar;
+    struct grammar_vocab *vocab;
+    struct matcher_tables *tables;
+    struct matcher *matcher;
+};
+
+static rx_id pattern(struct grammar_builder *b, const char *text)
+{
+    rx_id x = RX_NONE;
+    struct err e = {0};
+    int r = rx_parse(grammar_rx(b), slice_of(text), NULL, &x, &e);
+    if (r < 0)
+        print_error("%s: %s\n", text, e.text);
+    assert_int_equal(r, 0);
+    return x;
+}
+
+static void scene_make(struct scene *s, sym_id start, size_t stack, uint32_t items_max)
+{
+    struct grammar_vocab_opts vocab = {
+        .size = TOKENS + 1, .bytes = token_bytes, .ends = ends, .end_count = 1};
+    struct err e = {0};
+    assert_int_equal(grammar_finish(s->b, start, &s->grammar, &e), 0);
+    assert_int_equal(grammar_vocab_create(&vocab, &s->vocab), 0);
+    struct matcher_tables_opts tables = {.grammar = s->grammar, .vocab = s->vocab};
+    assert_int_equal(matcher_tables_create(&tables, &s->tables), 0);
+    struct matcher_opts opts = {.tables = s->tables, .bytes_max = stack, .items_max = items_max};
+    assert_int_equal(matcher_create(&opts, &s->matcher), 0);
+}
+
+static void scene_free(struct scene *s)
+{
+    matcher_free(s->matcher);
+    matcher_tables_free(s->tables);
+    grammar_vocab_free(s->vocab);
+    grammar_free(s->grammar);
+    grammar_builder_free(s->b);
+}
+
+static void builder(struct scene *s)
+{
+    *s = (struct scene){0};
+    assert_int_equal(grammar_builder_create(NULL, NULL, &s->b), 0);
+}
+
+/* A token is in the mask when its bytes can be taken, and is taken itself then. */
+static void check_all_tokens(struct scene *s)
+{
+    static uint32_t bits[TOKENS / 32 + 1];
+    struct matcher_mask mask;
+    uint32_t marks = matcher_marks(s->matcher);
+    assert_int_equal(matcher_mask(s->matcher, 0, bits, &mask), 0);
+    for (uint32_t id = 0; id < TOKENS; id++) {
+        int taken = matcher_take_bytes(s->matcher, slice_of(texts[id]));
+        matcher_rewind(s->matcher, marks);
+        if ((bits[id / 32] >> id % 32 & 1) != (uint32_t)taken)
+            print_error("token %u '%s'\n", id, texts[id]);
+        assert_int_equal(bits[id / 32] >> id % 32 & 1, taken);
+    }
+    assert_int_equal(bits[TOKENS / 32] >> TOKENS % 32 & 1, matcher_may_end(s->matcher));
+}
+
+PROPERTY(slices_and_clamped_counters_change_no_mask, seed)
+{
+    static const char *const strings[] = {"\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\n])*\"",
+                                          "\"([^\"\\\\\\x00-\\x1f]|\\\\[\"\\\\n]){0,500}\"",
+                                          "\"[^\"\\\\\\x00-\\x1f\\x7f]{3,30}\"",
+                                          "\"[^\"\\\\\\x00-\\x1f]{0,70}[a-z]?\"",
+                                          "\"([^\"\\\\\\x00-\\x1f]{100,}|[a-z]{2})\"",
+                                          "\"[a-z ]{200,300}\"",
+                                          "\"[^\\x00-\\x1f]*\"",
+                                          "\"([ -!#-\\[\\]-\xF4\x8F\xBF\xBF]{1,90} ){1,3}\"",
+                                          "\"(a|[^\"\\\\\\x00-\\x1f]{0,15})[^\"]{0,200}\"",
+                                          "(\"[^\"\\\\\\x00-\\x1f]{0,80}\")|(\"[^\"]{0,20}\")"};
+    struct rng r = {seed, 0};
+    struct scene s;
+    make_texts(&r);
+    builder(&s);
+    sym_id top = grammar_rule(s.b), close = grammar_terminal(s.b, rx_literal(grammar_rx(s.b), SLICE("}")));
+    sym_id string = grammar_terminal(s.b, pattern(s.b, strings[seed % COUNT_OF(strings)]));
+    grammar_alternative(s.b, top, (sym_id[]){string, close}, 2);
+    grammar_alternative(s.b, top, (sym_id[]){string, grammar_terminal(s.b, pattern(s.b, ",\\n? ?")), top}, 3);
+    scene_make(&s, top, 0, 0);
+    for (int step = 0; step < 60; step++) {
+        check_all_tokens(&s);
+        static uint32_t bits[TOKENS / 32 + 1];
+        struct matcher_mask mask;
+        assert_int_equal(matcher_mask(s.matcher, 0, bits, &mask), 0);
+        uint32_t token = (uint32_t)rng_below(&r, TOKENS);
+        for (uint32_t i = 0; i < TOKENS && !(bits[token / 32] >> token % 32 & 1); i++)
+            token = (token + 1) % TOKENS;
+        if (matcher_take(s.matcher, token) != 1)
+            matcher_reset(s.matcher);
+    }
+    scene_free(&s);
+}
+
+TEST(a_long_list_needs_few_items)
+{
+    struct scene s;
+    struct rng r = {1, 0};
+    make_texts(&r);
+    builder(&s);
+    sym_id list = grammar_rule(s.b), tail = grammar_rule(s.b), deep = grammar_rule(s.b);
+    sym_id one = grammar_terminal(s.b, pattern(s.b, "[a-z]+")),
+           comma = grammar_terminal(s.b, pattern(s.b, ","));
+    grammar_alternative(s.b, list, (sym_id[]){one, tail}, 2);
+    grammar_alternative(s.b, tail, (sym_id[]){comma, list}, 2);
+    grammar_alternative(s.b, tail, NULL, 0);
+    grammar_alternative(s.b, deep, (sym_id[]){list}, 1);
+    scene_make(&s, deep, (size_t)8 << 20, 20);
+    uint64_t work = s.tables->work;
+    for (int i = 0; i < 20000; i++)
+        assert_int_equal(matcher_take_bytes(s.matcher, SLICE("ab,")), 1);
+    assert_true(s.tables->work - work < 20000 * 200);
+    assert_int_equal(matcher_take_bytes(s.matcher, SLICE(",")), 0);
+    assert_int_equal(matcher_take_bytes(s.matcher, SLICE("x")), 1);
+    assert_true(matcher_may_end(s.matcher));
+    matcher_reset(s.matcher);
+    assert_false(matcher_may_end(s.matcher));
+    scene_free(&s);
+}
+
+/* s -> s s s | s s | a: the most ambiguous there is. */
+static sym_id ambiguous(struct scene *s)
+{
+    sym_id top = grammar_rule(s->b);
+    grammar_alternative(s->b, top, (sym_id[]){top, top, top}, 3);
+    grammar_alternative(s->b, top, (sym_id[]){top, top}, 2);
+    grammar_alternative(s->b, top, (sym_id[]){grammar_terminal(s->b, pattern(s->b, "a+"))}, 1);
+    return top;
+}
+
+TEST(what_is_too_complex_ends_and_changes_nothing)
+{
+    struct scene s;
+    struct rng r = {2, 0};
+    make_texts(&r);
+    builder(&s);
+    scene_make(&s, ambiguous(&s), 0, 100);
+    int taken = 1;
+    for (int i = 0; i < 3000 && taken == 1; i++)
+        taken = matcher_take_bytes(s.matcher, SLICE("a"));
+    assert_int_equal(taken, -E2BIG);
+    uint32_t marks = matcher_marks(s.matcher);
+    assert_true(marks > 5);
+    assert_true(matcher_may_end(s.matcher));
+    assert_int_equal(matcher_take_bytes(s.matcher, SLICE("a")), -E2BIG);
+    assert_int_equal(matcher_marks(s.matcher), marks);
+    matcher_rewind(s.matcher, marks - 2);
+    assert_int_equal(matcher_take_bytes(s.matcher, SLICE("a")), 1);
+    scene_free(&s);
+}
+
+TEST(a_full_stack_is_too_complex)
+{
+    struct scene s;
+    struct rng r = {3, 0};
+    make_texts(&r);
+    builder(&s);
+    scene_make(&s, grammar_terminal(s.b, pattern(s.b, "a*")), 4096, 0);
+    int taken = 1;
+    for (int i = 0; i < 3000 && taken == 1; i++)
+        taken = matcher_take_bytes(s.matcher, SLICE("a"));
+    assert_int_equal(taken, -E2BIG);
+    matcher_reset(s.matcher);
+    check_all_tokens(&s);
+    scene_free(&s);
+}
+
+TEST(the_work_of_a_mask_is_bounded)
+{
+    struct scene s;
+    struct rng r = {4, 0};
+    struct matcher_mask mask = {.count = 7};
+    uint32_t bits[TOKENS / 32 + 1];
+    make_texts(&r);
+    builder(&s);
+    scene_make(&s, grammar_terminal(s.b, pattern(s.b, "([a-e ]|[^a]){2,90}!")), 0, 0);
+    assert_int_equal(matcher_mask(s.matcher, 20, bits, &mask), -E2BIG);
+    assert_int_equal(mask.count, 7);
+    assert_int_equal(matcher_mask(s.matcher, 0, bits, &mask), 0);
+    assert_true(mask.count > 20);
+    scene_free(&s);
+}
+
+TEST(nothing_follows_an_end_token)
+{
+    struct scene s;
+    struct rng r = {5, 0};
+    struct matcher_mask mask;
+    uint32_t bits[TOKENS / 32 + 1];
+    make_texts(&r);
+    builder(&s);
+    scene_make(&s, grammar_terminal(s.b, pattern(s.b, "be")), 0, 0);
+    assert_int_equal(matcher_take(s.matcher, TOKENS), 0);
+    assert_int_equal(matcher_take_bytes(s.matcher, SLICE("be")), 1);
+    assert_int_equal(matcher_mask(s.matcher, 0, bits, &mask), 0);
+    assert_int_equal(mask.count, 1);
+    assert_int_equal(mask.single, TOKENS);
+    assert_int_equal(matcher_take(s.matcher, TOKENS), 1);
+    assert_false(matcher_may_end(s.matcher));
+    assert_int_equal(matcher_take(s.matcher, TOKENS), 0);
+    assert_int_equal(matcher_take_bytes(s.matcher, SLICE("b")), 0);
+    assert_int_equal(matcher_mask(s.matcher, 0, bits, &mask), 0);
+    assert_int_equal(mask.count, 0);
+    matcher_rewind(s.matcher, 1);
+    assert_true(matcher_may_end(s.matcher));
+    scene_free(&s);
+}
+
+TEST(matchers_and_tables_are_charged)
+{
+    struct scene s;
+    struct rng r = {6, 0};
+    struct account *account = test_account(64 << 20);
+    struct charge charge = account_charge(account);
+    make_texts(&r);
+    builder(&s);
+    struct grammar_vocab_opts vocab = {.size = TOKENS, .bytes = token_bytes, .charge = &charge};
+    assert_int_equal(grammar_finish(s.b, ambiguous(&s), &s.grammar, NULL), 0);
+    assert_int_equal(grammar_vocab_create(&vocab, &s.vocab), 0);
+    struct matcher_tables_opts tables = {.grammar = s.grammar, .vocab = s.vocab, .charge = &charge};
+    assert_int_equal(matcher_tables_create(&tables, &s.tables), 0);
+    assert_int_equal(
+        matcher_create(&(struct matcher_opts){.tables = s.tables, .charge = &charge}, &s.matcher), 0);
+    struct charge none = account_charge(test_account(1));
+    tables.charge = &none;
+    vocab.charge = &none;
+    struct matcher_tables *t;
+    struct matcher *m;
+    struct grammar_vocab *v;
+    assert_int_equal(matcher_tables_create(&tables, &t), -ENOMEM);
+    assert_int_equal(matcher_create(&(struct matcher_opts){.tables = s.tables, .charge = &none}, &m),
+                     -ENOMEM);
+    assert_int_equal(grammar_vocab_create(&vocab, &v), -ENOMEM);
+    scene_free(&s);
+}
+
+TEST_MAIN()
