@@ -99,6 +99,38 @@ static uint8_t flags_of(const struct rx_store *s, const struct rx_item *n)
     return 0;
 }
 
+static uint32_t least_of(const struct rx_store *s, const struct rx_item *n)
+{
+    uint64_t a = n->kind >= RX_K_CAT ? rx_at(s, n->a)->least : 0;
+    uint64_t b = n->kind >= RX_K_CAT && n->kind <= RX_K_AND ? rx_at(s, n->b)->least : 0, least = 0;
+    switch ((enum rx_kind)n->kind) {
+    case RX_K_NONE:
+        least = RX_LEAST_MAX;
+        break;
+    case RX_K_EMPTY:
+        break;
+    case RX_K_BYTES:
+        least = 1;
+        break;
+    case RX_K_CAT:
+        least = a + b;
+        break;
+    case RX_K_OR:
+        least = MIN_OF(a, b);
+        break;
+    case RX_K_AND:
+        least = MAX_OF(a, b);
+        break;
+    case RX_K_NOT:
+        least = a == 0 && rx_at(s, n->a)->flags & RX_F_NULLABLE;
+        break;
+    case RX_K_REPEAT:
+        least = a * n->min;
+        break;
+    }
+    return (uint32_t)MIN_OF(least, (uint64_t)RX_LEAST_MAX);
+}
+
 /* The right end of a chain or list does not count: functions loop along it. */
 static uint32_t depth_of(const struct rx_store *s, const struct rx_item *n)
 {
@@ -140,6 +172,7 @@ static rx_id node_add(struct rx_store *s, struct rx_item n)
     if (!*chunk)
         return rx_fail(s);
     n.flags = flags_of(s, &n);
+    n.least = least_of(s, &n);
     uint32_t depth = depth_of(s, &n);
     s->too_large |= depth > RX_DEPTH_MAX;
     if (s->too_large)

@@ -1,13 +1,15 @@
 /* rx_alive.c - whether an expression matches any text, and what bytes it tells apart.
  *
  * Without complement and intersection the structure shows it. Otherwise a search follows derivatives until
- * one is nullable: first in breadth, which finds short texts, then in depth, which finds long ones with
- * counters. A search that ends without one has seen every derivative, so none matches. */
+ * one is nullable: always the one that lacks the fewest bytes, by a lower bound, and of equal ones the
+ * newest. A search that ends without one has seen every derivative, so none matches. */
 #include "grammar/rx_store.h"
+
+#include "base/check.h"
 
 #include <errno.h>
 
-enum { BREADTH = 256, SEEN_LOG2 = 12, SEEN = 1 << SEEN_LOG2 };
+enum { SEEN_LOG2 = 12, SEEN = 1 << SEEN_LOG2 };
 
 /* ---- Classes of bytes ---- */
 
@@ -40,7 +42,7 @@ struct seen {
 struct rx_search {
     struct rx_store *store;
     struct seen seen[SEEN]; /* a table by id; never more than 3/4 full */
-    rx_id order[SEEN];      /* places of `seen`: the queue, then the stack */
+    uint64_t heap[SEEN];    /* the least first: bytes it lacks, age, place in `seen` */
     uint32_t count, seen_count;
     uint8_t bytes[256]; /* one of each class */
     uint32_t steps;
@@ -77,6 +79,34 @@ static int found(struct rx_search *q, uint32_t place)
     return 1;
 }
 
+static uint32_t heap_take(struct rx_search *q)
+{
+    ASSERT(q->count > 0);
+    uint32_t place = (uint32_t)q->heap[0] & (SEEN - 1), at = 0;
+    uint64_t last = q->heap[--q->count];
+    for (uint32_t child = 1; child < q->count; child = 2 * at + 1) {
+        child += child + 1 < q->count && q->heap[child + 1] < q->heap[child];
+        if (last <= q->heap[child])
+            break;
+        q->heap[at] = q->heap[child];
+        at = child;
+    }
+    q->heap[at] = last;
+    return place;
+}
+
+/* A derivative that is not seen yet, at its place. */
+static void heap_put(struct rx_search *q, rx_id id, uint32_t parent, uint32_t place)
+{
+    uint64_t lacks = rx_at(q->store, id)->least, age = SEEN - q->seen_count++;
+    uint64_t key = lacks << 32 | age << SEEN_LOG2 | place;
+    uint32_t at = q->count++;
+    q->seen[place] = (struct seen){id, parent};
+    for (; at > 0 && key < q->heap[(at - 1) / 2]; at = (at - 1) / 2)
+        q->heap[at] = q->heap[(at - 1) / 2];
+    q->heap[at] = key;
+}
+
 /* Derivatives of the one at `place`. 1: one of them is alive. 0: all that are new have been noted. */
 static int expand(struct rx_search *q, uint32_t place)
 {
@@ -97,27 +127,17 @@ static int expand(struct rx_search *q, uint32_t place)
             continue;
         if (q->seen_count >= SEEN * 3 / 4)
             return -1;
-        q->seen_count++;
-        q->seen[at] = (struct seen){next, place + 1};
-        q->order[q->count++] = at;
+        heap_put(q, next, place + 1, at);
     }
     return 0;
 }
 
 static int search(struct rx_search *q, uint32_t steps)
 {
-    uint32_t done = 0;
     int r = 0;
-    while (r == 0 && done < q->count && done < BREADTH && q->steps < steps)
-        r = expand(q, q->order[done++]);
-    /* In depth: the newest first. The rest of the first search waits at the bottom. */
-    while (r == 0 && q->count > done && q->steps < steps) {
-        uint32_t place = q->order[--q->count];
-        r = expand(q, place);
-    }
-    if (r != 0)
-        return r;
-    return q->count > done ? -1 : 0;
+    while (r == 0 && q->count > 0 && q->steps < steps)
+        r = expand(q, heap_take(q));
+    return r == 0 && q->count > 0 ? -1 : r;
 }
 
 static void forget_all(struct rx_search *q)
@@ -141,10 +161,8 @@ static void search_begin(struct rx_search *q, struct rx_store *s, rx_id x)
     q->steps = 0;
     for (uint32_t byte = 256; byte-- > 0;)
         q->bytes[s->classes[byte]] = (uint8_t)byte;
-    uint32_t at = seen_place(q, x);
-    q->seen[at] = (struct seen){x, 0};
-    q->order[0] = at;
-    q->count = q->seen_count = 1;
+    q->count = q->seen_count = 0;
+    heap_put(q, x, 0, seen_place(q, x));
 }
 
 int rx_alive(struct rx_store *s, rx_id x, uint32_t steps)

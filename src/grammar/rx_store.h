@@ -24,8 +24,11 @@ struct rx_item {
     uint8_t kind, flags;
     uint16_t depth;
     uint32_t a, b, min, max;
-    uint32_t next; /* in its bucket */
+    uint32_t least; /* no shorter text matches; at most RX_LEAST_MAX */
+    uint32_t next;  /* in its bucket */
 };
+
+#define RX_LEAST_MAX (1u << 20) /* bytes */
 
 enum { RX_CHUNK_LOG2 = 9, RX_CHUNK = 1 << RX_CHUNK_LOG2, RX_MEMO = 1 << 10 };
 
