@@ -127,12 +127,14 @@ TEST(between_steps_units_beyond_a_threshold_go_which_falls_with_the_sequences)
 {
     struct fixture f;
     setup(&f);
+    uint64_t began_ns = clock_now_ns();
     use(&f, UNITS);
     uint64_t end_ns = clock_now_ns();
     assert_int_equal(trim_pending_bytes(&f.t, 0), UNITS / 2 * UNIT_BYTES);
     assert_int_equal(trim_pending_bytes(&f.t, 1), UNITS * 3 / 4 * UNIT_BYTES);
-    trim_between_steps(&f.t, 1); /* empty for too short a time */
-    assert_int_equal(held_units(&f), UNITS);
+    trim_between_steps(&f.t, 1);
+    /* Empty for too short a time, unless the machine ran something else meanwhile. */
+    assert_true(held_units(&f) == UNITS || clock_now_ns() > began_ns + 50 * NS_PER_MS);
     while (clock_now_ns() < end_ns + 51 * NS_PER_MS)
         ;
     for (uint32_t i = 0; i < 10 * UNITS; i++)
