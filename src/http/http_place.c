@@ -3,10 +3,11 @@
  *
  * A connection without an open request is in a list by the event it waits for, longest waiting first. When
  * all places are taken, a new connection gets the place of the first evictable one: an idle one, else one
- * with an incomplete header, else one with a body slower than HTTP_BODY_BYTES_PER_S. When all have requests
- * open, the new connection is an excess one: of HTTP_EXCESS_MAX further places, on which only vital paths are
- * answered. Excess places are evicted in the same order, so dripping clients do not hold them. A client
- * beyond its own share loses its own connections in this order, never others'.
+ * with an incomplete header, else one with a body slower than HTTP_BODY_BYTES_PER_S. New ones are spared as
+ * long as there are others: a client needs a moment to send. When all have requests open, the new connection
+ * is an excess one: of HTTP_EXCESS_MAX further places, on which only vital paths are answered. Excess places
+ * are evicted in the same order, so dripping clients do not hold them. A client beyond its own share loses
+ * its own connections in this order, never others'.
  *
  * An evicted connection is only marked here: the loop closes it (http_leave.c) once MHD is back, unless
  * its request has become complete meanwhile. */
@@ -19,6 +20,8 @@
 /* Entries of a list that are examined: only few cannot be evicted. */
 #define LOOK_MAX 64
 #define SLOW_NS  (2 * NS_PER_S)
+/* Since it was opened, or its last request ended: another one may be under way. */
+#define NEW_NS NS_PER_S
 
 static bool is_whole(const struct http_conn *c)
 {
@@ -83,21 +86,33 @@ static bool may_go(const struct http_conn *c, const struct http_conn *for_whom, 
     }
 }
 
-static struct http_conn *first_that_may_go(struct list idles[HTTP_IDLES], bool of_peer,
-                                           const struct http_conn *for_whom, bool excess)
+static bool is_new(const struct http_conn *c)
+{
+    return c->idle != HTTP_IDLE_BODY && c->server->now_ns - c->since_ns < NEW_NS;
+}
+
+static struct http_conn *first_of(struct list idles[HTTP_IDLES], bool of_peer,
+                                  const struct http_conn *for_whom, bool excess, bool with_new)
 {
     for (int i = 0; i < HTTP_IDLES; i++) {
         int looked = 0;
         LIST_EACH(l, &idles[i]) {
             struct http_conn *c = of_peer ? LIST_ENTRY(l, struct http_conn, peer_link)
                                           : LIST_ENTRY(l, struct http_conn, idle_link);
-            if (may_go(c, for_whom, excess))
+            if ((with_new || !is_new(c)) && may_go(c, for_whom, excess))
                 return c;
             if (++looked == LOOK_MAX)
                 break;
         }
     }
     return NULL;
+}
+
+static struct http_conn *first_that_may_go(struct list idles[HTTP_IDLES], bool of_peer,
+                                           const struct http_conn *for_whom, bool excess)
+{
+    struct http_conn *c = first_of(idles, of_peer, for_whom, excess, false);
+    return c ? c : first_of(idles, of_peer, for_whom, excess, true);
 }
 
 void http_place_leave(struct http_conn *c)

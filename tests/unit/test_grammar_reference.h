@@ -5,7 +5,7 @@
 #ifndef PLATEAU_TESTS_UNIT_TEST_GRAMMAR_REFERENCE_H
 #define PLATEAU_TESTS_UNIT_TEST_GRAMMAR_REFERENCE_H
 
-#include "base/rng.h"
+#include "../test_rng.h"
 #include "grammar/grammar.h"
 #include "grammar/rx_store.h"
 #include "test_rx_reference.h"

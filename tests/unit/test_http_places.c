@@ -113,6 +113,30 @@ TEST(the_oldest_unfinished_header_makes_room)
     app_stop();
 }
 
+/* One that has just been opened has not had the time to ask. */
+TEST(an_old_unfinished_header_goes_before_a_new_connection)
+{
+    app_start((struct http_server_opts){.connections_max = 3});
+    int dripping[2], silent, others[2];
+    for (int i = 0; i < 2; i++) {
+        dripping[i] = client_open();
+        client_send(dripping[i], "GET /echo HTTP/1.1\r\nHo");
+    }
+    usleep(1100000);
+    silent = client_open();
+    for (int i = 0; i < 2; i++) {
+        others[i] = client_open();
+        client_expect(others[i], GET("/echo"), 200, "GET /echo");
+    }
+    client_expect(silent, GET("/echo"), 200, "GET /echo");
+    for (int i = 0; i < 2; i++)
+        client_expect(dripping[i], "", 429, "3 connections");
+    close_all(dripping, 2);
+    close_all(others, 2);
+    close(silent);
+    app_stop();
+}
+
 TEST(a_body_that_drips_makes_room)
 {
     app_start((struct http_server_opts){.connections_max = 1});
