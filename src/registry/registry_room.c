@@ -13,13 +13,14 @@ static uint32_t list_victims(struct registry *r, const struct domain *domain, st
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < r->opts.model_count; i++) {
         const struct entry *e = &r->entries[i];
-        struct account *a = loaded_model_account(&e->loaded, domain);
-        if (!registry_is_idle(e) || e->known.options.pinned || e->looks > 0 || !a)
+        if (!registry_is_idle(e) || e->known.options.pinned || e->looks > 0)
             continue;
-        ret[count++] = (struct victim){.index = i,
-                                       .bytes = account_numbers(a).reserved,
-                                       .reload_ns = e->load_ns,
-                                       .idle_ns = now_ns - e->last_used_ns};
+        struct account *a = loaded_model_account(&e->loaded, domain);
+        if (a)
+            ret[count++] = (struct victim){.index = i,
+                                           .bytes = account_numbers(a).reserved,
+                                           .reload_ns = e->load_ns,
+                                           .idle_ns = now_ns - e->last_used_ns};
     }
     return count;
 }
