@@ -4,22 +4,9 @@
 
 #include "base/check.h"
 
-static rx_id digits(struct rx_store *s, char first, char last)
-{
-    struct rx_bytes set = {{0}};
-    for (int c = first; c <= last; c++)
-        set.bits[c / 64] |= 1ull << c % 64;
-    return rx_bytes(s, &set);
-}
-
-static rx_id either(struct rx_store *s, rx_id a, rx_id b)
-{
-    return a == RX_NONE ? b : b == RX_NONE ? a : rx_or(s, a, b);
-}
-
 static rx_id any(struct rx_store *s, uint32_t min, uint32_t max)
 {
-    return rx_repeat(s, digits(s, '0', '9'), min, max);
+    return rx_repeat(s, rx_byte_range(s, '0', '9'), min, max);
 }
 
 static rx_id point(struct rx_store *s)
@@ -29,7 +16,8 @@ static rx_id point(struct rx_store *s)
 
 static rx_id whole_numbers(struct rx_store *s)
 {
-    return rx_or(s, rx_literal(s, SLICE("0")), rx_cat(s, digits(s, '1', '9'), any(s, 0, RX_UNBOUNDED)));
+    return rx_or(s, rx_literal(s, SLICE("0")),
+                 rx_cat(s, rx_byte_range(s, '1', '9'), any(s, 0, RX_UNBOUNDED)));
 }
 
 /* Any fraction, or none. */
@@ -42,7 +30,7 @@ static rx_id any_fraction(struct rx_store *s)
 static rx_id not_zero(struct rx_store *s)
 {
     rx_id zeros = rx_repeat(s, rx_literal(s, SLICE("0")), 0, RX_UNBOUNDED);
-    return rx_cat(s, zeros, rx_cat(s, digits(s, '1', '9'), any(s, 0, RX_UNBOUNDED)));
+    return rx_cat(s, zeros, rx_cat(s, rx_byte_range(s, '1', '9'), any(s, 0, RX_UNBOUNDED)));
 }
 
 /* Continuations of the whole digits of `d` so that the number is above it, or equal unless `open`. */
@@ -56,29 +44,29 @@ static rx_id fraction_above(struct rx_store *s, const struct decimal *d, bool op
     for (uint32_t i = 0; i < count; i++)
         if (f[i] < '9') {
             rx_id same = rx_literal(s, (struct slice){f, i});
-            rx_id tail = rx_cat(s, digits(s, (char)(f[i] + 1), '9'), any(s, 0, RX_UNBOUNDED));
-            more = either(s, more, rx_cat(s, same, tail));
+            rx_id tail = rx_cat(s, rx_byte_range(s, (char)(f[i] + 1), '9'), any(s, 0, RX_UNBOUNDED));
+            more = rx_or(s, more, rx_cat(s, same, tail));
         }
     rx_id same = rx_literal(s, (struct slice){f, count});
-    more = either(s, more, rx_cat(s, same, open ? not_zero(s) : any(s, 0, RX_UNBOUNDED)));
+    more = rx_or(s, more, rx_cat(s, same, open ? not_zero(s) : any(s, 0, RX_UNBOUNDED)));
     return rx_cat(s, point(s), more);
 }
 
 /* Texts, without sign, of numbers above the size of `d`, or equal unless `open`. */
 static rx_id above(struct rx_store *s, const struct decimal *d, bool open)
 {
-    rx_id longer = rx_cat(s, digits(s, '1', '9'), any(s, d->whole, RX_UNBOUNDED));
+    rx_id longer = rx_cat(s, rx_byte_range(s, '1', '9'), any(s, d->whole, RX_UNBOUNDED));
     rx_id all = rx_cat(s, longer, any_fraction(s));
     for (uint32_t i = 0; i < d->whole; i++) {
         if (d->digits[i] == '9')
             continue;
-        rx_id larger =
-            rx_cat(s, digits(s, (char)(d->digits[i] + 1), '9'), any(s, d->whole - 1u - i, d->whole - 1u - i));
+        rx_id larger = rx_cat(s, rx_byte_range(s, (char)(d->digits[i] + 1), '9'),
+                              any(s, d->whole - 1u - i, d->whole - 1u - i));
         rx_id head = rx_literal(s, (struct slice){d->digits, i});
-        all = either(s, all, rx_cat(s, head, rx_cat(s, larger, any_fraction(s))));
+        all = rx_or(s, all, rx_cat(s, head, rx_cat(s, larger, any_fraction(s))));
     }
     rx_id same = rx_literal(s, (struct slice){d->digits, d->whole});
-    return either(s, all, rx_cat(s, same, fraction_above(s, d, open)));
+    return rx_or(s, all, rx_cat(s, same, fraction_above(s, d, open)));
 }
 
 static rx_id at_most(struct rx_store *s, const struct decimal *d, bool open)
@@ -143,7 +131,7 @@ rx_id json_number_rx(struct json_text *t, const struct json_number *n)
     if (!n->low || !is_below(&low, n->low_open)) {
         const struct decimal *from = n->high && !high.negative ? &high : NULL;
         rx_id sizes = between(s, kind, from, n->high_open, n->low ? &low : NULL, n->low_open);
-        all = either(s, all, rx_cat(s, rx_literal(s, SLICE("-")), sizes));
+        all = rx_or(s, all, rx_cat(s, rx_literal(s, SLICE("-")), sizes));
     }
     return all;
 }

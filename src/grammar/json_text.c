@@ -6,19 +6,6 @@
 
 #include <stdio.h>
 
-static rx_id either(struct rx_store *s, rx_id a, rx_id b)
-{
-    return a == RX_NONE ? b : b == RX_NONE ? a : rx_or(s, a, b);
-}
-
-static rx_id byte_range(struct rx_store *s, uint8_t first, uint8_t last)
-{
-    struct rx_bytes set = {{0}};
-    for (unsigned i = first; i <= last; i++)
-        set.bits[i / 64] |= 1ull << i % 64;
-    return rx_bytes(s, &set);
-}
-
 /* ---- spellings of characters ---- */
 
 static rx_id hex_digit(struct rx_store *s, uint32_t first, uint32_t last)
@@ -45,9 +32,9 @@ static rx_id hex_range(struct rx_store *s, uint32_t first, uint32_t last, uint32
     if (first & mask)
         all = rx_cat(s, hex_digit(s, a, a), hex_range(s, first & mask, mask, digits - 1)), a++;
     if ((last & mask) != mask)
-        all = either(s, all, rx_cat(s, hex_digit(s, b, b), hex_range(s, 0, last & mask, digits - 1))), b--;
+        all = rx_or(s, all, rx_cat(s, hex_digit(s, b, b), hex_range(s, 0, last & mask, digits - 1))), b--;
     if (a <= b)
-        all = either(s, all, rx_cat(s, hex_digit(s, a, b), hex_range(s, 0, mask, digits - 1)));
+        all = rx_or(s, all, rx_cat(s, hex_digit(s, a, b), hex_range(s, 0, mask, digits - 1)));
     return all;
 }
 
@@ -73,9 +60,9 @@ static rx_id pairs(struct rx_store *s, uint32_t first, uint32_t last)
     if (low)
         all = surrogates(s, a, a, low, 0x3FF), a++;
     if (high != 0x3FF)
-        all = either(s, all, surrogates(s, b, b, 0, high)), b--;
+        all = rx_or(s, all, surrogates(s, b, b, 0, high)), b--;
     if (a <= b)
-        all = either(s, all, surrogates(s, a, b, 0, 0x3FF));
+        all = rx_or(s, all, surrogates(s, a, b, 0, 0x3FF));
     return all;
 }
 
@@ -117,10 +104,10 @@ static rx_id escaped(struct rx_store *s, struct rx_range r)
     for (size_t i = 0; i < COUNT_OF(basic); i++) {
         uint32_t first = MAX_OF(basic[i].first, r.first), last = MIN_OF(basic[i].last, r.last);
         if (first <= last)
-            all = either(s, all, unicode_escape(s, first, last));
+            all = rx_or(s, all, unicode_escape(s, first, last));
     }
     if (r.last > 0xFFFF)
-        all = either(s, all, pairs(s, MAX_OF(r.first, 0x10000u), r.last));
+        all = rx_or(s, all, pairs(s, MAX_OF(r.first, 0x10000u), r.last));
     return all;
 }
 
@@ -129,7 +116,7 @@ rx_id json_text_encode(void *arg, struct rx_store *s, const struct rx_range *ran
     (void)arg;
     rx_id all = RX_NONE;
     for (uint32_t i = 0; i < count && !rx_failed(s); i++)
-        all = either(s, all, either(s, as_itself(s, ranges[i]), escaped(s, ranges[i])));
+        all = rx_or(s, all, rx_or(s, as_itself(s, ranges[i]), escaped(s, ranges[i])));
     return all;
 }
 
@@ -220,8 +207,8 @@ static rx_id trie(struct json_text *t, const struct slice *sorted, uint32_t coun
             tail = trie(t, sorted + i, same - i, from, depth + 1);
         else
             for (uint32_t k = i; k < same; k++)
-                tail = either(t->s, tail, json_text_content(t, slice_sub(sorted[k], from, SIZE_MAX)));
-        rest = either(t->s, rest, tail);
+                tail = rx_or(t->s, tail, json_text_content(t, slice_sub(sorted[k], from, SIZE_MAX)));
+        rest = rx_or(t->s, rest, tail);
         i = same;
     }
     return rx_cat(t->s, head, rest);
@@ -262,9 +249,9 @@ static rx_id white_space(struct rx_store *s)
 
 static rx_id any_number(struct rx_store *s)
 {
-    rx_id digit = byte_range(s, '0', '9'), digits = rx_repeat(s, digit, 1, RX_UNBOUNDED);
+    rx_id digit = rx_byte_range(s, '0', '9'), digits = rx_repeat(s, digit, 1, RX_UNBOUNDED);
     rx_id whole = rx_or(s, rx_literal(s, SLICE("0")),
-                        rx_cat(s, byte_range(s, '1', '9'), rx_repeat(s, digit, 0, RX_UNBOUNDED)));
+                        rx_cat(s, rx_byte_range(s, '1', '9'), rx_repeat(s, digit, 0, RX_UNBOUNDED)));
     rx_id fraction = rx_repeat(s, rx_cat(s, rx_literal(s, SLICE(".")), digits), 0, 1);
     struct rx_bytes e = {{0}}, signs = {{0}};
     e.bits['e' / 64] |= 1ull << 'e' % 64;

@@ -229,6 +229,14 @@ rx_id rx_bytes(struct rx_store *s, const struct rx_bytes *set)
     return node_add(s, n);
 }
 
+rx_id rx_byte_range(struct rx_store *s, uint8_t first, uint8_t last)
+{
+    struct rx_bytes set = {{0}};
+    for (uint32_t byte = first; byte <= last; byte++)
+        set.bits[byte / 64] |= 1ull << byte % 64;
+    return rx_bytes(s, &set);
+}
+
 /* ---- The store ---- */
 
 static int store_init(struct rx_store *s, uint32_t nodes, uint32_t buckets_log2)

@@ -39,6 +39,7 @@ bool rx_failed(const struct rx_store *s);
 uint32_t rx_count(const struct rx_store *s);
 
 rx_id rx_bytes(struct rx_store *s, const struct rx_bytes *set); /* one byte of the set */
+rx_id rx_byte_range(struct rx_store *s, uint8_t first, uint8_t last);
 rx_id rx_literal(struct rx_store *s, struct slice text);
 rx_id rx_cat(struct rx_store *s, rx_id a, rx_id b);
 rx_id rx_or(struct rx_store *s, rx_id a, rx_id b);

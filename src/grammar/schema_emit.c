@@ -3,20 +3,15 @@
 
 #include <stdlib.h>
 
-static rx_id either(struct rx_store *s, rx_id a, rx_id b)
-{
-    return a == RX_NONE ? b : b == RX_NONE ? a : rx_or(s, a, b);
-}
-
 static rx_id word_rx(struct rx_store *s, uint32_t types)
 {
     rx_id all = RX_NONE;
     if (types & SCHEMA_NULL)
         all = rx_literal(s, SLICE("null"));
     if (types & SCHEMA_TRUE)
-        all = either(s, all, rx_literal(s, SLICE("true")));
+        all = rx_or(s, all, rx_literal(s, SLICE("true")));
     if (types & SCHEMA_FALSE)
-        all = either(s, all, rx_literal(s, SLICE("false")));
+        all = rx_or(s, all, rx_literal(s, SLICE("false")));
     return all;
 }
 
@@ -102,16 +97,16 @@ void schema_emit_values(struct schema_work *w, const struct schema_way *way, sym
         if (json_is_string(v))
             strings[count++] = schema_text(v);
         else if (json_is_number(v) && way->number.whole && !way->number.point && decimal_of(v, &d))
-            all = either(w->s, all, json_number_one(&w->text, &d, false));
+            all = rx_or(w->s, all, json_number_one(&w->text, &d, false));
         else
-            all = either(w->s, all, value_rx(w, v, 0));
+            all = rx_or(w->s, all, value_rx(w, v, 0));
     }
     qsort(strings, count, sizeof(*strings), compare_slices);
     for (uint32_t i = 0; i < count; i++)
         if (i == 0 || !slice_eq(strings[i], strings[i - 1]))
             strings[kept++] = strings[i];
     if (kept)
-        all = either(w->s, all, json_text_quoted(&w->text, json_text_one_of(&w->text, strings, kept)));
+        all = rx_or(w->s, all, json_text_quoted(&w->text, json_text_one_of(&w->text, strings, kept)));
     add_terminal(w, rule, all);
 }
 
@@ -162,7 +157,7 @@ void schema_emit_way(struct schema_work *w, const struct schema_way *way, sym_id
     }
     rx_id plain = word_rx(w->s, way->types);
     if (way->types & SCHEMA_STRING)
-        plain = either(w->s, plain, json_text_quoted(&w->text, way->text));
+        plain = rx_or(w->s, plain, json_text_quoted(&w->text, way->text));
     add_terminal(w, rule, plain);
     if (way->types & SCHEMA_NUMBER)
         schema_emit_number(w, way, rule);
