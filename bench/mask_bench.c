@@ -290,8 +290,7 @@ int main(int argc, char **argv)
         printf("skipped: mask_bench FOLDER [VOCABULARY [MOST]] needs a folder of schemas\n");
         return 0;
     }
-    struct grammar_vocab *v =
-        argc > 2 && *argv[2] ? bench_vocab_read(argv[2]) : bench_vocab_made_up();
+    struct grammar_vocab *v = argc > 2 && *argv[2] ? bench_vocab_read(argv[2]) : bench_vocab_made_up();
     char **names = calloc(FILES_MAX, sizeof(*names));
     bits = calloc(v->words, sizeof(*bits));
     ASSERT(names && bits);

@@ -246,8 +246,8 @@ static bool put_expressions(struct layout *l)
     memcpy(g->classes, g->rx->classes, sizeof(g->classes));
     g->class_count = g->rx->class_count;
     g->terminals = l->terminals;
-    static const struct rx_range plain[] = {
-        {0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}};
+    static const struct rx_range plain[] = {{0x20, 0x21},   {0x23, 0x5B},     {0x5D, 0x7E},
+                                            {0x80, 0x2027}, {0x202A, 0xD7FF}, {0xE000, 0x10FFFF}};
     g->plain = rx_codepoints(g->rx, plain, COUNT_OF(plain));
     return !g->rx->failed;
 }

@@ -71,6 +71,23 @@ static bool buckets_grow(struct rx_store *s)
     return true;
 }
 
+static uint8_t finite_of(const struct rx_store *s, const struct rx_item *n)
+{
+    switch ((enum rx_kind)n->kind) {
+    case RX_K_CAT:
+    case RX_K_OR:
+        return rx_at(s, n->a)->flags & rx_at(s, n->b)->flags & RX_F_FINITE;
+    case RX_K_AND:
+        return (rx_at(s, n->a)->flags | rx_at(s, n->b)->flags) & RX_F_FINITE;
+    case RX_K_NOT:
+        return 0;
+    case RX_K_REPEAT:
+        return n->max == RX_UNBOUNDED ? 0 : rx_at(s, n->a)->flags & RX_F_FINITE;
+    default:
+        return RX_F_FINITE;
+    }
+}
+
 static uint8_t flags_of(const struct rx_store *s, const struct rx_item *n)
 {
     const struct rx_item *a = n->kind >= RX_K_CAT ? rx_at(s, n->a) : NULL;
@@ -171,7 +188,7 @@ static rx_id node_add(struct rx_store *s, struct rx_item n)
         *chunk = ARENA_ARRAY(s->arena, struct rx_item, RX_CHUNK);
     if (!*chunk)
         return rx_fail(s);
-    n.flags = flags_of(s, &n);
+    n.flags = flags_of(s, &n) | finite_of(s, &n);
     n.least = least_of(s, &n);
     uint32_t depth = depth_of(s, &n);
     s->too_large |= depth > RX_DEPTH_MAX;

@@ -17,7 +17,8 @@
 enum {
     RX_F_NULLABLE = 1,
     RX_F_EVIDENT = 2, /* some text matches, as the structure shows; without it, rx_alive() searches */
-    RX_F_MARK = 4     /* of rx_compact */
+    RX_F_MARK = 4,    /* of rx_compact */
+    RX_F_FINITE = 8   /* as the structure shows, it matches finitely many texts */
 };
 
 struct rx_item {
