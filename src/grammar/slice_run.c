@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 
+enum { OPEN_DEPTH = 8, OPEN_STEPS = 500 };
+
 /* Zero: not decided. */
 struct run_memo {
     rx_id body;
@@ -43,6 +45,31 @@ static uint32_t run_of_all(struct matcher_tables *t, rx_id x)
     return MIN_OF(most, (uint32_t)RUN_MAX);
 }
 
+/* The part of `x` that stays in it with any plain characters before: if it has a text, every plain text begins
+ * one. A complement of finitely many loses to them nothing, since more characters may stand between. */
+static rx_id open_part(struct matcher_tables *t, rx_id x, uint32_t depth)
+{
+    const struct rx_item *n = rx_at(t->rx, x), *first = n->kind == RX_K_CAT ? rx_at(t->rx, n->a) : n;
+    if (first->kind == RX_K_REPEAT && first->max == RX_UNBOUNDED && takes_plain(t, first->a))
+        return x;
+    if (n->kind == RX_K_NOT && rx_at(t->rx, n->a)->flags & RX_F_FINITE)
+        return x;
+    if ((n->kind != RX_K_OR && n->kind != RX_K_AND) || depth == 0)
+        return RX_NONE;
+    rx_id a = open_part(t, n->a, depth - 1), b = open_part(t, n->b, depth - 1);
+    return n->kind == RX_K_OR ? rx_or(t->rx, a, b) : rx_and(t->rx, a, b);
+}
+
+/* Of an intersection. */
+static uint32_t run_of_and(struct matcher_tables *t, rx_id x)
+{
+    uint32_t run = run_of_all(t, x);
+    if (run > 0)
+        return run;
+    rx_id open = open_part(t, x, OPEN_DEPTH);
+    return open != RX_NONE && rx_alive(t->rx, open, OPEN_STEPS) == 1 ? RUN_MAX : 0;
+}
+
 static uint32_t run_of(struct matcher_tables *t, rx_id x, uint32_t depth)
 {
     const struct rx_item *n = rx_at(t->rx, x);
@@ -52,7 +79,7 @@ static uint32_t run_of(struct matcher_tables *t, rx_id x, uint32_t depth)
     if (depth == 0 || x == RX_ALL)
         return x == RX_ALL ? RUN_MAX : 0;
     if (n->kind == RX_K_AND)
-        return run_of_all(t, x);
+        return run_of_and(t, x);
     if (n->kind == RX_K_CAT && rx_at(t->rx, n->b)->flags & RX_F_EVIDENT) {
         run = run_of(t, n->a, depth - 1);
         if (run < RUN_MAX && rx_nullable(t->rx, n->a))

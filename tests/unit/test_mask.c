@@ -104,7 +104,8 @@ static void check_all_tokens(struct scene *s)
 /* Strings that are not among a few, or of two bounds at once: what keys and lengths of a schema become. */
 static rx_id intersection(struct grammar_builder *b, uint64_t seed)
 {
-    static const char *const without[] = {"a|ab|abe|bec", "", "(a|be){0,3}", "a[^]*", "[^]{0,5}", "b{2,}"};
+    static const char *const without[] = {"a|ab|abe|bec", "",      "(a|be){0,3}", "a[^]*",
+                                          "[^]{0,5}",     "b{2,}", "[^0-9]*"};
     static const char *const within[] = {"[^\"\\\\\\x00-\\x1f]*", "[^\"\\\\\\x00-\\x1f]{2,80}"};
     struct rx_store *s = grammar_rx(b);
     rx_id body =
@@ -126,16 +127,17 @@ TEST(strings_but_a_few_take_every_plain_token)
     rx_id some = rx_and(rx, plain, pattern(s.b, "[^\"\\\\\\x00-\\x1f]{3,70}"));
     rx_id few = rx_and(rx, plain, rx_not(rx, pattern(s.b, "na[^]*")));
     sym_id top = grammar_rule(s.b);
-    const rx_id bodies[] = {other, some, few};
-    const char *heads[] = {"1", "2", "3"};
-    for (int i = 0; i < 3; i++) {
+    rx_id has = rx_and(rx, plain, pattern(s.b, "[^]*[0-9][^]*"));
+    const rx_id bodies[] = {other, some, few, has};
+    const char *heads[] = {"1", "2", "3", "4"};
+    for (int i = 0; i < 4; i++) {
         rx_id head = rx_literal(rx, slice_of(heads[i])), tail = rx_literal(rx, SLICE("\""));
         sym_id both[] = {grammar_terminal(s.b, head), grammar_terminal(s.b, rx_cat(rx, bodies[i], tail))};
         grammar_alternative(s.b, top, both, 2);
     }
     scene_make(&s, top, 0, 0);
-    const uint32_t runs[] = {RUN_MAX, 70, 0};
-    for (int i = 0; i < 3; i++) {
+    const uint32_t runs[] = {RUN_MAX, 70, 0, RUN_MAX};
+    for (int i = 0; i < 4; i++) {
         matcher_reset(s.matcher);
         assert_int_equal(matcher_take_bytes(s.matcher, slice_of(heads[i])), 1);
         assert_int_equal(matcher_load(s.matcher), 0);
