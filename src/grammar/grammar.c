@@ -53,6 +53,12 @@ bool grammar_builder_failed(const struct grammar_builder *b)
     return b->failed || rx_failed(b->rx);
 }
 
+void grammar_builder_wanted(struct grammar_builder *b, const struct wanted *wanted)
+{
+    b->wanted = wanted;
+    rx_wanted(b->rx, wanted);
+}
+
 static bool words_put(struct grammar_builder *b, struct words *w, uint32_t word)
 {
     if (w->count == w->room) {

@@ -38,10 +38,12 @@ sym_id grammar_terminal(struct grammar_builder *b, rx_id expression);
 sym_id grammar_token(struct grammar_builder *b, uint32_t token);
 /* One more way to write `rule`. count 0: the empty text. */
 void grammar_alternative(struct grammar_builder *b, sym_id rule, const sym_id *symbols, uint32_t count);
-bool grammar_builder_failed(const struct grammar_builder *b); /* memory or a limit */
+bool grammar_builder_failed(const struct grammar_builder *b); /* memory, a limit, or the time */
+/* When expressions and grammar_finish() give up; it outlives both. NULL, as at first: never. */
+void grammar_builder_wanted(struct grammar_builder *b, const struct wanted *wanted);
 
 /* Takes all that the builder has; it stays to be freed. 0; -EINVAL (no text derives from `start`: `e` says
- * why); -E2BIG (a limit); -ENOMEM. */
+ * why); -E2BIG (a limit); -ETIME, -ECANCELED; -ENOMEM. */
 int grammar_finish(struct grammar_builder *b, sym_id start, struct grammar **ret, struct err *e);
 void grammar_free(struct grammar *g);
 size_t grammar_bytes(const struct grammar *g); /* bytes of its charge */

@@ -56,6 +56,7 @@ struct grammar_builder {
     struct arena *arena;
     struct grammar_limits limits;
     struct charge charge;
+    const struct wanted *wanted;
     struct rx_store *rx;
     struct words symbols; /* kind, value (rx_id or token), next in its bucket: three words each */
     struct words rows;    /* rule, count, symbols: of each alternative */
@@ -88,6 +89,8 @@ struct draft {
     uint32_t start;
 };
 
+/* True when the work is no longer wanted: the builder's store has failed then. */
+bool grammar_late(struct draft *d);
 /* Rules that are regular and small become terminals, and so do neighbouring terminals. */
 bool grammar_inline(struct draft *d);
 /* Which rules and terminals derive some text at all, and which are reachable then. 0, -EINVAL, -E2BIG. */

@@ -11,6 +11,26 @@
 
 #include <errno.h>
 
+enum { LOOK_STEPS = 2048 }; /* between two looks at the clock: a step takes well under a microsecond */
+
+const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted)
+{
+    const struct wanted *before = s->wanted;
+    s->wanted = wanted;
+    s->next_look = wanted ? s->work : UINT64_MAX;
+    return before;
+}
+
+void rx_look(struct rx_store *s)
+{
+    s->next_look = s->wanted ? s->work + LOOK_STEPS : UINT64_MAX;
+    int r = wanted_look(s->wanted);
+    if (r < 0 && !s->failed) {
+        s->late = r;
+        rx_fail(s);
+    }
+}
+
 rx_id rx_fail(struct rx_store *s)
 {
     s->failed = true;
@@ -208,7 +228,7 @@ rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, u
     uint32_t hash = hash_of(kind, a, b, min, max);
     if (s->failed)
         return RX_NONE;
-    s->work++;
+    rx_step(s);
     rx_id id = s->base ? node_find(s->base, hash, &n, NULL) : RX_NONE;
     if (id == RX_NONE)
         id = node_find(s, hash, &n, NULL);

@@ -77,7 +77,7 @@ static rx_id derive_node(struct rx_store *s, rx_id x, uint8_t byte)
 static rx_id derive(struct rx_store *s, rx_id x, uint8_t byte)
 {
     const struct rx_item *n = rx_at(s, x);
-    s->work++;
+    rx_step(s);
     if (s->failed || x <= RX_EMPTY)
         return RX_NONE;
     if (n->kind == RX_K_BYTES)

@@ -57,7 +57,10 @@ struct rx_store {
     uint32_t class_count, classes_sets;
     struct rx_search *search; /* NULL until the first */
     uint64_t work;            /* steps since creation */
-    bool failed, too_large;   /* for a limit of its own */
+    uint64_t next_look;       /* at `wanted`, in steps */
+    const struct wanted *wanted;
+    int late;               /* -ETIME, -ECANCELED: why it failed */
+    bool failed, too_large; /* for a limit of its own */
 };
 
 static inline struct rx_item *rx_at(const struct rx_store *s, rx_id id)
@@ -81,6 +84,13 @@ static inline bool rx_has(const struct rx_bytes *set, uint8_t byte)
 /* The node with these members, new or not. Flags and depth follow. RX_NONE when the store is full. */
 rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, uint32_t min, uint32_t max);
 rx_id rx_fail(struct rx_store *s);
+/* Looks at the clock. */
+void rx_look(struct rx_store *s);
+static inline void rx_step(struct rx_store *s)
+{
+    if (++s->work >= s->next_look)
+        rx_look(s);
+}
 
 /* The stack of lists: pushes; elements of a list of `kind` (x itself, if it is no such list). */
 bool rx_push(struct rx_store *s, rx_id x);
