@@ -26,6 +26,7 @@ struct kept_row {
 
 struct mask_walk {
     struct frame frames[TOKEN_BYTES_MAX + 1];
+    uint32_t states[TOKEN_BYTES_MAX + 1]; /* of a frame's only thread */
     struct kept_row kept[KEPT];
     uint32_t count;      /* of walks */
     uint32_t generation; /* of the tables; kept rows of another are forgotten */
@@ -103,32 +104,55 @@ static uint64_t work_done(const struct matcher_tables *t)
     return t->work + t->rx->work;
 }
 
+/* Nodes below a frame with one thread, while transitions are known and no terminal ends: from `i` on. Returns
+ * the first node that is none of these, with the frames of its path. */
+static uint32_t walk_plainly(struct matcher_tables *t, const struct trie *trie, uint32_t i, uint32_t *bits)
+{
+    struct mask_walk *w = t->walk;
+    const struct trie_node *nodes = trie->nodes;
+    const uint8_t *classes = t->grammar->classes;
+    const uint32_t *pool = t->pool, base = nodes[i].depth - 1, count = trie->count;
+    const struct frame *f = &w->frames[base];
+    w->states[base] = t->threads[f->at].state;
+    while (i < count && nodes[i].depth > base) {
+        struct trie_node node = nodes[i];
+        uint32_t next = pool[w->states[node.depth - 1] + classes[node.byte]];
+        if (next == STATE_DEAD) {
+            i += node.size;
+            continue;
+        }
+        if (next < STATE_FIRST || next & STATE_ACCEPTS)
+            break;
+        w->states[node.depth] = next;
+        if (node.same)
+            grammar_vocab_set(t->vocab, &nodes[i], bits);
+        else if (node.token != VOCAB_TOKENS_MAX)
+            bits[node.token / 32] |= 1u << node.token % 32;
+        w->work++;
+        i++;
+    }
+    for (uint32_t d = base + 1; i < count && d < nodes[i].depth; d++) {
+        uint32_t at = f->at + d - base;
+        t->threads[at] = (struct thread){t->threads[f->at].row, w->states[d]};
+        w->frames[d] = (struct frame){at, 1, f->top};
+    }
+    return i;
+}
+
 static int walk(struct matcher *m, const struct trie *trie, uint32_t *bits)
 {
     struct matcher_tables *t = m->tables;
     struct mask_walk *w = t->walk;
-    const uint8_t *classes = t->grammar->classes;
     const struct trie_node *nodes = trie->nodes;
     for (uint32_t i = 0; i < trie->count;) {
+        uint32_t depth = nodes[i].depth;
+        if (w->frames[depth - 1].count == 1) {
+            i = walk_plainly(t, trie, i, bits);
+            if (i == trie->count || nodes[i].depth < depth)
+                continue;
+        }
         struct trie_node node = nodes[i];
         struct frame *f = &w->frames[node.depth - 1], *to = f + 1;
-        if (f->count == 1) {
-            struct thread thread = t->threads[f->at];
-            uint32_t next = t->pool[thread.state + classes[node.byte]];
-            if (next == STATE_DEAD) {
-                i += node.size;
-                continue;
-            }
-            if (next >= STATE_FIRST && !(next & STATE_ACCEPTS)) {
-                t->threads[f->at + 1] = (struct thread){thread.row, next};
-                *to = (struct frame){f->at + 1, 1, f->top};
-                if (node.token != VOCAB_TOKENS_MAX)
-                    grammar_vocab_set(t->vocab, &nodes[i], bits);
-                i++;
-                w->work++;
-                continue;
-            }
-        }
         bool dead;
         int r = walk_step(m, w, f, (uint8_t)node.byte, to, &dead);
         w->work++;

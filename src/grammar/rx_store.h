@@ -115,6 +115,8 @@ int rx_alive(struct rx_store *s, rx_id x, uint32_t steps);
 bool rx_search_create(struct rx_store *s); /* takes its memory now */
 /* The classes of bytes that the sets tell apart: classes[byte] < class_count. */
 void rx_refine(struct rx_store *s);
+/* Adds the bytes that a text of `x` may begin with, or more: to `set`. */
+void rx_first(const struct rx_store *s, rx_id x, struct rx_bytes *set);
 /* `x` without the empty text. */
 rx_id rx_without_empty(struct rx_store *s, rx_id x);
 /* How many different nodes `x` consists of, at most `most` (< RX_SIZE_MAX). */
