@@ -75,7 +75,7 @@ static int compile(struct subject *s, struct err *e)
     struct wanted wanted = {.deadline_ns = clock_now_ns() + COMPILE_MS * NS_PER_MS};
     struct schema_opts opts = {.wanted = &wanted};
     ASSERT(grammar_builder_create(NULL, NULL, &b) == 0);
-    grammar_builder_wanted(b, &wanted);
+    grammar_builder_bound(b, &wanted, NULL);
     uint64_t start_ns = cpu_ns();
     int r = schema_compile(b, s->schema, &opts, &start, e);
     uint64_t compiled_ns = cpu_ns();

@@ -286,7 +286,7 @@ static bool layout(struct layout *l)
 bool grammar_late(struct draft *d)
 {
     rx_look(d->rx);
-    return d->rx->late != 0;
+    return grammar_builder_stopped(d->b) != 0;
 }
 
 static int finish(struct draft *d, struct grammar *g, struct err *e)
@@ -305,18 +305,13 @@ static int finish(struct draft *d, struct grammar *g, struct err *e)
     return !grammar_late(d) && layout(&l) && !grammar_late(d) ? 0 : -ENOMEM;
 }
 
-static int too_late(const struct grammar_builder *b, struct err *e)
-{
-    if (b->rx->late == -ETIME)
-        return err_set(e, -ETIME, "the grammar takes too long to compile; a smaller one is needed");
-    return err_set(e, b->rx->late, "the compilation was cancelled");
-}
-
 /* A full arena or store is a limit; memory that the charge refuses is not. */
 static int no_room(const struct grammar_builder *b, const struct grammar *g, struct err *e)
 {
-    if (b->rx->late)
-        return too_late(b, e);
+    if (grammar_builder_stopped(b) == -ETIME)
+        return err_set(e, -ETIME, "the grammar takes too long to compile; a smaller one is needed");
+    if (grammar_builder_stopped(b) < 0)
+        return err_set(e, grammar_builder_stopped(b), "the compilation was cancelled");
     if (b->too_large || b->rx->too_large || arena_overran(b->arena) || (g && arena_overran(g->arena)))
         return err_set(e, -E2BIG,
                        "the grammar is too large: at most %u expressions, %u symbols and %zu MiB are allowed",

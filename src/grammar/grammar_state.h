@@ -56,7 +56,6 @@ struct grammar_builder {
     struct arena *arena;
     struct grammar_limits limits;
     struct charge charge;
-    const struct wanted *wanted;
     struct rx_store *rx;
     struct words symbols; /* kind, value (rx_id or token), next in its bucket: three words each */
     struct words rows;    /* rule, count, symbols: of each alternative */

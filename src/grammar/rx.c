@@ -11,8 +11,6 @@
 
 #include <errno.h>
 
-enum { LOOK_STEPS = 2048 }; /* between two looks at the clock: a step takes well under a microsecond */
-
 const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted)
 {
     const struct wanted *before = s->wanted;
@@ -23,10 +21,10 @@ const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted)
 
 void rx_look(struct rx_store *s)
 {
-    s->next_look = s->wanted ? s->work + LOOK_STEPS : UINT64_MAX;
+    s->next_look = s->wanted ? s->work + RX_LOOK_STEPS : UINT64_MAX;
     int r = wanted_look(s->wanted);
     if (r < 0 && !s->failed) {
-        s->late = r;
+        s->stopped = r;
         rx_fail(s);
     }
 }

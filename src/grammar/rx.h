@@ -10,7 +10,6 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "base/wanted.h"
 
 typedef uint32_t rx_id;
 
@@ -37,8 +36,6 @@ struct rx_store;
 /* Bound: `nodes_max` expressions of at most 64 bytes each, in `a`. 0 or -ENOMEM. */
 int rx_store_create(struct arena *a, uint32_t nodes_max, struct rx_store **ret);
 bool rx_failed(const struct rx_store *s);
-/* When to give up: the store fails then. NULL: never. Returns what it was before. */
-const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted);
 uint32_t rx_count(const struct rx_store *s);
 
 rx_id rx_bytes(struct rx_store *s, const struct rx_bytes *set); /* one byte of the set */

@@ -49,8 +49,8 @@ bool schema_failed(struct schema_work *w)
 {
     if (w->error)
         return true;
-    if (w->s->late)
-        return fail_late(w, w->s->late);
+    if (w->s->stopped)
+        return fail_late(w, w->s->stopped);
     if (rx_failed(w->s) || grammar_builder_failed(w->b)) {
         w->error = err_set(w->e, -E2BIG,
                            "the schema is too large: its grammar exceeds the limit of rules "
@@ -101,7 +101,7 @@ int schema_work_open(struct schema_work *w, struct grammar_builder *b, const jso
 {
     struct arena_opts keep = {.bytes_max = SCHEMA_WORK_BYTES / 2, .charge = opts->charge};
     *w = (struct schema_work){.b = b, .s = grammar_rx(b), .opts = opts, .e = e};
-    w->wanted_before = rx_wanted(w->s, opts->wanted);
+    w->wanted_before = rx_wanted(w->s, opts->wanted ? opts->wanted : w->s->wanted);
     int r = arena_create(&keep, &w->keep);
     if (r == 0)
         r = arena_create(&keep, &w->scratch);

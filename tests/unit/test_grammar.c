@@ -105,7 +105,7 @@ TEST(work_that_is_no_longer_wanted_ends)
         struct grammar_builder *b = builder(NULL);
         sym_id rule = grammar_rule(b);
         grammar_alternative(b, rule, (sym_id[]){literal(b, "a")}, 1);
-        grammar_builder_wanted(b, all[i]);
+        grammar_builder_bound(b, all[i], NULL);
         assert_int_equal(grammar_finish(b, rule, &g, &e), codes[i]);
         assert_true(codes[i] == 0 || strstr(e.text, i ? "cancelled" : "too long"));
         grammar_free(g);

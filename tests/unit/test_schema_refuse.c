@@ -66,7 +66,7 @@ static int ends_soon(json_t *schema, struct err *e)
     uint64_t began = clock_now_ns();
     e->text[0] = 0;
     assert_int_equal(grammar_builder_create(NULL, NULL, &b), 0);
-    grammar_builder_wanted(b, &wanted);
+    grammar_builder_bound(b, &wanted, NULL);
     int r = schema_compile(b, schema, &opts, &start, e);
     if (r == 0)
         r = grammar_finish(b, start, &g, e);
