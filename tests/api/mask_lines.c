@@ -97,8 +97,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     if (!g)
         return 1;
-    struct grammar_vocab_opts opts = {
-        .size = count + 1, .bytes = text_of, .ends = &count, .end_count = 1};
+    struct grammar_vocab_opts opts = {.size = count + 1, .bytes = text_of, .ends = &count, .end_count = 1};
     ASSERT(grammar_vocab_create(&opts, &v) == 0);
     ASSERT(matcher_tables_create(&(struct matcher_tables_opts){.grammar = g, .vocab = v}, &t) == 0);
     ASSERT(matcher_create(&(struct matcher_opts){.tables = t}, &m) == 0);

@@ -10,8 +10,8 @@
 
 #include <errno.h>
 
-static const char *const texts[] = {"",   "{",  "}",  "[", "]",  ",",    ":",  "\"", "a",  "b",
-                                    "1",  "12", "ab", "[[", "],", "\":", ",\"", "}}", "[1", "1,"};
+static const char *const texts[] = {"",  "{",  "}",  "[",  "]",  ",",   ":",   "\"", "a",  "b",
+                                    "1", "12", "ab", "[[", "],", "\":", ",\"", "}}", "[1", "1,"};
 static const uint32_t ends[] = {0};
 enum { TOKENS = COUNT_OF(texts) };
 
@@ -103,7 +103,8 @@ PROPERTY(settling_changes_no_mask, seed)
     struct scene s;
     scene_make(&s, seed % 2, 0);
     for (int step = 0; step < 400; step++) {
-        uint32_t bits = mask_of(s.other), token = (uint32_t)rng_below(&r, TOKENS), marks = matcher_marks(s.other);
+        uint32_t bits = mask_of(s.other), token = (uint32_t)rng_below(&r, TOKENS),
+                 marks = matcher_marks(s.other);
         assert_int_equal(mask_of(s.matcher), bits);
         assert_int_equal(matcher_may_end(s.matcher), matcher_may_end(s.other));
         if (rng_below(&r, 8) == 0)
@@ -132,7 +133,8 @@ static void take_all(struct scene *s, const char *text, int times)
     for (int i = 0; i < times; i++) {
         int r = matcher_take_bytes(s->matcher, slice_of(text));
         if (r != 1)
-            print_error("%d at %d of %s, stack %u, %u marks\n", r, i, text, s->matcher->top, matcher_marks(s->matcher) - s->matcher->settled);
+            print_error("%d at %d of %s, stack %u, %u marks\n", r, i, text, s->matcher->top,
+                        matcher_marks(s->matcher) - s->matcher->settled);
         assert_int_equal(r, 1);
     }
 }
