@@ -2,7 +2,7 @@
 
 PLATEAU_SCHEMAS names a folder of further schemas ({"schema": ...} each, as in MaskBench), PLATEAU_WALKS the walks
 of each. What differs on purpose is left out: white space, escapes, bytes beyond ASCII, and the spellings of a
-number after its first digit. Dates are not compared: they have years from 1000 on here."""
+number after its first digit and of 0 as -0. Dates differ: they have years from 1000 on here."""
 import json
 import os
 import pathlib
@@ -99,7 +99,7 @@ def comparable(text, token):
         return False
     inside = in_string(text)
     for byte in new:
-        if not inside and (byte == 0x20 or (text[-1:].isdigit() or text[-1:] in (b"-", b".")) and chr(byte) in "0123456789.eE+-"):
+        if not inside and (byte in b" -" or (text[-1:].isdigit() or text[-1:] in (b"-", b".")) and chr(byte) in "0123456789.eE+-"):
             return False
         inside = inside != (byte == ord('"'))
         text += bytes([byte])
