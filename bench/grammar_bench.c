@@ -1,16 +1,14 @@
 /* grammar_bench.c - grammar_bench [LEAST_MS]: masks of constrained decoding, with a vocabulary of Qwen's
  * size.
  *
- * The vocabulary is made up: words with and without a space before them, capitals, digits, runs of spaces,
- * punctuation with quotes, code, parts of UTF-8 and characters of three bytes, 151,643 tokens together. Each
- * grammar is walked along texts of its own, cut into longest tokens as a model would mostly do; before each
- * token its mask is made. A grammar's tables are fresh for each text, so first masks count.
+ * The vocabulary is made up (bench_vocab.h). Each grammar is walked along texts of its own, cut into longest
+ * tokens as a model would mostly do; before each token its mask is made. A grammar's tables are fresh for each
+ * text, so first masks count.
  *
  * Printed are microseconds of processor time: of making grammar and tables, and of masks (p50, p99, largest);
  * then the states of the automaton, how often it was full, and rows per token. */
 #include "base/check.h"
-#include "../tests/test_rng.h"
-#include "grammar/grammar_vocab.h"
+#include "bench_vocab.h"
 #include "grammar/matcher_state.h"
 
 #include <stdio.h>
@@ -18,93 +16,9 @@
 #include <string.h>
 #include <time.h>
 
-enum { VOCAB = 151643, SAMPLES_MAX = 1 << 20 };
+enum { SAMPLES_MAX = 1 << 20 };
 
-static char (*tokens)[24];
 static uint32_t samples[SAMPLES_MAX], sample_count;
-
-/* ---- The vocabulary ---- */
-
-static void syllables(struct rng *r, char *room, size_t parts)
-{
-    static const char *const all[] = {"ba",   "con", "de",   "er", "fi", "gra", "ho", "ing", "ju",
-                                      "ka",   "la",  "ment", "no", "or", "pre", "qu", "re",  "st",
-                                      "tion", "un",  "ve",   "wa", "x",  "y",   "s"};
-    room[0] = 0;
-    for (size_t i = 0; i < parts && strlen(room) < 16; i++)
-        strcat(room, all[rng_below(r, COUNT_OF(all))]);
-}
-
-static void make_token(struct rng *r, uint32_t id, char *room)
-{
-    static const char *const marks[] = {"\"",    "\",",   "\":", "\"}", "\"]", "\": \"", "\", \"", "{\"",
-                                        "[\"",   "\\\"",  "\\n", ".\"", "!\"", "?\"",    ")\"",    "\\",
-                                        "\\u",   "//",    "();", "->",  "{}",  "[]",     "},",     "],",
-                                        "\",\"", "\":\"", "=\"", "'",   "('",  "')"};
-    char word[24];
-    syllables(r, word, 1 + rng_below(r, 4));
-    if (id < 256)
-        snprintf(room, 24, "%c", (char)id), room[0] = (char)id, room[1] = 0;
-    else if (id < 400)
-        snprintf(room, 24, "%*s", (int)(id - 256) % 22 + 2, "");
-    else if (rng_below(r, 100) < 3)
-        snprintf(room, 24, "%s%s", rng_below(r, 2) ? word : "", marks[rng_below(r, COUNT_OF(marks))]);
-    else if (rng_below(r, 100) < 17)
-        snprintf(room, 24, "%c%c%c%c%c%c", 0xE4 + (int)rng_below(r, 5), 0x80 + (int)rng_below(r, 64),
-                 0x80 + (int)rng_below(r, 64), 0xE5, 0x80 + (int)rng_below(r, 64),
-                 0x80 + (int)rng_below(r, 64));
-    else if (rng_below(r, 100) < 2)
-        snprintf(room, 24, "%c%c", 0x80 + (int)rng_below(r, 64), 0x80 + (int)rng_below(r, 64));
-    else if (rng_below(r, 100) < 2)
-        snprintf(room, 24, "%s\n%*s", rng_below(r, 2) ? ";" : "", (int)rng_below(r, 12), "");
-    else {
-        if (rng_below(r, 3) == 0)
-            word[0] = (char)(word[0] - 32);
-        snprintf(room, 24, "%s%s", rng_below(r, 5) < 3 ? " " : "", word);
-    }
-}
-
-static struct slice token_bytes(void *arg, uint32_t id)
-{
-    (void)arg;
-    return id == 0 ? (struct slice){tokens[0], 1} : id < VOCAB ? slice_of(tokens[id]) : (struct slice){0};
-}
-
-static struct grammar_vocab *make_vocab(void)
-{
-    static const uint32_t ends[] = {VOCAB};
-    struct rng r = {1, 0};
-    struct grammar_vocab *v;
-    tokens = malloc(VOCAB * sizeof(*tokens));
-    ASSERT(tokens);
-    for (uint32_t id = 0; id < VOCAB; id++)
-        make_token(&r, id, tokens[id]);
-    struct grammar_vocab_opts opts = {.size = VOCAB + 1, .bytes = token_bytes, .ends = ends, .end_count = 1};
-    ASSERT(grammar_vocab_create(&opts, &v) == 0);
-    printf("vocabulary: %u tokens, %u nodes, %.1f bytes a token; others than slices: %u and %u nodes\n",
-           VOCAB, v->all.count, (double)grammar_vocab_bytes(v) / VOCAB, v->slices[0].rest.count,
-           v->slices[1].rest.count);
-    return v;
-}
-
-/* The longest token at `at` that the mask allows. */
-static uint32_t longest(const struct grammar_vocab *v, struct slice text, size_t at, const uint32_t *bits)
-{
-    uint32_t best = VOCAB, place = 0;
-    for (size_t depth = 0; at + depth < text.len && place < v->all.count; depth++) {
-        uint8_t byte = (uint8_t)text.ptr[at + depth];
-        while (place < v->all.count && v->all.nodes[place].depth == depth + 1 &&
-               v->all.nodes[place].byte != byte)
-            place += v->all.nodes[place].size;
-        if (place == v->all.count || v->all.nodes[place].depth != depth + 1)
-            break;
-        uint32_t token = v->all.nodes[place].token;
-        if (token != VOCAB_TOKENS_MAX && bits[token / 32] >> token % 32 & 1)
-            best = token;
-        place++;
-    }
-    return best;
-}
 
 /* ---- Grammars ---- */
 
@@ -322,8 +236,8 @@ static void follow(struct matcher *m, const struct grammar_vocab *v, struct slic
         ASSERT(matcher_mask(m, 0, bits, &mask) == 0);
         if (sample_count < SAMPLES_MAX)
             samples[sample_count++] = (uint32_t)(cpu_ns() - start);
-        uint32_t token = longest(v, text, at, bits);
-        ASSERT(token != VOCAB && matcher_take(m, token) == 1);
+        uint32_t token = bench_vocab_longest(v, text, at, bits);
+        ASSERT(token != UINT32_MAX && matcher_take(m, token) == 1);
         at += grammar_vocab_text(v, token).len;
         sum->tokens++;
     }
@@ -365,7 +279,7 @@ static void round_of(uint32_t index, const struct grammar_vocab *v, uint32_t *bi
 int main(int argc, char **argv)
 {
     uint64_t least_ns = (argc > 1 ? strtoull(argv[1], NULL, 10) : 500) * 1000000;
-    struct grammar_vocab *v = make_vocab();
+    struct grammar_vocab *v = bench_vocab_made_up();
     uint32_t *bits = malloc(v->words * sizeof(*bits));
     ASSERT(bits);
     printf("%-26s %8s %8s %8s %8s %8s %8s %6s %6s\n", "us", "compile", "tables", "p50", "p99", "max", "words",
@@ -382,7 +296,6 @@ int main(int argc, char **argv)
                sum.flushes / sum.rounds, 8.0 * sum.units / sum.tokens);
     }
     free(bits);
-    free(tokens);
     grammar_vocab_free(v);
     return 0;
 }

@@ -69,6 +69,7 @@ static int compile(struct judge *j, struct err *e)
     sym_id start;
     if (grammar_builder_create(NULL, NULL, &b) < 0)
         return err_set(e, -ENOMEM, "no memory to compile the schema");
+    grammar_builder_bound(b, &wanted, NULL);
     buf_init(&ignored, 4096, NULL);
     int r = schema_compile(b, j->schema, &opts, &start, e);
     if (r == 0)

@@ -17,11 +17,26 @@ static rx_id clamp_repeat(struct matcher_tables *t, rx_id x)
     return rx_repeat(t->rx, n->a, MIN_OF(n->min, most), RX_UNBOUNDED);
 }
 
+/* Whether the part of a chain that a token reaches has something to clamp: most have not. */
+static bool chain_changes(struct matcher_tables *t, rx_id x)
+{
+    uint32_t length = 0;
+    for (; rx_at(t->rx, x)->kind == RX_K_CAT && length <= t->vocab->longest; length++) {
+        rx_id part = rx_at(t->rx, x)->a;
+        if (clamp_repeat(t, part) != part)
+            return true;
+        x = rx_at(t->rx, x)->b;
+    }
+    return clamp_repeat(t, x) != x;
+}
+
 /* All repetitions of a chain: each byte of a token is in one of them at most. */
 static rx_id clamp_chain(struct matcher_tables *t, rx_id x)
 {
     struct rx_store *s = t->rx;
     uint32_t from = s->list_count, length = 0;
+    if (!chain_changes(t, x))
+        return x;
     /* A token does not reach further; the rest stays. */
     for (; rx_at(s, x)->kind == RX_K_CAT && length <= t->vocab->longest; length++) {
         if (!rx_push(s, clamp_repeat(t, rx_at(s, x)->a)))

@@ -165,12 +165,12 @@ static void put_places(struct layout *l)
 
 /* A rule is nullable when an alternative has nullable rules only. Repeats until nothing changes, with a list
  * of rules that wait for others, so in time linear in the grammar for all but contrived orders. */
-static void find_nullable(const struct grammar *g, uint8_t *nullable, uint32_t *waiting)
+static void find_nullable(struct draft *d, const struct grammar *g, uint8_t *nullable, uint32_t *waiting)
 {
     uint32_t left = g->rule_count;
     for (uint32_t rule = 0; rule < left; rule++)
         waiting[rule] = left - 1 - rule;
-    for (bool changed = true; changed;) {
+    for (bool changed = true; changed && !grammar_late(d);) {
         uint32_t kept = 0;
         changed = false;
         for (uint32_t i = 0; i < left; i++) {
@@ -246,8 +246,8 @@ static bool put_expressions(struct layout *l)
     memcpy(g->classes, g->rx->classes, sizeof(g->classes));
     g->class_count = g->rx->class_count;
     g->terminals = l->terminals;
-    static const struct rx_range plain[] = {
-        {0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0xD7FF}, {0xE000, 0x10FFFF}};
+    static const struct rx_range plain[] = {{0x20, 0x21},   {0x23, 0x5B},     {0x5D, 0x7E},
+                                            {0x80, 0x2027}, {0x202A, 0xD7FF}, {0xE000, 0x10FFFF}};
     g->plain = rx_codepoints(g->rx, plain, COUNT_OF(plain));
     return !g->rx->failed;
 }
@@ -276,12 +276,18 @@ static bool layout(struct layout *l)
         !number_terminals(l))
         return false;
     put_places(l);
-    find_nullable(g, nullable, waiting);
+    find_nullable(d, g, nullable, waiting);
     g->nullable = nullable;
     return put_corners(l) && put_expressions(l);
 }
 
 /* ---- Finish ---- */
+
+bool grammar_late(struct draft *d)
+{
+    rx_look(d->rx);
+    return grammar_builder_stopped(d->b) != 0;
+}
 
 static int finish(struct draft *d, struct grammar *g, struct err *e)
 {
@@ -290,18 +296,22 @@ static int finish(struct draft *d, struct grammar *g, struct err *e)
     split_nullable(d);
     uint8_t *productive = ARENA_ARRAY(d->arena, uint8_t, d->symbol_count);
     uint8_t *reachable = ARENA_ARRAY(d->arena, uint8_t, d->symbol_count);
-    if (!productive || !reachable || d->rx->failed)
+    if (!productive || !reachable || grammar_late(d) || d->rx->failed)
         return -ENOMEM;
     int r = grammar_reduce(d, productive, reachable, e);
     if (r < 0)
         return r;
     struct layout l = {.d = d, .g = g, .productive = productive, .reachable = reachable};
-    return layout(&l) ? 0 : -ENOMEM;
+    return !grammar_late(d) && layout(&l) && !grammar_late(d) ? 0 : -ENOMEM;
 }
 
 /* A full arena or store is a limit; memory that the charge refuses is not. */
 static int no_room(const struct grammar_builder *b, const struct grammar *g, struct err *e)
 {
+    if (grammar_builder_stopped(b) == -ETIME)
+        return err_set(e, -ETIME, "the grammar takes too long to compile; a smaller one is needed");
+    if (grammar_builder_stopped(b) < 0)
+        return err_set(e, grammar_builder_stopped(b), "the compilation was cancelled");
     if (b->too_large || b->rx->too_large || arena_overran(b->arena) || (g && arena_overran(g->arena)))
         return err_set(e, -E2BIG,
                        "the grammar is too large: at most %u expressions, %u symbols and %zu MiB are allowed",

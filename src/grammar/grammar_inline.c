@@ -98,7 +98,7 @@ static void list_users(struct inlining *in, uint32_t *filled)
 static void inline_rules(struct inlining *in)
 {
     struct draft *d = in->d;
-    for (uint32_t i = 0; i < in->queued && !d->rx->failed; i++) {
+    for (uint32_t i = 0; i < in->queued && !grammar_late(d) && !d->rx->failed; i++) {
         uint32_t rule = in->queue[i];
         rx_id rx;
         if (!rule_rx(d, rule, &rx))

@@ -26,6 +26,8 @@ static int terminals(struct reducing *p, struct err *e)
         int alive = d->kinds[s] == SYMBOL_TOKEN;
         if (d->kinds[s] == SYMBOL_TERMINAL && p->users_of[s + 1] > p->users_of[s])
             alive = rx_alive(d->rx, d->values[s], ALIVE_STEPS);
+        if (alive < 0 && rx_failed(d->rx))
+            return -ENOMEM;
         if (alive < 0)
             return err_set(
                 e, -E2BIG,

@@ -88,6 +88,8 @@ struct draft {
     uint32_t start;
 };
 
+/* True when the work is no longer wanted: the builder's store has failed then. */
+bool grammar_late(struct draft *d);
 /* Rules that are regular and small become terminals, and so do neighbouring terminals. */
 bool grammar_inline(struct draft *d);
 /* Which rules and terminals derive some text at all, and which are reachable then. 0, -EINVAL, -E2BIG. */

@@ -15,7 +15,8 @@ static const uint32_t slice_chars[VOCAB_SLICES] = {64, 12};
 
 /* ---- Plain characters ---- */
 
-/* Bytes of the plain character at `at`, or 0. A control character, quote or backslash is not plain. */
+/* Bytes of the plain character at `at`, or 0. A control character, quote, backslash or line separator (which
+ * the dot of a pattern does not match) is not plain. */
 static uint32_t plain_char(struct slice s, size_t at)
 {
     uint8_t byte = (uint8_t)s.ptr[at];
@@ -32,7 +33,7 @@ static uint32_t plain_char(struct slice s, size_t at)
         code = code << 6 | (next & 0x3F);
     }
     bool wrong = (len == 3 && (code < 0x800 || (code >= 0xD800 && code <= 0xDFFF))) ||
-                 (len == 4 && (code < 0x10000 || code > 0x10FFFF));
+                 (len == 4 && (code < 0x10000 || code > 0x10FFFF)) || code == 0x2028 || code == 0x2029;
     return wrong ? 0 : len;
 }
 

@@ -29,6 +29,17 @@ static uint32_t hash_pairs(const uint32_t *pairs, uint32_t count)
     return (uint32_t)h;
 }
 
+/* Transitions by bytes that no pair begins with are dead: a state of hundreds of pairs has few others. */
+static void mark_dead(const struct matcher_tables *t, uint32_t *words, const uint32_t *pairs, uint32_t count)
+{
+    struct rx_bytes first = {{0}};
+    for (uint32_t i = 0; i < count; i++)
+        rx_first(t->rx, pairs[2 * i + 1], &first);
+    for (uint32_t c = 0; c < t->grammar->class_count; c++)
+        if (!rx_has(&first, t->bytes[c]))
+            words[c] = STATE_DEAD;
+}
+
 static uint32_t state_new(struct matcher_tables *t, const uint32_t *pairs, uint32_t count, uint32_t hash)
 {
     uint32_t classes = t->grammar->class_count, ends = 0, final = 1;
@@ -49,6 +60,7 @@ static uint32_t state_new(struct matcher_tables *t, const uint32_t *pairs, uint3
     for (uint32_t i = 0; i < count; i++)
         if (rx_nullable(t->rx, pairs[2 * i + 1]))
             *end++ = pairs[2 * i];
+    mark_dead(t, words, pairs, count);
     ASSERT(end == words + classes + 2 * (size_t)count + ends);
     uint32_t *bucket = &t->state_buckets[hash % t->bucket_count];
     words[-STATE_NEXT] = *bucket;

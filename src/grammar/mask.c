@@ -26,6 +26,7 @@ struct kept_row {
 
 struct mask_walk {
     struct frame frames[TOKEN_BYTES_MAX + 1];
+    uint32_t states[TOKEN_BYTES_MAX + 1]; /* of a frame's only thread */
     struct kept_row kept[KEPT];
     uint32_t count;      /* of walks */
     uint32_t generation; /* of the tables; kept rows of another are forgotten */
@@ -103,32 +104,55 @@ static uint64_t work_done(const struct matcher_tables *t)
     return t->work + t->rx->work;
 }
 
+/* Nodes below a frame with one thread, while transitions are known and no terminal ends: from `i` on. Returns
+ * the first node that is none of these, with the frames of its path. */
+static uint32_t walk_plainly(struct matcher_tables *t, const struct trie *trie, uint32_t i, uint32_t *bits)
+{
+    struct mask_walk *w = t->walk;
+    const struct trie_node *nodes = trie->nodes;
+    const uint8_t *classes = t->grammar->classes;
+    const uint32_t *pool = t->pool, base = nodes[i].depth - 1, count = trie->count;
+    const struct frame *f = &w->frames[base];
+    w->states[base] = t->threads[f->at].state;
+    while (i < count && nodes[i].depth > base) {
+        struct trie_node node = nodes[i];
+        uint32_t next = pool[w->states[node.depth - 1] + classes[node.byte]];
+        if (next == STATE_DEAD) {
+            i += node.size;
+            continue;
+        }
+        if (next < STATE_FIRST || next & STATE_ACCEPTS)
+            break;
+        w->states[node.depth] = next;
+        if (node.same)
+            grammar_vocab_set(t->vocab, &nodes[i], bits);
+        else if (node.token != VOCAB_TOKENS_MAX)
+            bits[node.token / 32] |= 1u << node.token % 32;
+        w->work++;
+        i++;
+    }
+    for (uint32_t d = base + 1; i < count && d < nodes[i].depth; d++) {
+        uint32_t at = f->at + d - base;
+        t->threads[at] = (struct thread){t->threads[f->at].row, w->states[d]};
+        w->frames[d] = (struct frame){at, 1, f->top};
+    }
+    return i;
+}
+
 static int walk(struct matcher *m, const struct trie *trie, uint32_t *bits)
 {
     struct matcher_tables *t = m->tables;
     struct mask_walk *w = t->walk;
-    const uint8_t *classes = t->grammar->classes;
     const struct trie_node *nodes = trie->nodes;
     for (uint32_t i = 0; i < trie->count;) {
+        uint32_t depth = nodes[i].depth;
+        if (w->frames[depth - 1].count == 1) {
+            i = walk_plainly(t, trie, i, bits);
+            if (i == trie->count || nodes[i].depth < depth)
+                continue;
+        }
         struct trie_node node = nodes[i];
         struct frame *f = &w->frames[node.depth - 1], *to = f + 1;
-        if (f->count == 1) {
-            struct thread thread = t->threads[f->at];
-            uint32_t next = t->pool[thread.state + classes[node.byte]];
-            if (next == STATE_DEAD) {
-                i += node.size;
-                continue;
-            }
-            if (next >= STATE_FIRST && !(next & STATE_ACCEPTS)) {
-                t->threads[f->at + 1] = (struct thread){thread.row, next};
-                *to = (struct frame){f->at + 1, 1, f->top};
-                if (node.token != VOCAB_TOKENS_MAX)
-                    grammar_vocab_set(t->vocab, &nodes[i], bits);
-                i++;
-                w->work++;
-                continue;
-            }
-        }
         bool dead;
         int r = walk_step(m, w, f, (uint8_t)node.byte, to, &dead);
         w->work++;
@@ -191,7 +215,34 @@ static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits)
     return r;
 }
 
-static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits)
+/* Sums of bytes are added up for as many words as fit into a byte. */
+static uint32_t count_bits(const uint32_t *bits, uint32_t words)
+{
+    const uint64_t ones = 0x5555555555555555u, twos = 0x3333333333333333u, fours = 0x0F0F0F0F0F0F0F0Fu;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < words;) {
+        uint64_t sums = 0;
+        for (uint32_t end = MIN_OF(words, i + 31); i < end; i++) {
+            uint64_t x = bits[i];
+            x -= x >> 1 & ones;
+            x = (x & twos) + (x >> 2 & twos);
+            sums += (x + (x >> 4)) & fours;
+        }
+        sums = (sums & 0x00FF00FF00FF00FFu) + (sums >> 8 & 0x00FF00FF00FF00FFu);
+        count += (uint32_t)(sums * 0x0001000100010001u >> 48);
+    }
+    return count;
+}
+
+static uint32_t only_bit(const uint32_t *bits)
+{
+    uint32_t i = 0;
+    while (!bits[i])
+        i++;
+    return i * 32 + (uint32_t)__builtin_ctz(bits[i]);
+}
+
+static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, uint32_t *count)
 {
     struct matcher_tables *t = m->tables;
     struct frame *f = &t->walk->frames[0];
@@ -199,30 +250,36 @@ static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits)
         return 0;
     if (first_frame(m, f) < 0)
         return -E2BIG;
-    if (f->count != 1)
-        return walk_all(m, work_max, bits);
+    if (f->count != 1) {
+        int r = walk_all(m, work_max, bits);
+        *count = count_bits(bits, t->vocab->words);
+        return r;
+    }
     const struct thread *thread = &t->threads[f->at];
     uint64_t uid = matcher_row(m, thread->row)->uid;
-    const uint32_t *known = mask_cache_find(t, uid, thread->state);
+    const uint32_t *known = mask_cache_find(t, uid, thread->state, count);
     if (known) {
         memcpy(bits, known, t->vocab->words * sizeof(*bits));
         return 0;
     }
     int r = walk_all(m, work_max, bits);
+    *count = count_bits(bits, t->vocab->words);
     if (r == 0)
         /* A flush renames the state: then the thread has the new name. */
-        mask_cache_put(t, t->walk->crossed ? uid : 0, thread->state, bits);
+        mask_cache_put(t, t->walk->crossed ? uid : 0, thread->state, bits, *count);
     return r;
 }
 
-static void set_bit(const struct grammar_vocab *v, uint32_t token, uint32_t *bits)
+static void set_bit(const struct grammar_vocab *v, uint32_t token, uint32_t *bits, uint32_t *count)
 {
-    if (token < v->size)
-        bits[token / 32] |= 1u << token % 32;
+    if (token >= v->size)
+        return;
+    *count += !(bits[token / 32] >> token % 32 & 1);
+    bits[token / 32] |= 1u << token % 32;
 }
 
 /* Special tokens of the grammar, and end tokens. */
-static int special_mask(struct matcher *m, uint32_t *bits)
+static int special_mask(struct matcher *m, uint32_t *bits, uint32_t *count)
 {
     struct matcher_tables *t = m->tables;
     uint32_t row = matcher_mark_at(m, m->mark)->row, state;
@@ -233,22 +290,10 @@ static int special_mask(struct matcher *m, uint32_t *bits)
         return -E2BIG;
     uint32_t at = t->pool[matcher_row(m, row)->predict + PREDICT_TOKENS];
     for (uint32_t i = 0; at && i < t->pool[at]; i++)
-        set_bit(t->vocab, t->grammar->terminals[t->pool[at + 1 + i]].token, bits);
+        set_bit(t->vocab, t->grammar->terminals[t->pool[at + 1 + i]].token, bits, count);
     for (uint32_t i = 0; matcher_may_end(m) && i < t->vocab->end_count; i++)
-        set_bit(t->vocab, t->vocab->ends[i], bits);
+        set_bit(t->vocab, t->vocab->ends[i], bits, count);
     return 0;
-}
-
-static struct matcher_mask count_bits(const uint32_t *bits, uint32_t words)
-{
-    struct matcher_mask mask = {0};
-    for (uint32_t i = 0; i < words; i++) {
-        if (!bits[i])
-            continue;
-        mask.count += (uint32_t)__builtin_popcount(bits[i]);
-        mask.single = i * 32 + (uint32_t)__builtin_ctz(bits[i]);
-    }
-    return mask;
 }
 
 int matcher_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, struct matcher_mask *ret)
@@ -256,19 +301,20 @@ int matcher_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, struct ma
     struct matcher_tables *t = m->tables;
     ASSERT(t->vocab);
     memset(bits, 0, t->vocab->words * sizeof(*bits));
+    uint32_t count = 0;
     int r = 0;
     if (!matcher_mark_at(m, m->mark)->ended) {
         r = matcher_load(m);
         if (r == 0)
-            r = byte_mask(m, work_max, bits);
+            r = byte_mask(m, work_max, bits, &count);
         if (r == 0)
-            r = special_mask(m, bits);
+            r = special_mask(m, bits, &count);
         if (r == 0)
             matcher_store(m);
     }
     if (r < 0)
         memset(bits, 0, t->vocab->words * sizeof(*bits));
     else
-        *ret = count_bits(bits, t->vocab->words);
+        *ret = (struct matcher_mask){.count = count, .single = count == 1 ? only_bit(bits) : 0};
     return r;
 }

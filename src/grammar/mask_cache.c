@@ -15,6 +15,7 @@ enum { ENTRIES_MAX = 64 };
 struct mask_entry {
     uint64_t uid, used;
     uint32_t state, generation; /* generation 0: empty */
+    uint32_t tokens;
 };
 
 struct mask_cache {
@@ -39,20 +40,22 @@ int mask_cache_create(struct matcher_tables *t, size_t bytes)
     return 0;
 }
 
-const uint32_t *mask_cache_find(struct matcher_tables *t, uint64_t uid, uint32_t state)
+const uint32_t *mask_cache_find(struct matcher_tables *t, uint64_t uid, uint32_t state, uint32_t *count)
 {
     struct mask_cache *c = t->cache;
     for (uint32_t i = 0; i < c->count; i++) {
         struct mask_entry *e = &c->entries[i];
         if (e->generation == t->generation && e->state == state && (e->uid == 0 || e->uid == uid)) {
             e->used = ++c->clock;
+            *count = e->tokens;
             return c->bits + (size_t)i * t->vocab->words;
         }
     }
     return NULL;
 }
 
-void mask_cache_put(struct matcher_tables *t, uint64_t uid, uint32_t state, const uint32_t *bits)
+void mask_cache_put(struct matcher_tables *t, uint64_t uid, uint32_t state, const uint32_t *bits,
+                    uint32_t count)
 {
     struct mask_cache *c = t->cache;
     uint32_t oldest = 0;
@@ -62,6 +65,6 @@ void mask_cache_put(struct matcher_tables *t, uint64_t uid, uint32_t state, cons
             oldest = i;
     if (c->count == 0)
         return;
-    c->entries[oldest] = (struct mask_entry){uid, ++c->clock, state, t->generation};
+    c->entries[oldest] = (struct mask_entry){uid, ++c->clock, state, t->generation, count};
     memcpy(c->bits + (size_t)oldest * t->vocab->words, bits, t->vocab->words * sizeof(uint32_t));
 }

@@ -11,8 +11,6 @@
 
 #include <errno.h>
 
-enum { MARK_UNITS = sizeof(struct mark) / 8 };
-
 /* ---- Marks ---- */
 
 static int mark_push(struct matcher *m, uint32_t row, bool ended)
@@ -93,7 +91,7 @@ static int begin(struct matcher *m)
 {
     struct matcher_tables *t = m->tables;
     uint32_t row, state;
-    m->top = m->position = m->marks = 0;
+    m->top = m->position = m->base = m->marks = m->settled = 0;
     m->mark = UINT32_MAX;
     t->thread_count = t->source_count = 0;
     int r = parse_first_row(m, &row);
@@ -141,7 +139,12 @@ void matcher_free(struct matcher *m)
 
 void matcher_reset(struct matcher *m)
 {
-    matcher_rewind(m, 0);
+    if (m->settled == 0) {
+        matcher_rewind(m, 0);
+        return;
+    }
+    int r = begin(m);
+    ASSERT(r == 0); /* it was when the matcher was made */
 }
 
 uint32_t matcher_marks(const struct matcher *m)
@@ -151,7 +154,7 @@ uint32_t matcher_marks(const struct matcher *m)
 
 void matcher_rewind(struct matcher *m, uint32_t count)
 {
-    ASSERT(count <= m->marks);
+    ASSERT(count <= m->marks && count >= m->settled);
     for (; m->marks > count; m->marks--)
         m->mark = last_mark(m)->before;
     ASSERT(m->mark < m->top);
@@ -202,6 +205,14 @@ static int run_special(struct matcher *m, const struct source *end, uint32_t *ro
     return thread_new_row(m, m->position, row);
 }
 
+/* Before the stack is full, so that masks have room for their rows. */
+static void make_room(struct matcher *m)
+{
+    uint32_t used = m->top + (m->position - m->base) / 8;
+    if (used > m->room / 4 * 3 && m->marks - m->settled >= MATCHER_KEEP + MATCHER_KEEP / 2)
+        matcher_settle(m, MATCHER_KEEP);
+}
+
 /* 1, 0 or -E2BIG, as matcher_take(). */
 static int take(struct matcher *m, struct slice bytes, const struct source *extra)
 {
@@ -223,6 +234,7 @@ static int take(struct matcher *m, struct slice bytes, const struct source *extr
 
 int matcher_take_bytes(struct matcher *m, struct slice bytes)
 {
+    make_room(m);
     return last_mark(m)->ended ? 0 : take(m, bytes, NULL);
 }
 
@@ -251,6 +263,7 @@ int matcher_take(struct matcher *m, uint32_t token)
 {
     const struct grammar_vocab *v = m->tables->vocab;
     ASSERT(v);
+    make_room(m);
     if (last_mark(m)->ended || token >= v->size)
         return 0;
     if (grammar_vocab_ends(v, token) && matcher_may_end(m))

@@ -54,6 +54,7 @@ struct matcher_opts {
 
 #define MATCHER_BYTES ((size_t)512 << 10)
 #define MATCHER_ITEMS 2000
+#define MATCHER_KEEP  64
 
 int matcher_create(const struct matcher_opts *opts, struct matcher **ret);
 void matcher_free(struct matcher *m);
@@ -65,9 +66,12 @@ void matcher_reset(struct matcher *m); /* to the empty text */
 int matcher_take(struct matcher *m, uint32_t token);
 /* The same for bytes, as one mark. */
 int matcher_take_bytes(struct matcher *m, struct slice bytes);
-/* How many marks there are, and back to the first `count` of them. */
+/* How many marks there are, and back to the first `count` of them. The last MATCHER_KEEP can be taken back. */
 uint32_t matcher_marks(const struct matcher *m);
 void matcher_rewind(struct matcher *m, uint32_t count);
+/* Gives up all marks but the last `keep`, and what only the others need: the rest follows the depth of the text.
+ * A matcher does so itself, with MATCHER_KEEP, when three quarters of its stack are used. */
+void matcher_settle(struct matcher *m, uint32_t keep);
 bool matcher_may_end(const struct matcher *m);
 
 struct matcher_mask {

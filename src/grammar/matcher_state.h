@@ -107,7 +107,7 @@ struct row_head {
     uint32_t count;    /* items after the head */
     uint32_t predict, generation;
     uint32_t complete; /* the text up to here is one of the language */
-    uint32_t unused;
+    uint32_t moved;    /* of settle.c; 0 elsewhere */
 };
 
 struct mark {
@@ -119,6 +119,8 @@ struct mark {
     uint32_t ended; /* an end token was taken */
 };
 
+enum { MARK_UNITS = sizeof(struct mark) / 8, ROW_UNITS = sizeof(struct row_head) / 8 };
+
 struct matcher {
     struct arena *arena;
     struct matcher_tables *tables;
@@ -126,7 +128,9 @@ struct matcher {
     uint32_t room;   /* units of 8 bytes */
     uint32_t top;
     uint32_t position; /* bytes of text */
+    uint32_t base;     /* as many of them are given up */
     uint32_t mark, marks;
+    uint32_t settled; /* the first mark that remains */
     uint32_t items_max;
 };
 
@@ -152,13 +156,13 @@ static inline struct thread *mark_threads(struct mark *mark)
 
 static inline uint8_t *matcher_text(const struct matcher *m, uint32_t position)
 {
-    return (uint8_t *)(m->stack + m->room) - 1 - position;
+    return (uint8_t *)(m->stack + m->room) - 1 - (position - m->base);
 }
 
 /* Whether `units` more units fit. */
 static inline bool matcher_fits(const struct matcher *m, uint32_t units)
 {
-    return (uint64_t)m->top + units + m->position / 8 + 1 <= m->room;
+    return (uint64_t)m->top + units + (m->position - m->base) / 8 + 1 <= m->room;
 }
 
 /* ---- lexer.c ---- */
@@ -195,6 +199,9 @@ uint32_t predict_row(struct matcher_tables *t, struct row_head *row);
 int parse_row(struct matcher *m, uint32_t position, uint32_t *ret);
 /* The first row of all. */
 int parse_first_row(struct matcher *m, uint32_t *ret);
+/* The earliest row where the item may as well have begun: completing its rule from there or from its origin
+ * completes the same rules. */
+uint32_t parse_origin(struct matcher *m, struct item item);
 /* The state that the row begins with; STATE_DEAD where only special tokens or nothing can follow. 0 or
  * -E2BIG. */
 int parse_row_state(struct matcher *m, uint32_t row, uint32_t *ret);
@@ -237,10 +244,11 @@ uint32_t clamp_state(struct matcher_tables *t, uint32_t state);
 /* ---- mask_cache.c ---- */
 
 int mask_cache_create(struct matcher_tables *t, size_t bytes);
-/* The mask of a position whose only thread is (row, state), or NULL. */
-const uint32_t *mask_cache_find(struct matcher_tables *t, uint64_t uid, uint32_t state);
+/* The mask of a position whose only thread is (row, state), and how many tokens it has; or NULL. */
+const uint32_t *mask_cache_find(struct matcher_tables *t, uint64_t uid, uint32_t state, uint32_t *count);
 /* uid 0: it depends on the state alone. */
-void mask_cache_put(struct matcher_tables *t, uint64_t uid, uint32_t state, const uint32_t *bits);
+void mask_cache_put(struct matcher_tables *t, uint64_t uid, uint32_t state, const uint32_t *bits,
+                    uint32_t count);
 
 /* ---- mask.c ---- */
 

@@ -25,7 +25,7 @@ struct making {
     uint32_t done; /* completed rules in t->done */
 };
 
-enum { HEAD_UNITS = sizeof(struct row_head) / 8, TRAIL = 64 };
+enum { TRAIL = 64 };
 
 /* True when (place, origin) is new in this row. */
 static bool note(struct matcher_tables *t, uint32_t place, uint32_t origin)
@@ -60,7 +60,7 @@ static int advance(struct making *k, uint32_t place, uint32_t origin)
             return complete(k, symbol & PLACE_INDEX, origin);
         if (!note(k->t, place, origin))
             return 0;
-        if (k->row->count == k->m->items_max || !matcher_fits(k->m, HEAD_UNITS + k->row->count + 1))
+        if (k->row->count == k->m->items_max || !matcher_fits(k->m, ROW_UNITS + k->row->count + 1))
             return -E2BIG;
         row_items(k->row)[k->row->count++] = (struct item){place, origin};
         if (symbol & PLACE_TERMINAL || !k->g->nullable[symbol])
@@ -156,6 +156,23 @@ static int climb(struct making *k, uint32_t *rule, uint32_t *row)
     return 0;
 }
 
+uint32_t parse_origin(struct matcher *m, struct item item)
+{
+    struct making k = {.m = m, .t = m->tables, .g = m->tables->grammar};
+    uint32_t end = item.place, row = item.origin;
+    while (!(k.g->places[end] & PLACE_END))
+        end++;
+    uint32_t rule = k.g->places[end] & PLACE_INDEX, up = rule;
+    struct item next;
+    while (only_item(&k, row, up, &next) == 1 && k.g->places[next.place + 1] & PLACE_END) {
+        up = k.g->places[next.place + 1] & PLACE_INDEX;
+        row = next.origin;
+        if (up == rule)
+            item.origin = row;
+    }
+    return item.origin;
+}
+
 static int complete_all(struct making *k)
 {
     int r = 0;
@@ -177,7 +194,7 @@ static int complete_all(struct making *k)
 static int row_begin(struct making *k, struct matcher *m, uint32_t position)
 {
     *k = (struct making){.m = m, .t = m->tables, .g = m->tables->grammar};
-    if (!matcher_fits(m, HEAD_UNITS))
+    if (!matcher_fits(m, ROW_UNITS))
         return -E2BIG;
     k->row = matcher_row(m, m->top);
     *k->row = (struct row_head){.uid = ++k->t->next_uid, .position = position};
@@ -201,9 +218,9 @@ static int row_make(struct making *k)
 
 static void row_push(struct making *k, uint32_t *ret)
 {
-    ASSERT(k->row->count <= k->m->items_max && matcher_fits(k->m, HEAD_UNITS + k->row->count));
+    ASSERT(k->row->count <= k->m->items_max && matcher_fits(k->m, ROW_UNITS + k->row->count));
     *ret = k->m->top;
-    k->m->top += HEAD_UNITS + k->row->count;
+    k->m->top += ROW_UNITS + k->row->count;
 }
 
 int parse_row(struct matcher *m, uint32_t position, uint32_t *ret)

@@ -11,6 +11,24 @@
 
 #include <errno.h>
 
+const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted)
+{
+    const struct wanted *before = s->wanted;
+    s->wanted = wanted;
+    s->next_look = wanted ? s->work : UINT64_MAX;
+    return before;
+}
+
+void rx_look(struct rx_store *s)
+{
+    s->next_look = s->wanted ? s->work + RX_LOOK_STEPS : UINT64_MAX;
+    int r = wanted_look(s->wanted);
+    if (r < 0 && !s->failed) {
+        s->stopped = r;
+        rx_fail(s);
+    }
+}
+
 rx_id rx_fail(struct rx_store *s)
 {
     s->failed = true;
@@ -69,6 +87,23 @@ static bool buckets_grow(struct rx_store *s)
     for (rx_id id = s->first; id < s->count; id++)
         bucket_add(s, id);
     return true;
+}
+
+static uint8_t finite_of(const struct rx_store *s, const struct rx_item *n)
+{
+    switch ((enum rx_kind)n->kind) {
+    case RX_K_CAT:
+    case RX_K_OR:
+        return rx_at(s, n->a)->flags & rx_at(s, n->b)->flags & RX_F_FINITE;
+    case RX_K_AND:
+        return (rx_at(s, n->a)->flags | rx_at(s, n->b)->flags) & RX_F_FINITE;
+    case RX_K_NOT:
+        return 0;
+    case RX_K_REPEAT:
+        return n->max == RX_UNBOUNDED ? 0 : rx_at(s, n->a)->flags & RX_F_FINITE;
+    default:
+        return RX_F_FINITE;
+    }
 }
 
 static uint8_t flags_of(const struct rx_store *s, const struct rx_item *n)
@@ -171,7 +206,7 @@ static rx_id node_add(struct rx_store *s, struct rx_item n)
         *chunk = ARENA_ARRAY(s->arena, struct rx_item, RX_CHUNK);
     if (!*chunk)
         return rx_fail(s);
-    n.flags = flags_of(s, &n);
+    n.flags = flags_of(s, &n) | finite_of(s, &n);
     n.least = least_of(s, &n);
     uint32_t depth = depth_of(s, &n);
     s->too_large |= depth > RX_DEPTH_MAX;
@@ -191,7 +226,7 @@ rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, u
     uint32_t hash = hash_of(kind, a, b, min, max);
     if (s->failed)
         return RX_NONE;
-    s->work++;
+    rx_step(s);
     rx_id id = s->base ? node_find(s->base, hash, &n, NULL) : RX_NONE;
     if (id == RX_NONE)
         id = node_find(s, hash, &n, NULL);

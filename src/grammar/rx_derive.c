@@ -77,7 +77,7 @@ static rx_id derive_node(struct rx_store *s, rx_id x, uint8_t byte)
 static rx_id derive(struct rx_store *s, rx_id x, uint8_t byte)
 {
     const struct rx_item *n = rx_at(s, x);
-    s->work++;
+    rx_step(s);
     if (s->failed || x <= RX_EMPTY)
         return RX_NONE;
     if (n->kind == RX_K_BYTES)
@@ -96,6 +96,45 @@ static rx_id derive(struct rx_store *s, rx_id x, uint8_t byte)
 rx_id rx_derive(struct rx_store *s, rx_id a, uint8_t byte)
 {
     return derive(s, a, byte);
+}
+
+/* ---- First bytes ---- */
+
+static void add_all(struct rx_bytes *set)
+{
+    memset(set, 0xFF, sizeof(*set));
+}
+
+void rx_first(const struct rx_store *s, rx_id x, struct rx_bytes *set)
+{
+    for (;;) {
+        const struct rx_item *n = rx_at(s, x);
+        switch ((enum rx_kind)n->kind) {
+        case RX_K_NONE:
+        case RX_K_EMPTY:
+            return;
+        case RX_K_BYTES:
+            for (int i = 0; i < 4; i++)
+                set->bits[i] |= rx_set_at(s, n->a)->bits[i];
+            return;
+        case RX_K_CAT:
+            rx_first(s, n->a, set);
+            if (!(rx_at(s, n->a)->flags & RX_F_NULLABLE))
+                return;
+            x = n->b;
+            break;
+        case RX_K_OR:
+            rx_first(s, n->a, set);
+            x = n->b;
+            break;
+        case RX_K_REPEAT:
+            x = n->a;
+            break;
+        default:
+            add_all(set);
+            return;
+        }
+    }
 }
 
 /* ---- Without the empty text ---- */

@@ -10,6 +10,7 @@
 #ifndef PLATEAU_GRAMMAR_RX_STORE_H
 #define PLATEAU_GRAMMAR_RX_STORE_H
 
+#include "base/wanted.h"
 #include "grammar/rx.h"
 
 #define RX_DEPTH_MAX 200 /* nested OR, AND, NOT and REPEAT: what functions recurse over */
@@ -17,7 +18,8 @@
 enum {
     RX_F_NULLABLE = 1,
     RX_F_EVIDENT = 2, /* some text matches, as the structure shows; without it, rx_alive() searches */
-    RX_F_MARK = 4     /* of rx_compact */
+    RX_F_MARK = 4,    /* of rx_compact */
+    RX_F_FINITE = 8   /* as the structure shows, it matches finitely many texts */
 };
 
 struct rx_item {
@@ -29,6 +31,8 @@ struct rx_item {
 };
 
 #define RX_LEAST_MAX (1u << 20) /* bytes */
+
+#define RX_LOOK_STEPS 1024 /* between two looks at `wanted`; less than 2 ms */
 
 enum { RX_CHUNK_LOG2 = 9, RX_CHUNK = 1 << RX_CHUNK_LOG2, RX_MEMO = 1 << 10 };
 
@@ -54,9 +58,12 @@ struct rx_store {
     uint32_t *alive_memo; /* of rx_alive: id * 2 + whether some text matches */
     uint8_t classes[256]; /* bytes that no set of the first `classes_sets` tells apart */
     uint32_t class_count, classes_sets;
-    struct rx_search *search; /* NULL until the first */
-    uint64_t work;            /* steps since creation */
-    bool failed, too_large;   /* for a limit of its own */
+    struct rx_search *search;    /* NULL until the first */
+    uint64_t work;               /* steps since creation */
+    uint64_t next_look;          /* at `wanted`, in steps */
+    const struct wanted *wanted; /* asked every RX_LOOK_STEPS; NULL: never */
+    int stopped;                 /* why `wanted` ended the work, or 0 */
+    bool failed, too_large;      /* for a limit of its own */
 };
 
 static inline struct rx_item *rx_at(const struct rx_store *s, rx_id id)
@@ -80,6 +87,15 @@ static inline bool rx_has(const struct rx_bytes *set, uint8_t byte)
 /* The node with these members, new or not. Flags and depth follow. RX_NONE when the store is full. */
 rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, uint32_t min, uint32_t max);
 rx_id rx_fail(struct rx_store *s);
+/* When to give up: the store fails then. NULL: never. Returns what it was before. */
+const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted);
+/* Looks at the clock. */
+void rx_look(struct rx_store *s);
+static inline void rx_step(struct rx_store *s)
+{
+    if (++s->work >= s->next_look)
+        rx_look(s);
+}
 
 /* The stack of lists: pushes; elements of a list of `kind` (x itself, if it is no such list). */
 bool rx_push(struct rx_store *s, rx_id x);
@@ -104,6 +120,8 @@ int rx_alive(struct rx_store *s, rx_id x, uint32_t steps);
 bool rx_search_create(struct rx_store *s); /* takes its memory now */
 /* The classes of bytes that the sets tell apart: classes[byte] < class_count. */
 void rx_refine(struct rx_store *s);
+/* Adds the bytes that a text of `x` may begin with, or more: to `set`. */
+void rx_first(const struct rx_store *s, rx_id x, struct rx_bytes *set);
 /* `x` without the empty text. */
 rx_id rx_without_empty(struct rx_store *s, rx_id x);
 /* How many different nodes `x` consists of, at most `most` (< RX_SIZE_MAX). */

@@ -14,7 +14,7 @@
  *   - items, prefixItems, additionalItems, minItems, maxItems, uniqueItems (over an enum of 64 values);
  *   - allOf, anyOf, oneOf, not, if, then, else, dependentRequired, dependentSchemas, dependencies;
  *   - $ref, $defs, definitions, $anchor and $id inside the document.
- * Formats: date, time, date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, uuid,
+ * Formats: date (years from 1000 on), time, date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, uuid,
  * json-pointer, relative-json-pointer. A format that no draft defines is an annotation.
  *
  * Refused by name: contains, unevaluatedProperties, unevaluatedItems, $dynamicRef, $recursiveRef, other

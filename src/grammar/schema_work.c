@@ -37,10 +37,20 @@ int schema_fail(struct schema_work *w, int code, uint32_t node, const char *form
     return w->error = err_set(w->e, code, "schema at #%s: %s", pointer, text);
 }
 
+static bool fail_late(struct schema_work *w, int code)
+{
+    w->error = code == -ETIME
+                   ? err_set(w->e, code, "the schema takes too long to compile; a smaller one is needed")
+                   : err_set(w->e, code, "the compilation was cancelled");
+    return true;
+}
+
 bool schema_failed(struct schema_work *w)
 {
     if (w->error)
         return true;
+    if (w->s->stopped)
+        return fail_late(w, w->s->stopped);
     if (rx_failed(w->s) || grammar_builder_failed(w->b)) {
         w->error = err_set(w->e, -E2BIG,
                            "the schema is too large: its grammar exceeds the limit of rules "
@@ -50,11 +60,7 @@ bool schema_failed(struct schema_work *w)
     if (++w->looks % LOOK_STEPS)
         return false;
     int r = wanted_look(w->opts->wanted);
-    if (r == -ETIME)
-        w->error = err_set(w->e, r, "the schema takes too long to compile; a smaller one is needed");
-    else if (r < 0)
-        w->error = err_set(w->e, r, "the compilation was cancelled");
-    return w->error != 0;
+    return r < 0 && fail_late(w, r);
 }
 
 static void *alloc(struct schema_work *w, struct arena *a, size_t bytes)
@@ -95,6 +101,7 @@ int schema_work_open(struct schema_work *w, struct grammar_builder *b, const jso
 {
     struct arena_opts keep = {.bytes_max = SCHEMA_WORK_BYTES / 2, .charge = opts->charge};
     *w = (struct schema_work){.b = b, .s = grammar_rx(b), .opts = opts, .e = e};
+    w->wanted_before = rx_wanted(w->s, opts->wanted ? opts->wanted : w->s->wanted);
     int r = arena_create(&keep, &w->keep);
     if (r == 0)
         r = arena_create(&keep, &w->scratch);
@@ -106,6 +113,7 @@ int schema_work_open(struct schema_work *w, struct grammar_builder *b, const jso
 
 void schema_work_close(struct schema_work *w)
 {
+    rx_wanted(w->s, w->wanted_before);
     arena_free(w->scratch);
     arena_free(w->keep);
 }

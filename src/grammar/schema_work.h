@@ -126,6 +126,7 @@ struct schema_work {
     struct rx_store *s;
     struct json_text text;
     const struct schema_opts *opts;
+    const struct wanted *wanted_before; /* of the store */
     struct err *e;
     int error; /* the first one */
     struct arena *keep, *scratch;

@@ -44,6 +44,13 @@ def test_unknown_keywords_are_named(tmp_path):
     assert got.stdout.split() == ["accept"] and "minLenght" in got.stderr
 
 
+def test_host_names_are_decided(tmp_path):
+    names = ["a", "ab", "a-b", "ab-c.d", "a--b", "ab-c-d", "abc--d", "xn--a", "a.xn--a", "-a", "a-", "a" * 63, "a" * 64, "ab-c" + "d" * 59, "ab-c" + "d" * 60, "a..b"]
+    got = judge(tmp_path, {"type": "string", "format": "hostname"}, [json.dumps(name) for name in names])
+    wrong = {"xn--a", "a.xn--a", "-a", "a-", "a" * 64, "ab-c" + "d" * 60, "a..b"}
+    assert got.stdout.split() == ["reject" if name in wrong else "accept" for name in names]
+
+
 def test_wrong_use(tmp_path):
     assert judge(tmp_path, "{", []).returncode == 1
     assert subprocess.run([PROGRAM, "schema"], capture_output=True, timeout=60).returncode == 2

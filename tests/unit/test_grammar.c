@@ -93,6 +93,26 @@ TEST(what_the_start_does_not_need_goes)
     grammar_builder_free(b);
 }
 
+TEST(work_that_is_no_longer_wanted_ends)
+{
+    _Atomic bool cancelled = true;
+    struct wanted late = {.deadline_ns = 1}, left = {.cancelled = &cancelled}, fine = {0};
+    const struct wanted *all[] = {&late, &left, &fine};
+    const int codes[] = {-ETIME, -ECANCELED, 0};
+    for (int i = 0; i < 3; i++) {
+        struct grammar *g = NULL;
+        struct err e = {0};
+        struct grammar_builder *b = builder(NULL);
+        sym_id rule = grammar_rule(b);
+        grammar_alternative(b, rule, (sym_id[]){literal(b, "a")}, 1);
+        grammar_builder_bound(b, all[i], NULL);
+        assert_int_equal(grammar_finish(b, rule, &g, &e), codes[i]);
+        assert_true(codes[i] == 0 || strstr(e.text, i ? "cancelled" : "too long"));
+        grammar_free(g);
+        grammar_builder_free(b);
+    }
+}
+
 TEST(limits_hold)
 {
     struct grammar *g;
