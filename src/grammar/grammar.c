@@ -43,6 +43,19 @@ void grammar_builder_free(struct grammar_builder *b)
         arena_free(b->arena);
 }
 
+void grammar_builder_bound(struct grammar_builder *b, const struct wanted *wanted,
+                           const struct charge *charge)
+{
+    b->rx->wanted = wanted;
+    if (charge)
+        b->charge = *charge;
+}
+
+int grammar_builder_stopped(const struct grammar_builder *b)
+{
+    return b->rx->stopped;
+}
+
 struct rx_store *grammar_rx(struct grammar_builder *b)
 {
     return b->rx;

@@ -10,6 +10,7 @@
 #define PLATEAU_GRAMMAR_GRAMMAR_H
 
 #include "base/charge.h"
+#include "base/wanted.h"
 #include "grammar/rx.h"
 
 typedef uint32_t sym_id; /* a rule or a terminal */
@@ -29,6 +30,12 @@ struct grammar;
 int grammar_builder_create(const struct grammar_limits *limits, const struct charge *charge,
                            struct grammar_builder **ret);
 void grammar_builder_free(struct grammar_builder *b); /* NULL is fine; after grammar_finish() as well */
+/* When to give up, and where the grammar is charged (before: as the builder). Either may be NULL. `wanted`
+ * outlives the builder. */
+void grammar_builder_bound(struct grammar_builder *b, const struct wanted *wanted,
+                           const struct charge *charge);
+/* 0, or why `wanted` ended the work: the builder has failed then. */
+int grammar_builder_stopped(const struct grammar_builder *b);
 struct rx_store *grammar_rx(struct grammar_builder *b);
 
 sym_id grammar_rule(struct grammar_builder *b); /* a new one, without alternatives */
@@ -41,7 +48,7 @@ void grammar_alternative(struct grammar_builder *b, sym_id rule, const sym_id *s
 bool grammar_builder_failed(const struct grammar_builder *b); /* memory or a limit */
 
 /* Takes all that the builder has; it stays to be freed. 0; -EINVAL (no text derives from `start`: `e` says
- * why); -E2BIG (a limit); -ENOMEM. */
+ * why); -E2BIG (a limit); -ETIME, -ECANCELED; -ENOMEM. */
 int grammar_finish(struct grammar_builder *b, sym_id start, struct grammar **ret, struct err *e);
 void grammar_free(struct grammar *g);
 size_t grammar_bytes(const struct grammar *g); /* bytes of its charge */

@@ -302,6 +302,10 @@ static int finish(struct draft *d, struct grammar *g, struct err *e)
 /* A full arena or store is a limit; memory that the charge refuses is not. */
 static int no_room(const struct grammar_builder *b, const struct grammar *g, struct err *e)
 {
+    if (grammar_builder_stopped(b) == -ETIME)
+        return err_set(e, -ETIME, "the grammar takes too long to compile; a smaller one is needed");
+    if (grammar_builder_stopped(b) < 0)
+        return err_set(e, grammar_builder_stopped(b), "the compilation was cancelled");
     if (b->too_large || b->rx->too_large || arena_overran(b->arena) || (g && arena_overran(g->arena)))
         return err_set(e, -E2BIG,
                        "the grammar is too large: at most %u expressions, %u symbols and %zu MiB are allowed",

@@ -191,7 +191,8 @@ rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, u
     uint32_t hash = hash_of(kind, a, b, min, max);
     if (s->failed)
         return RX_NONE;
-    s->work++;
+    if (++s->work % RX_LOOK_STEPS == 0 && (s->stopped = wanted_look(s->wanted)) < 0)
+        return rx_fail(s);
     rx_id id = s->base ? node_find(s->base, hash, &n, NULL) : RX_NONE;
     if (id == RX_NONE)
         id = node_find(s, hash, &n, NULL);

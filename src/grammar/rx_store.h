@@ -10,6 +10,7 @@
 #ifndef PLATEAU_GRAMMAR_RX_STORE_H
 #define PLATEAU_GRAMMAR_RX_STORE_H
 
+#include "base/wanted.h"
 #include "grammar/rx.h"
 
 #define RX_DEPTH_MAX 200 /* nested OR, AND, NOT and REPEAT: what functions recurse over */
@@ -29,6 +30,8 @@ struct rx_item {
 };
 
 #define RX_LEAST_MAX (1u << 20) /* bytes */
+
+#define RX_LOOK_STEPS 1024 /* between two looks at `wanted`; less than 2 ms */
 
 enum { RX_CHUNK_LOG2 = 9, RX_CHUNK = 1 << RX_CHUNK_LOG2, RX_MEMO = 1 << 10 };
 
@@ -54,9 +57,11 @@ struct rx_store {
     uint32_t *alive_memo; /* of rx_alive: id * 2 + whether some text matches */
     uint8_t classes[256]; /* bytes that no set of the first `classes_sets` tells apart */
     uint32_t class_count, classes_sets;
-    struct rx_search *search; /* NULL until the first */
-    uint64_t work;            /* steps since creation */
-    bool failed, too_large;   /* for a limit of its own */
+    struct rx_search *search;    /* NULL until the first */
+    uint64_t work;               /* steps since creation */
+    const struct wanted *wanted; /* asked every RX_LOOK_STEPS; NULL: never */
+    int stopped;                 /* why `wanted` ended the work, or 0 */
+    bool failed, too_large;      /* for a limit of its own */
 };
 
 static inline struct rx_item *rx_at(const struct rx_store *s, rx_id id)
