@@ -11,9 +11,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define TABLES_PART       8 /* of bytes_max, for the tables of one entry */
-#define TABLES_BYTES_MIN  ((size_t)256 << 10)
-#define WAIT_NS           (20 * NS_PER_MS) /* between two looks at `wanted` */
+#define TABLES_PART      8 /* of bytes_max, for the tables of one entry */
+#define TABLES_BYTES_MIN ((size_t)256 << 10)
+#define WAIT_NS          (20 * NS_PER_MS) /* between two looks at `wanted` */
 
 enum state { COMPILING, READY, FAILED };
 
@@ -57,7 +57,7 @@ static void entry_free(struct grammar_cache *c, struct cached_grammar *g)
 /* Under the lock. */
 static bool evict(struct grammar_cache *c)
 {
-    LIST_EACH (it, &c->entries) {
+    LIST_EACH(it, &c->entries) {
         struct cached_grammar *g = CONTAINER(it, struct cached_grammar, link);
         if (g->users > 0)
             continue;
@@ -122,7 +122,7 @@ static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *
 
 static struct cached_grammar *find(struct grammar_cache *c, const uint8_t *key)
 {
-    LIST_EACH (it, &c->entries) {
+    LIST_EACH(it, &c->entries) {
         struct cached_grammar *g = CONTAINER(it, struct cached_grammar, link);
         if (memcmp(g->key, key, sizeof(g->key)) == 0)
             return g;
@@ -144,7 +144,8 @@ int grammar_cache_create(const struct grammar_cache_opts *opts, struct grammar_c
     c->vocab = opts->vocab;
     c->account = *opts->charge;
     c->charge = (struct charge){charge_room, give_room, c};
-    c->tables_bytes = (size_t)MIN_OF(MAX_OF(opts->bytes_max / TABLES_PART, TABLES_BYTES_MIN), MATCHER_TABLES_BYTES);
+    c->tables_bytes =
+        (size_t)MIN_OF(MAX_OF(opts->bytes_max / TABLES_PART, TABLES_BYTES_MIN), MATCHER_TABLES_BYTES);
     pthread_mutex_init(&c->lock, NULL);
     clock_cond_init(&c->changed);
     list_init(&c->entries);
@@ -170,7 +171,7 @@ void grammar_cache_numbers(struct grammar_cache *c, struct grammar_cache_numbers
 {
     pthread_mutex_lock(&c->lock);
     *ret = c->numbers;
-    LIST_EACH (it, &c->entries)
+    LIST_EACH(it, &c->entries)
         ret->used += CONTAINER(it, struct cached_grammar, link)->users > 0;
     pthread_mutex_unlock(&c->lock);
 }

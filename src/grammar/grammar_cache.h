@@ -46,7 +46,7 @@ int cached_grammar_matcher(struct cached_grammar *g, const struct charge *charge
 bool grammar_cache_evict(struct grammar_cache *c);
 
 struct grammar_cache_numbers {
-    uint32_t entries, used;              /* used: in use */
+    uint32_t entries, used;                    /* used: in use */
     uint64_t hits, compiled, refused, evicted; /* since creation; refused: sources that do not compile */
 };
 void grammar_cache_numbers(struct grammar_cache *c, struct grammar_cache_numbers *ret);
