@@ -18,6 +18,7 @@
 enum state { COMPILING, READY, FAILED };
 
 struct cached_grammar {
+    struct grammar_cache *cache;
     struct list link; /* in the cache's list; in none once it has failed */
     uint8_t key[GRAMMAR_SOURCE_KEY_BYTES];
     enum state state;
@@ -111,6 +112,7 @@ static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *
         charge_give(&c->account, sizeof(*g));
         return NULL;
     }
+    g->cache = c;
     memcpy(g->key, key, sizeof(g->key));
     list_init(&g->link);
     pthread_mutex_init(&g->tables_lock, NULL);
@@ -309,9 +311,23 @@ void cached_grammar_unlock(struct cached_grammar *g)
     pthread_mutex_unlock(&g->tables_lock);
 }
 
-int cached_grammar_matcher(struct cached_grammar *g, const struct charge *charge, struct matcher **ret)
+void cached_grammar_ref(struct cached_grammar *g)
 {
-    struct matcher_opts opts = {.tables = g->tables, .charge = charge};
+    pthread_mutex_lock(&g->cache->lock);
+    ASSERT(g->users > 0);
+    g->users++;
+    pthread_mutex_unlock(&g->cache->lock);
+}
+
+void cached_grammar_unref(struct cached_grammar *g)
+{
+    grammar_cache_put(g->cache, g);
+}
+
+int cached_grammar_matcher(struct cached_grammar *g, size_t bytes_max, const struct charge *charge,
+                           struct matcher **ret)
+{
+    struct matcher_opts opts = {.tables = g->tables, .bytes_max = bytes_max, .charge = charge};
     cached_grammar_lock(g);
     int r = matcher_create(&opts, ret);
     cached_grammar_unlock(g);

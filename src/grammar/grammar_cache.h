@@ -35,12 +35,17 @@ int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
                       const struct grammar_source_opts *opts, struct cached_grammar **ret, struct err *e);
 void grammar_cache_put(struct grammar_cache *c, struct cached_grammar *g);
 
+/* One more use of an entry in use; and one fewer, as grammar_cache_put(). */
+void cached_grammar_ref(struct cached_grammar *g);
+void cached_grammar_unref(struct cached_grammar *g);
+
 /* Matchers of one entry share its tables: between these two calls they are the caller's alone. */
 void cached_grammar_lock(struct cached_grammar *g);
 void cached_grammar_unlock(struct cached_grammar *g);
-/* A matcher at the empty text, to be freed before the entry is put back. Takes the lock itself. 0, -E2BIG or
- * -ENOMEM. */
-int cached_grammar_matcher(struct cached_grammar *g, const struct charge *charge, struct matcher **ret);
+/* A matcher at the empty text, to be freed before the entry is put back. `bytes_max`: as matcher_opts. Takes
+ * the lock itself. 0, -E2BIG or -ENOMEM. */
+int cached_grammar_matcher(struct cached_grammar *g, size_t bytes_max, const struct charge *charge,
+                           struct matcher **ret);
 
 /* Evicts the least recently used entry that is not in use. False: there is none. */
 bool grammar_cache_evict(struct grammar_cache *c);

@@ -72,6 +72,7 @@ int matcher_take_bytes(struct matcher *m, struct slice bytes);
 uint32_t matcher_marks(const struct matcher *m);
 void matcher_rewind(struct matcher *m, uint32_t count);
 bool matcher_may_end(const struct matcher *m);
+bool matcher_has_ended(const struct matcher *m); /* an end token was taken */
 
 struct matcher_mask {
     uint32_t count;  /* tokens allowed */

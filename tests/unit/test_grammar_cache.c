@@ -75,7 +75,7 @@ static struct grammar_cache_numbers numbers(struct scene *s)
 static bool accepts(struct cached_grammar *g, const char *text)
 {
     struct matcher *m;
-    assert_int_equal(cached_grammar_matcher(g, NULL, &m), 0);
+    assert_int_equal(cached_grammar_matcher(g, 0, NULL, &m), 0);
     int r = 1;
     cached_grammar_lock(g);
     for (const char *at = text; *at && r == 1; at++)
