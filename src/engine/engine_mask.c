@@ -13,8 +13,9 @@
 
 static bool fail(struct job *j, int error)
 {
-    const char *why = error == -E2BIG ? "grammar_too_complex: the grammar has too many ways to read the output"
-                                      : "no token of the model continues the output as its grammar asks";
+    const char *why = error == -E2BIG
+                          ? "grammar_too_complex: the grammar has too many ways to read the output"
+                          : "no token of the model continues the output as its grammar asks";
     snprintf(j->finish.error, sizeof(j->finish.error), "%s; it ends after %u tokens.", why, j->output_count);
     j->finish.reason = FINISH_ERROR;
     j->ends = true;

@@ -153,6 +153,19 @@ TEST(outputs_are_instances_and_the_same_tokens_however_computed)
         free(wanted[i]);
 }
 
+TEST(a_vocabulary_takes_no_more_than_was_planned)
+{
+    const struct tokenizer *t = test_tokenizer();
+    struct grammar_vocab_opts opts = {.size = tokenizer_vocab_size(t), .bytes = token_bytes};
+    struct account *account = test_account(grammar_vocab_planned_bytes(opts.size));
+    struct charge charge = account_charge(account);
+    struct grammar_vocab *v;
+    opts.arg = (void *)(uintptr_t)t;
+    opts.charge = &charge;
+    assert_int_equal(grammar_vocab_create(&opts, &v), 0);
+    grammar_vocab_free(v);
+}
+
 TEST(logprobs_are_those_of_the_model)
 {
     struct scene s;
