@@ -12,6 +12,8 @@
 
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t clock_now_ns(void);
+/* The processor time of the calling thread in nanoseconds. */
+uint64_t clock_thread_ns(void);
 /* Seconds since 1970, for what clients and logs read. */
 double clock_wall_s(void);
 /* Writes the UTC time `unix_s` seconds after 1970 as YYYY-MM-DDThh:mm:ss, of a time outside the years 1970 to

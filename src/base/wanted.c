@@ -11,5 +11,7 @@ int wanted_look(const struct wanted *w)
         return 0;
     if (w->cancelled && atomic_load_explicit(w->cancelled, memory_order_relaxed))
         return -ECANCELED;
-    return w->deadline_ns && clock_now_ns() >= w->deadline_ns ? -ETIME : 0;
+    if (w->deadline_ns && clock_now_ns() >= w->deadline_ns)
+        return -ETIME;
+    return w->cpu_deadline_ns && clock_thread_ns() >= w->cpu_deadline_ns ? -ETIME : 0;
 }

@@ -15,9 +15,10 @@
 struct wanted {
     const _Atomic bool *cancelled; /* NULL: it is never cancelled */
     uint64_t deadline_ns;          /* of clock_now_ns(); 0: none */
+    uint64_t cpu_deadline_ns;      /* of the worker's clock_thread_ns(); 0: none */
 };
 
-/* 0: go on; -ECANCELED; -ETIME: the deadline is past. NULL: 0. */
+/* 0: go on; -ECANCELED; -ETIME: a deadline is past. NULL: 0. */
 int wanted_look(const struct wanted *w);
 
 /* The same, in a loop that passes WANTED_BYTES of text between two looks. *next begins as 0. */

@@ -140,8 +140,8 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
         drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * vocab * sizeof(float) + vocab / 8 +
-        publish_arena_bytes(places_of(o), o->max_num_seqs) + vocab * 16 /* the sampler's scratch: 12 now */ +
-        65536;
+        DIV_UP(vocab, 64) * 8 + publish_arena_bytes(places_of(o), o->max_num_seqs) +
+        vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -261,7 +261,8 @@ static int create_tables(struct engine *en)
     en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
     en->heads = ARENA_ARRAY(en->arena, struct model_draft_seq, en->opts.max_num_seqs);
     en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
-    if (!en->logits || !en->seqs || !en->heads || !en->sampled)
+    en->mask = ARENA_ARRAY(en->arena, uint64_t, DIV_UP(en->shape->vocab, 64u));
+    if (!en->mask || !en->logits || !en->seqs || !en->heads || !en->sampled)
         return -ENOMEM;
     r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape->page_bytes,
                      en->shape->state_bytes);
@@ -511,6 +512,8 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .identity = &en->opts.identity,
                             .ngram = drafts_by_ngram(&en->opts)};
     int r = job_create(&opts, &m.job);
+    if (r == -E2BIG)
+        return err_set(e, -EINVAL, "grammar_too_complex: the grammar has too many ways to begin");
     if (r < 0)
         return refuse_block(en, spec, retry_after, e);
     uint64_t idle = 0;

@@ -176,6 +176,9 @@ struct job_spec {
     /* Copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes. */
     const struct slice *stops;
     uint32_t stop_count;
+    /* What the output may be, from its first token on; its vocabulary has the model's tokens, and its ends are
+     * among sampling.stop_ids. The job holds it too until it ends. NULL: anything. */
+    struct cached_grammar *grammar;
     const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
     uint32_t image_count;
     bool speculative; /* allows drafts; changes no token */

@@ -30,6 +30,14 @@ uint32_t engine_draft_allow(struct engine *en)
     return drafting_choose(g);
 }
 
+/* Draft tokens that a grammar does not allow are not computed. */
+static void drop_forbidden(struct engine *en, struct job *j, struct drafting_row *row)
+{
+    uint32_t allowed = engine_mask_drafts(j, j->tokens + row->from + 1, row->computed);
+    en->drafting.computed -= row->computed - allowed;
+    row->computed = allowed;
+}
+
 int engine_draft(struct engine *en, const struct sched_plan *plan)
 {
     struct drafting_row *rows = en->drafting.rows;
@@ -38,6 +46,8 @@ int engine_draft(struct engine *en, const struct sched_plan *plan)
         rows[i] = (struct drafting_row){&job_of(r->seq)->draft, r->from, .drafts = r->drafts};
     }
     int r = drafting_draft(&en->drafting, plan->seq_count);
+    for (uint32_t i = 0; r == 0 && i < plan->seq_count; i++)
+        drop_forbidden(en, job_of(plan->seqs[i].seq), &rows[i]);
     for (uint32_t i = 0; r == 0 && i < plan->seq_count; i++)
         en->seqs[i].token_count -= rows[i].drafts - rows[i].computed;
     return r;

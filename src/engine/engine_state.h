@@ -67,6 +67,7 @@ struct engine {
     struct budget budget;
     struct drafting drafting;
     struct sampler_scratch *scratch;
+    uint64_t *mask;                /* bit per id: what a grammar allows next */
     float *logits;                 /* [engine_logits_max][vocab] */
     struct model_seq *seqs;        /* [max_num_seqs] */
     struct model_draft_seq *heads; /* [max_num_seqs] */
@@ -112,6 +113,14 @@ int engine_draft_init(struct engine *en);
 uint32_t engine_draft_allow(struct engine *en);
 /* After the plan, within the workers' turn: drafts are in place. 0, or as model_draft(). */
 int engine_draft(struct engine *en, const struct sched_plan *plan);
+
+/* engine_mask.c: the grammar's part in a token. The sampler may draw, from what the grammar allows; false:
+ * the job ends instead, and its finish says why. `outputs`: for sampler_draw(). */
+bool engine_mask(struct engine *en, struct job *j, uint32_t *outputs);
+/* The job, which has not ended, has this token. */
+void engine_mask_take(struct job *j, uint32_t token);
+/* How many of the draft tokens the grammar allows. */
+uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count);
 
 /* engine_parts.c: connects the parts with the engine. No part has run before. */
 void engine_parts_init(struct engine *en);

@@ -40,7 +40,7 @@ static void count_load(const struct engine *en, uint32_t drafts, struct budget_l
  * forbid an end. */
 static bool is_blind(const struct engine *en, const struct job *j)
 {
-    return en->opts.drafting.optimistic && !j->logprobs && j->output_count >= j->min_tokens;
+    return en->opts.drafting.optimistic && !j->logprobs && !j->matcher && j->output_count >= j->min_tokens;
 }
 
 /* The first token of the chunk that needs logits. */
@@ -222,12 +222,19 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
     }
     bool by_string = job_put(j, &t, s->stop, &en->text, &hit);
     end_with_token(j, s, by_string, &hit);
+    if (!j->ends)
+        engine_mask_take(j, s->id);
 }
 
-static void draw(struct engine *en, struct job *j, float *logits, struct sampled *ret)
+/* False: the job ends without a token. */
+static bool draw(struct engine *en, struct job *j, float *logits, struct sampled *ret)
 {
+    uint32_t outputs;
+    if (!engine_mask(en, j, &outputs))
+        return false;
     sampler_draw(j->sampler, en->scratch, logits, en->shape->vocab, en->valid_ids,
-                 j->prompt_count + j->output_count, j->output_count, ret);
+                 j->prompt_count + j->output_count, outputs, ret);
+    return true;
 }
 
 /* Samples after the known token and after each draft token that equals the token sampled before it.
@@ -240,13 +247,15 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
     while (!j->ends && sampled == right) {
         struct sampled s;
         uint32_t draft = right < drafts ? *next++ : UINT32_MAX;
-        draw(en, j, logits + (size_t)sampled * en->shape->vocab, &s);
+        if (!draw(en, j, logits + (size_t)sampled * en->shape->vocab, &s))
+            break;
         put_token(en, j, &s, now_ns);
         sampled++;
         right += s.id == draft;
     }
     drafting_count(&en->drafting, index, planned, right, sampled == right, j->seq.phase == SCHED_DECODING);
-    return sampled;
+    /* The scheduler expects a token of each sequence, also of one that goes without. */
+    return MAX_OF(sampled, 1u);
 }
 
 /* Accepts every valid draft token as the token. `logits`: as in draw_run(); of the last one only if the
@@ -261,8 +270,8 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float
         kept = sampled < drafts &&
                sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->valid_ids,
                             j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
-        if (!kept)
-            draw(en, j, own, &s);
+        if (!kept && !draw(en, j, own, &s))
+            break;
         put_token(en, j, &s, now_ns);
     }
     drafting_count(&en->drafting, index, drafts, MIN_OF(sampled - !kept, drafts), kept,
@@ -284,7 +293,7 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         if (r->drafts == 0)
             own = logits - en->shape->vocab; /* a prompt may have others before it */
         en->sampled[i] = 0;
-        if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic)
+        if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic && !j->matcher)
             en->sampled[i] = keep_run(en, j, i, own, now_ns);
         else if (r->samples)
             en->sampled[i] = draw_run(en, j, i, r->drafts, own, now_ns);

@@ -14,6 +14,10 @@
 
 #define JOB_GRAIN 4096
 
+#define MATCHER_TOKEN_BYTES 256 /* a mark and a row or two */
+#define MATCHER_BYTES_MAX   ((size_t)4 << 20)
+#define MATCHER_GRAIN       ((uint64_t)65536)
+
 /* An entry of the circle: where the token's text ends, then the head of its stream_token. */
 struct held {
     uint64_t text_end;
@@ -58,10 +62,17 @@ static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
     return bytes + 16 * 64;
 }
 
+/* Of the stack of its matcher. */
+static size_t matcher_bytes(const struct job_spec *spec)
+{
+    return MIN_OF(MATCHER_BYTES + (size_t)spec->max_tokens * MATCHER_TOKEN_BYTES, MATCHER_BYTES_MAX);
+}
+
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram)
 {
     /* The arena's own header, then whole grains. */
-    return ROUND_UP((uint64_t)block_bytes(spec, keys, ngram) + 256, JOB_GRAIN);
+    uint64_t matcher = spec->grammar ? ROUND_UP(matcher_bytes(spec), MATCHER_GRAIN) + MATCHER_GRAIN : 0;
+    return ROUND_UP((uint64_t)block_bytes(spec, keys, ngram) + 256, JOB_GRAIN) + matcher;
 }
 
 void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token)
@@ -101,6 +112,20 @@ static int create_stops(struct job *j, const struct job_opts *opts)
         return -ENOMEM;
     detok_init(&j->detok, opts->tokenizer, true);
     return stop_match_create(j->arena, spec->stops, spec->stop_count, &j->stops);
+}
+
+static int create_matcher(struct job *j, const struct job_opts *opts)
+{
+    const struct job_spec *spec = opts->spec;
+    if (!spec->grammar)
+        return 0;
+    int r = cached_grammar_matcher(spec->grammar, matcher_bytes(spec), opts->charge, &j->matcher);
+    if (r < 0)
+        return r;
+    cached_grammar_ref(spec->grammar);
+    j->grammar = spec->grammar;
+    j->bytes = job_bytes(spec, opts->keys, opts->ngram);
+    return 0;
 }
 
 static int create_ngram(struct job *j, const struct job_opts *opts)
@@ -274,6 +299,8 @@ int job_create(const struct job_opts *opts, struct job **ret)
         r = create_ngram(j, opts);
     if (r == 0)
         r = create_stops(j, opts);
+    if (r == 0)
+        r = create_matcher(j, opts);
     if (r < 0)
         job_free(j);
     else
@@ -287,6 +314,9 @@ void job_free(struct job *j)
         return;
     for (uint32_t i = 0; i < j->image_count; i++)
         image_unref(j->images[i]);
+    matcher_free(j->matcher);
+    if (j->grammar)
+        cached_grammar_unref(j->grammar);
     arena_free(j->arena);
 }
 

@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/embedding_cache.h"
 #include "engine/stop_match.h"
+#include "grammar/grammar_cache.h"
 #include "sched/sched.h"
 #include "spec/drafting.h"
 #include "text/detok.h"
@@ -32,6 +33,8 @@ struct job {
     uint32_t output_count;
     struct sampler *sampler;
     struct drafting_seq draft;
+    struct cached_grammar *grammar; /* NULL: any output */
+    struct matcher *matcher;        /* has taken the output */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;
@@ -85,7 +88,7 @@ static inline struct job *job_of(struct sched_seq *seq)
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
 /* The most bytes of a job, whatever its options: fixed bytes, and bytes per token. */
 void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token);
-/* Everything in spec has been checked. 0 or -ENOMEM; the job half of the stream is the job's then. */
+/* Everything in spec has been checked. 0, -ENOMEM, or -E2BIG (the grammar is too complex); the job half of the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
 /* Releases its images and frees the block, not the stream. */
 void job_free(struct job *j);

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+enum { PLANNED_TOKEN_BYTES = 64, PLANNED_FIXED_BYTES = 192 << 10 };
+
 static const uint32_t slice_chars[VOCAB_SLICES] = {64, 12};
 
 /* ---- Plain characters ---- */
@@ -223,6 +225,11 @@ static int build(struct grammar_vocab *v, struct arena *scratch)
     for (uint32_t i = 0; i < VOCAB_SLICES && r == 0; i++)
         r = make_slice(v, tokens, count, others, i);
     return r;
+}
+
+size_t grammar_vocab_planned_bytes(uint32_t size)
+{
+    return ROUND_UP((size_t)size * PLANNED_TOKEN_BYTES, (size_t)65536) + PLANNED_FIXED_BYTES;
 }
 
 int grammar_vocab_create(const struct grammar_vocab_opts *opts, struct grammar_vocab **ret)

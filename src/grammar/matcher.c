@@ -168,6 +168,11 @@ bool matcher_may_end(const struct matcher *m)
     return !mark->ended && mark->row != NO_ROW_YET && matcher_row(m, mark->row)->complete;
 }
 
+bool matcher_has_ended(const struct matcher *m)
+{
+    return last_mark(m)->ended;
+}
+
 /* ---- Taking ---- */
 
 /* Steps over `bytes`; `extra`, where there is one, ends with the last of them. The new threads are

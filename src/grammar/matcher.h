@@ -23,7 +23,10 @@ struct grammar_vocab_opts {
     const struct charge *charge;
 };
 
-/* About 28 bytes a token of `charge`. 0 or -ENOMEM. */
+/* What grammar_vocab_create() takes of `charge` at most, with all it needs on the way, for a vocabulary whose
+ * tokens have few letters that no other begins with: what plans count on. */
+size_t grammar_vocab_planned_bytes(uint32_t size);
+/* About 28 bytes a token of `charge` stay. 0, -E2BIG or -ENOMEM. */
 int grammar_vocab_create(const struct grammar_vocab_opts *opts, struct grammar_vocab **ret);
 void grammar_vocab_free(struct grammar_vocab *v);
 size_t grammar_vocab_bytes(const struct grammar_vocab *v);
@@ -73,6 +76,7 @@ void matcher_rewind(struct matcher *m, uint32_t count);
  * A matcher does so itself, with MATCHER_KEEP, when three quarters of its stack are used. */
 void matcher_settle(struct matcher *m, uint32_t keep);
 bool matcher_may_end(const struct matcher *m);
+bool matcher_has_ended(const struct matcher *m); /* an end token was taken */
 
 struct matcher_mask {
     uint32_t count;  /* tokens allowed */

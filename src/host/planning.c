@@ -130,6 +130,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
         .max_model_len = length,
         .prefix_cache_bytes = o->model.engine.prefix_cache_bytes,
         .image_cache_bytes = o->model.engine.image_cache_bytes,
+        .grammar_cache_bytes = o->model.grammar_cache_bytes,
         .context_bytes_max = p->models > 1 ? plan_ceiling_bytes(process, p->model.domain) / CONTEXT_PART : 0};
 }
 
@@ -188,6 +189,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .queue = p->queue,
                                    .workers = p->workers,
                                    .prefix_cache_bytes = p->settings->model.engine.prefix_cache_bytes,
+                                   .grammars = p->settings->model.grammar_cache_bytes > 0,
                                    .parts = parts_of(p, &device)};
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);

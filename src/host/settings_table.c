@@ -33,6 +33,9 @@ const struct setting_row settings_table[] = {
      SETTINGS_NOT_GIVEN, COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "size of the cache for image embeddings; 0: no cache [default: a sixteenth of the memory limit, at most "
      "256M]"},
+    {GROUP_MODEL, "grammar-cache", "BYTES", SETTING_BYTES, AT(model.grammar_cache_bytes), 0, 1e15, "32M",
+     COMMAND_SIZE | COMMAND_CHAT | SECTION,
+     "size of the cache for compiled grammars and JSON schemas; 0: no constrained decoding"},
     {GROUP_MODEL, "host-cache", "BYTES", SETTING_BYTES, AT(model.engine.prefix_cache_bytes), 0, 1e15,
      SETTINGS_NOT_GIVEN, COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "size of the prefix cache in memory, shared by all models; 0: no prefix cache [default: what the "

@@ -15,10 +15,12 @@
 
 #include <errno.h>
 
-#define SNAPSHOTS_MAX 1024
-#define REQUESTS_PART 16 /* of the ceiling, for queued requests */
-#define IMAGES_PART   16 /* of the ceiling, and at most a quarter of the rest; the default */
-#define SPARE_UNITS   2  /* blocks start and end within commit units, in each pool */
+#define SNAPSHOTS_MAX  1024
+#define REQUESTS_PART  16 /* of the ceiling, for queued requests */
+#define GRAMMARS_PART  32 /* of the ceiling, that a default context leaves to compiled grammars */
+#define GRAMMARS_LEAST ((uint64_t)4 << 20) /* before images get more than was asked for */
+#define IMAGES_PART    16 /* of the ceiling, and at most a quarter of the rest; the default */
+#define SPARE_UNITS    2  /* blocks start and end within commit units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
 {
@@ -148,17 +150,33 @@ static uint64_t images_asked(const struct plan_model *m, const struct plan_wish 
     return asked && w->image_cache_bytes > m->image_bytes ? w->image_cache_bytes - m->image_bytes : 0;
 }
 
-/* As longest(), but leaves room for kept images if a useful context remains, and keeps pools within the limit
+static uint64_t grammars_asked(const struct plan_process *p, const struct plan_model *m,
+                               const struct plan_wish *w)
+{
+    return m->has_grammars ? MIN_OF(w->grammar_cache_bytes, p->ceiling_bytes / GRAMMARS_PART) : 0;
+}
+
+static uint64_t grammars_least(const struct plan_process *p, const struct plan_model *m,
+                               const struct plan_wish *w)
+{
+    return MIN_OF(grammars_asked(p, m, w), GRAMMARS_LEAST);
+}
+
+/* As longest(), but leaves room for kept images and grammars if a useful context remains, and keeps pools within the limit
  * of the wish. */
 static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
                                 const struct plan_wish *w)
 {
     uint32_t low = MIN_OF(m->context_max, PLAN_CONTEXT_LEAST), high = 0;
-    struct plan_model keeping = *m;
-    keeping.image_bytes += images_asked(m, w);
-    high = longest(p, &keeping, w, m->context_max);
-    if (high < low)
-        high = longest(p, m, w, m->context_max);
+    uint64_t images = images_asked(m, w), grammars = grammars_asked(p, m, w);
+    const uint64_t keep[][2] = {
+        {images, grammars}, {images, grammars_least(p, m, w)}, {images, 0}, {0, grammars}, {0, 0}};
+    for (size_t i = 0; i < COUNT_OF(keep) && high < low; i++) {
+        struct plan_model keeping = *m;
+        keeping.image_bytes += keep[i][0];
+        keeping.tables_bytes += keep[i][1];
+        high = longest(p, &keeping, w, m->context_max);
+    }
     while (w->context_bytes_max && low < high) {
         uint32_t middle = low + (high - low + 1) / 2;
         if (pools_floor(m, w, middle) <= w->context_bytes_max)
@@ -186,15 +204,36 @@ static uint32_t most_seqs(const struct plan_process *p, plan_model_fn *model, vo
 
 /* ---- the rest ---- */
 
+/* What remains of `left` after one sequence's pages and their tables. */
+static uint64_t room_beside(const struct plan *p, const struct plan_wish *w, uint64_t left, bool pools,
+                            bool tables)
+{
+    const struct plan_model *m = &p->model;
+    uint64_t taken = pools ? pools_floor(m, w, p->max_model_len) : 0;
+    if (tables)
+        taken += tables_bytes(m, pages_of(m, p->max_model_len), states_most(m, w));
+    return left > taken ? left - taken : 0;
+}
+
+/* What a default context has left to them, or half of the rest. */
+static uint64_t share_grammars(struct plan *ret, const struct plan_wish *w, uint64_t left)
+{
+    const struct plan_model *m = &ret->model;
+    uint64_t room = room_beside(ret, w, left, m->domain == 0, true);
+    uint64_t kept = MIN_OF(grammars_asked(&ret->process, m, w), room);
+    ret->grammars_bytes = m->has_grammars ? MIN_OF(w->grammar_cache_bytes, MAX_OF(room / 2, kept)) : 0;
+    return ret->grammars_bytes;
+}
+
 /* In addition to the largest image, whose place is guaranteed: a part of the rest after one sequence's
  * pages. */
 static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64_t left)
 {
     const struct plan_model *m = &ret->model;
-    uint64_t wanted = w->image_cache_bytes, taken = pools_floor(m, w, ret->max_model_len);
-    if (m->domain == 0)
-        taken += tables_bytes(m, pages_of(m, ret->max_model_len), states_most(m, w));
-    uint64_t room = left > taken ? left - taken : 0;
+    uint64_t wanted = w->image_cache_bytes;
+    uint64_t room = room_beside(ret, w, left, true, m->domain == 0);
+    if (m->domain == 0 && wanted == PLAN_ALL)
+        room -= MIN_OF(room, grammars_least(&ret->process, m, w));
     if (m->image_bytes == 0)
         return 0;
     if (wanted == PLAN_ALL) {
@@ -239,6 +278,7 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     struct need left = left_bytes(ret);
     uint64_t *computing = m->domain ? &left.device : &left.machine;
     *computing -= share_images(ret, w, *computing);
+    left.machine -= share_grammars(ret, w, left.machine);
     uint64_t states = seqs_states(m, w), states_bytes = in_units(states * m->state_bytes);
     uint64_t pages_seqs = pages_of(m, ret->max_model_len) * m->seqs;
     uint64_t snapshots = 0;
@@ -360,6 +400,8 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
         {COMPUTING, 1, "mtp", m->mtp_bytes, m->mtp_bytes, mtp},
         {MACHINE, 1, "tables", m->tables_bytes, m->tables_bytes, "the layers"},
         {MACHINE, 1, "tokenizer", m->tokenizer_bytes, m->tokenizer_bytes, "and the chat template"},
+        {MACHINE, 1, "grammars", 0, p->grammars_bytes,
+         m->has_grammars ? "compiled, see --grammar-cache" : "none"},
         {MACHINE, 1, "engine", engine, p->engine_bytes, "tables, logits, stack"},
         {MACHINE, 1, "requests", p->job_bytes, p->requests_bytes, "tokens and samplers"}};
     add_lines_of(p, domain, lines, COUNT_OF(lines));
@@ -401,7 +443,7 @@ static void plan_model(struct plan *p, const struct plan_wish *w, uint64_t engin
     p->job_bytes = job_bytes(m, p->max_model_len);
     p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
     uint64_t machine = model_machine_bytes(m), computing = model_computing_bytes(m);
-    struct need limit = need_of(m, machine + p->engine_bytes + p->requests_bytes,
+    struct need limit = need_of(m, machine + p->engine_bytes + p->requests_bytes + p->grammars_bytes,
                                 computing - m->image_bytes + p->images_bytes + p->pools_bytes);
     struct need fixed = need_of(m, machine, computing);
     struct need running = need_of(m, p->engine_bytes + p->job_bytes, p->pools_floor_bytes);

@@ -54,6 +54,7 @@ struct plan_model {
     uint64_t vision_bytes;
     uint64_t image_bytes;     /* features of one image of that size; 0: the model reads no images */
     bool has_vision, has_mtp; /* in the checkpoint */
+    bool has_grammars;        /* tables_bytes has its vocabulary for grammars */
 };
 
 #define PLAN_ALL           UINT64_MAX
@@ -67,6 +68,7 @@ struct plan_wish {
     /* Features of images that no sequence uses. PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the model's
      * ceiling, if that much is left; 0: none. */
     uint64_t image_cache_bytes;
+    uint64_t grammar_cache_bytes; /* at most; less where little is left */
     /* A default context takes at most this many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0: the longest
      * that fits. With several models, one must not have the whole machine reserved for it. */
     uint64_t context_bytes_max;
@@ -80,7 +82,7 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 29
+#define PLAN_LINES_MAX 30
 
 /* The part of a plan on a device. */
 struct plan_device {
@@ -103,6 +105,7 @@ struct plan {
     /* Limits; model_bytes: of the model's account in the machine's memory. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes,
         engine_bytes;
+    uint64_t grammars_bytes;
     uint64_t images_bytes, image_cache_bytes; /* of images_bytes, the part for images that no sequence uses */
     struct plan_process process;
     struct plan_model model;

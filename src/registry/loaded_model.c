@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/fingerprint.h"
+#include "grammar/grammar_cache.h"
 #include "text/chat_template.h"
 
 #include <errno.h>
@@ -253,6 +254,49 @@ static int apply_plan(struct load *l)
     return r < 0 ? err_set(l->e, r, "no memory for one request of %u tokens", plan->max_model_len) : 0;
 }
 
+/* Added tokens are in a text only where the model's format has them. */
+static struct slice grammar_bytes_of(void *tokenizer, uint32_t id)
+{
+    return tokenizer_is_added(tokenizer, id) ? (struct slice){0} : tokenizer_token_bytes(tokenizer, id);
+}
+
+static int create_vocab(struct load *l)
+{
+    struct loaded_model *h = l->h;
+    const struct generation_defaults *d = &h->defaults;
+    struct charge charge = account_charge(accounts_find(h->account, ACCOUNT_TABLES));
+    struct grammar_vocab_opts opts = {.bytes = grammar_bytes_of, .arg = h->tokenizer, .charge = &charge};
+    uint32_t ends[GENERATION_EOS_MAX];
+    opts.size = MIN_OF(model_shape(h->model)->vocab, tokenizer_vocab_size(h->tokenizer));
+    opts.ends = ends;
+    for (uint32_t i = 0; i < d->eos_count; i++)
+        if (d->eos_ids[i] < opts.size)
+            ends[opts.end_count++] = d->eos_ids[i];
+    return grammar_vocab_create(&opts, &h->vocab);
+}
+
+/* After the limits. A vocabulary that takes more than was planned turns constrained decoding off. */
+static int create_grammars(struct load *l)
+{
+    struct loaded_model *h = l->h;
+    const struct plan *plan = &l->opts->settings->plan;
+    if (!h->tokenizer || plan->grammars_bytes == 0)
+        return 0;
+    int r = create_vocab(l);
+    if (r < 0) {
+        LOG_WARN("no_grammars", "model=%s error=\"%s\"", l->opts->settings->id, strerror(-r));
+        return 0;
+    }
+    r = accounts_open(h->account, ACCOUNT_GRAMMARS, plan->grammars_bytes, &h->grammars_account);
+    struct charge charge = r == 0 ? account_charge(h->grammars_account) : (struct charge){0};
+    struct grammar_cache_opts opts = {h->vocab, plan->grammars_bytes, &charge};
+    if (r == 0)
+        account_set_planned(h->grammars_account, plan->grammars_bytes);
+    if (r == 0)
+        r = grammar_cache_create(&opts, &h->grammars);
+    return r < 0 ? err_set(l->e, r, "no memory for the cache of grammars") : 0;
+}
+
 static int start_engine(struct load *l)
 {
     int r = engine_start(l->h->engine);
@@ -262,10 +306,10 @@ static int start_engine(struct load *l)
 static const struct load_step {
     const char *name;
     int (*run)(struct load *l);
-} load_steps[] = {{"account", open_account},   {"room", make_room},       {"tokenizer", load_tokenizer},
-                  {"template", load_template}, {"syntax", find_syntax},   {"defaults", load_defaults},
-                  {"weights", load_weights},   {"engine", create_engine}, {"limits", apply_plan},
-                  {"start", start_engine}};
+} load_steps[] = {{"account", open_account},     {"room", make_room},       {"tokenizer", load_tokenizer},
+                  {"template", load_template},   {"syntax", find_syntax},   {"defaults", load_defaults},
+                  {"weights", load_weights},     {"engine", create_engine}, {"limits", apply_plan},
+                  {"grammars", create_grammars}, {"start", start_engine}};
 
 static int fault_at(const struct registry_faults *f, const char *step)
 {
@@ -322,6 +366,7 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
                                  .max_model_len = s->plan.max_model_len,
                                  .max_tokens_default = s->max_tokens_default,
                                  .syntax = h->syntax,
+                                 .grammars = h->grammars,
                                  .created_s = (int64_t)clock_wall_s(),
                                  .compute = "f32",
                                  .drafting = s->engine.drafting,
@@ -333,6 +378,13 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
 static void close_engine(struct loaded_model *h)
 {
     engine_close(h->engine);
+}
+
+static void close_grammars(struct loaded_model *h)
+{
+    grammar_cache_free(h->grammars);
+    account_close(h->grammars_account);
+    grammar_vocab_free(h->vocab);
 }
 
 static void close_weights(struct loaded_model *h)
@@ -357,6 +409,7 @@ static const struct close_step {
     const char *name;
     void (*run)(struct loaded_model *h);
 } close_steps[] = {{"close engine", close_engine},
+                   {"free grammars", close_grammars},
                    {"free weights", close_weights},
                    {"free tokenizer", close_tokenizer},
                    {"close account", close_account}};

@@ -19,6 +19,9 @@ struct loaded_model {
     struct chat_template *template;
     struct chat_syntax *syntax;
     struct model *model;
+    struct grammar_vocab *vocab; /* NULL, as the two below: no constrained decoding */
+    struct account *grammars_account;
+    struct grammar_cache *grammars;
     struct engine *engine;
     struct generation_defaults defaults;
 };

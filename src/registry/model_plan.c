@@ -1,6 +1,7 @@
 /* model_plan.c - asks the model, its engine and its files. */
 #include "registry/model_plan.h"
 
+#include "grammar/matcher.h"
 #include "model/vision.h"
 
 #include "base/check.h"
@@ -58,6 +59,8 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
         speculation_parts(&p->speculation, &p->drafting, &p->parts);
         r = model_probe(dir, &p->parts, &p->shape, e);
     }
+    if (r == 0 && p->grammars && file_bytes(dir, "tokenizer.json") > 0)
+        p->grammar_vocab_bytes = grammar_vocab_planned_bytes(p->shape.vocab);
     if (r == 0)
         r = model_probe(dir, &parts, &plain, e);
     if (r == 0)
@@ -87,7 +90,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .loading_bytes = s->loading_bytes,
         .workspace_bytes = workspace.device_bytes,
         .host_bytes = workspace.host_bytes,
-        .tables_bytes = s->tables_bytes,
+        .tables_bytes = s->tables_bytes + p->grammar_vocab_bytes,
         .tokenizer_bytes = p->tokenizer_bytes,
         .page_bytes = s->page_bytes,
         .state_bytes = s->state_bytes,
@@ -100,5 +103,6 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .image_bytes = engine_image_bytes(s),
         .has_vision = s->has_vision,
         .has_mtp = s->has_mtp,
+        .has_grammars = p->grammar_vocab_bytes > 0,
     };
 }

@@ -19,6 +19,7 @@ struct model_plan {
     uint32_t queue, workers;
     uint32_t domain; /* as plan_model.domain */
     uint64_t prefix_cache_bytes;
+    bool grammars; /* if it has a tokenizer */
     struct speculation speculation;
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
@@ -27,6 +28,7 @@ struct model_plan {
     struct model_shape shape;
     struct model_plan_drafting drafting_takes;
     uint64_t tokenizer_bytes;
+    uint64_t grammar_vocab_bytes; /* 0: no constrained decoding */
 };
 
 #define MODEL_PLAN_STEP_TOKENS 512 /* of one step; what a step takes of workspace */

@@ -46,6 +46,7 @@ struct served_model {
     uint32_t max_model_len;
     uint32_t max_tokens_default;      /* when a request says none; 0: the server's */
     const struct chat_syntax *syntax; /* how it writes reasoning and calls */
+    struct grammar_cache *grammars;   /* NULL: no constrained decoding */
     int64_t created_s;                /* since 1970; of the load */
     const char *compute;              /* "f32" */
     struct drafting_opts drafting;

@@ -21,6 +21,7 @@ struct sampler {
     struct sampler_params params;
     struct seen *seen; /* NULL without penalties */
     uint32_t seen_mask;
+    const uint64_t *allowed; /* NULL: all ids */
 };
 
 struct sampler_scratch {
@@ -267,6 +268,8 @@ static void mask_unbiased(const struct sampler_params *p, float *logits, uint32_
 static void adjust(const struct sampler *s, float *logits, uint32_t vocab, uint32_t outputs)
 {
     const struct sampler_params *p = &s->params;
+    if (s->allowed)
+        mask(logits, vocab, s->allowed);
     if (p->only_biased)
         mask_unbiased(p, logits, vocab);
     for (uint32_t i = 0; i < p->bias_count; i++)
@@ -274,6 +277,16 @@ static void adjust(const struct sampler *s, float *logits, uint32_t vocab, uint3
     for (uint32_t i = 0; outputs < p->min_tokens && i < p->stop_count; i++)
         logits[p->stop_ids[i]] = -INFINITY;
     apply_penalties(s, logits, vocab);
+}
+
+const struct sampler_params *sampler_params_of(const struct sampler *s)
+{
+    return &s->params;
+}
+
+void sampler_allow(struct sampler *s, const uint64_t *allowed)
+{
+    s->allowed = allowed;
 }
 
 static bool has_edits(const struct sampler *s, uint32_t outputs)
@@ -363,7 +376,7 @@ bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const
     struct sampled drawn = {.top_count = 0};
     bool edits = has_edits(s, outputs);
     ASSERT(b->count <= b->vocab && b->vocab <= scratch->vocab);
-    if (b->count == 0 || s->params.only_biased || (edits && (!b->edited || s->params.logprobs)))
+    if (b->count == 0 || s->allowed || s->params.only_biased || (edits && (!b->edited || s->params.logprobs)))
         return false;
     if (!draw_best(s, scratch, b, position, &drawn.id))
         return false;

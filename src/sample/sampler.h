@@ -1,6 +1,6 @@
 /* sampler.h - from a row of logits to a token, per row.
  *
- * Order: only_biased, logit_bias, min_tokens (end tokens masked), repetition / presence / frequency
+ * Order: allowed ids, only_biased, logit_bias, min_tokens (end tokens masked), repetition / presence / frequency
  * penalties, temperature, min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit, ties to the
  * lower id. A draw is a function of (seed, the row's position) and of this row's logits: nothing else in the
  * batch can change it. Logprobs are the model's own: log-softmax of the logits before any of the above. Ids
@@ -72,6 +72,11 @@ int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tok
 void sampler_see_prompt(struct sampler *s, const uint32_t *ids, uint32_t count);
 /* Tells it an output token; sampler_draw does not do that by itself. */
 void sampler_see_output(struct sampler *s, uint32_t id);
+
+const struct sampler_params *sampler_params_of(const struct sampler *s);
+/* Draws from now on only ids whose bit is set; NULL: all again. `allowed` outlives the draws, has one of the
+ * valid ids, and changes no logprob. Where all its ids stop the row, the caller gives min_tokens outputs. */
+void sampler_allow(struct sampler *s, const uint64_t *allowed);
 
 /* Scratch for draws, one per engine: vocab * 12 bytes. */
 struct sampler_scratch;

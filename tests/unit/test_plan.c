@@ -127,6 +127,35 @@ TEST(what_is_left_is_the_pools)
     assert_int_equal(p.prefix_cache_bytes, p.pools_bytes);
 }
 
+TEST(grammars_have_a_part)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(4096 * MIB);
+    struct plan_wish wish = {.prefix_cache_bytes = PLAN_ALL, .grammar_cache_bytes = 32 * MIB};
+    struct plan p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
+    assert_int_equal(p.grammars_bytes, 0);
+    uint64_t pools = p.pools_bytes, load = p.load_bytes;
+    m.model.has_grammars = true;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
+    check_plan(&p);
+    assert_int_equal(line_limit(&p, "grammars"), 32 * MIB);
+    assert_true(pools - p.pools_bytes > 31 * MIB && p.load_bytes <= load);
+    /* A default context leaves them a part; a context that was asked for takes all. */
+    o = a_process(256 * MIB);
+    assert_int_equal(plan_make(&o, numbers_of, &m, 2, &wish, &p, NULL), 0);
+    check_plan(&p);
+    uint32_t length = p.max_model_len;
+    assert_true(p.grammars_bytes >= 256 * MIB / 32 && length < 32768);
+    wish.grammar_cache_bytes = 0;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 2, &wish, &p, NULL), 0);
+    assert_true(p.grammars_bytes == 0 && p.max_model_len > length);
+    wish = (struct plan_wish){.max_model_len = p.max_model_len, .grammar_cache_bytes = 32 * MIB};
+    assert_int_equal(plan_make(&o, numbers_of, &m, 2, &wish, &p, NULL), 0);
+    check_plan(&p);
+    assert_true(p.grammars_bytes < 4 * MIB);
+}
+
 TEST(without_a_cache_the_pools_hold_what_rows_can_use)
 {
     struct made m = a_model();
@@ -216,13 +245,15 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
         m.model.state_bytes = rng_below(&rng, 2) * 64 * up_to(&rng, 60000);
         m.model.weight_bytes = up_to(&rng, 1000 * MIB);
         m.model.image_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
+        m.model.has_grammars = rng_below(&rng, 2);
         m.row_bytes = up_to(&rng, 4 * MIB);
         m.model.queue = (uint32_t)rng_below(&rng, 1000);
         struct plan_process o = a_process(up_to(&rng, 3000 * MIB));
         struct plan_wish wish = {
             .max_model_len = (uint32_t)(rng_below(&rng, 2) * up_to(&rng, m.model.context_max)),
             .prefix_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
-            .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB)};
+            .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
+            .grammar_cache_bytes = rng_below(&rng, 2) * up_to(&rng, 100 * MIB)};
         uint32_t seqs = (uint32_t)up_to(&rng, 40);
         struct plan_refusal why;
         struct plan p;
@@ -360,6 +391,7 @@ PROPERTY(a_plan_for_a_device_holds_or_the_refusal_is_right, seed)
         m.model.state_bytes = rng_below(&rng, 2) * 64 * up_to(&rng, 60000);
         m.model.weight_bytes = up_to(&rng, 1000 * MIB);
         m.model.image_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
+        m.model.has_grammars = rng_below(&rng, 2);
         m.row_bytes = up_to(&rng, 4 * MIB);
         m.model.queue = (uint32_t)rng_below(&rng, 1000);
         struct plan_process o =
@@ -367,7 +399,8 @@ PROPERTY(a_plan_for_a_device_holds_or_the_refusal_is_right, seed)
         struct plan_wish wish = {
             .max_model_len = (uint32_t)(rng_below(&rng, 2) * up_to(&rng, m.model.context_max)),
             .prefix_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
-            .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB)};
+            .image_cache_bytes = rng_below(&rng, 2) ? PLAN_ALL : rng_below(&rng, 2) * up_to(&rng, 500 * MIB),
+            .grammar_cache_bytes = rng_below(&rng, 2) * up_to(&rng, 100 * MIB)};
         uint32_t seqs = (uint32_t)up_to(&rng, 40);
         struct plan_refusal why;
         struct plan p;

@@ -1,0 +1,59 @@
+/* grammar_cache.h - compiled grammars of one vocabulary, with their tables, by the hash of their source.
+ *
+ *     compiling --> ready --> evicted
+ *         \--> failed
+ *
+ * A source that several threads ask for at once is compiled by the first; the others wait for it. Ready
+ * entries stay until their memory is needed: the least recently used one goes first, and none that is in
+ * use. Nothing stays of a source that does not compile.
+ *
+ * Bound: the limit of the account behind `charge`, which pays for entries, grammars and tables. Any
+ * thread. */
+#ifndef PLATEAU_GRAMMAR_GRAMMAR_CACHE_H
+#define PLATEAU_GRAMMAR_GRAMMAR_CACHE_H
+
+#include "grammar/grammar_source.h"
+#include "grammar/matcher.h"
+
+struct grammar_cache;
+struct cached_grammar;
+
+struct grammar_cache_opts {
+    const struct grammar_vocab *vocab; /* outlives the cache */
+    uint64_t bytes_max;                /* the account's limit: the size of tables follows from it */
+    const struct charge *charge;
+};
+
+/* 0 or -ENOMEM. */
+int grammar_cache_create(const struct grammar_cache_opts *opts, struct grammar_cache **ret);
+/* No entry is in use. NULL is fine. */
+void grammar_cache_free(struct grammar_cache *c);
+
+/* The entry of this source, in use until grammar_cache_put(). `opts->charge` is not used. 0, or as
+ * grammar_source_compile(); -ENOMEM: entries in use leave no room. */
+int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
+                      const struct grammar_source_opts *opts, struct cached_grammar **ret, struct err *e);
+void grammar_cache_put(struct grammar_cache *c, struct cached_grammar *g);
+
+/* One more use of an entry in use; and one fewer, as grammar_cache_put(). */
+void cached_grammar_ref(struct cached_grammar *g);
+void cached_grammar_unref(struct cached_grammar *g);
+
+/* Matchers of one entry share its tables: between these two calls they are the caller's alone. */
+void cached_grammar_lock(struct cached_grammar *g);
+void cached_grammar_unlock(struct cached_grammar *g);
+/* A matcher at the empty text, to be freed before the entry is put back. `bytes_max`: as matcher_opts. Takes
+ * the lock itself. 0, -E2BIG or -ENOMEM. */
+int cached_grammar_matcher(struct cached_grammar *g, size_t bytes_max, const struct charge *charge,
+                           struct matcher **ret);
+
+/* Evicts the least recently used entry that is not in use. False: there is none. */
+bool grammar_cache_evict(struct grammar_cache *c);
+
+struct grammar_cache_numbers {
+    uint32_t entries, used;                    /* used: in use */
+    uint64_t hits, compiled, refused, evicted; /* since creation; refused: sources that do not compile */
+};
+void grammar_cache_numbers(struct grammar_cache *c, struct grammar_cache_numbers *ret);
+
+#endif

@@ -1,0 +1,170 @@
+/* grammar_source.c - the front end of each kind, within one limit of time. */
+#include "grammar/grammar_source.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "grammar/choice.h"
+#include "grammar/gbnf.h"
+#include "grammar/lark.h"
+#include "grammar/schema.h"
+
+#include <errno.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
+
+struct compiling {
+    struct grammar_builder *b;
+    struct slice text;
+    struct wanted wanted;
+    const struct charge *work;
+    struct err *e;
+};
+
+/* ---- Front ends ---- */
+
+/* Integers beyond 64 bits become doubles; the compiler rounds bounds inwards. */
+static int parse_json(struct compiling *c, const char *what, json_t **ret)
+{
+    json_error_t why;
+    size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
+    *ret = json_loadb(c->text.ptr, c->text.len, flags, &why);
+    if (!*ret && json_error_code(&why) == json_error_numeric_overflow)
+        *ret = json_loadb(c->text.ptr, c->text.len, flags | JSON_DECODE_INT_AS_REAL, &why);
+    return *ret ? 0 : err_set(c->e, -EINVAL, "the %s is no JSON: %s (line %d)", what, why.text, why.line);
+}
+
+static int from_object(struct compiling *c, sym_id *ret)
+{
+    *ret = choice_json_object(c->b);
+    return 0;
+}
+
+static int from_schema(struct compiling *c, sym_id *ret)
+{
+    json_t *schema;
+    struct schema_opts opts = {.wanted = &c->wanted, .charge = c->work};
+    int r = parse_json(c, "schema", &schema);
+    if (r < 0)
+        return r;
+    r = schema_compile(c->b, schema, &opts, ret, c->e);
+    json_decref(schema);
+    return r;
+}
+
+static int from_regex(struct compiling *c, sym_id *ret)
+{
+    return choice_compile_regex(c->b, c->text, ret, c->e);
+}
+
+static int from_list(struct compiling *c, const json_t *list, sym_id *ret)
+{
+    uint32_t count = (uint32_t)json_array_size(list);
+    if (count > CHOICE_COUNT_MAX)
+        return err_set(c->e, -E2BIG, "a choice has at most %d texts; this one has %u", CHOICE_COUNT_MAX,
+                       count);
+    struct slice *texts = malloc((count + 1) * sizeof(*texts));
+    if (!texts)
+        return err_set(c->e, -ENOMEM, "no memory for the choice");
+    int r = json_is_array(list) ? 0 : err_set(c->e, -EINVAL, "a choice is a list of texts");
+    for (uint32_t i = 0; i < count && r == 0; i++) {
+        const json_t *text = json_array_get(list, i);
+        texts[i] = (struct slice){json_string_value(text), json_string_length(text)};
+        if (!json_is_string(text))
+            r = err_set(c->e, -EINVAL, "element %u of the choice is no text", i);
+    }
+    if (r == 0)
+        r = choice_compile(c->b, texts, count, ret, c->e);
+    free(texts);
+    return r;
+}
+
+static int from_choice(struct compiling *c, sym_id *ret)
+{
+    json_t *list;
+    int r = parse_json(c, "choice", &list);
+    if (r < 0)
+        return r;
+    r = from_list(c, list, ret);
+    json_decref(list);
+    return r;
+}
+
+static int from_gbnf(struct compiling *c, sym_id *ret)
+{
+    return gbnf_compile(c->b, c->text, c->work, ret, c->e);
+}
+
+static int from_lark(struct compiling *c, sym_id *ret)
+{
+    return lark_compile(c->b, c->text, c->work, ret, c->e);
+}
+
+static const struct front_end {
+    const char *name;
+    int (*compile)(struct compiling *c, sym_id *ret);
+} front_ends[GRAMMAR_KIND_COUNT] = {
+    [GRAMMAR_JSON_OBJECT] = {"object", from_object}, [GRAMMAR_JSON_SCHEMA] = {"schema", from_schema},
+    [GRAMMAR_REGEX] = {"pattern", from_regex},       [GRAMMAR_CHOICE] = {"choice", from_choice},
+    [GRAMMAR_GBNF] = {"grammar", from_gbnf},         [GRAMMAR_LARK] = {"grammar", from_lark},
+};
+
+const char *grammar_kind_name(enum grammar_kind kind)
+{
+    ASSERT((size_t)kind < COUNT_OF(front_ends));
+    return front_ends[kind].name;
+}
+
+/* ---- The whole ---- */
+
+void grammar_source_key(const struct grammar_source *s, uint8_t ret[GRAMMAR_SOURCE_KEY_BYTES])
+{
+    uint8_t both[1 + SHA256_DIGEST_LENGTH] = {(uint8_t)s->kind};
+    _Static_assert(GRAMMAR_SOURCE_KEY_BYTES == SHA256_DIGEST_LENGTH, "a digest");
+    SHA256((const unsigned char *)(s->text.len ? s->text.ptr : ""), s->text.len, both + 1);
+    SHA256(both, sizeof(both), ret);
+}
+
+/* Whether the limit of time ended the work, and not the request. */
+static bool took_too_long(const struct compiling *c, int result)
+{
+    int why = grammar_builder_stopped(c->b);
+    if (result != -ETIME && why != -ETIME)
+        return false;
+    return clock_thread_ns() >= c->wanted.cpu_deadline_ns;
+}
+
+/* Failures of the builder become the reason that `wanted` had. */
+static int reason(const struct compiling *c, const struct grammar_source *s, uint64_t cpu_ns, int r)
+{
+    if (r == 0)
+        return 0;
+    if (took_too_long(c, r))
+        return err_set(c->e, -E2BIG,
+                       "the %s takes more than %llu ms of a processor to compile; a smaller one is needed",
+                       grammar_kind_name(s->kind), (ull)(cpu_ns / NS_PER_MS));
+    int stopped = grammar_builder_stopped(c->b);
+    return stopped < 0 ? err_set(c->e, stopped, "the %s is no longer needed", grammar_kind_name(s->kind)) : r;
+}
+
+int grammar_source_compile(const struct grammar_source *s, const struct grammar_source_opts *opts,
+                           struct grammar **ret, struct err *e)
+{
+    struct compiling c = {.text = s->text, .work = opts->work, .e = e};
+    uint64_t cpu_ns = opts->cpu_ns ? opts->cpu_ns : GRAMMAR_SOURCE_CPU_MS * NS_PER_MS;
+    sym_id start;
+    if (s->text.len > GRAMMAR_SOURCE_BYTES_MAX)
+        return err_set(e, -E2BIG, "the %s has %zu KiB; %zu KiB are allowed", grammar_kind_name(s->kind),
+                       s->text.len >> 10, GRAMMAR_SOURCE_BYTES_MAX >> 10);
+    if (opts->wanted)
+        c.wanted = *opts->wanted;
+    c.wanted.cpu_deadline_ns = clock_thread_ns() + cpu_ns;
+    if (grammar_builder_create(NULL, opts->work, &c.b) < 0)
+        return err_set(e, -ENOMEM, "no memory to compile the %s", grammar_kind_name(s->kind));
+    grammar_builder_bound(c.b, &c.wanted, opts->charge);
+    int r = front_ends[s->kind].compile(&c, &start);
+    if (r == 0)
+        r = grammar_finish(c.b, start, ret, e);
+    r = reason(&c, s, cpu_ns, r);
+    grammar_builder_free(c.b);
+    return r;
+}
