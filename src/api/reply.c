@@ -4,12 +4,15 @@
 #include "api/wire.h"
 #include "base/check.h"
 
+#include <stdio.h>
+
 #define TEXT_BYTES_MAX ((size_t)64 << 20) /* of one text; a request's memory bounds all of them together */
 
 #define REPLY_BUFS(r)                                                                                        \
     {                                                                                                        \
         &(r)->content, &(r)->reasoning, &(r)->arguments, &(r)->ids, &(r)->logprobs, &(r)->logprob_tokens,    \
-            &(r)->logprob_tops, &(r)->logprob_offsets, &(r)->items, &(r)->call_name, &(r)->prompt_logprobs   \
+            &(r)->logprob_tops, &(r)->logprob_offsets, &(r)->items, &(r)->call_name, &(r)->prompt_logprobs,  \
+            &(r)->echo, &(r)->block                                                                          \
     }
 #define PIECE_BUFS 8 /* the first ones are those of a piece */
 
@@ -84,4 +87,29 @@ void reply_turn(struct reply *r, enum piece_kind kind, bool always)
     if (r->exchange->request.stream && r->pending != PIECE_NONE && (always || r->pending != kind))
         reply_flush(r);
     r->pending = kind;
+}
+
+static bool own_id(struct reply *r, struct slice id)
+{
+    bool ok = id.len > 0 && id.len < sizeof(r->call_id);
+    for (size_t i = 0; ok && i < id.len; i++)
+        ok = id.ptr[i] &&
+             strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:", id.ptr[i]);
+    if (ok)
+        snprintf(r->call_id, sizeof(r->call_id), "%.*s", SLICE_ARGS(id));
+    return ok;
+}
+
+void reply_begin_call(struct reply *r, const struct part *p, const char *prefix, bool keeps_id)
+{
+    struct request_id random = request_id_draw();
+    char text[33];
+    request_id_text(random, text);
+    if (!keeps_id || !own_id(r, p->id))
+        snprintf(r->call_id, sizeof(r->call_id), "%s_%.24s", prefix, text);
+    r->call_index = p->call_index;
+    r->call_begun = true;
+    buf_clear(&r->arguments);
+    buf_clear(&r->call_name);
+    buf_put_slice(&r->call_name, p->text);
 }

@@ -38,6 +38,8 @@ struct reply {
     struct buf logprobs;     /* chat: entries; completion: of token_logprobs */
     struct buf logprob_tokens, logprob_tops, logprob_offsets; /* completion */
     struct buf prompt_logprobs;
+    struct buf echo;  /* Responses: what each reply repeats of its request */
+    struct buf block; /* Responses: all of the item that is open */
     bool finish_told; /* streams: its finish_reason is sent */
     void *own;        /* wire.own_bytes */
 };
@@ -55,6 +57,9 @@ void reply_clear(struct reply *r);
 /* The next part of output is of this kind. In a stream, pending output of another kind is written first;
  * `always`: that of the same kind too. */
 void reply_turn(struct reply *r, enum piece_kind kind, bool always);
+/* A call begins: its name and its id. With `keeps_id` that is the model's own one, when clients can take it:
+ * its template expects it back. */
+void reply_begin_call(struct reply *r, const struct part *p, const char *prefix, bool keeps_id);
 /* Streams: opens the reply, unless it is open: the dialect writes the events before its first piece. */
 void reply_begin(struct exchange *x);
 /* The exchange's reply reaches a later stage. */

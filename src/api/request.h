@@ -73,6 +73,7 @@ struct request {
     bool stream_options;   /* it was given */
     bool tools_off;        /* the tools are not to be called */
     bool thinking_omitted; /* Messages: blocks of thinking are sent without their text */
+    bool seals_reasoning;  /* Responses: items of reasoning have encrypted_content */
     bool return_token_ids;
     bool echo, echo_logprobs; /* completions: the text begins with the prompt; logprobs has it too */
     bool echo_logprobs_only;  /* prompt_logprobs were not requested besides */
@@ -97,6 +98,14 @@ void request_drop_all(struct request *r);
  * Their images and videos go to the list r->gen.media, which is made when the first is found. */
 bool request_convert_messages(struct request *r, const struct request_limits *limits,
                               struct request_memory *memory, struct reject *why);
+/* The arguments of a function's call, where they are the text of an object, become that object. Models and
+ * clients write the empty text for no arguments. Other text stays text: the model wrote it, and agents send
+ * it back. False: no memory. */
+bool request_read_arguments(json_t *function, const struct request_limits *limits,
+                            struct request_memory *memory);
+/* The list of parts `message[name]`, of texts only, becomes their text; a list with images stays. False: no
+ * memory. */
+bool request_join_parts(json_t *message, const char *name, struct request_memory *memory);
 bool request_check_tools(struct request *r, const json_t *tools, struct reject *why);
 
 /* request_media.c: an image or a video among the parts of a message. */

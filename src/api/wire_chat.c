@@ -211,33 +211,6 @@ static void note_logprob(struct reply *r, const struct stream_token *token)
     buf_puts(ret, "]}");
 }
 
-/* The id that the model gave the call, when clients can take it: its template expects it back. */
-static bool own_id(struct reply *r, struct slice id)
-{
-    bool ok = id.len > 0 && id.len < sizeof(r->call_id);
-    for (size_t i = 0; ok && i < id.len; i++)
-        ok = id.ptr[i] &&
-             strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:", id.ptr[i]);
-    if (ok)
-        snprintf(r->call_id, sizeof(r->call_id), "%.*s", SLICE_ARGS(id));
-    return ok;
-}
-
-static void begin_call(struct reply *r, const struct part *p)
-{
-    struct request_id random = request_id_draw();
-    char text[33];
-    reply_turn(r, PIECE_CALL, true);
-    request_id_text(random, text);
-    if (!own_id(r, p->id))
-        snprintf(r->call_id, sizeof(r->call_id), "call_%.24s", text);
-    r->call_index = p->call_index;
-    r->call_begun = true;
-    buf_clear(&r->arguments);
-    buf_clear(&r->call_name);
-    buf_put_slice(&r->call_name, p->text);
-}
-
 static void end_call(struct reply *r)
 {
     if (r->exchange->request.stream)
@@ -273,7 +246,8 @@ static void part(void *arg, const struct part *p)
         put(r, PIECE_CONTENT, &r->content, p->text);
         break;
     case PART_CALL:
-        begin_call(r, p);
+        reply_turn(r, PIECE_CALL, true);
+        reply_begin_call(r, p, "call", true);
         break;
     case PART_ARGUMENTS:
         put(r, PIECE_CALL, &r->arguments, p->text);

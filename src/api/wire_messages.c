@@ -9,8 +9,6 @@
 #include "http/sse.h"
 #include "text/chat_format.h"
 
-#include <stdio.h>
-
 struct own {
     enum piece_kind open; /* kind of the block that is open in the stream */
     uint32_t blocks;      /* begun until now */
@@ -295,20 +293,6 @@ static void turn(struct reply *r, enum piece_kind kind, bool always)
     r->pending = kind;
 }
 
-static void begin_call(struct reply *r, const struct part *p)
-{
-    struct request_id random = request_id_draw();
-    char text[33];
-    turn(r, PIECE_CALL, true);
-    request_id_text(random, text);
-    snprintf(r->call_id, sizeof(r->call_id), "toolu_%.24s", text);
-    r->call_index = p->call_index;
-    r->call_begun = true;
-    buf_clear(&r->arguments);
-    buf_clear(&r->call_name);
-    buf_put_slice(&r->call_name, p->text);
-}
-
 static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
 {
     turn(r, kind, false);
@@ -330,7 +314,8 @@ static void part(void *arg, const struct part *p)
         put(r, PIECE_CONTENT, &r->content, p->text);
         break;
     case PART_CALL:
-        begin_call(r, p);
+        turn(r, PIECE_CALL, true);
+        reply_begin_call(r, p, "toolu", false);
         break;
     case PART_ARGUMENTS:
         put(r, PIECE_CALL, &r->arguments, p->text);
