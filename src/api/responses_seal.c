@@ -1,5 +1,5 @@
-/* responses_seal.c - encrypted_content of reasoning items: a signature, then the text, both in base64. Another
- * server's content does not have the signature, so it is recognised and dropped. */
+/* responses_seal.c - encrypted_content of reasoning items: a signature, then the text, both in base64.
+ * Another server's content does not have the signature, so it is recognised and dropped. */
 #include "api/responses.h"
 
 #include "api/messages.h"

@@ -1,7 +1,7 @@
 /* wire_responses.c - OpenAI's Responses: replies of items, whole and as events.
  *
- * An item is open while parts of its kind arrive; another kind, or another call, closes it. All of its text is
- * collected, because the event that ends it repeats it, and the last event repeats all items. Ids of items
+ * An item is open while parts of its kind arrive; another kind, or another call, closes it. All of its text
+ * is collected, because the event that ends it repeats it, and the last event repeats all items. Ids of items
  * follow from the id of the request and their place, so that all events agree. */
 #include "api/responses.h"
 
@@ -455,8 +455,8 @@ static void finish(struct reply *r)
 {
     enum stage stage = stage_of(r);
     close_last(r);
-    response_event(r->exchange,
-                   stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed", stage, NULL);
+    response_event(r->exchange, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed",
+                   stage, NULL);
 }
 
 static void end(struct exchange *x)
