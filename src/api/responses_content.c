@@ -77,9 +77,8 @@ static bool decode_text(struct slice chars, struct buf *ret)
     size_t padding = slice_ends(chars, SLICE("==")) ? 2 : slice_ends(chars, SLICE("=")) ? 1 : 0;
     for (size_t at = 0; at < chars.len; at += 4096) {
         struct slice piece = slice_sub(chars, at, 4096);
-        int n = piece.len % 4 == 0
-                    ? EVP_DecodeBlock(bytes, (const unsigned char *)piece.ptr, (int)piece.len)
-                    : -1;
+        int n = piece.len % 4 == 0 ? EVP_DecodeBlock(bytes, (const unsigned char *)piece.ptr, (int)piece.len)
+                                   : -1;
         size_t drop = at + 4096 >= chars.len ? padding : 0;
         if (n < 0 || (size_t)n < drop)
             return false;

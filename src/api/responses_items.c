@@ -75,7 +75,8 @@ static bool convert_message(struct responses_place *p, const json_t *item)
 {
     json_t *content = json_object_get(item, "content"), *turn;
     const json_t *all = p->request->gen.messages;
-    bool begins = json_array_size(all) == 0 || is_role(json_array_get(all, json_array_size(all) - 1), "system");
+    bool begins =
+        json_array_size(all) == 0 || is_role(json_array_get(all, json_array_size(all) - 1), "system");
     if (is_role(item, "assistant")) {
         turn = turn_of(p, "assistant");
         return turn && responses_add_content(p, json_object_get(turn, "content"), content);
@@ -130,12 +131,12 @@ static bool convert_reasoning(struct responses_place *p, const json_t *item)
 static bool add_call(struct responses_place *p, const json_t *id, const char *name, json_t *arguments)
 {
     json_t *turn = turn_of(p, "assistant"), *list = turn ? list_of(p, turn, "tool_calls") : NULL;
-    json_t *function =
-        list && arguments ? json_pack("{sssO}", "name", name, "arguments", arguments) : NULL;
-    bool ok = function && (json_is_object(arguments) ||
-                           request_read_arguments(function, p->limits, p->memory));
-    ok = ok && json_array_append_new(list, json_pack("{sOsssO}", "id", id, "type", "function", "function",
-                                                     function)) == 0 &&
+    json_t *function = list && arguments ? json_pack("{sssO}", "name", name, "arguments", arguments) : NULL;
+    bool ok =
+        function && (json_is_object(arguments) || request_read_arguments(function, p->limits, p->memory));
+    ok = ok &&
+         json_array_append_new(
+             list, json_pack("{sOsssO}", "id", id, "type", "function", "function", function)) == 0 &&
          json_object_set(p->names, json_string_value(id), json_object_get(function, "name")) == 0;
     json_decref(function);
     return ok || responses_no_memory(p);
@@ -177,8 +178,8 @@ static bool convert_shell(struct responses_place *p, const json_t *item, const j
 static bool convert_output(struct responses_place *p, const json_t *item, json_t *id)
 {
     json_t *parts = json_array(), *name = json_object_get(p->names, json_string_value(id));
-    json_t *message = parts ? json_pack("{sssOsO}", "role", "tool", "tool_call_id", id, "content", parts)
-                            : NULL;
+    json_t *message =
+        parts ? json_pack("{sssOsO}", "role", "tool", "tool_call_id", id, "content", parts) : NULL;
     bool ok = message && (!name || json_object_set(message, "name", name) == 0) &&
               json_array_append(p->request->gen.messages, message) == 0;
     json_decref(message);
@@ -196,9 +197,9 @@ static const struct {
     bool is_output;
     bool (*call)(struct responses_place *p, const json_t *item, const json_t *id);
 } calls[] = {
-    {"function_call", false, convert_call},        {"function_call_output", true, NULL},
-    {"custom_tool_call", false, convert_custom},   {"custom_tool_call_output", true, NULL},
-    {"local_shell_call", false, convert_shell},    {"local_shell_call_output", true, NULL},
+    {"function_call", false, convert_call},      {"function_call_output", true, NULL},
+    {"custom_tool_call", false, convert_custom}, {"custom_tool_call_output", true, NULL},
+    {"local_shell_call", false, convert_shell},  {"local_shell_call_output", true, NULL},
 };
 
 static json_t *call_id(const json_t *item)

@@ -37,10 +37,11 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
 /* "required" and named tools need constrained decoding: this is their place. */
 static bool refuse_forced(const struct field *f, const char *what, struct reject *why)
 {
-    return reject_unsupported(why, f->name,
-                              "tool_choice \"%.40s\" is not supported: a call cannot be forced. Use \"auto\", "
-                              "\"none\" or allowed_tools with the mode \"auto\".",
-                              what);
+    return reject_unsupported(
+        why, f->name,
+        "tool_choice \"%.40s\" is not supported: a call cannot be forced. Use \"auto\", "
+        "\"none\" or allowed_tools with the mode \"auto\".",
+        what);
 }
 
 static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -165,8 +166,8 @@ bool responses_convert(struct request *r, const struct request_limits *limits, s
     struct responses_place p = {.request = r, .limits = limits, .memory = memory, .why = why};
     request_memory_enter(memory);
     p.names = json_object();
-    bool ok = (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) &&
-              responses_convert_items(&p);
+    bool ok =
+        (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) && responses_convert_items(&p);
     json_decref(p.names);
     request_memory_enter(NULL);
     return ok;

@@ -94,11 +94,10 @@ static bool add_function(const struct responses_place *p, json_t *list, const js
     if (!schema)
         return false;
     json_t *function = json_pack("{ss}", "name", name);
-    bool ok =
-        function &&
-        (!json_is_string(description) || json_object_set(function, "description", description) == 0) &&
-        json_object_set(function, "parameters", schema) == 0 &&
-        json_array_append_new(list, json_pack("{sssO}", "type", "function", "function", function)) == 0;
+    bool ok = function &&
+              (!json_is_string(description) || json_object_set(function, "description", description) == 0) &&
+              json_object_set(function, "parameters", schema) == 0 &&
+              json_array_append_new(list, json_pack("{sssO}", "type", "function", "function", function)) == 0;
     json_decref(function);
     json_decref(schema);
     return ok || responses_no_memory(p);

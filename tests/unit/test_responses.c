@@ -117,9 +117,9 @@ TEST(tools_become_functions)
     struct parsed *p = parse(TOOLS);
     assert_true(p->ok);
     expect_json(p->request.gen.tools,
-                 "[" FUNCTION("f", NOTHING) "," FUNCTION(
-                     "g", "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"}},"
-                          "\"required\":[\"input\"]}") "," FUNCTION("n__h", NOTHING) "]");
+                "[" FUNCTION("f", NOTHING) "," FUNCTION(
+                    "g", "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"}},"
+                         "\"required\":[\"input\"]}") "," FUNCTION("n__h", NOTHING) "]");
     assert_non_null(responses_find_tool(&p->request, SLICE("n__h"), &space));
     assert_string_equal(space, "n");
     assert_null(responses_find_tool(&p->request, SLICE("h"), &space));
