@@ -6,6 +6,7 @@
 #define PLATEAU_API_RESPONSES_H
 
 #include "api/request.h"
+#include "api/responses_store.h"
 #include "api/wire.h"
 
 /* The request's key of the tools in the form that templates expect: `tools` keeps the client's, which the
@@ -31,6 +32,13 @@ struct responses_place {
 bool responses_no_memory(const struct responses_place *p);
 /* responses_items.c: `instructions` and `input` become one list, in r->gen.messages. */
 bool responses_convert_items(struct responses_place *p);
+/* responses_keep.c: the input as JSON, in r->kept, where the reply will be stored. */
+bool responses_keep_input(struct responses_place *p);
+/* The items before the input, with previous_response_id: a list, which the caller frees, or NULL where there
+ * are none. False: refused. */
+bool responses_previous(struct responses_place *p, json_t **ret);
+/* "resp_..."; false: it is not one. */
+bool responses_parse_id(struct slice text, struct request_id *ret);
 /* responses_content.c: the parts of a message or of a call's output, appended to `parts`. */
 bool responses_add_content(struct responses_place *p, json_t *parts, json_t *content);
 bool responses_add_words(const struct responses_place *p, json_t *parts, struct slice words);

@@ -245,6 +245,20 @@ static bool convert_instructions(struct responses_place *p)
     return json_string_length(instructions) == 0 || add_separate(p, "system", instructions);
 }
 
+static bool convert_previous(struct responses_place *p)
+{
+    json_t *items = NULL, *item;
+    bool ok = responses_previous(p, &items);
+    size_t i;
+    json_array_foreach(items, i, item) {
+        ok = ok && convert_item(p, item, i);
+        if (!ok)
+            break;
+    }
+    json_decref(items);
+    return ok;
+}
+
 static bool convert_input(struct responses_place *p)
 {
     json_t *input = json_object_get(p->request->root, "input"), *item;
@@ -276,5 +290,5 @@ bool responses_convert_items(struct responses_place *p)
     if (json_object_set_new(r->root, "messages", json_array()) < 0)
         return responses_no_memory(p);
     r->gen.messages = json_object_get(r->root, "messages");
-    return convert_instructions(p) && convert_input(p) && join_all(p);
+    return convert_instructions(p) && convert_previous(p) && convert_input(p) && join_all(p);
 }

@@ -112,6 +112,12 @@ static bool read_truncation(struct request *r, const struct field *f, json_t *v,
     return reject_unsupported(why, f->name, "truncation: only \"disabled\" is supported.");
 }
 
+static bool read_store(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    return json_is_boolean(v) || reject_value(why, f->name, "store must be true or false.");
+}
+
 static const struct field fields[] = {
     {"input", read_input, .prompt = true},
     {"instructions", field_accept_string},
@@ -126,7 +132,8 @@ static const struct field fields[] = {
     {"truncation", read_truncation},
     {"stop", field_stop},
     {"top_logprobs", field_ignore_unless_off},
-    {"store", field_ignore_unless_off},
+    {"store", read_store},
+    {"previous_response_id", field_accept_string},
     {"enable_thinking", field_tristate, FIELD_AT(gen.enable_thinking)},
     /* Labels for the client's accounting. */
     {"metadata", field_accept_object},
@@ -138,8 +145,6 @@ static const struct field fields[] = {
     {"service_tier", field_accept_string},
     {"stream_options", field_accept_object},
     /* Known; accepted only with values that request the default behaviour. */
-    {"previous_response_id", field_refuse_unless_off,
-     .say = "responses are not stored; send all items of the conversation as input."},
     {"background", field_refuse_unless_off, .say = "background responses are not supported; use stream."},
     {"conversation", field_refuse_unless_off,
      .say = "conversations are not supported; send all items of the conversation as input."},
@@ -157,6 +162,7 @@ bool responses_check(struct request *r, struct reject *why)
     if (!json_object_get(r->root, "input"))
         return reject_value(why, "input", "input is missing.");
     r->gen.clamps = true;
+    r->stores = !json_is_false(json_object_get(r->root, "store"));
     return true;
 }
 
@@ -166,8 +172,8 @@ bool responses_convert(struct request *r, const struct request_limits *limits, s
     struct responses_place p = {.request = r, .limits = limits, .memory = memory, .why = why};
     request_memory_enter(memory);
     p.names = json_object();
-    bool ok =
-        (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) && responses_convert_items(&p);
+    bool ok = (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) &&
+              responses_keep_input(&p) && responses_convert_items(&p);
     json_decref(p.names);
     request_memory_enter(NULL);
     return ok;

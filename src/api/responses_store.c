@@ -154,8 +154,7 @@ static struct responses_items *make_items(struct responses_store *s, const struc
 {
     struct slice copy;
     uint32_t depth = p->before ? p->before->depth + 1 : 0;
-    struct responses_items *i =
-        depth < RESPONSES_DEPTH_MAX ? make(s, sizeof(*i), p->items, &copy) : NULL;
+    struct responses_items *i = depth < RESPONSES_DEPTH_MAX ? make(s, sizeof(*i), p->items, &copy) : NULL;
     if (!i)
         return NULL;
     *i = (struct responses_items){

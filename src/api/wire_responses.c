@@ -78,7 +78,8 @@ static void open_reply(struct reply *r)
     echo(q, "prompt_cache_key", "null", ret);
     echo_reasoning(q, ret);
     echo(q, "safety_identifier", "null", ret);
-    buf_puts(ret, ",\"background\":false,\"service_tier\":\"default\",\"store\":false");
+    buf_printf(ret, ",\"background\":false,\"service_tier\":\"default\",\"store\":%s",
+               q->stores && r->exchange->api->responses ? "true" : "false");
     buf_printf(ret, ",\"temperature\":%.9g,\"top_p\":%.9g", (double)r->choice->sampling.temperature,
                (double)r->choice->sampling.top_p);
     echo_text(q, ret);
@@ -174,12 +175,15 @@ static void event_end(struct exchange *x)
     buf_puts(&x->out, "}\n\n");
 }
 
-static void response_event(struct exchange *x, const char *type, enum stage stage, const struct reject *why)
+/* Returns where in x->out the response begins; it ends before the event's last brace. */
+static size_t response_event(struct exchange *x, const char *type, enum stage stage, const struct reject *why)
 {
     struct buf *out = event_begin(x, type);
     buf_puts(out, ",\"response\":");
+    size_t at = out->len;
     write_response(x, stage, why, out);
     event_end(x);
+    return at;
 }
 
 /* ---- items ---- */
@@ -381,6 +385,26 @@ static void write_done(const struct reply *r)
     }
 }
 
+/* What is stored: the input, and behind it the output. */
+static void keep_item(struct reply *r, struct slice item)
+{
+    struct request *q = &r->exchange->request;
+    if (!q->stores || !r->exchange->api->responses)
+        return;
+    buf_puts(&q->kept, RESPONSES_BETWEEN);
+    buf_put_slice(&q->kept, item);
+}
+
+/* The reply, when it is whole. One that does not fit is not stored: clients then get a 404 for its id. */
+static void store(struct exchange *x, struct slice reply)
+{
+    struct request *q = &x->request;
+    struct responses_put put = {q->previous, buf_slice(&q->kept), reply, q->kept_input};
+    if (q->stores && x->api->responses && q->kept.error == 0 && reply.ptr)
+        responses_store_put(x->api->responses, (struct responses_key){x->gen.tenant, x->gen.id}, &put,
+                            clock_now_ns());
+}
+
 static void close_item(struct reply *r)
 {
     struct own *own = r->own;
@@ -394,7 +418,9 @@ static void close_item(struct reply *r)
     }
     if (r->items.len > 0)
         buf_putc(&r->items, ',');
+    size_t at = r->items.len;
     write_item(r, false, &r->items);
+    keep_item(r, slice_sub(buf_slice(&r->items), at, r->items.len));
     own->open = PIECE_NONE;
 }
 
@@ -413,6 +439,8 @@ static void write_whole(struct exchange *x, struct buf *ret)
     struct reply *r = &x->replies[0];
     close_last(r);
     write_response(x, stage_of(r), NULL, ret);
+    if (ret->error == 0)
+        store(x, buf_slice(ret));
 }
 
 static void begin(struct exchange *x)
@@ -453,10 +481,13 @@ static void flush(struct reply *r)
 
 static void finish(struct reply *r)
 {
+    struct exchange *x = r->exchange;
     enum stage stage = stage_of(r);
     close_last(r);
-    response_event(r->exchange, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed",
-                   stage, NULL);
+    size_t at = response_event(x, stage == STAGE_INCOMPLETE ? "response.incomplete" : "response.completed",
+                               stage, NULL);
+    if (x->out.error == 0)
+        store(x, slice_sub(buf_slice(&x->out), at, x->out.len - at - strlen("}\n\n")));
 }
 
 static void end(struct exchange *x)

@@ -7,7 +7,7 @@ import re
 import openai
 import pytest
 
-from conftest import ANSWER_S, TOP, refused
+from conftest import ANSWER_S, TOP, account, refused
 
 PATH = "/v1/responses"
 IMAGE = (TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes()
@@ -26,7 +26,7 @@ def sdk(server):
 
 
 def post(server, input=ASK, **fields):
-    return server.http.post(PATH, json={"model": "canary", "input": input, **COLD, **fields})
+    return server.http.post(PATH, json={"model": "canary", "input": input, "store": False, **COLD, **fields})
 
 
 def answered(reply):
@@ -62,7 +62,7 @@ def names(reply):
 
 @pytest.mark.smoke
 def test_create(sdk):
-    r = sdk.responses.create(model="canary", input=ASK, instructions="Be brief.", max_output_tokens=80, extra_body=COLD)
+    r = sdk.responses.create(model="canary", input=ASK, instructions="Be brief.", max_output_tokens=80, store=False, extra_body=COLD)
     assert r.object == "response" and r.id.startswith("resp_") and r.status == "completed" and r.model == "canary"
     assert "make directories" in r.output_text and r.output[-1].id.startswith("msg_")
     assert r.error is None and r.incomplete_details is None and r.instructions == "Be brief."
@@ -71,8 +71,8 @@ def test_create(sdk):
 
 @pytest.mark.smoke
 def test_stream(sdk):
-    whole = sdk.responses.create(model="canary", input=ASK, max_output_tokens=80, extra_body=COLD)
-    with sdk.responses.stream(model="canary", input=ASK, max_output_tokens=80, extra_body=COLD) as stream:
+    whole = sdk.responses.create(model="canary", input=ASK, max_output_tokens=80, store=False, extra_body=COLD)
+    with sdk.responses.stream(model="canary", input=ASK, max_output_tokens=80, store=False, extra_body=COLD) as stream:
         words = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
         last = stream.get_final_response()
     assert words == last.output_text == whole.output_text and last.usage.output_tokens == whole.usage.output_tokens
@@ -80,7 +80,7 @@ def test_stream(sdk):
 
 @pytest.mark.smoke
 def test_tools_round_trip(sdk):
-    fields = {"model": "canary", "tools": [WEATHER], "max_output_tokens": 120, "extra_body": COLD}
+    fields = {"model": "canary", "tools": [WEATHER], "max_output_tokens": 120, "store": False, "extra_body": COLD}
     first = sdk.responses.create(input=[user(PARIS)], **fields)
     (call,) = [o for o in first.output if o.type == "function_call"]
     assert call.name == "get_weather" and json.loads(call.arguments) == {"city": "Paris"} and call.call_id
@@ -218,6 +218,43 @@ def test_custom_and_namespace_tools_come_back_as_they_were_offered(server):
         calls = [o for o in whole["output"] if o["type"].endswith("call")]
         assert calls and calls[0]["type"] == kind and calls[0]["name"] == name, whole["output"]
         assert calls[0].get("namespace") == (tool["name"] if tool is space else None)
+
+
+# ---- stored responses ----
+
+@pytest.mark.smoke
+def test_previous_response(sdk, server):
+    fields = {"model": "canary", "max_output_tokens": 100, "extra_body": COLD}
+    first = sdk.responses.create(input=ASK, **fields)
+    assert first.store is True
+    second = sdk.responses.create(input="And rmdir?", previous_response_id=first.id, **fields)
+    whole = [user(ASK), *[o.model_dump(exclude_none=True) for o in first.output], user("And rmdir?")]
+    same = sdk.responses.create(input=whole, store=False, **fields)
+    assert second.output_text == same.output_text and second.usage.input_tokens == same.usage.input_tokens
+    assert second.previous_response_id == first.id
+    with sdk.responses.stream(input="And touch?", previous_response_id=second.id, **fields) as stream:
+        third = stream.get_final_response()
+    assert third.usage.input_tokens > second.usage.input_tokens
+    for r in first, second, third:
+        stored = sdk.responses.retrieve(r.id)
+        assert stored.output_text == r.output_text and stored.usage == r.usage
+    items = sdk.responses.input_items.list(third.id).data
+    assert [i.type for i in items] == ["message"] * 5 and all(i.id for i in items)
+    sdk.responses.delete(first.id)
+    for call in sdk.responses.retrieve, sdk.responses.delete, sdk.responses.input_items.list:
+        with pytest.raises(openai.NotFoundError):
+            call(first.id)
+    with pytest.raises(openai.NotFoundError) as e:
+        sdk.responses.create(input="x", previous_response_id=first.id, **fields)
+    assert e.value.code == "previous_response_not_found"
+    assert sdk.responses.create(input="x", previous_response_id=third.id, store=False, **fields).output_text is not None
+    with pytest.raises(openai.NotFoundError):
+        sdk.responses.retrieve(same.id)
+    refused(server.http.post(f"{PATH}/{third.id}/cancel"), 400, "unsupported_value", "background")
+    row = account(server.http.get("/api/memory").json(), "responses")
+    assert 0 < row["used_bytes"] <= row["planned_bytes"] <= 64 << 20
+    for r in second, third:
+        sdk.responses.delete(r.id)
 
 
 # ---- fields and errors ----
