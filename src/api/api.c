@@ -48,6 +48,7 @@ static void fill_defaults(struct api_opts *o)
     o->prep_threads = o->prep_threads ? o->prep_threads : processors() <= 4 ? 1 : 2;
     o->prep_threads = MIN_OF(o->prep_threads, (uint32_t)API_PREP_THREADS_MAX);
     o->prep_queue_bytes_max = o->prep_queue_bytes_max ? o->prep_queue_bytes_max : (size_t)64 << 20;
+    o->response_ttl_ns = o->response_ttl_ns ? o->response_ttl_ns : 3600 * NS_PER_S;
     o->model_count = o->model_count ? o->model_count : 1;
 }
 
@@ -157,6 +158,19 @@ static int open_media(struct api *a, struct err *e)
     return media_create(&opts, &a->media, e);
 }
 
+static int open_responses(struct api *a)
+{
+    struct account *account = a->opts.responses;
+    struct responses_store_opts opts = {account, 0, a->opts.response_ttl_ns};
+    uint64_t limit = account ? account_numbers(account).limit : 0;
+    if (limit <= responses_store_bytes())
+        return 0;
+    opts.bytes_max = limit - responses_store_bytes();
+    int r = responses_store_create(&opts, &a->responses);
+    a->limits.responses = a->responses;
+    return r;
+}
+
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
 {
     int r = 0;
@@ -182,6 +196,8 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     if (r == 0)
         r = make_mailboxes(a);
     a->text_fixed_bytes = account_numbers(opts->text).reserved;
+    if (r == 0)
+        r = open_responses(a);
     if (r == 0)
         r = open_media(a, e);
     if (r == 0)
@@ -272,6 +288,8 @@ static void on_tick(void *arg, uint64_t now_ns)
 {
     struct api *a = arg;
     watch_models(a, now_ns);
+    if (a->responses)
+        responses_store_expire(a->responses, now_ns);
     LIST_EACH(it, &a->exchanges)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
@@ -337,6 +355,7 @@ void api_free(struct api *a)
         return;
     api_stop(a);
     media_free(a->media);
+    responses_store_free(a->responses);
     prep_queue_done(&a->to_prepare);
     mailbox_free(a->prepared);
     mailbox_free(a->wakes);

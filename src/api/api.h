@@ -50,12 +50,14 @@ struct api_opts {
     struct guard *guard;     /* decides when new work is refused; NULL: never */
     struct store *store;     /* of the SSD tier, for reports and clears; NULL: no SSD tier */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
-    struct account *threads; /* pays for the stacks of prep threads; NULL: `text` does */
-    struct media_opts media; /* the api sets threads, done and arg */
-    uint32_t choices_max;    /* of one request: prompts x n; 128 */
-    uint32_t json_depth_max; /* 64 */
-    uint32_t prep_threads;   /* 1 on up to 4 processors, else 2 */
-    uint32_t model_count;    /* models in the registry */
+    struct account *responses;   /* of stored ones, and their limit; NULL: none are stored */
+    uint64_t response_ttl_ns;    /* how long a stored one stays without use; 1 h */
+    struct account *threads;     /* pays for the stacks of prep threads; NULL: `text` does */
+    struct media_opts media;     /* the api sets threads, done and arg */
+    uint32_t choices_max;        /* of one request: prompts x n; 128 */
+    uint32_t json_depth_max;     /* 64 */
+    uint32_t prep_threads;       /* 1 on up to 4 processors, else 2 */
+    uint32_t model_count;        /* models in the registry */
     size_t prep_queue_bytes_max; /* bodies that wait to be read; 64 MiB */
     struct api_live live;
     /* Without model keys the models are open. Without admin keys the admin's routes answer on

@@ -9,6 +9,7 @@
 #include "api/prep_queue.h"
 #include "gen/reject.h"
 #include "api/request.h"
+#include "api/responses_store.h"
 #include "api/tenants.h"
 #include "api/watch.h"
 
@@ -27,8 +28,9 @@ struct api {
     /* Set by create, then constant. */
     struct api_opts opts;
     struct request_limits limits;
-    struct charge text;  /* of opts.text: pays for memory that outlives one request's account */
-    struct media *media; /* NULL: no images */
+    struct charge text;                /* of opts.text: pays for memory that outlives one request's account */
+    struct media *media;               /* NULL: no images */
+    struct responses_store *responses; /* NULL: none are stored */
     uint32_t streams_max;
     uint64_t started_ns;
     int64_t started_s;

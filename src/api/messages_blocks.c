@@ -399,38 +399,6 @@ static bool convert_system(struct messages_place *p)
 
 /* ---- the end ---- */
 
-static bool has_images(const json_t *parts)
-{
-    size_t i;
-    const json_t *part;
-    json_array_foreach(parts, i, part)
-        if (!is_type(part, "text"))
-            return true;
-    return false;
-}
-
-/* A list of texts becomes one text. */
-static bool join(const struct messages_place *p, json_t *message, const char *name)
-{
-    struct charge charge = request_memory_charge(p->memory);
-    const json_t *parts = json_object_get(message, name), *part;
-    struct buf text;
-    size_t i;
-    if (!json_is_array(parts) || has_images(parts))
-        return true;
-    if (json_array_size(parts) == 1)
-        return json_object_set(message, name, json_object_get(json_array_get(parts, 0), "text")) == 0 ||
-               messages_no_memory(p);
-    buf_init(&text, SIZE_MAX / 4, &charge);
-    json_array_foreach(parts, i, part) {
-        const json_t *own = json_object_get(part, "text");
-        buf_put(&text, json_string_value(own), json_string_length(own));
-    }
-    json_t *joined = text.error ? NULL : json_stringn(text.ptr ? text.ptr : "", text.len);
-    buf_done(&text);
-    return json_object_set_new(message, name, joined) == 0 || messages_no_memory(p);
-}
-
 /* With text of its own and without calls; else the reply is a new turn. */
 static bool is_continued(const json_t *last)
 {
@@ -443,8 +411,9 @@ static bool finish(const struct messages_place *p)
     json_t *all = p->request->gen.messages, *message;
     size_t i;
     json_array_foreach(all, i, message)
-        if (!join(p, message, "content") || !join(p, message, "reasoning_content"))
-            return false;
+        if (!request_join_parts(message, "content", p->memory) ||
+            !request_join_parts(message, "reasoning_content", p->memory))
+            return messages_no_memory(p);
     p->request->gen.continues = is_continued(json_array_get(all, json_array_size(all) - 1));
     return true;
 }

@@ -21,6 +21,8 @@ static bool parse(struct exchange *x)
 {
     const struct request_form *form = x->wire ? &x->wire->form : utility_form(x->kind);
     struct request_limits limits = x->api->limits;
+    limits.tenant = x->gen.tenant;
+    limits.id = x->id_text;
     bool ok = request_parse(form, buf_slice(&x->body), &limits, &x->gen.memory, &x->request, &x->gen.reject);
     buf_done(&x->body);
     if (!ok && x->gen.reject.kind == REJECT_BUSY) {

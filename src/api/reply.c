@@ -4,12 +4,15 @@
 #include "api/wire.h"
 #include "base/check.h"
 
+#include <stdio.h>
+
 #define TEXT_BYTES_MAX ((size_t)64 << 20) /* of one text; a request's memory bounds all of them together */
 
 #define REPLY_BUFS(r)                                                                                        \
     {                                                                                                        \
         &(r)->content, &(r)->reasoning, &(r)->arguments, &(r)->ids, &(r)->logprobs, &(r)->logprob_tokens,    \
-            &(r)->logprob_tops, &(r)->logprob_offsets, &(r)->items, &(r)->call_name, &(r)->prompt_logprobs   \
+            &(r)->logprob_tops, &(r)->logprob_offsets, &(r)->items, &(r)->call_name, &(r)->prompt_logprobs,  \
+            &(r)->echo, &(r)->block                                                                          \
     }
 #define PIECE_BUFS 8 /* the first ones are those of a piece */
 

@@ -10,6 +10,9 @@
 #include "gen/request_memory.h"
 #include "media/media.h"
 
+struct responses_store;
+struct responses_items;
+
 #define REQUEST_STOP_BYTES_MAX 256 /* ENGINE_STOP_STRING_BYTES_MAX */
 #define REQUEST_TOOLS_MAX      128
 #define REQUEST_IGNORED_BYTES  256
@@ -45,6 +48,9 @@ struct request_limits {
     /* True: a field without a place in `form` is one of another route, and is refused. NULL: it is ignored as
      * an unknown one. */
     bool (*elsewhere)(const struct request_form *form, const char *name);
+    struct responses_store *responses; /* NULL: none are stored */
+    uint64_t tenant;                   /* whose stored responses may be referred to */
+    const char *id;                    /* of the request, for ids of stored items; NULL: none */
 };
 
 /* How the bodies of one route are read. */
@@ -70,9 +76,14 @@ struct request {
     json_t *tokens; /* detokenize */
     bool return_token_strs;
     bool stream, include_usage, continuous_usage;
-    bool stream_options;   /* it was given */
-    bool tools_off;        /* the tools are not to be called */
-    bool thinking_omitted; /* Messages: blocks of thinking are sent without their text */
+    bool stream_options;              /* it was given */
+    bool tools_off;                   /* the tools are not to be called */
+    bool thinking_omitted;            /* Messages: blocks of thinking are sent without their text */
+    bool stores;                      /* Responses: the reply is stored */
+    struct responses_items *previous; /* of the response before this one; a reference */
+    struct buf kept;                  /* items to store: the input, later the output */
+    size_t kept_input;                /* bytes of the input */
+    bool seals_reasoning;             /* Responses: items of reasoning have encrypted_content */
     bool return_token_ids;
     bool echo, echo_logprobs; /* completions: the text begins with the prompt; logprobs has it too */
     bool echo_logprobs_only;  /* prompt_logprobs were not requested besides */
@@ -97,6 +108,14 @@ void request_drop_all(struct request *r);
  * Their images and videos go to the list r->gen.media, which is made when the first is found. */
 bool request_convert_messages(struct request *r, const struct request_limits *limits,
                               struct request_memory *memory, struct reject *why);
+/* The arguments of a function's call, where they are the text of an object, become that object. Models and
+ * clients write the empty text for no arguments. Other text stays text: the model wrote it, and agents send
+ * it back. False: no memory. */
+bool request_read_arguments(json_t *function, const struct request_limits *limits,
+                            struct request_memory *memory);
+/* The list of parts `message[name]`, of texts only, becomes their text; a list with images stays. False: no
+ * memory. */
+bool request_join_parts(json_t *message, const char *name, struct request_memory *memory);
 bool request_check_tools(struct request *r, const json_t *tools, struct reject *why);
 
 /* request_media.c: an image or a video among the parts of a message. */

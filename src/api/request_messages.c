@@ -145,27 +145,32 @@ static bool normalise_content(const struct place *p, json_t *message, bool may_b
 
 /* ---- an assistant's earlier calls ---- */
 
-/* The arguments are an object, or its text. Models and clients write the empty text for no arguments. Other
- * text stays text: the model wrote it, and agents send it back. */
-static bool normalise_arguments(const struct place *p, json_t *function, const struct request_limits *limits)
+bool request_read_arguments(json_t *function, const struct request_limits *limits,
+                            struct request_memory *memory)
 {
     const json_t *arguments = json_object_get(function, "arguments");
+    struct slice text = {json_string_value(arguments), json_string_length(arguments)};
     json_t *object = NULL;
     json_error_t e;
-    if (json_is_object(arguments))
-        return true;
-    if (arguments && !json_is_string(arguments) && !json_is_null(arguments))
-        return refuse_message(p, ".tool_calls: function.arguments must be an object or its JSON text.");
-    struct slice text = {json_string_value(arguments), json_string_length(arguments)};
     if (text.len == 0)
         object = json_object();
     else if (json_depth_within(text, limits->json_depth_max))
-        object = request_memory_parse(p->memory, text.ptr, text.len, &e);
+        object = request_memory_parse(memory, text.ptr, text.len, &e);
     if (!json_is_object(object)) {
         json_decref(object);
         return true;
     }
-    return json_object_set_new(function, "arguments", object) == 0 || no_memory(p);
+    return json_object_set_new(function, "arguments", object) == 0;
+}
+
+static bool normalise_arguments(const struct place *p, json_t *function, const struct request_limits *limits)
+{
+    const json_t *arguments = json_object_get(function, "arguments");
+    if (json_is_object(arguments))
+        return true;
+    if (arguments && !json_is_string(arguments) && !json_is_null(arguments))
+        return refuse_message(p, ".tool_calls: function.arguments must be an object or its JSON text.");
+    return request_read_arguments(function, limits, p->memory) || no_memory(p);
 }
 
 static bool normalise_calls(const struct place *p, json_t *message, const struct request_limits *limits)
@@ -258,6 +263,38 @@ bool request_convert_messages(struct request *r, const struct request_limits *li
     }
     request_memory_enter(NULL);
     return ok;
+}
+
+/* ---- lists of parts that other dialects make ---- */
+
+static bool is_text_only(const json_t *parts)
+{
+    size_t i;
+    const json_t *part;
+    json_array_foreach(parts, i, part)
+        if (!text_of_part(json_array_get(parts, i)))
+            return false;
+    return true;
+}
+
+bool request_join_parts(json_t *message, const char *name, struct request_memory *memory)
+{
+    struct charge charge = request_memory_charge(memory);
+    const json_t *parts = json_object_get(message, name), *part;
+    struct buf text;
+    size_t i;
+    if (!json_is_array(parts) || !is_text_only(parts))
+        return true;
+    if (json_array_size(parts) == 1)
+        return json_object_set(message, name, json_object_get(json_array_get(parts, 0), "text")) == 0;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    json_array_foreach(parts, i, part) {
+        const json_t *own = json_object_get(part, "text");
+        buf_put(&text, json_string_value(own), json_string_length(own));
+    }
+    json_t *joined = text.error ? NULL : json_stringn(text.ptr ? text.ptr : "", text.len);
+    buf_done(&text);
+    return json_object_set_new(message, name, joined) == 0;
 }
 
 /* ---- tools ---- */

@@ -1,6 +1,7 @@
 /* request_parse.c - the body as a whole: JSON, then the fields of its form, then what several fields say
  * together. */
 #include "api/field.h"
+#include "api/responses_store.h"
 #include "gen/json_depth.h"
 
 #include "base/check.h"
@@ -109,6 +110,8 @@ void request_done(struct request *r)
     json_decref(r->gen.media);
     json_decref(r->gen.template_kwargs);
     json_decref(r->echoed);
+    responses_items_unref(r->previous);
+    buf_done(&r->kept);
     json_decref(r->root);
     *r = (struct request){0};
 }

@@ -10,6 +10,7 @@
 #include "api/memory_refusal.h"
 #include "api/messages.h"
 #include "api/report.h"
+#include "api/responses.h"
 #include "api/wire_openai.h"
 
 #include "base/check.h"
@@ -227,6 +228,87 @@ static void answer_delete(const struct call *c)
     http_respond(c->http, 200, JSON, slice_of(body));
 }
 
+/* ---- /v1/responses/{id} ---- */
+
+static bool response_key(const struct call *c, struct responses_key *ret)
+{
+    ret->tenant = c->auth.tenant;
+    return c->api->responses && responses_parse_id(c->rest, &ret->id);
+}
+
+static void refuse_response(const struct call *c)
+{
+    struct reject why = {0};
+    reject_set(&why, REJECT_RESPONSE_NOT_FOUND, NULL,
+               "There is no stored response %.*s. It may have been deleted, or left the store.",
+               (int)MIN_OF(c->rest.len, (size_t)60), c->rest.ptr);
+    reject_respond(&why, &reject_openai, "", c->http);
+}
+
+static void respond_stored(const struct call *c, struct buf *body)
+{
+    struct reject why = {0};
+    if (body->error) {
+        memory_refusal(c->api, c->api->opts.text, body->capacity, atomic_load(&c->api->requests_now), &why);
+        reject_respond(&why, &reject_openai, "", c->http);
+    } else {
+        http_respond_buf(c->http, 200, JSON, body);
+    }
+}
+
+static void answer_response(const struct call *c)
+{
+    struct responses_key key;
+    struct buf body;
+    buf_init(&body, SIZE_MAX / 4, &c->api->text);
+    if (response_key(c, &key) && responses_store_reply(c->api->responses, key, clock_now_ns(), &body))
+        respond_stored(c, &body);
+    else
+        refuse_response(c);
+    buf_done(&body);
+}
+
+static void answer_items(const struct call *c)
+{
+    struct responses_key key;
+    struct buf body;
+    struct responses_items *items =
+        response_key(c, &key) ? responses_store_take(c->api->responses, key, clock_now_ns()) : NULL;
+    if (!items) {
+        refuse_response(c);
+        return;
+    }
+    buf_init(&body, SIZE_MAX / 4, &c->api->text);
+    buf_puts(&body, "{\"object\":\"list\",\"data\":[");
+    responses_items_write(items, false, &body);
+    buf_puts(&body, "],\"first_id\":null,\"last_id\":null,\"has_more\":false}");
+    responses_items_unref(items);
+    respond_stored(c, &body);
+    buf_done(&body);
+}
+
+static void delete_response(const struct call *c)
+{
+    struct responses_key key;
+    char body[128];
+    if (!response_key(c, &key) || !responses_store_delete(c->api->responses, key)) {
+        refuse_response(c);
+        return;
+    }
+    snprintf(body, sizeof(body), "{\"id\":\"%.*s\",\"object\":\"response\",\"deleted\":true}",
+             SLICE_ARGS(c->rest));
+    http_respond(c->http, 200, JSON, slice_of(body));
+}
+
+static void cancel_response(const struct call *c)
+{
+    struct reject why = {0};
+    reject_unsupported(&why, NULL,
+                       "Only background responses can be cancelled, and they are not supported. Close the "
+                       "connection, or DELETE /v1/requests/{id}.");
+    reject_respond(&why, &reject_openai, "", c->http);
+}
+
 /* ---- the table ---- */
 
 static const struct route routes[] = {
@@ -243,6 +325,10 @@ static const struct route routes[] = {
     {"POST", "/v1/models/*/unload", AUTH_ADMIN, NULL, REQUEST_UNLOAD},
     {"GET", "/v1/models/", AUTH_KEY, answer_model},
     {"DELETE", "/v1/requests/", AUTH_KEY, answer_delete},
+    {"GET", "/v1/responses/*/input_items", AUTH_KEY, answer_items},
+    {"POST", "/v1/responses/*/cancel", AUTH_KEY, cancel_response},
+    {"GET", "/v1/responses/", AUTH_KEY, answer_response},
+    {"DELETE", "/v1/responses/", AUTH_KEY, delete_response},
     {"GET", "/server_info", AUTH_KEY, answer_server_info},
     {"GET", "/model_info", AUTH_KEY, answer_model_info},
     {"GET", "/metrics", AUTH_METRICS, answer_metrics},

@@ -44,7 +44,7 @@ struct wire {
 };
 
 /* All dialects. */
-#define WIRES(X) X(wire_chat) X(wire_completion) X(wire_messages)
+#define WIRES(X) X(wire_chat) X(wire_completion) X(wire_messages) X(wire_responses)
 
 #define WIRE_EXTERN(name) extern const struct wire name;
 WIRES(WIRE_EXTERN)

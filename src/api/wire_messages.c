@@ -9,8 +9,6 @@
 #include "http/sse.h"
 #include "text/chat_format.h"
 
-#include <stdio.h>
-
 struct own {
     enum piece_kind open; /* kind of the block that is open in the stream */
     uint32_t blocks;      /* begun until now */

@@ -29,6 +29,10 @@
 #define MEDIA_BYTES_MAX   (1024 * MIB)
 #define MEDIA_BYTES_LEAST (8 * MIB)
 
+/* Stored responses take at most this part of the ceiling. */
+#define RESPONSES_PART        32
+#define RESPONSES_BYTES_LEAST MIB
+
 /* ---- the process ---- */
 
 static const char *find_ceiling(const struct footprint *f, uint64_t wanted, uint64_t ceiling)
@@ -76,6 +80,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->network_bytes = http_server_bytes(&o->http, &ret->connection_bytes) + listeners_bytes(o);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);
+    ret->responses_bytes =
+        MIN_OF(o->process.response_store, least ? RESPONSES_BYTES_LEAST : ceiling / RESPONSES_PART);
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
     if (!o->store.dir)
         return;

@@ -24,6 +24,7 @@ struct runtime {
     struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
+    struct account *responses;                       /* likewise; NULL: none are stored */
     struct account *media;                           /* likewise; NULL: no model accepts images */
     struct holders *holders;                         /* all sets of pools */
     struct guard *guard;                             /* NULL: a process with one model needs no guard */

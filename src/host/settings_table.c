@@ -49,6 +49,12 @@ const struct setting_row settings_table[] = {
      COMMAND_SIZE, "memory for transfers to and from --ssd-dir"},
     {GROUP_MODEL, "text-limit", "BYTES", SETTING_BYTES, AT(process.text_limit), 0, 1e13, "0", COMMAND_SIZE,
      "memory for the texts of all requests together; 0: an eighth of the ceiling, at most 1G"},
+    {GROUP_MODEL, "response-store", "BYTES", SETTING_BYTES, AT(process.response_store), 0, 1e13, "64M",
+     COMMAND_SIZE,
+     "memory for stored responses (/v1/responses), at most 1/32 of the ceiling; the least recently used are "
+     "deleted first; 0: none are stored"},
+    {GROUP_MODEL, "response-ttl", "SECONDS", SETTING_SECONDS, AT(api.response_ttl_ns), 1, 1e7, "3600",
+     COMMAND_SERVE, "delete a stored response that no request used for SECONDS"},
     {GROUP_MODEL, "trim", "on|off", SETTING_TEXT, AT(model.trim), 0, 0, "on", COMMAND_SERVE,
      "off: keep free memory committed until memory is short (for benchmarks)"},
     {GROUP_MODEL, "compute", "MODE", SETTING_TEXT, AT(model.compute), 0, 0, "auto", COMMAND_RUN,

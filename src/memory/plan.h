@@ -31,6 +31,7 @@ struct plan_process {
     uint64_t network_bytes, body_bytes;    /* connections, all of them open; bodies that arrive */
     uint64_t connection_bytes;             /* one of them; for reports */
     uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
+    uint64_t responses_bytes;              /* stored responses; 0: none are stored */
     uint64_t media_bytes;                  /* images and videos being prepared; 0: no model reads images */
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: no SSD tier */
 };

@@ -1,5 +1,7 @@
 plateau_test(test_api_request api)
 plateau_test(test_messages api)
+plateau_test(test_responses api)
+plateau_test(test_responses_store api)
 plateau_test(test_reject api)
 plateau_test(test_reply api)
 plateau_test(test_choice gen)

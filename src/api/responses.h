@@ -1,0 +1,65 @@
+/* responses.h - OpenAI's Responses: declarations that its files share.
+ *
+ * responses_request.c reads the fields. responses_items.c and responses_tools.c convert items and tools to
+ * the form that templates expect. wire_responses.c writes replies, responses_seal.c sealed reasoning. */
+#ifndef PLATEAU_API_RESPONSES_H
+#define PLATEAU_API_RESPONSES_H
+
+#include "api/request.h"
+#include "api/responses_store.h"
+#include "api/wire.h"
+
+/* The request's key of the tools in the form that templates expect: `tools` keeps the client's, which the
+ * reply repeats. */
+#define RESPONSES_TOOLS "plateau:tools"
+
+bool responses_check(struct request *r, struct reject *why);
+bool responses_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
+                       struct reject *why);
+extern const struct field_group *const responses_groups[];
+
+/* A request that is being converted: its memory is entered. */
+struct responses_place {
+    struct request *request;
+    const struct request_limits *limits;
+    struct request_memory *memory;
+    struct reject *why;
+    json_t *names; /* of functions, by the id of their call */
+    char at[64];   /* "input[0].content[1]", for errors */
+};
+
+/* False: memory was refused. */
+bool responses_no_memory(const struct responses_place *p);
+/* responses_items.c: `instructions` and `input` become one list, in r->gen.messages. */
+bool responses_convert_items(struct responses_place *p);
+/* responses_keep.c: the input as JSON, in r->kept, where the reply will be stored. */
+bool responses_keep_input(struct responses_place *p);
+/* The items before the input, with previous_response_id: a list, which the caller frees, or NULL where there
+ * are none. False: refused. */
+bool responses_previous(struct responses_place *p, json_t **ret);
+/* "resp_..."; false: it is not one. */
+bool responses_parse_id(struct slice text, struct request_id *ret);
+/* responses_content.c: the parts of a message or of a call's output, appended to `parts`. */
+bool responses_add_content(struct responses_place *p, json_t *parts, json_t *content);
+bool responses_add_words(const struct responses_place *p, json_t *parts, struct slice words);
+/* responses_tools.c: `tools` of the body, in r->gen.tools. */
+bool responses_convert_tools(struct responses_place *p);
+
+/* ---- tools, by the name that the model knows ---- */
+
+#define RESPONSES_NAME_BYTES 256
+
+/* The name of a function in a namespace, as the model sees it; `space` may be NULL. False: too long. */
+bool responses_flat_name(const char *space, const char *name, char ret[RESPONSES_NAME_BYTES]);
+/* The client's own tool of that name, and the namespace that it is in (NULL: none). NULL: there is none. */
+const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space);
+
+/* ---- sealed reasoning ---- */
+
+/* `encrypted_content`: the text in base64 after a signature of this process. It is not secret: clients get
+ * the same text in `content`. */
+void responses_seal(struct slice text, struct buf *ret);
+/* False: not sealed here, or damaged; `ret` is empty then. */
+bool responses_unseal(struct slice sealed, struct buf *ret);
+
+#endif

@@ -1,0 +1,180 @@
+/* responses_request.c - the fields of OpenAI's Responses.
+ *
+ * Unknown fields and fields without effect are listed in x-ignored-fields. The sampling fields of all
+ * dialects are read too. */
+#include "api/field.h"
+#include "api/responses.h"
+
+#include "base/check.h"
+
+static const char *word_of(const json_t *v)
+{
+    return json_is_string(v) ? json_string_value(v) : "";
+}
+
+static const char *type_of(const json_t *v)
+{
+    return word_of(json_object_get(v, "type"));
+}
+
+/* ---- the conversation ---- */
+
+static bool read_input(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    return (json_is_string(v) && json_string_length(v) > 0) || json_array_size(v) > 0 ||
+           reject_value(why, f->name, "input must be a text or a list of at least one item.");
+}
+
+static bool read_tools(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    if (!json_is_array(v) || json_array_size(v) > REQUEST_TOOLS_MAX)
+        return reject_value(why, f->name, "tools must be a list of at most %d tools.", REQUEST_TOOLS_MAX);
+    return true;
+}
+
+/* "required" and named tools need constrained decoding: this is their place. */
+static bool refuse_forced(const struct field *f, const char *what, struct reject *why)
+{
+    return reject_unsupported(
+        why, f->name,
+        "tool_choice \"%.40s\" is not supported: a call cannot be forced. Use \"auto\", "
+        "\"none\" or allowed_tools with the mode \"auto\".",
+        what);
+}
+
+static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *word = word_of(v), *mode = word_of(json_object_get(v, "mode"));
+    bool allowed = strcmp(type_of(v), "allowed_tools") == 0;
+    if (strcmp(word, "required") == 0 || (allowed && strcmp(mode, "required") == 0))
+        return refuse_forced(f, "required", why);
+    if (!allowed && type_of(v)[0])
+        return refuse_forced(f, type_of(v), why);
+    if (allowed && (strcmp(mode, "auto") != 0 || !json_is_array(json_object_get(v, "tools"))))
+        return reject_value(why, f->name,
+                            "tool_choice of type \"allowed_tools\" must have mode \"auto\" and tools.");
+    if (strcmp(word, "none") == 0)
+        r->tools_off = true; /* not offered, so not called */
+    return allowed || strcmp(word, "auto") == 0 || strcmp(word, "none") == 0 ||
+           reject_value(why, f->name, "tool_choice must be \"auto\", \"none\" or an object with a type.");
+}
+
+/* ---- the reply ---- */
+
+static bool read_reasoning(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const json_t *effort = json_object_get(v, "effort");
+    if (!json_is_object(v))
+        return reject_value(why, f->name, "reasoning must be an object.");
+    if (json_is_string(effort))
+        r->gen.reasoning_effort = json_string_value(effort);
+    return true;
+}
+
+/* Formats need constrained decoding: this is their place. */
+static bool read_text(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const json_t *format = json_object_get(v, "format"), *verbosity = json_object_get(v, "verbosity");
+    if (!json_is_object(v))
+        return reject_value(why, f->name, "text must be an object.");
+    if (format && !json_is_null(format) && strcmp(type_of(format), "text") != 0)
+        return reject_unsupported(why, "text.format",
+                                  "text.format of type \"%.32s\" is not supported; only \"text\" is. Ask for "
+                                  "JSON in the prompt, or leave the field out.",
+                                  type_of(format));
+    if (json_is_string(verbosity) && strcmp(json_string_value(verbosity), "medium") != 0)
+        field_note_ignored(r, "text.verbosity");
+    return true;
+}
+
+static bool read_include(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    size_t i;
+    const json_t *each;
+    if (!json_is_array(v))
+        return reject_value(why, f->name, "include must be a list of strings.");
+    json_array_foreach(v, i, each) {
+        if (strcmp(word_of(each), "reasoning.encrypted_content") == 0)
+            r->seals_reasoning = true;
+        else
+            field_note_ignored(r, "include");
+    }
+    return true;
+}
+
+static bool read_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    if (strcmp(word_of(v), "disabled") == 0)
+        return true;
+    return reject_unsupported(why, f->name, "truncation: only \"disabled\" is supported.");
+}
+
+static bool read_store(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    (void)r;
+    return json_is_boolean(v) || reject_value(why, f->name, "store must be true or false.");
+}
+
+static const struct field fields[] = {
+    {"input", read_input, .prompt = true},
+    {"instructions", field_accept_string},
+    {"tools", read_tools},
+    {"tool_choice", read_tool_choice},
+    {"parallel_tool_calls", field_bool, FIELD_AT(gen.parallel_tool_calls)},
+    {"max_output_tokens", field_max_tokens},
+    {"max_tool_calls", field_ignore_unless_off},
+    {"reasoning", read_reasoning},
+    {"text", read_text},
+    {"include", read_include},
+    {"truncation", read_truncation},
+    {"stop", field_stop},
+    {"top_logprobs", field_ignore_unless_off},
+    {"store", read_store},
+    {"previous_response_id", field_accept_string},
+    {"enable_thinking", field_tristate, FIELD_AT(gen.enable_thinking)},
+    /* Labels for the client's accounting. */
+    {"metadata", field_accept_object},
+    {"client_metadata", field_accept_object},
+    {"user", field_accept_string},
+    {"safety_identifier", field_accept_string},
+    {"prompt_cache_key", field_accept_string},
+    {"prompt_cache_retention", field_accept_string},
+    {"service_tier", field_accept_string},
+    {"stream_options", field_accept_object},
+    /* Known; accepted only with values that request the default behaviour. */
+    {"background", field_refuse_unless_off, .say = "background responses are not supported; use stream."},
+    {"conversation", field_refuse_unless_off,
+     .say = "conversations are not supported; send all items of the conversation as input."},
+    {"prompt", field_refuse_unless_off, .say = "prompt templates are not supported; use instructions."},
+    {"messages", field_refuse, .say = "not a field of this route; use input.", .prompt = true},
+    {"response_format", field_refuse, .say = "not a field of this route; use text.format."},
+    {"n", field_refuse_unless_off, .min = 1, .say = "a response has one choice."},
+};
+
+static const struct field_group own_fields = {fields, COUNT_OF(fields)};
+const struct field_group *const responses_groups[] = {&own_fields, &fields_generation, NULL};
+
+bool responses_check(struct request *r, struct reject *why)
+{
+    if (!json_object_get(r->root, "input"))
+        return reject_value(why, "input", "input is missing.");
+    r->gen.clamps = true;
+    r->stores = !json_is_false(json_object_get(r->root, "store"));
+    return true;
+}
+
+bool responses_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
+                       struct reject *why)
+{
+    struct responses_place p = {.request = r, .limits = limits, .memory = memory, .why = why};
+    request_memory_enter(memory);
+    p.names = json_object();
+    bool ok = (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) &&
+              responses_keep_input(&p) && responses_convert_items(&p);
+    json_decref(p.names);
+    request_memory_enter(NULL);
+    return ok;
+}

@@ -1,0 +1,333 @@
+/* responses_store.c - a hash table and a list by last use, under one lock.
+ *
+ * Texts are copied outside the lock: items are never written again, and a reference keeps them. The lock is
+ * held for a few pointers and, where a reply is read, for its copy. */
+#include "api/responses_store.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/list.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 1024
+
+struct responses_items {
+    struct responses_store *store;
+    struct responses_items *before; /* a reference; NULL: the conversation begins here */
+    uint32_t refs;                  /* under the lock */
+    uint32_t depth;                 /* of those before it */
+    size_t bytes;                   /* of this struct and its text */
+    size_t input_len;               /* of the text, without the output */
+    struct slice text;
+};
+
+struct entry {
+    struct list by_key, by_use;
+    struct responses_key key;
+    struct responses_items *items; /* a reference */
+    uint64_t used_ns;
+    size_t bytes; /* of this struct and its reply */
+    struct slice reply;
+};
+
+struct responses_store {
+    struct responses_store_opts opts;
+    struct charge charge;
+    pthread_mutex_t lock;
+    struct list buckets[BUCKETS];
+    struct list by_use; /* the least recently used first */
+    struct responses_store_numbers numbers;
+};
+
+/* ---- blocks ---- */
+
+static const struct charge *charge_of(const struct responses_store *s)
+{
+    return s->opts.account ? &s->charge : NULL;
+}
+
+/* A block of `head` bytes and a copy of the text behind it; zero but for that. */
+static void *make(struct responses_store *s, size_t head, struct slice text, struct slice *copy)
+{
+    size_t bytes = head + text.len;
+    if (s->numbers.bytes + bytes > s->opts.bytes_max || charge_take(charge_of(s), bytes) < 0)
+        return NULL;
+    char *block = calloc(1, bytes);
+    if (!block) {
+        charge_give(charge_of(s), bytes);
+        return NULL;
+    }
+    if (text.len > 0)
+        memcpy(block + head, text.ptr, text.len);
+    *copy = (struct slice){block + head, text.len};
+    s->numbers.bytes += bytes;
+    return block;
+}
+
+static void drop(struct responses_store *s, void *block, size_t bytes)
+{
+    ASSERT(s->numbers.bytes >= bytes);
+    s->numbers.bytes -= bytes;
+    charge_give(charge_of(s), bytes);
+    free(block);
+}
+
+static void unref(struct responses_items *i)
+{
+    while (i) {
+        struct responses_items *before = i->before;
+        ASSERT(i->refs > 0);
+        if (--i->refs > 0)
+            return;
+        drop(i->store, i, i->bytes);
+        i = before;
+    }
+}
+
+/* ---- entries ---- */
+
+static struct list *bucket_of(struct responses_store *s, const struct responses_key *key)
+{
+    return &s->buckets[hash_bytes(&key->id, sizeof(key->id)) % BUCKETS];
+}
+
+static struct entry *find(struct responses_store *s, const struct responses_key *key)
+{
+    LIST_EACH(it, bucket_of(s, key)) {
+        struct entry *e = LIST_ENTRY(it, struct entry, by_key);
+        if (e->key.tenant == key->tenant && memcmp(&e->key.id, &key->id, sizeof(key->id)) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+static void remove_entry(struct responses_store *s, struct entry *e)
+{
+    ASSERT(s->numbers.entries > 0);
+    s->numbers.entries--;
+    list_remove(&e->by_key);
+    list_remove(&e->by_use);
+    unref(e->items);
+    drop(s, e, e->bytes);
+}
+
+static struct entry *oldest(struct responses_store *s)
+{
+    return list_empty(&s->by_use) ? NULL : LIST_ENTRY(s->by_use.next, struct entry, by_use);
+}
+
+static void expire(struct responses_store *s, uint64_t now_ns)
+{
+    for (struct entry *e; (e = oldest(s)) && e->used_ns + s->opts.ttl_ns <= now_ns; s->numbers.expired++)
+        remove_entry(s, e);
+}
+
+/* The entry, which was used now. */
+static struct entry *use(struct responses_store *s, const struct responses_key *key, uint64_t now_ns)
+{
+    expire(s, now_ns);
+    struct entry *e = find(s, key);
+    if (!e) {
+        s->numbers.missed++;
+        return NULL;
+    }
+    s->numbers.found++;
+    e->used_ns = now_ns;
+    list_remove(&e->by_use);
+    list_push_back(&s->by_use, &e->by_use);
+    return e;
+}
+
+/* Evicts until `bytes` more fit. */
+static void make_room(struct responses_store *s, size_t bytes)
+{
+    for (struct entry *e; s->numbers.bytes + bytes > s->opts.bytes_max && (e = oldest(s));
+         s->numbers.evicted++)
+        remove_entry(s, e);
+}
+
+static struct responses_items *make_items(struct responses_store *s, const struct responses_put *p)
+{
+    struct slice copy;
+    uint32_t depth = p->before ? p->before->depth + 1 : 0;
+    struct responses_items *i = depth < RESPONSES_DEPTH_MAX ? make(s, sizeof(*i), p->items, &copy) : NULL;
+    if (!i)
+        return NULL;
+    *i = (struct responses_items){
+        s, p->before, 1, depth, sizeof(*i) + p->items.len, MIN_OF(p->input_len, p->items.len), copy};
+    if (p->before)
+        p->before->refs++;
+    return i;
+}
+
+static bool put(struct responses_store *s, const struct responses_key *key, const struct responses_put *p,
+                uint64_t now_ns)
+{
+    struct slice copy;
+    make_room(s, sizeof(struct responses_items) + p->items.len + sizeof(struct entry) + p->reply.len);
+    struct responses_items *own = make_items(s, p);
+    struct entry *e = own ? make(s, sizeof(*e), p->reply, &copy) : NULL;
+    if (!e) {
+        unref(own);
+        return false;
+    }
+    list_init(&e->by_key);
+    list_init(&e->by_use);
+    e->key = *key;
+    e->items = own;
+    e->used_ns = now_ns;
+    e->bytes = sizeof(*e) + p->reply.len;
+    e->reply = copy;
+    list_push_back(bucket_of(s, key), &e->by_key);
+    list_push_back(&s->by_use, &e->by_use);
+    s->numbers.entries++;
+    return true;
+}
+
+/* ---- the interface ---- */
+
+uint64_t responses_store_bytes(void)
+{
+    return sizeof(struct responses_store);
+}
+
+int responses_store_create(const struct responses_store_opts *opts, struct responses_store **ret)
+{
+    struct charge charge = {0};
+    if (opts->account)
+        charge = account_charge(opts->account);
+    if (opts->account && charge_take(&charge, sizeof(struct responses_store)) < 0)
+        return -ENOMEM;
+    struct responses_store *s = calloc(1, sizeof(*s));
+    if (!s) {
+        charge_give(opts->account ? &charge : NULL, sizeof(*s));
+        return -ENOMEM;
+    }
+    s->opts = *opts;
+    s->charge = charge;
+    pthread_mutex_init(&s->lock, NULL);
+    list_init(&s->by_use);
+    for (size_t i = 0; i < BUCKETS; i++)
+        list_init(&s->buckets[i]);
+    *ret = s;
+    return 0;
+}
+
+void responses_store_free(struct responses_store *s)
+{
+    if (!s)
+        return;
+    for (struct entry *e; (e = oldest(s));)
+        remove_entry(s, e);
+    ASSERT(s->numbers.bytes == 0 && s->numbers.entries == 0);
+    struct charge charge = s->charge;
+    bool counted = s->opts.account != NULL;
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    charge_give(counted ? &charge : NULL, sizeof(*s));
+}
+
+bool responses_store_put(struct responses_store *s, struct responses_key key, const struct responses_put *p,
+                         uint64_t now_ns)
+{
+    uint64_t part = s->opts.bytes_max / RESPONSES_STORE_PART;
+    pthread_mutex_lock(&s->lock);
+    expire(s, now_ns);
+    bool ok = p->items.len + sizeof(struct responses_items) <= part &&
+              p->reply.len + sizeof(struct entry) <= part && !find(s, &key) && put(s, &key, p, now_ns);
+    *(ok ? &s->numbers.stored : &s->numbers.refused) += 1;
+    pthread_mutex_unlock(&s->lock);
+    return ok;
+}
+
+struct responses_items *responses_store_take(struct responses_store *s, struct responses_key key,
+                                             uint64_t now_ns)
+{
+    pthread_mutex_lock(&s->lock);
+    struct entry *e = use(s, &key, now_ns);
+    struct responses_items *items = e ? e->items : NULL;
+    if (items)
+        items->refs++;
+    pthread_mutex_unlock(&s->lock);
+    return items;
+}
+
+void responses_items_unref(struct responses_items *i)
+{
+    if (!i)
+        return;
+    struct responses_store *s = i->store;
+    pthread_mutex_lock(&s->lock);
+    unref(i);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The list leads back in time: each text is looked up from its end. */
+void responses_items_write(const struct responses_items *i, bool output, struct buf *ret)
+{
+    for (uint32_t steps = i->depth;; steps--) {
+        const struct responses_items *at = i;
+        for (uint32_t k = 0; k < steps; k++)
+            at = at->before;
+        buf_put_slice(ret, at == i && !output ? slice_sub(at->text, 0, at->input_len) : at->text);
+        if (steps == 0)
+            return;
+        buf_puts(ret, RESPONSES_BETWEEN);
+    }
+}
+
+bool responses_store_reply(struct responses_store *s, struct responses_key key, uint64_t now_ns,
+                           struct buf *ret)
+{
+    pthread_mutex_lock(&s->lock);
+    const struct entry *e = use(s, &key, now_ns);
+    if (e)
+        buf_put_slice(ret, e->reply);
+    pthread_mutex_unlock(&s->lock);
+    return e != NULL;
+}
+
+bool responses_store_delete(struct responses_store *s, struct responses_key key)
+{
+    pthread_mutex_lock(&s->lock);
+    struct entry *e = find(s, &key);
+    if (e)
+        remove_entry(s, e);
+    pthread_mutex_unlock(&s->lock);
+    return e != NULL;
+}
+
+void responses_store_expire(struct responses_store *s, uint64_t now_ns)
+{
+    pthread_mutex_lock(&s->lock);
+    expire(s, now_ns);
+    pthread_mutex_unlock(&s->lock);
+}
+
+struct responses_store_numbers responses_store_numbers(struct responses_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct responses_store_numbers ret = s->numbers;
+    pthread_mutex_unlock(&s->lock);
+    return ret;
+}
+
+void responses_store_check(struct responses_store *s)
+{
+    uint64_t entries = 0, bytes = 0;
+    pthread_mutex_lock(&s->lock);
+    LIST_EACH(it, &s->by_use) {
+        const struct entry *e = LIST_ENTRY(it, struct entry, by_use);
+        ASSERT(e->items && e->items->refs > 0 && e->items->store == s);
+        ASSERT(e->bytes == sizeof(*e) + e->reply.len);
+        entries++;
+        bytes += e->bytes;
+    }
+    ASSERT(entries == s->numbers.entries && bytes <= s->numbers.bytes);
+    ASSERT(s->numbers.bytes <= s->opts.bytes_max);
+    pthread_mutex_unlock(&s->lock);
+}

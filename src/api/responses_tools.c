@@ -1,0 +1,176 @@
+/* responses_tools.c - the tools of Responses, as functions that templates expect.
+ *
+ * A custom tool becomes a function with one string, `input`. The functions of a namespace get names with the
+ * namespace before them. Tools that OpenAI's servers run are ignored and listed in x-ignored-fields: agents
+ * offer them whenever their configuration has them. */
+#include "api/field.h"
+#include "api/responses.h"
+
+#include "base/check.h"
+
+#include <stdio.h>
+
+static const char *string_of(const json_t *v, const char *name)
+{
+    const char *s = json_string_value(json_object_get(v, name));
+    return s ? s : "";
+}
+
+static bool is_type(const json_t *v, const char *type)
+{
+    return strcmp(string_of(v, "type"), type) == 0;
+}
+
+/* ---- names ---- */
+
+bool responses_flat_name(const char *space, const char *name, char ret[RESPONSES_NAME_BYTES])
+{
+    size_t len = space ? strlen(space) : 0;
+    const char *between = len == 0 || space[len - 1] == '_' ? "" : "__";
+    int n = snprintf(ret, RESPONSES_NAME_BYTES, "%s%s%s", space ? space : "", between, name);
+    return n > 0 && n < RESPONSES_NAME_BYTES;
+}
+
+static const json_t *find_in(const json_t *tools, const char *space, struct slice flat)
+{
+    char name[RESPONSES_NAME_BYTES];
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(tools, i, tool)
+        if ((is_type(tool, "function") || is_type(tool, "custom")) &&
+            responses_flat_name(space, string_of(tool, "name"), name) && slice_eq(slice_of(name), flat))
+            return tool;
+    return NULL;
+}
+
+const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space)
+{
+    const json_t *tools = json_object_get(r->root, "tools"), *tool, *found = find_in(tools, NULL, flat);
+    size_t i;
+    *space = NULL;
+    json_array_foreach(tools, i, tool) {
+        if (found || !is_type(tool, "namespace"))
+            continue;
+        *space = string_of(tool, "name");
+        found = find_in(json_object_get(tool, "tools"), *space, flat);
+    }
+    if (!found)
+        *space = NULL;
+    return found;
+}
+
+/* ---- conversion ---- */
+
+/* A new reference; NULL: refused, or no memory. */
+static json_t *schema_of(const struct responses_place *p, const json_t *tool)
+{
+    json_t *given = json_object_get(tool, "parameters"), *schema;
+    if (is_type(tool, "custom"))
+        schema = json_pack("{sss{s{ss}}s[s]}", "type", "object", "properties", "input", "type", "string",
+                           "required", "input");
+    else if (given && !json_is_null(given) && !json_is_object(given))
+        return reject_value(p->why, p->at, "%s.parameters must be a JSON schema, an object.", p->at), NULL;
+    else if (json_is_object(given))
+        return json_incref(given);
+    else
+        schema = json_pack("{sss{}}", "type", "object", "properties");
+    if (!schema)
+        responses_no_memory(p);
+    return schema;
+}
+
+static void note_ignored(const struct responses_place *p, const json_t *tool)
+{
+    if (json_is_true(json_object_get(tool, "strict")))
+        field_note_ignored(p->request, "tools.strict"); /* until arguments follow the schema */
+    const json_t *format = json_object_get(tool, "format");
+    if (json_is_object(format) && !is_type(format, "text"))
+        field_note_ignored(p->request, "tools.format");
+}
+
+static bool add_function(const struct responses_place *p, json_t *list, const json_t *tool, const char *name)
+{
+    json_t *schema = schema_of(p, tool), *description = json_object_get(tool, "description");
+    if (!schema)
+        return false;
+    json_t *function = json_pack("{ss}", "name", name);
+    bool ok = function &&
+              (!json_is_string(description) || json_object_set(function, "description", description) == 0) &&
+              json_object_set(function, "parameters", schema) == 0 &&
+              json_array_append_new(list, json_pack("{sssO}", "type", "function", "function", function)) == 0;
+    json_decref(function);
+    json_decref(schema);
+    return ok || responses_no_memory(p);
+}
+
+/* Whether tool_choice leaves it: without allowed_tools it leaves all. */
+static bool is_allowed(const struct request *r, const char *space, const json_t *tool)
+{
+    const json_t *choice = json_object_get(r->root, "tool_choice"), *each;
+    size_t i;
+    if (!is_type(choice, "allowed_tools"))
+        return true;
+    json_array_foreach(json_object_get(choice, "tools"), i, each) {
+        bool named = strcmp(string_of(each, "name"), string_of(tool, "name")) == 0;
+        bool whole = space && is_type(each, "namespace") && strcmp(string_of(each, "name"), space) == 0;
+        if (whole || (named && !is_type(each, "namespace")))
+            return true;
+    }
+    return false;
+}
+
+static bool convert_tool(const struct responses_place *p, json_t *list, const json_t *tool, const char *space)
+{
+    char name[RESPONSES_NAME_BYTES], note[RESPONSES_NAME_BYTES];
+    if (string_of(tool, "type")[0] == 0)
+        return reject_value(p->why, p->at, "%s must be an object with a type.", p->at);
+    if (!is_type(tool, "function") && !is_type(tool, "custom")) {
+        snprintf(note, sizeof(note), "tools.%.64s", string_of(tool, "type"));
+        field_note_ignored(p->request, note);
+        return true;
+    }
+    if (string_of(tool, "name")[0] == 0)
+        return reject_value(p->why, p->at, "%s needs a name.", p->at);
+    if (!responses_flat_name(space, string_of(tool, "name"), name))
+        return reject_value(p->why, p->at, "%s: its name is longer than %d bytes.", p->at,
+                            RESPONSES_NAME_BYTES - 1);
+    if (!is_allowed(p->request, space, tool))
+        return true;
+    note_ignored(p, tool);
+    if (json_array_size(list) == REQUEST_TOOLS_MAX)
+        return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
+    return add_function(p, list, tool, name);
+}
+
+static bool convert_namespace(struct responses_place *p, json_t *list, const json_t *space)
+{
+    const json_t *tool, *tools = json_object_get(space, "tools");
+    size_t i;
+    if (string_of(space, "name")[0] == 0 || !json_is_array(tools))
+        return reject_value(p->why, p->at, "%s: a namespace needs a name and a list of tools.", p->at);
+    json_array_foreach(tools, i, tool)
+        if (!convert_tool(p, list, tool, string_of(space, "name")))
+            return false;
+    return true;
+}
+
+bool responses_convert_tools(struct responses_place *p)
+{
+    struct request *r = p->request;
+    const json_t *given = json_object_get(r->root, "tools"), *tool;
+    json_t *list = json_array();
+    size_t i;
+    bool ok = list || responses_no_memory(p);
+    json_array_foreach(given, i, tool) {
+        snprintf(p->at, sizeof(p->at), "tools[%zu]", i);
+        ok = ok && (is_type(tool, "namespace") ? convert_namespace(p, list, tool)
+                                               : convert_tool(p, list, tool, NULL));
+        if (!ok)
+            break;
+    }
+    ok = ok && (json_object_set(r->root, RESPONSES_TOOLS, list) == 0 || responses_no_memory(p));
+    if (ok && !r->tools_off && json_array_size(list) > 0)
+        r->gen.tools = json_object_get(r->root, RESPONSES_TOOLS);
+    json_decref(list);
+    return ok;
+}

@@ -1,0 +1,178 @@
+/* test_responses.c - OpenAI's Responses: bodies to conversations and tools, sealed reasoning. */
+#include "test_ledger.h"
+
+#include "api/responses.h"
+#include "base/check.h"
+#include "text/chat_format.h"
+
+#include <stdlib.h>
+
+static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
+
+struct parsed {
+    struct request_memory memory;
+    struct request request;
+    struct reject why;
+    bool ok;
+};
+
+static struct parsed *parse(const char *fields)
+{
+    struct parsed *p = calloc(1, sizeof(*p));
+    char body[4096];
+    struct account *text = test_account_count > 0 ? test_accounts[0] : test_account(1 << 20);
+    snprintf(body, sizeof(body), "{%s}", fields);
+    request_memory_init(&p->memory, text, 1 << 20);
+    p->ok = request_parse(&wire_responses.form, slice_of(body), &limits, &p->memory, &p->request, &p->why);
+    return p;
+}
+
+static void done(struct parsed *p)
+{
+    request_done(&p->request);
+    request_memory_done(&p->memory);
+    free(p);
+}
+
+static void expect_json(const json_t *value, const char *text)
+{
+    struct buf got;
+    buf_init(&got, 8192, NULL);
+    json_write_value(&got, value);
+    buf_putc(&got, 0);
+    assert_string_equal(got.ptr, text);
+    buf_done(&got);
+}
+
+static void expect(const char *fields, const char *messages)
+{
+    struct parsed *p = parse(fields);
+    if (!p->ok)
+        fail_msg("%s: refused: %s", fields, p->why.message);
+    expect_json(p->request.gen.messages, messages);
+    done(p);
+}
+
+static void expect_refusal(const char *fields, const char *param)
+{
+    struct parsed *p = parse(fields);
+    assert_false(p->ok);
+    assert_string_equal(p->why.param, param);
+    done(p);
+}
+
+#define SAYS(role, words) "{\"role\":\"" role "\",\"content\":\"" words "\"}"
+
+TEST(instructions_and_leading_messages_of_the_developer_become_one)
+{
+    expect("\"input\":\"a\"", "[" SAYS("user", "a") "]");
+    expect("\"instructions\":\"i\",\"input\":[" SAYS("developer", "d") "," SAYS("user", "a") "," SAYS(
+               "developer", "e") "]",
+           "[" SAYS("system", "i\\n\\nd") "," SAYS("user", "a\\n\\ne") "]");
+}
+
+TEST(items_of_the_assistant_become_one_turn)
+{
+    expect("\"input\":[" SAYS(
+               "user", "q") ",{\"type\":\"reasoning\",\"id\":\"rs\",\"summary\":[],\"content\":[{\"type\":"
+                            "\"reasoning_text\",\"text\":\"r\"}]},{\"type\":\"message\",\"role\":"
+                            "\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"t\"}]},{"
+                            "\"type\":\"function_call\",\"call_id\":\"1\",\"name\":\"f\",\"arguments\":"
+                            "\"{\\\"x\\\":1}\"},{\"type\":\"custom_tool_call\",\"call_id\":\"2\",\"name\":"
+                            "\"g\",\"input\":\"p\"},{\"type\":\"function_call_output\",\"call_id\":\"1\","
+                            "\"output\":\"o\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"2\","
+                            "\"output\":[{\"type\":\"input_text\",\"text\":\"s\"}]}]",
+           "[" SAYS(
+               "user",
+               "q") ",{\"role\":\"assistant\",\"content\":\"t\",\"reasoning_content\":\"r\",\"tool_calls\":["
+                    "{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}"
+                    "}},{\"id\":\"2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":{"
+                    "\"input\":\"p\"}}}]},{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"o\","
+                    "\"name\":\"f\"},{\"role\":\"tool\",\"tool_call_id\":\"2\",\"content\":\"s\",\"name\":"
+                    "\"g\"}]");
+}
+
+TEST(items_of_other_servers_are_dropped)
+{
+    struct parsed *p = parse("\"input\":[" SAYS(
+        "user", "q") ",{\"type\":\"web_search_call\",\"id\":\"w\"},{\"type\":\"reasoning\",\"summary\":[],"
+                     "\"encrypted_content\":\"gAAA\"}],\"tools\":[{\"type\":\"web_search\"}]");
+    assert_true(p->ok);
+    expect_json(p->request.gen.messages, "[" SAYS("user", "q") "]");
+    assert_string_equal(p->request.ignored, "tools.web_search, input.web_search_call");
+    assert_null(p->request.gen.tools);
+    done(p);
+}
+
+#define FUNCTION(name, schema)                                                                               \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" schema "}}"
+#define NOTHING "{\"type\":\"object\",\"properties\":{}}"
+#define TOOLS                                                                                                \
+    "\"input\":\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"custom\",\"name\":\"g\"}" \
+    ",{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\",\"name\":\"h\"}]}]"
+
+TEST(tools_become_functions)
+{
+    const char *space;
+    struct parsed *p = parse(TOOLS);
+    assert_true(p->ok);
+    expect_json(p->request.gen.tools,
+                "[" FUNCTION("f", NOTHING) "," FUNCTION(
+                    "g", "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"}},"
+                         "\"required\":[\"input\"]}") "," FUNCTION("n__h", NOTHING) "]");
+    assert_non_null(responses_find_tool(&p->request, SLICE("n__h"), &space));
+    assert_string_equal(space, "n");
+    assert_null(responses_find_tool(&p->request, SLICE("h"), &space));
+    done(p);
+    p = parse(TOOLS ",\"tool_choice\":\"none\"");
+    assert_true(p->ok && !p->request.gen.tools);
+    done(p);
+    p = parse(TOOLS ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[{\"type\":"
+                    "\"function\",\"name\":\"f\"}]}");
+    assert_true(p->ok);
+    expect_json(p->request.gen.tools, "[" FUNCTION("f", NOTHING) "]");
+    done(p);
+}
+
+TEST(what_is_not_supported_is_refused_by_name)
+{
+    expect_refusal("\"model\":\"m\"", "input");
+    expect_refusal("\"input\":[]", "input");
+    expect_refusal("\"input\":\"a\",\"background\":true", "background");
+    expect_refusal("\"input\":\"a\",\"conversation\":\"c\"", "conversation");
+    expect_refusal("\"input\":\"a\",\"tool_choice\":\"required\"", "tool_choice");
+    expect_refusal("\"input\":\"a\",\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}", "tool_choice");
+    expect_refusal("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_object\"}}", "text.format");
+    expect_refusal("\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_audio\"}]}]",
+                   "input[0].content[0]");
+    expect_refusal("\"input\":[{\"role\":\"robot\",\"content\":\"\"}]", "input[0]");
+    expect_refusal("\"input\":[{\"type\":\"function_call\",\"call_id\":\"1\"}]", "input[0]");
+    expect_refusal("\"input\":[{\"type\":\"function_call_output\",\"output\":\"\"}]", "input[0]");
+}
+
+TEST(sealed_reasoning_comes_back)
+{
+    static char text[10000];
+    struct buf sealed, back;
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char)('a' + i % 26);
+    buf_init(&sealed, 1 << 20, NULL);
+    buf_init(&back, 1 << 20, NULL);
+    for (size_t len = 0; len < sizeof(text); len += len / 2 + 1) {
+        struct slice own = {text, len};
+        buf_clear(&sealed);
+        buf_clear(&back);
+        responses_seal(own, &sealed);
+        assert_true(responses_unseal(buf_slice(&sealed), &back));
+        assert_true(slice_eq(buf_slice(&back), own));
+        buf_clear(&back);
+        sealed.ptr[sealed.len / 2] ^= 1;
+        assert_false(responses_unseal(buf_slice(&sealed), &back));
+        assert_int_equal(back.len, 0);
+    }
+    assert_false(responses_unseal(SLICE("gAAAAABo"), &back));
+    buf_done(&sealed);
+    buf_done(&back);
+}
+
+TEST_MAIN()
