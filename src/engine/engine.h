@@ -12,6 +12,7 @@
 #include "base/slice.h"
 #include "engine/stream.h"
 #include "model/model.h"
+#include "model/pooling.h"
 #include "spec/drafting.h"
 #include "store/store.h"
 #include "text/tokenizer.h"
@@ -153,16 +154,23 @@ struct job_image {
     uint32_t first;      /* index of its first placeholder; >= 1 */
 };
 
-/* What a job yields. An output without tokens (a pooled vector, scores) is one more kind: its sequence never
- * decodes, and its values stand in the finish record. */
-enum job_output { JOB_TOKENS };
+/* What a job yields. Without tokens its sequence never decodes: it reads its prompt, which is neither looked up
+ * in the prefix cache nor kept there, and its result is in stream_values(). */
+enum job_output {
+    JOB_TOKENS,
+    JOB_VECTOR, /* the prompt's pooled vector: model_shape.hidden values, of no particular length */
+    JOB_LOGITS  /* after the prompt's last token: the logits of logit_ids */
+};
+#define JOB_LOGIT_IDS 2
 
 struct job_spec {
     enum job_output output;
-    const uint32_t *prompt; /* ids < vocab; copied */
-    uint32_t prompt_count;  /* >= 1 */
-    uint32_t max_tokens;    /* >= 1 */
-    int32_t priority;       /* lower goes first; 0 is normal */
+    enum pooling pooling;              /* of JOB_VECTOR */
+    uint32_t logit_ids[JOB_LOGIT_IDS]; /* of JOB_LOGITS */
+    const uint32_t *prompt;            /* ids < vocab; copied */
+    uint32_t prompt_count;             /* >= 1 */
+    uint32_t max_tokens;               /* >= 1; 0 of a job without tokens */
+    int32_t priority;                  /* lower goes first; 0 is normal */
     struct slice
         cache_salt;  /* only requests with the same salt and tenant share prefixes and encoded images */
     uint64_t tenant; /* a number of the caller's, by API key or client address: sequences, queue and computed

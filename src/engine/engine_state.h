@@ -68,6 +68,7 @@ struct engine {
     struct drafting drafting;
     struct sampler_scratch *scratch;
     float *logits;                 /* [engine_logits_max][vocab] */
+    float *values;                 /* [engine_logits_max][hidden] */
     struct model_seq *seqs;        /* [max_num_seqs] */
     struct model_draft_seq *heads; /* [max_num_seqs] */
     uint32_t *sampled;             /* [max_num_seqs]: tokens that each sequence of the plan has sampled */

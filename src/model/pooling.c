@@ -153,6 +153,8 @@ void pooling_take(enum pooling p, float *vector, uint32_t width, const float *ro
         memcpy(vector, rows + (size_t)(count - 1) * width, width * sizeof(*vector));
     else if (p == POOLING_CLS && from == 0)
         memcpy(vector, rows, width * sizeof(*vector));
+    else if (p == POOLING_MEAN && from == 0)
+        memset(vector, 0, width * sizeof(*vector));
     for (uint32_t t = 0; p == POOLING_MEAN && t < count; t++)
         for (uint32_t i = 0; i < width; i++)
             vector[i] += rows[(size_t)t * width + i];

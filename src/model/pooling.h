@@ -33,8 +33,8 @@ struct pooling_config {
  * pooling mode that is not computed), -ENOMEM. */
 int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e);
 
-/* Takes rows [from, from + count) of a text into `vector`, in order; it is zeros before row 0. A sum is one
- * chain, whatever the pieces are. */
+/* Takes rows [from, from + count) of a text into `vector`, in order; row 0 begins it anew. A sum is one chain,
+ * whatever the pieces are. */
 void pooling_take(enum pooling p, float *vector, uint32_t width, const float *rows, uint32_t from,
                   uint32_t count);
 /* All `count` rows are taken. */

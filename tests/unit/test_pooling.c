@@ -10,9 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char transformer[] = "{\"idx\":0,\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"}";
-static const char pooling[] = "{\"idx\":1,\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}";
-static const char normalize[] = "{\"idx\":2,\"path\":\"2_N\",\"type\":\"sentence_transformers.models.Normalize\"}";
+static const char transformer[] =
+    "{\"idx\":0,\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"}";
+static const char pooling[] =
+    "{\"idx\":1,\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}";
+static const char normalize[] =
+    "{\"idx\":2,\"path\":\"2_N\",\"type\":\"sentence_transformers.models.Normalize\"}";
 
 static void put(const char *dir, const char *name, const char *text)
 {
@@ -50,9 +53,9 @@ TEST(each_pooling_mode_is_read)
 {
     struct pooling_config c;
     struct err e;
-    assert_int_equal(load(modules_of(transformer, pooling, normalize), "{\"pooling_mode_lasttoken\":true}",
-                          "{}", &c, &e),
-                     0);
+    assert_int_equal(
+        load(modules_of(transformer, pooling, normalize), "{\"pooling_mode_lasttoken\":true}", "{}", &c, &e),
+        0);
     assert_int_equal(c.kind, POOLING_LAST);
     assert_true(c.normalize && !c.cuts);
     assert_int_equal(load(modules_of(transformer, pooling, NULL),
@@ -76,7 +79,8 @@ TEST(what_is_not_computed_is_refused)
         -ENOTSUP);
     assert_int_equal(load(modules_of(transformer, pooling, NULL), "{}", "{}", &c, &e), -ENOTSUP);
     assert_int_equal(load(modules_of(transformer, pooling, NULL),
-                          "{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}", "{}", &c, &e),
+                          "{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}", "{}", &c,
+                          &e),
                      -ENOTSUP);
     assert_int_equal(load(modules_of(transformer, pooling, "{\"path\":\"2\",\"type\":\"a.Dense\"}"),
                           "{\"pooling_mode_cls_token\":true}", "{}", &c, &e),
@@ -85,9 +89,9 @@ TEST(what_is_not_computed_is_refused)
     assert_int_equal(load("{}", "{}", "{}", &c, &e), -EINVAL);
     assert_int_equal(load("[", "{}", "{}", &c, &e), -EINVAL);
     assert_int_equal(load(modules_of("{\"path\":\"\"}", NULL, NULL), "{}", "{}", &c, &e), -EINVAL);
-    assert_int_equal(load(modules_of(transformer, "{\"path\":\"../x\",\"type\":\"Pooling\"}", NULL), "{}", "{}",
-                          &c, &e),
-                     -EINVAL);
+    assert_int_equal(
+        load(modules_of(transformer, "{\"path\":\"../x\",\"type\":\"Pooling\"}", NULL), "{}", "{}", &c, &e),
+        -EINVAL);
 }
 
 TEST(a_directory_without_modules_has_no_pooling)
@@ -102,15 +106,13 @@ TEST(pieces_change_no_bit)
 {
     enum { WIDTH = 5, ROWS = 37 };
     static const enum pooling kinds[] = {POOLING_LAST, POOLING_MEAN, POOLING_CLS};
-    float rows[ROWS * WIDTH], whole[WIDTH], cut[WIDTH];
+    float rows[ROWS * WIDTH], whole[WIDTH], cut[WIDTH] = {1};
     for (uint32_t i = 0; i < ROWS * WIDTH; i++)
         rows[i] = (float)(i * 2654435761u % 1000) / 7 - 60;
     for (uint32_t k = 0; k < 3; k++) {
-        memset(whole, 0, sizeof(whole));
         pooling_take(kinds[k], whole, WIDTH, rows, 0, ROWS);
         pooling_end(kinds[k], whole, WIDTH, ROWS);
         for (uint32_t piece = 1; piece < ROWS; piece++) {
-            memset(cut, 0, sizeof(cut));
             for (uint32_t at = 0; at < ROWS; at += piece)
                 pooling_take(kinds[k], cut, WIDTH, rows + at * WIDTH, at,
                              ROWS - at < piece ? ROWS - at : piece);

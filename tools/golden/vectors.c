@@ -110,10 +110,8 @@ static void take(struct run *r, uint32_t from, uint32_t to)
 static int run_texts(struct run *r, uint32_t from, uint32_t to, uint32_t chunk)
 {
     uint32_t count;
-    for (uint32_t i = from; i < to; i++) {
+    for (uint32_t i = from; i < to; i++)
         r->texts[i].done = 0;
-        memset(r->texts[i].vector, 0, r->hidden * sizeof(float));
-    }
     while ((count = fill(r, from, to, chunk)) > 0) {
         struct model_step step = {
             .seqs = r->seqs, .seq_count = count, .pages = r->memory.at, .values = r->rows};
@@ -160,8 +158,7 @@ static int run_all(struct run *r, struct vectors_result *ret)
         if (result < 0)
             return result;
         for (uint32_t i = 0; i < r->count; i++)
-            ret->different +=
-                memcmp(r->texts[i].first, r->texts[i].vector, r->hidden * sizeof(float)) != 0;
+            ret->different += memcmp(r->texts[i].first, r->texts[i].vector, r->hidden * sizeof(float)) != 0;
     }
     return 0;
 }
