@@ -212,8 +212,11 @@ static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
         x->choices_over++;
         metrics_finish(exchange_metrics(x), exchange_metrics_own(x), &c->finish);
     }
-    if (!failed(x, r, &why))
+    if (!failed(x, r, &why)) {
+        if (c->over && x->wire->result)
+            x->wire->result(r);
         return true;
+    }
     /* The others end for the same reason, wherever they are. */
     if (c->over)
         x->cut_reason = c->finish.reason;

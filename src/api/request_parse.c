@@ -75,7 +75,10 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     uint64_t choices = (uint64_t)r->gen.n * r->gen.prompt_count;
     if (choices > limits->choices_max)
         return reject_value(
-            why, r->gen.n > 1 ? "n" : "prompt",
+            why,
+            r->gen.n > 1         ? "n"
+            : r->gen.prompt_name ? r->gen.prompt_name
+                                 : "prompt",
             "The request asks for %llu choices (prompts x n); the limit is %u. Send several requests.",
             (unsigned long long)choices, limits->choices_max);
     return true;
@@ -130,4 +133,6 @@ void request_drop_prompt(struct request *r)
                 json_object_del(r->root, (*g)->fields[i].name);
     json_decref(r->gen.template_kwargs);
     r->gen.messages = r->gen.prompt = r->tokens = r->gen.template_kwargs = NULL;
+    if (r->form && field_find(r->form->groups, "text_2"))
+        r->gen.queries = r->gen.documents = NULL;
 }

@@ -154,8 +154,8 @@ struct job_image {
     uint32_t first;      /* index of its first placeholder; >= 1 */
 };
 
-/* What a job yields. Without tokens its sequence never decodes: it reads its prompt, which is neither looked up
- * in the prefix cache nor kept there, and its result is in stream_values(). */
+/* What a job yields. A job without tokens never decodes: its sequence reads the prompt and ends. The prefix
+ * cache neither serves nor keeps its pages. Its result is in stream_values(). */
 enum job_output {
     JOB_TOKENS,
     JOB_VECTOR, /* the prompt's pooled vector: model_shape.hidden values, of no particular length */

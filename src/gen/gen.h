@@ -78,7 +78,7 @@ struct gen {
     uint32_t max_tokens; /* the largest of its choices */
 };
 
-/* Of an output other than GEN_TOKENS only the images are prepared. */
+/* Of GEN_IDS and GEN_TEXT only the images are prepared. */
 enum prepare gen_prepare(struct gen *g, struct arena *scratch);
 /* Tokens of all choices until now. Prompt tokens count once per prompt, for any n: each prompt is read
  * once. */

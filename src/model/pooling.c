@@ -1,4 +1,4 @@
-/* pooling.c - the modules after the transformer: one Pooling, then perhaps Normalize. A Dense module would be a
+/* pooling.c - the modules after the transformer: one Pooling, then perhaps Normalize. A Dense module is a
  * matrix of its own and is refused. */
 #include "model/pooling.h"
 
@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATH_MAX_BYTES 4352
+#define NAME_BYTES  256
+#define MODULES_MAX 16u
 
 const char *pooling_name(enum pooling p)
 {
@@ -41,7 +42,7 @@ static int read_mode(const char *dir, const char *path, struct pooling_config *r
                  {"pooling_mode_max_tokens", POOLING_NONE},
                  {"pooling_mode_mean_sqrt_len_tokens", POOLING_NONE},
                  {"pooling_mode_weightedmean_tokens", POOLING_NONE}};
-    char name[PATH_MAX_BYTES];
+    char name[NAME_BYTES];
     json_t *config = NULL;
     uint32_t count = 0;
     snprintf(name, sizeof(name), "%s/config.json", path);
@@ -55,11 +56,10 @@ static int read_mode(const char *dir, const char *path, struct pooling_config *r
         count++;
         ret->kind = modes[i].kind;
         if (modes[i].kind == POOLING_NONE)
-            json_read_fail(&in, -ENOTSUP, "%s: %s is not supported; last, mean and cls are", name,
-                           modes[i].key);
+            json_read_fail(&in, -ENOTSUP, "%s is not supported; last, mean and cls are", modes[i].key);
     }
     if (count != 1)
-        json_read_fail(&in, -ENOTSUP, "%s: %u pooling modes are set; one is supported", name, count);
+        json_read_fail(&in, -ENOTSUP, "%u pooling modes are set; one is supported", count);
     json_decref(config);
     return in.error;
 }
@@ -78,6 +78,10 @@ static int read_module(const char *dir, const json_t *module, size_t index, stru
         return err_set(e, -EINVAL, "modules.json: module %zu has no type", index);
     if (strcmp(name, "Transformer") == 0 && index == 0)
         return 0;
+    if (strcmp(name, "LogitScore") == 0 && index == 1) {
+        ret->scores = true;
+        return 0;
+    }
     if (strcmp(name, "Normalize") == 0 && ret->kind != POOLING_NONE) {
         ret->normalize = true;
         return 0;
@@ -87,25 +91,6 @@ static int read_module(const char *dir, const json_t *module, size_t index, stru
     if (!is_folder(path))
         return err_set(e, -EINVAL, "modules.json: the path of module %zu is not the name of a folder", index);
     return read_mode(dir, path, ret, e);
-}
-
-/* modules.json is a list; json_read_file() takes objects. */
-static int read_modules(const char *dir, json_t **ret, struct err *e)
-{
-    char path[PATH_MAX_BYTES];
-    json_error_t error;
-    snprintf(path, sizeof(path), "%s/modules.json", dir);
-    FILE *in = fopen(path, "rbe");
-    if (!in)
-        return errno == ENOENT ? -ENOENT : err_set(e, -errno, "modules.json: %m");
-    json_t *list = json_loadf(in, JSON_REJECT_DUPLICATES, &error);
-    fclose(in);
-    if (!json_is_array(list) || json_array_size(list) > 16) {
-        json_decref(list);
-        return err_set(e, -EINVAL, "modules.json is not a list of at most 16 modules");
-    }
-    *ret = list;
-    return 0;
 }
 
 static int read_dimensions(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e)
@@ -127,11 +112,14 @@ int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config 
     struct pooling_config c = {.kind = POOLING_NONE};
     json_t *list = NULL, *module;
     size_t i;
-    int r = read_modules(dir, &list, e);
+    int r = json_read_list_file(dir, "modules.json", &list, e);
     if (r == -ENOENT) {
         *ret = c;
-        return 0;
+        return err_set(e, 0, "%s", "");
     }
+    if (r == 0 && json_array_size(list) > MODULES_MAX)
+        r = err_set(e, -EINVAL, "modules.json has %zu modules, more than %u", json_array_size(list),
+                    MODULES_MAX);
     json_array_foreach(list, i, module)
         if (r == 0)
             r = read_module(dir, module, i, &c, e);

@@ -23,6 +23,7 @@ const char *pooling_name(enum pooling p);
 struct pooling_config {
     enum pooling kind; /* POOLING_NONE: no sentence-transformers directory */
     bool normalize;    /* vectors have length 1 */
+    bool scores;       /* a LogitScore module instead of a pooling: the model scores pairs of texts */
     /* Vectors may be cut to fewer dimensions (is_matryoshka, matryoshka_dimensions of config.json): to one of
      * these, or with none listed to any. */
     bool cuts;
@@ -33,8 +34,8 @@ struct pooling_config {
  * pooling mode that is not computed), -ENOMEM. */
 int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e);
 
-/* Takes rows [from, from + count) of a text into `vector`, in order; row 0 begins it anew. A sum is one chain,
- * whatever the pieces are. */
+/* Takes rows [from, from + count) of a text into `vector`, in order; row 0 begins it anew. A sum is one
+ * chain, whatever the pieces are. */
 void pooling_take(enum pooling p, float *vector, uint32_t width, const float *rows, uint32_t from,
                   uint32_t count);
 /* All `count` rows are taken. */

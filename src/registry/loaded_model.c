@@ -164,6 +164,19 @@ static int load_defaults(struct load *l)
     return 0;
 }
 
+static int find_use(struct load *l)
+{
+    struct loaded_model *h = l->h;
+    const struct model_settings *s = l->opts->settings;
+    struct charge charge = account_charge(h->tokenizer_account);
+    struct arena *scratch = NULL;
+    if (arena_create(&(struct arena_opts){SCRATCH_BYTES_MAX, 0, &charge}, &scratch) < 0)
+        return err_set(l->e, -ENOMEM, "no memory for the tokenizer");
+    int r = model_use_load(s, h->tokenizer, s->shape.hidden, scratch, &h->use, l->e);
+    arena_free(scratch);
+    return r;
+}
+
 static int load_weights(struct load *l)
 {
     const struct loaded_model_opts *o = l->opts;
@@ -264,8 +277,8 @@ static const struct load_step {
     int (*run)(struct load *l);
 } load_steps[] = {{"account", open_account},   {"room", make_room},       {"tokenizer", load_tokenizer},
                   {"template", load_template}, {"syntax", find_syntax},   {"defaults", load_defaults},
-                  {"weights", load_weights},   {"engine", create_engine}, {"limits", apply_plan},
-                  {"start", start_engine}};
+                  {"use", find_use},           {"weights", load_weights}, {"engine", create_engine},
+                  {"limits", apply_plan},      {"start", start_engine}};
 
 static int fault_at(const struct registry_faults *f, const char *step)
 {
@@ -319,6 +332,7 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
                                  .template = h->template,
                                  .template_kwargs = s->template_kwargs,
                                  .defaults = h->defaults,
+                                 .use = h->use,
                                  .max_model_len = s->plan.max_model_len,
                                  .max_tokens_default = s->max_tokens_default,
                                  .syntax = h->syntax,

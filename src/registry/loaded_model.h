@@ -21,6 +21,7 @@ struct loaded_model {
     struct model *model;
     struct engine *engine;
     struct generation_defaults defaults;
+    struct model_use use;
 };
 
 struct loaded_model_opts {

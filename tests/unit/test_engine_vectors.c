@@ -1,4 +1,4 @@
-/* Jobs without tokens: pooled vectors and logits, alone and beside generating requests, whole and in chunks. */
+/* Jobs without tokens: pooled vectors and logits, alone and in batches, whole and in chunks. */
 #include "test_engine.h"
 
 #include <math.h>
