@@ -42,6 +42,7 @@ struct field_group;
 struct request_limits {
     uint32_t json_depth_max;
     uint32_t choices_max; /* prompts x n */
+    uint32_t texts_max;   /* of an output without tokens */
     /* True: a field without a place in `form` is one of another route, and is refused. NULL: it is ignored as
      * an unknown one. */
     bool (*elsewhere)(const struct request_form *form, const char *name);

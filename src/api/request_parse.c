@@ -73,14 +73,20 @@ static bool check_output(struct request *r, const struct request_limits *limits,
                             (long long)r->gen.sampling.min_tokens, (long long)r->gen.sampling.max_tokens);
     r->gen.whole = !r->stream;
     uint64_t choices = (uint64_t)r->gen.n * r->gen.prompt_count;
-    if (choices > limits->choices_max)
+    bool texts = r->gen.output == GEN_VECTOR || r->gen.output == GEN_SCORE;
+    uint32_t most = texts ? limits->texts_max : limits->choices_max;
+    if (texts && choices > most)
+        return reject_value(why, r->gen.prompt_name,
+                            "The request has %llu texts; the limit is %u. Send several requests.",
+                            (unsigned long long)choices, most);
+    if (choices > most)
         return reject_value(
             why,
             r->gen.n > 1         ? "n"
             : r->gen.prompt_name ? r->gen.prompt_name
                                  : "prompt",
             "The request asks for %llu choices (prompts x n); the limit is %u. Send several requests.",
-            (unsigned long long)choices, limits->choices_max);
+            (unsigned long long)choices, most);
     return true;
 }
 

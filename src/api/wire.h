@@ -33,8 +33,8 @@ struct wire {
     void (*open)(struct reply *r);
     /* Collects a part of a choice. Before output of another kind it calls reply_turn(). */
     part_sink_fn *part;
-    /* A choice of an output without tokens is over and ended well. Takes its result; text goes to reply.items,
-     * so that the text of many is not written at once. */
+    /* A choice of an output without tokens is over and ended well. Takes its result: text goes to
+     * reply.items, so that the text of many is not written at once. */
     void (*result)(struct reply *r);
     /* Whole: the reply, when all choices are over. A dialect that lists reasoning, text and calls in order
      * writes each to reply.items when the next begins. */

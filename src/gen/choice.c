@@ -243,6 +243,7 @@ static void on_finish(struct choice *c)
 {
     const struct stream_finish *f = &c->finish;
     c->over = true;
+    c->gen->over++;
     if (c->gen->request->prompt_only)
         drop_output(&c->finish);
     if (c->gen->model->tokenizer)

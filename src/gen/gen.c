@@ -165,17 +165,24 @@ static bool resolve_lengths(struct gen *g)
     return true;
 }
 
+/* Choices that may be with the engine at once. */
+static uint32_t window_of(const struct gen *g)
+{
+    bool tokens = g->request->output == GEN_TOKENS;
+    return tokens ? g->choice_count : MIN_OF(g->choice_count, (uint32_t)GEN_WINDOW);
+}
+
 /* All choices are accepted or none: a set that can never fit together must not be tried again. */
 static bool check_room(struct gen *g)
 {
     struct engine_room room = {0};
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < g->choice_count; i++) {
+    for (uint32_t i = 0; i < window_of(g); i++) {
         struct job_spec job = spec_of(g, &g->choices[i]);
         engine_room(g->model->engine, &job, &room);
         bytes += room.job_bytes;
     }
-    if (g->choice_count > room.jobs_max)
+    if (g->choice_count > room.jobs_max && g->request->output == GEN_TOKENS)
         return reject_value(&g->reject, g->request->n > 1 ? "n" : "prompt",
                             "The request asks for %u choices (prompts x n), but at most %u can run and wait "
                             "together (--max-num-seqs and --max-queue). Send several requests.",
@@ -189,17 +196,42 @@ static bool check_room(struct gen *g)
     return true;
 }
 
+/* At least one: a request that no place is left for is refused, as any other. */
+static bool submit_first(struct gen *g)
+{
+    if (!submit(g, &g->choices[0]))
+        return false;
+    g->submitted = 1;
+    return gen_go_on(g) != -ECANCELED;
+}
+
 static bool submit_all(struct gen *g)
 {
     if (!resolve_lengths(g) || !check_room(g))
         return false;
-    for (uint32_t i = 0; i < g->choice_count; i++) {
+    while (g->submitted < g->choice_count && g->request->output == GEN_TOKENS) {
         if (g->wanted.cancelled && atomic_load(g->wanted.cancelled))
             return reject_unwanted(&g->reject, -ECANCELED);
-        if (!submit(g, &g->choices[i]))
+        if (!submit(g, &g->choices[g->submitted]))
             return false;
+        g->submitted++;
     }
-    return true;
+    return g->request->output == GEN_TOKENS || submit_first(g);
+}
+
+int gen_go_on(struct gen *g)
+{
+    while (g->submitted < g->choice_count && g->submitted - g->over < window_of(g)) {
+        if (!submit(g, &g->choices[g->submitted])) {
+            enum reject_kind kind = g->reject.kind;
+            bool full = kind == REJECT_QUEUE_FULL || kind == REJECT_BUSY || kind == REJECT_TOO_MANY_REQUESTS;
+            if (full)
+                g->reject = (struct reject){0};
+            return full ? -EAGAIN : -ECANCELED;
+        }
+        g->submitted++;
+    }
+    return 0;
 }
 
 static bool check_dimensions(struct gen *g)

@@ -7,11 +7,12 @@ import json
 import math
 import random
 import struct
+import time
 
 import openai
 import pytest
 
-from conftest import ANSWER_S, MODEL, TOP, Server, settled
+from conftest import ANSWER_S, MODEL, TOP, Open, Server, settled
 from hostile import draws
 
 EMBEDDING = TOP / "tests/golden/data/qwen3_embedding"
@@ -116,9 +117,32 @@ def test_alone_as_in_a_batch_beside_generation(served):
 
 def test_many_inputs_beyond_the_queue(served):
     ids = VECTORS[2]["ids"]
-    reply = served.post(ASK, model="qwen3_embedding", input=[ids] * 128, encoding_format="base64")
+    reply = served.post(ASK, model="qwen3_embedding", input=[ids] * 1000, encoding_format="base64")
     assert len(set(vectors(reply))) == 1
-    assert reply.json()["usage"]["prompt_tokens"] == 128 * len(ids)
+    assert reply.json()["usage"]["prompt_tokens"] == 1000 * len(ids)
+
+
+def test_a_client_that_leaves_leaves_nothing(served):
+    """Texts with the engine, and texts that it has not seen yet."""
+    for wait in (0, 0.05, 0.2):
+        with Open(served, ASK, {"model": "qwen3_embedding", "input": [[5] * 500] * 1000}):
+            time.sleep(wait)
+    assert len(embed(served, [5])[0]) == 64
+    served.wait_idle()
+
+
+def test_a_queue_that_is_smaller_than_the_request():
+    class Small(Server):
+        def arguments(self):
+            return [str(EMBEDDING)]
+
+    server = Small("--max-num-seqs", 2, "--max-queue", 3)
+    try:
+        texts = [[5 + i % 400] * (1 + i % 40) for i in range(150)]
+        found = embed(server, texts, encoding_format="base64")
+        assert len(found) == 150 and found[7] == embed(server, texts[7], encoding_format="base64")[0]
+    finally:
+        assert server.stop() == 0
 
 
 def test_the_length_of_inputs(served):

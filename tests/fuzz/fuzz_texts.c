@@ -71,7 +71,7 @@ static void check(const struct request *r)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct wire *const wires[] = {&wire_embeddings, &wire_rerank, &wire_score, &wire_rerank_v2};
-    static const struct request_limits limits = {.json_depth_max = 32, .choices_max = TEXTS_MAX};
+    static const struct request_limits limits = {.json_depth_max = 32, .texts_max = TEXTS_MAX};
     struct request_memory memory;
     struct request request;
     struct reject why = {0};

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 static const struct request_limits limits = {
-    .json_depth_max = 16, .choices_max = 8, .elsewhere = wire_has_elsewhere};
+    .json_depth_max = 16, .choices_max = 8, .texts_max = 8, .elsewhere = wire_has_elsewhere};
 
 struct parsed {
     struct request_memory memory;
