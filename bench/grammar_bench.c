@@ -2,8 +2,8 @@
  * size.
  *
  * The vocabulary is made up (bench_vocab.h). Each grammar is walked along texts of its own, cut into longest
- * tokens as a model would mostly do; before each token its mask is made. A grammar's tables are fresh for each
- * text, so first masks count.
+ * tokens as a model would mostly do; before each token its mask is made. A grammar's tables are fresh for
+ * each text, so first masks count.
  *
  * Printed are microseconds of processor time: of making grammar and tables, and of masks (p50, p99, largest);
  * then the states of the automaton, how often it was full, and rows per token. */

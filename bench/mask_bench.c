@@ -5,8 +5,8 @@
  * grammar accepts is written in the grammar's order and cut into longest tokens; before each token its mask
  * is made. Every schema has fresh tables, which all its instances share.
  *
- * VOCABULARY is a file in tiktoken's form, else a vocabulary is made up. MOST: as many files in the order of a
- * hash of their names. Printed are processor times; the slowest masks with their places. */
+ * VOCABULARY is a file in tiktoken's form, else a vocabulary is made up. MOST: as many files in the order of
+ * a hash of their names. Printed are processor times; the slowest masks with their places. */
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/clock.h"

@@ -1,5 +1,5 @@
 # build/golden: a model's numbers against a reference's.
-add_executable(golden golden/golden.c golden/compare.c golden/golden_file.c golden/drafts.c golden/images.c
+add_executable(golden golden/golden.c golden/compare.c golden/golden_file.c golden/drafts.c golden/images.c golden/vectors.c
   golden/runner.c)
 target_include_directories(golden PRIVATE ${CMAKE_SOURCE_DIR}/tools)
 target_link_libraries(golden PRIVATE plateau_model plateau_vision)

@@ -22,6 +22,8 @@
 
 /* ---- creation ---- */
 
+#define TEXTS_MAX 2048 /* of a request for vectors or scores, as OpenAI has it */
+
 static uint32_t processors(void)
 {
     cpu_set_t set;
@@ -183,7 +185,10 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->opts = *opts;
     fill_defaults(&a->opts);
     a->text = account_charge(opts->text);
-    a->limits = (struct request_limits){a->opts.json_depth_max, a->opts.choices_max, wire_has_elsewhere};
+    a->limits = (struct request_limits){.json_depth_max = a->opts.json_depth_max,
+                                        .choices_max = a->opts.choices_max,
+                                        .texts_max = TEXTS_MAX,
+                                        .elsewhere = wire_has_elsewhere};
     a->streams_max = streams_max(&a->opts);
     api_set_live(a, &a->opts.live);
     a->started_ns = clock_now_ns();

@@ -216,7 +216,8 @@ void exchange_pump(struct exchange *x)
 static void clear_wakes(struct exchange *x)
 {
     for (uint32_t i = 0; x->phase == EXCHANGE_RUNNING && i < x->gen.choice_count; i++)
-        stream_wake_clear(x->gen.choices[i].stream);
+        if (x->gen.choices[i].stream)
+            stream_wake_clear(x->gen.choices[i].stream);
 }
 
 /* The model's drain is over. All tokens of this client have been taken; no more will arrive. */
@@ -299,6 +300,12 @@ static struct list *bucket_of(struct api *a, const struct stream *s)
     return &a->streams[hash_bytes(&s, sizeof(s)) & a->bucket_mask];
 }
 
+void exchange_watch_choices(struct exchange *x, uint32_t from)
+{
+    for (uint32_t i = from; i < x->gen.submitted; i++)
+        list_push_back(bucket_of(x->api, x->gen.choices[i].stream), &x->gen.choices[i].by_stream);
+}
+
 struct choice *exchange_find_choice(struct api *a, const struct stream *s)
 {
     LIST_EACH(it, bucket_of(a, s)) {
@@ -355,8 +362,7 @@ void exchange_prepared(struct exchange *x)
         exchange_reply_send(x);
         return;
     }
-    for (uint32_t i = 0; i < x->gen.choice_count; i++)
-        list_push_back(bucket_of(x->api, x->gen.choices[i].stream), &x->gen.choices[i].by_stream);
+    exchange_watch_choices(x, 0);
     x->written_ns = clock_now_ns();
     /* Wake-ups from before this point found no exchange. */
     clear_wakes(x);

@@ -129,6 +129,8 @@ static inline bool exchange_is_exact(const struct exchange *x)
     return !x->wire || !x->gen.model || !x->gen.model->drafting.optimistic || !x->request.gen.speculative;
 }
 
+/* The streams of the choices from `from` on that are submitted: their wake-ups find them from now on. */
+void exchange_watch_choices(struct exchange *x, uint32_t from);
 /* The choice of a stream that sent a wake-up. NULL: the stream has been released. */
 struct choice *exchange_find_choice(struct api *a, const struct stream *s);
 

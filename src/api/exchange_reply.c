@@ -63,7 +63,7 @@ static void drop_replies(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         const struct choice *c = &x->gen.choices[i];
-        if (c->stream)
+        if (c->stream || c->over)
             sum_up(x, c);
         if (c->stream && !c->over)
             count_cut(x, c);
@@ -212,8 +212,13 @@ static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
         x->choices_over++;
         metrics_finish(exchange_metrics(x), exchange_metrics_own(x), &c->finish);
     }
-    if (!failed(x, r, &why))
+    if (!failed(x, r, &why)) {
+        if (c->over && x->wire->result) {
+            x->wire->result(r);
+            choice_close(c);
+        }
         return true;
+    }
     /* The others end for the same reason, wherever they are. */
     if (c->over)
         x->cut_reason = c->finish.reason;
@@ -221,12 +226,25 @@ static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
     return false;
 }
 
+/* Submits further choices of an output without tokens. False: the exchange failed and is being answered. */
+static bool go_on(struct exchange *x)
+{
+    uint32_t before = x->gen.submitted;
+    int r = before < x->gen.choice_count ? gen_go_on(&x->gen) : 0;
+    exchange_watch_choices(x, before);
+    if (r == -ECANCELED) {
+        struct reject why = x->gen.reject;
+        exchange_reply_fail(x, &why);
+    }
+    return r != -ECANCELED;
+}
+
 static void pump_whole(struct exchange *x)
 {
     for (uint32_t i = 0; i < x->gen.choice_count; i++)
         if (!take(x, &x->replies[i], UINT32_MAX))
             return;
-    if (x->choices_over < x->gen.choice_count)
+    if (!go_on(x) || x->choices_over < x->gen.choice_count)
         return;
     x->wire->whole(x, &x->reply);
     if (x->reply.error) {

@@ -111,9 +111,32 @@ static bool read_stop_ids(struct request *r, const struct field *f, json_t *v, s
     return true;
 }
 
+/* -1: as many as the context leaves for the prompt. */
+bool field_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    int64_t x;
+    if (!field_integer_of(v, &x) || x < -1 || x == 0 || x > REQUEST_TOKENS_MAX)
+        return reject_value(
+            why, f->name,
+            "truncate_prompt_tokens must be a number of tokens, at least 1, or -1 for as many "
+            "as the context leaves.");
+    r->gen.truncate = x;
+    return true;
+}
+
+bool field_truncation_side(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    const char *s = json_is_string(v) ? json_string_value(v) : "";
+    if (strcmp(s, "left") != 0 && strcmp(s, "right") != 0)
+        return reject_value(why, f->name,
+                            "truncation_side must be \"left\" (drop the first tokens) or \"right\".");
+    r->gen.truncates_right = strcmp(s, "right") == 0;
+    return true;
+}
+
 /* ---- delivery ---- */
 
-static bool read_priority(struct request *r, const struct field *f, json_t *v, struct reject *why)
+bool field_priority(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     int64_t x;
     if (!field_integer_of(v, &x) || x < -1000 || x > 1000)
@@ -147,7 +170,7 @@ static const struct field fields[] = {
     {"stream", field_bool, FIELD_AT(stream)},
     {"prompt_logprobs", field_integer, FIELD_SAMPLING(prompt_logprobs), 0, SAMPLER_TOP_MAX},
     {"return_token_ids", field_bool, FIELD_AT(return_token_ids)},
-    {"priority", read_priority},
+    {"priority", field_priority},
     {"speculative", field_bool, FIELD_AT(gen.speculative)},
     {"cache_salt", field_string, FIELD_AT(gen.cache_salt)},
 };

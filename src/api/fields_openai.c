@@ -75,29 +75,6 @@ static bool read_service_tier(struct request *r, const struct field *f, json_t *
     return reject_unsupported(why, f->name, "service_tier must be \"auto\" or \"default\".");
 }
 
-/* -1: as many as the context leaves for the prompt. */
-static bool read_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    int64_t x;
-    if (!field_integer_of(v, &x) || x < -1 || x == 0 || x > REQUEST_TOKENS_MAX)
-        return reject_value(
-            why, f->name,
-            "truncate_prompt_tokens must be a number of tokens, at least 1, or -1 for as many "
-            "as the context leaves.");
-    r->gen.truncate = x;
-    return true;
-}
-
-static bool read_truncation_side(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    const char *s = json_is_string(v) ? json_string_value(v) : "";
-    if (strcmp(s, "left") != 0 && strcmp(s, "right") != 0)
-        return reject_value(why, f->name,
-                            "truncation_side must be \"left\" (drop the first tokens) or \"right\".");
-    r->gen.truncates_right = strcmp(s, "right") == 0;
-    return true;
-}
-
 static bool read_allowed_ids(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     size_t i;
@@ -142,8 +119,8 @@ static const struct field shared[] = {
     {"early_stopping", field_refuse_unless_off, .say = "beam search is not supported."},
     {"spaces_between_special_tokens", field_refuse_unless_true, .say = "only true is supported."},
     {"return_tokens_as_token_ids", field_refuse_unless_off, .say = "not supported; use return_token_ids."},
-    {"truncate_prompt_tokens", read_truncation},
-    {"truncation_side", read_truncation_side},
+    {"truncate_prompt_tokens", field_truncation},
+    {"truncation_side", field_truncation_side},
     {"allowed_token_ids", read_allowed_ids},
     {"bad_words", field_refuse_unless_off, .say = "not supported; use logit_bias."},
     {"logits_processors", field_refuse_unless_off, .say = "custom logits processors are not supported."},

@@ -86,9 +86,14 @@ void metrics_finish(struct metrics *m, struct metrics_counts *own, const struct 
     count(&m->counts, f);
     count(own, f);
     metrics_observe(m, METRICS_QUEUE, seconds(f->queued_ns));
-    if (f->completion_tokens == 0)
+    /* A vector or a score: a prompt that was read to its end. */
+    if (f->completion_tokens == 0 && f->reason != FINISH_STOP)
         return;
     metrics_observe(m, METRICS_PREFILL, seconds(f->prefill_ns));
+    if (f->completion_tokens == 0) {
+        metrics_observe(m, METRICS_PROMPT_TOKENS, f->prompt_tokens);
+        return;
+    }
     metrics_observe(m, METRICS_DECODE, seconds(f->decode_ns));
     metrics_observe(m, METRICS_PROMPT_TOKENS, f->prompt_tokens);
     metrics_observe(m, METRICS_GENERATION_TOKENS, f->completion_tokens);

@@ -54,7 +54,7 @@ static bool answer(struct exchange *x, struct arena *scratch)
         if (x->wire->open)
             x->wire->open(&x->replies[i]);
     }
-    if (!x->request.return_token_ids)
+    if (!x->request.return_token_ids && x->request.gen.output == GEN_TOKENS)
         gen_drop_ids(&x->gen);
     return true;
 }

@@ -95,6 +95,14 @@ static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
         write_image_sched(a, &s->shape.vision, ret);
 }
 
+/* What the model was made for, and which routes it serves. */
+static void write_use(const struct model_use *u, struct buf *ret)
+{
+    buf_printf(ret, "\"use\":\"%s\",\"embeddings\":%s,\"rerank\":%s", model_kind_name(u->kind),
+               u->vectors ? "true" : "false", u->scores ? "true" : "false");
+    json_write_member(ret, "pooling", u->vectors ? pooling_name(u->pooling.kind) : NULL);
+}
+
 static void write_loaded(const struct api *a, const struct served_model *m, struct buf *ret)
 {
     buf_printf(ret, ",\"max_model_len\":%u", m->max_model_len);
@@ -102,7 +110,8 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
     /* The promise about tokens: bit-exact in any batch, chunk and cache state, or within a bound. */
     buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
                m->template ? "true" : "false", m->tokenizer ? "true" : "false");
-    buf_puts(ret, "\"speculation\":{");
+    write_use(&m->use, ret);
+    buf_puts(ret, ",\"speculation\":{");
     report_speculation(&m->drafting, ret);
     buf_putc(ret, '}');
     write_image_sched(a, &m->shape->vision, ret);
@@ -185,10 +194,13 @@ static void write_model_info(const struct served_model *m, struct buf *ret)
     json_write_member(ret, "model_type", s->family);
     buf_printf(
         ret,
-        ",\"is_generation\":true,\"max_model_len\":%u,\"vocab_size\":%u,\"num_layers\":%u,\"hidden_size\":%u,"
+        ",\"is_generation\":%s,\"max_model_len\":%u,\"vocab_size\":%u,\"num_layers\":%u,\"hidden_size\":%u,"
         "\"parameters\":%llu,\"weight_bytes\":%llu",
-        m->max_model_len, s->vocab, s->layers, s->hidden, (ull)s->parameters, (ull)s->weight_bytes);
+        m->use.kind == MODEL_EMBEDS ? "false" : "true", m->max_model_len, s->vocab, s->layers, s->hidden,
+        (ull)s->parameters, (ull)s->weight_bytes);
     json_write_member(ret, "compute", m->compute);
+    buf_putc(ret, ',');
+    write_use(&m->use, ret);
     buf_puts(ret, ",\"chat_format\":{");
     chat_syntax_describe(m->syntax, ret);
     buf_putc(ret, '}');

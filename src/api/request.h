@@ -45,6 +45,7 @@ struct field_group;
 struct request_limits {
     uint32_t json_depth_max;
     uint32_t choices_max; /* prompts x n */
+    uint32_t texts_max;   /* of an output without tokens */
     /* True: a field without a place in `form` is one of another route, and is refused. NULL: it is ignored as
      * an unknown one. */
     bool (*elsewhere)(const struct request_form *form, const char *name);
@@ -73,7 +74,10 @@ struct request {
     json_t *root;      /* the body; owns all that points into it below */
     const char *model; /* NULL: the only model */
     struct gen_request gen;
-    json_t *tokens; /* detokenize */
+    json_t *tokens;         /* detokenize */
+    bool base64;            /* embeddings: vectors as base64 of little-endian floats */
+    int64_t top_n;          /* rerank: results in the reply; 0: all */
+    bool without_documents; /* rerank: the results do not repeat their documents */
     bool return_token_strs;
     bool stream, include_usage, continuous_usage;
     bool stream_options;              /* it was given */
@@ -103,6 +107,9 @@ void request_drop_prompt(struct request *r);
 /* Frees all of the body of an answered request. Not for the network thread: ten million values take a
  * second. */
 void request_drop_all(struct request *r);
+
+/* request_prompts.c: r->gen.prompt, under the name of its field; counts the prompts. */
+bool request_check_prompts(struct request *r, const char *name, struct reject *why);
 
 /* request_messages.c: OpenAI's messages, if there are some, to the form that templates expect, in place.
  * Their images and videos go to the list r->gen.media, which is made when the first is found. */

@@ -74,11 +74,20 @@ static bool check_output(struct request *r, const struct request_limits *limits,
                             (long long)r->gen.sampling.min_tokens, (long long)r->gen.sampling.max_tokens);
     r->gen.whole = !r->stream;
     uint64_t choices = (uint64_t)r->gen.n * r->gen.prompt_count;
-    if (choices > limits->choices_max)
+    bool texts = r->gen.output == GEN_VECTOR || r->gen.output == GEN_SCORE;
+    uint32_t most = texts ? limits->texts_max : limits->choices_max;
+    if (texts && choices > most)
+        return reject_value(why, r->gen.prompt_name,
+                            "The request has %llu texts; the limit is %u. Send several requests.",
+                            (unsigned long long)choices, most);
+    if (choices > most)
         return reject_value(
-            why, r->gen.n > 1 ? "n" : "prompt",
+            why,
+            r->gen.n > 1         ? "n"
+            : r->gen.prompt_name ? r->gen.prompt_name
+                                 : "prompt",
             "The request asks for %llu choices (prompts x n); the limit is %u. Send several requests.",
-            (unsigned long long)choices, limits->choices_max);
+            (unsigned long long)choices, most);
     return true;
 }
 
@@ -133,4 +142,6 @@ void request_drop_prompt(struct request *r)
                 json_object_del(r->root, (*g)->fields[i].name);
     json_decref(r->gen.template_kwargs);
     r->gen.messages = r->gen.prompt = r->tokens = r->gen.template_kwargs = NULL;
+    if (r->form && field_find(r->form->groups, "text_2"))
+        r->gen.queries = r->gen.documents = NULL;
 }

@@ -33,6 +33,9 @@ struct wire {
     void (*open)(struct reply *r);
     /* Collects a part of a choice. Before output of another kind it calls reply_turn(). */
     part_sink_fn *part;
+    /* A choice of an output without tokens is over and ended well. Takes its result: text goes to
+     * reply.items, so that the text of many is not written at once. */
+    void (*result)(struct reply *r);
     /* Whole: the reply, when all choices are over. A dialect that lists reasoning, text and calls in order
      * writes each to reply.items when the next begins. */
     void (*whole)(struct exchange *x, struct buf *ret);
@@ -44,7 +47,12 @@ struct wire {
 };
 
 /* All dialects. */
-#define WIRES(X) X(wire_chat) X(wire_completion) X(wire_messages) X(wire_responses)
+#define WIRES(X)                                                                                             \
+    X(wire_chat)                                                                                             \
+    X(wire_completion)                                                                                       \
+    X(wire_messages)                                                                                         \
+    X(wire_responses)                                                                                        \
+    X(wire_embeddings) X(wire_rerank) X(wire_rerank_v2) X(wire_score)
 
 #define WIRE_EXTERN(name) extern const struct wire name;
 WIRES(WIRE_EXTERN)

@@ -10,60 +10,6 @@
 
 /* ---- fields ---- */
 
-static bool is_id(const json_t *v)
-{
-    return json_is_integer(v) && json_integer_value(v) >= 0;
-}
-
-static bool check_ids(const json_t *ids, struct reject *why)
-{
-    size_t i;
-    json_t *each;
-    json_array_foreach(ids, i, each)
-        if (!is_id(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is not a token id. A prompt is a string, a list of token ids, "
-                                "or a list of either.",
-                                i);
-    return true;
-}
-
-/* Refused before a tokenizer puts its begin token in front of nothing. */
-static bool is_empty(const json_t *prompt)
-{
-    return (json_is_string(prompt) && json_string_length(prompt) == 0) ||
-           (json_is_array(prompt) && json_array_size(prompt) == 0);
-}
-
-static bool check_prompts(struct request *r, struct reject *why)
-{
-    if (is_empty(r->gen.prompt))
-        return reject_value(why, "prompt", "prompt is empty; it must be at least one token id or character.");
-    if (json_is_string(r->gen.prompt))
-        return true;
-    if (!json_is_array(r->gen.prompt))
-        return reject_value(why, "prompt",
-                            "prompt must be a string, a list of token ids, or a list of either.");
-    const json_t *first = json_array_get(r->gen.prompt, 0);
-    if (json_is_integer(first))
-        return check_ids(r->gen.prompt, why);
-    r->gen.prompt_count = (uint32_t)MIN_OF(json_array_size(r->gen.prompt), (size_t)UINT32_MAX);
-    size_t i;
-    json_t *each;
-    json_array_foreach(r->gen.prompt, i, each) {
-        if (is_empty(each))
-            return reject_value(why, "prompt",
-                                "prompt[%zu] is empty; it must be at least one token id or character.", i);
-        if (json_is_string(each))
-            continue;
-        if (!json_is_array(each))
-            return reject_value(why, "prompt", "prompt[%zu] must be a string or a list of token ids.", i);
-        if (!check_ids(each, why))
-            return false;
-    }
-    return true;
-}
-
 /* The logprobs of an echoed prompt are those of prompt_logprobs, in another place. */
 static bool check_echo(struct request *r, struct reject *why)
 {
@@ -89,7 +35,7 @@ static bool check(struct request *r, struct reject *why)
 {
     if (!r->gen.prompt)
         return reject_value(why, "prompt", "prompt is missing.");
-    return check_prompts(r, why) && check_echo(r, why) && fields_openai_check(r, why);
+    return request_check_prompts(r, "prompt", why) && check_echo(r, why) && fields_openai_check(r, why);
 }
 
 /* Its form is checked when all fields are known. */

@@ -21,19 +21,21 @@ struct batch_seq {
 };
 
 struct batch {
-    uint32_t token_count, seq_count, logit_count;
+    uint32_t token_count, seq_count, logit_count, value_count;
     uint32_t image_count; /* tokens with features */
     const struct batch_seq *seqs;
     const uint32_t *ids;                   /* [tokens] < vocab */
     const uint32_t *token_seq;             /* [tokens] */
     const struct rope_position *positions; /* [tokens] */
     const dev_ptr *features;               /* [tokens]: embeddings of an image's token; null: the id's own */
-    const uint32_t *logit_columns;         /* [logits]: tokens that give logits, in order */
+    const uint32_t *logit_columns;         /* [logits + values]: tokens with logits, then tokens with
+                                            * values, each in order */
     const uint32_t *hidden_columns; /* [tokens]: of a draft after the first, the column of its hidden state in
                                      * the step before */
     dev_ptr pages, states;          /* bases of the pools */
     /* Results in host memory, complete after compute_step_end(). */
     float *logits;             /* [logits][vocab] */
+    float *values;             /* [values][hidden]: of compute_values() */
     struct draft_best *best;   /* [tokens]: of compute_best() */
     const uint64_t *valid_ids; /* of compute_best(): bit per id; NULL: all */
 };

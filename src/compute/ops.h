@@ -148,13 +148,18 @@ struct op_route {
     const struct projection *reader;
 };
 
-/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]. Fails with its device
- * only. */
+/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]: rows of logits, then rows of
+ * values. Fails with its device only. */
 struct op_gather {
     struct residual add;
     struct act h, y;
     dev_ptr weight; /* null: h is normed already */
     const struct projection *reader;
+};
+
+/* Row logit_count + i of x goes to the batch's values[i]. Fails with its device only. */
+struct op_values {
+    struct act x;
 };
 
 /* Inputs of the MTP head (contract 2.8): pair = norm(embedding) | norm(hidden state before the token), and
@@ -220,6 +225,7 @@ struct compute_ops {
     void (*glu)(struct compute *c, const struct op_glu *a);
     void (*route)(struct compute *c, const struct op_route *a);
     void (*gather)(struct compute *c, const struct op_gather *a);
+    void (*values)(struct compute *c, const struct op_values *a);
     void (*pair)(struct compute *c, const struct op_pair *a);
     void (*best)(struct compute *c, const struct op_best *a);
     void (*copy_row)(struct compute *c, const struct op_copy_row *a);
@@ -236,7 +242,7 @@ static inline void compute_step_begin(struct compute *c, const struct batch *b)
 /* Steps of one key call the same operations from here on, with the same arguments. True: the backend has
  * them from an earlier step and repeats them; the caller calls none. Once in a step, after operations that
  * are this step's own. key < COMPUTE_KEYS. */
-#define COMPUTE_KEYS 8u
+#define COMPUTE_KEYS 16u
 static inline bool compute_replay(struct compute *c, uint32_t key)
 {
     return c->ops->replay(c, key);
@@ -270,6 +276,7 @@ COMPUTE_OP(recur, op_delta)
 COMPUTE_OP(glu, op_glu)
 COMPUTE_OP(route, op_route)
 COMPUTE_OP(gather, op_gather)
+COMPUTE_OP(values, op_values)
 COMPUTE_OP(pair, op_pair)
 COMPUTE_OP(best, op_best)
 COMPUTE_OP(copy_row, op_copy_row)

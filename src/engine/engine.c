@@ -139,8 +139,8 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
-        drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * vocab * sizeof(float) + vocab / 8 +
-        DIV_UP(vocab, 64) * 8 + publish_arena_bytes(places_of(o), o->max_num_seqs) +
+        drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * (vocab + shape->hidden) * sizeof(float) +
+        vocab / 8 + DIV_UP(vocab, 64) * 8 + publish_arena_bytes(places_of(o), o->max_num_seqs) +
         vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 
@@ -258,11 +258,12 @@ static int create_tables(struct engine *en)
     if (r < 0)
         return r;
     en->logits = arena_alloc_array(en->arena, (size_t)logits * en->shape->vocab, sizeof(float));
+    en->values = arena_alloc_array(en->arena, (size_t)logits * en->shape->hidden, sizeof(float));
     en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
     en->heads = ARENA_ARRAY(en->arena, struct model_draft_seq, en->opts.max_num_seqs);
     en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
     en->mask = ARENA_ARRAY(en->arena, uint64_t, DIV_UP(en->shape->vocab, 64u));
-    if (!en->mask || !en->logits || !en->seqs || !en->heads || !en->sampled)
+    if (!en->mask || !en->logits || !en->values || !en->seqs || !en->heads || !en->sampled)
         return -ENOMEM;
     r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape->page_bytes,
                      en->shape->state_bytes);
@@ -397,7 +398,9 @@ void engine_close(struct engine *en)
 static int check_length(const struct engine *en, const struct job_spec *s, struct err *e)
 {
     uint64_t tokens = (uint64_t)s->prompt_count + s->max_tokens;
-    if (s->prompt_count == 0 || s->max_tokens == 0)
+    if (s->output != JOB_TOKENS && s->max_tokens > 0)
+        return err_set(e, -EINVAL, "max_tokens is %u: a job without tokens has 0", s->max_tokens);
+    if (s->prompt_count == 0 || (s->max_tokens == 0 && s->output == JOB_TOKENS))
         return err_set(e, -EINVAL, "the prompt has %u tokens and max_tokens is %u: both must be at least 1",
                        s->prompt_count, s->max_tokens);
     if (tokens > en->opts.max_model_len)
@@ -427,11 +430,28 @@ static int check_stops(const struct engine *en, const struct job_spec *s, struct
     return 0;
 }
 
-static int check_spec(const struct engine *en, const struct job_spec *s, const struct stream *stream,
-                      struct err *e)
+/* The result has its room in the stream. */
+static int check_result(const struct engine *en, const struct job_spec *s, struct stream *stream,
+                        struct err *e)
 {
-    ASSERT(s->output == JOB_TOKENS);
+    uint32_t room, needs = s->output == JOB_VECTOR ? en->shape->hidden : JOB_LOGIT_IDS;
+    (void)stream_result(stream, &room);
+    if (room < needs)
+        return err_set(e, -EINVAL, "the result has %u values, the stream was made for %u", needs, room);
+    if (s->output == JOB_VECTOR && s->pooling == POOLING_NONE)
+        return err_set(e, -EINVAL, "a vector needs a pooling");
+    for (uint32_t i = 0; s->output == JOB_LOGITS && i < JOB_LOGIT_IDS; i++)
+        if (s->logit_ids[i] >= en->shape->vocab)
+            return err_set(e, -EINVAL, "the logit of token %u: ids of this model are 0..%u", s->logit_ids[i],
+                           en->shape->vocab - 1);
+    return job_images_check(en->shape, s, e);
+}
+
+static int check_spec(const struct engine *en, const struct job_spec *s, struct stream *stream, struct err *e)
+{
     int r = check_length(en, s, e);
+    if (r == 0 && s->output != JOB_TOKENS)
+        return check_result(en, s, stream, e);
     if (r == 0)
         r = sampler_params_check(&s->sampling, en->shape->vocab, e);
     if (r == 0 && s->sampling.top_logprobs > stream_top_max(stream))

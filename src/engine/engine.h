@@ -12,6 +12,7 @@
 #include "base/slice.h"
 #include "engine/stream.h"
 #include "model/model.h"
+#include "model/pooling.h"
 #include "spec/drafting.h"
 #include "store/store.h"
 #include "text/tokenizer.h"
@@ -153,16 +154,23 @@ struct job_image {
     uint32_t first;      /* index of its first placeholder; >= 1 */
 };
 
-/* What a job yields. An output without tokens (a pooled vector, scores) is one more kind: its sequence never
- * decodes, and its values stand in the finish record. */
-enum job_output { JOB_TOKENS };
+/* What a job yields. A job without tokens never decodes: its sequence reads the prompt and ends. The prefix
+ * cache neither serves nor keeps its pages. Its result is in stream_values(). */
+enum job_output {
+    JOB_TOKENS,
+    JOB_VECTOR, /* the prompt's pooled vector: model_shape.hidden values, of no particular length */
+    JOB_LOGITS  /* after the prompt's last token: the logits of logit_ids */
+};
+#define JOB_LOGIT_IDS 2
 
 struct job_spec {
     enum job_output output;
-    const uint32_t *prompt; /* ids < vocab; copied */
-    uint32_t prompt_count;  /* >= 1 */
-    uint32_t max_tokens;    /* >= 1 */
-    int32_t priority;       /* lower goes first; 0 is normal */
+    enum pooling pooling;              /* of JOB_VECTOR */
+    uint32_t logit_ids[JOB_LOGIT_IDS]; /* of JOB_LOGITS */
+    const uint32_t *prompt;            /* ids < vocab; copied */
+    uint32_t prompt_count;             /* >= 1 */
+    uint32_t max_tokens;               /* >= 1; 0 of a job without tokens */
+    int32_t priority;                  /* lower goes first; 0 is normal */
     struct slice
         cache_salt;  /* only requests with the same salt and tenant share prefixes and encoded images */
     uint64_t tenant; /* a number of the caller's, by API key or client address: sequences, queue and computed
@@ -176,8 +184,8 @@ struct job_spec {
     /* Copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes. */
     const struct slice *stops;
     uint32_t stop_count;
-    /* What the output may be, from its first token on; its vocabulary has the model's tokens, and its ends are
-     * among sampling.stop_ids. The job holds it too until it ends. NULL: anything. */
+    /* What the output may be, from its first token on; its vocabulary has the model's tokens, and its ends
+     * are among sampling.stop_ids. The job holds it too until it ends. NULL: anything. */
     struct cached_grammar *grammar;
     const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
     uint32_t image_count;

@@ -1,7 +1,7 @@
 /* engine_mask.c - constrained decoding: what a job's grammar allows next.
  *
- * The matcher follows sampled tokens only, and they are never taken back, so it stays right when a sequence is
- * preempted. Draft tokens are tried and rewound. */
+ * The matcher follows sampled tokens only, and they are never taken back, so it stays right when a sequence
+ * is preempted. Draft tokens are tried and rewound. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"

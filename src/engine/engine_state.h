@@ -69,6 +69,7 @@ struct engine {
     struct sampler_scratch *scratch;
     uint64_t *mask;                /* bit per id: what a grammar allows next */
     float *logits;                 /* [engine_logits_max][vocab] */
+    float *values;                 /* [engine_logits_max][hidden] */
     struct model_seq *seqs;        /* [max_num_seqs] */
     struct model_draft_seq *heads; /* [max_num_seqs] */
     uint32_t *sampled;             /* [max_num_seqs]: tokens that each sequence of the plan has sampled */

@@ -49,6 +49,8 @@ static uint32_t logits_from(const struct engine *en, const struct job *j, const 
     uint32_t last = r->samples ? r->count - 1 : r->count;
     if (r->drafts > 0)
         return is_blind(en, j) ? last : 0;
+    if (job_pools_all(j))
+        return 0;
     if (!job_wants_prompt_logits(j))
         return last;
     /* Token i's logits predict token i + 1; no logits predict the prompt's first token. */
@@ -81,6 +83,7 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
             .pending = pools_pending(&en->pools, r->state_in),
             .state_out = r->state_out,
             .logits_from = logits_from(en, j, r),
+            .values = j->output == JOB_VECTOR,
             .keep_pending = r->drafts > 0,
             .grids = j->grids,
             .grid_count = j->image_count,
@@ -97,6 +100,7 @@ static void begin_forward(struct engine *en)
         .pages = en->pools.page_base,
         .states = en->pools.state_base,
         .logits = en->logits,
+        .values = en->values,
         /* A step of one sequence may stop between two layers; with more, the other sequences need it. */
         .cancel = plan->seq_count == 1 ? stream_closed_flag(job_of(plan->seqs[0].seq)->stream) : NULL,
         .stop = &en->closing,
@@ -279,20 +283,47 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float
     return sampled;
 }
 
+/* A job without tokens: takes the chunk's rows of values, or the last row of logits. After the prompt's last
+ * chunk its result is complete. */
+static void take_values(struct engine *en, struct job *j, const struct sched_step_seq *r, const float *rows,
+                        uint32_t count, uint64_t now_ns)
+{
+    uint32_t width = en->shape->hidden, room;
+    float *result = stream_result(j->stream, &room);
+    if (j->output == JOB_VECTOR && count > 0)
+        pooling_take(j->pooling, result, width, rows, r->from + r->count - count, count);
+    if (!r->samples)
+        return;
+    for (uint32_t i = 0; j->output == JOB_LOGITS && i < JOB_LOGIT_IDS; i++)
+        result[i] = rows[j->logit_ids[i]];
+    if (j->output == JOB_VECTOR)
+        pooling_end(j->pooling, result, width, j->prompt_count);
+    note_first_token(en, j, now_ns);
+    end_with(j, FINISH_STOP);
+}
+
 static void take_results(struct engine *en, const struct sched_plan *plan, uint64_t now_ns)
 {
     float *logits = en->logits;
+    const float *values = en->values;
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         const struct sched_step_seq *r = &plan->seqs[i];
         struct job *j = job_of(r->seq);
         uint32_t count = en->seqs[i].token_count - en->seqs[i].logits_from;
         float *own = logits;
+        en->sampled[i] = 0;
+        if (j->output != JOB_TOKENS) {
+            bool pools = j->output == JOB_VECTOR;
+            take_values(en, j, r, pools ? values : logits, count, now_ns);
+            values += pools ? (size_t)count * en->shape->hidden : 0;
+            logits += pools ? 0 : (size_t)count * en->shape->vocab;
+            continue;
+        }
         if (job_wants_prompt_logits(j))
             send_prompt(en, j, r, logits);
         logits += (size_t)count * en->shape->vocab;
         if (r->drafts == 0)
             own = logits - en->shape->vocab; /* a prompt may have others before it */
-        en->sampled[i] = 0;
         if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic && !j->matcher)
             en->sampled[i] = keep_run(en, j, i, own, now_ns);
         else if (r->samples)

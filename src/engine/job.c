@@ -48,9 +48,11 @@ static uint32_t cuts_given(const struct job_spec *spec)
 static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
-    size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
-                   sched_pages(tokens) * sizeof(uint32_t) + sampler_bytes(&spec->sampling, tokens);
-    if (keys)
+    size_t bytes =
+        sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) + sched_pages(tokens) * sizeof(uint32_t);
+    if (spec->output == JOB_TOKENS)
+        bytes += sampler_bytes(&spec->sampling, tokens);
+    if (keys && spec->output == JOB_TOKENS)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     bytes += spec->image_count * (sizeof(struct image *) + sizeof(struct prefix_image) +
                                   sizeof(struct model_grid) + sizeof(uint32_t));
@@ -146,6 +148,8 @@ static int create_tokens(struct job *j, const struct job_spec *spec)
     if (!j->tokens || !j->seq.pages[0])
         return -ENOMEM;
     memcpy(j->tokens, spec->prompt, spec->prompt_count * sizeof(uint32_t));
+    if (spec->output != JOB_TOKENS)
+        return 0;
     int r = sampler_create(j->arena, &spec->sampling, tokens, &j->sampler);
     if (r == 0)
         sampler_see_prompt(j->sampler, j->tokens, j->prompt_count);
@@ -239,7 +243,7 @@ static int create_cuts(struct job *j, const struct job_spec *spec)
 
 static int create_keys(struct job *j, const struct job_opts *opts)
 {
-    if (!opts->keys)
+    if (!opts->keys || j->output != JOB_TOKENS)
         return 0;
     j->keys = ARENA_ARRAY(j->arena, struct prefix_key, sched_pages(j->seq.tokens_limit));
     if (!j->keys)
@@ -272,6 +276,8 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .arena = a,
         .stream = opts->stream,
         .bytes = arena_committed_bytes(a),
+        .output = spec->output,
+        .pooling = spec->pooling,
         .prompt_count = spec->prompt_count,
         .max_tokens = spec->max_tokens,
         .min_tokens = spec->sampling.min_tokens,
@@ -279,7 +285,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .logprobs = spec->sampling.logprobs,
         .prompt_logprobs = spec->prompt_logprobs,
         .whole = spec->whole,
-        .draft = {.speculative = spec->speculative},
+        .draft = {.speculative = spec->speculative && spec->output == JOB_TOKENS},
         .arrival_ns = opts->now_ns,
         .seq = {.tokens = spec->prompt_count,
                 .tokens_limit = spec->prompt_count + spec->max_tokens,
@@ -287,8 +293,11 @@ int job_create(const struct job_opts *opts, struct job **ret)
                 .tenant_id = spec->tenant,
                 .weight = spec->weight,
                 .arrival_ns = opts->now_ns,
+                .prompt_only = spec->output != JOB_TOKENS,
                 .logits_all = spec->prompt_logprobs},
     };
+    memcpy(j->logit_ids, spec->logit_ids, sizeof(j->logit_ids));
+    j->seq.logits_all |= job_pools_all(j);
     list_init(&j->link);
     r = create_tokens(j, spec);
     if (r == 0)

@@ -25,13 +25,16 @@ struct job {
     struct sched_seq seq;
     uint64_t bytes;
     /* The request's options. */
+    enum job_output output;
+    enum pooling pooling;
+    uint32_t logit_ids[JOB_LOGIT_IDS];
     uint32_t prompt_count, max_tokens, min_tokens;
     uint32_t top; /* alternatives per token */
     bool logprobs, prompt_logprobs;
     /* The sequence: prompt, then output, then draft tokens until sampled ones replace them. */
     uint32_t *tokens;
     uint32_t output_count;
-    struct sampler *sampler;
+    struct sampler *sampler; /* NULL: a job without tokens */
     struct drafting_seq draft;
     struct cached_grammar *grammar; /* NULL: any output */
     struct matcher *matcher;        /* has taken the output */
@@ -88,10 +91,17 @@ static inline struct job *job_of(struct sched_seq *seq)
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
 /* The most bytes of a job, whatever its options: fixed bytes, and bytes per token. */
 void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token);
-/* Everything in spec has been checked. 0, -ENOMEM, or -E2BIG (the grammar is too complex); the job half of the stream is the job's then. */
+/* Everything in spec has been checked. 0, -ENOMEM, or -E2BIG (the grammar is too complex); the job half of
+ * the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);
 /* Releases its images and frees the block, not the stream. */
 void job_free(struct job *j);
+
+/* Every row of its prompt is needed, not only the last. */
+static inline bool job_pools_all(const struct job *j)
+{
+    return j->output == JOB_VECTOR && j->pooling != POOLING_LAST;
+}
 
 /* Logprobs of the prompt that are still to be computed. */
 static inline bool job_wants_prompt_logits(const struct job *j)

@@ -21,7 +21,8 @@ struct stream {
     struct request_id id;
     struct mailbox *wake;
     void *user;
-    uint32_t top_max;
+    uint32_t top_max, values_max;
+    float *values; /* [values_max]: written before FINISHED is set */
     struct charge charge;
     bool charged;
     size_t bytes;
@@ -96,7 +97,9 @@ int stream_create(const struct stream_opts *opts, struct stream **ret)
     uint32_t element =
         offsetof(struct stream_token, top) + opts->top_max * sizeof(struct sampler_alternative);
     size_t head = ROUND_UP(sizeof(struct stream), (size_t)64);
-    size_t bytes = head + ROUND_UP(ring_bytes(STREAM_TOKENS, element), (size_t)64);
+    size_t ring = ROUND_UP(ring_bytes(STREAM_TOKENS, element), (size_t)64);
+    size_t values = ROUND_UP(opts->values_max * sizeof(float), (size_t)64);
+    size_t bytes = head + ring + values;
     int r = charge_take(opts->charge, bytes);
     if (r < 0)
         return r;
@@ -110,6 +113,9 @@ int stream_create(const struct stream_opts *opts, struct stream **ret)
     s->wake = opts->wake;
     s->user = opts->user;
     s->top_max = opts->top_max;
+    s->values_max = opts->values_max;
+    s->values = (float *)((char *)s + head + ring);
+    memset(s->values, 0, values);
     s->charged = opts->charge != NULL;
     if (opts->charge)
         s->charge = *opts->charge;
@@ -180,7 +186,18 @@ void stream_close(struct stream *s)
     atomic_store_explicit(&s->closed, true, memory_order_release);
 }
 
+const float *stream_values(const struct stream *s)
+{
+    return s->values;
+}
+
 /* ---- job side ---- */
+
+float *stream_result(struct stream *s, uint32_t *values_max)
+{
+    *values_max = s->values_max;
+    return s->values;
+}
 
 bool stream_put(struct stream *s, const struct stream_token *t)
 {

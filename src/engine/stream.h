@@ -58,7 +58,8 @@ struct stream;
 
 struct stream_opts {
     struct request_id id;
-    uint32_t top_max; /* alternatives per token, <= SAMPLER_TOP_MAX */
+    uint32_t top_max;    /* alternatives per token, <= SAMPLER_TOP_MAX */
+    uint32_t values_max; /* of a job without tokens: floats of its result */
     /* Gets the `struct stream *` (message_bytes = sizeof(void *)) when there is something to take. At most
      * one message per stream is pending, so the mailbox needs one place per stream. It outlives the stream's
      * job half. NULL: no message is sent (tests poll). */
@@ -89,7 +90,12 @@ void stream_close(struct stream *s);
 /* True once the job has been admitted: its prompt tokens found in the prefix cache are known. */
 bool stream_admitted(const struct stream *s, uint32_t *cached_tokens);
 
+/* With a job without tokens that ended well: its result, until the release. */
+const float *stream_values(const struct stream *s);
+
 /* --- job side (engine thread) --- */
+/* [values_max], zeros at first; written before stream_finish(). */
+float *stream_result(struct stream *s, uint32_t *values_max);
 void stream_admit(struct stream *s, uint32_t cached_tokens);
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);

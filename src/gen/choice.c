@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 
+#include <math.h>
+
 /* Of one text of a reply; what a request holds in all is bounded by its memory. */
 #define TEXT_BYTES_MAX ((size_t)64 << 20)
 
@@ -241,6 +243,7 @@ static void on_finish(struct choice *c)
 {
     const struct stream_finish *f = &c->finish;
     c->over = true;
+    c->gen->over++;
     if (c->gen->request->prompt_only)
         drop_output(&c->finish);
     if (c->gen->model->tokenizer)
@@ -287,6 +290,26 @@ bool choice_admitted(const struct choice *c, uint32_t *cached_tokens)
 {
     *cached_tokens = c->finish.cached_tokens;
     return c->over || (c->stream && stream_admitted(c->stream, cached_tokens));
+}
+
+const float *choice_vector(struct choice *c, uint32_t *count)
+{
+    const struct served_model *m = c->gen->model;
+    const int64_t asked = c->gen->request->dimensions;
+    uint32_t room;
+    float *v = stream_result(c->stream, &room);
+    ASSERT(c->over && room == m->shape->hidden);
+    *count = asked > 0 ? (uint32_t)asked : room;
+    if (m->use.pooling.normalize)
+        pooling_normalize(v, *count);
+    return v;
+}
+
+double choice_score(const struct choice *c)
+{
+    const float *v = stream_values(c->stream);
+    ASSERT(c->over);
+    return 1 / (1 + exp((double)v[1] - (double)v[0]));
 }
 
 bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token)

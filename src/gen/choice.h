@@ -82,6 +82,12 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max);
 /* True once its job has been admitted: the prompt tokens found in the prefix cache are known. */
 bool choice_admitted(const struct choice *c, uint32_t *cached_tokens);
 
+/* Of GEN_VECTOR, once it is over and ended well: the vector, cut and normalised as request and model say.
+ * Once only; valid until the stream is released. */
+const float *choice_vector(struct choice *c, uint32_t *count);
+/* Of GEN_SCORE, likewise: softmax of the logits of "yes" and "no"; the probability of "yes". */
+double choice_score(const struct choice *c);
+
 /* Whether the client's own stop string or stop token ended it: the string, or else the token's id. */
 bool choice_stopped_by(const struct choice *c, struct slice *string, uint32_t *token);
 

@@ -4,6 +4,7 @@
 
 #include "gen/choice.h"
 #include "gen/media_request.h"
+#include "gen/pair_prompt.h"
 #include "gen/prompt.h"
 #include "gen/resolve.h"
 
@@ -47,12 +48,25 @@ static bool make_choices(struct gen *g)
     return true;
 }
 
+static uint32_t values_of(const struct gen *g)
+{
+    switch (g->request->output) {
+    case GEN_VECTOR:
+        return g->model->shape->hidden;
+    case GEN_SCORE:
+        return JOB_LOGIT_IDS;
+    default:
+        return 0;
+    }
+}
+
 static bool make_stream(struct gen *g, struct choice *c)
 {
     struct charge charge = account_charge(g->text);
     struct stream_opts opts = {
         .id = c->job_id,
         .top_max = c->sampling.top_logprobs,
+        .values_max = values_of(g),
         .wake = g->wakes,
         .user = c,
         .charge = &charge,
@@ -63,7 +77,8 @@ static bool make_stream(struct gen *g, struct choice *c)
         return true;
     g->host->give_stream(g);
     c->stream = NULL;
-    return g->host->refuse_memory(g, g->text, STREAM_TOKENS * sizeof(struct stream_token));
+    return g->host->refuse_memory(g, g->text,
+                                  STREAM_TOKENS * sizeof(struct stream_token) + values_of(g) * sizeof(float));
 }
 
 static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const struct err *e)
@@ -87,8 +102,12 @@ static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const st
 static struct job_spec spec_of(struct gen *g, const struct choice *c)
 {
     const struct prompt_ids *p = &g->prompts[c->prompt_index];
+    static const enum job_output outputs[] = {
+        [GEN_TOKENS] = JOB_TOKENS, [GEN_VECTOR] = JOB_VECTOR, [GEN_SCORE] = JOB_LOGITS};
     return (struct job_spec){
-        .output = JOB_TOKENS,
+        .output = outputs[g->request->output],
+        .pooling = g->model->use.pooling.kind,
+        .logit_ids = {g->model->use.yes, g->model->use.no},
         .prompt = p->ids,
         .prompt_count = p->count,
         .max_tokens = c->max_tokens,
@@ -101,7 +120,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
         .sampling = c->sampling,
         .stops = g->request->stops,
         .stop_count = g->request->stop_count,
-        .speculative = g->request->speculative,
+        .speculative = g->request->speculative && g->request->output == GEN_TOKENS,
         .whole = g->request->whole,
         .images = p->images,
         .image_count = p->image_count,
@@ -133,6 +152,11 @@ static bool resolve_lengths(struct gen *g)
 {
     for (uint32_t i = 0; i < g->choice_count; i++) {
         struct choice *c = &g->choices[i];
+        if (g->request->output != GEN_TOKENS) {
+            if (!resolve_length(g->request, g->model, g->prompts[c->prompt_index].count, &g->reject))
+                return false;
+            continue;
+        }
         if (!resolve_max_tokens(g->request, g->model, g->max_tokens_default,
                                 g->prompts[c->prompt_index].count, &c->max_tokens, &g->reject))
             return false;
@@ -141,17 +165,24 @@ static bool resolve_lengths(struct gen *g)
     return true;
 }
 
+/* Choices that may be with the engine at once. */
+static uint32_t window_of(const struct gen *g)
+{
+    bool tokens = g->request->output == GEN_TOKENS;
+    return tokens ? g->choice_count : MIN_OF(g->choice_count, (uint32_t)GEN_WINDOW);
+}
+
 /* All choices are accepted or none: a set that can never fit together must not be tried again. */
 static bool check_room(struct gen *g)
 {
     struct engine_room room = {0};
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < g->choice_count; i++) {
+    for (uint32_t i = 0; i < window_of(g); i++) {
         struct job_spec job = spec_of(g, &g->choices[i]);
         engine_room(g->model->engine, &job, &room);
         bytes += room.job_bytes;
     }
-    if (g->choice_count > room.jobs_max)
+    if (g->choice_count > room.jobs_max && g->request->output == GEN_TOKENS)
         return reject_value(&g->reject, g->request->n > 1 ? "n" : "prompt",
                             "The request asks for %u choices (prompts x n), but at most %u can run and wait "
                             "together (--max-num-seqs and --max-queue). Send several requests.",
@@ -165,17 +196,100 @@ static bool check_room(struct gen *g)
     return true;
 }
 
+/* At least one: a request that no place is left for is refused, as any other. */
+static bool submit_first(struct gen *g)
+{
+    if (!submit(g, &g->choices[0]))
+        return false;
+    g->submitted = 1;
+    return gen_go_on(g) != -ECANCELED;
+}
+
 static bool submit_all(struct gen *g)
 {
     if (!resolve_lengths(g) || !check_room(g))
         return false;
-    for (uint32_t i = 0; i < g->choice_count; i++) {
+    while (g->submitted < g->choice_count && g->request->output == GEN_TOKENS) {
         if (g->wanted.cancelled && atomic_load(g->wanted.cancelled))
             return reject_unwanted(&g->reject, -ECANCELED);
-        if (!submit(g, &g->choices[i]))
+        if (!submit(g, &g->choices[g->submitted]))
             return false;
+        g->submitted++;
     }
-    return true;
+    return g->request->output == GEN_TOKENS || submit_first(g);
+}
+
+int gen_go_on(struct gen *g)
+{
+    while (g->submitted < g->choice_count && g->submitted - g->over < window_of(g)) {
+        if (!submit(g, &g->choices[g->submitted])) {
+            enum reject_kind kind = g->reject.kind;
+            bool full = kind == REJECT_QUEUE_FULL || kind == REJECT_BUSY || kind == REJECT_TOO_MANY_REQUESTS;
+            if (full)
+                g->reject = (struct reject){0};
+            return full ? -EAGAIN : -ECANCELED;
+        }
+        g->submitted++;
+    }
+    return 0;
+}
+
+static bool check_dimensions(struct gen *g)
+{
+    const struct pooling_config *p = &g->model->use.pooling;
+    int64_t asked = g->request->dimensions;
+    uint32_t hidden = g->model->shape->hidden;
+    if (asked == 0 || asked == hidden)
+        return true;
+    if (!p->cuts)
+        return reject_unsupported(&g->reject, "dimensions",
+                                  "The vectors of the model \"%.100s\" have %u dimensions and cannot be cut; "
+                                  "leave dimensions out.",
+                                  g->model->id, hidden);
+    bool listed = p->dimension_count == 0 && asked < hidden;
+    for (uint32_t i = 0; i < p->dimension_count; i++)
+        listed |= p->dimensions[i] == asked;
+    return listed || reject_value(&g->reject, "dimensions",
+                                  "dimensions is %lld; the model \"%.100s\" has up to %u, and may list the "
+                                  "smaller numbers that it supports (matryoshka_dimensions).",
+                                  (long long)asked, g->model->id, hidden);
+}
+
+/* What the model was made for. */
+static bool check_use(struct gen *g)
+{
+    const struct model_use *u = &g->model->use;
+    switch (g->request->output) {
+    case GEN_VECTOR:
+        if (u->vectors)
+            return check_dimensions(g);
+        return reject_unsupported(
+            &g->reject, "model",
+            "The model \"%.100s\" was made for text, not for embeddings. Start the server "
+            "with --embeddings to pool its last token's hidden state.",
+            g->model->id);
+    case GEN_SCORE:
+        if (u->scores)
+            return true;
+        if (u->kind == MODEL_EMBEDS)
+            return reject_unsupported(&g->reject, "model",
+                                      "The model \"%.100s\" makes embeddings, not scores. Use a reranker, or "
+                                      "compare the vectors of /v1/embeddings.",
+                                      g->model->id);
+        return reject_unsupported(
+            &g->reject, "model",
+            "The model \"%.100s\" was made for text, not for scores (or its tokenizer lacks "
+            "the words yes and no). Use a reranker, or start the server with --embeddings.",
+            g->model->id);
+    case GEN_TOKENS:
+        return u->texts || u->kind == MODEL_GENERATES ||
+               reject_unsupported(
+                   &g->reject, "model",
+                   "The model \"%.100s\" makes embeddings, not text. Send it to /v1/embeddings.",
+                   g->model->id);
+    default:
+        return true;
+    }
 }
 
 static bool check_stops(struct gen *g)
@@ -201,6 +315,8 @@ static bool make_jobs(struct gen *g)
 enum prepare gen_prepare(struct gen *g, struct arena *scratch)
 {
     if (g->stage == GEN_AT_IMAGES) {
+        if (!check_use(g))
+            return PREPARE_REFUSED;
         enum prepare r = media_request_begin(g);
         if (r == PREPARE_REFUSED)
             return r;
@@ -208,9 +324,11 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
         if (r == PREPARE_WAITS)
             return r;
     }
-    if (g->request->output != GEN_TOKENS)
+    if (g->request->output == GEN_IDS || g->request->output == GEN_TEXT)
         return PREPARE_DONE;
-    if (!check_stops(g) || !prompt_make(g, scratch) || !g->host->prompted(g))
+    bool pairs = g->request->output == GEN_SCORE;
+    if (!check_stops(g) || !(pairs ? pair_prompts_make(g, scratch) : prompt_make(g, scratch)) ||
+        !g->host->prompted(g))
         return PREPARE_REFUSED;
     g->stage = GEN_AT_JOBS;
     return make_jobs(g) ? PREPARE_DONE : PREPARE_REFUSED;

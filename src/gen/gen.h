@@ -76,10 +76,18 @@ struct gen {
     struct choice *choices;
     uint32_t choice_count;
     uint32_t max_tokens; /* the largest of its choices */
+    /* Of an output without tokens: choices [0, submitted) have been with the engine, `over` of them ended. */
+    uint32_t submitted, over;
 };
 
-/* Of an output other than GEN_TOKENS only the images are prepared. */
+/* Of GEN_IDS and GEN_TEXT only the images are prepared. */
 enum prepare gen_prepare(struct gen *g, struct arena *scratch);
+/* An output without tokens may have more choices than the queue has places: at most GEN_WINDOW are with the
+ * engine at once. Submits further ones after some have ended; on the thread that takes. 0: as many as may be
+ * are there; -EAGAIN: the queue is full, call again later; -ECANCELED: g->reject has the reason. */
+#define GEN_WINDOW 64
+int gen_go_on(struct gen *g);
+
 /* Tokens of all choices until now. Prompt tokens count once per prompt, for any n: each prompt is read
  * once. */
 struct gen_usage {

@@ -15,9 +15,11 @@
 #define GEN_STOPS_MAX 16 /* ENGINE_STOP_STRINGS_MAX */
 #define GEN_MARKS_MAX 8
 
-/* What the request is for. A pooled vector or scores would be one more. */
+/* What the request is for. */
 enum gen_output {
     GEN_TOKENS, /* jobs that sample tokens */
+    GEN_VECTOR, /* a pooled vector of each prompt */
+    GEN_SCORE,  /* how well each document answers its query: logits of "yes" and "no" */
     GEN_IDS,    /* the prompt's ids: no job */
     GEN_TEXT    /* the prompt's text, with placeholders for images: no job */
 };
@@ -57,6 +59,14 @@ struct gen_request {
     /* Or a text. */
     json_t *prompt; /* a string, ids, or a list of either */
     uint32_t prompt_count;
+    const char *prompt_name; /* of the field, for refusals */
+
+    /* Or, of GEN_SCORE, prompt_count pairs: a string or one of a list, likewise with objects {"text": ...}. A
+     * single one stands for all. */
+    json_t *queries, *documents;
+    const char *instruction; /* NULL: the default */
+    int64_t dimensions;      /* of GEN_VECTOR; 0: all */
+
     int add_special_tokens; /* -1: a prompt gets them, messages do not */
     int64_t truncate;       /* prompt tokens to keep; 0: all; -1: as many as the context leaves */
     bool truncates_right;   /* keep the first ones, not the last */

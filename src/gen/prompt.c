@@ -18,10 +18,16 @@ static bool no_scratch(struct gen *g, const struct arena *scratch)
     return gen_refuse_memory(g);
 }
 
+/* The field of the prompt. */
+static const char *name_of(const struct gen *g)
+{
+    return g->request->prompt_name ? g->request->prompt_name : "prompt";
+}
+
 static bool too_long(struct gen *g, uint32_t ids_max)
 {
-    return reject_too_long(&g->reject, g->request->messages ? "messages" : "prompt", g->model->max_model_len,
-                           ids_max);
+    return reject_too_long(&g->reject, g->request->messages ? "messages" : name_of(g),
+                           g->model->max_model_len, ids_max);
 }
 
 /* A prompt beyond this is refused without all of its tokens. One that is truncated needs all of them first;
@@ -211,7 +217,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
 static bool keep_ids(struct gen *g, const uint32_t *ids, size_t count, struct prompt_ids *ret)
 {
     if (count == 0)
-        return reject_value(&g->reject, "prompt", "The prompt has no tokens; at least one is needed.");
+        return reject_value(&g->reject, name_of(g), "The prompt has no tokens; at least one is needed.");
     uint32_t *copy = request_memory_alloc(&g->memory, count * sizeof(*copy));
     if (!copy)
         return gen_refuse_memory(g);
@@ -227,7 +233,7 @@ static bool refuse_encoding(struct gen *g, const struct arena *scratch, int r, u
     case -E2BIG:
         return too_long(g, ids_max);
     case -EINVAL:
-        return reject_value(&g->reject, "prompt", "The prompt is not valid text: %s", e->text);
+        return reject_value(&g->reject, name_of(g), "The prompt is not valid text: %s", e->text);
     case -ECANCELED:
     case -ETIME:
         return reject_unwanted(&g->reject, r);
@@ -236,21 +242,23 @@ static bool refuse_encoding(struct gen *g, const struct arena *scratch, int r, u
     }
 }
 
-bool prompt_encode(struct gen *g, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
-                   bool special, uint32_t ids_max, struct prompt_ids *ret)
+static bool encode(struct gen *g, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
+                   bool special, bool added, uint32_t ids_max, struct prompt_ids *ret)
 {
     const struct tokenizer *t = g->model->tokenizer;
     uint32_t cut_tokens[CHAT_CUTS_MAX];
     struct tokenizer_marks marks = {
         .bytes = cuts ? cuts->bytes : NULL, .tokens = cut_tokens, .count = cuts ? cuts->count : 0};
     const struct tokenizer_opts opts = {
-        .added_tokens = true, .add_special = special, .marks = &marks, .wanted = &g->wanted};
+        .added_tokens = added, .add_special = special, .marks = &marks, .wanted = &g->wanted};
     struct err e = {0};
     size_t count = 0;
     if (!t)
-        return reject_unsupported(&g->reject, "prompt",
-                                  "The model \"%.100s\" has no tokenizer. Send token ids to /v1/completions.",
-                                  g->model->id);
+        return reject_unsupported(
+            &g->reject, name_of(g),
+            "The model \"%.100s\" has no tokenizer. Send token ids to /v1/completions or "
+            "/v1/embeddings.",
+            g->model->id);
     size_t mark = arena_mark(scratch), room = 0;
     uint32_t *ids = NULL;
     int r = tokenizer_exceeds(t, text, ids_max, &g->wanted) == 1 ? -E2BIG : -EAGAIN;
@@ -271,6 +279,18 @@ bool prompt_encode(struct gen *g, struct arena *scratch, struct slice text, cons
     return ok;
 }
 
+bool prompt_encode(struct gen *g, struct arena *scratch, struct slice text, const struct chat_cuts *cuts,
+                   bool special, uint32_t ids_max, struct prompt_ids *ret)
+{
+    return encode(g, scratch, text, cuts, special, true, ids_max, ret);
+}
+
+bool prompt_encode_plain(struct gen *g, struct arena *scratch, struct slice text, uint32_t ids_max,
+                         struct prompt_ids *ret)
+{
+    return encode(g, scratch, text, NULL, false, false, ids_max, ret);
+}
+
 static bool take_ids(struct gen *g, const json_t *list, struct prompt_ids *ret)
 {
     uint32_t vocab = g->model->shape->vocab;
@@ -284,8 +304,8 @@ static bool take_ids(struct gen *g, const json_t *list, struct prompt_ids *ret)
     json_array_foreach(list, i, each) {
         if (json_integer_value(each) >= vocab) {
             request_memory_free(&g->memory, ids, count * sizeof(*ids));
-            return reject_value(&g->reject, "prompt",
-                                "prompt[%zu] is %lld; the model's largest token id is %u.", i,
+            return reject_value(&g->reject, name_of(g),
+                                "%s[%zu] is %lld; the model's largest token id is %u.", name_of(g), i,
                                 (long long)json_integer_value(each), vocab - 1);
         }
         ids[i] = (uint32_t)json_integer_value(each);
@@ -305,7 +325,7 @@ static uint32_t tokens_kept(const struct gen *g)
         return (uint32_t)MIN_OF(r->truncate, (int64_t)UINT32_MAX);
     if (r->truncate == 0)
         return UINT32_MAX;
-    int64_t reply = MAX_OF(r->sampling.max_tokens, (int64_t)1);
+    int64_t reply = r->output == GEN_TOKENS ? MAX_OF(r->sampling.max_tokens, (int64_t)1) : 0;
     return reply < context ? context - (uint32_t)reply : 1;
 }
 

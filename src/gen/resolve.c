@@ -125,6 +125,20 @@ uint64_t resolve_seed(const struct gen_request *r, uint64_t drawn, uint32_t k)
     return k == 0 ? seed : rng_at(seed, k);
 }
 
+bool resolve_length(const struct gen_request *r, const struct served_model *m, uint32_t prompt_tokens,
+                    struct reject *why)
+{
+    if (prompt_tokens <= m->max_model_len)
+        return true;
+    why->tokens = prompt_tokens;
+    why->tokens_max = m->max_model_len;
+    return reject_set(
+        why, REJECT_CONTEXT_LENGTH, r->prompt_name,
+        "This model's maximum context length is %u tokens (--max-model-len), but an input has %u "
+        "tokens. Shorten it, or set truncate_prompt_tokens to -1.",
+        m->max_model_len, prompt_tokens);
+}
+
 bool resolve_max_tokens(const struct gen_request *r, const struct served_model *m,
                         uint32_t max_tokens_default, uint32_t prompt_tokens, uint32_t *ret,
                         struct reject *why)

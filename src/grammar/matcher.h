@@ -69,11 +69,12 @@ void matcher_reset(struct matcher *m); /* to the empty text */
 int matcher_take(struct matcher *m, uint32_t token);
 /* The same for bytes, as one mark. */
 int matcher_take_bytes(struct matcher *m, struct slice bytes);
-/* How many marks there are, and back to the first `count` of them. The last MATCHER_KEEP can be taken back. */
+/* How many marks there are, and back to the first `count` of them. The last MATCHER_KEEP can be taken back.
+ * */
 uint32_t matcher_marks(const struct matcher *m);
 void matcher_rewind(struct matcher *m, uint32_t count);
-/* Gives up all marks but the last `keep`, and what only the others need: the rest follows the depth of the text.
- * A matcher does so itself, with MATCHER_KEEP, when three quarters of its stack are used. */
+/* Gives up all marks but the last `keep`, and what only the others need: the rest follows the depth of the
+ * text. A matcher does so itself, with MATCHER_KEEP, when three quarters of its stack are used. */
 void matcher_settle(struct matcher *m, uint32_t keep);
 bool matcher_may_end(const struct matcher *m);
 bool matcher_has_ended(const struct matcher *m); /* an end token was taken */

@@ -14,8 +14,8 @@
  *   - items, prefixItems, additionalItems, minItems, maxItems, uniqueItems (over an enum of 64 values);
  *   - allOf, anyOf, oneOf, not, if, then, else, dependentRequired, dependentSchemas, dependencies;
  *   - $ref, $defs, definitions, $anchor and $id inside the document.
- * Formats: date (years from 1000 on), time, date-time, duration, email, hostname, ipv4, ipv6, uri, uri-reference, uuid,
- * json-pointer, relative-json-pointer. A format that no draft defines is an annotation.
+ * Formats: date (years from 1000 on), time, date-time, duration, email, hostname, ipv4, ipv6, uri,
+ * uri-reference, uuid, json-pointer, relative-json-pointer. A format that no draft defines is an annotation.
  *
  * Refused by name: contains, unevaluatedProperties, unevaluatedItems, $dynamicRef, $recursiveRef, other
  * documents, the remaining formats, and negations (in not, oneOf and if) of keywords that have no exact

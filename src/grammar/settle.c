@@ -1,12 +1,12 @@
 /* settle.c - gives up old marks, and what only they need.
  *
- * What remains: the last marks, the rows that their threads stand on, and the rows where items of these began.
- * A list does not hold the rows of its elements: where completing a rule completes the same rule of an
+ * What remains: the last marks, the rows that their threads stand on, and the rows where items of these
+ * began. A list does not hold the rows of its elements: where completing a rule completes the same rule of an
  * earlier row by right recursion, an item begins in that row as well. So the stack follows the depth of a
  * text and not its length, but for the text itself, which stays from the first byte that a thread has read.
  *
- * The stack is compacted in place. Rows lie below the rows and marks that refer to them, so moving to the left
- * in their order overwrites nothing that is still to be moved. */
+ * The stack is compacted in place. Rows lie below the rows and marks that refer to them, so moving to the
+ * left in their order overwrites nothing that is still to be moved. */
 #include "grammar/matcher_state.h"
 
 #include "base/check.h"

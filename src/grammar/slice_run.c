@@ -45,8 +45,9 @@ static uint32_t run_of_all(struct matcher_tables *t, rx_id x)
     return MIN_OF(most, (uint32_t)RUN_MAX);
 }
 
-/* The part of `x` that stays in it with any plain characters before: if it has a text, every plain text begins
- * one. A complement of finitely many loses to them nothing, since more characters may stand between. */
+/* The part of `x` that stays in it with any plain characters before: if it has a text, every plain text
+ * begins one. A complement of finitely many loses to them nothing, since more characters may stand between.
+ * */
 static rx_id open_part(struct matcher_tables *t, rx_id x, uint32_t depth)
 {
     const struct rx_item *n = rx_at(t->rx, x), *first = n->kind == RX_K_CAT ? rx_at(t->rx, n->a) : n;

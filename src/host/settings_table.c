@@ -59,6 +59,8 @@ const struct setting_row settings_table[] = {
      "off: keep free memory committed until memory is short (for benchmarks)"},
     {GROUP_MODEL, "compute", "MODE", SETTING_TEXT, AT(model.compute), 0, 0, "auto", COMMAND_RUN,
      "arithmetic: auto or f32; auto means f32"},
+    {GROUP_MODEL, "embeddings", NULL, SETTING_FLAG, AT(model.embeddings), 0, 0, NULL, COMMAND_SERVE | SECTION,
+     "serve /v1/embeddings, /v1/rerank and /v1/score with a model that was made to generate text, too"},
     {GROUP_MODEL, "spec", "auto|mtp|ngram|off", SETTING_TEXT, AT(model.spec), 0, 0, "auto",
      COMMAND_ANY | SECTION,
      "speculative decoding, with output identical to plain decoding: mtp drafts with the model's MTP head, "

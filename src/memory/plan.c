@@ -162,8 +162,8 @@ static uint64_t grammars_least(const struct plan_process *p, const struct plan_m
     return MIN_OF(grammars_asked(p, m, w), GRAMMARS_LEAST);
 }
 
-/* As longest(), but leaves room for kept images and grammars if a useful context remains, and keeps pools within the limit
- * of the wish. */
+/* As longest(), but leaves room for kept images and grammars if a useful context remains, and keeps pools
+ * within the limit of the wish. */
 static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
                                 const struct plan_wish *w)
 {

@@ -16,7 +16,7 @@
 
 #define NAME_MAX_BYTES 512
 
-static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model."};
+static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.", ""};
 
 char *binder_path(uint32_t layer, const char *name, char ret[BINDER_PATH_MAX])
 {
@@ -91,7 +91,7 @@ static int find_prefix(struct binder *b)
     }
     return err_set(b->e, -EINVAL,
                    "the checkpoint has no tensor model.embed_tokens.weight (nor %sembed_tokens.weight, "
-                   "nor %sembed_tokens.weight)",
+                   "nor %sembed_tokens.weight, nor embed_tokens.weight)",
                    prefixes[0], prefixes[1]);
 }
 

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e)
+static int parse(struct slice text, const char *name, bool list, json_t **ret, struct err *e)
 {
     struct json_scan scan = {.text = text};
     json_error_t error;
@@ -27,15 +27,20 @@ int json_read_parse(struct slice text, const char *name, json_t **ret, struct er
     json_t *root = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return err_set(e, -EINVAL, "%s is not valid JSON: %s at line %d", name, error.text, error.line);
-    if (!json_is_object(root)) {
+    if (list ? !json_is_array(root) : !json_is_object(root)) {
         json_decref(root);
-        return err_set(e, -EINVAL, "%s is not a JSON object", name);
+        return err_set(e, -EINVAL, "%s is not a JSON %s", name, list ? "list" : "object");
     }
     *ret = root;
     return 0;
 }
 
-int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e)
+int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e)
+{
+    return parse(text, name, false, ret, e);
+}
+
+static int read_file(const char *dir, const char *name, bool list, json_t **ret, struct err *e)
 {
     char path[4096];
     struct small_file file = {0};
@@ -43,9 +48,19 @@ int json_read_file(const char *dir, const char *name, json_t **ret, struct err *
         return err_set(e, -ENAMETOOLONG, "path of %s is longer than %zu bytes", name, sizeof(path) - 1);
     int r = small_file_read(path, JSON_READ_FILE_BYTES_MAX, &file, e);
     if (r == 0)
-        r = json_read_parse((struct slice){file.bytes, file.len}, name, ret, e);
+        r = parse((struct slice){file.bytes, file.len}, name, list, ret, e);
     small_file_done(&file);
     return r;
+}
+
+int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e)
+{
+    return read_file(dir, name, false, ret, e);
+}
+
+int json_read_list_file(const char *dir, const char *name, json_t **ret, struct err *e)
+{
+    return read_file(dir, name, true, ret, e);
 }
 
 void json_read_fail(struct json_read *r, int code, const char *format, ...)

@@ -19,6 +19,9 @@ int json_read_parse(struct slice text, const char *name, json_t **ret, struct er
 /* The same from dir/name. Also -ENOENT and what open and read said. */
 int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e);
 
+/* The same for a file with a list. */
+int json_read_list_file(const char *dir, const char *name, json_t **ret, struct err *e);
+
 struct json_read {
     const json_t *object, *fallback; /* either may be NULL */
     const char *where;               /* for messages: "config.json" */

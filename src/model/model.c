@@ -536,7 +536,7 @@ static void embed(const struct model *m, struct step *s)
                                                  .angles = step_angles(s)});
 }
 
-/* Norms the rows that give logits, into PLACE_PROJ, which is free by now. */
+/* Norms the rows that give logits or values, into PLACE_PROJ, which is free by now. */
 static struct op_product gather(const struct model *m, struct step *s)
 {
     const struct act y = step_act(PLACE_PROJ, m->config.hidden);
@@ -558,8 +558,13 @@ static void finish(const struct model *m, struct step *s)
     uint32_t count = 0;
     if (m->shape.mtp)
         list[count++] = mtp_pair(s, &m->mtp);
-    if (s->batch.logit_count > 0)
-        list[count++] = gather(m, s);
+    if (s->batch.logit_count + s->batch.value_count > 0) {
+        const struct op_product head = gather(m, s);
+        if (s->batch.value_count > 0)
+            compute_values(s->compute, &(struct op_values){head.x});
+        if (s->batch.logit_count > 0)
+            list[count++] = head;
+    }
     if (count > 0)
         compute_project(s->compute, list, count);
     if (m->shape.mtp)
@@ -599,7 +604,8 @@ static void begin_batch(struct model *m, const struct model_step *in)
 static uint32_t key_of(const struct step *s)
 {
     return (s->batch.logit_count > 0 ? STEP_KEY_LOGITS : 0u) |
-           (s->batch.image_count > 0 ? STEP_KEY_IMAGES : 0u);
+           (s->batch.image_count > 0 ? STEP_KEY_IMAGES : 0u) |
+           (s->batch.value_count > 0 ? STEP_KEY_VALUES : 0u);
 }
 
 /* False: the step was cancelled between two layers. */

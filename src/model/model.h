@@ -136,6 +136,7 @@ struct model_seq {
                              * state_in, and in models without recurrent layers */
     uint32_t state_out;     /* place of the state after the last token; may be state_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
+    bool values;          /* they give the final norm's output instead: a row of values each */
     /* The sequence's images, ascending; those after the sequence's last token may be left out. They decide
      * the positions (contract 4.4) of all following tokens. */
     const struct model_grid *grids;
@@ -152,6 +153,7 @@ struct model_step {
     dev_ptr pages;                 /* base of the page pool: page p at pages + p * page_bytes */
     dev_ptr states;                /* base of the state pool; null without states */
     float *logits;                 /* [logit rows][vocab]: of sequence 0 first */
+    float *values;                 /* [value rows][hidden]: likewise; may be NULL without such rows */
     atomic_bool *cancel;           /* read between layers; may be NULL */
     atomic_bool *stop;             /* likewise */
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */

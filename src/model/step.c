@@ -180,10 +180,19 @@ static void add_seq(struct step *s, const struct model_seq *seq)
         s->ids[b->token_count] = seq->tokens[i];
         s->token_seq[b->token_count] = b->seq_count;
         add_place(s, seq, b->token_count, seq->position + i);
-        if (i >= seq->logits_from)
+        if (i >= seq->logits_from && !seq->values)
             s->logit_columns[b->logit_count++] = b->token_count;
     }
     b->seq_count++;
+}
+
+/* The tokens that give values stand after all that give logits. */
+static void add_values(struct step *s, const struct model_step *in)
+{
+    struct batch *b = &s->batch;
+    for (uint32_t i = 0; i < in->seq_count; i++)
+        for (uint32_t t = in->seqs[i].logits_from; in->seqs[i].values && t < in->seqs[i].token_count; t++)
+            s->logit_columns[b->logit_count + b->value_count++] = s->seqs[i].first + t;
 }
 
 void step_fill(struct step *s, const struct model_step *in)
@@ -199,9 +208,11 @@ void step_fill(struct step *s, const struct model_step *in)
                               .hidden_columns = s->hidden_columns,
                               .pages = in->pages,
                               .states = in->states,
-                              .logits = in->logits};
+                              .logits = in->logits,
+                              .values = in->values};
     for (uint32_t i = 0; i < in->seq_count; i++)
         add_seq(s, &in->seqs[i]);
+    add_values(s, in);
 }
 
 void step_begin(struct step *s)

@@ -68,8 +68,14 @@ static inline bool step_is_stopped(const atomic_bool *flag)
     return flag && atomic_load_explicit(flag, memory_order_relaxed);
 }
 
-/* Keys of compute_replay(): what decides which operations a step has. The first two are flags. */
-enum { STEP_KEY_LOGITS = 1, STEP_KEY_IMAGES = 2, STEP_KEY_DRAFT = 4, STEP_KEY_REDRAFT = 5 };
+/* Keys of compute_replay(): what decides which operations a step has. The first three are flags. */
+enum {
+    STEP_KEY_LOGITS = 1,
+    STEP_KEY_IMAGES = 2,
+    STEP_KEY_VALUES = 4,
+    STEP_KEY_DRAFT = 8,
+    STEP_KEY_REDRAFT = 9
+};
 
 /* ---- places ---- */
 

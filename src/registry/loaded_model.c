@@ -165,6 +165,19 @@ static int load_defaults(struct load *l)
     return 0;
 }
 
+static int find_use(struct load *l)
+{
+    struct loaded_model *h = l->h;
+    const struct model_settings *s = l->opts->settings;
+    struct charge charge = account_charge(h->tokenizer_account);
+    struct arena *scratch = NULL;
+    if (arena_create(&(struct arena_opts){SCRATCH_BYTES_MAX, 0, &charge}, &scratch) < 0)
+        return err_set(l->e, -ENOMEM, "no memory for the tokenizer");
+    int r = model_use_load(s, h->tokenizer, s->shape.hidden, scratch, &h->use, l->e);
+    arena_free(scratch);
+    return r;
+}
+
 static int load_weights(struct load *l)
 {
     const struct loaded_model_opts *o = l->opts;
@@ -306,10 +319,10 @@ static int start_engine(struct load *l)
 static const struct load_step {
     const char *name;
     int (*run)(struct load *l);
-} load_steps[] = {{"account", open_account},     {"room", make_room},       {"tokenizer", load_tokenizer},
-                  {"template", load_template},   {"syntax", find_syntax},   {"defaults", load_defaults},
-                  {"weights", load_weights},     {"engine", create_engine}, {"limits", apply_plan},
-                  {"grammars", create_grammars}, {"start", start_engine}};
+} load_steps[] = {{"account", open_account},   {"room", make_room},           {"tokenizer", load_tokenizer},
+                  {"template", load_template}, {"syntax", find_syntax},       {"defaults", load_defaults},
+                  {"use", find_use},           {"weights", load_weights},     {"engine", create_engine},
+                  {"limits", apply_plan},      {"grammars", create_grammars}, {"start", start_engine}};
 
 static int fault_at(const struct registry_faults *f, const char *step)
 {
@@ -363,6 +376,7 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
                                  .template = h->template,
                                  .template_kwargs = s->template_kwargs,
                                  .defaults = h->defaults,
+                                 .use = h->use,
                                  .max_model_len = s->plan.max_model_len,
                                  .max_tokens_default = s->max_tokens_default,
                                  .syntax = h->syntax,

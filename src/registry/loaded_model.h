@@ -24,6 +24,7 @@ struct loaded_model {
     struct grammar_cache *grammars;
     struct engine *engine;
     struct generation_defaults defaults;
+    struct model_use use;
 };
 
 struct loaded_model_opts {

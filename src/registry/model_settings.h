@@ -32,6 +32,7 @@ struct model_options {
     uint64_t image_pixels_max;                  /* 0: no images */
     uint64_t grammar_cache_bytes;               /* 0: no constrained decoding */
     uint64_t ttl_ns;                            /* idle time before unloading; 0: never */
+    bool embeddings;                            /* a generator serves vectors and scores too */
     bool pinned;                                /* neither idle time nor others' needs unload it */
 };
 

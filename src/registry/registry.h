@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "model/generation_config.h"
 #include "registry/model_settings.h"
+#include "registry/model_use.h"
 #include "text/chat_format.h"
 
 struct registry;
@@ -43,6 +44,7 @@ struct served_model {
     const struct chat_template *template; /* NULL: no chat */
     const json_t *template_kwargs;        /* what its section gives templates; NULL: nothing */
     struct generation_defaults defaults;
+    struct model_use use;
     uint32_t max_model_len;
     uint32_t max_tokens_default;      /* when a request says none; 0: the server's */
     const struct chat_syntax *syntax; /* how it writes reasoning and calls */

@@ -1,10 +1,10 @@
 /* sampler.h - from a row of logits to a token, per row.
  *
- * Order: allowed ids, only_biased, logit_bias, min_tokens (end tokens masked), repetition / presence / frequency
- * penalties, temperature, min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit, ties to the
- * lower id. A draw is a function of (seed, the row's position) and of this row's logits: nothing else in the
- * batch can change it. Logprobs are the model's own: log-softmax of the logits before any of the above. Ids
- * without a token (rows past the tokenizer's size) are never drawn and never listed. */
+ * Order: allowed ids, only_biased, logit_bias, min_tokens (end tokens masked), repetition / presence /
+ * frequency penalties, temperature, min_p, top_k, top_p, draw. Temperature 0 is greedy: the largest logit,
+ * ties to the lower id. A draw is a function of (seed, the row's position) and of this row's logits: nothing
+ * else in the batch can change it. Logprobs are the model's own: log-softmax of the logits before any of the
+ * above. Ids without a token (rows past the tokenizer's size) are never drawn and never listed. */
 #ifndef PLATEAU_SAMPLE_SAMPLER_H
 #define PLATEAU_SAMPLE_SAMPLER_H
 

@@ -81,7 +81,7 @@ int sched_add(struct sched *s, struct sched_seq *seq)
     ASSERT(seq->phase == SCHED_NEW);
     ASSERT(seq->key_count <= seq->tokens / PAGE_TOKENS);
     ASSERT(!s->planned);
-    ASSERT(seq->tokens > 0 && seq->tokens < seq->tokens_limit);
+    ASSERT(seq->tokens > 0 && seq->tokens <= seq->tokens_limit - !seq->prompt_only);
     ASSERT(fits_alone(s, seq));
     if (s->running_count + s->waiting_count >= s->opts.seqs_max + s->opts.queue_max)
         return -EAGAIN;
@@ -240,15 +240,16 @@ static void advance(struct sched *s, const struct sched_step_seq *r, uint32_t sa
     ASSERT(r->from == r->seq->done);
     struct sched_seq *seq = r->seq;
     uint32_t before = seq->done;
-    ASSERT(!r->samples ||
+    bool samples = r->samples && !seq->prompt_only;
+    ASSERT(!samples ||
            (sampled >= 1 && sampled <= 1 + r->drafts && sampled <= seq->tokens_limit - seq->tokens));
-    seq->done += r->samples ? r->count - r->drafts + sampled - 1 : r->count;
-    ASSERT(seq->done <= seq->tokens - 1 + (r->samples ? sampled : 0));
+    seq->done += samples ? r->count - r->drafts + sampled - 1 : r->count;
+    ASSERT(seq->done <= seq->tokens - !seq->prompt_only + (samples ? sampled : 0));
     ASSERT(seq->done <= seq->page_count * PAGE_TOKENS);
     share_charge(seq->share, seq->done - before);
     seq_cache_advance(&s->opts, seq);
     seq->served_ns = now_ns;
-    if (!r->samples)
+    if (!samples)
         return;
     seq->tokens += sampled;
     seq->phase = SCHED_DECODING;

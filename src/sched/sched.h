@@ -96,8 +96,9 @@ struct sched_seq {
     /* Set by the caller before sched_add. */
     uint32_t *pages[PAGE_GROUPS_MAX]; /* a table of each group, with room for sched_pages(tokens_limit) */
     uint32_t tokens;                  /* known tokens: the prompt; sched_done adds the sampled ones */
-    uint32_t tokens_limit;            /* > tokens; the sequence never has more */
-    int32_t priority;                 /* lower goes first */
+    uint32_t tokens_limit; /* > tokens, or with prompt_only equal to them; the sequence never has more */
+    bool prompt_only;      /* no token follows the prompt: after its last chunk the caller removes it */
+    int32_t priority;      /* lower goes first */
     uint64_t arrival_ns;
     uint64_t tenant_id;
     uint32_t weight; /* its share, 1 to SHARE_WEIGHT_MAX; 0 counts as 1 */

@@ -1,9 +1,9 @@
 /* mask_lines.c - mask_lines SCHEMA VOCABULARY: masks of a schema's grammar, for comparisons with others.
  *
- * VOCABULARY has the bytes of a token in hexadecimal digits on each line; an end token follows the last. Printed
- * first is "ok", or why the schema is not supported. Then each line of the input is `reset` or the id of a token
- * to take, and is answered by 1 or 0 (taken or not) and the bits of the next mask in hexadecimal digits, the
- * lowest token first. */
+ * VOCABULARY has the bytes of a token in hexadecimal digits on each line; an end token follows the last.
+ * Printed first is "ok", or why the schema is not supported. Then each line of the input is `reset` or the id
+ * of a token to take, and is answered by 1 or 0 (taken or not) and the bits of the next mask in hexadecimal
+ * digits, the lowest token first. */
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/small_file.h"

@@ -1,7 +1,8 @@
 """Masks of schemas against those of llguidance, on random walks. Skipped without that package.
 
-PLATEAU_SCHEMAS names a folder of further schemas ({"schema": ...} each, as in MaskBench), PLATEAU_WALKS the walks
-of each. What differs on purpose is left out: white space, escapes, bytes beyond ASCII, and the spellings of a
+PLATEAU_SCHEMAS names a folder of further schemas ({"schema": ...} each, as in MaskBench), PLATEAU_WALKS the
+walks of each. What differs on purpose is left out: white space, escapes, bytes beyond ASCII, and the
+spellings of a
 number after its first digit and of 0 as -0. Dates differ: they have years from 1000 on here."""
 import json
 import os

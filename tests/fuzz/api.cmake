@@ -1,6 +1,7 @@
 plateau_fuzz(fuzz_chat_request api)
 plateau_fuzz(fuzz_messages api)
 plateau_fuzz(fuzz_responses api)
+plateau_fuzz(fuzz_texts api)
 plateau_fuzz(fuzz_keyring api)
 plateau_fuzz(fuzz_env_file cli)
 plateau_fuzz(fuzz_config_file cli)

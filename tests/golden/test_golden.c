@@ -37,6 +37,34 @@ TEST(qwen3_vl_is_its_golden)
     golden_holds(GOLDEN_DATA("qwen3_vl"));
 }
 
+/* Pooled vectors alone: no text to continue. */
+TEST(qwen3_embedding_is_its_golden)
+{
+    static const char *const devices[] = {"", "--cpu ref ", "--device fake "};
+    char args[512], said[16384];
+    for (size_t i = 0; i < COUNT_OF(devices); i++) {
+        snprintf(args, sizeof(args), "%s" GOLDEN_DATA("qwen3_embedding"), devices[i]);
+        assert_int_equal(run_golden(args, said, sizeof(said)), 0);
+        assert_non_null(strstr(said, "6 vectors compared"));
+        assert_non_null(strstr(said, "0 vectors wrong; in chunks and together: the same bits"));
+    }
+}
+
+TEST(a_vector_with_one_changed_number_fails)
+{
+    const char *dir = test_dir();
+    json_t *root = json_load_file(GOLDEN_DATA("qwen3_embedding/golden.json"), 0, NULL);
+    json_t *vector = json_object_get(json_array_get(json_object_get(root, "embedding"), 2), "vector");
+    char args[512], path[256], said[16384];
+    json_array_set_new(vector, 7, json_real(json_number_value(json_array_get(vector, 7)) + 1.2e-4));
+    snprintf(path, sizeof(path), "%s/golden.json", dir);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    snprintf(args, sizeof(args), "--model %s %s", GOLDEN_DATA("qwen3_embedding"), dir);
+    assert_int_equal(run_golden(args, said, sizeof(said)), 1);
+    assert_non_null(strstr(said, "1 vectors wrong, the first is number 2"));
+}
+
 TEST(the_reference_kernels_hold_every_golden)
 {
     golden_holds("--cpu ref --chunk 33 --batch 3 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 static const struct request_limits limits = {
-    .json_depth_max = 16, .choices_max = 8, .elsewhere = wire_has_elsewhere};
+    .json_depth_max = 16, .choices_max = 8, .texts_max = 8, .elsewhere = wire_has_elsewhere};
 
 struct parsed {
     struct request_memory memory;
@@ -587,12 +587,14 @@ TEST(every_dialect_is_whole)
     const struct wire *w;
     size_t count = 0;
     for (; (w = wire_at(count)); count++) {
-        assert_true(w->route && w->id_prefix && w->object && w->chunk_object && w->part && w->whole &&
-                    w->flush);
-        assert_true(w->finish && w->frame->envelope.status && w->frame->envelope.write);
+        bool tokens = w->form.output == GEN_TOKENS;
+        assert_true(w->route && w->id_prefix && w->part && w->whole && w->form.groups);
+        assert_true(w->frame->envelope.status && w->frame->envelope.write);
         assert_true(w->frame->fail && w->frame->ping && w->frame->end);
-        assert_true(w->form.groups && w->form.output == GEN_TOKENS);
-        assert_true(field_find(w->form.groups, "temperature"));
+        assert_true(!tokens || (w->object && w->chunk_object && w->flush && w->finish));
+        assert_true(tokens != (w->result != NULL));
+        assert_true(tokens == (field_find(w->form.groups, "temperature") != NULL));
+        assert_true(tokens == (field_find(w->form.groups, "stream") != NULL));
     }
     assert_true(count >= 2);
 }
@@ -629,6 +631,46 @@ TEST(fields_of_other_routes_are_refused)
     struct parsed *p = accept(tokenize, "{\"prompt\":\"x\",\"temperature\":1}");
     assert_string_equal(p->request.ignored, "temperature");
     done(p);
+}
+
+/* ---- vectors and scores ---- */
+
+TEST(inputs_of_embeddings_are_counted)
+{
+    const struct request_form *form = &wire_embeddings.form;
+    struct parsed *p = accept(form, "{\"input\":\"a\"}");
+    assert_true(p->request.gen.output == GEN_VECTOR && p->request.gen.prompt_count == 1 &&
+                !p->request.base64);
+    done(p);
+    p = accept(form, "{\"input\":[\"a\",[1,2]],\"encoding_format\":\"base64\",\"dimensions\":16}");
+    assert_true(p->request.gen.prompt_count == 2 && p->request.base64 && p->request.gen.dimensions == 16);
+    done(p);
+    refuse(form, "{}", 400, "input", "missing");
+    refuse(form, "{\"input\":[]}", 400, "input", "empty");
+    refuse(form, "{\"input\":[\"a\",\"\"]}", 400, "input", "input[1]");
+    refuse(form, "{\"input\":[[1],[-1]]}", 400, "input", "not a token id");
+    refuse(form, "{\"input\":\"a\",\"encoding_format\":\"int8\"}", 400, "encoding_format", "base64");
+    refuse(form, "{\"input\":\"a\",\"dimensions\":0}", 400, "dimensions", "from 1");
+}
+
+TEST(pairs_of_scores_are_counted)
+{
+    const struct request_form *form = &wire_score.form;
+    struct parsed *p = accept(form, "{\"text_1\":\"a\",\"text_2\":[\"b\",{\"text\":\"c\"}]}");
+    assert_true(p->request.gen.output == GEN_SCORE && p->request.gen.prompt_count == 2);
+    done(p);
+    p = accept(form, "{\"text_1\":[\"a\",\"b\"],\"text_2\":[\"c\",\"d\"]}");
+    assert_int_equal(p->request.gen.prompt_count, 2);
+    done(p);
+    refuse(form, "{\"text_1\":\"a\"}", 400, "text_2", "missing");
+    refuse(form, "{\"text_1\":[\"a\",\"b\"],\"text_2\":\"c\"}", 400, "text_2", "as many as");
+    refuse(form, "{\"text_1\":[],\"text_2\":\"c\"}", 400, "text_1", "empty");
+    p = accept(&wire_rerank.form, "{\"query\":\"a\",\"documents\":[\"b\",\"c\",\"d\"],\"top_n\":2,"
+                                  "\"return_documents\":false}");
+    assert_true(p->request.gen.prompt_count == 3 && p->request.top_n == 2 && p->request.without_documents);
+    done(p);
+    refuse(&wire_rerank.form, "{\"query\":\"a\",\"documents\":[{\"title\":\"b\"}]}", 400, "documents", "[0]");
+    refuse(&wire_rerank.form, "{\"query\":\"a\",\"documents\":\"b\"}", 400, "documents", "list");
 }
 
 TEST_MAIN()

@@ -1,4 +1,5 @@
-/* The engine with grammars: outputs are texts of the grammar, and the same tokens however they are computed. */
+/* The engine with grammars: outputs are texts of the grammar, and the same tokens however they are computed.
+ * */
 #define TEST_DRAFTS_MAX 3
 #include "test_engine.h"
 

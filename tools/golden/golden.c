@@ -6,6 +6,7 @@
  * compared, and the greedy tokens are computed again by steps that verify drafts. */
 #include "golden/drafts.h"
 #include "golden/images.h"
+#include "golden/vectors.h"
 
 #include "base/check.h"
 #include "compute/cpu/cpu_device.h"
@@ -52,6 +53,7 @@ struct golden {
     struct runner_sequence *shared; /* [sequence_count]: those of one variant */
     uint32_t sequence_count, sequence_max, prompt_max, tokens_max;
     uint64_t tokens;
+    uint32_t vector_tokens;
 };
 
 static void usage(FILE *out)
@@ -95,8 +97,18 @@ static int add_sequence(struct golden *g, const struct golden_case *c, uint32_t 
     return 0;
 }
 
+/* All texts of the vectors run in one step. */
+static void count_vectors(struct golden *g)
+{
+    for (uint32_t i = 0; i < g->file.vector_count; i++)
+        g->vector_tokens += g->file.vectors[i].ids.count;
+}
+
 static int make_sequences(struct golden *g)
 {
+    count_vectors(g);
+    if (g->file.case_count == 0)
+        return 0;
     uint32_t n = MAX_OF(g->file.case_count, SEQUENCES_MIN);
     g->compares = calloc(g->file.case_count, sizeof(g->compares[0]));
     g->sequences = calloc(n, sizeof(g->sequences[0]));
@@ -312,6 +324,28 @@ static int run_drafts(struct golden *g, bool *good)
     return r;
 }
 
+/* ---- vectors ---- */
+
+static int run_vectors(struct golden *g, bool *good, struct err *e)
+{
+    const char *dir = g->opts->model ? g->opts->model : g->dir;
+    struct vectors_result v;
+    int r = vectors_run(g->model, dir, &g->file, &v, e);
+    if (r < 0)
+        return r;
+    printf("%s: %u vectors compared, largest error %.3g; %u vectors wrong", g->dir, g->file.vector_count,
+           v.error_max, v.wrong);
+    if (v.wrong)
+        printf(", the first is number %u", v.first_wrong);
+    printf("; in chunks and together: ");
+    if (v.different)
+        printf("%u have other bits\n", v.different);
+    else
+        printf("the same bits\n");
+    *good &= v.wrong == 0 && v.different == 0;
+    return 0;
+}
+
 /* ---- set-up ---- */
 
 static int open_device(const struct options *o, struct device **ret)
@@ -324,13 +358,13 @@ static int open_device(const struct options *o, struct device **ret)
 static int load(struct golden *g, struct err *e)
 {
     const struct options *o = g->opts;
-    uint32_t rows = MAX_OF(o->batch, 8);
+    uint32_t rows = MAX_OF(MAX_OF(o->batch, 8), g->file.vector_count);
     int r = open_device(o, &g->device);
     if (r < 0)
         return err_set(e, r, "cannot start workers");
     struct model_opts opts = {
         .compute = o->compute,
-        .tokens_max = MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX),
+        .tokens_max = MAX_OF(MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX), g->vector_tokens),
         .seqs_max = rows,
         .logits_max = STEP_TOKENS_MAX,
         .parts = {.vision = true, .mtp = g->file.mtp > 0, .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
@@ -383,8 +417,10 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
                compute_mode_name(o->compute));
         device_turn_begin(g.device);
         r = see_images(&g, &e);
-        if (r == 0)
+        if (r == 0 && g.file.case_count > 0)
             r = run(&g, good);
+        if (r == 0 && g.file.vector_count > 0)
+            r = run_vectors(&g, good, &e);
         if (r == 0 && model_shape(g.model)->mtp)
             r = run_drafts(&g, good);
         device_turn_end(g.device);

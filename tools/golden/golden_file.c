@@ -170,6 +170,25 @@ static int read_seen(const json_t *o, const struct keys *k, struct golden_case *
     return json_object_get(o, "image") ? read_name(o, &c->image, e) : read_pixels(o, &c->image, e);
 }
 
+static int read_vectors(const json_t *root, struct golden_file *f, struct err *e)
+{
+    const json_t *list = json_object_get(root, "embedding");
+    size_t n = json_array_size(list);
+    int r = 0;
+    f->vectors = calloc(n ? n : 1, sizeof(f->vectors[0]));
+    if (!f->vectors)
+        return -ENOMEM;
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct golden_vector *v = &f->vectors[f->vector_count++];
+        r = read_ids(json_array_get(list, i), "ids", &v->ids, e);
+        if (r == 0)
+            r = read_values(json_array_get(list, i), "vector", &v->vector, e);
+        if (r == 0 && (v->ids.count == 0 || v->vector.count == 0))
+            r = err_set(e, -EINVAL, "embedding[%zu] has no ids or no vector", i);
+    }
+    return r;
+}
+
 static int read_all(const json_t *root, struct golden_file *f, struct err *e)
 {
     static const struct keys text_keys = {"prompt", "argmax", "greedy", "logits_last", NULL};
@@ -181,8 +200,8 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
     f->cases = calloc(n ? n : 1, sizeof(f->cases[0]));
     if (!f->cases)
         return -ENOMEM;
-    int r = 0;
-    if (text) {
+    int r = read_vectors(root, f, e);
+    if (r == 0 && text) {
         struct golden_case *c = &f->cases[f->case_count++];
         snprintf(c->name, sizeof(c->name), "text");
         r = read_case(text, &text_keys, c, e);
@@ -203,8 +222,8 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
         snprintf(c->name, sizeof(c->name), "vision[%zu]", i);
         r = read_seen(json_array_get(vision, i), &case_keys, c, e);
     }
-    if (r == 0 && f->case_count == 0)
-        r = err_set(e, -EINVAL, "neither text nor cases");
+    if (r == 0 && f->case_count == 0 && f->vector_count == 0)
+        r = err_set(e, -EINVAL, "neither text, cases nor embedding");
     return r;
 }
 
@@ -240,6 +259,11 @@ void golden_file_free(struct golden_file *f)
         for (size_t l = 0; l < COUNT_OF(lists); l++)
             free(lists[l]);
     }
+    for (uint32_t i = 0; i < f->vector_count; i++) {
+        free(f->vectors[i].ids.ids);
+        free(f->vectors[i].vector.values);
+    }
+    free(f->vectors);
     free(f->cases);
     *f = (struct golden_file){0};
 }

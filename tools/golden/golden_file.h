@@ -43,7 +43,15 @@ struct golden_case {
     struct golden_values mtp_max_logit;
 };
 
+/* A text's pooled vector. */
+struct golden_vector {
+    struct golden_ids ids;
+    struct golden_values vector;
+};
+
 struct golden_file {
+    struct golden_vector *vectors;
+    uint32_t vector_count;
     struct golden_case *cases;
     uint32_t case_count;
     uint32_t mtp; /* cases with lists of the MTP head */

@@ -113,6 +113,7 @@ static void step_begin(struct compute *compute, const struct batch *b)
 {
     struct cpu *c = cpu_of(compute);
     ASSERT(b->seq_count <= c->seqs_max && b->token_count <= c->tokens_max && b->logit_count <= c->logits_max);
+    ASSERT(b->logit_count + b->value_count <= b->token_count);
     c->in = b;
     c->tokens = b->token_count;
     c->span_count = 0;
@@ -156,6 +157,7 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .glu = cpu_glu,
                                        .route = cpu_route,
                                        .gather = cpu_gather,
+                                       .values = cpu_values,
                                        .pair = cpu_pair,
                                        .best = cpu_best,
                                        .copy_row = cpu_copy_row,

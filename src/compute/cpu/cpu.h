@@ -191,6 +191,7 @@ void cpu_norm(struct compute *c, const struct op_norm *a);                      
 void cpu_add_features(struct compute *c, const struct op_features *a);           /* cpu_rows.c */
 void cpu_glu(struct compute *c, const struct op_glu *a);                         /* cpu_rows.c */
 void cpu_gather(struct compute *c, const struct op_gather *a);                   /* cpu_rows.c */
+void cpu_values(struct compute *c, const struct op_values *a);                   /* cpu_rows.c */
 void cpu_project(struct compute *c, const struct op_product *l, uint32_t count); /* cpu_project.c */
 void cpu_append(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */
 void cpu_attend(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */

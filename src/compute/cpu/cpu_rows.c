@@ -102,7 +102,16 @@ static void gather_row(struct cpu *c, const void *arg, uint32_t i)
 void cpu_gather(struct compute *compute, const struct op_gather *a)
 {
     struct cpu *c = cpu_of(compute);
-    cpu_each(c, gather_row, a, c->in->logit_count, 4 * a->h.width);
+    cpu_each(c, gather_row, a, c->in->logit_count + c->in->value_count, 4 * a->h.width);
+}
+
+void cpu_values(struct compute *compute, const struct op_values *a)
+{
+    const struct cpu *c = cpu_of(compute);
+    const struct batch *b = c->in;
+    for (uint32_t i = 0; i < b->value_count; i++)
+        memcpy(b->values + (size_t)i * a->x.width, cpu_row(c, a->x, b->logit_count + i),
+               a->x.width * sizeof(float));
 }
 
 /* ---- activation ---- */

@@ -30,6 +30,7 @@ enum op {
     OP_GLU,
     OP_ROUTE,
     OP_GATHER,
+    OP_VALUES,
     OP_PAIR,
     OP_BEST,
     OP_COPY_ROW
@@ -48,6 +49,7 @@ struct queued {
         struct op_glu glu;
         struct op_route route;
         struct op_gather gather;
+        struct op_values values;
         struct op_pair pair;
         struct op_best best;
         struct op_copy_row copy_row;
@@ -79,6 +81,7 @@ struct fake {
     struct batch batch;
     struct copied copied;
     size_t logit_bytes; /* of a row of logits */
+    size_t value_bytes; /* of a row of values */
     bool begun;
 };
 
@@ -151,7 +154,8 @@ static void step_begin(struct compute *compute, const struct batch *b)
     take(f->copied.token_seq, b->token_seq, b->token_count, sizeof(b->token_seq[0]));
     take(f->copied.positions, b->positions, b->token_count, sizeof(b->positions[0]));
     take(f->copied.features, b->features, b->token_count, sizeof(b->features[0]));
-    take(f->copied.logit_columns, b->logit_columns, b->logit_count, sizeof(b->logit_columns[0]));
+    take(f->copied.logit_columns, b->logit_columns, b->logit_count + b->value_count,
+         sizeof(b->logit_columns[0]));
     take(f->copied.hidden_columns, b->hidden_columns, b->seq_count, sizeof(b->hidden_columns[0]));
     f->batch = *b;
     f->batch.seqs = f->copied.seqs;
@@ -216,6 +220,9 @@ static void run_one(struct compute *cpu, const struct queued *q)
     case OP_GATHER:
         compute_gather(cpu, &q->a.gather);
         break;
+    case OP_VALUES:
+        compute_values(cpu, &q->a.values);
+        break;
     case OP_PAIR:
         compute_pair(cpu, &q->a.pair);
         break;
@@ -257,6 +264,8 @@ static int step_end(struct compute *compute)
     /* What host code reads before the end, or after a failure, is nothing. */
     if (f->batch.logit_count > 0)
         memset(f->batch.logits, 0xff, f->batch.logit_count * f->logit_bytes);
+    if (f->batch.value_count > 0)
+        memset(f->batch.values, 0xff, f->batch.value_count * f->value_bytes);
     if (r < 0)
         return r;
     return run(f, f->run);
@@ -296,6 +305,7 @@ QUEUE(recur, OP_RECUR, op_delta, delta)
 QUEUE(glu, OP_GLU, op_glu, glu)
 QUEUE(route, OP_ROUTE, op_route, route)
 QUEUE(gather, OP_GATHER, op_gather, gather)
+QUEUE(values, OP_VALUES, op_values, values)
 QUEUE(pair, OP_PAIR, op_pair, pair)
 QUEUE(best, OP_BEST, op_best, best)
 QUEUE(copy_row, OP_COPY_ROW, op_copy_row, copy_row)
@@ -335,6 +345,7 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .glu = glu,
                                        .route = route,
                                        .gather = gather,
+                                       .values = values,
                                        .pair = pair,
                                        .best = best,
                                        .copy_row = copy_row,
@@ -347,8 +358,10 @@ int fake_open(const struct compute_opts *o, struct compute **ret)
     struct compute_opts inner = *o;
     if (!f)
         return -ENOMEM;
-    *f = (struct fake){
-        .compute = {&ops}, .device = fake_of(o->device), .logit_bytes = o->shape->vocab * sizeof(float)};
+    *f = (struct fake){.compute = {&ops},
+                       .device = fake_of(o->device),
+                       .logit_bytes = o->shape->vocab * sizeof(float),
+                       .value_bytes = o->shape->hidden * sizeof(float)};
     inner.device = f->device->cpu;
     int r = make_copied(a, o, &f->copied);
     if (r == 0)

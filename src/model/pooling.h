@@ -1,0 +1,46 @@
+/* pooling.h - one vector for a text: how a sentence-transformers directory asks for it, and its arithmetic.
+ *
+ * modules.json lists the modules after the transformer, 1_Pooling/config.json says which rows of the final
+ * norm's output are taken. Pure but for reading these files. */
+#ifndef PLATEAU_MODEL_POOLING_H
+#define PLATEAU_MODEL_POOLING_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pooling {
+    POOLING_NONE,
+    POOLING_LAST, /* the last token's row */
+    POOLING_MEAN, /* the mean of all rows */
+    POOLING_CLS   /* the first token's row */
+};
+const char *pooling_name(enum pooling p);
+
+#define POOLING_DIMENSIONS_MAX 32
+
+struct pooling_config {
+    enum pooling kind; /* POOLING_NONE: no sentence-transformers directory */
+    bool normalize;    /* vectors have length 1 */
+    bool scores;       /* a LogitScore module instead of a pooling: the model scores pairs of texts */
+    /* Vectors may be cut to fewer dimensions (is_matryoshka, matryoshka_dimensions of config.json): to one of
+     * these, or with none listed to any. */
+    bool cuts;
+    uint32_t dimensions[POOLING_DIMENSIONS_MAX], dimension_count;
+};
+
+/* Without modules.json the kind is POOLING_NONE. 0, -EINVAL (a file is malformed), -ENOTSUP (a module or a
+ * pooling mode that is not computed), -ENOMEM. */
+int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e);
+
+/* Takes rows [from, from + count) of a text into `vector`, in order; row 0 begins it anew. A sum is one
+ * chain, whatever the pieces are. */
+void pooling_take(enum pooling p, float *vector, uint32_t width, const float *rows, uint32_t from,
+                  uint32_t count);
+/* All `count` rows are taken. */
+void pooling_end(enum pooling p, float *vector, uint32_t width, uint32_t count);
+/* Scales to length 1; zeros stay. */
+void pooling_normalize(float *vector, uint32_t width);
+
+#endif

@@ -1,0 +1,25 @@
+/* model_use.h - what a model was made for, from its directory: text, vectors, or scores of a query and a
+ * document. */
+#ifndef PLATEAU_REGISTRY_MODEL_USE_H
+#define PLATEAU_REGISTRY_MODEL_USE_H
+
+#include "base/arena.h"
+#include "model/pooling.h"
+#include "registry/model_settings.h"
+#include "text/tokenizer.h"
+
+enum model_kind { MODEL_GENERATES, MODEL_EMBEDS, MODEL_RERANKS };
+const char *model_kind_name(enum model_kind k); /* "generate", "embed", "rerank" */
+
+struct model_use {
+    enum model_kind kind;
+    bool texts, vectors, scores;   /* what it serves; --embeddings gives all to a generator */
+    struct pooling_config pooling; /* with `vectors` */
+    uint32_t yes, no;              /* with `scores`: the tokens whose logits decide */
+};
+
+/* `tokenizer` may be NULL; a model without one gives no scores. 0, or what reading the files said. */
+int model_use_load(const struct model_settings *s, const struct tokenizer *tokenizer, uint32_t hidden,
+                   struct arena *scratch, struct model_use *ret, struct err *e);
+
+#endif

@@ -1,0 +1,180 @@
+/* vectors.c - a small prefill of its own: each text has its pages, no state and no decoding. */
+#include "golden/vectors.h"
+
+#include "golden/room.h"
+
+#include "base/check.h"
+#include "model/pooling.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct text {
+    const struct golden_vector *golden;
+    uint32_t *pages;
+    uint32_t done;
+    float *vector, *first; /* [hidden]: of this run, and of the first */
+};
+
+struct run {
+    struct model *model;
+    struct pooling_config pooling;
+    uint32_t hidden, count;
+    struct text *texts;
+    struct model_seq *seqs;
+    float *rows; /* [tokens of all][hidden] */
+    uint32_t *page_ids;
+    struct room memory;
+};
+
+static void run_done(struct run *r)
+{
+    for (uint32_t i = 0; r->texts && i < r->count; i++) {
+        free(r->texts[i].vector);
+        free(r->texts[i].first);
+    }
+    free(r->texts);
+    free(r->seqs);
+    free(r->rows);
+    free(r->page_ids);
+    room_free(&r->memory);
+}
+
+static int run_init(struct run *r, const struct golden_file *f)
+{
+    uint32_t tokens = 0, pages = 0;
+    r->count = f->vector_count;
+    for (uint32_t i = 0; i < r->count; i++) {
+        tokens += f->vectors[i].ids.count;
+        pages += DIV_UP(f->vectors[i].ids.count, PAGE_TOKENS);
+    }
+    r->texts = calloc(r->count, sizeof(r->texts[0]));
+    r->seqs = calloc(r->count, sizeof(r->seqs[0]));
+    r->rows = calloc(tokens, r->hidden * sizeof(float));
+    r->page_ids = calloc(pages, sizeof(r->page_ids[0]));
+    if (!r->texts || !r->seqs || !r->rows || !r->page_ids)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < pages; i++)
+        r->page_ids[i] = pages - 1 - i;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct text *t = &r->texts[i];
+        t->golden = &f->vectors[i];
+        t->pages = r->page_ids + at;
+        at += DIV_UP(t->golden->ids.count, PAGE_TOKENS);
+        t->vector = calloc(r->hidden, sizeof(float));
+        t->first = calloc(r->hidden, sizeof(float));
+        if (!t->vector || !t->first)
+            return -ENOMEM;
+    }
+    return room_make(model_domain(r->model), pages * model_shape(r->model)->page_bytes, 0xff, &r->memory);
+}
+
+/* The next chunk of each text in [from, to) that has tokens left. Returns how many there are. */
+static uint32_t fill(struct run *r, uint32_t from, uint32_t to, uint32_t chunk)
+{
+    uint32_t count = 0;
+    for (uint32_t i = from; i < to; i++) {
+        struct text *t = &r->texts[i];
+        uint32_t left = t->golden->ids.count - t->done;
+        if (left == 0)
+            continue;
+        r->seqs[count++] = (struct model_seq){.tokens = t->golden->ids.ids + t->done,
+                                              .token_count = MIN_OF(left, chunk),
+                                              .position = t->done,
+                                              .pages = t->pages,
+                                              .state_in = NONE,
+                                              .state_out = NONE,
+                                              .values = true};
+    }
+    return count;
+}
+
+static void take(struct run *r, uint32_t from, uint32_t to)
+{
+    const float *rows = r->rows;
+    uint32_t seq = 0;
+    for (uint32_t i = from; i < to; i++) {
+        struct text *t = &r->texts[i];
+        if (t->done == t->golden->ids.count)
+            continue;
+        uint32_t n = r->seqs[seq++].token_count;
+        pooling_take(r->pooling.kind, t->vector, r->hidden, rows, t->done, n);
+        rows += (size_t)n * r->hidden;
+        t->done += n;
+    }
+}
+
+static int run_texts(struct run *r, uint32_t from, uint32_t to, uint32_t chunk)
+{
+    uint32_t count;
+    for (uint32_t i = from; i < to; i++)
+        r->texts[i].done = 0;
+    while ((count = fill(r, from, to, chunk)) > 0) {
+        struct model_step step = {
+            .seqs = r->seqs, .seq_count = count, .pages = r->memory.at, .values = r->rows};
+        int result = model_forward(r->model, &step);
+        if (result < 0)
+            return result;
+        take(r, from, to);
+    }
+    for (uint32_t i = from; i < to; i++) {
+        struct text *t = &r->texts[i];
+        pooling_end(r->pooling.kind, t->vector, r->hidden, t->golden->ids.count);
+        if (r->pooling.normalize)
+            pooling_normalize(t->vector, r->hidden);
+    }
+    return 0;
+}
+
+static void compare(struct run *r, uint32_t i, struct vectors_result *ret)
+{
+    const struct text *t = &r->texts[i];
+    double error = t->golden->vector.count == r->hidden ? 0 : INFINITY;
+    for (uint32_t k = 0; k < r->hidden && error < INFINITY; k++) {
+        double one = fabs(t->golden->vector.values[k] - (double)t->vector[k]);
+        error = one <= error ? error : one;
+    }
+    if (!(error <= ret->error_max))
+        ret->error_max = error;
+    if (!(error <= VECTOR_BOUND) && ret->wrong++ == 0)
+        ret->first_wrong = i;
+}
+
+static int run_all(struct run *r, struct vectors_result *ret)
+{
+    static const uint32_t chunks[] = {UINT32_MAX, 32, 7, 1};
+    for (uint32_t i = 0; i < r->count; i++) {
+        int result = run_texts(r, i, i + 1, UINT32_MAX);
+        if (result < 0)
+            return result;
+        compare(r, i, ret);
+        memcpy(r->texts[i].first, r->texts[i].vector, r->hidden * sizeof(float));
+    }
+    for (size_t c = 0; c < COUNT_OF(chunks); c++) {
+        int result = run_texts(r, 0, r->count, chunks[c]);
+        if (result < 0)
+            return result;
+        for (uint32_t i = 0; i < r->count; i++)
+            ret->different += memcmp(r->texts[i].first, r->texts[i].vector, r->hidden * sizeof(float)) != 0;
+    }
+    return 0;
+}
+
+int vectors_run(struct model *m, const char *dir, const struct golden_file *f, struct vectors_result *ret,
+                struct err *e)
+{
+    struct run r = {.model = m, .hidden = model_shape(m)->hidden};
+    *ret = (struct vectors_result){0};
+    int result = pooling_config_load(dir, r.hidden, &r.pooling, e);
+    if (result == 0 && r.pooling.kind == POOLING_NONE)
+        result = err_set(e, -EINVAL, "golden.json has vectors, but the model has no modules.json");
+    if (result == 0)
+        result = run_init(&r, f);
+    if (result == 0)
+        result = run_all(&r, ret);
+    run_done(&r);
+    return result;
+}

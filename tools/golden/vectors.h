@@ -1,0 +1,21 @@
+/* vectors.h - the pooled vectors of a golden: each text whole and alone against the reference, then in chunks
+ * and all together with the same bits. */
+#ifndef PLATEAU_TOOLS_VECTORS_H
+#define PLATEAU_TOOLS_VECTORS_H
+
+#include "golden/golden_file.h"
+#include "model/model.h"
+
+#define VECTOR_BOUND 1e-4
+
+struct vectors_result {
+    double error_max;
+    uint32_t wrong, first_wrong; /* vectors beyond the bound */
+    uint32_t different;          /* texts whose bits differ in some chunk or batch */
+};
+
+/* `dir` has the pooling; every step of all the texts has room in the model. 0, or an error with e. */
+int vectors_run(struct model *m, const char *dir, const struct golden_file *f, struct vectors_result *ret,
+                struct err *e);
+
+#endif
