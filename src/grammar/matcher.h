@@ -69,8 +69,8 @@ void matcher_reset(struct matcher *m); /* to the empty text */
 int matcher_take(struct matcher *m, uint32_t token);
 /* The same for bytes, as one mark. */
 int matcher_take_bytes(struct matcher *m, struct slice bytes);
-/* How many marks there are, and back to the first `count` of them. The last MATCHER_KEEP can be taken back.
- * */
+/* How many marks there are, and back to the first `count` of them. The last MATCHER_KEEP can be taken
+ * back. */
 uint32_t matcher_marks(const struct matcher *m);
 void matcher_rewind(struct matcher *m, uint32_t count);
 /* Gives up all marks but the last `keep`, and what only the others need: the rest follows the depth of the
