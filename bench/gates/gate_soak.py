@@ -7,7 +7,7 @@ with a full cache."""
 import time
 
 import stats
-from common import Report, Sampler, Server, mib, text_only
+from common import MIB, Report, Sampler, Server, mib, text_only
 from domains import Watch, allowed, must_be_as, must_rest, used_by_account
 from traffic import Traffic
 
