@@ -71,6 +71,7 @@ struct gen {
     struct media_task *task; /* its images; NULL: no images, or the engine has them */
     struct prompt_ids *prompts;
     uint32_t prompt_count;
+    struct cached_grammar *grammar; /* in use by this request; NULL: none */
     struct logit_bias *bias;
     uint32_t bias_count;
     struct choice *choices;
