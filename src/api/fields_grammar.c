@@ -129,9 +129,8 @@ static bool json_object_wanted(struct request *r, const char *param, json_t *v, 
 static bool refuse_tags(struct request *r, const char *param, json_t *v, struct reject *why)
 {
     (void)r, (void)v;
-    return reject_unsupported(why, param,
-                              "%s is not supported; json, json_object, regex, choice and grammar are.",
-                              param);
+    return reject_unsupported(
+        why, param, "%s is not supported; json, json_object, regex, choice and grammar are.", param);
 }
 
 static bool refuse_closing(struct request *r, const char *param, json_t *v, struct reject *why)
@@ -139,9 +138,8 @@ static bool refuse_closing(struct request *r, const char *param, json_t *v, stru
     (void)r;
     if (json_is_false(v))
         return true;
-    return reject_unsupported(why, param,
-                              "%s is not supported; write \"additionalProperties\": false into the schema.",
-                              param);
+    return reject_unsupported(
+        why, param, "%s is not supported; write \"additionalProperties\": false into the schema.", param);
 }
 
 static bool ignore_member(struct request *r, const char *param, json_t *v, struct reject *why)

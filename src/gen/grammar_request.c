@@ -3,6 +3,8 @@
  * The work of compiling is charged to the request; the grammar itself to the cache. */
 #include "gen/grammar_request.h"
 
+#include "gen/reply_frame.h"
+
 #include "grammar/grammar_cache.h"
 #include "text/chat_format.h"
 
@@ -19,9 +21,14 @@ static bool check_model(struct gen *g)
                                   param, m->id);
     if (!m->grammars)
         return reject_unsupported(&g->reject, param,
-                                  "%s: the vocabulary of the model \"%.100s\" does not fit in its plan, so "
-                                  "its output cannot be constrained. The server's log has the reason.",
+                                  "%s: the model \"%.100s\" was loaded without constrained decoding. Set "
+                                  "--grammar-cache above 0; if it is, the server's log has the reason.",
                                   param, m->id);
+    if (g->request->continues)
+        return reject_unsupported(&g->reject, param,
+                                  "%s: an output that continues the last message cannot be constrained; let "
+                                  "the conversation end with a user's message.",
+                                  param);
     if (m->defaults.eos_count == 0)
         return reject_unsupported(&g->reject, param,
                                   "%s: the model \"%.100s\" has no end token, so an output could not end "
@@ -57,10 +64,25 @@ static void write_source(const struct gen_grammar *want, struct buf *ret)
         json_write_value(ret, want->value);
 }
 
+/* Replies of a chat have one; completions are the grammar's text alone. */
+static bool make_frame(struct gen *g, struct grammar_frame *ret)
+{
+    *ret = (struct grammar_frame){.count = 0};
+    if (g->request->parses)
+        reply_frame_make(g->model->syntax, &g->prompts[0], ret);
+    return !ret->full || reject_unsupported(&g->reject, g->request->grammar.param,
+                                            "%s: the markers of the model's chat format are too long for "
+                                            "constrained decoding.",
+                                            g->request->grammar.param);
+}
+
 static bool compile(struct gen *g, struct slice text)
 {
     struct charge work = request_memory_charge(&g->memory);
-    const struct grammar_source source = {.kind = g->request->grammar.kind, .text = text};
+    struct grammar_frame frame;
+    if (!make_frame(g, &frame))
+        return false;
+    const struct grammar_source source = {.kind = g->request->grammar.kind, .text = text, .frame = &frame};
     const struct grammar_source_opts opts = {.wanted = &g->wanted, .work = &work};
     struct err e = {0};
     struct request_memory *before = request_memory_enter(&g->memory);
