@@ -78,7 +78,7 @@ bool field_named_schema(struct request *r, const char *param, const char *schema
     if (!json_is_object(format))
         return reject_value(why, param, "%s must be an object with a \"schema\".", param);
     if (!schema || json_is_null(schema))
-        return reject_value(why, schema_param, "%s is missing.", schema_param);
+        return reject_value(why, param, "%s is missing.", schema_param);
     return check_name(param, format, why) && field_schema(r, schema_param, schema, why);
 }
 

@@ -66,8 +66,7 @@ static void until(struct grammar_frame *f, const struct chat_syntax *s, enum cha
 {
     struct slice text = marker_of(s, m);
     size_t n = plain_bytes(s, text);
-    grammar_frame_add(
-        f, (struct grammar_part){.kind = GRAMMAR_PART_UNTIL, .text = slice_sub(text, 0, n)});
+    grammar_frame_add(f, (struct grammar_part){.kind = GRAMMAR_PART_UNTIL, .text = slice_sub(text, 0, n)});
     pieces(f, s, slice_sub(text, n, text.len));
 }
 

@@ -1,5 +1,5 @@
-/* grammar_source.h - a grammar as a client writes it, in one of the languages of the front ends, and the frame
- * that the model's chat format puts around its text.
+/* grammar_source.h - a grammar as a client writes it, in one of the languages of the front ends, and the
+ * frame that the model's chat format puts around its text.
  *
  * The identity of a source is the SHA-256 of kind, frame and text. */
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_SOURCE_H

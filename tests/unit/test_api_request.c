@@ -275,7 +275,7 @@ TEST(fields_of_a_grammar_are_checked)
 {
     refuse_field("\"response_format\":{\"type\":\"json_schema\"}", "response_format.json_schema", "schema");
     refuse_field("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\"}}",
-                 "response_format.json_schema.schema", "missing");
+                 "response_format.json_schema", "schema is missing");
     refuse_field("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":5,\"schema\":{}}}",
                  "response_format.json_schema", "name");
     refuse_field(

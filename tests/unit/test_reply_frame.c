@@ -159,7 +159,8 @@ TEST(markers_are_matched_as_their_tokens)
     reply_frame_make(&s, &prompt, &frame);
     struct grammar *g = grammar_of(&frame);
     assert_int_equal(grammar_vocab_create(&vocab_opts, &vocab), 0);
-    assert_int_equal(matcher_tables_create(&(struct matcher_tables_opts){.grammar = g, .vocab = vocab}, &t), 0);
+    assert_int_equal(matcher_tables_create(&(struct matcher_tables_opts){.grammar = g, .vocab = vocab}, &t),
+                     0);
     assert_int_equal(matcher_create(&(struct matcher_opts){.tables = t}, &m), 0);
     assert_true(take_text(m, "x</think>12"));
     assert_int_equal(matcher_mask(m, 0, bits, &mask), 0);
