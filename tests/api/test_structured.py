@@ -47,7 +47,7 @@ def check_object(text):
     assert isinstance(json.loads(text), dict)
 
 
-GBNF = 'root ::= "<" [a-c]+ ">" item{1,3}\nitem ::= " " ("x" | "yy")'
+GBNF = 'root ::= "<" [a-c]{1,9} ">" item{1,3}\nitem ::= " " ("x" | "yy")'
 LARK = 'start: "<" LETTERS ">" item~1..3\nitem: " " ("x" | "yy")\nLETTERS: /[a-c]{1,9}/'
 NAMED = {"name": "page", "schema": PAGE}
 
