@@ -161,8 +161,6 @@ def test_refusals_of_routes(server):
     refused(reply, 405, "method_not_allowed", "POST")
     assert reply.headers["allow"] == "POST"
     refused(server.http.post("/v1/models", json={}), 405, "method_not_allowed", "GET")
-    for path in ["/v1/responses"]:
-        refused(server.post(path, model="canary", input="x"), 404, "not_found")
     refused(server.post("/v1/models/canary/x/load"), 404, "model_not_found", "canary/x")
 
 

@@ -1,4 +1,4 @@
-"""Constrained output: every field of every route, behind reasoning, in streams, under load, and refused by name.
+"""Constrained output: every field of every route, behind reasoning, in streams, under load, and refused.
 
 Outputs are drawn at temperature 1 with a new seed in each run; PLATEAU_SEED=n replays one."""
 import concurrent.futures
