@@ -189,6 +189,8 @@ static bool failed(struct exchange *x, const struct reply *r, struct reject *why
     case FINISH_ERROR:
         break;
     }
+    if (reject_too_complex(why, f->error))
+        return true;
     return f->error[0] ? !reject_set(why, REJECT_ENGINE_ERROR, NULL, "%s", f->error)
                        : !reject_as(why, REJECT_ENGINE_ERROR);
 }

@@ -3,6 +3,7 @@
 #include "gen/gen.h"
 
 #include "gen/choice.h"
+#include "gen/grammar_request.h"
 #include "gen/media_request.h"
 #include "gen/pair_prompt.h"
 #include "gen/prompt.h"
@@ -85,7 +86,7 @@ static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const st
 {
     switch (r) {
     case -EINVAL:
-        return reject_value(&g->reject, NULL, "%s", e->text);
+        return !reject_too_complex(&g->reject, e->text) && reject_value(&g->reject, NULL, "%s", e->text);
     case -EAGAIN:
         g->reject.retry_after_s = retry_after_s;
         return reject_set(&g->reject, REJECT_QUEUE_FULL, NULL, "%s", e->text);
@@ -120,6 +121,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
         .sampling = c->sampling,
         .stops = g->request->stops,
         .stop_count = g->request->stop_count,
+        .grammar = g->grammar,
         .speculative = g->request->speculative && g->request->output == GEN_TOKENS,
         .whole = g->request->whole,
         .images = p->images,
@@ -312,6 +314,12 @@ static bool make_jobs(struct gen *g)
     return true;
 }
 
+static bool make_prompts(struct gen *g, struct arena *scratch)
+{
+    bool pairs = g->request->output == GEN_SCORE;
+    return check_stops(g) && (pairs ? pair_prompts_make(g, scratch) : prompt_make(g, scratch));
+}
+
 enum prepare gen_prepare(struct gen *g, struct arena *scratch)
 {
     if (g->stage == GEN_AT_IMAGES) {
@@ -326,11 +334,17 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
     }
     if (g->request->output == GEN_IDS || g->request->output == GEN_TEXT)
         return PREPARE_DONE;
-    bool pairs = g->request->output == GEN_SCORE;
-    if (!check_stops(g) || !(pairs ? pair_prompts_make(g, scratch) : prompt_make(g, scratch)) ||
-        !g->host->prompted(g))
+    if (g->stage == GEN_AT_PROMPT && !make_prompts(g, scratch))
         return PREPARE_REFUSED;
-    g->stage = GEN_AT_JOBS;
+    g->stage = MAX_OF(g->stage, GEN_AT_GRAMMAR);
+    if (g->stage == GEN_AT_GRAMMAR) {
+        enum prepare r = grammar_request_begin(g);
+        if (r != PREPARE_DONE)
+            return r;
+        if (!g->host->prompted(g))
+            return PREPARE_REFUSED;
+        g->stage = GEN_AT_JOBS;
+    }
     return make_jobs(g) ? PREPARE_DONE : PREPARE_REFUSED;
 }
 
@@ -360,6 +374,7 @@ void gen_done(struct gen *g)
     request_memory_free(m, g->choices, g->choice_count * sizeof(*g->choices));
     g->choices = NULL;
     g->choice_count = 0;
+    grammar_request_done(g);
     gen_drop_ids(g);
     request_memory_free(m, g->prompts, g->prompt_count * sizeof(*g->prompts));
     g->prompts = NULL;

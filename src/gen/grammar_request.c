@@ -1,0 +1,147 @@
+/* grammar_request.c - from the request's description of a grammar to an entry of the model's cache.
+ *
+ * The work of compiling is charged to the request; the grammar itself to the cache. */
+#include "gen/grammar_request.h"
+
+#include "gen/json_depth.h"
+#include "gen/reply_frame.h"
+
+#include "base/clock.h"
+#include "grammar/grammar_cache.h"
+#include "text/chat_format.h"
+
+#include <errno.h>
+
+static bool check_model(struct gen *g)
+{
+    const struct served_model *m = g->model;
+    const char *param = g->request->grammar.param;
+    if (!m->tokenizer)
+        return reject_unsupported(&g->reject, param,
+                                  "%s: the model \"%.100s\" has no tokenizer, so its output cannot be "
+                                  "constrained.",
+                                  param, m->id);
+    if (!m->grammars)
+        return reject_unsupported(&g->reject, param,
+                                  "%s: the model \"%.100s\" was loaded without constrained decoding. Set "
+                                  "--grammar-cache above 0; if it is, the server's log has the reason.",
+                                  param, m->id);
+    if (g->request->continues)
+        return reject_unsupported(&g->reject, param,
+                                  "%s: an output that continues the last message cannot be constrained; let "
+                                  "the conversation end with a user's message.",
+                                  param);
+    if (m->defaults.eos_count == 0)
+        return reject_unsupported(&g->reject, param,
+                                  "%s: the model \"%.100s\" has no end token, so an output could not end "
+                                  "where its grammar ends.",
+                                  param, m->id);
+    return true;
+}
+
+#define RETRY_NS   (200 * NS_PER_MS)
+#define JSON_DEPTH 200 /* of a schema that is sent as text; that of a body has the limit of the body */
+
+static enum prepare no_room(struct gen *g, const struct err *e)
+{
+    const char *param = g->request->grammar.param;
+    uint64_t now_ns = clock_now_ns();
+    if (g->grammar_since_ns == 0)
+        g->grammar_since_ns = now_ns;
+    g->grammar_retry_ns = now_ns + RETRY_NS;
+    if (now_ns < g->grammar_since_ns + GRAMMAR_WAIT_S * NS_PER_S)
+        return PREPARE_WAITS;
+    g->reject.retry_after_s = 5;
+    reject_set(&g->reject, REJECT_BUSY, param,
+               "%s: %s, and has not been for %d s. Try again later, or raise --grammar-cache.", param,
+               e->text, GRAMMAR_WAIT_S);
+    return PREPARE_REFUSED;
+}
+
+static enum prepare refuse(struct gen *g, int r, const struct err *e)
+{
+    const char *param = g->request->grammar.param;
+    switch (r) {
+    case -EINVAL:
+    case -E2BIG:
+        reject_value(&g->reject, param, "%s: %s.", param, e->text);
+        break;
+    case -ENOTSUP:
+        reject_unsupported(&g->reject, param, "%s: %s.", param, e->text);
+        break;
+    case -ECANCELED:
+    case -ETIME:
+        reject_unwanted(&g->reject, r);
+        break;
+    default:
+        return no_room(g, e);
+    }
+    return PREPARE_REFUSED;
+}
+
+/* The source as text: schemas and lists as JSON. A string is the source itself. */
+static void write_source(const struct gen_grammar *want, struct buf *ret)
+{
+    if (json_is_string(want->value))
+        buf_put(ret, json_string_value(want->value), json_string_length(want->value));
+    else if (want->value)
+        json_write_value(ret, want->value);
+}
+
+/* Replies of a chat have one; completions are the grammar's text alone. */
+static void make_frame(const struct gen *g, struct grammar_frame *ret)
+{
+    *ret = (struct grammar_frame){.count = 0};
+    if (g->request->parses)
+        reply_frame_make(g->model->syntax, &g->prompts[0], ret);
+}
+
+static enum prepare compile(struct gen *g, struct slice text)
+{
+    struct charge work = request_memory_charge(&g->memory);
+    struct grammar_frame frame;
+    struct err e = {0};
+    make_frame(g, &frame);
+    const struct grammar_source source = {.kind = g->request->grammar.kind, .text = text, .frame = &frame};
+    const struct grammar_source_opts opts = {.wanted = &g->wanted, .work = &work};
+    if (frame.full)
+        return refuse(g, err_set(&e, -ENOTSUP, "the markers of the model's chat format are too long"), &e);
+    if (source.kind == GRAMMAR_JSON_SCHEMA && !json_depth_within(text, JSON_DEPTH))
+        return refuse(g, err_set(&e, -E2BIG, "the schema is nested deeper than %d levels", JSON_DEPTH), &e);
+    struct request_memory *before = request_memory_enter(&g->memory);
+    int r = grammar_cache_get(g->model->grammars, &source, &opts, &g->grammar, &e);
+    request_memory_enter(before);
+    if (r == 0)
+        return PREPARE_DONE;
+    if (!g->memory.refused)
+        return refuse(g, r, &e);
+    gen_refuse_memory(g);
+    return PREPARE_REFUSED;
+}
+
+enum prepare grammar_request_begin(struct gen *g)
+{
+    const struct gen_grammar *want = &g->request->grammar;
+    struct charge charge = request_memory_charge(&g->memory);
+    enum prepare r = PREPARE_REFUSED;
+    struct buf text;
+    if (!want->param)
+        return PREPARE_DONE;
+    if (!check_model(g))
+        return PREPARE_REFUSED;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    write_source(want, &text);
+    if (text.error)
+        gen_refuse_memory(g);
+    else
+        r = compile(g, buf_slice(&text));
+    buf_done(&text);
+    return r;
+}
+
+void grammar_request_done(struct gen *g)
+{
+    if (g->grammar)
+        grammar_cache_put(g->model->grammars, g->grammar);
+    g->grammar = NULL;
+}
