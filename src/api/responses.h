@@ -28,7 +28,7 @@ struct responses_place {
     char at[64];   /* "input[0].content[1]", for errors */
 };
 
-/* False: memory was refused. */
+/* responses_place.c. False: memory was refused. */
 bool responses_no_memory(const struct responses_place *p);
 /* responses_items.c: `instructions` and `input` become one list, in r->gen.messages. */
 bool responses_convert_items(struct responses_place *p);

@@ -28,11 +28,6 @@ static bool refuse(const struct responses_place *p, const char *what)
     return reject_value(p->why, p->at, "%s%s", p->at, what);
 }
 
-bool responses_no_memory(const struct responses_place *p)
-{
-    return request_memory_reject(p->memory, p->why);
-}
-
 /* ---- turns ---- */
 
 /* The last message, when it has this role, or a new one; borrowed. NULL: no memory. */
