@@ -227,9 +227,6 @@ static bool convert_item(struct responses_place *p, const json_t *item, size_t i
         return convert_message(p, item);
     if (strcmp(type, "reasoning") == 0)
         return convert_reasoning(p, item);
-    if (strcmp(type, "item_reference") == 0 || (type[0] == 0 && string_of(item, "id")[0]))
-        return reject_unsupported(p->why, p->at, "%s: an item_reference is not supported; send the item.",
-                                  p->at);
     return type[0] ? convert_other(p, item, type) : refuse(p, " must be an object with a type or a role.");
 }
 
