@@ -337,6 +337,9 @@ void exchange_prepared(struct exchange *x)
     }
     if (x->request.gen.effort_unused)
         field_note_ignored(&x->request, "reasoning_effort");
+    if (x->request.gen.budget_unused)
+        field_note_ignored(&x->request,
+                           x->wire == &wire_messages ? "thinking.budget_tokens" : "thinking_token_budget");
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     tell_max_tokens(x);

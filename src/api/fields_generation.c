@@ -163,6 +163,7 @@ static const struct field fields[] = {
     {"max_tokens", field_max_tokens},
     {"min_tokens", field_integer, FIELD_SAMPLING(min_tokens), 0, (double)REQUEST_TOKENS_MAX},
     {"stop_token_ids", read_stop_ids},
+    {"thinking_token_budget", field_integer, FIELD_AT(gen.thinking_budget), 0, (double)REQUEST_TOKENS_MAX},
     {"ignore_eos", field_bool, FIELD_AT(gen.ignore_eos)},
     {"include_stop_str_in_output", field_bool, FIELD_AT(gen.include_stop)},
     {"skip_special_tokens", field_bool, FIELD_AT(gen.skip_special_tokens)},

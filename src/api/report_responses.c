@@ -6,8 +6,7 @@
 #define OF(field) GAUGE_OF(struct responses_store_numbers, field)
 
 static const struct gauge rows[] = {
-    {OF(entries), MEMBER("responses", 3, "entries"),
-     GAUGE("plateau_responses", "Responses in the store.")},
+    {OF(entries), MEMBER("responses", 3, "entries"), GAUGE("plateau_responses", "Responses in the store.")},
     {OF(bytes), MEMBER("responses", 2, "bytes"),
      GAUGE("plateau_responses_bytes", "Bytes of stored responses.")},
     {OF(bytes_max), MEMBER("responses", 1, "limit_bytes"),
@@ -36,8 +35,7 @@ static bool read_numbers(struct api *a, const uint64_t *tenant, uint32_t model, 
 }
 
 const struct gauge_table report_responses_gauges = {
-    "Of stored responses",                  rows,        COUNT_OF(rows), false,
-    sizeof(struct responses_store_numbers), read_numbers};
+    "Of stored responses", rows, COUNT_OF(rows), false, sizeof(struct responses_store_numbers), read_numbers};
 
 void report_responses(struct api *a, struct buf *ret)
 {

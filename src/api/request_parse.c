@@ -41,6 +41,7 @@ static void set_defaults(const struct request_form *form, struct request *r)
                 .n = 1,
                 .prompt_count = 1,
                 .enable_thinking = -1,
+                .thinking_budget = -1,
                 .add_special_tokens = -1,
                 .add_generation_prompt = true,
                 .parallel_tool_calls = true,

@@ -457,6 +457,10 @@ static int check_spec(const struct engine *en, const struct job_spec *s, struct 
     if (r == 0 && s->sampling.top_logprobs > stream_top_max(stream))
         r = err_set(e, -EINVAL, "%u alternatives per token, but the stream was made for %u",
                     s->sampling.top_logprobs, stream_top_max(stream));
+    if (r == 0 && engine_think_check(&s->thinking, en->shape->vocab) < 0)
+        r = err_set(e, -EINVAL,
+                    "a marker of reasoning with more than %d tokens, or one beyond the vocabulary",
+                    JOB_MARKER_MAX);
     if (r == 0)
         r = job_images_check(en->shape, s, e);
     return r == 0 ? check_stops(en, s, e) : r;

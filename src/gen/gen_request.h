@@ -54,6 +54,8 @@ struct gen_request {
     const char *reasoning_effort; /* NULL: not given */
     bool effort_unused;           /* set by the rendering: the template has no place for it */
     int enable_thinking;          /* -1: not given */
+    int64_t thinking_budget;      /* tokens of reasoning; -1: no limit */
+    bool budget_unused; /* set by the preparation: the model's reasoning has no marker that ends it */
     bool parses; /* the reply is a message: reasoning and calls are parsed, tokens may fill the context */
 
     /* Or a text. */

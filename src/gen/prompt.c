@@ -392,8 +392,6 @@ bool prompt_make(struct gen *g, struct arena *scratch)
     if (r->messages && r->truncate && gen_media_count(r) > 0)
         return reject_unsupported(&g->reject, "truncate_prompt_tokens",
                                   "truncate_prompt_tokens is not supported for messages with images.");
-    if (r->messages && r->drops_turns && gen_media_count(r) == 0)
-        return prompt_of_turns(g, scratch, ids_max_of(g), &g->prompts[0]);
     if (r->messages)
         return prompt_of_messages(g, scratch, ids_max_of(g), true, &g->prompts[0]) &&
                truncate_ids(g, &g->prompts[0]);

@@ -24,9 +24,6 @@ bool prompt_encode_plain(struct gen *g, struct arena *scratch, struct slice text
 bool prompt_of_messages(struct gen *g, struct arena *scratch, uint32_t ids_max, bool cut,
                         struct prompt_ids *ret);
 
-/* prompt_turns.c: as prompt_of_messages(), for a request that drops turns. */
-bool prompt_of_turns(struct gen *g, struct arena *scratch, uint32_t ids_max, struct prompt_ids *ret);
-
 /* Fills g->prompts and g->prompt_count from the request: messages, or one or several prompts. */
 bool prompt_make(struct gen *g, struct arena *scratch);
 

@@ -3,6 +3,8 @@
  * A turn is a user message and all that follows up to the next one, so a call stays with its result. Messages
  * of the system before the first turn stay, and so does the last turn. The fewest turns leave: a bisection
  * renders the conversation once for each bit of their number. */
+#include "gen/prompt_turns.h"
+
 #include "gen/prompt.h"
 
 #include "base/check.h"
@@ -128,9 +130,9 @@ static bool shorten(struct gen *g, struct arena *scratch, json_t *all, uint32_t 
     return keep_turns(g, all, good, turns);
 }
 
-bool prompt_of_turns(struct gen *g, struct arena *scratch, uint32_t ids_max, struct prompt_ids *ret)
+static bool make(struct gen *g, struct arena *scratch, struct prompt_ids *ret)
 {
-    uint32_t most = prompt_max(g, ids_max);
+    uint32_t context = g->model->max_model_len, most = prompt_max(g, context);
     if (fits(g, scratch, most, ret))
         return true;
     if (g->reject.kind)
@@ -140,9 +142,18 @@ bool prompt_of_turns(struct gen *g, struct arena *scratch, uint32_t ids_max, str
     request_memory_enter(before);
     if (!all)
         return gen_refuse_memory(g);
-    bool ok = shorten(g, scratch, all, ids_max, most, ret);
+    bool ok = shorten(g, scratch, all, context, most, ret);
     json_decref(all);
     if (!ok)
         drop_ids(g, ret);
     return ok;
+}
+
+bool prompt_turns_make(struct gen *g, struct arena *scratch)
+{
+    g->prompts = request_memory_alloc(&g->memory, sizeof(*g->prompts));
+    if (!g->prompts)
+        return gen_refuse_memory(g);
+    g->prompt_count = 1;
+    return make(g, scratch, &g->prompts[0]);
 }
