@@ -111,6 +111,14 @@ static bool read_stop_ids(struct request *r, const struct field *f, json_t *v, s
     return true;
 }
 
+bool field_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return reject_value(why, f->name, "messages must be a list of at least one message.");
+    r->gen.messages = v;
+    return true;
+}
+
 /* -1: as many as the context leaves for the prompt. */
 bool field_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {

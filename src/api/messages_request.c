@@ -17,14 +17,6 @@ static const char *type_of(const json_t *v)
     return type ? type : "";
 }
 
-static bool read_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    if (!json_is_array(v) || json_array_size(v) == 0)
-        return reject_value(why, f->name, "messages must be a list of at least one message.");
-    r->gen.messages = v;
-    return true;
-}
-
 /* A string, or a list of blocks with text. */
 static bool read_system(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
@@ -110,7 +102,7 @@ static bool accept(struct request *r, const struct field *f, json_t *v, struct r
 }
 
 static const struct field fields[] = {
-    {"messages", read_messages, .prompt = true},
+    {"messages", field_messages, .prompt = true},
     {"system", read_system, .prompt = true},
     {"tools", read_tools},
     {"tool_choice", read_tool_choice},

@@ -80,7 +80,7 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     if (texts && choices > most)
         return reject_value(why, r->gen.prompt_name,
                             "The request has %llu texts; the limit is %u. Send several requests.",
-                            (unsigned long long)choices, most);
+                            (ull)choices, most);
     if (choices > most)
         return reject_value(
             why,
@@ -88,7 +88,7 @@ static bool check_output(struct request *r, const struct request_limits *limits,
             : r->gen.prompt_name ? r->gen.prompt_name
                                  : "prompt",
             "The request asks for %llu choices (prompts x n); the limit is %u. Send several requests.",
-            (unsigned long long)choices, most);
+            (ull)choices, most);
     return true;
 }
 

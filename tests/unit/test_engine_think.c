@@ -161,7 +161,8 @@ static void run_all(struct fixture *f, bool alone, bool compare)
 /* As without a budget up to it; then the marker; then as if the prompt had all of that. */
 static void check_outputs(struct fixture *f)
 {
-    for (uint32_t i = 0; i < JOBS; i += 4) { /* greedy ones: a draw depends on nothing but position and logits */
+    for (uint32_t i = 0; i < JOBS;
+         i += 4) { /* greedy ones: a draw depends on nothing but position and logits */
         struct job_spec spec = spec_of(i, false);
         uint32_t budget = BUDGET + i % 3, longer[PROMPT + TOKENS], count = spec.prompt_count + budget + 3;
         spec.sampling.frequency_penalty = 0;
