@@ -1,6 +1,6 @@
-/* engine_think.c - two markers are matched one after the other: that which opens reasoning while outside, that
- * which closes it while inside. A marker begins with a token that does not come again within it, as special
- * tokens do, so a mismatch begins anew at its first token. */
+/* engine_think.c - one of two markers is matched at a time: outside of reasoning the opening one, inside the
+ * closing one. A marker's first token does not come again within it, as is so for special tokens: a mismatch
+ * begins anew at its first token. */
 #include "engine/engine_think.h"
 
 #include "base/check.h"

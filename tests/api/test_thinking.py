@@ -1,4 +1,4 @@
-"""Budgets for reasoning: when a reply has reasoned for so many tokens, its reasoning ends and the answer begins."""
+"""Budgets for reasoning: after so many tokens the reasoning of a reply ends, and its answer begins."""
 
 import pytest
 
