@@ -1,5 +1,5 @@
-/* chat_calls_text.c - the inverse of the parser, for the encodings of templates that write no calls: a list of
- * JSON objects, one object a call, and calls of Python. Names and arguments are spaced as models space them. */
+/* chat_calls_text.c - the inverse of the parser, for the encodings of templates that write no calls: a list
+ * of JSON objects, one object a call, and calls of Python. Names and arguments are spaced as models do. */
 #include "text/chat_calls_text.h"
 
 #include "text/chat_format.h"

@@ -34,13 +34,13 @@ static void see(void *arg, const struct chat_event *e)
     if (e->kind == CHAT_CONTENT)
         buf_put_slice(&s->content, e->text);
     if (e->kind == CHAT_TOOL_BEGIN)
-        json_array_append_new(s->calls, json_pack("{s:{s:s%}}", "function", "name", e->text.ptr, e->text.len));
+        json_array_append_new(s->calls,
+                              json_pack("{s:{s:s%}}", "function", "name", e->text.ptr, e->text.len));
     if (e->kind == CHAT_TOOL_ARGUMENTS)
         buf_put_slice(&s->arguments, e->text);
     if (e->kind != CHAT_TOOL_END)
         return;
-    json_t *function =
-        json_object_get(json_array_get(s->calls, json_array_size(s->calls) - 1), "function");
+    json_t *function = json_object_get(json_array_get(s->calls, json_array_size(s->calls) - 1), "function");
     json_object_set_new(function, "arguments", json_loadb(s->arguments.ptr, s->arguments.len, 0, NULL));
     buf_clear(&s->arguments);
 }
