@@ -7,6 +7,7 @@
 
 #include "api/exchange.h"
 #include "api/prep.h"
+#include "api/responses_rest.h"
 #include "api/routes.h"
 #include "api/wire.h"
 
@@ -293,8 +294,7 @@ static void on_tick(void *arg, uint64_t now_ns)
 {
     struct api *a = arg;
     watch_models(a, now_ns);
-    if (a->responses)
-        responses_store_expire(a->responses, now_ns);
+    responses_rest(a, now_ns);
     LIST_EACH(it, &a->exchanges)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
 }

@@ -68,8 +68,9 @@ struct api {
     struct http_server *server;
     struct api_live live; /* current values; start as in opts. max_tokens_default: above */
     struct audit_refusals refusals;
-    struct job_numbers *jobs;         /* [API_JOBS_SHOWN_MAX], scratch */
-    struct account_numbers *accounts; /* [accounts_max], scratch */
+    uint64_t responses_shrink_ns, responses_check_ns; /* when the store of responses is next looked at */
+    struct job_numbers *jobs;                         /* [API_JOBS_SHOWN_MAX], scratch */
+    struct account_numbers *accounts;                 /* [accounts_max], scratch */
     uint32_t accounts_max;
     struct buf report; /* up to API_REPORT_BYTES, scratch */
 };

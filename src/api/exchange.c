@@ -306,6 +306,16 @@ static void tell_max_tokens(struct exchange *x)
     http_header_set(x->http, "x-plateau-max-tokens", text);
 }
 
+/* Messages that left the prompt. */
+static void tell_dropped(struct exchange *x)
+{
+    char text[16];
+    if (x->request.gen.dropped == 0)
+        return;
+    snprintf(text, sizeof(text), "%u", x->request.gen.dropped);
+    http_header_set(x->http, "x-plateau-dropped-messages", text);
+}
+
 void exchange_prepared(struct exchange *x)
 {
     ASSERT(x->phase == EXCHANGE_PREPARING);
@@ -328,9 +338,13 @@ void exchange_prepared(struct exchange *x)
     }
     if (x->request.gen.effort_unused)
         field_note_ignored(&x->request, "reasoning_effort");
+    if (x->request.gen.budget_unused)
+        field_note_ignored(&x->request,
+                           x->wire == &wire_messages ? "thinking.budget_tokens" : "thinking_token_budget");
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     tell_max_tokens(x);
+    tell_dropped(x);
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
     if (x->gen.reject.kind) {

@@ -60,6 +60,8 @@ field_read_fn field_string;   /* const char *, without a zero byte */
 
 /* The limit of a reply's length, under f->name; and stop strings, one or a list. */
 field_read_fn field_max_tokens, field_stop;
+/* A conversation. */
+field_read_fn field_messages;
 /* How prompts are truncated, and in which order requests go. */
 field_read_fn field_truncation, field_truncation_side, field_priority;
 

@@ -111,6 +111,14 @@ static bool read_stop_ids(struct request *r, const struct field *f, json_t *v, s
     return true;
 }
 
+bool field_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return reject_value(why, f->name, "messages must be a list of at least one message.");
+    r->gen.messages = v;
+    return true;
+}
+
 /* -1: as many as the context leaves for the prompt. */
 bool field_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
@@ -163,6 +171,7 @@ static const struct field fields[] = {
     {"max_tokens", field_max_tokens},
     {"min_tokens", field_integer, FIELD_SAMPLING(min_tokens), 0, (double)REQUEST_TOKENS_MAX},
     {"stop_token_ids", read_stop_ids},
+    {"thinking_token_budget", field_integer, FIELD_AT(gen.thinking_budget), 0, (double)REQUEST_TOKENS_MAX},
     {"ignore_eos", field_bool, FIELD_AT(gen.ignore_eos)},
     {"include_stop_str_in_output", field_bool, FIELD_AT(gen.include_stop)},
     {"skip_special_tokens", field_bool, FIELD_AT(gen.skip_special_tokens)},

@@ -118,14 +118,6 @@ const struct field_group fields_openai = {shared, COUNT_OF(shared)};
 
 /* ---- conversations ---- */
 
-static bool read_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    if (!json_is_array(v) || json_array_size(v) == 0)
-        return reject_value(why, f->name, "messages must be a list of at least one message.");
-    r->gen.messages = v;
-    return true;
-}
-
 static bool read_tools(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)f;
@@ -160,7 +152,7 @@ static bool read_template_kwargs(struct request *r, const struct field *f, json_
 }
 
 static const struct field conversation[] = {
-    {"messages", read_messages, .prompt = true},
+    {"messages", field_messages, .prompt = true},
     {"tools", read_tools},
     {"tool_choice", read_tool_choice},
     {"parallel_tool_calls", field_bool, FIELD_AT(gen.parallel_tool_calls)},

@@ -17,14 +17,6 @@ static const char *type_of(const json_t *v)
     return type ? type : "";
 }
 
-static bool read_messages(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    if (!json_is_array(v) || json_array_size(v) == 0)
-        return reject_value(why, f->name, "messages must be a list of at least one message.");
-    r->gen.messages = v;
-    return true;
-}
-
 /* A string, or a list of blocks with text. */
 static bool read_system(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
@@ -64,7 +56,6 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
     return true;
 }
 
-/* The budget is noted as ignored: reasoning ends by itself. */
 static bool read_budget(struct request *r, const json_t *thinking, struct reject *why)
 {
     int64_t budget;
@@ -73,7 +64,7 @@ static bool read_budget(struct request *r, const json_t *thinking, struct reject
         return reject_value(why, "thinking",
                             "thinking.budget_tokens must be an integer of at least %d with type \"enabled\".",
                             BUDGET_TOKENS_MIN);
-    field_note_ignored(r, "thinking.budget_tokens");
+    r->gen.thinking_budget = budget;
     return true;
 }
 
@@ -125,7 +116,7 @@ static bool accept(struct request *r, const struct field *f, json_t *v, struct r
 }
 
 static const struct field fields[] = {
-    {"messages", read_messages, .prompt = true},
+    {"messages", field_messages, .prompt = true},
     {"system", read_system, .prompt = true},
     {"tools", read_tools},
     {"tool_choice", read_tool_choice},
@@ -158,8 +149,13 @@ static bool check_count(struct request *r, struct reject *why)
 
 bool messages_check(struct request *r, struct reject *why)
 {
-    if (r->gen.sampling.max_tokens < 0)
+    int64_t most = r->gen.sampling.max_tokens;
+    if (most < 0)
         return reject_value(why, "max_tokens", "max_tokens is missing; it must be an integer of at least 1.");
+    if (r->gen.thinking_budget >= most && json_object_get(r->root, "thinking"))
+        return reject_value(why, "thinking",
+                            "thinking.budget_tokens is %lld; it must be less than max_tokens, %lld.",
+                            (long long)r->gen.thinking_budget, (long long)most);
     return check_count(r, why);
 }
 

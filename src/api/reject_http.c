@@ -35,6 +35,7 @@ static const struct row {
     [REJECT_REQUEST_NOT_FOUND] = {404, "request_not_found", INVALID},
     [REJECT_RESPONSE_NOT_FOUND] = {404, "response_not_found", INVALID},
     [REJECT_PREVIOUS_RESPONSE] = {404, "previous_response_not_found", INVALID},
+    [REJECT_ITEM_NOT_FOUND] = {404, "item_not_found", INVALID},
     [REJECT_METHOD_NOT_ALLOWED] = {405, "method_not_allowed", INVALID},
     [REJECT_CLIENT_TOO_SLOW] = {408, "client_too_slow", INVALID},
     [REJECT_LOAD_FAILED] = {409, "model_load_failed", INVALID},

@@ -12,7 +12,7 @@
     {                                                                                                        \
         &(r)->content, &(r)->reasoning, &(r)->arguments, &(r)->ids, &(r)->logprobs, &(r)->logprob_tokens,    \
             &(r)->logprob_tops, &(r)->logprob_offsets, &(r)->items, &(r)->call_name, &(r)->prompt_logprobs,  \
-            &(r)->echo, &(r)->block                                                                          \
+            &(r)->echo, &(r)->block, &(r)->block_logprobs, &(r)->next_logprobs                               \
     }
 #define PIECE_BUFS 8 /* the first ones are those of a piece */
 

@@ -38,10 +38,11 @@ struct reply {
     struct buf logprobs;     /* chat: entries; completion: of token_logprobs */
     struct buf logprob_tokens, logprob_tops, logprob_offsets; /* completion */
     struct buf prompt_logprobs;
-    struct buf echo;  /* Responses: what each reply repeats of its request */
-    struct buf block; /* Responses: all of the item that is open */
-    bool finish_told; /* streams: its finish_reason is sent */
-    void *own;        /* wire.own_bytes */
+    struct buf echo;                          /* Responses: what each reply repeats of its request */
+    struct buf block;                         /* Responses: all of the item that is open */
+    struct buf block_logprobs, next_logprobs; /* likewise: its entries; those of tokens without text so far */
+    bool finish_told;                         /* streams: its finish_reason is sent */
+    void *own;                                /* wire.own_bytes */
 };
 
 /* The sink of the choice's parts is the dialect's. */

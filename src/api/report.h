@@ -50,6 +50,10 @@ extern const struct gauge_table report_ssd_gauges;
 void report_media(struct api *a, struct buf *ret);
 extern const struct gauge_table report_media_gauges;
 
+/* report_responses.c: as report_holders(). */
+void report_responses(struct api *a, struct buf *ret);
+extern const struct gauge_table report_responses_gauges;
+
 /* report_guard.c: as report_holders(). */
 void report_guard(struct api *a, struct buf *ret);
 extern const struct gauge_table report_guard_gauges;
@@ -61,7 +65,7 @@ void report_status(struct api *a, struct buf *ret);
 extern const struct gauge_table report_end_gauges;
 
 /* report_metrics.c: the series of one tenant's requests, or those of all (NULL) and of the server. */
-#define REPORT_TABLES 8
+#define REPORT_TABLES 9
 void report_metrics(struct api *a, const uint64_t *tenant, struct buf *ret);
 extern const struct gauge_table *const report_tables[REPORT_TABLES];
 

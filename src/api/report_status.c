@@ -236,6 +236,8 @@ void report_status(struct api *a, struct buf *ret)
         (ull)cache.images_found);
     report_media(a, ret);
     buf_putc(ret, ',');
+    report_responses(a, ret);
+    buf_putc(ret, ',');
     report_holders(a, ret);
     buf_putc(ret, ',');
     report_guard(a, ret);

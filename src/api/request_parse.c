@@ -41,6 +41,7 @@ static void set_defaults(const struct request_form *form, struct request *r)
                 .n = 1,
                 .prompt_count = 1,
                 .enable_thinking = -1,
+                .thinking_budget = -1,
                 .add_special_tokens = -1,
                 .add_generation_prompt = true,
                 .parallel_tool_calls = true,
@@ -82,7 +83,7 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     if (texts && choices > most)
         return reject_value(why, r->gen.prompt_name,
                             "The request has %llu texts; the limit is %u. Send several requests.",
-                            (unsigned long long)choices, most);
+                            (ull)choices, most);
     if (choices > most)
         return reject_value(
             why,
@@ -90,7 +91,7 @@ static bool check_output(struct request *r, const struct request_limits *limits,
             : r->gen.prompt_name ? r->gen.prompt_name
                                  : "prompt",
             "The request asks for %llu choices (prompts x n); the limit is %u. Send several requests.",
-            (unsigned long long)choices, most);
+            (ull)choices, most);
     return true;
 }
 

@@ -24,14 +24,17 @@ struct responses_place {
     const struct request_limits *limits;
     struct request_memory *memory;
     struct reject *why;
-    json_t *names; /* of functions, by the id of their call */
-    char at[64];   /* "input[0].content[1]", for errors */
+    json_t *names;  /* of functions, by the id of their call */
+    json_t *stored; /* items of stored responses, by their id; each response is parsed once. NULL: none yet */
+    char at[64];    /* "input[0].content[1]", for errors */
 };
 
-/* False: memory was refused. */
+/* responses_place.c. False: memory was refused. */
 bool responses_no_memory(const struct responses_place *p);
 /* responses_items.c: `instructions` and `input` become one list, in r->gen.messages. */
 bool responses_convert_items(struct responses_place *p);
+/* responses_reference.c: each item_reference of the input becomes the stored item that it names. */
+bool responses_resolve(struct responses_place *p);
 /* responses_keep.c: the input as JSON, in r->kept, where the reply will be stored. */
 bool responses_keep_input(struct responses_place *p);
 /* The items before the input, with previous_response_id: a list, which the caller frees, or NULL where there

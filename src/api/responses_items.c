@@ -28,11 +28,6 @@ static bool refuse(const struct responses_place *p, const char *what)
     return reject_value(p->why, p->at, "%s%s", p->at, what);
 }
 
-bool responses_no_memory(const struct responses_place *p)
-{
-    return request_memory_reject(p->memory, p->why);
-}
-
 /* ---- turns ---- */
 
 /* The last message, when it has this role, or a new one; borrowed. NULL: no memory. */
@@ -232,9 +227,6 @@ static bool convert_item(struct responses_place *p, const json_t *item, size_t i
         return convert_message(p, item);
     if (strcmp(type, "reasoning") == 0)
         return convert_reasoning(p, item);
-    if (strcmp(type, "item_reference") == 0 || (type[0] == 0 && string_of(item, "id")[0]))
-        return reject_unsupported(p->why, p->at, "%s: an item_reference is not supported; send the item.",
-                                  p->at);
     return type[0] ? convert_other(p, item, type) : refuse(p, " must be an object with a type or a role.");
 }
 

@@ -107,6 +107,8 @@ static bool read_include(struct request *r, const struct field *f, json_t *v, st
     json_array_foreach(v, i, each) {
         if (strcmp(word_of(each), "reasoning.encrypted_content") == 0)
             r->seals_reasoning = true;
+        else if (strcmp(word_of(each), "message.output_text.logprobs") == 0)
+            r->gen.sampling.logprobs = true;
         else
             field_note_ignored(r, "include");
     }
@@ -115,10 +117,16 @@ static bool read_include(struct request *r, const struct field *f, json_t *v, st
 
 static bool read_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    (void)r;
-    if (strcmp(word_of(v), "disabled") == 0)
-        return true;
-    return reject_unsupported(why, f->name, "truncation: only \"disabled\" is supported.");
+    r->gen.drops_turns = strcmp(word_of(v), "auto") == 0;
+    return r->gen.drops_turns || strcmp(word_of(v), "disabled") == 0 ||
+           reject_value(why, f->name, "truncation must be \"auto\" or \"disabled\".");
+}
+
+static bool read_top_logprobs(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    bool ok = field_integer(r, f, v, why);
+    r->gen.sampling.logprobs |= r->gen.sampling.top_logprobs > 0;
+    return ok;
 }
 
 static bool read_store(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -140,7 +148,7 @@ static const struct field fields[] = {
     {"include", read_include},
     {"truncation", read_truncation},
     {"stop", field_stop},
-    {"top_logprobs", field_ignore_unless_off},
+    {"top_logprobs", read_top_logprobs, FIELD_SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
     {"store", read_store},
     {"previous_response_id", field_accept_string},
     {"enable_thinking", field_tristate, FIELD_AT(gen.enable_thinking)},
@@ -181,9 +189,10 @@ bool responses_convert(struct request *r, const struct request_limits *limits, s
     struct responses_place p = {.request = r, .limits = limits, .memory = memory, .why = why};
     request_memory_enter(memory);
     p.names = json_object();
-    bool ok = (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) &&
+    bool ok = (p.names || responses_no_memory(&p)) && responses_convert_tools(&p) && responses_resolve(&p) &&
               responses_keep_input(&p) && responses_convert_items(&p);
     json_decref(p.names);
+    json_decref(p.stored);
     request_memory_enter(NULL);
     return ok;
 }

@@ -280,6 +280,11 @@ void responses_items_write(const struct responses_items *i, bool output, struct 
     }
 }
 
+struct slice responses_items_own(const struct responses_items *i)
+{
+    return i->text;
+}
+
 bool responses_store_reply(struct responses_store *s, struct responses_key key, uint64_t now_ns,
                            struct buf *ret)
 {
@@ -312,22 +317,53 @@ struct responses_store_numbers responses_store_numbers(struct responses_store *s
 {
     pthread_mutex_lock(&s->lock);
     struct responses_store_numbers ret = s->numbers;
+    ret.bytes_max = s->opts.bytes_max;
     pthread_mutex_unlock(&s->lock);
     return ret;
 }
 
-void responses_store_check(struct responses_store *s)
+void responses_store_give(struct responses_store *s, uint64_t bytes)
+{
+    pthread_mutex_lock(&s->lock);
+    uint64_t before = s->numbers.bytes;
+    for (struct entry *e; before - s->numbers.bytes < bytes && (e = oldest(s)); s->numbers.evicted++)
+        remove_entry(s, e);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- the check ---- */
+
+static void check_entry(struct responses_store *s, const struct entry *e)
+{
+    const struct responses_items *i = e->items;
+    ASSERT_OF(i && i->store == s && i->refs > 0, "responses: an entry without items of this store");
+    ASSERT_OF(e->bytes == sizeof(*e) + e->reply.len, "responses: an entry of %zu bytes with a reply of %zu",
+              e->bytes, e->reply.len);
+    ASSERT_OF(i->bytes == sizeof(*i) + i->text.len && i->input_len <= i->text.len,
+              "responses: items of %zu bytes with a text of %zu, its input %zu", i->bytes, i->text.len,
+              i->input_len);
+    ASSERT_OF(i->depth == (i->before ? i->before->depth + 1 : 0) && i->depth < RESPONSES_DEPTH_MAX,
+              "responses: items at depth %u", i->depth);
+    ASSERT_OF(find(s, &e->key) == e, "responses: an entry is not in its bucket");
+}
+
+void responses_store_check(struct responses_store *s, struct walk *w)
 {
     uint64_t entries = 0, bytes = 0;
     pthread_mutex_lock(&s->lock);
+    const struct responses_store_numbers *n = &s->numbers;
+    ASSERT_OF(n->bytes <= s->opts.bytes_max, "responses: %llu bytes stored, the limit is %llu", (ull)n->bytes,
+              (ull)s->opts.bytes_max);
     LIST_EACH(it, &s->by_use) {
         const struct entry *e = LIST_ENTRY(it, struct entry, by_use);
-        ASSERT(e->items && e->items->refs > 0 && e->items->store == s);
-        ASSERT(e->bytes == sizeof(*e) + e->reply.len);
+        if (!walk_on(w))
+            break;
+        check_entry(s, e);
         entries++;
-        bytes += e->bytes;
+        bytes += e->bytes + e->items->bytes;
     }
-    ASSERT(entries == s->numbers.entries && bytes <= s->numbers.bytes);
-    ASSERT(s->numbers.bytes <= s->opts.bytes_max);
+    ASSERT_OF(w->called_off || entries == n->entries, "responses: %llu entries listed, %llu counted",
+              (ull)entries, (ull)n->entries);
+    ASSERT_OF(bytes <= n->bytes, "responses: entries of %llu bytes, %llu counted", (ull)bytes, (ull)n->bytes);
     pthread_mutex_unlock(&s->lock);
 }

@@ -9,6 +9,7 @@
 #define PLATEAU_API_RESPONSES_STORE_H
 
 #include "base/buf.h"
+#include "base/walk.h"
 #include "engine/stream.h"
 #include "memory/ledger.h"
 
@@ -63,6 +64,8 @@ void responses_items_unref(struct responses_items *i);
 /* Appends the items, the oldest first, with RESPONSES_BETWEEN between them; `output`: also the output of the
  * last response. */
 void responses_items_write(const struct responses_items *i, bool output, struct buf *ret);
+/* The items of the response itself: its input, then its output. While there is a reference. */
+struct slice responses_items_own(const struct responses_items *i);
 /* Appends the reply. False: there is no such response. */
 bool responses_store_reply(struct responses_store *s, struct responses_key key, uint64_t now_ns,
                            struct buf *ret);
@@ -72,12 +75,16 @@ bool responses_store_delete(struct responses_store *s, struct responses_key key)
 void responses_store_expire(struct responses_store *s, uint64_t now_ns);
 
 struct responses_store_numbers {
-    uint64_t entries, bytes;
+    uint64_t entries, bytes, bytes_max;
     uint64_t stored, found, missed, evicted, expired, refused; /* since the start */
 };
 struct responses_store_numbers responses_store_numbers(struct responses_store *s);
 
-/* Asserts every invariant. */
-void responses_store_check(struct responses_store *s);
+/* Evicts the least recently used entries until the store holds `bytes` less, or none. Under memory
+ * pressure. */
+void responses_store_give(struct responses_store *s, uint64_t bytes);
+
+/* Asserts every invariant, under the lock. A walk that is called off has not compared the sums. */
+void responses_store_check(struct responses_store *s, struct walk *w);
 
 #endif

@@ -164,7 +164,7 @@ static void note_logprob(struct reply *r, const struct stream_token *t)
     else
         openai_write_logprob(&r->logprobs, t->logprob);
     openai_comma(&r->logprob_offsets);
-    buf_printf(&r->logprob_offsets, "%llu", (unsigned long long)own->characters);
+    buf_printf(&r->logprob_offsets, "%llu", (ull)own->characters);
     if (tokenizer)
         own->characters += characters_of(tokenizer_token_bytes(tokenizer, t->id));
     openai_comma(&r->logprob_tops);

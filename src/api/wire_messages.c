@@ -24,8 +24,8 @@ static void write_usage(const struct exchange *x, struct buf *ret)
                "\"usage\":{\"input_tokens\":%llu,\"cache_creation_input_tokens\":0,"
                "\"cache_read_input_tokens\":%llu,\"output_tokens\":%llu,"
                "\"output_tokens_details\":{\"thinking_tokens\":%llu},\"service_tier\":\"standard\"}",
-               (unsigned long long)(u.prompt_tokens - u.cached_tokens), (unsigned long long)u.cached_tokens,
-               (unsigned long long)u.completion_tokens, (unsigned long long)u.reasoning_tokens);
+               (ull)(u.prompt_tokens - u.cached_tokens), (ull)u.cached_tokens, (ull)u.completion_tokens,
+               (ull)u.reasoning_tokens);
 }
 
 /* `"id":...` up to the content. */

@@ -149,9 +149,8 @@ static void write_usage(const struct exchange *x, struct buf *ret)
                "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%llu},"
                "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
-               (unsigned long long)u.prompt_tokens, (unsigned long long)u.completion_tokens,
-               (unsigned long long)(u.prompt_tokens + u.completion_tokens),
-               (unsigned long long)u.cached_tokens, (unsigned long long)u.reasoning_tokens);
+               (ull)u.prompt_tokens, (ull)u.completion_tokens, (ull)(u.prompt_tokens + u.completion_tokens),
+               (ull)u.cached_tokens, (ull)u.reasoning_tokens);
 }
 
 /* ---- the frame ---- */

@@ -6,6 +6,7 @@
 #include "api/responses.h"
 
 #include "api/field.h"
+#include "api/wire_openai.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "gen/json_depth.h"
@@ -90,7 +91,7 @@ static void open_reply(struct reply *r)
     echo_text(q, ret);
     echo(q, "tool_choice", "\"auto\"", ret);
     echo(q, "tools", "[]", ret);
-    buf_puts(ret, ",\"top_logprobs\":0");
+    buf_printf(ret, ",\"top_logprobs\":%lld", (long long)q->gen.sampling.top_logprobs);
     echo(q, "truncation", "\"disabled\"", ret);
     echo(q, "user", "null", ret);
 }
@@ -226,7 +227,11 @@ static void write_part(const struct reply *r, struct slice text, struct buf *ret
     bool reasons = own->open == PIECE_REASONING;
     buf_printf(ret, "{\"type\":\"%s\",\"text\":", reasons ? "reasoning_text" : "output_text");
     json_write_string(ret, text);
-    buf_puts(ret, reasons ? "}" : ",\"annotations\":[],\"logprobs\":[]}");
+    if (!reasons) {
+        buf_puts(ret, ",\"annotations\":[],");
+        openai_write_list("logprobs", &r->block_logprobs, ret);
+    }
+    buf_putc(ret, '}');
 }
 
 /* The string that the model wrote as the argument `input`; arguments that have none stand for themselves. */
@@ -338,6 +343,7 @@ static void open_item(struct reply *r, enum piece_kind kind)
         own->custom = type && strcmp(type, "custom") == 0;
     }
     buf_clear(&r->block);
+    buf_clear(&r->block_logprobs);
     if (!streams(r))
         return;
     item_event(r, "response.output_item.added", true);
@@ -350,12 +356,15 @@ static void text_event(const struct reply *r, const char *type, const char *memb
                        bool custom)
 {
     const struct own *own = r->own;
+    bool delta = strcmp(member, "delta") == 0;
     struct buf *out = event_begin(r->exchange, type);
     write_place(r, out);
     if (own->open != PIECE_CALL)
         buf_puts(out, ",\"content_index\":0");
-    if (own->open == PIECE_CONTENT)
-        buf_puts(out, ",\"logprobs\":[]");
+    if (own->open == PIECE_CONTENT) {
+        buf_putc(out, ',');
+        openai_write_list("logprobs", delta ? &r->logprobs : &r->block_logprobs, out);
+    }
     buf_printf(out, ",\"%s\":", member);
     if (custom)
         write_input(r, text, out);
@@ -466,6 +475,15 @@ static const struct buf *pending_of(const struct reply *r)
     }
 }
 
+/* Appends entries to others. */
+static void add_logprobs(struct buf *to, const struct buf *from)
+{
+    if (from->len == 0)
+        return;
+    openai_comma(to);
+    buf_put_slice(to, buf_slice(from));
+}
+
 static void flush(struct reply *r)
 {
     static const char *const types[] = {[PIECE_REASONING] = "response.reasoning_text.delta",
@@ -480,6 +498,7 @@ static void flush(struct reply *r)
         open_item(r, r->pending);
     }
     buf_put_slice(&r->block, text);
+    add_logprobs(&r->block_logprobs, &r->logprobs);
     if (text.len > 0 && !own->custom)
         text_event(r, types[r->pending], "delta", text, false);
 }
@@ -542,13 +561,21 @@ static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct sl
 {
     struct own *own = r->own;
     turn(r, kind, false);
-    if (streams(r)) {
-        buf_put_slice(to, text);
-        return;
-    }
-    if (own->open == PIECE_NONE)
+    if (!streams(r) && own->open == PIECE_NONE)
         open_item(r, kind);
-    buf_put_slice(&r->block, text);
+    if (kind == PIECE_CONTENT)
+        add_logprobs(streams(r) ? &r->logprobs : &r->block_logprobs, &r->next_logprobs);
+    buf_clear(&r->next_logprobs);
+    buf_put_slice(streams(r) ? to : &r->block, text);
+}
+
+/* The markers of reasoning belong to no item. */
+static void note_token(struct reply *r, const struct stream_token *token)
+{
+    const struct choice *c = r->choice;
+    if (r->exchange->request.gen.sampling.logprobs && token->id != c->think_open &&
+        token->id != c->think_close)
+        openai_note_logprob(r, token, &r->next_logprobs);
 }
 
 static void part(void *arg, const struct part *p)
@@ -556,6 +583,8 @@ static void part(void *arg, const struct part *p)
     struct reply *r = arg;
     switch (p->kind) {
     case PART_TOKEN:
+        note_token(r, p->token);
+        break;
     case PART_PROMPT_TOKEN:
     case PART_CALL_END:
         break;
@@ -566,6 +595,7 @@ static void part(void *arg, const struct part *p)
         put(r, PIECE_CONTENT, &r->content, p->text);
         break;
     case PART_CALL:
+        buf_clear(&r->next_logprobs);
         turn(r, PIECE_CALL, true);
         reply_begin_call(r, p, "call", true);
         if (!streams(r))

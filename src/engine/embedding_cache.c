@@ -275,8 +275,7 @@ static void check_entry(const struct embedding_cache *g, uint32_t i)
     ASSERT_OF(e->state != FREE || (e->refs == 0 && dev_is_null(e->base) && e->bytes == 0),
               "image entry %u: free, %u references", i, e->refs);
     ASSERT_OF(e->committed <= e->bytes && (e->state != WHOLE || e->committed == e->bytes),
-              "image entry %u: %llu of %llu bytes are committed", i, (unsigned long long)e->committed,
-              (unsigned long long)e->bytes);
+              "image entry %u: %llu of %llu bytes are committed", i, (ull)e->committed, (ull)e->bytes);
 }
 
 void embedding_cache_check(const struct embedding_cache *g)
@@ -297,12 +296,12 @@ void embedding_cache_check(const struct embedding_cache *g)
         unused_bytes += is_unused(e) ? e->bytes : 0;
     }
     ASSERT_OF(count == g->count && bytes == g->bytes, "%u image entries of %llu bytes, %u of %llu counted",
-              count, (unsigned long long)bytes, g->count, (unsigned long long)g->bytes);
+              count, (ull)bytes, g->count, (ull)g->bytes);
     ASSERT_OF(unused == g->unused && unused_bytes == g->unused_bytes,
               "%u image entries are unused, %u counted", unused, g->unused);
     ASSERT(bytes <= g->opts.bytes_max && unused_bytes <= g->opts.keep_bytes);
     struct account_numbers n = account_numbers(g->opts.account);
     ASSERT_OF(n.reserved >= bytes && n.used >= committed,
-              "account %s: %llu bytes reserved, image entries have %llu", n.name,
-              (unsigned long long)n.reserved, (unsigned long long)bytes);
+              "account %s: %llu bytes reserved, image entries have %llu", n.name, (ull)n.reserved,
+              (ull)bytes);
 }

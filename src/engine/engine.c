@@ -71,7 +71,7 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
     uint64_t least = (uint64_t)sched_pages(o->max_model_len) * shape->page_bytes;
     if (shape->page_bytes == 0 || o->kv_bytes_max < least)
         return err_set(e, -EINVAL, "%llu bytes for K and V are too few: one sequence of %u tokens takes %llu",
-                       (unsigned long long)o->kv_bytes_max, o->max_model_len, (unsigned long long)least);
+                       (ull)o->kv_bytes_max, o->max_model_len, (ull)least);
     return 0;
 }
 
@@ -333,7 +333,7 @@ int engine_create(const struct engine_opts *opts, struct engine **ret, struct er
     if (r < 0) {
         engine_close(en);
         return err_set(e, r, "no memory left for the engine's tables and %u rows of logits, %llu bytes",
-                       logits_max(opts), (unsigned long long)logits_max(opts) * shape->vocab * sizeof(float));
+                       logits_max(opts), (ull)logits_max(opts) * shape->vocab * sizeof(float));
     }
     engine_publish(en, true);
     if (en->holder)
@@ -382,7 +382,7 @@ void engine_close(struct engine *en)
     holder_close(en->holder);
     uint64_t left = pools_done(&en->pools, en->holder);
     if (left > 0)
-        LOG_ERROR("teardown_incomplete", "model=%s bytes=%llu", en->name, (unsigned long long)left);
+        LOG_ERROR("teardown_incomplete", "model=%s bytes=%llu", en->name, (ull)left);
     mailbox_free(en->inbox);
     buf_done(&en->text);
     publish_done(&en->publish);
@@ -407,7 +407,7 @@ static int check_length(const struct engine *en, const struct job_spec *s, struc
         return err_set(e, -EINVAL,
                        "the prompt's %u tokens and max_tokens %u are %llu together, but this model's maximum "
                        "context length is %u: shorten the prompt or lower max_tokens",
-                       s->prompt_count, s->max_tokens, (unsigned long long)tokens, en->opts.max_model_len);
+                       s->prompt_count, s->max_tokens, (ull)tokens, en->opts.max_model_len);
     for (uint32_t i = 0; i < s->prompt_count; i++)
         if (s->prompt[i] >= en->shape->vocab)
             return err_set(e, -EINVAL, "token %u of the prompt is %u: ids of this model are 0..%u", i,
@@ -457,6 +457,10 @@ static int check_spec(const struct engine *en, const struct job_spec *s, struct 
     if (r == 0 && s->sampling.top_logprobs > stream_top_max(stream))
         r = err_set(e, -EINVAL, "%u alternatives per token, but the stream was made for %u",
                     s->sampling.top_logprobs, stream_top_max(stream));
+    if (r == 0 && engine_think_check(&s->thinking, en->shape->vocab) < 0)
+        r = err_set(e, -EINVAL,
+                    "a marker of reasoning with more than %d tokens, or one beyond the vocabulary",
+                    JOB_MARKER_MAX);
     if (r == 0)
         r = job_images_check(en->shape, s, e);
     return r == 0 ? check_stops(en, s, e) : r;
@@ -507,12 +511,11 @@ static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t
             e, -ENOBUFS,
             "The requests running and waiting on %s hold %llu bytes besides their KV pages; %llu more for a "
             "request of %u prompt tokens and max_tokens %u are not available. Try again in %u s.",
-            en->name, (unsigned long long)own.used, (unsigned long long)bytes, spec->prompt_count,
-            spec->max_tokens, retry_after);
+            en->name, (ull)own.used, (ull)bytes, spec->prompt_count, spec->max_tokens, retry_after);
     return err_set(e, -ENOMEM,
                    "There is not enough memory: %llu bytes, besides KV pages, for a request of %u prompt "
                    "tokens and max_tokens %u.",
-                   (unsigned long long)bytes, spec->prompt_count, spec->max_tokens);
+                   (ull)bytes, spec->prompt_count, spec->max_tokens);
 }
 
 /* With a place taken. */

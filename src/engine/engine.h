@@ -163,6 +163,16 @@ enum job_output {
 };
 #define JOB_LOGIT_IDS 2
 
+/* A budget for the reasoning of a reply: after so many of its tokens the marker that ends it is forced. */
+#define JOB_MARKER_MAX 16
+struct job_thinking {
+    uint32_t budget; /* of all reasoning of the reply */
+    bool inside;     /* the prompt ends within reasoning */
+    uint32_t open[JOB_MARKER_MAX],
+        open_count; /* the marker that begins it; 0: the reply does not begin any */
+    uint32_t close[JOB_MARKER_MAX], close_count; /* the marker that ends it; 0: there is no budget */
+};
+
 struct job_spec {
     enum job_output output;
     enum pooling pooling;              /* of JOB_VECTOR */
@@ -187,6 +197,7 @@ struct job_spec {
     /* What the output may be, from its first token on; its vocabulary has the model's tokens, and its ends
      * are among sampling.stop_ids. The job holds it too until it ends. NULL: anything. */
     struct cached_grammar *grammar;
+    struct job_thinking thinking;
     const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
     uint32_t image_count;
     bool speculative; /* allows drafts; changes no token */

@@ -64,12 +64,12 @@ static void log_losses(const struct engine *en)
     const struct engine_numbers *was = &en->publish.numbers, *is = &en->now;
     if (is->preemptions > was->preemptions)
         LOG_INFO("preempted", "model=%s seqs=%llu running=%u waiting=%u", en->name,
-                 (unsigned long long)(is->preemptions - was->preemptions), is->running, is->waiting);
+                 (ull)(is->preemptions - was->preemptions), is->running, is->waiting);
     if (is->cache_pages_evicted > was->cache_pages_evicted ||
         is->cache_snapshots_evicted > was->cache_snapshots_evicted)
         LOG_DEBUG("evicted", "model=%s pages=%llu snapshots=%llu", en->name,
-                  (unsigned long long)(is->cache_pages_evicted - was->cache_pages_evicted),
-                  (unsigned long long)(is->cache_snapshots_evicted - was->cache_snapshots_evicted));
+                  (ull)(is->cache_pages_evicted - was->cache_pages_evicted),
+                  (ull)(is->cache_snapshots_evicted - was->cache_snapshots_evicted));
 }
 
 void engine_publish(struct engine *en, bool idle)

@@ -53,7 +53,7 @@ static void image_refused(void *arg, struct job *j, uint32_t index, uint64_t fea
     engine_fail_job(arg, j,
                     "There is no memory to encode image %u of this request: the embeddings of its %u x %u "
                     "pixels take %llu bytes, and encoding them %llu.",
-                    index, p->width, p->height, (unsigned long long)features, (unsigned long long)encoding);
+                    index, p->width, p->height, (ull)features, (ull)encoding);
 }
 
 int engine_parts_create_images(struct engine *en)

@@ -36,11 +36,17 @@ static void count_load(const struct engine *en, uint32_t drafts, struct budget_l
     }
 }
 
+/* Does more than the logits decide the next token? */
+static bool is_bound(const struct job *j)
+{
+    return j->matcher || engine_think_is_on(&j->think);
+}
+
 /* Are drafts accepted without verification? Not where logprobs are requested, or where min_tokens might
  * forbid an end. */
 static bool is_blind(const struct engine *en, const struct job *j)
 {
-    return en->opts.drafting.optimistic && !j->logprobs && !j->matcher && j->output_count >= j->min_tokens;
+    return en->opts.drafting.optimistic && !j->logprobs && !is_bound(j) && j->output_count >= j->min_tokens;
 }
 
 /* The first token of the chunk that needs logits. */
@@ -226,6 +232,7 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
     }
     bool by_string = job_put(j, &t, s->stop, &en->text, &hit);
     end_with_token(j, s, by_string, &hit);
+    engine_think_take(&j->think, s->id);
     if (!j->ends)
         engine_mask_take(j, s->id);
 }
@@ -233,7 +240,10 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
 /* False: the job ends without a token. */
 static bool draw(struct engine *en, struct job *j, float *logits, struct sampled *ret)
 {
-    uint32_t outputs;
+    uint32_t outputs, forced = engine_think_forced(&j->think);
+    if (forced != ENGINE_THINK_NONE)
+        return sampler_keep(j->sampler, logits, en->shape->vocab, en->valid_ids, forced,
+                            MAX_OF(j->output_count, j->min_tokens), ret);
     if (!engine_mask(en, j, &outputs))
         return false;
     sampler_draw(j->sampler, en->scratch, logits, en->shape->vocab, en->valid_ids,
@@ -324,7 +334,7 @@ static void take_results(struct engine *en, const struct sched_plan *plan, uint6
         logits += (size_t)count * en->shape->vocab;
         if (r->drafts == 0)
             own = logits - en->shape->vocab; /* a prompt may have others before it */
-        if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic && !j->matcher)
+        if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic && !is_bound(j))
             en->sampled[i] = keep_run(en, j, i, own, now_ns);
         else if (r->samples)
             en->sampled[i] = draw_run(en, j, i, r->drafts, own, now_ns);

@@ -7,6 +7,7 @@
 #define PLATEAU_ENGINE_JOB_H
 
 #include "engine/engine.h"
+#include "engine/engine_think.h"
 #include "engine/embedding_cache.h"
 #include "engine/stop_match.h"
 #include "grammar/grammar_cache.h"
@@ -38,6 +39,7 @@ struct job {
     struct drafting_seq draft;
     struct cached_grammar *grammar; /* NULL: any output */
     struct matcher *matcher;        /* has taken the output */
+    struct engine_think think;
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;

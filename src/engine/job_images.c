@@ -11,7 +11,7 @@ static int check_size(const struct model_shape *s, const struct job_image *p, ui
                        width, height, edge, edge);
     if ((uint64_t)width * height > s->vision.pixels_max)
         return err_set(e, -EINVAL, "image %u is %u x %u pixels: this model takes at most %llu together", i,
-                       width, height, (unsigned long long)s->vision.pixels_max);
+                       width, height, (ull)s->vision.pixels_max);
     return 0;
 }
 
@@ -24,10 +24,10 @@ static int check_place(const struct job_spec *spec, uint32_t i, uint64_t from, u
                        i);
     if (first < from)
         return err_set(e, -EINVAL, "image %u begins at token %u, but the one before it ends at %llu", i,
-                       first, (unsigned long long)from);
+                       first, (ull)from);
     if (to > spec->prompt_count)
         return err_set(e, -EINVAL, "image %u takes the tokens %u to %llu of a prompt of %u", i, first,
-                       (unsigned long long)to - 1, spec->prompt_count);
+                       (ull)to - 1, spec->prompt_count);
     return 0;
 }
 

@@ -147,9 +147,8 @@ static bool slice(struct trim *t, uint64_t before_ns)
 static void finish(struct trim *t)
 {
     if (t->slices > 0) {
-        LOG_DEBUG("trimmed", "model=%s bytes=%llu slices=%llu longest_us=%llu", t->opts.name,
-                  (unsigned long long)t->bytes, (unsigned long long)t->slices,
-                  (unsigned long long)(t->longest_ns / NS_PER_US));
+        LOG_DEBUG("trimmed", "model=%s bytes=%llu slices=%llu longest_us=%llu", t->opts.name, (ull)t->bytes,
+                  (ull)t->slices, (ull)(t->longest_ns / NS_PER_US));
         t->ended_ns = clock_now_ns();
     }
     t->pressed = t->owed = false;
@@ -281,7 +280,7 @@ void trim_reclaim(struct trim *t)
     t->now.reclaims++;
     t->pressed = true;
     LOG_WARN("memory_short", "model=%s prefixes_dropped_bytes=%llu spare_bytes=%llu", t->opts.name,
-             (unsigned long long)bytes, (unsigned long long)free_bytes(t));
+             (ull)bytes, (ull)free_bytes(t));
 }
 
 /* ---- looking ---- */

@@ -7,7 +7,9 @@
 #include "gen/media_request.h"
 #include "gen/pair_prompt.h"
 #include "gen/prompt.h"
+#include "gen/prompt_turns.h"
 #include "gen/resolve.h"
+#include "gen/thinking_budget.h"
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -100,6 +102,13 @@ static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const st
     }
 }
 
+static struct job_thinking thinking_of(const struct gen *g, const struct prompt_ids *p)
+{
+    struct job_thinking ret = g->thinking;
+    ret.inside = p->in_reasoning;
+    return ret;
+}
+
 static struct job_spec spec_of(struct gen *g, const struct choice *c)
 {
     const struct prompt_ids *p = &g->prompts[c->prompt_index];
@@ -126,6 +135,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
         .whole = g->request->whole,
         .images = p->images,
         .image_count = p->image_count,
+        .thinking = thinking_of(g, p),
         .prompt_logprobs = g->request->sampling.prompt_logprobs >= 0,
     };
 }
@@ -306,18 +316,23 @@ static bool check_stops(struct gen *g)
 
 /* ---- the way through the stages ---- */
 
+static bool make_prompts(struct gen *g, struct arena *scratch)
+{
+    if (!check_stops(g) || !thinking_budget_make(g, scratch))
+        return false;
+    if (g->request->output == GEN_SCORE)
+        return pair_prompts_make(g, scratch);
+    if (g->request->drops_turns && gen_media_count(g->request) == 0)
+        return prompt_turns_make(g, scratch);
+    return prompt_make(g, scratch);
+}
+
 static bool make_jobs(struct gen *g)
 {
     if (!make_choices(g) || !submit_all(g))
         return false;
     media_request_done(g);
     return true;
-}
-
-static bool make_prompts(struct gen *g, struct arena *scratch)
-{
-    bool pairs = g->request->output == GEN_SCORE;
-    return check_stops(g) && (pairs ? pair_prompts_make(g, scratch) : prompt_make(g, scratch));
 }
 
 enum prepare gen_prepare(struct gen *g, struct arena *scratch)

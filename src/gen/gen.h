@@ -70,7 +70,8 @@ struct gen {
 
     enum gen_stage stage;
     struct reject reject;
-    struct media_task *task; /* its images; NULL: no images, or the engine has them */
+    struct media_task *task;      /* its images; NULL: no images, or the engine has them */
+    struct job_thinking thinking; /* but for `inside` */
     struct prompt_ids *prompts;
     uint32_t prompt_count;
     struct cached_grammar *grammar;              /* in use by this request; NULL: none */

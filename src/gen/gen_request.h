@@ -62,6 +62,8 @@ struct gen_request {
     const char *reasoning_effort; /* NULL: not given */
     bool effort_unused;           /* set by the rendering: the template has no place for it */
     int enable_thinking;          /* -1: not given */
+    int64_t thinking_budget;      /* tokens of reasoning; -1: no limit */
+    bool budget_unused; /* set by the preparation: the model's reasoning has no marker that ends it */
     bool parses; /* the reply is a message: reasoning and calls are parsed, tokens may fill the context */
 
     /* Or a text. */
@@ -78,6 +80,8 @@ struct gen_request {
     int add_special_tokens; /* -1: a prompt gets them, messages do not */
     int64_t truncate;       /* prompt tokens to keep; 0: all; -1: as many as the context leaves */
     bool truncates_right;   /* keep the first ones, not the last */
+    bool drops_turns;       /* messages: the oldest turns are dropped until the prompt fits */
+    uint32_t dropped;       /* set then: messages that were dropped */
     bool tells_length;      /* the refusal of a prompt that is too long has its number of tokens */
     bool clamps;            /* max_tokens beyond the context is lowered, not refused */
     bool prompt_only;       /* no output: the reply has the prompt and its logprobs */

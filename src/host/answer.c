@@ -83,6 +83,7 @@ static struct gen_request request_of(const struct answerer *a, const struct ques
                                 .add_generation_prompt = true,
                                 .parallel_tool_calls = true,
                                 .enable_thinking = q->messages ? o->answer.think : -1,
+                                .thinking_budget = -1,
                                 .parses = !q->raw,
                                 .prompt = q->prompt,
                                 .prompt_count = 1,

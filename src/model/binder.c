@@ -198,8 +198,8 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     s->bits = q.bits;
     s->group = q.group;
     if (in % q.group != 0)
-        return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module,
-                       (unsigned long long)in, q.group);
+        return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module, (ull)in,
+                       q.group);
     if (s->weight.dtype != DTYPE_U32)
         return err_set(b->e, -EINVAL, "%s: tensor %s has scales, but dtype %s instead of U32",
                        checkpoint_file_of(b->checkpoint, weight_name), weight_name,
@@ -373,8 +373,7 @@ int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret)
         return 0;
     int r = weight_memory_commit(b->memory, (size_t)b->used);
     if (r < 0)
-        return err_set(b->e, r, "the system has no memory for %llu bytes of weights",
-                       (unsigned long long)b->used);
+        return err_set(b->e, r, "the system has no memory for %llu bytes of weights", (ull)b->used);
     *ret = dev_add(b->memory->base, from);
     return 0;
 }

@@ -125,9 +125,7 @@ static int source_stage(struct source *s, uint64_t bytes, struct err *e)
     if (s->account)
         account_set_planned(s->account, bytes);
     int r = stage_init(&s->stage, s->checkpoint, s->account, stage);
-    return r == 0 ? 0
-                  : err_set(e, r, "%llu bytes to read tensors into are more than is left",
-                            (unsigned long long)stage);
+    return r == 0 ? 0 : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage);
 }
 
 /* ---- binding ---- */
@@ -378,7 +376,7 @@ static int create_workspace(struct model *m, const struct model_opts *opts, stru
                         &m->step);
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes of workspace are more than is left",
-                            (unsigned long long)(w.device_bytes + w.host_bytes));
+                            (ull)(w.device_bytes + w.host_bytes));
 }
 
 /* Address space only; memory comes with images. */
@@ -406,8 +404,7 @@ static int prepare_packing(struct binder *b, struct stage *stage, const struct m
         account_set_planned(account, bytes);
     int r = weight_memory_init(memory, opts->device->domain, account, b->used);
     b->used = b->source_bytes = 0;
-    return r == 0 ? 0
-                  : err_set(e, r, "%llu bytes of weights are more than is left", (unsigned long long)bytes);
+    return r == 0 ? 0 : err_set(e, r, "%llu bytes of weights are more than is left", (ull)bytes);
 }
 
 static int pack_head(struct model *m, const struct measured *measured, struct stage *stage,

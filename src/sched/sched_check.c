@@ -17,7 +17,7 @@ static void name_seq(const struct sched *s, const struct sched_seq *seq, char re
     if (s->opts.name)
         s->opts.name(seq, ret);
     else
-        snprintf(ret, SCHED_NAME_BYTES, "%llu", (unsigned long long)seq->order);
+        snprintf(ret, SCHED_NAME_BYTES, "%llu", (ull)seq->order);
 }
 
 #define ASSERT_SEQ(s, seq, c, format, ...)                                                                   \
@@ -255,8 +255,8 @@ static void check_share_seqs(const struct sched *s)
         uint32_t running = seqs_of(&s->running, x);
         uint32_t seqs = running + seqs_of(&s->queue, x) + seqs_of(&s->fetching, x);
         ASSERT_OF(running == x->running && seqs == x->seqs,
-                  "tenant %llx: %u sequences, %u with a place; counted are %u and %u",
-                  (unsigned long long)x->id, seqs, running, x->seqs, x->running);
+                  "tenant %llx: %u sequences, %u with a place; counted are %u and %u", (ull)x->id, seqs,
+                  running, x->seqs, x->running);
     }
 }
 

@@ -151,9 +151,8 @@ static void run_listing(struct store *st, struct store_worker *w)
     struct store_table_numbers t;
     store_table_numbers(st->table, &t);
     LOG_INFO("ssd_ready", "dir=\"%s\" pages=%u snapshots=%u bytes=%llu limit_bytes=%llu after_ms=%llu",
-             st->dir, t.stored[TIER_PAGE], t.stored[TIER_SNAPSHOT], (unsigned long long)store_disk_bytes(st),
-             (unsigned long long)st->limit_bytes,
-             (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS));
+             st->dir, t.stored[TIER_PAGE], t.stored[TIER_SNAPSHOT], (ull)store_disk_bytes(st),
+             (ull)st->limit_bytes, (ull)((clock_now_ns() - began_ns) / NS_PER_MS));
     store_wake_clients(st);
 }
 
@@ -273,7 +272,7 @@ int store_open(const struct store_opts *opts, struct store **ret, struct err *e)
     struct store *st = NULL;
     if (opts->limit_bytes < STORE_LIMIT_LEAST)
         return err_set(e, -EINVAL, "a limit of %llu bytes is too little for the SSD tier: at least %llu",
-                       (unsigned long long)opts->limit_bytes, (unsigned long long)STORE_LIMIT_LEAST);
+                       (ull)opts->limit_bytes, (ull)STORE_LIMIT_LEAST);
     if (strlen(opts->dir) >= STORE_PATH_MAX)
         return err_set(e, -EINVAL, "the SSD tier's path is longer than %d bytes", STORE_PATH_MAX - 1);
     int r = create(opts, &st);

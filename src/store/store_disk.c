@@ -243,7 +243,7 @@ int store_disk_write(struct store *st, struct store_worker *w, struct store_op *
     int r = make_room(st, w, bytes_of(op));
     if (r < 0)
         return r;
-    snprintf(path, sizeof(path), STORE_TMP "/w%llu", (unsigned long long)st->temporary++);
+    snprintf(path, sizeof(path), STORE_TMP "/w%llu", (ull)st->temporary++);
     r = fill_file(st, w, path, op, &sectors);
     if (r == 0)
         r = rename_into_place(st, w, path, op);

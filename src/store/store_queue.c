@@ -112,6 +112,5 @@ void store_fail(struct store *st, const char *what, const char *path, int error)
     pthread_mutex_unlock(&st->lock);
     if (say)
         LOG_WARN("ssd_error", "what=%s file=\"%s/%s\" error=\"%s\" not_logged_before=%llu", what, st->dir,
-                 path, strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown",
-                 (unsigned long long)unlogged);
+                 path, strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown", (ull)unlogged);
 }

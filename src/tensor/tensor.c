@@ -65,8 +65,7 @@ char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t 
     ASSERT(bytes_max >= 128 && rank <= TENSOR_RANK_MAX);
     size_t at = (size_t)snprintf(ret, bytes_max, "[");
     for (uint32_t i = 0; i < rank && at < bytes_max; i++)
-        at +=
-            (size_t)snprintf(ret + at, bytes_max - at, "%s%llu", i ? ", " : "", (unsigned long long)shape[i]);
+        at += (size_t)snprintf(ret + at, bytes_max - at, "%s%llu", i ? ", " : "", (ull)shape[i]);
     if (at < bytes_max)
         snprintf(ret + at, bytes_max - at, "]");
     return ret;

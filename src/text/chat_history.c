@@ -1,6 +1,7 @@
 /* chat_history.c - found for each template by chat_probe.c. */
 #include "text/chat_history.h"
 
+#include "text/chat_calls_text.h"
 #include "text/chat_format.h"
 
 #include <errno.h>
@@ -43,13 +44,48 @@ static int adapt_reasoning(const struct chat_syntax *s, json_t *message)
     return 0;
 }
 
+/* The text of the calls, behind `content`. */
+static json_t *text_with_calls(const struct chat_syntax *s, struct slice content, const json_t *calls)
+{
+    struct buf text;
+    buf_init(&text, ARGUMENTS_BYTES_MAX, NULL);
+    buf_put_slice(&text, content);
+    chat_calls_text_write(s, calls, &text);
+    json_t *ret = text.error ? NULL : json_stringn(text.ptr, text.len);
+    buf_done(&text);
+    return ret;
+}
+
+/* The calls become a part of the content. */
+static int write_calls(const struct chat_syntax *s, json_t *message)
+{
+    json_t *content = json_object_get(message, "content"), *text;
+    const json_t *calls = json_object_get(message, "tool_calls");
+    if (!s->calls_in_content || json_array_size(calls) == 0)
+        return 0;
+    struct slice before = {json_string_value(content), json_string_length(content)};
+    text = text_with_calls(s, before, calls);
+    if (!text)
+        return -ENOMEM;
+    int r = json_is_array(content)
+                ? json_array_append_new(content, json_pack("{s:s, s:O}", "type", "text", "text", text))
+                : json_object_set(message, "content", text);
+    json_decref(text);
+    if (r < 0)
+        return -ENOMEM;
+    json_object_del(message, "tool_calls");
+    return 0;
+}
+
 int chat_history_adapt(const struct chat_syntax *s, json_t *messages)
 {
     size_t i, k;
     json_t *message, *call;
     json_array_foreach(messages, i, message) {
-        json_t *calls = json_object_get(message, "tool_calls");
         int r = adapt_reasoning(s, message);
+        if (r == 0)
+            r = write_calls(s, message);
+        const json_t *calls = json_object_get(message, "tool_calls");
         json_array_foreach(calls, k, call)
             r = r < 0 ? r : adapt_call(s, call);
         if (r < 0)

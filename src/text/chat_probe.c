@@ -7,6 +7,8 @@
  * the call counts. */
 #include "text/chat_probe.h"
 
+#include "text/chat_calls_text.h"
+
 #include "base/buf.h"
 #include "base/check.h"
 #include "text/chat_template.h"
@@ -474,6 +476,14 @@ static bool render_reasoning(struct probe *p, const char *member)
     return render(p->t, p->scratch, json_pack("[o, o]", user_message(), message), NULL, NULL, false, &p->one);
 }
 
+/* A template that refuses a message with calls may show some in another way. */
+static bool shows_calls(struct probe *p)
+{
+    p->with_tools = true;
+    p->text_arguments = p->null_content = false;
+    return !render_calls(p, 1, &p->one) || has(&p->one, NAME_1);
+}
+
 void chat_probe_history(const struct chat_template *t, struct arena *scratch, struct chat_syntax *ret)
 {
     struct probe p = {.t = t, .scratch = scratch};
@@ -481,6 +491,8 @@ void chat_probe_history(const struct chat_template *t, struct arena *scratch, st
     if (render_all(&p)) {
         ret->text_arguments = p.text_arguments;
         ret->null_content = p.null_content;
+    } else {
+        ret->calls_in_content = has(&p.content, CONTENT) && chat_calls_text_knows(ret) && !shows_calls(&p);
     }
     for (size_t i = 0; i < COUNT_OF(members); i++)
         if (render_reasoning(&p, members[i]) && has(&p.one, REASON)) {

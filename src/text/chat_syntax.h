@@ -86,6 +86,7 @@ struct chat_syntax {
     const char *opens;   /* the generation prompt ends with this, the reply's first marker; NULL: none */
     /* How the template takes earlier calls: arguments as text instead of an object, empty content as null. */
     bool text_arguments, null_content;
+    bool calls_in_content; /* it writes none, and those of this format stand in the content as text */
     const char
         *reasoning_member; /* of an earlier message, which the template reads; NULL: reasoning_content */
     bool prompt_reasons;   /* the generation prompt of an ordinary request ends inside reasoning */

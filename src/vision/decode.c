@@ -28,7 +28,7 @@ int format_agree(const struct format_size *size, uint64_t width, uint64_t height
     if (width == size->width && height == size->height)
         return 0;
     return err_set(e, -EINVAL, "its headers contradict each other: %u x %u and %llu x %llu pixels",
-                   size->width, size->height, (unsigned long long)width, (unsigned long long)height);
+                   size->width, size->height, (ull)width, (ull)height);
 }
 
 static int check_size(const struct format_size *size, const struct decode_limits *limits, struct err *e)
@@ -41,7 +41,7 @@ static int check_size(const struct format_size *size, const struct decode_limits
                        size->height, limits->edge_max);
     if (pixels > limits->pixels_max)
         return err_set(e, -E2BIG, "it has %u x %u = %llu pixels, the limit is %llu", size->width,
-                       size->height, (unsigned long long)pixels, (unsigned long long)limits->pixels_max);
+                       size->height, (ull)pixels, (ull)limits->pixels_max);
     return 0;
 }
 

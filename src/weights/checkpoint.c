@@ -464,7 +464,7 @@ static int read_with_index(struct checkpoint *c, struct err *e)
     int r = open_file(c->dir, &index, e);
     if (r == 0 && index.at.bytes > INDEX_BYTES_MAX)
         r = err_set(e, -EINVAL, "%s has %llu bytes, more than the limit of %llu", index.name,
-                    (unsigned long long)index.at.bytes, (unsigned long long)INDEX_BYTES_MAX);
+                    (ull)index.at.bytes, (ull)INDEX_BYTES_MAX);
     if (r == 0)
         r = read_text(c, &index, (size_t)index.at.bytes, &text, e);
     if (r == 0)

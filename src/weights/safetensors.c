@@ -70,15 +70,13 @@ static int check_extent(struct parse *p, struct tensor *t, uint64_t begin, uint6
         return err_set(
             p->e, -EINVAL,
             "tensor %.*s: data_offsets [%llu, %llu] do not lie in the %llu bytes of data (truncated file?)",
-            SLICE_ARGS(p->name), (unsigned long long)begin, (unsigned long long)end,
-            (unsigned long long)p->data_bytes);
+            SLICE_ARGS(p->name), (ull)begin, (ull)end, (ull)p->data_bytes);
     uint64_t count = tensor_count(t);
     if (count == UINT64_MAX || __builtin_mul_overflow(count, (uint64_t)dtype_bytes(t->dtype), &bytes) ||
         bytes != end - begin)
         return err_set(p->e, -EINVAL, "tensor %.*s: %s %s does not take the %llu bytes of its data_offsets",
                        SLICE_ARGS(p->name), dtype_name(t->dtype),
-                       tensor_shape_text(t->rank, t->shape, shape, sizeof(shape)),
-                       (unsigned long long)(end - begin));
+                       tensor_shape_text(t->rank, t->shape, shape, sizeof(shape)), (ull)(end - begin));
     t->offset = p->data_at + begin;
     t->bytes = (size_t)bytes;
     return 0;
@@ -142,10 +140,10 @@ int safetensors_data_at(struct slice first, uint64_t file_bytes, size_t *ret, st
     if (header_bytes > SAFETENSORS_HEADER_BYTES_MAX)
         return err_set(e, -EINVAL,
                        "header of %llu bytes is over the limit of %llu (or not a safetensors file)",
-                       (unsigned long long)header_bytes, (unsigned long long)SAFETENSORS_HEADER_BYTES_MAX);
+                       (ull)header_bytes, (ull)SAFETENSORS_HEADER_BYTES_MAX);
     if (header_bytes > file_bytes - SAFETENSORS_FIRST_BYTES)
         return err_set(e, -EINVAL, "header of %llu bytes is longer than the file (truncated?)",
-                       (unsigned long long)header_bytes);
+                       (ull)header_bytes);
     *ret = SAFETENSORS_FIRST_BYTES + (size_t)header_bytes;
     return 0;
 }

@@ -139,7 +139,7 @@ def test_thinking(claude, server):
     history[1]["content"][0]["signature"] = "of another server"
     history[1]["content"].insert(0, {"type": "redacted_thinking", "data": "xyz"})
     assert post(server, messages=history, max_tokens=1).status_code == 200
-    quiet = answered(post(server, thinking={**thinking, "display": "omitted"}))
+    quiet = answered(post(server, thinking={**thinking, "display": "omitted"}, max_tokens=2000))
     assert quiet["content"][0]["thinking"] == "" and quiet["content"][0]["signature"] == m.content[0].signature
     for off in {"type": "disabled"}, None:
         assert [b["type"] for b in answered(post(server, thinking=off))["content"]] == ["text"]

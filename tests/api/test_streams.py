@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from conftest import Open, until
+from conftest import FAULTY, Faulty, Open, until
 
 PAGE = {"messages": [{"role": "user", "content": "What does mkdir do?"}], "temperature": 0}
 
@@ -116,3 +116,46 @@ def test_a_stream_that_is_refused_has_a_status(narrow):
     """A mistake found before the first byte is an HTTP status, never an event after 200."""
     assert narrow.complete("a", stream=True, temperature=9).status_code == 400
     assert narrow.complete("a", stream=True, model="nobody").status_code == 404
+
+
+# ---- the silence before the first token ----
+
+PINGS = {
+    "/v1/messages": ({"max_tokens": 1, "messages": PAGE["messages"]}, b"event: ping"),
+    "/v1/responses": ({"max_output_tokens": 1, "store": False, "input": "What does mkdir do?"}, b": keep-alive"),
+    "/v1/chat/completions": ({"max_tokens": 1, **PAGE}, b": keep-alive"),
+}
+
+
+@pytest.fixture(scope="module")
+def standing():
+    """A server whose steps stand still by order; keep-alives come each second."""
+    server = Faulty("--keepalive", "1")
+    yield server
+    server.stop()
+
+
+@pytest.mark.skipif(not FAULTY.exists(), reason="built without tests")
+@pytest.mark.parametrize("path", PINGS)
+def test_pings_come_while_a_prompt_is_computed(standing, path):
+    """The first step of the prompt lasts until the stream has had its signs of life."""
+    fields, sign = PINGS[path]
+    standing.order("hang")
+    raw, free = b"", False
+    try:
+        with standing.http.stream("POST", path, json={"stream": True, "model": "canary", **fields}) as reply:
+            assert reply.status_code == 200, reply.read()
+            for piece in reply.iter_raw():
+                raw += piece
+                if not free and raw.count(sign) >= 3:
+                    standing.order("wait")
+                    standing.order("go")
+                    free = True
+    finally:
+        standing.order("go")
+    assert free and raw.count(sign) >= 3
+    if path == "/v1/messages":
+        kinds = [b.split(b"\n")[0] for b in raw.split(b"\n\n") if b]
+        assert kinds.count(b"event: message_start") == 1 and kinds[-1] == b"event: message_stop"
+        assert kinds.index(b"event: message_start") < kinds.index(b"event: content_block_start")
+    standing.wait_idle()

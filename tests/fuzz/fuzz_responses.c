@@ -4,6 +4,7 @@
 #include "api/responses.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #include <jansson.h>
 
@@ -75,9 +76,32 @@ static void check_tools(const struct request *r)
     }
 }
 
+#define ZEROS "00000000000000000000000000000000"
+
+/* One response of tenant 0, whose id has 32 zeros: for previous_response_id and item_reference. */
+static struct responses_store *make_store(void)
+{
+    static const struct responses_store_opts opts = {NULL, 1 << 20, UINT64_MAX / 2};
+    static struct responses_store *s;
+    struct slice input =
+        SLICE("{\"type\":\"message\",\"id\":\"item_" ZEROS "_0\",\"role\":\"user\",\"content\":\"Hello\"}");
+    struct slice items =
+        SLICE("{\"type\":\"message\",\"id\":\"item_" ZEROS "_0\",\"role\":\"user\",\"content\":\"Hello\"},\n"
+              "{\"type\":\"function_call\",\"id\":\"fc_" ZEROS
+              "_0\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"}");
+    if (s)
+        return s;
+    struct responses_put put = {NULL, items, SLICE("{}"), input.len};
+    ASSERT(responses_store_create(&opts, &s) == 0);
+    ASSERT(responses_store_put(s, (struct responses_key){0}, &put, clock_now_ns()));
+    return s;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
+    const struct request_limits limits = {
+        .json_depth_max = 32, .choices_max = 8, .responses = make_store(), .id = "1"};
+    struct walk walk = {.arg = NULL};
     struct request_memory memory;
     struct request request;
     struct reject why = {0};
@@ -95,5 +119,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     request_done(&request);
     request_memory_done(&memory);
+    responses_store_check(limits.responses, &walk);
     return 0;
 }

@@ -1,3 +1,5 @@
 plateau_test(test_chat_format text base)
 plateau_test(test_chat_formats text base)
+plateau_test(test_chat_history text)
+target_link_libraries(test_chat_history PRIVATE PkgConfig::JANSSON)
 plateau_test(test_chat_templates text base memory)

@@ -176,7 +176,8 @@ static const char *path_of(const char *object)
                  {"memory_pressure", "memory_pressure."},
                  {"guard", "guard."},
                  {"ssd", "caches.ssd."},
-                 {"media", "media."}};
+                 {"media", "media."},
+                 {"responses", "responses."}};
     for (size_t i = 0; i < COUNT_OF(paths); i++)
         if (strcmp(paths[i].object, object) == 0)
             return paths[i].path;

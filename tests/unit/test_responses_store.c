@@ -24,7 +24,8 @@ static struct scene begin(uint64_t bytes_max)
 
 static void end(struct scene *s)
 {
-    responses_store_check(s->store);
+    struct walk w = {.arg = NULL};
+    responses_store_check(s->store, &w);
     responses_store_free(s->store);
     assert_int_equal(account_numbers(s->account).used, 0);
 }
@@ -36,6 +37,12 @@ static struct responses_key key_of(uint64_t tenant, uint32_t id)
     return key;
 }
 
+static void check(struct scene *s)
+{
+    struct walk w = {.arg = NULL};
+    responses_store_check(s->store, &w);
+}
+
 static bool put(struct scene *s, uint32_t id, struct responses_items *before, const char *items,
                 size_t reply_len, uint64_t now_ns)
 {
@@ -43,7 +50,7 @@ static bool put(struct scene *s, uint32_t id, struct responses_items *before, co
     struct responses_put p = {before, slice_of(items), {reply, reply_len}, 1};
     memset(reply, 'r', sizeof(reply));
     bool ok = responses_store_put(s->store, key_of(1, id), &p, now_ns);
-    responses_store_check(s->store);
+    check(s);
     return ok;
 }
 
@@ -113,6 +120,39 @@ TEST(the_least_recently_used_leave_first)
     assert_int_equal(responses_store_numbers(s.store).evicted, 1);
     assert_false(put(&s, 6, NULL, "ab", STORE_BYTES / 3, 7));
     assert_int_equal(responses_store_numbers(s.store).entries, 4);
+    end(&s);
+}
+
+TEST(bytes_are_given_from_the_least_recently_used)
+{
+    struct scene s = begin(STORE_BYTES);
+    for (uint32_t id = 1; id <= 4; id++)
+        assert_true(put(&s, id, NULL, "ab", 10000, id));
+    uint64_t before = responses_store_numbers(s.store).bytes;
+    responses_store_give(s.store, 10001);
+    assert_true(before - responses_store_numbers(s.store).bytes >= 10001);
+    assert_int_equal(responses_store_numbers(s.store).entries, 3);
+    assert_true(!has(&s, 1, 1, 5) && has(&s, 1, 2, 5));
+    responses_store_give(s.store, UINT64_MAX);
+    assert_int_equal(responses_store_numbers(s.store).bytes, 0);
+    assert_int_equal(responses_store_numbers(s.store).evicted, 4);
+    end(&s);
+}
+
+static bool ends_walk(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+TEST(a_check_that_is_called_off_compares_no_sums)
+{
+    struct scene s = begin(STORE_BYTES);
+    for (uint32_t id = 1; id <= 4; id++)
+        assert_true(put(&s, id, NULL, "ab", 10, id));
+    struct walk w = {.goes_on = ends_walk, .looked = WALK_ASKS - 3};
+    responses_store_check(s.store, &w);
+    assert_true(w.called_off);
     end(&s);
 }
 

@@ -22,8 +22,8 @@ static void close_device(struct device *device)
 {
     struct fake_device *d = fake_of(device);
     ASSERT_OF(atomic_load(&d->committed) == 0 && atomic_load(&d->reserved) == 0,
-              "%s: %llu bytes are committed, %llu reserved", d->name,
-              (unsigned long long)atomic_load(&d->committed), (unsigned long long)atomic_load(&d->reserved));
+              "%s: %llu bytes are committed, %llu reserved", d->name, (ull)atomic_load(&d->committed),
+              (ull)atomic_load(&d->reserved));
     device_close(d->cpu);
     pthread_mutex_destroy(&d->lock);
     free(d);

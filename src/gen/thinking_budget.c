@@ -1,0 +1,59 @@
+/* thinking_budget.c - markers as token ids. A marker with blanks around it is matched without them: templates
+ * write them, models need not. */
+#include "gen/thinking_budget.h"
+
+#include "gen/prompt.h"
+
+#include "base/check.h"
+#include "text/chat_syntax.h"
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static struct slice marker_of(const struct gen *g, enum chat_marker m)
+{
+    const struct chat_syntax *s = g->model->syntax;
+    struct slice ret = s && s->marker[m] ? slice_of(s->marker[m]) : (struct slice){0};
+    while (ret.len > 0 && is_blank(ret.ptr[0]))
+        ret = slice_sub(ret, 1, ret.len);
+    while (ret.len > 0 && is_blank(ret.ptr[ret.len - 1]))
+        ret.len--;
+    return ret;
+}
+
+/* `*count` stays 0 where the format has no such marker, or a long one. */
+static bool read_marker(struct gen *g, struct arena *scratch, enum chat_marker m, uint32_t *ids,
+                        uint32_t *count)
+{
+    struct prompt_ids marker = {0};
+    struct slice text = marker_of(g, m);
+    if (text.len == 0)
+        return true;
+    if (!prompt_encode(g, scratch, text, NULL, false, JOB_MARKER_MAX, &marker)) {
+        bool is_long = g->reject.kind == REJECT_CONTEXT_LENGTH;
+        if (is_long)
+            g->reject = (struct reject){0};
+        return is_long;
+    }
+    memcpy(ids, marker.ids, marker.count * sizeof(*ids));
+    *count = marker.count;
+    request_memory_free(&g->memory, marker.ids, marker.count * sizeof(*marker.ids));
+    return true;
+}
+
+bool thinking_budget_make(struct gen *g, struct arena *scratch)
+{
+    struct gen_request *r = g->request;
+    struct job_thinking *t = &g->thinking;
+    if (r->thinking_budget < 0)
+        return true;
+    if (r->parses && r->output == GEN_TOKENS && g->model->tokenizer &&
+        !(read_marker(g, scratch, CHAT_REASONING_OPEN, t->open, &t->open_count) &&
+          read_marker(g, scratch, CHAT_REASONING_CLOSE, t->close, &t->close_count)))
+        return false;
+    t->budget = (uint32_t)MIN_OF(r->thinking_budget, (int64_t)UINT32_MAX);
+    r->budget_unused = t->close_count == 0;
+    return true;
+}

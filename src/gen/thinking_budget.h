@@ -1,0 +1,12 @@
+/* thinking_budget.h - the budget of a request's reasoning, for its jobs. On prep threads. */
+#ifndef PLATEAU_GEN_THINKING_BUDGET_H
+#define PLATEAU_GEN_THINKING_BUDGET_H
+
+#include "gen/gen.h"
+
+/* Fills g->thinking from the request's budget and the markers of the model's chat format. Sets
+ * request.budget_unused where the format has no reasoning, or a marker is too long. False: g->reject has the
+ * error. */
+bool thinking_budget_make(struct gen *g, struct arena *scratch);
+
+#endif

@@ -1,0 +1,137 @@
+/* Calls of the history as text, for templates that write none: the parser reads them back. */
+#include "test.h"
+
+#include "base/check.h"
+#include "text/chat_calls_text.h"
+#include "text/chat_format.h"
+#include "text/chat_history.h"
+
+#include <string.h>
+
+static json_t *json_of(const char *text)
+{
+    json_error_t e;
+    json_t *v = json_loads(text, JSON_DECODE_ANY, &e);
+    if (!v)
+        fail_msg("%s: %s", e.text, text);
+    return v;
+}
+
+#define CALL(name, arguments) "{\"function\": {\"name\": \"" name "\", \"arguments\": " arguments "}}"
+#define HARD                                                                                                 \
+    "{\"s\": \"Z\\u00fcrich, \\\"q\\\" \\\\ )]\\n\", \"i\": -3, \"x\": 2.5, \"b\": true, \"f\": false, "     \
+    "\"l\": [1, null, {\"k\": \"v\"}], \"o\": {}, \"e\": \"\"}"
+#define CALLS "[" CALL("f", HARD) ", " CALL("g", "{}") "]"
+
+struct seen {
+    json_t *calls;
+    struct buf arguments, content;
+};
+
+static void see(void *arg, const struct chat_event *e)
+{
+    struct seen *s = arg;
+    if (e->kind == CHAT_CONTENT)
+        buf_put_slice(&s->content, e->text);
+    if (e->kind == CHAT_TOOL_BEGIN)
+        json_array_append_new(s->calls,
+                              json_pack("{s:{s:s%}}", "function", "name", e->text.ptr, e->text.len));
+    if (e->kind == CHAT_TOOL_ARGUMENTS)
+        buf_put_slice(&s->arguments, e->text);
+    if (e->kind != CHAT_TOOL_END)
+        return;
+    json_t *function = json_object_get(json_array_get(s->calls, json_array_size(s->calls) - 1), "function");
+    json_object_set_new(function, "arguments", json_loadb(s->arguments.ptr, s->arguments.len, 0, NULL));
+    buf_clear(&s->arguments);
+}
+
+static void begin(struct seen *s)
+{
+    s->calls = json_array();
+    buf_init(&s->arguments, 1 << 16, NULL);
+    buf_init(&s->content, 1 << 16, NULL);
+}
+
+static void parse(const struct chat_syntax *syntax, struct slice text, struct seen *s)
+{
+    struct chat_parser *p;
+    struct chat_parser_opts opts = {
+        .syntax = syntax, .parse_tools = true, .bytes_max = 1 << 20, .sink = see, .sink_arg = s};
+    begin(s);
+    assert_int_equal(chat_parser_create(&opts, &p), 0);
+    assert_int_equal(chat_parser_push(p, text), 0);
+    assert_int_equal(chat_parser_finish(p), 0);
+    chat_parser_free(p);
+}
+
+static void end(struct seen *s)
+{
+    json_decref(s->calls);
+    buf_done(&s->arguments);
+    buf_done(&s->content);
+}
+
+TEST(calls_as_text_are_read_back_in_every_format_that_is_known)
+{
+    uint32_t known = 0;
+    json_t *calls = json_of(CALLS);
+    for (uint32_t i = 0; chat_syntax_tool_name(i); i++) {
+        struct chat_syntax s;
+        struct seen seen;
+        struct buf text;
+        struct err e = {""};
+        assert_int_equal(chat_syntax_named(chat_syntax_tool_name(i), NULL, &s, &e), 0);
+        if (!chat_calls_text_knows(&s))
+            continue;
+        known++;
+        buf_init(&text, 1 << 16, NULL);
+        chat_calls_text_write(&s, calls, &text);
+        parse(&s, buf_slice(&text), &seen);
+        if (!json_equal(seen.calls, calls))
+            fail_msg("%s: %.*s", s.tool_format, SLICE_ARGS(buf_slice(&text)));
+        end(&seen);
+        buf_done(&text);
+    }
+    assert_true(known >= 5);
+    json_decref(calls);
+}
+
+static struct chat_syntax lfm2(bool inlined)
+{
+    struct chat_syntax s;
+    struct err e = {""};
+    assert_int_equal(chat_syntax_named("lfm2", NULL, &s, &e), 0);
+    s.calls_in_content = inlined;
+    return s;
+}
+
+static void expect_adapted(bool inlined, const char *before, const char *after)
+{
+    struct chat_syntax s = lfm2(inlined);
+    json_t *messages = json_of(before), *want = json_of(after);
+    assert_int_equal(chat_history_adapt(&s, messages), 0);
+    assert_int_equal(chat_history_adapt(&s, messages), 0); /* nothing is left to change */
+    if (!json_equal(messages, want))
+        fail_msg("%s", json_dumps(messages, 0));
+    json_decref(messages);
+    json_decref(want);
+}
+
+#define TEXT "<|tool_call_start|>[f(a=1)]<|tool_call_end|>"
+
+TEST(calls_stand_behind_the_content)
+{
+    const char *calls = "[{\"content\": \"I look.\", \"tool_calls\": [" CALL("f", "{\"a\": 1}") "]}]";
+    expect_adapted(true, calls, "[{\"content\": \"I look." TEXT "\"}]");
+    expect_adapted(false, calls, calls);
+    expect_adapted(true, "[{\"content\": null, \"tool_calls\": [" CALL("f", "{\"a\": 1}") "]}]",
+                   "[{\"content\": \"" TEXT "\"}]");
+    expect_adapted(true, "[{\"tool_calls\": [" CALL("f", "\"a=1\"") "]}]", "[{\"content\": \"" TEXT "\"}]");
+    expect_adapted(true,
+                   "[{\"content\": [{\"type\": \"image\"}], \"tool_calls\": [" CALL("f", "{\"a\": 1}") "]}]",
+                   "[{\"content\": [{\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"" TEXT "\"}]}]");
+    expect_adapted(true, "[{\"content\": \"x\", \"tool_calls\": []}]",
+                   "[{\"content\": \"x\", \"tool_calls\": []}]");
+}
+
+TEST_MAIN()
