@@ -1,5 +1,4 @@
-"""Agents by the API that they speak: what their conversation looks like on the wire, and what they make of a
-stream."""
+"""Agents by API: each keeps its conversation in the API's form, sends requests and reads streams."""
 
 import dataclasses
 import http.client
@@ -51,7 +50,7 @@ class Wire:
 
     def events(self, path, body, headers, leave_after=0):
         """(seconds since the request, data) of each event of a stream. With `leave_after` the client closes
-        the connection behind as many."""
+        the connection after that many."""
         began, seen = time.monotonic(), 0
         reply = self.send(path, body, headers)
         while line := reply.readline():
@@ -81,7 +80,7 @@ class Agent:
         self.start()
 
     def turn(self, t):
-        """Adds what stands before the request of turn t."""
+        """Adds the message or result of turn t."""
         self.number = t.number
         if t.text:
             self.user(t.text, t.image)
@@ -93,8 +92,8 @@ class Agent:
             self.user(t.reminder, "")
 
     def took(self, reply, calls):
-        """The reply goes back as it came. With `calls` a tool's result follows: where the model called none, a
-        call of the shape stands behind what it said. Without, calls of the model are refused."""
+        """The reply goes back as it came. With `calls` a tool's result follows: a reply without one gets a
+        call of the shape. Otherwise the user refuses the model's calls."""
         self.keep(reply)
         self.pending = list(reply.calls)
         if calls and not self.pending:
@@ -401,8 +400,8 @@ class Responses(Agent):
 
 
 class Stored(Responses):
-    """The OpenAI SDKs' way: the server stores each response, a request has the new items and the id of the one
-    before. When that one has left the store, all items are sent again."""
+    """OpenAI's SDKs: the server stores each response, a request has the new items and the id of the last one.
+    When that one has left the store, all items are sent again."""
 
     def start(self):
         super().start()

@@ -1,7 +1,8 @@
 """What coding agents send, made from numbers: tools with large schemas, long instructions, tool results,
-images, interruptions, background requests. The sizes are those of agents with a context of 200,000 tokens,
-scaled to the context of the model: the head (instructions and 40 tools) takes
-`HEAD` of it, the turns share the rest. No text comes from any product."""
+images, interruptions, background requests.
+
+The sizes are those of agents with a context of 200,000 tokens, scaled to the model's context. The head
+(instructions and tools) takes HEAD of it, the turns share the rest. No text comes from any product."""
 
 import dataclasses
 import random
@@ -15,7 +16,7 @@ CALL = 75  # tokens of a call and of what surrounds a result
 SPARE = 0.06  # of the context, which no turn fills
 
 VERBS = "read write list find move copy run open close search fetch update create delete show compare".split()
-NOUNS = "file folder branch task note page process test table query image symbol service log image_tag plan".split()
+NOUNS = "file folder branch task note page process test table query image symbol service log tag plan".split()
 WORDS = (
     "the a of to in with for from each all only before after when line text name path value list file folder "
     "result returns takes gives output input error limit default optional number string match pattern change "
@@ -97,16 +98,21 @@ def result(rng, count):
 
 @dataclasses.dataclass
 class Turn:
-    """What happens before a request is sent, and to it."""
+    """One request: what precedes it in the conversation, and how the client behaves."""
 
     number: int
-    text: str = ""  # a new message of the user
-    result: str = ""  # else the result of the last call
-    image: str = ""  # address of an image, in the message or in the result
-    reminder: str = ""  # text of the client behind the result, in the same message
-    interrupted: bool = False  # the client leaves in mid-stream and sends the same again
-    counted: bool = False  # the prompt is counted before
-    titled: bool = False  # the background model is asked beside it
+    # A new message of the user, or the result of the last call. An image is in either.
+    text: str = ""
+    result: str = ""
+    image: str = ""
+    # The client's own text after the result, in the same message.
+    reminder: str = ""
+    # The client leaves in mid-stream and sends the same again.
+    interrupted: bool = False
+    # The prompt is counted before.
+    counted: bool = False
+    # The background model gets a request afterwards.
+    titled: bool = False
 
 
 @dataclasses.dataclass

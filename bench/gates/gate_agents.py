@@ -5,11 +5,11 @@ Sessions have the shapes of Claude Code (Messages), Codex (Responses) and OpenCo
 and agent_clients.py. First each kind plays two sessions by itself, without and with thinking. Then several
 agents work at once until --agents-requests turns have been sent; one more kind uses stored responses.
 
-A turn's share is its cached tokens by those that an earlier request computed and that still stand there:
+A turn's share is its cached tokens by the tokens that an earlier request computed:
 
 * after a tool's result: prompt and reply of the turn before;
 * after a message of the user: the same; but where the template drops the reasoning of earlier tasks, the
-  prompt of the turn that began the last task. All behind it is another text, which no cache can have.
+  prompt of the turn that began the last task. All after it is another text, which no cache can have.
 * when the same request is sent again after an interruption: its whole prompt but the last token.
 
 The share of the whole prompt is reported beside it, and judged where the template drops nothing."""
