@@ -115,9 +115,10 @@ class Agent:
         return reply
 
     def leave(self):
-        """Sends the request, and leaves in mid-stream."""
+        """Sends the request, and leaves in mid-stream. Returns whether it did."""
         for _ in self.wire.events(self.path, self.body(), self.headers(), self.leave_after):
             pass
+        return True
 
     def ask_background(self):
         """A short request without tools to the background model's name."""
@@ -427,6 +428,7 @@ class Stored(Responses):
 
     def leave(self):
         """Never: a response that broke off may be stored or not."""
+        return False
 
 
 KINDS = {"messages": Messages, "responses": Responses, "chat": Chat, "stored": Stored}

@@ -3,7 +3,8 @@ memory remain?
 
 Sessions have the shapes of Claude Code (Messages), Codex (Responses) and OpenCode (chat): see agent_shapes.py
 and agent_clients.py. First each kind plays two sessions by itself, without and with thinking. Then several
-agents work at once until --agents-requests turns have been sent; one more kind uses stored responses.
+agents work at once until --agents-requests turns have been sent; one more kind uses stored responses. Own
+memory is compared between five rests, at which the cache is cleared: conversations grow and end between them.
 
 A turn's share is its cached tokens by the tokens that an earlier request computed:
 
@@ -33,6 +34,7 @@ ALONE = ("messages", "responses", "chat")
 TOGETHER = ("stored", "messages", "responses", "chat")
 BACKGROUND = "canary/background"  # the second name of the model
 STORE = 256 << 10
+PARTS = 4  # of the turns after the warm-up, with a rest after each
 DAY = 4000  # turns of one agent in 24 hours: one in 22 s, its tools' time included
 
 
@@ -149,18 +151,17 @@ class Session:
         log, agent, told = self.field.log, self.agent, bool(t.text or t.reminder)
         agent.turn(t)
         counted = agent.count() if t.counted else None
-        if t.interrupted:
-            agent.leave()
+        left = t.interrupted and agent.leave()
         reply = agent.ask()
         agent.took(reply, calls)
         findable = self.task if told and self.field.drops[self.thinking] else self.before
-        findable = reply.prompt - 1 if t.interrupted else findable
+        findable = reply.prompt - 1 if left else findable
         usage = reply.prompt, reply.cached, reply.output
         row = Row(self.kind, self.thinking, t.number, told, *usage, min(findable, reply.prompt), reply.first_s * 1000)
         self.before, self.task = reply.prompt + reply.output, reply.prompt if told else self.task
         with log.lock:
             log.rows.append(row)
-            log.asked.update(turns=1, interrupted=t.interrupted, counted=counted is not None, titles=t.titled, images=bool(t.image), calls=len(reply.calls))
+            log.asked.update(turns=1, interrupted=left, counted=counted is not None, titles=t.titled, images=bool(t.image), calls=len(reply.calls))
             if counted not in (None, reply.prompt):
                 log.miscounted.append((self.kind, t.number, counted, reply.prompt))
         if t.titled:
@@ -287,9 +288,12 @@ def run(options):
             judged = list(log.rows)
             together(field, options.agents_requests // 5)
         ledger = at_rest(server, report, log, "after warm-up")
+        rests = [(log.done(), server.own_bytes())]
         with Sampler(server, 0.5, log.done, watch) as sampler:
-            together(field, options.agents_requests - options.agents_requests // 5)
-        ledger_at_end = at_rest(server, report, log, "at the end")
+            for part in range(1, PARTS + 1):
+                together(field, options.agents_requests // 5)
+                ledger_at_end = at_rest(server, report, log, f"after part {part} of {PARTS}")
+                rests.append((log.done(), server.own_bytes()))
         seconds, after = time.monotonic() - began, server.own_bytes()
         status, memory = server.get("/api/status"), server.get("/api/memory")
     report.figure("turns", log.done(), f"{log.done()} in {seconds:.0f} s: {log.done() / DAY:.2f} days of one agent with {DAY} turns a day")
@@ -299,13 +303,10 @@ def run(options):
     first_tokens(report, log.rows[len(judged) :], "together")
     judge_answers(report, log, options.agents_turns)
     judge_store(report, memory, log)
-    # Pages and snapshots are the prefix cache, which fills up to its bound; a leak is in the rest.
-    rest = [own - pools for own, pools in zip(sampler.column("own"), sampler.column("pools"))]
-    slope = stats.slope(sampler.column("at"), rest)
-    report.figure("slope_bytes_per_request", round(slope, 2))
-    half = len(rest) // 2
-    report.figure("slope_with_cache", round(stats.slope(sampler.column("at")[half:], sampler.column("own")[half:]), 2))
-    report.must("slope < 16 bytes per request", slope < 16)
+    slope = stats.slope(*zip(*rests))
+    report.figure("own_bytes_at_rest", rests, ", ".join(f"{mib(own)} after {turns} turns" for turns, own in rests))
+    report.figure("slope_bytes_per_turn", round(slope, 2))
+    report.must("slope of own memory at rest < 16 bytes per turn", slope < 16)
     report.figure("own_bytes_before", before, mib(before))
     report.figure("own_bytes_peak", max(sampler.column("own")), mib(max(sampler.column("own"))))
     returned(report, warming, sampler, before, after, "turns", f"{slope:+.1f} bytes per turn")
