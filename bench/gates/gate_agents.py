@@ -4,7 +4,7 @@ memory remain?
 Sessions have the shapes of Claude Code (Messages), Codex (Responses) and OpenCode (chat): see agent_shapes.py
 and agent_clients.py. First each kind plays two sessions by itself, without and with thinking. Then several
 agents work at once until --agents-requests turns have been sent; one more kind uses stored responses. Own
-memory is compared between five rests, at which the cache is cleared: conversations grow and end between them.
+memory is compared between rests, at which the cache is cleared: conversations grow and end between them.
 
 A turn's share is its cached tokens by the tokens that an earlier request computed:
 
@@ -34,7 +34,6 @@ ALONE = ("messages", "responses", "chat")
 TOGETHER = ("stored", "messages", "responses", "chat")
 BACKGROUND = "canary/background"  # the second name of the model
 STORE = 256 << 10
-PARTS = 4  # of the turns after the warm-up, with a rest after each
 DAY = 4000  # turns of one agent in 24 hours: one in 22 s, its tools' time included
 
 
@@ -289,11 +288,14 @@ def run(options):
             together(field, options.agents_requests // 5)
         ledger = at_rest(server, report, log, "after warm-up")
         rests = [(log.done(), server.own_bytes())]
-        with Sampler(server, 0.5, log.done, watch) as sampler:
-            for part in range(1, PARTS + 1):
-                together(field, options.agents_requests // 5)
-                ledger_at_end = at_rest(server, report, log, f"after part {part} of {PARTS}")
-                rests.append((log.done(), server.own_bytes()))
+        rows = []
+        for part in range(1, options.agents_rests + 1):
+            with Sampler(server, 0.5, log.done, watch) as sampler:
+                together(field, options.agents_requests * 4 // 5 // options.agents_rests)
+            rows += sampler.rows
+            ledger_at_end = at_rest(server, report, log, f"after part {part} of {options.agents_rests}")
+            rests.append((log.done(), server.own_bytes()))
+        sampler.rows = rows
         seconds, after = time.monotonic() - began, server.own_bytes()
         status, memory = server.get("/api/status"), server.get("/api/memory")
     report.figure("turns", log.done(), f"{log.done()} in {seconds:.0f} s: {log.done() / DAY:.2f} days of one agent with {DAY} turns a day")

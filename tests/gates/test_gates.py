@@ -19,7 +19,7 @@ SMALL = {
     "flat": ["--generate", "1500"],
     "jitter": ["--repeats", "25", "--jitter-prompt", "64"],
     "agent": ["--turns", "4"],
-    "agents": ["--agents-turns", "4", "--agents-requests", "8", "--agents-at-once", "2", "--agents-tools", "6", "--no-agents-both", "--serve=--max-model-len=6144"],
+    "agents": ["--agents-turns", "4", "--agents-requests", "8", "--agents-at-once", "2", "--agents-tools", "6", "--agents-rests", "1", "--no-agents-both", "--serve=--max-model-len=6144"],
     "fairness": ["--long-prompt", "2048"],
     "tenants": ["--crowd", "10"],
     "trim-cost": ["--pairs", "3", "--burst-tokens", "4"],
