@@ -13,7 +13,7 @@ import importlib
 import pathlib
 import sys
 
-GATES = ("soak", "return", "flat", "jitter", "agent", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft")
+GATES = ("soak", "return", "flat", "jitter", "agent", "agents", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft")
 # Instead, with --device-memory-limit: loads for which 64 MiB beside the machine's memory suffice.
 ON_A_DEVICE = {"longest": 256, "soak_batch": 4, "load": 4, "prompt": 1024}
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -43,6 +43,13 @@ def arguments():
     p.add_argument("--jitter-prompt", type=int, default=512, help="jitter: tokens of the prompt (512)")
     p.add_argument("--turns", type=int, default=30, help="agent: of the session (30)")
     p.add_argument("--uncached", action=argparse.BooleanOptionalAction, default=True, help="agent: also without a cache, to compare")
+    p.add_argument("--agents-turns", type=int, default=100, help="agents: turns of each session (100)")
+    p.add_argument("--agents-requests", type=int, default=4000, help="agents: turns of the agents at once (4000: a day of one)")
+    p.add_argument("--agents-tools", type=int, default=40, help="agents: of each (40)")
+    p.add_argument("--agents-both", action=argparse.BooleanOptionalAction, default=True, help="agents: alone both without and with thinking")
+    p.add_argument("--agents-rests", type=int, default=4, help="agents: how often they rest, to compare the memory (4)")
+    p.add_argument("--agents-at-once", type=int, default=4, help="agents: at once (4)")
+    p.add_argument("--agents-cache", default="1G", help="agents: --host-cache, room for the sessions at once (1G)")
     p.add_argument("--long-prompt", type=int, default=16384, help="fairness: tokens (16384)")
     p.add_argument("--crowd", type=int, default=100, help="tenants: per cent of 120 requests, 100 streams, 600 connections and 8 large texts (100)")
     p.add_argument("--pairs", type=int, default=40, help="trim-cost: bursts with and without (40)")

@@ -48,6 +48,9 @@ static bool step_reasoning(struct chat_parser *p)
     p->state = CHAT_AT_TEXT;
     p->at_start = false;
     p->skip_blank = true;
+    /* A template writes line ends there: what indents the text is the model's, and comes back with it. */
+    p->keep_indent = p->mark[CHAT_TEXT_BEGIN].len == 0;
+    p->line_ended = false;
     return true;
 }
 
@@ -92,6 +95,7 @@ static void take_text_mark(struct chat_parser *p, size_t at, enum chat_marker fo
     buf_put_slice(&p->key, slice_sub(chat_rest(p), 0, at - end));
     chat_consume(p, at - end + p->mark[found].len);
     p->skip_blank = tool ? false : found == CHAT_TEXT_END;
+    p->keep_indent = false;
     if (found == CHAT_REASONING_OPEN)
         to_reasoning(p);
     else if (found == CHAT_SECTION_BEGIN)
@@ -121,7 +125,7 @@ static bool try_bare(struct chat_parser *p, struct slice head)
 
 static bool step_text(struct chat_parser *p)
 {
-    if (p->skip_blank && chat_skip_blanks(p))
+    if (p->skip_blank && chat_skip_to_text(p))
         return false;
     struct slice s = chat_rest(p), head = s;
     while (head.len && chat_is_blank(head.ptr[0]))

@@ -133,6 +133,18 @@ bool chat_skip_blanks(struct chat_parser *p)
     return n == s.len;
 }
 
+bool chat_skip_to_text(struct chat_parser *p)
+{
+    if (!p->keep_indent)
+        return chat_skip_blanks(p);
+    struct slice s = chat_rest(p);
+    size_t n = 0;
+    while (n < s.len && (s.ptr[n] == '\n' || s.ptr[n] == '\r' || (!p->line_ended && chat_is_blank(s.ptr[n]))))
+        p->line_ended |= s.ptr[n++] == '\n';
+    chat_consume(p, n);
+    return n == s.len;
+}
+
 size_t chat_without_blank_tail(struct slice s)
 {
     size_t least = s.len > CHAT_BLANKS_MAX ? s.len - CHAT_BLANKS_MAX : 0;
@@ -266,6 +278,7 @@ void chat_to_text(struct chat_parser *p)
     p->state = CHAT_AT_TEXT;
     p->in_section = false;
     p->skip_blank = true;
+    p->keep_indent = false;
 }
 
 /* ---- JSON ---- */

@@ -58,8 +58,10 @@ struct chat_parser {
     struct slice opens;
     struct buf marks;
     enum chat_state state;
-    bool at_start;   /* only white space until now: reasoning may still open */
-    bool skip_blank; /* white space is markup here: after reasoning and calls */
+    bool at_start;    /* only white space until now: reasoning may still open */
+    bool skip_blank;  /* white space is markup here: after reasoning and calls */
+    bool keep_indent; /* of it only line ends are, and blanks before the first one: after reasoning */
+    bool line_ended;  /* the first one was skipped */
     bool in_section, section_lists;
     bool over; /* end of input: `pending` is the whole rest */
     bool in_call;
@@ -100,6 +102,8 @@ void chat_emit(struct chat_parser *p, enum chat_event_kind kind, struct slice te
 void chat_emit_rest(struct chat_parser *p, enum chat_event_kind kind, size_t bytes);
 /* White space that belongs to the markup. True when there may be more of it. */
 bool chat_skip_blanks(struct chat_parser *p);
+/* The same before a text: with keep_indent its first line keeps its indent. */
+bool chat_skip_to_text(struct chat_parser *p);
 /* `text` begins with the marker; false for a marker that there is not. */
 bool chat_is_mark(const struct chat_parser *p, struct slice text, enum chat_marker m);
 /* `text` may become the marker with more input. */

@@ -100,6 +100,9 @@ TEST(reasoning_ends_at_its_mark)
     expect("\n\nI think.\n\nMore.</think>Yes.", true, true, "R[I think.\n\nMore.]C[Yes.]");
     expect("no end", true, true, "R[no end]");
     expect("</think>\n\nYes.", true, true, "C[Yes.]");
+    expect("Hm.\n</think>\n\n    x = 1;\n", true, true, "R[Hm.]C[    x = 1;\n]");
+    expect("Hm.</think> \t\n \n\n Yes.", true, true, "R[Hm.]C[ \n\n Yes.]");
+    expect("Hm.</think> Yes.", true, true, "R[Hm.]C[Yes.]");
     expect("cut off </thi", true, true, "R[cut off </thi]");
 }
 
