@@ -38,6 +38,7 @@ struct job {
     struct drafting_seq draft;
     struct cached_grammar *grammar; /* NULL: any output */
     struct matcher *matcher;        /* has taken the output */
+    uint32_t mask_row;              /* the first of its masks in the step under way */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;
