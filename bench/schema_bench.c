@@ -1,9 +1,9 @@
 /* schema_bench.c - schema_bench [options] [MODEL...]: decoding under a JSON schema, against decoding without.
  *
- * A MODEL is as in model_bench. The vocabulary is made up: 151,643 tokens and an end token. One engine answers
- * the same prompts in turns, with schemas and without, each turn straight after the other, so that other load
- * on the machine slows both. Every answer has ANSWER tokens: the schemas ask for lists that go on. Sequences
- * of a batch have different schemas, prompts and seeds.
+ * A MODEL is as in model_bench. The vocabulary is made up: 151,643 tokens and an end token. One engine
+ * answers the same prompts in turns, with schemas and without, each turn straight after the other, so that
+ * other load on the machine slows both. Every answer has ANSWER tokens: the schemas ask for lists that go on.
+ * Sequences of a batch have different schemas, prompts and seeds.
  *
  * Printed are medians over rounds: tokens per second of both, their ratio, and the ratio of processor times,
  * which other load moves less. Exit status 1: a ratio is below --least. */

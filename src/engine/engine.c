@@ -162,6 +162,9 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
                        thread_stack_bytes(ENGINE_STACK_BYTES) + VOCABULARY_TEXT_BYTES;
     job_bytes_max(shape->vision.present, drafts_by_ngram(opts), &ret->job_bytes, &ret->job_token_bytes);
+    ret->matcher_bytes = JOB_MATCHER_BYTES;
+    ret->matcher_token_bytes = JOB_MATCHER_TOKEN_BYTES;
+    ret->matcher_bytes_max = JOB_MATCHER_BYTES_MAX;
 }
 
 static bool memory_requested(void *arg)

@@ -120,6 +120,8 @@ struct engine_plan {
     uint64_t fixed_bytes, page_bytes,
         state_bytes;                     /* of `engine`: always, and for each page and state of the pools */
     uint64_t job_bytes, job_token_bytes; /* of a request's block, at most */
+    /* With a grammar, in addition: of its matcher, at most matcher_bytes_max. */
+    uint64_t matcher_bytes, matcher_token_bytes, matcher_bytes_max;
 };
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
 

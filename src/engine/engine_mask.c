@@ -1,9 +1,9 @@
 /* engine_mask.c - constrained decoding: what the jobs' grammars allow next.
  *
  * A mask depends on tokens that are known when a step begins: on the last one, and on draft tokens. So masks
- * are made between a step's begin and its end, when a device of its own computes, and on the process's workers
- * where no other engine has them. Matchers of one grammar share tables, so rows of one grammar follow each
- * other. Positions that a grammar forces are drafted: the text of a key needs no step of its own.
+ * are made between a step's begin and its end, while a device of its own computes. The process's workers make
+ * them where no other engine has its turn. Matchers of one grammar share tables, so rows of one grammar
+ * follow each other. Text that a grammar forces is drafted: the rest of a key needs no step of its own.
  *
  * The matcher follows sampled tokens only, and they are never taken back, so it stays right when a sequence
  * is preempted. Draft tokens are tried and rewound. */

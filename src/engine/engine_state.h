@@ -37,7 +37,7 @@ struct engine_mask {
     uint64_t ns; /* to make it */
 };
 
-/* Of the step under way: each sequence with a grammar has a row for each row of logits that it samples from. */
+/* Of the step under way: a sequence with a grammar has a row for each row of logits that it samples from. */
 struct engine_masks {
     struct engine_mask *rows; /* [engine_masks_max] */
     uint64_t *bits;           /* [engine_masks_max][words]: bit per id */
