@@ -282,8 +282,8 @@ struct engine_numbers {
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     /* Speculative decoding: drafts, draft tokens, and accepted tokens by position in the draft. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];
-    uint64_t masks,
-        mask_ns; /* of constrained decoding: one for each token drawn, and the time to make them */
+    /* Of constrained decoding: masks made, the time for all of them, and for the longest. */
+    uint64_t masks, mask_ns, mask_max_ns;
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t walks, walk_ns;        /* of its invariants, at rest; walk_ns: duration of the last one */
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */

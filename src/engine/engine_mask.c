@@ -94,8 +94,10 @@ static void make_task(void *arg, uint32_t i)
 
 static void count_masks(struct engine *en, uint32_t rows)
 {
-    for (uint32_t i = 0; i < rows; i++)
+    for (uint32_t i = 0; i < rows; i++) {
         en->now.mask_ns += en->masks.rows[i].ns;
+        en->now.mask_max_ns = MAX_OF(en->now.mask_max_ns, en->masks.rows[i].ns);
+    }
     en->now.masks += rows;
 }
 

@@ -22,8 +22,8 @@ static struct slice token_bytes(void *arg, uint32_t id)
 /* All bytes, then words with and without a space, digits and quotes. */
 static void make_texts(void)
 {
-    static const char *const parts[] = {"ba", "con", "de", "er", "fi", "gra", "ho", "ing", "ju", "1", "\"",
-                                        "la", "ment", "no", "or", "pre", "qu", "\xC3\xA9", "st", "_"};
+    static const char *const parts[] = {"ba", "con", "de",   "er", "fi", "gra", "ho", "ing",      "ju", "1",
+                                        "\"", "la",  "ment", "no", "or", "pre", "qu", "\xC3\xA9", "st", "_"};
     struct rng r = {7, 0};
     for (uint32_t id = 0; id < TOKENS; id++) {
         char *text = texts[id];
@@ -78,8 +78,8 @@ static void use(struct cached_grammar *g, const struct charge *charge, uint32_t 
 TEST(many_schemas_stay_within_the_plan)
 {
     const uint64_t limit = (uint64_t)32 << 20;
-    struct account *tables = test_account(grammar_vocab_planned_bytes(TOKENS)), *grammars = test_account(limit),
-                   *requests = test_account(ACCOUNT_NO_LIMIT);
+    struct account *tables = test_account(grammar_vocab_planned_bytes(TOKENS)),
+                   *grammars = test_account(limit), *requests = test_account(ACCOUNT_NO_LIMIT);
     struct charge vocab_charge = account_charge(tables), charge = account_charge(grammars),
                   request = account_charge(requests);
     struct grammar_vocab *v = make_vocab(&vocab_charge);
