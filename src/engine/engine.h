@@ -186,8 +186,10 @@ struct job_spec {
     /* Copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes. */
     const struct slice *stops;
     uint32_t stop_count;
-    /* What the output may be, from its first token on; its vocabulary has the model's tokens, and its ends
-     * are among sampling.stop_ids. The job holds it too until it ends. NULL: anything. */
+    /* What the output may be, from its first token on; its vocabulary has the model's tokens. An end token is
+     * drawn only where the output is complete, and ends the job. End tokens that are not among
+     * sampling.stop_ids (ignore_eos) are drawn only where nothing else may follow, and so are stop_ids before
+     * min_tokens. The job holds it too until it ends. NULL: anything. */
     struct cached_grammar *grammar;
     const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
     uint32_t image_count;

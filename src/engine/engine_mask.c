@@ -133,25 +133,55 @@ static bool fail(struct job *j, int error)
     return false;
 }
 
+static bool is_set(const uint64_t *bits, uint32_t id)
+{
+    return bits[id / 64] >> (id % 64) & 1;
+}
+
 /* The grammar goes before min_tokens: where it allows nothing but tokens that stop, one of them is drawn. */
 static uint32_t outputs_of(const struct job *j, const struct engine_mask *m, const uint64_t *bits)
 {
     const struct sampler_params *p = sampler_params_of(j->sampler);
     uint32_t stops = 0;
     for (uint32_t i = 0; i < p->stop_count; i++)
-        stops += bits[p->stop_ids[i] / 64] >> (p->stop_ids[i] % 64) & 1;
+        stops += is_set(bits, p->stop_ids[i]);
     return stops >= m->count ? MAX_OF(j->output_count, j->min_tokens) : j->output_count;
+}
+
+static bool is_stop(const struct sampler_params *p, uint32_t id)
+{
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        if (p->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* End tokens that do not stop the job by themselves are left out where anything else may follow. */
+static void ignore_ends(const struct job *j, uint32_t vocab, struct engine_mask *m, uint64_t *bits)
+{
+    const struct sampler_params *p = sampler_params_of(j->sampler);
+    uint32_t count, ignored[SAMPLER_STOP_MAX], ignored_count = 0;
+    const uint32_t *ends = cached_grammar_ends(j->grammar, &count);
+    for (uint32_t i = 0; i < count && ignored_count < SAMPLER_STOP_MAX; i++)
+        if (ends[i] < vocab && is_set(bits, ends[i]) && !is_stop(p, ends[i]))
+            ignored[ignored_count++] = ends[i];
+    if (ignored_count == m->count)
+        return;
+    for (uint32_t i = 0; i < ignored_count; i++)
+        bits[ignored[i] / 64] &= ~((uint64_t)1 << ignored[i] % 64);
+    m->count -= ignored_count;
 }
 
 bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, float *logits, struct sampled *ret)
 {
     uint32_t outputs = j->output_count, vocab = en->shape->vocab;
-    const uint64_t *bits = NULL;
+    uint64_t *bits = NULL;
     if (j->matcher) {
-        const struct engine_mask *m = &en->masks.rows[j->mask_row + right];
+        struct engine_mask *m = &en->masks.rows[j->mask_row + right];
         bits = bits_of(en, j->mask_row + right);
         if (m->error < 0 || m->count == 0)
             return fail(j, m->error);
+        ignore_ends(j, vocab, m, bits);
         outputs = outputs_of(j, m, bits);
     }
     sampler_allow(j->sampler, bits);

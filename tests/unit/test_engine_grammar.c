@@ -270,6 +270,28 @@ TEST(an_output_ends_where_nothing_may_follow)
     close_scene(&s);
 }
 
+TEST(an_output_goes_on_where_ends_are_ignored_or_too_early)
+{
+    struct scene s;
+    struct engine_opts o = opts_of(DRAFTING_NGRAM, 2);
+    open_scene(&s, &o, GRAMMAR_GBNF, "root ::= \"ab\" \"c\"*");
+    struct job_spec spec = spec_of(&s, 1);
+    spec.max_tokens = 60;
+    spec.sampling.min_tokens = 30;
+    struct client *later = submit(&s.f, &spec);
+    spec.sampling.min_tokens = 0;
+    spec.sampling.stop_count = 0;
+    struct client *ignoring = submit(&s.f, &spec);
+    spec.sampling.stop_count = 1; /* one of the ends stops, the other is ignored */
+    struct client *one = submit(&s.f, &spec);
+    wait_all(&s.f);
+    assert_true(later->count >= 30 && later->count <= 60);
+    assert_int_equal(ignoring->finish.reason, FINISH_LENGTH);
+    assert_int_equal(ignoring->count, 60);
+    assert_true(one->finish.reason == FINISH_LENGTH || one->finish.stop_token == ends[0]);
+    close_scene(&s);
+}
+
 TEST(what_is_too_complex_ends_with_its_name)
 {
     struct scene s;
