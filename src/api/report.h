@@ -4,6 +4,7 @@
 
 #include "api/api_state.h"
 #include "api/gauge.h"
+#include "grammar/grammar_cache.h"
 
 void report_health(struct api *a, struct buf *ret);
 /* all: with bytes and loads, which requests of all tenants influence. */
@@ -30,6 +31,7 @@ struct report_model {
     struct registry_info info;
     uint32_t in_state[MODEL_FAILED + 1]; /* 1 for the present one */
     struct engine_numbers engine;
+    struct grammar_cache_numbers grammars;
     double kv_usage;
     uint64_t looked_up_tokens, host_hit_tokens, host_hits; /* host: hits in memory */
 };

@@ -3,6 +3,16 @@
 
 #include "base/check.h"
 
+static void read_grammars(struct api *a, uint32_t index, struct grammar_cache_numbers *ret)
+{
+    struct lease look;
+    if (registry_look(a->opts.registry, index, &look) < 0)
+        return;
+    if (look.model->grammars)
+        grammar_cache_numbers(look.model->grammars, ret);
+    registry_look_away(&look);
+}
+
 void report_read_model(struct api *a, uint32_t index, struct report_model *ret)
 {
     const struct engine_numbers *n = &ret->engine;
@@ -11,6 +21,7 @@ void report_read_model(struct api *a, uint32_t index, struct report_model *ret)
     registry_info(a->opts.registry, index, &ret->info);
     ret->in_state[ret->info.state] = 1;
     api_engine_numbers(a, index, &ret->engine);
+    read_grammars(a, index, &ret->grammars);
     ret->kv_usage = n->pages_max ? (double)n->pages_used / n->pages_max : 0;
     ret->looked_up_tokens = n->cache_bytes_max ? n->prompt_tokens : 0;
     ret->host_hit_tokens = n->cached_tokens - MIN_OF(n->fetched_tokens, n->cached_tokens);
@@ -122,6 +133,25 @@ static const struct gauge rows[] = {
     {E(fetches), COUNTER("plateau_ssd_fetches_total", "Prefixes requested from the SSD tier.")},
     {E(fetches_failed),
      COUNTER("plateau_ssd_fetches_failed_total", "Prefixes of which the SSD tier delivered only a part.")},
+
+    {OF(grammars.entries), MEMBER("grammars", 1, "entries"),
+     GAUGE("plateau_grammar_cache_entries", "Compiled grammars and schemas in the cache.")},
+    {OF(grammars.used), MEMBER("grammars", 2, "used"),
+     GAUGE("plateau_grammar_cache_used", "Of these, the ones that requests use.")},
+    {OF(grammars.hits), MEMBER("grammars", 3, "hits"),
+     COUNTER("plateau_grammar_cache_hits_total", "Requests whose grammar was compiled already.")},
+    {OF(grammars.compiled), MEMBER("grammars", 4, "compiled"),
+     COUNTER("plateau_grammar_compiled_total", "Grammars and schemas compiled.")},
+    {OF(grammars.refused), MEMBER("grammars", 5, "refused"),
+     COUNTER("plateau_grammar_refused_total", "Grammars and schemas that do not compile.")},
+    {OF(grammars.evicted), MEMBER("grammars", 6, "evicted"),
+     COUNTER("plateau_grammar_cache_evicted_total", "Compiled grammars evicted from the cache.")},
+    {E(masks), MEMBER("grammars", 7, "masks"),
+     COUNTER("plateau_grammar_masks_total", "Masks of tokens made for constrained decoding.")},
+    {E(mask_ns), .unit = GAUGE_SECONDS, MEMBER("grammars", 8, "mask_seconds"),
+     COUNTER("plateau_grammar_mask_seconds_total", "Processor time spent making them.")},
+    {E(mask_max_ns), .unit = GAUGE_MS, MEMBER("grammars", 9, "longest_mask_ms"),
+     GAUGE("plateau_grammar_mask_seconds_max", "Time of the longest mask.")},
 
     {E(images_encoded), MEMBER("images", 4, "encoded"),
      COUNTER("plateau_vision_images_encoded_total", "Images that the vision encoder computed.")},

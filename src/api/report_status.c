@@ -28,6 +28,8 @@ static void write_objects(const struct report_model *n, struct buf *ret)
     const struct gauge_table *t = &report_model_gauges;
     gauges_write_object(t, "cache", n, ret);
     buf_putc(ret, ',');
+    gauges_write_object(t, "grammars", n, ret);
+    buf_putc(ret, ',');
     gauges_write_object(t, "images", n, ret);
     buf_puts(ret, ",\"pools\":{");
     gauges_write_object(t, "kv", n, ret);

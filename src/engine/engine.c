@@ -140,7 +140,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
         drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * (vocab + shape->hidden) * sizeof(float) +
-        vocab / 8 + DIV_UP(vocab, 64) * 8 + publish_arena_bytes(places_of(o), o->max_num_seqs) +
+        vocab / 8 + engine_masks_bytes(o, shape->vocab) + publish_arena_bytes(places_of(o), o->max_num_seqs) +
         vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 
@@ -162,6 +162,9 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
                        thread_stack_bytes(ENGINE_STACK_BYTES) + VOCABULARY_TEXT_BYTES;
     job_bytes_max(shape->vision.present, drafts_by_ngram(opts), &ret->job_bytes, &ret->job_token_bytes);
+    ret->matcher_bytes = JOB_MATCHER_BYTES;
+    ret->matcher_token_bytes = JOB_MATCHER_TOKEN_BYTES;
+    ret->matcher_bytes_max = JOB_MATCHER_BYTES_MAX;
 }
 
 static bool memory_requested(void *arg)
@@ -262,13 +265,14 @@ static int create_tables(struct engine *en)
     en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
     en->heads = ARENA_ARRAY(en->arena, struct model_draft_seq, en->opts.max_num_seqs);
     en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
-    en->mask = ARENA_ARRAY(en->arena, uint64_t, DIV_UP(en->shape->vocab, 64u));
-    if (!en->mask || !en->logits || !en->values || !en->seqs || !en->heads || !en->sampled)
+    if (!en->logits || !en->values || !en->seqs || !en->heads || !en->sampled)
         return -ENOMEM;
     r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape->page_bytes,
                      en->shape->state_bytes);
     if (r == 0)
         r = engine_draft_init(en);
+    if (r == 0)
+        r = engine_masks_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);

@@ -120,6 +120,8 @@ struct engine_plan {
     uint64_t fixed_bytes, page_bytes,
         state_bytes;                     /* of `engine`: always, and for each page and state of the pools */
     uint64_t job_bytes, job_token_bytes; /* of a request's block, at most */
+    /* With a grammar, in addition: of its matcher, at most matcher_bytes_max. */
+    uint64_t matcher_bytes, matcher_token_bytes, matcher_bytes_max;
 };
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret);
 
@@ -194,8 +196,10 @@ struct job_spec {
     /* Copied; <= ENGINE_STOP_STRINGS_MAX, each 1..ENGINE_STOP_STRING_BYTES_MAX bytes. */
     const struct slice *stops;
     uint32_t stop_count;
-    /* What the output may be, from its first token on; its vocabulary has the model's tokens, and its ends
-     * are among sampling.stop_ids. The job holds it too until it ends. NULL: anything. */
+    /* What the output may be, from its first token on; its vocabulary has the model's tokens. An end token is
+     * drawn only where the output is complete, and ends the job. End tokens that are not among
+     * sampling.stop_ids (ignore_eos) are drawn only where nothing else may follow, and so are stop_ids before
+     * min_tokens. The job holds it too until it ends. NULL: anything. */
     struct cached_grammar *grammar;
     struct job_thinking thinking;
     const struct job_image *images; /* ascending, <= ENGINE_IMAGES_MAX; copied */
@@ -291,6 +295,8 @@ struct engine_numbers {
     uint64_t steps, prompt_tokens, completion_tokens, preemptions, step_errors;
     /* Speculative decoding: drafts, draft tokens, and accepted tokens by position in the draft. */
     uint64_t drafts, draft_tokens, accepted_tokens, accepted_at[MODEL_DRAFTS_MAX];
+    /* Of constrained decoding: masks made, the time for all of them, and for the longest. */
+    uint64_t masks, mask_ns, mask_max_ns;
     uint64_t finished[FINISH_ERROR + 1];
     uint64_t walks, walk_ns;        /* of its invariants, at rest; walk_ns: duration of the last one */
     uint64_t last_step_ns, busy_ns; /* last_step_ns: duration */

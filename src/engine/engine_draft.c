@@ -24,8 +24,11 @@ uint32_t engine_draft_allow(struct engine *en)
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
         j->seq.drafts = 0;
-        if (j->seq.phase == SCHED_DECODING && !j->seq.paused)
-            drafting_add(g, &j->draft, j->seq.tokens, room_of(j), &j->seq.drafts);
+        if (j->seq.phase != SCHED_DECODING || j->seq.paused)
+            continue;
+        uint32_t room = j->draft.speculative ? MIN_OF(room_of(j), g->opts.drafts_max) : 0;
+        j->draft.forced = engine_mask_forced(j, j->seq.tokens, room);
+        drafting_add(g, &j->draft, j->seq.tokens, room, &j->seq.drafts);
     }
     return drafting_choose(g);
 }

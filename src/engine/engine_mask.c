@@ -1,15 +1,126 @@
-/* engine_mask.c - constrained decoding: what a job's grammar allows next.
+/* engine_mask.c - constrained decoding: what the jobs' grammars allow next.
+ *
+ * A mask depends on tokens that are known when a step begins: on the last one, and on draft tokens. So masks
+ * are made between a step's begin and its end, while a device of its own computes. The process's workers make
+ * them where no other engine has its turn. Matchers of one grammar share tables, so rows of one grammar
+ * follow each other. Text that a grammar forces is drafted: the rest of a key needs no step of its own.
  *
  * The matcher follows sampled tokens only, and they are never taken back, so it stays right when a sequence
  * is preempted. Draft tokens are tried and rewound. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 #define MASK_WORK_MAX ((uint64_t)1 << 20) /* steps of the automaton; about 20 ms */
+
+static uint32_t rows_max(const struct engine_opts *o)
+{
+    return o->max_num_seqs + engine_drafts_max(o->max_num_seqs, o->drafting.drafts_max);
+}
+
+size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab)
+{
+    return rows_max(o) * (sizeof(struct engine_mask) + DIV_UP(vocab, 64u) * sizeof(uint64_t)) + 128;
+}
+
+int engine_masks_init(struct engine *en)
+{
+    struct engine_masks *k = &en->masks;
+    uint32_t rows = rows_max(&en->opts);
+    k->words = DIV_UP(en->shape->vocab, 64u);
+    k->rows = ARENA_ARRAY(en->arena, struct engine_mask, rows);
+    k->bits = arena_alloc_array(en->arena, (size_t)rows * k->words, sizeof(uint64_t));
+    return k->rows && k->bits ? 0 : -ENOMEM;
+}
+
+static uint64_t *bits_of(const struct engine *en, uint32_t row)
+{
+    return en->masks.bits + (size_t)row * en->masks.words;
+}
+
+/* ---- making ---- */
+
+static void make_row(struct engine *en, struct job *j, uint32_t row)
+{
+    struct engine_mask *ret = &en->masks.rows[row];
+    struct matcher_mask m = {0};
+    uint64_t began_ns = clock_now_ns();
+    int r = matcher_mask(j->matcher, MASK_WORK_MAX, (uint32_t *)bits_of(en, row), &m);
+    *ret = (struct engine_mask){r, m.count, m.single, clock_now_ns() - began_ns};
+}
+
+/* After the known token, and after each draft token. */
+static void make_rows(struct engine *en, struct job *j, uint32_t drafts)
+{
+    const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
+    uint32_t made = 0;
+    cached_grammar_lock(j->grammar);
+    uint32_t marks = matcher_marks(j->matcher);
+    do
+        make_row(en, j, j->mask_row + made);
+    while (made < drafts && matcher_take(j->matcher, next[made]) == 1 && ++made);
+    matcher_rewind(j->matcher, marks);
+    cached_grammar_unlock(j->grammar);
+    for (uint32_t i = made + 1; i <= drafts; i++)
+        en->masks.rows[j->mask_row + i] = (struct engine_mask){.error = -E2BIG};
+}
+
+static struct job *bound_job(const struct sched_plan *plan, uint32_t i)
+{
+    const struct sched_step_seq *r = &plan->seqs[i];
+    struct job *j = job_of(r->seq);
+    return j->matcher && r->samples ? j : NULL;
+}
+
+/* The plan's i-th sequence if it is the first with its grammar, and all others with that grammar. */
+static void make_task(void *arg, uint32_t i)
+{
+    struct engine *en = arg;
+    const struct sched_plan *plan = &en->pass.plan;
+    const struct job *first = bound_job(plan, i);
+    for (uint32_t k = 0; first && k < i; k++)
+        if (bound_job(plan, k) && bound_job(plan, k)->grammar == first->grammar)
+            return;
+    for (uint32_t k = i; first && k < plan->seq_count; k++) {
+        struct job *j = bound_job(plan, k);
+        if (j && j->grammar == first->grammar)
+            make_rows(en, j, en->drafting.rows[k].computed);
+    }
+}
+
+static void count_masks(struct engine *en, uint32_t rows)
+{
+    for (uint32_t i = 0; i < rows; i++) {
+        en->now.mask_ns += en->masks.rows[i].ns;
+        en->now.mask_max_ns = MAX_OF(en->now.mask_max_ns, en->masks.rows[i].ns);
+    }
+    en->now.masks += rows;
+}
+
+void engine_masks_make(struct engine *en, const struct sched_plan *plan)
+{
+    const struct units_crew *crew = &en->opts.device->crew;
+    uint32_t rows = 0, jobs = 0;
+    for (uint32_t i = 0; i < plan->seq_count; i++) {
+        struct job *j = bound_job(plan, i);
+        if (!j)
+            continue;
+        j->mask_row = rows;
+        rows += 1 + en->drafting.rows[i].computed;
+        jobs++;
+    }
+    ASSERT(rows <= rows_max(&en->opts));
+    bool shared = jobs > 1 && crew->run && crew->run(crew->arg, make_task, en, plan->seq_count);
+    for (uint32_t i = 0; jobs > 0 && !shared && i < plan->seq_count; i++)
+        make_task(en, i);
+    count_masks(en, rows);
+}
+
+/* ---- drawing ---- */
 
 static bool fail(struct job *j, int error)
 {
@@ -22,30 +133,60 @@ static bool fail(struct job *j, int error)
     return false;
 }
 
-static bool is_allowed(const struct engine *en, uint32_t id)
+static bool is_set(const uint64_t *bits, uint32_t id)
 {
-    return en->mask[id / 64] >> (id % 64) & 1;
+    return bits[id / 64] >> (id % 64) & 1;
 }
 
-bool engine_mask(struct engine *en, struct job *j, uint32_t *outputs)
+/* The grammar goes before min_tokens: where it allows nothing but tokens that stop, one of them is drawn. */
+static uint32_t outputs_of(const struct job *j, const struct engine_mask *m, const uint64_t *bits)
 {
-    struct matcher_mask m;
-    uint32_t stops = 0;
-    *outputs = j->output_count;
-    if (!j->matcher)
-        return true;
-    cached_grammar_lock(j->grammar);
-    int r = matcher_mask(j->matcher, MASK_WORK_MAX, (uint32_t *)en->mask, &m);
-    cached_grammar_unlock(j->grammar);
-    if (r < 0 || m.count == 0)
-        return fail(j, r);
-    /* The grammar goes before min_tokens. */
     const struct sampler_params *p = sampler_params_of(j->sampler);
+    uint32_t stops = 0;
     for (uint32_t i = 0; i < p->stop_count; i++)
-        stops += is_allowed(en, p->stop_ids[i]);
-    if (stops >= m.count)
-        *outputs = MAX_OF(*outputs, j->min_tokens);
-    sampler_allow(j->sampler, en->mask);
+        stops += is_set(bits, p->stop_ids[i]);
+    return stops >= m->count ? MAX_OF(j->output_count, j->min_tokens) : j->output_count;
+}
+
+static bool is_stop(const struct sampler_params *p, uint32_t id)
+{
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        if (p->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* End tokens that do not stop the job by themselves are left out where anything else may follow. */
+static void ignore_ends(const struct job *j, uint32_t vocab, struct engine_mask *m, uint64_t *bits)
+{
+    const struct sampler_params *p = sampler_params_of(j->sampler);
+    uint32_t count, ignored[SAMPLER_STOP_MAX], ignored_count = 0;
+    const uint32_t *ends = cached_grammar_ends(j->grammar, &count);
+    for (uint32_t i = 0; i < count && ignored_count < SAMPLER_STOP_MAX; i++)
+        if (ends[i] < vocab && is_set(bits, ends[i]) && !is_stop(p, ends[i]))
+            ignored[ignored_count++] = ends[i];
+    if (ignored_count == m->count)
+        return;
+    for (uint32_t i = 0; i < ignored_count; i++)
+        bits[ignored[i] / 64] &= ~((uint64_t)1 << ignored[i] % 64);
+    m->count -= ignored_count;
+}
+
+bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, float *logits, struct sampled *ret)
+{
+    uint32_t outputs = j->output_count, vocab = en->shape->vocab;
+    uint64_t *bits = NULL;
+    if (j->matcher) {
+        struct engine_mask *m = &en->masks.rows[j->mask_row + right];
+        bits = bits_of(en, j->mask_row + right);
+        if (m->error < 0 || m->count == 0)
+            return fail(j, m->error);
+        ignore_ends(j, vocab, m, bits);
+        outputs = outputs_of(j, m, bits);
+    }
+    sampler_allow(j->sampler, bits);
+    sampler_draw(j->sampler, en->scratch, logits, vocab, en->valid_ids, j->prompt_count + j->output_count,
+                 outputs, ret);
     return true;
 }
 
@@ -63,6 +204,18 @@ void engine_mask_take(struct job *j, uint32_t token)
         j->finish.reason = FINISH_STOP;
         j->ends = true;
     }
+}
+
+/* ---- draft tokens ---- */
+
+uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room)
+{
+    if (!j->matcher || room == 0)
+        return 0;
+    cached_grammar_lock(j->grammar);
+    uint32_t count = matcher_forced(j->matcher, MIN_OF(room, (uint32_t)MODEL_DRAFTS_MAX), j->tokens + known);
+    cached_grammar_unlock(j->grammar);
+    return count;
 }
 
 uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count)

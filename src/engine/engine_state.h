@@ -30,6 +30,20 @@ struct engine_pass {
     int error;                     /* with `begun` false: why */
 };
 
+/* What a grammar allows after the known token of a sequence, or after a draft token of it. */
+struct engine_mask {
+    int error; /* as matcher_mask() */
+    uint32_t count, single;
+    uint64_t ns; /* to make it */
+};
+
+/* Of the step under way: a sequence with a grammar has a row for each row of logits that it samples from. */
+struct engine_masks {
+    struct engine_mask *rows; /* [engine_masks_max] */
+    uint64_t *bits;           /* [engine_masks_max][words]: bit per id */
+    uint32_t words;
+};
+
 struct engine {
     /* Set by engine_create, then constant. */
     struct engine_opts opts;
@@ -67,7 +81,7 @@ struct engine {
     struct budget budget;
     struct drafting drafting;
     struct sampler_scratch *scratch;
-    uint64_t *mask;                /* bit per id: what a grammar allows next */
+    struct engine_masks masks;
     float *logits;                 /* [engine_logits_max][vocab] */
     float *values;                 /* [engine_logits_max][hidden] */
     struct model_seq *seqs;        /* [max_num_seqs] */
@@ -115,11 +129,19 @@ uint32_t engine_draft_allow(struct engine *en);
 /* After the plan, within the workers' turn: drafts are in place. 0, or as model_draft(). */
 int engine_draft(struct engine *en, const struct sched_plan *plan);
 
-/* engine_mask.c: the grammar's part in a token. The sampler may draw, from what the grammar allows; false:
- * the job ends instead, and its finish says why. `outputs`: for sampler_draw(). */
-bool engine_mask(struct engine *en, struct job *j, uint32_t *outputs);
+/* engine_mask.c: room for the masks of a step. 0 or -ENOMEM. */
+int engine_masks_init(struct engine *en);
+size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab);
+/* Between a step's begin and its end: the masks of all its rows, those of several grammars on several
+ * threads. */
+void engine_masks_make(struct engine *en, const struct sched_plan *plan);
+/* Draws the token after `right` draft tokens that were accepted; the job's grammar decides what from. False:
+ * the job ends instead, and its finish says why. */
+bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, float *logits, struct sampled *ret);
 /* The job, which has not ended, has this token. */
 void engine_mask_take(struct job *j, uint32_t token);
+/* Draft tokens that the job's grammar forces after `known` tokens: in place, at most `room` of them. */
+uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room);
 /* How many of the draft tokens the grammar allows. */
 uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count);
 

@@ -237,18 +237,16 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
         engine_mask_take(j, s->id);
 }
 
-/* False: the job ends without a token. */
-static bool draw(struct engine *en, struct job *j, float *logits, struct sampled *ret)
+/* A token that the budget of reasoning forces, or one that the grammar allows, from the `right`-th row of
+ * logits. False: the job ends without a token. */
+static bool draw(struct engine *en, struct job *j, uint32_t right, float *logits, struct sampled *ret)
 {
-    uint32_t outputs, forced = engine_think_forced(&j->think);
-    if (forced != ENGINE_THINK_NONE)
-        return sampler_keep(j->sampler, logits, en->shape->vocab, en->valid_ids, forced,
-                            MAX_OF(j->output_count, j->min_tokens), ret);
-    if (!engine_mask(en, j, &outputs))
-        return false;
-    sampler_draw(j->sampler, en->scratch, logits, en->shape->vocab, en->valid_ids,
-                 j->prompt_count + j->output_count, outputs, ret);
-    return true;
+    uint32_t forced = engine_think_forced(&j->think);
+    if (forced == ENGINE_THINK_NONE)
+        return engine_mask_draw(en, j, right, logits, ret);
+    sampler_allow(j->sampler, NULL);
+    return sampler_keep(j->sampler, logits, en->shape->vocab, en->valid_ids, forced,
+                        MAX_OF(j->output_count, j->min_tokens), ret);
 }
 
 /* Samples after the known token and after each draft token that equals the token sampled before it.
@@ -261,7 +259,7 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
     while (!j->ends && sampled == right) {
         struct sampled s;
         uint32_t draft = right < drafts ? *next++ : UINT32_MAX;
-        if (!draw(en, j, logits + (size_t)sampled * en->shape->vocab, &s))
+        if (!draw(en, j, sampled, logits + (size_t)sampled * en->shape->vocab, &s))
             break;
         put_token(en, j, &s, now_ns);
         sampled++;
@@ -284,7 +282,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float
         kept = sampled < drafts &&
                sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->valid_ids,
                             j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
-        if (!kept && !draw(en, j, own, &s))
+        if (!kept && !draw(en, j, 0, own, &s))
             break;
         put_token(en, j, &s, now_ns);
     }
@@ -463,6 +461,8 @@ void engine_step_end(struct engine *en)
 {
     const struct engine_pass *p = &en->pass;
     const struct sched_plan *plan = &p->plan;
+    if (p->begun)
+        engine_masks_make(en, plan);
     int r = end_compute(en);
     uint64_t now_ns = clock_now_ns();
     uint32_t decoding = count_planned_decoding(plan);

@@ -14,10 +14,6 @@
 
 #define JOB_GRAIN 4096
 
-#define MATCHER_TOKEN_BYTES 256 /* a mark and a row or two */
-#define MATCHER_BYTES_MAX   ((size_t)4 << 20)
-#define MATCHER_GRAIN       ((uint64_t)65536)
-
 /* An entry of the circle: where the token's text ends, then the head of its stream_token. */
 struct held {
     uint64_t text_end;
@@ -67,13 +63,15 @@ static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
 /* Of the stack of its matcher. */
 static size_t matcher_bytes(const struct job_spec *spec)
 {
-    return MIN_OF(MATCHER_BYTES + (size_t)spec->max_tokens * MATCHER_TOKEN_BYTES, MATCHER_BYTES_MAX);
+    uint64_t bytes = MATCHER_BYTES + (uint64_t)spec->max_tokens * JOB_MATCHER_TOKEN_BYTES;
+    return (size_t)MIN_OF(bytes, JOB_MATCHER_BYTES_MAX - 2 * JOB_MATCHER_GRAIN);
 }
 
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram)
 {
     /* The arena's own header, then whole grains. */
-    uint64_t matcher = spec->grammar ? ROUND_UP(matcher_bytes(spec), MATCHER_GRAIN) + MATCHER_GRAIN : 0;
+    uint64_t matcher =
+        spec->grammar ? ROUND_UP(matcher_bytes(spec), JOB_MATCHER_GRAIN) + JOB_MATCHER_GRAIN : 0;
     return ROUND_UP((uint64_t)block_bytes(spec, keys, ngram) + 256, JOB_GRAIN) + matcher;
 }
 

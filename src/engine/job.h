@@ -40,6 +40,7 @@ struct job {
     struct cached_grammar *grammar; /* NULL: any output */
     struct matcher *matcher;        /* has taken the output */
     struct engine_think think;
+    uint32_t mask_row; /* the first of its masks in the step under way */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;
@@ -89,9 +90,15 @@ static inline struct job *job_of(struct sched_seq *seq)
     return CONTAINER(seq, struct job, seq);
 }
 
+/* Of a job with a grammar, in addition: its matcher, which grows with max_tokens up to a bound. */
+#define JOB_MATCHER_GRAIN       ((uint64_t)65536)
+#define JOB_MATCHER_BYTES       (MATCHER_BYTES + 2 * JOB_MATCHER_GRAIN)
+#define JOB_MATCHER_TOKEN_BYTES 256 /* a mark and a row or two */
+#define JOB_MATCHER_BYTES_MAX   (((uint64_t)4 << 20) + 2 * JOB_MATCHER_GRAIN)
+
 /* The most that job_create() charges; `keys`: as job_opts.keys; `ngram`: as job_opts.ngram. */
 uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
-/* The most bytes of a job, whatever its options: fixed bytes, and bytes per token. */
+/* The most bytes of a job without a grammar, whatever its options: fixed bytes, and bytes per token. */
 void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token);
 /* Everything in spec has been checked. 0, -ENOMEM, or -E2BIG (the grammar is too complex); the job half of
  * the stream is the job's then. */

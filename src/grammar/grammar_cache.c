@@ -3,6 +3,8 @@
  * Entries are few (one takes half a megabyte or more), so a search goes through all of them. */
 #include "grammar/grammar_cache.h"
 
+#include "grammar/grammar_vocab.h"
+
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/list.h"
@@ -335,6 +337,12 @@ void cached_grammar_lock(struct cached_grammar *g)
 void cached_grammar_unlock(struct cached_grammar *g)
 {
     pthread_mutex_unlock(&g->tables_lock);
+}
+
+const uint32_t *cached_grammar_ends(const struct cached_grammar *g, uint32_t *count)
+{
+    *count = g->cache->vocab->end_count;
+    return g->cache->vocab->ends;
 }
 
 void cached_grammar_ref(struct cached_grammar *g)

@@ -47,6 +47,9 @@ void cached_grammar_unlock(struct cached_grammar *g);
 int cached_grammar_matcher(struct cached_grammar *g, size_t bytes_max, const struct charge *charge,
                            struct matcher **ret);
 
+/* The vocabulary's end tokens; constant. */
+const uint32_t *cached_grammar_ends(const struct cached_grammar *g, uint32_t *count);
+
 /* Evicts the least recently used entry that is not in use. False: there is none. */
 bool grammar_cache_evict(struct grammar_cache *c);
 /* Evicts all that are not in use. Returns how many there were; `bytes`: what they took. */

@@ -84,6 +84,11 @@ struct matcher_mask {
     uint32_t single; /* the only one, where count is 1 */
 };
 
+/* Tokens that come next where the grammar leaves one text only: the longest ones, and none that others might
+ * go beyond. Other cuts of that text may be allowed too: these are draft tokens. No end tokens. Returns how
+ * many of them, at most `max`; nothing changes. */
+uint32_t matcher_forced(struct matcher *m, uint32_t max, uint32_t *ret);
+
 /* Sets bit t of bits[(size + 31) / 32] for every token that may come next, and clears the others. 0, or
  * -E2BIG: too complex, or more than `work_max` steps of the automaton (0: no limit). */
 int matcher_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, struct matcher_mask *ret);

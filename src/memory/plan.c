@@ -38,6 +38,11 @@ static uint64_t job_bytes(const struct plan_model *m, uint32_t length)
     return m->job_bytes + m->job_token_bytes * length;
 }
 
+static uint64_t matcher_bytes(const struct plan_model *m, uint32_t length)
+{
+    return MIN_OF(m->matcher_bytes + m->matcher_token_bytes * length, m->matcher_bytes_max);
+}
+
 static uint64_t seqs_states(const struct plan_model *m, const struct plan_wish *w)
 {
     return m->state_bytes ? (uint64_t)m->seqs * (w->prefix_cache_bytes ? 2 : 1) : 0;
@@ -225,6 +230,19 @@ static uint64_t share_grammars(struct plan *ret, const struct plan_wish *w, uint
     return ret->grammars_bytes;
 }
 
+/* Requests of the whole batch have grammars, as far as there is room: at most half of the rest. */
+static uint64_t share_matchers(struct plan *ret, const struct plan_wish *w, uint64_t left)
+{
+    const struct plan_model *m = &ret->model;
+    uint64_t one = job_bytes(m, ret->max_model_len) + matcher_bytes(m, ret->max_model_len);
+    uint64_t room = room_beside(ret, w, left, m->domain == 0, true);
+    uint64_t more = one * m->seqs > ret->requests_bytes ? one * m->seqs - ret->requests_bytes : 0;
+    more = m->has_grammars ? MIN_OF(more, room / 2) : 0;
+    ret->requests_bytes += more;
+    ASSERT(more <= left);
+    return more;
+}
+
 /* In addition to the largest image, whose place is guaranteed: a part of the rest after one sequence's
  * pages. */
 static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64_t left)
@@ -278,6 +296,7 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     struct need left = left_bytes(ret);
     uint64_t *computing = m->domain ? &left.device : &left.machine;
     *computing -= share_images(ret, w, *computing);
+    left.machine -= share_matchers(ret, w, left.machine);
     left.machine -= share_grammars(ret, w, left.machine);
     uint64_t states = seqs_states(m, w), states_bytes = in_units(states * m->state_bytes);
     uint64_t pages_seqs = pages_of(m, ret->max_model_len) * m->seqs;
@@ -442,7 +461,8 @@ static void plan_device(struct plan *p, struct need floor, struct need limit)
 static void plan_model(struct plan *p, const struct plan_wish *w, uint64_t engine, struct need *floor)
 {
     const struct plan_model *m = &p->model;
-    p->job_bytes = job_bytes(m, p->max_model_len);
+    p->job_bytes =
+        MIN_OF(job_bytes(m, p->max_model_len) + matcher_bytes(m, p->max_model_len), p->requests_bytes);
     p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
     uint64_t machine = model_machine_bytes(m), computing = model_computing_bytes(m);
     struct need limit = need_of(m, machine + p->engine_bytes + p->requests_bytes + p->grammars_bytes,

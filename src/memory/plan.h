@@ -51,6 +51,9 @@ struct plan_model {
     uint64_t engine_bytes;                          /* tables and logits with empty pools */
     uint64_t engine_page_bytes, engine_state_bytes; /* and per page and state of the pools */
     uint64_t job_bytes, job_token_bytes;            /* of a request's block, at most */
+    /* Of the matcher of a request with a grammar, at most matcher_bytes_max; zeros: no grammars. Planned for
+     * the whole batch where there is room. */
+    uint64_t matcher_bytes, matcher_token_bytes, matcher_bytes_max;
     /* To encode one image of the largest size; the vision encoder's weights are counted above. */
     uint64_t vision_bytes;
     uint64_t image_bytes;     /* features of one image of that size; 0: the model reads no images */

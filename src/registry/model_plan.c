@@ -105,4 +105,9 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .has_mtp = s->has_mtp,
         .has_grammars = p->grammar_vocab_bytes > 0,
     };
+    if (!ret->has_grammars)
+        return;
+    ret->matcher_bytes = engine.matcher_bytes;
+    ret->matcher_token_bytes = engine.matcher_token_bytes;
+    ret->matcher_bytes_max = engine.matcher_bytes_max;
 }

@@ -224,17 +224,20 @@ static bool is_stop(const struct sampler_params *p, uint32_t id)
     return false;
 }
 
-static void mask(float *logits, uint32_t vocab, const uint64_t *valid_ids)
+/* One pass, whatever the masks: NaN (a broken checkpoint) must not win every comparison by losing none, and
+ * ids without a bit in both are not drawn. NULL: all bits. */
+static void mask(float *logits, uint32_t vocab, const uint64_t *valid_ids, const uint64_t *allowed)
 {
-    /* NaN (a broken checkpoint) must not win every comparison below by losing none. */
-    for (uint32_t i = 0; i < vocab; i++)
-        logits[i] = isnan(logits[i]) ? -INFINITY : logits[i];
-    for (uint32_t at = 0; valid_ids && at < vocab; at += 64) {
-        uint64_t missing = ~valid_ids[at / 64];
-        if (vocab - at < 64)
-            missing &= ((uint64_t)1 << (vocab - at)) - 1;
+    for (uint32_t at = 0; at < vocab; at += 64) {
+        uint32_t count = MIN_OF(vocab - at, 64u);
+        uint64_t have = (valid_ids ? valid_ids[at / 64] : ~(uint64_t)0) & ~(uint64_t)0 >> (64 - count);
+        have &= allowed ? allowed[at / 64] : ~(uint64_t)0;
+        float *row = logits + at;
+        for (uint32_t i = 0; i < count; i++)
+            row[i] = have == 0 || isnan(row[i]) ? -INFINITY : row[i];
+        uint64_t missing = have == 0 ? 0 : ~have & ~(uint64_t)0 >> (64 - count);
         for (; missing; missing &= missing - 1)
-            logits[at + (uint32_t)__builtin_ctzll(missing)] = -INFINITY;
+            row[__builtin_ctzll(missing)] = -INFINITY;
     }
 }
 
@@ -268,8 +271,6 @@ static void mask_unbiased(const struct sampler_params *p, float *logits, uint32_
 static void adjust(const struct sampler *s, float *logits, uint32_t vocab, uint32_t outputs)
 {
     const struct sampler_params *p = &s->params;
-    if (s->allowed)
-        mask(logits, vocab, s->allowed);
     if (p->only_biased)
         mask_unbiased(p, logits, vocab);
     for (uint32_t i = 0; i < p->bias_count; i++)
@@ -312,10 +313,13 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
                   const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret)
 {
     ASSERT(vocab > 0 && vocab <= scratch->vocab);
-    mask(logits, vocab, valid_ids);
+    mask(logits, vocab, valid_ids, s->params.logprobs ? NULL : s->allowed);
     ret->top_count = 0;
-    if (s->params.logprobs)
+    if (s->params.logprobs) {
         memcpy(scratch->raw, logits, vocab * sizeof(*logits));
+        if (s->allowed)
+            mask(logits, vocab, NULL, s->allowed);
+    }
     adjust(s, logits, vocab, outputs);
     ret->id = draw_row(s, scratch, logits, vocab, position);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);

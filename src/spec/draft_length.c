@@ -118,8 +118,8 @@ struct choice {
     struct draft_length_seq *seqs;
     uint32_t count, drafts_max;
     struct line line;
-    double prior[2]
-                [DRAFT_LENGTH_DEPTH_MAX]; /* average acceptance of all sequences, by draft_length_seq.past */
+    /* Average acceptance of all sequences, by draft_length_seq.source. */
+    double prior[DRAFT_SOURCES][DRAFT_LENGTH_DEPTH_MAX];
     uint32_t at_depth[DRAFT_LENGTH_DEPTH_MAX]; /* sequences with a draft token of the head at each position */
     uint32_t drafts;
     double tokens, draft_ns;
@@ -154,14 +154,14 @@ static double next_chance(const struct choice *c, const struct draft_length_seq 
     if (r->drafts == r->drafts_max)
         return 0;
     uint32_t at = r->drafts;
-    return r->reached * ((double)r->hits->right[at] + PRIOR_WEIGHT * c->prior[r->past][at]) /
+    return r->reached * ((double)r->hits->right[at] + PRIOR_WEIGHT * c->prior[r->source][at]) /
            ((double)r->hits->tried[at] + PRIOR_WEIGHT);
 }
 
 static void add_draft(struct choice *c, struct draft_length_seq *r)
 {
     uint32_t *seqs = &c->at_depth[r->drafts];
-    bool by_head = !r->past || r->drafts == 0;
+    bool by_head = r->source == DRAFT_DRAFTER || (r->source == DRAFT_PAST && r->drafts == 0);
     r->reached = next_chance(c, r);
     r->drafts++;
     if (by_head) {
@@ -276,8 +276,8 @@ void draft_length_choose(struct draft_length *b, struct draft_length_seq *seqs, 
     c.line = line_of(b, count);
     if (!is_sure(&c.line.costs[0]))
         return;
-    for (int past = 0; past < 2; past++)
-        find_prior(&b->all[past], c.prior[past]);
+    for (int source = 0; source < DRAFT_SOURCES; source++)
+        find_prior(&b->all[source], c.prior[source]);
     double score = choose_best(&c);
     if (!probe(b, &c, score))
         choose_best(&c);
@@ -308,10 +308,10 @@ static void count(struct draft_length_hits *h, float fade, uint32_t tried, uint3
     }
 }
 
-void draft_length_count(struct draft_length *b, struct draft_length_hits *h, bool past, uint32_t tried,
-                        uint32_t right)
+void draft_length_count(struct draft_length *b, struct draft_length_hits *h, enum draft_source source,
+                        uint32_t tried, uint32_t right)
 {
-    count(&b->all[past], FADE_ALL, tried, right);
+    count(&b->all[source], FADE_ALL, tried, right);
     count(h, FADE_SEQ, tried, right);
     for (uint32_t k = tried; k < DRAFT_LENGTH_DEPTH_MAX; k++) {
         h->tried[k] *= FADE_IDLE;

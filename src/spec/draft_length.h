@@ -17,6 +17,14 @@
 #define DRAFT_LENGTH_SEQ_CLASSES  26
 #define DRAFT_LENGTH_COST_CLASSES 15
 
+/* Where a sequence's draft tokens come from. */
+enum draft_source {
+    DRAFT_DRAFTER, /* the drafter: each token by a pass of the head, where there is one */
+    DRAFT_PAST,    /* the first by the head; n-gram has drafted the following ones already */
+    DRAFT_FORCED,  /* the caller has drafted all of them already */
+    DRAFT_SOURCES
+};
+
 /* Acceptance by position in the draft; a position counts as tried when all before it were accepted. */
 struct draft_length_hits {
     float tried[DRAFT_LENGTH_DEPTH_MAX], right[DRAFT_LENGTH_DEPTH_MAX];
@@ -31,7 +39,7 @@ struct draft_length_cost {
 struct draft_length {
     struct draft_length_cost costs[DRAFT_LENGTH_SEQ_CLASSES][DRAFT_LENGTH_COST_CLASSES];
     struct draft_length_cost passes[DRAFT_LENGTH_SEQ_CLASSES]; /* of the head, by drafting sequences */
-    struct draft_length_hits all[2];                           /* by draft_length_seq.past */
+    struct draft_length_hits all[DRAFT_SOURCES];               /* by draft_length_seq.source */
     double allowance_ns;
     uint64_t steps, probed_step;
 };
@@ -39,7 +47,7 @@ struct draft_length {
 struct draft_length_seq {
     const struct draft_length_hits *hits;
     uint32_t drafts_max; /* <= DRAFT_LENGTH_DEPTH_MAX; 0: no drafts */
-    bool past;       /* the head drafts the first token only; n-gram has drafted the following ones already */
+    enum draft_source source;
     uint32_t drafts; /* the answer */
     double reached;  /* while it is sought: the chance that all of them are right */
 };
@@ -53,8 +61,8 @@ void draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t d
 /* Time of `depth` passes of the head with this many sequences. */
 void draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns);
 /* Counts one draft: the first `tried` tokens mattered, and the first `right` of them were accepted: tried
- * - right is 0 or 1. 0 tried: no draft. `past`: as in draft_length_seq. */
-void draft_length_count(struct draft_length *b, struct draft_length_hits *h, bool past, uint32_t tried,
-                        uint32_t right);
+ * - right is 0 or 1. 0 tried: no draft. `source`: as in draft_length_seq. */
+void draft_length_count(struct draft_length *b, struct draft_length_hits *h, enum draft_source source,
+                        uint32_t tried, uint32_t right);
 
 #endif

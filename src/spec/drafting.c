@@ -47,11 +47,15 @@ static uint32_t prepare(const struct drafting *g, struct drafting_seq *seq, uint
     uint32_t count;
     if (wanted == 0)
         return 0;
+    if (seq->forced > 0) {
+        seq->source = DRAFT_FORCED;
+        return MIN_OF(seq->forced, wanted);
+    }
     if (g->opts.by == DRAFTING_NGRAM)
         return draft_from_past(g, seq, known, wanted);
     if (!g->opts.past || wanted < 2 || (count = draft_from_past(g, seq, known, wanted)) < 2)
         return wanted;
-    seq->past = true;
+    seq->source = DRAFT_PAST;
     seq->past_first = seq->tokens[known];
     return count;
 }
@@ -66,10 +70,10 @@ void drafting_add(struct drafting *g, struct drafting_seq *seq, uint32_t known, 
 {
     ASSERT(g->count < g->seqs_max);
     struct draft_length_seq *s = &g->seqs[g->count];
-    seq->past = false;
+    seq->source = DRAFT_DRAFTER;
     s->drafts_max = seq->speculative ? prepare(g, seq, known, MIN_OF(room, g->opts.drafts_max)) : 0;
-    s->past = seq->past;
-    s->hits = seq->past ? &seq->past_hits : &seq->hits;
+    s->source = seq->source;
+    s->hits = &seq->hits[seq->source];
     g->drafts[g->count++] = drafts;
 }
 
@@ -94,10 +98,14 @@ static int draft_with_head(struct drafting *g, uint32_t count)
     uint32_t drafting = 0, deepest = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct drafting_row *row = &g->rows[i];
-        row->passes = row->seq->past ? MIN_OF(row->drafts, 1u) : row->drafts;
+        row->passes = row->drafts;
+        if (row->seq->source != DRAFT_DRAFTER)
+            row->passes = row->seq->source == DRAFT_PAST ? MIN_OF(row->drafts, 1u) : 0;
         drafting += row->passes > 0;
         deepest = MAX_OF(deepest, row->passes);
     }
+    if (drafting == 0)
+        return 0;
     uint64_t began_ns = clock_now_ns();
     int r = g->port.head(g->port.arg, g->rows, count);
     if (r == 0)
@@ -111,7 +119,7 @@ static void drop_pasts(struct drafting *g, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         struct drafting_row *row = &g->rows[i];
         uint32_t gone = row->drafts > 1 ? row->drafts - 1 : 0;
-        if (!row->seq->past || row->seq->tokens[row->from + 1] == row->seq->past_first)
+        if (row->seq->source != DRAFT_PAST || row->seq->tokens[row->from + 1] == row->seq->past_first)
             continue;
         row->computed -= gone;
         g->computed -= gone;
@@ -146,8 +154,7 @@ void drafting_count(struct drafting *g, uint32_t index, uint32_t planned, uint32
      * the head rejected count as rejected. */
     uint32_t tried = ended ? right : MIN_OF(planned, right + 1);
     if (learns && seq->speculative)
-        draft_length_count(&g->draft_length, seq->past ? &seq->past_hits : &seq->hits, seq->past, tried,
-                           right);
+        draft_length_count(&g->draft_length, &seq->hits[seq->source], seq->source, tried, right);
     if (count == 0)
         return;
     n->drafts++;

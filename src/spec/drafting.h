@@ -35,10 +35,13 @@ struct drafting_seq {
     bool speculative;    /* drafts are allowed */
     uint32_t *tokens;    /* known tokens, with room for draft tokens after them */
     struct ngram *ngram; /* knows the same tokens; NULL: no n-gram drafter */
+    /* So many draft tokens are in place already when the sequence is added: those that its grammar forces.
+     * No drafter replaces them. */
+    uint32_t forced;
     /* Written by drafting; others may read. */
-    /* Acceptance of the drafter, and of n-gram tokens after the head's. */
-    struct draft_length_hits hits, past_hits;
-    bool past;                                /* n-gram drafts after the head */
+    /* Acceptance by source, and the source of the draft under way. */
+    struct draft_length_hits hits[DRAFT_SOURCES];
+    enum draft_source source;
     uint32_t past_first;                      /* its first token: the head has to draft it too */
     uint32_t drafted_tokens, accepted_tokens; /* draft tokens that were verified, and the accepted ones */
 };

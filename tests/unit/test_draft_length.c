@@ -74,7 +74,7 @@ static void choose(struct world *w, uint32_t *drafts)
     struct draft_length_seq seqs[SEQS_MAX];
     for (uint32_t i = 0; i < w->seqs; i++)
         seqs[i] = (struct draft_length_seq){
-            .hits = &w->hits[i], .drafts_max = w->total_drafts[i] ? DEPTH : 0, .past = w->past[i]};
+            .hits = &w->hits[i], .drafts_max = w->total_drafts[i] ? DEPTH : 0, .source = w->past[i]};
     draft_length_choose(&w->b, seqs, w->seqs, 32);
     uint32_t sum = 0;
     for (uint32_t i = 0; i < w->seqs; i++) {

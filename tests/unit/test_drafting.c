@@ -120,7 +120,7 @@ TEST(ngram_tokens_after_the_heads_stay_where_both_agree)
     struct fixture f;
     setup(&f, (struct drafting_opts){.by = DRAFTING_MTP, .drafts_max = 4, .always = true, .past = true}, 32);
     assert_int_equal(choose(&f, 2, 4), 8);
-    assert_true(f.seqs[0].past && f.seqs[0].past_first == 5);
+    assert_true(f.seqs[0].source == DRAFT_PAST && f.seqs[0].past_first == 5);
     f.seqs[1].past_first = 9; /* n-gram drafted another first token */
     assert_int_equal(draft(&f, 2), 0);
     assert_true(f.passes[0] == 1 && f.passes[1] == 1);
@@ -150,9 +150,9 @@ TEST(tokens_after_a_rejected_one_and_after_an_end_are_not_tried)
     drafting_count(&f.g, 0, 4, 1, false, true);
     drafting_count(&f.g, 1, 4, 2, true, true);
     drafting_count(&f.g, 2, 4, 4, false, false);
-    assert_true(is_tried(&f.seqs[0].hits, 2, 1));
-    assert_true(is_tried(&f.seqs[1].hits, 2, 2));
-    assert_true(is_tried(&f.seqs[2].hits, 0, 0));
+    assert_true(is_tried(&f.seqs[0].hits[DRAFT_DRAFTER], 2, 1));
+    assert_true(is_tried(&f.seqs[1].hits[DRAFT_DRAFTER], 2, 2));
+    assert_true(is_tried(&f.seqs[2].hits[DRAFT_DRAFTER], 0, 0));
     assert_true(f.g.now.drafts == 3 && f.g.now.draft_tokens == 12 && f.g.now.accepted_tokens == 7);
     assert_true(f.g.now.accepted_at[0] == 3 && f.g.now.accepted_at[1] == 2 && f.g.now.accepted_at[3] == 1);
     assert_true(f.seqs[0].drafted_tokens == 4 && f.seqs[0].accepted_tokens == 1);

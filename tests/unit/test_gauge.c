@@ -168,6 +168,7 @@ static const char *path_of(const char *object)
                  {"model", "models[]."},
                  {"speculation", "models[].speculation."},
                  {"cache", "models[].cache."},
+                 {"grammars", "models[].grammars."},
                  {"images", "models[].images."},
                  {"kv", "models[].pools.kv."},
                  {"state", "models[].pools.state."},

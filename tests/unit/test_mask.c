@@ -272,6 +272,39 @@ TEST(the_work_of_a_mask_is_bounded)
     scene_free(&s);
 }
 
+TEST(forced_tokens_stop_where_others_go_beyond)
+{
+    static const struct {
+        const char *pattern;
+        uint32_t count, ids[4];
+    } cases[] = {
+        {"\"name\": (a|b)", 1, {3}}, /* after it "\":" might go on with what is not forced */
+        {"name, name, (a|b)", 4, {3, 5, 3, 5}},
+        {"(name|nut)", 0, {0}},
+        {"name", 0, {0}}, /* "named" goes beyond */
+        {"name?", 0, {0}},
+        {"name[^]*", 0, {0}},
+        {"international", 3, {1, 6, 8}}, /* no token has an r */
+    };
+    static const char *const own[] = {"\"", "in", "named", "name", "\": a", ", ", "t", "n", "e", "a"};
+    struct rng r = {3, 0};
+    make_texts(&r);
+    for (uint32_t id = 0; id < COUNT_OF(own); id++)
+        snprintf(texts[id], sizeof(texts[id]), "%s", own[id]);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct scene s;
+        uint32_t got[4];
+        builder(&s);
+        scene_make(&s, grammar_terminal(s.b, pattern(s.b, cases[i].pattern)), 0, 0);
+        if (i == 0)
+            assert_int_equal(matcher_take(s.matcher, 0), 1);
+        uint32_t count = matcher_forced(s.matcher, 4, got);
+        assert_int_equal(count, cases[i].count);
+        assert_memory_equal(got, cases[i].ids, count * sizeof(uint32_t));
+        scene_free(&s);
+    }
+}
+
 TEST(nothing_follows_an_end_token)
 {
     struct scene s;

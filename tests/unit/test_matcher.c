@@ -108,6 +108,30 @@ static bool allowed(struct scene *s, uint32_t token)
     return prefix;
 }
 
+static bool agree(struct slice a, struct slice b)
+{
+    return memcmp(a.ptr, b.ptr, MIN_OF(a.len, b.len)) == 0;
+}
+
+/* Forced tokens are allowed, leave the matcher as it is, and have one text with all that is allowed. */
+static void check_forced(struct matcher *m, uint32_t bits)
+{
+    uint32_t forced[4], marks = matcher_marks(m), after;
+    uint32_t count = matcher_forced(m, COUNT_OF(forced), forced);
+    struct matcher_mask mask;
+    assert_int_equal(matcher_marks(m), marks);
+    assert_int_equal(matcher_mask(m, 0, &after, &mask), 0);
+    assert_int_equal(after, bits);
+    if (mask.count == 1 && count > 0)
+        assert_int_equal(forced[0], mask.single);
+    for (uint32_t token = 0; count > 0 && token < TOKENS; token++)
+        if (bits >> token & 1)
+            assert_true(agree(token_bytes(NULL, token), token_bytes(NULL, forced[0])));
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(matcher_take(m, forced[i]), 1);
+    matcher_rewind(m, marks);
+}
+
 static void check_mask(struct scene *s, struct matcher *m)
 {
     uint32_t bits[1] = {0}, count = 0;
@@ -124,6 +148,7 @@ static void check_mask(struct scene *s, struct matcher *m)
     if (count == 1)
         assert_int_equal(bits[0], 1u << mask.single);
     assert_int_equal(matcher_may_end(m), ref_recognise(&s->ref, &s->text, &prefix));
+    check_forced(m, bits[0]);
 }
 
 /* A token to try next: mostly one that is allowed. */

@@ -156,6 +156,26 @@ TEST(grammars_have_a_part)
     assert_true(p.grammars_bytes < 4 * MIB);
 }
 
+TEST(requests_have_room_for_a_matcher_each)
+{
+    struct made m = a_model();
+    struct plan_process process = a_process((uint64_t)8 << 30);
+    struct plan_wish wish = {.prefix_cache_bytes = PLAN_ALL, .grammar_cache_bytes = 32 << 20};
+    struct plan without, with;
+    struct plan_refusal why;
+    assert_int_equal(plan_make(&process, numbers_of, &m, 4, &wish, &without, &why), 0);
+    m.model.has_grammars = true;
+    m.model.matcher_bytes = 512 << 10;
+    m.model.matcher_token_bytes = 256;
+    m.model.matcher_bytes_max = (uint64_t)200 << 20;
+    assert_int_equal(plan_make(&process, numbers_of, &m, 4, &wish, &with, &why), 0);
+    check_plan(&with);
+    assert_int_equal(with.max_model_len, without.max_model_len);
+    uint64_t matcher = MIN_OF((512u << 10) + 256 * (uint64_t)with.max_model_len, m.model.matcher_bytes_max);
+    assert_int_equal(with.job_bytes, without.job_bytes + matcher);
+    assert_true(with.requests_bytes >= 4 * with.job_bytes);
+}
+
 TEST(without_a_cache_the_pools_hold_what_rows_can_use)
 {
     struct made m = a_model();
@@ -246,6 +266,9 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
         m.model.weight_bytes = up_to(&rng, 1000 * MIB);
         m.model.image_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
         m.model.has_grammars = rng_below(&rng, 2);
+        m.model.matcher_bytes = m.model.has_grammars ? up_to(&rng, 4 << 20) : 0;
+        m.model.matcher_token_bytes = m.model.has_grammars ? 256 : 0;
+        m.model.matcher_bytes_max = m.model.has_grammars ? 5 << 20 : 0;
         m.row_bytes = up_to(&rng, 4 * MIB);
         m.model.queue = (uint32_t)rng_below(&rng, 1000);
         struct plan_process o = a_process(up_to(&rng, 3000 * MIB));
@@ -392,6 +415,9 @@ PROPERTY(a_plan_for_a_device_holds_or_the_refusal_is_right, seed)
         m.model.weight_bytes = up_to(&rng, 1000 * MIB);
         m.model.image_bytes = rng_below(&rng, 2) * up_to(&rng, 50 * MIB);
         m.model.has_grammars = rng_below(&rng, 2);
+        m.model.matcher_bytes = m.model.has_grammars ? up_to(&rng, 4 << 20) : 0;
+        m.model.matcher_token_bytes = m.model.has_grammars ? 256 : 0;
+        m.model.matcher_bytes_max = m.model.has_grammars ? 5 << 20 : 0;
         m.row_bytes = up_to(&rng, 4 * MIB);
         m.model.queue = (uint32_t)rng_below(&rng, 1000);
         struct plan_process o =
