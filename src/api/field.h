@@ -45,6 +45,8 @@ extern const struct field_group fields_generation;
 /* Of OpenAI's completions and chats; and the conversation of chats, which /tokenize and /apply-template read
  * too. */
 extern const struct field_group fields_openai, fields_openai_conversation;
+/* What constrains the output of these. */
+extern const struct field_group fields_grammar;
 /* What the fields of `fields_openai` say together. */
 bool fields_openai_check(struct request *r, struct reject *why);
 
@@ -73,6 +75,18 @@ field_read_fn field_refuse;
 field_read_fn field_refuse_unless_off;
 field_read_fn field_refuse_unless_true;
 field_read_fn field_refuse_unless_word; /* f->say is the word */
+
+/* ---- what constrains the output, for other readers ---- */
+
+/* The request asks for this grammar under the name `param`; refused when it has one. `value` gets one more
+ * reference. */
+bool field_constrain(struct request *r, const char *param, enum grammar_kind kind, json_t *value,
+                     struct reject *why);
+/* A JSON Schema as JSON. */
+bool field_schema(struct request *r, const char *param, json_t *schema, struct reject *why);
+/* OpenAI's object {"name", "schema", "strict", "description"}. */
+bool field_named_schema(struct request *r, const char *param, const char *schema_param, const json_t *format,
+                        struct reject *why);
 
 /* ---- for other readers ---- */
 

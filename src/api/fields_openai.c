@@ -52,20 +52,6 @@ static bool read_stream_options(struct request *r, const struct field *f, json_t
     return true;
 }
 
-static bool read_response_format(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    (void)r;
-    const char *type = json_string_value(json_object_get(v, "type"));
-    if (!type)
-        return reject_value(why, f->name, "response_format must be an object with a \"type\".");
-    if (strcmp(type, "text") == 0)
-        return true;
-    return reject_unsupported(why, "response_format.type",
-                              "response_format of type \"%.32s\" is not supported; only \"text\" is. Ask for "
-                              "JSON in the prompt, or leave the field out.",
-                              type);
-}
-
 static bool read_service_tier(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)r;
@@ -96,8 +82,6 @@ bool fields_openai_check(struct request *r, struct reject *why)
     return true;
 }
 
-#define GRAMMAR_SAY "structured outputs (grammars, JSON schemas) are not supported"
-
 static const struct field shared[] = {
     {"n", read_n},
     {"best_of", read_best_of, .say = "must equal n; all choices are returned."},
@@ -111,7 +95,6 @@ static const struct field shared[] = {
     {"prompt_cache_key", field_accept_string},
     {"metadata", field_accept_object},
     /* Known; accepted only with values that request the default behaviour. */
-    {"response_format", read_response_format},
     {"service_tier", read_service_tier},
     {"store", field_ignore_unless_off},
     {"use_beam_search", field_refuse_unless_off, .say = "beam search is not supported."},
@@ -124,13 +107,6 @@ static const struct field shared[] = {
     {"allowed_token_ids", read_allowed_ids},
     {"bad_words", field_refuse_unless_off, .say = "not supported; use logit_bias."},
     {"logits_processors", field_refuse_unless_off, .say = "custom logits processors are not supported."},
-    {"structured_outputs", field_refuse, .say = GRAMMAR_SAY "."},
-    {"guided_json", field_refuse, .say = GRAMMAR_SAY "."},
-    {"guided_regex", field_refuse, .say = GRAMMAR_SAY "."},
-    {"guided_choice", field_refuse, .say = GRAMMAR_SAY "."},
-    {"guided_grammar", field_refuse, .say = GRAMMAR_SAY "."},
-    {"grammar", field_refuse_unless_off, .say = GRAMMAR_SAY "."},
-    {"json_schema", field_refuse, .say = GRAMMAR_SAY "."},
     {"mm_processor_kwargs", field_refuse_unless_off,
      .say = "options of the image processor are not supported; the model's own are used."},
     {"request_id", field_refuse, .say = "the server assigns request ids; see the header x-request-id."},

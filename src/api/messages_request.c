@@ -90,18 +90,32 @@ static bool read_thinking(struct request *r, const struct field *f, json_t *v, s
     return !enabled || read_budget(r, v, why);
 }
 
+static bool read_format(struct request *r, const char *param, const char *schema_param, const json_t *format,
+                        struct reject *why)
+{
+    if (!format || json_is_null(format))
+        return true;
+    if (strcmp(type_of(format), "json_schema") != 0)
+        return reject_unsupported(why, param, "%s must be of type \"json_schema\", with a \"schema\".",
+                                  param);
+    return field_named_schema(r, param, schema_param, format, why);
+}
+
+/* The older place of output_config.format. */
+static bool read_output_format(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    return read_format(r, f->name, "output_format.schema", v, why);
+}
+
 static bool read_output_config(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *format = json_object_get(v, "format"), *effort = json_object_get(v, "effort");
+    const json_t *effort = json_object_get(v, "effort");
     if (!json_is_object(v))
         return reject_value(why, f->name, "output_config must be an object.");
-    if (format && !json_is_null(format))
-        return reject_unsupported(
-            why, "output_config.format",
-            "output_config.format is not supported: the reply cannot be held to a schema.");
     if (json_is_string(effort))
         r->gen.reasoning_effort = json_string_value(effort);
-    return true;
+    return read_format(r, "output_config.format", "output_config.format.schema", json_object_get(v, "format"),
+                       why);
 }
 
 static bool accept(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -124,7 +138,7 @@ static const struct field fields[] = {
     {"cache_control", accept}, /* of the whole prompt, whose end is always a cut */
     {"context_management", field_ignore_unless_off},
     {"container", field_ignore_unless_off},
-    {"output_format", field_refuse, .say = "structured outputs are not supported."},
+    {"output_format", read_output_format},
     {"mcp_servers", field_refuse_unless_off, .say = "the server calls no MCP servers."},
 };
 

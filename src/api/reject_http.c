@@ -20,6 +20,7 @@ static const struct row {
     [REJECT_INVALID_VALUE] = {400, "invalid_value", INVALID},
     [REJECT_UNSUPPORTED_VALUE] = {400, "unsupported_value", INVALID},
     [REJECT_CONTEXT_LENGTH] = {400, "context_length_exceeded", INVALID},
+    [REJECT_GRAMMAR_TOO_COMPLEX] = {400, "grammar_too_complex", INVALID},
     [REJECT_TEMPLATE_ERROR] = {400, "template_error", INVALID},
     [REJECT_TEMPLATE_LIMIT] = {400, "template_limit", INVALID},
     [REJECT_INVALID_MEDIA] = {400, "invalid_media", INVALID},

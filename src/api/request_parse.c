@@ -72,6 +72,9 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     if (r->gen.sampling.max_tokens >= 0 && r->gen.sampling.min_tokens > r->gen.sampling.max_tokens)
         return reject_value(why, "min_tokens", "min_tokens is %lld, more than max_tokens, %lld.",
                             (long long)r->gen.sampling.min_tokens, (long long)r->gen.sampling.max_tokens);
+    if (r->gen.allowed_ids && r->gen.grammar.param)
+        return reject_unsupported(why, "allowed_token_ids", "allowed_token_ids and %s exclude each other.",
+                                  r->gen.grammar.param);
     r->gen.whole = !r->stream;
     uint64_t choices = (uint64_t)r->gen.n * r->gen.prompt_count;
     bool texts = r->gen.output == GEN_VECTOR || r->gen.output == GEN_SCORE;
@@ -118,6 +121,7 @@ void request_done(struct request *r)
 {
     json_decref(r->gen.media);
     json_decref(r->gen.template_kwargs);
+    json_decref(r->gen.grammar.value);
     json_decref(r->echoed);
     responses_items_unref(r->previous);
     buf_done(&r->kept);
@@ -128,6 +132,8 @@ void request_done(struct request *r)
 void request_drop_all(struct request *r)
 {
     request_drop_prompt(r);
+    json_decref(r->gen.grammar.value);
+    r->gen.grammar = (struct gen_grammar){0};
     r->gen.tools = r->gen.logit_bias = r->gen.allowed_ids = NULL;
     r->model = r->gen.reasoning_effort = r->gen.cache_salt = NULL;
     r->gen.stop_count = 0;

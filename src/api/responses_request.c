@@ -73,20 +73,29 @@ static bool read_reasoning(struct request *r, const struct field *f, json_t *v, 
     return true;
 }
 
-/* Formats need constrained decoding: this is their place. */
+static bool read_format(struct request *r, json_t *format, struct reject *why)
+{
+    const char *type = type_of(format);
+    if (!format || json_is_null(format) || strcmp(type, "text") == 0)
+        return true;
+    if (strcmp(type, "json_object") == 0)
+        return field_constrain(r, "text.format", GRAMMAR_JSON_OBJECT, NULL, why);
+    if (strcmp(type, "json_schema") == 0)
+        return field_named_schema(r, "text.format", "text.format.schema", format, why);
+    return reject_unsupported(why, "text.format",
+                              "text.format of type \"%.32s\" is not supported; \"text\", \"json_object\" and "
+                              "\"json_schema\" are.",
+                              type);
+}
+
 static bool read_text(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *format = json_object_get(v, "format"), *verbosity = json_object_get(v, "verbosity");
+    const json_t *verbosity = json_object_get(v, "verbosity");
     if (!json_is_object(v))
         return reject_value(why, f->name, "text must be an object.");
-    if (format && !json_is_null(format) && strcmp(type_of(format), "text") != 0)
-        return reject_unsupported(why, "text.format",
-                                  "text.format of type \"%.32s\" is not supported; only \"text\" is. Ask for "
-                                  "JSON in the prompt, or leave the field out.",
-                                  type_of(format));
     if (json_is_string(verbosity) && strcmp(json_string_value(verbosity), "medium") != 0)
         field_note_ignored(r, "text.verbosity");
-    return true;
+    return read_format(r, json_object_get(v, "format"), why);
 }
 
 static bool read_include(struct request *r, const struct field *f, json_t *v, struct reject *why)

@@ -44,8 +44,8 @@ static const struct field fields[] = {
 };
 
 static const struct field_group own_fields = {fields, COUNT_OF(fields)};
-static const struct field_group *const groups[] = {&fields_generation, &fields_openai,
-                                                   &fields_openai_conversation, &own_fields, NULL};
+static const struct field_group *const groups[] = {
+    &fields_generation, &fields_openai, &fields_grammar, &fields_openai_conversation, &own_fields, NULL};
 
 /* ---- whole ---- */
 

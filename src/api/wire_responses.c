@@ -59,7 +59,12 @@ static void echo_reasoning(const struct request *r, struct buf *ret)
 static void echo_text(const struct request *r, struct buf *ret)
 {
     const char *verbosity = json_string_value(json_object_get(given(r, "text"), "verbosity"));
-    buf_puts(ret, ",\"text\":{\"format\":{\"type\":\"text\"}");
+    const json_t *format = json_object_get(given(r, "text"), "format");
+    buf_puts(ret, ",\"text\":{\"format\":");
+    if (json_is_object(format))
+        json_write_value(ret, format);
+    else
+        buf_puts(ret, "{\"type\":\"text\"}");
     json_write_member(ret, "verbosity", verbosity ? verbosity : "medium");
     buf_putc(ret, '}');
 }

@@ -3,6 +3,7 @@
 #include "gen/gen.h"
 
 #include "gen/choice.h"
+#include "gen/grammar_request.h"
 #include "gen/media_request.h"
 #include "gen/pair_prompt.h"
 #include "gen/prompt.h"
@@ -120,6 +121,7 @@ static struct job_spec spec_of(struct gen *g, const struct choice *c)
         .sampling = c->sampling,
         .stops = g->request->stops,
         .stop_count = g->request->stop_count,
+        .grammar = g->grammar,
         .speculative = g->request->speculative && g->request->output == GEN_TOKENS,
         .whole = g->request->whole,
         .images = p->images,
@@ -328,7 +330,7 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
         return PREPARE_DONE;
     bool pairs = g->request->output == GEN_SCORE;
     if (!check_stops(g) || !(pairs ? pair_prompts_make(g, scratch) : prompt_make(g, scratch)) ||
-        !g->host->prompted(g))
+        !grammar_request_begin(g) || !g->host->prompted(g))
         return PREPARE_REFUSED;
     g->stage = GEN_AT_JOBS;
     return make_jobs(g) ? PREPARE_DONE : PREPARE_REFUSED;
@@ -360,6 +362,7 @@ void gen_done(struct gen *g)
     request_memory_free(m, g->choices, g->choice_count * sizeof(*g->choices));
     g->choices = NULL;
     g->choice_count = 0;
+    grammar_request_done(g);
     gen_drop_ids(g);
     request_memory_free(m, g->prompts, g->prompt_count * sizeof(*g->prompts));
     g->prompts = NULL;

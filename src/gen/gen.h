@@ -42,6 +42,7 @@ struct prompt_ids {
     uint32_t *ids;
     uint32_t count;
     bool in_reasoning;                       /* the rendered prompt ended inside reasoning */
+    bool may_reason;                         /* the reply may begin with reasoning of its own accord */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */
     struct job_image *images;                /* the media task's; freed with it */
     uint32_t image_count;
@@ -71,6 +72,7 @@ struct gen {
     struct media_task *task; /* its images; NULL: no images, or the engine has them */
     struct prompt_ids *prompts;
     uint32_t prompt_count;
+    struct cached_grammar *grammar; /* in use by this request; NULL: none */
     struct logit_bias *bias;
     uint32_t bias_count;
     struct choice *choices;

@@ -3,6 +3,14 @@
 
 #include <math.h>
 
+bool gen_constrain(struct gen_request *r, const char *param, enum grammar_kind kind, json_t *value)
+{
+    if (r->grammar.param)
+        return false;
+    r->grammar = (struct gen_grammar){.param = param, .kind = kind, .value = json_incref(value)};
+    return true;
+}
+
 uint32_t gen_bias_count(const struct gen_request *r)
 {
     return (uint32_t)(r->allowed_ids ? json_array_size(r->allowed_ids) : json_object_size(r->logit_bias));

@@ -6,6 +6,7 @@
 #define PLATEAU_GEN_GEN_REQUEST_H
 
 #include "base/slice.h"
+#include "grammar/grammar_source.h"
 #include "media/media.h"
 #include "sample/sampler.h"
 #include "text/chat_cuts.h"
@@ -36,6 +37,13 @@ struct gen_sampling {
     bool logprobs;           /* return logprobs of the output */
     int64_t top_logprobs;    /* alternatives per token of the output */
     int64_t prompt_logprobs; /* -1: none; else alternatives per token of the prompt */
+};
+
+/* What the output is constrained to. */
+struct gen_grammar {
+    const char *param; /* the field that asks for it, for refusals; NULL: no grammar */
+    enum grammar_kind kind;
+    json_t *value; /* owned: a schema, or a list of texts; of the other kinds a string; NULL: none */
 };
 
 struct gen_request {
@@ -77,7 +85,8 @@ struct gen_request {
     struct gen_sampling sampling;
     uint32_t n;
     int32_t priority;
-    json_t *logit_bias;  /* checked; ids against the vocabulary later */
+    json_t *logit_bias; /* checked; ids against the vocabulary later */
+    struct gen_grammar grammar;
     json_t *allowed_ids; /* likewise: the only ids that may be drawn; NULL: all */
     struct slice stops[GEN_STOPS_MAX];
     uint32_t stop_count;
@@ -90,6 +99,9 @@ struct gen_request {
     bool whole;             /* the output is needed at its end only */
     const char *cache_salt; /* NULL: none */
 };
+
+/* Sets r->grammar; `value` gets one more reference. False: `param` is the second field that asks for one. */
+bool gen_constrain(struct gen_request *r, const char *param, enum grammar_kind kind, json_t *value);
 
 /* The entries of logit bias that resolve_sampling() may write. */
 uint32_t gen_bias_count(const struct gen_request *r);

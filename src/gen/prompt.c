@@ -356,6 +356,21 @@ static bool truncate_ids(struct gen *g, struct prompt_ids *p)
     return true;
 }
 
+/* Whether the request or the template switched reasoning off. The switch has two names. */
+static bool is_off(const struct gen *g, struct slice rendered)
+{
+    const json_t *kwargs = g->request->template_kwargs;
+    return json_is_false(json_object_get(kwargs, "enable_thinking")) ||
+           json_is_false(json_object_get(kwargs, "thinking")) ||
+           chat_syntax_prompt_reasoned(g->model->syntax, rendered);
+}
+
+static void note_reasoning(const struct gen *g, struct slice rendered, struct prompt_ids *ret)
+{
+    ret->in_reasoning = chat_syntax_prompt_reasons(g->model->syntax, rendered);
+    ret->may_reason = !ret->in_reasoning && !is_off(g, rendered);
+}
+
 bool prompt_of_messages(struct gen *g, struct arena *scratch, uint32_t ids_max, bool cut,
                         struct prompt_ids *ret)
 {
@@ -368,7 +383,7 @@ bool prompt_of_messages(struct gen *g, struct arena *scratch, uint32_t ids_max, 
         media_request_text(g, &text, &cuts) &&
         prompt_encode(g, scratch, buf_slice(&text), &cuts, g->request->add_special_tokens > 0, ids_max, ret);
     if (ok)
-        ret->in_reasoning = chat_syntax_prompt_reasons(g->model->syntax, buf_slice(&text));
+        note_reasoning(g, buf_slice(&text), ret);
     buf_done(&text);
     return ok && media_request_ids(g, ids_max, ret);
 }

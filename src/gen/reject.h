@@ -19,6 +19,7 @@ enum reject_kind {
     REJECT_INVALID_VALUE,
     REJECT_UNSUPPORTED_VALUE, /* a known value that is not supported */
     REJECT_CONTEXT_LENGTH,
+    REJECT_GRAMMAR_TOO_COMPLEX, /* while the output was written */
     REJECT_TEMPLATE_ERROR,
     REJECT_TEMPLATE_LIMIT,
     REJECT_INVALID_MEDIA,

@@ -35,7 +35,9 @@ static bool add_stops(const struct gen_request *r, const struct served_model *m,
                       struct reject *why)
 {
     uint32_t vocab = m->shape->vocab;
-    for (uint32_t i = 0; i < m->defaults.eos_count && !r->ignore_eos; i++)
+    /* An output with a grammar ends where the grammar does. */
+    bool ends = !r->ignore_eos || r->grammar.param;
+    for (uint32_t i = 0; i < m->defaults.eos_count && ends; i++)
         if (m->defaults.eos_ids[i] < vocab &&
             !add_stop_id(p, m->defaults.eos_ids[i], vocab, "stop_token_ids", why))
             return false;

@@ -133,12 +133,30 @@ const char *grammar_kind_name(enum grammar_kind kind)
 
 /* ---- The whole ---- */
 
+static void digest(struct slice text, uint8_t *ret)
+{
+    SHA256((const unsigned char *)(text.len ? text.ptr : ""), text.len, ret);
+}
+
+/* Of the digests of all parts, each with its kind and token. */
 void grammar_source_key(const struct grammar_source *s, uint8_t ret[GRAMMAR_SOURCE_KEY_BYTES])
 {
-    uint8_t both[1 + SHA256_DIGEST_LENGTH] = {(uint8_t)s->kind};
+    struct {
+        uint32_t kind, token;
+        uint8_t text[SHA256_DIGEST_LENGTH];
+    } parts[1 + GRAMMAR_PARTS_MAX];
+    uint32_t count = s->frame ? s->frame->count : 0;
     _Static_assert(GRAMMAR_SOURCE_KEY_BYTES == SHA256_DIGEST_LENGTH, "a digest");
-    SHA256((const unsigned char *)(s->text.len ? s->text.ptr : ""), s->text.len, both + 1);
-    SHA256(both, sizeof(both), ret);
+    memset(parts, 0, sizeof(parts));
+    parts[0].kind = (uint32_t)s->kind;
+    digest(s->text, parts[0].text);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct grammar_part *p = &s->frame->parts[i];
+        parts[i + 1].kind = (uint32_t)p->kind;
+        parts[i + 1].token = p->token;
+        digest(p->text, parts[i + 1].text);
+    }
+    SHA256((const unsigned char *)parts, (count + 1) * sizeof(parts[0]), ret);
 }
 
 /* Whether the limit of time ended the work, and not the request. */
@@ -179,6 +197,8 @@ int grammar_source_compile(const struct grammar_source *s, const struct grammar_
         return err_set(e, -ENOMEM, "no memory to compile the %s", grammar_kind_name(s->kind));
     grammar_builder_bound(c.b, &c.wanted, opts->charge);
     int r = front_ends[s->kind].compile(&c, &start);
+    if (r == 0 && s->frame)
+        start = grammar_frame_around(s->frame, c.b, start);
     if (r == 0)
         r = grammar_finish(c.b, start, ret, e);
     r = reason(&c, s, cpu_ns, r);

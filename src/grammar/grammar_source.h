@@ -1,12 +1,14 @@
-/* grammar_source.h - a grammar as a client writes it, in one of the languages of the front ends.
+/* grammar_source.h - a grammar as a client writes it, in one of the languages of the front ends, and the
+ * frame that the model's chat format puts around its text.
  *
- * The identity of a source is the SHA-256 of kind and text. */
+ * The identity of a source is the SHA-256 of kind, frame and text. */
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_SOURCE_H
 #define PLATEAU_GRAMMAR_GRAMMAR_SOURCE_H
 
 #include "base/err.h"
 #include "base/wanted.h"
 #include "grammar/grammar.h"
+#include "grammar/grammar_frame.h"
 
 #define GRAMMAR_SOURCE_BYTES_MAX ((size_t)512 << 10)
 #define GRAMMAR_SOURCE_CPU_MS    200 /* the most that a compilation takes, of one processor */
@@ -24,7 +26,8 @@ enum grammar_kind {
 
 struct grammar_source {
     enum grammar_kind kind;
-    struct slice text; /* UTF-8 */
+    struct slice text;                 /* UTF-8 */
+    const struct grammar_frame *frame; /* NULL: none */
 };
 
 /* How errors call it, e.g. "schema". */

@@ -12,21 +12,10 @@ bool chat_is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* The special token whose text stands at the start of `s`; the longest. */
-static uint32_t special_at(const struct chat_syntax *syntax, struct slice s)
-{
-    uint32_t best = UINT32_MAX;
-    for (uint32_t i = 0; i < syntax->special_count; i++)
-        if (slice_starts(s, syntax->specials[i].text) &&
-            (best == UINT32_MAX || syntax->specials[i].text.len > syntax->specials[best].text.len))
-            best = i;
-    return best;
-}
-
 static void put_marker(struct chat_parser *p, struct slice s)
 {
     while (s.len) {
-        uint32_t special = p->opts.by_token ? special_at(p->opts.syntax, s) : UINT32_MAX;
+        uint32_t special = p->opts.by_token ? chat_syntax_special_at(p->opts.syntax, s) : UINT32_MAX;
         size_t n = special == UINT32_MAX ? 1 : p->opts.syntax->specials[special].text.len;
         if (special == UINT32_MAX)
             buf_putc(&p->marks, s.ptr[0]);

@@ -267,6 +267,16 @@ uint32_t chat_syntax_special(const struct chat_syntax *s, uint32_t id)
     return UINT32_MAX;
 }
 
+uint32_t chat_syntax_special_at(const struct chat_syntax *s, struct slice text)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < s->special_count; i++)
+        if (slice_starts(text, s->specials[i].text) &&
+            (best == UINT32_MAX || s->specials[i].text.len > s->specials[best].text.len))
+            best = i;
+    return best;
+}
+
 /* ---- prompts ---- */
 
 static struct slice trimmed(const char *text)
@@ -286,14 +296,24 @@ static size_t find_last(struct slice s, struct slice marker)
     return SIZE_MAX;
 }
 
-bool chat_syntax_prompt_reasons(const struct chat_syntax *s, struct slice rendered)
+/* Only white space may follow: so the marker lies in the tail. */
+static bool ends_with(struct slice rendered, const char *marker)
 {
-    struct slice open = trimmed(s->marker[CHAT_REASONING_OPEN]);
-    /* Only white space may follow: so the marker lies in the tail. */
+    struct slice m = trimmed(marker);
     while (rendered.len && strchr(" \t\r\n", rendered.ptr[rendered.len - 1]))
         rendered.len--;
-    struct slice tail = slice_sub(rendered, rendered.len > open.len ? rendered.len - open.len : 0, open.len);
-    return open.len && find_last(tail, open) == 0;
+    struct slice tail = slice_sub(rendered, rendered.len > m.len ? rendered.len - m.len : 0, m.len);
+    return m.len && find_last(tail, m) == 0;
+}
+
+bool chat_syntax_prompt_reasons(const struct chat_syntax *s, struct slice rendered)
+{
+    return ends_with(rendered, s->marker[CHAT_REASONING_OPEN]);
+}
+
+bool chat_syntax_prompt_reasoned(const struct chat_syntax *s, struct slice rendered)
+{
+    return ends_with(rendered, s->marker[CHAT_REASONING_CLOSE]);
 }
 
 /* ---- for people ---- */

@@ -115,6 +115,12 @@ const char *chat_syntax_reasoning_name(uint32_t index);
  * one, and only white space follows it. */
 bool chat_syntax_prompt_reasons(const struct chat_syntax *s, struct slice rendered);
 
+/* The reply's reasoning is over in the prompt: it ends with the closing marker and white space. */
+bool chat_syntax_prompt_reasoned(const struct chat_syntax *s, struct slice rendered);
+
+/* The longest special token whose text stands at the start of `text`; its index in s->specials, or
+ * UINT32_MAX. */
+uint32_t chat_syntax_special_at(const struct chat_syntax *s, struct slice text);
 /* The special token's index in s->specials; UINT32_MAX: none. */
 uint32_t chat_syntax_special(const struct chat_syntax *s, uint32_t id);
 

@@ -10,7 +10,6 @@ from conftest import events, refused
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
 
 
 def user(content):
@@ -25,9 +24,8 @@ def ask(server, path, fields):
 UNSUPPORTED = [
     (CHAT, {"tool_choice": "required", "tools": [FUNCTION]}, "tool_choice"),
     (CHAT, {"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [FUNCTION]}, "tool_choice"),
-    (CHAT, {"response_format": SCHEMA}, "response_format.type"),
-    (CHAT, {"response_format": {"type": "json_object"}}, "response_format.type"),
-    (TEXT, {"response_format": SCHEMA}, "response_format.type"),
+    (CHAT, {"response_format": {"type": "structural_tag", "structures": []}}, "response_format.type"),
+    (TEXT, {"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
     (CHAT, {"messages": user([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}])},
      "messages[0].content[0]"),
     (CHAT, {"messages": user([{"type": "file", "file": {"file_id": "x"}}])}, "messages[0].content[0]"),
@@ -51,9 +49,8 @@ UNSUPPORTED = [
     (TEXT, {"prompt_embeds": "AAAA"}, "prompt_embeds"),
     (TEXT, {"stop": "x", "skip_special_tokens": False}, "skip_special_tokens"),
     *[(TEXT, {name: value}, name) for name, value in {
-        "use_beam_search": True, "length_penalty": 0.5, "early_stopping": True, "bad_words": ["x"], "logits_processors": ["x"], "structured_outputs": {"json": {}},
-        "guided_json": {}, "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": "a", "grammar": "a",
-        "json_schema": {}, "mm_processor_kwargs": {"a": 1}, "request_id": "x", "kv_transfer_params": {},
+        "use_beam_search": True, "length_penalty": 0.5, "early_stopping": True, "bad_words": ["x"], "logits_processors": ["x"],
+        "mm_processor_kwargs": {"a": 1}, "request_id": "x", "kv_transfer_params": {},
         "lora_path": "x", "return_tokens_as_token_ids": True, "spaces_between_special_tokens": False}.items()],
 ]
 

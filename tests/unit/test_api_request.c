@@ -8,6 +8,7 @@
 #include "api/utility_form.h"
 #include "api/wire.h"
 #include "base/check.h"
+#include "text/chat_format.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -193,11 +194,12 @@ TEST(what_is_known_and_not_done_is_refused)
 {
     static const char *const refused[][2] = {
         {"\"echo\":true", "echo"},
-        {"\"guided_json\":{}", "guided_json"},
-        {"\"guided_choice\":[\"a\"]", "guided_choice"},
-        {"\"structured_outputs\":{}", "structured_outputs"},
-        {"\"response_format\":{\"type\":\"json_object\"}", "response_format.type"},
-        {"\"response_format\":{\"type\":\"json_schema\"}", "response_format.type"},
+        {"\"structured_outputs\":{\"structural_tag\":\"{}\"}", "structured_outputs.structural_tag"},
+        {"\"structured_outputs\":{\"other\":1}", "structured_outputs"},
+        {"\"structured_outputs\":{\"json\":{},\"disable_additional_properties\":true}",
+         "structured_outputs.disable_additional_properties"},
+        {"\"response_format\":{\"type\":\"structural_tag\"}", "response_format.type"},
+        {"\"guided_choice\":[\"a\"],\"allowed_token_ids\":[1]", "allowed_token_ids"},
         {"\"tool_choice\":\"required\"", "tool_choice"},
         {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", "tool_choice"},
         {"\"use_beam_search\":true", "use_beam_search"},
@@ -217,6 +219,78 @@ TEST(what_is_known_and_not_done_is_refused)
     };
     for (size_t i = 0; i < COUNT_OF(refused); i++)
         refuse_field(refused[i][0], refused[i][1], "");
+}
+
+/* The kind, the field's name, and the source as JSON; "": none. */
+static void constrains(const char *field, enum grammar_kind kind, const char *param, const char *value)
+{
+    char body[512];
+    snprintf(body, sizeof(body), "{%s,%s}", USER, field);
+    struct parsed *p = accept(&wire_chat.form, body);
+    const struct gen_grammar *g = &p->request.gen.grammar;
+    struct buf text;
+    buf_init(&text, 1024, NULL);
+    if (g->value)
+        json_write_value(&text, g->value);
+    buf_putc(&text, 0);
+    assert_string_equal(g->param, param);
+    assert_int_equal(g->kind, kind);
+    assert_string_equal(text.ptr, value);
+    buf_done(&text);
+    done(p);
+}
+
+TEST(every_name_of_a_grammar_is_read)
+{
+    static const char schema[] = "{\"type\":\"object\"}";
+    constrains("\"response_format\":{\"type\":\"json_object\"}", GRAMMAR_JSON_OBJECT, "response_format", "");
+    constrains("\"response_format\":{\"type\":\"json_object\",\"schema\":{\"type\":\"object\"}}",
+               GRAMMAR_JSON_SCHEMA, "response_format.schema", schema);
+    constrains(
+        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"strict\":true,"
+        "\"description\":\"d\",\"schema\":{\"type\":\"object\"}}}",
+        GRAMMAR_JSON_SCHEMA, "response_format.json_schema.schema", schema);
+    constrains("\"response_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"}}",
+               GRAMMAR_JSON_SCHEMA, "response_format.schema", schema);
+    constrains("\"structured_outputs\":{\"json\":{\"type\":\"object\"},\"regex\":null}", GRAMMAR_JSON_SCHEMA,
+               "structured_outputs.json", schema);
+    constrains("\"structured_outputs\":{\"json_object\":true}", GRAMMAR_JSON_OBJECT,
+               "structured_outputs.json_object", "");
+    constrains("\"structured_outputs\":{\"regex\":\"a+\"}", GRAMMAR_REGEX, "structured_outputs.regex",
+               "\"a+\"");
+    constrains("\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}", GRAMMAR_CHOICE,
+               "structured_outputs.choice", "[\"a\",\"b\"]");
+    constrains("\"structured_outputs\":{\"grammar\":\"root ::= [a]\"}", GRAMMAR_GBNF,
+               "structured_outputs.grammar", "\"root ::= [a]\"");
+    constrains("\"guided_json\":{\"type\":\"object\"}", GRAMMAR_JSON_SCHEMA, "guided_json", schema);
+    constrains("\"guided_json\":\"{}\"", GRAMMAR_JSON_SCHEMA, "guided_json", "\"{}\"");
+    constrains("\"guided_regex\":\"a\"", GRAMMAR_REGEX, "guided_regex", "\"a\"");
+    constrains("\"guided_choice\":[\"a\"]", GRAMMAR_CHOICE, "guided_choice", "[\"a\"]");
+    constrains("\"guided_grammar\":\"start: /a/\"", GRAMMAR_LARK, "guided_grammar", "\"start: /a/\"");
+    constrains("\"grammar\":\"root ::= [a]\"", GRAMMAR_GBNF, "grammar", "\"root ::= [a]\"");
+    constrains("\"json_schema\":{\"type\":\"object\"}", GRAMMAR_JSON_SCHEMA, "json_schema", schema);
+}
+
+TEST(fields_of_a_grammar_are_checked)
+{
+    refuse_field("\"response_format\":{\"type\":\"json_schema\"}", "response_format.json_schema", "schema");
+    refuse_field("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\"}}",
+                 "response_format.json_schema", "schema is missing");
+    refuse_field("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":5,\"schema\":{}}}",
+                 "response_format.json_schema", "name");
+    refuse_field(
+        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"strict\":1,\"schema\":{}}}",
+        "response_format.json_schema", "strict");
+    refuse_field("\"response_format\":{\"type\":\"json_object\",\"schema\":123}", "response_format.schema",
+                 "JSON Schema");
+    refuse_field("\"guided_json\":[]", "guided_json", "JSON Schema");
+    refuse_field("\"guided_regex\":\"\"", "guided_regex", "empty");
+    refuse_field("\"guided_choice\":\"a\"", "guided_choice", "list");
+    refuse_field("\"structured_outputs\":[]", "structured_outputs", "object");
+    refuse_field("\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"a\"]}", "structured_outputs.choice",
+                 "structured_outputs.regex");
+    refuse_field("\"guided_regex\":\"a\",\"response_format\":{\"type\":\"json_object\"}", "response_format",
+                 "guided_regex");
 }
 
 TEST(what_asks_for_nothing_is_accepted)

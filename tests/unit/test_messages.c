@@ -58,6 +58,27 @@ static void expect(const char *fields, const char *messages)
 #define TEXT(words)       "{\"type\":\"text\",\"text\":\"" words "\"}"
 #define SAYS(role, words) "{\"role\":\"" role "\",\"content\":\"" words "\"}"
 
+static void expect_schema(const char *fields, const char *param)
+{
+    struct parsed *p = accept(fields);
+    assert_string_equal(p->request.gen.grammar.param, param);
+    assert_int_equal(p->request.gen.grammar.kind, GRAMMAR_JSON_SCHEMA);
+    assert_true(json_is_object(p->request.gen.grammar.value));
+    done(p);
+}
+
+TEST(an_output_format_is_a_schema)
+{
+    expect_schema(
+        "\"messages\":[" SAYS("user", "a") "],\"output_config\":{\"effort\":\"low\",\"format\":{"
+                                           "\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"}}}",
+        "output_config.format.schema");
+    expect_schema(
+        "\"messages\":[" SAYS("user", "a") "],\"output_format\":{\"type\":\"json_schema\",\"schema\":{"
+                                           "\"type\":\"object\"}}",
+        "output_format.schema");
+}
+
 TEST(turns_of_one_role_become_one)
 {
     expect(

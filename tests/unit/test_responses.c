@@ -134,6 +134,21 @@ TEST(tools_become_functions)
     done(p);
 }
 
+TEST(formats_of_text_are_grammars)
+{
+    struct parsed *p = parse("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_object\"}}");
+    assert_true(p->ok);
+    assert_string_equal(p->request.gen.grammar.param, "text.format");
+    assert_int_equal(p->request.gen.grammar.kind, GRAMMAR_JSON_OBJECT);
+    done(p);
+    p = parse("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\",\"strict\":true,"
+              "\"schema\":{\"type\":\"null\"}}}");
+    assert_true(p->ok);
+    assert_int_equal(p->request.gen.grammar.kind, GRAMMAR_JSON_SCHEMA);
+    expect_json(p->request.gen.grammar.value, "{\"type\":\"null\"}");
+    done(p);
+}
+
 TEST(what_is_not_supported_is_refused_by_name)
 {
     expect_refusal("\"model\":\"m\"", "input");
@@ -142,7 +157,10 @@ TEST(what_is_not_supported_is_refused_by_name)
     expect_refusal("\"input\":\"a\",\"conversation\":\"c\"", "conversation");
     expect_refusal("\"input\":\"a\",\"tool_choice\":\"required\"", "tool_choice");
     expect_refusal("\"input\":\"a\",\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}", "tool_choice");
-    expect_refusal("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_object\"}}", "text.format");
+    expect_refusal("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"grammar\"}}", "text.format");
+    expect_refusal("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_schema\"}}", "text.format");
+    expect_refusal("\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_schema\",\"schema\":1}}",
+                   "text.format.schema");
     expect_refusal("\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_audio\"}]}]",
                    "input[0].content[0]");
     expect_refusal("\"input\":[{\"role\":\"robot\",\"content\":\"\"}]", "input[0]");

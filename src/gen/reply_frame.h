@@ -1,0 +1,17 @@
+/* reply_frame.h - what a chat model writes around the text of a reply, as the frame of a grammar. Pure. */
+#ifndef PLATEAU_GEN_REPLY_FRAME_H
+#define PLATEAU_GEN_REPLY_FRAME_H
+
+#include "gen/gen.h"
+#include "grammar/grammar_frame.h"
+#include "text/chat_syntax.h"
+
+/* Reasoning first, where this prompt leaves it open or the reply may begin with it; then the markers around
+ * content, which a reply may leave out. Slices point into `s`. */
+void reply_frame_make(const struct chat_syntax *s, const struct prompt_ids *prompt,
+                      struct grammar_frame *ret);
+/* A marker without the white space around it: its special tokens as tokens. Nothing for a marker that `s`
+ * does not have. */
+void reply_frame_marker(struct grammar_frame *f, const struct chat_syntax *s, enum chat_marker m);
+
+#endif
