@@ -327,6 +327,8 @@ void exchange_prepared(struct exchange *x)
     }
     if (x->request.gen.effort_unused)
         field_note_ignored(&x->request, "reasoning_effort");
+    if (x->request.gen.calls.strict_unused)
+        field_note_ignored(&x->request, "tools.strict");
     if (x->request.ignored[0])
         http_header_set(x->http, "x-ignored-fields", x->request.ignored);
     tell_max_tokens(x);

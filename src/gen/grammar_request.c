@@ -4,7 +4,7 @@
 #include "gen/grammar_request.h"
 
 #include "gen/reply_frame.h"
-
+#include "gen/tool_request.h"
 #include "grammar/grammar_cache.h"
 #include "text/chat_format.h"
 
@@ -76,21 +76,46 @@ static bool make_frame(struct gen *g, struct grammar_frame *ret)
                                             g->request->grammar.param);
 }
 
-static bool compile(struct gen *g, struct slice text)
+static int compile_source(struct gen *g, const struct grammar_source *source, struct err *e)
 {
     struct charge work = request_memory_charge(&g->memory);
+    const struct grammar_source_opts opts = {.wanted = &g->wanted, .work = &work};
+    struct request_memory *before = request_memory_enter(&g->memory);
+    int r = grammar_cache_get(g->model->grammars, source, &opts, &g->grammar, e);
+    request_memory_enter(before);
+    return r;
+}
+
+static bool compile(struct gen *g, struct slice text)
+{
     struct grammar_frame frame;
+    struct err e = {0};
     if (!make_frame(g, &frame))
         return false;
     const struct grammar_source source = {.kind = g->request->grammar.kind, .text = text, .frame = &frame};
-    const struct grammar_source_opts opts = {.wanted = &g->wanted, .work = &work};
-    struct err e = {0};
-    struct request_memory *before = request_memory_enter(&g->memory);
-    int r = grammar_cache_get(g->model->grammars, &source, &opts, &g->grammar, &e);
-    request_memory_enter(before);
+    int r = compile_source(g, &source, &e);
     if (r < 0 && g->memory.refused)
         return gen_refuse_memory(g);
     return r == 0 || refuse(g, r, &e);
+}
+
+/* Text and calls. A reply that may be any text does without when its grammar cannot be had. */
+static bool begin_calls(struct gen *g, enum tool_request want)
+{
+    struct charge charge = request_memory_charge(&g->memory);
+    struct buf text;
+    struct err e = {0};
+    if (want == TOOL_REQUEST_MUST && !check_model(g))
+        return false;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    tool_request_write(g, &text);
+    const struct grammar_source source = {.kind = GRAMMAR_TOOLS, .text = buf_slice(&text)};
+    int r = text.error ? -ENOMEM : compile_source(g, &source, &e);
+    buf_done(&text);
+    if (r < 0 && g->memory.refused)
+        return gen_refuse_memory(g);
+    bool may = want == TOOL_REQUEST_MAY && r != -ECANCELED && r != -ETIME;
+    return r == 0 || may || refuse(g, r, &e);
 }
 
 bool grammar_request_begin(struct gen *g)
@@ -98,6 +123,11 @@ bool grammar_request_begin(struct gen *g)
     const struct gen_grammar *want = &g->request->grammar;
     struct charge charge = request_memory_charge(&g->memory);
     struct buf text;
+    enum tool_request calls = tool_request_of(g);
+    if (calls == TOOL_REQUEST_REFUSED)
+        return false;
+    if (calls != TOOL_REQUEST_NONE)
+        return begin_calls(g, calls);
     if (!want->param)
         return true;
     if (!check_model(g))

@@ -205,15 +205,17 @@ static rx_id literal(struct tool_work *w, const char *text)
 /* The head of an object that has a name: other members that calls have may stand before it. */
 static rx_id object_begin(struct tool_work *w)
 {
-    rx_id blanks = tool_any_blanks(w), quote = literal(w, "\""), colon = CAT(w, blanks, literal(w, ":"), blanks);
+    rx_id blanks = tool_any_blanks(w), quote = literal(w, "\""),
+          colon = CAT(w, blanks, literal(w, ":"), blanks);
     rx_id content = rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, quote, RX_ALL)));
-    rx_id other = CAT(w, quote, words(w, (const char *const[]){"type", "id", NULL}), quote, colon, quote, content,
-                      quote, blanks, literal(w, ","), blanks);
+    rx_id other = CAT(w, quote, words(w, (const char *const[]){"type", "id", NULL}), quote, colon, quote,
+                      content, quote, blanks, literal(w, ","), blanks);
     rx_id name = words(w, (const char *const[]){"name", "function", NULL});
     if (tool_member(w, "name_key"))
         name = rx_or(w->s, name, literal(w, tool_member(w, "name_key")));
     rx_id list = tool_flag(w, "list") ? rx_repeat(w->s, CAT(w, literal(w, "["), blanks), 0, 1) : RX_EMPTY;
-    return CAT(w, list, literal(w, "{"), blanks, rx_repeat(w->s, other, 0, RX_UNBOUNDED), quote, name, quote, colon);
+    return CAT(w, list, literal(w, "{"), blanks, rx_repeat(w->s, other, 0, RX_UNBOUNDED), quote, name, quote,
+               colon);
 }
 
 static rx_id python_begin(struct tool_work *w)
@@ -257,8 +259,8 @@ static struct piece channel(struct tool_work *w, struct piece name)
 static struct piece channel_call(struct tool_work *w, const json_t *tool)
 {
     struct piece space = piece_rx(rx_repeat(w->s, literal(w, " "), 0, 2));
-    struct piece to = TOOL_CAT(w, tool_literal(w, " "), tool_marker(w, "call_begin"),
-                               tool_literal(w, name_of(tool)));
+    struct piece to =
+        TOOL_CAT(w, tool_literal(w, " "), tool_marker(w, "call_begin"), tool_literal(w, name_of(tool)));
     struct piece names = piece_or(w->b, tool_literal(w, "commentary"), tool_literal(w, "analysis"));
     struct piece marked = TOOL_CAT(w, tool_marker(w, "value_begin"), tool_literal(w, "json"));
     struct piece type = tool_literal(w, " json");
@@ -277,7 +279,8 @@ static struct piece channel_text(struct tool_work *w, bool content)
                                         "channel_begin", "name_end",    "call_begin", NULL};
     struct piece names = tool_literal(w, "analysis");
     if (content)
-        names = piece_or(w->b, names, piece_or(w->b, tool_literal(w, "commentary"), tool_literal(w, "final")));
+        names =
+            piece_or(w->b, names, piece_or(w->b, tool_literal(w, "commentary"), tool_literal(w, "final")));
     return TOOL_CAT(w, channel(w, names), tool_marker(w, "name_end"),
                     tool_text(w, &(struct tool_text){.without = marks}));
 }
@@ -292,10 +295,12 @@ struct piece tool_channels(struct tool_work *w)
     if (w->parallel)
         calls = TOOL_CAT(w, call, piece_repeat(w->b, TOOL_CAT(w, end, again, call), 0, RX_UNBOUNDED),
                          tool_maybe(w, end));
-    struct piece before = piece_repeat(w->b, TOOL_CAT(w, channel_text(w, !w->required), text_end), 0, RX_UNBOUNDED);
+    struct piece before =
+        piece_repeat(w->b, TOOL_CAT(w, channel_text(w, !w->required), text_end), 0, RX_UNBOUNDED);
     if (w->required)
         return TOOL_CAT(w, before, calls);
-    struct piece text = TOOL_CAT(w, channel_text(w, true),
-                                 tool_maybe(w, piece_or(w->b, tool_marker(w, "section_end"), tool_marker(w, "text_end"))));
+    struct piece text =
+        TOOL_CAT(w, channel_text(w, true),
+                 tool_maybe(w, piece_or(w->b, tool_marker(w, "section_end"), tool_marker(w, "text_end"))));
     return TOOL_CAT(w, before, piece_or(w->b, text, calls));
 }

@@ -12,7 +12,8 @@ static const char *const no_marks[] = {NULL};
 static struct piece text(struct tool_work *w, rx_id start)
 {
     rx_id also = tool_call_begin(w);
-    struct tool_text t = {.without = also == RX_NONE ? call_marks : no_marks, .also = also, .start = start, .reasons = true};
+    struct tool_text t = {
+        .without = also == RX_NONE ? call_marks : no_marks, .also = also, .start = start, .reasons = true};
     return tool_text(w, &t);
 }
 
@@ -65,14 +66,31 @@ static struct piece text_and_calls(struct tool_work *w)
     return ret;
 }
 
+/* Instead of text: JSON of a schema, or calls. */
+static struct piece schema_or_calls(struct tool_work *w, const json_t *schema)
+{
+    struct schema_opts opts = {.wanted = w->opts->wanted, .charge = w->opts->charge};
+    struct err why = {{0}};
+    sym_id sym;
+    int r = schema_compile(w->b, schema, &opts, &sym, &why);
+    if (r < 0) {
+        tool_fail(w, r, "%s", why.text);
+        return piece_rx(RX_NONE);
+    }
+    struct piece text = TOOL_CAT(w, tool_blanks(w), tool_maybe(w, tool_marker(w, "text_begin")),
+                                 tool_blanks(w), piece_sym(sym), tool_maybe(w, tool_marker(w, "text_end")));
+    return piece_or(w->b, text, required_calls(w));
+}
+
 /* ---- a prompt that ends with the first marker ---- */
 
 /* Calls and texts in turn, each with the marker before it but the first. */
 static struct piece opened(struct tool_work *w)
 {
     struct piece body = tool_call_bodies(w), mark = TOOL_CAT(w, tool_blanks(w), tool_marker(w, "call_begin"));
-    struct piece name = TOOL_CAT(w, tool_literal(w, tool_member(w, "text_to") ? tool_member(w, "text_to") : ""),
-                                 tool_marker(w, "name_end"));
+    struct piece name =
+        TOOL_CAT(w, tool_literal(w, tool_member(w, "text_to") ? tool_member(w, "text_to") : ""),
+                 tool_marker(w, "name_end"));
     struct piece say = TOOL_CAT(w, name, text(w, RX_NONE)), call = TOOL_CAT(w, mark, body);
     struct piece more = w->parallel ? piece_repeat(w->b, call, 0, RX_UNBOUNDED) : piece_rx(RX_EMPTY);
     struct piece calls = TOOL_CAT(w, body, more, tool_blanks(w));
@@ -91,6 +109,9 @@ static struct piece reply(struct tool_work *w)
         return tool_channels(w);
     if (tool_flag(w, "opened"))
         return opened(w);
+    const json_t *schema = json_object_get(w->source, "format");
+    if (schema && !w->required)
+        return schema_or_calls(w, schema);
     return w->required ? required_calls(w) : text_and_calls(w);
 }
 
@@ -105,7 +126,8 @@ static struct piece with_reasoning(struct tool_work *w, struct piece rest)
     if (!tool_has(w, "reasoning_open"))
         return rest;
     /* Elsewhere a token that opens reasoning is a part of the text. */
-    if (!w->required && tool_has_token(w, "reasoning_open"))
+    bool within = !w->required && !json_object_get(w->source, "format");
+    if (within && tool_has_token(w, "reasoning_open"))
         return rest;
     struct piece opens = TOOL_CAT(w, tool_blanks(w), tool_marker(w, "reasoning_open"), whole);
     return piece_or(w->b, rest, opens);

@@ -24,8 +24,8 @@ static bool is_listed(const json_t *list, const char *name)
 /* Keywords of an object that this notation has no place for. */
 static bool is_plain_object(const json_t *schema)
 {
-    static const char *const words[] = {"$ref",  "allOf", "anyOf",         "oneOf",        "not", "if",
-                                        "const", "enum",  "minProperties", "maxProperties"};
+    static const char *const words[] = {"$ref", "allOf", "anyOf", "oneOf",         "not",
+                                        "if",   "const", "enum",  "minProperties", "maxProperties"};
     for (size_t i = 0; i < COUNT_OF(words); i++)
         if (json_object_get(schema, words[i]))
             return false;
@@ -61,10 +61,11 @@ static void params_of(struct tool_work *w, const json_t *tool, const json_t *sch
     if (ret->by_schema && !is_plain_object(schema)) {
         ret->by_schema = false;
         if (tool_is_strict(w, tool))
-            tool_fail(w, -ENOTSUP,
-                      "tool \"%.64s\": this model's calls have no JSON objects; the schema of a strict tool has "
-                      "properties and required at its top, no other keywords of objects",
-                      json_string_value(json_object_get(tool, "name")));
+            tool_fail(
+                w, -ENOTSUP,
+                "tool \"%.64s\": this model's calls have no JSON objects; the schema of a strict tool has "
+                "properties and required at its top, no other keywords of objects",
+                json_string_value(json_object_get(tool, "name")));
     }
     if (count > SCHEMA_PROPERTIES_MAX) {
         tool_fail(w, -E2BIG, "a tool has more than %d properties", SCHEMA_PROPERTIES_MAX);
@@ -107,8 +108,7 @@ static struct piece line_end(struct tool_work *w, const char *flag)
 static bool raw_text(struct tool_work *w, const json_t *tool, const struct tool_param *p, struct piece *ret)
 {
     rx_id end = tool_marker_text(w, "value_end");
-    rx_id within = end == RX_NONE ? RX_ALL
-                                  : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, end, RX_ALL)));
+    rx_id within = end == RX_NONE ? RX_ALL : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, end, RX_ALL)));
     struct piece text;
     if (!p->schema || tool_is_free_text(p->schema) || !tool_raw_value(w, tool, p->schema, within, &text))
         return false;
@@ -185,7 +185,8 @@ static struct piece comma(struct tool_work *w)
 
 /* Members in order, optional ones may be missing. From the end: what may follow when a member has been
  * written (later), and when none has (first). */
-static struct piece ordered(struct tool_work *w, const struct tool_params *params, const struct piece *members)
+static struct piece ordered(struct tool_work *w, const struct tool_params *params,
+                            const struct piece *members)
 {
     struct piece first = piece_rx(RX_EMPTY), later = piece_rx(RX_EMPTY);
     for (uint32_t i = params->count; i-- > 0;) {
@@ -277,7 +278,8 @@ static struct piece any_python(struct tool_work *w)
     struct piece any = piece_sym(w->any_python);
     struct piece text = piece_or(w->b, python_string(w, '"'), python_string(w, '\''));
     struct piece colon = TOOL_CAT(w, tool_blanks(w), tool_literal(w, ":"), tool_blanks(w));
-    add_way(w, w->any_python, piece_or(w->b, piece_or(w->b, text, piece_rx(w->json.number)), constants(w, words)));
+    add_way(w, w->any_python,
+            piece_or(w->b, piece_or(w->b, text, piece_rx(w->json.number)), constants(w, words)));
     add_way(w, w->any_python, bracketed(w, "[", any, "]"));
     add_way(w, w->any_python, bracketed(w, "{", TOOL_CAT(w, text, colon, any), "}"));
     return any;
@@ -366,8 +368,7 @@ static bool is_scalar(const json_t *schema)
 static struct piece braced_string(struct tool_work *w, struct braced *o, const json_t *schema)
 {
     rx_id end = tool_marker_text(w, "quote");
-    rx_id within = end == RX_NONE ? RX_ALL
-                                  : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, end, RX_ALL)));
+    rx_id within = end == RX_NONE ? RX_ALL : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, end, RX_ALL)));
     struct piece text;
     if (tool_is_free_text(schema))
         return quoted(w, tool_text(w, &(struct tool_text){.without = quote}));
@@ -405,8 +406,8 @@ static struct piece braced_array(struct tool_work *w, struct braced *o, const js
 {
     uint32_t min = count_of(schema, "minItems", 0), max = count_of(schema, "maxItems", RX_UNBOUNDED);
     const json_t *items = json_object_get(schema, "items");
-    o->failed = o->failed || json_object_get(schema, "prefixItems") || json_object_get(schema, "uniqueItems") ||
-                json_object_get(schema, "contains") || max < min;
+    o->failed = o->failed || json_object_get(schema, "prefixItems") ||
+                json_object_get(schema, "uniqueItems") || json_object_get(schema, "contains") || max < min;
     struct piece item = json_is_object(items) ? braced_value(w, o, items) : any_braced(w);
     if (o->failed)
         return piece_rx(RX_NONE);
@@ -478,10 +479,11 @@ static struct piece braced_member(struct tool_work *w, const json_t *tool, const
     if (by_schema)
         value = braced_value(w, &o, p->schema);
     if (o.failed && tool_is_strict(w, tool))
-        tool_fail(w, -ENOTSUP,
-                  "tool \"%.64s\": the schema of \"%.64s\" is not supported for a strict tool in this model's "
-                  "notation of calls",
-                  json_string_value(json_object_get(tool, "name")), p->key);
+        tool_fail(
+            w, -ENOTSUP,
+            "tool \"%.64s\": the schema of \"%.64s\" is not supported for a strict tool in this model's "
+            "notation of calls",
+            json_string_value(json_object_get(tool, "name")), p->key);
     return TOOL_CAT(w, braced_key(w, p->key), by_schema && !o.failed ? value : any_braced(w));
 }
 

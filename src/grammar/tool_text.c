@@ -64,10 +64,10 @@ struct piece tool_marker(struct tool_work *w, const char *marker)
     size_t i;
     json_t *part;
     json_array_foreach(json_object_get(w->markers, marker), i, part)
-        all = piece_cat(w->b, all,
-                        json_is_integer(part)
-                            ? token(w, part)
-                            : piece_rx(rx_literal(w->s, slice_of(json_string_value(part)))));
+        all =
+            piece_cat(w->b, all,
+                      json_is_integer(part) ? token(w, part)
+                                            : piece_rx(rx_literal(w->s, slice_of(json_string_value(part)))));
     return all;
 }
 
@@ -154,9 +154,7 @@ static rx_id run_of(struct tool_work *w, const struct tool_text *t)
     rx_id found = t->also;
     for (uint32_t i = 0; t->without[i]; i++)
         found = rx_or(w->s, found, tool_marker_text(w, t->without[i]));
-    return found == RX_NONE
-               ? RX_ALL
-               : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, found, RX_ALL)));
+    return found == RX_NONE ? RX_ALL : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, found, RX_ALL)));
 }
 
 struct piece tool_text(struct tool_work *w, const struct tool_text *t)

@@ -75,8 +75,9 @@ bool tool_raw_value(struct tool_work *w, const json_t *tool, const json_t *schem
 
 bool tool_is_free_text(const json_t *schema)
 {
-    static const char *const words[] = {"enum",  "const", "pattern", "minLength", "maxLength", "format", "allOf",
-                                        "anyOf", "oneOf", "not",     "if",        "$ref",      "$dynamicRef"};
+    static const char *const words[] = {"enum",   "const", "pattern",    "minLength", "maxLength",
+                                        "format", "allOf", "anyOf",      "oneOf",     "not",
+                                        "if",     "$ref",  "$dynamicRef"};
     for (size_t i = 0; i < COUNT_OF(words); i++)
         if (json_object_get(schema, words[i]))
             return false;
@@ -101,7 +102,8 @@ struct piece tool_json_arguments(struct tool_work *w, const json_t *tool)
     if (!type)
         json_object_set_new(copy, "type", json_string("object"));
     bool ok = compile(w, tool, copy, RX_NONE, &ret);
-    bool list = json_is_array(type), other = json_is_string(type) && strcmp(json_string_value(type), "object") != 0;
+    bool list = json_is_array(type),
+         other = json_is_string(type) && strcmp(json_string_value(type), "object") != 0;
     if (ok && (list || other)) {
         struct err why = {{0}};
         ok = refused(w, tool, err_set(&why, -ENOTSUP, "the type of its parameters must be \"object\""), &why);

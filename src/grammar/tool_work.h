@@ -45,8 +45,8 @@ struct piece tool_maybe(struct tool_work *w, struct piece p);
 /* Any text and special tokens without these markers (NULL after the last). */
 struct tool_text {
     const char *const *without;
-    rx_id also;  /* and without any of these texts; RX_NONE: no more */
-    rx_id start; /* nor does it begin with one of these */
+    rx_id also;   /* and without any of these texts; RX_NONE: no more */
+    rx_id start;  /* nor does it begin with one of these */
     bool reasons; /* a token that opens reasoning is followed by reasoning up to its end */
 };
 struct piece tool_text(struct tool_work *w, const struct tool_text *t);

@@ -12,6 +12,12 @@ bool tool_source_supports(const struct chat_syntax *syntax)
     return syntax->shape != CHAT_CONTENT_ONLY;
 }
 
+/* The parts of other replies have names or channels of their own. */
+bool tool_source_takes_schema(const struct chat_syntax *syntax)
+{
+    return syntax->shape == CHAT_CALLS && !syntax->opens;
+}
+
 /* ---- markers ---- */
 
 static bool is_blank(char c)
@@ -136,8 +142,6 @@ static bool is_listed(const json_t *names, const char *name)
 {
     size_t i;
     json_t *each;
-    if (!names)
-        return true;
     json_array_foreach(names, i, each)
         if (json_is_string(each) && strcmp(json_string_value(each), name) == 0)
             return true;
@@ -165,13 +169,12 @@ static void put_texts(const struct tool_source_opts *o, const json_t *parameters
 static void put_tool(const struct tool_source_opts *o, const json_t *tool, const char *name, struct buf *ret)
 {
     const json_t *parameters = json_object_get(tool, "parameters");
-    bool strict = json_is_true(json_object_get(tool, "strict"));
+    bool strict = is_listed(o->strict, name);
     buf_puts(ret, "{\"name\":");
     json_write_string(ret, slice_of(name));
     put_flag(ret, "strict", strict);
     /* Not needed where arguments are any object; then agents with other schemas share the grammar. */
-    if (strict || o->required || o->syntax->arguments == CHAT_TAGGED ||
-        o->syntax->arguments == CHAT_PYTHON) {
+    if (strict || o->required || o->syntax->arguments == CHAT_TAGGED || o->syntax->arguments == CHAT_PYTHON) {
         buf_puts(ret, ",\"parameters\":");
         if (parameters)
             json_write_value(ret, parameters);
@@ -194,7 +197,7 @@ static void put_tools(const struct tool_source_opts *o, struct buf *ret)
         if (!f)
             f = tool;
         const char *name = json_string_value(json_object_get(f, "name"));
-        if (!name || !is_listed(o->names, name))
+        if (!name || (o->names && !is_listed(o->names, name)))
             continue;
         buf_puts(ret, first ? "" : ",");
         put_tool(o, f, name, ret);
@@ -203,11 +206,24 @@ static void put_tools(const struct tool_source_opts *o, struct buf *ret)
     buf_putc(ret, ']');
 }
 
+static void put_schema(const struct tool_source_opts *o, struct buf *ret)
+{
+    buf_puts(ret, ",\"format\":");
+    if (json_is_string(o->schema))
+        buf_put(ret, json_string_value(o->schema), json_string_length(o->schema));
+    else
+        json_write_value(ret, o->schema);
+}
+
 void tool_source_write(const struct tool_source_opts *opts, struct buf *ret)
 {
     ASSERT(tool_source_supports(opts->syntax));
     put_syntax(opts, ret);
     put_tools(opts, ret);
+    if (opts->schema)
+        put_schema(opts, ret);
+    else if (opts->object)
+        buf_puts(ret, ",\"format\":{\"type\":\"object\"}");
     put_flag(ret, "required", opts->required);
     put_flag(ret, "parallel", opts->parallel);
     put_flag(ret, "in_reasoning", opts->in_reasoning);

@@ -13,16 +13,23 @@ struct buf;
 
 struct tool_source_opts {
     const struct chat_syntax *syntax;
-    const json_t *tools; /* of the request, as chat_parser_opts.tools */
-    const json_t *names; /* a list: the tools that may be called; NULL: all */
-    bool required;       /* the reply is calls; false: text, and calls where the model begins one */
-    bool parallel;       /* more than one call */
-    bool in_reasoning;   /* the prompt ends inside reasoning */
-    bool by_token;       /* as chat_parser_opts.by_token */
+    const json_t *tools;  /* of the request, as chat_parser_opts.tools */
+    const json_t *names;  /* a list: the tools that may be called; NULL: all */
+    const json_t *strict; /* likewise: whose arguments follow the schema; NULL: none */
+    /* The text of the reply is a JSON object (object), or one of the schema, if there are no calls. The schema
+     * is JSON, or a string with JSON. */
+    const json_t *schema;
+    bool object;
+    bool required;     /* the reply is calls; false: text, and calls where the model begins one */
+    bool parallel;     /* more than one call */
+    bool in_reasoning; /* the prompt ends inside reasoning */
+    bool by_token;     /* as chat_parser_opts.by_token */
 };
 
-/* Whether a grammar can have the calls of this format: those of chat_syntax do, content only does not. */
+/* Whether the format has calls: content only does not. */
 bool tool_source_supports(const struct chat_syntax *syntax);
+/* Whether the text of its replies may have a schema. */
+bool tool_source_takes_schema(const struct chat_syntax *syntax);
 void tool_source_write(const struct tool_source_opts *opts, struct buf *ret);
 
 #endif

@@ -11,20 +11,21 @@
 #include <errno.h>
 #include <string.h>
 
-#define TOOLS(strict)                                                                                        \
-    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"strict\": " strict                \
-    ", \"parameters\": {\"type\": \"object\", \"properties\": {"                                            \
-    "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 14}, "  \
-    "\"unit\": {\"type\": \"string\", \"enum\": [\"celsius\", \"kelvin\"]}, \"deep\": {\"type\": "          \
-    "\"boolean\"}, \"tags\": {\"type\": \"array\", \"items\": {\"type\": \"string\", \"maxLength\": 3}, "     \
+#define TOOLS                                                                                                \
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"parameters\": {\"type\": "        \
+    "\"object\", \"properties\": {"                                                                          \
+    "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\", \"minimum\": 1, \"maximum\": 14}, " \
+    "\"unit\": {\"type\": \"string\", \"enum\": [\"celsius\", \"kelvin\"]}, \"deep\": {\"type\": "           \
+    "\"boolean\"}, \"tags\": {\"type\": \"array\", \"items\": {\"type\": \"string\", \"maxLength\": 3}, "    \
     "\"maxItems\": 2}, \"at\": {\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"number\"}, "      \
-    "\"code\": {\"type\": \"string\", \"pattern\": \"^[A-Z]{2}$\"}}, \"required\": [\"x\"], "               \
-    "\"additionalProperties\": false}}, \"required\": [\"city\", \"days\"], \"additionalProperties\": "     \
-    "false}}}, {\"type\": \"function\", \"function\": {\"name\": \"add-2\", \"strict\": " strict              \
-    ", \"parameters\": {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}, \"code\": "    \
-    "{\"type\": \"string\", \"pattern\": \"^[a-c]+$\", \"maxLength\": 4}}, \"required\": [\"a\", \"code\"], " \
-    "\"additionalProperties\": false}}}, {\"type\": \"function\", \"function\": {\"name\": \"now\", "       \
-    "\"strict\": " strict ", \"parameters\": {\"type\": \"object\", \"properties\": {}, "                   \
+    "\"code\": {\"type\": \"string\", \"pattern\": \"^[A-Z]{2}$\"}}, \"required\": [\"x\"], "                \
+    "\"additionalProperties\": false}}, \"required\": [\"city\", \"days\"], \"additionalProperties\": "      \
+    "false}}}, {\"type\": \"function\", \"function\": {\"name\": \"add-2\", \"parameters\": {\"type\": "     \
+    "\"object\", \"properties\": {\"a\": {\"type\": \"integer\"}, \"code\": "                                \
+    "{\"type\": \"string\", \"pattern\": \"^[a-c]+$\", \"maxLength\": 4}}, \"required\": [\"a\", "           \
+    "\"code\"], "                                                                                            \
+    "\"additionalProperties\": false}}}, {\"type\": \"function\", \"function\": {\"name\": \"now\", "        \
+    "\"parameters\": {\"type\": \"object\", \"properties\": {}, "                                            \
     "\"additionalProperties\": false}}}]"
 
 static json_t *json_of(const char *text)
@@ -64,12 +65,14 @@ static bool weather_fits(const json_t *v)
     if (!json_is_string(json_object_get(v, "city")) || !json_is_number(days) || json_number_value(days) < 1 ||
         json_number_value(days) > 14)
         return false;
-    if (unit && strcmp(json_string_value(unit), "celsius") != 0 && strcmp(json_string_value(unit), "kelvin") != 0)
+    if (unit && strcmp(json_string_value(unit), "celsius") != 0 &&
+        strcmp(json_string_value(unit), "kelvin") != 0)
         return false;
     json_array_foreach(tags, i, tag)
         if (!json_is_string(tag))
             return false;
-    return (!deep || json_is_boolean(deep)) && (!tags || (json_is_array(tags) && json_array_size(tags) < 3)) &&
+    return (!deep || json_is_boolean(deep)) &&
+           (!tags || (json_is_array(tags) && json_array_size(tags) < 3)) &&
            (!at || json_is_number(json_object_get(at, "x"))) &&
            (!code || is_letters(json_string_value(code), 'A', 'Z', 2, 2));
 }
@@ -111,7 +114,8 @@ static void take(void *arg, const struct chat_event *event)
         p->arguments.len = 0;
         p->calls++;
         snprintf(p->names, sizeof(p->names), "%.*s", SLICE_ARGS(event->text));
-        if (strcmp(p->names, "get_weather") != 0 && strcmp(p->names, "add-2") != 0 && strcmp(p->names, "now") != 0)
+        if (strcmp(p->names, "get_weather") != 0 && strcmp(p->names, "add-2") != 0 &&
+            strcmp(p->names, "now") != 0)
             snprintf(p->fault, sizeof(p->fault), "a call of %.100s", p->names);
     } else if (event->kind == CHAT_TOOL_ARGUMENTS) {
         buf_put_slice(&p->arguments, event->text);
@@ -157,9 +161,14 @@ static void parsed_done(struct parsed *p)
 /* ---- walks ---- */
 
 static const char *const hints[] = {
-    "\"", "\"", "}", "{", "]", "[", ")", "(", ",", ":", "=", "\n", " ", "a", "b", "7", "AB", "x", "1", "kelvin",
-    "get_weather", "add-2", "now", "\"name\": \"now\"", "true", "null", "'", "\\n", "é", "<", ">", "0", "\"city\": ",
-    "city", "code", "functions.now:0", "all\n", "assistant", "final", "commentary", "analysis", "json", "}]", "zq "};
+    "\"",    "\"",        "}",           "{",          "]",        "[",
+    ")",     "(",         ",",           ":",          "=",        "\n",
+    " ",     "a",         "b",           "7",          "AB",       "x",
+    "1",     "kelvin",    "get_weather", "add-2",      "now",      "\"name\": \"now\"",
+    "true",  "null",      "'",           "\\n",        "é",        "<",
+    ">",     "0",         "\"city\": ",  "city",       "code",     "functions.now:0",
+    "all\n", "assistant", "final",       "commentary", "analysis", "json",
+    "}]",    "zq "};
 
 static bool try_text(struct tool_test *t, struct buf *text, struct slice more)
 {
@@ -235,10 +244,12 @@ static void check_walk(struct tool_test *t, const struct tool_source_opts *o, bo
         if (!o->parallel && p.calls > 1)
             snprintf(p.fault, sizeof(p.fault), "%u calls", p.calls);
         if (o->required && !is_blank(buf_slice(&p.content)))
-            snprintf(p.fault, sizeof(p.fault), "content %.*s", (int)MIN_OF(p.content.len, (size_t)200), p.content.ptr);
+            snprintf(p.fault, sizeof(p.fault), "content %.*s", (int)MIN_OF(p.content.len, (size_t)200),
+                     p.content.ptr);
         if (p.fault[0])
-            fail_msg("%s%s%s%s: %s\nof the reply\n%.*s", o->syntax->tool_format, o->required ? " required" : "",
-                     o->parallel ? " parallel" : "", strict ? " strict" : "", p.fault, SLICE_ARGS(buf_slice(&text)));
+            fail_msg("%s%s%s%s: %s\nof the reply\n%.*s", o->syntax->tool_format,
+                     o->required ? " required" : "", o->parallel ? " parallel" : "", strict ? " strict" : "",
+                     p.fault, SLICE_ARGS(buf_slice(&text)));
         parsed_done(&p);
         ++*ended;
     }
@@ -252,8 +263,12 @@ static void walk_format(const char *name, struct rng *r, bool required, bool str
     struct tool_test t;
     uint32_t ended = 0;
     assert_int_equal(chat_syntax_named(name, NULL, &syntax, &e), 0);
-    json_t *tools = json_of(strict ? TOOLS("true") : TOOLS("false"));
-    struct tool_source_opts o = {.syntax = &syntax, .tools = tools, .required = required, .parallel = parallel};
+    json_t *tools = json_of(TOOLS), *names = json_of("[\"get_weather\", \"add-2\", \"now\"]");
+    struct tool_source_opts o = {.syntax = &syntax,
+                                 .tools = tools,
+                                 .strict = strict ? names : NULL,
+                                 .required = required,
+                                 .parallel = parallel};
     if (tool_test_open(&o, &t, &e) < 0)
         fail_msg("%s: %s", name, e.text);
     for (uint32_t i = 0; i < 6; i++)
@@ -261,6 +276,7 @@ static void walk_format(const char *name, struct rng *r, bool required, bool str
     if (required && ended == 0)
         printf("%s%s%s: no walk has ended\n", name, strict ? " strict" : "", parallel ? " parallel" : "");
     tool_test_close(&t);
+    json_decref(names);
     json_decref(tools);
 }
 

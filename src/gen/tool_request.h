@@ -1,0 +1,19 @@
+/* tool_request.h - whether the replies of a request with tools have a grammar, and what it is made from. */
+#ifndef PLATEAU_GEN_TOOL_REQUEST_H
+#define PLATEAU_GEN_TOOL_REQUEST_H
+
+#include "base/buf.h"
+#include "gen/gen.h"
+
+enum tool_request {
+    TOOL_REQUEST_NONE,   /* no grammar of calls */
+    TOOL_REQUEST_MAY,    /* a call that begins is complete; without a grammar the parser reads what comes */
+    TOOL_REQUEST_MUST,   /* the request asks for it: calls are required, or arguments follow schemas */
+    TOOL_REQUEST_REFUSED /* g->reject has the reason */
+};
+
+/* With TOOL_REQUEST_MUST, g->request->grammar.param names the field that asks. */
+enum tool_request tool_request_of(struct gen *g);
+void tool_request_write(const struct gen *g, struct buf *ret);
+
+#endif
