@@ -39,7 +39,8 @@ bool tool_choice_check(struct request *r, struct request_memory *memory, struct 
     if (r->tools_off)
         return true;
     if (r->gen.calls.required && !r->gen.tools)
-        return reject_value(why, "tool_choice", "tool_choice requires a call, but the request offers no tools.");
+        return reject_value(why, "tool_choice",
+                            "tool_choice requires a call, but the request offers no tools.");
     json_array_foreach(r->gen.calls.names, i, name)
         if (!is_offered(r, json_string_value(name)))
             return reject_value(why, "tool_choice",

@@ -51,7 +51,7 @@ struct gen_calls {
     bool required;      /* the reply is calls */
     bool strict_unused; /* set by the preparation: arguments of strict tools are not constrained */
     bool failed;        /* no memory for the lists */
-    json_t *names;      /* owned: those that may be called; NULL: all */
+    json_t *names;      /* owned: the names that may be called; NULL: all */
     json_t *strict;     /* owned: names of tools whose arguments follow the schema; NULL: none */
 };
 

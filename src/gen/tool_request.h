@@ -1,4 +1,4 @@
-/* tool_request.h - whether the replies of a request with tools have a grammar, and what it is made from. */
+/* tool_request.h - the grammar of replies to a request with tools: whether there is one, and its source. */
 #ifndef PLATEAU_GEN_TOOL_REQUEST_H
 #define PLATEAU_GEN_TOOL_REQUEST_H
 

@@ -16,7 +16,7 @@ struct json_text {
     rx_id number;          /* every number, with exponents */
     rx_id ascii[128];      /* spellings of one character; 0: not made yet */
     sym_id any, object;    /* rules; UINT32_MAX: not made yet */
-    bool raw;              /* strings are written as they are, without quotes or escapes */
+    bool raw;              /* strings are written raw, without quotes or escapes */
 };
 
 void json_text_init(struct json_text *t, struct grammar_builder *b);

@@ -45,8 +45,8 @@ struct schema_opts {
     const struct wanted *wanted; /* when to give up: NULL never */
     const struct charge *charge; /* of SCHEMA_WORK_BYTES at most, during the call */
     struct buf *ignored; /* names of keywords that assert nothing, separated by ", "; NULL: not needed */
-    /* Strings stand as they are, without quotes and escapes: those of this expression of the builder's. For a
-     * schema whose values are strings. RX_NONE: as JSON. */
+    /* The schema describes strings, which stand raw: without quotes and escapes, each a text of this
+     * expression. RX_NONE: values are JSON. */
     rx_id raw;
 };
 

@@ -285,7 +285,7 @@ static struct piece channel_text(struct tool_work *w, bool content)
                     tool_text(w, &(struct tool_text){.without = marks}));
 }
 
-/* The prompt ends with the beginning of the first message. */
+/* The prompt ends with the start of the first message. */
 struct piece tool_channels(struct tool_work *w)
 {
     struct piece again = TOOL_CAT(w, tool_marker(w, "section_begin"), tool_literal(w, "assistant"));

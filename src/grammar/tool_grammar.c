@@ -1,5 +1,5 @@
 /* tool_grammar.c - a reply: reasoning, text and calls in their order. What the parser of replies would take
- * for the beginning of a call is in no text. */
+ * for the start of a call is in no text. */
 #include "grammar/tool_work.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static struct piece text(struct tool_work *w, rx_id start)
     return tool_text(w, &t);
 }
 
-/* Text at the beginning of a reply: a call without a marker, or reasoning, may begin there. */
+/* Text at the start of a reply: a call without a marker, or reasoning, may begin there. */
 static struct piece first_text(struct tool_work *w)
 {
     rx_id start = tool_bare_begin(w);

@@ -16,8 +16,8 @@ struct tool_source_opts {
     const json_t *tools;  /* of the request, as chat_parser_opts.tools */
     const json_t *names;  /* a list: the tools that may be called; NULL: all */
     const json_t *strict; /* likewise: whose arguments follow the schema; NULL: none */
-    /* The text of the reply is a JSON object (object), or one of the schema, if there are no calls. The schema
-     * is JSON, or a string with JSON. */
+    /* Without calls the reply is a JSON object (object), or JSON of this schema: JSON, or a string that has
+     * it. */
     const json_t *schema;
     bool object;
     bool required;     /* the reply is calls; false: text, and calls where the model begins one */
