@@ -99,7 +99,7 @@ static bool compile(struct gen *g, struct slice text)
     return r == 0 || refuse(g, r, &e);
 }
 
-/* Text and calls. A reply that may be any text does without when its grammar cannot be had. */
+/* Text and calls. A reply that may be any text gets no grammar when the cache has no room. */
 static bool begin_calls(struct gen *g, enum tool_request want)
 {
     struct charge charge = request_memory_charge(&g->memory);

@@ -7,8 +7,8 @@
 
 enum tool_request {
     TOOL_REQUEST_NONE,   /* no grammar of calls */
-    TOOL_REQUEST_MAY,    /* a call that begins is complete; without a grammar the parser reads what comes */
-    TOOL_REQUEST_MUST,   /* the request asks for it: calls are required, or arguments follow schemas */
+    TOOL_REQUEST_MAY,    /* a call that begins is complete; the reply may do so without a grammar */
+    TOOL_REQUEST_MUST,   /* the request needs it: calls are required, or arguments follow schemas */
     TOOL_REQUEST_REFUSED /* g->reject has the reason */
 };
 

@@ -46,7 +46,11 @@ static struct piece required_calls(struct tool_work *w)
     struct piece calls = TOOL_CAT(w, tool_calls(w, w->parallel), more_calls(w)), bare;
     if (tool_bare_calls(w, w->parallel, &bare))
         calls = tool_has(w, "section_begin") ? piece_or(w->b, calls, bare) : bare;
-    return TOOL_CAT(w, tool_blanks(w), calls);
+    /* Where only the end of text is marked, the template writes the mark before calls, too. */
+    struct piece end = piece_rx(RX_EMPTY);
+    if (!tool_has(w, "text_begin") && tool_has(w, "text_end"))
+        end = tool_maybe(w, TOOL_CAT(w, tool_marker(w, "text_end"), tool_blanks(w)));
+    return TOOL_CAT(w, tool_blanks(w), end, calls);
 }
 
 static struct piece text_and_calls(struct tool_work *w)
