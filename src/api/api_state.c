@@ -3,6 +3,7 @@
 #include "api/api_state.h"
 
 #include "base/check.h"
+#include "grammar/grammar_cache.h"
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -30,6 +31,23 @@ void api_reclaim(struct api *a)
         engine_reclaim(look.model->engine);
         registry_look_away(&look);
     }
+}
+
+uint32_t api_clear_grammars(struct api *a, uint64_t *bytes)
+{
+    struct lease look;
+    uint32_t entries = 0;
+    *bytes = 0;
+    for (uint32_t i = 0; i < api_model_count(a); i++) {
+        uint64_t more = 0;
+        if (registry_look(a->opts.registry, i, &look) < 0)
+            continue;
+        if (look.model->grammars)
+            entries += grammar_cache_clear(look.model->grammars, &more);
+        registry_look_away(&look);
+        *bytes += more;
+    }
+    return entries;
 }
 
 bool api_is_stuck(struct api *a, uint32_t model, uint64_t *silent_ns)

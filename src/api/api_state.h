@@ -91,6 +91,9 @@ static inline const char *api_model_id(const struct api *a, uint32_t index)
 bool api_engine_numbers(struct api *a, uint32_t index, struct engine_numbers *ret);
 /* Asks all engines to reclaim memory. */
 void api_reclaim(struct api *a);
+/* Drops the compiled grammars that no request uses, of all models. Returns how many; `bytes`: what they
+ * took. */
+uint32_t api_clear_grammars(struct api *a, uint64_t *bytes);
 /* Progress of the loads of the start; `part` is a fraction of 1. */
 struct api_progress {
     uint64_t done, total;

@@ -223,7 +223,8 @@ static void clear_wakes(struct exchange *x)
 static void end_with_model(struct exchange *x)
 {
     struct reject why = {.retry_after_s = 1};
-    bool holds = x->phase == EXCHANGE_RUNNING || (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES);
+    bool holds = x->phase == EXCHANGE_RUNNING ||
+                 (x->phase == EXCHANGE_WAITING && (x->waits == WAIT_IMAGES || x->waits == WAIT_GRAMMAR));
     if (!holds || !x->lease.registry || !registry_is_ending(x->lease.registry, x->lease.index))
         return;
     reject_set(&why, REJECT_MODEL_UNLOADING, NULL, "The model %s is being unloaded.", x->gen.model->id);

@@ -3,7 +3,8 @@
  *     receiving ──▶ preparing ──▶ running ──▶ sending ──▶ (gone)
  *                    │     ▲
  *                    ▼     │
- *                    waiting            for a model: wait.h; for images: media_request.h
+ *                    waiting            for a model: wait.h; for images: media_request.h;
+ *                                       for room for a grammar: grammar_request.h
  *
  * The network thread owns it, except while it is `preparing`. Then a prep thread owns it, and the network
  * thread touches only `http`, `cancelled` and the list. When the client leaves, `http` becomes NULL. The
@@ -30,7 +31,7 @@ enum exchange_phase {
 enum exchange_stage { EXCHANGE_AT_BODY, EXCHANGE_AT_MODEL, EXCHANGE_AT_GEN };
 
 /* What it waits for in the phase EXCHANGE_WAITING. */
-enum exchange_wait { WAIT_NONE, WAIT_LOAD, WAIT_UNLOAD, WAIT_IMAGES };
+enum exchange_wait { WAIT_NONE, WAIT_LOAD, WAIT_UNLOAD, WAIT_IMAGES, WAIT_GRAMMAR };
 
 /* Totals over all choices, for the log line at the end of the request. */
 struct exchange_sums {

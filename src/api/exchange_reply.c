@@ -189,8 +189,8 @@ static bool failed(struct exchange *x, const struct reply *r, struct reject *why
     case FINISH_ERROR:
         break;
     }
-    if (strncmp(f->error, "grammar_too_complex", 19) == 0)
-        return !reject_set(why, REJECT_GRAMMAR_TOO_COMPLEX, NULL, "%s", f->error);
+    if (reject_too_complex(why, f->error))
+        return true;
     return f->error[0] ? !reject_set(why, REJECT_ENGINE_ERROR, NULL, "%s", f->error)
                        : !reject_as(why, REJECT_ENGINE_ERROR);
 }

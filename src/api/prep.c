@@ -93,7 +93,9 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
         /* fall through */
     case EXCHANGE_AT_GEN:
         r = gen_prepare(&x->gen, scratch);
-        x->waits = r == PREPARE_WAITS ? WAIT_IMAGES : WAIT_NONE;
+        x->waits = r != PREPARE_WAITS               ? WAIT_NONE
+                   : x->gen.stage == GEN_AT_GRAMMAR ? WAIT_GRAMMAR
+                                                    : WAIT_IMAGES;
     }
     if (r != PREPARE_DONE)
         return r;

@@ -101,6 +101,8 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
     w.bytes = x->gen.memory.reserved;
     if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_IMAGES)
         w.phase = "media";
+    if (x->phase == EXCHANGE_WAITING && x->waits == WAIT_GRAMMAR)
+        w.phase = "preparing";
     for (uint32_t i = 0; i < x->gen.choice_count; i++) {
         const struct choice *c = &x->gen.choices[i];
         const struct job_numbers *j = find_job(x->api, job_count, c->job_id);

@@ -202,6 +202,11 @@ bool utility_reclaim(struct exchange *x)
     enum holder_ask_kind kind = x->kind == REQUEST_CLEAR ? HOLDER_CLEAR : HOLDER_TRIM;
     if (x->api->opts.holders)
         holders_reclaim(x->api->opts.holders, NULL, kind, RECLAIM_TIMEOUT_NS, &r);
+    if (kind == HOLDER_CLEAR) {
+        uint64_t bytes;
+        r.entries += api_clear_grammars(x->api, &bytes);
+        r.bytes += bytes;
+    }
     x->reclaimed_bytes = r.bytes;
     buf_printf(&x->reply, "{\"status\":\"%s\",\"entries\":%u,\"bytes_reclaimed\":%llu,\"failed\":[",
                r.failed ? "partial" : "ok", r.entries, (ull)r.bytes);

@@ -216,6 +216,12 @@ enum wait_end wait_look(struct exchange *x, uint64_t now_ns)
         return WAIT_GOES_ON;
     if (x->waits == WAIT_IMAGES)
         return look_for_media(x, now_ns);
+    if (x->waits == WAIT_GRAMMAR) {
+        if (now_ns < x->gen.grammar_retry_ns)
+            return WAIT_GOES_ON;
+        x->waits = WAIT_NONE;
+        return WAIT_PREPARES;
+    }
     if (x->waits_since_ns == 0)
         x->waits_since_ns = now_ns;
     int r = x->waits == WAIT_UNLOAD ? look_for_unload(x, now_ns) : look_for_load(x, now_ns);

@@ -86,7 +86,7 @@ static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const st
 {
     switch (r) {
     case -EINVAL:
-        return reject_value(&g->reject, NULL, "%s", e->text);
+        return !reject_too_complex(&g->reject, e->text) && reject_value(&g->reject, NULL, "%s", e->text);
     case -EAGAIN:
         g->reject.retry_after_s = retry_after_s;
         return reject_set(&g->reject, REJECT_QUEUE_FULL, NULL, "%s", e->text);
@@ -314,6 +314,12 @@ static bool make_jobs(struct gen *g)
     return true;
 }
 
+static bool make_prompts(struct gen *g, struct arena *scratch)
+{
+    bool pairs = g->request->output == GEN_SCORE;
+    return check_stops(g) && (pairs ? pair_prompts_make(g, scratch) : prompt_make(g, scratch));
+}
+
 enum prepare gen_prepare(struct gen *g, struct arena *scratch)
 {
     if (g->stage == GEN_AT_IMAGES) {
@@ -328,11 +334,17 @@ enum prepare gen_prepare(struct gen *g, struct arena *scratch)
     }
     if (g->request->output == GEN_IDS || g->request->output == GEN_TEXT)
         return PREPARE_DONE;
-    bool pairs = g->request->output == GEN_SCORE;
-    if (!check_stops(g) || !(pairs ? pair_prompts_make(g, scratch) : prompt_make(g, scratch)) ||
-        !grammar_request_begin(g) || !g->host->prompted(g))
+    if (g->stage == GEN_AT_PROMPT && !make_prompts(g, scratch))
         return PREPARE_REFUSED;
-    g->stage = GEN_AT_JOBS;
+    g->stage = MAX_OF(g->stage, GEN_AT_GRAMMAR);
+    if (g->stage == GEN_AT_GRAMMAR) {
+        enum prepare r = grammar_request_begin(g);
+        if (r != PREPARE_DONE)
+            return r;
+        if (!g->host->prompted(g))
+            return PREPARE_REFUSED;
+        g->stage = GEN_AT_JOBS;
+    }
     return make_jobs(g) ? PREPARE_DONE : PREPARE_REFUSED;
 }
 

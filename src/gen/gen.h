@@ -1,9 +1,10 @@
 /* gen.h - one generation: from a typed request to its images, its prompt and its jobs.
  *
  * The owner sets the first group of members and calls gen_prepare() on a thread that may compute for seconds.
- * When that returns PREPARE_WAITS the owner waits for the images without a thread (media_request_look()), and
- * calls again: `stage` says where preparation goes on. Afterwards the choices give the parts of the reply
- * (choice.h). gen_done() frees everything, at any stage. One thread at a time. */
+ * When that returns PREPARE_WAITS the owner waits without a thread, for the images (media_request_look())
+ * or, at GEN_AT_GRAMMAR, until grammar_retry_ns, and calls again: `stage` says where preparation goes on.
+ * Afterwards the choices give the parts of the reply (choice.h). gen_done() frees everything, at any stage.
+ * One thread at a time. */
 #ifndef PLATEAU_GEN_GEN_H
 #define PLATEAU_GEN_GEN_H
 
@@ -21,11 +22,11 @@ struct gen;
 /* How a call that prepares ended. */
 enum prepare {
     PREPARE_DONE,
-    PREPARE_WAITS,  /* for a model, or for images */
+    PREPARE_WAITS,  /* for a model, for images, or for room among the grammars in use */
     PREPARE_REFUSED /* the reject has the reason */
 };
 
-enum gen_stage { GEN_AT_IMAGES, GEN_AT_PROMPT, GEN_AT_JOBS };
+enum gen_stage { GEN_AT_IMAGES, GEN_AT_PROMPT, GEN_AT_GRAMMAR, GEN_AT_JOBS };
 
 /* What the owner decides. Each returns false with g->reject filled. */
 struct gen_host {
@@ -72,7 +73,8 @@ struct gen {
     struct media_task *task; /* its images; NULL: no images, or the engine has them */
     struct prompt_ids *prompts;
     uint32_t prompt_count;
-    struct cached_grammar *grammar; /* in use by this request; NULL: none */
+    struct cached_grammar *grammar;              /* in use by this request; NULL: none */
+    uint64_t grammar_since_ns, grammar_retry_ns; /* at GEN_AT_GRAMMAR: waiting since then; the next try */
     struct logit_bias *bias;
     uint32_t bias_count;
     struct choice *choices;

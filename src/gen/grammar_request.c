@@ -3,6 +3,8 @@
  * The work of compiling is charged to the request; the grammar itself to the cache. */
 #include "gen/grammar_request.h"
 
+#include "base/clock.h"
+#include "gen/json_depth.h"
 #include "gen/reply_frame.h"
 #include "gen/tool_request.h"
 #include "grammar/grammar_cache.h"
@@ -37,43 +39,62 @@ static bool check_model(struct gen *g)
     return true;
 }
 
-static bool refuse(struct gen *g, int r, const struct err *e)
+#define RETRY_NS   (200 * NS_PER_MS)
+#define TOOL_DEPTH 8   /* of what stands around schemas of tools */
+#define JSON_DEPTH 200 /* of a schema that is sent as text; that of a body has the limit of the body */
+
+static enum prepare no_room(struct gen *g, const struct err *e)
+{
+    const char *param = g->request->grammar.param;
+    uint64_t now_ns = clock_now_ns();
+    if (g->grammar_since_ns == 0)
+        g->grammar_since_ns = now_ns;
+    g->grammar_retry_ns = now_ns + RETRY_NS;
+    if (now_ns < g->grammar_since_ns + GRAMMAR_WAIT_S * NS_PER_S)
+        return PREPARE_WAITS;
+    g->reject.retry_after_s = 5;
+    reject_set(&g->reject, REJECT_BUSY, param,
+               "%s: %s, and has not been for %d s. Try again later, or raise --grammar-cache.", param,
+               e->text, GRAMMAR_WAIT_S);
+    return PREPARE_REFUSED;
+}
+
+static enum prepare refuse(struct gen *g, int r, const struct err *e)
 {
     const char *param = g->request->grammar.param;
     switch (r) {
     case -EINVAL:
     case -E2BIG:
-        return reject_value(&g->reject, param, "%s: %s.", param, e->text);
+        reject_value(&g->reject, param, "%s: %s.", param, e->text);
+        break;
     case -ENOTSUP:
-        return reject_unsupported(&g->reject, param, "%s: %s.", param, e->text);
+        reject_unsupported(&g->reject, param, "%s: %s.", param, e->text);
+        break;
     case -ECANCELED:
     case -ETIME:
-        return reject_unwanted(&g->reject, r);
+        reject_unwanted(&g->reject, r);
+        break;
     default:
-        g->reject.retry_after_s = 1;
-        return reject_set(&g->reject, REJECT_BUSY, param, "%s: %s. Try again later.", param, e->text);
+        return no_room(g, e);
     }
+    return PREPARE_REFUSED;
 }
 
-/* The source as text: schemas and lists as JSON. */
+/* The source as text: schemas and lists as JSON. A string is the source itself. */
 static void write_source(const struct gen_grammar *want, struct buf *ret)
 {
-    if (json_is_string(want->value) && want->kind != GRAMMAR_JSON_SCHEMA)
+    if (json_is_string(want->value))
         buf_put(ret, json_string_value(want->value), json_string_length(want->value));
     else if (want->value)
         json_write_value(ret, want->value);
 }
 
 /* Replies of a chat have one; completions are the grammar's text alone. */
-static bool make_frame(struct gen *g, struct grammar_frame *ret)
+static void make_frame(const struct gen *g, struct grammar_frame *ret)
 {
     *ret = (struct grammar_frame){.count = 0};
     if (g->request->parses)
         reply_frame_make(g->model->syntax, &g->prompts[0], ret);
-    return !ret->full || reject_unsupported(&g->reject, g->request->grammar.param,
-                                            "%s: the markers of the model's chat format are too long for "
-                                            "constrained decoding.",
-                                            g->request->grammar.param);
 }
 
 static int compile_source(struct gen *g, const struct grammar_source *source, struct err *e)
@@ -86,57 +107,77 @@ static int compile_source(struct gen *g, const struct grammar_source *source, st
     return r;
 }
 
-static bool compile(struct gen *g, struct slice text)
+static enum prepare refuse_memory(struct gen *g)
+{
+    gen_refuse_memory(g);
+    return PREPARE_REFUSED;
+}
+
+static enum prepare compile(struct gen *g, struct slice text)
 {
     struct grammar_frame frame;
     struct err e = {0};
-    if (!make_frame(g, &frame))
-        return false;
+    make_frame(g, &frame);
     const struct grammar_source source = {.kind = g->request->grammar.kind, .text = text, .frame = &frame};
+    if (frame.full)
+        return refuse(g, err_set(&e, -ENOTSUP, "the markers of the model's chat format are too long"), &e);
+    if (source.kind == GRAMMAR_JSON_SCHEMA && !json_depth_within(text, JSON_DEPTH))
+        return refuse(g, err_set(&e, -E2BIG, "the schema is nested deeper than %d levels", JSON_DEPTH), &e);
     int r = compile_source(g, &source, &e);
-    if (r < 0 && g->memory.refused)
-        return gen_refuse_memory(g);
-    return r == 0 || refuse(g, r, &e);
+    if (r == 0)
+        return PREPARE_DONE;
+    return g->memory.refused ? refuse_memory(g) : refuse(g, r, &e);
+}
+
+static int compile_calls(struct gen *g, struct slice text, struct err *e)
+{
+    const struct grammar_source source = {.kind = GRAMMAR_TOOLS, .text = text};
+    if (!json_depth_within(text, JSON_DEPTH + TOOL_DEPTH))
+        return err_set(e, -E2BIG, "a schema is nested deeper than %d levels", JSON_DEPTH);
+    return compile_source(g, &source, e);
 }
 
 /* Text and calls. A reply that may be any text gets no grammar when the cache has no room. */
-static bool begin_calls(struct gen *g, enum tool_request want)
+static enum prepare begin_calls(struct gen *g, enum tool_request want)
 {
     struct charge charge = request_memory_charge(&g->memory);
     struct buf text;
     struct err e = {0};
     if (want == TOOL_REQUEST_MUST && !check_model(g))
-        return false;
+        return PREPARE_REFUSED;
     buf_init(&text, SIZE_MAX / 4, &charge);
     tool_request_write(g, &text);
-    const struct grammar_source source = {.kind = GRAMMAR_TOOLS, .text = buf_slice(&text)};
-    int r = text.error ? -ENOMEM : compile_source(g, &source, &e);
+    int r = text.error ? -ENOMEM : compile_calls(g, buf_slice(&text), &e);
     buf_done(&text);
     if (r < 0 && g->memory.refused)
-        return gen_refuse_memory(g);
+        return refuse_memory(g);
     bool may = want == TOOL_REQUEST_MAY && r != -ECANCELED && r != -ETIME;
-    return r == 0 || may || refuse(g, r, &e);
+    return r == 0 || may ? PREPARE_DONE : refuse(g, r, &e);
 }
 
-bool grammar_request_begin(struct gen *g)
+enum prepare grammar_request_begin(struct gen *g)
 {
     const struct gen_grammar *want = &g->request->grammar;
     struct charge charge = request_memory_charge(&g->memory);
+    enum prepare r = PREPARE_REFUSED;
     struct buf text;
     enum tool_request calls = tool_request_of(g);
     if (calls == TOOL_REQUEST_REFUSED)
-        return false;
+        return PREPARE_REFUSED;
     if (calls != TOOL_REQUEST_NONE)
         return begin_calls(g, calls);
     if (!want->param)
-        return true;
+        return PREPARE_DONE;
     if (!check_model(g))
-        return false;
+        return PREPARE_REFUSED;
     buf_init(&text, SIZE_MAX / 4, &charge);
     write_source(want, &text);
-    bool ok = text.error ? gen_refuse_memory(g) : compile(g, buf_slice(&text));
+    if (text.error)
+        refuse_memory(g);
+    else
+        r = compile(g, buf_slice(&text));
     buf_done(&text);
-    return ok;
+    return r;
 }
 
 void grammar_request_done(struct gen *g)

@@ -6,9 +6,11 @@
 
 #include "gen/gen.h"
 
-/* On a prep thread, with the model leased and the prompts made. Sets g->grammar if the request asks for one.
- * False: g->reject has the reason. */
-bool grammar_request_begin(struct gen *g);
+#define GRAMMAR_WAIT_S 60 /* for room among the grammars in use; then 429 */
+
+/* On a prep thread, with the model leased and the prompts made. PREPARE_DONE: the request has its grammar, or
+ * needs none. PREPARE_WAITS: others in use leave no room; call again at g->grammar_retry_ns. */
+enum prepare grammar_request_begin(struct gen *g);
 /* Puts the entry back. The engine's jobs keep references of their own. Twice is fine. */
 void grammar_request_done(struct gen *g);
 

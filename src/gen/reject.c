@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Sentences without numbers. */
 static const char *const sentences[REJECT_KIND_COUNT] = {
@@ -75,6 +76,16 @@ bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint
                       "This model's maximum context length is %u tokens (--max-model-len), and the prompt "
                       "alone has more than %u. Shorten it.",
                       context, ids_max);
+}
+
+bool reject_too_complex(struct reject *r, const char *sentence)
+{
+    static const char name[] = "grammar_too_complex: ";
+    if (strncmp(sentence, name, sizeof(name) - 1) != 0)
+        return false;
+    reject_set(r, REJECT_GRAMMAR_TOO_COMPLEX, NULL, "%s Use a grammar with fewer ways to read the same text.",
+               sentence);
+    return true;
 }
 
 bool reject_unwanted(struct reject *r, int why)

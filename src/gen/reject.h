@@ -90,6 +90,8 @@ bool reject_unsupported(struct reject *r, const char *param, const char *format,
 
 /* 400: the prompt has more than ids_max tokens, of a context of `context`. */
 bool reject_too_long(struct reject *r, const char *param, uint32_t context, uint32_t ids_max);
+/* True, and *r is filled: this sentence of the engine says that a grammar is too complex. */
+bool reject_too_complex(struct reject *r, const char *sentence);
 /* The error of a result of wanted_look(): 499, or 503 when preparation took too long. */
 bool reject_unwanted(struct reject *r, int why);
 

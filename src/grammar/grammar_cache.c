@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define TABLES_PART      8 /* of bytes_max, for the tables of one entry */
@@ -40,9 +41,17 @@ struct grammar_cache {
     pthread_cond_t changed; /* an entry is no longer compiling */
     struct list entries;    /* the least recently used first */
     struct grammar_cache_numbers numbers;
+    _Atomic uint64_t bytes; /* taken of `account` for entries */
 };
 
 /* ---- Entries ---- */
+
+static void give_room(void *owner, size_t bytes)
+{
+    struct grammar_cache *c = owner;
+    charge_give(&c->account, bytes);
+    atomic_fetch_sub(&c->bytes, bytes);
+}
 
 static void entry_free(struct grammar_cache *c, struct cached_grammar *g)
 {
@@ -52,7 +61,7 @@ static void entry_free(struct grammar_cache *c, struct cached_grammar *g)
     grammar_free(g->grammar);
     pthread_mutex_destroy(&g->tables_lock);
     free(g);
-    charge_give(&c->account, sizeof(*g));
+    give_room(c, sizeof(*g));
 }
 
 /* Under the lock. */
@@ -78,12 +87,27 @@ bool grammar_cache_evict(struct grammar_cache *c)
     return some;
 }
 
+uint32_t grammar_cache_clear(struct grammar_cache *c, uint64_t *bytes)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&c->lock);
+    uint64_t before = atomic_load(&c->bytes);
+    while (evict(c))
+        count++;
+    uint64_t after = atomic_load(&c->bytes);
+    pthread_mutex_unlock(&c->lock);
+    *bytes = before > after ? before - after : 0; /* others may have begun to compile */
+    return count;
+}
+
 /* Under the lock. */
 static int take_room(struct grammar_cache *c, size_t bytes)
 {
     int r;
     while ((r = charge_take(&c->account, bytes)) < 0 && evict(c))
         continue;
+    if (r == 0)
+        atomic_fetch_add(&c->bytes, bytes);
     return r;
 }
 
@@ -96,12 +120,6 @@ static int charge_room(void *owner, size_t bytes)
     return r;
 }
 
-static void give_room(void *owner, size_t bytes)
-{
-    struct grammar_cache *c = owner;
-    charge_give(&c->account, bytes);
-}
-
 /* A new entry, compiling, with one user. Under the lock. */
 static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *key)
 {
@@ -109,7 +127,7 @@ static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *
         return NULL;
     struct cached_grammar *g = calloc(1, sizeof(*g));
     if (!g) {
-        charge_give(&c->account, sizeof(*g));
+        give_room(c, sizeof(*g));
         return NULL;
     }
     g->cache = c;
@@ -161,7 +179,7 @@ void grammar_cache_free(struct grammar_cache *c)
         return;
     while (evict(c))
         continue;
-    ASSERT(list_empty(&c->entries));
+    ASSERT(list_empty(&c->entries) && atomic_load(&c->bytes) == 0);
     struct charge account = c->account;
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
@@ -186,6 +204,12 @@ static int no_room(const struct grammar_source *s, struct err *e)
                    grammar_kind_name(s->kind));
 }
 
+/* Set aside for the tables while the grammar is compiled: without room there is no compilation. */
+static size_t tables_room(const struct grammar_cache *c)
+{
+    return c->tables_bytes + TABLES_BYTES_MIN;
+}
+
 /* Outside the lock. */
 static int fill(struct grammar_cache *c, struct cached_grammar *g, const struct grammar_source *s,
                 const struct grammar_source_opts *opts, struct err *e)
@@ -193,6 +217,7 @@ static int fill(struct grammar_cache *c, struct cached_grammar *g, const struct 
     struct grammar_source_opts own = *opts;
     own.charge = &c->charge;
     int r = grammar_source_compile(s, &own, &g->grammar, e);
+    give_room(c, tables_room(c));
     if (r < 0)
         return r;
     struct matcher_tables_opts tables = {
@@ -228,8 +253,9 @@ static void settle(struct grammar_cache *c, struct cached_grammar *g, int r, con
 static int compile(struct grammar_cache *c, const struct grammar_source *s,
                    const struct grammar_source_opts *opts, struct cached_grammar *g, struct err *e)
 {
+    int r = take_room(c, tables_room(c));
     pthread_mutex_unlock(&c->lock);
-    int r = fill(c, g, s, opts, e);
+    r = r < 0 ? no_room(s, e) : fill(c, g, s, opts, e);
     pthread_mutex_lock(&c->lock);
     settle(c, g, r, e);
     if (r < 0)

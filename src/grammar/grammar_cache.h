@@ -49,6 +49,8 @@ int cached_grammar_matcher(struct cached_grammar *g, size_t bytes_max, const str
 
 /* Evicts the least recently used entry that is not in use. False: there is none. */
 bool grammar_cache_evict(struct grammar_cache *c);
+/* Evicts all that are not in use. Returns how many there were; `bytes`: what they took. */
+uint32_t grammar_cache_clear(struct grammar_cache *c, uint64_t *bytes);
 
 struct grammar_cache_numbers {
     uint32_t entries, used;                    /* used: in use */

@@ -113,6 +113,25 @@ TEST(every_kind_of_source_compiles)
     close_scene(&s);
 }
 
+TEST(clearing_spares_what_is_in_use)
+{
+    struct scene s;
+    uint64_t bytes;
+    open_scene(&s, 32 << 20);
+    uint64_t empty = account_numbers(s.account).used;
+    struct cached_grammar *used = must_get(&s, GRAMMAR_REGEX, "a");
+    grammar_cache_put(s.cache, must_get(&s, GRAMMAR_REGEX, "b"));
+    grammar_cache_put(s.cache, must_get(&s, GRAMMAR_REGEX, "c"));
+    uint64_t full = account_numbers(s.account).used;
+    assert_int_equal(grammar_cache_clear(s.cache, &bytes), 2);
+    assert_int_equal(account_numbers(s.account).used, full - bytes);
+    assert_true(accepts(used, "a"));
+    grammar_cache_put(s.cache, used);
+    assert_int_equal(grammar_cache_clear(s.cache, &bytes), 1);
+    assert_int_equal(account_numbers(s.account).used, empty);
+    close_scene(&s);
+}
+
 TEST(kind_and_text_are_the_identity)
 {
     struct scene s;
