@@ -1,5 +1,5 @@
-"""Required calls, named tools, strict arguments and parallel calls, on three APIs. The bundled model is small
-and calls nothing of its own accord here: what it writes is right because nothing else is allowed."""
+"""Required calls, named tools, strict arguments and parallel calls, on three APIs. The bundled model calls
+nothing by itself here: its calls are right because the grammar allows nothing else."""
 
 import json
 
