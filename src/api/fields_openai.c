@@ -3,6 +3,7 @@
  * The refused fields are those that other servers of this API support. */
 #include "api/field.h"
 
+#include "api/tool_choice.h"
 #include "base/check.h"
 
 /* ---- completions and chats ---- */
@@ -127,6 +128,49 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
     return true;
 }
 
+static const char *string_in(const json_t *object, const char *name)
+{
+    const char *value = json_string_value(json_object_get(object, name));
+    return value ? value : "";
+}
+
+/* {"type": "function", "function": {"name": ...}}; newer clients have the name beside the type. */
+static bool allow_function(struct request *r, const json_t *v)
+{
+    const char *inner = string_in(json_object_get(v, "function"), "name");
+    const char *name = inner[0] ? inner : string_in(v, "name");
+    if (strcmp(string_in(v, "type"), "function") != 0 || !name[0])
+        return false;
+    tool_choice_allow(r, name);
+    return true;
+}
+
+static bool allow_list(struct request *r, const json_t *allowed)
+{
+    size_t i;
+    const json_t *each, *tools = json_object_get(allowed, "tools");
+    json_array_foreach(tools, i, each)
+        if (!allow_function(r, each))
+            return false;
+    return json_array_size(tools) > 0;
+}
+
+static bool read_named(struct request *r, const struct field *f, const json_t *v, struct reject *why)
+{
+    const json_t *inner = json_object_get(v, "allowed_tools"), *allowed = json_is_object(inner) ? inner : v;
+    const char *mode = string_in(allowed, "mode");
+    bool list = strcmp(string_in(v, "type"), "allowed_tools") == 0;
+    r->gen.calls.required = !list || strcmp(mode, "required") == 0;
+    if (list && !r->gen.calls.required && strcmp(mode, "auto") != 0)
+        return reject_value(why, f->name, "tool_choice.allowed_tools.mode must be \"auto\" or \"required\".");
+    if (list ? allow_list(r, allowed) : allow_function(r, v))
+        return true;
+    return reject_value(
+        why, f->name,
+        "tool_choice names tools as {\"type\": \"function\", \"function\": {\"name\": \"...\"}}; "
+        "allowed_tools has a mode and a list of these in \"tools\".");
+}
+
 static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     const char *s = json_is_string(v) ? json_string_value(v) : NULL;
@@ -136,11 +180,14 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
     }
     if (s && (strcmp(s, "auto") == 0 || strcmp(s, "none") == 0))
         return true;
-    if ((s && strcmp(s, "required") == 0) || json_is_object(v))
-        return reject_unsupported(
-            why, f->name,
-            "tool_choice may be \"auto\" or \"none\"; \"required\" and named functions are not supported.");
-    return reject_value(why, f->name, "tool_choice must be \"auto\" or \"none\".");
+    if (json_is_object(v))
+        return read_named(r, f, v, why);
+    r->gen.calls.required = s && strcmp(s, "required") == 0;
+    return r->gen.calls.required ||
+           reject_value(
+               why, f->name,
+               "tool_choice must be \"auto\", \"none\", \"required\", or an object of type \"function\" "
+               "or \"allowed_tools\".");
 }
 
 static bool read_template_kwargs(struct request *r, const struct field *f, json_t *v, struct reject *why)

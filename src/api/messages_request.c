@@ -4,6 +4,7 @@
  * dialects are read too. */
 #include "api/field.h"
 #include "api/messages.h"
+#include "api/tool_choice.h"
 
 #include "base/check.h"
 
@@ -33,23 +34,19 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
     return true;
 }
 
-/* "any" and "tool" need constrained decoding: this is their place. */
-static bool refuse_forced(const struct field *f, const char *type, struct reject *why)
-{
-    return reject_unsupported(why, f->name,
-                              "tool_choice of type \"%s\" is not supported: a call cannot be forced. Use "
-                              "\"auto\" or \"none\".",
-                              type);
-}
-
 static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     const char *type = type_of(v);
-    if (strcmp(type, "any") == 0 || strcmp(type, "tool") == 0)
-        return refuse_forced(f, type, why);
-    if (strcmp(type, "none") == 0)
+    const char *name = json_string_value(json_object_get(v, "name"));
+    bool named = strcmp(type, "tool") == 0;
+    r->gen.calls.required = named || strcmp(type, "any") == 0;
+    if (named && (!name || !name[0]))
+        return reject_value(why, f->name, "tool_choice of type \"tool\" needs a name.");
+    if (named)
+        tool_choice_allow(r, name);
+    else if (strcmp(type, "none") == 0)
         r->tools_off = true; /* not offered, so not called */
-    else if (strcmp(type, "auto") != 0)
+    else if (!r->gen.calls.required && strcmp(type, "auto") != 0)
         return reject_value(why, f->name,
                             "tool_choice must be an object of type \"auto\", \"any\", \"tool\" or \"none\".");
     r->gen.parallel_tool_calls = !json_is_true(json_object_get(v, "disable_parallel_tool_use"));

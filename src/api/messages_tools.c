@@ -4,6 +4,7 @@
  * here that the client expects; those that Anthropic's servers run are refused by name. */
 #include "api/field.h"
 #include "api/messages.h"
+#include "api/tool_choice.h"
 
 #include "base/check.h"
 
@@ -158,7 +159,7 @@ static bool convert_tool(const struct messages_place *p, json_t *list, const jso
     if (json_string_length(json_object_get(tool, "name")) == 0)
         return reject_value(p->why, p->at, "%s needs a name.", p->at);
     if (json_is_true(json_object_get(tool, "strict")))
-        field_note_ignored(p->request, "tools.strict"); /* until arguments follow the schema */
+        tool_choice_strict(p->request, json_string_value(json_object_get(tool, "name")));
     messages_mark(p->request, tool, 0, 0);
     return add_tool(p, list, tool, own);
 }

@@ -5,6 +5,7 @@
  * image among them they stay a list. The role `developer` is OpenAI's newer name for `system`, and most
  * templates have only the latter. */
 #include "api/field.h"
+#include "api/tool_choice.h"
 #include "gen/json_depth.h"
 
 #include "base/check.h"
@@ -334,7 +335,8 @@ bool request_check_tools(struct request *r, const json_t *tools, struct reject *
         if (!check_tool(tool, i, why))
             return false;
         if (is_strict(tool))
-            field_note_ignored(r, "tools.function.strict"); /* until arguments follow the schema */
+            tool_choice_strict(r,
+                               json_string_value(json_object_get(json_object_get(tool, "function"), "name")));
     }
     return true;
 }

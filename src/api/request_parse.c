@@ -2,6 +2,7 @@
  * together. */
 #include "api/field.h"
 #include "api/responses_store.h"
+#include "api/tool_choice.h"
 #include "gen/json_depth.h"
 
 #include "base/check.h"
@@ -115,7 +116,8 @@ bool request_parse(const struct request_form *form, struct slice body, const str
     set_defaults(form, ret);
     return load(form, ret, body, limits, memory, why) && fields_read(form, limits, ret, why) &&
            (!form->check || form->check(ret, why)) && check_output(ret, limits, why) &&
-           check_effort(ret, why) && (!form->convert || form->convert(ret, limits, memory, why));
+           check_effort(ret, why) && (!form->convert || form->convert(ret, limits, memory, why)) &&
+           tool_choice_check(ret, memory, why);
 }
 
 void request_done(struct request *r)
@@ -123,6 +125,7 @@ void request_done(struct request *r)
     json_decref(r->gen.media);
     json_decref(r->gen.template_kwargs);
     json_decref(r->gen.grammar.value);
+    tool_choice_drop(r);
     json_decref(r->echoed);
     responses_items_unref(r->previous);
     buf_done(&r->kept);
@@ -135,6 +138,7 @@ void request_drop_all(struct request *r)
     request_drop_prompt(r);
     json_decref(r->gen.grammar.value);
     r->gen.grammar = (struct gen_grammar){0};
+    tool_choice_drop(r);
     r->gen.tools = r->gen.logit_bias = r->gen.allowed_ids = NULL;
     r->model = r->gen.reasoning_effort = r->gen.cache_salt = NULL;
     r->gen.stop_count = 0;

@@ -4,6 +4,7 @@
  * dialects are read too. */
 #include "api/field.h"
 #include "api/responses.h"
+#include "api/tool_choice.h"
 
 #include "base/check.h"
 
@@ -34,31 +35,50 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
     return true;
 }
 
-/* "required" and named tools need constrained decoding: this is their place. */
-static bool refuse_forced(const struct field *f, const char *what, struct reject *why)
+/* The tools of allowed_tools are the only ones that are offered, see responses_tools.c. */
+static bool read_allowed(struct request *r, const struct field *f, const json_t *v, struct reject *why)
 {
-    return reject_unsupported(
-        why, f->name,
-        "tool_choice \"%.40s\" is not supported: a call cannot be forced. Use \"auto\", "
-        "\"none\" or allowed_tools with the mode \"auto\".",
-        what);
+    const char *mode = word_of(json_object_get(v, "mode"));
+    r->gen.calls.required = strcmp(mode, "required") == 0;
+    return ((r->gen.calls.required || strcmp(mode, "auto") == 0) &&
+            json_is_array(json_object_get(v, "tools"))) ||
+           reject_value(
+               why, f->name,
+               "tool_choice of type \"allowed_tools\" must have the mode \"auto\" or \"required\", and "
+               "tools.");
+}
+
+static bool read_named(struct request *r, const struct field *f, const json_t *v, struct reject *why)
+{
+    char name[RESPONSES_NAME_BYTES];
+    const char *type = type_of(v), *own = word_of(json_object_get(v, "name"));
+    const char *space = word_of(json_object_get(v, "namespace"));
+    if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0)
+        return reject_unsupported(
+            why, f->name,
+            "tool_choice of type \"%.40s\" is not supported: the server runs no tools. Use "
+            "\"function\", \"custom\" or \"allowed_tools\".",
+            type);
+    if (!own[0] || !responses_flat_name(space[0] ? space : NULL, own, name))
+        return reject_value(why, f->name, "tool_choice of type \"%s\" needs the name of a tool.", type);
+    r->gen.calls.required = true;
+    tool_choice_allow(r, name);
+    return true;
 }
 
 static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const char *word = word_of(v), *mode = word_of(json_object_get(v, "mode"));
-    bool allowed = strcmp(type_of(v), "allowed_tools") == 0;
-    if (strcmp(word, "required") == 0 || (allowed && strcmp(mode, "required") == 0))
-        return refuse_forced(f, "required", why);
-    if (!allowed && type_of(v)[0])
-        return refuse_forced(f, type_of(v), why);
-    if (allowed && (strcmp(mode, "auto") != 0 || !json_is_array(json_object_get(v, "tools"))))
-        return reject_value(why, f->name,
-                            "tool_choice of type \"allowed_tools\" must have mode \"auto\" and tools.");
+    const char *word = word_of(v), *type = type_of(v);
+    if (strcmp(type, "allowed_tools") == 0)
+        return read_allowed(r, f, v, why);
+    if (type[0])
+        return read_named(r, f, v, why);
+    r->gen.calls.required = strcmp(word, "required") == 0;
     if (strcmp(word, "none") == 0)
         r->tools_off = true; /* not offered, so not called */
-    return allowed || strcmp(word, "auto") == 0 || strcmp(word, "none") == 0 ||
-           reject_value(why, f->name, "tool_choice must be \"auto\", \"none\" or an object with a type.");
+    return r->gen.calls.required || r->tools_off || strcmp(word, "auto") == 0 ||
+           reject_value(why, f->name,
+                        "tool_choice must be \"auto\", \"none\", \"required\" or an object with a type.");
 }
 
 /* ---- the reply ---- */

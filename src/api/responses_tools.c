@@ -5,6 +5,7 @@
  * offer them whenever their configuration has them. */
 #include "api/field.h"
 #include "api/responses.h"
+#include "api/tool_choice.h"
 
 #include "base/check.h"
 
@@ -81,8 +82,6 @@ static json_t *schema_of(const struct responses_place *p, const json_t *tool)
 
 static void note_ignored(const struct responses_place *p, const json_t *tool)
 {
-    if (json_is_true(json_object_get(tool, "strict")))
-        field_note_ignored(p->request, "tools.strict"); /* until arguments follow the schema */
     const json_t *format = json_object_get(tool, "format");
     if (json_is_object(format) && !is_type(format, "text"))
         field_note_ignored(p->request, "tools.format");
@@ -137,6 +136,8 @@ static bool convert_tool(const struct responses_place *p, json_t *list, const js
     if (!is_allowed(p->request, space, tool))
         return true;
     note_ignored(p, tool);
+    if (json_is_true(json_object_get(tool, "strict")) && is_type(tool, "function"))
+        tool_choice_strict(p->request, name);
     if (json_array_size(list) == REQUEST_TOOLS_MAX)
         return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
     return add_function(p, list, tool, name);

@@ -46,6 +46,15 @@ struct gen_grammar {
     json_t *value; /* owned: a schema, or a list of texts; of the other kinds a string; NULL: none */
 };
 
+/* Which of the tools may be called, and whether the reply has to. */
+struct gen_calls {
+    bool required;      /* the reply is calls */
+    bool strict_unused; /* set by the preparation: arguments of strict tools are not constrained */
+    bool failed;        /* no memory for the lists */
+    json_t *names;      /* owned: the names that may be called; NULL: all */
+    json_t *strict;     /* owned: names of tools whose arguments follow the schema; NULL: none */
+};
+
 struct gen_request {
     enum gen_output output;
 
@@ -59,6 +68,7 @@ struct gen_request {
     bool add_generation_prompt;
     bool continues; /* the last message is the assistant's, and the reply continues its text */
     bool parallel_tool_calls;
+    struct gen_calls calls;
     const char *reasoning_effort; /* NULL: not given */
     bool effort_unused;           /* set by the rendering: the template has no place for it */
     int enable_thinking;          /* -1: not given */

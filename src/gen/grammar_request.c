@@ -3,10 +3,10 @@
  * The work of compiling is charged to the request; the grammar itself to the cache. */
 #include "gen/grammar_request.h"
 
+#include "base/clock.h"
 #include "gen/json_depth.h"
 #include "gen/reply_frame.h"
-
-#include "base/clock.h"
+#include "gen/tool_request.h"
 #include "grammar/grammar_cache.h"
 #include "text/chat_format.h"
 
@@ -40,6 +40,7 @@ static bool check_model(struct gen *g)
 }
 
 #define RETRY_NS   (200 * NS_PER_MS)
+#define TOOL_DEPTH 8   /* of what stands around schemas of tools */
 #define JSON_DEPTH 200 /* of a schema that is sent as text; that of a body has the limit of the body */
 
 static enum prepare no_room(struct gen *g, const struct err *e)
@@ -96,27 +97,62 @@ static void make_frame(const struct gen *g, struct grammar_frame *ret)
         reply_frame_make(g->model->syntax, &g->prompts[0], ret);
 }
 
-static enum prepare compile(struct gen *g, struct slice text)
+static int compile_source(struct gen *g, const struct grammar_source *source, struct err *e)
 {
     struct charge work = request_memory_charge(&g->memory);
+    const struct grammar_source_opts opts = {.wanted = &g->wanted, .work = &work};
+    struct request_memory *before = request_memory_enter(&g->memory);
+    int r = grammar_cache_get(g->model->grammars, source, &opts, &g->grammar, e);
+    request_memory_enter(before);
+    return r;
+}
+
+static enum prepare refuse_memory(struct gen *g)
+{
+    gen_refuse_memory(g);
+    return PREPARE_REFUSED;
+}
+
+static enum prepare compile(struct gen *g, struct slice text)
+{
     struct grammar_frame frame;
     struct err e = {0};
     make_frame(g, &frame);
     const struct grammar_source source = {.kind = g->request->grammar.kind, .text = text, .frame = &frame};
-    const struct grammar_source_opts opts = {.wanted = &g->wanted, .work = &work};
     if (frame.full)
         return refuse(g, err_set(&e, -ENOTSUP, "the markers of the model's chat format are too long"), &e);
     if (source.kind == GRAMMAR_JSON_SCHEMA && !json_depth_within(text, JSON_DEPTH))
         return refuse(g, err_set(&e, -E2BIG, "the schema is nested deeper than %d levels", JSON_DEPTH), &e);
-    struct request_memory *before = request_memory_enter(&g->memory);
-    int r = grammar_cache_get(g->model->grammars, &source, &opts, &g->grammar, &e);
-    request_memory_enter(before);
+    int r = compile_source(g, &source, &e);
     if (r == 0)
         return PREPARE_DONE;
-    if (!g->memory.refused)
-        return refuse(g, r, &e);
-    gen_refuse_memory(g);
-    return PREPARE_REFUSED;
+    return g->memory.refused ? refuse_memory(g) : refuse(g, r, &e);
+}
+
+static int compile_calls(struct gen *g, struct slice text, struct err *e)
+{
+    const struct grammar_source source = {.kind = GRAMMAR_TOOLS, .text = text};
+    if (!json_depth_within(text, JSON_DEPTH + TOOL_DEPTH))
+        return err_set(e, -E2BIG, "a schema is nested deeper than %d levels", JSON_DEPTH);
+    return compile_source(g, &source, e);
+}
+
+/* Text and calls. A reply that may be any text gets no grammar when the cache has no room. */
+static enum prepare begin_calls(struct gen *g, enum tool_request want)
+{
+    struct charge charge = request_memory_charge(&g->memory);
+    struct buf text;
+    struct err e = {0};
+    if (want == TOOL_REQUEST_MUST && !check_model(g))
+        return PREPARE_REFUSED;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    tool_request_write(g, &text);
+    int r = text.error ? -ENOMEM : compile_calls(g, buf_slice(&text), &e);
+    buf_done(&text);
+    if (r < 0 && g->memory.refused)
+        return refuse_memory(g);
+    bool may = want == TOOL_REQUEST_MAY && r != -ECANCELED && r != -ETIME;
+    return r == 0 || may ? PREPARE_DONE : refuse(g, r, &e);
 }
 
 enum prepare grammar_request_begin(struct gen *g)
@@ -125,6 +161,11 @@ enum prepare grammar_request_begin(struct gen *g)
     struct charge charge = request_memory_charge(&g->memory);
     enum prepare r = PREPARE_REFUSED;
     struct buf text;
+    enum tool_request calls = tool_request_of(g);
+    if (calls == TOOL_REQUEST_REFUSED)
+        return PREPARE_REFUSED;
+    if (calls != TOOL_REQUEST_NONE)
+        return begin_calls(g, calls);
     if (!want->param)
         return PREPARE_DONE;
     if (!check_model(g))
@@ -132,7 +173,7 @@ enum prepare grammar_request_begin(struct gen *g)
     buf_init(&text, SIZE_MAX / 4, &charge);
     write_source(want, &text);
     if (text.error)
-        gen_refuse_memory(g);
+        refuse_memory(g);
     else
         r = compile(g, buf_slice(&text));
     buf_done(&text);

@@ -7,6 +7,7 @@
 #include "grammar/gbnf.h"
 #include "grammar/lark.h"
 #include "grammar/schema.h"
+#include "grammar/tool_grammar.h"
 
 #include <errno.h>
 #include <openssl/sha.h>
@@ -99,13 +100,29 @@ static int from_lark(struct compiling *c, sym_id *ret)
     return lark_compile(c->b, c->text, c->work, ret, c->e);
 }
 
+static int from_tools(struct compiling *c, sym_id *ret)
+{
+    json_t *source;
+    struct schema_opts opts = {.wanted = &c->wanted, .charge = c->work};
+    int r = parse_json(c, "description of tools", &source);
+    if (r < 0)
+        return r;
+    r = tool_grammar_compile(c->b, source, &opts, ret, c->e);
+    json_decref(source);
+    return r;
+}
+
 static const struct front_end {
     const char *name;
     int (*compile)(struct compiling *c, sym_id *ret);
 } front_ends[GRAMMAR_KIND_COUNT] = {
-    [GRAMMAR_JSON_OBJECT] = {"object", from_object}, [GRAMMAR_JSON_SCHEMA] = {"schema", from_schema},
-    [GRAMMAR_REGEX] = {"pattern", from_regex},       [GRAMMAR_CHOICE] = {"choice", from_choice},
-    [GRAMMAR_GBNF] = {"grammar", from_gbnf},         [GRAMMAR_LARK] = {"grammar", from_lark},
+    [GRAMMAR_JSON_OBJECT] = {"object", from_object},
+    [GRAMMAR_JSON_SCHEMA] = {"schema", from_schema},
+    [GRAMMAR_REGEX] = {"pattern", from_regex},
+    [GRAMMAR_CHOICE] = {"choice", from_choice},
+    [GRAMMAR_GBNF] = {"grammar", from_gbnf},
+    [GRAMMAR_LARK] = {"grammar", from_lark},
+    [GRAMMAR_TOOLS] = {"grammar of tools", from_tools},
 };
 
 const char *grammar_kind_name(enum grammar_kind kind)

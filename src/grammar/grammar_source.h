@@ -20,6 +20,7 @@ enum grammar_kind {
     GRAMMAR_CHOICE, /* a JSON list of texts */
     GRAMMAR_GBNF,
     GRAMMAR_LARK,
+    GRAMMAR_TOOLS, /* a chat format and tools: text/tool_source.h */
     GRAMMAR_KIND_COUNT
 };
 

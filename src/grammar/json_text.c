@@ -113,7 +113,9 @@ static rx_id escaped(struct rx_store *s, struct rx_range r)
 
 rx_id json_text_encode(void *arg, struct rx_store *s, const struct rx_range *ranges, uint32_t count)
 {
-    (void)arg;
+    const struct json_text *t = arg;
+    if (t->raw)
+        return rx_codepoints(s, ranges, count);
     rx_id all = RX_NONE;
     for (uint32_t i = 0; i < count && !rx_failed(s); i++)
         all = rx_or(s, all, rx_or(s, as_itself(s, ranges[i]), escaped(s, ranges[i])));
@@ -124,9 +126,9 @@ static rx_id one_character(struct json_text *t, uint32_t code)
 {
     struct rx_range r = {code, code};
     if (code >= 128)
-        return json_text_encode(NULL, t->s, &r, 1);
+        return json_text_encode(t, t->s, &r, 1);
     if (!t->ascii[code])
-        t->ascii[code] = json_text_encode(NULL, t->s, &r, 1);
+        t->ascii[code] = json_text_encode(t, t->s, &r, 1);
     return t->ascii[code];
 }
 
@@ -169,6 +171,8 @@ rx_id json_text_other(struct json_text *t, rx_id content)
 
 rx_id json_text_quoted(struct json_text *t, rx_id content)
 {
+    if (t->raw)
+        return content;
     rx_id quote = rx_literal(t->s, SLICE("\""));
     return rx_cat(t->s, quote, rx_cat(t->s, content, quote));
 }
@@ -263,14 +267,25 @@ static rx_id any_number(struct rx_store *s)
     return rx_cat(s, minus, rx_cat(s, whole, rx_cat(s, fraction, rx_repeat(s, exponent, 0, 1))));
 }
 
-void json_text_init(struct json_text *t, struct grammar_builder *b)
+static void init(struct json_text *t, struct grammar_builder *b, bool raw)
 {
     static const struct rx_range all[] = {{0, 0xD7FF}, {0xE000, 0x10FFFF}};
-    *t = (struct json_text){.b = b, .s = grammar_rx(b), .any = UINT32_MAX, .object = UINT32_MAX};
-    t->character = json_text_encode(NULL, t->s, all, COUNT_OF(all));
+    *t = (struct json_text){.b = b, .s = grammar_rx(b), .any = UINT32_MAX, .object = UINT32_MAX, .raw = raw};
+    t->character = json_text_encode(t, t->s, all, COUNT_OF(all));
     t->text = rx_repeat(t->s, t->character, 0, RX_UNBOUNDED);
     t->space = white_space(t->s);
     t->number = any_number(t->s);
+}
+
+void json_text_init(struct json_text *t, struct grammar_builder *b)
+{
+    init(t, b, false);
+}
+
+void json_text_init_raw(struct json_text *t, struct grammar_builder *b, rx_id within)
+{
+    init(t, b, true);
+    t->text = rx_and(t->s, t->text, within);
 }
 
 /* ---- any value ---- */
@@ -321,6 +336,10 @@ bool json_text_matches(struct json_text *t, rx_id content, struct slice utf8)
 {
     for (size_t i = 0; i < utf8.len && content != RX_NONE && !rx_failed(t->s); i++) {
         unsigned char c = (unsigned char)utf8.ptr[i];
+        if (t->raw) {
+            content = rx_derive(t->s, content, c);
+            continue;
+        }
         if (c == '"' || c == '\\')
             content = rx_derive(t->s, content, '\\');
         if (c >= 0x20) {

@@ -16,11 +16,15 @@ struct json_text {
     rx_id number;          /* every number, with exponents */
     rx_id ascii[128];      /* spellings of one character; 0: not made yet */
     sym_id any, object;    /* rules; UINT32_MAX: not made yet */
+    bool raw;              /* strings are written raw, without quotes or escapes */
 };
 
 void json_text_init(struct json_text *t, struct grammar_builder *b);
+/* Strings stand as raw text, each of the texts `within`. For values that are strings: keys and other values
+ * are written as JSON. */
+void json_text_init_raw(struct json_text *t, struct grammar_builder *b, rx_id within);
 
-/* Any character of the ranges in each of its spellings: an rx_encode_fn; `arg` is unused. */
+/* Any character of the ranges in each of its spellings: an rx_encode_fn; `arg` is a json_text. */
 rx_id json_text_encode(void *arg, struct rx_store *s, const struct rx_range *ranges, uint32_t count);
 /* The characters of valid UTF-8, between the quotes. */
 rx_id json_text_content(struct json_text *t, struct slice utf8);

@@ -45,6 +45,9 @@ struct schema_opts {
     const struct wanted *wanted; /* when to give up: NULL never */
     const struct charge *charge; /* of SCHEMA_WORK_BYTES at most, during the call */
     struct buf *ignored; /* names of keywords that assert nothing, separated by ", "; NULL: not needed */
+    /* The schema describes strings, which stand raw: without quotes and escapes, each a text of this
+     * expression. RX_NONE: values are JSON. */
+    rx_id raw;
 };
 
 /* Adds the rules; `ret` is the value's. 0; -EINVAL (no schema); -ENOTSUP (not supported), each with the JSON

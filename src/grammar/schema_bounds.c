@@ -186,7 +186,7 @@ rx_id schema_pattern_rx(struct schema_work *w, uint32_t node, const char *key, s
     for (const struct schema_pattern *p = w->patterns; p; p = p->next)
         if (slice_eq(p->text, pattern))
             return p->rx;
-    struct rx_parse_opts opts = {.search = true, .encode = json_text_encode};
+    struct rx_parse_opts opts = {.search = true, .encode = json_text_encode, .encode_arg = &w->text};
     struct schema_pattern *p = schema_keep(w, sizeof(*p));
     struct err e = {{0}};
     rx_id rx = RX_NONE;

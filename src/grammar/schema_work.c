@@ -107,7 +107,10 @@ int schema_work_open(struct schema_work *w, struct grammar_builder *b, const jso
         r = arena_create(&keep, &w->scratch);
     if (r < 0)
         return err_set(e, r, "no memory to compile the schema");
-    json_text_init(&w->text, b);
+    if (opts->raw != RX_NONE)
+        json_text_init_raw(&w->text, b, opts->raw);
+    else
+        json_text_init(&w->text, b);
     return schema_doc_open(w, schema);
 }
 

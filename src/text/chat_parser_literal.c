@@ -55,6 +55,8 @@ static bool skip_word(struct chat_parser *p, struct slice s, size_t bytes)
 
 static bool step_name(struct chat_parser *p)
 {
+    if (p->in_list && !p->bare && chat_skip_blanks(p))
+        return false;
     struct slice s = chat_rest(p);
     size_t n = 0;
     while (n < s.len && n <= NAME_BYTES_MAX && is_name_byte(s.ptr[n], n == 0))

@@ -87,9 +87,24 @@ static struct slice trim(struct slice s)
     return s;
 }
 
+/* -1, 0, 12: of any length. */
+static bool is_whole(struct slice s)
+{
+    if (s.len && s.ptr[0] == '-')
+        s = slice_sub(s, 1, s.len);
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+            return false;
+    return s.len == 1 || (s.len > 1 && s.ptr[0] != '0');
+}
+
 static bool write_number(struct buf *ret, struct slice text, bool integers_only)
 {
     json_error_t e;
+    if (is_whole(text)) {
+        buf_put_slice(ret, text);
+        return true;
+    }
     if (text.len == 0 || text.len > ARGUMENT_NUMBER_BYTES_MAX)
         return false;
     json_t *value = json_loadb(text.ptr, text.len, JSON_DECODE_ANY, &e);
@@ -127,12 +142,14 @@ static bool write_typed(struct buf *ret, unsigned types, struct slice text)
     }
     if ((types & (TYPE_INTEGER | TYPE_NUMBER)) && write_number(ret, t, !(types & TYPE_NUMBER)))
         return true;
+    if ((types & (TYPE_OBJECT | TYPE_ARRAY)) && write_structure(ret, t, types))
+        return true;
     if (types & TYPE_BOOLEAN) {
         bool yes = t.len == 4 && strncasecmp(t.ptr, "true", 4) == 0;
         buf_puts(ret, yes ? "true" : "false");
         return true;
     }
-    return (types & (TYPE_OBJECT | TYPE_ARRAY)) && write_structure(ret, t, types);
+    return false;
 }
 
 bool tool_argument_is_text(const json_t *tools, struct slice function, struct slice key)

@@ -182,7 +182,7 @@ def test_errors(claude, server):
     with pytest.raises(anthropic.BadRequestError, match="prompt is too long: [0-9]+ tokens > 32767 maximum"):
         claude.messages.create(model="canary", max_tokens=1, messages=[user("word " * 40000)])
     with pytest.raises(anthropic.BadRequestError, match="tool_choice"):
-        claude.messages.create(model="canary", max_tokens=1, messages=ASK, tools=[WEATHER], tool_choice={"type": "any"})
+        claude.messages.create(model="canary", max_tokens=1, messages=ASK, tool_choice={"type": "any"})
     # The number is the prompt's.
     long = [user("word " * 40000)]
     said = failed(post(server, messages=long), 400)
@@ -372,7 +372,7 @@ def test_tools_of_the_client_have_a_schema(server):
     assert counted(server, tools=[own]) == counted(server, tools=[WEATHER])
     assert counted(server, tools=[WEATHER], tool_choice={"type": "none"}) == counted(server)
     reply = post(server, tools=[{**WEATHER, "strict": True}], max_tokens=1)
-    assert answered(reply) and reply.headers["x-ignored-fields"] == "tools.strict"
+    assert answered(reply) and "x-ignored-fields" not in reply.headers
 
 
 @pytest.mark.parametrize("fields, words", [

@@ -22,8 +22,6 @@ def ask(server, path, fields):
 
 
 UNSUPPORTED = [
-    (CHAT, {"tool_choice": "required", "tools": [FUNCTION]}, "tool_choice"),
-    (CHAT, {"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [FUNCTION]}, "tool_choice"),
     (CHAT, {"response_format": {"type": "structural_tag", "structures": []}}, "response_format.type"),
     (TEXT, {"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
     (CHAT, {"messages": user([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}])},

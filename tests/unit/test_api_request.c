@@ -200,8 +200,6 @@ TEST(what_is_known_and_not_done_is_refused)
          "structured_outputs.disable_additional_properties"},
         {"\"response_format\":{\"type\":\"structural_tag\"}", "response_format.type"},
         {"\"guided_choice\":[\"a\"],\"allowed_token_ids\":[1]", "allowed_token_ids"},
-        {"\"tool_choice\":\"required\"", "tool_choice"},
-        {"\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}", "tool_choice"},
         {"\"use_beam_search\":true", "use_beam_search"},
         {"\"best_of\":2", "best_of"},
         {"\"functions\":[]", "functions"},
@@ -547,14 +545,43 @@ TEST(messages_that_are_none_are_refused)
                    "not supported");
 }
 
-TEST(strict_tools_and_store_are_taken_and_listed)
+#define TWO                                                                                                  \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}},{\"type\":\"function\",\"function\":{" \
+    "\"name\":\"g\"}}],"
+#define NAMED(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+
+TEST(tool_choice_says_which_calls_come)
+{
+    struct parsed *p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":\"required\""));
+    assert_true(p->request.gen.calls.required && !p->request.gen.calls.names);
+    done(p);
+    p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":" NAMED("g")));
+    assert_true(p->request.gen.calls.required);
+    assert_int_equal(json_array_size(p->request.gen.calls.names), 1);
+    done(p);
+    p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{"
+                                         "\"mode\":\"auto\",\"tools\":[" NAMED("f") "," NAMED("g") "]}}"));
+    assert_false(p->request.gen.calls.required);
+    assert_int_equal(json_array_size(p->request.gen.calls.names), 2);
+    done(p);
+    refuse(&wire_chat.form, CHAT(TWO "\"tool_choice\":" NAMED("h")), 400, "tool_choice", "\"h\"");
+    refuse(&wire_chat.form, CHAT("\"tool_choice\":\"required\""), 400, "tool_choice", "no tools");
+    refuse(&wire_chat.form, CHAT(TWO "\"tool_choice\":{\"type\":\"function\"}"), 400, "tool_choice", "name");
+    refuse(&wire_chat.form,
+           CHAT(TWO "\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":"
+                    "\"auto\"}}"),
+           400, "tool_choice", "list");
+}
+
+TEST(strict_tools_and_store_are_taken)
 {
     struct parsed *p = accept(
         &wire_chat.form, CHAT("\"store\":true,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
                               "\"f\",\"strict\":true}},{\"type\":\"function\",\"function\":{\"name\":\"g\","
                               "\"strict\":true}}]"));
     assert_int_equal(json_array_size(p->request.gen.tools), 2);
-    assert_string_equal(p->request.ignored, "store, tools.function.strict");
+    assert_string_equal(p->request.ignored, "store");
+    assert_int_equal(json_array_size(p->request.gen.calls.strict), 2);
     done(p);
 }
 

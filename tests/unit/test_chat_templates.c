@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include "base/check.h"
+#include "test_tool_grammar.h"
 #include "text/chat_format.h"
 #include "text/chat_history.h"
 #include "text/chat_template.h"
@@ -271,6 +272,27 @@ static bool follows(const struct scene *s, const json_t *back, const char *promp
     return ok;
 }
 
+static unsigned grammars;
+
+/* The grammar of a request with these tools has the reply, whole. */
+static void check_grammar(const struct scene *s, const char *name, struct slice reply, bool reasons)
+{
+    struct tool_test t;
+    struct err e = {{0}};
+    const struct tool_source_opts o = {
+        .syntax = &s->syntax, .tools = s->tools, .parallel = true, .in_reasoning = reasons};
+    if (!s->tools || !tool_source_supports(&s->syntax))
+        return;
+    if (tool_test_open(&o, &t, &e) < 0)
+        fail_msg("%s: %s", name, e.text);
+    size_t took = tool_test_takes(&t, reply);
+    if (took != reply.len + 1)
+        fail_msg("%s: the grammar takes %zu of %zu bytes of\n%.*s\n", name, took, reply.len,
+                 SLICE_ARGS(reply));
+    grammars++;
+    tool_test_close(&t);
+}
+
 static char try_way(const struct scene *s, const char *name, const char *text)
 {
     json_t *message = json_of(text);
@@ -283,6 +305,7 @@ static char try_way(const struct scene *s, const char *name, const char *text)
         struct slice reply = slice_of(history + strlen(prompt));
         bool reasons = chat_syntax_prompt_reasons(&s->syntax, slice_of(prompt));
         json_t *back = message_of(s, without_turn_end(s, reply), reasons);
+        check_grammar(s, name, without_turn_end(s, reply), reasons);
         char *again = render(s, back, false);
         char *shown = json_dumps(back, 0);
         if (!again || strcmp(again, history) != 0)
@@ -381,7 +404,7 @@ TEST(formats_are_found_and_history_comes_back)
         printf("skipped: no templates in %s; name the folder in PLATEAU_TEMPLATES\n", folder());
         skip();
     }
-    printf("%u templates\n", found);
+    printf("%u templates, %u grammars\n", found, grammars);
     assert_int_equal(wrong, 0);
 }
 

@@ -1,0 +1,57 @@
+#include "api/tool_choice.h"
+
+static void add(struct request *r, json_t **list, const char *name)
+{
+    if (!*list)
+        *list = json_array();
+    if (!*list || json_array_append_new(*list, json_string(name)) < 0)
+        r->gen.calls.failed = true;
+}
+
+void tool_choice_allow(struct request *r, const char *name)
+{
+    add(r, &r->gen.calls.names, name);
+}
+
+void tool_choice_strict(struct request *r, const char *name)
+{
+    add(r, &r->gen.calls.strict, name);
+}
+
+static bool is_offered(const struct request *r, const char *name)
+{
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(r->gen.tools, i, tool) {
+        const char *own = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+        if (own && strcmp(own, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool tool_choice_check(struct request *r, struct request_memory *memory, struct reject *why)
+{
+    size_t i;
+    const json_t *name;
+    if (r->gen.calls.failed)
+        return request_memory_reject(memory, why);
+    if (r->tools_off)
+        return true;
+    if (r->gen.calls.required && !r->gen.tools)
+        return reject_value(why, "tool_choice",
+                            "tool_choice requires a call, but the request offers no tools.");
+    json_array_foreach(r->gen.calls.names, i, name)
+        if (!is_offered(r, json_string_value(name)))
+            return reject_value(why, "tool_choice",
+                                "tool_choice names the tool \"%.64s\", which is not in tools.",
+                                json_string_value(name));
+    return true;
+}
+
+void tool_choice_drop(struct request *r)
+{
+    json_decref(r->gen.calls.names);
+    json_decref(r->gen.calls.strict);
+    r->gen.calls = (struct gen_calls){0};
+}

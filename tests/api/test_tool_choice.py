@@ -1,0 +1,184 @@
+"""Required calls, named tools, strict arguments and parallel calls, on three APIs. The bundled model calls
+nothing by itself here: its calls are right because the grammar allows nothing else."""
+
+import json
+
+import anthropic
+import openai
+import pytest
+
+from conftest import ANSWER_S
+
+SCHEMA = {"type": "object", "properties": {
+    "path": {"type": "string", "pattern": "^/[a-z]{1,8}$"},
+    "mode": {"type": "string", "enum": ["read", "write"]},
+    "lines": {"type": "integer", "minimum": 1, "maximum": 9},
+    "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
+}, "required": ["path", "mode", "lines", "tags"], "additionalProperties": False}
+SIMPLE = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["n"],
+          "additionalProperties": False}
+ASK = [{"role": "user", "content": "What does mkdir do?"}]
+
+
+def chat_tool(name, schema, **more):
+    return {"type": "function", "function": {"name": name, "description": "A tool.", "parameters": schema, **more}}
+
+
+TOOLS = [chat_tool("open_file", SCHEMA), chat_tool("count", SIMPLE)]
+CLAUDE = [{"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in TOOLS]
+FLAT = [{"type": "function", "name": t["function"]["name"], "parameters": t["function"]["parameters"]} for t in TOOLS]
+
+
+def fits(name, arguments):
+    if name == "count":
+        return set(arguments) == {"n"} and type(arguments["n"]) is int and 0 <= arguments["n"] <= 99
+    path = arguments.pop("path")
+    return (name == "open_file" and path[0] == "/" and path[1:].isalpha() and len(path) <= 9
+            and arguments.pop("mode") in ("read", "write") and 1 <= arguments.pop("lines") <= 9
+            and len(arguments["tags"]) <= 2 and set(arguments.pop("tags")) <= {"a", "b"} and not arguments)
+
+
+def calls_of(message):
+    return [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message.get("tool_calls") or []]
+
+
+def chat(server, **fields):
+    fields = {"messages": ASK, "tools": TOOLS, "temperature": 0, "max_tokens": 400, **fields}
+    reply = server.http.post("/v1/chat/completions", json={"model": "canary", **fields})
+    assert reply.status_code == 200, reply.text
+    return reply
+
+
+def refused(server, route, word, **fields):
+    reply = server.http.post(route, json={"model": "canary", "max_tokens": 20, **fields})
+    assert reply.status_code == 400, reply.text
+    assert word in reply.json()["error"]["message"]
+
+
+def named(name):
+    return {"type": "function", "function": {"name": name}}
+
+
+# ---- chat ----
+
+@pytest.mark.parametrize("choice, names", [
+    ("required", {"open_file", "count"}), (named("open_file"), {"open_file"}), (named("count"), {"count"}),
+    ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named("count")]}}, {"count"})])
+def test_a_required_call_comes(server, choice, names):
+    reply = chat(server, tool_choice=choice).json()["choices"][0]
+    calls = calls_of(reply["message"])
+    assert calls and reply["finish_reason"] == "tool_calls" and not (reply["message"]["content"] or "").strip()
+    for name, arguments in calls:
+        assert name in names and fits(name, arguments)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_required_calls_are_right_at_any_temperature(server, seed):
+    reply = chat(server, tool_choice="required", temperature=1.5, seed=seed, parallel_tool_calls=False).json()["choices"][0]
+    [(name, arguments)] = calls_of(reply["message"])
+    assert reply["finish_reason"] == "tool_calls" and fits(name, arguments)
+
+
+def test_a_streamed_call_is_the_same(server):
+    whole = chat(server, tool_choice=named("open_file"), seed=1).json()["choices"][0]
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=ANSWER_S) as client:
+        stream = client.chat.completions.create(model="canary", messages=ASK, tools=TOOLS, temperature=0, max_tokens=400,
+                                                seed=1, tool_choice=named("open_file"), stream=True)
+        text, names, reasons = "", [], []
+        for chunk in stream:
+            for call in chunk.choices[0].delta.tool_calls or []:
+                names += [call.function.name] if call.function.name else []
+                text += call.function.arguments or ""
+            reasons.append(chunk.choices[0].finish_reason)
+    assert [(names[0], json.loads(text))] == calls_of(whole["message"])[:1] and reasons[-1] == "tool_calls"
+
+
+def test_reasoning_comes_before_a_required_call(server):
+    reply = chat(server, tool_choice="required", enable_thinking=True, max_tokens=600).json()["choices"][0]
+    if reply["finish_reason"] == "length":
+        assert not reply["message"].get("content")
+    else:
+        assert reply["finish_reason"] == "tool_calls" and all(fits(*c) for c in calls_of(reply["message"]))
+
+
+def test_strict_arguments_follow_the_schema(server):
+    tools = [chat_tool("open_file", SCHEMA, strict=True), chat_tool("count", SIMPLE, strict=True)]
+    reply = chat(server, tools=tools)
+    assert "x-ignored-fields" not in reply.headers
+    for seed in range(4):
+        choice = chat(server, tools=tools, tool_choice="required", temperature=1.2, seed=seed).json()["choices"][0]
+        assert all(fits(*c) for c in calls_of(choice["message"])) and calls_of(choice["message"])
+
+
+def test_text_stays_text(server):
+    """A grammar of text and calls changes no token of a reply that has none."""
+    free = server.http.post("/v1/chat/completions", json={"model": "canary", "messages": ASK, "temperature": 0, "max_tokens": 60})
+    text = free.json()["choices"][0]["message"]["content"]
+    again = chat(server, tools=TOOLS, tool_choice="none", max_tokens=60).json()["choices"][0]
+    assert again["message"]["content"] == text
+    assert chat(server, max_tokens=60).json()["choices"][0]["finish_reason"] in ("stop", "tool_calls", "length")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_format_or_calls(server, seed):
+    schema = {"type": "object", "properties": {"x": {"type": "integer", "maximum": 9, "minimum": 0}}, "required": ["x"],
+              "additionalProperties": False}
+    reply = chat(server, temperature=1.5, seed=seed, max_tokens=300, response_format={
+        "type": "json_schema", "json_schema": {"name": "x", "schema": schema}}).json()["choices"][0]
+    calls = calls_of(reply["message"]) if reply["finish_reason"] != "length" else []
+    if not calls and reply["finish_reason"] == "stop":
+        assert 0 <= json.loads(reply["message"]["content"])["x"] <= 9
+
+
+def test_unknown_and_missing_tools_are_refused(server):
+    path = "/v1/chat/completions"
+    refused(server, path, '"other"', messages=ASK, tools=TOOLS, tool_choice=named("other"))
+    refused(server, path, "no tools", messages=ASK, tool_choice="required")
+    refused(server, path, "tool_choice", messages=ASK, tools=TOOLS, tool_choice={"type": "function"})
+    refused(server, path, "contains", messages=ASK, tools=[chat_tool("f", {
+        "type": "object", "properties": {"a": {"type": "array", "contains": {"type": "integer"}}}}, strict=True)])
+    refused(server, "/v1/messages", '"other"', messages=ASK, tools=CLAUDE, tool_choice={"type": "tool", "name": "other"})
+    reply = server.http.post("/v1/responses", json={"model": "canary", "input": "a", "tools": FLAT,
+                                                    "tool_choice": {"type": "function", "name": "other"}})
+    assert reply.status_code == 400 and "other" in reply.json()["error"]["message"]
+
+
+# ---- Messages ----
+
+@pytest.mark.parametrize("choice, names", [
+    ({"type": "any", "disable_parallel_tool_use": True}, {"open_file", "count"}),
+    ({"type": "tool", "name": "count", "disable_parallel_tool_use": True}, {"count"})])
+def test_messages_require_one(server, choice, names):
+    with anthropic.Anthropic(base_url=server.url, api_key="none", timeout=ANSWER_S) as client:
+        fields = dict(model="canary", max_tokens=400, messages=ASK, tools=CLAUDE, tool_choice=choice, extra_body={"temperature": 0})
+        whole = client.messages.create(**fields)
+        with client.messages.stream(**fields) as stream:
+            streamed = stream.get_final_message()
+    for reply in whole, streamed:
+        [call] = [b for b in reply.content if b.type == "tool_use"]
+        assert reply.stop_reason == "tool_use" and call.name in names and fits(call.name, dict(call.input))
+
+
+# ---- Responses ----
+
+@pytest.mark.parametrize("choice, names", [
+    ("required", {"open_file", "count"}), ({"type": "function", "name": "count"}, {"count"}),
+    ({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "open_file"}]}, {"open_file"})])
+def test_responses_require_one(server, choice, names):
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=ANSWER_S) as client:
+        fields = dict(model="canary", input="What does mkdir do?", tools=FLAT, tool_choice=choice, temperature=0, store=False,
+                      max_output_tokens=400, parallel_tool_calls=False)
+        whole = client.responses.create(**fields)
+        done = [e for e in client.responses.create(stream=True, **fields) if e.type == "response.completed"]
+    for reply in [whole] + [e.response for e in done]:
+        [call] = [i for i in reply.output if i.type == "function_call"]
+        assert reply.status == "completed" and call.name in names and fits(call.name, json.loads(call.arguments))
+
+
+def test_a_custom_tool_is_called(server):
+    reply = server.http.post("/v1/responses", json={
+        "model": "canary", "input": "a", "tools": [{"type": "custom", "name": "shell"}], "store": False, "temperature": 0,
+        "tool_choice": {"type": "custom", "name": "shell"}, "max_output_tokens": 300, "parallel_tool_calls": False})
+    assert reply.status_code == 200, reply.text
+    calls = [i for i in reply.json()["output"] if i["type"] == "custom_tool_call"]
+    assert reply.json()["status"] == "incomplete" or (len(calls) == 1 and calls[0]["name"] == "shell")
