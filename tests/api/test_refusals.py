@@ -38,7 +38,6 @@ UNSUPPORTED = [
     (CHAT, {"prediction": {"type": "content", "content": "x"}}, "prediction"),
     (CHAT, {"web_search_options": {}}, "web_search_options"),
     (CHAT, {"verbosity": "low"}, "verbosity"),
-    (CHAT, {"continue_final_message": True}, "continue_final_message"),
     (CHAT, {"chat_template": "{{ 1 }}"}, "chat_template"),
     (CHAT, {"documents": [{"text": "x"}]}, "documents"),
     (CHAT, {"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
@@ -67,6 +66,10 @@ def test_what_is_not_done_is_refused(server, path, fields, param):
 
 
 WRONG = [
+    (CHAT, {"continue_final_message": True, "messages": user("x") + [{"role": "assistant", "content": "y"}]},
+     "continue_final_message", "add_generation_prompt"),
+    (CHAT, {"continue_final_message": True, "add_generation_prompt": False, "messages": user("x")},
+     "continue_final_message", "assistant"),
     (CHAT, {"temperature": 2.1}, "temperature", "from 0 to 2"),
     (CHAT, {"temperature": "1"}, "temperature", "number"),
     (CHAT, {"top_p": 0}, "top_p", "to 1"),
@@ -164,8 +167,6 @@ def test_refusals_of_routes(server):
     refused(reply, 405, "method_not_allowed", "POST")
     assert reply.headers["allow"] == "POST"
     refused(server.http.post("/v1/models", json={}), 405, "method_not_allowed", "GET")
-    for path in ["/v1/responses"]:
-        refused(server.post(path, model="canary", input="x"), 404, "not_found")
     refused(server.post("/v1/models/canary/x/load"), 404, "model_not_found", "canary/x")
 
 
