@@ -35,7 +35,7 @@ ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 
 
-# Tests with clients of other projects run in the environment that has the package; `./test clients` makes them.
+# Tests with clients of other projects run in the environment that has the package: see `./test clients`.
 PACKAGES = {"agents": "agents", "described": "schemathesis", "instructor": "instructor",
             "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic"}
 collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if not importlib.util.find_spec(package)]
@@ -402,8 +402,8 @@ SDK_KEY = "sk-of-the-clients"
 
 @pytest.fixture(scope="session")
 def sdk():
-    """A server with keys, a second name and vectors, for clients of other projects. Their responses stay in its
-    store; no request of theirs is a 5xx."""
+    """A server with keys, a second name and vectors, for clients of other projects. Their responses stay in
+    its store. No request gets a 5xx."""
     options = ["--embeddings", "--api-key", SDK_KEY, "--admin-key", ADMIN_KEY, "--alias", "Qwen/Qwen3-4B"]
     s = Server(*options, key=ADMIN_KEY)
     failed = lambda: s.metrics()['plateau_http_requests_total{class="5"}']
