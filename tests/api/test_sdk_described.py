@@ -1,7 +1,7 @@
-"""Requests that schemathesis generates from a description of OpenAI's API. The description is made from the types
-of the openai client, which are generated from OpenAI's own: parameters of requests and shapes of replies. It has
-five routes, without streams. A valid request may be refused; each reply has the shape of its status, and none is
-a 5xx."""
+"""Requests that schemathesis generates from a description of OpenAI's API. The description is made from the
+types of the openai client, which are generated from OpenAI's own: parameters of requests and shapes of replies.
+It has five routes, without streams. A request may be refused. Each reply has the shape of its status, and none
+is a 5xx."""
 
 import json
 import os
@@ -28,8 +28,8 @@ ERROR = {"type": "object", "required": ["error"], "properties": {"error": {
 # Keeps replies short.
 CLAMPED = {"model": "canary", "max_tokens": 3, "max_completion_tokens": 3, "max_output_tokens": 16, "n": 2, "best_of": 2,
            "stream": False, "store": False}
-# The types have no bounds, so most of what they generate is refused. Two of three requests have these values for
-# required fields and numbers, and two other fields as they were generated.
+# The types have no bounds, so the server refuses most of what they generate. Two of three requests have these
+# values for required fields and numbers, and two other fields as generated.
 PLAIN = {"/v1/chat/completions": {"messages": ASK}, "/v1/completions": {"prompt": "a"}, "/v1/responses": {"input": "a"},
          "/v1/embeddings": {"input": ["a"]}}
 NUMBERS = {"temperature": 0.5, "top_p": 0.5, "presence_penalty": 1, "frequency_penalty": -1, "logprobs": 2,
