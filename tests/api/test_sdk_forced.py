@@ -1,5 +1,5 @@
-"""Forced tools and structured output, through each client that the environment has. Constraints make the bundled
-model write what it would not write otherwise."""
+"""Forced tools and structured output, through each client that the environment has. Constraints make the
+bundled model write what it would not write otherwise."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""Flows of instructor: pydantic models through forced tools, JSON schemas and JSON objects."""
+"""Flows of instructor: pydantic models through forced tools and JSON schemas."""
 
 import asyncio
 import enum
@@ -35,11 +35,11 @@ def connect(server, mode, kind=openai.OpenAI):
 
 
 def fields(response_model, **more):
-    return {"model": "canary", "messages": ORDER, "temperature": 0, "max_tokens": 300, "max_retries": 1,
+    return {"model": "canary", "messages": ORDER, "temperature": 0, "max_tokens": 1500, "max_retries": 1,
             "response_model": response_model, **more}
 
 
-@pytest.mark.parametrize("mode", ["TOOLS", "TOOLS_STRICT", "JSON", "JSON_SCHEMA"])
+@pytest.mark.parametrize("mode", ["TOOLS", "TOOLS_STRICT", "JSON_SCHEMA"])
 def test_a_model(sdk, mode):
     order = connect(sdk, instructor.Mode[mode]).chat.completions.create(**fields(Order))
     assert isinstance(order, Order)
