@@ -1,6 +1,6 @@
 """Requests that schemathesis generates from a description of OpenAI's API.
 
-The description is made from the types of the openai client, which OpenAI generates from its own: parameters of
+The description is made from the types of the openai client: parameters of
 requests and shapes of replies. It has five routes, without streams. A request may be refused. Each reply has
 the shape of its status, and none is a 5xx."""
 

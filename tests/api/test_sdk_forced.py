@@ -160,7 +160,7 @@ def test_agents(sdk, kind):
 
     def agent(choice=None, **more):
         client = openai.AsyncOpenAI(base_url=sdk.url + "/v1", api_key=SDK_KEY, max_retries=0, timeout=ANSWER_S)
-        settings = agents.ModelSettings(temperature=0, max_tokens=200, tool_choice=choice)
+        settings = agents.ModelSettings(temperature=0, max_tokens=1500, tool_choice=choice)
         return agents.Agent(name="helper", model=getattr(agents, kind)("canary", openai_client=client),
                             model_settings=settings, **more)
 
@@ -170,7 +170,7 @@ def test_agents(sdk, kind):
             assert (await agents.Runner.run(forced, MKDIR)).final_output == "15:20"
         assert isinstance((await agents.Runner.run(agent(output_type=Order), ORDER)).final_output, Order)
         other = agents.Agent(name="other", model=agent().model, output_type=Order,
-                             model_settings=agents.ModelSettings(temperature=0, max_tokens=200))
+                             model_settings=agents.ModelSettings(temperature=0, max_tokens=1500))
         handed = await agents.Runner.run(agent("required", handoffs=[other]), MKDIR)
         assert handed.last_agent.name == "other" and isinstance(handed.final_output, Order)
     asyncio.run(flow())

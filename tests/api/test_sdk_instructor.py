@@ -80,5 +80,5 @@ def test_a_second_attempt(sdk):
                 raise ValueError("the item is wrong")
             return self
 
-    order = connect(sdk, instructor.Mode.TOOLS).chat.completions.create(**fields(Checked, max_retries=2))
+    order = connect(sdk, instructor.Mode.JSON_SCHEMA).chat.completions.create(**fields(Checked, max_retries=2))
     assert len(attempts) == 2 and order.item == attempts[1]
