@@ -207,8 +207,7 @@ static const struct field conversation[] = {
     {"enable_thinking", field_tristate, FIELD_AT(gen.enable_thinking)},
     {"reasoning_effort", field_string, FIELD_AT(gen.reasoning_effort)},
     {"add_generation_prompt", field_bool, FIELD_AT(gen.add_generation_prompt)},
-    {"continue_final_message", field_refuse_unless_off,
-     .say = "not supported, the reply is a new message; use /v1/completions to continue a text."},
+    {"continue_final_message", field_bool, FIELD_AT(gen.continues)},
     {"documents", field_refuse_unless_off, .say = "not supported; put the documents into a message."},
     {"chat_template", field_refuse, .say = "not supported; the model's own chat template is used."},
 };

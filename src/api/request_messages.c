@@ -249,6 +249,26 @@ static bool normalise_message(const struct place *p, json_t *message, const stru
     return normalise_content(p, message, false);
 }
 
+/* continue_final_message: the last message must have a text that the reply can continue. */
+static bool check_continued(const struct request *r, struct reject *why)
+{
+    static const char field[] = "continue_final_message";
+    const json_t *last = json_array_get(r->gen.messages, json_array_size(r->gen.messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    if (!r->gen.continues)
+        return true;
+    if (r->gen.add_generation_prompt)
+        return reject_value(why, field,
+                            "continue_final_message begins no new message: it needs "
+                            "add_generation_prompt false.");
+    if (!role || strcmp(role, "assistant") != 0 || json_object_get(last, "tool_calls") ||
+        json_string_length(json_object_get(last, "content")) == 0)
+        return reject_value(why, field,
+                            "continue_final_message continues the text of a last message of the assistant, "
+                            "without tool_calls; the last message has none.");
+    return true;
+}
+
 bool request_convert_messages(struct request *r, const struct request_limits *limits,
                               struct request_memory *memory, struct reject *why)
 {
@@ -263,7 +283,7 @@ bool request_convert_messages(struct request *r, const struct request_limits *li
             break;
     }
     request_memory_enter(NULL);
-    return ok;
+    return ok && check_continued(r, why);
 }
 
 /* ---- lists of parts that other dialects make ---- */

@@ -5,6 +5,7 @@ The program is PLATEAU_BIN (or PLATEAU_PROGRAM), build/plateau without either.""
 
 import contextlib
 import http.client
+import importlib.util
 import json
 import os
 import pathlib
@@ -32,6 +33,12 @@ os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
 os.environ.pop("RUNTIME_DIRECTORY", None)
 ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
+
+
+# Tests with clients of other projects run in the environment that has the package: see `./test clients`.
+PACKAGES = {"agents": "agents", "described": "schemathesis", "instructor": "instructor",
+            "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic"}
+collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if not importlib.util.find_spec(package)]
 
 
 def pytest_configure(config):
@@ -388,6 +395,28 @@ def hasty():
     options = {**NARROW, "queue-timeout": 2, "keepalive": 1}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
         yield s
+
+
+SDK_KEY = "sk-of-the-clients"
+
+
+@pytest.fixture(scope="session")
+def sdk():
+    """A server with keys, a second name and vectors, for clients of other projects. Their responses stay in
+    its store. No request gets a 5xx."""
+    options = ["--embeddings", "--api-key", SDK_KEY, "--admin-key", ADMIN_KEY, "--alias", "Qwen/Qwen3-4B"]
+    s = Server(*options, key=ADMIN_KEY)
+    failed = lambda: s.metrics()['plateau_http_requests_total{class="5"}']
+    try:
+        before = failed()  # /health while the model loaded
+        yield s
+        s.wait_idle()
+        assert failed() == before
+        assert s.stop() == 0, "".join(s.lines[-20:])
+    finally:
+        if s.process.poll() is None:
+            s.process.kill()
+            s.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -165,3 +165,22 @@ def test_developer_and_parts_and_extra_roles(server):
             prompt([{"role": "system", "content": "d"}, {"role": "user", "content": "u"}]))
     assert (prompt([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]) ==
             prompt([{"role": "user", "content": "ab"}]))
+
+
+def test_the_reply_continues_the_final_message(client, model, server):
+    start = {"role": "assistant", "content": "mkdir(1) - "}
+    more = {"continue_final_message": True, "add_generation_prompt": False, **thinking(False)}
+    fields = {"model": model, "messages": [*PAGE, start], "temperature": 0, "max_tokens": 12}
+    prompt = server.post("/apply-template", messages=PAGE, **thinking(False)).json()["prompt"] + start["content"]
+    assert server.post("/apply-template", messages=[*PAGE, start], **more).json()["prompt"] == prompt
+    raw = server.complete(prompt, temperature=0, max_tokens=12).json()
+    reply = client.chat.completions.create(**fields, extra_body=more)
+    assert reply.choices[0].message.content == raw["choices"][0]["text"]
+    assert reply.usage.prompt_tokens == raw["usage"]["prompt_tokens"]
+    stream = client.chat.completions.create(**fields, stream=True, extra_body=more)
+    assert "".join(c.choices[0].delta.content or "" for c in stream) == raw["choices"][0]["text"]
+    parts = [*PAGE, {"role": "assistant", "content": [{"type": "text", "text": "mkdir(1)"}, {"type": "text", "text": " - "}]}]
+    assert server.post("/tokenize", messages=parts, **more).json()["count"] == raw["usage"]["prompt_tokens"]
+    with pytest.raises(openai.BadRequestError) as e:
+        client.chat.completions.create(**fields, extra_body={"continue_final_message": True})
+    assert e.value.param == "continue_final_message" and "add_generation_prompt" in e.value.message

@@ -34,7 +34,6 @@ UNSUPPORTED = [
     (CHAT, {"prediction": {"type": "content", "content": "x"}}, "prediction"),
     (CHAT, {"web_search_options": {}}, "web_search_options"),
     (CHAT, {"verbosity": "low"}, "verbosity"),
-    (CHAT, {"continue_final_message": True}, "continue_final_message"),
     (CHAT, {"chat_template": "{{ 1 }}"}, "chat_template"),
     (CHAT, {"documents": [{"text": "x"}]}, "documents"),
     (CHAT, {"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
@@ -62,6 +61,10 @@ def test_what_is_not_done_is_refused(server, path, fields, param):
 
 
 WRONG = [
+    (CHAT, {"continue_final_message": True, "messages": user("x") + [{"role": "assistant", "content": "y"}]},
+     "continue_final_message", "add_generation_prompt"),
+    (CHAT, {"continue_final_message": True, "add_generation_prompt": False, "messages": user("x")},
+     "continue_final_message", "assistant"),
     (CHAT, {"temperature": 2.1}, "temperature", "from 0 to 2"),
     (CHAT, {"temperature": "1"}, "temperature", "number"),
     (CHAT, {"top_p": 0}, "top_p", "to 1"),
