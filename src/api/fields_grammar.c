@@ -202,7 +202,7 @@ static bool read_structured_outputs(struct request *r, const struct field *f, js
     return true;
 }
 
-/* ---- older names, and those of llama-server ---- */
+/* ---- older names, and llama-server's ---- */
 
 static bool read_json(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {

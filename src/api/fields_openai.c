@@ -1,6 +1,6 @@
 /* fields_openai.c - what OpenAI's completions and chats share, and the conversation of its chats.
  *
- * The refused fields are those that other servers of this API support. */
+ * Other servers of this API support the refused fields. */
 #include "api/field.h"
 
 #include "api/tool_choice.h"

@@ -1,7 +1,7 @@
 /* messages_tools.c - Anthropic's tools, as functions that templates expect.
  *
- * Tools with a type of Anthropic's have no schema in the request. Those that the client runs get the schema
- * here that the client expects; those that Anthropic's servers run are refused by name. */
+ * Tools with a type of Anthropic's have no schema in the request. A tool that the client runs gets here the
+ * schema that the client expects; a tool that Anthropic's servers run is refused by name. */
 #include "api/field.h"
 #include "api/messages.h"
 #include "api/tool_choice.h"

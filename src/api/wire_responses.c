@@ -399,7 +399,7 @@ static void write_done(const struct reply *r)
     }
 }
 
-/* What is stored: the input, and behind it the output. */
+/* The store keeps the input, then the output. */
 static void keep_item(struct reply *r, struct slice item)
 {
     struct request *q = &r->exchange->request;

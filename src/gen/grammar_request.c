@@ -3,6 +3,7 @@
  * The work of compiling is charged to the request; the grammar itself to the cache. */
 #include "gen/grammar_request.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "gen/json_depth.h"
 #include "gen/reply_frame.h"
@@ -161,6 +162,7 @@ enum prepare grammar_request_begin(struct gen *g)
     struct charge charge = request_memory_charge(&g->memory);
     enum prepare r = PREPARE_REFUSED;
     struct buf text;
+    ASSERT(!g->grammar);
     enum tool_request calls = tool_request_of(g);
     if (calls == TOOL_REQUEST_REFUSED)
         return PREPARE_REFUSED;

@@ -54,6 +54,7 @@ static bool keep_turns(struct gen *g, json_t *all, size_t turns, size_t turns_al
 {
     json_t *kept = g->request->messages;
     size_t head = count_head(all), from = turns == turns_all ? head : start_of(all, turns - 1);
+    ASSERT(from >= head);
     struct request_memory *before = request_memory_enter(&g->memory);
     bool ok = json_array_clear(kept) == 0;
     for (size_t i = 0; ok && i < json_array_size(all); i++)

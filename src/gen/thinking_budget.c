@@ -37,6 +37,7 @@ static bool read_marker(struct gen *g, struct arena *scratch, enum chat_marker m
             g->reject = (struct reject){0};
         return is_long;
     }
+    ASSERT(marker.count <= JOB_MARKER_MAX);
     memcpy(ids, marker.ids, marker.count * sizeof(*ids));
     *count = marker.count;
     request_memory_free(&g->memory, marker.ids, marker.count * sizeof(*marker.ids));
