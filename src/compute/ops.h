@@ -69,8 +69,8 @@ struct residual {
  * device only: an id is below the vocabulary, and features are there for every token of an image. */
 struct op_embed {
     const struct weight *table;
-    const struct rope *rope;
-    struct act h, angles; /* angles: 2 * rope.half */
+    const struct rope_tables *ropes;
+    struct act h, angles; /* angles: rope_tables_width() */
 };
 
 /* Adds the residual, then y = rmsnorm(h) * weight for `readers`, the projections that read y next. Fails with
@@ -108,15 +108,18 @@ struct op_product {
 #define OP_LOGITS       UINT32_MAX /* as a place */
 
 /* Queries and keys: rmsnorm of each head where there is a weight, then rotation, in place. K and V go to the
- * pages of `layer`. Then softmax attention (kern_attn_fn) of every query over its sequence, and with `gated`
- * out *= sigmoid(gate). Both halves fail with their device only: a sequence has its pages before the step. */
+ * pages. Then softmax attention (kern_attn_fn) of every query over its sequence, and with `gated` out *=
+ * sigmoid(gate). Both halves fail with their device only: a sequence has its pages before the step. */
 struct op_attention {
-    uint32_t layer; /* where its K and V lie in a page: the model's full layers, then the MTP head's */
-    bool gated;     /* a head's query and gate lie side by side */
-    bool mtp;       /* entry 0 is zeros that no query sees */
-    bool keys_only; /* append alone: q is not there */
+    uint32_t layer;         /* index in compute_shape.kv: the KV heads, their size and place in a page */
+    uint32_t heads;         /* of queries */
+    float scale;            /* of scores */
+    bool gated;             /* a head's query and gate lie side by side */
+    bool mtp;               /* entry 0 is zeros that no query sees */
+    bool keys_only;         /* append alone: q is not there */
     dev_ptr q_norm, k_norm; /* [head_dim]; null: none */
-    struct act qkv, angles, out;
+    struct act qkv, out;
+    struct act angles;               /* cos | sin of the layer's table; width 0: no rotation */
     const struct projection *reader; /* of out */
 };
 
@@ -125,7 +128,7 @@ struct op_attention {
  * Recur: pending inputs of state_in first, then the recurrence, then the gated norm with z. Both fail with
  * their device only; state_out is undefined then. */
 struct op_delta {
-    uint32_t layer; /* among the recurrent layers */
+    uint32_t layer; /* index in compute_shape.recurrent */
     dev_ptr conv, decay, dt_bias, norm;
     struct act in;              /* q | k | v | z | b | a */
     struct act conv_out, gates; /* gates: alpha | beta */
@@ -169,7 +172,7 @@ struct op_values {
 struct op_pair {
     struct residual add;
     const struct weight *table;
-    const struct rope *rope;
+    const struct rope_tables *ropes;
     dev_ptr final_norm, norm_embedding, norm_hidden;
     struct act h, pair, angles;
     bool draft;       /* h is normed */

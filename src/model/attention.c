@@ -1,5 +1,10 @@
 /* attention.c - project, append to the pages, attend, project. */
 #include "model/blocks.h"
+#include "model/family.h"
+
+#include "base/check.h"
+
+#include <math.h>
 
 /* q, then k | v packed by themselves: `in` reads all of them. */
 static int bind_apart(struct binder *b, const struct linear_source in[3], struct attention_weights *ret)
@@ -16,48 +21,64 @@ static int bind_apart(struct binder *b, const struct linear_source in[3], struct
     return 0;
 }
 
-int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
-                   struct attention_weights *ret)
+static int bind_norms(struct binder *b, uint32_t layer, uint32_t head_dim, struct attention_weights *ret)
 {
-    const struct config *c = b->config;
     char path[BINDER_PATH_MAX];
+    int r = binder_norm(b, binder_path(b, layer, ROLE_Q_NORM, path), head_dim, &ret->q_norm);
+    return r < 0 ? r : binder_norm(b, binder_path(b, layer, ROLE_K_NORM, path), head_dim, &ret->k_norm);
+}
+
+static int bind(struct binder *b, uint32_t layer, struct layer *l)
+{
+    const struct family *f = b->config->family;
+    const struct layer_config *c = l->config;
+    struct attention_weights *ret = &l->attention;
     struct linear_source in[3];
-    uint64_t q_rows = (uint64_t)c->heads * c->head_dim, kv_rows = (uint64_t)c->kv_heads * c->head_dim;
-    const struct binder_matrix out = {"self_attn.o_proj", c->hidden};
-    ret->gated = form.gated;
-    int r = binder_linear(b, binder_path(layer, "self_attn.q_proj", path), form.gated ? 2 * q_rows : q_rows,
-                          c->hidden, &in[0]);
+    uint32_t hidden = b->config->hidden, q_rows = c->heads * c->head_dim, kv_rows = c->kv_heads * c->head_dim;
+    const struct binder_matrix parts[] = {
+        {ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows}, {ROLE_K, kv_rows}, {ROLE_V, kv_rows}};
+    const struct binder_matrix out = {ROLE_O, hidden};
+    ret->gated = f->attention_gate;
+    ret->scale = (float)(1 / sqrt((double)c->head_dim));
+    int r = binder_layer_matrices(b, layer, parts, COUNT_OF(parts), hidden, in);
     if (r == 0)
-        r = binder_linear(b, binder_path(layer, "self_attn.k_proj", path), kv_rows, c->hidden, &in[1]);
-    if (r == 0)
-        r = binder_linear(b, binder_path(layer, "self_attn.v_proj", path), kv_rows, c->hidden, &in[2]);
-    if (r == 0)
-        r = form.kv_apart ? bind_apart(b, in, ret) : binder_projection(b, in, 3, &ret->in);
+        r = l->mtp ? bind_apart(b, in, ret) : binder_projection(b, in, COUNT_OF(parts), &ret->in);
     if (r == 0)
         r = binder_layer_projection(b, layer, &out, 1, q_rows, &ret->out);
-    if (r == 0 && form.qk_norm)
-        r = binder_norm(b, binder_path(layer, "self_attn.q_norm", path), c->head_dim, &ret->q_norm);
-    if (r == 0 && form.qk_norm)
-        r = binder_norm(b, binder_path(layer, "self_attn.k_norm", path), c->head_dim, &ret->k_norm);
-    return r;
+    return r == 0 && f->qk_norm == QK_NORM_HEAD ? bind_norms(b, layer, c->head_dim, ret) : r;
+}
+
+static void places(const struct config *c, const struct layer_config *l,
+                   struct place_spec places[STEP_PLACES])
+{
+    uint32_t q = l->heads * l->head_dim, kv = l->kv_heads * l->head_dim;
+    place_raise(&places[PLACE_PROJ], (c->family->attention_gate ? 2 * q : q) + 2 * kv, 0);
+    place_raise(&places[PLACE_MID], q, q);
+}
+
+static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
+{
+    ret[0] = &l->attention.in;
 }
 
 static struct op_attention op_of(const struct step *s, const struct layer *l, bool keys_only)
 {
     const struct attention_weights *w = &l->attention;
-    return (struct op_attention){.layer = l->kind_index,
+    return (struct op_attention){.layer = l->config->index,
+                                 .heads = l->config->heads,
+                                 .scale = w->scale,
                                  .gated = w->gated,
                                  .mtp = l->mtp,
                                  .keys_only = keys_only,
                                  .q_norm = w->q_norm,
                                  .k_norm = w->k_norm,
                                  .qkv = step_act(PLACE_PROJ, w->in.out),
-                                 .angles = step_angles(s),
+                                 .angles = step_angles(s, l->config->rope),
                                  .out = step_act(PLACE_MID, w->out.in),
                                  .reader = &w->out};
 }
 
-void attention_forward(struct step *s, const struct layer *l)
+static void forward(struct step *s, const struct layer *l)
 {
     const struct attention_weights *w = &l->attention;
     const struct op_attention a = op_of(s, l, false);
@@ -75,3 +96,6 @@ void attention_put(struct step *s, const struct layer *l)
     step_project(s, &w->kv, step_normed(s), act_part(a.qkv, w->in.out - w->kv.out, w->kv.out));
     compute_append(s->compute, &a);
 }
+
+const struct block block_attention = {
+    .state = BLOCK_KV, .places = places, .bind = bind, .readers = readers, .forward = forward};

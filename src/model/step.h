@@ -30,7 +30,7 @@ struct step {
     const struct config *config;
     struct compute_shape shape;
     struct compute *compute;
-    struct rope rope;
+    struct rope_tables ropes;
     uint32_t tokens_max, seqs_max, logits_max;
     /* The step. */
     struct batch batch;
@@ -95,9 +95,14 @@ static inline struct act step_out(const struct step *s)
 {
     return step_act(PLACE_OUT, s->shape.hidden);
 }
-static inline struct act step_angles(const struct step *s)
+/* Of one table. */
+static inline struct act step_angles(const struct step *s, uint32_t rope)
 {
-    return step_act(PLACE_ANGLES, 2 * s->rope.half);
+    return (struct act){PLACE_ANGLES, rope_tables_offset(&s->ropes, rope), 2 * s->ropes.table[rope].half};
+}
+static inline struct act step_all_angles(const struct step *s)
+{
+    return step_act(PLACE_ANGLES, rope_tables_width(&s->ropes));
 }
 
 /* ---- what the blocks share ---- */

@@ -33,12 +33,12 @@ static void embed_token(struct cpu *c, const void *arg, uint32_t t)
         matrix_row(&table, c->in->ids[t], h);
     else
         memcpy(h, cpu_floats(c, c->in->features[t]), a->h.width * sizeof(*h));
-    rope_at(a->rope, c->in->positions[t], angles, angles + a->rope->half);
+    rope_tables_at(a->ropes, c->in->positions[t], angles);
 }
 
 void cpu_embed(struct compute *compute, const struct op_embed *a)
 {
-    cpu_each_token(cpu_of(compute), embed_token, a, 4 * (a->h.width + 16 * a->rope->half));
+    cpu_each_token(cpu_of(compute), embed_token, a, 4 * (a->h.width + 8 * a->angles.width));
 }
 
 static void add_features(struct cpu *c, const void *arg, uint32_t t)

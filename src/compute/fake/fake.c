@@ -94,7 +94,7 @@ static struct fake *fake_of_compute(struct compute *c)
 
 static uint32_t ops_max(const struct compute_shape *s)
 {
-    return LAYER_OPS * (s->full_count + s->linear_count + s->mtp_count) + SINGLE_OPS;
+    return LAYER_OPS * (s->layers + s->mtp_count) + SINGLE_OPS;
 }
 
 static uint64_t token_bytes(const struct copied *b)
