@@ -93,7 +93,7 @@ struct op_features {
     uint32_t from;
 };
 
-/* y = w x, for every column. The products of a list run together, and fail with their device only. */
+/* y = w x, for every column, then y += bias where w has one. The products of a list run together, and fail with their device only. */
 enum product_columns {
     COLUMNS_TOKENS,
     COLUMNS_LOGITS,  /* the rows that gather left, [logits] */

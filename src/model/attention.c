@@ -4,11 +4,14 @@
 
 #include "base/check.h"
 
+#include <errno.h>
 #include <math.h>
 
 /* q, then k | v packed by themselves: `in` reads all of them. */
 static int bind_apart(struct binder *b, const struct linear_source in[3], struct attention_weights *ret)
 {
+    if (in[0].has_bias || in[1].has_bias || in[2].has_bias)
+        return err_set(b->e, -ENOTSUP, "biases in the attention of an MTP head are not supported");
     int r = binder_projection(b, in, 1, &ret->in);
     if (r == 0)
         r = binder_projection(b, in + 1, 2, &ret->kv);

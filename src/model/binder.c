@@ -161,7 +161,7 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
     for (uint32_t i = 0; i < count; i++)
         p.out += (uint32_t)parts[i].out;
     *ret = p;
-    return 0;
+    return binder_biases(b, parts, count, &ret->bias);
 }
 
 int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
@@ -188,7 +188,9 @@ int binder_layer_projection(struct binder *b, uint32_t layer, const struct binde
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct projection *ret)
 {
-    for (uint32_t i = 1; i < experts * count; i++) {
+    for (uint32_t i = 0; i < experts * count; i++) {
+        if (parts[i].has_bias)
+            return err_set(b->e, -ENOTSUP, "experts with a bias are not supported");
         if (!same_form(&parts[0], &parts[i]))
             return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
     }

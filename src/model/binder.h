@@ -58,11 +58,11 @@ int binder_init(struct binder *b);
 
 bool binder_has(const struct binder *b, const char *path);
 /* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has
- * scales. Shapes are checked. 0, -EINVAL, -ENOTSUP. */
+ * scales; with its bias, if it has one. Shapes are checked. 0, -EINVAL, -ENOTSUP (a stack with a bias). */
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
                  struct linear_source *ret);
-/* The same for a module with a bias; the caller binds it. */
+/* The same without a bias, which the caller binds by itself. */
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
 /* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes,
@@ -74,7 +74,7 @@ struct linear_source binder_rows(const struct linear_source *s, uint64_t from, u
 /* One expert of a stack as a matrix of its own. */
 struct linear_source binder_slice(const struct linear_source *s, uint64_t expert);
 
-/* Packs sources of one input into a projection. */
+/* Packs sources of one input into a projection, with their biases. */
 int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
                       struct projection *ret);
 /* Packs parts[experts][count] into a stack: each expert's parts one above the other. */
@@ -133,6 +133,8 @@ int binder_check_shape(struct binder *b, const char *name, const struct tensor *
 int binder_check_finite(struct binder *b, const struct tensor *t, const char *what);
 /* Writers of MLX files swap the axes of a convolution. */
 bool binder_conv_is_mlx(const struct tensor *t, uint32_t conv_width);
+/* The biases of sources side by side, zeros where one has none; null: none has one. */
+int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t count, dev_ptr *ret);
 /* One more piece of the files has been read; reports the progress. */
 int binder_advance(struct binder *b, uint64_t bytes);
 

@@ -264,29 +264,34 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     return r;
 }
 
-static int refuse_bias(struct binder *b, const char *module)
+static int find_bias(struct binder *b, const char *module, struct linear_source *s)
 {
     char name[BINDER_NAME_MAX];
-    struct tensor t;
     snprintf(name, sizeof(name), "%s.bias", module);
-    return checkpoint_find(b->checkpoint, name, &t)
-               ? err_set(b->e, -ENOTSUP, "%s: tensor %s: biases are not supported in this family",
-                         checkpoint_file_of(b->checkpoint, name), name)
-               : 0;
+    s->has_bias = checkpoint_find(b->checkpoint, name, &s->bias);
+    if (!s->has_bias)
+        return 0;
+    int r = binder_check_float(b, name, &s->bias);
+    return r < 0 ? r : binder_check_shape(b, name, &s->bias, 1, &s->out);
 }
 
 static int find_unbiased(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
                          uint64_t in, struct linear_source *ret)
 {
-    int r = refuse_bias(b, module);
-    return r < 0 ? r : find_linear(b, module, rank, experts, out, in, ret);
+    int r = find_linear(b, module, rank, experts, out, in, ret);
+    if (r == 0)
+        r = find_bias(b, module, ret);
+    return r == 0 && ret->has_bias
+               ? err_set(b->e, -ENOTSUP, "tensor %s.bias: a bias of this matrix is not supported", module)
+               : r;
 }
 
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
 {
     char module[BINDER_NAME_MAX - 16];
     snprintf(module, sizeof(module), "%s%s", b->prefix, path);
-    return find_unbiased(b, module, 2, 1, out, in, ret);
+    int r = find_linear(b, module, 2, 1, out, in, ret);
+    return r < 0 ? r : find_bias(b, module, ret);
 }
 
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,

@@ -6,15 +6,19 @@
 #include <errno.h>
 #include <math.h>
 
-static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, dev_ptr *ret)
+static void count_vector(struct binder *b, const struct tensor *t, uint64_t n)
 {
-    int r = binder_take(b, n * sizeof(float), ret);
     b->parameters += n;
     b->source_bytes += t->bytes;
     b->stage_bytes = MAX_OF(b->stage_bytes, stage_vector_bytes(t));
     b->active.bytes += n * sizeof(float);
     b->active.source_bytes += t->bytes;
-    return r;
+}
+
+static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, dev_ptr *ret)
+{
+    count_vector(b, t, n);
+    return binder_take(b, n * sizeof(float), ret);
 }
 
 /* The values of a tensor that take_floats made room for. */
@@ -105,6 +109,43 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
         change = change_by_mean(&t, n);
     put_floats(b, &(struct vector_source){.tensor = &t, .change = change}, n, *ret);
     return 0;
+}
+
+static bool any_bias(const struct linear_source *parts, uint32_t count)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++)
+        any |= parts[i].has_bias;
+    return any;
+}
+
+static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
+{
+    struct tensor t;
+    int r = read_floats(b, &s->bias, "a bias", &t);
+    if (r == 0)
+        put_floats(b, &(struct vector_source){.tensor = &t}, s->out, to);
+    return r;
+}
+
+int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t count, dev_ptr *ret)
+{
+    uint64_t at = 0, out = 0;
+    int r = 0;
+    *ret = DEV_NULL;
+    if (!any_bias(parts, count))
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        out += parts[i].out;
+        if (parts[i].has_bias)
+            count_vector(b, &parts[i].bias, parts[i].out);
+    }
+    r = binder_take(b, out * sizeof(float), ret);
+    for (uint32_t i = 0; r == 0 && b->memory && i < count; at += parts[i++].out) {
+        if (parts[i].has_bias)
+            r = put_bias(b, &parts[i], dev_add(*ret, at * sizeof(float)));
+    }
+    return r;
 }
 
 int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)

@@ -3,5 +3,6 @@
 
 const struct family families_llama[] = {
     {.names = {"llama"}},
+    {.names = {"mistral"}},
     {{NULL}},
 };

@@ -24,6 +24,7 @@ static const struct config_key qwen3_5_moe_keys[] = {
 };
 
 const struct family families_qwen[] = {
+    {.names = {"qwen2"}},
     {.names = {"qwen3"}, .qk_norm = QK_NORM_HEAD},
     {.names = {"qwen3_vl"}, .qk_norm = QK_NORM_HEAD, .images = true, .deepstack = true},
     {.names = {"qwen3_5"}, .keys = qwen3_5_keys, DELTA_NET_LAYERS, .images = true, .mtp = true},

@@ -220,7 +220,7 @@ TEST(every_number_has_bounds)
 TEST(what_we_do_not_compute_is_refused)
 {
     refuses("{\"model_type\":\"mamba\"}", -ENOTSUP,
-            "model_type 'mamba' is not supported; supported are llama, qwen3, qwen3_vl, qwen3_5, ");
+            "model_type 'mamba' is not supported; supported are llama, mistral, qwen2, qwen3, ");
     refuses("{}", -ENOTSUP, "model_type ''");
     refuses("{" LLAMA ",\"use_sliding_window\":true}", -ENOTSUP, "use_sliding_window");
     refuses("{" LLAMA ",\"hidden_act\":\"gelu\"}", -ENOTSUP, "hidden_act 'gelu'");

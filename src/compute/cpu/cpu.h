@@ -31,6 +31,7 @@ struct cpu_place {
 struct cpu_product {
     struct matrix matrix;
     struct kern_columns columns;
+    const float *bias; /* of the matrix's rows; NULL: none */
     uint32_t tile_begin, panels_step, columns_step, column_tiles;
 };
 
