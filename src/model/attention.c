@@ -24,11 +24,27 @@ static int bind_apart(struct binder *b, const struct linear_source in[3], struct
     return 0;
 }
 
-static int bind_norms(struct binder *b, uint32_t layer, uint32_t head_dim, struct attention_weights *ret)
+static int bind_norms(struct binder *b, uint32_t layer, const struct layer_config *c,
+                      struct attention_weights *ret)
 {
     char path[BINDER_PATH_MAX];
-    int r = binder_norm(b, binder_path(b, layer, ROLE_Q_NORM, path), head_dim, &ret->q_norm);
-    return r < 0 ? r : binder_norm(b, binder_path(b, layer, ROLE_K_NORM, path), head_dim, &ret->k_norm);
+    enum qk_norm norm = b->config->family->qk_norm;
+    uint32_t q = c->head_dim, k = c->head_dim;
+    if (norm == QK_NORM_NONE || (norm == QK_NORM_OPTION && !b->config->use_qk_norm))
+        return 0;
+    if (norm == QK_NORM_ALL) {
+        q *= c->heads;
+        k *= c->kv_heads;
+    }
+    int r = binder_norm(b, binder_path(b, layer, ROLE_Q_NORM, path), q, &ret->q_norm);
+    return r < 0 ? r : binder_norm(b, binder_path(b, layer, ROLE_K_NORM, path), k, &ret->k_norm);
+}
+
+static float score_scale(const struct config *c, const struct layer_config *l)
+{
+    if (c->score_scale > 0)
+        return c->score_scale;
+    return (float)(1 / sqrt(c->score_scalar > 0 ? (double)c->score_scalar : (double)l->head_dim));
 }
 
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
@@ -42,13 +58,13 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
         {ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows}, {ROLE_K, kv_rows}, {ROLE_V, kv_rows}};
     const struct binder_matrix out = {ROLE_O, hidden};
     ret->gated = f->attention_gate;
-    ret->scale = (float)(1 / sqrt((double)c->head_dim));
+    ret->scale = score_scale(b->config, c);
     int r = binder_layer_matrices(b, layer, parts, COUNT_OF(parts), hidden, in);
     if (r == 0)
         r = l->mtp ? bind_apart(b, in, ret) : binder_projection(b, in, COUNT_OF(parts), &ret->in);
     if (r == 0)
         r = binder_layer_projection(b, layer, &out, 1, q_rows, &ret->out);
-    return r == 0 && f->qk_norm == QK_NORM_HEAD ? bind_norms(b, layer, c->head_dim, ret) : r;
+    return r == 0 ? bind_norms(b, layer, c, ret) : r;
 }
 
 static void places(const struct config *c, const struct layer_config *l,
@@ -70,6 +86,10 @@ static struct op_attention op_of(const struct step *s, const struct layer *l, bo
     return (struct op_attention){.layer = l->config->index,
                                  .heads = l->config->heads,
                                  .scale = w->scale,
+                                 .window = l->config->window,
+                                 .cap = s->config->score_cap,
+                                 .norm_all = s->config->family->qk_norm == QK_NORM_ALL,
+                                 .adjacent = s->config->family->rope_adjacent,
                                  .gated = w->gated,
                                  .mtp = l->mtp,
                                  .keys_only = keys_only,

@@ -38,7 +38,7 @@ char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role,
 }
 
 const char *binder_name(const struct binder *b, const char *path, const char *suffix,
-                             char ret[BINDER_NAME_MAX])
+                        char ret[BINDER_NAME_MAX])
 {
     int n = snprintf(ret, BINDER_NAME_MAX, "%s%s%s", b->prefix, path, suffix);
     ASSERT(n > 0 && n < BINDER_NAME_MAX);

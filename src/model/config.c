@@ -8,6 +8,7 @@
 #include "base/check.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 
 static void read_family(struct json_read *r, const json_t *top, struct config *c)
@@ -34,8 +35,10 @@ static void read_family(struct json_read *r, const json_t *top, struct config *c
     snprintf(c->family_name, sizeof(c->family_name), "%.*s", SLICE_ARGS(name));
 }
 
-static const struct key_word activations[] = {
-    {"silu", ACTIVATION_SILU}, {"swish", ACTIVATION_SILU}, {NULL, 0}};
+static const struct key_word activations[] = {{"silu", ACTIVATION_SILU},
+                                              {"swish", ACTIVATION_SILU},
+                                              {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+                                              {NULL, 0}};
 
 /* llama's, which other families share. Zeros: not given. */
 static const struct config_key keys[] = {
@@ -50,8 +53,7 @@ static const struct config_key keys[] = {
     CONFIG_FLOAT(eps, 0, 1, 1e-6, "rms_norm_eps"),
     CONFIG_FLAG(tied, false, "tie_word_embeddings"),
     CONFIG_WORD(activation, activations, ACTIVATION_SILU, "hidden_act"),
-    CONFIG_U32(experts, 0, CONFIG_EXPERTS_MAX, 0, "num_experts", "num_local_experts"),
-    CONFIG_ONLY(false, "use_sliding_window"),
+    CONFIG_U32(experts, 0, CONFIG_EXPERTS_MAX, 0, "num_experts", "num_local_experts", "n_routed_experts"),
     CONFIG_KEY_END,
 };
 
@@ -68,6 +70,8 @@ static void derive(struct json_read *r, struct config *c)
     if (c->head_dim < 2 || c->head_dim > CONFIG_HEAD_DIM_MAX || c->head_dim % 2 != 0)
         json_read_fail(r, -ENOTSUP, "head_dim is %u, but must be even and at most %u", c->head_dim,
                        CONFIG_HEAD_DIM_MAX);
+    if (c->family->embedding_sqrt)
+        c->embedding_scale = (float)sqrt((double)c->hidden);
     if (c->experts > 0 && !c->family->experts)
         json_read_fail(r, -ENOTSUP, "num_experts is %u, but %s with experts is not supported", c->experts,
                        c->family_name);
@@ -75,6 +79,8 @@ static void derive(struct json_read *r, struct config *c)
 
 static void read_keys(struct json_read *r, struct config *c)
 {
+    c->use_window = true;
+    c->sparse_step = 1;
     config_keys_read(r, keys, c->family->keys, c);
     config_keys_read(r, c->family->keys, NULL, c);
     if (!r->error)

@@ -29,7 +29,9 @@ struct family;
 #define CONFIG_CONV_WIDTH_MAX   8
 #define CONFIG_CONTEXT_MAX      (1u << 24)
 
-enum activation { ACTIVATION_SILU };
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+
+#define ROPE_ABSENT UINT32_MAX
 
 /* One layer. */
 struct layer_config {
@@ -37,7 +39,8 @@ struct layer_config {
     uint32_t index;                  /* where its state lies: in compute_shape.kv or .recurrent */
     /* Attention. */
     uint32_t heads, kv_heads, head_dim;
-    uint32_t rope; /* its table in config.ropes */
+    uint32_t rope;   /* its table in config.ropes; ROPE_ABSENT: no rotation */
+    uint32_t window; /* keys that a query sees, its own counted; 0: all */
     /* Dense MLP. */
     uint32_t intermediate;
 };
@@ -77,7 +80,13 @@ struct config {
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */
     float eps;
-    bool tied;                /* as the file has it; whether an lm_head exists decides */
+    bool tied; /* as the file has it; whether an lm_head exists decides */
+    /* Windows: of the layers from window_from on whose kind has one. */
+    uint32_t window, window_from;
+    bool use_window, use_qk_norm;
+    /* Factors and caps; 0: none. */
+    float embedding_scale, residual_scale, score_scale, score_scalar, logits_scale, logits_divisor;
+    float score_cap, logits_cap;
     uint32_t activation;      /* of the MLP: enum activation */
     uint32_t gate_activation; /* of the delta net's gate, likewise */
     struct rope_config ropes[ROPES_MAX];
@@ -91,6 +100,12 @@ struct config {
     uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
     /* Experts; 0 = none. */
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
+    uint32_t shared_experts; /* of expert_intermediate each, where shared_intermediate is not given */
+    uint32_t dense_layers, sparse_step; /* the first layers, and of those after them all but each n-th, are
+                                           dense */
+    bool normalise;                     /* the weights of the chosen experts sum to routed_scale */
+    float routed_scale;
+    uint32_t groups, groups_top; /* of experts; 0: one group */
     /* Linear attention; 0 without such layers. */
     uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
     struct quantization quantization;

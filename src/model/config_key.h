@@ -54,7 +54,8 @@ struct config_key {
     }
 #define CONFIG_FLAG(field, otherwise, ...)                                                                   \
     {                                                                                                        \
-        .kind = KEY_FLAG, .names = {__VA_ARGS__}, .at = offsetof(struct config, field), .absent = (otherwise) \
+        .kind = KEY_FLAG, .names = {__VA_ARGS__}, .at = offsetof(struct config, field),                      \
+        .absent = (otherwise)                                                                                \
     }
 #define CONFIG_WORD(field, list, otherwise, ...)                                                             \
     {                                                                                                        \

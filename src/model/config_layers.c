@@ -47,8 +47,7 @@ static const struct layer_kind *listed_kind(struct json_read *r, const json_t *t
     const struct layer_kind *found = name ? kind_named(kinds, name) : NULL;
     if (!found)
         json_read_fail(r, -ENOTSUP, "layer_types[%u] is '%.40s'; %s has %s", index,
-                       name ? name : "not a string", c->family_name,
-                       list_kinds(kinds, known, sizeof(known)));
+                       name ? name : "not a string", c->family_name, list_kinds(kinds, known, sizeof(known)));
     return found ? found : kinds;
 }
 
@@ -62,16 +61,40 @@ static uint32_t read_interval(struct json_read *r, const struct layer_pattern *p
 
 /* ---- numbers ---- */
 
-static struct layer_config layer_of(const struct config *c, const struct layer_kind *kind)
+static uint32_t rope_of(const struct layer_kind *kind)
+{
+    static const uint32_t tables[] = {
+        [KIND_ROPE_MAIN] = 0, [KIND_ROPE_LOCAL] = 1, [KIND_ROPE_NONE] = ROPE_ABSENT};
+    return tables[kind->rope];
+}
+
+static struct layer_config layer_of(const struct config *c, const struct layer_kind *kind, bool windowed,
+                                    bool sparse)
 {
     return (struct layer_config){
         .mixer = kind->mixer,
-        .mlp = c->experts > 0 ? &block_experts : &block_mlp,
+        .mlp = sparse ? &block_experts : &block_mlp,
         .heads = c->heads,
         .kv_heads = c->kv_heads,
         .head_dim = c->head_dim,
+        .rope = rope_of(kind),
+        .window = windowed ? c->window : 0,
         .intermediate = c->intermediate,
     };
+}
+
+/* Layers that are dense in spite of the numbers. */
+struct dense_list {
+    uint32_t layers[CONFIG_LAYERS_MAX], count;
+};
+
+static bool is_sparse(const struct config *c, const struct dense_list *dense, uint32_t index)
+{
+    for (uint32_t i = 0; i < dense->count; i++) {
+        if (dense->layers[i] == index)
+            return false;
+    }
+    return c->experts > 0 && index >= c->dense_layers && (index + 1) % c->sparse_step == 0;
 }
 
 static void number_layers(struct config *c)
@@ -83,7 +106,6 @@ static void number_layers(struct config *c)
         else if (state == BLOCK_RECURRENT)
             c->layer[i].index = c->recurrent_count++;
     }
-    c->mtp_layer = layer_of(c, &kinds_of(c->family)[0]);
     c->mtp_layer.index = c->kv_count;
 }
 
@@ -95,7 +117,7 @@ static bool is_used(const struct config *c, const struct block *b)
         if (c->layer[i].mixer == b || c->layer[i].mlp == b)
             return true;
     }
-    return false;
+    return c->family->mtp && (c->mtp_layer.mixer == b || c->mtp_layer.mlp == b);
 }
 
 static void read_blocks(struct json_read *r, struct config *c)
@@ -104,16 +126,36 @@ static void read_blocks(struct json_read *r, struct config *c)
         if (!is_used(c, blocks[i]))
             continue;
         config_keys_read(r, blocks[i]->keys, c->family->keys, c);
+        if (c->shared_intermediate == 0)
+            c->shared_intermediate = c->shared_experts * c->expert_intermediate;
         if (!r->error && blocks[i]->check)
             blocks[i]->check(r, c);
+    }
+}
+
+static void fill_layers(struct json_read *r, const json_t *types, struct config *c)
+{
+    struct dense_list dense = {.count = 0};
+    const struct layer_kind *kinds = kinds_of(c->family);
+    uint32_t every = read_interval(r, &c->family->pattern);
+    if (c->family->experts && c->family->experts->mlp_only)
+        json_read_ids(r, "mlp_only_layers", CONFIG_LAYERS_MAX, dense.layers, CONFIG_LAYERS_MAX, &dense.count);
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const struct layer_kind *kind = every == 0 || (i + 1) % every == 0 ? &kinds[0] : &kinds[1];
+        bool windowed = kind->windowed && c->use_window && i >= c->window_from;
+        if (types) {
+            kind = listed_kind(r, types, i, c);
+            windowed = kind->windowed && c->use_window;
+            if (windowed && c->window == 0)
+                json_read_fail(r, -EINVAL, "sliding_window is missing: layer %u has one", i);
+        }
+        c->layer[i] = layer_of(c, kind, windowed, is_sparse(c, &dense, i));
     }
 }
 
 void config_layers_read(struct json_read *r, struct arena *a, struct config *c)
 {
     const json_t *types = json_read_get(r, "layer_types");
-    const struct layer_kind *kinds = kinds_of(c->family);
-    uint32_t every = read_interval(r, &c->family->pattern);
     c->layer = ARENA_ARRAY(a, struct layer_config, c->layers);
     if (!c->layer) {
         json_read_fail(r, -ENOMEM, "no memory left for %u layers", c->layers);
@@ -123,12 +165,8 @@ void config_layers_read(struct json_read *r, struct arena *a, struct config *c)
         json_read_fail(r, -EINVAL, "layer_types must be a list of num_hidden_layers = %u names", c->layers);
         return;
     }
-    for (uint32_t i = 0; i < c->layers; i++) {
-        const struct layer_kind *kind = every == 0 || (i + 1) % every == 0 ? &kinds[0] : &kinds[1];
-        if (types)
-            kind = listed_kind(r, types, i, c);
-        c->layer[i] = layer_of(c, kind);
-    }
+    fill_layers(r, types, c);
+    c->mtp_layer = layer_of(c, &kinds_of(c->family)[0], false, c->experts > 0);
     if (!r->error)
         read_blocks(r, c);
     number_layers(c);

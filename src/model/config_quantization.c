@@ -84,4 +84,3 @@ void config_quantization_read(struct json_read *r, struct arena *a, struct confi
     if (p.error && !r->error)
         r->error = p.error;
 }
-

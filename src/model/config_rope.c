@@ -11,6 +11,7 @@
 #include "base/check.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool rope_type_parse(const char *name, enum rope_type *ret)
@@ -73,22 +74,26 @@ static void read_sections(struct json_read *p, struct rope_config *rope)
         json_read_fail(p, -EINVAL, "mrope_section must have 3 numbers, not %u", count);
 }
 
-/* The object with the parameters; its name goes into messages. */
-static const json_t *find_parameters(struct json_read *r, const char **name)
+/* Where the parameters of one table are: in the object, in its part for a kind of layers, or nowhere. */
+static const json_t *find_parameters(struct json_read *r, bool local, const char **name)
 {
     const json_t *parameters = json_read_get(r, "rope_parameters");
     const json_t *found = parameters ? parameters : json_read_get(r, "rope_scaling");
     *name = parameters ? "rope_parameters" : "rope_scaling";
-    if (found && !json_is_object(found))
+    if (found && !json_is_object(found)) {
         json_read_fail(r, -EINVAL, "%s must be an object", *name);
-    return found && json_is_object(found) ? found : NULL;
+        return NULL;
+    }
+    const json_t *kind = json_object_get(found, local ? "sliding_attention" : "full_attention");
+    if (json_is_object(kind))
+        return kind;
+    return local ? NULL : found;
 }
 
 /* rope_theta and partial_rotary_factor: inside the object, else beside it. */
-static void read_table(struct json_read *r, struct json_read *p, const struct config *c,
+static void read_table(struct json_read *r, struct json_read *p, const struct config *c, double theta,
                        struct rope_config *rope)
 {
-    double theta = json_read_f64_or(r, "rope_theta", 1, 1e12, 10000);
     rope->theta = json_read_f64_or(p, "rope_theta", 1, 1e12, theta);
     double part = c->family->rotary_part > 0 ? c->family->rotary_part : 1;
     part = json_read_f64_or(r, "partial_rotary_factor", 0, 1, part);
@@ -112,18 +117,38 @@ static void read_rotating(struct json_read *p, const struct config *c, struct ro
                        rope->part, c->head_dim, rope->rot);
 }
 
-void config_rope_read(struct json_read *r, struct config *c)
+static void read_rope(struct json_read *r, struct config *c, bool local, double theta)
 {
     char where[64];
     const char *name;
-    const json_t *object = find_parameters(r, &name);
+    struct rope_config *rope = &c->ropes[c->rope_count];
+    const json_t *object = find_parameters(r, local, &name);
     snprintf(where, sizeof(where), "config.json: %s", name);
     struct json_read p = {.object = object, .where = where, .e = r->e};
     if (r->error)
         return;
-    c->rope_count = 1;
-    read_table(r, &p, c, &c->ropes[0]);
-    read_rotating(&p, c, &c->ropes[0]);
+    c->rope_count++;
+    read_table(r, &p, c, theta, rope);
+    read_rotating(&p, c, rope);
     if (p.error && !r->error)
         r->error = p.error;
+}
+
+static bool has_local(const struct config *c)
+{
+    bool local = false;
+    for (uint32_t i = 0; i < LAYER_KINDS_MAX; i++)
+        local |= c->family->kinds[i].rope == KIND_ROPE_LOCAL;
+    return local;
+}
+
+void config_rope_read(struct json_read *r, struct config *c)
+{
+    const struct family *f = c->family;
+    double theta = json_read_f64_or(r, "rope_theta", 1, 1e12, f->rope_theta > 0 ? f->rope_theta : 10000);
+    read_rope(r, c, false, theta);
+    if (!has_local(c) || r->error)
+        return;
+    theta = f->rope_theta_local > 0 ? f->rope_theta_local : c->ropes[0].theta;
+    read_rope(r, c, true, json_read_f64_or(r, "rope_local_base_freq", 1, 1e12, theta));
 }

@@ -37,6 +37,38 @@ static void places(const struct config *c, const struct layer_config *l,
     place_raise(&places[PLACE_MID], values, values);
 }
 
+/* Rows of key heads in turn, as parts for all heads: q, k, v, z of the first matrix, b, a of the second. */
+static int bind_interleaved(struct binder *b, uint32_t layer, struct delta_weights *ret)
+{
+    const struct config *c = b->config;
+    uint32_t heads = c->key_heads, each = c->value_heads / heads, values = each * c->value_dim, count = 0;
+    const struct {
+        bool second;
+        uint32_t from, rows;
+    } parts[] = {{false, 0, c->key_dim},
+                 {false, c->key_dim, c->key_dim},
+                 {false, 2 * c->key_dim, values},
+                 {false, 2 * c->key_dim + values, values},
+                 {true, 0, each},
+                 {true, each, each}};
+    const uint32_t rows[2] = {2 * c->key_dim + 2 * values, 2 * each};
+    const struct binder_matrix matrices[2] = {{ROLE_DELTA_QKVZ, (uint64_t)rows[0] * heads},
+                                              {ROLE_DELTA_BA, (uint64_t)rows[1] * heads}};
+    struct linear_source in[2];
+    size_t mark = arena_mark(b->scratch);
+    struct linear_source *list = ARENA_ARRAY(b->scratch, struct linear_source, COUNT_OF(parts) * heads);
+    int r = list ? binder_layer_matrices(b, layer, matrices, 2, c->hidden, in) : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < COUNT_OF(parts); i++) {
+        for (uint32_t h = 0; h < heads; h++)
+            list[count++] = binder_rows(&in[parts[i].second],
+                                        (uint64_t)h * rows[parts[i].second] + parts[i].from, parts[i].rows);
+    }
+    if (r == 0)
+        r = binder_projection(b, list, count, &ret->in);
+    arena_rewind(b->scratch, mark);
+    return r;
+}
+
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
 {
     const struct config *c = b->config;
@@ -48,7 +80,9 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
                                        {ROLE_DELTA_B, c->value_heads},
                                        {ROLE_DELTA_A, c->value_heads}};
     const struct binder_matrix out = {ROLE_DELTA_OUT, c->hidden};
-    int r = binder_layer_projection(b, layer, in, COUNT_OF(in), c->hidden, &ret->in);
+    int r = binder_has(b, binder_path(b, layer, ROLE_DELTA_QKVZ, path))
+                ? bind_interleaved(b, layer, ret)
+                : binder_layer_projection(b, layer, in, COUNT_OF(in), c->hidden, &ret->in);
     if (r == 0)
         r = binder_layer_projection(b, layer, &out, 1, values, &ret->out);
     if (r == 0)

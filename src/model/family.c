@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-static const struct family *const files[] = {families_llama, families_qwen};
+static const struct family *const files[] = {families_llama, families_qwen, families_gemma, families_olmo,
+                                             families_glm};
 
 static const struct family *find_in(const struct family *list, struct slice name)
 {

@@ -27,8 +27,7 @@ int layer_bind(struct binder *b, uint32_t index, struct layer *ret)
 {
     const struct layer_config *c = ret->config;
     int r = bind_branch(b, index, c->mixer, ROLE_MIXER_NORM, ROLE_MIXER_NORM_AFTER, &ret->norm_mixer, ret);
-    return r < 0 ? r
-                 : bind_branch(b, index, c->mlp, ROLE_MLP_NORM, ROLE_MLP_NORM_AFTER, &ret->norm_mlp, ret);
+    return r < 0 ? r : bind_branch(b, index, c->mlp, ROLE_MLP_NORM, ROLE_MLP_NORM_AFTER, &ret->norm_mlp, ret);
 }
 
 /* ---- computing ---- */
@@ -40,6 +39,8 @@ static void branch(struct step *s, const struct layer *l, const struct block *bl
     block->readers(l, readers);
     step_norm(s, norms->before, readers[0], readers[1]);
     block->forward(s, l);
+    s->pending.norm = norms->after;
+    s->pending.scale = s->config->residual_scale;
 }
 
 void layer_forward(struct step *s, const struct layer *l)

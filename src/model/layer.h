@@ -4,7 +4,7 @@
 
 #include "model/config.h"
 
-#include "compute/weight.h"
+#include "compute/ops.h"
 
 struct attention_weights {
     struct projection in; /* q (with gates: per head q, gate) | k | v */
@@ -30,8 +30,10 @@ struct mlp_weights {
 };
 
 struct moe_weights {
-    struct projection in; /* router | shared expert's gate (1) | shared gate | shared up; the last three only
-                             with a shared one */
+    enum route_shared shared;
+    dev_ptr correction;   /* [experts]; null: none */
+    struct projection in; /* router | shared expert's gate (1) | shared gate | shared up, as far as it has
+                             them */
     struct projection shared_out;
     struct projection up, down; /* stacks: [experts] of gate | up, and of down */
 };

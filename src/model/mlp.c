@@ -38,7 +38,8 @@ static void forward(struct step *s, const struct layer *l)
     const struct mlp_weights *w = &l->mlp;
     struct act in = step_act(PLACE_PROJ, w->in.out), mid = step_act(PLACE_MID, w->out.in);
     step_project(s, &w->in, step_normed(s), in);
-    compute_glu(s->compute, &(struct op_glu){.in = in, .out = mid, .reader = &w->out});
+    compute_glu(s->compute,
+                &(struct op_glu){.function = step_glu(s), .in = in, .out = mid, .reader = &w->out});
     step_project(s, &w->out, mid, step_out(s));
     step_leave_out(s);
 }

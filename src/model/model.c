@@ -541,6 +541,7 @@ static void embed(const struct model *m, struct step *s)
 {
     compute_embed(s->compute, &(struct op_embed){.table = &m->embedding,
                                                  .ropes = &s->ropes,
+                                                 .scale = m->config.embedding_scale,
                                                  .h = step_residual(s),
                                                  .angles = step_all_angles(s)});
 }
@@ -561,6 +562,14 @@ static struct op_product gather(const struct model *m, struct step *s)
                                .columns = COLUMNS_LOGITS};
 }
 
+static void finish_logits(const struct model *m, struct step *s)
+{
+    const struct config *c = &m->config;
+    float scale = c->logits_divisor > 0 ? 1 / c->logits_divisor : c->logits_scale;
+    if (scale != 0 || c->logits_cap > 0)
+        compute_finish(s->compute, &(struct op_finish){.scale = scale, .cap = c->logits_cap});
+}
+
 static void finish(const struct model *m, struct step *s)
 {
     struct op_product list[OP_PRODUCTS_MAX];
@@ -576,6 +585,8 @@ static void finish(const struct model *m, struct step *s)
     }
     if (count > 0)
         compute_project(s->compute, list, count);
+    if (s->batch.logit_count > 0)
+        finish_logits(m, s);
     if (m->shape.mtp)
         mtp_put(s, &m->mtp);
 }

@@ -27,6 +27,8 @@ enum tensor_role {
     /* Delta net. */
     ROLE_DELTA_QKV,
     ROLE_DELTA_Z,
+    ROLE_DELTA_QKVZ, /* q | k | v | z of each key head in turn */
+    ROLE_DELTA_BA,   /* b | a likewise */
     ROLE_DELTA_B,
     ROLE_DELTA_A,
     ROLE_DELTA_CONV,
@@ -40,6 +42,7 @@ enum tensor_role {
     ROLE_DOWN,
     /* Experts: one by one, or stacks of all. */
     ROLE_ROUTER,
+    ROLE_ROUTER_CORRECTION,
     ROLE_EXPERT_GATE,
     ROLE_EXPERT_UP,
     ROLE_EXPERT_DOWN,

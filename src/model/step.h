@@ -98,6 +98,8 @@ static inline struct act step_out(const struct step *s)
 /* Of one table. */
 static inline struct act step_angles(const struct step *s, uint32_t rope)
 {
+    if (rope == ROPE_ABSENT)
+        return step_act(PLACE_ANGLES, 0);
     return (struct act){PLACE_ANGLES, rope_tables_offset(&s->ropes, rope), 2 * s->ropes.table[rope].half};
 }
 static inline struct act step_all_angles(const struct step *s)
@@ -110,6 +112,11 @@ static inline struct act step_all_angles(const struct step *s)
 /* normed = norm of the residual stream, for the projections that read it next. */
 void step_norm(struct step *s, dev_ptr weight, const struct projection *reader,
                const struct projection *another);
+/* The activation of its MLPs. */
+static inline enum glu_function step_glu(const struct step *s)
+{
+    return s->config->activation == ACTIVATION_SILU ? GLU_SILU : GLU_GELU_TANH;
+}
 /* y = w x, of all tokens. */
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y);
 /* The block's result is in PLACE_OUT. */

@@ -12,7 +12,7 @@
 static void check_layer(const struct config *c, const struct layer_config *l)
 {
     ASSERT(l->mixer && l->mlp && l->heads % l->kv_heads == 0 && l->head_dim <= CONFIG_HEAD_DIM_MAX);
-    ASSERT(l->rope < c->rope_count);
+    ASSERT(l->rope < c->rope_count || l->rope == ROPE_ABSENT);
     ASSERT(l->mixer->state == BLOCK_KV ? l->index < c->kv_count : l->index < c->recurrent_count);
 }
 

@@ -31,18 +31,46 @@ static struct kern_kv kv_of(const struct attention_stage *st, uint32_t seq, uint
                             .k_offset = k,
                             .v_offset = k + page_half_bytes(st->kv),
                             .head_dim = st->kv->head_dim,
-                            .first = st->op->mtp ? 1 : 0};
+                            .cap = st->op->cap};
 }
 
-static void norm_rope(const struct attention_stage *st, float *head, dev_ptr norm, uint32_t column)
+/* Pairs (2 j, 2 j + 1), in place. */
+static void rotate_adjacent(float *x, const float *cosines, const float *sines, uint32_t half)
+{
+    for (uint32_t j = 0; j < half; j++) {
+        float a = x[2 * j], b = x[2 * j + 1];
+        x[2 * j] = a * cosines[j] - b * sines[j];
+        x[2 * j + 1] = b * cosines[j] + a * sines[j];
+    }
+}
+
+static void rotate(const struct attention_stage *st, float *head, uint32_t column)
 {
     const struct cpu *c = st->cpu;
     uint32_t half = st->op->angles.width / 2;
-    if (!dev_is_null(norm))
-        c->ops->rmsnorm(head, head, cpu_floats(c, norm), st->kv->head_dim, c->shape->eps);
-    if (half > 0) {
-        const float *angles = cpu_row(c, st->op->angles, column);
+    if (half == 0)
+        return;
+    const float *angles = cpu_row(c, st->op->angles, column);
+    if (st->op->adjacent)
+        rotate_adjacent(head, angles, angles + half, half);
+    else
         c->ops->rope(head, angles, angles + half, half);
+}
+
+/* `count` heads of queries or keys, one every `stride` floats. */
+static void norm_rope(const struct attention_stage *st, float *heads, uint32_t count, uint32_t stride,
+                      dev_ptr norm, uint32_t column)
+{
+    const struct cpu *c = st->cpu;
+    const float *w = cpu_floats(c, norm);
+    uint32_t head_dim = st->kv->head_dim;
+    if (w && st->op->norm_all)
+        c->ops->rmsnorm(heads, heads, w, count * head_dim, c->shape->eps);
+    for (uint32_t i = 0; i < count; i++) {
+        float *head = heads + (size_t)i * stride;
+        if (w && !st->op->norm_all)
+            c->ops->rmsnorm(head, head, w, head_dim, c->shape->eps);
+        rotate(st, head, column);
     }
 }
 
@@ -58,12 +86,12 @@ static void append_span(void *arg, uint32_t tile, uint32_t worker)
         uint32_t column = span->column + i;
         float *q = cpu_row(c, st->op->qkv, column);
         float *k = q + (size_t)heads * st->q_stride, *v = k + (size_t)kv_heads * head_dim;
-        for (uint32_t head = 0; !st->op->keys_only && head < heads; head++)
-            norm_rope(st, q + (size_t)head * st->q_stride, st->op->q_norm, column);
+        if (!st->op->keys_only)
+            norm_rope(st, q, heads, st->q_stride, st->op->q_norm, column);
+        norm_rope(st, k, kv_heads, head_dim, st->op->k_norm, column);
         for (uint32_t head = 0; head < kv_heads; head++) {
             struct kern_kv kv = kv_of(st, span->seq, head);
             size_t at = (size_t)head * head_dim;
-            norm_rope(st, k + at, st->op->k_norm, column);
             if (st->op->mtp && span->position + i == 0) {
                 /* No query reads it, but the values must be finite, and the same in every page. */
                 memset(k + at, 0, head_dim * sizeof(float));
@@ -97,6 +125,14 @@ static void gate_heads(const struct attention_stage *st, const struct cpu_span *
     }
 }
 
+/* The first token that a query at `position` sees. */
+static uint32_t first_seen(const struct op_attention *op, uint32_t position)
+{
+    if (op->mtp)
+        return 1;
+    return op->window > 0 && position >= op->window ? position + 1 - op->window : 0;
+}
+
 /* Tile: a span, a KV head, some of its query heads. */
 static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
@@ -111,6 +147,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     struct kern_kv kv = kv_of(st, span->seq, kv_head);
     struct kern_query *queries = c->queries + (size_t)worker * CPU_QUERIES_MAX;
     float *scratch = c->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
+    const float *sinks = cpu_floats(c, st->op->sinks);
     uint32_t count = 0;
     for (uint32_t i = 0; i < span->count; i++) {
         const float *q = cpu_row(c, st->op->qkv, span->column + i);
@@ -118,7 +155,9 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
         for (uint32_t head = from; head < to; head++) {
             queries[count++] = (struct kern_query){.q = q + (size_t)head * st->q_stride,
                                                    .out = out + (size_t)head * head_dim,
-                                                   .kv_len = span->position + i + 1};
+                                                   .kv_first = first_seen(st->op, span->position + i),
+                                                   .kv_len = span->position + i + 1,
+                                                   .sink = sinks ? sinks + head : NULL};
             if (count == CPU_QUERIES_MAX || (i + 1 == span->count && head + 1 == to)) {
                 c->ops->attn(&kv, queries, count, st->op->scale, scratch);
                 count = 0;
