@@ -124,6 +124,9 @@ int config_load(struct arena *a, const char *dir, struct config *ret, struct err
  * pages and states. 0 or -ENOMEM. */
 int config_lay_out(struct arena *a, struct config *c);
 
+/* What a page and a state hold, after that. */
+void config_fill_layouts(const struct config *c, struct model_shape *s);
+
 /* The frequencies of a rotary position embedding. */
 void rope_init(struct rope *r, const struct rope_config *c);
 

@@ -108,3 +108,36 @@ int config_lay_out(struct arena *a, struct config *c)
     state_lay_out(&c->shape, recurrent);
     return 0;
 }
+
+static bool same_kv(const struct model_kv *x, const struct model_kv *y)
+{
+    return x->heads == y->heads && x->head_dim == y->head_dim && x->window == y->window;
+}
+
+static void count_kv(struct model_shape *s, const struct kv_layer *l, uint32_t window)
+{
+    struct model_kv one = {.heads = l->heads, .head_dim = l->head_dim, .window = window};
+    uint32_t i = 0;
+    while (i < s->kv_count && i + 1 < MODEL_KV_MAX && !same_kv(&s->kv[i], &one))
+        i++;
+    if (i == s->kv_count) {
+        s->kv[i] = one;
+        s->kv_count++;
+    }
+    s->kv[i].layers++;
+    s->kv[i].page_bytes += 2 * page_half_bytes(l) * l->heads;
+}
+
+void config_fill_layouts(const struct config *c, struct model_shape *s)
+{
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (c->layer[i].mixer->state == BLOCK_KV)
+            count_kv(s, &c->shape.kv[c->layer[i].index], c->layer[i].window);
+    }
+    if (c->mtp_count)
+        count_kv(s, &c->shape.kv[c->mtp_layer.index], c->mtp_layer.window);
+    s->page_bytes = c->shape.page_bytes;
+    s->recurrent_layers = c->recurrent_count;
+    s->state_bytes = c->shape.state_bytes;
+    s->state_pending_max = state_pending_max(&c->shape);
+}

@@ -32,8 +32,7 @@ static const struct config_key gemma3_keys[] = {
     CONFIG_KEY_END,
 };
 
-#define GEMMA                                                                                                \
-    .tensors = tensors, .norm_place = NORM_SANDWICH, .norm_shift = SHIFT_ALL, .embedding_sqrt = true
+#define GEMMA .tensors = tensors, .norm_place = NORM_SANDWICH, .norm_shift = SHIFT_ALL, .embedding_sqrt = true
 
 const struct family families_gemma[] = {
     {.names = {"gemma2"},

@@ -2,10 +2,8 @@
  * beside them. */
 #include "model/family.h"
 
-static const struct expert_form experts = {.score = ROUTE_SIGMOID,
-                                           .shared = ROUTE_SHARED_WHOLE,
-                                           .correction = true,
-                                           .normalise_eps = 1e-20f};
+static const struct expert_form experts = {
+    .score = ROUTE_SIGMOID, .shared = ROUTE_SHARED_WHOLE, .correction = true, .normalise_eps = 1e-20f};
 
 static const struct tensor_name tensors[] = {{ROLE_SHARED_GATE, "mlp.shared_experts.gate_proj"},
                                              {ROLE_SHARED_UP, "mlp.shared_experts.up_proj"},
@@ -24,6 +22,11 @@ static const struct config_key keys[] = {
 };
 
 const struct family families_glm[] = {
-    {.names = {"glm4_moe"}, .tensors = tensors, .keys = keys, .experts = &experts, .qk_norm = QK_NORM_OPTION, .rotary_part = 0.5},
+    {.names = {"glm4_moe"},
+     .tensors = tensors,
+     .keys = keys,
+     .experts = &experts,
+     .qk_norm = QK_NORM_OPTION,
+     .rotary_part = 0.5},
     {{NULL}},
 };

@@ -253,9 +253,6 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .layers = c->layers,
         .hidden = c->hidden,
         .context_max = c->context_max,
-        .page_bytes = c->shape.page_bytes,
-        .state_bytes = c->shape.state_bytes,
-        .state_pending_max = state_pending_max(&c->shape),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
@@ -272,6 +269,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .mtp = c->mtp_count > 0,
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used) : 0,
     };
+    config_fill_layouts(c, &shape);
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));

@@ -285,6 +285,23 @@ static void poison_norm(struct test_tensors *l)
     memcpy((char *)test_tensor_find(l, "model.norm.weight")->t.data + 20, &nan, 2);
 }
 
+TEST(a_page_is_the_sum_of_its_layers)
+{
+    struct model_shape s;
+    struct err e = {{0}};
+    assert_int_equal(model_probe(SMALL_GOLDEN("olmo3"), NULL, &s, &e), 0);
+    assert_int_equal(s.kv_count, 2);
+    assert_int_equal(s.kv[0].layers, 2);
+    assert_int_equal(s.kv[0].window, 16);
+    assert_int_equal(s.kv[1].window, 0);
+    assert_int_equal(s.kv[0].page_bytes, 2 * 2 * 2 * 16 * 32 * sizeof(float));
+    assert_int_equal(s.page_bytes, s.kv[0].page_bytes + s.kv[1].page_bytes);
+    assert_int_equal(s.recurrent_layers, 0);
+    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5"), NULL, &s, &e), 0);
+    assert_int_equal(s.kv_count, 1);
+    assert_int_equal(s.recurrent_layers, 3);
+}
+
 TEST(what_does_not_fit_the_configuration_is_named)
 {
     const char *llama = SMALL_GOLDEN("llama");
