@@ -47,6 +47,23 @@ static void print_lines(const struct plan *plan, uint32_t domain)
     }
 }
 
+/* What a page holds, and a recurrent state. */
+static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
+{
+    printf("\nA page holds %u tokens in %s:", page_tokens, bytes_text(s->page_bytes).text);
+    for (uint32_t i = 0; i < s->kv_count; i++) {
+        const struct model_kv *kv = &s->kv[i];
+        printf("%s %u layers with %u KV heads of %u", i ? ";" : "", kv->layers, kv->heads, kv->head_dim);
+        if (kv->window)
+            printf(" and a window of %u", kv->window);
+        printf(", %s", bytes_text(kv->page_bytes).text);
+    }
+    printf(".\n");
+    if (s->recurrent_layers)
+        printf("A recurrent state holds %u layers in %s.\n", s->recurrent_layers,
+               bytes_text(s->state_bytes).text);
+}
+
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
@@ -67,6 +84,7 @@ static void print_table(const struct planning *p)
            bytes_text(DIV_UP((uint64_t)plan->max_model_len, plan->model.page_tokens) * plan->model.page_bytes)
                .text,
            bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
+    print_layouts(&p->model.shape, plan->model.page_tokens);
     const struct model_vision *v = &p->model.shape.vision;
     if (v->present)
         printf("An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
@@ -105,6 +123,17 @@ static void json_domains(const struct plan *plan, struct buf *b)
     buf_puts(b, "],");
 }
 
+static void json_layouts(const struct model_shape *s, struct buf *b)
+{
+    buf_puts(b, "\"kv\":[");
+    for (uint32_t i = 0; i < s->kv_count; i++) {
+        const struct model_kv *kv = &s->kv[i];
+        buf_printf(b, "%s{\"layers\":%u,\"heads\":%u,\"head_dim\":%u,\"window\":%u,\"page_bytes\":%llu}",
+                   i ? "," : "", kv->layers, kv->heads, kv->head_dim, kv->window, (ull)kv->page_bytes);
+    }
+    buf_printf(b, "],\"recurrent_layers\":%u,", s->recurrent_layers);
+}
+
 static void json_model(const struct planning *p, struct buf *b)
 {
     const struct plan *plan = &p->plan;
@@ -124,6 +153,7 @@ static void json_model(const struct planning *p, struct buf *b)
                (ull)plan->process.connection_bytes, (ull)plan->model.page_bytes, plan->model.page_tokens,
                (ull)plan->model.state_bytes, (ull)p->model.shape.vision.pixels_max,
                (ull)p->model.shape.vision.weight_bytes);
+    json_layouts(&p->model.shape, b);
     json_domains(plan, b);
     const struct model_plan_drafting *t = &p->model.drafting_takes;
     buf_printf(

@@ -56,24 +56,28 @@ static inline struct act act_part(struct act a, uint32_t from, uint32_t width)
  * saves a pass over them. */
 enum residual_kind {
     RESIDUAL_NONE,
-    RESIDUAL_ADD,     /* h += out */
+    RESIDUAL_ADD,     /* r = out */
     RESIDUAL_EXPERTS, /* s = 0; s = fma(weight of rank r, row r of pairs, s) for r in router order;
-                       * s = fma(shared gate, out, s); h += s. `sum` is room for s */
+                       * s = fma(shared gate, out, s) with a shared expert; r = s. `sum` is room for s */
 };
+/* With `norm` r = rmsnorm(r) * norm, with `scale` h = fma(scale, r, h), else h += r. */
 struct residual {
     enum residual_kind kind;
-    struct act out, pairs, sum;
+    struct act out, pairs, sum; /* out.width 0: no shared expert */
+    dev_ptr norm;               /* null: none */
+    float scale;                /* 0: none */
 };
 
-/* h[t] = the token's embedding or its image's features; cosines | sines of its position. Fails with its
- * device only: an id is below the vocabulary, and features are there for every token of an image. */
+/* h[t] = the token's embedding times scale, or its image's features; cosines | sines of its position. Fails
+ * with its device only: an id is below the vocabulary, and features are there for every token of an image. */
 struct op_embed {
     const struct weight *table;
-    const struct rope *rope;
-    struct act h, angles; /* angles: 2 * rope.half */
+    const struct rope_tables *ropes;
+    struct act h, angles; /* angles: rope_tables_width() */
+    float scale;          /* 0: none */
 };
 
-/* Adds the residual, then y = rmsnorm(h) * weight for `readers`, the projections that read y next. Fails with
+/* Adds the residual, then y = rmsnorm(h) * weight, or y = h without a weight, for `readers`, the projections that read y next. Fails with
  * its device only. */
 #define OP_READERS_MAX 2
 struct op_norm {
@@ -93,7 +97,7 @@ struct op_features {
     uint32_t from;
 };
 
-/* y = w x, for every column. The products of a list run together, and fail with their device only. */
+/* y = w x, for every column, then y += bias where w has one. The products of a list run together, and fail with their device only. */
 enum product_columns {
     COLUMNS_TOKENS,
     COLUMNS_LOGITS,  /* the rows that gather left, [logits] */
@@ -107,16 +111,23 @@ struct op_product {
 #define OP_PRODUCTS_MAX 2
 #define OP_LOGITS       UINT32_MAX /* as a place */
 
-/* Queries and keys: rmsnorm of each head where there is a weight, then rotation, in place. K and V go to the
- * pages of `layer`. Then softmax attention (kern_attn_fn) of every query over its sequence, and with `gated`
- * out *= sigmoid(gate). Both halves fail with their device only: a sequence has its pages before the step. */
+/* Queries and keys: rmsnorm where there is a weight, then rotation, in place. K and V go to the pages. Then softmax attention (kern_attn_fn) of every query over its sequence, and with `gated` out *=
+ * sigmoid(gate). Both halves fail with their device only: a sequence has its pages before the step. */
 struct op_attention {
-    uint32_t layer; /* where its K and V lie in a page: the model's full layers, then the MTP head's */
-    bool gated;     /* a head's query and gate lie side by side */
-    bool mtp;       /* entry 0 is zeros that no query sees */
-    bool keys_only; /* append alone: q is not there */
-    dev_ptr q_norm, k_norm; /* [head_dim]; null: none */
-    struct act qkv, angles, out;
+    uint32_t layer;         /* index in compute_shape.kv: the KV heads, their size and place in a page */
+    uint32_t heads;         /* of queries */
+    float scale;            /* of scores */
+    uint32_t window;        /* keys that a query sees, its own counted; 0: all */
+    float cap;              /* of scores (kern_kv.cap); 0: none */
+    bool norm_all;          /* the norms are over all heads together, not over each */
+    bool adjacent;          /* the rotation is of pairs (2 j, 2 j + 1), not of (j, j + half) */
+    bool gated;             /* a head's query and gate lie side by side */
+    bool mtp;               /* entry 0 is zeros that no query sees */
+    bool keys_only;         /* append alone: q is not there */
+    dev_ptr q_norm, k_norm; /* [head_dim], or of all heads; null: none */
+    dev_ptr sinks;          /* [heads]: a score each (kern_query.sink); null: none */
+    struct act qkv, out;
+    struct act angles;               /* cos | sin of the layer's table; width 0: no rotation */
     const struct projection *reader; /* of out */
 };
 
@@ -125,7 +136,7 @@ struct op_attention {
  * Recur: pending inputs of state_in first, then the recurrence, then the gated norm with z. Both fail with
  * their device only; state_out is undefined then. */
 struct op_delta {
-    uint32_t layer; /* among the recurrent layers */
+    uint32_t layer; /* index in compute_shape.recurrent */
     dev_ptr conv, decay, dt_bias, norm;
     struct act in;              /* q | k | v | z | b | a */
     struct act conv_out, gates; /* gates: alpha | beta */
@@ -133,19 +144,33 @@ struct op_delta {
     const struct projection *reader; /* of out */
 };
 
-/* out = silu(gate) * up of in = gate | up. out may be the first half of in. Fails with its device only. */
+/* out = f(gate) * up of in = gate | up. out may be the first half of in. Fails with its device only. */
+enum glu_function { GLU_SILU, GLU_GELU_TANH };
 struct op_glu {
+    enum glu_function function;
     struct act in, out;
     const struct projection *reader;
 };
 
-/* Softmax over the router's logits, the top_k largest (the lower index on ties) with weights that sum to 1;
- * sigmoid of the shared expert's gate; its activation. Spoils in. Fails with its device only: logits that are
- * not finite choose some experts, too. */
+/* Scores p of the router's logits. The top_k experts with the largest c = p + correction (the lower index on
+ * ties), of the groups_top best groups of experts; a group counts by the sum of its two largest c. Their
+ * weights are p, with `normalise` divided by (sum + normalise_eps), times scale. Then the shared expert's
+ * gate, 1 or a sigmoid, and its activation. Spoils in. Fails with its device only: logits that are not finite
+ * choose some experts, too. */
+#define ROUTE_GROUPS_MAX 64
+enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+enum route_shared { ROUTE_SHARED_NONE, ROUTE_SHARED_GATED, ROUTE_SHARED_WHOLE };
 struct op_route {
-    struct act in;  /* router | shared gate (1) | gate | up of the shared expert */
+    enum route_score score;
+    enum route_shared shared;
+    bool normalise;
+    float normalise_eps, scale;
+    uint32_t groups, groups_top; /* 0 or 1 group: all experts */
+    dev_ptr correction;          /* [experts]; null: none */
+    enum glu_function function;  /* of the shared expert */
+    struct act in;  /* router | shared gate (1) if GATED | gate | up of the shared expert if there is one */
     struct act out; /* of the shared expert's activation */
-    const struct projection *reader;
+    const struct projection *reader; /* of out */
 };
 
 /* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]: rows of logits, then rows of
@@ -155,6 +180,12 @@ struct op_gather {
     struct act h, y;
     dev_ptr weight; /* null: h is normed already */
     const struct projection *reader;
+};
+
+/* The batch's logits x: x *= scale, then x = cap * tanh(x / cap). Fails with its device only. */
+struct op_finish {
+    float scale; /* 0: none */
+    float cap;   /* 0: none */
 };
 
 /* Row logit_count + i of x goes to the batch's values[i]. Fails with its device only. */
@@ -169,7 +200,7 @@ struct op_values {
 struct op_pair {
     struct residual add;
     const struct weight *table;
-    const struct rope *rope;
+    const struct rope_tables *ropes;
     dev_ptr final_norm, norm_embedding, norm_hidden;
     struct act h, pair, angles;
     bool draft;       /* h is normed */
@@ -225,6 +256,7 @@ struct compute_ops {
     void (*glu)(struct compute *c, const struct op_glu *a);
     void (*route)(struct compute *c, const struct op_route *a);
     void (*gather)(struct compute *c, const struct op_gather *a);
+    void (*finish)(struct compute *c, const struct op_finish *a);
     void (*values)(struct compute *c, const struct op_values *a);
     void (*pair)(struct compute *c, const struct op_pair *a);
     void (*best)(struct compute *c, const struct op_best *a);
@@ -276,6 +308,7 @@ COMPUTE_OP(recur, op_delta)
 COMPUTE_OP(glu, op_glu)
 COMPUTE_OP(route, op_route)
 COMPUTE_OP(gather, op_gather)
+COMPUTE_OP(finish, op_finish)
 COMPUTE_OP(values, op_values)
 COMPUTE_OP(pair, op_pair)
 COMPUTE_OP(best, op_best)

@@ -32,6 +32,36 @@ static inline void rope_at(const struct rope *r, struct rope_position position, 
     }
 }
 
+/* The tables of a model: layers of different kinds may rotate by different ones. */
+#define ROPES_MAX 2
+struct rope_tables {
+    uint32_t count;
+    struct rope table[ROPES_MAX];
+};
+
+/* Where table `index` begins in the angles of a token: cos | sin of each table in turn. */
+static inline uint32_t rope_tables_offset(const struct rope_tables *r, uint32_t index)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < index; i++)
+        at += 2 * r->table[i].half;
+    return at;
+}
+
+static inline uint32_t rope_tables_width(const struct rope_tables *r)
+{
+    return rope_tables_offset(r, r->count);
+}
+
+/* The angles of one position: [rope_tables_width]. */
+static inline void rope_tables_at(const struct rope_tables *r, struct rope_position position, float *angles)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        float *cosines = angles + rope_tables_offset(r, i);
+        rope_at(&r->table[i], position, cosines, cosines + r->table[i].half);
+    }
+}
+
 /* Position of a token in text without images before it. */
 static inline struct rope_position rope_text(uint32_t position)
 {

@@ -27,6 +27,7 @@ struct projection {
     uint32_t in, out;
     uint32_t part_count;
     unsigned sums; /* of all parts */
+    dev_ptr bias;  /* [out] f32, added to the sum of a row's products; null: none */
     struct weight parts[PROJECTION_PARTS_MAX];
 };
 

@@ -119,20 +119,21 @@ struct kern_kv {
     const uint32_t *pages; /* the sequence's table: page of token t is pages[t / 32] */
     size_t k_offset, v_offset;
     uint32_t head_dim; /* <= 256 */
-    uint32_t first; /* <= 16: tokens before it are seen by no query, each of which sees one at least. Their K
-                       and V are finite. */
+    float cap;         /* a scaled score s becomes cap * tanh(s / cap); 0: none */
 };
 /* Stores one token's K and V head. */
 typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);
 
-/* One query head at one position: sees the keys of tokens [kern_kv.first, kv_len). */
+/* One query head at one position: sees the keys of tokens [kv_first, kv_len), one at least. Pages that no
+ * query of a call sees are not read; K and V of tokens that one of them sees are finite. */
 struct kern_query {
     const float *q; /* head_dim values */
     float *out;     /* head_dim values */
-    uint32_t kv_len;
+    uint32_t kv_first, kv_len;
+    const float *sink; /* one more score, whose weight is dropped after the softmax; NULL: none */
 };
 /* Softmax attention of `count` queries over one KV head. Keys are read in segments of 256 tokens at absolute
- * positions. Of each segment: scores (dot over head_dim, serial, fma; times scale), their maximum,
+ * positions. Of each segment: scores (dot over head_dim, serial, fma; times scale; capped), their maximum,
  * exponentials, their sum and the weighted values (serial over tokens). Segments merge in order. The same
  * chain for any count. count is any; scratch holds KERN_ATTN_SCRATCH floats. */
 #define KERN_ATTN_SCRATCH (16 * (KERN_SEGMENT_TOKENS + 256 + 16))

@@ -254,8 +254,9 @@ static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t b
         float s = 0;
         for (uint32_t d = 0; d < kv->head_dim; d++)
             s = fmaf(q[d], k[(size_t)d * PAGE_TOKENS], s);
-        ret[t - begin] = s * scale;
-        max = fmaxf(max, s * scale);
+        s *= scale;
+        ret[t - begin] = kv->cap > 0 ? kv->cap * tanhf(s / kv->cap) : s;
+        max = fmaxf(max, ret[t - begin]);
     }
     return max;
 }
@@ -265,7 +266,7 @@ static void attend_segment(const struct kern_kv *kv, const struct kern_query *qu
                            float scale, float *max, float *sum, float *scratch)
 {
     float *p = scratch, *segment = p + KERN_SEGMENT_TOKENS;
-    uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len), from = MAX_OF(begin, kv->first);
+    uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len), from = MAX_OF(begin, query->kv_first);
     float segment_max = segment_scores(kv, query->q, from, end, scale, p + (from - begin)), segment_sum = 0;
     memset(segment, 0, kv->head_dim * sizeof(float));
     for (uint32_t t = from; t < end; t++) {
@@ -275,12 +276,25 @@ static void attend_segment(const struct kern_kv *kv, const struct kern_query *qu
         for (uint32_t d = 0; d < kv->head_dim; d++)
             segment[d] = fmaf(e, v[d], segment[d]);
     }
-    float larger = begin ? fmaxf(*max, segment_max) : segment_max;
-    float keep = begin ? expf(*max - larger) : 0, add = expf(segment_max - larger);
+    bool joins = begin > query->kv_first;
+    float larger = joins ? fmaxf(*max, segment_max) : segment_max;
+    float keep = joins ? expf(*max - larger) : 0, add = expf(segment_max - larger);
     for (uint32_t d = 0; d < kv->head_dim; d++)
-        query->out[d] = begin ? fmaf(query->out[d], keep, segment[d] * add) : segment[d] * add;
-    *sum = begin ? fmaf(*sum, keep, segment_sum * add) : segment_sum * add;
+        query->out[d] = joins ? fmaf(query->out[d], keep, segment[d] * add) : segment[d] * add;
+    *sum = joins ? fmaf(*sum, keep, segment_sum * add) : segment_sum * add;
     *max = larger;
+}
+
+/* The weights' sum, and the sink's. */
+static void divide(const struct kern_query *q, uint32_t head_dim, float max, float sum)
+{
+    float larger = q->sink ? fmaxf(max, *q->sink) : max, keep = 1;
+    if (q->sink) {
+        keep = expf(max - larger);
+        sum = fmaf(sum, keep, expf(*q->sink - larger));
+    }
+    for (uint32_t d = 0; d < head_dim; d++)
+        q->out[d] = q->out[d] * keep / sum;
 }
 
 static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
@@ -289,11 +303,13 @@ static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *que
     ASSERT(kv->head_dim <= 256 && begin % KERN_SEGMENT_TOKENS == 0);
     for (uint32_t i = 0; i < count; i++) {
         const struct kern_query *q = &queries[i];
-        ASSERT(q->kv_len > kv->first);
-        for (uint32_t at = begin; at < MIN_OF(q->kv_len, end); at += KERN_SEGMENT_TOKENS)
-            attend_segment(kv, q, at, scale, &max[i], &sum[i], scratch);
-        for (uint32_t d = 0; q->kv_len > begin && q->kv_len <= end && d < kv->head_dim; d++)
-            q->out[d] /= sum[i];
+        ASSERT(q->kv_len > q->kv_first);
+        for (uint32_t at = begin; at < MIN_OF(q->kv_len, end); at += KERN_SEGMENT_TOKENS) {
+            if (at + KERN_SEGMENT_TOKENS > q->kv_first)
+                attend_segment(kv, q, at, scale, &max[i], &sum[i], scratch);
+        }
+        if (q->kv_len > begin && q->kv_len <= end)
+            divide(q, kv->head_dim, max[i], sum[i]);
     }
 }
 

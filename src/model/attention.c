@@ -1,9 +1,17 @@
 /* attention.c - project, append to the pages, attend, project. */
 #include "model/blocks.h"
+#include "model/family.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <math.h>
 
 /* q, then k | v packed by themselves: `in` reads all of them. */
 static int bind_apart(struct binder *b, const struct linear_source in[3], struct attention_weights *ret)
 {
+    if (in[0].has_bias || in[1].has_bias || in[2].has_bias)
+        return err_set(b->e, -ENOTSUP, "biases in the attention of an MTP head are not supported");
     int r = binder_projection(b, in, 1, &ret->in);
     if (r == 0)
         r = binder_projection(b, in + 1, 2, &ret->kv);
@@ -16,48 +24,84 @@ static int bind_apart(struct binder *b, const struct linear_source in[3], struct
     return 0;
 }
 
-int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
-                   struct attention_weights *ret)
+static int bind_norms(struct binder *b, uint32_t layer, const struct layer_config *c,
+                      struct attention_weights *ret)
 {
-    const struct config *c = b->config;
     char path[BINDER_PATH_MAX];
+    enum qk_norm norm = b->config->family->qk_norm;
+    uint32_t q = c->head_dim, k = c->head_dim;
+    if (norm == QK_NORM_NONE || (norm == QK_NORM_OPTION && !b->config->use_qk_norm))
+        return 0;
+    if (norm == QK_NORM_ALL) {
+        q *= c->heads;
+        k *= c->kv_heads;
+    }
+    int r = binder_norm(b, binder_path(b, layer, ROLE_Q_NORM, path), q, &ret->q_norm);
+    return r < 0 ? r : binder_norm(b, binder_path(b, layer, ROLE_K_NORM, path), k, &ret->k_norm);
+}
+
+static float score_scale(const struct config *c, const struct layer_config *l)
+{
+    if (c->score_scale > 0)
+        return c->score_scale;
+    return (float)(1 / sqrt(c->score_scalar > 0 ? (double)c->score_scalar : (double)l->head_dim));
+}
+
+static int bind(struct binder *b, uint32_t layer, struct layer *l)
+{
+    const struct family *f = b->config->family;
+    const struct layer_config *c = l->config;
+    struct attention_weights *ret = &l->attention;
     struct linear_source in[3];
-    uint64_t q_rows = (uint64_t)c->heads * c->head_dim, kv_rows = (uint64_t)c->kv_heads * c->head_dim;
-    const struct binder_matrix out = {"self_attn.o_proj", c->hidden};
-    ret->gated = form.gated;
-    int r = binder_linear(b, binder_path(layer, "self_attn.q_proj", path), form.gated ? 2 * q_rows : q_rows,
-                          c->hidden, &in[0]);
+    uint32_t hidden = b->config->hidden, q_rows = c->heads * c->head_dim, kv_rows = c->kv_heads * c->head_dim;
+    const struct binder_matrix parts[] = {
+        {ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows}, {ROLE_K, kv_rows}, {ROLE_V, kv_rows}};
+    const struct binder_matrix out = {ROLE_O, hidden};
+    ret->gated = f->attention_gate;
+    ret->scale = score_scale(b->config, c);
+    int r = binder_layer_matrices(b, layer, parts, COUNT_OF(parts), hidden, in);
     if (r == 0)
-        r = binder_linear(b, binder_path(layer, "self_attn.k_proj", path), kv_rows, c->hidden, &in[1]);
-    if (r == 0)
-        r = binder_linear(b, binder_path(layer, "self_attn.v_proj", path), kv_rows, c->hidden, &in[2]);
-    if (r == 0)
-        r = form.kv_apart ? bind_apart(b, in, ret) : binder_projection(b, in, 3, &ret->in);
+        r = l->mtp ? bind_apart(b, in, ret) : binder_projection(b, in, COUNT_OF(parts), &ret->in);
     if (r == 0)
         r = binder_layer_projection(b, layer, &out, 1, q_rows, &ret->out);
-    if (r == 0 && form.qk_norm)
-        r = binder_norm(b, binder_path(layer, "self_attn.q_norm", path), c->head_dim, &ret->q_norm);
-    if (r == 0 && form.qk_norm)
-        r = binder_norm(b, binder_path(layer, "self_attn.k_norm", path), c->head_dim, &ret->k_norm);
-    return r;
+    return r == 0 ? bind_norms(b, layer, c, ret) : r;
+}
+
+static void places(const struct config *c, const struct layer_config *l,
+                   struct place_spec places[STEP_PLACES])
+{
+    uint32_t q = l->heads * l->head_dim, kv = l->kv_heads * l->head_dim;
+    place_raise(&places[PLACE_PROJ], (c->family->attention_gate ? 2 * q : q) + 2 * kv, 0);
+    place_raise(&places[PLACE_MID], q, q);
+}
+
+static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
+{
+    ret[0] = &l->attention.in;
 }
 
 static struct op_attention op_of(const struct step *s, const struct layer *l, bool keys_only)
 {
     const struct attention_weights *w = &l->attention;
-    return (struct op_attention){.layer = l->kind_index,
+    return (struct op_attention){.layer = l->config->index,
+                                 .heads = l->config->heads,
+                                 .scale = w->scale,
+                                 .window = l->config->window,
+                                 .cap = s->config->score_cap,
+                                 .norm_all = s->config->family->qk_norm == QK_NORM_ALL,
+                                 .adjacent = s->config->family->rope_adjacent,
                                  .gated = w->gated,
                                  .mtp = l->mtp,
                                  .keys_only = keys_only,
                                  .q_norm = w->q_norm,
                                  .k_norm = w->k_norm,
                                  .qkv = step_act(PLACE_PROJ, w->in.out),
-                                 .angles = step_angles(s),
+                                 .angles = step_angles(s, l->config->rope),
                                  .out = step_act(PLACE_MID, w->out.in),
                                  .reader = &w->out};
 }
 
-void attention_forward(struct step *s, const struct layer *l)
+static void forward(struct step *s, const struct layer *l)
 {
     const struct attention_weights *w = &l->attention;
     const struct op_attention a = op_of(s, l, false);
@@ -75,3 +119,6 @@ void attention_put(struct step *s, const struct layer *l)
     step_project(s, &w->kv, step_normed(s), act_part(a.qkv, w->in.out - w->kv.out, w->kv.out));
     compute_append(s->compute, &a);
 }
+
+const struct block block_attention = {
+    .state = BLOCK_KV, .places = places, .bind = bind, .readers = readers, .forward = forward};

@@ -2,13 +2,14 @@
  *
  * Binding runs twice over the same family code: first to measure (memory == NULL: every tensor is found and
  * its shape checked, bytes are counted, nothing is read), then to pack. So a load fails for a reason in the
- * headers before a byte of weights is touched, and the bytes reserved are exactly the bytes used. Module
- * paths are relative to the text model: "layers.3.self_attn.q_proj"; the prefix in front of them differs
- * between writers and is found once. One thread, the loading one. */
+ * headers before a byte of weights is touched, and the bytes reserved are exactly the bytes used. Tensors are
+ * asked for by role (role.h); a module's path is relative to the text model: "layers.3.self_attn.q_proj". The
+ * prefix in front of it differs between writers and is found once. One thread, the loading one. */
 #ifndef PLATEAU_MODEL_BINDER_H
 #define PLATEAU_MODEL_BINDER_H
 
 #include "model/layer.h"
+#include "model/role.h"
 #include "model/stage.h"
 #include "model/weight_memory.h"
 
@@ -57,11 +58,11 @@ int binder_init(struct binder *b);
 
 bool binder_has(const struct binder *b, const char *path);
 /* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has
- * scales. Shapes are checked. 0, -EINVAL, -ENOTSUP. */
+ * scales; with its bias, if it has one. Shapes are checked. 0, -EINVAL, -ENOTSUP (a stack with a bias). */
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
                  struct linear_source *ret);
-/* The same for a module with a bias; the caller binds it. */
+/* The same without a bias, which the caller binds by itself. */
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
 /* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes,
@@ -73,7 +74,7 @@ struct linear_source binder_rows(const struct linear_source *s, uint64_t from, u
 /* One expert of a stack as a matrix of its own. */
 struct linear_source binder_slice(const struct linear_source *s, uint64_t expert);
 
-/* Packs sources of one input into a projection. */
+/* Packs sources of one input into a projection, with their biases. */
 int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
                       struct projection *ret);
 /* Packs parts[experts][count] into a stack: each expert's parts one above the other. */
@@ -94,18 +95,47 @@ int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* linear_attn.conv1d.weight in either writer's layout, as [conv_width][channels]. */
 int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret);
 
-/* "layers.INDEX.NAME" into ret. */
+/* ---- by role ---- */
+
+/* The path of a layer's tensor, as the family names it: "layers.INDEX.NAME". layer NONE: a tensor of no
+ * layer. */
 #define BINDER_PATH_MAX 160
-char *binder_path(uint32_t layer, const char *name, char ret[BINDER_PATH_MAX]);
+char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role, char ret[BINDER_PATH_MAX]);
+/* The same of one expert's. */
+char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
+                         char ret[BINDER_PATH_MAX]);
 
 /* A matrix of a layer, [out, in of the projection]. */
 struct binder_matrix {
-    const char *name;
+    enum tensor_role role;
     uint64_t out;
 };
-/* Finds the matrices of a layer and packs them into a projection, in their order. As binder_linear and
- * binder_projection. */
+/* Finds the matrices of a layer, as binder_linear. */
+int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
+                          uint32_t count, uint64_t in, struct linear_source *ret);
+/* The same, and packs them into a projection, in their order. */
 int binder_layer_projection(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
                             uint32_t count, uint64_t in, struct projection *ret);
+
+/* ---- between the files of this module ---- */
+
+#define BINDER_NAME_MAX 512
+/* prefix + path + suffix; names of ours are short. */
+const char *binder_name(const struct binder *b, const char *path, const char *suffix,
+                        char ret[BINDER_NAME_MAX]);
+int binder_find(struct binder *b, const char *name, struct tensor *ret);
+/* As find_linear in binder_find.c: of a module by its full name, without a bias. */
+int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
+                    struct linear_source *ret);
+int binder_check_float(struct binder *b, const char *name, const struct tensor *t);
+int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
+                       const uint64_t *wanted);
+int binder_check_finite(struct binder *b, const struct tensor *t, const char *what);
+/* Writers of MLX files swap the axes of a convolution. */
+bool binder_conv_is_mlx(const struct tensor *t, uint32_t conv_width);
+/* The biases of sources side by side, zeros where one has none; null: none has one. */
+int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t count, dev_ptr *ret);
+/* One more piece of the files has been read; reports the progress. */
+int binder_advance(struct binder *b, uint64_t bytes);
 
 #endif

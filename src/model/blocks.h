@@ -1,41 +1,59 @@
-/* blocks.h - what layers are made of. A block binds its tensors to weights; its forward reads the normed
- * tokens and leaves the result as the pending residual. */
+/* blocks.h - what layers are made of.
+ *
+ * A block binds its tensors to weights; its forward reads the normed tokens and leaves the result as the
+ * pending residual. A layer has two: a mixer of tokens, and an MLP. */
 #ifndef PLATEAU_MODEL_BLOCKS_H
 #define PLATEAU_MODEL_BLOCKS_H
 
 #include "model/binder.h"
+#include "model/config_key.h"
 #include "model/step.h"
 
-/* ---- softmax attention over pages: full layers of all families ---- */
-
-/* What a family's attention has. */
-struct attention_form {
-    bool gated;    /* q_proj holds query and gate of each head in turn */
-    bool qk_norm;  /* over each head, before the rotation */
-    bool kv_apart; /* k and v are also needed alone */
+enum block_state {
+    BLOCK_NO_STATE,
+    BLOCK_KV,        /* keeps K and V in the pages */
+    BLOCK_RECURRENT, /* keeps arrays in a state */
 };
 
-int attention_bind(struct binder *b, uint32_t layer, struct attention_form form,
-                   struct attention_weights *ret);
-void attention_forward(struct step *s, const struct layer *l);
-/* Reads the normed tokens; writes only K and V to the pages: for a layer with kv_apart. */
+struct block {
+    enum block_state state;
+    /* Keys of config.json that it needs, unless the family declares them otherwise; NULL: none. */
+    const struct config_key *keys;
+    /* Whether those fit each other; NULL: whatever their bounds allow. */
+    void (*check)(struct json_read *r, const struct config *c);
+    /* Raises the widths of places to what it uses in layer `l`. */
+    void (*places)(const struct config *c, const struct layer_config *l,
+                   struct place_spec places[STEP_PLACES]);
+    /* BLOCK_RECURRENT: bytes of its arrays and of a pending token. */
+    struct recurrent_layer (*recurrent_layer)(const struct compute_shape *s);
+    int (*bind)(struct binder *b, uint32_t layer, struct layer *ret);
+    /* The projections that read the normed tokens first; the second may be NULL. */
+    void (*readers)(const struct layer *l, const struct projection *ret[OP_READERS_MAX]);
+    void (*forward)(struct step *s, const struct layer *l);
+};
+
+extern const struct block block_attention; /* softmax attention over pages (attention.c) */
+extern const struct block block_delta_net; /* the gated delta net, contract 2.7 (delta_net.c) */
+extern const struct block block_mlp;       /* down(silu(gate x) * (up x)) (mlp.c) */
+extern const struct block block_experts;   /* a mixture of experts with a shared expert (moe.c) */
+
+/* All of them; ends with NULL (layer.c). */
+extern const struct block *const blocks[];
+
+/* Writes only K and V of the normed tokens to the pages: of an MTP head's layer. */
 void attention_put(struct step *s, const struct layer *l);
 
-/* ---- the gated delta net: linear layers of the qwen3_5 family (contract: HF qwen3_5) ---- */
+/* ---- layers (layer.c) ---- */
 
-int delta_net_bind(struct binder *b, uint32_t layer, struct delta_weights *ret);
-/* Each sequence's state goes from state_in to state_out. */
-void delta_net_forward(struct step *s, const struct layer *l);
+/* Of the text model's layer `index`, or with ret->mtp of the head's. *ret has config, mtp and nothing else. */
+int layer_bind(struct binder *b, uint32_t index, struct layer *ret);
+void layer_forward(struct step *s, const struct layer *l);
 
-/* ---- the dense SwiGLU block: down(silu(gate x) * (up x)) ---- */
-
-int mlp_bind(struct binder *b, uint32_t layer, struct mlp_weights *ret);
-void mlp_forward(struct step *s, const struct layer *l);
-
-/* ---- a mixture of experts with a shared expert: the qwen3_5_moe family's MLP ---- */
-
-/* Experts fused (gate_up_proj [E, 2 Im, H]), stacked (switch_mlp) or one by one. */
-int moe_bind(struct binder *b, uint32_t layer, struct moe_weights *ret);
-void moe_forward(struct step *s, const struct layer *l);
+/* Raises a place's width, and how much of it products read. */
+static inline void place_raise(struct place_spec *p, uint32_t width, uint32_t read)
+{
+    p->width = width > p->width ? width : p->width;
+    p->read = read > p->read ? read : p->read;
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* config.h - config.json as checked numbers.
  *
  * Text fields come from text_config first, then from the top level. Every number is within the bounds below,
- * so that products of a few of them fit 64 bits; what the family needs is checked by the family. Constant
- * once read. */
+ * so that products of a few of them fit 64 bits. Keys are declared as data (config_key.h). Constant once
+ * read. */
 #ifndef PLATEAU_MODEL_CONFIG_H
 #define PLATEAU_MODEL_CONFIG_H
 
@@ -15,6 +15,7 @@
 #include "model/vision_config.h"
 
 struct backend;
+struct block;
 struct family;
 
 #define CONFIG_LAYERS_MAX       1024
@@ -28,13 +29,28 @@ struct family;
 #define CONFIG_CONV_WIDTH_MAX   8
 #define CONFIG_CONTEXT_MAX      (1u << 24)
 
-enum layer_kind { LAYER_FULL, LAYER_LINEAR };
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+
+#define ROPE_ABSENT UINT32_MAX
+
+/* One layer. */
+struct layer_config {
+    const struct block *mixer, *mlp; /* blocks.h */
+    uint32_t index;                  /* where its state lies: in compute_shape.kv or .recurrent */
+    /* Attention. */
+    uint32_t heads, kv_heads, head_dim;
+    uint32_t rope;   /* its table in config.ropes; ROPE_ABSENT: no rotation */
+    uint32_t window; /* keys that a query sees, its own counted; 0: all */
+    /* Dense MLP. */
+    uint32_t intermediate;
+};
 
 enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
 
 struct rope_config {
     enum rope_type type;
     uint32_t rot; /* leading dimensions that rotate; even */
+    double part;  /* of a head: rot of its dimensions */
     double theta, factor;
     double original_max;         /* llama3, yarn: positions the model was trained on */
     double low_freq, high_freq;  /* llama3 */
@@ -65,18 +81,36 @@ struct config {
     uint32_t intermediate; /* dense MLP; 0: not given */
     float eps;
     bool tied; /* as the file has it; whether an lm_head exists decides */
-    struct rope_config rope;
-    const uint8_t *kinds; /* [layers] enum layer_kind */
-    uint32_t full_count, linear_count;
+    /* Windows: of the layers from window_from on whose kind has one. */
+    uint32_t window, window_from;
+    bool use_window, use_qk_norm;
+    /* Factors and caps; 0: none. */
+    float embedding_scale, residual_scale, score_scale, score_scalar, logits_scale, logits_divisor;
+    float score_cap, logits_cap;
+    uint32_t activation;      /* of the MLP: enum activation */
+    uint32_t gate_activation; /* of the delta net's gate, likewise */
+    struct rope_config ropes[ROPES_MAX];
+    uint32_t rope_count;
+    struct layer_config *layer;         /* [layers] */
+    uint32_t kv_count, recurrent_count; /* layers with K and V in the pages, and with a state */
+    struct layer_config mtp_layer;      /* the MTP head's; index kv_count */
     /* Set by the caller; 0 after config_parse: */
     uint32_t mtp_count;   /* MTP layers that are computed, whose K and V lie in the pages */
     uint32_t drafts_max;  /* the longest draft after a known token */
     uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
     /* Experts; 0 = none. */
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
+    uint32_t shared_experts; /* of expert_intermediate each, where shared_intermediate is not given */
+    uint32_t dense_layers, sparse_step; /* the first layers, and of those after them all but each n-th, are
+                                           dense */
+    bool normalise;                     /* the weights of the chosen experts sum to routed_scale */
+    float routed_scale;
+    uint32_t groups, groups_top; /* of experts; 0: one group */
     /* Linear attention; 0 without such layers. */
     uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
     struct quantization quantization;
+    /* Set by config_lay_out. */
+    struct compute_shape shape;
     /* Not set by config_parse: vision_config_load sets it, for a loaded vision encoder. Zeros: none. */
     struct vision_config vision;
 };
@@ -86,17 +120,31 @@ struct config {
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
 
-/* What the model's operations depend on. */
-struct compute_shape config_shape(const struct config *c);
+/* What the model's operations depend on, into c->shape: all numbers are set by now. `a` keeps the layouts of
+ * pages and states. 0 or -ENOMEM. */
+int config_lay_out(struct arena *a, struct config *c);
 
-/* The frequencies of its rotary position embedding. */
+/* What a page and a state hold, after that. */
+void config_fill_layouts(const struct config *c, struct model_shape *s);
+
+/* The frequencies of a rotary position embedding. */
 void rope_init(struct rope *r, const struct rope_config *c);
 
 /* Channels of the delta net's convolution: q, k and v of all heads. */
 static inline uint32_t config_conv_channels(const struct config *c)
 {
-    const struct compute_shape s = config_shape(c);
-    return shape_conv_channels(&s);
+    return 2 * c->key_heads * c->key_dim + c->value_heads * c->value_dim;
 }
+
+/* ---- parts of the reading ---- */
+
+struct json_read;
+
+/* Each layer's kind and numbers (config_layers.c). */
+void config_layers_read(struct json_read *r, struct arena *a, struct config *c);
+/* The tables of rotation, after the layers (config_rope.c). */
+void config_rope_read(struct json_read *r, struct config *c);
+/* (config_quantization.c) */
+void config_quantization_read(struct json_read *r, struct arena *a, struct config *c);
 
 #endif

@@ -1,7 +1,11 @@
-/* config_shape.c - what the compute contract takes of a configuration: its numbers, and the frequencies of
- * its rotation, rounded to f32 like the reference's. */
+/* config_shape.c - what the compute contract takes of a configuration: its numbers, the layouts of its
+ * memory, and the frequencies of its rotation, rounded to f32 like the reference's. */
+#include "model/blocks.h"
 #include "model/config.h"
 
+#include "compute/layout.h"
+
+#include <errno.h>
 #include <math.h>
 
 /* The llama3 rule: long waves are slowed by `factor`, short ones kept, those between blended. */
@@ -58,27 +62,82 @@ void rope_init(struct rope *r, const struct rope_config *c)
                                                : 1;
 }
 
-struct compute_shape config_shape(const struct config *c)
+static struct kv_layer kv_layer_of(const struct layer_config *l)
 {
-    return (struct compute_shape){.hidden = c->hidden,
-                                  .vocab = c->vocab,
-                                  .eps = c->eps,
-                                  .heads = c->heads,
-                                  .kv_heads = c->kv_heads,
-                                  .head_dim = c->head_dim,
-                                  .rot = c->rope.rot,
-                                  .full_count = c->full_count,
-                                  .mtp_count = c->mtp_count,
-                                  .linear_count = c->linear_count,
-                                  .conv_width = c->conv_width,
-                                  .key_heads = c->key_heads,
-                                  .value_heads = c->value_heads,
-                                  .key_dim = c->key_dim,
-                                  .value_dim = c->value_dim,
-                                  .experts = c->experts,
-                                  .top_k = c->top_k,
-                                  .expert_intermediate = c->expert_intermediate,
-                                  .shared_intermediate = c->shared_intermediate,
-                                  .drafts_max = c->drafts_max,
-                                  .draft_vocab = c->draft_vocab};
+    return (struct kv_layer){.heads = l->kv_heads, .head_dim = l->head_dim};
+}
+
+static void fill_layers(const struct config *c, struct kv_layer *kv, struct recurrent_layer *recurrent)
+{
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const struct layer_config *l = &c->layer[i];
+        if (l->mixer->state == BLOCK_KV)
+            kv[l->index] = kv_layer_of(l);
+        else if (l->mixer->state == BLOCK_RECURRENT)
+            recurrent[l->index] = l->mixer->recurrent_layer(&c->shape);
+    }
+    if (c->mtp_count)
+        kv[c->mtp_layer.index] = kv_layer_of(&c->mtp_layer);
+}
+
+int config_lay_out(struct arena *a, struct config *c)
+{
+    struct kv_layer *kv = ARENA_ARRAY(a, struct kv_layer, c->layers + 1);
+    struct recurrent_layer *recurrent = ARENA_ARRAY(a, struct recurrent_layer, c->layers);
+    if (!kv || !recurrent)
+        return -ENOMEM;
+    c->shape = (struct compute_shape){.hidden = c->hidden,
+                                      .vocab = c->vocab,
+                                      .eps = c->eps,
+                                      .layers = c->layers,
+                                      .kv = kv,
+                                      .kv_count = c->kv_count + c->mtp_count,
+                                      .mtp_count = c->mtp_count,
+                                      .recurrent_count = c->recurrent_count,
+                                      .conv_width = c->conv_width,
+                                      .key_heads = c->key_heads,
+                                      .value_heads = c->value_heads,
+                                      .key_dim = c->key_dim,
+                                      .value_dim = c->value_dim,
+                                      .experts = c->experts,
+                                      .top_k = c->top_k,
+                                      .drafts_max = c->drafts_max,
+                                      .draft_vocab = c->draft_vocab};
+    fill_layers(c, kv, recurrent);
+    c->shape.page_bytes = page_lay_out(kv, c->shape.kv_count);
+    state_lay_out(&c->shape, recurrent);
+    return 0;
+}
+
+static bool same_kv(const struct model_kv *x, const struct model_kv *y)
+{
+    return x->heads == y->heads && x->head_dim == y->head_dim && x->window == y->window;
+}
+
+static void count_kv(struct model_shape *s, const struct kv_layer *l, uint32_t window)
+{
+    struct model_kv one = {.heads = l->heads, .head_dim = l->head_dim, .window = window};
+    uint32_t i = 0;
+    while (i < s->kv_count && i + 1 < MODEL_KV_MAX && !same_kv(&s->kv[i], &one))
+        i++;
+    if (i == s->kv_count) {
+        s->kv[i] = one;
+        s->kv_count++;
+    }
+    s->kv[i].layers++;
+    s->kv[i].page_bytes += 2 * page_half_bytes(l) * l->heads;
+}
+
+void config_fill_layouts(const struct config *c, struct model_shape *s)
+{
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (c->layer[i].mixer->state == BLOCK_KV)
+            count_kv(s, &c->shape.kv[c->layer[i].index], c->layer[i].window);
+    }
+    if (c->mtp_count)
+        count_kv(s, &c->shape.kv[c->mtp_layer.index], c->mtp_layer.window);
+    s->page_bytes = c->shape.page_bytes;
+    s->recurrent_layers = c->recurrent_count;
+    s->state_bytes = c->shape.state_bytes;
+    s->state_pending_max = state_pending_max(&c->shape);
 }

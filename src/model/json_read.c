@@ -167,7 +167,7 @@ void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t 
         const json_t *item = json_is_array(v) ? json_array_get(v, i) : v;
         double d;
         if (!as_f64(item, &d) || d != floor(d) || d < 0 || d > max) {
-            json_read_fail(r, -EINVAL, "%s must hold token ids in 0..%u", key, max);
+            json_read_fail(r, -EINVAL, "%s must hold integers in 0..%u", key, max);
             return;
         }
         ret[i] = (uint32_t)d;

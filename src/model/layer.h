@@ -4,13 +4,14 @@
 
 #include "model/config.h"
 
-#include "compute/weight.h"
+#include "compute/ops.h"
 
 struct attention_weights {
     struct projection in; /* q (with gates: per head q, gate) | k | v */
     struct projection kv; /* k | v, the last parts of `in`: of an MTP head, which also needs keys alone */
     struct projection out;
     dev_ptr q_norm, k_norm; /* [head_dim]; null: none */
+    float scale;            /* of scores */
     bool gated;
 };
 
@@ -29,22 +30,32 @@ struct mlp_weights {
 };
 
 struct moe_weights {
-    struct projection in; /* router | shared expert's gate (1) | shared gate | shared up; the last three only
-                             with a shared one */
+    enum route_shared shared;
+    dev_ptr correction;   /* [experts]; null: none */
+    struct projection in; /* router | shared expert's gate (1) | shared gate | shared up, as far as it has
+                             them */
     struct projection shared_out;
     struct projection up, down; /* stacks: [experts] of gate | up, and of down */
 };
 
+/* Norms around a block, [hidden]; null: none. */
+struct layer_norms {
+    dev_ptr before, after;
+};
+
 struct layer {
-    enum layer_kind kind;
-    bool has_experts;
-    bool mtp;                     /* the MTP head's: nothing attends to its entry 0 */
-    uint32_t kind_index;          /* among the layers of its kind: where its state lies */
-    dev_ptr norm_mixer, norm_mlp; /* [hidden] */
-    struct attention_weights attention;
-    struct delta_weights delta;
-    struct mlp_weights mlp;
-    struct moe_weights moe;
+    const struct layer_config *config;
+    bool mtp; /* the MTP head's: nothing attends to its entry 0 */
+    struct layer_norms norm_mixer, norm_mlp;
+    /* By config->mixer and config->mlp. */
+    union {
+        struct attention_weights attention;
+        struct delta_weights delta;
+    };
+    union {
+        struct mlp_weights mlp;
+        struct moe_weights moe;
+    };
 };
 
 /* Multi-token prediction (contract 2.8): the pair for token j is (hidden state of token j - 1, embedding of

@@ -6,7 +6,7 @@
 #include "model/model.h"
 
 #include "compute/backend.h"
-#include "model/binder.h"
+#include "model/blocks.h"
 #include "model/vision_encoder.h"
 #include "model/family.h"
 #include "model/mtp.h"
@@ -26,6 +26,7 @@
 #define MODEL_TABLES_MAX       ((size_t)64 << 20)
 #define QUANTIZED_MODULE_BYTES 512   /* entry, name, place in the table */
 #define TABLES_FIXED_BYTES     16384 /* the arena's own, and what reading the file takes */
+#define LAYOUT_BYTES           (sizeof(struct kv_layer) + sizeof(struct recurrent_layer)) /* of a layer */
 #define TOKENS_MAX_LIMIT       (1u << 20)
 
 struct model {
@@ -130,26 +131,23 @@ static int source_stage(struct source *s, uint64_t bytes, struct err *e)
 
 /* ---- binding ---- */
 
-static uint32_t count_kind(const struct config *c, uint32_t end, enum layer_kind kind)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < end; i++)
-        n += c->kinds[i] == kind;
-    return n;
-}
-
 static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 {
-    enum layer_kind kind = (enum layer_kind)b->config->kinds[index];
-    *ret = (struct layer){.kind = kind, .kind_index = count_kind(b->config, index, kind)};
-    return b->config->family->bind_layer(b, index, ret);
+    *ret = (struct layer){.config = &b->config->layer[index]};
+    return layer_bind(b, index, ret);
+}
+
+static int bind_final_norm(struct binder *b, dev_ptr *ret)
+{
+    char path[BINDER_PATH_MAX];
+    return binder_norm(b, binder_path(b, NONE, ROLE_FINAL_NORM, path), b->config->hidden, ret);
 }
 
 /* Everything outside the layers. */
 static int bind_ends(struct binder *b, struct weight *embedding, struct projection *head, dev_ptr *final_norm)
 {
     int r = binder_embedding(b, embedding, head);
-    return r < 0 ? r : binder_norm(b, "norm", b->config->hidden, final_norm);
+    return r < 0 ? r : bind_final_norm(b, final_norm);
 }
 
 /* Finds and checks every tensor of the text model, and counts the memory that packing will take. */
@@ -191,7 +189,7 @@ static int measure_head(struct config *c, const char *dir, struct binder *b)
     struct draft_vocab draft_vocab;
     if (!c->family->mtp)
         return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
-    if (c->linear_count == 0 || c->drafts_max == 0)
+    if (c->recurrent_count == 0 || c->drafts_max == 0)
         return err_set(b->e, -ENOTSUP, "the model keeps no state in states, where hidden states lie");
     int r = mtp_bind_init(b, dir);
     if (r == 0)
@@ -216,16 +214,24 @@ static int measure(struct config *c, const struct model_parts *parts, const char
     return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
+/* After measuring: whether there is a head is known. */
+static int lay_out(struct arena *tables, struct config *c, struct err *e)
+{
+    int r = config_lay_out(tables, c);
+    return r == 0 ? 0 : err_set(e, r, "no memory left for the layouts of %u layers", c->layers);
+}
+
 static uint64_t in_grains(uint64_t bytes)
 {
     return ROUND_UP(bytes, (uint64_t)65536);
 }
 
-/* Layers, their kinds, and config.json's entries for single modules (a path each); in whole grains of an
+/* Layers, their places in pages and states, and config.json's entries for single modules (a path each); in whole grains of an
  * arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
-    uint64_t bytes = c->layers * (sizeof(struct layer) + 1) + c->vision.depth * sizeof(struct vision_block) +
+    uint64_t bytes = c->layers * (sizeof(struct layer) + sizeof(struct layer_config) + LAYOUT_BYTES) +
+                     c->vision.depth * sizeof(struct vision_block) +
                      c->quantization.by_path.count * (uint64_t)QUANTIZED_MODULE_BYTES +
                      (c->mtp_count ? draft_vocab_tables_bytes(c->draft_vocab, c->vocab) : 0);
     return in_grains(bytes + TABLES_FIXED_BYTES);
@@ -240,15 +246,11 @@ static void fill_shape(const struct config *c, const struct source *s, const str
                        struct model_shape *ret)
 {
     const struct binder *b = &measured->text;
-    const struct compute_shape numbers = config_shape(c);
     struct model_shape shape = {
         .vocab = c->vocab,
         .layers = c->layers,
         .hidden = c->hidden,
         .context_max = c->context_max,
-        .page_bytes = page_bytes(&numbers),
-        .state_bytes = state_bytes(&numbers),
-        .state_pending_max = state_pending_max(&numbers),
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
@@ -265,6 +267,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .mtp = c->mtp_count > 0,
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used) : 0,
     };
+    config_fill_layouts(c, &shape);
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));
@@ -301,6 +304,8 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
         r = source_open(&source, dir, NULL, e);
     if (r == 0)
         r = measure(&config, &wanted, dir, &source, &measured, e);
+    if (r == 0)
+        r = lay_out(tables, &config, e);
     if (r == 0)
         fill_shape(&config, &source, &measured, ret);
     source_close(&source);
@@ -457,6 +462,8 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
         r = source_open(s, dir, opts->parent, e);
     if (r == 0)
         r = measure(&m->config, &opts->parts, dir, s, &measured, e);
+    if (r == 0)
+        r = lay_out(m->tables, &m->config, e);
     if (r < 0)
         return r;
     fill_shape(&m->config, s, &measured, &m->shape);
@@ -528,9 +535,10 @@ const struct domain *model_domain(const struct model *m)
 static void embed(const struct model *m, struct step *s)
 {
     compute_embed(s->compute, &(struct op_embed){.table = &m->embedding,
-                                                 .rope = &s->rope,
+                                                 .ropes = &s->ropes,
+                                                 .scale = m->config.embedding_scale,
                                                  .h = step_residual(s),
-                                                 .angles = step_angles(s)});
+                                                 .angles = step_all_angles(s)});
 }
 
 /* Norms the rows that give logits or values, into PLACE_PROJ, which is free by now. */
@@ -549,6 +557,14 @@ static struct op_product gather(const struct model *m, struct step *s)
                                .columns = COLUMNS_LOGITS};
 }
 
+static void finish_logits(const struct model *m, struct step *s)
+{
+    const struct config *c = &m->config;
+    float scale = c->logits_divisor > 0 ? 1 / c->logits_divisor : c->logits_scale;
+    if (scale != 0 || c->logits_cap > 0)
+        compute_finish(s->compute, &(struct op_finish){.scale = scale, .cap = c->logits_cap});
+}
+
 static void finish(const struct model *m, struct step *s)
 {
     struct op_product list[OP_PRODUCTS_MAX];
@@ -564,6 +580,8 @@ static void finish(const struct model *m, struct step *s)
     }
     if (count > 0)
         compute_project(s->compute, list, count);
+    if (s->batch.logit_count > 0)
+        finish_logits(m, s);
     if (m->shape.mtp)
         mtp_put(s, &m->mtp);
 }
@@ -572,7 +590,7 @@ static void check_rows(const struct model *m, const struct model_step *in)
 {
     for (uint32_t r = 0; r < in->seq_count; r++) {
         const struct model_seq *seq = &in->seqs[r];
-        ASSERT(m->config.linear_count == 0 || (!dev_is_null(in->states) && seq->state_out != NONE));
+        ASSERT(m->config.recurrent_count == 0 || (!dev_is_null(in->states) && seq->state_out != NONE));
         for (uint32_t i = 0; i < seq->token_count; i++)
             ASSERT(seq->tokens[i] < m->config.vocab);
     }
@@ -613,7 +631,7 @@ static bool compute(struct model *m, const struct model_step *in)
     for (uint32_t i = 0; i < m->config.layers; i++) {
         if (step_is_stopped(in->cancel) || step_is_stopped(in->stop))
             return false;
-        m->config.family->layer(s, &m->layers[i]);
+        layer_forward(s, &m->layers[i]);
         if (i < m->config.vision.deepstack_count && s->batch.image_count > 0)
             add_features(s, i);
         if (in->progress_ns)

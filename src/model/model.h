@@ -55,6 +55,14 @@ struct model_vision {
         encode_patch_bytes; /* memory for encoding an image; see model_encode_bytes */
 };
 
+/* Layers of equal size in a page. */
+struct model_kv {
+    uint32_t layers, heads, head_dim; /* of keys and values */
+    uint32_t window;                  /* keys that a query sees, its own counted; 0: all */
+    size_t page_bytes;                /* of all these layers together */
+};
+#define MODEL_KV_MAX 8
+
 /* A model's numbers for all other modules; filled before a weight is read. */
 struct model_shape {
     char family[32]; /* "qwen3_5_moe" */
@@ -62,7 +70,10 @@ struct model_shape {
     uint32_t layers, hidden;
     uint32_t context_max; /* max_position_embeddings */
     size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
-    size_t state_bytes;   /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
+    struct model_kv kv[MODEL_KV_MAX]; /* what a page holds; the last one also what has no place in the list */
+    uint32_t kv_count;
+    uint32_t recurrent_layers;
+    size_t state_bytes; /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
     uint32_t state_pending_max; /* tokens whose inputs a state has room for; 0: none */
     uint64_t weight_bytes;      /* packed, in anonymous memory */
     uint64_t checkpoint_bytes;

@@ -5,7 +5,6 @@
 #include "model/mtp.h"
 
 #include "model/blocks.h"
-#include "model/family.h"
 #include "model/mrope.h"
 
 #include "base/check.h"
@@ -22,13 +21,13 @@ static struct op_pair op_pair_of(struct step *s, const struct mtp *m)
 {
     return (struct op_pair){.add = step_take_pending(s),
                             .table = m->embedding,
-                            .rope = &s->rope,
+                            .ropes = &s->ropes,
                             .final_norm = m->final_norm,
                             .norm_embedding = m->weights.norm_embedding,
                             .norm_hidden = m->weights.norm_hidden,
                             .h = step_residual(s),
                             .pair = pair_act(s),
-                            .angles = step_angles(s),
+                            .angles = step_all_angles(s),
                             .reader = &m->weights.fc};
 }
 
@@ -76,7 +75,7 @@ void mtp_put(struct step *s, const struct mtp *m)
     const struct layer *l = &m->weights.layer;
     compute_norm(s->compute, &(struct op_norm){.h = step_out(s),
                                                .y = step_normed(s),
-                                               .weight = l->norm_mixer,
+                                               .weight = l->norm_mixer.before,
                                                .readers = {&l->attention.kv},
                                                .keep = step_residual(s)});
     attention_put(s, l);
@@ -121,7 +120,7 @@ static void draft_pass(struct step *s, const struct mtp *m, bool first)
     pair.from_states = first;
     compute_pair(s->compute, &pair);
     step_project(s, &m->weights.fc, pair.pair, step_residual(s));
-    s->config->family->layer(s, &m->weights.layer);
+    layer_forward(s, &m->weights.layer);
     step_norm(s, m->weights.norm, m->head, NULL);
     compute_best(s->compute, &(struct op_best){.rows = some ? &m->draft_vocab->rows : &m->head->parts[0],
                                                .ids = some ? m->draft_vocab->ids : NULL,

@@ -6,7 +6,7 @@
  * config.json describes the model's: shapes decide. */
 #include "model/mtp.h"
 
-#include "model/family.h"
+#include "model/blocks.h"
 #include "model/json_read.h"
 
 #include "base/check.h"
@@ -70,7 +70,7 @@ int mtp_bind(struct binder *b, struct mtp_weights *ret)
 {
     const struct config *c = b->config;
     struct linear_source fc;
-    *ret = (struct mtp_weights){.layer = {.kind = LAYER_FULL, .mtp = true, .kind_index = c->full_count}};
+    *ret = (struct mtp_weights){.layer = {.config = &c->mtp_layer, .mtp = true}};
     int r = binder_linear(b, "fc", c->hidden, 2 * (uint64_t)c->hidden, &fc);
     if (r == 0)
         r = binder_projection(b, &fc, 1, &ret->fc);
@@ -80,5 +80,5 @@ int mtp_bind(struct binder *b, struct mtp_weights *ret)
         r = binder_norm(b, "pre_fc_norm_hidden", c->hidden, &ret->norm_hidden);
     if (r == 0)
         r = binder_norm(b, "norm", c->hidden, &ret->norm);
-    return r == 0 ? c->family->bind_layer(b, 0, &ret->layer) : r;
+    return r == 0 ? layer_bind(b, 0, &ret->layer) : r;
 }

@@ -2,6 +2,7 @@
 #include "model/step.h"
 
 #include "compute/backend.h"
+#include "model/blocks.h"
 #include "model/mrope.h"
 
 #include "base/check.h"
@@ -10,40 +11,30 @@
 
 /* ---- workspace ---- */
 
-/* The most that the projections of one input give. */
-static uint32_t proj_width(const struct config *c)
-{
-    uint32_t n = c->hidden;
-    n = MAX_OF(n, c->head_dim * (2 * c->heads + 2 * c->kv_heads));
-    n = MAX_OF(n, config_conv_channels(c) + c->value_heads * (c->value_dim + 2));
-    n = MAX_OF(n, 2 * c->intermediate);
-    return MAX_OF(n, c->experts + 1 + 2 * c->shared_intermediate);
-}
-
-static uint32_t mid_width(const struct config *c)
-{
-    uint32_t n = MAX_OF(c->heads * c->head_dim, c->value_heads * c->value_dim);
-    n = MAX_OF(n, c->intermediate);
-    n = MAX_OF(n, c->shared_intermediate);
-    return MAX_OF(n, c->mtp_count ? 2 * c->hidden : 0);
-}
-
+/* What is not a layer's own; the blocks raise the rest. */
 static void list_places(const struct config *c, struct place_spec ret[STEP_PLACES])
 {
-    uint32_t mid = mid_width(c), im = c->expert_intermediate;
+    uint32_t hidden = c->hidden, pair = c->mtp_count ? 2 * hidden : 0, rotating = 0;
+    for (uint32_t i = 0; i < c->rope_count; i++)
+        rotating += c->ropes[i].rot;
     const struct place_spec places[STEP_PLACES] = {
-        [PLACE_RESIDUAL] = {.width = c->hidden},
-        [PLACE_NORMED] = {.width = c->hidden, .read = c->hidden},
-        [PLACE_PROJ] = {.width = proj_width(c), .read = c->hidden},
-        [PLACE_MID] = {.width = mid, .read = mid},
-        [PLACE_OUT] = {.width = c->hidden},
-        [PLACE_ANGLES] = {.width = c->rope.rot},
-        [PLACE_CONV] = {.width = config_conv_channels(c)},
-        [PLACE_GATES] = {.width = 2 * c->value_heads},
-        [PLACE_PAIR_UP] = {.rows = ROWS_PAIRS, .width = 2 * im, .read = im},
-        [PLACE_PAIR_OUT] = {.rows = ROWS_PAIRS, .width = c->experts ? c->hidden : 0},
+        [PLACE_RESIDUAL] = {.width = hidden},
+        [PLACE_NORMED] = {.width = hidden, .read = hidden},
+        [PLACE_PROJ] = {.width = hidden, .read = hidden},
+        [PLACE_MID] = {.width = pair, .read = pair},
+        [PLACE_OUT] = {.width = hidden},
+        [PLACE_ANGLES] = {.width = rotating},
+        [PLACE_PAIR_UP] = {.rows = ROWS_PAIRS},
+        [PLACE_PAIR_OUT] = {.rows = ROWS_PAIRS},
     };
     memcpy(ret, places, sizeof(places));
+    for (uint32_t i = 0; i <= c->layers; i++) {
+        const struct layer_config *l = i < c->layers ? &c->layer[i] : &c->mtp_layer;
+        if (i == c->layers && c->mtp_count == 0)
+            break;
+        l->mixer->places(c, l, ret);
+        l->mlp->places(c, l, ret);
+    }
 }
 
 /* The batch's arrays and those of drafts, each with its bytes per token or sequence. */
@@ -79,10 +70,9 @@ struct compute_cost step_cost(const struct config *c)
     struct step s = {0};
     struct place_spec places[STEP_PLACES];
     struct need needs[NEEDS_MAX];
-    const struct compute_shape shape = config_shape(c);
     list_places(c, places);
     struct compute_cost cost = c->backend->cost(
-        &(struct compute_opts){.shape = &shape, .places = places, .place_count = STEP_PLACES});
+        &(struct compute_opts){.shape = &c->shape, .places = places, .place_count = STEP_PLACES});
     uint32_t count = list_needs(&s, c, needs);
     for (uint32_t i = 0; i < count; i++)
         *(needs[i].per_seq ? &cost.host.seq : &cost.host.token) += needs[i].bytes;
@@ -115,7 +105,7 @@ int step_create(struct arena *device_memory, struct arena *host_memory, const st
     if (!s)
         return -ENOMEM;
     *s = (struct step){.config = c,
-                       .shape = config_shape(c),
+                       .shape = c->shape,
                        .tokens_max = opts->tokens_max,
                        .seqs_max = opts->seqs_max,
                        .logits_max = opts->logits_max};
@@ -126,7 +116,9 @@ int step_create(struct arena *device_memory, struct arena *host_memory, const st
         if (!*needs[i].array)
             return -ENOMEM;
     }
-    rope_init(&s->rope, &c->rope);
+    s->ropes.count = c->rope_count;
+    for (uint32_t i = 0; i < c->rope_count; i++)
+        rope_init(&s->ropes.table[i], &c->ropes[i]);
     *ret = s;
     return open_compute(device_memory, host_memory, s, opts);
 }
@@ -152,7 +144,7 @@ static void add_place(struct step *s, const struct model_seq *seq, uint32_t colu
 static uint32_t pending_in(const struct step *s, const struct model_seq *seq)
 {
     uint32_t most = state_pending_max(&s->shape);
-    if (s->shape.linear_count == 0 || seq->state_in == NONE)
+    if (s->shape.recurrent_count == 0 || seq->state_in == NONE)
         return 0;
     ASSERT(seq->pending <= most);
     return seq->pending;
@@ -162,7 +154,7 @@ static void add_seq(struct step *s, const struct model_seq *seq)
 {
     struct batch *b = &s->batch;
     ASSERT(seq->token_count > 0 && seq->token_count <= s->tokens_max - b->token_count);
-    ASSERT(!seq->keep_pending || s->shape.linear_count == 0 ||
+    ASSERT(!seq->keep_pending || s->shape.recurrent_count == 0 ||
            seq->token_count <= state_pending_max(&s->shape));
     s->seqs[b->seq_count] = (struct batch_seq){
         .first = b->token_count,

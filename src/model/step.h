@@ -30,7 +30,7 @@ struct step {
     const struct config *config;
     struct compute_shape shape;
     struct compute *compute;
-    struct rope rope;
+    struct rope_tables ropes;
     uint32_t tokens_max, seqs_max, logits_max;
     /* The step. */
     struct batch batch;
@@ -95,9 +95,16 @@ static inline struct act step_out(const struct step *s)
 {
     return step_act(PLACE_OUT, s->shape.hidden);
 }
-static inline struct act step_angles(const struct step *s)
+/* Of one table. */
+static inline struct act step_angles(const struct step *s, uint32_t rope)
 {
-    return step_act(PLACE_ANGLES, 2 * s->rope.half);
+    if (rope == ROPE_ABSENT)
+        return step_act(PLACE_ANGLES, 0);
+    return (struct act){PLACE_ANGLES, rope_tables_offset(&s->ropes, rope), 2 * s->ropes.table[rope].half};
+}
+static inline struct act step_all_angles(const struct step *s)
+{
+    return step_act(PLACE_ANGLES, rope_tables_width(&s->ropes));
 }
 
 /* ---- what the blocks share ---- */
@@ -105,6 +112,11 @@ static inline struct act step_angles(const struct step *s)
 /* normed = norm of the residual stream, for the projections that read it next. */
 void step_norm(struct step *s, dev_ptr weight, const struct projection *reader,
                const struct projection *another);
+/* The activation of its MLPs. */
+static inline enum glu_function step_glu(const struct step *s)
+{
+    return s->config->activation == ACTIVATION_SILU ? GLU_SILU : GLU_GELU_TANH;
+}
 /* y = w x, of all tokens. */
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y);
 /* The block's result is in PLACE_OUT. */

@@ -98,7 +98,7 @@ static void read_tokens(struct json_read *r, const struct config *text, struct m
     s->video_token = json_read_u32(r, "video_token_id", 0, text->vocab - 1);
     s->start_token = json_read_u32(r, "vision_start_token_id", 0, text->vocab - 1);
     s->end_token = json_read_u32(r, "vision_end_token_id", 0, text->vocab - 1);
-    if (!text->rope.interleaved || text->rope.sections[0] == 0)
+    if (!text->ropes[0].interleaved || text->ropes[0].sections[0] == 0)
         json_read_fail(r, -ENOTSUP, "images need mrope_interleaved true and an mrope_section");
 }
 

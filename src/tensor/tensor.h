@@ -70,6 +70,8 @@ struct linear_source {
     uint64_t experts;     /* 1 for a plain matrix */
     uint64_t out, in;
     struct tensor weight, scales, biases;
+    bool has_bias;      /* y = w x + bias; not part of the values below */
+    struct tensor bias; /* [out] */
 };
 
 /* Value [expert][row][column], from its definition: the reference every packing is tested against. */

@@ -1,29 +1,40 @@
 /* Any text as config.json, and as the preprocessors' files: refused with a message, or numbers within their
  * bounds. */
 #include "compute/layout.h"
+#include "model/blocks.h"
 #include "model/config.h"
 #include "model/json_read.h"
-#include "model/config.h"
 
 #include "base/check.h"
 
 #include <math.h>
 
-static void check(const struct config *c)
+static void check_layer(const struct config *c, const struct layer_config *l)
+{
+    ASSERT(l->mixer && l->mlp && l->heads % l->kv_heads == 0 && l->head_dim <= CONFIG_HEAD_DIM_MAX);
+    ASSERT(l->rope < c->rope_count || l->rope == ROPE_ABSENT);
+    ASSERT(l->mixer->state == BLOCK_KV ? l->index < c->kv_count : l->index < c->recurrent_count);
+}
+
+static void check(struct arena *a, struct config *c)
 {
     float cosines[CONFIG_HEAD_DIM_MAX / 2], sines[CONFIG_HEAD_DIM_MAX / 2];
     struct rope r;
-    const struct compute_shape shape = config_shape(c);
     ASSERT(c->family && c->layers <= CONFIG_LAYERS_MAX && c->hidden <= CONFIG_HIDDEN_MAX);
     ASSERT(c->heads % c->kv_heads == 0 && c->head_dim <= CONFIG_HEAD_DIM_MAX);
-    ASSERT(c->rope.rot >= 2 && c->rope.rot <= c->head_dim && c->rope.rot % 2 == 0);
-    ASSERT(c->full_count + c->linear_count == c->layers);
+    ASSERT(c->kv_count + c->recurrent_count <= c->layers);
     ASSERT(c->experts == 0 || (c->top_k >= 1 && c->top_k <= c->experts));
-    ASSERT(page_bytes(&shape) % 64 == 0 && state_bytes(&shape) % 64 == 0);
-    rope_init(&r, &c->rope);
-    rope_at(&r, rope_text(c->context_max), cosines, sines);
-    for (uint32_t j = 0; j < r.half; j++)
-        ASSERT(isfinite(cosines[j]) && isfinite(sines[j]));
+    ASSERT(config_lay_out(a, c) == 0);
+    ASSERT(c->shape.page_bytes % 64 == 0 && c->shape.state_bytes % 64 == 0);
+    for (uint32_t i = 0; i < c->layers; i++)
+        check_layer(c, &c->layer[i]);
+    for (uint32_t i = 0; i < c->rope_count; i++) {
+        ASSERT(c->ropes[i].rot >= 2 && c->ropes[i].rot <= CONFIG_HEAD_DIM_MAX && c->ropes[i].rot % 2 == 0);
+        rope_init(&r, &c->ropes[i]);
+        rope_at(&r, rope_text(c->context_max), cosines, sines);
+        for (uint32_t j = 0; j < r.half; j++)
+            ASSERT(isfinite(cosines[j]) && isfinite(sines[j]));
+    }
 }
 
 static void check_vision(const struct config *c, struct slice text)
@@ -56,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int r = config_parse(a, (struct slice){(const char *)data, size}, &c, &e);
     ASSERT(r <= 0 && (r == 0 || e.text[0] != 0));
     if (r == 0)
-        check(&c);
+        check(a, &c);
     if (r == 0)
         check_vision(&c, (struct slice){(const char *)data, size});
     return 0;

@@ -5,6 +5,7 @@
 #include "base/check.h"
 
 #include <jansson.h>
+#include <unistd.h>
 
 TEST(llama_is_its_golden)
 {
@@ -24,6 +25,38 @@ TEST(qwen3_5_is_its_golden)
 TEST(qwen3_5_moe_is_its_golden)
 {
     golden_holds(GOLDEN_DATA("qwen3_5_moe"));
+}
+
+/* Windows, post norms, norms over all heads. */
+TEST(olmo3_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("olmo3"));
+}
+
+/* Sandwich norms, GELU, a factor of the embedding, a rotation of windowed layers alone. */
+TEST(gemma3_is_its_golden)
+{
+    golden_holds(GOLDEN_DATA("gemma3"));
+}
+
+/* Families whose goldens are too large for the project: where a folder of them lies beside the checkout. */
+#define GOLDEN_BESIDE PLATEAU_SOURCE_DIR "/../shared/golden/"
+
+TEST(goldens_beside_the_checkout_hold)
+{
+    static const char *const names[] = {"llama_plain", "mistral",    "qwen2",
+                                        "qwen3_moe",   "qwen3_next", "glm4_moe"};
+    static const char *const options[] = {"--spread", "--spread --cpu ref", "--spread --device fake"};
+    char args[1024];
+    if (access(GOLDEN_BESIDE, R_OK) != 0) {
+        print_message("no " GOLDEN_BESIDE "\n");
+        skip();
+    }
+    for (size_t i = 0; i < COUNT_OF(names) * COUNT_OF(options); i++) {
+        const char *option = options[i % COUNT_OF(options)], *name = names[i / COUNT_OF(options)];
+        snprintf(args, sizeof(args), "%s " GOLDEN_BESIDE "%s", option, name);
+        golden_holds(args);
+    }
 }
 
 /* Text and an image each. */
@@ -69,6 +102,7 @@ TEST(the_reference_kernels_hold_every_golden)
 {
     golden_holds("--cpu ref --chunk 33 --batch 3 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
     golden_holds("--cpu ref --chunk 33 --batch 3 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+    golden_holds("--cpu ref --chunk 33 --batch 3 " GOLDEN_DATA("olmo3") " " GOLDEN_DATA("gemma3"));
     golden_holds("--cpu ref --chunk 7 --batch 3 " GOLDEN_DATA("qwen3_5_vl") " " GOLDEN_DATA("qwen3_vl"));
 }
 
@@ -76,6 +110,7 @@ TEST(the_avx2_kernels_hold_every_golden)
 {
     golden_holds("--cpu avx2 --threads 3 --chunk 33 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
     golden_holds("--cpu avx2 --threads 3 --chunk 33 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+    golden_holds("--cpu avx2 --threads 3 --chunk 33 " GOLDEN_DATA("olmo3") " " GOLDEN_DATA("gemma3"));
     golden_holds("--cpu avx2 --threads 3 --chunk 7 " GOLDEN_DATA("qwen3_5_vl") " " GOLDEN_DATA("qwen3_vl"));
 }
 
@@ -83,6 +118,7 @@ TEST(a_fake_device_holds_every_golden)
 {
     golden_holds("--device fake --chunk 33 --batch 3 " GOLDEN_DATA("llama") " " GOLDEN_DATA("qwen3"));
     golden_holds("--device fake --chunk 33 --batch 3 " GOLDEN_DATA("qwen3_5") " " GOLDEN_DATA("qwen3_5_moe"));
+    golden_holds("--device fake --chunk 33 --batch 3 " GOLDEN_DATA("olmo3") " " GOLDEN_DATA("gemma3"));
     golden_holds("--device fake --chunk 7 --batch 3 " GOLDEN_DATA("qwen3_5_vl") " " GOLDEN_DATA("qwen3_vl"));
 }
 

@@ -258,7 +258,7 @@ static void drop_embedding(struct test_tensors *l)
 
 static void add_bias(struct test_tensors *l)
 {
-    test_tensor_add(l, "model.layers.0.self_attn.q_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){64});
+    test_tensor_add(l, "model.layers.0.self_attn.q_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){63});
 }
 
 static void add_scales(struct test_tensors *l)
@@ -285,6 +285,23 @@ static void poison_norm(struct test_tensors *l)
     memcpy((char *)test_tensor_find(l, "model.norm.weight")->t.data + 20, &nan, 2);
 }
 
+TEST(a_page_is_the_sum_of_its_layers)
+{
+    struct model_shape s;
+    struct err e = {{0}};
+    assert_int_equal(model_probe(SMALL_GOLDEN("olmo3"), NULL, &s, &e), 0);
+    assert_int_equal(s.kv_count, 2);
+    assert_int_equal(s.kv[0].layers, 2);
+    assert_int_equal(s.kv[0].window, 16);
+    assert_int_equal(s.kv[1].window, 0);
+    assert_int_equal(s.kv[0].page_bytes, 2 * 2 * 2 * 16 * 32 * sizeof(float));
+    assert_int_equal(s.page_bytes, s.kv[0].page_bytes + s.kv[1].page_bytes);
+    assert_int_equal(s.recurrent_layers, 0);
+    assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5"), NULL, &s, &e), 0);
+    assert_int_equal(s.kv_count, 1);
+    assert_int_equal(s.recurrent_layers, 3);
+}
+
 TEST(what_does_not_fit_the_configuration_is_named)
 {
     const char *llama = SMALL_GOLDEN("llama");
@@ -294,8 +311,8 @@ TEST(what_does_not_fit_the_configuration_is_named)
     small_refuses(small_changed(llama, drop_norm), -EINVAL,
                   "no tensor model.layers.3.input_layernorm.weight");
     small_refuses(small_changed(llama, drop_embedding), -EINVAL, "no tensor model.embed_tokens.weight");
-    small_refuses(small_changed(llama, add_bias), -ENOTSUP,
-                  "self_attn.q_proj.bias: biases are not supported");
+    small_refuses(small_changed(llama, add_bias), -EINVAL,
+                  "q_proj.bias has shape [63], the configuration wants [64]");
     small_refuses(small_changed(llama, add_scales), -EINVAL, "no quantization block");
     small_refuses(small_changed(llama, make_fp8), -ENOTSUP, "v_proj.weight has dtype F8_E4M3");
     small_refuses(small_changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [63]");

@@ -55,7 +55,7 @@ static void assert_attention(const struct bench *b, const struct kern_query *q, 
 {
     uint32_t hd = b->kv.head_dim;
     double p[TOKENS], max = -INFINITY, sum = 0, score_error = 0;
-    for (uint32_t t = 0; t < q->kv_len; t++) {
+    for (uint32_t t = q->kv_first; t < q->kv_len; t++) {
         double size = 0;
         p[t] = 0;
         for (uint32_t d = 0; d < hd; d++) {
@@ -63,14 +63,20 @@ static void assert_attention(const struct bench *b, const struct kern_query *q, 
             p[t] += x * (double)scale;
             size += fabs(x) * (double)scale;
         }
+        if (b->kv.cap > 0) {
+            p[t] = (double)b->kv.cap * tanh(p[t] / (double)b->kv.cap);
+            size += 8 * (double)b->kv.cap;
+        }
         max = fmax(max, p[t]);
         score_error = fmax(score_error, (hd + 2) * EPS * size);
     }
-    for (uint32_t t = 0; t < q->kv_len; t++)
+    max = q->sink ? fmax(max, (double)*q->sink) : max;
+    sum = q->sink ? exp((double)*q->sink - max) : 0;
+    for (uint32_t t = q->kv_first; t < q->kv_len; t++)
         sum += p[t] = exp(p[t] - max);
     for (uint32_t d = 0; d < hd; d++) {
         double want = 0, size = 0;
-        for (uint32_t t = 0; t < q->kv_len; t++) {
+        for (uint32_t t = q->kv_first; t < q->kv_len; t++) {
             want += p[t] / sum * (double)b->v[(size_t)t * hd + d];
             size += p[t] / sum * fabs((double)b->v[(size_t)t * hd + d]);
         }
@@ -79,31 +85,100 @@ static void assert_attention(const struct bench *b, const struct kern_query *q, 
     }
 }
 
+static const uint32_t lens[QUERIES] = {1, 16, 31, 33, 255, 256, 257, 300, 511, 513, TOKENS};
+
+/* Each query alone against double, then any grouping, so any neighbours: with fewer tokens, with more, in
+ * other segments. */
+static void check_queries(struct bench *b, uint32_t head_dim, float scale, const struct kern_ops *ops)
+{
+    float *alone = malloc((size_t)QUERIES * head_dim * sizeof(float));
+    for (uint32_t i = 0; i < QUERIES; i++) {
+        ops->attn(&b->kv, &b->queries[i], 1, scale, b->scratch);
+        assert_attention(b, &b->queries[i], scale, ops->tier);
+    }
+    memcpy(alone, b->out, (size_t)QUERIES * head_dim * sizeof(float));
+    for (uint32_t count = 2; count <= QUERIES; count++) {
+        for (uint32_t first = 0; first + count <= QUERIES; first += 2) {
+            memset(b->out, 0, (size_t)QUERIES * head_dim * sizeof(float));
+            ops->attn(&b->kv, b->queries + first, count, scale, b->scratch);
+            assert_same_bits(b->out + first * head_dim, alone + first * head_dim, (size_t)count * head_dim,
+                             ops->tier);
+        }
+    }
+    free(alone);
+}
+
 static void check_attention(uint32_t head_dim, float scale)
 {
-    static const uint32_t lens[] = {1, 16, 31, 33, 255, 256, 257, 300, 511, 513, TOKENS};
     struct rng r = {head_dim, 0};
     EACH_TIER(ops)
     {
         struct bench b;
         bench_init(&b, &r, head_dim, ops);
-        float *alone = malloc((size_t)QUERIES * head_dim * sizeof(float));
+        for (uint32_t i = 0; i < QUERIES; i++)
+            b.queries[i].kv_len = lens[i];
+        check_queries(&b, head_dim, scale, ops);
+        bench_done(&b);
+    }
+}
+
+/* Windows of one size: queries that share pages, segments, or nothing. */
+static void check_window(uint32_t head_dim, uint32_t window, const float *sinks, float cap)
+{
+    struct rng r = {head_dim + window, 0};
+    EACH_TIER(ops)
+    {
+        struct bench b;
+        bench_init(&b, &r, head_dim, ops);
+        b.kv.cap = cap;
         for (uint32_t i = 0; i < QUERIES; i++) {
             b.queries[i].kv_len = lens[i];
-            ops->attn(&b.kv, &b.queries[i], 1, scale, b.scratch);
-            assert_attention(&b, &b.queries[i], scale, ops->tier);
+            b.queries[i].kv_first = lens[i] > window ? lens[i] - window : 0;
+            b.queries[i].sink = sinks ? &sinks[i] : NULL;
         }
-        memcpy(alone, b.out, (size_t)QUERIES * head_dim * sizeof(float));
-        /* Any grouping, so any neighbours: with fewer tokens, with more, in other segments. */
-        for (uint32_t count = 2; count <= QUERIES; count++) {
-            for (uint32_t first = 0; first + count <= QUERIES; first += 2) {
-                memset(b.out, 0, (size_t)QUERIES * head_dim * sizeof(float));
-                ops->attn(&b.kv, b.queries + first, count, scale, b.scratch);
-                assert_same_bits(b.out + first * head_dim, alone + first * head_dim, (size_t)count * head_dim,
-                                 ops->tier);
-            }
+        check_queries(&b, head_dim, 0.2f, ops);
+        bench_done(&b);
+    }
+}
+
+TEST(a_query_sees_its_window_alone)
+{
+    static const uint32_t windows[] = {1, 15, 16, 17, 31, 128, 255, 256, 257, TOKENS};
+    for (size_t i = 0; i < COUNT_OF(windows); i++)
+        check_window(40, windows[i], NULL, 0);
+}
+
+TEST(sinks_take_their_part_of_the_sum)
+{
+    static const float sinks[QUERIES] = {0, -1, 3, -20, 40, 2, 1, -3, 0.5f, 7, 5};
+    check_window(24, TOKENS, sinks, 0);
+    check_window(24, 20, sinks, 0);
+}
+
+TEST(scores_are_capped)
+{
+    check_window(24, TOKENS, NULL, 2);
+    check_window(64, 100, NULL, 30);
+}
+
+/* Pages behind the window of every query of a call are not there any more. */
+TEST(pages_behind_a_window_are_not_read)
+{
+    enum { WINDOW = 64 };
+    EACH_TIER(ops)
+    {
+        struct rng r = {5, 0};
+        struct bench b;
+        bench_init(&b, &r, 16, ops);
+        for (uint32_t i = 0; i < 5; i++) {
+            b.queries[i].kv_len = TOKENS - i;
+            b.queries[i].kv_first = TOKENS - i - WINDOW;
         }
-        free(alone);
+        for (uint32_t p = 0; p < (TOKENS - 4 - WINDOW) / PAGE_TOKENS; p++)
+            b.pages[p] = UINT32_MAX / 2;
+        ops->attn(&b.kv, b.queries, 5, 0.3f, b.scratch);
+        for (uint32_t i = 0; i < 5; i++)
+            assert_attention(&b, &b.queries[i], 0.3f, ops->tier);
         bench_done(&b);
     }
 }

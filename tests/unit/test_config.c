@@ -2,10 +2,10 @@
 #include "test_files.h"
 
 #include "compute/layout.h"
+#include "model/blocks.h"
 #include "model/config.h"
 #include "model/family.h"
 #include "model/generation_config.h"
-#include "model/config.h"
 
 #include "base/check.h"
 
@@ -58,14 +58,14 @@ TEST(a_llama_has_its_defaults)
     struct config c =
         reads("{" LLAMA ",\"num_key_value_heads\":null,\"head_dim\":null,\"unknown\":{\"a\":[1]}}");
     assert_string_equal(c.family_name, "llama");
-    assert_ptr_equal(c.family, &family_llama);
+    assert_ptr_equal(c.family, family_find("llama"));
     assert_int_equal(c.kv_heads, 4);
     assert_int_equal(c.head_dim, 16);
-    assert_int_equal(c.rope.rot, 16);
-    assert_true(c.rope.theta == 10000 && c.rope.type == ROPE_DEFAULT);
+    assert_int_equal(c.ropes[0].rot, 16);
+    assert_true(c.ropes[0].theta == 10000 && c.ropes[0].type == ROPE_DEFAULT);
     assert_true(c.eps == 1e-6f);
-    assert_int_equal(c.full_count, 2);
-    assert_int_equal(c.linear_count, 0);
+    assert_int_equal(c.kv_count, 2);
+    assert_int_equal(c.recurrent_count, 0);
     assert_false(c.quantization.present);
 }
 
@@ -87,45 +87,47 @@ TEST(layer_kinds_come_from_the_list_or_the_interval)
 {
     struct config c = reads("{" QWEN3_5 "}");
     for (uint32_t i = 0; i < c.layers; i++)
-        assert_int_equal(c.kinds[i], (i + 1) % 4 == 0 ? LAYER_FULL : LAYER_LINEAR);
-    assert_int_equal(c.linear_count, 6);
+        assert_ptr_equal(c.layer[i].mixer, (i + 1) % 4 == 0 ? &block_attention : &block_delta_net);
+    assert_int_equal(c.recurrent_count, 6);
     c = reads("{" QWEN3_5 ",\"full_attention_interval\":2}");
-    assert_int_equal(c.full_count, 4);
+    assert_int_equal(c.kv_count, 4);
     c = reads("{" QWEN3_5
               ",\"layer_types\":[\"full_attention\",\"attention\",\"linear_attention\",\"full_attention\","
               "\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]}");
-    assert_int_equal(c.kinds[2], LAYER_LINEAR);
-    assert_int_equal(c.full_count, 7);
+    assert_ptr_equal(c.layer[2].mixer, &block_delta_net);
+    assert_int_equal(c.kv_count, 7);
     assert_int_equal(config_conv_channels(&c), 2 * 2 * 16 + 4 * 32);
     refuses("{" QWEN3_5 ",\"layer_types\":[\"full_attention\"]}", -EINVAL, "layer_types must be a list of");
     refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", -ENOTSUP,
             "layer_types[1] is 'sliding_attention'");
     refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",7]}", -ENOTSUP, "layer_types[1]");
-    refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",\"linear_attention\"]}", -EINVAL,
-            "linear_conv_kernel_dim is missing");
+    refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",\"linear_attention\"]}", -ENOTSUP,
+            "layer_types[1] is 'linear_attention'; llama has full_attention");
+    refuses("{" QWEN3_5_BUT_KEY_DIM "}", -EINVAL, "linear_key_head_dim is missing");
 }
 
 TEST(rope_reads_both_generations)
 {
     struct config c =
         reads("{" LLAMA ",\"rope_theta\":500000,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}");
-    assert_true(c.rope.theta == 500000 && c.rope.type == ROPE_LINEAR && c.rope.factor == 4);
+    assert_true(c.ropes[0].theta == 500000 && c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 4);
     c = reads(
         "{" LLAMA
         ",\"rope_theta\":1,\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":500000,\"factor\":8,"
         "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":64},"
         "\"rope_scaling\":{\"type\":\"nonsense\"}}");
-    assert_true(c.rope.theta == 500000 && c.rope.type == ROPE_LLAMA3 && c.rope.high_freq == 4);
+    assert_true(c.ropes[0].theta == 500000 && c.ropes[0].type == ROPE_LLAMA3 && c.ropes[0].high_freq == 4);
     c = reads("{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}");
-    assert_true(c.rope.type == ROPE_YARN && c.rope.original_max == 4096 && c.rope.beta_fast == 32);
+    assert_true(c.ropes[0].type == ROPE_YARN && c.ropes[0].original_max == 4096 &&
+                c.ropes[0].beta_fast == 32);
     c = reads("{" LLAMA ",\"rope_scaling\":null}");
-    assert_int_equal(c.rope.type, ROPE_DEFAULT);
+    assert_int_equal(c.ropes[0].type, ROPE_DEFAULT);
     /* rope_parameters has the last word on how much rotates. */
     c = reads("{" QWEN3_5
               ",\"partial_rotary_factor\":0.25,\"rope_parameters\":{\"partial_rotary_factor\":0.5}}");
-    assert_int_equal(c.rope.rot, 8);
+    assert_int_equal(c.ropes[0].rot, 8);
     c = reads("{" QWEN3_5 "}");
-    assert_int_equal(c.rope.rot, 4);
+    assert_int_equal(c.ropes[0].rot, 4);
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}", -ENOTSUP,
             "rope_type 'dynamic'");
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", -EINVAL, "factor is missing");
@@ -180,6 +182,88 @@ TEST(angles_follow_the_frequencies)
     assert_true(fabs(r.inv_freq[12] / (inv / 4 * ramp + inv * (1 - ramp)) - 1) < 1e-6);
 }
 
+#define NUMBERS                                                                                              \
+    "\"hidden_size\":64,\"num_hidden_layers\":6,\"intermediate_size\":160,\"vocab_size\":512,"               \
+    "\"num_attention_heads\":4,\"max_position_embeddings\":4096"
+
+TEST(windows_are_of_the_layers_that_have_one)
+{
+    struct config c = reads("{\"model_type\":\"mistral\"," NUMBERS ",\"sliding_window\":100}");
+    assert_int_equal(c.layer[0].window, 100);
+    assert_int_equal(c.layer[5].window, 100);
+    c = reads("{\"model_type\":\"mistral\"," NUMBERS ",\"sliding_window\":null}");
+    assert_int_equal(c.layer[0].window, 0);
+    c = reads("{\"model_type\":\"qwen2\"," NUMBERS ",\"sliding_window\":100,\"max_window_layers\":4}");
+    assert_int_equal(c.layer[5].window, 0);
+    c = reads("{\"model_type\":\"qwen2\"," NUMBERS
+              ",\"sliding_window\":100,\"max_window_layers\":4,\"use_sliding_window\":true}");
+    assert_int_equal(c.layer[3].window, 0);
+    assert_int_equal(c.layer[4].window, 100);
+    c = reads("{\"model_type\":\"gemma3_text\"," NUMBERS ",\"sliding_window\":100}");
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(c.layer[i].window, i == 5 ? 0 : 100);
+        assert_int_equal(c.layer[i].rope, i == 5 ? 0 : 1);
+    }
+    refuses("{\"model_type\":\"qwen3\"," NUMBERS
+            ",\"use_sliding_window\":true,\"layer_types\":[\"sliding_attention\",\"full_attention\","
+            "\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]}",
+            -EINVAL, "sliding_window is missing: layer 0 has one");
+}
+
+/* What older and newer files say about two tables, and what they leave out. */
+TEST(layers_may_rotate_by_two_tables)
+{
+    struct config c = reads("{\"model_type\":\"gemma3\",\"text_config\":{\"model_type\":\"gemma3_text\","
+                            "\"hidden_size\":2560,\"intermediate_size\":10240,\"num_hidden_layers\":34,"
+                            "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"},"
+                            "\"sliding_window\":1024}}");
+    assert_string_equal(c.family_name, "gemma3");
+    assert_int_equal(c.heads, 8);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.head_dim, 256);
+    assert_int_equal(c.vocab, 262208);
+    assert_int_equal(c.rope_count, 2);
+    assert_true(c.ropes[0].theta == 1e6 && c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 8);
+    assert_true(c.ropes[1].theta == 1e4 && c.ropes[1].type == ROPE_DEFAULT);
+    assert_true(c.embedding_scale == sqrtf(2560) && c.score_scalar == 256);
+    c = reads("{\"model_type\":\"olmo3\"," NUMBERS
+              ",\"rope_theta\":500000,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8,"
+              "\"original_max_position_embeddings\":512}}");
+    assert_true(c.ropes[0].type == ROPE_YARN && c.ropes[1].type == ROPE_DEFAULT);
+    assert_true(c.ropes[0].theta == 500000 && c.ropes[1].theta == 500000);
+}
+
+#define EXPERTS NUMBERS ",\"moe_intermediate_size\":16,\"num_experts_per_tok\":2"
+
+TEST(some_layers_of_a_mixture_are_dense)
+{
+    struct config c = reads("{\"model_type\":\"qwen3_moe\"," EXPERTS
+                            ",\"num_experts\":8,\"mlp_only_layers\":[1],\"decoder_sparse_step\":2}");
+    for (uint32_t i = 0; i < 6; i++)
+        assert_ptr_equal(c.layer[i].mlp, i == 3 || i == 5 ? &block_experts : &block_mlp);
+    assert_false(c.normalise);
+    c = reads("{\"model_type\":\"glm4_moe\"," EXPERTS
+              ",\"n_routed_experts\":8,\"first_k_dense_replace\":2,\"n_shared_experts\":3}");
+    assert_ptr_equal(c.layer[1].mlp, &block_mlp);
+    assert_ptr_equal(c.layer[2].mlp, &block_experts);
+    assert_int_equal(c.shared_intermediate, 48);
+    refuses("{\"model_type\":\"glm4_moe\"," EXPERTS ",\"n_routed_experts\":8,\"n_group\":3}", -EINVAL,
+            "n_group 3 does not divide 8 experts");
+    refuses("{\"model_type\":\"glm4_moe\"," EXPERTS ",\"n_routed_experts\":8,\"n_group\":8,\"topk_group\":1}",
+            -EINVAL, "is more than the experts of topk_group 1 groups");
+    refuses("{\"model_type\":\"qwen3_moe\"," NUMBERS
+            ",\"moe_intermediate_size\":16,\"num_experts_per_tok\":9,\"num_experts\":8}",
+            -EINVAL, "num_experts_per_tok is 9, but there are 8 experts");
+}
+
+TEST(a_value_that_is_not_computed_is_refused_by_key_and_value)
+{
+    refuses("{\"model_type\":\"gemma3_text\"," NUMBERS ",\"use_bidirectional_attention\":true}", -ENOTSUP,
+            "use_bidirectional_attention is true, which is not supported");
+    refuses("{\"model_type\":\"gemma3_text\"," NUMBERS ",\"hidden_activation\":\"relu\"}", -ENOTSUP,
+            "hidden_activation 'relu' is not supported; supported: gelu_pytorch_tanh, gelu");
+}
+
 TEST(every_number_has_bounds)
 {
     static const struct {
@@ -217,16 +301,12 @@ TEST(every_number_has_bounds)
 
 TEST(what_we_do_not_compute_is_refused)
 {
-    refuses(
-        "{\"model_type\":\"mamba\"}", -ENOTSUP,
-        "model_type 'mamba' is not supported; supported are llama, qwen3, qwen3_vl, qwen3_5, qwen3_5_moe");
+    refuses("{\"model_type\":\"mamba\"}", -ENOTSUP,
+            "model_type 'mamba' is not supported; supported are llama, ");
     refuses("{}", -ENOTSUP, "model_type ''");
-    refuses("{" LLAMA ",\"attention_bias\":true}", -ENOTSUP, "attention_bias");
-    refuses("{" LLAMA ",\"mlp_bias\":true}", -ENOTSUP, "mlp_bias");
-    refuses("{" LLAMA ",\"use_sliding_window\":true}", -ENOTSUP, "use_sliding_window");
     refuses("{" LLAMA ",\"hidden_act\":\"gelu\"}", -ENOTSUP, "hidden_act 'gelu'");
     refuses("{" LLAMA ",\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":8}", -ENOTSUP,
-            "llama with num_experts");
+            "num_experts is 4, but llama with experts is not supported");
     refuses("{" QWEN3_5 ",\"output_gate_type\":\"sigmoid\"}", -ENOTSUP, "output_gate_type 'sigmoid'");
     refuses("{\"text_config\":3}", -EINVAL, "text_config must be an object");
     refuses("{\"linear_key_head_dim\":24,\"text_config\":{\"linear_key_head_dim\":null," QWEN3_5_BUT_KEY_DIM
@@ -235,7 +315,7 @@ TEST(what_we_do_not_compute_is_refused)
     refuses("{\"model_type\":\"qwen3_5_moe\",\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_"
             "heads\":4,"
             "\"vocab_size\":9,\"max_position_embeddings\":64}",
-            -EINVAL, "needs num_experts");
+            -EINVAL, "num_experts is missing");
 }
 
 TEST(what_is_not_a_configuration_is_refused)
@@ -357,49 +437,78 @@ TEST(generation_values_out_of_bounds_are_refused)
     assert_int_equal(generation_config_load("/nonexistent", &g, &e), -ENOENT);
 }
 
+/* As reads, but the memory of the one before stays: config_lay_out takes some of its own. */
+static struct config laid_out(const char *text, uint32_t mtp, uint32_t drafts_max)
+{
+    struct config c = reads(text);
+    static struct arena *tables;
+    if (!tables)
+        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &tables), 0);
+    arena_reset(tables);
+    c.mtp_count = mtp;
+    c.drafts_max = drafts_max;
+    assert_int_equal(config_lay_out(tables, &c), 0);
+    return c;
+}
+
 /* Every K and V of every layer has its place, each next to the one before. */
 static void expect_page(const struct compute_shape *c, uint32_t layers)
 {
     size_t at = 0;
+    assert_int_equal(c->kv_count, layers);
     for (uint32_t layer = 0; layer < layers; layer++) {
-        for (uint32_t head = 0; head < c->kv_heads; head++) {
-            assert_int_equal(page_k_offset(c, layer, head), at);
-            at += 2 * (size_t)c->head_dim * PAGE_TOKENS * sizeof(float);
+        const struct kv_layer *l = &c->kv[layer];
+        for (uint32_t head = 0; head < l->heads; head++) {
+            assert_int_equal(page_k_offset(l, head), at);
+            at += 2 * (size_t)l->head_dim * PAGE_TOKENS * sizeof(float);
         }
     }
-    assert_int_equal(page_bytes(c), at);
+    assert_int_equal(c->page_bytes, at);
 }
 
 TEST(pages_have_room_for_mtp_where_it_is_computed)
 {
-    const struct config config = reads("{" QWEN3_5 "}");
-    struct compute_shape c = config_shape(&config);
-    assert_int_equal(c.mtp_count, 0);
-    expect_page(&c, c.full_count);
-    c.mtp_count = 1;
-    expect_page(&c, c.full_count + 1);
+    struct config c = laid_out("{" QWEN3_5 "}", 0, 0);
+    expect_page(&c.shape, c.kv_count);
+    assert_int_equal(c.shape.page_bytes, 2u * 2 * 2 * 16 * PAGE_TOKENS * sizeof(float));
+    c = laid_out("{" QWEN3_5 "}", 1, 1);
+    assert_int_equal(c.mtp_layer.index, c.kv_count);
+    expect_page(&c.shape, c.kv_count + 1);
+}
+
+/* A page is the sum over layers of different sizes. */
+TEST(each_layer_has_its_own_heads_in_a_page)
+{
+    struct kv_layer kv[] = {
+        {.heads = 2, .head_dim = 16}, {.heads = 1, .head_dim = 64}, {.heads = 4, .head_dim = 8}};
+    size_t bytes = page_lay_out(kv, COUNT_OF(kv));
+    const struct compute_shape c = {.kv = kv, .kv_count = COUNT_OF(kv), .page_bytes = bytes};
+    expect_page(&c, COUNT_OF(kv));
+    assert_int_equal(bytes, (2u * 16 + 64 + 4 * 8) * 2 * PAGE_TOKENS * sizeof(float));
 }
 
 /* States first, at the same offsets as without drafts; then pending values; then hidden states. */
 TEST(states_have_room_for_what_is_held_where_tokens_are_drafted)
 {
-    const struct config config = reads("{" QWEN3_5 "}");
-    struct compute_shape c = config_shape(&config);
-    size_t states = state_bytes(&c);
-    assert_int_equal(states, state_matrices_bytes(&c));
+    size_t states = laid_out("{" QWEN3_5 "}", 0, 0).shape.state_bytes;
     for (uint32_t mtp = 0; mtp < 2; mtp++) {
-        for (c.drafts_max = 1; c.drafts_max <= 8; c.drafts_max++) {
-            struct state_pending_token row = state_pending_token(&c);
-            size_t layer = row.floats * sizeof(float) * (1 + c.drafts_max);
-            c.mtp_count = mtp;
-            assert_true(row.u + shape_conv_channels(&c) <= row.k && row.k < row.v && row.v < row.alpha);
-            assert_true(row.alpha + c.value_heads <= row.beta && row.beta + c.value_heads <= row.floats);
-            assert_int_equal(state_pending_offset(&c, 0), states);
-            assert_int_equal(state_pending_offset(&c, 1), states + layer);
-            assert_int_equal(state_hidden_offset(&c, 0), states + layer * c.linear_count);
-            assert_true(state_hidden_offset(&c, 1) >= state_hidden_offset(&c, 0) + c.hidden * sizeof(float));
-            assert_int_equal(state_bytes(&c), state_hidden_offset(&c, mtp ? 1 + c.drafts_max : 0));
-            assert_int_equal(state_bytes(&c) % 64, 0);
+        for (uint32_t drafts_max = 1; drafts_max <= 8; drafts_max++) {
+            const struct config config = laid_out("{" QWEN3_5 "}", mtp, drafts_max);
+            const struct compute_shape *c = &config.shape;
+            struct delta_pending_token row = delta_pending_token(c);
+            size_t layer = row.floats * sizeof(float) * (1 + drafts_max), at = 0;
+            assert_true(row.u + shape_conv_channels(c) <= row.k && row.k < row.v && row.v < row.alpha);
+            assert_true(row.alpha + c->value_heads <= row.beta && row.beta + c->value_heads <= row.floats);
+            for (uint32_t i = 0; i < c->recurrent_count; i++) {
+                assert_int_equal(c->recurrent[i].offset, at);
+                assert_int_equal(c->recurrent[i].pending_offset, states + i * layer);
+                at += c->recurrent[i].bytes;
+            }
+            assert_int_equal(at, states);
+            assert_int_equal(state_hidden_offset(c, 0), states + layer * c->recurrent_count);
+            assert_true(state_hidden_offset(c, 1) >= state_hidden_offset(c, 0) + c->hidden * sizeof(float));
+            assert_int_equal(c->state_bytes, state_hidden_offset(c, mtp ? 1 + drafts_max : 0));
+            assert_int_equal(c->state_bytes % 64, 0);
         }
     }
 }

@@ -16,6 +16,7 @@
     "502,\"vision_end_token_id\":503,\"text_config\":{\"model_type\":\"qwen3_5_text\",\"hidden_size\":64,"   \
     "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"           \
     "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096,"                         \
+    "\"full_attention_interval\":1,"                                                                         \
     "\"rope_parameters\":{\"partial_rotary_factor\":0.5,\"rope_type\":\"default\",\"mrope_interleaved\":"    \
     "true,\"mrope_section\":[2,1,1]}}"
 #define VISION_BUT_SIZE                                                                                      \

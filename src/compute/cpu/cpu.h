@@ -31,6 +31,7 @@ struct cpu_place {
 struct cpu_product {
     struct matrix matrix;
     struct kern_columns columns;
+    const float *bias; /* of the matrix's rows; NULL: none */
     uint32_t tile_begin, panels_step, columns_step, column_tiles;
 };
 
@@ -172,6 +173,9 @@ void cpu_each_token(struct cpu *c, cpu_row_fn *fn, const void *arg, uint32_t val
 typedef void cpu_part_fn(struct cpu *c, const void *arg, uint32_t token, uint32_t from, uint32_t to);
 void cpu_each_part(struct cpu *c, cpu_part_fn *fn, const void *arg, uint32_t width);
 
+/* out = f(gate) * up, n values each. out may be gate. */
+void cpu_glu_values(const struct cpu *c, enum glu_function f, float *out, const float *gate, const float *up,
+                    uint32_t n);
 /* Adds token t's residual to h. */
 void cpu_add_residual(const struct cpu *c, const struct residual *r, struct act h, uint32_t t);
 
@@ -191,6 +195,7 @@ void cpu_norm(struct compute *c, const struct op_norm *a);                      
 void cpu_add_features(struct compute *c, const struct op_features *a);           /* cpu_rows.c */
 void cpu_glu(struct compute *c, const struct op_glu *a);                         /* cpu_rows.c */
 void cpu_gather(struct compute *c, const struct op_gather *a);                   /* cpu_rows.c */
+void cpu_finish(struct compute *c, const struct op_finish *a);                   /* cpu_rows.c */
 void cpu_values(struct compute *c, const struct op_values *a);                   /* cpu_rows.c */
 void cpu_project(struct compute *c, const struct op_product *l, uint32_t count); /* cpu_project.c */
 void cpu_append(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */

@@ -4,42 +4,74 @@
  * the first query reads: a chunk's tokens see each other there, exactly as they would see them later. */
 #include "compute/cpu/cpu.h"
 
-#include <math.h>
 #include <string.h>
 
 struct attention_stage {
     struct cpu *cpu;
     const struct op_attention *op;
+    const struct kv_layer *kv;
+    uint32_t q_stride;   /* floats from one query head to the next */
     uint32_t head_tiles; /* tiles that share a KV head's query heads */
 };
 
-/* Floats from one query head to the next. */
-static uint32_t q_stride(const struct attention_stage *st)
+static struct attention_stage stage_of(struct cpu *c, const struct op_attention *op)
 {
-    return st->op->gated ? 2 * st->cpu->shape->head_dim : st->cpu->shape->head_dim;
+    const struct kv_layer *kv = &c->shape->kv[op->layer];
+    return (struct attention_stage){
+        .cpu = c, .op = op, .kv = kv, .q_stride = op->gated ? 2 * kv->head_dim : kv->head_dim};
 }
 
 static struct kern_kv kv_of(const struct attention_stage *st, uint32_t seq, uint32_t kv_head)
 {
     const struct cpu *c = st->cpu;
-    size_t k = page_k_offset(c->shape, st->op->layer, kv_head);
+    size_t k = page_k_offset(st->kv, kv_head);
     return (struct kern_kv){.base = cpu_memory(c, c->in->pages),
-                            .page_bytes = page_bytes(c->shape),
+                            .page_bytes = c->shape->page_bytes,
                             .pages = c->in->seqs[seq].pages,
                             .k_offset = k,
-                            .v_offset = k + page_half_bytes(c->shape),
-                            .head_dim = c->shape->head_dim,
-                            .first = st->op->mtp ? 1 : 0};
+                            .v_offset = k + page_half_bytes(st->kv),
+                            .head_dim = st->kv->head_dim,
+                            .cap = st->op->cap};
 }
 
-static void norm_rope(const struct attention_stage *st, float *head, dev_ptr norm, uint32_t column)
+/* Pairs (2 j, 2 j + 1), in place. */
+static void rotate_adjacent(float *x, const float *cosines, const float *sines, uint32_t half)
+{
+    for (uint32_t j = 0; j < half; j++) {
+        float a = x[2 * j], b = x[2 * j + 1];
+        x[2 * j] = a * cosines[j] - b * sines[j];
+        x[2 * j + 1] = b * cosines[j] + a * sines[j];
+    }
+}
+
+static void rotate(const struct attention_stage *st, float *head, uint32_t column)
 {
     const struct cpu *c = st->cpu;
-    uint32_t half = c->shape->rot / 2;
+    uint32_t half = st->op->angles.width / 2;
+    if (half == 0)
+        return;
     const float *angles = cpu_row(c, st->op->angles, column);
-    if (!dev_is_null(norm))
-        c->ops->rmsnorm(head, head, cpu_floats(c, norm), c->shape->head_dim, c->shape->eps);
-    c->ops->rope(head, angles, angles + half, half);
+    if (st->op->adjacent)
+        rotate_adjacent(head, angles, angles + half, half);
+    else
+        c->ops->rope(head, angles, angles + half, half);
+}
+
+/* `count` heads of queries or keys, one every `stride` floats. */
+static void norm_rope(const struct attention_stage *st, float *heads, uint32_t count, uint32_t stride,
+                      dev_ptr norm, uint32_t column)
+{
+    const struct cpu *c = st->cpu;
+    const float *w = cpu_floats(c, norm);
+    uint32_t head_dim = st->kv->head_dim;
+    if (w && st->op->norm_all)
+        c->ops->rmsnorm(heads, heads, w, count * head_dim, c->shape->eps);
+    for (uint32_t i = 0; i < count; i++) {
+        float *head = heads + (size_t)i * stride;
+        if (w && !st->op->norm_all)
+            c->ops->rmsnorm(head, head, w, head_dim, c->shape->eps);
+        rotate(st, head, column);
+    }
 }
 
 /* Tile: a span. Queries and keys normed and rotated in place, keys and values stored. */
@@ -47,24 +79,23 @@ static void append_span(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct attention_stage *st = arg;
     const struct cpu *c = st->cpu;
-    const struct compute_shape *s = c->shape;
     const struct cpu_span *span = &c->spans[tile];
-    uint32_t stride = q_stride(st);
+    uint32_t heads = st->op->heads, kv_heads = st->kv->heads, head_dim = st->kv->head_dim;
     (void)worker;
     for (uint32_t i = 0; i < span->count; i++) {
         uint32_t column = span->column + i;
         float *q = cpu_row(c, st->op->qkv, column);
-        float *k = q + (size_t)s->heads * stride, *v = k + (size_t)s->kv_heads * s->head_dim;
-        for (uint32_t head = 0; !st->op->keys_only && head < s->heads; head++)
-            norm_rope(st, q + (size_t)head * stride, st->op->q_norm, column);
-        for (uint32_t head = 0; head < s->kv_heads; head++) {
+        float *k = q + (size_t)heads * st->q_stride, *v = k + (size_t)kv_heads * head_dim;
+        if (!st->op->keys_only)
+            norm_rope(st, q, heads, st->q_stride, st->op->q_norm, column);
+        norm_rope(st, k, kv_heads, head_dim, st->op->k_norm, column);
+        for (uint32_t head = 0; head < kv_heads; head++) {
             struct kern_kv kv = kv_of(st, span->seq, head);
-            size_t at = (size_t)head * s->head_dim;
-            norm_rope(st, k + at, st->op->k_norm, column);
+            size_t at = (size_t)head * head_dim;
             if (st->op->mtp && span->position + i == 0) {
                 /* No query reads it, but the values must be finite, and the same in every page. */
-                memset(k + at, 0, s->head_dim * sizeof(float));
-                memset(v + at, 0, s->head_dim * sizeof(float));
+                memset(k + at, 0, head_dim * sizeof(float));
+                memset(v + at, 0, head_dim * sizeof(float));
             }
             c->ops->kv_put(&kv, span->position + i, k + at, v + at);
         }
@@ -74,7 +105,7 @@ static void append_span(void *arg, uint32_t tile, uint32_t worker)
 void cpu_append(struct compute *compute, const struct op_attention *a)
 {
     struct cpu *c = cpu_of(compute);
-    struct attention_stage st = {c, a, 0};
+    struct attention_stage st = stage_of(c, a);
     cpu_run(c, append_span, &st, c->span_count);
 }
 
@@ -83,15 +114,23 @@ static void gate_heads(const struct attention_stage *st, const struct cpu_span *
                        uint32_t to)
 {
     const struct cpu *c = st->cpu;
-    uint32_t head_dim = c->shape->head_dim, stride = q_stride(st);
+    uint32_t head_dim = st->kv->head_dim;
     for (uint32_t i = 0; i < span->count; i++) {
         const float *q = cpu_row(c, st->op->qkv, span->column + i);
         float *out = cpu_row(c, st->op->out, span->column + i);
         for (uint32_t head = from; head < to; head++) {
             float *o = out + (size_t)head * head_dim;
-            c->ops->sigmoid_mul(o, o, q + (size_t)head * stride + head_dim, head_dim);
+            c->ops->sigmoid_mul(o, o, q + (size_t)head * st->q_stride + head_dim, head_dim);
         }
     }
+}
+
+/* The first token that a query at `position` sees. */
+static uint32_t first_seen(const struct op_attention *op, uint32_t position)
+{
+    if (op->mtp)
+        return 1;
+    return op->window > 0 && position >= op->window ? position + 1 - op->window : 0;
 }
 
 /* Tile: a span, a KV head, some of its query heads. */
@@ -99,26 +138,28 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct attention_stage *st = arg;
     const struct cpu *c = st->cpu;
-    const struct compute_shape *s = c->shape;
-    uint32_t group = s->heads / s->kv_heads, part = tile % st->head_tiles;
-    uint32_t kv_head = tile / st->head_tiles % s->kv_heads;
-    const struct cpu_span *span = &c->spans[tile / st->head_tiles / s->kv_heads];
+    uint32_t kv_heads = st->kv->heads, head_dim = st->kv->head_dim;
+    uint32_t group = st->op->heads / kv_heads, part = tile % st->head_tiles;
+    uint32_t kv_head = tile / st->head_tiles % kv_heads;
+    const struct cpu_span *span = &c->spans[tile / st->head_tiles / kv_heads];
     uint32_t from = kv_head * group + group * part / st->head_tiles;
     uint32_t to = kv_head * group + group * (part + 1) / st->head_tiles;
     struct kern_kv kv = kv_of(st, span->seq, kv_head);
     struct kern_query *queries = c->queries + (size_t)worker * CPU_QUERIES_MAX;
     float *scratch = c->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
-    float scale = (float)(1 / sqrt((double)s->head_dim));
-    uint32_t stride = q_stride(st), count = 0;
+    const float *sinks = cpu_floats(c, st->op->sinks);
+    uint32_t count = 0;
     for (uint32_t i = 0; i < span->count; i++) {
         const float *q = cpu_row(c, st->op->qkv, span->column + i);
         float *out = cpu_row(c, st->op->out, span->column + i);
         for (uint32_t head = from; head < to; head++) {
-            queries[count++] = (struct kern_query){.q = q + (size_t)head * stride,
-                                                   .out = out + (size_t)head * s->head_dim,
-                                                   .kv_len = span->position + i + 1};
+            queries[count++] = (struct kern_query){.q = q + (size_t)head * st->q_stride,
+                                                   .out = out + (size_t)head * head_dim,
+                                                   .kv_first = first_seen(st->op, span->position + i),
+                                                   .kv_len = span->position + i + 1,
+                                                   .sink = sinks ? sinks + head : NULL};
             if (count == CPU_QUERIES_MAX || (i + 1 == span->count && head + 1 == to)) {
-                c->ops->attn(&kv, queries, count, scale, scratch);
+                c->ops->attn(&kv, queries, count, st->op->scale, scratch);
                 count = 0;
             }
         }
@@ -135,17 +176,18 @@ static void sum_token(struct cpu *c, const void *arg, uint32_t t)
 
 /* A KV head's query heads in one tile read its keys once. More tiles per KV head pay when workers would
  * idle. */
-static uint32_t choose_head_tiles(const struct cpu *c)
+static uint32_t choose_head_tiles(const struct attention_stage *st)
 {
-    uint32_t group = c->shape->heads / c->shape->kv_heads, tiles = c->span_count * c->shape->kv_heads;
-    return MIN_OF(MAX_OF(workers_count(c->workers) / tiles, 1), group);
+    uint32_t group = st->op->heads / st->kv->heads, tiles = st->cpu->span_count * st->kv->heads;
+    return MIN_OF(MAX_OF(workers_count(st->cpu->workers) / tiles, 1), group);
 }
 
 void cpu_attend(struct compute *compute, const struct op_attention *a)
 {
     struct cpu *c = cpu_of(compute);
-    struct attention_stage st = {c, a, choose_head_tiles(c)};
-    cpu_run(c, attend_tile, &st, c->span_count * c->shape->kv_heads * st.head_tiles);
+    struct attention_stage st = stage_of(c, a);
+    st.head_tiles = choose_head_tiles(&st);
+    cpu_run(c, attend_tile, &st, c->span_count * st.kv->heads * st.head_tiles);
     if (a->reader->sums)
         cpu_each_token(c, sum_token, a, a->out.width);
 }

@@ -16,7 +16,7 @@ struct delta_stage {
     const struct op_delta *op;
     uint32_t conv_tiles;   /* sequences x heads; then the gates, a span each */
     uint32_t column_width; /* of the state, per tile */
-    struct state_pending_token pending;
+    struct delta_pending_token pending;
 };
 
 /* Channel where head `head` of q | k | v begins, and its width. */
@@ -115,7 +115,7 @@ void cpu_convolve(struct compute *compute, const struct op_delta *a)
     struct cpu *c = cpu_of(compute);
     const struct compute_shape *s = c->shape;
     struct delta_stage st = {c, a, c->in->seq_count * (2 * s->key_heads + s->value_heads), 0,
-                             state_pending_token(s)};
+                             delta_pending_token(s)};
     cpu_run(c, conv_and_gates, &st, st.conv_tiles + c->span_count);
 }
 
@@ -160,7 +160,7 @@ static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
     const struct batch_seq *seq = &c->in->seqs[tile / blocks / s->value_heads];
     const struct head_inputs at = inputs_of(s, head);
     const float *conv = cpu_row(c, op->conv_out, seq->first), *gates = cpu_row(c, op->gates, seq->first);
-    size_t state_at = state_conv_bytes(s) / sizeof(float) + head * state_head_floats(s);
+    size_t state_at = delta_conv_bytes(s) / sizeof(float) + head * delta_head_floats(s);
     float *in = cpu_state(c, seq->state_in, op->layer), *out = cpu_state(c, seq->state_out, op->layer);
     struct kern_delta a = {.q = conv + at.q,
                            .k = conv + at.k,
@@ -230,7 +230,7 @@ void cpu_recur(struct compute *compute, const struct op_delta *a)
 {
     struct cpu *c = cpu_of(compute);
     const struct compute_shape *s = c->shape;
-    struct delta_stage st = {c, a, 0, choose_column_width(c), state_pending_token(s)};
+    struct delta_stage st = {c, a, 0, choose_column_width(c), delta_pending_token(s)};
     cpu_run(c, recur_tile, &st, c->in->seq_count * s->value_heads * DIV_UP(s->value_dim, st.column_width));
     cpu_each_token(c, norm_and_gate, &st, 6 * a->out.width);
 }

@@ -18,36 +18,114 @@ static void softmax(float *x, uint32_t n)
         x[i] /= sum;
 }
 
-/* The largest k of p, largest first, the lower index on ties, and their weights, which sum to 1. Spoils p. */
-static void choose(float *p, uint32_t n, uint32_t k, uint32_t *experts, float *weights)
+static void sigmoid(float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = 1 / (1 + expf(-x[i]));
+}
+
+static float choice_of(const float *p, const float *correction, uint32_t i)
+{
+    return correction ? p[i] + correction[i] : p[i];
+}
+
+/* The sum of the two best choices of experts [from, to). */
+static float group_score(const float *p, const float *correction, uint32_t from, uint32_t to)
+{
+    float best = -INFINITY, second = -INFINITY;
+    for (uint32_t i = from; i < to; i++) {
+        float x = choice_of(p, correction, i);
+        if (x > best) {
+            second = best;
+            best = x;
+        } else if (x > second) {
+            second = x;
+        }
+    }
+    return best + (to - from > 1 ? second : 0);
+}
+
+/* Bit g: experts of group g may be chosen. */
+static uint64_t best_groups(const struct op_route *a, const float *p, const float *correction, uint32_t n)
+{
+    float scores[ROUTE_GROUPS_MAX];
+    uint64_t chosen = 0;
+    uint32_t size = n / a->groups;
+    for (uint32_t g = 0; g < a->groups; g++)
+        scores[g] = group_score(p, correction, g * size, (g + 1) * size);
+    for (uint32_t k = 0; k < a->groups_top; k++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t g = 0; g < a->groups; g++) {
+            bool taken = chosen >> g & 1;
+            if (!taken && (best == UINT32_MAX || scores[g] > scores[best]))
+                best = g;
+        }
+        chosen |= (uint64_t)1 << best;
+    }
+    return chosen;
+}
+
+/* The k experts with the best choices among those of the groups, best first, the lower index on ties; their
+ * scores. An expert that was taken has the score -1. */
+static float choose(float *p, const float *correction, uint32_t n, uint32_t group_size, uint64_t groups,
+                    uint32_t k, uint32_t *experts, float *weights)
 {
     float sum = 0;
     for (uint32_t r = 0; r < k; r++) {
-        uint32_t best = 0;
-        for (uint32_t i = 1; i < n; i++)
-            best = p[i] > p[best] ? i : best;
+        uint32_t best = UINT32_MAX;
+        for (uint32_t i = 0; i < n; i++) {
+            if (p[i] == -1 || !(groups >> i / group_size & 1))
+                continue;
+            if (best == UINT32_MAX || choice_of(p, correction, i) > choice_of(p, correction, best))
+                best = i;
+        }
+        best = best == UINT32_MAX ? 0 : best;
         experts[r] = best;
         weights[r] = p[best];
         sum += p[best];
         p[best] = -1;
     }
-    for (uint32_t r = 0; r < k; r++)
-        weights[r] /= sum;
+    return sum;
+}
+
+static void weigh(const struct op_route *a, float sum, uint32_t k, float *weights)
+{
+    for (uint32_t r = 0; r < k; r++) {
+        if (a->normalise)
+            weights[r] /= sum + a->normalise_eps;
+        if (a->scale != 0)
+            weights[r] *= a->scale;
+    }
+}
+
+static void share_token(struct cpu *c, const struct op_route *a, const float *shared, uint32_t t)
+{
+    uint32_t n = a->out.width;
+    c->shared_gate[t] = 1;
+    if (a->shared == ROUTE_SHARED_NONE)
+        return;
+    if (a->shared == ROUTE_SHARED_GATED)
+        c->shared_gate[t] = 1 / (1 + expf(-*shared++));
+    cpu_glu_values(c, a->function, cpu_row(c, a->out, t), shared, shared + n, n);
+    cpu_sum(c, a->reader->sums, a->out, t);
 }
 
 static void route_token(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_route *a = arg;
-    const struct compute_shape *s = c->shape;
-    uint32_t n = a->out.width;
-    float *router = cpu_row(c, a->in, t);
-    const float *shared = router + s->experts;
-    softmax(router, s->experts);
-    choose(router, s->experts, s->top_k, c->pair_expert + (size_t)t * s->top_k,
-           c->pair_weight + (size_t)t * s->top_k);
-    c->shared_gate[t] = 1 / (1 + expf(-shared[0]));
-    c->ops->silu_mul(cpu_row(c, a->out, t), shared + 1, shared + 1 + n, n);
-    cpu_sum(c, a->reader->sums, a->out, t);
+    uint32_t n = c->shape->experts, k = c->shape->top_k;
+    float *p = cpu_row(c, a->in, t), *weights = c->pair_weight + (size_t)t * k;
+    const float *correction = cpu_floats(c, a->correction);
+    if (a->score == ROUTE_SOFTMAX)
+        softmax(p, n);
+    else
+        sigmoid(p, n);
+    bool grouped = a->groups > 1;
+    uint64_t groups = grouped ? best_groups(a, p, correction, n) : 1;
+    float sum = choose(p, correction, n, grouped ? n / a->groups : n, groups, k,
+                       c->pair_expert + (size_t)t * k, weights);
+    weigh(a, sum, k, weights);
+    share_token(c, a, p + n, t);
 }
 
 /* Pairs in the order of their experts: a counting sort. */

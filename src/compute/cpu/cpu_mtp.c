@@ -39,9 +39,9 @@ static void set_embedding(const struct cpu *c, const struct op_pair *a, uint32_t
     }
     set_half(c, a, t, false, x);
     if (t > seq->first)
-        rope_at(a->rope, c->in->positions[t - 1], angles, angles + a->rope->half);
+        rope_tables_at(a->ropes, c->in->positions[t - 1], angles);
     else if (seq->position > 0)
-        rope_at(a->rope, seq->previous, angles, angles + a->rope->half);
+        rope_tables_at(a->ropes, seq->previous, angles);
 }
 
 /* The hidden state after the last of the accepted tokens, or after the state. */
@@ -86,7 +86,7 @@ static void sum_pair(struct cpu *c, const void *arg, uint32_t t)
 void cpu_pair(struct compute *compute, const struct op_pair *a)
 {
     struct cpu *c = cpu_of(compute);
-    cpu_each_token(c, a->draft ? pair_draft : pair_token, a, 4 * (2 * a->h.width + 16 * a->rope->half));
+    cpu_each_token(c, a->draft ? pair_draft : pair_token, a, 4 * (2 * a->h.width + 8 * a->angles.width));
     if (a->reader->sums && !sums_by_half(a))
         cpu_each_token(c, sum_pair, a, a->pair.width);
 }

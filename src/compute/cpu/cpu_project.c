@@ -32,7 +32,7 @@ void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row)
 /* ---- a list of products ---- */
 
 static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m,
-                            const struct kern_columns *columns)
+                            const struct kern_columns *columns, const float *bias)
 {
     enum { COLUMNS_FEW = 16 };
     ASSERT(list < c->products_max);
@@ -40,6 +40,7 @@ static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m
     c->products[list] = (struct cpu_product){
         .matrix = *m,
         .columns = *columns,
+        .bias = bias,
         .panels_step = few ? c->ops->panels_few : c->ops->panels_many,
         .columns_step = few ? COLUMNS_FEW : c->ops->columns_many,
     };
@@ -65,6 +66,14 @@ struct product_stage {
     uint32_t count;
 };
 
+static void add_bias(const struct cpu *c, const struct cpu_product *p, const struct kern_columns *columns,
+                     uint32_t panel_begin, uint32_t panel_end)
+{
+    uint32_t from = panel_begin * MATRIX_PANEL, to = MIN_OF(panel_end * MATRIX_PANEL, p->matrix.n);
+    for (uint32_t i = 0; i < columns->count; i++)
+        c->ops->add(columns->y[i] + from, p->bias + from, to - from);
+}
+
 static void product_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct product_stage *st = arg;
@@ -77,8 +86,10 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
                              .x = p->columns.x + column,
                              .xsum = p->columns.xsum ? p->columns.xsum + column : NULL,
                              .y = p->columns.y + column};
-    uint32_t panels = matrix_panels(&p->matrix);
-    st->cpu->ops->matmul(&p->matrix, &c, panel, MIN_OF(panel + p->panels_step, panels));
+    uint32_t panel_end = MIN_OF(panel + p->panels_step, matrix_panels(&p->matrix));
+    st->cpu->ops->matmul(&p->matrix, &c, panel, panel_end);
+    if (p->bias)
+        add_bias(st->cpu, p, &c, panel, panel_end);
 }
 
 /* Returns the number of tiles of the list. */
@@ -122,6 +133,7 @@ static float *output_row(const struct cpu *c, struct act y, uint32_t row)
 static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *a, uint32_t count)
 {
     struct cpu_columns *all = &c->columns;
+    const float *bias = cpu_floats(c, a->w->bias);
     uint32_t offset = 0, from = all->used;
     all->used += count;
     ASSERT(all->used <= OP_PRODUCTS_MAX * c->tokens_max && a->x.width == a->w->in);
@@ -138,7 +150,7 @@ static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *
                 sums[t] = cpu_sums(c, a->x, t) + cpu_sums_offset(a->x.width, m.group);
             columns.xsum = sums;
         }
-        list = add_product(c, list, &m, &columns);
+        list = add_product(c, list, &m, &columns, bias ? bias + offset : NULL);
         offset += m.n;
     }
     return list;
@@ -166,7 +178,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
                                        .x = c->pair_x + from,
                                        .xsum = affine ? c->pair_sums + from : NULL,
                                        .y = c->pair_y + from};
-        list = add_product(c, list, &m, &columns);
+        list = add_product(c, list, &m, &columns, NULL);
     }
     return list;
 }

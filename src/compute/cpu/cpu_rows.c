@@ -1,27 +1,40 @@
 /* cpu_rows.c - operations that go row by row: embedding, norms, activation, gathering. */
 #include "compute/cpu/cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- the residual stream ---- */
 
-static void add_experts(const struct cpu *c, const struct residual *r, float *h, uint32_t t)
+static float *sum_experts(const struct cpu *c, const struct residual *r, uint32_t t)
 {
-    uint32_t width = r->out.width, top_k = c->shape->top_k;
+    uint32_t width = r->sum.width, top_k = c->shape->top_k;
     float *sum = cpu_row(c, r->sum, t);
     memset(sum, 0, width * sizeof(*sum));
     for (size_t pair = (size_t)t * top_k; pair < (size_t)(t + 1) * top_k; pair++)
         c->ops->add_scaled(sum, cpu_row(c, r->pairs, pair), c->pair_weight[pair], width);
-    c->ops->add_scaled(sum, cpu_row(c, r->out, t), c->shared_gate[t], width);
-    c->ops->add(h, sum, width);
+    if (r->out.width > 0)
+        c->ops->add_scaled(sum, cpu_row(c, r->out, t), c->shared_gate[t], width);
+    return sum;
 }
 
 void cpu_add_residual(const struct cpu *c, const struct residual *r, struct act h, uint32_t t)
 {
-    if (r->kind == RESIDUAL_ADD)
-        c->ops->add(cpu_row(c, h, t), cpu_row(c, r->out, t), h.width);
-    else if (r->kind == RESIDUAL_EXPERTS)
-        add_experts(c, r, cpu_row(c, h, t), t);
+    if (r->kind == RESIDUAL_NONE)
+        return;
+    float *y = cpu_row(c, h, t), *x = r->kind == RESIDUAL_ADD ? cpu_row(c, r->out, t) : sum_experts(c, r, t);
+    if (!dev_is_null(r->norm))
+        c->ops->rmsnorm(x, x, cpu_floats(c, r->norm), h.width, c->shape->eps);
+    if (r->scale != 0)
+        c->ops->add_scaled(y, x, r->scale, h.width);
+    else
+        c->ops->add(y, x, h.width);
+}
+
+static void scale_row(float *x, float scale, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= scale;
 }
 
 static void embed_token(struct cpu *c, const void *arg, uint32_t t)
@@ -31,14 +44,16 @@ static void embed_token(struct cpu *c, const void *arg, uint32_t t)
     const struct matrix table = cpu_matrix(c, a->table);
     if (dev_is_null(c->in->features[t]))
         matrix_row(&table, c->in->ids[t], h);
-    else
+    if (dev_is_null(c->in->features[t]) && a->scale != 0)
+        scale_row(h, a->scale, a->h.width);
+    if (!dev_is_null(c->in->features[t]))
         memcpy(h, cpu_floats(c, c->in->features[t]), a->h.width * sizeof(*h));
-    rope_at(a->rope, c->in->positions[t], angles, angles + a->rope->half);
+    rope_tables_at(a->ropes, c->in->positions[t], angles);
 }
 
 void cpu_embed(struct compute *compute, const struct op_embed *a)
 {
-    cpu_each_token(cpu_of(compute), embed_token, a, 4 * (a->h.width + 16 * a->rope->half));
+    cpu_each_token(cpu_of(compute), embed_token, a, 4 * (a->h.width + 8 * a->angles.width));
 }
 
 static void add_features(struct cpu *c, const void *arg, uint32_t t)
@@ -73,8 +88,11 @@ static void norm_token(struct cpu *c, const void *arg, uint32_t t)
     cpu_add_residual(c, &a->add, a->h, t);
     if (a->keep.width)
         keep_hidden(c, a->keep, t);
-    c->ops->rmsnorm(cpu_row(c, a->y, t), cpu_row(c, a->h, t), cpu_floats(c, a->weight), a->h.width,
-                    c->shape->eps);
+    if (dev_is_null(a->weight))
+        memcpy(cpu_row(c, a->y, t), cpu_row(c, a->h, t), a->h.width * sizeof(float));
+    else
+        c->ops->rmsnorm(cpu_row(c, a->y, t), cpu_row(c, a->h, t), cpu_floats(c, a->weight), a->h.width,
+                        c->shape->eps);
     unsigned sums = 0;
     for (uint32_t i = 0; i < OP_READERS_MAX; i++)
         sums |= a->readers[i] ? a->readers[i]->sums : 0;
@@ -105,6 +123,23 @@ void cpu_gather(struct compute *compute, const struct op_gather *a)
     cpu_each(c, gather_row, a, c->in->logit_count + c->in->value_count, 4 * a->h.width);
 }
 
+static void finish_row(struct cpu *c, const void *arg, uint32_t i)
+{
+    const struct op_finish *a = arg;
+    uint32_t vocab = c->shape->vocab;
+    float *x = c->in->logits + (size_t)i * vocab;
+    if (a->scale != 0)
+        scale_row(x, a->scale, vocab);
+    for (uint32_t k = 0; a->cap > 0 && k < vocab; k++)
+        x[k] = a->cap * tanhf(x[k] / a->cap);
+}
+
+void cpu_finish(struct compute *compute, const struct op_finish *a)
+{
+    struct cpu *c = cpu_of(compute);
+    cpu_each(c, finish_row, a, c->in->logit_count, (a->cap > 0 ? 10 : 1) * c->shape->vocab);
+}
+
 void cpu_values(struct compute *compute, const struct op_values *a)
 {
     const struct cpu *c = cpu_of(compute);
@@ -116,12 +151,24 @@ void cpu_values(struct compute *compute, const struct op_values *a)
 
 /* ---- activation ---- */
 
+void cpu_glu_values(const struct cpu *c, enum glu_function f, float *out, const float *gate, const float *up,
+                    uint32_t n)
+{
+    if (f == GLU_SILU) {
+        c->ops->silu_mul(out, gate, up, n);
+        return;
+    }
+    c->ops->gelu_tanh(out, gate, n);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] *= up[i];
+}
+
 static void glu_part(struct cpu *c, const void *arg, uint32_t t, uint32_t from, uint32_t to)
 {
     const struct op_glu *a = arg;
     const float *gate = cpu_row(c, a->in, t), *up = gate + a->out.width;
     float *y = cpu_row(c, a->out, t);
-    c->ops->silu_mul(y + from, gate + from, up + from, to - from);
+    cpu_glu_values(c, a->function, y + from, gate + from, up + from, to - from);
     cpu_sum_part(c, a->reader->sums, a->out, t, from, to);
 }
 

@@ -5,17 +5,17 @@ static float *state_part(const struct cpu *c, uint32_t state, size_t offset)
 {
     return state == NONE
                ? NULL
-               : cpu_memory(c, dev_add(c->in->states, state * (uint64_t)state_bytes(c->shape) + offset));
+               : cpu_memory(c, dev_add(c->in->states, state * (uint64_t)c->shape->state_bytes + offset));
 }
 
 float *cpu_state(const struct cpu *c, uint32_t state, uint32_t layer)
 {
-    return state_part(c, state, layer * state_layer_bytes(c->shape));
+    return state_part(c, state, c->shape->recurrent[layer].offset);
 }
 
 float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer)
 {
-    return state_part(c, state, state_pending_offset(c->shape, layer));
+    return state_part(c, state, c->shape->recurrent[layer].pending_offset);
 }
 
 float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index)

@@ -30,6 +30,7 @@ enum op {
     OP_GLU,
     OP_ROUTE,
     OP_GATHER,
+    OP_FINISH,
     OP_VALUES,
     OP_PAIR,
     OP_BEST,
@@ -49,6 +50,7 @@ struct queued {
         struct op_glu glu;
         struct op_route route;
         struct op_gather gather;
+        struct op_finish finish;
         struct op_values values;
         struct op_pair pair;
         struct op_best best;
@@ -94,7 +96,7 @@ static struct fake *fake_of_compute(struct compute *c)
 
 static uint32_t ops_max(const struct compute_shape *s)
 {
-    return LAYER_OPS * (s->full_count + s->linear_count + s->mtp_count) + SINGLE_OPS;
+    return LAYER_OPS * (s->layers + s->mtp_count) + SINGLE_OPS;
 }
 
 static uint64_t token_bytes(const struct copied *b)
@@ -220,6 +222,9 @@ static void run_one(struct compute *cpu, const struct queued *q)
     case OP_GATHER:
         compute_gather(cpu, &q->a.gather);
         break;
+    case OP_FINISH:
+        compute_finish(cpu, &q->a.finish);
+        break;
     case OP_VALUES:
         compute_values(cpu, &q->a.values);
         break;
@@ -305,6 +310,7 @@ QUEUE(recur, OP_RECUR, op_delta, delta)
 QUEUE(glu, OP_GLU, op_glu, glu)
 QUEUE(route, OP_ROUTE, op_route, route)
 QUEUE(gather, OP_GATHER, op_gather, gather)
+QUEUE(finish, OP_FINISH, op_finish, finish)
 QUEUE(values, OP_VALUES, op_values, values)
 QUEUE(pair, OP_PAIR, op_pair, pair)
 QUEUE(best, OP_BEST, op_best, best)
@@ -345,6 +351,7 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .glu = glu,
                                        .route = route,
                                        .gather = gather,
+                                       .finish = finish,
                                        .values = values,
                                        .pair = pair,
                                        .best = best,

@@ -1,0 +1,386 @@
+/* binder_find.c - finding tensors: names, prefixes, shapes, quantisation.
+ *
+ * A module is affine iff it has scales. The configuration gives bits and group (a per-path entry before the
+ * global one), and the tensors must agree with it. */
+#include "model/binder.h"
+
+#include "model/blocks.h"
+#include "model/family.h"
+
+#include "base/check.h"
+#include "base/none.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.", ""};
+
+char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
+                         char ret[BINDER_PATH_MAX])
+{
+    char text[BINDER_PATH_MAX] = "";
+    const char *name = role_name(b->config->family->tensors, role), *mark = strchr(name, '#');
+    int n = 0, k = mark ? (int)(mark - name) : 0;
+    if (mark)
+        n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
+    else
+        n = snprintf(text, sizeof(text), "%s", name);
+    ASSERT(n > 0 && n < BINDER_PATH_MAX);
+    n = layer == NONE ? snprintf(ret, BINDER_PATH_MAX, "%s", text)
+                      : snprintf(ret, BINDER_PATH_MAX, "layers.%u.%.120s", layer, text);
+    ASSERT(n > 0 && n < BINDER_PATH_MAX);
+    return ret;
+}
+
+char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role, char ret[BINDER_PATH_MAX])
+{
+    return binder_expert_path(b, layer, role, 0, ret);
+}
+
+const char *binder_name(const struct binder *b, const char *path, const char *suffix,
+                        char ret[BINDER_NAME_MAX])
+{
+    int n = snprintf(ret, BINDER_NAME_MAX, "%s%s%s", b->prefix, path, suffix);
+    ASSERT(n > 0 && n < BINDER_NAME_MAX);
+    return ret;
+}
+
+static int wrong_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
+                       const uint64_t *wanted)
+{
+    char has[160], wants[160];
+    return err_set(b->e, -EINVAL, "%s: tensor %s has shape %s, the configuration wants %s",
+                   checkpoint_file_of(b->checkpoint, name), name,
+                   tensor_shape_text(t->rank, t->shape, has, sizeof(has)),
+                   tensor_shape_text(rank, wanted, wants, sizeof(wants)));
+}
+
+static bool has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted)
+{
+    bool same = t->rank == rank;
+    for (uint32_t i = 0; same && i < rank; i++)
+        same = t->shape[i] == wanted[i];
+    return same;
+}
+
+int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
+                       const uint64_t *wanted)
+{
+    return has_shape(t, rank, wanted) ? 0 : wrong_shape(b, name, t, rank, wanted);
+}
+
+static bool is_float(const struct tensor *t)
+{
+    return t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F16 || t->dtype == DTYPE_F32;
+}
+
+int binder_check_float(struct binder *b, const char *name, const struct tensor *t)
+{
+    return is_float(t)
+               ? 0
+               : err_set(b->e, -ENOTSUP, "%s: tensor %s has dtype %s; supported are BF16, F16 and F32",
+                         checkpoint_file_of(b->checkpoint, name), name, dtype_name(t->dtype));
+}
+
+int binder_find(struct binder *b, const char *name, struct tensor *ret)
+{
+    return checkpoint_find(b->checkpoint, name, ret)
+               ? 0
+               : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
+}
+
+/* ---- prefix and conventions ---- */
+
+static int find_prefix(struct binder *b)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
+        b->prefix = prefixes[i];
+        if (checkpoint_find(b->checkpoint, binder_name(b, "embed_tokens", ".weight", name), &t))
+            return 0;
+    }
+    return err_set(b->e, -EINVAL,
+                   "the checkpoint has no tensor model.embed_tokens.weight (nor %sembed_tokens.weight, "
+                   "nor %sembed_tokens.weight, nor embed_tokens.weight)",
+                   prefixes[0], prefixes[1]);
+}
+
+bool binder_has(const struct binder *b, const char *path)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    return checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
+           checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t);
+}
+
+/* Writers of MLX files swap the convolution's last axes and store norms as 1 + w, both or neither. */
+bool binder_conv_is_mlx(const struct tensor *t, uint32_t conv_width)
+{
+    return t->rank == 3 && t->shape[1] == conv_width && t->shape[2] == 1;
+}
+
+static int find_norm_convention(struct binder *b)
+{
+    char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
+    struct tensor t;
+    const struct config *c = b->config;
+    b->add_one = c->family->norm_shift == SHIFT_ALL;
+    if (c->family->norm_shift != SHIFT_HF)
+        return 0;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (c->layer[i].mixer != &block_delta_net)
+            continue;
+        binder_name(b, binder_path(b, i, ROLE_DELTA_CONV, path), ".weight", name);
+        int r = binder_find(b, name, &t);
+        b->add_one = r == 0 && !binder_conv_is_mlx(&t, c->conv_width);
+        return r;
+    }
+    /* Without a convolution the prefix that only MLX writes decides. */
+    b->add_one = strcmp(b->prefix, "language_model.model.") != 0;
+    return 0;
+}
+
+int binder_init(struct binder *b)
+{
+    int r = find_prefix(b);
+    return r < 0 ? r : find_norm_convention(b);
+}
+
+/* ---- finding a linear layer ---- */
+
+/* What converters rename, both ways. */
+static const char *const renamed[][2] = {{"model.language_model.", "language_model.model."},
+                                         {"language_model.model.", "model.language_model."},
+                                         {"model.visual.", "vision_tower."},
+                                         {"vision_tower.", "model.visual."}};
+
+/* The entry for a module, under its own path or the one it had before a converter renamed it; else the global
+ * one. */
+static struct quantization_entry affine_entry(const struct config *c, const char *module)
+{
+    const struct quantization *q = &c->quantization;
+    char other[BINDER_NAME_MAX];
+    uint32_t index;
+    if (q->by_path.count == 0)
+        return q->global;
+    if (hash_map_get(&q->by_path, slice_of(module), &index))
+        return q->entries[index];
+    for (size_t i = 0; i < COUNT_OF(renamed); i++) {
+        size_t len = strlen(renamed[i][0]);
+        if (strncmp(module, renamed[i][0], len) == 0) {
+            snprintf(other, sizeof(other), "%s%s", renamed[i][1], module + len);
+            if (hash_map_get(&q->by_path, slice_of(other), &index))
+                return q->entries[index];
+        }
+    }
+    return q->global;
+}
+
+/* Derives the only entry that fits the shapes of weight and scales; false where none of ours fits. */
+static bool entry_of_shapes(const struct binder *b, const char *module, const struct linear_source *s,
+                            uint32_t rank, struct quantization_entry *ret)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor scales;
+    snprintf(name, sizeof(name), "%s.scales", module);
+    if (!checkpoint_find(b->checkpoint, name, &scales) || scales.rank != rank || s->weight.rank != rank ||
+        scales.shape[rank - 1] == 0 || s->in % scales.shape[rank - 1] != 0)
+        return false;
+    uint64_t group = s->in / scales.shape[rank - 1], bits = s->weight.shape[rank - 1] * 32 / s->in;
+    if ((group != 32 && group != 64 && group != 128) || bits < 2 || bits > 8 || bits == 7)
+        return false;
+    *ret = (struct quantization_entry){.bits = (uint32_t)bits, .group = (uint32_t)group};
+    return true;
+}
+
+static int find_affine(struct binder *b, const char *module, const char *weight_name, uint32_t rank,
+                       uint64_t *shape, struct linear_source *s)
+{
+    char name[BINDER_NAME_MAX];
+    uint64_t in = s->in;
+    struct quantization_entry q = affine_entry(b->config, module);
+    bool known = b->config->quantization.present;
+    if (b->bits_by_shape && entry_of_shapes(b, module, s, rank, &q))
+        known = true;
+    if (!known)
+        return err_set(b->e, -EINVAL, "tensor %s.scales exists, but config.json has no quantization block",
+                       module);
+    s->affine = true;
+    s->bits = q.bits;
+    s->group = q.group;
+    if (in % q.group != 0)
+        return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module, (ull)in,
+                       q.group);
+    if (s->weight.dtype != DTYPE_U32)
+        return err_set(b->e, -EINVAL, "%s: tensor %s has scales, but dtype %s instead of U32",
+                       checkpoint_file_of(b->checkpoint, weight_name), weight_name,
+                       dtype_name(s->weight.dtype));
+    shape[rank - 1] = in * q.bits / 32;
+    int r = binder_check_shape(b, weight_name, &s->weight, rank, shape);
+    shape[rank - 1] = in / q.group;
+    struct tensor *const sides[2] = {&s->scales, &s->biases};
+    static const char *const suffixes[2] = {".scales", ".biases"};
+    for (int i = 0; r == 0 && i < 2; i++) {
+        snprintf(name, sizeof(name), "%s%s", module, suffixes[i]);
+        r = binder_find(b, name, sides[i]);
+        if (r == 0)
+            r = binder_check_float(b, name, sides[i]);
+        if (r == 0)
+            r = binder_check_shape(b, name, sides[i], rank, shape);
+    }
+    return r;
+}
+
+/* rank 2: [out, in]; rank 3: [experts, out, in]. `module` is a full name. */
+static int find_linear(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
+                       uint64_t in, struct linear_source *ret)
+{
+    char name[BINDER_NAME_MAX], side[BINDER_NAME_MAX];
+    struct linear_source s = {.experts = experts, .out = out, .in = in};
+    struct tensor t;
+    uint64_t shape[TENSOR_RANK_MAX] = {experts, out, in};
+    if (rank == 2)
+        shape[0] = out, shape[1] = in;
+    snprintf(name, sizeof(name), "%s.weight", module);
+    if (!checkpoint_find(b->checkpoint, name, &s.weight)) {
+        /* Fused experts are parameters, not modules: no suffix. */
+        snprintf(side, sizeof(side), "%s", module);
+        if (!checkpoint_find(b->checkpoint, side, &s.weight))
+            return binder_find(b, name, &s.weight);
+        snprintf(name, sizeof(name), "%s", side);
+    }
+    snprintf(side, sizeof(side), "%s.scales", module);
+    int r;
+    if (checkpoint_find(b->checkpoint, side, &t)) {
+        r = find_affine(b, module, name, rank, shape, &s);
+    } else {
+        r = binder_check_float(b, name, &s.weight);
+        if (r == 0)
+            r = binder_check_shape(b, name, &s.weight, rank, shape);
+    }
+    if (r == 0)
+        *ret = s;
+    return r;
+}
+
+static int find_bias(struct binder *b, const char *module, struct linear_source *s)
+{
+    char name[BINDER_NAME_MAX];
+    snprintf(name, sizeof(name), "%s.bias", module);
+    s->has_bias = checkpoint_find(b->checkpoint, name, &s->bias);
+    if (!s->has_bias)
+        return 0;
+    int r = binder_check_float(b, name, &s->bias);
+    return r < 0 ? r : binder_check_shape(b, name, &s->bias, 1, &s->out);
+}
+
+static int find_unbiased(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
+                         uint64_t in, struct linear_source *ret)
+{
+    int r = find_linear(b, module, rank, experts, out, in, ret);
+    if (r == 0)
+        r = find_bias(b, module, ret);
+    return r == 0 && ret->has_bias
+               ? err_set(b->e, -ENOTSUP, "tensor %s.bias: a bias of this matrix is not supported", module)
+               : r;
+}
+
+int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret)
+{
+    char module[BINDER_NAME_MAX - 16];
+    snprintf(module, sizeof(module), "%s%s", b->prefix, path);
+    int r = find_linear(b, module, 2, 1, out, in, ret);
+    return r < 0 ? r : find_bias(b, module, ret);
+}
+
+int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
+                         struct linear_source *ret)
+{
+    char module[BINDER_NAME_MAX - 16];
+    snprintf(module, sizeof(module), "%s%s", b->prefix, path);
+    return find_linear(b, module, 2, 1, out, in, ret);
+}
+
+int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
+                 struct linear_source *ret)
+{
+    char module[BINDER_NAME_MAX - 16];
+    snprintf(module, sizeof(module), "%s%s", b->prefix, path);
+    return find_unbiased(b, module, 3, experts, out, in, ret);
+}
+
+int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
+                   bool *second, struct linear_source *ret)
+{
+    char name[BINDER_NAME_MAX];
+    struct linear_source s = {.experts = 1};
+    int r = binder_find(b, binder_name(b, path, ".weight", name), &s.weight);
+    if (r == 0)
+        r = binder_check_float(b, name, &s.weight);
+    if (r == 0 && !has_shape(&s.weight, 5, shape_b))
+        r = binder_check_shape(b, name, &s.weight, 5, shape_a);
+    if (r < 0)
+        return r;
+    *second = !has_shape(&s.weight, 5, shape_a);
+    s.out = shape_a[0];
+    s.in = tensor_count(&s.weight) / s.out;
+    s.weight.rank = 2;
+    s.weight.shape[1] = s.in;
+    *ret = s;
+    return 0;
+}
+
+static struct tensor rows_of(const struct tensor *t, uint64_t from, uint64_t count)
+{
+    struct tensor s = *t;
+    size_t row = t->bytes / t->shape[0];
+    s.shape[0] = count;
+    s.bytes = count * row;
+    s.offset += from * row;
+    return s;
+}
+
+struct linear_source binder_rows(const struct linear_source *s, uint64_t from, uint64_t count)
+{
+    ASSERT(s->weight.rank == 2 && from + count <= s->out);
+    struct linear_source part = *s;
+    part.out = count;
+    part.weight = rows_of(&s->weight, from, count);
+    if (s->affine) {
+        part.scales = rows_of(&s->scales, from, count);
+        part.biases = rows_of(&s->biases, from, count);
+    }
+    return part;
+}
+
+/* Rows [expert * out, (expert + 1) * out) of a stacked tensor. */
+static struct tensor slice_tensor(const struct tensor *t, uint64_t expert)
+{
+    struct tensor s = *t;
+    s.rank = 2;
+    s.shape[0] = t->shape[1];
+    s.shape[1] = t->shape[2];
+    s.bytes = t->bytes / (size_t)t->shape[0];
+    s.offset += expert * s.bytes;
+    return s;
+}
+
+struct linear_source binder_slice(const struct linear_source *s, uint64_t expert)
+{
+    ASSERT(s->weight.rank == 3 && expert < s->experts);
+    struct linear_source one = *s;
+    one.experts = 1;
+    one.weight = slice_tensor(&s->weight, expert);
+    if (s->affine) {
+        one.scales = slice_tensor(&s->scales, expert);
+        one.biases = slice_tensor(&s->biases, expert);
+    }
+    return one;
+}
+
+int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
+                    struct linear_source *ret)
+{
+    return find_unbiased(b, module, 2, 1, out, in, ret);
+}

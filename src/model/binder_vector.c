@@ -1,0 +1,193 @@
+/* binder_vector.c - vectors, as f32: as they are, or changed on their way in. */
+#include "model/binder.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <math.h>
+
+static void count_vector(struct binder *b, const struct tensor *t, uint64_t n)
+{
+    b->parameters += n;
+    b->source_bytes += t->bytes;
+    b->stage_bytes = MAX_OF(b->stage_bytes, stage_vector_bytes(t));
+    b->active.bytes += n * sizeof(float);
+    b->active.source_bytes += t->bytes;
+}
+
+static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, dev_ptr *ret)
+{
+    count_vector(b, t, n);
+    return binder_take(b, n * sizeof(float), ret);
+}
+
+/* The values of a tensor that take_floats made room for. */
+static int read_floats(struct binder *b, const struct tensor *from, const char *name, struct tensor *ret)
+{
+    int r = stage_vector(b->stage, from, ret, b->e);
+    if (r == 0)
+        r = binder_check_finite(b, ret, name);
+    return r == 0 ? binder_advance(b, from->bytes) : r;
+}
+
+/* Vector `path`, with or without a trailing ".weight". */
+static int find_vector(struct binder *b, const char *path, uint64_t n, struct tensor *t,
+                       char name[BINDER_NAME_MAX])
+{
+    if (!checkpoint_find(b->checkpoint, binder_name(b, path, "", name), t)) {
+        int r = binder_find(b, binder_name(b, path, ".weight", name), t);
+        if (r < 0)
+            return r;
+    }
+    int r = binder_check_float(b, name, t);
+    return r < 0 ? r : binder_check_shape(b, name, t, 1, &n);
+}
+
+/* What becomes of a value on its way in. */
+enum vector_change { VECTOR_AS_IS, VECTOR_PLUS_ONE, VECTOR_PLUS_ONE_BY_MEAN, VECTOR_MINUS_EXP };
+
+/* Weights of norms are about 1, so weights stored as w - 1 are about 0. */
+static enum vector_change change_by_mean(const struct tensor *t, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++)
+        sum += (double)tensor_f32_at(t, i);
+    return sum / (double)n < 0.5 ? VECTOR_PLUS_ONE : VECTOR_AS_IS;
+}
+
+static float changed(float x, enum vector_change change)
+{
+    switch (change) {
+    case VECTOR_PLUS_ONE:
+        return x + 1;
+    case VECTOR_MINUS_EXP:
+        return -expf(x);
+    default:
+        return x;
+    }
+}
+
+/* What becomes a packed vector. It is put a block at a time, for packed memory may be a device's. */
+struct vector_source {
+    const struct tensor *tensor;
+    enum vector_change change;
+    uint32_t rows, columns; /* of a transposed matrix [columns][rows]; rows 0: in order */
+};
+
+static float vector_at(const struct vector_source *v, uint64_t i)
+{
+    uint64_t index = v->rows ? i % v->columns * v->rows + i / v->columns : i;
+    return changed(tensor_f32_at(v->tensor, index), v->change);
+}
+
+static void put_floats(struct binder *b, const struct vector_source *v, uint64_t n, dev_ptr to)
+{
+    enum { BLOCK = 256 };
+    float block[BLOCK];
+    for (uint64_t from = 0; from < n; from += BLOCK) {
+        uint64_t count = MIN_OF(n - from, (uint64_t)BLOCK);
+        for (uint64_t i = 0; i < count; i++)
+            block[i] = vector_at(v, from + i);
+        domain_put(b->memory->domain, dev_add(to, from * sizeof(float)), block, count * sizeof(float));
+    }
+}
+
+static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vector_change change,
+                       dev_ptr *ret)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    int r = find_vector(b, path, n, &t, name);
+    if (r == 0)
+        r = take_floats(b, &t, n, ret);
+    if (r < 0 || !b->memory)
+        return r;
+    r = read_floats(b, &t, name, &t);
+    if (r < 0)
+        return r;
+    if (change == VECTOR_PLUS_ONE_BY_MEAN)
+        change = change_by_mean(&t, n);
+    put_floats(b, &(struct vector_source){.tensor = &t, .change = change}, n, *ret);
+    return 0;
+}
+
+static bool any_bias(const struct linear_source *parts, uint32_t count)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++)
+        any |= parts[i].has_bias;
+    return any;
+}
+
+static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
+{
+    struct tensor t;
+    int r = read_floats(b, &s->bias, "a bias", &t);
+    if (r == 0)
+        put_floats(b, &(struct vector_source){.tensor = &t}, s->out, to);
+    return r;
+}
+
+int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t count, dev_ptr *ret)
+{
+    uint64_t at = 0, out = 0;
+    int r = 0;
+    *ret = DEV_NULL;
+    if (!any_bias(parts, count))
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        out += parts[i].out;
+        if (parts[i].has_bias)
+            count_vector(b, &parts[i].bias, parts[i].out);
+    }
+    r = binder_take(b, out * sizeof(float), ret);
+    for (uint32_t i = 0; r == 0 && b->memory && i < count; at += parts[i++].out) {
+        if (parts[i].has_bias)
+            r = put_bias(b, &parts[i], dev_add(*ret, at * sizeof(float)));
+    }
+    return r;
+}
+
+int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
+{
+    return bind_vector(b, path, n, VECTOR_AS_IS, ret);
+}
+
+int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
+{
+    return bind_vector(b, path, n,
+                       b->add_one_by_mean ? VECTOR_PLUS_ONE_BY_MEAN
+                       : b->add_one       ? VECTOR_PLUS_ONE
+                                          : VECTOR_AS_IS,
+                       ret);
+}
+
+int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
+{
+    return bind_vector(b, path, n, VECTOR_MINUS_EXP, ret);
+}
+
+int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    const uint64_t hf[3] = {channels, 1, conv_width}, mlx[3] = {channels, conv_width, 1};
+    int r = binder_find(b, binder_name(b, path, ".weight", name), &t);
+    if (r == 0)
+        r = binder_check_float(b, name, &t);
+    /* Every layer must have the writer's one layout: a mixture would mean that the norms are a mixture
+     * too. */
+    if (r == 0)
+        r = binder_check_shape(b, name, &t, 3, binder_conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
+    if (r == 0)
+        r = take_floats(b, &t, (uint64_t)channels * conv_width, ret);
+    if (r < 0 || !b->memory)
+        return r;
+    r = read_floats(b, &t, name, &t);
+    if (r < 0)
+        return r;
+    /* Both layouts hold a channel's conv_width one after the other. */
+    put_floats(b, &(struct vector_source){.tensor = &t, .rows = conv_width, .columns = channels},
+               (uint64_t)channels * conv_width, *ret);
+    return 0;
+}

@@ -1,0 +1,22 @@
+/* family_olmo.c - olmo: post norms, norms of all query heads and of all key heads together. */
+#include "model/blocks.h"
+#include "model/family.h"
+
+static const struct config_key olmo3_keys[] = {
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 4096, "sliding_window"),
+    CONFIG_KEY_END,
+};
+
+const struct family families_olmo[] = {
+    {.names = {"olmo3"},
+     .keys = olmo3_keys,
+     .norm_place = NORM_POST,
+     .qk_norm = QK_NORM_ALL,
+     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},
+               {.names = {"sliding_attention"},
+                .mixer = &block_attention,
+                .windowed = true,
+                .rope = KIND_ROPE_LOCAL}},
+     .pattern = {.every = 4}},
+    {{NULL}},
+};

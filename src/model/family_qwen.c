@@ -1,0 +1,78 @@
+/* family_qwen.c - the families of Qwen. */
+#include "model/blocks.h"
+#include "model/family.h"
+
+/* Names the delta net's z gate, which is always SiLU here. */
+static const struct key_word silu[] = {{"swish", ACTIVATION_SILU}, {"silu", ACTIVATION_SILU}, {NULL, 0}};
+
+#define DELTA_NET_LAYERS                                                                                     \
+    .kinds = {{.names = {"full_attention", "attention"}, .mixer = &block_attention},                         \
+              {.names = {"linear_attention"}, .mixer = &block_delta_net}},                                   \
+    .pattern = {{"full_attention_interval"}, 4}, .norm_shift = SHIFT_HF, .qk_norm = QK_NORM_HEAD,            \
+    .attention_gate = true, .rotary_part = 0.25
+
+/* Layers from max_window_layers on have a window, if at all. */
+#define WINDOW_KEYS                                                                                          \
+    CONFIG_FLAG(use_window, false, "use_sliding_window"),                                                    \
+        CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 0, "sliding_window"),                                      \
+        CONFIG_U32(window_from, 0, CONFIG_LAYERS_MAX, 28, "max_window_layers")
+#define WINDOWED_LAYERS                                                                                      \
+    .kinds = {{.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true},                 \
+              {.names = {"full_attention", "attention"}, .mixer = &block_attention}}
+
+static const struct config_key window_keys[] = {
+    WINDOW_KEYS,
+    CONFIG_KEY_END,
+};
+
+static const struct config_key qwen3_moe_keys[] = {
+    CONFIG_FLAG(use_window, false, "use_sliding_window"),
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 0, "sliding_window"),
+    CONFIG_FLAG(normalise, false, "norm_topk_prob"),
+    CONFIG_U32(sparse_step, 1, CONFIG_LAYERS_MAX, 1, "decoder_sparse_step"),
+    CONFIG_KEY_END,
+};
+
+static const struct config_key qwen3_next_keys[] = {
+    CONFIG_FLAG(normalise, true, "norm_topk_prob"),
+    CONFIG_U32(sparse_step, 1, CONFIG_LAYERS_MAX, 1, "decoder_sparse_step"),
+    CONFIG_U32_NEEDED(experts, 1, CONFIG_EXPERTS_MAX, "num_experts"),
+    CONFIG_U32_NEEDED(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, "shared_expert_intermediate_size"),
+    CONFIG_KEY_END,
+};
+
+static const struct expert_form alone = {.shared = ROUTE_SHARED_NONE, .mlp_only = true};
+static const struct expert_form gated = {.shared = ROUTE_SHARED_GATED, .mlp_only = true};
+static const struct expert_form gated_normalised = {.shared = ROUTE_SHARED_GATED, .normalise = true};
+
+static const struct config_key qwen3_5_keys[] = {
+    CONFIG_WORD(gate_activation, silu, ACTIVATION_SILU, "output_gate_type"),
+    CONFIG_KEY_END,
+};
+
+static const struct config_key qwen3_5_moe_keys[] = {
+    CONFIG_WORD(gate_activation, silu, ACTIVATION_SILU, "output_gate_type"),
+    CONFIG_U32_NEEDED(experts, 1, CONFIG_EXPERTS_MAX, "num_experts"),
+    CONFIG_U32_NEEDED(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, "shared_expert_intermediate_size"),
+    CONFIG_KEY_END,
+};
+
+const struct family families_qwen[] = {
+    {.names = {"qwen2"}, .keys = window_keys, WINDOWED_LAYERS},
+    {.names = {"qwen3"}, .keys = window_keys, WINDOWED_LAYERS, .qk_norm = QK_NORM_HEAD},
+    {.names = {"qwen3_moe"},
+     .keys = qwen3_moe_keys,
+     WINDOWED_LAYERS,
+     .qk_norm = QK_NORM_HEAD,
+     .experts = &alone},
+    {.names = {"qwen3_next"}, .keys = qwen3_next_keys, DELTA_NET_LAYERS, .experts = &gated},
+    {.names = {"qwen3_vl"}, .qk_norm = QK_NORM_HEAD, .images = true, .deepstack = true},
+    {.names = {"qwen3_5"}, .keys = qwen3_5_keys, DELTA_NET_LAYERS, .images = true, .mtp = true},
+    {.names = {"qwen3_5_moe"},
+     .keys = qwen3_5_moe_keys,
+     DELTA_NET_LAYERS,
+     .experts = &gated_normalised,
+     .images = true,
+     .mtp = true},
+    {{NULL}},
+};

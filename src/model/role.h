@@ -1,0 +1,69 @@
+/* role.h - what a tensor of the text model is for.
+ *
+ * Blocks ask for tensors by role. Names differ between families and between kinds of checkpoints: a family
+ * lists those that differ from llama's (tensor_name). '#' in a name is the expert's number. */
+#ifndef PLATEAU_MODEL_ROLE_H
+#define PLATEAU_MODEL_ROLE_H
+
+#include <stdint.h>
+
+enum tensor_role {
+    ROLE_NONE, /* ends a list */
+    ROLE_EMBEDDING,
+    ROLE_FINAL_NORM,
+    ROLE_HEAD, /* beside the text model: without its prefix */
+    /* Of a layer. */
+    ROLE_MIXER_NORM,       /* in front of the mixer */
+    ROLE_MIXER_NORM_AFTER, /* of its result */
+    ROLE_MLP_NORM,
+    ROLE_MLP_NORM_AFTER,
+    /* Attention. */
+    ROLE_Q,
+    ROLE_K,
+    ROLE_V,
+    ROLE_O,
+    ROLE_Q_NORM,
+    ROLE_K_NORM,
+    /* Delta net. */
+    ROLE_DELTA_QKV,
+    ROLE_DELTA_Z,
+    ROLE_DELTA_QKVZ, /* q | k | v | z of each key head in turn */
+    ROLE_DELTA_BA,   /* b | a likewise */
+    ROLE_DELTA_B,
+    ROLE_DELTA_A,
+    ROLE_DELTA_CONV,
+    ROLE_DELTA_DECAY,
+    ROLE_DELTA_DT_BIAS,
+    ROLE_DELTA_NORM,
+    ROLE_DELTA_OUT,
+    /* Dense MLP. */
+    ROLE_GATE,
+    ROLE_UP,
+    ROLE_DOWN,
+    /* Experts: one by one, or stacks of all. */
+    ROLE_ROUTER,
+    ROLE_ROUTER_CORRECTION,
+    ROLE_EXPERT_GATE,
+    ROLE_EXPERT_UP,
+    ROLE_EXPERT_DOWN,
+    ROLE_EXPERTS_GATE_UP, /* gate | up of each */
+    ROLE_EXPERTS_GATE,
+    ROLE_EXPERTS_UP,
+    ROLE_EXPERTS_DOWN,
+    ROLE_EXPERTS_DOWN_FUSED, /* beside ROLE_EXPERTS_GATE_UP */
+    ROLE_SHARED_SCALE,       /* the gate of the shared expert's result */
+    ROLE_SHARED_GATE,
+    ROLE_SHARED_UP,
+    ROLE_SHARED_DOWN,
+    TENSOR_ROLES
+};
+
+struct tensor_name {
+    enum tensor_role role;
+    const char *name;
+};
+
+/* The name that `own` (ends with ROLE_NONE; may be NULL) has for it, else llama's. */
+const char *role_name(const struct tensor_name *own, enum tensor_role role);
+
+#endif
