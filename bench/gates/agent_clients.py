@@ -261,7 +261,7 @@ class Messages(Agent):
             "system": self.system(self.shape.system),
             "messages": [*self.messages[:-1], {"role": "user", "content": marked}],
             "tools": self.tools,
-            "thinking": {"type": "enabled", "budget_tokens": 16000} if self.thinking else {"type": "disabled"},
+            "thinking": {"type": "adaptive"} if self.thinking else {"type": "disabled"},
         }
 
     def body(self):

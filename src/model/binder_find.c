@@ -210,8 +210,13 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     s->bits = q.bits;
     s->group = q.group;
     if (in % q.group != 0)
+<<<<<<< Updated upstream
         return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module, (ull)in,
                        q.group);
+=======
+        return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module,
+                       (ull)in, q.group);
+>>>>>>> Stashed changes
     if (s->weight.dtype != DTYPE_U32)
         return err_set(b->e, -EINVAL, "%s: tensor %s has scales, but dtype %s instead of U32",
                        checkpoint_file_of(b->checkpoint, weight_name), weight_name,
