@@ -5,32 +5,12 @@
  * ignored. Merges name tokens by their text. A table from bytes to ids resolves them. It is the last block in
  * the arena and is dropped after that, unless ignore_merges needs it later. */
 #include "base/check.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_state.h"
+#include "text/tokenizer_read.h"
 #include "text/unicode.h"
 
 #include <errno.h>
 
-/* json_string_value etc. take NULL and return NULL, which becomes an empty slice. */
-static struct slice json_slice(const json_t *string)
-{
-    return (struct slice){json_string_value(string), json_string_length(string)};
-}
-
-static bool json_is(const json_t *string, const char *value)
-{
-    return json_is_string(string) && slice_eq(json_slice(string), slice_of(value));
-}
-
-/* Absent, null, false, zero and "" all mean "not used". */
-static bool json_is_off(const json_t *value)
-{
-    return !value || json_is_null(value) || json_is_false(value) ||
-           (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_number(value) && json_number_value(value) == 0);
-}
-
-static int no_memory(struct err *e)
+int tokenizer_no_memory(struct err *e)
 {
     return err_set(e, -ENOMEM, "no memory for the tokenizer's tables");
 }
@@ -55,27 +35,6 @@ static int read_model_kind(struct tokenizer *t, const json_t *model, struct err 
     return 0;
 }
 
-/* The members of a list like {"type": "Sequence", KEY: [...]}, or `stage` itself as the only one. */
-static size_t stage_count(const json_t *stage, const char *key)
-{
-    if (!json_is(json_object_get(stage, "type"), "Sequence"))
-        return stage && !json_is_null(stage) ? 1 : 0;
-    return json_array_size(json_object_get(stage, key));
-}
-
-static const json_t *stage_member(const json_t *stage, const char *key, size_t index)
-{
-    if (!json_is(json_object_get(stage, "type"), "Sequence"))
-        return stage;
-    return json_array_get(json_object_get(stage, key), index);
-}
-
-static struct slice stage_type(const json_t *stage)
-{
-    struct slice type = json_slice(json_object_get(stage, "type"));
-    return type.len ? slice_sub(type, 0, 40) : SLICE("(none)");
-}
-
 static int read_normalizer(struct tokenizer *t, const json_t *normalizer, struct err *e)
 {
     for (size_t i = 0; i < stage_count(normalizer, "normalizers"); i++) {
@@ -85,32 +44,6 @@ static int read_normalizer(struct tokenizer *t, const json_t *normalizer, struct
                            SLICE_ARGS(stage_type(member)));
         t->nfc = true;
     }
-    return 0;
-}
-
-static bool is_byte_level_stage(const json_t *stage)
-{
-    return json_is(json_object_get(stage, "type"), "ByteLevel") &&
-           json_is_false(json_object_get(stage, "use_regex")) &&
-           json_is_off(json_object_get(stage, "add_prefix_space"));
-}
-
-static int read_pre_tokenizer(struct tokenizer *t, const json_t *pre, struct err *e)
-{
-    const char *key = "pretokenizers";
-    const json_t *split = stage_member(pre, key, 0);
-    if (stage_count(pre, key) != 2 || !json_is(json_object_get(split, "type"), "Split") ||
-        !json_is(json_object_get(split, "behavior"), "Isolated") ||
-        !json_is_off(json_object_get(split, "invert")) || !is_byte_level_stage(stage_member(pre, key, 1)))
-        return err_set(e, -EINVAL,
-                       "tokenizer.json: pre_tokenizer is not a Sequence of Split (Isolated) and ByteLevel "
-                       "(use_regex false); nothing else can be used");
-    struct slice regex = json_slice(json_object_get(json_object_get(split, "pattern"), "Regex"));
-    if (!pretok_rule_find(regex, &t->rule))
-        return err_set(e, -EINVAL,
-                       "tokenizer.json: the pre_tokenizer's regex is none of Qwen2's, Qwen3.5's, Llama 3's: "
-                       "%.*s",
-                       SLICE_ARGS(slice_sub(regex, 0, 200)));
     return 0;
 }
 
@@ -132,7 +65,7 @@ struct vocab_reader {
     size_t longest;
 };
 
-static int id_check(const json_t *value, struct slice token, uint32_t *ret, struct err *e)
+int tokenizer_id_check(const json_t *value, struct slice token, uint32_t *ret, struct err *e)
 {
     json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
     if (id < 0 || id >= TOKENIZER_IDS_MAX)
@@ -146,7 +79,7 @@ static int vocab_measure_token(struct vocab_reader *v, const json_t *id_value, s
                                struct err *e)
 {
     uint32_t id = 0;
-    int r = id_check(id_value, token, &id, e);
+    int r = tokenizer_id_check(id_value, token, &id, e);
     if (r < 0)
         return r;
     if (token.len == 0)
@@ -306,16 +239,16 @@ static int read_tokens(struct tokenizer *t, struct arena *a, const json_t *root,
     uint32_t merges_count = (uint32_t)json_array_size(merges);
     struct vocab_opts opts = {.size = v.size, .bytes_max = (uint32_t)v.bytes};
     if (vocab_init(&t->vocab, a, &opts) < 0 || bpe_init(&t->bpe, a, merges_count) < 0)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
 
     size_t mark = arena_mark(a);
     struct hash_map by_bytes;
     if (hash_map_init(&by_bytes, a, (uint32_t)json_object_size(v.vocab)) < 0)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     size_t mark_joint = arena_mark(a);
     char *joint = arena_alloc_array(a, v.longest, 2);
     if (!joint)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     r = vocab_fill_added(t, &v, e);
     if (r == 0)
         r = vocab_fill(t, &v, &by_bytes, e);
@@ -349,7 +282,7 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
     struct token_bound_opts bound = {.normalised = t->nfc};
     uint32_t raw_count = 0, normalized_count = 0;
     if (!all || !raw || !normalized)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     for (size_t i = 0; i < count; i++) {
         const json_t *entry = json_array_get(list, i);
         uint32_t id = (uint32_t)json_integer_value(json_object_get(entry, "id"));
@@ -365,7 +298,7 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
             continue;
         }
         if (t->nfc && unicode_nfc(a, token.content, NULL, &token.content) < 0)
-            return no_memory(e);
+            return tokenizer_no_memory(e);
         normalized[normalized_count++] = token;
     }
     token_bound_init(&t->bound, &t->vocab, &bound);
@@ -375,79 +308,6 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
     if (r == 0)
         r = added_set_build(&t->added_normalized, normalized, normalized_count, e);
     return r;
-}
-
-/* ---- tokens around the text ---- */
-
-/* The ids of one special token of a template. */
-static int template_token(const struct tokenizer *t, const json_t *template, const json_t *special,
-                          uint32_t *ids, uint32_t *count, struct err *e)
-{
-    const json_t *name = json_object_get(special, "id");
-    const json_t *entry = json_object_get(json_object_get(template, "special_tokens"),
-                                          json_is_string(name) ? json_string_value(name) : "");
-    const json_t *list = json_object_get(entry, "ids");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        uint32_t id = 0;
-        int r = id_check(json_array_get(list, i), json_slice(name), &id, e);
-        if (r < 0)
-            return r;
-        if (!vocab_has(&t->vocab, id) || *count == TOKENIZER_TEMPLATE_MAX)
-            break;
-        ids[(*count)++] = id;
-        if (i + 1 == json_array_size(list))
-            return 0;
-    }
-    return err_set(
-        e, -EINVAL,
-        "tokenizer.json: post_processor: \"%.*s\" has no ids, unknown ids, or more than %d tokens come "
-        "together",
-        SLICE_ARGS(slice_sub(json_slice(name), 0, 80)), TOKENIZER_TEMPLATE_MAX);
-}
-
-static int read_template(struct tokenizer *t, const json_t *template, struct err *e)
-{
-    const json_t *single = json_object_get(template, "single");
-    bool behind = false;
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
-        if (!special) {
-            if (behind || !json_object_get(json_array_get(single, i), "Sequence"))
-                return err_set(e, -EINVAL,
-                               "tokenizer.json: post_processor: the template is not one Sequence "
-                               "among SpecialTokens");
-            behind = true;
-            continue;
-        }
-        int r = template_token(t, template, special, behind ? t->suffix : t->prefix,
-                               behind ? &t->suffix_count : &t->prefix_count, e);
-        if (r < 0)
-            return r;
-    }
-    if (!behind)
-        return err_set(e, -EINVAL, "tokenizer.json: post_processor: the template has no place for the text");
-    return 0;
-}
-
-static int read_post_processor(struct tokenizer *t, const json_t *post, struct err *e)
-{
-    bool seen = false;
-    for (size_t i = 0; i < stage_count(post, "processors"); i++) {
-        const json_t *member = stage_member(post, "processors", i);
-        if (json_is(json_object_get(member, "type"), "ByteLevel"))
-            continue;
-        if (seen || !json_is(json_object_get(member, "type"), "TemplateProcessing"))
-            return err_set(
-                e, -EINVAL,
-                "tokenizer.json: post_processor \"%.*s\"; only ByteLevel and one TemplateProcessing "
-                "can be used",
-                SLICE_ARGS(stage_type(member)));
-        seen = true;
-        int r = read_template(t, member, e);
-        if (r < 0)
-            return r;
-    }
-    return 0;
 }
 
 /* ---- tokenizer_config.json ---- */
@@ -460,7 +320,7 @@ static int read_special(struct arena *a, const json_t *value, struct slice *ret,
         return 0;
     char *copy = arena_strndup(a, text.ptr, text.len);
     if (!copy)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     *ret = (struct slice){copy, text.len};
     return 0;
 }
@@ -487,7 +347,10 @@ int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root
     if (r == 0)
         r = read_normalizer(t, json_object_get(root, "normalizer"), e);
     if (r == 0)
-        r = read_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), e);
+        r = tokenizer_read_pre_tokenizer(t, a, json_object_get(root, "pre_tokenizer"), e);
+    if (r == 0 && !t->byte_level)
+        r = err_set(e, -EINVAL,
+                    "tokenizer.json: the pre_tokenizer has no ByteLevel; nothing else can be used");
     if (r == 0)
         r = read_decoder(json_object_get(root, "decoder"), e);
     if (r == 0)
@@ -495,7 +358,7 @@ int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root
     if (r == 0)
         r = read_added(t, a, json_object_get(root, "added_tokens"), e);
     if (r == 0)
-        r = read_post_processor(t, json_object_get(root, "post_processor"), e);
+        r = tokenizer_read_post_processor(t, json_object_get(root, "post_processor"), e);
     if (r == 0)
         r = read_config(t, a, config, e);
     return r;

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "text/added.h"
 #include "text/bpe.h"
-#include "text/pretok.h"
+#include "text/pretok_stage.h"
 #include "text/token_bound.h"
 #include "text/vocab.h"
 
@@ -15,7 +15,8 @@
 #define TOKENIZER_TEMPLATE_MAX 8 /* tokens before the text, and after it */
 
 struct tokenizer {
-    enum pretok_rule rule;
+    struct pretok pretok;
+    bool byte_level; /* the pre-tokenizer maps bytes to the byte-level alphabet */
     bool nfc;
     bool ignore_merges; /* a piece that is a token is not built by merges */
     struct vocab vocab;

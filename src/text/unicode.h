@@ -20,6 +20,15 @@ enum unicode_class {
 /* Any number; OTHER for a number that is not a code point. */
 enum unicode_class unicode_class(uint32_t code);
 
+/* The general category, numbered as in utf8proc; 0: unassigned. */
+unsigned unicode_general_category(uint32_t code);
+/* The categories called "L", "Lu", ... as bits 1 << category; 0: no such name. */
+uint32_t unicode_categories_named(struct slice name);
+/* What the pre-tokenizers Punctuation and BertPreTokenizer split. */
+bool unicode_is_punctuation(uint32_t code);
+/* A nonspacing mark that BertNormalizer drops. */
+bool unicode_is_bert_accent(uint32_t code);
+
 /* \w: alphabetic, mark, decimal digit, connector punctuation or join control. */
 bool unicode_is_word(uint32_t code);
 
