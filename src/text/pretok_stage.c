@@ -14,9 +14,9 @@ struct splitting {
     const struct pretok_run *run;
     const struct pretok_stage *stage;
     const struct pretok_piece *piece;
-    uint32_t next;       /* stage of the pieces */
-    size_t from, until;  /* the piece that is not given away yet; empty: none */
-    bool match;          /* it ends with a match */
+    uint32_t next;      /* stage of the pieces */
+    size_t from, until; /* the piece that is not given away yet; empty: none */
+    bool match;         /* it ends with a match */
 };
 
 static int run_stage(const struct pretok_run *run, uint32_t stage, const struct pretok_piece *piece);
@@ -142,8 +142,8 @@ static int replace_blanks(const struct splitting *s, struct slice *text)
     char *copy = arena_alloc_align(s->run->scratch, text->len + (blanks + 1) * mark.len, 1);
     if (!copy)
         return -ENOMEM;
-    bool prepend = s->stage->prepend == PREPEND_ALWAYS ||
-                   (s->stage->prepend == PREPEND_FIRST && s->piece->first);
+    bool prepend =
+        s->stage->prepend == PREPEND_ALWAYS || (s->stage->prepend == PREPEND_FIRST && s->piece->first);
     if (prepend && text->ptr[0] != ' ' && !slice_starts(*text, mark)) {
         memcpy(copy, mark.ptr, mark.len);
         len = mark.len;

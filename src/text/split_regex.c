@@ -61,7 +61,7 @@ struct matching {
     size_t steps, look;
 };
 
-/* What remains to be matched behind a group. */
+/* The items that follow a group. */
 struct rest {
     const struct regex_alt *alt;
     uint32_t item;

@@ -18,8 +18,8 @@ struct split_regex;
 
 /* Where matches are searched. */
 struct split_text {
-    struct slice text;          /* valid UTF-8, unless `mapped` */
-    bool mapped;                /* each byte is the character that the byte-level alphabet gives it */
+    struct slice text;           /* valid UTF-8, unless `mapped` */
+    bool mapped;                 /* each byte is the character that the byte-level alphabet gives it */
     const struct wanted *wanted; /* may be NULL */
 };
 

@@ -107,7 +107,8 @@ static int parse_hex(struct parsing *p, uint32_t digits, uint32_t *ret)
 {
     bool braces = take(p, SLICE("{"));
     uint32_t code = 0, n = 0;
-    for (int d; n < (braces ? 6u : digits) && p->at < p->s.len && (d = slice_hex(p->s.ptr[p->at])) >= 0; n++) {
+    for (int d; n < (braces ? 6u : digits) && p->at < p->s.len && (d = slice_hex(p->s.ptr[p->at])) >= 0;
+         n++) {
         code = code << 4 | (uint32_t)d;
         p->at++;
     }
@@ -140,7 +141,8 @@ static int parse_escape(struct parsing *p, struct regex_part *ret, bool *single)
     }
     if (code == 'p' || code == 'P') {
         int r = parse_property(p, ret);
-        ret->negated ^= code == 'P';
+        if (r == 0)
+            ret->negated ^= code == 'P';
         return r;
     }
     if (code == 'd' || code == 'D') {

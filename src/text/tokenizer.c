@@ -134,6 +134,16 @@ struct slice tokenizer_token_bytes(const struct tokenizer *t, uint32_t id)
     return vocab_bytes(&t->vocab, id);
 }
 
+struct slice tokenizer_token_text(const struct tokenizer *t, uint32_t id)
+{
+    return vocab_bytes(&t->texts, id);
+}
+
+const struct token_decoder *tokenizer_decoder(const struct tokenizer *t)
+{
+    return &t->decoder;
+}
+
 bool tokenizer_is_token(const struct tokenizer *t, uint32_t id)
 {
     return vocab_has(&t->vocab, id);
@@ -200,6 +210,12 @@ static int encode_piece(void *arg, const struct pretok_piece *p)
         return r;
     if (e->t->ignore_merges && hash_map_get(&e->t->by_bytes, p->text, &id))
         return bpe_ids_put(&e->out, id);
+    if (e->t->model == TOKENIZER_WORDPIECE)
+        return wordpiece_encode(&e->t->wordpiece, p->text, e->wanted, &e->out);
+    if (e->t->model == TOKENIZER_UNIGRAM)
+        return unigram_encode(&e->t->unigram, e->scratch, p->text, e->wanted, &e->out);
+    if (e->t->model == TOKENIZER_CHARS)
+        return bpe_chars_encode(&e->t->chars, e->scratch, p->text, e->wanted, &e->out);
     return bpe_encode(&e->t->bpe, e->scratch, p->text, e->wanted, &e->out);
 }
 
@@ -233,7 +249,7 @@ static int encode_between(struct encoding *e, struct slice text, bool added)
 {
     size_t mark = arena_mark(e->scratch);
     const char *begin = e->text, *ptr = text.ptr;
-    int r = e->t->nfc ? unicode_nfc(e->scratch, text, e->wanted, &text) : 0;
+    int r = normalizer_run(&e->t->normalizer, e->scratch, text, e->wanted, &text);
     if (text.ptr != ptr)
         e->text = NULL;
     if (r == 0 && (!added || e->t->added_normalized.count == 0))
@@ -326,6 +342,8 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
         r = encode_constants(t->suffix, t->suffix_count, &en.out);
     if (r == -E2BIG)
         return err_set(e, r, "the text has more than %zu tokens", ids_max);
+    if (r == -EINVAL)
+        return err_set(e, r, "the text has a character for which the tokenizer has no token");
     if (r == -ENOMEM)
         return err_set(e, r, "no memory to tokenize %zu bytes", text.len);
     if (r < 0)

@@ -34,6 +34,18 @@ const json_t *stage_member(const json_t *stage, const char *key, size_t index);
 struct slice stage_type(const json_t *stage);
 
 int tokenizer_read_pre_tokenizer(struct tokenizer *t, struct arena *a, const json_t *pre, struct err *e);
+/* model.type, and what is not supported of BPE. */
+int tokenizer_read_kind(struct tokenizer *t, const json_t *model, struct err *e);
+/* Behind the vocabulary. Not for BPE from bytes. */
+int tokenizer_read_model(struct tokenizer *t, struct arena *a, const json_t *model, struct err *e);
+/* A Unigram vocabulary as an object of ids, which is the caller's. */
+int tokenizer_unigram_ids(const json_t *vocab, json_t **ret, struct err *e);
+/* The two tokens of a merge: "A B" or ["A", "B"]. */
+bool tokenizer_merge_parts(const json_t *merge, struct slice *left, struct slice *right);
+/* Every character of a text is in some token. */
+bool tokenizer_covers_all(const struct tokenizer *t);
+int tokenizer_read_normalizer(struct tokenizer *t, struct arena *a, const json_t *normalizer, struct err *e);
+int tokenizer_read_decoder(struct tokenizer *t, struct arena *a, const json_t *decoder, struct err *e);
 int tokenizer_read_post_processor(struct tokenizer *t, const json_t *post, struct err *e);
 
 #endif

@@ -89,10 +89,11 @@ int tokenizer_read_post_processor(struct tokenizer *t, const json_t *post, struc
         else if (!seen && (json_is(type, "BertProcessing") || json_is(type, "RobertaProcessing")))
             r = read_pair(t, member, e);
         else
-            return err_set(e, -EINVAL,
-                           "tokenizer.json: post_processor \"%.*s\"; only ByteLevel and one TemplateProcessing, "
-                           "BertProcessing or RobertaProcessing can be used",
-                           SLICE_ARGS(stage_type(member)));
+            return err_set(
+                e, -EINVAL,
+                "tokenizer.json: post_processor \"%.*s\"; only ByteLevel and one TemplateProcessing, "
+                "BertProcessing or RobertaProcessing can be used",
+                SLICE_ARGS(stage_type(member)));
         seen = true;
     }
     return r;

@@ -30,7 +30,6 @@ struct slice stage_type(const json_t *stage)
     return type.len ? slice_sub(type, 0, 40) : SLICE("(none)");
 }
 
-
 struct reading {
     struct tokenizer *t;
     struct arena *a;
@@ -40,8 +39,8 @@ struct reading {
 
 static int refuse(const struct reading *in, const json_t *member, const char *what)
 {
-    return err_set(in->e, -EINVAL, "tokenizer.json: pre_tokenizer \"%.*s\": %s", SLICE_ARGS(stage_type(member)),
-                   what);
+    return err_set(in->e, -EINVAL, "tokenizer.json: pre_tokenizer \"%.*s\": %s",
+                   SLICE_ARGS(stage_type(member)), what);
 }
 
 static struct pretok_stage *new_stage(const struct reading *in)
@@ -60,8 +59,8 @@ static int add_stage(struct reading *in, const json_t *member, const struct pret
     return 0;
 }
 
-static int add_regex(struct reading *in, const json_t *member, struct slice regex, enum split_behavior behavior,
-                     bool invert)
+static int add_regex(struct reading *in, const json_t *member, struct slice regex,
+                     enum split_behavior behavior, bool invert)
 {
     struct pretok_stage s = {.kind = STAGE_SPLIT, .behavior = behavior, .invert = invert};
     struct split_regex *compiled = NULL;

@@ -121,6 +121,45 @@ bool unicode_is_word(uint32_t code)
            unicode_is_alphabetic_symbol(code);
 }
 
+bool unicode_is_accent(uint32_t code)
+{
+    return unicode_class(code) == UNICODE_MARK &&
+           !code_range_find(unicode_newer_marks, COUNT_OF(unicode_newer_marks), code);
+}
+
+bool unicode_is_bert_control(uint32_t code)
+{
+    unsigned category = unicode_general_category(code);
+    bool newer = code == 0x890 || code == 0x891 || code == 0x8E2 || code == 0x110CD ||
+                 (code >= 0x13430 && code <= 0x1343F);
+    return !newer && (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                      category == UTF8PROC_CATEGORY_CO);
+}
+
+unsigned unicode_lower(uint32_t code, uint32_t ret[2])
+{
+    static const struct {
+        uint32_t first, last, lower;
+        uint32_t step;
+    } newer[] = {{0x1C89, 0x1C89, 0x1C8A, 1},    {0xA7CB, 0xA7CB, 0x264, 1},    {0xA7CC, 0xA7CE, 0xA7CD, 2},
+                 {0xA7D2, 0xA7D4, 0xA7D3, 2},    {0xA7DA, 0xA7DA, 0xA7DB, 1},   {0xA7DC, 0xA7DC, 0x19B, 1},
+                 {0x10D50, 0x10D65, 0x10D70, 1}, {0x16EA0, 0x16EB8, 0x16EBB, 1}};
+    ret[0] = code;
+    if (code == 0x130) {
+        ret[0] = 'i';
+        ret[1] = 0x307;
+        return 2;
+    }
+    if (code < 0x80)
+        ret[0] = code - 'A' < 26 ? code + 0x20 : code;
+    else
+        ret[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
+    for (size_t i = 0; i < COUNT_OF(newer) && ret[0] == code; i++)
+        if (code >= newer[i].first && code <= newer[i].last && (code - newer[i].first) % newer[i].step == 0)
+            ret[0] = newer[i].lower + (code - newer[i].first);
+    return 1;
+}
+
 /* ---- normalisation form C ---- */
 
 #define NFC_EXPANSION_MAX 4 /* code points of the longest canonical decomposition */
@@ -293,5 +332,80 @@ int unicode_nfc(struct arena *scratch, struct slice text, const struct wanted *w
         return (int)len;
     }
     *ret = (struct slice){out, (size_t)len};
+    return 0;
+}
+
+/* ---- normalisation form D ---- */
+
+/* U+11938 is younger than the normaliser of `tokenizers`. */
+static size_t nfd_decompose(uint32_t code, utf8proc_int32_t ret[NFC_EXPANSION_MAX])
+{
+    if (code != 0x11938)
+        return nfc_decompose(code, ret);
+    ret[0] = (utf8proc_int32_t)code;
+    return 1;
+}
+
+/* A character that stays as it is and that no mark before it passes. */
+static bool nfd_is_boundary(uint32_t code)
+{
+    utf8proc_int32_t parts[NFC_EXPANSION_MAX];
+    return code < 0xC0 || nfd_decompose(code, parts) == 0 || nfc_class(parts[0]) == 0;
+}
+
+static size_t nfd_segment_end(struct slice text, size_t from)
+{
+    uint32_t code;
+    size_t end = from + utf8_next(text.ptr + from, &code);
+    for (unsigned bytes; end < text.len; end += bytes) {
+        bytes = utf8_next(text.ptr + end, &code);
+        if (nfd_is_boundary(code))
+            break;
+    }
+    return end;
+}
+
+static ssize_t nfd_segment(struct arena *scratch, struct slice s, char *out)
+{
+    size_t mark = arena_mark(scratch), room = s.len * 2, count = 0;
+    utf8proc_int32_t small[64], *codes = small, *other = small + COUNT_OF(small) / 2;
+    ssize_t written = 0;
+    uint32_t code;
+    if (room > COUNT_OF(small) / 2) {
+        codes = ARENA_ARRAY(scratch, utf8proc_int32_t, room);
+        other = ARENA_ARRAY(scratch, utf8proc_int32_t, room);
+    }
+    if (!codes || !other) {
+        arena_rewind(scratch, mark);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < s.len;) {
+        i += utf8_next(s.ptr + i, &code);
+        count += nfd_decompose(code, codes + count);
+    }
+    nfc_order(codes, count, other);
+    for (size_t i = 0; i < count; i++)
+        written += utf8_encode((uint32_t)codes[i], out + written);
+    arena_rewind(scratch, mark);
+    return written;
+}
+
+int unicode_nfd(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret)
+{
+    size_t mark = arena_mark(scratch), len = 0, look = 0;
+    char *out = arena_alloc_array(scratch, text.len + 1, 3);
+    ssize_t written = out ? 0 : -ENOMEM;
+    for (size_t from = 0, end; from < text.len && written >= 0; from = end) {
+        end = nfd_segment_end(text, from);
+        written = wanted_pass(w, from, &look);
+        if (written == 0)
+            written = nfd_segment(scratch, slice_sub(text, from, end - from), out + len);
+        len += written > 0 ? (size_t)written : 0;
+    }
+    if (written < 0) {
+        arena_rewind(scratch, mark);
+        return (int)written;
+    }
+    *ret = (struct slice){out, len};
     return 0;
 }

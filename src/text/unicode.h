@@ -29,6 +29,13 @@ bool unicode_is_punctuation(uint32_t code);
 /* A nonspacing mark that BertNormalizer drops. */
 bool unicode_is_bert_accent(uint32_t code);
 
+/* A mark that StripAccents drops. */
+bool unicode_is_accent(uint32_t code);
+/* A control character that BertNormalizer drops. */
+bool unicode_is_bert_control(uint32_t code);
+/* The one or two characters of the lower case, of Unicode 17 as far as utf8proc lacks them. */
+unsigned unicode_lower(uint32_t code, uint32_t ret[2]);
+
 /* \w: alphabetic, mark, decimal digit, connector punctuation or join control. */
 bool unicode_is_word(uint32_t code);
 
@@ -37,5 +44,7 @@ bool unicode_is_word(uint32_t code);
  * orders and composes a run of marks without polling. 0, -ENOMEM, or the result of `w`; on failure `scratch`
  * is unchanged. */
 int unicode_nfc(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret);
+/* The same for normalisation form D. */
+int unicode_nfd(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret);
 
 #endif
