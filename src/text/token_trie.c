@@ -58,33 +58,31 @@ static void grow(struct token_trie *t, const struct vocab *v, const uint32_t *id
 int token_trie_init(struct token_trie *t, struct arena *a, const struct vocab *v, const struct hash_map *in)
 {
     uint32_t count = 0, id;
-    uint32_t *ids = malloc(((size_t)v->size + 1) * sizeof(*ids));
-    struct range *ranges = NULL;
-    int r = -ENOMEM;
-    for (uint32_t i = 0; ids && i < v->size; i++)
+    uint32_t *ids = ARENA_ARRAY(a, uint32_t, in->count);
+    if (!ids)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < v->size; i++)
         if (vocab_has(v, i) && hash_map_get(in, vocab_bytes(v, i), &id) && id == i)
             ids[count++] = i;
-    if (!ids)
-        goto done;
-    qsort_r(ids, count, sizeof(*ids), compare, (void *)v);
+    ASSERT(count <= in->count);
+    if (count)
+        qsort_r(ids, count, sizeof(*ids), compare, (void *)v);
     uint32_t nodes = count_nodes(v, ids, count);
-    ranges = malloc((size_t)nodes * sizeof(*ranges));
     *t = (struct token_trie){.count = 1,
                              .children = ARENA_ARRAY(a, uint32_t, (size_t)nodes + 1),
                              .tokens = ARENA_ARRAY(a, uint32_t, nodes),
                              .labels = arena_alloc(a, nodes)};
+    size_t mark = arena_mark(a);
+    struct range *ranges = ARENA_ARRAY(a, struct range, nodes);
     if (!ranges || !t->children || !t->tokens || !t->labels)
-        goto done;
+        return -ENOMEM;
     ranges[0] = (struct range){0, count, 0};
     for (uint32_t at = 0; at < t->count; at++)
         grow(t, v, ids, ranges, at);
     ASSERT(t->count == nodes);
     t->children[nodes] = nodes;
-    r = 0;
-done:
-    free(ids);
-    free(ranges);
-    return r;
+    arena_rewind(a, mark);
+    return 0;
 }
 
 uint32_t token_trie_step(const struct token_trie *t, uint32_t node, unsigned char byte)

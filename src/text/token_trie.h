@@ -16,8 +16,8 @@ struct token_trie {
     uint8_t *labels;    /* [count]: the byte that leads here, ascending among siblings */
 };
 
-/* The trie of all tokens of `v` that `in` has an entry for. Nine bytes for each node, and as many for each
- * token and node while it is built. 0 or -ENOMEM. */
+/* The trie of all tokens of `v` that `in` has an entry for. Nine bytes for each node and four for
+ * each token; twelve more for each node while it is built. 0 or -ENOMEM. */
 int token_trie_init(struct token_trie *t, struct arena *a, const struct vocab *v, const struct hash_map *in);
 
 /* The node that `byte` leads to; TOKEN_TRIE_NONE. */

@@ -1,8 +1,7 @@
-/* tokenizer.h - text to token ids and back: byte-level BPE as tokenizer.json describes it.
+/* tokenizer.h - text to token ids and back: BPE, WordPiece and Unigram as tokenizer.json describes them.
  *
  * The ids are exactly the same as in the `tokenizers` library for the same file, or the file is refused.
- * Supported: three pre-tokenizers (Qwen2, Qwen3.5, Llama 3), NFC or no normaliser, added tokens, a template
- * that puts tokens before and after the text. Built once in an arena and read-only from then on: any thread
+ * docs/tokenizers.md lists what is supported. Built once in an arena and read-only from then on: any thread
  * may use it, each with its own scratch arena. */
 #ifndef PLATEAU_TEXT_TOKENIZER_H
 #define PLATEAU_TEXT_TOKENIZER_H

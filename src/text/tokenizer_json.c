@@ -182,27 +182,36 @@ static int read_byte_ids(struct tokenizer *t, const struct hash_map *by_bytes, s
 static int decode_tokens(struct tokenizer *t, struct arena *a, struct err *e)
 {
     struct vocab decoded;
-    struct buf all;
+    struct buf one;
+    size_t bytes = 0;
     int r = 0;
     t->texts = t->vocab;
     if (t->decoder.byte_level)
         return 0;
-    buf_init(&all, (size_t)1 << 28, NULL);
-    for (uint32_t id = 0; id < t->texts.size; id++)
-        token_decoder_run(&t->decoder, vocab_bytes(&t->texts, id), &all);
-    struct vocab_opts opts = {.size = t->texts.size, .bytes_max = (uint32_t)all.len};
-    if (all.error || vocab_init(&decoded, a, &opts) < 0)
+    buf_init(&one, TOKENIZER_FILE_BYTES_MAX * 4, NULL);
+    for (uint32_t id = 0; id < t->texts.size && !one.error; id++) {
+        buf_clear(&one);
+        token_decoder_run(&t->decoder, vocab_bytes(&t->texts, id), &one);
+        bytes += one.len;
+    }
+    struct vocab_opts opts = {.size = t->texts.size, .bytes_max = (uint32_t)bytes};
+    if (bytes >= TOKENIZER_FILE_BYTES_MAX * 4)
+        r = err_set(e, -EINVAL, "tokenizer.json: the decoder makes %zu bytes of the vocabulary", bytes);
+    else if (one.error || vocab_init(&decoded, a, &opts) < 0)
         r = tokenizer_no_memory(e);
     for (uint32_t id = 0; id < t->texts.size && r == 0; id++) {
         if (!vocab_has(&t->texts, id))
             continue;
-        buf_clear(&all);
-        token_decoder_run(&t->decoder, vocab_bytes(&t->texts, id), &all);
-        vocab_add(&decoded, id, buf_slice(&all));
+        buf_clear(&one);
+        token_decoder_run(&t->decoder, vocab_bytes(&t->texts, id), &one);
+        r = one.error ? tokenizer_no_memory(e) : 0;
+        if (r < 0)
+            break;
+        vocab_add(&decoded, id, buf_slice(&one));
         decoded.entries[id].is_added = t->texts.entries[id].is_added;
         decoded.entries[id].is_special = t->texts.entries[id].is_special;
     }
-    buf_done(&all);
+    buf_done(&one);
     if (r == 0)
         t->vocab = decoded;
     return r;

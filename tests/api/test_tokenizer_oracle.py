@@ -206,6 +206,17 @@ def test_char_bpe(name, tmp_path):
     compare(tmp_path, CHAR_BPE[name]())
 
 
+def test_bytes_of_tokens(tmp_path):
+    """What the grammar and the detokenizer read: spaces for marks, one byte for a byte token."""
+    t = CHAR_BPE["llama2"]()
+    ours = Ours(tmp_path, t)
+    for i in range(t.get_vocab_size()):
+        token = t.id_to_token(i)
+        want = bytes([int(token[3:5], 16)]) if token in BYTE_TOKENS else token.replace("▁", " ").encode()
+        assert bytes.fromhex(ours.ask("b", i)) == want, token
+    ours.close()
+
+
 # ---- WordPiece ----
 
 def wordpiece(normalizer=None, pre=None, decoder=None, **more):
