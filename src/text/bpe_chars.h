@@ -1,6 +1,6 @@
 /* bpe_chars.h - byte pair encoding that starts from characters, as SentencePiece does it.
  *
- * A character that is no token becomes the tokens of its bytes ("<0xE2>"), the unknown token, or nothing.
+ * A character without a token becomes the tokens of its bytes ("<0xE2>"), the unknown token, or nothing.
  * Filled while the tokenizer is read, then read from any thread. */
 #ifndef PLATEAU_TEXT_BPE_CHARS_H
 #define PLATEAU_TEXT_BPE_CHARS_H

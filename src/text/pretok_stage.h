@@ -33,8 +33,8 @@ struct pretok_stage {
     enum pretok_rule rule;
     const struct split_regex *regex;
     enum split_behavior behavior;
-    bool invert; /* what lies between matches counts as the match */
-    bool mapped; /* behind a ByteLevel: the characters are those of its alphabet */
+    bool invert; /* matches and gaps swap roles */
+    bool mapped; /* after ByteLevel: characters of the byte-level alphabet */
     enum prepend_scheme prepend;
     bool splits; /* STAGE_METASPACE */
     struct slice replacement;

@@ -1,7 +1,7 @@
 /* split_regex.c - runs a compiled expression: alternatives in their order, backtracking within one class.
  *
- * A hand-written rule is three times as fast (pretok.c has those of the commonest models); this runs all the
- * others. What follows a group is a chain of continuations on the stack. Its depth is bounded by the
+ * A hand-written rule is three times as fast (pretok.c has the commonest models' rules). This
+ * file runs all others. The items after a group are a chain of continuations on the stack. Its depth is bounded by the
  * expression: no group repeats. */
 #include "text/split_regex.h"
 
@@ -86,7 +86,7 @@ static size_t char_back(const struct split_text *in, size_t at)
 static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
                     const struct rest *rest);
 
-/* One item that repeats a class, and what follows it. */
+/* One item that repeats a class, and the items after it. */
 static size_t match_set(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
                         const struct rest *rest)
 {

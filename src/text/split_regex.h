@@ -1,4 +1,4 @@
-/* split_regex.h - the regular expressions of tokenizer.json: those that split text or are replaced in it.
+/* split_regex.h - the regular expressions of tokenizer.json, which split text or replace parts of it.
  *
  * Supported: alternatives of characters, escapes, classes (\p{..}, \s, \d, \w, ranges, nested), greedy and
  * possessive quantifiers of one class, groups once or with "?", (?i: of ASCII letters, (?=, (?! and $.
@@ -23,7 +23,7 @@ struct split_text {
     const struct wanted *wanted; /* may be NULL */
 };
 
-/* 0; -EINVAL: `e` names what is not supported, or that the pattern could match nothing; -ENOMEM. */
+/* 0; -EINVAL: `e` names the unsupported part, or says that the pattern could match nothing; -ENOMEM. */
 int split_regex_compile(struct arena *a, struct slice pattern, struct split_regex **ret, struct err *e);
 /* The same for the text itself, without any meaning of its characters. */
 int split_regex_literal(struct arena *a, struct slice text, struct split_regex **ret, struct err *e);

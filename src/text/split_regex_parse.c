@@ -1,6 +1,6 @@
 /* split_regex_parse.c - from the text of an expression to its items, by recursive descent.
  *
- * Items of one alternative lie in a row. Those of a group inside it are parsed first, so an alternative
+ * Items of one alternative lie in a row. A group's items are parsed first, so an alternative
  * collects its items on a small stack and copies them at its end. */
 #include "text/split_regex.h"
 

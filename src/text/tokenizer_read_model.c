@@ -51,7 +51,7 @@ bool tokenizer_merge_parts(const json_t *merge, struct slice *left, struct slice
     return left->len && right->len && slice_find(*right, SLICE(" "), 0) == SIZE_MAX;
 }
 
-/* U+2581, unless some token has it behind another character. */
+/* U+2581, unless some token has it after another character. */
 static struct slice word_mark(const struct tokenizer *t, const json_t *merges)
 {
     static const struct slice mark = SLICE("\xE2\x96\x81");

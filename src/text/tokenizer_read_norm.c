@@ -10,7 +10,7 @@ struct reading {
     struct arena *a;
     struct err *e;
     const char *part; /* of the file */
-    bool fused;       /* behind the decoder's Fuse */
+    bool fused;       /* after the decoder's Fuse */
 };
 
 static int refuse(const struct reading *in, const json_t *member, const char *what)

@@ -10,7 +10,7 @@
 struct wordpiece {
     struct token_trie trie;
     uint32_t inner;   /* the node of the continuing prefix; TOKEN_TRIE_NONE: no token continues a word */
-    uint32_t unknown; /* the token of a word that is no row of tokens, or has too many characters */
+    uint32_t unknown; /* the token of a word without tokens, or with too many characters */
     uint32_t chars_max;
 };
 
