@@ -1,8 +1,8 @@
 /* split_regex.c - runs a compiled expression: alternatives in their order, backtracking within one class.
  *
- * A hand-written rule is three times as fast (pretok.c has the commonest models' rules). This
- * file runs all others. The items after a group are a chain of continuations on the stack. Its depth is bounded by the
- * expression: no group repeats. */
+ * A hand-written rule is faster (pretok.c has the commonest models' rules). This file runs all others. The
+ * items after a group are a chain of continuations on the stack. Its depth is bounded by the expression: no
+ * group repeats. */
 #include "text/split_regex.h"
 
 #include "base/check.h"

@@ -11,11 +11,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-int tokenizer_no_memory(struct err *e)
-{
-    return err_set(e, -ENOMEM, "no memory for the tokenizer's tables");
-}
-
 /* ---- vocabulary ---- */
 
 struct vocab_reader {
@@ -24,16 +19,6 @@ struct vocab_reader {
     size_t bytes;                /* of all tokens until now */
     size_t longest;
 };
-
-int tokenizer_id_check(const json_t *value, struct slice token, uint32_t *ret, struct err *e)
-{
-    json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (id < 0 || id >= TOKENIZER_IDS_MAX)
-        return err_set(e, -EINVAL, "tokenizer.json: the id of \"%.*s\" is not a number from 0 to %u",
-                       SLICE_ARGS(slice_sub(token, 0, 80)), TOKENIZER_IDS_MAX - 1);
-    *ret = (uint32_t)id;
-    return 0;
-}
 
 static int vocab_measure_token(struct vocab_reader *v, const json_t *id_value, struct slice token,
                                struct err *e)

@@ -10,26 +10,6 @@
 
 #define GPT2_REGEX "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-size_t stage_count(const json_t *stage, const char *key)
-{
-    if (!json_is(json_object_get(stage, "type"), "Sequence"))
-        return stage && !json_is_null(stage) ? 1 : 0;
-    return json_array_size(json_object_get(stage, key));
-}
-
-const json_t *stage_member(const json_t *stage, const char *key, size_t index)
-{
-    if (!json_is(json_object_get(stage, "type"), "Sequence"))
-        return stage;
-    return json_array_get(json_object_get(stage, key), index);
-}
-
-struct slice stage_type(const json_t *stage)
-{
-    struct slice type = json_slice(json_object_get(stage, "type"));
-    return type.len ? slice_sub(type, 0, 40) : SLICE("(none)");
-}
-
 struct reading {
     struct tokenizer *t;
     struct arena *a;
