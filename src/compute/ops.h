@@ -77,8 +77,8 @@ struct op_embed {
     float scale;          /* 0: none */
 };
 
-/* Adds the residual, then y = rmsnorm(h) * weight, or y = h without a weight, for `readers`, the projections that read y next. Fails with
- * its device only. */
+/* Adds the residual, then y = rmsnorm(h) * weight, or y = h without a weight, for `readers`, the projections
+ * that read y next. Fails with its device only. */
 #define OP_READERS_MAX 2
 struct op_norm {
     struct residual add; /* to h */
@@ -97,7 +97,8 @@ struct op_features {
     uint32_t from;
 };
 
-/* y = w x, for every column, then y += bias where w has one. The products of a list run together, and fail with their device only. */
+/* y = w x, for every column, then y += bias where w has one. The products of a list run together, and fail
+ * with their device only. */
 enum product_columns {
     COLUMNS_TOKENS,
     COLUMNS_LOGITS,  /* the rows that gather left, [logits] */
@@ -111,8 +112,9 @@ struct op_product {
 #define OP_PRODUCTS_MAX 2
 #define OP_LOGITS       UINT32_MAX /* as a place */
 
-/* Queries and keys: rmsnorm where there is a weight, then rotation, in place. K and V go to the pages. Then softmax attention (kern_attn_fn) of every query over its sequence, and with `gated` out *=
- * sigmoid(gate). Both halves fail with their device only: a sequence has its pages before the step. */
+/* Queries and keys: rmsnorm where there is a weight, then rotation, in place. K and V go to the pages. Then
+ * softmax attention (kern_attn_fn) of every query over its sequence, and with `gated` out *= sigmoid(gate).
+ * Both halves fail with their device only: a sequence has its pages before the step. */
 struct op_attention {
     uint32_t layer;         /* index in compute_shape.kv: the KV heads, their size and place in a page */
     uint32_t heads;         /* of queries */

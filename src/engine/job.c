@@ -111,6 +111,7 @@ static int create_stops(struct job *j, const struct job_opts *opts)
     if (!j->held)
         return -ENOMEM;
     detok_init(&j->detok, opts->tokenizer, true);
+    detok_continue(&j->detok);
     return stop_match_create(j->arena, spec->stops, spec->stop_count, &j->stops);
 }
 

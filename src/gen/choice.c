@@ -40,8 +40,10 @@ int choice_open(struct choice *c)
     const struct gen_request *r = g->request;
     const struct prompt_ids *prompt = &g->prompts[c->prompt_index];
     const struct tokenizer *t = g->model->tokenizer;
-    if (t)
+    if (t) {
         detok_init(&c->detok, t, r->skip_special_tokens);
+        detok_continue(&c->detok);
+    }
     if (r->sampling.prompt_logprobs >= 0)
         c->prompt_left = prompt->count;
     if (!r->parses)

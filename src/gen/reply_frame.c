@@ -105,7 +105,7 @@ static void reasoning(struct grammar_frame *f, const struct chat_syntax *s, cons
         reply_frame_marker(f, s, CHAT_REASONING_OPEN);
     }
     until(f, s, CHAT_REASONING_CLOSE);
-    part(f, GRAMMAR_PART_BLANKS);
+    part(f, GRAMMAR_PART_LINE_ENDS);
     if (!prompt->in_reasoning)
         part(f, GRAMMAR_PART_CLOSE);
 }

@@ -21,13 +21,9 @@ static rx_id until(struct rx_store *s, struct slice text)
     return rx_and(s, found, rx_not(s, more));
 }
 
-static rx_id blanks(struct rx_store *s)
+static rx_id line_ends(struct rx_store *s)
 {
-    static const char each[] = " \t\n\r";
-    rx_id one = RX_NONE;
-    for (size_t i = 0; i < sizeof(each) - 1; i++)
-        one = rx_or(s, one, rx_literal(s, (struct slice){each + i, 1}));
-    return rx_repeat(s, one, 0, GRAMMAR_BLANKS_MAX);
+    return rx_repeat(s, rx_literal(s, SLICE("\n")), 0, GRAMMAR_LINE_ENDS_MAX);
 }
 
 static sym_id symbol_of(struct grammar_builder *b, const struct grammar_part *p, sym_id body)
@@ -40,8 +36,8 @@ static sym_id symbol_of(struct grammar_builder *b, const struct grammar_part *p,
         return grammar_token(b, p->token);
     case GRAMMAR_PART_UNTIL:
         return grammar_terminal(b, until(s, p->text));
-    case GRAMMAR_PART_BLANKS:
-        return grammar_terminal(b, blanks(s));
+    case GRAMMAR_PART_LINE_ENDS:
+        return grammar_terminal(b, line_ends(s));
     default:
         return body;
     }

@@ -16,13 +16,13 @@ enum grammar_part_kind {
     /* Any text, up to and with the first place where `text` stands. Without `text`: any text at all, which
      * the special token behind it ends. */
     GRAMMAR_PART_UNTIL,
-    GRAMMAR_PART_BLANKS,   /* at most GRAMMAR_BLANKS_MAX characters of white space */
-    GRAMMAR_PART_OPTIONAL, /* the parts from here to the next GRAMMAR_PART_CLOSE stand there or not */
+    GRAMMAR_PART_LINE_ENDS, /* at most GRAMMAR_LINE_ENDS_MAX */
+    GRAMMAR_PART_OPTIONAL,  /* the parts from here to the next GRAMMAR_PART_CLOSE stand there or not */
     GRAMMAR_PART_CLOSE
 };
 
-#define GRAMMAR_BLANKS_MAX 8
-#define GRAMMAR_PARTS_MAX  64
+#define GRAMMAR_LINE_ENDS_MAX 8
+#define GRAMMAR_PARTS_MAX     64
 
 struct grammar_part {
     enum grammar_part_kind kind;

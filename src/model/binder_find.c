@@ -129,7 +129,7 @@ static int find_norm_convention(struct binder *b)
     if (c->family->norm_shift != SHIFT_HF)
         return 0;
     for (uint32_t i = 0; i < c->layers; i++) {
-        if (c->layer[i].mixer != &block_delta_net)
+        if (!c->layer[i].mixer->recurrent_layer)
             continue;
         binder_name(b, binder_path(b, i, ROLE_DELTA_CONV, path), ".weight", name);
         int r = binder_find(b, name, &t);
@@ -210,13 +210,8 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     s->bits = q.bits;
     s->group = q.group;
     if (in % q.group != 0)
-<<<<<<< Updated upstream
         return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module, (ull)in,
                        q.group);
-=======
-        return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module,
-                       (ull)in, q.group);
->>>>>>> Stashed changes
     if (s->weight.dtype != DTYPE_U32)
         return err_set(b->e, -EINVAL, "%s: tensor %s has scales, but dtype %s instead of U32",
                        checkpoint_file_of(b->checkpoint, weight_name), weight_name,

@@ -45,7 +45,8 @@ void attention_put(struct step *s, const struct layer *l);
 
 /* ---- layers (layer.c) ---- */
 
-/* Of the text model's layer `index`, or with ret->mtp of the head's. *ret has config, mtp and nothing else. */
+/* Of the text model's layer `index`, or with ret->mtp of the head's. *ret has config and mtp, nothing
+ * else. */
 int layer_bind(struct binder *b, uint32_t index, struct layer *ret);
 void layer_forward(struct step *s, const struct layer *l);
 

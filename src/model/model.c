@@ -226,8 +226,8 @@ static uint64_t in_grains(uint64_t bytes)
     return ROUND_UP(bytes, (uint64_t)65536);
 }
 
-/* Layers, their places in pages and states, and config.json's entries for single modules (a path each); in whole grains of an
- * arena. */
+/* Layers, their places in pages and states, and config.json's entries for single modules (a path each); in
+ * whole grains of an arena. */
 static uint64_t tables_bytes(const struct config *c)
 {
     uint64_t bytes = c->layers * (sizeof(struct layer) + sizeof(struct layer_config) + LAYOUT_BYTES) +

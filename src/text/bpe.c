@@ -43,10 +43,10 @@ void bpe_add(struct bpe *b, const struct bpe_merge *merge)
 
 /* ---- short pieces ---- */
 
-static void symbols_init(const struct bpe *b, struct slice piece, struct bpe_symbol *symbols,
+static void symbols_init(const struct bpe *b, const struct bpe_piece *piece, struct bpe_symbol *symbols,
                          struct bpe_heap *heap)
 {
-    uint32_t count = (uint32_t)piece.len;
+    uint32_t count = piece->count;
     for (uint32_t i = 0; i < count; i++)
         symbols[i] = bpe_symbol_of(b, piece, i);
     for (uint32_t i = 0; i < count; i++) {
@@ -70,12 +70,13 @@ static void symbols_merge(const struct bpe *b, struct bpe_symbol *symbols, uint3
         bpe_heap_put(heap, (uint64_t)symbols[before].rank << 32 | before);
 }
 
-int bpe_encode_short(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_ids *out)
+int bpe_encode_short(const struct bpe *b, struct arena *scratch, const struct bpe_piece *piece,
+                     struct bpe_ids *out)
 {
     struct bpe_symbol symbols_small[BYTES_ON_STACK], *symbols = symbols_small;
     uint64_t items_small[2 * BYTES_ON_STACK];
     struct bpe_heap heap = {.items = items_small};
-    uint32_t count = (uint32_t)piece.len;
+    uint32_t count = piece->count;
     if (count > BYTES_ON_STACK) {
         symbols = ARENA_ARRAY(scratch, struct bpe_symbol, count);
         heap.items = ARENA_ARRAY(scratch, uint64_t, (size_t)count * 2);
@@ -95,13 +96,20 @@ int bpe_encode_short(const struct bpe *b, struct arena *scratch, struct slice pi
     return r;
 }
 
+int bpe_encode_piece(const struct bpe *b, struct arena *scratch, const struct bpe_piece *piece,
+                     const struct wanted *w, struct bpe_ids *out)
+{
+    ASSERT(piece->count < (uint32_t)1 << 31);
+    size_t mark = arena_mark(scratch);
+    int r = piece->count <= HEAP_BYTES_MAX ? bpe_encode_short(b, scratch, piece, out)
+                                           : bpe_encode_long(b, scratch, piece, w, out);
+    arena_rewind(scratch, mark);
+    return r;
+}
+
 int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
                struct bpe_ids *out)
 {
     ASSERT(piece.len < (size_t)1 << 31);
-    size_t mark = arena_mark(scratch);
-    int r = piece.len <= HEAP_BYTES_MAX ? bpe_encode_short(b, scratch, piece, out)
-                                        : bpe_encode_long(b, scratch, piece, w, out);
-    arena_rewind(scratch, mark);
-    return r;
+    return bpe_encode_piece(b, scratch, &(struct bpe_piece){piece.ptr, NULL, (uint32_t)piece.len}, w, out);
 }

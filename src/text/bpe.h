@@ -46,11 +46,21 @@ static inline int bpe_ids_put(struct bpe_ids *out, uint32_t id)
     return 0;
 }
 
+/* What is merged: a token for each byte, or tokens given. */
+struct bpe_piece {
+    const char *bytes;
+    const uint32_t *ids; /* NULL: the bytes' */
+    uint32_t count;
+};
+
 /* Appends the tokens of `piece` (fewer than 2^31 bytes) in n log n steps for n bytes. Above a small n it
  * takes 32 n bytes of `scratch`, and 4 for each rank above 4 KiB, and releases them before it returns. Polls
  * `w` (may be NULL) every 64 Ki steps. 0, -E2BIG (`out` is full; some tokens may be in it), -ENOMEM, or the
  * result of `w`. */
 int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
                struct bpe_ids *out);
+/* The same for a piece whose first tokens are known; `piece->count` < 2^31. */
+int bpe_encode_piece(const struct bpe *b, struct arena *scratch, const struct bpe_piece *piece,
+                     const struct wanted *w, struct bpe_ids *out);
 
 #endif

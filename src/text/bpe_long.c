@@ -168,7 +168,7 @@ static int merge_rank(struct merging *m)
 
 /* ---- a piece ---- */
 
-static int begin(struct merging *m, struct slice piece)
+static int begin(struct merging *m, const struct bpe_piece *piece)
 {
     size_t look = 0;
     m->symbols = ARENA_ARRAY(m->scratch, struct bpe_symbol, m->count);
@@ -194,10 +194,10 @@ static int begin(struct merging *m, struct slice piece)
     return 0;
 }
 
-int bpe_encode_long(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
-                    struct bpe_ids *out)
+int bpe_encode_long(const struct bpe *b, struct arena *scratch, const struct bpe_piece *piece,
+                    const struct wanted *w, struct bpe_ids *out)
 {
-    struct merging m = {.b = b, .scratch = scratch, .wanted = w, .count = (uint32_t)piece.len};
+    struct merging m = {.b = b, .scratch = scratch, .wanted = w, .count = piece->count};
     size_t look = 0;
     int r = begin(&m, piece);
     for (; r == 0 && m.rank < b->ranks; m.rank++)

@@ -70,12 +70,12 @@ static inline struct bpe_slot *bpe_find(const struct bpe *b, uint32_t left, uint
     }
 }
 
-/* Byte `at` of the piece; its rank is not known yet. */
-static inline struct bpe_symbol bpe_symbol_of(const struct bpe *b, struct slice piece, uint32_t at)
+/* Symbol `at` of the piece; its rank is not known yet. */
+static inline struct bpe_symbol bpe_symbol_of(const struct bpe *b, const struct bpe_piece *p, uint32_t at)
 {
-    return (struct bpe_symbol){.id = b->byte_ids[(unsigned char)piece.ptr[at]],
+    return (struct bpe_symbol){.id = p->ids ? p->ids[at] : b->byte_ids[(unsigned char)p->bytes[at]],
                                .rank = RANK_NONE,
-                               .previous = at ? at - 1 : (uint32_t)piece.len,
+                               .previous = at ? at - 1 : p->count,
                                .next = at + 1};
 }
 
@@ -105,9 +105,10 @@ static inline void bpe_symbol_join(const struct bpe *b, struct bpe_symbol *symbo
         bpe_symbol_rank(b, symbols, s->previous, count);
 }
 
-/* bpe_encode() in its two ways, each for pieces of any length; `scratch` is not rewound. */
-int bpe_encode_short(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_ids *out);
-int bpe_encode_long(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
-                    struct bpe_ids *out);
+/* bpe_encode_piece() in its two ways, each for pieces of any length; `scratch` is not rewound. */
+int bpe_encode_short(const struct bpe *b, struct arena *scratch, const struct bpe_piece *piece,
+                     struct bpe_ids *out);
+int bpe_encode_long(const struct bpe *b, struct arena *scratch, const struct bpe_piece *piece,
+                    const struct wanted *w, struct bpe_ids *out);
 
 #endif

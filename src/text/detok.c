@@ -2,11 +2,19 @@
 #include "text/detok.h"
 
 #include "base/check.h"
+#include "text/token_decoder.h"
 #include "text/utf8.h"
 
 void detok_init(struct detok *d, const struct tokenizer *t, bool skip_special)
 {
-    *d = (struct detok){.tokenizer = t, .skip_special = skip_special};
+    *d = (struct detok){
+        .tokenizer = t, .skip_special = skip_special, .strip = tokenizer_decoder(t)->strip_max};
+}
+
+void detok_continue(struct detok *d)
+{
+    d->started = true;
+    d->strip = 0;
 }
 
 static void detok_hold(struct detok *d, struct slice tail)
@@ -36,22 +44,53 @@ static struct slice detok_join(struct detok *d, struct slice s, struct buf *out)
     return slice_sub(s, more - left, s.len);
 }
 
-void detok_push(struct detok *d, uint32_t id, struct buf *out)
+static void push_bytes(struct detok *d, struct slice s, struct buf *out)
 {
-    if (d->skip_special && tokenizer_is_special(d->tokenizer, id))
-        return;
-    struct slice s = tokenizer_token_bytes(d->tokenizer, id);
+    for (; d->strip && s.len; d->strip--) {
+        if (s.ptr[0] != tokenizer_decoder(d->tokenizer)->strip) {
+            d->strip = 0;
+            break;
+        }
+        s = slice_sub(s, 1, s.len);
+    }
     if (d->held && s.len)
         s = detok_join(d, s, out);
     if (s.len)
         detok_hold(d, slice_sub(s, s.len - utf8_put_decided(out, s), s.len));
 }
 
+static void push_first(struct detok *d, uint32_t id, struct buf *out)
+{
+    const struct token_decoder *decoder = tokenizer_decoder(d->tokenizer);
+    struct slice s = tokenizer_token_text(d->tokenizer, id);
+    if (decoder->first == FIRST_SAME)
+        s = tokenizer_token_bytes(d->tokenizer, id);
+    if (decoder->first != FIRST_DROPS) {
+        push_bytes(d, s, out);
+        return;
+    }
+    for (size_t at = 0, found; at < s.len; at = found + decoder->mark.len) {
+        found = MIN_OF(slice_find(s, decoder->mark, at), s.len);
+        push_bytes(d, slice_sub(s, at, found - at), out);
+    }
+}
+
+void detok_push(struct detok *d, uint32_t id, struct buf *out)
+{
+    if (!tokenizer_is_token(d->tokenizer, id) || (d->skip_special && tokenizer_is_special(d->tokenizer, id)))
+        return;
+    if (d->started)
+        push_bytes(d, tokenizer_token_bytes(d->tokenizer, id), out);
+    else
+        push_first(d, id, out);
+    d->started = true;
+}
+
 void detok_flush(struct detok *d, struct buf *out)
 {
     if (d->held)
         buf_puts(out, UTF8_REPLACEMENT);
-    d->held = 0;
+    detok_init(d, d->tokenizer, d->skip_special);
 }
 
 int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t count, bool skip_special,

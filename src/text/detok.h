@@ -11,12 +11,16 @@
 struct detok {
     const struct tokenizer *tokenizer;
     bool skip_special;
-    uint8_t held; /* bytes in `tail`: the start of one character */
+    bool started;   /* some token has been pushed */
+    uint32_t strip; /* characters that may still be dropped at the start */
+    uint8_t held;   /* bytes in `tail`: the start of one character */
     char tail[3];
 };
 
 /* `t` outlives `d`. */
 void detok_init(struct detok *d, const struct tokenizer *t, bool skip_special);
+/* The text continues another one: its first token keeps its space. After detok_init, before any token. */
+void detok_continue(struct detok *d);
 /* Appends the text that `id` completes: often its own, sometimes nothing. Ignores an id that is not a token.
  * Errors stay in `out`. */
 void detok_push(struct detok *d, uint32_t id, struct buf *out);

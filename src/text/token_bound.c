@@ -15,16 +15,26 @@ static bool is_blank(unsigned byte)
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
+static void note_bytes(uint32_t with[256], struct slice token, uint32_t len)
+{
+    for (size_t i = 0; i < token.len; i++) {
+        unsigned byte = (unsigned char)token.ptr[i];
+        with[byte] = MAX_OF(with[byte], len);
+    }
+}
+
 void token_bound_init(struct token_bound *b, const struct vocab *v, const struct token_bound_opts *opts)
 {
     uint32_t with[256] = {0}, longest = 1;
+    *b = (struct token_bound){0};
+    if (opts->unbounded)
+        return;
     for (uint32_t id = 0; id < v->size; id++) {
-        struct slice token = vocab_bytes(v, id);
-        longest = MAX_OF(longest, (uint32_t)token.len);
-        for (size_t i = 0; i < token.len; i++) {
-            unsigned byte = (unsigned char)token.ptr[i];
-            with[byte] = MAX_OF(with[byte], (uint32_t)token.len);
-        }
+        struct slice token = vocab_bytes(v, id), text = vocab_bytes(opts->texts, id);
+        uint32_t len = (uint32_t)MAX_OF(token.len, text.len);
+        longest = MAX_OF(longest, len);
+        note_bytes(with, token, len);
+        note_bytes(with, text, len);
     }
     for (unsigned i = 0; i < 256; i++) {
         uint32_t bytes = with[i] && (i < 0x80 || !opts->normalised) ? with[i] : longest;

@@ -19,7 +19,9 @@ struct token_bound {
 
 struct token_bound_opts {
     bool normalised; /* NFC: text beyond ASCII may become up to four times shorter */
-    bool strips;     /* some added token takes the adjacent white space, which then has no token of its own */
+    bool unbounded;  /* text may have no token at all, or one token for any length: there is no bound */
+    const struct vocab *texts; /* the tokens as written, which may be longer than what they decode to */
+    bool strips; /* some added token takes the adjacent white space, which then has no token of its own */
 };
 
 void token_bound_init(struct token_bound *b, const struct vocab *v, const struct token_bound_opts *opts);

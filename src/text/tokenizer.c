@@ -134,6 +134,16 @@ struct slice tokenizer_token_bytes(const struct tokenizer *t, uint32_t id)
     return vocab_bytes(&t->vocab, id);
 }
 
+struct slice tokenizer_token_text(const struct tokenizer *t, uint32_t id)
+{
+    return vocab_bytes(&t->texts, id);
+}
+
+const struct token_decoder *tokenizer_decoder(const struct tokenizer *t)
+{
+    return &t->decoder;
+}
+
 bool tokenizer_is_token(const struct tokenizer *t, uint32_t id)
 {
     return vocab_has(&t->vocab, id);
@@ -171,6 +181,8 @@ struct encoding {
     struct arena *scratch;
     const struct wanted *wanted;
     struct bpe_ids out;
+    bool first;        /* nothing stands before the text that is walked next */
+    size_t done, look; /* bytes encoded; the count at which cancellation is polled */
     /* Marks. */
     const char *text; /* NULL: the walked text is a normalised copy, whose bytes differ */
     struct tokenizer_marks *marks;
@@ -186,25 +198,33 @@ static void pass(struct encoding *e, size_t byte)
     e->before = e->out.count;
 }
 
+static int encode_piece(void *arg, const struct pretok_piece *p)
+{
+    struct encoding *e = arg;
+    uint32_t id;
+    if (e->text && !p->copied)
+        pass(e, (size_t)(p->text.ptr - e->text));
+    int r = wanted_pass(e->wanted, e->done, &e->look);
+    e->done += p->text.len;
+    if (r < 0)
+        return r;
+    if (e->t->ignore_merges && hash_map_get(&e->t->by_bytes, p->text, &id))
+        return bpe_ids_put(&e->out, id);
+    if (e->t->model == TOKENIZER_WORDPIECE)
+        return wordpiece_encode(&e->t->wordpiece, p->text, e->wanted, &e->out);
+    if (e->t->model == TOKENIZER_UNIGRAM)
+        return unigram_encode(&e->t->unigram, e->scratch, p->text, e->wanted, &e->out);
+    if (e->t->model == TOKENIZER_CHARS)
+        return bpe_chars_encode(&e->t->chars, e->scratch, p->text, e->wanted, &e->out);
+    return bpe_encode(&e->t->bpe, e->scratch, p->text, e->wanted, &e->out);
+}
+
 static int encode_pieces(struct encoding *e, struct slice text)
 {
-    int r = 0;
-    size_t look = 0;
-    for (size_t from = 0, end; from < text.len && r == 0; from = end) {
-        if (e->text)
-            pass(e, (size_t)(text.ptr - e->text) + from);
-        r = wanted_pass(e->wanted, from, &look);
-        end = r == 0 ? pretok_end(e->t->rule, text, from, e->wanted) : SIZE_MAX;
-        if (end == SIZE_MAX)
-            return r < 0 ? r : wanted_look(e->wanted);
-        struct slice piece = slice_sub(text, from, end - from);
-        uint32_t id;
-        if (e->t->ignore_merges && hash_map_get(&e->t->by_bytes, piece, &id))
-            r = bpe_ids_put(&e->out, id);
-        else
-            r = bpe_encode(&e->t->bpe, e->scratch, piece, e->wanted, &e->out);
-    }
-    return r;
+    const struct pretok_run run = {&e->t->pretok, e->scratch, e->wanted, encode_piece, e};
+    const struct pretok_piece piece = {.text = text, .first = e->first};
+    e->first = false;
+    return pretok_pieces(&run, &piece);
 }
 
 /* Normalised text. */
@@ -217,6 +237,7 @@ static int encode_normalised(struct encoding *e, struct slice text)
     do {
         match = added_walk_next(&walk);
         r = match.error < 0 ? match.error : encode_pieces(e, match.before);
+        e->first = e->first && !match.found;
         if (r == 0 && match.found)
             r = bpe_ids_put(&e->out, match.id);
     } while (r == 0 && match.found);
@@ -228,7 +249,7 @@ static int encode_between(struct encoding *e, struct slice text, bool added)
 {
     size_t mark = arena_mark(e->scratch);
     const char *begin = e->text, *ptr = text.ptr;
-    int r = e->t->nfc ? unicode_nfc(e->scratch, text, e->wanted, &text) : 0;
+    int r = normalizer_run(&e->t->normalizer, e->scratch, text, e->wanted, &text);
     if (text.ptr != ptr)
         e->text = NULL;
     if (r == 0 && (!added || e->t->added_normalized.count == 0))
@@ -254,6 +275,7 @@ static int encode_text(struct encoding *e, struct slice text, bool added)
         pass(e, from);
         r = match.error < 0 ? match.error : encode_between(e, match.before, true);
         pass(e, from + match.before.len);
+        e->first = false;
         if (r == 0 && match.found)
             r = bpe_ids_put(&e->out, match.id);
     } while (r == 0 && match.found);
@@ -307,6 +329,7 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
                           .scratch = scratch,
                           .wanted = opts->wanted,
                           .out = {.ids = ids, .max = ids_max},
+                          .first = true,
                           .text = text.ptr,
                           .marks = opts->marks};
     if (r == 0 && opts->add_special)
@@ -319,6 +342,8 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
         r = encode_constants(t->suffix, t->suffix_count, &en.out);
     if (r == -E2BIG)
         return err_set(e, r, "the text has more than %zu tokens", ids_max);
+    if (r == -EINVAL)
+        return err_set(e, r, "the text has a character for which the tokenizer has no token");
     if (r == -ENOMEM)
         return err_set(e, r, "no memory to tokenize %zu bytes", text.len);
     if (r < 0)

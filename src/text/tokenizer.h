@@ -1,8 +1,7 @@
-/* tokenizer.h - text to token ids and back: byte-level BPE as tokenizer.json describes it.
+/* tokenizer.h - text to token ids and back: BPE, WordPiece and Unigram as tokenizer.json describes them.
  *
  * The ids are exactly the same as in the `tokenizers` library for the same file, or the file is refused.
- * Supported: three pre-tokenizers (Qwen2, Qwen3.5, Llama 3), NFC or no normaliser, added tokens, a template
- * that puts tokens before and after the text. Built once in an arena and read-only from then on: any thread
+ * docs/tokenizers.md lists what is supported. Built once in an arena and read-only from then on: any thread
  * may use it, each with its own scratch arena. */
 #ifndef PLATEAU_TEXT_TOKENIZER_H
 #define PLATEAU_TEXT_TOKENIZER_H
@@ -34,9 +33,15 @@ int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice t
 /* 1 + the highest id. Some ids below it are not tokens, and a model may have more rows: never sample
  * those. */
 uint32_t tokenizer_vocab_size(const struct tokenizer *t);
-/* The bytes a token decodes to (not always whole characters); of an added token its content. Empty when `id`
- * is not a token. Lives as long as the tokenizer. */
+/* The bytes a token decodes to behind others (not always whole characters): with the space that a U+2581 or
+ * WordPiece's decoder means, and one byte for "<0x0A>". Empty when `id` is not a
+ * token. Lives as long as the tokenizer. */
 struct slice tokenizer_token_bytes(const struct tokenizer *t, uint32_t id);
+/* The token as the vocabulary writes it. */
+struct slice tokenizer_token_text(const struct tokenizer *t, uint32_t id);
+struct token_decoder;
+/* What detok.c does with the first token of a text. */
+const struct token_decoder *tokenizer_decoder(const struct tokenizer *t);
 bool tokenizer_is_token(const struct tokenizer *t, uint32_t id);
 /* An added token marked special: decoding may skip it. */
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);

@@ -5,123 +5,11 @@
  * ignored. Merges name tokens by their text. A table from bytes to ids resolves them. It is the last block in
  * the arena and is dropped after that, unless ignore_merges needs it later. */
 #include "base/check.h"
-#include "text/tokenizer.h"
-#include "text/tokenizer_state.h"
+#include "text/tokenizer_read.h"
 #include "text/unicode.h"
 
 #include <errno.h>
-
-/* json_string_value etc. take NULL and return NULL, which becomes an empty slice. */
-static struct slice json_slice(const json_t *string)
-{
-    return (struct slice){json_string_value(string), json_string_length(string)};
-}
-
-static bool json_is(const json_t *string, const char *value)
-{
-    return json_is_string(string) && slice_eq(json_slice(string), slice_of(value));
-}
-
-/* Absent, null, false, zero and "" all mean "not used". */
-static bool json_is_off(const json_t *value)
-{
-    return !value || json_is_null(value) || json_is_false(value) ||
-           (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_number(value) && json_number_value(value) == 0);
-}
-
-static int no_memory(struct err *e)
-{
-    return err_set(e, -ENOMEM, "no memory for the tokenizer's tables");
-}
-
-/* ---- the kinds of model, normaliser, pre-tokenizer and decoder ---- */
-
-static int read_model_kind(struct tokenizer *t, const json_t *model, struct err *e)
-{
-    if (!json_is_object(model))
-        return err_set(e, -EINVAL, "tokenizer.json: \"model\" is missing");
-    const json_t *type = json_object_get(model, "type");
-    if (type && !json_is(type, "BPE"))
-        return err_set(e, -EINVAL, "tokenizer.json: model.type is \"%.*s\"; only \"BPE\" can be used",
-                       SLICE_ARGS(slice_sub(json_slice(type), 0, 40)));
-    static const char *const unusable[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
-                                           "byte_fallback"};
-    for (size_t i = 0; i < COUNT_OF(unusable); i++) {
-        if (!json_is_off(json_object_get(model, unusable[i])))
-            return err_set(e, -EINVAL, "tokenizer.json: model.%s is set; it is not supported", unusable[i]);
-    }
-    t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
-    return 0;
-}
-
-/* The members of a list like {"type": "Sequence", KEY: [...]}, or `stage` itself as the only one. */
-static size_t stage_count(const json_t *stage, const char *key)
-{
-    if (!json_is(json_object_get(stage, "type"), "Sequence"))
-        return stage && !json_is_null(stage) ? 1 : 0;
-    return json_array_size(json_object_get(stage, key));
-}
-
-static const json_t *stage_member(const json_t *stage, const char *key, size_t index)
-{
-    if (!json_is(json_object_get(stage, "type"), "Sequence"))
-        return stage;
-    return json_array_get(json_object_get(stage, key), index);
-}
-
-static struct slice stage_type(const json_t *stage)
-{
-    struct slice type = json_slice(json_object_get(stage, "type"));
-    return type.len ? slice_sub(type, 0, 40) : SLICE("(none)");
-}
-
-static int read_normalizer(struct tokenizer *t, const json_t *normalizer, struct err *e)
-{
-    for (size_t i = 0; i < stage_count(normalizer, "normalizers"); i++) {
-        const json_t *member = stage_member(normalizer, "normalizers", i);
-        if (!json_is(json_object_get(member, "type"), "NFC"))
-            return err_set(e, -EINVAL, "tokenizer.json: normalizer \"%.*s\"; only NFC or none can be used",
-                           SLICE_ARGS(stage_type(member)));
-        t->nfc = true;
-    }
-    return 0;
-}
-
-static bool is_byte_level_stage(const json_t *stage)
-{
-    return json_is(json_object_get(stage, "type"), "ByteLevel") &&
-           json_is_false(json_object_get(stage, "use_regex")) &&
-           json_is_off(json_object_get(stage, "add_prefix_space"));
-}
-
-static int read_pre_tokenizer(struct tokenizer *t, const json_t *pre, struct err *e)
-{
-    const char *key = "pretokenizers";
-    const json_t *split = stage_member(pre, key, 0);
-    if (stage_count(pre, key) != 2 || !json_is(json_object_get(split, "type"), "Split") ||
-        !json_is(json_object_get(split, "behavior"), "Isolated") ||
-        !json_is_off(json_object_get(split, "invert")) || !is_byte_level_stage(stage_member(pre, key, 1)))
-        return err_set(e, -EINVAL,
-                       "tokenizer.json: pre_tokenizer is not a Sequence of Split (Isolated) and ByteLevel "
-                       "(use_regex false); nothing else can be used");
-    struct slice regex = json_slice(json_object_get(json_object_get(split, "pattern"), "Regex"));
-    if (!pretok_rule_find(regex, &t->rule))
-        return err_set(e, -EINVAL,
-                       "tokenizer.json: the pre_tokenizer's regex is none of Qwen2's, Qwen3.5's, Llama 3's: "
-                       "%.*s",
-                       SLICE_ARGS(slice_sub(regex, 0, 200)));
-    return 0;
-}
-
-static int read_decoder(const json_t *decoder, struct err *e)
-{
-    if (stage_count(decoder, "decoders") == 1 &&
-        json_is(json_object_get(stage_member(decoder, "decoders", 0), "type"), "ByteLevel"))
-        return 0;
-    return err_set(e, -EINVAL, "tokenizer.json: decoder \"%.*s\"; only ByteLevel can be used",
-                   SLICE_ARGS(stage_type(decoder)));
-}
+#include <stdio.h>
 
 /* ---- vocabulary ---- */
 
@@ -132,21 +20,11 @@ struct vocab_reader {
     size_t longest;
 };
 
-static int id_check(const json_t *value, struct slice token, uint32_t *ret, struct err *e)
-{
-    json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-    if (id < 0 || id >= TOKENIZER_IDS_MAX)
-        return err_set(e, -EINVAL, "tokenizer.json: the id of \"%.*s\" is not a number from 0 to %u",
-                       SLICE_ARGS(slice_sub(token, 0, 80)), TOKENIZER_IDS_MAX - 1);
-    *ret = (uint32_t)id;
-    return 0;
-}
-
 static int vocab_measure_token(struct vocab_reader *v, const json_t *id_value, struct slice token,
                                struct err *e)
 {
     uint32_t id = 0;
-    int r = id_check(id_value, token, &id, e);
+    int r = tokenizer_id_check(id_value, token, &id, e);
     if (r < 0)
         return r;
     if (token.len == 0)
@@ -222,10 +100,12 @@ static int vocab_fill(struct tokenizer *t, const struct vocab_reader *v, struct 
         struct slice token = iter_key(i);
         uint32_t id = (uint32_t)json_integer_value(json_object_iter_value(i));
         bool reachable;
-        if (!vocab_has(&t->vocab, id))
+        if (!vocab_has(&t->vocab, id) && t->model == TOKENIZER_BYTES)
             reachable = vocab_add_byte_level(&t->vocab, id, token);
+        else if (!vocab_has(&t->vocab, id))
+            reachable = (vocab_add(&t->vocab, id, token), true);
         else if (t->vocab.entries[id].is_added && slice_eq(vocab_bytes(&t->vocab, id), token))
-            reachable = is_plain(token);
+            reachable = t->model != TOKENIZER_BYTES || is_plain(token);
         else
             return err_set(e, -EINVAL, "tokenizer.json: id %u is given to two tokens, one of them \"%.*s\"",
                            id, SLICE_ARGS(slice_sub(token, 0, 80)));
@@ -237,21 +117,13 @@ static int vocab_fill(struct tokenizer *t, const struct vocab_reader *v, struct 
 
 /* ---- merges ---- */
 
-/* The two tokens of a merge: "A B" or ["A", "B"]. */
-static bool merge_parts(const json_t *merge, struct slice *left, struct slice *right)
+/* The bytes of a text that is this token. */
+static size_t bytes_of(const struct tokenizer *t, struct slice token, char *ret)
 {
-    if (json_is_array(merge)) {
-        *left = json_slice(json_array_get(merge, 0));
-        *right = json_slice(json_array_get(merge, 1));
-        return json_array_size(merge) == 2 && left->len && right->len;
-    }
-    struct slice both = json_slice(merge);
-    size_t space = slice_find(both, SLICE(" "), 0);
-    if (space == SIZE_MAX)
-        return false;
-    *left = slice_sub(both, 0, space);
-    *right = slice_sub(both, space + 1, both.len);
-    return left->len && right->len && slice_find(*right, SLICE(" "), 0) == SIZE_MAX;
+    if (t->model == TOKENIZER_BYTES)
+        return vocab_bytes_of(token, ret);
+    memcpy(ret, token.ptr, token.len);
+    return token.len;
 }
 
 /* `joint` has room for two longest tokens. */
@@ -259,13 +131,13 @@ static int read_merge(struct tokenizer *t, const struct hash_map *by_bytes, cons
                       uint32_t rank, size_t longest, char *joint, struct err *e)
 {
     struct slice left, right;
-    if (!merge_parts(merge, &left, &right))
+    if (!tokenizer_merge_parts(merge, &left, &right))
         return err_set(e, -EINVAL, "tokenizer.json: merge %u is not a pair of tokens", rank);
     struct bpe_merge m = {.rank = rank};
     bool known = left.len <= longest && right.len <= longest;
     if (known) {
-        size_t left_len = vocab_bytes_of(left, joint);
-        size_t right_len = left_len == SIZE_MAX ? SIZE_MAX : vocab_bytes_of(right, joint + left_len);
+        size_t left_len = bytes_of(t, left, joint);
+        size_t right_len = left_len == SIZE_MAX ? SIZE_MAX : bytes_of(t, right, joint + left_len);
         known = right_len != SIZE_MAX && hash_map_get(by_bytes, (struct slice){joint, left_len}, &m.left) &&
                 hash_map_get(by_bytes, (struct slice){joint + left_len, right_len}, &m.right) &&
                 hash_map_get(by_bytes, (struct slice){joint, left_len + right_len}, &m.merged);
@@ -291,41 +163,96 @@ static int read_byte_ids(struct tokenizer *t, const struct hash_map *by_bytes, s
     return 0;
 }
 
-static int read_tokens(struct tokenizer *t, struct arena *a, const json_t *root, struct err *e)
+/* The bytes that tokens decode to, beside their texts. */
+static int decode_tokens(struct tokenizer *t, struct arena *a, struct err *e)
+{
+    struct vocab decoded;
+    struct buf one;
+    size_t bytes = 0;
+    int r = 0;
+    t->texts = t->vocab;
+    if (t->decoder.byte_level)
+        return 0;
+    buf_init(&one, TOKENIZER_FILE_BYTES_MAX * 4, NULL);
+    for (uint32_t id = 0; id < t->texts.size && !one.error; id++) {
+        buf_clear(&one);
+        token_decoder_run(&t->decoder, vocab_bytes(&t->texts, id), &one);
+        bytes += one.len;
+    }
+    struct vocab_opts opts = {.size = t->texts.size, .bytes_max = (uint32_t)bytes};
+    if (bytes >= TOKENIZER_FILE_BYTES_MAX * 4)
+        r = err_set(e, -EINVAL, "tokenizer.json: the decoder makes %zu bytes of the vocabulary", bytes);
+    else if (one.error || vocab_init(&decoded, a, &opts) < 0)
+        r = tokenizer_no_memory(e);
+    for (uint32_t id = 0; id < t->texts.size && r == 0; id++) {
+        if (!vocab_has(&t->texts, id))
+            continue;
+        buf_clear(&one);
+        token_decoder_run(&t->decoder, vocab_bytes(&t->texts, id), &one);
+        r = one.error ? tokenizer_no_memory(e) : 0;
+        if (r < 0)
+            break;
+        vocab_add(&decoded, id, buf_slice(&one));
+        decoded.entries[id].is_added = t->texts.entries[id].is_added;
+        decoded.entries[id].is_special = t->texts.entries[id].is_special;
+    }
+    buf_done(&one);
+    if (r == 0)
+        t->vocab = decoded;
+    return r;
+}
+
+static int read_vocab(struct tokenizer *t, struct arena *a, const json_t *root, const json_t *vocab,
+                      struct err *e)
 {
     const json_t *model = json_object_get(root, "model");
     const json_t *merges = json_object_get(model, "merges");
-    struct vocab_reader v = {.vocab = json_object_get(model, "vocab"),
-                             .added = json_object_get(root, "added_tokens")};
+    struct vocab_reader v = {.vocab = vocab, .added = json_object_get(root, "added_tokens")};
     int r = vocab_measure(&v, e);
     if (r < 0)
         return r;
-    if (!json_is_array(merges) || json_array_size(merges) > TOKENIZER_MERGES_MAX)
+    if (t->model <= TOKENIZER_CHARS &&
+        (!json_is_array(merges) || json_array_size(merges) > TOKENIZER_MERGES_MAX))
         return err_set(e, -EINVAL, "tokenizer.json: model.merges is not a list of at most %u merges",
                        TOKENIZER_MERGES_MAX);
-    uint32_t merges_count = (uint32_t)json_array_size(merges);
+    uint32_t merges_count = t->model <= TOKENIZER_CHARS ? (uint32_t)json_array_size(merges) : 0;
     struct vocab_opts opts = {.size = v.size, .bytes_max = (uint32_t)v.bytes};
     if (vocab_init(&t->vocab, a, &opts) < 0 || bpe_init(&t->bpe, a, merges_count) < 0)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
 
     size_t mark = arena_mark(a);
     struct hash_map by_bytes;
     if (hash_map_init(&by_bytes, a, (uint32_t)json_object_size(v.vocab)) < 0)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     size_t mark_joint = arena_mark(a);
     char *joint = arena_alloc_array(a, v.longest, 2);
     if (!joint)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     r = vocab_fill_added(t, &v, e);
     if (r == 0)
         r = vocab_fill(t, &v, &by_bytes, e);
-    if (r == 0)
+    bool keep = t->ignore_merges || t->model != TOKENIZER_BYTES;
+    t->by_bytes = by_bytes;
+    if (r == 0 && t->model == TOKENIZER_BYTES)
         r = read_byte_ids(t, &by_bytes, e);
     for (uint32_t i = 0; i < merges_count && r == 0; i++)
         r = read_merge(t, &by_bytes, json_array_get(merges, i), i, v.longest, joint, e);
-    if (r == 0 && t->ignore_merges)
-        t->by_bytes = by_bytes;
-    arena_rewind(a, t->ignore_merges ? mark_joint : mark);
+    arena_rewind(a, keep ? mark_joint : mark);
+    if (r == 0 && t->model != TOKENIZER_BYTES)
+        r = tokenizer_read_model(t, a, model, e);
+    return r < 0 ? r : decode_tokens(t, a, e);
+}
+
+static int read_tokens(struct tokenizer *t, struct arena *a, const json_t *root, struct err *e)
+{
+    const json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    if (t->model != TOKENIZER_UNIGRAM)
+        return read_vocab(t, a, root, vocab, e);
+    json_t *ids = NULL;
+    int r = tokenizer_unigram_ids(vocab, &ids, e);
+    if (r == 0)
+        r = read_vocab(t, a, root, ids, e);
+    json_decref(ids);
     return r;
 }
 
@@ -340,20 +267,36 @@ static int added_set_build(struct added_set *set, struct added_token *tokens, ui
                    SLICE_ARGS(slice_sub(twice->content, 0, 80)));
 }
 
+/* What the stages may do to the length of a text. */
+static struct token_bound_opts bound_opts(const struct tokenizer *t)
+{
+    struct token_bound_opts o = {.unbounded = !tokenizer_covers_all(t), .texts = &t->texts};
+    for (uint32_t i = 0; i < t->normalizer.count; i++) {
+        const struct normalizer_stage *s = &t->normalizer.stages[i];
+        if (s->kind == NORMALIZE_NFC)
+            o.normalised = true;
+        else if (s->kind != NORMALIZE_PREPEND && !(s->kind == NORMALIZE_REPLACE && s->keeps_bytes))
+            o.unbounded = true;
+    }
+    for (uint32_t i = 0; i < t->pretok.count; i++)
+        o.unbounded |= t->pretok.stages[i].behavior == SPLIT_REMOVED;
+    return o;
+}
+
 static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, struct err *e)
 {
     size_t count = json_array_size(list);
     struct added_token *all = ARENA_ARRAY(a, struct added_token, count);
     struct added_token *raw = ARENA_ARRAY(a, struct added_token, count);
     struct added_token *normalized = ARENA_ARRAY(a, struct added_token, count);
-    struct token_bound_opts bound = {.normalised = t->nfc};
+    struct token_bound_opts bound = bound_opts(t);
     uint32_t raw_count = 0, normalized_count = 0;
     if (!all || !raw || !normalized)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     for (size_t i = 0; i < count; i++) {
         const json_t *entry = json_array_get(list, i);
         uint32_t id = (uint32_t)json_integer_value(json_object_get(entry, "id"));
-        struct added_token token = {.content = vocab_bytes(&t->vocab, id),
+        struct added_token token = {.content = vocab_bytes(&t->texts, id),
                                     .id = id,
                                     .single_word = json_is_true(json_object_get(entry, "single_word")),
                                     .lstrip = json_is_true(json_object_get(entry, "lstrip")),
@@ -364,8 +307,10 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
             raw[raw_count++] = token;
             continue;
         }
-        if (t->nfc && unicode_nfc(a, token.content, NULL, &token.content) < 0)
-            return no_memory(e);
+        if (normalizer_run(&t->normalizer, a, token.content, NULL, &token.content) < 0)
+            return tokenizer_no_memory(e);
+        if (token.content.len == 0)
+            continue;
         normalized[normalized_count++] = token;
     }
     token_bound_init(&t->bound, &t->vocab, &bound);
@@ -375,79 +320,6 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
     if (r == 0)
         r = added_set_build(&t->added_normalized, normalized, normalized_count, e);
     return r;
-}
-
-/* ---- tokens around the text ---- */
-
-/* The ids of one special token of a template. */
-static int template_token(const struct tokenizer *t, const json_t *template, const json_t *special,
-                          uint32_t *ids, uint32_t *count, struct err *e)
-{
-    const json_t *name = json_object_get(special, "id");
-    const json_t *entry = json_object_get(json_object_get(template, "special_tokens"),
-                                          json_is_string(name) ? json_string_value(name) : "");
-    const json_t *list = json_object_get(entry, "ids");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        uint32_t id = 0;
-        int r = id_check(json_array_get(list, i), json_slice(name), &id, e);
-        if (r < 0)
-            return r;
-        if (!vocab_has(&t->vocab, id) || *count == TOKENIZER_TEMPLATE_MAX)
-            break;
-        ids[(*count)++] = id;
-        if (i + 1 == json_array_size(list))
-            return 0;
-    }
-    return err_set(
-        e, -EINVAL,
-        "tokenizer.json: post_processor: \"%.*s\" has no ids, unknown ids, or more than %d tokens come "
-        "together",
-        SLICE_ARGS(slice_sub(json_slice(name), 0, 80)), TOKENIZER_TEMPLATE_MAX);
-}
-
-static int read_template(struct tokenizer *t, const json_t *template, struct err *e)
-{
-    const json_t *single = json_object_get(template, "single");
-    bool behind = false;
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *special = json_object_get(json_array_get(single, i), "SpecialToken");
-        if (!special) {
-            if (behind || !json_object_get(json_array_get(single, i), "Sequence"))
-                return err_set(e, -EINVAL,
-                               "tokenizer.json: post_processor: the template is not one Sequence "
-                               "among SpecialTokens");
-            behind = true;
-            continue;
-        }
-        int r = template_token(t, template, special, behind ? t->suffix : t->prefix,
-                               behind ? &t->suffix_count : &t->prefix_count, e);
-        if (r < 0)
-            return r;
-    }
-    if (!behind)
-        return err_set(e, -EINVAL, "tokenizer.json: post_processor: the template has no place for the text");
-    return 0;
-}
-
-static int read_post_processor(struct tokenizer *t, const json_t *post, struct err *e)
-{
-    bool seen = false;
-    for (size_t i = 0; i < stage_count(post, "processors"); i++) {
-        const json_t *member = stage_member(post, "processors", i);
-        if (json_is(json_object_get(member, "type"), "ByteLevel"))
-            continue;
-        if (seen || !json_is(json_object_get(member, "type"), "TemplateProcessing"))
-            return err_set(
-                e, -EINVAL,
-                "tokenizer.json: post_processor \"%.*s\"; only ByteLevel and one TemplateProcessing "
-                "can be used",
-                SLICE_ARGS(stage_type(member)));
-        seen = true;
-        int r = read_template(t, member, e);
-        if (r < 0)
-            return r;
-    }
-    return 0;
 }
 
 /* ---- tokenizer_config.json ---- */
@@ -460,7 +332,7 @@ static int read_special(struct arena *a, const json_t *value, struct slice *ret,
         return 0;
     char *copy = arena_strndup(a, text.ptr, text.len);
     if (!copy)
-        return no_memory(e);
+        return tokenizer_no_memory(e);
     *ret = (struct slice){copy, text.len};
     return 0;
 }
@@ -483,19 +355,25 @@ static int read_config(struct tokenizer *t, struct arena *a, const json_t *confi
 int tokenizer_json_read(struct tokenizer *t, struct arena *a, const json_t *root, const json_t *config,
                         struct err *e)
 {
-    int r = read_model_kind(t, json_object_get(root, "model"), e);
+    int r = tokenizer_read_kind(t, json_object_get(root, "model"), e);
     if (r == 0)
-        r = read_normalizer(t, json_object_get(root, "normalizer"), e);
+        r = tokenizer_read_normalizer(t, a, json_object_get(root, "normalizer"), e);
     if (r == 0)
-        r = read_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), e);
+        r = tokenizer_read_pre_tokenizer(t, a, json_object_get(root, "pre_tokenizer"), e);
+    if (r == 0 && t->model > TOKENIZER_CHARS && t->byte_level)
+        r = err_set(e, -EINVAL, "tokenizer.json: the pre_tokenizer has a ByteLevel, which only BPE can use");
+    if (r == 0 && t->model <= TOKENIZER_CHARS)
+        t->model = t->byte_level ? TOKENIZER_BYTES : TOKENIZER_CHARS;
     if (r == 0)
-        r = read_decoder(json_object_get(root, "decoder"), e);
+        r = tokenizer_read_decoder(t, a, json_object_get(root, "decoder"), e);
+    if (r == 0 && t->decoder.byte_level != t->byte_level)
+        r = err_set(e, -EINVAL, "tokenizer.json: only one of pre_tokenizer and decoder has a ByteLevel");
     if (r == 0)
         r = read_tokens(t, a, root, e);
     if (r == 0)
         r = read_added(t, a, json_object_get(root, "added_tokens"), e);
     if (r == 0)
-        r = read_post_processor(t, json_object_get(root, "post_processor"), e);
+        r = tokenizer_read_post_processor(t, json_object_get(root, "post_processor"), e);
     if (r == 0)
         r = read_config(t, a, config, e);
     return r;

@@ -5,23 +5,36 @@
 
 #include "base/err.h"
 #include "text/added.h"
-#include "text/bpe.h"
-#include "text/pretok.h"
+#include "text/bpe_chars.h"
+#include "text/normalizer.h"
+#include "text/pretok_stage.h"
 #include "text/token_bound.h"
+#include "text/token_decoder.h"
+#include "text/unigram.h"
 #include "text/vocab.h"
+#include "text/wordpiece.h"
 
 #include <jansson.h>
 
 #define TOKENIZER_TEMPLATE_MAX 8 /* tokens before the text, and after it */
 
+enum tokenizer_model { TOKENIZER_BYTES, TOKENIZER_CHARS, TOKENIZER_WORDPIECE, TOKENIZER_UNIGRAM };
+
 struct tokenizer {
-    enum pretok_rule rule;
-    bool nfc;
+    enum tokenizer_model model; /* BPE from bytes, BPE from characters, ... */
+    struct pretok pretok;
+    bool byte_level; /* the pre-tokenizer maps bytes to the byte-level alphabet */
+    struct normalizer normalizer;
+    struct token_decoder decoder;
     bool ignore_merges; /* a piece that is a token is not built by merges */
-    struct vocab vocab;
+    struct vocab vocab; /* what tokens decode to */
+    struct vocab texts; /* as the file writes them; the same vocabulary where a byte-level decoder reads it */
     struct bpe bpe;
-    struct hash_map by_bytes;   /* bytes of a byte-level token to its id; only with ignore_merges */
-    struct added_set added_all; /* by content as written: for tokenizer_find */
+    struct bpe_chars chars;
+    struct wordpiece wordpiece;
+    struct unigram unigram;
+    struct hash_map by_bytes; /* from the bytes that text has, to the id; kept unless BPE needs only merges */
+    struct added_set added_all;                   /* by content as written: for tokenizer_find */
     struct added_set added_raw, added_normalized; /* for matching */
     uint32_t prefix[TOKENIZER_TEMPLATE_MAX], prefix_count;
     uint32_t suffix[TOKENIZER_TEMPLATE_MAX], suffix_count;

@@ -1,7 +1,7 @@
 /* unicode.c - classes and NFC over the tables of utf8proc.
  *
  * Classes come from the general category. utf8proc 2.8 (Debian 12) has Unicode 15.0; the regex engine of the
- * `tokenizers` library has 16.0. `unicode_newer` is the difference, consulted only for code points that
+ * `tokenizers` library has 16.0. unicode_tables.h has the difference, consulted only for code points that
  * utf8proc calls unassigned, so a newer utf8proc makes it idle rather than wrong.
  *
  * NFC works in segments. A segment starts before a character that no earlier one can change: a starter that
@@ -13,52 +13,11 @@
 #include "text/unicode.h"
 
 #include "base/check.h"
+#include "text/unicode_tables.h"
 #include "text/utf8.h"
 
 #include <errno.h>
 #include <utf8proc.h>
-
-struct code_range {
-    uint32_t first, last;
-    enum unicode_class class;
-};
-
-static const struct code_range unicode_newer[] = {
-    {0x0897, 0x0897, UNICODE_MARK},     {0x1C89, 0x1C8A, UNICODE_LETTER},
-    {0xA7CB, 0xA7CD, UNICODE_LETTER},   {0xA7DA, 0xA7DC, UNICODE_LETTER},
-    {0x105C0, 0x105F3, UNICODE_LETTER}, {0x10D40, 0x10D49, UNICODE_NUMBER},
-    {0x10D4A, 0x10D65, UNICODE_LETTER}, {0x10D69, 0x10D6D, UNICODE_MARK},
-    {0x10D6F, 0x10D85, UNICODE_LETTER}, {0x10EC2, 0x10EC4, UNICODE_LETTER},
-    {0x10EFC, 0x10EFC, UNICODE_MARK},   {0x11380, 0x11389, UNICODE_LETTER},
-    {0x1138B, 0x1138B, UNICODE_LETTER}, {0x1138E, 0x1138E, UNICODE_LETTER},
-    {0x11390, 0x113B5, UNICODE_LETTER}, {0x113B7, 0x113B7, UNICODE_LETTER},
-    {0x113B8, 0x113C0, UNICODE_MARK},   {0x113C2, 0x113C2, UNICODE_MARK},
-    {0x113C5, 0x113C5, UNICODE_MARK},   {0x113C7, 0x113CA, UNICODE_MARK},
-    {0x113CC, 0x113D0, UNICODE_MARK},   {0x113D1, 0x113D1, UNICODE_LETTER},
-    {0x113D2, 0x113D2, UNICODE_MARK},   {0x113D3, 0x113D3, UNICODE_LETTER},
-    {0x113E1, 0x113E2, UNICODE_MARK},   {0x116D0, 0x116E3, UNICODE_NUMBER},
-    {0x11BC0, 0x11BE0, UNICODE_LETTER}, {0x11BF0, 0x11BF9, UNICODE_NUMBER},
-    {0x11F5A, 0x11F5A, UNICODE_MARK},   {0x13460, 0x143FA, UNICODE_LETTER},
-    {0x16100, 0x1611D, UNICODE_LETTER}, {0x1611E, 0x1612F, UNICODE_MARK},
-    {0x16130, 0x16139, UNICODE_NUMBER}, {0x16D40, 0x16D6C, UNICODE_LETTER},
-    {0x16D70, 0x16D79, UNICODE_NUMBER}, {0x18CFF, 0x18CFF, UNICODE_LETTER},
-    {0x1CCF0, 0x1CCF9, UNICODE_NUMBER}, {0x1E5D0, 0x1E5ED, UNICODE_LETTER},
-    {0x1E5EE, 0x1E5EF, UNICODE_MARK},   {0x1E5F0, 0x1E5F0, UNICODE_LETTER},
-    {0x1E5F1, 0x1E5FA, UNICODE_NUMBER}, {0x2EBF0, 0x2EE5D, UNICODE_LETTER}};
-static const struct code_range unicode_nfc_inert[] = {
-    {0x07FD, 0x07FD, UNICODE_MARK},   {0x0898, 0x089F, UNICODE_MARK},   {0x08CA, 0x08D3, UNICODE_MARK},
-    {0x09FE, 0x09FE, UNICODE_MARK},   {0x0C3C, 0x0C3C, UNICODE_MARK},   {0x0D3B, 0x0D3C, UNICODE_MARK},
-    {0x0EBA, 0x0EBA, UNICODE_MARK},   {0x1715, 0x1715, UNICODE_MARK},   {0x1ABF, 0x1ACE, UNICODE_MARK},
-    {0x1DF6, 0x1DFA, UNICODE_MARK},   {0xA82C, 0xA82C, UNICODE_MARK},   {0x10D24, 0x10D27, UNICODE_MARK},
-    {0x10EAB, 0x10EAC, UNICODE_MARK}, {0x10EFD, 0x10EFF, UNICODE_MARK}, {0x10F46, 0x10F50, UNICODE_MARK},
-    {0x10F82, 0x10F85, UNICODE_MARK}, {0x11070, 0x11070, UNICODE_MARK}, {0x1133B, 0x1133B, UNICODE_MARK},
-    {0x1145E, 0x1145E, UNICODE_MARK}, {0x11839, 0x1183A, UNICODE_MARK}, {0x11930, 0x11930, UNICODE_MARK},
-    {0x1193D, 0x1193E, UNICODE_MARK}, {0x11943, 0x11943, UNICODE_MARK}, {0x119E0, 0x119E0, UNICODE_MARK},
-    {0x11A34, 0x11A34, UNICODE_MARK}, {0x11A47, 0x11A47, UNICODE_MARK}, {0x11A99, 0x11A99, UNICODE_MARK},
-    {0x11D42, 0x11D42, UNICODE_MARK}, {0x11D44, 0x11D45, UNICODE_MARK}, {0x11D97, 0x11D97, UNICODE_MARK},
-    {0x11F41, 0x11F42, UNICODE_MARK}, {0x16FF0, 0x16FF1, UNICODE_MARK}, {0x1E08F, 0x1E08F, UNICODE_MARK},
-    {0x1E130, 0x1E136, UNICODE_MARK}, {0x1E2AE, 0x1E2AE, UNICODE_MARK}, {0x1E2EC, 0x1E2EF, UNICODE_MARK},
-    {0x1E4EC, 0x1E4EF, UNICODE_MARK}};
 
 static const struct code_range *code_range_find(const struct code_range *ranges, size_t count, uint32_t code)
 {
@@ -90,9 +49,15 @@ static enum unicode_class class_ascii(uint32_t code)
     return unicode_is_space(code) ? UNICODE_SPACE : UNICODE_OTHER;
 }
 
-static utf8proc_category_t unicode_category(uint32_t code)
+unsigned unicode_general_category(uint32_t code)
 {
-    return code <= 0x10FFFF ? utf8proc_category((utf8proc_int32_t)code) : UTF8PROC_CATEGORY_CN;
+    if (code > 0x10FFFF)
+        return UTF8PROC_CATEGORY_CN;
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+    if (category != UTF8PROC_CATEGORY_CN)
+        return category;
+    const struct code_range *newer = code_range_find(unicode_newer, COUNT_OF(unicode_newer), code);
+    return newer ? newer->category : UTF8PROC_CATEGORY_CN;
 }
 
 enum unicode_class unicode_class(uint32_t code)
@@ -101,16 +66,41 @@ enum unicode_class unicode_class(uint32_t code)
         return class_ascii(code);
     if (unicode_is_space(code))
         return UNICODE_SPACE;
-    utf8proc_category_t category = unicode_category(code);
-    if (category == UTF8PROC_CATEGORY_CN) {
-        const struct code_range *newer = code_range_find(unicode_newer, COUNT_OF(unicode_newer), code);
-        return newer ? newer->class : UNICODE_OTHER;
-    }
+    unsigned category = unicode_general_category(code);
+    if (category == UTF8PROC_CATEGORY_CN || category > UTF8PROC_CATEGORY_NO)
+        return UNICODE_OTHER;
     if (category <= UTF8PROC_CATEGORY_LO)
         return UNICODE_LETTER;
-    if (category <= UTF8PROC_CATEGORY_ME)
-        return UNICODE_MARK;
-    return category <= UTF8PROC_CATEGORY_NO ? UNICODE_NUMBER : UNICODE_OTHER;
+    return category <= UTF8PROC_CATEGORY_ME ? UNICODE_MARK : UNICODE_NUMBER;
+}
+
+uint32_t unicode_categories_named(struct slice name)
+{
+    static const char letters[] = "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCo";
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < sizeof(letters) / 2; i++)
+        if ((name.len == 1 || name.len == 2) && memcmp(letters + (size_t)2 * i, name.ptr, name.len) == 0)
+            found |= 1u << i;
+    return found;
+}
+
+bool unicode_is_punctuation(uint32_t code)
+{
+    if (code < 0x80)
+        return code > 0x20 && code < 0x7F && class_ascii(code) == UNICODE_OTHER;
+    unsigned category = unicode_general_category(code);
+    if (code == 0x166D || code == 0x111C9)
+        return true;
+    return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO &&
+           !code_range_find(unicode_newer_punctuation, COUNT_OF(unicode_newer_punctuation), code);
+}
+
+bool unicode_is_bert_accent(uint32_t code)
+{
+    if (code == 0x1734 || code == 0x1171E)
+        return true;
+    return code >= 0x300 && unicode_general_category(code) == UTF8PROC_CATEGORY_MN &&
+           !code_range_find(unicode_newer_nonspacing, COUNT_OF(unicode_newer_nonspacing), code);
 }
 
 /* Symbols (So) with the property Other_Alphabetic; the marks that have it are words as marks. */
@@ -125,12 +115,49 @@ bool unicode_is_word(uint32_t code)
     enum unicode_class class = unicode_class(code);
     if (class == UNICODE_LETTER || class == UNICODE_MARK)
         return true;
-    utf8proc_category_t category = unicode_category(code);
-    if (category == UTF8PROC_CATEGORY_CN)
-        return class == UNICODE_NUMBER; /* all of unicode_newer's are decimal digits */
+    unsigned category = unicode_general_category(code);
     return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
            category == UTF8PROC_CATEGORY_PC || code == 0x200C || code == 0x200D ||
            unicode_is_alphabetic_symbol(code);
+}
+
+bool unicode_is_accent(uint32_t code)
+{
+    return unicode_class(code) == UNICODE_MARK &&
+           !code_range_find(unicode_newer_marks, COUNT_OF(unicode_newer_marks), code);
+}
+
+bool unicode_is_bert_control(uint32_t code)
+{
+    unsigned category = unicode_general_category(code);
+    bool newer = code == 0x890 || code == 0x891 || code == 0x8E2 || code == 0x110CD ||
+                 (code >= 0x13430 && code <= 0x1343F);
+    return !newer && (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+                      category == UTF8PROC_CATEGORY_CO);
+}
+
+unsigned unicode_lower(uint32_t code, uint32_t ret[2])
+{
+    static const struct {
+        uint32_t first, last, lower;
+        uint32_t step;
+    } newer[] = {{0x1C89, 0x1C89, 0x1C8A, 1},    {0xA7CB, 0xA7CB, 0x264, 1},    {0xA7CC, 0xA7CE, 0xA7CD, 2},
+                 {0xA7D2, 0xA7D4, 0xA7D3, 2},    {0xA7DA, 0xA7DA, 0xA7DB, 1},   {0xA7DC, 0xA7DC, 0x19B, 1},
+                 {0x10D50, 0x10D65, 0x10D70, 1}, {0x16EA0, 0x16EB8, 0x16EBB, 1}};
+    ret[0] = code;
+    if (code == 0x130) {
+        ret[0] = 'i';
+        ret[1] = 0x307;
+        return 2;
+    }
+    if (code < 0x80)
+        ret[0] = code - 'A' < 26 ? code + 0x20 : code;
+    else
+        ret[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
+    for (size_t i = 0; i < COUNT_OF(newer) && ret[0] == code; i++)
+        if (code >= newer[i].first && code <= newer[i].last && (code - newer[i].first) % newer[i].step == 0)
+            ret[0] = newer[i].lower + (code - newer[i].first);
+    return 1;
 }
 
 /* ---- normalisation form C ---- */
@@ -165,7 +192,7 @@ static bool nfc_is_boundary(uint32_t code)
 {
     if (code < 0x300 || (code >= 0x3400 && code <= 0x9FFF) || (code >= 0xAC00 && code <= 0xD7A3))
         return true;
-    utf8proc_category_t category = unicode_category(code);
+    unsigned category = unicode_general_category(code);
     if (category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME)
         return nfc_is_inert(code);
     if (code >= 0x1160 && code <= 0x11FF)
@@ -305,5 +332,80 @@ int unicode_nfc(struct arena *scratch, struct slice text, const struct wanted *w
         return (int)len;
     }
     *ret = (struct slice){out, (size_t)len};
+    return 0;
+}
+
+/* ---- normalisation form D ---- */
+
+/* U+11938 is younger than the normaliser of `tokenizers`. */
+static size_t nfd_decompose(uint32_t code, utf8proc_int32_t ret[NFC_EXPANSION_MAX])
+{
+    if (code != 0x11938)
+        return nfc_decompose(code, ret);
+    ret[0] = (utf8proc_int32_t)code;
+    return 1;
+}
+
+/* A character that stays as it is and that no mark before it passes. */
+static bool nfd_is_boundary(uint32_t code)
+{
+    utf8proc_int32_t parts[NFC_EXPANSION_MAX];
+    return code < 0xC0 || nfd_decompose(code, parts) == 0 || nfc_class(parts[0]) == 0;
+}
+
+static size_t nfd_segment_end(struct slice text, size_t from)
+{
+    uint32_t code;
+    size_t end = from + utf8_next(text.ptr + from, &code);
+    for (unsigned bytes; end < text.len; end += bytes) {
+        bytes = utf8_next(text.ptr + end, &code);
+        if (nfd_is_boundary(code))
+            break;
+    }
+    return end;
+}
+
+static ssize_t nfd_segment(struct arena *scratch, struct slice s, char *out)
+{
+    size_t mark = arena_mark(scratch), room = s.len * 2, count = 0;
+    utf8proc_int32_t small[64], *codes = small, *other = small + COUNT_OF(small) / 2;
+    ssize_t written = 0;
+    uint32_t code;
+    if (room > COUNT_OF(small) / 2) {
+        codes = ARENA_ARRAY(scratch, utf8proc_int32_t, room);
+        other = ARENA_ARRAY(scratch, utf8proc_int32_t, room);
+    }
+    if (!codes || !other) {
+        arena_rewind(scratch, mark);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < s.len;) {
+        i += utf8_next(s.ptr + i, &code);
+        count += nfd_decompose(code, codes + count);
+    }
+    nfc_order(codes, count, other);
+    for (size_t i = 0; i < count; i++)
+        written += utf8_encode((uint32_t)codes[i], out + written);
+    arena_rewind(scratch, mark);
+    return written;
+}
+
+int unicode_nfd(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret)
+{
+    size_t mark = arena_mark(scratch), len = 0, look = 0;
+    char *out = arena_alloc_array(scratch, text.len + 1, 3);
+    ssize_t written = out ? 0 : -ENOMEM;
+    for (size_t from = 0, end; from < text.len && written >= 0; from = end) {
+        end = nfd_segment_end(text, from);
+        written = wanted_pass(w, from, &look);
+        if (written == 0)
+            written = nfd_segment(scratch, slice_sub(text, from, end - from), out + len);
+        len += written > 0 ? (size_t)written : 0;
+    }
+    if (written < 0) {
+        arena_rewind(scratch, mark);
+        return (int)written;
+    }
+    *ret = (struct slice){out, len};
     return 0;
 }

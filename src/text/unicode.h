@@ -20,6 +20,22 @@ enum unicode_class {
 /* Any number; OTHER for a number that is not a code point. */
 enum unicode_class unicode_class(uint32_t code);
 
+/* The general category, numbered as in utf8proc; 0: unassigned. */
+unsigned unicode_general_category(uint32_t code);
+/* The categories called "L", "Lu", ... as bits 1 << category; 0: no such name. */
+uint32_t unicode_categories_named(struct slice name);
+/* What the pre-tokenizers Punctuation and BertPreTokenizer split. */
+bool unicode_is_punctuation(uint32_t code);
+/* A nonspacing mark that BertNormalizer drops. */
+bool unicode_is_bert_accent(uint32_t code);
+
+/* A mark that StripAccents drops. */
+bool unicode_is_accent(uint32_t code);
+/* A control character that BertNormalizer drops. */
+bool unicode_is_bert_control(uint32_t code);
+/* The one or two characters of the lower case, of Unicode 17 as far as utf8proc lacks them. */
+unsigned unicode_lower(uint32_t code, uint32_t ret[2]);
+
 /* \w: alphabetic, mark, decimal digit, connector punctuation or join control. */
 bool unicode_is_word(uint32_t code);
 
@@ -28,5 +44,7 @@ bool unicode_is_word(uint32_t code);
  * orders and composes a run of marks without polling. 0, -ENOMEM, or the result of `w`; on failure `scratch`
  * is unchanged. */
 int unicode_nfc(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret);
+/* The same for normalisation form D. */
+int unicode_nfd(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret);
 
 #endif

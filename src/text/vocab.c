@@ -60,6 +60,15 @@ static int byte_of_code(uint32_t code)
     return code == 0x143 ? 0xAD : -1;
 }
 
+uint32_t vocab_code_of_byte(unsigned char byte)
+{
+    if (byte_of_code(byte) == byte)
+        return byte;
+    if (byte <= 0x20)
+        return byte + 0x100u;
+    return byte == 0xAD ? 0x143 : byte - 0x7Fu + 0x121;
+}
+
 size_t vocab_bytes_of(struct slice text, char *ret)
 {
     size_t len = 0;

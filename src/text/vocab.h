@@ -39,6 +39,9 @@ bool vocab_add_byte_level(struct vocab *v, uint32_t id, struct slice text);
  * the alphabet. */
 size_t vocab_bytes_of(struct slice text, char *ret);
 
+/* The character of the byte-level alphabet that stands for `byte`. */
+uint32_t vocab_code_of_byte(unsigned char byte);
+
 static inline bool vocab_has(const struct vocab *v, uint32_t id)
 {
     return id < v->size && v->entries[id].is_token;

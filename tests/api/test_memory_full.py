@@ -314,7 +314,7 @@ def test_every_limit_at_once(limits, full_root):
 CLIENTS, SECONDS, SECONDS_MAX = 640, 5, 60
 # Pages for two requests of the longest, and bodies and texts of a few megabytes, for six rows and 24 that
 # wait.
-PLANNED = {**LIMITS, "memory-limit": 100 << 20, "max-connections": CLIENTS // 10}
+PLANNED = {**LIMITS, "memory-limit": 104 << 20, "max-connections": CLIENTS // 10}
 CROWDED = {**PLANNED, "max-body-bytes": 1 << 20, "max-request-bytes": 4 << 20}
 
 

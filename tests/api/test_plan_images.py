@@ -33,7 +33,7 @@ def test_who_asks_for_a_cache_gets_it_before_the_context_takes_all():
         return plan["max_model_len"], accounts["images"]["limit_bytes"]
 
     assert cache() == (32768, 256 << 20)
-    small = ["--memory-limit", "304M"]
+    small = ["--memory-limit", "340M"]
     length, few = cache(*small)
     shorter, many = cache(*small, "--image-cache", "50M")
     assert few < 8 << 20 and 50 << 20 <= many < 51 << 20 and 1024 <= shorter < length

@@ -1,6 +1,6 @@
 /* Bytes for the tokenizer. The first byte selects their use:
  *
- * * a tokenizer.json (split at the first zero byte from a tokenizer_config.json);
+ * * a tokenizer.json of any kind (split at the first zero byte from a tokenizer_config.json);
  * * a tokenizer.json whose vocabulary is completed with tokens for all bytes, so that more code is reached;
  * * text for the bundled model's tokenizer;
  * * token ids for it.
@@ -48,6 +48,25 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
+/* Token by token and all at once give the same text. */
+static void stream(const struct tokenizer *t, size_t count)
+{
+    struct buf whole, streamed;
+    struct detok d;
+    buf_init(&whole, (size_t)16 << 20, NULL);
+    buf_init(&streamed, (size_t)16 << 20, NULL);
+    ASSERT(tokenizer_decode(t, ids, count, false, &whole) == 0);
+    detok_init(&d, t, false);
+    for (size_t i = 0; i < count; i++) {
+        detok_push(&d, ids[i], &streamed);
+        ASSERT(utf8_valid(buf_slice(&streamed)));
+    }
+    detok_flush(&d, &streamed);
+    ASSERT(slice_eq(buf_slice(&whole), buf_slice(&streamed)));
+    buf_done(&whole);
+    buf_done(&streamed);
+}
+
 static void use(const struct tokenizer *t, struct slice text)
 {
     struct tokenizer_opts opts = {.added_tokens = true, .add_special = true};
@@ -57,7 +76,10 @@ static void use(const struct tokenizer *t, struct slice text)
     ASSERT(r == 0 || (e.text[0] && (r == -E2BIG || r == -EINVAL || r == -ENOMEM)));
     for (size_t i = 0; r == 0 && i < count; i++)
         ASSERT(tokenizer_is_token(t, ids[i]));
-    ASSERT(r < 0 || tokenizer_exceeds(t, text, count, NULL) == 0);
+    ASSERT(r < 0 ||
+           (tokenizer_exceeds(t, text, count, NULL) == 0 && text.len <= tokenizer_bytes_max(t, count)));
+    if (r == 0)
+        stream(t, count);
 }
 
 static void parse(struct slice json, struct slice config)

@@ -100,7 +100,7 @@ static void check_merges(uint64_t seed, bool strange)
         assert_memory_equal(got, want, count * sizeof(*got));
     assert_int_equal(arena_mark(f.arena), mark);
     out.count = 0;
-    assert_int_equal(bpe_encode_long(&f.bpe, f.arena, (struct slice){piece, len}, NULL, &out), 0);
+    assert_int_equal(bpe_encode_long(&f.bpe, f.arena, &(struct bpe_piece){piece, NULL, len}, NULL, &out), 0);
     assert_int_equal(out.count, count);
     if (count)
         assert_memory_equal(got, want, count * sizeof(*got));
@@ -131,7 +131,7 @@ TEST(a_long_piece_has_the_same_tokens_both_ways)
             piece[i] = (char)('a' + rng_below(&rng, 3));
         struct bpe_ids out = {.ids = ids, .max = LEN}, heap = {.ids = ids + LEN, .max = LEN};
         assert_int_equal(bpe_encode(&f.bpe, f.arena, (struct slice){piece, LEN}, NULL, &out), 0);
-        assert_int_equal(bpe_encode_short(&f.bpe, f.arena, (struct slice){piece, LEN}, &heap), 0);
+        assert_int_equal(bpe_encode_short(&f.bpe, f.arena, &(struct bpe_piece){piece, NULL, LEN}, &heap), 0);
         assert_int_equal(out.count, heap.count);
         assert_memory_equal(ids, ids + LEN, out.count * sizeof(*ids));
         free(piece);

@@ -98,25 +98,35 @@ TEST(what_cannot_be_used_is_named)
 {
     static const struct refusal refusals[] = {
         {"model", NULL, "\"model\" is missing"},
-        {"model.type", "\"WordPiece\"", "WordPiece"},
+        {"model.type", "\"WordLevel\"", "model.type is \"WordLevel\""},
+        {"model.type", "\"WordPiece\"", "ByteLevel, which only BPE can use"},
         {"model.dropout", "0.1", "model.dropout"},
-        {"model.byte_fallback", "true", "model.byte_fallback"},
         {"model.end_of_word_suffix", "\"</w>\"", "end_of_word_suffix"},
-        {"normalizer", "{\"type\": \"NFKC\"}", "NFKC"},
+        {"normalizer", "{\"type\": \"NFKC\"}", "normalizer \"NFKC\": it is not supported"},
         {"normalizer",
-         "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"Strip\"}]}", "Strip"},
+         "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}, {\"type\": \"Nmt\"}]}", "Nmt"},
         {"normalizer", "7", "(none)"},
-        {"pre_tokenizer", "null", "pre_tokenizer"},
-        {"pre_tokenizer", "{\"type\": \"ByteLevel\", \"use_regex\": true}", "pre_tokenizer"},
-        {"pre_tokenizer.pretokenizers.0.behavior", "\"Removed\"", "pre_tokenizer"},
-        {"pre_tokenizer.pretokenizers.0.invert", "true", "pre_tokenizer"},
-        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"\\\\w+\"}",
-         "none of Qwen2's, Qwen3.5's, Llama 3's: \\w+"},
-        {"pre_tokenizer.pretokenizers.0.pattern", "{\"String\": \" \"}", "none of"},
-        {"pre_tokenizer.pretokenizers.1.use_regex", NULL, "pre_tokenizer"},
-        {"pre_tokenizer.pretokenizers.1.add_prefix_space", "true", "pre_tokenizer"},
+        {"pre_tokenizer", "null", "ByteLevel"},
+        {"pre_tokenizer", "{\"type\": \"UnicodeScripts\"}", "\"UnicodeScripts\": it is not supported"},
+        {"pre_tokenizer.pretokenizers.0.behavior", "\"Other\"", "behavior"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{}", "1 to 4096"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"(a+)+b\"}", "a group that repeats"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"a|b*\"}", "can match nothing"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"a+?\"}", "not greedy"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"(?<=a)b\"}", "this kind of group"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"\\\\p{Han}\"}", "this property"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"[a&&b]\"}", "&&"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"[a\"}", "without an end"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"a{2,1}\"}", "this quantifier"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"((((((((((a))))))))))\"}", "deeper nesting"},
+        {"pre_tokenizer.pretokenizers.0.pattern", "{\"Regex\": \"a)\"}", "parenthesis"},
+        {"pre_tokenizer.pretokenizers.0.type", "\"ByteLevel\"", "there are two"},
         {"decoder", "null", "decoder"},
-        {"decoder.type", "\"WordPiece\"", "WordPiece"},
+        {"decoder.type", "\"BPEDecoder\"", "BPEDecoder"},
+        {"decoder",
+         "{\"type\": \"Sequence\", \"decoders\": [{\"type\": \"Strip\", \"content\": \" \", \"start\": 1}]}",
+         "only one behind Fuse"},
+        {"decoder.type", "\"WordPiece\"", "only one of pre_tokenizer and decoder"},
         {"model.vocab", "[]", "model.vocab is not an object"},
         {"model.vocab.a", "-1", "the id of \"a\""},
         {"model.vocab.a", "1048576", "the id of \"a\""},
@@ -143,7 +153,8 @@ TEST(what_cannot_be_used_is_named)
          "another added token"},
         {"added_tokens", "[{\"id\": 300, \"content\": \"x1\"}, {\"id\": 301, \"content\": \"x1\"}]",
          "is there twice"},
-        {"post_processor", "{\"type\": \"BertProcessing\"}", "BertProcessing"},
+        {"post_processor", "{\"type\": \"BertProcessing\"}", "the id of"},
+        {"post_processor", "{\"type\": \"PairProcessing\"}", "PairProcessing"},
         {"post_processor", "{\"type\": \"TemplateProcessing\", \"single\": []}", "no place for the text"},
         {"post_processor",
          "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\"}}]}", "<s>"},
@@ -162,6 +173,70 @@ TEST(what_cannot_be_used_is_named)
         assert_null(t);
         assert_int_equal(arena_mark(a), mark);
         json_decref(root);
+    }
+    arena_free(a);
+}
+
+/* Whole files, for the kinds that `smallest` is not. */
+TEST(other_kinds_are_refused_by_what_is_wrong)
+{
+#define TEXT_KIND(model, rest) "{\"decoder\": {\"type\": \"Fuse\"}, \"model\": {" model "}" rest "}"
+#define UNIGRAM(vocab, rest)   TEXT_KIND("\"type\": \"Unigram\", \"vocab\": " vocab rest, "")
+#define CHARSMAP(base64)                                                                                     \
+    TEXT_KIND("\"vocab\": {\"a\": 0}, \"merges\": []",                                                       \
+              ", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"" base64 "\"}")
+    static const struct refusal files[] = {
+        {TEXT_KIND("\"vocab\": {\"a\": 0}, \"merges\": [], \"unk_token\": \"<unk>\"", ""), NULL,
+         "\"<unk>\" is not in"},
+        {TEXT_KIND("\"vocab\": {\"a\": 0}, \"merges\": [[\"a\", \"a\"]]", ""), NULL, "merge 0 of"},
+        {TEXT_KIND("\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}", ""), NULL, "unk_token"},
+        {TEXT_KIND("\"type\": \"WordPiece\", \"vocab\": {\"[UNK]\": 0}, \"max_input_chars_per_word\": -1",
+                   ""),
+         NULL, "max_input_chars_per_word"},
+        {UNIGRAM("{}", ""), NULL, "not a list"},
+        {UNIGRAM("[[\"a\", -1], [\"a\", -2]]", ""), NULL, "\"a\" is twice"},
+        {UNIGRAM("[[\"a\"]]", ""), NULL, "entry 0 of model.vocab"},
+        {UNIGRAM("[[\"a\", \"b\"]]", ""), NULL, "entry 0 of model.vocab"},
+        {UNIGRAM("[[\"\", 1]]", ""), NULL, "entry 0 of model.vocab"},
+        {UNIGRAM("[[\"a\", -1]]", ", \"unk_id\": 1"), NULL, "unk_id"},
+        {UNIGRAM("[[\"a\", -1]]", ", \"unk_id\": -1"), NULL, "unk_id"},
+        {CHARSMAP("!!"), NULL, "not base64"},
+        {CHARSMAP("AAAA"), NULL, "not base64 of a table"},
+        {CHARSMAP("/////w=="), NULL, "larger than its 0 bytes"},
+        {CHARSMAP("BAAAAAAAAAD/"), NULL, "not UTF-8"}};
+    struct arena *a = arena_of(1 << 20);
+    size_t mark = arena_mark(a);
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        struct tokenizer *t = NULL;
+        struct err e = {0};
+        assert_int_equal(tokenizer_parse(a, slice_of(files[i].path), (struct slice){0}, &t, &e), -EINVAL);
+        if (!strstr(e.text, files[i].says))
+            fail_msg("%s: \"%s\" does not say \"%s\"", files[i].path, e.text, files[i].says);
+        assert_true(!t && arena_mark(a) == mark);
+    }
+    arena_free(a);
+}
+
+/* Offsets beyond the table, and a value beyond its texts. */
+TEST(a_charsmap_of_any_bytes_is_read_within_its_bounds)
+{
+    static const char *const tables[] = {"BAAAAP////8=", "CAAAAAAAAAD/////", "CAAAAAAEAABhAQAA"};
+    struct arena *a = arena_of(1 << 20);
+    for (size_t i = 0; i < COUNT_OF(tables); i++) {
+        char text[512];
+        struct tokenizer *t;
+        struct err e = {0};
+        uint32_t ids[16];
+        size_t count;
+        snprintf(text, sizeof(text),
+                 "{\"decoder\": null, \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": "
+                 "\"%s\"}, "
+                 "\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}",
+                 tables[i]);
+        if (tokenizer_parse(a, slice_of(text), (struct slice){0}, &t, &e) < 0)
+            fail_msg("%s", e.text);
+        struct tokenizer_opts opts = {.added_tokens = true};
+        assert_int_equal(tokenizer_encode(t, a, SLICE("abcaa"), &opts, ids, 16, &count, &e), 0);
     }
     arena_free(a);
 }

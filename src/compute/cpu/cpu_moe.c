@@ -65,8 +65,8 @@ static uint64_t best_groups(const struct op_route *a, const float *p, const floa
     return chosen;
 }
 
-/* The k experts with the best choices among those of the groups, best first, the lower index on ties; their
- * scores. An expert that was taken has the score -1. */
+/* The k experts of the groups with the best choices, best first, the lower index on ties; their scores. An
+ * expert that was taken has the score -1. */
 static float choose(float *p, const float *correction, uint32_t n, uint32_t group_size, uint64_t groups,
                     uint32_t k, uint32_t *experts, float *weights)
 {

@@ -246,7 +246,7 @@ static void run_list(struct fake *f, const struct list *l)
         run_one(f->cpu, &l->ops[i]);
 }
 
-/* Does what is queued: first what is this step's own. */
+/* Runs the queue: first the step's own operations. */
 static int run(struct fake *f, const struct list *l)
 {
     device_turn_begin(f->device->cpu);

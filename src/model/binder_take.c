@@ -1,0 +1,38 @@
+/* binder_take.c - what packing does for each tensor: room for it, its values checked, its progress told. */
+#include "model/binder.h"
+
+#include <errno.h>
+#include <math.h>
+
+int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret)
+{
+    uint64_t from = b->used;
+    b->used += ROUND_UP(bytes, (uint64_t)64);
+    *ret = DEV_NULL;
+    if (!b->memory)
+        return 0;
+    int r = weight_memory_commit(b->memory, (size_t)b->used);
+    if (r < 0)
+        return err_set(b->e, r, "the system has no memory for %llu bytes of weights", (ull)b->used);
+    *ret = dev_add(b->memory->base, from);
+    return 0;
+}
+
+int binder_check_finite(struct binder *b, const struct tensor *t, const char *what)
+{
+    uint64_t n = tensor_count(t);
+    for (uint64_t i = 0; i < n; i++) {
+        if (!isfinite(tensor_f32_at(t, i)))
+            return err_set(b->e, -EINVAL, "%s holds a value that is infinite or not a number", what);
+    }
+    return 0;
+}
+
+/* One more piece of the files has been read; reports the progress. */
+int binder_advance(struct binder *b, uint64_t bytes)
+{
+    b->packed_bytes += bytes;
+    if (b->progress && b->progress(b->progress_arg, b->packed_bytes, b->source_bytes_total) != 0)
+        return err_set(b->e, -ECANCELED, "the load was cancelled");
+    return 0;
+}

@@ -1,0 +1,46 @@
+/* normalizer.h - the normalizer of a tokenizer.json: stages that change the text before it is split.
+ *
+ * Filled while the file is read, then read from any thread. */
+#ifndef PLATEAU_TEXT_NORMALIZER_H
+#define PLATEAU_TEXT_NORMALIZER_H
+
+#include "base/arena.h"
+#include "base/slice.h"
+#include "base/wanted.h"
+#include "text/charsmap.h"
+#include "text/split_regex.h"
+
+#define NORMALIZER_STAGES_MAX 16
+
+struct normalizer_stage {
+    enum {
+        NORMALIZE_NFC,
+        NORMALIZE_NFD,
+        NORMALIZE_LOWERCASE,
+        NORMALIZE_MARKS,        /* StripAccents: drops every mark */
+        NORMALIZE_BERT_ACCENTS, /* drops nonspacing marks */
+        NORMALIZE_BERT_CLEAN,   /* drops controls, blanks become spaces */
+        NORMALIZE_BERT_CHINESE, /* spaces around each ideograph */
+        NORMALIZE_STRIP,
+        NORMALIZE_REPLACE,
+        NORMALIZE_PREPEND,
+        NORMALIZE_CHARSMAP
+    } kind;
+    bool left, right; /* NORMALIZE_STRIP */
+    const struct split_regex *regex;
+    struct slice content; /* what replaces a match, or is prepended */
+    bool keeps_bytes;     /* NORMALIZE_REPLACE: one space becomes one longer character */
+    struct charsmap charsmap;
+};
+
+struct normalizer {
+    struct normalizer_stage stages[NORMALIZER_STAGES_MAX];
+    uint32_t count;
+};
+
+/* The normalised text: `text` itself, a part of it, or a copy in `scratch`, which each stage that changes
+ * something adds to. 0, -ENOMEM, or the result of `w`. */
+int normalizer_run(const struct normalizer *n, struct arena *scratch, struct slice text,
+                   const struct wanted *w, struct slice *ret);
+
+#endif

@@ -1,0 +1,164 @@
+/* split_regex.c - runs a compiled expression: alternatives in their order, backtracking within one class.
+ *
+ * A hand-written rule is faster (pretok.c has the commonest models' rules). This file runs all others. The
+ * items after a group are a chain of continuations on the stack. Its depth is bounded by the expression: no
+ * group repeats. */
+#include "text/split_regex.h"
+
+#include "base/check.h"
+#include "text/split_regex_program.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+#include "text/vocab.h"
+
+#include <errno.h>
+
+#define NO_MATCH  SIZE_MAX
+#define CANCELLED (SIZE_MAX - 1)
+
+/* ---- classes ---- */
+
+static bool part_has(const struct split_regex *r, const struct regex_part *p, uint32_t code)
+{
+    switch (p->kind) {
+    case PART_RANGE:
+        return code >= p->first && code <= p->last;
+    case PART_CATEGORIES:
+        return (p->categories >> unicode_general_category(code)) & 1;
+    case PART_SPACE:
+        return unicode_class(code) == UNICODE_SPACE;
+    case PART_WORD:
+        return unicode_is_word(code);
+    case PART_SET:
+        return regex_set_has_slow(r, p->first, code);
+    }
+    return false;
+}
+
+bool regex_set_has_slow(const struct split_regex *r, uint32_t set, uint32_t code)
+{
+    const struct regex_set *s = &r->sets[set];
+    for (uint32_t i = 0; i < s->part_count; i++) {
+        const struct regex_part *p = &r->parts[s->part + i];
+        if (part_has(r, p, code) != p->negated)
+            return !s->negated;
+    }
+    return s->negated;
+}
+
+bool regex_set_has(const struct split_regex *r, uint32_t set, uint32_t code)
+{
+    if (code < 0x80)
+        return (r->sets[set].ascii[code / 64] >> code % 64) & 1;
+    return regex_set_has_slow(r, set, code);
+}
+
+/* ---- matching ---- */
+
+struct matching {
+    const struct split_regex *r;
+    const struct split_text *in;
+    size_t steps, look;
+};
+
+/* The items that follow a group. */
+struct rest {
+    const struct regex_alt *alt;
+    uint32_t item;
+    const struct rest *next;
+};
+
+static unsigned char_next(const struct split_text *in, size_t at, uint32_t *ret)
+{
+    if (in->mapped) {
+        *ret = vocab_code_of_byte((unsigned char)in->text.ptr[at]);
+        return 1;
+    }
+    return utf8_next(in->text.ptr + at, ret);
+}
+
+static size_t char_back(const struct split_text *in, size_t at)
+{
+    uint32_t code;
+    return in->mapped ? at - 1 : at - utf8_previous(in->text.ptr, at, &code);
+}
+
+static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
+                    const struct rest *rest);
+
+/* One item that repeats a class, and the items after it. */
+static size_t match_set(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
+                        const struct rest *rest)
+{
+    const struct regex_item *i = &m->r->items[alt->item + item];
+    uint32_t count = 0, code;
+    size_t end = at;
+    for (unsigned bytes; count < i->max && end < m->in->text.len; count++, end += bytes) {
+        bytes = char_next(m->in, end, &code);
+        if (!regex_set_has(m->r, i->set, code))
+            break;
+        if (wanted_pass(m->in->wanted, m->steps++, &m->look) < 0)
+            return CANCELLED;
+    }
+    if (count < i->min)
+        return NO_MATCH;
+    for (;; count--, end = char_back(m->in, end)) {
+        size_t found = match(m, alt, item + 1, end, rest);
+        if (found != NO_MATCH || count == i->min || i->possessive)
+            return found;
+        if (wanted_pass(m->in->wanted, m->steps++, &m->look) < 0)
+            return CANCELLED;
+    }
+}
+
+static size_t match_alts(struct matching *m, const struct regex_item *i, size_t at, const struct rest *rest)
+{
+    size_t found = NO_MATCH;
+    for (uint32_t k = 0; k < i->alt_count && found == NO_MATCH; k++)
+        found = match(m, &m->r->alts[i->alt + k], 0, at, rest);
+    return found;
+}
+
+/* The end of a match of the items from `item` on and of `rest`; NO_MATCH, CANCELLED. */
+static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
+                    const struct rest *rest)
+{
+    if (item == alt->item_count)
+        return rest ? match(m, rest->alt, rest->item, at, rest->next) : at;
+    const struct regex_item *i = &m->r->items[alt->item + item];
+    if (i->kind == ITEM_SET)
+        return match_set(m, alt, item, at, rest);
+    if (i->kind == ITEM_AHEAD) {
+        size_t ahead = match_alts(m, i, at, NULL);
+        if (ahead == CANCELLED || (ahead == NO_MATCH) != i->negated)
+            return ahead == CANCELLED ? CANCELLED : NO_MATCH;
+        return match(m, alt, item + 1, at, rest);
+    }
+    if (i->kind == ITEM_END) {
+        bool ends = at == m->in->text.len || m->in->text.ptr[at] == '\n';
+        return ends ? match(m, alt, item + 1, at, rest) : NO_MATCH;
+    }
+    struct rest behind = {alt, item + 1, rest};
+    size_t found = match_alts(m, i, at, &behind);
+    return found == NO_MATCH && i->min == 0 ? match(m, alt, item + 1, at, rest) : found;
+}
+
+struct split_match split_regex_find(const struct split_regex *r, const struct split_text *in, size_t from)
+{
+    struct matching m = {.r = r, .in = in};
+    const struct regex_item whole = {.alt = r->top, .alt_count = r->top_count};
+    uint32_t code;
+    for (unsigned bytes; from < in->text.len; from += bytes) {
+        bytes = char_next(in, from, &code);
+        if (wanted_pass(in->wanted, m.steps++, &m.look) < 0)
+            return (struct split_match){.error = wanted_look(in->wanted)};
+        if (code < 0x80 && !((r->starts[code / 64] >> code % 64) & 1))
+            continue;
+        size_t end = match_alts(&m, &whole, from, NULL);
+        if (end == CANCELLED)
+            return (struct split_match){.error = wanted_look(in->wanted)};
+        if (end != NO_MATCH && end > from)
+            return (struct split_match){from, end, 0};
+    }
+    return (struct split_match){in->text.len, in->text.len, 0};
+}

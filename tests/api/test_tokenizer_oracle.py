@@ -1,0 +1,343 @@
+"""Generated tokenizers of every kind: ids and text equal to those of the PyPI package `tokenizers`."""
+import json
+import os
+import pathlib
+import random
+import subprocess
+
+import pytest
+
+tokenizers = pytest.importorskip("tokenizers", reason="the package `tokenizers` is the reference")
+AddedToken, Regex, Tokenizer = tokenizers.AddedToken, tokenizers.Regex, tokenizers.Tokenizer
+decoders, models, normalizers = tokenizers.decoders, tokenizers.models, tokenizers.normalizers
+pre_tokenizers, processors, trainers = tokenizers.pre_tokenizers, tokenizers.processors, tokenizers.trainers
+
+PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(pathlib.Path(__file__).parents[2] / "build/plateau"))
+LINES = pathlib.Path(PROGRAM).parent / "tests/api/tokenizer_lines"
+SEED = int(os.environ.get("PLATEAU_SEED", random.randrange(1 << 30)))
+ROUNDS = 4000 if os.environ.get("PLATEAU_LONG") else 200
+
+WORDS = """the then hello world The Straße ABC HTTPServer camelCase don't I'M we'LL 's 'S 'ſ 1 12 123 1234 12345 3.14 1,000 ٣ ² Ⅻ ½
+é e\u0301 \u0301 \u0323\u0301 ô Å Å İ ǅ ʰ 각 \u1100\u1161\u11a8 中文 日本語 か\u3099 हिन्दी עִבְרִית العربية ไทย 👨\u200d👩\u200d👧 👍🏽 🇩🇪 ❤️ ﬁ Å
+\u0378 \ue000 \u0898 … 。，、 « » “x” — _ __init__ #tag @x !!! ?! .. -> (a) [b] {c} <d> <s> </s> <unk> ▁ ▁▁ ## ##ing <0x41> [MASK] x=1;
+https://a.b/c?d=e&f=%20 \U00010d4e \U0001ccf0 \x00 \x01 \x7f \x85 \ufeff \ufffd don do not n't""".split()
+BLANKS = [" "] * 12 + ["  ", "   ", "\t", "\n", "\r\n", "\n\n\n", " \n", "\u00a0", "\u3000", "\u2028", "\u200b", "\v", "", "", "", ""]
+FIXED = ["", " ", "  ", "\n", "a", " a", "a ", " a b  c ", "\r\n \r\n", "a" * 300, " " * 70, "\n" * 65, "1" * 50, "é" * 90, "e\u0301" * 50,
+         "\u0323\u0301" * 40, "中" * 80, "👍🏽" * 30, "▁" * 20, "x\u0300" * 200, "HELLOworldHELLO", "<s>a</s> <s>", "ab " * 200]
+CORPUS = ["the then hello world The Strasse ABC hello hello world there 12 123 2024 don't I'm we'll",
+          "日本語 中文 中文 हिन्दी é é ô Å 👍 naïve café", "def f(x):\n    return x + 1\n\n", "  indented   text\t\ttabs  "] * 3
+
+
+def texts(rng):
+    yield from FIXED
+    for _ in range(ROUNDS):
+        yield "".join(rng.choice(WORDS) + rng.choice(BLANKS) for _ in range(rng.randint(1, 10)))
+    for _ in range(ROUNDS // 4):
+        yield "".join(chr(rng.choice([rng.randrange(0x20, 0x300), rng.randrange(0x300, 0xD800), rng.randrange(0xE000, 0x20000)]))
+                      for _ in range(rng.randint(1, 12)))
+
+
+class Ours:
+    def __init__(self, folder, reference, config=None):
+        text = reference if isinstance(reference, str) else reference.to_str()
+        (folder / "tokenizer.json").write_text(text)
+        if config:
+            (folder / "tokenizer_config.json").write_text(json.dumps(config))
+        self.process = subprocess.Popen([LINES, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.says = self.process.stdout.readline().strip()
+
+    def ask(self, letter, argument):
+        self.process.stdin.write(f"{letter} {argument}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def encode(self, text, special=False):
+        return [int(i) for i in self.ask("s" if special else "e", text.encode().hex()).split()]
+
+    def encode_any(self, text):
+        """The ids, or why there are none."""
+        return self.ask("e", text.encode().hex())
+
+    def decode(self, ids, skip):
+        return bytes.fromhex(self.ask("k" if skip else "d", " ".join(map(str, ids)))).decode()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+def compare(folder, reference, decode=True):
+    ours = Ours(folder, reference)
+    assert ours.says == "ok"
+    rng = random.Random(SEED)
+    size = reference.get_vocab_size()
+    for text in texts(rng):
+        want = reference.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text) == want, (SEED, text, ours.encode(text), want)
+        assert ours.encode(text, True) == reference.encode(text).ids, (SEED, text)
+        if not decode:
+            continue
+        for skip in (False, True):
+            got, ref = ours.decode(want, skip), reference.decode(want, skip_special_tokens=skip)
+            assert got == ref, (SEED, text, want, got, ref)
+    for _ in range(ROUNDS if decode else 0):
+        ids = [rng.randrange(size) for _ in range(rng.randint(1, 8))]
+        got, ref = ours.decode(ids, False), reference.decode(ids, skip_special_tokens=False)
+        # The reference replaces every byte of a run that is not UTF-8; a stream replaces the broken parts.
+        assert got == ref or "\ufffd" in ref, (SEED, ids, got, ref)
+    ours.close()
+
+
+def isolated(regex, **more):
+    return pre_tokenizers.Split(Regex(regex), more.pop("behavior", "isolated"), **more)
+
+
+def level(regex=False, prefix=False):
+    return pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=regex)
+
+
+sequence = pre_tokenizers.Sequence
+TAIL = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + TAIL
+CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+UPPER = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+BYTE_LEVEL = {
+    "gpt2": level(True),
+    "roberta": level(True, True),
+    "smollm": sequence([pre_tokenizers.Digits(individual_digits=True), level(True)]),
+    "starcoder": sequence([pre_tokenizers.Digits(individual_digits=True), level(True, False)]),
+    "digits_together": sequence([pre_tokenizers.Digits(individual_digits=False), level(True, True)]),
+    "llama3": sequence([isolated(QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)), level()]),
+    "qwen2": sequence([isolated(QWEN2), level()]),
+    "qwen2_removed": sequence([pre_tokenizers.Split(Regex(QWEN2), "removed", invert=True), level()]),
+    "o200k": sequence([isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL), level()]),
+    "tekken": sequence([isolated(f"{CASED}|{UPPER}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL), level()]),
+    "deepseek_v3": sequence([
+        isolated(r"\p{N}{1,3}"), isolated("[一-龥\u3040-ゟ゠-ヿ]+"),
+        isolated(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + TAIL),
+        level()]),
+    "deepseek_coder": sequence([
+        isolated(r"[\r\n]"), isolated(r"\s?\p{L}+"), isolated(r"\s?\p{P}+"), isolated("[一-龥ࠀ-一가-퟿]+"),
+        pre_tokenizers.Digits(individual_digits=True), level()]),
+    "falcon": sequence([pre_tokenizers.Punctuation("contiguous"), level(True), pre_tokenizers.Digits(individual_digits=False),
+                        isolated("[0-9][0-9][0-9]")]),
+    "bloom": sequence([isolated(r" ?[^(\s|[.,!?…。，、।۔،])]+"), level()]),
+    "falcon3": sequence([isolated(r"\p{N}"), level(True)]),
+    "exaone4": sequence([isolated(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + TAIL), level()]),
+    "possessive": sequence([isolated(r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"),
+                            level()]),
+    "previous": sequence([isolated(r"[\s.]", behavior="merged_with_previous"), level()]),
+    "next": sequence([isolated(r"[\s.]", behavior="merged_with_next"), level()]),
+    "contiguous": sequence([isolated(r"[\s.]", behavior="contiguous"), level()]),
+    "inverted": sequence([isolated(r"\p{L}+", behavior="merged_with_next", invert=True), level()]),
+    "literal": sequence([pre_tokenizers.Split(" ", "merged_with_previous"), level(True)]),
+    "words": sequence([pre_tokenizers.Whitespace(), level()]),
+    "words_split": sequence([pre_tokenizers.WhitespaceSplit(), level(False, True)]),
+    "delimiter": sequence([pre_tokenizers.CharDelimiterSplit("e"), level()]),
+    "whole": level(),
+}
+
+
+@pytest.mark.parametrize("name", BYTE_LEVEL)
+def test_byte_level(name, tmp_path):
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = BYTE_LEVEL[name]
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    t.add_special_tokens(["<s>", "</s>"])
+    t.add_tokens([AddedToken("[MASK]", lstrip=True), AddedToken("#tag", normalized=True)])
+    t.post_processor = processors.RobertaProcessing(("</s>", t.token_to_id("</s>")), ("<s>", t.token_to_id("<s>"))) if name == "roberta" else \
+        processors.ByteLevel()
+    compare(tmp_path, t)
+
+
+# ---- SentencePiece's BPE ----
+
+BYTE_TOKENS = [f"<0x{i:02X}>" for i in range(256)]
+
+
+def char_bpe(folder_free=True, normalizer=None, pre=None, decoder=None, fallback=True, fuse=True, unk="<unk>", ignore=False, size=400,
+             added=(), template=True):
+    t = Tokenizer(models.BPE(unk_token=unk))
+    t.normalizer = normalizer
+    t.pre_tokenizer = pre
+    special = ["<unk>", "<s>", "</s>"] + (BYTE_TOKENS if fallback else [])
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=size + len(special), special_tokens=special, limit_alphabet=60, show_progress=False))
+    j = json.loads(t.to_str())
+    j["added_tokens"] = [a for a in j["added_tokens"] if a["content"] in ("<unk>", "<s>", "</s>")]
+    j["model"].update(byte_fallback=fallback, fuse_unk=fuse, ignore_merges=ignore)
+    t = Tokenizer.from_str(json.dumps(j))
+    t.add_tokens(list(added))
+    t.decoder = decoder
+    if template:
+        t.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", t.token_to_id("<s>"))])
+    return t
+
+
+def llama_decoder(strip=True):
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    return decoders.Sequence(parts + [decoders.Strip(" ", 1, 0)] * strip)
+
+
+PREPEND = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+CHAR_BPE = {
+    "llama2": lambda: char_bpe(normalizer=normalizers.Sequence(PREPEND), decoder=llama_decoder()),
+    "gemma": lambda: char_bpe(normalizer=normalizers.Replace(" ", "▁"), pre=pre_tokenizers.Split(" ", "merged_with_previous"),
+                              decoder=llama_decoder(False), added=["▁▁", "\n\n", AddedToken("<table>", normalized=False)]),
+    "mistral": lambda: char_bpe(pre=pre_tokenizers.Metaspace("▁", "first", split=False), decoder=llama_decoder(), ignore=True),
+    "metaspace": lambda: char_bpe(pre=pre_tokenizers.Metaspace(), decoder=decoders.Metaspace()),
+    "metaspace_never": lambda: char_bpe(pre=pre_tokenizers.Metaspace("▁", "never"), decoder=decoders.Metaspace("▁", "never")),
+    "unknown": lambda: char_bpe(normalizer=normalizers.Sequence(PREPEND), decoder=llama_decoder(), fallback=False),
+    "unknown_apart": lambda: char_bpe(normalizer=normalizers.Sequence(PREPEND), decoder=llama_decoder(), fallback=False, fuse=False),
+    "dropped": lambda: char_bpe(normalizer=normalizers.Sequence(PREPEND), decoder=llama_decoder(), fallback=False, unk=None),
+    "no_decoder": lambda: char_bpe(pre=pre_tokenizers.Whitespace(), fallback=False),
+    "marks_inside": lambda: char_bpe(normalizer=normalizers.Replace(" ", "▁"), decoder=llama_decoder(False), size=600),
+    "nfc": lambda: char_bpe(normalizer=normalizers.Sequence([normalizers.NFC()] + PREPEND), decoder=llama_decoder()),
+    "changed": lambda: char_bpe(normalizer=normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents(),
+                                                                 normalizers.Strip(), normalizers.Replace(Regex(r"\s{2,}"), " ")] + PREPEND),
+                                decoder=llama_decoder(), added=[AddedToken("#tag", single_word=True, normalized=False)]),
+}
+
+
+@pytest.mark.parametrize("name", CHAR_BPE)
+def test_char_bpe(name, tmp_path):
+    compare(tmp_path, CHAR_BPE[name]())
+
+
+def test_bytes_of_tokens(tmp_path):
+    """What the grammar and the detokenizer read: spaces for marks, one byte for a byte token."""
+    t = CHAR_BPE["llama2"]()
+    ours = Ours(tmp_path, t)
+    for i in range(t.get_vocab_size()):
+        token = t.id_to_token(i)
+        want = bytes([int(token[3:5], 16)]) if token in BYTE_TOKENS else token.replace("▁", " ").encode()
+        assert bytes.fromhex(ours.ask("b", i)) == want, token
+    ours.close()
+
+
+# ---- WordPiece ----
+
+def wordpiece(normalizer=None, pre=None, decoder=None, **more):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", **more))
+    t.normalizer = normalizer or normalizers.BertNormalizer()
+    t.pre_tokenizer = pre or pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    t.train_from_iterator(CORPUS + ["don't do not hello, world! café 1 2 3 . ?"], trainers.WordPieceTrainer(
+        vocab_size=300, special_tokens=special, show_progress=False))
+    t.decoder = decoder or decoders.WordPiece()
+    t.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1",
+                                                     [("[CLS]", t.token_to_id("[CLS]")), ("[SEP]", t.token_to_id("[SEP]"))])
+    return t
+
+
+bert = normalizers.BertNormalizer
+WORDPIECE = {
+    "uncased": wordpiece,
+    "cased": lambda: wordpiece(bert(lowercase=False)),
+    "accents_kept": lambda: wordpiece(bert(lowercase=True, strip_accents=False)),
+    "accents_only": lambda: wordpiece(bert(lowercase=False, strip_accents=True, clean_text=False, handle_chinese_chars=False)),
+    "no_cleanup": lambda: wordpiece(decoder=decoders.WordPiece(cleanup=False)),
+    "short_words": lambda: wordpiece(max_input_chars_per_word=4),
+    "whitespace": lambda: wordpiece(normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]),
+                                    pre_tokenizers.Whitespace()),
+    "punctuation": lambda: wordpiece(normalizers.Lowercase(), sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("merged_with_next")])),
+}
+
+
+@pytest.mark.parametrize("name", WORDPIECE)
+def test_wordpiece(name, tmp_path):
+    compare(tmp_path, WORDPIECE[name]())
+
+
+# ---- Unigram ----
+
+def unigram(normalizer=None, pre=None, decoder=None, fallback=False):
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizer
+    t.pre_tokenizer = pre or pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>"] + (BYTE_TOKENS if fallback else [])
+    t.train_from_iterator(CORPUS, trainers.UnigramTrainer(vocab_size=220 + len(special), special_tokens=special, unk_token="<unk>",
+                                                          show_progress=False))
+    j = json.loads(t.to_str())
+    j["added_tokens"] = [a for a in j["added_tokens"] if a["content"] not in BYTE_TOKENS]
+    j["model"]["byte_fallback"] = fallback
+    t = Tokenizer.from_str(json.dumps(j))
+    t.decoder = decoder or decoders.Metaspace()
+    t.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> </s> $B </s>",
+                                                     [("<s>", t.token_to_id("<s>")), ("</s>", t.token_to_id("</s>"))])
+    return t
+
+
+UNIGRAM = {
+    "metaspace": unigram,
+    "spaces": lambda: unigram(normalizers.Sequence([normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), "▁")]),
+                              sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])),
+    "whole": lambda: unigram(pre=pre_tokenizers.Metaspace("▁", "first", split=False)),
+    "fallback": lambda: unigram(decoder=decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace("▁", "never")]), fallback=True),
+}
+
+
+@pytest.mark.parametrize("name", UNIGRAM)
+def test_unigram(name, tmp_path):
+    compare(tmp_path, UNIGRAM[name]())
+
+
+def test_charsmap(tmp_path):
+    """A SentencePiece model with its own table of replacements (nmt_nfkc), as xlm_roberta has."""
+    sentencepiece = pytest.importorskip("sentencepiece", reason="the package `sentencepiece` writes the table")
+    pb2 = pytest.importorskip("sentencepiece.sentencepiece_model_pb2", reason="it needs the package `protobuf`")
+    (tmp_path / "corpus").write_text("\n".join(line.replace("\n", " ") for line in CORPUS * 20))
+    sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "corpus"), model_prefix=str(tmp_path / "m"), vocab_size=200,
+                                             hard_vocab_limit=False, minloglevel=2)
+    model = pb2.ModelProto()
+    model.ParseFromString((tmp_path / "m.model").read_bytes())
+    t = Tokenizer(models.Unigram([(p.piece, p.score) for p in model.pieces], unk_id=0, byte_fallback=False))
+    t.normalizer = normalizers.Sequence([normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
+                                         normalizers.Replace(Regex(" {2,}"), " ")])
+    t.pre_tokenizer = pre_tokenizers.Metaspace()
+    t.decoder = decoders.Metaspace()
+    compare(tmp_path, t)
+
+
+# ---- files that are not usable ----
+
+def kinds():
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = BYTE_LEVEL["deepseek_v3"], decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False))
+    return {"bytes": t, "chars": CHAR_BPE["llama2"](), "wordpiece": wordpiece(), "unigram": unigram()}
+
+
+def spoil(rng, value):
+    """One value of a JSON tree becomes another one."""
+    strange = [None, True, -1, 0, 1.5, 2**31, 1e308, "", "x", "\u2581" * 3, [], {}, [[]], [["a"]], {"type": "Sequence"}]
+    while isinstance(value, (dict, list)) and value:
+        key = rng.choice(list(value)) if isinstance(value, dict) else rng.randrange(len(value))
+        inner = value[key]
+        if not isinstance(inner, (dict, list)) or not inner or rng.random() < 0.2:
+            value[key] = rng.choice(strange)
+            return
+        value = inner
+
+
+@pytest.mark.parametrize("kind", ["bytes", "chars", "wordpiece", "unigram"])
+def test_a_spoilt_file_is_refused_or_works(kind, tmp_path):
+    text = kinds()[kind].to_str()
+    rng = random.Random(SEED)
+    for n in range(ROUNDS // 8):
+        if n % 4 == 0:
+            spoilt = text[:rng.randrange(len(text))]
+        else:
+            tree = json.loads(text)
+            spoil(rng, tree)
+            spoilt = json.dumps(tree)
+        ours = Ours(tmp_path, spoilt)
+        assert ours.says == "ok" or ours.says.startswith("tokenizer.json: "), (SEED, n, ours.says)
+        if ours.says == "ok":
+            for each in FIXED:
+                ours.encode_any(each)
+        ours.close()
+        assert ours.process.returncode == (ours.says != "ok"), (SEED, n, ours.says)
