@@ -122,4 +122,4 @@ def test_who_gives_up_its_pages_for_others_loses_no_token(server):
             assert list(pool.map(lambda prompt: ask(tight, prompt), prompts)) == wanted
             assert tight.status()["models"][0]["preemptions"] > 0
             (root,) = tight.memory()["accounts"]
-            assert root["peak_bytes"] <= 99 << 20 == root["limit_bytes"]
+            assert root["peak_bytes"] <= 103 << 20 == root["limit_bytes"]
