@@ -85,7 +85,7 @@ int choice_compile_regex(struct grammar_builder *b, struct slice pattern, sym_id
 sym_id choice_json_object(struct grammar_builder *b)
 {
     struct json_text t;
-    json_text_init(&t, b);
+    json_text_init_plain(&t, b);
     return json_text_object(&t);
 }
 

@@ -43,7 +43,7 @@ static int from_object(struct compiling *c, sym_id *ret)
 static int from_schema(struct compiling *c, sym_id *ret)
 {
     json_t *schema;
-    struct schema_opts opts = {.wanted = &c->wanted, .charge = c->work};
+    struct schema_opts opts = {.wanted = &c->wanted, .charge = c->work, .plain = true};
     int r = parse_json(c, "schema", &schema);
     if (r < 0)
         return r;

@@ -113,6 +113,18 @@ static bool is_below(const struct decimal *d, bool open)
     return d && (d->negative || (open && decimal_is_zero(d)));
 }
 
+/* Plain: few digits, unless a bound itself has many. */
+static rx_id few_digits(struct json_text *t, const struct json_number *n, rx_id all)
+{
+    struct rx_store *s = t->s;
+    uint32_t low = n->low ? n->low->whole : 0, high = n->high ? n->high->whole : 0;
+    if (!t->plain || MAX_OF(low, high) >= JSON_DIGITS_MAX)
+        return all;
+    rx_id few = rx_cat(s, any(s, 1, JSON_DIGITS_MAX),
+                       rx_repeat(s, rx_cat(s, point(s), any(s, 1, JSON_DIGITS_MAX)), 0, 1));
+    return rx_and(s, all, rx_cat(s, rx_repeat(s, rx_literal(s, SLICE("-")), 0, 1), few));
+}
+
 rx_id json_number_rx(struct json_text *t, const struct json_number *n)
 {
     struct rx_store *s = t->s;
@@ -133,7 +145,7 @@ rx_id json_number_rx(struct json_text *t, const struct json_number *n)
         rx_id sizes = between(s, kind, from, n->high_open, n->low ? &low : NULL, n->low_open);
         all = rx_or(s, all, rx_cat(s, rx_literal(s, SLICE("-")), sizes));
     }
-    return all;
+    return few_digits(t, n, all);
 }
 
 static rx_id signed_text(struct rx_store *s, const struct decimal *d, rx_id size)

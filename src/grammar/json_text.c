@@ -66,7 +66,7 @@ static rx_id pairs(struct rx_store *s, uint32_t first, uint32_t last)
     return all;
 }
 
-static rx_id short_escapes(struct rx_store *s, struct rx_range r)
+static rx_id short_escapes(struct rx_store *s, struct rx_range r, bool plain)
 {
     static const struct {
         uint8_t code;
@@ -76,7 +76,7 @@ static rx_id short_escapes(struct rx_store *s, struct rx_range r)
     struct rx_bytes set = {{0}};
     bool some = false;
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        if (all[i].code >= r.first && all[i].code <= r.last) {
+        if (all[i].code >= r.first && all[i].code <= r.last && !(plain && all[i].code == '/')) {
             set.bits[all[i].letter / 64] |= 1ull << all[i].letter % 64;
             some = true;
         }
@@ -97,15 +97,23 @@ static rx_id as_itself(struct rx_store *s, struct rx_range r)
     return count ? rx_codepoints(s, part, count) : RX_NONE;
 }
 
-static rx_id escaped(struct rx_store *s, struct rx_range r)
+/* The characters of `basic` in the range. */
+static rx_id unicode_escapes(struct rx_store *s, const struct rx_range basic[3], struct rx_range r)
 {
-    static const struct rx_range basic[] = {{0, 0xD7FF}, {0xE000, 0xFFFF}};
-    rx_id all = short_escapes(s, r);
-    for (size_t i = 0; i < COUNT_OF(basic); i++) {
+    rx_id all = RX_NONE;
+    for (size_t i = 0; i < 3; i++) {
         uint32_t first = MAX_OF(basic[i].first, r.first), last = MIN_OF(basic[i].last, r.last);
         if (first <= last)
             all = rx_or(s, all, unicode_escape(s, first, last));
     }
+    return all;
+}
+
+static rx_id escaped(struct rx_store *s, struct rx_range r, bool plain)
+{
+    static const struct rx_range every[3] = {{0, 0x1F}, {0x20, 0xD7FF}, {0xE000, 0xFFFF}};
+    static const struct rx_range not_ascii[3] = {{0, 0x1F}, {0x7F, 0xD7FF}, {0xE000, 0xFFFF}};
+    rx_id all = rx_or(s, short_escapes(s, r, plain), unicode_escapes(s, plain ? not_ascii : every, r));
     if (r.last > 0xFFFF)
         all = rx_or(s, all, pairs(s, MAX_OF(r.first, 0x10000u), r.last));
     return all;
@@ -118,7 +126,7 @@ rx_id json_text_encode(void *arg, struct rx_store *s, const struct rx_range *ran
         return rx_codepoints(s, ranges, count);
     rx_id all = RX_NONE;
     for (uint32_t i = 0; i < count && !rx_failed(s); i++)
-        all = rx_or(s, all, rx_or(s, as_itself(s, ranges[i]), escaped(s, ranges[i])));
+        all = rx_or(s, all, rx_or(s, as_itself(s, ranges[i]), escaped(s, ranges[i], t->plain)));
     return all;
 }
 
@@ -251,12 +259,15 @@ static rx_id white_space(struct rx_store *s)
     return rx_or(s, rx_repeat(s, rx_literal(s, SLICE(" ")), 0, 1), line);
 }
 
-static rx_id any_number(struct rx_store *s)
+static rx_id any_number(struct rx_store *s, uint32_t digits_max, uint32_t exponent_max)
 {
-    rx_id digit = rx_byte_range(s, '0', '9'), digits = rx_repeat(s, digit, 1, RX_UNBOUNDED);
-    rx_id whole = rx_or(s, rx_literal(s, SLICE("0")),
-                        rx_cat(s, rx_byte_range(s, '1', '9'), rx_repeat(s, digit, 0, RX_UNBOUNDED)));
-    rx_id fraction = rx_repeat(s, rx_cat(s, rx_literal(s, SLICE(".")), digits), 0, 1);
+    bool endless = digits_max == RX_UNBOUNDED;
+    rx_id digit = rx_byte_range(s, '0', '9'), digits = rx_repeat(s, digit, 1, exponent_max);
+    rx_id whole = rx_or(
+        s, rx_literal(s, SLICE("0")),
+        rx_cat(s, rx_byte_range(s, '1', '9'), rx_repeat(s, digit, 0, endless ? digits_max : digits_max - 1)));
+    rx_id fraction =
+        rx_repeat(s, rx_cat(s, rx_literal(s, SLICE(".")), rx_repeat(s, digit, 1, digits_max)), 0, 1);
     struct rx_bytes e = {{0}}, signs = {{0}};
     e.bits['e' / 64] |= 1ull << 'e' % 64;
     e.bits['E' / 64] |= 1ull << 'E' % 64;
@@ -267,24 +278,32 @@ static rx_id any_number(struct rx_store *s)
     return rx_cat(s, minus, rx_cat(s, whole, rx_cat(s, fraction, rx_repeat(s, exponent, 0, 1))));
 }
 
-static void init(struct json_text *t, struct grammar_builder *b, bool raw)
+static void init(struct json_text *t, struct grammar_builder *b, bool raw, bool plain)
 {
     static const struct rx_range all[] = {{0, 0xD7FF}, {0xE000, 0x10FFFF}};
-    *t = (struct json_text){.b = b, .s = grammar_rx(b), .any = UINT32_MAX, .object = UINT32_MAX, .raw = raw};
+    *t = (struct json_text){.b = b, .s = grammar_rx(b), .any = UINT32_MAX, .object = UINT32_MAX};
+    t->raw = raw;
+    t->plain = plain;
     t->character = json_text_encode(t, t->s, all, COUNT_OF(all));
     t->text = rx_repeat(t->s, t->character, 0, RX_UNBOUNDED);
     t->space = white_space(t->s);
-    t->number = any_number(t->s);
+    t->number =
+        any_number(t->s, plain ? JSON_DIGITS_MAX : RX_UNBOUNDED, plain ? JSON_EXPONENT_MAX : RX_UNBOUNDED);
 }
 
 void json_text_init(struct json_text *t, struct grammar_builder *b)
 {
-    init(t, b, false);
+    init(t, b, false, false);
+}
+
+void json_text_init_plain(struct json_text *t, struct grammar_builder *b)
+{
+    init(t, b, false, true);
 }
 
 void json_text_init_raw(struct json_text *t, struct grammar_builder *b, rx_id within)
 {
-    init(t, b, true);
+    init(t, b, true, false);
     t->text = rx_and(t->s, t->text, within);
 }
 

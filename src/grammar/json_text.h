@@ -17,9 +17,15 @@ struct json_text {
     rx_id ascii[128];      /* spellings of one character; 0: not made yet */
     sym_id any, object;    /* rules; UINT32_MAX: not made yet */
     bool raw;              /* strings are written raw, without quotes or escapes */
+    bool plain;            /* no escape of what can stand as itself in ASCII, no endless digits */
 };
 
+#define JSON_DIGITS_MAX   20 /* of plain numbers, before the point and after it */
+#define JSON_EXPONENT_MAX 3  /* digits of it */
+
 void json_text_init(struct json_text *t, struct grammar_builder *b);
+/* Plain: for texts that a model writes. One that is unsure would go on with digits, or escape each letter. */
+void json_text_init_plain(struct json_text *t, struct grammar_builder *b);
 /* Strings stand as raw text, each of the texts `within`. For values that are strings: keys and other values
  * are written as JSON. */
 void json_text_init_raw(struct json_text *t, struct grammar_builder *b, rx_id within);

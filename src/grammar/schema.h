@@ -48,6 +48,9 @@ struct schema_opts {
     /* The schema describes strings, which stand raw: without quotes and escapes, each a text of this
      * expression. RX_NONE: values are JSON. */
     rx_id raw;
+    /* The texts that a model is to write: no needless escapes, at most JSON_DIGITS_MAX digits (json_text.h).
+     * Otherwise every JSON text of an instance. */
+    bool plain;
 };
 
 /* Adds the rules; `ret` is the value's. 0; -EINVAL (no schema); -ENOTSUP (not supported), each with the JSON

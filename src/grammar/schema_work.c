@@ -109,6 +109,8 @@ int schema_work_open(struct schema_work *w, struct grammar_builder *b, const jso
         return err_set(e, r, "no memory to compile the schema");
     if (opts->raw != RX_NONE)
         json_text_init_raw(&w->text, b, opts->raw);
+    else if (opts->plain)
+        json_text_init_plain(&w->text, b);
     else
         json_text_init(&w->text, b);
     return schema_doc_open(w, schema);

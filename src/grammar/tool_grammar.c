@@ -73,7 +73,7 @@ static struct piece text_and_calls(struct tool_work *w)
 /* Instead of text: JSON of a schema, or calls. */
 static struct piece schema_or_calls(struct tool_work *w, const json_t *schema)
 {
-    struct schema_opts opts = {.wanted = w->opts->wanted, .charge = w->opts->charge};
+    struct schema_opts opts = {.wanted = w->opts->wanted, .charge = w->opts->charge, .plain = true};
     struct err why = {{0}};
     sym_id sym;
     int r = schema_compile(w->b, schema, &opts, &sym, &why);

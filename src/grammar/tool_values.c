@@ -26,7 +26,8 @@ static bool refused(struct tool_work *w, const json_t *tool, int r, const struct
 static bool compile(struct tool_work *w, const json_t *tool, const json_t *schema, rx_id raw,
                     struct piece *ret)
 {
-    struct schema_opts opts = {.wanted = w->opts->wanted, .charge = w->opts->charge, .raw = raw};
+    struct schema_opts opts = {
+        .wanted = w->opts->wanted, .charge = w->opts->charge, .raw = raw, .plain = true};
     struct err why = {{0}};
     sym_id sym;
     int r = w->error ? w->error : schema_compile(w->b, schema, &opts, &sym, &why);

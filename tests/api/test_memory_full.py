@@ -26,7 +26,7 @@ CEILING = 128 << 20
 CONTEXT = 2048
 ROWS, QUEUE, CONNECTIONS = 6, 24, 96
 LIMITS = {"memory-limit": CEILING, "max-model-len": CONTEXT, "max-num-seqs": ROWS, "max-queue": QUEUE,
-          "max-connections": CONNECTIONS, "max-image-pixels": 0, "spec": "off"}
+          "max-connections": CONNECTIONS, "max-image-pixels": 0, "spec": "off", "grammar-cache": 0}
 # Two domains: the model's weights and pools have a ceiling of their own.
 ON_DEVICE = {**LIMITS, "memory-limit": 1 << 30, "text-limit": 16 << 20, "device": "fake:0",
              "device-memory-limit": 64 << 20}

@@ -18,9 +18,11 @@ enum { PROMPT = 40, JOBS = MODEL_HEAD ? 8 : 12, TOKENS_MAX = 300 };
 static const uint32_t ends[] = {MODEL_ENDS};
 
 static const char schema[] =
-    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":8},\"n\":{\"type\":"
-    "\"integer\",\"minimum\":1,\"maximum\":99},\"tags\":{\"type\":\"array\",\"items\":{\"enum\":[\"red\","
-    "\"blue\"]},\"maxItems\":3}},\"required\":[\"name\",\"n\",\"tags\"],\"additionalProperties\":false}";
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":90,\"maxLength\":120},"
+    "\"n\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":99},\"tags\":{\"type\":\"array\",\"items\":{"
+    "\"enum\":"
+    "[\"red\",\"blue\"]},\"maxItems\":3}},\"required\":[\"name\",\"n\",\"tags\"],\"additionalProperties\":"
+    "false}";
 
 struct scene {
     struct fixture f;

@@ -26,11 +26,11 @@ static inline json_t *schema_json(const char *text)
     return schema;
 }
 
-static inline int schema_grammar(const char *text, struct grammar **ret, struct err *e)
+static inline int schema_grammar_as(const char *text, bool plain, struct grammar **ret, struct err *e)
 {
     struct grammar_builder *b;
     struct wanted wanted = {.deadline_ns = clock_now_ns() + 60 * NS_PER_S};
-    struct schema_opts opts = {.wanted = &wanted};
+    struct schema_opts opts = {.wanted = &wanted, .plain = plain};
     sym_id start = 0;
     json_t *schema = schema_json(text);
     assert_int_equal(grammar_builder_create(NULL, NULL, &b), 0);
@@ -40,6 +40,11 @@ static inline int schema_grammar(const char *text, struct grammar **ret, struct 
     grammar_builder_free(b);
     json_decref(schema);
     return r;
+}
+
+static inline int schema_grammar(const char *text, struct grammar **ret, struct err *e)
+{
+    return schema_grammar_as(text, false, ret, e);
 }
 
 /* `lines`: instances with ' for ", one a line; \n within one is written as ~. */
@@ -60,17 +65,22 @@ static inline void schema_check_lines(const struct grammar *g, const char *schem
     }
 }
 
-static inline void schema_check(const char *schema, const char *accepts, const char *rejects)
+static inline void schema_check_as(const char *schema, bool plain, const char *accepts, const char *rejects)
 {
     struct grammar *g = NULL;
     struct err e = {{0}};
-    int r = schema_grammar(schema, &g, &e);
+    int r = schema_grammar_as(schema, plain, &g, &e);
     if (r)
         print_error("%s: %s\n", schema, e.text);
     assert_int_equal(r, 0);
     schema_check_lines(g, schema, accepts, true);
     schema_check_lines(g, schema, rejects, false);
     grammar_free(g);
+}
+
+static inline void schema_check(const char *schema, const char *accepts, const char *rejects)
+{
+    schema_check_as(schema, false, accepts, rejects);
 }
 
 static inline void schema_check_refused(const char *schema, int code, const char *words)

@@ -27,6 +27,30 @@ TEST(bounds)
     schema_check_refused("{'type': 'integer', 'minimum': 2, 'maximum': 1}", -EINVAL, "");
 }
 
+TEST(plain_texts_have_few_digits)
+{
+    static const char endless[] = "123456789012345678901\n0.123456789012345678901\n1e1000";
+    schema_check_as("{'type': 'number'}", true, "12345678901234567890\n-0.5\n1e300", endless);
+    schema_check("{'type': 'number'}", endless, "");
+    schema_check_as("{'type': 'integer'}", true, "12345678901234567890\n-7\n3.0", "123456789012345678901");
+    schema_check_as("{'type': 'integer', 'minimum': 0}", true, "0\n99999999999999999999",
+                    "-1\n100000000000000000000");
+    schema_check_as("{'const': 1e25}", true, "10000000000000000000000000", "1");
+    schema_check_as("{'type': 'number', 'multipleOf': 0.5}", true, "1.5\n-2",
+                    "1.25\n100000000000000000000.5");
+}
+
+TEST(plain_texts_escape_what_they_must)
+{
+    static const char *const schema =
+        "{'properties': {'a/': {'enum': ['b', '\\n', '\\u00e9']}}, 'additionalProperties': false}";
+    schema_check_as(schema, true,
+                    "{'a/': 'b'}\n{'a/': '\\n'}\n{'a/': '\\u000a'}\n{'a/': '\xc3\xa9'}\n{'a/': '\\u00e9'}",
+                    "{'\\u0061/': 'b'}\n{'a\\/': 'b'}\n{'a/': '\\u0062'}");
+    schema_check(schema, "{'\\u0061/': 'b'}\n{'a\\/': 'b'}\n{'a/': '\\u0062'}", "{'a': 'b'}");
+    schema_check_as("{'type': 'string'}", true, "'a\\\\\\u00e9'", "'\\u0061'\n'\\/'");
+}
+
 TEST(multiples)
 {
     schema_check("{'type': 'integer', 'multipleOf': 7}", "0\n7\n-14\n700\n49", "1\n8\n-6\n71");
