@@ -78,17 +78,6 @@ static void result(struct reply *r)
     buf_puts(&r->items, base64 ? "\"}" : "]}");
 }
 
-static void whole(struct exchange *x, struct buf *ret)
-{
-    buf_putc(ret, '{');
-    results_write_head(x, x->wire->object, ret);
-    buf_puts(ret, ",\"data\":[");
-    results_write_items(x, ret);
-    buf_puts(ret, "],");
-    results_write_usage(x, ret);
-    buf_putc(ret, '}');
-}
-
 const struct wire wire_embeddings = {
     .route = "/v1/embeddings",
     .frame = &openai_frame,
@@ -97,5 +86,5 @@ const struct wire wire_embeddings = {
     .object = "list",
     .part = results_part,
     .result = result,
-    .whole = whole,
+    .whole = results_write_list,
 };

@@ -76,3 +76,14 @@ bool results_check_texts(const json_t *texts, const char *name, uint32_t *count,
     *count = (uint32_t)MIN_OF(json_array_size(texts), (size_t)UINT32_MAX);
     return true;
 }
+
+void results_write_list(struct exchange *x, struct buf *ret)
+{
+    buf_putc(ret, '{');
+    results_write_head(x, x->wire->object, ret);
+    buf_puts(ret, ",\"data\":[");
+    results_write_items(x, ret);
+    buf_puts(ret, "],");
+    results_write_usage(x, ret);
+    buf_putc(ret, '}');
+}

@@ -17,6 +17,8 @@ void results_write_head(const struct exchange *x, const char *object, struct buf
 void results_write_usage(const struct exchange *x, struct buf *ret);
 /* The items of all choices, in order, with commas. */
 void results_write_items(const struct exchange *x, struct buf *ret);
+/* A whole reply: a list of these items, and the usage. */
+void results_write_list(struct exchange *x, struct buf *ret);
 
 /* A number of a vector or a score: nine digits, which parse to the same float. */
 void results_write_float(struct buf *ret, float value);

@@ -41,17 +41,6 @@ static void result(struct reply *r)
                choice_score(r->choice));
 }
 
-static void whole(struct exchange *x, struct buf *ret)
-{
-    buf_putc(ret, '{');
-    results_write_head(x, x->wire->object, ret);
-    buf_puts(ret, ",\"data\":[");
-    results_write_items(x, ret);
-    buf_puts(ret, "],");
-    results_write_usage(x, ret);
-    buf_putc(ret, '}');
-}
-
 const struct wire wire_score = {
     .route = "/v1/score",
     .frame = &openai_frame,
@@ -60,5 +49,5 @@ const struct wire wire_score = {
     .object = "list",
     .part = results_part,
     .result = result,
-    .whole = whole,
+    .whole = results_write_list,
 };
