@@ -42,10 +42,16 @@ static bool is_busy(const struct device *d)
     return cpu->ops->is_busy(cpu);
 }
 
-static int reopen(struct device *d)
+/* Its draws begin anew, so that a seed fails each life of the device at the same step: how many steps the engines
+ * tried on the lost device depends on time. */
+static int reopen(struct device *device)
 {
-    ASSERT(atomic_load(&fake_of(d)->committed) == 0);
-    atomic_store(&d->lost, false);
+    struct fake_device *d = fake_of(device);
+    ASSERT(atomic_load(&d->committed) == 0);
+    pthread_mutex_lock(&d->lock);
+    d->draws = 0;
+    pthread_mutex_unlock(&d->lock);
+    atomic_store(&device->lost, false);
     return 0;
 }
 
