@@ -91,13 +91,40 @@ void bench_rows_free(struct bench_rows *b)
     free(b);
 }
 
+/* The pages of a group lie together. */
+static char *group_pages(const struct bench_rows *b, uint32_t group)
+{
+    char *at = b->pages;
+    for (uint32_t g = 0; g < group; g++)
+        at += (size_t)b->opts.rows * b->pages_per_row * b->shape->groups[g].page_bytes;
+    return at;
+}
+
+static void fill_bases(const struct bench_rows *b, dev_ptr ret[PAGE_GROUPS_MAX])
+{
+    for (uint32_t g = 0; g < b->shape->group_count; g++)
+        ret[g] = dev_of_host(group_pages(b, g));
+}
+
+static void fill_tables(const struct bench_rows *b, uint32_t r, const uint32_t *ret[PAGE_GROUPS_MAX])
+{
+    for (uint32_t g = 0; g < b->shape->group_count; g++)
+        ret[g] = b->tables + r * b->pages_per_row;
+}
+
+static void copy_pages(struct bench_rows *b, uint32_t r)
+{
+    for (uint32_t g = 0; g < b->shape->group_count; g++) {
+        size_t bytes = b->pages_per_row * b->shape->groups[g].page_bytes;
+        memcpy(group_pages(b, g) + r * bytes, group_pages(b, g), bytes);
+    }
+}
+
 static void forward(struct bench_rows *b, uint32_t count)
 {
-    struct model_step step = {.seqs = b->rows,
-                              .seq_count = count,
-                              .pages = dev_of_host(b->pages),
-                              .states = dev_of_host(b->states),
-                              .logits = b->logits};
+    struct model_step step = {
+        .seqs = b->rows, .seq_count = count, .states = dev_of_host(b->states), .logits = b->logits};
+    fill_bases(b, step.pages);
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
 }
@@ -105,12 +132,13 @@ static void forward(struct bench_rows *b, uint32_t count)
 /* The first `tokens` of the prompt for row r. */
 static struct model_seq prompt_row(struct bench_rows *b, uint32_t r, uint32_t tokens)
 {
-    return (struct model_seq){.tokens = b->prompt,
-                              .token_count = tokens,
-                              .pages = b->tables + r * b->pages_per_row,
-                              .state_in = NONE,
-                              .state_out = r,
-                              .logits_from = tokens - 1};
+    struct model_seq seq = {.tokens = b->prompt,
+                            .token_count = tokens,
+                            .state_in = NONE,
+                            .state_out = r,
+                            .logits_from = tokens - 1};
+    fill_tables(b, r, seq.pages);
+    return seq;
 }
 
 void bench_rows_prefill(struct bench_rows *b)
@@ -123,13 +151,12 @@ void bench_rows_prefill(struct bench_rows *b)
 
 void bench_rows_spread(struct bench_rows *b)
 {
-    size_t pages = b->pages_per_row * b->shape->page_bytes;
     for (uint32_t r = 0; r < b->opts.rows; r++) {
         b->positions[r] = b->opts.prompt;
         b->pending[r] = b->pending[0];
         if (r == 0)
             continue;
-        memcpy(b->pages + r * pages, b->pages, pages);
+        copy_pages(b, r);
         memcpy(b->states + r * b->shape->state_bytes, b->states, b->shape->state_bytes);
     }
 }
@@ -147,11 +174,11 @@ static void set_rows(struct bench_rows *b, uint32_t count, uint32_t tokens, bool
         b->rows[r] = (struct model_seq){.tokens = row_tokens(b, r),
                                         .token_count = tokens,
                                         .position = b->positions[r],
-                                        .pages = b->tables + r * b->pages_per_row,
                                         .state_in = r,
                                         .pending = b->pending[r],
                                         .state_out = r,
                                         .keep_pending = keep_pending};
+        fill_tables(b, r, b->rows[r].pages);
         b->pending[r] = 0;
     }
 }
@@ -184,18 +211,17 @@ void bench_rows_mixed(struct bench_rows *b, uint32_t count, uint32_t tokens)
 void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead)
 {
     know_next(b, count);
-    for (uint32_t r = 0; r < count; r++)
+    for (uint32_t r = 0; r < count; r++) {
         b->drafts[r] = (struct model_draft_seq){.token = row_tokens(b, r)[0],
                                                 .position = b->positions[r],
-                                                .pages = b->tables + r * b->pages_per_row,
                                                 .state = r,
                                                 .pending = b->pending[r],
                                                 .count = ahead,
                                                 .drafts = row_tokens(b, r) + 1};
-    struct model_draft d = {.seqs = b->drafts,
-                            .seq_count = count,
-                            .pages = dev_of_host(b->pages),
-                            .states = dev_of_host(b->states)};
+        fill_tables(b, r, b->drafts[r].pages);
+    }
+    struct model_draft d = {.seqs = b->drafts, .seq_count = count, .states = dev_of_host(b->states)};
+    fill_bases(b, d.pages);
     int r = model_draft(b->opts.model, &d);
     ASSERT(r == 0);
 }

@@ -157,7 +157,13 @@ struct attention {
     struct kern_kv kv;
     struct kern_query queries[256];
     uint32_t count;
-    float scratch[KERN_ATTN_SCRATCH];
+    float scratch[KERN_ATTN_SCRATCH_V_IN_K];
+};
+
+struct attention_shape {
+    uint32_t k_width, v_width;
+    bool v_in_k;
+    uint32_t heads;
 };
 
 static void attention_once(struct bench *b, void *arg)
@@ -166,33 +172,38 @@ static void attention_once(struct bench *b, void *arg)
     b->ops.attn(&a->kv, a->queries, a->count, 0.01f, a->scratch);
 }
 
-/* `heads` query heads of one KV head, for the last `tokens` of `len`. */
-static void attention(struct bench *b, uint32_t head_dim, uint32_t heads, uint32_t tokens, uint32_t len)
+/* Query heads of one KV head, for the last `tokens` of `len`. */
+static void attention(struct bench *b, struct attention_shape h, uint32_t tokens, uint32_t len)
 {
     static struct attention a;
-    uint32_t pages = DIV_UP(len, PAGE_TOKENS);
-    size_t part = (size_t)PAGE_TOKENS * head_dim * sizeof(float);
+    uint32_t pages = DIV_UP(len, PAGE_TOKENS), stored = h.k_width + (h.v_in_k ? 0 : h.v_width);
+    size_t token = stored * sizeof(float), k_bytes = PAGE_TOKENS * h.k_width * sizeof(float);
     uint32_t *table = calloc(pages, sizeof *table);
-    ASSERT(table && heads * tokens <= COUNT_OF(a.queries) && pages * 2 * part <= b->bytes);
+    ASSERT(table && h.heads * tokens <= COUNT_OF(a.queries) && pages * PAGE_TOKENS * token <= b->bytes);
     for (uint32_t i = 0; i < pages; i++)
         table[i] = i ^ 1; /* not in order */
     table[pages - 1] = pages - 1;
-    a.kv = (struct kern_kv){
-        .base = b->weights, .page_bytes = 2 * part, .pages = table, .v_offset = part, .head_dim = head_dim};
-    a.count = heads * tokens;
+    a.kv = (struct kern_kv){.base = b->weights,
+                            .page_bytes = PAGE_TOKENS * token,
+                            .pages = table,
+                            .v_offset = k_bytes,
+                            .k_width = h.k_width,
+                            .v_width = h.v_width,
+                            .v_in_k = h.v_in_k};
+    a.count = h.heads * tokens;
     double seen = 0;
     for (uint32_t i = 0; i < a.count; i++) {
-        uint32_t kv_len = len - tokens + 1 + i / heads;
+        uint32_t kv_len = len - tokens + 1 + i / h.heads;
         a.queries[i] = (struct kern_query){
-            .q = b->values, .out = b->values + (size_t)K + i * head_dim, .kv_len = kv_len};
+            .q = b->values, .out = b->values + (size_t)K + i * h.v_width, .kv_len = kv_len};
         seen += kv_len;
     }
-    double s = seconds(b, attention_once, &a), flop_s = seen * head_dim * 4 / s;
-    printf("attention hd %-3u %u heads x %-2u tokens at %-6u %9.1f us %8.1f GFLOP/s", head_dim, heads, tokens,
-           len, s * 1e6, flop_s * 1e-9);
+    double s = seconds(b, attention_once, &a), flop_s = seen * (h.k_width + h.v_width) * 2 / s;
+    printf("attention %3u %3u %2u heads x %-2u tokens at %-6u %9.1f us %8.1f GFLOP/s", h.k_width, h.v_width,
+           h.heads, tokens, len, s * 1e6, flop_s * 1e-9);
     if (b->yard.peak_flop_s > 0)
         printf(" %3.0f%% of one core", 100 * flop_s / b->yard.peak_flop_s * workers_count(b->workers));
-    printf("  K and V at %.1f GB/s\n", (double)len * head_dim * 8 / s * 1e-9);
+    printf("  K and V at %.1f GB/s\n", (double)len * token / s * 1e-9);
     free(table);
 }
 
@@ -216,6 +227,32 @@ static void delta(struct bench *b, uint32_t tokens)
     a.state_in = a.state_out;
     double s = seconds(b, delta_once, &a);
     printf("delta rule 128 x 128, %3u tokens              %9.1f us %8.2f us a token and head\n", tokens,
+           s * 1e6, s * 1e6 / tokens);
+}
+
+static void ssm_once(struct bench *b, void *arg)
+{
+    struct kern_ssm *a = arg;
+    b->ops.ssm(a, 0, a->p);
+}
+
+/* Of one head; its state fits in a cache. */
+static void ssm(struct bench *b, uint32_t tokens)
+{
+    enum { HEAD = 64, STATE = 128 };
+    float *at = b->values;
+    struct kern_ssm a = {
+        .tokens = tokens, .n = STATE, .p = HEAD, .stride = 2 * STATE + HEAD, .y_stride = HEAD};
+    a.x = at;
+    a.b = at + HEAD;
+    a.c = a.b + STATE;
+    a.dt = a.decay = at;
+    a.gate_stride = 1;
+    a.y = at + tokens * a.stride;
+    a.state_out = a.y + (size_t)tokens * HEAD;
+    a.state_in = a.state_out;
+    double s = seconds(b, ssm_once, &a);
+    printf("state space 128 x 64, %3u tokens              %9.1f us %8.2f us a token and head\n", tokens,
            s * 1e6, s * 1e6 / tokens);
 }
 
@@ -349,13 +386,20 @@ int main(void)
     for (uint32_t i = 0; i < COUNT_OF(forms); i++)
         decode(&b, &forms[i]);
     printf("on one core:\n");
-    attention(&b, 128, 4, 1, 4096);
-    attention(&b, 128, 4, 1, 32768);
-    attention(&b, 128, 4, 64, 4096);
-    attention(&b, 128, 4, 64, 32768);
-    attention(&b, 256, 8, 32, 4096);
+    const struct attention_shape narrow = {128, 128, false, 4}, wide = {256, 256, false, 8};
+    const struct attention_shape latent = {576, 512, true, 64}, some = {576, 512, true, 4};
+    attention(&b, narrow, 1, 4096);
+    attention(&b, narrow, 1, 32768);
+    attention(&b, narrow, 64, 4096);
+    attention(&b, narrow, 64, 32768);
+    attention(&b, wide, 32, 4096);
+    attention(&b, some, 1, 4096);
+    attention(&b, latent, 1, 4096);
+    attention(&b, latent, 4, 4096);
     delta(&b, 1);
     delta(&b, 64);
+    ssm(&b, 1);
+    ssm(&b, 64);
     conv(&b, 1);
     conv(&b, 64);
     rows(&b);

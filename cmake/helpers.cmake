@@ -20,9 +20,19 @@ function(plateau_library name)
 endfunction()
 
 # The tests that take longest, in this order. CTest starts them first, so that no core is idle at the end.
-set(PLATEAU_LONGEST test_golden_canary test_golden test_engine_trim test_engine_canary test_guard test_tower test_engine_holders
-  test_forms test_engine_draft test_engine_head test_engine test_http test_sched_shares test_system_faults test_store_faults
-  test_engine_pressure test_engine_tier test_http_places test_held test_engine_prefix test_tokenizer test_template_cost)
+set(PLATEAU_LONGEST test_golden_canary test_engine_grammar test_engine_head test_golden test_engine_trim test_guard
+  test_vision_weights test_forms test_engine_holders test_engine_canary test_engine_draft test_engine test_pending
+  test_http_stream test_engine_phases test_engine_prefix test_http test_tool_grammar test_template_cost test_system_faults
+  test_store_faults test_domains test_sched_shares test_engine_tier test_http_limits test_http_places
+  test_engine_pressure test_draft_length test_engine_image_sched test_engine_image_sched_ends test_tokenizer)
+
+# Test programs of the release build are linked by lld, where it is installed, in a third of the time.
+find_program(PLATEAU_LLD ld.lld)
+function(plateau_link_fast name)
+  if(PLATEAU_LLD AND NOT PLATEAU_SANITIZE)
+    target_link_options(${name} PRIVATE -fuse-ld=lld)
+  endif()
+endfunction()
 
 # plateau_test(NAME LAYER... [LABELS LABEL...] [TIMEOUT SECONDS] [SOURCE FILE]): tests/.../NAME.c, or FILE,
 # as a cmocka program in CTest, labelled with its folder's name and with LABELS. Two labels choose where else
@@ -41,12 +51,16 @@ function(plateau_test name)
   add_executable(${name} ${arg_SOURCE})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE PLATEAU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(PLATEAU_SANITIZE)
+    target_compile_definitions(${name} PRIVATE TEST_SANITIZED)
+  endif()
   # A test's own code waits for what it tests, which is optimised; compiling it with optimisation takes three to five times as long.
   # tests/kernel and tests/sim compute much themselves.
   if(folder STREQUAL "unit" OR folder STREQUAL "golden")
     target_compile_options(${name} PRIVATE -O0)
   endif()
   target_link_libraries(${name} PRIVATE PkgConfig::CMOCKA)
+  plateau_link_fast(${name})
   foreach(layer ${arg_UNPARSED_ARGUMENTS})
     target_link_libraries(${name} PRIVATE plateau_${layer})
   endforeach()
@@ -104,6 +118,7 @@ endfunction()
 function(plateau_bench name)
   add_executable(${name} ${name}.c)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench/run)
+  plateau_link_fast(${name})
   foreach(layer ${ARGN})
     target_link_libraries(${name} PRIVATE plateau_${layer})
   endforeach()

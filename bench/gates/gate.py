@@ -47,7 +47,7 @@ def arguments():
     p.add_argument("--agents-requests", type=int, default=4000, help="agents: turns of the agents at once (4000: a day of one)")
     p.add_argument("--agents-tools", type=int, default=40, help="agents: of each (40)")
     p.add_argument("--agents-both", action=argparse.BooleanOptionalAction, default=True, help="agents: alone both without and with thinking")
-    p.add_argument("--agents-rests", type=int, default=4, help="agents: how often they rest, to compare the memory (4)")
+    p.add_argument("--agents-rests", type=int, default=12, help="agents: how often they rest, to compare the memory (12)")
     p.add_argument("--agents-at-once", type=int, default=4, help="agents: at once (4)")
     p.add_argument("--agents-cache", default="1G", help="agents: --host-cache, room for the sessions at once (1G)")
     p.add_argument("--long-prompt", type=int, default=16384, help="fairness: tokens (16384)")

@@ -305,10 +305,12 @@ def run(options):
     first_tokens(report, log.rows[len(judged) :], "together")
     judge_answers(report, log, options.agents_turns)
     judge_store(report, memory, log)
-    slope = stats.slope(*zip(*(rests[1:] or rests)))  # the first part still warms up the allocator
+    later = list(zip(*(rests[1:] or rests)))  # the first part still warms up the allocator
+    slope, error = stats.slope(*later), stats.slope_error(*later)
     report.figure("own_bytes_at_rest", rests, ", ".join(f"{mib(own)} after {turns} turns" for turns, own in rests))
     report.figure("slope_bytes_per_turn", round(slope, 2))
-    report.must("slope of own memory at rest < 16 bytes per turn", slope < 16)
+    report.figure("slope_error_bytes_per_turn", round(error, 2))
+    report.must("slope of own memory at rest < 16 bytes per turn, but for twice its standard error", slope - 2 * error < 16)
     report.figure("own_bytes_before", before, mib(before))
     report.figure("own_bytes_peak", max(sampler.column("own")), mib(max(sampler.column("own"))))
     returned(report, warming, sampler, before, after, "turns", f"{slope:+.1f} bytes per turn")

@@ -33,6 +33,17 @@ def slope(xs, ys, bins=50):
     return statistics.median(slopes) if slopes else 0.0
 
 
+def slope_error(xs, ys):
+    """The standard error of a straight line's slope through the points; 0 for fewer than three."""
+    if len(xs) < 3:
+        return 0.0
+    x, y = statistics.fmean(xs), statistics.fmean(ys)
+    square = sum((a - x) ** 2 for a in xs)
+    steep = sum((a - x) * (b - y) for a, b in zip(xs, ys)) / square
+    rest = sum((b - y - steep * (a - x)) ** 2 for a, b in zip(xs, ys))
+    return (rest / (len(xs) - 2) / square) ** 0.5
+
+
 def _phase_score(ranks, period):
     """How far the mean of one phase is from the mean of all, in standard errors; the furthest of the
     phases."""

@@ -22,7 +22,7 @@ void report_read_model(struct api *a, uint32_t index, struct report_model *ret)
     ret->in_state[ret->info.state] = 1;
     api_engine_numbers(a, index, &ret->engine);
     read_grammars(a, index, &ret->grammars);
-    ret->kv_usage = n->pages_max ? (double)n->pages_used / n->pages_max : 0;
+    ret->kv_usage = n->usage;
     ret->looked_up_tokens = n->cache_bytes_max ? n->prompt_tokens : 0;
     ret->host_hit_tokens = n->cached_tokens - MIN_OF(n->fetched_tokens, n->cached_tokens);
     ret->host_hits = hits - MIN_OF(n->fetched_hits, hits);
@@ -43,6 +43,14 @@ static const char *state_name(uint32_t state)
                   "Pools of KV pages and recurrent states: active (in use or prefix cache), cached "         \
                   "(committed and free), peak, limit."),                                                     \
             .labels = "pool=\"" #pool "\",kind=\"" #kind_ "\""                                               \
+    }
+#define PAGES(kind_, number, place_)                                                                         \
+    {                                                                                                        \
+        E(group_##kind_[number]), MEMBER("kv", place_, "group_" #number "_pages_" #kind_),                   \
+            GAUGE("plateau_kv_pages",                                                                        \
+                  "KV pages by group of attention layers (0: full attention): used by sequences, cached "    \
+                  "(only the prefix cache holds them)."),                                                    \
+            .labels = "group=\"" #number "\",kind=\"" #kind_ "\""                                            \
     }
 #define MODEL(...) MEMBER("model", __VA_ARGS__)
 #define HIT_TOKENS                                                                                           \
@@ -100,6 +108,14 @@ static const struct gauge rows[] = {
      COUNTER("vllm:spec_decode_num_accepted_tokens_per_pos_total",
              "Accepted draft tokens by position in the draft; 0 is the first.")},
 
+    PAGES(used, 0, 5),
+    PAGES(used, 1, 6),
+    PAGES(used, 2, 7),
+    PAGES(used, 3, 8),
+    PAGES(cached, 0, 9),
+    PAGES(cached, 1, 10),
+    PAGES(cached, 2, 11),
+    PAGES(cached, 3, 12),
     POOL(kv, active, 1),
     POOL(kv, cached, 2),
     POOL(kv, peak, 3),

@@ -80,6 +80,12 @@ int regular_file_check(const struct regular_file *f, struct err *e)
     return same ? 0 : err_set(e, -ESTALE, "was changed while it was read");
 }
 
+void regular_file_ahead(const struct regular_file *f, uint64_t at, uint64_t len)
+{
+    if (len > 0)
+        (void)posix_fadvise(f->fd, (off_t)at, (off_t)len, POSIX_FADV_WILLNEED);
+}
+
 void regular_file_drop(const struct regular_file *f, uint64_t at, uint64_t len)
 {
     if (len > 0)

@@ -33,6 +33,8 @@ void regular_file_close(struct regular_file *f);
 int regular_file_read(const struct regular_file *f, uint64_t at, void *into, size_t len, struct err *e);
 /* 0, or -ESTALE: size or time of change differ from those at opening. e as above. */
 int regular_file_check(const struct regular_file *f, struct err *e);
+/* [at, at + len) will be read: the system may begin with it. */
+void regular_file_ahead(const struct regular_file *f, uint64_t at, uint64_t len);
 /* Drops [at, at + len) from the page cache. */
 void regular_file_drop(const struct regular_file *f, uint64_t at, uint64_t len);
 

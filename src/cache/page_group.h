@@ -1,16 +1,13 @@
 /* page_group.h - attention layers of equal reach, and the pool of their pages.
  *
- * A model's first group has full attention. Where a model has no such layers, its widest window is the first
- * group and is kept whole: at least one group must define which prefixes exist. The other groups have a
- * window: the last `window` tokens, including the token itself. The sequence never reads a page before its
- * window again. */
+ * A model's first group has full attention. Where a model has no such layers, its pages are empty and stand
+ * for their tokens: one group must define which prefixes exist. The other groups have a window: the last
+ * `window` tokens, including the token itself. The sequence never reads a page before its window again. */
 #ifndef PLATEAU_CACHE_PAGE_GROUP_H
 #define PLATEAU_CACHE_PAGE_GROUP_H
 
 #include "base/check.h"
 #include "cache/page_pool.h"
-
-enum { PAGE_GROUPS_MAX = 4 };
 
 struct page_group {
     struct page_pool *pages;
@@ -27,7 +24,7 @@ static inline uint32_t page_group_first(const struct page_group *g, uint32_t don
 /* The most pages that a sequence of `pages` pages holds at once while it grows page by page. */
 static inline uint32_t page_group_needs(const struct page_group *g, uint32_t pages)
 {
-    return g->window == 0 ? pages : MIN_OF(pages, DIV_UP(g->window - 1, PAGE_TOKENS) + 1);
+    return g->window == 0 ? pages : MIN_OF(pages, page_window_most(g->window, 1));
 }
 
 #endif

@@ -7,9 +7,18 @@
 #ifndef PLATEAU_CACHE_TIER_IO_H
 #define PLATEAU_CACHE_TIER_IO_H
 
+#include "base/check.h"
+#include "base/page_tokens.h"
 #include "cache/prefix_key.h"
 
-enum tier_kind { TIER_PAGE, TIER_SNAPSHOT };
+/* TIER_PAGE: a page of the first group. TIER_WINDOW and after: of the groups with a window. */
+enum tier_kind { TIER_PAGE, TIER_SNAPSHOT, TIER_WINDOW, TIER_KINDS = TIER_WINDOW + PAGE_GROUPS_MAX - 1 };
+
+static inline enum tier_kind tier_kind_of(uint32_t group)
+{
+    ASSERT(group < PAGE_GROUPS_MAX);
+    return group == 0 ? TIER_PAGE : (enum tier_kind)(TIER_WINDOW + group - 1);
+}
 
 /* The result of a read. */
 struct tier_arrival {

@@ -10,6 +10,7 @@ int command_serve(int argc, char **argv);
 int command_chat(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
+int command_models(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_parse(int argc, char **argv);
 int command_schema(int argc, char **argv);

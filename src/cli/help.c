@@ -42,6 +42,13 @@ static const struct command_row {
      "  plateau plan\n"
      "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
      "  plateau plan ~/models/Qwen3-4B ~/models/Qwen3-0.6B --json\n"},
+    {COMMAND_MODELS, "models", "[DIR] [OPTION...]", "list the models of a folder",
+     "DIR is a folder of models, a cache of the Hugging Face hub, or one model; without it the current\n"
+     "folder. A line has family, parameters, form, context, bytes on disk, and whether the model can be\n"
+     "served with the same options, else why not. Only names and headers are read.\n",
+     "  plateau models ~/models\n"
+     "  plateau models ~/.cache/huggingface/hub --memory-limit 12G\n"
+     "  plateau models ~/models --json\n"},
     {COMMAND_CACHE, "cache", "ls|verify|gc DIR [OPTION...]",
      "inspect, check and tidy up a directory of --ssd-dir",
      "ls lists the entries in DIR by model, from the files' headers. verify reads every file completely;\n"

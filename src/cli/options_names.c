@@ -77,8 +77,8 @@ void options_check_environment(void)
 
 static const char *command_name(unsigned command)
 {
-    static const char *const names[] = {"serve",  "generate", "chat",   "plan",  "cache",
-                                        "status", "load",     "unload", "clear", "trim"};
+    static const char *const names[] = {"serve",  "generate", "chat", "plan",  "cache",  "status", "load",
+                                        "unload", "clear",    "trim", "parse", "schema", "models"};
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (command == 1U << i)
             return names[i];
@@ -90,7 +90,7 @@ unsigned options_file_commands(enum setting_command command)
     if (command & (COMMAND_SERVE | COMMAND_TALK))
         return (unsigned)command;
     /* A plan is that of a server, so it reads the server's file. */
-    return command == COMMAND_PLAN ? COMMAND_PLAN | COMMAND_SERVE : COMMAND_EVERY;
+    return command & (COMMAND_PLAN | COMMAND_MODELS) ? (unsigned)command | COMMAND_SERVE : COMMAND_EVERY;
 }
 
 struct nearest_text options_near(unsigned of_commands, struct slice name, const char *dashes)

@@ -53,7 +53,11 @@ static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
     printf("\nA page holds %u tokens in %s:", page_tokens, bytes_text(s->page_bytes).text);
     for (uint32_t i = 0; i < s->kv_count; i++) {
         const struct model_kv *kv = &s->kv[i];
-        printf("%s %u layers with %u KV heads of %u", i ? ";" : "", kv->layers, kv->heads, kv->head_dim);
+        printf("%s %u layers with %u KV heads of %u", i ? ";" : "", kv->layers, kv->heads, kv->k_width);
+        if (kv->v_in_k)
+            printf(" whose values are the first %u", kv->v_width);
+        else if (kv->v_width != kv->k_width)
+            printf(" and values of %u", kv->v_width);
         if (kv->window)
             printf(" and a window of %u", kv->window);
         printf(", %s", bytes_text(kv->page_bytes).text);
@@ -62,6 +66,19 @@ static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
     if (s->recurrent_layers)
         printf("A recurrent state holds %u layers in %s.\n", s->recurrent_layers,
                bytes_text(s->state_bytes).text);
+}
+
+/* What a sequence has of the groups with a window. */
+static void print_windows(const struct plan *plan)
+{
+    const struct plan_model *m = &plan->model;
+    for (uint32_t i = 0; i < m->window_count; i++) {
+        const struct plan_window *w = &m->windows[i];
+        printf("Of layers with a window of %u a sequence keeps at most %u pages of %s, and %llu while its "
+               "prompt is read.\n",
+               w->tokens, page_window_most(w->tokens, 1), bytes_text(w->page_bytes).text,
+               (ull)plan_window_pages(m, w, plan->max_model_len, 1));
+    }
 }
 
 static void print_table(const struct planning *p)
@@ -81,10 +98,10 @@ static void print_table(const struct planning *p)
     }
     printf("\nA connection takes %s, of %u; a request of the whole context %s of pages and %s of tables.\n",
            bytes_text(plan->process.connection_bytes).text, p->settings->http.connections_max,
-           bytes_text(DIV_UP((uint64_t)plan->max_model_len, plan->model.page_tokens) * plan->model.page_bytes)
-               .text,
+           bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text,
            bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
     print_layouts(&p->model.shape, plan->model.page_tokens);
+    print_windows(plan);
     const struct model_vision *v = &p->model.shape.vision;
     if (v->present)
         printf("An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
@@ -128,10 +145,27 @@ static void json_layouts(const struct model_shape *s, struct buf *b)
     buf_puts(b, "\"kv\":[");
     for (uint32_t i = 0; i < s->kv_count; i++) {
         const struct model_kv *kv = &s->kv[i];
-        buf_printf(b, "%s{\"layers\":%u,\"heads\":%u,\"head_dim\":%u,\"window\":%u,\"page_bytes\":%llu}",
-                   i ? "," : "", kv->layers, kv->heads, kv->head_dim, kv->window, (ull)kv->page_bytes);
+        buf_printf(b,
+                   "%s{\"layers\":%u,\"heads\":%u,\"head_dim\":%u,\"value_dim\":%u,\"window\":%u,"
+                   "\"page_bytes\":%llu}",
+                   i ? "," : "", kv->layers, kv->heads, kv->k_width, kv->v_width, kv->window,
+                   (ull)kv->page_bytes);
     }
     buf_printf(b, "],\"recurrent_layers\":%u,", s->recurrent_layers);
+}
+
+/* pages_kept: of one sequence while it decodes; pages_max: while a prompt is read. */
+static void json_windows(const struct plan *plan, struct buf *b)
+{
+    const struct plan_model *m = &plan->model;
+    buf_puts(b, "\"windows\":[");
+    for (uint32_t i = 0; i < m->window_count; i++) {
+        const struct plan_window *w = &m->windows[i];
+        buf_printf(b, "%s{\"tokens\":%u,\"page_bytes\":%llu,\"pages_kept\":%u,\"pages_max\":%llu}",
+                   i ? "," : "", w->tokens, (ull)w->page_bytes, page_window_most(w->tokens, 1),
+                   (ull)plan_window_pages(m, w, plan->max_model_len, 1));
+    }
+    buf_printf(b, "],\"sequence_bytes\":%llu,", (ull)plan_sequence_bytes(m, plan->max_model_len));
 }
 
 static void json_model(const struct planning *p, struct buf *b)
@@ -154,6 +188,7 @@ static void json_model(const struct planning *p, struct buf *b)
                (ull)plan->model.state_bytes, (ull)p->model.shape.vision.pixels_max,
                (ull)p->model.shape.vision.weight_bytes);
     json_layouts(&p->model.shape, b);
+    json_windows(plan, b);
     json_domains(plan, b);
     const struct model_plan_drafting *t = &p->model.drafting_takes;
     buf_printf(

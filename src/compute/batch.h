@@ -8,16 +8,28 @@
 #define PLATEAU_COMPUTE_BATCH_H
 
 #include "memory/dev.h"
+#include "base/page_tokens.h"
 #include "compute/rope.h"
 
 struct batch_seq {
-    uint32_t first, count;         /* columns [first, first + count); count >= 1 */
-    uint32_t position;             /* of the first token in its sequence */
-    uint32_t state_in, state_out;  /* recurrent states; NONE: zeros, none */
-    uint32_t pending;              /* tokens after state_in that were accepted, whose inputs it keeps */
-    bool keep_pending;             /* state_out gets the state before the tokens, and their inputs */
-    const uint32_t *pages;         /* page of token t: pages[t / 32] */
+    uint32_t first, count;        /* columns [first, first + count); count >= 1 */
+    uint32_t position;            /* of the first token in its sequence */
+    uint32_t state_in, state_out; /* recurrent states; NONE: zeros, none */
+    uint32_t pending;             /* tokens after state_in that were accepted, whose inputs it keeps */
+    bool keep_pending;            /* state_out gets the state before the tokens, and their inputs */
+    /* By group: the page of token t is pages[group][t / 32]. Entries before the window of the first token are
+     * not read. */
+    const uint32_t *pages[PAGE_GROUPS_MAX];
     struct rope_position previous; /* position of the token before the first; unused at position 0 */
+};
+
+/* Tasks of the caller that a backend may run beside the products of logits, on threads that compute: run(arg,
+ * i) once for each i < count, and then `done` is set. Otherwise the caller runs them. */
+struct batch_beside {
+    void (*run)(void *arg, uint32_t i);
+    void *arg;
+    uint32_t count;
+    bool done;
 };
 
 struct batch {
@@ -32,7 +44,9 @@ struct batch {
                                             * values, each in order */
     const uint32_t *hidden_columns; /* [tokens]: of a draft after the first, the column of its hidden state in
                                      * the step before */
-    dev_ptr pages, states;          /* bases of the pools */
+    dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the pools, by group */
+    dev_ptr states;
+    struct batch_beside *beside; /* NULL: none */
     /* Results in host memory, complete after compute_step_end(). */
     float *logits;             /* [logits][vocab] */
     float *values;             /* [values][hidden]: of compute_values() */

@@ -1,12 +1,13 @@
 /* layout.h - the layout of a page and of a state. Only this file knows it.
  *
- * Page: for each attention layer in order, then for each MTP layer, for each of its KV heads: K transposed
- * [head_dim][32], then V [32][head_dim], f32. The MTP layer's pair for token j is (hidden state of token j -
- * 1, token j).
+ * Page of a group: for each of its attention layers in order, then for each MTP layer, for each of its KV
+ * heads: K transposed [k_width][32], then V [32][v_width], f32. Where V is the first part of K
+ * (kv_layer.v_in_k), K is all. The MTP layer's pair for token j is (hidden state of token j - 1, token j).
  *
- * State: for each recurrent layer in order its arrays. Those of a delta net are the convolution's last inputs
+ * State: for each recurrent layer in order its arrays. A delta net has the convolution's last inputs
  * [conv_width - 1][channels], then the delta state [value_heads][key_dim][value_dim], f32, each rounded up to
- * 64 bytes.
+ * 64 bytes. Mamba-2 has the convolution's last inputs, then the state [heads][state][head_dim], likewise. A
+ * short convolution has its last inputs alone.
  *
  * Where tokens may be drafted, pending tokens follow: for each recurrent layer the inputs of the 1 +
  * drafts_max tokens after the state (see delta_pending_token). With MTP the hidden states of those tokens
@@ -23,34 +24,58 @@
 
 /* ---- pages ---- */
 
-/* K or V of one KV head of one layer. */
-static inline size_t page_half_bytes(const struct kv_layer *l)
+/* K of one KV head of one layer, and V. */
+static inline size_t page_k_bytes(const struct kv_layer *l)
 {
-    return (size_t)l->head_dim * PAGE_TOKENS * sizeof(float);
+    return (size_t)l->k_width * PAGE_TOKENS * sizeof(float);
+}
+static inline size_t page_v_bytes(const struct kv_layer *l)
+{
+    return l->v_in_k ? 0 : (size_t)l->v_width * PAGE_TOKENS * sizeof(float);
+}
+/* The layer's K and V in a page. */
+static inline size_t page_layer_bytes(const struct kv_layer *l)
+{
+    return l->heads * (page_k_bytes(l) + page_v_bytes(l));
 }
 
-/* V follows page_half_bytes later. */
+/* V follows page_k_bytes later. */
 static inline size_t page_k_offset(const struct kv_layer *l, uint32_t kv_head)
 {
-    return l->offset + 2 * page_half_bytes(l) * kv_head;
+    return l->offset + (page_k_bytes(l) + page_v_bytes(l)) * kv_head;
 }
 
-/* Sets the layers' offsets; returns the bytes of a page. */
-static inline size_t page_lay_out(struct kv_layer *layers, uint32_t count)
+/* Bytes of a page without layers, which stands for its tokens alone. */
+#define PAGE_BYTES_LEAST ((size_t)64)
+
+/* Sets the layers' offsets and the groups' bytes; the layers' groups are set. */
+static inline void page_lay_out(struct kv_layer *layers, uint32_t count, struct kv_group *groups,
+                                uint32_t group_count)
 {
-    size_t bytes = 0;
+    for (uint32_t g = 0; g < group_count; g++)
+        groups[g].page_bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
-        layers[i].offset = bytes;
-        bytes = page_k_offset(&layers[i], layers[i].heads);
+        ASSERT(layers[i].group < group_count);
+        layers[i].offset = groups[layers[i].group].page_bytes;
+        groups[layers[i].group].page_bytes += page_layer_bytes(&layers[i]);
     }
-    return bytes;
+    for (uint32_t g = 0; g < group_count; g++)
+        groups[g].page_bytes = MAX_OF(groups[g].page_bytes, PAGE_BYTES_LEAST);
+}
+
+/* ---- a convolution's part of a state ---- */
+
+/* The last inputs: [taps - 1][channels]. */
+static inline size_t conv_state_bytes(uint32_t taps, size_t channels)
+{
+    return ROUND_UP((taps - 1) * channels * sizeof(float), (size_t)64);
 }
 
 /* ---- a delta net's part of a state ---- */
 
 static inline size_t delta_conv_bytes(const struct compute_shape *c)
 {
-    return ROUND_UP((size_t)(c->conv_width - 1) * shape_conv_channels(c) * sizeof(float), (size_t)64);
+    return conv_state_bytes(c->conv_width, shape_conv_channels(c));
 }
 
 /* One value head's state. */
@@ -83,6 +108,54 @@ static inline struct recurrent_layer delta_recurrent_layer(const struct compute_
     return (struct recurrent_layer){.bytes = delta_conv_bytes(c) +
                                              delta_head_floats(c) * sizeof(float) * c->value_heads,
                                     .token_floats = delta_pending_token(c).floats};
+}
+
+/* ---- a Mamba-2 layer's part of a state ---- */
+
+static inline size_t ssm_conv_bytes(const struct ssm_shape *s)
+{
+    return conv_state_bytes(s->conv_width, ssm_channels(s));
+}
+
+/* One head's state. */
+static inline size_t ssm_head_floats(const struct ssm_shape *s)
+{
+    return (size_t)s->state * s->head_dim;
+}
+
+/* One token's inputs of one layer, in floats: the offset of each, and of the next token's. */
+struct ssm_pending_token {
+    size_t u;         /* [channels] as they enter the convolution */
+    size_t x, b;      /* [heads][head_dim], [groups][state] as they enter the recurrence */
+    size_t dt, decay; /* [heads] each */
+    size_t floats;
+};
+
+static inline struct ssm_pending_token ssm_pending_token(const struct ssm_shape *s)
+{
+    struct ssm_pending_token r = {.x = ssm_channels(s)};
+    r.b = r.x + ssm_inner(s);
+    r.dt = r.b + (size_t)s->groups * s->state;
+    r.decay = r.dt + s->heads;
+    r.floats = ROUND_UP(r.decay + s->heads, (size_t)16);
+    return r;
+}
+
+/* Its offsets are state_lay_out()'s. */
+static inline struct recurrent_layer ssm_recurrent_layer(const struct compute_shape *c)
+{
+    size_t state = ssm_head_floats(&c->ssm) * sizeof(float) * c->ssm.heads;
+    return (struct recurrent_layer){.bytes = ssm_conv_bytes(&c->ssm) + ROUND_UP(state, (size_t)64),
+                                    .token_floats = ssm_pending_token(&c->ssm).floats};
+}
+
+/* ---- a short convolution's part of a state ---- */
+
+/* Of a pending token its input. */
+static inline struct recurrent_layer short_conv_recurrent_layer(uint32_t taps, uint32_t channels)
+{
+    return (struct recurrent_layer){.bytes = conv_state_bytes(taps, channels),
+                                    .token_floats = ROUND_UP((size_t)channels, (size_t)16)};
 }
 
 /* ---- states ---- */

@@ -52,7 +52,7 @@ static inline struct act act_part(struct act a, uint32_t from, uint32_t width)
 
 /* ---- operations ---- */
 
-/* What a block left to be added to the residual stream, which the next operation over tokens does first: that
+/* What a block left to be added to the residual stream. The next operation over tokens adds it first, which
  * saves a pass over them. */
 enum residual_kind {
     RESIDUAL_NONE,
@@ -60,12 +60,22 @@ enum residual_kind {
     RESIDUAL_EXPERTS, /* s = 0; s = fma(weight of rank r, row r of pairs, s) for r in router order;
                        * s = fma(shared gate, out, s) with a shared expert; r = s. `sum` is room for s */
 };
-/* With `norm` r = rmsnorm(r) * norm, with `scale` h = fma(scale, r, h), else h += r. */
+/* A norm of tokens: rmsnorm(x) * weight, or kern_layernorm_fn where compute_shape.layer_norm says so. */
+struct norm {
+    dev_ptr weight; /* null: no norm */
+    dev_ptr bias;   /* of a LayerNorm; null: none */
+    float eps;      /* 0: compute_shape.eps */
+};
+
+/* With `norm` r = norm(r), with `scale` h = fma(scale, r, h), else h += r. With `norm_pairs` the sum over
+ * ranks is s = rmsnorm(s) * norm_pairs before the shared expert is added. With `layer_scale` h *= it. */
 struct residual {
     enum residual_kind kind;
     struct act out, pairs, sum; /* out.width 0: no shared expert */
-    dev_ptr norm;               /* null: none */
-    float scale;                /* 0: none */
+    struct norm norm;
+    dev_ptr norm_pairs;  /* null: none */
+    float scale;         /* 0: none */
+    dev_ptr layer_scale; /* [1]; null: none */
 };
 
 /* h[t] = the token's embedding times scale, or its image's features; cosines | sines of its position. Fails
@@ -77,13 +87,24 @@ struct op_embed {
     float scale;          /* 0: none */
 };
 
-/* Adds the residual, then y = rmsnorm(h) * weight, or y = h without a weight, for `readers`, the projections
- * that read y next. Fails with its device only. */
+/* Inputs per layer (contract 10.7). Layer i has the values x_i of x, and e_i of the token's row of `table`:
+ * x_i = fma(row_scale, e_i, rmsnorm(x_i * input_scale) * norm) * scale. Fails with its device only. */
+struct op_layer_inputs {
+    const struct weight *table; /* [vocab, x.width] */
+    struct act x;               /* in place */
+    struct act row;             /* room for the row */
+    uint32_t width;             /* of one layer's values */
+    dev_ptr norm;               /* [width] */
+    float input_scale, row_scale, scale;
+};
+
+/* Adds the residual, then y = norm(h), or y = h without a weight, for `readers`, the projections that read y
+ * next. With y.width 0 the residual is all. Fails with its device only. */
 #define OP_READERS_MAX 2
 struct op_norm {
     struct residual add; /* to h */
     struct act h, y;
-    dev_ptr weight;
+    struct norm norm;
     const struct projection *readers[OP_READERS_MAX];
     /* Of an MTP head: the hidden states of the next step's start go to the batch's states. width 0: none. */
     struct act keep;
@@ -103,11 +124,14 @@ enum product_columns {
     COLUMNS_TOKENS,
     COLUMNS_LOGITS,  /* the rows that gather left, [logits] */
     COLUMNS_EXPERTS, /* every pair with its own expert's matrix; x is the token's row or the pair's */
+    COLUMNS_HEADS, /* of every token every head with its own matrix of the stack: x and y are rows of as many
+                      * equal parts, of which a product reads the first w.in values, and writes w.out */
 };
 struct op_product {
     const struct projection *w;
     struct act x, y; /* y of OP_LOGITS: the batch's logits */
     enum product_columns columns;
+    const struct projection *reader; /* of y; COLUMNS_HEADS only. NULL: it needs nothing beside y */
 };
 #define OP_PRODUCTS_MAX 2
 #define OP_LOGITS       UINT32_MAX /* as a place */
@@ -116,21 +140,40 @@ struct op_product {
  * softmax attention (kern_attn_fn) of every query over its sequence, and with `gated` out *= sigmoid(gate).
  * Both halves fail with their device only: a sequence has its pages before the step. */
 struct op_attention {
-    uint32_t layer;         /* index in compute_shape.kv: the KV heads, their size and place in a page */
-    uint32_t heads;         /* of queries */
-    float scale;            /* of scores */
-    uint32_t window;        /* keys that a query sees, its own counted; 0: all */
-    float cap;              /* of scores (kern_kv.cap); 0: none */
-    bool norm_all;          /* the norms are over all heads together, not over each */
+    uint32_t layer;    /* index in compute_shape.kv: the KV heads, their size and place in a page */
+    uint32_t heads;    /* of queries */
+    float scale;       /* of scores */
+    uint32_t window;   /* keys that a query sees, its own counted; 0: all */
+    float cap;         /* of scores (kern_kv.cap); 0: none */
+    bool norm_all;     /* the norms are over all heads together, not over each */
+    bool norm_rotated; /* the norms are applied after the rotation, to each head */
+    float
+        growth; /* after both, the query at position p is times 1 + growth ln(1 + p / growth_every), where */
+    uint32_t growth_every;  /* the quotient is rounded down; growth 0: none */
     bool adjacent;          /* the rotation is of pairs (2 j, 2 j + 1), not of (j, j + half) */
     bool gated;             /* a head's query and gate lie side by side */
     bool mtp;               /* entry 0 is zeros that no query sees */
     bool keys_only;         /* append alone: q is not there */
+    bool queries_only;      /* K and V of the layer are in the pages: k and v are not there */
+    bool v_is_k;            /* v is k before its norm and rotation, copied to behind k */
     dev_ptr q_norm, k_norm; /* [head_dim], or of all heads; null: none */
+    dev_ptr v_norm;         /* [head_dim], of each head; null: none */
     dev_ptr sinks;          /* [heads]: a score each (kern_query.sink); null: none */
     struct act qkv, out;
     struct act angles;               /* cos | sin of the layer's table; width 0: no rotation */
-    const struct projection *reader; /* of out */
+    const struct projection *reader; /* of out; NULL: it needs nothing beside out */
+};
+
+/* Latent attention (contract 10.3) in front of compute_attend(), whose queries are `query`. The key of a
+ * token is c | r of `in`: c normed, r rotated. It goes to the pages, and the value is c. Of each
+ * head n | r of q the rotated r becomes the end of the head of query. Fails with its device only. */
+struct op_latent {
+    uint32_t layer, heads; /* as of op_attention */
+    bool adjacent;
+    struct norm norm;    /* of c */
+    struct act in;       /* k_width values */
+    struct act q, query; /* heads of n | r, and of k_width values */
+    struct act angles;
 };
 
 /* The gated delta net between its projections (contract 2.7). Convolve: convolution and SiLU of q | k | v,
@@ -146,21 +189,76 @@ struct op_delta {
     const struct projection *reader; /* of out */
 };
 
-/* out = f(gate) * up of in = gate | up. out may be the first half of in. Fails with its device only. */
-enum glu_function { GLU_SILU, GLU_GELU_TANH };
+/* Mamba-2 between its projections (contract 10.5). Convolve: convolution and SiLU of x | B | C;
+ * dt = softplus(dt + dt_bias), at least dt_min and, unless dt_max is 0, at most dt_max; decay = exp(a dt), of
+ * each head. Recur: pending inputs of state_in first, then the recurrence (kern_ssm_fn), then the gate
+ * silu(z) and the norm over each group's values. Both fail with their device only; state_out is undefined
+ * then. */
+enum ssm_norm { SSM_NORM_AFTER_GATE, SSM_NORM_BEFORE_GATE, SSM_NORM_NONE };
+struct op_ssm {
+    uint32_t layer; /* index in compute_shape.recurrent */
+    enum ssm_norm norm_kind;
+    float dt_min, dt_max;
+    dev_ptr conv, conv_bias;        /* [taps][channels], [channels]; null: no bias */
+    dev_ptr a, dt_bias, skip, norm; /* [heads] each, [heads * head_dim]; a: -exp(A_log) */
+    struct act in;                  /* z | x | B | C | dt */
+    struct act conv_out, gates;     /* gates: dt | decay */
+    struct act out;
+    const struct projection *reader; /* of out */
+};
+
+/* x *= factor, in place: part after part of each row, from its first value on. Fails with its device only. */
+#define OP_SCALE_PARTS_MAX 5
+struct op_scale {
+    struct act x;
+    uint32_t count;
+    struct scale_part {
+        uint32_t width;
+        float factor;
+    } parts[OP_SCALE_PARTS_MAX];
+};
+
+/* The short convolution between its projections (contract 10.6): out = c * conv(b * u) of in = b | c | u,
+ * each as wide as out; kern_conv_fn without SiLU. Spoils in. Fails with its device only; state_out is
+ * undefined then. */
+struct op_short_conv {
+    uint32_t layer; /* index in compute_shape.recurrent */
+    uint32_t taps;
+    dev_ptr conv, bias; /* [taps][channels], [channels]; null: no bias */
+    struct act in, out;
+    const struct projection *reader; /* of out */
+};
+
+/* out = f(gate) * up of in = gate | up, or with `plain` out = f(in). out may be the first values of in. With
+ * `up` in is the gate alone. Fails with its device only. */
+enum glu_function {
+    GLU_SILU,
+    GLU_GELU_TANH,
+    GLU_GELU_ERF,
+    GLU_RELU_SQUARE,
+    GLU_SWIGLU_CLIP /* kern_swiglu_clip_fn of gate and up; never plain */
+};
+/* Of GLU_SWIGLU_CLIP. */
+struct glu_clip {
+    float alpha, limit;
+};
 struct op_glu {
     enum glu_function function;
+    struct glu_clip clip;
+    bool plain;
     struct act in, out;
+    struct act up; /* width 0: it follows the gate */
     const struct projection *reader;
 };
 
-/* Scores p of the router's logits. The top_k experts with the largest c = p + correction (the lower index on
- * ties), of the groups_top best groups of experts; a group counts by the sum of its two largest c. Their
- * weights are p, with `normalise` divided by (sum + normalise_eps), times scale. Then the shared expert's
- * gate, 1 or a sigmoid, and its activation. Spoils in. Fails with its device only: logits that are not finite
- * choose some experts, too. */
+/* Scores p of the router's logits: their softmax, their sigmoids, or the softmax of the chosen ones, which
+ * the logits themselves choose. The top_k experts with the largest c = p + correction (the lower index on
+ * ties), of the groups_top best groups of experts; a group counts by the sum of its two largest c, or with
+ * group_max by the largest. Their weights are p, with `normalise` divided by (sum + normalise_eps), times
+ * scale, times their experts' expert_scale. Then the shared expert's gate, 1 or a sigmoid, and its
+ * activation. Spoils in. Fails with its device only: logits that are not finite choose some experts, too. */
 #define ROUTE_GROUPS_MAX 64
-enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_CHOSEN };
 enum route_shared { ROUTE_SHARED_NONE, ROUTE_SHARED_GATED, ROUTE_SHARED_WHOLE };
 struct op_route {
     enum route_score score;
@@ -168,19 +266,23 @@ struct op_route {
     bool normalise;
     float normalise_eps, scale;
     uint32_t groups, groups_top; /* 0 or 1 group: all experts */
-    dev_ptr correction;          /* [experts]; null: none */
-    enum glu_function function;  /* of the shared expert */
+    bool group_max;
+    dev_ptr correction;         /* [experts]; null: none */
+    dev_ptr expert_scale;       /* [experts]; null: none */
+    enum glu_function function; /* of the shared expert */
+    struct glu_clip clip;       /* likewise */
+    bool plain;                 /* likewise: it has no gate, its activation is f(up) */
     struct act in;  /* router | shared gate (1) if GATED | gate | up of the shared expert if there is one */
     struct act out; /* of the shared expert's activation */
     const struct projection *reader; /* of out */
 };
 
-/* Row i of y = rmsnorm(h) * weight, or h itself, of the token logit_columns[i]: rows of logits, then rows of
- * values. Fails with its device only. */
+/* Row i of y = norm(h), or without a weight h itself, of the token logit_columns[i]: rows of logits, then
+ * rows of values. Fails with its device only. */
 struct op_gather {
     struct residual add;
     struct act h, y;
-    dev_ptr weight; /* null: h is normed already */
+    struct norm norm; /* no weight: h is normed already */
     const struct projection *reader;
 };
 
@@ -248,13 +350,19 @@ struct compute_ops {
     int (*step_end)(struct compute *c);
     void (*step_cancel)(struct compute *c);
     void (*embed)(struct compute *c, const struct op_embed *a);
+    void (*layer_inputs)(struct compute *c, const struct op_layer_inputs *a);
     void (*norm)(struct compute *c, const struct op_norm *a);
     void (*add_features)(struct compute *c, const struct op_features *a);
     void (*project)(struct compute *c, const struct op_product *list, uint32_t count);
     void (*append)(struct compute *c, const struct op_attention *a);
     void (*attend)(struct compute *c, const struct op_attention *a);
+    void (*latent)(struct compute *c, const struct op_latent *a);
     void (*convolve)(struct compute *c, const struct op_delta *a);
     void (*recur)(struct compute *c, const struct op_delta *a);
+    void (*ssm_convolve)(struct compute *c, const struct op_ssm *a);
+    void (*ssm_recur)(struct compute *c, const struct op_ssm *a);
+    void (*scale)(struct compute *c, const struct op_scale *a);
+    void (*short_conv)(struct compute *c, const struct op_short_conv *a);
     void (*glu)(struct compute *c, const struct op_glu *a);
     void (*route)(struct compute *c, const struct op_route *a);
     void (*gather)(struct compute *c, const struct op_gather *a);
@@ -301,12 +409,18 @@ static inline void compute_step_cancel(struct compute *c)
         c->ops->name(c, a);                                                                                  \
     }
 COMPUTE_OP(embed, op_embed)
+COMPUTE_OP(layer_inputs, op_layer_inputs)
 COMPUTE_OP(norm, op_norm)
 COMPUTE_OP(add_features, op_features)
 COMPUTE_OP(append, op_attention)
 COMPUTE_OP(attend, op_attention)
+COMPUTE_OP(latent, op_latent)
 COMPUTE_OP(convolve, op_delta)
 COMPUTE_OP(recur, op_delta)
+COMPUTE_OP(ssm_convolve, op_ssm)
+COMPUTE_OP(ssm_recur, op_ssm)
+COMPUTE_OP(scale, op_scale)
+COMPUTE_OP(short_conv, op_short_conv)
 COMPUTE_OP(glu, op_glu)
 COMPUTE_OP(route, op_route)
 COMPUTE_OP(gather, op_gather)

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#define ROPE_HALF_MAX 128 /* half of the longest head */
+#define ROPE_HALF_MAX 320 /* half of the longest head */
 
 struct rope_position {
     uint32_t axis[3]; /* time, row, column */

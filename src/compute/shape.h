@@ -5,13 +5,25 @@
 #ifndef PLATEAU_COMPUTE_SHAPE_H
 #define PLATEAU_COMPUTE_SHAPE_H
 
+#include "base/page_tokens.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* One attention layer's K and V in a page. */
+/* Attention layers of equal reach, whose K and V lie in the same pages. The first group has no window: full
+ * attention and the MTP head, or no layer. */
+struct kv_group {
+    uint32_t window;   /* keys that a query sees, its own counted; 0: all */
+    size_t page_bytes; /* K and V of PAGE_TOKENS tokens of its layers; a multiple of 64, and not 0 */
+};
+
+/* One attention layer's K and V in a page of its group. */
 struct kv_layer {
-    uint32_t heads, head_dim;
-    size_t offset; /* in bytes from the page's begin */
+    uint32_t heads, k_width, v_width; /* numbers of a head's key and value */
+    bool v_in_k;                      /* the value is the first v_width numbers of the key, stored once */
+    uint32_t group;                   /* index in compute_shape.groups */
+    size_t offset;                    /* in bytes from the page's begin */
 };
 
 /* One recurrent layer's part of a state. */
@@ -22,21 +34,31 @@ struct recurrent_layer {
     size_t pending_offset; /* of its pending tokens, likewise */
 };
 
+/* Mamba-2's numbers, the same in all its layers; zeros without. */
+struct ssm_shape {
+    uint32_t heads, head_dim;
+    uint32_t groups, state; /* heads / groups of them share B and C, of `state` values each */
+    uint32_t conv_width;
+};
+
 struct compute_shape {
     uint32_t hidden, vocab;
-    float eps; /* of every norm */
+    float eps;       /* of every norm */
+    bool layer_norm; /* those of the residual stream and of blocks' results are LayerNorms, not rmsnorms */
     uint32_t layers;
     /* Layers whose K and V lie in the pages: the model's, then the MTP head's. */
     const struct kv_layer *kv; /* [kv_count] */
     uint32_t kv_count, mtp_count;
-    size_t page_bytes;
+    struct kv_group groups[PAGE_GROUPS_MAX];
+    uint32_t group_count;
     /* Recurrent layers; zeros without. */
     const struct recurrent_layer *recurrent; /* [recurrent_count] */
     uint32_t recurrent_count;
     size_t hidden_offset; /* with MTP: of the hidden states, in bytes from the state's begin */
     size_t state_bytes;
-    /* Delta nets; zeros without. */
+    /* Delta nets, short convolutions (conv_width alone); zeros without. */
     uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
+    struct ssm_shape ssm;
     /* Experts; zeros without. */
     uint32_t experts, top_k;
     /* Drafts. */
@@ -48,6 +70,16 @@ struct compute_shape {
 static inline uint32_t shape_conv_channels(const struct compute_shape *s)
 {
     return 2 * s->key_heads * s->key_dim + s->value_heads * s->value_dim;
+}
+
+/* Values of x, and channels of the convolution: x | B | C. */
+static inline uint32_t ssm_inner(const struct ssm_shape *s)
+{
+    return s->heads * s->head_dim;
+}
+static inline uint32_t ssm_channels(const struct ssm_shape *s)
+{
+    return ssm_inner(s) + 2 * s->groups * s->state;
 }
 
 #endif

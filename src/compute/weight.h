@@ -27,7 +27,7 @@ struct projection {
     uint32_t in, out;
     uint32_t part_count;
     unsigned sums; /* of all parts */
-    dev_ptr bias;  /* [out] f32, added to the sum of a row's products; null: none */
+    dev_ptr bias; /* [out] f32, of a stack [experts][out]; added to the sum of a row's products; null: none */
     struct weight parts[PROJECTION_PARTS_MAX];
 };
 

@@ -69,7 +69,7 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
         return err_set(e, -EINVAL, "max_model_len is %u: this model takes 2..%u", o->max_model_len,
                        shape->context_max);
     uint64_t least = (uint64_t)sched_pages(o->max_model_len) * shape->page_bytes;
-    if (shape->page_bytes == 0 || o->kv_bytes_max < least)
+    if (o->kv_bytes_max < least)
         return err_set(e, -EINVAL, "%llu bytes for K and V are too few: one sequence of %u tokens takes %llu",
                        (ull)o->kv_bytes_max, o->max_model_len, (ull)least);
     return 0;
@@ -119,11 +119,11 @@ static struct mailbox_opts inbox_opts(const struct engine_opts *o, const struct 
 
 static void lay_out(const struct engine_opts *o, const struct model_shape *shape, struct layout *ret)
 {
-    *ret = (struct layout){
+    struct layout l = {
         .pools = {.parent = engine_device_parent(o),
                   .pages_max = (uint32_t)MIN_OF(o->kv_bytes_max / shape->page_bytes, UINT32_MAX - 1),
                   .states_max = states_of(o, shape),
-                  .page_bytes = shape->page_bytes,
+                  .group_count = shape->group_count,
                   .state_bytes = shape->state_bytes,
                   .bytes_max = limit_of(o->pools_bytes_max),
                   .prefix_cache_max = o->prefix_cache_bytes},
@@ -135,13 +135,18 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
                   .logits_chunk_max = ENGINE_PROMPT_LOGITS + 1,
                   .queue_timeout_ns = o->queue_timeout_ns},
     };
+    for (uint32_t g = 0; g < shape->group_count; g++)
+        l.pools.groups[g] =
+            (struct page_group){.page_bytes = shape->groups[g].page_bytes, .window = shape->groups[g].window};
+    *ret = l;
     size_t vocab = shape->vocab;
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
         drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * (vocab + shape->hidden) * sizeof(float) +
-        vocab / 8 + engine_masks_bytes(o, shape->vocab) + publish_arena_bytes(places_of(o), o->max_num_seqs) +
-        vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
+        vocab / 8 + engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
+        publish_arena_bytes(places_of(o), o->max_num_seqs) + vocab * 16 /* the sampler's scratch: 12 now */ +
+        65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -161,7 +166,8 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     uint64_t arena = l.arena_bytes - pools_arena_bytes(&l.pools) + least;
     ret->fixed_bytes = ROUND_UP(arena, (uint64_t)65536) + 65536 + mailbox_bytes(&inbox) +
                        thread_stack_bytes(ENGINE_STACK_BYTES) + VOCABULARY_TEXT_BYTES;
-    job_bytes_max(shape->vision.present, drafts_by_ngram(opts), &ret->job_bytes, &ret->job_token_bytes);
+    struct job_tables tables = {.keys = true, .ngram = drafts_by_ngram(opts), .groups = shape->group_count};
+    job_bytes_max(shape->vision.present, &tables, &ret->job_bytes, &ret->job_token_bytes);
     ret->matcher_bytes = JOB_MATCHER_BYTES;
     ret->matcher_token_bytes = JOB_MATCHER_TOKEN_BYTES;
     ret->matcher_bytes_max = JOB_MATCHER_BYTES_MAX;
@@ -210,12 +216,15 @@ static int create_pools(struct engine *en, struct layout *l)
     l->pools.arg = &en->image_sched;
     l->pools.crew = en->opts.device->crew;
     int r = pools_create(en->arena, &l->pools, &en->pools);
-    if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
+    if (r == 0 && en->opts.store && en->pools.index && en->pools.group_count == 1 && open_tier(en) < 0)
         LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",
                  en->name);
+    if (r == 0 && en->opts.store && en->pools.group_count > 1)
+        LOG_INFO("ssd_unused", "model=%s: layers with a window have pages that the SSD tier does not keep",
+                 en->name);
     l->sched.prefix = en->pools.index;
-    l->sched.groups[0] = (struct page_group){.pages = en->pools.pages, .page_bytes = en->pools.page_bytes};
-    l->sched.group_count = 1;
+    memcpy(l->sched.groups, en->pools.groups, sizeof(l->sched.groups));
+    l->sched.group_count = en->pools.group_count;
     l->sched.states = en->pools.states;
     l->sched.memory_requested = memory_requested;
     l->sched.memory_requested_arg = &en->pools;
@@ -267,12 +276,13 @@ static int create_tables(struct engine *en)
     en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
     if (!en->logits || !en->values || !en->seqs || !en->heads || !en->sampled)
         return -ENOMEM;
-    r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape->page_bytes,
-                     en->shape->state_bytes);
+    r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape);
     if (r == 0)
         r = engine_draft_init(en);
     if (r == 0)
         r = engine_masks_init(en);
+    if (r == 0)
+        r = engine_rows_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
@@ -489,10 +499,18 @@ static uint32_t places_now(const struct engine *en)
     return en->opts.max_num_seqs + queue_now(en);
 }
 
+static struct job_tables job_tables_of(const struct engine *en)
+{
+    return (struct job_tables){.keys = en->opts.prefix_cache_bytes > 0,
+                               .ngram = drafts_by_ngram(&en->opts),
+                               .groups = en->shape->group_count};
+}
+
 void engine_room(const struct engine *en, const struct job_spec *job, struct engine_room *ret)
 {
-    *ret = (struct engine_room){job_bytes(job, en->opts.prefix_cache_bytes > 0, drafts_by_ngram(&en->opts)),
-                                limit_of(en->opts.requests_bytes_max), en->opts.max_num_seqs + queue_now(en)};
+    const struct job_tables tables = job_tables_of(en);
+    *ret = (struct engine_room){job_bytes(job, &tables), limit_of(en->opts.requests_bytes_max),
+                                en->opts.max_num_seqs + queue_now(en)};
 }
 
 static int refuse_place(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
@@ -508,7 +526,8 @@ static int refuse_place(struct engine *en, const struct job_spec *spec, uint32_t
 /* The job's block was refused: whether waiting helps. */
 static int refuse_block(struct engine *en, const struct job_spec *spec, uint32_t retry_after, struct err *e)
 {
-    uint64_t bytes = job_bytes(spec, en->opts.prefix_cache_bytes > 0, drafts_by_ngram(&en->opts));
+    const struct job_tables tables = job_tables_of(en);
+    uint64_t bytes = job_bytes(spec, &tables);
     struct account_numbers own = account_numbers(en->requests);
     if (own.used > 0)
         return err_set(
@@ -533,11 +552,10 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .charge = &charge,
                             .stream = s,
                             .now_ns = clock_now_ns(),
-                            .keys = en->opts.prefix_cache_bytes > 0,
                             .states = en->shape->state_bytes > 0,
                             .edge = job_images_edge(en->shape),
                             .identity = &en->opts.identity,
-                            .ngram = drafts_by_ngram(&en->opts)};
+                            .tables = job_tables_of(en)};
     int r = job_create(&opts, &m.job);
     if (r == -E2BIG)
         return err_set(e, -EINVAL, "grammar_too_complex: the grammar has too many ways to begin");

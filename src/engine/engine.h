@@ -271,7 +271,11 @@ struct trim_numbers {
 /* Counters grow; gauges are from the last step. */
 struct engine_numbers {
     const struct domain *domain; /* the memory of its pools and images */
-    uint32_t running, waiting, pages_used, pages_committed, pages_max, states_used;
+    uint32_t running, waiting, pages_used, pages_committed, pages_max, states_used; /* pages: of all groups */
+    /* By group of attention layers; 0 past the last one: pages of sequences, and pages that only the prefix
+     * cache holds. */
+    uint32_t group_used[PAGE_GROUPS_MAX], group_cached[PAGE_GROUPS_MAX];
+    double usage;                          /* of the first group's pool, from 0 to 1 */
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;

@@ -66,22 +66,22 @@ static int draft_with_head(void *arg, const struct drafting_row *rows, uint32_t 
         const struct job *j = job_of(r->seq);
         if (rows[i].passes == 0)
             continue;
-        en->heads[heads++] = (struct model_draft_seq){.token = j->tokens[r->from],
-                                                      .position = r->from,
-                                                      .pages = r->seq->pages[0],
-                                                      .state = r->state_in,
-                                                      .pending = pools_pending(&en->pools, r->state_in),
-                                                      .grids = j->grids,
-                                                      .grid_count = j->image_count,
-                                                      .count = rows[i].passes,
-                                                      .drafts = j->tokens + r->from + 1};
+        en->heads[heads] = (struct model_draft_seq){.token = j->tokens[r->from],
+                                                    .position = r->from,
+                                                    .state = r->state_in,
+                                                    .pending = pools_pending(&en->pools, r->state_in),
+                                                    .grids = j->grids,
+                                                    .grid_count = j->image_count,
+                                                    .count = rows[i].passes,
+                                                    .drafts = j->tokens + r->from + 1};
+        sched_tables(r->seq, en->heads[heads++].pages);
     }
     struct model_draft d = {.seqs = en->heads,
                             .seq_count = heads,
-                            .pages = en->pools.page_base,
                             .states = en->pools.state_base,
                             .valid_ids = en->valid_ids,
                             .stop = &en->closing};
+    memcpy(d.pages, en->pools.page_base, sizeof(d.pages));
     model_draft_begin(en->opts.model, &d);
     return model_draft_end(en->opts.model);
 }

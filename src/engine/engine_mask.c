@@ -1,8 +1,8 @@
 /* engine_mask.c - constrained decoding: what the jobs' grammars allow next.
  *
  * A mask depends on tokens that are known when a step begins: on the last one, and on draft tokens. So masks
- * are made between a step's begin and its end, while a device of its own computes. The process's workers make
- * them where no other engine has its turn. Matchers of one grammar share tables, so rows of one grammar
+ * are made beside the step's last products, or while a device of its own computes, then by the process's
+ * workers where no other engine has its turn. Matchers of one grammar share tables, so rows of one grammar
  * follow each other. Text that a grammar forces is drafted: the rest of a key needs no step of its own.
  *
  * The matcher follows sampled tokens only, and they are never taken back, so it stays right when a sequence
@@ -17,20 +17,15 @@
 
 #define MASK_WORK_MAX ((uint64_t)1 << 20) /* steps of the automaton; about 20 ms */
 
-static uint32_t rows_max(const struct engine_opts *o)
-{
-    return o->max_num_seqs + engine_drafts_max(o->max_num_seqs, o->drafting.drafts_max);
-}
-
 size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab)
 {
-    return rows_max(o) * (sizeof(struct engine_mask) + DIV_UP(vocab, 64u) * sizeof(uint64_t)) + 128;
+    return engine_rows_max(o) * (sizeof(struct engine_mask) + DIV_UP(vocab, 64u) * sizeof(uint64_t)) + 128;
 }
 
 int engine_masks_init(struct engine *en)
 {
     struct engine_masks *k = &en->masks;
-    uint32_t rows = rows_max(&en->opts);
+    uint32_t rows = engine_rows_max(&en->opts);
     k->words = DIV_UP(en->shape->vocab, 64u);
     k->rows = ARENA_ARRAY(en->arena, struct engine_mask, rows);
     k->bits = arena_alloc_array(en->arena, (size_t)rows * k->words, sizeof(uint64_t));
@@ -101,23 +96,27 @@ static void count_masks(struct engine *en, uint32_t rows)
     en->now.masks += rows;
 }
 
-void engine_masks_make(struct engine *en, const struct sched_plan *plan)
+struct batch_beside *engine_masks_begin(struct engine *en, const struct sched_plan *plan)
 {
-    const struct units_crew *crew = &en->opts.device->crew;
-    uint32_t rows = 0, jobs = 0;
+    struct engine_masks *k = &en->masks;
+    k->count = 0;
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         struct job *j = bound_job(plan, i);
         if (!j)
             continue;
-        j->mask_row = rows;
-        rows += 1 + en->drafting.rows[i].computed;
-        jobs++;
+        j->mask_row = k->count;
+        k->count += 1 + en->drafting.rows[i].computed;
     }
-    ASSERT(rows <= rows_max(&en->opts));
-    bool shared = jobs > 1 && crew->run && crew->run(crew->arg, make_task, en, plan->seq_count);
-    for (uint32_t i = 0; jobs > 0 && !shared && i < plan->seq_count; i++)
-        make_task(en, i);
-    count_masks(en, rows);
+    ASSERT(k->count <= engine_rows_max(&en->opts));
+    k->beside = (struct batch_beside){make_task, en, plan->seq_count, k->count == 0};
+    return k->count > 0 ? &k->beside : NULL;
+}
+
+void engine_masks_end(struct engine *en)
+{
+    if (!en->masks.beside.done)
+        engine_share(en, make_task, en->masks.beside.count);
+    count_masks(en, en->masks.count);
 }
 
 /* ---- drawing ---- */
@@ -172,21 +171,32 @@ static void ignore_ends(const struct job *j, uint32_t vocab, struct engine_mask 
     m->count -= ignored_count;
 }
 
-bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, float *logits, struct sampled *ret)
+const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t right)
 {
-    uint32_t outputs = j->output_count, vocab = en->shape->vocab;
-    uint64_t *bits = NULL;
+    if (!j->matcher)
+        return NULL;
+    struct engine_mask *m = &en->masks.rows[j->mask_row + right];
+    uint64_t *bits = bits_of(en, j->mask_row + right);
+    if (m->error < 0 || m->count == 0)
+        return NULL;
+    ignore_ends(j, en->shape->vocab, m, bits);
+    return bits;
+}
+
+bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret)
+{
+    const struct engine_row *from = &en->rows.list[row];
+    uint32_t outputs = j->output_count;
     if (j->matcher) {
-        struct engine_mask *m = &en->masks.rows[j->mask_row + right];
-        bits = bits_of(en, j->mask_row + right);
+        const struct engine_mask *m = &en->masks.rows[j->mask_row + right];
         if (m->error < 0 || m->count == 0)
             return fail(j, m->error);
-        ignore_ends(j, vocab, m, bits);
-        outputs = outputs_of(j, m, bits);
+        outputs = outputs_of(j, m, from->allowed);
     }
-    sampler_allow(j->sampler, bits);
-    sampler_draw(j->sampler, en->scratch, logits, vocab, en->valid_ids, j->prompt_count + j->output_count,
-                 outputs, ret);
+    sampler_allow(j->sampler, from->allowed);
+    sampler_draw_ready(j->sampler, en->scratch, from->logits, en->shape->vocab, en->valid_ids,
+                       en->rows.most + (size_t)row * en->rows.blocks, j->prompt_count + j->output_count,
+                       outputs, ret);
     return true;
 }
 

@@ -13,26 +13,47 @@ static struct engine_pool_numbers pool_numbers_of(const struct pool_numbers *n, 
                                         .limit_bytes = n->limit_bytes};
 }
 
+static void add_pool(struct engine_pool_numbers *to, const struct engine_pool_numbers *n)
+{
+    to->active_bytes += n->active_bytes;
+    to->cached_bytes += n->cached_bytes;
+    to->peak_bytes += n->peak_bytes;
+    to->limit_bytes += n->limit_bytes;
+}
+
+static void read_pages(const struct pools *pools, struct engine_numbers *ret)
+{
+    ret->pages_used = ret->pages_committed = ret->pages_max = 0;
+    ret->kv = (struct engine_pool_numbers){0};
+    for (uint32_t g = 0; g < pools->group_count; g++) {
+        const struct page_group *group = &pools->groups[g];
+        struct page_pool_numbers n;
+        page_pool_numbers(group->pages, &n);
+        struct engine_pool_numbers kv = pool_numbers_of(&n.blocks, group->page_bytes);
+        add_pool(&ret->kv, &kv);
+        ret->pages_committed += (uint32_t)((kv.active_bytes + kv.cached_bytes) / group->page_bytes);
+        ret->pages_max += n.blocks.blocks_max;
+        ret->pages_used += n.referenced;
+        ret->group_used[g] = n.referenced;
+        ret->group_cached[g] = n.kept;
+    }
+    ret->usage = (double)ret->group_used[0] / page_pool_pages_max(pools->groups[0].pages);
+}
+
 static void read_gauges(struct engine *en, struct engine_numbers *ret)
 {
     struct sched_numbers s;
-    struct page_pool_numbers p;
     struct pool_numbers states = pools_numbers(&en->pools, TIER_SNAPSHOT);
     ret->domain = account_domain(en->pools.all);
     sched_numbers(en->sched, &s);
-    page_pool_numbers(en->pools.pages, &p);
+    read_pages(&en->pools, ret);
     ret->running = s.running;
     ret->waiting = s.waiting;
     ret->preemptions = s.preemptions;
     ret->fetching = s.fetching;
     ret->fetches = s.fetches;
     ret->fetches_failed = s.fetches_failed;
-    ret->pages_used = p.referenced;
-    ret->pages_committed =
-        (uint32_t)((p.blocks.active_bytes + p.blocks.cached_bytes) / en->shape->page_bytes);
-    ret->pages_max = p.blocks.blocks_max;
     ret->states_used = states.taken;
-    ret->kv = pool_numbers_of(&p.blocks, en->pools.page_bytes);
     ret->state = pool_numbers_of(&states, en->pools.state_bytes);
     pools_settle(&en->pools);
     image_sched_read_gauges(&en->image_sched, ret);

@@ -39,9 +39,24 @@ struct engine_mask {
 
 /* Of the step under way: a sequence with a grammar has a row for each row of logits that it samples from. */
 struct engine_masks {
-    struct engine_mask *rows; /* [engine_masks_max] */
-    uint64_t *bits;           /* [engine_masks_max][words]: bit per id */
-    uint32_t words;
+    struct engine_mask *rows; /* [engine_rows_max] */
+    uint64_t *bits;           /* [engine_rows_max][words]: bit per id */
+    uint32_t words, count;
+    struct batch_beside beside; /* makes them */
+};
+
+/* Rows of logits that the step under way draws from. */
+struct engine_row {
+    struct job *job;
+    float *logits;           /* [vocab] */
+    const uint64_t *allowed; /* by the job's grammar; NULL: all */
+};
+struct engine_rows {
+    struct engine_row *list; /* [engine_rows_max]: those of a sequence side by side */
+    uint32_t count, blocks;
+    float *most;     /* [engine_rows_max][blocks]: of sampler_ready() */
+    uint32_t *first; /* [max_num_seqs]: the index of a sequence's first one */
+    float **begin;   /* [max_num_seqs]: all of a sequence's logits */
 };
 
 struct engine {
@@ -82,6 +97,7 @@ struct engine {
     struct drafting drafting;
     struct sampler_scratch *scratch;
     struct engine_masks masks;
+    struct engine_rows rows;
     float *logits;                 /* [engine_logits_max][vocab] */
     float *values;                 /* [engine_logits_max][hidden] */
     struct model_seq *seqs;        /* [max_num_seqs] */
@@ -122,6 +138,17 @@ bool engine_step_begin(struct engine *en);
 /* Waits for the step, samples its tokens and ends sequences. */
 void engine_step_end(struct engine *en);
 
+/* task(en, i) for each i < count, by the process's workers where no other engine has its turn, else here.
+ * Returns when all are done. */
+static inline void engine_share(struct engine *en, void (*task)(void *arg, uint32_t i), uint32_t count)
+{
+    const struct units_crew *crew = &en->opts.device->crew;
+    if (crew->run && crew->run(crew->arg, task, en, count))
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        task(en, i);
+}
+
 /* engine_draft.c: room and order of the drafts. 0 or -ENOMEM. */
 int engine_draft_init(struct engine *en);
 /* Before a plan: each sequence's `drafts`. Returns how many they are together. */
@@ -132,18 +159,33 @@ int engine_draft(struct engine *en, const struct sched_plan *plan);
 /* engine_mask.c: room for the masks of a step. 0 or -ENOMEM. */
 int engine_masks_init(struct engine *en);
 size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab);
-/* Between a step's begin and its end: the masks of all its rows, those of several grammars on several
- * threads. */
-void engine_masks_make(struct engine *en, const struct sched_plan *plan);
-/* Draws the token after `right` draft tokens that were accepted; the job's grammar decides what from. False:
- * the job ends instead, and its finish says why. */
-bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, float *logits, struct sampled *ret);
+/* Before a step: what makes the masks of all its rows, those of several grammars on several threads. NULL:
+ * there are none. */
+struct batch_beside *engine_masks_begin(struct engine *en, const struct sched_plan *plan);
+/* Between a step's begin and its end: they are made. */
+void engine_masks_end(struct engine *en);
+/* What may be drawn after `right` draft tokens; NULL: anything, or there is no mask. */
+const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t right);
+/* Draws the token after `right` draft tokens that were accepted from this row of engine_rows; the job's
+ * grammar decides what from. False: the job ends instead, and its finish says why. */
+bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret);
 /* The job, which has not ended, has this token. */
 void engine_mask_take(struct job *j, uint32_t token);
 /* Draft tokens that the job's grammar forces after `known` tokens: in place, at most `room` of them. */
 uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room);
 /* How many of the draft tokens the grammar allows. */
 uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count);
+
+/* engine_rows.c: room for the rows of a step. 0 or -ENOMEM. */
+int engine_rows_init(struct engine *en);
+size_t engine_rows_bytes(const struct engine_opts *o, uint32_t vocab);
+/* After a step: all rows that its sequences draw from, ready for their draws. */
+void engine_rows_ready(struct engine *en, const struct sched_plan *plan);
+/* Rows of a step that are drawn from. */
+static inline uint32_t engine_rows_max(const struct engine_opts *o)
+{
+    return o->max_num_seqs + engine_drafts_max(o->max_num_seqs, o->drafting.drafts_max);
+}
 
 /* engine_parts.c: connects the parts with the engine. No part has run before. */
 void engine_parts_init(struct engine *en);

@@ -84,7 +84,6 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
             .tokens = j->tokens + r->from,
             .token_count = r->count,
             .position = r->from,
-            .pages = r->seq->pages[0], /* every model has one group */
             .state_in = r->state_in,
             .pending = pools_pending(&en->pools, r->state_in),
             .state_out = r->state_out,
@@ -94,6 +93,7 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
             .grids = j->grids,
             .grid_count = j->image_count,
         };
+        sched_tables(r->seq, en->seqs[i].pages);
     }
 }
 
@@ -103,7 +103,6 @@ static void begin_forward(struct engine *en)
     struct model_step step = {
         .seqs = en->seqs,
         .seq_count = plan->seq_count,
-        .pages = en->pools.page_base,
         .states = en->pools.state_base,
         .logits = en->logits,
         .values = en->values,
@@ -111,7 +110,9 @@ static void begin_forward(struct engine *en)
         .cancel = plan->seq_count == 1 ? stream_closed_flag(job_of(plan->seqs[0].seq)->stream) : NULL,
         .stop = &en->closing,
         .progress_ns = &en->progress_ns,
+        .beside = engine_masks_begin(en, plan),
     };
+    memcpy(step.pages, en->pools.page_base, sizeof(step.pages));
     model_step_begin(en->opts.model, &step);
     en->pass.begun = true;
 }
@@ -237,29 +238,28 @@ static void put_token(struct engine *en, struct job *j, const struct sampled *s,
         engine_mask_take(j, s->id);
 }
 
-/* A token that the budget of reasoning forces, or one that the grammar allows, from the `right`-th row of
- * logits. False: the job ends without a token. */
-static bool draw(struct engine *en, struct job *j, uint32_t right, float *logits, struct sampled *ret)
+/* A token that the budget of reasoning forces, or one that the grammar allows after `right` draft tokens,
+ * from this row of engine_rows. False: the job ends without a token. */
+static bool draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret)
 {
     uint32_t forced = engine_think_forced(&j->think);
     if (forced == ENGINE_THINK_NONE)
-        return engine_mask_draw(en, j, right, logits, ret);
+        return engine_mask_draw(en, j, right, row, ret);
     sampler_allow(j->sampler, NULL);
-    return sampler_keep(j->sampler, logits, en->shape->vocab, en->valid_ids, forced,
+    return sampler_keep(j->sampler, en->rows.list[row].logits, en->shape->vocab, en->valid_ids, forced,
                         MAX_OF(j->output_count, j->min_tokens), ret);
 }
 
-/* Samples after the known token and after each draft token that equals the token sampled before it.
- * `logits`: of the known token first. Returns the number of tokens. */
-static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, float *logits,
-                         uint64_t now_ns)
+/* Samples after the known token and after each draft token that equals the token sampled before it. Returns
+ * the number of tokens. */
+static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint32_t planned, uint64_t now_ns)
 {
     uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, right = 0;
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
     while (!j->ends && sampled == right) {
         struct sampled s;
         uint32_t draft = right < drafts ? *next++ : UINT32_MAX;
-        if (!draw(en, j, sampled, logits + (size_t)sampled * en->shape->vocab, &s))
+        if (!draw(en, j, sampled, en->rows.first[index] + sampled, &s))
             break;
         put_token(en, j, &s, now_ns);
         sampled++;
@@ -270,19 +270,18 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
     return MAX_OF(sampled, 1u);
 }
 
-/* Accepts every valid draft token as the token. `logits`: as in draw_run(); of the last one only if the
- * sequence is_blind(). */
-static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, float *logits, uint64_t now_ns)
+/* Accepts every valid draft token as the token. If the sequence is_blind(), it has the last row alone. */
+static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint64_t now_ns)
 {
     uint32_t drafts = en->drafting.rows[index].computed, sampled = 0;
     bool blind = is_blind(en, j), kept = true;
     for (; !j->ends && kept; sampled++) {
         struct sampled s;
-        float *own = logits + (blind ? 0 : (size_t)sampled * en->shape->vocab);
+        uint32_t row = en->rows.first[index] + (blind ? 0 : sampled);
         kept = sampled < drafts &&
-               sampler_keep(j->sampler, blind ? NULL : own, en->shape->vocab, en->valid_ids,
-                            j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
-        if (!kept && !draw(en, j, 0, own, &s))
+               sampler_keep(j->sampler, blind ? NULL : en->rows.list[row].logits, en->shape->vocab,
+                            en->valid_ids, j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
+        if (!kept && !draw(en, j, 0, row, &s))
             break;
         put_token(en, j, &s, now_ns);
     }
@@ -312,30 +311,25 @@ static void take_values(struct engine *en, struct job *j, const struct sched_ste
 
 static void take_results(struct engine *en, const struct sched_plan *plan, uint64_t now_ns)
 {
-    float *logits = en->logits;
     const float *values = en->values;
+    engine_rows_ready(en, plan);
     for (uint32_t i = 0; i < plan->seq_count; i++) {
         const struct sched_step_seq *r = &plan->seqs[i];
         struct job *j = job_of(r->seq);
         uint32_t count = en->seqs[i].token_count - en->seqs[i].logits_from;
-        float *own = logits;
+        bool pools = j->output == JOB_VECTOR;
         en->sampled[i] = 0;
         if (j->output != JOB_TOKENS) {
-            bool pools = j->output == JOB_VECTOR;
-            take_values(en, j, r, pools ? values : logits, count, now_ns);
+            take_values(en, j, r, pools ? values : en->rows.begin[i], count, now_ns);
             values += pools ? (size_t)count * en->shape->hidden : 0;
-            logits += pools ? 0 : (size_t)count * en->shape->vocab;
             continue;
         }
         if (job_wants_prompt_logits(j))
-            send_prompt(en, j, r, logits);
-        logits += (size_t)count * en->shape->vocab;
-        if (r->drafts == 0)
-            own = logits - en->shape->vocab; /* a prompt may have others before it */
+            send_prompt(en, j, r, en->rows.begin[i]);
         if (r->samples && r->drafts > 0 && en->opts.drafting.optimistic && !is_bound(j))
-            en->sampled[i] = keep_run(en, j, i, own, now_ns);
+            en->sampled[i] = keep_run(en, j, i, now_ns);
         else if (r->samples)
-            en->sampled[i] = draw_run(en, j, i, r->drafts, own, now_ns);
+            en->sampled[i] = draw_run(en, j, i, r->drafts, now_ns);
     }
 }
 
@@ -462,7 +456,7 @@ void engine_step_end(struct engine *en)
     const struct engine_pass *p = &en->pass;
     const struct sched_plan *plan = &p->plan;
     if (p->begun)
-        engine_masks_make(en, plan);
+        engine_masks_end(en);
     int r = end_compute(en);
     uint64_t now_ns = clock_now_ns();
     uint32_t decoding = count_planned_decoding(plan);

@@ -161,7 +161,8 @@ int fingerprint_make(const char *dir, const struct model_shape *shape, const cha
         return err_set(e, r, "the model's files at %s could not be read for their fingerprint", dir);
     *ret = (struct store_identity){0};
     memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
-    snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%zu state=%zu cpu=%x %s", LAYOUT_VERSION, compute,
-             shape->page_bytes, shape->state_bytes, cpu_flags, PLATEAU_VERSION);
+    snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%zu state=%zu cpu=%x%s%s %s", LAYOUT_VERSION,
+             compute, shape->page_bytes, shape->state_bytes, cpu_flags, shape->longrope ? " longrope=" : "",
+             shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
     return 0;
 }

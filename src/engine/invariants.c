@@ -11,10 +11,9 @@ typedef unsigned long long ull;
 /* ---- between the parts ---- */
 
 /* The units of a pool are on two accounts: one for requests, one for the cache. */
-static void check_units(struct account *used, struct account *cached, uint64_t shown, uint32_t units)
+static void check_units(struct account *used, struct account *cached, uint64_t shown, uint64_t bytes)
 {
     struct account_numbers a = account_numbers(used), b = account_numbers(cached);
-    uint64_t bytes = (uint64_t)units * UNIT_BYTES;
     ASSERT_OF(a.used + b.used == bytes, "accounts %s and %s: %llu and %llu bytes used, %llu committed",
               a.name, b.name, (ull)a.used, (ull)b.used, (ull)bytes);
     ASSERT_OF(b.used == shown, "account %s: %llu bytes used, %llu cached", b.name, (ull)b.used, (ull)shown);
@@ -22,8 +21,9 @@ static void check_units(struct account *used, struct account *cached, uint64_t s
 
 static void check_pools(const struct pools *p)
 {
-    check_units(p->kv, p->prefix_cache, p->on_prefix_cache, pools_numbers(p, TIER_PAGE).units_committed);
-    check_units(p->state, p->snapshots, p->on_snapshots, pools_numbers(p, TIER_SNAPSHOT).units_committed);
+    uint64_t states = pools_numbers(p, TIER_SNAPSHOT).units_committed * (uint64_t)UNIT_BYTES;
+    check_units(p->kv, p->prefix_cache, p->on_prefix_cache, pools_held_bytes(p) - states);
+    check_units(p->state, p->snapshots, p->on_snapshots, states);
     account_check(p->all);
 }
 
@@ -56,8 +56,11 @@ static bool walk(struct engine *en, struct walk *w)
     check_pools(p);
     if (en->image_sched.embedding_cache)
         embedding_cache_check(en->image_sched.embedding_cache);
-    return page_pool_walk(p->pages, w) && (!p->states || block_pool_walk(p->states, w)) &&
-           (!p->index || prefix_index_walk(p->index, w)) && sched_walk(en->sched, w);
+    for (uint32_t g = 0; g < p->group_count; g++)
+        if (!page_pool_walk(p->groups[g].pages, w))
+            return false;
+    return (!p->states || block_pool_walk(p->states, w)) && (!p->index || prefix_index_walk(p->index, w)) &&
+           sched_walk(en->sched, w);
 }
 
 /* ---- when ---- */

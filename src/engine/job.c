@@ -41,18 +41,18 @@ static uint32_t cuts_given(const struct job_spec *spec)
 }
 
 /* What the arena must hold, each block with its alignment. */
-static size_t block_bytes(const struct job_spec *spec, bool keys, bool ngram)
+static size_t block_bytes(const struct job_spec *spec, const struct job_tables *t)
 {
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
-    size_t bytes =
-        sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) + sched_pages(tokens) * sizeof(uint32_t);
+    size_t bytes = sizeof(struct job) + (size_t)tokens * sizeof(uint32_t) +
+                   (size_t)t->groups * sched_pages(tokens) * sizeof(uint32_t);
     if (spec->output == JOB_TOKENS)
         bytes += sampler_bytes(&spec->sampling, tokens);
-    if (keys && spec->output == JOB_TOKENS)
+    if (t->keys && spec->output == JOB_TOKENS)
         bytes += sched_pages(tokens) * sizeof(struct prefix_key) + (cuts_given(spec) + 1) * sizeof(uint32_t);
     bytes += spec->image_count * (sizeof(struct image *) + sizeof(struct prefix_image) +
                                   sizeof(struct model_grid) + sizeof(uint32_t));
-    if (ngram && spec->speculative)
+    if (t->ngram && spec->speculative)
         bytes += ngram_bytes(tokens);
     if (spec->stop_count > 0)
         bytes += stop_match_arena_bytes(spec->stops, spec->stop_count) +
@@ -67,15 +67,15 @@ static size_t matcher_bytes(const struct job_spec *spec)
     return (size_t)MIN_OF(bytes, JOB_MATCHER_BYTES_MAX - 2 * JOB_MATCHER_GRAIN);
 }
 
-uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram)
+uint64_t job_bytes(const struct job_spec *spec, const struct job_tables *t)
 {
     /* The arena's own header, then whole grains. */
     uint64_t matcher =
         spec->grammar ? ROUND_UP(matcher_bytes(spec), JOB_MATCHER_GRAIN) + JOB_MATCHER_GRAIN : 0;
-    return ROUND_UP((uint64_t)block_bytes(spec, keys, ngram) + 256, JOB_GRAIN) + matcher;
+    return ROUND_UP((uint64_t)block_bytes(spec, t) + 256, JOB_GRAIN) + matcher;
 }
 
-void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token)
+void job_bytes_max(bool images, const struct job_tables *t, uint64_t *fixed, uint64_t *token)
 {
     static const char longest[ENGINE_STOP_STRING_BYTES_MAX];
     struct slice stops[ENGINE_STOP_STRINGS_MAX];
@@ -93,11 +93,11 @@ void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token)
     s.sampling.presence_penalty = 1;
     s.sampling.bias_count = SAMPLER_BIAS_MAX;
     s.sampling.top_logprobs = SAMPLER_TOP_MAX;
-    uint64_t least = job_bytes(&s, true, ngram);
+    uint64_t least = job_bytes(&s, t);
     /* The sampler's table has a power of two of places for three quarters as many tokens, so the worst
      * case is one token more. */
     s.max_tokens = 3u << 18;
-    *token = DIV_UP(job_bytes(&s, true, ngram) - least, (uint64_t)s.max_tokens);
+    *token = DIV_UP(job_bytes(&s, t) - least, (uint64_t)s.max_tokens);
     *fixed = least + JOB_GRAIN;
 }
 
@@ -125,13 +125,13 @@ static int create_matcher(struct job *j, const struct job_opts *opts)
         return r;
     cached_grammar_ref(spec->grammar);
     j->grammar = spec->grammar;
-    j->bytes = job_bytes(spec, opts->keys, opts->ngram);
+    j->bytes = job_bytes(spec, &opts->tables);
     return 0;
 }
 
 static int create_ngram(struct job *j, const struct job_opts *opts)
 {
-    if (!opts->ngram || !j->draft.speculative)
+    if (!opts->tables.ngram || !j->draft.speculative)
         return 0;
     int r = ngram_create(j->arena, j->seq.tokens_limit, &j->draft.ngram);
     if (r == 0)
@@ -139,12 +139,15 @@ static int create_ngram(struct job *j, const struct job_opts *opts)
     return r;
 }
 
-static int create_tokens(struct job *j, const struct job_spec *spec)
+static int create_tokens(struct job *j, const struct job_opts *opts)
 {
+    const struct job_spec *spec = opts->spec;
     uint32_t tokens = spec->prompt_count + spec->max_tokens;
     j->draft.tokens = j->tokens = ARENA_ARRAY(j->arena, uint32_t, tokens);
-    j->seq.pages[0] = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens));
-    if (!j->tokens || !j->seq.pages[0])
+    for (uint32_t g = 0; g < opts->tables.groups; g++)
+        if (!(j->seq.pages[g] = ARENA_ARRAY(j->arena, uint32_t, sched_pages(tokens))))
+            return -ENOMEM;
+    if (!j->tokens)
         return -ENOMEM;
     memcpy(j->tokens, spec->prompt, spec->prompt_count * sizeof(uint32_t));
     if (spec->output != JOB_TOKENS)
@@ -242,7 +245,7 @@ static int create_cuts(struct job *j, const struct job_spec *spec)
 
 static int create_keys(struct job *j, const struct job_opts *opts)
 {
-    if (!opts->keys || j->output != JOB_TOKENS)
+    if (!opts->tables.keys || j->output != JOB_TOKENS)
         return 0;
     j->keys = ARENA_ARRAY(j->arena, struct prefix_key, sched_pages(j->seq.tokens_limit));
     if (!j->keys)
@@ -260,7 +263,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
 int job_create(const struct job_opts *opts, struct job **ret)
 {
     const struct job_spec *spec = opts->spec;
-    size_t bytes = block_bytes(spec, opts->keys, opts->ngram);
+    size_t bytes = block_bytes(spec, &opts->tables);
     struct arena *a = NULL;
     int r = arena_create(&(struct arena_opts){.bytes_max = bytes, .grain = JOB_GRAIN, .charge = opts->charge},
                          &a);
@@ -299,7 +302,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
     memcpy(j->logit_ids, spec->logit_ids, sizeof(j->logit_ids));
     j->seq.logits_all |= job_pools_all(j);
     list_init(&j->link);
-    r = create_tokens(j, spec);
+    r = create_tokens(j, opts);
     if (r == 0)
         r = create_images(j, opts);
     if (r == 0)

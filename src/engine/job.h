@@ -72,17 +72,23 @@ struct job {
     struct stream_finish finish;
 };
 
+/* What all jobs of an engine have tables for. */
+struct job_tables {
+    bool keys;       /* prefixes are reused */
+    bool ngram;      /* n-gram drafts are allowed */
+    uint32_t groups; /* of attention layers */
+};
+
 struct job_opts {
     const struct job_spec *spec;
     const struct tokenizer *tokenizer; /* NULL without stop strings */
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
-    bool keys;     /* prefixes are reused */
     bool states;   /* the model has a recurrent state, of which cuts keep a snapshot */
     uint32_t edge; /* of the square of pixels that a token covers; 0: no images */
     const struct store_identity *identity; /* of the model */
-    bool ngram;                            /* n-gram drafts are allowed */
+    struct job_tables tables;
 };
 
 static inline struct job *job_of(struct sched_seq *seq)
@@ -96,10 +102,10 @@ static inline struct job *job_of(struct sched_seq *seq)
 #define JOB_MATCHER_TOKEN_BYTES 256 /* a mark and a row or two */
 #define JOB_MATCHER_BYTES_MAX   (((uint64_t)4 << 20) + 2 * JOB_MATCHER_GRAIN)
 
-/* The most that job_create() charges; `keys`: as job_opts.keys; `ngram`: as job_opts.ngram. */
-uint64_t job_bytes(const struct job_spec *spec, bool keys, bool ngram);
+/* The most that job_create() charges. */
+uint64_t job_bytes(const struct job_spec *spec, const struct job_tables *t);
 /* The most bytes of a job without a grammar, whatever its options: fixed bytes, and bytes per token. */
-void job_bytes_max(bool images, bool ngram, uint64_t *fixed, uint64_t *token);
+void job_bytes_max(bool images, const struct job_tables *t, uint64_t *fixed, uint64_t *token);
 /* Everything in spec has been checked. 0, -ENOMEM, or -E2BIG (the grammar is too complex); the job half of
  * the stream is the job's then. */
 int job_create(const struct job_opts *opts, struct job **ret);

@@ -1,4 +1,4 @@
-/* pools.c - two pools under one limit.
+/* pools.c - the pools of pages and states under one limit.
  *
  * The ledger counts units only: a page that changes between a request and the cache moves no byte. So the
  * accounts of the prefix cache are updated at certain times (after each step, before a unit goes) and not
@@ -19,15 +19,16 @@
 
 static void on_evict(void *arg, uint32_t page)
 {
-    struct pools *p = arg;
-    prefix_index_evict_page(p->index, 0, page);
+    const struct pool_of *of = arg;
+    prefix_index_evict_page(of->pools->index, of->group, page);
 }
 
 static void move_page(void *arg, uint32_t from, uint32_t to)
 {
-    struct pools *p = arg;
-    block_pool_copy(p->blocks[TIER_PAGE], from, to);
-    prefix_index_move(p->index, 0, from, to);
+    const struct pool_of *of = arg;
+    struct pools *p = of->pools;
+    block_pool_copy(page_pool_blocks(p->groups[of->group].pages), from, to);
+    prefix_index_move(p->index, of->group, from, to);
     p->moves++;
 }
 
@@ -46,10 +47,41 @@ static void move_state(void *arg, uint32_t from, uint32_t to)
     p->moves++;
 }
 
-static bool give_unit_of(struct pools *p, struct block_pool *blocks)
+/* Of the pools but this one (NULL: of all); returns its bytes. */
+static uint64_t give_unit(struct pools *p, const struct block_pool *but, uint64_t before_ns)
 {
+    uint64_t bytes = 0;
     pools_settle(p);
-    return blocks && block_pool_trim(blocks, 1, UINT64_MAX) > 0;
+    for (uint32_t kind = 0; kind < TIER_KINDS && bytes == 0; kind++)
+        if (p->blocks[kind] && p->blocks[kind] != but)
+            bytes = block_pool_trim(p->blocks[kind], 1, before_ns);
+    return bytes;
+}
+
+static bool compact(struct pools *p, const struct block_pool *but)
+{
+    for (uint32_t kind = 0; kind < TIER_KINDS; kind++)
+        if (p->blocks[kind] && p->blocks[kind] != but && block_pool_compact(p->blocks[kind]))
+            return true;
+    return false;
+}
+
+/* The least recently used cached page of the other pools. False: there is none. */
+static bool evict_page(struct pools *p, const struct block_pool *but)
+{
+    struct page_pool *oldest = NULL;
+    for (uint32_t g = 0; g < p->group_count; g++) {
+        struct page_pool *pages = p->groups[g].pages;
+        if (page_pool_blocks(pages) != but && (!oldest || page_pool_age(pages) > page_pool_age(oldest)))
+            oldest = pages;
+    }
+    return oldest && page_pool_evict(oldest);
+}
+
+static bool evict_entry(struct pools *p, const struct block_pool *but)
+{
+    return evict_page(p, but) ||
+           (p->states && p->states != but && p->index && prefix_index_evict_snapshot(p->index));
 }
 
 /* Refused by the process or by the system, not by a limit of this model's. */
@@ -72,35 +104,30 @@ static void ask_others(struct pools *p)
         p->holder && is_refused_by_all(p) && holder_want(p->holder, REQUEST_BYTES, p->now_ns);
 }
 
-/* For the pages: the states' free units, then the units of snapshots. */
-static bool reclaim_pages(void *arg, bool cached)
+/* The other pools' free units, then the units of their cached entries. */
+static bool reclaim(struct pools *p, const struct block_pool *wants, bool cached)
 {
-    struct pools *p = arg;
     p->reclaims += cached;
     if (give_more(p))
         return true;
     do {
-        if (give_unit_of(p, p->states))
+        if (give_unit(p, wants, UINT64_MAX) > 0)
             return true;
-    } while (cached && p->states &&
-             (block_pool_compact(p->states) || (p->index && prefix_index_evict_snapshot(p->index))));
+    } while (cached && (compact(p, wants) || evict_entry(p, wants)));
     ask_others(p);
     return false;
 }
 
-/* For the states: the pages' free units, then the units of cached pages. */
+static bool reclaim_pages(void *arg, bool cached)
+{
+    const struct pool_of *of = arg;
+    return reclaim(of->pools, page_pool_blocks(of->pools->groups[of->group].pages), cached);
+}
+
 static bool reclaim_states(void *arg, bool cached)
 {
     struct pools *p = arg;
-    p->reclaims += cached;
-    if (give_more(p))
-        return true;
-    do {
-        if (give_unit_of(p, p->blocks[TIER_PAGE]))
-            return true;
-    } while (cached && (block_pool_compact(p->blocks[TIER_PAGE]) || page_pool_evict(p->pages)));
-    ask_others(p);
-    return false;
+    return reclaim(p, p->states, cached);
 }
 
 static uint64_t allow(void *arg, uint64_t bytes)
@@ -111,17 +138,18 @@ static uint64_t allow(void *arg, uint64_t bytes)
 
 /* ---- life cycle ---- */
 
-static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools *p)
+static struct page_pool_opts page_opts(const struct pools_opts *o, struct pools *p, uint32_t group)
 {
-    bool movable = o->prefix_cache_max && o->page_bytes <= UNIT_BYTES;
+    bool movable = o->prefix_cache_max && o->groups[group].page_bytes <= UNIT_BYTES;
     return (struct page_pool_opts){.pages_max = o->pages_max,
-                                   .page_bytes = o->page_bytes,
+                                   .page_bytes = o->groups[group].page_bytes,
                                    .kv = p->kv,
                                    .evict = o->prefix_cache_max ? on_evict : NULL,
                                    .move = movable ? move_page : NULL,
                                    .reclaim = reclaim_pages,
-                                   .arg = p,
-                                   .crew = p->crew.run ? &p->crew : NULL};
+                                   .arg = &p->of[group],
+                                   .crew = p->crew.run ? &p->crew : NULL,
+                                   .uses = &p->uses};
 }
 
 static struct block_pool_opts state_opts(const struct pools_opts *o, struct pools *p)
@@ -141,15 +169,24 @@ static size_t pending_bytes(const struct pools_opts *o)
     return ROUND_UP(o->states_max * sizeof(uint32_t), (size_t)64) + 64;
 }
 
+static size_t index_bytes(const struct pools_opts *o)
+{
+    uint32_t pages_max[PAGE_GROUPS_MAX];
+    for (uint32_t g = 0; g < o->group_count; g++)
+        pages_max[g] = o->pages_max;
+    return prefix_index_arena_bytes(pages_max, o->group_count, o->state_bytes ? o->states_max : 0);
+}
+
 size_t pools_arena_bytes(const struct pools_opts *opts)
 {
-    struct page_pool_opts pages = page_opts(opts, &(struct pools){0});
     struct block_pool_opts states = state_opts(opts, &(struct pools){0});
-    return page_pool_arena_bytes(&pages) +
-           (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
-           (opts->prefix_cache_max
-                ? prefix_index_arena_bytes(&opts->pages_max, 1, opts->state_bytes ? opts->states_max : 0)
-                : 0);
+    size_t bytes = 0;
+    for (uint32_t g = 0; g < opts->group_count; g++) {
+        struct page_pool_opts pages = page_opts(opts, &(struct pools){0}, g);
+        bytes += page_pool_arena_bytes(&pages);
+    }
+    return bytes + (opts->state_bytes ? block_pool_arena_bytes(&states) + pending_bytes(opts) : 0) +
+           (opts->prefix_cache_max ? index_bytes(opts) : 0);
 }
 
 static int open_accounts(struct pools *p, const struct pools_opts *o)
@@ -164,62 +201,88 @@ static int open_accounts(struct pools *p, const struct pools_opts *o)
     return r == 0 ? accounts_open(p->all, ACCOUNT_PREFIX_CACHE, o->prefix_cache_max, &p->prefix_cache) : r;
 }
 
-static int create_states(struct arena *a, const struct block_pool_opts *opts, struct pools *p)
+static void plan_accounts(struct pools *p, const struct pools_opts *o)
 {
-    p->pending = ARENA_ARRAY(a, uint32_t, opts->blocks_max);
-    return p->pending ? block_pool_create(a, opts, &p->states) : -ENOMEM;
+    uint64_t kv = o->pages_max * (uint64_t)p->page_bytes, state = o->states_max * (uint64_t)o->state_bytes;
+    account_set_planned(p->kv, MIN_OF(kv, o->bytes_max));
+    account_set_planned(p->state, state);
+    account_set_planned(p->all, MIN_OF(kv + state, o->bytes_max));
+}
+
+static int create_pages(struct arena *a, const struct pools_opts *o, struct pools *p)
+{
+    for (uint32_t g = 0; g < p->group_count; g++) {
+        struct page_pool_opts pages = page_opts(o, p, g);
+        p->of[g] = (struct pool_of){p, g};
+        int r = page_pool_create(a, &pages, &p->groups[g].pages);
+        if (r < 0)
+            return r;
+        p->blocks[tier_kind_of(g)] = page_pool_blocks(p->groups[g].pages);
+        p->page_base[g] = pools_numbers(p, tier_kind_of(g)).base;
+    }
+    return 0;
+}
+
+static int create_states(struct arena *a, const struct pools_opts *o, struct pools *p)
+{
+    struct block_pool_opts states = state_opts(o, p);
+    if (o->state_bytes == 0)
+        return 0;
+    p->pending = ARENA_ARRAY(a, uint32_t, states.blocks_max);
+    int r = p->pending ? block_pool_create(a, &states, &p->states) : -ENOMEM;
+    if (r < 0)
+        return r;
+    p->blocks[TIER_SNAPSHOT] = p->states;
+    p->state_base = pools_numbers(p, TIER_SNAPSHOT).base;
+    return 0;
+}
+
+static int create_index(struct arena *a, const struct pools_opts *o, struct pools *p)
+{
+    struct prefix_index_opts index = {.group_count = p->group_count,
+                                      .states = p->states,
+                                      .state_bytes = o->state_bytes,
+                                      .bytes_max = o->prefix_cache_max,
+                                      .allow = o->holder ? allow : NULL,
+                                      .allow_arg = p,
+                                      .evicting = o->evicting,
+                                      .arg = o->evicting_arg};
+    memcpy(index.groups, p->groups, sizeof(index.groups));
+    return o->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
 }
 
 int pools_create(struct arena *a, const struct pools_opts *opts, struct pools *p)
 {
-    *p = (struct pools){.page_bytes = opts->page_bytes,
+    *p = (struct pools){.group_count = opts->group_count,
                         .state_bytes = opts->state_bytes,
                         .holder = opts->holder,
                         .more = opts->more,
                         .arg = opts->arg,
                         .crew = opts->crew};
+    for (uint32_t g = 0; g < opts->group_count; g++) {
+        p->groups[g] =
+            (struct page_group){.page_bytes = opts->groups[g].page_bytes, .window = opts->groups[g].window};
+        p->page_bytes += p->groups[g].page_bytes;
+    }
     int r = open_accounts(p, opts);
     if (r < 0)
         return r;
-    uint64_t kv = (uint64_t)opts->pages_max * opts->page_bytes,
-             state = (uint64_t)opts->states_max * opts->state_bytes;
-    account_set_planned(p->kv, kv);
-    account_set_planned(p->state, state);
-    account_set_planned(p->all, MIN_OF(kv + state, opts->bytes_max));
-    struct page_pool_opts pages = page_opts(opts, p);
-    struct block_pool_opts states = state_opts(opts, p);
-    r = page_pool_create(a, &pages, &p->pages);
-    if (r == 0 && opts->state_bytes > 0)
-        r = create_states(a, &states, p);
-    if (r < 0)
-        return r;
-    p->blocks[TIER_PAGE] = page_pool_blocks(p->pages);
-    p->blocks[TIER_SNAPSHOT] = p->states;
-    p->page_base = pools_numbers(p, TIER_PAGE).base;
-    p->state_base = pools_numbers(p, TIER_SNAPSHOT).base;
-    struct prefix_index_opts index = {.groups = {{.pages = p->pages, .page_bytes = opts->page_bytes}},
-                                      .group_count = 1,
-                                      .states = p->states,
-                                      .state_bytes = opts->state_bytes,
-                                      .bytes_max = opts->prefix_cache_max,
-                                      .allow = opts->holder ? allow : NULL,
-                                      .allow_arg = p,
-                                      .evicting = opts->evicting,
-                                      .arg = opts->evicting_arg};
-    return opts->prefix_cache_max ? prefix_index_create(a, &index, &p->index) : 0;
+    plan_accounts(p, opts);
+    r = create_pages(a, opts, p);
+    if (r == 0)
+        r = create_states(a, opts, p);
+    return r == 0 ? create_index(a, opts, p) : r;
 }
 
 /* Ranges that the system did not take back belong to the holder from now on, with their bytes. */
 static uint64_t free_units(struct pools *p, struct holder *holder)
 {
     uint64_t bytes = 0;
-    struct units *of_pages = page_pool_done(p->pages), *of_states = block_pool_done(p->states);
-    struct units *left[2];
+    struct units *left[PAGE_GROUPS_MAX + 1];
     uint32_t count = 0;
-    if (of_pages)
-        left[count++] = of_pages;
-    if (of_states)
-        left[count++] = of_states;
+    for (uint32_t g = 0; g < p->group_count; g++)
+        count += (left[count] = page_pool_done(p->groups[g].pages)) != NULL;
+    count += (left[count] = block_pool_done(p->states)) != NULL;
     for (uint32_t i = 0; i < count; i++)
         bytes += (uint64_t)units_committed(left[i]) * UNIT_BYTES;
     holder_remove(holder, left, count);
@@ -257,7 +320,8 @@ void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 
 size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
 {
-    return kind == TIER_PAGE ? p->page_bytes : p->state_bytes;
+    return kind == TIER_SNAPSHOT ? p->state_bytes
+                                 : p->groups[kind == TIER_PAGE ? 0 : kind - TIER_WINDOW + 1].page_bytes;
 }
 
 int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,
@@ -282,7 +346,9 @@ void pools_settle(struct pools *p)
     struct prefix_numbers n = {0};
     if (p->index)
         prefix_index_numbers(p->index, &n);
-    uint64_t cached = p->index ? (uint64_t)page_pool_cached(p->pages) * p->page_bytes : 0;
+    uint64_t cached = 0;
+    for (uint32_t g = 0; g < p->group_count && p->groups[g].pages; g++)
+        cached += (uint64_t)page_pool_cached(p->groups[g].pages) * p->groups[g].page_bytes;
     show(p->kv, p->prefix_cache, &p->on_prefix_cache, cached);
     show(p->state, p->snapshots, &p->on_snapshots, (uint64_t)(n.snapshots - n.pinned) * p->state_bytes);
 }
@@ -291,38 +357,27 @@ void pools_clock(struct pools *p, uint64_t now_ns)
 {
     p->now_ns = now_ns;
     p->memory_requested = false;
-    page_pool_clock(p->pages, now_ns);
+    for (uint32_t g = 0; g < p->group_count; g++)
+        page_pool_clock(p->groups[g].pages, now_ns);
     if (p->states)
         block_pool_clock(p->states, now_ns);
 }
 
 /* ---- giving back ---- */
 
-static uint64_t give_unit(struct pools *p, uint64_t before_ns)
-{
-    pools_settle(p);
-    uint64_t bytes = block_pool_trim(p->blocks[TIER_PAGE], 1, before_ns);
-    return bytes == 0 && p->states ? block_pool_trim(p->states, 1, before_ns) : bytes;
-}
-
-static bool compact(struct pools *p)
-{
-    return block_pool_compact(p->blocks[TIER_PAGE]) || (p->states && block_pool_compact(p->states));
-}
-
 bool pools_free_unit(struct pools *p)
 {
     do {
-        if (give_unit(p, UINT64_MAX) > 0)
+        if (give_unit(p, NULL, UINT64_MAX) > 0)
             return true;
-    } while (p->index && (compact(p) || prefix_index_evict(p->index)));
+    } while (p->index && (compact(p, NULL) || prefix_index_evict(p->index)));
     return false;
 }
 
 bool pools_shrink(struct pools *p, uint64_t before_ns, struct pools_given *ret)
 {
-    ret->bytes = give_unit(p, before_ns);
-    ret->moved = ret->bytes == 0 && p->index && compact(p);
+    ret->bytes = give_unit(p, NULL, before_ns);
+    ret->moved = ret->bytes == 0 && p->index && compact(p, NULL);
     return ret->bytes > 0 || ret->moved;
 }
 
@@ -342,9 +397,20 @@ uint64_t pools_evict(struct pools *p, uint64_t bytes)
     return before - now;
 }
 
+/* Last use of the least recently used cached page; 0: no page is cached. */
+static uint64_t oldest_page_ns(const struct pools *p)
+{
+    uint64_t oldest_ns = 0;
+    for (uint32_t g = 0; g < p->group_count; g++) {
+        uint64_t ns = page_pool_oldest_ns(p->groups[g].pages);
+        oldest_ns = oldest_ns == 0 || (ns > 0 && ns < oldest_ns) ? ns : oldest_ns;
+    }
+    return oldest_ns;
+}
+
 static bool has_older(const struct pools *p, uint64_t before_ns)
 {
-    uint64_t oldest_ns = page_pool_oldest_ns(p->pages);
+    uint64_t oldest_ns = oldest_page_ns(p);
     return before_ns == UINT64_MAX || (oldest_ns > 0 && oldest_ns < before_ns);
 }
 
@@ -360,11 +426,20 @@ uint64_t pools_evict_before(struct pools *p, uint64_t bytes, uint64_t before_ns)
 
 /* ---- the list of holders ---- */
 
+/* Pages of the index without a reference, when all sequences have ended. */
+static uint64_t kept_bytes(const struct pools *p, uint32_t nodes)
+{
+    uint64_t bytes = nodes * (uint64_t)p->groups[0].page_bytes;
+    for (uint32_t g = 1; g < p->group_count; g++)
+        bytes += pools_numbers(p, tier_kind_of(g)).taken * (uint64_t)p->groups[g].page_bytes;
+    return bytes;
+}
+
 /* Last use of the next entry to evict. Snapshots without pages belong to running sequences: they count as
  * new. */
 static uint64_t oldest_ns(const struct pools *p, uint64_t cached)
 {
-    uint64_t pages = page_pool_oldest_ns(p->pages);
+    uint64_t pages = oldest_page_ns(p);
     return pages > 0 || cached == 0 ? pages : p->now_ns;
 }
 
@@ -380,7 +455,7 @@ uint64_t pools_publish(struct pools *p, const struct pools_beside *beside, uint6
         .free_bytes = pools_spare_bytes(p) + beside->free_bytes,
         .cached_bytes = n.bytes,
         .reach_bytes = account_would_free(p->all, pools_spare_bytes(p) + n.bytes) + beside->reach_bytes,
-        .wanted_bytes = n.nodes * (uint64_t)p->page_bytes + n.snapshots * (uint64_t)p->state_bytes,
+        .wanted_bytes = kept_bytes(p, n.nodes) + n.snapshots * (uint64_t)p->state_bytes,
         .entries = n.nodes + n.snapshots,
         .oldest_ns = oldest_ns(p, n.bytes),
         .cost_ns_per_mib = prompt_token_ns * PAGE_TOKENS * MIB / p->page_bytes,
@@ -403,17 +478,24 @@ struct pool_numbers pools_numbers(const struct pools *p, enum tier_kind kind)
 
 uint64_t pools_spare_bytes(const struct pools *p)
 {
-    return block_pool_spare_bytes(p->blocks[TIER_PAGE]) + (p->states ? block_pool_spare_bytes(p->states) : 0);
+    uint64_t bytes = 0;
+    for (uint32_t kind = 0; kind < TIER_KINDS; kind++)
+        bytes += p->blocks[kind] ? block_pool_spare_bytes(p->blocks[kind]) : 0;
+    return bytes;
 }
 
 uint64_t pools_held_bytes(const struct pools *p)
 {
-    return ((uint64_t)pools_numbers(p, TIER_PAGE).units_committed +
-            pools_numbers(p, TIER_SNAPSHOT).units_committed) *
-           UNIT_BYTES;
+    uint64_t units = 0;
+    for (uint32_t kind = 0; kind < TIER_KINDS; kind++)
+        units += pools_numbers(p, kind).units_committed;
+    return units * UNIT_BYTES;
 }
 
 uint64_t pools_recommitted(const struct pools *p)
 {
-    return pools_numbers(p, TIER_PAGE).recommitted + pools_numbers(p, TIER_SNAPSHOT).recommitted;
+    uint64_t units = 0;
+    for (uint32_t kind = 0; kind < TIER_KINDS; kind++)
+        units += pools_numbers(p, kind).recommitted;
+    return units;
 }

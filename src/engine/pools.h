@@ -15,18 +15,24 @@ struct engine_opts;
 
 struct pools {
     /* Constant. */
-    struct page_pool *pages;
-    struct block_pool *states;                    /* NULL without recurrent layers */
-    struct block_pool *blocks[TIER_SNAPSHOT + 1]; /* by kind: of `pages`, and `states` */
-    struct prefix_index *index;                   /* NULL: nothing is reused */
-    size_t page_bytes, state_bytes;
-    dev_ptr page_base, state_base; /* of the pools, for the model; null without states */
+    struct page_group groups[PAGE_GROUPS_MAX];
+    uint32_t group_count;
+    struct block_pool *states;             /* NULL without recurrent layers */
+    struct block_pool *blocks[TIER_KINDS]; /* by kind: of the groups' pages, and `states`; NULL: none */
+    struct prefix_index *index;            /* NULL: nothing is reused */
+    size_t page_bytes, state_bytes;        /* page_bytes: a page of each group */
+    dev_ptr page_base[PAGE_GROUPS_MAX], state_base; /* of the pools, for the model; null without states */
     /* [states_max]: of the tokens that a state keeps pending, how many were accepted (model_seq.pending).
      * It belongs to the state, and moves and is stored with it. NULL without states. */
     uint32_t *pending;
     struct account *all, *kv, *state, *snapshots, *prefix_cache;
     struct holder *holder; /* NULL: no other engine takes from it, or gives */
     /* Engine thread only. */
+    struct pool_of {
+        struct pools *pools;
+        uint32_t group;
+    } of[PAGE_GROUPS_MAX];                  /* for the pools' callbacks */
+    uint32_t uses;                          /* page_pool_opts.uses of all groups */
     uint64_t on_snapshots, on_prefix_cache; /* bytes shown there */
     uint64_t reclaims, moves, now_ns;
     uint64_t dropped;        /* pages and snapshots evicted from the prefix cache to make room */
@@ -39,8 +45,10 @@ struct pools {
 
 struct pools_opts {
     struct account *parent;
-    uint32_t pages_max, states_max; /* states_max is not looked at with state_bytes 0 */
-    size_t page_bytes, state_bytes;
+    struct page_group groups[PAGE_GROUPS_MAX]; /* the first without a window; `pages` is not looked at */
+    uint32_t group_count;
+    uint32_t pages_max, states_max; /* of each group's pool; states_max is not looked at with state_bytes 0 */
+    size_t state_bytes;
     uint64_t bytes_max;        /* of all of it; ACCOUNT_NO_LIMIT */
     uint64_t prefix_cache_max; /* of blocks that no request uses; 0: nothing is kept */
     struct holder *holder;     /* its budget limits that too; may be NULL */

@@ -12,14 +12,14 @@ size_t publish_arena_bytes(uint32_t jobs_max, uint32_t seqs_max)
     return jobs_max * sizeof(struct job_numbers) + seqs_max * sizeof(struct request_id) + 2 * (size_t)64;
 }
 
-int publish_init(struct publish *p, struct arena *a, uint32_t jobs_max, uint32_t seqs_max, size_t page_bytes,
-                 size_t state_bytes)
+int publish_init(struct publish *p, struct arena *a, uint32_t jobs_max, uint32_t seqs_max,
+                 const struct model_shape *shape)
 {
     struct job_numbers *jobs = ARENA_ARRAY(a, struct job_numbers, jobs_max);
     struct request_id *ids = ARENA_ARRAY(a, struct request_id, seqs_max);
     if (!jobs || !ids)
         return -ENOMEM;
-    *p = (struct publish){jobs_max, seqs_max, page_bytes, state_bytes, .jobs = jobs, .step_ids = ids};
+    *p = (struct publish){jobs_max, seqs_max, shape, .jobs = jobs, .step_ids = ids};
     pthread_mutex_init(&p->lock, NULL);
     return 0;
 }
@@ -50,9 +50,17 @@ static enum job_phase phase_of(const struct job *j)
     }
 }
 
+/* Of its pages and its state. */
+static uint64_t pool_bytes(const struct publish *p, const struct sched_seq *seq)
+{
+    uint64_t bytes = seq->state != NONE ? p->shape->state_bytes : 0;
+    for (uint32_t g = 0; g < p->shape->group_count; g++)
+        bytes += (uint64_t)(seq->page_count - seq->first[g]) * p->shape->groups[g].page_bytes;
+    return bytes;
+}
+
 static struct job_numbers numbers_of(const struct publish *p, const struct job *j, uint64_t now_ns)
 {
-    bool state = j->seq.state != NONE;
     return (struct job_numbers){
         .id = stream_id(j->stream),
         .phase = phase_of(j),
@@ -67,7 +75,7 @@ static struct job_numbers numbers_of(const struct publish *p, const struct job *
         .images_done = image_sched_images_done(j),
         .age_ns = now_ns - j->arrival_ns,
         .image_bytes = j->image_bytes,
-        .bytes = j->bytes + (uint64_t)j->seq.page_count * p->page_bytes + (state ? p->state_bytes : 0),
+        .bytes = j->bytes + pool_bytes(p, &j->seq),
     };
 }
 

@@ -12,7 +12,7 @@
 struct publish {
     /* Constant. */
     uint32_t jobs_max, seqs_max;
-    size_t page_bytes, state_bytes;
+    const struct model_shape *shape;
     /* Under `lock`. */
     pthread_mutex_t lock;
     struct engine_numbers numbers;
@@ -24,10 +24,10 @@ struct publish {
 
 /* Bytes of arena that publish_init takes at most. */
 size_t publish_arena_bytes(uint32_t jobs_max, uint32_t seqs_max);
-/* `p` is zeroed. jobs_max: jobs of both lists of publish_write() together; page_bytes, state_bytes: of a page
- * and a state of a job. 0 or -ENOMEM; publish_done() in either case. */
-int publish_init(struct publish *p, struct arena *a, uint32_t jobs_max, uint32_t seqs_max, size_t page_bytes,
-                 size_t state_bytes);
+/* `p` is zeroed. jobs_max: jobs of both lists of publish_write() together; shape: of their pages and
+ * states. 0 or -ENOMEM; publish_done() in either case. */
+int publish_init(struct publish *p, struct arena *a, uint32_t jobs_max, uint32_t seqs_max,
+                 const struct model_shape *shape);
 void publish_done(struct publish *p);
 
 /* Jobs with a place in the batch are listed first, then the other ones of `jobs`, then those in `over`. */

@@ -43,6 +43,11 @@ static bool refuse_blind(struct gen *g)
 {
     struct media_input first = gen_media_input(g->request, 0);
     const char *what = first.kind == MEDIA_VIDEO ? "video" : "image";
+    if (g->model->shape->text_alone)
+        return reject_unsupported(
+            &g->reject, first.at,
+            "%s: of %s the text alone is computed, so the model \"%.100s\" takes no %s.", first.at,
+            g->model->shape->family, g->model->id, what);
     if (g->model->shape->has_vision && !g->model->shape->vision.present)
         return reject_unsupported(
             &g->reject, first.at,

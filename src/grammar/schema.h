@@ -48,8 +48,9 @@ struct schema_opts {
     /* The schema describes strings, which stand raw: without quotes and escapes, each a text of this
      * expression. RX_NONE: values are JSON. */
     rx_id raw;
-    /* The texts that a model is to write: no needless escapes, at most JSON_DIGITS_MAX digits (json_text.h).
-     * Otherwise every JSON text of an instance. */
+    /* The texts that a model is to write: no needless escapes, at most JSON_DIGITS_MAX digits (json_text.h),
+     * and of an object with `properties` and without `additionalProperties` no other members. Otherwise every
+     * JSON text of an instance. */
     bool plain;
 };
 

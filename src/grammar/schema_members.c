@@ -237,12 +237,25 @@ static struct schema_set set_of_others(const struct gather *g, uint32_t matched)
     return schema_set_done(g->w, &of);
 }
 
+/* Plain texts have no other members than those that the schema lists, if it lists some and is silent on
+ * others: models invent endless ones. */
+static bool is_closed(const struct gather *g)
+{
+    bool lists = false;
+    for (uint32_t i = 0; i < g->part_count; i++) {
+        if (keyword(g, i, "additionalProperties"))
+            return false;
+        lists |= json_object_size(keyword(g, i, "properties")) > 0;
+    }
+    return g->w->text.plain && lists && g->way->members_min <= g->m->count;
+}
+
 static void fill_others(const struct gather *g)
 {
     rx_id keys = RX_NONE;
     for (uint32_t matched = 0; matched < 1u << g->pattern_count && !schema_failed(g->w); matched++) {
         struct schema_set value = set_of_others(g, matched);
-        if (value.none)
+        if (value.none || (matched == 0 && is_closed(g)))
             continue;
         if (keys == RX_NONE)
             keys = other_keys(g);

@@ -77,8 +77,9 @@ static int check_image_sched(const struct attach *a, struct err *e)
     if (s->vision.present)
         return 0;
     return err_set(e, -EINVAL,
-                   s->has_vision ? "%s is loaded without its vision encoder (--max-image-pixels 0)"
-                                 : "%s reads text only",
+                   s->has_vision   ? "%s is loaded without its vision encoder (--max-image-pixels 0)"
+                   : s->text_alone ? "of %s the text alone is computed: it takes no images"
+                                   : "%s reads text only",
                    a->rt->model_id);
 }
 

@@ -30,9 +30,10 @@ enum setting_command {
     COMMAND_TRIM = 512,
     COMMAND_PARSE = 1024,
     COMMAND_SCHEMA = 2048,
-    COMMAND_ANY = 15,    /* that has to do with models */
+    COMMAND_MODELS = 4096,
+    COMMAND_ANY = 4111,  /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
-    COMMAND_EVERY = 4095
+    COMMAND_EVERY = 8191
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */

@@ -7,12 +7,13 @@
 #include <string.h>
 
 /* The place of a field: its offset and its size. */
-#define AT(field)    offsetof(struct settings, field), sizeof(((struct settings *)0)->field)
-#define COMMAND_RUN  (COMMAND_SERVE | COMMAND_TALK)
-#define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN) /* what decides how much memory serving takes */
+#define AT(field)   offsetof(struct settings, field), sizeof(((struct settings *)0)->field)
+#define COMMAND_RUN (COMMAND_SERVE | COMMAND_TALK)
+/* What decides how much memory serving takes. */
+#define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN | COMMAND_MODELS)
 
 const struct setting_row settings_table[] = {
-    {GROUP_MODEL, "model", "DIR", SETTING_TEXT, AT(models.model), 0, 0, NULL, COMMAND_ANY,
+    {GROUP_MODEL, "model", "DIR", SETTING_TEXT, AT(models.model), 0, 0, NULL, COMMAND_ANY ^ COMMAND_MODELS,
      "directory of the model [default: the bundled model]"},
     {GROUP_MODEL, "memory-limit", "BYTES", SETTING_BYTES, AT(process.memory_limit), 0, 1e15, "0", COMMAND_ANY,
      "ceiling of all memory; 0: what the cgroup and the machine leave"},
@@ -263,7 +264,7 @@ const struct setting_row settings_table[] = {
     {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL, COMMAND_TALK,
      "error, warn, info or debug [default: warn]"},
     {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
-     COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN, "print JSON instead of a table"},
+     COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS, "print JSON instead of a table"},
     {GROUP_OTHER, "help", NULL, SETTING_FLAG, AT(help), 0, 0, NULL, COMMAND_EVERY, "print this text (-h)"},
 };
 

@@ -40,19 +40,25 @@ typedef void kern_rmsnorm_fn(float *y, const float *x, const float *w, uint32_t 
 /* y[i] = w[i] * (x[i] * r) * silu(z[i]): the delta net's gated norm. y may be x. */
 typedef void kern_rmsnorm_gated_fn(float *y, const float *x, const float *z, const float *w, uint32_t n,
                                    float eps);
-/* y[i] = fma((x[i] - mean) * r, w[i], b[i]), r = 1 / sqrt(mean((x - mean)^2) + eps). y may be x. */
+/* y[i] = fma((x[i] - mean) * r, w[i], b[i]), r = 1 / sqrt(mean((x - mean)^2) + eps). Without b (NULL) the
+ * last step is a product. y may be x. */
 typedef void kern_layernorm_fn(float *y, const float *x, const float *w, const float *b, uint32_t n,
                                float eps);
 /* y = x * (scale / sqrt(sum(x^2) + eps)). y may be x. */
 typedef void kern_l2norm_fn(float *y, const float *x, uint32_t n, float eps, float scale);
 /* y = silu(a) * b. y may be a or b. */
 typedef void kern_silu_mul_fn(float *y, const float *a, const float *b, uint32_t n);
+/* y = (clip(b, -limit, limit) + 1) * (g * sigmoid(alpha * g)), g = min(a, limit). y may be a or b. */
+typedef void kern_swiglu_clip_fn(float *y, const float *a, const float *b, uint32_t n, float alpha,
+                                 float limit);
 /* y = x * sigmoid(g). y may be x. */
 typedef void kern_sigmoid_mul_fn(float *y, const float *x, const float *g, uint32_t n);
 /* y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))). y may be x. */
 typedef void kern_gelu_tanh_fn(float *y, const float *x, uint32_t n);
 /* y = x / 2 * (1 + erf(x / sqrt(2))). y may be x. */
 typedef void kern_gelu_erf_fn(float *y, const float *x, uint32_t n);
+/* y = max(x, 0)^2. y may be x. */
+typedef void kern_relu_square_fn(float *y, const float *x, uint32_t n);
 /* y += x. */
 typedef void kern_add_fn(float *y, const float *x, uint32_t n);
 /* y = fma(s, x, y). */
@@ -60,24 +66,26 @@ typedef void kern_add_scaled_fn(float *y, const float *x, float s, uint32_t n);
 /* Halves layout, in place: (x[j], x[j+half]) -> (x[j] c[j] - x[j+half] s[j], x[j+half] c[j] + x[j] s[j]). */
 typedef void kern_rope_fn(float *x, const float *c, const float *s, uint32_t half);
 
-/* Causal depthwise convolution and SiLU over the channels [channel_begin, channel_end), multiples of 16 but
- * for the end. conv_width <= 8; order: i ascending, fma:
- *   y[t][c] = silu(sum over i < conv_width of w[i][c] * u[t - conv_width + 1 + i][c]).
+/* Causal depthwise convolution over the channels [channel_begin, channel_end), multiples of 16 but for the
+ * end. conv_width <= 8; the sum begins with the bias (0 without one); order: i ascending, fma:
+ *   y[t][c] = f(bias[c] + sum over i < conv_width of w[i][c] * u[t - conv_width + 1 + i][c]).
+ * f is SiLU, or with `linear` nothing.
  * u before the first token comes from state_in, the previous conv_width - 1 raw inputs
  * [conv_width - 1][channels] (NULL: zeros). state_out (may be state_in) gets the last conv_width - 1 of them.
  * Inputs that were pending: state_in is followed by pending_u, `pending` raw inputs, before the first token.
  * With `keep_pending` state_out gets the last conv_width - 1 inputs before the first token instead of those
  * up to the last. */
 struct kern_conv {
-    float *y;       /* [tokens][y_stride] */
-    const float *u; /* [tokens][u_stride] */
-    const float *w; /* [conv_width][channels] */
+    float *y;          /* [tokens][y_stride] */
+    const float *u;    /* [tokens][u_stride] */
+    const float *w;    /* [conv_width][channels] */
+    const float *bias; /* [channels]; NULL: none */
     const float *state_in;
     float *state_out;
     const float *pending_u; /* [pending][pending_stride]; not read with pending == 0 */
     uint32_t tokens, channels, conv_width, pending;
     size_t y_stride, u_stride, pending_stride;
-    bool keep_pending;
+    bool keep_pending, linear;
 };
 typedef void kern_conv_fn(const struct kern_conv *a, uint32_t channel_begin, uint32_t channel_end);
 
@@ -110,33 +118,68 @@ struct kern_delta {
 };
 typedef void kern_delta_fn(const struct kern_delta *a, uint32_t column_begin, uint32_t column_end);
 
-/* K and V of one KV head of one layer, f32, in pages of 32 tokens. A page has K transposed [hd][32] at
- * `k_offset` bytes and V [32][hd] at `v_offset`. It begins at base + index * page_bytes. */
+/* The state space recurrence of one head (contract 10.5, step 5), token after token. It computes the columns
+ * [column_begin, column_end) of the state S [n][p], multiples of 16 but for the end:
+ *   S = decay[t] S + b[t] (dt[t] x[t])^T; y[t] = S^T c[t] + skip x[t].
+ * n is serial, each column of S on its own. Pending updates come first, without an output. With
+ * `keep_pending` state_out gets the state after those, and the tokens leave no state: the caller then holds
+ * their x, b, dt and decay. tokens > 0. */
+struct kern_ssm_pending {
+    const float *x, *b, *dt, *decay; /* [count][stride]: of this head, as in kern_ssm */
+    uint32_t count;
+    size_t stride;
+};
+/* Scratch of `keep_pending`: KERN_SSM_SCRATCH(n) floats. */
+#define KERN_SSM_COLUMNS    64
+#define KERN_SSM_SCRATCH(n) ((size_t)(n)*KERN_SSM_COLUMNS)
+struct kern_ssm {
+    const float *x;          /* [tokens][stride]: p values of the head */
+    const float *b, *c;      /* [tokens][stride]: n values of its group */
+    const float *dt, *decay; /* [tokens][gate_stride]: one value */
+    float *y;                /* [tokens][y_stride]: p values */
+    const float *state_in;   /* [n][p]; NULL: zeros */
+    float *state_out;        /* may be state_in */
+    struct kern_ssm_pending pending;
+    float *scratch; /* with keep_pending */
+    float skip;
+    uint32_t tokens, n, p;
+    size_t stride, gate_stride, y_stride;
+    bool keep_pending;
+};
+typedef void kern_ssm_fn(const struct kern_ssm *a, uint32_t column_begin, uint32_t column_end);
+
+/* K and V of one KV head of one layer, f32, in pages of 32 tokens. A page has K transposed [k_width][32] at
+ * `k_offset` bytes and V [32][v_width] at `v_offset`. It begins at base + index * page_bytes. With `v_in_k`
+ * V is the first v_width values of K, stored once, and nothing lies at `v_offset`. */
 #define KERN_SEGMENT_TOKENS 256
+#define KERN_HEAD_MAX       640
 struct kern_kv {
     char *base;
     size_t page_bytes;
     const uint32_t *pages; /* the sequence's table: page of token t is pages[t / 32] */
     size_t k_offset, v_offset;
-    uint32_t head_dim; /* <= 256 */
-    float cap;         /* a scaled score s becomes cap * tanh(s / cap); 0: none */
+    uint32_t k_width, v_width; /* <= KERN_HEAD_MAX */
+    bool v_in_k;               /* v_width <= k_width */
+    float cap;                 /* a scaled score s becomes cap * tanh(s / cap); 0: none */
 };
-/* Stores one token's K and V head. */
+/* Stores one token's K and V head; v is not read with `v_in_k`. */
 typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);
 
 /* One query head at one position: sees the keys of tokens [kv_first, kv_len), one at least. Pages that no
  * query of a call sees are not read; K and V of tokens that one of them sees are finite. */
 struct kern_query {
-    const float *q; /* head_dim values */
-    float *out;     /* head_dim values */
+    const float *q; /* k_width values */
+    float *out;     /* v_width values */
     uint32_t kv_first, kv_len;
     const float *sink; /* one more score, whose weight is dropped after the softmax; NULL: none */
 };
 /* Softmax attention of `count` queries over one KV head. Keys are read in segments of 256 tokens at absolute
- * positions. Of each segment: scores (dot over head_dim, serial, fma; times scale; capped), their maximum,
+ * positions. Of each segment: scores (dot over k_width, serial, fma; times scale; capped), their maximum,
  * exponentials, their sum and the weighted values (serial over tokens). Segments merge in order. The same
- * chain for any count. count is any; scratch holds KERN_ATTN_SCRATCH floats. */
-#define KERN_ATTN_SCRATCH (16 * (KERN_SEGMENT_TOKENS + 256 + 16))
+ * chain for any count. count is any; scratch holds KERN_ATTN_SCRATCH floats, with `v_in_k`
+ * KERN_ATTN_SCRATCH_V_IN_K. */
+#define KERN_ATTN_SCRATCH        (16 * (KERN_SEGMENT_TOKENS + 256 + 16))
+#define KERN_ATTN_SCRATCH_V_IN_K (KERN_ATTN_SCRATCH + 132 * KERN_SEGMENT_TOKENS)
 typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                           float scale, float *scratch);
 /* The same for the segments from token `begin` to before `end` alone. `begin` is a multiple of a segment;
@@ -156,14 +199,17 @@ struct kern_ops {
     kern_layernorm_fn *layernorm;
     kern_l2norm_fn *l2norm;
     kern_silu_mul_fn *silu_mul;
+    kern_swiglu_clip_fn *swiglu_clip;
     kern_sigmoid_mul_fn *sigmoid_mul;
     kern_gelu_tanh_fn *gelu_tanh;
     kern_gelu_erf_fn *gelu_erf;
+    kern_relu_square_fn *relu_square;
     kern_add_fn *add;
     kern_add_scaled_fn *add_scaled;
     kern_rope_fn *rope;
     kern_conv_fn *conv;
     kern_delta_fn *delta;
+    kern_ssm_fn *ssm;
     kern_kv_put_fn *kv_put;
     kern_attn_fn *attn;
     kern_attn_part_fn *attn_part;

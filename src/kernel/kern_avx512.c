@@ -23,6 +23,7 @@
 #include "kernel/kern_matmul.inc"
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"
+#include "kernel/kern_ssm.inc"
 #include "kernel/kern_attn.inc"
 #include "kernel/kern_fill.inc"
 

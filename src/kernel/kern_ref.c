@@ -16,16 +16,24 @@ static float silu(float x)
     return x / (1.0f + expf(-x));
 }
 
-static float dense_output(const struct matrix *w, uint32_t row, const float *x)
+/* One row's outputs of all columns: each factor is unpacked once for all of them. */
+static void dense_outputs(const struct matrix *w, uint32_t row, const struct kern_columns *c)
 {
-    float acc = 0;
+    float factors[MATRIX_DENSE_BLOCK];
+    for (uint32_t column = 0; column < c->count; column++)
+        c->y[column][row] = 0;
     for (uint32_t block = 0; block < w->k; block += MATRIX_DENSE_BLOCK) {
-        float p = 0;
-        for (uint32_t k = block; k < MIN_OF(block + MATRIX_DENSE_BLOCK, w->k); k++)
-            p = fmaf(matrix_factor(w, row, k), x[k], p);
-        acc = acc + p;
+        uint32_t count = MIN_OF(w->k - block, MATRIX_DENSE_BLOCK);
+        for (uint32_t k = 0; k < count; k++)
+            factors[k] = matrix_factor(w, row, block + k);
+        for (uint32_t column = 0; column < c->count; column++) {
+            const float *x = c->x[column] + block;
+            float p = 0;
+            for (uint32_t k = 0; k < count; k++)
+                p = fmaf(factors[k], x[k], p);
+            c->y[column][row] = c->y[column][row] + p;
+        }
     }
-    return acc;
 }
 
 static float affine_output(const struct matrix *w, uint32_t row, const float *x, const float *xsum)
@@ -43,15 +51,21 @@ static float affine_output(const struct matrix *w, uint32_t row, const float *x,
     return acc;
 }
 
+static void affine_outputs(const struct matrix *w, uint32_t row, const struct kern_columns *c)
+{
+    for (uint32_t column = 0; column < c->count; column++)
+        c->y[column][row] = affine_output(w, row, c->x[column], c->xsum[column]);
+}
+
 static void ref_matmul(const struct matrix *w, const struct kern_columns *c, uint32_t panel_begin,
                        uint32_t panel_end)
 {
     uint32_t row_end = MIN_OF(panel_end * MATRIX_PANEL, w->n);
-    for (uint32_t column = 0; column < c->count; column++) {
-        for (uint32_t row = panel_begin * MATRIX_PANEL; row < row_end; row++)
-            c->y[column][row] = w->form == MATRIX_AFFINE
-                                    ? affine_output(w, row, c->x[column], c->xsum[column])
-                                    : dense_output(w, row, c->x[column]);
+    for (uint32_t row = panel_begin * MATRIX_PANEL; row < row_end; row++) {
+        if (w->form == MATRIX_AFFINE)
+            affine_outputs(w, row, c);
+        else
+            dense_outputs(w, row, c);
     }
 }
 
@@ -96,7 +110,7 @@ static void ref_layernorm(float *y, const float *x, const float *w, const float 
         squares += ((double)x[i] - sum / n) * ((double)x[i] - sum / n);
     float mean = (float)(sum / n), r = (float)(1 / sqrt(squares / n + eps));
     for (uint32_t i = 0; i < n; i++)
-        y[i] = fmaf((x[i] - mean) * r, w[i], b[i]);
+        y[i] = b ? fmaf((x[i] - mean) * r, w[i], b[i]) : (x[i] - mean) * r * w[i];
 }
 
 static void ref_l2norm(float *y, const float *x, uint32_t n, float eps, float scale)
@@ -110,6 +124,15 @@ static void ref_silu_mul(float *y, const float *a, const float *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         y[i] = silu(a[i]) * b[i];
+}
+
+static void ref_swiglu_clip(float *y, const float *a, const float *b, uint32_t n, float alpha, float limit)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float gate = a[i] > limit ? limit : a[i];
+        float up = b[i] > limit ? limit : b[i] < -limit ? -limit : b[i];
+        y[i] = (up + 1) * (gate / (1.0f + expf(-alpha * gate)));
+    }
 }
 
 static void ref_sigmoid_mul(float *y, const float *x, const float *g, uint32_t n)
@@ -130,6 +153,14 @@ static void ref_gelu_erf(float *y, const float *x, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         y[i] = (float)(x[i] * 0.5 * erfc(-x[i] * sqrt(0.5)));
+}
+
+static void ref_relu_square(float *y, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        float v = x[i] < 0 ? 0 : x[i];
+        y[i] = v * v;
+    }
 }
 
 static void ref_add(float *y, const float *x, uint32_t n)
@@ -168,11 +199,11 @@ static void ref_conv(const struct kern_conv *a, uint32_t channel_begin, uint32_t
         for (uint32_t i = 0; a->keep_pending && i < past; i++)
             a->state_out[(size_t)i * a->channels + c] = window[i];
         for (uint32_t t = 0; t < a->tokens; t++) {
-            float sum = 0;
+            float sum = a->bias ? a->bias[c] : 0;
             window[past] = a->u[t * a->u_stride + c];
             for (uint32_t i = 0; i < a->conv_width; i++)
                 sum = fmaf(a->w[(size_t)i * a->channels + c], window[i], sum);
-            a->y[t * a->y_stride + c] = silu(sum);
+            a->y[t * a->y_stride + c] = a->linear ? sum : silu(sum);
             memmove(window, window + 1, past * sizeof(window[0]));
         }
         for (uint32_t i = 0; !a->keep_pending && i < past; i++)
@@ -228,7 +259,53 @@ static void ref_delta(const struct kern_delta *a, uint32_t column_begin, uint32_
         delta_column(a, c);
 }
 
-/* K [hd][32] or V [32][hd] of the page that holds `token`. */
+/* One update of a column of the state, every `stride` floats a value; what c reads of it. c NULL: nothing. */
+static float ssm_update(float *state, size_t stride, uint32_t n, const float *b, float x, float decay,
+                        const float *c)
+{
+    float y = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        state[i * stride] = fmaf(b[i], x, state[i * stride] * decay);
+        y = c ? fmaf(state[i * stride], c[i], y) : 0;
+    }
+    return y;
+}
+
+/* Column j: the pending updates on the state in state_out, then the tokens on it or, with keep_pending, on a
+ * copy. */
+static void ssm_column(const struct kern_ssm *a, uint32_t j)
+{
+    float *state = a->state_out + j;
+    size_t stride = a->p;
+    for (uint32_t i = 0; i < a->n; i++)
+        state[i * stride] = a->state_in ? a->state_in[(size_t)i * a->p + j] : 0;
+    for (uint32_t t = 0; t < a->pending.count; t++) {
+        size_t at = t * a->pending.stride;
+        ssm_update(state, stride, a->n, a->pending.b + at, a->pending.dt[at] * a->pending.x[at + j],
+                   a->pending.decay[at], NULL);
+    }
+    if (a->keep_pending) {
+        for (uint32_t i = 0; i < a->n; i++)
+            a->scratch[i] = state[i * stride];
+        state = a->scratch;
+        stride = 1;
+    }
+    for (uint32_t t = 0; t < a->tokens; t++) {
+        size_t at = t * a->stride, gate = t * a->gate_stride;
+        float y =
+            ssm_update(state, stride, a->n, a->b + at, a->dt[gate] * a->x[at + j], a->decay[gate], a->c + at);
+        a->y[t * a->y_stride + j] = fmaf(a->skip, a->x[at + j], y);
+    }
+}
+
+static void ref_ssm(const struct kern_ssm *a, uint32_t column_begin, uint32_t column_end)
+{
+    ASSERT(a->tokens > 0);
+    for (uint32_t j = column_begin; j < column_end; j++)
+        ssm_column(a, j);
+}
+
+/* K [k_width][32] or V [32][v_width] of the page that holds `token`. */
 static float *page_part(const struct kern_kv *kv, uint32_t token, size_t offset)
 {
     return (float *)(kv->base + kv->pages[token / PAGE_TOKENS] * kv->page_bytes + offset);
@@ -238,10 +315,19 @@ static void ref_kv_put(const struct kern_kv *kv, uint32_t token, const float *k,
 {
     float *page_k = page_part(kv, token, kv->k_offset), *page_v = page_part(kv, token, kv->v_offset);
     uint32_t at = token % PAGE_TOKENS;
-    for (uint32_t d = 0; d < kv->head_dim; d++) {
+    for (uint32_t d = 0; d < kv->k_width; d++)
         page_k[(size_t)d * PAGE_TOKENS + at] = k[d];
-        page_v[(size_t)at * kv->head_dim + d] = v[d];
-    }
+    for (uint32_t d = 0; d < kv->v_width && !kv->v_in_k; d++)
+        page_v[(size_t)at * kv->v_width + d] = v[d];
+}
+
+/* The token's V, one value every *stride floats. */
+static const float *values_of(const struct kern_kv *kv, uint32_t token, size_t *stride)
+{
+    uint32_t at = token % PAGE_TOKENS;
+    *stride = kv->v_in_k ? PAGE_TOKENS : 1;
+    return kv->v_in_k ? page_part(kv, token, kv->k_offset) + at
+                      : page_part(kv, token, kv->v_offset) + (size_t)at * kv->v_width;
 }
 
 /* Scores of the tokens [begin, end) into ret; their maximum. */
@@ -252,7 +338,7 @@ static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t b
     for (uint32_t t = begin; t < end; t++) {
         const float *k = page_part(kv, t, kv->k_offset) + t % PAGE_TOKENS;
         float s = 0;
-        for (uint32_t d = 0; d < kv->head_dim; d++)
+        for (uint32_t d = 0; d < kv->k_width; d++)
             s = fmaf(q[d], k[(size_t)d * PAGE_TOKENS], s);
         s *= scale;
         ret[t - begin] = kv->cap > 0 ? kv->cap * tanhf(s / kv->cap) : s;
@@ -268,39 +354,41 @@ static void attend_segment(const struct kern_kv *kv, const struct kern_query *qu
     float *p = scratch, *segment = p + KERN_SEGMENT_TOKENS;
     uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len), from = MAX_OF(begin, query->kv_first);
     float segment_max = segment_scores(kv, query->q, from, end, scale, p + (from - begin)), segment_sum = 0;
-    memset(segment, 0, kv->head_dim * sizeof(float));
+    memset(segment, 0, kv->v_width * sizeof(float));
     for (uint32_t t = from; t < end; t++) {
-        const float *v = page_part(kv, t, kv->v_offset) + (size_t)(t % PAGE_TOKENS) * kv->head_dim;
+        size_t stride;
+        const float *v = values_of(kv, t, &stride);
         float e = expf(p[t - begin] - segment_max);
         segment_sum += e;
-        for (uint32_t d = 0; d < kv->head_dim; d++)
-            segment[d] = fmaf(e, v[d], segment[d]);
+        for (uint32_t d = 0; d < kv->v_width; d++)
+            segment[d] = fmaf(e, v[d * stride], segment[d]);
     }
     bool joins = begin > query->kv_first;
     float larger = joins ? fmaxf(*max, segment_max) : segment_max;
     float keep = joins ? expf(*max - larger) : 0, add = expf(segment_max - larger);
-    for (uint32_t d = 0; d < kv->head_dim; d++)
+    for (uint32_t d = 0; d < kv->v_width; d++)
         query->out[d] = joins ? fmaf(query->out[d], keep, segment[d] * add) : segment[d] * add;
     *sum = joins ? fmaf(*sum, keep, segment_sum * add) : segment_sum * add;
     *max = larger;
 }
 
 /* The weights' sum, and the sink's. */
-static void divide(const struct kern_query *q, uint32_t head_dim, float max, float sum)
+static void divide(const struct kern_query *q, uint32_t width, float max, float sum)
 {
     float larger = q->sink ? fmaxf(max, *q->sink) : max, keep = 1;
     if (q->sink) {
         keep = expf(max - larger);
         sum = fmaf(sum, keep, expf(*q->sink - larger));
     }
-    for (uint32_t d = 0; d < head_dim; d++)
+    for (uint32_t d = 0; d < width; d++)
         q->out[d] = q->out[d] * keep / sum;
 }
 
 static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                           uint32_t begin, uint32_t end, float scale, float *max, float *sum, float *scratch)
 {
-    ASSERT(kv->head_dim <= 256 && begin % KERN_SEGMENT_TOKENS == 0);
+    ASSERT(kv->k_width <= KERN_HEAD_MAX && kv->v_width <= KERN_HEAD_MAX);
+    ASSERT(begin % KERN_SEGMENT_TOKENS == 0 && (!kv->v_in_k || kv->v_width <= kv->k_width));
     for (uint32_t i = 0; i < count; i++) {
         const struct kern_query *q = &queries[i];
         ASSERT(q->kv_len > q->kv_first);
@@ -309,7 +397,7 @@ static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *que
                 attend_segment(kv, q, at, scale, &max[i], &sum[i], scratch);
         }
         if (q->kv_len > begin && q->kv_len <= end)
-            divide(q, kv->head_dim, max[i], sum[i]);
+            divide(q, kv->v_width, max[i], sum[i]);
     }
 }
 
@@ -332,14 +420,17 @@ void kern_ref_fill(struct kern_ops *ops)
         .layernorm = ref_layernorm,
         .l2norm = ref_l2norm,
         .silu_mul = ref_silu_mul,
+        .swiglu_clip = ref_swiglu_clip,
         .sigmoid_mul = ref_sigmoid_mul,
         .gelu_tanh = ref_gelu_tanh,
         .gelu_erf = ref_gelu_erf,
+        .relu_square = ref_relu_square,
         .add = ref_add,
         .add_scaled = ref_add_scaled,
         .rope = ref_rope,
         .conv = ref_conv,
         .delta = ref_delta,
+        .ssm = ref_ssm,
         .kv_put = ref_kv_put,
         .attn = ref_attn,
         .attn_part = ref_attn_part,

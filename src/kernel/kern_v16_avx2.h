@@ -154,4 +154,16 @@ V16_FN v16 v16_i8(__m128i bytes)
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
 }
 
+/* Four rows of four values, `from_stride` floats apart, become columns. */
+V16_FN void v16_turn4(float *to, size_t to_stride, const float *from, size_t from_stride)
+{
+    __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_stride);
+    __m128 c = _mm_loadu_ps(from + 2 * from_stride), d = _mm_loadu_ps(from + 3 * from_stride);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a);
+    _mm_storeu_ps(to + to_stride, b);
+    _mm_storeu_ps(to + 2 * to_stride, c);
+    _mm_storeu_ps(to + 3 * to_stride, d);
+}
+
 #endif

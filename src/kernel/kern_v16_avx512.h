@@ -138,4 +138,16 @@ V16_FN v16 v16_field(__m128i bytes, int shift, int width, int unit, int base)
     return _mm512_permutexvar_ps(index, table);
 }
 
+/* Four rows of four values, `from_stride` floats apart, become columns. */
+V16_FN void v16_turn4(float *to, size_t to_stride, const float *from, size_t from_stride)
+{
+    __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_stride);
+    __m128 c = _mm_loadu_ps(from + 2 * from_stride), d = _mm_loadu_ps(from + 3 * from_stride);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a);
+    _mm_storeu_ps(to + to_stride, b);
+    _mm_storeu_ps(to + 2 * to_stride, c);
+    _mm_storeu_ps(to + 3 * to_stride, d);
+}
+
 #endif

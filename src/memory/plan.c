@@ -54,10 +54,58 @@ static uint64_t states_most(const struct plan_model *m, const struct plan_wish *
     return seqs_states(m, w) + (m->state_bytes && w->prefix_cache_bytes ? SNAPSHOTS_MAX : 0);
 }
 
+/* ---- pages ---- */
+
+/* A page of the layers without a window. */
+static uint64_t full_page_bytes(const struct plan_model *m)
+{
+    uint64_t bytes = m->page_bytes;
+    ASSERT(m->window_count < PAGE_GROUPS_MAX);
+    for (uint32_t i = 0; i < m->window_count; i++)
+        bytes -= m->windows[i].page_bytes;
+    ASSERT(bytes <= m->page_bytes);
+    return bytes;
+}
+
+uint64_t plan_window_pages(const struct plan_model *m, const struct plan_window *w, uint32_t length,
+                           uint32_t seqs)
+{
+    uint64_t own = page_window_most(w->tokens, 1), pages = pages_of(m, length);
+    ASSERT(w->tokens > 0 && seqs > 0);
+    ASSERT(m->step_tokens > 0);
+    return MIN_OF(seqs * pages, seqs * own + pages_of(m, m->step_tokens));
+}
+
+/* Of `seqs` sequences, and `cached` pages beside them that the prefix cache may keep. */
+static uint64_t windows_bytes(const struct plan_model *m, uint32_t length, uint32_t seqs, uint64_t cached)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < m->window_count; i++) {
+        const struct plan_window *w = &m->windows[i];
+        bytes += in_units((plan_window_pages(m, w, length, seqs) + cached) * w->page_bytes);
+    }
+    return bytes;
+}
+
+uint64_t plan_sequence_bytes(const struct plan_model *m, uint32_t length)
+{
+    uint64_t bytes = pages_of(m, length) * full_page_bytes(m);
+    for (uint32_t i = 0; i < m->window_count; i++)
+        bytes += plan_window_pages(m, &m->windows[i], length, 1) * m->windows[i].page_bytes;
+    ASSERT(m->window_count > 0 || bytes == pages_of(m, length) * m->page_bytes);
+    return bytes;
+}
+
+/* Pages of one sequence, in the units of each group's pool. */
+static uint64_t kv_floor(const struct plan_model *m, uint32_t length)
+{
+    return in_units(pages_of(m, length) * full_page_bytes(m)) + windows_bytes(m, length, 1, 0);
+}
+
 /* Pages for one sequence and the states of the batch: with these every admitted request can finish. */
 static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *w, uint32_t length)
 {
-    return in_units(pages_of(m, length) * m->page_bytes) + in_units(seqs_states(m, w) * m->state_bytes);
+    return kv_floor(m, length) + in_units(seqs_states(m, w) * m->state_bytes);
 }
 
 uint64_t plan_process_bytes(const struct plan_process *p)
@@ -276,15 +324,17 @@ static struct need left_bytes(const struct plan *p)
     return (struct need){p->ceiling_bytes - fixed.machine - p->requests_bytes, device - fixed.device};
 }
 
-/* Pages for which there is room, with the states in their place. */
-static uint64_t pages_left(const struct plan_model *m, struct need left, uint64_t states_bytes,
+/* Pages of each group for which there is room, with the states and the sequences' windows in their place. The
+ * pools share their memory, so layers with a window take none from a long sequence. Without full attention
+ * the windows' pages decide. */
+static uint64_t pages_left(const struct plan_model *m, struct need left, uint64_t others_bytes,
                            uint64_t states)
 {
-    uint64_t blocks = states_bytes + SPARE_UNITS * (uint64_t)UNIT_BYTES, tables = tables_bytes(m, 0, states);
+    uint64_t blocks = others_bytes + SPARE_UNITS * (uint64_t)UNIT_BYTES, tables = tables_bytes(m, 0, states);
+    uint64_t page_bytes = m->windows_only ? m->page_bytes : full_page_bytes(m);
     if (m->domain == 0)
-        return (left.machine - MIN_OF(blocks + tables, left.machine)) /
-               (m->page_bytes + m->engine_page_bytes);
-    uint64_t pages = (left.device - MIN_OF(blocks, left.device)) / m->page_bytes;
+        return (left.machine - MIN_OF(blocks + tables, left.machine)) / (page_bytes + m->engine_page_bytes);
+    uint64_t pages = (left.device - MIN_OF(blocks, left.device)) / page_bytes;
     uint64_t listed = left.machine - MIN_OF(tables, left.machine);
     return m->engine_page_bytes ? MIN_OF(pages, listed / m->engine_page_bytes) : pages;
 }
@@ -303,7 +353,8 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     uint64_t snapshots = 0;
     if (w->prefix_cache_bytes && m->state_bytes)
         snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, *computing) / m->state_bytes, SNAPSHOTS_MAX);
-    uint64_t pages = pages_left(m, left, states_bytes, states + snapshots);
+    uint64_t windows = windows_bytes(m, ret->max_model_len, m->seqs, 0);
+    uint64_t pages = pages_left(m, left, states_bytes + windows, states + snapshots);
     uint64_t wanted =
         w->prefix_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_seqs : w->prefix_cache_bytes / m->page_bytes;
     pages = MIN_OF(pages, pages_seqs + wanted);
@@ -312,7 +363,8 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ret->states_max = (uint32_t)(states + snapshots);
     uint64_t tables = tables_bytes(m, pages, states + snapshots);
     ret->engine_bytes = m->engine_bytes + tables;
-    ret->kv_bytes = in_units(pages * m->page_bytes);
+    ret->kv_bytes = in_units(pages * full_page_bytes(m)) +
+                    windows_bytes(m, ret->max_model_len, m->seqs, pages - MIN_OF(pages, pages_seqs));
     ret->state_bytes = in_units(ret->states_max * m->state_bytes);
     ASSERT(left.machine >= tables);
     left.machine -= tables;
@@ -431,7 +483,7 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
 static void add_pools(struct plan *p, uint32_t domain, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
-    uint64_t kv = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
+    uint64_t kv = kv_floor(m, p->max_model_len);
     uint64_t state = in_units(seqs_states(m, w) * m->state_bytes);
     const struct model_line lines[] = {
         {COMPUTING, 1, "pools", kv + state, p->pools_bytes, "these together, units of 2 MiB"},
@@ -518,7 +570,7 @@ static void share_least(struct plan *p, const struct plan_wish *w)
 {
     const struct plan_model *m = &p->model;
     p->engine_bytes = m->engine_bytes + tables_bytes(m, pages_of(m, p->max_model_len), states_most(m, w));
-    p->kv_bytes = in_units(pages_of(m, p->max_model_len) * m->page_bytes);
+    p->kv_bytes = kv_floor(m, p->max_model_len);
     p->state_bytes = in_units(seqs_states(m, w) * m->state_bytes);
     p->pools_bytes = p->kv_bytes + p->state_bytes;
     p->images_bytes = m->image_bytes;

@@ -11,6 +11,7 @@
 #ifndef PLATEAU_MEMORY_PLAN_H
 #define PLATEAU_MEMORY_PLAN_H
 
+#include "base/page_tokens.h"
 #include "memory/accounts.h"
 #include "memory/domain.h"
 
@@ -36,6 +37,11 @@ struct plan_process {
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: no SSD tier */
 };
 
+struct plan_window {
+    uint32_t tokens;
+    uint64_t page_bytes;
+};
+
 /* Of one model with `seqs` sequences in its batch. */
 struct plan_model {
     const char *name;
@@ -47,7 +53,14 @@ struct plan_model {
     uint64_t workspace_bytes; /* of a step, in the memory of its domain */
     uint64_t host_bytes;      /* what the machine keeps beside that; 0 where it is the machine's */
     uint64_t tables_bytes, tokenizer_bytes;
-    uint64_t page_bytes, state_bytes;               /* state_bytes 0: no recurrent state */
+    uint64_t page_bytes,
+        state_bytes; /* page_bytes: a page of each group; state_bytes 0: no recurrent state */
+    /* The groups of layers with a window, which are a part of page_bytes. Of these a sequence has no more
+     * pages than the window and a step's tokens touch. */
+    struct plan_window windows[PAGE_GROUPS_MAX - 1];
+    uint32_t window_count;
+    bool windows_only;                              /* no layer has full attention */
+    uint32_t step_tokens;                           /* of all sequences; not looked at without windows */
     uint64_t engine_bytes;                          /* tables and logits with empty pools */
     uint64_t engine_page_bytes, engine_state_bytes; /* and per page and state of the pools */
     uint64_t job_bytes, job_token_bytes;            /* of a request's block, at most */
@@ -128,6 +141,12 @@ struct plan_refusal {
     uint32_t seqs_max;
 };
 
+/* Pages of a group with a window that `seqs` sequences of `length` tokens have at most, during a step of
+ * theirs. */
+uint64_t plan_window_pages(const struct plan_model *m, const struct plan_window *w, uint32_t length,
+                           uint32_t seqs);
+/* Bytes of the pages of one sequence, of all groups. */
+uint64_t plan_sequence_bytes(const struct plan_model *m, uint32_t length);
 /* The limits of all accounts of the process together. */
 uint64_t plan_process_bytes(const struct plan_process *p);
 /* The ceiling of a domain. */

@@ -3,6 +3,7 @@
 #include "model/family.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
 #include <errno.h>
 #include <math.h>
@@ -30,6 +31,12 @@ static int bind_norms(struct binder *b, uint32_t layer, const struct layer_confi
     char path[BINDER_PATH_MAX];
     enum qk_norm norm = b->config->family->qk_norm;
     uint32_t q = c->head_dim, k = c->head_dim;
+    bool own = c->kv_from == NONE;
+    if (own && b->config->family->v_norm) {
+        int r = binder_ones(b, c->head_dim, &ret->v_norm);
+        if (r < 0)
+            return r;
+    }
     if (norm == QK_NORM_NONE || (norm == QK_NORM_OPTION && !b->config->use_qk_norm))
         return 0;
     if (norm == QK_NORM_ALL) {
@@ -37,42 +44,69 @@ static int bind_norms(struct binder *b, uint32_t layer, const struct layer_confi
         k *= c->kv_heads;
     }
     int r = binder_norm(b, binder_path(b, layer, ROLE_Q_NORM, path), q, &ret->q_norm);
-    return r < 0 ? r : binder_norm(b, binder_path(b, layer, ROLE_K_NORM, path), k, &ret->k_norm);
+    return r < 0 || !own ? r : binder_norm(b, binder_path(b, layer, ROLE_K_NORM, path), k, &ret->k_norm);
 }
 
+/* The parts of q, k, v that the checkpoint has. */
+static uint32_t part_count(const struct layer_config *c)
+{
+    return c->kv_from != NONE ? 1 : c->v_is_k ? 2 : 3;
+}
+
+/* A factor of keys is one of scores. So is one of the input, twice. */
 static float score_scale(const struct config *c, const struct layer_config *l)
 {
+    double key = c->key_scale != 0 ? (double)c->key_scale : 1;
+    double in = c->attention_in_scale != 0 ? (double)c->attention_in_scale : 1;
     if (c->score_scale > 0)
         return c->score_scale;
-    return (float)(1 / sqrt(c->score_scalar > 0 ? (double)c->score_scalar : (double)l->head_dim));
+    return (float)(key * in * in / sqrt(c->score_scalar > 0 ? (double)c->score_scalar : (double)l->head_dim));
+}
+
+/* q | k | v, `count` of them, or one tensor with the rows of all three. */
+static int bind_in(struct binder *b, uint32_t layer, bool mtp, const struct binder_matrix parts[3],
+                   uint32_t count, struct attention_weights *ret)
+{
+    struct linear_source in[3];
+    uint32_t hidden = b->config->hidden;
+    if (!mtp && count == 3 && binder_layer_has(b, layer, ROLE_QKV)) {
+        const struct binder_matrix all = {ROLE_QKV, parts[0].out + parts[1].out + parts[2].out};
+        return binder_layer_projection(b, layer, &all, 1, hidden, &ret->in);
+    }
+    int r = binder_layer_matrices(b, layer, parts, count, hidden, in);
+    if (r < 0)
+        return r;
+    return mtp ? bind_apart(b, in, ret) : binder_projection(b, in, count, &ret->in);
 }
 
 static int bind(struct binder *b, uint32_t layer, struct layer *l)
 {
+    char path[BINDER_PATH_MAX];
     const struct family *f = b->config->family;
     const struct layer_config *c = l->config;
     struct attention_weights *ret = &l->attention;
-    struct linear_source in[3];
-    uint32_t hidden = b->config->hidden, q_rows = c->heads * c->head_dim, kv_rows = c->kv_heads * c->head_dim;
-    const struct binder_matrix parts[] = {
-        {ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows}, {ROLE_K, kv_rows}, {ROLE_V, kv_rows}};
-    const struct binder_matrix out = {ROLE_O, hidden};
+    uint32_t q_rows = c->heads * c->head_dim;
+    const struct binder_matrix parts[] = {{ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows},
+                                          {ROLE_K, c->kv_heads * c->head_dim},
+                                          {ROLE_V, c->kv_heads * c->value_dim}};
+    const struct binder_matrix out = {ROLE_O, b->config->hidden};
     ret->gated = f->attention_gate;
     ret->scale = score_scale(b->config, c);
-    int r = binder_layer_matrices(b, layer, parts, COUNT_OF(parts), hidden, in);
+    int r = bind_in(b, layer, l->mtp, parts, part_count(c), ret);
     if (r == 0)
-        r = l->mtp ? bind_apart(b, in, ret) : binder_projection(b, in, COUNT_OF(parts), &ret->in);
-    if (r == 0)
-        r = binder_layer_projection(b, layer, &out, 1, q_rows, &ret->out);
+        r = binder_layer_projection(b, layer, &out, 1, c->heads * c->value_dim, &ret->out);
+    if (r == 0 && f->sinks)
+        r = binder_vector(b, binder_path(b, layer, ROLE_SINKS, path), c->heads, &ret->sinks);
     return r == 0 ? bind_norms(b, layer, c, ret) : r;
 }
 
 static void places(const struct config *c, const struct layer_config *l,
                    struct place_spec places[STEP_PLACES])
 {
-    uint32_t q = l->heads * l->head_dim, kv = l->kv_heads * l->head_dim;
-    place_raise(&places[PLACE_PROJ], (c->family->attention_gate ? 2 * q : q) + 2 * kv, 0);
-    place_raise(&places[PLACE_MID], q, q);
+    uint32_t q = l->heads * l->head_dim, out = l->heads * l->value_dim;
+    uint32_t kv = l->kv_heads * (l->head_dim + l->value_dim);
+    place_raise(&places[PLACE_PROJ], (c->family->attention_gate ? 2 * q : q) + kv, 0);
+    place_raise(&places[PLACE_MID], out, out);
 }
 
 static void readers(const struct layer *l, const struct projection *ret[OP_READERS_MAX])
@@ -80,21 +114,40 @@ static void readers(const struct layer *l, const struct projection *ret[OP_READE
     ret[0] = &l->attention.in;
 }
 
+/* Of the layer's table; ROPE_ABSENT: none. */
+static float growth_of(const struct config *c, uint32_t rope, uint32_t *every)
+{
+    *every = 0;
+    if (rope == ROPE_ABSENT)
+        return 0;
+    *every = (uint32_t)c->ropes[rope].original_max;
+    return (float)c->ropes[rope].growth;
+}
+
 static struct op_attention op_of(const struct step *s, const struct layer *l, bool keys_only)
 {
     const struct attention_weights *w = &l->attention;
+    uint32_t every;
+    float growth = growth_of(s->config, l->config->rope, &every);
     return (struct op_attention){.layer = l->config->index,
                                  .heads = l->config->heads,
                                  .scale = w->scale,
                                  .window = l->config->window,
                                  .cap = s->config->score_cap,
                                  .norm_all = s->config->family->qk_norm == QK_NORM_ALL,
+                                 .norm_rotated = s->config->family->qk_norm == QK_NORM_ROTATED,
+                                 .growth = growth,
+                                 .growth_every = every,
                                  .adjacent = s->config->family->rope_adjacent,
                                  .gated = w->gated,
                                  .mtp = l->mtp,
                                  .keys_only = keys_only,
+                                 .queries_only = l->config->kv_from != NONE,
+                                 .v_is_k = l->config->v_is_k,
                                  .q_norm = w->q_norm,
                                  .k_norm = w->k_norm,
+                                 .sinks = w->sinks,
+                                 .v_norm = w->v_norm,
                                  .qkv = step_act(PLACE_PROJ, w->in.out),
                                  .angles = step_angles(s, l->config->rope),
                                  .out = step_act(PLACE_MID, w->out.in),

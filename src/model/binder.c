@@ -19,7 +19,7 @@ static uint64_t source_bytes(const struct linear_source *s)
     return s->weight.bytes + (s->affine ? s->scales.bytes + s->biases.bytes : 0);
 }
 
-static int check_affine_finite(struct binder *b, const struct linear_source *s)
+int binder_check_affine(struct binder *b, const struct linear_source *s)
 {
     if (!s->affine)
         return 0;
@@ -27,7 +27,7 @@ static int check_affine_finite(struct binder *b, const struct linear_source *s)
     return r < 0 ? r : binder_check_finite(b, &s->biases, "a tensor of quantisation biases");
 }
 
-static void drop(struct binder *b, const struct linear_source *s)
+void binder_drop(struct binder *b, const struct linear_source *s)
 {
     checkpoint_drop(b->checkpoint, &s->weight);
     if (!s->affine)
@@ -47,12 +47,32 @@ static void count_active(struct binder *b, const struct linear_source *s, uint32
     }
 }
 
+static uint32_t form_of(const struct linear_source *s)
+{
+    if (s->affine)
+        return s->bits;
+    return s->weight.dtype == DTYPE_BF16 ? 9 : s->weight.dtype == DTYPE_F16 ? 10 : 11;
+}
+
+void binder_form(const struct binder *b, char ret[16])
+{
+    static const char *const dense[] = {"BF16", "F16", "F32"};
+    uint32_t most = 0;
+    for (uint32_t i = 1; i < BINDER_FORMS; i++)
+        most = b->form_bytes[i] > b->form_bytes[most] ? i : most;
+    if (most > 8)
+        snprintf(ret, 16, "%s", dense[most - 9]);
+    else
+        snprintf(ret, 16, "%u bit", most);
+}
+
 /* Sources that pack_at will read. */
 static void count_sources(struct binder *b, const struct linear_source *s, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         b->parameters += s[i].out * s[i].in;
         b->source_bytes += source_bytes(&s[i]);
+        b->form_bytes[form_of(&s[i])] += source_bytes(&s[i]);
         b->stage_bytes = MAX_OF(b->stage_bytes, stage_matrix_bytes(&s[i]));
     }
 }
@@ -67,21 +87,20 @@ static bool same_form(const struct linear_source *x, const struct linear_source 
            x->biases.dtype == y->biases.dtype;
 }
 
-/* Packs all rows of `s` as rows `at` and following. */
-static int pack_source(struct binder *b, const struct linear_source *s, uint32_t at, const struct weight *w)
+int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, const struct weight *w)
 {
     struct linear_source piece;
     int r = 0;
     for (uint64_t row = 0; r == 0 && row < s->out; row += piece.out) {
         r = stage_rows(b->stage, s, row, &piece, b->e);
         if (r == 0)
-            r = check_affine_finite(b, &piece);
+            r = binder_check_affine(b, &piece);
         if (r < 0)
             return r;
         b->config->backend->weight_put(b->device, w, at + (uint32_t)row, &piece);
         r = binder_advance(b, source_bytes(&piece));
     }
-    drop(b, s);
+    binder_drop(b, s);
     return r;
 }
 
@@ -90,7 +109,7 @@ static int pack(struct binder *b, const struct linear_source *s, uint32_t count,
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < count; i++) {
-        int r = pack_source(b, &s[i], at, w);
+        int r = binder_pack(b, &s[i], at, w);
         if (r < 0)
             return r;
         at += (uint32_t)s[i].out;
@@ -151,12 +170,22 @@ int binder_layer_projection(struct binder *b, uint32_t layer, const struct binde
     return r == 0 ? binder_projection(b, sources, count, ret) : r;
 }
 
+/* Of each expert, one after the other. A token takes top_k of them. */
+static int bind_expert_biases(struct binder *b, const struct linear_source *parts, uint32_t experts,
+                              uint32_t count, dev_ptr *ret)
+{
+    struct binder_active before = b->active;
+    int r = binder_biases(b, parts, experts * count, ret);
+    b->active.bytes = before.bytes + (b->active.bytes - before.bytes) / experts * b->config->top_k;
+    b->active.source_bytes =
+        before.source_bytes + (b->active.source_bytes - before.source_bytes) / experts * b->config->top_k;
+    return r;
+}
+
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct projection *ret)
 {
     for (uint32_t i = 0; i < experts * count; i++) {
-        if (parts[i].has_bias)
-            return err_set(b->e, -ENOTSUP, "experts with a bias are not supported");
         if (!same_form(&parts[0], &parts[i]))
             return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
     }
@@ -178,6 +207,17 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
     stack.expert_bytes = stride;
     *ret = (struct projection){
         .in = stack.k, .out = stack.n, .part_count = 1, .sums = stack.sums, .parts = {stack}};
+    return r < 0 ? r : bind_expert_biases(b, parts, experts, count, &ret->bias);
+}
+
+int binder_table(struct binder *b, const char *path, uint64_t rows, uint64_t columns, struct weight *ret)
+{
+    struct linear_source s;
+    int r = binder_linear(b, path, rows, columns, &s);
+    struct binder_active active = b->active;
+    if (r == 0)
+        r = bind_matrix(b, &s, 1, ret);
+    b->active = active;
     return r;
 }
 

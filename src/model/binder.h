@@ -24,6 +24,9 @@ struct binder_active {
     uint64_t products;     /* multiply-adds with matrices */
 };
 
+/* Forms of matrices: affine of 1 to 8 bits by their bits, then BF16, F16, F32. */
+#define BINDER_FORMS 12
+
 struct binder {
     /* Set by the caller. */
     const struct checkpoint *checkpoint;
@@ -50,7 +53,8 @@ struct binder {
     uint64_t packed_bytes; /* part of it: bytes read until now */
     struct binder_active active;
     uint64_t parameters;
-    uint64_t stage_bytes; /* bytes that packing needs of a stage */
+    uint64_t form_bytes[BINDER_FORMS]; /* of matrices, in the files */
+    uint64_t stage_bytes;              /* bytes that packing needs of a stage */
 };
 
 /* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */
@@ -58,10 +62,15 @@ int binder_init(struct binder *b);
 
 bool binder_has(const struct binder *b, const char *path);
 /* Finds the weight of module `path`, [out, in], or a stack [experts, out, in]: dense, or affine if it has
- * scales; with its bias, if it has one. Shapes are checked. 0, -EINVAL, -ENOTSUP (a stack with a bias). */
+ * scales; with its bias, if it has one. Shapes are checked. 0, -EINVAL, -ENOTSUP (a dtype). */
 int binder_linear(struct binder *b, const char *path, uint64_t out, uint64_t in, struct linear_source *ret);
 int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
                  struct linear_source *ret);
+/* A dense stack [experts, in, out]. */
+int binder_stack_transposed(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
+                            struct linear_source *ret);
+/* Whether tensor `path`, with ".weight" or without, has this shape. */
+bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, const uint64_t *shape);
 /* The same without a bias, which the caller binds by itself. */
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
@@ -77,19 +86,33 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
 /* Packs sources of one input into a projection, with their biases. */
 int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
                       struct projection *ret);
-/* Packs parts[experts][count] into a stack: each expert's parts one above the other. */
+/* Packs parts[experts][count] into a stack: each expert's parts one above the other, with its biases. */
 int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct projection *ret);
+/* Packs a matrix of each head, or its transpose, into a stack of which a token reads all. A transpose is
+ * dense, that of a quantised matrix in f32. */
+int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t heads, bool turn_them,
+                 struct projection *ret);
 /* The embedding table, and lm_head or, without one, the same packed table again. */
 int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head);
+
+/* A table of which a token reads one row. */
+int binder_table(struct binder *b, const char *path, uint64_t rows, uint64_t columns, struct weight *ret);
 
 /* `bytes` of packed memory, 64-byte aligned; null while measuring. 0 or -ENOMEM. */
 int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret);
 
 /* A vector of n values, unchanged. */
 int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
+/* The same times `factor`. */
+int binder_vector_times(struct binder *b, const char *path, uint64_t n, float factor, dev_ptr *ret);
+/* n ones, of no tensor. */
+int binder_ones(struct binder *b, uint64_t n, dev_ptr *ret);
 /* A norm's weight, such that y = w * x / rms(x). */
 int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
+/* The same of the residual stream, which has a bias where the model's norms are LayerNorms and the checkpoint
+ * has it. */
+int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct norm *ret);
 /* -exp of a vector: for the delta net's A_log. */
 int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
 /* linear_attn.conv1d.weight in either writer's layout, as [conv_width][channels]. */
@@ -104,6 +127,8 @@ char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role,
 /* The same of one expert's. */
 char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
                          char ret[BINDER_PATH_MAX]);
+
+bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role role);
 
 /* A matrix of a layer, [out, in of the projection]. */
 struct binder_matrix {
@@ -130,11 +155,19 @@ int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t
 int binder_check_float(struct binder *b, const char *name, const struct tensor *t);
 int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
                        const uint64_t *wanted);
+/* Scales and biases, if it has them. */
+int binder_check_affine(struct binder *b, const struct linear_source *s);
+/* Its tensors leave the page cache. */
+void binder_drop(struct binder *b, const struct linear_source *s);
+/* Packs all rows of `s` as rows `at` and following, and drops them from the page cache. */
+int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, const struct weight *w);
 int binder_check_finite(struct binder *b, const struct tensor *t, const char *what);
 /* Writers of MLX files swap the axes of a convolution. */
 bool binder_conv_is_mlx(const struct tensor *t, uint32_t conv_width);
 /* The biases of sources side by side, zeros where one has none; null: none has one. */
 int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t count, dev_ptr *ret);
+/* The form that most bytes of matrices have: "BF16", "8 bit". */
+void binder_form(const struct binder *b, char ret[16]);
 /* One more piece of the files has been read; reports the progress. */
 int binder_advance(struct binder *b, uint64_t bytes);
 

@@ -13,7 +13,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.", ""};
+static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.",
+                                       "backbone.", ""};
 
 char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
                          char ret[BINDER_PATH_MAX])
@@ -95,15 +96,17 @@ static int find_prefix(struct binder *b)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
+    const char *table = role_name(b->config->family->tensors, ROLE_EMBEDDING);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
-        if (checkpoint_find(b->checkpoint, binder_name(b, "embed_tokens", ".weight", name), &t))
+        if (checkpoint_find(b->checkpoint, binder_name(b, table, ".weight", name), &t))
             return 0;
     }
-    return err_set(b->e, -EINVAL,
-                   "the checkpoint has no tensor model.embed_tokens.weight (nor %sembed_tokens.weight, "
-                   "nor %sembed_tokens.weight, nor embed_tokens.weight)",
-                   prefixes[0], prefixes[1]);
+    return err_set(
+        b->e, -EINVAL,
+        "the checkpoint has no tensor model.%s.weight (nor one with %s, %s, %s or nothing in front "
+        "of %s)",
+        table, prefixes[0], prefixes[1], prefixes[3], table);
 }
 
 bool binder_has(const struct binder *b, const char *path)
@@ -112,6 +115,12 @@ bool binder_has(const struct binder *b, const char *path)
     struct tensor t;
     return checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
            checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t);
+}
+
+bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role role)
+{
+    char path[BINDER_PATH_MAX];
+    return binder_has(b, binder_path(b, layer, role, path));
 }
 
 /* Writers of MLX files swap the convolution's last axes and store norms as 1 + w, both or neither. */
@@ -264,15 +273,24 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     return r;
 }
 
+/* Stacks have a bias for each expert; that of a parameter without ".weight" is named NAME_bias. */
 static int find_bias(struct binder *b, const char *module, struct linear_source *s)
 {
     char name[BINDER_NAME_MAX];
+    uint64_t stacked[2] = {s->experts, s->out};
     snprintf(name, sizeof(name), "%s.bias", module);
     s->has_bias = checkpoint_find(b->checkpoint, name, &s->bias);
+    if (!s->has_bias && s->weight.rank == 3) {
+        snprintf(name, sizeof(name), "%s_bias", module);
+        s->has_bias = checkpoint_find(b->checkpoint, name, &s->bias);
+    }
     if (!s->has_bias)
         return 0;
     int r = binder_check_float(b, name, &s->bias);
-    return r < 0 ? r : binder_check_shape(b, name, &s->bias, 1, &s->out);
+    if (r < 0)
+        return r;
+    return s->weight.rank == 3 ? binder_check_shape(b, name, &s->bias, 2, stacked)
+                               : binder_check_shape(b, name, &s->bias, 1, &s->out);
 }
 
 static int find_unbiased(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
@@ -307,7 +325,34 @@ int binder_stack(struct binder *b, const char *path, uint64_t experts, uint64_t 
 {
     char module[BINDER_NAME_MAX - 16];
     snprintf(module, sizeof(module), "%s%s", b->prefix, path);
-    return find_unbiased(b, module, 3, experts, out, in, ret);
+    int r = find_linear(b, module, 3, experts, out, in, ret);
+    return r < 0 ? r : find_bias(b, module, ret);
+}
+
+int binder_stack_transposed(struct binder *b, const char *path, uint64_t experts, uint64_t out, uint64_t in,
+                            struct linear_source *ret)
+{
+    char module[BINDER_NAME_MAX - 16];
+    snprintf(module, sizeof(module), "%s%s", b->prefix, path);
+    int r = find_linear(b, module, 3, experts, in, out, ret);
+    if (r == 0 && ret->affine)
+        return err_set(b->e, -ENOTSUP,
+                       "tensor %s.scales: a quantised stack [experts, in, out] is not supported", module);
+    if (r < 0)
+        return r;
+    ret->out = out;
+    ret->in = in;
+    ret->transposed = true;
+    return find_bias(b, module, ret);
+}
+
+bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, const uint64_t *shape)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    return (checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
+            checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t)) &&
+           has_shape(&t, rank, shape);
 }
 
 int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
@@ -343,7 +388,7 @@ static struct tensor rows_of(const struct tensor *t, uint64_t from, uint64_t cou
 
 struct linear_source binder_rows(const struct linear_source *s, uint64_t from, uint64_t count)
 {
-    ASSERT(s->weight.rank == 2 && from + count <= s->out);
+    ASSERT(s->weight.rank == 2 && !s->transposed && from + count <= s->out);
     struct linear_source part = *s;
     part.out = count;
     part.weight = rows_of(&s->weight, from, count);
@@ -366,6 +411,17 @@ static struct tensor slice_tensor(const struct tensor *t, uint64_t expert)
     return s;
 }
 
+/* Row `expert` of a matrix. */
+static struct tensor slice_vector(const struct tensor *t, uint64_t expert)
+{
+    struct tensor s = *t;
+    s.rank = 1;
+    s.shape[0] = t->shape[1];
+    s.bytes = t->bytes / (size_t)t->shape[0];
+    s.offset += expert * s.bytes;
+    return s;
+}
+
 struct linear_source binder_slice(const struct linear_source *s, uint64_t expert)
 {
     ASSERT(s->weight.rank == 3 && expert < s->experts);
@@ -376,6 +432,8 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
         one.scales = slice_tensor(&s->scales, expert);
         one.biases = slice_tensor(&s->biases, expert);
     }
+    if (s->has_bias)
+        one.bias = slice_vector(&s->bias, expert);
     return one;
 }
 

@@ -1,10 +1,11 @@
-/* binder_vector.c - vectors, as f32: as they are, or changed on their way in. */
+/* binder_vector.c - vectors as f32, unchanged or changed on their way in. */
 #include "model/binder.h"
 
 #include "base/check.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 
 static void count_vector(struct binder *b, const struct tensor *t, uint64_t n)
 {
@@ -71,13 +72,15 @@ static float changed(float x, enum vector_change change)
 struct vector_source {
     const struct tensor *tensor;
     enum vector_change change;
+    float factor;           /* 0: none */
     uint32_t rows, columns; /* of a transposed matrix [columns][rows]; rows 0: in order */
 };
 
 static float vector_at(const struct vector_source *v, uint64_t i)
 {
     uint64_t index = v->rows ? i % v->columns * v->rows + i / v->columns : i;
-    return changed(tensor_f32_at(v->tensor, index), v->change);
+    float x = changed(tensor_f32_at(v->tensor, index), v->change);
+    return v->factor != 0 ? x * v->factor : x;
 }
 
 static void put_floats(struct binder *b, const struct vector_source *v, uint64_t n, dev_ptr to)
@@ -93,7 +96,7 @@ static void put_floats(struct binder *b, const struct vector_source *v, uint64_t
 }
 
 static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vector_change change,
-                       dev_ptr *ret)
+                       float factor, dev_ptr *ret)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
@@ -107,7 +110,7 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
         return r;
     if (change == VECTOR_PLUS_ONE_BY_MEAN)
         change = change_by_mean(&t, n);
-    put_floats(b, &(struct vector_source){.tensor = &t, .change = change}, n, *ret);
+    put_floats(b, &(struct vector_source){.tensor = &t, .change = change, .factor = factor}, n, *ret);
     return 0;
 }
 
@@ -123,8 +126,13 @@ static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
 {
     struct tensor t;
     int r = read_floats(b, &s->bias, "a bias", &t);
+    struct vector_source v = {.tensor = &t};
+    if (s->interleaved) {
+        v.rows = 2;
+        v.columns = (uint32_t)(s->out / 2);
+    }
     if (r == 0)
-        put_floats(b, &(struct vector_source){.tensor = &t}, s->out, to);
+        put_floats(b, &v, s->out, to);
     return r;
 }
 
@@ -150,7 +158,21 @@ int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t 
 
 int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
-    return bind_vector(b, path, n, VECTOR_AS_IS, ret);
+    return bind_vector(b, path, n, VECTOR_AS_IS, 0, ret);
+}
+
+int binder_vector_times(struct binder *b, const char *path, uint64_t n, float factor, dev_ptr *ret)
+{
+    return bind_vector(b, path, n, VECTOR_AS_IS, factor, ret);
+}
+
+int binder_ones(struct binder *b, uint64_t n, dev_ptr *ret)
+{
+    const float one = 1;
+    int r = binder_take(b, n * sizeof(float), ret);
+    for (uint64_t i = 0; r == 0 && b->memory && i < n; i++)
+        domain_put(b->memory->domain, dev_add(*ret, i * sizeof(float)), &one, sizeof(one));
+    return r;
 }
 
 int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
@@ -159,12 +181,26 @@ int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
                        b->add_one_by_mean ? VECTOR_PLUS_ONE_BY_MEAN
                        : b->add_one       ? VECTOR_PLUS_ONE
                                           : VECTOR_AS_IS,
-                       ret);
+                       0, ret);
+}
+
+int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct norm *ret)
+{
+    char bias[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
+    struct tensor t;
+    snprintf(bias, sizeof(bias), "%s.bias", path);
+    ret->bias = DEV_NULL;
+    int r = binder_norm(b, path, n, &ret->weight);
+    if (r < 0 || !checkpoint_find(b->checkpoint, binder_name(b, bias, "", name), &t))
+        return r;
+    if (!b->config->layer_norm)
+        return err_set(b->e, -ENOTSUP, "tensor %s: a bias of this norm is not supported", name);
+    return binder_vector(b, bias, n, &ret->bias);
 }
 
 int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
-    return bind_vector(b, path, n, VECTOR_MINUS_EXP, ret);
+    return bind_vector(b, path, n, VECTOR_MINUS_EXP, 0, ret);
 }
 
 int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret)

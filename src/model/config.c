@@ -14,12 +14,18 @@
 static void read_family(struct json_read *r, const json_t *top, struct config *c)
 {
     char known[640];
+    struct json_read outer = {.object = top, .where = r->where, .e = r->e};
     const char *type = json_read_string_or(r, "model_type", "");
+    const char *outer_type = json_read_string_or(&outer, "model_type", "");
+    const char *refused = family_refused(type) ? type : family_refused(outer_type) ? outer_type : NULL;
+    if (refused) {
+        json_read_fail(r, -ENOTSUP, "models of type %s are not computed: %s", refused,
+                       family_refused(refused));
+        return;
+    }
     c->family = family_find(type);
     if (!c->family) {
         /* A text_config may have a type of its own, which only its parent's name explains. */
-        struct json_read outer = {.object = top, .where = r->where, .e = r->e};
-        const char *outer_type = json_read_string_or(&outer, "model_type", "");
         c->family = family_find(outer_type);
         if (c->family)
             type = outer_type;
@@ -29,15 +35,15 @@ static void read_family(struct json_read *r, const json_t *top, struct config *c
                        family_list(known, sizeof(known)));
         return;
     }
-    struct slice name = slice_of(type);
-    if (slice_ends(name, SLICE("_text")))
-        name.len -= 5;
-    snprintf(c->family_name, sizeof(c->family_name), "%.*s", SLICE_ARGS(name));
+    snprintf(c->family_name, sizeof(c->family_name), "%s", family_name(c->family, type));
 }
 
 static const struct key_word activations[] = {{"silu", ACTIVATION_SILU},
                                               {"swish", ACTIVATION_SILU},
                                               {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+                                              {"gelu_new", ACTIVATION_GELU_TANH},
+                                              {"gelu", ACTIVATION_GELU_ERF},
+                                              {"relu2", ACTIVATION_RELU_SQUARE},
                                               {NULL, 0}};
 
 /* llama's, which other families share. Zeros: not given. */
@@ -57,6 +63,18 @@ static const struct config_key keys[] = {
     CONFIG_KEY_END,
 };
 
+/* The width that a model with block_auto_adjust_ff_dim has. */
+static void adjust_mlp(struct json_read *r, struct config *c)
+{
+    uint64_t width = 2 * (uint64_t)c->intermediate / 3;
+    width = ROUND_UP((uint64_t)((double)width * (double)c->mlp_factor), (uint64_t)c->mlp_multiple);
+    if (width == 0 || width > CONFIG_INTERMEDIATE_MAX)
+        json_read_fail(r, -EINVAL, "intermediate_size %u makes an MLP of width %llu, which is not in 1..%u",
+                       c->intermediate, (unsigned long long)width, CONFIG_INTERMEDIATE_MAX);
+    else
+        c->intermediate = (uint32_t)width;
+}
+
 /* What follows from other numbers, and must fit them. */
 static void derive(struct json_read *r, struct config *c)
 {
@@ -70,8 +88,18 @@ static void derive(struct json_read *r, struct config *c)
     if (c->head_dim < 2 || c->head_dim > CONFIG_HEAD_DIM_MAX || c->head_dim % 2 != 0)
         json_read_fail(r, -ENOTSUP, "head_dim is %u, but must be even and at most %u", c->head_dim,
                        CONFIG_HEAD_DIM_MAX);
+    if (c->mlp_two_thirds)
+        adjust_mlp(r, c);
+    c->layer_norm = c->family->layer_norm;
     if (c->family->embedding_sqrt)
         c->embedding_scale = (float)sqrt((double)c->hidden);
+    /* The factor of an attention's input is one of its values, and so of its result. */
+    if (c->attention_in_scale != 0)
+        c->attention_out_scale *= c->attention_in_scale;
+    if (c->score_scale == 0)
+        c->score_scale = c->family->score_scale;
+    if (!c->use_experts)
+        c->experts = 0;
     if (c->experts > 0 && !c->family->experts)
         json_read_fail(r, -ENOTSUP, "num_experts is %u, but %s with experts is not supported", c->experts,
                        c->family_name);
@@ -79,12 +107,20 @@ static void derive(struct json_read *r, struct config *c)
 
 static void read_keys(struct json_read *r, struct config *c)
 {
-    c->use_window = true;
+    c->use_window = c->use_experts = c->use_expert_bias = true;
     c->sparse_step = 1;
+    c->route_score = c->family->experts ? c->family->experts->score : ROUTE_SOFTMAX;
     config_keys_read(r, keys, c->family->keys, c);
     config_keys_read(r, c->family->keys, NULL, c);
     if (!r->error)
         derive(r, c);
+}
+
+/* Encoders of images or sound beside the text. */
+static bool has_other_parts(const json_t *root)
+{
+    return json_is_object(json_object_get(root, "vision_config")) ||
+           json_is_object(json_object_get(root, "audio_config"));
 }
 
 static int parse_root(struct arena *a, const json_t *root, struct config *ret, struct err *e)
@@ -95,6 +131,7 @@ static int parse_root(struct arena *a, const json_t *root, struct config *ret, s
         return err_set(e, -EINVAL, "config.json: text_config must be an object");
     struct json_read r = {.object = text, .fallback = root, .where = "config.json", .e = e};
     read_family(&r, root, &c);
+    c.text_alone = !r.error && !c.family->images && has_other_parts(root);
     if (!r.error)
         read_keys(&r, &c);
     if (!r.error)

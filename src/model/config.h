@@ -23,29 +23,59 @@ struct family;
 #define CONFIG_INTERMEDIATE_MAX (1u << 20)
 #define CONFIG_VOCAB_MAX        (1u << 22)
 #define CONFIG_HEADS_MAX        1024
-#define CONFIG_HEAD_DIM_MAX     256
+#define CONFIG_HEAD_DIM_MAX     640
+#define CONFIG_STATE_DIM_MAX    256 /* keys and values of recurrent layers */
 #define CONFIG_EXPERTS_MAX      4096
 #define CONFIG_TOP_K_MAX        64
 #define CONFIG_CONV_WIDTH_MAX   8
 #define CONFIG_CONTEXT_MAX      (1u << 24)
 
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+enum activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_GELU_ERF,
+    ACTIVATION_RELU_SQUARE,
+    ACTIVATION_SWIGLU_CLIP
+};
+
+/* How experts are chosen (contract 10.4). */
+enum topk_method {
+    TOPK_CORRECTED, /* by the family's correction if it has one; groups by their two best */
+    TOPK_GREEDY,    /* by the scores, without groups */
+    TOPK_GROUP_MAX, /* by the scores; groups by their best */
+};
 
 #define ROPE_ABSENT UINT32_MAX
 
 /* One layer. */
 struct layer_config {
-    const struct block *mixer, *mlp; /* blocks.h */
-    uint32_t index;                  /* where its state lies: in compute_shape.kv or .recurrent */
+    const struct block *mixer, *mlp; /* blocks.h; mlp NULL: the layer is its mixer alone */
+    const struct block *beside;      /* a second mixer of the same normed tokens; NULL: none */
+    const struct block *extra;       /* a third one; NULL: none */
+    uint32_t index;                  /* where K and V lie: in compute_shape.kv */
+    uint32_t recurrent;              /* where the state lies: in compute_shape.recurrent */
     /* Attention. */
-    uint32_t heads, kv_heads, head_dim;
-    uint32_t rope;   /* its table in config.ropes; ROPE_ABSENT: no rotation */
-    uint32_t window; /* keys that a query sees, its own counted; 0: all */
+    uint32_t heads, kv_heads;
+    uint32_t head_dim, value_dim; /* of keys and of values */
+    bool v_in_k;                  /* the value is the first part of the key, stored once */
+    uint32_t rope_dim;            /* values of a head that may rotate; 0: all */
+    uint32_t rope;                /* its table in config.ropes; ROPE_ABSENT: no rotation */
+    uint32_t window;              /* keys that a query sees, its own counted; 0: all */
+    uint32_t kv_from;             /* the layer whose K and V it reads; NONE: its own */
+    bool v_is_k;                  /* values are keys before their norm and rotation */
     /* Dense MLP. */
     uint32_t intermediate;
 };
 
-enum rope_type { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN };
+enum rope_type {
+    ROPE_DEFAULT,
+    ROPE_LINEAR,
+    ROPE_DYNAMIC,
+    ROPE_LLAMA3,
+    ROPE_YARN,
+    ROPE_LONG,
+    ROPE_PROPORTIONAL
+};
 
 struct rope_config {
     enum rope_type type;
@@ -55,9 +85,17 @@ struct rope_config {
     double original_max;         /* llama3, yarn: positions the model was trained on */
     double low_freq, high_freq;  /* llama3 */
     double beta_fast, beta_slow; /* yarn */
-    double attention_factor;     /* yarn; 0: the default */
-    uint32_t sections[3];        /* M-RoPE: frequencies of time, row and column; zeros: all are of time */
-    bool interleaved;            /* T H W T H W ...; else one section after the other */
+    double attention_factor;     /* yarn, longrope; 0: the default */
+    double mscale, mscale_all;   /* yarn; 0: not given */
+    bool untruncated;            /* yarn: the blend may begin and end between two indices */
+    double alpha;                /* dynamic: theta is times alpha^(rot / (rot - 2)); 0: unscaled */
+    double growth;               /* of queries, by original_max positions; 0: none */
+    /* longrope: divisors of the frequencies, for contexts up to original_max and for longer ones */
+    float factors_short[ROPE_HALF_MAX], factors_long[ROPE_HALF_MAX];
+    uint32_t factors;     /* of each list */
+    bool beyond;          /* the context is longer: config_serve */
+    uint32_t sections[3]; /* M-RoPE: frequencies of time, row and column; zeros: all are of time */
+    bool interleaved;     /* T H W T H W ...; else one section after the other */
 };
 
 /* MLX affine parameters of one module. */
@@ -76,19 +114,31 @@ struct config {
     const struct backend *backend; /* that computes it; its sizes are the plan's */
     const struct family *family;
     char family_name[32]; /* model_type without "_text" */
+    bool text_alone;      /* the file has encoders of images or sound, which are not computed */
     uint32_t layers, hidden, vocab, context_max;
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */
     float eps;
-    bool tied; /* as the file has it; whether an lm_head exists decides */
+    bool layer_norm; /* norms take the mean off */
+    bool tied;       /* as the file has it; whether an lm_head exists decides */
     /* Windows: of the layers from window_from on whose kind has one. */
     uint32_t window, window_from;
-    bool use_window, use_qk_norm;
+    bool use_window, use_qk_norm, use_expert_bias;
+    /* Of layers without a window; 0: as the others. */
+    uint32_t global_head_dim, global_kv_heads;
+    bool global_v_is_k;
+    uint32_t kv_shared_layers; /* the last ones, which read an earlier layer's K and V */
+    bool double_wide;          /* the MLP of those is twice as wide */
+    uint32_t bidirectional;
+    /* Inputs per layer: their width, and ids in their table; 0: none. */
+    uint32_t layer_input, layer_input_vocab;
     /* Factors and caps; 0: none. */
     float embedding_scale, residual_scale, score_scale, score_scalar, logits_scale, logits_divisor;
     float score_cap, logits_cap;
-    uint32_t activation;      /* of the MLP: enum activation */
-    uint32_t gate_activation; /* of the delta net's gate, likewise */
+    uint32_t activation;        /* of the MLP: enum activation */
+    uint32_t gate_activation;   /* of the delta net's gate, likewise */
+    float glu_alpha, glu_limit; /* of ACTIVATION_SWIGLU_CLIP */
+    uint32_t rotary_dim;        /* that rotate, of a head; 0: not given */
     struct rope_config ropes[ROPES_MAX];
     uint32_t rope_count;
     struct layer_config *layer;         /* [layers] */
@@ -98,15 +148,35 @@ struct config {
     uint32_t mtp_count;   /* MTP layers that are computed, whose K and V lie in the pages */
     uint32_t drafts_max;  /* the longest draft after a known token */
     uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
+    /* Latent attention; 0 without such layers. Of a head, head_dim values rotate. */
+    uint32_t q_rank, kv_rank;            /* of queries (0: none) and of keys and values */
+    uint32_t nope_dim, latent_value_dim; /* of a head: of its key without rotation, of its value */
+    bool rope_interleave;                /* adjacent pairs rotate together */
     /* Experts; 0 = none. */
+    bool use_experts;
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
     uint32_t shared_experts; /* of expert_intermediate each, where shared_intermediate is not given */
     uint32_t dense_layers, sparse_step; /* the first layers, and of those after them all but each n-th, are
                                            dense */
+    uint32_t route_score;               /* enum route_score */
+    uint32_t topk_method;               /* enum topk_method */
     bool normalise;                     /* the weights of the chosen experts sum to routed_scale */
     float routed_scale;
     uint32_t groups, groups_top; /* of experts; 0: one group */
-    /* Linear attention; 0 without such layers. */
+    /* Mamba-2; zeros without such layers. */
+    struct ssm_shape ssm;
+    uint32_t ssm_inner, ssm_expand; /* head_dim 0: all heads are so wide, or hidden times expand */
+    bool ssm_normed, ssm_norm_first;
+    float ssm_dt_limit[2];    /* of steps of time; [1] 0: none */
+    float ssm_multipliers[5]; /* of z, x, B, C, dt; 0: none */
+    /* Of a mixer's input, its keys and results; of the gate and of an MLP's result. 0: none. */
+    float ssm_in_scale, ssm_out_scale, attention_in_scale, attention_out_scale, key_scale, mlp_scales[2];
+    uint32_t rope_absent; /* in spite of the layers' kinds */
+    /* Widths of MLPs that follow from intermediate_size: two thirds of it, times a factor, rounded up. */
+    bool mlp_two_thirds;
+    float mlp_factor;
+    uint32_t mlp_multiple;
+    /* Linear attention and short convolutions (conv_width alone); 0 without such layers. */
     uint32_t conv_width, key_heads, value_heads, key_dim, value_dim;
     struct quantization quantization;
     /* Set by config_lay_out. */
@@ -127,8 +197,14 @@ int config_lay_out(struct arena *a, struct config *c);
 /* What a page and a state hold, after that. */
 void config_fill_layouts(const struct config *c, struct model_shape *s);
 
+/* Decides what depends on the longest sequence that is served, of `context` tokens; 0: the model's own. */
+void config_serve(struct config *c, uint32_t context);
+
 /* The frequencies of a rotary position embedding. */
 void rope_init(struct rope *r, const struct rope_config *c);
+
+/* What scores are times beside 1 / sqrt(head_dim), where the family asks for it: yarn's mscale_all_dim. */
+double config_score_factor(const struct config *c);
 
 /* Channels of the delta net's convolution: q, k and v of all heads. */
 static inline uint32_t config_conv_channels(const struct config *c)

@@ -4,6 +4,7 @@
 #include "base/check.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,39 @@ static void read_word(struct json_read *r, const struct config_key *k, const cha
     json_read_fail(r, -ENOTSUP, "%s '%.40s' is not supported; supported: %s", name, word, known);
 }
 
+/* Writers of strict JSON have an object for infinity. */
+static bool number_of(const json_t *v, double *ret)
+{
+    const char *word = json_string_value(json_object_get(v, "__float__"));
+    if (word && strcmp(word, "Infinity") == 0)
+        *ret = INFINITY;
+    else if (json_is_number(v))
+        *ret = json_number_value(v);
+    else
+        return false;
+    return true;
+}
+
+static void read_floats(struct json_read *r, const struct config_key *k, const char *name, float *ret)
+{
+    const json_t *list = json_read_get(r, name);
+    for (uint32_t i = 0; i < k->count; i++)
+        ret[i] = (float)k->absent;
+    if (!list)
+        return;
+    if (!json_is_array(list) || json_array_size(list) != k->count) {
+        json_read_fail(r, -EINVAL, "%s must be a list of %u numbers", name, k->count);
+        return;
+    }
+    for (uint32_t i = 0; i < k->count; i++) {
+        double value;
+        if (!number_of(json_array_get(list, i), &value) || !(value >= k->min))
+            json_read_fail(r, -EINVAL, "%s[%u] must be a number of at least %g", name, i, k->min);
+        else
+            ret[i] = (float)fmin(value, k->max);
+    }
+}
+
 static bool is_only(const json_t *v, double only)
 {
     if (json_is_boolean(v))
@@ -64,8 +98,14 @@ static void read_key(struct json_read *r, const struct config_key *k, struct con
     }
     switch (k->kind) {
     case KEY_U32:
-        *(uint32_t *)field =
-            json_read_u32_or(r, name, (uint32_t)k->min, (uint32_t)k->max, (uint32_t)k->absent);
+        if (k->words && json_is_string(json_read_get(r, name)))
+            read_word(r, k, name, field);
+        else
+            *(uint32_t *)field =
+                json_read_u32_or(r, name, (uint32_t)k->min, (uint32_t)k->max, (uint32_t)k->absent);
+        break;
+    case KEY_FLOATS:
+        read_floats(r, k, name, field);
         break;
     case KEY_FLOAT:
         *(float *)field = (float)json_read_f64_or(r, name, k->min, k->max, k->absent);

@@ -21,11 +21,12 @@ struct key_word {
 
 enum config_key_kind {
     KEY_END,
-    KEY_U32,   /* a uint32_t in [min, max] */
-    KEY_FLOAT, /* a float, likewise */
-    KEY_FLAG,  /* a bool */
-    KEY_WORD,  /* a uint32_t: the value of one of `words` */
-    KEY_ONLY,  /* sets nothing: the number or the bool `absent` is computed, nothing else */
+    KEY_U32,    /* a uint32_t in [min, max], or the value of one of `words` */
+    KEY_FLOAT,  /* a float, likewise */
+    KEY_FLOATS, /* `count` floats of a list, likewise; {"__float__": "Infinity"} is one */
+    KEY_FLAG,   /* a bool */
+    KEY_WORD,   /* a uint32_t: the value of one of `words` */
+    KEY_ONLY,   /* sets nothing: the number or the bool `absent` is computed, nothing else */
 };
 
 struct config_key {
@@ -35,6 +36,7 @@ struct config_key {
     size_t at;            /* of the field in struct config */
     double min, max, absent;
     const struct key_word *words;
+    uint32_t count;
 };
 
 #define CONFIG_U32(field, lowest, highest, otherwise, ...)                                                   \
@@ -51,6 +53,17 @@ struct config_key {
     {                                                                                                        \
         .kind = KEY_FLOAT, .names = {__VA_ARGS__}, .at = offsetof(struct config, field), .min = (lowest),    \
         .max = (highest), .absent = (otherwise)                                                              \
+    }
+#define CONFIG_FLOATS(field, lowest, highest, otherwise, ...)                                                \
+    {                                                                                                        \
+        .kind = KEY_FLOATS, .names = {__VA_ARGS__}, .at = offsetof(struct config, field), .min = (lowest),   \
+        .max = (highest), .absent = (otherwise),                                                             \
+        .count = sizeof(((struct config *)NULL)->field) / sizeof(float)                                      \
+    }
+#define CONFIG_U32_OR(field, list, lowest, highest, otherwise, ...)                                          \
+    {                                                                                                        \
+        .kind = KEY_U32, .names = {__VA_ARGS__}, .at = offsetof(struct config, field), .min = (lowest),      \
+        .max = (highest), .absent = (otherwise), .words = (list)                                             \
     }
 #define CONFIG_FLAG(field, otherwise, ...)                                                                   \
     {                                                                                                        \

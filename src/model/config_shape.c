@@ -3,6 +3,7 @@
 #include "model/blocks.h"
 #include "model/config.h"
 
+#include "base/none.h"
 #include "compute/layout.h"
 
 #include <errno.h>
@@ -28,11 +29,41 @@ static double yarn_index(const struct rope_config *c, double turns)
 
 static double yarn(const struct rope_config *c, double inv, uint32_t j)
 {
-    double low = fmax(floor(yarn_index(c, c->beta_fast)), 0);
-    double high = fmin(ceil(yarn_index(c, c->beta_slow)), c->rot - 1);
+    double low = yarn_index(c, c->beta_fast), high = yarn_index(c, c->beta_slow);
+    low = fmax(c->untruncated ? low : floor(low), 0);
+    high = fmin(c->untruncated ? high : ceil(high), c->rot - 1);
     double width = high > low ? high - low : 0.001;
     double ramp = fmin(fmax((j - low) / width, 0), 1);
     return inv / c->factor * ramp + inv * (1 - ramp);
+}
+
+static double yarn_growth(const struct rope_config *c, double m)
+{
+    return c->factor > 1 ? 0.1 * m * log(c->factor) + 1 : 1;
+}
+
+/* Of cos and sin. */
+static double yarn_magnitude(const struct rope_config *c)
+{
+    if (c->attention_factor > 0)
+        return c->attention_factor;
+    if (c->mscale > 0 && c->mscale_all > 0)
+        return yarn_growth(c, c->mscale) / yarn_growth(c, c->mscale_all);
+    return yarn_growth(c, 1);
+}
+
+static double longrope_magnitude(const struct rope_config *c)
+{
+    if (c->attention_factor > 0)
+        return c->attention_factor;
+    return c->factor > 1 ? sqrt(1 + log(c->factor) / log(c->original_max)) : 1;
+}
+
+void config_serve(struct config *c, uint32_t context)
+{
+    uint32_t longest = context > 0 ? context : c->context_max;
+    for (uint32_t i = 0; i < c->rope_count; i++)
+        c->ropes[i].beyond = longest > c->ropes[i].original_max;
 }
 
 /* Frequencies go to rows and columns in turn, as far as those have a section: T H W T H W ... T T. */
@@ -44,40 +75,80 @@ static uint8_t axis_of(const struct rope_config *c, uint32_t j)
 
 void rope_init(struct rope *r, const struct rope_config *c)
 {
+    double theta = c->theta;
     *r = (struct rope){.half = c->rot / 2, .magnitude = 1};
+    if (c->type == ROPE_DYNAMIC && c->alpha > 0)
+        theta *= pow(c->alpha, (double)c->rot / (c->rot - 2));
     for (uint32_t j = 0; j < r->half; j++) {
         r->axis[j] = axis_of(c, j);
-        double inv = pow(c->theta, -2.0 * j / c->rot);
+        double inv = pow(theta, -2.0 * j / c->rot);
         if (c->type == ROPE_LINEAR)
             inv /= c->factor;
         else if (c->type == ROPE_LLAMA3)
             inv = llama3(c, inv);
         else if (c->type == ROPE_YARN)
             inv = yarn(c, inv, j);
+        else if (c->type == ROPE_LONG)
+            inv /= (double)(c->beyond ? c->factors_long : c->factors_short)[j];
+        else if (c->type == ROPE_PROPORTIONAL)
+            inv = j < (uint32_t)(c->part * c->rot / 2) ? inv / c->factor : 0;
         r->inv_freq[j] = (float)inv;
     }
     if (c->type == ROPE_YARN)
-        r->magnitude = c->attention_factor > 0 ? c->attention_factor
-                       : c->factor > 1         ? 0.1 * log(c->factor) + 1
-                                               : 1;
+        r->magnitude = yarn_magnitude(c);
+    else if (c->type == ROPE_LONG)
+        r->magnitude = longrope_magnitude(c);
 }
 
-static struct kv_layer kv_layer_of(const struct layer_config *l)
+double config_score_factor(const struct config *c)
 {
-    return (struct kv_layer){.heads = l->kv_heads, .head_dim = l->head_dim};
+    const struct rope_config *r = &c->ropes[0];
+    double g = r->type == ROPE_YARN && r->mscale_all > 0 ? yarn_growth(r, r->mscale_all) : 1;
+    return g * g;
 }
 
-static void fill_layers(const struct config *c, struct kv_layer *kv, struct recurrent_layer *recurrent)
+_Static_assert(CONFIG_HEAD_DIM_MAX <= KERN_HEAD_MAX && CONFIG_HEAD_DIM_MAX / 2 <= ROPE_HALF_MAX,
+               "attention and rotation take every head");
+
+/* The group of a window. A window that no sequence outgrows is full attention; so are windows of more widths
+ * than there are groups, which costs memory only. */
+static uint32_t group_of(struct config *c, uint32_t window)
 {
+    struct compute_shape *s = &c->shape;
+    uint32_t g = 1;
+    if (window == 0 || window >= c->context_max)
+        return 0;
+    while (g < s->group_count && s->groups[g].window != window)
+        g++;
+    if (g == PAGE_GROUPS_MAX)
+        return 0;
+    if (g == s->group_count)
+        s->groups[s->group_count++].window = window;
+    return g;
+}
+
+static struct kv_layer kv_layer_of(struct config *c, const struct layer_config *l)
+{
+    return (struct kv_layer){.heads = l->kv_heads,
+                             .k_width = l->head_dim,
+                             .v_width = l->value_dim,
+                             .v_in_k = l->v_in_k,
+                             .group = group_of(c, l->window)};
+}
+
+static void fill_layers(struct config *c, struct kv_layer *kv, struct recurrent_layer *recurrent)
+{
+    c->shape.group_count = 1;
     for (uint32_t i = 0; i < c->layers; i++) {
         const struct layer_config *l = &c->layer[i];
-        if (l->mixer->state == BLOCK_KV)
-            kv[l->index] = kv_layer_of(l);
-        else if (l->mixer->state == BLOCK_RECURRENT)
-            recurrent[l->index] = l->mixer->recurrent_layer(&c->shape);
+        const struct block *state = layer_block(l, BLOCK_RECURRENT);
+        if (layer_block(l, BLOCK_KV) && l->kv_from == NONE)
+            kv[l->index] = kv_layer_of(c, l);
+        if (state)
+            recurrent[l->recurrent] = state->recurrent_layer(&c->shape);
     }
     if (c->mtp_count)
-        kv[c->mtp_layer.index] = kv_layer_of(&c->mtp_layer);
+        kv[c->mtp_layer.index] = kv_layer_of(c, &c->mtp_layer);
 }
 
 int config_lay_out(struct arena *a, struct config *c)
@@ -89,6 +160,7 @@ int config_lay_out(struct arena *a, struct config *c)
     c->shape = (struct compute_shape){.hidden = c->hidden,
                                       .vocab = c->vocab,
                                       .eps = c->eps,
+                                      .layer_norm = c->layer_norm,
                                       .layers = c->layers,
                                       .kv = kv,
                                       .kv_count = c->kv_count + c->mtp_count,
@@ -99,24 +171,31 @@ int config_lay_out(struct arena *a, struct config *c)
                                       .value_heads = c->value_heads,
                                       .key_dim = c->key_dim,
                                       .value_dim = c->value_dim,
+                                      .ssm = c->ssm,
                                       .experts = c->experts,
                                       .top_k = c->top_k,
                                       .drafts_max = c->drafts_max,
                                       .draft_vocab = c->draft_vocab};
     fill_layers(c, kv, recurrent);
-    c->shape.page_bytes = page_lay_out(kv, c->shape.kv_count);
+    page_lay_out(kv, c->shape.kv_count, c->shape.groups, c->shape.group_count);
     state_lay_out(&c->shape, recurrent);
     return 0;
 }
 
 static bool same_kv(const struct model_kv *x, const struct model_kv *y)
 {
-    return x->heads == y->heads && x->head_dim == y->head_dim && x->window == y->window;
+    return x->heads == y->heads && x->k_width == y->k_width && x->v_width == y->v_width &&
+           x->v_in_k == y->v_in_k && x->window == y->window && x->group == y->group;
 }
 
 static void count_kv(struct model_shape *s, const struct kv_layer *l, uint32_t window)
 {
-    struct model_kv one = {.heads = l->heads, .head_dim = l->head_dim, .window = window};
+    struct model_kv one = {.heads = l->heads,
+                           .k_width = l->k_width,
+                           .v_width = l->v_width,
+                           .v_in_k = l->v_in_k,
+                           .window = window,
+                           .group = l->group};
     uint32_t i = 0;
     while (i < s->kv_count && i + 1 < MODEL_KV_MAX && !same_kv(&s->kv[i], &one))
         i++;
@@ -125,18 +204,21 @@ static void count_kv(struct model_shape *s, const struct kv_layer *l, uint32_t w
         s->kv_count++;
     }
     s->kv[i].layers++;
-    s->kv[i].page_bytes += 2 * page_half_bytes(l) * l->heads;
+    s->kv[i].page_bytes += page_layer_bytes(l);
 }
 
 void config_fill_layouts(const struct config *c, struct model_shape *s)
 {
     for (uint32_t i = 0; i < c->layers; i++) {
-        if (c->layer[i].mixer->state == BLOCK_KV)
+        if (layer_block(&c->layer[i], BLOCK_KV) && c->layer[i].kv_from == NONE)
             count_kv(s, &c->shape.kv[c->layer[i].index], c->layer[i].window);
     }
     if (c->mtp_count)
         count_kv(s, &c->shape.kv[c->mtp_layer.index], c->mtp_layer.window);
-    s->page_bytes = c->shape.page_bytes;
+    memcpy(s->groups, c->shape.groups, sizeof(s->groups));
+    s->group_count = c->shape.group_count;
+    for (uint32_t g = 0; g < s->group_count; g++)
+        s->page_bytes += s->groups[g].page_bytes;
     s->recurrent_layers = c->recurrent_count;
     s->state_bytes = c->shape.state_bytes;
     s->state_pending_max = state_pending_max(&c->shape);

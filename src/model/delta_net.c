@@ -10,8 +10,8 @@ static const struct config_key keys[] = {
     CONFIG_U32_NEEDED(conv_width, 2, CONFIG_CONV_WIDTH_MAX, "linear_conv_kernel_dim"),
     CONFIG_U32_NEEDED(key_heads, 1, CONFIG_HEADS_MAX, "linear_num_key_heads"),
     CONFIG_U32_NEEDED(value_heads, 1, CONFIG_HEADS_MAX, "linear_num_value_heads"),
-    CONFIG_U32_NEEDED(key_dim, 16, CONFIG_HEAD_DIM_MAX, "linear_key_head_dim"),
-    CONFIG_U32_NEEDED(value_dim, 16, CONFIG_HEAD_DIM_MAX, "linear_value_head_dim"),
+    CONFIG_U32_NEEDED(key_dim, 16, CONFIG_STATE_DIM_MAX, "linear_key_head_dim"),
+    CONFIG_U32_NEEDED(value_dim, 16, CONFIG_STATE_DIM_MAX, "linear_value_head_dim"),
     CONFIG_KEY_END,
 };
 
@@ -105,7 +105,7 @@ static void forward(struct step *s, const struct layer *l)
 {
     const struct config *c = s->config;
     const struct delta_weights *w = &l->delta;
-    const struct op_delta a = {.layer = l->config->index,
+    const struct op_delta a = {.layer = l->config->recurrent,
                                .conv = w->conv,
                                .decay = w->decay,
                                .dt_bias = w->dt_bias,

@@ -1,4 +1,5 @@
-/* family_gemma.c - gemma: sandwich norms that hold w - 1, an embedding times sqrt(hidden), windows. */
+/* family_gemma.c - gemma: sandwich norms (that hold w - 1 up to gemma3), an embedding times sqrt(hidden),
+ * windows. */
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -32,6 +33,40 @@ static const struct config_key gemma3_keys[] = {
     CONFIG_KEY_END,
 };
 
+/* What an image's tokens see is no matter to text. */
+static const struct key_word directions[] = {{"vision", 0}, {NULL, 0}};
+
+/* Defaults of the class; the sizes of global layers stand in per_layer_config where that is written. */
+static const struct config_key gemma4_keys[] = {
+    CONFIG_WORD(activation, activations, ACTIVATION_GELU_TANH, "hidden_activation", "hidden_act"),
+    CONFIG_FLOAT(logits_cap, 1e-3, 1e6, 0, "final_logit_softcapping"),
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 512, "sliding_window"),
+    CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim"),
+    CONFIG_U32(global_head_dim, 2, CONFIG_HEAD_DIM_MAX, 512, "global_head_dim"),
+    CONFIG_U32(vocab, 1, CONFIG_VOCAB_MAX, 262144, "vocab_size"),
+    CONFIG_U32(context_max, 1, CONFIG_CONTEXT_MAX, 131072, "max_position_embeddings"),
+    CONFIG_U32(heads, 1, CONFIG_HEADS_MAX, 8, "num_attention_heads"),
+    CONFIG_U32(kv_heads, 1, CONFIG_HEADS_MAX, 4, "num_key_value_heads"),
+    CONFIG_U32(global_kv_heads, 1, CONFIG_HEADS_MAX, 0, "num_global_key_value_heads"),
+    CONFIG_FLAG(global_v_is_k, false, "attention_k_eq_v"),
+    CONFIG_U32(kv_shared_layers, 0, CONFIG_LAYERS_MAX - 1, 0, "num_kv_shared_layers"),
+    CONFIG_FLAG(double_wide, false, "use_double_wide_mlp"),
+    CONFIG_U32(layer_input, 0, CONFIG_HIDDEN_MAX, 256, "hidden_size_per_layer_input"),
+    CONFIG_U32(layer_input_vocab, 1, CONFIG_VOCAB_MAX, 262144, "vocab_size_per_layer_input"),
+    CONFIG_FLAG(use_experts, false, "enable_moe_block"),
+    CONFIG_WORD(bidirectional, directions, 0, "use_bidirectional_attention"),
+    CONFIG_KEY_END,
+};
+
+static const struct tensor_name gemma4_tensors[] = {
+    {ROLE_MLP_NORM, "pre_feedforward_layernorm"},        {ROLE_ROUTER, "router.proj"},
+    {ROLE_EXPERTS_GATE_UP, "experts.gate_up_proj"},      {ROLE_EXPERTS_DOWN_FUSED, "experts.down_proj"},
+    {ROLE_EXPERTS_GATE, "experts.switch_glu.gate_proj"}, {ROLE_EXPERTS_UP, "experts.switch_glu.up_proj"},
+    {ROLE_EXPERTS_DOWN, "experts.switch_glu.down_proj"}, {ROLE_NONE, NULL}};
+
+static const struct expert_form gemma4_experts = {
+    .score = ROUTE_SOFTMAX, .shared = ROUTE_SHARED_NONE, .normalise = true, .beside = true};
+
 #define GEMMA .tensors = tensors, .norm_place = NORM_SANDWICH, .norm_shift = SHIFT_ALL, .embedding_sqrt = true
 
 const struct family families_gemma[] = {
@@ -53,5 +88,26 @@ const struct family families_gemma[] = {
      .qk_norm = QK_NORM_HEAD,
      .rope_theta = 1e6,
      .rope_theta_local = 1e4},
+    {.names = {"gemma4"},
+     .parents = {"gemma4_unified"},
+     .tensors = gemma4_tensors,
+     .keys = gemma4_keys,
+     .norm_place = NORM_SANDWICH,
+     .embedding_sqrt = true,
+     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},
+               {.names = {"sliding_attention"},
+                .mixer = &block_attention,
+                .windowed = true,
+                .rope = KIND_ROPE_LOCAL}},
+     .pattern = {.every = 6, .last = true},
+     .qk_norm = QK_NORM_HEAD,
+     .v_norm = true,
+     .score_scale = 1,
+     .layer_scale = true,
+     .single_layers = true,
+     .experts = &gemma4_experts,
+     .rope_theta = 1e6,
+     .rope_theta_local = 1e4,
+     .rope_proportional = true},
     {{NULL}},
 };

@@ -21,7 +21,17 @@ static const struct config_key keys[] = {
     CONFIG_KEY_END,
 };
 
+static const struct tensor_name dense_tensors[] = {{ROLE_MIXER_NORM_AFTER, "post_self_attn_layernorm"},
+                                                   {ROLE_MLP_NORM, "post_attention_layernorm"},
+                                                   {ROLE_MLP_NORM_AFTER, "post_mlp_layernorm"},
+                                                   {ROLE_NONE, NULL}};
+
 const struct family families_glm[] = {
+    {.names = {"glm4"},
+     .tensors = dense_tensors,
+     .norm_place = NORM_SANDWICH,
+     .rope_adjacent = true,
+     .rotary_part = 0.5},
     {.names = {"glm4_moe"},
      .tensors = tensors,
      .keys = keys,

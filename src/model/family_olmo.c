@@ -1,9 +1,17 @@
-/* family_olmo.c - olmo: post norms, norms of all query heads and of all key heads together. */
+/* family_olmo.c - olmo: post norms, norms of all query heads and of all key heads together; exaone: post
+ * norms, norms of each head. */
 #include "model/blocks.h"
 #include "model/family.h"
 
 static const struct config_key olmo3_keys[] = {
     CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 4096, "sliding_window"),
+    CONFIG_KEY_END,
+};
+
+/* Without a window all layers rotate. */
+static const struct config_key exaone4_keys[] = {
+    CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
+    CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 0, "sliding_window"),
     CONFIG_KEY_END,
 };
 
@@ -18,5 +26,12 @@ const struct family families_olmo[] = {
                 .windowed = true,
                 .rope = KIND_ROPE_LOCAL}},
      .pattern = {.every = 4}},
+    {.names = {"exaone4"},
+     .keys = exaone4_keys,
+     .norm_place = NORM_POST,
+     .qk_norm = QK_NORM_HEAD,
+     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention, .rope = KIND_ROPE_WINDOWED},
+               {.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true}},
+     .pattern = {{"sliding_window_pattern"}, 4}},
     {{NULL}},
 };

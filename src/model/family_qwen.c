@@ -14,7 +14,7 @@ static const struct key_word silu[] = {{"swish", ACTIVATION_SILU}, {"silu", ACTI
 /* Layers from max_window_layers on have a window, if at all. */
 #define WINDOW_KEYS                                                                                          \
     CONFIG_FLAG(use_window, false, "use_sliding_window"),                                                    \
-        CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 0, "sliding_window"),                                      \
+        CONFIG_U32(window, 0, CONFIG_CONTEXT_MAX, 0, "sliding_window"),                                      \
         CONFIG_U32(window_from, 0, CONFIG_LAYERS_MAX, 28, "max_window_layers")
 #define WINDOWED_LAYERS                                                                                      \
     .kinds = {{.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true},                 \
@@ -33,6 +33,20 @@ static const struct config_key qwen3_moe_keys[] = {
     CONFIG_KEY_END,
 };
 
+static const struct config_key qwen2_moe_keys[] = {
+    WINDOW_KEYS,
+    CONFIG_FLAG(normalise, false, "norm_topk_prob"),
+    CONFIG_U32(sparse_step, 1, CONFIG_LAYERS_MAX, 1, "decoder_sparse_step"),
+    CONFIG_U32_NEEDED(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, "shared_expert_intermediate_size"),
+    CONFIG_KEY_END,
+};
+
+/* The chosen experts' weights are normalised whatever norm_topk_prob says. */
+static const struct config_key qwen3_vl_moe_keys[] = {
+    CONFIG_U32(sparse_step, 1, CONFIG_LAYERS_MAX, 1, "decoder_sparse_step"),
+    CONFIG_KEY_END,
+};
+
 static const struct config_key qwen3_next_keys[] = {
     CONFIG_FLAG(normalise, true, "norm_topk_prob"),
     CONFIG_U32(sparse_step, 1, CONFIG_LAYERS_MAX, 1, "decoder_sparse_step"),
@@ -43,6 +57,7 @@ static const struct config_key qwen3_next_keys[] = {
 
 static const struct expert_form alone = {.shared = ROUTE_SHARED_NONE, .mlp_only = true};
 static const struct expert_form gated = {.shared = ROUTE_SHARED_GATED, .mlp_only = true};
+static const struct expert_form either_way = {.normalise = true, .mlp_only = true, .order = STACK_ANY};
 static const struct expert_form gated_normalised = {.shared = ROUTE_SHARED_GATED, .normalise = true};
 
 static const struct config_key qwen3_5_keys[] = {
@@ -59,6 +74,7 @@ static const struct config_key qwen3_5_moe_keys[] = {
 
 const struct family families_qwen[] = {
     {.names = {"qwen2"}, .keys = window_keys, WINDOWED_LAYERS},
+    {.names = {"qwen2_moe"}, .keys = qwen2_moe_keys, WINDOWED_LAYERS, .experts = &gated},
     {.names = {"qwen3"}, .keys = window_keys, WINDOWED_LAYERS, .qk_norm = QK_NORM_HEAD},
     {.names = {"qwen3_moe"},
      .keys = qwen3_moe_keys,
@@ -67,6 +83,13 @@ const struct family families_qwen[] = {
      .experts = &alone},
     {.names = {"qwen3_next"}, .keys = qwen3_next_keys, DELTA_NET_LAYERS, .experts = &gated},
     {.names = {"qwen3_vl"}, .qk_norm = QK_NORM_HEAD, .images = true, .deepstack = true},
+    {.names = {"qwen3_vl_moe"},
+     .keys = qwen3_vl_moe_keys,
+     .qk_norm = QK_NORM_HEAD,
+     .experts = &either_way,
+     .rope_theta = 500000,
+     .images = true,
+     .deepstack = true},
     {.names = {"qwen3_5"}, .keys = qwen3_5_keys, DELTA_NET_LAYERS, .images = true, .mtp = true},
     {.names = {"qwen3_5_moe"},
      .keys = qwen3_5_moe_keys,

@@ -15,7 +15,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int parse(struct slice text, const char *name, bool list, json_t **ret, struct err *e)
+/* Python writes an infinite number as a bare Infinity, which is not JSON: the largest number of its length
+ * takes its place. Outside of strings only. */
+static void replace_infinity(char *text, size_t len)
+{
+    bool quoted = false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '"')
+            quoted = !quoted;
+        else if (quoted && text[i] == '\\')
+            i++;
+        else if (!quoted && len - i >= 8 && memcmp(text + i, "Infinity", 8) == 0)
+            memcpy(text + i, "1.0e+308", 8);
+    }
+}
+
+static int parse_json(struct slice text, const char *name, bool list, json_t **ret, struct err *e)
 {
     struct json_scan scan = {.text = text};
     json_error_t error;
@@ -33,6 +48,20 @@ static int parse(struct slice text, const char *name, bool list, json_t **ret, s
     }
     *ret = root;
     return 0;
+}
+
+static int parse(struct slice text, const char *name, bool list, json_t **ret, struct err *e)
+{
+    if (text.len > JSON_READ_FILE_BYTES_MAX || slice_find(text, SLICE("Infinity"), 0) == text.len)
+        return parse_json(text, name, list, ret, e);
+    char *copy = malloc(text.len);
+    if (!copy)
+        return err_set(e, -ENOMEM, "no memory left for %s", name);
+    memcpy(copy, text.ptr, text.len);
+    replace_infinity(copy, text.len);
+    int r = parse_json((struct slice){copy, text.len}, name, list, ret, e);
+    free(copy);
+    return r;
 }
 
 int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e)

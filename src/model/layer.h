@@ -11,8 +11,19 @@ struct attention_weights {
     struct projection kv; /* k | v, the last parts of `in`: of an MTP head, which also needs keys alone */
     struct projection out;
     dev_ptr q_norm, k_norm; /* [head_dim]; null: none */
+    dev_ptr sinks;          /* [heads]; null: none */
+    dev_ptr v_norm;         /* likewise; ones */
     float scale;            /* of scores */
     bool gated;
+};
+
+struct latent_weights {
+    struct projection in;           /* q, or its low-rank form | c | r */
+    struct projection q;            /* from the low-rank form, if there is one */
+    struct norm q_norm, kv_norm;    /* of the low-rank form, if there is one, and of c */
+    struct projection query, value; /* stacks: [heads] of queries to c's space, and of c to values */
+    struct projection out;
+    float scale; /* of scores */
 };
 
 struct delta_weights {
@@ -24,38 +35,72 @@ struct delta_weights {
     dev_ptr norm;    /* [value_dim] */
 };
 
+struct ssm_weights {
+    struct projection in; /* z | x | B | C | dt */
+    struct projection out;
+    dev_ptr conv, conv_bias;     /* [taps][channels], [channels]; null: no bias */
+    dev_ptr decay;               /* [heads]: -exp(A_log) */
+    dev_ptr dt_bias, skip, norm; /* [heads] each, [heads * head_dim]; norm null: none */
+};
+
+struct short_conv_weights {
+    struct projection in; /* b | c | u */
+    struct projection out;
+    dev_ptr conv; /* [taps][hidden] */
+    dev_ptr bias; /* [hidden]; null: none */
+};
+
 struct mlp_weights {
-    struct projection in; /* gate | up */
+    struct projection in; /* gate | up; up alone */
     struct projection out;
 };
 
 struct moe_weights {
     enum route_shared shared;
     dev_ptr correction;   /* [experts]; null: none */
+    dev_ptr expert_scale; /* likewise */
     struct projection in; /* router | shared expert's gate (1) | shared gate | shared up, as far as it has
                              them */
     struct projection shared_out;
     struct projection up, down; /* stacks: [experts] of gate | up, and of down */
 };
 
-/* Norms around a block, [hidden]; null: none. */
+struct beside_weights {
+    struct mlp_weights mlp; /* first, where the block of the MLP has it, too */
+    struct moe_weights moe;
+    dev_ptr norm_router, norm_experts; /* [hidden]: in front of the router, and of the experts */
+    dev_ptr norm_mlp, norm_sum;        /* likewise: of both results */
+};
+
+struct layer_input_weights {
+    struct projection gate; /* [width, hidden] */
+    struct projection out;
+};
+
+/* Norms around a block, of [hidden]. */
 struct layer_norms {
-    dev_ptr before, after;
+    struct norm before, after;
 };
 
 struct layer {
     const struct layer_config *config;
     bool mtp; /* the MTP head's: nothing attends to its entry 0 */
-    struct layer_norms norm_mixer, norm_mlp;
-    /* By config->mixer and config->mlp. */
+    struct layer_norms norm_mixer, norm_mlp, norm_extra;
+    dev_ptr scale; /* [1]: of the residual stream after the layer; null: none */
+    /* By config->mixer, config->beside and config->mlp. */
     union {
         struct attention_weights attention;
+        struct latent_weights latent;
         struct delta_weights delta;
+        struct short_conv_weights short_conv;
     };
+    struct ssm_weights ssm;
     union {
         struct mlp_weights mlp;
         struct moe_weights moe;
+        struct beside_weights beside;
     };
+    struct layer_input_weights input; /* with config->extra */
 };
 
 /* Multi-token prediction (contract 2.8): the pair for token j is (hidden state of token j - 1, embedding of

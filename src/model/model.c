@@ -7,6 +7,7 @@
 
 #include "compute/backend.h"
 #include "model/blocks.h"
+#include "model/layer_inputs.h"
 #include "model/vision_encoder.h"
 #include "model/family.h"
 #include "model/mtp.h"
@@ -40,8 +41,9 @@ struct model {
     struct layer *layers; /* [config.layers] */
     struct weight embedding;
     struct projection head;
-    dev_ptr final_norm; /* [hidden] */
-    struct mtp mtp;     /* with shape.mtp */
+    struct norm final_norm; /* [hidden] */
+    struct layer_inputs layer_inputs;
+    struct mtp mtp; /* with shape.mtp */
     struct draft_vocab draft_vocab;
     struct step *step;
     /* Zeros without a vision encoder. */
@@ -137,16 +139,19 @@ static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
     return layer_bind(b, index, ret);
 }
 
-static int bind_final_norm(struct binder *b, dev_ptr *ret)
+static int bind_final_norm(struct binder *b, struct norm *ret)
 {
     char path[BINDER_PATH_MAX];
-    return binder_norm(b, binder_path(b, NONE, ROLE_FINAL_NORM, path), b->config->hidden, ret);
+    return binder_norm_biased(b, binder_path(b, NONE, ROLE_FINAL_NORM, path), b->config->hidden, ret);
 }
 
 /* Everything outside the layers. */
-static int bind_ends(struct binder *b, struct weight *embedding, struct projection *head, dev_ptr *final_norm)
+static int bind_ends(struct binder *b, struct weight *embedding, struct projection *head,
+                     struct norm *final_norm, struct layer_inputs *inputs)
 {
     int r = binder_embedding(b, embedding, head);
+    if (r == 0)
+        r = layer_inputs_bind(b, inputs);
     return r < 0 ? r : bind_final_norm(b, final_norm);
 }
 
@@ -158,10 +163,11 @@ static int measure_text(const struct config *c, const struct source *s, struct b
     struct projection head;
     struct layer l;
     struct vision_weights vision_weights;
-    dev_ptr norm;
+    struct layer_inputs inputs;
+    struct norm norm;
     int r = binder_init(&b);
     if (r == 0)
-        r = bind_ends(&b, &embedding, &head, &norm);
+        r = bind_ends(&b, &embedding, &head, &norm, &inputs);
     for (uint32_t i = 0; r == 0 && i < c->layers; i++)
         r = bind_layer(&b, i, &l);
     if (r == 0 && c->vision.shape.present)
@@ -251,6 +257,9 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .layers = c->layers,
         .hidden = c->hidden,
         .context_max = c->context_max,
+        .longrope = c->ropes[0].type != ROPE_LONG ? NULL
+                    : c->ropes[0].beyond          ? "long"
+                                                  : "short",
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
@@ -261,13 +270,15 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .parameters = b->parameters,
         .workspace = step_cost(c),
         .apart = c->backend->apart,
-        .has_vision = vision_exists(s->checkpoint),
+        .text_alone = c->text_alone,
+        .has_vision = c->family->images && vision_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
         .mtp = c->mtp_count > 0,
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used) : 0,
     };
     config_fill_layouts(c, &shape);
+    binder_form(b, shape.form);
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));
@@ -300,6 +311,8 @@ int model_probe(const char *dir, const struct model_parts *parts, struct model_s
     if (r < 0)
         return err_set(e, r, "no memory left to read %s", dir);
     r = config_load(tables, dir, &config, e);
+    if (r == 0)
+        config_serve(&config, 0);
     if (r == 0)
         r = source_open(&source, dir, NULL, e);
     if (r == 0)
@@ -421,7 +434,7 @@ static int pack_head(struct model *m, const struct measured *measured, struct st
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
     m->mtp = (struct mtp){.embedding = &m->embedding,
                           .head = &m->head,
-                          .final_norm = m->final_norm,
+                          .final_norm = m->final_norm.weight,
                           .draft_vocab = &m->draft_vocab};
     if (r == 0)
         r = mtp_bind(&b, &m->mtp.weights);
@@ -439,7 +452,7 @@ static int pack(struct model *m, const struct measured *measured, struct stage *
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
-    r = bind_ends(&b, &m->embedding, &m->head, &m->final_norm);
+    r = bind_ends(&b, &m->embedding, &m->head, &m->final_norm, &m->layer_inputs);
     for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
         r = bind_layer(&b, i, &m->layers[i]);
     if (r == 0 && m->config.vision.shape.present)
@@ -458,6 +471,8 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     if (r < 0)
         return err_set(e, r, "no memory left to load %s", dir);
     r = config_load(m->tables, dir, &m->config, e);
+    if (r == 0)
+        config_serve(&m->config, opts->context);
     if (r == 0)
         r = source_open(s, dir, opts->parent, e);
     if (r == 0)
@@ -545,12 +560,13 @@ static void embed(const struct model *m, struct step *s)
 static struct op_product gather(const struct model *m, struct step *s)
 {
     const struct act y = step_act(PLACE_PROJ, m->config.hidden);
-    compute_gather(s->compute,
-                   &(struct op_gather){.add = step_take_pending(s),
-                                       .h = step_residual(s),
-                                       .y = y,
-                                       .weight = m->shape.mtp ? DEV_NULL : m->final_norm, /* mtp_pair() has */
-                                       .reader = &m->head});
+    struct norm norm = m->final_norm;
+    if (m->shape.mtp)
+        norm.weight = DEV_NULL; /* mtp_pair() has normed */
+    compute_gather(
+        s->compute,
+        &(struct op_gather){
+            .add = step_take_pending(s), .h = step_residual(s), .y = y, .norm = norm, .reader = &m->head});
     return (struct op_product){.w = &m->head,
                                .x = y,
                                .y = {.place = OP_LOGITS, .width = m->config.vocab},
@@ -628,6 +644,7 @@ static bool compute(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
     embed(m, s);
+    layer_inputs_compute(s, &m->layer_inputs);
     for (uint32_t i = 0; i < m->config.layers; i++) {
         if (step_is_stopped(in->cancel) || step_is_stopped(in->stop))
             return false;

@@ -57,9 +57,11 @@ struct model_vision {
 
 /* Layers of equal size in a page. */
 struct model_kv {
-    uint32_t layers, heads, head_dim; /* of keys and values */
-    uint32_t window;                  /* keys that a query sees, its own counted; 0: all */
-    size_t page_bytes;                /* of all these layers together */
+    uint32_t layers, heads, k_width, v_width; /* numbers of a head's key and value */
+    bool v_in_k;                              /* the value is a part of the key, stored once */
+    uint32_t window;                          /* keys that a query sees, its own counted; 0: all */
+    uint32_t group;                           /* index in model_shape.groups */
+    size_t page_bytes;                        /* of all these layers together */
 };
 #define MODEL_KV_MAX 8
 
@@ -69,8 +71,11 @@ struct model_shape {
     uint32_t vocab;  /* logits per row */
     uint32_t layers, hidden;
     uint32_t context_max; /* max_position_embeddings */
-    size_t page_bytes;    /* 32 tokens of K and V of all full-attention layers; a multiple of 64 */
-    struct model_kv kv[MODEL_KV_MAX]; /* what a page holds; the last one also what has no place in the list */
+    const char *longrope; /* factors of a longrope for the context: "short" or "long"; NULL: none */
+    struct kv_group groups[PAGE_GROUPS_MAX]; /* of attention layers: each has its own pages */
+    uint32_t group_count;
+    size_t page_bytes; /* a page of each group: 32 tokens of K and V of all layers; a multiple of 64 */
+    struct model_kv kv[MODEL_KV_MAX]; /* what pages hold; the last one also what has no place in the list */
     uint32_t kv_count;
     uint32_t recurrent_layers;
     size_t state_bytes; /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
@@ -87,6 +92,8 @@ struct model_shape {
     struct compute_cost workspace; /* of a step: per unit of model_opts */
     bool apart;                    /* it computes in memory that is not the machine's */
     struct model_vision vision;
+    char form[16];             /* of most of its matrices' bytes: "BF16", "8 bit" */
+    bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */
     uint64_t mtp_weight_bytes; /* packed, in addition to weight_bytes */
@@ -98,6 +105,7 @@ struct model_opts {
     uint32_t tokens_max;       /* of one step, all sequences */
     uint32_t seqs_max;         /* of one step */
     uint32_t logits_max;       /* logit rows of one step */
+    uint32_t context;          /* tokens of the longest sequence; 0: the model's own limit */
     struct model_parts parts;
     struct device *device; /* outlives the model; of parts.backend */
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
@@ -141,11 +149,13 @@ struct model_seq {
     const uint32_t *tokens; /* ids < vocab */
     uint32_t token_count;   /* >= 1 */
     uint32_t position;      /* of tokens[0] in the sequence */
-    const uint32_t *pages;  /* page of token t: pages[t / 32], for every t < position + token_count */
-    uint32_t state_in;      /* state at `position`; NONE: zeros (position 0) */
-    uint32_t pending;       /* accepted tokens that state_in keeps pending (keep_pending). Not read without
+    /* By group: the page of token t is pages[group][t / 32], for every t < position + token_count that one of
+     * these tokens sees; the others are not looked at. */
+    const uint32_t *pages[PAGE_GROUPS_MAX];
+    uint32_t state_in;    /* state at `position`; NONE: zeros (position 0) */
+    uint32_t pending;     /* accepted tokens that state_in keeps pending (keep_pending). Not read without
                              * state_in, and in models without recurrent layers */
-    uint32_t state_out;     /* place of the state after the last token; may be state_in */
+    uint32_t state_out;   /* place of the state after the last token; may be state_in */
     uint32_t logits_from; /* tokens [logits_from, token_count) give a row of logits each; token_count: none */
     bool values;          /* they give the final norm's output instead: a row of values each */
     /* The sequence's images, ascending; those after the sequence's last token may be left out. They decide
@@ -161,13 +171,14 @@ struct model_seq {
 struct model_step {
     const struct model_seq *seqs;
     uint32_t seq_count;
-    dev_ptr pages;                 /* base of the page pool: page p at pages + p * page_bytes */
-    dev_ptr states;                /* base of the state pool; null without states */
-    float *logits;                 /* [logit rows][vocab]: of sequence 0 first */
-    float *values;                 /* [value rows][hidden]: likewise; may be NULL without such rows */
-    atomic_bool *cancel;           /* read between layers; may be NULL */
-    atomic_bool *stop;             /* likewise */
-    _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
+    dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the page pools: page p at pages[g] + p * page_bytes of g */
+    dev_ptr states;                 /* base of the state pool; null without states */
+    float *logits;                  /* [logit rows][vocab]: of sequence 0 first */
+    float *values;                  /* [value rows][hidden]: likewise; may be NULL without such rows */
+    atomic_bool *cancel;            /* read between layers; may be NULL */
+    atomic_bool *stop;              /* likewise */
+    _Atomic uint64_t *progress_ns;  /* set to the clock's time after each layer; may be NULL */
+    struct batch_beside *beside;    /* tasks of the caller; NULL: none */
 };
 
 /* Begins a step: gives its operations to the device, which may compute until model_step_end(). Until then
@@ -187,9 +198,9 @@ static inline int model_forward(struct model *m, const struct model_step *s)
 
 /* Drafts with the MTP head after tokens that are known but not computed yet. */
 struct model_draft_seq {
-    uint32_t token, position; /* the last known token, and where it is in its sequence; >= 1 */
-    const uint32_t *pages;    /* as in model_seq, for t < position + count; K and V of rejected drafts are
-                                 overwritten later */
+    uint32_t token, position;               /* the last known token, and where it is in its sequence; >= 1 */
+    const uint32_t *pages[PAGE_GROUPS_MAX]; /* as in model_seq, for t < position + count; K and V of rejected
+                                               drafts are overwritten later */
     uint32_t state; /* the next model_seq's state_in: after it lies the hidden state of token position - 1 */
     uint32_t pending; /* as in model_seq */
     const struct model_grid *grids;
@@ -201,9 +212,9 @@ struct model_draft_seq {
 struct model_draft {
     const struct model_draft_seq *seqs; /* seq_count <= seqs_max */
     uint32_t seq_count;
-    dev_ptr pages, states;     /* as in model_step */
-    const uint64_t *valid_ids; /* bit per id that may be drafted; NULL: all */
-    atomic_bool *stop;         /* as in model_step */
+    dev_ptr pages[PAGE_GROUPS_MAX], states; /* as in model_step */
+    const uint64_t *valid_ids;              /* bit per id that may be drafted; NULL: all */
+    atomic_bool *stop;                      /* as in model_step */
 };
 /* Needs parts.mtp and a checkpoint with the head. Begins with the first token of each draft; the others
  * follow in model_draft_end(), for each needs the one before. `d` stays until then. */

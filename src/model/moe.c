@@ -5,20 +5,26 @@
 #include "base/check.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 /* ---- binding ---- */
 
 /* Parts of each expert's up (gate | up) or down matrix, [experts][*count], in whichever form the checkpoint
  * has. */
+static void slice_experts(const struct linear_source *stack, uint32_t stride, struct linear_source *ret)
+{
+    for (uint32_t e = 0; e < stack->experts; e++)
+        ret[e * stride] = binder_slice(stack, e);
+}
+
 static int expert_stacked(struct binder *b, uint32_t layer, enum tensor_role role, uint64_t out, uint64_t in,
                           uint32_t stride, struct linear_source *ret)
 {
     char path[BINDER_PATH_MAX];
     struct linear_source stack;
-    uint32_t experts = b->config->experts;
-    int r = binder_stack(b, binder_path(b, layer, role, path), experts, out, in, &stack);
-    for (uint32_t e = 0; r == 0 && e < experts; e++)
-        ret[e * stride] = binder_slice(&stack, e);
+    int r = binder_stack(b, binder_path(b, layer, role, path), b->config->experts, out, in, &stack);
+    if (r == 0)
+        slice_experts(&stack, stride, ret);
     return r;
 }
 
@@ -38,33 +44,87 @@ static bool has_stack(const struct binder *b, uint32_t layer, enum tensor_role r
     return binder_has(b, binder_path(b, layer, role, path));
 }
 
+static bool stack_is_shaped(const struct binder *b, uint32_t layer, enum tensor_role role, uint64_t rows,
+                            uint64_t columns)
+{
+    char path[BINDER_PATH_MAX];
+    const uint64_t shape[3] = {b->config->experts, rows, columns};
+    return binder_is_shaped(b, binder_path(b, layer, role, path), 3, shape);
+}
+
+/* Whether a layer's fused stacks are [experts, in, out]. Where both occur, their shapes decide: one of the
+ * two is no square. */
+static bool is_transposed(const struct binder *b, uint32_t layer)
+{
+    uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;
+    enum stack_order order = b->config->family->experts->order;
+    if (order != STACK_ANY)
+        return order != STACK_ROWS;
+    return stack_is_shaped(b, layer, ROLE_EXPERTS_GATE_UP, hidden, 2 * im) &&
+           stack_is_shaped(b, layer, ROLE_EXPERTS_DOWN_FUSED, im, hidden);
+}
+
+/* A stack as transformers keeps it. */
+static int expert_fused(struct binder *b, uint32_t layer, enum tensor_role role, uint64_t out, uint64_t in,
+                        struct linear_source *ret)
+{
+    char path[BINDER_PATH_MAX];
+    struct linear_source stack;
+    if (!is_transposed(b, layer))
+        return expert_stacked(b, layer, role, out, in, 1, ret);
+    int r =
+        binder_stack_transposed(b, binder_path(b, layer, role, path), b->config->experts, out, in, &stack);
+    stack.interleaved =
+        role == ROLE_EXPERTS_GATE_UP && b->config->family->experts->order == STACK_COLUMNS_INTERLEAVED;
+    if (r == 0)
+        slice_experts(&stack, 1, ret);
+    return r;
+}
+
+/* Forms of a stack that are known and not read. */
+static int refuse_blocks(struct binder *b, uint32_t layer)
+{
+    char path[BINDER_PATH_MAX], name[BINDER_PATH_MAX + 8];
+    binder_path(b, layer, ROLE_EXPERTS_GATE_UP, path);
+    snprintf(name, sizeof(name), "%s_blocks", path);
+    return binder_has(b, name)
+               ? err_set(b->e, -ENOTSUP, "tensor %s%s: experts in mxfp4 blocks are not supported", b->prefix,
+                         name)
+               : 0;
+}
+
 static int find_up(struct binder *b, uint32_t layer, struct linear_source *parts, uint32_t *count)
 {
     uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;
+    int r = refuse_blocks(b, layer);
     *count = 1;
+    if (r < 0)
+        return r;
+    if (b->config->family->experts->plain)
+        return expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 1, parts);
     if (has_stack(b, layer, ROLE_EXPERTS_GATE_UP))
-        return expert_stacked(b, layer, ROLE_EXPERTS_GATE_UP, 2 * im, hidden, 1, parts);
+        return expert_fused(b, layer, ROLE_EXPERTS_GATE_UP, 2 * im, hidden, parts);
     *count = 2;
     if (has_stack(b, layer, ROLE_EXPERTS_GATE)) {
-        int r = expert_stacked(b, layer, ROLE_EXPERTS_GATE, im, hidden, 2, parts);
+        r = expert_stacked(b, layer, ROLE_EXPERTS_GATE, im, hidden, 2, parts);
         return r < 0 ? r : expert_stacked(b, layer, ROLE_EXPERTS_UP, im, hidden, 2, parts + 1);
     }
-    int r = expert_single(b, layer, ROLE_EXPERT_GATE, im, hidden, 2, parts);
+    r = expert_single(b, layer, ROLE_EXPERT_GATE, im, hidden, 2, parts);
     return r < 0 ? r : expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 2, parts + 1);
 }
 
+/* The fused stacks stand together; a family may have one name for theirs and for the other. */
 static int find_down(struct binder *b, uint32_t layer, struct linear_source *parts)
 {
-    static const enum tensor_role stacks[] = {ROLE_EXPERTS_DOWN_FUSED, ROLE_EXPERTS_DOWN};
     uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;
-    for (size_t i = 0; i < COUNT_OF(stacks); i++) {
-        if (has_stack(b, layer, stacks[i]))
-            return expert_stacked(b, layer, stacks[i], hidden, im, 1, parts);
-    }
+    if (has_stack(b, layer, ROLE_EXPERTS_GATE_UP) && has_stack(b, layer, ROLE_EXPERTS_DOWN_FUSED))
+        return expert_fused(b, layer, ROLE_EXPERTS_DOWN_FUSED, hidden, im, parts);
+    if (has_stack(b, layer, ROLE_EXPERTS_DOWN))
+        return expert_stacked(b, layer, ROLE_EXPERTS_DOWN, hidden, im, 1, parts);
     return expert_single(b, layer, ROLE_EXPERT_DOWN, hidden, im, 1, parts);
 }
 
-static int bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret)
+int moe_bind_experts(struct binder *b, uint32_t layer, struct moe_weights *ret)
 {
     uint32_t experts = b->config->experts, count;
     size_t mark = arena_mark(b->scratch);
@@ -90,8 +150,11 @@ static int bind_in(struct binder *b, uint32_t layer, enum route_shared shared, s
     uint32_t count = 1;
     if (shared == ROUTE_SHARED_GATED)
         in[count++] = (struct binder_matrix){ROLE_SHARED_SCALE, 1};
-    if (shared != ROUTE_SHARED_NONE) {
-        in[count++] = (struct binder_matrix){ROLE_SHARED_GATE, c->shared_intermediate};
+    if (shared != ROUTE_SHARED_NONE && has_stack(b, layer, ROLE_SHARED_GATE_UP)) {
+        in[count++] = (struct binder_matrix){ROLE_SHARED_GATE_UP, 2 * c->shared_intermediate};
+    } else if (shared != ROUTE_SHARED_NONE) {
+        if (!c->family->experts->plain)
+            in[count++] = (struct binder_matrix){ROLE_SHARED_GATE, c->shared_intermediate};
         in[count++] = (struct binder_matrix){ROLE_SHARED_UP, c->shared_intermediate};
     }
     return binder_layer_projection(b, layer, in, count, c->hidden, &ret->in);
@@ -110,12 +173,13 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     const struct binder_matrix out = {ROLE_SHARED_DOWN, c->hidden};
     ret->shared = shared_of(c);
     int r = bind_in(b, layer, ret->shared, ret);
-    if (r == 0 && c->family->experts->correction)
+    bool corrected = c->use_expert_bias && c->topk_method == TOPK_CORRECTED;
+    if (r == 0 && c->family->experts->correction && corrected)
         r = binder_vector(b, binder_path(b, layer, ROLE_ROUTER_CORRECTION, path), c->experts,
                           &ret->correction);
     if (r == 0 && ret->shared != ROUTE_SHARED_NONE)
         r = binder_layer_projection(b, layer, &out, 1, c->shared_intermediate, &ret->shared_out);
-    return r == 0 ? bind_experts(b, layer, ret) : r;
+    return r == 0 ? moe_bind_experts(b, layer, ret) : r;
 }
 
 static const struct config_key keys[] = {
@@ -126,6 +190,8 @@ static const struct config_key keys[] = {
 
 static void check(struct json_read *r, const struct config *c)
 {
+    if (c->experts == 0)
+        json_read_fail(r, -EINVAL, "n_routed_experts is missing");
     if (c->top_k > c->experts)
         json_read_fail(r, -EINVAL, "num_experts_per_tok is %u, but there are %u experts", c->top_k,
                        c->experts);
@@ -159,49 +225,61 @@ static void readers(const struct layer *l, const struct projection *ret[OP_READE
     ret[1] = &l->moe.up;
 }
 
-static struct op_route route_of(const struct step *s, const struct moe_weights *w, struct act in,
-                                struct act out)
+void moe_route(struct step *s, const struct moe_weights *w, struct act in, struct act out)
 {
     const struct config *c = s->config;
     const struct expert_form *f = c->family->experts;
-    return (struct op_route){.score = f->score,
-                             .shared = w->shared,
-                             .normalise = f->normalise || c->normalise,
-                             .normalise_eps = f->normalise_eps,
-                             .scale = c->routed_scale,
-                             .groups = c->groups,
-                             .groups_top = c->groups_top,
-                             .correction = w->correction,
-                             .function = step_glu(s),
-                             .in = in,
-                             .out = out,
-                             .reader = &w->shared_out};
+    compute_route(s->compute, &(struct op_route){.score = c->route_score,
+                                                 .shared = w->shared,
+                                                 .normalise = f->normalise || c->normalise,
+                                                 .normalise_eps = f->normalise_eps,
+                                                 .scale = c->routed_scale,
+                                                 .groups = c->topk_method == TOPK_GREEDY ? 1 : c->groups,
+                                                 .group_max = c->topk_method == TOPK_GROUP_MAX,
+                                                 .groups_top = c->groups_top,
+                                                 .correction = w->correction,
+                                                 .expert_scale = w->expert_scale,
+                                                 .function = step_glu(s),
+                                                 .plain = f->plain,
+                                                 .clip = step_clip(s),
+                                                 .in = in,
+                                                 .out = out,
+                                                 .reader = &w->shared_out});
 }
 
-static void forward(struct step *s, const struct layer *l)
+void moe_compute(struct step *s, const struct moe_weights *w, struct act mid)
 {
-    const struct config *c = s->config;
-    const struct moe_weights *w = &l->moe;
     bool shared = w->shared != ROUTE_SHARED_NONE;
-    const struct act in = step_act(PLACE_PROJ, w->in.out), mid = step_act(PLACE_MID, w->shared_out.in);
     const struct act up = step_act(PLACE_PAIR_UP, w->up.out), pair_mid = step_act(PLACE_PAIR_UP, w->down.in);
-    const struct act pair_out = step_act(PLACE_PAIR_OUT, c->hidden);
-    const struct op_route route = route_of(s, w, in, mid);
-    step_project(s, &w->in, step_normed(s), in);
-    compute_route(s->compute, &route);
+    const struct act pair_out = step_act(PLACE_PAIR_OUT, s->config->hidden);
     compute_project(
         s->compute,
         &(struct op_product){.w = &w->up, .x = step_normed(s), .y = up, .columns = COLUMNS_EXPERTS}, 1);
-    compute_glu(s->compute,
-                &(struct op_glu){.function = step_glu(s), .in = up, .out = pair_mid, .reader = &w->down});
+    const struct op_glu glu = {.function = step_glu(s),
+                               .plain = s->config->family->experts->plain,
+                               .clip = step_clip(s),
+                               .in = up,
+                               .out = pair_mid,
+                               .reader = &w->down};
+    compute_glu(s->compute, &glu);
     const struct op_product down[] = {
         {.w = &w->down, .x = pair_mid, .y = pair_out, .columns = COLUMNS_EXPERTS},
         {.w = &w->shared_out, .x = mid, .y = step_out(s)}};
     compute_project(s->compute, down, shared ? 2 : 1);
+}
+
+static void forward(struct step *s, const struct layer *l)
+{
+    const struct moe_weights *w = &l->moe;
+    bool shared = w->shared != ROUTE_SHARED_NONE;
+    const struct act in = step_act(PLACE_PROJ, w->in.out), mid = step_act(PLACE_MID, w->shared_out.in);
+    step_project(s, &w->in, step_normed(s), in);
+    moe_route(s, w, in, mid);
+    moe_compute(s, w, mid);
     /* The normed tokens are spent by now. */
     s->pending = (struct residual){.kind = RESIDUAL_EXPERTS,
                                    .out = shared ? step_out(s) : step_act(PLACE_OUT, 0),
-                                   .pairs = pair_out,
+                                   .pairs = step_act(PLACE_PAIR_OUT, s->config->hidden),
                                    .sum = step_normed(s)};
 }
 

@@ -75,7 +75,7 @@ void mtp_put(struct step *s, const struct mtp *m)
     const struct layer *l = &m->weights.layer;
     compute_norm(s->compute, &(struct op_norm){.h = step_out(s),
                                                .y = step_normed(s),
-                                               .weight = l->norm_mixer.before,
+                                               .norm = l->norm_mixer.before,
                                                .readers = {&l->attention.kv},
                                                .keep = step_residual(s)});
     attention_put(s, l);
@@ -96,16 +96,16 @@ static uint32_t list_seqs(struct step *s, const struct model_draft *d, uint32_t 
         }
         s->draft_of[count] = i;
         s->hidden_columns[count] = column++;
-        s->draft_seqs[count++] = (struct model_seq){.tokens = pass == 0 ? &r->token : &r->drafts[pass - 1],
-                                                    .token_count = 1,
-                                                    .position = r->position + pass,
-                                                    .pages = r->pages,
-                                                    .state_in = pass == 0 ? r->state : NONE,
-                                                    .pending = pass == 0 ? r->pending : 0,
-                                                    .state_out = NONE,
-                                                    .logits_from = 1,
-                                                    .grids = r->grids,
-                                                    .grid_count = r->grid_count};
+        s->draft_seqs[count] = (struct model_seq){.tokens = pass == 0 ? &r->token : &r->drafts[pass - 1],
+                                                  .token_count = 1,
+                                                  .position = r->position + pass,
+                                                  .state_in = pass == 0 ? r->state : NONE,
+                                                  .pending = pass == 0 ? r->pending : 0,
+                                                  .state_out = NONE,
+                                                  .logits_from = 1,
+                                                  .grids = r->grids,
+                                                  .grid_count = r->grid_count};
+        memcpy(s->draft_seqs[count++].pages, r->pages, sizeof(r->pages));
     }
     return count;
 }
@@ -121,7 +121,7 @@ static void draft_pass(struct step *s, const struct mtp *m, bool first)
     compute_pair(s->compute, &pair);
     step_project(s, &m->weights.fc, pair.pair, step_residual(s));
     layer_forward(s, &m->weights.layer);
-    step_norm(s, m->weights.norm, m->head, NULL);
+    step_norm(s, &(struct norm){.weight = m->weights.norm}, m->head, NULL);
     compute_best(s->compute, &(struct op_best){.rows = some ? &m->draft_vocab->rows : &m->head->parts[0],
                                                .ids = some ? m->draft_vocab->ids : NULL,
                                                .x = step_normed(s)});
@@ -132,10 +132,10 @@ static void begin_pass(struct step *s, const struct mtp *m, uint32_t pass)
 {
     const struct model_draft *d = s->draft;
     uint32_t count = pass < s->config->drafts_max ? list_seqs(s, d, pass) : 0;
-    struct model_step step = {
-        .seqs = s->draft_seqs, .seq_count = count, .pages = d->pages, .states = d->states};
+    struct model_step step = {.seqs = s->draft_seqs, .seq_count = count, .states = d->states};
     if (count == 0)
         return;
+    memcpy(step.pages, d->pages, sizeof(d->pages));
     step_fill(s, &step);
     s->batch.best = s->draft_best;
     s->batch.valid_ids = d->valid_ids;

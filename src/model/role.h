@@ -12,18 +12,37 @@ enum tensor_role {
     ROLE_EMBEDDING,
     ROLE_FINAL_NORM,
     ROLE_HEAD, /* beside the text model: without its prefix */
+    ROLE_LAYER_INPUT_TABLE,
+    ROLE_LAYER_INPUT_MODEL,
+    ROLE_LAYER_INPUT_NORM,
     /* Of a layer. */
     ROLE_MIXER_NORM,       /* in front of the mixer */
     ROLE_MIXER_NORM_AFTER, /* of its result */
     ROLE_MLP_NORM,
     ROLE_MLP_NORM_AFTER,
+    ROLE_LAYER_SCALE,
+    /* Inputs per layer. */
+    ROLE_LAYER_INPUT_GATE,
+    ROLE_LAYER_INPUT_OUT,
+    ROLE_LAYER_INPUT_NORM_AFTER,
     /* Attention. */
     ROLE_Q,
     ROLE_K,
     ROLE_V,
     ROLE_O,
+    ROLE_QKV, /* q | k | v in one tensor */
     ROLE_Q_NORM,
     ROLE_K_NORM,
+    ROLE_SINKS,
+    /* Latent attention. */
+    ROLE_LATENT_Q_A,
+    ROLE_LATENT_Q_NORM,
+    ROLE_LATENT_Q_B,
+    ROLE_LATENT_KV_A,
+    ROLE_LATENT_KV_NORM,
+    ROLE_LATENT_KV_B,
+    ROLE_LATENT_K, /* its halves as stacks of heads */
+    ROLE_LATENT_V,
     /* Delta net. */
     ROLE_DELTA_QKV,
     ROLE_DELTA_Z,
@@ -36,10 +55,25 @@ enum tensor_role {
     ROLE_DELTA_DT_BIAS,
     ROLE_DELTA_NORM,
     ROLE_DELTA_OUT,
+    /* Mamba-2. */
+    ROLE_SSM_IN, /* z | x | B | C | dt */
+    ROLE_SSM_CONV,
+    ROLE_SSM_CONV_BIAS,
+    ROLE_SSM_DECAY,
+    ROLE_SSM_DT_BIAS,
+    ROLE_SSM_SKIP,
+    ROLE_SSM_NORM,
+    ROLE_SSM_OUT,
+    /* Short convolution. */
+    ROLE_SHORT_CONV_IN, /* b | c | u */
+    ROLE_SHORT_CONV,
+    ROLE_SHORT_CONV_BIAS,
+    ROLE_SHORT_CONV_OUT,
     /* Dense MLP. */
     ROLE_GATE,
     ROLE_UP,
     ROLE_DOWN,
+    ROLE_GATE_UP, /* gate | up in one tensor */
     /* Experts: one by one, or stacks of all. */
     ROLE_ROUTER,
     ROLE_ROUTER_CORRECTION,
@@ -54,7 +88,14 @@ enum tensor_role {
     ROLE_SHARED_SCALE,       /* the gate of the shared expert's result */
     ROLE_SHARED_GATE,
     ROLE_SHARED_UP,
+    ROLE_SHARED_GATE_UP, /* both, gate | up */
     ROLE_SHARED_DOWN,
+    /* Experts beside the MLP. */
+    ROLE_ROUTER_NORM,
+    ROLE_EXPERT_SCALE,
+    ROLE_EXPERTS_NORM,
+    ROLE_EXPERTS_NORM_AFTER,
+    ROLE_MLP_RESULT_NORM,
     TENSOR_ROLES
 };
 

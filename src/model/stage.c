@@ -6,6 +6,7 @@
 #include "base/pages.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define ALIGN ((size_t)64)
@@ -28,8 +29,27 @@ static size_t rows_bytes(const struct linear_source *s, uint64_t count)
     return s->affine ? bytes + aligned(n * row_of(&s->scales)) + aligned(n * row_of(&s->biases)) : bytes;
 }
 
+/* Rows of a transposed matrix: what one takes, with its value of a line of the tensor and the one beside it
+ * that is interleaved. */
+static size_t transposed_row(const struct linear_source *s)
+{
+    size_t value = dtype_bytes(s->weight.dtype);
+    return (size_t)s->in * value + (s->interleaved ? 2 : 1) * value;
+}
+
+/* Rows, and a line, begin at a rounded offset. */
+#define TRANSPOSED_ROUND (2 * ALIGN)
+
+static uint64_t transposed_bytes(const struct linear_source *s)
+{
+    size_t one = transposed_row(s), most = STAGE_TRANSPOSED_BYTES / one;
+    return MIN_OF(MAX_OF(most, (size_t)1), (size_t)s->out) * one + TRANSPOSED_ROUND;
+}
+
 uint64_t stage_matrix_bytes(const struct linear_source *s)
 {
+    if (s->transposed)
+        return transposed_bytes(s);
     uint64_t one = rows_bytes(s, 1);
     return MAX_OF(one, MIN_OF((uint64_t)STAGE_BYTES, (uint64_t)rows_bytes(s, s->out)));
 }
@@ -97,9 +117,53 @@ static uint64_t rows_that_fit(const struct stage *s, const struct linear_source 
     return s->bytes > round ? MAX_OF((s->bytes - round) / MAX_OF(one, (size_t)1), (size_t)1) : 1;
 }
 
+/* Rows of a transposed matrix that there is room for, all from one half of interleaved ones. */
+static uint64_t transposed_that_fit(const struct stage *s, const struct linear_source *from, uint64_t first)
+{
+    uint64_t half = from->interleaved ? from->out / 2 : from->out, end = first < half ? half : from->out;
+    ASSERT(s->bytes >= transposed_row(from) + TRANSPOSED_ROUND);
+    return MIN_OF((s->bytes - TRANSPOSED_ROUND) / transposed_row(from), end - first);
+}
+
+/* Values 0, step, 2 * step, ... of a line become one column of rows of `in` values. */
+static void spread_line(char *column, const char *line, size_t count, size_t step, size_t in, size_t value)
+{
+    for (size_t i = 0; i < count; i++)
+        memcpy(column + i * in * value, line + i * step * value, value);
+}
+
+static int transposed_rows(struct stage *s, const struct linear_source *from, uint64_t first,
+                           struct linear_source *ret, struct err *e)
+{
+    struct linear_source piece = *from;
+    size_t value = dtype_bytes(from->weight.dtype), in = (size_t)from->in, step = from->interleaved ? 2 : 1;
+    size_t count = (size_t)transposed_that_fit(s, from, first);
+    size_t begin = (size_t)linear_source_column(from, first) * value, span = ((count - 1) * step + 1) * value;
+    char *line = s->memory + aligned(count * in * value);
+    ASSERT(count > 0 && line + span <= s->memory + s->bytes);
+    checkpoint_ahead(s->checkpoint, &from->weight);
+    for (size_t k = 0; k < in; k++) {
+        int r = checkpoint_read(s->checkpoint, &from->weight, k * (size_t)from->out * value + begin, line,
+                                span, e);
+        if (r < 0)
+            return r;
+        spread_line(s->memory + k * value, line, count, step, in, value);
+    }
+    piece.transposed = piece.interleaved = false;
+    piece.out = count;
+    piece.weight.shape[0] = count;
+    piece.weight.shape[1] = in;
+    piece.weight.bytes = count * in * value;
+    piece.weight.data = s->memory;
+    *ret = piece;
+    return 0;
+}
+
 int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
                struct err *e)
 {
+    if (from->transposed)
+        return transposed_rows(s, from, first, ret, e);
     ASSERT(from->weight.rank == 2 && first < from->out);
     struct linear_source piece = *from;
     size_t at = 0;

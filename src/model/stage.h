@@ -1,8 +1,9 @@
 /* stage.h - memory in which pieces of a checkpoint's tensors lie while they are packed.
  *
  * A load has one, as large as the plan says: STAGE_BYTES, less where all matrices are smaller, more where a
- * single row or a vector is larger. So it does not grow with the model. A piece is some rows of a matrix with
- * their scales and biases, or a whole vector; it is valid until the next one is read. One thread. */
+ * single row or a vector is larger or a matrix is transposed. So it does not grow with the model. A piece is
+ * some rows of a matrix with their scales and biases, or a whole vector; it is valid until the next one is
+ * read. One thread. */
 #ifndef PLATEAU_MODEL_STAGE_H
 #define PLATEAU_MODEL_STAGE_H
 
@@ -10,6 +11,9 @@
 #include "weights/checkpoint.h"
 
 #define STAGE_BYTES ((size_t)256 << 10)
+/* For a transposed matrix: a piece takes a part of every line of the tensor, which is longer in a larger
+ * stage. */
+#define STAGE_TRANSPOSED_BYTES ((size_t)4 << 20)
 
 struct stage {
     const struct checkpoint *checkpoint;
@@ -27,8 +31,8 @@ int stage_init(struct stage *s, const struct checkpoint *c, struct account *acco
 /* Fine on a zeroed struct. */
 void stage_done(struct stage *s);
 
-/* As many rows of `from` as there is room for, from row `first` on: *ret->out of them, at least one. 0, or
- * what checkpoint_read() said. */
+/* As many rows of `from` as there is room for, from row `first` on: *ret->out of them, at least one. They are
+ * in order, whatever `from` was. 0, or what checkpoint_read() said. */
 int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
                struct err *e);
 int stage_vector(struct stage *s, const struct tensor *from, struct tensor *ret, struct err *e);

@@ -32,8 +32,11 @@ static void list_places(const struct config *c, struct place_spec ret[STEP_PLACE
         const struct layer_config *l = i < c->layers ? &c->layer[i] : &c->mtp_layer;
         if (i == c->layers && c->mtp_count == 0)
             break;
-        l->mixer->places(c, l, ret);
-        l->mlp->places(c, l, ret);
+        const struct block *parts[] = {l->mixer, l->beside, l->mlp, l->extra};
+        for (size_t k = 0; k < COUNT_OF(parts); k++) {
+            if (parts[k])
+                parts[k]->places(c, l, ret);
+        }
     }
 }
 
@@ -164,10 +167,10 @@ static void add_seq(struct step *s, const struct model_seq *seq)
         .state_out = seq->state_out,
         .pending = pending_in(s, seq),
         .keep_pending = seq->keep_pending,
-        .pages = seq->pages,
         .previous = seq->position > 0 ? mrope_at(seq->grids, seq->grid_count, seq->position - 1)
                                       : (struct rope_position){{0}},
     };
+    memcpy(s->seqs[b->seq_count].pages, seq->pages, sizeof(seq->pages));
     for (uint32_t i = 0; i < seq->token_count; i++, b->token_count++) {
         s->ids[b->token_count] = seq->tokens[i];
         s->token_seq[b->token_count] = b->seq_count;
@@ -198,10 +201,11 @@ void step_fill(struct step *s, const struct model_step *in)
                               .features = s->features,
                               .logit_columns = s->logit_columns,
                               .hidden_columns = s->hidden_columns,
-                              .pages = in->pages,
                               .states = in->states,
+                              .beside = in->beside,
                               .logits = in->logits,
                               .values = in->values};
+    memcpy(s->batch.pages, in->pages, sizeof(in->pages));
     for (uint32_t i = 0; i < in->seq_count; i++)
         add_seq(s, &in->seqs[i]);
     add_values(s, in);
@@ -239,14 +243,19 @@ void step_leave_out(struct step *s)
     s->pending = (struct residual){.kind = RESIDUAL_ADD, .out = step_out(s)};
 }
 
-void step_norm(struct step *s, dev_ptr weight, const struct projection *reader,
+void step_norm(struct step *s, const struct norm *norm, const struct projection *reader,
                const struct projection *another)
 {
     compute_norm(s->compute, &(struct op_norm){.add = step_take_pending(s),
                                                .h = step_residual(s),
                                                .y = step_normed(s),
-                                               .weight = weight,
+                                               .norm = *norm,
                                                .readers = {reader, another}});
+}
+
+void step_add(struct step *s)
+{
+    compute_norm(s->compute, &(struct op_norm){.add = step_take_pending(s), .h = step_residual(s)});
 }
 
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y)

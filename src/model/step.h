@@ -12,16 +12,19 @@
 
 /* Places of the workspace. */
 enum step_place {
-    PLACE_RESIDUAL, /* the residual stream */
-    PLACE_NORMED,   /* it, normed: inputs of a block's first projections */
-    PLACE_PROJ,     /* their outputs; normed rows for the logits */
-    PLACE_MID,      /* inputs of a block's second projection */
-    PLACE_OUT,      /* its outputs */
-    PLACE_ANGLES,   /* cosines | sines of positions */
-    PLACE_CONV,     /* recurrent layers: outputs of the convolution */
-    PLACE_GATES,    /* likewise: alpha | beta */
-    PLACE_PAIR_UP,  /* experts, by pair: gate | up */
-    PLACE_PAIR_OUT, /* likewise: outputs */
+    PLACE_RESIDUAL,     /* the residual stream */
+    PLACE_NORMED,       /* it, normed: inputs of a block's first projections */
+    PLACE_PROJ,         /* their outputs; normed rows for the logits */
+    PLACE_MID,          /* inputs of a block's second projection */
+    PLACE_OUT,          /* its outputs */
+    PLACE_ANGLES,       /* cosines | sines of positions */
+    PLACE_CONV,         /* recurrent layers: outputs of the convolution */
+    PLACE_GATES,        /* likewise: alpha | beta */
+    PLACE_LATENT_Q,     /* latent attention: queries of all heads */
+    PLACE_LATENT_QUERY, /* likewise: the same in the space of the keys */
+    PLACE_PAIR_UP,      /* experts, by pair: gate | up */
+    PLACE_PAIR_OUT,     /* likewise: outputs */
+    PLACE_LAYER_INPUTS, /* a token's inputs to all layers */
     STEP_PLACES
 };
 
@@ -110,12 +113,23 @@ static inline struct act step_all_angles(const struct step *s)
 /* ---- what the blocks share ---- */
 
 /* normed = norm of the residual stream, for the projections that read it next. */
-void step_norm(struct step *s, dev_ptr weight, const struct projection *reader,
+void step_norm(struct step *s, const struct norm *norm, const struct projection *reader,
                const struct projection *another);
+/* Adds what the last block left, and nothing else. */
+void step_add(struct step *s);
 /* The activation of its MLPs. */
 static inline enum glu_function step_glu(const struct step *s)
 {
-    return s->config->activation == ACTIVATION_SILU ? GLU_SILU : GLU_GELU_TANH;
+    static const enum glu_function functions[] = {[ACTIVATION_SILU] = GLU_SILU,
+                                                  [ACTIVATION_GELU_TANH] = GLU_GELU_TANH,
+                                                  [ACTIVATION_GELU_ERF] = GLU_GELU_ERF,
+                                                  [ACTIVATION_RELU_SQUARE] = GLU_RELU_SQUARE,
+                                                  [ACTIVATION_SWIGLU_CLIP] = GLU_SWIGLU_CLIP};
+    return functions[s->config->activation];
+}
+static inline struct glu_clip step_clip(const struct step *s)
+{
+    return (struct glu_clip){.alpha = s->config->glu_alpha, .limit = s->config->glu_limit};
 }
 /* y = w x, of all tokens. */
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y);

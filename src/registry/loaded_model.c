@@ -186,6 +186,7 @@ static int load_weights(struct load *l)
                               .tokens_max = s->tokens_max,
                               .seqs_max = s->plan.seqs,
                               .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
+                              .context = s->plan.max_model_len,
                               .parts = s->parts,
                               .device = o->device,
                               .parent = l->h->account,

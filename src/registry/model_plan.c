@@ -70,6 +70,16 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
     return r;
 }
 
+static void plan_windows(const struct model_shape *s, struct plan_model *ret)
+{
+    ret->windows_only = true;
+    for (uint32_t i = 0; i < s->kv_count; i++)
+        ret->windows_only = ret->windows_only && s->kv[i].group > 0;
+    for (uint32_t g = 1; g < s->group_count; g++)
+        ret->windows[ret->window_count++] =
+            (struct plan_window){.tokens = s->groups[g].window, .page_bytes = s->groups[g].page_bytes};
+}
+
 void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
 {
     const struct model_plan *p = model_plan;
@@ -94,6 +104,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .tokenizer_bytes = p->tokenizer_bytes,
         .page_bytes = s->page_bytes,
         .state_bytes = s->state_bytes,
+        .step_tokens = opts.tokens_max,
         .engine_bytes = engine.fixed_bytes,
         .engine_page_bytes = engine.page_bytes,
         .engine_state_bytes = engine.state_bytes,
@@ -105,6 +116,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .has_mtp = s->has_mtp,
         .has_grammars = p->grammar_vocab_bytes > 0,
     };
+    plan_windows(s, ret);
     if (!ret->has_grammars)
         return;
     ret->matcher_bytes = engine.matcher_bytes;

@@ -210,9 +210,11 @@ static void log_load(const struct entry *e, int error, const struct registry_fai
 {
     if (error == LOAD_AS_BEFORE)
         return;
+    const char *longrope = error == 0 ? e->served.shape->longrope : NULL;
     if (error == 0)
-        LOG_INFO("model_loaded", "model=%s context=%u weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
-                 e->known.id, e->now.plan.max_model_len, (ull)e->served.shape->weight_bytes,
+        LOG_INFO("model_loaded", "model=%s context=%u%s%s weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
+                 e->known.id, e->now.plan.max_model_len, longrope ? " longrope=" : "",
+                 longrope ? longrope : "", (ull)e->served.shape->weight_bytes,
                  (ull)plan_load_bytes(&e->now.plan), (ull)(took_ns / NS_PER_MS));
     else if (error == -ECANCELED)
         LOG_INFO("load_stopped", "model=%s ms=%llu", e->known.id, (ull)(took_ns / NS_PER_MS));

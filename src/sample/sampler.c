@@ -3,6 +3,7 @@
  * Seen tokens live in an open-addressing table with room for every token of the sequence, made only for
  * sequences with penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
 #include "sample/draw.h"
+#include "sample/mask.h"
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -224,22 +225,17 @@ static bool is_stop(const struct sampler_params *p, uint32_t id)
     return false;
 }
 
-/* One pass, whatever the masks: NaN (a broken checkpoint) must not win every comparison by losing none, and
- * ids without a bit in both are not drawn. NULL: all bits. */
-static void mask(float *logits, uint32_t vocab, const uint64_t *valid_ids, const uint64_t *allowed)
+/* ---- rows ahead of their draw ---- */
+
+float sampler_ready(const struct sampler *s, float *logits, uint32_t vocab, const uint64_t *valid_ids,
+                    const uint64_t *allowed, uint32_t block)
 {
-    for (uint32_t at = 0; at < vocab; at += 64) {
-        uint32_t count = MIN_OF(vocab - at, 64u);
-        uint64_t have = (valid_ids ? valid_ids[at / 64] : ~(uint64_t)0) & ~(uint64_t)0 >> (64 - count);
-        have &= allowed ? allowed[at / 64] : ~(uint64_t)0;
-        float *row = logits + at;
-        for (uint32_t i = 0; i < count; i++)
-            row[i] = have == 0 || isnan(row[i]) ? -INFINITY : row[i];
-        uint64_t missing = have == 0 ? 0 : ~have & ~(uint64_t)0 >> (64 - count);
-        for (; missing; missing &= missing - 1)
-            row[__builtin_ctzll(missing)] = -INFINITY;
-    }
+    uint32_t from = block * SAMPLER_BLOCK, count = MIN_OF(vocab - from, SAMPLER_BLOCK);
+    const uint64_t *valid = valid_ids ? valid_ids + from / 64 : NULL;
+    return mask_ids(logits + from, count, valid, allowed && !s->params.logprobs ? allowed + from / 64 : NULL);
 }
+
+/* ---- draws ---- */
 
 static void apply_penalties(const struct sampler *s, float *logits, uint32_t vocab)
 {
@@ -296,11 +292,22 @@ static bool has_edits(const struct sampler *s, uint32_t outputs)
            (outputs < s->params.min_tokens && s->params.stop_count > 0);
 }
 
+/* The first of equals. `most`: the largest logit of each block. */
+static uint32_t argmax_of_blocks(const float *logits, uint32_t vocab, const float *most)
+{
+    uint32_t best = 0, id;
+    for (uint32_t i = 1; i < DIV_UP(vocab, SAMPLER_BLOCK); i++)
+        best = most[i] > most[best] ? i : best;
+    for (id = best * SAMPLER_BLOCK; logits[id] < most[best];)
+        id++;
+    return id;
+}
+
 static uint32_t draw_row(const struct sampler *s, struct sampler_scratch *scratch, const float *logits,
-                         uint32_t vocab, uint32_t position)
+                         uint32_t vocab, const float *most, uint32_t position)
 {
     struct draw_pool pool;
-    uint32_t id = draw_argmax(logits, vocab);
+    uint32_t id = most ? argmax_of_blocks(logits, vocab, most) : draw_argmax(logits, vocab);
     if (draw_is_greedy(&s->params, logits[id]))
         return id;
     draw_pool_of_row(&s->params, logits, vocab, logits[id], scratch->candidates, &pool);
@@ -309,22 +316,31 @@ static uint32_t draw_row(const struct sampler *s, struct sampler_scratch *scratc
     return id;
 }
 
-void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
-                  const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret)
+void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
+                        const uint64_t *valid_ids, const float *most, uint32_t position, uint32_t outputs,
+                        struct sampled *ret)
 {
     ASSERT(vocab > 0 && vocab <= scratch->vocab);
-    mask(logits, vocab, valid_ids, s->params.logprobs ? NULL : s->allowed);
+    bool as_ready = !has_edits(s, outputs) && !s->params.only_biased;
     ret->top_count = 0;
     if (s->params.logprobs) {
         memcpy(scratch->raw, logits, vocab * sizeof(*logits));
         if (s->allowed)
-            mask(logits, vocab, NULL, s->allowed);
+            mask_ids(logits, vocab, NULL, s->allowed);
+        as_ready &= !s->allowed;
     }
     adjust(s, logits, vocab, outputs);
-    ret->id = draw_row(s, scratch, logits, vocab, position);
+    ret->id = draw_row(s, scratch, logits, vocab, as_ready ? most : NULL, position);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, vocab, valid_ids, ret->id, s->params.top_logprobs, ret);
+}
+
+void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
+                  const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret)
+{
+    mask_ids(logits, vocab, valid_ids, s->params.logprobs ? NULL : s->allowed);
+    sampler_draw_ready(s, scratch, logits, vocab, valid_ids, NULL, position, outputs, ret);
 }
 
 static bool draw_best(const struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,

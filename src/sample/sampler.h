@@ -88,6 +88,18 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                   const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret);
 
+/* The same in two parts, of which the first may run on several threads at once: each block of a row is made
+ * ready, then the row is drawn from. */
+#define SAMPLER_BLOCK 8192u
+/* Makes ids [block * SAMPLER_BLOCK, the next block) ready: overwrites the logits of those that cannot be
+ * drawn. `allowed`: as sampler_allow() will be told before the draw. Returns the block's largest logit. */
+float sampler_ready(const struct sampler *s, float *logits, uint32_t vocab, const uint64_t *valid_ids,
+                    const uint64_t *allowed, uint32_t block);
+/* sampler_draw() of a row whose blocks are ready. most: the largest logit of each block; NULL: unknown. */
+void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
+                        const uint64_t *valid_ids, const float *most, uint32_t position, uint32_t outputs,
+                        struct sampled *ret);
+
 /* ---- candidates ----
  *
  * A device can order the best tokens of a row and sum the row, instead of copying it to the host. The draw

@@ -154,6 +154,13 @@ static inline uint32_t sched_pages(uint32_t tokens)
     return DIV_UP(tokens, PAGE_TOKENS);
 }
 
+/* Its tables of pages, for a step. */
+static inline void sched_tables(const struct sched_seq *seq, const uint32_t *ret[PAGE_GROUPS_MAX])
+{
+    for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
+        ret[g] = seq->pages[g];
+}
+
 /* How many draft tokens a decoding sequence may have. They stay within the page of its last known token,
  * which the sequence has, and leave room for the token that follows them. */
 static inline uint32_t sched_drafts_max(const struct sched_seq *seq)

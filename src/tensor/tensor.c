@@ -125,10 +125,20 @@ static uint32_t stream_at(const uint8_t *row, uint64_t column, uint32_t bits)
     return value;
 }
 
+uint64_t linear_source_column(const struct linear_source *s, uint64_t row)
+{
+    ASSERT(s->transposed && row < s->out);
+    if (!s->interleaved)
+        return row;
+    return row < s->out / 2 ? 2 * row : 2 * (row - s->out / 2) + 1;
+}
+
 float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t row, uint64_t column)
 {
     ASSERT(expert < s->experts && row < s->out && column < s->in);
     uint64_t r = expert * s->out + row;
+    if (s->transposed)
+        return tensor_f32_at(&s->weight, (expert * s->in + column) * s->out + linear_source_column(s, row));
     if (!s->affine)
         return tensor_f32_at(&s->weight, r * s->in + column);
     const uint8_t *bytes = (const uint8_t *)s->weight.data + r * (s->in * s->bits / 8);

@@ -63,16 +63,22 @@ float tensor_f32_at(const struct tensor *t, uint64_t i);
 /* A linear layer's weight as the checkpoint stores it: [out, in], or [experts, out, in] (rank 3).
  * Dense: BF16, F16 or F32. Affine (MLX, contract 1.6): `weight` is U32 with in * bits / 32 columns,
  * w[o][i] = scales[o][i / group] * q[o][i] + biases[o][i / group]; each row is one little-endian bit
- * stream. */
+ * stream. Transposed (dense only): the tensor is [in, out], or [experts, in, out]. */
 struct linear_source {
     bool affine;
     uint32_t bits, group; /* affine only: 2,3,4,5,6,8 and 32,64,128 */
     uint64_t experts;     /* 1 for a plain matrix */
     uint64_t out, in;
     struct tensor weight, scales, biases;
-    bool has_bias;      /* y = w x + bias; not part of the values below */
+    bool transposed;
+    bool interleaved; /* transposed only: its columns 0, 2, 4, ... are the first half of the rows, the others
+                         the second. So are the bias's values */
+    bool has_bias;    /* y = w x + bias; not part of the values below */
     struct tensor bias; /* [out] */
 };
+
+/* Where row `row` is among the columns of a transposed source. */
+uint64_t linear_source_column(const struct linear_source *s, uint64_t row);
 
 /* Value [expert][row][column], from its definition: the reference every packing is tested against. */
 float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t row, uint64_t column);

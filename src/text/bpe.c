@@ -107,9 +107,28 @@ int bpe_encode_piece(const struct bpe *b, struct arena *scratch, const struct bp
     return r;
 }
 
+/* The piece without bytes that have no token; in `scratch`. */
+static int fill_gaps(const struct bpe *b, struct arena *scratch, struct slice piece, struct bpe_piece *ret)
+{
+    char *kept = arena_alloc(scratch, MAX_OF(piece.len, 1u));
+    if (!kept)
+        return -ENOMEM;
+    *ret = (struct bpe_piece){.bytes = kept};
+    for (size_t i = 0; i < piece.len; i++)
+        if (b->byte_ids[(unsigned char)piece.ptr[i]] != BPE_NONE)
+            kept[ret->count++] = piece.ptr[i];
+    return 0;
+}
+
 int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
                struct bpe_ids *out)
 {
     ASSERT(piece.len < (size_t)1 << 31);
-    return bpe_encode_piece(b, scratch, &(struct bpe_piece){piece.ptr, NULL, (uint32_t)piece.len}, w, out);
+    struct bpe_piece p = {piece.ptr, NULL, (uint32_t)piece.len};
+    size_t mark = arena_mark(scratch);
+    int r = b->gaps ? fill_gaps(b, scratch, piece, &p) : 0;
+    if (r == 0)
+        r = bpe_encode_piece(b, scratch, &p, w, out);
+    arena_rewind(scratch, mark);
+    return r;
 }

@@ -10,11 +10,16 @@
 #include "base/wanted.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 struct bpe_slot;
 
+/* A byte without a token. */
+#define BPE_NONE UINT32_MAX
+
 struct bpe {
     uint32_t byte_ids[256];
+    bool gaps;      /* some bytes are BPE_NONE: they are left out of a text */
     uint32_t ranks; /* 1 + the highest */
     uint32_t slots_log2;
     struct bpe_slot *slots; /* 16 bytes each, at most two thirds full */
@@ -54,9 +59,9 @@ struct bpe_piece {
 };
 
 /* Appends the tokens of `piece` (fewer than 2^31 bytes) in n log n steps for n bytes. Above a small n it
- * takes 32 n bytes of `scratch`, and 4 for each rank above 4 KiB, and releases them before it returns. Polls
- * `w` (may be NULL) every 64 Ki steps. 0, -E2BIG (`out` is full; some tokens may be in it), -ENOMEM, or the
- * result of `w`. */
+ * takes 32 n bytes of `scratch` (33 n with gaps), and 4 for each rank above 4 KiB, and releases them before
+ * it returns. Polls `w` (may be NULL) every 64 Ki steps. 0, -E2BIG (`out` is full; some tokens may be in it),
+ * -ENOMEM, or the result of `w`. */
 int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
                struct bpe_ids *out);
 /* The same for a piece whose first tokens are known; `piece->count` < 2^31. */

@@ -7,6 +7,7 @@
 #include "text/token_bound.h"
 
 #include "base/check.h"
+#include "text/bpe.h"
 
 #define NFC_SHORTENS 4
 
@@ -43,6 +44,9 @@ void token_bound_init(struct token_bound *b, const struct vocab *v, const struct
     b->other = opts->strips ? 0 : TOKEN_BOUND_ONE / longest / (opts->normalised ? NFC_SHORTENS : 1);
     for (unsigned i = 0x80; i < 256 && opts->normalised; i++)
         b->parts[i] = b->other;
+    for (unsigned i = 0; i < 256 && opts->byte_ids; i++)
+        if (opts->byte_ids[i] == BPE_NONE)
+            b->parts[i] = b->other = 0;
 }
 
 static uint64_t sum_of(const struct token_bound *b, struct slice text, size_t from, size_t to)

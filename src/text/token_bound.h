@@ -21,6 +21,7 @@ struct token_bound_opts {
     bool normalised; /* NFC: text beyond ASCII may become up to four times shorter */
     bool unbounded;  /* text may have no token at all, or one token for any length: there is no bound */
     const struct vocab *texts; /* the tokens as written, which may be longer than what they decode to */
+    const uint32_t *byte_ids;  /* [256]: texts lose the bytes with BPE_NONE; NULL: none */
     bool strips; /* some added token takes the adjacent white space, which then has no token of its own */
 };
 

@@ -151,14 +151,22 @@ static int read_merge(struct tokenizer *t, const struct hash_map *by_bytes, cons
     return 0;
 }
 
-static int read_byte_ids(struct tokenizer *t, const struct hash_map *by_bytes, struct err *e)
+/* As in the reference, a byte without a token is left out of texts, unless an unknown token stands for it. */
+static int read_byte_ids(struct tokenizer *t, const struct hash_map *by_bytes, const json_t *model,
+                         struct err *e)
 {
     for (unsigned i = 0; i < 256; i++) {
         char byte = (char)i;
-        if (!hash_map_get(by_bytes, (struct slice){&byte, 1}, &t->bpe.byte_ids[i]))
-            return err_set(e, -EINVAL,
-                           "tokenizer.json: model.vocab has no token for the byte 0x%02X; all 256 are needed",
-                           i);
+        if (hash_map_get(by_bytes, (struct slice){&byte, 1}, &t->bpe.byte_ids[i]))
+            continue;
+        if (json_is_string(json_object_get(model, "unk_token")))
+            return err_set(
+                e, -ENOTSUP,
+                "tokenizer.json: model.vocab has no token for the byte 0x%02X; with model.unk_token "
+                "all 256 are needed",
+                i);
+        t->bpe.byte_ids[i] = BPE_NONE;
+        t->bpe.gaps = true;
     }
     return 0;
 }
@@ -234,7 +242,7 @@ static int read_vocab(struct tokenizer *t, struct arena *a, const json_t *root, 
     bool keep = t->ignore_merges || t->model != TOKENIZER_BYTES;
     t->by_bytes = by_bytes;
     if (r == 0 && t->model == TOKENIZER_BYTES)
-        r = read_byte_ids(t, &by_bytes, e);
+        r = read_byte_ids(t, &by_bytes, model, e);
     for (uint32_t i = 0; i < merges_count && r == 0; i++)
         r = read_merge(t, &by_bytes, json_array_get(merges, i), i, v.longest, joint, e);
     arena_rewind(a, keep ? mark_joint : mark);
@@ -271,6 +279,8 @@ static int added_set_build(struct added_set *set, struct added_token *tokens, ui
 static struct token_bound_opts bound_opts(const struct tokenizer *t)
 {
     struct token_bound_opts o = {.unbounded = !tokenizer_covers_all(t), .texts = &t->texts};
+    if (t->model == TOKENIZER_BYTES && t->bpe.gaps)
+        o.byte_ids = t->bpe.byte_ids;
     for (uint32_t i = 0; i < t->normalizer.count; i++) {
         const struct normalizer_stage *s = &t->normalizer.stages[i];
         if (s->kind == NORMALIZE_NFC)

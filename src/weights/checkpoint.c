@@ -616,6 +616,11 @@ int checkpoint_check(const struct checkpoint *c, struct err *e)
     return 0;
 }
 
+void checkpoint_ahead(const struct checkpoint *c, const struct tensor *t)
+{
+    regular_file_ahead(&file_of(c, t)->at, t->offset, t->bytes);
+}
+
 void checkpoint_drop(const struct checkpoint *c, const struct tensor *t)
 {
     /* Whole pages inside only: a page at the border also holds a neighbour that may not have been read. */

@@ -40,6 +40,8 @@ int checkpoint_read(const struct checkpoint *c, const struct tensor *t, size_t f
 /* After the last read: 0, or -ESTALE if a file has changed since it was opened. The bytes may then be a
  * mixture. */
 int checkpoint_check(const struct checkpoint *c, struct err *e);
+/* All bytes of a tensor will be read, in small pieces: the system may bring them in one. */
+void checkpoint_ahead(const struct checkpoint *c, const struct tensor *t);
 /* The bytes of a tensor are not needed again: they leave the page cache. */
 void checkpoint_drop(const struct checkpoint *c, const struct tensor *t);
 

@@ -83,7 +83,7 @@ static bool damage_account(struct engine *en, const char *name)
 
 static bool damage_page(struct engine *en)
 {
-    struct page_pool *p = en->pools.pages;
+    struct page_pool *p = en->pools.groups[0].pages;
     if (p->oldest == NONE)
         return false;
     p->pages[p->oldest].refs++;

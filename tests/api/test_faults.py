@@ -84,7 +84,7 @@ def test_who_is_not_in_the_step_goes_on(faulty):
     case = GOLDEN["cases"][0]
     failed, errors = faulty.status()["models"][0]["step_errors"], faulty.metrics()[ERRORS]
     with faulty.begin(n=4, stream=False) as running:
-        until(lambda: faulty.requests("decoding"))
+        until(lambda: faulty.requests("decoding") and faulty.status()["models"][0]["running"] == 4)
         with Open(faulty, CHAT, case_fields(case)) as waiting:
             until(lambda: faulty.requests("queued"))
             faulty.order("fail")

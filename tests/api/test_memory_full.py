@@ -268,7 +268,7 @@ def fill_connections(crowd):
 
 
 # How much of its limit an account has at least, with all of them full at the same time.
-NEARLY = {"network": 0.95, "text": 0.75, "requests": 0.75, "pools": 0.9, "weights": 1, "workspace": 1}
+NEARLY = {"network": 0.95, "text": 0.75, "requests": 0.75, "pools": 0.9, "weights": 1, "workspace": 0.99}
 
 
 def admin_sees(server):
@@ -292,7 +292,8 @@ def test_every_limit_at_once(limits, full_root):
             fill_connections(crowd)
             assert crowd.jobs() == ROWS + QUEUE
             full = shares(s.memory(), "reserved")
-            assert all(full[name] >= least for name, least in {**NEARLY, full_root: 0.85}.items()), full
+            low = {n: (full[n], least) for n, least in {**NEARLY, full_root: 0.85}.items() if full[n] < least}
+            assert not low, full
             admin_sees(s)
             # All of this stays while the rows become as long as they can be: for the last of it pages run
             # out.

@@ -158,6 +158,28 @@ def test_byte_level(name, tmp_path):
 BYTE_TOKENS = [f"<0x{i:02X}>" for i in range(256)]
 
 
+@pytest.mark.parametrize("missing", [range(32), range(0xC0, 0xF8), b"e "], ids=["control", "lead", "letters"])
+def test_bytes_without_a_token(missing, tmp_path):
+    """They are left out, and their neighbours merge."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = level(regex=True), decoders.ByteLevel()
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    file = json.loads(t.to_str())
+    letters = byte_letters()
+    gone = {letters[b] for b in missing}
+    vocab = {token: i for token, i in file["model"]["vocab"].items() if not gone & set(token)}
+    file["model"]["vocab"] = {token: i for i, token in enumerate(vocab)}
+    file["model"]["merges"] = [m for m in file["model"]["merges"] if not gone & set("".join(m))]
+    compare(tmp_path, Tokenizer.from_str(json.dumps(file)))
+
+
+def byte_letters():
+    """The letter of each byte in a byte-level vocabulary."""
+    own = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(b if b in own else next(others)) for b in range(256)]
+
+
 def char_bpe(folder_free=True, normalizer=None, pre=None, decoder=None, fallback=True, fuse=True, unk="<unk>", ignore=False, size=400,
              added=(), template=True):
     t = Tokenizer(models.BPE(unk_token=unk))

@@ -6,12 +6,14 @@
 #include "model/json_read.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
 #include <math.h>
 
 static void check_layer(const struct config *c, const struct layer_config *l)
 {
     ASSERT(l->mixer && l->mlp && l->heads % l->kv_heads == 0 && l->head_dim <= CONFIG_HEAD_DIM_MAX);
+    ASSERT(l->kv_from == NONE || l->kv_from < c->layers);
     ASSERT(l->rope < c->rope_count || l->rope == ROPE_ABSENT);
     ASSERT(l->mixer->state == BLOCK_KV ? l->index < c->kv_count : l->index < c->recurrent_count);
 }
@@ -25,7 +27,9 @@ static void check(struct arena *a, struct config *c)
     ASSERT(c->kv_count + c->recurrent_count <= c->layers);
     ASSERT(c->experts == 0 || (c->top_k >= 1 && c->top_k <= c->experts));
     ASSERT(config_lay_out(a, c) == 0);
-    ASSERT(c->shape.page_bytes % 64 == 0 && c->shape.state_bytes % 64 == 0);
+    ASSERT(c->shape.state_bytes % 64 == 0);
+    for (uint32_t g = 0; g < c->shape.group_count; g++)
+        ASSERT(c->shape.groups[g].page_bytes > 0 && c->shape.groups[g].page_bytes % 64 == 0);
     for (uint32_t i = 0; i < c->layers; i++)
         check_layer(c, &c->layer[i]);
     for (uint32_t i = 0; i < c->rope_count; i++) {

@@ -50,3 +50,15 @@ def test_the_interval_of_paired_ratios_is_as_wide_as_their_noise():
     low, middle, high = stats.ratio_interval([0.97 + rng.gauss(0, 0.02) for _ in range(60)])
     assert low < middle < high and abs(middle - 0.97) < 0.01
     assert 0.005 < high - low < 0.03  # 4 x 1.25 x 0.02 / sqrt(60) = 0.013
+
+
+def test_the_error_of_a_slope():
+    xs = list(range(20))
+    assert stats.slope_error(xs, [3 * x + 1 for x in xs]) < 1e-9
+    noise = random.Random(5)
+    slopes = []
+    for _ in range(300):
+        ys = [2 * x + noise.gauss(0, 4) for x in xs]
+        slopes.append(abs(stats.slope(xs, ys) - 2) / stats.slope_error(xs, ys))
+    assert sum(s < 2 for s in slopes) > 260  # about 95 % within twice the error
+    assert stats.slope_error([1, 2], [5, 9]) == 0

@@ -6,10 +6,18 @@ plateau_test(test_golden_canary base LABELS slow TIMEOUT 900)
 target_compile_definitions(test_golden_canary PRIVATE GOLDEN_PROGRAM="$<TARGET_FILE:golden>")
 add_dependencies(test_golden_canary golden)
 
-foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_vocab test_vision_weights)
-  plateau_test(${name} model LABELS threads)
+foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_vocab test_vision_weights
+        test_experts)
+  # What a checkpoint's form changes is computed by one thread.
+  set(labels threads)
+  if(name STREQUAL test_forms OR name STREQUAL test_experts)
+    set(labels)
+  endif()
+  plateau_test(${name} model LABELS ${labels})
   target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools/golden/runner.c)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools)
 endforeach()
 plateau_fake_test(test_pending test_mtp test_draft_vocab test_vision_weights test_load test_widths)
-plateau_checked_kernel(test_load test_forms test_pending test_mtp test_draft_vocab test_vision_weights)
+# Its own vision encoder, loops in double, takes most of its time.
+target_compile_options(test_vision_weights PRIVATE -O2)
+plateau_checked_kernel(test_load test_pending test_mtp test_draft_vocab test_vision_weights)

@@ -60,8 +60,8 @@ static inline void small_mtp_draft(struct model *m, const struct model_opts *o, 
     const struct model_shape *s = model_shape(m);
     struct room pages = small_room(m, (count + 1) * s->page_bytes);
     struct room states = small_room(m, count * s->state_bytes);
-    struct model_step step = {.seqs = rows, .seq_count = count, .pages = pages.at, .states = states.at};
-    struct model_draft d = {.seqs = draft, .seq_count = 1, .pages = pages.at, .states = states.at};
+    struct model_step step = {.seqs = rows, .seq_count = count, .pages = {pages.at}, .states = states.at};
+    struct model_draft d = {.seqs = draft, .seq_count = 1, .pages = {pages.at}, .states = states.at};
     device_turn_begin(o->device);
     assert_int_equal(model_forward(m, &step), 0);
     assert_int_equal(model_draft(m, &d), 0);

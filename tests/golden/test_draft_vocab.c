@@ -120,18 +120,22 @@ static struct drafting draft_of(const char *dir, uint32_t draft_vocab, uint32_t 
     tokens[TOKENS - 2] = token;
     struct model_seq rows[2] = {{.tokens = tokens,
                                  .token_count = TOKENS,
-                                 .pages = tables[0],
+                                 .pages = {tables[0]},
                                  .state_in = NONE,
                                  .logits_from = TOKENS},
                                 {.tokens = &beside,
                                  .token_count = 1,
-                                 .pages = tables[1],
+                                 .pages = {tables[1]},
                                  .state_in = NONE,
                                  .state_out = 1,
                                  .logits_from = 1}};
     struct drafting g;
-    struct model_draft_seq draft = {
-        .token = 3, .position = TOKENS, .pages = tables[0], .count = 1, .drafts = &g.id, .logits = &g.logit};
+    struct model_draft_seq draft = {.token = 3,
+                                    .position = TOKENS,
+                                    .pages = {tables[0]},
+                                    .count = 1,
+                                    .drafts = &g.id,
+                                    .logits = &g.logit};
     small_mtp_draft(m, &o, rows, 2, &draft);
     model_free(m);
     return g;

@@ -482,13 +482,13 @@ static float draft_of(const char *dir, uint32_t *ret)
     uint32_t tokens[] = {5, 90, 17, 3, 120, 44, 8}, table[2] = {1, 0};
     struct model_seq seq = {.tokens = tokens,
                             .token_count = COUNT_OF(tokens),
-                            .pages = table,
+                            .pages = {table},
                             .state_in = NONE,
                             .logits_from = COUNT_OF(tokens)};
     float logit;
     struct model_draft_seq draft = {.token = 3,
                                     .position = COUNT_OF(tokens),
-                                    .pages = table,
+                                    .pages = {table},
                                     .count = 1,
                                     .drafts = ret,
                                     .logits = &logit};

@@ -192,9 +192,9 @@ TEST(a_cancelled_step_stops_between_layers)
     float *logits = calloc(s->vocab, sizeof(float));
     uint32_t token = 1, page = 0;
     atomic_bool cancel = true;
-    struct model_seq row = {.tokens = &token, .token_count = 1, .pages = &page, .state_in = NONE};
+    struct model_seq row = {.tokens = &token, .token_count = 1, .pages = {&page}, .state_in = NONE};
     struct model_step step = {
-        .seqs = &row, .seq_count = 1, .pages = pages.at, .logits = logits, .cancel = &cancel};
+        .seqs = &row, .seq_count = 1, .pages = {pages.at}, .logits = logits, .cancel = &cancel};
     device_turn_begin(o.device);
     assert_int_equal(model_forward(m, &step), -ECANCELED);
     cancel = false;

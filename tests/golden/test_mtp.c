@@ -46,10 +46,14 @@ static struct drafts drafts_of(const char *dir)
     for (int i = 0; i < TOKENS; i++)
         tokens[i] = (uint32_t)rng_below(&rng, s->vocab);
     struct model_seq row = {
-        .tokens = tokens, .token_count = TOKENS, .pages = table, .state_in = NONE, .logits_from = TOKENS};
+        .tokens = tokens, .token_count = TOKENS, .pages = {table}, .state_in = NONE, .logits_from = TOKENS};
     struct drafts g;
-    struct model_draft_seq draft = {
-        .token = 3, .position = TOKENS, .pages = table, .count = AHEAD, .drafts = g.ids, .logits = g.logits};
+    struct model_draft_seq draft = {.token = 3,
+                                    .position = TOKENS,
+                                    .pages = {table},
+                                    .count = AHEAD,
+                                    .drafts = g.ids,
+                                    .logits = g.logits};
     small_mtp_draft(m, &o, &row, 1, &draft);
     model_free(m);
     return g;

@@ -30,6 +30,7 @@ struct pending_test {
     struct model_opts opts;
     const struct model_shape *shape;
     struct room pages, states;
+    dev_ptr bases[PAGE_GROUPS_MAX];  /* in `pages` */
     uint32_t pending[ROWS * STATES]; /* of each state */
     float *logits;
     struct sequence q[ROWS];
@@ -59,6 +60,7 @@ static void open_model(struct pending_test *h, const char *dir, uint32_t workers
     assert_int_equal(model_load(dir, &h->opts, &h->model, &e), 0);
     h->shape = model_shape(h->model);
     h->pages = small_room(h->model, ROWS * PAGES * h->shape->page_bytes);
+    room_page_bases(h->shape, h->pages.at, ROWS * PAGES, h->bases);
     h->states = small_room(h->model, ROWS * STATES * h->shape->state_bytes);
     h->logits = poisoned((size_t)h->opts.tokens_max * h->shape->vocab * sizeof(float));
     for (uint32_t r = 0; r < ROWS; r++) {
@@ -96,8 +98,8 @@ static uint64_t hash_state(const struct pending_test *h, uint32_t state)
 
 static void forward(struct pending_test *h, const struct model_seq *rows, uint32_t count)
 {
-    struct model_step step = {
-        .seqs = rows, .seq_count = count, .pages = h->pages.at, .states = h->states.at, .logits = h->logits};
+    struct model_step step = {.seqs = rows, .seq_count = count, .states = h->states.at, .logits = h->logits};
+    memcpy(step.pages, h->bases, sizeof(step.pages));
     device_turn_begin(h->opts.device);
     assert_int_equal(model_forward(h->model, &step), 0);
     device_turn_end(h->opts.device);
@@ -111,7 +113,8 @@ static uint64_t hash_logits(const struct pending_test *h, uint32_t row)
 
 static void draft(struct pending_test *h, struct model_draft_seq *rows, uint32_t count)
 {
-    struct model_draft d = {.seqs = rows, .seq_count = count, .pages = h->pages.at, .states = h->states.at};
+    struct model_draft d = {.seqs = rows, .seq_count = count, .states = h->states.at};
+    memcpy(d.pages, h->bases, sizeof(d.pages));
     device_turn_begin(h->opts.device);
     assert_int_equal(model_draft(h->model, &d), 0);
     device_turn_end(h->opts.device);
@@ -123,7 +126,7 @@ static struct model_draft_seq draft_row(const struct pending_test *h, struct seq
 {
     return (struct model_draft_seq){.token = q->tokens[q->at],
                                     .position = q->at,
-                                    .pages = q->pages,
+                                    .pages = {q->pages, q->pages, q->pages, q->pages},
                                     .state = q->state,
                                     .pending = h->pending[q->state],
                                     .count = count,
@@ -146,7 +149,7 @@ static void expect(struct pending_test *h)
             struct model_seq row = {.tokens = q->tokens + i,
                                     .token_count = 1,
                                     .position = i,
-                                    .pages = q->pages,
+                                    .pages = {q->pages, q->pages, q->pages, q->pages},
                                     .state_in = i ? q->first_state : NONE,
                                     .state_out = q->first_state};
             forward(h, &row, 1);
@@ -178,7 +181,7 @@ static struct model_seq begin(struct pending_test *h, struct sequence *q, struct
     return (struct model_seq){.tokens = m->tokens,
                               .token_count = m->count,
                               .position = q->at,
-                              .pages = q->pages,
+                              .pages = {q->pages, q->pages, q->pages, q->pages},
                               .state_in = q->at ? q->state : NONE,
                               .pending = h->pending[q->state],
                               .state_out = m->into,
@@ -286,6 +289,19 @@ TEST(any_mix_of_held_and_plain_steps_is_decoding_of_experts)
     any_mix_is_decoding(SMALL_GOLDEN("qwen3_5_moe"), 1, 4);
 }
 
+TEST(any_mix_of_held_and_plain_steps_is_decoding_of_mamba)
+{
+    any_mix_is_decoding(SMALL_GOLDEN("granitemoehybrid"), 2, 6);
+    any_mix_is_decoding(SMALL_GOLDEN("nemotron_h"), 1, 4);
+    any_mix_is_decoding(SMALL_GOLDEN("falcon_h1"), 3, 6);
+}
+
+TEST(any_mix_of_held_and_plain_steps_is_decoding_of_short_convolutions)
+{
+    any_mix_is_decoding(SMALL_GOLDEN("lfm2"), 2, 6);
+    any_mix_is_decoding(SMALL_GOLDEN("lfm2_moe"), 3, 4);
+}
+
 TEST(drafts_are_the_same_in_any_mix)
 {
     any_mix_is_decoding(small_mtp_model(SMALL_GOLDEN("qwen3_5")), 2, 6);
@@ -315,7 +331,8 @@ TEST(without_states_rejected_draftes_are_overwritten)
 
 TEST(what_is_held_is_counted_in_the_state)
 {
-    static const char *const goldens[] = {SMALL_GOLDEN("qwen3_5"), SMALL_GOLDEN("qwen3")};
+    static const char *const goldens[] = {SMALL_GOLDEN("qwen3_5"), SMALL_GOLDEN("qwen3"),
+                                          SMALL_GOLDEN("nemotron_h")};
     struct model_shape plain, room;
     struct err e;
     for (size_t i = 0; i < COUNT_OF(goldens); i++) {

@@ -7,53 +7,70 @@ enum { TOKENS = 3 * KERN_SEGMENT_TOKENS + 45, PAGES = DIV_UP(TOKENS, PAGE_TOKENS
 struct bench {
     struct kern_kv kv;
     uint32_t pages[PAGES];
-    float *k, *v; /* [TOKENS][head_dim] */
-    float *q;     /* [QUERIES][head_dim] */
-    float *out;   /* [QUERIES][head_dim] */
+    float *k, *v;    /* [TOKENS][k_width], [TOKENS][v_stride] */
+    size_t v_stride; /* of V in K: k_width */
+    float *q;        /* [QUERIES][k_width] */
+    float *out;      /* [QUERIES][v_width] */
     float *scratch;
     struct kern_query queries[QUERIES];
 };
 
-/* Pages lie in reverse order, with another head's bytes between K and V; unwritten values are NaN. */
-static void bench_init(struct bench *b, struct rng *r, uint32_t head_dim, const struct kern_ops *ops)
+struct widths {
+    uint32_t k, v;
+    bool v_in_k;
+};
+
+/* Pages lie in reverse order, with another head's bytes between K and V; unwritten values are NaN. V in K
+ * needs no page of its own, and kv_put may not read one. */
+static void bench_init_widths(struct bench *b, struct rng *r, struct widths w, const struct kern_ops *ops)
 {
-    size_t part = (size_t)PAGE_TOKENS * head_dim * sizeof(float);
-    b->kv = (struct kern_kv){.page_bytes = 3 * part + 64,
+    size_t k_bytes = (size_t)PAGE_TOKENS * w.k * sizeof(float), v_bytes = PAGE_TOKENS * w.v * sizeof(float);
+    size_t scratch = w.v_in_k ? KERN_ATTN_SCRATCH_V_IN_K : KERN_ATTN_SCRATCH;
+    b->kv = (struct kern_kv){.page_bytes = (w.v_in_k ? k_bytes : 2 * k_bytes + v_bytes) + 64,
                              .pages = b->pages,
                              .k_offset = 64,
-                             .v_offset = 64 + 2 * part,
-                             .head_dim = head_dim};
+                             .v_offset = 64 + 2 * k_bytes,
+                             .k_width = w.k,
+                             .v_width = w.v,
+                             .v_in_k = w.v_in_k};
     b->kv.base = malloc(PAGES * b->kv.page_bytes);
     memset(b->kv.base, 0xff, PAGES * b->kv.page_bytes);
-    b->k = random_values(r, (size_t)TOKENS * head_dim, -1, 1);
-    b->v = random_values(r, (size_t)TOKENS * head_dim, -1, 1);
-    b->q = random_values(r, (size_t)QUERIES * head_dim, -4, 4);
-    b->out = random_values(r, (size_t)QUERIES * head_dim, 0, 0);
-    b->scratch = random_values(r, KERN_ATTN_SCRATCH, 0, 1);
+    b->k = random_values(r, (size_t)TOKENS * w.k, -1, 1);
+    b->v = w.v_in_k ? b->k : random_values(r, (size_t)TOKENS * w.v, -1, 1);
+    b->v_stride = w.v_in_k ? w.k : w.v;
+    b->q = random_values(r, (size_t)QUERIES * w.k, -4, 4);
+    b->out = random_values(r, (size_t)QUERIES * w.v, 0, 0);
+    b->scratch = random_values(r, scratch, 0, 1);
     for (uint32_t i = 0; i < PAGES; i++)
         b->pages[i] = PAGES - 1 - i;
     for (uint32_t t = 0; t < TOKENS; t++)
-        ops->kv_put(&b->kv, t, b->k + (size_t)t * head_dim, b->v + (size_t)t * head_dim);
+        ops->kv_put(&b->kv, t, b->k + (size_t)t * w.k, w.v_in_k ? NULL : b->v + (size_t)t * w.v);
     for (uint32_t i = 0; i < QUERIES; i++)
-        b->queries[i] = (struct kern_query){.q = b->q + i * head_dim, .out = b->out + i * head_dim};
+        b->queries[i] = (struct kern_query){.q = b->q + i * w.k, .out = b->out + i * w.v};
+}
+
+static void bench_init(struct bench *b, struct rng *r, uint32_t head_dim, const struct kern_ops *ops)
+{
+    bench_init_widths(b, r, (struct widths){head_dim, head_dim, false}, ops);
 }
 
 static void bench_done(struct bench *b)
 {
     free(b->kv.base);
+    if (!b->kv.v_in_k)
+        free(b->v);
     free(b->k);
-    free(b->v);
     free(b->q);
     free(b->out);
     free(b->scratch);
 }
 
-/* Bound: a score errs by head_dim roundings of its magnitudes, which an exponential passes on as a relative
+/* Bound: a score errs by k_width roundings of its magnitudes, which an exponential passes on as a relative
  * error of every weight. The sums of weights and values add one rounding per token of a segment and some for
  * merging. */
 static void assert_attention(const struct bench *b, const struct kern_query *q, float scale, const char *tier)
 {
-    uint32_t hd = b->kv.head_dim;
+    uint32_t hd = b->kv.k_width;
     double p[TOKENS], max = -INFINITY, sum = 0, score_error = 0;
     for (uint32_t t = q->kv_first; t < q->kv_len; t++) {
         double size = 0;
@@ -74,11 +91,11 @@ static void assert_attention(const struct bench *b, const struct kern_query *q, 
     sum = q->sink ? exp((double)*q->sink - max) : 0;
     for (uint32_t t = q->kv_first; t < q->kv_len; t++)
         sum += p[t] = exp(p[t] - max);
-    for (uint32_t d = 0; d < hd; d++) {
+    for (uint32_t d = 0; d < b->kv.v_width; d++) {
         double want = 0, size = 0;
         for (uint32_t t = q->kv_first; t < q->kv_len; t++) {
-            want += p[t] / sum * (double)b->v[(size_t)t * hd + d];
-            size += p[t] / sum * fabs((double)b->v[(size_t)t * hd + d]);
+            want += p[t] / sum * (double)b->v[t * b->v_stride + d];
+            size += p[t] / sum * fabs((double)b->v[t * b->v_stride + d]);
         }
         double bound = (4 * score_error + (2 * KERN_SEGMENT_TOKENS + 40) * EPS) * size;
         assert_within((double)q->out[d], want, bound, tier);
@@ -89,56 +106,66 @@ static const uint32_t lens[QUERIES] = {1, 16, 31, 33, 255, 256, 257, 300, 511, 5
 
 /* Each query alone against double, then any grouping, so any neighbours: with fewer tokens, with more, in
  * other segments. */
-static void check_queries(struct bench *b, uint32_t head_dim, float scale, const struct kern_ops *ops)
+static void check_queries(struct bench *b, float scale, const struct kern_ops *ops)
 {
-    float *alone = malloc((size_t)QUERIES * head_dim * sizeof(float));
+    uint32_t width = b->kv.v_width;
+    float *alone = malloc((size_t)QUERIES * width * sizeof(float));
     for (uint32_t i = 0; i < QUERIES; i++) {
         ops->attn(&b->kv, &b->queries[i], 1, scale, b->scratch);
         assert_attention(b, &b->queries[i], scale, ops->tier);
     }
-    memcpy(alone, b->out, (size_t)QUERIES * head_dim * sizeof(float));
+    memcpy(alone, b->out, (size_t)QUERIES * width * sizeof(float));
     for (uint32_t count = 2; count <= QUERIES; count++) {
         for (uint32_t first = 0; first + count <= QUERIES; first += 2) {
-            memset(b->out, 0, (size_t)QUERIES * head_dim * sizeof(float));
+            memset(b->out, 0, (size_t)QUERIES * width * sizeof(float));
             ops->attn(&b->kv, b->queries + first, count, scale, b->scratch);
-            assert_same_bits(b->out + first * head_dim, alone + first * head_dim, (size_t)count * head_dim,
-                             ops->tier);
+            assert_same_bits(b->out + first * width, alone + first * width, (size_t)count * width, ops->tier);
         }
     }
     free(alone);
 }
 
-static void check_attention(uint32_t head_dim, float scale)
+static void check_widths(struct widths w, float scale)
 {
-    struct rng r = {head_dim, 0};
+    struct rng r = {w.k, 0};
     EACH_TIER(ops)
     {
         struct bench b;
-        bench_init(&b, &r, head_dim, ops);
+        bench_init_widths(&b, &r, w, ops);
         for (uint32_t i = 0; i < QUERIES; i++)
             b.queries[i].kv_len = lens[i];
-        check_queries(&b, head_dim, scale, ops);
+        check_queries(&b, scale, ops);
         bench_done(&b);
     }
 }
 
-/* Windows of one size: queries that share pages, segments, or nothing. */
-static void check_window(uint32_t head_dim, uint32_t window, const float *sinks, float cap)
+static void check_attention(uint32_t head_dim, float scale)
 {
-    struct rng r = {head_dim + window, 0};
+    check_widths((struct widths){head_dim, head_dim, false}, scale);
+}
+
+/* Windows of one size: queries that share pages, segments, or nothing. */
+static void check_window_widths(struct widths w, uint32_t window, const float *sinks, float cap)
+{
+    struct rng r = {w.k + window, 0};
     EACH_TIER(ops)
     {
         struct bench b;
-        bench_init(&b, &r, head_dim, ops);
+        bench_init_widths(&b, &r, w, ops);
         b.kv.cap = cap;
         for (uint32_t i = 0; i < QUERIES; i++) {
             b.queries[i].kv_len = lens[i];
             b.queries[i].kv_first = lens[i] > window ? lens[i] - window : 0;
             b.queries[i].sink = sinks ? &sinks[i] : NULL;
         }
-        check_queries(&b, head_dim, 0.2f, ops);
+        check_queries(&b, 0.2f, ops);
         bench_done(&b);
     }
+}
+
+static void check_window(uint32_t head_dim, uint32_t window, const float *sinks, float cap)
+{
+    check_window_widths((struct widths){head_dim, head_dim, false}, window, sinks, cap);
 }
 
 TEST(a_query_sees_its_window_alone)
@@ -200,6 +227,54 @@ TEST(attention_holds_in_every_tier_and_grouping_at_odd_sizes)
     check_attention(1, 1);
 }
 
+TEST(attention_holds_for_the_longest_heads)
+{
+    check_attention(512, 0.04f);
+    check_attention(KERN_HEAD_MAX, 0.04f);
+}
+
+TEST(keys_and_values_have_different_widths)
+{
+    static const struct widths widths[] = {
+        {24, 16, false}, {17, 40, false}, {192, 128, false}, {8, 81, false}};
+    for (size_t i = 0; i < COUNT_OF(widths); i++)
+        check_widths(widths[i], 0.1f);
+}
+
+TEST(values_are_the_first_part_of_keys)
+{
+    static const struct widths widths[] = {{576, 512, true}, {40, 32, true}, {24, 24, true},
+                                           {83, 67, true},   {5, 2, true},   {KERN_HEAD_MAX, 130, true}};
+    static const float sinks[QUERIES] = {0, -1, 3, -20, 40, 2, 1, -3, 0.5f, 7, 5};
+    for (size_t i = 0; i < COUNT_OF(widths); i++)
+        check_widths(widths[i], 0.05f);
+    for (uint32_t window = 1; window < 400; window += 57)
+        check_window_widths((struct widths){40, 32, true}, window, sinks, 3);
+}
+
+/* The same numbers, stored apart: one arithmetic. */
+TEST(values_in_keys_and_apart_are_the_same_bits)
+{
+    EACH_TIER(ops)
+    {
+        struct rng r = {3, 0};
+        struct bench in, apart;
+        bench_init_widths(&in, &r, (struct widths){83, 67, true}, ops);
+        bench_init_widths(&apart, &r, (struct widths){83, 67, false}, ops);
+        for (uint32_t t = 0; t < TOKENS; t++)
+            ops->kv_put(&apart.kv, t, in.k + (size_t)t * 83, in.k + (size_t)t * 83);
+        for (uint32_t i = 0; i < QUERIES; i++) {
+            apart.queries[i].q = in.queries[i].q;
+            apart.queries[i].kv_len = in.queries[i].kv_len = lens[i];
+        }
+        ops->attn(&in.kv, in.queries, QUERIES, 0.1f, in.scratch);
+        ops->attn(&apart.kv, apart.queries, QUERIES, 0.1f, apart.scratch);
+        assert_same_bits(in.out, apart.out, (size_t)QUERIES * 67, ops->tier);
+        bench_done(&in);
+        bench_done(&apart);
+    }
+}
+
 /* Maxima of segments lie hundreds apart, upwards and downwards: no exponential may overflow. */
 TEST(attention_survives_scores_of_any_size)
 {
@@ -207,7 +282,7 @@ TEST(attention_survives_scores_of_any_size)
 }
 
 /* More than a tier takes through a segment together, each one token further: a chunk of a prompt. */
-TEST(a_prompt_in_one_call_is_its_queries_alone)
+static void check_prompt(bool v_in_k)
 {
     enum { HEAD_DIM = 40, COUNT = 150, FIRST = 200 };
     EACH_TIER(ops)
@@ -215,7 +290,7 @@ TEST(a_prompt_in_one_call_is_its_queries_alone)
         struct rng r = {10, 0};
         struct bench b;
         struct kern_query queries[COUNT];
-        bench_init(&b, &r, HEAD_DIM, ops);
+        bench_init_widths(&b, &r, (struct widths){HEAD_DIM, HEAD_DIM, v_in_k}, ops);
         float *q = random_values(&r, COUNT * HEAD_DIM, -4, 4);
         float *alone = random_values(&r, COUNT * HEAD_DIM, 7, 8),
               *together = random_values(&r, COUNT * HEAD_DIM, 7, 8);
@@ -232,6 +307,12 @@ TEST(a_prompt_in_one_call_is_its_queries_alone)
         free(together);
         bench_done(&b);
     }
+}
+
+TEST(a_prompt_in_one_call_is_its_queries_alone)
+{
+    check_prompt(false);
+    check_prompt(true);
 }
 
 TEST(a_page_holds_keys_transposed_and_values_in_rows)
@@ -251,14 +332,14 @@ TEST(a_page_holds_keys_transposed_and_values_in_rows)
     }
 }
 
-TEST(attention_in_parts_is_the_same)
+static void check_parts(bool v_in_k)
 {
     struct rng r = {72, 0};
     static const uint32_t cuts[] = {KERN_SEGMENT_TOKENS, 2 * KERN_SEGMENT_TOKENS, 3 * KERN_SEGMENT_TOKENS};
     EACH_TIER(ops)
     {
         struct bench b;
-        bench_init(&b, &r, 72, ops);
+        bench_init_widths(&b, &r, (struct widths){72, 72, v_in_k}, ops);
         float *whole = malloc((size_t)QUERIES * 72 * sizeof(float)), max[QUERIES], sum[QUERIES];
         for (uint32_t i = 0; i < QUERIES; i++)
             b.queries[i].kv_len = i % 3 == 0 ? TOKENS : 100 + 60 * i;
@@ -279,6 +360,12 @@ TEST(attention_in_parts_is_the_same)
         free(whole);
         bench_done(&b);
     }
+}
+
+TEST(attention_in_parts_is_the_same)
+{
+    check_parts(false);
+    check_parts(true);
 }
 
 TEST_MAIN()

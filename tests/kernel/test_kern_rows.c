@@ -96,6 +96,48 @@ TEST(gates_hold_in_every_tier)
     }
 }
 
+static double clip(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+TEST(the_clipped_swiglu_holds_in_every_tier)
+{
+    const float alpha = 1.702f, limit = 7;
+    struct rng r = {21, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        float *a = random_values(&r, n, -30, 30), *b = random_values(&r, n, -12, 12),
+              *y = random_values(&r, n, 0, 0), *again = random_values(&r, n, 0, 0);
+        EACH_TIER(ops)
+        {
+            /* The argument is rounded once, which an exponential passes on; the sum with 1 once more. */
+            ops->swiglu_clip(y, a, b, n, alpha, limit);
+            for (uint32_t j = 0; j < n; j++) {
+                double gate = clip((double)a[j], -1e9, 7), u = (double)alpha * gate;
+                double want = (clip((double)b[j], -7, 7) + 1) * gate * sigmoid(u);
+                assert_within((double)y[j], want, (0.5 * fabs(u) + 4) * EPS * fabs(want), ops->tier);
+            }
+            memcpy(again, a, n * sizeof(float)); /* in place */
+            ops->swiglu_clip(again, again, b, n, alpha, limit);
+            assert_same_bits(again, y, n, ops->tier);
+        }
+        float *all[] = {a, b, y, again};
+        for (uint32_t j = 0; j < COUNT_OF(all); j++)
+            free(all[j]);
+    }
+    EACH_TIER(ops)
+    {
+        float a[6] = {NAN, 2, INFINITY, -INFINITY, 1000, -1000}, b[6] = {2, NAN, INFINITY, 1, -INFINITY, 1};
+        float y[6];
+        ops->swiglu_clip(y, a, b, 6, alpha, limit);
+        assert_true(isnan(y[0]) && isnan(y[1]));
+        assert_within((double)y[2], 56, 1e-3, ops->tier);
+        assert_within((double)y[4], -42, 1e-3, ops->tier);
+        assert_within((double)y[5], 0, 1e-30, ops->tier);
+    }
+}
+
 TEST(layernorm_holds_in_every_tier)
 {
     struct rng r = {12, 0};
@@ -126,10 +168,43 @@ TEST(layernorm_holds_in_every_tier)
             memcpy(again, x, n * sizeof(float)); /* in place */
             ops->layernorm(again, again, w, b, n, 1e-6f);
             assert_same_bits(again, y, n, ops->tier);
+            ops->layernorm(again, x, w, NULL, n, 1e-6f);
+            for (uint32_t j = 0; j < n; j++) {
+                double distance = (double)x[j] - mean, want = distance * factor * (double)w[j];
+                double off = (n / 64 + 8) * 5 * EPS * factor;
+                double bound =
+                    fabs((double)w[j]) * (off + (norm_bound(n) + off) * (fabs(distance) * factor + off));
+                assert_within((double)again[j], want, bound + 2 * EPS * fabs(want), ops->tier);
+            }
         }
         float *all[] = {x, w, b, y, again};
         for (uint32_t j = 0; j < COUNT_OF(all); j++)
             free(all[j]);
+    }
+}
+
+TEST(the_square_of_the_positive_part_is_the_same_in_every_tier)
+{
+    struct rng r = {14, 0};
+    for (uint32_t i = 0; i < COUNT_OF(sizes); i++) {
+        uint32_t n = sizes[i];
+        float *x = random_values(&r, n, -9, 9), *y = random_values(&r, n, 0, 0);
+        EACH_TIER(ops)
+        {
+            ops->relu_square(y, x, n);
+            for (uint32_t j = 0; j < n; j++) {
+                double v = x[j] > 0 ? (double)x[j] : 0;
+                assert_true(y[j] == (float)(v * v));
+            }
+        }
+        free(x);
+        free(y);
+    }
+    EACH_TIER(ops)
+    {
+        float x[4] = {-1000, INFINITY, NAN, -0.0f};
+        ops->relu_square(x, x, 4); /* in place */
+        assert_true(x[0] == 0 && isinf(x[1]) && isnan(x[2]) && x[3] == 0);
     }
 }
 
@@ -241,13 +316,43 @@ static struct kern_conv conv_part(struct kern_conv a, uint32_t first, uint32_t t
     return a;
 }
 
+/* Token t of channel c, in double; *size: of its terms together. */
+static double conv_double(const struct kern_conv *a, uint32_t t, uint32_t c, double *size)
+{
+    uint32_t past = a->conv_width - 1;
+    double sum = a->bias ? (double)a->bias[c] : 0;
+    *size = fabs(sum);
+    for (uint32_t i = 0; i < a->conv_width; i++) {
+        uint32_t at = t + i; /* of the previous inputs, then the tokens */
+        double x = at >= past    ? (double)a->u[(at - past) * CONV_CHANNELS + c]
+                   : a->state_in ? (double)a->state_in[at * CONV_CHANNELS + c]
+                                 : 0;
+        sum += (double)a->w[i * CONV_CHANNELS + c] * x;
+        *size += fabs((double)a->w[i * CONV_CHANNELS + c] * x);
+    }
+    return sum;
+}
+
+static void check_conv(const struct kern_conv *a, const char *tier)
+{
+    for (uint32_t t = 0; t < CONV_TOKENS; t++) {
+        for (uint32_t c = 0; c < CONV_CHANNELS; c++) {
+            double size, sum = conv_double(a, t, c, &size);
+            /* silu's slope is below 1.1. */
+            assert_within((double)a->y[t * CONV_CHANNELS + c], a->linear ? sum : sum * sigmoid(sum),
+                          (1.1 * (a->conv_width + 1) + (a->linear ? 0 : 6)) * EPS * size, tier);
+        }
+    }
+}
+
 TEST(convolution_holds_in_every_tier_and_cut)
 {
     struct rng r = {5, 0};
-    for (uint32_t conv_width = 1; conv_width <= 8; conv_width++) {
-        uint32_t past = conv_width - 1;
+    for (uint32_t form = 0; form < 8 * 4; form++) {
+        uint32_t conv_width = 1 + form % 8, past = conv_width - 1;
         float *u = random_values(&r, CONV_TOKENS * CONV_CHANNELS, -2, 2);
         float *w = random_values(&r, (size_t)conv_width * CONV_CHANNELS, -1, 1);
+        float *bias = random_values(&r, CONV_CHANNELS, -1, 1);
         float *state = random_values(&r, (size_t)past * CONV_CHANNELS, -2, 2);
         float *after = random_values(&r, (size_t)past * CONV_CHANNELS, 0, 0);
         float *whole = random_values(&r, CONV_TOKENS * CONV_CHANNELS, 0, 0);
@@ -255,6 +360,8 @@ TEST(convolution_holds_in_every_tier_and_cut)
         struct kern_conv a = {.y = whole,
                               .u = u,
                               .w = w,
+                              .bias = form / 8 % 2 ? bias : NULL,
+                              .linear = form / 16,
                               .state_in = conv_width % 2 ? state : NULL,
                               .state_out = after,
                               .tokens = CONV_TOKENS,
@@ -266,22 +373,7 @@ TEST(convolution_holds_in_every_tier_and_cut)
         {
             a.y = whole;
             ops->conv(&a, 0, CONV_CHANNELS);
-            for (uint32_t t = 0; t < CONV_TOKENS; t++) {
-                for (uint32_t c = 0; c < CONV_CHANNELS; c++) {
-                    double sum = 0, size = 0;
-                    for (uint32_t i = 0; i < conv_width; i++) {
-                        uint32_t at = t + i; /* of the previous inputs, then the tokens */
-                        double x = at >= past   ? (double)u[(at - past) * CONV_CHANNELS + c]
-                                   : a.state_in ? (double)state[at * CONV_CHANNELS + c]
-                                                : 0;
-                        sum += (double)w[i * CONV_CHANNELS + c] * x;
-                        size += fabs((double)w[i * CONV_CHANNELS + c] * x);
-                    }
-                    /* silu's slope is below 1.1. */
-                    assert_within((double)whole[t * CONV_CHANNELS + c], sum * sigmoid(sum),
-                                  (1.1 * (conv_width + 1) + 6) * EPS * size, ops->tier);
-                }
-            }
+            check_conv(&a, ops->tier);
             assert_same_bits(after, u + (CONV_TOKENS - past) * CONV_CHANNELS, (size_t)past * CONV_CHANNELS,
                              "last inputs");
             a.y = cut;
@@ -293,12 +385,9 @@ TEST(convolution_holds_in_every_tier_and_cut)
             }
             assert_same_bits(cut, whole, CONV_TOKENS * CONV_CHANNELS, ops->tier);
         }
-        free(u);
-        free(w);
-        free(state);
-        free(after);
-        free(whole);
-        free(cut);
+        float *all[] = {u, w, bias, state, after, whole, cut};
+        for (uint32_t i = 0; i < COUNT_OF(all); i++)
+            free(all[i]);
     }
 }
 

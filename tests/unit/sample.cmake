@@ -1,5 +1,6 @@
 plateau_test(test_sampler sample base)
 plateau_test(test_sampler_best sample base)
+plateau_test(test_sampler_ready sample base)
 plateau_test(test_ngram spec base)
 plateau_test(test_drafting spec)
 plateau_test(test_draft_length spec LABELS slow)

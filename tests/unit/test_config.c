@@ -21,8 +21,9 @@ static struct arena *arena(void)
     return a;
 }
 
-#define LLAMA                                                                                                \
-    "\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"         \
+#define LLAMA "\"model_type\":\"llama\"," LLAMA_NUMBERS
+#define LLAMA_NUMBERS                                                                                        \
+    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"                                  \
     "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096"
 #define QWEN3_5 QWEN3_5_BUT_KEY_DIM ",\"linear_key_head_dim\":16"
 #define QWEN3_5_BUT_KEY_DIM                                                                                  \
@@ -128,12 +129,10 @@ TEST(rope_reads_both_generations)
     assert_int_equal(c.ropes[0].rot, 8);
     c = reads("{" QWEN3_5 "}");
     assert_int_equal(c.ropes[0].rot, 4);
-    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}}", -ENOTSUP,
-            "rope_type 'dynamic'");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"other\",\"factor\":4}}", -ENOTSUP, "rope_type 'other'");
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", -EINVAL, "factor is missing");
     refuses("{" LLAMA ",\"rope_scaling\":7}", -EINVAL, "rope_scaling must be an object");
     refuses("{" LLAMA ",\"partial_rotary_factor\":0.2}", -ENOTSUP, "leaves 3 rotating");
-    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"mscale\":1}}", -ENOTSUP, "mscale");
     refuses("{" LLAMA ",\"rope_theta\":0}", -EINVAL, "rope_theta must be a number in 1..");
 }
 
@@ -235,6 +234,48 @@ TEST(layers_may_rotate_by_two_tables)
 
 #define EXPERTS NUMBERS ",\"moe_intermediate_size\":16,\"num_experts_per_tok\":2"
 
+#define LFM2                                                                                                 \
+    "\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"vocab_size\":512,"               \
+    "\"max_position_embeddings\":4096,\"conv_L_cache\":3"
+
+TEST(short_convolutions_stand_where_the_file_says)
+{
+    struct config c =
+        reads("{\"model_type\":\"lfm2\"," LFM2 ",\"layer_types\":null,\"full_attn_idxs\":[1,2]}");
+    for (uint32_t i = 0; i < 4; i++)
+        assert_ptr_equal(c.layer[i].mixer, i == 1 || i == 2 ? &block_attention : &block_short_conv);
+    assert_int_equal(c.recurrent_count, 2);
+    assert_int_equal(c.kv_count, 2);
+    c = reads("{\"model_type\":\"lfm2\"," LFM2
+              ",\"layer_types\":[\"conv\",\"full_attention\",\"conv\",\"conv\"]}");
+    assert_ptr_equal(c.layer[1].mixer, &block_attention);
+    assert_int_equal(c.recurrent_count, 3);
+    refuses("{\"model_type\":\"lfm2\"," LFM2 ",\"conv_L_cache\":9,\"full_attn_idxs\":[1]}", -EINVAL,
+            "conv_L_cache");
+    refuses("{\"model_type\":\"lfm2\"," LFM2 ",\"full_attn_idxs\":[1,\"2\"]}", -EINVAL, "full_attn_idxs");
+}
+
+static uint32_t lfm2_width(const char *rest)
+{
+    char text[600];
+    snprintf(text, sizeof(text), "{\"model_type\":\"lfm2\"," LFM2 "%s}", rest);
+    return reads(text).intermediate;
+}
+
+TEST(an_mlp_may_be_as_wide_as_a_formula_says)
+{
+    assert_int_equal(lfm2_width(",\"intermediate_size\":160,\"block_multiple_of\":32"), 128);
+    assert_int_equal(lfm2_width(",\"intermediate_size\":160,\"block_ff_dim\":100,\"block_multiple_of\":1"),
+                     66);
+    assert_int_equal(lfm2_width(",\"intermediate_size\":160,\"block_ffn_dim_multiplier\":1.5,"
+                                "\"block_multiple_of\":8"),
+                     160);
+    assert_int_equal(lfm2_width(",\"intermediate_size\":160,\"block_auto_adjust_ff_dim\":false"), 160);
+    refuses("{\"model_type\":\"lfm2\"," LFM2 ",\"intermediate_size\":1000000,"
+            "\"block_ffn_dim_multiplier\":100}",
+            -EINVAL, "makes an MLP of width");
+}
+
 TEST(some_layers_of_a_mixture_are_dense)
 {
     struct config c = reads("{\"model_type\":\"qwen3_moe\"," EXPERTS
@@ -293,10 +334,81 @@ TEST(every_number_has_bounds)
         snprintf(at, sizeof(text) - (size_t)(at - text), "%s", rest);
         refuses(text, -EINVAL, bad[i].says);
     }
-    refuses("{" LLAMA ",\"head_dim\":258}", -EINVAL, "head_dim is 258, but must be in 2..256");
+    refuses("{" LLAMA ",\"head_dim\":642}", -EINVAL, "head_dim is 642, but must be in 2..640");
     refuses("{" LLAMA ",\"head_dim\":15}", -ENOTSUP, "head_dim is 15");
     refuses("{" LLAMA ",\"num_key_value_heads\":3}", -EINVAL, "is not a multiple of num_key_value_heads 3");
     refuses("{" LLAMA ",\"rms_norm_eps\":\"x\"}", -EINVAL, "rms_norm_eps must be a number");
+}
+
+#define MAMBA                                                                                                \
+    "\"num_hidden_layers\":4,\"hidden_size\":64,\"num_attention_heads\":4,\"vocab_size\":512,"               \
+    "\"max_position_embeddings\":4096,\"intermediate_size\":48"
+#define GRANITE                                                                                              \
+    "{\"model_type\":\"granitemoehybrid\"," MAMBA ",\"mamba_n_heads\":4,\"mamba_d_state\":16,"               \
+    "\"layer_types\":[\"mamba\",\"attention\",\"linear_attention\",\"full_attention\"]"
+#define NEMOTRON                                                                                             \
+    "{\"model_type\":\"nemotron_h\"," MAMBA                                                                  \
+    ",\"mamba_num_heads\":4,\"mamba_head_dim\":8,\"ssm_state_size\":16"
+
+TEST(mamba_layers_have_states_and_no_position)
+{
+    struct config c = reads(GRANITE ",\"mamba_d_head\":\"auto\",\"time_step_limit\":[0.0,Infinity]}");
+    assert_true(c.layer[0].mixer == &block_mamba && c.layer[1].mixer == &block_attention);
+    assert_true(c.layer[2].mixer == &block_mamba && c.layer[2].recurrent == 1 && c.recurrent_count == 2);
+    assert_int_equal(c.layer[3].index, 1);
+    assert_int_equal(c.layer[3].rope, ROPE_ABSENT);
+    assert_int_equal(c.ssm.head_dim, 32);
+    assert_int_equal(c.ssm.conv_width, 4);
+    assert_true(c.ssm_dt_limit[0] == 0 && c.ssm_dt_limit[1] > 1e29f && c.ssm_normed && !c.ssm_norm_first);
+    c = reads(GRANITE ",\"position_embedding_type\":\"rope\","
+                      "\"time_step_limit\":[0.01,{\"__float__\":\"Infinity\"}]}");
+    assert_int_equal(c.layer[3].rope, 0);
+    assert_true(c.ssm_dt_limit[0] == 0.01f);
+    refuses(GRANITE ",\"time_step_limit\":[0.1]}", -EINVAL, "time_step_limit must be a list of 2 numbers");
+    refuses(GRANITE ",\"time_step_limit\":[1,0.5]}", -EINVAL, "time_step_limit is empty");
+    refuses(GRANITE ",\"time_step_limit\":[1,\"x\"]}", -EINVAL, "time_step_limit[1] must be a number");
+    refuses(GRANITE ",\"mamba_n_groups\":3}", -EINVAL, "mamba_n_groups 3 does not divide mamba_n_heads 4");
+    refuses(GRANITE ",\"mamba_d_head\":\"some\"}", -ENOTSUP, "mamba_d_head 'some'");
+    refuses(GRANITE ",\"mamba_hidden_act\":\"gelu\"}", -ENOTSUP, "mamba_hidden_act 'gelu'");
+}
+
+TEST(a_layer_of_nemotron_is_one_branch)
+{
+    struct config c = reads(NEMOTRON ",\"hybrid_override_pattern\":\"M-*M\"}");
+    const struct block *want[] = {&block_mamba, &block_mlp_plain, &block_attention, &block_mamba};
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(c.layer[i].mixer == want[i] && !c.layer[i].mlp);
+    assert_int_equal(c.activation, ACTIVATION_RELU_SQUARE);
+    assert_int_equal(c.layer[2].rope, ROPE_ABSENT);
+    refuses(NEMOTRON ",\"hybrid_override_pattern\":\"M-*\"}", -EINVAL, "num_hidden_layers = 4");
+    refuses(NEMOTRON ",\"hybrid_override_pattern\":\"M-*X\"}", -ENOTSUP, "layer_types[3] is 'X'");
+    refuses(NEMOTRON ",\"layers_block_type\":[\"moe\",\"mlp\",\"mlp\",\"mlp\"],\"num_experts_per_tok\":2,"
+                     "\"moe_intermediate_size\":8}",
+            -EINVAL, "n_routed_experts is missing");
+    refuses(NEMOTRON ",\"hybrid_override_pattern\":\"M-*M\",\"moe_latent_size\":64}", -ENOTSUP,
+            "moe_latent_size is 64");
+}
+
+TEST(mixers_side_by_side_have_both_states)
+{
+    struct config c =
+        reads("{\"model_type\":\"falcon_h1\"," MAMBA ",\"mamba_n_heads\":4,\"mamba_d_state\":16,"
+              "\"mamba_d_ssm\":32,\"attention_in_multiplier\":2,\"attention_out_multiplier\":3,"
+              "\"ssm_multipliers\":[1,2,3,4,5]}");
+    assert_true(c.layer[3].mixer == &block_attention && c.layer[3].beside == &block_mamba);
+    assert_int_equal(c.kv_count, 4);
+    assert_int_equal(c.recurrent_count, 4);
+    assert_true(c.layer[3].index == 3 && c.layer[3].recurrent == 3);
+    assert_int_equal(c.ssm.head_dim, 8);
+    assert_true(c.ssm_multipliers[4] == 5 && c.attention_out_scale == 6 && !c.ssm_normed);
+}
+
+TEST(an_activation_has_the_name_of_its_function)
+{
+    assert_int_equal(reads("{" LLAMA "}").activation, ACTIVATION_SILU);
+    assert_int_equal(reads("{" LLAMA ",\"hidden_act\":\"gelu\"}").activation, ACTIVATION_GELU_ERF);
+    assert_int_equal(reads("{" LLAMA ",\"hidden_act\":\"gelu_new\"}").activation, ACTIVATION_GELU_TANH);
+    assert_int_equal(reads("{" LLAMA ",\"hidden_act\":\"relu2\"}").activation, ACTIVATION_RELU_SQUARE);
 }
 
 TEST(what_we_do_not_compute_is_refused)
@@ -304,7 +416,7 @@ TEST(what_we_do_not_compute_is_refused)
     refuses("{\"model_type\":\"mamba\"}", -ENOTSUP,
             "model_type 'mamba' is not supported; supported are llama, ");
     refuses("{}", -ENOTSUP, "model_type ''");
-    refuses("{" LLAMA ",\"hidden_act\":\"gelu\"}", -ENOTSUP, "hidden_act 'gelu'");
+    refuses("{" LLAMA ",\"hidden_act\":\"relu\"}", -ENOTSUP, "hidden_act 'relu'");
     refuses("{" LLAMA ",\"num_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":8}", -ENOTSUP,
             "num_experts is 4, but llama with experts is not supported");
     refuses("{" QWEN3_5 ",\"output_gate_type\":\"sigmoid\"}", -ENOTSUP, "output_gate_type 'sigmoid'");
@@ -316,6 +428,42 @@ TEST(what_we_do_not_compute_is_refused)
             "heads\":4,"
             "\"vocab_size\":9,\"max_position_embeddings\":64}",
             -EINVAL, "num_experts is missing");
+}
+
+TEST(known_families_that_are_not_computed_say_why)
+{
+    static const char *const names[] = {
+        "deepseek_v32", "deepseek_v4", "glm_moe_dsa", "glm5_next", "kimi_linear", "kimi_k3", "minimax_m3",
+        "qwen4_exp",    "gemma3n",     "llama4",      "jamba",     "rwkv",        "rwkv7",   "gemma3n_text",
+    };
+    char text[512], says[128];
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        snprintf(says, sizeof(says), "models of type %s are not computed: ", names[i]);
+        snprintf(text, sizeof(text), "{" LLAMA_NUMBERS ",\"model_type\":\"%s\"}", names[i]);
+        refuses(text, -ENOTSUP, says);
+        /* As the text of a parent, and as a parent of known text. */
+        snprintf(text, sizeof(text),
+                 "{\"model_type\":\"x\",\"text_config\":{" LLAMA_NUMBERS ",\"model_type\":\"%s\"}}",
+                 names[i]);
+        refuses(text, -ENOTSUP, says);
+        snprintf(text, sizeof(text), "{\"model_type\":\"%s\",\"text_config\":{" LLAMA "}}", names[i]);
+        refuses(text, -ENOTSUP, says);
+    }
+}
+
+TEST(a_parent_is_known_by_its_text_or_by_its_name)
+{
+    struct config c = reads("{\"model_type\":\"kimi_vl\",\"text_config\":{" LLAMA "},\"vision_config\":{}}");
+    assert_string_equal(c.family_name, "llama");
+    assert_true(c.text_alone);
+    c = reads("{\"model_type\":\"mistral3\",\"text_config\":{" LLAMA_NUMBERS "},\"vision_config\":{}}");
+    assert_string_equal(c.family_name, "mistral");
+    assert_true(c.text_alone);
+    c = reads("{\"model_type\":\"mistral3\",\"text_config\":{" LLAMA_NUMBERS "}}");
+    assert_false(c.text_alone);
+    c = reads("{\"model_type\":\"qwen3_5\",\"text_config\":{" QWEN3_5 "},\"vision_config\":{\"a\":1}}");
+    assert_false(c.text_alone);
+    refuses("{\"model_type\":\"x\",\"text_config\":{" LLAMA_NUMBERS "}}", -ENOTSUP, "model_type 'x'");
 }
 
 TEST(what_is_not_a_configuration_is_refused)
@@ -451,40 +599,65 @@ static struct config laid_out(const char *text, uint32_t mtp, uint32_t drafts_ma
     return c;
 }
 
-/* Every K and V of every layer has its place, each next to the one before. */
-static void expect_page(const struct compute_shape *c, uint32_t layers)
+/* Every K and V of every layer has its place in its group, each next to the one before. */
+static void expect_pages(const struct compute_shape *c, uint32_t layers)
 {
-    size_t at = 0;
+    size_t at[PAGE_GROUPS_MAX] = {0};
     assert_int_equal(c->kv_count, layers);
     for (uint32_t layer = 0; layer < layers; layer++) {
         const struct kv_layer *l = &c->kv[layer];
+        assert_true(l->group < c->group_count);
         for (uint32_t head = 0; head < l->heads; head++) {
-            assert_int_equal(page_k_offset(l, head), at);
-            at += 2 * (size_t)l->head_dim * PAGE_TOKENS * sizeof(float);
+            assert_int_equal(page_k_offset(l, head), at[l->group]);
+            at[l->group] += (l->k_width + (l->v_in_k ? 0 : l->v_width)) * PAGE_TOKENS * sizeof(float);
         }
     }
-    assert_int_equal(c->page_bytes, at);
+    for (uint32_t g = 0; g < c->group_count; g++)
+        assert_int_equal(c->groups[g].page_bytes, at[g] ? at[g] : PAGE_BYTES_LEAST);
+}
+
+/* Two inputs of 64 channels a layer, and one for each of four pending tokens. */
+TEST(a_short_convolution_keeps_its_last_inputs)
+{
+    struct config c = laid_out("{\"model_type\":\"lfm2\"," LFM2 ",\"full_attn_idxs\":[0]}", 0, 0);
+    assert_int_equal(c.shape.state_bytes, 3 * 2 * 64 * sizeof(float));
+    c = laid_out("{\"model_type\":\"lfm2\"," LFM2 ",\"full_attn_idxs\":[0]}", 0, 3);
+    assert_int_equal(c.shape.state_bytes, 3 * (2 * 64 + 4 * 64) * sizeof(float));
 }
 
 TEST(pages_have_room_for_mtp_where_it_is_computed)
 {
     struct config c = laid_out("{" QWEN3_5 "}", 0, 0);
-    expect_page(&c.shape, c.kv_count);
-    assert_int_equal(c.shape.page_bytes, 2u * 2 * 2 * 16 * PAGE_TOKENS * sizeof(float));
+    expect_pages(&c.shape, c.kv_count);
+    assert_int_equal(c.shape.groups[0].page_bytes, 2u * 2 * 2 * 16 * PAGE_TOKENS * sizeof(float));
     c = laid_out("{" QWEN3_5 "}", 1, 1);
     assert_int_equal(c.mtp_layer.index, c.kv_count);
-    expect_page(&c.shape, c.kv_count + 1);
+    expect_pages(&c.shape, c.kv_count + 1);
 }
 
 /* A page is the sum over layers of different sizes. */
 TEST(each_layer_has_its_own_heads_in_a_page)
 {
-    struct kv_layer kv[] = {
-        {.heads = 2, .head_dim = 16}, {.heads = 1, .head_dim = 64}, {.heads = 4, .head_dim = 8}};
-    size_t bytes = page_lay_out(kv, COUNT_OF(kv));
-    const struct compute_shape c = {.kv = kv, .kv_count = COUNT_OF(kv), .page_bytes = bytes};
-    expect_page(&c, COUNT_OF(kv));
-    assert_int_equal(bytes, (2u * 16 + 64 + 4 * 8) * 2 * PAGE_TOKENS * sizeof(float));
+    struct kv_layer kv[] = {{.heads = 2, .k_width = 16, .v_width = 16},
+                            {.heads = 1, .k_width = 64, .v_width = 40},
+                            {.heads = 1, .k_width = 24, .v_width = 16, .v_in_k = true},
+                            {.heads = 4, .k_width = 8, .v_width = 8}};
+    struct compute_shape c = {.kv = kv, .kv_count = COUNT_OF(kv), .group_count = 1};
+    page_lay_out(kv, COUNT_OF(kv), c.groups, c.group_count);
+    expect_pages(&c, COUNT_OF(kv));
+    assert_int_equal(c.groups[0].page_bytes, (2u * 32 + 104 + 24 + 4 * 16) * PAGE_TOKENS * sizeof(float));
+}
+
+TEST(each_group_is_the_sum_over_its_layers)
+{
+    struct kv_layer kv[] = {{.heads = 2, .k_width = 16, .v_width = 16, .group = 1},
+                            {.heads = 1, .k_width = 64, .v_width = 64, .group = 2},
+                            {.heads = 4, .k_width = 8, .v_width = 8, .group = 1}};
+    struct compute_shape c = {.kv = kv, .kv_count = COUNT_OF(kv), .group_count = 3};
+    page_lay_out(kv, COUNT_OF(kv), c.groups, c.group_count);
+    expect_pages(&c, COUNT_OF(kv));
+    assert_int_equal(kv[2].offset, 2 * 16 * 2 * PAGE_TOKENS * sizeof(float));
+    assert_int_equal(c.groups[0].page_bytes, PAGE_BYTES_LEAST);
 }
 
 /* States first, at the same offsets as without drafts; then pending values; then hidden states. */

@@ -33,7 +33,7 @@ static void run_golden_tiny(const char *name, uint32_t copies)
     json_decref(g);
 }
 
-static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe"};
+static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe", "granitemoehybrid"};
 
 TEST(golden_answers_alone)
 {
@@ -150,11 +150,11 @@ static void run_preempted(const char *dir)
     struct engine_numbers n;
     uint32_t prompt[8][1200];
     struct engine_opts o = test_engine_opts(dir);
-    uint32_t pages = (uint32_t)(UNIT_BYTES / model_shape(o.model)->page_bytes);
+    uint32_t pages = (uint32_t)MIN_OF(UNIT_BYTES / model_shape(o.model)->page_bytes, (uint64_t)320);
     uint32_t outputs = (pages * 3 / 2 / 8 - 2) * PAGE_TOKENS / 2;
     assert_true(outputs + 8 < COUNT_OF(prompt[0]));
-    o.kv_bytes_max = UNIT_BYTES;
-    o.max_model_len = pages / 2 * PAGE_TOKENS;
+    o.kv_bytes_max = pages < 320 ? UNIT_BYTES : pages * model_shape(o.model)->page_bytes;
+    o.max_model_len = MIN_OF(pages / 2 * PAGE_TOKENS, 4096);
     test_engine_start(&f, dir, &o);
     for (uint32_t i = 0; i < 8; i++) {
         fill_prompt(prompt[i], outputs + i, i);
@@ -178,6 +178,7 @@ TEST(preemption_changes_no_token)
 {
     run_preempted(TINY("qwen3_5"));
     run_preempted(TINY("qwen3"));
+    run_preempted(TINY("granitemoehybrid"));
 }
 
 /* ---- logprobs ---- */

@@ -1,7 +1,8 @@
 /* Speculative decoding changes no token: with every drafter, any draft tokens, in any batch. */
 #include "test_engine_draft.h"
 
-static const char *const models[] = {TINY("qwen3"), TINY("qwen3_5"), TINY("qwen3_5_moe")};
+static const char *const models[] = {TINY("qwen3"), TINY("qwen3_5"), TINY("qwen3_5_moe"),
+                                     TINY("granitemoehybrid")};
 
 /* ---- the tests ---- */
 

@@ -274,14 +274,14 @@ TEST(layers_are_progress)
     memset(pages, 0, shape->page_bytes);
     struct model_seq seq = {.tokens = prompt,
                             .token_count = 5,
-                            .pages = table,
+                            .pages = {table},
                             .state_in = NONE,
                             .state_out = NONE,
                             .logits_from = 4};
     atomic_bool stop = false;
     struct model_step step = {.seqs = &seq,
                               .seq_count = 1,
-                              .pages = dev_of_host(pages),
+                              .pages = {dev_of_host(pages)},
                               .logits = logits,
                               .stop = &stop,
                               .progress_ns = &progress_ns};

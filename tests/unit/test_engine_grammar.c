@@ -157,6 +157,22 @@ static struct engine_numbers check_engine(const struct engine_opts *o)
     return n;
 }
 
+/* With a prefix cache, and with preemption: the tiny model takes a tenth of the time of Canary. */
+static void check_memory(void)
+{
+    struct engine_opts o = opts_of(DRAFTING_NGRAM, 1);
+    o.prefix_cache_bytes = 64 << 20;
+    struct engine_numbers n = check_engine(&o);
+    assert_true(n.draft_tokens > 0 && n.cached_tokens > 0);
+    for (int drafts = 0; drafts < 3; drafts += 2) {
+        o = opts_of(drafts ? DRAFTING_NGRAM : DRAFTING_NONE, (uint32_t)drafts);
+        o.max_model_len = 384;
+        o.kv_bytes_max = 12 * model_shape(o.model)->page_bytes;
+        n = check_engine(&o);
+        assert_true(n.preemptions > 0);
+    }
+}
+
 TEST(outputs_are_instances_and_the_same_tokens_however_computed)
 {
     struct scene s;
@@ -180,17 +196,8 @@ TEST(outputs_are_instances_and_the_same_tokens_however_computed)
         n = check_engine(&o);
         assert_true(n.accepted_tokens > 0);
     }
-    o = opts_of(DRAFTING_NGRAM, 1);
-    o.prefix_cache_bytes = 64 << 20;
-    n = check_engine(&o);
-    assert_true(n.draft_tokens > 0 && n.cached_tokens > 0);
-    for (int drafts = 0; drafts < 3; drafts += 2) {
-        o = opts_of(drafts ? DRAFTING_NGRAM : DRAFTING_NONE, (uint32_t)drafts);
-        o.max_model_len = 384;
-        o.kv_bytes_max = 12 * model_shape(o.model)->page_bytes;
-        n = check_engine(&o);
-        assert_true(n.preemptions > 0);
-    }
+    if (!MODEL_HEAD)
+        check_memory();
     for (uint32_t i = 0; i < JOBS; i++)
         free(wanted[i]);
 }

@@ -60,8 +60,9 @@ PROPERTY(no_job_is_larger_than_planned, seed)
 {
     struct rng rng = {seed, 0};
     uint64_t fixed, token;
-    bool ngram = seed % 2;
-    job_bytes_max(true, ngram, &fixed, &token);
+    const struct job_tables tables = {
+        .keys = true, .ngram = seed % 2, .groups = 1 + (uint32_t)rng_below(&rng, PAGE_GROUPS_MAX)};
+    job_bytes_max(true, &tables, &fixed, &token);
     for (int i = 0; i < 2000; i++) {
         uint64_t tokens = 2 + rng_below(&rng, 1ull << (4 + rng_below(&rng, 18)));
         struct slice stops[ENGINE_STOP_STRINGS_MAX];
@@ -78,10 +79,10 @@ PROPERTY(no_job_is_larger_than_planned, seed)
         s.sampling.bias_count = (uint32_t)rng_below(&rng, SAMPLER_BIAS_MAX + 1);
         s.sampling.top_logprobs = (uint32_t)rng_below(&rng, SAMPLER_TOP_MAX + 1);
         s.speculative = rng_below(&rng, 4);
-        assert_true(job_bytes(&s, true, ngram) <= fixed + token * tokens);
+        assert_true(job_bytes(&s, &tables) <= fixed + token * tokens);
         s.grammar = (struct cached_grammar *)&s;
         uint64_t matcher = JOB_MATCHER_BYTES + tokens * JOB_MATCHER_TOKEN_BYTES;
-        assert_true(job_bytes(&s, true, ngram) <=
+        assert_true(job_bytes(&s, &tables) <=
                     fixed + token * tokens + MIN_OF(matcher, JOB_MATCHER_BYTES_MAX));
     }
 }

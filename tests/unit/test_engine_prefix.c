@@ -9,7 +9,8 @@
 
 #define PROMPT_MAX 2048
 
-static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe"};
+static const char *const tiny_models[] = {"qwen3", "llama", "qwen3_5", "qwen3_5_moe", "granitemoehybrid",
+                                          "olmo3", "gemma3"};
 
 static uint64_t steps_ns; /* how long steps should be, so how large the chunks are; 0: as usual */
 

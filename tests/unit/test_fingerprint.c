@@ -254,6 +254,12 @@ TEST(the_layout_names_what_decides_the_bits)
     write_weights(dir, "model.safetensors", 10, 5000);
     struct store_identity id = made(dir);
     assert_string_equal(id.layout, "2 int8 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
+    /* The context decides the factors, and they the keys. */
+    struct model_shape longer = shape;
+    struct err e = {0};
+    longer.longrope = "long";
+    assert_int_equal(fingerprint_make(dir, &longer, "int8", 0x15, &id, &e), 0);
+    assert_string_equal(id.layout, "2 int8 page=4096 state=192 cpu=15 longrope=long " PLATEAU_VERSION);
 }
 
 TEST(a_model_without_files_has_no_fingerprint)

@@ -119,8 +119,11 @@ static void setup(struct fixture *f, uint64_t limit)
                                             .pixels_max = 32 * 32,
                                             .encode_patch_bytes = 1};
     list_init(&f->jobs);
-    struct pools_opts pools = {
-        .parent = f->parent, .pages_max = 1, .page_bytes = UNIT_BYTES, .bytes_max = UNIT_BYTES};
+    struct pools_opts pools = {.parent = f->parent,
+                               .pages_max = 1,
+                               .groups = {{.page_bytes = UNIT_BYTES}},
+                               .group_count = 1,
+                               .bytes_max = UNIT_BYTES};
     size_t bytes = image_sched_arena_bytes(&f->shape) + pools_arena_bytes(&pools) + 4096;
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = bytes}, &f->arena), 0);
     assert_int_equal(device_open_cpu(1, NULL, &f->device), 0);

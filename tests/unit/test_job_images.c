@@ -154,11 +154,11 @@ static struct keys keys_of(const struct scene *c)
     struct job *j = NULL;
     struct charge charge = account_charge(test_account(ACCOUNT_NO_LIMIT));
     struct job_opts opts = {
-        .spec = &c->spec, .charge = &charge, .keys = true, .edge = EDGE, .identity = &identity};
+        .spec = &c->spec, .charge = &charge, .tables = {true, false, 1}, .edge = EDGE, .identity = &identity};
     assert_int_equal(job_create(&opts, &j), 0);
     assert_int_equal(j->seq.key_count, COUNT_OF(keys.of));
     assert_int_equal(j->image_count, c->spec.image_count);
-    assert_true(j->bytes <= job_bytes(&c->spec, true, false));
+    assert_true(j->bytes <= job_bytes(&c->spec, &(struct job_tables){true, false, 1}));
     memcpy(&keys, j->keys, sizeof(keys));
     for (uint32_t i = 0; i < j->image_count; i++)
         assert_int_equal(atomic_load(&c->images[i].image->holders), 2);

@@ -176,6 +176,52 @@ TEST(requests_have_room_for_a_matcher_each)
     assert_true(with.requests_bytes >= 4 * with.job_bytes);
 }
 
+/* Half of the layers have a window of 128: a sequence has 5 pages of them, and a step's. */
+TEST(pages_of_a_window_count_by_its_bound)
+{
+    struct made m = a_model(), full = a_model();
+    struct plan_process o = a_process(16384 * MIB);
+    struct plan_wish wish = {.max_model_len = 32768};
+    struct plan p, all;
+    m.model.windows[m.model.window_count++] = (struct plan_window){128, 32 << 10};
+    m.model.step_tokens = 512;
+    assert_int_equal(plan_make(&o, numbers_of, &full, 4, &wish, &all, NULL), 0);
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
+    assert_int_equal(plan_window_pages(&p.model, &p.model.windows[0], 32768, 1), 5 + 16);
+    assert_int_equal(plan_window_pages(&p.model, &p.model.windows[0], 32768, 4), 4 * 5 + 16);
+    assert_int_equal(plan_window_pages(&p.model, &p.model.windows[0], 64, 4), 4 * 2);
+    assert_int_equal(plan_sequence_bytes(&p.model, 32768), (uint64_t)(1024 + 21) * (32 << 10));
+    assert_int_equal(plan_sequence_bytes(&all.model, 32768), (uint64_t)1024 * (64 << 10));
+    assert_int_equal(p.pages_max, all.pages_max);
+    assert_true(p.load_bytes + 1003 * (uint64_t)(32 << 10) < all.load_bytes + 3 * UNIT_BYTES);
+    assert_true(p.pools_bytes < all.pools_bytes * 6 / 10);
+    assert_true(p.pools_bytes >= p.pools_floor_bytes);
+    /* Twice the context has room. */
+    wish.max_model_len = 0;
+    o = a_process(all.floor_bytes + 8 * MIB);
+    assert_int_equal(plan_make(&o, numbers_of, &full, 4, &wish, &all, NULL), 0);
+    assert_int_equal(plan_make(&o, numbers_of, &m, 4, &wish, &p, NULL), 0);
+    assert_true(p.max_model_len >= all.max_model_len);
+}
+
+/* Without full attention a page of the first group is next to nothing, and the windows' pages decide how many
+ * there are. */
+TEST(windows_alone_do_not_fill_the_memory_with_tables)
+{
+    struct made m = a_model();
+    struct plan_process o = a_process(4096 * MIB);
+    struct plan_wish wish = {.prefix_cache_bytes = PLAN_ALL};
+    struct plan p;
+    m.model.windows[m.model.window_count++] = (struct plan_window){4096, (64 << 10) - 64};
+    m.model.windows_only = true;
+    m.model.step_tokens = 512;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
+    assert_int_equal(p.max_model_len, 32768);
+    assert_true((uint64_t)p.pages_max * m.model.page_bytes <= o.ceiling_bytes);
+    assert_true(p.pages_max >= 32768 / 32);
+    assert_true(p.limit_bytes <= p.ceiling_bytes);
+}
+
 TEST(without_a_cache_the_pools_hold_what_rows_can_use)
 {
     struct made m = a_model();

@@ -21,7 +21,8 @@ static void scene_open(struct scene *s)
     struct pools_opts o = {.parent = s->parent = test_account(ACCOUNT_NO_LIMIT),
                            .pages_max = UNITS,
                            .states_max = UNITS,
-                           .page_bytes = UNIT_BYTES,
+                           .groups = {{.page_bytes = UNIT_BYTES}},
+                           .group_count = 1,
                            .state_bytes = UNIT_BYTES,
                            .bytes_max = UNITS * UNIT_BYTES,
                            .prefix_cache_max = UNITS * UNIT_BYTES};
@@ -48,7 +49,7 @@ static uint32_t add_prompt(struct scene *s, uint32_t count, uint32_t states, uin
     uint32_t node = NONE, state;
     for (uint32_t i = 0; i < count; i++) {
         struct prefix_key key = {.bytes = {(uint8_t)(i + 1)}};
-        assert_int_equal(page_pool_take(s->pools.pages, &pages[i]), 0);
+        assert_int_equal(page_pool_take(s->pools.groups[0].pages, &pages[i]), 0);
         node = prefix_index_add(s->pools.index, node, &key, &pages[i]);
         if (i + states < count)
             continue;
@@ -62,7 +63,7 @@ static uint32_t add_prompt(struct scene *s, uint32_t count, uint32_t states, uin
 static void release(struct scene *s, const uint32_t *pages, uint32_t count, uint32_t node)
 {
     for (uint32_t i = 0; i < count; i++)
-        page_pool_unref(s->pools.pages, pages[i]);
+        page_pool_unref(s->pools.groups[0].pages, pages[i]);
     prefix_index_released(s->pools.index, node);
 }
 
@@ -75,13 +76,13 @@ TEST(pages_take_the_units_of_snapshots)
     assert_int_equal(used(s.pools.snapshots), UNITS / 2);
     assert_int_equal(used(s.pools.state), 0);
     for (uint32_t i = UNITS / 2; i < UNITS; i++) {
-        assert_int_equal(page_pool_take(s.pools.pages, &pages[i]), 0);
+        assert_int_equal(page_pool_take(s.pools.groups[0].pages, &pages[i]), 0);
         assert_int_equal(used(s.pools.snapshots), UNITS - i - 1);
         assert_int_equal(used(s.pools.kv), i + 1);
     }
-    assert_int_equal(page_pool_take(s.pools.pages, &pages[UNITS]), -ENOSPC);
+    assert_int_equal(page_pool_take(s.pools.groups[0].pages, &pages[UNITS]), -ENOSPC);
     for (uint32_t i = UNITS / 2; i < UNITS; i++)
-        page_pool_unref(s.pools.pages, pages[i]);
+        page_pool_unref(s.pools.groups[0].pages, pages[i]);
     release(&s, pages, UNITS / 2, node);
     scene_close(&s);
 }
@@ -115,7 +116,8 @@ TEST(a_state_that_moves_keeps_its_pending_tokens)
     struct pools_opts o = {.parent = test_account(ACCOUNT_NO_LIMIT),
                            .pages_max = UNITS,
                            .states_max = UNITS,
-                           .page_bytes = 4096,
+                           .groups = {{.page_bytes = 4096}},
+                           .group_count = 1,
                            .state_bytes = bytes,
                            .bytes_max = UNITS * UNIT_BYTES,
                            .prefix_cache_max = UNITS * UNIT_BYTES};
@@ -131,7 +133,7 @@ TEST(a_state_that_moves_keeps_its_pending_tokens)
         p.pending[states[i]] = 10 + i;
     }
     for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(page_pool_take(p.pages, &pages[i]), 0);
+        assert_int_equal(page_pool_take(p.groups[0].pages, &pages[i]), 0);
         node = prefix_index_add(p.index, node, &keys[i], &pages[i]);
         assert_true(prefix_index_snapshot(p.index, node, states[4 + i]));
     }
@@ -147,7 +149,7 @@ TEST(a_state_that_moves_keeps_its_pending_tokens)
     }
     assert_int_equal(pools_pending(&p, NONE), 0);
     for (uint32_t i = 0; i < 2; i++)
-        page_pool_unref(p.pages, pages[i]);
+        page_pool_unref(p.groups[0].pages, pages[i]);
     prefix_index_released(p.index, node);
     block_pool_give(p.states, states[3]);
     assert_int_equal(pools_done(&p, NULL), 0);
@@ -163,7 +165,7 @@ TEST(an_arrival_fills_its_block)
     assert_true(bytes && back);
     memset(bytes, 7, UNIT_BYTES);
     scene_open(&s);
-    assert_int_equal(page_pool_take(s.pools.pages, &page), 0);
+    assert_int_equal(page_pool_take(s.pools.groups[0].pages, &page), 0);
     assert_int_equal(block_pool_take(s.pools.states, &state), 0);
     s.pools.pending[state] = 5;
     struct tier_arrival a = {.kind = TIER_PAGE, .bytes = bytes};
@@ -175,7 +177,7 @@ TEST(an_arrival_fills_its_block)
     assert_int_equal(pools_get(&s.pools, TIER_SNAPSHOT, state, 0, UNIT_BYTES, back), 0);
     assert_memory_equal(back, bytes, UNIT_BYTES);
     assert_int_equal(pools_pending(&s.pools, state), 3);
-    page_pool_unref(s.pools.pages, page);
+    page_pool_unref(s.pools.groups[0].pages, page);
     block_pool_give(s.pools.states, state);
     free(bytes);
     free(back);

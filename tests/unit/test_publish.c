@@ -29,6 +29,9 @@ static void add(struct fixture *f, uint32_t i, enum sched_phase phase, struct li
     list_push_back(list, &j->link);
 }
 
+static const struct model_shape shape = {
+    .groups = {{.page_bytes = 50}}, .group_count = 1, .page_bytes = 50, .state_bytes = 3};
+
 static void setup(struct fixture *f)
 {
     *f = (struct fixture){0};
@@ -36,7 +39,7 @@ static void setup(struct fixture *f)
     list_init(&f->over);
     assert_int_equal(
         arena_create(&(struct arena_opts){.bytes_max = publish_arena_bytes(JOBS, 2) + 4096}, &f->arena), 0);
-    assert_int_equal(publish_init(&f->p, f->arena, JOBS, 2, 50, 3), 0);
+    assert_int_equal(publish_init(&f->p, f->arena, JOBS, 2, &shape), 0);
 }
 
 static void teardown(struct fixture *f)

@@ -51,6 +51,28 @@ TEST(plain_texts_escape_what_they_must)
     schema_check_as("{'type': 'string'}", true, "'a\\\\\\u00e9'", "'\\u0061'\n'\\/'");
 }
 
+TEST(plain_texts_have_the_members_that_are_listed)
+{
+    static const char *const open = "{'properties': {'a': {'type': 'null'}}}";
+    schema_check_as(open, true, "{}\n{'a': null}", "{'b': 1}\n{'a': null, 'b': 1}");
+    schema_check(open, "{'b': 1}\n{'a': null, 'b': 1}", "");
+    schema_check_as("{'properties': {'a': {'type': 'null'}}, 'additionalProperties': {'type': 'null'}}", true,
+                    "{'b': null}", "{'b': 1}");
+    schema_check_as("{'type': 'object'}\n", true, "{'b': 1}", "1");
+    schema_check_as("{'type': 'object', 'required': ['b']}", true, "{'b': 1, 'c': 2}", "{}");
+    schema_check_as(
+        "{'allOf': [{'properties': {'a': {'type': 'null'}}}, {'properties': {'b': {'type': 'null'}}}]}", true,
+        "{'a': null, 'b': null}", "{'a': null, 'c': 1}");
+    schema_check_as("{'properties': {'a': {}}, 'patternProperties': {'^x': {'type': 'null'}}}", true,
+                    "{'a': 1, 'xa': null}", "{'b': null}");
+    schema_check_as("{'properties': {'a': {'type': 'null'}}, 'minProperties': 1, 'required': ['b']}", true,
+                    "{'b': 1}", "{'c': 1}");
+    schema_check_as(
+        "{'properties': {'a': {'type': 'null'}}, 'minProperties': 2, 'additionalProperties': true,"
+        " 'required': ['a', 'c']}",
+        true, "{'a': null, 'c': 1}", "{'a': null}");
+}
+
 TEST(multiples)
 {
     schema_check("{'type': 'integer', 'multipleOf': 7}", "0\n7\n-14\n700\n49", "1\n8\n-6\n71");

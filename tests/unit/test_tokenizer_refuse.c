@@ -133,7 +133,7 @@ TEST(what_cannot_be_used_is_named)
         {"model.vocab.a", "\"1\"", "the id of \"a\""},
         {"model.vocab.a", "1.5", "the id of \"a\""},
         {"model.vocab.a", "7", "given to two tokens"},
-        {"model.vocab.a", NULL, "byte 0x61"},
+        {"model.vocab.a", NULL, "not in model.vocab"},
         {"model.vocab.ab", NULL, "merge 0"},
         {"model.vocab.<end>", "300", "model.vocab gives it another id"},
         {"model.vocab.zz", "257", "given to two tokens"},

@@ -38,7 +38,8 @@ static void setup(struct fixture *f)
     *f = (struct fixture){.parent = test_account(ACCOUNT_NO_LIMIT), .quiet = 1000000};
     struct pools_opts o = {.parent = f->parent,
                            .pages_max = UNITS,
-                           .page_bytes = UNIT_BYTES,
+                           .groups = {{.page_bytes = UNIT_BYTES}},
+                           .group_count = 1,
                            .bytes_max = UNITS * UNIT_BYTES,
                            .prefix_cache_max = UNITS * UNIT_BYTES};
     struct trim_opts trim = {&f->pools, &f->images, &f->budget, "test", false, is_wanted, publish, f};
@@ -62,9 +63,9 @@ static void use(struct fixture *f, uint32_t count)
     pools_clock(&f->pools, clock_now_ns());
     trim_call_off(&f->t);
     for (uint32_t i = 0; i < count; i++)
-        assert_int_equal(page_pool_take(f->pools.pages, &f->pages[i]), 0);
+        assert_int_equal(page_pool_take(f->pools.groups[0].pages, &f->pages[i]), 0);
     for (uint32_t i = 0; i < count; i++)
-        page_pool_unref(f->pools.pages, f->pages[i]);
+        page_pool_unref(f->pools.groups[0].pages, f->pages[i]);
 }
 
 static uint64_t held_units(struct fixture *f)
@@ -151,9 +152,9 @@ TEST(an_order_gives_cached_pages_and_is_answered_with_the_bytes)
     struct prefix_key key = {.bytes = {1}};
     struct holder_answer answer;
     pools_clock(&f.pools, clock_now_ns());
-    assert_int_equal(page_pool_take(f.pools.pages, &f.pages[0]), 0);
+    assert_int_equal(page_pool_take(f.pools.groups[0].pages, &f.pages[0]), 0);
     uint32_t node = prefix_index_add(f.pools.index, NONE, &key, &f.pages[0]);
-    page_pool_unref(f.pools.pages, f.pages[0]);
+    page_pool_unref(f.pools.groups[0].pages, f.pages[0]);
     prefix_index_released(f.pools.index, node);
     struct holder_ask *trim = holder_ask_create(HOLDER_TRIM, 0, 0), *give, *clear;
     trim_take_order(&f.t, trim);

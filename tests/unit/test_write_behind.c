@@ -80,7 +80,8 @@ static void setup(struct fixture *f)
     struct pools_opts o = {.parent = f->parent = test_account(ACCOUNT_NO_LIMIT),
                            .pages_max = 8,
                            .states_max = 8,
-                           .page_bytes = 2 * UNIT_BYTES,
+                           .groups = {{.page_bytes = 2 * UNIT_BYTES}},
+                           .group_count = 1,
                            .state_bytes = UNIT_BYTES,
                            .bytes_max = 32 * UNIT_BYTES,
                            .prefix_cache_max = 32 * UNIT_BYTES,
@@ -91,8 +92,8 @@ static void setup(struct fixture *f)
     assert_int_equal(pools_create(f->arena, &o, &f->pools), 0);
     for (uint32_t i = 0; i < PAGES; i++) {
         struct prefix_key key = {.bytes = {(uint8_t)(i + 1)}};
-        assert_int_equal(page_pool_take(f->pools.pages, &f->pages[i]), 0);
-        memset(dev_host((dev_ptr){f->pools.page_base.at + f->pages[i] * f->pools.page_bytes}), (int)i + 1,
+        assert_int_equal(page_pool_take(f->pools.groups[0].pages, &f->pages[i]), 0);
+        memset(dev_host((dev_ptr){f->pools.page_base[0].at + f->pages[i] * f->pools.page_bytes}), (int)i + 1,
                f->pools.page_bytes);
         node = prefix_index_add(f->pools.index, node, &key, &f->pages[i]);
     }
@@ -100,7 +101,7 @@ static void setup(struct fixture *f)
     f->pools.pending[state] = 3;
     assert_true(prefix_index_snapshot(f->pools.index, node, state));
     for (uint32_t i = 0; i < PAGES; i++)
-        page_pool_unref(f->pools.pages, f->pages[i]);
+        page_pool_unref(f->pools.groups[0].pages, f->pages[i]);
     prefix_index_released(f->pools.index, node);
 }
 

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Only the first draft is compared with the file; those further ahead are made at one position in four. */
+#define FAR_EVERY 4u
+
 struct row {
     struct model *model;
     const struct model_shape *shape;
@@ -20,7 +23,8 @@ struct row {
     uint32_t count;
     uint32_t *pages;
     struct room memory, states;
-    float *logits; /* [DRAFTS_MAX + 1][vocab] */
+    dev_ptr bases[PAGE_GROUPS_MAX]; /* in `memory` */
+    float *logits;                  /* [DRAFTS_MAX + 1][vocab] */
     bool started;
     uint32_t pending; /* of state 0 */
 };
@@ -53,6 +57,7 @@ static int row_init(struct row *r, struct model *m, const struct golden_case *c)
         memcpy(r->tokens + c->prompt.count, c->greedy.ids, c->greedy.count * sizeof(r->tokens[0]));
     for (uint32_t i = 0; i < pages; i++)
         r->pages[i] = pages - 1 - i;
+    room_page_bases(r->shape, r->memory.at, pages, r->bases);
     return 0;
 }
 
@@ -62,13 +67,13 @@ static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uin
     struct model_seq row = {.tokens = tokens,
                             .token_count = count,
                             .position = position,
-                            .pages = r->pages,
                             .state_in = r->started ? 0 : NONE,
                             .pending = r->pending,
                             .logits_from = count - logits,
                             .keep_pending = hold};
-    struct model_step step = {
-        .seqs = &row, .seq_count = 1, .pages = r->memory.at, .states = r->states.at, .logits = r->logits};
+    struct model_step step = {.seqs = &row, .seq_count = 1, .states = r->states.at, .logits = r->logits};
+    room_tables(r->pages, row.pages);
+    memcpy(step.pages, r->bases, sizeof(step.pages));
     r->started = true;
     r->pending = 0;
     return model_forward(r->model, &step);
@@ -90,12 +95,13 @@ static int draft(struct row *r, uint32_t token, uint32_t position, uint32_t coun
 {
     struct model_draft_seq row = {.token = token,
                                   .position = position,
-                                  .pages = r->pages,
                                   .pending = r->pending,
                                   .count = count,
                                   .drafts = ids,
                                   .logits = logits};
-    struct model_draft d = {.seqs = &row, .seq_count = 1, .pages = r->memory.at, .states = r->states.at};
+    struct model_draft d = {.seqs = &row, .seq_count = 1, .states = r->states.at};
+    room_tables(r->pages, row.pages);
+    memcpy(d.pages, r->bases, sizeof(d.pages));
     return model_draft(r->model, &d);
 }
 
@@ -127,9 +133,9 @@ static int known_positions(struct row *r, uint32_t chunk, uint32_t ahead, struct
     uint32_t entries = r->c->mtp_argmax.count, from = r->count - entries;
     int result = read_prompt(r, from, chunk);
     for (uint32_t at = from; result == 0 && at < r->count; at++) {
-        uint32_t ids[DRAFTS_MAX] = {0};
+        uint32_t ids[DRAFTS_MAX] = {0}, count = (at - from) % FAR_EVERY == 0 ? ahead : 1;
         float logits[DRAFTS_MAX] = {0};
-        result = draft(r, r->tokens[at], at, ahead, ids, logits);
+        result = draft(r, r->tokens[at], at, count, ids, logits);
         if (result < 0)
             break;
         compare_draft(&g->compare, at, at - from, ids[0], logits[0]);

@@ -20,6 +20,7 @@
 
 /* A single prompt gets companions, made from it by rotation, so that batches have different rows. */
 #define SEQUENCES_MIN   8
+#define SEQUENCES_MAX   64u
 #define STEP_TOKENS_MAX 4096u
 #define ROWS_MAX        64u
 /* Above this many tokens the variants are a selection instead of every chunk with every batch. */
@@ -30,7 +31,7 @@
 
 struct options {
     enum compute_mode compute;
-    uint32_t chunk, batch, threads; /* 0: the default */
+    uint32_t chunk, batch, threads, sequences; /* 0: the default */
     unsigned cpu_flags;
     bool fake, spread;
     const char *model; /* NULL: the golden's own directory */
@@ -66,6 +67,7 @@ static void usage(FILE *out)
           "  --compute X    auto or f32 (default auto)\n"
           "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
+          "  --sequences N  a file with fewer prompts gets companions up to this many (default 8)\n"
           "  --threads N    workers (default: what the machine gives)\n"
           "  --cpu X        kernels: ref, avx2 or best, as far as the machine has them (default best)\n"
           "  --device X     cpu, or fake: a device that finds what leaks through the compute contract\n"
@@ -109,7 +111,8 @@ static int make_sequences(struct golden *g)
     count_vectors(g);
     if (g->file.case_count == 0)
         return 0;
-    uint32_t n = MAX_OF(g->file.case_count, SEQUENCES_MIN);
+    uint32_t least = g->opts->sequences ? g->opts->sequences : SEQUENCES_MIN;
+    uint32_t n = MAX_OF(g->file.case_count, least);
     g->compares = calloc(g->file.case_count, sizeof(g->compares[0]));
     g->sequences = calloc(n, sizeof(g->sequences[0]));
     g->views = calloc(g->file.case_count, sizeof(g->views[0]));
@@ -461,11 +464,17 @@ static bool parse_cpu(const char *text, unsigned *ret)
 static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'},   {"compute", required_argument, NULL, 'c'},
-        {"chunk", required_argument, NULL, 'k'},   {"batch", required_argument, NULL, 'b'},
-        {"threads", required_argument, NULL, 't'}, {"cpu", required_argument, NULL, 'u'},
-        {"device", required_argument, NULL, 'd'},  {"spread", no_argument, NULL, 's'},
-        {"help", no_argument, NULL, 'h'},          {0},
+        {"model", required_argument, NULL, 'm'},
+        {"compute", required_argument, NULL, 'c'},
+        {"chunk", required_argument, NULL, 'k'},
+        {"batch", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'},
+        {"cpu", required_argument, NULL, 'u'},
+        {"device", required_argument, NULL, 'd'},
+        {"spread", no_argument, NULL, 's'},
+        {"sequences", required_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
     };
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         bool ok = true;
@@ -481,6 +490,9 @@ static int parse_options(int argc, char **argv, struct options *o)
             break;
         case 'b':
             ok = parse_count(optarg, ROWS_MAX, &o->batch);
+            break;
+        case 'q':
+            ok = parse_count(optarg, SEQUENCES_MAX, &o->sequences);
             break;
         case 't':
             ok = parse_count(optarg, 256, &o->threads);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "memory/domain.h"
+#include "model/model.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -48,6 +49,24 @@ static inline int room_make(const struct domain *d, uint64_t bytes, int fill, st
         domain_put(d, dev_add(r.at, at), block, sizeof(block));
     *ret = r;
     return 0;
+}
+
+/* Where the pages of each group lie in a room of `pages` * page_bytes bytes: the first group's, then the next
+ * one's. */
+static inline void room_page_bases(const struct model_shape *s, dev_ptr at, uint64_t pages,
+                                   dev_ptr ret[PAGE_GROUPS_MAX])
+{
+    for (uint32_t g = 0; g < s->group_count; g++) {
+        ret[g] = at;
+        at = dev_add(at, pages * s->groups[g].page_bytes);
+    }
+}
+
+/* Each group has its own pages, of the same numbers: one table serves them all. */
+static inline void room_tables(const uint32_t *table, const uint32_t *ret[PAGE_GROUPS_MAX])
+{
+    for (uint32_t g = 0; g < PAGE_GROUPS_MAX; g++)
+        ret[g] = table;
 }
 
 /* A copy in the heap, to be freed; NULL: no memory, or the device failed. */

@@ -27,6 +27,7 @@ struct run {
     float *rows; /* [tokens of all][hidden] */
     uint32_t *page_ids;
     struct room memory;
+    dev_ptr pages[PAGE_GROUPS_MAX];
 };
 
 static void run_done(struct run *r)
@@ -69,7 +70,10 @@ static int run_init(struct run *r, const struct golden_file *f)
         if (!t->vector || !t->first)
             return -ENOMEM;
     }
-    return room_make(model_domain(r->model), pages * model_shape(r->model)->page_bytes, 0xff, &r->memory);
+    const struct model_shape *shape = model_shape(r->model);
+    int result = room_make(model_domain(r->model), pages * shape->page_bytes, 0xff, &r->memory);
+    room_page_bases(shape, r->memory.at, pages, r->pages);
+    return result;
 }
 
 /* The next chunk of each text in [from, to) that has tokens left. Returns how many there are. */
@@ -81,13 +85,13 @@ static uint32_t fill(struct run *r, uint32_t from, uint32_t to, uint32_t chunk)
         uint32_t left = t->golden->ids.count - t->done;
         if (left == 0)
             continue;
-        r->seqs[count++] = (struct model_seq){.tokens = t->golden->ids.ids + t->done,
-                                              .token_count = MIN_OF(left, chunk),
-                                              .position = t->done,
-                                              .pages = t->pages,
-                                              .state_in = NONE,
-                                              .state_out = NONE,
-                                              .values = true};
+        r->seqs[count] = (struct model_seq){.tokens = t->golden->ids.ids + t->done,
+                                            .token_count = MIN_OF(left, chunk),
+                                            .position = t->done,
+                                            .state_in = NONE,
+                                            .state_out = NONE,
+                                            .values = true};
+        room_tables(t->pages, r->seqs[count++].pages);
     }
     return count;
 }
@@ -113,8 +117,8 @@ static int run_texts(struct run *r, uint32_t from, uint32_t to, uint32_t chunk)
     for (uint32_t i = from; i < to; i++)
         r->texts[i].done = 0;
     while ((count = fill(r, from, to, chunk)) > 0) {
-        struct model_step step = {
-            .seqs = r->seqs, .seq_count = count, .pages = r->memory.at, .values = r->rows};
+        struct model_step step = {.seqs = r->seqs, .seq_count = count, .values = r->rows};
+        memcpy(step.pages, r->pages, sizeof(step.pages));
         int result = model_forward(r->model, &step);
         if (result < 0)
             return result;

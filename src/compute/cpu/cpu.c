@@ -37,6 +37,15 @@ static uint32_t draft_tiles_max(const struct compute_shape *s)
     return DIV_UP(DIV_UP(s->draft_vocab ? s->draft_vocab : s->vocab, MATRIX_PANEL), 4u);
 }
 
+static uint32_t attention_floats(const struct compute_shape *s)
+{
+    for (uint32_t i = 0; i < s->kv_count; i++) {
+        if (s->kv[i].v_in_k)
+            return KERN_ATTN_SCRATCH_V_IN_K;
+    }
+    return KERN_ATTN_SCRATCH;
+}
+
 static struct need *list_experts(struct cpu *c, const struct compute_shape *s, struct need *need)
 {
     uint64_t k = s->top_k;
@@ -71,10 +80,11 @@ static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct n
     NEED(&c->products, PER_MODEL, products_max(s) * sizeof(struct cpu_product));
     if (s->experts)
         need = list_experts(c, s, need);
-    NEED(&c->attention_scratch, PER_WORKER, FLOATS(KERN_ATTN_SCRATCH));
+    NEED(&c->attention_scratch, PER_WORKER, FLOATS(attention_floats(s)));
     NEED(&c->queries, PER_WORKER, CPU_QUERIES_MAX * sizeof(struct kern_query));
     if (state_pending_max(s))
-        NEED(&c->delta_scratch, PER_WORKER, FLOATS(KERN_DELTA_SCRATCH(s->key_dim)));
+        NEED(&c->recurrent_scratch, PER_WORKER,
+             FLOATS(MAX_OF(KERN_DELTA_SCRATCH(s->key_dim), KERN_SSM_SCRATCH(s->ssm.state))));
     if (s->mtp_count) {
         NEED(&c->draft_best, PER_SEQ, draft_tiles_max(s) * sizeof(struct draft_best));
         NEED(&c->draft_logits, PER_WORKER, FLOATS(CPU_DRAFT_COLUMNS * CPU_DRAFT_LOGITS));
@@ -147,13 +157,19 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .step_end = step_end,
                                        .step_cancel = step_cancel,
                                        .embed = cpu_embed,
+                                       .layer_inputs = cpu_layer_inputs,
                                        .norm = cpu_norm,
                                        .add_features = cpu_add_features,
                                        .project = cpu_project,
                                        .append = cpu_append,
                                        .attend = cpu_attend,
+                                       .latent = cpu_latent,
                                        .convolve = cpu_convolve,
                                        .recur = cpu_recur,
+                                       .ssm_convolve = cpu_ssm_convolve,
+                                       .ssm_recur = cpu_ssm_recur,
+                                       .scale = cpu_scale,
+                                       .short_conv = cpu_short_conv,
                                        .glu = cpu_glu,
                                        .route = cpu_route,
                                        .gather = cpu_gather,
@@ -184,7 +200,8 @@ int cpu_open(const struct compute_opts *o, struct compute **ret)
                       .tokens_max = o->tokens_max,
                       .seqs_max = o->seqs_max,
                       .logits_max = o->logits_max,
-                      .products_max = products_max(o->shape)};
+                      .products_max = products_max(o->shape),
+                      .attention_floats = attention_floats(o->shape)};
     uint32_t count = list_needs(c, o, needs);
     for (uint32_t i = 0; i < count; i++) {
         *needs[i].place = arena_alloc_array(a, counts[needs[i].per], needs[i].bytes);

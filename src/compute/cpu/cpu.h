@@ -27,12 +27,24 @@ struct cpu_place {
     enum place_rows rows;
 };
 
-/* One product with a matrix, cut into tiles. */
+/* Columns of a stack's heads, of `count` rows: head i reads x + i * x_step, and writes y + i * y_step. */
+struct cpu_heads {
+    uint32_t heads; /* 0: the product is of one matrix, with kern_columns */
+    const float *x;
+    float *y;
+    size_t x_stride, y_stride; /* from one row to the next */
+    size_t x_step, y_step;
+};
+/* The longest input of a head. */
+#define CPU_HEAD_INPUT_MAX 1024
+
+/* One product with a matrix or a stack of heads, cut into tiles. */
 struct cpu_product {
     struct matrix matrix;
-    struct kern_columns columns;
+    struct kern_columns columns; /* of heads the count alone */
+    struct cpu_heads heads;
     const float *bias; /* of the matrix's rows; NULL: none */
-    uint32_t tile_begin, panels_step, columns_step, column_tiles;
+    uint32_t tile_begin, panels_step, columns_step, column_tiles, head_tiles;
 };
 
 /* Column pointers of the products in a list. */
@@ -57,6 +69,7 @@ struct cpu {
     struct workers *workers;
     uint64_t flip; /* see cpu_device.h */
     uint32_t tokens_max, seqs_max, logits_max, products_max;
+    uint32_t attention_floats; /* KERN_ATTN_SCRATCH, or KERN_ATTN_SCRATCH_V_IN_K where a layer needs it */
     struct cpu_place places[COMPUTE_PLACES_MAX];
     /* The step. */
     const struct batch *in;
@@ -73,9 +86,9 @@ struct cpu {
     float **pair_y;
     struct draft_best *draft_best; /* [seqs][cpu_draft_tiles_max] */
     /* Per worker. */
-    float *attention_scratch;   /* [workers][KERN_ATTN_SCRATCH] */
+    float *attention_scratch;   /* [workers][attention_floats] */
     struct kern_query *queries; /* [workers][CPU_QUERIES_MAX] */
-    float *delta_scratch;       /* [workers][KERN_DELTA_SCRATCH(key_dim)] */
+    float *recurrent_scratch;   /* [workers], the larger of KERN_DELTA_SCRATCH and KERN_SSM_SCRATCH */
     float *draft_logits;        /* [workers][CPU_DRAFT_COLUMNS][CPU_DRAFT_LOGITS] */
 };
 
@@ -158,6 +171,24 @@ void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);
 /* The same of values [from, to): from is a multiple of 128, and so is to, unless it is the end. */
 void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to);
 
+/* ---- the convolution of recurrent layers (cpu_conv.c) ---- */
+
+/* A layer's causal convolution. Its last inputs are the first part of a state, and its raw input the first
+ * part of a pending token. */
+struct cpu_conv {
+    uint32_t layer, channels, conv_width;
+    dev_ptr weight, bias; /* bias null: none */
+    struct act u, y;
+    size_t pending_floats; /* of a pending token */
+    bool linear;           /* no SiLU */
+};
+/* Channels [from, to) of all of a sequence's tokens. Reads their state_in before it writes state_out, which
+ * may be the same state; keeps the inputs where the sequence keeps its tokens pending. */
+void cpu_conv_part(const struct cpu *c, const struct cpu_conv *a, const struct batch_seq *seq, uint32_t from,
+                   uint32_t to);
+/* Linear where exp would change nothing, like the reference. */
+float cpu_softplus(float x);
+
 /* ---- splitting (cpu_split.c) ---- */
 
 /* fn(arg, tile, worker) for tile < tiles. */
@@ -173,9 +204,11 @@ void cpu_each_token(struct cpu *c, cpu_row_fn *fn, const void *arg, uint32_t val
 typedef void cpu_part_fn(struct cpu *c, const void *arg, uint32_t token, uint32_t from, uint32_t to);
 void cpu_each_part(struct cpu *c, cpu_part_fn *fn, const void *arg, uint32_t width);
 
-/* out = f(gate) * up, n values each. out may be gate. */
-void cpu_glu_values(const struct cpu *c, enum glu_function f, float *out, const float *gate, const float *up,
-                    uint32_t n);
+/* out = f(gate) * up, n values each, or f(gate) where up is NULL. out may be gate. */
+void cpu_glu_values(const struct cpu *c, enum glu_function f, struct glu_clip clip, float *out,
+                    const float *gate, const float *up, uint32_t n);
+/* y = norm(x); y may be x. */
+void cpu_norm_row(const struct cpu *c, const struct norm *norm, float *y, const float *x, uint32_t n);
 /* Adds token t's residual to h. */
 void cpu_add_residual(const struct cpu *c, const struct residual *r, struct act h, uint32_t t);
 
@@ -191,6 +224,7 @@ static inline uint32_t cpu_draft_panels(uint32_t rows, uint32_t workers)
 /* ---- the operations, by file ---- */
 
 void cpu_embed(struct compute *c, const struct op_embed *a);                     /* cpu_rows.c */
+void cpu_layer_inputs(struct compute *c, const struct op_layer_inputs *a);       /* cpu_rows.c */
 void cpu_norm(struct compute *c, const struct op_norm *a);                       /* cpu_rows.c */
 void cpu_add_features(struct compute *c, const struct op_features *a);           /* cpu_rows.c */
 void cpu_glu(struct compute *c, const struct op_glu *a);                         /* cpu_rows.c */
@@ -200,8 +234,13 @@ void cpu_values(struct compute *c, const struct op_values *a);                  
 void cpu_project(struct compute *c, const struct op_product *l, uint32_t count); /* cpu_project.c */
 void cpu_append(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */
 void cpu_attend(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */
+void cpu_latent(struct compute *c, const struct op_latent *a);                   /* cpu_attention.c */
 void cpu_convolve(struct compute *c, const struct op_delta *a);                  /* cpu_delta.c */
 void cpu_recur(struct compute *c, const struct op_delta *a);                     /* cpu_delta.c */
+void cpu_ssm_convolve(struct compute *c, const struct op_ssm *a);                /* cpu_ssm.c */
+void cpu_ssm_recur(struct compute *c, const struct op_ssm *a);                   /* cpu_ssm.c */
+void cpu_scale(struct compute *c, const struct op_scale *a);                     /* cpu_rows.c */
+void cpu_short_conv(struct compute *c, const struct op_short_conv *a);           /* cpu_short_conv.c */
 void cpu_route(struct compute *c, const struct op_route *a);                     /* cpu_moe.c */
 void cpu_pair(struct compute *c, const struct op_pair *a);                       /* cpu_mtp.c */
 void cpu_best(struct compute *c, const struct op_best *a);                       /* cpu_mtp.c */

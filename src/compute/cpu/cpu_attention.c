@@ -4,6 +4,7 @@
  * the first query reads: a chunk's tokens see each other there, exactly as they would see them later. */
 #include "compute/cpu/cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 struct attention_stage {
@@ -18,20 +19,28 @@ static struct attention_stage stage_of(struct cpu *c, const struct op_attention 
 {
     const struct kv_layer *kv = &c->shape->kv[op->layer];
     return (struct attention_stage){
-        .cpu = c, .op = op, .kv = kv, .q_stride = op->gated ? 2 * kv->head_dim : kv->head_dim};
+        .cpu = c, .op = op, .kv = kv, .q_stride = op->gated ? 2 * kv->k_width : kv->k_width};
+}
+
+static struct kern_kv layer_kv(const struct cpu *c, const struct kv_layer *l, uint32_t seq, uint32_t kv_head)
+{
+    size_t k = page_k_offset(l, kv_head);
+    uint32_t group = l->group;
+    return (struct kern_kv){.base = cpu_memory(c, c->in->pages[group]),
+                            .page_bytes = c->shape->groups[group].page_bytes,
+                            .pages = c->in->seqs[seq].pages[group],
+                            .k_offset = k,
+                            .v_offset = k + page_k_bytes(l),
+                            .k_width = l->k_width,
+                            .v_width = l->v_width,
+                            .v_in_k = l->v_in_k};
 }
 
 static struct kern_kv kv_of(const struct attention_stage *st, uint32_t seq, uint32_t kv_head)
 {
-    const struct cpu *c = st->cpu;
-    size_t k = page_k_offset(st->kv, kv_head);
-    return (struct kern_kv){.base = cpu_memory(c, c->in->pages),
-                            .page_bytes = c->shape->page_bytes,
-                            .pages = c->in->seqs[seq].pages,
-                            .k_offset = k,
-                            .v_offset = k + page_half_bytes(st->kv),
-                            .head_dim = st->kv->head_dim,
-                            .cap = st->op->cap};
+    struct kern_kv kv = layer_kv(st->cpu, st->kv, seq, kv_head);
+    kv.cap = st->op->cap;
+    return kv;
 }
 
 /* Pairs (2 j, 2 j + 1), in place. */
@@ -44,17 +53,21 @@ static void rotate_adjacent(float *x, const float *cosines, const float *sines, 
     }
 }
 
-static void rotate(const struct attention_stage *st, float *head, uint32_t column)
+static void rotate_by(const struct cpu *c, struct act all, bool adjacent, float *head, uint32_t column)
 {
-    const struct cpu *c = st->cpu;
-    uint32_t half = st->op->angles.width / 2;
+    uint32_t half = all.width / 2;
     if (half == 0)
         return;
-    const float *angles = cpu_row(c, st->op->angles, column);
-    if (st->op->adjacent)
+    const float *angles = cpu_row(c, all, column);
+    if (adjacent)
         rotate_adjacent(head, angles, angles + half, half);
     else
         c->ops->rope(head, angles, angles + half, half);
+}
+
+static void rotate(const struct attention_stage *st, float *head, uint32_t column)
+{
+    rotate_by(st->cpu, st->op->angles, st->op->adjacent, head, column);
 }
 
 /* `count` heads of queries or keys, one every `stride` floats. */
@@ -63,15 +76,38 @@ static void norm_rope(const struct attention_stage *st, float *heads, uint32_t c
 {
     const struct cpu *c = st->cpu;
     const float *w = cpu_floats(c, norm);
-    uint32_t head_dim = st->kv->head_dim;
+    uint32_t width = st->kv->k_width;
     if (w && st->op->norm_all)
-        c->ops->rmsnorm(heads, heads, w, count * head_dim, c->shape->eps);
+        c->ops->rmsnorm(heads, heads, w, count * width, c->shape->eps);
     for (uint32_t i = 0; i < count; i++) {
         float *head = heads + (size_t)i * stride;
-        if (w && !st->op->norm_all)
-            c->ops->rmsnorm(head, head, w, head_dim, c->shape->eps);
+        if (w && !st->op->norm_all && !st->op->norm_rotated)
+            c->ops->rmsnorm(head, head, w, width, c->shape->eps);
         rotate(st, head, column);
+        if (w && st->op->norm_rotated)
+            c->ops->rmsnorm(head, head, w, width, c->shape->eps);
     }
+}
+
+static void grow_queries(const struct attention_stage *st, float *q, uint32_t position)
+{
+    const struct op_attention *op = st->op;
+    if (op->growth == 0)
+        return;
+    float factor = 1 + op->growth * logf((float)(1 + position / op->growth_every));
+    for (uint32_t head = 0; head < op->heads; head++) {
+        for (uint32_t i = 0; i < st->kv->k_width; i++)
+            q[(size_t)head * st->q_stride + i] *= factor;
+    }
+}
+
+static void norm_values(const struct attention_stage *st, float *v)
+{
+    const struct cpu *c = st->cpu;
+    const float *w = cpu_floats(c, st->op->v_norm);
+    uint32_t width = st->kv->v_width;
+    for (uint32_t i = 0; w && i < st->kv->heads; i++, v += width)
+        c->ops->rmsnorm(v, v, w, width, c->shape->eps);
 }
 
 /* Tile: a span. Queries and keys normed and rotated in place, keys and values stored. */
@@ -80,24 +116,32 @@ static void append_span(void *arg, uint32_t tile, uint32_t worker)
     const struct attention_stage *st = arg;
     const struct cpu *c = st->cpu;
     const struct cpu_span *span = &c->spans[tile];
-    uint32_t heads = st->op->heads, kv_heads = st->kv->heads, head_dim = st->kv->head_dim;
+    uint32_t heads = st->op->heads, kv_heads = st->kv->heads;
+    uint32_t k_width = st->kv->k_width, v_width = st->kv->v_width;
     (void)worker;
     for (uint32_t i = 0; i < span->count; i++) {
         uint32_t column = span->column + i;
         float *q = cpu_row(c, st->op->qkv, column);
-        float *k = q + (size_t)heads * st->q_stride, *v = k + (size_t)kv_heads * head_dim;
-        if (!st->op->keys_only)
+        float *k = q + (size_t)heads * st->q_stride, *v = k + (size_t)kv_heads * k_width;
+        if (!st->op->keys_only) {
             norm_rope(st, q, heads, st->q_stride, st->op->q_norm, column);
-        norm_rope(st, k, kv_heads, head_dim, st->op->k_norm, column);
+            grow_queries(st, q, span->position + i);
+        }
+        if (st->op->queries_only)
+            continue;
+        if (st->op->v_is_k)
+            memcpy(v, k, (size_t)kv_heads * v_width * sizeof(float));
+        norm_rope(st, k, kv_heads, k_width, st->op->k_norm, column);
+        norm_values(st, v);
         for (uint32_t head = 0; head < kv_heads; head++) {
             struct kern_kv kv = kv_of(st, span->seq, head);
-            size_t at = (size_t)head * head_dim;
+            float *k_head = k + (size_t)head * k_width, *v_head = v + (size_t)head * v_width;
             if (st->op->mtp && span->position + i == 0) {
                 /* No query reads it, but the values must be finite, and the same in every page. */
-                memset(k + at, 0, head_dim * sizeof(float));
-                memset(v + at, 0, head_dim * sizeof(float));
+                memset(k_head, 0, k_width * sizeof(float));
+                memset(v_head, 0, v_width * sizeof(float));
             }
-            c->ops->kv_put(&kv, span->position + i, k + at, v + at);
+            c->ops->kv_put(&kv, span->position + i, k_head, v_head);
         }
     }
 }
@@ -109,18 +153,61 @@ void cpu_append(struct compute *compute, const struct op_attention *a)
     cpu_run(c, append_span, &st, c->span_count);
 }
 
+/* ---- latent attention ---- */
+
+struct latent_stage {
+    struct cpu *cpu;
+    const struct op_latent *op;
+    const struct kv_layer *kv;
+};
+
+/* Tile: a span. */
+static void latent_span(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct latent_stage *st = arg;
+    const struct cpu *c = st->cpu;
+    const struct op_latent *op = st->op;
+    const struct cpu_span *span = &c->spans[tile];
+    const struct kern_kv kv = layer_kv(c, st->kv, span->seq, 0);
+    uint32_t rank = st->kv->v_width, rotating = st->kv->k_width - rank, q_step = op->q.width / op->heads;
+    (void)worker;
+    for (uint32_t i = 0; i < span->count; i++) {
+        uint32_t column = span->column + i;
+        float *key = cpu_row(c, op->in, column), *query = cpu_row(c, op->query, column);
+        const float *q = cpu_row(c, op->q, column);
+        cpu_norm_row(c, &op->norm, key, key, rank);
+        rotate_by(c, op->angles, op->adjacent, key + rank, column);
+        c->ops->kv_put(&kv, span->position + i, key, NULL);
+        for (uint32_t head = 0; head < op->heads; head++) {
+            float *to = query + (size_t)head * st->kv->k_width + rank;
+            memcpy(to, q + (size_t)(head + 1) * q_step - rotating, rotating * sizeof(*to));
+            rotate_by(c, op->angles, op->adjacent, to, column);
+        }
+    }
+}
+
+void cpu_latent(struct compute *compute, const struct op_latent *a)
+{
+    struct cpu *c = cpu_of(compute);
+    struct latent_stage st = {c, a, &c->shape->kv[a->layer]};
+    ASSERT(st.kv->v_in_k && st.kv->heads == 1 && a->in.width == st.kv->k_width);
+    cpu_run(c, latent_span, &st, c->span_count);
+}
+
+/* ---- attending ---- */
+
 /* out *= sigmoid(gate), for the query heads [from, to) of a span. */
 static void gate_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
                        uint32_t to)
 {
     const struct cpu *c = st->cpu;
-    uint32_t head_dim = st->kv->head_dim;
+    uint32_t width = st->kv->v_width;
     for (uint32_t i = 0; i < span->count; i++) {
         const float *q = cpu_row(c, st->op->qkv, span->column + i);
         float *out = cpu_row(c, st->op->out, span->column + i);
         for (uint32_t head = from; head < to; head++) {
-            float *o = out + (size_t)head * head_dim;
-            c->ops->sigmoid_mul(o, o, q + (size_t)head * st->q_stride + head_dim, head_dim);
+            float *o = out + (size_t)head * width;
+            c->ops->sigmoid_mul(o, o, q + (size_t)head * st->q_stride + st->kv->k_width, width);
         }
     }
 }
@@ -138,7 +225,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct attention_stage *st = arg;
     const struct cpu *c = st->cpu;
-    uint32_t kv_heads = st->kv->heads, head_dim = st->kv->head_dim;
+    uint32_t kv_heads = st->kv->heads;
     uint32_t group = st->op->heads / kv_heads, part = tile % st->head_tiles;
     uint32_t kv_head = tile / st->head_tiles % kv_heads;
     const struct cpu_span *span = &c->spans[tile / st->head_tiles / kv_heads];
@@ -146,7 +233,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     uint32_t to = kv_head * group + group * (part + 1) / st->head_tiles;
     struct kern_kv kv = kv_of(st, span->seq, kv_head);
     struct kern_query *queries = c->queries + (size_t)worker * CPU_QUERIES_MAX;
-    float *scratch = c->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
+    float *scratch = c->attention_scratch + (size_t)worker * c->attention_floats;
     const float *sinks = cpu_floats(c, st->op->sinks);
     uint32_t count = 0;
     for (uint32_t i = 0; i < span->count; i++) {
@@ -154,7 +241,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
         float *out = cpu_row(c, st->op->out, span->column + i);
         for (uint32_t head = from; head < to; head++) {
             queries[count++] = (struct kern_query){.q = q + (size_t)head * st->q_stride,
-                                                   .out = out + (size_t)head * head_dim,
+                                                   .out = out + (size_t)head * st->kv->v_width,
                                                    .kv_first = first_seen(st->op, span->position + i),
                                                    .kv_len = span->position + i + 1,
                                                    .sink = sinks ? sinks + head : NULL};
@@ -188,6 +275,6 @@ void cpu_attend(struct compute *compute, const struct op_attention *a)
     struct attention_stage st = stage_of(c, a);
     st.head_tiles = choose_head_tiles(&st);
     cpu_run(c, attend_tile, &st, c->span_count * st.kv->heads * st.head_tiles);
-    if (a->reader->sums)
+    if (a->reader && a->reader->sums)
         cpu_each_token(c, sum_token, a, a->out.width);
 }

@@ -27,45 +27,25 @@ static uint32_t conv_head(const struct compute_shape *s, uint32_t head, uint32_t
     return head < keys ? head * s->key_dim : keys * s->key_dim + (head - keys) * s->value_dim;
 }
 
-/* Raw inputs of the channels [from, from + width). */
-static void keep_inputs(const struct delta_stage *st, const struct batch_seq *seq, uint32_t from,
-                        uint32_t width)
-{
-    const struct cpu *c = st->cpu;
-    float *pending = cpu_state_pending(c, seq->state_out, st->op->layer) + st->pending.u + from;
-    for (uint32_t t = 0; t < seq->count; t++)
-        memcpy(pending + t * st->pending.floats, cpu_row(c, st->op->in, seq->first + t) + from,
-               width * sizeof(float));
-}
-
 static void conv_tile(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
 {
     const struct cpu *c = st->cpu;
     const struct compute_shape *s = c->shape;
     const struct op_delta *op = st->op;
     uint32_t width, from = conv_head(s, head, &width);
-    struct kern_conv a = {.y = cpu_row(c, op->conv_out, seq->first),
-                          .u = cpu_row(c, op->in, seq->first),
-                          .w = cpu_floats(c, op->conv),
-                          .state_in = cpu_state(c, seq->state_in, op->layer),
-                          .state_out = cpu_state(c, seq->state_out, op->layer),
-                          .pending_u = cpu_state_pending(c, seq->state_in, op->layer),
-                          .tokens = seq->count,
-                          .channels = shape_conv_channels(s),
-                          .conv_width = s->conv_width,
-                          .pending = seq->pending,
-                          .y_stride = cpu_stride(c, op->conv_out),
-                          .u_stride = cpu_stride(c, op->in),
-                          .pending_stride = st->pending.floats,
-                          .keep_pending = seq->keep_pending};
-    c->ops->conv(&a, from, from + width);
-    if (a.keep_pending)
-        keep_inputs(st, seq, from, width);
+    const struct cpu_conv conv = {.layer = op->layer,
+                                  .channels = shape_conv_channels(s),
+                                  .conv_width = s->conv_width,
+                                  .weight = op->conv,
+                                  .u = op->in,
+                                  .y = op->conv_out,
+                                  .pending_floats = st->pending.floats};
+    cpu_conv_part(c, &conv, seq, from, from + width);
     if (head >= 2 * s->key_heads)
         return;
     float scale = head < s->key_heads ? (float)(1 / sqrt((double)s->key_dim)) : 1;
     for (uint32_t t = 0; t < seq->count; t++) {
-        float *x = a.y + t * a.y_stride + from;
+        float *x = cpu_row(c, op->conv_out, seq->first + t) + from;
         c->ops->l2norm(x, x, s->key_dim, 1e-6f, scale);
     }
 }
@@ -73,12 +53,6 @@ static void conv_tile(const struct delta_stage *st, const struct batch_seq *seq,
 static float sigmoid(float x)
 {
     return 1 / (1 + expf(-x));
-}
-
-/* Linear where exp would change nothing, like the reference. */
-static float softplus(float x)
-{
-    return x > 20 ? x : log1pf(expf(x));
 }
 
 static void gates_of_span(const struct delta_stage *st, const struct cpu_span *span)
@@ -92,7 +66,7 @@ static void gates_of_span(const struct delta_stage *st, const struct cpu_span *s
         float *alpha = cpu_row(c, st->op->gates, t), *beta = alpha + s->value_heads;
         for (uint32_t h = 0; h < s->value_heads; h++) {
             beta[h] = sigmoid(b[h]);
-            alpha[h] = expf(decay[h] * softplus(a[h] + dt_bias[h]));
+            alpha[h] = expf(decay[h] * cpu_softplus(a[h] + dt_bias[h]));
         }
     }
 }
@@ -180,7 +154,7 @@ static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
                            .o_stride = cpu_stride(c, op->out),
                            .keep_pending = seq->keep_pending};
     if (a.keep_pending)
-        a.scratch = c->delta_scratch + (size_t)worker * KERN_DELTA_SCRATCH(s->key_dim);
+        a.scratch = c->recurrent_scratch + (size_t)worker * KERN_DELTA_SCRATCH(s->key_dim);
     c->ops->delta(&a, from, MIN_OF(from + st->column_width, s->value_dim));
 }
 

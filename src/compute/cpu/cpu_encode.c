@@ -193,7 +193,7 @@ static void add_position(const struct stage *st, struct place p, float *h, float
 static float *own_floats(const struct stage *st, uint32_t worker)
 {
     _Static_assert(ENCODE_HIDDEN_MAX <= KERN_ATTN_SCRATCH, "a row of positions must fit");
-    return st->cpu->attention_scratch + (size_t)worker * KERN_ATTN_SCRATCH;
+    return st->cpu->attention_scratch + (size_t)worker * st->cpu->attention_floats;
 }
 
 static void place_tile(void *arg, uint32_t tile, uint32_t worker)
@@ -317,7 +317,8 @@ static struct kern_kv kv_of(const struct stage *st, uint32_t head)
                             .pages = st->a.pages,
                             .k_offset = 0,
                             .v_offset = half,
-                            .head_dim = head_dim};
+                            .k_width = head_dim,
+                            .v_width = head_dim};
 }
 
 /* Keys | values: half of a row each. */

@@ -29,8 +29,8 @@ static float choice_of(const float *p, const float *correction, uint32_t i)
     return correction ? p[i] + correction[i] : p[i];
 }
 
-/* The sum of the two best choices of experts [from, to). */
-static float group_score(const float *p, const float *correction, uint32_t from, uint32_t to)
+/* The sum of the two best choices of experts [from, to), or the best one. */
+static float group_score(const float *p, const float *correction, uint32_t from, uint32_t to, bool max)
 {
     float best = -INFINITY, second = -INFINITY;
     for (uint32_t i = from; i < to; i++) {
@@ -42,7 +42,7 @@ static float group_score(const float *p, const float *correction, uint32_t from,
             second = x;
         }
     }
-    return best + (to - from > 1 ? second : 0);
+    return best + (to - from > 1 && !max ? second : 0);
 }
 
 /* Bit g: experts of group g may be chosen. */
@@ -52,7 +52,7 @@ static uint64_t best_groups(const struct op_route *a, const float *p, const floa
     uint64_t chosen = 0;
     uint32_t size = n / a->groups;
     for (uint32_t g = 0; g < a->groups; g++)
-        scores[g] = group_score(p, correction, g * size, (g + 1) * size);
+        scores[g] = group_score(p, correction, g * size, (g + 1) * size, a->group_max);
     for (uint32_t k = 0; k < a->groups_top; k++) {
         uint32_t best = UINT32_MAX;
         for (uint32_t g = 0; g < a->groups; g++) {
@@ -66,15 +66,15 @@ static uint64_t best_groups(const struct op_route *a, const float *p, const floa
 }
 
 /* The k experts of the groups with the best choices, best first, the lower index on ties; their scores. An
- * expert that was taken has the score -1. */
-static float choose(float *p, const float *correction, uint32_t n, uint32_t group_size, uint64_t groups,
-                    uint32_t k, uint32_t *experts, float *weights)
+ * expert that was taken has the score `taken`. */
+static float choose(float *p, float taken, const float *correction, uint32_t n, uint32_t group_size,
+                    uint64_t groups, uint32_t k, uint32_t *experts, float *weights)
 {
     float sum = 0;
     for (uint32_t r = 0; r < k; r++) {
         uint32_t best = UINT32_MAX;
         for (uint32_t i = 0; i < n; i++) {
-            if (p[i] == -1 || !(groups >> i / group_size & 1))
+            if (p[i] == taken || !(groups >> i / group_size & 1))
                 continue;
             if (best == UINT32_MAX || choice_of(p, correction, i) > choice_of(p, correction, best))
                 best = i;
@@ -83,18 +83,21 @@ static float choose(float *p, const float *correction, uint32_t n, uint32_t grou
         experts[r] = best;
         weights[r] = p[best];
         sum += p[best];
-        p[best] = -1;
+        p[best] = taken;
     }
     return sum;
 }
 
-static void weigh(const struct op_route *a, float sum, uint32_t k, float *weights)
+static void weigh(const struct op_route *a, float sum, uint32_t k, const uint32_t *experts,
+                  const float *expert_scale, float *weights)
 {
     for (uint32_t r = 0; r < k; r++) {
         if (a->normalise)
             weights[r] /= sum + a->normalise_eps;
         if (a->scale != 0)
             weights[r] *= a->scale;
+        if (expert_scale)
+            weights[r] *= expert_scale[experts[r]];
     }
 }
 
@@ -106,7 +109,7 @@ static void share_token(struct cpu *c, const struct op_route *a, const float *sh
         return;
     if (a->shared == ROUTE_SHARED_GATED)
         c->shared_gate[t] = 1 / (1 + expf(-*shared++));
-    cpu_glu_values(c, a->function, cpu_row(c, a->out, t), shared, shared + n, n);
+    cpu_glu_values(c, a->function, a->clip, cpu_row(c, a->out, t), shared, a->plain ? NULL : shared + n, n);
     cpu_sum(c, a->reader->sums, a->out, t);
 }
 
@@ -116,15 +119,21 @@ static void route_token(struct cpu *c, const void *arg, uint32_t t)
     uint32_t n = c->shape->experts, k = c->shape->top_k;
     float *p = cpu_row(c, a->in, t), *weights = c->pair_weight + (size_t)t * k;
     const float *correction = cpu_floats(c, a->correction);
+    bool chosen = a->score == ROUTE_SOFTMAX_CHOSEN;
     if (a->score == ROUTE_SOFTMAX)
         softmax(p, n);
-    else
+    else if (a->score == ROUTE_SIGMOID)
         sigmoid(p, n);
     bool grouped = a->groups > 1;
     uint64_t groups = grouped ? best_groups(a, p, correction, n) : 1;
-    float sum = choose(p, correction, n, grouped ? n / a->groups : n, groups, k,
-                       c->pair_expert + (size_t)t * k, weights);
-    weigh(a, sum, k, weights);
+    uint32_t *experts = c->pair_expert + (size_t)t * k;
+    float sum = choose(p, chosen ? -INFINITY : -1, correction, n, grouped ? n / a->groups : n, groups, k,
+                       experts, weights);
+    if (chosen) {
+        softmax(weights, k);
+        sum = 1;
+    }
+    weigh(a, sum, k, experts, cpu_floats(c, a->expert_scale), weights);
     share_token(c, a, p + n, t);
 }
 

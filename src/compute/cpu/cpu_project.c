@@ -31,11 +31,12 @@ void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row)
 
 /* ---- a list of products ---- */
 
+enum { COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
+
 static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m,
                             const struct kern_columns *columns, const float *bias)
 {
-    enum { COLUMNS_FEW = 16 };
-    ASSERT(list < c->products_max);
+    ASSERT(list < c->products_max && c->ops->columns_many <= COLUMNS_MAX);
     bool few = columns->count <= COLUMNS_FEW;
     c->products[list] = (struct cpu_product){
         .matrix = *m,
@@ -74,22 +75,58 @@ static void add_bias(const struct cpu *c, const struct cpu_product *p, const str
         c->ops->add(columns->y[i] + from, p->bias + from, to - from);
 }
 
+/* The tile of a product: panels and columns, of a stack of one head. */
+struct product_part {
+    uint32_t head, panel, panel_end, column, count;
+};
+
+static void multiply(const struct cpu *c, const struct cpu_product *p, const struct product_part *t)
+{
+    struct kern_columns columns = {.count = t->count,
+                                   .x = p->columns.x + t->column,
+                                   .xsum = p->columns.xsum ? p->columns.xsum + t->column : NULL,
+                                   .y = p->columns.y + t->column};
+    c->ops->matmul(&p->matrix, &columns, t->panel, t->panel_end);
+    if (p->bias)
+        add_bias(c, p, &columns, t->panel, t->panel_end);
+}
+
+/* Group sums are the tile's own: a head is a small part of its row, which begins anywhere. */
+static void multiply_head(const struct cpu *c, const struct cpu_product *p, const struct product_part *t)
+{
+    const struct cpu_heads *h = &p->heads;
+    const struct matrix m = matrix_expert(&p->matrix, t->head);
+    const float *x[COLUMNS_MAX], *xsum[COLUMNS_MAX];
+    float *y[COLUMNS_MAX], sums[COLUMNS_MAX][CPU_HEAD_INPUT_MAX / 32];
+    ASSERT(t->count <= COLUMNS_MAX && m.k <= CPU_HEAD_INPUT_MAX);
+    for (uint32_t i = 0; i < t->count; i++) {
+        size_t row = t->column + i;
+        x[i] = h->x + row * h->x_stride + t->head * h->x_step;
+        y[i] = h->y + row * h->y_stride + t->head * h->y_step;
+        xsum[i] = sums[i];
+        if (m.form == MATRIX_AFFINE)
+            c->ops->group_sums(sums[i], x[i], m.k, m.group);
+    }
+    const struct kern_columns columns = {.count = t->count, .x = x, .xsum = xsum, .y = y};
+    c->ops->matmul(&m, &columns, t->panel, t->panel_end);
+}
+
 static void product_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct product_stage *st = arg;
     const struct cpu_product *p = product_of(st->cpu, st->count, tile);
     (void)worker;
     uint32_t local = tile - p->tile_begin;
-    uint32_t panel = local / p->column_tiles * p->panels_step;
-    uint32_t column = local % p->column_tiles * p->columns_step;
-    struct kern_columns c = {.count = MIN_OF(p->columns_step, p->columns.count - column),
-                             .x = p->columns.x + column,
-                             .xsum = p->columns.xsum ? p->columns.xsum + column : NULL,
-                             .y = p->columns.y + column};
-    uint32_t panel_end = MIN_OF(panel + p->panels_step, matrix_panels(&p->matrix));
-    st->cpu->ops->matmul(&p->matrix, &c, panel, panel_end);
-    if (p->bias)
-        add_bias(st->cpu, p, &c, panel, panel_end);
+    struct product_part t = {.head = local / p->head_tiles};
+    local %= p->head_tiles;
+    t.panel = local / p->column_tiles * p->panels_step;
+    t.panel_end = MIN_OF(t.panel + p->panels_step, matrix_panels(&p->matrix));
+    t.column = local % p->column_tiles * p->columns_step;
+    t.count = MIN_OF(p->columns_step, p->columns.count - t.column);
+    if (p->heads.heads > 0)
+        multiply_head(st->cpu, p, &t);
+    else
+        multiply(st->cpu, p, &t);
 }
 
 /* Returns the number of tiles of the list. */
@@ -100,12 +137,36 @@ static uint32_t cut_tiles(struct cpu *c, uint32_t count)
         struct cpu_product *p = &c->products[i];
         p->tile_begin = tiles;
         p->column_tiles = DIV_UP(p->columns.count, p->columns_step);
-        tiles += p->column_tiles * DIV_UP(matrix_panels(&p->matrix), p->panels_step);
+        p->head_tiles = p->column_tiles * DIV_UP(matrix_panels(&p->matrix), p->panels_step);
+        tiles += p->head_tiles * MAX_OF(p->heads.heads, 1u);
     }
     return tiles;
 }
 
-static void run_products(struct cpu *c, uint32_t count)
+/* Tasks of the caller come first: one of them may take as long as many tiles. */
+struct beside_stage {
+    struct batch_beside *beside;
+    struct product_stage products;
+};
+
+static void beside_tile(void *arg, uint32_t tile, uint32_t worker)
+{
+    struct beside_stage *st = arg;
+    if (tile < st->beside->count)
+        st->beside->run(st->beside->arg, tile);
+    else
+        product_tile(&st->products, tile - st->beside->count, worker);
+}
+
+static void run_beside(struct cpu *c, struct product_stage products, uint32_t tiles)
+{
+    struct beside_stage st = {c->in->beside, products};
+    cpu_run(c, beside_tile, &st, tiles + st.beside->count);
+    st.beside->done = true;
+}
+
+/* `beside`: with the caller's tasks. */
+static void run_products(struct cpu *c, uint32_t count, bool beside)
 {
     uint32_t tiles = cut_tiles(c, count);
     if (tiles < 2 * workers_count(c->workers)) { /* too few for an even load: halves */
@@ -114,7 +175,10 @@ static void run_products(struct cpu *c, uint32_t count)
         tiles = cut_tiles(c, count);
     }
     struct product_stage st = {c, count};
-    cpu_run(c, product_tile, &st, tiles);
+    if (beside && c->in->beside && !c->in->beside->done)
+        run_beside(c, st, tiles);
+    else
+        cpu_run(c, product_tile, &st, tiles);
 }
 
 /* ---- columns ---- */
@@ -160,6 +224,7 @@ static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *
 static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_product *a)
 {
     const struct matrix stack = cpu_matrix(c, &a->w->parts[0]);
+    const float *biases = cpu_floats(c, a->w->bias);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
     bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = stack.form == MATRIX_AFFINE;
     for (uint32_t i = 0; i < pairs; i++) {
@@ -178,23 +243,57 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
                                        .x = c->pair_x + from,
                                        .xsum = affine ? c->pair_sums + from : NULL,
                                        .y = c->pair_y + from};
-        list = add_product(c, list, &m, &columns, NULL);
+        list = add_product(c, list, &m, &columns, biases ? biases + (size_t)e * a->w->out : NULL);
     }
     return list;
+}
+
+/* Every head's product with its own matrix, which is read once per step. */
+static uint32_t add_heads(struct cpu *c, uint32_t list, const struct op_product *a)
+{
+    const struct matrix stack = cpu_matrix(c, &a->w->parts[0]);
+    const struct kern_columns columns = {.count = c->tokens};
+    ASSERT(a->w->part_count == 1 && a->x.width % stack.experts == 0 && a->y.width % stack.experts == 0);
+    ASSERT(dev_is_null(a->w->bias));
+    list = add_product(c, list, &stack, &columns, NULL);
+    c->products[list - 1].heads = (struct cpu_heads){.heads = stack.experts,
+                                                     .x = cpu_row(c, a->x, 0),
+                                                     .y = cpu_row(c, a->y, 0),
+                                                     .x_stride = cpu_stride(c, a->x),
+                                                     .y_stride = cpu_stride(c, a->y),
+                                                     .x_step = a->x.width / stack.experts,
+                                                     .y_step = a->y.width / stack.experts};
+    return list;
+}
+
+static void sum_outputs(struct cpu *c, const void *arg, uint32_t t)
+{
+    const struct op_product *a = arg;
+    cpu_sum(c, a->reader->sums, a->y, t);
+}
+
+static uint32_t add_columns(struct cpu *c, uint32_t list, const struct op_product *a)
+{
+    if (a->columns == COLUMNS_EXPERTS)
+        return add_experts(c, list, a);
+    if (a->columns == COLUMNS_HEADS)
+        return add_heads(c, list, a);
+    return add_rows(c, list, a, a->columns == COLUMNS_LOGITS ? c->in->logit_count : c->tokens);
 }
 
 void cpu_project(struct compute *compute, const struct op_product *list, uint32_t count)
 {
     struct cpu *c = cpu_of(compute);
     uint32_t products = 0;
+    bool logits = false;
     c->columns.used = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct op_product *a = &list[i];
-        if (a->columns == COLUMNS_EXPERTS)
-            products = add_experts(c, products, a);
-        else
-            products =
-                add_rows(c, products, a, a->columns == COLUMNS_LOGITS ? c->in->logit_count : c->tokens);
+        products = add_columns(c, products, &list[i]);
+        logits |= list[i].columns == COLUMNS_LOGITS;
     }
-    run_products(c, products);
+    run_products(c, products, logits);
+    for (uint32_t i = 0; i < count; i++) {
+        if (list[i].reader && list[i].reader->sums)
+            cpu_each_token(c, sum_outputs, &list[i], list[i].y.width);
+    }
 }

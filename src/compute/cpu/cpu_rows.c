@@ -13,9 +13,26 @@ static float *sum_experts(const struct cpu *c, const struct residual *r, uint32_
     memset(sum, 0, width * sizeof(*sum));
     for (size_t pair = (size_t)t * top_k; pair < (size_t)(t + 1) * top_k; pair++)
         c->ops->add_scaled(sum, cpu_row(c, r->pairs, pair), c->pair_weight[pair], width);
+    if (!dev_is_null(r->norm_pairs))
+        c->ops->rmsnorm(sum, sum, cpu_floats(c, r->norm_pairs), width, c->shape->eps);
     if (r->out.width > 0)
         c->ops->add_scaled(sum, cpu_row(c, r->out, t), c->shared_gate[t], width);
     return sum;
+}
+
+static void scale_row(float *x, float scale, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= scale;
+}
+
+void cpu_norm_row(const struct cpu *c, const struct norm *norm, float *y, const float *x, uint32_t n)
+{
+    float eps = norm->eps > 0 ? norm->eps : c->shape->eps;
+    if (c->shape->layer_norm)
+        c->ops->layernorm(y, x, cpu_floats(c, norm->weight), cpu_floats(c, norm->bias), n, eps);
+    else
+        c->ops->rmsnorm(y, x, cpu_floats(c, norm->weight), n, eps);
 }
 
 void cpu_add_residual(const struct cpu *c, const struct residual *r, struct act h, uint32_t t)
@@ -23,18 +40,31 @@ void cpu_add_residual(const struct cpu *c, const struct residual *r, struct act 
     if (r->kind == RESIDUAL_NONE)
         return;
     float *y = cpu_row(c, h, t), *x = r->kind == RESIDUAL_ADD ? cpu_row(c, r->out, t) : sum_experts(c, r, t);
-    if (!dev_is_null(r->norm))
-        c->ops->rmsnorm(x, x, cpu_floats(c, r->norm), h.width, c->shape->eps);
+    if (!dev_is_null(r->norm.weight))
+        cpu_norm_row(c, &r->norm, x, x, h.width);
     if (r->scale != 0)
         c->ops->add_scaled(y, x, r->scale, h.width);
     else
         c->ops->add(y, x, h.width);
+    if (!dev_is_null(r->layer_scale))
+        scale_row(y, *cpu_floats(c, r->layer_scale), h.width);
 }
 
-static void scale_row(float *x, float scale, uint32_t n)
+static void scale_parts(struct cpu *c, const void *arg, uint32_t t)
 {
-    for (uint32_t i = 0; i < n; i++)
-        x[i] *= scale;
+    const struct op_scale *a = arg;
+    float *x = cpu_row(c, a->x, t);
+    for (uint32_t i = 0; i < a->count; x += a->parts[i++].width)
+        scale_row(x, a->parts[i].factor, a->parts[i].width);
+}
+
+void cpu_scale(struct compute *compute, const struct op_scale *a)
+{
+    uint32_t values = 0;
+    for (uint32_t i = 0; i < a->count; i++)
+        values += a->parts[i].width;
+    ASSERT(a->count <= OP_SCALE_PARTS_MAX && values <= a->x.width);
+    cpu_each_token(cpu_of(compute), scale_parts, a, 2 * values);
 }
 
 static void embed_token(struct cpu *c, const void *arg, uint32_t t)
@@ -54,6 +84,25 @@ static void embed_token(struct cpu *c, const void *arg, uint32_t t)
 void cpu_embed(struct compute *compute, const struct op_embed *a)
 {
     cpu_each_token(cpu_of(compute), embed_token, a, 4 * (a->h.width + 8 * a->angles.width));
+}
+
+static void layer_inputs_token(struct cpu *c, const void *arg, uint32_t t)
+{
+    const struct op_layer_inputs *a = arg;
+    const struct matrix table = cpu_matrix(c, a->table);
+    const float *norm = cpu_floats(c, a->norm);
+    float *row = cpu_row(c, a->row, t), *x = cpu_row(c, a->x, t);
+    matrix_row(&table, c->in->ids[t], row);
+    scale_row(x, a->input_scale, a->x.width);
+    for (uint32_t i = 0; i < a->x.width; i += a->width)
+        c->ops->rmsnorm(x + i, x + i, norm, a->width, c->shape->eps);
+    c->ops->add_scaled(x, row, a->row_scale, a->x.width);
+    scale_row(x, a->scale, a->x.width);
+}
+
+void cpu_layer_inputs(struct compute *compute, const struct op_layer_inputs *a)
+{
+    cpu_each_token(cpu_of(compute), layer_inputs_token, a, 8 * a->x.width);
 }
 
 static void add_features(struct cpu *c, const void *arg, uint32_t t)
@@ -88,11 +137,12 @@ static void norm_token(struct cpu *c, const void *arg, uint32_t t)
     cpu_add_residual(c, &a->add, a->h, t);
     if (a->keep.width)
         keep_hidden(c, a->keep, t);
-    if (dev_is_null(a->weight))
+    if (a->y.width == 0)
+        return;
+    if (dev_is_null(a->norm.weight))
         memcpy(cpu_row(c, a->y, t), cpu_row(c, a->h, t), a->h.width * sizeof(float));
     else
-        c->ops->rmsnorm(cpu_row(c, a->y, t), cpu_row(c, a->h, t), cpu_floats(c, a->weight), a->h.width,
-                        c->shape->eps);
+        cpu_norm_row(c, &a->norm, cpu_row(c, a->y, t), cpu_row(c, a->h, t), a->h.width);
     unsigned sums = 0;
     for (uint32_t i = 0; i < OP_READERS_MAX; i++)
         sums |= a->readers[i] ? a->readers[i]->sums : 0;
@@ -110,10 +160,10 @@ static void gather_row(struct cpu *c, const void *arg, uint32_t i)
     uint32_t t = c->in->logit_columns[i];
     float *y = cpu_row(c, a->y, i);
     cpu_add_residual(c, &a->add, a->h, t);
-    if (dev_is_null(a->weight))
+    if (dev_is_null(a->norm.weight))
         memcpy(y, cpu_row(c, a->h, t), a->h.width * sizeof(*y));
     else
-        c->ops->rmsnorm(y, cpu_row(c, a->h, t), cpu_floats(c, a->weight), a->h.width, c->shape->eps);
+        cpu_norm_row(c, &a->norm, y, cpu_row(c, a->h, t), a->h.width);
     cpu_sum(c, a->reader->sums, a->y, i);
 }
 
@@ -151,24 +201,32 @@ void cpu_values(struct compute *compute, const struct op_values *a)
 
 /* ---- activation ---- */
 
-void cpu_glu_values(const struct cpu *c, enum glu_function f, float *out, const float *gate, const float *up,
-                    uint32_t n)
+void cpu_glu_values(const struct cpu *c, enum glu_function f, struct glu_clip clip, float *out,
+                    const float *gate, const float *up, uint32_t n)
 {
-    if (f == GLU_SILU) {
+    if (f == GLU_SILU && up)
         c->ops->silu_mul(out, gate, up, n);
-        return;
-    }
-    c->ops->gelu_tanh(out, gate, n);
-    for (uint32_t i = 0; i < n; i++)
+    else if (f == GLU_SWIGLU_CLIP)
+        c->ops->swiglu_clip(out, gate, up, n, clip.alpha, clip.limit);
+    else if (f == GLU_SILU)
+        c->ops->sigmoid_mul(out, gate, gate, n);
+    else if (f == GLU_GELU_TANH)
+        c->ops->gelu_tanh(out, gate, n);
+    else if (f == GLU_GELU_ERF)
+        c->ops->gelu_erf(out, gate, n);
+    else
+        c->ops->relu_square(out, gate, n);
+    for (uint32_t i = 0; up && f != GLU_SILU && f != GLU_SWIGLU_CLIP && i < n; i++)
         out[i] *= up[i];
 }
 
 static void glu_part(struct cpu *c, const void *arg, uint32_t t, uint32_t from, uint32_t to)
 {
     const struct op_glu *a = arg;
-    const float *gate = cpu_row(c, a->in, t), *up = gate + a->out.width;
+    const float *gate = cpu_row(c, a->in, t);
+    const float *up = a->plain ? NULL : (a->up.width > 0 ? cpu_row(c, a->up, t) : gate + a->out.width) + from;
     float *y = cpu_row(c, a->out, t);
-    cpu_glu_values(c, a->function, y + from, gate + from, up + from, to - from);
+    cpu_glu_values(c, a->function, a->clip, y + from, gate + from, up, to - from);
     cpu_sum_part(c, a->reader->sums, a->out, t, from, to);
 }
 

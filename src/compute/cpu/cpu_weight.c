@@ -36,5 +36,6 @@ struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, de
 void cpu_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows)
 {
     const struct matrix m = cpu_weight_matrix(w, cpu_device_of(d)->flip);
+    ASSERT(!rows->transposed);
     matrix_put(&m, at, rows);
 }

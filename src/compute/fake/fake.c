@@ -14,19 +14,25 @@
 #include <string.h>
 
 #define GARBAGE    0xdd
-#define LAYER_OPS  16u /* of a layer, at most */
+#define LAYER_OPS  24u /* of a layer, at most */
 #define SINGLE_OPS 32u /* of a step outside its layers, likewise */
 #define COPIES_MAX 64u /* rows of weights, ahead of a step's other operations */
 
 enum op {
     OP_EMBED,
+    OP_LAYER_INPUTS,
     OP_NORM,
     OP_FEATURES,
     OP_PROJECT,
     OP_APPEND,
     OP_ATTEND,
+    OP_LATENT,
     OP_CONVOLVE,
     OP_RECUR,
+    OP_SSM_CONVOLVE,
+    OP_SSM_RECUR,
+    OP_SCALE,
+    OP_SHORT_CONV,
     OP_GLU,
     OP_ROUTE,
     OP_GATHER,
@@ -42,11 +48,16 @@ struct queued {
     uint32_t products; /* of OP_PROJECT */
     union {
         struct op_embed embed;
+        struct op_layer_inputs layer_inputs;
         struct op_norm norm;
         struct op_features features;
         struct op_product product[OP_PRODUCTS_MAX];
         struct op_attention attention;
+        struct op_latent latent;
         struct op_delta delta;
+        struct op_ssm ssm;
+        struct op_scale scale;
+        struct op_short_conv short_conv;
         struct op_glu glu;
         struct op_route route;
         struct op_gather gather;
@@ -167,6 +178,7 @@ static void step_begin(struct compute *compute, const struct batch *b)
     f->batch.features = f->copied.features;
     f->batch.logit_columns = f->copied.logit_columns;
     f->batch.hidden_columns = f->copied.hidden_columns;
+    f->batch.beside = NULL; /* the caller computes on meanwhile */
     f->ahead.count = 0;
     f->open = &f->ahead;
     f->run = NULL;
@@ -192,6 +204,9 @@ static void run_one(struct compute *cpu, const struct queued *q)
     case OP_EMBED:
         compute_embed(cpu, &q->a.embed);
         break;
+    case OP_LAYER_INPUTS:
+        compute_layer_inputs(cpu, &q->a.layer_inputs);
+        break;
     case OP_NORM:
         compute_norm(cpu, &q->a.norm);
         break;
@@ -207,11 +222,26 @@ static void run_one(struct compute *cpu, const struct queued *q)
     case OP_ATTEND:
         compute_attend(cpu, &q->a.attention);
         break;
+    case OP_LATENT:
+        compute_latent(cpu, &q->a.latent);
+        break;
     case OP_CONVOLVE:
         compute_convolve(cpu, &q->a.delta);
         break;
     case OP_RECUR:
         compute_recur(cpu, &q->a.delta);
+        break;
+    case OP_SSM_CONVOLVE:
+        compute_ssm_convolve(cpu, &q->a.ssm);
+        break;
+    case OP_SSM_RECUR:
+        compute_ssm_recur(cpu, &q->a.ssm);
+        break;
+    case OP_SCALE:
+        compute_scale(cpu, &q->a.scale);
+        break;
+    case OP_SHORT_CONV:
+        compute_short_conv(cpu, &q->a.short_conv);
         break;
     case OP_GLU:
         compute_glu(cpu, &q->a.glu);
@@ -301,12 +331,18 @@ static struct queued *queue(struct compute *compute, enum op op)
         queue(c, kind)->a.member = *a;                                                                       \
     }
 QUEUE(embed, OP_EMBED, op_embed, embed)
+QUEUE(layer_inputs, OP_LAYER_INPUTS, op_layer_inputs, layer_inputs)
 QUEUE(norm, OP_NORM, op_norm, norm)
 QUEUE(add_features, OP_FEATURES, op_features, features)
 QUEUE(append, OP_APPEND, op_attention, attention)
 QUEUE(attend, OP_ATTEND, op_attention, attention)
+QUEUE(latent, OP_LATENT, op_latent, latent)
 QUEUE(convolve, OP_CONVOLVE, op_delta, delta)
 QUEUE(recur, OP_RECUR, op_delta, delta)
+QUEUE(ssm_convolve, OP_SSM_CONVOLVE, op_ssm, ssm)
+QUEUE(ssm_recur, OP_SSM_RECUR, op_ssm, ssm)
+QUEUE(scale, OP_SCALE, op_scale, scale)
+QUEUE(short_conv, OP_SHORT_CONV, op_short_conv, short_conv)
 QUEUE(glu, OP_GLU, op_glu, glu)
 QUEUE(route, OP_ROUTE, op_route, route)
 QUEUE(gather, OP_GATHER, op_gather, gather)
@@ -341,13 +377,19 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .step_end = step_end,
                                        .step_cancel = step_cancel,
                                        .embed = embed,
+                                       .layer_inputs = layer_inputs,
                                        .norm = norm,
                                        .add_features = add_features,
                                        .project = project,
                                        .append = append,
                                        .attend = attend,
+                                       .latent = latent,
                                        .convolve = convolve,
                                        .recur = recur,
+                                       .ssm_convolve = ssm_convolve,
+                                       .ssm_recur = ssm_recur,
+                                       .scale = scale,
+                                       .short_conv = short_conv,
                                        .glu = glu,
                                        .route = route,
                                        .gather = gather,

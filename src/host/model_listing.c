@@ -1,0 +1,65 @@
+/* model_listing.c - the plan that plateau plan would print, of one model after the other. */
+#include "host/model_listing.h"
+
+#include "base/check.h"
+#include "host/model_hint.h"
+#include "host/runtime.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define PATH_BYTES (RUNTIME_DIR_BYTES + 256)
+
+static uint64_t file_bytes(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+}
+
+/* Of its files: of the folder itself, not of folders in it. Links count as what they lead to. */
+static uint64_t disk_bytes(const char *path)
+{
+    char name[PATH_BYTES];
+    uint64_t bytes = file_bytes(path);
+    DIR *d = opendir(path);
+    for (const struct dirent *f; d && (f = readdir(d));) {
+        int n = snprintf(name, sizeof(name), "%s/%s", path, f->d_name);
+        if (n > 0 && (size_t)n < sizeof(name))
+            bytes += file_bytes(name);
+    }
+    if (d)
+        closedir(d);
+    return bytes;
+}
+
+void model_listing_make(const struct settings *o, const char *path, const char *id, struct model_listing *ret)
+{
+    struct planning p = {.settings = o,
+                         .seqs = o->model.engine.max_num_seqs,
+                         .queue = o->model.engine.max_queue,
+                         .workers = runtime_workers(o),
+                         .model_bytes_max = o->model.bytes_max,
+                         .serves = true};
+    *ret = (struct model_listing){.state = LISTING_FITS, .disk_bytes = disk_bytes(path)};
+    int r = planning_make(&p, path, id, &ret->why);
+    if (p.unreadable) {
+        ret->state = LISTING_REFUSED;
+        model_hint(path, r, &ret->why);
+        return;
+    }
+    ret->state = r < 0 ? LISTING_TOO_LARGE : LISTING_FITS;
+    ret->shape = p.model.shape;
+    ret->floor_bytes = p.plan.floor_bytes;
+    ret->ceiling_bytes = p.plan.ceiling_bytes;
+    ret->max_model_len = r < 0 ? 0 : p.plan.max_model_len;
+}
+
+const char *listing_state_name(enum listing_state s)
+{
+    static const char *const names[] = {
+        [LISTING_FITS] = "fits", [LISTING_TOO_LARGE] = "too large", [LISTING_REFUSED] = "refused"};
+    ASSERT((size_t)s < COUNT_OF(names));
+    return names[s];
+}

@@ -1,0 +1,29 @@
+/* model_listing.h - what is known of a model before it is loaded: from its headers and the plan. */
+#ifndef PLATEAU_HOST_MODEL_LISTING_H
+#define PLATEAU_HOST_MODEL_LISTING_H
+
+#include "host/planning.h"
+
+enum listing_state {
+    LISTING_FITS,
+    LISTING_TOO_LARGE, /* readable, but the plan does not fit */
+    LISTING_REFUSED,   /* not served: the files are not those of a model that is computed */
+};
+
+struct model_listing {
+    enum listing_state state;
+    struct err why; /* unless it fits */
+    uint64_t disk_bytes;
+    /* Zeros if refused. */
+    struct model_shape shape;
+    uint64_t floor_bytes, ceiling_bytes; /* what serving it takes at least, and the limit */
+    uint32_t max_model_len;              /* that it would be served with; 0: it does not fit */
+};
+
+/* Of the model at `path`, served with the settings `o`. Reads names, sizes and headers. */
+void model_listing_make(const struct settings *o, const char *path, const char *id,
+                        struct model_listing *ret);
+/* "fits", "too large", "refused" */
+const char *listing_state_name(enum listing_state s);
+
+#endif

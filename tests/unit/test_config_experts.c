@@ -1,0 +1,134 @@
+/* config.json of families with experts: spellings, defaults, and absurd numbers. */
+#include "test_files.h"
+
+#include "compute/ops.h"
+#include "model/blocks.h"
+#include "model/config.h"
+
+#include <errno.h>
+
+static struct arena *arena(void)
+{
+    static struct arena *a;
+    if (!a)
+        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
+    arena_reset(a);
+    return a;
+}
+
+static struct config reads(const char *text)
+{
+    struct config c;
+    struct err e = {{0}};
+    int r = config_parse(arena(), slice_of(text), &c, &e);
+    if (r < 0)
+        print_message("%s\n%s\n", text, e.text);
+    assert_int_equal(r, 0);
+    return c;
+}
+
+static void refuses(const char *text, const char *says)
+{
+    struct config c;
+    struct err e = {{0}};
+    int r = config_parse(arena(), slice_of(text), &c, &e);
+    if (r >= 0 || !strstr(e.text, says))
+        print_message("%s\ngave %d: %s\n", text, r, e.text);
+    assert_true(r == -EINVAL || r == -ENOTSUP);
+    assert_non_null(strstr(e.text, says));
+}
+
+#define BASE                                                                                                 \
+    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"intermediate_size\":24,"         \
+    "\"vocab_size\":512,\"max_position_embeddings\":4096"
+#define GPT_OSS                                                                                              \
+    "{\"model_type\":\"gpt_oss\"," BASE ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":32,"           \
+    "\"original_max_position_embeddings\":4096,\"truncate\":false}"
+
+TEST(gpt_oss_is_read_as_it_was_published)
+{
+    struct config c =
+        reads(GPT_OSS ",\"num_local_experts\":8,\"experts_per_token\":3,\"hidden_act\":\"silu\"}");
+    assert_true(c.experts == 8 && c.top_k == 3 && c.expert_intermediate == 24 && c.head_dim == 64);
+    assert_int_equal(c.activation, ACTIVATION_SWIGLU_CLIP);
+    assert_true(c.glu_alpha == 1.702f && c.glu_limit == 7 && c.eps == 1e-5f);
+    assert_int_equal(c.route_score, ROUTE_SOFTMAX_CHOSEN);
+    assert_true(c.layer[0].window == 128 && c.layer[1].window == 0);
+    assert_true(c.ropes[0].theta == 150000 && c.ropes[0].untruncated);
+    assert_ptr_equal(c.layer[1].mlp, &block_experts);
+    c = reads(GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":3,\"swiglu_limit\":5,"
+                      "\"swiglu_alpha\":1.5,\"sliding_window\":16}");
+    assert_true(c.glu_limit == 5 && c.glu_alpha == 1.5f && c.layer[0].window == 16);
+}
+
+#define MINIMAX "{\"model_type\":\"minimax_m2\"," BASE ",\"num_local_experts\":8,\"num_experts_per_tok\":2"
+
+TEST(minimax_says_how_much_of_a_head_rotates)
+{
+    struct config c = reads(MINIMAX ",\"rotary_dim\":6,\"head_dim\":12}");
+    assert_int_equal(c.ropes[0].rot, 6);
+    c = reads(MINIMAX
+              ",\"head_dim\":12,\"rope_parameters\":{\"rope_theta\":5e3,\"partial_rotary_factor\":0.5}}");
+    assert_int_equal(c.ropes[0].rot, 6);
+    c = reads(MINIMAX ",\"scoring_func\":\"softmax\"}");
+    assert_true(c.route_score == ROUTE_SOFTMAX && c.head_dim == 128);
+    assert_int_equal(reads(MINIMAX "}").route_score, ROUTE_SIGMOID);
+}
+
+TEST(a_window_of_0_is_none)
+{
+    struct config c = reads("{\"model_type\":\"qwen2_moe\"," BASE
+                            ",\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":8,"
+                            "\"shared_expert_intermediate_size\":16,\"sliding_window\":0}");
+    assert_true(c.layer[0].window == 0 && c.shared_intermediate == 16 && !c.normalise);
+}
+
+#define MIXTRAL "{\"model_type\":\"mixtral\"," BASE
+#define GRANITE "{\"model_type\":\"granitemoe\"," BASE
+
+TEST(absurd_numbers_are_named)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {MIXTRAL "}", "num_local_experts is missing"},
+        {MIXTRAL ",\"num_local_experts\":0,\"num_experts_per_tok\":1}", "num_local_experts is 0"},
+        {MIXTRAL ",\"num_local_experts\":-8,\"num_experts_per_tok\":1}", "num_local_experts is -8"},
+        {MIXTRAL ",\"num_local_experts\":1000000000,\"num_experts_per_tok\":1}",
+         "num_local_experts is 1000000000"},
+        {MIXTRAL ",\"num_local_experts\":8}", "num_experts_per_tok is missing"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":0}", "num_experts_per_tok is 0"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":9}", "num_experts_per_tok is 9"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":1000000000}", "num_experts_per_tok"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"sliding_window\":-1}",
+         "sliding_window"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"rms_norm_eps\":-1}", "rms_norm_eps"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"rms_norm_eps\":NaN}", "config.json"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"rms_norm_eps\":1e400}", "config.json"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"hidden_act\":\"tanh\"}", "hidden_act"},
+        {MINIMAX ",\"rotary_dim\":0}", "rotary_dim"},
+        {MINIMAX ",\"rotary_dim\":1000000000}", "rotary_dim"},
+        {MINIMAX ",\"rotary_dim\":64,\"head_dim\":32}", "rotary_dim 64 is more than head_dim 32"},
+        {MINIMAX ",\"rotary_dim\":5,\"head_dim\":32}", "rotating dimensions"},
+        {MINIMAX ",\"scoring_func\":\"max\"}", "scoring_func 'max'"},
+        {MINIMAX ",\"use_qk_norm\":false}", "use_qk_norm is false"},
+        {MINIMAX ",\"shared_intermediate_size\":64}", "shared_intermediate_size is 64"},
+        {GPT_OSS ",\"num_local_experts\":8}", "num_experts_per_tok is missing"},
+        {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"swiglu_limit\":0}", "swiglu_limit"},
+        {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"swiglu_limit\":-7}", "swiglu_limit"},
+        {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"sliding_window\":0}",
+         "sliding_window"},
+        {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"quantization_config\":"
+                 "{\"quant_method\":\"mxfp4\"}}",
+         "quant_method 'mxfp4' is not supported"},
+        {GRANITE ",\"num_local_experts\":8,\"num_experts_per_tok\":65}", "num_experts_per_tok"},
+        {GRANITE ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"shared_intermediate_size\":-1}",
+         "shared_intermediate_size"},
+        {GRANITE ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"residual_multiplier\":0}",
+         "residual_multiplier"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        refuses(cases[i].text, cases[i].says);
+}
+
+TEST_MAIN()

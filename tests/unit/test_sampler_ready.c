@@ -1,0 +1,148 @@
+/* Rows that are made ready block by block, against sampler_draw(); and the masks against id by id. */
+#include "test_rng.h"
+#include "test.h"
+
+#include "base/check.h"
+#include "sample/mask.h"
+#include "sample/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VOCAB_MAX (3 * SAMPLER_BLOCK + 100)
+#define WORDS     (VOCAB_MAX / 64 + 1)
+
+struct row {
+    struct rng rng;
+    float logits[VOCAB_MAX], other[VOCAB_MAX];
+    uint64_t valid[WORDS], allowed[WORDS];
+};
+
+static struct row *row_of(uint64_t seed)
+{
+    struct row *r = calloc(1, sizeof(*r));
+    assert_non_null(r);
+    r->rng = (struct rng){seed, 0};
+    return r;
+}
+
+/* Words of all bits, of none, and of some. */
+static void fill_bits(struct row *r, uint64_t *bits)
+{
+    for (uint32_t i = 0; i < WORDS; i++) {
+        uint64_t kind = rng_below(&r->rng, 4);
+        uint64_t some = rng_next(&r->rng);
+        bits[i] = kind == 0 ? 0 : kind == 1 ? ~(uint64_t)0 : some;
+    }
+}
+
+static void fill(struct row *r)
+{
+    for (uint32_t i = 0; i < VOCAB_MAX; i++)
+        r->logits[i] = (float)(rng_uniform(&r->rng) * 30 - 15);
+    for (uint32_t i = 0; i < 20; i++)
+        r->logits[rng_below(&r->rng, VOCAB_MAX)] = i % 4 == 0 ? NAN : i % 4 == 1 ? -INFINITY : 14.5f;
+    fill_bits(r, r->valid);
+    fill_bits(r, r->allowed);
+    memcpy(r->other, r->logits, sizeof(r->other));
+}
+
+TEST(masks_64_ids_at_a_time_are_masks_id_by_id)
+{
+    struct row *r = row_of(1);
+    for (int i = 0; i < 300 && __builtin_cpu_supports("avx2"); i++) {
+        uint32_t count = i < 140 ? (uint32_t)i : (uint32_t)rng_below(&r->rng, VOCAB_MAX) + 1;
+        const uint64_t *valid = i % 3 ? r->valid : NULL, *allowed = i % 5 ? r->allowed : NULL;
+        fill(r);
+        if (i % 7 == 0)
+            memset(r->valid, 0, sizeof(r->valid));
+        float most = mask_ids_plain(r->logits, count, valid, allowed);
+        float fast = mask_ids_avx2(r->other, count, valid, allowed);
+        assert_true(most == fast);
+        assert_memory_equal(r->logits, r->other, count * sizeof(float));
+        for (uint32_t k = 0; k < VOCAB_MAX; k++)
+            assert_true(k >= count || !isnan(r->other[k]));
+    }
+    free(r);
+}
+
+static void random_params(struct rng *rng, struct sampler_params *p)
+{
+    sampler_params_default(p);
+    p->temperature = rng_below(rng, 2) ? 0.0f : 0.8f;
+    p->top_k = rng_below(rng, 3) ? 0 : 5;
+    p->seed = rng_below(rng, 1000);
+    p->logprobs = rng_below(rng, 3) == 0;
+    p->top_logprobs = p->logprobs ? 4 : 0;
+    p->repetition_penalty = rng_below(rng, 3) ? 1.0f : 1.3f;
+    p->stop_count = 1;
+    p->stop_ids[0] = (uint32_t)rng_below(rng, VOCAB_MAX);
+    p->min_tokens = rng_below(rng, 2) ? 0 : 4;
+}
+
+static void assert_same(const struct sampled *a, const struct sampled *b)
+{
+    assert_int_equal(a->id, b->id);
+    assert_int_equal(a->stop, b->stop);
+    assert_int_equal(a->top_count, b->top_count);
+    assert_memory_equal(a->top, b->top, a->top_count * sizeof(a->top[0]));
+}
+
+TEST(rows_that_are_ready_give_the_same_tokens)
+{
+    struct row *r = row_of(2);
+    struct arena *a;
+    struct sampler_scratch *scratch;
+    assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
+    size_t mark = arena_mark(a);
+    for (int i = 0; i < 200; i++) {
+        struct sampler_params p;
+        struct sampler *s;
+        struct sampled whole = {0}, ready = {0};
+        float most[DIV_UP(VOCAB_MAX, SAMPLER_BLOCK)];
+        uint32_t vocab = i % 4 == 0 ? 2 * SAMPLER_BLOCK : VOCAB_MAX;
+        random_params(&r->rng, &p);
+        p.stop_ids[0] %= vocab;
+        assert_int_equal(sampler_create(a, &p, 64, &s), 0);
+        fill(r);
+        for (uint32_t k = 0; k < WORDS; k++) /* the caller allows a valid one */
+            r->valid[k] |= r->allowed[k];
+        const uint64_t *allowed = i % 2 ? r->allowed : NULL;
+        for (uint32_t k = 0; k < 10; k++)
+            sampler_see_output(s, (uint32_t)rng_below(&r->rng, vocab));
+        sampler_allow(s, allowed);
+        for (uint32_t k = 0; k < DIV_UP(vocab, SAMPLER_BLOCK); k++)
+            most[k] = sampler_ready(s, r->other, vocab, r->valid, allowed, k);
+        sampler_draw(s, scratch, r->logits, vocab, r->valid, 9, 2, &whole);
+        sampler_draw_ready(s, scratch, r->other, vocab, r->valid, most, 9, 2, &ready);
+        assert_same(&whole, &ready);
+        arena_rewind(a, mark);
+    }
+    arena_free(a);
+    free(r);
+}
+
+TEST(a_block_says_its_largest_logit)
+{
+    struct row *r = row_of(3);
+    struct sampler_params p;
+    struct sampler *s;
+    struct arena *a;
+    sampler_params_default(&p);
+    assert_int_equal(arena_create(&(struct arena_opts){1 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(sampler_create(a, &p, 64, &s), 0);
+    r->logits[SAMPLER_BLOCK + 5] = 3;
+    r->logits[SAMPLER_BLOCK + 6] = 7;
+    memset(r->allowed, 0xff, sizeof(r->allowed));
+    assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 1) == 7);
+    r->allowed[(SAMPLER_BLOCK + 6) / 64] &= ~((uint64_t)1 << (SAMPLER_BLOCK + 6) % 64);
+    assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 1) == 3);
+    assert_true(isinf(r->logits[SAMPLER_BLOCK + 6]));
+    assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 0) == 0);
+    arena_free(a);
+    free(r);
+}
+
+TEST_MAIN()

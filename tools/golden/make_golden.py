@@ -1,0 +1,369 @@
+#!/usr/bin/env python3
+"""make_golden.py NAME...: writes the small goldens of tests/golden/data.
+
+Each is a tiny checkpoint with random weights, and what Hugging Face transformers computes from it in float32:
+eager attention, full attention masks, no cache. Run with a Python that has these packages from PyPI:
+
+    torch (the CPU build)   transformers >= 5.17   safetensors
+
+ENTRIES lists the goldens. An entry has the configuration, the first seed to try, and how the weights are
+saved. A seed is taken whose greedy tokens are clear and not all the same: every margin is above MARGIN_MIN,
+and DIFFERENT_MIN of them differ. --out DIR writes to another folder; --seeds N tries more seeds; --list
+prints the names.
+
+golden.json has under `text`: `prompt` token ids; `argmax`, `max_logit` and `margin` (largest logit less the
+second one) at every prompt position; `logits_last`, after the last prompt token; `greedy`, 32 tokens without
+regard to an end token; `greedy_margin`, the margin at each of those steps."""
+import argparse
+import json
+import pathlib
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+DATA = TOP / "tests" / "golden" / "data"
+MARGIN_MIN = 2e-3
+DIFFERENT_MIN = 5
+GREEDY = 32
+DIRECTORY_BYTES_MAX = 70 * 1024
+
+# Of most entries: small, with heads of an odd size, more query heads than KV heads, and no special tokens.
+BASE = dict(vocab_size=80, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+
+
+class Entry:
+    """One golden. `config`: the fields of the model_type's configuration class. `dtype`: how weights are
+    saved, "bfloat16" or "float32". `gain`: of random matrices, 1 keeps the size of what they multiply.
+    `prompt`: its tokens. `rewrite`: a function that changes the saved config.json, to spell it otherwise.
+    `change`: one that changes the saved tensors by name. `vision`: the fields of a vision encoder."""
+
+    def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
+                 vision=None, **config):
+        self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
+        self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
+        self.config = {**BASE, **config}
+        if vision:
+            self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": True,
+                           "image_token_id": 4, "video_token_id": 5, "vision_start_token_id": 6,
+                           "vision_end_token_id": 7}
+
+
+def rotary_dim(config):
+    """How many dimensions rotate, as published configurations of minimax_m2 say it."""
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope["rope_theta"]
+    config["rotary_dim"] = round(config["head_dim"] * rope["partial_rotary_factor"])
+
+
+def transposed_stacks(tensors):
+    """Stacks of experts as [experts, in, out]."""
+    for name in [n for n in tensors if ".mlp.experts." in n]:
+        tensors[name] = tensors[name].transpose(1, 2).contiguous()
+
+
+def lettered(config):
+    """Spells the layers of nemotron_h as published checkpoints do."""
+    letters = {"linear_attention": "M", "mlp": "-", "full_attention": "*", "moe": "E"}
+    names = config.pop("layers_block_type", None) or config.pop("layer_types")
+    config.pop("layer_types", None)
+    config["num_hidden_layers"] = len(names)
+    config["hybrid_override_pattern"] = "".join(letters[name] for name in names)
+def older_rope(config):
+    """rope_theta and rope_scaling, as transformers 4 wrote them."""
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    rope["type"] = rope.pop("rope_type")
+    config["rope_scaling"] = None if rope["type"] == "default" else rope
+
+
+def older_pattern(config):
+    """sliding_window_pattern instead of the list of layers; rope_theta."""
+    config["sliding_window_pattern"] = config.pop("layer_types").index("full_attention") + 1
+    older_rope(config)
+
+
+def published_gemma4(config):
+    """The sizes of global layers as the published files spell them."""
+    single = config.pop("per_layer_config")
+    config["global_head_dim"] = single["1"]["head_dim"]
+    config["num_global_key_value_heads"] = single["1"]["num_key_value_heads"]
+
+
+
+def mtp_layer(tensors):
+    """Tensors of an MTP layer, which is not read."""
+    import torch
+    tensors["model.layers.3.eh_proj.weight"] = torch.ones(24, 48, dtype=torch.bfloat16)
+    tensors["model.layers.3.self_attn.q_a_proj.weight"] = torch.ones(10, 24, dtype=torch.bfloat16)
+
+
+ENTRIES = {
+    # Short convolutions with biases; attention where the older key says; an MLP as wide as a formula says.
+    "lfm2": Entry("lfm2", hidden_size=30, num_attention_heads=3, num_key_value_heads=1,
+                  intermediate_size=60, block_multiple_of=8, conv_L_cache=4, conv_bias=True, full_attn_idxs=[1],
+                  rewrite=lambda c: {k: v for k, v in c.items() if k != "layer_types"}),
+    # A dense layer, then experts that a sigmoid and a correction choose.
+    "lfm2_moe": Entry("lfm2_moe", intermediate_size=24, moe_intermediate_size=12, num_dense_layers=1,
+                      num_experts=5, num_experts_per_tok=2, routed_scaling_factor=1.5,
+                      layer_types=["conv", "full_attention", "conv"]),
+    # Fused projections, half of a head rotates, long factors, a window in every layer.
+    "phi3": Entry("phi3", hidden_size=36, num_attention_heads=3, num_key_value_heads=1,
+                  partial_rotary_factor=0.5, sliding_window=24, original_max_position_embeddings=32,
+                  rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+                                   "original_max_position_embeddings": 32, "factor": 8.0,
+                                   "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 2.5, 7.0]}),
+    # Every second layer does not rotate.
+    "smollm3": Entry("smollm3", head_dim=10, no_rope_layer_interval=2, num_hidden_layers=4,
+                     intermediate_size=24, tie_word_embeddings=True,
+                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Mamba-2 beside attention without positions; groups; stacks of experts, a fused shared one; factors.
+    # Tests of engines use it, too, which have prompts of any of 500 ids.
+    "granitemoehybrid": Entry("granitemoehybrid", vocab_size=512, hidden_size=24, num_hidden_layers=2,
+                              max_position_embeddings=4096,
+                              layer_types=["linear_attention", "full_attention"],
+                              mamba_n_heads=3, mamba_d_head=16, mamba_n_groups=3, mamba_d_state=8,
+                              mamba_expand=2, shared_intermediate_size=20, intermediate_size=8,
+                              num_local_experts=3, num_experts_per_tok=2, position_embedding_type="nope",
+                              attention_multiplier=0.3, embedding_multiplier=1.5, residual_multiplier=0.7,
+                              logits_scaling=1.4, tie_word_embeddings=True),
+    # One branch a layer, MLPs and experts of relu squared; the pattern as letters. The reference bounds steps
+    # of time by time_step_min.
+    "nemotron_h": Entry("nemotron_h", vocab_size=64, layers_block_type=["linear_attention", "moe",
+                        "full_attention", "linear_attention", "mlp"], head_dim=10, mamba_num_heads=6,
+                        mamba_head_dim=7, n_groups=3, ssm_state_size=9, conv_kernel=4, time_step_min=1e-12,
+                        intermediate_size=40, n_routed_experts=4, num_experts_per_tok=2, n_group=2,
+                        topk_group=1,
+                        moe_intermediate_size=12, moe_shared_expert_intermediate_size=20, n_shared_experts=1,
+                        routed_scaling_factor=1.7, rewrite=lettered),
+    # Attention and Mamba-2 side by side, with a norm in front of the gate; factors everywhere.
+    "falcon_h1": Entry("falcon_h1", vocab_size=64, num_hidden_layers=2, mamba_d_ssm=40, mamba_n_heads=5,
+                       mamba_d_head="auto",
+                       mamba_n_groups=1, mamba_d_state=20, mamba_rms_norm=True, mamba_norm_before_gate=True,
+                       head_dim=10, embedding_multiplier=2.5, lm_head_multiplier=0.6, key_multiplier=0.7,
+                       attention_in_multiplier=1.2, attention_out_multiplier=0.8, ssm_in_multiplier=1.3,
+                       ssm_out_multiplier=0.6, ssm_multipliers=[0.7, 1.2, 0.9, 1.1, 0.8],
+                       mlp_multipliers=[0.8, 1.25], time_step_limit=[0.05, 2.0],
+                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+    # Experts one by one, a window in every layer.
+    "mixtral": Entry("mixtral", intermediate_size=16, num_hidden_layers=2, num_local_experts=5,
+                     num_experts_per_tok=2, sliding_window=16, head_dim=10,
+                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Norms of all heads together, part of a head rotates, experts that a sigmoid and a correction choose.
+    "minimax_m2": Entry("minimax_m2", intermediate_size=12, num_hidden_layers=2, num_local_experts=5,
+                        num_experts_per_tok=3, head_dim=12, rewrite=rotary_dim,
+                        rope_parameters={"rope_type": "default", "rope_theta": 5000.0,
+                                         "partial_rotary_factor": 0.5}),
+    # Stacks of experts, a softmax of the chosen, factors.
+    "granitemoe": Entry("granitemoe", intermediate_size=20, num_hidden_layers=2, num_local_experts=5,
+                        num_experts_per_tok=3, embedding_multiplier=6.0, residual_multiplier=0.6,
+                        attention_multiplier=0.2, logits_scaling=0.5, tie_word_embeddings=False,
+                        rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # A clipped SwiGLU with a low limit and its own gain, biases, sinks, windows.
+    "gpt_oss": Entry("gpt_oss", gain=3.0, intermediate_size=20, num_hidden_layers=2, num_local_experts=4,
+                     num_experts_per_tok=2, head_dim=10, sliding_window=16, swiglu_limit=1.5, swiglu_alpha=1.2,
+                     rope_parameters={"rope_type": "yarn", "rope_theta": 5000.0, "factor": 4.0,
+                                      "beta_fast": 4.0, "beta_slow": 0.5, "truncate": False,
+                                      "original_max_position_embeddings": 32}),
+    # Stacks [experts, in, out]; a vision encoder is beside them.
+    "qwen3_vl_moe": Entry("qwen3_vl_moe", num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, head_dim=12,
+                          intermediate_size=24, moe_intermediate_size=12, mlp_only_layers=[0],
+                          tie_word_embeddings=True,
+                          rope_parameters={"rope_type": "default", "rope_theta": 5000.0,
+                                           "mrope_interleaved": True, "mrope_section": [2, 2, 2]},
+                          vision=dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, patch_size=4,
+                                      temporal_patch_size=2, spatial_merge_size=2, out_hidden_size=32,
+                                      num_position_embeddings=16, deepstack_visual_indexes=[]),
+                          change=transposed_stacks),
+    # Mixer and MLP side by side, LayerNorm, adjacent pairs, full layers without rotation, logit_scale.
+    "cohere2": Entry("cohere2", rewrite=older_pattern, num_hidden_layers=4, num_attention_heads=4,
+                     num_key_value_heads=2, intermediate_size=32, sliding_window=16, logit_scale=0.5,
+                     layer_types=["sliding_attention", "full_attention"] * 2,
+                     rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Post norms with norms of each head, full layers without rotation.
+    "exaone4": Entry("exaone4", head_dim=10, sliding_window=16, sliding_window_pattern="LG",
+                     layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                     rope_parameters={"rope_type": "llama3", "rope_theta": 5000.0, "factor": 4.0,
+                                      "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                      "original_max_position_embeddings": 64}),
+    # Queries that grow, yarn with both mscales.
+    "ministral3": Entry("ministral3", head_dim=10,
+                        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0,
+                                         "original_max_position_embeddings": 16, "beta_fast": 4.0,
+                                         "beta_slow": 0.5, "mscale": 1.0, "mscale_all_dim": 0.5,
+                                         "llama_4_scaling_beta": 0.3}),
+    # Norms after the rotation, alpha.
+    "hunyuan_v1_dense": Entry("hunyuan_v1_dense", rewrite=older_rope, head_dim=10,
+                              rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "alpha": 50.0,
+                                               "factor": 1.0}),
+    # Factors of the embedding, of scores, of what blocks add, and of the logits.
+    "granite": Entry("granite", rewrite=older_rope, tie_word_embeddings=False, embedding_multiplier=6.0,
+                     residual_multiplier=0.3, attention_multiplier=0.2, logits_scaling=0.5,
+                     rope_parameters={"rope_type": "linear", "rope_theta": 5000.0, "factor": 2.0}),
+    # Sandwich norms by other names, half of a head rotates in adjacent pairs, biases.
+    "glm4": Entry("glm4", head_dim=12, num_attention_heads=3, num_key_value_heads=1, attention_bias=True,
+                  rope_parameters={"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.5}),
+    # Caps of scores and logits, windows in turn.
+    "gemma2": Entry("gemma2", head_dim=10, tie_word_embeddings=False, sliding_window=16, query_pre_attn_scalar=7,
+                    attn_logit_softcapping=3.0, final_logit_softcapping=4.0,
+                    hidden_activation="gelu_pytorch_tanh",
+                    rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Windows in the last layers.
+    "qwen2": Entry("qwen2", num_hidden_layers=2, use_sliding_window=True, sliding_window=16,
+                   max_window_layers=1, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # Inputs per layer, shared K and V, keys that are values, experts beside the MLP, global layers with other
+    # heads, a proportional rotation.
+    "gemma4": Entry("gemma4_text", hidden_size=16, head_dim=6, num_hidden_layers=5, intermediate_size=12,
+                    num_kv_shared_layers=2, use_double_wide_mlp=True, sliding_window=12, attention_k_eq_v=True,
+                    layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                                 "full_attention"],
+                    global_head_dim=12, num_global_key_value_heads=1, hidden_size_per_layer_input=6,
+                    vocab_size_per_layer_input=84, enable_moe_block=True, num_experts=4, top_k_experts=2,
+                    moe_intermediate_size=8, final_logit_softcapping=20.0, rewrite=published_gemma4),
+    # Latent attention with a plain q_proj, a softmax router, groups by their best expert, yarn with two
+    # different factors.
+    "deepseek_v2": Entry("deepseek_v2", num_hidden_layers=2, num_key_value_heads=4, q_lora_rank=None,
+                         kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+                         n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1,
+                         topk_method="group_limited_greedy", routed_scaling_factor=1.5,
+                         moe_intermediate_size=12, n_shared_experts=2, first_k_dense_replace=1,
+                         rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                          "mscale": 0.7, "mscale_all_dim": 1.2, "beta_fast": 32,
+                                          "beta_slow": 1, "original_max_position_embeddings": 32}),
+    # Latent attention with rotated halves, a list of dense and sparse layers, biases, an MTP layer.
+    "glm4_moe_lite": Entry("glm4_moe_lite", hidden_size=24, num_attention_heads=5, num_key_value_heads=5,
+                           q_lora_rank=10, kv_lora_rank=18, qk_nope_head_dim=7, qk_rope_head_dim=6,
+                           v_head_dim=9, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=12,
+                           n_shared_experts=1, mlp_layer_types=["sparse", "dense", "sparse"],
+                           rope_interleave=False, attention_bias=True, intermediate_size=24,
+                           change=mtp_layer,
+                           rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+}
+
+
+# ---- weights ----
+
+def random_like(torch, tensor, gain, generator):
+    """Random values of the size that the initial ones ask for: around a constant, or a matrix's."""
+    noise = torch.randn(tensor.shape, generator=generator)
+    if tensor.dim() < 2:
+        return tensor.float() + 0.2 * noise
+    return gain * noise / tensor.shape[-1] ** 0.5
+
+
+def fill(torch, model, entry, seed):
+    generator = torch.Generator().manual_seed(seed)
+    dtype = getattr(torch, entry.dtype)
+    done = set()  # tied tensors
+    with torch.no_grad():
+        for name, tensor in sorted(model.state_dict().items()):
+            if not tensor.is_floating_point() or tensor.data_ptr() in done:
+                continue
+            done.add(tensor.data_ptr())
+            tensor.copy_(random_like(torch, tensor, entry.gain, generator).to(dtype).float())
+
+
+def make_model(entry, seed):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(entry.model_type, **entry.config)
+    config.dtype = torch.float32
+    auto = AutoModelForImageTextToText if entry.vision else AutoModelForCausalLM
+    model = auto.from_config(config, attn_implementation="eager").eval().float()
+    fill(torch, model, entry, seed)
+    return torch, model
+
+
+# ---- what it computes ----
+
+def logits_of(torch, model, ids):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].double()
+
+
+def margins(logits):
+    best = logits.topk(2, dim=-1).values
+    return best[..., 0] - best[..., 1]
+
+
+def rounded(values):
+    return [round(float(v), 6) for v in values]
+
+
+def text_part(torch, model, entry, seed):
+    generator = torch.Generator().manual_seed(1000 + seed)
+    vocab = model.config.get_text_config().vocab_size
+    prompt = torch.randint(3, vocab, (entry.prompt,), generator=generator).tolist()
+    logits = logits_of(torch, model, prompt)
+    part = {"prompt": prompt, "argmax": logits.argmax(-1).tolist(), "max_logit": rounded(logits.max(-1).values),
+            "margin": rounded(margins(logits)), "logits_last": rounded(logits[-1]), "greedy": [],
+            "greedy_margin": []}
+    ids = list(prompt)
+    for _ in range(GREEDY):
+        last = logits_of(torch, model, ids)[-1]
+        part["greedy"].append(int(last.argmax()))
+        part["greedy_margin"].append(round(float(margins(last)), 6))
+        ids.append(part["greedy"][-1])
+    return part
+
+
+# ---- files ----
+
+def save(torch, model, entry, folder):
+    dtype = getattr(torch, entry.dtype)
+    model = model.to(dtype)
+    model.config.dtype = dtype
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if entry.change:
+        from safetensors.torch import load_file, save_file
+        tensors = load_file(folder / "model.safetensors")
+        entry.change(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if entry.rewrite:
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        config = entry.rewrite(config) or config
+        path.write_text(json.dumps(config, indent=1) + "\n")
+
+
+def make(name, out, seeds):
+    import transformers
+    entry = ENTRIES[name]
+    for seed in range(entry.seed, entry.seed + seeds):
+        torch, model = make_model(entry, seed)
+        part = text_part(torch, model, entry, seed)
+        if min(part["greedy_margin"]) > MARGIN_MIN and len(set(part["greedy"])) >= DIFFERENT_MIN:
+            break
+    else:
+        sys.exit(f"{name}: no seed of {seeds} gives {DIFFERENT_MIN} tokens and margins above {MARGIN_MIN}")
+    folder = out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    save(torch, model, entry, folder)
+    golden = {"transformers": transformers.__version__, "compute": "float32", "text": part}
+    (folder / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    largest = max(max(map(abs, part["logits_last"])), max(part["max_logit"]))
+    print(f"{name}: seed {seed}, {size} bytes, least margin {min(part['greedy_margin'])}, "
+          f"largest logit {largest}, {len(set(part['greedy']))} different greedy tokens")
+    if size > DIRECTORY_BYTES_MAX:
+        sys.exit(f"{name}: more than {DIRECTORY_BYTES_MAX} bytes: make it smaller")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[[], *ENTRIES], metavar="NAME")
+    parser.add_argument("--out", type=pathlib.Path, default=DATA)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(ENTRIES))
+    for name in args.names:
+        make(name, args.out, args.seeds)
+
+
+if __name__ == "__main__":
+    main()
