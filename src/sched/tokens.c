@@ -99,7 +99,7 @@ static uint32_t chunk_of(const struct sched *s, const struct sched_seq *seq, uin
                          uint32_t logits_left)
 {
     ASSERT(seq->done < seq->tokens);
-    uint32_t to_cut = seq_cache_next_cut(seq) - seq->done;
+    uint32_t to_cut = seq_cache_next_cut(&s->opts, seq) - seq->done;
     uint32_t can = sched_can_go(seq), count = MIN_OF(MIN_OF(can, tokens_left), to_cut);
     if (seq->logits_all)
         return MIN_OF(count, MIN_OF(logits_left + 1, s->opts.logits_chunk_max));
