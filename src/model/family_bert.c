@@ -24,7 +24,8 @@ static const struct key_word activations[] = {{"gelu", ACTIVATION_GELU_ERF},
 static const struct key_word positions[] = {{"absolute", 0}, {NULL, 0}};
 
 #define BERT_KEYS                                                                                            \
-    CONFIG_U32(token_types, 1, 1024, 2, "type_vocab_size"), CONFIG_FLOAT(eps, 0, 1, 1e-12, "layer_norm_eps"), \
+    CONFIG_U32(token_types, 1, 1024, 2, "type_vocab_size"),                                                  \
+        CONFIG_FLOAT(eps, 0, 1, 1e-12, "layer_norm_eps"),                                                    \
         CONFIG_WORD(activation, activations, ACTIVATION_GELU_ERF, "hidden_act"),                             \
         CONFIG_WORD(position_type, positions, 0, "position_embedding_type"),                                 \
         CONFIG_ONLY(false, "is_decoder"), CONFIG_ONLY(false, "add_cross_attention")
