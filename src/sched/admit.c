@@ -175,7 +175,7 @@ static void tell_tier(const struct sched *s, const struct sched_seq *seq, const 
     s->opts.tier->used(s->opts.tier->arg, seq->keys, hit->pages, first);
 }
 
-/* False: account or system have no memory for the sequence's first page or its state. */
+/* False: account or system have no memory for the sequence's first pages or its state. */
 static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hit *hit)
 {
     ASSERT(!seq->paused);
@@ -185,7 +185,9 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
         (void)secure_memory_requested(s);
         return false;
     }
-    if (!sched_has_page_for_next(seq) && !secure_page(s, seq)) {
+    while (!sched_has_page_for_next(seq) && secure_page(s, seq))
+        ;
+    if (!sched_has_page_for_next(seq)) {
         if (!parked)
             seq_cache_leave(&s->opts, seq);
         return false;
