@@ -1,7 +1,7 @@
 /* split_regex.h - the regular expressions of tokenizer.json, which split text or replace parts of it.
  *
- * Supported: alternatives of characters, escapes, classes (\p{..}, \s, \d, \w, ranges, nested, &&), greedy and
- * possessive quantifiers of one class, groups once or with "?", (?i: of ASCII letters, (?=, (?! and $.
+ * Supported: alternatives of characters, escapes, classes (\p{..}, \s, \d, \w, ranges, nested, &&), greedy
+ * and possessive quantifiers of one class, groups once or with "?", (?i: of ASCII letters, (?=, (?! and $.
  * Everything else is refused at load. Compiled once, then read from any thread. A match never spans more than
  * the text given; a class repeats in linear time, and no group repeats, so there is no exponential search. */
 #ifndef PLATEAU_TEXT_SPLIT_REGEX_H

@@ -217,18 +217,19 @@ static int fold_class(struct parsing *p, struct regex_part parts[CLASS_PARTS], u
     return 0;
 }
 
-/* The members up to "&&" or the end of the class. */
-static int parse_members(struct parsing *p, struct regex_part parts[CLASS_PARTS], uint32_t *count)
+/* The members up to "&&" or the end of the class, which a "]" at its start is not. */
+static int parse_members(struct parsing *p, bool start, struct regex_part parts[CLASS_PARTS], uint32_t *count)
 {
     int r = 0;
-    for (*count = 0;
-         r == 0 && !at_end(p) && !ahead(p, SLICE("&&")) && (!ahead(p, SLICE("]")) || *count == 0);) {
+    *count = 0;
+    while (r == 0 && !at_end(p) && !ahead(p, SLICE("&&")) &&
+           (!ahead(p, SLICE("]")) || (start && *count == 0))) {
         if (*count == CLASS_PARTS)
             return refuse(p, "so long a class");
         r = parse_member(p, &parts[(*count)++]);
     }
     if (r == 0 && *count == 0)
-        r = refuse(p, "an empty class");
+        r = refuse(p, at_end(p) ? "a class without an end" : "an empty class");
     return r == 0 && p->any_case ? fold_class(p, parts, count) : r;
 }
 
@@ -240,7 +241,7 @@ static int parse_class(struct parsing *p, uint32_t *ret)
     if (p->depth++ == REGEX_DEPTH_MAX)
         return refuse(p, "deeper nesting");
     bool negated = take(p, SLICE("^"));
-    int r = parse_members(p, parts, &count);
+    int r = parse_members(p, true, parts, &count);
     while (r == 0 && (operands || ahead(p, SLICE("&&")))) {
         if (operands == OPERANDS)
             return refuse(p, "so many &&");
@@ -249,7 +250,7 @@ static int parse_class(struct parsing *p, uint32_t *ret)
         r = new_set(p, parts, count, false, &o->first);
         if (r < 0 || !take(p, SLICE("&&")))
             break;
-        r = parse_members(p, parts, &count);
+        r = parse_members(p, false, parts, &count);
     }
     if (r == 0 && !take(p, SLICE("]")))
         r = refuse(p, "a class without an end");

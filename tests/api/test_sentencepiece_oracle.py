@@ -1,4 +1,4 @@
-"""Models that the PyPI package `sentencepiece` trains, written as tokenizer.json: ids equal to its encoder's."""
+"""Models that the package `sentencepiece` trains, as tokenizer.json: ids equal to those of its encoder."""
 import json
 import random
 import struct
@@ -105,7 +105,7 @@ def test_encoder(name, tmp_path):
 
 
 def test_charsmap(tmp_path):
-    """A model with its own table of replacements (nmt_nfkc), as xlm_roberta has, against the other package."""
+    """A model with its own table of replacements (nmt_nfkc), as xlm_roberta has."""
     _, pieces, table = train(tmp_path, vocab_size=200)
     t = written(pieces, "unigram", [normalizers.Precompiled(table), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")])
     t.pre_tokenizer, t.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
