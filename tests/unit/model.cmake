@@ -1,4 +1,5 @@
 plateau_test(test_tensor tensor)
+plateau_test(test_block_form tensor)
 plateau_test(test_safetensors weights)
 plateau_test(test_checkpoint weights)
 target_link_options(test_checkpoint PRIVATE -Wl,--wrap=posix_fadvise)
