@@ -1,8 +1,7 @@
 /* block_form.c - one function for each layout of a block.
  *
- * A scale is a product of two numbers of few bits and has no rounding in f32, neither has a bias. So a value is
- * rounded once, from the exact sum. Bytes are read one by one or through memcpy, for files give no
- * alignment. */
+ * A scale is a product of two numbers of few bits, which f32 holds exactly, and so is a bias. A value is
+ * rounded once, from the exact sum. Bytes are read one by one or through memcpy: files give no alignment. */
 #include "tensor/block_form.h"
 
 #include "base/check.h"

@@ -3,8 +3,9 @@
  * A directory: model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors;
  * and an MTP side file (mtp/weights.safetensors, else model-mtp.safetensors). Or a GGUF model
  * (gguf_file.h): one file, or all its parts. Each kind has a reader (checkpoint_table.h). Opening reads
- * headers and checks every offset, length, shape and dtype: no tensor reaches outside its file at that time.
- * The caller reads tensors piece by piece into its own memory; a file that shrinks meanwhile is an error of that read.
+ * headers and checks every offset, length, shape and dtype: no tensor reaches outside its file at that
+ * time. The caller reads tensors piece by piece into its own memory; a file that shrinks meanwhile is an
+ * error of that read.
  * Constant after opening, any thread. */
 #ifndef PLATEAU_WEIGHTS_CHECKPOINT_H
 #define PLATEAU_WEIGHTS_CHECKPOINT_H

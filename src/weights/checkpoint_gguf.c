@@ -1,7 +1,8 @@
 /* checkpoint_gguf.c - a GGUF file, or the parts of one: all tensors of all parts.
  *
- * The first part says how many there are; each says which one it is. Heads are read one after the other: those
- * of the parts behind the first one twice, to count before the table is made. */
+ * split.count of the first part is the number of parts, split.no of each its index. One head is in memory at
+ * a time, and the first one while tensors are counted. The heads of later parts are read twice: the table of
+ * tensors is made to size. */
 #include "weights/checkpoint_table.h"
 
 #include "weights/gguf_file.h"

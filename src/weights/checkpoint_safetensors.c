@@ -50,8 +50,8 @@ static void text_done(struct text *t)
 }
 
 /* The first `bytes` of the file. */
-static int read_text(const struct checkpoint *c, const struct checkpoint_file *f, size_t bytes, struct text *ret,
-                     struct err *e)
+static int read_text(const struct checkpoint *c, const struct checkpoint_file *f, size_t bytes,
+                     struct text *ret, struct err *e)
 {
     struct charge charge = c->account ? account_charge(c->account) : (struct charge){0};
     struct arena_opts opts = {.bytes_max = bytes, .charge = c->account ? &charge : NULL};
@@ -70,7 +70,8 @@ static int read_text(const struct checkpoint *c, const struct checkpoint_file *f
     return r;
 }
 
-static int read_head(const struct checkpoint *c, const struct checkpoint_file *f, struct text *ret, struct err *e)
+static int read_head(const struct checkpoint *c, const struct checkpoint_file *f, struct text *ret,
+                     struct err *e)
 {
     char first[SAFETENSORS_FIRST_BYTES];
     size_t len = (size_t)MIN_OF(f->at.bytes, (uint64_t)sizeof(first)), data_at;
@@ -354,8 +355,9 @@ static int read_indexed(struct checkpoint *c, struct slice index, struct err *e)
 static int read_plain(struct checkpoint *c, struct err *e)
 {
     uint32_t count = 0;
-    int r =
-        file_exists(c->dir, "model.safetensors") ? checkpoint_table_add_file(c, "model.safetensors", 17, e) : glob_files(c, e);
+    int r = file_exists(c->dir, "model.safetensors")
+                ? checkpoint_table_add_file(c, "model.safetensors", 17, e)
+                : glob_files(c, e);
     if (r == 0)
         r = find_side(c, e);
     if (r == 0)

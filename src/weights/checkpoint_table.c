@@ -27,7 +27,7 @@ int checkpoint_table_add_file(struct checkpoint *c, const char *name, size_t len
 }
 
 int checkpoint_table_add(struct checkpoint *c, struct slice name, uint32_t file, const struct tensor *t,
-                     struct err *e)
+                         struct err *e)
 {
     if (c->entry_count == c->entries_max)
         return err_set(e, -ESTALE, "the files were changed while they were read");
@@ -38,10 +38,10 @@ int checkpoint_table_add(struct checkpoint *c, struct slice name, uint32_t file,
     if (!hash_map_add(&c->by_name, kept, c->entry_count))
         return err_set(e, -EINVAL, "tensor %s occurs twice", copy);
     c->entries[c->entry_count++] = (struct checkpoint_entry){.name = copy,
-                                                  .name_len = (uint32_t)name.len,
-                                                  .file = file,
-                                                  .found = t != NULL,
-                                                  .tensor = t ? *t : (struct tensor){0}};
+                                                             .name_len = (uint32_t)name.len,
+                                                             .file = file,
+                                                             .found = t != NULL,
+                                                             .tensor = t ? *t : (struct tensor){0}};
     c->entries[c->entry_count - 1].tensor.file = file;
     return 0;
 }

@@ -39,8 +39,8 @@ struct checkpoint {
     struct hash_map by_name;
 };
 
-/* A kind of checkpoints. `open` fills files and entries; c->dir is the path that was given, and it may set
- * another. 0, or as checkpoint_open(); the caller closes what is open. */
+/* A kind of checkpoints. `open` fills files and entries from c->dir, the path that was given. 0, or as
+ * checkpoint_open(); the caller closes the files. */
 struct checkpoint_reader {
     bool (*reads)(const char *path);
     int (*open)(struct checkpoint *c, struct err *e);
@@ -55,7 +55,7 @@ int checkpoint_table_add_file(struct checkpoint *c, const char *name, size_t len
 int checkpoint_table_open_file(const char *dir, struct checkpoint_file *f, struct err *e);
 /* Opens all files, and counts their bytes. */
 int checkpoint_table_open_files(struct checkpoint *c, struct err *e);
-/* Room for so many tensors; once. 0, -EINVAL (too many), -ENOMEM. */
+/* Makes room for `entries_max` tensors; once. 0, -EINVAL (too many), -ENOMEM. */
 int checkpoint_table_make(struct checkpoint *c, uint32_t entries_max, struct err *e);
 /* Adds a tensor of file number `file`; t NULL: one that its file must still have. 0, -EINVAL (the name occurs
  * twice), -ESTALE (no room: the files changed), -ENOMEM. */

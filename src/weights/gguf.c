@@ -1,9 +1,9 @@
 /* gguf.c - one walk over a head: header, metadata, table of tensors.
  *
- * How long a head is, only its end says, so the caller reads a first part and more of it on -EAGAIN. A length
- * or a count that the whole file cannot hold is refused at once: a hostile one makes nobody read or allocate
- * more than a multiple of the file: the table of tensors takes at most four times what it takes in the file.
- * Lists stay in the text and are walked again by whoever wants their values. */
+ * The length of a head stands nowhere, so the caller reads a first part of the file, and more on -EAGAIN. A
+ * length or a count that the file has no room for is refused before anything is read or allocated. The table
+ * of tensors takes at most four times its bytes in the file. Lists stay in the text: gguf_next() walks
+ * them. */
 #include "weights/gguf.h"
 
 #include "base/check.h"
@@ -24,9 +24,9 @@ struct parse {
 
 /* Bytes of a value, of a string its length alone. */
 static const uint8_t type_bytes[GGUF_TYPES] = {
-    [GGUF_U8] = 1,   [GGUF_I8] = 1,   [GGUF_U16] = 2,  [GGUF_I16] = 2,    [GGUF_U32] = 4, [GGUF_I32] = 4,
-    [GGUF_F32] = 4,  [GGUF_BOOL] = 1, [GGUF_U64] = 8,  [GGUF_I64] = 8,    [GGUF_F64] = 8, [GGUF_STRING] = 8,
-    [GGUF_LIST] = 12};
+    [GGUF_U8] = 1,  [GGUF_I8] = 1,     [GGUF_U16] = 2,  [GGUF_I16] = 2, [GGUF_U32] = 4,
+    [GGUF_I32] = 4, [GGUF_F32] = 4,    [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8,
+    [GGUF_F64] = 8, [GGUF_STRING] = 8, [GGUF_LIST] = 12};
 
 /* ---- taking bytes ---- */
 
@@ -245,7 +245,7 @@ static int take_tensor(struct parse *p, struct gguf_tensor *ret)
     return r;
 }
 
-/* Offsets count from the first aligned byte behind the head. */
+/* Offsets count from the first aligned byte after the head. */
 static int place_tensors(struct parse *p)
 {
     uint64_t align = 0;
@@ -279,7 +279,7 @@ static int check_version(struct parse *p, uint32_t version)
     return err_set(p->e, -ENOTSUP, "GGUF version %u is not read; 2 and 3 are", version);
 }
 
-/* An entry of the table takes at least so many bytes of the file. */
+/* An entry of the table takes `entry_bytes` of the file, or more. */
 static int check_count(struct parse *p, const char *what, uint64_t count, uint64_t max, uint64_t entry_bytes)
 {
     if (count > max)

@@ -11,14 +11,14 @@
 #include "base/hash.h"
 #include "tensor/block_form.h"
 
-#define GGUF_HEAD_BYTES_MAX  ((size_t)128 << 20)
-#define GGUF_KEYS_MAX        65536
-#define GGUF_KEY_BYTES_MAX   1024
-#define GGUF_TENSORS_MAX     1000000
-#define GGUF_NAME_MAX        512
-#define GGUF_RANK_MAX        4
-#define GGUF_LEAST_BYTES     24 /* of a file: magic, version, two counts */
-#define GGUF_FIRST_READ      ((size_t)1 << 20)
+#define GGUF_HEAD_BYTES_MAX ((size_t)128 << 20)
+#define GGUF_KEYS_MAX       65536
+#define GGUF_KEY_BYTES_MAX  1024
+#define GGUF_TENSORS_MAX    1000000
+#define GGUF_NAME_MAX       512
+#define GGUF_RANK_MAX       4
+#define GGUF_LEAST_BYTES    24 /* of a file: magic, version, two counts */
+#define GGUF_FIRST_READ     ((size_t)1 << 20)
 
 /* As the file numbers them. */
 enum gguf_type {
@@ -69,7 +69,7 @@ struct gguf {
     size_t head_bytes; /* up to the end of the table of tensors */
 };
 
-/* `head`: the first bytes of a file of `file_bytes`. 0; -EAGAIN: the head goes on behind them; -EINVAL,
+/* `head`: the first bytes of a file of `file_bytes`. 0; -EAGAIN: the head is longer; -EINVAL,
  * -ENOTSUP (a version or a form that is not read); -ENOMEM. `a` keeps tables. On failure *ret is not to be
  * used and `a` is as before. */
 int gguf_parse(struct arena *a, struct slice head, uint64_t file_bytes, struct gguf *ret, struct err *e);

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #define KEYS_BYTES_MAX ((size_t)GGUF_KEYS_MAX * 128)
-#define TAIL_FORMAT "-%05u-of-%05u.gguf"
-#define TAIL_BYTES  20 /* of what it prints for parts up to 99999 */
+#define TAIL_FORMAT    "-%05u-of-%05u.gguf"
+#define TAIL_BYTES     20 /* of what it prints for parts up to 99999 */
 
 static bool is_weights(const char *name)
 {

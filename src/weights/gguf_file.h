@@ -18,8 +18,8 @@ bool gguf_file_is(const char *path);
 /* The model's one file, or its first part. 0, -EINVAL (a directory with several models), -ENAMETOOLONG, or
  * what reading the directory said. */
 int gguf_file_find(const char *path, char ret[GGUF_PATH_BYTES], struct err *e);
-/* The path of part `index` of `count` beside `first`. 0, or -EINVAL: `first` is not named as the first of so
- * many parts. */
+/* The path of part `index` of `count` beside `first`. 0, or -EINVAL: `first` is not named as the first of
+ * `count` parts. */
 int gguf_file_part(const char *first, uint32_t index, uint32_t count, char ret[GGUF_PATH_BYTES],
                    struct err *e);
 
@@ -31,8 +31,8 @@ struct gguf_file {
 };
 #define GGUF_FILE_NONE ((struct gguf_file){.at = REGULAR_FILE_NONE})
 
-/* `account` (may be NULL) is charged until the head is closed. 0, -EINVAL, -ENOTSUP, -ENOMEM, -ESTALE, or what
- * open and read said; e names the file. */
+/* `account` (may be NULL) is charged until the head is closed. 0, -EINVAL, -ENOTSUP, -ENOMEM, -ESTALE, or
+ * what open and read said; e names the file. */
 int gguf_file_open(const char *file, struct account *account, struct gguf_file *ret, struct err *e);
 /* Forgets the head; the file stays open. */
 void gguf_file_forget(struct gguf_file *f);

@@ -204,7 +204,8 @@ TEST(parts_that_do_not_fit)
     refuses_part(&(struct part){right[0].file, "a", 0, 3, 9, 2}, -EINVAL,
                  "its parts have 3 tensors, split.tensors.count is 9");
     refuses_part(&(struct part){right[0].file, "a", 0, 2, 3, 2}, -EINVAL, "is one of 2 parts");
-    refuses_part(&(struct part){right[0].file, "a", 0, 60000, 3, 2}, -EINVAL, "60000 parts are more than 4096");
+    refuses_part(&(struct part){right[0].file, "a", 0, 60000, 3, 2}, -EINVAL,
+                 "60000 parts are more than 4096");
     refuses_part(&(struct part){right[2].file, "a", 2, 3, 3, 2}, -EINVAL, "tensor a occurs twice");
     const char *dir = write_right();
     refuses(join(dir, right[1].file), -EINVAL, "is not the first of its parts");
