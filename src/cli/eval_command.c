@@ -75,10 +75,11 @@ static void print_table(const struct evaluation_result *r)
     print_mean("KL divergence", d->divergence, "");
     printf("%-26s %12.6g\n%-26s %12.6g\n%-26s %12.6g\n%-26s %12.6g\n", "  median", d->divergence_median,
            "  99 %", d->divergence_p99, "  99.9 %", d->divergence_p999, "  largest", d->divergence_max);
-    print_mean("same likeliest token", (struct divergence_mean){100 * d->same_top.value, 100 * d->same_top.error},
-               " %");
+    print_mean("same likeliest token",
+               (struct divergence_mean){100 * d->same_top.value, 100 * d->same_top.error}, " %");
     print_mean("change of probability",
-               (struct divergence_mean){100 * d->probability_change.value, 100 * d->probability_change.error}, " %");
+               (struct divergence_mean){100 * d->probability_change.value, 100 * d->probability_change.error},
+               " %");
     printf("%-26s %12.6g\n", "  root mean square, %", 100 * d->probability_rms);
 }
 
@@ -90,11 +91,12 @@ static void print_json_mean(const char *name, struct divergence_mean m)
 static void print_json(const struct evaluation_result *r)
 {
     const struct divergence_result *d = &r->numbers;
-    printf("{\"tokens\": %llu, \"chunks\": %u, \"positions\": %llu, \"bytes\": %llu, \"form\": \"%s\"", (ull)r->tokens,
-           r->chunks, (ull)d->positions, (ull)r->bytes, r->form);
+    printf("{\"tokens\": %llu, \"chunks\": %u, \"positions\": %llu, \"bytes\": %llu, \"form\": \"%s\"",
+           (ull)r->tokens, r->chunks, (ull)d->positions, (ull)r->bytes, r->form);
     print_json_mean("perplexity", d->perplexity);
     if (r->reference_bytes) {
-        printf(", \"reference_bytes\": %llu, \"reference_form\": \"%s\"", (ull)r->reference_bytes, r->reference_form);
+        printf(", \"reference_bytes\": %llu, \"reference_form\": \"%s\"", (ull)r->reference_bytes,
+               r->reference_form);
         print_json_mean("reference_perplexity", d->base_perplexity);
         print_json_mean("log_ratio", d->log_ratio);
         print_json_mean("kl_divergence", d->divergence);
@@ -114,10 +116,11 @@ static void print_json(const struct evaluation_result *r)
 static int open_accounts(struct runtime *rt, struct account **machine, struct account **device)
 {
     const struct account_numbers root = account_numbers(ledger_root(rt->ledger));
-    int r = account_open(ledger_root(rt->ledger), "evaluation", ACCOUNT_ANON, root.limit - root.reserved, machine);
+    int r = account_open(ledger_root(rt->ledger), "evaluation", ACCOUNT_ANON, root.limit - root.reserved,
+                         machine);
     if (r == 0 && rt->device_root)
-        r = account_open(rt->device_root, "evaluation", ACCOUNT_DEVICE, account_numbers(rt->device_root).limit,
-                         device);
+        r = account_open(rt->device_root, "evaluation", ACCOUNT_DEVICE,
+                         account_numbers(rt->device_root).limit, device);
     return r;
 }
 

@@ -21,7 +21,8 @@ struct divergence *divergence_create(struct arena *a, uint64_t positions_max)
 {
     struct divergence *d = ARENA_NEW(a, struct divergence);
     if (d)
-        *d = (struct divergence){.positions_max = positions_max, .kept = ARENA_ARRAY(a, float, positions_max)};
+        *d =
+            (struct divergence){.positions_max = positions_max, .kept = ARENA_ARRAY(a, float, positions_max)};
     return d && d->kept ? d : NULL;
 }
 

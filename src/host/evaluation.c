@@ -63,8 +63,11 @@ static int check_memory(const struct evaluation_opts *o, struct err *e)
         struct model_workspace w = model_workspace_bytes(&s, STEP_TOKENS, 1, o->device->workers);
         needed += s.weight_bytes + s.loading_bytes + s.tables_bytes + w.device_bytes + w.host_bytes +
                   room_bytes_of(o, &s) + (uint64_t)STEP_TOKENS * s.vocab * sizeof(float);
+        if (s.encoder || s.both_ways)
+            return err_set(e, -EINVAL, "%s is an encoder: it predicts no next token", dirs[i]);
         if (o->context > s.context_max)
-            return err_set(e, -EINVAL, "%s takes at most %u tokens; give a smaller --ctx", dirs[i], s.context_max);
+            return err_set(e, -EINVAL, "%s takes at most %u tokens; give a smaller --ctx", dirs[i],
+                           s.context_max);
     }
     if (o->device_parent || needed <= spare)
         return 0;
@@ -177,8 +180,10 @@ static int tokenize(struct evaluation *v, const char *dir, struct err *e)
     arena_free(scratch);
     v->token_count = count;
     if (r == 0 && count < o->context)
-        return err_set(e, -EINVAL, "the text has %zu tokens, fewer than a chunk of %u; give a longer one or a smaller --ctx",
-                       count, o->context);
+        return err_set(
+            e, -EINVAL,
+            "the text has %zu tokens, fewer than a chunk of %u; give a longer one or a smaller --ctx", count,
+            o->context);
     return r;
 }
 
@@ -192,7 +197,8 @@ static int check_tokens(const struct evaluation *v, struct err *e)
 {
     const uint32_t vocab = v->sides[0].shape->vocab;
     if (v->side_count == 2 && v->sides[1].shape->vocab != vocab)
-        return err_set(e, -EINVAL, "the reference has %u tokens and the model %u: their logits cannot be compared",
+        return err_set(e, -EINVAL,
+                       "the reference has %u tokens and the model %u: their logits cannot be compared",
                        v->sides[1].shape->vocab, vocab);
     for (uint64_t i = 0; i < v->token_count; i++)
         if (v->tokens[i] >= vocab)

@@ -61,6 +61,7 @@ def test_a_table_for_people(text):
     (["--ctx", "1048576"], "a smaller --ctx"),
     (["--reference", SMALL / "qwen3"], "their logits cannot be compared"),
     (["--model", SMALL / "qwen3"], "has no tokenizer"),
+    (["--model", SMALL / "bert"], "is an encoder"),
     (["--model", "/nowhere/model"], "/nowhere/model"),
     (["--memory-limit", "30M"], "--memory-limit"),
     (["--ctx", "8"], "--ctx"),
