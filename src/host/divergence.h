@@ -14,8 +14,8 @@ struct divergence;
 
 /* In `a`: 4 bytes for each of the positions_max positions, which quantiles need. NULL: no memory. */
 struct divergence *divergence_create(struct arena *a, uint64_t positions_max);
-/* One position, at which `token` follows. base: the reference's logits, NULL without one; either all positions
- * have it or none. Both are [vocab]. */
+/* One position, at which `token` follows. base: the reference's logits, NULL without one; either all
+ * positions have it or none. Both are [vocab]. */
 void divergence_add(struct divergence *d, const float *logits, const float *base, uint32_t vocab,
                     uint32_t token);
 
@@ -35,7 +35,7 @@ struct divergence_result {
     struct divergence_mean probability_change; /* of the token that follows: model - reference */
     double probability_rms;
 };
-/* Sorts what was kept. At least one position. */
+/* Sorts the divergences. At least one position. */
 void divergence_end(struct divergence *d, struct divergence_result *ret);
 
 #endif

@@ -1,9 +1,8 @@
 /* evaluation.h - a model's perplexity on a text, and its divergence from a reference.
  *
- * The text is cut into chunks of `context` tokens; what is left over is not used. Each chunk is read from its
- * beginning, by both models at once, a few tokens a step. The first half gives context: positions in the second
- * half are scored. If the tokenizer puts a token before a text, each chunk begins with it instead of its own
- * first token. */
+ * The text is cut into chunks of `context` tokens; a shorter rest is not used. Both models read each chunk, a
+ * few tokens a step. The first half is context: positions in the second half are scored. If the tokenizer
+ * puts a token before a text, each chunk begins with it instead of its own first token. */
 #ifndef PLATEAU_HOST_EVALUATION_H
 #define PLATEAU_HOST_EVALUATION_H
 
@@ -20,8 +19,8 @@ struct evaluation_opts {
     uint32_t chunks_max;         /* 0: all */
     struct device *device;
     struct account *parent, *device_parent; /* device_parent NULL: the device's memory is the machine's */
-    /* Called while models load (`loads`: the model's directory), then after each chunk (NULL). Nonzero stops it:
-     * -ECANCELED. */
+    /* Called while models load (`loads`: the model's directory), then after each chunk (NULL). Nonzero stops
+     * it: -ECANCELED. */
     int (*progress)(void *arg, const char *loads, uint64_t done, uint64_t total);
     void *arg;
 };
@@ -35,8 +34,8 @@ struct evaluation_result {
     struct divergence_result numbers;
 };
 
-/* The calling thread computes, beside the device's workers. 0, -ECANCELED, -EINVAL (no UTF-8, fewer tokens than
- * a chunk, another vocabulary), -ENOENT (no tokenizer), -ENOMEM with the numbers, or what loading said. */
+/* The calling thread computes, beside the device's workers. 0, -ECANCELED, -EINVAL (no UTF-8, fewer tokens
+ * than a chunk, another vocabulary, an encoder), -ENOENT (no tokenizer), -ENOMEM with the numbers, or what loading said. */
 int evaluation_run(const struct evaluation_opts *opts, struct evaluation_result *ret, struct err *e);
 
 #endif
