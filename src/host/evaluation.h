@@ -35,7 +35,8 @@ struct evaluation_result {
 };
 
 /* The calling thread computes, beside the device's workers. 0, -ECANCELED, -EINVAL (no UTF-8, fewer tokens
- * than a chunk, another vocabulary, an encoder), -ENOENT (no tokenizer), -ENOMEM with the numbers, or what loading said. */
+ * than a chunk, another vocabulary, an encoder), -ENOENT (no tokenizer), -ENOMEM with the numbers, or an
+ * error of model_load(). */
 int evaluation_run(const struct evaluation_opts *opts, struct evaluation_result *ret, struct err *e);
 
 #endif
