@@ -13,22 +13,24 @@
 #include <errno.h>
 #include <stdio.h>
 
-static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.",
-                                       "backbone.", ""};
+static const char *const prefixes[] = {
+    "model.language_model.", "language_model.model.", "model.", "backbone.", "bert.", "roberta.", ""};
 
 char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
                          char ret[BINDER_PATH_MAX])
 {
     char text[BINDER_PATH_MAX] = "";
     const char *name = role_name(b->config->family->tensors, role), *mark = strchr(name, '#');
+    const char *layers = b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
         n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
     else
         n = snprintf(text, sizeof(text), "%s", name);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
-    n = layer == NONE ? snprintf(ret, BINDER_PATH_MAX, "%s", text)
-                      : snprintf(ret, BINDER_PATH_MAX, "layers.%u.%.120s", layer, text);
+    n = layer == NONE
+            ? snprintf(ret, BINDER_PATH_MAX, "%s", text)
+            : snprintf(ret, BINDER_PATH_MAX, "%s.%u.%.120s", layers ? layers : "layers", layer, text);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
     return ret;
 }
