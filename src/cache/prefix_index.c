@@ -53,6 +53,7 @@ static bool are_groups(const struct prefix_index_opts *o)
 static uint32_t regular_end(const struct prefix_index_opts *opts)
 {
     uint32_t pages = 0;
+    ASSERT(opts->groups[0].window == 0);
     for (uint32_t g = 1; g < opts->group_count; g++)
         pages = MAX_OF(pages, page_window_most(opts->groups[g].window, 1));
     return opts->states ? 0 : 8 * pages;
@@ -250,6 +251,7 @@ static void tree_remove(struct prefix_index *ix, uint32_t node)
 
 static void announce(struct prefix_index *ix, uint32_t node)
 {
+    ASSERT(!ix->evicts || refs_of(ix, node) == 0);
     for (enum tier_kind kind = 0; ix->evicts && kind < TIER_KINDS; kind++)
         prefix_tier_evicting(ix, node, kind);
 }

@@ -64,6 +64,7 @@ static inline uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
 /* The node's page or snapshot; NONE: it has no such entry. */
 static inline uint32_t block_of(const struct prefix_index *ix, uint32_t node, enum tier_kind kind)
 {
+    ASSERT(node < ix->nodes_max);
     if (kind == TIER_SNAPSHOT)
         return ix->nodes[node].snapshot;
     uint32_t group = tier_group_of(kind);
@@ -73,12 +74,14 @@ static inline uint32_t block_of(const struct prefix_index *ix, uint32_t node, en
 /* True: the tier below is to get the entry of this kind, once there is one. */
 static inline bool tier_lacks(const struct node *n, enum tier_kind kind)
 {
+    ASSERT(kind < TIER_KINDS);
     return ((uint32_t)(n->wanted & ~n->stored) >> kind & 1) != 0;
 }
 
 /* The entry of this kind was added, or is about to go. */
 static inline void tier_counts(struct prefix_index *ix, struct node *n, enum tier_kind kind)
 {
+    ASSERT(!(n->stored >> kind & 1)); /* an entry that is new here */
     ix->numbers.unstored += tier_lacks(n, kind);
 }
 static inline void tier_forgets(struct prefix_index *ix, struct node *n, enum tier_kind kind)

@@ -7,6 +7,7 @@
 static void want_window(struct prefix_index *ix, uint32_t end, uint32_t group)
 {
     enum tier_kind kind = tier_kind_of(group);
+    ASSERT(group > 0 && ix->groups[group].is.window > 0);
     uint32_t first = page_group_first(&ix->groups[group].is, ix->nodes[end].depth * PAGE_TOKENS);
     for (uint32_t at = end; at != NONE && ix->nodes[at].depth > first; at = ix->nodes[at].parent) {
         struct node *n = &ix->nodes[at];
@@ -30,6 +31,7 @@ void prefix_tier_evicting(struct prefix_index *ix, uint32_t node, enum tier_kind
     const struct node *n = &ix->nodes[node];
     uint32_t block = block_of(ix, node, kind);
     ASSERT(n->depth > 0);
+    ASSERT(block != NONE || kind != TIER_PAGE);
     if (ix->opts.evicting && block != NONE && (n->wanted >> kind & 1))
         ix->opts.evicting(ix->opts.arg, &n->key, kind, block);
 }
@@ -38,6 +40,7 @@ void prefix_tier_evicting(struct prefix_index *ix, uint32_t node, enum tier_kind
 static bool find_lacking(const struct prefix_index *ix, uint32_t node, struct prefix_unstored *ret)
 {
     bool any = false;
+    ASSERT(ix->nodes[node].depth > 0);
     for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
         ret->blocks[kind] = tier_lacks(&ix->nodes[node], kind) ? block_of(ix, node, kind) : NONE;
         any |= ret->blocks[kind] != NONE;
@@ -50,6 +53,7 @@ static bool find_lacking(const struct prefix_index *ix, uint32_t node, struct pr
 bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t looks,
                            struct prefix_unstored *ret)
 {
+    ASSERT(looks > 0);
     for (; looks > 0 && ix->numbers.unstored > 0; looks--) {
         uint32_t node = *at < ix->nodes_max ? *at : 0;
         *at = node + 1;

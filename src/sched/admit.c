@@ -168,6 +168,7 @@ static int begin(struct sched *s, struct sched_seq *seq, const struct prefix_hit
 static void tell_tier(const struct sched *s, const struct sched_seq *seq, const struct prefix_hit *hit)
 {
     uint32_t first[TIER_KINDS] = {0};
+    ASSERT(hit->pages > 0 && hit->pages <= seq->key_count);
     for (uint32_t g = 1; g < PAGE_GROUPS_MAX; g++)
         first[tier_kind_of(g)] = g < s->opts.group_count
                                      ? page_group_first(&s->opts.groups[g], hit->pages * PAGE_TOKENS)

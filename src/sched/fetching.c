@@ -73,6 +73,7 @@ static uint64_t promised_fetching(const struct sched *s, uint32_t group)
     uint64_t pages = 0;
     LIST_EACH(it, &s->fetching) {
         uint32_t wants = page_group_needs(&s->opts.groups[group], sched_pages(SEQ(it)->tokens));
+        ASSERT(wants >= (group == 0 ? SEQ(it)->page_count : 0));
         pages += wants - (group == 0 ? SEQ(it)->page_count : 0);
     }
     return pages;

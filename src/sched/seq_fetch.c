@@ -27,6 +27,7 @@ static bool has_page(const struct sched_opts *o, const struct sched_seq *seq, ui
                      uint32_t group, uint32_t i)
 {
     const struct prefix_key *key = &seq->keys[i];
+    ASSERT(group > 0 && group < o->group_count && i < seq->key_count);
     if (i < in_index && prefix_index_page(o->prefix, prefix_index_node(o->prefix, key), group) != NONE)
         return true;
     return tier_has(o, key, tier_kind_of(group));
@@ -39,6 +40,7 @@ static uint32_t windows_end(const struct sched_opts *o, const struct sched_seq *
 {
     for (uint32_t g = 1; g < o->group_count; g++) {
         uint32_t first = page_group_first(&o->groups[g], end * PAGE_TOKENS);
+        ASSERT(first < end || o->groups[g].window == 1);
         low[g] = MIN_OF(low[g], end);
         for (; low[g] > first; low[g]--)
             if (!has_page(o, seq, in_index, g, low[g] - 1))
@@ -89,6 +91,7 @@ void seq_fetch_look_no_more(struct sched_seq *seq)
 /* Estimate for reading what the index lacks of the prefix; windows count in full. */
 static uint64_t read_ns(const struct sched_opts *o, uint32_t in_index, uint32_t end)
 {
+    ASSERT(in_index <= end && end > 0);
     uint32_t counts[TIER_KINDS] = {[TIER_PAGE] = end - in_index, [TIER_SNAPSHOT] = o->states ? 1 : 0};
     for (uint32_t g = 1; g < o->group_count; g++)
         counts[tier_kind_of(g)] = end - page_group_first(&o->groups[g], end * PAGE_TOKENS);
@@ -122,6 +125,7 @@ bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, con
 /* References to windows' pages of the first `count` nodes. They stay in the pools until a page is taken. */
 static void let_windows_go(const struct sched_opts *o, struct sched_seq *seq, uint32_t count)
 {
+    ASSERT(count <= seq->key_count && seq->first[0] == 0);
     for (uint32_t g = 1; g < o->group_count; g++)
         for (uint32_t i = count; i > seq->first[g]; i--) {
             uint32_t *page = &seq->pages[g][i - 1];
@@ -149,6 +153,7 @@ static void let_go(const struct sched_opts *o, const struct sched_seq *seq, uint
 
 static void hold(const struct sched_opts *o, struct sched_seq *seq, uint32_t group, uint32_t i, uint32_t page)
 {
+    ASSERT(page != NONE || group > 0 || i >= seq->page_count);
     seq->pages[group][i] = page;
     if (page != NONE)
         page_pool_ref(o->groups[group].pages, page);
@@ -174,6 +179,7 @@ static uint32_t count_missing(const struct sched_opts *o, const struct sched_seq
     for (uint32_t g = 0; g < o->group_count; g++)
         for (uint32_t i = seq->first[g]; i < seq->fetch_pages; i++)
             count += seq->pages[g][i] == NONE;
+    ASSERT(count >= seq->fetch_pages - seq->page_count);
     return count;
 }
 
@@ -249,6 +255,7 @@ static uint32_t join_node(const struct sched_opts *o, struct sched_seq *seq, uin
         seq->pages[g][at] = pages[g];
         prefix_index_stored(o->prefix, node, tier_kind_of(g));
     }
+    ASSERT(node != NONE);
     return node;
 }
 
@@ -262,6 +269,7 @@ static void join_snapshot(const struct sched_opts *o, struct sched_seq *seq)
     seq->state = NONE;
     seq->pinned = seq->node;
     prefix_index_pin(o->prefix, seq->node);
+    ASSERT(seq->pinned != NONE);
 }
 
 /* Pages that are next join the index. After the last one the snapshot does. */
@@ -330,6 +338,7 @@ bool seq_fetch_is_over(const struct sched_opts *o, const struct sched_seq *seq, 
 /* Pages that have come before those ahead of them. */
 static void free_waiting(const struct sched_opts *o, struct sched_seq *seq)
 {
+    ASSERT(seq->fetch_open == 0 || seq->fetch_left > 0);
     for (uint32_t g = 0; g < o->group_count; g++)
         for (uint32_t i = seq->fetch_pages; i > MAX_OF(seq->page_count, seq->first[g]); i--)
             if (seq->pages[g][i - 1] != NONE)

@@ -59,7 +59,7 @@ static void touch(struct store *st, const struct prefix_key *key, enum tier_kind
         store_table_touch(st->table, entry);
 }
 
-/* The page of the first group last: the others of its key are of no use without it. */
+/* The page of the first group last: it stays longest, because the other entries of its key require it. */
 static void client_used(void *arg, const struct prefix_key *keys, uint32_t count,
                         const uint32_t first[TIER_KINDS])
 {

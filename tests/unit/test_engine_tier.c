@@ -124,8 +124,8 @@ static void wait_stored(struct store *st, uint64_t writes)
 
 #define WHOLE (PROMPT_COUNT / PAGE_TOKENS)
 
-/* A page of the window that a later prompt needs which continues after the prompt's last whole page, after the
- * answer's, or after one in eight windows. */
+/* True: a later prompt that continues after the prompt's last whole page, after the answer's, or after one in
+ * eight windows needs this page of a window. */
 static bool is_needed(const struct page_group *g, uint32_t page, uint32_t whole)
 {
     bool needed = false;
