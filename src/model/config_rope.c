@@ -248,6 +248,8 @@ static bool has_local(const struct config *c)
 void config_rope_read(struct json_read *r, struct config *c)
 {
     const struct family *f = c->family;
+    if (f->encoder)
+        return;
     double theta = json_read_f64_or(r, "rope_theta", 1, 1e12, f->rope_theta > 0 ? f->rope_theta : 10000);
     read_rope(r, c, false, theta);
     if (!has_local(c) || r->error)
