@@ -3,7 +3,8 @@
  * Items of the assistant in a row (reasoning, messages, calls) become one turn, as the model wrote it, so a
  * reply that comes back renders as the text that is in the prefix cache. Messages of the system or developer
  * before all others join the instructions; later ones stay at their place, or join the user's turn there
- * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers run are dropped. */
+ * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers
+ * run are dropped. */
 #include "api/field.h"
 #include "api/responses.h"
 
