@@ -48,13 +48,19 @@ static const struct config_key lfm2_moe_keys[] = {
 static const struct expert_form experts = {
     .score = ROUTE_SIGMOID, .correction = true, .normalise_eps = 1e-6f};
 
+#define LFM_DEFAULTS "'num_key_value_heads': 8, 'conv_L_cache': 3"
 #define LFM                                                                                                  \
     .kinds = {{.names = {"full_attention", "attention"}, .mixer = &block_attention},                         \
               {.names = {"conv"}, .mixer = &block_short_conv}},                                              \
     .tensors = tensors, .pattern = {.first = "full_attn_idxs"}, .qk_norm = QK_NORM_HEAD, .rope_theta = 1e6
 
 const struct family families_lfm[] = {
-    {.names = {"lfm2"}, LFM, .keys = lfm2_keys},
-    {.names = {"lfm2_moe"}, LFM, .keys = lfm2_moe_keys, .experts = &experts},
+    {.names = {"lfm2"}, LFM, .keys = lfm2_keys, .defaults = "{" LFM_DEFAULTS "}"},
+    {.names = {"lfm2_moe"},
+     LFM,
+     .keys = lfm2_moe_keys,
+     .defaults = "{" LFM_DEFAULTS ", 'moe_intermediate_size': 1792, 'num_experts': 32, "
+                 "'num_experts_per_tok': 4}",
+     .experts = &experts},
     {{NULL}},
 };

@@ -29,6 +29,10 @@ static const struct tensor_name nemotron_tensors[] = {
     {ROLE_ROUTER_CORRECTION, "mixer.gate.e_score_correction_bias"},
     {ROLE_EXPERT_UP, "mixer.experts.#.up_proj"},
     {ROLE_EXPERT_DOWN, "mixer.experts.#.down_proj"},
+    {ROLE_EXPERTS_UP, "mixer.experts.up_proj"},
+    {ROLE_EXPERTS_UP, "mixer.switch_mlp.fc1"},
+    {ROLE_EXPERTS_DOWN, "mixer.experts.down_proj"},
+    {ROLE_EXPERTS_DOWN, "mixer.switch_mlp.fc2"},
     {ROLE_SHARED_UP, "mixer.shared_experts.up_proj"},
     {ROLE_SHARED_DOWN, "mixer.shared_experts.down_proj"},
     {ROLE_NONE, NULL}};
@@ -86,6 +90,9 @@ const struct family families_mamba[] = {
     {.names = {"nemotron_h"},
      .tensors = nemotron_tensors,
      .keys = nemotron_keys,
+     .defaults = "{'num_key_value_heads': 8, 'mamba_num_heads': 128, 'mamba_head_dim': 64, 'n_groups': 8, "
+                 "'ssm_state_size': 128, 'n_routed_experts': 8, 'num_experts_per_tok': 2, "
+                 "'moe_intermediate_size': 7688}",
      .kinds = {{.names = {"linear_attention", "mamba", "M"}, .mixer = &block_mamba, .alone = true},
                {.names = {"full_attention", "attention", "*"},
                 .mixer = &block_attention,
@@ -97,6 +104,8 @@ const struct family families_mamba[] = {
     {.names = {"falcon_h1"},
      .tensors = falcon_tensors,
      .keys = falcon_keys,
+     .defaults = "{'num_key_value_heads': 8, 'mamba_d_ssm': 1024, 'mamba_n_heads': 128, "
+                 "'mamba_d_state': 256}",
      .kinds = {{.names = {"hybrid"}, .mixer = &block_attention, .beside = &block_mamba}},
      .rope_theta = 10000},
     {{NULL}},
