@@ -78,7 +78,9 @@ static void adjust_mlp(struct json_read *r, struct config *c)
 /* What follows from other numbers, and must fit them. */
 static void derive(struct json_read *r, struct config *c)
 {
-    if (c->kv_heads == 0)
+    /* A family's default is not meant where it cannot be. */
+    bool given = json_read_has(r, "num_key_value_heads");
+    if (c->kv_heads == 0 || (!given && c->heads % c->kv_heads != 0))
         c->kv_heads = c->heads;
     if (c->head_dim == 0)
         c->head_dim = c->hidden / c->heads;

@@ -360,6 +360,10 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
 {
     if (c->layers == 0 && json_is_array(types) && json_array_size(types) <= CONFIG_LAYERS_MAX)
         c->layers = (uint32_t)json_array_size(types);
+    if (c->layers == 0 && !types) {
+        json_read_fail(r, -EINVAL, "layer_types is missing");
+        return;
+    }
     if (c->layers == 0 || (types && (!json_is_array(types) || json_array_size(types) != c->layers))) {
         json_read_fail(r, -EINVAL, "layer_types must be a list of num_hidden_layers = %u names", c->layers);
         return;

@@ -252,7 +252,8 @@ void config_rope_read(struct json_read *r, struct config *c)
     const struct family *f = c->family;
     struct json_read newer = {.object = json_read_get(r, "rope_parameters"), .where = r->where, .e = r->e};
     double theta = f->rope_theta > 0 ? f->rope_theta : 10000;
-    theta = json_read_f64_or(r, "rope_theta", 1, 1e12, json_read_f64_or(&newer, "rope_theta", 1, 1e12, theta));
+    theta =
+        json_read_f64_or(r, "rope_theta", 1, 1e12, json_read_f64_or(&newer, "rope_theta", 1, 1e12, theta));
     if (newer.error && !r->error)
         r->error = newer.error;
     read_rope(r, c, false, theta);

@@ -86,10 +86,10 @@ struct expert_form {
 #define FAMILY_NAMES_MAX 4
 
 struct family {
-    const char *names[FAMILY_NAMES_MAX];      /* model_type, without "_text" */
-    const char *parents[FAMILY_NAMES_MAX];    /* of a file whose text_config is of this family */
-    const struct tensor_name *tensors;        /* named otherwise; NULL: none */
-    const struct config_key *keys;            /* declared in addition or otherwise; NULL: none */
+    const char *names[FAMILY_NAMES_MAX];   /* model_type, without "_text" */
+    const char *parents[FAMILY_NAMES_MAX]; /* of a file whose text_config is of this family */
+    const struct tensor_name *tensors;     /* named otherwise; NULL: none */
+    const struct config_key *keys;         /* declared in addition or otherwise; NULL: none */
     const char *defaults; /* of keys that config.json leaves out, as JSON with ' for "; NULL: none */
     struct layer_kind kinds[LAYER_KINDS_MAX]; /* none: full attention */
     struct layer_pattern pattern;

@@ -73,7 +73,8 @@ const struct family families_gemma[] = {
     {.names = {"gemma2"},
      GEMMA,
      .keys = gemma2_keys,
-     .defaults = "{'num_attention_heads': 8, 'num_key_value_heads': 4, 'attn_logit_softcapping': 50, "
+     .defaults = "{'max_position_embeddings': 8192, 'num_attention_heads': 8, 'num_key_value_heads': 4, "
+                 "'attn_logit_softcapping': 50, "
                  "'final_logit_softcapping': 30}",
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},
                {.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true}},

@@ -34,6 +34,7 @@ static const struct config_key hybrid_keys[] = {
 
 static const struct tensor_name tensors[] = {{ROLE_GATE_UP, "shared_mlp.input_linear"},
                                              {ROLE_DOWN, "shared_mlp.output_linear"},
+                                             {ROLE_DOWN, "mlp.down_proj"},
                                              {ROLE_ROUTER, "block_sparse_moe.router.layer"},
                                              {ROLE_ROUTER, "block_sparse_moe.router"},
                                              {ROLE_EXPERTS_GATE_UP, "block_sparse_moe.input_linear"},
@@ -50,16 +51,17 @@ static const struct tensor_name tensors[] = {{ROLE_GATE_UP, "shared_mlp.input_li
 static const struct expert_form experts = {.score = ROUTE_SOFTMAX_CHOSEN, .shared = ROUTE_SHARED_WHOLE};
 
 const struct family families_granite[] = {
-    {.names = {"granite"}, .keys = dense_keys},
+    {.names = {"granite"}, .defaults = "{'max_position_embeddings': 2048}", .keys = dense_keys},
     {.names = {"granitemoe", "granitemoeshared"},
      .tensors = tensors,
      .keys = moe_keys,
-     .defaults = "{'num_local_experts': 8, 'num_experts_per_tok': 2}",
+     .defaults = "{'max_position_embeddings': 2048, 'num_local_experts': 8, 'num_experts_per_tok': 2}",
      .experts = &experts},
     {.names = {"granitemoehybrid"},
      .tensors = tensors,
      .keys = hybrid_keys,
-     .defaults = "{'num_local_experts': 8, 'num_experts_per_tok': 2, 'mamba_n_heads': 128, "
+     .defaults = "{'max_position_embeddings': 2048, 'num_local_experts': 8, 'num_experts_per_tok': 2, "
+                 "'mamba_n_heads': 128, "
                  "'mamba_d_state': 256, 'mamba_d_head': 64}",
      .kinds = {{.names = {"linear_attention", "mamba"}, .mixer = &block_mamba},
                {.names = {"full_attention", "attention"}, .mixer = &block_attention}},

@@ -48,7 +48,8 @@ const struct family families_mixtral[] = {
     {.names = {"mixtral"},
      .tensors = tensors,
      .keys = mixtral_keys,
-     .defaults = "{'num_key_value_heads': 8, 'num_local_experts': 8, 'num_experts_per_tok': 2}",
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'num_local_experts': 8, "
+                 "'num_experts_per_tok': 2}",
      .kinds = {{.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true},
                {.names = {"full_attention"}, .mixer = &block_attention}},
      .rope_theta = 1e6,
@@ -56,7 +57,8 @@ const struct family families_mixtral[] = {
     {.names = {"minimax_m2"},
      .tensors = tensors,
      .keys = minimax_keys,
-     .defaults = "{'num_key_value_heads': 8, 'num_local_experts': 256, 'num_experts_per_tok': 8}",
+     .defaults = "{'max_position_embeddings': 196608, 'num_key_value_heads': 8, 'num_local_experts': 256, "
+                 "'num_experts_per_tok': 8}",
      .qk_norm = QK_NORM_ALL,
      .rope_theta = 5e6,
      .experts = &minimax_experts},

@@ -18,7 +18,7 @@ static const struct config_key exaone4_keys[] = {
 const struct family families_olmo[] = {
     {.names = {"olmo3"},
      .keys = olmo3_keys,
-     .defaults = "{'rms_norm_eps': 1e-5}",
+     .defaults = "{'max_position_embeddings': 2048, 'rms_norm_eps': 1e-5}",
      .rope_theta = 500000,
      .norm_place = NORM_POST,
      .qk_norm = QK_NORM_ALL,
@@ -30,7 +30,7 @@ const struct family families_olmo[] = {
      .pattern = {.every = 4}},
     {.names = {"exaone4"},
      .keys = exaone4_keys,
-     .defaults = "{'sliding_window': 4096}",
+     .defaults = "{'max_position_embeddings': 2048, 'sliding_window': 4096}",
      .norm_place = NORM_POST,
      .qk_norm = QK_NORM_HEAD,
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention, .rope = KIND_ROPE_WINDOWED},

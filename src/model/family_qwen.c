@@ -77,28 +77,34 @@ static const struct config_key qwen3_5_moe_keys[] = {
 };
 
 const struct family families_qwen[] = {
-    {.names = {"qwen2"}, .keys = window_keys, WINDOWED_LAYERS},
+    {.names = {"qwen2"},
+     .defaults = "{'max_position_embeddings': 32768}",
+     .keys = window_keys,
+     WINDOWED_LAYERS},
     {.names = {"qwen2_moe"},
      .keys = qwen2_moe_keys,
-     .defaults = "{'moe_intermediate_size': 1408, 'num_experts_per_tok': 4, 'num_experts': 60, "
+     .defaults = "{'max_position_embeddings': 32768, 'moe_intermediate_size': 1408, 'num_experts_per_tok': "
+                 "4, 'num_experts': 60, "
                  "'shared_expert_intermediate_size': 5632}",
      WINDOWED_LAYERS,
      .experts = &gated},
     {.names = {"qwen3"},
      .keys = window_keys,
-     .defaults = "{'head_dim': 128}",
+     .defaults = "{'max_position_embeddings': 32768, 'head_dim': 128}",
      WINDOWED_LAYERS,
      .qk_norm = QK_NORM_HEAD},
     {.names = {"qwen3_moe"},
      .keys = qwen3_moe_keys,
-     .defaults = "{'num_key_value_heads': 4, 'moe_intermediate_size': 768, 'num_experts_per_tok': 8, "
+     .defaults = "{'max_position_embeddings': 32768, 'num_key_value_heads': 4, 'moe_intermediate_size': 768, "
+                 "'num_experts_per_tok': 8, "
                  "'num_experts': 128}",
      WINDOWED_LAYERS,
      .qk_norm = QK_NORM_HEAD,
      .experts = &alone},
     {.names = {"qwen3_next"},
      .keys = qwen3_next_keys,
-     .defaults = "{'num_key_value_heads': 2, " DELTA_NET_DEFAULTS ", 'moe_intermediate_size': 512, "
+     .defaults = "{'max_position_embeddings': 32768, 'num_key_value_heads': 2, " DELTA_NET_DEFAULTS
+                 ", 'moe_intermediate_size': 512, "
                  "'shared_expert_intermediate_size': 512, 'num_experts_per_tok': 10, 'num_experts': 512}",
      DELTA_NET_LAYERS,
      .experts = &gated},
@@ -131,8 +137,8 @@ const struct family families_qwen[] = {
     {.names = {"qwen3_5_moe"},
      .keys = qwen3_5_moe_keys,
      .defaults = "{'vocab_size': 248320, 'hidden_size': 2048, 'num_hidden_layers': 40, "
-                 "'num_attention_heads': 16, 'num_key_value_heads': 2, 'max_position_embeddings': 32768, "
-                 DELTA_NET_DEFAULTS ", 'moe_intermediate_size': 512, 'num_experts_per_tok': 8, "
+                 "'num_attention_heads': 16, 'num_key_value_heads': 2, 'max_position_embeddings': "
+                 "32768, " DELTA_NET_DEFAULTS ", 'moe_intermediate_size': 512, 'num_experts_per_tok': 8, "
                  "'shared_expert_intermediate_size': 512, 'num_experts': 256}",
      DELTA_NET_LAYERS,
      .experts = &gated_normalised,
