@@ -136,6 +136,7 @@ static struct op_attention op_of(const struct step *s, const struct layer *l, bo
                                  .heads = l->config->heads,
                                  .scale = w->scale,
                                  .window = l->config->window,
+                                 .both_ways = s->config->both_ways,
                                  .cap = s->config->score_cap,
                                  .norm_all = s->config->family->qk_norm == QK_NORM_ALL,
                                  .norm_rotated = s->config->family->qk_norm == QK_NORM_ROTATED,

@@ -235,7 +235,9 @@ int binder_embedding(struct binder *b, struct weight *embedding, struct projecti
     struct binder_active active = b->active;
     if (r == 0)
         r = bind_matrix(b, &s, 1, embedding);
-    if (r < 0)
+    if (r == 0 && b->config->family->encoder)
+        b->active = active;
+    if (r < 0 || b->config->family->encoder)
         return r;
     for (size_t i = 0; i < COUNT_OF(before); i++) {
         snprintf(module, sizeof(module), "%s%s", before[i], binder_path(b, NONE, ROLE_HEAD, path));

@@ -93,7 +93,7 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
  * dense, that of a quantised matrix in f32. */
 int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t heads, bool turn_them,
                  struct projection *ret);
-/* The embedding table, and lm_head or, without one, the same packed table again. */
+/* The embedding table, and lm_head or, without one, the same packed table again; of an encoder no head. */
 int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head);
 
 /* A table of which a token reads one row. */

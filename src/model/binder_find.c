@@ -13,21 +13,24 @@
 #include <errno.h>
 #include <stdio.h>
 
-static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.",
-                                       "backbone.", ""};
+static const char *const prefixes[] = {
+    "model.language_model.", "language_model.model.", "model.", "backbone.", "bert.", "roberta.", ""};
 
-static char *path_of(const char *name, uint32_t layer, uint32_t expert, char ret[BINDER_PATH_MAX])
+static char *path_of(const struct binder *b, const char *name, uint32_t layer, uint32_t expert,
+                     char ret[BINDER_PATH_MAX])
 {
     char text[BINDER_PATH_MAX] = "";
     const char *mark = strchr(name, '#');
+    const char *layers = b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
         n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
     else
         n = snprintf(text, sizeof(text), "%s", name);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
-    n = layer == NONE ? snprintf(ret, BINDER_PATH_MAX, "%s", text)
-                      : snprintf(ret, BINDER_PATH_MAX, "layers.%u.%.120s", layer, text);
+    n = layer == NONE
+            ? snprintf(ret, BINDER_PATH_MAX, "%s", text)
+            : snprintf(ret, BINDER_PATH_MAX, "%s.%u.%.120s", layers ? layers : "layers", layer, text);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
     return ret;
 }
@@ -39,11 +42,11 @@ char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_rol
     const struct tensor_name *own = b->config->family->tensors;
     const char *first = role_name(own, role, 0), *name = first;
     for (uint32_t turn = 1; name && role_name(own, role, 1); turn++) {
-        if (binder_has(b, path_of(name, layer, expert, ret)))
+        if (binder_has(b, path_of(b, name, layer, expert, ret)))
             return ret;
         name = role_name(own, role, turn);
     }
-    return path_of(first, layer, expert, ret);
+    return path_of(b, first, layer, expert, ret);
 }
 
 char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role, char ret[BINDER_PATH_MAX])

@@ -75,6 +75,19 @@ static void adjust_mlp(struct json_read *r, struct config *c)
         c->intermediate = (uint32_t)width;
 }
 
+/* The table has a row for each position, after those that positions leave out. */
+static void derive_encoder(struct json_read *r, struct config *c)
+{
+    c->both_ways = true;
+    c->position_rows = c->context_max;
+    c->position_first = c->family->positions_after_pad ? c->pad + 1 : 0;
+    if (c->position_first < c->position_rows)
+        c->context_max -= c->position_first;
+    else
+        json_read_fail(r, -EINVAL, "max_position_embeddings %u leaves no position after pad_token_id %u",
+                       c->position_rows, c->pad);
+}
+
 /* What follows from other numbers, and must fit them. */
 static void derive(struct json_read *r, struct config *c)
 {
@@ -93,6 +106,8 @@ static void derive(struct json_read *r, struct config *c)
     if (c->mlp_two_thirds)
         adjust_mlp(r, c);
     c->layer_norm = c->family->layer_norm;
+    if (c->family->encoder)
+        derive_encoder(r, c);
     if (c->family->embedding_sqrt)
         c->embedding_scale = (float)sqrt((double)c->hidden);
     /* The factor of an attention's input is one of its values, and so of its result. */

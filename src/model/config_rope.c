@@ -250,6 +250,8 @@ static bool has_local(const struct config *c)
 void config_rope_read(struct json_read *r, struct config *c)
 {
     const struct family *f = c->family;
+    if (f->encoder)
+        return;
     struct json_read newer = {.object = json_read_get(r, "rope_parameters"), .where = r->where, .e = r->e};
     double theta = f->rope_theta > 0 ? f->rope_theta : 10000;
     theta =

@@ -7,6 +7,9 @@
 static const char *const names[TENSOR_ROLES] = {
     [ROLE_EMBEDDING] = "embed_tokens",
     [ROLE_FINAL_NORM] = "norm",
+    [ROLE_POSITIONS] = "embeddings.position_embeddings",
+    [ROLE_TOKEN_TYPES] = "embeddings.token_type_embeddings",
+    [ROLE_EMBEDDING_NORM] = "embeddings.LayerNorm",
     [ROLE_HEAD] = "lm_head",
     [ROLE_MIXER_NORM] = "input_layernorm",
     [ROLE_MIXER_NORM_AFTER] = "post_attention_layernorm",

@@ -11,6 +11,9 @@ enum tensor_role {
     ROLE_NONE, /* ends a list */
     ROLE_EMBEDDING,
     ROLE_FINAL_NORM,
+    ROLE_POSITIONS,
+    ROLE_TOKEN_TYPES,
+    ROLE_EMBEDDING_NORM,
     ROLE_HEAD, /* beside the text model: without its prefix */
     ROLE_LAYER_INPUT_TABLE,
     ROLE_LAYER_INPUT_MODEL,

@@ -44,6 +44,42 @@ static int adapt_reasoning(const struct chat_syntax *s, json_t *message)
     return 0;
 }
 
+/* Reasoning between its markers, and `content` between those of text. A last message is one that the reply
+ * continues: its text has no end. */
+static json_t *text_with_reasoning(const struct chat_syntax *s, const json_t *reasoning,
+                                   const json_t *content, bool last)
+{
+    const char *around[] = {s->marker[CHAT_TEXT_BEGIN], last ? NULL : s->marker[CHAT_TEXT_END]};
+    bool says = json_string_length(content) > 0;
+    struct buf text;
+    buf_init(&text, ARGUMENTS_BYTES_MAX, NULL);
+    buf_puts(&text, s->marker[CHAT_REASONING_OPEN]);
+    buf_put(&text, json_string_value(reasoning), json_string_length(reasoning));
+    buf_puts(&text, s->marker[CHAT_REASONING_CLOSE]);
+    buf_puts(&text, says && around[0] ? around[0] : "");
+    buf_put(&text, json_string_value(content), json_string_length(content));
+    buf_puts(&text, says && around[1] ? around[1] : "");
+    json_t *ret = text.error ? NULL : json_stringn(text.ptr, text.len);
+    buf_done(&text);
+    return ret;
+}
+
+/* The reasoning becomes a part of the content. */
+static int write_reasoning(const struct chat_syntax *s, json_t *message, bool last)
+{
+    json_t *reasoning = json_object_get(message, "reasoning_content");
+    json_t *content = json_object_get(message, "content");
+    bool calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
+    if (!s->reasoning_in_content || (calls && !s->reasoning_in_calls) || json_is_array(content) ||
+        json_string_length(reasoning) == 0)
+        return 0;
+    json_t *text = text_with_reasoning(s, reasoning, content, last);
+    if (!text || json_object_set_new(message, "content", text) < 0)
+        return -ENOMEM;
+    json_object_del(message, "reasoning_content");
+    return 0;
+}
+
 /* The text of the calls, behind `content`. */
 static json_t *text_with_calls(const struct chat_syntax *s, struct slice content, const json_t *calls)
 {
@@ -83,6 +119,8 @@ int chat_history_adapt(const struct chat_syntax *s, json_t *messages)
     json_t *message, *call;
     json_array_foreach(messages, i, message) {
         int r = adapt_reasoning(s, message);
+        if (r == 0)
+            r = write_reasoning(s, message, i + 1 == json_array_size(messages));
         if (r == 0)
             r = write_calls(s, message);
         const json_t *calls = json_object_get(message, "tool_calls");

@@ -122,6 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (syntax.marker[m] && strchr("<[", syntax.marker[m][0]))
             syntax.specials[syntax.special_count++] =
                 (struct chat_special){.id = m, .text = slice_of(syntax.marker[m]), .hidden = m & 2};
+    syntax.reasoning_in_content = data[0] & 64;
     json_t *tools = json_loads(tools_text, 0, NULL);
     struct chat_parser_opts opts = {
         .syntax = &syntax,
