@@ -1,8 +1,8 @@
 /* config_rope.c - the rotary position embedding in config.json, in all generations.
  *
  * Older configurations keep rope_theta at the top and a rope_scaling object; newer ones have rope_parameters.
- * rope_theta in the object goes before the one at the top. A rope_scaling that is added to newer files replaces
- * rope_parameters, except for its rope_theta and for parameters by kind of layer. */
+ * rope_theta in the object goes before the one at the top. A rope_scaling that is added to newer files
+ * replaces rope_parameters, except for its rope_theta and for parameters by kind of layer. */
 #include "model/config.h"
 
 #include "model/family.h"
