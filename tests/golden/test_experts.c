@@ -165,7 +165,7 @@ static void rename_part(struct test_tensors *l, const char *from, const char *to
     }
 }
 
-/* As transformers 5 names them when it saves modules as they are in memory. */
+/* The names of transformers 5 in memory. */
 static void granitemoe_to_memory(struct test_tensors *l)
 {
     rename_part(l, "router.layer.", "router.");
