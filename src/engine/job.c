@@ -257,7 +257,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     j->root = prefix_key_root(parts, COUNT_OF(parts));
     job_add_keys(j, j->prompt_count);
     j->seq.keys = j->keys;
-    return opts->states ? create_cuts(j, spec) : 0;
+    return opts->cuts ? create_cuts(j, spec) : 0;
 }
 
 int job_create(const struct job_opts *opts, struct job **ret)
@@ -297,10 +297,11 @@ int job_create(const struct job_opts *opts, struct job **ret)
                 .weight = spec->weight,
                 .arrival_ns = opts->now_ns,
                 .prompt_only = spec->output != JOB_TOKENS,
+                .at_once = opts->at_once,
                 .logits_all = spec->prompt_logprobs},
     };
     memcpy(j->logit_ids, spec->logit_ids, sizeof(j->logit_ids));
-    j->seq.logits_all |= job_pools_all(j);
+    j->seq.logits_all |= job_pools_all(j) && !opts->at_once;
     list_init(&j->link);
     r = create_tokens(j, opts);
     if (r == 0)

@@ -24,6 +24,8 @@ static int expert_stacked(struct binder *b, uint32_t layer, enum tensor_role rol
     struct linear_source stack;
     int r = binder_stack(b, binder_path(b, layer, role, path), b->config->experts, out, in, &stack);
     if (r == 0)
+        r = binder_check_bias(b, layer, role, stack.has_bias);
+    if (r == 0)
         slice_experts(&stack, stride, ret);
     return r;
 }
@@ -77,6 +79,8 @@ static int expert_fused(struct binder *b, uint32_t layer, enum tensor_role role,
     stack.interleaved =
         role == ROLE_EXPERTS_GATE_UP && b->config->family->experts->order == STACK_COLUMNS_INTERLEAVED;
     if (r == 0)
+        r = binder_check_bias(b, layer, role, stack.has_bias);
+    if (r == 0)
         slice_experts(&stack, 1, ret);
     return r;
 }
@@ -101,7 +105,9 @@ static int find_up(struct binder *b, uint32_t layer, struct linear_source *parts
     if (r < 0)
         return r;
     if (b->config->family->experts->plain)
-        return expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 1, parts);
+        return has_stack(b, layer, ROLE_EXPERTS_UP)
+                   ? expert_stacked(b, layer, ROLE_EXPERTS_UP, im, hidden, 1, parts)
+                   : expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 1, parts);
     if (has_stack(b, layer, ROLE_EXPERTS_GATE_UP))
         return expert_fused(b, layer, ROLE_EXPERTS_GATE_UP, 2 * im, hidden, parts);
     *count = 2;
