@@ -4,8 +4,8 @@
  * multiply-adds. Then decode (1 to 16 columns) as bytes of weights per second against reading; prefill (256
  * columns) as operations per second against the peak; and the cost of the other operations. Every figure is
  * the median of its repeats. A share is the median of pairs: each pass of a product follows a pass of its
- * yardstick, so that other work on the machine slows both. int8 and int16 are integer products; their time has
- * no quantising in it, which a line of its own gives.
+ * yardstick, so that other work on the machine slows both. int8 and int16 are integer products. Their time is
+ * without quantising, which a line of its own gives.
  *
  *     kern_bench [TEXT]     TEXT: only the products whose name has it
  *

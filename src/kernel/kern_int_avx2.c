@@ -1,10 +1,10 @@
-/* kern_int_avx2.c - integer products with AVX2: codes widened to words, multiplied by words and added in pairs
- * to 32 bits, which cannot overflow. (The product of bytes adds pairs in 16 bits and saturates: codes of 8
- * bits need more.) A value of one byte costs as much as one of two.
+/* kern_int_avx2.c - integer products with AVX2: codes widened to words, multiplied by words and added in
+ * pairs to 32 bits, which cannot overflow. (The product of bytes adds pairs in 16 bits and saturates: codes
+ * of 8 bits need more.) A value of one byte costs as much as one of two.
  *
  * A quantised row has words in either mode, those of a quad in the order 0, 2, 1, 3. Codes 0 and 2 of a quad
- * are the even bytes of a line, 1 and 3 the odd ones: one mask or one shift widens them in place, and a pair's
- * sum lands in its row's lane. */
+ * are the even bytes of a line, 1 and 3 the odd ones. One mask or one shift widens them in place, and a
+ * pair's sum lands in its row's lane. */
 #include "base/check.h"
 #include "kernel/kern.h"
 #include "kernel/kern_tiers.h"

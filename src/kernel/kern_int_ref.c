@@ -55,7 +55,8 @@ static void outputs(const struct matrix *w, uint32_t row, const struct kern_int_
         for (uint32_t column = 0; column < c->count; column++) {
             const struct quants_group *group = (const struct quants_group *)c->x[column] + g;
             const char *values = (const char *)c->x[column] + quants_values_at(&q);
-            float s = (float)dot(codes, (const int16_t *)(const void *)values + (size_t)g * w->group, w->group);
+            float s =
+                (float)dot(codes, (const int16_t *)(const void *)values + (size_t)g * w->group, w->group);
             float acc = fmaf(s, p.scale * group->scale, c->y[column][row]);
             c->y[column][row] = fmaf(p.bias, group->sum, acc);
         }

@@ -56,10 +56,8 @@ static void quantise(const struct kern_ops *ops, const struct matrix *m, struct 
 static void product(const struct kern_ops *ops, const struct matrix *m, struct board *b, uint32_t first,
                     uint32_t count)
 {
-    struct kern_int_columns c = {.count = count,
-                                 .bytes = b->bytes,
-                                 .x = (const void *const *)b->rows + first,
-                                 .y = b->y + first};
+    struct kern_int_columns c = {
+        .count = count, .bytes = b->bytes, .x = (const void *const *)b->rows + first, .y = b->y + first};
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t j = 0; j < m->n; j++)
             b->y[first + i][j] = NAN;
@@ -158,8 +156,9 @@ TEST(alone_equals_batched_and_tiers_agree)
         for (uint32_t g = 0; g < COUNT_OF(group_list); g++) {
             for (uint32_t bytes = 1; bytes <= 2; bytes++) {
                 uint32_t groups = 1 + (b + g + bytes) % 4;
-                struct linear_source s = random_affine(&r, bits_list[b], group_list[g], dtype_list[(b + g) % 3],
-                                                       1, outs[(b + g) % 3], group_list[g] * groups);
+                struct linear_source s =
+                    random_affine(&r, bits_list[b], group_list[g], dtype_list[(b + g) % 3], 1,
+                                  outs[(b + g) % 3], group_list[g] * groups);
                 check_products(&r, &s, bytes);
             }
         }
