@@ -14,8 +14,8 @@ static int check_order(struct binder *b, const char *name, const struct linear_s
     const struct part_order *o = &s->column_order;
     if (!s->affine || o->rows == 0 || (o->size % s->group == 0 && o->from % s->group == 0))
         return 0;
-    return err_set(b->e, -ENOTSUP, "tensor %s: columns of heads of %llu in groups of %u are not supported", name,
-                   (ull)o->size, s->group);
+    return err_set(b->e, -ENOTSUP, "tensor %s: columns of heads of %llu in groups of %u are not supported",
+                   name, (ull)o->size, s->group);
 }
 
 int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s)

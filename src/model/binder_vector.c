@@ -73,8 +73,8 @@ static float changed(float x, enum vector_change change)
 struct vector_source {
     const struct tensor *tensor;
     enum vector_change change;
-    float factor;           /* 0: none */
-    uint32_t rows, columns; /* of a transposed matrix [columns][rows]; rows 0: in order */
+    float factor;            /* 0: none */
+    uint32_t rows, columns;  /* of a transposed matrix [columns][rows]; rows 0: in order */
     struct part_order order; /* of the vector, or of those columns */
 };
 

@@ -147,7 +147,8 @@ static int parse_root(struct arena *a, const json_t *root, const struct gguf_arc
     const json_t *text = json_object_get(root, "text_config");
     if (text && !json_is_object(text))
         return err_set(e, -EINVAL, "config.json: text_config must be an object");
-    struct json_read r = {.object = text, .fallback = root, .where = gguf ? "metadata" : "config.json", .e = e};
+    struct json_read r = {
+        .object = text, .fallback = root, .where = gguf ? "metadata" : "config.json", .e = e};
     read_family(&r, root, &c);
     c.text_alone = !r.error && !c.family->images && has_other_parts(root);
     if (!r.error)

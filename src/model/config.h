@@ -116,8 +116,8 @@ struct config {
     const struct backend *backend; /* that computes it; its sizes are the plan's */
     const struct family *family;
     const struct gguf_arch *gguf; /* of a GGUF file: its names; NULL: another checkpoint */
-    char family_name[32]; /* model_type without "_text" */
-    bool text_alone;      /* the file has encoders of images or sound, which are not computed */
+    char family_name[32];         /* model_type without "_text" */
+    bool text_alone;              /* the file has encoders of images or sound, which are not computed */
     uint32_t layers, hidden, vocab, context_max;
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */

@@ -1,6 +1,7 @@
-/* config_gguf.c - keys by a table, the others one by one: what config.json has and the metadata say otherwise.
+/* config_gguf.c - the metadata as the object of a config.json: most keys by a table, the others by code.
  *
- * The object is read like any config.json, with its bounds and its refusals. So this file checks no number. */
+ * The object is read like any config.json, with its bounds and its refusals, so this file checks no
+ * bounds. */
 #include "model/config_gguf.h"
 
 #include "model/gguf_arch.h"
@@ -42,7 +43,8 @@ static int only_value(struct view *v, const char *key, const struct gguf_value *
         return err_set(v->e, -EINVAL, "metadata %s.%s: an empty list", v->arch->name, key);
     while (gguf_next(&w, &next)) {
         if (!same_item(ret, &next))
-            return err_set(v->e, -ENOTSUP, "metadata %s.%s: values that differ between layers are not supported",
+            return err_set(v->e, -ENOTSUP,
+                           "metadata %s.%s: values that differ between layers are not supported",
                            v->arch->name, key);
     }
     return 0;
@@ -104,11 +106,11 @@ static const struct gguf_tensor *find_tensor(const struct view *v, const char *n
 
 static int copy_scaling(struct view *v)
 {
-    static const struct gguf_key keys[] = {{"rope.scaling.factor", "factor"},
-                                           {"rope.scaling.original_context_length",
-                                            "original_max_position_embeddings"},
-                                           {"rope.scaling.yarn_beta_fast", "beta_fast"},
-                                           {"rope.scaling.yarn_beta_slow", "beta_slow"}};
+    static const struct gguf_key keys[] = {
+        {"rope.scaling.factor", "factor"},
+        {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+        {"rope.scaling.yarn_beta_fast", "beta_fast"},
+        {"rope.scaling.yarn_beta_slow", "beta_slow"}};
     struct slice type;
     if (!gguf_string(find(v, "rope.scaling.type"), &type) || slice_eq(type, SLICE("none")))
         return 0;
@@ -181,7 +183,8 @@ static int find_arch(struct view *v)
         experts = 0;
     v->arch = gguf_arch_find(name, experts > 0);
     return v->arch ? 0
-                   : err_set(v->e, -ENOTSUP, "GGUF files of architecture '%.*s'%s are not supported; supported are %s",
+                   : err_set(v->e, -ENOTSUP,
+                             "GGUF files of architecture '%.*s'%s are not supported; supported are %s",
                              SLICE_ARGS(name), experts > 0 ? " with experts" : "",
                              gguf_arch_list(known, sizeof(known)));
 }

@@ -215,8 +215,8 @@ static void read_rotating(struct json_read *p, const struct config *c, struct ro
     uint32_t head_dim = head_dim_of(p, c, (uint32_t)(rope - c->ropes));
     rope->rot = rope->type == ROPE_PROPORTIONAL ? head_dim : (uint32_t)(head_dim * rope->part);
     if ((rope->type == ROPE_LONG || rope->type == ROPE_FACTORS) && rope->factors != rope->rot / 2)
-        json_read_fail(p, -EINVAL, "the list of factors has %u numbers, but %u dimensions rotate", rope->factors,
-                       rope->rot);
+        json_read_fail(p, -EINVAL, "the list of factors has %u numbers, but %u dimensions rotate",
+                       rope->factors, rope->rot);
     if (rope->type == ROPE_DYNAMIC && rope->alpha > 0 && rope->rot < 4)
         json_read_fail(p, -ENOTSUP, "alpha with %u rotating dimensions is not supported", rope->rot);
     if (rope->rot < 2 || rope->rot % 2 != 0)

@@ -107,15 +107,15 @@ void stage_done(struct stage *s)
 /* ---- reading ---- */
 
 /* One row whose columns lie in another order, unit by unit. */
-static int read_columns(struct stage *s, const struct tensor *from, const struct part_order *order, size_t row_at,
-                        char *to, struct err *e)
+static int read_columns(struct stage *s, const struct tensor *from, const struct part_order *order,
+                        size_t row_at, char *to, struct err *e)
 {
     size_t value = dtype_bytes(from->dtype), in = (size_t)from->shape[1];
     int r = 0;
     for (size_t k = 0, n; r == 0 && k < in; k += n) {
         n = (size_t)(k < order->from ? order->from : order->size);
-        r = checkpoint_read(s->checkpoint, from, row_at + (size_t)part_order_at(order, k) * value, to + k * value,
-                            n * value, e);
+        r = checkpoint_read(s->checkpoint, from, row_at + (size_t)part_order_at(order, k) * value,
+                            to + k * value, n * value, e);
     }
     return r;
 }
@@ -150,9 +150,9 @@ static int read_rows(struct stage *s, const struct linear_source *source, const 
     t.shape[0] = count;
     t.bytes = (size_t)count * row;
     ASSERT(*at + t.bytes <= s->bytes && (!is_ordered(source) || from == &source->weight));
-    int r = is_ordered(source) ? read_ordered(s, source, first, count, s->memory + *at, e)
-                               : checkpoint_read(s->checkpoint, from, (size_t)first * row, s->memory + *at,
-                                                 t.bytes, e);
+    int r = is_ordered(source)
+                ? read_ordered(s, source, first, count, s->memory + *at, e)
+                : checkpoint_read(s->checkpoint, from, (size_t)first * row, s->memory + *at, t.bytes, e);
     t.data = s->memory + *at;
     *at += aligned(t.bytes);
     *ret = t;
@@ -255,13 +255,15 @@ static struct tensor in_memory(enum dtype dtype, uint64_t rows, size_t row, cons
                            .data = data};
 }
 
-/* The piece's rows of blocks, which have been read, become an affine matrix behind `at`. */
-static void split_rows(struct stage *s, const struct linear_source *from, size_t at, struct linear_source *piece)
+/* The piece's rows of blocks, which have been read, become an affine matrix from `at` on. */
+static void split_rows(struct stage *s, const struct linear_source *from, size_t at,
+                       struct linear_source *piece)
 {
-    size_t n = (size_t)piece->out, codes = codes_of(from), floats = floats_of(from), row = row_of(&from->weight);
+    size_t n = (size_t)piece->out, codes = codes_of(from), floats = floats_of(from),
+           row = row_of(&from->weight);
     const char *blocks = piece->weight.data;
     char *const codes_at = s->memory + at, *const scales_at = codes_at + aligned(n * codes),
-               *const biases_at = scales_at + aligned(n * floats);
+                *const biases_at = scales_at + aligned(n * floats);
     ASSERT(biases_at + n * floats <= s->memory + s->bytes);
     for (size_t i = 0; i < n; i++)
         split_row(from, blocks + i * row, (uint8_t *)codes_at + i * codes, (float *)(scales_at + i * floats),
