@@ -134,6 +134,7 @@ bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role r
 struct binder_matrix {
     enum tensor_role role;
     uint64_t out;
+    float bias_factor; /* as linear_source's */
 };
 /* Finds the matrices of a layer, as binder_linear. */
 int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
@@ -149,8 +150,8 @@ int binder_layer_projection(struct binder *b, uint32_t layer, const struct binde
 const char *binder_name(const struct binder *b, const char *path, const char *suffix,
                         char ret[BINDER_NAME_MAX]);
 int binder_find(struct binder *b, const char *name, struct tensor *ret);
-/* The family's or the file's name of a role. */
-const char *binder_role_name(const struct binder *b, enum tensor_role role);
+/* The family's or the file's name of a role, as role_name(). */
+const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn);
 /* A GGUF file's matrix, whose shape was checked: blocks are affine, rows and columns may have another order.
  * `module`: its name without ".weight". 0, -ENOTSUP. */
 int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s);

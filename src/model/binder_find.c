@@ -17,17 +17,18 @@
 static const char *const prefixes[] = {
     "model.language_model.", "language_model.model.", "model.", "backbone.", "bert.", "roberta.", ""};
 
-const char *binder_role_name(const struct binder *b, enum tensor_role role)
+const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn)
 {
-    return b->config->gguf ? gguf_arch_tensor(b->config->gguf, role)
-                           : role_name(b->config->family->tensors, role);
+    if (!b->config->gguf)
+        return role_name(b->config->family->tensors, role, turn);
+    return turn == 0 ? gguf_arch_tensor(b->config->gguf, role) : NULL;
 }
 
-char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
-                         char ret[BINDER_PATH_MAX])
+static char *path_of(const struct binder *b, const char *name, uint32_t layer, uint32_t expert,
+                     char ret[BINDER_PATH_MAX])
 {
     char text[BINDER_PATH_MAX] = "";
-    const char *name = binder_role_name(b, role), *mark = strchr(name, '#');
+    const char *mark = strchr(name, '#');
     const char *layers = b->config->gguf ? "blk" : b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
@@ -40,6 +41,19 @@ char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_rol
             : snprintf(ret, BINDER_PATH_MAX, "%s.%u.%.120s", layers ? layers : "layers", layer, text);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
     return ret;
+}
+
+/* Of several names the one that the checkpoint has; none: the first one. */
+char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
+                         char ret[BINDER_PATH_MAX])
+{
+    const char *first = binder_role_name(b, role, 0), *name = first;
+    for (uint32_t turn = 1; name && binder_role_name(b, role, 1); turn++) {
+        if (binder_has(b, path_of(b, name, layer, expert, ret)))
+            return ret;
+        name = binder_role_name(b, role, turn);
+    }
+    return path_of(b, first, layer, expert, ret);
 }
 
 char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role, char ret[BINDER_PATH_MAX])
@@ -105,7 +119,7 @@ static int find_prefix(struct binder *b)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    const char *table = binder_role_name(b, ROLE_EMBEDDING);
+    const char *table = binder_role_name(b, ROLE_EMBEDDING, 0);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
         if (checkpoint_find(b->checkpoint, binder_name(b, table, ".weight", name), &t))

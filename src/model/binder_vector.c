@@ -131,7 +131,7 @@ static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
 {
     struct tensor t;
     int r = read_floats(b, &s->bias, "a bias", &t);
-    struct vector_source v = {.tensor = &t, .order = s->row_order};
+    struct vector_source v = {.tensor = &t, .factor = s->bias_factor, .order = s->row_order};
     if (s->interleaved) {
         v.rows = 2;
         v.columns = (uint32_t)(s->out / 2);

@@ -93,6 +93,7 @@ struct linear_source {
     struct part_order row_order, column_order; /* of the weight; the bias has the rows' order */
     bool has_bias;                             /* y = w x + bias; not part of the values below */
     struct tensor bias;                        /* [out] */
+    float bias_factor;                         /* its values are times this; 0: as they are */
 };
 
 /* Where row `row` is among the columns of a transposed source. */
