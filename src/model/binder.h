@@ -129,6 +129,8 @@ char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_rol
                          char ret[BINDER_PATH_MAX]);
 
 bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role role);
+/* A matrix has a bias in all layers or in none: -EINVAL, layer 0 has that matrix, and differs. */
+int binder_check_bias(struct binder *b, uint32_t layer, enum tensor_role role, bool has_bias);
 
 /* A matrix of a layer, [out, in of the projection]. */
 struct binder_matrix {

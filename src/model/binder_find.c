@@ -146,6 +146,25 @@ bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role r
     return binder_has(b, binder_path(b, layer, role, path));
 }
 
+/* Either name of find_bias. */
+static bool has_bias_of(const struct binder *b, const char *path)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    return checkpoint_find(b->checkpoint, binder_name(b, path, ".bias", name), &t) ||
+           checkpoint_find(b->checkpoint, binder_name(b, path, "_bias", name), &t);
+}
+
+int binder_check_bias(struct binder *b, uint32_t layer, enum tensor_role role, bool has_bias)
+{
+    char path[BINDER_PATH_MAX];
+    if (layer == NONE || layer == 0 || !binder_layer_has(b, 0, role) ||
+        has_bias_of(b, binder_path(b, 0, role, path)) == has_bias)
+        return 0;
+    return err_set(b->e, -EINVAL, "tensor %s%s %s a bias, but that of layer 0 has %s", b->prefix,
+                   binder_path(b, layer, role, path), has_bias ? "has" : "lacks", has_bias ? "none" : "one");
+}
+
 /* Writers of MLX files swap the convolution's last axes and store norms as 1 + w, both or neither. */
 bool binder_conv_is_mlx(const struct tensor *t, uint32_t conv_width)
 {
