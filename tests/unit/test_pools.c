@@ -15,8 +15,8 @@ struct scene {
     struct pools pools;
 };
 
-/* Every page and every state is a unit, and there are UNITS of them. Two groups, the second one with a window,
- * have no states. */
+/* Every page and every state is a unit, and there are UNITS of them. With two groups, the second one of which
+ * has a window, there are no states. */
 static void scene_open_groups(struct scene *s, uint32_t groups)
 {
     struct pools_opts o = {.parent = s->parent = test_account(ACCOUNT_NO_LIMIT),
