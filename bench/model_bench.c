@@ -1,11 +1,11 @@
-/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--draft] [MODEL...]: the share of whole
- * models of what this machine can do.
+/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--draft] [--prompt N] [MODEL...]: the share
+ * of whole models of what this machine can do.
  *
  * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder
  * once.
  *
- * * Decode: steps of 1 to 16 sequences after a prompt of 512 tokens, as tokens per second and as bytes of
- *   weights read per second against reading memory.
+ * * Decode: steps of 1 to 16 sequences after a prompt of 512 tokens (--prompt), as tokens per second and as
+ *   bytes of weights read per second against reading memory.
  * * Prefill: that prompt in one step, as operations per second against the peak of f32 fused multiply-adds.
  * * Steps: one step of 0 to 512 prompt tokens beside 0 to 16 decoding sequences: a scheduler's choices.
  * * Draft: a sequence's step with 1 to 3 draft tokens after the known one, and the time to draft them with
@@ -25,6 +25,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/page_tokens.h"
+#include "base/slice.h"
 #include "model/model.h"
 
 #include <errno.h>
@@ -32,7 +34,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS_MAX = 16, PROMPT = 512, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
+enum { ROWS_MAX = 16, PROMPT = 512, PROMPT_MAX = 1 << 17, PAIRS_MAX = 15, PAIRS_MIN = 3, WARM = 1 };
 
 static const uint32_t row_counts[] = {1, 2, 4, 8, ROWS_MAX};
 static const uint32_t step_rows[] = {0, 1, 4, 8, ROWS_MAX};
@@ -50,6 +52,7 @@ static const char *const models_default[] = {PLATEAU_SOURCE_DIR "/models/canary"
 struct bench {
     struct device *device;
     struct yardsticks yard;
+    uint32_t prompt; /* tokens of decode's and prefill's prompt */
     bool decode, prefill, steps, draft;
 };
 
@@ -151,10 +154,10 @@ static void print_decode(const struct bench *b, const struct model_shape *s, uin
 static void print_prefill(const struct bench *b, const struct model_shape *s, struct medians m)
 {
     double head = (double)s->vocab * s->hidden;
-    double flop = 2 * (((double)s->token_products - head) * PROMPT + head);
+    double flop = 2 * (((double)s->token_products - head) * b->prompt + head);
     double yard_flop = yardsticks_fma_flop(&b->yard);
-    printf("  prefill of %d tokens: %.2f s, %.1f tokens/s, %.1f GFLOP/s", PROMPT, m.seconds,
-           PROMPT / m.seconds, flop / m.seconds * 1e-9);
+    printf("  prefill of %u tokens: %.2f s, %.1f tokens/s, %.1f GFLOP/s", b->prompt, m.seconds,
+           b->prompt / m.seconds, flop / m.seconds * 1e-9);
     if (yard_flop > 0)
         printf(", %.0f%% of the multiply-adds' peak", 100 * m.of_yard * flop / yard_flop);
     printf("\n");
@@ -201,11 +204,13 @@ static void measure(struct bench *b, const struct model_shape *s, struct bench_r
 static int bench_dir(struct bench *b, const char *name, const char *dir, struct err *e)
 {
     uint32_t seqs_max = ROWS_MAX + b->steps;
-    struct model_opts opts = {
-        .tokens_max = PROMPT + ROWS_MAX, .seqs_max = seqs_max, .logits_max = seqs_max, .device = b->device};
+    struct model_opts opts = {.tokens_max = b->prompt + ROWS_MAX,
+                              .seqs_max = seqs_max,
+                              .logits_max = seqs_max,
+                              .device = b->device};
     struct model_shape s;
     struct model *model = NULL;
-    struct bench_rows_opts rows_opts = {.rows = seqs_max, .prompt = PROMPT, .decode_max = DECODE_MAX};
+    struct bench_rows_opts rows_opts = {.rows = seqs_max, .prompt = b->prompt, .decode_max = DECODE_MAX};
     struct bench_rows *rows = NULL;
     int r = model_probe(dir, NULL, &s, e);
     if (r == 0)
@@ -342,17 +347,30 @@ static void usage(FILE *out)
           "  --prefill   only prefill\n"
           "  --steps     only steps of prompts and decoding rows\n"
           "  --draft     only drafted tokens\n"
+          "  --prompt N  tokens before decoding and of the prefill, a multiple of 32 (default 512)\n"
           "  --help      this text\n",
           out);
+}
+
+static bool parse_prompt(const char *text, uint32_t *ret)
+{
+    uint64_t n;
+    if (!slice_u64(slice_of(text), PROMPT_MAX, &n) || n == 0 || n % PAGE_TOKENS != 0)
+        return false;
+    *ret = (uint32_t)n;
+    return true;
 }
 
 /* False: stop with *status. */
 static bool parse(int argc, char **argv, struct bench *b, int *status)
 {
-    static const struct option options[] = {
-        {"decode", no_argument, NULL, 'd'}, {"prefill", no_argument, NULL, 'p'},
-        {"steps", no_argument, NULL, 's'},  {"draft", no_argument, NULL, 'g'},
-        {"help", no_argument, NULL, 'h'},   {0}};
+    static const struct option options[] = {{"decode", no_argument, NULL, 'd'},
+                                            {"prefill", no_argument, NULL, 'p'},
+                                            {"steps", no_argument, NULL, 's'},
+                                            {"draft", no_argument, NULL, 'g'},
+                                            {"prompt", required_argument, NULL, 'n'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'd') {
             b->decode = true;
@@ -362,6 +380,8 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
             b->steps = true;
         } else if (c == 'g') {
             b->draft = true;
+        } else if (c == 'n' && parse_prompt(optarg, &b->prompt)) {
+            continue;
         } else {
             *status = c == 'h' ? 0 : 2;
             usage(c == 'h' ? stdout : stderr);
@@ -370,12 +390,17 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
     }
     if (!b->decode && !b->prefill && !b->steps && !b->draft)
         b->decode = b->prefill = b->draft = true;
+    if (b->steps && b->prompt < PROMPT) {
+        fprintf(stderr, "model_bench: --steps needs a prompt of at least %d tokens\n", PROMPT);
+        *status = 2;
+        return false;
+    }
     return true;
 }
 
 int main(int argc, char **argv)
 {
-    struct bench b = {0};
+    struct bench b = {.prompt = PROMPT};
     int status = 0;
     if (!parse(argc, argv, &b, &status))
         return status;

@@ -14,6 +14,7 @@
 struct batch_seq {
     uint32_t first, count;        /* columns [first, first + count); count >= 1 */
     uint32_t position;            /* of the first token in its sequence */
+    uint32_t second;              /* token types are 1 from this position on; NONE: all are 0 */
     uint32_t state_in, state_out; /* recurrent states; NONE: zeros, none */
     uint32_t pending;             /* tokens after state_in that were accepted, whose inputs it keeps */
     bool keep_pending;            /* state_out gets the state before the tokens, and their inputs */

@@ -78,12 +78,15 @@ struct residual {
     dev_ptr layer_scale; /* [1]; null: none */
 };
 
-/* h[t] = the token's embedding times scale, or its image's features; cosines | sines of its position. Fails
- * with its device only: an id is below the vocabulary, and features are there for every token of an image. */
+/* h[t] = the token's embedding times scale, or its image's features; cosines | sines of its position. With
+ * learned positions h[t] += row axis[0] of their table, then += the row of its token type. Fails with its
+ * device only: an id is below the vocabulary, and features are there for every token of an image. */
 struct op_embed {
     const struct weight *table;
+    const struct weight *positions, *types; /* NULL: none */
     const struct rope_tables *ropes;
     struct act h, angles; /* angles: rope_tables_width() */
+    struct act row;       /* room for a row of positions or types */
     float scale;          /* 0: none */
 };
 
@@ -99,12 +102,13 @@ struct op_layer_inputs {
 };
 
 /* Adds the residual, then y = norm(h), or y = h without a weight, for `readers`, the projections that read y
- * next. With y.width 0 the residual is all. Fails with its device only. */
+ * next. With `stream` h becomes y, too. With y.width 0 the residual is all. Fails with its device only. */
 #define OP_READERS_MAX 2
 struct op_norm {
     struct residual add; /* to h */
     struct act h, y;
     struct norm norm;
+    bool stream;
     const struct projection *readers[OP_READERS_MAX];
     /* Of an MTP head: the hidden states of the next step's start go to the batch's states. width 0: none. */
     struct act keep;
@@ -144,6 +148,8 @@ struct op_attention {
     uint32_t heads;    /* of queries */
     float scale;       /* of scores */
     uint32_t window;   /* keys that a query sees, its own counted; 0: all */
+    bool both_ways;    /* a query sees later keys, too: all of its sequence, which is in one step; of a window
+                        * as many as earlier ones */
     float cap;         /* of scores (kern_kv.cap); 0: none */
     bool norm_all;     /* the norms are over all heads together, not over each */
     bool norm_rotated; /* the norms are applied after the rotation, to each head */

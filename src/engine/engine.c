@@ -45,6 +45,18 @@ static uint32_t logits_max(const struct engine_opts *o)
     return engine_logits_max(o->max_num_seqs, o->drafting.drafts_max);
 }
 
+/* Rows of values of one step: a text that sees itself both ways has them all in one. */
+static uint32_t values_max(const struct engine_opts *o, const struct model_shape *shape)
+{
+    return shape->both_ways ? o->tokens_max : logits_max(o);
+}
+
+/* Rows of logits; nothing is drawn where a text sees itself both ways. */
+static uint32_t logit_rows(const struct engine_opts *o, const struct model_shape *shape)
+{
+    return shape->both_ways ? 1 : logits_max(o);
+}
+
 static bool drafts_by_ngram(const struct engine_opts *o)
 {
     return o->drafting.by == DRAFTING_NGRAM || o->drafting.past;
@@ -68,6 +80,9 @@ static int check_opts(const struct engine_opts *o, const struct model_shape *sha
     if (o->max_model_len < 2 || o->max_model_len > shape->context_max)
         return err_set(e, -EINVAL, "max_model_len is %u: this model takes 2..%u", o->max_model_len,
                        shape->context_max);
+    if (shape->both_ways && o->tokens_max < o->max_model_len)
+        return err_set(e, -EINVAL, "steps of %u tokens are too small: a text of %u tokens is one step",
+                       o->tokens_max, o->max_model_len);
     uint64_t least = (uint64_t)sched_pages(o->max_model_len) * shape->page_bytes;
     if (o->kv_bytes_max < least)
         return err_set(e, -EINVAL, "%llu bytes for K and V are too few: one sequence of %u tokens takes %llu",
@@ -143,8 +158,9 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
     ret->arena_bytes =
         pools_arena_bytes(&ret->pools) + sched_arena_bytes(&ret->sched) + image_sched_arena_bytes(shape) +
         o->max_num_seqs * (sizeof(struct model_seq) + sizeof(struct model_draft_seq) + sizeof(uint32_t)) +
-        drafting_arena_bytes(o->max_num_seqs) + logits_max(o) * (vocab + shape->hidden) * sizeof(float) +
-        vocab / 8 + engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
+        drafting_arena_bytes(o->max_num_seqs) + logit_rows(o, shape) * vocab * sizeof(float) +
+        values_max(o, shape) * (size_t)shape->hidden * sizeof(float) + vocab / 8 +
+        engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
         publish_arena_bytes(places_of(o), o->max_num_seqs) + vocab * 16 /* the sampler's scratch: 12 now */ +
         65536;
 }
@@ -265,12 +281,12 @@ static int create_tables(struct engine *en)
     struct charge charge = account_charge(en->own);
     struct layout l;
     lay_out(&en->opts, en->shape, &l);
-    uint32_t logits = logits_max(&en->opts);
+    uint32_t logits = logit_rows(&en->opts, en->shape), values = values_max(&en->opts, en->shape);
     int r = arena_create(&(struct arena_opts){.bytes_max = l.arena_bytes, .charge = &charge}, &en->arena);
     if (r < 0)
         return r;
     en->logits = arena_alloc_array(en->arena, (size_t)logits * en->shape->vocab, sizeof(float));
-    en->values = arena_alloc_array(en->arena, (size_t)logits * en->shape->hidden, sizeof(float));
+    en->values = arena_alloc_array(en->arena, (size_t)values * en->shape->hidden, sizeof(float));
     en->seqs = ARENA_ARRAY(en->arena, struct model_seq, en->opts.max_num_seqs);
     en->heads = ARENA_ARRAY(en->arena, struct model_draft_seq, en->opts.max_num_seqs);
     en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
@@ -412,6 +428,8 @@ void engine_close(struct engine *en)
 static int check_length(const struct engine *en, const struct job_spec *s, struct err *e)
 {
     uint64_t tokens = (uint64_t)s->prompt_count + s->max_tokens;
+    if (en->shape->both_ways && s->output != JOB_VECTOR)
+        return err_set(e, -EINVAL, "%s makes vectors, and neither text nor logits", en->name);
     if (s->output != JOB_TOKENS && s->max_tokens > 0)
         return err_set(e, -EINVAL, "max_tokens is %u: a job without tokens has 0", s->max_tokens);
     if (s->prompt_count == 0 || (s->max_tokens == 0 && s->output == JOB_TOKENS))
@@ -552,6 +570,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .charge = &charge,
                             .stream = s,
                             .now_ns = clock_now_ns(),
+                            .at_once = en->shape->both_ways,
                             .states = en->shape->state_bytes > 0,
                             .edge = job_images_edge(en->shape),
                             .identity = &en->opts.identity,

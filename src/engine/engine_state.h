@@ -98,8 +98,8 @@ struct engine {
     struct sampler_scratch *scratch;
     struct engine_masks masks;
     struct engine_rows rows;
-    float *logits;                 /* [engine_logits_max][vocab] */
-    float *values;                 /* [engine_logits_max][hidden] */
+    float *logits;                 /* [engine_logits_max][vocab]; one row where all jobs make vectors */
+    float *values;                 /* [engine_logits_max][hidden]; [tokens_max] where a text is one step */
     struct model_seq *seqs;        /* [max_num_seqs] */
     struct model_draft_seq *heads; /* [max_num_seqs] */
     uint32_t *sampled;             /* [max_num_seqs]: tokens that each sequence of the plan has sampled */

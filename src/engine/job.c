@@ -297,10 +297,11 @@ int job_create(const struct job_opts *opts, struct job **ret)
                 .weight = spec->weight,
                 .arrival_ns = opts->now_ns,
                 .prompt_only = spec->output != JOB_TOKENS,
+                .at_once = opts->at_once,
                 .logits_all = spec->prompt_logprobs},
     };
     memcpy(j->logit_ids, spec->logit_ids, sizeof(j->logit_ids));
-    j->seq.logits_all |= job_pools_all(j);
+    j->seq.logits_all |= job_pools_all(j) && !opts->at_once;
     list_init(&j->link);
     r = create_tokens(j, opts);
     if (r == 0)

@@ -85,6 +85,7 @@ struct job_opts {
     const struct charge *charge;
     struct stream *stream;
     uint64_t now_ns;
+    bool at_once;  /* the model sees a text both ways: one step computes the prompt */
     bool states;   /* the model has a recurrent state, of which cuts keep a snapshot */
     uint32_t edge; /* of the square of pixels that a token covers; 0: no images */
     const struct store_identity *identity; /* of the model */

@@ -196,6 +196,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .workers = p->workers,
                                    .prefix_cache_bytes = p->settings->model.engine.prefix_cache_bytes,
                                    .grammars = p->settings->model.grammar_cache_bytes > 0,
+                                   .max_model_len = p->settings->model.engine.max_model_len,
                                    .parts = parts_of(p, &device)};
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);

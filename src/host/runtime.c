@@ -93,7 +93,7 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s)
     s->shape = p->model.shape;
     s->parts = p->model.parts;
     s->engine.drafting = p->model.drafting;
-    s->engine.tokens_max = model_plan_step_tokens(p->plan.seqs, p->model.drafting.drafts_max);
+    s->engine.tokens_max = model_plan_tokens(&p->model, p->plan.seqs);
     s->tokens_max = s->engine.tokens_max;
     s->planned = true;
 }

@@ -154,8 +154,11 @@ int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_
 {
     char path[BINDER_PATH_MAX];
     int r = 0;
-    for (uint32_t i = 0; r == 0 && i < count; i++)
+    for (uint32_t i = 0; r == 0 && i < count; i++) {
         r = binder_linear(b, binder_path(b, layer, matrices[i].role, path), matrices[i].out, in, &ret[i]);
+        if (r == 0)
+            ret[i].bias_factor = matrices[i].bias_factor;
+    }
     return r;
 }
 
@@ -232,7 +235,9 @@ int binder_embedding(struct binder *b, struct weight *embedding, struct projecti
     struct binder_active active = b->active;
     if (r == 0)
         r = bind_matrix(b, &s, 1, embedding);
-    if (r < 0)
+    if (r == 0 && b->config->family->encoder)
+        b->active = active;
+    if (r < 0 || b->config->family->encoder)
         return r;
     for (size_t i = 0; i < COUNT_OF(before); i++) {
         snprintf(module, sizeof(module), "%s%s", before[i], binder_path(b, NONE, ROLE_HEAD, path));

@@ -93,7 +93,7 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
  * dense, that of a quantised matrix in f32. */
 int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t heads, bool turn_them,
                  struct projection *ret);
-/* The embedding table, and lm_head or, without one, the same packed table again. */
+/* The embedding table, and lm_head or, without one, the same packed table again; of an encoder no head. */
 int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head);
 
 /* A table of which a token reads one row. */
@@ -134,6 +134,7 @@ bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role r
 struct binder_matrix {
     enum tensor_role role;
     uint64_t out;
+    float bias_factor; /* as linear_source's */
 };
 /* Finds the matrices of a layer, as binder_linear. */
 int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,

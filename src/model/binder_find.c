@@ -13,24 +13,40 @@
 #include <errno.h>
 #include <stdio.h>
 
-static const char *const prefixes[] = {"model.language_model.", "language_model.model.", "model.",
-                                       "backbone.", ""};
+static const char *const prefixes[] = {
+    "model.language_model.", "language_model.model.", "model.", "backbone.", "bert.", "roberta.", ""};
 
-char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
-                         char ret[BINDER_PATH_MAX])
+static char *path_of(const struct binder *b, const char *name, uint32_t layer, uint32_t expert,
+                     char ret[BINDER_PATH_MAX])
 {
     char text[BINDER_PATH_MAX] = "";
-    const char *name = role_name(b->config->family->tensors, role), *mark = strchr(name, '#');
+    const char *mark = strchr(name, '#');
+    const char *layers = b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
         n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
     else
         n = snprintf(text, sizeof(text), "%s", name);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
-    n = layer == NONE ? snprintf(ret, BINDER_PATH_MAX, "%s", text)
-                      : snprintf(ret, BINDER_PATH_MAX, "layers.%u.%.120s", layer, text);
+    n = layer == NONE
+            ? snprintf(ret, BINDER_PATH_MAX, "%s", text)
+            : snprintf(ret, BINDER_PATH_MAX, "%s.%u.%.120s", layers ? layers : "layers", layer, text);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
     return ret;
+}
+
+/* Of several names the one that the checkpoint has; none: the first one. */
+char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
+                         char ret[BINDER_PATH_MAX])
+{
+    const struct tensor_name *own = b->config->family->tensors;
+    const char *first = role_name(own, role, 0), *name = first;
+    for (uint32_t turn = 1; name && role_name(own, role, 1); turn++) {
+        if (binder_has(b, path_of(b, name, layer, expert, ret)))
+            return ret;
+        name = role_name(own, role, turn);
+    }
+    return path_of(b, first, layer, expert, ret);
 }
 
 char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role, char ret[BINDER_PATH_MAX])
@@ -80,7 +96,7 @@ int binder_check_float(struct binder *b, const char *name, const struct tensor *
     return is_float(t)
                ? 0
                : err_set(b->e, -ENOTSUP, "%s: tensor %s has dtype %s; supported are BF16, F16 and F32",
-                         checkpoint_file_of(b->checkpoint, name), name, dtype_name(t->dtype));
+                         checkpoint_file_of(b->checkpoint, name), name, tensor_form_name(t));
 }
 
 int binder_find(struct binder *b, const char *name, struct tensor *ret)
@@ -96,7 +112,7 @@ static int find_prefix(struct binder *b)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    const char *table = role_name(b->config->family->tensors, ROLE_EMBEDDING);
+    const char *table = role_name(b->config->family->tensors, ROLE_EMBEDDING, 0);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
         if (checkpoint_find(b->checkpoint, binder_name(b, table, ".weight", name), &t))
@@ -224,7 +240,7 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     if (s->weight.dtype != DTYPE_U32)
         return err_set(b->e, -EINVAL, "%s: tensor %s has scales, but dtype %s instead of U32",
                        checkpoint_file_of(b->checkpoint, weight_name), weight_name,
-                       dtype_name(s->weight.dtype));
+                       tensor_form_name(&s->weight));
     shape[rank - 1] = in * q.bits / 32;
     int r = binder_check_shape(b, weight_name, &s->weight, rank, shape);
     shape[rank - 1] = in / q.group;

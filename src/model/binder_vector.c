@@ -31,11 +31,12 @@ static int read_floats(struct binder *b, const struct tensor *from, const char *
     return r == 0 ? binder_advance(b, from->bytes) : r;
 }
 
-/* Vector `path`, with or without a trailing ".weight". */
+/* Vector `path`, with or without a trailing ".weight", or as old files name a LayerNorm's. */
 static int find_vector(struct binder *b, const char *path, uint64_t n, struct tensor *t,
                        char name[BINDER_NAME_MAX])
 {
-    if (!checkpoint_find(b->checkpoint, binder_name(b, path, "", name), t)) {
+    if (!checkpoint_find(b->checkpoint, binder_name(b, path, "", name), t) &&
+        !checkpoint_find(b->checkpoint, binder_name(b, path, ".gamma", name), t)) {
         int r = binder_find(b, binder_name(b, path, ".weight", name), t);
         if (r < 0)
             return r;
@@ -126,7 +127,7 @@ static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
 {
     struct tensor t;
     int r = read_floats(b, &s->bias, "a bias", &t);
-    struct vector_source v = {.tensor = &t};
+    struct vector_source v = {.tensor = &t, .factor = s->bias_factor};
     if (s->interleaved) {
         v.rows = 2;
         v.columns = (uint32_t)(s->out / 2);
@@ -188,9 +189,10 @@ int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct no
 {
     char bias[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
-    snprintf(bias, sizeof(bias), "%s.bias", path);
     ret->bias = DEV_NULL;
     int r = binder_norm(b, path, n, &ret->weight);
+    bool old = checkpoint_find(b->checkpoint, binder_name(b, path, ".beta", name), &t);
+    snprintf(bias, sizeof(bias), "%s%s", path, old ? ".beta" : ".bias");
     if (r < 0 || !checkpoint_find(b->checkpoint, binder_name(b, bias, "", name), &t))
         return r;
     if (!b->config->layer_norm)

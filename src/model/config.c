@@ -75,10 +75,25 @@ static void adjust_mlp(struct json_read *r, struct config *c)
         c->intermediate = (uint32_t)width;
 }
 
+/* The table has a row for each position, after those that positions leave out. */
+static void derive_encoder(struct json_read *r, struct config *c)
+{
+    c->both_ways = true;
+    c->position_rows = c->context_max;
+    c->position_first = c->family->positions_after_pad ? c->pad + 1 : 0;
+    if (c->position_first < c->position_rows)
+        c->context_max -= c->position_first;
+    else
+        json_read_fail(r, -EINVAL, "max_position_embeddings %u leaves no position after pad_token_id %u",
+                       c->position_rows, c->pad);
+}
+
 /* What follows from other numbers, and must fit them. */
 static void derive(struct json_read *r, struct config *c)
 {
-    if (c->kv_heads == 0)
+    /* A family's default is not meant where it cannot be. */
+    bool given = json_read_has(r, "num_key_value_heads");
+    if (c->kv_heads == 0 || (!given && c->heads % c->kv_heads != 0))
         c->kv_heads = c->heads;
     if (c->head_dim == 0)
         c->head_dim = c->hidden / c->heads;
@@ -91,6 +106,8 @@ static void derive(struct json_read *r, struct config *c)
     if (c->mlp_two_thirds)
         adjust_mlp(r, c);
     c->layer_norm = c->family->layer_norm;
+    if (c->family->encoder)
+        derive_encoder(r, c);
     if (c->family->embedding_sqrt)
         c->embedding_scale = (float)sqrt((double)c->hidden);
     /* The factor of an attention's input is one of its values, and so of its result. */
@@ -123,6 +140,23 @@ static bool has_other_parts(const json_t *root)
            json_is_object(json_object_get(root, "audio_config"));
 }
 
+/* A new reference; NULL: it has none. */
+static json_t *defaults_of(const struct family *f, struct json_read *r)
+{
+    char text[768];
+    json_t *ret;
+    if (!f || !f->defaults)
+        return NULL;
+    size_t n = strlen(f->defaults);
+    ASSERT(n < sizeof(text));
+    for (size_t i = 0; i < n; i++)
+        text[i] = f->defaults[i] == '\'' ? '"' : f->defaults[i];
+    if (json_read_parse((struct slice){text, n}, "the family's defaults", &ret, r->e) == 0)
+        return ret;
+    json_read_fail(r, -ENOMEM, "no memory left for the defaults of %s", f->names[0]);
+    return NULL;
+}
+
 static int parse_root(struct arena *a, const json_t *root, struct config *ret, struct err *e)
 {
     struct config c = {0};
@@ -131,6 +165,8 @@ static int parse_root(struct arena *a, const json_t *root, struct config *ret, s
         return err_set(e, -EINVAL, "config.json: text_config must be an object");
     struct json_read r = {.object = text, .fallback = root, .where = "config.json", .e = e};
     read_family(&r, root, &c);
+    json_t *defaults = defaults_of(c.family, &r);
+    r.defaults = defaults;
     c.text_alone = !r.error && !c.family->images && has_other_parts(root);
     if (!r.error)
         read_keys(&r, &c);
@@ -140,6 +176,7 @@ static int parse_root(struct arena *a, const json_t *root, struct config *ret, s
         config_rope_read(&r, &c);
     if (!r.error)
         config_quantization_read(&r, a, &c);
+    json_decref(defaults);
     if (!r.error)
         *ret = c;
     return r.error;

@@ -129,7 +129,11 @@ struct config {
     bool global_v_is_k;
     uint32_t kv_shared_layers; /* the last ones, which read an earlier layer's K and V */
     bool double_wide;          /* the MLP of those is twice as wide */
-    uint32_t bidirectional;
+    uint32_t bidirectional;    /* of images alone */
+    bool both_ways;            /* queries see later tokens, too */
+    /* Learned positions: rows of their table, and the first one's; of the table of token types. 0: none. */
+    uint32_t position_rows, position_first, token_types;
+    uint32_t position_type, pad;
     /* Inputs per layer: their width, and ids in their table; 0: none. */
     uint32_t layer_input, layer_input_vocab;
     /* Factors and caps; 0: none. */

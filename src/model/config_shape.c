@@ -110,13 +110,13 @@ double config_score_factor(const struct config *c)
 _Static_assert(CONFIG_HEAD_DIM_MAX <= KERN_HEAD_MAX && CONFIG_HEAD_DIM_MAX / 2 <= ROPE_HALF_MAX,
                "attention and rotation take every head");
 
-/* The group of a window. A window that no sequence outgrows is full attention; so are windows of more widths
- * than there are groups, which costs memory only. */
+/* The group of a window. A window that no sequence outgrows is full attention. So are windows of a text that
+ * is one step, and of more widths than there are groups, which costs memory only. */
 static uint32_t group_of(struct config *c, uint32_t window)
 {
     struct compute_shape *s = &c->shape;
     uint32_t g = 1;
-    if (window == 0 || window >= c->context_max)
+    if (window == 0 || window >= c->context_max || c->both_ways)
         return 0;
     while (g < s->group_count && s->groups[g].window != window)
         g++;

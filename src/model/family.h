@@ -18,6 +18,7 @@ enum norm_place {
     NORM_POST,     /* h += n(mix(h)) */
     NORM_SANDWICH, /* h += n(mix(n(h))) */
     NORM_PARALLEL, /* h += mix(n(h)) + mlp(n(h)), of one norm */
+    NORM_STREAM,   /* h = n(h + mix(h)), and of the embedding h = n(h) */
 };
 
 /* Norms whose files hold w - 1. */
@@ -86,10 +87,12 @@ struct expert_form {
 #define FAMILY_NAMES_MAX 4
 
 struct family {
-    const char *names[FAMILY_NAMES_MAX];      /* model_type, without "_text" */
-    const char *parents[FAMILY_NAMES_MAX];    /* of a file whose text_config is of this family */
-    const struct tensor_name *tensors;        /* named otherwise; NULL: none */
-    const struct config_key *keys;            /* declared in addition or otherwise; NULL: none */
+    const char *names[FAMILY_NAMES_MAX];   /* model_type, without "_text" */
+    const char *parents[FAMILY_NAMES_MAX]; /* of a file whose text_config is of this family */
+    const struct tensor_name *tensors;     /* named otherwise; NULL: none */
+    const struct config_key *keys;         /* declared in addition or otherwise; NULL: none */
+    const char *defaults; /* of keys that config.json leaves out, as JSON with ' for "; NULL: none */
+    const char *layers;   /* in front of a layer's number; NULL: "layers" */
     struct layer_kind kinds[LAYER_KINDS_MAX]; /* none: full attention */
     struct layer_pattern pattern;
     enum norm_place norm_place;
@@ -113,9 +116,13 @@ struct family {
     bool single_layers;     /* per_layer_config has numbers of single layers */
     bool layer_scale;       /* the residual stream is times a number after each layer */
     bool embedding_sqrt;    /* the embedding is times sqrt(hidden) */
-    bool images;            /* its checkpoints may have a vision encoder */
-    bool deepstack;         /* whose features also go to the first layers */
-    bool mtp;               /* or an MTP head, one of its full-attention layers */
+    bool encoder;           /* all of a text sees all of it, positions have rows of a table, and nothing is
+                             generated */
+    bool positions_after_pad; /* the first position's row is the one after the pad token's id, and a pad
+                               token has the row of its id */
+    bool images;              /* its checkpoints may have a vision encoder */
+    bool deepstack;           /* whose features also go to the first layers */
+    bool mtp;                 /* or an MTP head, one of its full-attention layers */
 };
 
 /* A file's families; the last one has no names. */
@@ -133,6 +140,7 @@ extern const struct family families_phi[];
 extern const struct family families_gpt_oss[];
 extern const struct family families_mixtral[];
 extern const struct family families_deepseek[];
+extern const struct family families_bert[];
 
 /* By model_type. Returns NULL for an unknown one. */
 const struct family *family_find(const char *model_type);

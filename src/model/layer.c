@@ -2,6 +2,8 @@
 #include "model/blocks.h"
 #include "model/family.h"
 
+#include "base/none.h"
+
 const struct block *const blocks[] = {
     &block_attention, &block_latent,  &block_delta_net,      &block_short_conv,  &block_mamba, &block_mlp,
     &block_mlp_plain, &block_experts, &block_experts_beside, &block_layer_input, NULL};
@@ -14,17 +16,28 @@ static int bind_norm(struct binder *b, uint32_t index, enum tensor_role role, st
     return binder_norm_biased(b, binder_path(b, index, role, path), b->config->hidden, ret);
 }
 
+/* The norm that is applied to the stream in front of a block: behind the block before, or the embedding. */
+static int bind_stream_norm(struct binder *b, uint32_t index, enum tensor_role before, struct norm *ret)
+{
+    if (before == ROLE_MLP_NORM)
+        return bind_norm(b, index, ROLE_MIXER_NORM_AFTER, ret);
+    return index > 0 ? bind_norm(b, index - 1, ROLE_MLP_NORM_AFTER, ret)
+                     : bind_norm(b, NONE, ROLE_EMBEDDING_NORM, ret);
+}
+
 /* A block with the norms around it. */
 static int bind_branch(struct binder *b, uint32_t index, const struct block *block, enum norm_place place,
                        enum tensor_role before, enum tensor_role after, struct layer_norms *norms,
                        struct layer *ret)
 {
     bool first = place != NORM_PARALLEL || before == ROLE_MIXER_NORM; /* which reads what its norm left */
-    int r = place == NORM_POST || !first ? 0 : bind_norm(b, index, before, &norms->before);
+    bool is_after = place == NORM_POST || place == NORM_SANDWICH;
+    int r = place == NORM_STREAM           ? bind_stream_norm(b, index, before, &norms->before)
+            : place == NORM_POST || !first ? 0
+                                           : bind_norm(b, index, before, &norms->before);
     if (r == 0)
         r = block->bind(b, index, ret);
-    return r < 0 || place == NORM_PRE || place == NORM_PARALLEL ? r
-                                                                : bind_norm(b, index, after, &norms->after);
+    return r == 0 && is_after ? bind_norm(b, index, after, &norms->after) : r;
 }
 
 int layer_bind(struct binder *b, uint32_t index, struct layer *ret)

@@ -30,6 +30,15 @@
 #define LAYOUT_BYTES           (sizeof(struct kv_layer) + sizeof(struct recurrent_layer)) /* of a layer */
 #define TOKENS_MAX_LIMIT       (1u << 20)
 
+/* Weights outside the layers. */
+struct model_ends {
+    struct weight embedding;
+    struct weight positions, types; /* of an encoder */
+    struct projection head;         /* zeros of an encoder */
+    struct norm final_norm;         /* [hidden] */
+    struct layer_inputs layer_inputs;
+};
+
 struct model {
     struct device *device;
     struct model_shape shape;
@@ -39,10 +48,7 @@ struct model {
     struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct weight_memory weights, mtp_memory;
     struct layer *layers; /* [config.layers] */
-    struct weight embedding;
-    struct projection head;
-    struct norm final_norm; /* [hidden] */
-    struct layer_inputs layer_inputs;
+    struct model_ends ends;
     struct mtp mtp; /* with shape.mtp */
     struct draft_vocab draft_vocab;
     struct step *step;
@@ -142,32 +148,43 @@ static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
 static int bind_final_norm(struct binder *b, struct norm *ret)
 {
     char path[BINDER_PATH_MAX];
-    return binder_norm_biased(b, binder_path(b, NONE, ROLE_FINAL_NORM, path), b->config->hidden, ret);
+    const struct config *c = b->config;
+    if (c->family->norm_place == NORM_STREAM)
+        binder_path(b, c->layers - 1, ROLE_MLP_NORM_AFTER, path);
+    else
+        binder_path(b, NONE, ROLE_FINAL_NORM, path);
+    return binder_norm_biased(b, path, c->hidden, ret);
+}
+
+static int bind_rows(struct binder *b, enum tensor_role role, uint32_t rows, struct weight *ret)
+{
+    char path[BINDER_PATH_MAX];
+    return rows > 0 ? binder_table(b, binder_path(b, NONE, role, path), rows, b->config->hidden, ret) : 0;
 }
 
 /* Everything outside the layers. */
-static int bind_ends(struct binder *b, struct weight *embedding, struct projection *head,
-                     struct norm *final_norm, struct layer_inputs *inputs)
+static int bind_ends(struct binder *b, struct model_ends *ret)
 {
-    int r = binder_embedding(b, embedding, head);
+    int r = binder_embedding(b, &ret->embedding, &ret->head);
     if (r == 0)
-        r = layer_inputs_bind(b, inputs);
-    return r < 0 ? r : bind_final_norm(b, final_norm);
+        r = bind_rows(b, ROLE_POSITIONS, b->config->position_rows, &ret->positions);
+    if (r == 0)
+        r = bind_rows(b, ROLE_TOKEN_TYPES, b->config->token_types, &ret->types);
+    if (r == 0)
+        r = layer_inputs_bind(b, &ret->layer_inputs);
+    return r < 0 ? r : bind_final_norm(b, &ret->final_norm);
 }
 
 /* Finds and checks every tensor of the text model, and counts the memory that packing will take. */
 static int measure_text(const struct config *c, const struct source *s, struct binder *ret, struct err *e)
 {
     struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
-    struct weight embedding;
-    struct projection head;
+    struct model_ends ends;
     struct layer l;
     struct vision_weights vision_weights;
-    struct layer_inputs inputs;
-    struct norm norm;
     int r = binder_init(&b);
     if (r == 0)
-        r = bind_ends(&b, &embedding, &head, &norm, &inputs);
+        r = bind_ends(&b, &ends);
     for (uint32_t i = 0; r == 0 && i < c->layers; i++)
         r = bind_layer(&b, i, &l);
     if (r == 0 && c->vision.shape.present)
@@ -257,6 +274,9 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .layers = c->layers,
         .hidden = c->hidden,
         .context_max = c->context_max,
+        .both_ways = c->both_ways,
+        .encoder = c->family->encoder,
+        .token_types = c->token_types,
         .longrope = c->ropes[0].type != ROPE_LONG ? NULL
                     : c->ropes[0].beyond          ? "long"
                                                   : "short",
@@ -432,15 +452,15 @@ static int pack_head(struct model *m, const struct measured *measured, struct st
     int r = prepare_packing(&b, stage, opts, m->mtp_account, &m->mtp_memory, e);
     b.packed_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
-    m->mtp = (struct mtp){.embedding = &m->embedding,
-                          .head = &m->head,
-                          .final_norm = m->final_norm.weight,
+    m->mtp = (struct mtp){.embedding = &m->ends.embedding,
+                          .head = &m->ends.head,
+                          .final_norm = m->ends.final_norm.weight,
                           .draft_vocab = &m->draft_vocab};
     if (r == 0)
         r = mtp_bind(&b, &m->mtp.weights);
     if (r == 0)
-        r = draft_vocab_bind(&b, &m->head.parts[0], m->tables, &m->draft_vocab);
-    ASSERT(r < 0 || (b.used == measured->mtp.used && m->head.part_count == 1));
+        r = draft_vocab_bind(&b, &m->ends.head.parts[0], m->tables, &m->draft_vocab);
+    ASSERT(r < 0 || (b.used == measured->mtp.used && m->ends.head.part_count == 1));
     return r;
 }
 
@@ -452,7 +472,7 @@ static int pack(struct model *m, const struct measured *measured, struct stage *
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
-    r = bind_ends(&b, &m->embedding, &m->head, &m->final_norm, &m->layer_inputs);
+    r = bind_ends(&b, &m->ends);
     for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
         r = bind_layer(&b, i, &m->layers[i]);
     if (r == 0 && m->config.vision.shape.present)
@@ -549,7 +569,11 @@ const struct domain *model_domain(const struct model *m)
 
 static void embed(const struct model *m, struct step *s)
 {
-    compute_embed(s->compute, &(struct op_embed){.table = &m->embedding,
+    const struct config *c = &m->config;
+    compute_embed(s->compute, &(struct op_embed){.table = &m->ends.embedding,
+                                                 .positions = c->position_rows ? &m->ends.positions : NULL,
+                                                 .types = c->token_types ? &m->ends.types : NULL,
+                                                 .row = step_normed(s),
                                                  .ropes = &s->ropes,
                                                  .scale = m->config.embedding_scale,
                                                  .h = step_residual(s),
@@ -560,14 +584,15 @@ static void embed(const struct model *m, struct step *s)
 static struct op_product gather(const struct model *m, struct step *s)
 {
     const struct act y = step_act(PLACE_PROJ, m->config.hidden);
-    struct norm norm = m->final_norm;
+    struct norm norm = m->ends.final_norm;
     if (m->shape.mtp)
         norm.weight = DEV_NULL; /* mtp_pair() has normed */
-    compute_gather(
-        s->compute,
-        &(struct op_gather){
-            .add = step_take_pending(s), .h = step_residual(s), .y = y, .norm = norm, .reader = &m->head});
-    return (struct op_product){.w = &m->head,
+    compute_gather(s->compute, &(struct op_gather){.add = step_take_pending(s),
+                                                   .h = step_residual(s),
+                                                   .y = y,
+                                                   .norm = norm,
+                                                   .reader = &m->ends.head});
+    return (struct op_product){.w = &m->ends.head,
                                .x = y,
                                .y = {.place = OP_LOGITS, .width = m->config.vocab},
                                .columns = COLUMNS_LOGITS};
@@ -644,7 +669,7 @@ static bool compute(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
     embed(m, s);
-    layer_inputs_compute(s, &m->layer_inputs);
+    layer_inputs_compute(s, &m->ends.layer_inputs);
     for (uint32_t i = 0; i < m->config.layers; i++) {
         if (step_is_stopped(in->cancel) || step_is_stopped(in->stop))
             return false;

@@ -71,6 +71,9 @@ struct model_shape {
     uint32_t vocab;  /* logits per row */
     uint32_t layers, hidden;
     uint32_t context_max; /* max_position_embeddings */
+    bool both_ways;       /* a text is one step of one sequence, from position 0: tokens see later ones */
+    bool encoder;         /* it has no logits */
+    uint32_t token_types; /* rows of their table; 0: none */
     const char *longrope; /* factors of a longrope for the context: "short" or "long"; NULL: none */
     struct kv_group groups[PAGE_GROUPS_MAX]; /* of attention layers: each has its own pages */
     uint32_t group_count;
@@ -149,6 +152,7 @@ struct model_seq {
     const uint32_t *tokens; /* ids < vocab */
     uint32_t token_count;   /* >= 1 */
     uint32_t position;      /* of tokens[0] in the sequence */
+    uint32_t second;        /* token types: 1 from this position on; 0: all are 0 */
     /* By group: the page of token t is pages[group][t / 32], for every t < position + token_count that one of
      * these tokens sees; the others are not looked at. */
     const uint32_t *pages[PAGE_GROUPS_MAX];

@@ -7,6 +7,9 @@
 static const char *const names[TENSOR_ROLES] = {
     [ROLE_EMBEDDING] = "embed_tokens",
     [ROLE_FINAL_NORM] = "norm",
+    [ROLE_POSITIONS] = "embeddings.position_embeddings",
+    [ROLE_TOKEN_TYPES] = "embeddings.token_type_embeddings",
+    [ROLE_EMBEDDING_NORM] = "embeddings.LayerNorm",
     [ROLE_HEAD] = "lm_head",
     [ROLE_MIXER_NORM] = "input_layernorm",
     [ROLE_MIXER_NORM_AFTER] = "post_attention_layernorm",
@@ -84,12 +87,13 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_MLP_RESULT_NORM] = "post_feedforward_layernorm_1",
 };
 
-const char *role_name(const struct tensor_name *own, enum tensor_role role)
+const char *role_name(const struct tensor_name *own, enum tensor_role role, uint32_t turn)
 {
+    uint32_t found = 0;
     ASSERT(role > ROLE_NONE && role < TENSOR_ROLES);
     for (; own && own->role != ROLE_NONE; own++) {
-        if (own->role == role)
+        if (own->role == role && found++ == turn)
             return own->name;
     }
-    return names[role];
+    return found == 0 && turn == 0 ? names[role] : NULL;
 }

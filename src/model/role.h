@@ -11,6 +11,9 @@ enum tensor_role {
     ROLE_NONE, /* ends a list */
     ROLE_EMBEDDING,
     ROLE_FINAL_NORM,
+    ROLE_POSITIONS,
+    ROLE_TOKEN_TYPES,
+    ROLE_EMBEDDING_NORM,
     ROLE_HEAD, /* beside the text model: without its prefix */
     ROLE_LAYER_INPUT_TABLE,
     ROLE_LAYER_INPUT_MODEL,
@@ -104,7 +107,8 @@ struct tensor_name {
     const char *name;
 };
 
-/* The name that `own` (ends with ROLE_NONE; may be NULL) has for it, else llama's. */
-const char *role_name(const struct tensor_name *own, enum tensor_role role);
+/* The name that `own` (ends with ROLE_NONE; may be NULL) has for it, else llama's. Writers may have several
+ * names for one role: the one in `turn`, from 0; NULL after the last one. */
+const char *role_name(const struct tensor_name *own, enum tensor_role role, uint32_t turn);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "compute/backend.h"
 #include "model/blocks.h"
+#include "model/family.h"
 #include "model/mrope.h"
 
 #include "base/check.h"
@@ -153,9 +154,21 @@ static uint32_t pending_in(const struct step *s, const struct model_seq *seq)
     return seq->pending;
 }
 
+/* The row of a token's learned position; `pads`: those before it. A pad token has a row of its own, and
+ * counts for no other. */
+static uint32_t learned_row(const struct config *c, const struct model_seq *seq, uint32_t index,
+                            uint32_t *pads)
+{
+    if (!c->family->positions_after_pad || seq->tokens[index] != c->pad)
+        return c->position_first + index - *pads;
+    (*pads)++;
+    return c->pad;
+}
+
 static void add_seq(struct step *s, const struct model_seq *seq)
 {
     struct batch *b = &s->batch;
+    ASSERT(!s->config->both_ways || seq->position == 0);
     ASSERT(seq->token_count > 0 && seq->token_count <= s->tokens_max - b->token_count);
     ASSERT(!seq->keep_pending || s->shape.recurrent_count == 0 ||
            seq->token_count <= state_pending_max(&s->shape));
@@ -167,14 +180,18 @@ static void add_seq(struct step *s, const struct model_seq *seq)
         .state_out = seq->state_out,
         .pending = pending_in(s, seq),
         .keep_pending = seq->keep_pending,
+        .second = seq->second > 0 && s->config->token_types > 1 ? seq->second : NONE,
         .previous = seq->position > 0 ? mrope_at(seq->grids, seq->grid_count, seq->position - 1)
                                       : (struct rope_position){{0}},
     };
     memcpy(s->seqs[b->seq_count].pages, seq->pages, sizeof(seq->pages));
+    uint32_t pads = 0;
     for (uint32_t i = 0; i < seq->token_count; i++, b->token_count++) {
         s->ids[b->token_count] = seq->tokens[i];
         s->token_seq[b->token_count] = b->seq_count;
         add_place(s, seq, b->token_count, seq->position + i);
+        if (s->config->position_rows > 0)
+            s->positions[b->token_count] = rope_text(learned_row(s->config, seq, i, &pads));
         if (i >= seq->logits_from && !seq->values)
             s->logit_columns[b->logit_count++] = b->token_count;
     }
@@ -250,6 +267,7 @@ void step_norm(struct step *s, const struct norm *norm, const struct projection 
                                                .h = step_residual(s),
                                                .y = step_normed(s),
                                                .norm = *norm,
+                                               .stream = s->config->family->norm_place == NORM_STREAM,
                                                .readers = {reader, another}});
 }
 

@@ -173,7 +173,7 @@ static int find_use(struct load *l)
     struct arena *scratch = NULL;
     if (arena_create(&(struct arena_opts){SCRATCH_BYTES_MAX, 0, &charge}, &scratch) < 0)
         return err_set(l->e, -ENOMEM, "no memory for the tokenizer");
-    int r = model_use_load(s, h->tokenizer, s->shape.hidden, scratch, &h->use, l->e);
+    int r = model_use_load(s, &s->shape, h->tokenizer, scratch, &h->use, l->e);
     arena_free(scratch);
     return r;
 }

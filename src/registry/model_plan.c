@@ -16,6 +16,14 @@ uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max)
     return MAX_OF((uint32_t)MODEL_PLAN_STEP_TOKENS, engine_tokens_min(seqs, drafts_max));
 }
 
+uint32_t model_plan_tokens(const struct model_plan *p, uint32_t seqs)
+{
+    uint32_t tokens = model_plan_step_tokens(seqs, p->drafting.drafts_max), longest = p->shape.context_max;
+    if (p->max_model_len > 0)
+        longest = MIN_OF(longest, p->max_model_len);
+    return p->shape.both_ways ? MAX_OF(tokens, longest) : tokens;
+}
+
 struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,
                                           const struct drafting_opts *drafting)
 {
@@ -86,6 +94,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
     const struct model_shape *s = &p->shape;
     struct engine_plan engine;
     struct engine_opts opts = model_plan_engine_opts(seqs, p->queue, p->prefix_cache_bytes, &p->drafting);
+    opts.tokens_max = model_plan_tokens(p, seqs);
     engine_plan(&opts, s, &engine);
     const struct model_workspace workspace = model_workspace_bytes(s, opts.tokens_max, seqs, p->workers);
     *ret = (struct plan_model){

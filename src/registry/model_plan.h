@@ -19,7 +19,8 @@ struct model_plan {
     uint32_t queue, workers;
     uint32_t domain; /* as plan_model.domain */
     uint64_t prefix_cache_bytes;
-    bool grammars; /* if it has a tokenizer */
+    bool grammars;          /* if it has a tokenizer */
+    uint32_t max_model_len; /* as plan_wish.max_model_len */
     struct speculation speculation;
     struct model_parts
         parts; /* fields about images are given; the rest follows from speculation and the model */
@@ -35,6 +36,8 @@ struct model_plan {
 
 /* Tokens of one step for `seqs` sequences with `drafts_max` draft tokens each. */
 uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max);
+/* The same for this model: a text that sees itself both ways is one step. */
+uint32_t model_plan_tokens(const struct model_plan *p, uint32_t seqs);
 /* The engine's options that a plan needs; plans and engines share them. drafting: NULL without speculative
  * decoding. */
 struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_t prefix_cache_bytes,

@@ -49,17 +49,20 @@ static bool is_called_reranker(const struct model_settings *s)
     return strcasestr(s->id, "reranker") || strcasestr(slash ? slash : s->dir, "reranker");
 }
 
-int model_use_load(const struct model_settings *s, const struct tokenizer *tokenizer, uint32_t hidden,
-                   struct arena *scratch, struct model_use *ret, struct err *e)
+int model_use_load(const struct model_settings *s, const struct model_shape *shape,
+                   const struct tokenizer *tokenizer, struct arena *scratch, struct model_use *ret,
+                   struct err *e)
 {
     struct model_use u = {.kind = MODEL_GENERATES};
     bool reranks = false, all = s->options.embeddings;
-    int r = pooling_config_load(s->dir, hidden, &u.pooling, e);
+    int r = pooling_config_load(s->dir, shape->hidden, &u.pooling, e);
     if (r == 0)
         r = configured_as_reranker(s->dir, &reranks, e);
     if (r < 0)
         return r;
     reranks |= u.pooling.scores || is_called_reranker(s);
+    if (u.pooling.kind == POOLING_NONE && shape->both_ways)
+        u.pooling = (struct pooling_config){.kind = POOLING_MEAN, .normalize = true};
     if (u.pooling.kind != POOLING_NONE)
         u.kind = MODEL_EMBEDS;
     else if (reranks)

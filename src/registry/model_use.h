@@ -4,6 +4,7 @@
 #define PLATEAU_REGISTRY_MODEL_USE_H
 
 #include "base/arena.h"
+#include "model/model.h"
 #include "model/pooling.h"
 #include "registry/model_settings.h"
 #include "text/tokenizer.h"
@@ -18,8 +19,10 @@ struct model_use {
     uint32_t yes, no;              /* with `scores`: the tokens whose logits decide */
 };
 
-/* `tokenizer` may be NULL; a model without one gives no scores. 0, or what reading the files said. */
-int model_use_load(const struct model_settings *s, const struct tokenizer *tokenizer, uint32_t hidden,
-                   struct arena *scratch, struct model_use *ret, struct err *e);
+/* `tokenizer` may be NULL; a model without one gives no scores. Without modules.json an encoder pools the
+ * mean, and a decoder that is to embed its last token. 0, or what reading the files said. */
+int model_use_load(const struct model_settings *s, const struct model_shape *shape,
+                   const struct tokenizer *tokenizer, struct arena *scratch, struct model_use *ret,
+                   struct err *e);
 
 #endif

@@ -164,7 +164,7 @@ static int begin(struct sched *s, struct sched_seq *seq, const struct prefix_hit
     return seq->phase == SCHED_PARKED ? 0 : seq_fetch_turn_into_place(&s->opts, seq, hit);
 }
 
-/* False: account or system have no memory for the sequence's first page or its state. */
+/* False: account or system have no memory for the sequence's first pages or its state. */
 static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hit *hit)
 {
     ASSERT(!seq->paused);
@@ -174,7 +174,9 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
         (void)secure_memory_requested(s);
         return false;
     }
-    if (!sched_has_page_for_next(seq) && !secure_page(s, seq)) {
+    while (!sched_has_page_for_next(seq) && secure_page(s, seq))
+        ;
+    if (!sched_has_page_for_next(seq)) {
         if (!parked)
             seq_cache_leave(&s->opts, seq);
         return false;

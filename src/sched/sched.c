@@ -82,6 +82,7 @@ int sched_add(struct sched *s, struct sched_seq *seq)
     ASSERT(seq->key_count <= seq->tokens / PAGE_TOKENS);
     ASSERT(!s->planned);
     ASSERT(seq->tokens > 0 && seq->tokens <= seq->tokens_limit - !seq->prompt_only);
+    ASSERT(!seq->at_once || (seq->prompt_only && !seq->keys && seq->tokens <= s->opts.tokens_max));
     ASSERT(fits_alone(s, seq));
     if (s->running_count + s->waiting_count >= s->opts.seqs_max + s->opts.queue_max)
         return -EAGAIN;

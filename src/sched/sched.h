@@ -98,6 +98,8 @@ struct sched_seq {
     uint32_t tokens;                  /* known tokens: the prompt; sched_done adds the sampled ones */
     uint32_t tokens_limit; /* > tokens, or with prompt_only equal to them; the sequence never has more */
     bool prompt_only;      /* no token follows the prompt: after its last chunk the caller removes it */
+    bool at_once;          /* with prompt_only: one step computes the prompt, of at most tokens_max tokens.
+                              Nothing is reused, no token waits, and its pages are there before */
     int32_t priority;      /* lower goes first */
     uint64_t arrival_ns;
     uint64_t tenant_id;

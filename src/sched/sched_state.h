@@ -44,9 +44,10 @@ static inline bool sched_has_place(const struct sched_seq *seq)
     return seq->phase == SCHED_PREFILLING || seq->phase == SCHED_DECODING;
 }
 
+/* For its next token, or for all tokens of a prompt that is computed at once. */
 static inline bool sched_has_page_for_next(const struct sched_seq *seq)
 {
-    return seq->done < seq->page_count * PAGE_TOKENS;
+    return (seq->at_once ? seq->tokens - 1 : seq->done) < seq->page_count * PAGE_TOKENS;
 }
 
 /* The sequence waits for a place, fetching or not. */

@@ -68,12 +68,12 @@ static struct sched_seq *find_victim(struct sched *s, const struct sched_seq *se
     return victim;
 }
 
-/* Gets a page for the sequence's next token. False: not in this step. */
+/* Gets the pages that the sequence needs to go on. False: not in this step. */
 static bool secure(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(sched_has_place(seq) && !seq->paused);
-    while (!sched_has_page_for_next(seq) && !secure_page(s, seq)) {
-        if (places_drop_fetched(s, NULL))
+    while (!sched_has_page_for_next(seq)) {
+        if (secure_page(s, seq) || places_drop_fetched(s, NULL))
             continue;
         struct sched_seq *victim = secure_waits_for_help(s) ? NULL : find_victim(s, seq);
         if (!victim)

@@ -3,7 +3,8 @@
  * Decoding sequences get their token whatever the budget is, so a prompt never takes one from them. Draft
  * tokens have a limit of their own, shared by all sequences in order of rank. A chunk of a prompt ends at a
  * page's end, so that its pages can join the prefix cache, and never passes a cut; chunk_of() has the
- * exceptions. The first prompt gets at least one page, whatever the budget is. */
+ * exceptions. The first prompt gets at least one page, whatever the budget is, or all of its tokens if they
+ * are computed at once. */
 #include "sched/tokens.h"
 
 #include "sched/seq_cache.h"
@@ -94,13 +95,15 @@ static uint32_t extend(struct sched *s, struct sched_seq *seq, uint32_t count)
 }
 
 /* Tokens of the sequence's next chunk. It ends at a page's end, unless it takes all tokens that can be
- * computed or every token takes a row of logits. 0: no whole page fits. */
+ * computed or every token takes a row of logits. 0: no whole page fits, or not all of an `at_once`. */
 static uint32_t chunk_of(const struct sched *s, const struct sched_seq *seq, uint32_t tokens_left,
                          uint32_t logits_left)
 {
     ASSERT(seq->done < seq->tokens);
-    uint32_t to_cut = seq_cache_next_cut(seq) - seq->done;
-    uint32_t can = sched_can_go(seq), count = MIN_OF(MIN_OF(can, tokens_left), to_cut);
+    uint32_t to_cut = seq_cache_next_cut(seq) - seq->done, can = sched_can_go(seq);
+    if (seq->at_once)
+        return can <= tokens_left ? can : 0;
+    uint32_t count = MIN_OF(MIN_OF(can, tokens_left), to_cut);
     if (seq->logits_all)
         return MIN_OF(count, MIN_OF(logits_left + 1, s->opts.logits_chunk_max));
     uint32_t end = (seq->done + count) / PAGE_TOKENS * PAGE_TOKENS;
@@ -120,13 +123,14 @@ static void plan_prompts(struct sched *s, uint32_t budget)
     tokens_left = MIN_OF(MAX_OF(tokens_left, PAGE_TOKENS), most);
     for (uint32_t i = 0; i < count; i++) {
         struct sched_seq *seq = s->prompts[i];
-        uint32_t chunk = chunk_of(s, seq, tokens_left, logits_left);
+        uint32_t room = seq->at_once && s->seq_count == 0 ? most : tokens_left;
+        uint32_t chunk = chunk_of(s, seq, room, logits_left);
         if (chunk == 0)
             continue;
         chunk = extend(s, seq, chunk);
         plan_seq(s, seq, chunk, 0);
-        ASSERT(chunk > 0 && chunk <= tokens_left);
-        tokens_left -= chunk;
+        ASSERT(chunk > 0 && chunk <= room);
+        tokens_left -= MIN_OF(chunk, tokens_left);
         if (seq->logits_all)
             logits_left -= chunk - 1;
     }

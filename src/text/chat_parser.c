@@ -36,18 +36,20 @@ static bool step_reasoning(struct chat_parser *p)
     p->skip_blank = false;
     enum chat_marker found;
     uint32_t marks = CHAT_MARK_BIT(CHAT_REASONING_CLOSE);
+    bool all = p->opts.syntax->reasoning_in_content;
     size_t at = chat_find_mark(p, s, 0, marks, &found);
     if (at == SIZE_MAX) {
-        size_t held = p->over ? 0 : chat_mark_tail(p, s, marks);
-        chat_emit_rest(p, CHAT_REASONING, chat_without_blank_tail(slice_sub(s, 0, s.len - held)));
+        s.len -= p->over ? 0 : chat_mark_tail(p, s, marks);
+        chat_emit_rest(p, CHAT_REASONING, all ? s.len : chat_without_blank_tail(s));
         return false;
     }
-    size_t end = chat_without_blank_tail(slice_sub(s, 0, at));
+    size_t end = all ? at : chat_without_blank_tail(slice_sub(s, 0, at));
     chat_emit_rest(p, CHAT_REASONING, end);
     chat_consume(p, at - end + p->mark[CHAT_REASONING_CLOSE].len);
     p->state = CHAT_AT_TEXT;
     p->at_start = false;
-    p->skip_blank = true;
+    p->skip_blank = !all;
+    p->only_blank = all;
     /* A template writes line ends there: what indents the text is the model's, and comes back with it. */
     p->keep_indent = p->mark[CHAT_TEXT_BEGIN].len == 0;
     p->line_ended = false;
@@ -70,7 +72,7 @@ static void to_reasoning(struct chat_parser *p)
 {
     p->state = CHAT_AT_REASONING;
     p->at_start = false;
-    p->skip_blank = true;
+    p->skip_blank = !p->opts.syntax->reasoning_in_content;
 }
 
 static void begin_section(struct chat_parser *p)
@@ -83,19 +85,26 @@ static void begin_section(struct chat_parser *p)
     p->at_start = false;
 }
 
+static bool all_blank(struct slice s)
+{
+    while (s.len && chat_is_blank(s.ptr[s.len - 1]))
+        s.len--;
+    return s.len == 0;
+}
+
 static void take_text_mark(struct chat_parser *p, size_t at, enum chat_marker found)
 {
+    struct slice before = slice_sub(chat_rest(p), 0, at);
     bool tool = found == CHAT_SECTION_BEGIN || found == CHAT_CALL_BEGIN;
-    size_t end = found == CHAT_TEXT_BEGIN || found == CHAT_TEXT_END
-                     ? at
-                     : chat_without_blank_tail(slice_sub(chat_rest(p), 0, at));
+    bool cut = (found != CHAT_TEXT_BEGIN && found != CHAT_TEXT_END) || (p->only_blank && all_blank(before));
+    size_t end = cut ? chat_without_blank_tail(before) : at;
     chat_emit_rest(p, CHAT_CONTENT, end);
     /* The white space is content after all when the marker turns out to be none. */
     buf_clear(&p->key);
     buf_put_slice(&p->key, slice_sub(chat_rest(p), 0, at - end));
     chat_consume(p, at - end + p->mark[found].len);
     p->skip_blank = tool ? false : found == CHAT_TEXT_END;
-    p->keep_indent = false;
+    p->keep_indent = p->only_blank = false;
     if (found == CHAT_REASONING_OPEN)
         to_reasoning(p);
     else if (found == CHAT_SECTION_BEGIN)
@@ -130,6 +139,9 @@ static bool step_text(struct chat_parser *p)
     struct slice s = chat_rest(p), head = s;
     while (head.len && chat_is_blank(head.ptr[0]))
         head = slice_sub(head, 1, head.len);
+    /* More white space would be emitted in pieces, and held in one. */
+    if (s.len - head.len > CHAT_BLANKS_MAX)
+        p->at_start = false;
     if (p->at_start && chat_is_mark(p, head, CHAT_REASONING_OPEN)) {
         chat_consume(p, s.len - head.len + p->mark[CHAT_REASONING_OPEN].len);
         to_reasoning(p);
@@ -147,11 +159,11 @@ static bool step_text(struct chat_parser *p)
         return true;
     }
     size_t end = s.len;
-    if (!p->over) {
+    if (!p->over)
         end -= chat_mark_tail(p, s, marks);
-        if (p->opts.parse_tools)
-            end = chat_without_blank_tail(slice_sub(s, 0, end));
-    }
+    p->only_blank = p->only_blank && all_blank(slice_sub(s, 0, end));
+    if (p->only_blank || (p->opts.parse_tools && !p->over))
+        end = chat_without_blank_tail(slice_sub(s, 0, end));
     p->skip_blank = p->skip_blank && end == 0;
     chat_emit_rest(p, CHAT_CONTENT, end);
     return false;
@@ -333,8 +345,8 @@ static int start(struct chat_parser *p)
     if (s->shape == CHAT_CHANNELS) {
         p->state = CHAT_AT_HEADER;
     } else if (p->opts.in_reasoning && p->mark[CHAT_REASONING_CLOSE].len) {
-        p->state = CHAT_AT_REASONING;
-        p->skip_blank = true;
+        to_reasoning(p);
+        p->at_start = true;
     } else {
         buf_put_slice(&p->pending, p->opens);
     }

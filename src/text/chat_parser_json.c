@@ -20,7 +20,7 @@ static void set_text(struct chat_parser *p, struct buf *ret, struct slice s)
     chat_put_text(p, trimmed(s), ret);
 }
 
-/* functions.NAME:N is the id, and has the name. */
+/* functions.NAME:N is the id, and has the name. Without a NAME all of it is the name. */
 static void take_name_of_id(struct chat_parser *p)
 {
     struct slice s = buf_slice(&p->name);
@@ -31,6 +31,8 @@ static void take_name_of_id(struct chat_parser *p)
         end--;
     if (end == s.len || end == from || s.ptr[end - 1] != ':')
         end = s.len + 1;
+    if (end - 1 == from)
+        return;
     p->name.len = end - 1;
     buf_consume(&p->name, from);
 }

@@ -62,6 +62,7 @@ struct chat_parser {
     bool skip_blank;  /* white space is markup here: after reasoning and calls */
     bool keep_indent; /* of it only line ends are, and blanks before the first one: after reasoning */
     bool line_ended;  /* the first one was skipped */
+    bool only_blank;  /* with reasoning_in_content: white space after reasoning, which is not emitted yet */
     bool in_section, section_lists;
     bool over; /* end of input: `pending` is the whole rest */
     bool in_call;

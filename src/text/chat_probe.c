@@ -484,6 +484,78 @@ static bool shows_calls(struct probe *p)
     return !render_calls(p, 1, &p->one) || has(&p->one, NAME_1);
 }
 
+/* The template passes on reasoning that stands in the content: before a call, or of an earlier turn. */
+static bool passes_reasoning(struct probe *p, const struct chat_syntax *s, bool with_call)
+{
+    struct buf text;
+    buf_init(&text, TEXT_BYTES_MAX, NULL);
+    buf_printf(&text, "%s" REASON "%s" CONTENT, s->marker[CHAT_REASONING_OPEN],
+               s->marker[CHAT_REASONING_CLOSE]);
+    json_t *message = json_pack("{s:s, s:s%}", "role", "assistant", "content", text.ptr, text.len);
+    json_t *messages = json_pack("[o, o]", user_message(), message);
+    if (messages && with_call)
+        json_object_set_new(message, "tool_calls", json_pack("[o]", call_of(p, NAME_1)));
+    else if (messages)
+        json_array_append_new(messages, user_message());
+    bool ok = render(p->t, p->scratch, messages, NULL, NULL, false, &p->one) &&
+              slice_find(buf_slice(&p->one), buf_slice(&text), 0) != SIZE_MAX &&
+              (!with_call || has(&p->one, NAME_1));
+    buf_done(&text);
+    return ok;
+}
+
+/* The template writes markers without reasoning before content. */
+static bool writes_empty_reasoning(struct probe *p, const struct chat_syntax *s)
+{
+    bool ok = render_calls(p, 0, &p->content);
+    struct slice text = buf_slice(&p->content);
+    size_t at = slice_find(text, SLICE(CONTENT), 0);
+    return !ok || at == SIZE_MAX ||
+           slice_ends(trim(slice_sub(text, 0, at)), trim(slice_of(s->marker[CHAT_REASONING_CLOSE])));
+}
+
+static void probe_reasoning_in_content(struct probe *p, struct chat_syntax *ret)
+{
+    bool marked = ret->marker[CHAT_REASONING_OPEN] && ret->marker[CHAT_REASONING_CLOSE];
+    ret->reasoning_in_content = marked && ret->shape != CHAT_CHANNELS && !writes_empty_reasoning(p, ret) &&
+                                passes_reasoning(p, ret, false);
+    ret->reasoning_in_calls =
+        ret->reasoning_in_content && (ret->calls_in_content || passes_reasoning(p, ret, true));
+}
+
+static json_t *message_of(const char *role, const char *content)
+{
+    return json_pack("{s:s, s:s}", "role", role, "content", content);
+}
+
+/* True: the texts stand in this order, each once. NULL ends them. */
+static bool has_in_order(const struct buf *b, const char *const *texts)
+{
+    size_t at = 0;
+    for (; *texts; texts++) {
+        struct slice text = slice_of(*texts);
+        size_t found = slice_find(buf_slice(b), text, 0);
+        if (found == SIZE_MAX || found < at || slice_find(buf_slice(b), text, found + 1) != SIZE_MAX)
+            return false;
+        at = found;
+    }
+    return true;
+}
+
+/* Before and after the assistant's turn, with and without a first message of the system. */
+static bool keeps_system(struct probe *p)
+{
+    static const char *const first[] = {"zqhead", "zquser", "zqlate", CONTENT, "zqmore", NULL};
+    static const char *const later[] = {"zquser", CONTENT, "zqlate", "zqmore", NULL};
+    json_t *a = json_pack("[o, o, o, o, o]", message_of("system", "zqhead"), user_message(),
+                          message_of("system", "zqlate"), message_of("assistant", CONTENT),
+                          message_of("user", "zqmore"));
+    json_t *b = json_pack("[o, o, o, o]", user_message(), message_of("assistant", CONTENT),
+                          message_of("system", "zqlate"), message_of("user", "zqmore"));
+    bool ok = render(p->t, p->scratch, a, NULL, NULL, true, &p->one) && has_in_order(&p->one, first);
+    return render(p->t, p->scratch, b, NULL, NULL, true, &p->one) && ok && has_in_order(&p->one, later);
+}
+
 void chat_probe_history(const struct chat_template *t, struct arena *scratch, struct chat_syntax *ret)
 {
     struct probe p = {.t = t, .scratch = scratch};
@@ -494,11 +566,14 @@ void chat_probe_history(const struct chat_template *t, struct arena *scratch, st
     } else {
         ret->calls_in_content = has(&p.content, CONTENT) && chat_calls_text_knows(ret) && !shows_calls(&p);
     }
-    for (size_t i = 0; i < COUNT_OF(members); i++)
-        if (render_reasoning(&p, members[i]) && has(&p.one, REASON)) {
-            ret->reasoning_member = i > 0 ? members[i] : NULL;
-            break;
-        }
+    bool reads = false;
+    for (size_t i = 0; i < COUNT_OF(members) && !reads; i++) {
+        reads = render_reasoning(&p, members[i]) && has(&p.one, REASON);
+        ret->reasoning_member = reads && i > 0 ? members[i] : NULL;
+    }
+    if (!reads)
+        probe_reasoning_in_content(&p, ret);
+    ret->system_in_place = keeps_system(&p);
     end(&p);
 }
 

@@ -253,6 +253,8 @@ int chat_syntax_find(struct arena *a, struct arena *scratch, const struct chat_s
     if (opts->template) {
         chat_probe_history(opts->template, scratch, &s);
         find_prompt(opts->template, scratch, &s);
+        /* Otherwise the prompt has the marker, with the white space of the template. */
+        s.reasoning_in_content &= !s.prompt_reasons;
     }
     find_specials(&s, opts->tokenizer);
     *ret = s;

@@ -110,8 +110,8 @@ def status(server, model):
 def test_a_lost_device_begins_anew_once_and_then_waits_for_an_order():
     with serving("--device", "fake:0,seed=2,lost=40", TOP / "tests/golden/data/qwen3") as server:
         assert status(server, "qwen3") == 200
-        # Each life of the device ends at the same step. A line of the log may come after the answer: it is waited
-        # for by itself, since one request more would open the device too early.
+        # Each life of the device ends at the same step. A line of the log may come after the answer. It is
+        # waited for by itself: one request more would open the device too early.
         until(lambda: status(server, "canary") != 200)
         until(lambda: server.said("event=device_lost"))
         # Both models close, and the next request opens it again.

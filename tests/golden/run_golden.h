@@ -28,7 +28,7 @@ static inline void golden_holds(const char *args)
     int status = run_golden(args, said, sizeof(said));
     print_message("%s", said);
     assert_int_equal(status, 0);
-    assert_non_null(strstr(said, " 0 prompts wrong"));
+    assert_true(strstr(said, " 0 prompts wrong") || strstr(said, " 0 vectors wrong"));
     assert_non_null(strstr(said, ": the same bits"));
 }
 

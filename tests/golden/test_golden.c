@@ -84,8 +84,9 @@ TEST(a_fake_device_holds_every_golden)
 
 TEST(goldens_beside_the_checkout_hold)
 {
-    static const char *const names[] = {"llama_plain", "mistral", "qwen2",  "qwen3_moe", "qwen3_next",
-                                        "glm4_moe",    "gpt_oss", "gemma4", "lfm2",      "deepseek_v3"};
+    static const char *const names[] = {"llama_plain", "mistral",     "qwen2",   "qwen3_moe",
+                                        "qwen3_next",  "glm4_moe",    "gpt_oss", "gemma4",
+                                        "lfm2",        "deepseek_v3", "bert"};
     static const char *const options[] = {"--spread", "--cpu ref --sequences 2 --chunk 33 --batch 2",
                                           "--spread --device fake"};
     char args[1024];

@@ -134,4 +134,127 @@ TEST(calls_stand_behind_the_content)
                    "[{\"content\": \"x\", \"tool_calls\": []}]");
 }
 
+/* ---- reasoning in the content ---- */
+
+static struct chat_syntax granite(void)
+{
+    struct chat_syntax s;
+    struct err e = {""};
+    assert_int_equal(chat_syntax_named("granite", NULL, &s, &e), 0);
+    s.calls_in_content = s.reasoning_in_content = s.reasoning_in_calls = true;
+    return s;
+}
+
+TEST(reasoning_stands_before_the_content)
+{
+    static const char *const pairs[][2] = {
+        {"{\"content\": \"Hi.\", \"reasoning_content\": \"a\\n\"}",
+         "{\"content\": \"<think>a\\n</think><response>Hi.</response>\"}"},
+        {"{\"content\": null, \"reasoning_content\": \"a\"}", "{\"content\": \"<think>a</think>\"}"},
+        {"{\"content\": \"Hi.\", \"reasoning_content\": \"\"}",
+         "{\"content\": \"Hi.\", \"reasoning_content\": \"\"}"},
+        {"{\"content\": \"\", \"reasoning_content\": \"a\", \"tool_calls\": [" CALL("f", "{}") "]}",
+         "{\"content\": \"<think>a</think><|tool_call|>[{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": "
+         "{}}]\"}"}};
+    struct chat_syntax s = granite();
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        json_t *messages = json_pack("[o, {s:s}]", json_of(pairs[i][0]), "content", "More?");
+        json_t *want = json_of(pairs[i][1]);
+        assert_int_equal(chat_history_adapt(&s, messages), 0);
+        assert_int_equal(chat_history_adapt(&s, messages), 0);
+        if (!json_equal(json_array_get(messages, 0), want))
+            fail_msg("%s", json_dumps(messages, 0));
+        json_decref(messages);
+        json_decref(want);
+    }
+}
+
+TEST(a_last_message_that_is_continued_has_no_end_of_text)
+{
+    struct chat_syntax s = granite();
+    json_t *messages = json_of("[{\"content\": \"Hi\", \"reasoning_content\": \"a\"}]");
+    assert_int_equal(chat_history_adapt(&s, messages), 0);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(messages, 0), "content")),
+                        "<think>a</think><response>Hi");
+    json_decref(messages);
+}
+
+struct texts {
+    struct buf reasoning, content;
+};
+
+static void collect(void *arg, const struct chat_event *e)
+{
+    struct texts *t = arg;
+    buf_put_slice(e->kind == CHAT_REASONING ? &t->reasoning : &t->content, e->text);
+}
+
+TEST(white_space_around_such_reasoning_is_kept_however_it_is_cut)
+{
+    static const char *const cases[][3] = {
+        {"<think>\n a \n\n</think>\n\n  b\n", "\n a \n\n", "\n\n  b\n"},
+        {"<think>\na</think>\n\n", "\na", ""},
+        {"<think>a</think>\n<response>\nb\n</response>\n", "a", "\nb\n"},
+        {"<think>a\n</think>\n<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]", "a\n", "f{}"}};
+    struct chat_syntax s = granite();
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        for (size_t chunk = 1; chunk <= strlen(cases[i][0]); chunk++) {
+            struct texts t;
+            struct chat_parser *p;
+            struct chat_parser_opts opts = {
+                .syntax = &s, .parse_tools = true, .bytes_max = 1 << 20, .sink = collect, .sink_arg = &t};
+            buf_init(&t.reasoning, 1 << 16, NULL);
+            buf_init(&t.content, 1 << 16, NULL);
+            assert_int_equal(chat_parser_create(&opts, &p), 0);
+            for (struct slice rest = slice_of(cases[i][0]); rest.len; rest = slice_sub(rest, chunk, rest.len))
+                assert_int_equal(chat_parser_push(p, slice_sub(rest, 0, chunk)), 0);
+            assert_int_equal(chat_parser_finish(p), 0);
+            if (!slice_eq(buf_slice(&t.reasoning), slice_of(cases[i][1])) ||
+                !slice_eq(buf_slice(&t.content), slice_of(cases[i][2])))
+                fail_msg("case %zu in pieces of %zu: \"%.*s\", \"%.*s\"", i, chunk,
+                         SLICE_ARGS(buf_slice(&t.reasoning)), SLICE_ARGS(buf_slice(&t.content)));
+            chat_parser_free(p);
+            buf_done(&t.reasoning);
+            buf_done(&t.content);
+        }
+}
+
+/* ---- messages of the system ---- */
+
+static void expect_joined(const char *before, const char *after, uint32_t mark, uint32_t moved)
+{
+    struct chat_mark marks[] = {{mark, SIZE_MAX}};
+    json_t *messages = json_of(before), *want = json_of(after);
+    bool some;
+    for (int times = 0; times < 2; times++)
+        assert_int_equal(chat_history_join_system(messages, marks, 1, &some), 0);
+    assert_false(some);
+    if (!json_equal(messages, want))
+        fail_msg("%s", json_dumps(messages, 0));
+    assert_int_equal(marks[0].message, moved);
+    json_decref(messages);
+    json_decref(want);
+}
+
+#define SAYS(role, words) "{\"role\": \"" role "\", \"content\": \"" words "\"}"
+#define TEXT_PART(words)  "{\"type\": \"text\", \"text\": \"" words "\"}"
+
+TEST(later_messages_of_the_system_join_the_users_turn)
+{
+    expect_joined("[" SAYS("system", "h") ", " SAYS("user", "a") ", " SAYS("system", "b") ", " SAYS(
+                      "user", "c") ", " SAYS("assistant", "d") ", " SAYS("system", "e") "]",
+                  "[" SAYS("system", "h") ", " SAYS("user", "a\\n\\nb\\n\\nc") ", " SAYS(
+                      "assistant", "d") ", " SAYS("user", "e") "]",
+                  4, 2);
+    expect_joined(
+        "[" SAYS("user", "a") ", " SAYS("assistant", "b") ", " SAYS("system", "c") ", " SAYS("user", "d") "]",
+        "[" SAYS("user", "a") ", " SAYS("assistant", "b") ", " SAYS("user", "c\\n\\nd") "]", 3, 2);
+    expect_joined("[" SAYS("user", "a") ", " SAYS("user", "b") "]",
+                  "[" SAYS("user", "a") ", " SAYS("user", "b") "]", 1, 1);
+    expect_joined("[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}, " SAYS("system", "b") "]",
+                  "[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, " TEXT_PART(
+                      "\\n\\n") ", " TEXT_PART("b") "]}]",
+                  0, 0);
+}
+
 TEST_MAIN()

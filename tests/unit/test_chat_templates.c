@@ -26,48 +26,49 @@
 static const struct {
     const char *file, *tools, *reasoning;
     const char *limits; /* a letter per case */
+    bool system;        /* it takes messages of the system at any place */
 } templates[] = {
-    {"Apertus-8B-Instruct", "apertus", "apertus", "-l---l-"},
-    {"Bielik-11B-v3.0-Instruct", "hermes", "think", "o-ooo-o"},
-    {"ByteDance-Seed-OSS", "seed_oss", "seed_oss", "-------"},
-    {"Cohere2MoE", "cohere_text", "cohere", "p-ppp-p"},
-    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere", "cohere", "-ldlddd"},
-    {"GLM-4.6", "glm45", "think", "-------"},
-    {"GLM-4.7-Flash", "glm45", "think", "o-ooo-o"},
-    {"GigaChat3-10B-A1.8B", "gigachat3", "none", "-l--ll-"},
-    {"GigaChat3.1-10B-A1.8B", "gigachat3.1", "none", "-l--ll-"},
-    {"HuggingFaceTB-SmolLM3-3B", "none", "think", "-llllll"},
-    {"Kimi-K2-Thinking", "kimi_k2", "think", "-lfffff"},
-    {"LFM2-8B-A1B", "lfm2", "none", "-l---l-"},
-    {"LFM2.5-Instruct", "lfm2", "think", "-l---l-"},
-    {"MiroThinker", "hermes", "think", "fffffff"},
-    {"Mistral-Small-3.2-24B-Instruct-2506", "mistral", "mistral", "-l-l-l-"},
-    {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "qwen3_xml", "think", "o-ooo-o"},
-    {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes", "none", "-l-l-l-"},
-    {"Qwen-QwQ-32B", "hermes", "think", "ppppppp"},
-    {"Qwen-Qwen2.5-7B-Instruct", "hermes", "none", "-l---l-"},
-    {"Qwen3-Coder", "qwen3_xml", "think", "-l---l-"},
-    {"Qwen3.5-4B", "qwen3_xml", "think", "-------"},
-    {"Reka-Edge", "hermes", "think", "--ddd-d"},
-    {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek_v3", "think", "ppppppp"},
-    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3", "think", "ppppppp"},
-    {"deepseek-ai-DeepSeek-V3.1", "deepseek_v3.1", "think", "-l---l-"},
-    {"deepseek-ai-DeepSeek-V4", "deepseek_v4", "think", "-------"},
-    {"fireworks-ai-llama-3-firefunction-v2", "functools", "none", "-l---l-"},
-    {"google-gemma-2-2b-it", "none", "none", "-llllll"},
-    {"google-gemma-4-31B-it-interleaved", "gemma4", "gemma4", "-l-----"},
-    {"ibm-granite-granite-3.3-2B-Instruct", "granite", "granite", "-l---l-"},
-    {"llama-cpp-deepseek-r1", "deepseek_v3", "think", "ppppppp"},
-    {"meetkai-functionary-medium-v3.1", "functionary_v3.1", "none", "-l---l-"},
-    {"meetkai-functionary-medium-v3.2", "functionary_v3.2", "none", "-l---l-"},
-    {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json", "none", "-l-lfl-"},
-    {"meta-llama-Llama-3.3-70B-Instruct", "llama3_json", "none", "-l-lfl-"},
-    {"microsoft-Phi-3.5-mini-instruct", "none", "none", "-llllll"},
-    {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral", "mistral", "-l---l-"},
-    {"moonshotai-Kimi-K2", "kimi_k2", "none", "-l---l-"},
-    {"openai-gpt-oss-120b", "harmony", "harmony", "----l--"},
-    {"stepfun-ai-Step-3.5-Flash", "qwen3_xml", "think", "-------"},
-    {"unsloth-mistral-Devstral-Small-2507", "mistral", "mistral", "-l---l-"},
+    {"Apertus-8B-Instruct", "apertus", "apertus", "-------", false},
+    {"Bielik-11B-v3.0-Instruct", "hermes", "think", "o-ooo-o", false},
+    {"ByteDance-Seed-OSS", "seed_oss", "seed_oss", "-------", true},
+    {"Cohere2MoE", "cohere_text", "cohere", "p-ppp-p", true},
+    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere", "cohere", "--dlddd", true},
+    {"GLM-4.6", "glm45", "think", "-------", true},
+    {"GLM-4.7-Flash", "glm45", "think", "o-ooo-o", true},
+    {"GigaChat3-10B-A1.8B", "gigachat3", "none", "-l--ll-", true},
+    {"GigaChat3.1-10B-A1.8B", "gigachat3.1", "none", "-l--ll-", true},
+    {"HuggingFaceTB-SmolLM3-3B", "none", "think", "--lllll", false},
+    {"Kimi-K2-Thinking", "kimi_k2", "think", "-lfffff", true},
+    {"LFM2-8B-A1B", "lfm2", "none", "-l---l-", true},
+    {"LFM2.5-Instruct", "lfm2", "think", "-------", true},
+    {"MiroThinker", "hermes", "think", "fffffff", false},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "mistral", "mistral", "---l-l-", false},
+    {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "qwen3_xml", "think", "o-ooo-o", true},
+    {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes", "none", "-l-l-l-", true},
+    {"Qwen-QwQ-32B", "hermes", "think", "ppppppp", true},
+    {"Qwen-Qwen2.5-7B-Instruct", "hermes", "none", "-l---l-", true},
+    {"Qwen3-Coder", "qwen3_xml", "think", "-------", true},
+    {"Qwen3.5-4B", "qwen3_xml", "think", "-------", false},
+    {"Reka-Edge", "hermes", "think", "--ddd-d", false},
+    {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek_v3", "think", "ppppppp", false},
+    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3", "think", "ppppppp", false},
+    {"deepseek-ai-DeepSeek-V3.1", "deepseek_v3.1", "think", "-l---l-", false},
+    {"deepseek-ai-DeepSeek-V4", "deepseek_v4", "think", "-------", false},
+    {"fireworks-ai-llama-3-firefunction-v2", "functools", "none", "-l---l-", false},
+    {"google-gemma-2-2b-it", "none", "none", "-llllll", false},
+    {"google-gemma-4-31B-it-interleaved", "gemma4", "gemma4", "-l-----", true},
+    {"ibm-granite-granite-3.3-2B-Instruct", "granite", "granite", "-------", true},
+    {"llama-cpp-deepseek-r1", "deepseek_v3", "think", "ppppppp", false},
+    {"meetkai-functionary-medium-v3.1", "functionary_v3.1", "none", "-l---l-", true},
+    {"meetkai-functionary-medium-v3.2", "functionary_v3.2", "none", "-l---l-", true},
+    {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json", "none", "-l-lfl-", true},
+    {"meta-llama-Llama-3.3-70B-Instruct", "llama3_json", "none", "-l-lfl-", true},
+    {"microsoft-Phi-3.5-mini-instruct", "none", "none", "-llllll", true},
+    {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral", "mistral", "-------", false},
+    {"moonshotai-Kimi-K2", "kimi_k2", "none", "-l---l-", true},
+    {"openai-gpt-oss-120b", "harmony", "harmony", "----l--", false},
+    {"stepfun-ai-Step-3.5-Flash", "qwen3_xml", "think", "-------", true},
+    {"unsloth-mistral-Devstral-Small-2507", "mistral", "mistral", "-------", true},
 };
 
 struct scene {
@@ -115,23 +116,12 @@ static json_t *json_of(const char *text)
     return v;
 }
 
-/* With the results of its calls where `results`. NULL: refused. The caller frees it. */
-static char *render_all(const struct scene *s, const json_t *message, bool prompt, bool results)
+/* Takes the messages. NULL: refused. The caller frees the text. */
+static char *render_messages(const struct scene *s, json_t *messages, bool prompt)
 {
     struct buf out;
     struct err e = {{0}};
-    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "What is the weather?");
-    if (message) {
-        json_array_append_new(messages, json_deep_copy(message));
-        size_t i;
-        json_t *call;
-        json_array_foreach(json_object_get(message, "tool_calls"), i, call)
-            if (results)
-                json_array_append_new(messages, json_pack("{s:s, s:O, s:s, s:s}", "role", "tool",
-                                                          "tool_call_id", json_object_get(call, "id"), "name",
-                                                          "get_weather", "content", "sunny"));
-        assert_int_equal(chat_history_adapt(&s->syntax, messages), 0);
-    }
+    assert_int_equal(chat_history_adapt(&s->syntax, messages), 0);
     json_t *kwargs = json_pack("{s:b, s:b, s:s, s:s}", "enable_thinking", s->thinks, "thinking", s->thinks,
                                "functions", "none", "datetime", "today");
     struct chat_template_input in = {.messages = messages,
@@ -150,6 +140,23 @@ static char *render_all(const struct scene *s, const json_t *message, bool promp
         return out.ptr;
     buf_done(&out);
     return NULL;
+}
+
+/* With the results of its calls where `results`. */
+static char *render_all(const struct scene *s, const json_t *message, bool prompt, bool results)
+{
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "What is the weather?");
+    if (message) {
+        json_array_append_new(messages, json_deep_copy(message));
+        size_t i;
+        json_t *call;
+        json_array_foreach(json_object_get(message, "tool_calls"), i, call)
+            if (results)
+                json_array_append_new(messages, json_pack("{s:s, s:O, s:s, s:s}", "role", "tool",
+                                                          "tool_call_id", json_object_get(call, "id"), "name",
+                                                          "get_weather", "content", "sunny"));
+    }
+    return render_messages(s, messages, prompt);
 }
 
 static char *render(const struct scene *s, const json_t *message, bool prompt)
@@ -393,9 +400,9 @@ TEST(formats_are_found_and_history_comes_back)
             limits[c] = try_case(&s, templates[i].file, cases[c]);
         if (strcmp(s.syntax.tool_format, templates[i].tools) != 0 ||
             strcmp(s.syntax.reasoning_format, templates[i].reasoning) != 0 ||
-            strcmp(limits, templates[i].limits) != 0) {
-            printf("    {\"%s\", \"%s\", \"%s\", \"%s\"},\n", templates[i].file, s.syntax.tool_format,
-                   s.syntax.reasoning_format, limits);
+            strcmp(limits, templates[i].limits) != 0 || s.syntax.system_in_place != templates[i].system) {
+            printf("    {\"%s\", \"%s\", \"%s\", \"%s\", %s},\n", templates[i].file, s.syntax.tool_format,
+                   s.syntax.reasoning_format, limits, s.syntax.system_in_place ? "true" : "false");
             wrong++;
         }
         end(&s);
@@ -406,6 +413,41 @@ TEST(formats_are_found_and_history_comes_back)
     }
     printf("%u templates, %u grammars\n", found, grammars);
     assert_int_equal(wrong, 0);
+}
+
+/* Reasoning in the content, as models write it: nothing of it is lost on the way back. */
+TEST(reasoning_in_the_content_comes_back_byte_for_byte)
+{
+    static const char *const files[] = {"HuggingFaceTB-SmolLM3-3B", "LFM2.5-Instruct",
+                                        "ibm-granite-granite-3.3-2B-Instruct"};
+    static const char *const replies[] = {
+        "<think>I think.</think>Hello.", "<think>\nI think\n\nso.\n</think>\n\nHello.\n",
+        "<think> \n a\n  b </think>  Hello, <b>.", "<think>\nI think.\n</think>\n\n  Hello."};
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        struct scene s;
+        if (!begin(&s, files[i]))
+            skip();
+        s.thinks = true;
+        char *prompt = render(&s, NULL, true);
+        for (size_t k = 0; k < COUNT_OF(replies); k++) {
+            char wrapped[200];
+            bool granite = strstr(files[i], "granite") != NULL;
+            const char *content = strstr(replies[k], "</think>") + 8;
+            snprintf(wrapped, sizeof(wrapped), "%.*s%s%s%s", (int)(content - replies[k]), replies[k],
+                     granite ? "<response>" : "", content, granite ? "</response>" : "");
+            json_t *back = message_of(&s, slice_of(wrapped), false);
+            json_t *user = json_pack("[{s:s, s:s}, O, {s:s, s:s}]", "role", "user", "content",
+                                     "What is the weather?", back, "role", "user", "content", "And then?");
+            char *next = render_messages(&s, user, true);
+            if (!next || !slice_starts(slice_of(next), slice_of(prompt)) ||
+                !slice_starts(slice_of(next + strlen(prompt)), slice_of(wrapped)))
+                fail_msg("%s: %s\nparsed %s\nnext %s", files[i], wrapped, json_dumps(back, 0), next);
+            free(next);
+            json_decref(back);
+        }
+        free(prompt);
+        end(&s);
+    }
 }
 
 TEST_MAIN()

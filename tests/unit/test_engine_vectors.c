@@ -208,4 +208,81 @@ TEST(logits_are_those_of_a_generated_token)
     test_engine_close(&f);
 }
 
+/* An encoder: each text is one step of the whole, and pages for one of the longest are enough. */
+#define BERT        TINY("bert")
+#define BERT_HIDDEN 16
+#define BERT_LONG   40
+
+static void open_encoder(struct fixture *f, uint32_t seqs, uint32_t pages)
+{
+    struct engine_opts o = test_engine_opts(BERT);
+    o.max_num_seqs = seqs;
+    o.max_model_len = BERT_LONG;
+    o.kv_bytes_max = pages * model_shape(o.model)->page_bytes;
+    o.prefix_cache_bytes = 1 << 20;
+    test_engine_start(f, BERT, &o);
+}
+
+static void encoder_texts(uint32_t pages)
+{
+    static const enum pooling kinds[] = {POOLING_CLS, POOLING_MEAN, POOLING_LAST};
+    static uint32_t ids[BERT_LONG];
+    struct asked whole[TEXTS], together[TEXTS];
+    struct job_spec specs[TEXTS];
+    struct engine_numbers n;
+    struct fixture f;
+    for (uint32_t i = 0; i < BERT_LONG; i++)
+        ids[i] = 3 + i * 7 % 45;
+    open_encoder(&f, 1, pages);
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        uint32_t count = 1 + i * 11 % BERT_LONG;
+        specs[i] = (struct job_spec){.output = JOB_VECTOR,
+                                     .pooling = kinds[i % 3],
+                                     .prompt = ids + (BERT_LONG - count),
+                                     .prompt_count = count};
+        ask(&f, &specs[i], &whole[i]);
+        answered(&whole[i]);
+    }
+    test_engine_close(&f);
+    open_encoder(&f, TEST_SEQS_MAX, pages);
+    for (uint32_t i = 0; i < TEXTS; i++)
+        ask(&f, &specs[i], &together[i]);
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        answered(&together[i]);
+        assert_memory_equal(whole[i].values, together[i].values, BERT_HIDDEN * sizeof(float));
+    }
+    engine_numbers(f.engine, &n);
+    assert_int_equal(n.cache_pages, 0);
+    assert_int_equal(n.pages_used, 0);
+    test_engine_close(&f);
+}
+
+TEST(texts_of_an_encoder_are_alike_alone_and_together)
+{
+    encoder_texts(200);
+    encoder_texts(2);
+    encoder_texts(5);
+}
+
+TEST(an_encoder_makes_vectors_alone)
+{
+    struct fixture f;
+    struct err e = {""};
+    struct asked a;
+    struct job_spec generates = greedy(prompt, 3, 1), logits = {.output = JOB_LOGITS, .prompt_count = 3};
+    struct engine_opts o = test_engine_opts(BERT);
+    generates.prompt = logits.prompt = (const uint32_t[]){5, 6, 7};
+    open_encoder(&f, 2, 200);
+    assert_int_equal(try_ask(&f, &generates, &a, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "makes vectors"));
+    assert_int_equal(try_ask(&f, &logits, &a, &e), -EINVAL);
+    test_engine_close(&f);
+    o.max_model_len = BERT_LONG;
+    o.tokens_max = BERT_LONG - 1;
+    o.max_num_seqs = 1;
+    struct engine *none = NULL;
+    assert_int_equal(engine_create(&o, &none, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "one step"));
+}
+
 TEST_MAIN()

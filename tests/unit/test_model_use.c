@@ -19,13 +19,15 @@ static struct model_use use_of(const char *dir, const char *id, bool embeddings,
     struct arena *a = new_arena();
     struct tokenizer *t = NULL;
     struct model_use ret;
+    struct model_shape shape;
     struct err e = {{0}};
+    assert_int_equal(model_probe(dir, NULL, &shape, &e), 0);
     s = (struct model_settings){.options.embeddings = embeddings};
     snprintf(s.dir, sizeof(s.dir), "%s", dir);
     snprintf(s.id, sizeof(s.id), "%s", id);
     if (tokenizer)
         assert_int_equal(tokenizer_load(a, dir, &t, &e), 0);
-    if (model_use_load(&s, t, 64, a, &ret, &e) < 0)
+    if (model_use_load(&s, &shape, t, a, &ret, &e) < 0)
         fail_msg("%s", e.text);
     arena_free(a);
     return ret;

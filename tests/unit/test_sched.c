@@ -442,6 +442,41 @@ TEST(seqs_of_logits_have_a_bound)
     close_sched(&f);
 }
 
+/* Each prompt is one step's, whatever the budget is, with its pages; others wait until they have theirs. */
+TEST(prompts_that_are_computed_at_once_are_not_cut)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 16);
+    for (uint32_t i = 0; i < 6; i++) {
+        f.seqs[i] = (struct sched_seq){.pages = {f.tables[i]},
+                                       .tokens = 100 + 30 * i,
+                                       .tokens_limit = 100 + 30 * i,
+                                       .prompt_only = true,
+                                       .at_once = true,
+                                       .arrival_ns = f.ev.now_ns};
+        assert_int_equal(sched_add(f.sched, &f.seqs[i]), 0);
+    }
+    uint32_t left = 6, two = 0;
+    for (uint32_t steps = 0; left > 0; steps++) {
+        assert_true(steps < 12);
+        f.ev.tokens_shared = steps % 2 ? 1 : 256;
+        plan(&f);
+        assert_true(f.plan.seq_count > 0);
+        two += f.plan.seq_count > 1;
+        sched_done(f.sched, &(struct sched_results){f.ev.now_ns += 10 * MS, true});
+        for (uint32_t k = 0; k < f.plan.seq_count; k++) {
+            struct sched_seq *seq = f.plan.seqs[k].seq;
+            assert_true(f.plan.seqs[k].count == seq->tokens && f.plan.seqs[k].samples);
+            sched_remove(f.sched, seq);
+            left--;
+        }
+        sched_check(f.sched);
+    }
+    assert_true(two > 0);
+    close_sched(&f);
+}
+
 TEST(the_queue_is_bounded)
 {
     struct fixture f;

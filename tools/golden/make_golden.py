@@ -13,7 +13,10 @@ prints the names.
 
 golden.json has under `text`: `prompt` token ids; `argmax`, `max_logit` and `margin` (largest logit less the
 second one) at every prompt position; `logits_last`, after the last prompt token; `greedy`, 32 tokens without
-regard to an end token; `greedy_margin`, the margin at each of those steps."""
+regard to an end token; `greedy_margin`, the margin at each of those steps.
+
+A model that makes vectors has `embedding` instead: `ids`, and their `vector` of length 1, by the pooling of
+its modules.json. One that makes scores has `rerank`: `ids`, `token_types` of a pair, and the `score`."""
 import argparse
 import json
 import pathlib
@@ -31,17 +34,30 @@ BASE = dict(vocab_size=80, hidden_size=32, intermediate_size=40, num_hidden_laye
             num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
 
+ENCODERS = ("bert", "xlm-roberta")
+# Of models that make vectors or scores.
+TINY = dict(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, max_position_embeddings=40)
+
+
 class Entry:
     """One golden. `config`: the fields of the model_type's configuration class. `dtype`: how weights are
     saved, "bfloat16" or "float32". `gain`: of random matrices, 1 keeps the size of what they multiply.
     `prompt`: its tokens. `rewrite`: a function that changes the saved config.json, to spell it otherwise.
-    `change`: one that changes the saved tensors by name. `vision`: the fields of a vision encoder."""
+    `change`: one that changes the saved tensors by name. `vision`: the fields of a vision encoder. `pooling`:
+    it makes vectors, "cls", "mean" or "last", of these `lengths` of texts. `dense`: with the widths of Dense
+    modules behind it. `scores`: it makes scores by a classifier with one label."""
 
     def __init__(self, model_type, seed=1, dtype="bfloat16", gain=1.6, prompt=70, rewrite=None, change=None,
-                 vision=None, **config):
+                 vision=None, pooling=None, lengths=(1, 2, 9, 33), dense=(), scores=False, **config):
         self.model_type, self.seed, self.dtype, self.gain = model_type, seed, dtype, gain
         self.prompt, self.rewrite, self.change, self.vision = prompt, rewrite, change, vision
+        self.pooling, self.lengths, self.dense, self.scores = pooling, lengths, dense, scores
         self.config = {**BASE, **config}
+        if scores:
+            self.config["num_labels"] = 1
+        if model_type in ENCODERS:
+            self.config.pop("num_key_value_heads")
         if vision:
             self.config = {"text_config": self.config, "vision_config": vision, "tie_word_embeddings": True,
                            "image_token_id": 4, "video_token_id": 5, "vision_start_token_id": 6,
@@ -97,7 +113,19 @@ def mtp_layer(tensors):
     tensors["model.layers.3.self_attn.q_a_proj.weight"] = torch.ones(10, 24, dtype=torch.bfloat16)
 
 
+def older_bert(tensors):
+    """The names of norms in files of the first converters, and a prefix."""
+    for name in list(tensors):
+        new = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        tensors["bert." + new] = tensors.pop(name)
+
+
 ENTRIES = {
+    # Learned positions, token types, LayerNorms of the stream, attention both ways.
+    "bert": Entry("bert", pooling="mean", change=older_bert, **TINY),
+    # Positions after the pad token's id.
+    "xlm_roberta": Entry("xlm-roberta", pooling="cls", type_vocab_size=1, layer_norm_eps=1e-5,
+                         **{**TINY, "pad_token_id": 3}),
     # Short convolutions with biases; attention where the older key says; an MLP as wide as a formula says.
     "lfm2": Entry("lfm2", hidden_size=30, num_attention_heads=3, num_key_value_heads=1,
                   intermediate_size=60, block_multiple_of=8, conv_L_cache=4, conv_bias=True, full_attn_idxs=[1],
@@ -264,11 +292,13 @@ def fill(torch, model, entry, seed):
 
 def make_model(entry, seed):
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers import (AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText,
+                              AutoModelForSequenceClassification)
     torch.manual_seed(0)
     config = AutoConfig.for_model(entry.model_type, **entry.config)
     config.dtype = torch.float32
-    auto = AutoModelForImageTextToText if entry.vision else AutoModelForCausalLM
+    auto = (AutoModelForImageTextToText if entry.vision else AutoModel if entry.pooling
+            else AutoModelForSequenceClassification if entry.scores else AutoModelForCausalLM)
     model = auto.from_config(config, attn_implementation="eager").eval().float()
     fill(torch, model, entry, seed)
     return torch, model
@@ -307,7 +337,64 @@ def text_part(torch, model, entry, seed):
     return part
 
 
+def texts_of(torch, entry, seed):
+    generator = torch.Generator().manual_seed(1000 + seed)
+    return [torch.randint(3, entry.config["vocab_size"], (n,), generator=generator).tolist() for n in entry.lengths]
+
+
+def vector_of(torch, model, entry, ids, dense):
+    with torch.no_grad():
+        rows = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        vector = {"cls": rows[0], "mean": rows.mean(0), "last": rows[-1]}[entry.pooling]
+        for matrix in dense:
+            vector = matrix @ vector
+    return rounded(vector / vector.norm())
+
+
+def vectors_part(torch, model, entry, seed, dense):
+    return [{"ids": ids, "vector": vector_of(torch, model, entry, ids, dense)} for ids in texts_of(torch, entry, seed)]
+
+
+def scores_part(torch, model, entry, seed):
+    part = []
+    for ids in texts_of(torch, entry, seed):
+        one = {"ids": ids}
+        if entry.config.get("type_vocab_size", 1) > 1:
+            one["token_types"] = [int(i > len(ids) // 3) for i in range(len(ids))]
+        with torch.no_grad():
+            logit = model(**{("input_ids" if k == "ids" else "token_type_ids"): torch.tensor([v])
+                             for k, v in one.items()}).logits[0, 0]
+        part.append(one | {"score": round(float(torch.sigmoid(logit)), 6)})
+    return part
+
+
+def dense_matrices(torch, entry, seed):
+    generator = torch.Generator().manual_seed(2000 + seed)
+    widths = (entry.config["hidden_size"], *entry.dense)
+    return [torch.randn((n, k), generator=generator) / k ** 0.5 for k, n in zip(widths, entry.dense)]
+
+
 # ---- files ----
+
+def save_modules(entry, folder, dense):
+    from safetensors.torch import save_file
+    names = ["Transformer", "Pooling", *["Dense"] * len(dense), "Normalize"]
+    paths = ["", "1_Pooling", *[f"{i + 2}_Dense" for i in range(len(dense))], f"{len(dense) + 2}_Normalize"]
+    modules = [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
+               for i, (name, path) in enumerate(zip(names, paths))]
+    (folder / "modules.json").write_text(json.dumps(modules, indent=1) + "\n")
+    (folder / "1_Pooling").mkdir()
+    mode = {"cls": "cls_token", "mean": "mean_tokens", "last": "lasttoken"}[entry.pooling]
+    config = {"word_embedding_dimension": entry.config["hidden_size"], f"pooling_mode_{mode}": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config) + "\n")
+    for path, matrix in zip(paths[2:], dense):
+        (folder / path).mkdir()
+        config = {"in_features": matrix.shape[1], "out_features": matrix.shape[0], "bias": False,
+                  "activation_function": "torch.nn.modules.linear.Identity"}
+        (folder / path / "config.json").write_text(json.dumps(config) + "\n")
+        save_file({"linear.weight": matrix}, folder / path / "model.safetensors", metadata={"format": "pt"})
+
+
 
 def save(torch, model, entry, folder):
     dtype = getattr(torch, entry.dtype)
@@ -327,6 +414,37 @@ def save(torch, model, entry, folder):
         path.write_text(json.dumps(config, indent=1) + "\n")
 
 
+def empty(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in sorted(folder.rglob("*"), reverse=True):
+        old.rmdir() if old.is_dir() else old.unlink()
+
+
+def finish(name, folder, seed, transformers, parts, said):
+    golden = {"transformers": transformers.__version__, "compute": "float32", **parts}
+    (folder / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    print(f"{name}: seed {seed}, {size} bytes, {said}")
+    if size > DIRECTORY_BYTES_MAX:
+        sys.exit(f"{name}: more than {DIRECTORY_BYTES_MAX} bytes: make it smaller")
+
+
+def make_pooled(name, out):
+    import transformers
+    entry = ENTRIES[name]
+    torch, model = make_model(entry, entry.seed)
+    dense = dense_matrices(torch, entry, entry.seed)
+    empty(out / name)
+    if entry.pooling:
+        parts = {"embedding": vectors_part(torch, model, entry, entry.seed, dense)}
+        save_modules(entry, out / name, dense)
+    else:
+        parts = {"rerank": scores_part(torch, model, entry, entry.seed)}
+    save(torch, model, entry, out / name)
+    values = [v["score"] for v in parts["rerank"]] if entry.scores else f"{len(entry.lengths)} vectors"
+    finish(name, out / name, entry.seed, transformers, parts, values)
+
+
 def make(name, out, seeds):
     import transformers
     entry = ENTRIES[name]
@@ -338,18 +456,12 @@ def make(name, out, seeds):
     else:
         sys.exit(f"{name}: no seed of {seeds} gives {DIFFERENT_MIN} tokens and margins above {MARGIN_MIN}")
     folder = out / name
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        old.unlink()
+    empty(folder)
     save(torch, model, entry, folder)
-    golden = {"transformers": transformers.__version__, "compute": "float32", "text": part}
-    (folder / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
-    size = sum(f.stat().st_size for f in folder.iterdir())
     largest = max(max(map(abs, part["logits_last"])), max(part["max_logit"]))
-    print(f"{name}: seed {seed}, {size} bytes, least margin {min(part['greedy_margin'])}, "
-          f"largest logit {largest}, {len(set(part['greedy']))} different greedy tokens")
-    if size > DIRECTORY_BYTES_MAX:
-        sys.exit(f"{name}: more than {DIRECTORY_BYTES_MAX} bytes: make it smaller")
+    finish(name, folder, seed, transformers, {"text": part},
+           f"least margin {min(part['greedy_margin'])}, largest logit {largest}, "
+           f"{len(set(part['greedy']))} different greedy tokens")
 
 
 def main():
@@ -362,7 +474,10 @@ def main():
     if args.list:
         print("\n".join(ENTRIES))
     for name in args.names:
-        make(name, args.out, args.seeds)
+        if ENTRIES[name].pooling or ENTRIES[name].scores:
+            make_pooled(name, args.out)
+        else:
+            make(name, args.out, args.seeds)
 
 
 if __name__ == "__main__":

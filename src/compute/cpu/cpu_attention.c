@@ -220,6 +220,14 @@ static uint32_t first_seen(const struct op_attention *op, uint32_t position)
     return op->window > 0 && position >= op->window ? position + 1 - op->window : 0;
 }
 
+/* The number of tokens before the first that it does not see; `end`: of the sequence so far. */
+static uint32_t end_seen(const struct op_attention *op, uint32_t position, uint32_t end)
+{
+    if (!op->both_ways)
+        return position + 1;
+    return op->window > 0 && op->window < end - position ? position + op->window : end;
+}
+
 /* Tile: a span, a KV head, some of its query heads. */
 static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
@@ -235,16 +243,18 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     struct kern_query *queries = c->queries + (size_t)worker * CPU_QUERIES_MAX;
     float *scratch = c->attention_scratch + (size_t)worker * c->attention_floats;
     const float *sinks = cpu_floats(c, st->op->sinks);
+    const struct batch_seq *seq = &c->in->seqs[span->seq];
     uint32_t count = 0;
     for (uint32_t i = 0; i < span->count; i++) {
         const float *q = cpu_row(c, st->op->qkv, span->column + i);
         float *out = cpu_row(c, st->op->out, span->column + i);
         for (uint32_t head = from; head < to; head++) {
-            queries[count++] = (struct kern_query){.q = q + (size_t)head * st->q_stride,
-                                                   .out = out + (size_t)head * st->kv->v_width,
-                                                   .kv_first = first_seen(st->op, span->position + i),
-                                                   .kv_len = span->position + i + 1,
-                                                   .sink = sinks ? sinks + head : NULL};
+            queries[count++] = (struct kern_query){
+                .q = q + (size_t)head * st->q_stride,
+                .out = out + (size_t)head * st->kv->v_width,
+                .kv_first = first_seen(st->op, span->position + i),
+                .kv_len = end_seen(st->op, span->position + i, seq->position + seq->count),
+                .sink = sinks ? sinks + head : NULL};
             if (count == CPU_QUERIES_MAX || (i + 1 == span->count && head + 1 == to)) {
                 c->ops->attn(&kv, queries, count, st->op->scale, scratch);
                 count = 0;

@@ -67,6 +67,22 @@ void cpu_scale(struct compute *compute, const struct op_scale *a)
     cpu_each_token(cpu_of(compute), scale_parts, a, 2 * values);
 }
 
+static void add_row(const struct cpu *c, const struct op_embed *a, const struct weight *table, uint32_t index,
+                    uint32_t t)
+{
+    const struct matrix rows = cpu_matrix(c, table);
+    float *row = cpu_row(c, a->row, t);
+    ASSERT(index < table->n);
+    matrix_row(&rows, index, row);
+    c->ops->add(cpu_row(c, a->h, t), row, a->h.width);
+}
+
+static uint32_t type_of(const struct batch *b, uint32_t t)
+{
+    const struct batch_seq *seq = &b->seqs[b->token_seq[t]];
+    return seq->position + (t - seq->first) >= seq->second;
+}
+
 static void embed_token(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_embed *a = arg;
@@ -78,6 +94,10 @@ static void embed_token(struct cpu *c, const void *arg, uint32_t t)
         scale_row(h, a->scale, a->h.width);
     if (!dev_is_null(c->in->features[t]))
         memcpy(h, cpu_floats(c, c->in->features[t]), a->h.width * sizeof(*h));
+    if (a->positions)
+        add_row(c, a, a->positions, c->in->positions[t].axis[0], t);
+    if (a->types)
+        add_row(c, a, a->types, type_of(c->in, t), t);
     rope_tables_at(a->ropes, c->in->positions[t], angles);
 }
 
@@ -143,6 +163,8 @@ static void norm_token(struct cpu *c, const void *arg, uint32_t t)
         memcpy(cpu_row(c, a->y, t), cpu_row(c, a->h, t), a->h.width * sizeof(float));
     else
         cpu_norm_row(c, &a->norm, cpu_row(c, a->y, t), cpu_row(c, a->h, t), a->h.width);
+    if (a->stream)
+        memcpy(cpu_row(c, a->h, t), cpu_row(c, a->y, t), a->h.width * sizeof(float));
     unsigned sums = 0;
     for (uint32_t i = 0; i < OP_READERS_MAX; i++)
         sums |= a->readers[i] ? a->readers[i]->sums : 0;

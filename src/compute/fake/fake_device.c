@@ -42,7 +42,7 @@ static bool is_busy(const struct device *d)
     return cpu->ops->is_busy(cpu);
 }
 
-/* Its draws begin anew, so that a seed fails each life of the device at the same step: how many steps the engines
+/* Its draws begin anew: a seed fails each life of the device at the same step. How many steps the engines
  * tried on the lost device depends on time. */
 static int reopen(struct device *device)
 {
