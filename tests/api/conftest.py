@@ -177,6 +177,10 @@ class Server:
         """Whether the log has a line with them."""
         return any(words in line for line in list(self.lines))
 
+    def says(self, words):
+        """Waits for a line of the log with them: it can come after the answer to a request."""
+        until(lambda: self.said(words))
+
     def wait_ready(self):
         until = time.monotonic() + READY_S
         while time.monotonic() < until:

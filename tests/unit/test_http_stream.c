@@ -1,7 +1,7 @@
 /* Streams: bounded by their buffer, whole in the end, ended when their client goes. */
 #include "test_http_app.h"
 
-/* Reads a whole stream of `count` messages of `bytes` letters, and compares each with the letters that it must have. */
+/* Reads a whole stream of `count` messages of `bytes` letters, and compares each message. */
 static void expect_stream(int fd, uint64_t count, uint64_t bytes)
 {
     struct answer a = client_answer(fd, false);
