@@ -10,7 +10,7 @@ import time
 import httpx
 import pytest
 
-from conftest import Open, Server, refused, serving, until
+from conftest import ANSWER_S, Open, Server, refused, serving, until
 
 PIECE = "ab" * (3 << 19)  # 3 MiB without a blank: one piece
 
@@ -54,7 +54,7 @@ def test_a_chat_does_not_wait_for_long_texts(own, path):
     statuses = set()
 
     def ask_again_and_again():
-        with httpx.Client(base_url=own.url, timeout=120) as c:
+        with httpx.Client(base_url=own.url, timeout=ANSWER_S) as c:
             while not over.is_set():
                 statuses.add(c.post(path, json={"prompt": PIECE, "max_tokens": 1}).status_code)
 
