@@ -104,6 +104,9 @@ static void derive(struct json_read *r, struct config *c)
     if (c->mlp_two_thirds)
         adjust_mlp(r, c);
     c->layer_norm = c->family->layer_norm;
+    /* The file says how many keys a window has, of which half are later ones. */
+    if (c->both_ways && c->window > 0)
+        c->window = c->window / 2 + 1;
     if (c->family->encoder)
         derive_encoder(r, c);
     if (c->family->embedding_sqrt)
