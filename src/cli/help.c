@@ -94,6 +94,14 @@ static const struct command_row {
      "unsupported, standard error has the reason, and the exit status is 1.\n",
      "  plateau schema person.json < instances.jsonl\n"
      "  echo '{\"name\": \"Ada\"}' | plateau schema person.json\n"},
+    {COMMAND_EVAL, "eval", "[MODEL] --text FILE [OPTION...]",
+     "measure perplexity, and divergence from a reference",
+     "Reads the text in chunks of --ctx tokens and scores the second half of each: the perplexity is exp\n"
+     "of the mean of -ln p(token). With --reference both models read the same chunks; the Kullback-Leibler\n"
+     "divergence is the mean over positions of the sum of q ln(q/p), where q is the reference's\n"
+     "distribution. Means have their standard error. Both models are in memory at once.\n",
+     "  plateau eval ~/models/Qwen3-4B-8bit --text wiki.txt --reference ~/models/Qwen3-4B\n"
+     "  plateau eval --text README.md --ctx 256 --json\n"},
 };
 
 void help_program(FILE *f)

@@ -18,7 +18,7 @@ static const struct {
     {"models", command_models}, {"plan", command_plan},  {"cache", command_cache},
     {"status", command_admin},  {"load", command_admin}, {"unload", command_admin},
     {"clear", command_admin},   {"trim", command_admin}, {"parse", command_parse},
-    {"schema", command_schema},
+    {"schema", command_schema}, {"eval", command_eval},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

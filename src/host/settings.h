@@ -31,9 +31,10 @@ enum setting_command {
     COMMAND_PARSE = 1024,
     COMMAND_SCHEMA = 2048,
     COMMAND_MODELS = 4096,
+    COMMAND_EVAL = 8192,
     COMMAND_ANY = 4111,  /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
-    COMMAND_EVERY = 8191
+    COMMAND_EVERY = 16383
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */
@@ -84,6 +85,12 @@ struct parse_settings {
     bool describe;                /* the format, instead of an output */
 };
 
+/* The command eval. */
+struct eval_settings {
+    const char *text, *reference; /* a file; a model's directory, NULL: none */
+    uint32_t context, chunks;     /* chunks 0: all */
+};
+
 /* --- all of them --- */
 
 struct settings {
@@ -99,6 +106,7 @@ struct settings {
     struct listener_settings listeners;
     struct answer_settings answer;
     struct parse_settings parse;
+    struct eval_settings eval;
     /* Of a front: its sources, its screen, and the server that it asks. */
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */

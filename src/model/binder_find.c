@@ -82,7 +82,7 @@ int binder_check_float(struct binder *b, const char *name, const struct tensor *
     return is_float(t)
                ? 0
                : err_set(b->e, -ENOTSUP, "%s: tensor %s has dtype %s; supported are BF16, F16 and F32",
-                         checkpoint_file_of(b->checkpoint, name), name, dtype_name(t->dtype));
+                         checkpoint_file_of(b->checkpoint, name), name, tensor_form_name(t));
 }
 
 int binder_find(struct binder *b, const char *name, struct tensor *ret)
@@ -226,7 +226,7 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     if (s->weight.dtype != DTYPE_U32)
         return err_set(b->e, -EINVAL, "%s: tensor %s has scales, but dtype %s instead of U32",
                        checkpoint_file_of(b->checkpoint, weight_name), weight_name,
-                       dtype_name(s->weight.dtype));
+                       tensor_form_name(&s->weight));
     shape[rank - 1] = in * q.bits / 32;
     int r = binder_check_shape(b, weight_name, &s->weight, rank, shape);
     shape[rank - 1] = in / q.group;

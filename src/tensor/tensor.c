@@ -4,6 +4,8 @@
  * nothing here needs to be: packing reads each weight once, kernels read packed weights. */
 #include "tensor/tensor.h"
 
+#include "tensor/block_form.h"
+
 #include "base/check.h"
 
 #include <math.h>
@@ -42,6 +44,12 @@ size_t dtype_bytes(enum dtype d)
 {
     ASSERT((unsigned)d < DTYPE_COUNT);
     return dtypes[d].bytes;
+}
+
+const char *tensor_form_name(const struct tensor *t)
+{
+    ASSERT((t->dtype == DTYPE_BLOCKS) == (t->form != NULL));
+    return t->form ? t->form->name : dtype_name(t->dtype);
 }
 
 uint64_t tensor_count(const struct tensor *t)

@@ -26,7 +26,8 @@ enum dtype {
     DTYPE_F8_E4M3,
     DTYPE_F8_E5M2,
     DTYPE_F8_E8M0,
-    DTYPE_COUNT
+    DTYPE_COUNT,
+    DTYPE_BLOCKS /* of no dtype: rows are blocks of tensor.form */
 };
 
 /* As safetensors spells it: "BF16". */
@@ -36,11 +37,14 @@ size_t dtype_bytes(enum dtype d);
 
 #define TENSOR_RANK_MAX 6
 
+struct block_form;
+
 /* What a tensor is, and where its bytes are: in a file of a checkpoint, from where checkpoint_read() brings
  * pieces of them, or in memory. In memory they may be UNALIGNED (MLX pads nothing): never cast and
  * dereference, use tensor_load_* below or memcpy. */
 struct tensor {
     enum dtype dtype;
+    const struct block_form *form; /* with DTYPE_BLOCKS, else NULL */
     uint32_t rank;
     uint64_t shape[TENSOR_RANK_MAX]; /* row-major, outermost first */
     size_t bytes;
@@ -49,6 +53,8 @@ struct tensor {
     uint32_t file;    /* the checkpoint's number of it */
 };
 
+/* Of its dtype or its form: "BF16", "Q4_K". */
+const char *tensor_form_name(const struct tensor *t);
 /* Product of the shape, 1 for rank 0; UINT64_MAX on overflow. */
 uint64_t tensor_count(const struct tensor *t);
 /* "[8, 384, 48]" into `ret` of at least 128 bytes; returns ret. */

@@ -49,6 +49,18 @@ static void put_clean(struct output *o, uint32_t code, struct slice same)
     put(o, unicode_class(code) == UNICODE_SPACE ? SLICE(" ") : same);
 }
 
+/* As SentencePiece's nmt_ rules: controls go, blanks of any kind become spaces. */
+static void put_nmt(struct output *o, uint32_t code, struct slice same)
+{
+    bool control = (code >= 1 && code <= 8) || code == 0x0B || (code >= 0x0E && code <= 0x1F) ||
+                   code == 0x7F || code == 0x8F || code == 0x9F;
+    bool blank = code == '\t' || code == '\n' || code == '\f' || code == '\r' || code == 0x1680 ||
+                 (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 ||
+                 code == 0xFEFF || code == 0xFFFD;
+    if (!control)
+        put(o, blank ? SLICE(" ") : same);
+}
+
 static void put_lower(struct output *o, uint32_t code, struct slice same)
 {
     uint32_t lower[2];
@@ -69,6 +81,8 @@ static void put_char(const struct normalizer_stage *s, struct output *o, uint32_
         put(o, unicode_is_accent(code) ? (struct slice){0} : same);
     } else if (s->kind == NORMALIZE_BERT_ACCENTS) {
         put(o, unicode_is_bert_accent(code) ? (struct slice){0} : same);
+    } else if (s->kind == NORMALIZE_NMT) {
+        put_nmt(o, code, same);
     } else if (s->kind == NORMALIZE_BERT_CLEAN) {
         put_clean(o, code, same);
     } else if (is_ideograph(code)) {
@@ -133,11 +147,11 @@ static int write_stage(const struct normalizer_stage *s, struct slice text, cons
     case NORMALIZE_LOWERCASE:
     case NORMALIZE_MARKS:
     case NORMALIZE_BERT_ACCENTS:
+    case NORMALIZE_NMT:
     case NORMALIZE_BERT_CLEAN:
     case NORMALIZE_BERT_CHINESE:
         return each_char(s, text, w, o);
-    case NORMALIZE_NFC:
-    case NORMALIZE_NFD:
+    case NORMALIZE_FORM:
     case NORMALIZE_STRIP:
         break;
     }
@@ -166,10 +180,8 @@ static struct slice strip(const struct normalizer_stage *s, struct slice text)
 static int run_stage(const struct normalizer_stage *s, struct arena *scratch, const struct wanted *w,
                      struct slice *text)
 {
-    if (s->kind == NORMALIZE_NFC)
-        return unicode_nfc(scratch, *text, w, text);
-    if (s->kind == NORMALIZE_NFD)
-        return unicode_nfd(scratch, *text, w, text);
+    if (s->kind == NORMALIZE_FORM)
+        return unicode_normal(scratch, *text, s->form, w, text);
     if (s->kind == NORMALIZE_STRIP) {
         *text = strip(s, *text);
         return 0;

@@ -9,23 +9,25 @@
 #include "base/wanted.h"
 #include "text/charsmap.h"
 #include "text/split_regex.h"
+#include "text/unicode_normal.h"
 
 #define NORMALIZER_STAGES_MAX 16
 
 struct normalizer_stage {
     enum {
-        NORMALIZE_NFC,
-        NORMALIZE_NFD,
+        NORMALIZE_FORM,
         NORMALIZE_LOWERCASE,
         NORMALIZE_MARKS,        /* StripAccents: drops every mark */
         NORMALIZE_BERT_ACCENTS, /* drops nonspacing marks */
         NORMALIZE_BERT_CLEAN,   /* drops controls, blanks become spaces */
         NORMALIZE_BERT_CHINESE, /* spaces around each ideograph */
+        NORMALIZE_NMT,          /* drops other controls, other blanks become spaces */
         NORMALIZE_STRIP,
         NORMALIZE_REPLACE,
         NORMALIZE_PREPEND,
         NORMALIZE_CHARSMAP
     } kind;
+    enum unicode_form form;
     bool left, right; /* NORMALIZE_STRIP */
     const struct split_regex *regex;
     struct slice content; /* what replaces a match, or is prepended */

@@ -78,7 +78,7 @@ static struct split_match find(const struct splitting *s, size_t from)
     uint32_t code;
     size_t look = from + WANTED_BYTES;
     for (unsigned bytes; from < text.len; from += bytes) {
-        bytes = utf8_next(text.ptr + from, &code);
+        bytes = split_text_next(&in, from, &code);
         if (unicode_is_punctuation(code))
             return (struct split_match){from, from + bytes, 0};
         if (wanted_pass(s->run->wanted, from, &look) < 0)

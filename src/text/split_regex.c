@@ -25,6 +25,8 @@ static bool part_has(const struct split_regex *r, const struct regex_part *p, ui
         return code >= p->first && code <= p->last;
     case PART_CATEGORIES:
         return (p->categories >> unicode_general_category(code)) & 1;
+    case PART_SCRIPT:
+        return unicode_script_has(p->script, code);
     case PART_SPACE:
         return unicode_class(code) == UNICODE_SPACE;
     case PART_WORD:
@@ -68,7 +70,7 @@ struct rest {
     const struct rest *next;
 };
 
-static unsigned char_next(const struct split_text *in, size_t at, uint32_t *ret)
+unsigned split_text_next(const struct split_text *in, size_t at, uint32_t *ret)
 {
     if (in->mapped) {
         *ret = vocab_code_of_byte((unsigned char)in->text.ptr[at]);
@@ -94,7 +96,7 @@ static size_t match_set(struct matching *m, const struct regex_alt *alt, uint32_
     uint32_t count = 0, code;
     size_t end = at;
     for (unsigned bytes; count < i->max && end < m->in->text.len; count++, end += bytes) {
-        bytes = char_next(m->in, end, &code);
+        bytes = split_text_next(m->in, end, &code);
         if (!regex_set_has(m->r, i->set, code))
             break;
         if (wanted_pass(m->in->wanted, m->steps++, &m->look) < 0)
@@ -149,7 +151,7 @@ struct split_match split_regex_find(const struct split_regex *r, const struct sp
     const struct regex_item whole = {.alt = r->top, .alt_count = r->top_count};
     uint32_t code;
     for (unsigned bytes; from < in->text.len; from += bytes) {
-        bytes = char_next(in, from, &code);
+        bytes = split_text_next(in, from, &code);
         if (wanted_pass(in->wanted, m.steps++, &m.look) < 0)
             return (struct split_match){.error = wanted_look(in->wanted)};
         if (code < 0x80 && !((r->starts[code / 64] >> code % 64) & 1))

@@ -1,7 +1,7 @@
 /* split_regex.h - the regular expressions of tokenizer.json, which split text or replace parts of it.
  *
- * Supported: alternatives of characters, escapes, classes (\p{..}, \s, \d, \w, ranges, nested), greedy and
- * possessive quantifiers of one class, groups once or with "?", (?i: of ASCII letters, (?=, (?! and $.
+ * Supported: alternatives of characters, escapes, classes (\p{..}, \s, \d, \w, ranges, nested, &&), greedy
+ * and possessive quantifiers of one class, groups once or with "?", (?i: of ASCII letters, (?=, (?! and $.
  * Everything else is refused at load. Compiled once, then read from any thread. A match never spans more than
  * the text given; a class repeats in linear time, and no group repeats, so there is no exponential search. */
 #ifndef PLATEAU_TEXT_SPLIT_REGEX_H
@@ -22,6 +22,9 @@ struct split_text {
     bool mapped;                 /* each byte is the character that the byte-level alphabet gives it */
     const struct wanted *wanted; /* may be NULL */
 };
+
+/* The character at `at`, which is not the end, and its bytes. */
+unsigned split_text_next(const struct split_text *in, size_t at, uint32_t *ret);
 
 /* 0; -EINVAL: `e` names the unsupported part, or says that the pattern could match nothing; -ENOMEM. */
 int split_regex_compile(struct arena *a, struct slice pattern, struct split_regex **ret, struct err *e);

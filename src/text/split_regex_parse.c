@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <limits.h>
 
-enum { ITEMS_IN_ALT = 48, ALTS_IN_GROUP = 48, CLASS_PARTS = 128 };
+enum { ITEMS_IN_ALT = 48, ALTS_IN_GROUP = 48, CLASS_PARTS = 128, OPERANDS = 8 };
 
 struct parsing {
     struct slice s;
@@ -97,7 +97,10 @@ static int parse_property(struct parsing *p, struct regex_part *ret)
     struct slice name = slice_sub(p->s, p->at, close == SIZE_MAX ? 0 : close - p->at);
     *ret = (struct regex_part){.kind = PART_CATEGORIES, .categories = unicode_categories_named(name)};
     ret->negated = negated;
-    if (ret->categories == 0)
+    ret->script = unicode_script_named(name);
+    if (ret->script != UNICODE_NO_SCRIPT)
+        ret->kind = PART_SCRIPT;
+    else if (ret->categories == 0)
         return refuse(p, "this property");
     p->at = close + 1;
     return 0;
@@ -214,26 +217,47 @@ static int fold_class(struct parsing *p, struct regex_part parts[CLASS_PARTS], u
     return 0;
 }
 
-/* After "[". */
+/* The members up to "&&" or the end of the class, which a "]" at its start is not. */
+static int parse_members(struct parsing *p, bool start, struct regex_part parts[CLASS_PARTS], uint32_t *count)
+{
+    int r = 0;
+    *count = 0;
+    while (r == 0 && !at_end(p) && !ahead(p, SLICE("&&")) &&
+           (!ahead(p, SLICE("]")) || (start && *count == 0))) {
+        if (*count == CLASS_PARTS)
+            return refuse(p, "so long a class");
+        r = parse_member(p, &parts[(*count)++]);
+    }
+    if (r == 0 && *count == 0)
+        r = refuse(p, at_end(p) ? "a class without an end" : "an empty class");
+    return r == 0 && p->any_case ? fold_class(p, parts, count) : r;
+}
+
+/* After "[". Characters that all operands of && have are those that are not without any of them. */
 static int parse_class(struct parsing *p, uint32_t *ret)
 {
-    struct regex_part parts[CLASS_PARTS];
-    uint32_t count = 0;
-    int r = 0;
+    struct regex_part parts[CLASS_PARTS], without[OPERANDS];
+    uint32_t count = 0, operands = 0;
     if (p->depth++ == REGEX_DEPTH_MAX)
         return refuse(p, "deeper nesting");
     bool negated = take(p, SLICE("^"));
-    while (r == 0 && !at_end(p) && (!ahead(p, SLICE("]")) || count == 0)) {
-        if (count == CLASS_PARTS)
-            return refuse(p, "so long a class");
-        r = parse_member(p, &parts[count++]);
+    int r = parse_members(p, true, parts, &count);
+    while (r == 0 && (operands || ahead(p, SLICE("&&")))) {
+        if (operands == OPERANDS)
+            return refuse(p, "so many &&");
+        struct regex_part *o = &without[operands++];
+        *o = (struct regex_part){.kind = PART_SET, .negated = true};
+        r = new_set(p, parts, count, false, &o->first);
+        if (r < 0 || !take(p, SLICE("&&")))
+            break;
+        r = parse_members(p, false, parts, &count);
     }
     if (r == 0 && !take(p, SLICE("]")))
         r = refuse(p, "a class without an end");
-    if (r == 0 && p->any_case)
-        r = fold_class(p, parts, &count);
     p->depth--;
-    return r < 0 ? r : new_set(p, parts, count, negated, ret);
+    if (r < 0)
+        return r;
+    return operands ? new_set(p, without, operands, !negated, ret) : new_set(p, parts, count, negated, ret);
 }
 
 /* A character that stands for itself; within (?i: also its other case. */

@@ -3,6 +3,7 @@
 #define PLATEAU_TEXT_SPLIT_REGEX_PROGRAM_H
 
 #include "text/split_regex.h"
+#include "text/unicode_script.h"
 
 enum {
     REGEX_ITEMS_MAX = 512, /* of a whole expression */
@@ -14,10 +15,11 @@ enum {
 
 /* Part of a class: characters from `first` to `last`, or of the categories, or what another class has. */
 struct regex_part {
-    enum { PART_RANGE, PART_CATEGORIES, PART_SPACE, PART_WORD, PART_SET } kind;
+    enum { PART_RANGE, PART_CATEGORIES, PART_SCRIPT, PART_SPACE, PART_WORD, PART_SET } kind;
     bool negated;
     uint32_t first, last; /* PART_SET: `first` is its index */
     uint32_t categories;  /* bits of unicode_general_category() */
+    enum unicode_script script;
 };
 
 struct regex_set {

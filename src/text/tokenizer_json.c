@@ -283,7 +283,7 @@ static struct token_bound_opts bound_opts(const struct tokenizer *t)
         o.byte_ids = t->bpe.byte_ids;
     for (uint32_t i = 0; i < t->normalizer.count; i++) {
         const struct normalizer_stage *s = &t->normalizer.stages[i];
-        if (s->kind == NORMALIZE_NFC)
+        if (s->kind == NORMALIZE_FORM && s->form == UNICODE_NFC)
             o.normalised = true;
         else if (s->kind != NORMALIZE_PREPEND && !(s->kind == NORMALIZE_REPLACE && s->keeps_bytes))
             o.unbounded = true;

@@ -91,7 +91,7 @@ static int read_bert(struct reading *in, const json_t *member)
     } parts[] = {
         {json_is_true(json_object_get(member, "clean_text")), {.kind = NORMALIZE_BERT_CLEAN}},
         {json_is_true(json_object_get(member, "handle_chinese_chars")), {.kind = NORMALIZE_BERT_CHINESE}},
-        {strip, {.kind = NORMALIZE_NFD}},
+        {strip, {.kind = NORMALIZE_FORM, .form = UNICODE_NFD}},
         {strip, {.kind = NORMALIZE_BERT_ACCENTS}},
         {lower, {.kind = NORMALIZE_LOWERCASE}}};
     int r = 0;
@@ -101,14 +101,13 @@ static int read_bert(struct reading *in, const json_t *member)
     return r;
 }
 
-static int read_nfc(struct reading *in, const json_t *member)
+static int read_form(struct reading *in, const json_t *member)
 {
-    return add(in, member, &(struct normalizer_stage){.kind = NORMALIZE_NFC});
-}
-
-static int read_nfd(struct reading *in, const json_t *member)
-{
-    return add(in, member, &(struct normalizer_stage){.kind = NORMALIZE_NFD});
+    static const char *const names[] = {"NFC", "NFD", "NFKC", "NFKD"};
+    struct normalizer_stage s = {.kind = NORMALIZE_FORM};
+    while (!json_is(json_object_get(member, "type"), names[s.form]))
+        s.form++;
+    return add(in, member, &s);
 }
 
 static int read_lowercase(struct reading *in, const json_t *member)
@@ -119,6 +118,11 @@ static int read_lowercase(struct reading *in, const json_t *member)
 static int read_strip_accents(struct reading *in, const json_t *member)
 {
     return add(in, member, &(struct normalizer_stage){.kind = NORMALIZE_MARKS});
+}
+
+static int read_nmt(struct reading *in, const json_t *member)
+{
+    return add(in, member, &(struct normalizer_stage){.kind = NORMALIZE_NMT});
 }
 
 /* ---- decoder ---- */
@@ -216,8 +220,11 @@ struct member_reader {
     int (*read)(struct reading *in, const json_t *member);
 };
 
-static const struct member_reader normalizers[] = {{"NFC", read_nfc},
-                                                   {"NFD", read_nfd},
+static const struct member_reader normalizers[] = {{"NFC", read_form},
+                                                   {"NFD", read_form},
+                                                   {"NFKC", read_form},
+                                                   {"NFKD", read_form},
+                                                   {"Nmt", read_nmt},
                                                    {"Lowercase", read_lowercase},
                                                    {"StripAccents", read_strip_accents},
                                                    {"Strip", read_strip},

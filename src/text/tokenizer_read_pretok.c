@@ -116,8 +116,6 @@ static int read_digits(struct reading *in, const json_t *member)
 static int read_punctuation(struct reading *in, const json_t *member)
 {
     struct pretok_stage s = {.kind = STAGE_PUNCTUATION};
-    if (in->mapped)
-        return refuse(in, member, "it cannot follow ByteLevel");
     int r = read_behavior(in, member, &s.behavior);
     return r < 0 ? r : add_stage(in, member, &s);
 }

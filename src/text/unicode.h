@@ -1,13 +1,11 @@
-/* unicode.h - properties of characters for a tokenizer: their class and normalisation form C.
+/* unicode.h - properties of characters for a tokenizer.
  *
- * Results equal the `tokenizers` library's (its regex engine has Unicode 16, its normaliser Unicode 9): a
+ * Results equal the `tokenizers` library's (its regex engine has Unicode 16): a
  * vocabulary is only meaningful with the splits it was trained on. Pure functions; any thread. */
 #ifndef PLATEAU_TEXT_UNICODE_H
 #define PLATEAU_TEXT_UNICODE_H
 
-#include "base/arena.h"
 #include "base/slice.h"
-#include "base/wanted.h"
 
 enum unicode_class {
     UNICODE_OTHER,
@@ -38,13 +36,5 @@ unsigned unicode_lower(uint32_t code, uint32_t ret[2]);
 
 /* \w: alphabetic, mark, decimal digit, connector punctuation or join control. */
 bool unicode_is_word(uint32_t code);
-
-/* Normalisation form C of `text`, which is valid UTF-8: `text` itself when it is in that form already, else a
- * copy in `scratch` of at most three times the size. Linear time. Polls `w` (may be NULL) every 64 KiB, but
- * orders and composes a run of marks without polling. 0, -ENOMEM, or the result of `w`; on failure `scratch`
- * is unchanged. */
-int unicode_nfc(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret);
-/* The same for normalisation form D. */
-int unicode_nfd(struct arena *scratch, struct slice text, const struct wanted *w, struct slice *ret);
 
 #endif

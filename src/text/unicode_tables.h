@@ -5,13 +5,9 @@
 #ifndef PLATEAU_TEXT_UNICODE_TABLES_H
 #define PLATEAU_TEXT_UNICODE_TABLES_H
 
-#include <stdint.h>
-#include <utf8proc.h>
+#include "text/code_range.h"
 
-struct code_range {
-    uint32_t first, last;
-    unsigned category; /* where the table is about categories */
-};
+#include <utf8proc.h>
 
 /* Assigned after Unicode 15, consulted where utf8proc says that a code point is unassigned. */
 static const struct code_range unicode_newer[] = {
@@ -57,18 +53,6 @@ static const struct code_range unicode_newer[] = {
     {0x1FADC, 0x1FADC, UTF8PROC_CATEGORY_SO}, {0x1FADF, 0x1FADF, UTF8PROC_CATEGORY_SO},
     {0x1FAE9, 0x1FAE9, UTF8PROC_CATEGORY_SO}, {0x1FBCB, 0x1FBEF, UTF8PROC_CATEGORY_SO},
     {0x2EBF0, 0x2EE5D, UTF8PROC_CATEGORY_LO}};
-/* Marks that NFC neither orders nor composes. */
-static const struct code_range unicode_nfc_inert[] = {
-    {0x07FD, 0x07FD, 0},   {0x0898, 0x089F, 0},   {0x08CA, 0x08D3, 0},   {0x09FE, 0x09FE, 0},
-    {0x0C3C, 0x0C3C, 0},   {0x0D3B, 0x0D3C, 0},   {0x0EBA, 0x0EBA, 0},   {0x1715, 0x1715, 0},
-    {0x1ABF, 0x1ACE, 0},   {0x1DF6, 0x1DFA, 0},   {0xA82C, 0xA82C, 0},   {0x10D24, 0x10D27, 0},
-    {0x10EAB, 0x10EAC, 0}, {0x10EFD, 0x10EFF, 0}, {0x10F46, 0x10F50, 0}, {0x10F82, 0x10F85, 0},
-    {0x11070, 0x11070, 0}, {0x1133B, 0x1133B, 0}, {0x1145E, 0x1145E, 0}, {0x11839, 0x1183A, 0},
-    {0x11930, 0x11930, 0}, {0x1193D, 0x1193E, 0}, {0x11943, 0x11943, 0}, {0x119E0, 0x119E0, 0},
-    {0x11A34, 0x11A34, 0}, {0x11A47, 0x11A47, 0}, {0x11A99, 0x11A99, 0}, {0x11D42, 0x11D42, 0},
-    {0x11D44, 0x11D45, 0}, {0x11D97, 0x11D97, 0}, {0x11F41, 0x11F42, 0}, {0x16FF0, 0x16FF1, 0},
-    {0x1E08F, 0x1E08F, 0}, {0x1E130, 0x1E136, 0}, {0x1E2AE, 0x1E2AE, 0}, {0x1E2EC, 0x1E2EF, 0},
-    {0x1E4EC, 0x1E4EF, 0}};
 /* Punctuation today that Punctuation and BertPreTokenizer do not split. */
 static const struct code_range unicode_newer_punctuation[] = {
     {0x061D, 0x061D, 0},   {0x09FD, 0x09FD, 0},   {0x0A76, 0x0A76, 0},   {0x0C77, 0x0C77, 0},

@@ -1,9 +1,11 @@
-/* checkpoint.h - the tensors of a model directory, by name.
+/* checkpoint.h - the tensors of a model, by name.
  *
- * model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors; and an MTP
- * side file (mtp/weights.safetensors, else model-mtp.safetensors). Opening reads headers and checks every
- * offset, length, shape and dtype: no tensor reaches outside its file as it is then. The caller reads
- * tensors piece by piece into its own memory; a file that shrinks meanwhile is an error of that read.
+ * A directory: model.safetensors.index.json if it exists, else model.safetensors, else model*.safetensors;
+ * and an MTP side file (mtp/weights.safetensors, else model-mtp.safetensors). Or a GGUF model
+ * (gguf_file.h): one file, or all its parts. Each kind has a reader (checkpoint_table.h). Opening reads
+ * headers and checks every offset, length, shape and dtype: no tensor reaches outside its file at that
+ * time. The caller reads tensors piece by piece into its own memory; a file that shrinks meanwhile is an
+ * error of that read.
  * Constant after opening, any thread. */
 #ifndef PLATEAU_WEIGHTS_CHECKPOINT_H
 #define PLATEAU_WEIGHTS_CHECKPOINT_H
@@ -18,7 +20,7 @@ struct checkpoint;
 /* `a` keeps names and tables; `account` (may be NULL) is charged with one header's text at a time, until this
  * returns. 0, -ENOENT, -EINVAL (err names file and tensor), -ENOMEM, -ESTALE (a file changes meanwhile), or
  * what open and read said. */
-int checkpoint_open(struct arena *a, const char *dir, struct account *account, struct checkpoint **ret,
+int checkpoint_open(struct arena *a, const char *path, struct account *account, struct checkpoint **ret,
                     struct err *e);
 /* Closes the files. NULL is fine. */
 void checkpoint_close(struct checkpoint *c);

@@ -146,7 +146,7 @@ def test_version():
     assert re.fullmatch(r"plateau \d+\.\d+\.\d+\n", run("--version").stdout)
 
 
-COMMANDS = ["serve", "chat", "generate", "plan", "cache", "status", "load", "unload", "clear", "trim", "parse", "schema"]
+COMMANDS = ["serve", "chat", "generate", "plan", "cache", "status", "load", "unload", "clear", "trim", "parse", "schema", "eval"]
 
 
 @pytest.mark.smoke

@@ -103,6 +103,9 @@ QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L
 CASED = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
 UPPER = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
 ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+NOT_HAN = r"\p{M}&&[^\p{Han}]]"
+KIMI = r"[\p{Han}]+|" + "|".join(regex.replace(r"\p{M}]", NOT_HAN) + ENDINGS for regex in (CASED, UPPER)) + \
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + TAIL
 BYTE_LEVEL = {
     "gpt2": level(True),
     "roberta": level(True, True),
@@ -136,6 +139,8 @@ BYTE_LEVEL = {
     "words": sequence([pre_tokenizers.Whitespace(), level()]),
     "words_split": sequence([pre_tokenizers.WhitespaceSplit(), level(False, True)]),
     "delimiter": sequence([pre_tokenizers.CharDelimiterSplit("e"), level()]),
+    "kimi": sequence([isolated(KIMI), level()]),
+    "scripts": sequence([isolated(r"[\p{Han}\p{Hiragana}]+|[^\p{Katakana}\s&&\p{L}&&[^a-f]]+|\p{^Hangul}&&"), level()]),
     "whole": level(),
 }
 
@@ -151,6 +156,86 @@ def test_byte_level(name, tmp_path):
     t.post_processor = processors.RobertaProcessing(("</s>", t.token_to_id("</s>")), ("<s>", t.token_to_id("<s>"))) if name == "roberta" else \
         processors.ByteLevel()
     compare(tmp_path, t)
+
+
+def bytes_alone():
+    """A tokenizer with one token per byte: its ids are the normalised text."""
+    t = Tokenizer(models.BPE({letter: i for i, letter in enumerate(byte_letters())}, []))
+    t.pre_tokenizer, t.decoder = level(), decoders.ByteLevel()
+    return t
+
+
+MEMBERS = {
+    "level": lambda rng: level(rng.random() < 0.5, rng.random() < 0.3),
+    "digits": lambda rng: pre_tokenizers.Digits(individual_digits=rng.random() < 0.5),
+    "punctuation": lambda rng: pre_tokenizers.Punctuation(rng.choice(BEHAVIORS)),
+    "split": lambda rng: pre_tokenizers.Split(Regex(rng.choice(REGEXES)), rng.choice(BEHAVIORS), invert=rng.random() < 0.3),
+    "literal": lambda rng: pre_tokenizers.Split(rng.choice(" ea."), rng.choice(BEHAVIORS)),
+    "words": lambda rng: rng.choice([pre_tokenizers.Whitespace, pre_tokenizers.WhitespaceSplit, pre_tokenizers.BertPreTokenizer])(),
+    "delimiter": lambda rng: pre_tokenizers.CharDelimiterSplit(rng.choice("e 1")),
+    "metaspace": lambda rng: pre_tokenizers.Metaspace("▁", rng.choice(["first", "always", "never"]), split=rng.random() < 0.5),
+}
+BEHAVIORS = ["isolated", "removed", "merged_with_previous", "merged_with_next", "contiguous"]
+REGEXES = [QWEN2, KIMI, r"\p{N}{1,3}", r"[\r\n]", r"\s?\p{L}+", "[一-龥\u3040-ゟ゠-ヿ]+", "[0-9][0-9][0-9]", r"\s+(?!\S)|\s+", r"[^\s\p{P}]+"]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_members_in_any_order(part, tmp_path):
+    """One ByteLevel among other members: ids are the reference's, or the member is refused by its name."""
+    rng = random.Random(SEED + part)
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = level(True), decoders.ByteLevel()
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    refused = 0
+    for _ in range(8 if ROUNDS < 1000 else 160):
+        names = [rng.choice([name for name in MEMBERS if name != "level"]) for _ in range(rng.randint(1, 4))]
+        names.insert(rng.randrange(len(names) + 1), "level")
+        t.pre_tokenizer = sequence([MEMBERS[name](rng) for name in names])
+        ours = Ours(tmp_path, t)
+        if ours.says != "ok":
+            refused += 1
+            assert "metaspace" in names[names.index("level"):] and 'pre_tokenizer "Metaspace": it cannot' in ours.says, (SEED, ours.says)
+        for text in [] if ours.says != "ok" else texts(random.Random(SEED)):
+            want = t.encode(text, add_special_tokens=False).ids
+            assert ours.encode(text) == want, (SEED, t.pre_tokenizer, text)
+        ours.close()
+    assert refused < 7 or ROUNDS > 1000
+
+
+# ---- normalizers ----
+
+sequence_of = normalizers.Sequence
+NORMALIZERS = {
+    "nfc": normalizers.NFC(), "nfd": normalizers.NFD(), "nfkc": normalizers.NFKC(), "nfkd": normalizers.NFKD(), "nmt": normalizers.Nmt(),
+    "lower": normalizers.Lowercase(), "accents": normalizers.StripAccents(), "strip": normalizers.Strip(),
+    "bert": normalizers.BertNormalizer(),
+    "albert": sequence_of([normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]),
+    "t5": sequence_of([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]),
+    "back": sequence_of([normalizers.NFKD(), normalizers.Lowercase(), normalizers.NFC()]),
+}
+# Without most ideographs, Hangul syllables and hieroglyphs, which are alike.
+CODES = [*range(0x4E10), *range(0x9FF0, 0xAC40), *range(0xD790, 0xD800), *range(0xE000, 0xE010), *range(0xF8F0, 0x12010), *range(0x13420, 0x13460),
+         *range(0x16000, 0x17010), *range(0x18CF0, 0x20010), *range(0x2F7F0, 0x2FA20), *range(0xE0000, 0xE0200)]
+MARKS = "".join(map(chr, [*range(0x300, 0x360), 0x591, 0x5B0, 0x5C1, 0x64B, 0x670, 0x93C, 0x94D, 0x9BE, 0xDCF, 0xE38, 0xF71, 0xF72, 0x1161, 0x11A8,
+                          0x1DFB, 0x3099, 0x309A, 0xFF9E, 0xFF9F, 0x1D165, 0x1E8D0, 0x898, 0x11930, 0xFFC2]))
+BASES = "".join(map(chr, [0x41, 0x73, 0xA8, 0xC5, 0xE7, 0x17F, 0x1E9B, 0x1FC1, 0x212B, 0x2126, 0x226, 0x915, 0x958, 0x9C7, 0x1100, 0xAC00, 0xFB01, 0xFB2C,
+                          0xFDFA, 0xFF76, 0x304B, 0x3300, 0x33FF, 0x2460, 0x1D400, 0x1D15E, 0x2F81A, 0x32FF, 0x11935, 0x11938, 0x1E030]))
+
+
+@pytest.mark.parametrize("name", NORMALIZERS)
+def test_normalizer(name, tmp_path):
+    """Every character by itself, then runs of characters that order, compose and decompose."""
+    t = bytes_alone()
+    t.normalizer = NORMALIZERS[name]
+    ours = Ours(tmp_path, t)
+    assert ours.says == "ok"
+    rng = random.Random(SEED)
+    some = ["|".join(map(chr, CODES[i:i + 1000])) for i in range(0, len(CODES), 1000)]
+    some += [rng.choice(some).replace("|", "") for _ in range(20)]
+    some += ["".join(rng.choice(MARKS if rng.random() < 0.6 else BASES) for _ in range(rng.choice([3, 12, 300]))) for _ in range(ROUNDS)]
+    for text in [*some, *texts(rng)]:
+        assert bytes(ours.encode(text)) == t.normalizer.normalize_str(text).encode(), (SEED, text)
+    ours.close()
 
 
 # ---- SentencePiece's BPE ----
@@ -304,23 +389,6 @@ UNIGRAM = {
 @pytest.mark.parametrize("name", UNIGRAM)
 def test_unigram(name, tmp_path):
     compare(tmp_path, UNIGRAM[name]())
-
-
-def test_charsmap(tmp_path):
-    """A SentencePiece model with its own table of replacements (nmt_nfkc), as xlm_roberta has."""
-    sentencepiece = pytest.importorskip("sentencepiece", reason="the package `sentencepiece` writes the table")
-    pb2 = pytest.importorskip("sentencepiece.sentencepiece_model_pb2", reason="it needs the package `protobuf`")
-    (tmp_path / "corpus").write_text("\n".join(line.replace("\n", " ") for line in CORPUS * 20))
-    sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "corpus"), model_prefix=str(tmp_path / "m"), vocab_size=200,
-                                             hard_vocab_limit=False, minloglevel=2)
-    model = pb2.ModelProto()
-    model.ParseFromString((tmp_path / "m.model").read_bytes())
-    t = Tokenizer(models.Unigram([(p.piece, p.score) for p in model.pieces], unk_id=0, byte_fallback=False))
-    t.normalizer = normalizers.Sequence([normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
-                                         normalizers.Replace(Regex(" {2,}"), " ")])
-    t.pre_tokenizer = pre_tokenizers.Metaspace()
-    t.decoder = decoders.Metaspace()
-    compare(tmp_path, t)
 
 
 # ---- files that are not usable ----

@@ -2,7 +2,7 @@
  * text. A string of valid UTF-8 parses to its bytes. Normalisation form C is a fixed point. */
 #include "base/check.h"
 #include "text/chat_format.h"
-#include "text/unicode.h"
+#include "text/unicode_normal.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
@@ -52,9 +52,9 @@ static void check_normal(struct slice text)
     struct slice once, twice;
     if (arena_create(&opts, &a) < 0)
         return;
-    if (unicode_nfc(a, text, NULL, &once) == 0) {
+    if (unicode_normal(a, text, UNICODE_NFC, NULL, &once) == 0) {
         ASSERT(once.len <= 3 * text.len && utf8_valid(once));
-        ASSERT(unicode_nfc(a, once, NULL, &twice) == 0 && slice_eq(once, twice));
+        ASSERT(unicode_normal(a, once, UNICODE_NFC, NULL, &twice) == 0 && slice_eq(once, twice));
     }
     arena_free(a);
 }

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "text/detok.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "text/unicode_normal.h"
 #include "text/utf8.h"
 
 #include <errno.h>
@@ -142,7 +142,8 @@ static void encode(struct slice text, bool added_tokens)
     ASSERT(tokenizer_decode(canary, ids, count, false, &out) == 0);
     /* Added tokens split the text before it is normalised, so only the rest equals the whole. */
     if (!added_tokens) {
-        ASSERT(unicode_nfc(scratch, text, NULL, &normal) == 0 && slice_eq(normal, buf_slice(&out)));
+        ASSERT(unicode_normal(scratch, text, UNICODE_NFC, NULL, &normal) == 0 &&
+               slice_eq(normal, buf_slice(&out)));
         arena_rewind(scratch, mark);
     }
     buf_done(&out);

@@ -1,4 +1,5 @@
 plateau_fuzz(fuzz_safetensors weights)
+plateau_fuzz(fuzz_gguf weights)
 plateau_fuzz(fuzz_config model)
 plateau_fuzz(fuzz_shards weights)
 plateau_fuzz(fuzz_stops engine)

@@ -1,9 +1,10 @@
-/* Classes and normalisation form C. */
+/* Classes and normalisation forms. */
 #include "test_rng.h"
 #include "test.h"
 
 #include "base/check.h"
 #include "text/unicode.h"
+#include "text/unicode_normal.h"
 #include "text/utf8.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ static void assert_nfc(const char *in, const char *want)
 {
     struct arena *a = arena_of(1 << 20);
     struct slice out;
-    assert_int_equal(unicode_nfc(a, slice_of(in), NULL, &out), 0);
+    assert_int_equal(unicode_normal(a, slice_of(in), UNICODE_NFC, NULL, &out), 0);
     if (!slice_eq(out, slice_of(want)))
         fail_msg("NFC of \"%s\" is \"%.*s\", not \"%s\"", in, SLICE_ARGS(out), want);
     arena_free(a);
@@ -66,7 +67,7 @@ TEST(text_in_form_c_is_not_copied)
     struct arena *a = arena_of(1 << 16);
     size_t mark = arena_mark(a);
     struct slice text = SLICE("plain, caf\u00e9, \u4e2d\u6587, \U0001f600"), out;
-    assert_int_equal(unicode_nfc(a, text, NULL, &out), 0);
+    assert_int_equal(unicode_normal(a, text, UNICODE_NFC, NULL, &out), 0);
     assert_true(out.ptr == text.ptr && out.len == text.len && arena_mark(a) == mark);
     arena_free(a);
 }
@@ -89,11 +90,34 @@ TEST(form_c_composes_orders_and_excludes)
     assert_nfc("\U00011935\U00011930", "\U00011935\U00011930");
 }
 
-/* Against utf8proc's own normaliser, on characters whose properties did not change since Unicode 9. */
-PROPERTY(form_c_equals_utf8procs, seed)
+TEST(compatible_forms_replace_characters)
 {
-    static const uint32_t first[] = {0x61,   0xC0,   0x300,  0x591,  0x915,  0x9BE,  0xE31,  0x1100, 0x1161,
-                                     0x11A7, 0x1E00, 0x1F00, 0x3046, 0x3099, 0xAC00, 0xFB1D, 0x1D15E};
+    struct arena *a = arena_of(1 << 20);
+    struct slice out, text = SLICE("\ufb01\u2460 \u1e9b\u0323 \uff76\uff9e \ufdfa\u0323");
+    assert_int_equal(unicode_normal(a, text, UNICODE_NFKC, NULL, &out), 0);
+    assert_true(slice_starts(out, SLICE("fi1 \u1e69 \u30ac \u0635\u0644")));
+    assert_int_equal(unicode_normal(a, text, UNICODE_NFKD, NULL, &out), 0);
+    assert_true(slice_starts(out, SLICE("fi1 s\u0323\u0307 \u30ab\u3099 \u0635\u0644")));
+    /* Younger than Unicode 9. */
+    text = SLICE("\u32ff\U0001e030\U0001fbf0");
+    assert_int_equal(unicode_normal(a, text, UNICODE_NFKC, NULL, &out), 0);
+    assert_true(out.ptr == text.ptr && out.len == text.len);
+    arena_free(a);
+}
+
+/* Against utf8proc's own normaliser, on characters whose properties did not change since Unicode 9. */
+PROPERTY(forms_equal_utf8procs, seed)
+{
+    static const uint32_t first[] = {0x61,   0xA0,   0xC0,   0x300,  0x591,   0x915,  0x9BE,
+                                     0xE31,  0x1100, 0x1161, 0x11A7, 0x1E00,  0x1E9A, 0x1F00,
+                                     0x2460, 0x3046, 0x3099, 0x3300, 0xAC00,  0xFB01, 0xFB1D,
+                                     0xFDF2, 0xFF70, 0xFF9A, 0xFFC0, 0x1D15E, 0x1D400};
+    utf8proc_uint8_t *(*const forms[])(const utf8proc_uint8_t *) = {
+        [UNICODE_NFC] = utf8proc_NFC,
+        [UNICODE_NFD] = utf8proc_NFD,
+        [UNICODE_NFKC] = utf8proc_NFKC,
+        [UNICODE_NFKD] = utf8proc_NFKD,
+    };
     struct rng rng = {seed, 0};
     char text[256];
     size_t len = 0;
@@ -102,13 +126,15 @@ PROPERTY(form_c_equals_utf8procs, seed)
             utf8_encode(first[rng_below(&rng, COUNT_OF(first))] + (uint32_t)rng_below(&rng, 20), text + len);
     text[len] = 0;
     struct arena *a = arena_of(1 << 20);
-    struct slice out;
-    assert_int_equal(unicode_nfc(a, (struct slice){text, len}, NULL, &out), 0);
-    utf8proc_uint8_t *want = utf8proc_NFC((const utf8proc_uint8_t *)text);
-    assert_non_null(want);
-    assert_int_equal(out.len, strlen((const char *)want));
-    assert_memory_equal(out.ptr, want, out.len);
-    free(want);
+    for (enum unicode_form form = UNICODE_NFC; form <= UNICODE_NFKD; form++) {
+        struct slice out;
+        assert_int_equal(unicode_normal(a, (struct slice){text, len}, form, NULL, &out), 0);
+        utf8proc_uint8_t *want = forms[form]((const utf8proc_uint8_t *)text);
+        assert_non_null(want);
+        assert_int_equal(out.len, strlen((const char *)want));
+        assert_memory_equal(out.ptr, want, out.len);
+        free(want);
+    }
     arena_free(a);
 }
 
@@ -123,10 +149,14 @@ TEST(a_long_run_of_marks_takes_linear_time)
     for (size_t i = 0; i < MARKS; i++)
         utf8_encode(i < MARKS / 2 ? 0x301 : 0x323, text + 2 * i);
     struct slice out;
-    assert_int_equal(unicode_nfc(a, (struct slice){text, 2 * MARKS}, NULL, &out), 0);
-    assert_int_equal(out.len, 2 * MARKS);
-    assert_memory_equal(out.ptr, "\u0323\u0323", 4);
-    assert_memory_equal(out.ptr + out.len - 4, "\u0301\u0301", 4);
+    for (enum unicode_form form = UNICODE_NFC; form <= UNICODE_NFKD; form++) {
+        size_t mark = arena_mark(a);
+        assert_int_equal(unicode_normal(a, (struct slice){text, 2 * MARKS}, form, NULL, &out), 0);
+        assert_int_equal(out.len, 2 * MARKS);
+        assert_memory_equal(out.ptr, "\u0323\u0323", 4);
+        assert_memory_equal(out.ptr + out.len - 4, "\u0301\u0301", 4);
+        arena_rewind(a, mark);
+    }
     free(text);
     arena_free(a);
 }
@@ -139,7 +169,7 @@ TEST(no_room_is_an_error_and_leaves_the_arena_alone)
     struct arena *a = arena_of(1 << 16);
     size_t mark = arena_mark(a);
     struct slice out;
-    assert_int_equal(unicode_nfc(a, (struct slice){text, sizeof(text)}, NULL, &out), -ENOMEM);
+    assert_int_equal(unicode_normal(a, (struct slice){text, sizeof(text)}, UNICODE_NFC, NULL, &out), -ENOMEM);
     assert_int_equal(arena_mark(a), mark);
     arena_free(a);
 }

@@ -1,0 +1,65 @@
+/* checkpoint_table.h - the files and tensors of a checkpoint that is open, and what its readers fill it with.
+ *
+ * A reader knows a kind of files: which of them count, and which tensor lies in which. It adds files and
+ * tensors; finding, reading and closing are the same for all (checkpoint.c). */
+#ifndef PLATEAU_WEIGHTS_CHECKPOINT_TABLE_H
+#define PLATEAU_WEIGHTS_CHECKPOINT_TABLE_H
+
+#include "weights/checkpoint.h"
+
+#include "base/hash.h"
+#include "base/regular_file.h"
+
+#define CHECKPOINT_FILES_MAX   4096
+#define CHECKPOINT_TENSORS_MAX 1000000
+
+struct checkpoint_file {
+    const char *name; /* relative to the directory */
+    struct regular_file at;
+};
+
+struct checkpoint_entry {
+    const char *name;
+    uint32_t name_len;
+    uint32_t file;
+    bool found; /* its file has been read and holds it; false only while opening */
+    struct tensor tensor;
+};
+
+struct checkpoint {
+    struct arena *arena;
+    struct account *account; /* charged with a text while there is one; may be NULL */
+    uint64_t file_bytes;
+    const char *dir;
+    struct checkpoint_file *files;
+    uint32_t file_count;
+    bool has_side; /* the last file is the MTP side file of a directory of safetensors */
+    struct checkpoint_entry *entries;
+    uint32_t entry_count, entries_max;
+    struct hash_map by_name;
+};
+
+/* A kind of checkpoints. `open` fills files and entries from c->dir, the path that was given. 0, or as
+ * checkpoint_open(); the caller closes the files. */
+struct checkpoint_reader {
+    bool (*reads)(const char *path);
+    int (*open)(struct checkpoint *c, struct err *e);
+};
+
+extern const struct checkpoint_reader checkpoint_safetensors; /* reads every path */
+extern const struct checkpoint_reader checkpoint_gguf;
+
+/* Adds a file by its name in the directory; it is not open. 0, -EINVAL (too many), -ENOMEM. */
+int checkpoint_table_add_file(struct checkpoint *c, const char *name, size_t len, struct err *e);
+/* Opens DIR/NAME. 0, -EINVAL (empty), or what opening said. */
+int checkpoint_table_open_file(const char *dir, struct checkpoint_file *f, struct err *e);
+/* Opens all files, and counts their bytes. */
+int checkpoint_table_open_files(struct checkpoint *c, struct err *e);
+/* Makes room for `entries_max` tensors; once. 0, -EINVAL (too many), -ENOMEM. */
+int checkpoint_table_make(struct checkpoint *c, uint32_t entries_max, struct err *e);
+/* Adds a tensor of file number `file`; t NULL: one that its file must still have. 0, -EINVAL (the name occurs
+ * twice), -ESTALE (no room: the files changed), -ENOMEM. */
+int checkpoint_table_add(struct checkpoint *c, struct slice name, uint32_t file, const struct tensor *t,
+                         struct err *e);
+
+#endif
