@@ -1,5 +1,5 @@
-/* pooling.c - the modules after the transformer: one Pooling, then perhaps Dense modules (vector_head.h), then
- * perhaps Normalize. */
+/* pooling.c - the modules after the transformer: one Pooling, then perhaps Dense modules (vector_head.h),
+ * then perhaps Normalize. */
 #include "model/pooling.h"
 
 #include "model/json_read.h"

@@ -87,9 +87,10 @@ static int find_classifier(struct vector_head_source *s, const struct config *c,
         return 0;
     if (between) {
         if (!find_module(checkpoint, prefix, between, dense))
-            return err_set(e, -ENOTSUP,
-                           "tensor %s.weight without %s.weight: a classifier of single tokens is not supported",
-                           score, between);
+            return err_set(
+                e, -ENOTSUP,
+                "tensor %s.weight without %s.weight: a classifier of single tokens is not supported", score,
+                between);
         r = add_layer(s, checkpoint, dense, width, true, e);
         width = s->shape.layer[0].out;
     }

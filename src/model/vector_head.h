@@ -22,8 +22,8 @@ struct vector_layer {
 
 struct vector_head {
     struct vector_layer layer[VECTOR_HEAD_MAX];
-    uint32_t count; /* 0: the pooled vector is the result */
-    uint32_t labels; /* of a classifier; 0: it makes vectors */
+    uint32_t count;    /* 0: the pooled vector is the result */
+    uint32_t labels;   /* of a classifier; 0: it makes vectors */
     float *between[2]; /* [widest] each */
 };
 

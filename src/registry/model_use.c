@@ -1,5 +1,6 @@
 /* model_use.c - modules.json says that a model embeds, and so does an encoder. A model with a classifier
- * scores. Another reranker is a generator that answers "yes" or "no": its configuration or its name says so. */
+ * scores. Another reranker is a generator that answers "yes" or "no": its configuration or its name says
+ * so. */
 #include "registry/model_use.h"
 
 #include "model/json_read.h"

@@ -62,8 +62,8 @@ struct tokenizer_template {
 struct tokenizer_pair {
     bool known; /* else its template has another form */
     struct tokenizer_template before, between, behind;
-    /* The second text has token type 1, as has what follows it, and what stands between the texts but for the
-     * first `zeros` tokens. Otherwise all types are 0. */
+    /* Token types are 1 from the second text on, and between the texts after `zeros` tokens. Otherwise all
+     * types are 0. */
     bool typed;
     uint32_t zeros;
 };

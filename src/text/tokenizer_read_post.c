@@ -111,8 +111,8 @@ static int pair_token(const struct tokenizer *t, const json_t *pair, uint32_t *r
     return r;
 }
 
-/* BertProcessing, RobertaProcessing: cls, the text, sep; the second text and sep, with type 1; or with another
- * sep in front of it, and type 0. */
+/* BertProcessing, RobertaProcessing: cls, the text, sep. A second text and its sep follow, with type 1; or
+ * with one more sep in front of them, and type 0. */
 static int read_pair(struct tokenizer *t, const json_t *post, struct err *e)
 {
     int r = pair_token(t, json_object_get(post, "cls"), &t->prefix[0], e);

@@ -1,4 +1,4 @@
-"""Encoders and classifiers: vectors and scores of bert, xlm_roberta, embeddinggemma and a decoder with a score."""
+"""Encoders and classifiers: vectors of bert, xlm_roberta and embeddinggemma, scores of pairs."""
 
 import json
 import math
