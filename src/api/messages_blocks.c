@@ -2,8 +2,8 @@
  *
  * Messages of one role in a row become one. The results among the blocks of a user message become messages of
  * the role `tool`, in order, and its other blocks a user message after them. A message of the role `system`
- * within the conversation joins the user's turn: moved to the front it would change the prefix of every later
- * prompt. A last message of the assistant is continued by the reply.
+ * stays at its place, or joins the user's turn there (gen/prompt.c): moved to the front it would change the
+ * prefix of every later prompt. A last message of the assistant is continued by the reply.
  *
  * Until the end content is a list of parts; a list without images then becomes their text. */
 #include "api/messages.h"
@@ -345,6 +345,26 @@ static bool convert_assistant(struct messages_place *p, size_t index, json_t *co
     return true;
 }
 
+static bool convert_late_system(struct messages_place *p, size_t index, json_t *content)
+{
+    size_t i;
+    json_t *block, *turn = turn_of(p, "system"), *parts = json_object_get(turn, "content");
+    place_at(p, index, 0);
+    if (!turn || !add_break(p, parts))
+        return false;
+    if (json_is_string(content))
+        return add_text(p, parts, content);
+    json_array_foreach(content, i, block) {
+        place_at(p, index, i);
+        if (!is_type(block, "text"))
+            return refuse(p, " must be a block of type \"text\" in a message of the system.");
+        if (!add_text(p, parts, json_object_get(block, "text")))
+            return false;
+        messages_mark(p->request, block, last_index(p), SIZE_MAX);
+    }
+    return true;
+}
+
 static bool convert_message(struct messages_place *p, size_t index, const json_t *message)
 {
     json_t *content = json_object_get(message, "content");
@@ -353,8 +373,10 @@ static bool convert_message(struct messages_place *p, size_t index, const json_t
         return refuse(p, ".content must be a string or a list of blocks.");
     if (is_role(message, "assistant"))
         return convert_assistant(p, index, content);
-    if (is_role(message, "user") || is_role(message, "system"))
+    if (is_role(message, "user"))
         return convert_user(p, index, content);
+    if (is_role(message, "system"))
+        return convert_late_system(p, index, content);
     return refuse(p, ".role must be user, assistant or system.");
 }
 
@@ -425,6 +447,7 @@ bool messages_convert_blocks(struct messages_place *p)
     bool ok = json_object_set_new(r->root, "messages", json_array()) == 0 || messages_no_memory(p);
     size_t i;
     r->gen.messages = json_object_get(r->root, "messages");
+    r->gen.places_system = true;
     ok = ok && convert_system(p);
     json_array_foreach(given, i, message) {
         ok = ok && convert_message(p, i, message);

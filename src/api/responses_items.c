@@ -2,8 +2,9 @@
  *
  * Items of the assistant in a row (reasoning, messages, calls) become one turn, as the model wrote it, so a
  * reply that comes back renders as the text that is in the prefix cache. Messages of the system or developer
- * before all others join the instructions; later ones join the user's turn, since moving them to the front
- * would change the prefix. Items of tools that other servers run are dropped. */
+ * before all others join the instructions; later ones stay at their place, or join the user's turn there
+ * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers
+ * run are dropped. */
 #include "api/field.h"
 #include "api/responses.h"
 
@@ -69,15 +70,12 @@ static bool add_separate(struct responses_place *p, const char *role, json_t *co
 static bool convert_message(struct responses_place *p, const json_t *item)
 {
     json_t *content = json_object_get(item, "content"), *turn;
-    const json_t *all = p->request->gen.messages;
-    bool begins =
-        json_array_size(all) == 0 || is_role(json_array_get(all, json_array_size(all) - 1), "system");
     if (is_role(item, "assistant")) {
         turn = turn_of(p, "assistant");
         return turn && responses_add_content(p, json_object_get(turn, "content"), content);
     }
     if (is_role(item, "system") || is_role(item, "developer"))
-        return add_separate(p, begins ? "system" : "user", content);
+        return add_separate(p, "system", content);
     if (is_role(item, "user"))
         return add_separate(p, "user", content);
     return refuse(p, ".role must be user, system, developer or assistant.");
@@ -282,5 +280,6 @@ bool responses_convert_items(struct responses_place *p)
     if (json_object_set_new(r->root, "messages", json_array()) < 0)
         return responses_no_memory(p);
     r->gen.messages = json_object_get(r->root, "messages");
+    r->gen.places_system = true;
     return convert_instructions(p) && convert_previous(p) && convert_input(p) && join_all(p);
 }

@@ -318,11 +318,9 @@ int command_admin(int argc, char **argv)
     while (strcmp(order->name, argv[0]) != 0)
         order++;
     int r = options_parse(order->command, argc, argv, &o, &e);
-    if (r == 0 && o.help)
-        help_command(order->command, stdout);
-    else if (r == 0)
+    if (r == 0 && !cli_help(order->command, &o))
         r = run(order, &o, argc, argv, &e);
-    else
+    else if (r < 0)
         options_hide(order->command, argc, argv);
     settings_done(&o);
     if (r < 0)

@@ -58,6 +58,16 @@ static int converse(struct chat *c, struct line_input *in)
     return 0;
 }
 
+static void greet(const struct runtime *rt, struct chat_screen *screen)
+{
+    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
+                     rt->model_id, rt->planning.plan.max_model_len);
+    if (!rt->settings->models.model)
+        chat_screen_note(screen,
+                         "The bundled model has 30 million parameters and knows Unix commands. Try: What "
+                         "does mkdir do?  Who are you?");
+}
+
 static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
 {
     struct charge charge = account_charge(rt->text);
@@ -74,9 +84,7 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
     r = chat_open(&c, rt, screen, e);
     if (r == 0) {
         if (screen->terminal)
-            chat_screen_note(screen,
-                             "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
-                             rt->model_id, rt->planning.plan.max_model_len);
+            greet(rt, screen);
         r = converse(&c, in);
         /* On a terminal the failure has been shown; a script gets the exit status. */
         if (r == 0 && c.failed && !screen->terminal)

@@ -3,14 +3,19 @@
 
 #include <errno.h>
 
+bool cli_help(enum setting_command command, const struct settings *o)
+{
+    if (o->help || o->help_all)
+        help_command(command, o->help_all, stdout);
+    return o->help || o->help_all;
+}
+
 int cli_run(enum setting_command command, int argc, char **argv, command_fn *run)
 {
     struct settings o;
     struct err e = {{0}};
     int r = options_parse(command, argc, argv, &o, &e);
-    if (r == 0 && o.help)
-        help_command(command, stdout);
-    else if (r == 0)
+    if (r == 0 && !cli_help(command, &o))
         r = run(&o, &e);
     settings_done(&o);
     if (r >= 0)

@@ -22,11 +22,13 @@ int command_admin(int argc, char **argv);
 typedef int command_fn(struct settings *o, struct err *e);
 /* Reads the settings; prints help, or runs the command. Wrong settings are printed, and the status is 2. */
 int cli_run(enum setting_command command, int argc, char **argv, command_fn *run);
+/* Prints help if it was asked for. */
+bool cli_help(enum setting_command command, const struct settings *o);
 /* The exit status of work that ended with `r`; a failure prints its reason, if it has one. */
 int cli_status(int r, const struct err *e);
 
-/* plateau --help, and plateau COMMAND --help; options are described by their own table. */
+/* plateau --help, and plateau COMMAND --help; options are described by their own table. all: --help-all. */
 void help_program(FILE *f);
-void help_command(enum setting_command command, FILE *f);
+void help_command(enum setting_command command, bool all, FILE *f);
 
 #endif

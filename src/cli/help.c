@@ -1,5 +1,7 @@
-/* help.c - one row per command. Lines are at most 100 columns wide. */
+/* help.c - one row per command. */
 #include "cli/cli.h"
+#include "cli/help_lines.h"
+#include "cli/options.h"
 
 #include "base/check.h"
 
@@ -12,7 +14,8 @@ static const struct command_row {
     enum setting_command command;
     const char *name, *arguments, *summary, *about, *examples;
 } commands[] = {
-    {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]", "serve models over HTTP with OpenAI's API",
+    {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]",
+     "serve models over HTTP with OpenAI's and Anthropic's API",
      "A MODEL is a directory with config.json, safetensors files and tokenizer.json. Named models load at\n"
      "the start, models below a --model-dir on their first request. Without any the server uses the\n"
      "bundled model. The first SIGTERM or Ctrl-C finishes open requests, a second one ends them; SIGHUP\n"
@@ -104,32 +107,49 @@ static const struct command_row {
      "  plateau eval --text README.md --ctx 256 --json\n"},
 };
 
+/* Ends the paragraph. */
+static void paragraph(struct help_lines *l, const char *text)
+{
+    l->column = 0;
+    help_words(l, 0, text);
+    fputc('\n', l->f);
+}
+
 void help_program(FILE *f)
 {
-    fprintf(f, "Plateau " PLATEAU_VERSION
-               ": an LLM inference server whose memory is planned, bounded and returned.\n\n"
-               "Usage: plateau COMMAND [ARGUMENT...]\n\nCommands:\n");
-    for (size_t i = 0; i < COUNT_OF(commands); i++)
-        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    struct help_lines l = {.f = f, .width = help_width(f)};
+    paragraph(&l, "Plateau " PLATEAU_VERSION
+                  ": an LLM inference server whose memory is planned, bounded and returned.");
+    fprintf(f, "\nUsage: plateau COMMAND [ARGUMENT...]\n\nCommands:\n");
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        fprintf(f, "  %-10s ", commands[i].name);
+        l.column = 13;
+        help_words(&l, 13, commands[i].summary);
+        fputc('\n', f);
+    }
     fprintf(f, "\nExamples:\n"
                "  plateau serve                        the bundled model at http://127.0.0.1:8080\n"
                "  plateau chat ~/models/Qwen3-4B       a conversation with your own model\n"
                "  plateau generate \"What does ls do?\"  one answer\n"
-               "  plateau plan ~/models/Qwen3-4B       how much memory it would take\n\n"
-               "plateau COMMAND --help explains a command; plateau --version prints the version.\n");
+               "  plateau plan ~/models/Qwen3-4B       how much memory it would take\n\n");
+    paragraph(&l, "plateau COMMAND --help explains a command; plateau --version prints the version.");
 }
 
-void help_command(enum setting_command command, FILE *f)
+void help_command(enum setting_command command, bool all, FILE *f)
 {
+    struct help_lines l = {.f = f, .width = help_width(f)};
     const struct command_row *row = commands;
     while (row->command != command)
         row++;
-    fprintf(f, "plateau %s: %s\n\nUsage: plateau %s %s\n\n%s\nExamples:\n%s", row->name, row->summary,
-            row->name, row->arguments, row->about, row->examples);
-    options_help(command, f);
-    fprintf(
-        f, "\nEach option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the files of\n"
-           "--env-file (the same) and --config (max-model-len = 8192). The command line wins over the\n"
-           "environment, the environment over --env-file, and --env-file over --config.\n"
-           "BYTES take K, M, G or T.\n");
+    fprintf(f, "plateau %s: %s\n\nUsage: plateau %s %s\n\n", row->name, row->summary, row->name,
+            row->arguments);
+    paragraph(&l, row->about);
+    fprintf(f, "\nExamples:\n%s", row->examples);
+    options_help(command, row->name, all, &l);
+    fputc('\n', f);
+    paragraph(
+        &l, "Each option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the files of "
+            "--env-file (the same) and --config (max-model-len = 8192). The command line wins over the "
+            "environment, the environment over --env-file, and --env-file over --config. BYTES take K, M, G "
+            "or T.");
 }

@@ -5,10 +5,18 @@
 #include "cli/output.h"
 
 #include "base/check.h"
+#include "host/device_choice.h"
+#include "host/runtime.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+
+#if defined(__clang__)
+#define PLATEAU_COMPILER "clang " __clang_version__
+#else
+#define PLATEAU_COMPILER "gcc " __VERSION__
+#endif
 
 static const struct {
     const char *name;
@@ -39,6 +47,13 @@ static int run_command(int argc, char **argv)
     return 2;
 }
 
+/* What a report of a fault begins with. */
+static void print_version(void)
+{
+    printf("plateau " PLATEAU_VERSION " (" PLATEAU_COMPILER ", kernels %s, %u cores)\n", device_choice_tier(),
+           runtime_workers(&(struct settings){0}));
+}
+
 static int run(int argc, char **argv)
 {
     if (argc < 2) {
@@ -46,7 +61,7 @@ static int run(int argc, char **argv)
         return 2;
     }
     if (is_one_of(argv[1], "--version", "-V", "version")) {
-        puts("plateau " PLATEAU_VERSION);
+        print_version();
         return 0;
     }
     if (!is_one_of(argv[1], "--help", "-h", "help")) {

@@ -206,10 +206,11 @@ static int set_argument(enum setting_command command, const char *text, struct s
     return 0;
 }
 
-static int read_flag(enum setting_command command, int argc, char **argv, int *at, struct settings *o,
-                     struct err *e)
+/* `text`: argv[*at] without its dashes. */
+static int read_flag(enum setting_command command, const char *text, int argc, char **argv, int *at,
+                     struct settings *o, struct err *e)
 {
-    const char *text = argv[*at] + 2, *equals = strchr(text, '=');
+    const char *equals = strchr(text, '=');
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
     const struct setting_row *row = settings_row_of((unsigned)command, text, len);
     if (!row)
@@ -219,6 +220,16 @@ static int read_flag(enum setting_command command, int argc, char **argv, int *a
     if (!equals && *at + 1 >= argc)
         return err_set(e, -EINVAL, "--%s needs a value: %s", row->name, row->value);
     return settings_set(row, equals ? equals + 1 : argv[++*at], o, e);
+}
+
+/* NULL: there is no such letter. */
+static const char *name_of_letter(const char *text)
+{
+    static const char *const names[] = {"help", "port", "model"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (text[0] == names[i][0] && text[1] == 0)
+            return names[i];
+    return NULL;
 }
 
 /* What names a file has to be known before the others are read: from the command line, else the
@@ -263,14 +274,16 @@ int options_parse(enum setting_command command, int argc, char **argv, struct se
     for (int i = 1; i < argc && r == 0; i++) {
         if (!plain && strcmp(argv[i], "--") == 0)
             plain = true;
-        else if (!plain && strcmp(argv[i], "-h") == 0)
-            ret->help = true;
         else if (!plain && strncmp(argv[i], "--", 2) == 0)
-            r = read_flag(command, argc, argv, &i, ret, e);
+            r = read_flag(command, argv[i] + 2, argc, argv, &i, ret, e);
+        else if (!plain && argv[i][0] == '-' && name_of_letter(argv[i] + 1))
+            r = read_flag(command, name_of_letter(argv[i] + 1), argc, argv, &i, ret, e);
         else if (!plain && argv[i][0] == '-' && argv[i][1])
-            r = err_set(e, -EINVAL,
-                        "there is no option %s: options have two dashes; what begins with one may follow --",
-                        argv[i]);
+            r = err_set(
+                e, -EINVAL,
+                "there is no option %s; -h, -m and -p are --help, --model and --port, others have two "
+                "dashes; after -- nothing is an option",
+                argv[i]);
         else
             r = set_argument(command, argv[i], ret, e);
     }

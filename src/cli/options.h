@@ -9,6 +9,7 @@
 #define PLATEAU_CLI_OPTIONS_H
 
 #include "base/log.h"
+#include "cli/help_lines.h"
 #include "cli/nearest.h"
 #include "host/settings_table.h"
 
@@ -29,8 +30,10 @@ void options_check_environment(void);
 /* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */
 int options_log_level(const struct settings *o, enum log_level otherwise, struct err *e);
 
-/* The command's options as help text, in groups. */
-void options_help(enum setting_command command, FILE *f);
+/* The command's options as help text, in groups: all of them, or the usual ones and how to see the others. Up
+ * to OPTIONS_HELP_SHORT options are always all. */
+#define OPTIONS_HELP_SHORT 14
+void options_help(enum setting_command command, const char *name, bool all, struct help_lines *l);
 
 /* --- spellings of names, and messages about wrong ones: options_names.c --- */
 

@@ -1,6 +1,7 @@
 /* options_help.c - prints help, and hides secrets. */
 #include "cli/options.h"
 
+#include "base/check.h"
 #include "host/settings_table.h"
 
 #include <string.h>
@@ -31,63 +32,77 @@ void options_hide(enum setting_command command, int argc, char **argv)
 
 /* --- help --- */
 
-#define HELP_COLUMN 30 /* where the text of an option begins */
-#define HELP_WIDTH  100
+#define HELP_COLUMN 30 /* where the text of an option begins, in wide lines */
+#define HELP_NARROW 72 /* in lines below this width it begins on a line of its own, at ... */
+#define HELP_INDENT 6
 
-/* Words from HELP_COLUMN on, in as many lines as they take. Text in brackets counts as one word. */
-static void help_words(const char *text, unsigned *column, FILE *f)
+static void help_row(const struct setting_row *row, struct help_lines *l)
 {
-    while (*text) {
-        unsigned len = (unsigned)(text[0] == '[' ? strcspn(text, "]") + 1 : strcspn(text, " "));
-        bool first = *column == HELP_COLUMN;
-        if (!first && *column + 1 + len > HELP_WIDTH) {
-            fprintf(f, "\n%*s", HELP_COLUMN, "");
-            *column = HELP_COLUMN;
-            first = true;
-        }
-        fprintf(f, "%s%.*s", first ? "" : " ", (int)len, text);
-        *column += len + !first;
-        text += len + (text[len] == ' ');
-    }
-}
-
-static void help_row(const struct setting_row *row, FILE *f)
-{
-    char flag[64], otherwise[64];
-    unsigned column = HELP_COLUMN;
-    int n = snprintf(flag, sizeof(flag), "  --%s%s%s", row->name, row->value ? " " : "",
-                     row->value ? row->value : "");
-    fprintf(f, "%s%*s", flag, n < HELP_COLUMN ? HELP_COLUMN - n : 1, "");
-    help_words(row->help, &column, f);
+    char otherwise[64];
+    const unsigned at = l->width < HELP_NARROW ? HELP_INDENT : HELP_COLUMN;
+    int n = fprintf(l->f, "  --%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
+    if (l->width < HELP_NARROW)
+        help_line(l, at);
+    else
+        fprintf(l->f, "%*s", n < HELP_COLUMN ? HELP_COLUMN - n : 1, "");
+    l->column = at;
+    help_words(l, at, row->help);
     snprintf(otherwise, sizeof(otherwise), "[default: %s]", row->otherwise ? row->otherwise : "");
     if (row->otherwise && strcmp(row->otherwise, SETTINGS_NOT_GIVEN) != 0)
-        help_words(otherwise, &column, f);
-    fputc('\n', f);
+        help_words(l, at, otherwise);
+    fputc('\n', l->f);
 }
 
-static void help_section(FILE *f)
+static void help_section(struct help_lines *l)
 {
-    unsigned column = HELP_COLUMN;
-    fprintf(f, "\nOf one model, in a section [model NAME] of the file of --config:\n%*s", HELP_COLUMN, "");
+    const unsigned at = l->width < HELP_NARROW ? HELP_INDENT : HELP_COLUMN;
+    fputc('\n', l->f);
+    l->column = 0;
+    help_words(l, 0, "Of one model, in a section [model NAME] of the file of --config:");
+    help_line(l, at);
     for (size_t i = 0; i < settings_table_count; i++)
         if (settings_table[i].commands & SECTION)
-            help_words(settings_table[i].name, &column, f);
-    fputc('\n', f);
+            help_words(l, at, settings_table[i].name);
+    fputc('\n', l->f);
 }
 
-void options_help(enum setting_command command, FILE *f)
+static bool is_shown(const struct setting_row *row, enum setting_command command, bool all)
 {
+    return (row->commands & (unsigned)command) && (all || (row->commands & FIRST));
+}
+
+/* Short lists are shown whole. */
+static uint32_t count_of(enum setting_command command, bool all)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < settings_table_count; i++)
+        count += is_shown(&settings_table[i], command, all);
+    return count;
+}
+
+void options_help(enum setting_command command, const char *name, bool all, struct help_lines *l)
+{
+    char rest[96];
+    const uint32_t count = count_of(command, true);
+    all = all || count <= OPTIONS_HELP_SHORT;
     for (unsigned group = 0; group < settings_group_count; group++) {
         bool named = false;
         for (size_t i = 0; i < settings_table_count; i++) {
-            if (settings_table[i].group != group || !(settings_table[i].commands & (unsigned)command))
+            if (settings_table[i].group != group || !is_shown(&settings_table[i], command, all))
                 continue;
             if (!named)
-                fprintf(f, "\n%s:\n", settings_group_names[group]);
+                fprintf(l->f, "\n%s:\n", settings_group_names[group]);
             named = true;
-            help_row(&settings_table[i], f);
+            help_row(&settings_table[i], l);
         }
     }
-    if (command == COMMAND_SERVE)
-        help_section(f);
+    if (command == COMMAND_SERVE && all)
+        help_section(l);
+    if (all)
+        return;
+    snprintf(rest, sizeof(rest), "plateau %s --help-all lists all %u options.", name, count);
+    fputc('\n', l->f);
+    l->column = 0;
+    help_words(l, 0, rest);
+    fputc('\n', l->f);
 }

@@ -16,7 +16,7 @@ bool options_variable_of(const struct setting_row *row, struct options_variable 
     for (const char *c = row->name; *c && n + 1 < sizeof(ret->text); c++)
         ret->text[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
     ret->text[n] = 0;
-    return strcmp(row->name, "help") != 0;
+    return strcmp(row->name, "help") != 0 && strcmp(row->name, "help-all") != 0;
 }
 
 const struct setting_row *options_row_of_variable(unsigned of_commands, struct slice name)
@@ -111,7 +111,7 @@ static int refuse_row(enum setting_command command, const struct setting_row *ro
         section = "; for one model it belongs into a section [model NAME] of the file of --config";
     for (unsigned c = COMMAND_SERVE; c < COMMAND_EVERY; c *= 2)
         if (row->commands & c)
-            return err_set(e, -EINVAL, "%s%.*s is an option of %s, not of %s%s; see plateau %s --help",
+            return err_set(e, -EINVAL, "%s%.*s is an option of %s, not of %s%s; see plateau %s --help-all",
                            dashes, SLICE_ARGS(shown), command_name(c), own, section, own);
     return err_set(e, -EINVAL, "%s%.*s belongs into a section [model NAME] of the file of --config", dashes,
                    SLICE_ARGS(shown));
@@ -123,7 +123,7 @@ int options_refuse(enum setting_command command, struct slice name, const char *
     struct slice shown = slice_sub(name, 0, NEAREST_WORD_BYTES);
     if (row)
         return refuse_row(command, row, shown, dashes, e);
-    return err_set(e, -EINVAL, "there is no option %s%.*s%s; see plateau %s --help", dashes,
+    return err_set(e, -EINVAL, "there is no option %s%.*s%s; see plateau %s --help-all", dashes,
                    SLICE_ARGS(shown), options_near(options_file_commands(command), name, dashes).text,
                    command_name((unsigned)command));
 }

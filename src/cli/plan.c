@@ -50,7 +50,8 @@ static void print_lines(const struct plan *plan, uint32_t domain)
 /* What a page holds, and a recurrent state. */
 static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
 {
-    printf("\nA page holds %u tokens in %s:", page_tokens, bytes_text(s->page_bytes).text);
+    printf("\nA page holds %u tokens in %s, %llu bytes a token:", page_tokens, bytes_text(s->page_bytes).text,
+           (unsigned long long)s->page_bytes / page_tokens);
     for (uint32_t i = 0; i < s->kv_count; i++) {
         const struct model_kv *kv = &s->kv[i];
         printf("%s %u layers with %u KV heads of %u", i ? ";" : "", kv->layers, kv->heads, kv->k_width);

@@ -257,11 +257,8 @@ int command_serve(int argc, char **argv)
     if (r < 0) {
         fprintf(stderr, "plateau: %s\n", e.text);
         status = 2;
-    } else if (s.server.live.started.help) {
-        help_command(COMMAND_SERVE, stdout);
-        status = 0;
     } else {
-        status = serve(&s);
+        status = cli_help(COMMAND_SERVE, &s.server.live.started) ? 0 : serve(&s);
     }
     server_done(&s.server);
     forget_arguments(&s);

@@ -40,6 +40,8 @@ struct device {
     atomic_bool lost;
 };
 
+/* The instruction set of the CPU's matrix products here: "ref", "avx2", "avx512". */
+const char *device_cpu_tier(void);
 /* The machine's workers for this process. */
 uint32_t device_default_workers(void);
 /* Bytes of the stacks of `workers` workers; the first one is the calling engine. */

@@ -65,6 +65,7 @@ struct gen_request {
     json_t *template_kwargs;               /* owned */
     struct chat_mark marks[GEN_MARKS_MAX]; /* where the client wants the prefix cache to begin anew */
     uint32_t mark_count;
+    bool places_system; /* messages of the system behind the first turn stay there, or join the user's turn */
     bool add_generation_prompt;
     bool continues; /* the last message is the assistant's, and the reply continues its text */
     bool parallel_tool_calls;

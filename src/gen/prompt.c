@@ -105,19 +105,32 @@ static bool check_kwargs(struct gen *g)
     return true;
 }
 
-/* Earlier calls in the form that the template takes. */
+/* True: some messages changed. */
+static bool join_system(struct gen *g)
+{
+    struct gen_request *r = g->request;
+    bool some = false;
+    if (r->places_system && chat_history_join_system(r->messages, r->marks, r->mark_count, &some) < 0)
+        gen_refuse_memory(g);
+    return some;
+}
+
+/* Earlier messages in the form that the template takes. */
 static bool adapt_history(struct gen *g)
 {
+    if (!g->model->syntax->system_in_place)
+        join_system(g);
     return chat_history_adapt(g->model->syntax, g->request->messages) == 0 || gen_refuse_memory(g);
 }
 
-/* The template refused: it may take objects only, and some earlier arguments are no JSON. */
-static bool wrap_arguments(struct gen *g)
+/* The template refused: it may take the system's messages at other places only, or objects only while some
+ * earlier arguments are no JSON. True: something changed. */
+static bool give_way(struct gen *g)
 {
     struct request_memory *before = request_memory_enter(&g->memory);
-    bool some = chat_history_wrap(g->request->messages);
+    bool some = join_system(g) || chat_history_wrap(g->request->messages);
     request_memory_enter(before);
-    return some;
+    return some && !g->reject.kind;
 }
 
 static bool refuse_rendering(struct gen *g, const struct arena *scratch, int r, uint32_t ids_max,
@@ -205,7 +218,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     }
     limits.wanted = &g->wanted;
     int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
-    if (r == -EINVAL && wrap_arguments(g))
+    while (r == -EINVAL && give_way(g))
         r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
     if (r < 0)
         return refuse_rendering(g, scratch, r, ids_max, &e);

@@ -88,10 +88,3 @@ sym_id choice_json_object(struct grammar_builder *b)
     json_text_init_plain(&t, b);
     return json_text_object(&t);
 }
-
-sym_id choice_json_value(struct grammar_builder *b)
-{
-    struct json_text t;
-    json_text_init(&t, b);
-    return json_text_any(&t);
-}

@@ -16,8 +16,7 @@ int choice_compile(struct grammar_builder *b, const struct slice *texts, uint32_
                    struct err *e);
 /* A text that the pattern matches from its start to its end. 0 or as rx_parse(). */
 int choice_compile_regex(struct grammar_builder *b, struct slice pattern, sym_id *ret, struct err *e);
-/* Any JSON object, or any JSON value, with the white space of json_text.h. */
+/* Any JSON object, with the white space of json_text.h. */
 sym_id choice_json_object(struct grammar_builder *b);
-sym_id choice_json_value(struct grammar_builder *b);
 
 #endif

@@ -10,14 +10,9 @@ struct on {
     const json_t *value;
 };
 
-static int wrong(const struct on *o, const char *must)
-{
-    return schema_fail(o->w, -EINVAL, o->node, "\"%s\" must be %s", o->key, must);
-}
-
 /* ---- type, enum, const ---- */
 
-static uint32_t types_named(const struct on *o, const json_t *name, bool *whole)
+static uint32_t types_named(const json_t *name, bool *whole)
 {
     static const struct {
         const char *name;
@@ -32,8 +27,7 @@ static uint32_t types_named(const struct on *o, const json_t *name, bool *whole)
             *whole = strcmp(text, "integer") == 0;
             return all[i].types;
         }
-    wrong(o, "one of null, boolean, number, integer, string, array and object, or a list of them");
-    return 0;
+    return 0; /* schema_check_words() has seen all names */
 }
 
 static void on_type(struct on *o)
@@ -42,7 +36,7 @@ static void on_type(struct on *o)
     bool number = false, whole = false, this_whole = false;
     const json_t *value = o->value;
     for (size_t i = 0; i < (json_is_array(value) ? json_array_size(value) : 1); i++) {
-        uint32_t t = types_named(o, json_is_array(value) ? json_array_get(value, i) : value, &this_whole);
+        uint32_t t = types_named(json_is_array(value) ? json_array_get(value, i) : value, &this_whole);
         types |= t;
         number |= t == SCHEMA_NUMBER && !this_whole;
         whole |= this_whole;
@@ -100,10 +94,6 @@ static size_t value_bytes(const json_t *value, uint32_t depth)
 
 static void on_enum(struct on *o)
 {
-    if (!json_is_array(o->value) && strcmp(o->key, "enum") == 0) {
-        wrong(o, "a list of values");
-        return;
-    }
     bool list = strcmp(o->key, "enum") == 0;
     size_t count = list ? json_array_size(o->value) : 1;
     if (count > SCHEMA_ENUM_MAX || value_bytes(o->value, 0) > SCHEMA_ENUM_BYTES_MAX) {
@@ -137,8 +127,6 @@ static void on_all_of(struct on *o)
 {
     size_t index;
     json_t *item;
-    if (!json_is_array(o->value))
-        wrong(o, "a list of schemas");
     json_array_foreach((json_t *)o->value, index, item)
         schema_state_add(o->w, o->st, lit_in(o, item, NULL));
 }
@@ -154,10 +142,6 @@ static void on_any_of(struct on *o)
 {
     size_t index;
     json_t *item;
-    if (!json_is_array(o->value)) {
-        wrong(o, "a list of schemas");
-        return;
-    }
     struct schema_choice *c =
         schema_choose(o->w, o->st, o->node, o->key, (uint32_t)json_array_size(o->value));
     if (c)
@@ -194,10 +178,6 @@ static void on_if(struct on *o)
 
 static void on_ref(struct on *o)
 {
-    if (!json_is_string(o->value)) {
-        wrong(o, "a string");
-        return;
-    }
     schema_state_add(o->w, o->st, LIT(schema_doc_resolve(o->w, o->node, json_string_value(o->value))));
 }
 
@@ -218,9 +198,7 @@ static void add_part(const struct on *o, const struct schema_part **list)
 static void on_members(struct on *o)
 {
     bool additional = strcmp(o->key, "additionalProperties") == 0;
-    if (!additional && !json_is_object(o->value))
-        wrong(o, "an object of schemas");
-    else if (json_object_size(o->value) > SCHEMA_PROPERTIES_MAX && !additional)
+    if (json_object_size(o->value) > SCHEMA_PROPERTIES_MAX && !additional)
         schema_fail(o->w, -E2BIG, o->node, "\"%s\" has %zu members; at most %d are supported", o->key,
                     json_object_size(o->value), SCHEMA_PROPERTIES_MAX);
     else
@@ -229,17 +207,12 @@ static void on_members(struct on *o)
 
 static void on_items(struct on *o)
 {
-    if (strcmp(o->key, "prefixItems") == 0 && !json_is_array(o->value))
-        wrong(o, "a list of schemas");
-    else
-        add_part(o, &o->way->arrays);
+    add_part(o, &o->way->arrays);
 }
 
 static void require(const struct on *o, const json_t *name)
 {
     struct schema_name *n = schema_take(o->w, sizeof(*n));
-    if (!json_is_string(name))
-        wrong(o, "a list of names");
     if (!n || o->w->error)
         return;
     *n = (struct schema_name){schema_text(name), o->way->required};
@@ -250,9 +223,7 @@ static void on_required(struct on *o)
 {
     size_t index;
     json_t *name;
-    if (!json_is_array(o->value))
-        wrong(o, "a list of names");
-    else if (json_array_size(o->value) > SCHEMA_PROPERTIES_MAX)
+    if (json_array_size(o->value) > SCHEMA_PROPERTIES_MAX)
         schema_fail(o->w, -E2BIG, o->node, "\"required\" has %zu names; at most %d are supported",
                     json_array_size(o->value), SCHEMA_PROPERTIES_MAX);
     else
@@ -287,8 +258,6 @@ static void depend(const struct on *o, const char *name, const json_t *then)
         struct schema_atom *more = schema_take(o->w, (count + 1u) * sizeof(*more));
         for (uint32_t i = 0; more && i < count; i++) {
             const json_t *other = json_is_array(then) ? json_array_get(then, i) : then;
-            if (!json_is_string(other))
-                wrong(o, "an object of lists of names");
             more[i] = (struct schema_atom){.kind = ATOM_PRESENT, .name = schema_text(other)};
         }
         present->more = more;
@@ -302,8 +271,6 @@ static void on_dependencies(struct on *o)
 {
     const char *name;
     json_t *then;
-    if (!json_is_object(o->value))
-        wrong(o, "an object");
     json_object_foreach((json_t *)o->value, name, then)
         if (!o->w->error)
             depend(o, name, then);
@@ -311,8 +278,6 @@ static void on_dependencies(struct on *o)
 
 static void on_unique(struct on *o)
 {
-    if (!json_is_boolean(o->value))
-        wrong(o, "a boolean");
     o->way->unique |= json_is_true(o->value);
 }
 

@@ -123,6 +123,7 @@ static void walk(struct schema_work *w, uint32_t node, uint32_t depth)
         schema_fail(w, -E2BIG, node, "schemas are nested more than %d deep", SCHEMA_DEPTH_MAX);
         return;
     }
+    schema_check_words(w, node);
     for (size_t i = 0; i < COUNT_OF(holds_one); i++)
         walk_in(w, node, json_object_get(json, holds_one[i]), holds_one[i], NULL, depth + 1);
     for (size_t i = 0; i < COUNT_OF(holds_list); i++) {

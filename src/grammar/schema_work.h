@@ -174,6 +174,8 @@ bool schema_ref_alone(const struct schema_work *w, const json_t *json); /* keywo
 enum schema_word_kind { SCHEMA_ASSERTS, SCHEMA_NOTES, SCHEMA_UNKNOWN };
 /* Whether a keyword asserts something in this draft. */
 enum schema_word_kind schema_word(uint32_t draft, const char *key);
+/* The work fails if the value of a keyword has a form that the drafts do not allow. */
+void schema_check_words(struct schema_work *w, uint32_t node);
 
 /* ---- schema_set.c ---- */
 

@@ -48,3 +48,8 @@ int device_choice_open(const struct device_choice *c, uint32_t workers, struct a
                                    .faults = c->faults};
     return c->backend == &backend_fake ? fake_device_open(&fake, ret) : device_open_cpu(workers, stacks, ret);
 }
+
+const char *device_choice_tier(void)
+{
+    return device_cpu_tier();
+}

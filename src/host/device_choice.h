@@ -18,6 +18,8 @@ struct device_choice {
 /* auto, cpu, or fake:N, where N is 0 to 7 and ",step=1000" and the like of fake_faults_parse() may follow.
  * 0 or -EINVAL. */
 int device_choose(const struct settings *o, struct device_choice *ret, struct err *e);
+/* The instruction set of the CPU's matrix products here: "ref", "avx2", "avx512". */
+const char *device_choice_tier(void);
 /* As device_open_cpu. */
 int device_choice_open(const struct device_choice *c, uint32_t workers, struct account *stacks,
                        struct device **ret);

@@ -70,7 +70,8 @@ static int bind_in(struct binder *b, uint32_t layer, bool mtp, const struct bind
     struct linear_source in[3];
     uint32_t hidden = b->config->hidden;
     if (!mtp && count == 3 && binder_layer_has(b, layer, ROLE_QKV)) {
-        const struct binder_matrix all = {ROLE_QKV, parts[0].out + parts[1].out + parts[2].out};
+        const struct binder_matrix all = {ROLE_QKV, parts[0].out + parts[1].out + parts[2].out,
+                                          parts[0].bias_factor};
         return binder_layer_projection(b, layer, &all, 1, hidden, &ret->in);
     }
     int r = binder_layer_matrices(b, layer, parts, count, hidden, in);
@@ -86,10 +87,12 @@ static int bind(struct binder *b, uint32_t layer, struct layer *l)
     const struct layer_config *c = l->config;
     struct attention_weights *ret = &l->attention;
     uint32_t q_rows = c->heads * c->head_dim;
-    const struct binder_matrix parts[] = {{ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows},
-                                          {ROLE_K, c->kv_heads * c->head_dim},
-                                          {ROLE_V, c->kv_heads * c->value_dim}};
-    const struct binder_matrix out = {ROLE_O, b->config->hidden};
+    /* A factor of the input is applied to scores and results, so biases have its inverse. */
+    float in_scale = b->config->attention_in_scale, factor = in_scale != 0 ? 1 / in_scale : 0;
+    const struct binder_matrix parts[] = {{ROLE_Q, f->attention_gate ? 2 * q_rows : q_rows, factor},
+                                          {ROLE_K, c->kv_heads * c->head_dim, factor},
+                                          {ROLE_V, c->kv_heads * c->value_dim, factor}};
+    const struct binder_matrix out = {ROLE_O, b->config->hidden, factor};
     ret->gated = f->attention_gate;
     ret->scale = score_scale(b->config, c);
     int r = bind_in(b, layer, l->mtp, parts, part_count(c), ret);

@@ -154,8 +154,11 @@ int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_
 {
     char path[BINDER_PATH_MAX];
     int r = 0;
-    for (uint32_t i = 0; r == 0 && i < count; i++)
+    for (uint32_t i = 0; r == 0 && i < count; i++) {
         r = binder_linear(b, binder_path(b, layer, matrices[i].role, path), matrices[i].out, in, &ret[i]);
+        if (r == 0)
+            ret[i].bias_factor = matrices[i].bias_factor;
+    }
     return r;
 }
 

@@ -134,6 +134,7 @@ bool binder_layer_has(const struct binder *b, uint32_t layer, enum tensor_role r
 struct binder_matrix {
     enum tensor_role role;
     uint64_t out;
+    float bias_factor; /* as linear_source's */
 };
 /* Finds the matrices of a layer, as binder_linear. */
 int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,

@@ -16,11 +16,11 @@
 static const char *const prefixes[] = {
     "model.language_model.", "language_model.model.", "model.", "backbone.", "bert.", "roberta.", ""};
 
-char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
-                         char ret[BINDER_PATH_MAX])
+static char *path_of(const struct binder *b, const char *name, uint32_t layer, uint32_t expert,
+                     char ret[BINDER_PATH_MAX])
 {
     char text[BINDER_PATH_MAX] = "";
-    const char *name = role_name(b->config->family->tensors, role), *mark = strchr(name, '#');
+    const char *mark = strchr(name, '#');
     const char *layers = b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
@@ -33,6 +33,20 @@ char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_rol
             : snprintf(ret, BINDER_PATH_MAX, "%s.%u.%.120s", layers ? layers : "layers", layer, text);
     ASSERT(n > 0 && n < BINDER_PATH_MAX);
     return ret;
+}
+
+/* Of several names the one that the checkpoint has; none: the first one. */
+char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
+                         char ret[BINDER_PATH_MAX])
+{
+    const struct tensor_name *own = b->config->family->tensors;
+    const char *first = role_name(own, role, 0), *name = first;
+    for (uint32_t turn = 1; name && role_name(own, role, 1); turn++) {
+        if (binder_has(b, path_of(b, name, layer, expert, ret)))
+            return ret;
+        name = role_name(own, role, turn);
+    }
+    return path_of(b, first, layer, expert, ret);
 }
 
 char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role, char ret[BINDER_PATH_MAX])
@@ -98,7 +112,7 @@ static int find_prefix(struct binder *b)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    const char *table = role_name(b->config->family->tensors, ROLE_EMBEDDING);
+    const char *table = role_name(b->config->family->tensors, ROLE_EMBEDDING, 0);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
         if (checkpoint_find(b->checkpoint, binder_name(b, table, ".weight", name), &t))

@@ -127,7 +127,7 @@ static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
 {
     struct tensor t;
     int r = read_floats(b, &s->bias, "a bias", &t);
-    struct vector_source v = {.tensor = &t};
+    struct vector_source v = {.tensor = &t, .factor = s->bias_factor};
     if (s->interleaved) {
         v.rows = 2;
         v.columns = (uint32_t)(s->out / 2);

@@ -91,7 +91,9 @@ static void derive_encoder(struct json_read *r, struct config *c)
 /* What follows from other numbers, and must fit them. */
 static void derive(struct json_read *r, struct config *c)
 {
-    if (c->kv_heads == 0)
+    /* A family's default is not meant where it cannot be. */
+    bool given = json_read_has(r, "num_key_value_heads");
+    if (c->kv_heads == 0 || (!given && c->heads % c->kv_heads != 0))
         c->kv_heads = c->heads;
     if (c->head_dim == 0)
         c->head_dim = c->hidden / c->heads;
@@ -141,6 +143,23 @@ static bool has_other_parts(const json_t *root)
            json_is_object(json_object_get(root, "audio_config"));
 }
 
+/* A new reference; NULL: it has none. */
+static json_t *defaults_of(const struct family *f, struct json_read *r)
+{
+    char text[768];
+    json_t *ret;
+    if (!f || !f->defaults)
+        return NULL;
+    size_t n = strlen(f->defaults);
+    ASSERT(n < sizeof(text));
+    for (size_t i = 0; i < n; i++)
+        text[i] = f->defaults[i] == '\'' ? '"' : f->defaults[i];
+    if (json_read_parse((struct slice){text, n}, "the family's defaults", &ret, r->e) == 0)
+        return ret;
+    json_read_fail(r, -ENOMEM, "no memory left for the defaults of %s", f->names[0]);
+    return NULL;
+}
+
 static int parse_root(struct arena *a, const json_t *root, struct config *ret, struct err *e)
 {
     struct config c = {0};
@@ -149,6 +168,8 @@ static int parse_root(struct arena *a, const json_t *root, struct config *ret, s
         return err_set(e, -EINVAL, "config.json: text_config must be an object");
     struct json_read r = {.object = text, .fallback = root, .where = "config.json", .e = e};
     read_family(&r, root, &c);
+    json_t *defaults = defaults_of(c.family, &r);
+    r.defaults = defaults;
     c.text_alone = !r.error && !c.family->images && has_other_parts(root);
     if (!r.error)
         read_keys(&r, &c);
@@ -158,6 +179,7 @@ static int parse_root(struct arena *a, const json_t *root, struct config *ret, s
         config_rope_read(&r, &c);
     if (!r.error)
         config_quantization_read(&r, a, &c);
+    json_decref(defaults);
     if (!r.error)
         *ret = c;
     return r.error;

@@ -9,14 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of the key that the file has; the newest one where it has none. */
+/* The name of the key that the file has: with a value, else null, else among the defaults. Nowhere: the
+ * newest one. */
 static const char *present_name(const struct json_read *r, const struct config_key *k)
 {
+    const char *null = NULL, *absent = NULL;
     for (size_t i = 0; i < COUNT_OF(k->names) && k->names[i]; i++) {
-        if (json_read_get(r, k->names[i]))
+        bool given = json_read_has(r, k->names[i]), value = json_read_get(r, k->names[i]);
+        if (given && value)
             return k->names[i];
+        if (given && !null)
+            null = k->names[i];
+        if (value && !absent)
+            absent = k->names[i];
     }
-    return k->names[0];
+    return null ? null : absent ? absent : k->names[0];
 }
 
 static void read_word(struct json_read *r, const struct config_key *k, const char *name, uint32_t *ret)

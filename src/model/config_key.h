@@ -1,7 +1,8 @@
 /* config_key.h - a key of config.json as data: what it sets, its bounds, its default, and which values are
  * understood.
  *
- * Keys are declared by all families together (config.c), by a family, and by a block. A key that nothing
+ * Keys are declared by all families together (config.c), by a family, and by a block. Where a key is null its
+ * `absent` counts, and where it is missing the family's defaults before that. A key that nothing
  * declares is ignored. A key that changes results is declared; a value of it that is not computed is refused,
  * by key and value. */
 #ifndef PLATEAU_MODEL_CONFIG_KEY_H

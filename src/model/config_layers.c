@@ -162,18 +162,28 @@ static void read_one(struct json_read *r, uint32_t index, const json_t *object, 
         r->error = one.error;
 }
 
+/* Its key may have leading zeros, as many as make all keys of one length. */
+static const json_t *single_of(const json_t *list, uint32_t index)
+{
+    char name[16];
+    const json_t *found = NULL;
+    for (int digits = 1; !found && digits <= 4; digits++) {
+        snprintf(name, sizeof(name), "%0*u", digits, index);
+        found = json_object_get(list, name);
+    }
+    return found;
+}
+
 /* Where the file lists layers, it lists all that differ: the kinds' own sizes do not count. */
 static void read_single(struct json_read *r, struct config *c)
 {
-    char name[16];
     const json_t *list = c->family->single_layers ? json_read_get(r, "per_layer_config") : NULL;
     if (list && !json_is_object(list))
         json_read_fail(r, -EINVAL, "per_layer_config must be an object");
     for (uint32_t i = 0; list && !r->error && i < c->layers; i++) {
         c->layer[i].head_dim = c->layer[i].value_dim = c->head_dim;
         c->layer[i].kv_heads = c->kv_heads;
-        snprintf(name, sizeof(name), "%u", i);
-        const json_t *one = json_object_get(list, name);
+        const json_t *one = single_of(list, i);
         if (json_is_object(one))
             read_one(r, i, one, &c->layer[i]);
     }
@@ -301,7 +311,7 @@ static void fill_layers(struct json_read *r, const json_t *types, struct config 
         const struct layer_kind *kind = &kinds[is_first ? 0 : 1];
         bool windowed = kind->windowed && c->use_window && i >= c->window_from;
         if (types) {
-            kind = listed_kind(r, types, i, c);
+            kind = pattern->last && i + 1 == c->layers ? &kinds[0] : listed_kind(r, types, i, c);
             windowed = kind->windowed && c->use_window;
             if (windowed && c->window == 0)
                 json_read_fail(r, -EINVAL, "sliding_window is missing: layer %u has one", i);
@@ -350,6 +360,10 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
 {
     if (c->layers == 0 && json_is_array(types) && json_array_size(types) <= CONFIG_LAYERS_MAX)
         c->layers = (uint32_t)json_array_size(types);
+    if (c->layers == 0 && !types) {
+        json_read_fail(r, -EINVAL, "layer_types is missing");
+        return;
+    }
     if (c->layers == 0 || (types && (!json_is_array(types) || json_array_size(types) != c->layers))) {
         json_read_fail(r, -EINVAL, "layer_types must be a list of num_hidden_layers = %u names", c->layers);
         return;

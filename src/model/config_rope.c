@@ -1,8 +1,8 @@
 /* config_rope.c - the rotary position embedding in config.json, in all generations.
  *
  * Older configurations keep rope_theta at the top and a rope_scaling object; newer ones have rope_parameters.
- * Where both forms name a value, rope_parameters wins: transformers reads it alone and leaves the older key
- * as decoration. */
+ * rope_theta in the object goes before the one at the top. A rope_scaling that is added to newer files
+ * replaces rope_parameters, except for its rope_theta and for parameters by kind of layer. */
 #include "model/config.h"
 
 #include "model/family.h"
@@ -136,9 +136,11 @@ static void read_sections(struct json_read *p, struct rope_config *rope)
 /* Where the parameters of one table are: in the object, in its part for a kind of layers, or nowhere. */
 static const json_t *find_parameters(struct json_read *r, bool local, const char **name)
 {
-    const json_t *parameters = json_read_get(r, "rope_parameters");
-    const json_t *found = parameters ? parameters : json_read_get(r, "rope_scaling");
-    *name = parameters ? "rope_parameters" : "rope_scaling";
+    const json_t *scaling = json_read_get(r, "rope_scaling"), *found = json_read_get(r, "rope_parameters");
+    bool given = json_read_has(r, "rope_parameters"), kinds = json_object_get(found, "full_attention");
+    bool older = json_read_has(r, "rope_scaling") && !(given && (kinds || !json_object_size(scaling)));
+    *name = older ? "rope_scaling" : "rope_parameters";
+    found = older ? scaling : found;
     if (found && !json_is_object(found)) {
         json_read_fail(r, -EINVAL, "%s must be an object", *name);
         return NULL;
@@ -250,7 +252,12 @@ void config_rope_read(struct json_read *r, struct config *c)
     const struct family *f = c->family;
     if (f->encoder)
         return;
-    double theta = json_read_f64_or(r, "rope_theta", 1, 1e12, f->rope_theta > 0 ? f->rope_theta : 10000);
+    struct json_read newer = {.object = json_read_get(r, "rope_parameters"), .where = r->where, .e = r->e};
+    double theta = f->rope_theta > 0 ? f->rope_theta : 10000;
+    theta =
+        json_read_f64_or(r, "rope_theta", 1, 1e12, json_read_f64_or(&newer, "rope_theta", 1, 1e12, theta));
+    if (newer.error && !r->error)
+        r->error = newer.error;
     read_rope(r, c, false, theta);
     if (!has_local(c) || r->error)
         return;

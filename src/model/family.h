@@ -87,11 +87,12 @@ struct expert_form {
 #define FAMILY_NAMES_MAX 4
 
 struct family {
-    const char *names[FAMILY_NAMES_MAX];      /* model_type, without "_text" */
-    const char *parents[FAMILY_NAMES_MAX];    /* of a file whose text_config is of this family */
-    const struct tensor_name *tensors;        /* named otherwise; NULL: none */
-    const struct config_key *keys;            /* declared in addition or otherwise; NULL: none */
-    const char *layers;                       /* in front of a layer's number; NULL: "layers" */
+    const char *names[FAMILY_NAMES_MAX];   /* model_type, without "_text" */
+    const char *parents[FAMILY_NAMES_MAX]; /* of a file whose text_config is of this family */
+    const struct tensor_name *tensors;     /* named otherwise; NULL: none */
+    const struct config_key *keys;         /* declared in addition or otherwise; NULL: none */
+    const char *defaults; /* of keys that config.json leaves out, as JSON with ' for "; NULL: none */
+    const char *layers;   /* in front of a layer's number; NULL: "layers" */
     struct layer_kind kinds[LAYER_KINDS_MAX]; /* none: full attention */
     struct layer_pattern pattern;
     enum norm_place norm_place;

@@ -16,6 +16,7 @@ static const struct config_key keys[] = {
 
 const struct family families_cohere[] = {
     {.names = {"cohere2"},
+     .defaults = "{'max_position_embeddings': 8192}",
      .keys = keys,
      .norm_place = NORM_PARALLEL,
      .layer_norm = true,

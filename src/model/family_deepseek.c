@@ -19,7 +19,8 @@ static const struct key_word choices[] = {{"noaux_tc", TOPK_CORRECTED},
                                           {NULL, 0}};
 
 /* The head_dim that other files give is another's: qk_rope_head_dim, or nothing. */
-#define LATENT_KEYS CONFIG_U32_NEEDED(head_dim, 2, CONFIG_HEAD_DIM_MAX, "qk_rope_head_dim")
+#define LATENT_KEYS     CONFIG_U32_NEEDED(head_dim, 2, CONFIG_HEAD_DIM_MAX, "qk_rope_head_dim")
+#define LATENT_DEFAULTS "'kv_lora_rank': 512, 'qk_rope_head_dim': 64"
 #define LATENT_LAYERS                                                                                        \
     .kinds = {{.names = {"full_attention", "attention"}, .mixer = &block_latent}}, .tensors = tensors
 
@@ -56,9 +57,25 @@ static const struct config_key glm_keys[] = {
 const struct family families_deepseek[] = {
     {.names = {"deepseek_v3", "kimi_k2", "kimi_vl", "kimi_k25"},
      .keys = v3_keys,
+     .defaults = "{'max_position_embeddings': 4096, 'q_lora_rank': 1536, 'qk_nope_head_dim': 128, "
+                 "'v_head_dim': 128, " LATENT_DEFAULTS
+                 ", 'n_routed_experts': 256, 'num_experts_per_tok': 8, 'moe_intermediate_size': 2048}",
      LATENT_LAYERS,
      .experts = &corrected},
-    {.names = {"deepseek_v2"}, .keys = v2_keys, LATENT_LAYERS, .experts = &uncorrected},
-    {.names = {"glm4_moe_lite"}, .keys = glm_keys, LATENT_LAYERS, .experts = &corrected},
+    {.names = {"deepseek_v2"},
+     .keys = v2_keys,
+     .defaults = "{'max_position_embeddings': 2048, 'q_lora_rank': 1536, 'qk_nope_head_dim': 128, "
+                 "'v_head_dim': 128, " LATENT_DEFAULTS
+                 ", 'n_routed_experts': 64, 'moe_intermediate_size': 1407, 'n_shared_experts': 2}",
+     LATENT_LAYERS,
+     .experts = &uncorrected},
+    {.names = {"glm4_moe_lite"},
+     .keys = glm_keys,
+     .defaults = "{'max_position_embeddings': 202752, 'q_lora_rank': 768, 'qk_nope_head_dim': 192, "
+                 "'v_head_dim': 256, " LATENT_DEFAULTS
+                 ", 'n_routed_experts': 64, 'num_experts_per_tok': 4, 'moe_intermediate_size': 1536, "
+                 "'rms_norm_eps': 1e-5}",
+     LATENT_LAYERS,
+     .experts = &corrected},
     {{NULL}},
 };

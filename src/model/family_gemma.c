@@ -12,7 +12,6 @@ static const struct tensor_name tensors[] = {{ROLE_MLP_NORM, "pre_feedforward_la
 #define GEMMA_KEYS                                                                                           \
     CONFIG_WORD(activation, activations, ACTIVATION_GELU_TANH, "hidden_activation", "hidden_act"),           \
         CONFIG_FLOAT(score_scalar, 1e-3, 1e6, 256, "query_pre_attn_scalar"),                                 \
-        CONFIG_FLOAT(score_cap, 1e-3, 1e6, 0, "attn_logit_softcapping"),                                     \
         CONFIG_FLOAT(logits_cap, 1e-3, 1e6, 0, "final_logit_softcapping"),                                   \
         CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 4096, "sliding_window"),                                   \
         CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim")
@@ -20,6 +19,7 @@ static const struct tensor_name tensors[] = {{ROLE_MLP_NORM, "pre_feedforward_la
 static const struct config_key gemma2_keys[] = {
     GEMMA_KEYS,
     CONFIG_ONLY(false, "use_bidirectional_attention"),
+    CONFIG_FLOAT(score_cap, 1e-3, 1e6, 0, "attn_logit_softcapping"),
     CONFIG_KEY_END,
 };
 
@@ -74,12 +74,16 @@ const struct family families_gemma[] = {
     {.names = {"gemma2"},
      GEMMA,
      .keys = gemma2_keys,
+     .defaults = "{'max_position_embeddings': 8192, 'num_attention_heads': 8, 'num_key_value_heads': 4, "
+                 "'attn_logit_softcapping': 50, "
+                 "'final_logit_softcapping': 30}",
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},
                {.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true}},
      .pattern = {.every = 2}},
     {.names = {"gemma3"},
      GEMMA,
      .keys = gemma3_keys,
+     .defaults = "{'hidden_size': 2304, 'intermediate_size': 9216, 'num_hidden_layers': 26}",
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},
                {.names = {"sliding_attention"},
                 .mixer = &block_attention,
@@ -93,6 +97,7 @@ const struct family families_gemma[] = {
      .parents = {"gemma4_unified"},
      .tensors = gemma4_tensors,
      .keys = gemma4_keys,
+     .defaults = "{'hidden_size': 2304, 'intermediate_size': 9216, 'num_hidden_layers': 30}",
      .norm_place = NORM_SANDWICH,
      .embedding_sqrt = true,
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},

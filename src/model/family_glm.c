@@ -28,6 +28,8 @@ static const struct tensor_name dense_tensors[] = {{ROLE_MIXER_NORM_AFTER, "post
 
 const struct family families_glm[] = {
     {.names = {"glm4"},
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 2, 'head_dim': 128, "
+                 "'rms_norm_eps': 1.5625e-7}",
      .tensors = dense_tensors,
      .norm_place = NORM_SANDWICH,
      .rope_adjacent = true,
@@ -35,6 +37,9 @@ const struct family families_glm[] = {
     {.names = {"glm4_moe"},
      .tensors = tensors,
      .keys = keys,
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'rms_norm_eps': 1e-5, "
+                 "'moe_intermediate_size': 1408, "
+                 "'num_experts_per_tok': 8, 'n_routed_experts': 128}",
      .experts = &experts,
      .qk_norm = QK_NORM_OPTION,
      .rotary_part = 0.5},

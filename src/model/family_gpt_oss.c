@@ -31,6 +31,10 @@ const struct family families_gpt_oss[] = {
     {.names = {"gpt_oss"},
      .tensors = tensors,
      .keys = keys,
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'num_local_experts': 128, "
+                 "'num_experts_per_tok': 4, "
+                 "'rope_parameters': {'rope_type': 'yarn', 'factor': 32, 'truncate': false, "
+                 "'original_max_position_embeddings': 4096}}",
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},
                {.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true}},
      .pattern = {.every = 2},

@@ -34,9 +34,13 @@ static const struct config_key hybrid_keys[] = {
 
 static const struct tensor_name tensors[] = {{ROLE_GATE_UP, "shared_mlp.input_linear"},
                                              {ROLE_DOWN, "shared_mlp.output_linear"},
+                                             {ROLE_DOWN, "mlp.down_proj"},
                                              {ROLE_ROUTER, "block_sparse_moe.router.layer"},
+                                             {ROLE_ROUTER, "block_sparse_moe.router"},
                                              {ROLE_EXPERTS_GATE_UP, "block_sparse_moe.input_linear"},
+                                             {ROLE_EXPERTS_GATE_UP, "block_sparse_moe.experts.gate_up_proj"},
                                              {ROLE_EXPERTS_DOWN_FUSED, "block_sparse_moe.output_linear"},
+                                             {ROLE_EXPERTS_DOWN_FUSED, "block_sparse_moe.experts.down_proj"},
                                              {ROLE_EXPERTS_GATE, "block_sparse_moe.switch_mlp.gate_proj"},
                                              {ROLE_EXPERTS_UP, "block_sparse_moe.switch_mlp.up_proj"},
                                              {ROLE_EXPERTS_DOWN, "block_sparse_moe.switch_mlp.down_proj"},
@@ -47,11 +51,18 @@ static const struct tensor_name tensors[] = {{ROLE_GATE_UP, "shared_mlp.input_li
 static const struct expert_form experts = {.score = ROUTE_SOFTMAX_CHOSEN, .shared = ROUTE_SHARED_WHOLE};
 
 const struct family families_granite[] = {
-    {.names = {"granite"}, .keys = dense_keys},
-    {.names = {"granitemoe", "granitemoeshared"}, .tensors = tensors, .keys = moe_keys, .experts = &experts},
+    {.names = {"granite"}, .defaults = "{'max_position_embeddings': 2048}", .keys = dense_keys},
+    {.names = {"granitemoe", "granitemoeshared"},
+     .tensors = tensors,
+     .keys = moe_keys,
+     .defaults = "{'max_position_embeddings': 2048, 'num_local_experts': 8, 'num_experts_per_tok': 2}",
+     .experts = &experts},
     {.names = {"granitemoehybrid"},
      .tensors = tensors,
      .keys = hybrid_keys,
+     .defaults = "{'max_position_embeddings': 2048, 'num_local_experts': 8, 'num_experts_per_tok': 2, "
+                 "'mamba_n_heads': 128, "
+                 "'mamba_d_state': 256, 'mamba_d_head': 64}",
      .kinds = {{.names = {"linear_attention", "mamba"}, .mixer = &block_mamba},
                {.names = {"full_attention", "attention"}, .mixer = &block_attention}},
      .experts = &experts},

@@ -10,6 +10,10 @@ static const struct config_key keys[] = {
 };
 
 const struct family families_hunyuan[] = {
-    {.names = {"hunyuan_v1_dense"}, .tensors = tensors, .keys = keys, .qk_norm = QK_NORM_ROTATED},
+    {.names = {"hunyuan_v1_dense"},
+     .defaults = "{'max_position_embeddings': 2048}",
+     .tensors = tensors,
+     .keys = keys,
+     .qk_norm = QK_NORM_ROTATED},
     {{NULL}},
 };

@@ -9,8 +9,11 @@ static const struct tensor_name tensors[] = {{ROLE_FINAL_NORM, "embedding_norm"}
                                              {ROLE_Q_NORM, "self_attn.q_layernorm"},
                                              {ROLE_K_NORM, "self_attn.k_layernorm"},
                                              {ROLE_GATE, "feed_forward.w1"},
+                                             {ROLE_GATE, "feed_forward.gate_proj"},
                                              {ROLE_UP, "feed_forward.w3"},
+                                             {ROLE_UP, "feed_forward.up_proj"},
                                              {ROLE_DOWN, "feed_forward.w2"},
+                                             {ROLE_DOWN, "feed_forward.down_proj"},
                                              {ROLE_ROUTER, "feed_forward.gate"},
                                              {ROLE_ROUTER_CORRECTION, "feed_forward.expert_bias"},
                                              {ROLE_EXPERT_GATE, "feed_forward.experts.#.w1"},
@@ -48,13 +51,23 @@ static const struct config_key lfm2_moe_keys[] = {
 static const struct expert_form experts = {
     .score = ROUTE_SIGMOID, .correction = true, .normalise_eps = 1e-6f};
 
+#define LFM_DEFAULTS "'num_key_value_heads': 8, 'conv_L_cache': 3"
 #define LFM                                                                                                  \
     .kinds = {{.names = {"full_attention", "attention"}, .mixer = &block_attention},                         \
               {.names = {"conv"}, .mixer = &block_short_conv}},                                              \
     .tensors = tensors, .pattern = {.first = "full_attn_idxs"}, .qk_norm = QK_NORM_HEAD, .rope_theta = 1e6
 
 const struct family families_lfm[] = {
-    {.names = {"lfm2"}, LFM, .keys = lfm2_keys},
-    {.names = {"lfm2_moe"}, LFM, .keys = lfm2_moe_keys, .experts = &experts},
+    {.names = {"lfm2"},
+     LFM,
+     .keys = lfm2_keys,
+     .defaults = "{'max_position_embeddings': 128000, " LFM_DEFAULTS "}"},
+    {.names = {"lfm2_moe"},
+     LFM,
+     .keys = lfm2_moe_keys,
+     .defaults = "{'max_position_embeddings': 128000, " LFM_DEFAULTS
+                 ", 'moe_intermediate_size': 1792, 'num_experts': 32, "
+                 "'num_experts_per_tok': 4}",
+     .experts = &experts},
     {{NULL}},
 };

@@ -20,16 +20,34 @@ static const struct config_key smollm_keys[] = {
 };
 
 const struct family families_llama[] = {
-    {.names = {"llama"}},
-    {.names = {"seed_oss"}},
-    {.names = {"mistral", "ministral"}, .parents = {"mistral3"}, .keys = window_keys, WINDOWED_LAYERS},
-    {.names = {"ministral3"}, .keys = window_keys, WINDOWED_LAYERS, .query_growth = true},
+    {.names = {"llama"}, .defaults = "{'max_position_embeddings': 2048}"},
+    {.names = {"seed_oss"},
+     .defaults = "{'max_position_embeddings': 524288, 'num_key_value_heads': 8, 'head_dim': 128}"},
+    {.names = {"mistral", "ministral"},
+     .parents = {"mistral3"},
+     .keys = window_keys,
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'sliding_window': 4096}",
+     WINDOWED_LAYERS},
+    {.names = {"ministral3"},
+     .keys = window_keys,
+     .defaults = "{'max_position_embeddings': 262144, 'num_key_value_heads': 8, 'head_dim': 128, "
+                 "'rms_norm_eps': 1e-5, 'rope_parameters': {"
+                 "'rope_type': 'yarn', 'factor': 16, 'original_max_position_embeddings': 16384, "
+                 "'mscale_all_dim': 1, 'mscale': 1, 'llama_4_scaling_beta': 0.1}}",
+     WINDOWED_LAYERS,
+     .query_growth = true,
+     .rope_theta = 1e6},
     {.names = {"smollm3"},
      .keys = smollm_keys,
+     .defaults = "{'max_position_embeddings': 32768, 'num_key_value_heads': 4}",
      WINDOWED_LAYERS,
      .pattern = {{"no_rope_layer_interval"}, 4},
      .rope_except = 4,
      .rope_theta = 2e6},
-    {.names = {"ernie4_5"}, .rope_adjacent = true, .rope_theta = 5e5},
+    {.names = {"ernie4_5"},
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 2, 'head_dim': 128, "
+                 "'rms_norm_eps': 1e-5}",
+     .rope_adjacent = true,
+     .rope_theta = 5e5},
     {{NULL}},
 };

@@ -29,6 +29,10 @@ static const struct tensor_name nemotron_tensors[] = {
     {ROLE_ROUTER_CORRECTION, "mixer.gate.e_score_correction_bias"},
     {ROLE_EXPERT_UP, "mixer.experts.#.up_proj"},
     {ROLE_EXPERT_DOWN, "mixer.experts.#.down_proj"},
+    {ROLE_EXPERTS_UP, "mixer.experts.up_proj"},
+    {ROLE_EXPERTS_UP, "mixer.switch_mlp.fc1"},
+    {ROLE_EXPERTS_DOWN, "mixer.experts.down_proj"},
+    {ROLE_EXPERTS_DOWN, "mixer.switch_mlp.fc2"},
     {ROLE_SHARED_UP, "mixer.shared_experts.up_proj"},
     {ROLE_SHARED_DOWN, "mixer.shared_experts.down_proj"},
     {ROLE_NONE, NULL}};
@@ -63,7 +67,6 @@ static const struct tensor_name falcon_tensors[] = {
     {ROLE_GATE, "feed_forward.gate_proj"}, {ROLE_UP, "feed_forward.up_proj"},
     {ROLE_DOWN, "feed_forward.down_proj"}, {ROLE_NONE, NULL}};
 
-/* A bias would stand between a factor of an input and the one of its product. */
 static const struct config_key falcon_keys[] = {
     CONFIG_FLOAT(eps, 0, 1, 1e-5, "rms_norm_eps"),
     FACTOR(embedding_scale, "embedding_multiplier"),
@@ -77,8 +80,6 @@ static const struct config_key falcon_keys[] = {
     CONFIG_FLOATS(mlp_scales, 1e-9, 1e9, 1, "mlp_multipliers"),
     CONFIG_FLAG(ssm_normed, false, "mamba_rms_norm"),
     CONFIG_FLAG(ssm_norm_first, true, "mamba_norm_before_gate"),
-    CONFIG_ONLY(false, "attention_bias"),
-    CONFIG_ONLY(false, "mamba_proj_bias"),
     CONFIG_KEY_END,
 };
 
@@ -86,6 +87,10 @@ const struct family families_mamba[] = {
     {.names = {"nemotron_h"},
      .tensors = nemotron_tensors,
      .keys = nemotron_keys,
+     .defaults = "{'max_position_embeddings': 4096, 'num_key_value_heads': 8, 'mamba_num_heads': 128, "
+                 "'mamba_head_dim': 64, 'n_groups': 8, "
+                 "'ssm_state_size': 128, 'n_routed_experts': 8, 'num_experts_per_tok': 2, "
+                 "'moe_intermediate_size': 7688}",
      .kinds = {{.names = {"linear_attention", "mamba", "M"}, .mixer = &block_mamba, .alone = true},
                {.names = {"full_attention", "attention", "*"},
                 .mixer = &block_attention,
@@ -97,6 +102,9 @@ const struct family families_mamba[] = {
     {.names = {"falcon_h1"},
      .tensors = falcon_tensors,
      .keys = falcon_keys,
+     .defaults = "{'max_position_embeddings': 8192, 'num_key_value_heads': 8, 'mamba_d_ssm': 1024, "
+                 "'mamba_n_heads': 128, "
+                 "'mamba_d_state': 256}",
      .kinds = {{.names = {"hybrid"}, .mixer = &block_attention, .beside = &block_mamba}},
      .rope_theta = 10000},
     {{NULL}},

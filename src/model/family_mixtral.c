@@ -4,7 +4,9 @@
 
 static const struct tensor_name tensors[] = {
     {ROLE_ROUTER, "block_sparse_moe.gate"},
+    {ROLE_ROUTER, "mlp.gate"},
     {ROLE_ROUTER_CORRECTION, "block_sparse_moe.e_score_correction_bias"},
+    {ROLE_ROUTER_CORRECTION, "mlp.e_score_correction_bias"},
     {ROLE_EXPERT_GATE, "block_sparse_moe.experts.#.w1"},
     {ROLE_EXPERT_UP, "block_sparse_moe.experts.#.w3"},
     {ROLE_EXPERT_DOWN, "block_sparse_moe.experts.#.w2"},
@@ -46,6 +48,8 @@ const struct family families_mixtral[] = {
     {.names = {"mixtral"},
      .tensors = tensors,
      .keys = mixtral_keys,
+     .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 8, 'num_local_experts': 8, "
+                 "'num_experts_per_tok': 2}",
      .kinds = {{.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true},
                {.names = {"full_attention"}, .mixer = &block_attention}},
      .rope_theta = 1e6,
@@ -53,6 +57,8 @@ const struct family families_mixtral[] = {
     {.names = {"minimax_m2"},
      .tensors = tensors,
      .keys = minimax_keys,
+     .defaults = "{'max_position_embeddings': 196608, 'num_key_value_heads': 8, 'num_local_experts': 256, "
+                 "'num_experts_per_tok': 8}",
      .qk_norm = QK_NORM_ALL,
      .rope_theta = 5e6,
      .experts = &minimax_experts},

@@ -18,6 +18,8 @@ static const struct config_key exaone4_keys[] = {
 const struct family families_olmo[] = {
     {.names = {"olmo3"},
      .keys = olmo3_keys,
+     .defaults = "{'max_position_embeddings': 2048, 'rms_norm_eps': 1e-5}",
+     .rope_theta = 500000,
      .norm_place = NORM_POST,
      .qk_norm = QK_NORM_ALL,
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention},
@@ -28,6 +30,7 @@ const struct family families_olmo[] = {
      .pattern = {.every = 4}},
     {.names = {"exaone4"},
      .keys = exaone4_keys,
+     .defaults = "{'max_position_embeddings': 2048, 'sliding_window': 4096}",
      .norm_place = NORM_POST,
      .qk_norm = QK_NORM_HEAD,
      .kinds = {{.names = {"full_attention"}, .mixer = &block_attention, .rope = KIND_ROPE_WINDOWED},

@@ -13,6 +13,7 @@ static const struct key_word rope_types[] = {{"su", ROPE_LONG}, {"yarn", ROPE_LO
 
 const struct family families_phi[] = {
     {.names = {"phi3"},
+     .defaults = "{'max_position_embeddings': 4096}",
      .keys = keys,
      .rope_types = rope_types,
      .kinds = {{.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true},

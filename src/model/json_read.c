@@ -104,11 +104,18 @@ void json_read_fail(struct json_read *r, int code, const char *format, ...)
     r->error = err_set(r->e, code, "%s: %s", r->where, text);
 }
 
+bool json_read_has(const struct json_read *r, const char *key)
+{
+    return json_object_get(r->object, key) || json_object_get(r->fallback, key);
+}
+
 const json_t *json_read_get(const struct json_read *r, const char *key)
 {
-    const json_t *v = r->object ? json_object_get(r->object, key) : NULL;
+    const json_t *v = json_object_get(r->object, key);
     if (!v || json_is_null(v))
-        v = r->fallback ? json_object_get(r->fallback, key) : NULL;
+        v = json_object_get(r->fallback, key);
+    if (!v && !json_read_has(r, key))
+        v = json_object_get(r->defaults, key);
     return v && !json_is_null(v) ? v : NULL;
 }
 

@@ -1,7 +1,8 @@
 /* json_read.h - values of a foreign config.json, each within bounds.
  *
- * A reader looks a key up in one object and then in a second one (text_config, then the top level); null
- * counts as absent. The first failure sticks and names key, value and limit. Later reads return the
+ * A reader looks a key up in one object and then in a second one (text_config, then the top level), and where
+ * neither has the key in a third one: the defaults. A null is no value, and keeps the defaults away. The
+ * first failure sticks and names key, value and limit. Later reads return the
  * smallest allowed value, so that a parser reads everything and checks once at the end. */
 #ifndef PLATEAU_MODEL_JSON_READ_H
 #define PLATEAU_MODEL_JSON_READ_H
@@ -24,11 +25,14 @@ int json_read_list_file(const char *dir, const char *name, json_t **ret, struct 
 
 struct json_read {
     const json_t *object, *fallback; /* either may be NULL */
+    const json_t *defaults;          /* likewise */
     const char *where;               /* for messages: "config.json" */
     struct err *e;
     int error; /* 0 or the first failure */
 };
 
+/* Whether the file has the key, be it null. */
+bool json_read_has(const struct json_read *r, const char *key);
 /* NULL when absent or null. */
 const json_t *json_read_get(const struct json_read *r, const char *key);
 /* Required: absent is a failure. */

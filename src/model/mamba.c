@@ -65,7 +65,9 @@ static int bind_matrices(struct binder *b, uint32_t layer, struct ssm_weights *r
 {
     const struct config *c = b->config;
     uint32_t inner = ssm_inner(&c->ssm);
-    const struct binder_matrix in = {ROLE_SSM_IN, inner + ssm_channels(&c->ssm) + c->ssm.heads};
+    /* The factor of the input is applied to its product. */
+    const struct binder_matrix in = {ROLE_SSM_IN, inner + ssm_channels(&c->ssm) + c->ssm.heads,
+                                     c->ssm_in_scale != 0 ? 1 / c->ssm_in_scale : 0};
     const struct binder_matrix out = {ROLE_SSM_OUT, c->hidden};
     int r = binder_layer_projection(b, layer, &in, 1, c->hidden, &ret->in);
     return r < 0 ? r : binder_layer_projection(b, layer, &out, 1, inner, &ret->out);

@@ -1,4 +1,4 @@
-/* model.c - probing, loading, and the forward pass from ids to logits.
+/* model.c - probing, loading, and the steps of a model.
  *
  * A load measures first (model_probe is the measuring alone), reserves everything, then packs. The
  * checkpoint's files are open only while packing. Everything that model_forward touches exists when
@@ -7,15 +7,14 @@
 
 #include "compute/backend.h"
 #include "model/blocks.h"
-#include "model/layer_inputs.h"
 #include "model/vision_encoder.h"
 #include "model/family.h"
+#include "model/forward.h"
 #include "model/mtp.h"
 #include "model/step.h"
 #include "model/vector_head.h"
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "memory/accounts.h"
 
 #include <errno.h>
@@ -30,15 +29,6 @@
 #define TABLES_FIXED_BYTES     16384 /* the arena's own, and what reading the file takes */
 #define LAYOUT_BYTES           (sizeof(struct kv_layer) + sizeof(struct recurrent_layer)) /* of a layer */
 #define TOKENS_MAX_LIMIT       (1u << 20)
-
-/* Weights outside the layers. */
-struct model_ends {
-    struct weight embedding;
-    struct weight positions, types; /* of an encoder */
-    struct projection head;         /* zeros of an encoder */
-    struct norm final_norm;         /* [hidden] */
-    struct layer_inputs layer_inputs;
-};
 
 struct model {
     struct device *device;
@@ -588,66 +578,6 @@ const struct domain *model_domain(const struct model *m)
 
 /* ---- forward ---- */
 
-static void embed(const struct model *m, struct step *s)
-{
-    const struct config *c = &m->config;
-    compute_embed(s->compute, &(struct op_embed){.table = &m->ends.embedding,
-                                                 .positions = c->position_rows ? &m->ends.positions : NULL,
-                                                 .types = c->token_types ? &m->ends.types : NULL,
-                                                 .row = step_normed(s),
-                                                 .ropes = &s->ropes,
-                                                 .scale = m->config.embedding_scale,
-                                                 .h = step_residual(s),
-                                                 .angles = step_all_angles(s)});
-}
-
-/* Norms the rows that give logits or values, into PLACE_PROJ, which is free by now. */
-static struct op_product gather(const struct model *m, struct step *s)
-{
-    const struct act y = step_act(PLACE_PROJ, m->config.hidden);
-    struct norm norm = m->ends.final_norm;
-    if (m->shape.mtp)
-        norm.weight = DEV_NULL; /* mtp_pair() has normed */
-    compute_gather(s->compute, &(struct op_gather){.add = step_take_pending(s),
-                                                   .h = step_residual(s),
-                                                   .y = y,
-                                                   .norm = norm,
-                                                   .reader = &m->ends.head});
-    return (struct op_product){.w = &m->ends.head,
-                               .x = y,
-                               .y = {.place = OP_LOGITS, .width = m->config.vocab},
-                               .columns = COLUMNS_LOGITS};
-}
-
-static void finish_logits(const struct model *m, struct step *s)
-{
-    const struct config *c = &m->config;
-    float scale = c->logits_divisor > 0 ? 1 / c->logits_divisor : c->logits_scale;
-    if (scale != 0 || c->logits_cap > 0)
-        compute_finish(s->compute, &(struct op_finish){.scale = scale, .cap = c->logits_cap});
-}
-
-static void finish(const struct model *m, struct step *s)
-{
-    struct op_product list[OP_PRODUCTS_MAX];
-    uint32_t count = 0;
-    if (m->shape.mtp)
-        list[count++] = mtp_pair(s, &m->mtp);
-    if (s->batch.logit_count + s->batch.value_count > 0) {
-        const struct op_product head = gather(m, s);
-        if (s->batch.value_count > 0)
-            compute_values(s->compute, &(struct op_values){head.x});
-        if (s->batch.logit_count > 0)
-            list[count++] = head;
-    }
-    if (count > 0)
-        compute_project(s->compute, list, count);
-    if (s->batch.logit_count > 0)
-        finish_logits(m, s);
-    if (m->shape.mtp)
-        mtp_put(s, &m->mtp);
-}
-
 static void check_rows(const struct model *m, const struct model_step *in)
 {
     for (uint32_t r = 0; r < in->seq_count; r++) {
@@ -656,15 +586,6 @@ static void check_rows(const struct model *m, const struct model_step *in)
         for (uint32_t i = 0; i < seq->token_count; i++)
             ASSERT(seq->tokens[i] < m->config.vocab);
     }
-}
-
-/* A token's features for DeepStack's layers come after its embedding. */
-static void add_features(struct step *s, uint32_t layer)
-{
-    uint32_t hidden = s->shape.hidden;
-    compute_add_features(s->compute, &(struct op_features){.add = step_take_pending(s),
-                                                           .h = step_residual(s),
-                                                           .from = hidden * (1 + layer)});
 }
 
 static void begin_batch(struct model *m, const struct model_step *in)
@@ -685,31 +606,13 @@ static uint32_t key_of(const struct step *s)
            (s->batch.value_count > 0 ? STEP_KEY_VALUES : 0u);
 }
 
-/* False: the step was cancelled between two layers. */
-static bool compute(struct model *m, const struct model_step *in)
-{
-    struct step *s = m->step;
-    embed(m, s);
-    layer_inputs_compute(s, &m->ends.layer_inputs);
-    for (uint32_t i = 0; i < m->config.layers; i++) {
-        if (step_is_stopped(in->cancel) || step_is_stopped(in->stop))
-            return false;
-        layer_forward(s, &m->layers[i]);
-        if (i < m->config.vision.deepstack_count && s->batch.image_count > 0)
-            add_features(s, i);
-        if (in->progress_ns)
-            atomic_store_explicit(in->progress_ns, clock_now_ns(), memory_order_relaxed);
-    }
-    finish(m, s);
-    return true;
-}
-
 void model_step_begin(struct model *m, const struct model_step *in)
 {
     struct step *s = m->step;
     check_rows(m, in);
     begin_batch(m, in);
-    if (!compute_replay(s->compute, key_of(s)) && !compute(m, in))
+    const struct forward f = {&m->config, m->layers, &m->ends, m->shape.mtp ? &m->mtp : NULL};
+    if (!compute_replay(s->compute, key_of(s)) && !forward_pass(s, &f, in))
         s->phase = STEP_CANCELED;
 }
 

@@ -101,7 +101,9 @@ static int find_up(struct binder *b, uint32_t layer, struct linear_source *parts
     if (r < 0)
         return r;
     if (b->config->family->experts->plain)
-        return expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 1, parts);
+        return has_stack(b, layer, ROLE_EXPERTS_UP)
+                   ? expert_stacked(b, layer, ROLE_EXPERTS_UP, im, hidden, 1, parts)
+                   : expert_single(b, layer, ROLE_EXPERT_UP, im, hidden, 1, parts);
     if (has_stack(b, layer, ROLE_EXPERTS_GATE_UP))
         return expert_fused(b, layer, ROLE_EXPERTS_GATE_UP, 2 * im, hidden, parts);
     *count = 2;

@@ -88,12 +88,13 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_MLP_RESULT_NORM] = "post_feedforward_layernorm_1",
 };
 
-const char *role_name(const struct tensor_name *own, enum tensor_role role)
+const char *role_name(const struct tensor_name *own, enum tensor_role role, uint32_t turn)
 {
+    uint32_t found = 0;
     ASSERT(role > ROLE_NONE && role < TENSOR_ROLES);
     for (; own && own->role != ROLE_NONE; own++) {
-        if (own->role == role)
+        if (own->role == role && found++ == turn)
             return own->name;
     }
-    return names[role];
+    return found == 0 && turn == 0 ? names[role] : NULL;
 }

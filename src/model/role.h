@@ -109,7 +109,8 @@ struct tensor_name {
     const char *name;
 };
 
-/* The name that `own` (ends with ROLE_NONE; may be NULL) has for it, else llama's. */
-const char *role_name(const struct tensor_name *own, enum tensor_role role);
+/* The name that `own` (ends with ROLE_NONE; may be NULL) has for it, else llama's. Writers may have several
+ * names for one role: the one in `turn`, from 0; NULL after the last one. */
+const char *role_name(const struct tensor_name *own, enum tensor_role role, uint32_t turn);
 
 #endif

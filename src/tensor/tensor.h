@@ -81,6 +81,7 @@ struct linear_source {
                          the second. So are the bias's values */
     bool has_bias;    /* y = w x + bias; not part of the values below */
     struct tensor bias; /* [out] */
+    float bias_factor;  /* its values are times this; 0: as they are */
 };
 
 /* Where row `row` is among the columns of a transposed source. */

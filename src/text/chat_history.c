@@ -151,3 +151,76 @@ bool chat_history_wrap(json_t *messages)
     }
     return some;
 }
+
+/* ---- messages of the system ---- */
+
+static bool has_role(const json_t *message, const char *role)
+{
+    const char *own = json_string_value(json_object_get(message, "role"));
+    return own && strcmp(own, role) == 0;
+}
+
+static json_t *text_part(const char *text)
+{
+    return json_pack("{s:s, s:s}", "type", "text", "text", text);
+}
+
+/* A list of parts, as a new reference. */
+static json_t *parts_of(json_t *content)
+{
+    if (json_is_array(content))
+        return json_copy(content);
+    return json_is_string(content) ? json_pack("[{s:s, s:O}]", "type", "text", "text", content)
+                                   : json_array();
+}
+
+static json_t *joined(json_t *a, json_t *b)
+{
+    if (json_is_string(a) && json_is_string(b))
+        return json_sprintf("%s\n\n%s", json_string_value(a), json_string_value(b));
+    json_t *all = parts_of(a), *more = parts_of(b);
+    bool ok = all && more && json_array_append_new(all, text_part("\n\n")) == 0 &&
+              json_array_extend(all, more) == 0;
+    json_decref(more);
+    if (!ok)
+        json_decref(all);
+    return ok ? all : NULL;
+}
+
+/* The message at `i` becomes a part of the one before it. */
+static int join_before(json_t *messages, size_t i, struct chat_mark *marks, uint32_t count)
+{
+    json_t *before = json_array_get(messages, i - 1), *message = json_array_get(messages, i);
+    json_t *content = joined(json_object_get(before, "content"), json_object_get(message, "content"));
+    if (!content || json_object_set_new(before, "content", content) < 0)
+        return -ENOMEM;
+    json_array_remove(messages, i);
+    for (uint32_t k = 0; k < count; k++)
+        marks[k].message -= marks[k].message >= i;
+    return 0;
+}
+
+int chat_history_join_system(json_t *messages, struct chat_mark *marks, uint32_t count, bool *ret)
+{
+    size_t i = 0;
+    bool before = false, some = false; /* before: the message before this one was the system's */
+    while (has_role(json_array_get(messages, i), "system"))
+        i++;
+    while (i < json_array_size(messages)) {
+        json_t *message = json_array_get(messages, i);
+        bool own = has_role(message, "system"), user = own || has_role(message, "user");
+        if (own && json_object_set_new(message, "role", json_string("user")) < 0)
+            return -ENOMEM;
+        some |= own;
+        if (user && (own || before) && i > 0 && has_role(json_array_get(messages, i - 1), "user")) {
+            if (join_before(messages, i, marks, count) < 0)
+                return -ENOMEM;
+            before |= own;
+            continue;
+        }
+        before = own;
+        i++;
+    }
+    *ret = some;
+    return 0;
+}

@@ -2,6 +2,7 @@
 #ifndef PLATEAU_TEXT_CHAT_HISTORY_H
 #define PLATEAU_TEXT_CHAT_HISTORY_H
 
+#include "text/chat_cuts.h"
 #include "text/chat_syntax.h"
 
 #include <jansson.h>
@@ -13,5 +14,8 @@ int chat_history_adapt(const struct chat_syntax *s, json_t *messages);
 /* Arguments that are a text become the object {"arguments": text}, for a template that takes objects only.
  * True: some were. */
 bool chat_history_wrap(json_t *messages);
+/* Messages of the system behind the first turn join the user's turn at their place, an empty line between
+ * them. The marks keep to their messages. `*ret`: some did. 0 or -ENOMEM. */
+int chat_history_join_system(json_t *messages, struct chat_mark *marks, uint32_t count, bool *ret);
 
 #endif

@@ -139,6 +139,9 @@ static bool step_text(struct chat_parser *p)
     struct slice s = chat_rest(p), head = s;
     while (head.len && chat_is_blank(head.ptr[0]))
         head = slice_sub(head, 1, head.len);
+    /* More white space would be emitted in pieces, and held in one. */
+    if (s.len - head.len > CHAT_BLANKS_MAX)
+        p->at_start = false;
     if (p->at_start && chat_is_mark(p, head, CHAT_REASONING_OPEN)) {
         chat_consume(p, s.len - head.len + p->mark[CHAT_REASONING_OPEN].len);
         to_reasoning(p);

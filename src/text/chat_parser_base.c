@@ -155,7 +155,7 @@ size_t chat_without_blank_tail(struct slice s)
 
 /* ---- events ---- */
 
-/* The text of special tokens; in a JSON string with its quotes escaped. */
+/* The text of special tokens; in a JSON string as its content. */
 static void put_special(const struct chat_parser *p, char code, bool in_json, struct buf *ret)
 {
     uint32_t index = (uint32_t)((unsigned char)code - 0x80);
@@ -164,9 +164,14 @@ static void put_special(const struct chat_parser *p, char code, bool in_json, st
         return;
     struct slice text = p->opts.syntax->specials[index].text;
     for (size_t i = 0; i < text.len; i++) {
-        if (in_json && (text.ptr[i] == '"' || text.ptr[i] == '\\'))
+        unsigned char c = (unsigned char)text.ptr[i];
+        if (in_json && c < ' ') {
+            buf_printf(ret, "\\u%04x", c);
+            continue;
+        }
+        if (in_json && (c == '"' || c == '\\'))
             buf_putc(ret, '\\');
-        buf_putc(ret, text.ptr[i]);
+        buf_putc(ret, (char)c);
     }
 }
 

@@ -523,6 +523,39 @@ static void probe_reasoning_in_content(struct probe *p, struct chat_syntax *ret)
         ret->reasoning_in_content && (ret->calls_in_content || passes_reasoning(p, ret, true));
 }
 
+static json_t *message_of(const char *role, const char *content)
+{
+    return json_pack("{s:s, s:s}", "role", role, "content", content);
+}
+
+/* True: the texts stand in this order, each once. NULL ends them. */
+static bool has_in_order(const struct buf *b, const char *const *texts)
+{
+    size_t at = 0;
+    for (; *texts; texts++) {
+        struct slice text = slice_of(*texts);
+        size_t found = slice_find(buf_slice(b), text, 0);
+        if (found == SIZE_MAX || found < at || slice_find(buf_slice(b), text, found + 1) != SIZE_MAX)
+            return false;
+        at = found;
+    }
+    return true;
+}
+
+/* Before and after the assistant's turn, with and without a first message of the system. */
+static bool keeps_system(struct probe *p)
+{
+    static const char *const first[] = {"zqhead", "zquser", "zqlate", CONTENT, "zqmore", NULL};
+    static const char *const later[] = {"zquser", CONTENT, "zqlate", "zqmore", NULL};
+    json_t *a = json_pack("[o, o, o, o, o]", message_of("system", "zqhead"), user_message(),
+                          message_of("system", "zqlate"), message_of("assistant", CONTENT),
+                          message_of("user", "zqmore"));
+    json_t *b = json_pack("[o, o, o, o]", user_message(), message_of("assistant", CONTENT),
+                          message_of("system", "zqlate"), message_of("user", "zqmore"));
+    bool ok = render(p->t, p->scratch, a, NULL, NULL, true, &p->one) && has_in_order(&p->one, first);
+    return render(p->t, p->scratch, b, NULL, NULL, true, &p->one) && ok && has_in_order(&p->one, later);
+}
+
 void chat_probe_history(const struct chat_template *t, struct arena *scratch, struct chat_syntax *ret)
 {
     struct probe p = {.t = t, .scratch = scratch};
@@ -540,6 +573,7 @@ void chat_probe_history(const struct chat_template *t, struct arena *scratch, st
     }
     if (!reads)
         probe_reasoning_in_content(&p, ret);
+    ret->system_in_place = keeps_system(&p);
     end(&p);
 }
 

@@ -92,7 +92,8 @@ struct chat_syntax {
     /* It reads none, but writes content as it is: earlier reasoning stands there between its markers. The
      * white space around it is the model's, so the parser keeps it. */
     bool reasoning_in_content, reasoning_in_calls; /* ..._calls: of messages with calls, too */
-    bool prompt_reasons; /* the generation prompt of an ordinary request ends inside reasoning */
+    bool system_in_place; /* messages of the system within the conversation are written where they stand */
+    bool prompt_reasons;  /* the generation prompt of an ordinary request ends inside reasoning */
     /* Markers, or parts of them, that are single tokens of the tokenizer: text does not match them. */
     struct chat_special specials[CHAT_SPECIALS_MAX];
     uint32_t special_count;

@@ -143,7 +143,7 @@ def test_a_prompt_longer_than_the_context_is_refused_with_the_limit():
 
 @pytest.mark.smoke
 def test_version():
-    assert re.fullmatch(r"plateau \d+\.\d+\.\d+\n", run("--version").stdout)
+    assert re.fullmatch(r"plateau \d+\.\d+\.\d+ \((gcc|clang) [\d.]+.*, kernels (ref|avx2|avx512), \d+ cores\)\n", run("--version").stdout)
 
 
 COMMANDS = ["serve", "chat", "generate", "plan", "cache", "status", "load", "unload", "clear", "trim", "parse", "schema", "eval"]
@@ -152,7 +152,33 @@ COMMANDS = ["serve", "chat", "generate", "plan", "cache", "status", "load", "unl
 @pytest.mark.smoke
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_line_of_help_is_longer_than_a_hundred_columns(command):
-    assert max(map(len, run(command, "--help").stdout.splitlines())) <= 100
+    assert max(map(len, run(command, "--help-all").stdout.splitlines())) <= 100
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("command", [[], ["serve"], ["chat"], ["generate"]])
+def test_help_is_as_wide_as_the_terminal(command):
+    for columns, most in ("60", 60), ("80", 80), ("1", 40), ("x", 100), ("500", 100):
+        text = subprocess.run([PROGRAM, *command, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": columns}).stdout
+        wrapped = [line for line in text.splitlines() if not re.match(r"Usage:|plateau \w+: |  (plateau|printf) |  --", line)]
+        assert min(most, 95) - 15 < max(map(len, wrapped)) <= most
+
+
+@pytest.mark.smoke
+def test_help_shows_the_usual_options_and_help_all_the_others():
+    usual, whole = (set(re.findall(r"^  (--[a-z-]+)", run("serve", h).stdout, re.M)) for h in ("--help", "--help-all"))
+    assert usual < whole and len(usual) <= 12 < 60 < len(whole)
+    assert f"plateau serve --help-all lists all {len(whole)} options." in run("serve", "--help").stdout
+    assert run("serve", "-h").stdout == run("serve", "--help").stdout
+    # A short list is shown whole.
+    assert run("schema", "--help").stdout == run("schema", "--help-all").stdout
+
+
+@pytest.mark.smoke
+def test_letters_of_usual_options():
+    assert "/nowhere/model" in run("plan", "-m", "/nowhere/model").stderr
+    assert "70000" in run("serve", "-p", "70000").stderr
+    assert "-h, -m and -p" in run("serve", "-q").stderr
 
 
 @pytest.mark.smoke
@@ -170,7 +196,7 @@ def test_help_is_grouped_and_fits_in_a_hundred_columns(command):
 @pytest.mark.smoke
 def test_the_manual_and_the_table_of_options_name_the_same_options():
     manual = (ROOT / "docs/command-line.md").read_text()
-    helps = "".join(run(command, "--help").stdout for command in COMMANDS)
+    helps = "".join(run(command, "--help-all").stdout for command in COMMANDS)
     flags = set(re.findall(r"^  (--[a-z-]+)", helps, re.M))
     assert len(flags) > 30
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", manual)) - {"--version"} == flags

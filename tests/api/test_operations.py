@@ -45,7 +45,7 @@ def test_every_setting_that_may_change_is_in_the_manual():
 
 
 def test_every_option_that_the_manual_names_exists():
-    helped = subprocess.run([PROGRAM, "serve", "--help"], capture_output=True, text=True).stdout
+    helped = subprocess.run([PROGRAM, "serve", "--help-all"], capture_output=True, text=True).stdout
     flags = set(re.findall(r"^  (--[a-z-]+)", helped, re.M))
     assert set(re.findall(r"`(--[a-z-]+)", MANUAL)) <= flags
     for name in ["plateau.ini", "plateau.env"]:

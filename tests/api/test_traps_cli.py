@@ -94,7 +94,7 @@ def test_habits_of_log_rotation_and_a_full_log_end_no_server(tmp_path):
         (["serve", "--prot", "1"], "there is no option --prot (did you mean --port?)"),
         (["serve", "--max_queue", "1"], "(did you mean --max-queue?)"),
         (["chat", "--temprature=1"], "(did you mean --temperature?)"),
-        (["serve", "--no-such-thing"], "there is no option --no-such-thing; see plateau serve --help"),
+        (["serve", "--no-such-thing"], "there is no option --no-such-thing; see plateau serve --help-all"),
         (["serve", "--temperature", "1"], "it belongs into a section [model NAME]"),
         (["serve", "--min-p", "1"], "--min-p belongs into a section [model NAME]"),
         (["cache", "verfy", "x"], "(did you mean verify?)"),

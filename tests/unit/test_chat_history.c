@@ -219,4 +219,42 @@ TEST(white_space_around_such_reasoning_is_kept_however_it_is_cut)
         }
 }
 
+/* ---- messages of the system ---- */
+
+static void expect_joined(const char *before, const char *after, uint32_t mark, uint32_t moved)
+{
+    struct chat_mark marks[] = {{mark, SIZE_MAX}};
+    json_t *messages = json_of(before), *want = json_of(after);
+    bool some;
+    for (int times = 0; times < 2; times++)
+        assert_int_equal(chat_history_join_system(messages, marks, 1, &some), 0);
+    assert_false(some);
+    if (!json_equal(messages, want))
+        fail_msg("%s", json_dumps(messages, 0));
+    assert_int_equal(marks[0].message, moved);
+    json_decref(messages);
+    json_decref(want);
+}
+
+#define SAYS(role, words) "{\"role\": \"" role "\", \"content\": \"" words "\"}"
+#define TEXT_PART(words)  "{\"type\": \"text\", \"text\": \"" words "\"}"
+
+TEST(later_messages_of_the_system_join_the_users_turn)
+{
+    expect_joined("[" SAYS("system", "h") ", " SAYS("user", "a") ", " SAYS("system", "b") ", " SAYS(
+                      "user", "c") ", " SAYS("assistant", "d") ", " SAYS("system", "e") "]",
+                  "[" SAYS("system", "h") ", " SAYS("user", "a\\n\\nb\\n\\nc") ", " SAYS(
+                      "assistant", "d") ", " SAYS("user", "e") "]",
+                  4, 2);
+    expect_joined(
+        "[" SAYS("user", "a") ", " SAYS("assistant", "b") ", " SAYS("system", "c") ", " SAYS("user", "d") "]",
+        "[" SAYS("user", "a") ", " SAYS("assistant", "b") ", " SAYS("user", "c\\n\\nd") "]", 3, 2);
+    expect_joined("[" SAYS("user", "a") ", " SAYS("user", "b") "]",
+                  "[" SAYS("user", "a") ", " SAYS("user", "b") "]", 1, 1);
+    expect_joined("[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}, " SAYS("system", "b") "]",
+                  "[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, " TEXT_PART(
+                      "\\n\\n") ", " TEXT_PART("b") "]}]",
+                  0, 0);
+}
+
 TEST_MAIN()

@@ -26,48 +26,49 @@
 static const struct {
     const char *file, *tools, *reasoning;
     const char *limits; /* a letter per case */
+    bool system;        /* it takes messages of the system at any place */
 } templates[] = {
-    {"Apertus-8B-Instruct", "apertus", "apertus", "-------"},
-    {"Bielik-11B-v3.0-Instruct", "hermes", "think", "o-ooo-o"},
-    {"ByteDance-Seed-OSS", "seed_oss", "seed_oss", "-------"},
-    {"Cohere2MoE", "cohere_text", "cohere", "p-ppp-p"},
-    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere", "cohere", "--dlddd"},
-    {"GLM-4.6", "glm45", "think", "-------"},
-    {"GLM-4.7-Flash", "glm45", "think", "o-ooo-o"},
-    {"GigaChat3-10B-A1.8B", "gigachat3", "none", "-l--ll-"},
-    {"GigaChat3.1-10B-A1.8B", "gigachat3.1", "none", "-l--ll-"},
-    {"HuggingFaceTB-SmolLM3-3B", "none", "think", "--lllll"},
-    {"Kimi-K2-Thinking", "kimi_k2", "think", "-lfffff"},
-    {"LFM2-8B-A1B", "lfm2", "none", "-l---l-"},
-    {"LFM2.5-Instruct", "lfm2", "think", "-------"},
-    {"MiroThinker", "hermes", "think", "fffffff"},
-    {"Mistral-Small-3.2-24B-Instruct-2506", "mistral", "mistral", "---l-l-"},
-    {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "qwen3_xml", "think", "o-ooo-o"},
-    {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes", "none", "-l-l-l-"},
-    {"Qwen-QwQ-32B", "hermes", "think", "ppppppp"},
-    {"Qwen-Qwen2.5-7B-Instruct", "hermes", "none", "-l---l-"},
-    {"Qwen3-Coder", "qwen3_xml", "think", "-------"},
-    {"Qwen3.5-4B", "qwen3_xml", "think", "-------"},
-    {"Reka-Edge", "hermes", "think", "--ddd-d"},
-    {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek_v3", "think", "ppppppp"},
-    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3", "think", "ppppppp"},
-    {"deepseek-ai-DeepSeek-V3.1", "deepseek_v3.1", "think", "-l---l-"},
-    {"deepseek-ai-DeepSeek-V4", "deepseek_v4", "think", "-------"},
-    {"fireworks-ai-llama-3-firefunction-v2", "functools", "none", "-l---l-"},
-    {"google-gemma-2-2b-it", "none", "none", "-llllll"},
-    {"google-gemma-4-31B-it-interleaved", "gemma4", "gemma4", "-l-----"},
-    {"ibm-granite-granite-3.3-2B-Instruct", "granite", "granite", "-------"},
-    {"llama-cpp-deepseek-r1", "deepseek_v3", "think", "ppppppp"},
-    {"meetkai-functionary-medium-v3.1", "functionary_v3.1", "none", "-l---l-"},
-    {"meetkai-functionary-medium-v3.2", "functionary_v3.2", "none", "-l---l-"},
-    {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json", "none", "-l-lfl-"},
-    {"meta-llama-Llama-3.3-70B-Instruct", "llama3_json", "none", "-l-lfl-"},
-    {"microsoft-Phi-3.5-mini-instruct", "none", "none", "-llllll"},
-    {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral", "mistral", "-------"},
-    {"moonshotai-Kimi-K2", "kimi_k2", "none", "-l---l-"},
-    {"openai-gpt-oss-120b", "harmony", "harmony", "----l--"},
-    {"stepfun-ai-Step-3.5-Flash", "qwen3_xml", "think", "-------"},
-    {"unsloth-mistral-Devstral-Small-2507", "mistral", "mistral", "-------"},
+    {"Apertus-8B-Instruct", "apertus", "apertus", "-------", false},
+    {"Bielik-11B-v3.0-Instruct", "hermes", "think", "o-ooo-o", false},
+    {"ByteDance-Seed-OSS", "seed_oss", "seed_oss", "-------", true},
+    {"Cohere2MoE", "cohere_text", "cohere", "p-ppp-p", true},
+    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere", "cohere", "--dlddd", true},
+    {"GLM-4.6", "glm45", "think", "-------", true},
+    {"GLM-4.7-Flash", "glm45", "think", "o-ooo-o", true},
+    {"GigaChat3-10B-A1.8B", "gigachat3", "none", "-l--ll-", true},
+    {"GigaChat3.1-10B-A1.8B", "gigachat3.1", "none", "-l--ll-", true},
+    {"HuggingFaceTB-SmolLM3-3B", "none", "think", "--lllll", false},
+    {"Kimi-K2-Thinking", "kimi_k2", "think", "-lfffff", true},
+    {"LFM2-8B-A1B", "lfm2", "none", "-l---l-", true},
+    {"LFM2.5-Instruct", "lfm2", "think", "-------", true},
+    {"MiroThinker", "hermes", "think", "fffffff", false},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "mistral", "mistral", "---l-l-", false},
+    {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "qwen3_xml", "think", "o-ooo-o", true},
+    {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes", "none", "-l-l-l-", true},
+    {"Qwen-QwQ-32B", "hermes", "think", "ppppppp", true},
+    {"Qwen-Qwen2.5-7B-Instruct", "hermes", "none", "-l---l-", true},
+    {"Qwen3-Coder", "qwen3_xml", "think", "-------", true},
+    {"Qwen3.5-4B", "qwen3_xml", "think", "-------", false},
+    {"Reka-Edge", "hermes", "think", "--ddd-d", false},
+    {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek_v3", "think", "ppppppp", false},
+    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3", "think", "ppppppp", false},
+    {"deepseek-ai-DeepSeek-V3.1", "deepseek_v3.1", "think", "-l---l-", false},
+    {"deepseek-ai-DeepSeek-V4", "deepseek_v4", "think", "-------", false},
+    {"fireworks-ai-llama-3-firefunction-v2", "functools", "none", "-l---l-", false},
+    {"google-gemma-2-2b-it", "none", "none", "-llllll", false},
+    {"google-gemma-4-31B-it-interleaved", "gemma4", "gemma4", "-l-----", true},
+    {"ibm-granite-granite-3.3-2B-Instruct", "granite", "granite", "-------", true},
+    {"llama-cpp-deepseek-r1", "deepseek_v3", "think", "ppppppp", false},
+    {"meetkai-functionary-medium-v3.1", "functionary_v3.1", "none", "-l---l-", true},
+    {"meetkai-functionary-medium-v3.2", "functionary_v3.2", "none", "-l---l-", true},
+    {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json", "none", "-l-lfl-", true},
+    {"meta-llama-Llama-3.3-70B-Instruct", "llama3_json", "none", "-l-lfl-", true},
+    {"microsoft-Phi-3.5-mini-instruct", "none", "none", "-llllll", true},
+    {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral", "mistral", "-------", false},
+    {"moonshotai-Kimi-K2", "kimi_k2", "none", "-l---l-", true},
+    {"openai-gpt-oss-120b", "harmony", "harmony", "----l--", false},
+    {"stepfun-ai-Step-3.5-Flash", "qwen3_xml", "think", "-------", true},
+    {"unsloth-mistral-Devstral-Small-2507", "mistral", "mistral", "-------", true},
 };
 
 struct scene {
@@ -399,9 +400,9 @@ TEST(formats_are_found_and_history_comes_back)
             limits[c] = try_case(&s, templates[i].file, cases[c]);
         if (strcmp(s.syntax.tool_format, templates[i].tools) != 0 ||
             strcmp(s.syntax.reasoning_format, templates[i].reasoning) != 0 ||
-            strcmp(limits, templates[i].limits) != 0) {
-            printf("    {\"%s\", \"%s\", \"%s\", \"%s\"},\n", templates[i].file, s.syntax.tool_format,
-                   s.syntax.reasoning_format, limits);
+            strcmp(limits, templates[i].limits) != 0 || s.syntax.system_in_place != templates[i].system) {
+            printf("    {\"%s\", \"%s\", \"%s\", \"%s\", %s},\n", templates[i].file, s.syntax.tool_format,
+                   s.syntax.reasoning_format, limits, s.syntax.system_in_place ? "true" : "false");
             wrong++;
         }
         end(&s);

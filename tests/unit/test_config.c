@@ -104,7 +104,9 @@ TEST(layer_kinds_come_from_the_list_or_the_interval)
     refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",7]}", -ENOTSUP, "layer_types[1]");
     refuses("{" LLAMA ",\"layer_types\":[\"full_attention\",\"linear_attention\"]}", -ENOTSUP,
             "layer_types[1] is 'linear_attention'; llama has full_attention");
-    refuses("{" QWEN3_5_BUT_KEY_DIM "}", -EINVAL, "linear_key_head_dim is missing");
+    refuses("{" QWEN3_5_BUT_KEY_DIM ",\"linear_key_head_dim\":null}", -EINVAL,
+            "linear_key_head_dim is missing");
+    assert_int_equal(reads("{" QWEN3_5_BUT_KEY_DIM "}").key_dim, 128);
 }
 
 TEST(rope_reads_both_generations)
@@ -116,8 +118,11 @@ TEST(rope_reads_both_generations)
         "{" LLAMA
         ",\"rope_theta\":1,\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":500000,\"factor\":8,"
         "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":64},"
-        "\"rope_scaling\":{\"type\":\"nonsense\"}}");
+        "\"rope_scaling\":{}}");
     assert_true(c.ropes[0].theta == 500000 && c.ropes[0].type == ROPE_LLAMA3 && c.ropes[0].high_freq == 4);
+    c = reads("{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000},"
+              "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}");
+    assert_true(c.ropes[0].theta == 500000 && c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 4);
     c = reads("{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4}}");
     assert_true(c.ropes[0].type == ROPE_YARN && c.ropes[0].original_max == 4096 &&
                 c.ropes[0].beta_fast == 32);
@@ -365,7 +370,7 @@ TEST(every_number_has_bounds)
     "\"layer_types\":[\"mamba\",\"attention\",\"linear_attention\",\"full_attention\"]"
 #define NEMOTRON                                                                                             \
     "{\"model_type\":\"nemotron_h\"," MAMBA                                                                  \
-    ",\"mamba_num_heads\":4,\"mamba_head_dim\":8,\"ssm_state_size\":16"
+    ",\"mamba_num_heads\":4,\"mamba_head_dim\":8,\"ssm_state_size\":16,\"n_groups\":1"
 
 TEST(mamba_layers_have_states_and_no_position)
 {
@@ -400,7 +405,7 @@ TEST(a_layer_of_nemotron_is_one_branch)
     refuses(NEMOTRON ",\"hybrid_override_pattern\":\"M-*\"}", -EINVAL, "num_hidden_layers = 4");
     refuses(NEMOTRON ",\"hybrid_override_pattern\":\"M-*X\"}", -ENOTSUP, "layer_types[3] is 'X'");
     refuses(NEMOTRON ",\"layers_block_type\":[\"moe\",\"mlp\",\"mlp\",\"mlp\"],\"num_experts_per_tok\":2,"
-                     "\"moe_intermediate_size\":8}",
+                     "\"moe_intermediate_size\":8,\"n_routed_experts\":null}",
             -EINVAL, "n_routed_experts is missing");
     refuses(NEMOTRON ",\"hybrid_override_pattern\":\"M-*M\",\"moe_latent_size\":64}", -ENOTSUP,
             "moe_latent_size is 64");
@@ -443,8 +448,29 @@ TEST(what_we_do_not_compute_is_refused)
             -ENOTSUP, "linear head dimensions 24 and 32 must be multiples of 16");
     refuses("{\"model_type\":\"qwen3_5_moe\",\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_"
             "heads\":4,"
-            "\"vocab_size\":9,\"max_position_embeddings\":64}",
+            "\"vocab_size\":9,\"max_position_embeddings\":64,\"num_experts\":null}",
             -EINVAL, "num_experts is missing");
+}
+
+/* transformers' own, and null is not absence. */
+TEST(what_a_file_leaves_out_is_the_familys_default)
+{
+    struct config c = reads("{\"model_type\":\"gemma2\"," LLAMA_NUMBERS "}");
+    assert_true(c.score_cap == 50 && c.logits_cap == 30 && c.head_dim == 256 && c.eps == 1e-6f);
+    c = reads("{\"model_type\":\"gemma2\"," LLAMA_NUMBERS ",\"attn_logit_softcapping\":null}");
+    assert_true(c.score_cap == 0 && c.logits_cap == 30);
+    assert_int_equal(reads("{\"model_type\":\"mistral\"," LLAMA_NUMBERS "}").window, 4096);
+    assert_int_equal(reads("{\"model_type\":\"mistral\"," LLAMA_NUMBERS ",\"sliding_window\":null}").window,
+                     0);
+    c = reads("{\"model_type\":\"gpt_oss\"," LLAMA_NUMBERS "}");
+    assert_true(c.ropes[0].type == ROPE_YARN && c.ropes[0].untruncated && c.experts == 128 && c.top_k == 4);
+    c = reads("{\"model_type\":\"gpt_oss\"," LLAMA_NUMBERS ",\"rope_scaling\":null,\"num_experts\":8}");
+    assert_true(c.ropes[0].type == ROPE_DEFAULT && c.experts == 8);
+    assert_true(reads("{\"model_type\":\"glm4\"," LLAMA_NUMBERS "}").eps == 1.5625e-7f);
+    /* A number of KV heads that cannot be is not meant. */
+    assert_int_equal(reads("{\"model_type\":\"mixtral\"," LLAMA_NUMBERS "}").kv_heads, 4);
+    refuses("{\"model_type\":\"mixtral\"," LLAMA_NUMBERS ",\"num_key_value_heads\":8}", -EINVAL,
+            "not a multiple of num_key_value_heads 8");
 }
 
 TEST(known_families_that_are_not_computed_say_why)

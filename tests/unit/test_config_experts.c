@@ -91,12 +91,12 @@ TEST(absurd_numbers_are_named)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {MIXTRAL "}", "num_local_experts is missing"},
+        {MIXTRAL ",\"num_local_experts\":null}", "num_local_experts is missing"},
         {MIXTRAL ",\"num_local_experts\":0,\"num_experts_per_tok\":1}", "num_local_experts is 0"},
         {MIXTRAL ",\"num_local_experts\":-8,\"num_experts_per_tok\":1}", "num_local_experts is -8"},
         {MIXTRAL ",\"num_local_experts\":1000000000,\"num_experts_per_tok\":1}",
          "num_local_experts is 1000000000"},
-        {MIXTRAL ",\"num_local_experts\":8}", "num_experts_per_tok is missing"},
+        {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":null}", "num_experts_per_tok is missing"},
         {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":0}", "num_experts_per_tok is 0"},
         {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":9}", "num_experts_per_tok is 9"},
         {MIXTRAL ",\"num_local_experts\":8,\"num_experts_per_tok\":1000000000}", "num_experts_per_tok"},
@@ -113,7 +113,7 @@ TEST(absurd_numbers_are_named)
         {MINIMAX ",\"scoring_func\":\"max\"}", "scoring_func 'max'"},
         {MINIMAX ",\"use_qk_norm\":false}", "use_qk_norm is false"},
         {MINIMAX ",\"shared_intermediate_size\":64}", "shared_intermediate_size is 64"},
-        {GPT_OSS ",\"num_local_experts\":8}", "num_experts_per_tok is missing"},
+        {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":null}", "num_experts_per_tok is missing"},
         {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"swiglu_limit\":0}", "swiglu_limit"},
         {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"swiglu_limit\":-7}", "swiglu_limit"},
         {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"sliding_window\":0}",

@@ -1,10 +1,12 @@
 /* The engine gives the same tokens whatever shares its steps: golden answers, seeds, pauses, preemption,
  * logprobs. */
 #include "test_engine.h"
+#include "test_files.h"
 
 #include "cache/page_pool.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define PROMPT_MAX 2048
 
@@ -49,10 +51,11 @@ TEST(golden_answers_eight_at_a_time)
 
 /* ---- sampling ---- */
 
+/* Ids below 80, the smallest vocabulary. */
 static void fill_prompt(uint32_t *prompt, uint32_t count, uint32_t seed)
 {
     for (uint32_t i = 0; i < count; i++)
-        prompt[i] = (seed * 7919 + i * i * 31 + i * 17) % 500;
+        prompt[i] = (seed * 7919 + i * i * 31 + i * 17) % 80;
 }
 
 static struct job_spec seeded(const uint32_t *prompt, uint32_t count, uint32_t max_tokens, uint64_t seed)
@@ -174,11 +177,31 @@ static void run_preempted(const char *dir)
     test_engine_close(&f);
 }
 
+/* The same model, which says that it was trained on longer texts. */
+static const char *longer(const char *model)
+{
+    const char *dir = test_dir();
+    char path[512], weights[512];
+    snprintf(path, sizeof(path), "%s/config.json", model);
+    json_t *config = json_load_file(path, 0, NULL);
+    assert_non_null(config);
+    json_object_set_new(config, "max_position_embeddings", json_integer(4096));
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+    snprintf(weights, sizeof(weights), "%s/model.safetensors", model);
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    assert_int_equal(symlink(weights, path), 0);
+    return dir;
+}
+
+/* With recurrent states of a delta net, of Mamba-2 and of short convolutions, and without one. */
 TEST(preemption_changes_no_token)
 {
     run_preempted(TINY("qwen3_5"));
     run_preempted(TINY("qwen3"));
     run_preempted(TINY("granitemoehybrid"));
+    run_preempted(longer(TINY("lfm2")));
 }
 
 /* ---- logprobs ---- */

@@ -84,7 +84,7 @@ TEST(turns_of_one_role_become_one)
     expect(
         "\"messages\":[" SAYS("user", "a") "," SAYS("system", "b") ",{\"role\":\"user\",\"content\":[" TEXT(
             "c") "," TEXT("d") "]}," SAYS("assistant", "e") "," SAYS("assistant", "f") "]",
-        "[" SAYS("user", "a\\n\\nb\\n\\ncd") "," SAYS("assistant", "ef") "]");
+        "[" SAYS("user", "a") "," SAYS("system", "b") "," SAYS("user", "cd") "," SAYS("assistant", "ef") "]");
 }
 
 TEST(system_comes_first_and_without_the_billing_header)

@@ -68,7 +68,7 @@ TEST(instructions_and_leading_messages_of_the_developer_become_one)
     expect("\"input\":\"a\"", "[" SAYS("user", "a") "]");
     expect("\"instructions\":\"i\",\"input\":[" SAYS("developer", "d") "," SAYS("user", "a") "," SAYS(
                "developer", "e") "]",
-           "[" SAYS("system", "i\\n\\nd") "," SAYS("user", "a\\n\\ne") "]");
+           "[" SAYS("system", "i\\n\\nd") "," SAYS("user", "a") "," SAYS("system", "e") "]");
 }
 
 TEST(items_of_the_assistant_become_one_turn)

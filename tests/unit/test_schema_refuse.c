@@ -25,6 +25,33 @@ TEST(wrong_schemas_are_named)
     schema_check_refused("{'enum': 'a'}", -EINVAL, "enum");
     schema_check_refused("{'anyOf': {}}", -EINVAL, "anyOf");
     schema_check_refused("[]", -EINVAL, "object or a boolean");
+    schema_check_refused("{'required': [1]}", -EINVAL, "required/0");
+    schema_check_refused("{'properties': {'a': {'properties': {'b': null}}}}", -EINVAL, "#/properties/a");
+    schema_check_refused("{'type': ['string', 7]}", -EINVAL, "type");
+    schema_check_refused("{'exclusiveMinimum': 'a'}", -EINVAL, "exclusiveMinimum");
+    schema_check_refused("{'multipleOf': 0}", -EINVAL, "multipleOf");
+    schema_check_refused("{'dependencies': {'a': 3}}", -EINVAL, "dependencies/a");
+    schema_check_refused("{'oneOf': [true, 3]}", -EINVAL, "oneOf/1");
+}
+
+/* Also where they would assert nothing. */
+TEST(keywords_of_a_wrong_form_are_named_wherever_they_stand)
+{
+    schema_check_refused("{'type': 'string', 'contains': 3}", -EINVAL, "contains");
+    schema_check_refused("{'if': 3}", -EINVAL, "if");
+    schema_check_refused("{'then': 3}", -EINVAL, "then");
+    schema_check_refused("{'minContains': 'a'}", -EINVAL, "minContains");
+    schema_check_refused("{'$defs': {'a': 3}}", -EINVAL, "$defs/a");
+    schema_check_refused("{'$defs': {'a': {'pattern': 5}}}", -EINVAL, "#/$defs/a");
+    schema_check_refused("{'additionalItems': 3}", -EINVAL, "additionalItems");
+    schema_check_refused("{'$id': 3}", -EINVAL, "$id");
+    schema_check_refused("{'$schema': 'http://json-schema.org/draft-07/schema#', 'exclusiveMinimum': true}",
+                         -EINVAL, "exclusiveMinimum");
+    schema_check("{'title': 3, 'description': null, 'x-required': 3}", "1", "");
+    schema_check("{'$schema': 'http://json-schema.org/draft-04/schema#', 'contains': 3}", "1", "");
+    for (int plain = 0; plain < 2; plain++)
+        schema_check_as("{'type': 'integer', 'minimum': 1e25}", plain, "100000000000000000000000000",
+                        "1\n-100000000000000000000000000");
 }
 
 TEST(annotations_assert_nothing)

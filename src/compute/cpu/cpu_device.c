@@ -84,6 +84,13 @@ const struct backend backend_cpu = {.name = "cpu",
                                     .encode_bytes = cpu_encode_bytes,
                                     .encode_rows = cpu_encode_rows};
 
+const char *device_cpu_tier(void)
+{
+    struct kern_ops kernels;
+    kern_ops_init(&kernels, kern_cpu_flags());
+    return kernels.tier;
+}
+
 int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret)
 {
     struct cpu_device *d = calloc(1, sizeof(*d));

@@ -1,0 +1,43 @@
+/* help_lines.c - a word goes to the next line when it does not fit behind the last one. */
+#include "cli/help_lines.h"
+
+#include "base/check.h"
+#include "base/slice.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+unsigned help_width(FILE *f)
+{
+    const char *given = getenv("COLUMNS");
+    struct winsize size;
+    uint64_t width = HELP_WIDTH_MAX;
+    if ((!given || !slice_u64(slice_of(given), 10000, &width)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0 &&
+        size.ws_col > 0)
+        width = size.ws_col;
+    return (unsigned)MIN_OF(MAX_OF(width, (uint64_t)HELP_WIDTH_MIN), (uint64_t)HELP_WIDTH_MAX);
+}
+
+void help_line(struct help_lines *l, unsigned indent)
+{
+    fprintf(l->f, "\n%*s", (int)indent, "");
+    l->column = indent;
+}
+
+void help_words(struct help_lines *l, unsigned indent, const char *text)
+{
+    while (*(text += strspn(text, " \n"))) {
+        unsigned len = (unsigned)strcspn(text, " \n"), whole = (unsigned)strcspn(text, "]") + 1;
+        if (text[0] == '[' && indent + whole <= l->width)
+            len = whole;
+        bool first = l->column == indent;
+        if (!first && l->column + 1 + len > l->width) {
+            help_line(l, indent);
+            first = true;
+        }
+        fprintf(l->f, "%s%.*s", first ? "" : " ", (int)len, text);
+        l->column += len + !first;
+        text += len;
+    }
+}

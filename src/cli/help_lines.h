@@ -1,0 +1,24 @@
+/* help_lines.h - text in lines as wide as the terminal. */
+#ifndef PLATEAU_CLI_HELP_LINES_H
+#define PLATEAU_CLI_HELP_LINES_H
+
+#include <stdio.h>
+
+#define HELP_WIDTH_MAX 100 /* also where no terminal is */
+#define HELP_WIDTH_MIN 40
+
+/* Columns of a line: the variable COLUMNS, else the terminal's width, within the bounds above. */
+unsigned help_width(FILE *f);
+
+struct help_lines {
+    FILE *f;
+    unsigned width, column; /* column: of the next character */
+};
+
+/* Words of `text` from `column` on, further lines from `indent` on. White space in the text, line ends
+ * included, separates words. Text in brackets is one word. */
+void help_words(struct help_lines *l, unsigned indent, const char *text);
+/* Ends the line and begins one at `indent`. */
+void help_line(struct help_lines *l, unsigned indent);
+
+#endif
