@@ -75,7 +75,7 @@ static void adjust_mlp(struct json_read *r, struct config *c)
         c->intermediate = (uint32_t)width;
 }
 
-/* The table has a row for each position, after those that positions leave out. */
+/* The table has a row for each position; the first rows may be unused. */
 static void derive_encoder(struct json_read *r, struct config *c)
 {
     c->both_ways = true;

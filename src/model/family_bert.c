@@ -1,4 +1,4 @@
-/* family_bert.c - encoders: norms of the residual stream itself behind each block, learned positions, token
+/* family_bert.c - encoders: norms of the residual stream itself after each block, learned positions, token
  * types, attention to all of the text, no logits. */
 #include "model/blocks.h"
 #include "model/family.h"

@@ -1,4 +1,4 @@
-/* vector_head.c - reads and applies the matrices behind the pooling.
+/* vector_head.c - reads and applies the matrices after the pooling.
  *
  * The widest that are known take 5 million products a vector, below a hundredth of its forward pass. So they
  * are no operation of the compute contract: mean pooling is on the host, too. */
@@ -80,10 +80,10 @@ static int find_classifier(struct vector_head_source *s, const struct config *c,
                            const struct checkpoint *checkpoint, const char *prefix, struct err *e)
 {
     char score[NAME_BYTES], dense[NAME_BYTES];
-    const char *between = role_name(c->family->tensors, ROLE_SCORE_DENSE);
+    const char *between = role_name(c->family->tensors, ROLE_SCORE_DENSE, 0);
     uint32_t width = c->hidden;
     int r = 0;
-    if (!find_module(checkpoint, prefix, role_name(c->family->tensors, ROLE_SCORE), score))
+    if (!find_module(checkpoint, prefix, role_name(c->family->tensors, ROLE_SCORE, 0), score))
         return 0;
     if (between) {
         if (!find_module(checkpoint, prefix, between, dense))
@@ -201,7 +201,7 @@ static int read_values(const struct checkpoint *c, const struct tensor *t, uint6
     for (uint32_t i = 0; i < n; i++) {
         float x = tensor_f32_at(&one, i);
         if (!isfinite(x))
-            return err_set(e, -EINVAL, "a matrix behind the pooling has a value that is not finite");
+            return err_set(e, -EINVAL, "a matrix after the pooling has a value that is not finite");
         memcpy(&ret[i], &x, sizeof(x));
     }
     return 0;
@@ -215,7 +215,7 @@ static int read_layer(struct arena *a, const struct vector_head_source *s, uint3
     float *bias = s->has_bias[i] ? arena_alloc_array(a, l.out, sizeof(float)) : NULL;
     int r = 0;
     if (!weight || (s->has_bias[i] && !bias))
-        return err_set(e, -ENOMEM, "no memory left for the matrices behind the pooling");
+        return err_set(e, -ENOMEM, "no memory left for the matrices after the pooling");
     for (uint32_t row = 0; r == 0 && row < l.out; row++)
         r = read_values(s->checkpoint[i], &s->weight[i], (uint64_t)row * l.in, l.in,
                         weight + (size_t)row * l.in, e);
@@ -237,7 +237,7 @@ int vector_head_read(struct arena *a, const struct vector_head_source *s, struct
     for (size_t i = 0; r == 0 && h.count > 0 && i < COUNT_OF(h.between); i++) {
         h.between[i] = arena_alloc_array(a, widest(&h), sizeof(float));
         if (!h.between[i])
-            r = err_set(e, -ENOMEM, "no memory left for the matrices behind the pooling");
+            r = err_set(e, -ENOMEM, "no memory left for the matrices after the pooling");
     }
     if (r == 0)
         *ret = h;

@@ -1,4 +1,4 @@
-/* vector_head.h - what stands behind the pooling: Dense modules of a sentence-transformers directory, or the
+/* vector_head.h - layers after the pooling: Dense modules of a sentence-transformers directory, or the
  * classifier of a model that scores.
  *
  * A few small matrices in f32, in the machine's memory: host code applies them to one pooled vector, after
