@@ -79,6 +79,19 @@ static bool walk_group(const struct prefix_index *ix, uint32_t group, struct wal
     return !w->called_off;
 }
 
+static uint32_t count_unstored(const struct prefix_index *ix, uint32_t i)
+{
+    const struct node *n = &ix->nodes[i];
+    uint32_t count = 0;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
+        bool there = block_of(ix, i, kind) != NONE;
+        ASSERT_OF(there || !(n->stored >> kind & 1), "prefix node %u: stored without an entry of kind %d", i,
+                  (int)kind);
+        count += there && tier_lacks(n, kind);
+    }
+    return count;
+}
+
 static bool walk_nodes(const struct prefix_index *ix, struct walk *w)
 {
     uint32_t nodes = 0, snapshots = 0, pinned = 0, unstored = 0;
@@ -89,7 +102,7 @@ static bool walk_nodes(const struct prefix_index *ix, struct walk *w)
             continue;
         check_node(ix, i);
         nodes++;
-        unstored += !n->page_stored + (n->snapshot != NONE && !n->snapshot_stored);
+        unstored += count_unstored(ix, i);
         snapshots += n->snapshot != NONE;
         pinned += n->pins > 0;
     }

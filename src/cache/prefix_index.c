@@ -48,6 +48,17 @@ static bool are_groups(const struct prefix_index_opts *o)
     return ok;
 }
 
+/* One in every eight of the widest windows: on disk, windows of regular ends take an eighth of what all their
+ * pages would take. */
+static uint32_t regular_end(const struct prefix_index_opts *opts)
+{
+    uint32_t pages = 0;
+    ASSERT(opts->groups[0].window == 0);
+    for (uint32_t g = 1; g < opts->group_count; g++)
+        pages = MAX_OF(pages, page_window_most(opts->groups[g].window, 1));
+    return opts->states ? 0 : 8 * pages;
+}
+
 static int create_groups(struct arena *a, const struct prefix_index_opts *opts, struct prefix_index *ix)
 {
     ix->group_count = opts->group_count;
@@ -76,6 +87,7 @@ int prefix_index_create(struct arena *a, const struct prefix_index_opts *opts, s
     ix->opts = *opts;
     ix->states = opts->states;
     ix->states_max = states_of(opts);
+    ix->regular_end = regular_end(opts);
     ix->allowed = opts->allow ? 0 : opts->bytes_max;
     ix->bucket_mask = buckets - 1;
     ix->newest = NONE;
@@ -135,6 +147,7 @@ static void page_link(struct prefix_index *ix, uint32_t node, uint32_t group, ui
     ASSERT(page < g->pages_max && g->page_of[node] == NONE && g->node_of[page] == NONE);
     g->page_of[node] = page;
     g->node_of[page] = node;
+    tier_counts(ix, &ix->nodes[node], tier_kind_of(group));
 }
 
 /* Returns the page; NONE: the node has no page of that group. */
@@ -143,9 +156,11 @@ static uint32_t page_unlink(struct prefix_index *ix, uint32_t node, uint32_t gro
     ASSERT(node < ix->nodes_max);
     struct group *g = &ix->groups[group];
     uint32_t page = g->page_of[node];
+    if (page == NONE)
+        return NONE;
+    tier_forgets(ix, &ix->nodes[node], tier_kind_of(group));
     g->page_of[node] = NONE;
-    if (page != NONE)
-        g->node_of[page] = NONE;
+    g->node_of[page] = NONE;
     return page;
 }
 
@@ -163,9 +178,10 @@ uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_ke
     return look_up(ix, key);
 }
 
-uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node)
+uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node, uint32_t group)
 {
-    return page_of(ix, node, 0);
+    ASSERT(group < ix->group_count && ix->nodes[node].depth > 0);
+    return page_of(ix, node, group);
 }
 
 uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page)
@@ -194,7 +210,7 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t state)
     struct snapshot *s = &ix->snapshots[state];
     struct node *n = &ix->nodes[s->node];
     ASSERT(n->snapshot == state && n->pins == 0);
-    ix->numbers.unstored -= !n->snapshot_stored;
+    tier_forgets(ix, n, TIER_SNAPSHOT);
     n->snapshot = NONE;
     s->node = NONE;
     if (s->next != NONE)
@@ -233,16 +249,21 @@ static void tree_remove(struct prefix_index *ix, uint32_t node)
         ix->nodes[n->parent].child = n->next;
 }
 
+static void announce(struct prefix_index *ix, uint32_t node)
+{
+    ASSERT(!ix->evicts || refs_of(ix, node) == 0);
+    for (enum tier_kind kind = 0; ix->evicts && kind < TIER_KINDS; kind++)
+        prefix_tier_evicting(ix, node, kind);
+}
+
 /* Removes a leaf and its remaining pages. */
 static void remove_leaf(struct prefix_index *ix, uint32_t node)
 {
     struct node *n = &ix->nodes[node];
     ASSERT(n->depth > 0 && n->child == NONE);
-    if (ix->evicts && ix->opts.evicting)
-        ix->opts.evicting(ix->opts.arg, &n->key, page_of(ix, node, 0), n->snapshot);
+    announce(ix, node);
     if (n->snapshot != NONE)
         snapshot_drop(ix, n->snapshot);
-    ix->numbers.unstored -= !n->page_stored;
     tree_remove(ix, node);
     table_remove(ix, node);
     for (uint32_t g = 0; g < ix->group_count; g++)
@@ -344,8 +365,7 @@ static void evict_subtree(struct prefix_index *ix, uint32_t top)
     ix->evicts = true;
     while (n->child != NONE)
         ix->numbers.nodes_evicted += remove_subtree(ix, n->child);
-    if (ix->opts.evicting)
-        ix->opts.evicting(ix->opts.arg, &n->key, page_of(ix, top, 0), n->snapshot);
+    announce(ix, top);
     ix->evicts = false;
     page_unlink(ix, top, 0);
     remove_leaf(ix, top);
@@ -363,9 +383,12 @@ void prefix_index_evict_page(struct prefix_index *ix, uint32_t group, uint32_t p
         evict_subtree(ix, node);
         prune_evicting(ix, parent);
     } else {
+        prefix_tier_evicting(ix, node, tier_kind_of(group));
         page_unlink(ix, node, group);
         ix->numbers.pages_evicted++;
+        ix->evicts = true;
         prune_behind(ix, node, group);
+        ix->evicts = false;
     }
 }
 
@@ -470,7 +493,8 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
                        .next = NONE,
                        .prev = NONE,
                        .snapshot = NONE,
-                       .depth = 1};
+                       .depth = 1,
+                       .wanted = 1 << TIER_PAGE | 1 << TIER_SNAPSHOT};
     *bucket = node;
     if (parent != NONE) {
         struct node *above = &ix->nodes[parent];
@@ -482,7 +506,6 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
         above->child = node;
     }
     ix->numbers.nodes++;
-    ix->numbers.unstored++;
     return node;
 }
 
@@ -514,6 +537,8 @@ uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct
     for (uint32_t g = 0; g < ix->group_count; g++)
         add_page(ix, node, g, &pages[g]);
     ASSERT(refs_of(ix, node) > 0);
+    if (ix->regular_end > 0 && ix->nodes[node].depth % ix->regular_end == 0)
+        prefix_index_ends_here(ix, node);
     return node;
 }
 
@@ -529,9 +554,9 @@ bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t stat
     s->node = node;
     s->saves = pages_since_snapshot(ix, node);
     s->price = ix->age + s->saves;
-    n->snapshot_stored = false;
-    ix->numbers.unstored++;
+    tier_counts(ix, n, TIER_SNAPSHOT);
     snapshot_link(ix, state);
+    prefix_index_ends_here(ix, node);
     return true;
 }
 
@@ -589,8 +614,7 @@ bool prefix_index_evict_snapshot(struct prefix_index *ix)
         return false;
     ASSERT(ix->nodes[ix->snapshots[cheapest].node].snapshot == cheapest);
     uint32_t node = ix->snapshots[cheapest].node;
-    if (ix->opts.evicting)
-        ix->opts.evicting(ix->opts.arg, &ix->nodes[node].key, NONE, cheapest);
+    prefix_tier_evicting(ix, node, TIER_SNAPSHOT);
     ix->age = ix->snapshots[cheapest].price;
     ix->numbers.snapshots_evicted++;
     snapshot_drop(ix, cheapest);
@@ -627,11 +651,13 @@ uint32_t prefix_index_clear(struct prefix_index *ix)
 
 void prefix_index_move(struct prefix_index *ix, uint32_t group, uint32_t from, uint32_t to)
 {
-    uint32_t node = ix->groups[group].node_of[from];
-    ASSERT(ix->groups[group].node_of[to] == NONE);
-    ASSERT(node != NONE && page_pool_refs(ix->groups[group].is.pages, from) == 0);
-    page_unlink(ix, node, group);
-    page_link(ix, node, group, to);
+    struct group *g = &ix->groups[group];
+    uint32_t node = g->node_of[from];
+    ASSERT(g->node_of[to] == NONE && node != NONE && g->page_of[node] == from);
+    ASSERT(page_pool_refs(g->is.pages, from) == 0);
+    g->node_of[from] = NONE;
+    g->node_of[to] = node;
+    g->page_of[node] = to;
 }
 
 bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t state)

@@ -13,6 +13,10 @@
  * are removed at once. A snapshot is the only state that the index owns. It is evicted by price: the pages it
  * saves, aged by the evictions since its last use (GreedyDual, Young 1994).
  *
+ * A tier below gets each page of the first group and each snapshot. Of a window it gets only the pages that
+ * likely ends of prefixes need: snapshots with recurrent layers, else prefix_index_ends_here() and a node in
+ * every eight windows.
+ *
  * Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8; for each
  * page of any group 4; for each state 24. All in the arena of the caller (the engine's, charged to its
  * account). Engine thread only. */
@@ -21,7 +25,7 @@
 
 #include "base/none.h"
 #include "cache/page_group.h"
-#include "cache/prefix_key.h"
+#include "cache/tier_io.h"
 
 struct prefix_index;
 
@@ -32,9 +36,9 @@ struct prefix_index_opts {
     struct block_pool *states; /* NULL: no recurrent layers, no snapshots */
     size_t state_bytes;        /* of one state */
     uint64_t bytes_max;        /* limit of unreferenced pages and unpinned snapshots together */
-    /* A page of the first group, a snapshot, or both are evicted (NONE: not this one): their bytes stay valid
-     * until this returns. Not called for cleared or useless entries. NULL: no call. */
-    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
+    /* An entry that the tier below wants is evicted: its bytes stay valid until this returns. Not called for
+     * cleared or useless entries. NULL: no call. */
+    void (*evicting)(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block);
     void *arg;
     /* Other indexes cache within the same budget. Called when the index wants to hold more than it was last
      * allowed: returns how many of `bytes` it may hold. NULL: bytes_max. */
@@ -63,8 +67,8 @@ void prefix_index_find(const struct prefix_index *ix, const struct prefix_key *k
                        struct prefix_hit *ret);
 /* The node with this key; NONE: no such node. */
 uint32_t prefix_index_node(const struct prefix_index *ix, const struct prefix_key *key);
-/* Its page of the first group. */
-uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node);
+/* Its page of the group; NONE: it has none, which is never so of the first group. */
+uint32_t prefix_index_page(const struct prefix_index *ix, uint32_t node, uint32_t group);
 /* References the hit's pages, of window groups only those in the window, into tables[group][0 .. hit->pages),
  * NONE elsewhere. Pins its snapshot until prefix_index_unpin(). */
 void prefix_index_take(struct prefix_index *ix, const struct prefix_hit *hit, uint32_t *const *tables);
@@ -82,6 +86,9 @@ uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page);
  * Missing pages of the node are filled in. */
 uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
                           uint32_t *pages);
+/* Later prompts are likely to continue after this node: the tier below gets the pages of its windows. With
+ * recurrent layers this changes nothing: there the nodes with snapshots are such ends. */
+void prefix_index_ends_here(struct prefix_index *ix, uint32_t node);
 /* Gives the index a snapshot for the node, whose first page is referenced. False: the node has one already,
  * and the caller keeps the state. */
 bool prefix_index_snapshot(struct prefix_index *ix, uint32_t node, uint32_t state);
@@ -107,24 +114,24 @@ bool prefix_index_is_movable_snapshot(const struct prefix_index *ix, uint32_t st
 /* Such a state moves to `to`. */
 void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t to);
 
-/* Data that the tier below has not got yet: a node's page of the first group, its snapshot, or both. */
+/* A node with entries that the tier below wants and has not got yet. */
 struct prefix_unstored {
     struct prefix_key key;
-    uint32_t node, page, state; /* NONE: already stored */
+    uint32_t node;
+    uint32_t blocks[TIER_KINDS]; /* by kind; NONE: not this one */
 };
 /* The next such node from number *at on, among `looks` nodes at most; advances *at, wrapping around. False:
  * none among them. */
 bool prefix_index_unstored(const struct prefix_index *ix, uint32_t *at, uint32_t looks,
                            struct prefix_unstored *ret);
-/* The tier has stored it, or refused it for good. */
-void prefix_index_page_stored(struct prefix_index *ix, uint32_t node);
-void prefix_index_snapshot_stored(struct prefix_index *ix, uint32_t node);
+/* The tier has stored the node's entry of this kind, or refused it for good. */
+void prefix_index_stored(struct prefix_index *ix, uint32_t node, enum tier_kind kind);
 /* Marks everything as not stored: the tier may have lost data. */
 void prefix_index_offer_again(struct prefix_index *ix);
 
 struct prefix_numbers {
     uint32_t nodes, snapshots, pinned; /* pinned: of the snapshots */
-    uint32_t unstored;                 /* pages and snapshots */
+    uint32_t unstored;                 /* pages and snapshots that the tier below wants */
     uint64_t bytes, bytes_max;         /* of unreferenced pages and unpinned snapshots */
     uint64_t nodes_evicted, pages_evicted,
         snapshots_evicted; /* since creation; pages: of windows, without their node */

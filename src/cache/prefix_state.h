@@ -9,8 +9,10 @@ struct node {
     uint32_t next_same;                 /* in its bucket; of a free node: the next free one */
     uint32_t parent, child, next, prev; /* child: the first one; next, prev: siblings */
     uint32_t snapshot, pins;
-    uint32_t depth;                    /* nodes up to and including it; 0: free */
-    bool page_stored, snapshot_stored; /* the tier below has it */
+    uint32_t depth; /* nodes up to and including it; 0: free */
+    /* Bits by tier_kind: which entries are of use in the tier below, and which of them it has. A bit of
+     * `stored` is set only while the index has that entry. */
+    uint8_t wanted, stored;
 };
 
 struct snapshot {
@@ -34,6 +36,7 @@ struct prefix_index {
     uint32_t group_count;
     struct block_pool *states;
     uint32_t bucket_mask, nodes_max, states_max;
+    uint32_t regular_end; /* the tier gets the windows of nodes whose depth is a multiple of it; 0: none */
     /* Engine thread only. */
     struct group groups[PAGE_GROUPS_MAX];
     struct node *nodes;         /* [nodes_max] */
@@ -57,6 +60,39 @@ static inline uint32_t refs_of(const struct prefix_index *ix, uint32_t node)
 {
     return page_pool_refs(ix->first.pages, page_of(ix, node, 0));
 }
+
+/* The node's page or snapshot; NONE: it has no such entry. */
+static inline uint32_t block_of(const struct prefix_index *ix, uint32_t node, enum tier_kind kind)
+{
+    ASSERT(node < ix->nodes_max);
+    if (kind == TIER_SNAPSHOT)
+        return ix->nodes[node].snapshot;
+    uint32_t group = tier_group_of(kind);
+    return group < ix->group_count ? page_of(ix, node, group) : NONE;
+}
+
+/* True: the tier below is to get the entry of this kind, once there is one. */
+static inline bool tier_lacks(const struct node *n, enum tier_kind kind)
+{
+    ASSERT(kind < TIER_KINDS);
+    return ((uint32_t)(n->wanted & ~n->stored) >> kind & 1) != 0;
+}
+
+/* The entry of this kind was added, or is about to go. */
+static inline void tier_counts(struct prefix_index *ix, struct node *n, enum tier_kind kind)
+{
+    ASSERT(!(n->stored >> kind & 1)); /* an entry that is new here */
+    ix->numbers.unstored += tier_lacks(n, kind);
+}
+static inline void tier_forgets(struct prefix_index *ix, struct node *n, enum tier_kind kind)
+{
+    ASSERT(ix->numbers.unstored >= tier_lacks(n, kind));
+    ix->numbers.unstored -= tier_lacks(n, kind);
+    n->stored &= (uint8_t) ~(1u << kind);
+}
+
+/* Announces the entry as evicted, if there is one and the tier below wants it. */
+void prefix_tier_evicting(struct prefix_index *ix, uint32_t node, enum tier_kind kind);
 
 /* True when the node, an unreferenced leaf, ends no prefix. */
 bool prefix_state_is_useless(const struct prefix_index *ix, uint32_t node);

@@ -3,7 +3,7 @@
  * The prefix cache uses a tier through this interface and never waits for it. A read is requested and arrives
  * later, or never; a write is a copy. Bytes of a key are the same wherever they were computed, so a tier may
  * lose any entry at any time, which only costs a hit. One user, one thread (the engine's); the implementation
- * may use others. A tier holds pages of one group: models with windows use no tier. */
+ * may use others. A key has one entry of each kind at most: a page of each group, and a snapshot. */
 #ifndef PLATEAU_CACHE_TIER_IO_H
 #define PLATEAU_CACHE_TIER_IO_H
 
@@ -18,6 +18,13 @@ static inline enum tier_kind tier_kind_of(uint32_t group)
 {
     ASSERT(group < PAGE_GROUPS_MAX);
     return group == 0 ? TIER_PAGE : (enum tier_kind)(TIER_WINDOW + group - 1);
+}
+
+/* The group of a kind of pages. */
+static inline uint32_t tier_group_of(enum tier_kind kind)
+{
+    ASSERT(kind != TIER_SNAPSHOT && kind < TIER_KINDS);
+    return kind == TIER_PAGE ? 0 : (uint32_t)(kind - TIER_WINDOW + 1);
 }
 
 /* The result of a read. */
@@ -42,12 +49,12 @@ struct tier_io {
     void *arg;
     /* As far as the tier knows; the entry may be gone when it is read. */
     bool (*has)(void *arg, const struct prefix_key *key, enum tier_kind kind);
-    /* These pages were used now, and the snapshots at them: when the tier needs room, those at the end go
-     * first. */
-    void (*used)(void *arg, const struct prefix_key *keys, uint32_t count);
-    /* Estimate for reading `pages` and `snapshots`, from the time of earlier reads; UINT64_MAX: the tier
+    /* The entries of these keys were used now, of each kind from keys[first[kind]] on: when the tier needs
+     * room, those at the end go first. */
+    void (*used)(void *arg, const struct prefix_key *keys, uint32_t count, const uint32_t first[TIER_KINDS]);
+    /* Estimate for reading so many entries of each kind, from the time of earlier reads; UINT64_MAX: the tier
      * cannot read. */
-    uint64_t (*read_ns)(void *arg, uint32_t pages, uint32_t snapshots);
+    uint64_t (*read_ns)(void *arg, const uint32_t counts[TIER_KINDS]);
     /* Requests bytes; an arrival with `tag` and `index` follows. 0, -EAGAIN (no room: try again after the
      * next arrival, or later), -ENOENT, -ENODEV (the tier is off). */
     int (*read)(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag, uint32_t index);

@@ -66,7 +66,7 @@ static void see(void *arg, const struct store_found *f)
         r->others++;
         return;
     }
-    g->pages += f->header.kind == TIER_PAGE;
+    g->pages += f->header.kind != TIER_SNAPSHOT;
     g->snapshots += f->header.kind == TIER_SNAPSHOT;
     g->bytes += f->bytes;
     g->oldest_s = MIN_OF(g->oldest_s, f->used_s);

@@ -203,13 +203,10 @@ static bool give_more(void *arg)
 
 static int open_tier(struct engine *en)
 {
-    const struct model_shape *s = en->shape;
-    struct store_client_opts c = {.identity = en->opts.identity,
-                                  .page_bytes = s->page_bytes,
-                                  .state_bytes = s->state_bytes,
-                                  .pending_max = s->state_pending_max,
-                                  .wake = wake,
-                                  .arg = en};
+    struct store_client_opts c = {
+        .identity = en->opts.identity, .pending_max = en->shape->state_pending_max, .wake = wake, .arg = en};
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        c.bytes[kind] = pools_block_bytes(&en->pools, kind);
     return store_client_open(en->opts.store, &c, &en->tier);
 }
 
@@ -232,11 +229,8 @@ static int create_pools(struct engine *en, struct layout *l)
     l->pools.arg = &en->image_sched;
     l->pools.crew = en->opts.device->crew;
     int r = pools_create(en->arena, &l->pools, &en->pools);
-    if (r == 0 && en->opts.store && en->pools.index && en->pools.group_count == 1 && open_tier(en) < 0)
+    if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
         LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",
-                 en->name);
-    if (r == 0 && en->opts.store && en->pools.group_count > 1)
-        LOG_INFO("ssd_unused", "model=%s: layers with a window have pages that the SSD tier does not keep",
                  en->name);
     l->sched.prefix = en->pools.index;
     memcpy(l->sched.groups, en->pools.groups, sizeof(l->sched.groups));
@@ -571,7 +565,7 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
                             .stream = s,
                             .now_ns = clock_now_ns(),
                             .at_once = en->shape->both_ways,
-                            .states = en->shape->state_bytes > 0,
+                            .cuts = en->shape->state_bytes > 0 || en->shape->group_count > 1,
                             .edge = job_images_edge(en->shape),
                             .identity = &en->opts.identity,
                             .tables = job_tables_of(en)};

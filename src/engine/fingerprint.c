@@ -20,6 +20,7 @@
 #define SAMPLE_BYTES   4096u
 #define CONFIG_MOST    ((uint64_t)4 << 20)
 #define PATH_BYTES     4608
+#define GROUPS_BYTES   128
 
 struct fingerprint {
     char *chunk; /* [CHUNK_BYTES] */
@@ -151,6 +152,17 @@ static int make(struct fingerprint *f, const char *dir)
     return f->chunk ? add_model(f, dir) : -ENOMEM;
 }
 
+/* "4096", or "4096+128:8192": bytes of a page of the first group, then the window and the bytes of each
+ * other. */
+static void groups_text(const struct model_shape *shape, char ret[GROUPS_BYTES])
+{
+    int len = snprintf(ret, GROUPS_BYTES, "%zu", shape->groups[0].page_bytes);
+    for (uint32_t g = 1; g < shape->group_count; g++)
+        len += snprintf(ret + len, (size_t)(GROUPS_BYTES - len), "+%u:%zu", shape->groups[g].window,
+                        shape->groups[g].page_bytes);
+    ASSERT(len < GROUPS_BYTES); /* 20 digits, and 32 for each of three windows, at most */
+}
+
 int fingerprint_make(const char *dir, const struct model_shape *shape, const char *compute,
                      unsigned cpu_flags, struct store_identity *ret, struct err *e)
 {
@@ -161,8 +173,12 @@ int fingerprint_make(const char *dir, const struct model_shape *shape, const cha
         return err_set(e, r, "the model's files at %s could not be read for their fingerprint", dir);
     *ret = (struct store_identity){0};
     memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
-    snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%zu state=%zu cpu=%x%s%s %s", LAYOUT_VERSION,
-             compute, shape->page_bytes, shape->state_bytes, cpu_flags, shape->longrope ? " longrope=" : "",
-             shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
+    char groups[GROUPS_BYTES];
+    groups_text(shape, groups);
+    int len =
+        snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%s state=%zu cpu=%x%s%s %s", LAYOUT_VERSION,
+                 compute, groups, shape->state_bytes, cpu_flags, shape->longrope ? " longrope=" : "",
+                 shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
+    ASSERT(len < (int)sizeof(ret->layout));
     return 0;
 }

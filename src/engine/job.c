@@ -257,7 +257,7 @@ static int create_keys(struct job *j, const struct job_opts *opts)
     j->root = prefix_key_root(parts, COUNT_OF(parts));
     job_add_keys(j, j->prompt_count);
     j->seq.keys = j->keys;
-    return opts->states ? create_cuts(j, spec) : 0;
+    return opts->cuts ? create_cuts(j, spec) : 0;
 }
 
 int job_create(const struct job_opts *opts, struct job **ret)

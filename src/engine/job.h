@@ -53,7 +53,7 @@ struct job {
     struct model_grid *grids;  /* features: while they are needed and there */
     uint32_t *entries;         /* image_sched.c's: their entries in the cache of image embeddings */
     /* sequence.cut_count of them; the last one is the last whole page before the prompt's last token. None
-     * without a recurrent state: any page is found then, and a chunk that ends early is a step more. */
+     * without job_opts.cuts: any page is found then. */
     uint32_t *cuts;
     /* Output. */
     uint32_t prompt_sent;     /* tokens of the prompt whose logprobs are out */
@@ -86,7 +86,7 @@ struct job_opts {
     struct stream *stream;
     uint64_t now_ns;
     bool at_once;  /* the model sees a text both ways: one step computes the prompt */
-    bool states;   /* the model has a recurrent state, of which cuts keep a snapshot */
+    bool cuts;     /* the model has a recurrent state, of which cuts keep a snapshot, or windows */
     uint32_t edge; /* of the square of pixels that a token covers; 0: no images */
     const struct store_identity *identity; /* of the model */
     struct job_tables tables;

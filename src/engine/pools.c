@@ -320,8 +320,7 @@ void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
 
 size_t pools_block_bytes(const struct pools *p, enum tier_kind kind)
 {
-    return kind == TIER_SNAPSHOT ? p->state_bytes
-                                 : p->groups[kind == TIER_PAGE ? 0 : kind - TIER_WINDOW + 1].page_bytes;
+    return kind == TIER_SNAPSHOT ? p->state_bytes : p->groups[tier_group_of(kind)].page_bytes;
 }
 
 int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,

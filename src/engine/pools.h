@@ -58,7 +58,7 @@ struct pools_opts {
     void *arg;
     struct units_crew crew; /* for committing a prompt's units; run NULL: none */
     /* As in prefix_index_opts. */
-    void (*evicting)(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state);
+    void (*evicting)(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block);
     void *evicting_arg;
 };
 
@@ -80,6 +80,7 @@ static inline uint32_t pools_pending(const struct pools *p, uint32_t state)
 /* For sched_opts.arrived; arg is the pools. */
 void pools_arrived(void *arg, const struct tier_arrival *a, uint32_t block);
 
+/* 0 of a group that the model does not have, and of snapshots without states. */
 size_t pools_block_bytes(const struct pools *p, enum tier_kind kind);
 /* Copies [offset, offset + bytes) of a page or a state to host memory. 0 or -EIO. */
 int pools_get(const struct pools *p, enum tier_kind kind, uint32_t block, uint64_t offset, uint64_t bytes,

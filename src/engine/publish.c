@@ -55,7 +55,8 @@ static uint64_t pool_bytes(const struct publish *p, const struct sched_seq *seq)
 {
     uint64_t bytes = seq->state != NONE ? p->shape->state_bytes : 0;
     for (uint32_t g = 0; g < p->shape->group_count; g++)
-        bytes += (uint64_t)(seq->page_count - seq->first[g]) * p->shape->groups[g].page_bytes;
+        bytes += (uint64_t)(MAX_OF(seq->page_count, seq->first[g]) - seq->first[g]) *
+                 p->shape->groups[g].page_bytes;
     return bytes;
 }
 

@@ -51,15 +51,11 @@ static int hand_in(struct write_behind *w, const struct prefix_key *key, enum ti
     return r == -EINTR ? r : 0;
 }
 
-void write_behind_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state)
+void write_behind_evicting(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block)
 {
     struct write_behind *w = arg;
-    if (!has_tier(w))
-        return;
-    if (page != NONE)
-        hand_in(w, key, TIER_PAGE, page, true, true);
-    if (state != NONE)
-        hand_in(w, key, TIER_SNAPSHOT, state, true, true);
+    if (has_tier(w))
+        hand_in(w, key, kind, block, true, true);
 }
 
 /* ---- idle ---- */
@@ -87,15 +83,12 @@ uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_
 static int hand_in_node(struct write_behind *w, const struct prefix_unstored *u, bool last)
 {
     int r = 0;
-    if (u->page != NONE) {
-        r = hand_in(w, &u->key, TIER_PAGE, u->page, last, last);
+    for (enum tier_kind kind = 0; r == 0 && kind < TIER_KINDS; kind++) {
+        if (u->blocks[kind] == NONE)
+            continue;
+        r = hand_in(w, &u->key, kind, u->blocks[kind], last, last);
         if (r == 0)
-            prefix_index_page_stored(w->opts.pools->index, u->node);
-    }
-    if (r == 0 && u->state != NONE) {
-        r = hand_in(w, &u->key, TIER_SNAPSHOT, u->state, last, last);
-        if (r == 0)
-            prefix_index_snapshot_stored(w->opts.pools->index, u->node);
+            prefix_index_stored(w->opts.pools->index, u->node, kind);
     }
     return r;
 }
@@ -129,13 +122,11 @@ void write_behind_end(struct write_behind *w)
     while (left > 0) {
         if (!prefix_index_unstored(w->opts.pools->index, &w->cursor, LOOKS, &u))
             continue;
-        if (hand_in_node(w, &u, true) < 0) {
-            /* Looked at once each. */
-            if (u.page != NONE)
-                prefix_index_page_stored(w->opts.pools->index, u.node);
-            if (u.state != NONE)
-                prefix_index_snapshot_stored(w->opts.pools->index, u.node);
-        }
+        /* Looked at once each. */
+        bool failed = hand_in_node(w, &u, true) < 0;
+        for (enum tier_kind kind = 0; failed && kind < TIER_KINDS; kind++)
+            if (u.blocks[kind] != NONE)
+                prefix_index_stored(w->opts.pools->index, u.node, kind);
         left = unstored(w);
     }
 }

@@ -98,7 +98,7 @@ int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, co
         if (r < 0)
             return r;
         b->config->backend->weight_put(b->device, w, at + (uint32_t)row, &piece);
-        r = binder_advance(b, source_bytes(&piece));
+        r = binder_advance(b, source_bytes(s) / s->out * piece.out);
     }
     binder_drop(b, s);
     return r;
@@ -156,6 +156,8 @@ int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < count; i++) {
         r = binder_linear(b, binder_path(b, layer, matrices[i].role, path), matrices[i].out, in, &ret[i]);
+        if (r == 0)
+            r = binder_check_bias(b, layer, matrices[i].role, ret[i].has_bias);
         if (r == 0)
             ret[i].bias_factor = matrices[i].bias_factor;
     }

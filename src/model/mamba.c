@@ -73,12 +73,28 @@ static int bind_matrices(struct binder *b, uint32_t layer, struct ssm_weights *r
     return r < 0 ? r : binder_layer_projection(b, layer, &out, 1, inner, &ret->out);
 }
 
+/* MLX's writer multiplies the weights by the factors, and leaves those in config.json. */
+static int refuse_mlx_factors(struct binder *b, uint32_t layer)
+{
+    char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
+    struct tensor t;
+    binder_name(b, binder_path(b, layer, ROLE_SSM_CONV, path), ".weight", name);
+    if (b->config->ssm_in_scale == 0 || !checkpoint_find(b->checkpoint, name, &t) ||
+        !binder_conv_is_mlx(&t, b->config->ssm.conv_width))
+        return 0;
+    return err_set(b->e, -ENOTSUP, "tensor %s has MLX's layout, in which factors of %s are in the weights",
+                   name, b->config->family_name);
+}
+
 static int bind_conv(struct binder *b, uint32_t layer, struct ssm_weights *ret)
 {
     const struct ssm_shape *s = &b->config->ssm;
     char path[BINDER_PATH_MAX];
-    int r = binder_conv(b, binder_path(b, layer, ROLE_SSM_CONV, path), ssm_channels(s), s->conv_width,
-                        &ret->conv);
+    int r = refuse_mlx_factors(b, layer);
+    if (r < 0)
+        return r;
+    r = binder_conv(b, binder_path(b, layer, ROLE_SSM_CONV, path), ssm_channels(s), s->conv_width,
+                    &ret->conv);
     if (r < 0 || !binder_has(b, binder_path(b, layer, ROLE_SSM_CONV_BIAS, path)))
         return r;
     return binder_vector(b, path, ssm_channels(s), &ret->conv_bias);

@@ -24,6 +24,8 @@ static int expert_stacked(struct binder *b, uint32_t layer, enum tensor_role rol
     struct linear_source stack;
     int r = binder_stack(b, binder_path(b, layer, role, path), b->config->experts, out, in, &stack);
     if (r == 0)
+        r = binder_check_bias(b, layer, role, stack.has_bias);
+    if (r == 0)
         slice_experts(&stack, stride, ret);
     return r;
 }
@@ -76,6 +78,8 @@ static int expert_fused(struct binder *b, uint32_t layer, enum tensor_role role,
         binder_stack_transposed(b, binder_path(b, layer, role, path), b->config->experts, out, in, &stack);
     stack.interleaved =
         role == ROLE_EXPERTS_GATE_UP && b->config->family->experts->order == STACK_COLUMNS_INTERLEAVED;
+    if (r == 0)
+        r = binder_check_bias(b, layer, role, stack.has_bias);
     if (r == 0)
         slice_experts(&stack, 1, ret);
     return r;

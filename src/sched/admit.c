@@ -164,6 +164,18 @@ static int begin(struct sched *s, struct sched_seq *seq, const struct prefix_hit
     return seq->phase == SCHED_PARKED ? 0 : seq_fetch_turn_into_place(&s->opts, seq, hit);
 }
 
+/* The tier keeps longer what is in use: of windows the pages that this hit needs. */
+static void tell_tier(const struct sched *s, const struct sched_seq *seq, const struct prefix_hit *hit)
+{
+    uint32_t first[TIER_KINDS] = {0};
+    ASSERT(hit->pages > 0 && hit->pages <= seq->key_count);
+    for (uint32_t g = 1; g < PAGE_GROUPS_MAX; g++)
+        first[tier_kind_of(g)] = g < s->opts.group_count
+                                     ? page_group_first(&s->opts.groups[g], hit->pages * PAGE_TOKENS)
+                                     : hit->pages;
+    s->opts.tier->used(s->opts.tier->arg, seq->keys, hit->pages, first);
+}
+
 /* False: account or system have no memory for the sequence's first pages or its state. */
 static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hit *hit)
 {
@@ -190,7 +202,7 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
         uint32_t to = MIN_OF(seq->done, seq->fetch_to);
         seq->fetched = to > seq->fetch_from ? to - seq->fetch_from : 0;
         if (s->opts.tier && hit->pages > 0)
-            s->opts.tier->used(s->opts.tier->arg, seq->keys, hit->pages);
+            tell_tier(s, seq, hit);
     }
     seq->served_ns = s->now_ns;
     seq->secured = s->plan_number;

@@ -22,7 +22,7 @@
 static void end_fetch(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(seq->phase == SCHED_FETCHING && s->fetching_count > 0);
-    s->fetches_failed += seq->fetch_failed || seq->page_count < seq->fetch_pages;
+    s->fetches_failed += seq->fetch_left > 0;
     seq_fetch_end(&s->opts, seq);
     places_leave_queue(s, seq);
     places_enqueue(s, seq, SCHED_QUEUED);
@@ -67,12 +67,15 @@ void fetching_go_on(struct sched *s)
     }
 }
 
-/* Pages that fetching sequences will still take. */
-static uint64_t promised_fetching(const struct sched *s)
+/* Pages that fetching sequences will still take, at most: of a window they may have some already. */
+static uint64_t promised_fetching(const struct sched *s, uint32_t group)
 {
     uint64_t pages = 0;
-    LIST_EACH(it, &s->fetching)
-        pages += admit_promised_to(s, SEQ(it), 0);
+    LIST_EACH(it, &s->fetching) {
+        uint32_t wants = page_group_needs(&s->opts.groups[group], sched_pages(SEQ(it)->tokens));
+        ASSERT(wants >= (group == 0 ? SEQ(it)->page_count : 0));
+        pages += wants - (group == 0 ? SEQ(it)->page_count : 0);
+    }
     return pages;
 }
 
@@ -80,10 +83,12 @@ static uint64_t promised_fetching(const struct sched *s)
  * promised to another sequence. */
 static bool may_fetch(const struct sched *s, const struct sched_seq *seq, const struct prefix_hit *hit)
 {
-    uint64_t has = page_pool_available(s->opts.groups[0].pages);
-    return admit_promised(s, 0) + promised_fetching(s) + s->running_count +
-               seq_cache_wants(&s->opts, seq, hit, 0) <=
-           has;
+    bool fits = true;
+    for (uint32_t g = 0; fits && g < s->opts.group_count; g++)
+        fits = admit_promised(s, g) + promised_fetching(s, g) + s->running_count +
+                   seq_cache_wants(&s->opts, seq, hit, g) <=
+               page_pool_available(s->opts.groups[g].pages);
+    return fits;
 }
 
 static void begin_fetch(struct sched *s, struct sched_seq *seq)

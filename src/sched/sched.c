@@ -45,7 +45,7 @@ int sched_create(struct arena *a, const struct sched_opts *opts, struct sched **
         opts->logits_chunk_max == 0 ||
         opts->tokens_max < (uint64_t)opts->seqs_max - 1 + PAGE_TOKENS + opts->drafts_max ||
         opts->group_count == 0 || opts->group_count > PAGE_GROUPS_MAX ||
-        (opts->tier && (!opts->prefix || opts->group_count != 1 || !opts->arrived)))
+        (opts->tier && (!opts->prefix || !opts->arrived)))
         return -EINVAL;
     struct sched *s = ARENA_NEW(a, struct sched);
     if (!s)
@@ -91,7 +91,8 @@ int sched_add(struct sched *s, struct sched_seq *seq)
     seq->node = seq->pinned = NONE;
     seq->paused = false;
     seq->done = seq->page_count = seq->node_pages = seq->preemptions = seq->cached = seq->fetched = 0;
-    seq->fetch_tries = seq->fetch_pages = seq->fetch_open = seq->fetch_from = seq->fetch_to = 0;
+    seq->fetch_tries = seq->fetch_pages = seq->fetch_open = seq->fetch_left = 0;
+    seq->fetch_from = seq->fetch_to = 0;
     memset(seq->first, 0, sizeof(seq->first));
     seq->secured = seq->examined = seq->blocked_ns = 0;
     seq->returns = seq->takes = false;

@@ -61,7 +61,7 @@ struct sched_opts {
     struct block_pool *states;
     size_t state_bytes;          /* of one state */
     struct prefix_index *prefix; /* the prefix cache over these pools; NULL: nothing is reused */
-    /* The SSD tier of the prefix cache; NULL: none. Requires `prefix` and group_count == 1. */
+    /* The SSD tier of the prefix cache; NULL: none. Requires `prefix`. */
     const struct tier_io *tier;
     /* With a tier: puts the bytes of an arrival into a page or a state that the scheduler has taken. */
     void (*arrived)(void *arg, const struct tier_arrival *a, uint32_t block);
@@ -124,16 +124,18 @@ struct sched_seq {
     enum sched_phase phase;
     enum sched_end end; /* with SCHED_ENDED */
     bool paused;
-    uint32_t done;                   /* tokens whose K, V and state are computed */
-    uint32_t page_count;             /* of each table */
-    uint32_t first[PAGE_GROUPS_MAX]; /* entries before it have left the window: NONE */
-    uint32_t cached;                 /* tokens of the hit when it first got its place */
-    uint32_t fetched;                /* of them, tokens that came from the SSD tier */
-    uint32_t state;                  /* that its next step writes; NONE: none */
-    uint32_t state_in;               /* the state that its next step reads; NONE at position 0 */
+    uint32_t done;       /* tokens whose K, V and state are computed */
+    uint32_t page_count; /* of each table */
+    /* Entries before it have left the window: NONE. With a fetched prefix entries after it may be NONE. */
+    uint32_t first[PAGE_GROUPS_MAX];
+    uint32_t cached;   /* tokens of the hit when it first got its place */
+    uint32_t fetched;  /* of them, tokens that came from the SSD tier */
+    uint32_t state;    /* that its next step writes; NONE: none */
+    uint32_t state_in; /* the state that its next step reads; NONE at position 0 */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* seq_cache.c's; seq_fetch.c's before that */
     uint64_t fetch, fetch_until_ns;                           /* seq_fetch.c's; fetch: the tag of its reads */
-    uint32_t fetch_pages, fetch_next, fetch_open, fetch_tries;
+    uint32_t fetch_pages, fetch_left, fetch_open, fetch_tries; /* left: reads that have not arrived */
+    uint32_t fetch_group, fetch_next;                          /* of the next read: its group, its page */
     bool fetch_failed;
     uint32_t fetch_from, fetch_to; /* tokens in the index before the fetch, and after it */
     uint32_t preemptions;

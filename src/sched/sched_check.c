@@ -103,22 +103,32 @@ static uint32_t check_parked(const struct sched *s, uint64_t *pages)
     return states;
 }
 
-/* Adds up the first group's pages, and the states, of sequences that have a fetched prefix or fetch one. */
+/* Returns the pages of one table of such a sequence. Of its windows there are gaps where a read has not
+ * arrived or has failed. */
+static uint32_t check_fetched_table(const struct sched *s, const struct sched_seq *seq, uint32_t group)
+{
+    uint32_t count = 0;
+    for (uint32_t i = seq->first[group]; i < MAX_OF(seq->page_count, seq->fetch_pages); i++) {
+        if ((group > 0 || i >= seq->page_count) && seq->pages[group][i] == NONE)
+            continue;
+        uint32_t refs = refs_in_table(s, seq, group, i);
+        ASSERT_SEQ(s, seq, i < seq->page_count ? refs >= 1 : refs == 1,
+                   "entry %u of its table of group %u is page %u, fetched, which has %u references", i, group,
+                   seq->pages[group][i], refs);
+        count++;
+    }
+    return count;
+}
+
+/* Adds up the pages, and the states, of sequences that have a fetched prefix or fetch one. */
 static void count_fetched(const struct sched *s, const struct list *list, uint64_t *pages, uint32_t *states)
 {
     for (const struct list *it = list->next; it != list; it = it->next) {
         const struct sched_seq *seq = SEQ(it);
         if (!seq_fetch_holds(seq))
             continue;
-        for (uint32_t i = 0; i < MAX_OF(seq->page_count, seq->fetch_pages); i++) {
-            if (i >= seq->page_count && seq->pages[0][i] == NONE)
-                continue;
-            uint32_t refs = refs_in_table(s, seq, 0, i);
-            ASSERT_SEQ(s, seq, i < seq->page_count ? refs >= 1 : refs == 1,
-                       "entry %u of its table is page %u, fetched, which has %u references", i,
-                       seq->pages[0][i], refs);
-            (*pages)++;
-        }
+        for (uint32_t g = 0; g < s->opts.group_count; g++)
+            pages[g] += check_fetched_table(s, seq, g);
         *states += seq->state != NONE;
     }
 }
@@ -130,7 +140,7 @@ static uint32_t count_in_seq(const struct sched_seq *seq, uint32_t group, uint32
 {
     bool fetches = seq_fetch_holds(seq);
     uint32_t count = 0, end = fetches ? MAX_OF(seq->page_count, seq->fetch_pages) : seq->page_count;
-    for (uint32_t i = seq->first[group]; i < end && (group == 0 || !fetches); i++)
+    for (uint32_t i = seq->first[group]; i < end; i++)
         count += seq->pages[group][i] == page;
     return count;
 }
@@ -202,8 +212,8 @@ static bool walk_held(const struct sched *s, struct walk *w)
     if (s->opts.prefix)
         prefix_index_numbers(s->opts.prefix, &cached);
     states_held += check_parked(s, pages);
-    count_fetched(s, &s->queue, &pages[0], &states_held);
-    count_fetched(s, &s->fetching, &pages[0], &states_held);
+    count_fetched(s, &s->queue, pages, &states_held);
+    count_fetched(s, &s->fetching, pages, &states_held);
     for (uint32_t g = 0; g < s->opts.group_count; g++)
         if (!walk_references(s, g, pages[g], w))
             return false;
@@ -268,8 +278,8 @@ static uint32_t check_fetching(const struct sched *s)
         ASSERT_SEQ(s, seq,
                    seq->phase == SCHED_FETCHING && seq->done == 0 && seq->page_count <= seq->fetch_pages,
                    "fetches %u pages in phase %d", seq->fetch_pages, (int)seq->phase);
-        ASSERT_SEQ(s, seq, seq->fetch_next <= seq->fetch_pages + 1 && seq->fetch_open <= seq->fetch_next,
-                   "%u reads are open, %u of %u pages asked for", seq->fetch_open, seq->fetch_next,
+        ASSERT_SEQ(s, seq, seq->fetch_next <= seq->fetch_pages + 1 && seq->fetch_open <= seq->fetch_left,
+                   "%u reads are open, %u of %u pages are left", seq->fetch_open, seq->fetch_left,
                    seq->fetch_pages);
     }
     ASSERT(count == s->fetching_count && count <= SCHED_FETCHING_MAX);

@@ -150,6 +150,8 @@ static void add_pages(const struct sched_opts *o, struct sched_seq *seq, uint32_
         seq->node = prefix_index_add(o->prefix, seq->node, &seq->keys[at], pages);
         for (uint32_t g = 0; g < o->group_count; g++)
             seq->pages[g][at] = pages[g];
+        if (is_cut(seq, (at + 1) * PAGE_TOKENS))
+            prefix_index_ends_here(o->prefix, seq->node);
     }
 }
 
@@ -217,6 +219,8 @@ void seq_cache_leave(const struct sched_opts *o, struct sched_seq *seq)
 {
     snapshot_boundary(o, seq);
     unpin(o, seq);
+    if (seq->node != NONE)
+        prefix_index_ends_here(o->prefix, seq->node);
     /* The first group last: a sequence that references a node's other pages references its page of that
      * group. */
     for (uint32_t g = o->group_count; g-- > 0;)
@@ -237,9 +241,9 @@ void seq_cache_leave(const struct sched_opts *o, struct sched_seq *seq)
 
 /* ---- cuts ---- */
 
-uint32_t seq_cache_next_cut(const struct sched_seq *seq)
+uint32_t seq_cache_next_cut(const struct sched_opts *o, const struct sched_seq *seq)
 {
-    for (uint32_t i = 0; i < seq->cut_count; i++)
+    for (uint32_t i = 0; o->states && i < seq->cut_count; i++)
         if (seq->cuts[i] > seq->done)
             return seq->cuts[i];
     return UINT32_MAX;

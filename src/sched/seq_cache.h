@@ -38,8 +38,9 @@ void seq_cache_leave(const struct sched_opts *o, struct sched_seq *seq);
 uint32_t seq_cache_take_state(const struct sched_opts *o);
 /* Number of pages that the prefixes of both have in common. */
 uint32_t seq_cache_common_pages(const struct sched_seq *a, const struct sched_seq *b);
-/* The next token index at which the sequence's chunk has to end; UINT32_MAX: none. */
-uint32_t seq_cache_next_cut(const struct sched_seq *seq);
+/* The next token index at which the sequence's chunk has to end, to keep the state there; UINT32_MAX:
+ * none. */
+uint32_t seq_cache_next_cut(const struct sched_opts *o, const struct sched_seq *seq);
 /* True: `other`, which is prefilling, will soon leave a longer prefix of `seq` than `hit`. */
 bool seq_cache_worth_waiting(const struct sched_opts *o, const struct sched_seq *seq,
                              const struct prefix_hit *hit, const struct sched_seq *other);

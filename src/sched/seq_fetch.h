@@ -3,16 +3,17 @@
  * The sequence has no place yet and blocks no other. Arrivals are put into pages that it references. Those
  * pages join the prefix index one by one from the front, as if they had been computed. When all have come,
  * or no more will come, the sequence waits for a place like others. It keeps its pages until it gets a
- * place, or until a running sequence needs the memory. With recurrent layers the snapshot at the prefix's
- * end is read as well, and only both together are of use.
+ * place, or until a running sequence needs the memory. Of each window the pages before the prefix's end are
+ * read as well, and with recurrent layers the snapshot there. Only all of it together is of use.
  *
  * Reading has to take less than half of the time of computing, by the times of both as measured. The fetch
  * is given up when it has taken as long as computing would. A failure makes the prefix shorter, never the
  * tokens wrong.
  *
- * While a sequence fetches or waits with a fetched prefix, page_count and node are the pages that have
- * joined the index, `state` is a snapshot that came before its pages, and `pinned` is the node whose
- * snapshot it references. Models with one group only. */
+ * While a sequence fetches or waits with a fetched prefix, page_count and node are the pages of the first
+ * group that have joined the index, `state` is a snapshot that came before its pages, and `pinned` is the
+ * node whose snapshot it references. `first` is where the windows before the prefix's end begin. Their
+ * entries are NONE where a page has not come. */
 #ifndef PLATEAU_SCHED_SEQ_FETCH_H
 #define PLATEAU_SCHED_SEQ_FETCH_H
 
@@ -31,7 +32,8 @@ void seq_fetch_look_no_more(struct sched_seq *seq);
  * reading. */
 bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, const struct prefix_hit *hit,
                     const struct sched_events *ev, struct seq_fetch_wish *ret);
-/* Begins the fetch: references the pages in the index, requests the others under this tag. */
+/* Begins the fetch: references the pages in the index, requests the others under this tag. Pages of an
+ * earlier fetch that failed are released. */
 void seq_fetch_begin(const struct sched_opts *o, struct sched_seq *seq, const struct seq_fetch_wish *wish,
                      uint64_t tag);
 /* Requests further reads, as far as the tier has room. */

@@ -100,7 +100,7 @@ static uint32_t chunk_of(const struct sched *s, const struct sched_seq *seq, uin
                          uint32_t logits_left)
 {
     ASSERT(seq->done < seq->tokens);
-    uint32_t to_cut = seq_cache_next_cut(seq) - seq->done, can = sched_can_go(seq);
+    uint32_t to_cut = seq_cache_next_cut(&s->opts, seq) - seq->done, can = sched_can_go(seq);
     if (seq->at_once)
         return can <= tokens_left ? can : 0;
     uint32_t count = MIN_OF(MIN_OF(can, tokens_left), to_cut);

@@ -151,7 +151,7 @@ static void run_listing(struct store *st, struct store_worker *w)
     struct store_table_numbers t;
     store_table_numbers(st->table, &t);
     LOG_INFO("ssd_ready", "dir=\"%s\" pages=%u snapshots=%u bytes=%llu limit_bytes=%llu after_ms=%llu",
-             st->dir, t.stored[TIER_PAGE], t.stored[TIER_SNAPSHOT], (ull)store_disk_bytes(st),
+             st->dir, store_table_pages(&t), t.stored[TIER_SNAPSHOT], (ull)store_disk_bytes(st),
              (ull)st->limit_bytes, (ull)((clock_now_ns() - began_ns) / NS_PER_MS));
     store_wake_clients(st);
 }
@@ -403,7 +403,7 @@ void store_numbers(struct store *st, struct store_numbers *ret)
     ret->state = st->off ? STORE_OFF : st->listed ? STORE_ON : STORE_LISTING;
     ret->limit_bytes = st->limit_bytes;
     ret->bytes = store_disk_bytes(st);
-    ret->pages = t.stored[TIER_PAGE];
+    ret->pages = store_table_pages(&t);
     ret->snapshots = t.stored[TIER_SNAPSHOT];
     ret->entries_max = t.entries_max;
     ret->queued_reads = st->read_count;

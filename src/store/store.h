@@ -53,7 +53,7 @@ void store_close(struct store *st);
 
 struct store_client_opts {
     struct store_identity identity;
-    size_t page_bytes, state_bytes; /* state_bytes 0: no snapshots */
+    size_t bytes[TIER_KINDS]; /* of an entry; 0: the model has none of this kind */
     void (*wake)(
         void *arg); /* an arrival, or room in the staging. Any of the store's threads; short, never waits */
     void *arg;
@@ -81,9 +81,9 @@ const char *store_state_name(enum store_state s);
 /* Counters since the start, gauges as of now. */
 struct store_numbers {
     enum store_state state;
-    char reason[160];            /* with STORE_OFF */
-    uint64_t limit_bytes, bytes; /* disk blocks */
-    uint32_t pages, snapshots, entries_max;
+    char reason[160];                       /* with STORE_OFF */
+    uint64_t limit_bytes, bytes;            /* disk blocks */
+    uint32_t pages, snapshots, entries_max; /* pages: of all groups */
     uint32_t queued_reads, queued_writes;
     uint64_t staging_bytes, staging_used_bytes;
     uint64_t reads, read_bytes, read_misses; /* of files; misses: missing or damaged */

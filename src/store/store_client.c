@@ -22,7 +22,8 @@ static struct store_client *lock_client(void *arg)
 
 static uint64_t payload_of(const struct store_client *c, enum tier_kind kind)
 {
-    return kind == TIER_PAGE ? c->opts.page_bytes : c->opts.state_bytes;
+    ASSERT(kind < TIER_KINDS && c->opts.bytes[kind] > 0);
+    return c->opts.bytes[kind];
 }
 
 static uint32_t blocks_of(uint64_t payload_bytes)
@@ -58,25 +59,29 @@ static void touch(struct store *st, const struct prefix_key *key, enum tier_kind
         store_table_touch(st->table, entry);
 }
 
-static void client_used(void *arg, const struct prefix_key *keys, uint32_t count)
+/* The page of the first group last: it stays longest, because the other entries of its key require it. */
+static void client_used(void *arg, const struct prefix_key *keys, uint32_t count,
+                        const uint32_t first[TIER_KINDS])
 {
     struct store_client *c = lock_client(arg);
-    for (uint32_t i = is_on(c->store) ? count : 0; i > 0; i--) {
-        if (c->opts.state_bytes)
-            touch(c->store, &keys[i - 1], TIER_SNAPSHOT);
-        touch(c->store, &keys[i - 1], TIER_PAGE);
-    }
+    for (uint32_t i = is_on(c->store) ? count : 0; i > 0; i--)
+        for (enum tier_kind kind = TIER_KINDS; kind-- > 0;)
+            if (c->opts.bytes[kind] > 0 && i - 1 >= first[kind])
+                touch(c->store, &keys[i - 1], kind);
     pthread_mutex_unlock(&c->store->lock);
 }
 
-static uint64_t client_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
+static uint64_t client_read_ns(void *arg, const uint32_t counts[TIER_KINDS])
 {
     struct store_client *c = lock_client(arg);
-    double bytes =
-        (double)pages * (double)c->opts.page_bytes + (double)snapshots * (double)c->opts.state_bytes;
-    uint64_t ns = UINT64_MAX;
+    uint64_t files = 0, ns = UINT64_MAX;
+    double bytes = 0;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
+        files += counts[kind];
+        bytes += (double)counts[kind] * (double)c->opts.bytes[kind];
+    }
     if (is_on(c->store))
-        ns = ((uint64_t)pages + snapshots) * FILE_NS + (uint64_t)(bytes * c->store->read_byte_ns);
+        ns = files * FILE_NS + (uint64_t)(bytes * c->store->read_byte_ns);
     pthread_mutex_unlock(&c->store->lock);
     return ns;
 }

@@ -116,7 +116,7 @@ static bool is_within(struct store *st, uint64_t bytes)
     uint64_t all = store_disk_bytes(st) + bytes;
     pthread_mutex_unlock(&st->lock);
     return all <= st->limit_bytes &&
-           t.stored[TIER_PAGE] + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
+           store_table_pages(&t) + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
 }
 
 /* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <xxhash.h>
 
-#define VERSION 2u /* 1: snapshots had the pending tokens' count in their payload */
+#define VERSION 3u /* 2: a layout of 64 bytes; 1: snapshots had the pending tokens' count in their payload */
 
 enum {
     AT_MAGIC = 0,
@@ -19,12 +19,12 @@ enum {
     AT_KEY = 32,
     AT_FINGERPRINT = 64,
     AT_LAYOUT = 96,
-    AT_SUM = 160,
-    AT_HEADER_SUM = 176,
+    AT_SUM = AT_LAYOUT + STORE_LAYOUT_BYTES,
+    AT_HEADER_SUM = AT_SUM + 16,
 };
 
 static const char magic[8] = "\x89PLSSD\r\n";
-static const char letters[] = {'p', 's'};
+static const char letters[TIER_KINDS + 1] = "pswxy"; /* by kind */
 
 static void put_u32(char *at, uint32_t v)
 {
@@ -102,8 +102,8 @@ int store_file_read_header(const char *block, struct store_header *ret)
     uint32_t pending = get_u32(block + AT_PENDING);
     if (get_u64(block + AT_HEADER_SUM) != header_sum(block) ||
         !is_zero(block + AT_HEADER_SUM + sizeof(uint64_t), block + STORE_BLOCK_BYTES) ||
-        !is_zero(block + AT_PENDING + sizeof(pending), block + AT_KEY) || kind > TIER_SNAPSHOT ||
-        (kind == TIER_PAGE && pending > 0) || payload == 0 || payload > STORE_PAYLOAD_MAX ||
+        !is_zero(block + AT_PENDING + sizeof(pending), block + AT_KEY) || kind >= TIER_KINDS ||
+        (kind != TIER_SNAPSHOT && pending > 0) || payload == 0 || payload > STORE_PAYLOAD_MAX ||
         block[AT_LAYOUT + STORE_LAYOUT_BYTES - 1] != 0)
         return -EINVAL;
     *ret = (struct store_header){.kind = (enum tier_kind)kind, .payload_bytes = payload, .pending = pending};
@@ -170,10 +170,10 @@ bool store_file_parse_name(const char *name, struct prefix_key *key, enum tier_k
             return false;
         k.bytes[i] = (uint8_t)(high << 4 | low);
     }
-    char letter = name[STORE_NAME_BYTES - 2];
-    if (letter != letters[TIER_PAGE] && letter != letters[TIER_SNAPSHOT])
+    const char *letter = strchr(letters, name[STORE_NAME_BYTES - 2]);
+    if (!letter)
         return false;
     *key = k;
-    *kind = letter == letters[TIER_PAGE] ? TIER_PAGE : TIER_SNAPSHOT;
+    *kind = (enum tier_kind)(letter - letters);
     return true;
 }

@@ -1,9 +1,9 @@
 /* store_file.h - one file of the SSD tier: a header block, then the payload.
  *
- *       0  magic, 8 bytes                96  layout, text, 64 bytes
- *       8  version, 4                   160  XXH3-128 of all bytes after the header, 16
- *      12  kind, 4                      176  XXH3-64 of the header, itself counted as 0, 8
- *      16  payload's bytes, 8           184  zeros
+ *       0  magic, 8 bytes                96  layout, text, 192 bytes
+ *       8  version, 4                   288  XXH3-128 of all bytes after the header, 16
+ *      12  kind, 4                      304  XXH3-64 of the header, itself counted as 0, 8
+ *      16  payload's bytes, 8           312  zeros
  *      24  pending tokens, 4, zeros    4096  the payload, zeros up to a whole block
  *      32  key, 32
  *      64  fingerprint, 32
@@ -17,7 +17,7 @@
 #include "cache/tier_io.h"
 
 #define STORE_BLOCK_BYTES  4096u /* what O_DIRECT asks of offsets, lengths and addresses */
-#define STORE_LAYOUT_BYTES 64
+#define STORE_LAYOUT_BYTES 192
 #define STORE_NAME_BYTES   66 /* 64 digits, a letter, a zero */
 #define STORE_PATH_BYTES   (4 + STORE_NAME_BYTES)
 #define STORE_PAYLOAD_MAX  ((uint64_t)1 << 32)

@@ -47,9 +47,17 @@ void store_table_sort(struct store_table *t);
 struct store_entry *store_table_at(const struct store_table *t, uint32_t entry);
 
 struct store_table_numbers {
-    uint32_t entries_max, pending, stored[2]; /* by tier_kind */
-    uint64_t sectors;                         /* of all that is stored */
+    uint32_t entries_max, pending, stored[TIER_KINDS];
+    uint64_t sectors; /* of all that is stored */
 };
+/* Pages of all groups that are stored. */
+static inline uint32_t store_table_pages(const struct store_table_numbers *n)
+{
+    uint32_t pages = 0;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        pages += kind == TIER_SNAPSHOT ? 0 : n->stored[kind];
+    return pages;
+}
 void store_table_numbers(const struct store_table *t, struct store_table_numbers *ret);
 
 #endif

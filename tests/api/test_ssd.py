@@ -14,15 +14,15 @@ import time
 
 import pytest
 
-from conftest import GOLDEN, MODEL, PROGRAM, Server, case_fields, until
+from conftest import GOLDEN, MODEL, PROGRAM, TOP, Server, case_fields, until
 
 PAGE = 32
 LONG = os.environ.get("PLATEAU_LONG")
 
 
 @contextlib.contextmanager
-def serving_from(directory, *options, **more):
-    s = Server("--ssd-dir", str(directory), *options, **more)
+def serving_from(directory, *options, kind=Server, **more):
+    s = kind("--ssd-dir", str(directory), *options, **more)
     try:
         yield s
         assert s.stop() == 0, "".join(s.lines[-20:])
@@ -354,3 +354,78 @@ def test_a_model_unloaded_and_loaded_again_finds_what_it_wrote(tmp_path):
         assert answer(s, prompt) == (said, 499 // PAGE * PAGE)
         n = ssd(s)
         assert n["reads"] > 0 and n["drops"] == 0
+
+
+# ---- sliding windows: pages in several groups, a file for each ----
+
+
+class Windowed(Server):
+    """Layers with a window of 16 tokens beside full attention; contexts of 256 tokens."""
+
+    model = "gemma2"
+
+    def arguments(self):
+        return [str(TOP / "tests/golden/data" / self.model)]
+
+
+class WindowedOss(Windowed):
+    model = "gpt_oss"
+
+
+def windowed_prompt(number, count=200):
+    return [t % 80 for t in prompt_of(number, count)]
+
+
+def of_windows(directory):
+    return [p for p in entries(directory) if p.name[-1] in "wxy"]
+
+
+# These models compute faster than a disk reads: only the first request after a start is sure to read.
+
+
+@pytest.mark.parametrize("kind, device", [(Windowed, "cpu"), (WindowedOss, "fake:0")])
+def test_a_windowed_model_continues_from_disk_with_the_same_tokens(tmp_path, kind, device):
+    prompt, more = windowed_prompt(1), windowed_prompt(2, 30)
+    with serving_from(tmp_path, "--host-cache", "0", "--device", device, kind=kind) as s:
+        said, said_more = answer(s, prompt), answer(s, prompt + more)
+    assert not entries(tmp_path) and said[1] == said_more[1] == 0
+    with serving_from(tmp_path, "--device", device, kind=kind) as s:
+        assert answer(s, prompt) == said
+        wait_written(s, 7)
+    # All pages of full attention, and of the window the one before the end.
+    assert (len(entries(tmp_path)), len(of_windows(tmp_path))) == (7, 1)
+    for tokens, reply in ((prompt, said), (prompt + more, said_more)):
+        with serving_from(tmp_path, "--device", device, kind=kind) as s:
+            assert answer(s, tokens) == (reply[0], 192)
+            n = ssd(s)
+            assert (n["reads"], n["hit_tokens"], n["read_misses"]) == (7, 192, 0)
+    # A prompt that leaves the common prefix where no window was kept finds nothing on disk.
+    with serving_from(tmp_path, "--device", device, kind=kind) as s:
+        assert answer(s, prompt[:100] + more)[1] == 0
+
+
+def test_files_that_one_group_lacks_cost_recomputation_only(tmp_path):
+    prompt = windowed_prompt(20)
+    draw = random.Random(8)
+    unlink, harm_byte = lambda p: p.unlink(), lambda p: damage(p, draw)
+    with serving_from(tmp_path, kind=Windowed) as s:
+        said, _ = answer(s, prompt)
+        wait_written(s, 7)
+    assert cache("verify", tmp_path)[0] == 0
+    for letter, harm in (("w", unlink), ("w", harm_byte), ("p", harm_byte)):
+        harm(draw.choice([p for p in entries(tmp_path) if p.name[-1] == letter]))
+        with serving_from(tmp_path, kind=Windowed) as s:
+            assert answer(s, prompt) == (said, 0)
+            # What was missing is written anew.
+            wait_written(s, 1)
+        assert cache("verify", tmp_path)[0] == 0
+        with serving_from(tmp_path, kind=Windowed) as s:
+            assert answer(s, prompt) == (said, 192)
+
+
+def test_the_limit_counts_the_files_of_all_groups(tmp_path):
+    with serving_from(tmp_path, "--ssd-limit", "4M", kind=Windowed) as s:
+        for i in range(60):
+            answer(s, windowed_prompt(100 + i, 230))
+        until(lambda: ssd(s)["evictions"] > 0 and ssd(s)["queued_writes"] == 0)
+        assert usage(tmp_path) <= 4 << 20 and ssd(s)["bytes"] == usage(tmp_path)

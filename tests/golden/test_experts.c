@@ -152,7 +152,65 @@ TEST(stacks_of_qwen3_vl_moe_may_lie_either_way)
                   "experts.gate_up_proj has shape");
 }
 
+static void rename_part(struct test_tensors *l, const char *from, const char *to)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        char name[sizeof(l->list[i].name)];
+        const char *at = strstr(l->list[i].name, from);
+        if (!at)
+            continue;
+        snprintf(name, sizeof(name), "%.*s%s%s", (int)(at - l->list[i].name), l->list[i].name, to,
+                 at + strlen(from));
+        memcpy(l->list[i].name, name, sizeof(name));
+    }
+}
+
+/* The names of transformers 5 in memory. */
+static void granitemoe_to_memory(struct test_tensors *l)
+{
+    rename_part(l, "router.layer.", "router.");
+    rename_part(l, "input_linear.weight", "experts.gate_up_proj");
+    rename_part(l, "output_linear.weight", "experts.down_proj");
+}
+
+static void minimax_to_memory(struct test_tensors *l)
+{
+    rename_part(l, "block_sparse_moe.gate", "mlp.gate");
+    rename_part(l, "block_sparse_moe.e_score", "mlp.e_score");
+}
+
+TEST(a_role_may_have_several_names)
+{
+    same_answer(SMALL_GOLDEN("granitemoe"), granitemoe_to_memory);
+    same_answer(SMALL_GOLDEN("minimax_m2"), minimax_to_memory);
+}
+
 /* ---- what is refused ---- */
+
+static void to_biasless_q(struct test_tensors *l)
+{
+    rename_part(l, "layers.1.self_attn.q_proj.bias", "lost");
+}
+
+static void to_biasless_experts(struct test_tensors *l)
+{
+    rename_part(l, "layers.1.mlp.experts.down_proj_bias", "lost");
+}
+
+static void to_biasless_first(struct test_tensors *l)
+{
+    rename_part(l, "layers.0.mlp.router.bias", "lost");
+}
+
+TEST(a_bias_is_in_all_layers_or_in_none)
+{
+    small_refuses(small_changed(SMALL_GOLDEN("gpt_oss"), to_biasless_q), -EINVAL,
+                  "tensor model.layers.1.self_attn.q_proj lacks a bias, but that of layer 0 has one");
+    small_refuses(small_changed(SMALL_GOLDEN("gpt_oss"), to_biasless_experts), -EINVAL,
+                  "tensor model.layers.1.mlp.experts.down_proj lacks a bias");
+    small_refuses(small_changed(SMALL_GOLDEN("gpt_oss"), to_biasless_first), -EINVAL,
+                  "tensor model.layers.1.mlp.router has a bias, but that of layer 0 has none");
+}
 
 static void to_blocks(struct test_tensors *l)
 {
@@ -189,7 +247,8 @@ static void one_sentence(struct account *parent, const char *dir, const char *na
 static bool is_optional(const char *name)
 {
     struct slice s = slice_of(name);
-    return slice_ends(s, SLICE("bias")) || strcmp(name, "lm_head.weight") == 0;
+    return slice_ends(s, SLICE(".bias")) || slice_ends(s, SLICE("_proj_bias")) ||
+           strcmp(name, "lm_head.weight") == 0;
 }
 
 TEST(every_tensor_that_is_missing_is_named)

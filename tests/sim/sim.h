@@ -61,7 +61,7 @@ struct stamp {
     uint32_t tokens;
 };
 
-#define TIER_STORED_MAX   512
+#define TIER_STORED_MAX   1024
 #define TIER_READINGS_MAX 24
 
 struct stored {
@@ -129,6 +129,7 @@ struct sim {
                                                            * token */
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;
     uint64_t stored, reads, fetched_tokens, fetches_failed;
+    uint64_t window_reads, fetched_windows; /* reads of windows' pages; fetched tokens of such models */
     uint64_t waits,
         ends_ready; /* sequences that waited for a token's data; chunks that ended at missing data */
     uint64_t parks, parked_cancelled;
@@ -140,6 +141,7 @@ uint32_t between(struct world *w, uint32_t low, uint32_t high);
 bool chance(struct world *w, double p);
 struct stamp page_stamp(const struct world *w, uint32_t group, uint32_t page);
 struct stamp state_stamp(const struct world *w, uint32_t state);
+struct stamp block_stamp(const struct world *w, enum tier_kind kind, uint32_t block);
 void stamp_page(struct world *w, uint32_t group, uint32_t page, struct stamp stamp);
 void stamp_state(struct world *w, uint32_t state, struct stamp stamp);
 

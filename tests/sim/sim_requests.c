@@ -17,6 +17,7 @@ void finish(struct world *w, struct request *q, enum outcome how)
     sim.outcomes[how]++;
     sim.cached_tokens += q->seq.cached;
     sim.fetched_tokens += q->seq.fetched;
+    sim.fetched_windows += w->opts.group_count > 1 ? q->seq.fetched : 0;
     ASSERT(q->seq.fetched <= q->seq.cached);
     if (how == DONE && wait > sim.wait_max_s)
         sim.wait_max_s = wait;

@@ -96,8 +96,9 @@ static void print_run(void)
            (ull)sim.boundaries_drafted);
     printf("tenants: plans_with_parked=%llu parked_cancelled=%llu\n", (ull)sim.parks,
            (ull)sim.parked_cancelled);
-    printf("tier: stored=%llu reads=%llu fetched=%llu failed=%llu\n", (ull)sim.stored, (ull)sim.reads,
-           (ull)sim.fetched_tokens, (ull)sim.fetches_failed);
+    printf("tier: stored=%llu reads=%llu of_windows=%llu fetched=%llu with_windows=%llu failed=%llu\n",
+           (ull)sim.stored, (ull)sim.reads, (ull)sim.window_reads, (ull)sim.fetched_tokens,
+           (ull)sim.fetched_windows, (ull)sim.fetches_failed);
     if (sim.domains)
         printf("domains: worlds_on_device=%llu\n", (ull)sim.device_worlds);
     for (size_t i = 0; i < OUTCOMES; i++)
@@ -119,7 +120,8 @@ static bool is_covered(void)
     bool all = sim.cached_tokens && sim.preemptions && sim.moves && sim.units_trimmed && sim.evictions &&
                sim.reclaims && sim.left_behind && sim.paused_cancelled && sim.drafts > sim.drafts_accepted &&
                sim.boundaries_drafted && sim.waits && sim.ends_ready && sim.parks && sim.parked_cancelled &&
-               ((sim.fetched_tokens && sim.fetches_failed) || !sure);
+               ((sim.fetched_tokens && sim.fetches_failed) || !sure) &&
+               (sim.fetched_windows || sim.window_reads < SURE_READS);
     for (size_t i = 0; i < OUTCOMES; i++)
         all = all && sim.outcomes[i] > 0;
     for (enum sched_phase p = SCHED_QUEUED; p <= SCHED_PREEMPTED; p++)

@@ -35,17 +35,25 @@ static bool tier_has(void *arg, const struct prefix_key *key, enum tier_kind kin
     return !w->tier.off && is_there(w, key, kind);
 }
 
-static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count)
+static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count,
+                      const uint32_t first[TIER_KINDS])
 {
     struct world *w = arg;
-    for (uint32_t i = 0; i < count; i++)
-        ASSERT(prefix_index_node(w->index, &keys[i]) != NONE);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t node = prefix_index_node(w->index, &keys[i]);
+        ASSERT(node != NONE);
+        for (uint32_t g = 0; g < w->opts.group_count; g++)
+            ASSERT(i < first[tier_kind_of(g)] || prefix_index_page(w->index, node, g) != NONE);
+    }
 }
 
-static uint64_t tier_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
+static uint64_t tier_read_ns(void *arg, const uint32_t counts[TIER_KINDS])
 {
     struct world *w = arg;
-    return w->tier.off ? UINT64_MAX : (pages + snapshots) * w->tier.says_ns;
+    uint64_t files = 0;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        files += counts[kind];
+    return w->tier.off ? UINT64_MAX : files * w->tier.says_ns;
 }
 
 static struct reading *free_reading(struct world *w)
@@ -70,6 +78,7 @@ static int tier_read(void *arg, const struct prefix_key *key, enum tier_kind kin
     *r = (struct reading){
         true, false, kind, tag, index, fails ? -EIO : 0, w->now_ns + takes_ns, place_of(w, key, kind)->stamp};
     sim.reads++;
+    sim.window_reads += kind >= TIER_WINDOW;
     if (fails)
         place_of(w, key, kind)->used = false;
     return 0;
@@ -152,16 +161,13 @@ static void write_behind(struct world *w)
 {
     struct prefix_unstored u;
     for (uint32_t i = between(w, 1, 100); i > 0 && prefix_index_unstored(w->index, &w->tier.cursor, 64, &u);
-         i--) {
-        if (u.page != NONE) {
-            tier_store(w, &u.key, TIER_PAGE, page_stamp(w, 0, u.page));
-            prefix_index_page_stored(w->index, u.node);
+         i--)
+        for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
+            if (u.blocks[kind] == NONE)
+                continue;
+            tier_store(w, &u.key, kind, block_stamp(w, kind, u.blocks[kind]));
+            prefix_index_stored(w->index, u.node, kind);
         }
-        if (u.state != NONE) {
-            tier_store(w, &u.key, TIER_SNAPSHOT, state_stamp(w, u.state));
-            prefix_index_snapshot_stored(w->index, u.node);
-        }
-    }
 }
 
 void tier_trouble(struct world *w)

@@ -28,6 +28,11 @@ struct stamp state_stamp(const struct world *w, uint32_t state)
     return stamp;
 }
 
+struct stamp block_stamp(const struct world *w, enum tier_kind kind, uint32_t block)
+{
+    return kind == TIER_SNAPSHOT ? state_stamp(w, block) : page_stamp(w, tier_group_of(kind), block);
+}
+
 void stamp_page(struct world *w, uint32_t group, uint32_t page, struct stamp stamp)
 {
     block_pool_put(page_pool_blocks(w->opts.groups[group].pages), page, 0, sizeof(stamp), &stamp);
@@ -48,13 +53,10 @@ static void on_evict(void *arg, uint32_t page)
     sim.evictions++;
 }
 
-static void on_evicting(void *arg, const struct prefix_key *key, uint32_t page, uint32_t state)
+static void on_evicting(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block)
 {
     struct world *w = arg;
-    if (page != NONE)
-        tier_store(w, key, TIER_PAGE, page_stamp(w, 0, page));
-    if (state != NONE)
-        tier_store(w, key, TIER_SNAPSHOT, state_stamp(w, state));
+    tier_store(w, key, kind, block_stamp(w, kind, block));
 }
 
 static void on_move(void *arg, uint32_t from, uint32_t to)
@@ -87,10 +89,10 @@ static void on_arrived(void *arg, const struct tier_arrival *a, uint32_t block)
     struct world *w = arg;
     struct stamp stamp;
     memcpy(&stamp, a->bytes, sizeof(stamp));
-    if (a->kind == TIER_PAGE)
-        stamp_page(w, 0, block, stamp);
-    else
+    if (a->kind == TIER_SNAPSHOT)
         stamp_state(w, block, stamp);
+    else
+        stamp_page(w, tier_group_of(a->kind), block, stamp);
 }
 
 static bool give_unit(struct world *w, uint32_t group)
@@ -280,7 +282,7 @@ static void create_pools(struct world *w)
             chance(w, 0.5) ? UINT64_MAX : between(w, 0, 40) * (uint64_t)w->opts.groups[0].page_bytes};
     memcpy(index.groups, w->opts.groups, sizeof(index.groups));
     w->tier.io.arg = NULL;
-    if (reuse && w->opts.group_count == 1 && chance(w, 0.8)) {
+    if (reuse && chance(w, 0.8)) {
         tier_open(w);
         index.evicting = on_evicting;
         index.arg = w;

@@ -26,6 +26,7 @@ struct fixture {
         uint32_t group;
     } of[GROUPS];
     uint32_t moves, uses;
+    uint32_t announced[TIER_KINDS]; /* as evicted, to a tier below */
 };
 
 static void *page_at(const struct fixture *f, uint32_t group, uint32_t page)
@@ -36,8 +37,8 @@ static void *page_at(const struct fixture *f, uint32_t group, uint32_t page)
 static void on_evict(void *arg, uint32_t page)
 {
     struct of_group *of = arg;
-    memset(page_at(of->f, of->group, page), 0, sizeof(struct prefix_key));
     prefix_index_evict_page(of->f->index, of->group, page);
+    memset(page_at(of->f, of->group, page), 0, sizeof(struct prefix_key));
 }
 
 static void on_move(void *arg, uint32_t from, uint32_t to)
@@ -47,6 +48,15 @@ static void on_move(void *arg, uint32_t from, uint32_t to)
     memset(page_at(of->f, of->group, from), 0, sizeof(struct prefix_key));
     prefix_index_move(of->f->index, of->group, from, to);
     of->f->moves++;
+}
+
+/* The bytes are still there. */
+static void on_evicting(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block)
+{
+    struct fixture *f = arg;
+    if (kind != TIER_SNAPSHOT)
+        assert_memory_equal(page_at(f, tier_group_of(kind), block), key, sizeof(*key));
+    f->announced[kind]++;
 }
 
 static void open_group(struct fixture *f, uint32_t group, size_t page_bytes)
@@ -74,8 +84,12 @@ static void open_index(struct fixture *f, size_t page_bytes, uint64_t bytes_max,
     struct block_pool_opts states = {.blocks_max = states_max, .block_bytes = 4096, .account = f->state};
     if (states_max)
         assert_int_equal(block_pool_create(f->arena, &states, &f->states), 0);
-    struct prefix_index_opts index = {
-        .group_count = GROUPS, .states = f->states, .state_bytes = 4096, .bytes_max = bytes_max};
+    struct prefix_index_opts index = {.group_count = GROUPS,
+                                      .states = f->states,
+                                      .state_bytes = 4096,
+                                      .bytes_max = bytes_max,
+                                      .evicting = on_evicting,
+                                      .arg = f};
     memcpy(index.groups, f->groups, sizeof(f->groups));
     assert_int_equal(prefix_index_create(f->arena, &index, &f->index), 0);
 }
@@ -334,12 +348,120 @@ TEST(a_lost_page_comes_back_when_it_is_computed_again)
     close_index(&f);
 }
 
+static uint32_t node_of(struct fixture *f, const char *text)
+{
+    struct prefix_key keys[CHAIN_MAX];
+    uint32_t count = keys_of(text, keys);
+    return prefix_index_node(f->index, &keys[count - 1]);
+}
+
+/* Stores all that the tier lacks; counts it by kind. */
+static void store_all(struct fixture *f, uint32_t *counts)
+{
+    struct prefix_unstored u;
+    uint32_t at = 0;
+    memset(counts, 0, TIER_KINDS * sizeof(*counts));
+    while (prefix_index_unstored(f->index, &at, PAGES, &u))
+        for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
+            if (u.blocks[kind] == NONE)
+                continue;
+            if (kind != TIER_SNAPSHOT)
+                assert_memory_equal(page_at(f, tier_group_of(kind), u.blocks[kind]), &u.key, sizeof(u.key));
+            prefix_index_stored(f->index, u.node, kind);
+            counts[kind]++;
+        }
+    check(f);
+    assert_int_equal(numbers(f).unstored, 0);
+}
+
+static void expect(const uint32_t *counts, uint32_t pages, uint32_t near, uint32_t far)
+{
+    assert_int_equal(counts[TIER_PAGE], pages);
+    assert_int_equal(counts[tier_kind_of(NEAR)], near);
+    assert_int_equal(counts[tier_kind_of(FAR)], far);
+}
+
+TEST(the_tier_wants_the_windows_before_likely_ends)
+{
+    struct fixture f;
+    struct row r;
+    uint32_t counts[TIER_KINDS];
+    open_index(&f, 4096, UINT64_MAX, 0);
+    pass(&f, "abcdefgh");
+    assert_int_equal(numbers(&f).unstored, 8);
+    for (int twice = 0; twice < 2; twice++) {
+        prefix_index_ends_here(f.index, node_of(&f, "abcdefgh"));
+        assert_int_equal(numbers(&f).unstored, 8 + 2 + 4);
+        check(&f);
+    }
+    store_all(&f, counts);
+    expect(counts, 8, 2, 4);
+    /* Another end wants what it does not share with the first. */
+    prefix_index_ends_here(f.index, node_of(&f, "abcdefg"));
+    store_all(&f, counts);
+    expect(counts, 0, 1, 1);
+    /* What windows left on the way is of no use below. */
+    lose(&f, NEAR, "a");
+    expect(f.announced, 0, 0, 0);
+    /* A page that comes back is offered again. */
+    lose(&f, FAR, "abcd");
+    expect(f.announced, 0, 0, 1);
+    assert_int_equal(begin(&f, &r, "abcd"), 3);
+    compute(&f, &r);
+    end(&f, &r);
+    store_all(&f, counts);
+    expect(counts, 0, 0, 1);
+    /* Without its window the last node ends no prefix: it goes whole. */
+    lose(&f, NEAR, "abcdefgh");
+    expect(f.announced, 1, 1, 2);
+    assert_int_equal(found(&f, "abcdefgh"), 7);
+    assert_int_equal(numbers(&f).unstored, 0);
+    prefix_index_offer_again(f.index);
+    store_all(&f, counts);
+    expect(counts, 7, 2, 4);
+    close_index(&f);
+}
+
+/* In every eight windows, of the widest: its pages are 5 at most. */
+TEST(the_tier_wants_windows_at_regular_places)
+{
+    struct fixture f;
+    struct row r = {.live = true, .node = NONE};
+    static uint32_t pages[GROUPS];
+    uint32_t counts[TIER_KINDS];
+    open_index(&f, 4096, UINT64_MAX, 0);
+    for (uint32_t i = 0; i < PAGES; i++) {
+        struct prefix_key key = {.bytes = {(uint8_t)i, 1}};
+        for (uint32_t g = 0; g < GROUPS; g++) {
+            assert_int_equal(page_pool_take(f.groups[g].pages, &pages[g]), 0);
+            memcpy(page_at(&f, g, pages[g]), &key, sizeof(key));
+        }
+        r.node = prefix_index_add(f.index, r.node, &key, pages);
+        assert_int_equal(numbers(&f).unstored, i + 1 + (i + 1 == 40 ? 2 + 4 : 0));
+    }
+    store_all(&f, counts);
+    expect(counts, 40, 2, 4);
+    for (uint32_t g = GROUPS; g-- > 0;)
+        for (uint32_t i = 0; i < PAGES; i++)
+            page_pool_unref(f.groups[g].pages, i);
+    prefix_index_released(f.index, r.node);
+    close_index(&f);
+}
+
 TEST(windows_and_recurrence_are_one_rule)
 {
     struct fixture f;
+    uint32_t counts[TIER_KINDS];
     open_index(&f, 4096, UINT64_MAX, 4);
     pass(&f, "abcd");
+    prefix_index_ends_here(f.index, node_of(&f, "abc")); /* it has no snapshot */
+    store_all(&f, counts);
+    expect(counts, 4, 2, 4);
+    assert_int_equal(counts[TIER_SNAPSHOT], 1);
     pass(&f, "abcdefgh");
+    store_all(&f, counts);
+    expect(counts, 4, 2, 4);
+    assert_int_equal(counts[TIER_SNAPSHOT], 1);
     assert_int_equal(found(&f, "abcdefgh"), 8);
     assert_int_equal(found(&f, "abcdefg"), 4);
     lose(&f, NEAR, "abc"); /* the snapshot after "abcd" is useless without it */
@@ -423,8 +545,16 @@ TEST(moved_pages_are_found_where_they_are)
 static void act(struct fixture *f, struct rng *rng, struct row *r)
 {
     uint32_t group = (uint32_t)rng_below(rng, GROUPS);
-    uint64_t what = rng_below(rng, 12);
-    if (what == 0) {
+    uint64_t what = rng_below(rng, 14);
+    struct prefix_unstored u;
+    uint32_t at = (uint32_t)rng_below(rng, PAGES);
+    if (what == 12 && r->live && r->node != NONE) {
+        prefix_index_ends_here(f->index, r->node);
+    } else if (what == 13 && prefix_index_unstored(f->index, &at, PAGES, &u)) {
+        for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+            if (u.blocks[kind] != NONE)
+                prefix_index_stored(f->index, u.node, kind);
+    } else if (what == 0) {
         pack(f, group);
     } else if (what == 1) {
         page_pool_evict(f->groups[group].pages);

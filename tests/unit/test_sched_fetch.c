@@ -34,17 +34,23 @@ static bool fake_has(void *arg, const struct prefix_key *key, enum tier_kind kin
     return kind == TIER_PAGE || (t->snapshots && strchr(t->snapshots, key->bytes[len - 1]));
 }
 
-static void fake_used(void *arg, const struct prefix_key *keys, uint32_t count)
+static void fake_used(void *arg, const struct prefix_key *keys, uint32_t count,
+                      const uint32_t first[TIER_KINDS])
 {
     struct fake_tier *t = arg;
     (void)keys;
-    t->used += count;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        if (kind != TIER_SNAPSHOT)
+            t->used += count - first[kind];
 }
 
-static uint64_t fake_read_ns(void *arg, uint32_t pages, uint32_t snapshots)
+static uint64_t fake_read_ns(void *arg, const uint32_t counts[TIER_KINDS])
 {
     struct fake_tier *t = arg;
-    return (pages + snapshots) * t->read_ns;
+    uint64_t files = 0;
+    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
+        files += counts[kind];
+    return files * t->read_ns;
 }
 
 static int fake_read(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag,

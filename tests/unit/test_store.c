@@ -8,6 +8,20 @@
 
 #define LIMIT ((uint64_t)64 << 20)
 
+/* Of ten entries a snapshot, and three pages of two windows. */
+static enum tier_kind kind_of(uint32_t i)
+{
+    static const enum tier_kind kinds[10] = {
+        [2] = TIER_WINDOW, [4] = TIER_WINDOW + 2, [5] = TIER_WINDOW, [9] = TIER_SNAPSHOT};
+    return kinds[i % 10];
+}
+
+static uint64_t read_ns(struct scene *s, uint32_t pages, uint32_t snapshots, uint32_t windows)
+{
+    uint32_t counts[TIER_KINDS] = {pages, snapshots, windows};
+    return s->io.read_ns(s->io.arg, counts);
+}
+
 TEST(what_is_written_is_read_also_after_a_restart)
 {
     struct scene s;
@@ -15,11 +29,11 @@ TEST(what_is_written_is_read_also_after_a_restart)
     sys_reset();
     scene_open(&s, dir, LIMIT);
     for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(put_surely(&s, i, i % 10 == 9 ? TIER_SNAPSHOT : TIER_PAGE), 0);
+        assert_int_equal(put_surely(&s, i, kind_of(i)), 0);
     wait_written(&s);
     for (uint32_t i = 0; i < 100; i++) {
-        assert_int_equal(get(&s, i, i % 10 == 9 ? TIER_SNAPSHOT : TIER_PAGE), 0);
-        assert_int_equal(get(&s, i, i % 10 == 9 ? TIER_PAGE : TIER_SNAPSHOT), -ENOENT);
+        assert_int_equal(get(&s, i, kind_of(i)), 0);
+        assert_int_equal(get(&s, i, kind_of(i) == TIER_PAGE ? TIER_WINDOW : TIER_PAGE), -ENOENT);
     }
     assert_int_equal(put(&s, 3, TIER_PAGE), -EEXIST);
     struct store_numbers n = numbers(&s);
@@ -31,7 +45,7 @@ TEST(what_is_written_is_read_also_after_a_restart)
     assert_true(n.pages == 90 && n.snapshots == 10 && n.foreign == 0);
     assert_int_equal(n.bytes, disk_usage(dir));
     for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(get(&s, i, i % 10 == 9 ? TIER_SNAPSHOT : TIER_PAGE), 0);
+        assert_int_equal(get(&s, i, kind_of(i)), 0);
     scene_close(&s);
 }
 
@@ -140,8 +154,7 @@ TEST(a_snapshot_that_counts_too_far_is_damaged)
     scene_open(&s, dir, LIMIT);
     for (uint32_t low = 0; low < 2; low++) {
         struct store_client_opts c = {.identity = identity_of(1),
-                                      .page_bytes = PAGE_BYTES,
-                                      .state_bytes = STATE_BYTES,
+                                      .bytes = {PAGE_BYTES, STATE_BYTES},
                                       .wake = scene_wake,
                                       .arg = &other,
                                       .pending_max = pending_of(TIER_SNAPSHOT, 3) - low};
@@ -261,7 +274,7 @@ TEST(a_directory_that_cannot_be_made_leaves_the_tier_off)
     assert_int_equal(wait_listed(&s).state, STORE_OFF);
     assert_false(has(&s, 1, TIER_PAGE));
     assert_int_equal(get(&s, 1, TIER_PAGE), -ENODEV);
-    assert_int_equal(s.io.read_ns(s.io.arg, 1, 0), UINT64_MAX);
+    assert_int_equal(read_ns(&s, 1, 0, 0), UINT64_MAX);
     struct store_cleared c;
     assert_int_equal(store_clear(s.store, &c), -ENODEV);
     scene_close(&s);
@@ -272,7 +285,7 @@ TEST(a_directory_that_cannot_be_made_leaves_the_tier_off)
 static void use(struct scene *s, uint32_t number)
 {
     struct prefix_key key = key_of(number);
-    s->io.used(s->io.arg, &key, 1);
+    s->io.used(s->io.arg, &key, 1, (uint32_t[TIER_KINDS]){0});
 }
 
 TEST(the_limit_holds_before_each_write_and_the_oldest_go)
@@ -323,7 +336,7 @@ TEST(of_a_prefix_that_is_used_the_end_goes_first)
     /* Read in order, so on disk too the last one is the oldest. */
     for (uint32_t i = 0; i < 30; i++)
         assert_int_equal(get(&s, i, TIER_PAGE), 0);
-    s.io.used(s.io.arg, keys, 30);
+    s.io.used(s.io.arg, keys, 30, (uint32_t[TIER_KINDS]){0});
     uint32_t there = 30;
     for (uint32_t again = 0; again < 2; again++) {
         uint32_t before = there;
@@ -370,13 +383,13 @@ TEST(the_time_of_a_read_is_that_of_its_files_and_bytes)
     struct scene s;
     sys_reset();
     scene_open(&s, test_dir(), LIMIT);
-    uint64_t page = s.io.read_ns(s.io.arg, 1, 0), snapshot = s.io.read_ns(s.io.arg, 0, 1);
-    assert_true(page > 0 && snapshot > 0 && page < UINT64_MAX && snapshot < UINT64_MAX);
-    assert_true((page < snapshot) == (PAGE_BYTES < STATE_BYTES));
+    uint64_t page = read_ns(&s, 1, 0, 0), snapshot = read_ns(&s, 0, 1, 0), window = read_ns(&s, 0, 0, 1);
+    assert_true(page > 0 && snapshot > 0 && window > 0 && page < UINT64_MAX && snapshot < UINT64_MAX);
+    assert_true((page < snapshot) == (PAGE_BYTES < STATE_BYTES) && window < page);
     /* Each term may lose a fraction. */
-    assert_true(llabs((long long)(s.io.read_ns(s.io.arg, 64, 0) - 64 * page)) <= 64);
-    assert_true(llabs((long long)(s.io.read_ns(s.io.arg, 0, 64) - 64 * snapshot)) <= 64);
-    assert_true(llabs((long long)(s.io.read_ns(s.io.arg, 3, 1) - 3 * page - snapshot)) <= 4);
+    assert_true(llabs((long long)(read_ns(&s, 64, 0, 0) - 64 * page)) <= 64);
+    assert_true(llabs((long long)(read_ns(&s, 0, 64, 0) - 64 * snapshot)) <= 64);
+    assert_true(llabs((long long)(read_ns(&s, 3, 1, 2) - 3 * page - snapshot - 2 * window)) <= 6);
     scene_close(&s);
 }
 
@@ -444,7 +457,8 @@ TEST(what_is_larger_than_the_staging_is_never_taken)
     sys_reset();
     scene_open(&s, dir, LIMIT);
     store_client_close(&s.io);
-    struct store_client_opts c = {identity_of(1), 3 << 20, 0, scene_wake, &s};
+    struct store_client_opts c = {
+        .identity = identity_of(1), .bytes = {3 << 20}, .wake = scene_wake, .arg = &s};
     assert_int_equal(store_client_open(s.store, &c, &s.io), 0);
     assert_int_equal(s.io.write_begin(s.io.arg, &key, TIER_PAGE, true, &w), -EFBIG);
     assert_int_equal(numbers(&s).drops, 1);

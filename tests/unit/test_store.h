@@ -17,9 +17,10 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#define PAGE_BYTES  20000u /* no whole number of blocks */
-#define STATE_BYTES 70016u
-#define PENDING_MAX 4u
+#define PAGE_BYTES   20000u /* no whole number of blocks */
+#define STATE_BYTES  70016u
+#define WINDOW_BYTES 12288u
+#define PENDING_MAX  4u
 
 /* ---- the system, with faults ---- */
 
@@ -201,8 +202,10 @@ static inline struct tier_io client_of(struct store *st, uint8_t model, struct s
 {
     struct tier_io io;
     struct store_client_opts c = {.identity = identity_of(model),
-                                  .page_bytes = PAGE_BYTES,
-                                  .state_bytes = STATE_BYTES,
+                                  .bytes = {[TIER_PAGE] = PAGE_BYTES,
+                                            [TIER_SNAPSHOT] = STATE_BYTES,
+                                            [TIER_WINDOW] = WINDOW_BYTES,
+                                            [TIER_WINDOW + 2] = WINDOW_BYTES},
                                   .wake = scene_wake,
                                   .arg = s,
                                   .pending_max = PENDING_MAX};
@@ -275,13 +278,13 @@ static inline struct prefix_key key_of(uint32_t number)
 
 static inline size_t bytes_of_kind(enum tier_kind kind)
 {
-    return kind == TIER_PAGE ? PAGE_BYTES : STATE_BYTES;
+    return kind == TIER_PAGE ? PAGE_BYTES : kind == TIER_SNAPSHOT ? STATE_BYTES : WINDOW_BYTES;
 }
 
 static inline void fill(char *bytes, enum tier_kind kind, uint32_t number)
 {
     for (size_t i = 0; i < bytes_of_kind(kind); i++)
-        bytes[i] = (char)(number * 31 + i * 7 + i / 251 + (kind == TIER_SNAPSHOT));
+        bytes[i] = (char)(number * 31 + i * 7 + i / 251 + kind);
 }
 
 static inline bool is_filled(const char *bytes, enum tier_kind kind, uint32_t number)

@@ -196,6 +196,12 @@ ENTRIES = {
                         num_experts_per_tok=3, embedding_multiplier=6.0, residual_multiplier=0.6,
                         attention_multiplier=0.2, logits_scaling=0.5, tie_word_embeddings=False,
                         rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
+    # A shared expert beside those, in stacks; biases.
+    "granitemoeshared": Entry("granitemoeshared", hidden_size=24, intermediate_size=12, num_hidden_layers=2,
+                              num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=17,
+                              num_key_value_heads=1, attention_bias=True, residual_multiplier=0.6,
+                              attention_multiplier=0.2, tie_word_embeddings=True,
+                              rope_parameters={"rope_type": "default", "rope_theta": 5000.0}),
     # A clipped SwiGLU with a low limit and its own gain, biases, sinks, windows.
     "gpt_oss": Entry("gpt_oss", gain=3.0, intermediate_size=20, num_hidden_layers=2, num_local_experts=4,
                      num_experts_per_tok=2, head_dim=10, sliding_window=16, swiglu_limit=1.5, swiglu_alpha=1.2,
