@@ -220,6 +220,18 @@ def test_custom_and_namespace_tools_come_back_as_they_were_offered(server):
         assert calls[0].get("namespace") == (tool["name"] if tool is space else None)
 
 
+def test_the_input_of_a_custom_tool_follows_its_pattern(server):
+    def reply(definition, **fields):
+        tool = {"type": "custom", "name": "code", "format": {"type": "grammar", "syntax": "regex", "definition": definition}}
+        return post(server, "Call it.", tools=[tool], tool_choice="required", max_output_tokens=200, temperature=1, **fields)
+
+    for seed in range(3):
+        calls = [o for o in answered(reply(r"[A-F]{2}-\d{3}|x{4}", seed=seed))["output"] if o["type"] == "custom_tool_call"]
+        assert calls and all(re.fullmatch(r"[A-F]{2}-\d{3}|x{4}", c["input"]) for c in calls), calls
+    assert "x-ignored-fields" not in reply("a+").headers
+    assert reply("(?=a)b").headers["x-ignored-fields"] == "tools.format"
+
+
 # ---- stored responses ----
 
 @pytest.mark.smoke
@@ -285,6 +297,9 @@ def test_fields_of_clients_are_taken(server):
     ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
     ({"messages": []}, "messages"),
     ({"max_output_tokens": 0}, "max_output_tokens"),
+    ({"include": [3]}, "include"),
+    ({"tools": [{"type": "function", "name": "f", "strict": "yes"}]}, "tools[0]"),
+    ({"input": [user(ASK), {"type": "function_call_output", "id": "x", "output": "1"}]}, "input[1]"),
 ])
 def test_bad_fields_are_named(server, fields, param):
     reply = server.http.post(PATH, json={"model": "canary", "input": ASK, **fields})
