@@ -88,6 +88,11 @@ bool field_accept_object(struct request *r, const struct field *f, json_t *v, st
     return json_is_object(v) ? true : reject_value(why, f->name, "%s must be an object.", f->name);
 }
 
+bool field_is_flag(const json_t *v)
+{
+    return !v || json_is_boolean(v) || json_is_null(v);
+}
+
 /* ---- refused ---- */
 
 bool field_refuse(struct request *r, const struct field *f, json_t *v, struct reject *why)

@@ -94,6 +94,8 @@ bool field_named_schema(struct request *r, const char *param, const char *schema
 
 /* An integer; 5.0 is one too, as some clients write it. */
 bool field_integer_of(const json_t *v, int64_t *ret);
+/* A boolean, null, or not there. */
+bool field_is_flag(const json_t *v);
 
 /* Adds a name to r->ignored, once. One that has no place there, or is no plain word, is left out. */
 void field_note_ignored(struct request *r, const char *name);

@@ -6,6 +6,7 @@
  * prefix of every later prompt. A last message of the assistant is continued by the reply.
  *
  * Until the end content is a list of parts; a list without images then becomes their text. */
+#include "api/field.h"
 #include "api/messages.h"
 
 #include "base/check.h"
@@ -212,6 +213,8 @@ static bool add_result(struct messages_place *p, json_t *block)
     json_t *id = json_object_get(block, "tool_use_id"), *content = json_object_get(block, "content");
     if (!json_is_string(id))
         return refuse(p, " must have a tool_use_id.");
+    if (!field_is_flag(json_object_get(block, "is_error")))
+        return refuse(p, ".is_error must be true or false.");
     json_t *name = json_object_get(p->names, json_string_value(id)), *parts = json_array();
     json_t *message = json_pack("{sssOso}", "role", "tool", "tool_call_id", id, "content", parts);
     if (!message || (name && json_object_set(message, "name", name) < 0)) {

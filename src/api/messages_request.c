@@ -49,6 +49,8 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
     else if (!r->gen.calls.required && strcmp(type, "auto") != 0)
         return reject_value(why, f->name,
                             "tool_choice must be an object of type \"auto\", \"any\", \"tool\" or \"none\".");
+    if (!field_is_flag(json_object_get(v, "disable_parallel_tool_use")))
+        return reject_value(why, f->name, "tool_choice.disable_parallel_tool_use must be true or false.");
     r->gen.parallel_tool_calls = !json_is_true(json_object_get(v, "disable_parallel_tool_use"));
     return true;
 }
@@ -67,13 +69,17 @@ static bool read_budget(struct request *r, const json_t *thinking, struct reject
 
 static bool read_thinking(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const char *type = type_of(v), *display = json_string_value(json_object_get(v, "display"));
+    const json_t *shown = json_object_get(v, "display");
+    const char *type = type_of(v), *display = json_string_value(shown);
     bool enabled = strcmp(type, "enabled") == 0;
     bool on = enabled || strcmp(type, "adaptive") == 0;
     if (!on && strcmp(type, "disabled") != 0 && strcmp(type, "between_tools") != 0)
         return reject_value(why, f->name,
                             "thinking must be an object of type \"enabled\", \"adaptive\" or \"disabled\".");
     r->gen.enable_thinking = on;
+    if (shown && !json_is_null(shown) &&
+        (!display || (strcmp(display, "omitted") != 0 && strcmp(display, "summarized") != 0)))
+        return reject_value(why, f->name, "thinking.display must be \"summarized\" or \"omitted\".");
     r->thinking_omitted = display && strcmp(display, "omitted") == 0;
     return !enabled || read_budget(r, v, why);
 }
@@ -100,6 +106,8 @@ static bool read_output_config(struct request *r, const struct field *f, json_t 
     const json_t *effort = json_object_get(v, "effort");
     if (!json_is_object(v))
         return reject_value(why, f->name, "output_config must be an object.");
+    if (effort && !json_is_string(effort) && !json_is_null(effort))
+        return reject_value(why, f->name, "output_config.effort must be a string.");
     if (json_is_string(effort))
         r->gen.reasoning_effort = json_string_value(effort);
     return read_format(r, "output_config.format", "output_config.format.schema", json_object_get(v, "format"),
@@ -123,7 +131,7 @@ static const struct field fields[] = {
     {"metadata", field_accept_object},
     {"service_tier", field_accept_string},
     {"betas", accept},
-    {"cache_control", accept}, /* of the whole prompt, whose end is always a cut */
+    {"cache_control", field_accept_object}, /* of the whole prompt, whose end is always a cut */
     {"context_management", field_ignore_unless_off},
     {"container", field_ignore_unless_off},
     {"output_format", read_output_format},

@@ -158,6 +158,8 @@ static bool convert_tool(const struct messages_place *p, json_t *list, const jso
             p->at, type);
     if (json_string_length(json_object_get(tool, "name")) == 0)
         return reject_value(p->why, p->at, "%s needs a name.", p->at);
+    if (!field_is_flag(json_object_get(tool, "strict")))
+        return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
     if (json_is_true(json_object_get(tool, "strict")))
         tool_choice_strict(p->request, json_string_value(json_object_get(tool, "name")));
     messages_mark(p->request, tool, 0, 0);

@@ -215,9 +215,22 @@ static bool normalise_reasoning(const struct place *p, json_t *message)
     return true;
 }
 
+/* A refusal that comes back is the text of its message. */
+static bool normalise_refusal(const struct place *p, json_t *message)
+{
+    json_t *refusal = json_object_get(message, "refusal"), *content = json_object_get(message, "content");
+    bool said = json_string_length(content) > 0 || json_array_size(content) > 0;
+    if (refusal && !json_is_null(refusal) && !json_is_string(refusal))
+        return refuse_message(p, ".refusal must be a string.");
+    if (json_is_string(refusal) && !said && json_object_set(message, "content", refusal) < 0)
+        return no_memory(p);
+    json_object_del(message, "refusal");
+    return true;
+}
+
 static bool normalise_assistant(const struct place *p, json_t *message, const struct request_limits *limits)
 {
-    static const char *const unknown[] = {"function_call", "audio", "refusal"};
+    static const char *const unknown[] = {"function_call", "audio"};
     for (size_t i = 0; i < COUNT_OF(unknown); i++) {
         const json_t *v = json_object_get(message, unknown[i]);
         if (v && !json_is_null(v))
@@ -225,8 +238,8 @@ static bool normalise_assistant(const struct place *p, json_t *message, const st
                                       p->index, unknown[i]);
         json_object_del(message, unknown[i]);
     }
-    return normalise_calls(p, message, limits) && normalise_reasoning(p, message) &&
-           normalise_content(p, message, true);
+    return normalise_refusal(p, message) && normalise_calls(p, message, limits) &&
+           normalise_reasoning(p, message) && normalise_content(p, message, true);
 }
 
 /* ---- messages ---- */
@@ -339,6 +352,9 @@ static bool check_tool(const json_t *tool, size_t index, struct reject *why)
         return reject_value(why, param, "%s.function needs a name.", param);
     if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
         return reject_value(why, param, "%s.function.parameters must be a JSON schema, an object.", param);
+    if (!field_is_flag(json_object_get(function, "strict")) ||
+        !field_is_flag(json_object_get(tool, "strict")))
+        return reject_value(why, param, "%s.function.strict must be true or false.", param);
     return true;
 }
 

@@ -195,10 +195,11 @@ static const struct {
     {"local_shell_call", false, convert_shell},  {"local_shell_call_output", true, NULL},
 };
 
-static json_t *call_id(const json_t *item)
+static json_t *call_id(const json_t *item, const char *type)
 {
     json_t *id = json_object_get(item, "call_id");
-    return json_is_string(id) ? id : json_object_get(item, "id"); /* of local_shell_call_output */
+    bool shell = strcmp(type, "local_shell_call_output") == 0; /* its id is that of the call */
+    return json_is_string(id) || !shell ? id : json_object_get(item, "id");
 }
 
 static bool convert_other(struct responses_place *p, const json_t *item, const char *type)
@@ -207,7 +208,7 @@ static bool convert_other(struct responses_place *p, const json_t *item, const c
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         if (strcmp(type, calls[i].type) != 0)
             continue;
-        json_t *id = call_id(item);
+        json_t *id = call_id(item, type);
         if (!json_is_string(id))
             return refuse(p, " must have a call_id.");
         return calls[i].is_output ? convert_output(p, item, id) : calls[i].call(p, item, id);

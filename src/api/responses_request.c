@@ -125,6 +125,8 @@ static bool read_include(struct request *r, const struct field *f, json_t *v, st
     if (!json_is_array(v))
         return reject_value(why, f->name, "include must be a list of strings.");
     json_array_foreach(v, i, each) {
+        if (!json_is_string(each))
+            return reject_value(why, f->name, "include must be a list of strings.");
         if (strcmp(word_of(each), "reasoning.encrypted_content") == 0)
             r->seals_reasoning = true;
         else if (strcmp(word_of(each), "message.output_text.logprobs") == 0)

@@ -136,6 +136,8 @@ static bool convert_tool(const struct responses_place *p, json_t *list, const js
     if (!is_allowed(p->request, space, tool))
         return true;
     note_ignored(p, tool);
+    if (!field_is_flag(json_object_get(tool, "strict")))
+        return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
     if (json_is_true(json_object_get(tool, "strict")) && is_type(tool, "function"))
         tool_choice_strict(p->request, name);
     if (json_array_size(list) == REQUEST_TOOLS_MAX)

@@ -98,7 +98,7 @@ int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, co
         if (r < 0)
             return r;
         b->config->backend->weight_put(b->device, w, at + (uint32_t)row, &piece);
-        r = binder_advance(b, source_bytes(&piece));
+        r = binder_advance(b, source_bytes(s) / s->out * piece.out);
     }
     binder_drop(b, s);
     return r;

@@ -152,6 +152,13 @@ int binder_layer_projection(struct binder *b, uint32_t layer, const struct binde
 const char *binder_name(const struct binder *b, const char *path, const char *suffix,
                         char ret[BINDER_NAME_MAX]);
 int binder_find(struct binder *b, const char *name, struct tensor *ret);
+/* The family's or the file's name of a role, as role_name(). */
+const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn);
+/* A GGUF file's matrix, whose shape was checked: blocks are affine, rows and columns may have another order.
+ * `module`: its name without ".weight". 0, -ENOTSUP. */
+int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s);
+/* The order of the values of a vector. */
+struct part_order binder_gguf_order(const struct binder *b, const char *path);
 /* As find_linear in binder_find.c: of a module by its full name, without a bias. */
 int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
                     struct linear_source *ret);

@@ -6,6 +6,7 @@
 
 #include "model/blocks.h"
 #include "model/family.h"
+#include "model/gguf_arch.h"
 
 #include "base/check.h"
 #include "base/none.h"
@@ -16,12 +17,19 @@
 static const char *const prefixes[] = {
     "model.language_model.", "language_model.model.", "model.", "backbone.", "bert.", "roberta.", ""};
 
+const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn)
+{
+    if (!b->config->gguf)
+        return role_name(b->config->family->tensors, role, turn);
+    return turn == 0 ? gguf_arch_tensor(b->config->gguf, role) : NULL;
+}
+
 static char *path_of(const struct binder *b, const char *name, uint32_t layer, uint32_t expert,
                      char ret[BINDER_PATH_MAX])
 {
     char text[BINDER_PATH_MAX] = "";
     const char *mark = strchr(name, '#');
-    const char *layers = b->config->family->layers;
+    const char *layers = b->config->gguf ? "blk" : b->config->family->layers;
     int n = 0, k = mark ? (int)(mark - name) : 0;
     if (mark)
         n = snprintf(text, sizeof(text), "%.*s%u%s", k, name, expert, mark + 1);
@@ -39,12 +47,11 @@ static char *path_of(const struct binder *b, const char *name, uint32_t layer, u
 char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
                          char ret[BINDER_PATH_MAX])
 {
-    const struct tensor_name *own = b->config->family->tensors;
-    const char *first = role_name(own, role, 0), *name = first;
-    for (uint32_t turn = 1; name && role_name(own, role, 1); turn++) {
+    const char *first = binder_role_name(b, role, 0), *name = first;
+    for (uint32_t turn = 1; name && binder_role_name(b, role, 1); turn++) {
         if (binder_has(b, path_of(b, name, layer, expert, ret)))
             return ret;
-        name = role_name(own, role, turn);
+        name = binder_role_name(b, role, turn);
     }
     return path_of(b, first, layer, expert, ret);
 }
@@ -112,7 +119,7 @@ static int find_prefix(struct binder *b)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    const char *table = role_name(b->config->family->tensors, ROLE_EMBEDDING, 0);
+    const char *table = binder_role_name(b, ROLE_EMBEDDING, 0);
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
         b->prefix = prefixes[i];
         if (checkpoint_find(b->checkpoint, binder_name(b, table, ".weight", name), &t))
@@ -169,8 +176,8 @@ static int find_norm_convention(struct binder *b)
     char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
     const struct config *c = b->config;
-    b->add_one = c->family->norm_shift == SHIFT_ALL;
-    if (c->family->norm_shift != SHIFT_HF)
+    b->add_one = c->family->norm_shift == SHIFT_ALL && !c->gguf;
+    if (c->family->norm_shift != SHIFT_HF || c->gguf)
         return 0;
     for (uint32_t i = 0; i < c->layers; i++) {
         if (!c->layer[i].mixer->recurrent_layer)
@@ -276,6 +283,16 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     return r;
 }
 
+/* GGUF files may have a matrix of one row as a vector. */
+static void as_matrix(struct tensor *t, uint32_t rank, const uint64_t *shape)
+{
+    if (rank != 2 || t->rank != 1 || shape[0] != 1)
+        return;
+    t->rank = 2;
+    t->shape[1] = t->shape[0];
+    t->shape[0] = 1;
+}
+
 /* rank 2: [out, in]; rank 3: [experts, out, in]. `module` is a full name. */
 static int find_linear(struct binder *b, const char *module, uint32_t rank, uint64_t experts, uint64_t out,
                        uint64_t in, struct linear_source *ret)
@@ -299,9 +316,12 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     if (checkpoint_find(b->checkpoint, side, &t)) {
         r = find_affine(b, module, name, rank, shape, &s);
     } else {
-        r = binder_check_float(b, name, &s.weight);
+        as_matrix(&s.weight, rank, shape);
+        r = s.weight.form ? 0 : binder_check_float(b, name, &s.weight);
         if (r == 0)
             r = binder_check_shape(b, name, &s.weight, rank, shape);
+        if (r == 0)
+            r = binder_gguf_source(b, name, module, &s);
     }
     if (r == 0)
         *ret = s;
@@ -423,7 +443,7 @@ static struct tensor rows_of(const struct tensor *t, uint64_t from, uint64_t cou
 
 struct linear_source binder_rows(const struct linear_source *s, uint64_t from, uint64_t count)
 {
-    ASSERT(s->weight.rank == 2 && !s->transposed && from + count <= s->out);
+    ASSERT(s->weight.rank == 2 && !s->transposed && s->row_order.rows == 0 && from + count <= s->out);
     struct linear_source part = *s;
     part.out = count;
     part.weight = rows_of(&s->weight, from, count);

@@ -73,13 +73,15 @@ static float changed(float x, enum vector_change change)
 struct vector_source {
     const struct tensor *tensor;
     enum vector_change change;
-    float factor;           /* 0: none */
-    uint32_t rows, columns; /* of a transposed matrix [columns][rows]; rows 0: in order */
+    float factor;            /* 0: none */
+    uint32_t rows, columns;  /* of a transposed matrix [columns][rows]; rows 0: in order */
+    struct part_order order; /* of the vector, or of those columns */
 };
 
 static float vector_at(const struct vector_source *v, uint64_t i)
 {
-    uint64_t index = v->rows ? i % v->columns * v->rows + i / v->columns : i;
+    uint64_t index = v->rows ? part_order_at(&v->order, i % v->columns) * v->rows + i / v->columns
+                             : part_order_at(&v->order, i);
     float x = changed(tensor_f32_at(v->tensor, index), v->change);
     return v->factor != 0 ? x * v->factor : x;
 }
@@ -111,7 +113,9 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
         return r;
     if (change == VECTOR_PLUS_ONE_BY_MEAN)
         change = change_by_mean(&t, n);
-    put_floats(b, &(struct vector_source){.tensor = &t, .change = change, .factor = factor}, n, *ret);
+    const struct vector_source v = {
+        .tensor = &t, .change = change, .factor = factor, .order = binder_gguf_order(b, path)};
+    put_floats(b, &v, n, *ret);
     return 0;
 }
 
@@ -127,7 +131,7 @@ static int put_bias(struct binder *b, const struct linear_source *s, dev_ptr to)
 {
     struct tensor t;
     int r = read_floats(b, &s->bias, "a bias", &t);
-    struct vector_source v = {.tensor = &t, .factor = s->bias_factor};
+    struct vector_source v = {.tensor = &t, .factor = s->bias_factor, .order = s->row_order};
     if (s->interleaved) {
         v.rows = 2;
         v.columns = (uint32_t)(s->out / 2);
@@ -202,7 +206,8 @@ int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct no
 
 int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret)
 {
-    return bind_vector(b, path, n, VECTOR_MINUS_EXP, 0, ret);
+    /* A GGUF file has -exp(A_log). */
+    return bind_vector(b, path, n, b->config->gguf ? VECTOR_AS_IS : VECTOR_MINUS_EXP, 0, ret);
 }
 
 int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t conv_width, dev_ptr *ret)
@@ -210,12 +215,15 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
     char name[BINDER_NAME_MAX];
     struct tensor t;
     const uint64_t hf[3] = {channels, 1, conv_width}, mlx[3] = {channels, conv_width, 1};
+    const uint64_t gguf[2] = {channels, conv_width};
     int r = binder_find(b, binder_name(b, path, ".weight", name), &t);
     if (r == 0)
         r = binder_check_float(b, name, &t);
     /* Every layer must have the writer's one layout: a mixture would mean that the norms are a mixture
      * too. */
-    if (r == 0)
+    if (r == 0 && b->config->gguf)
+        r = binder_check_shape(b, name, &t, 2, gguf);
+    else if (r == 0)
         r = binder_check_shape(b, name, &t, 3, binder_conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
     if (r == 0)
         r = take_floats(b, &t, (uint64_t)channels * conv_width, ret);
@@ -225,7 +233,8 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
     if (r < 0)
         return r;
     /* Both layouts hold a channel's conv_width one after the other. */
-    put_floats(b, &(struct vector_source){.tensor = &t, .rows = conv_width, .columns = channels},
-               (uint64_t)channels * conv_width, *ret);
+    const struct vector_source v = {
+        .tensor = &t, .rows = conv_width, .columns = channels, .order = binder_gguf_order(b, path)};
+    put_floats(b, &v, (uint64_t)channels * conv_width, *ret);
     return 0;
 }

@@ -2,10 +2,12 @@
 #include "model/config.h"
 
 #include "model/blocks.h"
+#include "model/config_gguf.h"
 #include "model/family.h"
 #include "model/json_read.h"
 
 #include "base/check.h"
+#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -157,13 +159,15 @@ static json_t *defaults_of(const struct family *f, struct json_read *r)
     return NULL;
 }
 
-static int parse_root(struct arena *a, const json_t *root, struct config *ret, struct err *e)
+static int parse_root(struct arena *a, const json_t *root, const struct gguf_arch *gguf, struct config *ret,
+                      struct err *e)
 {
-    struct config c = {0};
+    struct config c = {.gguf = gguf};
     const json_t *text = json_object_get(root, "text_config");
     if (text && !json_is_object(text))
         return err_set(e, -EINVAL, "config.json: text_config must be an object");
-    struct json_read r = {.object = text, .fallback = root, .where = "config.json", .e = e};
+    struct json_read r = {
+        .object = text, .fallback = root, .where = gguf ? "metadata" : "config.json", .e = e};
     read_family(&r, root, &c);
     json_t *defaults = defaults_of(c.family, &r);
     r.defaults = defaults;
@@ -188,7 +192,7 @@ int config_parse(struct arena *a, struct slice text, struct config *ret, struct 
     int r = json_read_parse(text, "config.json", &root, e);
     if (r < 0)
         return r;
-    r = parse_root(a, root, ret, e);
+    r = parse_root(a, root, NULL, ret, e);
     json_decref(root);
     return r;
 }
@@ -196,10 +200,12 @@ int config_parse(struct arena *a, struct slice text, struct config *ret, struct 
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e)
 {
     json_t *root;
-    int r = json_read_file(dir, "config.json", &root, e);
+    const struct gguf_arch *gguf = NULL;
+    int r = gguf_file_is(dir) ? config_gguf_read(dir, &root, &gguf, e)
+                              : json_read_file(dir, "config.json", &root, e);
     if (r < 0)
         return r;
-    r = parse_root(a, root, ret, e);
+    r = parse_root(a, root, gguf, ret, e);
     json_decref(root);
     return r;
 }

@@ -17,6 +17,7 @@
 struct backend;
 struct block;
 struct family;
+struct gguf_arch;
 
 #define CONFIG_LAYERS_MAX       1024
 #define CONFIG_HIDDEN_MAX       65536
@@ -74,7 +75,8 @@ enum rope_type {
     ROPE_LLAMA3,
     ROPE_YARN,
     ROPE_LONG,
-    ROPE_PROPORTIONAL
+    ROPE_PROPORTIONAL,
+    ROPE_FACTORS /* of GGUF files: frequencies divided by numbers of the file, factors_short */
 };
 
 struct rope_config {
@@ -113,8 +115,9 @@ struct quantization {
 struct config {
     const struct backend *backend; /* that computes it; its sizes are the plan's */
     const struct family *family;
-    char family_name[32]; /* model_type without "_text" */
-    bool text_alone;      /* the file has encoders of images or sound, which are not computed */
+    const struct gguf_arch *gguf; /* of a GGUF file: its names; NULL: another checkpoint */
+    char family_name[32];         /* model_type without "_text" */
+    bool text_alone;              /* the file has encoders of images or sound, which are not computed */
     uint32_t layers, hidden, vocab, context_max;
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */

@@ -22,7 +22,8 @@ static bool rope_type_parse(const char *name, const struct family *f, enum rope_
                                         [ROPE_LLAMA3] = "llama3",
                                         [ROPE_YARN] = "yarn",
                                         [ROPE_LONG] = "longrope",
-                                        [ROPE_PROPORTIONAL] = "proportional"};
+                                        [ROPE_PROPORTIONAL] = "proportional",
+                                        [ROPE_FACTORS] = "factors"};
     const struct key_word *w = f->rope_types;
     for (; w && w->name && strcmp(w->name, name) != 0; w++)
         ;
@@ -99,6 +100,9 @@ static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uin
         break;
     case ROPE_LONG:
         read_longrope(p, rope, context_max);
+        break;
+    case ROPE_FACTORS:
+        read_factors(p, "factors", rope->factors_short, &rope->factors);
         break;
     case ROPE_PROPORTIONAL:
         rope->factor = json_read_f64_or(p, "factor", 1e-6, 1e9, 1);
@@ -212,9 +216,9 @@ static void read_rotating(struct json_read *p, const struct config *c, struct ro
 {
     uint32_t head_dim = head_dim_of(p, c, (uint32_t)(rope - c->ropes));
     rope->rot = rope->type == ROPE_PROPORTIONAL ? head_dim : (uint32_t)(head_dim * rope->part);
-    if (rope->type == ROPE_LONG && rope->factors != rope->rot / 2)
-        json_read_fail(p, -EINVAL, "long_factor has %u numbers, but %u dimensions rotate", rope->factors,
-                       rope->rot);
+    if ((rope->type == ROPE_LONG || rope->type == ROPE_FACTORS) && rope->factors != rope->rot / 2)
+        json_read_fail(p, -EINVAL, "the list of factors has %u numbers, but %u dimensions rotate",
+                       rope->factors, rope->rot);
     if (rope->type == ROPE_DYNAMIC && rope->alpha > 0 && rope->rot < 4)
         json_read_fail(p, -ENOTSUP, "alpha with %u rotating dimensions is not supported", rope->rot);
     if (rope->rot < 2 || rope->rot % 2 != 0)

@@ -90,6 +90,8 @@ void rope_init(struct rope *r, const struct rope_config *c)
             inv = yarn(c, inv, j);
         else if (c->type == ROPE_LONG)
             inv /= (double)(c->beyond ? c->factors_long : c->factors_short)[j];
+        else if (c->type == ROPE_FACTORS)
+            inv /= (double)c->factors_short[j];
         else if (c->type == ROPE_PROPORTIONAL)
             inv = j < (uint32_t)(c->part * c->rot / 2) ? inv / c->factor : 0;
         r->inv_freq[j] = (float)inv;

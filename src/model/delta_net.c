@@ -6,7 +6,11 @@
 
 #include <errno.h>
 
+/* Of the MLP, and of the convolution and the gate. */
+static const struct key_word silu[] = {{"silu", ACTIVATION_SILU}, {"swish", ACTIVATION_SILU}, {NULL, 0}};
+
 static const struct config_key keys[] = {
+    CONFIG_WORD(activation, silu, ACTIVATION_SILU, "hidden_act"),
     CONFIG_U32_NEEDED(conv_width, 2, CONFIG_CONV_WIDTH_MAX, "linear_conv_kernel_dim"),
     CONFIG_U32_NEEDED(key_heads, 1, CONFIG_HEADS_MAX, "linear_num_key_heads"),
     CONFIG_U32_NEEDED(value_heads, 1, CONFIG_HEADS_MAX, "linear_num_value_heads"),

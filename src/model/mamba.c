@@ -24,6 +24,8 @@ static const struct config_key keys[] = {
     CONFIG_FLAG(ssm_normed, true, "mamba_rms_norm"),
     CONFIG_FLAG(ssm_norm_first, false, "mamba_norm_before_gate"),
     CONFIG_WORD(gate_activation, silu, ACTIVATION_SILU, "mamba_hidden_act"),
+    /* In these families it is that of the convolution, too. */
+    CONFIG_WORD(activation, silu, ACTIVATION_SILU, "hidden_act"),
     CONFIG_KEY_END,
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/pages.h"
+#include "tensor/block_form.h"
 
 #include <errno.h>
 #include <string.h>
@@ -21,11 +22,24 @@ static size_t row_of(const struct tensor *t)
     return t->bytes / (size_t)t->shape[0];
 }
 
+/* What becomes of blocks: bytes of a row's codes, and of its scales or biases. */
+static size_t codes_of(const struct linear_source *s)
+{
+    return (size_t)(s->in * s->bits / 8);
+}
+
+static size_t floats_of(const struct linear_source *s)
+{
+    return (size_t)(s->in / s->group) * sizeof(float);
+}
+
 /* Of weight, scales and biases together. */
 static size_t rows_bytes(const struct linear_source *s, uint64_t count)
 {
     size_t n = (size_t)count;
     size_t bytes = aligned(n * row_of(&s->weight));
+    if (s->weight.form)
+        return bytes + aligned(n * codes_of(s)) + 2 * aligned(n * floats_of(s));
     return s->affine ? bytes + aligned(n * row_of(&s->scales)) + aligned(n * row_of(&s->biases)) : bytes;
 }
 
@@ -92,16 +106,53 @@ void stage_done(struct stage *s)
 
 /* ---- reading ---- */
 
-/* Reads rows [first, first + count) of `from` to `at`; moves `at` past them. */
-static int read_rows(struct stage *s, const struct tensor *from, uint64_t first, uint64_t count, size_t *at,
-                     struct tensor *ret, struct err *e)
+/* One row whose columns lie in another order, unit by unit. */
+static int read_columns(struct stage *s, const struct tensor *from, const struct part_order *order,
+                        size_t row_at, char *to, struct err *e)
+{
+    size_t value = dtype_bytes(from->dtype), in = (size_t)from->shape[1];
+    int r = 0;
+    for (size_t k = 0, n; r == 0 && k < in; k += n) {
+        n = (size_t)(k < order->from ? order->from : order->size);
+        r = checkpoint_read(s->checkpoint, from, row_at + (size_t)part_order_at(order, k) * value,
+                            to + k * value, n * value, e);
+    }
+    return r;
+}
+
+/* Rows of a tensor that has them, or its columns, in another order. */
+static int read_ordered(struct stage *s, const struct linear_source *source, uint64_t first, uint64_t count,
+                        char *to, struct err *e)
+{
+    const struct tensor *from = &source->weight;
+    size_t row = row_of(from);
+    int r = 0;
+    for (uint64_t i = 0; r == 0 && i < count; i++, to += row) {
+        size_t at = (size_t)part_order_at(&source->row_order, first + i) * row;
+        r = !from->form && source->column_order.rows > 0
+                ? read_columns(s, from, &source->column_order, at, to, e)
+                : checkpoint_read(s->checkpoint, from, at, to, row, e);
+    }
+    return r;
+}
+
+static bool is_ordered(const struct linear_source *s)
+{
+    return s->row_order.rows > 0 || s->column_order.rows > 0;
+}
+
+/* Reads rows [first, first + count) of `from`, a tensor of `source`, to `at`; moves `at` past them. */
+static int read_rows(struct stage *s, const struct linear_source *source, const struct tensor *from,
+                     uint64_t first, uint64_t count, size_t *at, struct tensor *ret, struct err *e)
 {
     size_t row = row_of(from);
     struct tensor t = *from;
     t.shape[0] = count;
     t.bytes = (size_t)count * row;
-    ASSERT(*at + t.bytes <= s->bytes);
-    int r = checkpoint_read(s->checkpoint, from, (size_t)first * row, s->memory + *at, t.bytes, e);
+    ASSERT(*at + t.bytes <= s->bytes && (!is_ordered(source) || from == &source->weight));
+    int r = is_ordered(source)
+                ? read_ordered(s, source, first, count, s->memory + *at, e)
+                : checkpoint_read(s->checkpoint, from, (size_t)first * row, s->memory + *at, t.bytes, e);
     t.data = s->memory + *at;
     *at += aligned(t.bytes);
     *ret = t;
@@ -110,9 +161,11 @@ static int read_rows(struct stage *s, const struct tensor *from, uint64_t first,
 
 static uint64_t rows_that_fit(const struct stage *s, const struct linear_source *from)
 {
-    /* Weight, scales and biases each begin at a rounded offset. */
-    size_t one = row_of(&from->weight), round = 3 * ALIGN;
-    if (from->affine)
+    /* Weight, scales and biases each begin at a rounded offset, and codes. */
+    size_t one = row_of(&from->weight), round = 4 * ALIGN;
+    if (from->weight.form)
+        one += codes_of(from) + 2 * floats_of(from);
+    else if (from->affine)
         one += row_of(&from->scales) + row_of(&from->biases);
     return s->bytes > round ? MAX_OF((s->bytes - round) / MAX_OF(one, (size_t)1), (size_t)1) : 1;
 }
@@ -159,6 +212,67 @@ static int transposed_rows(struct stage *s, const struct linear_source *from, ui
     return 0;
 }
 
+/* ---- blocks ---- */
+
+/* Codes [0, group) of one group as a stream of `bits` bits each, lowest bit first. */
+static void put_codes(uint8_t *to, const uint8_t *codes, uint32_t group, uint32_t bits)
+{
+    uint32_t held = 0, have = 0;
+    for (uint32_t i = 0; i < group; i++) {
+        held |= (uint32_t)codes[i] << have;
+        for (have += bits; have >= 8; have -= 8, held >>= 8)
+            *to++ = (uint8_t)held;
+    }
+    ASSERT(have == 0);
+}
+
+/* A row of blocks becomes codes, scales and biases; groups of columns move to their places. */
+static void split_row(const struct linear_source *from, const char *row, uint8_t *codes, float *scales,
+                      float *biases)
+{
+    const struct block_form *f = from->weight.form;
+    const struct part_order *o = &from->column_order;
+    /* The inverse of a transposition is the other transposition. */
+    const struct part_order back = {o->from, o->columns, o->rows, o->size};
+    struct block_parts p;
+    for (uint64_t k = 0; k < from->in; k += f->values, row += f->bytes) {
+        block_form_split(f, row, &p);
+        for (uint32_t i = 0; i < f->values; i += f->group) {
+            uint64_t g = part_order_at(&back, k + i) / f->group;
+            put_codes(codes + g * f->group * f->bits / 8, p.codes + i, f->group, f->bits);
+            scales[g] = p.scales[i / f->group];
+            biases[g] = p.biases[i / f->group];
+        }
+    }
+}
+
+static struct tensor in_memory(enum dtype dtype, uint64_t rows, size_t row, const void *data)
+{
+    return (struct tensor){.dtype = dtype,
+                           .rank = 2,
+                           .shape = {rows, row / dtype_bytes(dtype)},
+                           .bytes = (size_t)rows * row,
+                           .data = data};
+}
+
+/* The piece's rows of blocks, which have been read, become an affine matrix from `at` on. */
+static void split_rows(struct stage *s, const struct linear_source *from, size_t at,
+                       struct linear_source *piece)
+{
+    size_t n = (size_t)piece->out, codes = codes_of(from), floats = floats_of(from),
+           row = row_of(&from->weight);
+    const char *blocks = piece->weight.data;
+    char *const codes_at = s->memory + at, *const scales_at = codes_at + aligned(n * codes),
+                *const biases_at = scales_at + aligned(n * floats);
+    ASSERT(biases_at + n * floats <= s->memory + s->bytes);
+    for (size_t i = 0; i < n; i++)
+        split_row(from, blocks + i * row, (uint8_t *)codes_at + i * codes, (float *)(scales_at + i * floats),
+                  (float *)(biases_at + i * floats));
+    piece->weight = in_memory(DTYPE_U32, n, codes, codes_at);
+    piece->scales = in_memory(DTYPE_F32, n, floats, scales_at);
+    piece->biases = in_memory(DTYPE_F32, n, floats, biases_at);
+}
+
 int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
                struct err *e)
 {
@@ -168,11 +282,14 @@ int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first
     struct linear_source piece = *from;
     size_t at = 0;
     piece.out = MIN_OF(rows_that_fit(s, from), from->out - first);
-    int r = read_rows(s, &from->weight, first, piece.out, &at, &piece.weight, e);
-    if (r == 0 && from->affine)
-        r = read_rows(s, &from->scales, first, piece.out, &at, &piece.scales, e);
-    if (r == 0 && from->affine)
-        r = read_rows(s, &from->biases, first, piece.out, &at, &piece.biases, e);
+    int r = read_rows(s, from, &from->weight, first, piece.out, &at, &piece.weight, e);
+    if (r == 0 && from->weight.form)
+        split_rows(s, from, at, &piece);
+    else if (r == 0 && from->affine)
+        r = read_rows(s, from, &from->scales, first, piece.out, &at, &piece.scales, e);
+    if (r == 0 && from->affine && !from->weight.form)
+        r = read_rows(s, from, &from->biases, first, piece.out, &at, &piece.biases, e);
+    piece.row_order = piece.column_order = (struct part_order){0};
     if (r == 0)
         *ret = piece;
     return r;

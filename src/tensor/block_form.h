@@ -1,10 +1,10 @@
 /* block_form.h - the forms of tensors in GGUF files, as data.
  *
- * A row is a whole number of blocks; a block has a fixed number of bytes and of values. All forms of several
- * values to a block are affine, exactly: a group of values has a scale and a bias, and a value is
- * scale * code + bias with a whole code of `bits` bits. Forms that look values up in a table have the table's
- * whole numbers as codes. The functions here are the reference: plain, for any alignment, tested against
- * vectors of another program. A new form is a row of the table and its function. */
+ * A row is a whole number of blocks; a block has a fixed number of bytes and of values. All forms with blocks
+ * of several values are affine, exactly: a group of values has a scale and a bias. A value is scale * code +
+ * bias, its code a whole number of `bits` bits. Where a form looks its values up in a table of whole numbers,
+ * those are the codes. The functions here are the reference: plain, for any alignment, tested against vectors
+ * of another program. A new form is a row of the table and its function. */
 #ifndef PLATEAU_TENSOR_BLOCK_FORM_H
 #define PLATEAU_TENSOR_BLOCK_FORM_H
 

@@ -123,6 +123,15 @@ float tensor_f32_at(const struct tensor *t, uint64_t i)
     }
 }
 
+uint64_t part_order_at(const struct part_order *o, uint64_t i)
+{
+    if (o->rows == 0 || i < o->from)
+        return i;
+    ASSERT(o->columns > 0 && o->size > 0);
+    uint64_t k = i - o->from, grid = o->rows * o->columns, unit = k / o->size, u = unit % grid;
+    return o->from + (unit - u + u % o->columns * o->rows + u / o->columns) * o->size + k % o->size;
+}
+
 /* Element `column` of a row that is one little-endian stream of `bits` bits each, lowest bit first. */
 static uint32_t stream_at(const uint8_t *row, uint64_t column, uint32_t bits)
 {

@@ -66,6 +66,15 @@ float f16_to_f32(uint16_t h);
 /* Element i of a BF16, F16 or F32 tensor as float. */
 float tensor_f32_at(const struct tensor *t, uint64_t i);
 
+/* Another order of a matrix's rows, of its columns or of a vector. After the first `from`, units of `size`
+ * form grids of rows x columns. Unit (j, r) of a grid lies in the file at (r, j). rows 0: no other order. */
+struct part_order {
+    uint64_t from, rows, columns, size;
+};
+
+/* Where the file has index `i`. */
+uint64_t part_order_at(const struct part_order *o, uint64_t i);
+
 /* A linear layer's weight as the checkpoint stores it: [out, in], or [experts, out, in] (rank 3).
  * Dense: BF16, F16 or F32. Affine (MLX, contract 1.6): `weight` is U32 with in * bits / 32 columns,
  * w[o][i] = scales[o][i / group] * q[o][i] + biases[o][i / group]; each row is one little-endian bit
@@ -79,9 +88,12 @@ struct linear_source {
     bool transposed;
     bool interleaved; /* transposed only: its columns 0, 2, 4, ... are the first half of the rows, the others
                          the second. So are the bias's values */
-    bool has_bias;    /* y = w x + bias; not part of the values below */
-    struct tensor bias; /* [out] */
-    float bias_factor;  /* its values are times this; 0: as they are */
+    /* A weight of DTYPE_BLOCKS is affine with the bits and the group of its form. Codes, scales and biases
+     * (F32) lie in its blocks: `scales` and `biases` have no bytes. */
+    struct part_order row_order, column_order; /* of the weight; the bias has the rows' order */
+    bool has_bias;                             /* y = w x + bias; not part of the values below */
+    struct tensor bias;                        /* [out] */
+    float bias_factor;                         /* its values are times this; 0: as they are */
 };
 
 /* Where row `row` is among the columns of a transposed source. */

@@ -211,14 +211,15 @@ int chat_parser_error(const struct chat_parser *p)
     return p->error;
 }
 
-/* Nothing follows a failure: an event would lack bytes. */
+/* Nothing follows a failure: an event would lack bytes. A model may write an empty name. */
 static void say(struct chat_parser *p, enum chat_event_kind kind, struct slice text)
 {
     uint32_t index = kind == CHAT_REASONING || kind == CHAT_CONTENT ? 0 : p->calls - 1;
     struct chat_event event = {.kind = kind, .index = index, .text = text};
     if (kind == CHAT_TOOL_BEGIN)
         event.id = buf_slice(&p->id);
-    if ((text.len > 0 || kind == CHAT_TOOL_END) && !chat_parser_error(p))
+    bool of_call = kind == CHAT_TOOL_BEGIN || kind == CHAT_TOOL_END;
+    if ((text.len > 0 || of_call) && !chat_parser_error(p))
         p->opts.sink(p->opts.sink_arg, &event);
 }
 

@@ -392,6 +392,13 @@ def test_tools_of_the_client_have_a_schema(server):
     ({"stop_sequences": [""]}, "stop"),
     ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
     ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
+    ({"tools": [{"name": "f", "input_schema": {}, "strict": "yes"}]}, "tools[0].strict"),
+    ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": "x"}}, "disable_parallel_tool_use"),
+    ({"thinking": {"type": "adaptive", "display": "x"}}, "thinking.display"),
+    ({"output_config": {"effort": 3}}, "output_config.effort"),
+    ({"cache_control": "x"}, "cache_control"),
+    ({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "is_error": "yes"}]}]}, "is_error"),
+    ({"messages": [user("a"), {"role": "system", "content": [{"type": "image"}]}]}, "messages[1].content[0]"),
 ])
 def test_bad_fields_are_named(server, fields, words):
     failed(post(server, **fields), 400, words)

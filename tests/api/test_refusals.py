@@ -98,6 +98,8 @@ WRONG = [
     (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]}]},
      "messages[0]", "arguments"),
     (CHAT, {"tools": [{"type": "function", "function": {}}]}, "tools[0]", "name"),
+    (CHAT, {"tools": [{**FUNCTION, "function": {**FUNCTION["function"], "strict": "yes"}}]}, "tools[0]", "strict"),
+    (CHAT, {"messages": [{"role": "assistant", "refusal": 5}]}, "messages[0]", "refusal"),
     (CHAT, {"tools": {}}, "tools", "list"),
     (CHAT, {"tool_choice": "perhaps"}, "tool_choice", "auto"),
     (CHAT, {"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "messages"),

@@ -285,6 +285,9 @@ def test_fields_of_clients_are_taken(server):
     ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
     ({"messages": []}, "messages"),
     ({"max_output_tokens": 0}, "max_output_tokens"),
+    ({"include": [3]}, "include"),
+    ({"tools": [{"type": "function", "name": "f", "strict": "yes"}]}, "tools[0]"),
+    ({"input": [user(ASK), {"type": "function_call_output", "id": "x", "output": "1"}]}, "input[1]"),
 ])
 def test_bad_fields_are_named(server, fields, param):
     reply = server.http.post(PATH, json={"model": "canary", "input": ASK, **fields})

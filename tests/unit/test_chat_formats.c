@@ -92,6 +92,7 @@ static const struct {
      "<|tool_calls_section_begin|><|tool_call_begin|>functions. {}<|tool_call_end|><|tool_call_begin|>"
      "functions.:3<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
      "B[functions.#functions.]A[{}]EB[functions.:3#functions.:3]A[{}]E"},
+    {"llama3_json", "<|python_tag|>{\"name\": \"\", \"parameters\": {\"s\": 1}}", "B[]A[{\"s\": 1}]E"},
     {"minimax_m2",
      "I look.\n<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">é\n</parameter>\n<parameter "
      "name=\"i\">3</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",

@@ -436,6 +436,13 @@ TEST(what_we_do_not_compute_is_refused)
 }
 
 /* transformers' own, and null is not absence. */
+TEST(an_activation_of_recurrent_layers_is_refused)
+{
+    refuses("{" QWEN3_5 ",\"hidden_act\":\"gelu\"}", -ENOTSUP, "hidden_act 'gelu' is not supported");
+    refuses(GRANITE ",\"hidden_act\":\"gelu\"}", -ENOTSUP, "hidden_act 'gelu' is not supported");
+    assert_int_equal(reads("{" LLAMA ",\"hidden_act\":\"gelu\"}").activation, ACTIVATION_GELU_ERF);
+}
+
 TEST(what_a_file_leaves_out_is_the_familys_default)
 {
     struct config c = reads("{\"model_type\":\"gemma2\"," LLAMA_NUMBERS "}");

@@ -1,4 +1,4 @@
-/* The exchange of units between the pool of pages and the pool of states, and the accounts that show them. */
+/* The exchange of units between pools of pages and the pool of states, and the accounts that show them. */
 #include "test_ledger.h"
 
 #include "base/check.h"
@@ -15,20 +15,26 @@ struct scene {
     struct pools pools;
 };
 
-/* Every page and every state is a unit, and there are UNITS of them. */
-static void scene_open(struct scene *s)
+/* Every page and every state is a unit, and there are UNITS of them. With two groups, the second one of which
+ * has a window, there are no states. */
+static void scene_open_groups(struct scene *s, uint32_t groups)
 {
     struct pools_opts o = {.parent = s->parent = test_account(ACCOUNT_NO_LIMIT),
                            .pages_max = UNITS,
                            .states_max = UNITS,
-                           .groups = {{.page_bytes = UNIT_BYTES}},
-                           .group_count = 1,
-                           .state_bytes = UNIT_BYTES,
+                           .groups = {{.page_bytes = UNIT_BYTES}, {.page_bytes = UNIT_BYTES, .window = 64}},
+                           .group_count = groups,
+                           .state_bytes = groups == 1 ? UNIT_BYTES : 0,
                            .bytes_max = UNITS * UNIT_BYTES,
                            .prefix_cache_max = UNITS * UNIT_BYTES};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = pools_arena_bytes(&o) + 4096}, &s->arena),
                      0);
     assert_int_equal(pools_create(s->arena, &o, &s->pools), 0);
+}
+
+static void scene_open(struct scene *s)
+{
+    scene_open_groups(s, 1);
 }
 
 static void scene_close(struct scene *s)
@@ -104,6 +110,54 @@ TEST(states_take_the_units_of_cached_pages)
     for (uint32_t i = 0; i < UNITS - 1; i++)
         block_pool_give(s.pools.states, states[i]);
     scene_close(&s);
+}
+
+/* All that there is, as pages of one group: what the other one has free or cached is taken. */
+static void take_all(struct scene *s, uint32_t group)
+{
+    uint32_t pages[UNITS], none;
+    struct page_pool *own = s->pools.groups[group].pages, *other = s->pools.groups[1 - group].pages;
+    for (uint32_t i = 0; i < UNITS; i++)
+        assert_int_equal(page_pool_take(own, &pages[i]), 0);
+    pools_settle(&s->pools);
+    assert_int_equal(used(s->pools.kv), UNITS);
+    assert_int_equal(used(s->pools.prefix_cache), 0);
+    assert_int_equal(page_pool_take(own, &none), -ENOSPC);
+    assert_int_equal(page_pool_take(other, &none), -ENOMEM);
+    for (uint32_t i = 0; i < UNITS; i++)
+        page_pool_unref(own, pages[i]);
+}
+
+TEST(pages_of_one_group_take_the_free_units_of_another)
+{
+    struct scene s;
+    scene_open_groups(&s, 2);
+    for (uint32_t turn = 0; turn < 4; turn++)
+        take_all(&s, turn % 2);
+    scene_close(&s);
+}
+
+TEST(pages_of_one_group_take_the_cached_units_of_another)
+{
+    for (uint32_t group = 0; group < 2; group++) {
+        struct scene s;
+        uint32_t pages[UNITS / 2][2], node = NONE;
+        scene_open_groups(&s, 2);
+        for (uint32_t i = 0; i < UNITS / 2; i++) {
+            struct prefix_key key = {.bytes = {(uint8_t)(i + 1)}};
+            for (uint32_t g = 0; g < 2; g++)
+                assert_int_equal(page_pool_take(s.pools.groups[g].pages, &pages[i][g]), 0);
+            node = prefix_index_add(s.pools.index, node, &key, pages[i]);
+        }
+        for (uint32_t i = 0; i < UNITS / 2; i++)
+            for (uint32_t g = 0; g < 2; g++)
+                page_pool_unref(s.pools.groups[g].pages, pages[i][g]);
+        prefix_index_released(s.pools.index, node);
+        pools_settle(&s.pools);
+        assert_int_equal(used(s.pools.prefix_cache), UNITS);
+        take_all(&s, group);
+        scene_close(&s);
+    }
 }
 
 /* States of a quarter of a unit: the first unit has room for the snapshots of the second. */

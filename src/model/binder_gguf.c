@@ -1,0 +1,49 @@
+/* binder_gguf.c - tensors of GGUF files: blocks that become affine matrices, and rows in another order. */
+#include "model/binder.h"
+
+#include "model/gguf_arch.h"
+
+#include "base/check.h"
+#include "tensor/block_form.h"
+
+#include <errno.h>
+
+/* Groups of columns move as a whole. */
+static int check_order(struct binder *b, const char *name, const struct linear_source *s)
+{
+    const struct part_order *o = &s->column_order;
+    if (!s->affine || o->rows == 0 || (o->size % s->group == 0 && o->from % s->group == 0))
+        return 0;
+    return err_set(b->e, -ENOTSUP, "tensor %s: columns of heads of %llu in groups of %u are not supported",
+                   name, (ull)o->size, s->group);
+}
+
+int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s)
+{
+    const struct block_form *f = s->weight.form;
+    if (!b->config->gguf)
+        return 0;
+    gguf_arch_orders(b->config, module, &s->row_order, &s->column_order);
+    if (f) {
+        ASSERT(s->weight.rank >= 2 && s->in % f->values == 0);
+        s->affine = true;
+        s->bits = f->bits;
+        s->group = f->group;
+        s->scales = s->weight;
+        s->scales.form = NULL;
+        s->scales.dtype = DTYPE_F32;
+        s->scales.bytes = 0;
+        s->scales.shape[s->weight.rank - 1] = s->in / f->group;
+        s->biases = s->scales;
+    }
+    return check_order(b, name, s);
+}
+
+struct part_order binder_gguf_order(const struct binder *b, const char *path)
+{
+    struct part_order rows = {0}, columns = {0};
+    if (b->config->gguf)
+        gguf_arch_orders(b->config, path, &rows, &columns);
+    ASSERT(columns.rows == 0);
+    return rows;
+}

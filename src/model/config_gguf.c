@@ -1,0 +1,255 @@
+/* config_gguf.c - the metadata as the object of a config.json: most keys by a table, the others by code.
+ *
+ * The object is read like any config.json, with its bounds and its refusals, so this file checks no
+ * bounds. */
+#include "model/config_gguf.h"
+
+#include "model/gguf_arch.h"
+#include "weights/gguf_file.h"
+
+#include "base/check.h"
+#include "compute/rope.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+struct view {
+    const struct gguf_file *file;
+    const struct gguf_arch *arch;
+    json_t *root, *rope; /* rope: its rope_parameters */
+    struct err *e;
+};
+
+static const struct gguf_value *find(const struct view *v, const char *key)
+{
+    char name[128];
+    int n = snprintf(name, sizeof(name), "%s.%s", v->arch->name, key);
+    ASSERT(n > 0 && n < (int)sizeof(name));
+    return gguf_find(&v->file->head, name);
+}
+
+static bool same_item(const struct gguf_item *x, const struct gguf_item *y)
+{
+    return x->kind == y->kind && x->real == y->real && x->flag == y->flag && slice_eq(x->string, y->string);
+}
+
+/* The value, or the one that all values of a list are. Numbers that differ between layers have no key. */
+static int only_value(struct view *v, const char *key, const struct gguf_value *value, struct gguf_item *ret)
+{
+    struct gguf_walk w = {.value = value};
+    struct gguf_item next;
+    if (!gguf_next(&w, ret))
+        return err_set(v->e, -EINVAL, "metadata %s.%s: an empty list", v->arch->name, key);
+    while (gguf_next(&w, &next)) {
+        if (!same_item(ret, &next))
+            return err_set(v->e, -ENOTSUP,
+                           "metadata %s.%s: values that differ between layers are not supported",
+                           v->arch->name, key);
+    }
+    return 0;
+}
+
+static json_t *to_json(const struct gguf_item *item)
+{
+    switch (item->kind) {
+    case GGUF_IS_STRING:
+        return json_stringn(item->string.ptr ? item->string.ptr : "", item->string.len);
+    case GGUF_IS_BOOL:
+        return json_boolean(item->flag);
+    default:
+        return item->whole ? json_integer(item->number) : json_real(item->real);
+    }
+}
+
+static int set(struct view *v, json_t *object, const char *name, json_t *value)
+{
+    return json_object_set_new(object, name, value) == 0
+               ? 0
+               : err_set(v->e, -EINVAL, "metadata: the value of %s is no number or text", name);
+}
+
+/* An absent key is left out. */
+static int copy_key(struct view *v, const char *key, json_t *object, const char *name)
+{
+    struct gguf_item item;
+    const struct gguf_value *value = find(v, key);
+    int r = value ? only_value(v, key, value, &item) : 0;
+    return r == 0 && value ? set(v, object, name, to_json(&item)) : r;
+}
+
+static int copy_keys(struct view *v, const struct gguf_key *keys)
+{
+    int r = 0;
+    for (; r == 0 && keys && keys->key; keys++)
+        r = copy_key(v, keys->key, v->root, keys->name);
+    return r;
+}
+
+static uint64_t number(const struct view *v, const char *key)
+{
+    uint64_t n;
+    return gguf_u64(find(v, key), &n) ? n : 0;
+}
+
+static const struct gguf_tensor *find_tensor(const struct view *v, const char *name)
+{
+    const struct gguf *g = &v->file->head;
+    for (uint32_t i = 0; i < g->tensor_count; i++) {
+        if (slice_eq(g->tensors[i].name, slice_of(name)))
+            return &g->tensors[i];
+    }
+    return NULL;
+}
+
+/* ---- rotation ---- */
+
+static int copy_scaling(struct view *v)
+{
+    static const struct gguf_key keys[] = {
+        {"rope.scaling.factor", "factor"},
+        {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+        {"rope.scaling.yarn_beta_fast", "beta_fast"},
+        {"rope.scaling.yarn_beta_slow", "beta_slow"}};
+    struct slice type;
+    if (!gguf_string(find(v, "rope.scaling.type"), &type) || slice_eq(type, SLICE("none")))
+        return 0;
+    int r = copy_key(v, "rope.scaling.type", v->rope, "rope_type");
+    for (size_t i = 0; r == 0 && i < COUNT_OF(keys); i++)
+        r = copy_key(v, keys[i].key, v->rope, keys[i].name);
+    return r;
+}
+
+/* The numbers that divide the frequencies; absent where nothing scales them. */
+static int read_factors(struct view *v)
+{
+    float values[ROPE_HALF_MAX];
+    const struct gguf_tensor *t = find_tensor(v, "rope_freqs.weight");
+    if (!t)
+        return 0;
+    if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > sizeof(values))
+        return err_set(v->e, -EINVAL, "tensor rope_freqs.weight must be at most %d numbers in F32",
+                       ROPE_HALF_MAX);
+    int r = regular_file_read(&v->file->at, t->offset, values, (size_t)t->bytes, v->e);
+    if (r < 0)
+        return r;
+    json_t *list = json_array();
+    for (uint64_t i = 0; i < t->shape[0]; i++)
+        json_array_append_new(list, isfinite(values[i]) ? json_real((double)values[i]) : json_null());
+    r = set(v, v->rope, "factors", list);
+    return r == 0 ? set(v, v->rope, "rope_type", json_string("factors")) : r;
+}
+
+/* Three of the four numbers count. */
+static int copy_sections(struct view *v)
+{
+    const struct gguf_value *value = find(v, "rope.dimension_sections");
+    struct gguf_walk w = {.value = value};
+    struct gguf_item item;
+    if (!value)
+        return 0;
+    json_t *list = json_array();
+    for (int i = 0; i < 3 && gguf_next(&w, &item); i++)
+        json_array_append_new(list, to_json(&item));
+    return set(v, v->rope, "mrope_section", list);
+}
+
+static int copy_rope(struct view *v)
+{
+    uint64_t rotate = number(v, "rope.dimension_count"), head = number(v, "attention.key_length");
+    int r = 0;
+    if (head == 0 && number(v, "attention.head_count") > 0)
+        head = number(v, "embedding_length") / number(v, "attention.head_count");
+    if (rotate > 0 && rotate < head)
+        r = set(v, v->root, "partial_rotary_factor", json_real((double)rotate / (double)head));
+    if (r == 0)
+        r = copy_scaling(v);
+    if (r == 0)
+        r = read_factors(v);
+    return r == 0 ? copy_sections(v) : r;
+}
+
+/* ---- the object ---- */
+
+static int find_arch(struct view *v)
+{
+    char known[512], count[128];
+    uint64_t experts = 0;
+    struct slice name;
+    if (!gguf_string(gguf_find(&v->file->head, "general.architecture"), &name) || name.len > 64)
+        return err_set(v->e, -EINVAL, "metadata general.architecture is missing");
+    snprintf(count, sizeof(count), "%.*s.expert_count", SLICE_ARGS(name));
+    if (!gguf_u64(gguf_find(&v->file->head, count), &experts))
+        experts = 0;
+    v->arch = gguf_arch_find(name, experts > 0);
+    return v->arch ? 0
+                   : err_set(v->e, -ENOTSUP,
+                             "GGUF files of architecture '%.*s'%s are not supported; supported are %s",
+                             SLICE_ARGS(name), experts > 0 ? " with experts" : "",
+                             gguf_arch_list(known, sizeof(known)));
+}
+
+/* Rows of the embedding are the vocabulary. The MTP head's layers count as blocks. */
+static int set_sizes(struct view *v)
+{
+    const struct gguf_tensor *table = find_tensor(v, "token_embd.weight");
+    uint64_t blocks = number(v, "block_count"), heads = number(v, "nextn_predict_layers");
+    if (!table || table->rank != 2)
+        return err_set(v->e, -EINVAL, "the first file has no matrix token_embd.weight");
+    int r = set(v, v->root, "vocab_size", json_integer((json_int_t)table->shape[0]));
+    if (r == 0 && blocks > heads)
+        r = set(v, v->root, "num_hidden_layers", json_integer((json_int_t)(blocks - heads)));
+    if (r == 0 && v->arch->score_by_width > 0 && blocks == v->arch->score_by_width)
+        r = set(v, v->root, "query_pre_attn_scalar",
+                json_real((double)number(v, "embedding_length") / (double)number(v, "attention.head_count")));
+    return r;
+}
+
+static int add_facts(struct view *v)
+{
+    int r = set(v, v->root, "model_type", json_string(v->arch->model_type));
+    if (r < 0 || !v->arch->facts)
+        return r;
+    json_t *facts = json_loads(v->arch->facts, 0, NULL);
+    r = facts && json_object_update_recursive(v->root, facts) == 0 ? 0 : -ENOMEM;
+    json_decref(facts);
+    return r == 0 ? 0 : err_set(v->e, r, "no memory left for the configuration");
+}
+
+static int fill(struct view *v)
+{
+    int r = find_arch(v);
+    if (r == 0)
+        r = copy_keys(v, gguf_arch_keys);
+    if (r == 0)
+        r = copy_keys(v, v->arch->keys);
+    if (r == 0)
+        r = set_sizes(v);
+    if (r == 0)
+        r = copy_rope(v);
+    return r == 0 ? add_facts(v) : r;
+}
+
+int config_gguf_read(const char *path, json_t **ret, const struct gguf_arch **arch, struct err *e)
+{
+    char first[GGUF_PATH_BYTES];
+    struct gguf_file file = GGUF_FILE_NONE;
+    int r = gguf_file_find(path, first, e);
+    if (r == 0)
+        r = gguf_file_open(first, NULL, &file, e);
+    if (r < 0)
+        return r;
+    struct view v = {.file = &file, .root = json_object(), .e = e};
+    v.rope = json_object();
+    r = set(&v, v.root, "rope_parameters", v.rope);
+    if (r == 0)
+        r = fill(&v);
+    gguf_file_close(&file);
+    if (r < 0) {
+        json_decref(v.root);
+        return err_prefix(e, r, "%s", first);
+    }
+    *ret = v.root;
+    *arch = v.arch;
+    return 0;
+}

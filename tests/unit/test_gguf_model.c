@@ -1,0 +1,272 @@
+/* GGUF files as models: metadata as a configuration, blocks and other orders as plain matrices. */
+#include "test_gguf.h"
+#include "test_rng.h"
+
+#include "model/config.h"
+#include "model/family.h"
+#include "model/gguf_arch.h"
+#include "model/stage.h"
+
+#include <errno.h>
+
+static struct test_gguf file;
+
+static struct arena *arena(void)
+{
+    static struct arena *a;
+    if (!a)
+        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
+    arena_reset(a);
+    return a;
+}
+
+TEST(an_order_puts_halves_side_by_side)
+{
+    const struct part_order pairs = {0, 2, 3, 1}, heads = {4, 2, 3, 2}, none = {0};
+    const uint64_t paired[12] = {0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11};
+    const uint64_t tiled[16] = {0, 1, 2, 3, 4, 5, 8, 9, 12, 13, 6, 7, 10, 11, 14, 15};
+    for (uint64_t i = 0; i < 12; i++)
+        assert_int_equal(part_order_at(&pairs, i), paired[i]);
+    for (uint64_t i = 0; i < 16; i++)
+        assert_int_equal(part_order_at(&heads, i), tiled[i]);
+    assert_int_equal(part_order_at(&none, 7), 7);
+}
+
+/* ---- pieces ---- */
+
+enum { ROWS = 12, COLUMNS = 512 };
+
+/* A file with one matrix of random bytes; scales are small numbers. */
+static const char *write_matrix(uint32_t type, struct rng *rng)
+{
+    const char *dir = test_dir();
+    const struct block_form *f = block_form_find(type);
+    size_t bytes = (size_t)block_form_bytes(f, (uint64_t)ROWS * COLUMNS);
+    test_gguf_begin(&file, 3, 1, 0);
+    test_gguf_info(&file, "w", 2, (const uint64_t[]){COLUMNS, ROWS}, type, 0);
+    test_gguf_data(&file, 32, bytes, 0);
+    for (size_t i = 0; i < bytes; i++)
+        file.bytes[file.len - bytes + i] = (char)(rng_below(rng, 0x2c) & 0x2b);
+    test_write_file(dir, "m.gguf", file.bytes, file.len);
+    return dir;
+}
+
+/* Values of the piece are those of the file, in the order. */
+static void check_piece(const struct linear_source *piece, const struct linear_source *s, uint64_t first,
+                        const char *data)
+{
+    static float row[COLUMNS];
+    const struct block_form *f = s->weight.form;
+    size_t row_bytes = s->weight.bytes / ROWS;
+    for (uint64_t i = 0; i < piece->out; i++) {
+        const char *from = data + part_order_at(&s->row_order, first + i) * row_bytes;
+        block_form_unpack(f ? f : block_form_find(0), from, COLUMNS, row);
+        for (uint64_t k = 0; k < COLUMNS; k++)
+            assert_true(linear_source_at(piece, 0, i, k) == row[part_order_at(&s->column_order, k)]);
+    }
+}
+
+static void rows_are_right(uint32_t type, struct part_order rows, struct part_order columns, size_t room)
+{
+    struct rng rng = {type, 0};
+    struct checkpoint *c;
+    struct stage stage;
+    struct linear_source s = {.experts = 1,
+                              .out = ROWS,
+                              .in = COLUMNS,
+                              .row_order = rows,
+                              .column_order = columns},
+                         piece;
+    assert_int_equal(checkpoint_open(arena(), write_matrix(type, &rng), NULL, &c, NULL), 0);
+    assert_true(checkpoint_find(c, "w", &s.weight));
+    if (s.weight.form) {
+        s.affine = true;
+        s.bits = s.weight.form->bits;
+        s.group = s.weight.form->group;
+    }
+    uint64_t whole = stage_matrix_bytes(&s);
+    s.out = 1;
+    uint64_t one = stage_matrix_bytes(&s);
+    s.out = ROWS;
+    assert_true(one < whole);
+    assert_int_equal(stage_init(&stage, c, NULL, room ? one + 256 + room : whole), 0);
+    const char *data = file.bytes + file.len - s.weight.bytes;
+    uint32_t pieces = 0;
+    for (uint64_t row = 0; row < ROWS; row += piece.out, pieces++) {
+        assert_int_equal(stage_rows(&stage, &s, row, &piece, NULL), 0);
+        assert_true(piece.out > 0 && row + piece.out <= ROWS && !piece.weight.form);
+        check_piece(&piece, &s, row, data);
+    }
+    assert_true(room == 0 || pieces > 1);
+    stage_done(&stage);
+    checkpoint_close(c);
+}
+
+TEST(pieces_of_every_form_are_right_in_every_order)
+{
+    const struct part_order none = {0}, pairs = {0, 2, 3, 1}, heads = {128, 2, 3, 64}, all = {0, 2, 4, 64};
+    for (uint32_t type = 0; type < 64; type++) {
+        const struct block_form *f = block_form_find(type);
+        if (!f || f->dtype == DTYPE_F16 || f->dtype == DTYPE_BF16)
+            continue;
+        rows_are_right(type, none, none, 0);
+        rows_are_right(type, pairs, none, 2000);
+        rows_are_right(type, none, heads, 2000);
+        rows_are_right(type, pairs, all, 0);
+    }
+}
+
+/* ---- metadata ---- */
+
+/* A file of metadata alone, and an embedding of 16 words; `count` keys follow. */
+static void begin_model(const char *arch, uint64_t count)
+{
+    char key[64];
+    static const struct {
+        const char *key;
+        uint32_t value;
+    } numbers[] = {{"block_count", 4},          {"context_length", 1000},    {"embedding_length", 64},
+                   {"feed_forward_length", 96}, {"attention.head_count", 4}, {"attention.key_length", 32}};
+    test_gguf_begin(&file, 3, 1, COUNT_OF(numbers) + 1 + count);
+    test_gguf_key_text(&file, "general.architecture", arch);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++) {
+        snprintf(key, sizeof(key), "%s.%s", arch, numbers[i].key);
+        test_gguf_key_u32(&file, key, numbers[i].value);
+    }
+}
+
+static int load(struct config *ret, struct err *e)
+{
+    const char *dir = test_dir();
+    test_gguf_info(&file, "token_embd.weight", 2, (const uint64_t[]){64, 16}, 0, 0);
+    test_gguf_data(&file, 32, (size_t)64 * 16 * 4, 0);
+    test_write_file(dir, "m.gguf", file.bytes, file.len);
+    return config_load(arena(), dir, ret, e);
+}
+
+static void loads(struct config *ret)
+{
+    struct err e = {{0}};
+    int r = load(ret, &e);
+    if (r < 0)
+        print_message("%s\n", e.text);
+    assert_int_equal(r, 0);
+}
+
+static void refuses(int code, const char *says)
+{
+    struct config c;
+    struct err e = {{0}};
+    int r = load(&c, &e);
+    if (r != code || !strstr(e.text, says))
+        print_message("gave %d: %s\n", r, e.text);
+    assert_int_equal(r, code);
+    assert_non_null(strstr(e.text, says));
+}
+
+TEST(metadata_are_a_configuration)
+{
+    struct config c;
+    begin_model("llama", 4);
+    test_gguf_list(&file, "llama.attention.head_count_kv", GGUF_I32, 4);
+    for (int i = 0; i < 4; i++)
+        test_gguf_u32(&file, 2);
+    test_gguf_key_f32(&file, "llama.rope.freq_base", 5e5f);
+    test_gguf_key_f32(&file, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    test_gguf_key_u32(&file, "llama.rope.dimension_count", 16);
+    loads(&c);
+    assert_string_equal(c.family_name, "llama");
+    assert_non_null(c.gguf);
+    assert_int_equal(c.layers, 4);
+    assert_int_equal(c.context_max, 1000);
+    assert_int_equal(c.hidden, 64);
+    assert_int_equal(c.intermediate, 96);
+    assert_int_equal(c.vocab, 16);
+    assert_int_equal(c.heads, 4);
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.head_dim, 32);
+    assert_true(c.eps == 1e-5f);
+    assert_true(c.ropes[0].theta == 5e5);
+    assert_int_equal(c.ropes[0].rot, 16);
+}
+
+TEST(what_the_metadata_leave_out_the_architecture_says)
+{
+    struct config c;
+    begin_model("qwen3moe", 3);
+    test_gguf_key_u32(&file, "qwen3moe.expert_count", 8);
+    test_gguf_key_u32(&file, "qwen3moe.expert_used_count", 2);
+    test_gguf_key_u32(&file, "qwen3moe.expert_feed_forward_length", 32);
+    loads(&c);
+    assert_string_equal(c.family_name, "qwen3_moe");
+    assert_true(c.normalise);
+    assert_int_equal(c.experts, 8);
+    begin_model("gemma3", 2);
+    test_gguf_key_u32(&file, "gemma3.attention.sliding_window", 16);
+    test_gguf_key_f32(&file, "gemma3.rope.freq_base_swa", 2e4f);
+    loads(&c);
+    assert_int_equal(c.layer[0].window, 16);
+    assert_true(c.score_scalar == 32);
+    assert_true(c.ropes[1].theta == 2e4);
+}
+
+TEST(files_may_divide_the_frequencies)
+{
+    struct config c;
+    float factors[16];
+    for (int i = 0; i < 16; i++)
+        factors[i] = 1 + (float)i;
+    const char *dir = test_dir();
+    begin_model("llama", 0);
+    memcpy(file.bytes + 8, &(uint64_t){2}, 8); /* tensors */
+    test_gguf_info(&file, "token_embd.weight", 2, (const uint64_t[]){64, 1}, 0, 0);
+    test_gguf_info(&file, "rope_freqs.weight", 1, (const uint64_t[]){16}, 0, 256);
+    test_gguf_data(&file, 32, 256, 0);
+    test_gguf_put(&file, factors, sizeof(factors));
+    test_write_file(dir, "m.gguf", file.bytes, file.len);
+    assert_int_equal(config_load(arena(), dir, &c, NULL), 0);
+    assert_int_equal(c.ropes[0].type, ROPE_FACTORS);
+    assert_int_equal(c.ropes[0].factors, 16);
+    assert_true(c.ropes[0].factors_short[15] == 16);
+    struct rope r;
+    rope_init(&r, &c.ropes[0]);
+    assert_true(r.inv_freq[0] == 1 && r.inv_freq[1] < 0.5f);
+}
+
+TEST(metadata_that_are_refused)
+{
+    begin_model("mamba", 0);
+    refuses(-ENOTSUP, "architecture 'mamba' are not supported; supported are llama,");
+    begin_model("qwen3", 1);
+    test_gguf_key_u32(&file, "qwen3.expert_count", 8);
+    refuses(-ENOTSUP, "architecture 'qwen3' with experts");
+    begin_model("llama", 1);
+    test_gguf_list(&file, "llama.attention.head_count_kv", GGUF_I32, 2);
+    test_gguf_u32(&file, 2);
+    test_gguf_u32(&file, 4);
+    refuses(-ENOTSUP, "llama.attention.head_count_kv: values that differ between layers");
+    begin_model("llama", 1);
+    test_gguf_list(&file, "llama.attention.head_count_kv", GGUF_I32, 0);
+    refuses(-EINVAL, "an empty list");
+    begin_model("llama", 1);
+    test_gguf_key_u32(&file, "llama.attention.head_count_kv", 3);
+    refuses(-EINVAL, "metadata: num_attention_heads 4 is not a multiple");
+    test_gguf_begin(&file, 3, 1, 0);
+    refuses(-EINVAL, "general.architecture is missing");
+    begin_model("llama", 1);
+    test_gguf_key_text(&file, "llama.attention.head_count_kv", "\xff");
+    refuses(-EINVAL, "the value of num_key_value_heads is no number or text");
+}
+
+/* A role of a tensor that files of this architecture do not have. */
+TEST(names_are_by_role)
+{
+    const struct gguf_arch *qwen = gguf_arch_find(SLICE("qwen35moe"), true);
+    assert_string_equal(gguf_arch_tensor(qwen, ROLE_MLP_NORM), "post_attention_norm");
+    assert_string_equal(gguf_arch_tensor(qwen, ROLE_DELTA_DECAY), "ssm_a");
+    assert_string_equal(gguf_arch_tensor(qwen, ROLE_SSM_IN), "-");
+    assert_null(gguf_arch_find(SLICE("qwen35moe"), false));
+    assert_null(gguf_arch_find(SLICE("llam"), false));
+}
+
+TEST_MAIN()
