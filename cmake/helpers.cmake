@@ -4,6 +4,15 @@ macro(plateau_layer name)
   set(PLATEAU_LAYER_${name} ${ARGN})
 endmacro()
 
+# The layers that fuzz targets run report their coverage, or the fuzzer would search blindly. In the others, and in
+# tests, a call at each comparison would only take time. Of the engine a target runs one file.
+set(PLATEAU_FUZZED base memory http weights text grammar vision model media store gen api host cli)
+function(plateau_coverage target name)
+  if(PLATEAU_FUZZ AND name IN_LIST PLATEAU_FUZZED)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
 # plateau_library(NAME [LIBS...]): the static library plateau_NAME of all C files of the calling folder and of
 # its subfolders, linked with its layers above and with LIBS.
 function(plateau_library name)
@@ -12,6 +21,7 @@ function(plateau_library name)
     return()
   endif()
   add_library(plateau_${name} STATIC ${sources})
+  plateau_coverage(plateau_${name} ${name})
   target_include_directories(plateau_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(plateau_${name} PUBLIC Threads::Threads ${ARGN} m)
   foreach(upper ${PLATEAU_LAYER_${name}})

@@ -27,10 +27,6 @@ if(PLATEAU_DEBUG)
   add_compile_definitions(PLATEAU_DEBUG)
   set(PLATEAU_JEMALLOC OFF) # tests/heap_hooks.c stands before glibc's allocator
 endif()
-if(PLATEAU_FUZZ)
-  # Everything a target links reports its coverage, or the fuzzer would search blindly.
-  add_compile_options(-fsanitize=fuzzer-no-link)
-endif()
 if(PLATEAU_SANITIZE)
   # A report has files and lines; variables for a debugger, which make objects and links larger, are in the debug build.
   add_compile_options(-fsanitize=${PLATEAU_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -gline-tables-only)

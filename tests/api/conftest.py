@@ -48,6 +48,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: measures times or fills the memory; runs when no other test does")
 
 
+def pytest_collection_modifyitems(items):
+    """Files with a slow test begin first: of several processes, none is busy long after the others."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def until(check, seconds=60, every=0.01):
     """Returns the result of `check` once it is true."""
     end = time.monotonic() + seconds
@@ -176,6 +182,10 @@ class Server:
     def said(self, words):
         """Whether the log has a line with them."""
         return any(words in line for line in list(self.lines))
+
+    def says(self, words):
+        """Waits for a line of the log with them: it can come after the answer to a request."""
+        until(lambda: self.said(words))
 
     def wait_ready(self):
         until = time.monotonic() + READY_S

@@ -62,6 +62,7 @@ def test_settings_with_a_key_among_them_are_a_file_of_keys(tmp_path):
     env = write_keys(tmp_path / "plateau.env", "PLATEAU_API_KEY=sk-alice-0123\n", 0o620)
     fine = write_keys(tmp_path / "fine.env", "PLATEAU_MAX_QUEUE=5\n", 0o644)
     with serving("--config", config, "--env-file", env, key="sk-root-0123") as s:
+        until(lambda: len(lines_of(s, "key_file_exposed")) == 2)
         told = {field(line, "file"): field(line, "problem") for line in lines_of(s, "key_file_exposed")}
         assert told == {str(config): "everybody may read it", str(env): "others may change it"}
     with serving("--env-file", fine) as s:

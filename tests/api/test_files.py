@@ -149,9 +149,10 @@ def test_a_load_that_hangs_is_named_and_left_behind(hanging, file):
         began = time.monotonic()
         assert s.stop() == 0
         assert time.monotonic() - began < 25
-        assert s.said("event=load_left model=h0")
+        s.says("event=load_left model=h0")
         # The models that did not hang were closed.
-        assert s.said("event=model_unloaded model=sound") and s.said(f"event=model_unloaded model={SERVED}")
+        s.says("event=model_unloaded model=sound")
+        s.says(f"event=model_unloaded model={SERVED}")
     finally:
         kill(s)
 
@@ -223,7 +224,7 @@ def test_a_drain_does_not_wait_for_a_load_that_hangs(hanging):
         waiting.join()
         s.reader.join(5)
         assert got[0].status_code == 503 and got[0].json()["error"]["code"] == "shutting_down"
-        assert s.said("event=load_left model=h0")
+        s.says("event=load_left model=h0")
     finally:
         kill(s)
 
@@ -237,7 +238,8 @@ def test_a_named_model_that_hangs_ends_the_start(hanging):
         until(lambda: s.process.poll() is not None or s.said("event=ready"), every=0.1)
         if s.process.poll() is not None:
             assert s.wait() == 1
-            assert s.said("event=load_hangs model=h0") and s.said("event=load_left model=h0")
+            s.says("event=load_hangs model=h0")
+            s.says("event=load_left model=h0")
         else:
             s.order("flow")
             assert s.stop() == 0

@@ -156,7 +156,7 @@ def test_a_socket_of_ones_own_choice(tmp_path):
         assert other.wait() == 1 and path.read_text() == "mine"
         path.unlink()
         s = Server("--admin-listen", f"unix:{path}", key="none")
-        assert s.said("admin_key_untold")
+        s.says("admin_key_untold")
         assert s.stop() == 0 and key_file_of(path).read_text() == "mine too"
 
 

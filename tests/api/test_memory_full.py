@@ -21,7 +21,6 @@ import pytest
 from conftest import ANSWER_S, GOLDEN, MODEL, PROGRAM, account, as_clients_send, events, serving, until
 from test_listeners import over, socket_of
 
-pytestmark = pytest.mark.alone
 CEILING = 128 << 20
 CONTEXT = 2048
 ROWS, QUEUE, CONNECTIONS = 6, 24, 96
@@ -501,6 +500,7 @@ class Load:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_ten_times_too_much():
     seed = int(os.environ.get("PLATEAU_TEST_SEED") or random.randrange(2**32))
     print(f"PLATEAU_TEST_SEED={seed}")

@@ -10,9 +10,8 @@ import time
 import httpx
 import pytest
 
-from conftest import Open, Server, refused, serving, until
+from conftest import ANSWER_S, Open, Server, refused, serving, until
 
-pytestmark = pytest.mark.alone
 PIECE = "ab" * (3 << 19)  # 3 MiB without a blank: one piece
 
 
@@ -46,6 +45,7 @@ def test_a_long_text_is_tokenized_whole(own):
     assert set(reply["tokens"]) == set(own.post("/tokenize", prompt="abab").json()["tokens"])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("path", ["/tokenize", "/v1/completions"])
 def test_a_chat_does_not_wait_for_long_texts(own, path):
     own.chat(max_tokens=1)
@@ -54,7 +54,7 @@ def test_a_chat_does_not_wait_for_long_texts(own, path):
     statuses = set()
 
     def ask_again_and_again():
-        with httpx.Client(base_url=own.url, timeout=120) as c:
+        with httpx.Client(base_url=own.url, timeout=ANSWER_S) as c:
             while not over.is_set():
                 statuses.add(c.post(path, json={"prompt": PIECE, "max_tokens": 1}).status_code)
 
@@ -76,6 +76,7 @@ def test_a_chat_does_not_wait_for_long_texts(own, path):
     assert statuses <= {200, 400, 429}
 
 
+@pytest.mark.alone
 def test_what_cannot_fit_is_refused_without_tokenizing(own):
     limit = own.post("/tokenize", prompt="a").json()["max_model_len"]
     text = PIECE * 2
@@ -95,6 +96,7 @@ def test_a_prompt_that_just_fits_is_not_refused(own):
     refused(own.complete(word * (2 * limit), max_tokens=1), 400, "context_length_exceeded")
 
 
+@pytest.mark.alone
 def test_texts_whose_clients_have_left_are_not_prepared(own):
     stopped = own.metrics()["plateau_prep_stopped_total"]
     asked = [Open(own, "/tokenize", {"prompt": PIECE * 2}) for _ in range(6)]
@@ -107,6 +109,7 @@ def test_texts_whose_clients_have_left_are_not_prepared(own):
     assert own.metrics()["plateau_prep_waiting"] == 0 == own.metrics()["plateau_prep_waiting_bytes"]
 
 
+@pytest.mark.alone
 def test_the_end_does_not_wait_for_long_texts():
     s = Server("--drain", "0")
     alone = seconds_of(lambda: s.post("/tokenize", prompt=PIECE * 2))

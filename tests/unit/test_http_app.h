@@ -366,6 +366,19 @@ static inline const char *answer_header(const struct answer *a, const char *name
     return at ? at + strlen(name) : NULL;
 }
 
+static inline void answer_room(struct answer *a, size_t bytes)
+{
+    a->body = realloc(a->body, bytes + 1);
+    assert_non_null(a->body);
+}
+
+static inline void answer_take(struct answer *a, const char *bytes, size_t count)
+{
+    answer_room(a, count);
+    a->body_bytes = count;
+    memcpy(a->body, bytes, count);
+}
+
 /* The bytes of chunks up to the last one. False when the last has not come. */
 static inline bool client_unchunk(const char *from, size_t len, struct answer *a)
 {
@@ -374,6 +387,7 @@ static inline bool client_unchunk(const char *from, size_t len, struct answer *a
     /* The whole is parsed once, not at each read. */
     if (len < 5 || memcmp(from + len - 5, "0\r\n\r\n", 5) != 0)
         return false;
+    answer_room(a, len);
     for (;;) {
         const char *line = memmem(from + at, len - at, "\r\n", 2);
         if (!line)
@@ -390,15 +404,15 @@ static inline bool client_unchunk(const char *from, size_t len, struct answer *a
     }
 }
 
-/* Reads one answer (not "100 Continue", which it skips) of up to 64 MiB. `no_body`: to a HEAD. */
+/* Reads one answer (not "100 Continue", which it skips) of up to 64 MiB. `no_body`: to a HEAD. The buffer
+ * grows: a sanitizer marks every byte of one. */
 static inline struct answer client_answer(int fd, bool no_body)
 {
     static const size_t bytes_max = (size_t)64 << 20;
     struct answer a = {0};
-    char *bytes = malloc(bytes_max);
-    size_t len = 0, body_at = 0;
-    a.body = malloc(bytes_max);
-    assert_true(bytes && a.body);
+    size_t len = 0, body_at = 0, room = 16384;
+    char *bytes = malloc(room);
+    assert_non_null(bytes);
     for (;;) {
         const char *end = memmem(bytes, len, "\r\n\r\n", 4);
         if (end && strncmp(bytes, "HTTP/1.1 100", 12) == 0) {
@@ -421,21 +435,26 @@ static inline struct answer client_answer(int fd, bool no_body)
                 if (client_unchunk(bytes + body_at, len - body_at, &a))
                     break;
             } else if (length && len - body_at >= strtoul(length, NULL, 10)) {
-                a.body_bytes = strtoul(length, NULL, 10);
-                memcpy(a.body, bytes + body_at, a.body_bytes);
+                answer_take(&a, bytes + body_at, strtoul(length, NULL, 10));
                 break;
             }
         }
         assert_true(len < bytes_max);
-        ssize_t n = client_read(fd, bytes + len, bytes_max - len);
+        if (len == room) {
+            room *= 4;
+            bytes = realloc(bytes, room);
+            assert_non_null(bytes);
+        }
+        ssize_t n = client_read(fd, bytes + len, room - len);
         if (n <= 0) {
             a.closed = true;
-            a.body_bytes = len - body_at;
-            memcpy(a.body, bytes + body_at, a.body_bytes);
+            answer_take(&a, bytes + body_at, len - body_at);
             break;
         }
         len += (size_t)n;
     }
+    if (!a.body)
+        answer_room(&a, 0);
     free(bytes);
     return a;
 }

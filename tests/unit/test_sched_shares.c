@@ -13,6 +13,8 @@
 #define SEQS  600
 #define TABLE 32
 #define MS    1000000ull
+/* Pages that no test uses up. Each check visits all of them. */
+#define PLENTY 2000
 
 struct fixture {
     struct arena *arena;
@@ -100,6 +102,7 @@ static void step(struct fixture *f, uint32_t prompt)
 {
     sched_plan(f->sched, &f->ev, &f->plan);
     sched_check(f->sched);
+    assert_true(f->pages_max != PLENTY || page_pool_available(f->pages) > 0);
     f->ev.now_ns += 10 * MS;
     if (f->plan.seq_count == 0)
         return;
@@ -135,7 +138,7 @@ static uint64_t done_of(const struct fixture *f, uint64_t tenant)
 /* Steps that one request of tenant 2 waits for its first token beside `others` of tenant 1. */
 static uint32_t wait_beside(uint32_t others, int32_t priority)
 {
-    struct fixture *f = open_sched(8, 20000);
+    struct fixture *f = open_sched(8, PLENTY);
     add(f, &(struct ask){1, 1, 40, 200, priority}, others);
     for (int i = 0; i < 60; i++)
         step(f, 40);
@@ -182,7 +185,7 @@ TEST(a_seq_that_yields_its_place_keeps_its_pages_and_comes_back_first)
 
 TEST(places_and_tokens_go_by_weight)
 {
-    struct fixture *f = open_sched(8, 20000);
+    struct fixture *f = open_sched(8, PLENTY);
     f->steady = true;
     add(f, &(struct ask){1, 3, 32, 50, 0}, 40);
     add(f, &(struct ask){2, 1, 32, 50, 0}, 40);
@@ -195,7 +198,7 @@ TEST(places_and_tokens_go_by_weight)
 
 TEST(more_tenants_than_places_take_turns)
 {
-    struct fixture *f = open_sched(4, 20000);
+    struct fixture *f = open_sched(4, PLENTY);
     f->steady = true;
     for (uint64_t t = 1; t <= 20; t++)
         add(f, &(struct ask){t, 1, 32, 500, 0}, 5);
@@ -215,7 +218,7 @@ TEST(more_tenants_than_places_take_turns)
 
 TEST(short_prompts_of_one_tenant_do_not_starve_a_long_one_of_another)
 {
-    struct fixture *f = open_sched(8, 20000);
+    struct fixture *f = open_sched(8, PLENTY);
     f->steady = true;
     add(f, &(struct ask){1, 1, 90, 1, 0}, 40);
     for (int i = 0; i < 50; i++)
@@ -231,7 +234,7 @@ TEST(short_prompts_of_one_tenant_do_not_starve_a_long_one_of_another)
 
 TEST(unread_streams_give_up_their_places_and_come_back_after_the_others)
 {
-    struct fixture *f = open_sched(4, 20000);
+    struct fixture *f = open_sched(4, PLENTY);
     uint32_t unread = add(f, &(struct ask){1, 1, 32, 500, 0}, 100);
     for (uint32_t n = 0; n < 400; n++) {
         step(f, 32);
@@ -312,7 +315,7 @@ TEST(a_small_request_passes_a_large_one_that_lacks_pages)
 
 TEST(among_equals_a_short_request_passes_long_ones_for_a_while_only)
 {
-    struct fixture *f = open_sched(1, 2000);
+    struct fixture *f = open_sched(1, PLENTY);
     add(f, &(struct ask){1, 1, 32, 60, 0}, 1);
     step(f, 32);
     uint32_t longest = add(f, &(struct ask){1, 1, 32, 900, 0}, 1),
@@ -336,7 +339,7 @@ TEST(among_equals_a_short_request_passes_long_ones_for_a_while_only)
 
 TEST(more_tenants_than_the_table_has_share_entries)
 {
-    struct fixture *f = open_sched(4, 2000);
+    struct fixture *f = open_sched(4, PLENTY);
     for (uint64_t t = 1; t <= 500; t++)
         add(f, &(struct ask){t, 1, 32, 2, 0}, 1);
     for (int i = 0; i < 2000; i++)

@@ -1,10 +1,10 @@
-/* drafts.c - one row with pages and two states of its own. */
+/* drafts.c - prompts are read one by one; then all cases are rows of the same steps, each with pages and a
+ * state of its own. */
 #include "golden/drafts.h"
 
 #include "golden/room.h"
 
 #include "base/check.h"
-#include "base/hash.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,93 +16,139 @@
 #define FAR_EVERY 4u
 
 struct row {
-    struct model *model;
-    const struct model_shape *shape;
     const struct golden_case *c;
+    struct drafts *result;
     uint32_t *tokens; /* prompt and greedy, then room for drafts */
-    uint32_t count;
+    uint32_t *generated;
     uint32_t *pages;
-    struct room memory, states;
-    dev_ptr bases[PAGE_GROUPS_MAX]; /* in `memory` */
-    float *logits;                  /* [DRAFTS_MAX + 1][vocab] */
+    uint32_t count, at; /* tokens; the next one to feed */
+    uint32_t page_count;
     bool started;
-    uint32_t pending; /* of state 0 */
+    uint32_t pending; /* of its state */
+    uint32_t ids[DRAFTS_MAX + 1];
+    float best[DRAFTS_MAX];
 };
 
-static void row_done(struct row *r)
+/* Row i has state i. */
+struct draft_batch {
+    struct model *model;
+    const struct model_shape *shape;
+    uint32_t count, chunk, ahead;
+    struct row row[DRAFT_ROWS_MAX];
+    struct room memory, states;
+    dev_ptr bases[PAGE_GROUPS_MAX]; /* in `memory` */
+    float *logits;                  /* [rows][DRAFTS_MAX + 1][vocab] */
+};
+
+static void batch_done(struct draft_batch *b)
 {
-    free(r->tokens);
-    free(r->pages);
-    room_free(&r->memory);
-    room_free(&r->states);
-    free(r->logits);
+    for (uint32_t i = 0; i < b->count; i++) {
+        free(b->row[i].tokens);
+        free(b->row[i].generated);
+        free(b->row[i].pages);
+    }
+    room_free(&b->memory);
+    room_free(&b->states);
+    free(b->logits);
 }
 
-static int row_init(struct row *r, struct model *m, const struct golden_case *c)
+static int row_init(struct row *r, const struct golden_case *c, struct drafts *result)
 {
-    *r =
-        (struct row){.model = m, .shape = model_shape(m), .c = c, .count = c->prompt.count + c->greedy.count};
-    uint32_t room = r->count + DRAFTS_MAX + 1, pages = DIV_UP(room, PAGE_TOKENS);
-    size_t page_bytes = pages * r->shape->page_bytes, state_bytes = 2 * r->shape->state_bytes;
+    *result = (struct drafts){.compare = {.c = c}};
+    *r = (struct row){.c = c, .result = result, .count = c->prompt.count + c->greedy.count};
+    uint32_t room = r->count + DRAFTS_MAX + 1;
+    r->page_count = DIV_UP(room, PAGE_TOKENS);
     r->tokens = calloc(room, sizeof(r->tokens[0]));
-    r->pages = calloc(pages, sizeof(r->pages[0]));
-    int result = room_make(model_domain(m), page_bytes, 0xff, &r->memory);
-    if (result == 0)
-        result = room_make(model_domain(m), state_bytes, 0xff, &r->states);
-    r->logits = malloc((DRAFTS_MAX + 1) * (size_t)r->shape->vocab * sizeof(float));
-    if (!r->tokens || !r->pages || !r->logits || result < 0)
+    r->generated = calloc(c->greedy.count + DRAFTS_MAX + 2, sizeof(r->generated[0]));
+    r->pages = calloc(r->page_count, sizeof(r->pages[0]));
+    if (!r->tokens || !r->generated || !r->pages)
         return -ENOMEM;
     memcpy(r->tokens, c->prompt.ids, c->prompt.count * sizeof(r->tokens[0]));
     if (c->greedy.count)
         memcpy(r->tokens + c->prompt.count, c->greedy.ids, c->greedy.count * sizeof(r->tokens[0]));
-    for (uint32_t i = 0; i < pages; i++)
-        r->pages[i] = pages - 1 - i;
-    room_page_bases(r->shape, r->memory.at, pages, r->bases);
     return 0;
 }
 
-static int forward(struct row *r, const uint32_t *tokens, uint32_t position, uint32_t count, uint32_t logits,
-                   bool hold)
+/* A row's pages lie in reverse order, after those of the rows before it. */
+static int batch_init(struct draft_batch *b, const struct golden_case *const *cases, struct drafts *ret)
 {
-    struct model_seq row = {.tokens = tokens,
-                            .token_count = count,
-                            .position = position,
-                            .state_in = r->started ? 0 : NONE,
-                            .pending = r->pending,
-                            .logits_from = count - logits,
-                            .keep_pending = hold};
-    struct model_step step = {.seqs = &row, .seq_count = 1, .states = r->states.at, .logits = r->logits};
-    room_tables(r->pages, row.pages);
-    memcpy(step.pages, r->bases, sizeof(step.pages));
-    r->started = true;
-    r->pending = 0;
-    return model_forward(r->model, &step);
+    uint32_t pages = 0;
+    for (uint32_t i = 0; i < b->count; i++) {
+        struct row *r = &b->row[i];
+        int result = row_init(r, cases[i], &ret[i]);
+        if (result < 0)
+            return result;
+        for (uint32_t p = 0; p < r->page_count; p++)
+            r->pages[p] = pages + r->page_count - 1 - p;
+        pages += r->page_count;
+    }
+    const struct domain *domain = model_domain(b->model);
+    int result = room_make(domain, (uint64_t)pages * b->shape->page_bytes, 0xff, &b->memory);
+    if (result == 0)
+        result = room_make(domain, (uint64_t)b->count * b->shape->state_bytes, 0xff, &b->states);
+    b->logits = malloc((size_t)b->count * (DRAFTS_MAX + 1) * b->shape->vocab * sizeof(float));
+    if (result == 0)
+        room_page_bases(b->shape, b->memory.at, pages, b->bases);
+    return result == 0 && b->logits ? 0 : -ENOMEM;
 }
 
-/* Tokens [0, to) in chunks; the last one's logits. */
-static int read_prompt(struct row *r, uint32_t to, uint32_t chunk)
+/* The row's next tokens; their last `logits` give a row of logits each. */
+static struct model_seq next_tokens(struct draft_batch *b, struct row *r, const uint32_t *tokens,
+                                    uint32_t count, uint32_t logits)
+{
+    uint32_t state = (uint32_t)(r - b->row);
+    struct model_seq q = {.tokens = tokens,
+                          .token_count = count,
+                          .position = r->at,
+                          .state_in = r->started ? state : NONE,
+                          .pending = r->pending,
+                          .state_out = state,
+                          .logits_from = count - logits};
+    room_tables(r->pages, q.pages);
+    r->started = true;
+    r->pending = 0;
+    return q;
+}
+
+static int forward(struct draft_batch *b, const struct model_seq *seqs, uint32_t count)
+{
+    struct model_step step = {.seqs = seqs, .seq_count = count, .states = b->states.at, .logits = b->logits};
+    memcpy(step.pages, b->bases, sizeof(step.pages));
+    return model_forward(b->model, &step);
+}
+
+/* Tokens [0, to) of one row in chunks; the last one's logits. */
+static int read_prompt(struct draft_batch *b, struct row *r, uint32_t to)
 {
     int result = 0;
-    for (uint32_t at = 0, count; result == 0 && at < to; at += count) {
-        count = MIN_OF(chunk, to - at);
-        result = forward(r, r->tokens + at, at, count, at + count == to ? 1 : 0, false);
+    r->started = false;
+    for (r->at = 0; result == 0 && r->at < to;) {
+        uint32_t count = MIN_OF(b->chunk, to - r->at);
+        struct model_seq q = next_tokens(b, r, r->tokens + r->at, count, r->at + count == to ? 1 : 0);
+        result = forward(b, &q, 1);
+        r->at += count;
     }
     return result;
 }
 
-static int draft(struct row *r, uint32_t token, uint32_t position, uint32_t count, uint32_t *ids,
-                 float *logits)
+/* `count` drafts of each row after its token ids[0]. */
+static int draft(struct draft_batch *b, struct row *const *rows, uint32_t row_count, uint32_t count)
 {
-    struct model_draft_seq row = {.token = token,
-                                  .position = position,
-                                  .pending = r->pending,
-                                  .count = count,
-                                  .drafts = ids,
-                                  .logits = logits};
-    struct model_draft d = {.seqs = &row, .seq_count = 1, .states = r->states.at};
-    room_tables(r->pages, row.pages);
-    memcpy(d.pages, r->bases, sizeof(d.pages));
-    return model_draft(r->model, &d);
+    struct model_draft_seq seqs[DRAFT_ROWS_MAX];
+    struct model_draft d = {.seqs = seqs, .seq_count = row_count, .states = b->states.at};
+    for (uint32_t i = 0; i < row_count; i++) {
+        struct row *r = rows[i];
+        seqs[i] = (struct model_draft_seq){.token = r->ids[0],
+                                           .position = r->at,
+                                           .state = (uint32_t)(r - b->row),
+                                           .pending = r->pending,
+                                           .count = count,
+                                           .drafts = r->ids + 1,
+                                           .logits = r->best};
+        room_tables(r->pages, seqs[i].pages);
+    }
+    memcpy(d.pages, b->bases, sizeof(d.pages));
+    return model_draft(b->model, &d);
 }
 
 static void wrong(struct compare *k, uint32_t position, const char *what, double got, double expected)
@@ -127,80 +173,123 @@ static void compare_draft(struct compare *k, uint32_t position, uint32_t entry, 
         wrong(k, position, "the head drafts token", id, k->c->mtp_argmax.ids[entry]);
 }
 
-/* Entry i of all is about the pair for token i + 1; the lists have the last ones. */
-static int known_positions(struct row *r, uint32_t chunk, uint32_t ahead, struct drafts *g)
+static uint32_t first_entry(const struct row *r)
 {
-    uint32_t entries = r->c->mtp_argmax.count, from = r->count - entries;
-    int result = read_prompt(r, from, chunk);
-    for (uint32_t at = from; result == 0 && at < r->count; at++) {
-        uint32_t ids[DRAFTS_MAX] = {0}, count = (at - from) % FAR_EVERY == 0 ? ahead : 1;
-        float logits[DRAFTS_MAX] = {0};
-        result = draft(r, r->tokens[at], at, count, ids, logits);
-        if (result < 0)
-            break;
-        compare_draft(&g->compare, at, at - from, ids[0], logits[0]);
-        const uint64_t parts[] = {g->hash, hash_bytes(ids, sizeof(ids)), hash_bytes(logits, sizeof(logits))};
-        g->hash = hash_bytes(parts, sizeof(parts));
-        result = forward(r, r->tokens + at, at, 1, 0, false);
+    return r->count - r->c->mtp_argmax.count;
+}
+
+/* One step: a draft of each row, compared with its entry, and then its known token. */
+static int known_position(struct draft_batch *b, struct row *const *rows, uint32_t count, uint32_t entry)
+{
+    struct model_seq seqs[DRAFT_ROWS_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        rows[i]->ids[0] = rows[i]->tokens[rows[i]->at];
+    int result = draft(b, rows, count, entry % FAR_EVERY == 0 ? b->ahead : 1);
+    for (uint32_t i = 0; result == 0 && i < count; i++) {
+        struct row *r = rows[i];
+        compare_draft(&r->result->compare, r->at, entry, r->ids[1], r->best[0]);
+        seqs[i] = next_tokens(b, r, r->tokens + r->at, 1, 0);
+        r->at++;
+    }
+    return result == 0 ? forward(b, seqs, count) : result;
+}
+
+/* Entry i of all is about the pair for token i + 1; the lists have the last ones. */
+static int known_positions(struct draft_batch *b)
+{
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < b->count; i++)
+        result = read_prompt(b, &b->row[i], first_entry(&b->row[i]));
+    for (uint32_t entry = 0, count = 1; result == 0 && count > 0; entry++) {
+        struct row *rows[DRAFT_ROWS_MAX];
+        count = 0;
+        for (uint32_t i = 0; i < b->count; i++) {
+            if (b->row[i].at < b->row[i].count)
+                rows[count++] = &b->row[i];
+        }
+        if (count > 0)
+            result = known_position(b, rows, count, entry);
     }
     return result;
 }
 
-/* Compares the step's output after a known token and `count` drafts; returns how many were accepted. */
-static uint32_t verify(struct row *r, uint32_t at, const uint32_t *ids, uint32_t count, uint32_t *generated,
-                       struct drafts *g)
+/* Compares the step's output after a known token and the drafts with them; returns how many were accepted. */
+static uint32_t verify(const struct draft_batch *b, struct row *r, const float *logits)
 {
-    uint32_t right = 0, vocab = r->shape->vocab;
-    for (uint32_t i = 0; i <= count; i++) {
-        uint32_t drawn = runner_argmax(r->logits + (size_t)i * vocab, vocab);
-        generated[at + 1 + i - r->c->prompt.count] = drawn;
-        if (i == count)
+    uint32_t right = 0, vocab = b->shape->vocab;
+    for (uint32_t i = 0; i <= b->ahead; i++) {
+        uint32_t drawn = runner_argmax(logits + (size_t)i * vocab, vocab);
+        r->generated[r->at + 1 + i - r->c->prompt.count] = drawn;
+        if (i == b->ahead)
             break;
-        g->made[i]++;
-        if (drawn != ids[i])
+        r->result->made[i]++;
+        if (drawn != r->ids[1 + i])
             break;
-        g->right[i]++;
+        r->result->right[i]++;
         right++;
     }
     return right;
 }
 
-static int decode(struct row *r, uint32_t chunk, uint32_t ahead, struct drafts *g)
+/* One step: a known token of each row and its drafts. */
+static int verify_drafts(struct draft_batch *b, struct row *const *rows, uint32_t count)
 {
-    uint32_t prompt = r->c->prompt.count,
-             *generated = calloc(r->c->greedy.count + DRAFTS_MAX + 2, sizeof(*generated));
-    int result = generated ? read_prompt(r, prompt, chunk) : -ENOMEM;
-    if (result == 0)
-        generated[0] = runner_argmax(r->logits, r->shape->vocab);
-    for (uint32_t at = prompt; result == 0 && at + 1 < r->count;) {
-        uint32_t ids[DRAFTS_MAX + 1] = {generated[at - prompt]};
-        result = draft(r, ids[0], at, ahead, ids + 1, NULL);
-        if (result == 0)
-            result = forward(r, ids, at, 1 + ahead, 1 + ahead, true);
-        if (result < 0)
-            break;
-        uint32_t right = verify(r, at, ids + 1, ahead, generated, g);
-        r->pending = 1 + right;
-        at += 1 + right;
+    struct model_seq seqs[DRAFT_ROWS_MAX];
+    uint32_t outputs = 1 + b->ahead;
+    for (uint32_t i = 0; i < count; i++)
+        rows[i]->ids[0] = rows[i]->generated[rows[i]->at - rows[i]->c->prompt.count];
+    int result = draft(b, rows, count, b->ahead);
+    for (uint32_t i = 0; result == 0 && i < count; i++) {
+        seqs[i] = next_tokens(b, rows[i], rows[i]->ids, outputs, outputs);
+        seqs[i].keep_pending = true;
     }
     if (result == 0)
-        compare_greedy(&g->compare, generated);
-    free(generated);
+        result = forward(b, seqs, count);
+    for (uint32_t i = 0; result == 0 && i < count; i++) {
+        uint32_t right = verify(b, rows[i], b->logits + (size_t)i * outputs * b->shape->vocab);
+        rows[i]->pending = 1 + right;
+        rows[i]->at += 1 + right;
+    }
     return result;
 }
 
-int drafts_run(struct model *m, uint32_t tokens_max, const struct golden_case *c, uint32_t chunk,
-               uint32_t ahead, struct drafts *ret)
+static int decode(struct draft_batch *b)
 {
-    struct row r;
-    *ret = (struct drafts){.compare = {.c = c}};
-    chunk = MIN_OF(chunk, tokens_max);
-    int result = row_init(&r, m, c);
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < b->count; i++) {
+        result = read_prompt(b, &b->row[i], b->row[i].c->prompt.count);
+        if (result == 0)
+            b->row[i].generated[0] = runner_argmax(b->logits, b->shape->vocab);
+    }
+    for (uint32_t count = 1; result == 0 && count > 0;) {
+        struct row *rows[DRAFT_ROWS_MAX];
+        count = 0;
+        for (uint32_t i = 0; i < b->count; i++) {
+            if (b->row[i].at + 1 < b->row[i].count)
+                rows[count++] = &b->row[i];
+        }
+        if (count > 0)
+            result = verify_drafts(b, rows, count);
+    }
+    for (uint32_t i = 0; result == 0 && i < b->count; i++)
+        compare_greedy(&b->row[i].result->compare, b->row[i].generated);
+    return result;
+}
+
+int drafts_run(const struct drafts_opts *opts, const struct golden_case *const *cases, uint32_t count,
+               struct drafts *ret)
+{
+    ASSERT(count > 0 && count <= DRAFT_ROWS_MAX && opts->ahead <= DRAFTS_MAX);
+    struct draft_batch b = {.model = opts->model,
+                            .shape = model_shape(opts->model),
+                            .count = count,
+                            .chunk = MIN_OF(opts->chunk, opts->tokens_max),
+                            .ahead = opts->ahead};
+    int result = batch_init(&b, cases, ret);
     if (result == 0)
-        result = known_positions(&r, chunk, ahead, ret);
-    r.started = false;
+        result = known_positions(&b);
     if (result == 0)
-        result = decode(&r, chunk, ahead, ret);
-    row_done(&r);
+        result = decode(&b);
+    batch_done(&b);
     return result;
 }

@@ -5,18 +5,26 @@
 
 #include "golden/compare.h"
 
-#define DRAFTS_MAX 3 /* ahead: the model's drafts_max */
+#define DRAFTS_MAX     3 /* ahead: the model's drafts_max */
+#define DRAFT_ROWS_MAX 8 /* cases at once: the model's seqs_max is at least that */
 
 struct drafts {
     struct compare compare; /* errors of the head's logits; tokens of both */
-    uint64_t hash;          /* of all drafts at known positions and their logits */
     /* Decoding: drafts made and right, by how far ahead. */
     uint32_t made[DRAFTS_MAX], right[DRAFTS_MAX];
 };
 
-/* Alone, the known tokens before the first entry of the lists in chunks of `chunk`. Then the greedy tokens
- * once more, `ahead` drafts a step: they must be the same. 0, -ENOMEM, or an error of the model. */
-int drafts_run(struct model *m, uint32_t tokens_max, const struct golden_case *c, uint32_t chunk,
-               uint32_t ahead, struct drafts *ret);
+struct drafts_opts {
+    struct model *model;
+    uint32_t tokens_max; /* as the model was loaded with */
+    uint32_t chunk;      /* of prompts */
+    uint32_t ahead;      /* drafts of a step */
+};
+
+/* Of each case the known tokens before the first entry of the lists, in chunks and alone; then the other
+ * known tokens, one of each case in a step. Then the greedy tokens once more with drafts: they must be the
+ * same. 0, -ENOMEM, or an error of the model. */
+int drafts_run(const struct drafts_opts *opts, const struct golden_case *const *cases, uint32_t count,
+               struct drafts *ret /* [count] */);
 
 #endif

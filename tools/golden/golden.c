@@ -305,21 +305,33 @@ static void say_drafts(const struct golden *g, uint32_t ahead, const struct draf
     printf("\n");
 }
 
+/* The next cases of a distance from number `*from` on, at most DRAFT_ROWS_MAX. */
+static uint32_t next_cases(const struct golden *g, uint32_t ahead, uint32_t *from,
+                           const struct golden_case *ret[DRAFT_ROWS_MAX])
+{
+    uint32_t count = 0;
+    for (; *from < g->file.case_count && count < DRAFT_ROWS_MAX; ++*from) {
+        if (g->file.cases[*from].mtp_argmax.count > 0 && is_part(g, *from, ahead, DRAFTS_MAX))
+            ret[count++] = &g->file.cases[*from];
+    }
+    return count;
+}
+
 /* Whatever the chunks and however far ahead, the first draft is the same. */
 static int run_drafts(struct golden *g, bool *good)
 {
     static const uint32_t chunks[DRAFTS_MAX] = {CHUNK_WHOLE, 32, 96};
-    uint32_t tokens_max = g->tokens_max;
     int r = 0;
     for (uint32_t ahead = 1; r == 0 && ahead <= DRAFTS_MAX; ahead++) {
+        const struct drafts_opts opts = {
+            .model = g->model, .tokens_max = g->tokens_max, .chunk = chunks[ahead - 1], .ahead = ahead};
+        const struct golden_case *cases[DRAFT_ROWS_MAX];
         struct drafted all = {0};
-        for (uint32_t i = 0; r == 0 && i < g->file.case_count; i++) {
-            struct drafts one;
-            if (g->file.cases[i].mtp_argmax.count == 0 || !is_part(g, i, ahead, DRAFTS_MAX))
-                continue;
-            r = drafts_run(g->model, tokens_max, &g->file.cases[i], chunks[ahead - 1], ahead, &one);
-            if (r == 0)
-                add_drafts(g, &one, &all);
+        for (uint32_t from = 0, count; r == 0 && (count = next_cases(g, ahead, &from, cases)) > 0;) {
+            struct drafts found[DRAFT_ROWS_MAX];
+            r = drafts_run(&opts, cases, count, found);
+            for (uint32_t i = 0; r == 0 && i < count; i++)
+                add_drafts(g, &found[i], &all);
         }
         say_drafts(g, ahead, &all);
         *good &= all.wrong == 0;
