@@ -139,6 +139,7 @@ bool field_truncation_side(struct request *r, const struct field *f, json_t *v, 
         return reject_value(why, f->name,
                             "truncation_side must be \"left\" (drop the first tokens) or \"right\".");
     r->gen.truncates_right = strcmp(s, "right") == 0;
+    r->gen.truncates_left = !r->gen.truncates_right;
     return true;
 }
 

@@ -460,7 +460,7 @@ static int check_stops(const struct engine *en, const struct job_spec *s, struct
 static int check_result(const struct engine *en, const struct job_spec *s, struct stream *stream,
                         struct err *e)
 {
-    uint32_t room, needs = s->output == JOB_VECTOR ? en->shape->hidden : JOB_LOGIT_IDS;
+    uint32_t room, needs = s->output == JOB_VECTOR ? en->shape->vector_room : JOB_LOGIT_IDS;
     (void)stream_result(stream, &room);
     if (room < needs)
         return err_set(e, -EINVAL, "the result has %u values, the stream was made for %u", needs, room);

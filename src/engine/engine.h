@@ -160,7 +160,8 @@ struct job_image {
  * cache neither serves nor keeps its pages. Its result is in stream_values(). */
 enum job_output {
     JOB_TOKENS,
-    JOB_VECTOR, /* the prompt's pooled vector: model_shape.hidden values, of no particular length */
+    JOB_VECTOR, /* the prompt's pooled vector: model_shape.vector_width values, of no particular length, or
+                   the scores of model_shape.labels. The stream has vector_room values */
     JOB_LOGITS  /* after the prompt's last token: the logits of logit_ids */
 };
 #define JOB_LOGIT_IDS 2
@@ -181,6 +182,7 @@ struct job_spec {
     uint32_t logit_ids[JOB_LOGIT_IDS]; /* of JOB_LOGITS */
     const uint32_t *prompt;            /* ids < vocab; copied */
     uint32_t prompt_count;             /* >= 1 */
+    uint32_t second;                   /* as model_seq.second */
     uint32_t max_tokens;               /* >= 1; 0 of a job without tokens */
     int32_t priority;                  /* lower goes first; 0 is normal */
     struct slice

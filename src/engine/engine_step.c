@@ -84,6 +84,7 @@ static void fill_seqs(struct engine *en, const struct sched_plan *plan)
             .tokens = j->tokens + r->from,
             .token_count = r->count,
             .position = r->from,
+            .second = j->second,
             .state_in = r->state_in,
             .pending = pools_pending(&en->pools, r->state_in),
             .state_out = r->state_out,
@@ -290,6 +291,12 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
     return sampled;
 }
 
+static void pool_vector(struct engine *en, const struct job *j, float *vector)
+{
+    pooling_end(j->pooling, vector, en->shape->hidden, j->prompt_count);
+    model_finish_vector(en->opts.model, vector);
+}
+
 /* A job without tokens: takes the chunk's rows of values, or the last row of logits. After the prompt's last
  * chunk its result is complete. */
 static void take_values(struct engine *en, struct job *j, const struct sched_step_seq *r, const float *rows,
@@ -304,7 +311,7 @@ static void take_values(struct engine *en, struct job *j, const struct sched_ste
     for (uint32_t i = 0; j->output == JOB_LOGITS && i < JOB_LOGIT_IDS; i++)
         result[i] = rows[j->logit_ids[i]];
     if (j->output == JOB_VECTOR)
-        pooling_end(j->pooling, result, width, j->prompt_count);
+        pool_vector(en, j, result);
     note_first_token(en, j, now_ns);
     end_with(j, FINISH_STOP);
 }

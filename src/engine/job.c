@@ -281,6 +281,7 @@ int job_create(const struct job_opts *opts, struct job **ret)
         .output = spec->output,
         .pooling = spec->pooling,
         .prompt_count = spec->prompt_count,
+        .second = spec->second,
         .max_tokens = spec->max_tokens,
         .min_tokens = spec->sampling.min_tokens,
         .top = top_of(spec),

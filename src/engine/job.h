@@ -29,7 +29,7 @@ struct job {
     enum job_output output;
     enum pooling pooling;
     uint32_t logit_ids[JOB_LOGIT_IDS];
-    uint32_t prompt_count, max_tokens, min_tokens;
+    uint32_t prompt_count, second, max_tokens, min_tokens;
     uint32_t top; /* alternatives per token */
     bool logprobs, prompt_logprobs;
     /* The sequence: prompt, then output, then draft tokens until sampled ones replace them. */

@@ -300,8 +300,8 @@ const float *choice_vector(struct choice *c, uint32_t *count)
     const int64_t asked = c->gen->request->dimensions;
     uint32_t room;
     float *v = stream_result(c->stream, &room);
-    ASSERT(c->over && room == m->shape->hidden);
-    *count = asked > 0 ? (uint32_t)asked : room;
+    ASSERT(c->over && room == m->shape->vector_room);
+    *count = asked > 0 ? (uint32_t)asked : m->shape->vector_width;
     if (m->use.pooling.normalize)
         pooling_normalize(v, *count);
     return v;
@@ -311,6 +311,9 @@ double choice_score(const struct choice *c)
 {
     const float *v = stream_values(c->stream);
     ASSERT(c->over);
+    /* A classifier with one label: its sigmoid. */
+    if (c->gen->model->shape->labels > 0)
+        return 1 / (1 + exp(-(double)v[0]));
     return 1 / (1 + exp((double)v[1] - (double)v[0]));
 }
 

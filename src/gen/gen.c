@@ -55,9 +55,9 @@ static uint32_t values_of(const struct gen *g)
 {
     switch (g->request->output) {
     case GEN_VECTOR:
-        return g->model->shape->hidden;
+        return g->model->shape->vector_room;
     case GEN_SCORE:
-        return JOB_LOGIT_IDS;
+        return MAX_OF((uint32_t)JOB_LOGIT_IDS, g->model->shape->vector_room);
     default:
         return 0;
     }
@@ -109,17 +109,24 @@ static struct job_thinking thinking_of(const struct gen *g, const struct prompt_
     return ret;
 }
 
+/* The model's classifier turns a pooled row into the score. */
+static bool scores_by_head(const struct gen *g)
+{
+    return g->request->output == GEN_SCORE && g->model->shape->labels > 0;
+}
+
 static struct job_spec spec_of(struct gen *g, const struct choice *c)
 {
     const struct prompt_ids *p = &g->prompts[c->prompt_index];
     static const enum job_output outputs[] = {
         [GEN_TOKENS] = JOB_TOKENS, [GEN_VECTOR] = JOB_VECTOR, [GEN_SCORE] = JOB_LOGITS};
     return (struct job_spec){
-        .output = outputs[g->request->output],
+        .output = scores_by_head(g) ? JOB_VECTOR : outputs[g->request->output],
         .pooling = g->model->use.pooling.kind,
         .logit_ids = {g->model->use.yes, g->model->use.no},
         .prompt = p->ids,
         .prompt_count = p->count,
+        .second = p->second,
         .max_tokens = c->max_tokens,
         .priority = MIN_OF(MAX_OF(g->request->priority, g->priority_first), g->priority_last),
         .cache_salt = slice_of(g->request->cache_salt),
@@ -250,7 +257,7 @@ static bool check_dimensions(struct gen *g)
 {
     const struct pooling_config *p = &g->model->use.pooling;
     int64_t asked = g->request->dimensions;
-    uint32_t hidden = g->model->shape->hidden;
+    uint32_t hidden = g->model->shape->vector_width;
     if (asked == 0 || asked == hidden)
         return true;
     if (!p->cuts)
@@ -275,6 +282,10 @@ static bool check_use(struct gen *g)
     case GEN_VECTOR:
         if (u->vectors)
             return check_dimensions(g);
+        if (g->model->shape->labels > 0)
+            return reject_unsupported(
+                &g->reject, "model",
+                "The model \"%.100s\" makes scores, not embeddings. Send it to /v1/rerank.", g->model->id);
         return reject_unsupported(
             &g->reject, "model",
             "The model \"%.100s\" was made for text, not for embeddings. Start the server "
@@ -288,6 +299,10 @@ static bool check_use(struct gen *g)
                                       "The model \"%.100s\" makes embeddings, not scores. Use a reranker, or "
                                       "compare the vectors of /v1/embeddings.",
                                       g->model->id);
+        if (u->kind == MODEL_RERANKS && g->model->shape->labels > 0)
+            return reject_unsupported(&g->reject, "model",
+                                      "The model \"%.100s\" has no tokenizer, which scores of texts need.",
+                                      g->model->id);
         return reject_unsupported(
             &g->reject, "model",
             "The model \"%.100s\" was made for text, not for scores (or its tokenizer lacks "
@@ -295,10 +310,10 @@ static bool check_use(struct gen *g)
             g->model->id);
     case GEN_TOKENS:
         return u->texts || u->kind == MODEL_GENERATES ||
-               reject_unsupported(
-                   &g->reject, "model",
-                   "The model \"%.100s\" makes embeddings, not text. Send it to /v1/embeddings.",
-                   g->model->id);
+               reject_unsupported(&g->reject, "model", "The model \"%.100s\" makes %s.", g->model->id,
+                                  u->kind == MODEL_RERANKS
+                                      ? "scores, not text. Send it to /v1/rerank"
+                                      : "embeddings, not text. Send it to /v1/embeddings");
     default:
         return true;
     }

@@ -42,6 +42,7 @@ struct gen_host {
 struct prompt_ids {
     uint32_t *ids;
     uint32_t count;
+    uint32_t second;                         /* of a pair of texts: as job_spec.second */
     bool in_reasoning;                       /* the rendered prompt ended inside reasoning */
     bool may_reason;                         /* the reply may begin with reasoning of its own accord */
     uint32_t cuts[CHAT_CUTS_MAX], cut_count; /* tokens before which later prompts may begin to differ */

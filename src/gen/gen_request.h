@@ -91,6 +91,7 @@ struct gen_request {
     int add_special_tokens; /* -1: a prompt gets them, messages do not */
     int64_t truncate;       /* prompt tokens to keep; 0: all; -1: as many as the context leaves */
     bool truncates_right;   /* keep the first ones, not the last */
+    bool truncates_left;    /* the request says so; an encoder keeps the first ones otherwise */
     bool drops_turns;       /* messages: the oldest turns are dropped until the prompt fits */
     uint32_t dropped;       /* set then: messages that were dropped */
     bool tells_length;      /* the refusal of a prompt that is too long has its number of tokens */

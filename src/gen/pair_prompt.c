@@ -1,8 +1,10 @@
-/* pair_prompt.c - the form that Qwen3-Reranker was trained on. Head and tail have special tokens. The texts
- * of the client between them are plain, so that a document cannot end its turn. */
+/* pair_prompt.c - two forms. A cross-encoder reads the tokenizer's template of two texts. A decoder reads the
+ * form that Qwen3-Reranker was trained on; head and tail have special tokens. The client's texts are plain in
+ * both, so that a document cannot end its turn. */
 #include "gen/pair_prompt.h"
 
 #include "gen/prompt.h"
+#include "text/tokenizer.h"
 
 #include "base/check.h"
 
@@ -82,6 +84,68 @@ static bool make_pair(struct gen *g, struct arena *scratch, uint32_t index, cons
     return ok;
 }
 
+/* ---- the tokenizer's template ---- */
+
+/* Ids of a text that may be empty. */
+static bool encode_text(struct gen *g, struct arena *scratch, struct slice text, uint32_t ids_max,
+                        struct prompt_ids *ret)
+{
+    *ret = (struct prompt_ids){0};
+    return text.len == 0 || prompt_encode_plain(g, scratch, text, ids_max, ret);
+}
+
+/* Of both texts at most `room` tokens are kept, of the document the first ones. */
+static bool join_pair(struct gen *g, const struct tokenizer_pair *p, const struct prompt_ids *a,
+                      const struct prompt_ids *b, uint32_t room, struct prompt_ids *ret)
+{
+    uint32_t first = MIN_OF(a->count, room), second = MIN_OF(b->count, room - first), type_one;
+    uint32_t count = tokenizer_pair_fixed(p) + first + second;
+    uint32_t *ids = count > 0 ? request_memory_alloc(&g->memory, count * sizeof(*ids)) : NULL;
+    if (count == 0)
+        return reject_value(&g->reject, "documents", "Query and document have no tokens.");
+    if (!ids)
+        return gen_refuse_memory(g);
+    tokenizer_pair_join(p, a->ids, first, b->ids, second, ids, &type_one);
+    *ret = (struct prompt_ids){.ids = ids, .count = count, .second = type_one};
+    return true;
+}
+
+static bool make_template_pair(struct gen *g, struct arena *scratch, uint32_t index)
+{
+    const struct gen_request *r = g->request;
+    const struct tokenizer_pair *p = tokenizer_pair(g->model->tokenizer);
+    struct prompt_ids a = {0}, b = {0};
+    uint32_t room = room_of(g, tokenizer_pair_fixed(p)), most = r->truncate ? UINT32_MAX : room;
+    bool ok = encode_text(g, scratch, text_of(r->queries, index), most, &a) &&
+              encode_text(g, scratch, text_of(r->documents, index), most, &b);
+    if (ok && !r->truncate && a.count + b.count > room)
+        ok = reject_too_long(&g->reject, r->prompt_name, g->model->max_model_len, g->model->max_model_len);
+    ok = ok && join_pair(g, p, &a, &b, room, &g->prompts[index]);
+    free_ids(g, &a);
+    free_ids(g, &b);
+    return ok;
+}
+
+/* A decoder without the markers of the other form was trained on the template, too. */
+static bool reads_template(const struct gen *g)
+{
+    uint32_t id;
+    return g->model->shape->labels > 0 && (g->model->shape->encoder || !g->model->tokenizer ||
+                                           !tokenizer_find(g->model->tokenizer, SLICE("<|im_start|>"), &id));
+}
+
+static bool make_template_pairs(struct gen *g, struct arena *scratch)
+{
+    bool ok = tokenizer_pair(g->model->tokenizer)->known ||
+              reject_unsupported(&g->reject, "model",
+                                 "The tokenizer of the model \"%.100s\" puts two texts together in a way "
+                                 "that is not supported.",
+                                 g->model->id);
+    for (uint32_t i = 0; ok && i < g->prompt_count; i++)
+        ok = make_template_pair(g, scratch, i);
+    return ok;
+}
+
 bool pair_prompts_make(struct gen *g, struct arena *scratch)
 {
     uint32_t count = g->request->prompt_count;
@@ -90,6 +154,8 @@ bool pair_prompts_make(struct gen *g, struct arena *scratch)
     if (!g->prompts)
         return gen_refuse_memory(g);
     g->prompt_count = count;
+    if (reads_template(g))
+        return make_template_pairs(g, scratch);
     bool ok = prompt_encode(g, scratch, SLICE(head), NULL, false, UINT32_MAX, &h) &&
               prompt_encode(g, scratch, SLICE(tail), NULL, false, UINT32_MAX, &t);
     for (uint32_t i = 0; ok && i < count; i++)

@@ -352,16 +352,32 @@ static void move_cuts(struct prompt_ids *p, uint32_t from, uint32_t count)
     p->cut_count = kept;
 }
 
-static bool truncate_ids(struct gen *g, struct prompt_ids *p)
+/* An encoder's text keeps the tokens around it, where there is room for them. */
+static void tokens_around(const struct gen *g, bool special, uint32_t keep, uint32_t *before,
+                          uint32_t *behind)
 {
-    uint32_t keep = tokens_kept(g);
+    *before = *behind = 0;
+    if (special && g->model->shape->both_ways)
+        tokenizer_around(g->model->tokenizer, before, behind);
+    if (*before + *behind >= keep)
+        *before = *behind = 0;
+}
+
+/* `special`: the tokenizer put tokens around the text. */
+static bool truncate_ids(struct gen *g, bool special, struct prompt_ids *p)
+{
+    uint32_t keep = tokens_kept(g), before, behind;
     if (p->count <= keep)
         return true;
-    uint32_t from = g->request->truncates_right ? 0 : p->count - keep;
+    bool right = g->request->truncates_right || (g->model->shape->both_ways && !g->request->truncates_left);
+    uint32_t from = right ? 0 : p->count - keep;
     uint32_t *ids = request_memory_alloc(&g->memory, keep * sizeof(*ids));
     if (!ids)
         return gen_refuse_memory(g);
-    memcpy(ids, p->ids + from, keep * sizeof(*ids));
+    tokens_around(g, special, keep, &before, &behind);
+    memcpy(ids, p->ids, before * sizeof(*ids));
+    memcpy(ids + before, p->ids + from + before, (keep - before - behind) * sizeof(*ids));
+    memcpy(ids + keep - behind, p->ids + p->count - behind, behind * sizeof(*ids));
     request_memory_free(&g->memory, p->ids, p->count * sizeof(*ids));
     p->ids = ids;
     p->count = keep;
@@ -422,11 +438,12 @@ bool prompt_make(struct gen *g, struct arena *scratch)
                                   "truncate_prompt_tokens is not supported for messages with images.");
     if (r->messages)
         return prompt_of_messages(g, scratch, ids_max_of(g), true, &g->prompts[0]) &&
-               truncate_ids(g, &g->prompts[0]);
+               truncate_ids(g, false, &g->prompts[0]);
     bool several = json_is_array(r->prompt) && !json_is_integer(json_array_get(r->prompt, 0));
     for (uint32_t i = 0; i < count; i++) {
         const json_t *prompt = several ? json_array_get(r->prompt, i) : r->prompt;
-        if (!make_one(g, scratch, prompt, &g->prompts[i]) || !truncate_ids(g, &g->prompts[i]))
+        bool special = !json_is_array(prompt) && r->add_special_tokens != 0;
+        if (!make_one(g, scratch, prompt, &g->prompts[i]) || !truncate_ids(g, special, &g->prompts[i]))
             return false;
     }
     return true;

@@ -77,7 +77,7 @@ static void adjust_mlp(struct json_read *r, struct config *c)
         c->intermediate = (uint32_t)width;
 }
 
-/* The table has a row for each position, after those that positions leave out. */
+/* The table has a row for each position; the first rows may be unused. */
 static void derive_encoder(struct json_read *r, struct config *c)
 {
     c->both_ways = true;
@@ -108,6 +108,9 @@ static void derive(struct json_read *r, struct config *c)
     if (c->mlp_two_thirds)
         adjust_mlp(r, c);
     c->layer_norm = c->family->layer_norm;
+    /* The file says how many keys a window has, of which half are later ones. */
+    if (c->both_ways && c->window > 0)
+        c->window = c->window / 2 + 1;
     if (c->family->encoder)
         derive_encoder(r, c);
     if (c->family->embedding_sqrt)

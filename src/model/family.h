@@ -34,7 +34,7 @@ enum qk_norm {
     QK_NORM_HEAD,    /* of each head */
     QK_NORM_ALL,     /* of all heads together */
     QK_NORM_OPTION,  /* of each head, with config.use_qk_norm */
-    QK_NORM_ROTATED, /* of each head, behind the rotation */
+    QK_NORM_ROTATED, /* of each head, after the rotation */
 };
 
 /* A kind of layer, by its names in layer_types. */

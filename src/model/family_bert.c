@@ -1,18 +1,22 @@
-/* family_bert.c - encoders: norms of the residual stream itself behind each block, learned positions, token
+/* family_bert.c - encoders: norms of the residual stream itself after each block, learned positions, token
  * types, attention to all of the text, no logits. */
 #include "model/blocks.h"
 #include "model/family.h"
 
-static const struct tensor_name tensors[] = {{ROLE_EMBEDDING, "embeddings.word_embeddings"},
-                                             {ROLE_Q, "attention.self.query"},
-                                             {ROLE_K, "attention.self.key"},
-                                             {ROLE_V, "attention.self.value"},
-                                             {ROLE_O, "attention.output.dense"},
-                                             {ROLE_MIXER_NORM_AFTER, "attention.output.LayerNorm"},
-                                             {ROLE_UP, "intermediate.dense"},
-                                             {ROLE_DOWN, "output.dense"},
-                                             {ROLE_MLP_NORM_AFTER, "output.LayerNorm"},
-                                             {ROLE_NONE, NULL}};
+#define TENSORS                                                                                              \
+    {ROLE_EMBEDDING, "embeddings.word_embeddings"}, {ROLE_Q, "attention.self.query"},                        \
+        {ROLE_K, "attention.self.key"}, {ROLE_V, "attention.self.value"},                                    \
+        {ROLE_O, "attention.output.dense"}, {ROLE_MIXER_NORM_AFTER, "attention.output.LayerNorm"},           \
+        {ROLE_UP, "intermediate.dense"}, {ROLE_DOWN, "output.dense"},                                        \
+    {                                                                                                        \
+        ROLE_MLP_NORM_AFTER, "output.LayerNorm"                                                              \
+    }
+
+static const struct tensor_name bert_tensors[] = {
+    TENSORS, {ROLE_SCORE_DENSE, "pooler.dense"}, {ROLE_SCORE, "classifier"}, {ROLE_NONE, NULL}};
+
+static const struct tensor_name roberta_tensors[] = {
+    TENSORS, {ROLE_SCORE_DENSE, "classifier.dense"}, {ROLE_SCORE, "classifier.out_proj"}, {ROLE_NONE, NULL}};
 
 static const struct key_word activations[] = {{"gelu", ACTIVATION_GELU_ERF},
                                               {"gelu_new", ACTIVATION_GELU_TANH},
@@ -42,14 +46,15 @@ static const struct config_key roberta_keys[] = {
 };
 
 #define ENCODER                                                                                              \
-    .encoder = true, .tensors = tensors, .layers = "encoder.layer", .norm_place = NORM_STREAM,               \
-    .layer_norm = true, .mlp = &block_mlp_plain,                                                             \
+    .encoder = true, .layers = "encoder.layer", .norm_place = NORM_STREAM, .layer_norm = true,               \
+    .mlp = &block_mlp_plain,                                                                                 \
     .kinds = {{.names = {"full_attention"}, .mixer = &block_attention, .rope = KIND_ROPE_NONE}}
 
 const struct family families_bert[] = {
-    {.names = {"bert"}, ENCODER, .keys = bert_keys},
+    {.names = {"bert"}, ENCODER, .tensors = bert_tensors, .keys = bert_keys},
     {.names = {"xlm-roberta", "roberta", "camembert", "xlm_roberta"},
      ENCODER,
+     .tensors = roberta_tensors,
      .keys = roberta_keys,
      .positions_after_pad = true},
     {{NULL}},

@@ -14,11 +14,11 @@ static const struct tensor_name tensors[] = {{ROLE_MLP_NORM, "pre_feedforward_la
         CONFIG_FLOAT(score_scalar, 1e-3, 1e6, 256, "query_pre_attn_scalar"),                                 \
         CONFIG_FLOAT(logits_cap, 1e-3, 1e6, 0, "final_logit_softcapping"),                                   \
         CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 4096, "sliding_window"),                                   \
-        CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim"),                                       \
-        CONFIG_ONLY(false, "use_bidirectional_attention")
+        CONFIG_U32(head_dim, 2, CONFIG_HEAD_DIM_MAX, 256, "head_dim")
 
 static const struct config_key gemma2_keys[] = {
     GEMMA_KEYS,
+    CONFIG_ONLY(false, "use_bidirectional_attention"),
     CONFIG_FLOAT(score_cap, 1e-3, 1e6, 0, "attn_logit_softcapping"),
     CONFIG_KEY_END,
 };
@@ -26,6 +26,7 @@ static const struct config_key gemma2_keys[] = {
 /* Configurations beside a vision encoder leave out what the class has as its default. */
 static const struct config_key gemma3_keys[] = {
     GEMMA_KEYS,
+    CONFIG_FLAG(both_ways, false, "use_bidirectional_attention"),
     CONFIG_U32(vocab, 1, CONFIG_VOCAB_MAX, 262208, "vocab_size"),
     CONFIG_U32(context_max, 1, CONFIG_CONTEXT_MAX, 131072, "max_position_embeddings"),
     CONFIG_U32(heads, 1, CONFIG_HEADS_MAX, 8, "num_attention_heads"),

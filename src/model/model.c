@@ -12,6 +12,7 @@
 #include "model/forward.h"
 #include "model/mtp.h"
 #include "model/step.h"
+#include "model/vector_head.h"
 
 #include "base/check.h"
 #include "memory/accounts.h"
@@ -41,6 +42,7 @@ struct model {
     struct model_ends ends;
     struct mtp mtp; /* with shape.mtp */
     struct draft_vocab draft_vocab;
+    struct vector_head vector_head;
     struct step *step;
     /* Zeros without a vision encoder. */
     struct vision_weights vision_weights;
@@ -60,6 +62,7 @@ struct source {
     struct arena *arena;
     struct checkpoint *checkpoint;
     struct stage stage;
+    struct vector_head_source vector_head;
 };
 
 static const char *const mode_names[] = {
@@ -101,6 +104,7 @@ static int create_arena(struct account *account, size_t bytes_max, struct arena 
 static void source_close(struct source *s)
 {
     stage_done(&s->stage);
+    vector_head_close(&s->vector_head);
     checkpoint_close(s->checkpoint);
     arena_free(s->arena);
     account_close(s->account);
@@ -210,14 +214,26 @@ static int measure_head(struct config *c, const char *dir, struct binder *b)
     return r < 0 ? r : draft_vocab_bind(b, NULL, NULL, &draft_vocab);
 }
 
+static int find_vector_head(const struct config *c, const char *dir, const struct binder *text,
+                            struct source *s, struct err *e)
+{
+    struct pooling_config pooling;
+    int r = pooling_config_load(dir, c->hidden, &pooling, e);
+    return r < 0 ? r
+                 : vector_head_find(s->arena, dir, &pooling, c, s->checkpoint, text->prefix, s->account,
+                                    &s->vector_head, e);
+}
+
 /* An incomplete MTP head counts as missing, with the reason. */
-static int measure(struct config *c, const struct model_parts *parts, const char *dir, const struct source *s,
+static int measure(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
                    struct measured *ret, struct err *e)
 {
     *ret = (struct measured){0};
     int r = want_parts(c, s, dir, parts, e);
     if (r == 0)
         r = measure_text(c, s, &ret->text, e);
+    if (r == 0)
+        r = find_vector_head(c, dir, &ret->text, s, e);
     if (r < 0 || !parts->mtp)
         return r;
     ret->mtp = ret->text;
@@ -273,7 +289,10 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .weight_bytes = weight_memory_round(b->used),
         .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
-        .tables_bytes = tables_bytes(c),
+        .tables_bytes = tables_bytes(c) + in_grains(vector_head_bytes(&s->vector_head.shape)),
+        .vector_width = vector_head_width(&s->vector_head.shape, c->hidden),
+        .vector_room = vector_head_room(&s->vector_head.shape, c->hidden),
+        .labels = s->vector_head.shape.labels,
         .active_weight_bytes = b->active.bytes,
         .active_checkpoint_bytes = b->active.source_bytes,
         .token_products = b->active.products,
@@ -503,6 +522,8 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
         r = source_stage(s, m->shape.loading_bytes, e);
     if (r == 0)
         r = pack(m, &measured, &s->stage, opts, e);
+    if (r == 0)
+        r = vector_head_read(m->tables, &s->vector_head, &m->vector_head, e);
     return r == 0 ? checkpoint_check(s->checkpoint, e) : r;
 }
 
@@ -598,6 +619,11 @@ void model_step_begin(struct model *m, const struct model_step *in)
 int model_step_end(struct model *m)
 {
     return step_end(m->step);
+}
+
+void model_finish_vector(const struct model *m, float *vector)
+{
+    vector_head_apply(&m->vector_head, vector);
 }
 
 void model_draft_begin(struct model *m, const struct model_draft *d)

@@ -70,11 +70,14 @@ struct model_shape {
     char family[32]; /* "qwen3_5_moe" */
     uint32_t vocab;  /* logits per row */
     uint32_t layers, hidden;
-    uint32_t context_max; /* max_position_embeddings */
-    bool both_ways;       /* a text is one step of one sequence, from position 0: tokens see later ones */
-    bool encoder;         /* it has no logits */
-    uint32_t token_types; /* rows of their table; 0: none */
-    const char *longrope; /* factors of a longrope for the context: "short" or "long"; NULL: none */
+    uint32_t context_max;  /* max_position_embeddings */
+    bool both_ways;        /* a text is one step of one sequence, from position 0: tokens see later ones */
+    bool encoder;          /* it has no logits */
+    uint32_t token_types;  /* rows of their table; 0: none */
+    uint32_t vector_width; /* values of a vector: hidden, or those of the last Dense module */
+    uint32_t vector_room;  /* of a pooled vector and of what becomes of it */
+    uint32_t labels;       /* of its classifier: a vector is their scores; 0: it has none */
+    const char *longrope;  /* factors of a longrope for the context: "short" or "long"; NULL: none */
     struct kv_group groups[PAGE_GROUPS_MAX]; /* of attention layers: each has its own pages */
     uint32_t group_count;
     size_t page_bytes; /* a page of each group: 32 tokens of K and V of all layers; a multiple of 64 */
@@ -199,6 +202,10 @@ static inline int model_forward(struct model *m, const struct model_step *s)
     model_step_begin(m, s);
     return model_step_end(m);
 }
+
+/* The pooled vector of vector_room values becomes the result, in place: Dense modules, or the classifier. One
+ * thread, the engine's. */
+void model_finish_vector(const struct model *m, float *vector);
 
 /* Drafts with the MTP head after tokens that are known but not computed yet. */
 struct model_draft_seq {

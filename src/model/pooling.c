@@ -1,5 +1,5 @@
-/* pooling.c - the modules after the transformer: one Pooling, then perhaps Normalize. A Dense module is a
- * matrix of its own and is refused. */
+/* pooling.c - the modules after the transformer: one Pooling, then perhaps Dense modules (vector_head.h),
+ * then perhaps Normalize. */
 #include "model/pooling.h"
 
 #include "model/json_read.h"
@@ -31,6 +31,24 @@ static const char *module_name(const json_t *module)
     return dot ? dot + 1 : type;
 }
 
+static void read_named_mode(struct json_read *in, const char *name, uint32_t *count,
+                            struct pooling_config *ret)
+{
+    static const struct {
+        const char *name;
+        enum pooling kind;
+    } modes[] = {{"lasttoken", POOLING_LAST}, {"mean", POOLING_MEAN}, {"cls", POOLING_CLS}};
+    for (size_t i = 0; i < COUNT_OF(modes); i++) {
+        if (strcmp(name, modes[i].name) == 0) {
+            ret->kind = modes[i].kind;
+            (*count)++;
+        }
+    }
+    if (*count == 0)
+        json_read_fail(in, -ENOTSUP, "pooling_mode '%.40s' is not supported; lasttoken, mean and cls are",
+                       name);
+}
+
 static int read_mode(const char *dir, const char *path, struct pooling_config *ret, struct err *e)
 {
     static const struct {
@@ -58,6 +76,10 @@ static int read_mode(const char *dir, const char *path, struct pooling_config *r
         if (modes[i].kind == POOLING_NONE)
             json_read_fail(&in, -ENOTSUP, "%s is not supported; last, mean and cls are", modes[i].key);
     }
+    /* Or its name alone. */
+    const char *named = json_read_string_or(&in, "pooling_mode", NULL);
+    if (count == 0 && named)
+        read_named_mode(&in, named, &count, ret);
     if (count != 1)
         json_read_fail(&in, -ENOTSUP, "%u pooling modes are set; one is supported", count);
     json_decref(config);
@@ -67,7 +89,7 @@ static int read_mode(const char *dir, const char *path, struct pooling_config *r
 /* A path of modules.json names a folder of the directory itself. */
 static bool is_folder(const char *path)
 {
-    return path && path[0] && path[0] != '.' && !strchr(path, '/') && strlen(path) < 200;
+    return path && path[0] && path[0] != '.' && !strchr(path, '/') && strlen(path) < POOLING_FOLDER_BYTES;
 }
 
 static int read_module(const char *dir, const json_t *module, size_t index, struct pooling_config *ret,
@@ -86,10 +108,16 @@ static int read_module(const char *dir, const json_t *module, size_t index, stru
         ret->normalize = true;
         return 0;
     }
-    if (strcmp(name, "Pooling") != 0 || ret->kind != POOLING_NONE)
+    bool dense = strcmp(name, "Dense") == 0 && ret->kind != POOLING_NONE && !ret->normalize &&
+                 ret->dense_count < POOLING_DENSE_MAX;
+    if (!dense && (strcmp(name, "Pooling") != 0 || ret->kind != POOLING_NONE))
         return err_set(e, -ENOTSUP, "modules.json: module %zu (%.60s) is not supported", index, name);
     if (!is_folder(path))
         return err_set(e, -EINVAL, "modules.json: the path of module %zu is not the name of a folder", index);
+    if (dense) {
+        snprintf(ret->dense[ret->dense_count++], POOLING_FOLDER_BYTES, "%s", path);
+        return 0;
+    }
     return read_mode(dir, path, ret, e);
 }
 

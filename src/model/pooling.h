@@ -19,11 +19,15 @@ enum pooling {
 const char *pooling_name(enum pooling p);
 
 #define POOLING_DIMENSIONS_MAX 32
+#define POOLING_DENSE_MAX      4
+#define POOLING_FOLDER_BYTES   64
 
 struct pooling_config {
     enum pooling kind; /* POOLING_NONE: no sentence-transformers directory */
     bool normalize;    /* vectors have length 1 */
-    bool scores;       /* a LogitScore module instead of a pooling: the model scores pairs of texts */
+    char dense[POOLING_DENSE_MAX][POOLING_FOLDER_BYTES]; /* folders of Dense modules behind it */
+    uint32_t dense_count;
+    bool scores; /* a LogitScore module instead of a pooling: the model scores pairs of texts */
     /* Vectors may be cut to fewer dimensions (is_matryoshka, matryoshka_dimensions of config.json): to one of
      * these, or with none listed to any. */
     bool cuts;

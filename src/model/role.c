@@ -10,6 +10,7 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_POSITIONS] = "embeddings.position_embeddings",
     [ROLE_TOKEN_TYPES] = "embeddings.token_type_embeddings",
     [ROLE_EMBEDDING_NORM] = "embeddings.LayerNorm",
+    [ROLE_SCORE] = "score",
     [ROLE_HEAD] = "lm_head",
     [ROLE_MIXER_NORM] = "input_layernorm",
     [ROLE_MIXER_NORM_AFTER] = "post_attention_layernorm",

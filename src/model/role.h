@@ -14,6 +14,8 @@ enum tensor_role {
     ROLE_POSITIONS,
     ROLE_TOKEN_TYPES,
     ROLE_EMBEDDING_NORM,
+    ROLE_SCORE_DENSE, /* of a classifier: its first layer, if it has two, and its scores. Likewise beside */
+    ROLE_SCORE,
     ROLE_HEAD, /* beside the text model: without its prefix */
     ROLE_LAYER_INPUT_TABLE,
     ROLE_LAYER_INPUT_MODEL,

@@ -1,5 +1,6 @@
-/* model_use.c - modules.json says that a model embeds. A reranker is a generator that answers "yes" or "no":
- * its configuration or its name says so. */
+/* model_use.c - modules.json says that a model embeds, and so does an encoder. A model with a classifier
+ * scores. Another reranker is a generator that answers "yes" or "no": its configuration or its name says
+ * so. */
 #include "registry/model_use.h"
 
 #include "model/json_read.h"
@@ -49,6 +50,15 @@ static bool is_called_reranker(const struct model_settings *s)
     return strcasestr(s->id, "reranker") || strcasestr(slash ? slash : s->dir, "reranker");
 }
 
+/* A classifier reads the first row of an encoder, the last one of a decoder. */
+static void use_classifier(const struct model_shape *shape, const struct tokenizer *tokenizer,
+                           struct model_use *ret)
+{
+    *ret = (struct model_use){.kind = MODEL_RERANKS,
+                              .scores = tokenizer != NULL,
+                              .pooling = {.kind = shape->encoder ? POOLING_CLS : POOLING_LAST}};
+}
+
 int model_use_load(const struct model_settings *s, const struct model_shape *shape,
                    const struct tokenizer *tokenizer, struct arena *scratch, struct model_use *ret,
                    struct err *e)
@@ -61,6 +71,10 @@ int model_use_load(const struct model_settings *s, const struct model_shape *sha
     if (r < 0)
         return r;
     reranks |= u.pooling.scores || is_called_reranker(s);
+    if (shape->labels > 0) {
+        use_classifier(shape, tokenizer, ret);
+        return 0;
+    }
     if (u.pooling.kind == POOLING_NONE && shape->both_ways)
         u.pooling = (struct pooling_config){.kind = POOLING_MEAN, .normalize = true};
     if (u.pooling.kind != POOLING_NONE)

@@ -174,6 +174,42 @@ struct slice tokenizer_eos(const struct tokenizer *t)
     return t->eos;
 }
 
+/* ---- around texts ---- */
+
+const struct tokenizer_pair *tokenizer_pair(const struct tokenizer *t)
+{
+    return &t->pair;
+}
+
+void tokenizer_around(const struct tokenizer *t, uint32_t *before, uint32_t *behind)
+{
+    *before = t->prefix_count;
+    *behind = t->suffix_count;
+}
+
+uint32_t tokenizer_pair_fixed(const struct tokenizer_pair *p)
+{
+    return p->before.count + p->between.count + p->behind.count;
+}
+
+static uint32_t *append_ids(uint32_t *to, const uint32_t *ids, uint32_t count)
+{
+    if (count > 0)
+        memcpy(to, ids, count * sizeof(*ids));
+    return to + count;
+}
+
+void tokenizer_pair_join(const struct tokenizer_pair *p, const uint32_t *a, uint32_t a_count,
+                         const uint32_t *b, uint32_t b_count, uint32_t *ret, uint32_t *second)
+{
+    uint32_t *at = append_ids(ret, p->before.ids, p->before.count);
+    at = append_ids(at, a, a_count);
+    *second = p->typed ? (uint32_t)(at - ret) + p->zeros : 0;
+    at = append_ids(at, p->between.ids, p->between.count);
+    at = append_ids(at, b, b_count);
+    append_ids(at, p->behind.ids, p->behind.count);
+}
+
 /* ---- encoding ---- */
 
 struct encoding {

@@ -53,6 +53,29 @@ bool tokenizer_find(const struct tokenizer *t, struct slice content, uint32_t *r
 struct slice tokenizer_bos(const struct tokenizer *t);
 struct slice tokenizer_eos(const struct tokenizer *t);
 
+/* The tokens around two texts, by the post-processor; without one there are none. A text by itself is encoded
+ * without them. */
+#define TOKENIZER_TEMPLATE_MAX 8 /* before, between and behind, each */
+struct tokenizer_template {
+    uint32_t ids[TOKENIZER_TEMPLATE_MAX], count;
+};
+struct tokenizer_pair {
+    bool known; /* else its template has another form */
+    struct tokenizer_template before, between, behind;
+    /* Token types are 1 from the second text on, and between the texts after `zeros` tokens. Otherwise all
+     * types are 0. */
+    bool typed;
+    uint32_t zeros;
+};
+const struct tokenizer_pair *tokenizer_pair(const struct tokenizer *t);
+/* Tokens of the template alone. */
+uint32_t tokenizer_pair_fixed(const struct tokenizer_pair *p);
+/* Two texts' ids in their template; `ret` has room for all. *second: the first token of type 1; 0: none. */
+void tokenizer_pair_join(const struct tokenizer_pair *p, const uint32_t *a, uint32_t a_count,
+                         const uint32_t *b, uint32_t b_count, uint32_t *ret, uint32_t *second);
+/* The tokens before and behind one text: of tokenizer_opts.add_special. */
+void tokenizer_around(const struct tokenizer *t, uint32_t *before, uint32_t *behind);
+
 /* How many tokens precede given bytes of the text. */
 struct tokenizer_marks {
     const size_t *bytes; /* [count], ascending */

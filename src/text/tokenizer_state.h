@@ -10,13 +10,12 @@
 #include "text/pretok_stage.h"
 #include "text/token_bound.h"
 #include "text/token_decoder.h"
+#include "text/tokenizer.h"
 #include "text/unigram.h"
 #include "text/vocab.h"
 #include "text/wordpiece.h"
 
 #include <jansson.h>
-
-#define TOKENIZER_TEMPLATE_MAX 8 /* tokens before the text, and after it */
 
 enum tokenizer_model { TOKENIZER_BYTES, TOKENIZER_CHARS, TOKENIZER_WORDPIECE, TOKENIZER_UNIGRAM };
 
@@ -38,6 +37,7 @@ struct tokenizer {
     struct added_set added_raw, added_normalized; /* for matching */
     uint32_t prefix[TOKENIZER_TEMPLATE_MAX], prefix_count;
     uint32_t suffix[TOKENIZER_TEMPLATE_MAX], suffix_count;
+    struct tokenizer_pair pair;
     struct slice bos, eos; /* empty: not given */
     struct token_bound bound;
 };

@@ -4,6 +4,7 @@
  * and its argument; the answer is one line.
  *
  *     e HEX, s HEX   the ids of a text, without and with the post-processor's tokens; or "refused"
+ *     p HEX HEX      the ids of two texts in the post-processor's template, "|", and their token types
  *     d IDS, k IDS   the text of ids as hexadecimal digits, with and without special tokens
  *     b ID           the bytes of a token */
 #include "base/check.h"
@@ -57,6 +58,37 @@ static void encode(const struct tokenizer *t, struct arena *scratch, struct slic
     puts(r < 0 ? e.text : "");
 }
 
+static size_t ids_of(const struct tokenizer *t, struct arena *scratch, struct slice text, uint32_t *ids)
+{
+    const struct tokenizer_opts opts = {.added_tokens = true};
+    struct err e = {{0}};
+    size_t count = 0;
+    ASSERT(tokenizer_encode(t, scratch, text, &opts, ids, IDS_MAX / 4, &count, &e) == 0);
+    return count;
+}
+
+static void encode_pair(const struct tokenizer *t, struct arena *scratch, char *line)
+{
+    static uint32_t a[IDS_MAX / 4], b[IDS_MAX / 4], ids[IDS_MAX];
+    const struct tokenizer_pair *p = tokenizer_pair(t);
+    char *other = strchr(line, ' ') + 1;
+    uint32_t second;
+    if (!p->known) {
+        puts("unknown");
+        return;
+    }
+    size_t a_count = ids_of(t, scratch, (struct slice){line, parse_hex(line)}, a);
+    size_t b_count = ids_of(t, scratch, (struct slice){other, parse_hex(other)}, b);
+    size_t count = tokenizer_pair_fixed(p) + a_count + b_count;
+    tokenizer_pair_join(p, a, (uint32_t)a_count, b, (uint32_t)b_count, ids, &second);
+    for (size_t i = 0; i < count; i++)
+        printf("%u ", ids[i]);
+    printf("|");
+    for (size_t i = 0; i < count; i++)
+        printf(" %d", second > 0 && i >= second);
+    puts("");
+}
+
 static void decode(const struct tokenizer *t, char *line, bool skip)
 {
     static uint32_t ids[IDS_MAX];
@@ -92,6 +124,9 @@ int main(int argc, char **argv)
         case 'e':
         case 's':
             encode(t, scratch, (struct slice){line + 2, parse_hex(line + 2)}, line[0] == 's');
+            break;
+        case 'p':
+            encode_pair(t, scratch, line + 2);
             break;
         case 'b':
             print_hex(tokenizer_token_bytes(t, (uint32_t)strtoul(line + 2, NULL, 10)));

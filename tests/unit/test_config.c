@@ -302,9 +302,26 @@ TEST(some_layers_of_a_mixture_are_dense)
             -EINVAL, "num_experts_per_tok is 9, but there are 8 experts");
 }
 
+TEST(encoders_have_a_row_for_each_position)
+{
+    struct config c = reads("{\"model_type\":\"bert\"," NUMBERS "}");
+    assert_true(c.both_ways && c.context_max == 4096 && c.position_rows == 4096 && c.position_first == 0);
+    assert_true(c.activation == ACTIVATION_GELU_ERF && c.token_types == 2 && c.rope_count == 0);
+    c = reads("{\"model_type\":\"xlm-roberta\"," NUMBERS ",\"pad_token_id\":3}");
+    assert_true(c.context_max == 4092 && c.position_rows == 4096 && c.position_first == 4);
+    refuses("{\"model_type\":\"roberta\"," NUMBERS ",\"pad_token_id\":4095}", -EINVAL,
+            "max_position_embeddings 4096 leaves no position after pad_token_id 4095");
+    refuses("{\"model_type\":\"bert\"," NUMBERS ",\"is_decoder\":true}", -ENOTSUP, "is_decoder is true");
+    refuses("{\"model_type\":\"bert\"," NUMBERS ",\"position_embedding_type\":\"relative_key\"}", -ENOTSUP,
+            "position_embedding_type 'relative_key' is not supported; supported: absolute");
+    c = reads("{\"model_type\":\"gemma3_text\"," NUMBERS
+              ",\"use_bidirectional_attention\":true,\"sliding_window\":512}");
+    assert_true(c.both_ways && c.window == 257);
+}
+
 TEST(a_value_that_is_not_computed_is_refused_by_key_and_value)
 {
-    refuses("{\"model_type\":\"gemma3_text\"," NUMBERS ",\"use_bidirectional_attention\":true}", -ENOTSUP,
+    refuses("{\"model_type\":\"gemma2\"," NUMBERS ",\"use_bidirectional_attention\":true}", -ENOTSUP,
             "use_bidirectional_attention is true, which is not supported");
     refuses("{\"model_type\":\"gemma3_text\"," NUMBERS ",\"hidden_activation\":\"relu\"}", -ENOTSUP,
             "hidden_activation 'relu' is not supported; supported: gelu_pytorch_tanh, gelu");

@@ -68,6 +68,11 @@ TEST(each_pooling_mode_is_read)
                           "{\"is_matryoshka\":true}", &c, &e),
                      0);
     assert_true(c.kind == POOLING_CLS && c.cuts && c.dimension_count == 0);
+    assert_int_equal(load(modules_of(transformer, pooling, "{\"path\":\"2_Dense\",\"type\":\"a.Dense\"}"),
+                          "{\"pooling_mode\":\"mean\"}", "{}", &c, &e),
+                     0);
+    assert_true(c.kind == POOLING_MEAN && c.dense_count == 1 && !c.normalize);
+    assert_string_equal(c.dense[0], "2_Dense");
 }
 
 TEST(what_is_not_computed_is_refused)
@@ -82,10 +87,18 @@ TEST(what_is_not_computed_is_refused)
                           "{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}", "{}", &c,
                           &e),
                      -ENOTSUP);
-    assert_int_equal(load(modules_of(transformer, pooling, "{\"path\":\"2\",\"type\":\"a.Dense\"}"),
+    assert_int_equal(load(modules_of(transformer, pooling, "{\"path\":\"2\",\"type\":\"a.LayerNorm\"}"),
                           "{\"pooling_mode_cls_token\":true}", "{}", &c, &e),
                      -ENOTSUP);
-    assert_non_null(strstr(e.text, "Dense"));
+    assert_non_null(strstr(e.text, "LayerNorm"));
+    assert_int_equal(load(modules_of(transformer, "{\"path\":\"2\",\"type\":\"a.Dense\"}", pooling),
+                          "{\"pooling_mode_cls_token\":true}", "{}", &c, &e),
+                     -ENOTSUP);
+    assert_int_equal(load(modules_of(transformer, pooling, "{\"path\":\"../2\",\"type\":\"a.Dense\"}"),
+                          "{\"pooling_mode_cls_token\":true}", "{}", &c, &e),
+                     -EINVAL);
+    assert_int_equal(load(modules_of(transformer, pooling, NULL), "{\"pooling_mode\":\"max\"}", "{}", &c, &e),
+                     -ENOTSUP);
     assert_int_equal(load("{}", "{}", "{}", &c, &e), -EINVAL);
     assert_int_equal(load("[", "{}", "{}", &c, &e), -EINVAL);
     assert_int_equal(load(modules_of("{\"path\":\"\"}", NULL, NULL), "{}", "{}", &c, &e), -EINVAL);

@@ -348,8 +348,11 @@ static int run_vectors(struct golden *g, bool *good, struct err *e)
     int r = vectors_run(g->model, dir, &g->file, &v, e);
     if (r < 0)
         return r;
-    printf("%s: %u vectors compared, largest error %.3g; %u vectors wrong", g->dir, g->file.vector_count,
-           v.error_max, v.wrong);
+    const char *what = g->file.score_count == 0                     ? "vectors"
+                       : g->file.score_count < g->file.vector_count ? "vectors and scores"
+                                                                    : "scores";
+    printf("%s: %u %s compared, largest error %.3g; %u %s wrong", g->dir, g->file.vector_count, what,
+           v.error_max, v.wrong, what);
     if (v.wrong)
         printf(", the first is number %u", v.first_wrong);
     printf("; in chunks and together: ");

@@ -170,12 +170,70 @@ static int read_seen(const json_t *o, const struct keys *k, struct golden_case *
     return json_object_get(o, "image") ? read_name(o, &c->image, e) : read_pixels(o, &c->image, e);
 }
 
+static int read_one(const json_t *o, const char *key, uint32_t *ret, struct err *e)
+{
+    const json_t *v = json_object_get(o, key);
+    json_int_t id = json_integer_value(v);
+    if (!json_is_integer(v) || id < 0 || id >= UINT32_MAX)
+        return err_set(e, -EINVAL, "%s is not a token id", key);
+    *ret = (uint32_t)id;
+    return 0;
+}
+
+/* Zeros, then ones. */
+static int read_types(const json_t *o, struct golden_vector *v, struct err *e)
+{
+    struct golden_ids types = {0};
+    int r = read_ids(o, "token_types", &types, e);
+    if (r == 0 && types.count != 0 && types.count != v->ids.count)
+        r = err_set(e, -EINVAL, "token_types and ids differ in length");
+    for (uint32_t i = 0; r == 0 && i < types.count; i++) {
+        if (types.ids[i] == 1 && v->second == 0)
+            v->second = i;
+        if (types.ids[i] != (v->second > 0))
+            r = err_set(e, -EINVAL, "token_types[%u] is %u, which is not supported there", i, types.ids[i]);
+    }
+    free(types.ids);
+    return r;
+}
+
+static int read_score(const json_t *o, struct golden_vector *v, struct err *e)
+{
+    const json_t *score = json_object_get(o, "score");
+    v->scores = true;
+    v->answers = json_object_get(o, "yes") != NULL;
+    v->vector.values = malloc(sizeof(v->vector.values[0]));
+    if (!v->vector.values)
+        return -ENOMEM;
+    v->vector.values[0] = json_number_value(score);
+    v->vector.count = 1;
+    int r = read_ids(o, "ids", &v->ids, e);
+    if (r == 0 && (v->ids.count == 0 || !json_is_number(score)))
+        r = err_set(e, -EINVAL, "a score has no ids or no number");
+    if (r == 0)
+        r = read_types(o, v, e);
+    if (r == 0 && v->answers)
+        r = read_one(o, "yes", &v->yes, e);
+    return r == 0 && v->answers ? read_one(o, "no", &v->no, e) : r;
+}
+
+static int read_scores(const json_t *root, struct golden_file *f, struct err *e)
+{
+    const json_t *list = json_object_get(root, "rerank");
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < json_array_size(list); i++) {
+        f->score_count++;
+        r = read_score(json_array_get(list, i), &f->vectors[f->vector_count++], e);
+    }
+    return r;
+}
+
 static int read_vectors(const json_t *root, struct golden_file *f, struct err *e)
 {
     const json_t *list = json_object_get(root, "embedding");
-    size_t n = json_array_size(list);
+    size_t n = json_array_size(list), all = n + json_array_size(json_object_get(root, "rerank"));
     int r = 0;
-    f->vectors = calloc(n ? n : 1, sizeof(f->vectors[0]));
+    f->vectors = calloc(all ? all : 1, sizeof(f->vectors[0]));
     if (!f->vectors)
         return -ENOMEM;
     for (size_t i = 0; r == 0 && i < n; i++) {
@@ -186,7 +244,7 @@ static int read_vectors(const json_t *root, struct golden_file *f, struct err *e
         if (r == 0 && (v->ids.count == 0 || v->vector.count == 0))
             r = err_set(e, -EINVAL, "embedding[%zu] has no ids or no vector", i);
     }
-    return r;
+    return r == 0 ? read_scores(root, f, e) : r;
 }
 
 static int read_all(const json_t *root, struct golden_file *f, struct err *e)
@@ -223,7 +281,7 @@ static int read_all(const json_t *root, struct golden_file *f, struct err *e)
         r = read_seen(json_array_get(vision, i), &case_keys, c, e);
     }
     if (r == 0 && f->case_count == 0 && f->vector_count == 0)
-        r = err_set(e, -EINVAL, "neither text, cases nor embedding");
+        r = err_set(e, -EINVAL, "neither text, cases, embedding nor rerank");
     return r;
 }
 

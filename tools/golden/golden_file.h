@@ -43,15 +43,18 @@ struct golden_case {
     struct golden_values mtp_max_logit;
 };
 
-/* A text's pooled vector. */
+/* A text's pooled vector, or the score of a pair of texts. */
 struct golden_vector {
     struct golden_ids ids;
-    struct golden_values vector;
+    uint32_t second;             /* token types are 1 from this one on; 0: all are 0 */
+    struct golden_values vector; /* of a score its one value */
+    bool scores, answers;        /* a score; by the logits of two tokens */
+    uint32_t yes, no;
 };
 
 struct golden_file {
-    struct golden_vector *vectors;
-    uint32_t vector_count;
+    struct golden_vector *vectors; /* then scores */
+    uint32_t vector_count, score_count;
     struct golden_case *cases;
     uint32_t case_count;
     uint32_t mtp; /* cases with lists of the MTP head */

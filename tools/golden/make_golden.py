@@ -121,6 +121,16 @@ def older_bert(tensors):
 
 
 ENTRIES = {
+    # Cross-encoders: a pooled first row, tanh, a score; token types of pairs.
+    "bert_reranker": Entry("bert", scores=True, seed=2, type_vocab_size=2, **TINY),
+    "xlm_roberta_reranker": Entry("xlm-roberta", scores=True, seed=2, type_vocab_size=1, layer_norm_eps=1e-5,
+                                  **{**TINY, "pad_token_id": 1}),
+    # A decoder's last row gives the score.
+    "qwen3_reranker": Entry("qwen3", scores=True, head_dim=8, seed=2, **TINY),
+    # Attention both ways in windows too, two Dense modules, the widest between them.
+    "embeddinggemma": Entry("gemma3_text", pooling="mean", dense=(24, 12), head_dim=8, sliding_window=12,
+                            use_bidirectional_attention=True, query_pre_attn_scalar=8, gain=1.2,
+                            layer_types=["sliding_attention", "full_attention"], **TINY),
     # Learned positions, token types, LayerNorms of the stream, attention both ways.
     "bert": Entry("bert", pooling="mean", change=older_bert, **TINY),
     # Positions after the pad token's id.
