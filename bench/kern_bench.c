@@ -3,7 +3,12 @@
  * Three yardsticks first: reading memory with one and with all workers, and the peak of f32 fused
  * multiply-adds. Then decode (1 to 16 columns) as bytes of weights per second against reading; prefill (256
  * columns) as operations per second against the peak; and the cost of the other operations. Every figure is
- * the median of its repeats.
+ * the median of its repeats. A share is the median of pairs: each pass of a product follows a pass of its
+ * yardstick, so that other work on the machine slows both. int8 and int16 are integer products. Their time is
+ * without quantising, which a line of its own gives.
+ *
+ *     kern_bench [TEXT]     TEXT: only the products whose name has it
+ *
  *
  * The weights are one matrix larger than any cache, so that a product streams from memory; a first line warns
  * when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
@@ -11,6 +16,7 @@
 #include "yardsticks.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "kernel/kern.h"
 #include "kernel/workers.h"
 
@@ -26,6 +32,8 @@ struct bench {
     char *weights; /* the yardsticks' memory: all 0x3c */
     size_t bytes;
     float *values; /* room for every column's input and output */
+    char *rows;    /* and for its quantised row */
+    size_t row_bytes;
     struct yardsticks yard;
 };
 
@@ -55,15 +63,31 @@ struct form {
     const char *name;
     enum matrix_form form;
     uint32_t bits, group;
+    uint32_t bytes; /* of an input's value in an integer product */
 };
 
 static const struct form forms[] = {
-    {"bf16", MATRIX_BF16, 16, 0},         {"f16", MATRIX_F16, 16, 0},
-    {"f32", MATRIX_F32, 32, 0},           {"8 bits g64", MATRIX_AFFINE, 8, 64},
-    {"8 bits g32", MATRIX_AFFINE, 8, 32}, {"6 bits g64", MATRIX_AFFINE, 6, 64},
-    {"5 bits g64", MATRIX_AFFINE, 5, 64}, {"4 bits g64", MATRIX_AFFINE, 4, 64},
-    {"4 bits g32", MATRIX_AFFINE, 4, 32}, {"3 bits g64", MATRIX_AFFINE, 3, 64},
-    {"2 bits g64", MATRIX_AFFINE, 2, 64},
+    {"bf16", MATRIX_BF16, 16, 0, 0},
+    {"f16", MATRIX_F16, 16, 0, 0},
+    {"f32", MATRIX_F32, 32, 0, 0},
+    {"8 bits g64", MATRIX_AFFINE, 8, 64, 0},
+    {"8 bits g64 int16", MATRIX_QUADS, 8, 64, 2},
+    {"8 bits g64 int8", MATRIX_QUADS, 8, 64, 1},
+    {"8 bits g32", MATRIX_AFFINE, 8, 32, 0},
+    {"8 bits g32 int16", MATRIX_QUADS, 8, 32, 2},
+    {"6 bits g64", MATRIX_AFFINE, 6, 64, 0},
+    {"6 bits g64 int16", MATRIX_QUADS, 6, 64, 2},
+    {"5 bits g64", MATRIX_AFFINE, 5, 64, 0},
+    {"5 bits g64 int16", MATRIX_QUADS, 5, 64, 2},
+    {"4 bits g64", MATRIX_AFFINE, 4, 64, 0},
+    {"4 bits g64 int16", MATRIX_QUADS, 4, 64, 2},
+    {"4 bits g64 int8", MATRIX_QUADS, 4, 64, 1},
+    {"4 bits g32", MATRIX_AFFINE, 4, 32, 0},
+    {"4 bits g32 int16", MATRIX_QUADS, 4, 32, 2},
+    {"3 bits g64", MATRIX_AFFINE, 3, 64, 0},
+    {"3 bits g64 int16", MATRIX_QUADS, 3, 64, 2},
+    {"2 bits g64", MATRIX_AFFINE, 2, 64, 0},
+    {"2 bits g64 int16", MATRIX_QUADS, 2, 64, 2},
 };
 
 /* A matrix of `panels` panels of K columns laid over the weights. */
@@ -90,7 +114,9 @@ struct product {
     struct bench *bench;
     struct matrix matrix;
     uint32_t columns, panels_step, columns_step, column_tiles;
+    uint32_t bytes; /* 0: of f32 */
     const float *x[COLUMNS_MAX], *xsum[COLUMNS_MAX];
+    const void *rows[COLUMNS_MAX];
     float *y[COLUMNS_MAX];
 };
 
@@ -100,12 +126,16 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
     uint32_t column = tile % p->column_tiles * p->columns_step,
              panel = tile / p->column_tiles * p->panels_step;
     uint32_t panels = matrix_panels(&p->matrix);
-    struct kern_columns c = {.count = MIN_OF(p->columns_step, p->columns - column),
-                             .x = p->x + column,
-                             .xsum = p->xsum + column,
-                             .y = p->y + column};
+    uint32_t count = MIN_OF(p->columns_step, p->columns - column),
+             panel_end = MIN_OF(panel + p->panels_step, panels);
     (void)worker;
-    p->bench->ops.matmul(&p->matrix, &c, panel, MIN_OF(panel + p->panels_step, panels));
+    if (p->bytes) {
+        struct kern_int_columns c = {count, p->bytes, p->rows + column, p->y + column};
+        p->bench->ops.int_matmul(&p->matrix, &c, panel, panel_end);
+    } else {
+        struct kern_columns c = {count, p->x + column, p->xsum + column, p->y + column};
+        p->bench->ops.matmul(&p->matrix, &c, panel, panel_end);
+    }
 }
 
 static void product_all(struct bench *b, void *arg)
@@ -115,10 +145,11 @@ static void product_all(struct bench *b, void *arg)
                 DIV_UP(matrix_panels(&p->matrix), p->panels_step) * p->column_tiles);
 }
 
-/* Inputs are the same K values, and every column has an output of its own. */
-static double product_seconds(struct bench *b, const struct matrix *m, uint32_t columns)
+/* Inputs are rows of the same K values, and every column has an output of its own. */
+static struct product product_of(struct bench *b, const struct form *f, const struct matrix *m,
+                                 uint32_t columns)
 {
-    struct product p = {.bench = b, .matrix = *m, .columns = columns};
+    struct product p = {.bench = b, .matrix = *m, .columns = columns, .bytes = f->bytes};
     bool few = columns <= 16;
     p.panels_step = few ? b->ops.panels_few : b->ops.panels_many;
     p.columns_step = few ? columns : b->ops.columns_many;
@@ -126,10 +157,40 @@ static double product_seconds(struct bench *b, const struct matrix *m, uint32_t 
     float *xsum = b->values + (size_t)COLUMNS_MAX * K, *y = xsum + K;
     for (uint32_t c = 0; c < columns; c++) {
         p.x[c] = b->values + (size_t)c * K;
+        p.rows[c] = b->rows + c * b->row_bytes;
         p.xsum[c] = xsum;
         p.y[c] = y + (size_t)c * m->n;
     }
-    return seconds(b, product_all, &p);
+    if (f->bytes) {
+        const struct quants q = {K, f->group, f->bytes};
+        ASSERT(quants_bytes(&q) <= b->row_bytes);
+        for (uint32_t c = 0; c < columns; c++)
+            b->ops.quantise(b->rows + c * b->row_bytes, &q, p.x[c], 0, K);
+    }
+    return p;
+}
+
+struct share {
+    double seconds;   /* of the product */
+    double yardstick; /* of the yardstick's pass beside it, over those */
+};
+
+typedef double yardstick_fn(const struct yardsticks *y);
+
+/* Medians of pairs. */
+static struct share product_share(struct product *p, yardstick_fn *yardstick)
+{
+    enum { PAIRS = 7 };
+    double times[PAIRS], ratios[PAIRS];
+    product_all(p->bench, p);
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        double beside = yardstick(&p->bench->yard);
+        uint64_t begin = clock_now_ns();
+        product_all(p->bench, p);
+        times[i] = (double)(clock_now_ns() - begin) / (double)NS_PER_S;
+        ratios[i] = beside / times[i];
+    }
+    return (struct share){yardsticks_median(times, PAIRS), yardsticks_median(ratios, PAIRS)};
 }
 
 static void decode(struct bench *b, const struct form *f)
@@ -137,16 +198,21 @@ static void decode(struct bench *b, const struct form *f)
     static const uint32_t columns[] = {1, 2, 4, 8, 16};
     uint32_t panels = (uint32_t)(b->bytes / panel_bytes(b, f));
     struct matrix m = matrix_of(b, f, panels);
-    printf("%-10s", f->name);
+    double bytes = (double)(panels * panel_bytes(b, f));
+    printf("%-16s", f->name);
     for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
-        double bytes_s = (double)(panels * panel_bytes(b, f)) / product_seconds(b, &m, columns[i]);
-        printf("  %6.1f %3.0f%%", bytes_s * 1e-9, 100 * bytes_s / b->yard.read_bytes_s);
+        struct product p = product_of(b, f, &m, columns[i]);
+        struct share s = product_share(&p, yardsticks_read_once);
+        printf("  %6.1f %3.0f%%", bytes / s.seconds * 1e-9, 100 * s.yardstick * bytes / (double)b->bytes);
+        fflush(stdout);
     }
     struct matrix small = matrix_of(b, f, PREFILL_ROWS / MATRIX_PANEL);
-    double flop_s = 2.0 * K * PREFILL_ROWS * COLUMNS_MAX / product_seconds(b, &small, COLUMNS_MAX);
-    printf("  %7.1f", flop_s * 1e-9);
+    struct product p = product_of(b, f, &small, COLUMNS_MAX);
+    struct share s = product_share(&p, yardsticks_fma_once);
+    double flop = 2.0 * K * PREFILL_ROWS * COLUMNS_MAX;
+    printf("  %7.1f", flop / s.seconds * 1e-9);
     if (b->yard.peak_flop_s > 0)
-        printf(" %3.0f%%", 100 * flop_s / b->yard.peak_flop_s);
+        printf(" %3.0f%%", 100 * s.yardstick * flop / yardsticks_fma_flop(&b->yard));
     printf("\n");
     fflush(stdout);
 }
@@ -293,6 +359,11 @@ static void sums_once(struct bench *b, void *arg)
     b->ops.group_sums(b->values + K, b->values, K, 64);
 }
 
+static void quantise_once(struct bench *b, void *arg)
+{
+    b->ops.quantise(b->rows, arg, b->values, 0, K);
+}
+
 static void nothing(void *arg, uint32_t tile, uint32_t worker)
 {
     (void)arg;
@@ -311,10 +382,14 @@ static void rows(struct bench *b)
     printf("of %u values: rmsnorm %.2f us, silu %.2f us, group sums %.2f us; a run of empty tiles %.2f us\n",
            K, seconds(b, rmsnorm_once, NULL) * 1e6, seconds(b, silu_once, NULL) * 1e6,
            seconds(b, sums_once, NULL) * 1e6, seconds(b, barrier_once, NULL) * 1e6);
+    struct quants one = {K, 64, 1}, two = {K, 64, 2};
+    printf("quantising them: int8 %.2f us, int16 %.2f us\n", seconds(b, quantise_once, &one) * 1e6,
+           seconds(b, quantise_once, &two) * 1e6);
 }
 
 struct packing {
     struct linear_source source;
+    bool quads;
     void *memory;
 };
 
@@ -323,7 +398,10 @@ static void pack_once(struct bench *b, void *arg)
     struct packing *p = arg;
     struct matrix m;
     (void)b;
-    matrix_pack(&p->source, 1, p->memory, &m);
+    if (p->quads)
+        matrix_pack_quads(&p->source, 1, p->memory, &m);
+    else
+        matrix_pack(&p->source, 1, p->memory, &m);
 }
 
 /* One core packs one matrix from memory that is in cache: a load is this, or the disk. */
@@ -333,8 +411,10 @@ static void packing(struct bench *b, const struct form *f)
     static const enum dtype dtypes[] = {[MATRIX_BF16] = DTYPE_BF16,
                                         [MATRIX_F16] = DTYPE_F16,
                                         [MATRIX_F32] = DTYPE_F32,
-                                        [MATRIX_AFFINE] = DTYPE_U32};
+                                        [MATRIX_AFFINE] = DTYPE_U32,
+                                        [MATRIX_QUADS] = DTYPE_U32};
     struct packing p = {.source = {.affine = f->group > 0, .bits = f->bits, .group = f->group}};
+    p.quads = f->form == MATRIX_QUADS;
     p.source.experts = 1;
     p.source.out = OUT;
     p.source.in = K;
@@ -366,50 +446,70 @@ static int bench_init(struct bench *b)
     if (!b->values)
         return -1;
     memset(b->values, 0x3c, values * sizeof(float));
+    /* As the rows of a step: not a multiple of 1 KiB apart. */
+    const struct quants widest = {K, 32, 2};
+    b->row_bytes = ROUND_UP(quants_bytes(&widest), (size_t)1024) + 64;
+    b->rows = aligned_alloc(64, ROUND_UP(COLUMNS_MAX * b->row_bytes, (size_t)64));
+    if (!b->rows)
+        return -1;
+    memset(b->rows, 0, COLUMNS_MAX * b->row_bytes);
     return 0;
 }
 
-int main(void)
+/* Everything but the products. */
+static void others(struct bench *b)
+{
+    printf("on one core:\n");
+    const struct attention_shape narrow = {128, 128, false, 4}, wide = {256, 256, false, 8};
+    const struct attention_shape latent = {576, 512, true, 64}, some = {576, 512, true, 4};
+    attention(b, narrow, 1, 4096);
+    attention(b, narrow, 1, 32768);
+    attention(b, narrow, 64, 4096);
+    attention(b, narrow, 64, 32768);
+    attention(b, wide, 32, 4096);
+    attention(b, some, 1, 4096);
+    attention(b, latent, 1, 4096);
+    attention(b, latent, 4, 4096);
+    delta(b, 1);
+    delta(b, 64);
+    ssm(b, 1);
+    ssm(b, 64);
+    conv(b, 1);
+    conv(b, 64);
+    rows(b);
+    printf("packing, 10^9 values/s:");
+    for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
+        if (forms[i].bytes != 1) /* as for 2 */
+            packing(b, &forms[i]);
+    }
+    printf("\n");
+}
+
+int main(int argc, char **argv)
 {
     struct bench b;
+    const char *text = argc > 1 ? argv[1] : NULL;
     if (bench_init(&b) < 0) {
         fprintf(stderr, "no memory, or no threads\n");
         return 1;
     }
-    printf("tier %s, %u workers, weights of %zu MiB, k = %d\n", b.ops.tier, workers_count(b.workers),
-           b.bytes >> 20, K);
+    printf("tier %s, of integer products %s, %u workers, weights of %zu MiB, k = %d\n", b.ops.tier,
+           b.ops.int_tier, workers_count(b.workers), b.bytes >> 20, K);
     workers_turn_begin(b.workers);
     yardsticks_measure(&b.yard);
     yardsticks_print(&b.yard);
     printf("weights in GB/s and of reading; last, 256 columns in GFLOP/s and of the peak\n");
-    printf("%-10s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "256");
-    for (uint32_t i = 0; i < COUNT_OF(forms); i++)
-        decode(&b, &forms[i]);
-    printf("on one core:\n");
-    const struct attention_shape narrow = {128, 128, false, 4}, wide = {256, 256, false, 8};
-    const struct attention_shape latent = {576, 512, true, 64}, some = {576, 512, true, 4};
-    attention(&b, narrow, 1, 4096);
-    attention(&b, narrow, 1, 32768);
-    attention(&b, narrow, 64, 4096);
-    attention(&b, narrow, 64, 32768);
-    attention(&b, wide, 32, 4096);
-    attention(&b, some, 1, 4096);
-    attention(&b, latent, 1, 4096);
-    attention(&b, latent, 4, 4096);
-    delta(&b, 1);
-    delta(&b, 64);
-    ssm(&b, 1);
-    ssm(&b, 64);
-    conv(&b, 1);
-    conv(&b, 64);
-    rows(&b);
-    printf("packing, 10^9 values/s:");
-    for (uint32_t i = 0; i < COUNT_OF(forms); i++)
-        packing(&b, &forms[i]);
-    printf("\n");
+    printf("%-16s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "256");
+    for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
+        if (!text || strstr(forms[i].name, text))
+            decode(&b, &forms[i]);
+    }
+    if (!text)
+        others(&b);
     workers_turn_end(b.workers);
     workers_free(b.workers);
     yardsticks_done(&b.yard);
     free(b.values);
+    free(b.rows);
     return 0;
 }

@@ -25,6 +25,8 @@ unsigned kern_cpu_flags(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         flags |= KERN_CPU_AVX512;
+    if ((flags & KERN_CPU_AVX512) && __builtin_cpu_supports("avx512vnni"))
+        flags |= KERN_CPU_VNNI;
 #endif
     return flags;
 }
@@ -32,10 +34,15 @@ unsigned kern_cpu_flags(void)
 void kern_ops_init(struct kern_ops *ops, unsigned cpu_flags)
 {
     kern_ref_fill(ops);
+    kern_int_ref_fill(ops);
 #if defined(__x86_64__)
-    if (cpu_flags & KERN_CPU_AVX2)
+    if (cpu_flags & KERN_CPU_AVX2) {
         kern_avx2_fill(ops);
+        kern_int_avx2_fill(ops);
+    }
     if (cpu_flags & KERN_CPU_AVX512)
         kern_avx512_fill(ops);
+    if ((cpu_flags & KERN_CPU_AVX512) && (cpu_flags & KERN_CPU_VNNI))
+        kern_int_vnni_fill(ops);
 #endif
 }

@@ -11,10 +11,12 @@
 
 #include "base/page_tokens.h"
 #include "kernel/matrix.h"
+#include "kernel/quants.h"
 
 enum {
     KERN_CPU_AVX2 = 1 << 0,   /* AVX2, FMA, F16C */
     KERN_CPU_AVX512 = 1 << 1, /* F, BW, DQ, VL */
+    KERN_CPU_VNNI = 1 << 2,   /* AVX512-VNNI, beside AVX512 */
 };
 /* Flags of the tiers that this machine has and the system lets us use. */
 unsigned kern_cpu_flags(void);
@@ -34,6 +36,18 @@ typedef void kern_matmul_fn(const struct matrix *w, const struct kern_columns *c
                             uint32_t panel_end);
 /* sums[g] = x[g group] + ...: sequential f32 sum inside each group. n % group == 0. */
 typedef void kern_group_sums_fn(float *sums, const float *x, uint32_t n, uint32_t group);
+
+/* Quantises values [from, to) of x into `row` (quants.h): whole groups. */
+typedef void kern_quantise_fn(void *row, const struct quants *q, const float *x, uint32_t from, uint32_t to);
+/* Columns of an integer product, with a MATRIX_QUADS matrix: y[c][i] = W[i] . x[c], x[c] a quantised row. */
+struct kern_int_columns {
+    uint32_t count, bytes; /* bytes of a value: 1 or 2 */
+    const void *const *x;
+    float *const *y;
+};
+/* Rows of panels [panel_begin, panel_end) of every column. */
+typedef void kern_int_matmul_fn(const struct matrix *w, const struct kern_int_columns *c,
+                                uint32_t panel_begin, uint32_t panel_end);
 
 /* y[i] = w[i] * (x[i] * r), r = 1 / sqrt(mean(x^2) + eps). y may be x. */
 typedef void kern_rmsnorm_fn(float *y, const float *x, const float *w, uint32_t n, float eps);
@@ -194,6 +208,11 @@ struct kern_ops {
     const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
     kern_matmul_fn *matmul;
     kern_group_sums_fn *group_sums;
+    /* The integer products, and their tier: "ref", "avx2", "vnni". Results do not depend on it, but the two
+     * functions belong together. */
+    const char *int_tier;
+    kern_quantise_fn *quantise;
+    kern_int_matmul_fn *int_matmul;
     kern_rmsnorm_fn *rmsnorm;
     kern_rmsnorm_gated_fn *rmsnorm_gated;
     kern_layernorm_fn *layernorm;

@@ -20,6 +20,7 @@
 #define MANY_PANELS      1
 #define MANY_COLUMNS     4
 #define ATTN_GROUP_PAGES 1
+#include "kernel/kern_qparam.inc"
 #include "kernel/kern_matmul.inc"
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"

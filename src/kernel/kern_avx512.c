@@ -20,6 +20,7 @@
 #define MANY_PANELS      2
 #define MANY_COLUMNS     8
 #define ATTN_GROUP_PAGES 2
+#include "kernel/kern_qparam.inc"
 #include "kernel/kern_matmul.inc"
 #include "kernel/kern_rows.inc"
 #include "kernel/kern_delta.inc"

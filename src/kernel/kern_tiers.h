@@ -4,10 +4,16 @@
 
 #include "kernel/kern.h"
 
-/* Every entry. */
+/* Every entry but those of integer products. */
 void kern_ref_fill(struct kern_ops *ops);
 /* The entries these tiers have; the machine must have the tier's instructions before one is called. */
 void kern_avx2_fill(struct kern_ops *ops);
 void kern_avx512_fill(struct kern_ops *ops);
+
+/* The entries of integer products; the reference has no other. A later tier may call an earlier one's
+ * products for shapes that it does not make faster, if it also keeps that tier's quantised rows. */
+void kern_int_ref_fill(struct kern_ops *ops);
+void kern_int_avx2_fill(struct kern_ops *ops);
+void kern_int_vnni_fill(struct kern_ops *ops);
 
 #endif

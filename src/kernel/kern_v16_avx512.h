@@ -6,6 +6,11 @@
 #include <stdint.h>
 
 #define V16_FN static inline __attribute__((always_inline, unused))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 typedef __m512 v16;
 

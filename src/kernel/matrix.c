@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "kernel/matrix_factor.h"
+#include "kernel/matrix_quads.h"
 
 #include <math.h>
 
@@ -144,8 +145,12 @@ static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_
         uint8_t *at = panel + g * matrix_group_bytes(m);
         spread_side(at, &s->scales, row * groups + g, lane, m);
         spread_side(at + matrix_qparam_bytes(m), &s->biases, row * groups + g, lane, m);
-        spread_octets(at + 2 * matrix_qparam_bytes(m) + lane, values + (size_t)g * (m->group * m->bits / 8),
-                      m);
+        const uint8_t *stream = values + (size_t)g * (m->group * m->bits / 8);
+        at += 2 * matrix_qparam_bytes(m);
+        if (m->form == MATRIX_QUADS)
+            matrix_quads_put(at, lane, stream, m->bits, m->group);
+        else
+            spread_octets(at + lane, stream, m);
     }
 }
 
@@ -157,7 +162,7 @@ static void pack_row(const struct linear_source *s, uint64_t row, uint32_t at, c
     /* Planes are filled by or-ing, and rows past n must be zeros. */
     if (lane == 0)
         memset(panel, 0, matrix_panel_bytes(m));
-    if (m->form == MATRIX_AFFINE)
+    if (matrix_has_groups(m))
         spread_affine(panel, s, row, lane, m);
     else
         spread_dense(panel, row_bytes(s, row), lane, m);
@@ -171,6 +176,14 @@ struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *
     return m;
 }
 
+struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, void *memory)
+{
+    struct matrix m = matrix_begin(s, count, memory);
+    ASSERT(m.form == MATRIX_AFFINE && m.group % 32 == 0 && m.group <= 128);
+    m.form = MATRIX_QUADS;
+    return m;
+}
+
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows)
 {
     ASSERT(m->experts == 1 && rows->experts == 1 && rows->out <= m->n - at);
@@ -178,18 +191,28 @@ void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source 
         pack_row(rows, row, at + row, m);
 }
 
-void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
+static void pack_all(const struct linear_source *s, uint32_t count, const struct matrix *m)
 {
-    struct matrix m = matrix_begin(s, count, memory);
-    for (uint32_t expert = 0; expert < m.experts; expert++) {
-        struct matrix one = matrix_expert(&m, expert);
+    for (uint32_t expert = 0; expert < m->experts; expert++) {
+        struct matrix one = matrix_expert(m, expert);
         uint32_t at = 0;
         for (uint32_t i = 0; i < count; i++) {
             for (uint64_t row = 0; row < s[i].out; row++)
                 pack_row(&s[i], expert * s[i].out + row, at++, &one);
         }
     }
-    *ret = m;
+}
+
+void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
+{
+    *ret = matrix_begin(s, count, memory);
+    pack_all(s, count, ret);
+}
+
+void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
+{
+    *ret = matrix_begin_quads(s, count, memory);
+    pack_all(s, count, ret);
 }
 
 struct matrix matrix_expert(const struct matrix *m, uint32_t expert)
@@ -220,12 +243,25 @@ static float qparam_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
     return form == MATRIX_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group)
+struct matrix_qparams matrix_plain_qparams(const struct matrix *m, uint32_t row, uint32_t group)
 {
     const uint8_t *at = group_at(m, row, group);
-    float scale = qparam_at(at, row % MATRIX_PANEL, m->qparams);
-    float bias = qparam_at(at + matrix_qparam_bytes(m), row % MATRIX_PANEL, m->qparams);
-    return (struct matrix_qparams){scale, fmaf(scale, (float)(1u << (m->bits - 1)), bias)};
+    return (struct matrix_qparams){qparam_at(at, row % MATRIX_PANEL, m->qparams),
+                                   qparam_at(at + matrix_qparam_bytes(m), row % MATRIX_PANEL, m->qparams)};
+}
+
+struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group)
+{
+    struct matrix_qparams q = matrix_plain_qparams(m, row, group);
+    q.bias = fmaf(q.scale, (float)(1u << (m->bits - 1)), q.bias);
+    return q;
+}
+
+void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t *ret)
+{
+    ASSERT(m->form == MATRIX_QUADS);
+    matrix_quads_get(group_at(m, row, group) + 2 * matrix_qparam_bytes(m), row % MATRIX_PANEL, m->bits,
+                     m->group, ret);
 }
 
 static float factor_affine(const struct matrix *m, uint32_t row, uint32_t k)
@@ -291,9 +327,25 @@ static void affine_row(const struct matrix *m, uint32_t row, float *ret)
     }
 }
 
+/* The operations of affine_row: an embedding does not depend on the layout. */
+static void quads_row(const struct matrix *m, uint32_t row, float *ret)
+{
+    uint8_t codes[128];
+    for (uint32_t g = 0; g < m->k / m->group; g++) {
+        struct matrix_qparams q = matrix_qparams(m, row, g);
+        matrix_codes(m, row, g, codes);
+        for (uint32_t i = 0; i < m->group; i++)
+            *ret++ = fmaf(q.scale, (float)((int)codes[i] - (1 << (m->bits - 1))), q.bias);
+    }
+}
+
 void matrix_row(const struct matrix *m, uint32_t row, float *ret)
 {
     ASSERT(row < m->n);
+    if (m->form == MATRIX_QUADS) {
+        quads_row(m, row, ret);
+        return;
+    }
     if (m->form == MATRIX_AFFINE) {
         affine_row(m, row, ret);
         return;
@@ -322,7 +374,7 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
     uint32_t to_lane = to_row % MATRIX_PANEL, from_lane = from_row % MATRIX_PANEL;
     uint8_t *dst = (uint8_t *)(uintptr_t)to->data + to_row / MATRIX_PANEL * panel;
     const uint8_t *src = (const uint8_t *)from->data + from_row / MATRIX_PANEL * panel;
-    if (from->form != MATRIX_AFFINE) {
+    if (!matrix_has_groups(from)) {
         copy_lane(dst, to_lane, src, from_lane, from->k, from->form == MATRIX_F32 ? 4 : 2);
         return;
     }
@@ -330,8 +382,8 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
     qparam_bytes = matrix_qparam_bytes(from) / MATRIX_PANEL;
     for (uint32_t g = 0; g < from->k / from->group; g++, dst += group, src += group) {
         copy_lane(dst, to_lane, src, from_lane, 2, qparam_bytes);
-        /* Planes of any width are lines of a byte per row. */
-        size_t at = 2 * matrix_qparam_bytes(from);
-        copy_lane(dst + at, to_lane, src + at, from_lane, (group - at) / MATRIX_PANEL, 1);
+        /* Planes of any width are lines of a byte per row, or of a quad. */
+        size_t at = 2 * matrix_qparam_bytes(from), bytes = from->form == MATRIX_QUADS ? 4 : 1;
+        copy_lane(dst + at, to_lane, src + at, from_lane, (group - at) / (MATRIX_PANEL * bytes), bytes);
     }
 }

@@ -16,6 +16,17 @@
  *               1-bit plane (bits 3, 5):     1 x 16 bytes, steps 0..7 from the low bit up
  *               A value is the sum of its planes, the first plane in the low bits: 6 = 4 + 2, 5 = 4 + 1,
  *               3 = 2 + 1. Any bit width costs exactly its bits.
+ * Quads panel:  the same affine weights for integer products, in as many bytes; the layout's name in packed
+ *               files is "q16x64". [k / group] groups; a group is 16 scales and 16 biases as above, then
+ *               [group / 32] units. A unit holds 32 k steps x 16 rows as bit planes in lines of 64 bytes. A
+ *               line has 4 consecutive k steps (a quad) of 16 rows, row r at bytes [4 r, 4 r + 4):
+ *               8-bit plane: 8 lines, line j has quad j
+ *               4-bit plane: 4 lines, line j has quads j (low nibble) and j + 4 (high nibble)
+ *               2-bit plane: 2 lines, line j has quads j, j + 2, j + 4, j + 6 from the low bits up
+ *               1-bit plane: 1 line, quads 0..7 from the low bit up
+ *               Planes join to a code as above. Codes are unsigned as in the checkpoint, of 8 bits too: a
+ *               line is an operand of an unsigned-by-signed byte product as it lies. Sixteen lines of 8 bits
+ *               are a tile of AMX.
  * Rows past n in the last panel are zeros. A stack of experts is `experts` such matrices, one after
  * another. */
 #ifndef PLATEAU_KERNEL_MATRIX_H
@@ -27,20 +38,26 @@
 /* A dense chain is summed in blocks of 64 k steps, an affine one in blocks of its group. */
 #define MATRIX_DENSE_BLOCK 64
 
-enum matrix_form { MATRIX_BF16, MATRIX_F16, MATRIX_F32, MATRIX_AFFINE };
+enum matrix_form { MATRIX_BF16, MATRIX_F16, MATRIX_F32, MATRIX_AFFINE, MATRIX_QUADS };
 
 /* Constant once packed. The arithmetic of every kernel, in every tier, for output row i and column x:
  *   dense:  acc = 0; for each block b of 64: p = 0; for k in b: p = fma(w[i][k], x[k], p); acc = acc + p
  *   affine: acc = 0; for each group g: p = 0; for k in g: p = fma((float)(q[i][k] - centre), x[k], p);
  *           acc = fma(scale[i][g], p, acc); acc = fma(bias[i][g], xsum[g], acc)
  *   with centre = 2^(bits-1), bias = fma(scale, centre, checkpoint bias), xsum[g] = kern group_sums.
+ *   quads:  the input is a row of whole numbers v[k] with a scale and a sum per group (quants.h).
+ *           acc = 0; for each group g: S = sum over k in g of q[i][k] * v[k], exact, an int32;
+ *           acc = fma((float)S, scale[i][g] * v.scale[g], acc); acc = fma(bias[i][g], v.sum[g], acc)
+ *           with the codes, scales and biases of the checkpoint. |S| < 255 * 32512 * 128 fits in 31 bits. The
+ *           bias follows its group at once: both terms are large where the inputs share a sign, and cancel.
+ *           S may be summed in any order and in pieces: bytes of v apart, by any instruction.
  * The f32 operations are exactly these, in this order, so tiers agree bit for bit. */
 struct matrix {
     enum matrix_form form;
     uint32_t n, k; /* rows (outputs), columns (inputs) of one matrix; k % 8 == 0 for affine */
     uint32_t experts;
-    uint32_t bits, group;     /* affine */
-    enum matrix_form qparams; /* affine: how scales and biases are stored, BF16, F16 or F32 */
+    uint32_t bits, group;     /* affine, quads */
+    enum matrix_form qparams; /* of those: how scales and biases are stored, BF16, F16 or F32 */
     const void *data;         /* panels */
     size_t expert_bytes;      /* stride between experts in data */
 };
@@ -51,10 +68,14 @@ struct matrix {
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
+/* As MATRIX_QUADS instead of MATRIX_AFFINE: affine sources with groups of 32, 64 or 128. */
+void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
+
 /* The same in pieces, for sources whose rows arrive one after the other. matrix_begin() returns the matrix,
  * whose rows are not written yet. matrix_put() writes them in their order and without a gap: the rows of
  * `rows`, a source without experts, become `at` and following. */
 struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory);
+struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, void *memory);
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows);
 
 /* One expert of a stack, as a matrix of its own. */
@@ -67,6 +88,12 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
 /* Row `row` dequantised: ret[k] f32, affine: fma(scale, q - centre, bias). Embedding lookups. */
 void matrix_row(const struct matrix *m, uint32_t row, float *ret);
 
+/* Weights with scales and biases, in either layout. */
+static inline bool matrix_has_groups(const struct matrix *m)
+{
+    return m->form == MATRIX_AFFINE || m->form == MATRIX_QUADS;
+}
+
 static inline uint32_t matrix_panels(const struct matrix *m)
 {
     return (m->n + MATRIX_PANEL - 1) / MATRIX_PANEL;
@@ -78,7 +105,7 @@ static inline size_t matrix_qparam_bytes(const struct matrix *m)
     return MATRIX_PANEL * (m->qparams == MATRIX_F32 ? 4 : 2);
 }
 
-/* Bytes of one group of an affine panel. */
+/* Bytes of one group of an affine panel, in either layout. */
 static inline size_t matrix_group_bytes(const struct matrix *m)
 {
     return 2 * matrix_qparam_bytes(m) + (size_t)(m->group / 8) * MATRIX_PANEL * m->bits;
@@ -86,7 +113,7 @@ static inline size_t matrix_group_bytes(const struct matrix *m)
 
 static inline size_t matrix_panel_bytes(const struct matrix *m)
 {
-    if (m->form == MATRIX_AFFINE)
+    if (matrix_has_groups(m))
         return (size_t)(m->k / m->group) * matrix_group_bytes(m);
     return (size_t)m->k * MATRIX_PANEL * (m->form == MATRIX_F32 ? 4 : 2);
 }

@@ -17,7 +17,8 @@
 /* One after another, from the reference up, the tiers that this machine can run. */
 static inline uint32_t tier_list(struct kern_ops ret[3])
 {
-    static const unsigned wanted[] = {0, KERN_CPU_AVX2, KERN_CPU_AVX2 | KERN_CPU_AVX512};
+    const unsigned vnni = kern_cpu_flags() & KERN_CPU_VNNI;
+    const unsigned wanted[] = {0, KERN_CPU_AVX2, KERN_CPU_AVX2 | KERN_CPU_AVX512 | vnni};
     uint32_t count = 0;
     for (uint32_t i = 0; i < COUNT_OF(wanted); i++) {
         if ((wanted[i] & ~kern_cpu_flags()) == 0)
@@ -131,6 +132,16 @@ static inline struct matrix pack(const struct linear_source *s, uint32_t count, 
     *memory_ret = aligned_alloc(64, ROUND_UP(bytes, (size_t)64));
     assert_non_null(*memory_ret);
     matrix_pack(s, count, *memory_ret, &m);
+    return m;
+}
+
+static inline struct matrix pack_quads(const struct linear_source *s, uint32_t count, void **memory_ret)
+{
+    struct matrix m;
+    size_t bytes = matrix_stack_bytes(s, count);
+    *memory_ret = aligned_alloc(64, ROUND_UP(bytes, (size_t)64));
+    assert_non_null(*memory_ret);
+    matrix_pack_quads(s, count, *memory_ret, &m);
     return m;
 }
 

@@ -54,6 +54,59 @@ TEST(affine_rows_are_the_source_for_all_bits_and_groups)
     }
 }
 
+/* The layouts hold the same weights in as many bytes: a row's values do not depend on it. */
+TEST(rows_of_quads_are_the_same_for_all_bits_and_groups)
+{
+    struct rng r = {7, 0};
+    for (uint32_t b = 0; b < COUNT_OF(bits_list); b++) {
+        for (uint32_t g = 0; g < COUNT_OF(group_list); g++) {
+            struct linear_source s = random_affine(&r, bits_list[b], group_list[g], dtype_list[g], 3, 21,
+                                                   group_list[g] * (1 + b % 3));
+            void *memory[2];
+            struct matrix m[2] = {pack(&s, 1, &memory[0]), pack_quads(&s, 1, &memory[1])};
+            float *rows = malloc(2 * m[0].k * sizeof(float));
+            assert_int_equal(m[1].form, MATRIX_QUADS);
+            assert_int_equal(m[0].expert_bytes, m[1].expert_bytes);
+            for (uint32_t e = 0; e < 3; e++) {
+                const struct matrix one[2] = {matrix_expert(&m[0], e), matrix_expert(&m[1], e)};
+                for (uint32_t i = 0; i < m[0].n; i++) {
+                    matrix_row(&one[0], i, rows);
+                    matrix_row(&one[1], i, rows + m[0].k);
+                    assert_memory_equal(rows, rows + m[0].k, m[0].k * sizeof(float));
+                }
+            }
+            free(rows);
+            free(memory[0]);
+            free(memory[1]);
+            source_drop(&s);
+        }
+    }
+}
+
+/* Of 8 bits a line is 16 rows x 4 steps; of 4 bits its high nibbles are the steps 16 later. Packed files
+ * depend on it. */
+TEST(lines_of_quads_lie_as_documented)
+{
+    struct rng r = {8, 0};
+    for (uint32_t bits = 4; bits <= 8; bits += 4) {
+        struct linear_source s = random_affine(&r, bits, 64, DTYPE_BF16, 1, 16, 64);
+        void *memory;
+        struct matrix m = pack_quads(&s, 1, &memory);
+        const uint8_t *codes = (const uint8_t *)m.data + 2 * matrix_qparam_bytes(&m);
+        for (uint32_t row = 0; row < 16; row++) {
+            for (uint32_t k = 0; k < 64; k++) {
+                const uint8_t *stream = (const uint8_t *)s.weight.data + (size_t)row * 8 * bits;
+                uint32_t unit = k / 32, quad = k % 32 / 4, lines = bits;
+                uint32_t want = stream[k * bits / 8] >> k * bits % 8 & ((1u << bits) - 1);
+                uint32_t at = unit * bits * 64 + quad % lines * 64 + row * 4 + k % 4;
+                assert_int_equal(codes[at] >> quad / lines * 4 & ((1u << bits) - 1), want);
+            }
+        }
+        free(memory);
+        source_drop(&s);
+    }
+}
+
 TEST(stacked_sources_keep_their_order)
 {
     struct rng r = {3, 0};
@@ -117,11 +170,13 @@ TEST(another_bit_width_stops_the_program)
     assert_stops(matrix_stack_bytes(&s, 1));
 }
 
+typedef struct matrix pack_fn(const struct linear_source *s, uint32_t count, void **memory_ret);
+
 /* Copies row 3 of `from` over row 17 of `to`: row 17 is then the other's, and the rest is unchanged. */
-static void copy_one_row(const struct linear_source *from, const struct linear_source *to)
+static void copy_one_row(const struct linear_source *from, const struct linear_source *to, pack_fn *pack_as)
 {
     void *memory[2];
-    struct matrix m[2] = {pack(from, 1, &memory[0]), pack(to, 1, &memory[1])};
+    struct matrix m[2] = {pack_as(from, 1, &memory[0]), pack_as(to, 1, &memory[1])};
     float *before = malloc(2 * m[0].k * sizeof(float)), *row = before + m[0].k;
     assert_rows(&m[1], 0, to, 0);
     matrix_copy_row(&m[1], 17, &m[0], 3);
@@ -129,7 +184,7 @@ static void copy_one_row(const struct linear_source *from, const struct linear_s
     matrix_row(&m[1], 17, row);
     assert_memory_equal(before, row, m[0].k * sizeof(float));
     free(memory[0]);
-    struct matrix untouched = pack(to, 1, &memory[0]);
+    struct matrix untouched = pack_as(to, 1, &memory[0]);
     for (uint32_t i = 0; i < m[1].n; i++) {
         if (i == 17)
             continue;
@@ -148,13 +203,14 @@ TEST(a_row_is_copied_in_every_form)
     for (uint32_t d = 0; d < COUNT_OF(dtype_list); d++) {
         struct linear_source from = random_dense(&r, dtype_list[d], 1, 9, 37),
                              to = random_dense(&r, dtype_list[d], 1, 33, 37);
-        copy_one_row(&from, &to);
+        copy_one_row(&from, &to, pack);
         source_drop(&from);
         source_drop(&to);
         for (uint32_t b = 0; b < COUNT_OF(bits_list); b++) {
             from = random_affine(&r, bits_list[b], group_list[d], dtype_list[d], 1, 9, 2 * group_list[d]);
             to = random_affine(&r, bits_list[b], group_list[d], dtype_list[d], 1, 33, 2 * group_list[d]);
-            copy_one_row(&from, &to);
+            copy_one_row(&from, &to, pack);
+            copy_one_row(&from, &to, pack_quads);
             source_drop(&from);
             source_drop(&to);
         }
