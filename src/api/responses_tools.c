@@ -1,13 +1,14 @@
 /* responses_tools.c - the tools of Responses, as functions that templates expect.
  *
- * A custom tool becomes a function with one string, `input`. The functions of a namespace get names with the
- * namespace before them. Tools that OpenAI's servers run are ignored and listed in x-ignored-fields: agents
- * offer them whenever their configuration has them. */
+ * A custom tool becomes a function with one string, `input`, which follows the tool's regular expression.
+ * The functions of a namespace get names with the namespace before them. Tools that OpenAI's servers run are
+ * ignored and listed in x-ignored-fields: agents offer them whenever their configuration has them. */
 #include "api/field.h"
 #include "api/responses.h"
 #include "api/tool_choice.h"
 
 #include "base/check.h"
+#include "grammar/choice.h"
 
 #include <stdio.h>
 
@@ -62,13 +63,56 @@ const json_t *responses_find_tool(const struct request *r, struct slice flat, co
 
 /* ---- conversion ---- */
 
+#define PATTERN_BYTES_MAX 4096
+
+static bool is_pattern(const struct responses_place *p, const char *pattern)
+{
+    struct charge charge = request_memory_charge(p->memory);
+    struct grammar_builder *b = NULL;
+    struct err e = {{0}};
+    sym_id sym;
+    bool ok = grammar_builder_create(NULL, &charge, &b) == 0 &&
+              choice_compile_regex(b, slice_of(pattern), &sym, &e) == 0;
+    grammar_builder_free(b);
+    return ok;
+}
+
+/* The input of a custom tool as a pattern of JSON Schema, a new reference; NULL: it has none, or one that is
+ * not supported. */
+static json_t *pattern_of(const struct responses_place *p, const json_t *tool)
+{
+    const json_t *format = json_object_get(tool, "format");
+    const char *text = string_of(format, "definition");
+    if (!is_type(tool, "custom") || !is_type(format, "grammar") ||
+        strcmp(string_of(format, "syntax"), "regex") != 0 || !text[0] || strlen(text) > PATTERN_BYTES_MAX)
+        return NULL;
+    json_t *pattern = json_sprintf("^(?:%s)$", text);
+    if (pattern && is_pattern(p, json_string_value(pattern)))
+        return pattern;
+    json_decref(pattern);
+    return NULL;
+}
+
+static json_t *custom_schema(const struct responses_place *p, const json_t *tool)
+{
+    json_t *pattern = pattern_of(p, tool);
+    json_t *schema = json_pack("{sss{s{ss}}s[s]}", "type", "object", "properties", "input", "type", "string",
+                               "required", "input");
+    json_t *input = json_object_get(json_object_get(schema, "properties"), "input");
+    if (pattern && input && json_object_set(input, "pattern", pattern) < 0) {
+        json_decref(schema);
+        schema = NULL;
+    }
+    json_decref(pattern);
+    return schema;
+}
+
 /* A new reference; NULL: refused, or no memory. */
 static json_t *schema_of(const struct responses_place *p, const json_t *tool)
 {
     json_t *given = json_object_get(tool, "parameters"), *schema;
     if (is_type(tool, "custom"))
-        schema = json_pack("{sss{s{ss}}s[s]}", "type", "object", "properties", "input", "type", "string",
-                           "required", "input");
+        schema = custom_schema(p, tool);
     else if (given && !json_is_null(given) && !json_is_object(given))
         return reject_value(p->why, p->at, "%s.parameters must be a JSON schema, an object.", p->at), NULL;
     else if (json_is_object(given))
@@ -80,11 +124,16 @@ static json_t *schema_of(const struct responses_place *p, const json_t *tool)
     return schema;
 }
 
-static void note_ignored(const struct responses_place *p, const json_t *tool)
+/* Whether arguments are held to the schema: of a strict function, and of a custom tool with a pattern. A
+ * format that is not held is listed. */
+static bool is_strict(const struct responses_place *p, const json_t *tool, const json_t *schema)
 {
     const json_t *format = json_object_get(tool, "format");
-    if (json_is_object(format) && !is_type(format, "text"))
+    const json_t *input = json_object_get(json_object_get(schema, "properties"), "input");
+    bool custom = is_type(tool, "custom"), held = custom && json_object_get(input, "pattern");
+    if (json_is_object(format) && !is_type(format, "text") && !held)
         field_note_ignored(p->request, "tools.format");
+    return custom ? held : json_is_true(json_object_get(tool, "strict"));
 }
 
 static bool add_function(const struct responses_place *p, json_t *list, const json_t *tool, const char *name)
@@ -92,6 +141,8 @@ static bool add_function(const struct responses_place *p, json_t *list, const js
     json_t *schema = schema_of(p, tool), *description = json_object_get(tool, "description");
     if (!schema)
         return false;
+    if (is_strict(p, tool, schema))
+        tool_choice_strict(p->request, name);
     json_t *function = json_pack("{ss}", "name", name);
     bool ok = function &&
               (!json_is_string(description) || json_object_set(function, "description", description) == 0) &&
@@ -135,11 +186,8 @@ static bool convert_tool(const struct responses_place *p, json_t *list, const js
                             RESPONSES_NAME_BYTES - 1);
     if (!is_allowed(p->request, space, tool))
         return true;
-    note_ignored(p, tool);
     if (!field_is_flag(json_object_get(tool, "strict")))
         return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
-    if (json_is_true(json_object_get(tool, "strict")) && is_type(tool, "function"))
-        tool_choice_strict(p->request, name);
     if (json_array_size(list) == REQUEST_TOOLS_MAX)
         return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
     return add_function(p, list, tool, name);

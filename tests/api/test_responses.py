@@ -220,6 +220,18 @@ def test_custom_and_namespace_tools_come_back_as_they_were_offered(server):
         assert calls[0].get("namespace") == (tool["name"] if tool is space else None)
 
 
+def test_the_input_of_a_custom_tool_follows_its_pattern(server):
+    def reply(definition, **fields):
+        tool = {"type": "custom", "name": "code", "format": {"type": "grammar", "syntax": "regex", "definition": definition}}
+        return post(server, "Call it.", tools=[tool], tool_choice="required", max_output_tokens=200, temperature=1, **fields)
+
+    for seed in range(3):
+        calls = [o for o in answered(reply(r"[A-F]{2}-\d{3}|x{4}", seed=seed))["output"] if o["type"] == "custom_tool_call"]
+        assert calls and all(re.fullmatch(r"[A-F]{2}-\d{3}|x{4}", c["input"]) for c in calls), calls
+    assert "x-ignored-fields" not in reply("a+").headers
+    assert reply("(?=a)b").headers["x-ignored-fields"] == "tools.format"
+
+
 # ---- stored responses ----
 
 @pytest.mark.smoke
