@@ -48,6 +48,10 @@ static void print_head(void)
            "on disk", "takes", "served here?");
 }
 
+/* What it serves. */
+static const char *const yes_texts[] = {
+    [MODEL_GENERATES] = "yes", [MODEL_EMBEDS] = "yes, embeddings", [MODEL_RERANKS] = "yes, rerank"};
+
 static void print_row(const char *id, const struct model_listing *m)
 {
     print_plain(id);
@@ -60,7 +64,7 @@ static void print_row(const char *id, const struct model_listing *m)
         printf(" %-16s %10s %-6s %9u %12s %12s   %s", m->shape.family,
                parameters_text(m->shape.parameters).text, m->shape.form, m->shape.context_max,
                bytes_text(m->disk_bytes).text, bytes_text(m->floor_bytes).text,
-               m->state == LISTING_FITS ? "yes" : "no: ");
+               m->state == LISTING_FITS ? yes_texts[m->kind] : "no: ");
     if (m->state != LISTING_FITS)
         print_plain(m->why.text);
     else if (m->max_model_len < m->shape.context_max)
@@ -77,9 +81,9 @@ static void json_row(const char *path, const char *id, const struct model_listin
     if (m->state != LISTING_REFUSED)
         buf_printf(b,
                    ",\"family\":\"%s\",\"parameters\":%llu,\"form\":\"%s\",\"context_max\":%u,"
-                   "\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"max_model_len\":%u",
+                   "\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"max_model_len\":%u,\"use\":\"%s\"",
                    m->shape.family, (ull)m->shape.parameters, m->shape.form, m->shape.context_max,
-                   (ull)m->floor_bytes, (ull)m->ceiling_bytes, m->max_model_len);
+                   (ull)m->floor_bytes, (ull)m->ceiling_bytes, m->max_model_len, model_kind_name(m->kind));
     if (m->state != LISTING_FITS)
         json_write_member(b, "reason", m->why.text);
     buf_putc(b, '}');

@@ -34,6 +34,18 @@ static uint64_t disk_bytes(const char *path)
     return bytes;
 }
 
+/* What its files say; generating where they are not read. */
+static void find_kind(const char *path, const char *id, struct model_listing *m)
+{
+    struct model_settings s = {.planned = false};
+    struct model_use use;
+    struct err ignored = {{0}};
+    snprintf(s.dir, sizeof(s.dir), "%s", path);
+    snprintf(s.id, sizeof(s.id), "%s", id);
+    if (model_use_load(&s, &m->shape, NULL, NULL, &use, &ignored) == 0)
+        m->kind = use.kind;
+}
+
 void model_listing_make(const struct settings *o, const char *path, const char *id, struct model_listing *ret)
 {
     struct planning p = {.settings = o,
@@ -51,6 +63,7 @@ void model_listing_make(const struct settings *o, const char *path, const char *
     }
     ret->state = r < 0 ? LISTING_TOO_LARGE : LISTING_FITS;
     ret->shape = p.model.shape;
+    find_kind(path, id, ret);
     ret->floor_bytes = p.plan.floor_bytes;
     ret->ceiling_bytes = p.plan.ceiling_bytes;
     ret->max_model_len = r < 0 ? 0 : p.plan.max_model_len;

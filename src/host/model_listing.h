@@ -3,6 +3,7 @@
 #define PLATEAU_HOST_MODEL_LISTING_H
 
 #include "host/planning.h"
+#include "registry/model_use.h"
 
 enum listing_state {
     LISTING_FITS,
@@ -16,6 +17,7 @@ struct model_listing {
     uint64_t disk_bytes;
     /* Zeros if refused. */
     struct model_shape shape;
+    enum model_kind kind;                /* what it was made for */
     uint64_t floor_bytes, ceiling_bytes; /* what serving it takes at least, and the limit */
     uint32_t max_model_len;              /* that it would be served with; 0: it does not fit */
 };

@@ -258,6 +258,48 @@ def test_bytes_without_a_token(missing, tmp_path):
     compare(tmp_path, Tokenizer.from_str(json.dumps(file)))
 
 
+PAIRS = {
+    "bert": "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1", "roberta": "[CLS] $A [SEP] [SEP] $B [SEP]", "typed_later": "$A:0 [SEP]:0 [SEP]:1 $B:1",
+    "plain": "$A:0 $B:1", "flat": "$A [CLS] $B",
+}
+
+
+@pytest.mark.parametrize("name", [*PAIRS, "BertProcessing", "RobertaProcessing", "none"])
+def test_pairs_of_texts(name, tmp_path):
+    """Ids and token types of two texts in the post-processor's template."""
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False))
+    if name in PAIRS:
+        single = PAIRS[name].split(" $B")[0] if name != "typed_later" else "$A:0 [SEP]:0"
+        t.post_processor = processors.TemplateProcessing(single, PAIRS[name], [("[CLS]", 1), ("[SEP]", 2)])
+    elif name == "BertProcessing":
+        t.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    elif name == "RobertaProcessing":
+        t.post_processor = processors.RobertaProcessing(("[SEP]", 2), ("[CLS]", 1))
+    ours, rng = Ours(tmp_path, t), random.Random(SEED)
+    assert ours.says == "ok"
+    for _ in range(40):
+        a, b = (" ".join(rng.choices(WORDS[:40], k=rng.randint(1, 6))) for _ in range(2))
+        want = t.encode(a, b)
+        said, types = ours.ask("p", f"{a.encode().hex()} {b.encode().hex()}").split("|")
+        assert [int(i) for i in said.split()] == want.ids, (SEED, a, b)
+        if name != "none":
+            assert [int(i) for i in types.split()] == want.type_ids, (SEED, a, b)
+    ours.close()
+
+
+@pytest.mark.parametrize("pair", ["$B:0 $A:1", "$A:1 $B:0", "[CLS]:1 $A:0 $B:1", "$A:0 [SEP]:1 [CLS]:0 $B:1", "$A:0 $B:1 [SEP]:0"])
+def test_other_pairs_are_unknown(pair, tmp_path):
+    t = Tokenizer(models.WordPiece({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3}, unk_token="[UNK]"))
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.post_processor = processors.TemplateProcessing("$A", pair, [("[CLS]", 1), ("[SEP]", 2)])
+    ours = Ours(tmp_path, t)
+    assert ours.says == "ok" and ours.ask("p", "61 61") == "unknown"
+    ours.close()
+
+
 def byte_letters():
     """The letter of each byte in a byte-level vocabulary."""
     own = [*range(33, 127), *range(161, 173), *range(174, 256)]
