@@ -135,11 +135,10 @@ static int evaluate(struct runtime *rt, struct slice text, struct err *e)
                                    .chunks_max = o->eval.chunks,
                                    .reference = o->eval.reference,
                                    .dir = rt->model_dir,
+                                   .compute = o->model.compute,
                                    .device = rt->device,
                                    .progress = show,
                                    .arg = &v};
-    if (!compute_mode_parse(o->model.compute ? o->model.compute : "auto", &opts.compute))
-        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->model.compute);
     int r = open_accounts(rt, &machine, &device);
     if (r < 0)
         err_set(e, r, "no memory for an account");

@@ -303,6 +303,9 @@ int evaluation_run(const struct evaluation_opts *o, struct evaluation_result *re
     struct evaluation v = {.opts = o};
     struct charge charge = account_charge(o->parent);
     *ret = (struct evaluation_result){0};
+    enum compute_mode compute;
+    if (!compute_mode_parse(o->compute ? o->compute : "auto", &compute))
+        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->compute);
     if (!utf8_valid(o->text))
         return err_set(e, -EINVAL, "the text is no valid UTF-8");
     int r = check_memory(o, e);
@@ -312,7 +315,7 @@ int evaluation_run(const struct evaluation_opts *o, struct evaluation_result *re
         return err_set(e, -ENOMEM, "no memory for the text");
     r = tokenize(&v, o->dir, e);
     if (r == 0)
-        r = open_side(&v, o->dir, o->compute, e);
+        r = open_side(&v, o->dir, compute, e);
     if (r == 0 && o->reference)
         r = open_side(&v, o->reference, COMPUTE_F32, e);
     if (r == 0)

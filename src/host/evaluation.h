@@ -13,7 +13,7 @@
 
 struct evaluation_opts {
     const char *dir, *reference; /* of the models; reference NULL: none. It computes in f32 */
-    enum compute_mode compute;   /* of the model in `dir` */
+    const char *compute;         /* of the model in `dir`: as --compute, NULL: auto */
     struct slice text;           /* UTF-8 */
     uint32_t context;            /* tokens of a chunk, at least EVALUATION_CONTEXT_MIN */
     uint32_t chunks_max;         /* 0: all */
