@@ -30,11 +30,11 @@ function(plateau_library name)
 endfunction()
 
 # The tests that take longest, in this order. CTest starts them first, so that no core is idle at the end.
-set(PLATEAU_LONGEST test_golden_canary test_engine_grammar test_engine_head test_golden test_engine_trim test_guard
-  test_vision_weights test_forms test_engine_holders test_engine_canary test_engine_draft test_engine test_pending
-  test_http_stream test_engine_phases test_engine_prefix test_http test_tool_grammar test_template_cost test_system_faults
-  test_store_faults test_domains test_sched_shares test_engine_tier test_http_limits test_http_places
-  test_engine_pressure test_draft_length test_engine_image_sched test_engine_image_sched_ends test_tokenizer)
+set(PLATEAU_LONGEST test_golden_canary test_engine_grammar test_tool_grammar test_engine_head test_golden
+  test_engine_trim test_guard test_vision_weights test_forms test_engine_holders test_engine_canary
+  test_engine_draft test_engine test_pending test_http_stream test_engine_phases test_engine_prefix
+  test_template_cost test_system_faults test_store_faults test_domains test_engine_tier test_engine_pressure
+  test_draft_length test_engine_image_sched test_engine_image_sched_ends test_tokenizer)
 
 # Test programs of the release build are linked by lld, where it is installed, in a third of the time.
 find_program(PLATEAU_LLD ld.lld)

@@ -282,9 +282,8 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
         return err_set(e, code, "%s has %s but no config.json%s", dir, c->weights,
                        c->adapter ? ": it is an adapter, which is not served; name its base model"
                                   : ": download the model's other files as well");
-    if (c->ggufs > 0)
-        return err_set(e, code, "%s has %u GGUF file%s (%s); GGUF is not served yet: %s", dir, c->ggufs,
-                       c->ggufs > 1 ? "s" : "", c->gguf, A_MODEL);
+    if (c->ggufs > 0 && !c->config)
+        return code; /* the reader of GGUF files has said why */
     if (c->others > 0)
         return err_set(
             e, code,
@@ -299,7 +298,7 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
 static int tell_file(const char *path, int code, struct err *e)
 {
     if (ends_in(path, ".gguf"))
-        return err_set(e, code, "%s is a GGUF file; GGUF is not served yet: " A_MODEL, path);
+        return code; /* likewise */
     if (ends_in(path, ".safetensors"))
         return err_set(e, code, "%s is one file of a model: name its directory", path);
     return err_set(e, code, "%s is no directory: " A_MODEL, path);

@@ -56,8 +56,9 @@ static void tell_others(const char *dir, const struct model_dirs_others *o)
 {
     if (o->ggufs + o->bins > 0)
         LOG_WARN("files_passed_over",
-                 "model_dir=\"%s\" gguf=%u bin=%u first=\"%s\" reason=\"only .safetensors are read\"", dir,
-                 o->ggufs, o->bins, o->first);
+                 "model_dir=\"%s\" gguf=%u bin=%u first=\"%s\" reason=\"a --model-dir serves .safetensors; "
+                 "--model FILE.gguf serves a GGUF file\"",
+                 dir, o->ggufs, o->bins, o->first);
 }
 
 static void tell_left_out(const struct models *m)
@@ -82,7 +83,7 @@ static int find_below(struct models *m, const char *dir, struct err *e)
         return 0;
     return err_set(e, -ENOENT,
                    "--model-dir %s: no directory below it has config.json and a .safetensors file%s", dir,
-                   others.ggufs > 0  ? "; there are GGUF files, which are not served yet"
+                   others.ggufs > 0  ? "; there are GGUF files: name one with --model"
                    : others.bins > 0 ? "; there are .bin files with weights, which are not read"
                                      : "");
 }

@@ -53,6 +53,8 @@ static const struct config_key glm_keys[] = {
     CONFIG_KEY_END,
 };
 
+static const struct config_key youtu_keys[] = {LATENT_KEYS, CONFIG_KEY_END};
+
 /* The text models of kimi_vl and kimi_k25 are of the first kind. */
 const struct family families_deepseek[] = {
     {.names = {"deepseek_v3", "kimi_k2", "kimi_vl", "kimi_k25"},
@@ -69,6 +71,11 @@ const struct family families_deepseek[] = {
                  ", 'n_routed_experts': 64, 'moe_intermediate_size': 1407, 'n_shared_experts': 2}",
      LATENT_LAYERS,
      .experts = &uncorrected},
+    {.names = {"youtu", "youtu_llm"},
+     .keys = youtu_keys,
+     .defaults = "{'max_position_embeddings': 131072, 'q_lora_rank': 1536, 'qk_nope_head_dim': 128, "
+                 "'v_head_dim': 128, " LATENT_DEFAULTS "}",
+     LATENT_LAYERS},
     {.names = {"glm4_moe_lite"},
      .keys = glm_keys,
      .defaults = "{'max_position_embeddings': 202752, 'q_lora_rank': 768, 'qk_nope_head_dim': 192, "

@@ -5,6 +5,7 @@
 #include "model/json_read.h"
 
 #include "base/check.h"
+#include "weights/gguf_file.h"
 
 #include <errno.h>
 
@@ -33,9 +34,34 @@ static void read_defaults(struct json_read *r, struct generation_defaults *g)
     g->do_sample = json_read_bool_or(r, "do_sample", g->has_temperature);
 }
 
+/* Tokens that end a text or a turn. */
+static int load_gguf(const char *path, struct generation_defaults *g, struct err *e)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    char first[GGUF_PATH_BYTES];
+    struct gguf_file file = GGUF_FILE_NONE;
+    int r = gguf_file_find(path, first, e);
+    if (r == 0)
+        r = gguf_file_open(first, NULL, &file, e);
+    for (size_t i = 0; r == 0 && i < COUNT_OF(keys); i++) {
+        uint64_t id;
+        if (gguf_u64(gguf_find(&file.head, keys[i]), &id) && id <= ID_MAX)
+            g->eos_ids[g->eos_count++] = (uint32_t)id;
+    }
+    gguf_file_close(&file);
+    return r;
+}
+
 int generation_config_load(const char *dir, struct generation_defaults *ret, struct err *e)
 {
-    struct generation_defaults g = {0};
+    struct generation_defaults g = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+    if (gguf_file_is(dir)) {
+        int r = load_gguf(dir, &g, e);
+        if (r == 0)
+            *ret = g;
+        return r;
+    }
     json_t *config = NULL, *generation = NULL;
     int r = json_read_file(dir, "config.json", &config, e);
     if (r == 0) {

@@ -5,6 +5,7 @@
 #include "model/json_read.h"
 
 #include "base/check.h"
+#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -140,7 +141,7 @@ int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config 
     struct pooling_config c = {.kind = POOLING_NONE};
     json_t *list = NULL, *module;
     size_t i;
-    int r = json_read_list_file(dir, "modules.json", &list, e);
+    int r = gguf_file_is(dir) ? -ENOENT : json_read_list_file(dir, "modules.json", &list, e);
     if (r == -ENOENT) {
         *ret = c;
         return err_set(e, 0, "%s", "");

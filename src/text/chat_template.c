@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/small_file.h"
+#include "weights/gguf_file.h"
 #include "text/tmpl_eval.h"
 #include "text/tmpl_trace.h"
 
@@ -110,9 +111,27 @@ static int load_from_json(struct arena *a, const char *dir, const char *name, st
     return r < 0 && r != -ENOENT ? err_prefix(e, r, "%s", name) : r;
 }
 
+static int load_from_gguf(struct arena *a, const char *path, struct chat_template **ret, struct err *e)
+{
+    char first[GGUF_PATH_BYTES];
+    struct gguf_file file = GGUF_FILE_NONE;
+    struct slice text;
+    int r = gguf_file_find(path, first, e);
+    if (r == 0)
+        r = gguf_file_open(first, NULL, &file, e);
+    if (r == 0 && !gguf_string(gguf_find(&file.head, "tokenizer.chat_template"), &text))
+        r = err_set(e, -ENOENT, "%s: no tokenizer.chat_template", first);
+    if (r == 0)
+        r = chat_template_compile(a, text, ret, e);
+    gguf_file_close(&file);
+    return r;
+}
+
 int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
 {
     struct small_file file;
+    if (gguf_file_is(dir))
+        return load_from_gguf(a, dir, ret, e);
     int r = read_file(dir, "chat_template.jinja", &file, e);
     if (r < 0)
         return r;

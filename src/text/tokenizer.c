@@ -8,9 +8,11 @@
 
 #include "base/check.h"
 #include "base/regular_file.h"
+#include "text/tokenizer_gguf.h"
 #include "text/tokenizer_state.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
+#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -88,17 +90,22 @@ static int tokenizer_build(struct arena *a, const json_t *root, const json_t *co
     return r;
 }
 
+static int read_files(const char *dir, json_t **root, json_t **config, struct err *e)
+{
+    int r = json_file_parse(dir, "tokenizer.json", root, e);
+    if (r < 0)
+        return r;
+    r = json_file_parse(dir, "tokenizer_config.json", config, e);
+    return r == -ENOENT ? 0 : r;
+}
+
 int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, struct err *e)
 {
     json_t *root = NULL, *config = NULL;
-    int r = json_file_parse(dir, "tokenizer.json", &root, e);
-    if (r < 0)
-        goto done;
-    r = json_file_parse(dir, "tokenizer_config.json", &config, e);
-    if (r < 0 && r != -ENOENT)
-        goto done;
-    r = tokenizer_build(a, root, config, ret, e);
-done:
+    int r =
+        gguf_file_is(dir) ? tokenizer_gguf_read(dir, &root, &config, e) : read_files(dir, &root, &config, e);
+    if (r == 0)
+        r = tokenizer_build(a, root, config, ret, e);
     json_decref(root);
     json_decref(config);
     return r;

@@ -63,8 +63,8 @@ def top(tmp_path_factory):
     ("hub", ["is the hub's cache", "models--acme--Canary/snapshots/0123abc"]),
     ("hub/models--acme--Canary", ["folder of the hub's cache", "snapshots/0123abc: name that"]),
     ("hub/models--acme--Half", ["no complete snapshot"]),
-    ("one.gguf", ["is a GGUF file", "not served yet"]),
-    ("ggufs", ["2 GGUF files (a.gguf)", "not served yet"]),
+    ("one.gguf", ["one.gguf: the file ends within its head"]),
+    ("ggufs", ["more than one GGUF model, a.gguf and b.gguf"]),
     ("bin", ["another format only (pytorch.bin)", ".safetensors"]),
     ("config", ["has config.json but no .safetensors file"]),
     ("weights", ["has model.safetensors but no config.json"]),
@@ -127,7 +127,7 @@ def test_files_of_other_formats_below_a_model_dir_are_one_line(top):
     with Started("--model-dir", top / "above", "--model-dir", top / "ggufs") as s:
         line = s.line("event=ready") and next(x for x in s.lines if "event=files_passed_over" in x)
         assert f'first="{top}/ggufs/a.gguf"' in line and "gguf=2 bin=0" in line
-    for name, words in {"ggufs": "GGUF files, which are not served yet", "bin": ".bin files", "empty": "no directory below it has"}.items():
+    for name, words in {"ggufs": "GGUF files: name one with --model", "bin": ".bin files", "empty": "no directory below it has"}.items():
         got = run("serve", "--model-dir", top / name, "--port", "0")
         assert got.returncode == 1 and words in got.stderr
 

@@ -67,7 +67,7 @@ def test_a_folder_is_listed(top):
 
 @pytest.mark.parametrize("id, reason", [
     ("sparse", "models of type deepseek_v32 are not computed: an indexer chooses the keys"),
-    ("headless", "num_attention_heads"), ("cut", "model.safetensors"), ("bare", "weights are missing"), ("one.gguf", "GGUF")])
+    ("headless", "num_attention_heads"), ("cut", "model.safetensors"), ("bare", "weights are missing"), ("one.gguf", "ends within its head")])
 def test_what_is_refused_says_why(top, id, reason):
     found = listed(top)[id]
     assert found["state"] == "refused" and reason in found["reason"] and "family" not in found

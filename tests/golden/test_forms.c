@@ -448,6 +448,55 @@ static void quantised_equals_dequantised(uint32_t bits, uint32_t group, enum dty
     small_free(quantised);
 }
 
+#define LATENT_CONFIG                                                                                        \
+    "\"model_type\":\"deepseek_v3\",\"hidden_size\":64,\"num_hidden_layers\":1,\"intermediate_size\":64,"    \
+    "\"num_attention_heads\":2,\"vocab_size\":200,\"max_position_embeddings\":512,\"q_lora_rank\":null,"     \
+    "\"kv_lora_rank\":64,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":8,\"v_head_dim\":16"
+
+/* kv_b_proj, or its halves as MLX's stacks. */
+static struct test_tensors *latent_model(bool stacks)
+{
+    struct test_tensors *l = small_tensors();
+    struct rng at = {7, 0}, *rng = &at;
+    char name[192];
+    const int layer = 0;
+    snprintf(name, sizeof(name), "language_model.model.embed_tokens.weight");
+    RANDOM(0.3f, 2, 200, 64);
+    snprintf(name, sizeof(name), "language_model.model.norm.weight");
+    RANDOM(2, 1, 64);
+    NAME("input_layernorm.weight"), RANDOM(2, 1, 64);
+    NAME("post_attention_layernorm.weight"), RANDOM(2, 1, 64);
+    NAME("self_attn.q_proj.weight"), RANDOM(0.15f, 2, 80, 64);
+    NAME("self_attn.kv_a_proj_with_mqa.weight"), RANDOM(0.15f, 2, 72, 64);
+    NAME("self_attn.kv_a_layernorm.weight"), RANDOM(2, 1, 64);
+    if (stacks) {
+        NAME("self_attn.embed_q.weight"), RANDOM(0.15f, 3, 2, 64, 32);
+        NAME("self_attn.unembed_out.weight"), RANDOM(0.15f, 3, 2, 16, 64);
+    } else {
+        NAME("self_attn.kv_b_proj.weight"), RANDOM(0.15f, 2, 96, 64);
+    }
+    NAME("self_attn.o_proj.weight"), RANDOM(0.15f, 2, 64, 32);
+    NAME("mlp.gate_proj.weight"), RANDOM(0.15f, 2, 64, 64);
+    NAME("mlp.up_proj.weight"), RANDOM(0.15f, 2, 64, 64);
+    NAME("mlp.down_proj.weight"), RANDOM(0.15f, 2, 64, 64);
+    return l;
+}
+
+TEST(quantised_latent_attention_means_its_dequantised_weights)
+{
+    static const char config[] = "{" LATENT_CONFIG ",\"quantization\":{\"bits\":4,\"group_size\":32}}";
+    for (int stacks = 0; stacks < 2; stacks++) {
+        struct test_tensors *dense = latent_model(stacks), *quantised = latent_model(stacks);
+        struct small_answer expected, got;
+        quantise_model(quantised, dense, 4, 32, DTYPE_BF16);
+        small_ask(small_write("{" LATENT_CONFIG "}", dense), &expected);
+        small_ask(small_write(config, quantised), &got);
+        assert_true(largest_difference(&expected, &got) < 2e-4);
+        small_free(dense);
+        small_free(quantised);
+    }
+}
+
 /* The layer with attention once more as an MTP head, and a random projection in front. */
 static void add_head(struct test_tensors *l)
 {

@@ -1,3 +1,4 @@
+plateau_test(test_tokenizer_gguf text)
 plateau_test(test_utf8 text)
 plateau_test(test_unicode text)
 plateau_test(test_pretok text)

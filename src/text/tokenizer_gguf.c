@@ -1,0 +1,408 @@
+/* tokenizer_gguf.c - tokenizer.ggml.* as a tokenizer.json: the file has the tables; two names say the rest.
+ *
+ * "gpt2" is byte-level BPE with merges; `pre` names normaliser and pre-tokenizer. "llama" is SentencePiece's
+ * BPE: its merges are all pairs of tokens that make a token, best score first. */
+#include "text/tokenizer_gguf.h"
+
+#include "base/check.h"
+#include "weights/gguf_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MERGES_MAX      ((size_t)1 << 23)
+#define TOKENS_MAX      ((uint64_t)1 << 22)
+#define TOKEN_BYTES_MAX 256
+
+/* As the file numbers them. */
+enum token_type { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
+
+struct pre {
+    const char *names[4];
+    const char *pattern; /* NULL: digits one by one, then GPT-2's own */
+    bool nfc, ignore_merges, bos;
+};
+
+#define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define REST    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER   "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER   "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+
+static const struct pre pres[] = {
+    {.names = {"qwen2", "deepseek-r1-qwen"}, .pattern = LETTERS "\\p{N}" REST, .nfc = true},
+    {.names = {"qwen35"},
+     .pattern = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
+                "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     .nfc = true},
+    {.names = {"llama-bpe", "llama3", "llama-v3"},
+     .pattern = LETTERS "\\p{N}{1,3}" REST,
+     .ignore_merges = true,
+     .bos = true},
+    {.names = {"gpt-4o"},
+     .pattern = "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ENDINGS "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER
+                "*" ENDINGS "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+    {.names = {"smollm"}},
+};
+
+struct reader {
+    const struct gguf *g;
+    const struct gguf_value *tokens, *types, *scores, *merges;
+    struct err *e;
+};
+
+static int bad(const struct reader *in, const char *why)
+{
+    return err_set(in->e, -EINVAL, "tokenizer.ggml: %s", why);
+}
+
+static bool flag(const struct reader *in, const char *key, bool absent)
+{
+    struct gguf_item item;
+    struct gguf_walk w = {.value = gguf_find(in->g, key)};
+    return w.value && gguf_next(&w, &item) && item.kind == GGUF_IS_BOOL ? item.flag : absent;
+}
+
+/* ---- tables ---- */
+
+/* A token and its type, in the order of ids. */
+struct token_walk {
+    struct gguf_walk tokens, types;
+    uint32_t id;
+    struct slice text;
+    int64_t type;
+};
+
+static bool next_token(struct token_walk *w)
+{
+    struct gguf_item token, type;
+    w->id = (uint32_t)w->tokens.index;
+    if (!gguf_next(&w->tokens, &token))
+        return false;
+    w->text = token.string;
+    w->type = w->types.value && gguf_next(&w->types, &type) ? type.number : TOKEN_NORMAL;
+    return true;
+}
+
+static struct token_walk walk_tokens(const struct reader *in)
+{
+    return (struct token_walk){.tokens = {.value = in->tokens}, .types = {.value = in->types}};
+}
+
+static bool is_added(int64_t type)
+{
+    return type == TOKEN_CONTROL || type == TOKEN_USER;
+}
+
+static json_t *added_of(const struct token_walk *w)
+{
+    json_t *text = json_stringn(w->text.ptr, w->text.len);
+    return !text ? NULL
+                 : json_pack("{s:i, s:o, s:b, s:b, s:b, s:b, s:b}", "id", (int)w->id, "content", text,
+                             "special", w->type == TOKEN_CONTROL, "normalized", 0, "single_word", 0, "lstrip",
+                             0, "rstrip", 0);
+}
+
+static int read_tokens(const struct reader *in, json_t *vocab, json_t *added)
+{
+    struct token_walk w = walk_tokens(in);
+    while (next_token(&w)) {
+        json_t *id = is_added(w.type) ? added_of(&w) : json_integer(w.id);
+        if (is_added(w.type)
+                ? json_array_append_new(added, id) != 0
+                : json_object_setn_new(vocab, w.text.ptr ? w.text.ptr : "", w.text.len, id) != 0) {
+            return err_set(in->e, -EINVAL, "tokenizer.ggml.tokens[%u] is not UTF-8", w.id);
+        }
+    }
+    return 0;
+}
+
+static int read_merges(const struct reader *in, json_t *merges)
+{
+    struct gguf_walk w = {.value = in->merges};
+    struct gguf_item item;
+    while (gguf_next(&w, &item)) {
+        if (json_array_append_new(merges, json_stringn(item.string.ptr, item.string.len)) != 0)
+            return bad(in, "an entry of merges is not UTF-8");
+    }
+    return 0;
+}
+
+/* ---- merges by scores ---- */
+
+struct pair {
+    double score;
+    uint32_t left, right, token;
+};
+
+struct pairs {
+    struct pair *list;
+    size_t count, room;
+};
+
+static int by_score(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score > y->score ? -1 : 1;
+    if (x->token != y->token)
+        return x->token < y->token ? -1 : 1;
+    return x->left != y->left ? (x->left < y->left ? -1 : 1) : (x->right > y->right) - (x->right < y->right);
+}
+
+static int add_pair(const struct reader *in, struct pairs *p, const struct pair *one)
+{
+    if (p->count == p->room) {
+        size_t room = p->room ? 2 * p->room : 65536;
+        struct pair *list = room > MERGES_MAX ? NULL : realloc(p->list, room * sizeof(*list));
+        if (!list)
+            return err_set(in->e, -ENOMEM, "tokenizer.ggml: no memory for over %zu merges", p->count);
+        p->list = list;
+        p->room = room;
+    }
+    p->list[p->count++] = *one;
+    return 0;
+}
+
+static uint32_t id_of(const json_t *vocab, struct slice text)
+{
+    const json_t *id = json_object_getn(vocab, text.ptr, text.len);
+    return id ? (uint32_t)json_integer_value(id) : UINT32_MAX;
+}
+
+/* All ways to make a token of two tokens, cut between characters. */
+static int split_token(const struct reader *in, const json_t *vocab, uint32_t token, struct slice text,
+                       double score, struct pairs *p)
+{
+    int r = 0;
+    for (size_t cut = 1; r == 0 && cut < text.len; cut++) {
+        if (((unsigned char)text.ptr[cut] & 0xc0) == 0x80)
+            continue;
+        struct pair one = {.score = score, .token = token, .left = id_of(vocab, slice_sub(text, 0, cut))};
+        if (one.left == UINT32_MAX)
+            continue;
+        one.right = id_of(vocab, slice_sub(text, cut, text.len));
+        if (one.right != UINT32_MAX)
+            r = add_pair(in, p, &one);
+    }
+    return r;
+}
+
+static int find_pairs(const struct reader *in, const json_t *vocab, struct pairs *p)
+{
+    struct token_walk w = walk_tokens(in);
+    struct gguf_walk scores = {.value = in->scores};
+    struct gguf_item score;
+    int r = 0;
+    while (r == 0 && next_token(&w) && gguf_next(&scores, &score)) {
+        if (w.text.len > TOKEN_BYTES_MAX)
+            return err_set(in->e, -EINVAL, "tokenizer.ggml.tokens[%u] is longer than %d bytes", w.id,
+                           TOKEN_BYTES_MAX);
+        if (!is_added(w.type))
+            r = split_token(in, vocab, w.id, w.text, score.real, p);
+    }
+    if (r == 0 && p->count > 0)
+        qsort(p->list, p->count, sizeof(p->list[0]), by_score);
+    return r;
+}
+
+static int text_of_ids(const struct reader *in, json_t ***ret)
+{
+    struct token_walk w = walk_tokens(in);
+    json_t **texts = calloc((size_t)in->tokens->count + 1, sizeof(json_t *));
+    if (!texts)
+        return err_set(in->e, -ENOMEM, "tokenizer.ggml: no memory for its tokens");
+    while (next_token(&w))
+        texts[w.id] = json_stringn(w.text.ptr ? w.text.ptr : "", w.text.len);
+    *ret = texts;
+    return 0;
+}
+
+static int merges_of_scores(const struct reader *in, const json_t *vocab, json_t *merges)
+{
+    struct pairs p = {0};
+    json_t **texts = NULL;
+    int r = find_pairs(in, vocab, &p);
+    if (r == 0)
+        r = text_of_ids(in, &texts);
+    for (size_t i = 0; r == 0 && i < p.count; i++) {
+        json_t *pair = json_pack("[O, O]", texts[p.list[i].left], texts[p.list[i].right]);
+        if (json_array_append_new(merges, pair) != 0)
+            r = err_set(in->e, -ENOMEM, "tokenizer.ggml: no memory for its merges");
+    }
+    for (uint64_t i = 0; texts && i < in->tokens->count; i++)
+        json_decref(texts[i]);
+    free(texts);
+    free(p.list);
+    return r;
+}
+
+/* ---- the two kinds ---- */
+
+static const struct pre *find_pre(const struct reader *in)
+{
+    struct slice name = {NULL, 0};
+    if (!gguf_string(gguf_find(in->g, "tokenizer.ggml.pre"), &name))
+        return NULL;
+    for (size_t i = 0; i < COUNT_OF(pres); i++) {
+        for (size_t k = 0; k < COUNT_OF(pres[i].names) && pres[i].names[k]; k++) {
+            if (slice_eq(name, slice_of(pres[i].names[k])))
+                return &pres[i];
+        }
+    }
+    return NULL;
+}
+
+static int refuse_pre(const struct reader *in)
+{
+    struct slice name = {"absent", 6};
+    (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.pre"), &name);
+    return err_set(
+        in->e, -ENOTSUP,
+        "tokenizer.ggml.pre '%.*s' is not supported; qwen2, qwen35, llama-bpe, gpt-4o and smollm are",
+        (int)MIN_OF(name.len, (size_t)64), name.ptr);
+}
+
+static json_t *pre_tokenizer_of(const struct pre *pre)
+{
+    json_t *first = pre->pattern ? json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
+                                             pre->pattern, "behavior", "Isolated", "invert", 0)
+                                 : json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1);
+    return json_pack("{s:s, s:[o, {s:s, s:b, s:b, s:b}]}", "type", "Sequence", "pretokenizers", first, "type",
+                     "ByteLevel", "add_prefix_space", 0, "trim_offsets", 0, "use_regex",
+                     pre->pattern == NULL);
+}
+
+static int read_byte_level(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+{
+    const struct pre *pre = find_pre(in);
+    if (!pre)
+        return refuse_pre(in);
+    json_object_set_new(root, "normalizer", pre->nfc ? json_pack("{s:s}", "type", "NFC") : json_null());
+    json_object_set_new(root, "pre_tokenizer", pre_tokenizer_of(pre));
+    json_object_set_new(root, "decoder", json_pack("{s:s}", "type", "ByteLevel"));
+    json_object_set_new(json_object_get(root, "model"), "ignore_merges", json_boolean(pre->ignore_merges));
+    (void)vocab;
+    return in->merges ? read_merges(in, merges) : bad(in, "merges are missing");
+}
+
+#define BLANK "\xe2\x96\x81" /* U+2581, a blank's place */
+
+static int read_sentence_piece(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+{
+    bool prefix = flag(in, "tokenizer.ggml.add_space_prefix", true);
+    json_t *model = json_object_get(root, "model");
+    json_t *normalizers = json_array(), *decoders = json_array();
+    if (prefix)
+        json_array_append_new(normalizers, json_pack("{s:s, s:s}", "type", "Prepend", "prepend", BLANK));
+    json_array_append_new(normalizers, json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern",
+                                                 "String", " ", "content", BLANK));
+    json_array_append_new(decoders, json_pack("{s:s, s:{s:s}, s:s}", "type", "Replace", "pattern", "String",
+                                              BLANK, "content", " "));
+    json_array_append_new(decoders, json_pack("{s:s}", "type", "ByteFallback"));
+    json_array_append_new(decoders, json_pack("{s:s}", "type", "Fuse"));
+    if (prefix)
+        json_array_append_new(decoders, json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content", " ",
+                                                  "start", 1, "stop", 0));
+    json_object_set_new(root, "normalizer",
+                        json_pack("{s:s, s:o}", "type", "Sequence", "normalizers", normalizers));
+    json_object_set_new(root, "decoder", json_pack("{s:s, s:o}", "type", "Sequence", "decoders", decoders));
+    json_object_set_new(model, "byte_fallback", json_true());
+    json_object_set_new(model, "fuse_unk", json_true());
+    struct token_walk w = walk_tokens(in);
+    while (next_token(&w)) {
+        if (w.type == TOKEN_UNKNOWN)
+            json_object_set_new(model, "unk_token", json_stringn(w.text.ptr, w.text.len));
+    }
+    if (!in->scores || in->scores->count != in->tokens->count)
+        return bad(in, "there is not one score for each token");
+    return merges_of_scores(in, vocab, merges);
+}
+
+/* ---- the objects ---- */
+
+static int set_token(const struct reader *in, const char *key, json_t *config, const char *name)
+{
+    uint64_t id;
+    if (!gguf_u64(gguf_find(in->g, key), &id))
+        return 0;
+    struct token_walk w = walk_tokens(in);
+    while (next_token(&w)) {
+        if (w.id == id)
+            return json_object_set_new(config, name, json_stringn(w.text.ptr, w.text.len)) == 0
+                       ? 0
+                       : bad(in, "a special token is not UTF-8");
+    }
+    return err_set(in->e, -EINVAL, "%s is %llu, which is no token", key, (ull)id);
+}
+
+static int read_config(const struct reader *in, bool bos, json_t *config)
+{
+    int r = set_token(in, "tokenizer.ggml.bos_token_id", config, "bos_token");
+    if (r == 0)
+        r = set_token(in, "tokenizer.ggml.eos_token_id", config, "eos_token");
+    bool add = flag(in, "tokenizer.ggml.add_bos_token", bos);
+    json_object_set_new(config, "add_bos_token",
+                        json_boolean(add && json_object_get(config, "bos_token") != NULL));
+    return r;
+}
+
+static int read_lists(struct reader *in)
+{
+    in->tokens = gguf_find(in->g, "tokenizer.ggml.tokens");
+    in->types = gguf_find(in->g, "tokenizer.ggml.token_type");
+    in->scores = gguf_find(in->g, "tokenizer.ggml.scores");
+    in->merges = gguf_find(in->g, "tokenizer.ggml.merges");
+    if (!in->tokens)
+        return err_set(in->e, -ENOENT, "the file has no tokenizer");
+    if (in->tokens->type != GGUF_STRING || in->tokens->count > TOKENS_MAX)
+        return bad(in, "tokens are no list of texts of a usable length");
+    if (in->types && (in->types->count != in->tokens->count || in->types->type == GGUF_STRING))
+        return bad(in, "there is not one type for each token");
+    return in->merges && in->merges->type != GGUF_STRING ? bad(in, "merges are no list of texts") : 0;
+}
+
+static int fill(struct reader *in, json_t *root, json_t *config)
+{
+    struct slice kind = {NULL, 0};
+    json_t *vocab = json_object(), *merges = json_array(), *added = json_array();
+    json_object_set_new(root, "model",
+                        json_pack("{s:s, s:o, s:o}", "type", "BPE", "vocab", vocab, "merges", merges));
+    json_object_set_new(root, "added_tokens", added);
+    int r = read_lists(in);
+    if (r == 0)
+        r = read_tokens(in, vocab, added);
+    if (r < 0)
+        return r;
+    (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.model"), &kind);
+    bool pieces = slice_eq(kind, SLICE("llama"));
+    if (!pieces && !slice_eq(kind, SLICE("gpt2")))
+        return err_set(in->e, -ENOTSUP, "tokenizer.ggml.model '%.*s' is not supported; gpt2 and llama are",
+                       (int)MIN_OF(kind.len, (size_t)64), kind.ptr ? kind.ptr : "");
+    r = pieces ? read_sentence_piece(in, root, vocab, merges) : read_byte_level(in, root, vocab, merges);
+    return r == 0 ? read_config(in, pieces || find_pre(in)->bos, config) : r;
+}
+
+int tokenizer_gguf_read(const char *path, json_t **root, json_t **config, struct err *e)
+{
+    char first[GGUF_PATH_BYTES];
+    struct gguf_file file = GGUF_FILE_NONE;
+    int r = gguf_file_find(path, first, e);
+    if (r == 0)
+        r = gguf_file_open(first, NULL, &file, e);
+    if (r < 0)
+        return r;
+    struct reader in = {.g = &file.head, .e = e};
+    json_t *objects[2] = {json_object(), json_object()};
+    r = fill(&in, objects[0], objects[1]);
+    gguf_file_close(&file);
+    if (r == 0) {
+        *root = objects[0];
+        *config = objects[1];
+        return 0;
+    }
+    json_decref(objects[0]);
+    json_decref(objects[1]);
+    return err_prefix(e, r, "%s", first);
+}

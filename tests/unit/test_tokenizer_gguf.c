@@ -1,0 +1,135 @@
+/* Tokenizers of GGUF files, made up on the spot, and refusals. */
+#include "test_gguf.h"
+
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+
+static struct test_gguf file;
+
+static struct arena *arena(void)
+{
+    static struct arena *a;
+    if (!a)
+        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
+    arena_reset(a);
+    return a;
+}
+
+static const char *save(void)
+{
+    const char *dir = test_dir();
+    test_gguf_data(&file, 32, 32, 0);
+    test_write_file(dir, "m.gguf", file.bytes, file.len);
+    return dir;
+}
+
+static void refuses(int code, const char *says)
+{
+    struct tokenizer *t;
+    struct err e = {{0}};
+    int r = tokenizer_load(arena(), save(), &t, &e);
+    if (r != code || !strstr(e.text, says))
+        print_message("gave %d: %s\n", r, e.text);
+    assert_int_equal(r, code);
+    assert_non_null(strstr(e.text, says));
+}
+
+static void put_texts(const char *key, const char *const *texts, uint32_t count)
+{
+    test_gguf_list(&file, key, GGUF_STRING, count);
+    for (uint32_t i = 0; i < count; i++)
+        test_gguf_text(&file, texts[i]);
+}
+
+static void put_numbers(const char *key, uint32_t type, const void *numbers, uint32_t count)
+{
+    test_gguf_list(&file, key, type, count);
+    test_gguf_put(&file, numbers, count * sizeof(uint32_t));
+}
+
+enum { PIECES = 10 };
+static const char *const pieces[PIECES] = {"<unk>", "<s>",          "<0x41>", "a",   "b",
+                                           "c",     "\xe2\x96\x81", "ab",     "abc", "bc"};
+static const int32_t piece_types[PIECES] = {2, 3, 6, 1, 1, 1, 1, 1, 1, 1};
+/* "bc" is better than "ab". */
+static const float piece_scores[PIECES] = {0, 0, 0, -10, -11, -12, -13, -3, -4, -2};
+
+static void write_pieces(uint32_t scores, uint32_t bos)
+{
+    test_gguf_begin(&file, 3, 0, 6);
+    test_gguf_key_text(&file, "tokenizer.ggml.model", "llama");
+    put_texts("tokenizer.ggml.tokens", pieces, PIECES);
+    put_numbers("tokenizer.ggml.token_type", GGUF_I32, piece_types, PIECES);
+    put_numbers("tokenizer.ggml.scores", GGUF_F32, piece_scores, scores);
+    test_gguf_key_u32(&file, "tokenizer.ggml.bos_token_id", bos);
+    test_gguf_key_text(&file, "tokenizer.chat_template", "{{ 1 + 1 }}");
+}
+
+static void check_ids(const struct tokenizer *t, const char *text, bool special, const uint32_t *ids,
+                      size_t count)
+{
+    uint32_t have[16];
+    size_t n = 0;
+    struct tokenizer_opts opts = {.added_tokens = true, .add_special = special};
+    struct arena *scratch;
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 16 << 20}, &scratch), 0);
+    assert_int_equal(tokenizer_encode(t, scratch, slice_of(text), &opts, have, 16, &n, NULL), 0);
+    assert_int_equal(n, count);
+    assert_memory_equal(have, ids, count * sizeof(ids[0]));
+    arena_free(scratch);
+}
+
+TEST(pieces_merge_by_their_scores)
+{
+    struct tokenizer *t;
+    struct err e = {{0}};
+    write_pieces(PIECES, 1);
+    int r = tokenizer_load(arena(), save(), &t, &e);
+    if (r < 0)
+        print_message("%s\n", e.text);
+    assert_int_equal(r, 0);
+    check_ids(t, "abc", false, (const uint32_t[]){6, 8}, 2); /* a and bc make abc */
+    check_ids(t, "abb", false, (const uint32_t[]){6, 7, 4}, 3);
+    check_ids(t, "A", true, (const uint32_t[]){1, 6, 2}, 3);
+    check_ids(t, "<s>", false, (const uint32_t[]){1}, 1);
+}
+
+TEST(the_template_is_the_file_s)
+{
+    struct chat_template *template;
+    write_pieces(PIECES, 1);
+    assert_int_equal(chat_template_load(arena(), save(), &template, NULL), 0);
+    test_gguf_begin(&file, 3, 0, 0);
+    assert_int_equal(chat_template_load(arena(), save(), &template, NULL), -ENOENT);
+}
+
+TEST(tokenizers_that_are_refused)
+{
+    test_gguf_begin(&file, 3, 0, 0);
+    refuses(-ENOENT, "the file has no tokenizer");
+    write_pieces(PIECES - 1, 1);
+    refuses(-EINVAL, "there is not one score for each token");
+    write_pieces(PIECES, PIECES);
+    refuses(-EINVAL, "tokenizer.ggml.bos_token_id is 10, which is no token");
+    test_gguf_begin(&file, 3, 0, 2);
+    test_gguf_key_text(&file, "tokenizer.ggml.model", "t5");
+    put_texts("tokenizer.ggml.tokens", pieces, PIECES);
+    refuses(-ENOTSUP, "tokenizer.ggml.model 't5' is not supported");
+    test_gguf_begin(&file, 3, 0, 3);
+    test_gguf_key_text(&file, "tokenizer.ggml.model", "gpt2");
+    test_gguf_key_text(&file, "tokenizer.ggml.pre", "nobody-knows");
+    put_texts("tokenizer.ggml.tokens", pieces, PIECES);
+    refuses(-ENOTSUP, "tokenizer.ggml.pre 'nobody-knows' is not supported");
+    test_gguf_begin(&file, 3, 0, 1);
+    put_numbers("tokenizer.ggml.tokens", GGUF_I32, piece_types, PIECES);
+    refuses(-EINVAL, "tokens are no list of texts");
+    test_gguf_begin(&file, 3, 0, 1);
+    put_texts("tokenizer.ggml.tokens", (const char *const[]){"\xff"}, 1);
+    refuses(-EINVAL, "tokenizer.ggml.tokens[0] is not UTF-8");
+}
+
+TEST_MAIN()
