@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -127,6 +128,32 @@ TEST(a_vector_with_one_changed_number_fails)
     snprintf(args, sizeof(args), "--model %s %s", GOLDEN_DATA("qwen3_embedding"), dir);
     assert_int_equal(run_golden(args, said, sizeof(said)), 1);
     assert_non_null(strstr(said, "1 vectors wrong, the first is number 2"));
+}
+
+/* A score by the logits of two tokens, made of a golden's logits. */
+TEST(scores_of_answers_hold)
+{
+    const char *dir = test_dir();
+    json_t *llama = json_load_file(GOLDEN_DATA("llama/golden.json"), 0, NULL);
+    const json_t *text = json_object_get(llama, "text"), *logits = json_object_get(text, "logits_last");
+    double yes = json_number_value(json_array_get(logits, 5));
+    double no = json_number_value(json_array_get(logits, 9));
+    json_t *ids = json_object_get(text, "prompt");
+    json_t *root = json_pack("{s:[{s:O,s:i,s:i,s:f}]}", "rerank", "ids", ids, "yes", 5, "no", 9, "score",
+                             1 / (1 + exp(no - yes)));
+    char args[512], path[256], said[16384];
+    assert_non_null(root);
+    snprintf(path, sizeof(path), "%s/golden.json", dir);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    snprintf(args, sizeof(args), "--model %s %s", GOLDEN_DATA("llama"), dir);
+    assert_int_equal(run_golden(args, said, sizeof(said)), 0);
+    assert_non_null(strstr(said, "1 scores compared"));
+    json_object_set_new(json_array_get(json_object_get(root, "rerank"), 0), "yes", json_integer(6));
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    assert_int_equal(run_golden(args, said, sizeof(said)), 1);
+    assert_non_null(strstr(said, "1 scores wrong"));
+    json_decref(root);
+    json_decref(llama);
 }
 
 TEST(one_worker_and_one_token_at_a_time_hold)
