@@ -167,6 +167,8 @@ V16_FN void isum_dot(isum *sum, codes line, const char *x, int bytes)
     sum->high = _mm256_add_epi32(sum->high, _mm256_madd_epi16(line.even[1], even));
     sum->low = _mm256_add_epi32(sum->low, _mm256_madd_epi16(line.odd[0], odd));
     sum->high = _mm256_add_epi32(sum->high, _mm256_madd_epi16(line.odd[1], odd));
+    /* Compilers may not put the products of several quads together first: those do not fit in registers. */
+    __asm__("" : "+x"(sum->low), "+x"(sum->high));
 }
 
 V16_FN isum isum_add(isum a, isum b)
