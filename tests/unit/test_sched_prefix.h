@@ -1,5 +1,5 @@
-/* test_sched_prefix.h - a scheduler over a page pool, perhaps one of a window, a pool of recurrent states and a
- * prefix index, and sequences whose prompts are texts. TEST_SEQS and TEST_PAGES may be defined before it is
+/* test_sched_prefix.h - a scheduler over a page pool, perhaps one of a window, a pool of recurrent states and
+ * a prefix index, and sequences whose prompts are texts. TEST_SEQS and TEST_PAGES may be defined before it is
  * included. */
 #ifndef PLATEAU_TESTS_TEST_SCHED_PREFIX_H
 #define PLATEAU_TESTS_TEST_SCHED_PREFIX_H
