@@ -67,8 +67,7 @@ static void check_messages(const struct request *r)
     const json_t *m, *before = NULL;
     ASSERT(count > 0);
     json_array_foreach(r->gen.messages, i, m) {
-        ASSERT(is_role(m, "system") ? i == 0
-                                    : is_role(m, "user") || is_role(m, "assistant") || is_role(m, "tool"));
+        ASSERT(is_role(m, "system") || is_role(m, "user") || is_role(m, "assistant") || is_role(m, "tool"));
         ASSERT(!before || is_role(m, "tool") ||
                !is_role(before, json_string_value(json_object_get(m, "role"))));
         if (is_role(m, "assistant"))
