@@ -21,11 +21,13 @@ static void check_name(const uint8_t *data, size_t size)
 /* Corrected checksums, so that the data after them is tested as well. */
 static void check_sealed(const char *file, size_t size)
 {
-    struct store_header h = {.kind = TIER_SNAPSHOT}, back;
+    struct store_header h = {0}, back;
     if (size < STORE_BLOCK_BYTES + 1)
         return;
     h.payload_bytes = size - STORE_BLOCK_BYTES;
-    memcpy(&h.pending, file + 24, sizeof(h.pending));
+    h.kind = (uint8_t)file[12] % TIER_KINDS;
+    if (h.kind == TIER_SNAPSHOT)
+        memcpy(&h.pending, file + 24, sizeof(h.pending));
     memcpy(&h.key, file, sizeof(h.key));
     memcpy(&h.identity, file + 64, sizeof(h.identity));
     h.identity.layout[STORE_LAYOUT_BYTES - 1] = 0;
@@ -35,7 +37,7 @@ static void check_sealed(const char *file, size_t size)
     store_file_seal(sealed, &h);
     ASSERT(store_file_check(sealed, store_file_bytes(h.payload_bytes), &back) == 0);
     ASSERT(memcmp(&h.key, &back.key, sizeof(h.key)) == 0 && back.payload_bytes == h.payload_bytes &&
-           back.pending == h.pending);
+           back.pending == h.pending && back.kind == h.kind);
     free(sealed);
 }
 
@@ -48,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ASSERT(file);
     memcpy(file, data, size);
     if (store_file_check(file, size, &h) == 0)
-        ASSERT(store_file_bytes(h.payload_bytes) == size && h.kind <= TIER_SNAPSHOT &&
+        ASSERT(store_file_bytes(h.payload_bytes) == size && h.kind < TIER_KINDS &&
                (h.kind == TIER_SNAPSHOT || h.pending == 0));
     check_sealed(file, size);
     free(file);

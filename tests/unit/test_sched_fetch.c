@@ -9,10 +9,11 @@
 
 enum { READS = 64 };
 
-/* The tier has a text's pages up to a letter, and its snapshots at the letters of `snapshots`. */
+/* The tier has a text's pages up to a letter, its snapshots at the letters of `snapshots`, and a window's
+ * pages at those of `windows`. */
 struct fake_tier {
     struct tier_io io;
-    const char *text, *snapshots;
+    const char *text, *snapshots, *windows;
     uint64_t read_ns;
     uint32_t room; /* reads that may be under way */
     struct tier_arrival reads[READS];
@@ -31,7 +32,8 @@ static bool fake_has(void *arg, const struct prefix_key *key, enum tier_kind kin
     size_t len = strnlen((const char *)key->bytes, sizeof(key->bytes));
     if (!t->text || strncmp(t->text, (const char *)key->bytes, len) != 0)
         return false;
-    return kind == TIER_PAGE || (t->snapshots && strchr(t->snapshots, key->bytes[len - 1]));
+    const char *letters = kind == TIER_SNAPSHOT ? t->snapshots : t->windows;
+    return kind == TIER_PAGE || (letters && strchr(letters, key->bytes[len - 1]));
 }
 
 static void fake_used(void *arg, const struct prefix_key *keys, uint32_t count,
@@ -98,13 +100,19 @@ static void fake_give(void *arg, const struct tier_arrival *a)
     assert_int_equal(a->handle, 1);
 }
 
-/* Reads under way arrive, the last one first; `but`: this index fails. */
-static void arrive(uint32_t but)
+/* Reads under way arrive, the last one first; `but`: this index of this kind fails. */
+static void arrive_kind(uint32_t but, enum tier_kind kind)
 {
     for (uint32_t i = 0; i < tier.read_count; i++) {
+        bool fails = tier.reads[i].index == but && tier.reads[i].kind == kind;
         tier.reads[i].handle = 1;
-        tier.reads[i].status = tier.reads[i].index == but ? -EIO : 0;
+        tier.reads[i].status = fails ? -EIO : 0;
     }
+}
+
+static void arrive(uint32_t but)
+{
+    arrive_kind(but, TIER_PAGE);
 }
 
 /* The block is the arrival's own: one that is taken, and that no other sequence reads. */
@@ -112,8 +120,8 @@ static void put_arrival(void *arg, const struct tier_arrival *a, uint32_t block)
 {
     struct fixture *f = arg;
     assert_ptr_equal(a->bytes, tier.bytes);
-    if (a->kind == TIER_PAGE)
-        assert_int_equal(page_pool_refs(f->pages, block), 1);
+    if (a->kind != TIER_SNAPSHOT)
+        assert_int_equal(page_pool_refs(a->kind == TIER_PAGE ? f->pages : f->window_pages, block), 1);
     else
         assert_true(block_pool_is_taken(f->states, block));
     tier.arrived++;
@@ -121,9 +129,9 @@ static void put_arrival(void *arg, const struct tier_arrival *a, uint32_t block)
 
 /* ---- the scheduler ---- */
 
-static void open_model(struct fixture *f, bool recurrent, uint32_t seqs_max)
+static void open_model_with(struct fixture *f, bool recurrent, uint32_t window, uint32_t seqs_max)
 {
-    struct sched_opts o = open_pools(f, recurrent ? 2 * seqs_max + 2 : 0);
+    struct sched_opts o = open_pools_with(f, recurrent ? 2 * seqs_max + 2 : 0, window);
     f->ev.prompt_token_ns = 1e6;
     tier = (struct fake_tier){.io = {.arg = &tier,
                                      .has = fake_has,
@@ -142,6 +150,11 @@ static void open_model(struct fixture *f, bool recurrent, uint32_t seqs_max)
     o.arrived = put_arrival;
     o.arrived_arg = f;
     open_sched(f, &o);
+}
+
+static void open_model(struct fixture *f, bool recurrent, uint32_t seqs_max)
+{
+    open_model_with(f, recurrent, 0, seqs_max);
 }
 
 /* ---- tests ---- */
@@ -318,6 +331,128 @@ TEST(a_narrow_tier_is_asked_again_as_it_gets_room)
     }
     assert_int_equal(seq->cached, 6 * PAGE);
     close_sched(&f);
+}
+
+/* ---- windows: at a page's end, two pages before it ---- */
+
+#define WINDOW (2 * PAGE_TOKENS)
+
+TEST(a_window_is_read_as_far_as_its_end_needs_it)
+{
+    for (int recurrent = 0; recurrent < 2; recurrent++) {
+        struct fixture f;
+        open_model_with(&f, recurrent, WINDOW, 2);
+        tier.text = "abcdefg";
+        tier.windows = "bcef"; /* whole before the ends c and f */
+        tier.snapshots = "cfg";
+        struct sched_seq *seq = add(&f, 0, "abcdefgh", 5, 0);
+        step(&f);
+        assert_int_equal(seq->fetch_pages, 6);
+        assert_int_equal(tier.asked, 6 + 2 + recurrent);
+        arrive(UINT32_MAX);
+        step(&f);
+        assert_true(seq->cached == 6 * PAGE && seq->fetched == 6 * PAGE);
+        assert_int_equal(f.plan.seqs[0].from, 6 * PAGE);
+        assert_int_equal(tier.used, 6 + 2);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(f.window_tables[0][i], NONE);
+        struct prefix_numbers n;
+        prefix_index_numbers(f.index, &n);
+        assert_int_equal(n.unstored, n.nodes - 6 + n.snapshots - recurrent);
+        close_sched(&f);
+    }
+}
+
+TEST(a_windows_page_that_fails_leaves_the_end_before_it)
+{
+    for (uint32_t at = 4; at < 6; at++) {
+        struct fixture f;
+        open_model_with(&f, false, WINDOW, 2);
+        tier.text = "abcdef";
+        tier.windows = "bcef";
+        struct sched_seq *seq = add(&f, 0, "abcdefgh", 5, 0);
+        step(&f);
+        arrive_kind(at, TIER_WINDOW);
+        tier.windows = at == 4 ? "bcf" : "bce";
+        step(&f);
+        /* All pages of the first group may have come before: they stay for the second fetch. */
+        assert_int_equal(seq->phase, SCHED_FETCHING);
+        assert_int_equal(seq->fetch_pages, 3);
+        arrive(UINT32_MAX);
+        step(&f);
+        assert_int_equal(seq->cached, 3 * PAGE);
+        close_sched(&f);
+    }
+}
+
+TEST(pages_that_joined_stay_for_a_second_fetch)
+{
+    struct fixture f;
+    open_model_with(&f, false, WINDOW, 2);
+    tier.text = "abcdef";
+    tier.windows = "bcef";
+    tier.room = 7; /* the first group, and one page of the window */
+    struct sched_seq *seq = add(&f, 0, "abcdefgh", 5, 0);
+    step(&f);
+    arrive(UINT32_MAX);
+    tier.windows = "bce"; /* the other one is gone */
+    step(&f);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
+    assert_true(seq->fetch_pages == 3 && seq->page_count == 3);
+    assert_int_equal(tier.asked, 7 + 2);
+    sched_check(f.sched);
+    arrive(UINT32_MAX);
+    step(&f);
+    assert_int_equal(seq->cached, 3 * PAGE);
+    close_sched(&f);
+}
+
+/* What others have left in memory is not read again. */
+TEST(a_fetch_uses_the_windows_in_memory)
+{
+    struct fixture f;
+    open_model_with(&f, false, WINDOW, 2);
+    struct sched_seq *seq = add(&f, 0, "abcd", 5, 0);
+    for (int i = 0; i < 4; i++)
+        step(&f);
+    sched_remove(f.sched, seq);
+    tier.text = "abcde";
+    tier.windows = "e";
+    seq = add(&f, 1, "abcdef", 5, 0);
+    step(&f);
+    assert_int_equal(seq->phase, SCHED_FETCHING);
+    assert_int_equal(tier.asked, 2); /* e of both groups; d of the window is there */
+    arrive(UINT32_MAX);
+    step(&f);
+    assert_true(seq->cached == 5 * PAGE && seq->fetched == PAGE);
+    close_sched(&f);
+}
+
+TEST(who_leaves_with_windows_leaves_nothing)
+{
+    for (int way = 0; way < 3; way++) {
+        struct fixture f;
+        open_model_with(&f, way == 2, WINDOW, 1);
+        tier.text = "abcdef";
+        tier.windows = "ef";
+        tier.snapshots = "f";
+        struct sched_seq *runs = add(&f, 0, "xyz", 5, 0), *seq = add(&f, 1, "abcdef", 5, 0);
+        for (int i = 0; i < 3; i++)
+            step(&f);
+        assert_int_equal(runs->phase, SCHED_DECODING);
+        assert_int_equal(seq->phase, SCHED_FETCHING);
+        /* While it fetches, after it failed, and when it has all and waits for a place. */
+        if (way > 0) {
+            arrive_kind(way == 1 ? 5 : UINT32_MAX, TIER_WINDOW);
+            tier.text = NULL;
+            step(&f);
+            assert_int_equal(seq->phase, SCHED_QUEUED);
+        }
+        sched_remove(f.sched, seq);
+        assert_int_equal(tier.read_count, 0);
+        sched_check(f.sched);
+        close_sched(&f);
+    }
 }
 
 TEST(a_running_seq_takes_the_fetched_pages_of_waiting_seqs)

@@ -1,5 +1,6 @@
-/* test_sched_prefix.h - a scheduler over one page pool, a pool of recurrent states and a prefix index, and
- * sequences whose prompts are texts. TEST_SEQS and TEST_PAGES may be defined before it is included. */
+/* test_sched_prefix.h - a scheduler over a page pool, perhaps one of a window, a pool of recurrent states and
+ * a prefix index, and sequences whose prompts are texts. TEST_SEQS and TEST_PAGES may be defined before it is
+ * included. */
 #ifndef PLATEAU_TESTS_TEST_SCHED_PREFIX_H
 #define PLATEAU_TESTS_TEST_SCHED_PREFIX_H
 
@@ -19,14 +20,15 @@ enum { SEQS = TEST_SEQS, PAGES = TEST_PAGES, PAGE = PAGE_TOKENS, BLOCK = 4096, T
 struct fixture {
     struct arena *arena;
     struct account *kv, *state;
-    struct page_pool *pages;
+    struct page_pool *pages, *window_pages; /* NULL: no window */
+    uint32_t uses;
     struct block_pool *states;
     struct prefix_index *index;
     struct sched *sched;
     struct sched_events ev;
     struct sched_plan plan;
     struct sched_seq seqs[SEQS];
-    uint32_t tables[SEQS][TABLE], cuts[SEQS][2];
+    uint32_t tables[SEQS][TABLE], window_tables[SEQS][TABLE], cuts[SEQS][2];
     struct prefix_key keys[SEQS][TABLE];
 };
 
@@ -35,20 +37,34 @@ static inline void on_evict(void *arg, uint32_t page)
     prefix_index_evict_page(((struct fixture *)arg)->index, 0, page);
 }
 
-/* Opens pools and index; states_max 0: no layer is recurrent. Returns what open_sched() takes. */
-static inline struct sched_opts open_pools(struct fixture *f, uint32_t states_max)
+static inline void on_evict_window(void *arg, uint32_t page)
+{
+    prefix_index_evict_page(((struct fixture *)arg)->index, 1, page);
+}
+
+static inline void open_window(struct fixture *f, struct page_pool_opts pages)
+{
+    pages.evict = on_evict_window;
+    assert_int_equal(page_pool_create(f->arena, &pages, &f->window_pages), 0);
+}
+
+/* Opens pools and index; states_max 0: no layer is recurrent; window 0: one group. Returns what open_sched()
+ * takes. */
+static inline struct sched_opts open_pools_with(struct fixture *f, uint32_t states_max, uint32_t window)
 {
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .state = test_account(ACCOUNT_NO_LIMIT)};
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 64, .tokens_alone = 64};
     struct page_pool_opts pages = {
-        .pages_max = PAGES, .page_bytes = BLOCK, .kv = f->kv, .evict = on_evict, .arg = f};
+        .pages_max = PAGES, .page_bytes = BLOCK, .kv = f->kv, .evict = on_evict, .arg = f, .uses = &f->uses};
     struct block_pool_opts states = {.blocks_max = states_max, .block_bytes = BLOCK, .account = f->state};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)1 << 20}, &f->arena), 0);
     assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
+    if (window > 0)
+        open_window(f, pages);
     if (states_max > 0)
         assert_int_equal(block_pool_create(f->arena, &states, &f->states), 0);
-    struct prefix_index_opts index = {.groups = {{.pages = f->pages, .page_bytes = BLOCK}},
-                                      .group_count = 1,
+    struct prefix_index_opts index = {.groups = {{f->pages, BLOCK, 0}, {f->window_pages, BLOCK, window}},
+                                      .group_count = window > 0 ? 2 : 1,
                                       .states = f->states,
                                       .state_bytes = BLOCK,
                                       .bytes_max = UINT64_MAX};
@@ -58,10 +74,15 @@ static inline struct sched_opts open_pools(struct fixture *f, uint32_t states_ma
                                .tokens_max = 256,
                                .logits_max = 20,
                                .logits_chunk_max = 40,
-                               .groups = {index.groups[0]},
-                               .group_count = 1,
+                               .groups = {index.groups[0], index.groups[1]},
+                               .group_count = index.group_count,
                                .states = f->states,
                                .prefix = f->index};
+}
+
+static inline struct sched_opts open_pools(struct fixture *f, uint32_t states_max)
+{
+    return open_pools_with(f, states_max, 0);
 }
 
 static inline void open_sched(struct fixture *f, const struct sched_opts *opts)
@@ -78,7 +99,10 @@ static inline void close_sched(struct fixture *f)
     prefix_index_check(f->index);
     prefix_index_done(f->index);
     assert_int_equal(page_pool_available(f->pages), PAGES);
+    if (f->window_pages)
+        assert_int_equal(page_pool_available(f->window_pages), PAGES);
     page_pool_done(f->pages);
+    page_pool_done(f->window_pages);
     block_pool_done(f->states);
     arena_free(f->arena);
 }
@@ -92,7 +116,7 @@ static inline struct sched_seq *add(struct fixture *f, uint32_t i, const char *t
     for (uint32_t k = 0; k < count; k++)
         memcpy(f->keys[i][k].bytes, text, k + 1);
     f->cuts[i][0] = cut;
-    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i]},
+    f->seqs[i] = (struct sched_seq){.pages = {f->tables[i], f->window_tables[i]},
                                     .tokens = count * PAGE + more,
                                     .tokens_limit = count * PAGE + 90,
                                     .arrival_ns = f->ev.now_ns,
