@@ -40,7 +40,7 @@ def top(tmp_path_factory):
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-2.safetensors", "d": "../x", "e": 5}}
     (top / "indexed/model.safetensors.index.json").write_text(json.dumps(index))
     put("pointer", config__json=CONFIG, model__safetensors="version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    put("bert", config__json='{"model_type": "bert"}', model__safetensors="")
+    put("bert", config__json='{"model_type": "distilbert"}', model__safetensors="")
     put("above/org")
     (top / "above/org/two").symlink_to(CANARY)
     (top / "above/one").symlink_to(CANARY)
@@ -75,7 +75,7 @@ def top(tmp_path_factory):
     ("pointer", ["Git LFS", "git lfs pull"]),
     ("above", ["below it lie one, org/two", "--model-dir above"]),
     ("pipe", ["pipe is no directory"]),
-    ("bert", ["bert: config.json: model_type 'bert' is not supported"]),
+    ("bert", ["bert: config.json: model_type 'distilbert' is not supported"]),
 ])
 def test_what_is_no_model_is_told_apart(top, path, words):
     for command in [["plan", path], ["generate", "--model", path, "x"], ["serve", "--port", "0", path]]:
@@ -88,7 +88,7 @@ def test_what_is_no_model_is_told_apart(top, path, words):
 def test_of_several_the_one_that_cannot_be_served_is_named(top):
     for models in [[CANARY, top / "bert"], [top / "bert", CANARY]]:
         got = run("serve", "--port", "0", *models)
-        assert got.returncode == 1 and f"{top}/bert: config.json: model_type 'bert'" in got.stderr
+        assert got.returncode == 1 and f"{top}/bert: config.json: model_type 'distilbert'" in got.stderr
 
 
 def test_a_model_whose_load_fails_is_named(top, tmp_path):

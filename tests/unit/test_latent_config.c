@@ -143,9 +143,10 @@ TEST(yarn_has_a_factor_of_scores_and_one_of_angles)
 
 TEST(routers_are_as_the_file_says)
 {
-    struct config c = reads("{" V2 "}");
+    struct config c = reads("{" V2 ",\"q_lora_rank\":null}");
     assert_true(c.route_score == ROUTE_SOFTMAX && c.topk_method == TOPK_GREEDY && !c.normalise);
     assert_int_equal(c.q_rank, 0);
+    assert_int_equal(reads("{" V2 "}").q_rank, 1536);
     assert_true(c.layer[0].mlp == &block_experts);
     c = reads("{" V2 ",\"topk_method\":\"group_limited_greedy\",\"scoring_func\":\"sigmoid\"}");
     assert_true(c.topk_method == TOPK_GROUP_MAX && c.route_score == ROUTE_SIGMOID);
@@ -160,7 +161,7 @@ TEST(routers_are_as_the_file_says)
 
 TEST(what_does_not_fit_is_refused)
 {
-    refuses("{" SMALL("deepseek_v3") "}", -EINVAL, "v_head_dim is missing");
+    refuses("{" SMALL("deepseek_v3") ",\"v_head_dim\":null}", -EINVAL, "v_head_dim is missing");
     refuses("{" V2 ",\"topk_method\":\"best\"}", -ENOTSUP, "topk_method 'best' is not supported");
     refuses("{" V2 ",\"scoring_func\":\"tanh\"}", -ENOTSUP, "scoring_func 'tanh' is not supported");
     refuses("{" V2 ",\"moe_layer_freq\":2}", -ENOTSUP, "moe_layer_freq is 2");
