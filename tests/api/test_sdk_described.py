@@ -30,6 +30,8 @@ ERROR = {"type": "object", "required": ["error"], "properties": {"error": {
 # Keeps replies short.
 CLAMPED = {"model": "canary", "max_tokens": 3, "max_completion_tokens": 3, "max_output_tokens": 16, "n": 2, "best_of": 2,
            "stream": False, "store": False}
+# Without a limit a reply has the rest of the context.
+LIMITS = {"/v1/chat/completions": {"max_completion_tokens": 3}, "/v1/responses": {"max_output_tokens": 16}}
 # The types have no bounds, so the server refuses most of what they generate. Two of three requests have these
 # values for required fields and numbers, and two other fields as generated.
 PLAIN = {"/v1/chat/completions": {"messages": ASK}, "/v1/completions": {"prompt": "a"}, "/v1/responses": {"input": "a"},
@@ -81,7 +83,7 @@ def tamed(body, path):
         body = {**{k: NUMBERS.get(k, body[k]) for k in others}, **PLAIN[path]}
         body.update({k: v for k, v in NUMBERS.items() if DRAWN.random() < 0.1 and path != "/v1/embeddings"})
     if isinstance(body, dict):
-        body.update({k: v for k, v in CLAMPED.items() if k in body or k == "model"})
+        body.update({**LIMITS.get(path, {}), **{k: v for k, v in CLAMPED.items() if k in body or k == "model"}})
     return body
 
 
