@@ -377,6 +377,19 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
         except_layers(r, c);
 }
 
+static bool is_of_experts(const struct block *b)
+{
+    return b == &block_experts || b == &block_experts_beside;
+}
+
+static bool has_experts(const struct config *c)
+{
+    for (uint32_t i = 0; i < c->layers; i++)
+        if (is_of_experts(c->layer[i].mixer) || is_of_experts(c->layer[i].mlp))
+            return true;
+    return false;
+}
+
 void config_layers_read(struct json_read *r, struct arena *a, struct config *c)
 {
     json_t *types = read_types(r);
@@ -385,6 +398,9 @@ void config_layers_read(struct json_read *r, struct arena *a, struct config *c)
     json_decref(types);
     if (r->error)
         return;
+    /* Where all layers are dense, nothing of the experts but their number has been read. */
+    if (!has_experts(c))
+        c->experts = 0;
     c->mtp_layer = layer_of(c, &kinds_of(c->family)[0], false, c->experts > 0);
     read_blocks(r, c);
     number_layers(c);

@@ -159,6 +159,14 @@ TEST(routers_are_as_the_file_says)
                 c.layer[2].mlp == &block_experts);
 }
 
+TEST(experts_that_no_layer_has_do_not_count)
+{
+    struct config c = reads("{\"first_k_dense_replace\":3," V2 "}");
+    assert_true(c.layer[2].mlp == &block_mlp && c.experts == 0);
+    c = reads("{\"first_k_dense_replace\":2," V2 "}");
+    assert_true(c.layer[2].mlp == &block_experts && c.experts > 0 && c.top_k == 2);
+}
+
 TEST(what_does_not_fit_is_refused)
 {
     refuses("{" SMALL("deepseek_v3") ",\"v_head_dim\":null}", -EINVAL, "v_head_dim is missing");
