@@ -5,6 +5,7 @@
 #include "model/vision.h"
 
 #include "base/check.h"
+#include "weights/gguf_file.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -53,6 +54,13 @@ static uint64_t tokenizer_bytes(const char *dir)
     return vocabulary ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB;
 }
 
+/* The metadata of a GGUF file have both: a token takes at most as much as in a tokenizer.json. */
+static uint64_t gguf_tokenizer_bytes(uint32_t vocab)
+{
+    enum { TOKEN_BYTES = 96, TEMPLATE_BYTES = 64 << 10 };
+    return ROUND_UP(4 * MIB + 3 * (uint64_t)vocab * TOKEN_BYTES + 16 * TEMPLATE_BYTES, MIB);
+}
+
 /* Only a probe shows whether the MTP head is complete. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
 {
@@ -67,7 +75,10 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
         speculation_parts(&p->speculation, &p->drafting, &p->parts);
         r = model_probe(dir, &p->parts, &p->shape, e);
     }
-    if (r == 0 && p->grammars && file_bytes(dir, "tokenizer.json") > 0)
+    const bool gguf = gguf_file_is(dir);
+    if (r == 0 && gguf)
+        p->tokenizer_bytes = gguf_tokenizer_bytes(p->shape.vocab);
+    if (r == 0 && p->grammars && (gguf || file_bytes(dir, "tokenizer.json") > 0))
         p->grammar_vocab_bytes = grammar_vocab_planned_bytes(p->shape.vocab);
     if (r == 0)
         r = model_probe(dir, &parts, &plain, e);
