@@ -18,9 +18,7 @@
 #define EVAL_TEXT_BYTES_MAX ((size_t)64 << 20)
 
 struct eval {
-    const struct settings *settings;
     struct progress progress;
-    bool chunks; /* models are loaded */
     uint64_t began_ns;
 };
 
@@ -127,7 +125,7 @@ static int open_accounts(struct runtime *rt, struct account **machine, struct ac
 static int evaluate(struct runtime *rt, struct slice text, struct err *e)
 {
     const struct settings *o = rt->settings;
-    struct eval v = {.settings = o};
+    struct eval v = {0};
     struct account *machine = NULL, *device = NULL;
     struct evaluation_result result;
     struct evaluation_opts opts = {.text = text,

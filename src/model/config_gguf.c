@@ -234,9 +234,7 @@ int config_gguf_read(const char *path, json_t **ret, const struct gguf_arch **ar
 {
     char first[GGUF_PATH_BYTES];
     struct gguf_file file = GGUF_FILE_NONE;
-    int r = gguf_file_find(path, first, e);
-    if (r == 0)
-        r = gguf_file_open(first, NULL, &file, e);
+    int r = gguf_file_open_model(path, first, NULL, &file, e);
     if (r < 0)
         return r;
     struct view v = {.file = &file, .root = json_object(), .e = e};

@@ -41,9 +41,7 @@ static int load_gguf(const char *path, struct generation_defaults *g, struct err
                                        "tokenizer.ggml.eom_token_id"};
     char first[GGUF_PATH_BYTES];
     struct gguf_file file = GGUF_FILE_NONE;
-    int r = gguf_file_find(path, first, e);
-    if (r == 0)
-        r = gguf_file_open(first, NULL, &file, e);
+    int r = gguf_file_open_model(path, first, NULL, &file, e);
     for (size_t i = 0; r == 0 && i < COUNT_OF(keys); i++) {
         uint64_t id;
         if (gguf_u64(gguf_find(&file.head, keys[i]), &id) && id <= ID_MAX)

@@ -46,19 +46,24 @@ static uint64_t file_bytes(const char *dir, const char *name)
 
 /* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a
  * template ten times. */
+static uint64_t text_bytes(uint64_t vocabulary, uint64_t templates)
+{
+    return ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB);
+}
+
 static uint64_t tokenizer_bytes(const char *dir)
 {
     uint64_t vocabulary = file_bytes(dir, "tokenizer.json");
     uint64_t templates = file_bytes(dir, "chat_template.jinja") + file_bytes(dir, "chat_template.json") +
                          file_bytes(dir, "tokenizer_config.json");
-    return vocabulary ? ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB) : MIB;
+    return vocabulary ? text_bytes(vocabulary, templates) : MIB;
 }
 
-/* The metadata of a GGUF file have both: a token takes at most as much as in a tokenizer.json. */
+/* The metadata of a GGUF file have both: a token takes about as much as in a tokenizer.json. */
 static uint64_t gguf_tokenizer_bytes(uint32_t vocab)
 {
     enum { TOKEN_BYTES = 96, TEMPLATE_BYTES = 64 << 10 };
-    return ROUND_UP(4 * MIB + 3 * (uint64_t)vocab * TOKEN_BYTES + 16 * TEMPLATE_BYTES, MIB);
+    return text_bytes((uint64_t)vocab * TOKEN_BYTES, TEMPLATE_BYTES);
 }
 
 /* Only a probe shows whether the MTP head is complete. */

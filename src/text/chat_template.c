@@ -116,9 +116,7 @@ static int load_from_gguf(struct arena *a, const char *path, struct chat_templat
     char first[GGUF_PATH_BYTES];
     struct gguf_file file = GGUF_FILE_NONE;
     struct slice text;
-    int r = gguf_file_find(path, first, e);
-    if (r == 0)
-        r = gguf_file_open(first, NULL, &file, e);
+    int r = gguf_file_open_model(path, first, NULL, &file, e);
     if (r == 0 && !gguf_string(gguf_find(&file.head, "tokenizer.chat_template"), &text))
         r = err_set(e, -ENOENT, "%s: no tokenizer.chat_template", first);
     if (r == 0)

@@ -388,9 +388,7 @@ int tokenizer_gguf_read(const char *path, json_t **root, json_t **config, struct
 {
     char first[GGUF_PATH_BYTES];
     struct gguf_file file = GGUF_FILE_NONE;
-    int r = gguf_file_find(path, first, e);
-    if (r == 0)
-        r = gguf_file_open(first, NULL, &file, e);
+    int r = gguf_file_open_model(path, first, NULL, &file, e);
     if (r < 0)
         return r;
     struct reader in = {.g = &file.head, .e = e};

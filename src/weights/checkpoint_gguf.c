@@ -126,9 +126,7 @@ static int open_gguf(struct checkpoint *c, struct err *e)
 {
     struct parts p;
     struct gguf_file first = GGUF_FILE_NONE;
-    int r = gguf_file_find(c->dir, p.first, e);
-    if (r == 0)
-        r = gguf_file_open(p.first, c->account, &first, e);
+    int r = gguf_file_open_model(c->dir, p.first, c->account, &first, e);
     if (r == 0)
         r = open_all(c, &p, &first, e);
     gguf_file_close(&first);

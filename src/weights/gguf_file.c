@@ -167,6 +167,13 @@ int gguf_file_open(const char *file, struct account *account, struct gguf_file *
     return err_prefix(e, r, "%s", file);
 }
 
+int gguf_file_open_model(const char *path, char first[GGUF_PATH_BYTES], struct account *account,
+                         struct gguf_file *ret, struct err *e)
+{
+    int r = gguf_file_find(path, first, e);
+    return r == 0 ? gguf_file_open(first, account, ret, e) : r;
+}
+
 void gguf_file_forget(struct gguf_file *f)
 {
     arena_free(f->arena);

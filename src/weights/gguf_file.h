@@ -34,6 +34,9 @@ struct gguf_file {
 /* `account` (may be NULL) is charged until the head is closed. 0, -EINVAL, -ENOTSUP, -ENOMEM, -ESTALE, or
  * what open and read said; e names the file. */
 int gguf_file_open(const char *file, struct account *account, struct gguf_file *ret, struct err *e);
+/* gguf_file_find(), and the head of that file. */
+int gguf_file_open_model(const char *path, char first[GGUF_PATH_BYTES], struct account *account,
+                         struct gguf_file *ret, struct err *e);
 /* Forgets the head; the file stays open. */
 void gguf_file_forget(struct gguf_file *f);
 /* The same, and closes the file. GGUF_FILE_NONE is fine. */

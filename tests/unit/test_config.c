@@ -1,9 +1,8 @@
 /* config.json and generation_config.json: aliases, defaults, bounds, and refusals with a message. */
-#include "test_files.h"
+#include "test_config_read.h"
 
 #include "compute/layout.h"
 #include "model/blocks.h"
-#include "model/config.h"
 #include "model/family.h"
 #include "model/generation_config.h"
 
@@ -11,15 +10,6 @@
 
 #include <errno.h>
 #include <math.h>
-
-static struct arena *arena(void)
-{
-    static struct arena *a;
-    if (!a)
-        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
-    arena_reset(a);
-    return a;
-}
 
 #define LLAMA "\"model_type\":\"llama\"," LLAMA_NUMBERS
 #define LLAMA_NUMBERS                                                                                        \
@@ -31,28 +21,6 @@ static struct arena *arena(void)
     "\"num_key_value_heads\":2,\"head_dim\":16,\"intermediate_size\":160,\"vocab_size\":512,"                \
     "\"max_position_embeddings\":4096,\"linear_conv_kernel_dim\":4,\"linear_num_key_heads\":2,"              \
     "\"linear_num_value_heads\":4,\"linear_value_head_dim\":32"
-
-static struct config reads(const char *text)
-{
-    struct config c;
-    struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(text), &c, &e);
-    if (r < 0)
-        print_message("%s\n%s\n", text, e.text);
-    assert_int_equal(r, 0);
-    return c;
-}
-
-static void refuses(const char *text, int code, const char *says)
-{
-    struct config c;
-    struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(text), &c, &e);
-    if (r != code || !strstr(e.text, says))
-        print_message("%s\ngave %d: %s\n", text, r, e.text);
-    assert_int_equal(r, code);
-    assert_non_null(strstr(e.text, says));
-}
 
 TEST(a_llama_has_its_defaults)
 {

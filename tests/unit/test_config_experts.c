@@ -1,37 +1,16 @@
 /* config.json of families with experts: spellings, defaults, and absurd numbers. */
-#include "test_files.h"
+#include "test_config_read.h"
 
 #include "compute/ops.h"
 #include "model/blocks.h"
-#include "model/config.h"
 
 #include <errno.h>
 
-static struct arena *arena(void)
-{
-    static struct arena *a;
-    if (!a)
-        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
-    arena_reset(a);
-    return a;
-}
-
-static struct config reads(const char *text)
+static void refuses_it(const char *text, const char *says)
 {
     struct config c;
     struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(text), &c, &e);
-    if (r < 0)
-        print_message("%s\n%s\n", text, e.text);
-    assert_int_equal(r, 0);
-    return c;
-}
-
-static void refuses(const char *text, const char *says)
-{
-    struct config c;
-    struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(text), &c, &e);
+    int r = config_parse(config_arena(), slice_of(text), &c, &e);
     if (r >= 0 || !strstr(e.text, says))
         print_message("%s\ngave %d: %s\n", text, r, e.text);
     assert_true(r == -EINVAL || r == -ENOTSUP);
@@ -128,7 +107,7 @@ TEST(absurd_numbers_are_named)
          "residual_multiplier"},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++)
-        refuses(cases[i].text, cases[i].says);
+        refuses_it(cases[i].text, cases[i].says);
 }
 
 TEST_MAIN()

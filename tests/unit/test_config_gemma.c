@@ -1,51 +1,13 @@
 /* config.json of gemma4: sizes of global layers in both spellings, shared K and V, defaults, refusals. */
-#include "test_files.h"
+#include "test_config_read.h"
 
 #include "compute/layout.h"
 #include "model/blocks.h"
-#include "model/config.h"
 
 #include "base/none.h"
 
 #include <errno.h>
 #include <math.h>
-
-static struct arena *arena(void)
-{
-    static struct arena *a;
-    if (!a)
-        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
-    arena_reset(a);
-    return a;
-}
-
-static int parse(const char *text, struct config *ret, struct err *e)
-{
-    *e = (struct err){{0}};
-    return config_parse(arena(), slice_of(text), ret, e);
-}
-
-static struct config reads(const char *text)
-{
-    struct config c;
-    struct err e;
-    int r = parse(text, &c, &e);
-    if (r < 0)
-        print_message("%s\n%s\n", text, e.text);
-    assert_int_equal(r, 0);
-    return c;
-}
-
-static void refuses(const char *text, int code, const char *says)
-{
-    struct config c;
-    struct err e;
-    int r = parse(text, &c, &e);
-    if (r != code || !strstr(e.text, says))
-        print_message("%s\ngave %d: %s\n", text, r, e.text);
-    assert_int_equal(r, code);
-    assert_non_null(strstr(e.text, says));
-}
 
 #define GEMMA4 GEMMA4_LAYERS("6")
 #define GEMMA4_LAYERS(n)                                                                                     \

@@ -1,8 +1,7 @@
 /* Families that differ from llama in few things: what their configurations say, in both spellings, and what
  * is refused. */
-#include "test_files.h"
+#include "test_config_read.h"
 
-#include "model/config.h"
 #include "model/family.h"
 
 #include "base/check.h"
@@ -10,41 +9,10 @@
 #include <errno.h>
 #include <math.h>
 
-static struct arena *arena(void)
-{
-    static struct arena *a;
-    if (!a)
-        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
-    arena_reset(a);
-    return a;
-}
-
 #define NUMBERS                                                                                              \
     "\"hidden_size\":64,\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":2,"        \
     "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096"
 #define OF(type, rest) "{\"model_type\":\"" type "\"," NUMBERS rest "}"
-
-static struct config reads(const char *text)
-{
-    struct config c;
-    struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(text), &c, &e);
-    if (r < 0)
-        print_message("%s\n%s\n", text, e.text);
-    assert_int_equal(r, 0);
-    return c;
-}
-
-static void refuses(const char *text, int code, const char *says)
-{
-    struct config c;
-    struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(text), &c, &e);
-    if (r != code || !strstr(e.text, says))
-        print_message("%s\ngave %d: %s\n", text, r, e.text);
-    assert_int_equal(r, code);
-    assert_non_null(strstr(e.text, says));
-}
 
 /* A letter per layer: R rotates, N does not, W rotates and has a window, X has a window alone. */
 static void has_layers(const struct config *c, const char *letters)

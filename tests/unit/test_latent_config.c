@@ -1,9 +1,8 @@
 /* Latent attention in config.json: what a page holds, routers, yarn's factors, and what is refused. */
-#include "test_files.h"
+#include "test_config_read.h"
 
 #include "compute/layout.h"
 #include "model/blocks.h"
-#include "model/config.h"
 #include "model/family.h"
 #include "model/model.h"
 
@@ -11,42 +10,6 @@
 
 #include <errno.h>
 #include <math.h>
-
-static struct arena *arena(void)
-{
-    static struct arena *a;
-    if (!a)
-        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
-    arena_reset(a);
-    return a;
-}
-
-static int parse(const char *text, struct config *ret, struct err *e)
-{
-    *e = (struct err){{0}};
-    return config_parse(arena(), slice_of(text), ret, e);
-}
-
-static struct config reads(const char *text)
-{
-    struct config c;
-    struct err e;
-    int r = parse(text, &c, &e);
-    if (r < 0)
-        print_message("%s\n%s\n", text, e.text);
-    assert_int_equal(r, 0);
-    return c;
-}
-
-static void refuses(const char *text, int code, const char *says)
-{
-    struct config c;
-    struct err e;
-    assert_int_equal(parse(text, &c, &e), code);
-    if (!strstr(e.text, says))
-        print_message("%s\n", e.text);
-    assert_non_null(strstr(e.text, says));
-}
 
 /* The shape of the released DeepSeek V3, in the spelling of its own config.json. */
 #define V3_NUMBERS                                                                                           \

@@ -1,8 +1,6 @@
 /* Tables of rotation against transformers 5.23: ROPE_INIT_FUNCTIONS, and hunyuan's own, in float32. Each
  * configuration is read in both of its spellings. */
-#include "test_files.h"
-
-#include "model/config.h"
+#include "test_config_read.h"
 
 #include "base/check.h"
 
@@ -178,26 +176,6 @@ static const struct table_case cases[] = {
      1.25},
 };
 
-static struct arena *arena(void)
-{
-    static struct arena *a;
-    if (!a)
-        assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 64 << 20}, &a), 0);
-    arena_reset(a);
-    return a;
-}
-
-static struct config parse(const char *text)
-{
-    struct config c;
-    struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(text), &c, &e);
-    if (r < 0)
-        print_message("%s\n%s\n", text, e.text);
-    assert_int_equal(r, 0);
-    return c;
-}
-
 static const char *spelled(const struct table_case *t, bool old, char ret[2048])
 {
     char original[64] = "";
@@ -241,7 +219,7 @@ TEST(tables_are_those_of_the_reference_in_both_spellings)
     char text[2048];
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         for (int old = 0; old < 2; old++) {
-            struct config c = parse(spelled(&cases[i], old, text));
+            struct config c = reads(spelled(&cases[i], old, text));
             config_serve(&c, 0);
             has_table(&cases[i], &c);
         }
@@ -263,7 +241,7 @@ TEST(longrope_takes_its_factors_by_the_context)
 {
     char text[2048];
     const struct table_case *t = named("longrope long");
-    struct config c = parse(spelled(t, false, text));
+    struct config c = reads(spelled(t, false, text));
     struct rope shorter, at_limit, longer;
     config_serve(&c, 100);
     rope_init(&shorter, &c.ropes[0]);
@@ -285,18 +263,18 @@ TEST(longrope_has_older_names)
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         struct table_case t = *named("longrope long");
         t.type = names[i];
-        struct config c = parse(spelled(&t, true, text));
+        struct config c = reads(spelled(&t, true, text));
         config_serve(&c, 0);
         has_table(&t, &c);
     }
 }
 
-static void refuses(const struct table_case *t, const char *says)
+static void refuses_table(const struct table_case *t, const char *says)
 {
     char text[2048];
     struct config c;
     struct err e = {{0}};
-    int r = config_parse(arena(), slice_of(spelled(t, false, text)), &c, &e);
+    int r = config_parse(config_arena(), slice_of(spelled(t, false, text)), &c, &e);
     if (r == 0 || !strstr(e.text, says))
         print_message("%s\ngave %d: %s\n", text, r, e.text);
     assert_true(r < 0);
@@ -318,17 +296,17 @@ TEST(broken_parameters_are_refused)
     struct table_case t = *named("longrope long");
     for (size_t i = 0; i < COUNT_OF(broken); i++) {
         t.rest = broken[i][0];
-        refuses(&t, broken[i][1]);
+        refuses_table(&t, broken[i][1]);
     }
     t = *named("longrope long");
     t.original = 1;
-    refuses(&t, "original_max_position_embeddings 1 must be at least 2");
+    refuses_table(&t, "original_max_position_embeddings 1 must be at least 2");
     t = *named("dynamic alpha");
     t.rest = "\"alpha\":-1";
-    refuses(&t, "alpha must be a number");
+    refuses_table(&t, "alpha must be a number");
     t = *named("yarn");
     t.type = "nonsense";
-    refuses(&t, "rope_type 'nonsense' is not supported");
+    refuses_table(&t, "rope_type 'nonsense' is not supported");
 }
 
 TEST_MAIN()
