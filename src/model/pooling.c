@@ -24,12 +24,15 @@ const char *pooling_name(enum pooling p)
 
 /* ---- configuration ---- */
 
-/* The part of a module's type after its last dot. */
-static const char *module_name(const json_t *module)
+const char *pooling_class(const char *type)
 {
-    const char *type = json_string_value(json_object_get(module, "type"));
     const char *dot = type ? strrchr(type, '.') : NULL;
     return dot ? dot + 1 : type;
+}
+
+static const char *module_name(const json_t *module)
+{
+    return pooling_class(json_string_value(json_object_get(module, "type")));
 }
 
 static void read_named_mode(struct json_read *in, const char *name, uint32_t *count,

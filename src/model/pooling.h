@@ -34,6 +34,9 @@ struct pooling_config {
     uint32_t dimensions[POOLING_DIMENSIONS_MAX], dimension_count;
 };
 
+/* The class of a module's or an activation's type: what follows the last dot. NULL stays NULL. */
+const char *pooling_class(const char *type);
+
 /* Without modules.json the kind is POOLING_NONE. 0, -EINVAL (a file is malformed), -ENOTSUP (a module or a
  * pooling mode that is not computed), -ENOMEM. */
 int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e);

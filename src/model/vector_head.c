@@ -109,8 +109,7 @@ static int find_classifier(struct vector_head_source *s, const struct config *c,
 static bool read_activation(struct json_read *r)
 {
     const char *name = json_read_string_or(r, "activation_function", "torch.nn.modules.activation.Tanh");
-    const char *dot = strrchr(name, '.');
-    const char *class = dot ? dot + 1 : name;
+    const char *class = pooling_class(name);
     bool tanh = strcmp(class, "Tanh") == 0;
     if (!tanh && strcmp(class, "Identity") != 0)
         json_read_fail(r, -ENOTSUP, "activation_function '%.80s' is not supported; Identity and Tanh are",
