@@ -13,7 +13,7 @@ import importlib
 import pathlib
 import sys
 
-GATES = ("soak", "return", "flat", "jitter", "agent", "agents", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft")
+GATES = ("soak", "return", "flat", "jitter", "agent", "agents", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft", "busy")
 # Instead, with --device-memory-limit: loads for which 64 MiB beside the machine's memory suffice.
 ON_A_DEVICE = {"longest": 256, "soak_batch": 4, "load": 4, "prompt": 1024}
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -66,6 +66,8 @@ def arguments():
     p.add_argument("--video-frames", type=int, default=64, help="images: of the video that is asked about beside them (64)")
     p.add_argument("--gap-images", type=int, default=4, help="images: large ones beside a stream, each way; 0: none (4)")
     p.add_argument("--gap-edge", type=int, default=2048, help="images: pixels of their edge (2048)")
+    p.add_argument("--busy-pairs", type=int, default=12, help="busy: windows with competitors (12)")
+    p.add_argument("--busy-window", type=float, default=3, help="busy: seconds of each window (3)")
     p.add_argument("--draft-steps", type=int, default=10000, help="draft: steps with drafts of one generation (10000)")
     p.add_argument("--draft-tokens", type=int, default=10000, help="draft: tokens that are drawn with temperature and seed (10000)")
     p.add_argument("--draft-batch", type=int, default=512, help="draft: tokens of each of eight at once (512)")

@@ -26,6 +26,7 @@ SMALL = {
     "load-gap": ["--gap-shape", "tiny-qwen3", "--gap-loads", "2"],
     "models": ["--cycles", "12"],
     "images": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-images", "1", "--gap-edge", "1024"],
+    "busy": ["--busy-pairs", "1", "--busy-window", "0.2"],
     "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }
 # Of these, those about memory run with two domains as well: each is judged by itself.
@@ -38,7 +39,7 @@ IN_DOMAINS = {
 }
 # A slope over a second has no meaning, nor have quantiles of a machine that runs other tests; whether drafts
 # pay follows from times too. Of a small prompt a turn's new text is more than a twentieth.
-LONG_ONLY = ("slope", "of the whole prompt", "p99", "period", "throughput", "every gap", "beside a flood", "beside unread", "beside large", "longest gap", "longest trim slice", "steps with drafts", "eight had", "less well")
+LONG_ONLY = ("slope", "of the whole prompt", "p99", "period", "throughput", "every gap", "beside a flood", "beside unread", "beside large", "longest gap", "longest trim slice", "steps with drafts", "eight had", "less well", "keeps half")
 
 
 def run_gate(gate, out, *options):
