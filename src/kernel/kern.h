@@ -10,6 +10,7 @@
 #define PLATEAU_KERNEL_KERN_H
 
 #include "base/page_tokens.h"
+#include "kernel/kv_form.h"
 #include "kernel/matrix.h"
 #include "kernel/quants.h"
 
@@ -162,21 +163,23 @@ struct kern_ssm {
 };
 typedef void kern_ssm_fn(const struct kern_ssm *a, uint32_t column_begin, uint32_t column_end);
 
-/* K and V of one KV head of one layer, f32, in pages of 32 tokens. A page has K transposed [k_width][32] at
- * `k_offset` bytes and V [32][v_width] at `v_offset`. It begins at base + index * page_bytes. With `v_in_k`
- * V is the first v_width values of K, stored once, and nothing lies at `v_offset`. */
+/* K and V of one KV head of one layer, in pages of 32 tokens. A page has K transposed [k_width][32] at
+ * `k_offset` bytes and V [32][v_width] at `v_offset`, each in `form`, which int8's scales [32] follow. It
+ * begins at base + index * page_bytes. With `v_in_k` V is the first v_width values of K, stored once, and
+ * nothing lies at `v_offset`. */
 #define KERN_SEGMENT_TOKENS 256
 #define KERN_HEAD_MAX       640
 struct kern_kv {
     char *base;
     size_t page_bytes;
     const uint32_t *pages; /* the sequence's table: page of token t is pages[t / 32] */
+    enum kv_form form;
     size_t k_offset, v_offset;
     uint32_t k_width, v_width; /* <= KERN_HEAD_MAX */
     bool v_in_k;               /* v_width <= k_width */
     float cap;                 /* a scaled score s becomes cap * tanh(s / cap); 0: none */
 };
-/* Stores one token's K and V head; v is not read with `v_in_k`. */
+/* Stores one token's K and V head as kv_form.h says; v is not read with `v_in_k`. The same in all tiers. */
 typedef void kern_kv_put_fn(const struct kern_kv *kv, uint32_t token, const float *k, const float *v);
 
 /* One query head at one position: sees the keys of tokens [kv_first, kv_len), one at least. Pages that no

@@ -306,28 +306,34 @@ static void ref_ssm(const struct kern_ssm *a, uint32_t column_begin, uint32_t co
 }
 
 /* K [k_width][32] or V [32][v_width] of the page that holds `token`. */
-static float *page_part(const struct kern_kv *kv, uint32_t token, size_t offset)
+static char *page_part(const struct kern_kv *kv, uint32_t token, size_t offset)
 {
-    return (float *)(kv->base + kv->pages[token / PAGE_TOKENS] * kv->page_bytes + offset);
+    return kv->base + kv->pages[token / PAGE_TOKENS] * kv->page_bytes + offset;
 }
 
 static void ref_kv_put(const struct kern_kv *kv, uint32_t token, const float *k, const float *v)
 {
-    float *page_k = page_part(kv, token, kv->k_offset), *page_v = page_part(kv, token, kv->v_offset);
     uint32_t at = token % PAGE_TOKENS;
-    for (uint32_t d = 0; d < kv->k_width; d++)
-        page_k[(size_t)d * PAGE_TOKENS + at] = k[d];
-    for (uint32_t d = 0; d < kv->v_width && !kv->v_in_k; d++)
-        page_v[(size_t)at * kv->v_width + d] = v[d];
+    kv_form_put(kv->form, page_part(kv, token, kv->k_offset), kv->k_width, at, at, PAGE_TOKENS, k);
+    if (!kv->v_in_k)
+        kv_form_put(kv->form, page_part(kv, token, kv->v_offset), kv->v_width, at, (size_t)at * kv->v_width,
+                    1, v);
 }
 
-/* The token's V, one value every *stride floats. */
-static const float *values_of(const struct kern_kv *kv, uint32_t token, size_t *stride)
+static float key_of(const struct kern_kv *kv, uint32_t token, uint32_t d)
 {
     uint32_t at = token % PAGE_TOKENS;
-    *stride = kv->v_in_k ? PAGE_TOKENS : 1;
-    return kv->v_in_k ? page_part(kv, token, kv->k_offset) + at
-                      : page_part(kv, token, kv->v_offset) + (size_t)at * kv->v_width;
+    return kv_form_value(kv->form, page_part(kv, token, kv->k_offset), kv->k_width, at,
+                         (size_t)d * PAGE_TOKENS + at);
+}
+
+static float value_of(const struct kern_kv *kv, uint32_t token, uint32_t d)
+{
+    uint32_t at = token % PAGE_TOKENS;
+    if (kv->v_in_k)
+        return key_of(kv, token, d);
+    return kv_form_value(kv->form, page_part(kv, token, kv->v_offset), kv->v_width, at,
+                         (size_t)at * kv->v_width + d);
 }
 
 /* Scores of the tokens [begin, end) into ret; their maximum. */
@@ -336,10 +342,9 @@ static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t b
 {
     float max = -INFINITY;
     for (uint32_t t = begin; t < end; t++) {
-        const float *k = page_part(kv, t, kv->k_offset) + t % PAGE_TOKENS;
         float s = 0;
         for (uint32_t d = 0; d < kv->k_width; d++)
-            s = fmaf(q[d], k[(size_t)d * PAGE_TOKENS], s);
+            s = fmaf(q[d], key_of(kv, t, d), s);
         s *= scale;
         ret[t - begin] = kv->cap > 0 ? kv->cap * tanhf(s / kv->cap) : s;
         max = fmaxf(max, ret[t - begin]);
@@ -356,12 +361,10 @@ static void attend_segment(const struct kern_kv *kv, const struct kern_query *qu
     float segment_max = segment_scores(kv, query->q, from, end, scale, p + (from - begin)), segment_sum = 0;
     memset(segment, 0, kv->v_width * sizeof(float));
     for (uint32_t t = from; t < end; t++) {
-        size_t stride;
-        const float *v = values_of(kv, t, &stride);
         float e = expf(p[t - begin] - segment_max);
         segment_sum += e;
         for (uint32_t d = 0; d < kv->v_width; d++)
-            segment[d] = fmaf(e, v[d * stride], segment[d]);
+            segment[d] = fmaf(e, value_of(kv, t, d), segment[d]);
     }
     bool joins = begin > query->kv_first;
     float larger = joins ? fmaxf(*max, segment_max) : segment_max;

@@ -18,16 +18,18 @@ struct bench {
 struct widths {
     uint32_t k, v;
     bool v_in_k;
+    enum kv_form form;
 };
 
 /* Pages lie in reverse order, with another head's bytes between K and V; unwritten values are NaN. V in K
  * needs no page of its own, and kv_put may not read one. */
 static void bench_init_widths(struct bench *b, struct rng *r, struct widths w, const struct kern_ops *ops)
 {
-    size_t k_bytes = (size_t)PAGE_TOKENS * w.k * sizeof(float), v_bytes = PAGE_TOKENS * w.v * sizeof(float);
+    size_t k_bytes = kv_form_bytes(w.form, w.k), v_bytes = kv_form_bytes(w.form, w.v);
     size_t scratch = w.v_in_k ? KERN_ATTN_SCRATCH_V_IN_K : KERN_ATTN_SCRATCH;
     b->kv = (struct kern_kv){.page_bytes = (w.v_in_k ? k_bytes : 2 * k_bytes + v_bytes) + 64,
                              .pages = b->pages,
+                             .form = w.form,
                              .k_offset = 64,
                              .v_offset = 64 + 2 * k_bytes,
                              .k_width = w.k,
@@ -51,7 +53,7 @@ static void bench_init_widths(struct bench *b, struct rng *r, struct widths w, c
 
 static void bench_init(struct bench *b, struct rng *r, uint32_t head_dim, const struct kern_ops *ops)
 {
-    bench_init_widths(b, r, (struct widths){head_dim, head_dim, false}, ops);
+    bench_init_widths(b, r, (struct widths){head_dim, head_dim, false, KV_F32}, ops);
 }
 
 static void bench_done(struct bench *b)
@@ -141,7 +143,7 @@ static void check_widths(struct widths w, float scale)
 
 static void check_attention(uint32_t head_dim, float scale)
 {
-    check_widths((struct widths){head_dim, head_dim, false}, scale);
+    check_widths((struct widths){head_dim, head_dim, false, KV_F32}, scale);
 }
 
 /* Windows of one size: queries that share pages, segments, or nothing. */
@@ -165,7 +167,7 @@ static void check_window_widths(struct widths w, uint32_t window, const float *s
 
 static void check_window(uint32_t head_dim, uint32_t window, const float *sinks, float cap)
 {
-    check_window_widths((struct widths){head_dim, head_dim, false}, window, sinks, cap);
+    check_window_widths((struct widths){head_dim, head_dim, false, KV_F32}, window, sinks, cap);
 }
 
 TEST(a_query_sees_its_window_alone)
@@ -236,20 +238,21 @@ TEST(attention_holds_for_the_longest_heads)
 TEST(keys_and_values_have_different_widths)
 {
     static const struct widths widths[] = {
-        {24, 16, false}, {17, 40, false}, {192, 128, false}, {8, 81, false}};
+        {24, 16, false, 0}, {17, 40, false, 0}, {192, 128, false, 0}, {8, 81, false, 0}};
     for (size_t i = 0; i < COUNT_OF(widths); i++)
         check_widths(widths[i], 0.1f);
 }
 
 TEST(values_are_the_first_part_of_keys)
 {
-    static const struct widths widths[] = {{576, 512, true}, {40, 32, true}, {24, 24, true},
-                                           {83, 67, true},   {5, 2, true},   {KERN_HEAD_MAX, 130, true}};
+    static const struct widths widths[] = {{576, 512, true, KV_F32}, {40, 32, true, KV_F32},
+                                           {24, 24, true, KV_F32},   {83, 67, true, KV_F32},
+                                           {5, 2, true, KV_F32},     {KERN_HEAD_MAX, 130, true, KV_F32}};
     static const float sinks[QUERIES] = {0, -1, 3, -20, 40, 2, 1, -3, 0.5f, 7, 5};
     for (size_t i = 0; i < COUNT_OF(widths); i++)
         check_widths(widths[i], 0.05f);
     for (uint32_t window = 1; window < 400; window += 57)
-        check_window_widths((struct widths){40, 32, true}, window, sinks, 3);
+        check_window_widths((struct widths){40, 32, true, KV_F32}, window, sinks, 3);
 }
 
 /* The same numbers, stored apart: one arithmetic. */
@@ -259,8 +262,8 @@ TEST(values_in_keys_and_apart_are_the_same_bits)
     {
         struct rng r = {3, 0};
         struct bench in, apart;
-        bench_init_widths(&in, &r, (struct widths){83, 67, true}, ops);
-        bench_init_widths(&apart, &r, (struct widths){83, 67, false}, ops);
+        bench_init_widths(&in, &r, (struct widths){83, 67, true, KV_F32}, ops);
+        bench_init_widths(&apart, &r, (struct widths){83, 67, false, KV_F32}, ops);
         for (uint32_t t = 0; t < TOKENS; t++)
             ops->kv_put(&apart.kv, t, in.k + (size_t)t * 83, in.k + (size_t)t * 83);
         for (uint32_t i = 0; i < QUERIES; i++) {
@@ -290,7 +293,7 @@ static void check_prompt(bool v_in_k)
         struct rng r = {10, 0};
         struct bench b;
         struct kern_query queries[COUNT];
-        bench_init_widths(&b, &r, (struct widths){HEAD_DIM, HEAD_DIM, v_in_k}, ops);
+        bench_init_widths(&b, &r, (struct widths){HEAD_DIM, HEAD_DIM, v_in_k, KV_F32}, ops);
         float *q = random_values(&r, COUNT * HEAD_DIM, -4, 4);
         float *alone = random_values(&r, COUNT * HEAD_DIM, 7, 8),
               *together = random_values(&r, COUNT * HEAD_DIM, 7, 8);
@@ -339,7 +342,7 @@ static void check_parts(bool v_in_k)
     EACH_TIER(ops)
     {
         struct bench b;
-        bench_init_widths(&b, &r, (struct widths){72, 72, v_in_k}, ops);
+        bench_init_widths(&b, &r, (struct widths){72, 72, v_in_k, KV_F32}, ops);
         float *whole = malloc((size_t)QUERIES * 72 * sizeof(float)), max[QUERIES], sum[QUERIES];
         for (uint32_t i = 0; i < QUERIES; i++)
             b.queries[i].kv_len = i % 3 == 0 ? TOKENS : 100 + 60 * i;
@@ -366,6 +369,130 @@ TEST(attention_in_parts_is_the_same)
 {
     check_parts(false);
     check_parts(true);
+}
+
+/* ---- forms ---- */
+
+/* What `ops` reads of the token's key and value, as f32. */
+static void read_back(const struct bench *b, uint32_t token, float *k, float *v)
+{
+    const char *page = b->kv.base + b->pages[token / PAGE_TOKENS] * b->kv.page_bytes;
+    uint32_t at = token % PAGE_TOKENS;
+    for (uint32_t d = 0; d < b->kv.k_width; d++)
+        k[d] = kv_form_value(b->kv.form, page + b->kv.k_offset, b->kv.k_width, at, d * PAGE_TOKENS + at);
+    for (uint32_t d = 0; d < b->kv.v_width && !b->kv.v_in_k; d++)
+        v[d] = kv_form_value(b->kv.form, page + b->kv.v_offset, b->kv.v_width, at,
+                             (size_t)at * b->kv.v_width + d);
+}
+
+/* Attention over a form is attention over the f32 values that it reads, bit for bit. */
+static void check_form(struct widths w, uint32_t window)
+{
+    EACH_TIER(ops)
+    {
+        struct rng r = {w.k, 0};
+        struct bench stored, read;
+        bench_init_widths(&stored, &r, w, ops);
+        bench_init_widths(&read, &r, (struct widths){w.k, w.v, w.v_in_k, KV_F32}, ops);
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            float k[KERN_HEAD_MAX], v[KERN_HEAD_MAX];
+            read_back(&stored, t, k, v);
+            ops->kv_put(&read.kv, t, k, w.v_in_k ? NULL : v);
+        }
+        for (uint32_t i = 0; i < QUERIES; i++) {
+            read.queries[i].q = stored.queries[i].q;
+            read.queries[i].kv_len = stored.queries[i].kv_len = lens[i];
+            read.queries[i].kv_first = stored.queries[i].kv_first = lens[i] > window ? lens[i] - window : 0;
+        }
+        for (uint32_t count = 1; count <= QUERIES; count += 5) {
+            ops->attn(&stored.kv, stored.queries, count, 0.1f, stored.scratch);
+            ops->attn(&read.kv, read.queries, count, 0.1f, read.scratch);
+            assert_same_bits(stored.out, read.out, (size_t)count * w.v, ops->tier);
+        }
+        bench_done(&stored);
+        bench_done(&read);
+    }
+}
+
+TEST(attention_over_a_form_is_attention_over_what_it_reads)
+{
+    static const struct widths widths[] = {{64, 64, false, 0},  {24, 81, false, 0}, {17, 5, false, 0},
+                                           {256, 80, false, 0}, {83, 67, true, 0},  {576, 512, true, 0}};
+    for (size_t i = 0; i < COUNT_OF(widths); i++) {
+        for (enum kv_form form = KV_BF16; form <= KV_INT8; form++) {
+            struct widths w = widths[i];
+            w.form = form;
+            check_form(w, TOKENS);
+        }
+    }
+    check_form((struct widths){40, 40, false, KV_BF16}, 31);
+    check_form((struct widths){40, 40, false, KV_INT8}, 300);
+}
+
+/* What a form reads is near what was stored: bf16 within half a unit of its eight digits, int8 within half a
+ * step of its token's scale. */
+static void check_error(enum kv_form form, const float *x, const float *read, uint32_t width)
+{
+    float largest = 0;
+    for (uint32_t d = 0; d < width; d++)
+        largest = fmaxf(largest, fabsf(x[d]));
+    for (uint32_t d = 0; d < width; d++) {
+        double bound = form == KV_BF16 ? fabs((double)x[d]) / 256 : (double)largest / 127 * 0.5001;
+        assert_within((double)read[d], (double)x[d], form == KV_F32 ? 0 : bound, kv_form_name(form));
+    }
+}
+
+TEST(a_form_reads_what_was_stored_within_its_bound)
+{
+    EACH_TIER(ops)
+    {
+        for (enum kv_form form = KV_F32; form <= KV_INT8; form++) {
+            struct rng r = {4, 0};
+            struct bench b;
+            bench_init_widths(&b, &r, (struct widths){40, 24, false, form}, ops);
+            for (uint32_t t = 0; t < TOKENS; t++) {
+                float k[40], v[24];
+                read_back(&b, t, k, v);
+                check_error(form, b.k + (size_t)t * 40, k, 40);
+                check_error(form, b.v + (size_t)t * 24, v, 24);
+            }
+            bench_done(&b);
+        }
+    }
+}
+
+/* A value that is not finite spreads over its token's head at most; tiny ones become zeros. */
+TEST(odd_values_have_a_form_too)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    char page[2048] __attribute__((aligned(64)));
+    for (size_t i = 0; i < COUNT_OF(odd); i++) {
+        float x[8] = {1, -2, odd[i], 3, 0, 1, 1, 1};
+        kv_form_put(KV_INT8, page, 8, 5, 0, 1, x);
+        for (uint32_t d = 0; d < 8; d++)
+            assert_true(isnan(kv_form_value(KV_INT8, page, 8, 5, d)));
+        kv_form_put(KV_BF16, page, 8, 5, 0, 1, x);
+        float read = kv_form_value(KV_BF16, page, 8, 5, 2);
+        assert_true(isnan(odd[i]) ? isnan(read) : read == odd[i]);
+        assert_true(kv_form_value(KV_BF16, page, 8, 5, 1) == -2);
+    }
+    const float tiny[8] = {1e-38f, -1e-40f, 0, 1e-44f, 0, 0, 0, 0}, none[8] = {0};
+    const float *const small[] = {tiny, none};
+    for (size_t i = 0; i < COUNT_OF(small); i++) {
+        kv_form_put(KV_INT8, page, 8, 31, 0, 1, small[i]);
+        for (uint32_t d = 0; d < 8; d++)
+            assert_true(kv_form_value(KV_INT8, page, 8, 31, d) == 0);
+    }
+}
+
+TEST(forms_have_names)
+{
+    for (enum kv_form form = KV_F32; form <= KV_INT8; form++) {
+        enum kv_form read = KV_F32;
+        assert_true(kv_form_parse(kv_form_name(form), &read) && read == form);
+    }
+    enum kv_form form;
+    assert_true(!kv_form_parse("f16", &form));
 }
 
 TEST_MAIN()

@@ -1,0 +1,81 @@
+/* kv_form.c - values into a page, and the reference of reading them. */
+#include "kernel/kv_form.h"
+
+#include "base/check.h"
+#include "tensor/tensor.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const names[KV_FORMS] = {[KV_F32] = "f32", [KV_BF16] = "bf16", [KV_INT8] = "int8"};
+
+const char *kv_form_name(enum kv_form form)
+{
+    return names[form];
+}
+
+bool kv_form_parse(const char *name, enum kv_form *ret)
+{
+    for (int i = 0; i < KV_FORMS; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret = (enum kv_form)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    if (isnan(x))
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* The largest magnitude, 0 where it is below 2^-100; NaN where a value is not finite. */
+static float largest(const float *x, uint32_t width)
+{
+    float max = 0;
+    for (uint32_t d = 0; d < width; d++) {
+        if (!isfinite(x[d]))
+            return NAN;
+        max = fmaxf(max, fabsf(x[d]));
+    }
+    return max < 0x1p-100f ? 0 : max;
+}
+
+static void put_int8(char *base, uint32_t width, uint32_t token, size_t at, size_t stride, const float *x)
+{
+    float max = largest(x, width), scale = max / 127, back = max > 0 ? 127 / max : 0;
+    int8_t *q = (int8_t *)base;
+    for (uint32_t d = 0; d < width; d++)
+        q[at + d * stride] = (int8_t)fminf(fmaxf(nearbyintf(isnan(max) ? 0 : x[d] * back), -127), 127);
+    memcpy(base + kv_form_values_bytes(KV_INT8, width) + token * sizeof(float), &scale, sizeof(scale));
+}
+
+void kv_form_put(enum kv_form form, char *base, uint32_t width, uint32_t token, size_t at, size_t stride,
+                 const float *x)
+{
+    if (form == KV_INT8) {
+        put_int8(base, width, token, at, stride, x);
+        return;
+    }
+    for (uint32_t d = 0; d < width; d++) {
+        if (form == KV_F32)
+            ((float *)base)[at + d * stride] = x[d];
+        else
+            ((uint16_t *)base)[at + d * stride] = to_bf16(x[d]);
+    }
+}
+
+float kv_form_value(enum kv_form form, const char *base, uint32_t width, uint32_t token, size_t at)
+{
+    if (form == KV_F32)
+        return ((const float *)base)[at];
+    if (form == KV_BF16)
+        return bf16_to_f32(((const uint16_t *)base)[at]);
+    const float *scales = (const float *)(base + kv_form_values_bytes(KV_INT8, width));
+    return (float)((const int8_t *)base)[at] * scales[token];
+}
