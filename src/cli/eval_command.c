@@ -133,13 +133,14 @@ static int evaluate(struct runtime *rt, struct slice text, struct err *e)
                                    .chunks_max = o->eval.chunks,
                                    .reference = o->eval.reference,
                                    .dir = rt->model_dir,
-                                   .compute = o->model.compute,
                                    .device = rt->device,
                                    .progress = show,
                                    .arg = &v};
     int r = open_accounts(rt, &machine, &device);
     if (r < 0)
         err_set(e, r, "no memory for an account");
+    if (r == 0)
+        r = planning_arithmetic(o, &opts.arithmetic, e);
     opts.parent = machine;
     opts.device_parent = device;
     if (r == 0)

@@ -1,7 +1,7 @@
 /* layout.h - the layout of a page and of a state. Only this file knows it.
  *
  * Page of a group: for each of its attention layers in order, then for each MTP layer, for each of its KV
- * heads: K transposed [k_width][32], then V [32][v_width], f32. Where V is the first part of K
+ * heads: K transposed [k_width][32], then V [32][v_width], in the layer's form (kernel/kv_form.h). Where V is the first part of K
  * (kv_layer.v_in_k), K is all. The MTP layer's pair for token j is (hidden state of token j - 1, token j).
  *
  * State: for each recurrent layer in order its arrays. A delta net has the convolution's last inputs
@@ -27,16 +27,16 @@
 /* K of one KV head of one layer, and V. */
 static inline size_t page_k_bytes(const struct kv_layer *l)
 {
-    return (size_t)l->k_width * PAGE_TOKENS * sizeof(float);
+    return kv_form_bytes(l->form, l->k_width);
 }
 static inline size_t page_v_bytes(const struct kv_layer *l)
 {
-    return l->v_in_k ? 0 : (size_t)l->v_width * PAGE_TOKENS * sizeof(float);
+    return l->v_in_k ? 0 : kv_form_bytes(l->form, l->v_width);
 }
-/* The layer's K and V in a page. */
+/* The layer's K and V in a page; a multiple of 64. */
 static inline size_t page_layer_bytes(const struct kv_layer *l)
 {
-    return l->heads * (page_k_bytes(l) + page_v_bytes(l));
+    return ROUND_UP(l->heads * (page_k_bytes(l) + page_v_bytes(l)), (size_t)64);
 }
 
 /* V follows page_k_bytes later. */

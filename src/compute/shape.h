@@ -6,6 +6,7 @@
 #define PLATEAU_COMPUTE_SHAPE_H
 
 #include "base/page_tokens.h"
+#include "kernel/kv_form.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@ struct kv_group {
 struct kv_layer {
     uint32_t heads, k_width, v_width; /* numbers of a head's key and value */
     bool v_in_k;                      /* the value is the first v_width numbers of the key, stored once */
+    enum kv_form form;                /* how they are stored */
     uint32_t group;                   /* index in compute_shape.groups */
     size_t offset;                    /* in bytes from the page's begin */
 };

@@ -175,10 +175,10 @@ int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned 
     memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
     char groups[GROUPS_BYTES];
     groups_text(shape, groups);
-    int len = snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%s state=%zu cpu=%x%s%s %s",
-                       LAYOUT_VERSION, compute_mode_name(shape->compute), groups, shape->state_bytes,
-                       cpu_flags, shape->longrope ? " longrope=" : "", shape->longrope ? shape->longrope : "",
-                       PLATEAU_VERSION);
+    int len = snprintf(ret->layout, sizeof(ret->layout), "%d %s,%s page=%s state=%zu cpu=%x%s%s %s",
+                       LAYOUT_VERSION, compute_mode_name(shape->compute), kv_form_name(shape->kv_form),
+                       groups, shape->state_bytes, cpu_flags, shape->longrope ? " longrope=" : "",
+                       shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
     ASSERT(len < (int)sizeof(ret->layout));
     return 0;
 }

@@ -51,14 +51,22 @@ static uint64_t room_bytes_of(const struct evaluation_opts *o, const struct mode
     return ROUND_UP(page_count(o) * s->page_bytes + s->state_bytes, (uint64_t)UNIT_BYTES);
 }
 
-static int check_memory(const struct evaluation_opts *o, enum compute_mode compute, struct err *e)
+/* The parts of the model itself, and of the reference. */
+static struct model_parts parts_of(const struct evaluation_opts *o, bool reference)
+{
+    struct model_parts p = {.backend = o->device->backend};
+    p.compute = reference ? COMPUTE_F32 : o->arithmetic.compute;
+    p.kv_form = reference ? KV_F32 : o->arithmetic.kv_form;
+    return p;
+}
+
+static int check_memory(const struct evaluation_opts *o, struct err *e)
 {
     const char *dirs[] = {o->dir, o->reference};
     uint64_t needed = 0, spare = account_numbers(o->parent).limit;
     for (int i = 0; i < 2 && dirs[i]; i++) {
         struct model_shape s;
-        const struct model_parts parts = {.backend = o->device->backend,
-                                          .compute = i == 0 ? compute : COMPUTE_F32};
+        const struct model_parts parts = parts_of(o, i == 1);
         int r = model_probe(dirs[i], &parts, &s, e);
         if (r < 0)
             return r;
@@ -111,7 +119,7 @@ static int make_room(struct evaluation *v, struct side *s)
     return 0;
 }
 
-static int open_side(struct evaluation *v, const char *dir, enum compute_mode compute, struct err *e)
+static int open_side(struct evaluation *v, const char *dir, struct model_parts parts, struct err *e)
 {
     const struct evaluation_opts *o = v->opts;
     struct side *s = &v->sides[v->side_count++];
@@ -125,8 +133,7 @@ static int open_side(struct evaluation *v, const char *dir, enum compute_mode co
                               .device_parent = o->device_parent,
                               .progress = tell_load,
                               .progress_arg = &loading};
-    opts.parts.backend = o->device->backend;
-    opts.parts.compute = compute;
+    opts.parts = parts;
     int r = model_load(dir, &opts, &s->model, e);
     if (r < 0)
         return r;
@@ -305,21 +312,18 @@ int evaluation_run(const struct evaluation_opts *o, struct evaluation_result *re
     struct evaluation v = {.opts = o};
     struct charge charge = account_charge(o->parent);
     *ret = (struct evaluation_result){0};
-    enum compute_mode compute;
-    if (!compute_mode_parse(o->compute ? o->compute : "auto", &compute))
-        return err_set(e, -EINVAL, "--compute %s: auto, f32, int16 or int8 is expected", o->compute);
     if (!utf8_valid(o->text))
         return err_set(e, -EINVAL, "the text is no valid UTF-8");
-    int r = check_memory(o, compute, e);
+    int r = check_memory(o, e);
     if (r < 0)
         return r;
     if (arena_create(&(struct arena_opts){TEXT_SPACE, 0, &charge}, &v.arena) < 0)
         return err_set(e, -ENOMEM, "no memory for the text");
     r = tokenize(&v, o->dir, e);
     if (r == 0)
-        r = open_side(&v, o->dir, compute, e);
+        r = open_side(&v, o->dir, parts_of(o, false), e);
     if (r == 0 && o->reference)
-        r = open_side(&v, o->reference, COMPUTE_F32, e);
+        r = open_side(&v, o->reference, parts_of(o, true), e);
     if (r == 0)
         r = check_tokens(&v, e);
     if (r == 0)

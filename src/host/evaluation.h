@@ -12,11 +12,11 @@
 #include "model/model.h"
 
 struct evaluation_opts {
-    const char *dir, *reference; /* of the models; reference NULL: none. It computes in f32 */
-    const char *compute;         /* of the model in `dir`: as --compute, NULL: auto */
-    struct slice text;           /* UTF-8 */
-    uint32_t context;            /* tokens of a chunk, at least EVALUATION_CONTEXT_MIN */
-    uint32_t chunks_max;         /* 0: all */
+    const char *dir, *reference;   /* of the models; reference NULL: none. It computes in f32 */
+    struct model_parts arithmetic; /* of the model in `dir`: compute and kv_form alone */
+    struct slice text;             /* UTF-8 */
+    uint32_t context;              /* tokens of a chunk, at least EVALUATION_CONTEXT_MIN */
+    uint32_t chunks_max;           /* 0: all */
     struct device *device;
     struct account *parent, *device_parent; /* device_parent NULL: the device's memory is the machine's */
     /* Called while models load (`loads`: the model's directory), then after each chunk (NULL). Nonzero stops

@@ -169,12 +169,16 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
     return r;
 }
 
-int planning_compute(const struct settings *settings, enum compute_mode *ret, struct err *e)
+int planning_arithmetic(const struct settings *settings, struct model_parts *ret, struct err *e)
 {
-    const char *name = settings->model.compute ? settings->model.compute : "auto";
-    return compute_mode_parse(name, ret)
-               ? 0
-               : err_set(e, -EINVAL, "--compute %s: auto, f32, int16 or int8 is expected", name);
+    const char *compute = settings->model.compute ? settings->model.compute : "auto";
+    const char *kv = settings->model.kv_dtype ? settings->model.kv_dtype : "auto";
+    if (!compute_mode_parse(compute, &ret->compute))
+        return err_set(e, -EINVAL, "--compute %s: auto, f32, int16 or int8 is expected", compute);
+    ret->kv_form = ret->compute == COMPUTE_AUTO || ret->compute == COMPUTE_F32 ? KV_F32 : KV_BF16;
+    if (strcmp(kv, "auto") != 0 && !kv_form_parse(kv, &ret->kv_form))
+        return err_set(e, -EINVAL, "--kv-dtype %s: auto, f32, bf16 or int8 is expected", kv);
+    return 0;
 }
 
 static struct model_parts parts_of(const struct planning *p, const struct device_choice *device)
@@ -208,7 +212,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .parts = parts_of(p, &device)};
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
-    r = planning_compute(p->settings, &p->model.parts.compute, e);
+    r = planning_arithmetic(p->settings, &p->model.parts, e);
     if (r < 0)
         return r;
     r = model_plan_probe(&p->model, dir, e);

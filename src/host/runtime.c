@@ -71,8 +71,8 @@ int runtime_settings(const struct settings *o, const char *dir, const char *id, 
         .options = o->model,
         .engine = o->model.engine,
         .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1}};
-    enum compute_mode compute;
-    int r = planning_compute(o, &compute, e);
+    struct model_parts parts = {0};
+    int r = planning_arithmetic(o, &parts, e);
     if (r < 0)
         return r;
     enum speculation_way way;

@@ -135,6 +135,7 @@ static struct kv_layer kv_layer_of(struct config *c, const struct layer_config *
                              .k_width = l->head_dim,
                              .v_width = l->value_dim,
                              .v_in_k = l->v_in_k,
+                             .form = c->kv_form,
                              .group = group_of(c, l->window)};
 }
 

@@ -196,6 +196,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
                       struct err *e)
 {
     c->compute = p->compute == COMPUTE_AUTO ? COMPUTE_F32 : p->compute;
+    c->kv_form = p->kv_form;
     c->drafts_max = p->drafts_max;
     c->backend = p->backend ? p->backend : &backend_cpu;
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
@@ -316,6 +317,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .apart = c->backend->apart,
         .text_alone = c->text_alone,
         .compute = c->shown,
+        .kv_form = c->kv_form,
         .has_vision = c->family->images && vision_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),

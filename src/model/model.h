@@ -28,6 +28,7 @@ const char *compute_mode_name(enum compute_mode m);
 struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
     enum compute_mode compute;     /* COMPUTE_AUTO is f32; bf16 is refused with -ENOTSUP */
+    enum kv_form kv_form;          /* of K and V in the pages */
     bool vision;                   /* the vision encoder, if there is one */
     uint64_t image_pixels_max;     /* of an image after resizing, if the model allows more; 0: 4194304 */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
@@ -101,6 +102,7 @@ struct model_shape {
     struct model_vision vision;
     char form[16];             /* of most of its matrices' bytes: "BF16", "8 bit" */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
+    enum kv_form kv_form;
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */

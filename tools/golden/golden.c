@@ -31,6 +31,7 @@
 
 struct options {
     enum compute_mode compute;
+    enum kv_form kv_form;
     uint32_t chunk, batch, threads, sequences; /* 0: the default */
     unsigned cpu_flags;
     bool fake, spread;
@@ -65,6 +66,7 @@ static void usage(FILE *out)
           "Exit status 1 if a bound is broken, 2 if something cannot be read.\n"
           "  --model DIR    the model, where it does not lie beside golden.json\n"
           "  --compute X    auto, f32, int16 or int8 (default auto)\n"
+          "  --kv-dtype X   f32, bf16 or int8 (default f32)\n"
           "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
           "  --sequences N  a file with fewer prompts gets companions up to this many (default 8)\n"
@@ -389,6 +391,7 @@ static int load(struct golden *g, struct err *e)
         .seqs_max = rows,
         .logits_max = STEP_TOKENS_MAX,
         .parts = {.compute = o->compute,
+                  .kv_form = o->kv_form,
                   .vision = true,
                   .mtp = g->file.mtp > 0,
                   .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
@@ -487,17 +490,12 @@ static bool parse_cpu(const char *text, unsigned *ret)
 static int parse_options(int argc, char **argv, struct options *o)
 {
     static const struct option longs[] = {
-        {"model", required_argument, NULL, 'm'},
-        {"compute", required_argument, NULL, 'c'},
-        {"chunk", required_argument, NULL, 'k'},
-        {"batch", required_argument, NULL, 'b'},
-        {"threads", required_argument, NULL, 't'},
-        {"cpu", required_argument, NULL, 'u'},
-        {"device", required_argument, NULL, 'd'},
-        {"spread", no_argument, NULL, 's'},
-        {"sequences", required_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"model", required_argument, NULL, 'm'},    {"compute", required_argument, NULL, 'c'},
+        {"kv-dtype", required_argument, NULL, 'v'}, {"chunk", required_argument, NULL, 'k'},
+        {"batch", required_argument, NULL, 'b'},    {"threads", required_argument, NULL, 't'},
+        {"cpu", required_argument, NULL, 'u'},      {"device", required_argument, NULL, 'd'},
+        {"spread", no_argument, NULL, 's'},         {"sequences", required_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},           {0},
     };
     for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) != -1;) {
         bool ok = true;
@@ -507,6 +505,9 @@ static int parse_options(int argc, char **argv, struct options *o)
             break;
         case 'c':
             ok = compute_mode_parse(optarg, &o->compute);
+            break;
+        case 'v':
+            ok = kv_form_parse(optarg, &o->kv_form);
             break;
         case 'k':
             ok = parse_count(optarg, STEP_TOKENS_MAX, &o->chunk);

@@ -29,6 +29,7 @@ static struct kern_kv layer_kv(const struct cpu *c, const struct kv_layer *l, ui
     return (struct kern_kv){.base = cpu_memory(c, c->in->pages[group]),
                             .page_bytes = c->shape->groups[group].page_bytes,
                             .pages = c->in->seqs[seq].pages[group],
+                            .form = l->form,
                             .k_offset = k,
                             .v_offset = k + page_k_bytes(l),
                             .k_width = l->k_width,
