@@ -97,6 +97,7 @@ struct model_shape {
     uint64_t parameters;
     struct compute_cost workspace; /* of a step: per unit of model_opts */
     bool apart;                    /* it computes in memory that is not the machine's */
+    bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
     char form[16];             /* of most of its matrices' bytes: "BF16", "8 bit" */
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
