@@ -130,7 +130,8 @@ static const struct {
     {"queue_waiting", "warn", queue_stays, 600, "The queue has not been empty for ten minutes",
      "Raise --max-num-seqs if memory allows, send fewer requests at once, or add a machine."},
     {"first_token_late", "warn", first_tokens_are_late, 0, "First tokens take more than 5 seconds",
-     "Look at queued and cached tokens of event=request_ended: long prompts, a full queue, or few cache hits."},
+     "Look at queued and cached tokens of event=request_ended: long prompts, a full queue, or few cache "
+     "hits."},
 };
 _Static_assert(COUNT_OF(rows) == ATTENTION_ROWS, "the rows of the list");
 

@@ -15,11 +15,11 @@
 #include <math.h>
 #include <sys/mman.h>
 
-#define SECONDS    11 /* of the ring of counters: ten differences */
-#define SPANS      31 /* of 10 s: five minutes */
-#define SPAN_NS    (10 * NS_PER_S)
-#define BUCKETS    (METRICS_BUCKETS_MAX + 1)
-#define REFUSED_OF(status) ((status) - 400)
+#define SECONDS            11 /* of the ring of counters: ten differences */
+#define SPANS              31 /* of 10 s: five minutes */
+#define SPAN_NS            (10 * NS_PER_S)
+#define BUCKETS            (METRICS_BUCKETS_MAX + 1)
+#define REFUSED_OF(status) ((status)-400)
 
 struct counters {
     uint64_t at_ns, generated, prompt, cached, refused;

@@ -44,8 +44,8 @@ static const struct {
     const char *name;
     uint32_t level, merged, points;
 } ranges[HISTORY_RANGE_COUNT] = {
-    [HISTORY_5M] = {"5m", 0, 1, 300},   [HISTORY_1H] = {"1h", 0, 10, 360},  [HISTORY_24H] = {"24h", 1, 4, 360},
-    [HISTORY_7D] = {"7d", 2, 1, 336},   [HISTORY_30D] = {"30d", 2, 4, 360},
+    [HISTORY_5M] = {"5m", 0, 1, 300}, [HISTORY_1H] = {"1h", 0, 10, 360},  [HISTORY_24H] = {"24h", 1, 4, 360},
+    [HISTORY_7D] = {"7d", 2, 1, 336}, [HISTORY_30D] = {"30d", 2, 4, 360},
 };
 
 enum history_range history_range_of(const char *name, size_t len)
@@ -103,7 +103,8 @@ static void clear_bucket(struct history *h, uint32_t level, uint64_t index)
 /* Makes the bucket the newest one; those between have no samples. */
 static void advance(struct history *h, uint32_t level, uint64_t index)
 {
-    uint64_t first = MAX_OF(h->newest[level], index + 1 > levels[level].count ? index + 1 - levels[level].count : 0);
+    uint64_t first =
+        MAX_OF(h->newest[level], index + 1 > levels[level].count ? index + 1 - levels[level].count : 0);
     if (h->newest[level] > index)
         return;
     for (uint64_t i = first; i <= index; i++)
@@ -149,8 +150,9 @@ struct history_window history_window_of(enum history_range range, uint64_t now_n
     ASSERT(range < HISTORY_RANGE_COUNT);
     uint64_t step_ns = levels[ranges[range].level].step_ns * ranges[range].merged;
     uint64_t end_ns = (last_index(range, now_ns) / ranges[range].merged + 1) * step_ns;
-    return (struct history_window){
-        .count = ranges[range].points, .step_ns = step_ns, .from_ns = end_ns - ranges[range].points * step_ns};
+    return (struct history_window){.count = ranges[range].points,
+                                   .step_ns = step_ns,
+                                   .from_ns = end_ns - ranges[range].points * step_ns};
 }
 
 static struct history_point bucket(const struct history *h, uint32_t level, uint64_t index, uint32_t series)

@@ -118,8 +118,8 @@ void report_log(uint64_t after, enum log_level least, uint32_t max, struct buf *
     uint64_t end = log_ring_last();
     bool first = true;
     buf_printf(ret, "{\"last\":%llu,\"lines\":[", (ull)end);
-    for (uint64_t n = start_of(after, end, least, max); n < end && log_ring_next(n, &line) && line.number <= end;
-         n = line.number) {
+    for (uint64_t n = start_of(after, end, least, max);
+         n < end && log_ring_next(n, &line) && line.number <= end; n = line.number) {
         if (line.level > (int)least)
             continue;
         write_line(&line, first, ret);

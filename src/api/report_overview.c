@@ -192,7 +192,8 @@ void report_overview(struct api *a, bool admin, uint64_t tenant, struct buf *ret
 {
     struct engine_numbers cache = {0};
     struct report_requests requests;
-    buf_printf(ret, "{\"version\":\"" PLATEAU_VERSION "\",\"admin\":%s,\"time\":%.3f,\"uptime_seconds\":%.1f,",
+    buf_printf(ret,
+               "{\"version\":\"" PLATEAU_VERSION "\",\"admin\":%s,\"time\":%.3f,\"uptime_seconds\":%.1f,",
                admin ? "true" : "false", clock_wall_s(),
                (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
     report_state(a, ret);

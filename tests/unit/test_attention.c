@@ -98,8 +98,10 @@ static const struct {
     enum attention_counter counter;
     uint64_t least; /* a rise of so much in five minutes is listed, one less is not */
 } counters[] = {
-    {"loads_refused", ATTENTION_LOADS_REFUSED, 1}, {"step_errors", ATTENTION_STEP_ERRORS, 1},
-    {"overload", ATTENTION_REFUSED_429, 31},       {"keys_tried", ATTENTION_REFUSED_401, 301},
+    {"loads_refused", ATTENTION_LOADS_REFUSED, 1},
+    {"step_errors", ATTENTION_STEP_ERRORS, 1},
+    {"overload", ATTENTION_REFUSED_429, 31},
+    {"keys_tried", ATTENTION_REFUSED_401, 301},
     {"ssd", ATTENTION_SSD_ERRORS, 1},
 };
 

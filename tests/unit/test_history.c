@@ -154,7 +154,8 @@ TEST(seven_days_show_a_leak_of_one_mebibyte_an_hour)
     struct history *h = open_history();
     live(h, 7, MIB, 1);
     uint64_t now_ns = START + 7 * 24 * HOUR - NS_PER_S;
-    struct history_trend day = history_trend(h, HISTORY_24H, now_ns), week = history_trend(h, HISTORY_7D, now_ns);
+    struct history_trend day = history_trend(h, HISTORY_24H, now_ns),
+                         week = history_trend(h, HISTORY_7D, now_ns);
     assert_int_equal(week.verdict, HISTORY_RISING);
     assert_true(fabs(week.bytes_per_hour - MIB) < 0.1 * MIB);
     assert_int_equal(day.verdict, HISTORY_RISING);
