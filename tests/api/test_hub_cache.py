@@ -1,5 +1,4 @@
-"""The hub's cache as a source of models: they are found, named, served and removed. Other programs' models are
-listed."""
+"""The hub's cache as a source of models: they are found, named, served and removed."""
 import hashlib
 import json
 import os
