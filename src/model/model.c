@@ -199,6 +199,9 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     c->compute = p->compute == COMPUTE_AUTO ? COMPUTE_F32 : p->compute;
     c->drafts_max = p->drafts_max;
     c->backend = p->backend ? p->backend : &backend_cpu;
+    if (c->compute != COMPUTE_F32 && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in f32",
+                       mode_names[c->compute], c->backend->name);
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
         return 0;

@@ -105,7 +105,8 @@ int cuda_memory_init(struct cuda_device *d);
 void cuda_memory_done(struct cuda_device *d);
 
 /* cuda_weight.c */
-struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, dev_ptr at);
+struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                                dev_ptr at);
 void cuda_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows);
 
 /* cuda.c */
@@ -114,6 +115,6 @@ int cuda_open(const struct compute_opts *o, struct compute **ret);
 
 /* cuda_encode.c */
 uint64_t cuda_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);
-struct encode_rows cuda_encode_rows(dev_ptr at, uint32_t width, bool read);
+struct encode_rows cuda_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums);
 
 #endif

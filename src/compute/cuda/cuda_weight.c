@@ -11,10 +11,11 @@
 
 _Static_assert(WEIGHT_PANEL == MATRIX_PANEL, "rows lie in the kernels' panels");
 
-struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, dev_ptr at)
+struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                                dev_ptr at)
 {
     const struct matrix m = matrix_begin(s, count, NULL);
-    ASSERT(at.at % 64 == 0);
+    ASSERT(at.at % 64 == 0 && mode == COMPUTE_F32);
     return (struct weight){.n = m.n,
                            .k = m.k,
                            .experts = m.experts,
