@@ -86,6 +86,8 @@ static inline struct cuda_device *cuda_device_of(struct device *d)
     return (struct cuda_device *)d;
 }
 
+/* ---- the queue: cuda_queue.c ---- */
+
 /* The calling thread may call the driver for this device. */
 void cuda_use(const struct cuda_device *d);
 /* Takes note of a failure; true: there was none. */
@@ -98,6 +100,8 @@ struct cuda_grid {
 };
 /* Puts a kernel into the queue. */
 void cuda_launch(struct cuda_device *d, enum cuda_kernel kernel, struct cuda_grid grid, void **arguments);
+
+/* ---- the other files' ---- */
 
 /* cuda_memory.c */
 extern const struct domain_ops cuda_domain_ops;
