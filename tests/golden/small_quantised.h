@@ -17,8 +17,8 @@
     "\"full_attention_interval\":2,\"num_experts\":6,\"num_experts_per_tok\":2,"                             \
     "\"moe_intermediate_size\":128,\"shared_expert_intermediate_size\":128"
 
-static inline void add_random(struct test_tensors *l, struct rng *rng, float size, const char *name, uint32_t rank,
-                       const uint64_t *shape)
+static inline void add_random(struct test_tensors *l, struct rng *rng, float size, const char *name,
+                              uint32_t rank, const uint64_t *shape)
 {
     float *w = test_tensor_add(l, name, DTYPE_F32, rank, shape);
     for (uint64_t i = 0; i < tensor_count(&l->list[l->count - 1].t); i++)
@@ -82,7 +82,8 @@ static inline struct test_tensors *random_model(uint64_t seed, bool tied)
 }
 
 /* One group the way MLX quantises it: scale and bias, and codes. */
-static inline void quantise_group(const float *w, uint32_t n, uint32_t bits, uint8_t *q, float *scale, float *bias)
+static inline void quantise_group(const float *w, uint32_t n, uint32_t bits, uint8_t *q, float *scale,
+                                  float *bias)
 {
     float low = w[0], high = w[0], levels = (float)((1u << bits) - 1);
     for (uint32_t i = 1; i < n; i++) {
@@ -108,7 +109,7 @@ static inline void put_code(uint8_t *row, uint64_t column, uint32_t bits, uint32
 /* Replaces P.weight in `quantised` by P.weight, P.scales, P.biases, and its values in `dense` by what those
  * mean. */
 static inline void quantise(struct test_tensors *quantised, struct test_tensors *dense, const char *weight,
-                     uint32_t bits, uint32_t group, enum dtype dtype)
+                            uint32_t bits, uint32_t group, enum dtype dtype)
 {
     char module[192], name[208];
     struct tensor w = test_tensor_find(dense, weight)->t;
@@ -160,7 +161,7 @@ static inline bool is_router(const char *name)
 }
 
 static inline void quantise_model(struct test_tensors *quantised, struct test_tensors *dense, uint32_t bits,
-                           uint32_t group, enum dtype dtype)
+                                  uint32_t group, enum dtype dtype)
 {
     for (size_t i = 0; i < dense->count; i++) {
         const char *name = dense->list[i].name;

@@ -1,8 +1,8 @@
-/* Models in the compute modes of whole numbers: near f32's logits in every width, group and kind of layer, and
- * with the same bits in every tier of the integer products.
+/* Compute modes of whole numbers: logits near f32's in every width, group and kind of layer, and the same bits
+ * in every tier of the integer products.
  *
- * A bound holds as long as no router chooses another expert, for which these seeds were chosen: nearly equal
- * experts of a made-up model differ as much as any others. */
+ * A bound holds as long as no router chooses another expert, and the seeds see to it: nearly equal experts of
+ * a made-up model differ as much as any others. */
 #include "test_ledger.h"
 #include "test_rng.h"
 #include "small_quantised.h"
@@ -23,7 +23,7 @@ static void ask_in(const char *dir, enum compute_mode mode, struct device *devic
     small_ask_with(dir, &o, ret);
 }
 
-/* A device whose integer products are those that `flags` allow, and all else as the machine has it. */
+/* A device with integer products for `flags`, and the machine's kernels for all else. */
 static struct device *device_of_tier(unsigned flags)
 {
     struct device *d;
@@ -175,13 +175,14 @@ static bool of_tower(const struct test_tensor *n)
 TEST(a_quantised_tower_encodes_in_whole_numbers)
 {
     static const struct small_vision tower = {64, 2, 2, 128, 6, 1, 2};
-    struct test_tensors *dense = small_vision_tensors(&tower, 4), *quantised = small_vision_tensors(&tower, 4);
+    struct test_tensors *dense = small_vision_tensors(&tower, 4),
+                        *quantised = small_vision_tensors(&tower, 4);
     char *config = small_vision_config(&tower), text[8192];
     for (size_t i = 0; i < dense->count; i++)
         if (of_tower(&dense->list[i]))
             quantise(quantised, dense, dense->list[i].name, 8, 64, DTYPE_BF16);
-    snprintf(text, sizeof(text), "%.*s,\"quantization\":{\"bits\":8,\"group_size\":64}}", (int)strlen(config) - 1,
-             config);
+    snprintf(text, sizeof(text), "%.*s,\"quantization\":{\"bits\":8,\"group_size\":64}}",
+             (int)strlen(config) - 1, config);
     const char *dir = small_write(text, quantised);
     struct small_image expected, got;
     features_in(dir, COMPUTE_F32, &expected);

@@ -22,7 +22,7 @@
 
 #define TEST_TOKENS_MAX 128
 #define TEST_SEQS_MAX   8
-/* On the fake device models of quantised weights compute in whole numbers: engines are tested in both modes. */
+/* On the fake device quantised models compute in int16, so that tests of engines run in both modes. */
 static inline enum compute_mode test_compute(void)
 {
     return test_device_is_fake() ? COMPUTE_INT16 : COMPUTE_F32;
