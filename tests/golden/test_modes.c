@@ -1,5 +1,5 @@
-/* Compute modes of whole numbers: logits near f32's in every width, group and kind of layer, and the same bits
- * in every tier of the integer products.
+/* Compute modes of whole numbers: logits near f32's in every width, group and kind of layer, and the same
+ * bits in every tier of the integer products.
  *
  * A bound holds as long as no router chooses another expert, and the seeds see to it: nearly equal experts of
  * a made-up model differ as much as any others. */
