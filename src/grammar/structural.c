@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <string.h>
 
-static struct piece format_of(struct structural_work *w, const json_t *format, const struct structural_stops *ends);
+static struct piece format_of(struct structural_work *w, const json_t *format,
+                              const struct structural_stops *ends);
 
-static struct piece member_format(struct structural_work *w, const json_t *format, const char *name, const struct structural_stops *ends)
+static struct piece member_format(struct structural_work *w, const json_t *format, const char *name,
+                                  const struct structural_stops *ends)
 {
     size_t before = structural_enter(w, ".%s", name);
     struct piece ret = format_of(w, json_object_get(format, name), ends);
@@ -24,7 +26,8 @@ static struct piece member_format(struct structural_work *w, const json_t *forma
 
 /* ---- texts of a language ---- */
 
-static struct piece const_string(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece const_string(struct structural_work *w, const json_t *format,
+                                 const struct structural_stops *ends)
 {
     const json_t *value = json_object_get(format, "value");
     (void)ends;
@@ -61,7 +64,8 @@ static bool is_json(const json_t *style)
            (json_is_string(style) && strcmp(json_string_value(style), "json") == 0);
 }
 
-static struct piece json_schema(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece json_schema(struct structural_work *w, const json_t *format,
+                                const struct structural_stops *ends)
 {
     (void)ends;
     if (!is_json(json_object_get(format, "style")) || !is_json(json_object_get(format, "parsing_type")))
@@ -69,7 +73,8 @@ static struct piece json_schema(struct structural_work *w, const json_t *format,
     return json_value(w, json_object_get(format, "json_schema"));
 }
 
-static struct piece regex(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece regex(struct structural_work *w, const json_t *format,
+                          const struct structural_stops *ends)
 {
     static const struct rx_parse_opts whole = {.search = false};
     const json_t *pattern = json_object_get(format, "pattern");
@@ -87,7 +92,8 @@ static struct piece regex(struct structural_work *w, const json_t *format, const
     return piece_rx(rx);
 }
 
-static struct piece grammar(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece grammar(struct structural_work *w, const json_t *format,
+                            const struct structural_stops *ends)
 {
     const json_t *value = json_object_get(format, "grammar");
     struct slice text = {json_string_value(value), json_string_length(value)};
@@ -104,16 +110,17 @@ static struct piece grammar(struct structural_work *w, const json_t *format, con
     return made(w, r, &why, sym);
 }
 
-static struct piece any_text(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece any_text(struct structural_work *w, const json_t *format,
+                             const struct structural_stops *ends)
 {
     struct structural_stops all;
     if (!structural_excludes(w, format, ends, &all))
         return structural_none();
-    return piece_rx(
-        structural_free_text(w, &all, ends ? ends->all : NULL, ends ? ends->count : 0));
+    return piece_rx(structural_free_text(w, &all, ends ? ends->all : NULL, ends ? ends->count : 0));
 }
 
-static struct piece token(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece token(struct structural_work *w, const json_t *format,
+                          const struct structural_stops *ends)
 {
     (void)ends;
     return structural_token(w, format);
@@ -121,7 +128,8 @@ static struct piece token(struct structural_work *w, const json_t *format, const
 
 /* ---- rows, alternatives, repetitions ---- */
 
-static struct piece elements(struct structural_work *w, const json_t *format, const struct structural_stops *ends, bool any)
+static struct piece elements(struct structural_work *w, const json_t *format,
+                             const struct structural_stops *ends, bool any)
 {
     const json_t *list = structural_list_of(w, format, "elements"), *each;
     struct piece all = piece_rx(any ? RX_NONE : RX_EMPTY);
@@ -139,12 +147,14 @@ static struct piece elements(struct structural_work *w, const json_t *format, co
     return all;
 }
 
-static struct piece sequence(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece sequence(struct structural_work *w, const json_t *format,
+                             const struct structural_stops *ends)
 {
     return elements(w, format, ends, false);
 }
 
-static struct piece any_of(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece any_of(struct structural_work *w, const json_t *format,
+                           const struct structural_stops *ends)
 {
     return elements(w, format, ends, true);
 }
@@ -154,7 +164,8 @@ static struct piece times(struct structural_work *w, struct piece p, uint32_t mi
     return w->error ? structural_none() : piece_repeat(w->b, p, min, max);
 }
 
-static struct piece optional(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece optional(struct structural_work *w, const json_t *format,
+                             const struct structural_stops *ends)
 {
     return times(w, member_format(w, format, "content", ends), 0, 1);
 }
@@ -169,7 +180,8 @@ static struct piece plus(struct structural_work *w, const json_t *format, const 
     return times(w, member_format(w, format, "content", ends), 1, RX_UNBOUNDED);
 }
 
-static struct piece repeat(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece repeat(struct structural_work *w, const json_t *format,
+                           const struct structural_stops *ends)
 {
     const json_t *min = json_object_get(format, "min"), *max = json_object_get(format, "max");
     json_int_t low = json_integer_value(min), high = json_integer_value(max);
@@ -276,7 +288,8 @@ static const json_t *tags_of(struct structural_work *w, const json_t *format)
     return w->error ? NULL : tags;
 }
 
-static struct piece tags_with_separator(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece tags_with_separator(struct structural_work *w, const json_t *format,
+                                        const struct structural_stops *ends)
 {
     const json_t *tags = tags_of(w, format);
     bool some = structural_flag_of(w, format, "at_least_one", false);
@@ -310,8 +323,8 @@ static struct piece text_before(struct structural_work *w, const struct scan *s,
 
 static struct piece last_text(struct structural_work *w, const struct scan *s)
 {
-    return piece_rx(structural_free_text(w, &s->stops, s->ends ? s->ends->all : NULL,
-                                         s->ends ? s->ends->count : 0));
+    return piece_rx(
+        structural_free_text(w, &s->stops, s->ends ? s->ends->all : NULL, s->ends ? s->ends->count : 0));
 }
 
 static void add_way(struct structural_work *w, struct scan *s, struct piece way)
@@ -353,7 +366,8 @@ static void check_begins(struct structural_work *w, const json_t *tags, const js
         for (size_t k = 0; k < json_array_size(triggers); k++)
             found += slice_starts(begin, text_at(triggers, k));
         if (found != 1)
-            structural_fail(w, -EINVAL, "its begin matches %s", found ? "more than one trigger" : "no trigger");
+            structural_fail(w, -EINVAL, "its begin matches %s",
+                            found ? "more than one trigger" : "no trigger");
         structural_leave(w, before);
     }
 }
@@ -412,7 +426,8 @@ static bool read_triggers(struct structural_work *w, const json_t *format, struc
     return !w->error;
 }
 
-static struct piece triggered(struct structural_work *w, const json_t *format, const json_t *tags, const struct structural_stops *ends)
+static struct piece triggered(struct structural_work *w, const json_t *format, const json_t *tags,
+                              const struct structural_stops *ends)
 {
     const json_t *triggers = json_object_get(format, "triggers");
     struct scan s = {.ends = ends, .ways = structural_none()};
@@ -430,13 +445,15 @@ static struct piece triggered(struct structural_work *w, const json_t *format, c
     return w->error ? rest : piece_cat(w->b, first, rest);
 }
 
-static struct piece triggered_tags(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece triggered_tags(struct structural_work *w, const json_t *format,
+                                   const struct structural_stops *ends)
 {
     const json_t *tags = tags_of(w, format);
     return tags ? triggered(w, format, tags, ends) : structural_none();
 }
 
-static struct piece dispatch(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece dispatch(struct structural_work *w, const json_t *format,
+                             const struct structural_stops *ends)
 {
     const json_t *rules = structural_list_of(w, format, "rules"), *rule;
     struct scan s = {.ends = ends, .ways = structural_none()};
@@ -470,7 +487,8 @@ static struct piece dispatch(struct structural_work *w, const json_t *format, co
 
 static const struct format {
     const char *type, *members;
-    struct piece (*read)(struct structural_work *w, const json_t *format, const struct structural_stops *ends);
+    struct piece (*read)(struct structural_work *w, const json_t *format,
+                         const struct structural_stops *ends);
 } formats[] = {
     {"const_string", "value", const_string},
     {"json_schema", "json_schema style parsing_type", json_schema},
@@ -502,7 +520,8 @@ static const struct format *find_format(struct structural_work *w, const json_t 
     return NULL;
 }
 
-static struct piece format_of(struct structural_work *w, const json_t *format, const struct structural_stops *ends)
+static struct piece format_of(struct structural_work *w, const json_t *format,
+                              const struct structural_stops *ends)
 {
     struct piece ret = structural_none();
     const struct format *f = w->error || !take_place(w) ? NULL : find_format(w, format);

@@ -67,8 +67,8 @@ bool structural_flag_of(struct structural_work *w, const json_t *format, const c
     return json_is_boolean(value) ? json_is_true(value) : other;
 }
 
-bool structural_excludes(struct structural_work *w, const json_t *format,
-                         const struct structural_stops *ends, struct structural_stops *ret)
+bool structural_excludes(struct structural_work *w, const json_t *format, const struct structural_stops *ends,
+                         struct structural_stops *ret)
 {
     const char *name = json_object_get(format, "excluded_str") ? "excluded_str" : "excludes";
     const json_t *list = json_object_get(format, name), *each;

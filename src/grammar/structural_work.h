@@ -11,10 +11,10 @@ struct structural_work {
     const struct schema_opts *opts;
     const struct structural_tokens *tokens;
     struct err *e;
-    int error; /* the first one */
+    int error;                         /* the first one */
     uint32_t depth, formats, compared; /* compared: bytes of texts that may overlap */
     const char *list;                  /* the name of a list of tags, for messages */
-    char at[160]; /* the place, for messages */
+    char at[160];                      /* the place, for messages */
     size_t at_len;
 };
 
@@ -58,8 +58,8 @@ bool structural_tag_text(struct structural_work *w, const json_t *value, const c
 const json_t *structural_list_of(struct structural_work *w, const json_t *format, const char *name);
 bool structural_flag_of(struct structural_work *w, const json_t *format, const char *name, bool other);
 /* The texts of `excludes`, or of its older name, beside those of the tags around it. */
-bool structural_excludes(struct structural_work *w, const json_t *format,
-                         const struct structural_stops *ends, struct structural_stops *ret);
+bool structural_excludes(struct structural_work *w, const json_t *format, const struct structural_stops *ends,
+                         struct structural_stops *ret);
 /* Refuses members that are not among `names`, separated by spaces. `type` always is. */
 bool structural_only(struct structural_work *w, const json_t *format, const char *names);
 /* A token by its text. */

@@ -106,7 +106,8 @@ TEST(rows_and_alternatives)
     CHECK("{\"type\": \"plus\", \"content\": " LETTER "}", TEXTS("a", "abc"), TEXTS(""));
     CHECK("{\"type\": \"repeat\", \"min\": 2, \"max\": 3, \"content\": " LETTER "}", TEXTS("ab", "abc"),
           TEXTS("a", "abca"));
-    CHECK("{\"type\": \"repeat\", \"min\": 1, \"max\": -1, \"content\": {\"type\": \"sequence\", \"elements\": ["
+    CHECK("{\"type\": \"repeat\", \"min\": 1, \"max\": -1, \"content\": {\"type\": \"sequence\", "
+          "\"elements\": ["
           "{\"type\": \"const_string\", \"value\": \";\"}, " INTEGER "]}}",
           TEXTS(";1", ";1;2;30"), TEXTS("", ";1;"));
 }
@@ -128,12 +129,14 @@ TEST(free_text_in_a_tag_ends_at_the_first_end)
     /* Ends that overlap themselves. */
     CHECK("{\"type\": \"tag\", \"begin\": \"<\", \"content\": {\"type\": \"any_text\"}, \"end\": \"\\n\\n\"}",
           TEXTS("<\n\n", "<x\ny\n\n"), TEXTS("<\n\n\n", "<x\n\n\n"));
-    CHECK("{\"type\": \"tag\", \"begin\": \"<\", \"content\": {\"type\": \"any_text\", \"excludes\": [\"no\"]}, "
+    CHECK("{\"type\": \"tag\", \"begin\": \"<\", \"content\": {\"type\": \"any_text\", \"excludes\": "
+          "[\"no\"]}, "
           "\"end\": [\">\", \"/>\"]}",
           TEXTS("<x>", "<x/>"), TEXTS("<no>", "<x>>"));
-    CHECK("{\"type\": \"tag\", \"begin\": \"(\", \"content\": {\"type\": \"sequence\", \"elements\": [" INTEGER
-          ", {\"type\": \"any_text\"}]}, \"end\": \")\"}",
-          TEXTS("(1)", "(1 x)"), TEXTS("(x)", "(1))"));
+    CHECK(
+        "{\"type\": \"tag\", \"begin\": \"(\", \"content\": {\"type\": \"sequence\", \"elements\": [" INTEGER
+        ", {\"type\": \"any_text\"}]}, \"end\": \")\"}",
+        TEXTS("(1)", "(1 x)"), TEXTS("(x)", "(1))"));
 }
 
 TEST(tags_with_a_separator)
@@ -168,7 +171,8 @@ TEST(triggers)
           TEXTS("<f=one>1</f> ", "<f=one>1</f><f=one>1</f>"));
     CHECK(FUNCTIONS(", \"stop_after_first\": true, \"at_least_one\": true"), TEXTS("<f=one>1</f>"),
           TEXTS("", "x<f=one>1</f>", "<f=one>1</f>x"));
-    CHECK(FUNCTIONS(", \"excludes\": [\"<g\"]"), TEXTS("", "<", "<f=one>1</f>"), TEXTS("<g", "a<g<f=one>1</f>"));
+    CHECK(FUNCTIONS(", \"excludes\": [\"<g\"]"), TEXTS("", "<", "<f=one>1</f>"),
+          TEXTS("<g", "a<g<f=one>1</f>"));
 }
 
 TEST(a_trigger_counts_where_it_stands_first)
@@ -190,17 +194,18 @@ TEST(triggers_within_a_tag_end_with_it)
 
 TEST(the_older_form)
 {
-    check_source("{\"type\": \"structural_tag\", \"structures\": [{\"begin\": \"<f=one>\", \"schema\": {\"type\": "
-                 "\"integer\"}, \"end\": \"</f>\"}], \"triggers\": [\"<f\"]}",
-                 TEXTS("", "say <f=one>1</f>", "<f=one>1</f><f=one>2</f>!"), TEXTS("<f=one>x</f>", "<f"));
-    check_source("{\"structures\": [{\"begin\": \"<\", \"schema\": true, \"end\": \">\"}], \"triggers\": [\"<\"]}",
-                 TEXTS("<1>", "<{}>"), TEXTS("<x>"));
+    check_source(
+        "{\"type\": \"structural_tag\", \"structures\": [{\"begin\": \"<f=one>\", \"schema\": {\"type\": "
+        "\"integer\"}, \"end\": \"</f>\"}], \"triggers\": [\"<f\"]}",
+        TEXTS("", "say <f=one>1</f>", "<f=one>1</f><f=one>2</f>!"), TEXTS("<f=one>x</f>", "<f"));
+    check_source(
+        "{\"structures\": [{\"begin\": \"<\", \"schema\": true, \"end\": \">\"}], \"triggers\": [\"<\"]}",
+        TEXTS("<1>", "<{}>"), TEXTS("<x>"));
 }
 
 TEST(dispatches)
 {
-#define RULES(more)                                                                                          \
-    "{\"type\": \"dispatch\", \"rules\": [[\"#\", " INTEGER "], [\"@\", " LETTER "]]" more "}"
+#define RULES(more) "{\"type\": \"dispatch\", \"rules\": [[\"#\", " INTEGER "], [\"@\", " LETTER "]]" more "}"
     CHECK(RULES(""), TEXTS("", "x", "x #1 @a.", "#1@b"), TEXTS("#", "@1"));
     CHECK(RULES(", \"loop\": false"), TEXTS("", "x", "x #1"), TEXTS("#1 @a", "#1 "));
     CHECK(RULES(", \"excludes\": [\"x\"]"), TEXTS("y #1"), TEXTS("x #1"));
@@ -221,11 +226,12 @@ TEST(a_text_that_is_a_token_is_matched_as_one)
 {
     static const char *const sources[] = {
         "{\"format\": {\"type\": \"tag\", \"begin\": \"<tool>\", \"content\": " INTEGER ", \"end\": \"x\"}}",
-        "{\"format\": {\"type\": \"triggered_tags\", \"triggers\": [\"<to\"], \"tags\": [{\"begin\": \"<tool>{\", "
+        "{\"format\": {\"type\": \"triggered_tags\", \"triggers\": [\"<to\"], \"tags\": [{\"begin\": "
+        "\"<tool>{\", "
         "\"content\": " INTEGER ", \"end\": \"x\"}]}}",
         "{\"format\": {\"type\": \"token\", \"token\": \"<tool>\"}}",
-        "{\"format\": {\"type\": \"tag\", \"begin\": {\"type\": \"token\", \"token\": \"<tool>\"}, \"content\": " INTEGER
-        ", \"end\": \"x\"}}",
+        "{\"format\": {\"type\": \"tag\", \"begin\": {\"type\": \"token\", \"token\": \"<tool>\"}, "
+        "\"content\": " INTEGER ", \"end\": \"x\"}}",
     };
     for (size_t i = 0; i < COUNT_OF(sources); i++) {
         struct grammar *g = NULL;
@@ -247,29 +253,31 @@ TEST(what_is_wrong_is_named)
     refused("{\"type\": \"other\"}", -EINVAL, "structural_tag");
     refused("{}", -EINVAL, "structural_tag.format");
     refused("{\"structures\": [], \"triggers\": [\"a\"]}", -EINVAL, "structures");
-    refused("{\"structures\": [{\"begin\": \"a\", \"schema\": 5, \"end\": \"b\"}], \"triggers\": [\"a\"]}", -EINVAL,
-            "structures[0].schema: the schema");
+    refused("{\"structures\": [{\"begin\": \"a\", \"schema\": 5, \"end\": \"b\"}], \"triggers\": [\"a\"]}",
+            -EINVAL, "structures[0].schema: the schema");
     REFUSED("{}", -EINVAL, "type");
     REFUSED("{\"type\": \"const_string\"}", -EINVAL, "value");
     REFUSED("{\"type\": \"regex\", \"pattern\": \"(\"}", -EINVAL, "structural_tag.format: ");
     REFUSED("{\"type\": \"sequence\", \"elements\": []}", -EINVAL, "empty");
-    REFUSED("{\"type\": \"sequence\", \"elements\": [" LETTER ", {\"type\": \"regex\", \"pattern\": 5}]}", -EINVAL,
-            "format.elements[1]: pattern");
+    REFUSED("{\"type\": \"sequence\", \"elements\": [" LETTER ", {\"type\": \"regex\", \"pattern\": 5}]}",
+            -EINVAL, "format.elements[1]: pattern");
     REFUSED("{\"type\": \"tag\", \"begin\": \"a\", \"end\": \"b\"}", -EINVAL, "format.content");
     REFUSED("{\"type\": \"tag\", \"begin\": \"a\", \"content\": " LETTER "}", -EINVAL, "end must");
-    REFUSED("{\"type\": \"tag\", \"begin\": \"a\", \"content\": " LETTER ", \"end\": []}", -EINVAL, "end is empty");
-    REFUSED("{\"type\": \"triggered_tags\", \"triggers\": [\"x\"], \"tags\": [{\"begin\": \"a\", \"content\": " LETTER
-            ", \"end\": \"b\"}]}",
+    REFUSED("{\"type\": \"tag\", \"begin\": \"a\", \"content\": " LETTER ", \"end\": []}", -EINVAL,
+            "end is empty");
+    REFUSED("{\"type\": \"triggered_tags\", \"triggers\": [\"x\"], \"tags\": [{\"begin\": \"a\", "
+            "\"content\": " LETTER ", \"end\": \"b\"}]}",
             -EINVAL, "tags[0]: its begin matches no trigger");
     REFUSED("{\"type\": \"triggered_tags\", \"triggers\": [\"a\", \"ab\"], \"tags\": [{\"begin\": \"abc\", "
             "\"content\": " LETTER ", \"end\": \"b\"}]}",
             -EINVAL, "more than one");
-    REFUSED("{\"type\": \"triggered_tags\", \"triggers\": [\"\"], \"tags\": [{\"begin\": \"a\", \"content\": " LETTER
-            ", \"end\": \"b\"}]}",
+    REFUSED("{\"type\": \"triggered_tags\", \"triggers\": [\"\"], \"tags\": [{\"begin\": \"a\", "
+            "\"content\": " LETTER ", \"end\": \"b\"}]}",
             -EINVAL, "a trigger is empty");
     REFUSED("{\"type\": \"repeat\", \"min\": 3, \"max\": 2, \"content\": " LETTER "}", -EINVAL, "min");
     REFUSED("{\"type\": \"repeat\", \"min\": 0, \"max\": 5000, \"content\": " LETTER "}", -E2BIG, "1000");
-    REFUSED("{\"type\": \"tags_with_separator\", \"separator\": \",\", \"tags\": []}", -EINVAL, "tags is empty");
+    REFUSED("{\"type\": \"tags_with_separator\", \"separator\": \",\", \"tags\": []}", -EINVAL,
+            "tags is empty");
     REFUSED("{\"type\": \"json_schema\", \"json_schema\": {\"type\": \"sound\"}}", -EINVAL, "#");
 }
 
@@ -282,8 +290,8 @@ TEST(what_is_not_supported_is_refused_by_name)
     REFUSED("{\"type\": \"json_schema\", \"json_schema\": {\"contains\": {}}}", -ENOTSUP, "contains");
     REFUSED("{\"type\": \"token\", \"token\": 5}", -ENOTSUP, "by number");
     REFUSED("{\"type\": \"token\", \"token\": \"abc\"}", -ENOTSUP, "abc");
-    REFUSED("{\"type\": \"tag\", \"begin\": \"a\", \"content\": " LETTER ", \"end\": \"b\", \"style\": 1}", -ENOTSUP,
-            "style");
+    REFUSED("{\"type\": \"tag\", \"begin\": \"a\", \"content\": " LETTER ", \"end\": \"b\", \"style\": 1}",
+            -ENOTSUP, "style");
     refused("{\"format\": " LETTER ", \"more\": 1}", -ENOTSUP, "more");
 }
 
@@ -300,7 +308,8 @@ TEST(nesting_and_texts_are_bounded)
     refused(source, -E2BIG, "nested");
     at = (size_t)snprintf(source, sizeof(source), "{\"format\": {\"type\": \"tag\", \"begin\": \"");
     memset(source + at, 'x', STRUCTURAL_TEXT_BYTES_MAX + 1);
-    snprintf(source + at + STRUCTURAL_TEXT_BYTES_MAX + 1, 100, "\", \"content\": " LETTER ", \"end\": \"\"}}");
+    snprintf(source + at + STRUCTURAL_TEXT_BYTES_MAX + 1, 100,
+             "\", \"content\": " LETTER ", \"end\": \"\"}}");
     refused(source, -E2BIG, "begin has 4097 bytes");
 }
 
