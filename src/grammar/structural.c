@@ -1,5 +1,5 @@
-/* structural.c - a tree of formats to pieces. What may end free text is handed down: the ends of the tag
- * around it. A trigger and the free text before it are one expression, which holds the first place where the
+/* structural.c - a tree of formats to pieces. Each format gets the texts that end the tag around it:
+ * free text has none of them. A trigger and the free text before it are one expression, which holds the first place where the
  * trigger stands. */
 #include "grammar/structural.h"
 
@@ -372,7 +372,7 @@ static void check_begins(struct structural_work *w, const json_t *tags, const js
     }
 }
 
-/* A token does not match its beginning as text, so a trigger within one is the whole begin. */
+/* A token has no prefix as text, so a trigger within one is the whole begin. */
 static bool splits(const struct structural_work *w, struct slice trigger, struct slice begin)
 {
     return !structural_has_token(w, trigger) && !structural_has_token(w, begin);

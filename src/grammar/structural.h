@@ -8,13 +8,13 @@
  *     any_text {excludes}, token {token: the text of an added token};
  *   - sequence, or {elements}; optional, star, plus {content}; repeat {min, max, content}, max -1: no limit;
  *   - tag {begin, content, end}: `end` is a text or a list of texts;
- *   - triggered_tags {triggers, tags, at_least_one, stop_after_first, excludes}: text until a trigger, then one
- *     of the tags that begin with it. With at_least_one the first tag begins the output;
+ *   - triggered_tags {triggers, tags, at_least_one, stop_after_first, excludes}: text until a trigger, then a
+ *     tag that begins with it. With at_least_one the first tag begins the output;
  *   - tags_with_separator {tags, separator, at_least_one, stop_after_first};
  *   - dispatch {rules: [[TEXT, FORMAT]], loop, excludes}.
  *
- * Free text within a tag never has the tag's end. A text that is an added token of the vocabulary is matched as
- * that token. Other formats and members are refused by name. */
+ * Free text within a tag never has the tag's end. An added token of the vocabulary stands for its text. Other
+ * formats and members are refused by name. */
 #ifndef PLATEAU_GRAMMAR_STRUCTURAL_H
 #define PLATEAU_GRAMMAR_STRUCTURAL_H
 

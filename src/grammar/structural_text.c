@@ -90,7 +90,7 @@ void structural_add_stop(struct structural_work *w, struct structural_stops *sto
         stops->all[stops->count++] = text;
 }
 
-/* Beginnings of `stop` that `end` completes: text that ends with one would have the stop before its end. */
+/* Prefixes of `stop` that `end` completes: text that ends with one has the stop before its end. */
 static rx_id begun(struct structural_work *w, struct slice stop, struct slice end)
 {
     rx_id all = RX_NONE;
