@@ -1,6 +1,6 @@
-/* structural.c - a tree of formats to pieces. Each format gets the texts that end the tag around it:
- * free text has none of them. A trigger and the free text before it are one expression, which holds the first place where the
- * trigger stands. */
+/* structural.c - a tree of formats to pieces. Each format gets the texts that end the tag around it: free
+ * text has none of them. A trigger and the free text before it are one expression, up to the first place of
+ * the trigger. */
 #include "grammar/structural.h"
 
 #include "base/check.h"
@@ -36,7 +36,7 @@ static struct piece const_string(struct structural_work *w, const json_t *format
     return structural_literal(w, (struct slice){json_string_value(value), json_string_length(value)});
 }
 
-/* What a front end refused, with the place. */
+/* A front end's refusal, with the place. */
 static struct piece made(struct structural_work *w, int r, const struct err *why, sym_id sym)
 {
     if (r == 0)
@@ -308,11 +308,11 @@ static struct piece tags_with_separator(struct structural_work *w, const json_t 
 
 /* ---- text with triggers ---- */
 
-/* Free text up to a trigger: `stops` are all triggers, what is excluded, and the ends of the tag around. */
+/* Free text up to a trigger. `stops`: all triggers, excluded texts, and the ends of the tag around. */
 struct scan {
     struct structural_stops stops;
     const struct structural_stops *ends;
-    struct piece ways; /* a trigger with the text before it and what follows */
+    struct piece ways; /* a trigger, with the text before it and the tag after it */
     bool some;
 };
 
@@ -335,7 +335,7 @@ static void add_way(struct structural_work *w, struct scan *s, struct piece way)
     s->some = true;
 }
 
-/* Ways in turn, free text between them and behind them. */
+/* Ways in turn, with free text between them and after them. */
 static struct piece turns(struct structural_work *w, const struct scan *s, bool loop)
 {
     if (w->error)

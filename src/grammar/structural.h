@@ -28,7 +28,7 @@
 
 /* The added tokens of a vocabulary. */
 struct structural_tokens {
-    /* The bytes of the longest token at the start of `text`, and its id; 0: there is none. */
+    /* The bytes of the longest token at the start of `text`, and its id; 0: no token. */
     size_t (*find)(void *arg, struct slice text, uint32_t *id);
     void *arg;
 };

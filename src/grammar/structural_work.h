@@ -44,7 +44,7 @@ bool structural_has_token(const struct structural_work *w, struct slice text);
 struct piece structural_literal(struct structural_work *w, struct slice text);
 /* Texts that have a token are left out: free text has no tokens. */
 void structural_add_stop(struct structural_work *w, struct structural_stops *stops, struct slice text);
-/* Any text without stops in which none begins that one of `ends`, right behind it, would complete. */
+/* Any text without stops in which none begins that one of `ends`, right after it, would complete. */
 rx_id structural_free_text(struct structural_work *w, const struct structural_stops *stops,
                            const struct slice *ends, uint32_t end_count);
 
@@ -57,7 +57,7 @@ bool structural_text_of(struct structural_work *w, const json_t *format, const c
 bool structural_tag_text(struct structural_work *w, const json_t *value, const char *name, struct slice *ret);
 const json_t *structural_list_of(struct structural_work *w, const json_t *format, const char *name);
 bool structural_flag_of(struct structural_work *w, const json_t *format, const char *name, bool other);
-/* The texts of `excludes`, or of its older name, beside those of the tags around it. */
+/* The texts of `excludes`, or of its older name, and the ends of the tag around it. */
 bool structural_excludes(struct structural_work *w, const json_t *format, const struct structural_stops *ends,
                          struct structural_stops *ret);
 /* Refuses members that are not among `names`, separated by spaces. `type` always is. */
