@@ -230,6 +230,7 @@ struct attention_shape {
     uint32_t k_width, v_width;
     bool v_in_k;
     uint32_t heads;
+    enum kv_form form;
 };
 
 static void attention_once(struct bench *b, void *arg)
@@ -242,8 +243,9 @@ static void attention_once(struct bench *b, void *arg)
 static void attention(struct bench *b, struct attention_shape h, uint32_t tokens, uint32_t len)
 {
     static struct attention a;
-    uint32_t pages = DIV_UP(len, PAGE_TOKENS), stored = h.k_width + (h.v_in_k ? 0 : h.v_width);
-    size_t token = stored * sizeof(float), k_bytes = PAGE_TOKENS * h.k_width * sizeof(float);
+    uint32_t pages = DIV_UP(len, PAGE_TOKENS);
+    size_t k_bytes = kv_form_bytes(h.form, h.k_width);
+    size_t token = (k_bytes + (h.v_in_k ? 0 : kv_form_bytes(h.form, h.v_width))) / PAGE_TOKENS;
     uint32_t *table = calloc(pages, sizeof *table);
     ASSERT(table && h.heads * tokens <= COUNT_OF(a.queries) && pages * PAGE_TOKENS * token <= b->bytes);
     for (uint32_t i = 0; i < pages; i++)
@@ -252,6 +254,7 @@ static void attention(struct bench *b, struct attention_shape h, uint32_t tokens
     a.kv = (struct kern_kv){.base = b->weights,
                             .page_bytes = PAGE_TOKENS * token,
                             .pages = table,
+                            .form = h.form,
                             .v_offset = k_bytes,
                             .k_width = h.k_width,
                             .v_width = h.v_width,
@@ -265,8 +268,8 @@ static void attention(struct bench *b, struct attention_shape h, uint32_t tokens
         seen += kv_len;
     }
     double s = seconds(b, attention_once, &a), flop_s = seen * (h.k_width + h.v_width) * 2 / s;
-    printf("attention %3u %3u %2u heads x %-2u tokens at %-6u %9.1f us %8.1f GFLOP/s", h.k_width, h.v_width,
-           h.heads, tokens, len, s * 1e6, flop_s * 1e-9);
+    printf("attention %-4s %3u %3u %2u heads x %-2u tokens at %-6u %9.1f us %8.1f GFLOP/s",
+           kv_form_name(h.form), h.k_width, h.v_width, h.heads, tokens, len, s * 1e6, flop_s * 1e-9);
     if (b->yard.peak_flop_s > 0)
         printf(" %3.0f%% of one core", 100 * flop_s / b->yard.peak_flop_s * workers_count(b->workers));
     printf("  K and V at %.1f GB/s\n", (double)len * token / s * 1e-9);
@@ -460,10 +463,15 @@ static int bench_init(struct bench *b)
 static void others(struct bench *b)
 {
     printf("on one core:\n");
-    const struct attention_shape narrow = {128, 128, false, 4}, wide = {256, 256, false, 8};
-    const struct attention_shape latent = {576, 512, true, 64}, some = {576, 512, true, 4};
+    const struct attention_shape narrow = {128, 128, false, 4, KV_F32}, wide = {256, 256, false, 8, KV_F32};
+    const struct attention_shape latent = {576, 512, true, 64, KV_F32}, some = {576, 512, true, 4, KV_F32};
     attention(b, narrow, 1, 4096);
     attention(b, narrow, 1, 32768);
+    for (enum kv_form form = KV_BF16; form <= KV_INT8; form++) {
+        struct attention_shape h = narrow;
+        h.form = form;
+        attention(b, h, 1, 32768);
+    }
     attention(b, narrow, 64, 4096);
     attention(b, narrow, 64, 32768);
     attention(b, wide, 32, 4096);

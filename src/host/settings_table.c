@@ -69,7 +69,7 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "kv-dtype", "TYPE", SETTING_TEXT, AT(model.kv_dtype), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | SECTION,
      "keys and values of the context: f32, bf16 (half the memory) or int8 (a quarter); auto means bf16 with "
-     "--compute int16 and int8, else f32"},
+     "--compute int8, else f32"},
     {GROUP_MODEL, "embeddings", NULL, SETTING_FLAG, AT(model.embeddings), 0, 0, NULL, COMMAND_SERVE | SECTION,
      "serve /v1/embeddings, /v1/rerank and /v1/score with a model that was made to generate text, too"},
     {GROUP_MODEL, "spec", "auto|mtp|ngram|off", SETTING_TEXT, AT(model.spec), 0, 0, "auto",

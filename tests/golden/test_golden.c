@@ -204,6 +204,14 @@ TEST(a_golden_with_one_changed_number_fails)
     changed_fails("prompt", 3, json_integer((json_int_t)(number_of("prompt", 3) + 1) % 512), "position 3: ");
 }
 
+TEST(keys_and_values_in_other_forms_stay_near)
+{
+    golden_holds("--kv-dtype bf16 --chunk 40 --batch 3 " GOLDEN_DATA("llama"));
+    golden_holds("--kv-dtype int8 --chunk 40 --batch 3 " GOLDEN_DATA("gpt_oss"));
+    golden_holds("--kv-dtype bf16 --chunk 40 --batch 3 " GOLDEN_DATA("deepseek_v2"));
+    golden_holds("--kv-dtype int8 --device fake " GOLDEN_DATA("gemma3"));
+}
+
 TEST(what_cannot_be_run_is_said)
 {
     char said[4096];

@@ -93,6 +93,23 @@ TEST(what_is_not_quantised_computes_in_f32)
     assert_true(got.hash == expected.hash);
 }
 
+TEST(a_page_takes_what_the_form_of_its_values_says)
+{
+    static const size_t bytes[KV_FORMS] = {[KV_F32] = 4, [KV_BF16] = 2, [KV_INT8] = 1};
+    struct model_shape plain;
+    struct model_opts o = small_opts(NULL);
+    assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &plain, NULL), 0);
+    for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
+        struct model_shape s;
+        o.parts.kv_form = form;
+        assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
+        assert_int_equal(s.kv_form, form);
+        size_t scales = form == KV_INT8 ? 2 * PAGE_TOKENS * sizeof(float) : 0;
+        assert_int_equal(s.page_bytes, plain.page_bytes / 4 * bytes[form] +
+                                           scales * plain.kv[0].heads * plain.kv[0].layers);
+    }
+}
+
 TEST(the_plan_is_what_a_load_takes)
 {
     const char *dir = write_quantised(4, 64, DTYPE_BF16, false);

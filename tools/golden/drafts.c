@@ -55,7 +55,7 @@ static void batch_done(struct draft_batch *b)
 static int row_init(struct row *r, const struct golden_case *c, const struct model_shape *shape,
                     struct drafts *result)
 {
-    *result = (struct drafts){.compare = {.c = c, .bound = compare_bound(shape->compute)}};
+    *result = (struct drafts){.compare = {.c = c, .bound = compare_bound(shape->compute, shape->kv_form)}};
     *r = (struct row){.c = c, .result = result, .count = c->prompt.count + c->greedy.count};
     uint32_t room = r->count + DRAFTS_MAX + 1;
     r->page_count = DIV_UP(room, PAGE_TOKENS);

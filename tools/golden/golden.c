@@ -185,7 +185,8 @@ static bool compare_reference(struct golden *g)
            "wrong\n",
            g->dir, g->file.case_count, (unsigned long long)logits, error, mean, (unsigned long long)tokens,
            wrong);
-    return wrong == 0 && mean <= compare_mean_bound(model_shape(g->model)->compute);
+    return wrong == 0 &&
+           mean <= compare_mean_bound(model_shape(g->model)->compute, model_shape(g->model)->kv_form);
 }
 
 static void say_features(const struct golden *g)
@@ -416,7 +417,7 @@ static int load(struct golden *g, struct err *e)
         return r;
     g->tokens_max = opts.tokens_max;
     for (uint32_t i = 0; i < g->file.case_count; i++)
-        g->compares[i].bound = compare_bound(model_shape(g->model)->compute);
+        g->compares[i].bound = compare_bound(model_shape(g->model)->compute, model_shape(g->model)->kv_form);
     struct runner_opts runner = {g->model, opts.tokens_max, rows, g->sequence_max};
     return runner_create(&runner, &g->runner);
 }
@@ -457,8 +458,8 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
     if (r == 0)
         r = load(&g, &e);
     if (r == 0) {
-        printf("%s: kernels %s, %u workers, compute %s\n", dir, g.device->tier, g.device->workers,
-               compute_mode_name(model_shape(g.model)->compute));
+        printf("%s: kernels %s, %u workers, compute %s, K and V %s\n", dir, g.device->tier, g.device->workers,
+               compute_mode_name(model_shape(g.model)->compute), kv_form_name(model_shape(g.model)->kv_form));
         device_turn_begin(g.device);
         r = see_images(&g, &e);
         if (r == 0 && g.file.case_count > 0)
