@@ -1,9 +1,9 @@
 /* kern_int_amx.c - integer products with AMX: an instruction multiplies a tile of 16 columns x 64 values by
  * one of 64 codes x 16 rows. Rows of activations are the VNNI tier's, and so are products of few columns.
  *
- * A group's sums leave their tile through memory, where the f32 part reads them: the tile of the next group
- * is computed meanwhile. Panels are taken in blocks of k. A block's codes are unpacked once, lie in L1 and
- * meet all columns, 16 at a time, whose f32 sums are in registers for the block.
+ * A group's sums leave their tiles through memory, where the f32 part reads them. The tiles of the next group
+ * are computed meanwhile. Two panels share the columns' tiles. Panels are taken in blocks of k: their codes are
+ * unpacked once, lie in L1 and meet all columns, 16 at a time.
  *
  * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. Where the rows of
  * activations lie equally far apart, tiles are loaded from them, else from a copy of the block. A last tile
@@ -21,14 +21,15 @@
 
 #include "kernel/kern_qparam.inc"
 
-/* From so many columns on tiles are faster: of int16 and of int8 values. */
-#define TILE_COLUMNS_INT16 5
-#define TILE_COLUMNS_INT8  8
+/* From so many columns on tiles are faster than the VNNI tier: of int16 and of int8 values (kern_bench, 16
+ * cores of a Xeon with AMX). */
+#define TILE_COLUMNS_INT16 9
+#define TILE_COLUMNS_INT8  17
 
 #define TILE_COLUMNS 16
 #define CHUNK_TILES  16
-#define PANELS_MAX   2
-#define BLOCK_STEPS  512 /* k steps of a block */
+#define PANELS       2
+#define BLOCK_STEPS  256 /* k steps of a block */
 #define GROUPS_MAX   (BLOCK_STEPS / 32)
 #define UNIT_QUADS   8
 #define LINE_BYTES   64
@@ -73,8 +74,8 @@ struct block_values {
     const struct quants_group *groups[TILE_COLUMNS]; /* of each column, the block's first */
 };
 
-/* The sums of a group: of values of one byte, or of low and of high bytes. */
-typedef int32_t tile_sums[2][TILE_COLUMNS][MATRIX_PANEL];
+/* The sums of a group and two panels: of values of one byte, or of low and of high bytes. */
+typedef int32_t tile_sums[PANELS][2][TILE_COLUMNS][MATRIX_PANEL];
 
 /* All of a call. */
 struct amx {
@@ -84,91 +85,126 @@ struct amx {
     uint32_t group_tiles;          /* tiles of a group: 1, 2 */
     uint32_t group_units;          /* units of a group: 1, 2, 4 */
     size_t values_at;              /* in a row */
-    struct block_weights *weights; /* [PANELS_MAX] */
+    struct block_weights *weights; /* [PANELS] */
     char *copy;                    /* [BLOCK_STEPS / 64][2][TILE_COLUMNS][64] */
     tile_sums *sums;               /* [2] */
 };
 
 /* ---- a group ---- */
 
-/* B tile b, A tiles 4 and 5. */
-#define GROUP_TILES(low_, high_, b_)                                                                         \
+/* Sums of the first panel in tiles 0 and 1, of the second in 2 and 3, low bytes first; columns in 4 and 5;
+ * codes in 6 and 7. */
+V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct block_values *v, const char *values,
+                        uint32_t tiles, tile_sums *sums)
+{
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    for (uint32_t i = 0; i < tiles; i++) {
+        TILE_LOAD(6, codes[0] + (size_t)i * TILE_BYTES, LINE_BYTES);
+        TILE_LOAD(4, values + i * v->step, v->stride);
+        TILE_DOT_BYTES(0, 4, 6);
+        TILE_LOAD(7, codes[1] + (size_t)i * TILE_BYTES, LINE_BYTES);
+        TILE_DOT_BYTES(2, 4, 7);
+        TILE_LOAD(5, values + i * v->step + v->high, v->stride);
+        TILE_DOT_BYTES(1, 5, 6);
+        TILE_DOT_BYTES(3, 5, 7);
+    }
+    TILE_STORE(0, (*sums)[0][0], LINE_BYTES);
+    TILE_STORE(2, (*sums)[1][0], LINE_BYTES);
+    TILE_STORE(1, (*sums)[0][1], LINE_BYTES);
+    TILE_STORE(3, (*sums)[1][1], LINE_BYTES);
+}
+
+#define GROUP_INT8(first_, second_, x_)                                                                      \
     do {                                                                                                     \
-        TILE_ZERO(low_);                                                                                     \
-        if (bytes == 2)                                                                                      \
-            TILE_ZERO(high_);                                                                                \
+        TILE_ZERO(first_);                                                                                   \
+        TILE_ZERO(second_);                                                                                  \
         for (uint32_t i = 0; i < tiles; i++) {                                                               \
-            TILE_LOAD(b_, codes + (size_t)i * TILE_BYTES, LINE_BYTES);                                       \
-            TILE_LOAD(4, values + i * v->step, v->stride);                                                   \
-            TILE_DOT_BYTES(low_, 4, b_);                                                                     \
-            if (bytes == 2) {                                                                                \
-                TILE_LOAD(5, values + i * v->step + v->high, v->stride);                                     \
-                TILE_DOT_BYTES(high_, 5, b_);                                                                \
-            }                                                                                                \
+            TILE_LOAD(6, codes[0] + (size_t)i * TILE_BYTES, LINE_BYTES);                                     \
+            TILE_LOAD(x_, values + i * v->step, v->stride);                                                  \
+            TILE_DOT_BYTES(first_, x_, 6);                                                                   \
+            TILE_LOAD(7, codes[1] + (size_t)i * TILE_BYTES, LINE_BYTES);                                     \
+            TILE_DOT_BYTES(second_, x_, 7);                                                                  \
         }                                                                                                    \
-        TILE_STORE(low_, (*sums)[0], LINE_BYTES);                                                            \
-        if (bytes == 2)                                                                                      \
-            TILE_STORE(high_, (*sums)[1], LINE_BYTES);                                                       \
+        TILE_STORE(first_, (*sums)[0][0], LINE_BYTES);                                                       \
+        TILE_STORE(second_, (*sums)[1][0], LINE_BYTES);                                                      \
     } while (0)
 
 /* Groups take turns with two sets of tiles. */
-V16_FN void group_tiles(const uint8_t *codes, const struct block_values *v, const char *values,
-                        uint32_t tiles, uint32_t set, const int bytes, tile_sums *sums)
+V16_FN void group_int8(const uint8_t *const codes[PANELS], const struct block_values *v, const char *values,
+                       uint32_t tiles, uint32_t set, tile_sums *sums)
 {
     if (set == 0)
-        GROUP_TILES(0, 1, 6);
+        GROUP_INT8(0, 2, 4);
     else
-        GROUP_TILES(2, 3, 7);
+        GROUP_INT8(1, 3, 5);
 }
 
-/* Group `g` of the block joins the sums of `columns` columns. */
-V16_FN void group_join(const struct block_weights *w, const struct block_values *v, uint32_t g,
-                       const int bytes, const uint32_t columns, const tile_sums *sums, v16 *acc)
+V16_FN v16 sums_floats(int32_t (*sums)[TILE_COLUMNS][MATRIX_PANEL], uint32_t j, const int bytes)
 {
-    v16 scale = v16_load(w->scales[g]), bias = v16_load(w->biases[g]);
-    UNROLL for (uint32_t j = 0; j < columns; j++)
+    __m512i s = _mm512_load_si512(sums[0][j]);
+    if (bytes == 2)
+        s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_load_si512(sums[1][j]), 8));
+    return _mm512_cvtepi32_ps(s);
+}
+
+/* Group `g` of the block joins the sums of 16 columns, of which some may be no columns, and both panels. */
+V16_FN void group_join(const struct amx *a, const struct block_values *v, uint32_t g, const int bytes,
+                       float *const acc[PANELS])
+{
+    const struct block_weights *w = a->weights;
+    tile_sums *sums = &a->sums[g % 2];
+    v16 scale0 = v16_load(w[0].scales[g]), bias0 = v16_load(w[0].biases[g]);
+    v16 scale1 = v16_load(w[1].scales[g]), bias1 = v16_load(w[1].biases[g]);
+    UNROLL for (uint32_t j = 0; j < TILE_COLUMNS; j++)
     {
         const struct quants_group *x = v->groups[j] + g;
-        __m512i s = _mm512_load_si512((*sums)[0][j]);
-        if (bytes == 2)
-            s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_load_si512((*sums)[1][j]), 8));
-        acc[j] = v16_fma(_mm512_cvtepi32_ps(s), v16_mul(scale, v16_set(x->scale)), acc[j]);
-        acc[j] = v16_fma(bias, v16_set(x->sum), acc[j]);
+        v16 scale = v16_set(x->scale), sum = v16_set(x->sum);
+        float *at0 = acc[0] + (size_t)j * MATRIX_PANEL, *at1 = acc[1] + (size_t)j * MATRIX_PANEL;
+        v16 y0 = v16_fma(sums_floats((*sums)[0], j, bytes), v16_mul(scale0, scale), v16_load(at0));
+        v16 y1 = v16_fma(sums_floats((*sums)[1], j, bytes), v16_mul(scale1, scale), v16_load(at1));
+        v16_store(at0, v16_fma(bias0, sum, y0));
+        v16_store(at1, v16_fma(bias1, sum, y1));
     }
 }
 
 /* ---- a block of k ---- */
 
-/* `columns`: 8 or 16, of which some may be no columns. */
-V16_FN void block_run(const struct amx *a, const struct block_weights *w, const struct block_values *v,
-                      uint32_t groups, const int bytes, const uint32_t columns, float *at)
+V16_FN void block_run(const struct amx *a, const struct block_values *v, uint32_t groups, const int bytes,
+                      float *const acc[PANELS])
 {
-    v16 acc[TILE_COLUMNS];
-    UNROLL for (uint32_t j = 0; j < columns; j++) acc[j] = v16_load(at + j * MATRIX_PANEL);
+    const struct block_weights *w = a->weights;
     for (uint32_t g = 0; g < groups; g++) {
+        const uint8_t *const codes[PANELS] = {w[0].codes + g * w[0].codes_step,
+                                              w[1].codes + g * w[1].codes_step};
         uint32_t unit = g * a->group_units;
-        group_tiles(w->codes + g * w->codes_step, v, v->at + unit / 2 * v->step + unit % 2 * 32,
-                    a->group_tiles, g % 2, bytes, &a->sums[g % 2]);
+        const char *values = v->at + unit / 2 * v->step + unit % 2 * 32;
+        if (bytes == 1)
+            group_int8(codes, v, values, a->group_tiles, g % 2, &a->sums[g % 2]);
+        else
+            group_int16(codes, v, values, a->group_tiles, &a->sums[g % 2]);
         if (g > 0)
-            group_join(w, v, g - 1, bytes, columns, &a->sums[(g - 1) % 2], acc);
+            group_join(a, v, g - 1, bytes, acc);
     }
-    group_join(w, v, groups - 1, bytes, columns, &a->sums[(groups - 1) % 2], acc);
-    UNROLL for (uint32_t j = 0; j < columns; j++) v16_store(at + j * MATRIX_PANEL, acc[j]);
+    group_join(a, v, groups - 1, bytes, acc);
 }
 
-typedef void block_fn(const struct amx *a, const struct block_weights *w, const struct block_values *v,
-                      uint32_t groups, float *at);
+typedef void block_fn(const struct amx *a, const struct block_values *v, uint32_t groups,
+                      float *const acc[PANELS]);
 
-#define BLOCK(name, bytes, columns)                                                                          \
-    static void name(const struct amx *a, const struct block_weights *w, const struct block_values *v,       \
-                     uint32_t groups, float *at)                                                             \
-    {                                                                                                        \
-        block_run(a, w, v, groups, bytes, columns, at);                                                      \
-    }
-BLOCK(block_int8_8, 1, 8)
-BLOCK(block_int8_16, 1, 16)
-BLOCK(block_int16_8, 2, 8)
-BLOCK(block_int16_16, 2, 16)
+static void block_int8(const struct amx *a, const struct block_values *v, uint32_t groups,
+                       float *const acc[PANELS])
+{
+    block_run(a, v, groups, 1, acc);
+}
+
+static void block_int16(const struct amx *a, const struct block_values *v, uint32_t groups,
+                        float *const acc[PANELS])
+{
+    block_run(a, v, groups, 2, acc);
+}
 
 /* Groups [g, g + groups) of a panel. Weights of few columns come from memory: the lines that are read this
  * much later are prefetched. */
@@ -237,18 +273,18 @@ struct amx_tile {
     uint32_t panel, panels, column, columns;
 };
 
-typedef float amx_acc[PANELS_MAX][CHUNK_TILES][TILE_COLUMNS][MATRIX_PANEL];
+typedef float amx_acc[PANELS][CHUNK_TILES][TILE_COLUMNS][MATRIX_PANEL];
 
 static void block_all(const struct amx *a, const struct amx_tile *t, uint32_t g, uint32_t groups,
                       block_fn *run, amx_acc *acc)
 {
     struct block_values v;
-    for (uint32_t i = 0; i < t->panels; i++)
-        take_weights(a, &a->weights[i], t->panel + i, g, groups);
+    for (uint32_t i = 0; i < PANELS; i++) /* a missing one is a copy, which is not stored */
+        take_weights(a, &a->weights[i], t->panel + MIN_OF(i, t->panels - 1), g, groups);
     for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns) {
         take_values(a, &v, t->column + j, MIN_OF(a->columns, t->columns - j), g, groups);
-        for (uint32_t i = 0; i < t->panels; i++)
-            run(a, &a->weights[i], &v, groups, (*acc)[i][tile][0]);
+        float *const sums[PANELS] = {(*acc)[0][tile][0], (*acc)[1][tile][0]};
+        run(a, &v, groups, sums);
     }
 }
 
@@ -266,10 +302,8 @@ static void tile_outputs(const struct amx *a, const struct amx_tile *t)
 {
     _Alignas(64) amx_acc acc;
     const uint32_t groups = a->w->k / a->w->group, step = BLOCK_STEPS / a->w->group;
-    const bool narrow = a->columns <= 8;
-    block_fn *run = a->c->bytes == 1 ? (narrow ? block_int8_8 : block_int8_16)
-                                     : (narrow ? block_int16_8 : block_int16_16);
-    for (uint32_t i = 0; i < t->panels; i++)
+    block_fn *run = a->c->bytes == 1 ? block_int8 : block_int16;
+    for (uint32_t i = 0; i < PANELS; i++)
         memset(acc[i], 0, DIV_UP(t->columns, a->columns) * sizeof acc[i][0]);
     for (uint32_t g = 0; g < groups; g += step)
         block_all(a, t, g, MIN_OF(step, groups - g), run, &acc);
@@ -292,10 +326,9 @@ static struct tile_config tiles_of(const struct amx *a)
 
 static void amx_call(struct amx *a, uint32_t panel_begin, uint32_t panel_end)
 {
-    struct block_weights weights[PANELS_MAX];
+    struct block_weights weights[PANELS];
     _Alignas(64) char copy[BLOCK_STEPS * 2 * TILE_COLUMNS];
     _Alignas(64) tile_sums sums[2] = {0};
-    const uint32_t panels = a->c->count <= TILE_COLUMNS ? 1 : PANELS_MAX;
     const uint32_t chunk = CHUNK_TILES * a->columns;
     a->weights = weights;
     a->copy = copy;
@@ -303,8 +336,8 @@ static void amx_call(struct amx *a, uint32_t panel_begin, uint32_t panel_end)
     const struct tile_config config = tiles_of(a);
     tile_configure(&config);
     struct amx_tile t;
-    for (t.panel = panel_begin; t.panel < panel_end; t.panel += panels) {
-        t.panels = MIN_OF(panels, panel_end - t.panel);
+    for (t.panel = panel_begin; t.panel < panel_end; t.panel += PANELS) {
+        t.panels = MIN_OF((uint32_t)PANELS, panel_end - t.panel);
         for (t.column = 0; t.column < a->c->count; t.column += chunk) {
             t.columns = MIN_OF(a->c->count - t.column, chunk);
             tile_outputs(a, &t);
@@ -334,7 +367,7 @@ void kern_int_amx_fill(struct kern_ops *ops)
 {
     ops->int_tier = "amx";
     ops->int_matmul = tier_int_matmul;
-    ops->int_panels_many = PANELS_MAX;
-    ops->int_columns_many = CHUNK_TILES * TILE_COLUMNS;
+    ops->int_panels_many = 8;
+    ops->int_columns_many = 128;
 }
 #endif
