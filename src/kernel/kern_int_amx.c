@@ -2,8 +2,8 @@
  * one of 64 codes x 16 rows. Rows of activations are the VNNI tier's, and so are products of few columns.
  *
  * A group's sums leave their tiles through memory, where the f32 part reads them. The tiles of the next group
- * are computed meanwhile. Two panels share the columns' tiles. Panels are taken in blocks of k: their codes are
- * unpacked once, lie in L1 and meet all columns, 16 at a time.
+ * are computed meanwhile. Two panels share the columns' tiles. Panels are taken in blocks of k. The codes of a
+ * block are unpacked once, lie in L1 and meet all columns, 16 at a time.
  *
  * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. Where the rows of
  * activations lie equally far apart, tiles are loaded from them, else from a copy of the block. A last tile
@@ -150,7 +150,7 @@ V16_FN v16 sums_floats(int32_t (*sums)[TILE_COLUMNS][MATRIX_PANEL], uint32_t j, 
     return _mm512_cvtepi32_ps(s);
 }
 
-/* Group `g` of the block joins the sums of 16 columns, of which some may be no columns, and both panels. */
+/* Group `g` of the block joins the sums of both panels and 16 columns. Some of those may be no columns. */
 V16_FN void group_join(const struct amx *a, const struct block_values *v, uint32_t g, const int bytes,
                        float *const acc[PANELS])
 {
