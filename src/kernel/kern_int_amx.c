@@ -1,9 +1,9 @@
 /* kern_int_amx.c - integer products with AMX: an instruction multiplies a tile of 16 columns x 64 values by
  * one of 64 codes x 16 rows. Rows of activations are the VNNI tier's, and so are products of few columns.
  *
- * A group's sums leave their tiles through memory, where the f32 part reads them. The tiles of the next group
- * are computed meanwhile. Two panels share the columns' tiles. Panels are taken in blocks of k. The codes of a
- * block are unpacked once, lie in L1 and meet all columns, 16 at a time.
+ * A group's sums leave their tiles through memory, where the f32 part reads them. The tiles of the next
+ * group are computed meanwhile. Two panels share the columns' tiles. Panels are taken in blocks of k. The
+ * codes of a block are unpacked once, lie in L1 and meet all columns, 16 at a time.
  *
  * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. Where the rows of
  * activations lie equally far apart, tiles are loaded from them, else from a copy of the block. A last tile
