@@ -20,4 +20,4 @@ endforeach()
 plateau_fake_test(test_pending test_mtp test_draft_vocab test_vision_weights test_load test_widths)
 # Its own vision encoder, loops in double, takes most of its time.
 target_compile_options(test_vision_weights PRIVATE -O2)
-plateau_checked_kernel(test_load test_pending test_mtp test_draft_vocab test_vision_weights)
+plateau_checked_kernel(thread test_load test_pending test_mtp test_draft_vocab test_vision_weights)
