@@ -82,6 +82,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);
     ret->responses_bytes =
         MIN_OF(o->process.response_store, least ? RESPONSES_BYTES_LEAST : ceiling / RESPONSES_PART);
+    ret->history_bytes = api_history_bytes();
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
     if (!o->store.dir)
         return;
@@ -169,6 +170,14 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
     return r;
 }
 
+int planning_compute(const struct settings *settings, enum compute_mode *ret, struct err *e)
+{
+    const char *name = settings->model.compute ? settings->model.compute : "auto";
+    return compute_mode_parse(name, ret)
+               ? 0
+               : err_set(e, -EINVAL, "--compute %s: auto, f32, int16 or int8 is expected", name);
+}
+
 static struct model_parts parts_of(const struct planning *p, const struct device_choice *device)
 {
     uint64_t pixels = p->settings->model.image_pixels_max;
@@ -200,6 +209,9 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .parts = parts_of(p, &device)};
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
+    r = planning_compute(p->settings, &p->model.parts.compute, e);
+    if (r < 0)
+        return r;
     r = model_plan_probe(&p->model, dir, e);
     p->unreadable = r < 0;
     if (r < 0)

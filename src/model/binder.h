@@ -55,6 +55,8 @@ struct binder {
     uint64_t parameters;
     uint64_t form_bytes[BINDER_FORMS]; /* of matrices, in the files */
     uint64_t stage_bytes;              /* bytes that packing needs of a stage */
+    unsigned sums;                     /* weight.sums of all projections */
+    bool fast;                         /* some of them are in the compute mode, others may be in f32 */
 };
 
 /* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */

@@ -94,6 +94,7 @@ struct linear_source {
     bool has_bias;                             /* y = w x + bias; not part of the values below */
     struct tensor bias;                        /* [out] */
     float bias_factor;                         /* its values are times this; 0: as they are */
+    bool exact; /* its products are in f32 in every compute mode: few, and much depends on them */
 };
 
 /* Where row `row` is among the columns of a transposed source. */
