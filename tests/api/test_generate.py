@@ -144,7 +144,7 @@ def test_a_prompt_longer_than_the_context_is_refused_with_the_limit():
 
 @pytest.mark.smoke
 def test_version():
-    assert re.fullmatch(r"plateau \d+\.\d+\.\d+ \((gcc|clang) [\d.]+.*, kernels (ref|avx2|avx512), \d+ cores\)\n", run("--version").stdout)
+    assert re.fullmatch(r"plateau \d+\.\d+\.\d+ \((gcc|clang) [\d.]+.*, kernels (ref|avx2|avx512), \d+ cores, (with|without) GPU kernels\)\n", run("--version").stdout)
 
 
 COMMANDS = ["serve", "chat", "generate", "plan", "models", "cache", "status", "load", "unload", "clear", "trim", "parse", "schema", "eval"]
