@@ -1,0 +1,193 @@
+"""The page in Chromium: its figures, three widths, contrast, the keyboard, hostile text, a lost server.
+
+It needs Debian's chromium and chromium-driver, and selenium; without them it is skipped."""
+
+import json
+import shutil
+import time
+
+import pytest
+
+from conftest import ADMIN_KEY, Server, serving, until
+
+selenium = pytest.importorskip("selenium", reason="selenium is not installed")
+webdriver = pytest.importorskip("selenium.webdriver")
+if not shutil.which("chromedriver") or not shutil.which("chromium"):
+    pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
+
+HOSTILE = ["<img src=x onerror=alert(1)>", "<script>alert(1)</script>", "[x](javascript:alert(1))", "[x](data:text/html,x)",
+           "![x](https://elsewhere.example/x.png)", "<svg onload=alert(1)>", "`</code><script>alert(1)</script>`",
+           "| <b>a</b> |\n|---|\n| <iframe src=x> |", "**<a href=javascript:x>**", "```\n</pre><script>alert(1)</script>\n```",
+           "[a](https://x.example/\"onmouseover=alert(1))", "&lt;script&gt;", "\x00\x1b]0;x\x07\u202e<b>"]
+
+# Each visible text with its colour, and the colour that it lies on.
+COLOURS = """
+const rgb = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length === 3 ? [...m, 1] : m; };
+const found = [];
+for (const node of document.querySelectorAll('body *')) {
+  const own = [...node.childNodes].filter((n) => n.nodeType === 3).map((n) => n.textContent.trim()).join(' ');
+  const box = node.getBoundingClientRect();
+  if (!own || !box.width || !box.height || node.closest('.hidden, .skip, option, :disabled')) continue;
+  let on = node, under = [0, 0, 0, 0];
+  while (on && under[3] === 0) { under = rgb(getComputedStyle(on).backgroundColor); on = on.parentElement; }
+  const style = getComputedStyle(node);
+  found.push([own.slice(0, 40), rgb(node instanceof SVGElement ? style.fill : style.color).slice(0, 3), under.slice(0, 3)]);
+}
+return found;"""
+
+
+def luminance(colour):
+    parts = [c / 255 for c in colour]
+    red, green, blue = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(a, b):
+    low, high = sorted([luminance(a), luminance(b)])
+    return (high + 0.05) / (low + 0.05)
+
+
+class Page:
+    def __init__(self, server, fragment=f"#key={ADMIN_KEY}"):
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        service = webdriver.ChromeService(shutil.which("chromedriver"))
+        self.driver, self.server = webdriver.Chrome(options=options, service=service), server
+        self.resize(1420)
+        self.driver.get(f"{server.url}/{fragment}")
+
+    def resize(self, width, height=1000):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def scheme(self, name):
+        features = [{"name": "prefers-color-scheme", "value": name}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def connection(self):
+        return self.js("return document.body.dataset.connection")
+
+    def addresses(self):
+        """Where its requests went."""
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+@pytest.fixture(scope="module")
+def served():
+    with serving("--admin-key", ADMIN_KEY, key=ADMIN_KEY) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def page(served):
+    p = Page(served)
+    until(lambda: p.js("return document.querySelector('[data-figure=\"memory.used_bytes\"]')?.dataset.value"))
+    yield p
+    p.driver.quit()
+
+
+def test_the_figures_are_those_of_memory(page):
+    def same():
+        """the page and /api/memory agree"""
+        memory = page.server.memory()
+        shown = {name: int(page.js("return document.querySelector(`[data-figure=\"memory.${arguments[0]}\"]`).dataset.value", name))
+                 for name in ("used_bytes", "limit_bytes", "peak_bytes")}
+        return shown == {"used_bytes": memory["used_bytes"], "limit_bytes": memory["limit_bytes"],
+                         "peak_bytes": memory["accounts"][0]["peak_bytes"]}
+
+    until(same)
+    assert ADMIN_KEY not in page.driver.current_url
+
+
+def test_a_request_is_shown_and_stopped(page):
+    with page.server.begin() as running:
+        running.event()
+        [request] = page.server.requests()
+        row = f'[data-request="{request["id"]}"]'
+        until(lambda: page.js("return document.querySelector(arguments[0]) !== null", row))
+        page.js("document.querySelector(arguments[0]).querySelector('button').click()", row)
+        until(lambda: page.server.requests() == [])
+        until(lambda: page.js("return document.querySelector(arguments[0]) === null", row))
+
+
+@pytest.mark.parametrize("width", [1420, 800, 390])
+@pytest.mark.parametrize("at", ["#", "#chat"])
+def test_nothing_scrolls_sideways(page, width, at):
+    page.js("location.hash = arguments[0]", at)
+    page.resize(width)
+    time.sleep(0.3)
+    assert page.js("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("at", ["#", "#chat"])
+def test_text_has_a_contrast_of_seven(page, scheme, at):
+    page.resize(1420)
+    page.scheme(scheme)
+    page.js("location.hash = arguments[0]", at)
+    time.sleep(0.3)
+    found = page.js(COLOURS)
+    assert len(found) > 8
+    weak = [(text, round(contrast(a, b), 2)) for text, a, b in found if contrast(a, b) < 7]
+    assert weak == []
+
+
+def test_everything_is_reached_by_keyboard(page):
+    page.js("location.hash = '#'; document.activeElement.blur()")
+    wanted = set(page.js("return [...document.querySelectorAll('a[href], button, input, select, textarea')]"
+                         ".filter((n) => n.getClientRects().length && !n.disabled).map((n) => n.textContent || n.id)"))
+    seen = set()
+    for _ in range(80):
+        page.driver.switch_to.active_element.send_keys("\ue004")
+        seen.add(page.js("return document.activeElement.textContent || document.activeElement.id"))
+    assert wanted <= seen
+
+
+def test_hostile_text_becomes_no_markup(page):
+    page.js("location.hash = '#chat'")
+    for text in HOSTILE:
+        counts = page.driver.execute_async_script("""
+            const done = arguments[1];
+            import('/web/markdown.js').then(({ markdown }) => {
+                const place = document.createElement('div');
+                place.append(...markdown(arguments[0]));
+                const links = [...place.querySelectorAll('a')].map((a) => a.protocol);
+                const names = [...place.querySelectorAll('*')].flatMap((n) => n.getAttributeNames());
+                done([place.querySelectorAll('script, img, iframe, svg, b, object, form').length, links, names]);
+            });""", text)
+        assert counts[0] == 0 and set(counts[1]) <= {"http:", "https:"}, text
+        assert not [name for name in counts[2] if name.startswith("on")], text
+
+
+def test_a_chat_answers(page):
+    page.js("location.hash = '#chat'")
+    page.driver.find_element("id", "chat-input").send_keys("What does ls do?\n")
+    until(lambda: page.js("return document.querySelector('.message.assistant[data-over=true] .facts')?.textContent.includes('tokens')"))
+    assert "list directory contents" in page.js("return document.querySelector('.message.assistant .body').textContent")
+
+
+def test_nothing_went_elsewhere_and_the_console_is_empty(page):
+    assert [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"] == []
+    assert {a for a in page.addresses() if not a.startswith((page.server.url + "/", "data:", "blob:"))} == set()
+
+
+def test_without_a_key_there_is_the_frame_and_a_lost_server_is_said():
+    s = Server("--api-key", "sk-alice-0123", "--admin-key", ADMIN_KEY, key=ADMIN_KEY)
+    page = Page(s, "")
+    try:
+        until(lambda: page.js("return document.getElementById('key') !== null"))
+        assert page.js("return document.getElementById('overview').hidden && document.getElementById('chat').hidden")
+        page.driver.find_element("id", "key").send_keys("sk-alice-0123\n")
+        until(lambda: page.connection() == "ok")
+        assert page.js("return document.getElementById('memory').hidden")
+        assert s.stop() == 0
+        until(lambda: page.connection() == "lost", 20)
+    finally:
+        page.driver.quit()
+        s.stop()
