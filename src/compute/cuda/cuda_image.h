@@ -1,0 +1,24 @@
+/* cuda_image.h - the kernels' machine code inside the program. */
+#ifndef PLATEAU_COMPUTE_CUDA_IMAGE_H
+#define PLATEAU_COMPUTE_CUDA_IMAGE_H
+
+/* One for each source file of kernels/. */
+#define CUDA_IMAGES(X)                                                                                       \
+    X(rows)                                                                                                  \
+    X(project)                                                                                               \
+    X(attention)                                                                                             \
+    X(recurrent)                                                                                             \
+    X(route)                                                                                                 \
+    X(encode)
+
+enum cuda_image {
+#define X(name) CUDA_IMAGE_##name,
+    CUDA_IMAGES(X)
+#undef X
+        CUDA_IMAGE_COUNT
+};
+
+/* NULL: the program was built without nvcc. */
+const void *cuda_image(enum cuda_image image);
+
+#endif
