@@ -11,6 +11,7 @@ int command_chat(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_models(int argc, char **argv);
+int command_pull(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_parse(int argc, char **argv);
 int command_schema(int argc, char **argv);

@@ -55,6 +55,13 @@ static const struct command_row {
      "  plateau models --memory-limit 12G\n"
      "  plateau models rm Qwen/Qwen3-0.6B\n"
      "  plateau models ~/models --json\n"},
+    {COMMAND_PULL, "pull", "ORG/NAME[@REVISION] [OPTION...]", "fetch a model of the Hugging Face hub",
+     "Fetches into the hub's cache of this machine, where other programs find it, too. The headers come\n"
+     "first: a model that is not served here or does not fit is refused before its weights are fetched.\n"
+     "A pull that was stopped goes on where it was. HF_TOKEN is the token for private models, HF_ENDPOINT\n"
+     "a mirror.\n",
+     "  plateau pull Qwen/Qwen3-0.6B\n"
+     "  plateau pull Qwen/Qwen3-4B@main --json\n"},
     {COMMAND_CACHE, "cache", "ls|verify|gc DIR [OPTION...]",
      "inspect, check and tidy up a directory of --ssd-dir",
      "ls lists the entries in DIR by model, from the files' headers. verify reads every file completely;\n"

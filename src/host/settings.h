@@ -34,7 +34,8 @@ enum setting_command {
     COMMAND_EVAL = 8192,
     COMMAND_ANY = 4111,  /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
-    COMMAND_EVERY = 16383
+    COMMAND_PULL = 16384,
+    COMMAND_EVERY = 32767
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */
@@ -86,6 +87,13 @@ struct parse_settings {
     bool describe;                /* the format, instead of an output */
 };
 
+/* The command pull. */
+struct pull_settings {
+    const char *include[SETTINGS_KEYS_MAX + 1]; /* patterns of further files */
+    uint32_t stall_s;
+    bool anyway;
+};
+
 /* The command eval. */
 struct eval_settings {
     const char *text, *reference; /* a file; a model's directory, NULL: none */
@@ -108,6 +116,7 @@ struct settings {
     struct answer_settings answer;
     struct parse_settings parse;
     struct eval_settings eval;
+    struct pull_settings pull;
     /* Of a front: its sources, its screen, and the server that it asks. */
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */

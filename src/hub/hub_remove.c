@@ -49,6 +49,13 @@ static int walk_directory(struct walk *w, int parent, const char *name, unsigned
     return r;
 }
 
+void hub_remove_tree(const char *dir)
+{
+    struct walk w = {.removes = true};
+    if (walk_directory(&w, AT_FDCWD, dir, 0) == 0)
+        rmdir(dir);
+}
+
 static int start(const char *cache, const struct hub_name *n, struct walk *w, struct err *e)
 {
     char name[HUB_ID_BYTES + 16];

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+/* Removes a directory and all below it, in the same way. What fails stays. */
+void hub_remove_tree(const char *dir);
 /* Bytes of the model's files, each counted once: links are not followed. 0, -ENOENT (not in the cache),
  * -ELOOP (its folder is a link), or what the system said. */
 int hub_remove_bytes(const char *cache, const struct hub_name *n, uint64_t *ret, struct err *e);

@@ -14,6 +14,8 @@
 
 #include "media/media_address.h"
 
+#include "base/public_address.h"
+
 #include "base/check.h"
 #include "base/log.h"
 
@@ -58,7 +60,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
     (void)purpose;
     if (!x->task)
         return CURL_SOCKET_BAD;
-    if (!media_allows_all_addresses && !media_address_is_public(&a->addr, (socklen_t)a->addrlen)) {
+    if (!media_allows_all_addresses && !public_address_is(&a->addr, (socklen_t)a->addrlen)) {
         x->refused = true;
         atomic_fetch_add(&x->task->media->addresses_refused, 1);
         return CURL_SOCKET_BAD;

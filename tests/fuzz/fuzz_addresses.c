@@ -2,6 +2,7 @@
  * resolves to nothing but loopback by its own text; an origin matches one host only. An IPv4 address mapped
  * into NAT64 is public exactly when it is public itself; mapped in another way it never is. */
 #include "media/media_address.h"
+#include "base/public_address.h"
 #include "base/check.h"
 #include "http/http_guard.h"
 
@@ -37,7 +38,7 @@ static bool is_public4(const uint8_t *bytes)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};
     memcpy(&a.sin_addr, bytes, 4);
-    return media_address_is_public((const struct sockaddr *)&a, sizeof(a));
+    return public_address_is((const struct sockaddr *)&a, sizeof(a));
 }
 
 static bool is_public6(const uint8_t *head, size_t head_bytes, const uint8_t *tail)
@@ -45,7 +46,7 @@ static bool is_public6(const uint8_t *head, size_t head_bytes, const uint8_t *ta
     struct sockaddr_in6 a = {.sin6_family = AF_INET6};
     memcpy(&a.sin6_addr, head, head_bytes);
     memcpy((uint8_t *)&a.sin6_addr + 12, tail, 4);
-    return media_address_is_public((const struct sockaddr *)&a, sizeof(a));
+    return public_address_is((const struct sockaddr *)&a, sizeof(a));
 }
 
 static void check_address(const uint8_t *data)
@@ -60,7 +61,7 @@ static void check_address(const uint8_t *data)
     if (is_public6(data, 12, data + 12))
         ASSERT(data[0] >> 5 == 1 || memcmp(data, nat64, 12) == 0);
     struct sockaddr_storage any = {.ss_family = data[4]};
-    (void)media_address_is_public((const struct sockaddr *)&any, data[5] % sizeof(any));
+    (void)public_address_is((const struct sockaddr *)&any, data[5] % sizeof(any));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

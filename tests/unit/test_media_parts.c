@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "media/media_address.h"
+#include "base/public_address.h"
 #include "api/reject_http.h"
 #include "gen/media_prompt.h"
 #include "media/media_sample.h"
@@ -19,9 +20,9 @@ static bool is_public(const char *text)
     struct sockaddr_in six_or_four = {.sin_family = AF_INET};
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
     if (inet_pton(AF_INET, text, &six_or_four.sin_addr) == 1)
-        return media_address_is_public((struct sockaddr *)&six_or_four, sizeof(six_or_four));
+        return public_address_is((struct sockaddr *)&six_or_four, sizeof(six_or_four));
     assert_int_equal(inet_pton(AF_INET6, text, &six.sin6_addr), 1);
-    return media_address_is_public((struct sockaddr *)&six, sizeof(six));
+    return public_address_is((struct sockaddr *)&six, sizeof(six));
 }
 
 TEST(addresses_of_the_public_internet_pass)
@@ -96,9 +97,9 @@ TEST(what_is_no_internet_address_is_refused)
     struct sockaddr_in6 scoped = {.sin6_family = AF_INET6, .sin6_scope_id = 1};
     struct sockaddr other = {.sa_family = AF_UNIX};
     assert_int_equal(inet_pton(AF_INET6, "2606:4700::1111", &scoped.sin6_addr), 1);
-    assert_false(media_address_is_public((struct sockaddr *)&scoped, sizeof(scoped)));
-    assert_false(media_address_is_public((struct sockaddr *)&four, sizeof(four) - 1));
-    assert_false(media_address_is_public(&other, sizeof(other)));
+    assert_false(public_address_is((struct sockaddr *)&scoped, sizeof(scoped)));
+    assert_false(public_address_is((struct sockaddr *)&four, sizeof(four) - 1));
+    assert_false(public_address_is(&other, sizeof(other)));
 }
 
 TEST(urls_are_looked_at_before_they_are_tried)

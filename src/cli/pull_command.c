@@ -1,0 +1,170 @@
+/* pull_command.c - the command pull, and the plan of a model that is at the hub only. */
+#include "base/bytes_text.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/pull_plan.h"
+#include "text/chat_format.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LOG_NS (2 * NS_PER_S)
+
+struct screen {
+    const struct settings *settings;
+    const char *model;
+    bool terminal, drawn;
+    uint64_t started_ns, said_ns;
+    uint64_t first_bytes; /* that were there at the start of fetching */
+    struct hub_progress last;
+};
+
+static unsigned percent(const struct hub_progress *p)
+{
+    return p->bytes_total ? (unsigned)((double)p->bytes_done * 100 / (double)p->bytes_total) : 0;
+}
+
+static void draw(struct screen *s, const struct hub_progress *p, uint64_t now)
+{
+    char rest[48] = "";
+    double seconds = (double)(now - s->started_ns) / NS_PER_S, rate = (double)p->fetched / (seconds + 0.001);
+    if (rate > 1 && p->bytes_done < p->bytes_total) {
+        double left = (double)(p->bytes_total - p->bytes_done) / rate;
+        snprintf(rest, sizeof(rest), left < 90 ? ", %.0f s left" : ", %.0f min left",
+                 left < 90 ? left : left / 60);
+    }
+    if (strcmp(p->phase, "fetch") == 0)
+        fprintf(stderr, "\r\033[KPulling %.24s: %u %%, %s of %s%s\r", s->model, percent(p),
+                bytes_text(p->bytes_done).text, bytes_text(p->bytes_total).text, rest);
+    else
+        fprintf(stderr, "\r\033[KPulling %.24s: reading the %s\r", s->model, p->phase);
+    fflush(stderr);
+    s->drawn = true;
+}
+
+static void erase(struct screen *s)
+{
+    if (s->drawn)
+        fputs("\r\033[K", stderr);
+    s->drawn = false;
+}
+
+static int show(void *arg, const struct hub_progress *p)
+{
+    struct screen *s = arg;
+    uint64_t now = clock_now_ns();
+    s->last = *p;
+    if (s->settings->json && now - s->said_ns >= LOG_NS / 4) {
+        printf("{\"event\":\"progress\",\"phase\":\"%s\",\"bytes\":%llu,\"bytes_total\":%llu,\"files\":%u,"
+               "\"files_total\":%u}\n",
+               p->phase, (ull)p->bytes_done, (ull)p->bytes_total, p->files_done, p->files);
+        output_flush();
+        s->said_ns = now;
+    } else if (s->terminal && !s->settings->json) {
+        draw(s, p, now);
+    } else if (now - s->said_ns >= LOG_NS) {
+        LOG_INFO("pulling", "model=%s phase=%s percent=%u bytes=%llu bytes_total=%llu", s->model, p->phase,
+                 percent(p), (ull)p->bytes_done, (ull)p->bytes_total);
+        s->said_ns = now;
+    }
+    return interrupt_pending() || output_failed();
+}
+
+static int planned(void *arg, const char *dir, uint64_t bytes, struct err *e)
+{
+    struct screen *s = arg;
+    erase(s);
+    return pull_plan_show(s->settings, s->model, dir, bytes, s->settings->pull.anyway, e);
+}
+
+static void say_done(const struct screen *s, const struct hub_pulled *p)
+{
+    if (s->settings->json) {
+        struct buf b;
+        buf_init(&b, 65536, NULL);
+        buf_puts(&b, "{\"event\":\"done\"");
+        json_write_member(&b, "model", s->model);
+        json_write_member(&b, "commit", p->commit);
+        json_write_member(&b, "path", p->snapshot);
+        buf_printf(&b, ",\"bytes\":%llu,\"fetched\":%llu,\"files\":%u}\n", (ull)p->bytes, (ull)p->fetched,
+                   p->files);
+        fwrite(b.ptr, 1, b.len, stdout);
+        buf_done(&b);
+        return;
+    }
+    printf("%s is in the hub's cache: %u files, %s, of which %s were fetched now. plateau chat %s\n",
+           s->model, p->files, bytes_text(p->bytes).text, bytes_text(p->fetched).text, s->model);
+}
+
+static void say_failed(const struct screen *s, int r, struct err *e)
+{
+    if (r == -ECANCELED)
+        err_set(e, r, "pull of %s stopped", s->model);
+    bool goes_on = r == -ECANCELED || r == -EAGAIN || r == -ENOSPC || r == -EIO;
+    if (goes_on && s->last.bytes_done > 0) {
+        size_t len = strlen(e->text);
+        snprintf(e->text + len, sizeof(e->text) - len, "; run it again to go on from %u %%",
+                 percent(&s->last));
+    }
+    if (s->settings->json) {
+        struct buf b;
+        buf_init(&b, 65536, NULL);
+        buf_puts(&b, "{\"event\":\"failed\"");
+        json_write_member(&b, "model", s->model);
+        json_write_member(&b, "error", e->text);
+        buf_puts(&b, "}\n");
+        fwrite(b.ptr, 1, b.len, stdout);
+        buf_done(&b);
+    }
+}
+
+static int pull(struct settings *o, struct err *e)
+{
+    char cache[HUB_PATH_BYTES];
+    struct hub_pulled pulled;
+    struct screen s = {.settings = o, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
+    s.said_ns = s.started_ns;
+    struct hub_pull_opts opts = {.cache = cache,
+                                 .include = o->pull.include,
+                                 .stall_s = o->pull.stall_s,
+                                 .planned = planned,
+                                 .progress = show,
+                                 .arg = &s};
+    if (!o->argument)
+        return err_set(e, -EINVAL, "which model? plateau pull ORG/NAME");
+    if (!hub_name_parse(o->argument, &opts.name))
+        return err_set(e, -EINVAL, "%s is no name of the hub: ORG/NAME or ORG/NAME@REVISION is expected",
+                       o->argument);
+    int r = hub_cache_dir(cache, e);
+    if (r < 0)
+        return cli_status(r, e);
+    s.model = opts.name.id;
+    interrupt_catch();
+    r = hub_pull(&opts, &pulled, e);
+    erase(&s);
+    if (pulled.odd > 0)
+        fprintf(stderr, "plateau: %u files of %s were left out: their names leave the directory\n",
+                pulled.odd, s.model);
+    if (r == 0)
+        say_done(&s, &pulled);
+    else
+        say_failed(&s, r, e);
+    if (r == -ECANCELED)
+        fprintf(stderr, "plateau: %s\n", e->text);
+    return cli_status(r, e);
+}
+
+static int run(struct settings *o, struct err *e)
+{
+    int r = options_log_level(o, LOG_LEVEL_INFO, e);
+    return r < 0 ? r : pull(o, e);
+}
+
+int command_pull(int argc, char **argv)
+{
+    return cli_run(COMMAND_PULL, argc, argv, run);
+}

@@ -1,0 +1,13 @@
+/* pull_plan.h - what is said of a model before its weights are fetched. */
+#ifndef PLATEAU_CLI_PULL_PLAN_H
+#define PLATEAU_CLI_PULL_PLAN_H
+
+#include "hub/hub_pull.h"
+#include "host/settings.h"
+
+/* One line: family, form, bytes to fetch, what serving takes at least, whether it fits. 0; or, unless
+ * `anyway`, -ENOTSUP (it is not served here) and -ENOMEM (it does not fit). */
+int pull_plan_show(const struct settings *o, const char *model, const char *dir, uint64_t bytes, bool anyway,
+                   struct err *e);
+
+#endif

@@ -1,0 +1,115 @@
+/* hub_probe.c - a header is read as safetensors have it: eight bytes with its length, then the text. A
+ * weight file that is present already is linked instead. */
+#include "hub/hub_probe.h"
+
+#include "base/check.h"
+#include "hub/hub_remove.h"
+#include "weights/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct span {
+    int fd;
+    uint64_t at;
+};
+
+static int take(void *arg, struct slice bytes)
+{
+    struct span *s = arg;
+    for (size_t from = 0; from < bytes.len;) {
+        ssize_t n = pwrite(s->fd, bytes.ptr + from, bytes.len - from, (off_t)s->at);
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        from += (size_t)n;
+        s->at += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int get_span(struct hub_work *w, const struct hub_file *f, uint64_t from, uint64_t bytes, int fd,
+                    struct err *e)
+{
+    struct span s = {fd, from};
+    struct hub_transfer *t = calloc(1, sizeof(*t));
+    if (!t)
+        return err_set(e, -ENOMEM, "no memory for a request");
+    *t = (struct hub_transfer){.from = from, .bytes = bytes, .file_bytes = f->bytes, .take = take, .arg = &s};
+    int r = hub_work_path(w, f->name, t->path, e);
+    if (r == 0)
+        r = hub_work_get(w, t, NULL, e);
+    w->shown.fetched += s.at - from;
+    free(t);
+    return r < 0 ? err_prefix(e, r, "%s", f->name) : 0;
+}
+
+static int get_header(struct hub_work *w, const struct hub_file *f, int fd, struct err *e)
+{
+    char first[SAFETENSORS_FIRST_BYTES];
+    size_t head = 0;
+    uint64_t least = MIN_OF(f->bytes, (uint64_t)sizeof(first));
+    if (ftruncate(fd, (off_t)f->bytes) < 0)
+        return err_set(e, -errno, "a temporary file: %s", strerror(errno));
+    int r = least ? get_span(w, f, 0, least, fd, e) : 0;
+    if (r == 0 && pread(fd, first, least, 0) != (ssize_t)least)
+        r = err_set(e, -EIO, "a temporary file cannot be read");
+    if (r == 0 && (r = safetensors_data_at((struct slice){first, least}, f->bytes, &head, e)) < 0)
+        return err_prefix(e, r, "%s", f->name);
+    return r == 0 && head > least ? get_span(w, f, least, head - least, fd, e) : r;
+}
+
+/* Makes the folders of `path` below the first `head` bytes. */
+static void make_folders(char *path, size_t head)
+{
+    for (char *c = path + head + 1; (c = strchr(c, '/')); *c++ = '/') {
+        *c = 0;
+        mkdir(path, 0700);
+    }
+}
+
+static int add(struct hub_work *w, const struct hub_blob *b, const char *dir, struct err *e)
+{
+    char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
+    snprintf(path, sizeof(path), "%s/%s", dir, b->file->name);
+    make_folders(path, strlen(dir));
+    bool header = hub_file_is_weights(b->file) && slice_ends(slice_of(path), SLICE(".safetensors"));
+    if (b->present) {
+        char *real = realpath(b->path, NULL);
+        int r = real && symlink(real, path) == 0 ? 0 : err_set(e, -errno, "%s: %s", path, strerror(errno));
+        free(real);
+        return r;
+    }
+    if (!header)
+        return 0;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int r = fd < 0 ? err_set(e, -errno, "%s: %s", path, strerror(errno)) : get_header(w, b->file, fd, e);
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+int hub_probe_make(struct hub_work *w, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    const char *tmp = getenv("TMPDIR");
+    char head[HUB_PATH_BYTES];
+    snprintf(head, sizeof(head), "%s/plateau-pull-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
+    ret[0] = 0;
+    w->shown.phase = "headers";
+    if (!mkdtemp(head))
+        return err_set(e, -errno, "%s cannot be made: %s", head, strerror(errno));
+    snprintf(ret, HUB_PATH_BYTES, "%s", head);
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < w->list.count; i++)
+        r = add(w, &w->blobs[i], head, e);
+    return r;
+}
+
+void hub_probe_remove(const char *dir)
+{
+    if (dir[0])
+        hub_remove_tree(dir);
+}

@@ -1,0 +1,308 @@
+/* hub_pull.c - the order of a pull. Sizes of the listing are believed as limits only. A file under its
+ * final name has the sum of the listing. */
+#include "hub/hub_pull.h"
+
+#include "base/buf.h"
+#include "base/bytes_text.h"
+#include "base/check.h"
+#include "base/small_file.h"
+#include "hub/hub_links.h"
+#include "hub/hub_probe.h"
+#include "hub/hub_token.h"
+#include "hub/hub_work.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define INDEX           "model.safetensors.index.json"
+#define INDEX_BYTES_MAX ((size_t)24 << 20)
+#define FREE_PART       20 /* of the disk stays free */
+#define PAGES_MAX       100
+
+bool hub_is_offline(void)
+{
+    const char *set = getenv("HF_HUB_OFFLINE");
+    static const char *const yes[] = {"1", "true", "yes", "on"};
+    for (size_t i = 0; set && i < COUNT_OF(yes); i++)
+        if (strcasecmp(set, yes[i]) == 0)
+            return true;
+    return false;
+}
+
+/* ---- answers into memory ---- */
+
+static int take(void *arg, struct slice bytes)
+{
+    struct buf *b = arg;
+    buf_put_slice(b, bytes);
+    return b->error;
+}
+
+static void restart(void *arg)
+{
+    buf_clear(arg);
+}
+
+static int get(struct hub_work *w, struct hub_transfer *t, struct buf *into, struct err *e)
+{
+    t->take = take;
+    t->arg = into;
+    t->bytes_max = into->bytes_max;
+    return hub_work_get(w, t, restart, e);
+}
+
+/* ---- the list ---- */
+
+static bool lacks_sums(const struct hub_list *l)
+{
+    for (uint32_t i = 0; i < l->count; i++)
+        if (!l->files[i].etag[0])
+            return true;
+    return l->count == 0;
+}
+
+/* Where the list has no sums: the tree of the commit, page after page. */
+static int read_tree(struct hub_work *w, struct hub_transfer *t, struct buf *text, struct err *e)
+{
+    struct hub_list tree = {.count = 0};
+    memcpy(tree.commit, w->list.commit, sizeof(tree.commit));
+    snprintf(t->path, sizeof(t->path), "/api/models/%s/tree/%s?recursive=true", w->opts->name.id,
+             w->list.commit);
+    int r = 0;
+    for (unsigned page = 0; r == 0 && t->path[0]; page++) {
+        buf_clear(text);
+        r = page < PAGES_MAX ? get(w, t, text, e) : err_set(e, -E2BIG, "the hub's list has too many pages");
+        if (r == 0)
+            r = hub_list_parse(buf_slice(text), &tree, e);
+        memcpy(t->path, t->next, sizeof(t->path));
+    }
+    hub_list_done(&w->list);
+    w->list = tree;
+    return r;
+}
+
+static int read_list(struct hub_work *w, struct hub_transfer *t, struct err *e)
+{
+    struct buf text;
+    char revision[3 * HUB_REVISION_BYTES];
+    w->shown.phase = "list";
+    buf_init(&text, HUB_LIST_BYTES_MAX, NULL);
+    hub_http_encode(w->opts->name.revision, revision, sizeof(revision));
+    char *slash;
+    while ((slash = strchr(revision, '/'))) {
+        memmove(slash + 3, slash + 1, strlen(slash));
+        memcpy(slash, "%2F", 3);
+    }
+    snprintf(t->path, sizeof(t->path), "/api/models/%s/revision/%s?blobs=true", w->opts->name.id, revision);
+    int r = get(w, t, &text, e);
+    if (r == 0)
+        r = hub_list_parse(buf_slice(&text), &w->list, e);
+    if (r == 0 && lacks_sums(&w->list))
+        r = read_tree(w, t, &text, e);
+    buf_done(&text);
+    return r;
+}
+
+/* The file, if it was fetched before. */
+static bool read_present(const struct hub_work *w, const struct hub_file *f, struct buf *ret)
+{
+    struct hub_blob b;
+    struct small_file text = {0};
+    bool read = f->etag[0] && hub_blob_init(w->folder, f, &b, NULL) == 0 && b.present &&
+                small_file_read(b.path, INDEX_BYTES_MAX, &text, NULL) == 0;
+    if (read)
+        buf_put(ret, text.bytes, text.len);
+    small_file_done(&text);
+    return read && !ret->error;
+}
+
+/* The files that are needed; the index of the weights says which shards are. */
+static int choose(struct hub_work *w, struct hub_transfer *t, struct err *e)
+{
+    const struct hub_file *index = hub_list_find(&w->list, INDEX);
+    struct buf text;
+    int r = 0;
+    buf_init(&text, INDEX_BYTES_MAX, NULL);
+    *t = (struct hub_transfer){.code = 0};
+    if (index && index->bytes <= INDEX_BYTES_MAX && !read_present(w, index, &text)) {
+        r = hub_work_path(w, INDEX, t->path, e);
+        if (r == 0)
+            r = get(w, t, &text, e);
+    }
+    if (r == 0)
+        r = hub_list_choose(&w->list, w->opts->include, buf_slice(&text), e);
+    buf_done(&text);
+    for (uint32_t i = 0; r == 0 && i < w->list.count; i++)
+        if (!w->list.files[i].etag[0])
+            r = err_set(e, -EBADMSG, "the hub lists no sum for %s, so it cannot be checked",
+                        w->list.files[i].name);
+    return r;
+}
+
+/* ---- files that are there ---- */
+
+static bool is_twin(const struct hub_work *w, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++)
+        if (strcmp(w->list.files[i].etag, w->list.files[index].etag) == 0)
+            return true;
+    return false;
+}
+
+static int look(struct hub_work *w, struct err *e)
+{
+    int r = 0;
+    w->blobs = calloc(w->list.count, sizeof(*w->blobs));
+    if (!w->blobs)
+        return err_set(e, -ENOMEM, "no memory for a list of files");
+    w->shown.files = w->list.count;
+    for (uint32_t i = 0; r == 0 && i < w->list.count; i++) {
+        struct hub_blob *b = &w->blobs[i];
+        r = hub_blob_init(w->folder, &w->list.files[i], b, e);
+        b->present |= is_twin(w, i);
+        w->shown.bytes_total += b->file->bytes;
+        if (b->present) {
+            w->here += b->file->bytes;
+            w->shown.files_done++;
+        }
+    }
+    return r;
+}
+
+static uint64_t missing(const struct hub_work *w)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < w->list.count; i++)
+        if (!w->blobs[i].present)
+            bytes += w->blobs[i].file->bytes;
+    return bytes;
+}
+
+/* Unfinished files take disk already. */
+static uint64_t unfinished(const struct hub_work *w)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < w->list.count; i++)
+        if (!w->blobs[i].present)
+            bytes += hub_blob_on_disk(&w->blobs[i]);
+    return bytes;
+}
+
+static int check_disk(const struct hub_work *w, struct err *e)
+{
+    struct statvfs s;
+    uint64_t bytes = missing(w), have = unfinished(w);
+    bytes -= MIN_OF(bytes, have);
+    if (bytes == 0 || statvfs(w->folder, &s) < 0)
+        return 0;
+    uint64_t free_bytes = (uint64_t)s.f_bavail * s.f_frsize,
+             keep = (uint64_t)s.f_blocks * s.f_frsize / FREE_PART;
+    if (bytes <= free_bytes && free_bytes - bytes >= keep)
+        return 0;
+    return err_set(
+        e, -ENOSPC,
+        "too little disk: %s would be fetched, %s are free at %s, and 5 %% of the disk (%s) stay free",
+        bytes_text(bytes).text, bytes_text(free_bytes).text, w->folder, bytes_text(keep).text);
+}
+
+static int plan(struct hub_work *w, struct err *e)
+{
+    char dir[HUB_PATH_BYTES];
+    int r = hub_probe_make(w, dir, e);
+    if (r == 0)
+        r = w->opts->planned(w->opts->arg, dir, missing(w), e);
+    hub_probe_remove(dir);
+    return r;
+}
+
+/* ---- the snapshot ---- */
+
+static int link_all(struct hub_work *w, struct err *e)
+{
+    const struct hub_name *n = &w->opts->name;
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < w->list.count; i++)
+        r = hub_links_add(w->folder, w->list.commit, w->list.files[i].name, w->list.files[i].etag, e);
+    if (r == 0 && strcmp(n->revision, w->list.commit) != 0)
+        r = hub_links_set_ref(w->folder, n->revision, w->list.commit, e);
+    return r;
+}
+
+static int fetch(struct hub_work *w, struct hub_transfer *t, struct err *e)
+{
+    const struct hub_pull_opts *o = w->opts;
+    int r = read_list(w, t, e);
+    if (r == 0)
+        r = choose(w, t, e);
+    if (r == 0)
+        r = look(w, e);
+    if (r == 0 && !o->plans_only)
+        r = check_disk(w, e);
+    bool fetches = r == 0 && missing(w) > 0;
+    if (r == 0)
+        r = hub_work_fetch(w, false, e);
+    if (r == 0 && o->planned && (fetches || o->plans_only))
+        r = plan(w, e);
+    if (r < 0 || o->plans_only)
+        return r;
+    r = hub_work_fetch(w, true, e);
+    return r == 0 ? link_all(w, e) : r;
+}
+
+static int open_http(struct hub_work *w, struct err *e)
+{
+    char token[HUB_TOKEN_BYTES];
+    const char *endpoint = w->opts->endpoint ? w->opts->endpoint : getenv("HF_ENDPOINT");
+    int r = hub_token_read(token, e);
+    struct hub_http_opts opts = {.endpoint = endpoint, .token = token, .stall_s = w->opts->stall_s};
+    if (r == 0)
+        r = hub_http_create(&opts, &w->http, e);
+    explicit_bzero(token, sizeof(token));
+    return r;
+}
+
+static void report(const struct hub_work *w, struct hub_pulled *ret)
+{
+    snprintf(ret->commit, sizeof(ret->commit), "%s", w->list.commit);
+    snprintf(ret->snapshot, sizeof(ret->snapshot), "%.3900s/snapshots/%s", w->folder, w->list.commit);
+    ret->bytes = w->shown.bytes_total;
+    ret->fetched = w->shown.fetched;
+    ret->files = w->list.count;
+    ret->odd = w->list.odd;
+}
+
+static void close_work(struct hub_work *w)
+{
+    hub_http_free(w->http);
+    for (uint32_t i = 0; w->blobs && i < w->list.count; i++)
+        hub_blob_done_with(&w->blobs[i]);
+    free(w->blobs);
+    hub_list_done(&w->list);
+}
+
+int hub_pull(const struct hub_pull_opts *o, struct hub_pulled *ret, struct err *e)
+{
+    struct hub_work w = {.opts = o};
+    struct hub_transfer *t = calloc(1, sizeof(*t));
+    int lock = -1, r = t ? 0 : -ENOMEM;
+    *ret = (struct hub_pulled){.bytes = 0};
+    if (hub_is_offline())
+        r = err_set(e, -ENETDOWN, "HF_HUB_OFFLINE is set: nothing is fetched");
+    if (r == 0)
+        r = open_http(&w, e);
+    if (r == 0)
+        r = hub_links_make_folder(o->cache, &o->name, w.folder, e);
+    if (r == 0)
+        r = lock = hub_links_lock(o->cache, &o->name, e);
+    if (r >= 0)
+        r = fetch(&w, t, e);
+    report(&w, ret);
+    close_work(&w);
+    if (lock >= 0)
+        close(lock);
+    free(t);
+    return r;
+}
