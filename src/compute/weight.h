@@ -16,8 +16,8 @@ struct weight {
     dev_ptr data;
     uint64_t expert_bytes;
     /* The backend's: how it is stored, and what its products need of their input beside it. */
-    uint8_t form, qparams, bits, sums;
-    uint32_t group;
+    uint8_t form, qparams, bits, sums, codes, biases;
+    uint32_t group, super;
 };
 
 /* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. A stack

@@ -136,7 +136,8 @@ bool binder_has(const struct binder *b, const char *path)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    return checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
+    return binder_has_stored(b, binder_name(b, path, "", name)) ||
+           checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
            checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t);
 }
 
@@ -245,6 +246,29 @@ static bool entry_of_shapes(const struct binder *b, const char *module, const st
     return true;
 }
 
+/* What MLX's modes are: without biases, scales in bytes. */
+static const struct {
+    enum code_map codes;
+    enum bias_kind bias_kind;
+    enum dtype scales;
+} modes[] = {
+    [QUANTIZATION_AFFINE] = {CODES_WHOLE, BIASES_STORED, DTYPE_F32},
+    [QUANTIZATION_MXFP4] = {CODES_E2M1, BIASES_CENTRED, DTYPE_F8_E8M0},
+    [QUANTIZATION_NVFP4] = {CODES_E2M1, BIASES_CENTRED, DTYPE_F8_E4M3},
+    [QUANTIZATION_MXFP8] = {CODES_E4M3, BIASES_CENTRED, DTYPE_F8_E8M0},
+};
+
+/* A tensor of scales or biases, as the mode has them. */
+static int check_side(struct binder *b, const char *name, enum quantization_mode mode, struct tensor *t)
+{
+    if (mode == QUANTIZATION_AFFINE)
+        return binder_check_float(b, name, t);
+    if (t->dtype != DTYPE_U8)
+        return err_set(b->e, -EINVAL, "tensor %s has dtype %s instead of U8", name, tensor_form_name(t));
+    t->dtype = modes[mode].scales;
+    return 0;
+}
+
 static int find_affine(struct binder *b, const char *module, const char *weight_name, uint32_t rank,
                        uint64_t *shape, struct linear_source *s)
 {
@@ -260,6 +284,8 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     s->affine = true;
     s->bits = q.bits;
     s->group = q.group;
+    s->codes = modes[q.mode].codes;
+    s->bias_kind = modes[q.mode].bias_kind;
     if (in % q.group != 0)
         return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module, (ull)in,
                        q.group);
@@ -272,11 +298,11 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     shape[rank - 1] = in / q.group;
     struct tensor *const sides[2] = {&s->scales, &s->biases};
     static const char *const suffixes[2] = {".scales", ".biases"};
-    for (int i = 0; r == 0 && i < 2; i++) {
+    for (int i = 0; r == 0 && i < (s->bias_kind == BIASES_STORED ? 2 : 1); i++) {
         snprintf(name, sizeof(name), "%s%s", module, suffixes[i]);
         r = binder_find(b, name, sides[i]);
         if (r == 0)
-            r = binder_check_float(b, name, sides[i]);
+            r = check_side(b, name, q.mode, sides[i]);
         if (r == 0)
             r = binder_check_shape(b, name, sides[i], rank, shape);
     }
@@ -301,6 +327,12 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     struct linear_source s = {.experts = experts, .out = out, .in = in};
     struct tensor t;
     uint64_t shape[TENSOR_RANK_MAX] = {experts, out, in};
+    bool found;
+    int r = b->config->gguf ? 0 : binder_stored_source(b, module, rank, &s, &found);
+    if (r < 0 || (!b->config->gguf && found)) {
+        *ret = s;
+        return r;
+    }
     if (rank == 2)
         shape[0] = out, shape[1] = in;
     snprintf(name, sizeof(name), "%s.weight", module);
@@ -312,7 +344,6 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
         snprintf(name, sizeof(name), "%s", side);
     }
     snprintf(side, sizeof(side), "%s.scales", module);
-    int r;
     if (checkpoint_find(b->checkpoint, side, &t)) {
         r = find_affine(b, module, name, rank, shape, &s);
     } else {
@@ -389,7 +420,12 @@ int binder_stack_transposed(struct binder *b, const char *path, uint64_t experts
 {
     char module[BINDER_NAME_MAX - 16];
     snprintf(module, sizeof(module), "%s%s", b->prefix, path);
-    int r = find_linear(b, module, 3, experts, in, out, ret);
+    /* Blocks are rows. */
+    bool rows = binder_has_stored(b, module);
+    int r = rows ? find_linear(b, module, 3, experts, out, in, ret)
+                 : find_linear(b, module, 3, experts, in, out, ret);
+    if (r == 0 && rows)
+        return find_bias(b, module, ret);
     if (r == 0 && ret->affine)
         return err_set(b->e, -ENOTSUP,
                        "tensor %s.scales: a quantised stack [experts, in, out] is not supported", module);
@@ -446,10 +482,15 @@ struct linear_source binder_rows(const struct linear_source *s, uint64_t from, u
     ASSERT(s->weight.rank == 2 && !s->transposed && s->row_order.rows == 0 && from + count <= s->out);
     struct linear_source part = *s;
     part.out = count;
+    if (s->stored) {
+        part.first_row += from;
+        return part;
+    }
     part.weight = rows_of(&s->weight, from, count);
     if (s->affine) {
         part.scales = rows_of(&s->scales, from, count);
-        part.biases = rows_of(&s->biases, from, count);
+        if (s->bias_kind != BIASES_CENTRED)
+            part.biases = rows_of(&s->biases, from, count);
     }
     return part;
 }
@@ -485,7 +526,8 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
     one.weight = slice_tensor(&s->weight, expert);
     if (s->affine) {
         one.scales = slice_tensor(&s->scales, expert);
-        one.biases = slice_tensor(&s->biases, expert);
+        if (s->bias_kind != BIASES_CENTRED)
+            one.biases = slice_tensor(&s->biases, expert);
     }
     if (s->has_bias)
         one.bias = slice_vector(&s->bias, expert);

@@ -73,7 +73,7 @@ static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct n
     }
     NEED(&c->spans, PER_TOKEN, sizeof(struct cpu_span));
     NEED(&c->columns.x, PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < COUNT_OF(c->columns.xsum); i++)
         NEED(&c->columns.xsum[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
     for (int i = 0; i < PROJECTION_PARTS_MAX; i++)
         NEED(&c->columns.y[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));

@@ -50,7 +50,7 @@ struct cpu_product {
 /* Column pointers of the products in a list. */
 struct cpu_columns {
     const float **x;
-    const float **xsum[3]; /* by group size */
+    const float **xsum[4]; /* by group size */
     float **y[PROJECTION_PARTS_MAX];
     uint32_t used;
 };
@@ -99,14 +99,17 @@ static inline struct cpu *cpu_of(struct compute *c)
 
 /* ---- rows ---- */
 
-/* Floats of group sums of n values, all three sizes, and the offset of one size. */
+/* Floats of group sums of n values, all four sizes, and the offset of one size. */
 static inline uint32_t cpu_sums_floats(uint32_t n)
 {
-    return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128;
+    return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128 + (n + 15) / 16;
 }
 static inline uint32_t cpu_sums_offset(uint32_t n, uint32_t group)
 {
-    return group == 32 ? 0 : group == 64 ? (n + 31) / 32 : (n + 31) / 32 + (n + 63) / 64;
+    uint32_t at = 0;
+    for (uint32_t size = 32; size <= 128 && size != group; size *= 2)
+        at += (n + size - 1) / size;
+    return at;
 }
 
 /* Floats from one row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB. Otherwise

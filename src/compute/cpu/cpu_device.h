@@ -44,10 +44,13 @@ static inline struct matrix cpu_weight_matrix(const struct weight *w, uint64_t f
                            .bits = w->bits,
                            .group = w->group,
                            .qparams = (enum matrix_form)w->qparams,
+                           .codes = (enum code_map)w->codes,
+                           .bias_kind = (enum bias_kind)w->biases,
+                           .super = w->super,
                            .data = (const void *)(uintptr_t)(w->data.at ^ flip),
                            .expert_bytes = (size_t)w->expert_bytes};
 }
 /* Group sizes whose sums a product needs of its input. */
-enum { SUMS_32 = 1, SUMS_64 = 2, SUMS_128 = 4 };
+enum { SUMS_32 = 1, SUMS_64 = 2, SUMS_128 = 4, SUMS_16 = 8 };
 
 #endif

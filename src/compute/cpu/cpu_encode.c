@@ -420,7 +420,7 @@ static void set_columns(const struct stage *st)
         st->a.column_x[i] = x;
         st->a.column_y[i] = row_of(st, &op->y, i);
         st->a.column_sums[i] = sums;
-        if (m->form == MATRIX_AFFINE)
+        if (matrix_needs_sums(m))
             st->cpu->ops->group_sums(sums, x, m->k, m->group);
     }
 }

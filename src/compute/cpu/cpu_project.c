@@ -12,7 +12,7 @@ void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, 
     static const struct {
         unsigned flag;
         uint32_t group;
-    } sizes[] = {{SUMS_32, 32}, {SUMS_64, 64}, {SUMS_128, 128}};
+    } sizes[] = {{SUMS_16, 16}, {SUMS_32, 32}, {SUMS_64, 64}, {SUMS_128, 128}};
     if (sums == 0)
         return;
     const float *x = cpu_row(c, a, row);
@@ -97,14 +97,14 @@ static void multiply_head(const struct cpu *c, const struct cpu_product *p, cons
     const struct cpu_heads *h = &p->heads;
     const struct matrix m = matrix_expert(&p->matrix, t->head);
     const float *x[COLUMNS_MAX], *xsum[COLUMNS_MAX];
-    float *y[COLUMNS_MAX], sums[COLUMNS_MAX][CPU_HEAD_INPUT_MAX / 32];
+    float *y[COLUMNS_MAX], sums[COLUMNS_MAX][CPU_HEAD_INPUT_MAX / 16];
     ASSERT(t->count <= COLUMNS_MAX && m.k <= CPU_HEAD_INPUT_MAX);
     for (uint32_t i = 0; i < t->count; i++) {
         size_t row = t->column + i;
         x[i] = h->x + row * h->x_stride + t->head * h->x_step;
         y[i] = h->y + row * h->y_stride + t->head * h->y_step;
         xsum[i] = sums[i];
-        if (m.form == MATRIX_AFFINE)
+        if (matrix_needs_sums(&m))
             c->ops->group_sums(sums[i], x[i], m.k, m.group);
     }
     const struct kern_columns columns = {.count = t->count, .x = x, .xsum = xsum, .y = y};
@@ -185,7 +185,7 @@ static void run_products(struct cpu *c, uint32_t count, bool beside)
 
 static int group_index(uint32_t group)
 {
-    return group == 32 ? 0 : group == 64 ? 1 : 2;
+    return group == 32 ? 0 : group == 64 ? 1 : group == 128 ? 2 : 3;
 }
 
 static float *output_row(const struct cpu *c, struct act y, uint32_t row)
@@ -208,7 +208,7 @@ static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *
         struct kern_columns columns = {.count = count, .x = all->x + from, .y = all->y[i] + from};
         for (uint32_t t = 0; t < count; t++)
             all->y[i][from + t] = output_row(c, a->y, t) + offset;
-        if (m.form == MATRIX_AFFINE) {
+        if (matrix_needs_sums(&m)) {
             const float **sums = all->xsum[group_index(m.group)] + from;
             for (uint32_t t = 0; t < count; t++)
                 sums[t] = cpu_sums(c, a->x, t) + cpu_sums_offset(a->x.width, m.group);
@@ -226,7 +226,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
     const struct matrix stack = cpu_matrix(c, &a->w->parts[0]);
     const float *biases = cpu_floats(c, a->w->bias);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
-    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = stack.form == MATRIX_AFFINE;
+    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = matrix_needs_sums(&stack);
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;
         c->pair_x[i] = cpu_row(c, a->x, row);

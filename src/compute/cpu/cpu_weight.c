@@ -7,9 +7,9 @@ _Static_assert(WEIGHT_PANEL == MATRIX_PANEL, "rows lie in the kernels' panels");
 
 static unsigned sums_of(const struct matrix *m)
 {
-    if (m->form != MATRIX_AFFINE)
+    if (!matrix_needs_sums(m))
         return 0;
-    return m->group == 32 ? SUMS_32 : m->group == 64 ? SUMS_64 : SUMS_128;
+    return m->group == 16 ? SUMS_16 : m->group == 32 ? SUMS_32 : m->group == 64 ? SUMS_64 : SUMS_128;
 }
 
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count)
@@ -30,7 +30,10 @@ struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, de
                            .qparams = (uint8_t)m.qparams,
                            .bits = (uint8_t)m.bits,
                            .sums = (uint8_t)sums_of(&m),
-                           .group = m.group};
+                           .codes = (uint8_t)m.codes,
+                           .biases = (uint8_t)m.bias_kind,
+                           .group = m.group,
+                           .super = m.super};
 }
 
 void cpu_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows)
