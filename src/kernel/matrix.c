@@ -86,7 +86,8 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
         m.qparams = qparams_form(s, count);
         ASSERT(m.bits >= 2 && m.bits <= 8 && m.bits != 7 && m.group % 8 == 0 && m.group > 0 &&
                m.k % m.group == 0);
-        ASSERT(m.codes == CODES_WHOLE || (m.bias_kind == BIASES_CENTRED && m.bits == (m.codes == CODES_E4M3 ? 8 : 4)));
+        ASSERT(m.codes == CODES_WHOLE ||
+               (m.bias_kind == BIASES_CENTRED && m.bits == (m.codes == CODES_E4M3 ? 8 : 4)));
         ASSERT(m.super == 0 || (m.k % m.super == 0 && m.super % m.group == 0));
         ASSERT((m.qparams == MATRIX_I8) <= (m.super > 0) && (m.super == 0 || m.qparams >= MATRIX_E4M3));
         ASSERT(m.qparams < MATRIX_E8M0 || m.qparams == MATRIX_I8 || m.bias_kind == BIASES_CENTRED);
@@ -325,9 +326,9 @@ static const uint8_t *group_at(const struct matrix *m, uint32_t row, uint32_t gr
 
 static float qparam_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
 {
-    static const enum dtype dtypes[] = {[MATRIX_BF16] = DTYPE_BF16,    [MATRIX_F16] = DTYPE_F16,
-                                        [MATRIX_F32] = DTYPE_F32,      [MATRIX_E8M0] = DTYPE_F8_E8M0,
-                                        [MATRIX_E4M3] = DTYPE_F8_E4M3, [MATRIX_I8] = DTYPE_I8};
+    static const enum dtype dtypes[] = {
+        [MATRIX_BF16] = DTYPE_BF16,    [MATRIX_F16] = DTYPE_F16,      [MATRIX_F32] = DTYPE_F32,
+        [MATRIX_E8M0] = DTYPE_F8_E8M0, [MATRIX_E4M3] = DTYPE_F8_E4M3, [MATRIX_I8] = DTYPE_I8};
     const struct tensor t = {.dtype = dtypes[form], .data = at};
     return tensor_f32_at(&t, lane);
 }

@@ -39,8 +39,9 @@ static int check_scales(struct binder *b, const struct linear_source *s)
     for (uint64_t row = 0; row < s->out; row++) {
         for (uint64_t g = 0; g < groups; g++) {
             if (!isfinite(linear_source_scale(s, row, g) * code_scale(s->codes)))
-                return err_set(b->e, -EINVAL,
-                               "a tensor of quantisation scales holds a value that is infinite or not a number");
+                return err_set(
+                    b->e, -EINVAL,
+                    "a tensor of quantisation scales holds a value that is infinite or not a number");
         }
     }
     return 0;

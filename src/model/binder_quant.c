@@ -93,8 +93,12 @@ static int find_scales(struct finder *f, const char *suffix)
     if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_BF16 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_F8_E8M0)
         return wrong_dtype(f, suffix, t, "F32, F16, BF16 or F8_E8M0");
     if (f->rank == 2 && tensor_count(t) == 1) {
-        *t = (struct tensor){.dtype = t->dtype, .rank = 2, .shape = {1, 1}, .bytes = t->bytes,
-                             .offset = t->offset, .file = t->file};
+        *t = (struct tensor){.dtype = t->dtype,
+                             .rank = 2,
+                             .shape = {1, 1},
+                             .bytes = t->bytes,
+                             .offset = t->offset,
+                             .file = t->file};
         return set_scales(f, suffix, 0, s->in);
     }
     if (f->rank == 2 && t->rank == 1) {
@@ -178,8 +182,10 @@ static int find_packed(struct finder *f, const char *weight, const char *scales)
     struct linear_source *s = f->s;
     struct tensor t;
     if (has(f, ".weight_g_idx", &t))
-        return err_set(f->b->e, -ENOTSUP, "tensor %s: columns in the order of their activations (actorder) "
-                                          "are not supported", f->name);
+        return err_set(f->b->e, -ENOTSUP,
+                       "tensor %s: columns in the order of their activations (actorder) "
+                       "are not supported",
+                       f->name);
     if (s->weight.dtype == DTYPE_U8 && s->scales.dtype == DTYPE_F8_E4M3)
         return find_nvfp4(f, weight, ".weight_global_scale", "nvfp4 divided");
     if (s->weight.dtype == DTYPE_U8) {
@@ -242,8 +248,8 @@ static int check_order(struct finder *f, const struct tensor *t, uint64_t column
         int32_t group;
         memcpy(&group, (const char *)order.data + i * 4, 4);
         if (group < 0 || (uint64_t)group >= in / columns)
-            r = err_set(f->b->e, -EINVAL, "tensor %s: group %d of column %llu is out of range", f->name, group,
-                        (ull)i);
+            r = err_set(f->b->e, -EINVAL, "tensor %s: group %d of column %llu is out of range", f->name,
+                        group, (ull)i);
         else if ((uint64_t)group != i / columns)
             r = err_set(f->b->e, -ENOTSUP,
                         "tensor %s: columns in the order of their activations (desc_act) are not supported",
@@ -270,8 +276,9 @@ static int find_columns(struct finder *f, const char *weight, const char *scales
                        f->module, weight);
     if (f->rank != 2 || s->weight.rank != 2 || s->scales.rank != 2 || s->scales.shape[0] == 0 ||
         s->in % s->scales.shape[0] != 0)
-        return err_set(f->b->e, -EINVAL, "tensors %s%s and %s do not fit a matrix of %llu rows and %llu columns",
-                       f->module, weight, scales, (ull)s->out, (ull)s->in);
+        return err_set(f->b->e, -EINVAL,
+                       "tensors %s%s and %s do not fit a matrix of %llu rows and %llu columns", f->module,
+                       weight, scales, (ull)s->out, (ull)s->in);
     uint64_t bits = awq ? 4 : s->weight.shape[0] * 32 / s->in;
     if (bits != 2 && bits != 4 && bits != 8)
         return err_set(f->b->e, -ENOTSUP, "tensor %s%s: %llu bits are not supported; 2, 4 and 8 are",
@@ -283,14 +290,15 @@ static int find_columns(struct finder *f, const char *weight, const char *scales
     s->scale_columns = (uint32_t)(s->in / groups);
     int r = s->out * bits % 32 == 0 && s->in * bits % 32 == 0
                 ? need(f, ".qzeros", &s->biases)
-                : err_set(f->b->e, -EINVAL, "%s: %llu x %llu values of %llu bits are no whole words", f->module,
-                          (ull)s->out, (ull)s->in, (ull)bits);
+                : err_set(f->b->e, -EINVAL, "%s: %llu x %llu values of %llu bits are no whole words",
+                          f->module, (ull)s->out, (ull)s->in, (ull)bits);
     if (r == 0)
         r = awq ? check_words(f, weight, &s->weight, s->in, words)
                 : check_words(f, weight, &s->weight, s->in * bits / 32, s->out);
     if (r == 0)
         r = check_words(f, ".qzeros", &s->biases, groups, words);
-    if (r == 0 && s->scales.dtype != DTYPE_F16 && s->scales.dtype != DTYPE_BF16 && s->scales.dtype != DTYPE_F32)
+    if (r == 0 && s->scales.dtype != DTYPE_F16 && s->scales.dtype != DTYPE_BF16 &&
+        s->scales.dtype != DTYPE_F32)
         r = wrong_dtype(f, scales, &s->scales, "F16, BF16 or F32");
     if (r == 0)
         r = check(f, scales, &s->scales, groups, s->out);
@@ -304,12 +312,9 @@ static const struct {
     const char *weight, *scales;
     int (*find)(struct finder *f, const char *weight, const char *scales);
 } forms[] = {
-    {".qweight", ".scales", find_columns},
-    {".weight_packed", ".weight_scale", find_packed},
-    {"_blocks", "_scales", find_blocks},
-    {".weight", ".weight_scale_inv", find_bytes},
-    {".weight", ".weight_scale", find_bytes},
-    {"", "_scale_inv", find_bytes},
+    {".qweight", ".scales", find_columns},    {".weight_packed", ".weight_scale", find_packed},
+    {"_blocks", "_scales", find_blocks},      {".weight", ".weight_scale_inv", find_bytes},
+    {".weight", ".weight_scale", find_bytes}, {"", "_scale_inv", find_bytes},
 };
 
 bool binder_has_stored(const struct binder *b, const char *module)

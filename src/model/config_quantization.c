@@ -43,7 +43,8 @@ static void read_entry(struct json_read *p, const struct quantization_entry *glo
     while (i < COUNT_OF(modes) && strcmp(modes[i].name, mode) != 0)
         i++;
     if (i == COUNT_OF(modes)) {
-        json_read_fail(p, -ENOTSUP, "mode '%.40s' is not supported; affine, mxfp4, nvfp4 and mxfp8 are", mode);
+        json_read_fail(p, -ENOTSUP, "mode '%.40s' is not supported; affine, mxfp4, nvfp4 and mxfp8 are",
+                       mode);
         return;
     }
     struct quantization_entry absent = modes[i].absent;
@@ -191,9 +192,15 @@ static void read_config_group(struct json_read *p, const json_t *group, struct q
 
 static void read_compressed(struct json_read *p, struct arena *a, struct quantization *q)
 {
-    static const char *const formats[] = {
-        "pack-quantized",       "int-quantized",   "float-quantized", "naive-quantized", "nvfp4-pack-quantized",
-        "mxfp4-pack-quantized", "mixed-precision", "dense",           NULL};
+    static const char *const formats[] = {"pack-quantized",
+                                          "int-quantized",
+                                          "float-quantized",
+                                          "naive-quantized",
+                                          "nvfp4-pack-quantized",
+                                          "mxfp4-pack-quantized",
+                                          "mixed-precision",
+                                          "dense",
+                                          NULL};
     const char *key;
     json_t *group;
     (void)a;
@@ -210,7 +217,8 @@ static void read_compressed(struct json_read *p, struct arena *a, struct quantiz
         json_read_fail(p, -ENOTSUP, "transform_config is not supported");
     const json_t *groups = json_read_get(p, "config_groups");
     if (json_is_object(groups))
-        json_object_foreach((json_t *)groups, key, group) read_config_group(p, group, q);
+        json_object_foreach((json_t *)groups, key, group)
+            read_config_group(p, group, q);
     q->method = QUANTIZATION_SCALED;
 }
 
@@ -218,10 +226,14 @@ static const struct {
     const char *name;
     void (*read)(struct json_read *p, struct arena *a, struct quantization *q);
 } methods[] = {
-    {"awq", read_awq},         {"compressed-tensors", read_compressed},
-    {"fbgemm_fp8", read_fp8},  {"fp8", read_fp8},
-    {"gptq", read_gptq},       {"modelopt", read_scaled},
-    {"modelopt_fp4", read_scaled}, {"mxfp4", read_scaled},
+    {"awq", read_awq},
+    {"compressed-tensors", read_compressed},
+    {"fbgemm_fp8", read_fp8},
+    {"fp8", read_fp8},
+    {"gptq", read_gptq},
+    {"modelopt", read_scaled},
+    {"modelopt_fp4", read_scaled},
+    {"mxfp4", read_scaled},
 };
 
 static void read_method(struct json_read *p, struct arena *a, const char *method, struct quantization *q)
@@ -232,10 +244,11 @@ static void read_method(struct json_read *p, struct arena *a, const char *method
             return;
         }
     }
-    json_read_fail(p, -ENOTSUP,
-                   "quant_method '%.40s' is not supported; awq, compressed-tensors, fp8, gptq, modelopt, mxfp4 "
-                   "and MLX's forms are",
-                   method);
+    json_read_fail(
+        p, -ENOTSUP,
+        "quant_method '%.40s' is not supported; awq, compressed-tensors, fp8, gptq, modelopt, mxfp4 "
+        "and MLX's forms are",
+        method);
 }
 
 void config_quantization_read(struct json_read *r, struct arena *a, struct config *c)

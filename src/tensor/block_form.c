@@ -162,9 +162,10 @@ static void split_iq4_xs(const struct block_form *f, const uint8_t *b, struct bl
 
 /* ---- the table ---- */
 
-#define BLOCKS(type, name, values, bytes, bits, group, split, scales, bias, codes, ...)                       \
+#define BLOCKS(type, name, values, bytes, bits, group, split, scales, bias, codes, ...)                      \
     {                                                                                                        \
-        type, name, DTYPE_BLOCKS, values, bytes, bits, group, split, DTYPE_##scales, bias, codes, __VA_ARGS__ \
+        type, name, DTYPE_BLOCKS, values, bytes, bits, group, split, DTYPE_##scales, bias, codes,            \
+            __VA_ARGS__                                                                                      \
     }
 #define STORED  BIASES_STORED
 #define CENTRED BIASES_CENTRED
@@ -177,7 +178,8 @@ static const struct block_form forms[] = {
     BLOCKS(2, "Q4_0", 32, 18, 4, 32, split_q4_q5, F16, CENTRED, WHOLE, .low_at = 2),
     BLOCKS(3, "Q4_1", 32, 20, 4, 32, split_q4_q5, F16, STORED, WHOLE, .offset_at = 2, .low_at = 4),
     BLOCKS(6, "Q5_0", 32, 22, 5, 32, split_q4_q5, F16, CENTRED, WHOLE, .high_at = 2, .low_at = 6),
-    BLOCKS(7, "Q5_1", 32, 24, 5, 32, split_q4_q5, F16, STORED, WHOLE, .offset_at = 2, .high_at = 4, .low_at = 8),
+    BLOCKS(7, "Q5_1", 32, 24, 5, 32, split_q4_q5, F16, STORED, WHOLE, .offset_at = 2, .high_at = 4,
+           .low_at = 8),
     BLOCKS(8, "Q8_0", 32, 34, 8, 32, split_q8_0, F16, CENTRED, WHOLE, .low_at = 2),
     BLOCKS(10, "Q2_K", 256, 84, 2, 16, split_q2_k, I8, STORED, WHOLE, .low_at = 16),
     BLOCKS(11, "Q3_K", 256, 110, 3, 16, split_q3_k, I8, CENTRED, WHOLE, .low_at = 32),

@@ -28,8 +28,8 @@ struct block_form {
     uint32_t values, bytes; /* of a block */
     uint32_t bits, group;   /* of a code; values that share a scale */
     void (*split)(const struct block_form *f, const uint8_t *block, struct block_parts *ret);
-    enum dtype scales;    /* of a group's scale, and bias: F16, F8_E8M0 or I8 */
-    enum bias_kind bias;  /* stored or centred */
+    enum dtype scales;   /* of a group's scale, and bias: F16, F8_E8M0 or I8 */
+    enum bias_kind bias; /* stored or centred */
     enum code_map codes;
     /* Where a block has its offset and high bits (0: nowhere) and its low bits. */
     uint32_t offset_at, high_at, low_at;

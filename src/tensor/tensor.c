@@ -215,9 +215,8 @@ float linear_source_bias(const struct linear_source *s, uint64_t row, uint64_t g
 {
     uint64_t at = row * (s->in / s->group) + group;
     if (s->bias_kind == BIASES_CENTRED)
-        return s->codes == CODES_WHOLE
-                   ? -linear_source_scale(s, row, group) * (float)(1u << (s->bits - 1))
-                   : 0;
+        return s->codes == CODES_WHOLE ? -linear_source_scale(s, row, group) * (float)(1u << (s->bits - 1))
+                                       : 0;
     float own = tensor_f32_at(&s->biases, at);
     if (s->bias_kind == BIASES_ZEROS)
         return -linear_source_scale(s, row, group) * own;

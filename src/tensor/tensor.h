@@ -86,8 +86,14 @@ enum code_map {
     CODES_E4M3,  /* 8 bits: a float of 1, 4 and 3 bits */
 };
 /* E2M1 twice, and IQ4: initializers of 16 int8_t. */
-#define CODES_E2M1_TABLE {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
-#define CODES_IQ4_TABLE {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+#define CODES_E2M1_TABLE                                                                                     \
+    {                                                                                                        \
+        0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                              \
+    }
+#define CODES_IQ4_TABLE                                                                                      \
+    {                                                                                                        \
+        -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                             \
+    }
 
 /* A value is scale * number + bias, the number that of its code. */
 enum bias_kind {
@@ -117,7 +123,7 @@ struct linear_source {
     /* How the files store it, where that is not the above (weights/stored_form.h): the tensors are whole, and
      * the matrix is its rows from `first_row` on. NULL: as above. */
     const struct stored_form *stored;
-    uint64_t first_row, stored_rows; /* of all rows that the tensors have */
+    uint64_t first_row, stored_rows;    /* of all rows that the tensors have */
     uint32_t scale_rows, scale_columns; /* of one stored scale; scale_rows 0: one has all rows */
     bool transposed;
     bool interleaved; /* transposed only: its columns 0, 2, 4, ... are the first half of the rows, the others

@@ -12,7 +12,7 @@
 struct checkpoint;
 
 enum stored_layout {
-    STORED_ROWS,        /* weight [out, in]; zero points, if any, packed along out: [out * bits / 32, groups] */
+    STORED_ROWS, /* weight [out, in]; zero points, if any, packed along out: [out * bits / 32, groups] */
     STORED_COLUMNS_OUT, /* weight [in, out * bits / 32], zero points [groups, out * bits / 32] */
     STORED_COLUMNS_IN,  /* weight [in * bits / 32, out], zero points as above */
 };
