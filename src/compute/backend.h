@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "compute/device.h"
+#include "compute/mode.h"
 #include "compute/ops.h"
 #include "tensor/tensor.h"
 
@@ -17,6 +18,8 @@ struct compute_opts {
     const struct compute_shape *shape; /* stays */
     const struct place_spec *places;   /* copied */
     uint32_t place_count;
+    enum compute_mode mode; /* of the weights */
+    unsigned sums;          /* what all their products need of their input beside it: weight.sums */
     uint32_t tokens_max, seqs_max, logits_max; /* of one step */
     struct device *device;                     /* outlives the workspace */
     /* With room for either part of the cost; one arena where the memory of the device is the machine's. */
@@ -27,15 +30,17 @@ struct backend {
     const char *name; /* "cpu" */
     bool apart;       /* its memory is not the machine's */
 
-    /* Cost of a workspace; only shape and places are read. */
+    /* Cost of a workspace; only shape, places, mode and sums are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);
     /* Lays the workspace out in o->device_memory and o->host_memory, which free it. 0 or -ENOMEM. */
     int (*open)(const struct compute_opts *o, struct compute **ret);
 
-    /* Bytes of `count` sources with equal `in` and form, packed as one matrix: one above the other. */
+    /* Bytes of `count` sources with equal `in` and form, packed as one matrix: one above the other. The mode
+     * does not change them. */
     uint64_t (*weight_bytes)(const struct linear_source *s, uint32_t count);
     /* That matrix at `at`, 64-byte aligned, whose rows are not written yet. */
-    struct weight (*weight_begin)(const struct linear_source *s, uint32_t count, dev_ptr at);
+    struct weight (*weight_begin)(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                                  dev_ptr at);
     /* The rows of `rows`, a source without experts, become rows `at` and following. Rows are written in their
      * order and without a gap; `rows` is read before the call returns. */
     void (*weight_put)(struct device *d, const struct weight *w, uint32_t at,
@@ -44,8 +49,8 @@ struct backend {
     /* Bytes of the backend's arrays for an image of `patches` patches, `edge` of them along its longer edge.
      * Grows by the same bytes with each whole page of patches. */
     uint64_t (*encode_bytes)(const struct encode_shape *s, uint64_t patches, uint64_t edge);
-    /* Rows of `width` floats at `at`; `read`: products read them. */
-    struct encode_rows (*encode_rows)(dev_ptr at, uint32_t width, bool read);
+    /* Rows of `width` floats at `at`; `read`: products read them, with weights that need `sums`. */
+    struct encode_rows (*encode_rows)(dev_ptr at, uint32_t width, bool read, unsigned sums);
 };
 
 extern const struct backend backend_cpu;

@@ -28,6 +28,7 @@ struct encode_shape {
     uint32_t slice_max;    /* patches of one operation */
     bool channels_last;    /* a patch is [frame][y][x][channel]; else [channel][frame][y][x] */
     double theta;          /* of the rotation by rows and columns */
+    unsigned sums;         /* what its products need beside their inputs */
     float mean[ENCODE_CHANNELS], std[ENCODE_CHANNELS]; /* of pixels as numbers of 0 to 1 */
 };
 

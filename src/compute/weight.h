@@ -6,6 +6,7 @@
 #ifndef PLATEAU_COMPUTE_WEIGHT_H
 #define PLATEAU_COMPUTE_WEIGHT_H
 
+#include "compute/mode.h"
 #include "memory/dev.h"
 
 #define WEIGHT_PANEL 16u
@@ -15,7 +16,8 @@ struct weight {
     uint32_t experts; /* matrices of a stack, one every expert_bytes; else 1 */
     dev_ptr data;
     uint64_t expert_bytes;
-    /* The backend's: how it is stored, and what its products need of their input beside it. */
+    enum compute_mode mode; /* of its products */
+    /* The backend's: how it is stored, and what its products need of their input beside it, a bit each. */
     uint8_t form, qparams, bits, sums, codes, biases;
     uint32_t group, super;
 };

@@ -163,8 +163,8 @@ static void groups_text(const struct model_shape *shape, char ret[GROUPS_BYTES])
     ASSERT(len < GROUPS_BYTES); /* 20 digits, and 32 for each of three windows, at most */
 }
 
-int fingerprint_make(const char *dir, const struct model_shape *shape, const char *compute,
-                     unsigned cpu_flags, struct store_identity *ret, struct err *e)
+int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned cpu_flags,
+                     struct store_identity *ret, struct err *e)
 {
     struct fingerprint f = {0};
     int r = make(&f, dir);
@@ -175,10 +175,10 @@ int fingerprint_make(const char *dir, const struct model_shape *shape, const cha
     memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
     char groups[GROUPS_BYTES];
     groups_text(shape, groups);
-    int len =
-        snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%s state=%zu cpu=%x%s%s %s", LAYOUT_VERSION,
-                 compute, groups, shape->state_bytes, cpu_flags, shape->longrope ? " longrope=" : "",
-                 shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
+    int len = snprintf(ret->layout, sizeof(ret->layout), "%d %s page=%s state=%zu cpu=%x%s%s %s",
+                       LAYOUT_VERSION, compute_mode_name(shape->compute), groups, shape->state_bytes,
+                       cpu_flags, shape->longrope ? " longrope=" : "", shape->longrope ? shape->longrope : "",
+                       PLATEAU_VERSION);
     ASSERT(len < (int)sizeof(ret->layout));
     return 0;
 }

@@ -21,7 +21,7 @@ struct model_shape;
 /* `dir`: a directory or a file. `layout` names everything else that decides the bits of K, V and states:
  * arithmetic, sizes, the processor's instruction sets, the program's version. Any thread; takes a few
  * hundred KB of the heap while it runs. 0, -ENOENT (no weights there), -ENOMEM, or a read error. */
-int fingerprint_make(const char *dir, const struct model_shape *shape, const char *compute,
-                     unsigned cpu_flags, struct store_identity *ret, struct err *e);
+int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned cpu_flags,
+                     struct store_identity *ret, struct err *e);
 
 #endif

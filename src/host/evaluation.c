@@ -51,13 +51,15 @@ static uint64_t room_bytes_of(const struct evaluation_opts *o, const struct mode
     return ROUND_UP(page_count(o) * s->page_bytes + s->state_bytes, (uint64_t)UNIT_BYTES);
 }
 
-static int check_memory(const struct evaluation_opts *o, struct err *e)
+static int check_memory(const struct evaluation_opts *o, enum compute_mode compute, struct err *e)
 {
     const char *dirs[] = {o->dir, o->reference};
     uint64_t needed = 0, spare = account_numbers(o->parent).limit;
     for (int i = 0; i < 2 && dirs[i]; i++) {
         struct model_shape s;
-        int r = model_probe(dirs[i], &(struct model_parts){.backend = o->device->backend}, &s, e);
+        const struct model_parts parts = {.backend = o->device->backend,
+                                          .compute = i == 0 ? compute : COMPUTE_F32};
+        int r = model_probe(dirs[i], &parts, &s, e);
         if (r < 0)
             return r;
         struct model_workspace w = model_workspace_bytes(&s, STEP_TOKENS, 1, o->device->workers);
@@ -114,8 +116,7 @@ static int open_side(struct evaluation *v, const char *dir, enum compute_mode co
     const struct evaluation_opts *o = v->opts;
     struct side *s = &v->sides[v->side_count++];
     struct loading loading = {o, dir};
-    struct model_opts opts = {.compute = compute,
-                              .tokens_max = STEP_TOKENS,
+    struct model_opts opts = {.tokens_max = STEP_TOKENS,
                               .seqs_max = 1,
                               .logits_max = STEP_TOKENS,
                               .context = o->context,
@@ -125,6 +126,7 @@ static int open_side(struct evaluation *v, const char *dir, enum compute_mode co
                               .progress = tell_load,
                               .progress_arg = &loading};
     opts.parts.backend = o->device->backend;
+    opts.parts.compute = compute;
     int r = model_load(dir, &opts, &s->model, e);
     if (r < 0)
         return r;
@@ -305,10 +307,10 @@ int evaluation_run(const struct evaluation_opts *o, struct evaluation_result *re
     *ret = (struct evaluation_result){0};
     enum compute_mode compute;
     if (!compute_mode_parse(o->compute ? o->compute : "auto", &compute))
-        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->compute);
+        return err_set(e, -EINVAL, "--compute %s: auto, f32, int16 or int8 is expected", o->compute);
     if (!utf8_valid(o->text))
         return err_set(e, -EINVAL, "the text is no valid UTF-8");
-    int r = check_memory(o, e);
+    int r = check_memory(o, compute, e);
     if (r < 0)
         return r;
     if (arena_create(&(struct arena_opts){TEXT_SPACE, 0, &charge}, &v.arena) < 0)

@@ -169,6 +169,14 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
     return r;
 }
 
+int planning_compute(const struct settings *settings, enum compute_mode *ret, struct err *e)
+{
+    const char *name = settings->model.compute ? settings->model.compute : "auto";
+    return compute_mode_parse(name, ret)
+               ? 0
+               : err_set(e, -EINVAL, "--compute %s: auto, f32, int16 or int8 is expected", name);
+}
+
 static struct model_parts parts_of(const struct planning *p, const struct device_choice *device)
 {
     uint64_t pixels = p->settings->model.image_pixels_max;
@@ -200,6 +208,9 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .parts = parts_of(p, &device)};
     if (!speculation_of(p->settings, &p->model.speculation))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", p->settings->model.spec);
+    r = planning_compute(p->settings, &p->model.parts.compute, e);
+    if (r < 0)
+        return r;
     r = model_plan_probe(&p->model, dir, e);
     p->unreadable = r < 0;
     if (r < 0)

@@ -22,6 +22,8 @@ struct planning {
     bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
 };
 
+/* What --compute says. 0 or -EINVAL. */
+int planning_compute(const struct settings *settings, enum compute_mode *ret, struct err *e);
 /* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short
  * prompts needs. Fills p->ceiling_from. */
 void planning_process(struct planning *p, bool least, struct plan_process *ret);

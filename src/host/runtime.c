@@ -71,8 +71,10 @@ int runtime_settings(const struct settings *o, const char *dir, const char *id, 
         .options = o->model,
         .engine = o->model.engine,
         .sampling = {.temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN, .top_k = -1}};
-    if (!compute_mode_parse(o->model.compute ? o->model.compute : "auto", &s.compute))
-        return err_set(e, -EINVAL, "--compute %s: auto or f32 is expected", o->model.compute);
+    enum compute_mode compute;
+    int r = planning_compute(o, &compute, e);
+    if (r < 0)
+        return r;
     enum speculation_way way;
     if (!speculation_parse(o->model.spec ? o->model.spec : "auto", &way))
         return err_set(e, -EINVAL, "--spec %s: auto, mtp, ngram or off is expected", o->model.spec);

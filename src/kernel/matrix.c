@@ -67,11 +67,6 @@ static bool groups_are_alike(const struct linear_source *x, const struct linear_
            x->bias_kind == y->bias_kind && x->super == y->super;
 }
 
-static void set_bytes(struct matrix *m)
-{
-    m->expert_bytes = ROUND_UP(matrix_panels(m) * matrix_panel_bytes(m), (size_t)MATRIX_ALIGN);
-}
-
 /* The matrix without its memory. */
 static struct matrix shape_of(const struct linear_source *s, uint32_t count)
 {
@@ -96,7 +91,7 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
         ASSERT(form_of(&s[i]) == m.form && s[i].in == m.k && groups_are_alike(&s[i], &s[0]));
         m.n += (uint32_t)s[i].out;
     }
-    set_bytes(&m);
+    m.expert_bytes = ROUND_UP(matrix_panels(&m) * matrix_panel_bytes(&m), (size_t)MATRIX_ALIGN);
     return m;
 }
 
@@ -107,26 +102,6 @@ bool matrix_fits_quads(const struct linear_source *s, uint32_t count)
             return false;
     }
     return true;
-}
-
-/* The quads matrix of the sources, without its memory. */
-static struct matrix quads_shape(const struct linear_source *s, uint32_t count)
-{
-    struct matrix m = shape_of(s, count);
-    ASSERT(matrix_fits_quads(s, count));
-    m.form = MATRIX_QUADS;
-    if (m.bias_kind != BIASES_STORED || m.qparams > MATRIX_F32)
-        m.qparams = MATRIX_F32;
-    m.bias_kind = BIASES_STORED;
-    m.super = 0;
-    set_bytes(&m);
-    return m;
-}
-
-size_t matrix_quads_bytes(const struct linear_source *s, uint32_t count)
-{
-    struct matrix m = quads_shape(s, count);
-    return m.experts * m.expert_bytes;
 }
 
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count)
@@ -192,7 +167,7 @@ static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *
     }
 }
 
-/* Elements [index, index + count) of a tensor of scales or biases into lane `lane` of as many groups of 16. */
+/* Elements [index, index + count) of scales or biases into lane `lane` of as many groups of 16. */
 static void copy_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t count, uint32_t lane)
 {
     size_t bytes = dtype_bytes(t->dtype);
@@ -200,9 +175,16 @@ static void copy_side(uint8_t *at, const struct tensor *t, uint64_t index, uint3
         memcpy(at + (i * MATRIX_PANEL + lane) * bytes, (const uint8_t *)t->data + (index + i) * bytes, bytes);
 }
 
-static void put_float(uint8_t *at, uint32_t lane, float value)
+/* The same of one, which sources of several dtypes make F32. */
+static void spread_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t lane,
+                        const struct matrix *m)
 {
-    memcpy(at + (size_t)lane * 4, &value, 4);
+    if (m->qparams == MATRIX_F32) {
+        float value = tensor_f32_at(t, index);
+        memcpy(at + (size_t)lane * 4, &value, 4);
+    } else {
+        copy_side(at, t, index, 1, lane);
+    }
 }
 
 /* Scale, and bias or zero point, of a group of row `row` of the source. */
@@ -211,17 +193,11 @@ static void spread_sides(uint8_t *at, const struct linear_source *s, uint64_t ro
 {
     uint64_t index = row * (m->k / m->group) + group;
     uint8_t *biases = at + matrix_qparam_bytes(m);
-    if (m->qparams == MATRIX_F32 && m->bias_kind == BIASES_STORED) {
-        put_float(at, lane, linear_source_scale(s, row, group));
-        put_float(biases, lane, linear_source_bias(s, row, group));
-        return;
-    }
-    if (m->qparams == MATRIX_F32)
-        put_float(at, lane, tensor_f32_at(&s->scales, index));
-    else
-        copy_side(at, &s->scales, index, 1, lane);
-    if (m->bias_kind != BIASES_CENTRED)
-        copy_side(biases, &s->biases, index, 1, lane);
+    spread_side(at, &s->scales, index, lane, m);
+    if (m->bias_kind == BIASES_STORED)
+        spread_side(biases, &s->biases, index, lane, m);
+    else if (m->bias_kind == BIASES_ZEROS)
+        biases[lane] = ((const uint8_t *)s->biases.data)[index];
 }
 
 /* Row `row` of the source, all its experts counted, into lane `lane` of a panel. */
@@ -271,9 +247,9 @@ struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *
 
 struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, void *memory)
 {
-    struct matrix m = quads_shape(s, count);
-    ASSERT((uintptr_t)memory % MATRIX_ALIGN == 0);
-    m.data = memory;
+    struct matrix m = matrix_begin(s, count, memory);
+    ASSERT(m.form == MATRIX_AFFINE && matrix_fits_quads(s, count));
+    m.form = MATRIX_QUADS;
     return m;
 }
 
@@ -333,13 +309,6 @@ static float qparam_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
     return tensor_f32_at(&t, lane);
 }
 
-struct matrix_qparams matrix_plain_qparams(const struct matrix *m, uint32_t row, uint32_t group)
-{
-    const uint8_t *at = group_at(m, row, group);
-    return (struct matrix_qparams){qparam_at(at, row % MATRIX_PANEL, m->qparams),
-                                   qparam_at(at + matrix_qparam_bytes(m), row % MATRIX_PANEL, m->qparams)};
-}
-
 /* The upper scale of a group (0), or its bias (1). */
 static float super_at(const struct matrix *m, uint32_t row, uint32_t group, uint32_t which)
 {
@@ -348,11 +317,11 @@ static float super_at(const struct matrix *m, uint32_t row, uint32_t group, uint
                      m->qparams == MATRIX_E4M3 ? MATRIX_F32 : MATRIX_F16);
 }
 
-struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group)
+/* Codes were lowered by `centre`. */
+static struct matrix_qparams sides_of(const struct matrix *m, uint32_t row, uint32_t group, float centre)
 {
     const uint8_t *at = group_at(m, row, group), *biases = at + matrix_qparam_bytes(m);
     uint32_t lane = row % MATRIX_PANEL;
-    float centre = (float)(1u << (m->bits - 1));
     struct matrix_qparams q = {qparam_at(at, lane, m->qparams), 0};
     if (m->super)
         q.scale = super_at(m, row, group, 0) * q.scale;
@@ -364,8 +333,20 @@ struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint3
         if (m->super)
             q.bias = -super_at(m, row, group, 1) * q.bias;
         q.bias = fmaf(q.scale, centre, q.bias);
+    } else if (m->codes == CODES_WHOLE) {
+        q.bias = (centre - (float)(1u << (m->bits - 1))) * q.scale;
     }
     return q;
+}
+
+struct matrix_qparams matrix_plain_qparams(const struct matrix *m, uint32_t row, uint32_t group)
+{
+    return sides_of(m, row, group, 0);
+}
+
+struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group)
+{
+    return sides_of(m, row, group, (float)(1u << (m->bits - 1)));
 }
 
 void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t *ret)

@@ -63,7 +63,8 @@ enum matrix_form {
  *   quads:  the input is a row of whole numbers v[k] with a scale and a sum per group (quants.h).
  *           acc = 0; for each group g: S = sum over k in g of q[i][k] * v[k], exact, an int32;
  *           acc = fma((float)S, scale[i][g] * v.scale[g], acc); acc = fma(bias[i][g], v.sum[g], acc)
- *           with the codes, scales and biases of the checkpoint. |S| < 255 * 32512 * 128 fits in 31 bits. The
+ *           with the codes, scales and biases of the checkpoint; without stored biases they are -scale * zero
+ *           point, or -scale * centre. |S| < 255 * 32512 * 128 fits in 31 bits. The
  *           bias follows its group at once: both terms are large where the inputs share a sign, and cancel.
  *           S may be summed in any order and in pieces: bytes of v apart, by any instruction.
  * The f32 operations are exactly these, in this order, so tiers agree bit for bit. */
@@ -72,12 +73,12 @@ struct matrix {
     uint32_t n, k; /* rows (outputs), columns (inputs) of one matrix; k % 8 == 0 for affine */
     uint32_t experts;
     uint32_t bits, group;     /* affine, quads */
-    enum matrix_form qparams; /* of those: how scales and biases are stored; quads: BF16, F16 or F32 */
-    enum code_map codes;      /* of affine ones: what a code stands for; quads: CODES_WHOLE */
-    enum bias_kind bias_kind; /* of affine ones; quads: stored */
-    uint32_t super;           /* k steps of an upper scale, F32 above E4M3, F16 above I8; 0: one level */
-    const void *data;         /* panels */
-    size_t expert_bytes;      /* stride between experts in data */
+    enum matrix_form qparams; /* of those: how scales, and stored biases, are stored */
+    enum code_map codes;      /* what a code stands for; quads: CODES_WHOLE */
+    enum bias_kind bias_kind;
+    uint32_t super;      /* k steps of an upper scale, F32 above E4M3, F16 above I8; 0: one level */
+    const void *data;    /* panels */
+    size_t expert_bytes; /* stride between experts in data */
 };
 
 /* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into
@@ -88,8 +89,7 @@ void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, st
 
 /* Whether the sources can be MATRIX_QUADS: codes are whole numbers, groups of 32, 64 or 128. */
 bool matrix_fits_quads(const struct linear_source *s, uint32_t count);
-/* As MATRIX_QUADS instead of MATRIX_AFFINE. Scales of two levels, zero points and absent biases become F32. */
-size_t matrix_quads_bytes(const struct linear_source *s, uint32_t count);
+/* As MATRIX_QUADS instead of MATRIX_AFFINE. */
 void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
 /* The same in pieces, for sources whose rows arrive one after the other. matrix_begin() returns the matrix,
@@ -166,6 +166,14 @@ static inline size_t matrix_group_offset(const struct matrix *m, uint32_t group)
 {
     size_t at = group * matrix_group_bytes(m);
     return m->super ? at + (group / matrix_super_groups(m) + 1) * matrix_super_bytes(m) : at;
+}
+
+/* Offset of the upper scales of a group; 0 with one level. */
+static inline size_t matrix_super_offset(const struct matrix *m, uint32_t group)
+{
+    if (m->super == 0)
+        return 0;
+    return matrix_group_offset(m, group - group % matrix_super_groups(m)) - matrix_super_bytes(m);
 }
 
 static inline size_t matrix_panel_bytes(const struct matrix *m)

@@ -118,7 +118,7 @@ static void count_sources(struct binder *b, const struct linear_source *s, uint3
 
 static bool same_form(const struct linear_source *x, const struct linear_source *y)
 {
-    if (x->in != y->in || x->affine != y->affine)
+    if (x->in != y->in || x->affine != y->affine || x->exact != y->exact)
         return false;
     if (!x->affine)
         return x->weight.dtype == y->weight.dtype;
@@ -166,8 +166,15 @@ static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t
         return r;
     count_active(b, s, count, bytes, 1);
     count_sources(b, s, count);
-    *ret = b->config->backend->weight_begin(s, count, at);
+    *ret = b->config->backend->weight_begin(s, count, b->config->compute, at);
     return b->memory ? pack(b, s, count, ret) : 0;
+}
+
+/* A matrix of a projection. */
+static void count_part(struct binder *b, const struct weight *w)
+{
+    b->sums |= w->sums;
+    b->fast |= w->mode != COMPUTE_F32;
 }
 
 int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
@@ -181,6 +188,7 @@ int binder_projection(struct binder *b, const struct linear_source *parts, uint3
         int r = bind_matrix(b, &parts[from], to - from, &p.parts[p.part_count]);
         if (r < 0)
             return r;
+        count_part(b, &p.parts[p.part_count]);
         p.sums |= p.parts[p.part_count++].sums;
     }
     for (uint32_t i = 0; i < count; i++)
@@ -198,8 +206,10 @@ int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_
         r = binder_linear(b, binder_path(b, layer, matrices[i].role, path), matrices[i].out, in, &ret[i]);
         if (r == 0)
             r = binder_check_bias(b, layer, matrices[i].role, ret[i].has_bias);
-        if (r == 0)
+        if (r == 0) {
             ret[i].bias_factor = matrices[i].bias_factor;
+            ret[i].exact = role_is_exact(matrices[i].role);
+        }
     }
     return r;
 }
@@ -242,14 +252,16 @@ int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t
         return r;
     count_active(b, parts, count, stride, b->config->top_k);
     for (uint32_t i = 0; r == 0 && i < experts; i++) {
-        const struct weight one = backend->weight_begin(&parts[i * count], count, dev_add(at, i * stride));
+        const struct weight one =
+            backend->weight_begin(&parts[i * count], count, b->config->compute, dev_add(at, i * stride));
         count_sources(b, &parts[i * count], count);
         if (b->memory)
             r = pack(b, &parts[i * count], count, &one);
     }
-    struct weight stack = backend->weight_begin(parts, count, at);
+    struct weight stack = backend->weight_begin(parts, count, b->config->compute, at);
     stack.experts = experts;
     stack.expert_bytes = stride;
+    count_part(b, &stack);
     *ret = (struct projection){
         .in = stack.k, .out = stack.n, .part_count = 1, .sums = stack.sums, .parts = {stack}};
     return r < 0 ? r : bind_expert_biases(b, parts, experts, count, &ret->bias);
@@ -292,6 +304,7 @@ int binder_embedding(struct binder *b, struct weight *embedding, struct projecti
         return r < 0 ? r : binder_projection(b, &s, 1, head);
     }
     b->output = s;
+    count_part(b, embedding);
     *head = (struct projection){.in = (uint32_t)hidden,
                                 .out = (uint32_t)vocab,
                                 .part_count = 1,

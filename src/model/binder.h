@@ -55,6 +55,8 @@ struct binder {
     uint64_t parameters;
     uint64_t form_bytes[BINDER_FORMS]; /* of matrices, in the files */
     uint64_t stage_bytes;              /* bytes that packing needs of a stage */
+    unsigned sums;                     /* weight.sums of all projections */
+    bool fast;                         /* some of them are in the compute mode, others may be in f32 */
 };
 
 /* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */
@@ -157,8 +159,8 @@ const char *binder_role_name(const struct binder *b, enum tensor_role role, uint
 /* A GGUF file's matrix, whose shape was checked: blocks are affine, rows and columns may have another order.
  * `module`: its name without ".weight". 0, -ENOTSUP. */
 int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s);
-/* A matrix with the tensors of a writer other than MLX, if the module has them. experts, out and in of `s` are
- * set. 0, -EINVAL, -ENOTSUP. */
+/* A matrix with the tensors of a writer other than MLX, if the module has them. `s` has experts, out and in.
+ * 0, -EINVAL, -ENOTSUP. */
 int binder_stored_source(struct binder *b, const char *module, uint32_t rank, struct linear_source *s,
                          bool *found);
 /* Whether a module, or a stack, may be one. */

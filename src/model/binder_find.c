@@ -69,50 +69,6 @@ const char *binder_name(const struct binder *b, const char *path, const char *su
     return ret;
 }
 
-static int wrong_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
-                       const uint64_t *wanted)
-{
-    char has[160], wants[160];
-    return err_set(b->e, -EINVAL, "%s: tensor %s has shape %s, the configuration wants %s",
-                   checkpoint_file_of(b->checkpoint, name), name,
-                   tensor_shape_text(t->rank, t->shape, has, sizeof(has)),
-                   tensor_shape_text(rank, wanted, wants, sizeof(wants)));
-}
-
-static bool has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted)
-{
-    bool same = t->rank == rank;
-    for (uint32_t i = 0; same && i < rank; i++)
-        same = t->shape[i] == wanted[i];
-    return same;
-}
-
-int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
-                       const uint64_t *wanted)
-{
-    return has_shape(t, rank, wanted) ? 0 : wrong_shape(b, name, t, rank, wanted);
-}
-
-static bool is_float(const struct tensor *t)
-{
-    return t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F16 || t->dtype == DTYPE_F32;
-}
-
-int binder_check_float(struct binder *b, const char *name, const struct tensor *t)
-{
-    return is_float(t)
-               ? 0
-               : err_set(b->e, -ENOTSUP, "%s: tensor %s has dtype %s; supported are BF16, F16 and F32",
-                         checkpoint_file_of(b->checkpoint, name), name, tensor_form_name(t));
-}
-
-int binder_find(struct binder *b, const char *name, struct tensor *ret)
-{
-    return checkpoint_find(b->checkpoint, name, ret)
-               ? 0
-               : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
-}
-
 /* ---- prefix and conventions ---- */
 
 static int find_prefix(struct binder *b)
@@ -443,7 +399,7 @@ bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, c
     struct tensor t;
     return (checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
             checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t)) &&
-           has_shape(&t, rank, shape);
+           tensor_has_shape(&t, rank, shape);
 }
 
 int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
@@ -454,11 +410,11 @@ int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5]
     int r = binder_find(b, binder_name(b, path, ".weight", name), &s.weight);
     if (r == 0)
         r = binder_check_float(b, name, &s.weight);
-    if (r == 0 && !has_shape(&s.weight, 5, shape_b))
+    if (r == 0 && !tensor_has_shape(&s.weight, 5, shape_b))
         r = binder_check_shape(b, name, &s.weight, 5, shape_a);
     if (r < 0)
         return r;
-    *second = !has_shape(&s.weight, 5, shape_a);
+    *second = !tensor_has_shape(&s.weight, 5, shape_a);
     s.out = shape_a[0];
     s.in = tensor_count(&s.weight) / s.out;
     s.weight.rank = 2;

@@ -2,7 +2,8 @@
  *
  * Turned matrices, of which the checkpoint has the transpose, are read whole into the stage, where a second
  * part has room for the result. Groups of a quantised matrix run along its rows, so the transpose has none:
- * it is dense, in f32, which holds the values as they are. */
+ * it is dense, in f32, which holds the values as they are. In every compute mode
+ * products of heads are in f32, as their inputs are small parts of rows. */
 #include "model/binder.h"
 
 #include "compute/backend.h"
@@ -89,14 +90,15 @@ int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t h
     if (r < 0)
         return r;
     for (uint32_t i = 0; r == 0 && i < heads; i++) {
-        const struct weight one = backend->weight_begin(&form, 1, dev_add(at, i * stride));
+        const struct weight one = backend->weight_begin(&form, 1, COMPUTE_F32, dev_add(at, i * stride));
         count(b, &parts[i], turn_them, stride);
         if (b->memory)
             r = turn_them ? pack_turned(b, &parts[i], &one) : binder_pack(b, &parts[i], 0, &one);
     }
-    struct weight stack = backend->weight_begin(&form, 1, at);
+    struct weight stack = backend->weight_begin(&form, 1, COMPUTE_F32, at);
     stack.experts = heads;
     stack.expert_bytes = stride;
+    b->sums |= stack.sums;
     *ret = (struct projection){
         .in = stack.k, .out = stack.n, .part_count = 1, .sums = stack.sums, .parts = {stack}};
     return r;

@@ -1,8 +1,8 @@
-/* binder_quant.c - quantised matrices of writers other than MLX and GGUF: which tensors a module has, and what
- * they make it.
+/* binder_quant.c - quantised matrices of writers other than MLX and GGUF: which tensors a module has, and
+ * what they make it.
  *
- * A module is quantised iff it has its companions; lists of modules in config.json repeat that. Bits and group
- * follow from shapes. Groups are at most 128 columns wide: a scale of more columns stands in several groups. */
+ * A module is quantised iff it has its companions; lists of modules in config.json repeat that. Bits and
+ * group follow from shapes. A group has at most 128 columns: a scale of more stands in several groups. */
 #include "model/binder.h"
 
 #include "base/check.h"

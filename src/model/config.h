@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/slice.h"
+#include "compute/mode.h"
 #include "compute/rope.h"
 #include "compute/shape.h"
 #include "model/vision_config.h"
@@ -130,6 +131,9 @@ struct quantization {
 
 struct config {
     const struct backend *backend; /* that computes it; its sizes are the plan's */
+    enum compute_mode compute;     /* how */
+    enum compute_mode shown;       /* the same after binding: f32 where no matrix takes it */
+    unsigned sums;                 /* what its products need beside their inputs, after binding */
     const struct family *family;
     const struct gguf_arch *gguf; /* of a GGUF file: its names; NULL: another checkpoint */
     char family_name[32];         /* model_type without "_text" */

@@ -65,8 +65,11 @@ struct source {
     struct vector_head_source vector_head;
 };
 
-static const char *const mode_names[] = {
-    [COMPUTE_AUTO] = "auto", [COMPUTE_F32] = "f32", [COMPUTE_BF16] = "bf16", [COMPUTE_INT8] = "int8"};
+static const char *const mode_names[] = {[COMPUTE_AUTO] = "auto",
+                                         [COMPUTE_F32] = "f32",
+                                         [COMPUTE_BF16] = "bf16",
+                                         [COMPUTE_INT16] = "int16",
+                                         [COMPUTE_INT8] = "int8"};
 
 bool compute_mode_parse(const char *name, enum compute_mode *ret)
 {
@@ -192,6 +195,7 @@ static int measure_text(const struct config *c, const struct source *s, struct b
 static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
                       struct err *e)
 {
+    c->compute = p->compute == COMPUTE_AUTO ? COMPUTE_F32 : p->compute;
     c->drafts_max = p->drafts_max;
     c->backend = p->backend ? p->backend : &backend_cpu;
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
@@ -224,6 +228,13 @@ static int find_vector_head(const struct config *c, const char *dir, const struc
                                     &s->vector_head, e);
 }
 
+/* What binding found: a mode that no matrix takes is f32. */
+static void take_mode(struct config *c, const struct binder *b)
+{
+    c->sums = b->sums;
+    c->shown = b->fast ? c->compute : COMPUTE_F32;
+}
+
 /* An incomplete MTP head counts as missing, with the reason. */
 static int measure(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
                    struct measured *ret, struct err *e)
@@ -234,12 +245,16 @@ static int measure(struct config *c, const struct model_parts *parts, const char
         r = measure_text(c, s, &ret->text, e);
     if (r == 0)
         r = find_vector_head(c, dir, &ret->text, s, e);
+    if (r == 0)
+        take_mode(c, &ret->text);
     if (r < 0 || !parts->mtp)
         return r;
     ret->mtp = ret->text;
     ret->mtp.e = &ret->mtp_absent;
     r = measure_head(c, dir, &ret->mtp);
     c->mtp_count = r == 0;
+    if (r == 0)
+        take_mode(c, &ret->mtp);
     return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
@@ -300,6 +315,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .workspace = step_cost(c),
         .apart = c->backend->apart,
         .text_alone = c->text_alone,
+        .compute = c->shown,
         .has_vision = c->family->images && vision_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
@@ -321,6 +337,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
 
 static int check_parts(const struct model_parts *p, struct err *e)
 {
+    if (p->compute == COMPUTE_BF16)
+        return err_set(e, -ENOTSUP, "compute mode bf16 is not supported; f32, int16 and int8 are");
     return p->drafts_max <= MODEL_DRAFTS_MAX ? 0
                                              : err_set(e, -EINVAL, "%u tokens drafted ahead are more than %u",
                                                        p->drafts_max, MODEL_DRAFTS_MAX);
@@ -372,9 +390,6 @@ struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32
 
 static int check_opts(const struct model_opts *o, struct err *e)
 {
-    if (o->compute != COMPUTE_AUTO && o->compute != COMPUTE_F32)
-        return err_set(e, -ENOTSUP, "compute mode %s is not supported; f32 is",
-                       compute_mode_name(o->compute));
     if (o->tokens_max == 0 || o->tokens_max > TOKENS_MAX_LIMIT || o->seqs_max == 0 ||
         o->seqs_max > o->tokens_max)
         return err_set(e, -EINVAL,

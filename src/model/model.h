@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/none.h"
 #include "compute/device.h"
+#include "compute/mode.h"
 #include "compute/ops.h"
 #include "memory/ledger.h"
 
@@ -18,15 +19,15 @@
 
 struct model;
 
-enum compute_mode { COMPUTE_AUTO, COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8 };
 /* "auto", "f32", ... False on anything else. */
 bool compute_mode_parse(const char *name, enum compute_mode *ret);
 const char *compute_mode_name(enum compute_mode m);
 
-/* Requested parts of a checkpoint in addition to its text model, and room for the options that depend on
- * them. Zeros: none. */
+/* Requested parts of a checkpoint in addition to its text model, room for the options that depend on them,
+ * and what computes them. Zeros: none. */
 struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
+    enum compute_mode compute;     /* COMPUTE_AUTO is f32; bf16 is refused with -ENOTSUP */
     bool vision;                   /* the vision encoder, if there is one */
     uint64_t image_pixels_max;     /* of an image after resizing, if the model allows more; 0: 4194304 */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
@@ -99,6 +100,7 @@ struct model_shape {
     bool apart;                    /* it computes in memory that is not the machine's */
     struct model_vision vision;
     char form[16];             /* of most of its matrices' bytes: "BF16", "8 bit" */
+    enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */
@@ -107,11 +109,10 @@ struct model_shape {
 };
 
 struct model_opts {
-    enum compute_mode compute; /* COMPUTE_AUTO is f32; bf16 and int8 are refused with -ENOTSUP */
-    uint32_t tokens_max;       /* of one step, all sequences */
-    uint32_t seqs_max;         /* of one step */
-    uint32_t logits_max;       /* logit rows of one step */
-    uint32_t context;          /* tokens of the longest sequence; 0: the model's own limit */
+    uint32_t tokens_max; /* of one step, all sequences */
+    uint32_t seqs_max;   /* of one step */
+    uint32_t logits_max; /* logit rows of one step */
+    uint32_t context;    /* tokens of the longest sequence; 0: the model's own limit */
     struct model_parts parts;
     struct device *device; /* outlives the model; of parts.backend */
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:

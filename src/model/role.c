@@ -98,3 +98,9 @@ const char *role_name(const struct tensor_name *own, enum tensor_role role, uint
     }
     return found == 0 && turn == 0 ? names[role] : NULL;
 }
+
+bool role_is_exact(enum tensor_role role)
+{
+    return role == ROLE_ROUTER || role == ROLE_SHARED_SCALE || role == ROLE_DELTA_BA ||
+           role == ROLE_DELTA_B || role == ROLE_DELTA_A;
+}

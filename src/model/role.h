@@ -5,6 +5,7 @@
 #ifndef PLATEAU_MODEL_ROLE_H
 #define PLATEAU_MODEL_ROLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum tensor_role {
@@ -112,5 +113,9 @@ struct tensor_name {
 /* The name that `own` (ends with ROLE_NONE; may be NULL) has for it, else llama's. Writers may have several
  * names for one role: the one in `turn`, from 0; NULL after the last one. */
 const char *role_name(const struct tensor_name *own, enum tensor_role role, uint32_t turn);
+
+/* A matrix whose products are in f32 in every compute mode: routers and gates. They are a small part of the
+ * work, and the choice of an expert or the decay of a state depends on them. */
+bool role_is_exact(enum tensor_role role);
 
 #endif

@@ -75,8 +75,11 @@ struct compute_cost step_cost(const struct config *c)
     struct place_spec places[STEP_PLACES];
     struct need needs[NEEDS_MAX];
     list_places(c, places);
-    struct compute_cost cost = c->backend->cost(
-        &(struct compute_opts){.shape = &c->shape, .places = places, .place_count = STEP_PLACES});
+    struct compute_cost cost = c->backend->cost(&(struct compute_opts){.shape = &c->shape,
+                                                                       .places = places,
+                                                                       .place_count = STEP_PLACES,
+                                                                       .mode = c->compute,
+                                                                       .sums = c->sums});
     uint32_t count = list_needs(&s, c, needs);
     for (uint32_t i = 0; i < count; i++)
         *(needs[i].per_seq ? &cost.host.seq : &cost.host.token) += needs[i].bytes;
@@ -92,6 +95,8 @@ static int open_compute(struct arena *device_memory, struct arena *host_memory, 
     return s->config->backend->open(&(struct compute_opts){.shape = &s->shape,
                                                            .places = places,
                                                            .place_count = STEP_PLACES,
+                                                           .mode = s->config->compute,
+                                                           .sums = s->config->sums,
                                                            .tokens_max = opts->tokens_max,
                                                            .seqs_max = opts->seqs_max,
                                                            .logits_max = opts->logits_max,

@@ -62,8 +62,9 @@ static const struct {
 
 /* ---- memory ---- */
 
-static struct encode_shape shape_of(const struct vision_config *v)
+static struct encode_shape shape_of(const struct config *c)
 {
+    const struct vision_config *v = &c->vision;
     uint32_t unit = v->shape.merge * v->shape.merge * PAGE_TOKENS; /* slices hold whole tokens and pages */
     struct encode_shape s = {.hidden = v->hidden,
                              .heads = v->heads,
@@ -71,7 +72,8 @@ static struct encode_shape shape_of(const struct vision_config *v)
                              .patch = v->shape.patch,
                              .merge = v->shape.merge,
                              .slice_max = MAX_OF(SLICE_WISH / unit * unit, unit),
-                             .theta = v->theta};
+                             .theta = v->theta,
+                             .sums = c->sums};
     memcpy(s.mean, v->mean, sizeof(s.mean));
     memcpy(s.std, v->std, sizeof(s.std));
     return s;
@@ -88,13 +90,14 @@ static uint64_t lay_out(const struct backend *b, const struct vision_config *v, 
                         dev_ptr base, uint64_t patches, struct vision_encoder_arrays *a)
 {
     uint64_t n = s->slice_max, tokens = n / (v->shape.merge * v->shape.merge), used = 0;
-    a->x = b->encode_rows(dev_add(base, used), v->hidden, true);
-    a->merged = b->encode_rows(a->x.at, vision_merged(v), true);
+    a->x = b->encode_rows(dev_add(base, used), v->hidden, true, s->sums);
+    a->merged = b->encode_rows(a->x.at, vision_merged(v), true, s->sums);
     used += MAX_OF(rows_bytes(&a->x, n), rows_bytes(&a->merged, tokens));
-    a->y = b->encode_rows(dev_add(base, used), 2 * v->hidden, false);
+    a->y = b->encode_rows(dev_add(base, used), 2 * v->hidden, false, s->sums);
     used += rows_bytes(&a->y, n);
-    a->mid = b->encode_rows(dev_add(base, used), MAX_OF(v->intermediate, vision_patch_values(v)), true);
-    a->merged_mid = b->encode_rows(a->mid.at, vision_merged(v), true);
+    a->mid =
+        b->encode_rows(dev_add(base, used), MAX_OF(v->intermediate, vision_patch_values(v)), true, s->sums);
+    a->merged_mid = b->encode_rows(a->mid.at, vision_merged(v), true, s->sums);
     used += MAX_OF(rows_bytes(&a->mid, n), rows_bytes(&a->merged_mid, tokens));
     a->h = (struct encode_rows){.at = dev_add(base, used), .stride = v->hidden};
     return used + rows_bytes(&a->h, patches);
@@ -102,7 +105,7 @@ static uint64_t lay_out(const struct backend *b, const struct vision_config *v, 
 
 static uint64_t image_bytes(const struct config *c, uint64_t patches, uint64_t edge)
 {
-    const struct encode_shape s = shape_of(&c->vision);
+    const struct encode_shape s = shape_of(c);
     struct vision_encoder_arrays a;
     return lay_out(c->backend, &c->vision, &s, DEV_NULL, patches, &a) +
            c->backend->encode_bytes(&s, patches, edge);
@@ -205,7 +208,7 @@ int vision_encoder_init(struct vision_encoder *e, const struct config *c, const 
     e->config = &c->vision;
     e->weights = t;
     e->compute = compute;
-    e->shape = shape_of(e->config);
+    e->shape = shape_of(c);
     list_passes(e);
     return open_memory(e, c, domain, parent);
 }

@@ -182,8 +182,7 @@ static int load_weights(struct load *l)
 {
     const struct loaded_model_opts *o = l->opts;
     const struct model_settings *s = o->settings;
-    struct model_opts opts = {.compute = s->compute,
-                              .tokens_max = s->tokens_max,
+    struct model_opts opts = {.tokens_max = s->tokens_max,
                               .seqs_max = s->plan.seqs,
                               .logits_max = engine_logits_max(s->plan.seqs, s->engine.drafting.drafts_max),
                               .context = s->plan.max_model_len,
@@ -203,7 +202,7 @@ static struct store *find_store(struct load *l, struct store_identity *ret)
     struct err e = {{0}};
     if (!l->opts->store)
         return NULL;
-    if (fingerprint_make(s->dir, model_shape(l->h->model), "f32", l->opts->device->flags, ret, &e) == 0)
+    if (fingerprint_make(s->dir, model_shape(l->h->model), l->opts->device->flags, ret, &e) == 0)
         return l->opts->store;
     LOG_WARN("no_fingerprint", "model=%s error=\"%s\"", s->id, e.text);
     return NULL;
@@ -383,7 +382,7 @@ void loaded_model_describe(const struct loaded_model *h, const struct model_sett
                                  .syntax = h->syntax,
                                  .grammars = h->grammars,
                                  .created_s = (int64_t)clock_wall_s(),
-                                 .compute = "f32",
+                                 .compute = compute_mode_name(model_shape(h->model)->compute),
                                  .drafting = s->engine.drafting,
                                  .exact = !s->engine.drafting.optimistic};
 }

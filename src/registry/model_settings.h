@@ -43,7 +43,6 @@ struct model_settings {
     bool shares;  /* there are other models: what each cannot run without is set aside for it */
     bool preload; /* loaded at the start; the server is not ready before */
     struct model_options options;
-    enum compute_mode compute;
     uint32_t tokens_max; /* of one step */
     /* As the last load, or the start, found it; planned: they are there. */
     bool planned;

@@ -50,7 +50,7 @@ struct served_model {
     const struct chat_syntax *syntax; /* how it writes reasoning and calls */
     struct grammar_cache *grammars;   /* NULL: no constrained decoding */
     int64_t created_s;                /* since 1970; of the load */
-    const char *compute;              /* "f32" */
+    const char *compute;              /* "f32", "int16", "int8" */
     struct drafting_opts drafting;
     bool exact; /* the same tokens in any batch, chunk and cache state, with and without drafts */
 };

@@ -1,7 +1,7 @@
 /* block_form.h - the forms of tensors in GGUF files, as data.
  *
  * A row is a whole number of blocks; a block has a fixed number of bytes and of values. A form says what its
- * values become: codes of `bits` bits that share a scale, and perhaps a bias, per group (linear_source). Scales
+ * values become: codes of `bits` bits that share a scale, perhaps a bias, per group (linear_source). Scales
  * keep their width: F16, E8M0, or I8 under an F16 of the block. The functions here are the reference: plain,
  * for any alignment, tested against vectors of another program. A new form is a row of the table and its
  * function. */

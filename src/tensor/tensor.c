@@ -79,6 +79,15 @@ char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t 
     return ret;
 }
 
+bool tensor_has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted)
+{
+    ASSERT(t->rank <= TENSOR_RANK_MAX);
+    bool same = t->rank == rank;
+    for (uint32_t i = 0; same && i < rank; i++)
+        same = t->shape[i] == wanted[i];
+    return same;
+}
+
 static float f32_of_bits(uint32_t u)
 {
     float f;
@@ -190,6 +199,7 @@ float code_factor(enum code_map map, uint32_t code)
 
 float code_scale(enum code_map map)
 {
+    ASSERT(map <= CODES_E4M3);
     return map == CODES_E2M1 ? 0.5f : map == CODES_E4M3 ? 256.0f : 1.0f;
 }
 
@@ -202,11 +212,13 @@ float code_number(enum code_map map, uint32_t code)
 static float super_at(const struct linear_source *s, uint64_t row, uint64_t group, uint32_t which)
 {
     uint64_t each = s->bias_kind == BIASES_STORED ? 2 : 1, count = s->in / s->super;
+    ASSERT(which < each && s->super % s->group == 0);
     return tensor_f32_at(&s->supers, (row * count + group * s->group / s->super) * each + which);
 }
 
 float linear_source_scale(const struct linear_source *s, uint64_t row, uint64_t group)
 {
+    ASSERT(s->affine && group < s->in / s->group);
     float own = tensor_f32_at(&s->scales, row * (s->in / s->group) + group);
     return s->super ? super_at(s, row, group, 0) * own : own;
 }

@@ -57,6 +57,7 @@ struct tensor {
 const char *tensor_form_name(const struct tensor *t);
 /* Product of the shape, 1 for rank 0; UINT64_MAX on overflow. */
 uint64_t tensor_count(const struct tensor *t);
+bool tensor_has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted);
 /* "[8, 384, 48]" into `ret` of at least 128 bytes; returns ret. */
 char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t bytes_max);
 
@@ -134,6 +135,7 @@ struct linear_source {
     bool has_bias;                             /* y = w x + bias; not part of the values below */
     struct tensor bias;                        /* [out] */
     float bias_factor;                         /* its values are times this; 0: as they are */
+    bool exact; /* its products are in f32 in every compute mode: few, and much depends on them */
 };
 
 /* The number of a code. */

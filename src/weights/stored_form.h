@@ -33,7 +33,8 @@ const struct stored_form *stored_form_find(const char *name);
 size_t stored_form_row_bytes(const struct linear_source *s);
 size_t stored_form_bytes(const struct linear_source *s, uint64_t count);
 
-/* Reads rows [first, first + count) of `s` into `memory` of stored_form_bytes(). 0, or as checkpoint_read(). */
+/* Reads rows [first, first + count) of `s` into `memory` of stored_form_bytes(). 0, or what
+ * checkpoint_read() said. */
 int stored_form_rows(const struct checkpoint *c, const struct linear_source *s, uint64_t first,
                      uint64_t count, char *memory, struct linear_source *ret, struct err *e);
 

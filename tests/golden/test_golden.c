@@ -214,8 +214,8 @@ TEST(what_cannot_be_run_is_said)
     assert_int_equal(run_golden("--cpu sse x", said, sizeof(said)), 2);
     assert_int_equal(run_golden("/nonexistent", said, sizeof(said)), 2);
     assert_non_null(strstr(said, "cannot open /nonexistent/golden.json"));
-    assert_int_equal(run_golden("--compute int8 " GOLDEN_DATA("llama"), said, sizeof(said)), 2);
-    assert_non_null(strstr(said, "compute mode int8 is not supported"));
+    assert_int_equal(run_golden("--compute bf16 " GOLDEN_DATA("llama"), said, sizeof(said)), 2);
+    assert_non_null(strstr(said, "compute mode bf16 is not supported"));
 }
 
 TEST_MAIN()

@@ -167,7 +167,7 @@ TEST(options_out_of_bounds_are_refused)
     struct model *m = NULL;
     struct err e = {{0}};
     struct model_opts o = small_opts(NULL);
-    o.compute = COMPUTE_BF16;
+    o.parts.compute = COMPUTE_BF16;
     assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "bf16"));
     o = small_opts(NULL);

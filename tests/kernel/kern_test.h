@@ -230,7 +230,7 @@ static inline struct matrix pack(const struct linear_source *s, uint32_t count, 
 static inline struct matrix pack_quads(const struct linear_source *s, uint32_t count, void **memory_ret)
 {
     struct matrix m;
-    size_t bytes = matrix_quads_bytes(s, count);
+    size_t bytes = matrix_stack_bytes(s, count);
     *memory_ret = aligned_alloc(64, ROUND_UP(bytes, (size_t)64));
     assert_non_null(*memory_ret);
     matrix_pack_quads(s, count, *memory_ret, &m);

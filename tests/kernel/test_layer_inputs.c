@@ -88,7 +88,7 @@ static void run(uint32_t layers, uint32_t width, enum dtype dtype, uint64_t seed
     void *memory = aligned_alloc(64, ROUND_UP((size_t)backend->weight_bytes(&table, 1), (size_t)64));
     float *norm = random_values(&r, width, 0.5f, 2), *before = random_values(&r, TOKENS * all, -2, 2);
     assert_non_null(memory);
-    struct weight w = backend->weight_begin(&table, 1, at(&i, memory));
+    struct weight w = backend->weight_begin(&table, 1, COMPUTE_F32, at(&i, memory));
     backend->weight_put(i.device, &w, 0, &table);
     const struct batch_seq seq = {.count = TOKENS, .state_in = UINT32_MAX, .state_out = UINT32_MAX};
     const struct batch batch = {.token_count = TOKENS, .seq_count = 1, .seqs = &seq, .ids = ids};

@@ -77,7 +77,6 @@ TEST(rows_of_every_form_are_the_source_in_few_bytes)
     }
 }
 
-/* Scales of two levels, zero points and biases that are not stored become F32 there. */
 TEST(quads_of_every_form_of_whole_numbers_are_the_source)
 {
     struct rng r = {10, 0};

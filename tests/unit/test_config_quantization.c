@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #define LLAMA                                                                                                \
-    "\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"          \
+    "\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"         \
     "\"intermediate_size\":160,\"vocab_size\":512,\"max_position_embeddings\":4096"
 
 TEST(quantisation_has_a_global_entry_and_overrides)
@@ -71,7 +71,8 @@ TEST(methods_are_read)
         enum quantization_method method;
         uint32_t block_rows, block_columns;
     } good[] = {
-        {"'quant_method':'awq','bits':4,'group_size':128,'version':'gemm','zero_point':true", QUANTIZATION_AWQ, 0, 0},
+        {"'quant_method':'awq','bits':4,'group_size':128,'version':'gemm','zero_point':true",
+         QUANTIZATION_AWQ, 0, 0},
         {"'quant_method':'awq','w_bit':4,'q_group_size':128,'version':'GEMM'", QUANTIZATION_AWQ, 0, 0},
         {"'quant_method':'gptq','bits':8,'desc_act':false", QUANTIZATION_GPTQ, 0, 0},
         {"'quant_method':'gptq','bits':4,'checkpoint_format':'gptq_v2'", QUANTIZATION_GPTQ_V2, 0, 0},
@@ -79,7 +80,8 @@ TEST(methods_are_read)
         {"'quant_method':'fp8'", QUANTIZATION_SCALED, 0, 0},
         {"'quant_method':'mxfp4','modules_to_not_convert':['lm_head']", QUANTIZATION_SCALED, 0, 0},
         {"'quant_method':'modelopt','quant_algo':'NVFP4'", QUANTIZATION_SCALED, 0, 0},
-        {"'quant_method':'compressed-tensors','format':'float-quantized','config_groups':{'group_0':{'weights':"
+        {"'quant_method':'compressed-tensors','format':'float-quantized','config_groups':{'group_0':{'"
+         "weights':"
          "{'strategy':'block','block_structure':[128,128],'actorder':null}}},'sparsity_config':{}",
          QUANTIZATION_SCALED, 128, 128},
         {"'quant_method':'compressed-tensors','config_groups':{'g':{'weights':{'actorder':'weight'}}}",
@@ -117,9 +119,12 @@ TEST(what_is_not_supported_is_refused_by_name)
         {"'quant_method':'fp8','weight_block_size':[128,0]", "weight_block_size"},
         {"'quant_method':'fp8','weight_block_size':128", "weight_block_size"},
         {"'quant_method':'compressed-tensors','format':'marlin-24'", "format 'marlin-24'"},
-        {"'quant_method':'compressed-tensors','sparsity_config':{'format':'sparse-bitmask'}", "sparse-bitmask"},
-        {"'quant_method':'compressed-tensors','transform_config':{'config_groups':{'u':{}}}", "transform_config"},
-        {"'quant_method':'compressed-tensors','config_groups':{'g':{'weights':{'actorder':'group'}}}", "actorder"},
+        {"'quant_method':'compressed-tensors','sparsity_config':{'format':'sparse-bitmask'}",
+         "sparse-bitmask"},
+        {"'quant_method':'compressed-tensors','transform_config':{'config_groups':{'u':{}}}",
+         "transform_config"},
+        {"'quant_method':'compressed-tensors','config_groups':{'g':{'weights':{'actorder':'group'}}}",
+         "actorder"},
     };
     char members[512];
     for (size_t i = 0; i < COUNT_OF(bad); i++) {

@@ -83,8 +83,7 @@ __attribute__((constructor)) static void test_engine_accounts(void)
 static inline void test_model_load(struct test_model *m, const char *dir)
 {
     struct err e = {""};
-    struct model_opts opts = {.compute = COMPUTE_F32,
-                              .tokens_max = TEST_TOKENS_MAX,
+    struct model_opts opts = {.tokens_max = TEST_TOKENS_MAX,
                               .seqs_max = TEST_SEQS_MAX,
                               .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
                               .parts = {.vision = true,

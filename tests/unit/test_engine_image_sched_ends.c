@@ -29,8 +29,7 @@ static void scene_open(struct scene *s, bool reuse, uint64_t image_cache_bytes)
 {
     struct err e = {""};
     *s = (struct scene){.opts = eyes(reuse), .account = test_account(ACCOUNT_NO_LIMIT)};
-    struct model_opts opts = {.compute = COMPUTE_F32,
-                              .tokens_max = TEST_TOKENS_MAX,
+    struct model_opts opts = {.tokens_max = TEST_TOKENS_MAX,
                               .seqs_max = TEST_SEQS_MAX,
                               .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
                               .parts = {.vision = true, .image_pixels_max = PIXELS_MAX},

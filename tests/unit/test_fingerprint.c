@@ -74,13 +74,13 @@ static void expect_chain(struct chain *c, const struct store_identity *of)
 /* ---- models ---- */
 
 static const struct model_shape shape = {
-    .groups = {{.page_bytes = 4096}}, .group_count = 1, .state_bytes = 192};
+    .compute = COMPUTE_INT8, .groups = {{.page_bytes = 4096}}, .group_count = 1, .state_bytes = 192};
 
 static struct store_identity made(const char *dir)
 {
     struct store_identity id;
     struct err e = {0};
-    assert_int_equal(fingerprint_make(dir, &shape, "int8", 0x15, &id, &e), 0);
+    assert_int_equal(fingerprint_make(dir, &shape, 0x15, &id, &e), 0);
     return id;
 }
 
@@ -88,7 +88,7 @@ static int refused(const char *dir)
 {
     struct store_identity id;
     struct err e = {0};
-    return fingerprint_make(dir, &shape, "int8", 0x15, &id, &e);
+    return fingerprint_make(dir, &shape, 0x15, &id, &e);
 }
 
 /* A file of counted-up bytes whose first eight say how long its header is. */
@@ -259,14 +259,14 @@ TEST(the_layout_names_what_decides_the_bits)
     struct model_shape longer = shape;
     struct err e = {0};
     longer.longrope = "long";
-    assert_int_equal(fingerprint_make(dir, &longer, "int8", 0x15, &id, &e), 0);
+    assert_int_equal(fingerprint_make(dir, &longer, 0x15, &id, &e), 0);
     assert_string_equal(id.layout, "2 int8 page=4096 state=192 cpu=15 longrope=long " PLATEAU_VERSION);
     /* The context also decides which windows have pages of their own. */
     struct model_shape windowed = shape;
     windowed.group_count = 3;
     windowed.groups[1] = (struct kv_group){.window = 128, .page_bytes = 8192};
     windowed.groups[2] = (struct kv_group){.window = 1024, .page_bytes = 64};
-    assert_int_equal(fingerprint_make(dir, &windowed, "int8", 0x15, &id, &e), 0);
+    assert_int_equal(fingerprint_make(dir, &windowed, 0x15, &id, &e), 0);
     assert_string_equal(id.layout, "2 int8 page=4096+128:8192+1024:64 state=192 cpu=15 " PLATEAU_VERSION);
     /* The largest numbers have room. */
     struct model_shape most = shape;
@@ -275,7 +275,7 @@ TEST(the_layout_names_what_decides_the_bits)
     most.group_count = PAGE_GROUPS_MAX;
     for (uint32_t g = 1; g < PAGE_GROUPS_MAX; g++)
         most.groups[g] = (struct kv_group){.window = UINT32_MAX, .page_bytes = SIZE_MAX};
-    assert_int_equal(fingerprint_make(dir, &most, "int8", UINT32_MAX, &id, &e), 0);
+    assert_int_equal(fingerprint_make(dir, &most, UINT32_MAX, &id, &e), 0);
     assert_non_null(strstr(id.layout, PLATEAU_VERSION));
 }
 

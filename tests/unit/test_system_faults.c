@@ -105,12 +105,8 @@ static void close_workers(void)
 
 static int make_model(struct err *e)
 {
-    struct model_opts o = {.compute = COMPUTE_F32,
-                           .tokens_max = 64,
-                           .seqs_max = 4,
-                           .logits_max = 8,
-                           .device = test_device,
-                           .parent = made.account};
+    struct model_opts o = {
+        .tokens_max = 64, .seqs_max = 4, .logits_max = 8, .device = test_device, .parent = made.account};
     return model_load(TINY("qwen3_5"), &o, &made.model, e);
 }
 

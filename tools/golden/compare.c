@@ -1,5 +1,5 @@
-/* compare.c - a token may differ only where the reference has another within 2e-3 of it; after such a token
- * the sequences differ and are no longer compared. */
+/* compare.c - a token may differ only where the reference has another within twice the bound of it; after
+ * such a token the sequences differ and are no longer compared. */
 #include "golden/compare.h"
 
 #include "base/check.h"
@@ -20,13 +20,24 @@ static void wrong(struct compare *k, const char *format, ...)
     va_end(args);
 }
 
+double compare_bound(enum compute_mode mode)
+{
+    return mode == COMPUTE_INT16 ? 5e-3 : mode == COMPUTE_INT8 ? 4 : 1e-3;
+}
+
+double compare_mean_bound(enum compute_mode mode)
+{
+    return mode == COMPUTE_INT16 ? 1e-3 : mode == COMPUTE_INT8 ? 0.25 : 1e-4;
+}
+
 static void compare_logit(struct compare *k, uint32_t position, uint32_t id, double expected, double got)
 {
     double error = fabs(expected - got);
     k->logits_compared++;
+    k->error_sum += error;
     if (!(error <= k->error_max))
         k->error_max = error;
-    if (!(error <= COMPARE_LOGIT_BOUND))
+    if (!(error <= k->bound))
         wrong(k, "position %u: logit of token %u is %.6f, expected %.6f", position, id, got, expected);
 }
 
@@ -50,8 +61,7 @@ static void compare_argmax(struct compare *k, uint32_t position, uint32_t expect
 {
     uint32_t best = runner_argmax(logits, vocab);
     k->tokens_compared++;
-    if (id_ok(k, expected, vocab) && best != expected &&
-        !(logits[best] - logits[expected] < COMPARE_MARGIN_BOUND))
+    if (id_ok(k, expected, vocab) && best != expected && !(logits[best] - logits[expected] < 2 * k->bound))
         wrong(k, "position %u: the likeliest token is %u (%.6f), expected %u (%.6f)", position, best,
               logits[best], expected, logits[expected]);
 }
@@ -96,7 +106,7 @@ void compare_prompt(struct compare *k, uint32_t position, const float *logits, u
     }
     /* A difference of two logits: twice the bound. */
     if (entry_of(k, c->margin.count, position, &i) &&
-        !(fabs(c->margin.values[i] - margin(logits, vocab)) <= 2 * COMPARE_LOGIT_BOUND))
+        !(fabs(c->margin.values[i] - margin(logits, vocab)) <= 2 * k->bound))
         wrong(k, "position %u: margin %.6f, expected %.6f", position, margin(logits, vocab),
               c->margin.values[i]);
     if (position + 1 == c->prompt.count)
@@ -113,7 +123,7 @@ void compare_features(struct compare *k, const float *features, uint32_t count)
         k->features_compared++;
         if (!(error <= k->feature_error_max))
             k->feature_error_max = error;
-        if (!(error <= COMPARE_LOGIT_BOUND))
+        if (!(error <= k->bound))
             wrong(k, "value %u of the first feature is %.6f, expected %.6f", i, features[i],
                   expected->values[i]);
     }
@@ -126,7 +136,7 @@ void compare_greedy(struct compare *k, const uint32_t *generated)
         k->tokens_compared++;
         if (generated[i] == c->greedy.ids[i])
             continue;
-        if (c->greedy_margin.values[i] < COMPARE_MARGIN_BOUND)
+        if (c->greedy_margin.values[i] < 2 * k->bound)
             return;
         wrong(k, "step %u: token %u, expected %u (margin %.6f)", i, generated[i], c->greedy.ids[i],
               c->greedy_margin.values[i]);

@@ -64,7 +64,7 @@ static void usage(FILE *out)
           "token.\n"
           "Exit status 1 if a bound is broken, 2 if something cannot be read.\n"
           "  --model DIR    the model, where it does not lie beside golden.json\n"
-          "  --compute X    auto or f32 (default auto)\n"
+          "  --compute X    auto, f32, int16 or int8 (default auto)\n"
           "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
           "  --sequences N  a file with fewer prompts gets companions up to this many (default 8)\n"
@@ -149,7 +149,7 @@ static void see(struct runner_sequence *q, uint32_t position, const float *logit
 
 static bool compare_reference(struct golden *g)
 {
-    double error = 0;
+    double error = 0, sum = 0;
     uint64_t logits = 0, tokens = 0;
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < g->file.case_count; i++) {
@@ -158,15 +158,19 @@ static bool compare_reference(struct golden *g)
         if (!(k->error_max <= error))
             error = k->error_max;
         logits += k->logits_compared;
+        sum += k->error_sum;
         tokens += k->tokens_compared;
         wrong += k->wrong;
         if (k->wrong)
             printf("%s: %s: %s\n", g->dir, k->c->name, k->message);
     }
-    printf("%s: %u prompts whole: %llu logits compared, largest error %.3g; %llu tokens compared, %u prompts "
+    double mean = logits ? sum / (double)logits : 0;
+    printf("%s: %u prompts whole: %llu logits compared, largest error %.3g, mean %.2g; %llu tokens compared, "
+           "%u prompts "
            "wrong\n",
-           g->dir, g->file.case_count, (unsigned long long)logits, error, (unsigned long long)tokens, wrong);
-    return wrong == 0;
+           g->dir, g->file.case_count, (unsigned long long)logits, error, mean, (unsigned long long)tokens,
+           wrong);
+    return wrong == 0 && mean <= compare_mean_bound(model_shape(g->model)->compute);
 }
 
 static void say_features(const struct golden *g)
@@ -381,16 +385,20 @@ static int load(struct golden *g, struct err *e)
     if (r < 0)
         return err_set(e, r, "cannot start workers");
     struct model_opts opts = {
-        .compute = o->compute,
         .tokens_max = MAX_OF(MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX), g->vector_tokens),
         .seqs_max = rows,
         .logits_max = STEP_TOKENS_MAX,
-        .parts = {.vision = true, .mtp = g->file.mtp > 0, .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
+        .parts = {.compute = o->compute,
+                  .vision = true,
+                  .mtp = g->file.mtp > 0,
+                  .drafts_max = g->file.mtp > 0 ? DRAFTS_MAX : 0},
         .device = g->device};
     r = model_load(o->model ? o->model : g->dir, &opts, &g->model, e);
     if (r < 0)
         return r;
     g->tokens_max = opts.tokens_max;
+    for (uint32_t i = 0; i < g->file.case_count; i++)
+        g->compares[i].bound = compare_bound(model_shape(g->model)->compute);
     struct runner_opts runner = {g->model, opts.tokens_max, rows, g->sequence_max};
     return runner_create(&runner, &g->runner);
 }
@@ -432,7 +440,7 @@ static int run_dir(const struct options *o, const char *dir, bool *good)
         r = load(&g, &e);
     if (r == 0) {
         printf("%s: kernels %s, %u workers, compute %s\n", dir, g.device->tier, g.device->workers,
-               compute_mode_name(o->compute));
+               compute_mode_name(model_shape(g.model)->compute));
         device_turn_begin(g.device);
         r = see_images(&g, &e);
         if (r == 0 && g.file.case_count > 0)

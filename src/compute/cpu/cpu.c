@@ -19,10 +19,13 @@ struct need {
 #define NEED(p, kind, n) (*need++ = (struct need){(void **)(p), (kind), (n)})
 #define FLOATS(n)        ((uint64_t)(n) * sizeof(float))
 
-static struct cpu_place lay_out_place(const struct place_spec *spec)
+static struct cpu_place lay_out_place(const struct place_spec *spec, unsigned sums)
 {
-    return (struct cpu_place){.stride = cpu_summed_stride(spec->width, spec->read),
-                              .sums_at = spec->read ? cpu_sums_at(spec->width) : 0,
+    uint32_t sums_at = cpu_sums_at(spec->width),
+             quants_at = cpu_sums_at(sums_at + cpu_sums_floats(sums, spec->read));
+    return (struct cpu_place){.stride = cpu_row_stride(quants_at + cpu_quants_floats(sums, spec->read)),
+                              .sums_at = spec->read ? sums_at : 0,
+                              .quants_at = spec->read ? quants_at : 0,
                               .rows = spec->rows};
 }
 
@@ -56,6 +59,7 @@ static struct need *list_experts(struct cpu *c, const struct compute_shape *s, s
     NEED(&c->shared_gate, PER_TOKEN, FLOATS(1));
     NEED(&c->pair_x, PER_TOKEN, k * sizeof(float *));
     NEED(&c->pair_sums, PER_TOKEN, k * sizeof(float *));
+    NEED(&c->pair_quants, PER_TOKEN, k * sizeof(void *));
     NEED(&c->pair_y, PER_TOKEN, k * sizeof(float *));
     return need;
 }
@@ -67,14 +71,16 @@ static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct n
     struct need *need = needs;
     ASSERT(o->place_count <= COMPUTE_PLACES_MAX);
     for (uint32_t i = 0; i < o->place_count; i++) {
-        c->places[i] = lay_out_place(&o->places[i]);
+        c->places[i] = lay_out_place(&o->places[i], o->sums);
         NEED(&c->places[i].base, PER_TOKEN,
              FLOATS(c->places[i].stride) * (o->places[i].rows == ROWS_PAIRS ? s->top_k : 1));
     }
     NEED(&c->spans, PER_TOKEN, sizeof(struct cpu_span));
     NEED(&c->columns.x, PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
-    for (size_t i = 0; i < COUNT_OF(c->columns.xsum); i++)
+    for (int i = 0; i < CPU_GROUP_SIZES; i++) {
         NEED(&c->columns.xsum[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
+        NEED(&c->columns.quants[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(void *));
+    }
     for (int i = 0; i < PROJECTION_PARTS_MAX; i++)
         NEED(&c->columns.y[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
     NEED(&c->products, PER_MODEL, products_max(s) * sizeof(struct cpu_product));
@@ -201,6 +207,8 @@ int cpu_open(const struct compute_opts *o, struct compute **ret)
                       .seqs_max = o->seqs_max,
                       .logits_max = o->logits_max,
                       .products_max = products_max(o->shape),
+                      .sums = o->sums,
+                      .value_bytes = o->mode == COMPUTE_INT8 ? 1 : 2,
                       .attention_floats = attention_floats(o->shape)};
     uint32_t count = list_needs(c, o, needs);
     for (uint32_t i = 0; i < count; i++) {

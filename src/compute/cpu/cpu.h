@@ -20,10 +20,11 @@ struct cpu_span {
     uint32_t seq, column, position, count;
 };
 
-/* Rows of floats, each followed by what its first values' group sums take. */
+/* Rows of floats. In a row that products read the group sums of its first values follow, then the quantised
+ * rows of these. */
 struct cpu_place {
     float *base;
-    size_t stride, sums_at; /* floats */
+    size_t stride, sums_at, quants_at; /* floats */
     enum place_rows rows;
 };
 
@@ -42,6 +43,7 @@ struct cpu_heads {
 struct cpu_product {
     struct matrix matrix;
     struct kern_columns columns; /* of heads the count alone */
+    const void *const *quants;   /* the columns' quantised rows; NULL: a product in f32 */
     struct cpu_heads heads;
     const float *bias; /* of the matrix's rows; NULL: none */
     uint32_t tile_begin, panels_step, columns_step, column_tiles, head_tiles;
@@ -50,7 +52,8 @@ struct cpu_product {
 /* Column pointers of the products in a list. */
 struct cpu_columns {
     const float **x;
-    const float **xsum[4]; /* by group size */
+    const float **xsum[CPU_GROUP_SIZES]; /* by group size */
+    const void **quants[CPU_GROUP_SIZES];
     float **y[PROJECTION_PARTS_MAX];
     uint32_t used;
 };
@@ -69,6 +72,8 @@ struct cpu {
     struct workers *workers;
     uint64_t flip; /* see cpu_device.h */
     uint32_t tokens_max, seqs_max, logits_max, products_max;
+    unsigned sums;             /* compute_opts.sums */
+    uint32_t value_bytes;      /* of a quantised row: 1 or 2 */
     uint32_t attention_floats; /* KERN_ATTN_SCRATCH, or KERN_ATTN_SCRATCH_V_IN_K where a layer needs it */
     struct cpu_place places[COMPUTE_PLACES_MAX];
     /* The step. */
@@ -83,6 +88,7 @@ struct cpu {
     uint32_t *expert_begin;             /* [experts + 1] into pair_order */
     float *pair_weight, *shared_gate;   /* [pairs], [tokens] */
     const float **pair_x, **pair_sums;  /* [pairs], in the order of the sort */
+    const void **pair_quants;
     float **pair_y;
     struct draft_best *draft_best; /* [seqs][cpu_draft_tiles_max] */
     /* Per worker. */
@@ -99,17 +105,32 @@ static inline struct cpu *cpu_of(struct compute *c)
 
 /* ---- rows ---- */
 
-/* Floats of group sums of n values, all four sizes, and the offset of one size. */
-static inline uint32_t cpu_sums_floats(uint32_t n)
+/* Floats of group sums of n values, of the sizes in `sums` smaller than `group`: the offset of that size. */
+static inline uint32_t cpu_sums_offset(unsigned sums, uint32_t n, uint32_t group)
 {
-    return (n + 31) / 32 + (n + 63) / 64 + (n + 127) / 128 + (n + 15) / 16;
+    uint32_t floats = 0;
+    for (uint32_t size = CPU_GROUP_MIN; size < group; size *= 2)
+        floats += sums & cpu_sums_flag(size) ? DIV_UP(n, size) : 0;
+    return floats;
 }
-static inline uint32_t cpu_sums_offset(uint32_t n, uint32_t group)
+static inline uint32_t cpu_sums_floats(unsigned sums, uint32_t n)
 {
-    uint32_t at = 0;
-    for (uint32_t size = 32; size <= 128 && size != group; size *= 2)
-        at += (n + size - 1) / size;
-    return at;
+    return cpu_sums_offset(sums, n, 2 * CPU_GROUP_MAX);
+}
+
+/* The same of the bytes of quantised rows. */
+static inline size_t cpu_quants_offset(unsigned sums, uint32_t n, uint32_t group)
+{
+    size_t bytes = 0;
+    for (uint32_t size = CPU_GROUP_MIN; size < group; size *= 2) {
+        const struct quants q = {ROUND_UP(n, size), size, 2};
+        bytes += sums & cpu_quants_flag(size) ? quants_bytes(&q) : 0;
+    }
+    return bytes;
+}
+static inline uint32_t cpu_quants_floats(unsigned sums, uint32_t n)
+{
+    return (uint32_t)(cpu_quants_offset(sums, n, 2 * CPU_GROUP_MAX) / sizeof(float));
 }
 
 /* Floats from one row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB. Otherwise
@@ -120,15 +141,10 @@ static inline uint32_t cpu_row_stride(uint32_t n)
     return n % 256 == 0 ? n + 16 : n;
 }
 
-/* Where the sums of a row of `width` floats begin; from one row to the next, with sums of its first `read`
- * floats (0: none). */
+/* Where the sums of a row of `width` floats begin. */
 static inline uint32_t cpu_sums_at(uint32_t width)
 {
     return ROUND_UP(width, 16u);
-}
-static inline uint32_t cpu_summed_stride(uint32_t width, uint32_t read)
-{
-    return cpu_row_stride(cpu_sums_at(width) + (read ? cpu_sums_floats(read) : 0));
 }
 
 /* ---- addresses ---- */
@@ -140,6 +156,14 @@ static inline void *cpu_memory(const struct cpu *c, dev_ptr p)
 static inline const float *cpu_floats(const struct cpu *c, dev_ptr p)
 {
     return cpu_memory(c, p);
+}
+/* A product of quantised rows; of `columns` the results are used. */
+static inline void cpu_int_matmul(const struct cpu *c, const struct matrix *m, const void *const *quants,
+                                  const struct kern_columns *columns, uint32_t panel_begin,
+                                  uint32_t panel_end)
+{
+    const struct kern_int_columns of = {columns->count, c->value_bytes, quants, columns->y};
+    c->ops->int_matmul(m, &of, panel_begin, panel_end);
 }
 static inline struct matrix cpu_matrix(const struct cpu *c, const struct weight *w)
 {
@@ -156,11 +180,12 @@ static inline size_t cpu_stride(const struct cpu *c, struct act a)
 {
     return c->places[a.place].stride;
 }
-static inline float *cpu_sums(const struct cpu *c, struct act a, size_t row)
+/* Its sums of groups of that size, and its quantised row. */
+static inline float *cpu_sums(const struct cpu *c, struct act a, size_t row, uint32_t group)
 {
     const struct cpu_place *p = &c->places[a.place];
-    ASSERT(a.from == 0 && p->sums_at);
-    return p->base + row * p->stride + p->sums_at;
+    ASSERT(a.from == 0 && p->sums_at && c->sums & cpu_sums_flag(group));
+    return p->base + row * p->stride + p->sums_at + cpu_sums_offset(c->sums, a.width, group);
 }
 
 /* One recurrent layer's part of a state, and its pending tokens; NULL for NONE. */
@@ -169,7 +194,14 @@ float *cpu_state_pending(const struct cpu *c, uint32_t state, uint32_t layer);
 /* With an MTP head: the hidden state of pending token `index`. */
 float *cpu_state_hidden(const struct cpu *c, uint32_t state, uint32_t index);
 
-/* Sums of row `row`'s values, of the group sizes `sums` (SUMS_*). */
+static inline void *cpu_quants(const struct cpu *c, struct act a, size_t row, uint32_t group)
+{
+    const struct cpu_place *p = &c->places[a.place];
+    ASSERT(a.from == 0 && p->quants_at && c->sums & cpu_quants_flag(group));
+    return (char *)(p->base + row * p->stride + p->quants_at) + cpu_quants_offset(c->sums, a.width, group);
+}
+
+/* What products need beside row `row`'s values, as `sums` says (weight.sums). */
 void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);
 /* The same of values [from, to): from is a multiple of 128, and so is to, unless it is the end. */
 void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to);

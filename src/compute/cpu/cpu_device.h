@@ -26,12 +26,14 @@ static inline struct cpu_device *cpu_device_of(struct device *d)
 int cpu_device_open(uint32_t workers, unsigned flags, struct account *stacks, struct device **ret);
 
 /* The functions of backend_cpu that stand in other files. */
-struct compute_cost cpu_cost(const struct compute_opts *o);                                /* cpu.c */
-int cpu_open(const struct compute_opts *o, struct compute **ret);                          /* cpu.c */
-uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);  /* cpu_encode.c */
-struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read);                 /* cpu_encode.c */
-uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count);                  /* cpu_weight.c */
-struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, dev_ptr at); /* cpu_weight.c */
+struct compute_cost cpu_cost(const struct compute_opts *o);                               /* cpu.c */
+int cpu_open(const struct compute_opts *o, struct compute **ret);                         /* cpu.c */
+uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge); /* cpu_encode.c */
+struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums); /* cpu_encode.c */
+uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count);                 /* cpu_weight.c */
+struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count,
+                               enum compute_mode mode, /* cpu_weight.c */
+                               dev_ptr at);
 void cpu_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows);
 
 /* The matrix that a weight is. */
@@ -50,7 +52,20 @@ static inline struct matrix cpu_weight_matrix(const struct weight *w, uint64_t f
                            .data = (const void *)(uintptr_t)(w->data.at ^ flip),
                            .expert_bytes = (size_t)w->expert_bytes};
 }
-/* Group sizes whose sums a product needs of its input. */
-enum { SUMS_32 = 1, SUMS_64 = 2, SUMS_128 = 4, SUMS_16 = 8 };
+
+/* What a product needs of its input beside it: sums of groups of 16, 32, 64 or 128 values, a bit for each
+ * size, or a quantised row with groups of that size, likewise. */
+#define CPU_GROUP_MIN    16u
+#define CPU_GROUP_MAX    128u
+#define CPU_GROUP_SIZES  4
+#define CPU_QUANTS_SHIFT 4
+static inline unsigned cpu_sums_flag(uint32_t group)
+{
+    return group / CPU_GROUP_MIN;
+}
+static inline unsigned cpu_quants_flag(uint32_t group)
+{
+    return cpu_sums_flag(group) << CPU_QUANTS_SHIFT;
+}
 
 #endif

@@ -25,6 +25,7 @@ struct arrays {
     float *levels;                         /* [channels][256]: value of a pixel's byte */
     float *max, *sum;                      /* [heads][slice]: of attention over the keys read until now */
     const float **column_x, **column_sums; /* [slice] */
+    const void **column_quants;
     float **column_y;
 };
 
@@ -50,6 +51,7 @@ static uint64_t lay_out(char *base, const struct encode_shape *s, uint64_t patch
     a->sum = take(&r, n * s->heads * sizeof(float));
     a->column_x = take(&r, n * sizeof(float *));
     a->column_sums = take(&r, n * sizeof(float *));
+    a->column_quants = take(&r, n * sizeof(void *));
     a->column_y = take(&r, n * sizeof(float *));
     a->kv = take(&r, pages * PAGE_TOKENS * 2 * s->hidden * sizeof(float));
     a->pages = take(&r, pages * sizeof(uint32_t));
@@ -64,10 +66,12 @@ uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64
     return lay_out(NULL, s, patches, edge, &a);
 }
 
-struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read)
+/* A row is read by one product at a time: its sums or its quantised row lie in the same place. */
+struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums)
 {
-    return (struct encode_rows){at, cpu_summed_stride(width, read ? width : 0),
-                                read ? cpu_sums_at(width) : 0};
+    uint32_t sums_at = cpu_sums_at(width),
+             beside = MAX_OF(cpu_sums_floats(sums, width), cpu_quants_floats(sums, width));
+    return (struct encode_rows){at, cpu_row_stride(sums_at + (read ? beside : 0)), read ? sums_at : 0};
 }
 
 /* ---- an operation under way ---- */
@@ -407,22 +411,40 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
                              .xsum = st->a.column_sums + column,
                              .y = st->a.column_y + column};
     (void)worker;
-    st->cpu->ops->matmul(m, &c, panel, MIN_OF(panel + step, matrix_panels(m)));
+    if (m->form == MATRIX_QUADS)
+        cpu_int_matmul(st->cpu, m, st->a.column_quants + column, &c, panel,
+                       MIN_OF(panel + step, matrix_panels(m)));
+    else
+        st->cpu->ops->matmul(m, &c, panel, MIN_OF(panel + step, matrix_panels(m)));
 }
 
-/* Columns, and where the matrix is quantised their group sums. */
-static void set_columns(const struct stage *st)
+/* Tile: a column, and where the matrix is quantised what its product needs beside it. */
+static void column_tile(void *arg, uint32_t tile, uint32_t worker)
 {
+    const struct stage *st = arg;
     const struct op_encode *op = st->op;
     const struct matrix *m = &st->matrix;
-    for (uint32_t i = 0; i < op->count; i++) {
-        float *x = row_of(st, &op->x, i), *sums = x + op->x.sums_at;
-        st->a.column_x[i] = x;
-        st->a.column_y[i] = row_of(st, &op->y, i);
-        st->a.column_sums[i] = sums;
-        if (matrix_needs_sums(m))
-            st->cpu->ops->group_sums(sums, x, m->k, m->group);
+    const struct quants q = {m->k, m->group, st->cpu->value_bytes};
+    float *x = row_of(st, &op->x, tile), *sums = x + op->x.sums_at;
+    (void)worker;
+    st->a.column_x[tile] = x;
+    st->a.column_y[tile] = row_of(st, &op->y, tile);
+    st->a.column_sums[tile] = sums;
+    st->a.column_quants[tile] = sums;
+    if (matrix_needs_sums(m))
+        st->cpu->ops->group_sums(sums, x, m->k, m->group);
+    else if (m->form == MATRIX_QUADS)
+        st->cpu->ops->quantise(sums, &q, x, 0, m->k);
+}
+
+static void set_columns(struct cpu *c, struct stage *st)
+{
+    if (matrix_has_groups(&st->matrix)) {
+        cpu_run(c, column_tile, st, st->op->count);
+        return;
     }
+    for (uint32_t i = 0; i < st->op->count; i++)
+        column_tile(st, i, 0);
 }
 
 /* ---- pieces ---- */
@@ -478,7 +500,7 @@ bool cpu_encode(struct compute *compute, const struct op_encode *op, uint32_t *a
         st.matrix = cpu_matrix(c, &op->w->parts[0]);
     set_stage(&st);
     if (op->kind == ENCODE_PROJECT && *at == 0)
-        set_columns(&st);
+        set_columns(c, &st);
     uint64_t each = MAX_OF(PIECE_COST / MAX_OF(st.tile_cost, 1), 1);
     uint32_t tiles = (uint32_t)MIN_OF(each * workers_count(c->workers), st.tiles - *at);
     /* A range of keys begins when the one before it is done. */

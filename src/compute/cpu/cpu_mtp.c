@@ -134,18 +134,24 @@ static void best_tile(void *arg, uint32_t tile, uint32_t worker)
     float *logits = c->draft_logits + (size_t)worker * CPU_DRAFT_COLUMNS * CPU_DRAFT_LOGITS;
     struct matrix part = matrix_part(&st->rows, tile * st->panels, st->panels);
     const float *x[CPU_DRAFT_COLUMNS], *sums[CPU_DRAFT_COLUMNS];
+    const void *quants[CPU_DRAFT_COLUMNS];
     float *y[CPU_DRAFT_COLUMNS];
-    bool affine = matrix_needs_sums(&part);
+    bool affine = matrix_needs_sums(&part), quads = part.form == MATRIX_QUADS;
     struct kern_columns columns = {.x = x, .xsum = affine ? sums : NULL, .y = y};
     for (uint32_t from = 0; from < c->tokens; from += columns.count) {
         columns.count = MIN_OF(c->tokens - from, CPU_DRAFT_COLUMNS);
         for (uint32_t i = 0; i < columns.count; i++) {
             x[i] = cpu_row(c, st->op->x, from + i);
             if (affine)
-                sums[i] = cpu_sums(c, st->op->x, from + i) + cpu_sums_offset(st->op->x.width, part.group);
+                sums[i] = cpu_sums(c, st->op->x, from + i, part.group);
+            else if (quads)
+                quants[i] = cpu_quants(c, st->op->x, from + i, part.group);
             y[i] = logits + (size_t)i * CPU_DRAFT_LOGITS;
         }
-        c->ops->matmul(&part, &columns, 0, matrix_panels(&part));
+        if (quads)
+            cpu_int_matmul(c, &part, quants, &columns, 0, matrix_panels(&part));
+        else
+            c->ops->matmul(&part, &columns, 0, matrix_panels(&part));
         for (uint32_t i = 0; i < columns.count; i++)
             c->draft_best[(size_t)(from + i) * st->tiles + tile] =
                 best_of(st, y[i], tile * st->panels * MATRIX_PANEL, part.n);

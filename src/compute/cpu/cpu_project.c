@@ -1,26 +1,21 @@
-/* cpu_project.c - products, and the group sums of their inputs.
+/* cpu_project.c - products, and what they need beside their inputs: group sums, quantised rows.
  *
  * Products take tiles of panels x columns. With few columns, every tile has all of them, so a weight is read
  * once. With many, they are cut into blocks, so that a block of activations stays in the cache. The cut
  * changes no bit of a result. */
 #include "compute/cpu/cpu.h"
 
-/* ---- group sums ---- */
+/* ---- beside the inputs ---- */
 
 void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to)
 {
-    static const struct {
-        unsigned flag;
-        uint32_t group;
-    } sizes[] = {{SUMS_16, 16}, {SUMS_32, 32}, {SUMS_64, 64}, {SUMS_128, 128}};
-    if (sums == 0)
-        return;
     const float *x = cpu_row(c, a, row);
-    float *y = cpu_sums(c, a, row);
-    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
-        if (sums & sizes[i].flag)
-            c->ops->group_sums(y + cpu_sums_offset(a.width, sizes[i].group) + from / sizes[i].group, x + from,
-                               to - from, sizes[i].group);
+    for (uint32_t group = CPU_GROUP_MIN; sums != 0 && group <= CPU_GROUP_MAX; group *= 2) {
+        const struct quants q = {a.width, group, c->value_bytes};
+        if (sums & cpu_sums_flag(group))
+            c->ops->group_sums(cpu_sums(c, a, row, group) + from / group, x + from, to - from, group);
+        if (sums & cpu_quants_flag(group))
+            c->ops->quantise(cpu_quants(c, a, row, group), &q, x, from, to);
     }
 }
 
@@ -86,7 +81,10 @@ static void multiply(const struct cpu *c, const struct cpu_product *p, const str
                                    .x = p->columns.x + t->column,
                                    .xsum = p->columns.xsum ? p->columns.xsum + t->column : NULL,
                                    .y = p->columns.y + t->column};
-    c->ops->matmul(&p->matrix, &columns, t->panel, t->panel_end);
+    if (p->quants)
+        cpu_int_matmul(c, &p->matrix, p->quants + t->column, &columns, t->panel, t->panel_end);
+    else
+        c->ops->matmul(&p->matrix, &columns, t->panel, t->panel_end);
     if (p->bias)
         add_bias(c, p, &columns, t->panel, t->panel_end);
 }
@@ -97,8 +95,8 @@ static void multiply_head(const struct cpu *c, const struct cpu_product *p, cons
     const struct cpu_heads *h = &p->heads;
     const struct matrix m = matrix_expert(&p->matrix, t->head);
     const float *x[COLUMNS_MAX], *xsum[COLUMNS_MAX];
-    float *y[COLUMNS_MAX], sums[COLUMNS_MAX][CPU_HEAD_INPUT_MAX / 16];
-    ASSERT(t->count <= COLUMNS_MAX && m.k <= CPU_HEAD_INPUT_MAX);
+    float *y[COLUMNS_MAX], sums[COLUMNS_MAX][CPU_HEAD_INPUT_MAX / CPU_GROUP_MIN];
+    ASSERT(t->count <= COLUMNS_MAX && m.k <= CPU_HEAD_INPUT_MAX && m.form != MATRIX_QUADS);
     for (uint32_t i = 0; i < t->count; i++) {
         size_t row = t->column + i;
         x[i] = h->x + row * h->x_stride + t->head * h->x_step;
@@ -183,14 +181,31 @@ static void run_products(struct cpu *c, uint32_t count, bool beside)
 
 /* ---- columns ---- */
 
-static int group_index(uint32_t group)
+static uint32_t group_index(uint32_t group)
 {
-    return group == 32 ? 0 : group == 64 ? 1 : group == 128 ? 2 : 3;
+    return (uint32_t)__builtin_ctz(group / CPU_GROUP_MIN);
 }
 
 static float *output_row(const struct cpu *c, struct act y, uint32_t row)
 {
     return y.place == OP_LOGITS ? c->in->logits + (size_t)row * c->shape->vocab : cpu_row(c, y, row);
+}
+
+/* What the product needs beside its columns: those of rows [0, count) of x, from `from` on in the lists. */
+static void set_beside(struct cpu *c, struct cpu_product *p, struct act x, uint32_t from, uint32_t count)
+{
+    const struct matrix *m = &p->matrix;
+    if (matrix_needs_sums(m)) {
+        const float **sums = c->columns.xsum[group_index(m->group)] + from;
+        for (uint32_t t = 0; t < count; t++)
+            sums[t] = cpu_sums(c, x, t, m->group);
+        p->columns.xsum = sums;
+    } else if (m->form == MATRIX_QUADS) {
+        const void **quants = c->columns.quants[group_index(m->group)] + from;
+        for (uint32_t t = 0; t < count; t++)
+            quants[t] = cpu_quants(c, x, t, m->group);
+        p->quants = quants;
+    }
 }
 
 /* A projection of rows [0, count). */
@@ -208,13 +223,8 @@ static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *
         struct kern_columns columns = {.count = count, .x = all->x + from, .y = all->y[i] + from};
         for (uint32_t t = 0; t < count; t++)
             all->y[i][from + t] = output_row(c, a->y, t) + offset;
-        if (matrix_needs_sums(&m)) {
-            const float **sums = all->xsum[group_index(m.group)] + from;
-            for (uint32_t t = 0; t < count; t++)
-                sums[t] = cpu_sums(c, a->x, t) + cpu_sums_offset(a->x.width, m.group);
-            columns.xsum = sums;
-        }
         list = add_product(c, list, &m, &columns, bias ? bias + offset : NULL);
+        set_beside(c, &c->products[list - 1], a->x, from, count);
         offset += m.n;
     }
     return list;
@@ -227,12 +237,15 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
     const float *biases = cpu_floats(c, a->w->bias);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
     bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = matrix_needs_sums(&stack);
+    bool quads = stack.form == MATRIX_QUADS;
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;
         c->pair_x[i] = cpu_row(c, a->x, row);
         c->pair_y[i] = cpu_row(c, a->y, pair);
         if (affine)
-            c->pair_sums[i] = cpu_sums(c, a->x, row) + cpu_sums_offset(a->x.width, stack.group);
+            c->pair_sums[i] = cpu_sums(c, a->x, row, stack.group);
+        else if (quads)
+            c->pair_quants[i] = cpu_quants(c, a->x, row, stack.group);
     }
     for (uint32_t e = 0; e < c->shape->experts; e++) {
         uint32_t from = c->expert_begin[e], to = c->expert_begin[e + 1];
@@ -244,6 +257,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
                                        .xsum = affine ? c->pair_sums + from : NULL,
                                        .y = c->pair_y + from};
         list = add_product(c, list, &m, &columns, biases ? biases + (size_t)e * a->w->out : NULL);
+        c->products[list - 1].quants = quads ? c->pair_quants + from : NULL;
     }
     return list;
 }

@@ -7,9 +7,15 @@ _Static_assert(WEIGHT_PANEL == MATRIX_PANEL, "rows lie in the kernels' panels");
 
 static unsigned sums_of(const struct matrix *m)
 {
-    if (!matrix_needs_sums(m))
-        return 0;
-    return m->group == 16 ? SUMS_16 : m->group == 32 ? SUMS_32 : m->group == 64 ? SUMS_64 : SUMS_128;
+    return matrix_needs_sums(m)      ? cpu_sums_flag(m->group)
+           : m->form == MATRIX_QUADS ? cpu_quants_flag(m->group)
+                                     : 0;
+}
+
+/* Groups of 16 stay in f32, and codes that look numbers up. */
+static bool takes_quads(const struct linear_source *s, uint32_t count, enum compute_mode mode)
+{
+    return (mode == COMPUTE_INT16 || mode == COMPUTE_INT8) && !s->exact && matrix_fits_quads(s, count);
 }
 
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count)
@@ -17,15 +23,19 @@ uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count)
     return matrix_stack_bytes(s, count);
 }
 
-struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, dev_ptr at)
+struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                               dev_ptr at)
 {
-    const struct matrix m = matrix_begin(s, count, NULL);
+    ASSERT(mode != COMPUTE_AUTO);
+    const bool quads = takes_quads(s, count, mode);
+    const struct matrix m = quads ? matrix_begin_quads(s, count, NULL) : matrix_begin(s, count, NULL);
     ASSERT(at.at % 64 == 0);
     return (struct weight){.n = m.n,
                            .k = m.k,
                            .experts = m.experts,
                            .data = at,
                            .expert_bytes = m.expert_bytes,
+                           .mode = quads ? mode : COMPUTE_F32,
                            .form = (uint8_t)m.form,
                            .qparams = (uint8_t)m.qparams,
                            .bits = (uint8_t)m.bits,
