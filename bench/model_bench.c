@@ -50,6 +50,7 @@ static const char *const models_default[] = {PLATEAU_SOURCE_DIR "/models/canary"
                                              "qwen3.5-2b-8bit", "qwen3.5-2b-4bit"};
 
 struct bench {
+    enum compute_mode compute;
     struct device *device;
     struct yardsticks yard;
     uint32_t prompt; /* tokens of decode's and prefill's prompt */
@@ -207,12 +208,13 @@ static int bench_dir(struct bench *b, const char *name, const char *dir, struct 
     struct model_opts opts = {.tokens_max = b->prompt + ROWS_MAX,
                               .seqs_max = seqs_max,
                               .logits_max = seqs_max,
+                              .parts = {.compute = b->compute},
                               .device = b->device};
     struct model_shape s;
     struct model *model = NULL;
     struct bench_rows_opts rows_opts = {.rows = seqs_max, .prompt = b->prompt, .decode_max = DECODE_MAX};
     struct bench_rows *rows = NULL;
-    int r = model_probe(dir, NULL, &s, e);
+    int r = model_probe(dir, &opts.parts, &s, e);
     if (r == 0)
         r = bench_models_check_memory(
             s.weight_bytes +
@@ -249,9 +251,11 @@ struct one_row {
 static int open_row(struct bench *b, const char *dir, bool head, struct one_row *ret, struct err *e)
 {
     struct model_opts opts = {
-        .tokens_max = PROMPT, .seqs_max = 1, .logits_max = 1 + AHEAD_MAX, .device = b->device};
-    if (head)
-        opts.parts = (struct model_parts){.mtp = true, .drafts_max = AHEAD_MAX};
+        .tokens_max = PROMPT,
+        .seqs_max = 1,
+        .logits_max = 1 + AHEAD_MAX,
+        .parts = {.compute = b->compute, .mtp = head, .drafts_max = head ? AHEAD_MAX : 0},
+        .device = b->device};
     struct model_shape s;
     int r = model_probe(dir, &opts.parts, &s, e);
     if (r == 0 && head && !s.mtp)
@@ -347,6 +351,7 @@ static void usage(FILE *out)
           "  --prefill   only prefill\n"
           "  --steps     only steps of prompts and decoding rows\n"
           "  --draft     only drafted tokens\n"
+          "  --compute M f32, int16 or int8: the arithmetic of quantised weights (default auto)\n"
           "  --prompt N  tokens before decoding and of the prefill, a multiple of 32 (default 512)\n"
           "  --help      this text\n",
           out);
@@ -364,13 +369,11 @@ static bool parse_prompt(const char *text, uint32_t *ret)
 /* False: stop with *status. */
 static bool parse(int argc, char **argv, struct bench *b, int *status)
 {
-    static const struct option options[] = {{"decode", no_argument, NULL, 'd'},
-                                            {"prefill", no_argument, NULL, 'p'},
-                                            {"steps", no_argument, NULL, 's'},
-                                            {"draft", no_argument, NULL, 'g'},
-                                            {"prompt", required_argument, NULL, 'n'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"decode", no_argument, NULL, 'd'},       {"prefill", no_argument, NULL, 'p'},
+        {"steps", no_argument, NULL, 's'},        {"draft", no_argument, NULL, 'g'},
+        {"prompt", required_argument, NULL, 'n'}, {"compute", required_argument, NULL, 'm'},
+        {"help", no_argument, NULL, 'h'},         {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'd') {
             b->decode = true;
@@ -381,6 +384,8 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
         } else if (c == 'g') {
             b->draft = true;
         } else if (c == 'n' && parse_prompt(optarg, &b->prompt)) {
+            continue;
+        } else if (c == 'm' && compute_mode_parse(optarg, &b->compute)) {
             continue;
         } else {
             *status = c == 'h' ? 0 : 2;
@@ -409,7 +414,8 @@ int main(int argc, char **argv)
         fputs("model_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute f32\n", b.device->tier, b.device->workers);
+    printf("kernels %s, %u workers, compute %s\n", b.device->tier, b.device->workers,
+           compute_mode_name(b.compute));
     device_turn_begin(b.device);
     yardsticks_measure(&b.yard);
     device_turn_end(b.device);

@@ -6,7 +6,7 @@ endmacro()
 
 # The layers that fuzz targets run report their coverage, or the fuzzer would search blindly. In the others, and in
 # tests, a call at each comparison would only take time. Of the engine a target runs one file.
-set(PLATEAU_FUZZED base memory http weights text grammar vision model media store gen api host cli)
+set(PLATEAU_FUZZED base memory http weights hub text grammar vision model media store gen api host cli)
 function(plateau_coverage target name)
   if(PLATEAU_FUZZ AND name IN_LIST PLATEAU_FUZZED)
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_ring.h"
 #include "base/thread_stack.h"
 
 #include <errno.h>
@@ -174,6 +175,38 @@ static int open_responses(struct api *a)
     return r;
 }
 
+/* Both parts lie in memory of their own; the log's stays with the process. */
+uint64_t api_history_bytes(void)
+{
+    return figures_bytes() + LOG_RING_BYTES;
+}
+
+static int open_history(struct api *a)
+{
+    if (!a->opts.history)
+        return 0;
+    struct charge charge = account_charge(a->opts.history);
+    int r = charge_take(&charge, LOG_RING_BYTES);
+    if (r < 0)
+        return r;
+    r = figures_create(a->opts.history, &a->figures);
+    if (r < 0)
+        charge_give(&charge, LOG_RING_BYTES);
+    else
+        log_ring_start();
+    return r;
+}
+
+static void close_history(struct api *a)
+{
+    if (!a->figures)
+        return;
+    struct charge charge = account_charge(a->opts.history);
+    log_ring_stop();
+    figures_free(a->figures);
+    charge_give(&charge, LOG_RING_BYTES);
+}
+
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
 {
     int r = 0;
@@ -204,6 +237,8 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
     a->text_fixed_bytes = account_numbers(opts->text).reserved;
     if (r == 0)
         r = open_responses(a);
+    if (r == 0)
+        r = open_history(a);
     if (r == 0)
         r = open_media(a, e);
     if (r == 0)
@@ -295,6 +330,7 @@ static void on_tick(void *arg, uint64_t now_ns)
     struct api *a = arg;
     watch_models(a, now_ns);
     responses_rest(a, now_ns);
+    figures_tick(a->figures, a, now_ns);
     LIST_EACH(it, &a->exchanges)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
@@ -361,6 +397,7 @@ void api_free(struct api *a)
     api_stop(a);
     media_free(a->media);
     responses_store_free(a->responses);
+    close_history(a);
     prep_queue_done(&a->to_prepare);
     mailbox_free(a->prepared);
     mailbox_free(a->wakes);

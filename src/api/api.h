@@ -51,6 +51,7 @@ struct api_opts {
     struct store *store;     /* of the SSD tier, for reports and clears; NULL: no SSD tier */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
     struct account *responses;   /* of stored ones, and their limit; NULL: none are stored */
+    struct account *history;     /* pays for api_history_bytes(); NULL: no history, no log for reports */
     uint64_t response_ttl_ns;    /* how long a stored one stays without use; 1 h */
     struct account *threads;     /* pays for the stacks of prep threads; NULL: `text` does */
     struct media_opts media;     /* the api sets threads, done and arg */
@@ -70,6 +71,8 @@ struct api_opts {
 uint64_t api_bytes(const struct api_opts *opts);
 /* Bytes of `threads` that it reserves. */
 uint64_t api_stack_bytes(const struct api_opts *opts);
+/* Of `history`: at most 1 MiB, whatever the options are. */
+uint64_t api_history_bytes(void);
 /* 0, -EINVAL, -ENOMEM. The state is API_LOADING. */
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e);
 /* For http_server_opts; its arg is the api. Before the server is created. */

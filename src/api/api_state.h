@@ -4,6 +4,7 @@
 
 #include "api/api.h"
 #include "api/audit.h"
+#include "api/figures.h"
 #include "media/media.h"
 #include "api/metrics.h"
 #include "api/prep_queue.h"
@@ -64,6 +65,7 @@ struct api {
     uint32_t bucket_mask;
     struct metrics *metrics; /* [opts.model_count] */
     struct watch *watches;   /* likewise */
+    struct figures *figures; /* NULL: without an account for them */
     struct tenants *tenants;
     struct http_server *server;
     struct api_live live; /* current values; start as in opts. max_tokens_default: above */

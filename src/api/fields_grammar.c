@@ -100,6 +100,17 @@ static bool json_schema_format(struct request *r, const json_t *v, struct reject
                               why);
 }
 
+/* vLLM's older form has the tags beside the type, the newer one a tree of formats. */
+static bool structural_format(struct request *r, json_t *v, struct reject *why)
+{
+    if (!json_object_get(v, "format") && !json_object_get(v, "structures"))
+        return reject_value(
+            why, "response_format",
+            "response_format of type \"structural_tag\" needs \"format\", or \"structures\" and "
+            "\"triggers\".");
+    return field_constrain(r, "response_format", GRAMMAR_STRUCTURAL, v, why);
+}
+
 static bool read_response_format(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
@@ -111,9 +122,11 @@ static bool read_response_format(struct request *r, const struct field *f, json_
         return json_object_format(r, v, why);
     if (strcmp(type, "json_schema") == 0)
         return json_schema_format(r, v, why);
+    if (strcmp(type, "structural_tag") == 0)
+        return structural_format(r, v, why);
     return reject_unsupported(why, "response_format.type",
                               "response_format of type \"%.32s\" is not supported; \"text\", "
-                              "\"json_object\" and \"json_schema\" are.",
+                              "\"json_object\", \"json_schema\" and \"structural_tag\" are.",
                               type);
 }
 
@@ -126,11 +139,12 @@ static bool json_object_wanted(struct request *r, const char *param, json_t *v, 
     return json_is_false(v) || field_constrain(r, param, GRAMMAR_JSON_OBJECT, NULL, why);
 }
 
-static bool refuse_tags(struct request *r, const char *param, json_t *v, struct reject *why)
+/* vLLM takes it as text only. */
+static bool structural_tag(struct request *r, const char *param, json_t *v, struct reject *why)
 {
-    (void)r, (void)v;
-    return reject_unsupported(
-        why, param, "%s is not supported; json, json_object, regex, choice and grammar are.", param);
+    if (!json_is_object(v) && !(json_is_string(v) && json_string_length(v) > 0))
+        return reject_value(why, param, "%s must be an object, or a text that has one.", param);
+    return field_constrain(r, param, GRAMMAR_STRUCTURAL, v, why);
 }
 
 static bool refuse_closing(struct request *r, const char *param, json_t *v, struct reject *why)
@@ -165,7 +179,7 @@ static const struct member {
     MEMBER("regex", regex),
     MEMBER("choice", choice),
     MEMBER("grammar", grammar),
-    MEMBER("structural_tag", refuse_tags),
+    MEMBER("structural_tag", structural_tag),
     MEMBER("disable_additional_properties", refuse_closing),
     MEMBER("disable_any_whitespace", ignore_member),
     MEMBER("disable_fallback", ignore_member),
@@ -194,7 +208,7 @@ static bool read_structured_outputs(struct request *r, const struct field *f, js
         if (!m)
             return reject_unsupported(why, f->name,
                                       "structured_outputs.%.40s is not supported; json, json_object, regex, "
-                                      "choice and grammar are.",
+                                      "choice, grammar and structural_tag are.",
                                       name);
         if (!m->read(r, m->param, value, why))
             return false;

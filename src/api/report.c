@@ -18,7 +18,7 @@ static uint64_t stuck_for_ns(struct api *a)
     return 0;
 }
 
-void report_health(struct api *a, struct buf *ret)
+void report_state(struct api *a, struct buf *ret)
 {
     const char *stuck = api_stuck_model(a);
     uint64_t silent_ns = stuck_for_ns(a);
@@ -27,8 +27,8 @@ void report_health(struct api *a, struct buf *ret)
     char reason[API_REASON_BYTES];
     static const char *const names[] = {
         [API_LOADING] = "loading", [API_READY] = "ok", [API_DRAINING] = "draining", [API_FAILED] = "failed"};
-    buf_putc(ret, '{');
-    json_write_member(ret, "status", s == API_READY && stuck ? "stuck" : names[s]);
+    buf_puts(ret, "\"status\":");
+    json_write_string(ret, slice_of(s == API_READY && stuck ? "stuck" : names[s]));
     if (s == API_LOADING && progress > 0)
         buf_printf(ret, ",\"progress\":%.3f", progress);
     api_copy_reason(a, reason);
@@ -41,6 +41,12 @@ void report_health(struct api *a, struct buf *ret)
     } else if (reason[0]) {
         json_write_member(ret, "reason", reason);
     }
+}
+
+void report_health(struct api *a, struct buf *ret)
+{
+    buf_putc(ret, '{');
+    report_state(a, ret);
     buf_putc(ret, '}');
 }
 

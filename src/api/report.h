@@ -4,6 +4,8 @@
 
 #include "api/api_state.h"
 #include "api/gauge.h"
+#include "api/history.h"
+#include "base/log.h"
 #include "grammar/grammar_cache.h"
 
 void report_health(struct api *a, struct buf *ret);
@@ -11,6 +13,8 @@ void report_health(struct api *a, struct buf *ret);
 void report_models(struct api *a, bool all, struct buf *ret);
 /* As one entry of the list; `name` is the id or an alias. */
 void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret);
+/* "status":"ok", with a progress or a reason: members of an object, without its braces. */
+void report_state(struct api *a, struct buf *ret);
 /* "state":"ready", with progress and reason where they apply, and with `all` bytes and loads. */
 void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret);
 /* The drafter and the draft length: members of an object, without its braces. */
@@ -25,6 +29,8 @@ void report_memory(struct api *a, struct buf *ret);
 int64_t report_unaccounted(struct api *a);
 /* Fills a->accounts from the ledger; returns how many. */
 uint32_t report_read_accounts(struct api *a);
+/* Bytes of an account that no child of it counts. */
+uint64_t report_own_used(const struct account_numbers *accounts, uint32_t count, uint32_t index);
 
 /* report_model.c */
 struct report_model {
@@ -62,6 +68,26 @@ extern const struct gauge_table report_guard_gauges;
 
 /* report_status.c */
 void report_status(struct api *a, struct buf *ret);
+/* "caches":{...}, from the sum over all engines that report_add_cache() makes. */
+void report_caches(struct api *a, const struct engine_numbers *sum, struct buf *ret);
+void report_add_cache(struct engine_numbers *sum, const struct engine_numbers *n);
+
+/* report_requests.c: a list of the requests of one tenant, or of all (NULL), the first `max` of them. */
+struct report_requests {
+    uint32_t active, waiting; /* of all that were meant, also those past `max` */
+    uint32_t jobs;            /* of all engines */
+};
+void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct report_requests *n,
+                     struct buf *ret);
+
+/* report_overview.c: what the page shows, in one snapshot. An administrator sees everything; a tenant the
+ * models' states and its own requests. */
+void report_overview(struct api *a, bool admin, uint64_t tenant, struct buf *ret);
+
+/* report_history.c. a->figures is there. */
+void report_history(struct api *a, enum history_range range, struct buf *ret);
+/* The newest `max` lines after number `after`, of level `least` and worse. */
+void report_log(uint64_t after, enum log_level least, uint32_t max, struct buf *ret);
 
 /* report_ends.c */
 extern const struct gauge_table report_end_gauges;

@@ -53,8 +53,7 @@ static struct account_numbers sum_of_children(const struct account_numbers *acco
     return sum;
 }
 
-/* Bytes of an account that no child of it counts. */
-static uint64_t own_used(const struct account_numbers *accounts, uint32_t count, uint32_t index)
+uint64_t report_own_used(const struct account_numbers *accounts, uint32_t count, uint32_t index)
 {
     uint64_t children = sum_of_children(accounts, count, index).used;
     return accounts[index].used - MIN_OF(children, accounts[index].used);
@@ -84,7 +83,7 @@ static int64_t unaccounted(const struct account_numbers *accounts, uint32_t coun
     for (uint32_t i = 0; i < count; i++) {
         if (!is_resident(&accounts[i]))
             continue;
-        uint64_t own = own_used(accounts, count, i);
+        uint64_t own = report_own_used(accounts, count, i);
         if (is_heap(&accounts[i]))
             heap += own;
         else
@@ -150,7 +149,7 @@ static void write_devices(const struct account_numbers *accounts, uint32_t count
 static void write_tree(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
 {
     for (uint32_t i = 0; i < count; i++) {
-        write_account(&accounts[i], own_used(accounts, count, i), ret);
+        write_account(&accounts[i], report_own_used(accounts, count, i), ret);
         bool last = i + 1 == count;
         if (!last && accounts[i + 1].depth > accounts[i].depth)
             continue;

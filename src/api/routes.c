@@ -168,6 +168,85 @@ static void answer_status(const struct call *c)
     respond_report(c, 200, JSON, write_status);
 }
 
+static void write_overview(const struct call *c, struct buf *ret)
+{
+    report_overview(c->api, c->auth.admin, c->auth.tenant, ret);
+}
+
+static void answer_overview(const struct call *c)
+{
+    respond_report(c, 200, JSON, write_overview);
+}
+
+/* The range of the query. False: 400 is answered. */
+static bool find_range(const struct call *c, enum history_range *ret)
+{
+    struct reject why = {0};
+    struct slice range = SLICE("5m");
+    http_request_query(c->http, "range", &range);
+    *ret = history_range_of(range.ptr, range.len);
+    if (*ret < HISTORY_RANGE_COUNT)
+        return true;
+    reject_value(&why, "range", "range is one of 5m, 1h, 24h, 7d and 30d.");
+    reject_respond(&why, &reject_openai, "", c->http);
+    return false;
+}
+
+static void write_history(const struct call *c, struct buf *ret)
+{
+    enum history_range range = HISTORY_5M;
+    struct slice name;
+    if (http_request_query(c->http, "range", &name))
+        range = history_range_of(name.ptr, name.len);
+    report_history(c->api, range, ret);
+}
+
+static void answer_history(const struct call *c)
+{
+    enum history_range range;
+    if (find_range(c, &range))
+        respond_report(c, 200, JSON, write_history);
+}
+
+#define LOG_LINES_SENT 200
+
+/* False: not a number, or not a level. */
+static bool find_lines(const struct call *c, uint64_t *after, enum log_level *least)
+{
+    struct slice number, level;
+    char name[8];
+    *after = 0;
+    *least = LOG_LEVEL_DEBUG;
+    if (http_request_query(c->http, "after", &number) && !slice_u64(number, UINT64_MAX, after))
+        return false;
+    if (!http_request_query(c->http, "level", &level))
+        return true;
+    snprintf(name, sizeof(name), "%.*s", (int)MIN_OF(level.len, sizeof(name) - 1), level.ptr);
+    return log_level_parse(name, least);
+}
+
+static void write_log(const struct call *c, struct buf *ret)
+{
+    uint64_t after;
+    enum log_level least;
+    if (find_lines(c, &after, &least))
+        report_log(after, least, LOG_LINES_SENT, ret);
+}
+
+static void answer_log(const struct call *c)
+{
+    struct reject why = {0};
+    uint64_t after;
+    enum log_level least;
+    if (find_lines(c, &after, &least)) {
+        respond_report(c, 200, JSON, write_log);
+        return;
+    }
+    reject_value(&why, "after",
+                 "after is the number of a line, and level one of error, warn, info and debug.");
+    reject_respond(&why, &reject_openai, "", c->http);
+}
+
 static void write_metrics(const struct call *c, struct buf *ret)
 {
     report_metrics(c->api, c->auth.all_metrics ? NULL : &c->auth.tenant, ret);
@@ -334,6 +413,9 @@ static const struct route routes[] = {
     {"GET", "/metrics", AUTH_METRICS, answer_metrics},
     {"GET", "/api/memory", AUTH_ADMIN, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, answer_status},
+    {"GET", "/api/overview", AUTH_KEY, answer_overview},
+    {"GET", "/api/history", AUTH_ADMIN, answer_history},
+    {"GET", "/api/log", AUTH_ADMIN, answer_log},
     {"POST", "/api/hot-cache/clear", AUTH_ADMIN, NULL, REQUEST_CLEAR},
     {"POST", "/api/ssd-cache/clear", AUTH_ADMIN, NULL, REQUEST_CLEAR_SSD},
     {"POST", "/api/trim", AUTH_ADMIN, NULL, REQUEST_TRIM},

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log_mask.h"
+#include "base/log_ring.h"
 
 #include <poll.h>
 #include <stdarg.h>
@@ -25,6 +26,11 @@ void log_set_level(enum log_level level)
 bool log_enabled(enum log_level level)
 {
     return (int)level <= atomic_load_explicit(&log_level_now, memory_order_relaxed);
+}
+
+const char *log_level_name(enum log_level level)
+{
+    return level_names[level];
 }
 
 bool log_level_parse(const char *name, enum log_level *ret)
@@ -69,6 +75,7 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     if (n > sizeof(line) - 1)
         n = sizeof(line) - 1;
     log_mask(line, n);
+    log_ring_put(level, line, n);
     line[n] = '\n';
     if (write(STDERR_FILENO, line, n + 1) < 0)
         return; /* no other place to report it */

@@ -15,6 +15,7 @@ enum log_level { LOG_LEVEL_FATAL, LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INF
 void log_set_level(enum log_level level);
 /* "error", "warn", "info", "debug". False on anything else. */
 bool log_level_parse(const char *name, enum log_level *ret);
+const char *log_level_name(enum log_level level);
 bool log_enabled(enum log_level level);
 
 /* LOG_INFO("model_loaded", "model=%s bytes=%zu", id, bytes): values with spaces go in \"quotes\". */

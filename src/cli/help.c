@@ -16,7 +16,8 @@ static const struct command_row {
 } commands[] = {
     {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]",
      "serve models over HTTP with OpenAI's and Anthropic's API",
-     "A MODEL is a directory with config.json, safetensors files and tokenizer.json. Named models load at\n"
+     "A MODEL is a directory with config.json, safetensors files and tokenizer.json, or ORG/NAME of the\n"
+     "Hugging Face hub if its cache has it. Named models load at\n"
      "the start, models below a --model-dir on their first request. Without any the server uses the\n"
      "bundled model. The first SIGTERM or Ctrl-C finishes open requests, a second one ends them; SIGHUP\n"
      "reads settings and keys again. docs/operations.md explains how to run a server for days.\n",
@@ -45,12 +46,14 @@ static const struct command_row {
      "  plateau plan\n"
      "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
      "  plateau plan ~/models/Qwen3-4B ~/models/Qwen3-0.6B --json\n"},
-    {COMMAND_MODELS, "models", "[DIR] [OPTION...]", "list the models of a folder",
-     "DIR is a folder of models, a cache of the Hugging Face hub, or one model; without it the current\n"
-     "folder. A line has family, parameters, form, context, bytes on disk, and whether the model can be\n"
+    {COMMAND_MODELS, "models", "[DIR] [OPTION...]", "list the models of a folder, or of this machine",
+     "DIR is a folder of models, a cache of the Hugging Face hub, or one model; without it the hub's\n"
+     "cache of this machine and the models of LM Studio and Ollama. rm ID removes a model from the hub's\n"
+     "cache. A line has family, parameters, form, context, bytes on disk, and whether the model can be\n"
      "served with the same options, else why not. Only names and headers are read.\n",
      "  plateau models ~/models\n"
-     "  plateau models ~/.cache/huggingface/hub --memory-limit 12G\n"
+     "  plateau models --memory-limit 12G\n"
+     "  plateau models rm Qwen/Qwen3-0.6B\n"
      "  plateau models ~/models --json\n"},
     {COMMAND_CACHE, "cache", "ls|verify|gc DIR [OPTION...]",
      "inspect, check and tidy up a directory of --ssd-dir",

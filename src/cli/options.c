@@ -198,6 +198,10 @@ static int set_argument(enum setting_command command, const char *text, struct s
         o->models.model = o->store.dir = text;
         return 0;
     }
+    if (command == COMMAND_MODELS && !o->models.model && strcmp(o->argument, "rm") == 0) {
+        o->models.model = text;
+        return 0;
+    }
     if (command == COMMAND_PLAN || command == COMMAND_SERVE)
         return add_model(text, o, e);
     if (o->models.model || (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS)))

@@ -9,6 +9,7 @@
 #include "gen/reply_frame.h"
 #include "gen/tool_request.h"
 #include "grammar/grammar_cache.h"
+#include "grammar/structural.h"
 #include "text/chat_format.h"
 
 #include <errno.h>
@@ -114,16 +115,41 @@ static enum prepare refuse_memory(struct gen *g)
     return PREPARE_REFUSED;
 }
 
+#define TOKEN_BYTES_MIN 3 /* a letter or a line end may be an added token as well: it is text */
+
+/* An added token that a structural tag has in a text. An end token is none: it ends the output. */
+static size_t find_token(void *model, struct slice text, uint32_t *id)
+{
+    const struct served_model *m = model;
+    size_t len = tokenizer_added_at(m->tokenizer, text, id);
+    bool blank = true;
+    for (size_t i = 0; i < len; i++)
+        blank = blank && (text.ptr[i] == ' ' || text.ptr[i] == '\n' || text.ptr[i] == '\t');
+    for (uint32_t i = 0; i < m->defaults.eos_count; i++)
+        blank = blank || m->defaults.eos_ids[i] == *id;
+    return blank || len < TOKEN_BYTES_MIN ? 0 : len;
+}
+
+static bool is_json(enum grammar_kind kind)
+{
+    return kind == GRAMMAR_JSON_SCHEMA || kind == GRAMMAR_STRUCTURAL;
+}
+
 static enum prepare compile(struct gen *g, struct slice text)
 {
     struct grammar_frame frame;
     struct err e = {0};
     make_frame(g, &frame);
-    const struct grammar_source source = {.kind = g->request->grammar.kind, .text = text, .frame = &frame};
+    const struct structural_tokens tokens = {find_token, (void *)g->model};
+    const struct grammar_source source = {
+        .kind = g->request->grammar.kind, .text = text, .frame = &frame, .tokens = &tokens};
     if (frame.full)
         return refuse(g, err_set(&e, -ENOTSUP, "the markers of the model's chat format are too long"), &e);
-    if (source.kind == GRAMMAR_JSON_SCHEMA && !json_depth_within(text, JSON_DEPTH))
-        return refuse(g, err_set(&e, -E2BIG, "the schema is nested deeper than %d levels", JSON_DEPTH), &e);
+    if (is_json(source.kind) && !json_depth_within(text, JSON_DEPTH))
+        return refuse(g,
+                      err_set(&e, -E2BIG, "the %s is nested deeper than %d levels",
+                              grammar_kind_name(source.kind), JSON_DEPTH),
+                      &e);
     int r = compile_source(g, &source, &e);
     if (r == 0)
         return PREPARE_DONE;

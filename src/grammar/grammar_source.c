@@ -7,6 +7,7 @@
 #include "grammar/gbnf.h"
 #include "grammar/lark.h"
 #include "grammar/schema.h"
+#include "grammar/structural.h"
 #include "grammar/tool_grammar.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ struct compiling {
     struct slice text;
     struct wanted wanted;
     const struct charge *work;
+    const struct structural_tokens *tokens;
     struct err *e;
 };
 
@@ -100,6 +102,18 @@ static int from_lark(struct compiling *c, sym_id *ret)
     return lark_compile(c->b, c->text, c->work, ret, c->e);
 }
 
+static int from_structural(struct compiling *c, sym_id *ret)
+{
+    json_t *source;
+    struct schema_opts opts = {.wanted = &c->wanted, .charge = c->work};
+    int r = parse_json(c, "structural tag", &source);
+    if (r < 0)
+        return r;
+    r = structural_compile(c->b, source, &opts, c->tokens, ret, c->e);
+    json_decref(source);
+    return r;
+}
+
 static int from_tools(struct compiling *c, sym_id *ret)
 {
     json_t *source;
@@ -122,6 +136,7 @@ static const struct front_end {
     [GRAMMAR_CHOICE] = {"choice", from_choice},
     [GRAMMAR_GBNF] = {"grammar", from_gbnf},
     [GRAMMAR_LARK] = {"grammar", from_lark},
+    [GRAMMAR_STRUCTURAL] = {"structural tag", from_structural},
     [GRAMMAR_TOOLS] = {"grammar of tools", from_tools},
 };
 
@@ -184,7 +199,7 @@ static int reason(const struct compiling *c, const struct grammar_source *s, uin
 int grammar_source_compile(const struct grammar_source *s, const struct grammar_source_opts *opts,
                            struct grammar **ret, struct err *e)
 {
-    struct compiling c = {.text = s->text, .work = opts->work, .e = e};
+    struct compiling c = {.text = s->text, .work = opts->work, .tokens = s->tokens, .e = e};
     uint64_t cpu_ns = opts->cpu_ns ? opts->cpu_ns : GRAMMAR_SOURCE_CPU_MS * NS_PER_MS;
     sym_id start;
     if (s->text.len > GRAMMAR_SOURCE_BYTES_MAX)

@@ -10,6 +10,8 @@
 #include "grammar/grammar.h"
 #include "grammar/grammar_frame.h"
 
+struct structural_tokens;
+
 #define GRAMMAR_SOURCE_BYTES_MAX ((size_t)512 << 10)
 #define GRAMMAR_SOURCE_CPU_MS    200 /* the most that a compilation takes, of one processor */
 
@@ -20,7 +22,8 @@ enum grammar_kind {
     GRAMMAR_CHOICE, /* a JSON list of texts */
     GRAMMAR_GBNF,
     GRAMMAR_LARK,
-    GRAMMAR_TOOLS, /* a chat format and tools: text/tool_source.h */
+    GRAMMAR_STRUCTURAL, /* a structural tag as JSON: structural.h */
+    GRAMMAR_TOOLS,      /* a chat format and tools: text/tool_source.h */
     GRAMMAR_KIND_COUNT
 };
 
@@ -28,6 +31,8 @@ struct grammar_source {
     enum grammar_kind kind;
     struct slice text;                 /* UTF-8 */
     const struct grammar_frame *frame; /* NULL: none */
+    /* Of GRAMMAR_STRUCTURAL; NULL: none. No part of the identity: a cache has one vocabulary. */
+    const struct structural_tokens *tokens;
 };
 
 /* How errors call it, e.g. "schema". */

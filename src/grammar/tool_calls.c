@@ -272,7 +272,7 @@ static struct piece channel_call(struct tool_work *w, const json_t *tool)
                     tool_json_arguments(w, tool), tool_blanks(w));
 }
 
-/* A message that is no call. */
+/* A message without a call. */
 static struct piece channel_text(struct tool_work *w, bool content)
 {
     static const char *const marks[] = {"section_begin", "section_end", "call_end",   "text_end",

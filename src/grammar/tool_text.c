@@ -134,7 +134,7 @@ static bool may_stand(const struct tool_work *w, const struct tool_text *t, json
     return !t->reasons || !has_token(w, "reasoning_open", id);
 }
 
-/* Any one special token that may stand in the text; RX_NONE: there is none. */
+/* Any one special token that may stand in the text; RX_NONE: no token. */
 static struct piece special(struct tool_work *w, const struct tool_text *t)
 {
     struct piece all = piece_rx(RX_NONE);

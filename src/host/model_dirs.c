@@ -2,6 +2,8 @@
  * the depth limit ends cycles. */
 #include "host/model_dirs.h"
 
+#include "hub/hub_cache.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -61,13 +63,28 @@ static void note_others(struct search *s, const char *dir, struct dirent *const 
 
 static int search(struct search *s, const char *dir, unsigned depth);
 
+/* Of a model of the hub's cache the current snapshot alone is searched. */
+static int search_hub(struct search *s, const char *dir, unsigned depth)
+{
+    char snapshot[HUB_PATH_BYTES];
+    struct err why = {{0}};
+    if (hub_cache_snapshot(dir, "main", snapshot, &why) == 0)
+        return search(s, snapshot, depth);
+    if (s->others && s->others->hub_models++ == 0)
+        s->others->hub_why = why;
+    return 0;
+}
+
 static int search_child(struct search *s, const char *dir, const char *name, unsigned depth)
 {
     char path[MODEL_DIRS_PATH_BYTES];
     struct stat st;
     if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
         return 0;
-    return depth < DEPTH_MAX && stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? search(s, path, depth + 1) : 0;
+    if (depth == DEPTH_MAX || stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+        return 0;
+    struct hub_name hub;
+    return hub_name_of_folder(name, &hub) ? search_hub(s, path, depth + 1) : search(s, path, depth + 1);
 }
 
 static int search(struct search *s, const char *dir, unsigned depth)

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "hub/hub_cache.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,9 +16,9 @@
 #include <sys/stat.h>
 
 #define ENTRIES_MAX 4096
+#define DEPTH_MAX   2 /* ORG/NAME, as in the folders of LM Studio */
 #define PATH_BYTES  4096
 #define ID_BYTES    256
-#define HUB_HEAD    "models--"
 
 struct folder {
     char path[PATH_BYTES];
@@ -73,47 +74,47 @@ static bool is_model(const struct folder *f)
     return is;
 }
 
-/* "models--ORG--NAME" is ORG/NAME, "models--NAME" is NAME. */
-static void hub_id(const char *name, char ret[ID_BYTES])
+/* The current snapshot of one model of the hub's cache; without one, its folder. */
+static int hub_model(const char *dir, const struct hub_name *name, model_found_fn *found, void *arg,
+                     struct err *e)
 {
-    const char *org = name + strlen(HUB_HEAD), *rest = strstr(org, "--");
-    if (rest)
-        snprintf(ret, ID_BYTES, "%.*s/%s", (int)(rest - org), org, rest + 2);
-    else
-        snprintf(ret, ID_BYTES, "%s", org);
+    char snapshot[HUB_PATH_BYTES];
+    bool whole = hub_cache_snapshot(dir, name->revision, snapshot, NULL) == 0;
+    return found(arg, whole ? snapshot : dir, name->id, e);
 }
 
-/* All snapshots of one model of the hub's cache. */
-static int each_snapshot(const char *dir, const char *name, model_found_fn *found, void *arg, struct err *e)
+static int each_below(const struct folder *f, unsigned depth, model_found_fn *found, void *arg,
+                      struct err *e);
+
+static int look_at(const char *dir, const char *name, unsigned depth, model_found_fn *found, void *arg,
+                   struct err *e)
 {
-    char snapshots[PATH_BYTES], path[PATH_BYTES], id[ID_BYTES];
-    struct folder f;
     int r = 0;
-    if (!join(dir, "snapshots", snapshots) || folder_read(snapshots, &f) < 0)
-        return 0;
-    hub_id(name, id);
-    for (int i = 0; i < f.count && i < ENTRIES_MAX && r == 0; i++)
-        if (join(snapshots, f.entries[i]->d_name, path) && is_directory(path))
-            r = found(arg, path, id, e);
-    folder_done(&f);
-    return r;
-}
-
-static int look_at(const char *dir, const char *name, model_found_fn *found, void *arg, struct err *e)
-{
     char path[PATH_BYTES];
     struct folder f;
     if (!join(dir, name, path))
         return 0;
     if (!is_directory(path))
         return slice_ends(slice_of(name), SLICE(".gguf")) ? found(arg, path, name, e) : 0;
-    if (slice_starts(slice_of(name), SLICE(HUB_HEAD)))
-        return each_snapshot(path, name, found, arg, e);
+    struct hub_name hub;
+    if (hub_name_of_folder(name, &hub))
+        return hub_model(path, &hub, found, arg, e);
     if (folder_read(path, &f) < 0)
         return 0;
-    bool model = is_model(&f);
+    if (is_model(&f))
+        r = found(arg, path, name, e);
+    else if (depth < DEPTH_MAX)
+        r = each_below(&f, depth + 1, found, arg, e);
     folder_done(&f);
-    return model ? found(arg, path, name, e) : 0;
+    return r;
+}
+
+static int each_below(const struct folder *f, unsigned depth, model_found_fn *found, void *arg, struct err *e)
+{
+    int r = 0;
+    for (int i = 0; i < f->count && i < ENTRIES_MAX && r == 0; i++)
+        r = look_at(f->path, f->entries[i]->d_name, depth, found, arg, e);
+    return r;
 }
 
 /* The folder's own name, of "." too. */
@@ -129,6 +130,7 @@ int model_folder_each(const char *dir, model_found_fn *found, void *arg, struct 
 {
     struct folder f;
     char id[ID_BYTES];
+    struct hub_name hub;
     int r = folder_read(dir, &f);
     if (r < 0)
         return err_set(e, -ENOENT, "%s cannot be read: %s", dir, strerror(-r));
@@ -138,12 +140,12 @@ int model_folder_each(const char *dir, model_found_fn *found, void *arg, struct 
         config |= strcmp(f.entries[i]->d_name, "config.json") == 0;
     if (config)
         r = found(arg, dir, id, e);
-    else if (slice_starts(slice_of(id), SLICE(HUB_HEAD)))
-        r = each_snapshot(dir, id, found, arg, e);
+    else if (hub_name_of_folder(id, &hub))
+        r = hub_model(dir, &hub, found, arg, e);
     else if (f.count > ENTRIES_MAX)
         r = err_set(e, -E2BIG, "%s has more than %d entries: name a folder of models", dir, ENTRIES_MAX);
-    for (int i = 0; !config && i < f.count && r == 0; i++)
-        r = look_at(dir, f.entries[i]->d_name, found, arg, e);
+    else
+        r = each_below(&f, 1, found, arg, e);
     folder_done(&f);
     return r;
 }

@@ -6,6 +6,8 @@
 #include "base/slice.h"
 #include "base/small_file.h"
 #include "host/model_dirs.h"
+#include "hub/hub_cache.h"
+#include "weights/gguf_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,68 +38,15 @@ static bool ends_in(const char *name, const char *tail)
     return slice_ends(slice_of(name), slice_of(tail));
 }
 
-/* --- the cache of the Hugging Face hub --- */
-
-#define HUB_HEAD "models--"
-
-/* models--ORG--NAME/snapshots/COMMIT of refs/main; false: not found. */
-static bool find_snapshot(const char *dir, char ret[PATH_BYTES])
-{
-    char path[PATH_BYTES + NAME_BYTES];
-    struct small_file f = {0};
-    snprintf(path, sizeof(path), "%s/refs/main", dir);
-    if (small_file_read(path, NAME_BYTES - 1, &f, NULL) < 0)
-        return false;
-    f.bytes[strcspn(f.bytes, "\n/")] = 0;
-    int n = snprintf(ret, PATH_BYTES, "%s/snapshots/%s", dir, f.bytes);
-    bool found = f.bytes[0] && n < PATH_BYTES && is_there(ret, "config.json");
-    small_file_done(&f);
-    return found;
-}
-
-/* HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub. */
-static void hub_cache(char ret[PATH_BYTES])
-{
-    const char *cache = getenv("HF_HUB_CACHE"), *hf = getenv("HF_HOME"), *home = getenv("HOME");
-    if (cache && cache[0])
-        snprintf(ret, PATH_BYTES, "%s", cache);
-    else if (hf && hf[0])
-        snprintf(ret, PATH_BYTES, "%s/hub", hf);
-    else
-        snprintf(ret, PATH_BYTES, "%s/.cache/huggingface/hub", home ? home : "");
-}
-
-/* ORG/NAME: one slash, and no word of a path. */
-static bool is_hub_name(const char *name)
-{
-    const char *slash = strchr(name, '/');
-    return slash && slash > name && slash[1] && !strchr(slash + 1, '/') && name[0] != '.' && name[0] != '~';
-}
-
-static int tell_hub_name(const char *name, int code, struct err *e)
-{
-    char cache[PATH_BYTES], dir[PATH_BYTES + NAME_BYTES], snapshot[PATH_BYTES];
-    int org = (int)strcspn(name, "/");
-    hub_cache(cache);
-    int n = snprintf(dir, sizeof(dir), "%s/" HUB_HEAD "%.*s--%s", cache, org, name, name + org + 1);
-    if (n < PATH_BYTES && find_snapshot(dir, snapshot))
-        return err_set(e, code, "%s is no directory here, but the hub's cache has it: name %s", name,
-                       snapshot);
-    return err_set(
-        e, code,
-        "%s is no directory here, and the hub's cache has no such model. Download it, for example with "
-        "hf download %s --local-dir DIR, and name DIR",
-        name, name);
-}
-
+/* A folder of the hub's cache; naming it would have meant its snapshot. */
 static int tell_hub_folder(const char *dir, int code, struct err *e)
 {
     char snapshot[PATH_BYTES];
-    if (find_snapshot(dir, snapshot))
-        return err_set(e, code, "%s is a folder of the hub's cache; the model in it is %s: name that", dir,
-                       snapshot);
-    return err_set(
-        e, code, "%s is a folder of the hub's cache, and has no complete snapshot of its main revision", dir);
+    struct err why = {{0}};
+    if (hub_cache_snapshot(dir, "main", snapshot, &why) < 0)
+        return err_set(e, code, "%s: %s", dir, why.text);
+    return err_set(e, code, "%s is a folder of the hub's cache; the model in it is %s: name that", dir,
+                   snapshot);
 }
 
 /* --- what a directory has --- */
@@ -120,7 +69,7 @@ static void look_at(struct contents *c, const char *name)
     c->config |= strcmp(name, "config.json") == 0;
     c->adapter |= strcmp(name, "adapter_config.json") == 0;
     c->snapshots |= strcmp(name, "snapshots") == 0;
-    c->hub_models += slice_starts(slice_of(name), SLICE(HUB_HEAD));
+    c->hub_models += slice_starts(slice_of(name), SLICE(HUB_FOLDER_HEAD));
     if (ends_in(name, ".safetensors"))
         count(&c->safetensors, c->weights, name);
     if (ends_in(name, ".gguf"))
@@ -253,6 +202,15 @@ static int note_below(void *arg, const char *path, struct err *e)
     return 0;
 }
 
+static void tell_hub_cache(const char *dir, const struct below *b, int code, struct err *e)
+{
+    struct hub_name name = {.id = "ORG/NAME"};
+    hub_cache_name_of(b->first, &name);
+    err_set(e, code,
+            "%s is a cache of the hub; name one model in it, such as %s, or serve all with --model-dir %s",
+            dir, name.id, dir);
+}
+
 /* True: `e` names the models below. */
 static bool tell_below(const char *dir, const struct contents *c, int code, struct err *e)
 {
@@ -260,8 +218,7 @@ static bool tell_below(const char *dir, const struct contents *c, int code, stru
     if (model_dirs_find(dir, note_below, &b, NULL, NULL) < 0 || b.count == 0)
         return false;
     if (c->hub_models > 0)
-        err_set(e, code, "%s is the hub's cache; name the snapshot of one model in it, such as %s", dir,
-                b.first);
+        tell_hub_cache(dir, &b, code, e);
     else
         err_set(e, code, "%s is no model; below it lie%s %s%s: name one, or serve all with --model-dir %s",
                 dir, b.count == 1 ? "s" : "", b.names, b.count > LISTED_MAX ? " and more" : "", dir);
@@ -276,7 +233,8 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
         return code;
     if (c->config && c->safetensors > 0)
         return err_prefix(e, code, "%s", dir);
-    if (c->snapshots)
+    struct hub_name hub;
+    if (c->snapshots || (hub_cache_name_of(dir, &hub) && !c->config))
         return tell_hub_folder(dir, code, e);
     if (c->safetensors > 0)
         return err_set(e, code, "%s has %s but no config.json%s", dir, c->weights,
@@ -297,7 +255,7 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
 
 static int tell_file(const char *path, int code, struct err *e)
 {
-    if (ends_in(path, ".gguf"))
+    if (gguf_file_is(path))
         return code; /* likewise */
     if (ends_in(path, ".safetensors"))
         return err_set(e, code, "%s is one file of a model: name its directory", path);
@@ -309,8 +267,6 @@ int model_hint(const char *path, int code, struct err *e)
     struct stat st;
     struct contents c;
     int r = stat(path, &st) < 0 ? -errno : 0;
-    if (r == -ENOENT && is_hub_name(path))
-        return tell_hub_name(path, code, e);
     if (r == -ENOENT || r == -ENOTDIR)
         return err_set(e, code, "there is no directory %s: " A_MODEL, path);
     if (r == 0 && !S_ISDIR(st.st_mode))

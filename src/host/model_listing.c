@@ -12,26 +12,28 @@
 
 #define PATH_BYTES (RUNTIME_DIR_BYTES + 256)
 
-static uint64_t file_bytes(const char *path)
+static void add_file(const char *path, struct model_listing *m)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+        return;
+    m->disk_bytes += (uint64_t)st.st_size;
+    m->used_s = MAX_OF(m->used_s, (int64_t)st.st_atime);
 }
 
-/* Of its files: of the folder itself, not of folders in it. Links count as what they lead to. */
-static uint64_t disk_bytes(const char *path)
+/* The files of the folder itself, not of folders in it. Links count as what they lead to. */
+static void add_files(const char *path, struct model_listing *m)
 {
     char name[PATH_BYTES];
-    uint64_t bytes = file_bytes(path);
+    add_file(path, m);
     DIR *d = opendir(path);
     for (const struct dirent *f; d && (f = readdir(d));) {
         int n = snprintf(name, sizeof(name), "%s/%s", path, f->d_name);
         if (n > 0 && (size_t)n < sizeof(name))
-            bytes += file_bytes(name);
+            add_file(name, m);
     }
     if (d)
         closedir(d);
-    return bytes;
 }
 
 /* What its files say; generating where they are not read. */
@@ -54,7 +56,8 @@ void model_listing_make(const struct settings *o, const char *path, const char *
                          .workers = runtime_workers(o),
                          .model_bytes_max = o->model.bytes_max,
                          .serves = true};
-    *ret = (struct model_listing){.state = LISTING_FITS, .disk_bytes = disk_bytes(path)};
+    *ret = (struct model_listing){.state = LISTING_FITS};
+    add_files(path, ret);
     int r = planning_make(&p, path, id, &ret->why);
     if (p.unreadable) {
         ret->state = LISTING_REFUSED;

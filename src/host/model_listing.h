@@ -15,6 +15,7 @@ struct model_listing {
     enum listing_state state;
     struct err why; /* unless it fits */
     uint64_t disk_bytes;
+    int64_t used_s; /* when one of its files was last read, since 1970; 0: not known */
     /* Zeros if refused. */
     struct model_shape shape;
     enum model_kind kind;                /* what it was made for */

@@ -8,6 +8,7 @@
 #include "host/model_hint.h"
 #include "host/planning.h"
 #include "host/runtime.h"
+#include "hub/hub_cache.h"
 #include "text/chat_syntax.h"
 
 #include <errno.h>
@@ -42,6 +43,9 @@ static int add_found(void *arg, const char *path, struct err *e)
 {
     struct models *m = arg;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    struct hub_name hub;
+    if (hub_cache_name_of(path, &hub))
+        name = hub_name_last(&hub);
     for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
         if (strcmp(m->list[i].id, name) == 0 && is_same_dir(m->list[i].dir, path))
             return 0;
@@ -59,6 +63,34 @@ static void tell_others(const char *dir, const struct model_dirs_others *o)
                  "model_dir=\"%s\" gguf=%u bin=%u first=\"%s\" reason=\"a --model-dir serves .safetensors; "
                  "--model FILE.gguf serves a GGUF file\"",
                  dir, o->ggufs, o->bins, o->first);
+}
+
+static void tell_passed_over(const char *model, unsigned count, const char *why)
+{
+    LOG_WARN("hub_model_passed_over", "model=\"%s\" models=%u reason=\"%s\"", model, count, why);
+}
+
+static int add_from_hub(void *arg, const struct hub_cache_model *found, struct err *e)
+{
+    if (found->snapshot[0])
+        return add_found(arg, found->snapshot, e);
+    tell_passed_over(found->name.id, 1, found->why.text);
+    return 0;
+}
+
+/* --hub-cache */
+static int find_in_hub(struct models *m, struct err *e)
+{
+    char cache[HUB_PATH_BYTES];
+    uint32_t before = m->count + m->left_out;
+    int r = hub_cache_dir(cache, e);
+    if (r == 0)
+        r = hub_cache_each(cache, add_from_hub, m, e);
+    if (r < 0)
+        return err_prefix(e, r, "--hub-cache");
+    if (m->count + m->left_out > before || m->settings->models.named[0] || m->settings->models.dirs[0])
+        return 0;
+    return err_set(e, -ENOENT, "--hub-cache: %s has no model; plateau pull ORG/NAME fetches one", cache);
 }
 
 static void tell_left_out(const struct models *m)
@@ -79,6 +111,8 @@ static int find_below(struct models *m, const char *dir, struct err *e)
     if (r < 0)
         return r;
     tell_others(dir, &others);
+    if (others.hub_models > 0)
+        tell_passed_over(dir, others.hub_models, others.hub_why.text);
     if (m->count + m->left_out > before || m->settings->models.named[0] || m->settings->models.dirs[1])
         return 0;
     return err_set(e, -ENOENT,
@@ -92,12 +126,14 @@ static int find_all(struct models *m, struct err *e)
 {
     const struct settings *o = m->settings;
     int r = 0;
-    if (!o->models.named[0] && !o->models.dirs[0])
+    if (!o->models.named[0] && !o->models.dirs[0] && !o->models.hub_cache)
         return add(m, NULL, true, e);
     for (uint32_t i = 0; r == 0 && o->models.named[i]; i++)
         r = add(m, o->models.named[i], true, e);
     for (uint32_t i = 0; r == 0 && o->models.dirs[i]; i++)
         r = find_below(m, o->models.dirs[i], e);
+    if (r == 0 && o->models.hub_cache)
+        r = find_in_hub(m, e);
     tell_left_out(m);
     if (r == 0 && m->count == 0)
         return err_set(e, -ENOENT,
@@ -171,6 +207,36 @@ static int add_alias(struct model_settings *s, const char *name, struct err *e)
     return 0;
 }
 
+static bool has_twin(const struct models *m, uint32_t index)
+{
+    for (uint32_t i = 0; i < m->count; i++)
+        if (i != index && strcmp(m->list[i].id, m->list[index].id) == 0)
+            return true;
+    return false;
+}
+
+/* A model of the hub is NAME and ORG/NAME; one of several NAMEs is ORG/NAME alone. */
+static int name_hub_models(struct models *m, struct err *e)
+{
+    bool twins[REGISTRY_MODELS_MAX];
+    for (uint32_t i = 0; i < m->count; i++)
+        twins[i] = has_twin(m, i);
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct hub_name hub;
+        if (!hub_cache_name_of(m->list[i].dir, &hub))
+            continue;
+        snprintf(m->hub_ids[i], sizeof(m->hub_ids[i]), "%s", hub.id);
+        int r = 0;
+        if (twins[i])
+            snprintf(m->list[i].id, sizeof(m->list[i].id), "%s", hub.id);
+        else
+            r = add_alias(&m->list[i], m->hub_ids[i], e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 /* NAME alone adds a name to the only model on the command line, NAME=ID to that model. NAME=PATH renames the
  * model there, so that two directories of one name can be distinguished. */
 static int apply_alias(struct models *m, const char *alias, struct err *e)
@@ -182,9 +248,12 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
     if (!equals)
         return add_alias(&m->list[0], alias, e);
     struct model_settings *s = find_model(m, equals + 1, strlen(equals + 1));
+    bool by_dir = s && strchr(equals + 1, '/') && strcmp(s->id, equals + 1) != 0;
+    if (!s)
+        s = find_named(m, equals + 1);
     if (!s)
         return err_set(e, -ENOENT, "--alias %s: there is no model %s%s", alias, equals + 1, among(m));
-    if (strchr(equals + 1, '/'))
+    if (by_dir)
         return rename_model(s, alias, (size_t)(equals - alias), e);
     char *name = strndup(alias, (size_t)(equals - alias));
     if (!name)
@@ -287,9 +356,12 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
     *ret = (struct models){.settings = o};
     ret->list = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->list));
     ret->own = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->own));
-    if (!ret->list || !ret->own)
+    ret->hub_ids = calloc(REGISTRY_MODELS_MAX, sizeof(*ret->hub_ids));
+    if (!ret->list || !ret->own || !ret->hub_ids)
         return err_set(e, -ENOMEM, "no memory for the list of models");
     int r = find_all(ret, e);
+    if (r == 0)
+        r = name_hub_models(ret, e);
     for (uint32_t i = 0; r == 0 && o->models.aliases[i]; i++)
         r = apply_alias(ret, o->models.aliases[i], e);
     for (uint32_t i = 0; r == 0 && i < ret->count; i++)
@@ -453,5 +525,6 @@ void models_done(struct models *m)
         free(m->texts[--m->text_count]);
     free(m->list);
     free(m->own);
+    free(m->hub_ids);
     *m = (struct models){0};
 }

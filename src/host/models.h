@@ -8,9 +8,10 @@
 struct models {
     const struct settings *settings;
     uint32_t count;
-    struct model_settings *list;    /* [REGISTRY_MODELS_MAX]; named ones first, then found ones, by path */
-    struct settings *own;           /* likewise: what holds for each */
-    char *texts[SETTINGS_KEYS_MAX]; /* names cut out of --alias */
+    struct model_settings *list;     /* [REGISTRY_MODELS_MAX]; named ones first, then found ones, by path */
+    struct settings *own;            /* likewise: what holds for each */
+    char (*hub_ids)[MODEL_ID_BYTES]; /* likewise; ORG/NAME of those that lie in a cache of the hub */
+    char *texts[SETTINGS_KEYS_MAX];  /* names cut out of --alias */
     uint32_t text_count;
     uint32_t left_out; /* found below a --model-dir beyond REGISTRY_MODELS_MAX */
     char first_left_out[MODEL_DIR_BYTES];

@@ -82,6 +82,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);
     ret->responses_bytes =
         MIN_OF(o->process.response_store, least ? RESPONSES_BYTES_LEAST : ceiling / RESPONSES_PART);
+    ret->history_bytes = api_history_bytes();
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
     if (!o->store.dir)
         return;

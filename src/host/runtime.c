@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "host/device_choice.h"
 #include "host/model_hint.h"
+#include "host/model_place.h"
 #include "base/clock.h"
 #include "memory/footprint.h"
 #include "memory/holders.h"
@@ -48,14 +49,19 @@ int runtime_find_model(const char *model, const char *alias, char *dir, char *id
         int r = find_bundled(dir, RUNTIME_DIR_BYTES, e);
         if (r < 0)
             return r;
-    } else if ((size_t)snprintf(dir, RUNTIME_DIR_BYTES, "%s", model) >= RUNTIME_DIR_BYTES) {
-        return err_set(e, -ENAMETOOLONG, "the model's path is longer than %d bytes", RUNTIME_DIR_BYTES - 1);
+    } else {
+        int r = model_place_find(model, dir, e);
+        if (r < 0)
+            return r;
     }
     size_t len = strlen(dir);
     while (len > 1 && dir[len - 1] == '/')
         dir[--len] = 0;
-    const char *slash = strrchr(dir, '/');
-    snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : slash ? slash + 1 : dir);
+    struct hub_name hub;
+    const char *slash = strrchr(dir, '/'), *last = slash ? slash + 1 : dir;
+    if (hub_cache_name_of(dir, &hub))
+        last = hub_name_last(&hub);
+    snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : last);
     return 0;
 }
 
@@ -143,6 +149,8 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, ACCOUNT_TEXT, p->text_bytes, &rt->text);
     if (r == 0 && p->responses_bytes > 0)
         r = open_account(rt, ACCOUNT_RESPONSES, p->responses_bytes, &rt->responses);
+    if (r == 0 && p->history_bytes > 0)
+        r = open_account(rt, ACCOUNT_HISTORY, p->history_bytes, &rt->history);
     if (r == 0 && p->media_bytes > 0)
         r = open_account(rt, ACCOUNT_MEDIA, p->media_bytes, &rt->media);
     struct holders_opts holders = {rt->ledger,
@@ -288,6 +296,7 @@ void runtime_close(struct runtime *rt)
     account_close(rt->device_root);
     device_close(rt->device);
     account_close(rt->media);
+    account_close(rt->history);
     account_close(rt->responses);
     account_close(rt->text);
     account_close(rt->network);

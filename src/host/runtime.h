@@ -25,6 +25,7 @@ struct runtime {
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
     struct account *responses;                       /* likewise; NULL: none are stored */
+    struct account *history;                         /* likewise; NULL: the process does not serve */
     struct account *media;                           /* likewise; NULL: no model accepts images */
     struct holders *holders;                         /* all sets of pools */
     struct guard *guard;                             /* NULL: a process with one model needs no guard */
@@ -54,8 +55,9 @@ struct runtime_faults {
 };
 extern const struct runtime_faults *runtime_faults;
 
-/* The directory of a MODEL (NULL: the bundled one) and its id, the alias or the directory's name. dir:
- * RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENOENT, -ENAMETOOLONG. */
+/* The directory of a MODEL (NULL: the bundled one, else model_place.h) and its id: the alias, the name on
+ * the hub, or the directory's name. dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENAMETOOLONG, or an
+ * error of model_place_find(). */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
 /* What one model is to be served with, as far as options say it; its plan is made later. */
 int runtime_settings(const struct settings *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,

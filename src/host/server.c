@@ -79,6 +79,7 @@ static int open_api(struct server *s, struct err *e)
     opts.guard = s->rt.guard;
     opts.text = s->rt.text;
     opts.responses = s->rt.responses;
+    opts.history = s->rt.history;
     opts.threads = s->rt.threads;
     opts.media.on = s->rt.media != NULL;
     opts.media.account = s->rt.media;

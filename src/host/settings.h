@@ -1,8 +1,8 @@
 /* settings.h - what the process and its models are to be run with: one struct that the table of settings
  * (settings_table.h) fills, by name.
  *
- * A front fills it from its own sources: `plateau` from flags, environment and files. Texts are borrowed from
- * the source, or kept until settings_done(). */
+ * A front fills it from its own sources: `plateau` from flags, environment and files. Texts are borrowed
+ * from the source, or kept until settings_done(). */
 #ifndef PLATEAU_HOST_SETTINGS_H
 #define PLATEAU_HOST_SETTINGS_H
 
@@ -54,6 +54,7 @@ struct models_settings {
     const char *model;                          /* directory; NULL: the bundled one */
     const char *named[SETTINGS_MODELS_MAX + 1]; /* of serve and plan; the first is `model` */
     const char *dirs[SETTINGS_KEYS_MAX + 1], *aliases[SETTINGS_KEYS_MAX + 1], *pins[SETTINGS_KEYS_MAX + 1];
+    bool hub_cache; /* every model of the hub's cache */
 };
 
 /* keys.c */
@@ -111,7 +112,7 @@ struct settings {
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */
     const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
-    bool hide_reasoning, json, help, help_all;
+    bool hide_reasoning, json, yes, help, help_all;
     struct settings_text *texts;         /* texts of the files */
     bool config_secret, env_file_secret; /* a secret was among it */
     struct settings_section *sections;

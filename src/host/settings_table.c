@@ -88,6 +88,8 @@ const struct setting_row settings_table[] = {
      "threads that compute; 0: one per core"},
     {GROUP_MODEL, "model-dir", "DIR", SETTING_LIST, AT(models.dirs), 0, 0, NULL, FIRST | COMMAND_SERVE,
      "serve every model below DIR; each loads on its first request; may be given several times"},
+    {GROUP_MODEL, "hub-cache", NULL, SETTING_FLAG, AT(models.hub_cache), 0, 0, NULL, COMMAND_SERVE,
+     "serve every model of the Hugging Face hub's cache; each loads on its first request"},
     {GROUP_MODEL, "alias", "NAME[=MODEL]", SETTING_LIST, AT(models.aliases), 0, 0, NULL,
      COMMAND_SERVE | SECTION,
      "a further name of a model, such as org/name; NAME alone: of the only model; NAME=DIRECTORY renames it; "
@@ -282,6 +284,8 @@ const struct setting_row settings_table[] = {
     {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
      FIRST | COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS | COMMAND_EVAL,
      "print JSON instead of a table"},
+    {GROUP_OTHER, "yes", NULL, SETTING_FLAG, AT(yes), 0, 0, NULL, FIRST | COMMAND_MODELS,
+     "remove without a question"},
     {GROUP_OTHER, "help-all", NULL, SETTING_FLAG, AT(help_all), 0, 0, NULL, FIRST | COMMAND_EVERY,
      "list all options"},
     {GROUP_OTHER, "help", NULL, SETTING_FLAG, AT(help), 0, 0, NULL, FIRST | COMMAND_EVERY,

@@ -33,6 +33,7 @@ struct plan_process {
     uint64_t connection_bytes;             /* one of them; for reports */
     uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
     uint64_t responses_bytes;              /* stored responses; 0: none are stored */
+    uint64_t history_bytes;                /* figures of the last 30 days and log lines; 0: none are kept */
     uint64_t media_bytes;                  /* images and videos being prepared; 0: no model reads images */
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: no SSD tier */
 };
@@ -99,7 +100,7 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 30
+#define PLAN_LINES_MAX 31
 
 /* The part of a plan on a device. */
 struct plan_device {

@@ -85,6 +85,11 @@ static const struct added_token *longest_at(const struct added_set *set, struct 
     return longest;
 }
 
+const struct added_token *added_set_longest(const struct added_set *set, struct slice text)
+{
+    return text.len && set->starts[(unsigned char)text.ptr[0]] ? longest_at(set, text, 0) : NULL;
+}
+
 /* True when a word character ends before `from`, or starts at `until`. */
 static bool word_touches(struct slice text, size_t from, size_t until)
 {

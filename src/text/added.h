@@ -29,6 +29,9 @@ const struct added_token *added_set_init(struct added_set *set, struct added_tok
 /* The token with this content; false when not found. */
 bool added_set_find(const struct added_set *set, struct slice content, uint32_t *ret);
 
+/* The longest token at the start of `text`; NULL: none. */
+const struct added_token *added_set_longest(const struct added_set *set, struct slice text);
+
 /* A walk over the matches in a text. */
 struct added_walk {
     const struct added_set *set;

@@ -171,6 +171,15 @@ bool tokenizer_find(const struct tokenizer *t, struct slice content, uint32_t *r
     return added_set_find(&t->added_all, content, ret);
 }
 
+size_t tokenizer_added_at(const struct tokenizer *t, struct slice text, uint32_t *ret)
+{
+    const struct added_token *token = added_set_longest(&t->added_all, text);
+    if (!token)
+        return 0;
+    *ret = token->id;
+    return token->content.len;
+}
+
 struct slice tokenizer_bos(const struct tokenizer *t)
 {
     return t->bos;

@@ -48,6 +48,8 @@ bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 bool tokenizer_is_added(const struct tokenizer *t, uint32_t id);
 /* The added token with this content, e.g. "<|im_end|>". False when not found. */
 bool tokenizer_find(const struct tokenizer *t, struct slice content, uint32_t *ret);
+/* The bytes of the longest added token at the start of `text`, and its id; 0: there is none. */
+size_t tokenizer_added_at(const struct tokenizer *t, struct slice text, uint32_t *ret);
 
 /* bos_token and eos_token of tokenizer_config.json, as chat templates print them; empty when not given. */
 struct slice tokenizer_bos(const struct tokenizer *t);

@@ -65,12 +65,19 @@ static void list_free(struct dirent **entries, int count)
     free(entries);
 }
 
+/* As Ollama's store names its files: "sha256-" and 64 digits. */
+static bool is_blob(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return strncmp(name, "sha256-", 7) == 0 && strlen(name) == 7 + 64;
+}
+
 bool gguf_file_is(const char *path)
 {
     struct dirent **entries = NULL;
     int count;
     if (list(path, &entries, &count) < 0)
-        return slice_ends(slice_of(path), SLICE(".gguf"));
+        return slice_ends(slice_of(path), SLICE(".gguf")) || is_blob(path);
     list_free(entries, count);
     return count > 0 && !has_config(path);
 }

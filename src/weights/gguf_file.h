@@ -1,6 +1,7 @@
 /* gguf_file.h - a model that is a GGUF file, by its path, and the head of such a file in memory.
  *
- * A path is a GGUF model if it is a file *.gguf, or a directory with such files and without config.json. A
+ * A path is a GGUF model if it is a file *.gguf, a file of Ollama's store (sha256-HEX), or a directory with
+ * files *.gguf and without config.json. A
  * directory must hold one model: one file, or the parts NAME-00001-of-0000N.gguf of one. Files mmproj*.gguf,
  * which hold vision encoders, do not count. */
 #ifndef PLATEAU_WEIGHTS_GGUF_FILE_H

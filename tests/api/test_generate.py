@@ -146,7 +146,7 @@ def test_version():
     assert re.fullmatch(r"plateau \d+\.\d+\.\d+ \((gcc|clang) [\d.]+.*, kernels (ref|avx2|avx512), \d+ cores\)\n", run("--version").stdout)
 
 
-COMMANDS = ["serve", "chat", "generate", "plan", "cache", "status", "load", "unload", "clear", "trim", "parse", "schema", "eval"]
+COMMANDS = ["serve", "chat", "generate", "plan", "models", "cache", "status", "load", "unload", "clear", "trim", "parse", "schema", "eval"]
 
 
 @pytest.mark.smoke

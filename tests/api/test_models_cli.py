@@ -13,7 +13,7 @@ DATA = TOP / "tests/golden/data"
 
 def models(*arguments, cwd=None):
     return subprocess.run([PROGRAM, "models", *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=cwd,
-                          env={**os.environ, "PLATEAU_MEMORY_LIMIT": "2G"})
+                          stdin=subprocess.DEVNULL, env={**os.environ, "PLATEAU_MEMORY_LIMIT": "2G"})
 
 
 def listed(*arguments):
@@ -90,7 +90,7 @@ def test_a_model_that_does_not_fit_has_the_numbers(top):
 def test_a_folder_may_be_a_model_or_one_of_the_hubs(top):
     assert list(listed(DATA / "qwen3")) == ["qwen3"]
     assert list(listed(top / "models--someone--small")) == ["someone/small"]
-    assert [m["id"] for m in json.loads(models("--json", cwd=DATA / "qwen3").stdout)["models"]] == ["qwen3"]
+    assert [m["id"] for m in json.loads(models(".", "--json", cwd=DATA / "qwen3").stdout)["models"]] == ["qwen3"]
 
 
 def test_nothing_to_list(top, tmp_path):
@@ -100,4 +100,6 @@ def test_nothing_to_list(top, tmp_path):
     assert got.returncode == 1 and "cannot be read" in got.stderr
     got = models(tmp_path, tmp_path)
     assert got.returncode == 2 and "one argument too many" in got.stderr
+    got = models("rm")
+    assert got.returncode == 2 and "needs the name" in got.stderr
     assert "list the models of a folder" in models("--help").stdout

@@ -22,8 +22,8 @@ def ask(server, path, fields):
 
 
 UNSUPPORTED = [
-    (CHAT, {"response_format": {"type": "structural_tag", "structures": []}}, "response_format.type"),
-    (TEXT, {"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+    (CHAT, {"response_format": {"type": "grammar", "grammar": "x"}}, "response_format.type"),
+    (TEXT, {"structured_outputs": {"structural_tag": {"format": {"type": "any_tokens"}}}}, "structured_outputs.structural_tag"),
     (CHAT, {"messages": user([{"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}])},
      "messages[0].content[0]"),
     (CHAT, {"messages": user([{"type": "file", "file": {"file_id": "x"}}])}, "messages[0].content[0]"),

@@ -64,6 +64,32 @@ def check_code(text):
     assert re.fullmatch(r"[A-F]{2}-\d{3}", text), text
 
 
+TAG = {"type": "tag", "begin": "<a>", "content": {"type": "regex", "pattern": "[a-c]{1,4}"}, "end": "</a>"}
+TAGS = {"type": "structural_tag", "format": {"type": "sequence", "elements": [
+    {"type": "const_string", "value": "The tags: "},
+    {"type": "tags_with_separator", "tags": [TAG, {**TAG, "begin": "<b>", "end": "</b>"}], "separator": ", ", "at_least_one": True,
+     "stop_after_first": True},
+    {"type": "repeat", "min": 0, "max": 2, "content": {"type": "const_string", "value": ", "}},
+    {"type": "const_string", "value": "."}]}}
+# The first tag begins the output, so that it certainly has one.
+TRIGGERED = {"type": "structural_tag", "format": {
+    "type": "triggered_tags", "triggers": ["<f="], "at_least_one": True, "stop_after_first": True, "tags": [
+        {"begin": "<f=one>", "content": {"type": "json_schema", "json_schema": PAGE}, "end": "</f>"},
+        {"begin": "<f=two>", "content": {"type": "const_string", "value": "x"}, "end": "</f>"}]}}
+OLDER = {"type": "structural_tag", "triggers": ["<f="], "structures": [
+    {"begin": "<f=one>", "schema": {"enum": ["five", "six"]}, "end": "</f>"}]}
+
+
+def check_tags(text):
+    assert re.fullmatch(r"The tags: <(a|b)>[a-c]{1,4}</\1>(, ){0,2}\.", text), text
+
+
+def check_triggered(text):
+    assert text == "<f=two>x</f>" or (text.startswith("<f=one>") and text.endswith("</f>")), text
+    if "one" in text[:7]:
+        check_page(text[7:-4])
+
+
 COLOURS = ["red", "green", "a\"b"]
 FIELDS = {
     "json_schema": ({"response_format": {"type": "json_schema", "json_schema": NAMED}}, check_page),
@@ -77,6 +103,9 @@ FIELDS = {
     "structured_outputs.choice": ({"structured_outputs": {"choice": COLOURS}}, check_colour),
     "structured_outputs.grammar": ({"structured_outputs": {"grammar": GBNF}}, check_items),
     "a Lark grammar": ({"structured_outputs": {"grammar": LARK}}, check_items),
+    "a structural tag": ({"response_format": TAGS}, check_tags),
+    "structured_outputs.structural_tag": ({"structured_outputs": {"structural_tag": TRIGGERED}}, check_triggered),
+    "structured_outputs.structural_tag as text": ({"structured_outputs": {"structural_tag": json.dumps(TAGS)}}, check_tags),
     "guided_json": ({"guided_json": PAGE}, check_page),
     "guided_regex": ({"guided_regex": r"[A-F]{2}-\d{3}"}, check_code),
     "guided_choice": ({"guided_choice": COLOURS}, check_colour),
@@ -131,6 +160,33 @@ def test_any_object(server, name):
             check_object(choice["message"]["content"])
         else:
             assert choice["finish_reason"] == "length" and choice["message"]["content"].lstrip()[0] == "{"
+
+
+def test_tags_within_any_text(server):
+    """vLLM's older form: text, and each tag as its schema says. A model that writes none has written text."""
+    for _ in range(3):
+        reply = chat(server, response_format=OLDER, max_tokens=60)
+        assert reply.status_code == 200, reply.text
+        text = reply.json()["choices"][0]["message"]["content"] or ""
+        for part in text.split("<f=")[1:]:
+            assert re.match('one>"(five|six)"</f>', part) or reply.json()["choices"][0]["finish_reason"] == "length", text
+
+
+def test_a_tag_behind_text(server):
+    """The older form has text first as well: a newer one that begins with it certainly reaches the tag."""
+    part = {"type": "tag", "begin": "<f=one>", "content": {"type": "json_schema", "json_schema": {"enum": ["five", "six"]}}, "end": "</f>"}
+    whole = {"type": "sequence", "elements": [{"type": "const_string", "value": "So: "}, part]}
+    reply = content(chat(server, response_format={"type": "structural_tag", "format": whole}))
+    assert reply in ("So: <f=one>\"five\"</f>", "So: <f=one>\"six\"</f>")
+
+
+def test_a_tag_may_be_an_added_token(server):
+    """<think> is one token of Canary's vocabulary: ordinary text never matches it."""
+    tag = {"type": "tag", "begin": "<think>", "content": {"type": "regex", "pattern": "[a-c]{3}"}, "end": "</think>"}
+    reply = server.complete("The page: ", **{k: v for k, v in drawn(
+        structured_outputs={"structural_tag": {"format": tag}}, return_token_ids=True).items() if k != "enable_thinking"})
+    text, ids = content(reply), reply.json()["choices"][0]["token_ids"]
+    assert re.fullmatch(r"<think>[a-c]{3}</think>", text) and len(ids) <= 6, (text, ids)
 
 
 def test_backends_are_named_as_ignored(server):
@@ -303,7 +359,10 @@ REFUSED = [
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {
         "type": "object", "properties": {"a": {"items": {"$ref": "http://x/y"}}}}}}},
      "response_format.json_schema.schema", ["#/properties/a/items", "$ref"]),
-    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", ["structural_tag"]),
+    ({"structured_outputs": {"structural_tag": {"format": {"type": "or", "elements": [{"type": "any_tokens"}]}}}},
+     "structured_outputs.structural_tag", ["format.elements[0]", "any_tokens"]),
+    ({"response_format": {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": {}, "any_order": True}}},
+     "response_format", ["any_order"]),
     ({"allowed_token_ids": [5], "guided_choice": ["a"]}, "allowed_token_ids", ["guided_choice"]),
 ]
 
@@ -324,6 +383,12 @@ WRONG = [
     ({"guided_choice": []}, "guided_choice", ["at least one"]),
     ({"guided_choice": ["a", 5]}, "guided_choice", ["element 1"]),
     ({"grammar": "root ::= a"}, "grammar", ["line 1"]),
+    ({"structured_outputs": {"structural_tag": "{"}}, "structured_outputs.structural_tag", ["no JSON"]),
+    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag", ["format"]),
+    ({"structured_outputs": {"structural_tag": 5}}, "structured_outputs.structural_tag", ["object"]),
+    ({"response_format": {"type": "structural_tag", "structures": []}}, "response_format", ["structures"]),
+    ({"response_format": {"type": "structural_tag"}}, "response_format", ["format", "structures"]),
+    ({"response_format": {**TAGS, "format": 5}, "guided_regex": "a"}, "guided_regex", ["response_format"]),
     ({"structured_outputs": {"grammar": "start: missing"}}, "structured_outputs.grammar", ["missing"]),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}, "response_format.json_schema", ["schema"]),
     ({"response_format": {"type": "json_object"}, "guided_regex": "a"}, "guided_regex", ["response_format", "guided_regex"]),

@@ -7,10 +7,10 @@ target_compile_definitions(test_golden_canary PRIVATE GOLDEN_PROGRAM="$<TARGET_F
 add_dependencies(test_golden_canary golden)
 
 foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_vocab test_vision_weights
-        test_experts)
+        test_experts test_modes)
   # What a checkpoint's form changes is computed by one thread.
   set(labels threads)
-  if(name STREQUAL test_forms OR name STREQUAL test_experts)
+  if(name MATCHES "^test_(forms|experts|modes)$")
     set(labels)
   endif()
   plateau_test(${name} model LABELS ${labels})
@@ -18,6 +18,7 @@ foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_v
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools)
 endforeach()
 plateau_fake_test(test_pending test_mtp test_draft_vocab test_vision_weights test_load test_widths)
+plateau_fake_test(test_modes)
 # Its own vision encoder, loops in double, takes most of its time.
 target_compile_options(test_vision_weights PRIVATE -O2)
 plateau_checked_kernel(test_load test_pending test_mtp test_draft_vocab test_vision_weights)

@@ -96,17 +96,22 @@ static inline void small_run(struct model *m, const struct model_opts *o, struct
     memcpy(ret->generated, generated[0], sizeof(ret->generated));
 }
 
-static inline void small_ask(const char *dir, struct small_answer *ret)
+static inline void small_ask_with(const char *dir, const struct model_opts *o, struct small_answer *ret)
 {
     struct model *m = NULL;
     struct err e = {{0}};
-    struct model_opts o = small_opts(NULL);
-    int r = model_load(dir, &o, &m, &e);
+    int r = model_load(dir, o, &m, &e);
     if (r < 0)
         print_message("%s: %s\n", dir, e.text);
     assert_int_equal(r, 0);
-    small_run(m, &o, ret);
+    small_run(m, o, ret);
     model_free(m);
+}
+
+static inline void small_ask(const char *dir, struct small_answer *ret)
+{
+    const struct model_opts o = small_opts(NULL);
+    small_ask_with(dir, &o, ret);
 }
 
 /* Checks that loading refuses the directory with `code` and a message that contains `says`. */

@@ -8,6 +8,12 @@ TEST(canary_in_8_bits_is_its_golden)
     golden_holds("--spread --model " PLATEAU_SOURCE_DIR "/models/canary " GOLDEN_DATA("canary-8bit"));
 }
 
+TEST(canary_in_whole_numbers_is_its_golden)
+{
+    golden_holds("--compute int16 --spread --chunk 64 --batch 8 --model " PLATEAU_SOURCE_DIR
+                 "/models/canary " GOLDEN_DATA("canary-8bit"));
+}
+
 /* The checkpoint that Canary was quantised from is too large to be bundled. */
 TEST(canary_in_bf16_is_its_golden)
 {

@@ -194,11 +194,10 @@ TEST(what_is_known_and_not_done_is_refused)
 {
     static const char *const refused[][2] = {
         {"\"echo\":true", "echo"},
-        {"\"structured_outputs\":{\"structural_tag\":\"{}\"}", "structured_outputs.structural_tag"},
         {"\"structured_outputs\":{\"other\":1}", "structured_outputs"},
         {"\"structured_outputs\":{\"json\":{},\"disable_additional_properties\":true}",
          "structured_outputs.disable_additional_properties"},
-        {"\"response_format\":{\"type\":\"structural_tag\"}", "response_format.type"},
+        {"\"response_format\":{\"type\":\"grammar\"}", "response_format.type"},
         {"\"guided_choice\":[\"a\"],\"allowed_token_ids\":[1]", "allowed_token_ids"},
         {"\"use_beam_search\":true", "use_beam_search"},
         {"\"best_of\":2", "best_of"},

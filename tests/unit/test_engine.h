@@ -22,6 +22,12 @@
 
 #define TEST_TOKENS_MAX 128
 #define TEST_SEQS_MAX   8
+/* On the fake device quantised models compute in int16, so that tests of engines run in both modes. */
+static inline enum compute_mode test_compute(void)
+{
+    return test_device_is_fake() ? COMPUTE_INT16 : COMPUTE_F32;
+}
+
 #ifndef TEST_DRAFTS_MAX
 #define TEST_DRAFTS_MAX 0
 #endif
@@ -86,7 +92,8 @@ static inline void test_model_load(struct test_model *m, const char *dir)
     struct model_opts opts = {.tokens_max = TEST_TOKENS_MAX,
                               .seqs_max = TEST_SEQS_MAX,
                               .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
-                              .parts = {.vision = true,
+                              .parts = {.compute = test_compute(),
+                                        .vision = true,
                                         .mtp = TEST_DRAFTS_MAX > 0 && strcmp(dir, CANARY) == 0,
                                         .drafts_max = TEST_DRAFTS_MAX},
                               .device = test_device_get()};

@@ -100,6 +100,7 @@ TEST(every_kind_of_source_compiles)
         {GRAMMAR_CHOICE, "[\"yes\",\"no\"]", "no", "maybe"},
         {GRAMMAR_GBNF, "root ::= \"x\" root | \"y\"", "xxy", "xx"},
         {GRAMMAR_LARK, "start: \"p\" start | \"q\"", "ppq", "pp"},
+        {GRAMMAR_STRUCTURAL, "{\"format\": {\"type\": \"const_string\", \"value\": \"v\"}}", "v", "w"},
     };
     struct scene s;
     open_scene(&s, 32 << 20);

@@ -1,0 +1,85 @@
+/* model_place.c - what exists here comes before what the cache has, so a directory is never hidden by a
+ * name. */
+#include "host/model_place.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+static int keep(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    if (snprintf(ret, HUB_PATH_BYTES, "%s", path) >= HUB_PATH_BYTES)
+        return err_set(e, -ENAMETOOLONG, "the model's path is longer than %d bytes", HUB_PATH_BYTES - 1);
+    return 0;
+}
+
+/* models--ORG--NAME itself, and not a snapshot in it. */
+static bool is_hub_folder(const char *path)
+{
+    struct hub_name name;
+    size_t len = strlen(path);
+    while (len > 0 && path[len - 1] == '/')
+        len--;
+    size_t from = len;
+    while (from > 0 && path[from - 1] != '/')
+        from--;
+    char last[HUB_ID_BYTES + 16];
+    snprintf(last, sizeof(last), "%.*s", (int)MIN_OF(len - from, sizeof(last) - 1), path + from);
+    return hub_name_of_folder(last, &name);
+}
+
+static int in_folder(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    char folder[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES], config[HUB_PATH_BYTES + 16];
+    struct stat st;
+    int r = keep(path, folder, e);
+    if (r < 0)
+        return r;
+    for (size_t len = strlen(folder); len > 1 && folder[len - 1] == '/';)
+        folder[--len] = 0;
+    snprintf(config, sizeof(config), "%s/config.json", folder);
+    if (stat(config, &st) == 0)
+        return keep(folder, ret, e);
+    r = hub_cache_snapshot(folder, "main", snapshot, e);
+    if (r == 0)
+        return keep(snapshot, ret, e);
+    return err_prefix(e, r, "%s", path);
+}
+
+int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    char cache[HUB_PATH_BYTES], folder[HUB_PATH_BYTES];
+    int r = hub_cache_dir(cache, e);
+    if (r == 0)
+        r = hub_cache_folder(cache, name, folder, e);
+    if (r == 0)
+        r = hub_cache_snapshot(folder, name->revision, ret, e);
+    if (r == -ENOENT)
+        return err_set(
+            e, r,
+            "%s is not a directory here and not in the hub's cache (%s): plateau pull %s fetches it "
+            "from the hub",
+            name->id, cache, name->id);
+    return r;
+}
+
+int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    char cache[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES];
+    struct hub_name name;
+    struct stat st;
+    if (stat(model, &st) == 0)
+        return S_ISDIR(st.st_mode) && is_hub_folder(model) ? in_folder(model, ret, e) : keep(model, ret, e);
+    if (hub_name_parse(model, &name))
+        return model_place_in_hub(&name, ret, e);
+    if (strchr(model, '/') || hub_cache_dir(cache, NULL) < 0)
+        return keep(model, ret, e);
+    int r = hub_cache_find(cache, model, &name, e);
+    if (r == -ENOTUNIQ)
+        return r;
+    if (r == 0 && model_place_in_hub(&name, snapshot, NULL) == 0)
+        return keep(snapshot, ret, e);
+    return keep(model, ret, e);
+}

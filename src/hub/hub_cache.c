@@ -1,0 +1,211 @@
+/* hub_cache.c - a folder counts as a model when its name is one; links are followed, for the cache
+ * consists of them. */
+#include "hub/hub_cache.h"
+
+#include "base/check.h"
+#include "base/small_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+static int join(char ret[HUB_PATH_BYTES], struct err *e, const char *a, const char *b, const char *c)
+{
+    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s%s", a, b, c);
+    return n >= 0 && n < HUB_PATH_BYTES ? 0 : err_set(e, -ENAMETOOLONG, "the path %.200s... is too long", a);
+}
+
+int hub_cache_dir(char ret[HUB_PATH_BYTES], struct err *e)
+{
+    const char *place;
+    if ((place = variable("HF_HUB_CACHE")))
+        return join(ret, e, place, "", "");
+    if ((place = variable("HF_HOME")))
+        return join(ret, e, place, "/hub", "");
+    if ((place = variable("XDG_CACHE_HOME")))
+        return join(ret, e, place, "/huggingface/hub", "");
+    place = variable("HOME");
+    return join(ret, e, place ? place : "", "/.cache/huggingface/hub", "");
+}
+
+int hub_cache_folder(const char *cache, const struct hub_name *n, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    char name[HUB_ID_BYTES + 16];
+    hub_name_folder(n, name);
+    return join(ret, e, cache, "/", name);
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int visible(const struct dirent *d)
+{
+    return d->d_name[0] != '.';
+}
+
+static void free_entries(struct dirent **entries, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(entries[i]);
+    if (count >= 0)
+        free(entries);
+}
+
+/* The content of refs/REVISION; false: it is missing, or is not a name. */
+static bool read_ref(const char *folder, const char *revision, char ret[HUB_REVISION_BYTES], struct err *e)
+{
+    char path[HUB_PATH_BYTES], refs[HUB_PATH_BYTES];
+    struct small_file f = {0};
+    if (join(refs, e, folder, "/refs/", "") < 0 || join(path, e, refs, revision, "") < 0 ||
+        small_file_read(path, HUB_REVISION_BYTES - 1, &f, NULL) < 0)
+        return false;
+    struct slice commit = slice_trim((struct slice){f.bytes, f.len}, " \r\n\t");
+    bool valid = hub_revision_is_valid(commit) && !memchr(commit.ptr, '/', commit.len);
+    if (valid)
+        snprintf(ret, HUB_REVISION_BYTES, "%.*s", SLICE_ARGS(commit));
+    small_file_done(&f);
+    return valid;
+}
+
+/* How many snapshots there are, and the first. */
+static int count_snapshots(const char *folder, char first[HUB_REVISION_BYTES], struct err *e)
+{
+    char path[HUB_PATH_BYTES];
+    struct dirent **entries;
+    int r = join(path, e, folder, "/snapshots", "");
+    int n = r < 0 ? r : scandir(path, &entries, visible, alphasort);
+    if (n > 0)
+        snprintf(first, HUB_REVISION_BYTES, "%.*s", HUB_REVISION_BYTES - 1, entries[0]->d_name);
+    if (r == 0)
+        free_entries(entries, n);
+    return n < 0 ? 0 : n;
+}
+
+static int no_snapshot(const char *folder, const char *revision, int snapshots, struct err *e)
+{
+    const char *slash = strrchr(folder, '/');
+    struct hub_name n = {.id = "ORG/NAME"};
+    hub_name_of_folder(slash ? slash + 1 : folder, &n);
+    if (snapshots == 0)
+        return err_set(
+            e, -ENODATA,
+            "%s is in the hub's cache, but no revision is complete: plateau pull %s fetches the rest", n.id,
+            n.id);
+    return err_set(e, -ENODATA,
+                   "the hub's cache has no complete revision %s of %s, but others: %d in %s/snapshots",
+                   revision, n.id, snapshots, folder);
+}
+
+int hub_cache_snapshot(const char *folder, const char *revision, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    char commit[HUB_REVISION_BYTES], first[HUB_REVISION_BYTES], head[HUB_PATH_BYTES], path[HUB_PATH_BYTES];
+    if (!is_directory(folder))
+        return err_set(e, -ENOENT, "there is no folder %s", folder);
+    int snapshots = count_snapshots(folder, first, e);
+    if (!read_ref(folder, revision, commit, e)) {
+        bool only = snapshots == 1 && strcmp(revision, "main") == 0;
+        if (!only && strchr(revision, '/'))
+            return no_snapshot(folder, revision, snapshots, e);
+        snprintf(commit, sizeof(commit), "%s", only ? first : revision);
+    }
+    int r = join(head, e, folder, "/snapshots/", "");
+    if (r == 0)
+        r = join(path, e, head, commit, "");
+    if (r < 0)
+        return r;
+    if (!is_directory(path))
+        return no_snapshot(folder, revision, snapshots, e);
+    memcpy(ret, path, HUB_PATH_BYTES);
+    return 0;
+}
+
+bool hub_cache_name_of(const char *path, struct hub_name *ret)
+{
+    struct slice s = slice_trim(slice_of(path), "");
+    char parts[3][256]; /* the last three, last first */
+    memset(parts, 0, sizeof(parts));
+    for (int i = 0; i < 3; i++) {
+        while (s.len > 0 && s.ptr[s.len - 1] == '/')
+            s.len--;
+        size_t from = s.len;
+        while (from > 0 && s.ptr[from - 1] != '/')
+            from--;
+        snprintf(parts[i], sizeof(parts[i]), "%.*s", (int)MIN_OF(s.len - from, sizeof(parts[i]) - 1),
+                 s.ptr + from);
+        s.len = from;
+    }
+    if (hub_name_of_folder(parts[0], ret))
+        return true;
+    return strcmp(parts[1], "snapshots") == 0 && hub_name_of_folder(parts[2], ret);
+}
+
+static int each_entry(const char *cache, const char *name,
+                      int (*found)(void *arg, const struct hub_cache_model *m, struct err *e), void *arg,
+                      struct err *e)
+{
+    struct hub_cache_model m = {.snapshot = ""};
+    if (!hub_name_of_folder(name, &m.name) || join(m.folder, e, cache, "/", name) < 0 ||
+        !is_directory(m.folder))
+        return 0;
+    if (hub_cache_snapshot(m.folder, m.name.revision, m.snapshot, &m.why) < 0)
+        m.snapshot[0] = 0;
+    return found(arg, &m, e);
+}
+
+int hub_cache_each(const char *cache, int (*found)(void *arg, const struct hub_cache_model *m, struct err *e),
+                   void *arg, struct err *e)
+{
+    struct dirent **entries;
+    int n = scandir(cache, &entries, visible, alphasort), r = 0;
+    if (n < 0)
+        return err_set(e, -ENOENT, "the hub's cache %s cannot be read: %s", cache, strerror(errno));
+    if (n > HUB_CACHE_MODELS_MAX)
+        r = err_set(e, -E2BIG, "the hub's cache %s has more than %d entries", cache, HUB_CACHE_MODELS_MAX);
+    for (int i = 0; i < n && r == 0; i++)
+        r = each_entry(cache, entries[i]->d_name, found, arg, e);
+    free_entries(entries, n);
+    return r;
+}
+
+struct find {
+    const char *name;
+    struct hub_name first;
+    unsigned count;
+};
+
+static int compare(void *arg, const struct hub_cache_model *m, struct err *e)
+{
+    struct find *f = arg;
+    if (strcmp(hub_name_last(&m->name), f->name) != 0)
+        return 0;
+    if (f->count++ == 0)
+        f->first = m->name;
+    else
+        return err_set(e, -ENOTUNIQ,
+                       "%s is the name of several models in the hub's cache, %s and %s: name one", f->name,
+                       f->first.id, m->name.id);
+    return 0;
+}
+
+int hub_cache_find(const char *cache, const char *name, struct hub_name *ret, struct err *e)
+{
+    struct find f = {.name = name};
+    int r = hub_cache_each(cache, compare, &f, e);
+    if (r == 0 && f.count == 0)
+        r = err_set(e, -ENOENT, "the hub's cache has no %s", name);
+    if (r == 0)
+        *ret = f.first;
+    return r;
+}

@@ -1,0 +1,201 @@
+/* Compute modes of whole numbers: logits near f32's in every width, group and kind of layer, and the same
+ * bits in every tier of the integer products.
+ *
+ * A bound holds as long as no router chooses another expert, and the seeds see to it: nearly equal experts of
+ * a made-up model differ as much as any others. */
+#include "test_ledger.h"
+#include "test_rng.h"
+#include "small_quantised.h"
+#include "small_vision.h"
+
+#include "compute/cpu/cpu_device.h"
+
+static const enum compute_mode fast[] = {COMPUTE_INT16, COMPUTE_INT8};
+/* Largest difference of a logit from f32's, by mode. */
+static const double near[] = {[COMPUTE_INT16] = 0.005, [COMPUTE_INT8] = 2};
+
+static void ask_in(const char *dir, enum compute_mode mode, struct device *device, struct small_answer *ret)
+{
+    struct model_opts o = small_opts(NULL);
+    o.parts.compute = mode;
+    if (device)
+        o.device = device;
+    small_ask_with(dir, &o, ret);
+}
+
+/* A device with integer products for `flags`, and the machine's kernels for all else. */
+static struct device *device_of_tier(unsigned flags)
+{
+    struct device *d;
+    struct kern_ops tier;
+    assert_int_equal(cpu_device_open(2, kern_cpu_flags(), NULL, &d), 0);
+    kern_ops_init(&tier, flags & kern_cpu_flags());
+    struct kern_ops *ops = &cpu_device_of(d)->ops;
+    ops->int_tier = tier.int_tier;
+    ops->quantise = tier.quantise;
+    ops->int_matmul = tier.int_matmul;
+    return d;
+}
+
+static const char *write_quantised(uint32_t bits, uint32_t group, enum dtype dtype, bool tied)
+{
+    struct test_tensors *dense = random_model(bits * 100 + group, tied);
+    struct test_tensors *quantised = random_model(bits * 100 + group, tied);
+    char config[8192];
+    quantise_model(quantised, dense, bits, group, dtype);
+    quantised_config(config, sizeof(config), bits, group);
+    const char *dir = small_write(config, quantised);
+    small_free(dense);
+    small_free(quantised);
+    return dir;
+}
+
+static void modes_are_near(uint32_t bits, uint32_t group, enum dtype dtype, bool tied)
+{
+    struct small_answer expected, got, other;
+    const char *dir = write_quantised(bits, group, dtype, tied);
+    ask_in(dir, COMPUTE_F32, NULL, &expected);
+    for (size_t i = 0; i < COUNT_OF(fast); i++) {
+        ask_in(dir, fast[i], NULL, &got);
+        double difference = largest_difference(&expected, &got);
+        if (!(difference < near[fast[i]]))
+            print_message("%s, bits %u group %u: %g\n", compute_mode_name(fast[i]), bits, group, difference);
+        assert_true(difference < near[fast[i]] && difference > 0);
+        for (unsigned t = 0; t < 2; t++) {
+            struct device *d = device_of_tier(t == 0 ? 0 : KERN_CPU_AVX2);
+            ask_in(dir, fast[i], d, &other);
+            device_close(d);
+            assert_true(other.hash == got.hash);
+        }
+    }
+}
+
+TEST(whole_numbers_are_near_f32_and_equal_in_every_tier)
+{
+    static const uint32_t widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+    static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
+    for (size_t b = 0; b < COUNT_OF(widths); b++)
+        modes_are_near(widths[b], groups[b % 3], dtypes[b % 2], b % 3 == 1);
+    modes_are_near(8, 64, DTYPE_F32, false);
+}
+
+TEST(what_is_not_quantised_computes_in_f32)
+{
+    struct small_answer expected, got;
+    struct model *m = NULL;
+    struct model_opts o = small_opts(NULL);
+    o.parts.compute = COMPUTE_INT8;
+    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, NULL), 0);
+    assert_int_equal(model_shape(m)->compute, COMPUTE_F32);
+    small_run(m, &o, &got);
+    model_free(m);
+    small_ask(SMALL_GOLDEN("llama"), &expected);
+    assert_true(got.hash == expected.hash);
+}
+
+TEST(the_plan_is_what_a_load_takes)
+{
+    const char *dir = write_quantised(4, 64, DTYPE_BF16, false);
+    for (size_t i = 0; i < COUNT_OF(fast); i++) {
+        struct model_shape probed, exact;
+        struct model *m = NULL;
+        struct account *parent = test_account(ACCOUNT_NO_LIMIT);
+        struct model_opts o = small_opts(parent);
+        assert_int_equal(model_probe(dir, &o.parts, &exact, NULL), 0);
+        o.parts.compute = fast[i];
+        assert_int_equal(model_probe(dir, &o.parts, &probed, NULL), 0);
+        assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+        assert_memory_equal(&probed.workspace, &model_shape(m)->workspace, sizeof(probed.workspace));
+        assert_int_equal(probed.weight_bytes, exact.weight_bytes);
+        assert_true(probed.workspace.device.token > exact.workspace.device.token);
+        assert_int_equal(model_shape(m)->compute, fast[i]);
+        const struct model_workspace w =
+            model_workspace_bytes(&probed, o.tokens_max, o.seqs_max, o.device->workers);
+        uint64_t workspace = w.device_bytes + w.host_bytes, used = account_numbers(parent).used;
+        assert_true(used >= probed.weight_bytes + workspace / 2);
+        assert_true(used <= probed.weight_bytes + workspace + (1 << 20));
+        model_free(m);
+        assert_int_equal(account_numbers(parent).reserved, 0);
+    }
+}
+
+TEST(a_quantised_head_drafts_in_whole_numbers)
+{
+    struct test_tensors *dense = random_model(77, false), *quantised = random_model(77, false);
+    char config[8192];
+    uint32_t expected, got;
+    add_head(dense);
+    add_head(quantised);
+    quantise_model(quantised, dense, 8, 64, DTYPE_F32);
+    quantised_config(config, sizeof(config), 8, 64);
+    const char *dir = small_write(config, quantised);
+    float logit = draft_of(dir, COMPUTE_F32, &expected);
+    float near_logit = draft_of(dir, COMPUTE_INT16, &got);
+    assert_true(fabsf(near_logit - logit) < 0.01f && near_logit != logit);
+    assert_int_equal(got, expected);
+    small_free(dense);
+    small_free(quantised);
+}
+
+/* ---- vision encoders ---- */
+
+static void features_in(const char *dir, enum compute_mode mode, struct small_image *ret)
+{
+    struct model_opts o = small_opts(NULL);
+    o.parts.compute = mode;
+    struct model *m = small_vision_load(dir, &o);
+    *ret = small_image_make(m, 160, 96);
+    small_encode(m, &o, ret);
+    room_free(&ret->room);
+    model_free(m);
+}
+
+static double features_difference(const struct small_image *a, const struct small_image *b)
+{
+    double largest = 0, size = 0;
+    assert_int_equal(a->floats, b->floats);
+    for (size_t i = 0; i < a->floats; i++) {
+        largest = fmax(largest, fabs((double)a->features[i] - b->features[i]));
+        size = fmax(size, fabs((double)a->features[i]));
+    }
+    return largest / size;
+}
+
+static void free_features(struct small_image *p)
+{
+    free(p->features);
+    free(p->pixels);
+}
+
+static bool of_tower(const struct test_tensor *n)
+{
+    return strncmp(n->name, "model.visual.", 13) == 0 && n->t.rank == 2;
+}
+
+TEST(a_quantised_tower_encodes_in_whole_numbers)
+{
+    static const struct small_vision tower = {64, 2, 2, 128, 6, 1, 2};
+    struct test_tensors *dense = small_vision_tensors(&tower, 4),
+                        *quantised = small_vision_tensors(&tower, 4);
+    char *config = small_vision_config(&tower), text[8192];
+    for (size_t i = 0; i < dense->count; i++)
+        if (of_tower(&dense->list[i]))
+            quantise(quantised, dense, dense->list[i].name, 8, 64, DTYPE_BF16);
+    snprintf(text, sizeof(text), "%.*s,\"quantization\":{\"bits\":8,\"group_size\":64}}",
+             (int)strlen(config) - 1, config);
+    const char *dir = small_write(text, quantised);
+    struct small_image expected, got;
+    features_in(dir, COMPUTE_F32, &expected);
+    for (size_t i = 0; i < COUNT_OF(fast); i++) {
+        features_in(dir, fast[i], &got);
+        double difference = features_difference(&expected, &got);
+        assert_true(difference > 0 && difference < (fast[i] == COMPUTE_INT16 ? 1e-3 : 0.2));
+        free_features(&got);
+    }
+    free_features(&expected);
+    free(config);
+    small_free(dense);
+    small_free(quantised);
+}
+
+TEST_MAIN()
