@@ -317,13 +317,19 @@ static const struct {
     {".weight", ".weight_scale", find_bytes}, {"", "_scale_inv", find_bytes},
 };
 
+/* A weight that only a quantised module has. */
+static bool has_own_name(const char *weight)
+{
+    return weight[0] && strcmp(weight, ".weight") != 0;
+}
+
 bool binder_has_stored(const struct binder *b, const char *module)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
     for (size_t i = 0; i < COUNT_OF(forms); i++) {
         snprintf(name, sizeof(name), "%s%s", module, forms[i].weight);
-        if (forms[i].weight[0] && checkpoint_find(b->checkpoint, name, &t))
+        if (has_own_name(forms[i].weight) && checkpoint_find(b->checkpoint, name, &t))
             return true;
     }
     return false;
@@ -336,10 +342,14 @@ int binder_stored_source(struct binder *b, const char *module, uint32_t rank, st
     struct finder f = {.b = b, .module = module, .rank = rank, .s = &source};
     *found = false;
     for (size_t i = 0; i < COUNT_OF(forms); i++) {
-        if (!has(&f, forms[i].scales, &source.scales) || !has(&f, forms[i].weight, &source.weight))
+        bool named = has_own_name(forms[i].weight);
+        if (!has(&f, forms[i].weight, &source.weight) ||
+            (!named && !has(&f, forms[i].scales, &source.scales)))
             continue;
         *found = true;
-        int r = forms[i].find(&f, forms[i].weight, forms[i].scales);
+        int r = need(&f, forms[i].scales, &source.scales);
+        if (r == 0)
+            r = forms[i].find(&f, forms[i].weight, forms[i].scales);
         if (r == 0)
             *s = source;
         return r;
