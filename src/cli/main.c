@@ -50,8 +50,8 @@ static int run_command(int argc, char **argv)
 /* What a report of a fault begins with. */
 static void print_version(void)
 {
-    printf("plateau " PLATEAU_VERSION " (" PLATEAU_COMPILER ", kernels %s, %u cores)\n", device_choice_tier(),
-           runtime_workers(&(struct settings){0}));
+    printf("plateau " PLATEAU_VERSION " (" PLATEAU_COMPILER ", kernels %s, %u cores, %s)\n",
+           device_choice_tier(), runtime_workers(&(struct settings){0}), device_choice_gpu());
 }
 
 static int run(int argc, char **argv)

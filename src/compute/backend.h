@@ -24,11 +24,14 @@ struct compute_opts {
     struct device *device;                     /* outlives the workspace */
     /* With room for either part of the cost; one arena where the memory of the device is the machine's. */
     struct arena *device_memory, *host_memory;
+    dev_ptr range; /* instead of device_memory where the backend wants ranges: committed, zeros */
 };
 
 struct backend {
     const char *name; /* "cpu" */
     bool apart;       /* its memory is not the machine's */
+    bool ranges;      /* its part of a workspace lies in a range of the device's domain */
+    bool integers;    /* it has the modes of whole numbers, COMPUTE_INT16 and COMPUTE_INT8 */
 
     /* Cost of a workspace; only shape, places, mode and sums are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);

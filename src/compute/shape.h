@@ -46,6 +46,7 @@ struct compute_shape {
     float eps;       /* of every norm */
     bool layer_norm; /* those of the residual stream and of blocks' results are LayerNorms, not rmsnorms */
     uint32_t layers;
+    uint32_t context_max; /* tokens of a sequence, at most */
     /* Layers whose K and V lie in the pages: the model's, then the MTP head's. */
     const struct kv_layer *kv; /* [kv_count] */
     uint32_t kv_count, mtp_count;

@@ -24,16 +24,43 @@ static bool choose_fake(const char *text, struct device_choice *ret)
     return false;
 }
 
+/* cuda:N, where the program has kernels, a driver is here, and the device too. */
+static int choose_cuda(const char *text, uint64_t limit, struct device_choice *ret, struct err *e)
+{
+    for (uint32_t i = 0; i < CUDA_DEVICES_MAX; i++) {
+        if (strcmp(text, cuda_device_name(i)) != 0)
+            continue;
+        if (!cuda_is_built())
+            return err_set(
+                e, -ENODEV,
+                "--device %s: this program was built without GPU kernels, because no nvcc was there", text);
+        if (i >= cuda_device_count())
+            return err_set(e, -ENODEV, "--device %s: the NVIDIA driver is missing, or has %u devices", text,
+                           cuda_device_count());
+        uint64_t room = cuda_device_room(i);
+        *ret = (struct device_choice){
+            .backend = &backend_cuda,
+            .memory = {.name = cuda_device_name(i), .ceiling_bytes = limit ? MIN_OF(limit, room) : room},
+            .index = i};
+        return 0;
+    }
+    return 1;
+}
+
 int device_choose(const struct settings *o, struct device_choice *ret, struct err *e)
 {
     const char *text = o->process.device ? o->process.device : "auto";
     *ret = (struct device_choice){.backend = &backend_cpu};
     if (strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0)
         return 0;
-    if (!choose_fake(text, ret))
-        return err_set(e, -EINVAL, "--device %s: auto, cpu or fake:0 to fake:%zu is expected", text,
-                       COUNT_OF(fake_names) - 1);
     uint64_t limit = o->process.device_memory_limit;
+    int r = choose_cuda(text, limit, ret, e);
+    if (r <= 0)
+        return r;
+    if (!choose_fake(text, ret))
+        return err_set(e, -EINVAL,
+                       "--device %s: auto, cpu, cuda:0 to cuda:%u or fake:0 to fake:%zu is expected", text,
+                       CUDA_DEVICES_MAX - 1, COUNT_OF(fake_names) - 1);
     ret->memory.ceiling_bytes = limit ? limit : FAKE_BYTES;
     return 0;
 }
@@ -41,6 +68,8 @@ int device_choose(const struct settings *o, struct device_choice *ret, struct er
 int device_choice_open(const struct device_choice *c, uint32_t workers, struct account *stacks,
                        struct device **ret)
 {
+    if (c->backend == &backend_cuda)
+        return cuda_device_open(c->index, ret);
     const struct fake_opts fake = {.index = c->index,
                                    .bytes = c->memory.ceiling_bytes,
                                    .workers = workers,
@@ -52,4 +81,9 @@ int device_choice_open(const struct device_choice *c, uint32_t workers, struct a
 const char *device_choice_tier(void)
 {
     return device_cpu_tier();
+}
+
+const char *device_choice_gpu(void)
+{
+    return cuda_is_built() ? "with GPU kernels" : "without GPU kernels";
 }

@@ -3,6 +3,7 @@
 #define PLATEAU_HOST_DEVICE_CHOICE_H
 
 #include "base/err.h"
+#include "compute/cuda/cuda.h"
 #include "compute/fake/fake.h"
 #include "host/settings.h"
 #include "memory/plan.h"
@@ -15,11 +16,13 @@ struct device_choice {
     struct fake_faults faults;
 };
 
-/* auto, cpu, or fake:N, where N is 0 to 7 and ",step=1000" and the like of fake_faults_parse() may follow.
- * 0 or -EINVAL. */
+/* auto, cpu, cuda:N, or fake:N, where N is 0 to 7 and ",step=1000" and the like of fake_faults_parse() may
+ * follow. 0, -EINVAL, or -ENODEV: there is no such GPU, or no driver, or the program has no kernels. */
 int device_choose(const struct settings *o, struct device_choice *ret, struct err *e);
 /* The instruction set of the CPU's matrix products here: "ref", "avx2", "avx512". */
 const char *device_choice_tier(void);
+/* What --version says of GPUs: "GPU kernels", or that the program has none. */
+const char *device_choice_gpu(void);
 /* As device_open_cpu. */
 int device_choice_open(const struct device_choice *c, uint32_t workers, struct account *stacks,
                        struct device **ret);

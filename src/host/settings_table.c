@@ -20,8 +20,9 @@ const struct setting_row settings_table[] = {
      FIRST | COMMAND_ANY | COMMAND_EVAL, "ceiling of all memory; 0: what the cgroup and the machine leave"},
     {GROUP_MODEL, "device", "NAME", SETTING_TEXT, AT(process.device), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL,
-     "where models compute: auto, cpu, or fake:N, plain memory that behaves as a GPU's does, for tests; auto "
-     "means cpu"},
+     "where models compute: auto, cpu, cuda:N (an NVIDIA GPU), or fake:N, plain memory that behaves as a "
+     "GPU's "
+     "does, for tests; auto means cpu"},
     {GROUP_MODEL, "device-memory-limit", "BYTES", SETTING_BYTES, AT(process.device_memory_limit), 0, 1e15,
      "0", COMMAND_ANY | COMMAND_EVAL,
      "ceiling of the memory of --device, where that is not the machine's; 0: all of it"},

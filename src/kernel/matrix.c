@@ -253,11 +253,17 @@ struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, 
     return m;
 }
 
+void matrix_put_part(const struct matrix *m, uint32_t at, const struct linear_source *rows, uint32_t from,
+                     uint32_t count)
+{
+    ASSERT(m->experts == 1 && rows->experts == 1 && count <= m->n - at && from + count <= rows->out);
+    for (uint32_t row = 0; row < count; row++)
+        pack_row(rows, from + row, at + row, m);
+}
+
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows)
 {
-    ASSERT(m->experts == 1 && rows->experts == 1 && rows->out <= m->n - at);
-    for (uint32_t row = 0; row < rows->out; row++)
-        pack_row(rows, row, at + row, m);
+    matrix_put_part(m, at, rows, 0, (uint32_t)rows->out);
 }
 
 static void pack_all(const struct linear_source *s, uint32_t count, const struct matrix *m)

@@ -98,6 +98,9 @@ void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memo
 struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory);
 struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, void *memory);
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows);
+/* Of the rows only [from, from + count). */
+void matrix_put_part(const struct matrix *m, uint32_t at, const struct linear_source *rows, uint32_t from,
+                     uint32_t count);
 
 /* One expert of a stack, as a matrix of its own. */
 struct matrix matrix_expert(const struct matrix *m, uint32_t expert);

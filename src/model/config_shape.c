@@ -164,6 +164,7 @@ int config_lay_out(struct arena *a, struct config *c)
                                       .eps = c->eps,
                                       .layer_norm = c->layer_norm,
                                       .layers = c->layers,
+                                      .context_max = c->context_max,
                                       .kv = kv,
                                       .kv_count = c->kv_count + c->mtp_count,
                                       .mtp_count = c->mtp_count,

@@ -38,7 +38,8 @@ struct model {
     struct account *host_account; /* the host's part of the workspace; NULL: workspace_account */
     struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct weight_memory weights, mtp_memory;
-    struct layer *layers; /* [config.layers] */
+    struct weight_memory workspace_range; /* instead of `workspace`, where the backend wants ranges */
+    struct layer *layers;                 /* [config.layers] */
     struct model_ends ends;
     struct mtp mtp; /* with shape.mtp */
     struct draft_vocab draft_vocab;
@@ -198,6 +199,9 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     c->compute = p->compute == COMPUTE_AUTO ? COMPUTE_F32 : p->compute;
     c->drafts_max = p->drafts_max;
     c->backend = p->backend ? p->backend : &backend_cpu;
+    if (c->compute != COMPUTE_F32 && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in f32",
+                       mode_names[c->compute], c->backend->name);
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
         return 0;
@@ -314,6 +318,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .parameters = b->parameters,
         .workspace = step_cost(c),
         .apart = c->backend->apart,
+        .ranges = c->backend->ranges,
         .text_alone = c->text_alone,
         .compute = c->shown,
         .has_vision = c->family->images && vision_exists(s->checkpoint),
@@ -381,8 +386,9 @@ struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         bytes[i] = parts[i]->fixed + parts[i]->token * tokens_max + parts[i]->seq * seqs_max +
                    parts[i]->worker * workers;
-    /* An arena's own header, and whole grains. */
-    return s->apart ? (struct model_workspace){in_grains(bytes[0] + 4096), in_grains(bytes[1] + 4096)}
+    /* An arena's own header, and whole grains; of ranges, units. */
+    uint64_t device_bytes = s->ranges ? weight_memory_round(bytes[0]) : in_grains(bytes[0] + 4096);
+    return s->apart ? (struct model_workspace){device_bytes, in_grains(bytes[1] + 4096)}
                     : (struct model_workspace){.device_bytes = in_grains(bytes[0] + bytes[1] + 4096)};
 }
 
@@ -425,17 +431,27 @@ static int create_planned_arena(struct account *account, uint64_t bytes, struct 
     return create_arena(account, bytes, ret);
 }
 
+static int create_range(struct model *m, const struct model_opts *opts, uint64_t bytes)
+{
+    if (m->workspace_account)
+        account_set_planned(m->workspace_account, bytes);
+    int r = weight_memory_init(&m->workspace_range, opts->device->domain, m->workspace_account, bytes);
+    return r == 0 ? weight_memory_commit(&m->workspace_range, (size_t)bytes) : r;
+}
+
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
     const struct model_workspace w =
         model_workspace_bytes(&m->shape, opts->tokens_max, opts->seqs_max, opts->device->workers);
     struct account *host = m->host_account ? m->host_account : m->workspace_account;
-    int r = create_planned_arena(m->workspace_account, w.device_bytes, &m->workspace);
+    int r = m->shape.ranges ? create_range(m, opts, w.device_bytes)
+                            : create_planned_arena(m->workspace_account, w.device_bytes, &m->workspace);
     if (r == 0 && w.host_bytes > 0)
         r = create_planned_arena(host, w.host_bytes, &m->host_workspace);
+    const struct step_memory memory = {m->workspace, m->host_workspace ? m->host_workspace : m->workspace,
+                                       m->workspace_range.base};
     if (r == 0)
-        r = step_create(m->workspace, m->host_workspace ? m->host_workspace : m->workspace, &m->config, opts,
-                        &m->step);
+        r = step_create(&memory, &m->config, opts, &m->step);
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes of workspace are more than is left",
                             (ull)(w.device_bytes + w.host_bytes));
@@ -570,6 +586,7 @@ void model_free(struct model *m)
     vision_encoder_done(&m->encoder);
     weight_memory_done(&m->weights);
     weight_memory_done(&m->mtp_memory);
+    weight_memory_done(&m->workspace_range);
     arena_free(m->host_workspace);
     arena_free(m->workspace);
     arena_free(m->tables);

@@ -98,6 +98,7 @@ struct model_shape {
     uint64_t parameters;
     struct compute_cost workspace; /* of a step: per unit of model_opts */
     bool apart;                    /* it computes in memory that is not the machine's */
+    bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
     char form[16];             /* of most of its matrices' bytes: "BF16", "8 bit" */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */

@@ -87,8 +87,7 @@ struct compute_cost step_cost(const struct config *c)
     return cost;
 }
 
-static int open_compute(struct arena *device_memory, struct arena *host_memory, struct step *s,
-                        const struct model_opts *opts)
+static int open_compute(const struct step_memory *memory, struct step *s, const struct model_opts *opts)
 {
     struct place_spec places[STEP_PLACES];
     list_places(s->config, places);
@@ -101,14 +100,16 @@ static int open_compute(struct arena *device_memory, struct arena *host_memory, 
                                                            .seqs_max = opts->seqs_max,
                                                            .logits_max = opts->logits_max,
                                                            .device = opts->device,
-                                                           .device_memory = device_memory,
-                                                           .host_memory = host_memory},
+                                                           .device_memory = memory->device,
+                                                           .host_memory = memory->host,
+                                                           .range = memory->range},
                                     &s->compute);
 }
 
-int step_create(struct arena *device_memory, struct arena *host_memory, const struct config *c,
-                const struct model_opts *opts, struct step **ret)
+int step_create(const struct step_memory *memory, const struct config *c, const struct model_opts *opts,
+                struct step **ret)
 {
+    struct arena *host_memory = memory->host;
     struct step *s = arena_alloc(host_memory, sizeof(*s));
     struct need needs[NEEDS_MAX];
     if (!s)
@@ -129,7 +130,7 @@ int step_create(struct arena *device_memory, struct arena *host_memory, const st
     for (uint32_t i = 0; i < c->rope_count; i++)
         rope_init(&s->ropes.table[i], &c->ropes[i]);
     *ret = s;
-    return open_compute(device_memory, host_memory, s, opts);
+    return open_compute(memory, s, opts);
 }
 
 /* ---- the batch ---- */

@@ -56,9 +56,14 @@ struct step {
 
 /* The cost of a workspace: fixed + token * tokens_max + seq * seqs_max + worker * workers. */
 struct compute_cost step_cost(const struct config *c);
-/* Lays the workspace out in the arenas, as compute_opts has them. 0 or -ENOMEM. */
-int step_create(struct arena *device_memory, struct arena *host_memory, const struct config *c,
-                const struct model_opts *opts, struct step **ret);
+/* Where it lies, as compute_opts has it: the backend's part in an arena or in a range. */
+struct step_memory {
+    struct arena *device, *host;
+    dev_ptr range;
+};
+/* 0 or -ENOMEM. */
+int step_create(const struct step_memory *memory, const struct config *c, const struct model_opts *opts,
+                struct step **ret);
 /* Fills the batch with the sequences. */
 void step_fill(struct step *s, const struct model_step *in);
 

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "compute/cpu/cpu_device.h"
+#include "compute/cuda/cuda.h"
 #include "compute/fake/fake.h"
 
 #include <errno.h>
@@ -33,7 +34,8 @@ struct options {
     enum compute_mode compute;
     uint32_t chunk, batch, threads, sequences; /* 0: the default */
     unsigned cpu_flags;
-    bool fake, spread;
+    bool fake, cuda, spread;
+    uint32_t cuda_index;
     const char *model; /* NULL: the golden's own directory */
 };
 
@@ -57,6 +59,16 @@ struct golden {
     uint32_t vector_tokens;
 };
 
+static bool parse_cuda(const char *text, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < CUDA_DEVICES_MAX; i++) {
+        *ret = i;
+        if (strcmp(text, cuda_device_name(i)) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void usage(FILE *out)
 {
     fputs("usage: golden [options] DIR...\n"
@@ -70,7 +82,8 @@ static void usage(FILE *out)
           "  --sequences N  a file with fewer prompts gets companions up to this many (default 8)\n"
           "  --threads N    workers (default: what the machine gives)\n"
           "  --cpu X        kernels: ref, avx2 or best, as far as the machine has them (default best)\n"
-          "  --device X     cpu, or fake: a device that finds what leaks through the compute contract\n"
+          "  --device X     cpu, cuda:N (a GPU), or fake: a device that finds what leaks through the compute "
+          "contract\n"
           "  --spread       each prompt in one of the variants, and with drafts one distance ahead\n"
           "  --help         this text\n",
           out);
@@ -374,6 +387,8 @@ static int open_device(const struct options *o, struct device **ret)
 {
     uint32_t workers = o->threads ? o->threads : device_default_workers();
     const struct fake_opts fake = {.bytes = FAKE_BYTES, .workers = workers};
+    if (o->cuda)
+        return cuda_device_open(o->cuda_index, ret);
     return o->fake ? fake_device_open(&fake, ret) : cpu_device_open(workers, o->cpu_flags, NULL, ret);
 }
 
@@ -383,7 +398,7 @@ static int load(struct golden *g, struct err *e)
     uint32_t rows = MAX_OF(MAX_OF(o->batch, 8), g->file.vector_count);
     int r = open_device(o, &g->device);
     if (r < 0)
-        return err_set(e, r, "cannot start workers");
+        return err_set(e, r, "cannot open the device: %s", strerror(-r));
     struct model_opts opts = {
         .tokens_max = MAX_OF(MIN_OF(MAX_OF(g->prompt_max * rows, rows), STEP_TOKENS_MAX), g->vector_tokens),
         .seqs_max = rows,
@@ -522,7 +537,8 @@ static int parse_options(int argc, char **argv, struct options *o)
             break;
         case 'd':
             o->fake = strcmp(optarg, "fake") == 0;
-            ok = o->fake || strcmp(optarg, "cpu") == 0;
+            o->cuda = parse_cuda(optarg, &o->cuda_index);
+            ok = o->fake || o->cuda || strcmp(optarg, "cpu") == 0;
             break;
         case 's':
             o->spread = true;

@@ -1,0 +1,285 @@
+/* cuda.c - the workspace, and a step's begin and end.
+ *
+ * The workspace is a list of arrays of the device, each with its bytes per model, token or sequence. Cost and
+ * layout both come from this list. The batch goes to the device in one copy when a step begins: its arrays
+ * are laid out side by side in host memory first. Logits of at most seqs_max tokens stay on the device until
+ * the step's end; more of them go to the host in parts (cuda_project.c). */
+#include "compute/cuda/cuda_step.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ALIGN     64u
+#define NEEDS_MAX 32
+/* A row begins at a whole line of 128 bytes. */
+#define ROW_FLOATS 32u
+
+_Static_assert(CUDA_GROUPS_MAX >= PAGE_GROUPS_MAX, "a sequence has a table for each group");
+_Static_assert(CUDA_HALF_MAX == ROPE_HALF_MAX, "tables of angles are alike");
+
+enum need_per { PER_MODEL, PER_TOKEN, PER_SEQ };
+
+struct need {
+    void *place; /* a pointer of any type */
+    enum need_per per;
+    uint64_t bytes;
+};
+
+#define NEED(p, kind, n) (*need++ = (struct need){(p), (kind), (n)})
+#define FLOATS(n)        ((uint64_t)(n) * sizeof(float))
+
+/* ---- the workspace ---- */
+
+/* The batch's arrays, each rounded up to ALIGN. */
+#define BATCH_ARRAYS 8u
+static uint64_t batch_token_bytes(void)
+{
+    return 4 * sizeof(uint32_t) + sizeof(struct rope_position) + sizeof(dev_ptr);
+}
+static uint32_t pages_max(const struct compute_shape *s)
+{
+    return DIV_UP(s->context_max, PAGE_TOKENS) + 1;
+}
+static uint64_t batch_seq_bytes(const struct compute_shape *s)
+{
+    return sizeof(struct cuda_seq) + (uint64_t)MAX_OF(s->group_count, 1u) * pages_max(s) * sizeof(uint32_t);
+}
+
+static uint32_t best_rows(const struct compute_shape *s)
+{
+    return s->draft_vocab ? s->draft_vocab : s->vocab;
+}
+
+static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct need needs[NEEDS_MAX])
+{
+    const struct compute_shape *s = o->shape;
+    struct need *need = needs;
+    ASSERT(o->place_count <= COMPUTE_PLACES_MAX);
+    for (uint32_t i = 0; i < o->place_count; i++) {
+        struct cuda_place *p = &c->places[i];
+        p->rows = o->places[i].rows;
+        p->stride = ROUND_UP(o->places[i].width, ROW_FLOATS);
+        NEED(&p->base, PER_TOKEN, FLOATS(p->stride) * (p->rows == ROWS_PAIRS ? s->top_k : 1));
+    }
+    if (s->experts) {
+        NEED(&c->expert, PER_TOKEN, s->top_k * sizeof(uint32_t));
+        NEED(&c->pair_weight, PER_TOKEN, FLOATS(s->top_k));
+        NEED(&c->shared_gate, PER_TOKEN, FLOATS(1));
+    }
+    NEED(&c->logits, PER_SEQ, FLOATS(s->vocab));
+    if (s->mtp_count) {
+        NEED(&c->best, PER_SEQ, FLOATS(2));
+        NEED(&c->valid, PER_MODEL, DIV_UP(s->vocab, 64u) * sizeof(uint64_t));
+        NEED(&c->draft_ids, PER_MODEL, best_rows(s) * sizeof(uint32_t));
+    }
+    NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));
+    ASSERT(need - needs <= NEEDS_MAX);
+    return (uint32_t)(need - needs);
+}
+
+struct compute_cost cuda_cost(const struct compute_opts *o)
+{
+    struct cuda c = {0};
+    struct need needs[NEEDS_MAX];
+    struct compute_bytes device = {0}, host = {0};
+    uint32_t count = list_needs(&c, o, needs);
+    uint64_t *const sums[] = {
+        [PER_MODEL] = &device.fixed, [PER_TOKEN] = &device.token, [PER_SEQ] = &device.seq};
+    for (uint32_t i = 0; i < count; i++)
+        *sums[needs[i].per] += needs[i].bytes;
+    host.fixed = sizeof(struct cuda) + (2 + BATCH_ARRAYS) * ALIGN;
+    host.token = batch_token_bytes();
+    host.seq = batch_seq_bytes(o->shape);
+    device.fixed += (count + 1 + BATCH_ARRAYS) * ALIGN;
+    device.token += host.token;
+    device.seq += host.seq;
+    return (struct compute_cost){.device = device, .host = host};
+}
+
+/* ---- the batch ---- */
+
+/* Where the next array goes, on the host and on the device. */
+struct packer {
+    struct cuda *cuda;
+    uint64_t used;
+};
+
+static void *pack(struct packer *p, uint64_t bytes, const void *from, const void *ret)
+{
+    char *at = p->cuda->staging + p->used;
+    const char *there = p->cuda->batch + p->used;
+    if (from && bytes > 0)
+        memcpy(at, from, bytes);
+    memcpy((void *)(uintptr_t)ret, &there, sizeof(there));
+    p->used += ROUND_UP(bytes, (uint64_t)ALIGN);
+    return at;
+}
+
+static uint32_t pages_of(const struct batch_seq *s)
+{
+    return DIV_UP(s->position + s->count, (uint32_t)PAGE_TOKENS);
+}
+
+static struct cuda_seq seq_of(const struct batch_seq *s)
+{
+    struct cuda_seq r = {.first = s->first,
+                         .count = s->count,
+                         .position = s->position,
+                         .second = s->second,
+                         .state_in = s->state_in,
+                         .state_out = s->state_out,
+                         .pending = s->pending,
+                         .keep_pending = s->keep_pending};
+    memcpy(r.previous, s->previous.axis, sizeof(r.previous));
+    return r;
+}
+
+/* Sequences, and their tables of pages, one after the other. */
+static void pack_seqs(struct packer *p, const struct batch *b)
+{
+    struct cuda *c = p->cuda;
+    uint32_t groups = c->shape->group_count, used = 0, *tables;
+    uint64_t bytes = 0;
+    struct cuda_seq *seqs = pack(p, b->seq_count * sizeof(*seqs), NULL, &c->step.seq);
+    for (uint32_t i = 0; i < b->seq_count; i++)
+        bytes += (uint64_t)pages_of(&b->seqs[i]) * groups * sizeof(uint32_t);
+    tables = pack(p, bytes, NULL, &c->step.tables);
+    for (uint32_t i = 0; i < b->seq_count; i++) {
+        uint32_t count = pages_of(&b->seqs[i]);
+        ASSERT(count <= c->pages_max);
+        seqs[i] = seq_of(&b->seqs[i]);
+        for (uint32_t g = 0; g < groups; g++) {
+            seqs[i].pages[g] = used;
+            if (b->seqs[i].pages[g])
+                memcpy(tables + used, b->seqs[i].pages[g], count * sizeof(tables[0]));
+            used += count;
+        }
+    }
+}
+
+static void step_begin(struct compute *compute, const struct batch *b)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct compute_shape *s = c->shape;
+    ASSERT(b->seq_count <= c->seqs_max && b->token_count <= c->tokens_max);
+    ASSERT(b->logit_count + b->value_count <= b->token_count);
+    cuda_use(c->device);
+    c->in = b;
+    c->logits_here = false;
+    c->step = (struct cuda_step){.tokens = b->token_count,
+                                 .seqs = b->seq_count,
+                                 .logits = b->logit_count,
+                                 .values = b->value_count,
+                                 .states = cuda_pointer(b->states),
+                                 .state_bytes = s->state_bytes,
+                                 .pair_weight = c->pair_weight,
+                                 .shared_gate = c->shared_gate,
+                                 .top_k = s->top_k,
+                                 .experts = s->experts};
+    for (uint32_t g = 0; g < s->group_count; g++) {
+        c->step.pages[g] = cuda_pointer(b->pages[g]);
+        c->step.page_bytes[g] = s->groups[g].page_bytes;
+    }
+    struct packer p = {c, 0};
+    uint64_t n = b->token_count;
+    pack_seqs(&p, b);
+    pack(&p, n * sizeof(b->ids[0]), b->ids, &c->step.ids);
+    pack(&p, n * sizeof(b->token_seq[0]), b->token_seq, &c->step.token_seq);
+    pack(&p, n * sizeof(b->positions[0]), b->positions, &c->step.positions);
+    pack(&p, n * sizeof(b->features[0]), b->features, &c->step.features);
+    pack(&p, (b->logit_count + b->value_count) * sizeof(b->logit_columns[0]), b->logit_columns,
+         &c->step.logit_columns);
+    pack(&p, b->seq_count * sizeof(b->hidden_columns[0]), b->hidden_columns, &c->step.hidden_columns);
+    (void)cuda_ok(c->device,
+                  c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
+                  "batch");
+}
+
+static bool replay(struct compute *compute, uint32_t key)
+{
+    (void)compute;
+    (void)key;
+    return false;
+}
+
+static void get_logits(struct cuda *c)
+{
+    struct cuda_device *d = c->device;
+    uint64_t bytes = FLOATS(c->shape->vocab) * c->in->logit_count;
+    if (c->logits_here)
+        (void)cuda_ok(d, d->driver->get(c->in->logits, (uintptr_t)c->logits, bytes, d->stream), "logits");
+}
+
+static int step_end(struct compute *compute)
+{
+    struct cuda *c = cuda_of(compute);
+    get_logits(c);
+    c->in = NULL;
+    return cuda_wait(c->device);
+}
+
+/* The queue is empty then: pages and states may be given away. */
+static void step_cancel(struct compute *compute)
+{
+    struct cuda *c = cuda_of(compute);
+    c->in = NULL;
+    (void)cuda_ok(c->device, c->device->driver->stream_wait(c->device->stream), "wait");
+}
+
+/* ---- opening ---- */
+
+static const struct compute_ops ops = {.step_begin = step_begin,
+                                       .replay = replay,
+                                       .step_end = step_end,
+                                       .step_cancel = step_cancel,
+                                       .embed = cuda_embed,
+                                       .layer_inputs = cuda_layer_inputs,
+                                       .norm = cuda_norm,
+                                       .add_features = cuda_add_features,
+                                       .project = cuda_project,
+                                       .append = cuda_append,
+                                       .attend = cuda_attend,
+                                       .latent = cuda_latent,
+                                       .convolve = cuda_convolve,
+                                       .recur = cuda_recur,
+                                       .ssm_convolve = cuda_ssm_convolve,
+                                       .ssm_recur = cuda_ssm_recur,
+                                       .scale = cuda_scale,
+                                       .short_conv = cuda_short_conv,
+                                       .glu = cuda_glu,
+                                       .route = cuda_route,
+                                       .gather = cuda_gather,
+                                       .finish = cuda_finish,
+                                       .values = cuda_values,
+                                       .pair = cuda_pair,
+                                       .best = cuda_best,
+                                       .copy_row = cuda_copy_row,
+                                       .encode = cuda_encode};
+
+int cuda_open(const struct compute_opts *o, struct compute **ret)
+{
+    struct cuda *c = ARENA_NEW(o->host_memory, struct cuda);
+    struct need needs[NEEDS_MAX];
+    const uint64_t counts[] = {[PER_MODEL] = 1, [PER_TOKEN] = o->tokens_max, [PER_SEQ] = o->seqs_max};
+    if (!c)
+        return -ENOMEM;
+    *c = (struct cuda){.compute = {&ops},
+                       .device = cuda_device_of(o->device),
+                       .shape = o->shape,
+                       .tokens_max = o->tokens_max,
+                       .seqs_max = o->seqs_max,
+                       .pages_max = pages_max(o->shape)};
+    uint64_t at = ROUND_UP(o->range.at, (uint64_t)ALIGN);
+    uint32_t count = list_needs(c, o, needs);
+    for (uint32_t i = 0; i < count; i++) {
+        void *place = cuda_pointer((dev_ptr){at});
+        memcpy(needs[i].place, &place, sizeof(place));
+        at += ROUND_UP(counts[needs[i].per] * needs[i].bytes, (uint64_t)ALIGN);
+    }
+    c->batch = cuda_pointer((dev_ptr){at});
+    c->staging =
+        arena_alloc(o->host_memory, batch_token_bytes() * o->tokens_max +
+                                        batch_seq_bytes(o->shape) * o->seqs_max + BATCH_ARRAYS * ALIGN);
+    *ret = &c->compute;
+    return c->staging ? 0 : -ENOMEM;
+}

@@ -1,0 +1,29 @@
+/* cuda.h - NVIDIA GPUs as devices.
+ *
+ * The driver is found at run time (libcuda.so.1); without it, or where the program was built without kernels,
+ * the functions below say so and nothing else changes. Arithmetic is f32 by the chains of kernel/kern.h:
+ * products, convolutions, recurrences and rotations have the bits of the CPU's reference. */
+#ifndef PLATEAU_COMPUTE_CUDA_H
+#define PLATEAU_COMPUTE_CUDA_H
+
+#include "compute/backend.h"
+
+extern const struct backend backend_cuda;
+
+#define CUDA_DEVICES_MAX 8
+
+/* Whether the program holds kernels. */
+bool cuda_is_built(void);
+/* Devices that could be opened; 0 without a driver or kernels. */
+uint32_t cuda_device_count(void);
+/* The memory of device `index` < count that models may take: all of it, less what its context and the driver
+ * need. 0: the driver does not say. */
+uint64_t cuda_device_room(uint32_t index);
+/* "cuda:0" */
+const char *cuda_device_name(uint32_t index);
+
+/* 0, -ENODEV (no driver, no kernels, no such device), -ENOTSUP (older than sm_80), -ENOMEM, -EIO.
+ * device_close() demands that all its memory was released. */
+int cuda_device_open(uint32_t index, struct device **ret);
+
+#endif

@@ -1,0 +1,267 @@
+/* cuda_args.h - what kernels take from the host: plain structs, read by C and by CUDA C++.
+ *
+ * Pointers are addresses of the device; host code only hands them on. A kernel takes its operation's struct
+ * by value, and the step's. */
+#ifndef PLATEAU_COMPUTE_CUDA_ARGS_H
+#define PLATEAU_COMPUTE_CUDA_ARGS_H
+
+#include <stdint.h>
+
+#define CUDA_NONE        UINT32_MAX
+#define CUDA_GROUPS_MAX  8   /* groups of pages, at most */
+#define CUDA_PARTS_MAX   5   /* matrices of a projection */
+#define CUDA_THREADS     256 /* of a block, unless a kernel says otherwise */
+#define CUDA_PAGE_TOKENS 32
+#define CUDA_PANEL       16 /* rows of weights that lie together */
+
+/* Rows of floats: row i begins i * stride floats after `at`. */
+struct cuda_rows {
+    float *at;
+    uint32_t stride, width;
+};
+
+/* As enum matrix_form. */
+enum cuda_form { CUDA_BF16, CUDA_F16, CUDA_F32, CUDA_AFFINE };
+
+/* struct weight, layout of kernel/matrix.h. */
+struct cuda_matrix {
+    const uint8_t *data;
+    uint64_t expert_bytes;
+    uint32_t n, k, experts;
+    uint32_t form, qparams, bits, group;
+};
+
+/* struct batch_seq. */
+struct cuda_seq {
+    uint32_t first, count, position, second;
+    uint32_t state_in, state_out, pending, keep_pending;
+    uint32_t pages[CUDA_GROUPS_MAX]; /* where its table of each group begins in cuda_step.tables */
+    uint32_t previous[3];
+};
+
+/* struct batch, on the device. */
+struct cuda_step {
+    uint32_t tokens, seqs, logits, values;
+    const struct cuda_seq *seq;
+    const uint32_t *ids, *token_seq, *logit_columns, *hidden_columns, *tables;
+    const uint32_t *positions; /* [tokens][3] */
+    const uint64_t *features;
+    char *pages[CUDA_GROUPS_MAX];
+    uint64_t page_bytes[CUDA_GROUPS_MAX];
+    char *states;
+    uint64_t state_bytes;
+    const float *pair_weight, *shared_gate; /* what route left */
+    uint32_t top_k, experts;
+};
+
+struct cuda_norm {
+    const float *weight, *bias;
+    float eps;
+    uint32_t layer_norm;
+};
+
+enum cuda_residual_kind { CUDA_RESIDUAL_NONE, CUDA_RESIDUAL_ADD, CUDA_RESIDUAL_EXPERTS };
+struct cuda_residual {
+    uint32_t kind;
+    struct cuda_rows out, pairs, sum;
+    struct cuda_norm norm;
+    const float *norm_pairs, *layer_scale;
+    float scale, eps;
+};
+
+/* ---- rows ---- */
+
+#define CUDA_HALF_MAX 320
+struct cuda_rope {
+    uint32_t half;
+    uint8_t axis[CUDA_HALF_MAX];
+    float inv_freq[CUDA_HALF_MAX];
+    double magnitude;
+};
+struct cuda_ropes {
+    uint32_t count;
+    struct cuda_rope table[2];
+};
+
+struct cuda_embed {
+    struct cuda_matrix table, positions, types; /* data NULL: none */
+    struct cuda_rows h, angles;
+    const struct cuda_ropes *ropes;
+    float scale;
+};
+
+struct cuda_layer_inputs {
+    struct cuda_matrix table;
+    struct cuda_rows x;
+    uint32_t width;
+    const float *norm;
+    float input_scale, row_scale, scale, eps;
+};
+
+struct cuda_norm_op {
+    struct cuda_residual add;
+    struct cuda_rows h, y, keep;
+    struct cuda_norm norm;
+    uint32_t stream;
+    uint64_t hidden_offset, hidden_step;
+};
+
+struct cuda_features {
+    struct cuda_residual add;
+    struct cuda_rows h;
+    uint32_t from;
+};
+
+#define CUDA_SCALES_MAX 5
+struct cuda_scale {
+    struct cuda_rows x;
+    uint32_t count;
+    uint32_t width[CUDA_SCALES_MAX];
+    float factor[CUDA_SCALES_MAX];
+};
+
+/* As enum glu_function. */
+enum cuda_glu_function { CUDA_SILU, CUDA_GELU_TANH, CUDA_GELU_ERF, CUDA_RELU_SQUARE, CUDA_SWIGLU_CLIP };
+struct cuda_glu {
+    uint32_t function, has_up;
+    float alpha, limit;
+    struct cuda_rows in, up, out;
+};
+
+struct cuda_gather {
+    struct cuda_residual add;
+    struct cuda_rows h, y;
+    struct cuda_norm norm;
+};
+
+struct cuda_finish {
+    struct cuda_rows x;
+    float scale, cap;
+};
+
+struct cuda_copy_row {
+    struct cuda_matrix to, from;
+    uint32_t to_row, from_row;
+};
+
+/* ---- products ---- */
+
+enum cuda_columns { CUDA_COLUMNS_ROWS, CUDA_COLUMNS_EXPERTS, CUDA_COLUMNS_HEADS };
+struct cuda_product {
+    struct cuda_matrix w;
+    struct cuda_rows x, y;
+    const float *bias;
+    uint32_t count;          /* columns */
+    uint32_t x_div;          /* experts: column / x_div is the row of x */
+    uint32_t x_step, y_step; /* heads: from one head's values to the next */
+    uint32_t bias_step;      /* experts: from one expert's bias to the next */
+    const uint32_t *expert;  /* experts: [columns] */
+};
+
+struct cuda_best {
+    struct cuda_rows logits;
+    const uint32_t *ids;
+    const uint64_t *valid;
+    float *best_logit; /* [tokens][2]: logit, id as bits */
+    uint32_t n;
+};
+
+struct cuda_pair {
+    struct cuda_residual add;
+    struct cuda_matrix table;
+    struct cuda_rows h, pair, angles;
+    const struct cuda_ropes *ropes;
+    const float *final_norm, *norm_embedding, *norm_hidden;
+    float eps;
+    uint32_t draft, from_states;
+    uint64_t hidden_offset, hidden_step;
+};
+
+/* ---- attention ---- */
+
+struct cuda_kv {
+    uint32_t group, heads, k_width, v_width, v_in_k;
+    uint64_t offset, k_bytes,
+        head_bytes; /* in a page: of the layer, of a head's K, from one head to the next */
+};
+
+struct cuda_attention {
+    struct cuda_kv kv;
+    uint32_t heads, q_stride, window;
+    float scale, cap, growth, eps;
+    uint32_t growth_every;
+    uint32_t both_ways, norm_rotated, norm_heads, adjacent, gated, mtp, with_queries, with_keys;
+    const float *q_norm, *k_norm, *v_norm, *sinks;
+    struct cuda_rows qkv, out, angles;
+};
+
+/* Norms over all heads together, and copies of K as V, before the heads go their ways. */
+struct cuda_attention_rows {
+    struct cuda_rows x;
+    const float *weight; /* NULL: a copy */
+    uint32_t from, to, width;
+    float eps;
+};
+
+struct cuda_latent {
+    struct cuda_kv kv;
+    uint32_t heads, adjacent, q_step;
+    struct cuda_norm norm;
+    struct cuda_rows in, q, query, angles;
+};
+
+/* ---- recurrent layers ---- */
+
+/* Offsets into a state are in bytes, into a pending token in floats. */
+struct cuda_conv {
+    const float *weight, *bias;
+    struct cuda_rows u, y;
+    uint32_t channels, taps, linear;
+    uint32_t gated; /* short convolution: u is the last third of its row, and gates are the first two */
+    uint64_t state_offset, pending_offset, pending_floats;
+};
+
+struct cuda_delta {
+    uint32_t key_heads, value_heads, key_dim, value_dim, channels;
+    float eps;
+    const float *decay, *dt_bias, *norm;
+    struct cuda_rows in, conv_out, gates, out;
+    uint64_t state_offset, pending_offset, pending_floats, k_at, v_at, alpha_at, beta_at;
+};
+
+struct cuda_ssm {
+    uint32_t heads, head_dim, groups, state, norm_kind;
+    float eps, dt_min, dt_max;
+    const float *a, *dt_bias, *skip, *norm;
+    struct cuda_rows in, conv_out, gates, out;
+    uint64_t state_offset, pending_offset, pending_floats, x_at, b_at, dt_at, decay_at;
+};
+
+/* ---- experts ---- */
+
+struct cuda_route {
+    uint32_t score, shared, normalise, groups, groups_top, group_max;
+    float normalise_eps, scale;
+    const float *correction, *expert_scale;
+    struct cuda_rows in;
+    uint32_t *pair_expert;
+    float *pair_weight, *shared_gate;
+};
+
+/* ---- an image ---- */
+
+struct cuda_encode {
+    struct cuda_rows x, y, z;
+    uint32_t from, count, width, parts;
+    const float *bias, *norm_weight, *norm_bias;
+    uint32_t heads, head_dim, merge, rows, columns, grid;
+    uint32_t gelu, add, norm; /* gelu: 0 none, 1 tanh, 2 erf; add to y; then norm to z */
+    uint32_t keep;            /* keys and values, as pages */
+    uint32_t patches;
+    float scale;
+    const float *cosines, *sines; /* [edge][head_dim / 4] */
+    float *keys;                  /* [heads][pages]: K transposed, V */
+    struct cuda_matrix table;     /* of learned positions */
+};
+
+#endif

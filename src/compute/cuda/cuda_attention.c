@@ -1,0 +1,93 @@
+/* cuda_attention.c - queries and keys, their place in the pages, and attention. */
+#include "compute/cuda/cuda_step.h"
+
+#define APPEND_THREADS 128u
+
+static struct cuda_kv kv_of(const struct kv_layer *l)
+{
+    return (struct cuda_kv){.group = l->group,
+                            .heads = l->heads,
+                            .k_width = l->k_width,
+                            .v_width = l->v_width,
+                            .v_in_k = l->v_in_k,
+                            .offset = l->offset,
+                            .k_bytes = page_k_bytes(l),
+                            .head_bytes = page_k_bytes(l) + page_v_bytes(l)};
+}
+
+static struct cuda_attention attention_of(const struct cuda *c, const struct op_attention *a)
+{
+    const struct kv_layer *l = &c->shape->kv[a->layer];
+    ASSERT(l->k_width <= KERN_HEAD_MAX && l->v_width <= KERN_HEAD_MAX);
+    return (struct cuda_attention){.kv = kv_of(l),
+                                   .heads = a->heads,
+                                   .q_stride = a->gated ? 2 * l->k_width : l->k_width,
+                                   .window = a->window,
+                                   .scale = a->scale,
+                                   .cap = a->cap,
+                                   .growth = a->growth,
+                                   .growth_every = a->growth_every,
+                                   .eps = c->shape->eps,
+                                   .both_ways = a->both_ways,
+                                   .norm_rotated = a->norm_rotated,
+                                   .norm_heads = !a->norm_all,
+                                   .adjacent = a->adjacent,
+                                   .gated = a->gated,
+                                   .mtp = a->mtp,
+                                   .with_queries = !a->keys_only,
+                                   .with_keys = !a->queries_only,
+                                   .q_norm = cuda_pointer(a->q_norm),
+                                   .k_norm = cuda_pointer(a->k_norm),
+                                   .v_norm = cuda_pointer(a->v_norm),
+                                   .sinks = cuda_pointer(a->sinks),
+                                   .qkv = cuda_rows(c, a->qkv),
+                                   .out = cuda_rows(c, a->out),
+                                   .angles = cuda_rows(c, a->angles)};
+}
+
+/* What takes all heads of a token together: a norm in place, or with no weight a copy. */
+static void run_rows(struct cuda *c, const struct cuda_attention *k, const float *weight, uint32_t from,
+                     uint32_t to, uint32_t width)
+{
+    const struct cuda_attention_rows rows = {k->qkv, weight, from, to, width, k->eps};
+    cuda_run(c, CUDA_KERNEL_attention_rows, cuda_by_row(c->step.tokens), &rows);
+}
+
+void cuda_append(struct compute *compute, const struct op_attention *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_attention k = attention_of(c, a);
+    uint32_t keys = k.heads * k.q_stride, width = k.kv.heads * k.kv.k_width;
+    if (a->v_is_k && k.with_keys)
+        run_rows(c, &k, NULL, keys, keys + width, k.kv.heads * k.kv.v_width);
+    if (a->norm_all && k.q_norm && k.with_queries)
+        run_rows(c, &k, k.q_norm, 0, 0, keys);
+    if (a->norm_all && k.k_norm && k.with_keys)
+        run_rows(c, &k, k.k_norm, keys, keys, width);
+    cuda_run_step(c, CUDA_KERNEL_append,
+                  (struct cuda_grid){c->step.tokens, k.heads + k.kv.heads, 1, APPEND_THREADS, 0}, &k);
+}
+
+void cuda_attend(struct compute *compute, const struct op_attention *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_attention k = attention_of(c, a);
+    cuda_run_step(c, CUDA_KERNEL_attend, (struct cuda_grid){c->step.tokens, k.heads, 1, CUDA_THREADS, 0}, &k);
+}
+
+void cuda_latent(struct compute *compute, const struct op_latent *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_latent k = {.kv = kv_of(&c->shape->kv[a->layer]),
+                                  .heads = a->heads,
+                                  .adjacent = a->adjacent,
+                                  .q_step = a->q.width / a->heads,
+                                  .norm = cuda_norm_of(c, &a->norm),
+                                  .in = cuda_rows(c, a->in),
+                                  .q = cuda_rows(c, a->q),
+                                  .query = cuda_rows(c, a->query),
+                                  .angles = cuda_rows(c, a->angles)};
+    ASSERT(k.kv.v_in_k && k.kv.heads == 1 && a->in.width == k.kv.k_width);
+    cuda_run_step(c, CUDA_KERNEL_latent,
+                  (struct cuda_grid){c->step.tokens, a->heads + 1, 1, APPEND_THREADS, 0}, &k);
+}

@@ -1,0 +1,216 @@
+/* cuda_device.c - the device: a context with one queue, and the kernels.
+ *
+ * Steps, copies and packed weights of all models go through the one queue, in the order of the calls. The
+ * stack limit of 256 bytes, set before anything is loaded, saves 198 MiB of the context's memory. */
+#include "compute/cuda/cuda_device.h"
+
+#include "compute/cuda/cuda_image.h"
+
+#include "base/check.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STACK_BYTES   256u
+#define COMPUTE_LEAST 80u /* sm_80 */
+#define MODULES_MAX   16u
+/* Of the device's memory: a context with all kernels (340 MiB on an H100), and what the driver takes as it
+ * goes. */
+#define RESERVE_BYTES ((uint64_t)1 << 30)
+/* In device.flags: the tier of results' bits. */
+#define FLAG_CUDA (1u << 30)
+
+static const char *const names[CUDA_DEVICES_MAX] = {"cuda:0", "cuda:1", "cuda:2", "cuda:3",
+                                                    "cuda:4", "cuda:5", "cuda:6", "cuda:7"};
+
+bool cuda_is_built(void)
+{
+    return cuda_image_count() > 0;
+}
+
+uint32_t cuda_device_count(void)
+{
+    const struct cuda_driver *v = cuda_is_built() ? cuda_driver() : NULL;
+    int count = 0;
+    return v && v->device_count(&count) == 0 && count > 0 ? MIN_OF((uint32_t)count, CUDA_DEVICES_MAX) : 0;
+}
+
+uint64_t cuda_device_room(uint32_t index)
+{
+    const struct cuda_driver *v = cuda_driver();
+    size_t bytes = 0;
+    int handle;
+    if (!v || v->device_get(&handle, (int)index) != 0 || v->device_memory(&bytes, handle) != 0)
+        return 0;
+    return bytes > RESERVE_BYTES ? bytes - RESERVE_BYTES : 0;
+}
+
+const char *cuda_device_name(uint32_t index)
+{
+    ASSERT(index < CUDA_DEVICES_MAX);
+    return names[index];
+}
+
+/* ---- opening ---- */
+
+static const char *const kernel_names[] = {
+#define X(name) "plateau_" #name,
+    CUDA_KERNELS(X)
+#undef X
+};
+
+static int load_kernels(struct cuda_device *d)
+{
+    void *modules[MODULES_MAX];
+    uint32_t count = cuda_image_count();
+    ASSERT(count <= MODULES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!cuda_ok(d, d->driver->module_load(&modules[i], cuda_image(i)), "load"))
+            return -EIO;
+    }
+    for (uint32_t k = 0; k < CUDA_KERNEL_COUNT; k++) {
+        uint32_t i = 0;
+        while (i < count && d->driver->module_function(&d->functions[k], modules[i], kernel_names[k]) != 0)
+            i++;
+        if (i == count) {
+            LOG_ERROR("device_error", "device=%s kernel=%s error=missing", d->name, kernel_names[k]);
+            return -EIO;
+        }
+    }
+    return 0;
+}
+
+/* The context holds modules and queue: all of them end with it. */
+static int open_context(struct cuda_device *d)
+{
+    const struct cuda_driver *v = d->driver;
+    if (!cuda_ok(d, v->context_create(&d->context, CUDA_CONTEXT_BLOCKING, d->handle), "context"))
+        return -EIO;
+    if (!cuda_ok(d, v->context_limit(CUDA_LIMIT_STACK, STACK_BYTES), "limit") ||
+        !cuda_ok(d, v->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING), "queue"))
+        return -EIO;
+    return load_kernels(d);
+}
+
+static void close_context(struct cuda_device *d)
+{
+    if (d->context)
+        (void)d->driver->context_destroy(d->context);
+    d->context = d->stream = NULL;
+}
+
+static int find_device(struct cuda_device *d, uint32_t index)
+{
+    const struct cuda_driver *v = d->driver;
+    int major = 0, minor = 0;
+    if (index >= cuda_device_count() || v->device_get(&d->handle, (int)index) != 0)
+        return -ENODEV;
+    (void)v->device_attribute(&major, CUDA_ATTRIBUTE_MAJOR, d->handle);
+    (void)v->device_attribute(&minor, CUDA_ATTRIBUTE_MINOR, d->handle);
+    snprintf(d->tier, sizeof(d->tier), "sm_%d%d", major, minor);
+    d->device.flags = FLAG_CUDA | (unsigned)(10 * major + minor);
+    return (unsigned)(10 * major + minor) < COMPUTE_LEAST ? -ENOTSUP : 0;
+}
+
+/* ---- the device ---- */
+
+static void free_device(struct cuda_device *d)
+{
+    cuda_memory_done(d);
+    close_context(d);
+    pthread_mutex_destroy(&d->staging_lock);
+    free(d);
+}
+
+static void close_device(struct device *device)
+{
+    struct cuda_device *d = cuda_device_of(device);
+    ASSERT_OF(atomic_load(&d->committed) == 0, "%s: %llu bytes are committed", d->name,
+              (ull)atomic_load(&d->committed));
+    free_device(d);
+}
+
+/* The queue is the turn: engines do not wait for each other to put a step into it. */
+static void no_turn(struct device *d)
+{
+    (void)d;
+}
+
+static bool is_busy(const struct device *d)
+{
+    (void)d;
+    return false;
+}
+
+static int reopen(struct device *device)
+{
+    struct cuda_device *d = cuda_device_of(device);
+    ASSERT(atomic_load(&d->committed) == 0);
+    close_context(d);
+    atomic_store(&device->lost, false);
+    int r = open_context(d);
+    (void)atomic_exchange(&d->failed, false);
+    if (r < 0)
+        atomic_store(&device->lost, true);
+    return r < 0 ? -EIO : 0;
+}
+
+/* The driver commits on the calling thread. */
+static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *task_arg, uint32_t count)
+{
+    (void)arg;
+    for (uint32_t i = 0; i < count; i++)
+        task(task_arg, i);
+    return true;
+}
+
+static uint64_t weight_bytes(const struct linear_source *s, uint32_t count)
+{
+    return matrix_stack_bytes(s, count);
+}
+
+const struct backend backend_cuda = {.name = "cuda",
+                                     .apart = true,
+                                     .ranges = true,
+                                     .cost = cuda_cost,
+                                     .open = cuda_open,
+                                     .weight_bytes = weight_bytes,
+                                     .weight_begin = cuda_weight_begin,
+                                     .weight_put = cuda_weight_put,
+                                     .encode_bytes = cuda_encode_bytes,
+                                     .encode_rows = cuda_encode_rows};
+
+static const struct device_ops ops = {
+    .close = close_device, .turn_begin = no_turn, .turn_end = no_turn, .is_busy = is_busy, .reopen = reopen};
+
+int cuda_device_open(uint32_t index, struct device **ret)
+{
+    const struct cuda_driver *v = cuda_is_built() ? cuda_driver() : NULL;
+    if (!v)
+        return -ENODEV;
+    struct cuda_device *d = calloc(1, sizeof(*d));
+    if (!d)
+        return -ENOMEM;
+    d->driver = v;
+    snprintf(d->name, sizeof(d->name), "cuda:%u", index);
+    d->domain = (struct domain){.name = d->name, .class = ACCOUNT_DEVICE, .ops = &cuda_domain_ops, .arg = d};
+    d->device = (struct device){.ops = &ops,
+                                .backend = &backend_cuda,
+                                .domain = &d->domain,
+                                .crew = {run_crew, d},
+                                .workers = 1,
+                                .tier = d->tier};
+    pthread_mutex_init(&d->staging_lock, NULL);
+    int r = cuda_memory_init(d);
+    if (r == 0)
+        r = find_device(d, index);
+    if (r == 0)
+        r = open_context(d);
+    if (r < 0)
+        free_device(d);
+    else
+        *ret = &d->device;
+    return r;
+}

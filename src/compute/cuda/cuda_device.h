@@ -1,0 +1,124 @@
+/* cuda_device.h - a GPU as the backend's own files see it. */
+#ifndef PLATEAU_COMPUTE_CUDA_DEVICE_H
+#define PLATEAU_COMPUTE_CUDA_DEVICE_H
+
+#include "compute/cuda/cuda.h"
+#include "compute/cuda/cuda_driver.h"
+#include "kernel/matrix.h"
+
+#include <pthread.h>
+
+#define CUDA_KERNELS(X)                                                                                      \
+    X(embed)                                                                                                 \
+    X(layer_inputs)                                                                                          \
+    X(norm)                                                                                                  \
+    X(features)                                                                                              \
+    X(gather)                                                                                                \
+    X(scale)                                                                                                 \
+    X(glu)                                                                                                   \
+    X(finish)                                                                                                \
+    X(pair)                                                                                                  \
+    X(best)                                                                                                  \
+    X(copy_row)                                                                                              \
+    X(product)                                                                                               \
+    X(product4)                                                                                              \
+    X(product16)                                                                                             \
+    X(product_experts)                                                                                       \
+    X(append)                                                                                                \
+    X(attention_rows)                                                                                        \
+    X(latent)                                                                                                \
+    X(attend)                                                                                                \
+    X(conv)                                                                                                  \
+    X(delta_norm)                                                                                            \
+    X(delta_gates)                                                                                           \
+    X(delta)                                                                                                 \
+    X(delta_end)                                                                                             \
+    X(ssm_gates)                                                                                             \
+    X(ssm)                                                                                                   \
+    X(ssm_end)                                                                                               \
+    X(route)                                                                                                 \
+    X(encode_norm)                                                                                           \
+    X(encode_place)                                                                                          \
+    X(encode_bias)                                                                                           \
+    X(encode_heads)                                                                                          \
+    X(encode_attend)
+
+enum cuda_kernel {
+#define X(name) CUDA_KERNEL_##name,
+    CUDA_KERNELS(X)
+#undef X
+        CUDA_KERNEL_COUNT
+};
+
+#define CUDA_RANGES_MAX    4096
+#define CUDA_STAGING_BYTES ((size_t)8 << 20)
+
+/* UNIT_BYTES of a range: memory of the driver's, while any of its small units is committed. */
+struct cuda_granule {
+    uint64_t handle;
+    uint32_t units; /* bit per small unit */
+    bool mapped;
+};
+
+struct cuda_range {
+    uint64_t base, bytes;          /* 0: free */
+    struct cuda_granule *granules; /* [bytes / UNIT_BYTES], mapped by us */
+};
+
+struct cuda_device {
+    struct device device; /* first */
+    struct domain domain;
+    char name[16], tier[16];
+    const struct cuda_driver *driver;
+    int index, handle;
+    void *context, *stream;
+    void *functions[CUDA_KERNEL_COUNT];
+    atomic_bool failed; /* something since the last step's end */
+    atomic_uint_least64_t committed;
+    pthread_mutex_t lock; /* of the ranges */
+    struct cuda_range *ranges;
+    pthread_mutex_t staging_lock;
+    char *staging; /* CUDA_STAGING_BYTES of host memory, for what the host writes piece by piece */
+};
+
+static inline struct cuda_device *cuda_device_of(struct device *d)
+{
+    return (struct cuda_device *)d;
+}
+
+/* ---- the queue: cuda_queue.c ---- */
+
+/* The calling thread may call the driver for this device. */
+void cuda_use(const struct cuda_device *d);
+/* Takes note of a failure; true: there was none. */
+bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what);
+/* Waits for all that was put into the queue. 0, or the first failure since the last call: -EIO, -ENODEV. */
+int cuda_wait(struct cuda_device *d);
+
+struct cuda_grid {
+    uint32_t x, y, z, threads, shared_bytes;
+};
+/* Puts a kernel into the queue. */
+void cuda_launch(struct cuda_device *d, enum cuda_kernel kernel, struct cuda_grid grid, void **arguments);
+
+/* ---- the other files' ---- */
+
+/* cuda_memory.c */
+extern const struct domain_ops cuda_domain_ops;
+int cuda_memory_init(struct cuda_device *d);
+void cuda_memory_done(struct cuda_device *d);
+
+/* cuda_weight.c */
+struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                                dev_ptr at);
+void cuda_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows);
+
+/* cuda.c */
+struct compute_cost cuda_cost(const struct compute_opts *o);
+int cuda_open(const struct compute_opts *o, struct compute **ret);
+
+/* cuda_encode.c */
+uint64_t cuda_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);
+struct encode_rows cuda_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums);
+
+#endif

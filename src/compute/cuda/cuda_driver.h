@@ -1,0 +1,92 @@
+/* cuda_driver.h - NVIDIA's driver, opened at run time: the functions of its API that the backend calls.
+ *
+ * Nothing of CUDA is needed to build the host part. Types and constants are the driver API's own, which are
+ * stable across its versions; names ending in _v2 are what its header calls without the ending. */
+#ifndef PLATEAU_COMPUTE_CUDA_DRIVER_H
+#define PLATEAU_COMPUTE_CUDA_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int cuda_result; /* 0: success */
+typedef uint64_t cuda_address;
+
+struct cuda_location {
+    int type, id;
+};
+struct cuda_allocation {
+    int type, handle_types;
+    struct cuda_location location;
+    void *reserved;
+    struct {
+        uint8_t compression, rdma;
+        uint16_t usage;
+        uint8_t rest[4];
+    } flags;
+};
+struct cuda_access {
+    struct cuda_location location;
+    int flags;
+};
+enum {
+    CUDA_ALLOCATION_PINNED = 1,
+    CUDA_LOCATION_DEVICE = 1,
+    CUDA_ACCESS_READ_WRITE = 3,
+    CUDA_LIMIT_STACK = 0,
+    CUDA_CONTEXT_BLOCKING = 4, /* a thread that waits sleeps */
+    CUDA_STREAM_NON_BLOCKING = 1,
+    CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
+    CUDA_ATTRIBUTE_MAJOR = 75,
+    CUDA_ATTRIBUTE_MINOR = 76,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+};
+
+#define CUDA_FUNCTIONS(X)                                                                                    \
+    X(init, "cuInit", (unsigned flags))                                                                      \
+    X(device_count, "cuDeviceGetCount", (int *count))                                                        \
+    X(device_get, "cuDeviceGet", (int *device, int index))                                                   \
+    X(device_name, "cuDeviceGetName", (char *name, int bytes, int device))                                   \
+    X(device_memory, "cuDeviceTotalMem_v2", (size_t * bytes, int device))                                    \
+    X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))                     \
+    X(context_create, "cuCtxCreate_v2", (void **context, unsigned flags, int device))                        \
+    X(context_destroy, "cuCtxDestroy_v2", (void *context))                                                   \
+    X(context_set, "cuCtxSetCurrent", (void *context))                                                       \
+    X(context_limit, "cuCtxSetLimit", (int limit, size_t value))                                             \
+    X(module_load, "cuModuleLoadData", (void **module, const void *image))                                   \
+    X(module_function, "cuModuleGetFunction", (void **function, void *module, const char *name))             \
+    X(stream_create, "cuStreamCreate", (void **stream, unsigned flags))                                      \
+    X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                                  \
+    X(stream_wait, "cuStreamSynchronize", (void *stream))                                                    \
+    X(launch, "cuLaunchKernel",                                                                              \
+      (void *function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,           \
+       unsigned threads_z, unsigned shared_bytes, void *stream, void **arguments, void **extra))             \
+    X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                                       \
+    X(reserve, "cuMemAddressReserve",                                                                        \
+      (cuda_address * base, size_t bytes, size_t alignment, cuda_address wanted, unsigned long long flags))  \
+    X(unreserve, "cuMemAddressFree", (cuda_address base, size_t bytes))                                      \
+    X(create, "cuMemCreate",                                                                                 \
+      (uint64_t * handle, size_t bytes, const struct cuda_allocation *how, unsigned long long flags))        \
+    X(release, "cuMemRelease", (uint64_t handle))                                                            \
+    X(map, "cuMemMap",                                                                                       \
+      (cuda_address at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags))             \
+    X(unmap, "cuMemUnmap", (cuda_address at, size_t bytes))                                                  \
+    X(access, "cuMemSetAccess",                                                                              \
+      (cuda_address at, size_t bytes, const struct cuda_access *list, size_t count))                         \
+    X(fill, "cuMemsetD8Async", (cuda_address at, unsigned char value, size_t bytes, void *stream))           \
+    X(put, "cuMemcpyHtoDAsync_v2", (cuda_address to, const void *from, size_t bytes, void *stream))          \
+    X(get, "cuMemcpyDtoHAsync_v2", (void *to, cuda_address from, size_t bytes, void *stream))                \
+    X(move, "cuMemcpyDtoDAsync_v2", (cuda_address to, cuda_address from, size_t bytes, void *stream))        \
+    X(error_name, "cuGetErrorName", (cuda_result error, const char **name))
+
+struct cuda_driver {
+#define X(name, symbol, arguments) cuda_result(*name) arguments;
+    CUDA_FUNCTIONS(X)
+#undef X
+};
+
+/* The process's driver, initialised; NULL without a working driver. Any thread. It stays open. */
+const struct cuda_driver *cuda_driver(void);
+/* "CUDA_ERROR_..." */
+const char *cuda_driver_error(const struct cuda_driver *v, cuda_result r);
+
+#endif

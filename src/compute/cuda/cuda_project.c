@@ -1,0 +1,220 @@
+/* cuda_project.c - products, experts, and what the host reads of them: logits, drafts, values. */
+#include "compute/cuda/cuda_step.h"
+
+/* ---- products ---- */
+
+static uint32_t panels_of(const struct weight *w)
+{
+    return DIV_UP(w->n, CUDA_PANEL);
+}
+
+/* Columns that one block takes, by their count: they share the weights. */
+static void launch_product(struct cuda *c, const struct cuda_product *k, uint32_t panels, uint32_t heads)
+{
+    enum cuda_kernel kernel = k->count == 1   ? CUDA_KERNEL_product
+                              : k->count <= 4 ? CUDA_KERNEL_product4
+                                              : CUDA_KERNEL_product16;
+    uint32_t each = k->count == 1 ? 1 : k->count <= 4 ? 4 : 16;
+    cuda_run(c, kernel, (struct cuda_grid){panels, DIV_UP(k->count, each), heads, CUDA_THREADS, 0}, k);
+}
+
+void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, struct cuda_rows y,
+                   const float *bias, uint32_t count)
+{
+    const struct cuda_product k = {.w = cuda_matrix(w), .x = x, .y = y, .bias = bias, .count = count};
+    if (count > 0)
+        launch_product(c, &k, panels_of(w), 1);
+}
+
+static void multiply_heads(struct cuda *c, const struct op_product *a)
+{
+    const struct weight *w = &a->w->parts[0];
+    const struct cuda_product k = {.w = cuda_matrix(w),
+                                   .x = cuda_rows(c, a->x),
+                                   .y = cuda_rows(c, a->y),
+                                   .count = c->step.tokens,
+                                   .x_step = a->x.width / w->experts,
+                                   .y_step = a->y.width / w->experts};
+    ASSERT(a->w->part_count == 1 && a->x.width % w->experts == 0 && a->y.width % w->experts == 0);
+    launch_product(c, &k, panels_of(w), w->experts);
+}
+
+static void multiply_experts(struct cuda *c, const struct op_product *a)
+{
+    const struct weight *w = &a->w->parts[0];
+    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS;
+    const struct cuda_product k = {.w = cuda_matrix(w),
+                                   .x = cuda_rows(c, a->x),
+                                   .y = cuda_rows(c, a->y),
+                                   .bias = cuda_pointer(a->w->bias),
+                                   .count = c->step.tokens * c->shape->top_k,
+                                   .x_div = by_pair ? 1 : c->shape->top_k,
+                                   .bias_step = a->w->out,
+                                   .expert = c->expert};
+    cuda_run(c, CUDA_KERNEL_product_experts, (struct cuda_grid){panels_of(w), k.count, 1, CUDA_THREADS, 0},
+             &k);
+}
+
+/* Rows [from, from + count) of x; the parts' outputs one after the other. */
+static void multiply_rows(struct cuda *c, const struct op_product *a, struct cuda_rows y, uint32_t from,
+                          uint32_t count)
+{
+    struct cuda_rows x = cuda_rows(c, a->x);
+    const float *bias = cuda_pointer(a->w->bias);
+    x.at += (uint64_t)from * x.stride;
+    for (uint32_t i = 0; i < a->w->part_count; i++) {
+        const struct weight *w = &a->w->parts[i];
+        cuda_multiply(c, w, x, y, bias, count);
+        y.at += w->n;
+        bias = bias ? bias + w->n : NULL;
+    }
+}
+
+/* As many rows at a time as there is room for; of several rounds the host gets each at once. */
+static void multiply_logits(struct cuda *c, const struct op_product *a)
+{
+    struct cuda_device *d = c->device;
+    uint32_t all = c->in->logit_count, vocab = c->shape->vocab;
+    const struct cuda_rows y = {c->logits, vocab, vocab};
+    c->logits_here = all <= c->seqs_max;
+    for (uint32_t from = 0; from < all; from += c->seqs_max) {
+        uint32_t count = MIN_OF(all - from, c->seqs_max);
+        multiply_rows(c, a, y, from, count);
+        if (!c->logits_here)
+            (void)cuda_ok(d,
+                          d->driver->get(c->in->logits + (size_t)from * vocab, (uintptr_t)c->logits,
+                                         (size_t)count * vocab * sizeof(float), d->stream),
+                          "logits");
+    }
+}
+
+void cuda_project(struct compute *compute, const struct op_product *list, uint32_t count)
+{
+    struct cuda *c = cuda_of(compute);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct op_product *a = &list[i];
+        if (a->y.place == OP_LOGITS)
+            multiply_logits(c, a);
+        else if (a->columns == COLUMNS_EXPERTS)
+            multiply_experts(c, a);
+        else if (a->columns == COLUMNS_HEADS)
+            multiply_heads(c, a);
+        else
+            multiply_rows(c, a, cuda_rows(c, a->y), 0,
+                          a->columns == COLUMNS_LOGITS ? c->step.logits : c->step.tokens);
+    }
+}
+
+/* ---- logits, values, drafts ---- */
+
+static void finish_rows(struct cuda *c, const struct op_finish *a, uint32_t count)
+{
+    uint32_t vocab = c->shape->vocab;
+    const struct cuda_finish k = {{c->logits, vocab, vocab}, a->scale, a->cap};
+    cuda_run(c, CUDA_KERNEL_finish, cuda_by_row(count), &k);
+}
+
+/* Rows that went to the host come back for it, a round at a time: the host's functions have other bits. */
+static void finish_rounds(struct cuda *c, const struct op_finish *a)
+{
+    struct cuda_device *d = c->device;
+    uint32_t all = c->in->logit_count, vocab = c->shape->vocab;
+    (void)cuda_ok(d, d->driver->stream_wait(d->stream), "wait");
+    for (uint32_t from = 0; from < all; from += c->seqs_max) {
+        uint32_t count = MIN_OF(all - from, c->seqs_max);
+        float *rows = c->in->logits + (size_t)from * vocab;
+        size_t bytes = (size_t)count * vocab * sizeof(float);
+        (void)cuda_ok(d, d->driver->put((uintptr_t)c->logits, rows, bytes, d->stream), "logits");
+        finish_rows(c, a, count);
+        (void)cuda_ok(d, d->driver->get(rows, (uintptr_t)c->logits, bytes, d->stream), "logits");
+    }
+}
+
+void cuda_finish(struct compute *compute, const struct op_finish *a)
+{
+    struct cuda *c = cuda_of(compute);
+    if (c->logits_here)
+        finish_rows(c, a, c->in->logit_count);
+    else
+        finish_rounds(c, a);
+}
+
+void cuda_values(struct compute *compute, const struct op_values *a)
+{
+    struct cuda *c = cuda_of(compute);
+    struct cuda_device *d = c->device;
+    const struct cuda_rows x = cuda_rows(c, a->x);
+    for (uint32_t i = 0; i < c->in->value_count; i++)
+        (void)cuda_ok(d,
+                      d->driver->get(c->in->values + (size_t)i * a->x.width,
+                                     (uintptr_t)(x.at + (size_t)(c->in->logit_count + i) * x.stride),
+                                     a->x.width * sizeof(float), d->stream),
+                      "values");
+}
+
+void cuda_best(struct compute *compute, const struct op_best *a)
+{
+    struct cuda *c = cuda_of(compute);
+    struct cuda_device *d = c->device;
+    uint32_t n = a->rows->n, count = c->step.tokens;
+    const uint64_t *valid = c->in->valid_ids;
+    const struct cuda_best k = {.logits = {c->logits, c->shape->vocab, n},
+                                .ids = a->ids ? c->draft_ids : NULL,
+                                .valid = valid ? c->valid : NULL,
+                                .best_logit = c->best,
+                                .n = n};
+    _Static_assert(sizeof(struct draft_best) == 2 * sizeof(float), "a logit and an id");
+    ASSERT(count <= c->seqs_max && n <= c->shape->vocab);
+    if (a->ids)
+        (void)cuda_ok(d, d->driver->put((uintptr_t)c->draft_ids, a->ids, n * sizeof(a->ids[0]), d->stream),
+                      "ids");
+    if (valid)
+        (void)cuda_ok(d,
+                      d->driver->put((uintptr_t)c->valid, valid,
+                                     DIV_UP(c->shape->vocab, 64u) * sizeof(*valid), d->stream),
+                      "ids");
+    cuda_multiply(c, a->rows, cuda_rows(c, a->x), k.logits, NULL, count);
+    cuda_run(c, CUDA_KERNEL_best, cuda_by_row(count), &k);
+    (void)cuda_ok(
+        d, d->driver->get(c->in->best, (uintptr_t)c->best, count * sizeof(struct draft_best), d->stream),
+        "best");
+}
+
+/* ---- experts ---- */
+
+/* The shared expert's activation. A row has the router's logits, the shared expert's gate, then gate | up. */
+static void activate_shared(struct cuda *c, const struct op_route *a)
+{
+    uint32_t n = a->out.width, at = c->shape->experts + (a->shared == ROUTE_SHARED_GATED);
+    const struct cuda_rows in = cuda_rows(c, act_part(a->in, at, n));
+    const struct cuda_glu k = {.function = (uint32_t)a->function,
+                               .has_up = !a->plain,
+                               .alpha = a->clip.alpha,
+                               .limit = a->clip.limit,
+                               .in = in,
+                               .up = {in.at + n, in.stride, n},
+                               .out = cuda_rows(c, a->out)};
+    cuda_run(c, CUDA_KERNEL_glu, cuda_by_row(c->step.tokens), &k);
+}
+
+void cuda_route(struct compute *compute, const struct op_route *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_route k = {.score = (uint32_t)a->score,
+                                 .shared = (uint32_t)a->shared,
+                                 .normalise = a->normalise,
+                                 .groups = a->groups,
+                                 .groups_top = a->groups_top,
+                                 .group_max = a->group_max,
+                                 .normalise_eps = a->normalise_eps,
+                                 .scale = a->scale,
+                                 .correction = cuda_pointer(a->correction),
+                                 .expert_scale = cuda_pointer(a->expert_scale),
+                                 .in = cuda_rows(c, a->in),
+                                 .pair_expert = c->expert,
+                                 .pair_weight = c->pair_weight,
+                                 .shared_gate = c->shared_gate};
+    cuda_run_step(c, CUDA_KERNEL_route, cuda_by_row(c->step.tokens), &k);
+    if (a->shared != ROUTE_SHARED_NONE)
+        activate_shared(c, a);
+}

@@ -1,0 +1,157 @@
+/* cuda_recurrent.c - convolutions and recurrences: the delta net, Mamba-2, the short convolution. */
+#include "compute/cuda/cuda_step.h"
+
+#include <math.h>
+
+#define CHANNELS      128u /* of a block */
+#define STATE_COLUMNS 32u  /* likewise, as in kernels/recurrent.cu */
+
+static void run_conv(struct cuda *c, const struct cuda_conv *k)
+{
+    ASSERT(k->taps >= 1 && k->taps <= 8);
+    cuda_run_step(c, CUDA_KERNEL_conv,
+                  (struct cuda_grid){DIV_UP(k->channels, CHANNELS), c->step.seqs, 1, CHANNELS, 0}, k);
+}
+
+/* A column of `rows` values for each thread. */
+static struct cuda_grid state_grid(const struct cuda *c, uint32_t columns, uint32_t heads, uint32_t rows)
+{
+    uint32_t shared = rows * STATE_COLUMNS * (uint32_t)sizeof(float);
+    ASSERT(shared <= 48u << 10);
+    return (struct cuda_grid){DIV_UP(columns, STATE_COLUMNS), heads, c->step.seqs, STATE_COLUMNS, shared};
+}
+
+/* ---- the delta net ---- */
+
+static struct cuda_delta delta_of(const struct cuda *c, const struct op_delta *a)
+{
+    const struct compute_shape *s = c->shape;
+    const struct recurrent_layer *l = &s->recurrent[a->layer];
+    const struct delta_pending_token p = delta_pending_token(s);
+    return (struct cuda_delta){.key_heads = s->key_heads,
+                               .value_heads = s->value_heads,
+                               .key_dim = s->key_dim,
+                               .value_dim = s->value_dim,
+                               .channels = shape_conv_channels(s),
+                               .eps = s->eps,
+                               .decay = cuda_pointer(a->decay),
+                               .dt_bias = cuda_pointer(a->dt_bias),
+                               .norm = cuda_pointer(a->norm),
+                               .in = cuda_rows(c, a->in),
+                               .conv_out = cuda_rows(c, a->conv_out),
+                               .gates = cuda_rows(c, a->gates),
+                               .out = cuda_rows(c, a->out),
+                               .state_offset = l->offset + delta_conv_bytes(s),
+                               .pending_offset = l->pending_offset,
+                               .pending_floats = p.floats,
+                               .k_at = p.k,
+                               .v_at = p.v,
+                               .alpha_at = p.alpha,
+                               .beta_at = p.beta};
+}
+
+void cuda_convolve(struct compute *compute, const struct op_delta *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct compute_shape *s = c->shape;
+    const struct cuda_delta k = delta_of(c, a);
+    const struct cuda_conv conv = {.weight = cuda_pointer(a->conv),
+                                   .u = k.in,
+                                   .y = k.conv_out,
+                                   .channels = k.channels,
+                                   .taps = s->conv_width,
+                                   .state_offset = s->recurrent[a->layer].offset,
+                                   .pending_offset = k.pending_offset,
+                                   .pending_floats = k.pending_floats};
+    run_conv(c, &conv);
+    cuda_run(c, CUDA_KERNEL_delta_norm, (struct cuda_grid){c->step.tokens, 2 * s->key_heads, 1, CHANNELS, 0},
+             &k);
+    cuda_run(c, CUDA_KERNEL_delta_gates, cuda_by_row(c->step.tokens), &k);
+}
+
+void cuda_recur(struct compute *compute, const struct op_delta *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_delta k = delta_of(c, a);
+    cuda_run_step(c, CUDA_KERNEL_delta, state_grid(c, k.value_dim, k.value_heads, k.key_dim), &k);
+    cuda_run_step(c, CUDA_KERNEL_delta_end, cuda_by_row(c->step.tokens), &k);
+}
+
+/* ---- Mamba-2 ---- */
+
+static struct cuda_ssm ssm_of(const struct cuda *c, const struct op_ssm *a)
+{
+    const struct ssm_shape *s = &c->shape->ssm;
+    const struct recurrent_layer *l = &c->shape->recurrent[a->layer];
+    const struct ssm_pending_token p = ssm_pending_token(s);
+    return (struct cuda_ssm){.heads = s->heads,
+                             .head_dim = s->head_dim,
+                             .groups = s->groups,
+                             .state = s->state,
+                             .norm_kind = (uint32_t)a->norm_kind,
+                             .eps = c->shape->eps,
+                             .dt_min = a->dt_min,
+                             .dt_max = a->dt_max,
+                             .a = cuda_pointer(a->a),
+                             .dt_bias = cuda_pointer(a->dt_bias),
+                             .skip = cuda_pointer(a->skip),
+                             .norm = cuda_pointer(a->norm),
+                             .in = cuda_rows(c, a->in),
+                             .conv_out = cuda_rows(c, a->conv_out),
+                             .gates = cuda_rows(c, a->gates),
+                             .out = cuda_rows(c, a->out),
+                             .state_offset = l->offset + ssm_conv_bytes(s),
+                             .pending_offset = l->pending_offset,
+                             .pending_floats = p.floats,
+                             .x_at = p.x,
+                             .b_at = p.b,
+                             .dt_at = p.dt,
+                             .decay_at = p.decay};
+}
+
+void cuda_ssm_convolve(struct compute *compute, const struct op_ssm *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct ssm_shape *s = &c->shape->ssm;
+    const struct cuda_ssm k = ssm_of(c, a);
+    const struct cuda_conv conv = {.weight = cuda_pointer(a->conv),
+                                   .bias = cuda_pointer(a->conv_bias),
+                                   .u = cuda_rows(c, act_part(a->in, ssm_inner(s), ssm_channels(s))),
+                                   .y = k.conv_out,
+                                   .channels = ssm_channels(s),
+                                   .taps = s->conv_width,
+                                   .state_offset = c->shape->recurrent[a->layer].offset,
+                                   .pending_offset = k.pending_offset,
+                                   .pending_floats = k.pending_floats};
+    run_conv(c, &conv);
+    cuda_run(c, CUDA_KERNEL_ssm_gates, cuda_by_row(c->step.tokens), &k);
+}
+
+void cuda_ssm_recur(struct compute *compute, const struct op_ssm *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_ssm k = ssm_of(c, a);
+    cuda_run_step(c, CUDA_KERNEL_ssm, state_grid(c, k.head_dim, k.heads, k.state), &k);
+    cuda_run_step(c, CUDA_KERNEL_ssm_end, cuda_by_row(c->step.tokens), &k);
+}
+
+/* ---- the short convolution ---- */
+
+void cuda_short_conv(struct compute *compute, const struct op_short_conv *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct recurrent_layer *l = &c->shape->recurrent[a->layer];
+    const struct cuda_conv conv = {.weight = cuda_pointer(a->conv),
+                                   .bias = cuda_pointer(a->bias),
+                                   .u = cuda_rows(c, a->in),
+                                   .y = cuda_rows(c, a->out),
+                                   .channels = a->out.width,
+                                   .taps = a->taps,
+                                   .linear = true,
+                                   .gated = true,
+                                   .state_offset = l->offset,
+                                   .pending_offset = l->pending_offset,
+                                   .pending_floats = l->token_floats};
+    ASSERT(a->in.width == 3 * a->out.width && a->in.from == 0);
+    run_conv(c, &conv);
+}

@@ -1,0 +1,130 @@
+/* cuda_step.h - a workspace on the device, and the step that is put into its queue.
+ *
+ * An operation launches kernels; nothing waits before the step's end. Engine thread only. */
+#ifndef PLATEAU_COMPUTE_CUDA_STEP_H
+#define PLATEAU_COMPUTE_CUDA_STEP_H
+
+#include "compute/cuda/cuda_args.h"
+#include "compute/cuda/cuda_device.h"
+
+#include "base/check.h"
+#include "base/none.h"
+
+struct cuda_place {
+    float *base;
+    uint32_t stride;
+    enum place_rows rows;
+};
+
+struct cuda {
+    struct compute compute; /* first */
+    /* Constant after cuda_open. */
+    struct cuda_device *device;
+    const struct compute_shape *shape;
+    struct cuda_place places[COMPUTE_PLACES_MAX];
+    uint32_t tokens_max, seqs_max, pages_max; /* pages_max: of a sequence's table */
+    /* Workspace on the device. */
+    char *batch;         /* the batch's arrays, one after the other */
+    uint32_t *expert;    /* [pairs] */
+    float *pair_weight;  /* [pairs] */
+    float *shared_gate;  /* [tokens] */
+    float *logits;       /* [seqs_max][vocab] */
+    float *best;         /* [seqs_max][2] */
+    uint64_t *valid;     /* bit per id */
+    uint32_t *draft_ids; /* [draft_vocab] */
+    struct cuda_ropes *ropes;
+    /* On the host. */
+    char *staging; /* as batch */
+    struct cuda_ropes host_ropes;
+    const struct rope_tables *ropes_of; /* that `ropes` hold; NULL: none yet */
+    /* The step. */
+    const struct batch *in;
+    struct cuda_step step;
+    bool logits_here; /* all rows of logits are in `logits`; else the host has them */
+};
+
+static inline struct cuda *cuda_of(struct compute *c)
+{
+    return (struct cuda *)c;
+}
+
+/* ---- arguments ---- */
+
+/* Host code does not follow it. */
+static inline void *cuda_pointer(dev_ptr p)
+{
+    return (void *)(uintptr_t)p.at;
+}
+static inline struct cuda_rows cuda_rows(const struct cuda *c, struct act a)
+{
+    if (a.width == 0)
+        return (struct cuda_rows){0};
+    return (struct cuda_rows){c->places[a.place].base + a.from, c->places[a.place].stride, a.width};
+}
+static inline struct cuda_matrix cuda_matrix(const struct weight *w)
+{
+    return w ? (struct cuda_matrix){.data = cuda_pointer(w->data),
+                                    .expert_bytes = w->expert_bytes,
+                                    .n = w->n,
+                                    .k = w->k,
+                                    .experts = w->experts,
+                                    .form = w->form,
+                                    .qparams = w->qparams,
+                                    .bits = w->bits,
+                                    .group = w->group}
+             : (struct cuda_matrix){0};
+}
+struct cuda_norm cuda_norm_of(const struct cuda *c, const struct norm *n);
+struct cuda_residual cuda_residual_of(const struct cuda *c, const struct residual *r);
+/* The tables on the device; brings them there the first time. */
+const struct cuda_ropes *cuda_ropes_of(struct cuda *c, const struct rope_tables *t);
+
+/* A block of CUDA_THREADS for each of `rows`. */
+static inline struct cuda_grid cuda_by_row(uint32_t rows)
+{
+    return (struct cuda_grid){rows, 1, 1, CUDA_THREADS, 0};
+}
+
+/* Launches with the step and the operation's struct, or with that alone. */
+static inline void cuda_run_step(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
+{
+    void *arguments[] = {&c->step, (void *)(uintptr_t)a};
+    cuda_launch(c->device, k, g, arguments);
+}
+static inline void cuda_run(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
+{
+    void *arguments[] = {(void *)(uintptr_t)a};
+    cuda_launch(c->device, k, g, arguments);
+}
+
+/* y = w x of matrix `w`, for rows [0, count) of x. */
+void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, struct cuda_rows y,
+                   const float *bias, uint32_t count);
+
+/* ---- the operations, by file ---- */
+
+void cuda_embed(struct compute *c, const struct op_embed *a);                     /* cuda_rows.c */
+void cuda_layer_inputs(struct compute *c, const struct op_layer_inputs *a);       /* cuda_rows.c */
+void cuda_norm(struct compute *c, const struct op_norm *a);                       /* cuda_rows.c */
+void cuda_add_features(struct compute *c, const struct op_features *a);           /* cuda_rows.c */
+void cuda_scale(struct compute *c, const struct op_scale *a);                     /* cuda_rows.c */
+void cuda_glu(struct compute *c, const struct op_glu *a);                         /* cuda_rows.c */
+void cuda_gather(struct compute *c, const struct op_gather *a);                   /* cuda_rows.c */
+void cuda_pair(struct compute *c, const struct op_pair *a);                       /* cuda_rows.c */
+void cuda_copy_row(struct compute *c, const struct op_copy_row *a);               /* cuda_rows.c */
+void cuda_project(struct compute *c, const struct op_product *l, uint32_t count); /* cuda_project.c */
+void cuda_route(struct compute *c, const struct op_route *a);                     /* cuda_project.c */
+void cuda_finish(struct compute *c, const struct op_finish *a);                   /* cuda_project.c */
+void cuda_best(struct compute *c, const struct op_best *a);                       /* cuda_project.c */
+void cuda_values(struct compute *c, const struct op_values *a);                   /* cuda_project.c */
+void cuda_append(struct compute *c, const struct op_attention *a);                /* cuda_attention.c */
+void cuda_attend(struct compute *c, const struct op_attention *a);                /* cuda_attention.c */
+void cuda_latent(struct compute *c, const struct op_latent *a);                   /* cuda_attention.c */
+void cuda_convolve(struct compute *c, const struct op_delta *a);                  /* cuda_recurrent.c */
+void cuda_recur(struct compute *c, const struct op_delta *a);                     /* cuda_recurrent.c */
+void cuda_ssm_convolve(struct compute *c, const struct op_ssm *a);                /* cuda_recurrent.c */
+void cuda_ssm_recur(struct compute *c, const struct op_ssm *a);                   /* cuda_recurrent.c */
+void cuda_short_conv(struct compute *c, const struct op_short_conv *a);           /* cuda_recurrent.c */
+bool cuda_encode(struct compute *c, const struct op_encode *a, uint32_t *at);     /* cuda_encode.c */
+
+#endif

@@ -1,0 +1,80 @@
+/* cuda_weight.c - weights are the kernels' matrices of the CPU (kernel/matrix.h), packed on the host.
+ *
+ * Panels are filled in the device's staging memory and go to the device a few at a time. A panel whose first
+ * rows came with an earlier call is fetched back. */
+#include "compute/cuda/cuda_device.h"
+
+#include "base/check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+_Static_assert(WEIGHT_PANEL == MATRIX_PANEL, "rows lie in the kernels' panels");
+
+struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                                dev_ptr at)
+{
+    const struct matrix m = matrix_begin(s, count, NULL);
+    ASSERT(at.at % 64 == 0 && mode == COMPUTE_F32);
+    return (struct weight){.n = m.n,
+                           .k = m.k,
+                           .experts = m.experts,
+                           .data = at,
+                           .expert_bytes = m.expert_bytes,
+                           .form = (uint8_t)m.form,
+                           .qparams = (uint8_t)m.qparams,
+                           .bits = (uint8_t)m.bits,
+                           .group = m.group};
+}
+
+static struct matrix matrix_of(const struct weight *w, void *data)
+{
+    return (struct matrix){.form = (enum matrix_form)w->form,
+                           .n = w->n,
+                           .k = w->k,
+                           .experts = 1,
+                           .bits = w->bits,
+                           .group = w->group,
+                           .qparams = (enum matrix_form)w->qparams,
+                           .data = data,
+                           .expert_bytes = (size_t)w->expert_bytes};
+}
+
+/* Rows [from, from + count) of `rows` become rows `at` and following; the panels fit in `staging`. */
+struct piece {
+    uint32_t at, from, count;
+};
+
+static void put_piece(struct cuda_device *d, const struct weight *w, const struct piece *p,
+                      const struct linear_source *rows, char *staging)
+{
+    const struct matrix shape = matrix_of(w, staging);
+    size_t panel_bytes = matrix_panel_bytes(&shape);
+    uint32_t panel = p->at / MATRIX_PANEL, lane = p->at % MATRIX_PANEL;
+    uint32_t panels = DIV_UP(lane + p->count, (uint32_t)MATRIX_PANEL);
+    dev_ptr to = dev_add(w->data, panel * (uint64_t)panel_bytes);
+    struct matrix part = shape;
+    part.n = panels * MATRIX_PANEL;
+    if (lane > 0)
+        (void)domain_get(&d->domain, staging, to, panel_bytes);
+    matrix_put_part(&part, lane, rows, p->from, p->count);
+    domain_put(&d->domain, to, staging, panels * (uint64_t)panel_bytes);
+}
+
+void cuda_weight_put(struct device *device, const struct weight *w, uint32_t at,
+                     const struct linear_source *rows)
+{
+    struct cuda_device *d = cuda_device_of(device);
+    const struct matrix shape = matrix_of(w, NULL);
+    size_t panel_bytes = matrix_panel_bytes(&shape);
+    uint32_t panels = (uint32_t)(CUDA_STAGING_BYTES / panel_bytes), count = (uint32_t)rows->out;
+    ASSERT(!rows->transposed && panels > 0);
+    pthread_mutex_lock(&d->staging_lock);
+    for (uint32_t done = 0; done < count;) {
+        struct piece p = {at + done, done, panels * MATRIX_PANEL - (at + done) % MATRIX_PANEL};
+        p.count = MIN_OF(p.count, count - done);
+        put_piece(d, w, &p, rows, d->staging);
+        done += p.count;
+    }
+    pthread_mutex_unlock(&d->staging_lock);
+}

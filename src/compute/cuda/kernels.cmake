@@ -1,0 +1,30 @@
+# The GPU's kernels: machine code for every target, inside the program. Without nvcc, and under sanitizers, which
+# would gain nothing by it, the program has none and says so.
+option(PLATEAU_CUDA "Compile the GPU's kernels where nvcc is" ON)
+set(PLATEAU_CUDA_TARGETS 80 86 89 90a 100a 120a CACHE STRING "What the GPU's kernels are compiled for")
+if(PLATEAU_CUDA AND NOT PLATEAU_SANITIZE)
+  file(GLOB wheels ${CMAKE_SOURCE_DIR}/.venv-gpu/lib/python3*/site-packages/nvidia/cu*/bin)
+  find_program(PLATEAU_NVCC nvcc PATHS /usr/local/cuda/bin ${wheels})
+endif()
+if(NOT PLATEAU_NVCC OR NOT PLATEAU_CUDA OR PLATEAU_SANITIZE)
+  message(STATUS "No nvcc: the program has no GPU kernels (tools/install-packages gpu brings one)")
+  return()
+endif()
+set(targets)
+foreach(target ${PLATEAU_CUDA_TARGETS})
+  list(APPEND targets -gencode arch=compute_${target},code=sm_${target})
+endforeach()
+set(images)
+foreach(name rows project attention recurrent route encode)
+  set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
+  # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf.
+  add_custom_command(OUTPUT ${image}
+    COMMAND ${PLATEAU_NVCC} -std=c++17 -fmad=false -fatbin ${targets} -I ${CMAKE_SOURCE_DIR}/src -o ${image}
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/common.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h
+    COMMENT "GPU kernels: ${name}" VERBATIM)
+  list(APPEND images ${image})
+endforeach()
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_image.c PROPERTIES
+  COMPILE_DEFINITIONS PLATEAU_CUDA_KERNELS="${CMAKE_CURRENT_BINARY_DIR}" OBJECT_DEPENDS "${images}")

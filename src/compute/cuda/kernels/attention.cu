@@ -1,0 +1,284 @@
+/* attention.cu - queries and keys, their place in the pages, and attention by segments. */
+#include "compute/cuda/kernels/common.cuh"
+
+#define SEGMENT  256u
+#define HEAD_MAX 640u
+#define DIMS     3 /* of a thread */
+
+/* ---- queries and keys ---- */
+
+DEVICE void rotate(float *x, const float *angles, uint32_t half, bool adjacent)
+{
+    for (uint32_t j = threadIdx.x; j < half; j += blockDim.x) {
+        uint32_t at = adjacent ? 2 * j : j, other = adjacent ? 2 * j + 1 : j + half;
+        float a = x[at], b = x[other], c = angles[j], s = angles[half + j];
+        x[at] = a * c - b * s;
+        x[other] = b * c + a * s;
+    }
+    __syncthreads();
+}
+
+DEVICE void norm_and_rotate(const cuda_attention &a, float *head, const float *w, uint32_t t)
+{
+    uint32_t width = a.kv.k_width;
+    if (w && a.norm_heads && !a.norm_rotated)
+        rms_row(head, head, w, width, a.eps);
+    if (a.angles.width > 0)
+        rotate(head, row_of(a.angles, t), a.angles.width / 2, a.adjacent);
+    if (w && a.norm_rotated)
+        rms_row(head, head, w, width, a.eps);
+}
+
+DEVICE void put_in_page(float *page, const cuda_kv &kv, uint32_t at, const float *k, const float *v)
+{
+    float *page_v = page + kv.k_bytes / sizeof(float) + (uint64_t)at * kv.v_width;
+    for (uint32_t d = threadIdx.x; d < kv.k_width; d += blockDim.x)
+        page[(uint64_t)d * CUDA_PAGE_TOKENS + at] = k[d];
+    for (uint32_t d = threadIdx.x; !kv.v_in_k && d < kv.v_width; d += blockDim.x)
+        page_v[d] = v[d];
+}
+
+DEVICE void append_query(const cuda_attention &a, uint32_t t, uint32_t head, uint32_t position)
+{
+    float *q = row_of(a.qkv, t) + (uint64_t)head * a.q_stride;
+    norm_and_rotate(a, q, a.q_norm, t);
+    if (a.growth == 0)
+        return;
+    float factor = 1 + a.growth * logf((float)(1 + position / a.growth_every));
+    for (uint32_t i = threadIdx.x; i < a.kv.k_width; i += blockDim.x)
+        q[i] *= factor;
+}
+
+DEVICE void append_key(const cuda_step &s, const cuda_attention &a, uint32_t t, uint32_t head,
+                       uint32_t position)
+{
+    float *k = row_of(a.qkv, t) + (uint64_t)a.heads * a.q_stride;
+    float *v = k + (uint64_t)a.kv.heads * a.kv.k_width + (uint64_t)head * a.kv.v_width;
+    k += (uint64_t)head * a.kv.k_width;
+    norm_and_rotate(a, k, a.k_norm, t);
+    if (a.v_norm)
+        rms_row(v, v, a.v_norm, a.kv.v_width, a.eps);
+    /* No query reads the first entry, but it must be finite, and the same in every page. */
+    if (a.mtp && position == 0) {
+        for (uint32_t d = threadIdx.x; d < a.kv.k_width; d += blockDim.x)
+            k[d] = 0;
+        for (uint32_t d = threadIdx.x; d < a.kv.v_width; d += blockDim.x)
+            v[d] = 0;
+    }
+    __syncthreads();
+    float *page = page_at(s, seq_of(s, t), a.kv, head, position / CUDA_PAGE_TOKENS);
+    put_in_page(page, a.kv, position % CUDA_PAGE_TOKENS, k, v);
+}
+
+/* Block: a token, a head of queries or of keys. */
+KERNEL plateau_append(const cuda_step s, const cuda_attention a)
+{
+    uint32_t t = blockIdx.x, head = blockIdx.y;
+    const cuda_seq &seq = seq_of(s, t);
+    uint32_t position = seq.position + (t - seq.first);
+    if (head < a.heads && a.with_queries)
+        append_query(a, t, head, position);
+    else if (head >= a.heads && a.with_keys)
+        append_key(s, a, t, head - a.heads, position);
+}
+
+KERNEL plateau_attention_rows(const cuda_attention_rows a)
+{
+    float *row = row_of(a.x, blockIdx.x);
+    if (a.weight)
+        rms_row(row + a.from, row + a.from, a.weight, a.width, a.eps);
+    for (uint32_t i = threadIdx.x; !a.weight && i < a.width; i += blockDim.x)
+        row[a.to + i] = row[a.from + i];
+}
+
+/* Block: a token, a head of queries; one more for the key. */
+KERNEL plateau_latent(const cuda_step s, const cuda_latent a)
+{
+    uint32_t t = blockIdx.x, head = blockIdx.y, rank = a.kv.v_width, rotating = a.kv.k_width - rank;
+    const float *angles = row_of(a.angles, t);
+    const cuda_seq &seq = seq_of(s, t);
+    uint32_t position = seq.position + (t - seq.first);
+    if (head == a.heads) {
+        float *key = row_of(a.in, t);
+        norm_row(a.norm, key, key, rank);
+        rotate(key + rank, angles, a.angles.width / 2, a.adjacent);
+        put_in_page(page_at(s, seq, a.kv, 0, position / CUDA_PAGE_TOKENS), a.kv, position % CUDA_PAGE_TOKENS,
+                    key, NULL);
+        return;
+    }
+    float *to = row_of(a.query, t) + (uint64_t)head * a.kv.k_width + rank;
+    const float *q = row_of(a.q, t) + (uint64_t)(head + 1) * a.q_step - rotating;
+    for (uint32_t i = threadIdx.x; i < rotating; i += blockDim.x)
+        to[i] = q[i];
+    __syncthreads();
+    rotate(to, angles, a.angles.width / 2, a.adjacent);
+}
+
+/* ---- attention ---- */
+
+/* One query, by a block of 256 threads. Of each segment a thread takes a key; then some of the values. */
+struct query {
+    const float *q, *sink, *gate; /* sink, gate NULL: none */
+    float *out;
+    uint32_t first, end; /* tokens that it sees */
+    uint32_t k_width, v_width, v_in_k;
+    uint64_t v_at; /* of V in a page's floats */
+    float scale, cap;
+};
+
+struct pages_of_seq {
+    const cuda_step &s;
+    const cuda_seq &seq;
+    const cuda_kv &kv;
+    uint32_t head;
+    __device__ __forceinline__ const float *operator()(uint32_t page) const
+    {
+        return page_at(s, seq, kv, head, page);
+    }
+};
+
+/* The patches of an image: page after page. */
+struct pages_of_image {
+    const float *base;
+    uint64_t floats;
+    __device__ __forceinline__ const float *operator()(uint32_t page) const
+    {
+        return base + page * floats;
+    }
+};
+
+template <class Pages> DEVICE float score(const query &a, const Pages &pages, const float *q, uint32_t t)
+{
+    const float *k = pages(t / CUDA_PAGE_TOKENS) + t % CUDA_PAGE_TOKENS;
+    float s = 0;
+    for (uint32_t d = 0; d < a.k_width; d++)
+        s = fmaf(q[d], k[(uint64_t)d * CUDA_PAGE_TOKENS], s);
+    s *= a.scale;
+    return a.cap > 0 ? a.cap * tanhf(s / a.cap) : s;
+}
+
+/* Adds the segment's tokens [from, to), whose weights are p, to acc; returns the weights' sum. */
+template <class Pages>
+DEVICE float add_values(const query &a, const Pages &pages, const float *p, uint32_t from, uint32_t to,
+                        float acc[DIMS])
+{
+    float sum = 0;
+    for (uint32_t t = from; t < to; t++) {
+        const float *page = pages(t / CUDA_PAGE_TOKENS);
+        uint32_t at = t % CUDA_PAGE_TOKENS;
+        float e = p[t % SEGMENT];
+        sum += e;
+#pragma unroll
+        for (uint32_t i = 0; i < DIMS; i++) {
+            uint32_t d = threadIdx.x + i * SEGMENT;
+            if (d < a.v_width)
+                acc[i] = fmaf(e,
+                              a.v_in_k ? page[(uint64_t)d * CUDA_PAGE_TOKENS + at]
+                                       : page[a.v_at + (uint64_t)at * a.v_width + d],
+                              acc[i]);
+        }
+    }
+    return sum;
+}
+
+template <class Pages> DEVICE void attend(const query &a, const Pages &pages)
+{
+    __shared__ float q[HEAD_MAX], p[SEGMENT];
+    float out[DIMS], max = 0, sum = 0;
+    for (uint32_t d = threadIdx.x; d < a.k_width; d += SEGMENT)
+        q[d] = a.q[d];
+    for (uint32_t i = 0; i < DIMS; i++)
+        out[i] = 0;
+    __syncthreads();
+    for (uint32_t begin = a.first / SEGMENT * SEGMENT; begin < a.end; begin += SEGMENT) {
+        uint32_t from = begin > a.first ? begin : a.first, to = min(begin + SEGMENT, a.end);
+        uint32_t t = begin + threadIdx.x;
+        bool seen = t >= from && t < to, joins = begin > a.first;
+        float s = seen ? score(a, pages, q, t) : -INFINITY, segment_max = block_max(s);
+        p[threadIdx.x] = seen ? expf(s - segment_max) : 0;
+        __syncthreads();
+        float acc[DIMS];
+        for (uint32_t i = 0; i < DIMS; i++)
+            acc[i] = 0;
+        float segment_sum = add_values(a, pages, p, from, to, acc);
+        float larger = joins ? fmaxf(max, segment_max) : segment_max;
+        float keep = joins ? expf(max - larger) : 0, add = expf(segment_max - larger);
+        for (uint32_t i = 0; i < DIMS; i++)
+            out[i] = joins ? fmaf(out[i], keep, acc[i] * add) : acc[i] * add;
+        sum = joins ? fmaf(sum, keep, segment_sum * add) : segment_sum * add;
+        max = larger;
+        __syncthreads();
+    }
+    float keep = 1;
+    if (a.sink) {
+        float larger = fmaxf(max, *a.sink);
+        keep = expf(max - larger);
+        sum = fmaf(sum, keep, expf(*a.sink - larger));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < DIMS; i++) {
+        uint32_t d = threadIdx.x + i * SEGMENT;
+        if (d >= a.v_width)
+            continue;
+        float y = out[i] * keep / sum;
+        a.out[d] = a.gate ? y / (1.0f + expf(-a.gate[d])) : y;
+    }
+}
+
+/* The first token that a query at `position` sees, and the number of tokens before the first after it that
+ * it does not see. */
+DEVICE uint32_t first_seen(const cuda_attention &a, uint32_t position)
+{
+    if (a.mtp)
+        return 1;
+    return a.window > 0 && position >= a.window ? position + 1 - a.window : 0;
+}
+DEVICE uint32_t end_seen(const cuda_attention &a, uint32_t position, uint32_t end)
+{
+    if (!a.both_ways)
+        return position + 1;
+    return a.window > 0 && a.window < end - position ? position + a.window : end;
+}
+
+/* Block: a token, a head of queries. */
+KERNEL plateau_attend(const cuda_step s, const cuda_attention a)
+{
+    uint32_t t = blockIdx.x, head = blockIdx.y;
+    const cuda_seq &seq = seq_of(s, t);
+    uint32_t position = seq.position + (t - seq.first);
+    const float *q = row_of(a.qkv, t) + (uint64_t)head * a.q_stride;
+    query of = {q,
+                a.sinks ? a.sinks + head : NULL,
+                a.gated ? q + a.kv.k_width : NULL,
+                row_of(a.out, t) + (uint64_t)head * a.kv.v_width,
+                first_seen(a, position),
+                end_seen(a, position, seq.position + seq.count),
+                a.kv.k_width,
+                a.kv.v_width,
+                a.kv.v_in_k,
+                a.kv.k_bytes / sizeof(float),
+                a.scale,
+                a.cap};
+    attend(of, pages_of_seq{s, seq, a.kv, head / (a.heads / a.kv.heads)});
+}
+
+/* Block: a patch, a head. */
+KERNEL plateau_encode_attend(const cuda_encode a)
+{
+    uint32_t row = blockIdx.x, head = blockIdx.y;
+    uint64_t half = (uint64_t)a.head_dim * CUDA_PAGE_TOKENS;
+    uint32_t pages = (a.patches + CUDA_PAGE_TOKENS - 1) / CUDA_PAGE_TOKENS;
+    query of = {row_of(a.x, row) + head * a.head_dim,
+                NULL,
+                NULL,
+                row_of(a.y, row) + head * a.head_dim,
+                0,
+                a.patches,
+                a.head_dim,
+                a.head_dim,
+                0,
+                half,
+                a.scale,
+                0};
+    attend(of, pages_of_image{a.keys + (uint64_t)head * pages * 2 * half, 2 * half});
+}

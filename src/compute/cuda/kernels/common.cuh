@@ -1,0 +1,248 @@
+/* common.cuh - what all kernels share: sums of a block, norms, and values of packed weights.
+ *
+ * Compiled without contraction: a sum is what the source says, and fused operations are written as fmaf.
+ * A row's arithmetic depends on the row alone. Sums in double go up a fixed tree. */
+#ifndef PLATEAU_CUDA_COMMON_CUH
+#define PLATEAU_CUDA_COMMON_CUH
+
+#include "compute/cuda/cuda_args.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#define KERNEL extern "C" __global__ void
+#define DEVICE static __device__ __forceinline__
+
+/* ---- blocks: a multiple of 32 threads, 1024 at most; all of them call ---- */
+
+DEVICE double block_sum(double x)
+{
+    __shared__ double parts[32];
+    for (uint32_t d = 16; d > 0; d /= 2)
+        x += __shfl_down_sync(0xffffffffu, x, d);
+    __syncthreads(); /* earlier readers of `parts` */
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    double sum = 0;
+    for (uint32_t i = 0; i < blockDim.x / 32; i++)
+        sum += parts[i];
+    return sum;
+}
+
+DEVICE float block_max(float x)
+{
+    __shared__ float parts[32];
+    for (uint32_t d = 16; d > 0; d /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    float max = parts[0];
+    for (uint32_t i = 1; i < blockDim.x / 32; i++)
+        max = fmaxf(max, parts[i]);
+    return max;
+}
+
+/* The largest value that is greater than -inf, and the lowest index of equals; CUDA_NONE: none is. */
+struct best {
+    float value;
+    uint32_t index;
+};
+
+DEVICE best better(best a, best b)
+{
+    bool second = b.index != CUDA_NONE &&
+                  (a.index == CUDA_NONE || b.value > a.value || (b.value == a.value && b.index < a.index));
+    return second ? b : a;
+}
+
+DEVICE best block_best(best x)
+{
+    __shared__ best parts[32];
+    for (uint32_t d = 16; d > 0; d /= 2) {
+        best other = {__shfl_xor_sync(0xffffffffu, x.value, d), __shfl_xor_sync(0xffffffffu, x.index, d)};
+        x = better(x, other);
+    }
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    best all = parts[0];
+    for (uint32_t i = 1; i < blockDim.x / 32; i++)
+        all = better(all, parts[i]);
+    return all;
+}
+
+/* ---- rows ---- */
+
+DEVICE float *row_of(const cuda_rows &r, uint64_t row)
+{
+    return r.at + row * r.stride;
+}
+
+DEVICE float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+DEVICE float silu(float x)
+{
+    return x / (1.0f + expf(-x));
+}
+DEVICE float softplus(float x)
+{
+    return x > 20 ? x : log1pf(expf(x));
+}
+
+/* By all threads of a block; y may be x. */
+DEVICE void rms_row(float *y, const float *x, const float *w, uint32_t n, float eps)
+{
+    double sum = 0;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        sum += (double)x[i] * x[i];
+    sum = block_sum(sum);
+    float r = (float)(1 / sqrt(sum / n + eps));
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        y[i] = w[i] * (x[i] * r);
+    __syncthreads();
+}
+
+DEVICE void layer_row(float *y, const float *x, const float *w, const float *b, uint32_t n, float eps)
+{
+    double sum = 0, squares = 0;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        sum += (double)x[i];
+    double centre = block_sum(sum) / n;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        squares += ((double)x[i] - centre) * ((double)x[i] - centre);
+    float mean = (float)centre, r = (float)(1 / sqrt(block_sum(squares) / n + eps));
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        y[i] = b ? fmaf((x[i] - mean) * r, w[i], b[i]) : (x[i] - mean) * r * w[i];
+    __syncthreads();
+}
+
+DEVICE void norm_row(const cuda_norm &a, float *y, const float *x, uint32_t n)
+{
+    if (a.layer_norm)
+        layer_row(y, x, a.weight, a.bias, n, a.eps);
+    else
+        rms_row(y, x, a.weight, n, a.eps);
+}
+
+/* ---- packed weights (kernel/matrix.h) ---- */
+
+DEVICE uint32_t side_bytes(const cuda_matrix &m)
+{
+    return CUDA_PANEL * (m.qparams == CUDA_F32 ? 4 : 2);
+}
+DEVICE uint64_t group_bytes(const cuda_matrix &m)
+{
+    return 2 * side_bytes(m) + (uint64_t)(m.group / 8) * CUDA_PANEL * m.bits;
+}
+DEVICE uint64_t panel_bytes(const cuda_matrix &m)
+{
+    if (m.form == CUDA_AFFINE)
+        return m.k / m.group * group_bytes(m);
+    return (uint64_t)m.k * CUDA_PANEL * (m.form == CUDA_F32 ? 4 : 2);
+}
+
+DEVICE float dense_value(const uint8_t *panel, uint32_t form, uint64_t element)
+{
+    if (form == CUDA_BF16)
+        return __uint_as_float((uint32_t)((const uint16_t *)panel)[element] << 16);
+    if (form == CUDA_F16)
+        return __half2float(((const __half *)panel)[element]);
+    return ((const float *)panel)[element];
+}
+
+/* q - centre of the k-th value of a group whose planes begin at `at`, the row's byte. */
+DEVICE float code_value(const uint8_t *at, uint32_t bits, uint32_t k)
+{
+    if (bits == 8)
+        return (float)(int8_t)at[k * 16];
+    at += (uint64_t)(k / 8) * CUDA_PANEL * bits;
+    uint32_t value = 0, shift = 0, step = k % 8;
+    for (uint32_t width = 4; width > 0; width /= 2) {
+        uint32_t per_byte = 8 / width;
+        if (bits - shift < width)
+            continue;
+        value |= (at[step / per_byte * 16] >> step % per_byte * width & ((1u << width) - 1)) << shift;
+        at += 8 / per_byte * 16;
+        shift += width;
+    }
+    return (float)((int)value - (1 << (bits - 1)));
+}
+
+struct sides {
+    float scale, bias; /* the bias with its centre's share */
+};
+
+DEVICE sides sides_of(const uint8_t *group, const cuda_matrix &m, uint32_t lane)
+{
+    sides s = {dense_value(group, m.qparams, lane), dense_value(group + side_bytes(m), m.qparams, lane)};
+    s.bias = fmaf(s.scale, (float)(1u << (m.bits - 1)), s.bias);
+    return s;
+}
+
+/* Value k of row `row`, dequantised. */
+DEVICE float weight_value(const cuda_matrix &m, uint32_t row, uint32_t k)
+{
+    const uint8_t *panel = m.data + row / CUDA_PANEL * panel_bytes(m);
+    uint32_t lane = row % CUDA_PANEL;
+    if (m.form != CUDA_AFFINE)
+        return dense_value(panel, m.form, (uint64_t)k * CUDA_PANEL + lane);
+    const uint8_t *group = panel + k / m.group * group_bytes(m);
+    sides s = sides_of(group, m, lane);
+    return fmaf(s.scale, code_value(group + 2 * side_bytes(m) + lane, m.bits, k % m.group), s.bias);
+}
+
+/* ---- a step ---- */
+
+DEVICE const cuda_seq &seq_of(const cuda_step &s, uint32_t t)
+{
+    return s.seq[s.token_seq[t]];
+}
+DEVICE float *state_at(const cuda_step &s, uint32_t state, uint64_t offset)
+{
+    return state == CUDA_NONE ? NULL : (float *)(s.states + state * s.state_bytes + offset);
+}
+
+/* K and V of a token's page. */
+DEVICE float *page_at(const cuda_step &s, const cuda_seq &seq, const cuda_kv &kv, uint32_t head,
+                      uint32_t page)
+{
+    uint32_t index = s.tables[seq.pages[kv.group] + page];
+    return (float *)(s.pages[kv.group] + index * s.page_bytes[kv.group] + kv.offset + head * kv.head_bytes);
+}
+
+/* Adds token t's residual to the row h. By all threads of a block. */
+DEVICE void add_residual(const cuda_step &s, const cuda_residual &a, float *h, uint32_t width, uint32_t t)
+{
+    if (a.kind == CUDA_RESIDUAL_NONE)
+        return;
+    float *x = row_of(a.kind == CUDA_RESIDUAL_ADD ? a.out : a.sum, t);
+    if (a.kind == CUDA_RESIDUAL_EXPERTS) {
+        for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
+            float sum = 0;
+            for (uint32_t pair = t * s.top_k; pair < (t + 1) * s.top_k; pair++)
+                sum = fmaf(s.pair_weight[pair], row_of(a.pairs, pair)[i], sum);
+            x[i] = sum;
+        }
+        __syncthreads();
+        if (a.norm_pairs)
+            rms_row(x, x, a.norm_pairs, width, a.eps);
+        for (uint32_t i = threadIdx.x; a.out.width > 0 && i < width; i += blockDim.x)
+            x[i] = fmaf(s.shared_gate[t], row_of(a.out, t)[i], x[i]);
+        __syncthreads();
+    }
+    if (a.norm.weight)
+        norm_row(a.norm, x, x, width);
+    for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
+        float y = a.scale != 0 ? fmaf(a.scale, x[i], h[i]) : h[i] + x[i];
+        h[i] = a.layer_scale ? y * *a.layer_scale : y;
+    }
+    __syncthreads();
+}
+
+#endif

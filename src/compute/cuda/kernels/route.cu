@@ -1,0 +1,121 @@
+/* route.cu - which experts a token takes. A block takes a token; sums are one thread's, in their order. */
+#include "compute/cuda/kernels/common.cuh"
+
+enum { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SOFTMAX_CHOSEN };
+enum { SHARED_NONE, SHARED_GATED, SHARED_WHOLE };
+
+/* By all threads. */
+DEVICE void softmax(float *x, uint32_t n)
+{
+    __shared__ float sum;
+    float max = -INFINITY;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        max = fmaxf(max, x[i]);
+    max = block_max(max);
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        x[i] = expf(x[i] - max);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        sum = 0;
+        for (uint32_t i = 0; i < n; i++)
+            sum += x[i];
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        x[i] /= sum;
+    __syncthreads();
+}
+
+DEVICE float choice_of(const cuda_route &a, const float *p, uint32_t i)
+{
+    return a.correction ? p[i] + a.correction[i] : p[i];
+}
+
+/* The sum of the two best choices of a group's experts, or the best one. */
+DEVICE float group_score(const cuda_route &a, const float *p, uint32_t from, uint32_t to)
+{
+    float best = -INFINITY, second = -INFINITY;
+    for (uint32_t i = from; i < to; i++) {
+        float x = choice_of(a, p, i);
+        if (x > best) {
+            second = best;
+            best = x;
+        } else if (x > second) {
+            second = x;
+        }
+    }
+    return best + (to - from > 1 && !a.group_max ? second : 0);
+}
+
+/* Bit g: experts of group g may be chosen. One thread. */
+DEVICE uint64_t best_groups(const cuda_route &a, const float *p, uint32_t n)
+{
+    uint64_t chosen = 0;
+    uint32_t size = n / a.groups;
+    for (uint32_t k = 0; k < a.groups_top; k++) {
+        uint32_t best = CUDA_NONE;
+        float best_score = 0;
+        for (uint32_t g = 0; g < a.groups; g++) {
+            if (chosen >> g & 1)
+                continue;
+            float score = group_score(a, p, g * size, (g + 1) * size);
+            if (best == CUDA_NONE || score > best_score) {
+                best = g;
+                best_score = score;
+            }
+        }
+        chosen |= (uint64_t)1 << best;
+    }
+    return chosen;
+}
+
+KERNEL plateau_route(const cuda_step s, const cuda_route a)
+{
+    __shared__ uint64_t groups;
+    __shared__ float sum;
+    uint32_t t = blockIdx.x, n = s.experts, k = s.top_k, size = a.groups > 1 ? n / a.groups : n;
+    float *p = row_of(a.in, t), *weights = a.pair_weight + (uint64_t)t * k;
+    uint32_t *experts = a.pair_expert + (uint64_t)t * k;
+    bool chosen = a.score == SCORE_SOFTMAX_CHOSEN;
+    float taken = chosen ? -INFINITY : -1;
+    if (a.score == SCORE_SOFTMAX)
+        softmax(p, n);
+    for (uint32_t i = threadIdx.x; a.score == SCORE_SIGMOID && i < n; i += blockDim.x)
+        p[i] = sigmoid(p[i]);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        groups = a.groups > 1 ? best_groups(a, p, n) : 1;
+        sum = 0;
+    }
+    __syncthreads();
+    for (uint32_t r = 0; r < k; r++) {
+        best mine = {0, CUDA_NONE};
+        for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+            if (p[i] != taken && (groups >> i / size & 1))
+                mine = better(mine, {choice_of(a, p, i), i});
+        }
+        mine = block_best(mine);
+        uint32_t expert = mine.index == CUDA_NONE ? 0 : mine.index;
+        if (threadIdx.x == 0) {
+            experts[r] = expert;
+            weights[r] = p[expert];
+            sum += p[expert];
+            p[expert] = taken;
+        }
+        __syncthreads();
+    }
+    if (chosen)
+        softmax(weights, k);
+    for (uint32_t r = threadIdx.x; r < k; r += blockDim.x) {
+        float w = weights[r];
+        if (a.normalise)
+            w /= (chosen ? 1 : sum) + a.normalise_eps;
+        if (a.scale != 0)
+            w *= a.scale;
+        if (a.expert_scale)
+            w *= a.expert_scale[experts[r]];
+        weights[r] = w;
+    }
+    if (threadIdx.x == 0)
+        a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(p[n]) : 1;
+}
