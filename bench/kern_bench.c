@@ -1,11 +1,12 @@
 /* kern_bench.c - the kernels' share of what this machine can do.
  *
  * Three yardsticks first: reading memory with one and with all workers, and the peak of f32 fused
- * multiply-adds. Then decode (1 to 16 columns) as bytes of weights per second against reading; prefill (256
+ * multiply-adds. Then decode (1 to 16 columns) as bytes of weights per second against reading; prefill (512
  * columns) as operations per second against the peak; and the cost of the other operations. Every figure is
  * the median of its repeats. A share is the median of pairs: each pass of a product follows a pass of its
  * yardstick, so that other work on the machine slows both. int8 and int16 are integer products. Their time is
- * without quantising, which a line of its own gives.
+ * without quantising, which a line of its own gives. Their prefill has a second share, of the peak of the
+ * unit that they use: AMX, or VNNI. An int16 operation is two of that unit's.
  *
  *     kern_bench [TEXT]     TEXT: only the products whose name has it
  *
@@ -13,6 +14,7 @@
  * The weights are one matrix larger than any cache, so that a product streams from memory; a first line warns
  * when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
  * numbers. The time of these operations does not depend on the values. */
+#include "tile_peak.h"
 #include "yardsticks.h"
 
 #include "base/check.h"
@@ -24,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { K = 4096, COLUMNS_MAX = 256, PREFILL_ROWS = 4096 };
+enum { K = 4096, COLUMNS_MAX = 512, PREFILL_ROWS = 4096 };
 
 struct bench {
     struct workers *workers;
@@ -151,8 +153,8 @@ static struct product product_of(struct bench *b, const struct form *f, const st
 {
     struct product p = {.bench = b, .matrix = *m, .columns = columns, .bytes = f->bytes};
     bool few = columns <= 16;
-    p.panels_step = few ? b->ops.panels_few : b->ops.panels_many;
-    p.columns_step = few ? columns : b->ops.columns_many;
+    p.panels_step = few ? b->ops.panels_few : f->bytes ? b->ops.int_panels_many : b->ops.panels_many;
+    p.columns_step = few ? columns : f->bytes ? b->ops.int_columns_many : b->ops.columns_many;
     p.column_tiles = DIV_UP(columns, p.columns_step);
     float *xsum = b->values + (size_t)COLUMNS_MAX * K, *y = xsum + K;
     for (uint32_t c = 0; c < columns; c++) {
@@ -176,6 +178,11 @@ struct share {
 };
 
 typedef double yardstick_fn(const struct yardsticks *y);
+
+static double integers_once(const struct yardsticks *y)
+{
+    return peak_once(y, peak_of_integers(y));
+}
 
 /* Medians of pairs. */
 static struct share product_share(struct product *p, yardstick_fn *yardstick)
@@ -213,6 +220,11 @@ static void decode(struct bench *b, const struct form *f)
     printf("  %7.1f", flop / s.seconds * 1e-9);
     if (b->yard.peak_flop_s > 0)
         printf(" %3.0f%%", 100 * s.yardstick * flop / yardsticks_fma_flop(&b->yard));
+    enum peak_unit unit = peak_of_integers(&b->yard);
+    if (f->bytes && unit != PEAK_NONE) {
+        s = product_share(&p, integers_once);
+        printf(" %3.0f%%", 100 * s.yardstick * flop * f->bytes / peak_operations(&b->yard, unit));
+    }
     printf("\n");
     fflush(stdout);
 }
@@ -498,8 +510,12 @@ int main(int argc, char **argv)
     workers_turn_begin(b.workers);
     yardsticks_measure(&b.yard);
     yardsticks_print(&b.yard);
-    printf("weights in GB/s and of reading; last, 256 columns in GFLOP/s and of the peak\n");
-    printf("%-16s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "256");
+    printf("weights in GB/s and of reading; last, 512 columns in GFLOP/s and of the peak, or peaks\n");
+    enum peak_unit unit = peak_of_integers(&b.yard);
+    if (unit != PEAK_NONE)
+        printf("%s: %.2f Top/s\n", peak_name(unit),
+               peak_operations(&b.yard, unit) / peak_once(&b.yard, unit) * 1e-12);
+    printf("%-16s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "512");
     for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
         if (!text || strstr(forms[i].name, text))
             decode(&b, &forms[i]);

@@ -99,10 +99,10 @@ endfunction()
 # `ninja threads_tests` builds what ThreadSanitizer runs and no more.
 add_custom_target(threads_tests)
 
-# plateau_checked_kernel(TEST...): under ThreadSanitizer these tests see every access of the AVX kernels. An
-# executable's own object takes precedence over the one in the library.
-function(plateau_checked_kernel)
-  if(PLATEAU_SANITIZE MATCHES "thread")
+# plateau_checked_kernel(SANITIZER TEST...): under that sanitizer, `thread` or `address`, these tests see every access
+# of the AVX kernels. An executable's own object takes precedence over the one in the library.
+function(plateau_checked_kernel sanitizer)
+  if(PLATEAU_SANITIZE MATCHES "${sanitizer}")
     foreach(name ${ARGN})
       foreach(set avx2 avx512 int_avx2 int_vnni)
         target_sources(${name} PRIVATE $<TARGET_OBJECTS:plateau_kernel_checked_${set}>)

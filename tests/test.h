@@ -37,7 +37,7 @@
 #endif
 /* Sanitizers check each path, which few seeds reach; the release build runs all seeds. */
 #ifdef TEST_SANITIZED
-#define TEST_SEEDS_RUN (TEST_SEEDS > 2 ? TEST_SEEDS / 3 + 1 : TEST_SEEDS)
+#define TEST_SEEDS_RUN ((TEST_SEEDS + 2) / 3)
 #else
 #define TEST_SEEDS_RUN TEST_SEEDS
 #endif

@@ -56,10 +56,11 @@ bool auth_check(const struct keyring *keys, const struct http_request *r, enum a
     a.all_metrics = a.admin || metrics || listener == API_LISTENER_METRICS;
     *ret = a;
     bool open = keyring_count(keys, KEYRING_MODELS) == 0 || user || a.admin;
-    if (listener == API_LISTENER_ADMIN && need != AUTH_NONE)
+    if (listener == API_LISTENER_ADMIN && need > AUTH_PAGE)
         need = AUTH_ADMIN;
     switch (need) {
     case AUTH_NONE:
+    case AUTH_PAGE:
         return true;
     case AUTH_KEY:
         return open || refuse_key(given, why);

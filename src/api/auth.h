@@ -18,8 +18,9 @@ struct auth {
     bool all_metrics; /* may read the series of all tenants */
 };
 
-/* AUTH_METRICS: a key for models reads its own tenant's series. */
-enum auth_need { AUTH_NONE, AUTH_KEY, AUTH_METRICS, AUTH_ADMIN };
+/* AUTH_PAGE: as AUTH_NONE, but not at API_LISTENER_METRICS. AUTH_METRICS: a key for models reads its own
+ * tenant's series. */
+enum auth_need { AUTH_NONE, AUTH_PAGE, AUTH_KEY, AUTH_METRICS, AUTH_ADMIN };
 
 /* False: 401 in `why`. */
 bool auth_check(const struct keyring *keys, const struct http_request *r, enum auth_need need,

@@ -62,9 +62,7 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
                    i.bytes_total ? (double)i.bytes_done / (double)i.bytes_total : 0.0);
     if (i.reason[0])
         json_write_member(ret, "reason", i.reason);
-    buf_printf(ret, ",\"pinned\":%s,\"needed_bytes\":%llu",
-               registry_settings(a->opts.registry, index)->options.pinned ? "true" : "false",
-               (ull)i.needed_bytes);
+    buf_printf(ret, ",\"pinned\":%s,\"needed_bytes\":%llu", i.pinned ? "true" : "false", (ull)i.needed_bytes);
     if (!all)
         return;
     buf_putc(ret, ',');

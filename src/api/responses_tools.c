@@ -1,6 +1,7 @@
 /* responses_tools.c - the tools of Responses, as functions that templates expect.
  *
- * A custom tool becomes a function with one string, `input`, which follows the tool's regular expression.
+ * A custom tool becomes a function with one string, `input`, which follows the tool's regular expression or
+ * Lark grammar.
  * The functions of a namespace get names with the namespace before them. Tools that OpenAI's servers run are
  * ignored and listed in x-ignored-fields: agents offer them whenever their configuration has them. */
 #include "api/field.h"
@@ -8,7 +9,9 @@
 #include "api/tool_choice.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "grammar/choice.h"
+#include "grammar/lark.h"
 
 #include <stdio.h>
 
@@ -93,6 +96,46 @@ static json_t *pattern_of(const struct responses_place *p, const json_t *tool)
     return NULL;
 }
 
+#define LARK_BYTES_MAX ((size_t)16 << 10)
+#define LARK_CPU_NS    (50 * NS_PER_MS)
+
+static bool is_lark(const struct responses_place *p, struct slice text)
+{
+    struct charge charge = request_memory_charge(p->memory);
+    const struct wanted wanted = {.cpu_deadline_ns = clock_thread_ns() + LARK_CPU_NS};
+    struct grammar_builder *b = NULL;
+    struct grammar *g = NULL;
+    struct err e = {{0}};
+    sym_id sym;
+    bool ok = grammar_builder_create(NULL, &charge, &b) == 0;
+    if (ok)
+        grammar_builder_bound(b, &wanted, &charge);
+    ok = ok && lark_compile(b, text, &charge, &sym, &e) == 0 && grammar_finish(b, sym, &g, &e) == 0;
+    grammar_free(g);
+    grammar_builder_free(b);
+    return ok;
+}
+
+/* The Lark grammar of a custom tool; NULL: it has none, or one that is not supported. */
+static json_t *lark_of(const struct responses_place *p, const json_t *tool)
+{
+    const json_t *format = json_object_get(tool, "format");
+    json_t *text = json_object_get(format, "definition");
+    size_t len = json_string_length(text);
+    if (!is_type(tool, "custom") || !is_type(format, "grammar") ||
+        strcmp(string_of(format, "syntax"), "lark") != 0 || len == 0 || len > LARK_BYTES_MAX)
+        return NULL;
+    return is_lark(p, (struct slice){json_string_value(text), len}) ? text : NULL;
+}
+
+/* A model that is to write a text of the grammar reads it in the parameter's description. */
+static bool describe_lark(json_t *schema, const json_t *lark)
+{
+    json_t *input = json_object_get(json_object_get(schema, "properties"), "input");
+    json_t *text = json_sprintf("A text of this Lark grammar:\n%s", json_string_value(lark));
+    return json_object_set_new(input, "description", text) == 0;
+}
+
 static json_t *custom_schema(const struct responses_place *p, const json_t *tool)
 {
     json_t *pattern = pattern_of(p, tool);
@@ -141,7 +184,14 @@ static bool add_function(const struct responses_place *p, json_t *list, const js
     json_t *schema = schema_of(p, tool), *description = json_object_get(tool, "description");
     if (!schema)
         return false;
-    if (is_strict(p, tool, schema))
+    json_t *lark = lark_of(p, tool);
+    if (lark && !describe_lark(schema, lark)) {
+        json_decref(schema);
+        return responses_no_memory(p);
+    }
+    if (lark)
+        tool_choice_lark(p->request, name, lark);
+    else if (is_strict(p, tool, schema))
         tool_choice_strict(p->request, name);
     json_t *function = json_pack("{ss}", "name", name);
     bool ok = function &&

@@ -9,6 +9,7 @@
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/messages.h"
+#include "api/page.h"
 #include "api/report.h"
 #include "api/responses.h"
 #include "api/wire_openai.h"
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "registry/guard.h"
+#include "text/chat_format.h"
 
 #include <stdio.h>
 
@@ -247,6 +249,16 @@ static void answer_log(const struct call *c)
     reject_respond(&why, &reject_openai, "", c->http);
 }
 
+static void answer_page(const struct call *c)
+{
+    struct reject why = {0};
+    if (page_respond(c->http, c->rest))
+        return;
+    reject_set(&why, REJECT_NOT_FOUND, NULL, "The page has no file %.*s.",
+               (int)MIN_OF(c->rest.len, (size_t)60), c->rest.ptr);
+    reject_respond(&why, &reject_openai, "", c->http);
+}
+
 static void write_metrics(const struct call *c, struct buf *ret)
 {
     report_metrics(c->api, c->auth.all_metrics ? NULL : &c->auth.tenant, ret);
@@ -305,6 +317,41 @@ static void answer_delete(const struct call *c)
     exchange_cancel(x, &why);
     snprintf(body, sizeof(body), "{\"id\":\"%s\",\"object\":\"request\",\"deleted\":true}", text);
     http_respond(c->http, 200, JSON, slice_of(body));
+}
+
+/* ---- POST /v1/models/{id}/pin ---- */
+
+static void set_pinned(const struct call *c, bool pinned)
+{
+    struct reject why = {0};
+    struct audit who;
+    struct buf body;
+    int index = registry_find(c->api->opts.registry, c->rest);
+    audit_begin(&who, c->http, &c->auth);
+    if (index < 0) {
+        reject_model(&why, c->rest);
+        audit_done(&who, 404, "model_not_found", 0, "-");
+        reject_respond(&why, &frame_of(c->http)->envelope, "", c->http);
+        return;
+    }
+    registry_pin(c->api->opts.registry, (uint32_t)index, pinned);
+    audit_done(&who, 200, "ok", 0, "-");
+    buf_init(&body, 4096, NULL);
+    buf_putc(&body, '{');
+    json_write_member(&body, "id", api_model_id(c->api, (uint32_t)index));
+    buf_printf(&body, ",\"pinned\":%s}", pinned ? "true" : "false");
+    http_respond(c->http, 200, JSON, buf_slice(&body));
+    buf_done(&body);
+}
+
+static void answer_pin(const struct call *c)
+{
+    set_pinned(c, true);
+}
+
+static void answer_unpin(const struct call *c)
+{
+    set_pinned(c, false);
 }
 
 /* ---- /v1/responses/{id} ---- */
@@ -391,6 +438,8 @@ static void cancel_response(const struct call *c)
 /* ---- the table ---- */
 
 static const struct route routes[] = {
+    {"GET", "/", AUTH_PAGE, answer_page},
+    {"GET", "/web/", AUTH_PAGE, answer_page},
     {"GET", "/live", AUTH_NONE, answer_live},
     {"GET", "/health", AUTH_NONE, answer_health},
     {"GET", "/ping", AUTH_NONE, answer_health},
@@ -402,6 +451,8 @@ static const struct route routes[] = {
     {"GET", "/v1/models", AUTH_KEY, answer_models},
     {"POST", "/v1/models/*/load", AUTH_ADMIN, NULL, REQUEST_LOAD},
     {"POST", "/v1/models/*/unload", AUTH_ADMIN, NULL, REQUEST_UNLOAD},
+    {"POST", "/v1/models/*/pin", AUTH_ADMIN, answer_pin},
+    {"POST", "/v1/models/*/unpin", AUTH_ADMIN, answer_unpin},
     {"GET", "/v1/models/", AUTH_KEY, answer_model},
     {"DELETE", "/v1/requests/", AUTH_KEY, answer_delete},
     {"GET", "/v1/responses/*/input_items", AUTH_KEY, answer_items},
@@ -456,7 +507,7 @@ static bool path_matches(const struct route *t, struct slice path, struct slice 
     const char *star = memchr(own.ptr, '*', own.len);
     if (star)
         return star_matches(own, (size_t)(star - own.ptr), path, rest);
-    if (own.ptr[own.len - 1] != '/') {
+    if (own.len == 1 || own.ptr[own.len - 1] != '/') {
         *rest = (struct slice){0};
         return slice_eq(own, path);
     }

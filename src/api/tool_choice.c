@@ -18,6 +18,15 @@ void tool_choice_strict(struct request *r, const char *name)
     add(r, &r->gen.calls.strict, name);
 }
 
+void tool_choice_lark(struct request *r, const char *name, json_t *grammar)
+{
+    if (!r->gen.calls.larks)
+        r->gen.calls.larks = json_object();
+    if (!r->gen.calls.larks || json_object_set(r->gen.calls.larks, name, grammar) < 0)
+        r->gen.calls.failed = true;
+    tool_choice_strict(r, name);
+}
+
 static bool is_offered(const struct request *r, const char *name)
 {
     size_t i;
@@ -53,5 +62,6 @@ void tool_choice_drop(struct request *r)
 {
     json_decref(r->gen.calls.names);
     json_decref(r->gen.calls.strict);
+    json_decref(r->gen.calls.larks);
     r->gen.calls = (struct gen_calls){0};
 }

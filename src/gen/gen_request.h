@@ -53,6 +53,7 @@ struct gen_calls {
     bool failed;        /* no memory for the lists */
     json_t *names;      /* owned: the names that may be called; NULL: all */
     json_t *strict;     /* owned: names of tools whose arguments follow the schema; NULL: none */
+    json_t *larks;      /* owned: Lark grammars of tools that take one text, by their names; NULL: none */
 };
 
 struct gen_request {

@@ -83,6 +83,7 @@ void tool_request_write(const struct gen *g, struct buf *ret)
                                           .tools = r->tools,
                                           .names = r->calls.names,
                                           .strict = r->calls.strict,
+                                          .larks = r->calls.larks,
                                           .schema = schema ? r->grammar.value : NULL,
                                           .object = has_format(r),
                                           .required = r->calls.required,

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "grammar/piece.h"
+#include "grammar/rx_parse.h"
 
 #define FRONT_TEXT_BYTES_MAX  ((size_t)256 << 10) /* of a grammar as text */
 #define FRONT_TEXT_WORK_BYTES ((size_t)16 << 20)  /* memory of a parse, at most */
@@ -32,6 +33,12 @@ struct front_text {
     int error;
     const char *at, *end;
     uint32_t line, depth;
+    /* Of Lark: how characters are written, the expression that terminals lie within (RX_NONE: any), and
+     * whether rules are expressions, too. */
+    rx_encode_fn *encode;
+    void *encode_arg;
+    rx_id within;
+    bool flat;
     struct front_name *names[FRONT_TEXT_NAMES];
     struct front_name *first, **last;
 };

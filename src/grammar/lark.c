@@ -20,6 +20,12 @@ static bool is_terminal(struct slice name)
     return at < name.len && name.ptr[at] >= 'A' && name.ptr[at] <= 'Z';
 }
 
+/* The texts that lie within what is allowed; of a flat grammar the whole does. */
+static rx_id within(struct front_text *f, rx_id rx)
+{
+    return f->flat || f->within == RX_NONE ? rx : rx_and(grammar_rx(f->b), rx, f->within);
+}
+
 /* Reads the body of a terminal; the position comes back. */
 static struct piece terminal(struct front_text *f, struct front_name *n)
 {
@@ -49,7 +55,7 @@ static struct piece terminal(struct front_text *f, struct front_name *n)
     f->line = line;
     n->busy = false;
     n->known = true;
-    n->piece = f->error ? piece_rx(RX_NONE) : p;
+    n->piece = f->error ? piece_rx(RX_NONE) : piece_rx(within(f, p.rx));
     return n->piece;
 }
 
@@ -62,7 +68,7 @@ static struct piece reference(struct front_text *f)
         front_text_fail(f, -ENOTSUP, "templates are not supported");
         return piece_rx(RX_NONE);
     }
-    return is_terminal(n->name) ? terminal(f, n) : piece_sym(n->rule);
+    return f->flat || is_terminal(n->name) ? terminal(f, n) : piece_sym(n->rule);
 }
 
 /* ---- expressions ---- */
@@ -88,9 +94,9 @@ static struct piece element(struct front_text *f)
     if (c == '(' || c == '[')
         return group(f, c == '(' ? ')' : ']');
     if (c == '"')
-        return piece_rx(lark_string(f));
+        return piece_rx(within(f, lark_string(f)));
     if (c == '/')
-        return piece_rx(lark_regex(f));
+        return piece_rx(within(f, lark_regex(f)));
     if (lark_is_name(c))
         return reference(f);
     if (c == '<')
@@ -290,13 +296,42 @@ static void read_rule(struct front_text *f, struct front_name *n)
     grammar_alternative(f->b, n->rule, &s, empty ? 0 : 1);
 }
 
-int lark_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
-                 struct err *e)
+static void read_all(struct front_text *f, struct front_name *start)
+{
+    if (f->flat) {
+        terminal(f, start);
+        return;
+    }
+    for (struct front_name *n = f->first; n && !f->error && !grammar_builder_failed(f->b); n = n->listed)
+        if (is_terminal(n->name))
+            terminal(f, n);
+        else
+            read_rule(f, n);
+}
+
+/* A flat grammar is one terminal. */
+static sym_id result(struct front_text *f, const struct front_name *start, rx_id within_all)
+{
+    if (!f->flat)
+        return start->rule;
+    rx_id rx = rx_and(grammar_rx(f->b), start->piece.rx, within_all);
+    if (rx != RX_EMPTY)
+        return grammar_terminal(f->b, rx);
+    grammar_alternative(f->b, start->rule, NULL, 0);
+    return start->rule;
+}
+
+static int compile(struct grammar_builder *b, struct slice text, const struct lark_opts *opts, bool flat,
+                   sym_id *ret, struct err *e)
 {
     struct front_text f;
-    int r = front_text_open(&f, b, text, charge, "Lark", e);
+    int r = front_text_open(&f, b, text, opts->charge, "Lark", e);
     if (r < 0)
         goto done;
+    f.encode = opts->encode;
+    f.encode_arg = opts->encode_arg;
+    f.within = opts->within;
+    f.flat = flat;
     lark_skip(&f, true);
     while (f.at < f.end && !f.error && !grammar_builder_failed(b)) {
         statement(&f);
@@ -305,15 +340,28 @@ int lark_compile(struct grammar_builder *b, struct slice text, const struct char
     struct front_name *start = f.error ? NULL : front_text_name(&f, SLICE("start"));
     if (start && !start->defined)
         front_text_fail(&f, -EINVAL, "there is no rule start");
-    for (struct front_name *n = f.first; n && !f.error && !grammar_builder_failed(b); n = n->listed)
-        if (is_terminal(n->name))
-            terminal(&f, n);
-        else
-            read_rule(&f, n);
+    if (start && !f.error)
+        read_all(&f, start);
     r = f.error;
     if (r == 0)
-        *ret = start->rule;
+        *ret = result(&f, start, opts->within);
 done:
     front_text_close(&f);
     return r;
+}
+
+int lark_compile_as(struct grammar_builder *b, struct slice text, const struct lark_opts *opts, sym_id *ret,
+                    struct err *e)
+{
+    struct err why = {{0}};
+    if (opts->within != RX_NONE && compile(b, text, opts, true, ret, &why) == 0)
+        return 0;
+    return compile(b, text, opts, false, ret, e);
+}
+
+int lark_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                 struct err *e)
+{
+    const struct lark_opts opts = {.charge = charge};
+    return lark_compile_as(b, text, &opts, ret, e);
 }

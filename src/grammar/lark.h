@@ -11,9 +11,23 @@
 #define PLATEAU_GRAMMAR_LARK_H
 
 #include "grammar/grammar.h"
+#include "grammar/rx_parse.h"
 
 /* As gbnf_compile(). */
 int lark_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
                  struct err *e);
+
+/* How its texts are written in another notation. */
+struct lark_opts {
+    const struct charge *charge;
+    rx_encode_fn *encode; /* NULL: as UTF-8 */
+    void *encode_arg;
+    rx_id within; /* only texts of this expression; RX_NONE: all */
+};
+
+/* With `within`, a grammar without recursion is one expression, so that the whole text lies within. Of a
+ * recursive one each terminal does. */
+int lark_compile_as(struct grammar_builder *b, struct slice text, const struct lark_opts *opts, sym_id *ret,
+                    struct err *e);
 
 #endif

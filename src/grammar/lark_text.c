@@ -109,15 +109,21 @@ static uint32_t escaped(struct front_text *f)
     }
 }
 
+static rx_id codepoints(struct front_text *f, struct rx_range range)
+{
+    struct rx_store *s = grammar_rx(f->b);
+    return f->encode ? f->encode(f->encode_arg, s, &range, 1) : rx_codepoints(s, &range, 1);
+}
+
 static rx_id character(struct front_text *f, uint32_t c, bool any_case)
 {
     struct rx_store *s = grammar_rx(f->b);
     struct rx_range one = {c, c}, other = {c ^ 32, c ^ 32};
-    rx_id rx = rx_codepoints(s, &one, 1);
+    rx_id rx = codepoints(f, one);
     bool letter = (c | 32) >= 'a' && (c | 32) <= 'z';
     if (any_case && c > 0x7F)
         front_text_fail(f, -ENOTSUP, "the flag i is supported for ASCII only");
-    return any_case && letter ? rx_or(s, rx, rx_codepoints(s, &other, 1)) : rx;
+    return any_case && letter ? rx_or(s, rx, codepoints(f, other)) : rx;
 }
 
 struct text {
@@ -155,9 +161,9 @@ rx_id lark_string(struct front_text *f)
                     high = {MAX_OF(from.first, 0xE000u), to.first};
     rx_id rx = RX_NONE;
     if (!f->error && low.first <= low.last)
-        rx = rx_codepoints(grammar_rx(f->b), &low, 1);
+        rx = codepoints(f, low);
     if (!f->error && high.first <= high.last)
-        rx = rx_or(grammar_rx(f->b), rx, rx_codepoints(grammar_rx(f->b), &high, 1));
+        rx = rx_or(grammar_rx(f->b), rx, codepoints(f, high));
     return rx;
 }
 
@@ -189,7 +195,7 @@ static size_t plain_escapes(const char *from, size_t len, char *ret)
 
 static rx_id parse(struct front_text *f, struct slice pattern)
 {
-    static const struct rx_parse_opts whole = {.search = false};
+    const struct rx_parse_opts whole = {.encode = f->encode, .encode_arg = f->encode_arg};
     struct err e = {{0}};
     rx_id rx = RX_NONE;
     int r = rx_parse(grammar_rx(f->b), pattern, &whole, &rx, &e);

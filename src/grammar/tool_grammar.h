@@ -10,7 +10,8 @@
  * Arguments are any JSON object or, of a strict tool, an instance of its schema. Of a required call, too, if
  * the schema is supported and there are at most TOOL_SCHEMAS_MAX tools. Where a format writes values as text
  * (tagged), a string stands raw. Tagged, Python and braced arguments have the properties that the schema
- * names, in its order; strict ones of these are refused if the schema needs more than that at its top. */
+ * names, in its order; strict ones of these are refused if the schema needs more than that at its top. A tool
+ * with `lark` has one parameter, `input`, a text of that grammar. */
 #ifndef PLATEAU_GRAMMAR_TOOL_GRAMMAR_H
 #define PLATEAU_GRAMMAR_TOOL_GRAMMAR_H
 

@@ -110,7 +110,8 @@ static bool raw_text(struct tool_work *w, const json_t *tool, const struct tool_
     rx_id end = tool_marker_text(w, "value_end");
     rx_id within = end == RX_NONE ? RX_ALL : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, end, RX_ALL)));
     struct piece text;
-    if (!p->schema || tool_is_free_text(p->schema) || !tool_raw_value(w, tool, p->schema, within, &text))
+    bool any = !p->schema || (tool_is_free_text(p->schema) && !tool_has_lark(tool));
+    if (any || !tool_raw_value(w, tool, p->schema, within, &text))
         return false;
     *ret = TOOL_CAT(w, line_end(w, "line_before"), text, line_end(w, "line_after"));
     return true;
@@ -141,7 +142,8 @@ static struct piece tagged_rest(struct tool_work *w, const json_t *tool, const s
     if (!tool_has(w, "key_end_json"))
         return TOOL_CAT(w, tool_marker(w, "key_end"), begin, tagged_value(w, tool, p, by_schema), end);
     /* The markers say what is a string. */
-    if (!by_schema || !p->text || tool_is_free_text(p->schema)) {
+    bool free = tool_is_free_text(p->schema) && !tool_has_lark(tool);
+    if (!by_schema || !p->text || free) {
         if (!tool_json_value(w, tool, by_schema ? p->schema : NULL, &json))
             json = piece_sym(json_text_any(&w->json));
         json = TOOL_CAT(w, tool_marker(w, "key_end_json"), begin, tool_blanks(w), json, tool_blanks(w), end);
@@ -370,7 +372,7 @@ static struct piece braced_string(struct tool_work *w, struct braced *o, const j
     rx_id end = tool_marker_text(w, "quote");
     rx_id within = end == RX_NONE ? RX_ALL : rx_not(w->s, rx_cat(w->s, RX_ALL, rx_cat(w->s, end, RX_ALL)));
     struct piece text;
-    if (tool_is_free_text(schema))
+    if (tool_is_free_text(schema) && !tool_has_lark(o->tool))
         return quoted(w, tool_text(w, &(struct tool_text){.without = quote}));
     if (tool_raw_value(w, o->tool, schema, within, &text))
         return quoted(w, text);

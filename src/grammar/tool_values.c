@@ -3,6 +3,7 @@
 #include "grammar/tool_work.h"
 
 #include "base/check.h"
+#include "grammar/lark.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -53,8 +54,50 @@ static json_t *with_definitions(const json_t *tool, const json_t *schema, const 
     return copy;
 }
 
+/* ---- by a Lark grammar ---- */
+
+bool tool_has_lark(const json_t *tool)
+{
+    return json_string_length(json_object_get(tool, "lark")) > 0;
+}
+
+/* The text of the tool's grammar: raw and within `raw`, or as a JSON string (RX_NONE). */
+static struct piece lark_value(struct tool_work *w, const json_t *tool, rx_id raw)
+{
+    const json_t *source = json_object_get(tool, "lark");
+    struct slice text = {json_string_value(source), json_string_length(source)};
+    struct lark_opts opts = {.charge = w->opts->charge, .within = raw};
+    struct json_text json;
+    struct err why = {{0}};
+    sym_id sym = 0;
+    json_text_init_plain(&json, w->b);
+    if (raw == RX_NONE) {
+        opts.encode = json_text_encode;
+        opts.encode_arg = &json;
+    }
+    int r = w->error ? w->error : lark_compile_as(w->b, text, &opts, &sym, &why);
+    if (r < 0) {
+        const char *name = json_string_value(json_object_get(tool, "name"));
+        tool_fail(w, r, "tool \"%.64s\": %s", name ? name : "", why.text);
+        return piece_rx(RX_NONE);
+    }
+    struct piece quote = raw == RX_NONE ? tool_literal(w, "\"") : piece_rx(RX_EMPTY);
+    return TOOL_CAT(w, quote, piece_sym(sym), quote);
+}
+
+/* The only member that such a tool has. */
+static struct piece lark_arguments(struct tool_work *w, const json_t *tool)
+{
+    rx_id key = json_text_key(&w->json, '{', rx_literal(w->s, SLICE("input")));
+    return TOOL_CAT(w, piece_rx(key), lark_value(w, tool, RX_NONE), piece_rx(json_text_close(&w->json, '}')));
+}
+
 bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *schema, struct piece *ret)
 {
+    if (tool_has_lark(tool)) {
+        *ret = lark_value(w, tool, RX_NONE);
+        return !w->error;
+    }
     if (!schema || json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0)) {
         *ret = piece_sym(json_text_any(&w->json));
         return true;
@@ -68,6 +111,10 @@ bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *sche
 bool tool_raw_value(struct tool_work *w, const json_t *tool, const json_t *schema, rx_id within,
                     struct piece *ret)
 {
+    if (tool_has_lark(tool)) {
+        *ret = lark_value(w, tool, within);
+        return !w->error;
+    }
     json_t *copy = with_definitions(tool, schema, "string");
     bool ok = compile(w, tool, copy, within, ret);
     json_decref(copy);
@@ -90,6 +137,8 @@ bool tool_is_free_text(const json_t *schema)
 struct piece tool_json_arguments(struct tool_work *w, const json_t *tool)
 {
     const json_t *schema = json_object_get(tool, "parameters");
+    if (tool_has_lark(tool))
+        return lark_arguments(w, tool);
     struct piece any = piece_sym(json_text_object(&w->json)), ret;
     if (!tool_is_strict(w, tool) && !w->by_schema)
         return any;

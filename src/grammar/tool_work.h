@@ -75,6 +75,7 @@ bool tool_json_value(struct tool_work *w, const json_t *tool, const json_t *sche
 bool tool_raw_value(struct tool_work *w, const json_t *tool, const json_t *schema, rx_id within,
                     struct piece *ret);
 bool tool_is_free_text(const json_t *schema); /* any string */
+bool tool_has_lark(const json_t *tool);       /* its only parameter is a text of this grammar */
 
 /* ---- tool_params.c: tagged, Python and braced arguments ---- */
 

@@ -17,8 +17,10 @@ enum {
     KERN_CPU_AVX2 = 1 << 0,   /* AVX2, FMA, F16C */
     KERN_CPU_AVX512 = 1 << 1, /* F, BW, DQ, VL */
     KERN_CPU_VNNI = 1 << 2,   /* AVX512-VNNI, beside AVX512 */
+    KERN_CPU_AMX = 1 << 3,    /* AMX-INT8 and the system's permission for tiles, beside VNNI */
 };
-/* Flags of the tiers that this machine has and the system lets us use. */
+/* Flags of the tiers that this machine has and the system lets us use. The first call asks the system for
+ * tiles, which it then lets every thread of the process use. */
 unsigned kern_cpu_flags(void);
 
 /* Columns of a matrix product: y[c][i] = W[i] . x[c]. Pointers per column, so that experts gather their
@@ -208,7 +210,7 @@ struct kern_ops {
     const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
     kern_matmul_fn *matmul;
     kern_group_sums_fn *group_sums;
-    /* The integer products, and their tier: "ref", "avx2", "vnni". Results do not depend on it, but the two
+    /* The integer products. Results do not depend on the tier: "ref", "avx2", "vnni" or "amx". The two
      * functions belong together. */
     const char *int_tier;
     kern_quantise_fn *quantise;
@@ -235,6 +237,7 @@ struct kern_ops {
     /* Tile sizes the tier wants: how many panels one ticket of a product should take for few (<= 16) and for
      * many columns, and how many columns. */
     uint32_t panels_few, panels_many, columns_many;
+    uint32_t int_panels_many, int_columns_many; /* of integer products; for few columns as above */
 };
 
 /* Fills the table with the best tiers that `cpu_flags` allows; 0 gives the reference. */

@@ -77,4 +77,6 @@ void kern_int_ref_fill(struct kern_ops *ops)
     ops->int_tier = "ref";
     ops->quantise = ref_quantise;
     ops->int_matmul = ref_int_matmul;
+    ops->int_panels_many = 4;
+    ops->int_columns_many = 64;
 }

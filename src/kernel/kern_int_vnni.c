@@ -1,9 +1,6 @@
 /* kern_int_vnni.c - integer products with AVX512-VNNI: an instruction multiplies 64 unsigned codes by four
  * signed bytes of a column. A value of two bytes is v = 256 high + low, both signed: two such products, whose
- * sums join exactly.
- *
- * A quantised row has its values in blocks of 64: their low bytes, then for two bytes their high bytes, so
- * that a block's 64 bytes can be a row of an AMX tile. */
+ * sums join exactly. The AMX tier takes over its quantised rows, and its products of few columns. */
 #include "base/check.h"
 #include "kernel/kern.h"
 #include "kernel/kern_tiers.h"
@@ -12,21 +9,14 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-#include "kernel/kern_v16_avx512.h"
+#include "kernel/kern_lines_avx512.h"
 
 #define MORE_COLUMNS       8
 #define MANY_PANELS(bytes) ((bytes) == 1 ? 2u : 1u)
 #define VALUES_QUAD        4
 #define CODES_BYTES        64
-enum { BLOCK_VALUES = 64 };
 
 /* ---- quantised rows ---- */
-
-/* Offset of a unit's values. */
-V16_FN size_t values_unit(uint32_t unit, int bytes)
-{
-    return bytes == 1 ? (size_t)unit * 32 : (size_t)(unit / 2) * 128 + unit % 2 * 32;
-}
 
 static uint32_t group_max(const float *x, uint32_t group)
 {
@@ -76,32 +66,6 @@ typedef struct {
     __m512i low, high; /* high: of two bytes alone */
 } isum;
 
-/* A plane's field, from bit `from` of each byte to bit `to`; other bits are not cleared. */
-V16_FN __m512i move_field(__m512i v, int from, int to)
-{
-    if (from > to)
-        return _mm512_srli_epi32(v, (unsigned)(from - to));
-    return from < to ? _mm512_slli_epi32(v, (unsigned)(to - from)) : v;
-}
-
-/* Line `quad` of the unit at `at`. */
-V16_FN codes codes_line(const uint8_t *at, int bits, uint32_t quad)
-{
-    if (bits == 8)
-        return _mm512_loadu_si512(at + quad * 64);
-    int first = bits >= 4 ? 4 : 2, second = bits - first, q = (int)quad;
-    __m512i mask = _mm512_set1_epi8((char)((1 << first) - 1));
-    __m512i v = move_field(_mm512_loadu_si512(at + q % first * 64), q / first * first, 0);
-    v = _mm512_and_si512(v, mask);
-    if (second > 0) {
-        __m512i upper = _mm512_loadu_si512(at + (first + q % second) * 64);
-        __m512i field = _mm512_set1_epi8((char)(((1 << second) - 1) << first));
-        /* v | (moved & field), in one instruction. */
-        v = _mm512_ternarylogic_epi32(v, move_field(upper, q / second * second, first), field, 0xf8);
-    }
-    return v;
-}
-
 V16_FN void codes_store(uint8_t *at, codes v)
 {
     _mm512_store_si512((void *)at, v);
@@ -145,6 +109,12 @@ V16_FN v16 isum_floats(isum a, int bytes)
 
 #include "kernel/kern_qparam.inc"
 #include "kernel/kern_int.inc"
+
+void kern_int_vnni_matmul(const struct matrix *w, const struct kern_int_columns *c, uint32_t panel_begin,
+                          uint32_t panel_end)
+{
+    tier_int_matmul(w, c, panel_begin, panel_end);
+}
 
 void kern_int_vnni_fill(struct kern_ops *ops)
 {

@@ -15,5 +15,8 @@ void kern_avx512_fill(struct kern_ops *ops);
 void kern_int_ref_fill(struct kern_ops *ops);
 void kern_int_avx2_fill(struct kern_ops *ops);
 void kern_int_vnni_fill(struct kern_ops *ops);
+kern_int_matmul_fn kern_int_vnni_matmul;
+/* Over the entries of the VNNI tier. */
+void kern_int_amx_fill(struct kern_ops *ops);
 
 #endif

@@ -91,6 +91,7 @@ static void init_entry(struct registry *r, uint32_t index)
     struct entry *e = &r->entries[index];
     e->registry = r;
     e->known = e->now = r->opts.models[index];
+    e->pinned = e->known.options.pinned;
     e->load_bytes = e->known.planned ? plan_load_bytes(&e->known.plan) : 0;
     e->held = e->known.preload;
     e->state = e->held ? MODEL_LOADING : MODEL_UNLOADED;
@@ -271,6 +272,7 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
 {
     struct entry *e = lock_entry(r, index);
     *ret = (struct registry_info){.state = e->state,
+                                  .pinned = e->pinned,
                                   .leases = e->leases,
                                   .waiters = e->waiters + e->held,
                                   .bytes_done = atomic_load(&e->bytes_done),
@@ -349,6 +351,12 @@ void registry_look_away(struct lease *l)
         registry_wake(r);
     pthread_mutex_unlock(&r->lock);
     *l = (struct lease){0};
+}
+
+void registry_pin(struct registry *r, uint32_t index, bool pinned)
+{
+    lock_entry(r, index)->pinned = pinned;
+    pthread_mutex_unlock(&r->lock);
 }
 
 bool registry_is_ending(struct registry *r, uint32_t index)
@@ -479,7 +487,7 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 static int refuse_unload(const struct entry *e, struct err *why)
 {
     const char *id = e->known.id;
-    if (e->known.options.pinned)
+    if (e->pinned)
         return err_set(why, -EPERM, "%s is pinned (--pin) and cannot be unloaded.", id);
     switch (e->state) {
     case MODEL_LOADING:

@@ -113,6 +113,7 @@ int registry_find(const struct registry *r, struct slice name);
 
 struct registry_info {
     enum model_state state;
+    bool pinned;
     uint32_t leases, waiters;
     uint64_t bytes_done, bytes_total;    /* of a load under way */
     uint64_t needed_bytes;               /* what a load reserves before it begins, in all domains */
@@ -126,6 +127,9 @@ struct registry_info {
     char reason[512]; /* of `failed`, and of the last unload's troubles; else empty */
 };
 void registry_info(struct registry *r, uint32_t index, struct registry_info *ret);
+
+/* Whether neither idle time nor others' needs nor an order unload it; at first as the options say. */
+void registry_pin(struct registry *r, uint32_t index, bool pinned);
 
 /* ---- using ---- */
 

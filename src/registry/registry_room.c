@@ -13,7 +13,7 @@ static uint32_t list_victims(struct registry *r, const struct domain *domain, st
     uint64_t now_ns = clock_now_ns();
     for (uint32_t i = 0; i < r->opts.model_count; i++) {
         const struct entry *e = &r->entries[i];
-        if (!registry_is_idle(e) || e->known.options.pinned || e->looks > 0)
+        if (!registry_is_idle(e) || e->pinned || e->looks > 0)
             continue;
         struct account *a = loaded_model_account(&e->loaded, domain);
         if (a)

@@ -37,6 +37,7 @@ struct entry {
     /* Under the lock. */
     enum model_state state;
     uint32_t leases, looks, waiters;
+    bool pinned;  /* as the options said, until registry_pin() */
     bool held;    /* the server's start waits for it */
     bool closing; /* draining without leases: its memory is being freed */
     bool ending;  /* draining past its limit: its engine was asked to end */

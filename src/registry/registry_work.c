@@ -411,7 +411,7 @@ static void drain(struct entry *e, uint64_t now_ns)
 
 static uint64_t ttl_end_ns(const struct entry *e)
 {
-    bool counts = registry_is_idle(e) && e->known.options.ttl_ns && !e->known.options.pinned;
+    bool counts = registry_is_idle(e) && e->known.options.ttl_ns && !e->pinned;
     return counts ? e->last_used_ns + e->known.options.ttl_ns : UINT64_MAX;
 }
 

@@ -181,6 +181,10 @@ static void put_tool(const struct tool_source_opts *o, const json_t *tool, const
         else
             buf_puts(ret, "{}");
     }
+    if (json_object_get(o->larks, name)) {
+        buf_puts(ret, ",\"lark\":");
+        json_write_value(ret, json_object_get(o->larks, name));
+    }
     if (o->syntax->arguments == CHAT_TAGGED)
         put_texts(o, parameters, name, ret);
     buf_putc(ret, '}');

@@ -159,3 +159,14 @@ def test_the_alerts_of_the_manual_are_the_attention_list():
     table = manual[manual.index("Worth an alert"):manual.index("## The log")]
     rows = [line for line in table.splitlines() if line.startswith("| `")]
     assert [row.split("|")[-2].strip().strip("`") for row in rows] == ids
+
+
+@pytest.mark.smoke
+def test_a_model_is_pinned_and_unpinned(server):
+    assert server.http.post("/v1/models/canary/pin").json() == {"id": "canary", "pinned": True}
+    assert overview(server)["models"][0]["pinned"]
+    reply = server.http.post("/v1/models/canary/unload")
+    assert reply.status_code == 409 and "pinned" in reply.text
+    assert server.http.post("/v1/models/canary/unpin").json() == {"id": "canary", "pinned": False}
+    assert not overview(server)["models"][0]["pinned"]
+    refused(server.http.post("/v1/models/none/pin"), 404, "model_not_found")

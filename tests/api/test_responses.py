@@ -232,6 +232,37 @@ def test_the_input_of_a_custom_tool_follows_its_pattern(server):
     assert reply("(?=a)b").headers["x-ignored-fields"] == "tools.format"
 
 
+PATCH = r"""start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_hunk | delete_hunk
+add_hunk: "*** Add File: " filename LF add_line~1..2
+delete_hunk: "*** Delete File: " filename LF
+filename: /[a-z]{1,8}\.txt/
+add_line: "+" /[^\n]{0,12}/ LF -> line
+%import common.LF
+"""
+
+
+def test_the_input_of_a_custom_tool_follows_its_lark_grammar(server):
+    def reply(definition, **fields):
+        tool = {"type": "custom", "name": "apply_patch", "description": "Edits files.",
+                "format": {"type": "grammar", "syntax": "lark", "definition": definition}}
+        return post(server, "Add a file.", tools=[tool], max_output_tokens=300, temperature=1, **fields)
+
+    patch = r"\*\*\* Begin Patch\n(\*\*\* (Add File: [a-z]{1,8}\.txt\n(\+[^\n]{0,12}\n){1,2}|Delete File: [a-z]{1,8}\.txt\n))+" \
+        r"\*\*\* End Patch\n?"
+    for seed in range(3):
+        got = answered(reply(PATCH, tool_choice="required", parallel_tool_calls=False, seed=seed))
+        if got["status"] == "completed":
+            assert [o["type"] for o in got["output"] if o["type"].endswith("call")] == ["custom_tool_call"]
+        for o in got["output"]:
+            assert o["type"] != "custom_tool_call" or o["status"] != "completed" or re.fullmatch(patch, o["input"]), o
+    assert "x-ignored-fields" not in reply('start: "(" start ")" | "x"').headers
+    for wrong in ["start: missing", "start: \"a\"\n%ignore \" \"", 'start: "' + "a" * (17 << 10) + '"']:
+        assert reply(wrong).headers["x-ignored-fields"] == "tools.format", wrong[:40]
+
+
 # ---- stored responses ----
 
 @pytest.mark.smoke

@@ -21,4 +21,4 @@ plateau_fake_test(test_pending test_mtp test_draft_vocab test_vision_weights tes
 plateau_fake_test(test_modes)
 # Its own vision encoder, loops in double, takes most of its time.
 target_compile_options(test_vision_weights PRIVATE -O2)
-plateau_checked_kernel(test_load test_pending test_mtp test_draft_vocab test_vision_weights)
+plateau_checked_kernel(thread test_load test_pending test_mtp test_draft_vocab test_vision_weights)

@@ -80,6 +80,25 @@ TEST(a_fake_device_holds_every_golden)
     every_golden_holds("--device fake --batch 3", NULL);
 }
 
+static bool has_gpu(void)
+{
+    char said[4096];
+    int status = run_golden("--device cuda:0 " GOLDEN_DATA("llama"), said, sizeof(said));
+    if (status == 2 && strstr(said, "cannot open the device"))
+        return false;
+    assert_int_equal(status, 0);
+    return true;
+}
+
+TEST(a_gpu_holds_every_golden)
+{
+    if (!has_gpu()) {
+        print_message("skipped: no GPU is here, or the program has no kernels\n");
+        skip();
+    }
+    every_golden_holds("--device cuda:0 --batch 3", NULL);
+}
+
 /* Families whose goldens are too large for the project: where a folder of them lies beside the checkout. */
 #define GOLDEN_BESIDE PLATEAU_SOURCE_DIR "/../shared/golden/"
 

@@ -14,21 +14,28 @@
 
 #define EPS 0x1p-23 /* spacing of f32 at 1; one rounding is half of it */
 
-/* One after another, from the reference up, the tiers that this machine can run. */
-static inline uint32_t tier_list(struct kern_ops ret[3])
+/* One after another, from the reference up, the tiers that this machine can run. A test with tiles of its own
+ * (soft_tiles.h) runs that tier where AVX-512 is. */
+enum { TIERS_MAX = 4 };
+
+static inline uint32_t tier_list(struct kern_ops ret[TIERS_MAX])
 {
-    const unsigned vnni = kern_cpu_flags() & KERN_CPU_VNNI;
-    const unsigned wanted[] = {0, KERN_CPU_AVX2, KERN_CPU_AVX2 | KERN_CPU_AVX512 | vnni};
+    unsigned flags = kern_cpu_flags();
+    const unsigned vnni = flags & KERN_CPU_VNNI, avx512 = KERN_CPU_AVX2 | KERN_CPU_AVX512 | vnni;
+    const unsigned wanted[] = {0, KERN_CPU_AVX2, avx512, avx512 | KERN_CPU_AMX};
     uint32_t count = 0;
+#if defined(TEST_SOFT_TILES)
+    flags |= vnni ? KERN_CPU_AMX : 0;
+#endif
     for (uint32_t i = 0; i < COUNT_OF(wanted); i++) {
-        if ((wanted[i] & ~kern_cpu_flags()) == 0)
+        if ((wanted[i] & ~flags) == 0)
             kern_ops_init(&ret[count++], wanted[i]);
     }
     return count;
 }
 
 #define EACH_TIER(ops)                                                                                       \
-    struct kern_ops tiers_[3];                                                                               \
+    struct kern_ops tiers_[TIERS_MAX];                                                                       \
     uint32_t tier_count_ = tier_list(tiers_);                                                                \
     for (const struct kern_ops *ops = tiers_; ops < tiers_ + tier_count_; ops++)
 

@@ -14,7 +14,8 @@ static const enum dtype dtype_list[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
 struct board {
     uint32_t n, k, bytes;
     float *x[COLUMNS_MAX], *y[COLUMNS_MAX];
-    void *rows[COLUMNS_MAX];
+    void *rows[COLUMNS_MAX]; /* blocks of their own, or with groups of 64 parts of one, equally far apart */
+    void *memory;
 };
 
 static struct quants quants_of(const struct matrix *m, uint32_t bytes)
@@ -26,11 +27,15 @@ static void board_init(struct board *b, struct rng *r, const struct matrix *m, u
 {
     const struct quants q = quants_of(m, bytes);
     *b = (struct board){.n = m->n, .k = m->k, .bytes = bytes};
+    if (m->group == 64) {
+        b->memory = malloc(COLUMNS_MAX * quants_bytes(&q));
+        assert_non_null(b->memory);
+    }
     for (uint32_t c = 0; c < COLUMNS_MAX; c++) {
         float size = (float)(1u << c % 20) * 1e-3f;
         b->x[c] = random_values(r, m->k, c % 3 ? -size : 0, size);
         b->y[c] = random_values(r, m->n, 7, 8);
-        b->rows[c] = malloc(quants_bytes(&q));
+        b->rows[c] = b->memory ? (char *)b->memory + c * quants_bytes(&q) : malloc(quants_bytes(&q));
         assert_non_null(b->rows[c]);
     }
 }
@@ -40,8 +45,10 @@ static void board_done(struct board *b)
     for (uint32_t c = 0; c < COLUMNS_MAX; c++) {
         free(b->x[c]);
         free(b->y[c]);
-        free(b->rows[c]);
+        if (!b->memory)
+            free(b->rows[c]);
     }
+    free(b->memory);
 }
 
 static void quantise(const struct kern_ops *ops, const struct matrix *m, struct board *b)
@@ -178,6 +185,51 @@ TEST(products_of_every_form_of_whole_numbers_agree)
         source_drop(&s);
     }
     assert_true(count > 5);
+}
+
+/* More k steps and more columns than any tier takes at once. */
+TEST(long_rows_and_many_columns)
+{
+    enum { MANY = 300 };
+    struct rng r = {8, 0};
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t group = group_list[i % 3], bytes = 1 + i / 3;
+        struct linear_source s =
+            random_affine(&r, bits_list[i], group, DTYPE_BF16, 1, 35, 1024 + group * (1 + i % 2));
+        struct board b;
+        void *memory, *rows[MANY];
+        float *y[MANY], *alone[COLUMNS_MAX] = {0};
+        struct matrix m = pack_quads(&s, 1, &memory);
+        board_init(&b, &r, &m, bytes);
+        for (uint32_t c = 0; c < MANY; c++)
+            y[c] = malloc(m.n * sizeof(float));
+        EACH_TIER(ops)
+        {
+            quantise(ops, &m, &b);
+            for (uint32_t c = 0; c < COLUMNS_MAX; c++) {
+                product(ops, &m, &b, c, 1);
+                if (alone[c])
+                    assert_same_bits(b.y[c], alone[c], m.n, ops->int_tier);
+                alone[c] = alone[c] ? alone[c] : malloc(m.n * sizeof(float));
+                memcpy(alone[c], b.y[c], m.n * sizeof(float));
+            }
+            for (uint32_t c = 0; c < MANY; c++)
+                rows[c] = b.rows[c % COLUMNS_MAX];
+            for (uint32_t count = 6; count <= MANY; count += 98) {
+                struct kern_int_columns c = {count, bytes, (const void *const *)rows, y};
+                ops->int_matmul(&m, &c, 0, matrix_panels(&m));
+                for (uint32_t j = 0; j < count; j++)
+                    assert_same_bits(y[j], alone[j % COLUMNS_MAX], m.n, ops->int_tier);
+            }
+        }
+        for (uint32_t c = 0; c < MANY; c++)
+            free(y[c]);
+        for (uint32_t c = 0; c < COLUMNS_MAX; c++)
+            free(alone[c]);
+        board_done(&b);
+        free(memory);
+        source_drop(&s);
+    }
 }
 
 /* Every code is the largest, and every value too: the sums have no room to spare, and are exact. */

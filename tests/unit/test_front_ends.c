@@ -153,6 +153,39 @@ TEST(lark_takes_a_patch_grammar)
           "*** Begin Patch\n*** Add File: \n+x\n*** End Patch");
 }
 
+static rx_id without(struct grammar_builder *b, const char *text)
+{
+    struct rx_store *s = grammar_rx(b);
+    return rx_not(s, rx_cat(s, RX_ALL, rx_cat(s, rx_literal(s, slice_of(text)), RX_ALL)));
+}
+
+/* Texts without "bc". */
+static int lark_within(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
+                       struct err *e)
+{
+    const struct lark_opts opts = {.charge = charge, .within = without(b, "bc")};
+    return lark_compile_as(b, text, &opts, ret, e);
+}
+
+static int lark_in_json(struct grammar_builder *b, struct slice text, const struct charge *charge,
+                        sym_id *ret, struct err *e)
+{
+    struct json_text json;
+    json_text_init_plain(&json, b);
+    const struct lark_opts opts = {.charge = charge, .encode = json_text_encode, .encode_arg = &json};
+    return lark_compile_as(b, text, &opts, ret, e);
+}
+
+TEST(lark_within_other_texts)
+{
+    check(lark_within, "start: item+\nitem: \"a\" | \"b\" | \"c\"", "a|ab|acb|ba", "bc|abca|");
+    check(lark_within, "start: \"a\"? B\nB: /[bc]*/", "a||ab|cb", "bc|abcb");
+    /* Recursive: each terminal by itself. */
+    check(lark_within, "start: \"(\" start \")\" | /[a-c]+/", "(a)|((cb))", "(bc)|(abc)");
+    check(lark_in_json, "start: \"a\\n\" /[\"x]+/ \"\\u00e9\"..\"\\u00eb\"",
+          "a\\nx\xC3\xA9|a\\n\\\"x\xC3\xAA", "a\nx\xC3\xA9|a\\n\"\xC3\xA9");
+}
+
 TEST(lark_imports_common_terminals)
 {
     check(lark_compile,

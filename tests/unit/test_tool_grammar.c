@@ -26,7 +26,10 @@
     "\"code\"], "                                                                                            \
     "\"additionalProperties\": false}}}, {\"type\": \"function\", \"function\": {\"name\": \"now\", "        \
     "\"parameters\": {\"type\": \"object\", \"properties\": {}, "                                            \
-    "\"additionalProperties\": false}}}]"
+    "\"additionalProperties\": false}}}, {\"type\": \"function\", \"function\": {\"name\": \"patch\", "      \
+    "\"parameters\": {\"type\": \"object\", \"properties\": {\"input\": {\"type\": \"string\"}}, "           \
+    "\"required\": [\"input\"]}}}]"
+#define LARKS "{\"patch\": \"start: line+\\nline: \\\"+\\\" /[<\\\"a]{0,3}/ LF\\n%import common.LF\"}"
 
 static json_t *json_of(const char *text)
 {
@@ -77,6 +80,21 @@ static bool weather_fits(const json_t *v)
            (!code || is_letters(json_string_value(code), 'A', 'Z', 2, 2));
 }
 
+/* What LARKS describes. A format that has line ends around values gives the text without its own. */
+static bool is_patch(const char *s)
+{
+    if (!s || *s != '+')
+        return false;
+    while (*s == '+') {
+        size_t n = strspn(++s, "<\"a");
+        s += n;
+        if (n > 3 || (*s != '\n' && *s))
+            return false;
+        s += *s == '\n';
+    }
+    return *s == 0;
+}
+
 static bool fits(const char *name, const json_t *v)
 {
     if (!json_is_object(v))
@@ -84,6 +102,8 @@ static bool fits(const char *name, const json_t *v)
     if (strcmp(name, "get_weather") == 0)
         return weather_fits(v);
     const json_t *code = json_object_get(v, "code");
+    if (strcmp(name, "patch") == 0)
+        return json_object_size(v) == 1 && is_patch(json_string_value(json_object_get(v, "input")));
     if (strcmp(name, "add-2") == 0)
         return json_is_number(json_object_get(v, "a")) && json_is_string(code) &&
                is_letters(json_string_value(code), 'a', 'c', 1, 4);
@@ -115,7 +135,7 @@ static void take(void *arg, const struct chat_event *event)
         p->calls++;
         snprintf(p->names, sizeof(p->names), "%.*s", SLICE_ARGS(event->text));
         if (strcmp(p->names, "get_weather") != 0 && strcmp(p->names, "add-2") != 0 &&
-            strcmp(p->names, "now") != 0)
+            strcmp(p->names, "now") != 0 && strcmp(p->names, "patch") != 0)
             snprintf(p->fault, sizeof(p->fault), "a call of %.100s", p->names);
     } else if (event->kind == CHAT_TOOL_ARGUMENTS) {
         buf_put_slice(&p->arguments, event->text);
@@ -263,10 +283,12 @@ static void walk_format(const char *name, struct rng *r, bool required, bool str
     struct tool_test t;
     uint32_t ended = 0;
     assert_int_equal(chat_syntax_named(name, NULL, &syntax, &e), 0);
-    json_t *tools = json_of(TOOLS), *names = json_of("[\"get_weather\", \"add-2\", \"now\"]");
+    json_t *tools = json_of(TOOLS), *larks = json_of(LARKS),
+           *names = json_of("[\"get_weather\", \"add-2\", \"now\", \"patch\"]");
     struct tool_source_opts o = {.syntax = &syntax,
                                  .tools = tools,
                                  .strict = strict ? names : NULL,
+                                 .larks = strict || required ? larks : NULL,
                                  .required = required,
                                  .parallel = parallel};
     if (tool_test_open(&o, &t, &e) < 0)
@@ -277,6 +299,7 @@ static void walk_format(const char *name, struct rng *r, bool required, bool str
         printf("%s%s%s: no walk has ended\n", name, strict ? " strict" : "", parallel ? " parallel" : "");
     tool_test_close(&t);
     json_decref(names);
+    json_decref(larks);
     json_decref(tools);
 }
 

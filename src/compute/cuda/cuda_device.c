@@ -15,7 +15,6 @@
 
 #define STACK_BYTES   256u
 #define COMPUTE_LEAST 80u /* sm_80 */
-#define MODULES_MAX   16u
 /* Of the device's memory: a context with all kernels (340 MiB on an H100), and what the driver takes as it
  * goes. */
 #define RESERVE_BYTES ((uint64_t)1 << 30)
@@ -27,7 +26,7 @@ static const char *const names[CUDA_DEVICES_MAX] = {"cuda:0", "cuda:1", "cuda:2"
 
 bool cuda_is_built(void)
 {
-    return cuda_image_count() > 0;
+    return cuda_image(CUDA_IMAGE_rows) != NULL;
 }
 
 uint32_t cuda_device_count(void)
@@ -55,29 +54,27 @@ const char *cuda_device_name(uint32_t index)
 
 /* ---- opening ---- */
 
-static const char *const kernel_names[] = {
-#define X(name) "plateau_" #name,
+static const struct {
+    enum cuda_image image;
+    const char *name;
+} kernels[] = {
+#define X(image, name) {CUDA_IMAGE_##image, "plateau_" #name},
     CUDA_KERNELS(X)
 #undef X
 };
 
 static int load_kernels(struct cuda_device *d)
 {
-    void *modules[MODULES_MAX];
-    uint32_t count = cuda_image_count();
-    ASSERT(count <= MODULES_MAX);
-    for (uint32_t i = 0; i < count; i++) {
-        if (!cuda_ok(d, d->driver->module_load(&modules[i], cuda_image(i)), "load"))
+    void *modules[CUDA_IMAGE_COUNT];
+    for (uint32_t i = 0; i < CUDA_IMAGE_COUNT; i++) {
+        if (!cuda_ok(d, d->driver->module_load(&modules[i], cuda_image((enum cuda_image)i)), "load"))
             return -EIO;
     }
     for (uint32_t k = 0; k < CUDA_KERNEL_COUNT; k++) {
-        uint32_t i = 0;
-        while (i < count && d->driver->module_function(&d->functions[k], modules[i], kernel_names[k]) != 0)
-            i++;
-        if (i == count) {
-            LOG_ERROR("device_error", "device=%s kernel=%s error=missing", d->name, kernel_names[k]);
+        if (!cuda_ok(d,
+                     d->driver->module_function(&d->functions[k], modules[kernels[k].image], kernels[k].name),
+                     kernels[k].name))
             return -EIO;
-        }
     }
     return 0;
 }
@@ -86,7 +83,10 @@ static int load_kernels(struct cuda_device *d)
 static int open_context(struct cuda_device *d)
 {
     const struct cuda_driver *v = d->driver;
-    if (!cuda_ok(d, v->context_create(&d->context, CUDA_CONTEXT_BLOCKING, d->handle), "context"))
+    sigset_t signals = cuda_driver_hold_signals();
+    cuda_result created = v->context_create(&d->context, CUDA_CONTEXT_BLOCKING, d->handle);
+    cuda_driver_let_signals(signals);
+    if (!cuda_ok(d, created, "context"))
         return -EIO;
     if (!cuda_ok(d, v->context_limit(CUDA_LIMIT_STACK, STACK_BYTES), "limit") ||
         !cuda_ok(d, v->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING), "queue"))

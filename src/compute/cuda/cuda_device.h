@@ -8,43 +8,44 @@
 
 #include <pthread.h>
 
+/* By the image that has it (cuda_image.h). */
 #define CUDA_KERNELS(X)                                                                                      \
-    X(embed)                                                                                                 \
-    X(layer_inputs)                                                                                          \
-    X(norm)                                                                                                  \
-    X(features)                                                                                              \
-    X(gather)                                                                                                \
-    X(scale)                                                                                                 \
-    X(glu)                                                                                                   \
-    X(finish)                                                                                                \
-    X(pair)                                                                                                  \
-    X(best)                                                                                                  \
-    X(copy_row)                                                                                              \
-    X(product)                                                                                               \
-    X(product4)                                                                                              \
-    X(product16)                                                                                             \
-    X(product_experts)                                                                                       \
-    X(append)                                                                                                \
-    X(attention_rows)                                                                                        \
-    X(latent)                                                                                                \
-    X(attend)                                                                                                \
-    X(conv)                                                                                                  \
-    X(delta_norm)                                                                                            \
-    X(delta_gates)                                                                                           \
-    X(delta)                                                                                                 \
-    X(delta_end)                                                                                             \
-    X(ssm_gates)                                                                                             \
-    X(ssm)                                                                                                   \
-    X(ssm_end)                                                                                               \
-    X(route)                                                                                                 \
-    X(encode_norm)                                                                                           \
-    X(encode_place)                                                                                          \
-    X(encode_bias)                                                                                           \
-    X(encode_heads)                                                                                          \
-    X(encode_attend)
+    X(rows, embed)                                                                                           \
+    X(rows, layer_inputs)                                                                                    \
+    X(rows, norm)                                                                                            \
+    X(rows, features)                                                                                        \
+    X(rows, gather)                                                                                          \
+    X(rows, scale)                                                                                           \
+    X(rows, glu)                                                                                             \
+    X(rows, finish)                                                                                          \
+    X(rows, pair)                                                                                            \
+    X(rows, best)                                                                                            \
+    X(rows, copy_row)                                                                                        \
+    X(project, product)                                                                                      \
+    X(project, product4)                                                                                     \
+    X(project, product16)                                                                                    \
+    X(project, product_experts)                                                                              \
+    X(attention, append)                                                                                     \
+    X(attention, attention_rows)                                                                             \
+    X(attention, latent)                                                                                     \
+    X(attention, attend)                                                                                     \
+    X(recurrent, conv)                                                                                       \
+    X(recurrent, delta_norm)                                                                                 \
+    X(recurrent, delta_gates)                                                                                \
+    X(recurrent, delta)                                                                                      \
+    X(recurrent, delta_end)                                                                                  \
+    X(recurrent, ssm_gates)                                                                                  \
+    X(recurrent, ssm)                                                                                        \
+    X(recurrent, ssm_end)                                                                                    \
+    X(route, route)                                                                                          \
+    X(encode, encode_norm)                                                                                   \
+    X(encode, encode_place)                                                                                  \
+    X(encode, encode_bias)                                                                                   \
+    X(encode, encode_heads)                                                                                  \
+    X(attention, encode_attend)
 
 enum cuda_kernel {
-#define X(name) CUDA_KERNEL_##name,
+#define X(image, name) CUDA_KERNEL_##name,
     CUDA_KERNELS(X)
 #undef X
         CUDA_KERNEL_COUNT

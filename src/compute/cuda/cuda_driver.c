@@ -16,6 +16,19 @@ static bool find(void *library, const char *symbol, void *function, size_t bytes
     return at != NULL;
 }
 
+sigset_t cuda_driver_hold_signals(void)
+{
+    sigset_t all, had;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &had);
+    return had;
+}
+
+void cuda_driver_let_signals(sigset_t had)
+{
+    pthread_sigmask(SIG_SETMASK, &had, NULL);
+}
+
 static void open_driver(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -23,7 +36,9 @@ static void open_driver(void)
 #define X(name, symbol, arguments) all = all && find(library, symbol, &driver.name, sizeof(driver.name));
     CUDA_FUNCTIONS(X)
 #undef X
+    sigset_t signals = cuda_driver_hold_signals();
     works = all && driver.init(0) == 0;
+    cuda_driver_let_signals(signals);
 }
 
 const struct cuda_driver *cuda_driver(void)

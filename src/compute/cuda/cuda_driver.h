@@ -5,6 +5,7 @@
 #ifndef PLATEAU_COMPUTE_CUDA_DRIVER_H
 #define PLATEAU_COMPUTE_CUDA_DRIVER_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -86,6 +87,10 @@ struct cuda_driver {
 
 /* The process's driver, initialised; NULL without a working driver. Any thread. It stays open. */
 const struct cuda_driver *cuda_driver(void);
+/* Around calls that start threads of the driver: a signal to the process would otherwise end in one of
+ * those. */
+sigset_t cuda_driver_hold_signals(void);
+void cuda_driver_let_signals(sigset_t had);
 /* "CUDA_ERROR_..." */
 const char *cuda_driver_error(const struct cuda_driver *v, cuda_result r);
 

@@ -2,10 +2,23 @@
 #ifndef PLATEAU_COMPUTE_CUDA_IMAGE_H
 #define PLATEAU_COMPUTE_CUDA_IMAGE_H
 
-#include <stdint.h>
+/* One for each source file of kernels/. */
+#define CUDA_IMAGES(X)                                                                                       \
+    X(rows)                                                                                                  \
+    X(project)                                                                                               \
+    X(attention)                                                                                             \
+    X(recurrent)                                                                                             \
+    X(route)                                                                                                 \
+    X(encode)
 
-/* One image per source file of kernels/; 0: the program was built without nvcc. */
-uint32_t cuda_image_count(void);
-const void *cuda_image(uint32_t index);
+enum cuda_image {
+#define X(name) CUDA_IMAGE_##name,
+    CUDA_IMAGES(X)
+#undef X
+        CUDA_IMAGE_COUNT
+};
+
+/* NULL: the program was built without nvcc. */
+const void *cuda_image(enum cuda_image image);
 
 #endif

@@ -1,0 +1,68 @@
+// api.js - asks the server. The key goes as a header, lives in this tab's sessionStorage, and is never in an
+// address: the one that the page was opened with loses it at once.
+
+const KEY = "plateau-key";
+
+export function takeKey() {
+  const found = /^#key=([^&]+)/.exec(location.hash);
+  if (!found) return;
+  sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
+  history.replaceState(null, "", location.pathname);
+}
+
+export function hasKey() {
+  return sessionStorage.getItem(KEY) !== null;
+}
+
+export function setKey(key) {
+  if (key) sessionStorage.setItem(KEY, key);
+  else sessionStorage.removeItem(KEY);
+}
+
+function headers(body) {
+  const all = {};
+  const key = sessionStorage.getItem(KEY);
+  if (key) all.authorization = `Bearer ${key}`;
+  if (body !== undefined) all["content-type"] = "application/json";
+  return all;
+}
+
+export class Refusal extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function refusalOf(reply) {
+  let message = `The server answered ${reply.status}.`;
+  try {
+    const body = await reply.json();
+    message = body.error.message || message;
+  } catch { /* it has no words of its own */ }
+  return new Refusal(reply.status, message);
+}
+
+// The reply, once its header is there; a Refusal for a status of 400 and more.
+export async function send(method, path, body, signal) {
+  const reply = await fetch(path, {
+    method, signal, headers: headers(body), cache: "no-store", credentials: "omit", redirect: "error",
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  if (!reply.ok) throw await refusalOf(reply);
+  return reply;
+}
+
+export async function get(path) {
+  const signal = AbortSignal.timeout(10000);
+  return (await send("GET", path, undefined, signal)).json();
+}
+
+export async function order(method, path) {
+  return (await send(method, path)).json();
+}
+
+// The path of a model's order; an id may have slashes.
+export function modelPath(id, action) {
+  return `/v1/models/${encodeURIComponent(id)}/${action}`;
+}

@@ -1,0 +1,51 @@
+// connect.js - the lines to paste for each client, with this server's address and the first model.
+
+import { hasKey } from "./api.js";
+import { el, text, toast } from "./dom.js";
+
+const CLIENTS = [
+  ["Claude Code", (at, key, model) => `ANTHROPIC_BASE_URL=${at} \\\nANTHROPIC_AUTH_TOKEN=${key} \\\nclaude --model ${model}`],
+  ["OpenAI (Python)", (at, key, model) => `import openai\nclient = openai.OpenAI(base_url="${at}/v1", api_key="${key}")\nreply = client.chat.completions.create(\n    model="${model}",\n    messages=[{"role": "user", "content": "What does ls do?"}])\nprint(reply.choices[0].message.content)`],
+  ["Anthropic (Python)", (at, key, model) => `import anthropic\nclient = anthropic.Anthropic(base_url="${at}", api_key="${key}")\nreply = client.messages.create(\n    model="${model}", max_tokens=200,\n    messages=[{"role": "user", "content": "What does ls do?"}])\nprint(reply.content[0].text)`],
+  ["Open WebUI", (at, key) => `OPENAI_API_BASE_URL=${at}/v1\nOPENAI_API_KEY=${key}`],
+  ["curl", (at, key, model) => `curl ${at}/v1/chat/completions \\\n  -H 'authorization: Bearer ${key}' -H 'content-type: application/json' \\\n  -d '{"model": "${model}", "messages": [{"role": "user", "content": "What does ls do?"}]}'`],
+];
+
+// Names go into lines that people paste into shells and programs.
+function plain(name) {
+  return /^[\w./@:+-]+$/.test(name) ? name : "MODEL";
+}
+
+export function openConnect() {
+  let chosen = 0, model = "MODEL";
+  const code = el("code", {}), block = el("pre", { class: "block", tabindex: "0", "aria-label": "Lines to paste" }, code);
+  const copy = el("button", { type: "button", class: "btn small" }, "Copy");
+  const buttons = CLIENTS.map(([name], i) => el("button", { type: "button", "aria-pressed": i === 0, onclick: () => {
+    chosen = i;
+    buttons.forEach((b, each) => b.setAttribute("aria-pressed", String(each === i)));
+    draw();
+  } }, name));
+  const node = el("section", { class: "card", id: "connect" }, el("h2", {}, "Connect", el("span", { class: "tools" }, copy)), el("div", { class: "segments wrap", role: "group", "aria-label": "Client" }, buttons), block);
+
+  function draw() {
+    text(code, CLIENTS[chosen][1](location.origin, hasKey() ? "YOUR_API_KEY" : "none", model));
+  }
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      toast("Copied.");
+    } catch {
+      getSelection().selectAllChildren(code);
+      toast("Selected: copy it with the keyboard.");
+    }
+  });
+
+  return {
+    node,
+    show(now) {
+      const ready = now.models.find((m) => m.state === "ready") || now.models[0];
+      model = ready ? plain(ready.id) : "MODEL";
+      draw();
+    },
+  };
+}
