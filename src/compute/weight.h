@@ -18,8 +18,8 @@ struct weight {
     uint64_t expert_bytes;
     enum compute_mode mode; /* of its products */
     /* The backend's: how it is stored, and what its products need of their input beside it, a bit each. */
-    uint8_t form, qparams, bits, sums;
-    uint32_t group;
+    uint8_t form, qparams, bits, sums, codes, biases;
+    uint32_t group, super;
 };
 
 /* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. A stack

@@ -212,20 +212,22 @@ static void take_weights(const struct amx *a, struct block_weights *ret, uint32_
                          uint32_t groups)
 {
     const struct matrix *w = a->w;
-    const size_t group_bytes = matrix_group_bytes(w), qparam_bytes = matrix_qparam_bytes(w);
-    const uint8_t *at = (const uint8_t *)w->data + panel * matrix_panel_bytes(w) + g * group_bytes;
-    const bool plain = w->bits == 8;
-    ret->codes = plain ? at + 2 * qparam_bytes : ret->unpacked;
+    const size_t group_bytes = matrix_group_bytes(w), codes_at = matrix_sides_bytes(w);
+    const uint8_t *at = (const uint8_t *)w->data + panel * matrix_panel_bytes(w);
+    const bool plain = w->bits == 8 && w->super == 0;
+    ret->codes = plain ? at + g * group_bytes + codes_at : ret->unpacked;
     ret->codes_step = plain ? group_bytes : (size_t)w->group * MATRIX_PANEL;
-    for (uint32_t i = 0; i < groups; i++, at += group_bytes) {
+    for (uint32_t i = 0; i < groups; i++) {
+        const uint8_t *group = at + matrix_group_offset(w, g + i);
+        const struct qparams q = quads_sides(w, at, g + i);
         if (a->c->count <= TILE_COLUMNS) {
             for (size_t line = 0; line < group_bytes; line += LINE_BYTES)
-                _mm_prefetch((const char *)at + 8192 + line, _MM_HINT_T1);
+                _mm_prefetch((const char *)group + 8192 + line, _MM_HINT_T1);
         }
-        v16_store(ret->scales[i], qparam(at, w->qparams));
-        v16_store(ret->biases[i], qparam(at + qparam_bytes, w->qparams));
+        v16_store(ret->scales[i], q.scale);
+        v16_store(ret->biases[i], q.bias);
         if (!plain)
-            unpacks[w->bits](ret->unpacked + i * ret->codes_step, at + 2 * qparam_bytes, a->group_units);
+            unpacks[w->bits](ret->unpacked + i * ret->codes_step, group + codes_at, a->group_units);
     }
 }
 

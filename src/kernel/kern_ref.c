@@ -46,7 +46,8 @@ static float affine_output(const struct matrix *w, uint32_t row, const float *x,
         for (uint32_t k = g * w->group; k < (g + 1) * w->group; k++)
             p = fmaf(matrix_factor(w, row, k), x[k], p);
         acc = fmaf(q.scale, p, acc);
-        acc = fmaf(q.bias, xsum[g], acc);
+        if (xsum)
+            acc = fmaf(q.bias, xsum[g], acc);
     }
     return acc;
 }
@@ -54,7 +55,8 @@ static float affine_output(const struct matrix *w, uint32_t row, const float *x,
 static void affine_outputs(const struct matrix *w, uint32_t row, const struct kern_columns *c)
 {
     for (uint32_t column = 0; column < c->count; column++)
-        c->y[column][row] = affine_output(w, row, c->x[column], c->xsum[column]);
+        c->y[column][row] =
+            affine_output(w, row, c->x[column], matrix_needs_sums(w) ? c->xsum[column] : NULL);
 }
 
 static void ref_matmul(const struct matrix *w, const struct kern_columns *c, uint32_t panel_begin,

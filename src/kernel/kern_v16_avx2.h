@@ -159,6 +159,42 @@ V16_FN v16 v16_i8(__m128i bytes)
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
 }
 
+/* Sixteen bytes without a sign. */
+V16_FN v16 v16_u8(__m128i bytes)
+{
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+
+V16_FN __m256 v16_half_e8m0(__m128i bytes)
+{
+    __m256i bits = _mm256_slli_epi32(_mm256_cvtepu8_epi32(bytes), 23);
+    return _mm256_castsi256_ps(_mm256_max_epu32(bits, _mm256_set1_epi32(0x400000)));
+}
+
+/* Sixteen powers of two of a byte each: 2^(b - 127). */
+V16_FN v16 v16_e8m0(__m128i bytes)
+{
+    return (v16){v16_half_e8m0(bytes), v16_half_e8m0(_mm_srli_si128(bytes, 8))};
+}
+
+/* Sixteen floats of 1, 4 and 3 bits, over 256: a half has one exponent bit more, eight powers lower. */
+V16_FN v16 v16_e4m3(__m128i bytes)
+{
+    __m256i wide = _mm256_cvtepi8_epi16(bytes), sign = _mm256_set1_epi16((short)0x8000);
+    __m256i size = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7f)), 7);
+    __m256i halves = _mm256_or_si256(_mm256_and_si256(wide, sign), size);
+    return (v16){_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+                 _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+}
+
+/* table[f] for the field f of four bits at bit `shift` of each byte. */
+V16_FN v16 v16_table(__m128i bytes, int shift, const int8_t *table)
+{
+    __m128i index = _mm_and_si128(_mm_srli_epi16(bytes, shift), _mm_set1_epi8(15));
+    return v16_i8(_mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)table), index));
+}
+
 /* Four rows of four values, `from_stride` floats apart, become columns. */
 V16_FN void v16_turn4(float *to, size_t to_stride, const float *from, size_t from_stride)
 {

@@ -129,6 +129,36 @@ V16_FN v16 v16_i8(__m128i bytes)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
 }
 
+/* Sixteen bytes without a sign. */
+V16_FN v16 v16_u8(__m128i bytes)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+}
+
+/* Sixteen powers of two of a byte each: 2^(b - 127). */
+V16_FN v16 v16_e8m0(__m128i bytes)
+{
+    __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(bytes), 23);
+    return _mm512_castsi512_ps(_mm512_max_epu32(bits, _mm512_set1_epi32(0x400000)));
+}
+
+/* Sixteen floats of 1, 4 and 3 bits, over 256: a half has one exponent bit more, eight powers lower. */
+V16_FN v16 v16_e4m3(__m128i bytes)
+{
+    __m256i wide = _mm256_cvtepi8_epi16(bytes), sign = _mm256_set1_epi16((short)0x8000);
+    __m256i size = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7f)), 7);
+    return _mm512_cvtph_ps(_mm256_or_si256(_mm256_and_si256(wide, sign), size));
+}
+
+/* table[f] for the field f of four bits at bit `shift` of each byte. */
+V16_FN v16 v16_table(__m128i bytes, int shift, const int8_t *t)
+{
+    const __m512 table = _mm512_setr_ps(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10],
+                                        t[11], t[12], t[13], t[14], t[15]);
+    __m512i index = _mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), (unsigned)shift);
+    return _mm512_permutexvar_ps(index, table);
+}
+
 /* unit * f + base for the field f of `width` bits (1, 2, 4) at bit `shift` of each byte. One permutation
  * looks it up, since it reads the low four bits of an index and ignores the rest. */
 #define V16_HAS_FIELD   1

@@ -28,15 +28,43 @@ static enum matrix_form form_of(const struct linear_source *s)
     }
 }
 
+static enum matrix_form qparam_form_of(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_BF16:
+        return MATRIX_BF16;
+    case DTYPE_F16:
+        return MATRIX_F16;
+    case DTYPE_F8_E8M0:
+        return MATRIX_E8M0;
+    case DTYPE_F8_E4M3:
+        return MATRIX_E4M3;
+    case DTYPE_I8:
+        return MATRIX_I8;
+    default:
+        ASSERT(dtype == DTYPE_F32);
+        return MATRIX_F32;
+    }
+}
+
 /* The narrowest form that holds the scales and biases of all sources unchanged. */
 static enum matrix_form qparams_form(const struct linear_source *s, uint32_t count)
 {
-    enum dtype dtype = s[0].scales.dtype;
+    enum matrix_form form = qparam_form_of(s[0].scales.dtype);
     for (uint32_t i = 0; i < count; i++) {
-        if (s[i].scales.dtype != dtype || s[i].biases.dtype != dtype)
+        bool same = s[i].scales.dtype == s[0].scales.dtype &&
+                    (s[i].bias_kind != BIASES_STORED || s[i].biases.dtype == s[0].scales.dtype);
+        ASSERT(same || form <= MATRIX_F32);
+        if (!same)
             return MATRIX_F32;
     }
-    return dtype == DTYPE_BF16 ? MATRIX_BF16 : dtype == DTYPE_F16 ? MATRIX_F16 : MATRIX_F32;
+    return form;
+}
+
+static bool groups_are_alike(const struct linear_source *x, const struct linear_source *y)
+{
+    return x->affine == y->affine && x->bits == y->bits && x->group == y->group && x->codes == y->codes &&
+           x->bias_kind == y->bias_kind && x->super == y->super;
 }
 
 /* The matrix without its memory. */
@@ -47,17 +75,33 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
     if (m.form == MATRIX_AFFINE) {
         m.bits = s[0].bits;
         m.group = s[0].group;
+        m.codes = s[0].codes;
+        m.bias_kind = s[0].bias_kind;
+        m.super = s[0].super;
         m.qparams = qparams_form(s, count);
         ASSERT(m.bits >= 2 && m.bits <= 8 && m.bits != 7 && m.group % 8 == 0 && m.group > 0 &&
                m.k % m.group == 0);
+        ASSERT(m.codes == CODES_WHOLE ||
+               (m.bias_kind == BIASES_CENTRED && m.bits == (m.codes == CODES_E4M3 ? 8 : 4)));
+        ASSERT(m.super == 0 || (m.k % m.super == 0 && m.super % m.group == 0));
+        ASSERT((m.qparams == MATRIX_I8) <= (m.super > 0) && (m.super == 0 || m.qparams >= MATRIX_E4M3));
+        ASSERT(m.qparams < MATRIX_E8M0 || m.qparams == MATRIX_I8 || m.bias_kind == BIASES_CENTRED);
     }
     for (uint32_t i = 0; i < count; i++) {
-        ASSERT(form_of(&s[i]) == m.form && s[i].in == m.k);
-        ASSERT(!s[i].affine || (s[i].bits == m.bits && s[i].group == m.group));
+        ASSERT(form_of(&s[i]) == m.form && s[i].in == m.k && groups_are_alike(&s[i], &s[0]));
         m.n += (uint32_t)s[i].out;
     }
     m.expert_bytes = ROUND_UP(matrix_panels(&m) * matrix_panel_bytes(&m), (size_t)MATRIX_ALIGN);
     return m;
+}
+
+bool matrix_fits_quads(const struct linear_source *s, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!s[i].affine || s[i].codes != CODES_WHOLE || s[i].group % 32 != 0 || s[i].group > 128)
+            return false;
+    }
+    return true;
 }
 
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count)
@@ -108,7 +152,7 @@ static void spread_octet(uint8_t *at, const uint8_t *values, uint32_t bits)
 static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *m)
 {
     if (m->bits == 2 || m->bits == 4 || m->bits == 8) {
-        uint8_t centre = m->bits == 8 ? 0x80 : 0;
+        uint8_t centre = m->bits == 8 && m->codes == CODES_WHOLE ? 0x80 : 0;
         for (uint32_t i = 0; i < m->group * m->bits / 8; i++)
             at[(size_t)i * MATRIX_PANEL] = row[i] ^ centre;
         return;
@@ -123,7 +167,15 @@ static void spread_octets(uint8_t *at, const uint8_t *row, const struct matrix *
     }
 }
 
-/* Element `index` of a checkpoint's scales or biases, into lane `lane` of a group's. */
+/* Elements [index, index + count) of scales or biases into lane `lane` of as many groups of 16. */
+static void copy_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t count, uint32_t lane)
+{
+    size_t bytes = dtype_bytes(t->dtype);
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(at + (i * MATRIX_PANEL + lane) * bytes, (const uint8_t *)t->data + (index + i) * bytes, bytes);
+}
+
+/* The same of one, which sources of several dtypes make F32. */
 static void spread_side(uint8_t *at, const struct tensor *t, uint64_t index, uint32_t lane,
                         const struct matrix *m)
 {
@@ -131,8 +183,21 @@ static void spread_side(uint8_t *at, const struct tensor *t, uint64_t index, uin
         float value = tensor_f32_at(t, index);
         memcpy(at + (size_t)lane * 4, &value, 4);
     } else {
-        memcpy(at + (size_t)lane * 2, (const uint8_t *)t->data + index * 2, 2);
+        copy_side(at, t, index, 1, lane);
     }
+}
+
+/* Scale, and bias or zero point, of a group of row `row` of the source. */
+static void spread_sides(uint8_t *at, const struct linear_source *s, uint64_t row, uint32_t group,
+                         uint32_t lane, const struct matrix *m)
+{
+    uint64_t index = row * (m->k / m->group) + group;
+    uint8_t *biases = at + matrix_qparam_bytes(m);
+    spread_side(at, &s->scales, index, lane, m);
+    if (m->bias_kind == BIASES_STORED)
+        spread_side(biases, &s->biases, index, lane, m);
+    else if (m->bias_kind == BIASES_ZEROS)
+        biases[lane] = ((const uint8_t *)s->biases.data)[index];
 }
 
 /* Row `row` of the source, all its experts counted, into lane `lane` of a panel. */
@@ -142,11 +207,15 @@ static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_
     uint32_t groups = m->k / m->group;
     const uint8_t *values = (const uint8_t *)s->weight.data + row * (m->k * m->bits / 8);
     for (uint32_t g = 0; g < groups; g++) {
-        uint8_t *at = panel + g * matrix_group_bytes(m);
-        spread_side(at, &s->scales, row * groups + g, lane, m);
-        spread_side(at + matrix_qparam_bytes(m), &s->biases, row * groups + g, lane, m);
+        uint8_t *at = panel + matrix_group_offset(m, g);
+        if (m->super && g % matrix_super_groups(m) == 0) {
+            uint32_t each = m->bias_kind == BIASES_STORED ? 2 : 1;
+            copy_side(at - matrix_super_bytes(m), &s->supers,
+                      (row * (m->k / m->super) + g / matrix_super_groups(m)) * each, each, lane);
+        }
+        spread_sides(at, s, row, g, lane, m);
         const uint8_t *stream = values + (size_t)g * (m->group * m->bits / 8);
-        at += 2 * matrix_qparam_bytes(m);
+        at += matrix_sides_bytes(m);
         if (m->form == MATRIX_QUADS)
             matrix_quads_put(at, lane, stream, m->bits, m->group);
         else
@@ -179,7 +248,7 @@ struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *
 struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, void *memory)
 {
     struct matrix m = matrix_begin(s, count, memory);
-    ASSERT(m.form == MATRIX_AFFINE && m.group % 32 == 0 && m.group <= 128);
+    ASSERT(m.form == MATRIX_AFFINE && matrix_fits_quads(s, count));
     m.form = MATRIX_QUADS;
     return m;
 }
@@ -234,45 +303,76 @@ struct matrix matrix_expert(const struct matrix *m, uint32_t expert)
 static const uint8_t *group_at(const struct matrix *m, uint32_t row, uint32_t group)
 {
     return (const uint8_t *)m->data + row / MATRIX_PANEL * matrix_panel_bytes(m) +
-           group * matrix_group_bytes(m);
+           matrix_group_offset(m, group);
 }
 
 static float qparam_at(const uint8_t *at, uint32_t lane, enum matrix_form form)
 {
-    uint16_t half;
-    float value;
-    if (form == MATRIX_F32) {
-        memcpy(&value, at + (size_t)lane * 4, 4);
-        return value;
+    static const enum dtype dtypes[] = {
+        [MATRIX_BF16] = DTYPE_BF16,    [MATRIX_F16] = DTYPE_F16,      [MATRIX_F32] = DTYPE_F32,
+        [MATRIX_E8M0] = DTYPE_F8_E8M0, [MATRIX_E4M3] = DTYPE_F8_E4M3, [MATRIX_I8] = DTYPE_I8};
+    const struct tensor t = {.dtype = dtypes[form], .data = at};
+    return tensor_f32_at(&t, lane);
+}
+
+/* The upper scale of a group (0), or its bias (1). */
+static float super_at(const struct matrix *m, uint32_t row, uint32_t group, uint32_t which)
+{
+    const uint8_t *at = group_at(m, row, group - group % matrix_super_groups(m)) - matrix_super_bytes(m);
+    return qparam_at(at, which * MATRIX_PANEL + row % MATRIX_PANEL,
+                     m->qparams == MATRIX_E4M3 ? MATRIX_F32 : MATRIX_F16);
+}
+
+/* Codes were lowered by `centre`. */
+static struct matrix_qparams sides_of(const struct matrix *m, uint32_t row, uint32_t group, float centre)
+{
+    const uint8_t *at = group_at(m, row, group), *biases = at + matrix_qparam_bytes(m);
+    uint32_t lane = row % MATRIX_PANEL;
+    struct matrix_qparams q = {qparam_at(at, lane, m->qparams), 0};
+    if (m->super)
+        q.scale = super_at(m, row, group, 0) * q.scale;
+    q.scale *= code_scale(m->codes);
+    if (m->bias_kind == BIASES_ZEROS) {
+        q.bias = (centre - (float)biases[lane]) * q.scale;
+    } else if (m->bias_kind == BIASES_STORED) {
+        q.bias = qparam_at(biases, lane, m->qparams);
+        if (m->super)
+            q.bias = -super_at(m, row, group, 1) * q.bias;
+        q.bias = fmaf(q.scale, centre, q.bias);
+    } else if (m->codes == CODES_WHOLE) {
+        q.bias = (centre - (float)(1u << (m->bits - 1))) * q.scale;
     }
-    memcpy(&half, at + (size_t)lane * 2, 2);
-    return form == MATRIX_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+    return q;
 }
 
 struct matrix_qparams matrix_plain_qparams(const struct matrix *m, uint32_t row, uint32_t group)
 {
-    const uint8_t *at = group_at(m, row, group);
-    return (struct matrix_qparams){qparam_at(at, row % MATRIX_PANEL, m->qparams),
-                                   qparam_at(at + matrix_qparam_bytes(m), row % MATRIX_PANEL, m->qparams)};
+    return sides_of(m, row, group, 0);
 }
 
 struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint32_t group)
 {
-    struct matrix_qparams q = matrix_plain_qparams(m, row, group);
-    q.bias = fmaf(q.scale, (float)(1u << (m->bits - 1)), q.bias);
-    return q;
+    return sides_of(m, row, group, (float)(1u << (m->bits - 1)));
 }
 
 void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t *ret)
 {
     ASSERT(m->form == MATRIX_QUADS);
-    matrix_quads_get(group_at(m, row, group) + 2 * matrix_qparam_bytes(m), row % MATRIX_PANEL, m->bits,
-                     m->group, ret);
+    matrix_quads_get(group_at(m, row, group) + matrix_sides_bytes(m), row % MATRIX_PANEL, m->bits, m->group,
+                     ret);
+}
+
+/* What a stored code multiplies the input with. */
+static float factor_of(const struct matrix *m, uint32_t code)
+{
+    if (m->codes != CODES_WHOLE)
+        return code_factor(m->codes, code);
+    return m->bits == 8 ? (float)(int8_t)code : (float)((int)code - (1 << (m->bits - 1)));
 }
 
 static float factor_affine(const struct matrix *m, uint32_t row, uint32_t k)
 {
-    const uint8_t *at = group_at(m, row, k / m->group) + 2 * matrix_qparam_bytes(m) +
+    const uint8_t *at = group_at(m, row, k / m->group) + matrix_sides_bytes(m) +
                         (size_t)(k % m->group / 8) * MATRIX_PANEL * m->bits + row % MATRIX_PANEL;
     uint32_t value = 0, shift = 0, step = k % 8;
     for (uint32_t width = 8; width > 0; width /= 2) {
@@ -283,7 +383,7 @@ static float factor_affine(const struct matrix *m, uint32_t row, uint32_t k)
         at += 8 / per_byte * 16;
         shift += width;
     }
-    return m->bits == 8 ? (float)(int8_t)value : (float)((int)value - (1 << (m->bits - 1)));
+    return factor_of(m, value);
 }
 
 float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k)
@@ -302,18 +402,18 @@ float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k)
     }
 }
 
-/* One row's eight values of an octet whose planes begin at `at`, the row's byte of the first one. */
-static void octet_values(const uint8_t *at, uint32_t bits, int values[8])
+/* One row's eight codes of an octet whose planes begin at `at`, the row's byte of the first one. */
+static void octet_codes(const uint8_t *at, uint32_t bits, uint32_t codes[8])
 {
     uint32_t shift = 0;
     for (uint32_t s = 0; s < 8; s++)
-        values[s] = bits == 8 ? (int8_t)at[s * 16] : -(1 << (bits - 1));
+        codes[s] = bits == 8 ? at[s * 16] : 0;
     for (uint32_t width = 4; width > 0 && bits < 8; width /= 2) {
         uint32_t per_byte = 8 / width, mask = (1u << width) - 1;
         if (bits - shift < width)
             continue;
         for (uint32_t s = 0; s < 8; s++)
-            values[s] += (int)((at[s / per_byte * 16] >> s % per_byte * width & mask) << shift);
+            codes[s] |= (at[s / per_byte * 16] >> s % per_byte * width & mask) << shift;
         at += 8 / per_byte * 16;
         shift += width;
     }
@@ -323,12 +423,12 @@ static void affine_row(const struct matrix *m, uint32_t row, float *ret)
 {
     for (uint32_t g = 0; g < m->k / m->group; g++) {
         struct matrix_qparams q = matrix_qparams(m, row, g);
-        const uint8_t *at = group_at(m, row, g) + 2 * matrix_qparam_bytes(m) + row % MATRIX_PANEL;
+        const uint8_t *at = group_at(m, row, g) + matrix_sides_bytes(m) + row % MATRIX_PANEL;
         for (uint32_t octet = 0; octet < m->group / 8; octet++, ret += 8) {
-            int values[8];
-            octet_values(at + (size_t)octet * MATRIX_PANEL * m->bits, m->bits, values);
+            uint32_t codes[8];
+            octet_codes(at + (size_t)octet * MATRIX_PANEL * m->bits, m->bits, codes);
             for (uint32_t s = 0; s < 8; s++)
-                ret[s] = fmaf(q.scale, (float)values[s], q.bias);
+                ret[s] = fmaf(q.scale, factor_of(m, codes[s]), q.bias);
         }
     }
 }
@@ -375,8 +475,9 @@ static void copy_lane(uint8_t *to, uint32_t to_lane, const uint8_t *from, uint32
 void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matrix *from, uint32_t from_row)
 {
     ASSERT(to->form == from->form && to->k == from->k && to->bits == from->bits && to->group == from->group &&
-           to->qparams == from->qparams && to_row < to->n && from_row < from->n);
-    size_t panel = matrix_panel_bytes(from), group, qparam_bytes;
+           to->qparams == from->qparams && to->bias_kind == from->bias_kind && to->super == from->super &&
+           to_row < to->n && from_row < from->n);
+    size_t panel = matrix_panel_bytes(from), qparam_bytes, super_bytes;
     uint32_t to_lane = to_row % MATRIX_PANEL, from_lane = from_row % MATRIX_PANEL;
     uint8_t *dst = (uint8_t *)(uintptr_t)to->data + to_row / MATRIX_PANEL * panel;
     const uint8_t *src = (const uint8_t *)from->data + from_row / MATRIX_PANEL * panel;
@@ -384,12 +485,20 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
         copy_lane(dst, to_lane, src, from_lane, from->k, from->form == MATRIX_F32 ? 4 : 2);
         return;
     }
-    group = matrix_group_bytes(from);
-    qparam_bytes = matrix_qparam_bytes(from) / MATRIX_PANEL;
-    for (uint32_t g = 0; g < from->k / from->group; g++, dst += group, src += group) {
-        copy_lane(dst, to_lane, src, from_lane, 2, qparam_bytes);
+    qparam_bytes = matrix_qparam_bytes(from);
+    super_bytes = from->qparams == MATRIX_E4M3 ? 4 : 2;
+    for (uint32_t g = 0; g < from->k / from->group; g++) {
+        size_t at = matrix_group_offset(from, g), codes = at + matrix_sides_bytes(from);
+        size_t biases = from->bias_kind == BIASES_STORED ? qparam_bytes / MATRIX_PANEL : 1;
         /* Planes of any width are lines of a byte per row, or of a quad. */
-        size_t at = 2 * matrix_qparam_bytes(from), bytes = from->form == MATRIX_QUADS ? 4 : 1;
-        copy_lane(dst + at, to_lane, src + at, from_lane, (group - at) / (MATRIX_PANEL * bytes), bytes);
+        size_t bytes = from->form == MATRIX_QUADS ? 4 : 1;
+        size_t lines = (size_t)from->group * from->bits / 8 / bytes, supers = matrix_super_bytes(from);
+        if (supers && g % matrix_super_groups(from) == 0)
+            copy_lane(dst + at - supers, to_lane, src + at - supers, from_lane,
+                      supers / (MATRIX_PANEL * super_bytes), super_bytes);
+        copy_lane(dst + at, to_lane, src + at, from_lane, 1, qparam_bytes / MATRIX_PANEL);
+        at += qparam_bytes;
+        copy_lane(dst + at, to_lane, src + at, from_lane, from->bias_kind != BIASES_CENTRED, biases);
+        copy_lane(dst + codes, to_lane, src + codes, from_lane, lines, bytes);
     }
 }

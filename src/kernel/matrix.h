@@ -8,7 +8,9 @@
  * Affine panel: [k / group] groups; a group is 16 scales and 16 biases in the checkpoint's dtype, then
  *               [group / 8] octets, so that all reads of a chain lie in one stream. (With f32 scales and
  *               biases apart, 16 more streams for 8 panels, one column took 1.4 times as long with 8 bits and
- *               1.6 times with 4: bench/kern_bench.)
+ *               1.6 times with 4: bench/kern_bench.) Instead of biases there are 16 zero points of a byte, or
+ *               nothing. With scales of two levels, supers are a panel's largest part: 16 upper scales, 16
+ *               upper biases where there are biases, then the groups of `super` k steps.
  *               An octet holds 8 k steps x 16 rows as bit planes, in this order:
  *               8-bit plane (bits 8):        8 x 16 bytes, step s at bytes [16 s, 16 s + 16), centred
  *               4-bit plane (bits 4, 5, 6):  4 x 16 bytes, steps 2 j (low nibble) and 2 j + 1 (high nibble)
@@ -38,17 +40,31 @@
 /* A dense chain is summed in blocks of 64 k steps, an affine one in blocks of its group. */
 #define MATRIX_DENSE_BLOCK 64
 
-enum matrix_form { MATRIX_BF16, MATRIX_F16, MATRIX_F32, MATRIX_AFFINE, MATRIX_QUADS };
+/* The last three are forms of scales alone. */
+enum matrix_form {
+    MATRIX_BF16,
+    MATRIX_F16,
+    MATRIX_F32,
+    MATRIX_AFFINE,
+    MATRIX_QUADS,
+    MATRIX_E8M0,
+    MATRIX_E4M3,
+    MATRIX_I8
+};
 
 /* Constant once packed. The arithmetic of every kernel, in every tier, for output row i and column x:
  *   dense:  acc = 0; for each block b of 64: p = 0; for k in b: p = fma(w[i][k], x[k], p); acc = acc + p
  *   affine: acc = 0; for each group g: p = 0; for k in g: p = fma((float)(q[i][k] - centre), x[k], p);
  *           acc = fma(scale[i][g], p, acc); acc = fma(bias[i][g], xsum[g], acc)
- *   with centre = 2^(bits-1), bias = fma(scale, centre, checkpoint bias), xsum[g] = kern group_sums.
+ *   with centre = 2^(bits-1), bias = fma(scale, centre, checkpoint bias), xsum[g] = kern group_sums. With
+ *   zero points bias = (centre - zero) * scale. Without biases the last step is left out. Codes that look
+ *   numbers up: instead of q - centre it is twice the E2M1 (scale / 2), the whole number of IQ4, or the E4M3
+ *   over 256 (scale * 256). Two levels: scale and bias are products, bias that of a negative.
  *   quads:  the input is a row of whole numbers v[k] with a scale and a sum per group (quants.h).
  *           acc = 0; for each group g: S = sum over k in g of q[i][k] * v[k], exact, an int32;
  *           acc = fma((float)S, scale[i][g] * v.scale[g], acc); acc = fma(bias[i][g], v.sum[g], acc)
- *           with the codes, scales and biases of the checkpoint. |S| < 255 * 32512 * 128 fits in 31 bits. The
+ *           with the codes, scales and biases of the checkpoint; without stored biases they are -scale * zero
+ *           point, or -scale * centre. |S| < 255 * 32512 * 128 fits in 31 bits. The
  *           bias follows its group at once: both terms are large where the inputs share a sign, and cancel.
  *           S may be summed in any order and in pieces: bytes of v apart, by any instruction.
  * The f32 operations are exactly these, in this order, so tiers agree bit for bit. */
@@ -57,9 +73,12 @@ struct matrix {
     uint32_t n, k; /* rows (outputs), columns (inputs) of one matrix; k % 8 == 0 for affine */
     uint32_t experts;
     uint32_t bits, group;     /* affine, quads */
-    enum matrix_form qparams; /* of those: how scales and biases are stored, BF16, F16 or F32 */
-    const void *data;         /* panels */
-    size_t expert_bytes;      /* stride between experts in data */
+    enum matrix_form qparams; /* of those: how scales, and stored biases, are stored */
+    enum code_map codes;      /* what a code stands for; quads: CODES_WHOLE */
+    enum bias_kind bias_kind;
+    uint32_t super;      /* k steps of an upper scale, F32 above E4M3, F16 above I8; 0: one level */
+    const void *data;    /* panels */
+    size_t expert_bytes; /* stride between experts in data */
 };
 
 /* Packs `count` sources with equal `in` and form one above the other (q, k, v into one matrix) into
@@ -68,7 +87,9 @@ struct matrix {
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
-/* As MATRIX_QUADS instead of MATRIX_AFFINE: affine sources with groups of 32, 64 or 128. */
+/* Whether the sources can be MATRIX_QUADS: codes are whole numbers, groups of 32, 64 or 128. */
+bool matrix_fits_quads(const struct linear_source *s, uint32_t count);
+/* As MATRIX_QUADS instead of MATRIX_AFFINE. */
 void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
 /* The same in pieces, for sources whose rows arrive one after the other. matrix_begin() returns the matrix,
@@ -91,10 +112,16 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
 /* Row `row` dequantised: ret[k] f32, affine: fma(scale, q - centre, bias). Embedding lookups. */
 void matrix_row(const struct matrix *m, uint32_t row, float *ret);
 
-/* Weights with scales and biases, in either layout. */
+/* Weights with scales, in either layout. */
 static inline bool matrix_has_groups(const struct matrix *m)
 {
     return m->form == MATRIX_AFFINE || m->form == MATRIX_QUADS;
+}
+
+/* Whether its products need the group sums of their input. */
+static inline bool matrix_needs_sums(const struct matrix *m)
+{
+    return m->form == MATRIX_AFFINE && m->bias_kind != BIASES_CENTRED;
 }
 
 static inline uint32_t matrix_panels(const struct matrix *m)
@@ -102,22 +129,61 @@ static inline uint32_t matrix_panels(const struct matrix *m)
     return (m->n + MATRIX_PANEL - 1) / MATRIX_PANEL;
 }
 
-/* Bytes of a group's 16 scales, or biases. */
+/* Bytes of a group's 16 scales. */
 static inline size_t matrix_qparam_bytes(const struct matrix *m)
 {
-    return MATRIX_PANEL * (m->qparams == MATRIX_F32 ? 4 : 2);
+    return MATRIX_PANEL * (m->qparams == MATRIX_F32 ? 4 : m->qparams <= MATRIX_F16 ? 2 : 1);
+}
+
+/* Bytes of its scales and what there is of biases. */
+static inline size_t matrix_sides_bytes(const struct matrix *m)
+{
+    size_t scales = matrix_qparam_bytes(m);
+    return m->bias_kind == BIASES_STORED  ? 2 * scales
+           : m->bias_kind == BIASES_ZEROS ? scales + MATRIX_PANEL
+                                          : scales;
 }
 
 /* Bytes of one group of an affine panel, in either layout. */
 static inline size_t matrix_group_bytes(const struct matrix *m)
 {
-    return 2 * matrix_qparam_bytes(m) + (size_t)(m->group / 8) * MATRIX_PANEL * m->bits;
+    return matrix_sides_bytes(m) + (size_t)(m->group / 8) * MATRIX_PANEL * m->bits;
+}
+
+/* Bytes of the upper scales and biases before the groups of a super; 0 with one level. */
+static inline size_t matrix_super_bytes(const struct matrix *m)
+{
+    if (m->super == 0)
+        return 0;
+    return MATRIX_PANEL * (m->qparams == MATRIX_E4M3 ? 4 : m->bias_kind == BIASES_STORED ? 4 : 2);
+}
+
+/* Groups of a super; with one level all. */
+static inline uint32_t matrix_super_groups(const struct matrix *m)
+{
+    return (m->super ? m->super : m->k) / m->group;
+}
+
+/* Offset of a group in its panel. */
+static inline size_t matrix_group_offset(const struct matrix *m, uint32_t group)
+{
+    size_t at = group * matrix_group_bytes(m);
+    return m->super ? at + (group / matrix_super_groups(m) + 1) * matrix_super_bytes(m) : at;
+}
+
+/* Offset of the upper scales of a group; 0 with one level. */
+static inline size_t matrix_super_offset(const struct matrix *m, uint32_t group)
+{
+    if (m->super == 0)
+        return 0;
+    return matrix_group_offset(m, group - group % matrix_super_groups(m)) - matrix_super_bytes(m);
 }
 
 static inline size_t matrix_panel_bytes(const struct matrix *m)
 {
     if (matrix_has_groups(m))
-        return (size_t)(m->k / m->group) * matrix_group_bytes(m);
+        return (size_t)(m->k / m->group) * matrix_group_bytes(m) +
+               (m->super ? m->k / m->super * matrix_super_bytes(m) : 0);
     return (size_t)m->k * MATRIX_PANEL * (m->form == MATRIX_F32 ? 4 : 2);
 }
 

@@ -14,17 +14,55 @@
 #include <math.h>
 #include <stdio.h>
 
-static uint64_t source_bytes(const struct linear_source *s)
+uint64_t binder_source_bytes(const struct linear_source *s)
 {
-    return s->weight.bytes + (s->affine ? s->scales.bytes + s->biases.bytes : 0);
+    uint64_t bytes = s->weight.bytes + (s->affine ? s->scales.bytes + s->biases.bytes : 0);
+    /* A matrix that is a part of its tensors. */
+    return s->stored && s->stored_rows ? bytes / s->stored_rows * s->out : bytes;
+}
+
+/* A weight that is no number has a code of its own only as E4M3. */
+static bool is_number(const struct linear_source *s)
+{
+    const uint8_t *codes = s->weight.data;
+    for (size_t i = 0; s->codes == CODES_E4M3 && i < s->weight.bytes; i++) {
+        if ((codes[i] & 0x7f) == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+/* As the kernels take a scale. */
+static int check_scales(struct binder *b, const struct linear_source *s)
+{
+    uint64_t groups = s->in / s->group;
+    for (uint64_t row = 0; row < s->out; row++) {
+        for (uint64_t g = 0; g < groups; g++) {
+            if (!isfinite(linear_source_scale(s, row, g) * code_scale(s->codes)))
+                return err_set(
+                    b->e, -EINVAL,
+                    "a tensor of quantisation scales holds a value that is infinite or not a number");
+        }
+    }
+    return 0;
 }
 
 int binder_check_affine(struct binder *b, const struct linear_source *s)
 {
     if (!s->affine)
         return 0;
+    if (!is_number(s))
+        return err_set(b->e, -EINVAL, "a quantised weight is not a number");
+    if (s->super || s->codes != CODES_WHOLE) {
+        int r = check_scales(b, s);
+        return r == 0 && s->super && s->bias_kind == BIASES_STORED
+                   ? binder_check_finite(b, &s->supers, "a tensor of quantisation biases")
+                   : r;
+    }
     int r = binder_check_finite(b, &s->scales, "a tensor of quantisation scales");
-    return r < 0 ? r : binder_check_finite(b, &s->biases, "a tensor of quantisation biases");
+    return r < 0 || s->bias_kind != BIASES_STORED
+               ? r
+               : binder_check_finite(b, &s->biases, "a tensor of quantisation biases");
 }
 
 void binder_drop(struct binder *b, const struct linear_source *s)
@@ -33,7 +71,8 @@ void binder_drop(struct binder *b, const struct linear_source *s)
     if (!s->affine)
         return;
     checkpoint_drop(b->checkpoint, &s->scales);
-    checkpoint_drop(b->checkpoint, &s->biases);
+    if (s->bias_kind != BIASES_CENTRED)
+        checkpoint_drop(b->checkpoint, &s->biases);
 }
 
 /* Each of `times` chosen copies of these sources, packed in `bytes`, is read for every token. */
@@ -42,7 +81,7 @@ static void count_active(struct binder *b, const struct linear_source *s, uint32
 {
     b->active.bytes += times * bytes;
     for (uint32_t i = 0; i < count; i++) {
-        b->active.source_bytes += times * source_bytes(&s[i]);
+        b->active.source_bytes += times * binder_source_bytes(&s[i]);
         b->active.products += times * s[i].out * s[i].in;
     }
 }
@@ -71,8 +110,8 @@ static void count_sources(struct binder *b, const struct linear_source *s, uint3
 {
     for (uint32_t i = 0; i < count; i++) {
         b->parameters += s[i].out * s[i].in;
-        b->source_bytes += source_bytes(&s[i]);
-        b->form_bytes[form_of(&s[i])] += source_bytes(&s[i]);
+        b->source_bytes += binder_source_bytes(&s[i]);
+        b->form_bytes[form_of(&s[i])] += binder_source_bytes(&s[i]);
         b->stage_bytes = MAX_OF(b->stage_bytes, stage_matrix_bytes(&s[i]));
     }
 }
@@ -83,7 +122,8 @@ static bool same_form(const struct linear_source *x, const struct linear_source 
         return false;
     if (!x->affine)
         return x->weight.dtype == y->weight.dtype;
-    return x->bits == y->bits && x->group == y->group && x->scales.dtype == y->scales.dtype &&
+    return x->bits == y->bits && x->group == y->group && x->codes == y->codes &&
+           x->bias_kind == y->bias_kind && x->super == y->super && x->scales.dtype == y->scales.dtype &&
            x->biases.dtype == y->biases.dtype;
 }
 
@@ -98,7 +138,7 @@ int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, co
         if (r < 0)
             return r;
         b->config->backend->weight_put(b->device, w, at + (uint32_t)row, &piece);
-        r = binder_advance(b, source_bytes(s) / s->out * piece.out);
+        r = binder_advance(b, binder_source_bytes(s) / s->out * piece.out);
     }
     binder_drop(b, s);
     return r;
@@ -256,7 +296,7 @@ int binder_embedding(struct binder *b, struct weight *embedding, struct projecti
     for (size_t i = 0; i < COUNT_OF(before); i++) {
         snprintf(module, sizeof(module), "%s%s", before[i], binder_path(b, NONE, ROLE_HEAD, path));
         snprintf(name, sizeof(name), "%s.weight", module);
-        if (!checkpoint_find(b->checkpoint, name, &t))
+        if (!checkpoint_find(b->checkpoint, name, &t) && !binder_has_stored(b, module))
             continue;
         b->active = active; /* of the table a token reads one row */
         r = binder_unbiased(b, module, vocab, hidden, &s);

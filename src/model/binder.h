@@ -159,6 +159,12 @@ const char *binder_role_name(const struct binder *b, enum tensor_role role, uint
 /* A GGUF file's matrix, whose shape was checked: blocks are affine, rows and columns may have another order.
  * `module`: its name without ".weight". 0, -ENOTSUP. */
 int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s);
+/* A matrix with the tensors of a writer other than MLX, if the module has them. `s` has experts, out and in.
+ * 0, -EINVAL, -ENOTSUP. */
+int binder_stored_source(struct binder *b, const char *module, uint32_t rank, struct linear_source *s,
+                         bool *found);
+/* Whether a module, or a stack, may be one. */
+bool binder_has_stored(const struct binder *b, const char *module);
 /* The order of the values of a vector. */
 struct part_order binder_gguf_order(const struct binder *b, const char *path);
 /* As find_linear in binder_find.c: of a module by its full name, without a bias. */
@@ -169,6 +175,8 @@ int binder_check_shape(struct binder *b, const char *name, const struct tensor *
                        const uint64_t *wanted);
 /* Scales and biases, if it has them. */
 int binder_check_affine(struct binder *b, const struct linear_source *s);
+/* Bytes of its tensors. */
+uint64_t binder_source_bytes(const struct linear_source *s);
 /* Its tensors leave the page cache. */
 void binder_drop(struct binder *b, const struct linear_source *s);
 /* Packs all rows of `s` as rows `at` and following, and drops them from the page cache. */

@@ -69,50 +69,6 @@ const char *binder_name(const struct binder *b, const char *path, const char *su
     return ret;
 }
 
-static int wrong_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
-                       const uint64_t *wanted)
-{
-    char has[160], wants[160];
-    return err_set(b->e, -EINVAL, "%s: tensor %s has shape %s, the configuration wants %s",
-                   checkpoint_file_of(b->checkpoint, name), name,
-                   tensor_shape_text(t->rank, t->shape, has, sizeof(has)),
-                   tensor_shape_text(rank, wanted, wants, sizeof(wants)));
-}
-
-static bool has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted)
-{
-    bool same = t->rank == rank;
-    for (uint32_t i = 0; same && i < rank; i++)
-        same = t->shape[i] == wanted[i];
-    return same;
-}
-
-int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
-                       const uint64_t *wanted)
-{
-    return has_shape(t, rank, wanted) ? 0 : wrong_shape(b, name, t, rank, wanted);
-}
-
-static bool is_float(const struct tensor *t)
-{
-    return t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F16 || t->dtype == DTYPE_F32;
-}
-
-int binder_check_float(struct binder *b, const char *name, const struct tensor *t)
-{
-    return is_float(t)
-               ? 0
-               : err_set(b->e, -ENOTSUP, "%s: tensor %s has dtype %s; supported are BF16, F16 and F32",
-                         checkpoint_file_of(b->checkpoint, name), name, tensor_form_name(t));
-}
-
-int binder_find(struct binder *b, const char *name, struct tensor *ret)
-{
-    return checkpoint_find(b->checkpoint, name, ret)
-               ? 0
-               : err_set(b->e, -EINVAL, "the checkpoint has no tensor %s", name);
-}
-
 /* ---- prefix and conventions ---- */
 
 static int find_prefix(struct binder *b)
@@ -136,7 +92,8 @@ bool binder_has(const struct binder *b, const char *path)
 {
     char name[BINDER_NAME_MAX];
     struct tensor t;
-    return checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
+    return binder_has_stored(b, binder_name(b, path, "", name)) ||
+           checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
            checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t);
 }
 
@@ -245,6 +202,29 @@ static bool entry_of_shapes(const struct binder *b, const char *module, const st
     return true;
 }
 
+/* What MLX's modes are: without biases, scales in bytes. */
+static const struct {
+    enum code_map codes;
+    enum bias_kind bias_kind;
+    enum dtype scales;
+} modes[] = {
+    [QUANTIZATION_AFFINE] = {CODES_WHOLE, BIASES_STORED, DTYPE_F32},
+    [QUANTIZATION_MXFP4] = {CODES_E2M1, BIASES_CENTRED, DTYPE_F8_E8M0},
+    [QUANTIZATION_NVFP4] = {CODES_E2M1, BIASES_CENTRED, DTYPE_F8_E4M3},
+    [QUANTIZATION_MXFP8] = {CODES_E4M3, BIASES_CENTRED, DTYPE_F8_E8M0},
+};
+
+/* A tensor of scales or biases, as the mode has them. */
+static int check_side(struct binder *b, const char *name, enum quantization_mode mode, struct tensor *t)
+{
+    if (mode == QUANTIZATION_AFFINE)
+        return binder_check_float(b, name, t);
+    if (t->dtype != DTYPE_U8)
+        return err_set(b->e, -EINVAL, "tensor %s has dtype %s instead of U8", name, tensor_form_name(t));
+    t->dtype = modes[mode].scales;
+    return 0;
+}
+
 static int find_affine(struct binder *b, const char *module, const char *weight_name, uint32_t rank,
                        uint64_t *shape, struct linear_source *s)
 {
@@ -260,6 +240,8 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     s->affine = true;
     s->bits = q.bits;
     s->group = q.group;
+    s->codes = modes[q.mode].codes;
+    s->bias_kind = modes[q.mode].bias_kind;
     if (in % q.group != 0)
         return err_set(b->e, -EINVAL, "%s: %llu columns are not a multiple of group_size %u", module, (ull)in,
                        q.group);
@@ -272,11 +254,11 @@ static int find_affine(struct binder *b, const char *module, const char *weight_
     shape[rank - 1] = in / q.group;
     struct tensor *const sides[2] = {&s->scales, &s->biases};
     static const char *const suffixes[2] = {".scales", ".biases"};
-    for (int i = 0; r == 0 && i < 2; i++) {
+    for (int i = 0; r == 0 && i < (s->bias_kind == BIASES_STORED ? 2 : 1); i++) {
         snprintf(name, sizeof(name), "%s%s", module, suffixes[i]);
         r = binder_find(b, name, sides[i]);
         if (r == 0)
-            r = binder_check_float(b, name, sides[i]);
+            r = check_side(b, name, q.mode, sides[i]);
         if (r == 0)
             r = binder_check_shape(b, name, sides[i], rank, shape);
     }
@@ -301,6 +283,12 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
     struct linear_source s = {.experts = experts, .out = out, .in = in};
     struct tensor t;
     uint64_t shape[TENSOR_RANK_MAX] = {experts, out, in};
+    bool found;
+    int r = b->config->gguf ? 0 : binder_stored_source(b, module, rank, &s, &found);
+    if (r < 0 || (!b->config->gguf && found)) {
+        *ret = s;
+        return r;
+    }
     if (rank == 2)
         shape[0] = out, shape[1] = in;
     snprintf(name, sizeof(name), "%s.weight", module);
@@ -312,7 +300,6 @@ static int find_linear(struct binder *b, const char *module, uint32_t rank, uint
         snprintf(name, sizeof(name), "%s", side);
     }
     snprintf(side, sizeof(side), "%s.scales", module);
-    int r;
     if (checkpoint_find(b->checkpoint, side, &t)) {
         r = find_affine(b, module, name, rank, shape, &s);
     } else {
@@ -389,7 +376,12 @@ int binder_stack_transposed(struct binder *b, const char *path, uint64_t experts
 {
     char module[BINDER_NAME_MAX - 16];
     snprintf(module, sizeof(module), "%s%s", b->prefix, path);
-    int r = find_linear(b, module, 3, experts, in, out, ret);
+    /* Blocks are rows. */
+    bool rows = binder_has_stored(b, module);
+    int r = rows ? find_linear(b, module, 3, experts, out, in, ret)
+                 : find_linear(b, module, 3, experts, in, out, ret);
+    if (r == 0 && rows)
+        return find_bias(b, module, ret);
     if (r == 0 && ret->affine)
         return err_set(b->e, -ENOTSUP,
                        "tensor %s.scales: a quantised stack [experts, in, out] is not supported", module);
@@ -407,7 +399,7 @@ bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, c
     struct tensor t;
     return (checkpoint_find(b->checkpoint, binder_name(b, path, ".weight", name), &t) ||
             checkpoint_find(b->checkpoint, binder_name(b, path, "", name), &t)) &&
-           has_shape(&t, rank, shape);
+           tensor_has_shape(&t, rank, shape);
 }
 
 int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5], const uint64_t shape_b[5],
@@ -418,11 +410,11 @@ int binder_filters(struct binder *b, const char *path, const uint64_t shape_a[5]
     int r = binder_find(b, binder_name(b, path, ".weight", name), &s.weight);
     if (r == 0)
         r = binder_check_float(b, name, &s.weight);
-    if (r == 0 && !has_shape(&s.weight, 5, shape_b))
+    if (r == 0 && !tensor_has_shape(&s.weight, 5, shape_b))
         r = binder_check_shape(b, name, &s.weight, 5, shape_a);
     if (r < 0)
         return r;
-    *second = !has_shape(&s.weight, 5, shape_a);
+    *second = !tensor_has_shape(&s.weight, 5, shape_a);
     s.out = shape_a[0];
     s.in = tensor_count(&s.weight) / s.out;
     s.weight.rank = 2;
@@ -446,10 +438,15 @@ struct linear_source binder_rows(const struct linear_source *s, uint64_t from, u
     ASSERT(s->weight.rank == 2 && !s->transposed && s->row_order.rows == 0 && from + count <= s->out);
     struct linear_source part = *s;
     part.out = count;
+    if (s->stored) {
+        part.first_row += from;
+        return part;
+    }
     part.weight = rows_of(&s->weight, from, count);
     if (s->affine) {
         part.scales = rows_of(&s->scales, from, count);
-        part.biases = rows_of(&s->biases, from, count);
+        if (s->bias_kind != BIASES_CENTRED)
+            part.biases = rows_of(&s->biases, from, count);
     }
     return part;
 }
@@ -485,7 +482,8 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
     one.weight = slice_tensor(&s->weight, expert);
     if (s->affine) {
         one.scales = slice_tensor(&s->scales, expert);
-        one.biases = slice_tensor(&s->biases, expert);
+        if (s->bias_kind != BIASES_CENTRED)
+            one.biases = slice_tensor(&s->biases, expert);
     }
     if (s->has_bias)
         one.bias = slice_vector(&s->bias, expert);

@@ -26,15 +26,11 @@ int binder_gguf_source(struct binder *b, const char *name, const char *module, s
     gguf_arch_orders(b->config, module, &s->row_order, &s->column_order);
     if (f) {
         ASSERT(s->weight.rank >= 2 && s->in % f->values == 0);
-        s->affine = true;
-        s->bits = f->bits;
-        s->group = f->group;
-        s->scales = s->weight;
-        s->scales.form = NULL;
-        s->scales.dtype = DTYPE_F32;
-        s->scales.bytes = 0;
-        s->scales.shape[s->weight.rank - 1] = s->in / f->group;
-        s->biases = s->scales;
+        block_form_source(f, s);
+        s->scales.rank = s->biases.rank = s->supers.rank = s->weight.rank;
+        memcpy(s->scales.shape, s->weight.shape, sizeof(s->scales.shape));
+        memcpy(s->biases.shape, s->weight.shape, sizeof(s->biases.shape));
+        memcpy(s->supers.shape, s->weight.shape, sizeof(s->supers.shape));
     }
     return check_order(b, name, s);
 }

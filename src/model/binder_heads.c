@@ -34,13 +34,7 @@ static size_t aligned(size_t bytes)
 /* The rows of a whole matrix in the stage. */
 static size_t rows_bytes(const struct linear_source *s)
 {
-    size_t side = s->affine ? aligned(s->scales.bytes) + aligned(s->biases.bytes) : 0;
-    return aligned(s->weight.bytes) + side;
-}
-
-static uint64_t source_bytes(const struct linear_source *s)
-{
-    return s->weight.bytes + (s->affine ? s->scales.bytes + s->biases.bytes : 0);
+    return aligned((size_t)stage_whole_bytes(s));
 }
 
 static void turn(const struct linear_source *s, char *to)
@@ -71,17 +65,17 @@ static int pack_turned(struct binder *b, const struct linear_source *s, const st
     t.weight.data = to;
     b->config->backend->weight_put(b->device, w, 0, &t);
     binder_drop(b, s);
-    return binder_advance(b, source_bytes(s));
+    return binder_advance(b, binder_source_bytes(s));
 }
 
 static void count(struct binder *b, const struct linear_source *s, bool turn_it, uint64_t packed)
 {
-    uint64_t stage = turn_it ? rows_bytes(s) + turned(s).weight.bytes + 256 : stage_matrix_bytes(s);
+    uint64_t stage = turn_it ? rows_bytes(s) + turned(s).weight.bytes : stage_matrix_bytes(s);
     b->active.bytes += packed;
-    b->active.source_bytes += source_bytes(s);
+    b->active.source_bytes += binder_source_bytes(s);
     b->active.products += s->out * s->in;
     b->parameters += s->out * s->in;
-    b->source_bytes += source_bytes(s);
+    b->source_bytes += binder_source_bytes(s);
     b->stage_bytes = MAX_OF(b->stage_bytes, stage);
 }
 

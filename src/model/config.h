@@ -102,12 +102,28 @@ struct rope_config {
 };
 
 /* MLX affine parameters of one module. */
+/* Forms of MLX: whole numbers with scales and biases, or small floats with scales. */
+enum quantization_mode { QUANTIZATION_AFFINE, QUANTIZATION_MXFP4, QUANTIZATION_NVFP4, QUANTIZATION_MXFP8 };
+
 struct quantization_entry {
     uint32_t bits, group;
+    enum quantization_mode mode;
+};
+
+/* The writers whose tensors' names tell the rest. */
+enum quantization_method {
+    QUANTIZATION_MLX,
+    QUANTIZATION_AWQ,
+    QUANTIZATION_GPTQ,
+    QUANTIZATION_GPTQ_V2,
+    QUANTIZATION_SCALED, /* FP8, compressed-tensors, modelopt, MXFP4 of gpt-oss */
 };
 
 struct quantization {
     bool present;
+    enum quantization_method method;
+    uint32_t block_rows, block_columns; /* of a scale of FP8; 0: not given */
+    /* The rest: MLX. */
     struct quantization_entry global;
     struct quantization_entry *entries; /* by module path */
     struct hash_map by_path;

@@ -1,5 +1,5 @@
-/* config_quantization.c - the quantization block of config.json: MLX affine, one global entry and some by
- * module path. */
+/* config_quantization.c - the quantization block of config.json: of MLX one global entry and some by module
+ * path; of other writers a method, and what their tensors do not show. */
 #include "model/config.h"
 
 #include "model/json_read.h"
@@ -9,22 +9,55 @@
 #include <errno.h>
 #include <string.h>
 
+/* ---- MLX ---- */
+
+static const struct {
+    const char *name;
+    struct quantization_entry absent;
+    bool any_bits; /* else those of `absent` alone */
+} modes[] = {
+    {"affine", {4, 64, QUANTIZATION_AFFINE}, true},
+    {"mxfp4", {4, 32, QUANTIZATION_MXFP4}, false},
+    {"nvfp4", {4, 16, QUANTIZATION_NVFP4}, false},
+    {"mxfp8", {8, 32, QUANTIZATION_MXFP8}, false},
+};
+
 static bool bits_ok(uint32_t bits)
 {
     return (bits >= 2 && bits <= 6) || bits == 8;
 }
 
-static void read_affine(struct json_read *p, struct quantization_entry absent, struct quantization_entry *ret)
+static void check_affine(struct json_read *p, const struct quantization_entry *q)
 {
-    const char *mode = json_read_string_or(p, "mode", "affine");
-    if (strcmp(mode, "affine") != 0)
-        json_read_fail(p, -ENOTSUP, "mode '%.40s' is not supported; affine is", mode);
+    if (!bits_ok(q->bits))
+        json_read_fail(p, -ENOTSUP, "bits is %u; supported are 2, 3, 4, 5, 6 and 8", q->bits);
+    if (q->group != 32 && q->group != 64 && q->group != 128)
+        json_read_fail(p, -ENOTSUP, "group_size is %u; supported are 32, 64 and 128", q->group);
+}
+
+static void read_entry(struct json_read *p, const struct quantization_entry *global,
+                       struct quantization_entry *ret)
+{
+    const char *mode = json_read_string_or(p, "mode", modes[global ? global->mode : 0].name);
+    size_t i = 0;
+    while (i < COUNT_OF(modes) && strcmp(modes[i].name, mode) != 0)
+        i++;
+    if (i == COUNT_OF(modes)) {
+        json_read_fail(p, -ENOTSUP, "mode '%.40s' is not supported; affine, mxfp4, nvfp4 and mxfp8 are",
+                       mode);
+        return;
+    }
+    struct quantization_entry absent = modes[i].absent;
+    if (global && global->mode == absent.mode)
+        absent = *global;
+    *ret = absent;
     ret->bits = json_read_u32_or(p, "bits", 2, 8, absent.bits);
-    ret->group = json_read_u32_or(p, "group_size", 32, 128, absent.group);
-    if (!bits_ok(ret->bits))
-        json_read_fail(p, -ENOTSUP, "bits is %u; supported are 2, 3, 4, 5, 6 and 8", ret->bits);
-    if (ret->group != 32 && ret->group != 64 && ret->group != 128)
-        json_read_fail(p, -ENOTSUP, "group_size is %u; supported are 32, 64 and 128", ret->group);
+    ret->group = json_read_u32_or(p, "group_size", 16, 128, absent.group);
+    if (modes[i].any_bits)
+        check_affine(p, ret);
+    else if (ret->bits != modes[i].absent.bits || ret->group != modes[i].absent.group)
+        json_read_fail(p, -ENOTSUP, "mode %s has %u bits and a group_size of %u, not %u and %u", mode,
+                       modes[i].absent.bits, modes[i].absent.group, ret->bits, ret->group);
 }
 
 static void read_overrides(struct json_read *p, struct arena *a, struct quantization *q)
@@ -43,7 +76,7 @@ static void read_overrides(struct json_read *p, struct arena *a, struct quantiza
         if (!json_is_object(value))
             continue;
         struct json_read one = {.object = value, .where = "config.json: quantization entry", .e = p->e};
-        read_affine(&one, q->global, &q->entries[count]);
+        read_entry(&one, &q->global, &q->entries[count]);
         if (one.error) {
             p->error = one.error;
             return;
@@ -56,6 +89,166 @@ static void read_overrides(struct json_read *p, struct arena *a, struct quantiza
         }
         hash_map_add(&q->by_path, key, count++);
     }
+}
+
+/* MLX writes bits and group_size; its own defaults stand in where a file does not. */
+static void read_mlx(struct json_read *p, struct arena *a, struct quantization *q)
+{
+    read_entry(p, NULL, &q->global);
+    if (!p->error)
+        read_overrides(p, a, q);
+}
+
+/* ---- other writers ---- */
+
+static void refuse_true(struct json_read *p, const char *key, const char *what)
+{
+    if (json_read_bool_or(p, key, false))
+        json_read_fail(p, -ENOTSUP, "%s: %s is not supported", key, what);
+}
+
+/* `wanted` or absent. */
+static void want_word(struct json_read *p, const char *key, const char *const *wanted)
+{
+    const char *word = json_read_string_or(p, key, wanted[0]);
+    for (size_t i = 0; wanted[i]; i++) {
+        if (strcasecmp(word, wanted[i]) == 0)
+            return;
+    }
+    json_read_fail(p, -ENOTSUP, "%s '%.40s' is not supported; '%s' is", key, word, wanted[0]);
+}
+
+static void read_awq(struct json_read *p, struct arena *a, struct quantization *q)
+{
+    (void)a;
+    uint32_t bits = json_read_u32_or(p, "bits", 1, 32, json_read_u32_or(p, "w_bit", 1, 32, 4));
+    if (bits != 4)
+        json_read_fail(p, -ENOTSUP, "AWQ of %u bits is not supported; of 4 bits it is", bits);
+    want_word(p, "version", (const char *const[]){"gemm", NULL});
+    q->method = QUANTIZATION_AWQ;
+}
+
+static void read_gptq(struct json_read *p, struct arena *a, struct quantization *q)
+{
+    (void)a;
+    uint32_t bits = json_read_u32_or(p, "bits", 1, 32, 4);
+    const char *format = json_read_string_or(p, "checkpoint_format", "gptq");
+    if (bits != 2 && bits != 4 && bits != 8)
+        json_read_fail(p, -ENOTSUP, "GPTQ of %u bits is not supported; of 2, 4 and 8 bits it is", bits);
+    refuse_true(p, "desc_act", "GPTQ with columns in the order of their activations");
+    refuse_true(p, "is_marlin_format", "GPTQ in Marlin's layout");
+    want_word(p, "checkpoint_format", (const char *const[]){"gptq", "gptq_v2", NULL});
+    q->method = strcmp(format, "gptq_v2") == 0 ? QUANTIZATION_GPTQ_V2 : QUANTIZATION_GPTQ;
+}
+
+/* [rows, columns] of a scale's block. */
+static void read_block(struct json_read *p, const char *key, struct quantization *q)
+{
+    const json_t *pair = json_read_get(p, key);
+    uint32_t *const to[2] = {&q->block_rows, &q->block_columns};
+    if (!pair)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *value = json_array_get(pair, i);
+        json_int_t n = json_is_integer(value) ? json_integer_value(value) : 0;
+        if (json_array_size(pair) != 2 || n < 1 || n > 65536) {
+            json_read_fail(p, -EINVAL, "%s must be two numbers from 1 to 65536", key);
+            return;
+        }
+        *to[i] = (uint32_t)n;
+    }
+}
+
+static void read_fp8(struct json_read *p, struct arena *a, struct quantization *q)
+{
+    (void)a;
+    want_word(p, "fmt", (const char *const[]){"e4m3", "float8_e4m3fn", NULL});
+    read_block(p, "weight_block_size", q);
+    q->method = QUANTIZATION_SCALED;
+}
+
+static void read_scaled(struct json_read *p, struct arena *a, struct quantization *q)
+{
+    (void)p;
+    (void)a;
+    q->method = QUANTIZATION_SCALED;
+}
+
+/* A group of compressed-tensors' config_groups. */
+static void read_config_group(struct json_read *p, const json_t *group, struct quantization *q)
+{
+    const json_t *weights = json_object_get(group, "weights");
+    if (!json_is_object(weights))
+        return;
+    struct json_read w = {.object = weights, .where = "config.json: config_groups: weights", .e = p->e};
+    /* A word or a flag. */
+    const json_t *order = json_read_get(&w, "actorder");
+    if (json_is_true(order) || (json_is_string(order) && strcasecmp(json_string_value(order), "group") == 0))
+        json_read_fail(&w, -ENOTSUP, "actorder 'group' is not supported");
+    read_block(&w, "block_structure", q);
+    if (w.error && !p->error)
+        p->error = w.error;
+}
+
+static void read_compressed(struct json_read *p, struct arena *a, struct quantization *q)
+{
+    static const char *const formats[] = {"pack-quantized",
+                                          "int-quantized",
+                                          "float-quantized",
+                                          "naive-quantized",
+                                          "nvfp4-pack-quantized",
+                                          "mxfp4-pack-quantized",
+                                          "mixed-precision",
+                                          "dense",
+                                          NULL};
+    const char *key;
+    json_t *group;
+    (void)a;
+    want_word(p, "format", formats);
+    const json_t *sparsity = json_read_get(p, "sparsity_config");
+    if (json_is_object(sparsity)) {
+        struct json_read s = {.object = sparsity, .where = "config.json: sparsity_config", .e = p->e};
+        want_word(&s, "format", (const char *const[]){"dense", NULL});
+        if (s.error && !p->error)
+            p->error = s.error;
+    }
+    const json_t *transform = json_read_get(p, "transform_config");
+    if (json_is_object(transform) && json_object_size(json_object_get(transform, "config_groups")) > 0)
+        json_read_fail(p, -ENOTSUP, "transform_config is not supported");
+    const json_t *groups = json_read_get(p, "config_groups");
+    if (json_is_object(groups))
+        json_object_foreach((json_t *)groups, key, group)
+            read_config_group(p, group, q);
+    q->method = QUANTIZATION_SCALED;
+}
+
+static const struct {
+    const char *name;
+    void (*read)(struct json_read *p, struct arena *a, struct quantization *q);
+} methods[] = {
+    {"awq", read_awq},
+    {"compressed-tensors", read_compressed},
+    {"fbgemm_fp8", read_fp8},
+    {"fp8", read_fp8},
+    {"gptq", read_gptq},
+    {"modelopt", read_scaled},
+    {"modelopt_fp4", read_scaled},
+    {"mxfp4", read_scaled},
+};
+
+static void read_method(struct json_read *p, struct arena *a, const char *method, struct quantization *q)
+{
+    for (size_t i = 0; i < COUNT_OF(methods); i++) {
+        if (strcmp(methods[i].name, method) == 0) {
+            methods[i].read(p, a, q);
+            return;
+        }
+    }
+    json_read_fail(
+        p, -ENOTSUP,
+        "quant_method '%.40s' is not supported; awq, compressed-tensors, fp8, gptq, modelopt, mxfp4 "
+        "and MLX's forms are",
+        method);
 }
 
 void config_quantization_read(struct json_read *r, struct arena *a, struct config *c)
@@ -71,15 +264,10 @@ void config_quantization_read(struct json_read *r, struct arena *a, struct confi
     }
     struct json_read p = {.object = block, .where = "config.json: quantization", .e = r->e};
     const char *method = json_read_string_or(&p, "quant_method", NULL);
-    if (method && !json_read_get(&p, "group_size")) {
-        json_read_fail(r, -ENOTSUP, "quant_method '%.40s' is not supported; MLX affine quantisation is",
-                       method);
-        return;
-    }
-    /* MLX writes both; its own defaults stand in where a file does not. */
-    read_affine(&p, (struct quantization_entry){.bits = 4, .group = 64}, &c->quantization.global);
-    if (!p.error)
-        read_overrides(&p, a, &c->quantization);
+    if (method)
+        read_method(&p, a, method, &c->quantization);
+    else
+        read_mlx(&p, a, &c->quantization);
     c->quantization.present = true;
     if (p.error && !r->error)
         r->error = p.error;

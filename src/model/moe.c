@@ -71,13 +71,16 @@ static int expert_fused(struct binder *b, uint32_t layer, enum tensor_role role,
                         struct linear_source *ret)
 {
     char path[BINDER_PATH_MAX];
-    struct linear_source stack;
+    struct linear_source stack = {0};
     if (!is_transposed(b, layer))
         return expert_stacked(b, layer, role, out, in, 1, ret);
     int r =
         binder_stack_transposed(b, binder_path(b, layer, role, path), b->config->experts, out, in, &stack);
-    stack.interleaved =
-        role == ROLE_EXPERTS_GATE_UP && b->config->family->experts->order == STACK_COLUMNS_INTERLEAVED;
+    if (role == ROLE_EXPERTS_GATE_UP && b->config->family->experts->order == STACK_COLUMNS_INTERLEAVED) {
+        stack.interleaved = stack.transposed;
+        if (!stack.transposed)
+            stack.row_order = (struct part_order){.rows = 2, .columns = out / 2, .size = 1};
+    }
     if (r == 0)
         r = binder_check_bias(b, layer, role, stack.has_bias);
     if (r == 0)
@@ -85,25 +88,11 @@ static int expert_fused(struct binder *b, uint32_t layer, enum tensor_role role,
     return r;
 }
 
-/* Forms of a stack that are known and not read. */
-static int refuse_blocks(struct binder *b, uint32_t layer)
-{
-    char path[BINDER_PATH_MAX], name[BINDER_PATH_MAX + 8];
-    binder_path(b, layer, ROLE_EXPERTS_GATE_UP, path);
-    snprintf(name, sizeof(name), "%s_blocks", path);
-    return binder_has(b, name)
-               ? err_set(b->e, -ENOTSUP, "tensor %s%s: experts in mxfp4 blocks are not supported", b->prefix,
-                         name)
-               : 0;
-}
-
 static int find_up(struct binder *b, uint32_t layer, struct linear_source *parts, uint32_t *count)
 {
     uint64_t im = b->config->expert_intermediate, hidden = b->config->hidden;
-    int r = refuse_blocks(b, layer);
+    int r;
     *count = 1;
-    if (r < 0)
-        return r;
     if (b->config->family->experts->plain)
         return has_stack(b, layer, ROLE_EXPERTS_UP)
                    ? expert_stacked(b, layer, ROLE_EXPERTS_UP, im, hidden, 1, parts)

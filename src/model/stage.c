@@ -5,12 +5,15 @@
 #include "base/check.h"
 #include "base/pages.h"
 #include "tensor/block_form.h"
+#include "weights/stored_form.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define ALIGN ((size_t)64)
+/* Weight, scales, biases and what lies above them each begin at a rounded offset, and codes or a line. */
+#define STAGE_ROUND (5 * ALIGN)
 
 static size_t aligned(size_t bytes)
 {
@@ -22,25 +25,46 @@ static size_t row_of(const struct tensor *t)
     return t->bytes / (size_t)t->shape[0];
 }
 
-/* What becomes of blocks: bytes of a row's codes, and of its scales or biases. */
+/* What becomes of blocks: bytes of a row's codes, of its scales or biases, and of its upper scales. */
 static size_t codes_of(const struct linear_source *s)
 {
     return (size_t)(s->in * s->bits / 8);
 }
 
-static size_t floats_of(const struct linear_source *s)
+static size_t sides_of(const struct linear_source *s)
 {
-    return (size_t)(s->in / s->group) * sizeof(float);
+    return (size_t)(s->in / s->group) * dtype_bytes(s->scales.dtype);
+}
+
+static size_t supers_of(const struct linear_source *s)
+{
+    size_t each = s->bias_kind == BIASES_STORED ? 2 : 1;
+    return s->super ? (size_t)(s->in / s->super) * each * sizeof(uint16_t) : 0;
 }
 
 /* Of weight, scales and biases together. */
 static size_t rows_bytes(const struct linear_source *s, uint64_t count)
 {
     size_t n = (size_t)count;
+    if (s->stored)
+        return stored_form_bytes(s, count);
     size_t bytes = aligned(n * row_of(&s->weight));
     if (s->weight.form)
-        return bytes + aligned(n * codes_of(s)) + 2 * aligned(n * floats_of(s));
-    return s->affine ? bytes + aligned(n * row_of(&s->scales)) + aligned(n * row_of(&s->biases)) : bytes;
+        return bytes + aligned(n * codes_of(s)) + 2 * aligned(n * sides_of(s)) + aligned(n * supers_of(s));
+    if (s->affine)
+        bytes += aligned(n * row_of(&s->scales));
+    return s->affine && s->bias_kind == BIASES_STORED ? bytes + aligned(n * row_of(&s->biases)) : bytes;
+}
+
+/* The source reads strips of columns. */
+static bool in_strips(const struct linear_source *s)
+{
+    return s->stored && s->stored->layout != STORED_ROWS;
+}
+
+uint64_t stage_whole_bytes(const struct linear_source *s)
+{
+    return rows_bytes(s, s->out) + STAGE_ROUND;
 }
 
 /* Rows of a transposed matrix: what one takes, with its value of a line of the tensor and the one beside it
@@ -64,8 +88,8 @@ uint64_t stage_matrix_bytes(const struct linear_source *s)
 {
     if (s->transposed)
         return transposed_bytes(s);
-    uint64_t one = rows_bytes(s, 1);
-    return MAX_OF(one, MIN_OF((uint64_t)STAGE_BYTES, (uint64_t)rows_bytes(s, s->out)));
+    uint64_t one = rows_bytes(s, 1) + STAGE_ROUND, most = in_strips(s) ? STAGE_TRANSPOSED_BYTES : STAGE_BYTES;
+    return MAX_OF(one, MIN_OF(most, (uint64_t)rows_bytes(s, s->out) + STAGE_ROUND));
 }
 
 uint64_t stage_vector_bytes(const struct tensor *t)
@@ -121,10 +145,9 @@ static int read_columns(struct stage *s, const struct tensor *from, const struct
 }
 
 /* Rows of a tensor that has them, or its columns, in another order. */
-static int read_ordered(struct stage *s, const struct linear_source *source, uint64_t first, uint64_t count,
-                        char *to, struct err *e)
+static int read_ordered(struct stage *s, const struct linear_source *source, const struct tensor *from,
+                        uint64_t first, uint64_t count, char *to, struct err *e)
 {
-    const struct tensor *from = &source->weight;
     size_t row = row_of(from);
     int r = 0;
     for (uint64_t i = 0; r == 0 && i < count; i++, to += row) {
@@ -149,9 +172,10 @@ static int read_rows(struct stage *s, const struct linear_source *source, const 
     struct tensor t = *from;
     t.shape[0] = count;
     t.bytes = (size_t)count * row;
-    ASSERT(*at + t.bytes <= s->bytes && (!is_ordered(source) || from == &source->weight));
+    ASSERT(*at + t.bytes <= s->bytes);
+    ASSERT(!source->affine || source->weight.form || source->column_order.rows == 0);
     int r = is_ordered(source)
-                ? read_ordered(s, source, first, count, s->memory + *at, e)
+                ? read_ordered(s, source, from, first, count, s->memory + *at, e)
                 : checkpoint_read(s->checkpoint, from, (size_t)first * row, s->memory + *at, t.bytes, e);
     t.data = s->memory + *at;
     *at += aligned(t.bytes);
@@ -161,12 +185,17 @@ static int read_rows(struct stage *s, const struct linear_source *source, const 
 
 static uint64_t rows_that_fit(const struct stage *s, const struct linear_source *from)
 {
-    /* Weight, scales and biases each begin at a rounded offset, and codes. */
-    size_t one = row_of(&from->weight), round = 4 * ALIGN;
-    if (from->weight.form)
-        one += codes_of(from) + 2 * floats_of(from);
-    else if (from->affine)
-        one += row_of(&from->scales) + row_of(&from->biases);
+    size_t one, round = STAGE_ROUND;
+    if (from->stored) {
+        one = stored_form_row_bytes(from);
+        round += stored_form_bytes(from, 1) - MIN_OF(one, stored_form_bytes(from, 1));
+    } else {
+        one = row_of(&from->weight);
+        if (from->weight.form)
+            one += codes_of(from) + 2 * sides_of(from) + supers_of(from);
+        else if (from->affine)
+            one += row_of(&from->scales) + (from->bias_kind == BIASES_STORED ? row_of(&from->biases) : 0);
+    }
     return s->bytes > round ? MAX_OF((s->bytes - round) / MAX_OF(one, (size_t)1), (size_t)1) : 1;
 }
 
@@ -226,9 +255,37 @@ static void put_codes(uint8_t *to, const uint8_t *codes, uint32_t group, uint32_
     ASSERT(have == 0);
 }
 
+/* Where the rows of a piece go. */
+struct split {
+    uint8_t *codes, *scales, *biases;
+    uint16_t *supers;
+};
+
+/* The parts of one group. */
+static void put_group(const struct linear_source *from, const struct block_parts *p, uint32_t i, uint64_t g,
+                      const struct split *to)
+{
+    const struct block_form *f = from->weight.form;
+    size_t bytes = dtype_bytes(f->scales);
+    const bool halves = f->scales == DTYPE_F16;
+    put_codes(to->codes + g * f->group * f->bits / 8, p->codes + i, f->group, f->bits);
+    memcpy(to->scales + g * bytes, halves ? (const void *)&p->half : &p->scales[i / f->group], bytes);
+    memcpy(to->biases + g * bytes, halves ? (const void *)&p->bias_half : &p->biases[i / f->group], bytes);
+}
+
+static void put_super(const struct linear_source *from, const struct block_parts *p, uint64_t at,
+                      uint16_t *supers)
+{
+    if (from->bias_kind == BIASES_STORED) {
+        supers[2 * at] = p->half;
+        supers[2 * at + 1] = p->bias_half;
+    } else {
+        supers[at] = p->half;
+    }
+}
+
 /* A row of blocks becomes codes, scales and biases; groups of columns move to their places. */
-static void split_row(const struct linear_source *from, const char *row, uint8_t *codes, float *scales,
-                      float *biases)
+static void split_row(const struct linear_source *from, const char *row, const struct split *to)
 {
     const struct block_form *f = from->weight.form;
     const struct part_order *o = &from->column_order;
@@ -237,12 +294,10 @@ static void split_row(const struct linear_source *from, const char *row, uint8_t
     struct block_parts p;
     for (uint64_t k = 0; k < from->in; k += f->values, row += f->bytes) {
         block_form_split(f, row, &p);
-        for (uint32_t i = 0; i < f->values; i += f->group) {
-            uint64_t g = part_order_at(&back, k + i) / f->group;
-            put_codes(codes + g * f->group * f->bits / 8, p.codes + i, f->group, f->bits);
-            scales[g] = p.scales[i / f->group];
-            biases[g] = p.biases[i / f->group];
-        }
+        for (uint32_t i = 0; i < f->values; i += f->group)
+            put_group(from, &p, i, part_order_at(&back, k + i) / f->group, to);
+        for (uint32_t i = 0; from->super && i < f->values; i += from->super)
+            put_super(from, &p, part_order_at(&back, k + i) / from->super, to->supers);
     }
 }
 
@@ -259,18 +314,34 @@ static struct tensor in_memory(enum dtype dtype, uint64_t rows, size_t row, cons
 static void split_rows(struct stage *s, const struct linear_source *from, size_t at,
                        struct linear_source *piece)
 {
-    size_t n = (size_t)piece->out, codes = codes_of(from), floats = floats_of(from),
+    size_t n = (size_t)piece->out, codes = codes_of(from), sides = sides_of(from), supers = supers_of(from),
            row = row_of(&from->weight);
     const char *blocks = piece->weight.data;
     char *const codes_at = s->memory + at, *const scales_at = codes_at + aligned(n * codes),
-                *const biases_at = scales_at + aligned(n * floats);
-    ASSERT(biases_at + n * floats <= s->memory + s->bytes);
-    for (size_t i = 0; i < n; i++)
-        split_row(from, blocks + i * row, (uint8_t *)codes_at + i * codes, (float *)(scales_at + i * floats),
-                  (float *)(biases_at + i * floats));
+                *const biases_at = scales_at + aligned(n * sides),
+                *const supers_at = biases_at + aligned(n * sides);
+    ASSERT(supers_at + n * supers <= s->memory + s->bytes);
+    for (size_t i = 0; i < n; i++) {
+        const struct split to = {.codes = (uint8_t *)codes_at + i * codes,
+                                 .scales = (uint8_t *)scales_at + i * sides,
+                                 .biases = (uint8_t *)biases_at + i * sides,
+                                 .supers = (uint16_t *)(void *)(supers_at + i * supers)};
+        split_row(from, blocks + i * row, &to);
+    }
     piece->weight = in_memory(DTYPE_U32, n, codes, codes_at);
-    piece->scales = in_memory(DTYPE_F32, n, floats, scales_at);
-    piece->biases = in_memory(DTYPE_F32, n, floats, biases_at);
+    piece->scales = in_memory(from->scales.dtype, n, sides, scales_at);
+    piece->biases = in_memory(from->scales.dtype, n, sides, biases_at);
+    piece->supers = in_memory(DTYPE_F16, n, supers, supers_at);
+}
+
+static int stored_rows(struct stage *s, const struct linear_source *from, uint64_t first,
+                       struct linear_source *ret, struct err *e)
+{
+    uint64_t count = MIN_OF(rows_that_fit(s, from), from->out - first);
+    ASSERT(stored_form_bytes(from, count) <= s->bytes);
+    if (in_strips(from))
+        checkpoint_ahead(s->checkpoint, &from->weight);
+    return stored_form_rows(s->checkpoint, from, first, count, s->memory, ret, e);
 }
 
 int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
@@ -279,6 +350,8 @@ int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first
     if (from->transposed)
         return transposed_rows(s, from, first, ret, e);
     ASSERT(from->weight.rank == 2 && first < from->out);
+    if (from->stored)
+        return stored_rows(s, from, first, ret, e);
     struct linear_source piece = *from;
     size_t at = 0;
     piece.out = MIN_OF(rows_that_fit(s, from), from->out - first);
@@ -287,7 +360,7 @@ int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first
         split_rows(s, from, at, &piece);
     else if (r == 0 && from->affine)
         r = read_rows(s, from, &from->scales, first, piece.out, &at, &piece.scales, e);
-    if (r == 0 && from->affine && !from->weight.form)
+    if (r == 0 && from->affine && !from->weight.form && from->bias_kind == BIASES_STORED)
         r = read_rows(s, from, &from->biases, first, piece.out, &at, &piece.biases, e);
     piece.row_order = piece.column_order = (struct part_order){0};
     if (r == 0)

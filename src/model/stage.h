@@ -25,6 +25,8 @@ struct stage {
 /* What reading this matrix (rank 2), or this vector, takes of a stage. */
 uint64_t stage_matrix_bytes(const struct linear_source *s);
 uint64_t stage_vector_bytes(const struct tensor *t);
+/* The same with all rows of the matrix in one piece. */
+uint64_t stage_whole_bytes(const struct linear_source *s);
 
 /* 0, or -ENOMEM. */
 int stage_init(struct stage *s, const struct checkpoint *c, struct account *account, uint64_t bytes);

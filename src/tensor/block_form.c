@@ -1,18 +1,19 @@
 /* block_form.c - one function for each layout of a block.
  *
- * A scale is a product of two numbers of few bits, which f32 holds exactly, and so is a bias. A value is
- * rounded once, from the exact sum. Bytes are read one by one or through memcpy: files give no alignment. */
+ * A scale of two levels is a product of two numbers of few bits, which f32 holds exactly, and so is a bias. A
+ * value is rounded once, from the exact sum. Bytes are read one by one or through memcpy: files give no
+ * alignment. */
 #include "tensor/block_form.h"
 
 #include "base/check.h"
 
 #include <math.h>
 
-static float half_at(const uint8_t *p)
+static uint16_t half_at(const uint8_t *p)
 {
     uint16_t bits;
     memcpy(&bits, p, sizeof(bits));
-    return f16_to_f32(bits);
+    return bits;
 }
 
 /* Value i of 32 in 16 bytes: the low halves are the first 16, the high halves the others. */
@@ -28,8 +29,8 @@ static uint32_t nibble(const uint8_t *q, uint32_t i)
 static void split_q4_q5(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
     ASSERT(f->values == 32 && (f->bits == 5) == (f->high_at > 0));
-    ret->scales[0] = half_at(b);
-    ret->biases[0] = f->offset_at ? half_at(b + f->offset_at) : -ret->scales[0] * (float)f->centre;
+    ret->half = half_at(b);
+    ret->bias_half = f->offset_at ? half_at(b + f->offset_at) : 0;
     for (uint32_t i = 0; i < 32; i++) {
         uint32_t high = f->high_at ? b[f->high_at + i / 8] >> i % 8 & 1u : 0;
         ret->codes[i] = (uint8_t)(nibble(b + f->low_at, i) | high << 4);
@@ -38,51 +39,40 @@ static void split_q4_q5(const struct block_form *f, const uint8_t *b, struct blo
 
 static void split_q8_0(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
-    ASSERT(f->values == 32 && f->centre == 128);
-    ret->scales[0] = half_at(b);
-    ret->biases[0] = -128 * ret->scales[0];
+    ASSERT(f->values == 32);
+    ret->half = half_at(b);
     for (uint32_t i = 0; i < 32; i++)
         ret->codes[i] = b[f->low_at + i] ^ 0x80; /* two's complement, plus the centre */
 }
 
-/* IQ4_NL, IQ4_XS: the numbers of the table plus 128. */
-static const uint8_t table_iq4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                      129, 141, 153, 166, 181, 197, 217, 241};
-
 static void split_iq4_nl(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
-    ASSERT(f->values == 32 && f->centre == 128);
-    ret->scales[0] = half_at(b);
-    ret->biases[0] = -128 * ret->scales[0];
+    ASSERT(f->values == 32);
+    ret->half = half_at(b);
     for (uint32_t i = 0; i < 32; i++)
-        ret->codes[i] = table_iq4[nibble(b + f->low_at, i)];
+        ret->codes[i] = (uint8_t)nibble(b + f->low_at, i);
 }
 
-/* E2M1 twice, plus 12: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives. */
-static const uint8_t table_e2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
-
-/* An exponent of eight bits, 2^(e - 127); 0 is no zero. */
 static void split_mxfp4(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
-    ASSERT(f->values == 32 && f->centre == 12);
-    ret->scales[0] = b[0] == 255 ? NAN : ldexpf(1, (int)b[0] - 128);
-    ret->biases[0] = -12 * ret->scales[0];
+    ASSERT(f->values == 32);
+    ret->scales[0] = b[0];
     for (uint32_t i = 0; i < 32; i++)
-        ret->codes[i] = table_e2m1[nibble(b + f->low_at, i)];
+        ret->codes[i] = (uint8_t)nibble(b + f->low_at, i);
 }
 
 /* ---- blocks of 256 ---- */
 
 /* Scale and offset of sub-block j of 8, six bits each, from the 12 bytes that Q4_K and Q5_K have. */
-static void scales_k(const uint8_t *s, uint32_t j, uint32_t *scale, uint32_t *offset)
+static void scales_k(const uint8_t *s, uint32_t j, uint8_t *scale, uint8_t *offset)
 {
     ASSERT(j < 8);
     if (j < 4) {
         *scale = s[j] & 63;
         *offset = s[j + 4] & 63;
     } else {
-        *scale = (s[j + 4] & 15u) | (uint32_t)(s[j - 4] >> 6) << 4;
-        *offset = (uint32_t)(s[j + 4] >> 4) | (uint32_t)(s[j] >> 6) << 4;
+        *scale = (uint8_t)((s[j + 4] & 15) | s[j - 4] >> 6 << 4);
+        *offset = (uint8_t)(s[j + 4] >> 4 | s[j] >> 6 << 4);
     }
 }
 
@@ -97,13 +87,10 @@ static uint32_t half_of_32(const uint8_t *q, uint32_t i)
 static void split_q4_q5_k(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
     ASSERT(f->values == 256 && (f->bits == 5) == (f->high_at > 0));
-    float d = half_at(b), dmin = half_at(b + 2);
-    for (uint32_t j = 0; j < 8; j++) {
-        uint32_t scale, offset;
-        scales_k(b + 4, j, &scale, &offset);
-        ret->scales[j] = d * (float)scale;
-        ret->biases[j] = -dmin * (float)offset;
-    }
+    ret->half = half_at(b);
+    ret->bias_half = half_at(b + 2);
+    for (uint32_t j = 0; j < 8; j++)
+        scales_k(b + 4, j, &ret->scales[j], &ret->biases[j]);
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t high = f->high_at ? b[f->high_at + i % 32] >> i / 32 & 1u : 0;
         ret->codes[i] = (uint8_t)(half_of_32(b + f->low_at, i) | high << 4);
@@ -120,12 +107,9 @@ static uint32_t two_bits(const uint8_t *q, uint32_t i)
 /* 128 values have 64 bytes of low halves. */
 static void split_q6_k(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
-    ASSERT(f->values == 256 && f->centre == 32);
-    float d = half_at(b + 208);
-    for (uint32_t j = 0; j < 16; j++) {
-        ret->scales[j] = d * (float)(int8_t)b[192 + j];
-        ret->biases[j] = -32 * ret->scales[j];
-    }
+    ASSERT(f->values == 256 && f->bits == 6);
+    ret->half = half_at(b + 208);
+    memcpy(ret->scales, b + 192, 16);
     for (uint32_t i = 0; i < 256; i++) {
         uint8_t low = b[i / 128 * 64 + i % 64];
         ret->codes[i] = (uint8_t)((i % 128 < 64 ? low & 15u : low >> 4u) | two_bits(b + f->high_at, i) << 4);
@@ -135,10 +119,11 @@ static void split_q6_k(const struct block_form *f, const uint8_t *b, struct bloc
 static void split_q2_k(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
     ASSERT(f->values == 256 && f->bits == 2);
-    float d = half_at(b + 80), dmin = half_at(b + 82);
+    ret->half = half_at(b + 80);
+    ret->bias_half = half_at(b + 82);
     for (uint32_t j = 0; j < 16; j++) {
-        ret->scales[j] = d * (float)(b[j] & 15);
-        ret->biases[j] = -dmin * (float)(b[j] >> 4);
+        ret->scales[j] = b[j] & 15;
+        ret->biases[j] = b[j] >> 4;
     }
     for (uint32_t i = 0; i < 256; i++)
         ret->codes[i] = (uint8_t)two_bits(b + f->low_at, i);
@@ -154,51 +139,61 @@ static int32_t scale_q3_k(const uint8_t *t, uint32_t j)
 
 static void split_q3_k(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
-    ASSERT(f->values == 256 && f->centre == 4);
-    float d = half_at(b + 108);
-    for (uint32_t j = 0; j < 16; j++) {
-        ret->scales[j] = d * (float)scale_q3_k(b + 96, j);
-        ret->biases[j] = -4 * ret->scales[j];
-    }
+    ASSERT(f->values == 256 && f->bits == 3);
+    ret->half = half_at(b + 108);
+    for (uint32_t j = 0; j < 16; j++)
+        ret->scales[j] = (uint8_t)scale_q3_k(b + 96, j);
     for (uint32_t i = 0; i < 256; i++)
         ret->codes[i] = (uint8_t)(two_bits(b + f->low_at, i) | (b[i % 32] >> i / 32 & 1u) << 2);
 }
 
 static void split_iq4_xs(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
 {
-    ASSERT(f->values == 256 && f->centre == 128);
-    float d = half_at(b);
+    ASSERT(f->values == 256 && f->bits == 4);
+    ret->half = half_at(b);
     uint32_t high = b[2] | (uint32_t)b[3] << 8;
     for (uint32_t j = 0; j < 8; j++) {
         uint32_t low = j % 2 ? (uint32_t)b[4 + j / 2] >> 4 : b[4 + j / 2] & 15u;
-        ret->scales[j] = d * ((float)(low | (high >> 2 * j & 3) << 4) - 32);
-        ret->biases[j] = -128 * ret->scales[j];
+        ret->scales[j] = (uint8_t)((low | (high >> 2 * j & 3) << 4) - 32);
         for (uint32_t i = 0; i < 32; i++)
-            ret->codes[32 * j + i] = table_iq4[nibble(b + f->low_at + 16 * j, i)];
+            ret->codes[32 * j + i] = (uint8_t)nibble(b + f->low_at + 16 * j, i);
     }
 }
 
 /* ---- the table ---- */
 
-/* Type, name, dtype, values and bytes of a block, bits, group, function, places, centre. */
+#define BLOCKS(type, name, values, bytes, bits, group, split, scales, bias, codes, ...)                      \
+    {                                                                                                        \
+        type, name, DTYPE_BLOCKS, values, bytes, bits, group, split, DTYPE_##scales, bias, codes,            \
+            __VA_ARGS__                                                                                      \
+    }
+#define STORED  BIASES_STORED
+#define CENTRED BIASES_CENTRED
+#define WHOLE   CODES_WHOLE
+/* Type, name, dtype, values and bytes of a block, bits, group, function; scales, biases, codes; places. */
 static const struct block_form forms[] = {
     {0, "F32", DTYPE_F32, 1, 4, .split = NULL},
     {1, "F16", DTYPE_F16, 1, 2, .split = NULL},
     {30, "BF16", DTYPE_BF16, 1, 2, .split = NULL},
-    {2, "Q4_0", DTYPE_BLOCKS, 32, 18, 4, 32, split_q4_q5, .low_at = 2, .centre = 8},
-    {3, "Q4_1", DTYPE_BLOCKS, 32, 20, 4, 32, split_q4_q5, .offset_at = 2, .low_at = 4},
-    {6, "Q5_0", DTYPE_BLOCKS, 32, 22, 5, 32, split_q4_q5, .high_at = 2, .low_at = 6, .centre = 16},
-    {7, "Q5_1", DTYPE_BLOCKS, 32, 24, 5, 32, split_q4_q5, .offset_at = 2, .high_at = 4, .low_at = 8},
-    {8, "Q8_0", DTYPE_BLOCKS, 32, 34, 8, 32, split_q8_0, .low_at = 2, .centre = 128},
-    {10, "Q2_K", DTYPE_BLOCKS, 256, 84, 2, 16, split_q2_k, .low_at = 16},
-    {11, "Q3_K", DTYPE_BLOCKS, 256, 110, 3, 16, split_q3_k, .low_at = 32, .centre = 4},
-    {12, "Q4_K", DTYPE_BLOCKS, 256, 144, 4, 32, split_q4_q5_k, .low_at = 16},
-    {13, "Q5_K", DTYPE_BLOCKS, 256, 176, 5, 32, split_q4_q5_k, .high_at = 16, .low_at = 48},
-    {14, "Q6_K", DTYPE_BLOCKS, 256, 210, 6, 16, split_q6_k, .high_at = 128, .centre = 32},
-    {20, "IQ4_NL", DTYPE_BLOCKS, 32, 18, 8, 32, split_iq4_nl, .low_at = 2, .centre = 128},
-    {23, "IQ4_XS", DTYPE_BLOCKS, 256, 136, 8, 32, split_iq4_xs, .low_at = 8, .centre = 128},
-    {39, "MXFP4", DTYPE_BLOCKS, 32, 17, 5, 32, split_mxfp4, .low_at = 1, .centre = 12},
+    BLOCKS(2, "Q4_0", 32, 18, 4, 32, split_q4_q5, F16, CENTRED, WHOLE, .low_at = 2),
+    BLOCKS(3, "Q4_1", 32, 20, 4, 32, split_q4_q5, F16, STORED, WHOLE, .offset_at = 2, .low_at = 4),
+    BLOCKS(6, "Q5_0", 32, 22, 5, 32, split_q4_q5, F16, CENTRED, WHOLE, .high_at = 2, .low_at = 6),
+    BLOCKS(7, "Q5_1", 32, 24, 5, 32, split_q4_q5, F16, STORED, WHOLE, .offset_at = 2, .high_at = 4,
+           .low_at = 8),
+    BLOCKS(8, "Q8_0", 32, 34, 8, 32, split_q8_0, F16, CENTRED, WHOLE, .low_at = 2),
+    BLOCKS(10, "Q2_K", 256, 84, 2, 16, split_q2_k, I8, STORED, WHOLE, .low_at = 16),
+    BLOCKS(11, "Q3_K", 256, 110, 3, 16, split_q3_k, I8, CENTRED, WHOLE, .low_at = 32),
+    BLOCKS(12, "Q4_K", 256, 144, 4, 32, split_q4_q5_k, I8, STORED, WHOLE, .low_at = 16),
+    BLOCKS(13, "Q5_K", 256, 176, 5, 32, split_q4_q5_k, I8, STORED, WHOLE, .high_at = 16, .low_at = 48),
+    BLOCKS(14, "Q6_K", 256, 210, 6, 16, split_q6_k, I8, CENTRED, WHOLE, .high_at = 128),
+    BLOCKS(20, "IQ4_NL", 32, 18, 4, 32, split_iq4_nl, F16, CENTRED, CODES_IQ4, .low_at = 2),
+    BLOCKS(23, "IQ4_XS", 256, 136, 4, 32, split_iq4_xs, I8, CENTRED, CODES_IQ4, .low_at = 8),
+    BLOCKS(39, "MXFP4", 32, 17, 4, 32, split_mxfp4, F8_E8M0, CENTRED, CODES_E2M1, .low_at = 1),
 };
+#undef BLOCKS
+#undef STORED
+#undef CENTRED
+#undef WHOLE
 
 static const struct {
     uint32_t type;
@@ -237,6 +232,24 @@ void block_form_split(const struct block_form *f, const void *block, struct bloc
     f->split(f, block, ret);
 }
 
+void block_form_source(const struct block_form *f, struct linear_source *s)
+{
+    ASSERT(f->split && s->in % f->values == 0);
+    s->affine = true;
+    s->bits = f->bits;
+    s->group = f->group;
+    s->codes = f->codes;
+    s->bias_kind = f->bias;
+    s->super = f->scales == DTYPE_I8 ? f->values : 0;
+    /* Columns in another order move with their upper scales. */
+    const struct part_order *o = &s->column_order;
+    while (o->rows > 0 && s->super > s->group && (o->size % s->super != 0 || o->from % s->super != 0))
+        s->super /= 2;
+    s->scales = (struct tensor){.dtype = f->scales};
+    s->biases = (struct tensor){.dtype = f->scales};
+    s->supers = (struct tensor){.dtype = DTYPE_F16};
+}
+
 void block_form_unpack(const struct block_form *f, const void *row, uint64_t count, float *ret)
 {
     struct block_parts p;
@@ -247,9 +260,17 @@ void block_form_unpack(const struct block_form *f, const void *row, uint64_t cou
             ret[i] = tensor_f32_at(&t, i);
         return;
     }
+    bool halves = f->scales == DTYPE_F16;
+    struct linear_source s = {.in = f->values, .out = 1, .experts = 1};
+    block_form_source(f, &s);
+    s.scales.data = halves ? (const void *)&p.half : p.scales;
+    s.biases.data = halves ? (const void *)&p.bias_half : p.biases;
     for (const uint8_t *block = row; count > 0; count -= f->values, block += f->bytes, ret += f->values) {
         block_form_split(f, block, &p);
+        const uint16_t both[2] = {p.half, p.bias_half};
+        s.supers.data = both;
         for (uint32_t i = 0; i < f->values; i++)
-            ret[i] = fmaf(p.scales[i / f->group], (float)p.codes[i], p.biases[i / f->group]);
+            ret[i] = fmaf(linear_source_scale(&s, 0, i / f->group), code_number(f->codes, p.codes[i]),
+                          linear_source_bias(&s, 0, i / f->group));
     }
 }

@@ -1,10 +1,10 @@
 /* block_form.h - the forms of tensors in GGUF files, as data.
  *
- * A row is a whole number of blocks; a block has a fixed number of bytes and of values. All forms with blocks
- * of several values are affine, exactly: a group of values has a scale and a bias. A value is scale * code +
- * bias, its code a whole number of `bits` bits. Where a form looks its values up in a table of whole numbers,
- * those are the codes. The functions here are the reference: plain, for any alignment, tested against vectors
- * of another program. A new form is a row of the table and its function. */
+ * A row is a whole number of blocks; a block has a fixed number of bytes and of values. A form says what its
+ * values become: codes of `bits` bits that share a scale, perhaps a bias, per group (linear_source). Scales
+ * keep their width: F16, E8M0, or I8 under an F16 of the block. The functions here are the reference: plain,
+ * for any alignment, tested against vectors of another program. A new form is a row of the table and its
+ * function. */
 #ifndef PLATEAU_TENSOR_BLOCK_FORM_H
 #define PLATEAU_TENSOR_BLOCK_FORM_H
 
@@ -16,7 +16,9 @@
 /* One block, taken apart. */
 struct block_parts {
     uint8_t codes[BLOCK_FORM_VALUES_MAX];
-    float scales[BLOCK_FORM_GROUPS_MAX], biases[BLOCK_FORM_GROUPS_MAX]; /* of each group */
+    /* Of each group, in the form's dtype: bytes of I8 and E8M0, or an F16. */
+    uint8_t scales[BLOCK_FORM_GROUPS_MAX], biases[BLOCK_FORM_GROUPS_MAX];
+    uint16_t half, bias_half; /* F16: of the only group, or the block's, with I8 scales */
 };
 
 struct block_form {
@@ -26,8 +28,11 @@ struct block_form {
     uint32_t values, bytes; /* of a block */
     uint32_t bits, group;   /* of a code; values that share a scale */
     void (*split)(const struct block_form *f, const uint8_t *block, struct block_parts *ret);
-    /* Where a block has its offset and high bits (0: nowhere) and its low bits; the code of the value 0. */
-    uint32_t offset_at, high_at, low_at, centre;
+    enum dtype scales;   /* of a group's scale, and bias: F16, F8_E8M0 or I8 */
+    enum bias_kind bias; /* stored or centred */
+    enum code_map codes;
+    /* Where a block has its offset and high bits (0: nowhere) and its low bits. */
+    uint32_t offset_at, high_at, low_at;
 };
 
 /* NULL: a number that is not known, or of a form that is not read. */
@@ -37,6 +42,8 @@ const char *block_form_refused(uint32_t type);
 
 /* Bytes of `count` values, a whole number of blocks. */
 uint64_t block_form_bytes(const struct block_form *f, uint64_t count);
+/* Sets what a source whose weight has this form consists of: its other tensors have no bytes. */
+void block_form_source(const struct block_form *f, struct linear_source *s);
 /* Takes apart a block of a form that is not of single values. */
 void block_form_split(const struct block_form *f, const void *block, struct block_parts *ret);
 /* Values [0, count) of a row that begins at `row`; a whole number of blocks. */

@@ -79,6 +79,15 @@ char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t 
     return ret;
 }
 
+bool tensor_has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted)
+{
+    ASSERT(t->rank <= TENSOR_RANK_MAX);
+    bool same = t->rank == rank;
+    for (uint32_t i = 0; same && i < rank; i++)
+        same = t->shape[i] == wanted[i];
+    return same;
+}
+
 static float f32_of_bits(uint32_t u)
 {
     float f;
@@ -104,6 +113,20 @@ float f16_to_f32(uint16_t h)
     return f32_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
+float e4m3_to_f32(uint8_t b)
+{
+    uint32_t exponent = b >> 3 & 15, fraction = b & 7;
+    if ((b & 0x7f) == 0x7f)
+        return NAN;
+    float size = exponent ? ldexpf((float)(8 + fraction), (int)exponent - 10) : ldexpf((float)fraction, -9);
+    return b & 0x80 ? -size : size;
+}
+
+float e8m0_to_f32(uint8_t b)
+{
+    return b == 255 ? NAN : ldexpf(1, (int)b - 127);
+}
+
 float tensor_f32_at(const struct tensor *t, uint64_t i)
 {
     const char *p = (const char *)t->data + i * dtype_bytes(t->dtype);
@@ -116,6 +139,14 @@ float tensor_f32_at(const struct tensor *t, uint64_t i)
     case DTYPE_F16:
         memcpy(&half, p, sizeof half);
         return f16_to_f32(half);
+    case DTYPE_F8_E4M3:
+        return e4m3_to_f32(*(const uint8_t *)p);
+    case DTYPE_F8_E8M0:
+        return e8m0_to_f32(*(const uint8_t *)p);
+    case DTYPE_I8:
+        return *(const int8_t *)p;
+    case DTYPE_U8:
+        return *(const uint8_t *)p;
     default:
         ASSERT(t->dtype == DTYPE_F32);
         memcpy(&f, p, sizeof f);
@@ -150,6 +181,60 @@ uint64_t linear_source_column(const struct linear_source *s, uint64_t row)
     return row < s->out / 2 ? 2 * row : 2 * (row - s->out / 2) + 1;
 }
 
+float code_factor(enum code_map map, uint32_t code)
+{
+    static const int8_t e2m1[16] = CODES_E2M1_TABLE, iq4[16] = CODES_IQ4_TABLE;
+    ASSERT(map == CODES_WHOLE || code < (map == CODES_E4M3 ? 256u : 16u));
+    switch (map) {
+    case CODES_E2M1:
+        return e2m1[code];
+    case CODES_IQ4:
+        return iq4[code];
+    case CODES_E4M3:
+        return e4m3_to_f32((uint8_t)code) * 0x1p-8f;
+    default:
+        return (float)code;
+    }
+}
+
+float code_scale(enum code_map map)
+{
+    ASSERT(map <= CODES_E4M3);
+    return map == CODES_E2M1 ? 0.5f : map == CODES_E4M3 ? 256.0f : 1.0f;
+}
+
+float code_number(enum code_map map, uint32_t code)
+{
+    return code_factor(map, code) * code_scale(map);
+}
+
+/* Value `which` of a row's pair, or its only one, above group `group`. */
+static float super_at(const struct linear_source *s, uint64_t row, uint64_t group, uint32_t which)
+{
+    uint64_t each = s->bias_kind == BIASES_STORED ? 2 : 1, count = s->in / s->super;
+    ASSERT(which < each && s->super % s->group == 0);
+    return tensor_f32_at(&s->supers, (row * count + group * s->group / s->super) * each + which);
+}
+
+float linear_source_scale(const struct linear_source *s, uint64_t row, uint64_t group)
+{
+    ASSERT(s->affine && group < s->in / s->group);
+    float own = tensor_f32_at(&s->scales, row * (s->in / s->group) + group);
+    return s->super ? super_at(s, row, group, 0) * own : own;
+}
+
+float linear_source_bias(const struct linear_source *s, uint64_t row, uint64_t group)
+{
+    uint64_t at = row * (s->in / s->group) + group;
+    if (s->bias_kind == BIASES_CENTRED)
+        return s->codes == CODES_WHOLE ? -linear_source_scale(s, row, group) * (float)(1u << (s->bits - 1))
+                                       : 0;
+    float own = tensor_f32_at(&s->biases, at);
+    if (s->bias_kind == BIASES_ZEROS)
+        return -linear_source_scale(s, row, group) * own;
+    return s->super ? -super_at(s, row, group, 1) * own : own;
+}
+
 float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t row, uint64_t column)
 {
     ASSERT(expert < s->experts && row < s->out && column < s->in);
@@ -159,8 +244,8 @@ float linear_source_at(const struct linear_source *s, uint64_t expert, uint64_t 
     if (!s->affine)
         return tensor_f32_at(&s->weight, r * s->in + column);
     const uint8_t *bytes = (const uint8_t *)s->weight.data + r * (s->in * s->bits / 8);
-    float q = (float)stream_at(bytes, column, s->bits);
-    uint64_t g = r * (s->in / s->group) + column / s->group;
-    /* One rounding: the value the two 16-bit numbers mean. */
-    return fmaf(tensor_f32_at(&s->scales, g), q, tensor_f32_at(&s->biases, g));
+    float number = code_number(s->codes, stream_at(bytes, column, s->bits));
+    uint64_t g = column / s->group;
+    /* One rounding: the value the numbers mean. */
+    return fmaf(linear_source_scale(s, r, g), number, linear_source_bias(s, r, g));
 }

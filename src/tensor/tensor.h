@@ -57,13 +57,17 @@ struct tensor {
 const char *tensor_form_name(const struct tensor *t);
 /* Product of the shape, 1 for rank 0; UINT64_MAX on overflow. */
 uint64_t tensor_count(const struct tensor *t);
+bool tensor_has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted);
 /* "[8, 384, 48]" into `ret` of at least 128 bytes; returns ret. */
 char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t bytes_max);
 
 float bf16_to_f32(uint16_t b);
 float f16_to_f32(uint16_t h);
+/* A float of 1, 4 and 3 bits: no infinities, 0x7f is NaN. A power of two: 255 is NaN. */
+float e4m3_to_f32(uint8_t b);
+float e8m0_to_f32(uint8_t b);
 
-/* Element i of a BF16, F16 or F32 tensor as float. */
+/* Element i as float, of BF16, F16, F32, F8_E4M3, F8_E8M0, I8 or U8. */
 float tensor_f32_at(const struct tensor *t, uint64_t i);
 
 /* Another order of a matrix's rows, of its columns or of a vector. After the first `from`, units of `size`
@@ -75,27 +79,73 @@ struct part_order {
 /* Where the file has index `i`. */
 uint64_t part_order_at(const struct part_order *o, uint64_t i);
 
+/* What a code of a quantised matrix stands for: the code itself, or a number that it looks up. */
+enum code_map {
+    CODES_WHOLE, /* itself */
+    CODES_E2M1,  /* 4 bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives */
+    CODES_IQ4,   /* 4 bits: CODES_IQ4_TABLE, whole numbers from -127 to 113 */
+    CODES_E4M3,  /* 8 bits: a float of 1, 4 and 3 bits */
+};
+/* E2M1 twice, and IQ4: initializers of 16 int8_t. */
+#define CODES_E2M1_TABLE                                                                                     \
+    {                                                                                                        \
+        0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                              \
+    }
+#define CODES_IQ4_TABLE                                                                                      \
+    {                                                                                                        \
+        -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                             \
+    }
+
+/* A value is scale * number + bias, the number that of its code. */
+enum bias_kind {
+    BIASES_STORED,  /* a tensor has them */
+    BIASES_CENTRED, /* -scale * 2^(bits - 1) with CODES_WHOLE, else none */
+    BIASES_ZEROS,   /* -scale * z; the tensor `biases` has z, one U8 each */
+};
+
+struct stored_form;
+
 /* A linear layer's weight as the checkpoint stores it: [out, in], or [experts, out, in] (rank 3).
- * Dense: BF16, F16 or F32. Affine (MLX, contract 1.6): `weight` is U32 with in * bits / 32 columns,
- * w[o][i] = scales[o][i / group] * q[o][i] + biases[o][i / group]; each row is one little-endian bit
- * stream. Transposed (dense only): the tensor is [in, out], or [experts, in, out]. */
+ * Dense: BF16, F16 or F32. Affine (MLX, contract 1.6, and all forms with scales): `weight` has in * bits / 8
+ * bytes a row, one little-endian bit stream; scales are BF16, F16, F32, E8M0, E4M3 or I8, one per group.
+ * Transposed (dense only): the tensor is [in, out], or [experts, in, out]. */
 struct linear_source {
     bool affine;
-    uint32_t bits, group; /* affine only: 2,3,4,5,6,8 and 32,64,128 */
-    uint64_t experts;     /* 1 for a plain matrix */
+    uint32_t bits, group; /* affine only: 2,3,4,5,6,8 and 16,32,64,128 */
+    enum code_map codes;
+    enum bias_kind bias_kind;
+    uint64_t experts; /* 1 for a plain matrix */
     uint64_t out, in;
     struct tensor weight, scales, biases;
+    /* Scales of two levels: that of a group is supers[row][column / super] times its own. F16 with I8 scales,
+     * which stored biases share: a second value times -bias. F32 with E4M3 scales. super 0: one level. */
+    uint32_t super;
+    struct tensor supers;
+    /* How the files store it, where that is not the above (weights/stored_form.h): the tensors are whole, and
+     * the matrix is its rows from `first_row` on. NULL: as above. */
+    const struct stored_form *stored;
+    uint64_t first_row, stored_rows;    /* of all rows that the tensors have */
+    uint32_t scale_rows, scale_columns; /* of one stored scale; scale_rows 0: one has all rows */
     bool transposed;
     bool interleaved; /* transposed only: its columns 0, 2, 4, ... are the first half of the rows, the others
                          the second. So are the bias's values */
-    /* A weight of DTYPE_BLOCKS is affine with the bits and the group of its form. Codes, scales and biases
-     * (F32) lie in its blocks: `scales` and `biases` have no bytes. */
+    /* A weight of DTYPE_BLOCKS is affine as block_form_source() says. Codes, scales and biases lie in its
+     * blocks: the other tensors have no bytes. */
     struct part_order row_order, column_order; /* of the weight; the bias has the rows' order */
     bool has_bias;                             /* y = w x + bias; not part of the values below */
     struct tensor bias;                        /* [out] */
     float bias_factor;                         /* its values are times this; 0: as they are */
     bool exact; /* its products are in f32 in every compute mode: few, and much depends on them */
 };
+
+/* The number of a code. */
+float code_number(enum code_map map, uint32_t code);
+/* The same as products take it: of E2M1 twice, of E4M3 the 256th. Their scale is times code_scale(). */
+float code_factor(enum code_map map, uint32_t code);
+float code_scale(enum code_map map);
+/* Scale and bias of group `group` of row `row`, all experts counted; of a source in memory. */
+float linear_source_scale(const struct linear_source *s, uint64_t row, uint64_t group);
+float linear_source_bias(const struct linear_source *s, uint64_t row, uint64_t group);
 
 /* Where row `row` is among the columns of a transposed source. */
 uint64_t linear_source_column(const struct linear_source *s, uint64_t row);

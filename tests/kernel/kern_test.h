@@ -113,11 +113,100 @@ static inline struct linear_source random_affine(struct rng *r, uint32_t bits, u
     return s;
 }
 
+/* Bytes in [low, high] that are numbers as E4M3. */
+static inline struct tensor random_bytes(struct rng *r, enum dtype dtype, uint64_t count, int low, int high)
+{
+    uint8_t *data = (uint8_t *)malloc(count + 1) + 1;
+    for (uint64_t i = 0; i < count; i++) {
+        do
+            data[i] = (uint8_t)(low + (int)rng_below(r, (uint32_t)(high - low + 1)));
+        while ((data[i] & 0x7f) == 0x7f && dtype == DTYPE_F8_E4M3);
+    }
+    return (struct tensor){.dtype = dtype, .rank = 1, .shape = {count}, .data = data, .bytes = count};
+}
+
+/* Forms with scales, one for each kind of code, scale and bias. */
+struct kern_form {
+    const char *name;
+    uint32_t bits, group;
+    enum code_map codes;
+    enum dtype scales;
+    enum bias_kind bias_kind;
+    uint32_t super; /* SUPER_ROW: the whole row */
+};
+#define SUPER_ROW UINT32_MAX
+static const struct kern_form kern_forms[] = {
+    {"Q4_0", 4, 32, CODES_WHOLE, DTYPE_F16, BIASES_CENTRED, 0},
+    {"Q5_0", 5, 32, CODES_WHOLE, DTYPE_F16, BIASES_CENTRED, 0},
+    {"Q8_0", 8, 32, CODES_WHOLE, DTYPE_F16, BIASES_CENTRED, 0},
+    {"Q5_1", 5, 32, CODES_WHOLE, DTYPE_F16, BIASES_STORED, 0},
+    {"Q2_K", 2, 16, CODES_WHOLE, DTYPE_I8, BIASES_STORED, 256},
+    {"Q3_K", 3, 16, CODES_WHOLE, DTYPE_I8, BIASES_CENTRED, 256},
+    {"Q4_K", 4, 32, CODES_WHOLE, DTYPE_I8, BIASES_STORED, 256},
+    {"Q4_K in halves", 4, 32, CODES_WHOLE, DTYPE_I8, BIASES_STORED, 128},
+    {"Q5_K", 5, 32, CODES_WHOLE, DTYPE_I8, BIASES_STORED, 256},
+    {"Q6_K", 6, 16, CODES_WHOLE, DTYPE_I8, BIASES_CENTRED, 256},
+    {"IQ4_NL", 4, 32, CODES_IQ4, DTYPE_F16, BIASES_CENTRED, 0},
+    {"IQ4_XS", 4, 32, CODES_IQ4, DTYPE_I8, BIASES_CENTRED, 256},
+    {"MXFP4", 4, 32, CODES_E2M1, DTYPE_F8_E8M0, BIASES_CENTRED, 0},
+    {"NVFP4", 4, 16, CODES_E2M1, DTYPE_F8_E4M3, BIASES_CENTRED, SUPER_ROW},
+    {"nvfp4 of MLX", 4, 16, CODES_E2M1, DTYPE_F8_E4M3, BIASES_CENTRED, 0},
+    {"mxfp8 of MLX", 8, 32, CODES_E4M3, DTYPE_F8_E8M0, BIASES_CENTRED, 0},
+    {"FP8 bf16", 8, 128, CODES_E4M3, DTYPE_BF16, BIASES_CENTRED, 0},
+    {"FP8 f32", 8, 64, CODES_E4M3, DTYPE_F32, BIASES_CENTRED, 0},
+    {"AWQ", 4, 128, CODES_WHOLE, DTYPE_F16, BIASES_ZEROS, 0},
+    {"GPTQ 8", 8, 64, CODES_WHOLE, DTYPE_F16, BIASES_ZEROS, 0},
+    {"int8 of rows", 8, 128, CODES_WHOLE, DTYPE_F32, BIASES_CENTRED, 0},
+};
+
+/* A tensor of scales, upper scales or biases. */
+static inline struct tensor random_side(struct rng *r, enum dtype dtype, uint64_t count)
+{
+    switch (dtype) {
+    case DTYPE_F8_E8M0:
+        return random_bytes(r, dtype, count, 120, 130);
+    case DTYPE_F8_E4M3:
+        return random_bytes(r, dtype, count, 0, 255);
+    case DTYPE_I8:
+        return random_bytes(r, dtype, count, 0, 63);
+    default:
+        return random_tensor(r, dtype, count, 0.1f);
+    }
+}
+
+static inline struct linear_source random_form(struct rng *r, const struct kern_form *f, uint64_t experts,
+                                               uint64_t out, uint64_t in)
+{
+    const uint64_t rows = experts * out, groups = rows * in / f->group;
+    const uint32_t each = f->bias_kind == BIASES_STORED ? 2 : 1;
+    struct linear_source s = {.affine = true,
+                              .bits = f->bits,
+                              .group = f->group,
+                              .codes = f->codes,
+                              .bias_kind = f->bias_kind,
+                              .super = f->super == SUPER_ROW ? (uint32_t)in : f->super,
+                              .experts = experts,
+                              .out = out,
+                              .in = in};
+    s.weight =
+        random_bytes(r, f->codes == CODES_E4M3 ? DTYPE_F8_E4M3 : DTYPE_U8, rows * in * f->bits / 8, 0, 255);
+    s.scales = random_side(r, f->scales, groups);
+    if (f->bias_kind == BIASES_STORED)
+        s.biases = random_side(r, f->scales, groups);
+    if (f->bias_kind == BIASES_ZEROS)
+        s.biases = random_bytes(r, DTYPE_U8, groups, 0, (1 << f->bits) - 1);
+    if (s.super)
+        s.supers =
+            random_tensor(r, f->scales == DTYPE_I8 ? DTYPE_F16 : DTYPE_F32, rows * in / s.super * each, 0.1f);
+    return s;
+}
+
 static inline void source_drop(struct linear_source *s)
 {
     tensor_drop(&s->weight);
     tensor_drop(&s->scales);
     tensor_drop(&s->biases);
+    tensor_drop(&s->supers);
 }
 
 /* The largest number that takes part in one weight: what its roundings are relative to. */
@@ -126,9 +215,12 @@ static inline double source_size(const struct linear_source *s, uint64_t expert,
 {
     if (!s->affine)
         return fabs((double)linear_source_at(s, expert, row, column));
-    uint64_t g = (expert * s->out + row) * (s->in / s->group) + column / s->group;
-    return fabs((double)tensor_f32_at(&s->scales, g)) * (1u << s->bits) +
-           fabs((double)tensor_f32_at(&s->biases, g));
+    const double number = s->codes == CODES_E4M3   ? 448
+                          : s->codes == CODES_IQ4  ? 127
+                          : s->codes == CODES_E2M1 ? 6
+                                                   : 1u << s->bits;
+    const uint64_t r = expert * s->out + row, g = column / s->group;
+    return fabs((double)linear_source_scale(s, r, g)) * number + fabs((double)linear_source_bias(s, r, g));
 }
 
 /* Packs into memory of exactly the required bytes; free(*memory_ret). */

@@ -172,6 +172,21 @@ TEST(alone_equals_batched_and_tiers_agree)
     }
 }
 
+TEST(products_of_every_form_of_whole_numbers_agree)
+{
+    struct rng r = {9, 0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        struct linear_source s = random_form(&r, &kern_forms[i], 1, i % 2 ? 17 : 99, 512);
+        if (matrix_fits_quads(&s, 1)) {
+            check_products(&r, &s, 1 + count++ % 2);
+            continue;
+        }
+        source_drop(&s);
+    }
+    assert_true(count > 5);
+}
+
 /* More k steps and more columns than any tier takes at once. */
 TEST(long_rows_and_many_columns)
 {

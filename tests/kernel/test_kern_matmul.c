@@ -19,8 +19,8 @@ static void board_init(struct board *b, struct rng *r, const struct matrix *m)
     for (uint32_t c = 0; c < COLUMNS_MAX; c++) {
         b->x[c] = random_values(r, m->k, -1, 1);
         b->y[c] = random_values(r, m->n, 7, 8);
-        b->xsum[c] = random_values(r, m->form == MATRIX_AFFINE ? m->k / m->group : 0, 0, 0);
-        if (m->form == MATRIX_AFFINE)
+        b->xsum[c] = random_values(r, matrix_needs_sums(m) ? m->k / m->group : 0, 0, 0);
+        if (matrix_needs_sums(m))
             ref.group_sums(b->xsum[c], b->x[c], m->k, m->group);
     }
 }
@@ -123,6 +123,16 @@ TEST(affine_products_hold_in_every_tier_and_company)
                 random_affine(&r, bits[b], groups[g], DTYPE_BF16, 1, outs[g], groups[g] * 3);
             check_products(&r, &s);
         }
+    }
+}
+
+TEST(products_of_every_form_hold_in_every_tier_and_company)
+{
+    struct rng r = {5, 0};
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        const struct kern_form *f = &kern_forms[i];
+        struct linear_source s = random_form(&r, f, 1, i % 2 ? 17 : 83, f->super == 256 ? 512 : 384);
+        check_products(&r, &s);
     }
 }
 

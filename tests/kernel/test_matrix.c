@@ -54,6 +54,49 @@ TEST(affine_rows_are_the_source_for_all_bits_and_groups)
     }
 }
 
+/* Bits a value of a matrix takes beside its codes. */
+static double sides_bits(const struct kern_form *f, uint64_t in)
+{
+    double each = f->bias_kind == BIASES_STORED ? 2 : 1, scale = 8.0 * (double)dtype_bytes(f->scales);
+    double super = f->super == SUPER_ROW ? 32.0 / (double)in : f->super ? 16 * each / f->super : 0;
+    return (scale * each + (f->bias_kind == BIASES_ZEROS ? 8 : 0)) / f->group + super;
+}
+
+TEST(rows_of_every_form_are_the_source_in_few_bytes)
+{
+    struct rng r = {9, 0};
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        const struct kern_form *f = &kern_forms[i];
+        struct linear_source s = random_form(&r, f, 1, 32, 512);
+        void *memory;
+        struct matrix m = pack(&s, 1, &memory);
+        assert_rows(&m, 0, &s, 0);
+        assert_true((double)matrix_stack_bytes(&s, 1) == 32 * 512 / 8 * (f->bits + sides_bits(f, 512)));
+        free(memory);
+        source_drop(&s);
+    }
+}
+
+TEST(quads_of_every_form_of_whole_numbers_are_the_source)
+{
+    struct rng r = {10, 0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        const struct kern_form *f = &kern_forms[i];
+        struct linear_source s = random_form(&r, f, 1, 21, 512);
+        void *memory;
+        assert_true(matrix_fits_quads(&s, 1) == (f->codes == CODES_WHOLE && f->group >= 32));
+        if (matrix_fits_quads(&s, 1)) {
+            struct matrix m = pack_quads(&s, 1, &memory);
+            assert_rows(&m, 0, &s, 0);
+            free(memory);
+            count++;
+        }
+        source_drop(&s);
+    }
+    assert_true(count > 5);
+}
+
 /* The layouts hold the same weights in as many bytes: a row's values do not depend on it. */
 TEST(rows_of_quads_are_the_same_for_all_bits_and_groups)
 {
@@ -214,6 +257,13 @@ TEST(a_row_is_copied_in_every_form)
             source_drop(&from);
             source_drop(&to);
         }
+    }
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        struct linear_source from = random_form(&r, &kern_forms[i], 1, 9, 512),
+                             to = random_form(&r, &kern_forms[i], 1, 33, 512);
+        copy_one_row(&from, &to, pack);
+        source_drop(&from);
+        source_drop(&to);
     }
 }
 

@@ -503,32 +503,6 @@ TEST(what_is_not_a_configuration_is_refused)
     free(large);
 }
 
-TEST(quantisation_has_a_global_entry_and_overrides)
-{
-    struct config c = reads("{" LLAMA ",\"quantization\":{\"group_size\":64,\"bits\":4,\"a.b\":{\"bits\":8},"
-                            "\"c\":{\"group_size\":32,\"bits\":6,\"mode\":\"affine\"},\"d\":false},"
-                            "\"quantization_config\":{\"bits\":2}}");
-    uint32_t i;
-    assert_true(c.quantization.present);
-    assert_int_equal(c.quantization.global.bits, 4);
-    assert_true(hash_map_get(&c.quantization.by_path, SLICE("a.b"), &i));
-    assert_int_equal(c.quantization.entries[i].bits, 8);
-    assert_int_equal(c.quantization.entries[i].group, 64);
-    assert_true(hash_map_get(&c.quantization.by_path, SLICE("c"), &i));
-    assert_int_equal(c.quantization.entries[i].group, 32);
-    assert_false(hash_map_get(&c.quantization.by_path, SLICE("d"), &i));
-    c = reads("{" LLAMA ",\"quantization_config\":{\"group_size\":128,\"bits\":3}}");
-    assert_int_equal(c.quantization.global.group, 128);
-    refuses("{" LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\"}}", -ENOTSUP, "quant_method 'fp8'");
-    refuses("{" LLAMA ",\"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}}", -ENOTSUP,
-            "mode 'mxfp4'");
-    refuses("{" LLAMA ",\"quantization\":{\"group_size\":48,\"bits\":4}}", -ENOTSUP, "group_size is 48");
-    refuses("{" LLAMA ",\"quantization\":{\"group_size\":32,\"bits\":7}}", -ENOTSUP, "bits is 7");
-    refuses("{" LLAMA ",\"quantization\":{\"group_size\":32,\"bits\":4,\"x\":{\"bits\":1}}}", -EINVAL,
-            "bits is 1");
-    refuses("{" LLAMA ",\"quantization\":[]}", -EINVAL, "quantization must be an object");
-}
-
 /* ---- generation_config.json ---- */
 
 static int load_generation(const char *config, const char *generation, struct generation_defaults *g,

@@ -98,8 +98,8 @@ TEST(absurd_numbers_are_named)
         {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"sliding_window\":0}",
          "sliding_window"},
         {GPT_OSS ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"quantization_config\":"
-                 "{\"quant_method\":\"mxfp4\"}}",
-         "quant_method 'mxfp4' is not supported"},
+                 "{\"quant_method\":\"bitsandbytes\"}}",
+         "quant_method 'bitsandbytes' is not supported"},
         {GRANITE ",\"num_local_experts\":8,\"num_experts_per_tok\":65}", "num_experts_per_tok"},
         {GRANITE ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"shared_intermediate_size\":-1}",
          "shared_intermediate_size"},

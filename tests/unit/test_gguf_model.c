@@ -79,11 +79,8 @@ static void rows_are_right(uint32_t type, struct part_order rows, struct part_or
                          piece;
     assert_int_equal(checkpoint_open(arena(), write_matrix(type, &rng), NULL, &c, NULL), 0);
     assert_true(checkpoint_find(c, "w", &s.weight));
-    if (s.weight.form) {
-        s.affine = true;
-        s.bits = s.weight.form->bits;
-        s.group = s.weight.form->group;
-    }
+    if (s.weight.form)
+        block_form_source(s.weight.form, &s);
     uint64_t whole = stage_matrix_bytes(&s);
     s.out = 1;
     uint64_t one = stage_matrix_bytes(&s);

@@ -46,6 +46,9 @@ static inline struct matrix cpu_weight_matrix(const struct weight *w, uint64_t f
                            .bits = w->bits,
                            .group = w->group,
                            .qparams = (enum matrix_form)w->qparams,
+                           .codes = (enum code_map)w->codes,
+                           .bias_kind = (enum bias_kind)w->biases,
+                           .super = w->super,
                            .data = (const void *)(uintptr_t)(w->data.at ^ flip),
                            .expert_bytes = (size_t)w->expert_bytes};
 }

@@ -431,7 +431,7 @@ static void column_tile(void *arg, uint32_t tile, uint32_t worker)
     st->a.column_y[tile] = row_of(st, &op->y, tile);
     st->a.column_sums[tile] = sums;
     st->a.column_quants[tile] = sums;
-    if (m->form == MATRIX_AFFINE)
+    if (matrix_needs_sums(m))
         st->cpu->ops->group_sums(sums, x, m->k, m->group);
     else if (m->form == MATRIX_QUADS)
         st->cpu->ops->quantise(sums, &q, x, 0, m->k);

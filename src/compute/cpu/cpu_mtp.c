@@ -136,7 +136,7 @@ static void best_tile(void *arg, uint32_t tile, uint32_t worker)
     const float *x[CPU_DRAFT_COLUMNS], *sums[CPU_DRAFT_COLUMNS];
     const void *quants[CPU_DRAFT_COLUMNS];
     float *y[CPU_DRAFT_COLUMNS];
-    bool affine = part.form == MATRIX_AFFINE, quads = part.form == MATRIX_QUADS;
+    bool affine = matrix_needs_sums(&part), quads = part.form == MATRIX_QUADS;
     struct kern_columns columns = {.x = x, .xsum = affine ? sums : NULL, .y = y};
     for (uint32_t from = 0; from < c->tokens; from += columns.count) {
         columns.count = MIN_OF(c->tokens - from, CPU_DRAFT_COLUMNS);

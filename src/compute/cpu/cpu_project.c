@@ -102,7 +102,7 @@ static void multiply_head(const struct cpu *c, const struct cpu_product *p, cons
         x[i] = h->x + row * h->x_stride + t->head * h->x_step;
         y[i] = h->y + row * h->y_stride + t->head * h->y_step;
         xsum[i] = sums[i];
-        if (m.form == MATRIX_AFFINE)
+        if (matrix_needs_sums(&m))
             c->ops->group_sums(sums[i], x[i], m.k, m.group);
     }
     const struct kern_columns columns = {.count = t->count, .x = x, .xsum = xsum, .y = y};
@@ -195,7 +195,7 @@ static float *output_row(const struct cpu *c, struct act y, uint32_t row)
 static void set_beside(struct cpu *c, struct cpu_product *p, struct act x, uint32_t from, uint32_t count)
 {
     const struct matrix *m = &p->matrix;
-    if (m->form == MATRIX_AFFINE) {
+    if (matrix_needs_sums(m)) {
         const float **sums = c->columns.xsum[group_index(m->group)] + from;
         for (uint32_t t = 0; t < count; t++)
             sums[t] = cpu_sums(c, x, t, m->group);
@@ -236,7 +236,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
     const struct matrix stack = cpu_matrix(c, &a->w->parts[0]);
     const float *biases = cpu_floats(c, a->w->bias);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
-    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = stack.form == MATRIX_AFFINE;
+    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = matrix_needs_sums(&stack);
     bool quads = stack.form == MATRIX_QUADS;
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;

@@ -7,9 +7,15 @@ _Static_assert(WEIGHT_PANEL == MATRIX_PANEL, "rows lie in the kernels' panels");
 
 static unsigned sums_of(const struct matrix *m)
 {
-    return m->form == MATRIX_AFFINE  ? cpu_sums_flag(m->group)
+    return matrix_needs_sums(m)      ? cpu_sums_flag(m->group)
            : m->form == MATRIX_QUADS ? cpu_quants_flag(m->group)
                                      : 0;
+}
+
+/* Groups of 16 stay in f32, and codes that look numbers up. */
+static bool takes_quads(const struct linear_source *s, uint32_t count, enum compute_mode mode)
+{
+    return (mode == COMPUTE_INT16 || mode == COMPUTE_INT8) && !s->exact && matrix_fits_quads(s, count);
 }
 
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count)
@@ -17,17 +23,11 @@ uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count)
     return matrix_stack_bytes(s, count);
 }
 
-/* Groups of 16 stay in f32. */
-static bool takes_quads(const struct linear_source *s, enum compute_mode mode)
-{
-    return (mode == COMPUTE_INT16 || mode == COMPUTE_INT8) && s->affine && !s->exact && s->group >= 32;
-}
-
 struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
                                dev_ptr at)
 {
     ASSERT(mode != COMPUTE_AUTO);
-    const bool quads = takes_quads(s, mode);
+    const bool quads = takes_quads(s, count, mode);
     const struct matrix m = quads ? matrix_begin_quads(s, count, NULL) : matrix_begin(s, count, NULL);
     ASSERT(at.at % 64 == 0);
     return (struct weight){.n = m.n,
@@ -40,7 +40,10 @@ struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, en
                            .qparams = (uint8_t)m.qparams,
                            .bits = (uint8_t)m.bits,
                            .sums = (uint8_t)sums_of(&m),
-                           .group = m.group};
+                           .codes = (uint8_t)m.codes,
+                           .biases = (uint8_t)m.bias_kind,
+                           .group = m.group,
+                           .super = m.super};
 }
 
 void cpu_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows)

@@ -20,15 +20,17 @@ struct cuda_rows {
     uint32_t stride, width;
 };
 
-/* As enum matrix_form. */
-enum cuda_form { CUDA_BF16, CUDA_F16, CUDA_F32, CUDA_AFFINE };
+/* As enum matrix_form, enum code_map and enum bias_kind. */
+enum cuda_form { CUDA_BF16, CUDA_F16, CUDA_F32, CUDA_AFFINE, CUDA_QUADS, CUDA_E8M0, CUDA_E4M3, CUDA_I8 };
+enum cuda_codes { CUDA_CODES_WHOLE, CUDA_CODES_E2M1, CUDA_CODES_IQ4, CUDA_CODES_E4M3 };
+enum cuda_biases { CUDA_BIASES_STORED, CUDA_BIASES_CENTRED, CUDA_BIASES_ZEROS };
 
 /* struct weight, layout of kernel/matrix.h. */
 struct cuda_matrix {
     const uint8_t *data;
     uint64_t expert_bytes;
     uint32_t n, k, experts;
-    uint32_t form, qparams, bits, group;
+    uint32_t form, qparams, bits, group, codes, biases, super;
 };
 
 /* struct batch_seq. */

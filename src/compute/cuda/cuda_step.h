@@ -61,6 +61,10 @@ static inline struct cuda_rows cuda_rows(const struct cuda *c, struct act a)
         return (struct cuda_rows){0};
     return (struct cuda_rows){c->places[a.place].base + a.from, c->places[a.place].stride, a.width};
 }
+_Static_assert((int)CUDA_AFFINE == MATRIX_AFFINE && (int)CUDA_I8 == MATRIX_I8, "forms have one number");
+_Static_assert((int)CUDA_CODES_E4M3 == CODES_E4M3 && (int)CUDA_BIASES_ZEROS == BIASES_ZEROS,
+               "codes and biases, too");
+
 static inline struct cuda_matrix cuda_matrix(const struct weight *w)
 {
     return w ? (struct cuda_matrix){.data = cuda_pointer(w->data),
@@ -71,7 +75,10 @@ static inline struct cuda_matrix cuda_matrix(const struct weight *w)
                                     .form = w->form,
                                     .qparams = w->qparams,
                                     .bits = w->bits,
-                                    .group = w->group}
+                                    .group = w->group,
+                                    .codes = w->codes,
+                                    .biases = w->biases,
+                                    .super = w->super}
              : (struct cuda_matrix){0};
 }
 struct cuda_norm cuda_norm_of(const struct cuda *c, const struct norm *n);

@@ -24,7 +24,10 @@ struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, e
                            .form = (uint8_t)m.form,
                            .qparams = (uint8_t)m.qparams,
                            .bits = (uint8_t)m.bits,
-                           .group = m.group};
+                           .codes = (uint8_t)m.codes,
+                           .biases = (uint8_t)m.bias_kind,
+                           .group = m.group,
+                           .super = m.super};
 }
 
 static struct matrix matrix_of(const struct weight *w, void *data)
@@ -36,6 +39,9 @@ static struct matrix matrix_of(const struct weight *w, void *data)
                            .bits = w->bits,
                            .group = w->group,
                            .qparams = (enum matrix_form)w->qparams,
+                           .codes = (enum code_map)w->codes,
+                           .bias_kind = (enum bias_kind)w->biases,
+                           .super = w->super,
                            .data = data,
                            .expert_bytes = (size_t)w->expert_bytes};
 }

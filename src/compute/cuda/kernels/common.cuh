@@ -132,18 +132,36 @@ DEVICE void norm_row(const cuda_norm &a, float *y, const float *x, uint32_t n)
 
 /* ---- packed weights (kernel/matrix.h) ---- */
 
-DEVICE uint32_t side_bytes(const cuda_matrix &m)
+DEVICE uint32_t scale_bytes(const cuda_matrix &m)
 {
-    return CUDA_PANEL * (m.qparams == CUDA_F32 ? 4 : 2);
+    return CUDA_PANEL * (m.qparams == CUDA_F32 ? 4 : m.qparams <= CUDA_F16 ? 2 : 1);
+}
+/* Scales and what there is of biases. */
+DEVICE uint32_t sides_bytes(const cuda_matrix &m)
+{
+    uint32_t scales = scale_bytes(m);
+    return scales + (m.biases == CUDA_BIASES_STORED ? scales : m.biases == CUDA_BIASES_ZEROS ? CUDA_PANEL : 0);
 }
 DEVICE uint64_t group_bytes(const cuda_matrix &m)
 {
-    return 2 * side_bytes(m) + (uint64_t)(m.group / 8) * CUDA_PANEL * m.bits;
+    return sides_bytes(m) + (uint64_t)(m.group / 8) * CUDA_PANEL * m.bits;
+}
+/* Upper scales and biases; 0 with one level. */
+DEVICE uint32_t super_bytes(const cuda_matrix &m)
+{
+    return m.super == 0                                                    ? 0
+           : m.qparams == CUDA_E4M3 || m.biases == CUDA_BIASES_STORED ? CUDA_PANEL * 4
+                                                                      : CUDA_PANEL * 2;
+}
+DEVICE uint64_t group_offset(const cuda_matrix &m, uint32_t group)
+{
+    uint64_t at = group * group_bytes(m);
+    return m.super ? at + (uint64_t)(group / (m.super / m.group) + 1) * super_bytes(m) : at;
 }
 DEVICE uint64_t panel_bytes(const cuda_matrix &m)
 {
     if (m.form == CUDA_AFFINE)
-        return m.k / m.group * group_bytes(m);
+        return m.k / m.group * group_bytes(m) + (m.super ? m.k / m.super * super_bytes(m) : 0);
     return (uint64_t)m.k * CUDA_PANEL * (m.form == CUDA_F32 ? 4 : 2);
 }
 
@@ -156,9 +174,42 @@ DEVICE float dense_value(const uint8_t *panel, uint32_t form, uint64_t element)
     return ((const float *)panel)[element];
 }
 
-/* q - centre of the k-th value of a group whose planes begin at `at`, the row's byte. */
-DEVICE float code_value(const uint8_t *at, uint32_t bits, uint32_t k)
+/* A float of 1, 4 and 3 bits over 256: a half has one exponent bit more, eight powers lower. */
+DEVICE float small_float(uint8_t b)
 {
+    return __half2float(__ushort_as_half((unsigned short)((b & 0x80) << 8 | (b & 0x7f) << 7)));
+}
+
+/* Scale, upper scale or bias of a lane. */
+DEVICE float side_value(const uint8_t *at, uint32_t form, uint32_t lane)
+{
+    if (form == CUDA_E8M0)
+        return __uint_as_float(max((uint32_t)at[lane] << 23, 0x400000u));
+    if (form == CUDA_E4M3)
+        return small_float(at[lane]) * 256;
+    if (form == CUDA_I8)
+        return (float)(int8_t)at[lane];
+    return dense_value(at, form, lane);
+}
+
+__constant__ const int8_t cuda_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+
+/* The number of a code of four bits, that of E2M1 twice. */
+DEVICE float table_value(uint32_t codes, uint32_t code)
+{
+    if (codes == CUDA_CODES_IQ4)
+        return (float)cuda_iq4[code];
+    float size = (float)(0xc8643210u >> (code & 7) * 4 & 15);
+    return code & 8 ? -size : size;
+}
+
+/* What multiplies the input, of the k-th value of a group whose planes begin at `at`, the row's byte: a code
+ * less its centre, or the number that it looks up. */
+DEVICE float code_value(const uint8_t *at, uint32_t bits, uint32_t codes, uint32_t k)
+{
+    if (codes == CUDA_CODES_E4M3)
+        return small_float(at[k * 16]);
     if (bits == 8)
         return (float)(int8_t)at[k * 16];
     at += (uint64_t)(k / 8) * CUDA_PANEL * bits;
@@ -171,6 +222,8 @@ DEVICE float code_value(const uint8_t *at, uint32_t bits, uint32_t k)
         at += 8 / per_byte * 16;
         shift += width;
     }
+    if (codes != CUDA_CODES_WHOLE)
+        return table_value(codes, value);
     return (float)((int)value - (1 << (bits - 1)));
 }
 
@@ -178,10 +231,24 @@ struct sides {
     float scale, bias; /* the bias with its centre's share */
 };
 
-DEVICE sides sides_of(const uint8_t *group, const cuda_matrix &m, uint32_t lane)
+DEVICE sides sides_of(const uint8_t *panel, uint32_t group, const cuda_matrix &m, uint32_t lane)
 {
-    sides s = {dense_value(group, m.qparams, lane), dense_value(group + side_bytes(m), m.qparams, lane)};
-    s.bias = fmaf(s.scale, (float)(1u << (m.bits - 1)), s.bias);
+    const uint8_t *at = panel + group_offset(m, group), *biases = at + scale_bytes(m), *upper = NULL;
+    const float centre = (float)(1u << (m.bits - 1));
+    sides s = {side_value(at, m.qparams, lane), 0};
+    if (m.super) {
+        upper = panel + group_offset(m, group - group % (m.super / m.group)) - super_bytes(m);
+        s.scale = dense_value(upper, m.qparams == CUDA_E4M3 ? CUDA_F32 : CUDA_F16, lane) * s.scale;
+    }
+    s.scale *= m.codes == CUDA_CODES_E2M1 ? 0.5f : m.codes == CUDA_CODES_E4M3 ? 256.0f : 1.0f;
+    if (m.biases == CUDA_BIASES_ZEROS) {
+        s.bias = (centre - (float)biases[lane]) * s.scale;
+    } else if (m.biases == CUDA_BIASES_STORED) {
+        s.bias = side_value(biases, m.qparams, lane);
+        if (m.super)
+            s.bias = -dense_value(upper, CUDA_F16, CUDA_PANEL + lane) * s.bias;
+        s.bias = fmaf(s.scale, centre, s.bias);
+    }
     return s;
 }
 
@@ -192,9 +259,9 @@ DEVICE float weight_value(const cuda_matrix &m, uint32_t row, uint32_t k)
     uint32_t lane = row % CUDA_PANEL;
     if (m.form != CUDA_AFFINE)
         return dense_value(panel, m.form, (uint64_t)k * CUDA_PANEL + lane);
-    const uint8_t *group = panel + k / m.group * group_bytes(m);
-    sides s = sides_of(group, m, lane);
-    return fmaf(s.scale, code_value(group + 2 * side_bytes(m) + lane, m.bits, k % m.group), s.bias);
+    const uint8_t *codes = panel + group_offset(m, k / m.group) + sides_bytes(m) + lane;
+    sides s = sides_of(panel, k / m.group, m, lane);
+    return fmaf(s.scale, code_value(codes, m.bits, m.codes, k % m.group), s.bias);
 }
 
 /* ---- a step ---- */

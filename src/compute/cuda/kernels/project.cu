@@ -32,9 +32,9 @@ template <uint32_t C>
 DEVICE void affine_part(const cuda_matrix &m, const uint8_t *panel, const float *const x[C], uint32_t group,
                         uint32_t row, float p[C], float sum[C])
 {
-    const uint8_t *codes = panel + group * group_bytes(m) + 2 * side_bytes(m) + row;
+    const uint8_t *codes = panel + group_offset(m, group) + sides_bytes(m) + row;
     for (uint32_t i = 0; i < m.group; i++) {
-        float q = code_value(codes, m.bits, i);
+        float q = code_value(codes, m.bits, m.codes, i);
 #pragma unroll
         for (uint32_t c = 0; c < C; c++) {
             float v = x[c][group * m.group + i];
@@ -46,13 +46,14 @@ DEVICE void affine_part(const cuda_matrix &m, const uint8_t *panel, const float 
 
 /* Row `row` and column of the block's; the rest of its threads bring the next sums. */
 template <uint32_t C>
-DEVICE float add_round(const round_sums<C> &r, bool affine, uint32_t count, uint32_t row, uint32_t c,
+DEVICE float add_round(const round_sums<C> &r, bool affine, bool biased, uint32_t count, uint32_t row, uint32_t c,
                        float acc)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (affine) {
             acc = fmaf(r.side[i][row].scale, r.part[i][row][c], acc);
-            acc = fmaf(r.side[i][row].bias, r.x[i][c], acc);
+            if (biased)
+                acc = fmaf(r.side[i][row].bias, r.x[i][c], acc);
         } else {
             acc = acc + r.part[i][row][c];
         }
@@ -66,7 +67,7 @@ DEVICE void multiply(const cuda_matrix &m, uint32_t panel_index, const float *co
                      const float *bias)
 {
     __shared__ round_sums<C> r;
-    bool affine = m.form == CUDA_AFFINE;
+    bool affine = m.form == CUDA_AFFINE, biased = m.biases != CUDA_BIASES_CENTRED;
     const uint8_t *panel = m.data + panel_index * panel_bytes(m);
     uint32_t row = threadIdx.x % CUDA_PANEL, slice = threadIdx.x / CUDA_PANEL;
     uint32_t blocks = affine ? m.k / m.group : (m.k + DENSE_BLOCK - 1) / DENSE_BLOCK;
@@ -79,7 +80,7 @@ DEVICE void multiply(const cuda_matrix &m, uint32_t panel_index, const float *co
             p[c] = sum[c] = 0;
         if (at < blocks && affine) {
             affine_part<C>(m, panel, x, at, row, p, sum);
-            r.side[slice][row] = sides_of(panel + at * group_bytes(m), m, row);
+            r.side[slice][row] = sides_of(panel, at, m, row);
         } else if (at < blocks) {
             dense_part<C>(m, panel, x, at, row, p);
         }
@@ -91,7 +92,7 @@ DEVICE void multiply(const cuda_matrix &m, uint32_t panel_index, const float *co
         }
         __syncthreads();
         if (slice < C)
-            acc = add_round<C>(r, affine, min(SLICES, blocks - from), row, slice, acc);
+            acc = add_round<C>(r, affine, biased, min(SLICES, blocks - from), row, slice, acc);
         __syncthreads();
     }
     uint32_t i = panel_index * CUDA_PANEL + row;

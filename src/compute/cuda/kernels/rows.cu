@@ -248,9 +248,16 @@ KERNEL plateau_copy_row(const cuda_copy_row a)
         copy_lane(to, to_lane, from, from_lane, a.from.k, a.from.form == CUDA_F32 ? 4 : 2);
         return;
     }
-    uint64_t group = group_bytes(a.from), side = side_bytes(a.from);
-    for (uint32_t g = 0; g < a.from.k / a.from.group; g++, to += group, from += group) {
-        copy_lane(to, to_lane, from, from_lane, 2, (uint32_t)side / CUDA_PANEL);
-        copy_lane(to + 2 * side, to_lane, from + 2 * side, from_lane, (group - 2 * side) / CUDA_PANEL, 1);
+    const cuda_matrix &m = a.from;
+    uint32_t side = scale_bytes(m), upper = super_bytes(m), sides = sides_bytes(m);
+    uint32_t each = m.qparams == CUDA_E4M3 ? 4 : 2;
+    for (uint32_t g = 0; g < m.k / m.group; g++) {
+        uint64_t at = group_offset(m, g);
+        if (upper && g % (m.super / m.group) == 0)
+            copy_lane(to + at - upper, to_lane, from + at - upper, from_lane, upper / (CUDA_PANEL * each), each);
+        copy_lane(to + at, to_lane, from + at, from_lane, 1, side / CUDA_PANEL);
+        copy_lane(to + at + side, to_lane, from + at + side, from_lane, sides > side,
+                  max((sides - side) / CUDA_PANEL, 1u));
+        copy_lane(to + at + sides, to_lane, from + at + sides, from_lane, m.group / 8 * m.bits, 1);
     }
 }
