@@ -1,7 +1,7 @@
 /* layout.h - the layout of a page and of a state. Only this file knows it.
  *
  * Page of a group: for each of its attention layers in order, then for each MTP layer, for each of its KV
- * heads: K transposed [k_width][32], then V [32][v_width], in the layer's form (kernel/kv_form.h). Where V
+ * heads: K transposed [k_width][32], then V [32][v_width], in the layer's form (tensor/kv_form.h). Where V
  * is the first part of K (kv_layer.v_in_k), K is all. The MTP layer's pair for token j is (hidden state of
  * token j - 1, token j).
  *

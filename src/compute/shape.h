@@ -6,7 +6,7 @@
 #define PLATEAU_COMPUTE_SHAPE_H
 
 #include "base/page_tokens.h"
-#include "kernel/kv_form.h"
+#include "tensor/kv_form.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@
 #define PLATEAU_KERNEL_KERN_H
 
 #include "base/page_tokens.h"
-#include "kernel/kv_form.h"
+#include "tensor/kv_form.h"
 #include "kernel/matrix.h"
 #include "kernel/quants.h"
 

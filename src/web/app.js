@@ -41,8 +41,8 @@ function askForKey(why) {
     el("p", {}, why),
     el("label", { for: "key" }, "API key or admin key"),
     el("div", { class: "row" }, input, el("button", { class: "btn strong" }, "Open")),
-    el("p", { class: "soft" }, "The key stays in this tab and goes to this server only. On the server's machine, ",
-      el("code", {}, "plateau open"), " opens this page as its administrator."));
+    el("p", { class: "soft" }, "The key stays in this tab and goes to this server only. A server on a terminal prints, ",
+      "when it starts, an address that opens this page as its administrator."));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     setKey(input.value.trim());

@@ -264,7 +264,7 @@ function openCaches() {
 export function openOverview(place) {
   const verdict = openVerdict(), memory = openMemory(), tiles = openTiles(), timeline = openTimeline();
   const requests = openRequests(), models = openModels(), caches = openCaches(), log = openLog(), connect = openConnect();
-  const hint = el("p", { class: "soft hint" }, "Memory, all requests, caches and the log need the admin key: the button Key, or ", el("code", {}, "plateau open"), " on the server's machine.");
+  const hint = el("p", { class: "soft hint" }, "Memory, all requests, caches and the log need the admin key: the button Key, or the address that a server on a terminal prints when it starts.");
   const adminOnly = [memory.node, tiles.node, timeline.node, caches.node, log.node];
   place.append(verdict.node, memory.node, tiles.node, timeline.node, requests.node, caches.node, models.node, log.node, connect.node, hint);
 

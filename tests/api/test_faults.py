@@ -83,7 +83,7 @@ def test_a_step_that_fails_in_a_stream_is_an_event(faulty, path):
 @pytest.mark.parametrize("order", ["fail", "lose"])
 @pytest.mark.parametrize("path, last", [(CHAT, None), ("/v1/messages", "error"), ("/v1/responses", "response.failed")])
 def test_the_official_clients_raise_when_a_reply_fails(faulty, path, last, order):
-    """Each API's own event ends the stream; the clients turn it into their error, or give it to the reader."""
+    """Each API's own event ends the stream. The clients raise their error, or give it to the reader."""
     ask = [{"role": "user", "content": "a"}]
     client = openai.OpenAI(base_url=faulty.url + "/v1", api_key="x", max_retries=0)
     messages = anthropic.Anthropic(base_url=faulty.url, api_key="x", max_retries=0)

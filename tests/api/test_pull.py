@@ -15,7 +15,7 @@ from hub_stand_in import FAULTS, Hub, Model, folder
 
 SMALL = TOP / "tests/golden/data/qwen3"
 SEED = int(os.environ.get("PLATEAU_SEED", random.randrange(1 << 30)))
-TRIES = 1000 if os.environ.get("PLATEAU_LONG") else 12
+TRIES = 1000 if os.environ.get("PLATEAU_LONG") else 4
 TOKEN = "hf_secretsecretsecret"
 
 

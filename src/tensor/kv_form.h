@@ -4,8 +4,8 @@
  * every form. bf16: the nearest, to even. int8: with s = max |x| / 127 over a token's values of one head,
  * x becomes q = x * (127 / max |x|) to the nearest, to even, and is read as (float)q * s; all zeros where
  * max |x| is 0. Where a value is not finite, all of its token's head are NaN. */
-#ifndef PLATEAU_KERNEL_KV_FORM_H
-#define PLATEAU_KERNEL_KV_FORM_H
+#ifndef PLATEAU_TENSOR_KV_FORM_H
+#define PLATEAU_TENSOR_KV_FORM_H
 
 #include "base/page_tokens.h"
 

@@ -1,5 +1,5 @@
 /* kv_form.c - values into a page, and the reference of reading them. */
-#include "kernel/kv_form.h"
+#include "tensor/kv_form.h"
 
 #include "base/check.h"
 #include "tensor/tensor.h"
@@ -11,11 +11,13 @@ static const char *const names[KV_FORMS] = {[KV_F32] = "f32", [KV_BF16] = "bf16"
 
 const char *kv_form_name(enum kv_form form)
 {
+    ASSERT(form < KV_FORMS);
     return names[form];
 }
 
 bool kv_form_parse(const char *name, enum kv_form *ret)
 {
+    ASSERT(name && ret);
     for (int i = 0; i < KV_FORMS; i++) {
         if (strcmp(name, names[i]) == 0) {
             *ret = (enum kv_form)i;
@@ -50,6 +52,7 @@ static void put_int8(char *base, uint32_t width, uint32_t token, size_t at, size
 {
     float max = largest(x, width), scale = max / 127, back = max > 0 ? 127 / max : 0;
     int8_t *q = (int8_t *)base;
+    ASSERT(!(scale < 0));
     for (uint32_t d = 0; d < width; d++)
         q[at + d * stride] = (int8_t)fminf(fmaxf(nearbyintf(isnan(max) ? 0 : x[d] * back), -127), 127);
     memcpy(base + kv_form_values_bytes(KV_INT8, width) + token * sizeof(float), &scale, sizeof(scale));
@@ -58,6 +61,8 @@ static void put_int8(char *base, uint32_t width, uint32_t token, size_t at, size
 void kv_form_put(enum kv_form form, char *base, uint32_t width, uint32_t token, size_t at, size_t stride,
                  const float *x)
 {
+    ASSERT(form < KV_FORMS && token < PAGE_TOKENS);
+    ASSERT(at + (width - 1) * stride < (size_t)width * PAGE_TOKENS);
     if (form == KV_INT8) {
         put_int8(base, width, token, at, stride, x);
         return;
@@ -72,6 +77,8 @@ void kv_form_put(enum kv_form form, char *base, uint32_t width, uint32_t token, 
 
 float kv_form_value(enum kv_form form, const char *base, uint32_t width, uint32_t token, size_t at)
 {
+    ASSERT(form < KV_FORMS && token < PAGE_TOKENS);
+    ASSERT(at < (size_t)width * PAGE_TOKENS);
     if (form == KV_F32)
         return ((const float *)base)[at];
     if (form == KV_BF16)
