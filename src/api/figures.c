@@ -70,7 +70,7 @@ int figures_create(struct account *account, struct figures **ret)
     }
     struct figures *f = memory;
     f->account = account;
-    f->history = history_init((char *)memory + head_bytes());
+    f->history = history_make((char *)memory + head_bytes());
     *ret = f;
     return 0;
 }

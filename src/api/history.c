@@ -68,7 +68,7 @@ size_t history_bytes(void)
     return sizeof(struct history);
 }
 
-struct history *history_init(void *memory)
+struct history *history_make(void *memory)
 {
     struct history *h = memory;
     memset(h, 0, sizeof(*h));

@@ -40,8 +40,8 @@ const char *history_range_name(enum history_range range);
 struct history;
 
 size_t history_bytes(void);
-/* In `memory` of history_bytes(), aligned as a struct. */
-struct history *history_init(void *memory);
+/* In `memory` of history_bytes(), aligned as a struct. (libedit, which chat uses, has a history_init.) */
+struct history *history_make(void *memory);
 
 /* One sample of all series; NAN: none of that series. */
 void history_add(struct history *h, uint64_t now_ns, const float values[HISTORY_SERIES_COUNT]);

@@ -16,7 +16,7 @@ static struct history *open_history(void)
     void *memory = malloc(history_bytes());
     assert_non_null(memory);
     memset(memory, 0xa5, history_bytes());
-    return history_init(memory);
+    return history_make(memory);
 }
 
 static void add_all(struct history *h, uint64_t now_ns, float value)
