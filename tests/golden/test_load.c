@@ -294,7 +294,7 @@ TEST(a_page_is_the_sum_of_its_layers)
     assert_int_equal(s.kv[0].layers, 2);
     assert_int_equal(s.kv[0].window, 16);
     assert_int_equal(s.kv[1].window, 0);
-    assert_int_equal(s.kv[0].page_bytes, 2 * 2 * 2 * 8 * 32 * sizeof(float));
+    assert_int_equal(s.kv[0].page_bytes, 2 * 2 * 2 * 6 * 32 * sizeof(float));
     assert_int_equal(s.page_bytes, s.kv[0].page_bytes + s.kv[1].page_bytes);
     assert_int_equal(s.recurrent_layers, 0);
     assert_int_equal(model_probe(SMALL_GOLDEN("qwen3_5"), NULL, &s, &e), 0);

@@ -150,8 +150,10 @@ ENTRIES = {
                   rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
                                    "original_max_position_embeddings": 32, "factor": 8.0,
                                    "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 2.5, 7.0]}),
-    # Norms behind the blocks and over whole rows of queries and keys; a window in every second layer.
-    "olmo3": Entry("olmo3", num_hidden_layers=4, intermediate_size=24, sliding_window=16,
+    # Norms behind the blocks and over whole rows of queries and keys; a window in every second layer. Tests
+    # of engines use it, too, which have prompts of any of 500 ids.
+    "olmo3": Entry("olmo3", num_hidden_layers=4, hidden_size=24, intermediate_size=24, sliding_window=16,
+                   vocab_size=512, max_position_embeddings=4096, tie_word_embeddings=True,
                    layer_types=["sliding_attention", "full_attention"] * 2),
     # Every second layer does not rotate.
     "smollm3": Entry("smollm3", head_dim=10, no_rope_layer_interval=2, num_hidden_layers=4,
