@@ -163,6 +163,9 @@ static void groups_text(const struct model_shape *shape, char ret[GROUPS_BYTES])
     ASSERT(len < GROUPS_BYTES); /* 20 digits, and 32 for each of three windows, at most */
 }
 
+/* Behind the arithmetic; a name has no room for more. */
+static const char *const kv_marks[KV_FORMS] = {[KV_F32] = "", [KV_BF16] = "/b", [KV_INT8] = "/i"};
+
 int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned cpu_flags,
                      struct store_identity *ret, struct err *e)
 {
@@ -175,9 +178,9 @@ int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned 
     memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
     char groups[GROUPS_BYTES];
     groups_text(shape, groups);
-    int len = snprintf(ret->layout, sizeof(ret->layout), "%d %s,%s page=%s state=%zu cpu=%x%s%s %s",
-                       LAYOUT_VERSION, compute_mode_name(shape->compute), kv_form_name(shape->kv_form),
-                       groups, shape->state_bytes, cpu_flags, shape->longrope ? " longrope=" : "",
+    int len = snprintf(ret->layout, sizeof(ret->layout), "%d %s%s page=%s state=%zu cpu=%x%s%s %s",
+                       LAYOUT_VERSION, compute_mode_name(shape->compute), kv_marks[shape->kv_form], groups,
+                       shape->state_bytes, cpu_flags, shape->longrope ? " rope=" : "",
                        shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
     ASSERT(len < (int)sizeof(ret->layout));
     return 0;
