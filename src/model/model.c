@@ -574,6 +574,8 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
     whole.parts.backend = opts->device->backend;
     r = load(m, &source, dir, &whole, e);
     source_close(&source);
+    if (r < 0 && e && !e->text[0])
+        err_set(e, r, "no memory left to load %s", dir);
     if (r < 0)
         model_free(m);
     else

@@ -46,7 +46,7 @@ class Hub:
 
     def __init__(self, models, token=None, faults=lambda name, part: None):
         self.models, self.token, self.faults = models, token, faults
-        self.listing = None  # bytes instead of the true list
+        self.listing, self.pause = None, 0.05  # bytes instead of the true list; seconds between pieces of "slow"
         self.plain = False  # no sums in the list, as some mirrors
         self.entries = None  # further entries of the list
         self.elsewhere = None  # where "redirect elsewhere" leads
@@ -198,7 +198,7 @@ class Hub:
             h.wfile.write(part[at:at + step])
             h.wfile.flush()
             if fault == "slow":
-                time.sleep(0.05)
+                time.sleep(self.pause)
         return None
 
 

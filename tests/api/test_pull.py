@@ -163,6 +163,7 @@ def test_a_killed_pull_goes_on(hub, model, tmp_path):
     files = {**model.files, "tokenizer.json": random.Random(1).randbytes(24 << 20)}
     hub.models["acme/small"] = model = Model(files)
     hub.faults = lambda name, part: "slow" if name == "tokenizer.json" else None
+    hub.pause = 1
     for how, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         before = hub.bytes_sent
         p = subprocess.Popen([PROGRAM, "pull", "acme/small"], env=environment(hub, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

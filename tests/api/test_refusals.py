@@ -159,7 +159,7 @@ def test_what_asks_for_what_happens_anyway_is_taken(server, fields):
 @pytest.mark.smoke
 def test_refusals_of_routes(server):
     refused(server.http.get("/v1/nothing"), 404, "not_found", "/v1/nothing")
-    refused(server.http.get("/"), 404, "not_found")
+    refused(server.http.get("/nowhere"), 404, "not_found")
     reply = server.http.get(CHAT)
     refused(reply, 405, "method_not_allowed", "POST")
     assert reply.headers["allow"] == "POST"

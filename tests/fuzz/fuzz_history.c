@@ -43,7 +43,7 @@ static void write_file(const uint8_t *data, size_t size)
 static int load(char *ret, size_t bytes_max)
 {
     HistEvent event;
-    History *h = history_make();
+    History *h = history_init();
     int count = 0;
     ASSERT(h);
     line_history_load(h, path);
