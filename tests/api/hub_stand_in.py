@@ -46,7 +46,8 @@ class Hub:
 
     def __init__(self, models, token=None, faults=lambda name, part: None):
         self.models, self.token, self.faults = models, token, faults
-        self.listing, self.pause = None, 0.05  # bytes instead of the true list; seconds between pieces of "slow"
+        self.listing = None  # bytes instead of the true list
+        self.pause = 0.05  # seconds between the pieces of "slow"
         self.plain = False  # no sums in the list, as some mirrors
         self.entries = None  # further entries of the list
         self.elsewhere = None  # where "redirect elsewhere" leads
