@@ -301,15 +301,6 @@ static void split_row(const struct linear_source *from, const char *row, const s
     }
 }
 
-static struct tensor in_memory(enum dtype dtype, uint64_t rows, size_t row, const void *data)
-{
-    return (struct tensor){.dtype = dtype,
-                           .rank = 2,
-                           .shape = {rows, row / dtype_bytes(dtype)},
-                           .bytes = (size_t)rows * row,
-                           .data = data};
-}
-
 /* The piece's rows of blocks, which have been read, become an affine matrix from `at` on. */
 static void split_rows(struct stage *s, const struct linear_source *from, size_t at,
                        struct linear_source *piece)
@@ -328,10 +319,10 @@ static void split_rows(struct stage *s, const struct linear_source *from, size_t
                                  .supers = (uint16_t *)(void *)(supers_at + i * supers)};
         split_row(from, blocks + i * row, &to);
     }
-    piece->weight = in_memory(DTYPE_U32, n, codes, codes_at);
-    piece->scales = in_memory(from->scales.dtype, n, sides, scales_at);
-    piece->biases = in_memory(from->scales.dtype, n, sides, biases_at);
-    piece->supers = in_memory(DTYPE_F16, n, supers, supers_at);
+    piece->weight = tensor_in_memory(DTYPE_U32, n, codes, codes_at);
+    piece->scales = tensor_in_memory(from->scales.dtype, n, sides, scales_at);
+    piece->biases = tensor_in_memory(from->scales.dtype, n, sides, biases_at);
+    piece->supers = tensor_in_memory(DTYPE_F16, n, supers, supers_at);
 }
 
 static int stored_rows(struct stage *s, const struct linear_source *from, uint64_t first,

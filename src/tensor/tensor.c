@@ -52,6 +52,16 @@ const char *tensor_form_name(const struct tensor *t)
     return t->form ? t->form->name : dtype_name(t->dtype);
 }
 
+struct tensor tensor_in_memory(enum dtype dtype, uint64_t rows, size_t row, const void *data)
+{
+    ASSERT(row % dtype_bytes(dtype) == 0);
+    return (struct tensor){.dtype = dtype,
+                           .rank = 2,
+                           .shape = {rows, row / dtype_bytes(dtype)},
+                           .bytes = (size_t)rows * row,
+                           .data = data};
+}
+
 uint64_t tensor_count(const struct tensor *t)
 {
     ASSERT(t->rank <= TENSOR_RANK_MAX);

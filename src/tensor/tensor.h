@@ -57,6 +57,8 @@ struct tensor {
 const char *tensor_form_name(const struct tensor *t);
 /* Product of the shape, 1 for rank 0; UINT64_MAX on overflow. */
 uint64_t tensor_count(const struct tensor *t);
+/* A matrix of `rows` rows of `row` bytes each; `data` is the caller's and stays. */
+struct tensor tensor_in_memory(enum dtype dtype, uint64_t rows, size_t row, const void *data);
 bool tensor_has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wanted);
 /* "[8, 384, 48]" into `ret` of at least 128 bytes; returns ret. */
 char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t bytes_max);

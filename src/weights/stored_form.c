@@ -264,15 +264,6 @@ static int read_super(const struct rows *r, struct err *e)
     return ret;
 }
 
-static struct tensor in_memory(enum dtype dtype, uint64_t rows, size_t row, const void *data)
-{
-    return (struct tensor){.dtype = dtype,
-                           .rank = 2,
-                           .shape = {rows, row / dtype_bytes(dtype)},
-                           .bytes = (size_t)rows * row,
-                           .data = data};
-}
-
 int stored_form_rows(const struct checkpoint *c, const struct linear_source *s, uint64_t first,
                      uint64_t count, char *memory, struct linear_source *ret, struct err *e)
 {
@@ -292,9 +283,9 @@ int stored_form_rows(const struct checkpoint *c, const struct linear_source *s, 
     ret->out = count;
     ret->stored = NULL;
     ret->first_row = 0;
-    ret->weight = in_memory(DTYPE_U8, count, codes_of(s), r.codes);
-    ret->scales = in_memory(s->scales.dtype, count, scales_of(s), r.scales);
-    ret->biases = in_memory(DTYPE_U8, count, groups_of(s), r.zeros);
-    ret->supers = in_memory(DTYPE_F32, count, sizeof(float), r.supers);
+    ret->weight = tensor_in_memory(DTYPE_U8, count, codes_of(s), r.codes);
+    ret->scales = tensor_in_memory(s->scales.dtype, count, scales_of(s), r.scales);
+    ret->biases = tensor_in_memory(DTYPE_U8, count, groups_of(s), r.zeros);
+    ret->supers = tensor_in_memory(DTYPE_F32, count, sizeof(float), r.supers);
     return 0;
 }
