@@ -31,7 +31,7 @@ struct backend {
     const char *name; /* "cpu" */
     bool apart;       /* its memory is not the machine's */
     bool ranges;      /* its part of a workspace lies in a range of the device's domain */
-    bool integers;    /* it has the modes of whole numbers, COMPUTE_INT16 and COMPUTE_INT8 */
+    bool integers;    /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
 
     /* Cost of a workspace; only shape, places, mode and sums are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);

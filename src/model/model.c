@@ -203,6 +203,9 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     if (c->compute != COMPUTE_F32 && !c->backend->integers)
         return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in f32",
                        mode_names[c->compute], c->backend->name);
+    if (c->kv_form != KV_F32 && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "keys and values in %s belong to the CPU; %s devices have them in f32",
+                       kv_form_name(c->kv_form), c->backend->name);
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
         return 0;
@@ -574,7 +577,7 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
     whole.parts.backend = opts->device->backend;
     r = load(m, &source, dir, &whole, e);
     source_close(&source);
-    if (r < 0 && e && !e->text[0])
+    if (r == -ENOMEM && e && !e->text[0])
         err_set(e, r, "no memory left to load %s", dir);
     if (r < 0)
         model_free(m);
