@@ -73,7 +73,7 @@ def test_the_device_counts_what_its_accounts_have():
 def test_devices_that_are_not_there_are_refused(name):
     command = [PROGRAM, "serve", "--port", "0", "--device", name]
     got = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert got.returncode == 1 and f"--device {name}: auto, cpu or fake:0" in got.stderr
+    assert got.returncode == 1 and f"--device {name}: auto, cpu, cuda:0 to" in got.stderr
 
 
 def test_a_device_that_fails_costs_its_requests_and_not_the_server():
