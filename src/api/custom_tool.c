@@ -1,5 +1,5 @@
-/* custom_tool.c - a grammar is compiled here once, to see whether it is supported: a request with another one
- * is answered all the same, since agents send theirs with every request. */
+/* custom_tool.c - a grammar is compiled here once, to see whether it is supported. A request with another one
+ * is answered all the same: agents send theirs with every request. */
 #include "api/custom_tool.h"
 
 #include "api/field.h"
@@ -29,8 +29,8 @@ static bool is_pattern(struct request_memory *memory, struct slice pattern)
     struct grammar_builder *b = NULL;
     struct err e = {{0}};
     sym_id sym;
-    bool ok = grammar_builder_create(NULL, &charge, &b) == 0 &&
-              choice_compile_regex(b, pattern, &sym, &e) == 0;
+    bool ok =
+        grammar_builder_create(NULL, &charge, &b) == 0 && choice_compile_regex(b, pattern, &sym, &e) == 0;
     grammar_builder_free(b);
     return ok;
 }
@@ -59,7 +59,8 @@ static bool hold_to_pattern(struct request *r, struct request_memory *memory, co
                             const struct custom_format *format, json_t *input)
 {
     struct slice text = definition_of(format);
-    json_t *pattern = text.len > 0 && text.len <= PATTERN_BYTES_MAX ? json_sprintf("^(?:%s)$", text.ptr) : NULL;
+    json_t *pattern =
+        text.len > 0 && text.len <= PATTERN_BYTES_MAX ? json_sprintf("^(?:%s)$", text.ptr) : NULL;
     struct slice whole = {json_string_value(pattern), json_string_length(pattern)};
     bool ok = pattern && is_pattern(memory, whole) && json_object_set(input, "pattern", pattern) == 0;
     json_decref(pattern);

@@ -1,5 +1,5 @@
-"""Custom tools of chats: their input follows a grammar, and calls carry the text alone, whole, in streams and in
-the history. tests/api/test_responses.py has those of Responses."""
+"""Custom tools of chats: their input follows a grammar, and calls carry the text alone, whole, in streams
+and in the history. tests/api/test_responses.py has those of Responses."""
 
 import json
 import re
@@ -145,3 +145,25 @@ def test_wrong_calls_in_the_history_are_named(server, call):
 def test_wrong_choices_are_named(server):
     for choice in {"type": "custom"}, {"type": "custom", "custom": {"name": "other"}}, {"type": "custom", "function": {"name": "code"}}:
         refused(post(server, tools=TOOLS, tool_choice=choice), 400, "invalid_value", "tool_choice")
+
+
+# ---- structural tags ----
+
+def test_a_structural_tag_beside_tools(server):
+    """A tag of the model's own format is a call; required calls and the tag exclude each other."""
+    tag = {"type": "tag", "begin": "<tool_call>\n<function=get_time>\n<parameter=city>\n",
+           "content": {"type": "or", "elements": [{"type": "const_string", "value": city} for city in ("Lima", "Rome")]},
+           "end": "\n</parameter>\n</function>\n</tool_call>"}
+    form = {"type": "structural_tag", "format": tag}
+    (call,) = calls_of(post(server, tools=[FUNCTION], response_format=form, enable_thinking=False))
+    check(call)
+    strict = {"type": "function", "function": {**FUNCTION["function"], "strict": True}}
+    reply = post(server, tools=[strict], response_format=form, enable_thinking=False)
+    assert calls_of(reply) and reply.headers["x-ignored-fields"] == "tools.strict"
+    for choice in "required", {"type": "function", "function": {"name": "get_time"}}:
+        error = refused(post(server, tools=[FUNCTION], response_format=form, tool_choice=choice), 400, "unsupported_value", "tool_choice")
+        assert error["param"] == "response_format"
+        refused(post(server, tools=[FUNCTION], structured_outputs={"structural_tag": {"format": tag}}, tool_choice=choice), 400,
+                "unsupported_value", "structured_outputs.structural_tag", "tool_choice")
+    assert "tool_calls" not in post(server, tools=[FUNCTION], response_format={"type": "structural_tag", "format": {
+        "type": "const_string", "value": "yes"}}).json()["choices"][0]["message"]

@@ -1,5 +1,5 @@
-"""Schemas with values of wrong types, judged by the drafts' own metaschemas: `plateau schema` names the keyword
-of each that is wrong, and has no such complaint about the others. Needs the package jsonschema."""
+"""Schemas with values of wrong types, judged by the drafts' own metaschemas: `plateau schema` names the
+keyword of each that is wrong, and has no such complaint about the others. Needs the package jsonschema."""
 
 import json
 import os
@@ -46,17 +46,18 @@ def cases():
         yield draft, word, {"$schema": draft, **rng.choice(PLACES)({word: value})}
 
 
-def faults(error):
-    """The kinds of a fault and of all that led to it."""
-    found = {error.validator}
-    for inner in error.context or []:
-        found |= faults(inner)
-    return found
+def is_lenient(error):
+    """Not of a wrong type; of several ways, one is enough."""
+    if error.validator != "anyOf":
+        return error.validator in LENIENT
+    ways = {}
+    for inner in error.context:
+        ways.setdefault(inner.schema_path[0], []).append(is_lenient(inner))
+    return any(all(way) for way in ways.values())
 
 
 def wrong(validator, schema):
-    errors = validator(validator.META_SCHEMA).iter_errors(schema)
-    return [e for e in errors if e.validator not in LENIENT and (e.validator != "anyOf" or faults(e) - LENIENT - {"anyOf"})]
+    return [e for e in validator(validator.META_SCHEMA).iter_errors(schema) if not is_lenient(e)]
 
 
 def judge(folder, schema):
@@ -81,6 +82,7 @@ def test_wrong_types_are_named_and_only_those(tmp_path):
 
 @pytest.mark.parametrize("word", [w for w in WORDS if w not in ("additionalItems", "dependencies")])
 def test_without_a_draft_every_keyword_is_checked(tmp_path, word):
-    bad = next(v for v in VALUES[1:] if wrong(jsonschema.Draft202012Validator, {word: v}))
+    # Without a draft, exclusiveMinimum may be draft 4's boolean.
+    bad = next(v for v in VALUES if not isinstance(v, bool) and wrong(jsonschema.Draft202012Validator, {word: v}))
     got = judge(tmp_path, {"properties": {"p": {word: bad}}})
     assert got.stdout.split() == ["unsupported"] and f'#/properties/p' in got.stderr and f'"{word}' in got.stderr, (bad, got)

@@ -624,37 +624,6 @@ TEST(tools_are_checked_and_none_hides_them)
                  "tools[0]", "schema");
 }
 
-#define CUSTOM                                                                                               \
-    "{\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"format\":{\"type\":\"grammar\",\"grammar\":{"         \
-    "\"syntax\":"                                                                                            \
-    "\"regex\",\"definition\":\"a+\"}}}}"
-
-TEST(custom_tools_and_their_calls_become_those_of_functions)
-{
-    struct parsed *p = accept(&wire_chat.form,
-                              "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
-                              "\"tool_calls\":[{\"id\":\"1\",\"type\":\"custom\",\"custom\":{\"name\":\"c\","
-                              "\"input\":\"x\"}}]}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
-                              "\"f\"}}," CUSTOM "]}");
-    const json_t *call = json_array_get(json_object_get(message(p, 1), "tool_calls"), 0);
-    const json_t *tool = json_array_get(p->request.gen.tools, 1), *function, *input;
-    assert_string_equal(text_of(call, "type"), "function");
-    assert_null(json_object_get(call, "custom"));
-    input = json_object_get(json_object_get(json_object_get(call, "function"), "arguments"), "input");
-    assert_string_equal(json_string_value(input), "x");
-    assert_string_equal(text_of(tool, "type"), "function");
-    assert_int_equal(json_object_size(tool), 2);
-    function = json_object_get(tool, "function");
-    assert_string_equal(text_of(function, "name"), "c");
-    input = json_object_get(json_object_get(json_object_get(function, "parameters"), "properties"), "input");
-    assert_string_equal(text_of(input, "pattern"), "^(?:a+)$");
-    assert_true(request_is_custom(&p->request, SLICE("c")));
-    assert_false(request_is_custom(&p->request, SLICE("f")));
-    assert_int_equal(json_array_size(p->request.gen.calls.strict), 1);
-    done(p);
-    refuse_field("\"tools\":[" CUSTOM "," CUSTOM "]", "tools", "another tool");
-}
-
 /* ---- memory ---- */
 
 /* Twenty thousand ids, into an account of `account_bytes`, of which the request may have `bytes_max`. */
