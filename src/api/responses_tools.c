@@ -1,6 +1,7 @@
 /* responses_tools.c - the tools of Responses, as functions that templates expect.
  *
- * A custom tool becomes a function with one string: custom_tool.h. The functions of a namespace get names with the namespace before them. Tools that OpenAI's servers run are
+ * A custom tool becomes a function with one string: custom_tool.h.
+ * The functions of a namespace get names with the namespace before them. Tools that OpenAI's servers run are
  * ignored and listed in x-ignored-fields: agents offer them whenever their configuration has them. */
 #include "api/custom_tool.h"
 #include "api/field.h"

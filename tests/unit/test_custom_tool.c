@@ -42,12 +42,13 @@ static const char *text_of(const json_t *v, const char *name)
 
 TEST(custom_tools_and_their_calls_become_those_of_functions)
 {
-    struct parsed *p = parse(                              "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
-                              "\"tool_calls\":[{\"id\":\"1\",\"type\":\"custom\",\"custom\":{\"name\":\"c\","
-                              "\"input\":\"x\"}}]}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
-                              "\"f\"}}," CUSTOM "]}");
+    struct parsed *p = parse("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\","
+                             "\"tool_calls\":[{\"id\":\"1\",\"type\":\"custom\",\"custom\":{\"name\":\"c\","
+                             "\"input\":\"x\"}}]}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+                             "\"f\"}}," CUSTOM "]}");
     assert_true(p->ok);
-    const json_t *call = json_array_get(json_object_get(json_array_get(p->request.gen.messages, 1), "tool_calls"), 0);
+    const json_t *call =
+        json_array_get(json_object_get(json_array_get(p->request.gen.messages, 1), "tool_calls"), 0);
     const json_t *tool = json_array_get(p->request.gen.tools, 1), *function, *input;
     assert_string_equal(text_of(call, "type"), "function");
     assert_null(json_object_get(call, "custom"));
