@@ -17,8 +17,8 @@ struct form_key {
     const struct stored_form *stored;
     enum dtype dtype, scales;
     enum code_map codes;
-    uint32_t bits, group;         /* 0: a float */
-    uint32_t rows, columns;       /* of one stored scale */
+    uint32_t bits, group;   /* 0: a float */
+    uint32_t rows, columns; /* of one stored scale */
 };
 
 struct form_names {

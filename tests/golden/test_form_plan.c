@@ -92,7 +92,11 @@ TEST(plans_of_quantised_models_are_their_ledgers)
     static const struct {
         uint32_t bits, group;
         enum dtype dtype;
-    } kinds[] = {{2, 32, DTYPE_BF16}, {3, 64, DTYPE_F16}, {4, 64, DTYPE_BF16}, {5, 32, DTYPE_F32}, {6, 128, DTYPE_F16}};
+    } kinds[] = {{2, 32, DTYPE_BF16},
+                 {3, 64, DTYPE_F16},
+                 {4, 64, DTYPE_BF16},
+                 {5, 32, DTYPE_F32},
+                 {6, 128, DTYPE_F16}};
     char form[64], wanted[64], config[8192];
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         struct test_tensors *dense = random_model(i, i % 2), *quantised = random_model(i, i % 2);
@@ -143,9 +147,9 @@ TEST(plans_of_the_forms_beside_the_checkout_are_their_ledgers)
 
 TEST(plans_of_gguf_files_beside_the_checkout_are_their_ledgers)
 {
-    static const char *const names[][2] = {
-        {"gemma3-Q6_K", "Q6_K"}, {"gpt_oss-MXFP4", "MXFP4"},  {"llama-Q4_K_M", "Q4_K"},
-        {"qwen3-Q4_0", "Q4_0"},  {"qwen3-Q8_0", "Q8_0"},      {"qwen3_5_moe-Q4_K_M", "Q4_K"}};
+    static const char *const names[][2] = {{"gemma3-Q6_K", "Q6_K"},  {"gpt_oss-MXFP4", "MXFP4"},
+                                           {"llama-Q4_K_M", "Q4_K"}, {"qwen3-Q4_0", "Q4_0"},
+                                           {"qwen3-Q8_0", "Q8_0"},   {"qwen3_5_moe-Q4_K_M", "Q4_K"}};
     beside(SHARED "golden-gguf/", names, COUNT_OF(names));
 }
 
@@ -159,8 +163,12 @@ static const struct linear_source fp8 = {.in = 256,
                                          .codes = CODES_E4M3,
                                          .weight = {.dtype = DTYPE_F8_E4M3},
                                          .scales = {.dtype = DTYPE_F32}};
-static const struct linear_source mlx = {
-    .in = 256, .affine = true, .bits = 4, .group = 64, .weight = {.dtype = DTYPE_U32}, .scales = {.dtype = DTYPE_F16}};
+static const struct linear_source mlx = {.in = 256,
+                                         .affine = true,
+                                         .bits = 4,
+                                         .group = 64,
+                                         .weight = {.dtype = DTYPE_U32},
+                                         .scales = {.dtype = DTYPE_F16}};
 
 static void is_called(struct linear_source s, const char *form, uint32_t rows, uint32_t columns,
                       const char *wanted)
