@@ -90,7 +90,10 @@ bool model_place_starter(char ret[HUB_PATH_BYTES])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     bool named = cache && cache[0];
-    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s/plateau/smollm2", named ? cache : home ? home : "",
+    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s/plateau/smollm2",
+                     named  ? cache
+                     : home ? home
+                            : "",
                      named ? "" : "/.cache");
     return n > 0 && n < HUB_PATH_BYTES && gguf_file_is(ret);
 }

@@ -1,5 +1,5 @@
-"""The starter model, SmolLM2-135M-Instruct: beside Canary, in the chat, and in the reference's words. Skipped where
-it cannot be fetched."""
+"""The starter model, SmolLM2-135M-Instruct: beside Canary, in the chat, and in the reference's words. Skipped
+where it cannot be fetched."""
 
 import json
 import os

