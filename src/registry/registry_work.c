@@ -212,8 +212,9 @@ static void log_load(const struct entry *e, int error, const struct registry_fai
         return;
     const char *longrope = error == 0 ? e->served.shape->longrope : NULL;
     if (error == 0)
-        LOG_INFO("model_loaded", "model=%s context=%u%s%s weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
-                 e->known.id, e->now.plan.max_model_len, longrope ? " longrope=" : "",
+        LOG_INFO("model_loaded",
+                 "model=%s form=\"%s\" context=%u%s%s weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
+                 e->known.id, e->served.shape->form, e->now.plan.max_model_len, longrope ? " longrope=" : "",
                  longrope ? longrope : "", (ull)e->served.shape->weight_bytes,
                  (ull)plan_load_bytes(&e->now.plan), (ull)(took_ns / NS_PER_MS));
     else if (error == -ECANCELED)
