@@ -27,7 +27,7 @@ const char *compute_mode_name(enum compute_mode m);
  * and what computes them. Zeros: none. */
 struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
-    enum compute_mode compute;     /* COMPUTE_AUTO is f32; bf16 is refused with -ENOTSUP */
+    enum compute_mode compute;     /* COMPUTE_AUTO: int16 where the backend has it, else f32; bf16 is -ENOTSUP */
     enum kv_form kv_form;          /* of K and V in the pages */
     bool vision;                   /* the vision encoder, if there is one */
     uint64_t image_pixels_max;     /* of an image after resizing, if the model allows more; 0: 4194304 */
