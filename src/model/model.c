@@ -89,6 +89,11 @@ const char *compute_mode_name(enum compute_mode m)
     return mode_names[m];
 }
 
+const char *model_kv_dtype(const struct model_shape *s)
+{
+    return kv_form_name(s->kv_form);
+}
+
 /* ---- accounts and arenas ---- */
 
 static int open_account(struct account *parent, enum account_id id, struct account **ret)

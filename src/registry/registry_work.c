@@ -217,7 +217,7 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
              e->known.id, plan->max_model_len, s->longrope ? " longrope=" : "",
              s->longrope ? s->longrope : "", compute_mode_name(s->compute), (ull)s->weight_bytes,
              (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
-             kv_form_name(s->kv_form), (ull)(took_ns / NS_PER_MS));
+             model_kv_dtype(s), (ull)(took_ns / NS_PER_MS));
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)

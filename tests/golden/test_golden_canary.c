@@ -5,7 +5,8 @@
 
 TEST(canary_in_8_bits_is_its_golden)
 {
-    golden_holds("--compute f32 --spread --model " PLATEAU_SOURCE_DIR "/models/canary " GOLDEN_DATA("canary-8bit"));
+    golden_holds("--compute f32 --spread --model " PLATEAU_SOURCE_DIR
+                 "/models/canary " GOLDEN_DATA("canary-8bit"));
 }
 
 /* In int16, which a quantised model computes in by itself. */
