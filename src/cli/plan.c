@@ -97,10 +97,11 @@ static void print_windows(const struct plan *plan)
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
-    printf("%s: %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
+    printf("%s: %s, %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
            "queue\n",
-           plan->model.name, p->model.shape.family, (double)p->model.shape.parameters / 1e6,
-           p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
+           plan->model.name, p->model.shape.family, p->model.shape.form,
+           (double)p->model.shape.parameters / 1e6, p->model.shape.layers, plan->max_model_len,
+           plan->model.context_max, plan->seqs, plan->queue);
     printf("ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
     print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
@@ -187,6 +188,7 @@ static void json_model(const struct planning *p, struct buf *b)
     const struct plan *plan = &p->plan;
     buf_putc(b, '{');
     json_write_member(b, "id", plan->model.name);
+    json_write_member(b, "form", p->model.shape.form);
     buf_printf(b,
                ",\"max_model_len\":%u,\"context_max\":%u,\"max_num_seqs\":%u,\"max_queue\":%u,\"ceiling_"
                "bytes\":%llu",

@@ -338,7 +338,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used) : 0,
     };
     config_fill_layouts(c, &shape);
-    binder_form(b, shape.form);
+    form_names_text(&b->forms, shape.form);
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));

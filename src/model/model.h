@@ -104,7 +104,7 @@ struct model_shape {
     bool apart;                    /* it computes in memory that is not the machine's */
     bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
-    char form[16];             /* of most of its matrices' bytes: "BF16", "8 bit" */
+    char form[64];             /* of its matrices in the files: "BF16", "Q4_K and 2 others" (form_names.h) */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
     enum kv_form kv_form;
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */

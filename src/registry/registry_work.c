@@ -212,9 +212,10 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
     const struct model_shape *s = e->served.shape;
     const struct plan *plan = &e->now.plan;
     LOG_INFO("model_loaded",
-             "model=%s context=%u%s%s compute=%s weights_bytes=%llu set_aside_bytes=%llu kv_bytes=%llu "
+             "model=%s form=\"%s\" context=%u%s%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
+             "kv_bytes=%llu "
              "kv_dtype=%s kv_options=\"--max-model-len, --kv-dtype\" ms=%llu",
-             e->known.id, plan->max_model_len, s->longrope ? " longrope=" : "",
+             e->known.id, s->form, plan->max_model_len, s->longrope ? " longrope=" : "",
              s->longrope ? s->longrope : "", compute_mode_name(s->compute), (ull)s->weight_bytes,
              (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
              model_kv_dtype(s), (ull)(took_ns / NS_PER_MS));
