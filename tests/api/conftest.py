@@ -29,7 +29,10 @@ READY_S = 60
 ANSWER_S = 300  # tests run beside each other, on a machine that may have other work
 # Sockets and keys of the servers under test lie in a directory of their own, with a short name.
 RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
+# Whether the starter model has been fetched changes no other test.
+USER_CACHE = os.environ.get("XDG_CACHE_HOME")
 os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
+os.environ["XDG_CACHE_HOME"] = RUNTIME.name + "/cache"
 os.environ.pop("RUNTIME_DIRECTORY", None)
 ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
