@@ -40,7 +40,7 @@ AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 
 # Tests with clients of other projects run in the environment that has the package: see `./test clients`.
 PACKAGES = {"agents": "agents", "described": "schemathesis", "instructor": "instructor",
-            "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic"}
+            "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic", "metaschema": "jsonschema"}
 collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if not importlib.util.find_spec(package)]
 
 
