@@ -69,6 +69,18 @@ static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
                bytes_text(s->state_bytes).text);
 }
 
+/* The arithmetic, and the part of the context in what a load sets aside. */
+static void print_arithmetic(const struct planning *p)
+{
+    const struct plan *plan = &p->plan;
+    printf("Products with the weights are computed in %s (--compute).", planning_compute(p));
+    if (p->model.shape.kv_count > 0)
+        printf(" A load sets %s aside for keys and values of one context, in %s (--max-model-len, "
+               "--kv-dtype).",
+               bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text, planning_kv_dtype(p));
+    printf("\n");
+}
+
 /* What a sequence has of the groups with a window. */
 static void print_windows(const struct plan *plan)
 {
@@ -103,6 +115,7 @@ static void print_table(const struct planning *p)
            bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text,
            bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
     print_layouts(&p->model.shape, plan->model.page_tokens);
+    print_arithmetic(p);
     print_windows(plan);
     const struct model_vision *v = &p->model.shape.vision;
     if (v->present)
@@ -182,6 +195,8 @@ static void json_model(const struct planning *p, struct buf *b)
                plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue,
                (ull)plan->ceiling_bytes);
     json_write_member(b, "ceiling_from", p->ceiling_from);
+    json_write_member(b, "compute", planning_compute(p));
+    json_write_member(b, "kv_dtype", planning_kv_dtype(p));
     buf_printf(b,
                ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
                "\"page_bytes\":%llu,\"page_tokens\":%u,\"state_bytes\":%llu,\"image_pixels_max\":%llu,"
