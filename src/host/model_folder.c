@@ -86,7 +86,7 @@ static bool is_model(struct contents c)
     return c.safetensors || (c.config && !c.gguf);
 }
 
-/* A GGUF model, or a vision encoder, which is listed with the reason why it is none. */
+/* A GGUF model, or a vision encoder, which the listing refuses with a reason. */
 static int look_at_gguf(const struct folder *f, int index, model_found_fn *found, void *arg, struct err *e)
 {
     char path[PATH_BYTES], id[PATH_BYTES];
@@ -124,7 +124,7 @@ static int hub_model(const char *dir, const struct hub_name *name, model_found_f
 static int each_below(const struct folder *f, unsigned depth, model_found_fn *found, void *arg,
                       struct err *e);
 
-/* A model's own files, or what lies below a folder. */
+/* The files of a model, or the models below a folder. */
 static int each_in(const struct folder *f, const char *id, unsigned depth, model_found_fn *found, void *arg,
                    struct err *e)
 {
