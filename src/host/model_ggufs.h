@@ -17,8 +17,8 @@ int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index,
 /* Of all files of a directory; one that cannot be read has none. */
 int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err *e);
 
-/* The id of a GGUF file: its name without .gguf and the number of a part. The names of
- * `folders` directories above it stand before it. False: the path is not that of a GGUF file, or is longer than `bytes`. */
+/* The id of a GGUF file: its name without .gguf and the number of a part. The names of `folders` directories
+ * above it stand before it. False: the path is not that of a GGUF file, or is longer than `bytes`. */
 bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes);
 
 /* The bytes of a GGUF model's files, of all parts that are there. */
