@@ -132,7 +132,7 @@ static bool try_bare(struct chat_parser *p, struct slice head)
     return true;
 }
 
-/* The end of a call once more. False: not here; *wait: it may come. An end that also begins a section is none. */
+/* The end of a call once more, unless a section may begin so. False: not here; *wait: it may come. */
 static bool skip_second_end(struct chat_parser *p, struct slice s, bool *wait)
 {
     static const enum chat_marker ends[] = {CHAT_CALL_END, CHAT_SECTION_END};
