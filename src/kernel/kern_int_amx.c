@@ -89,37 +89,41 @@ struct block_codes {
 
 /* ---- activations ---- */
 
-/* The scales and sums of 16 columns, group after group. */
+/* The scales and sums of 16 columns in a group. */
 typedef struct quants_group tile_groups[TILE_COLUMNS];
 
-/* The tiles of at most 16 columns in a block. */
-struct block_values {
-    const char *at;          /* the first block of 64 values of the first column */
-    size_t stride;           /* from column to column */
-    size_t step, high;       /* from 64 values to the next 64, and to their high bytes */
-    uint32_t odd;            /* whether the first group begins within 64 values */
-    const tile_groups *groups;
+/* How the values of at most 16 columns lie. */
+struct values_form {
+    size_t stride;     /* from column to column */
+    size_t step, high; /* from 64 values to the next 64, and to their high bytes */
 };
 
 /* ---- units ---- */
 
-/* Sums of a group: of values of one byte, or of low and of high bytes. */
-typedef int32_t tile_sums[PANELS][2][TILE_COLUMNS][MATRIX_PANEL];
+/* Sums of a tile. */
+typedef int32_t tile_sums[TILE_COLUMNS][MATRIX_PANEL];
 
+/* A unit's sums lie group after group, and in a group: first panel, second panel; of values of two bytes low
+ * and high bytes of the first one, then of the second. */
 struct unit {
-    struct block_codes codes[PANELS];
-    const struct block_sides *sides[PANELS];
-    struct block_values values;
+    const struct block_codes *codes; /* [PANELS] */
+    const struct block_sides *sides; /* [PANELS] */
+    const char *values;
+    const tile_groups *columns;
     float *acc[PANELS]; /* [16][MATRIX_PANEL] */
-    uint32_t groups;    /* 0: no unit */
-    tile_sums *sums;    /* [BLOCK_GROUPS] */
+    tile_sums *sums;
+    uint32_t groups; /* 0: no unit */
 };
 
 typedef float panel_acc[CHUNK_TILES][TILE_COLUMNS][MATRIX_PANEL];
 
+#ifndef SUMS_SKEW
+#define SUMS_SKEW 0
+#endif
+
 struct amx_memory {
     _Alignas(64) char values[CHUNK_TILES][BLOCK_STEPS / BLOCK_VALUES * 2][TILE_COLUMNS][BLOCK_VALUES];
-    _Alignas(64) tile_sums sums[2][BLOCK_GROUPS];
+    _Alignas(4096) tile_sums sums[2][BLOCK_GROUPS * PANELS * 2 + SUMS_SKEW];
     _Alignas(64) uint8_t codes[SET_PANELS][BLOCK_STEPS * MATRIX_PANEL];
     _Alignas(64) panel_acc acc[CHUNK_PANELS];
     float nowhere[TILE_COLUMNS][MATRIX_PANEL];
@@ -135,17 +139,19 @@ struct amx {
     uint32_t group_tiles; /* tiles of a group: 1, 2 */
     uint32_t group_units; /* units of a group: 1, 2, 4 */
     uint32_t block_groups;
-    size_t values_at;     /* in a row */
+    size_t group_bytes, codes_at; /* of a group of the matrix */
+    size_t values_at;             /* in a row */
+    struct values_form form;
     struct amx_memory *memory;
-    struct unit last; /* whose sums have not joined yet */
-    uint32_t units, sets; /* taken so far */
+    struct unit units[2]; /* the next one, and the one whose sums have not joined yet */
+    uint32_t taken, sets; /* so far */
 };
 
 /* ---- a group's sums ---- */
 
 /* Sums of the first panel in tiles 0 and 1, of the second in 2 and 3, low bytes first; columns in 4 and 5;
  * codes in 6 and 7. */
-V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct block_values *v, const char *values,
+V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct values_form *v, const char *values,
                         uint32_t tiles, tile_sums *sums)
 {
     TILE_ZERO(0);
@@ -162,10 +168,10 @@ V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct block_v
         TILE_DOT_BYTES(1, 5, 6);
         TILE_DOT_BYTES(3, 5, 7);
     }
-    TILE_STORE(0, (*sums)[0][0], LINE_BYTES);
-    TILE_STORE(2, (*sums)[1][0], LINE_BYTES);
-    TILE_STORE(1, (*sums)[0][1], LINE_BYTES);
-    TILE_STORE(3, (*sums)[1][1], LINE_BYTES);
+    TILE_STORE(0, sums[0], LINE_BYTES);
+    TILE_STORE(2, sums[2], LINE_BYTES);
+    TILE_STORE(1, sums[1], LINE_BYTES);
+    TILE_STORE(3, sums[3], LINE_BYTES);
 }
 
 #define GROUP_INT8(first_, second_, x_)                                                                      \
@@ -179,12 +185,12 @@ V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct block_v
             TILE_LOAD(7, codes[1] + (size_t)i * TILE_BYTES, LINE_BYTES);                                     \
             TILE_DOT_BYTES(second_, x_, 7);                                                                  \
         }                                                                                                    \
-        TILE_STORE(first_, (*sums)[0][0], LINE_BYTES);                                                       \
-        TILE_STORE(second_, (*sums)[1][0], LINE_BYTES);                                                      \
+        TILE_STORE(first_, sums[0], LINE_BYTES);                                                             \
+        TILE_STORE(second_, sums[1], LINE_BYTES);                                                            \
     } while (0)
 
 /* Groups take turns with two sets of tiles. */
-V16_FN void group_int8(const uint8_t *const codes[PANELS], const struct block_values *v, const char *values,
+V16_FN void group_int8(const uint8_t *const codes[PANELS], const struct values_form *v, const char *values,
                        uint32_t tiles, uint32_t set, tile_sums *sums)
 {
     if (set == 0)
@@ -193,53 +199,56 @@ V16_FN void group_int8(const uint8_t *const codes[PANELS], const struct block_va
         GROUP_INT8(1, 3, 5);
 }
 
+V16_FN void prefetch_group(const struct amx *a, const uint8_t *at)
+{
+    for (size_t line = 0; line < a->group_bytes; line += LINE_BYTES)
+        _mm_prefetch((const char *)at + line, _MM_HINT_T1);
+}
+
+/* Tiles of group `g` of the unit. */
 V16_FN void unit_group(const struct amx *a, const struct unit *u, uint32_t g, const int bytes)
 {
-    const struct block_values *v = &u->values;
-    uint32_t unit = g * a->group_units + v->odd;
-    const char *values = v->at + unit / 2 * v->step + unit % 2 * 32;
+    const uint32_t unit = g * a->group_units;
+    const char *values = u->values + unit / 2 * a->form.step + unit % 2 * 32;
     const uint8_t *codes[PANELS];
     for (uint32_t i = 0; i < PANELS; i++) {
         codes[i] = u->codes[i].at + g * u->codes[i].step;
-        if (u->codes[i].ahead) {
-            const char *ahead = (const char *)u->codes[i].ahead + g * matrix_group_bytes(a->w);
-            for (size_t line = 0; line < matrix_group_bytes(a->w); line += LINE_BYTES)
-                _mm_prefetch(ahead + line, _MM_HINT_T1);
-        }
+        if (u->codes[i].ahead)
+            prefetch_group(a, u->codes[i].ahead + g * a->group_bytes);
     }
 #ifdef LAB_NO_TILES
     return;
 #endif
     if (bytes == 1)
-        group_int8(codes, v, values, a->group_tiles, g % 2, &u->sums[g]);
+        group_int8(codes, &a->form, values, a->group_tiles, g % 2, u->sums + g * PANELS);
     else
-        group_int16(codes, v, values, a->group_tiles, &u->sums[g]);
+        group_int16(codes, &a->form, values, a->group_tiles, u->sums + (size_t)g * PANELS * 2);
 }
 
 /* ---- sums join ---- */
 
-V16_FN v16 sums_floats(int32_t (*sums)[TILE_COLUMNS][MATRIX_PANEL], uint32_t j, const int bytes)
+/* Sums of a column as floats: those at `at`, or of low bytes there and of high bytes in the next tile. */
+V16_FN v16 sums_floats(const char *at, const int bytes)
 {
-    __m512i s = _mm512_load_si512(sums[0][j]);
+    __m512i s = _mm512_load_si512(at);
     if (bytes == 2)
-        s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_load_si512(sums[1][j]), 8));
+        s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_load_si512(at + TILE_BYTES), 8));
     return _mm512_cvtepi32_ps(s);
 }
 
-/* Group `g` of the unit joins the sums of both panels and of columns [j0, j0 + 8). Some of those may be no
- * columns. */
-V16_FN void join_group(const struct unit *u, uint32_t g, uint32_t j0, const int bytes,
-                       v16 acc[PANELS][HALF_COLUMNS])
+/* A group joins the sums of both panels and 8 columns, whose integer sums begin at `sums` and whose scales at
+ * `x`. Some of those may be no columns. */
+V16_FN void join_group(const char *sums, const struct quants_group *x, const struct block_sides *sides,
+                       uint32_t g, const int bytes, v16 acc[PANELS][HALF_COLUMNS])
 {
-    int32_t(*sums)[2][TILE_COLUMNS][MATRIX_PANEL] = u->sums[g];
-    const struct quants_group *x = u->values.groups[g] + j0;
-    v16 scale0 = v16_load(u->sides[0]->scales[g]), bias0 = v16_load(u->sides[0]->biases[g]);
-    v16 scale1 = v16_load(u->sides[1]->scales[g]), bias1 = v16_load(u->sides[1]->biases[g]);
-    UNROLL for (uint32_t j = 0; j < HALF_COLUMNS; j++)
+    const v16 scale0 = v16_load(sides[0].scales[g]), bias0 = v16_load(sides[0].biases[g]);
+    const v16 scale1 = v16_load(sides[1].scales[g]), bias1 = v16_load(sides[1].biases[g]);
+    UNROLL for (size_t j = 0; j < HALF_COLUMNS; j++)
     {
+        const char *at = sums + j * LINE_BYTES;
         v16 scale = v16_set(x[j].scale), sum = v16_set(x[j].sum);
-        v16 y0 = v16_fma(sums_floats(sums[0], j0 + j, bytes), v16_mul(scale0, scale), acc[0][j]);
-        v16 y1 = v16_fma(sums_floats(sums[1], j0 + j, bytes), v16_mul(scale1, scale), acc[1][j]);
+        v16 y0 = v16_fma(sums_floats(at, bytes), v16_mul(scale0, scale), acc[0][j]);
+        v16 y1 = v16_fma(sums_floats(at + bytes * TILE_BYTES, bytes), v16_mul(scale1, scale), acc[1][j]);
         acc[0][j] = v16_fma(bias0, sum, y0);
         acc[1][j] = v16_fma(bias1, sum, y1);
     }
@@ -248,24 +257,26 @@ V16_FN void join_group(const struct unit *u, uint32_t g, uint32_t j0, const int 
 /* The sums of `last` join, beside the tiles of `next`. */
 V16_FN void unit_run(const struct amx *a, const struct unit *next, const struct unit *last, const int bytes)
 {
-    uint32_t done = 0, halves = last->groups == 0 ? 0 : a->columns > HALF_COLUMNS ? 2 : 1;
+    const uint32_t halves = last->groups == 0 ? 0 : a->columns > HALF_COLUMNS ? 2 : 1;
+    uint32_t done = 0;
     for (uint32_t half = 0; half < halves; half++) {
+        const size_t j0 = (size_t)half * HALF_COLUMNS;
+        const char *sums = (const char *)last->sums[0][j0];
+        float *at0 = last->acc[0] + j0 * MATRIX_PANEL, *at1 = last->acc[1] + j0 * MATRIX_PANEL;
         v16 acc[PANELS][HALF_COLUMNS];
-        float *at0 = last->acc[0] + half * HALF_COLUMNS * MATRIX_PANEL;
-        float *at1 = last->acc[1] + half * HALF_COLUMNS * MATRIX_PANEL;
-        UNROLL for (uint32_t j = 0; j < HALF_COLUMNS; j++)
+        UNROLL for (size_t j = 0; j < HALF_COLUMNS; j++)
         {
             acc[0][j] = v16_load(at0 + j * MATRIX_PANEL);
             acc[1][j] = v16_load(at1 + j * MATRIX_PANEL);
         }
-        for (uint32_t g = 0; g < last->groups; g++) {
+        for (uint32_t g = 0; g < last->groups; g++, sums += PANELS * bytes * TILE_BYTES) {
             if (done < next->groups && done * halves <= half * last->groups + g)
                 unit_group(a, next, done++, bytes);
 #ifndef LAB_NO_JOIN
-            join_group(last, g, half * HALF_COLUMNS, bytes, acc);
+            join_group(sums, last->columns[g] + j0, last->sides, g, bytes, acc);
 #endif
         }
-        UNROLL for (uint32_t j = 0; j < HALF_COLUMNS; j++)
+        UNROLL for (size_t j = 0; j < HALF_COLUMNS; j++)
         {
             v16_store(at0 + j * MATRIX_PANEL, acc[0][j]);
             v16_store(at1 + j * MATRIX_PANEL, acc[1][j]);
@@ -285,48 +296,56 @@ static void unit_run_int16(const struct amx *a, const struct unit *next, const s
     unit_run(a, next, last, 2);
 }
 
-/* Computes the unit's tiles. Its sums join with the next call. */
-static void unit_put(struct amx *a, struct unit *u)
+/* The place of the next unit. */
+static struct unit *unit_next(struct amx *a)
 {
-    u->sums = a->memory->sums[a->units++ % 2];
+    return &a->units[a->taken % 2];
+}
+
+/* Computes the tiles of the next unit. Its sums join with the next call. */
+static void unit_put(struct amx *a)
+{
+    struct unit *u = unit_next(a);
+    const struct unit *last = &a->units[++a->taken % 2];
+    u->sums = a->memory->sums[a->taken % 2];
     if (a->c->bytes == 1)
-        unit_run_int8(a, u, &a->last);
+        unit_run_int8(a, u, last);
     else
-        unit_run_int16(a, u, &a->last);
-    a->last = *u;
+        unit_run_int16(a, u, last);
 }
 
 static void units_end(struct amx *a)
 {
-    struct unit none = {.groups = 0};
-    unit_put(a, &none);
+    unit_next(a)->groups = 0;
+    unit_put(a);
 }
 
 /* ---- blocks of k ---- */
 
 /* Groups [g, g + groups) of a panel. `ahead`: its codes come from memory, and the lines that are read this
  * much later are prefetched. */
-static struct block_codes take_weights(const struct amx *a, uint8_t *unpacked, struct block_sides *sides,
-                                       uint32_t panel, uint32_t g, uint32_t groups, size_t ahead)
+static void take_weights(const struct amx *a, struct block_codes *ret, uint8_t *unpacked,
+                         struct block_sides *sides, uint32_t panel, uint32_t g, uint32_t groups, size_t ahead)
 {
     const struct matrix *w = a->w;
-    const size_t group_bytes = matrix_group_bytes(w), codes_at = matrix_sides_bytes(w);
-    const uint8_t *at = (const uint8_t *)w->data + panel * matrix_panel_bytes(w);
+    const uint8_t *data = (const uint8_t *)w->data + panel * matrix_panel_bytes(w);
+    const uint8_t *at = data + matrix_group_offset(w, g), *upper = data + matrix_super_offset(w, g);
     const bool plain = w->bits == 8 && w->super == 0;
-    struct block_codes ret = {unpacked, (size_t)w->group * MATRIX_PANEL, NULL};
-    if (plain)
-        ret = (struct block_codes){at + g * group_bytes + codes_at, group_bytes, NULL};
-    if (ahead)
-        ret.ahead = at + matrix_group_offset(w, g) + ahead;
+    ret->at = plain ? at + a->codes_at : unpacked;
+    ret->step = plain ? a->group_bytes : (size_t)w->group * MATRIX_PANEL;
+    ret->ahead = ahead ? at + ahead : NULL;
     for (uint32_t i = 0; i < groups; i++) {
-        const struct qparams q = quads_sides(w, at, g + i);
+        if (w->super && i > 0) {
+            at = data + matrix_group_offset(w, g + i);
+            upper = data + matrix_super_offset(w, g + i);
+        }
+        const struct qparams q = sides_of(w, at, upper, 0.0f, 1.0f);
         v16_store(sides->scales[i], q.scale);
         v16_store(sides->biases[i], q.bias);
         if (!plain)
-            unpacks[w->bits](unpacked + i * ret.step, at + matrix_group_offset(w, g + i) + codes_at,
-                             a->group_units);
+            unpacks[w->bits](unpacked + i * ret->step, at + a->codes_at, a->group_units);
+        at += a->group_bytes;
     }
-    return ret;
 }
 
 static const char *row_of(const struct amx *a, uint32_t column, uint32_t count, uint32_t j)
@@ -338,13 +357,14 @@ static void take_groups(const struct amx *a, tile_groups *ret, uint32_t column, 
                         uint32_t groups)
 {
     for (uint32_t j = 0; j < TILE_COLUMNS; j++) {
-        const struct quants_group *x = (const struct quants_group *)(const void *)row_of(a, column, count, j);
+        const struct quants_group *x =
+            (const struct quants_group *)(const void *)row_of(a, column, count, j) + g;
         for (uint32_t i = 0; i < groups; i++)
-            ret[i][j] = x[g + i];
+            ret[i][j] = x[i];
     }
 }
 
-/* Offset of the values of group g in a row: of the 64 that it begins in. */
+/* Offset of the values of group g in a row. */
 static size_t values_of(const struct amx *a, uint32_t g)
 {
     return a->values_at + (size_t)(g * a->group_units / 2) * BLOCK_VALUES * a->c->bytes;
@@ -354,13 +374,14 @@ static size_t values_of(const struct amx *a, uint32_t g)
 static void copy_values(const struct amx *a, uint32_t tile, uint32_t column, uint32_t count, uint32_t g,
                         uint32_t groups)
 {
-    uint32_t lines = DIV_UP(groups * a->w->group, (uint32_t)BLOCK_VALUES) * a->c->bytes;
-    char(*to)[TILE_COLUMNS][BLOCK_VALUES] = a->memory->values[tile];
-    for (uint32_t j = 0; j < a->columns; j++) {
+    const size_t bytes = (size_t)DIV_UP(groups * a->w->group, (uint32_t)BLOCK_VALUES) * a->c->bytes *
+                         BLOCK_VALUES;
+    char(*to)[BLOCK_VALUES] = a->memory->values[tile][0];
+    for (uint32_t j = 0; j < a->columns; j++, to++) {
         const char *from = row_of(a, column, count, j) + values_of(a, g);
-        for (uint32_t i = 0; i < lines; i++) {
-            _mm512_store_si512(to[i][j], _mm512_loadu_si512(from + (size_t)i * BLOCK_VALUES));
-            _mm_prefetch(from + (size_t)(i + lines) * BLOCK_VALUES, _MM_HINT_T0);
+        for (size_t i = 0; i < bytes; i += BLOCK_VALUES) {
+            _mm512_store_si512(to[i / BLOCK_VALUES * TILE_COLUMNS], _mm512_loadu_si512(from + i));
+            _mm_prefetch(from + bytes + i, _MM_HINT_T0);
         }
     }
 }
@@ -377,6 +398,11 @@ static float *acc_of(const struct amx *a, const struct chunk *t, uint32_t panel,
     return panel < t->panels ? a->memory->acc[panel][tile][0] : a->memory->nowhere[0];
 }
 
+static uint32_t panel_of(const struct chunk *t, uint32_t panel)
+{
+    return t->panel + MIN_OF(panel, t->panels - 1);
+}
+
 static void store_outputs(const struct amx *a, const struct chunk *t)
 {
     for (uint32_t j = 0; j < t->columns; j++) {
@@ -388,53 +414,53 @@ static void store_outputs(const struct amx *a, const struct chunk *t)
     }
 }
 
-/* The panels [panel, panel + SET_PANELS) of the chunk and a block of k, with all its columns. */
-static void set_run(struct amx *a, const struct chunk *t, uint32_t panel, uint32_t g, uint32_t groups,
-                    const tile_groups (*x)[BLOCK_GROUPS], struct block_sides *sides)
-{
-    struct block_codes codes[SET_PANELS];
-    uint32_t panels = MIN_OF((uint32_t)SET_PANELS, ROUND_UP(t->panels - panel, (uint32_t)PANELS));
-    for (uint32_t i = 0; i < panels; i++)
-        codes[i] = take_weights(a, a->memory->codes[i], &sides[i], t->panel + MIN_OF(panel + i, t->panels - 1),
-                                g, groups, 0);
-    for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns) {
-        for (uint32_t i = 0; i < panels; i += PANELS) {
-            struct unit u = {.codes = {codes[i], codes[i + 1]},
-                             .sides = {&sides[i], &sides[i + 1]},
-                             .acc = {acc_of(a, t, panel + i, tile), acc_of(a, t, panel + i + 1, tile)},
-                             .groups = groups};
-            u.values = (struct block_values){.at = a->memory->values[tile][0][0],
-                                             .stride = BLOCK_VALUES,
-                                             .step = TILE_BYTES * a->c->bytes,
-                                             .high = TILE_BYTES,
-                                             .odd = g * a->group_units % 2,
-                                             .groups = x[tile]};
-            unit_put(a, &u);
-        }
-    }
-}
-
-static void clear(struct amx *a, const struct chunk *t)
+static void clear(const struct amx *a, const struct chunk *t)
 {
     for (uint32_t i = 0; i < t->panels; i++)
         memset(a->memory->acc[i], 0, DIV_UP(t->columns, a->columns) * sizeof a->memory->acc[0][0]);
+}
+
+/* The panels [panel, panel + SET_PANELS) of the chunk and a block of k, with all its columns. */
+static void set_run(struct amx *a, const struct chunk *t, uint32_t panel, uint32_t g, uint32_t groups,
+                    tile_groups (*columns)[BLOCK_GROUPS])
+{
+    struct amx_memory *m = a->memory;
+    struct block_codes codes[SET_PANELS];
+    struct block_sides *sides = m->sides[a->sets++ % 2];
+    const uint32_t panels = MIN_OF((uint32_t)SET_PANELS, ROUND_UP(t->panels - panel, (uint32_t)PANELS));
+    for (uint32_t i = 0; i < panels; i++)
+        take_weights(a, &codes[i], m->codes[i], &sides[i], panel_of(t, panel + i), g, groups, 0);
+    for (uint32_t tile = 0; tile * a->columns < t->columns; tile++) {
+        for (uint32_t i = 0; i < panels; i += PANELS) {
+            struct unit *u = unit_next(a);
+            u->codes = codes + i;
+            u->sides = sides + i;
+            u->values = m->values[tile][0][0];
+            u->columns = columns[tile];
+            u->acc[0] = acc_of(a, t, panel + i, tile);
+            u->acc[1] = acc_of(a, t, panel + i + 1, tile);
+            u->groups = groups;
+            unit_put(a);
+        }
+    }
 }
 
 static void chunk_run(struct amx *a, const struct chunk *t)
 {
     struct amx_memory *m = a->memory;
     const uint32_t all = a->w->k / a->w->group;
+    a->form = (struct values_form){BLOCK_VALUES, TILE_BYTES * a->c->bytes, TILE_BYTES};
     clear(a, t);
     for (uint32_t g = 0, block = 0; g < all; g += a->block_groups, block++) {
+        tile_groups(*columns)[BLOCK_GROUPS] = m->groups[block % 2];
         uint32_t groups = MIN_OF(a->block_groups, all - g);
         for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns) {
             uint32_t count = MIN_OF(a->columns, t->columns - j);
             copy_values(a, tile, t->column + j, count, g, groups);
-            take_groups(a, m->groups[block % 2][tile], t->column + j, count, g, groups);
+            take_groups(a, columns[tile], t->column + j, count, g, groups);
         }
         for (uint32_t panel = 0; panel < t->panels; panel += SET_PANELS)
-            set_run(a, t, panel, g, groups, (const tile_groups(*)[BLOCK_GROUPS])m->groups[block % 2],
-                    m->sides[a->sets++ % 2]);
+            set_run(a, t, panel, g, groups, columns);
     }
     units_end(a);
     store_outputs(a, t);
@@ -466,26 +492,26 @@ static void stream_run(struct amx *a, const struct chunk *t)
 {
     struct amx_memory *m = a->memory;
     const uint32_t all = a->w->k / a->w->group;
-    tile_groups *x = (tile_groups *)(void *)m->values;
+    const tile_groups *columns = (const tile_groups *)(const void *)m->values;
+    struct block_codes codes[PANELS];
+    a->form = (struct values_form){stride_of(a), BLOCK_VALUES * a->c->bytes, BLOCK_VALUES};
     clear(a, t);
-    take_groups(a, x, 0, t->columns, 0, all);
+    take_groups(a, (tile_groups *)(void *)m->values, 0, t->columns, 0, all);
     for (uint32_t panel = 0; panel < t->panels; panel += PANELS) {
         for (uint32_t g = 0; g < all; g += a->block_groups) {
-            struct unit u = {.acc = {acc_of(a, t, panel, 0), acc_of(a, t, panel + 1, 0)},
-                             .groups = MIN_OF(a->block_groups, all - g)};
             struct block_sides *sides = m->sides[a->sets++ % 2];
-            for (uint32_t i = 0; i < PANELS; i++) {
-                uint32_t of = t->panel + MIN_OF(panel + i, t->panels - 1);
-                u.codes[i] = take_weights(a, m->codes[i], &sides[i], of, g, u.groups, AHEAD_BYTES);
-                u.sides[i] = &sides[i];
-            }
-            u.values = (struct block_values){.at = (const char *)a->c->x[0] + values_of(a, g),
-                                             .stride = stride_of(a),
-                                             .step = BLOCK_VALUES * a->c->bytes,
-                                             .high = BLOCK_VALUES,
-                                             .odd = g * a->group_units % 2,
-                                             .groups = (const tile_groups *)x + g};
-            unit_put(a, &u);
+            struct unit *u = unit_next(a);
+            u->groups = MIN_OF(a->block_groups, all - g);
+            for (uint32_t i = 0; i < PANELS; i++)
+                take_weights(a, &codes[i], m->codes[i], &sides[i], panel_of(t, panel + i), g, u->groups,
+                             AHEAD_BYTES);
+            u->codes = codes;
+            u->sides = sides;
+            u->values = (const char *)a->c->x[0] + values_of(a, g);
+            u->columns = columns + g;
+            u->acc[0] = acc_of(a, t, panel, 0);
+            u->acc[1] = acc_of(a, t, panel + 1, 0);
+            unit_put(a);
         }
     }
     units_end(a);
@@ -542,6 +568,8 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
     a.columns = DIV_UP(c->count, DIV_UP(c->count, (uint32_t)TILE_COLUMNS));
     a.group_units = w->group / QUANTS_UNIT;
     a.group_tiles = MAX_OF(a.group_units / 2, 1u);
+    a.group_bytes = matrix_group_bytes(w);
+    a.codes_at = matrix_sides_bytes(w);
     a.block_groups = MIN_OF((uint32_t)BLOCK_GROUPS, BLOCK_STEPS / w->group);
     amx_call(&a, panel_begin, panel_end);
 }
