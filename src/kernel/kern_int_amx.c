@@ -6,11 +6,13 @@
  * unit. It takes longer than the tiles do, so the two are interleaved: while a unit's sums join, the tiles of
  * the next one are computed.
  *
- * Many columns: a chunk of columns and panels, by blocks of k. A block of activations is copied, tile after
- * tile, with the groups' scales beside it. (The rows of activations lie pages apart. Reading tiles from them
- * missed in the first TLB for nearly every row.) The codes of four panels are unpacked, lie in L1 and meet all
- * columns. At most 16 columns: a panel pair at a time, from its first group to its last, for its codes come
- * from memory. Tiles are then loaded from the rows themselves where these lie equally far apart.
+ * At most 16 columns: two panels at a time, from the first group to the last, for codes come from memory. More
+ * columns: a chunk of columns and panels, by blocks of k. The codes of four panels are unpacked, lie in L1 and
+ * meet all columns of the chunk.
+ *
+ * Where the rows of activations lie equally far apart, tiles are loaded from them, else from a copy of the
+ * block. The groups' scales and sums are copied, so that they lie together. (kern_bench, 16 workers: a copy of
+ * the block for every chunk of panels took as long as what it saved.)
  *
  * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. */
 #include "base/check.h"
@@ -26,33 +28,23 @@
 
 #include "kernel/kern_qparam.inc"
 
-/* From so many columns on tiles are faster than the VNNI tier: of int16 and of int8 values (kern_bench, 16
- * cores of a Xeon with AMX). */
-#ifndef TILE_COLUMNS_INT16
-#define TILE_COLUMNS_INT16 9
-#define TILE_COLUMNS_INT8  9
-#endif
+/* From so many columns on tiles are faster than the VNNI tier (kern_bench, 16 cores of a Xeon with AMX). */
+#define TILE_COLUMNS_MIN 9
 
-#ifndef CHUNK_TILES
-#define CHUNK_TILES  8
-#endif
-#ifndef BLOCK_GROUPS
-#define BLOCK_GROUPS 2 /* at most, of a block of k */
-#endif
-#ifndef SET_PANELS
-#define SET_PANELS   4
-#endif
-#ifndef AHEAD_BYTES
-#define AHEAD_BYTES 8192
-#endif
-#define CHUNK_PANELS 8
 #define TILE_COLUMNS 16
 #define HALF_COLUMNS 8
 #define PANELS       2
-#define BLOCK_STEPS  (BLOCK_GROUPS * 64u < 128u ? 128u : BLOCK_GROUPS * 64u) /* k steps of a block, at most */
-#define UNIT_QUADS   8
-#define LINE_BYTES   64
-#define TILE_BYTES   1024
+#define CHUNK_TILES  8
+#define CHUNK_PANELS 8
+#define SET_PANELS   4
+/* Of a block of k. (With four groups 16 columns of 4 bits and int16 ran at 39 % of reading instead of 52.) */
+#define BLOCK_GROUPS 2
+#define BLOCK_STEPS  128
+/* Of a panel that is read once: what is prefetched lies so far behind. */
+#define AHEAD_BYTES 4096
+#define UNIT_QUADS  8
+#define LINE_BYTES  64
+#define TILE_BYTES  1024
 
 /* ---- weights ---- */
 
@@ -108,6 +100,7 @@ typedef int32_t tile_sums[TILE_COLUMNS][MATRIX_PANEL];
 struct unit {
     const struct block_codes *codes; /* [PANELS] */
     const struct block_sides *sides; /* [PANELS] */
+    const struct values_form *form;
     const char *values;
     const tile_groups *columns;
     float *acc[PANELS]; /* [16][MATRIX_PANEL] */
@@ -117,13 +110,9 @@ struct unit {
 
 typedef float panel_acc[CHUNK_TILES][TILE_COLUMNS][MATRIX_PANEL];
 
-#ifndef SUMS_SKEW
-#define SUMS_SKEW 0
-#endif
-
 struct amx_memory {
     _Alignas(64) char values[CHUNK_TILES][BLOCK_STEPS / BLOCK_VALUES * 2][TILE_COLUMNS][BLOCK_VALUES];
-    _Alignas(4096) tile_sums sums[2][BLOCK_GROUPS * PANELS * 2 + SUMS_SKEW];
+    _Alignas(64) tile_sums sums[2][BLOCK_GROUPS * PANELS * 2];
     _Alignas(64) uint8_t codes[SET_PANELS][BLOCK_STEPS * MATRIX_PANEL];
     _Alignas(64) panel_acc acc[CHUNK_PANELS];
     float nowhere[TILE_COLUMNS][MATRIX_PANEL];
@@ -139,9 +128,9 @@ struct amx {
     uint32_t group_tiles; /* tiles of a group: 1, 2 */
     uint32_t group_units; /* units of a group: 1, 2, 4 */
     uint32_t block_groups;
-    size_t group_bytes, codes_at; /* of a group of the matrix */
-    size_t values_at;             /* in a row */
-    struct values_form form;
+    size_t group_bytes, codes_at;    /* of a group of the matrix */
+    size_t values_at;                /* in a row */
+    struct values_form rows, copies; /* rows.stride 0: rows lie anywhere */
     struct amx_memory *memory;
     struct unit units[2]; /* the next one, and the one whose sums have not joined yet */
     uint32_t taken, sets; /* so far */
@@ -209,20 +198,17 @@ V16_FN void prefetch_group(const struct amx *a, const uint8_t *at)
 V16_FN void unit_group(const struct amx *a, const struct unit *u, uint32_t g, const int bytes)
 {
     const uint32_t unit = g * a->group_units;
-    const char *values = u->values + unit / 2 * a->form.step + unit % 2 * 32;
+    const char *values = u->values + unit / 2 * u->form->step + unit % 2 * 32;
     const uint8_t *codes[PANELS];
     for (uint32_t i = 0; i < PANELS; i++) {
         codes[i] = u->codes[i].at + g * u->codes[i].step;
         if (u->codes[i].ahead)
             prefetch_group(a, u->codes[i].ahead + g * a->group_bytes);
     }
-#ifdef LAB_NO_TILES
-    return;
-#endif
     if (bytes == 1)
-        group_int8(codes, &a->form, values, a->group_tiles, g % 2, u->sums + g * PANELS);
+        group_int8(codes, u->form, values, a->group_tiles, g % 2, u->sums + g * PANELS);
     else
-        group_int16(codes, &a->form, values, a->group_tiles, u->sums + (size_t)g * PANELS * 2);
+        group_int16(codes, u->form, values, a->group_tiles, u->sums + (size_t)g * PANELS * 2);
 }
 
 /* ---- sums join ---- */
@@ -272,9 +258,7 @@ V16_FN void unit_run(const struct amx *a, const struct unit *next, const struct 
         for (uint32_t g = 0; g < last->groups; g++, sums += PANELS * bytes * TILE_BYTES) {
             if (done < next->groups && done * halves <= half * last->groups + g)
                 unit_group(a, next, done++, bytes);
-#ifndef LAB_NO_JOIN
             join_group(sums, last->columns[g] + j0, last->sides, g, bytes, acc);
-#endif
         }
         UNROLL for (size_t j = 0; j < HALF_COLUMNS; j++)
         {
@@ -370,20 +354,32 @@ static size_t values_of(const struct amx *a, uint32_t g)
     return a->values_at + (size_t)(g * a->group_units / 2) * BLOCK_VALUES * a->c->bytes;
 }
 
-/* A block of `count` columns as tile `tile` of the chunk. The lines of the next block are prefetched. */
+/* Copies a block of `count` columns as tile `tile` of the chunk. */
 static void copy_values(const struct amx *a, uint32_t tile, uint32_t column, uint32_t count, uint32_t g,
                         uint32_t groups)
 {
-    const size_t bytes = (size_t)DIV_UP(groups * a->w->group, (uint32_t)BLOCK_VALUES) * a->c->bytes *
-                         BLOCK_VALUES;
+    const size_t bytes =
+        (size_t)DIV_UP(groups * a->w->group, (uint32_t)BLOCK_VALUES) * a->c->bytes * BLOCK_VALUES;
     char(*to)[BLOCK_VALUES] = a->memory->values[tile][0];
     for (uint32_t j = 0; j < a->columns; j++, to++) {
         const char *from = row_of(a, column, count, j) + values_of(a, g);
-        for (size_t i = 0; i < bytes; i += BLOCK_VALUES) {
+        for (size_t i = 0; i < bytes; i += BLOCK_VALUES)
             _mm512_store_si512(to[i / BLOCK_VALUES * TILE_COLUMNS], _mm512_loadu_si512(from + i));
-            _mm_prefetch(from + bytes + i, _MM_HINT_T0);
-        }
     }
+}
+
+/* Whether a tile of `count` columns can be loaded from its rows. */
+static bool tile_is_direct(const struct amx *a, uint32_t count)
+{
+    return a->rows.stride != 0 && count == a->columns;
+}
+
+static void take_values(const struct amx *a, tile_groups *columns, uint32_t tile, uint32_t column,
+                        uint32_t count, uint32_t g, uint32_t groups)
+{
+    take_groups(a, columns, column, count, g, groups);
+    if (!tile_is_direct(a, count))
+        copy_values(a, tile, column, count, g, groups);
 }
 
 /* ---- chunks ---- */
@@ -407,7 +403,8 @@ static void store_outputs(const struct amx *a, const struct chunk *t)
 {
     for (uint32_t j = 0; j < t->columns; j++) {
         for (uint32_t i = 0; i < t->panels; i++) {
-            uint32_t row = (t->panel + i) * MATRIX_PANEL, left = MIN_OF(a->w->n - row, (uint32_t)MATRIX_PANEL);
+            uint32_t row = (t->panel + i) * MATRIX_PANEL,
+                     left = MIN_OF(a->w->n - row, (uint32_t)MATRIX_PANEL);
             v16_store_n(a->c->y[t->column + j] + row,
                         v16_load(a->memory->acc[i][j / a->columns][j % a->columns]), left);
         }
@@ -420,47 +417,63 @@ static void clear(const struct amx *a, const struct chunk *t)
         memset(a->memory->acc[i], 0, DIV_UP(t->columns, a->columns) * sizeof a->memory->acc[0][0]);
 }
 
-/* The panels [panel, panel + SET_PANELS) of the chunk and a block of k, with all its columns. */
-static void set_run(struct amx *a, const struct chunk *t, uint32_t panel, uint32_t g, uint32_t groups,
-                    tile_groups (*columns)[BLOCK_GROUPS])
+/* A block of k. */
+struct chunk_block {
+    uint32_t g, groups;
+    tile_groups (*columns)[BLOCK_GROUPS]; /* of each tile */
+};
+
+static void set_values(const struct amx *a, struct unit *u, const struct chunk *t,
+                       const struct chunk_block *b, uint32_t tile)
+{
+    const uint32_t column = tile * a->columns;
+    const bool direct = tile_is_direct(a, MIN_OF(a->columns, t->columns - column));
+    u->form = direct ? &a->rows : &a->copies;
+    u->values = direct ? (const char *)a->c->x[t->column + column] + values_of(a, b->g)
+                       : a->memory->values[tile][0][0];
+    u->columns = b->columns[tile];
+}
+
+/* The panels [panel, panel + SET_PANELS) of the chunk and a block, with all columns. The first of them
+ * prefetch the codes of the next block. */
+static void set_run(struct amx *a, const struct chunk *t, uint32_t panel, const struct chunk_block *b)
 {
     struct amx_memory *m = a->memory;
     struct block_codes codes[SET_PANELS];
     struct block_sides *sides = m->sides[a->sets++ % 2];
     const uint32_t panels = MIN_OF((uint32_t)SET_PANELS, ROUND_UP(t->panels - panel, (uint32_t)PANELS));
     for (uint32_t i = 0; i < panels; i++)
-        take_weights(a, &codes[i], m->codes[i], &sides[i], panel_of(t, panel + i), g, groups, 0);
+        take_weights(a, &codes[i], m->codes[i], &sides[i], panel_of(t, panel + i), b->g, b->groups,
+                     b->groups * a->group_bytes);
     for (uint32_t tile = 0; tile * a->columns < t->columns; tile++) {
         for (uint32_t i = 0; i < panels; i += PANELS) {
             struct unit *u = unit_next(a);
+            set_values(a, u, t, b, tile);
             u->codes = codes + i;
             u->sides = sides + i;
-            u->values = m->values[tile][0][0];
-            u->columns = columns[tile];
             u->acc[0] = acc_of(a, t, panel + i, tile);
             u->acc[1] = acc_of(a, t, panel + i + 1, tile);
-            u->groups = groups;
+            u->groups = b->groups;
             unit_put(a);
+            codes[i].ahead = codes[i + 1].ahead = NULL;
         }
     }
 }
 
 static void chunk_run(struct amx *a, const struct chunk *t)
 {
-    struct amx_memory *m = a->memory;
     const uint32_t all = a->w->k / a->w->group;
-    a->form = (struct values_form){BLOCK_VALUES, TILE_BYTES * a->c->bytes, TILE_BYTES};
+    struct chunk_block b;
+    uint32_t blocks = 0;
     clear(a, t);
-    for (uint32_t g = 0, block = 0; g < all; g += a->block_groups, block++) {
-        tile_groups(*columns)[BLOCK_GROUPS] = m->groups[block % 2];
-        uint32_t groups = MIN_OF(a->block_groups, all - g);
-        for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns) {
-            uint32_t count = MIN_OF(a->columns, t->columns - j);
-            copy_values(a, tile, t->column + j, count, g, groups);
-            take_groups(a, columns[tile], t->column + j, count, g, groups);
-        }
+    for (b.g = 0; b.g < all; b.g += b.groups) {
+        b.groups = MIN_OF(a->block_groups, all - b.g);
+        b.columns = a->memory->groups[blocks++ % 2];
+        for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns)
+            take_values(a, b.columns[tile], tile, t->column + j, MIN_OF(a->columns, t->columns - j), b.g,
+                        b.groups);
         for (uint32_t panel = 0; panel < t->panels; panel += SET_PANELS)
-            set_run(a, t, panel, g, groups, columns);
+            set_run(a, t, panel, &b);
     }
     units_end(a);
     store_outputs(a, t);
@@ -468,24 +481,12 @@ static void chunk_run(struct amx *a, const struct chunk *t)
 
 /* ---- at most 16 columns ---- */
 
-/* The scales of all groups take the place of the copied values. */
+/* The scales of all groups take the place of copied values. */
 enum { STREAM_GROUPS = sizeof((struct amx_memory *)0)->values / sizeof(tile_groups) };
 
-static size_t stride_of(const struct amx *a)
-{
-    return (uintptr_t)a->c->x[1] - (uintptr_t)a->c->x[0];
-}
-
-/* Whether tiles can be loaded from the rows. */
 static bool can_stream(const struct amx *a)
 {
-    if (a->c->count > TILE_COLUMNS || a->c->count < 2 || a->w->k / a->w->group > STREAM_GROUPS)
-        return false;
-    for (uint32_t j = 2; j < a->c->count; j++) {
-        if ((uintptr_t)a->c->x[j] != (uintptr_t)a->c->x[0] + j * stride_of(a))
-            return false;
-    }
-    return true;
+    return a->c->count <= TILE_COLUMNS && a->rows.stride != 0 && a->w->k / a->w->group <= STREAM_GROUPS;
 }
 
 static void stream_run(struct amx *a, const struct chunk *t)
@@ -494,7 +495,6 @@ static void stream_run(struct amx *a, const struct chunk *t)
     const uint32_t all = a->w->k / a->w->group;
     const tile_groups *columns = (const tile_groups *)(const void *)m->values;
     struct block_codes codes[PANELS];
-    a->form = (struct values_form){stride_of(a), BLOCK_VALUES * a->c->bytes, BLOCK_VALUES};
     clear(a, t);
     take_groups(a, (tile_groups *)(void *)m->values, 0, t->columns, 0, all);
     for (uint32_t panel = 0; panel < t->panels; panel += PANELS) {
@@ -507,6 +507,7 @@ static void stream_run(struct amx *a, const struct chunk *t)
                              AHEAD_BYTES);
             u->codes = codes;
             u->sides = sides;
+            u->form = &a->rows;
             u->values = (const char *)a->c->x[0] + values_of(a, g);
             u->columns = columns + g;
             u->acc[0] = acc_of(a, t, panel, 0);
@@ -519,6 +520,17 @@ static void stream_run(struct amx *a, const struct chunk *t)
 }
 
 /* ---- a call ---- */
+
+/* How far apart the rows of activations lie; 0: not equally far. */
+static size_t stride_of(const struct kern_int_columns *c)
+{
+    const size_t stride = (uintptr_t)c->x[1] - (uintptr_t)c->x[0];
+    for (uint32_t j = 2; j < c->count; j++) {
+        if ((uintptr_t)c->x[j] != (uintptr_t)c->x[0] + j * stride)
+            return 0;
+    }
+    return stride;
+}
 
 /* Sums 0 to 3, columns 4 and 5, codes 6 and 7. */
 static struct tile_config tiles_of(const struct amx *a)
@@ -558,7 +570,7 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
                             uint32_t panel_end)
 {
     const struct quants q = {w->k, w->group, c->bytes};
-    if (c->count < (c->bytes == 1 ? TILE_COLUMNS_INT8 : TILE_COLUMNS_INT16)) {
+    if (c->count < TILE_COLUMNS_MIN) {
         kern_int_vnni_matmul(w, c, panel_begin, panel_end);
         return;
     }
@@ -571,6 +583,8 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
     a.group_bytes = matrix_group_bytes(w);
     a.codes_at = matrix_sides_bytes(w);
     a.block_groups = MIN_OF((uint32_t)BLOCK_GROUPS, BLOCK_STEPS / w->group);
+    a.rows = (struct values_form){stride_of(c), BLOCK_VALUES * c->bytes, BLOCK_VALUES};
+    a.copies = (struct values_form){BLOCK_VALUES, TILE_BYTES * c->bytes, TILE_BYTES};
     amx_call(&a, panel_begin, panel_end);
 }
 
