@@ -134,12 +134,13 @@ static const char *string_in(const json_t *object, const char *name)
     return value ? value : "";
 }
 
-/* {"type": "function", "function": {"name": ...}}; newer clients have the name beside the type. */
-static bool allow_function(struct request *r, const json_t *v)
+/* {"type": "function", "function": {"name": ...}}, or "custom" twice; newer clients have the name beside the
+ * type. */
+static bool allow_tool(struct request *r, const json_t *v)
 {
-    const char *inner = string_in(json_object_get(v, "function"), "name");
+    const char *type = string_in(v, "type"), *inner = string_in(json_object_get(v, type), "name");
     const char *name = inner[0] ? inner : string_in(v, "name");
-    if (strcmp(string_in(v, "type"), "function") != 0 || !name[0])
+    if ((strcmp(type, "function") != 0 && strcmp(type, "custom") != 0) || !name[0])
         return false;
     tool_choice_allow(r, name);
     return true;
@@ -150,7 +151,7 @@ static bool allow_list(struct request *r, const json_t *allowed)
     size_t i;
     const json_t *each, *tools = json_object_get(allowed, "tools");
     json_array_foreach(tools, i, each)
-        if (!allow_function(r, each))
+        if (!allow_tool(r, each))
             return false;
     return json_array_size(tools) > 0;
 }
@@ -163,11 +164,12 @@ static bool read_named(struct request *r, const struct field *f, const json_t *v
     r->gen.calls.required = !list || strcmp(mode, "required") == 0;
     if (list && !r->gen.calls.required && strcmp(mode, "auto") != 0)
         return reject_value(why, f->name, "tool_choice.allowed_tools.mode must be \"auto\" or \"required\".");
-    if (list ? allow_list(r, allowed) : allow_function(r, v))
+    if (list ? allow_list(r, allowed) : allow_tool(r, v))
         return true;
     return reject_value(
         why, f->name,
-        "tool_choice names tools as {\"type\": \"function\", \"function\": {\"name\": \"...\"}}; "
+        "tool_choice names tools as {\"type\": \"function\", \"function\": {\"name\": \"...\"}}, or with "
+        "\"custom\" in both places; "
         "allowed_tools has a mode and a list of these in \"tools\".");
 }
 
@@ -186,8 +188,8 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
     return r->gen.calls.required ||
            reject_value(
                why, f->name,
-               "tool_choice must be \"auto\", \"none\", \"required\", or an object of type \"function\" "
-               "or \"allowed_tools\".");
+               "tool_choice must be \"auto\", \"none\", \"required\", or an object of type \"function\", "
+               "\"custom\" or \"allowed_tools\".");
 }
 
 static bool read_template_kwargs(struct request *r, const struct field *f, json_t *v, struct reject *why)

@@ -5,6 +5,7 @@
  * before all others join the instructions; later ones stay at their place, or join the user's turn there
  * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers
  * run are dropped. */
+#include "api/custom_tool.h"
 #include "api/field.h"
 #include "api/responses.h"
 
@@ -154,7 +155,7 @@ static bool convert_custom(struct responses_place *p, const json_t *item, const 
     if (string_of(item, "name")[0] == 0 || !json_is_string(input) ||
         !responses_flat_name(space, string_of(item, "name"), name))
         return refuse(p, " must have call_id, name and input as strings.");
-    json_t *arguments = json_pack("{sO}", "input", input);
+    json_t *arguments = custom_tool_arguments(input);
     bool ok = add_call(p, id, name, arguments);
     json_decref(arguments);
     return ok;

@@ -41,6 +41,13 @@ static bool can_constrain(const struct gen *g)
 static enum tool_request required(struct gen *g)
 {
     struct gen_request *r = g->request;
+    if (has_format(r) && r->grammar.kind == GRAMMAR_STRUCTURAL) {
+        reject_unsupported(&g->reject, r->grammar.param,
+                           "%s: a structural tag says where calls stand, so tool_choice must be \"auto\" or "
+                           "\"none\" beside it.",
+                           r->grammar.param);
+        return TOOL_REQUEST_REFUSED;
+    }
     r->grammar.param = "tool_choice"; /* calls have no format of another text */
     r->grammar.kind = GRAMMAR_TOOLS;
     if (r->allowed_ids)

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "host/model_dirs.h"
 #include "host/model_hint.h"
+#include "host/model_place.h"
 #include "host/planning.h"
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
@@ -122,12 +123,21 @@ static int find_below(struct models *m, const char *dir, struct err *e)
                                      : "");
 }
 
+/* The bundled one, and the starter model where it has been fetched. That one loads on its first request: the
+ * two need not fit together. */
+static int find_own(struct models *m, struct err *e)
+{
+    char starter[HUB_PATH_BYTES];
+    int r = add(m, NULL, true, e);
+    return r == 0 && model_place_starter(starter) ? add(m, starter, false, e) : r;
+}
+
 static int find_all(struct models *m, struct err *e)
 {
     const struct settings *o = m->settings;
     int r = 0;
     if (!o->models.named[0] && !o->models.dirs[0] && !o->models.hub_cache)
-        return add(m, NULL, true, e);
+        return find_own(m, e);
     for (uint32_t i = 0; r == 0 && o->models.named[i]; i++)
         r = add(m, o->models.named[i], true, e);
     for (uint32_t i = 0; r == 0 && o->models.dirs[i]; i++)
