@@ -214,8 +214,8 @@ struct kern_ops {
     const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
     kern_matmul_fn *matmul;
     kern_group_sums_fn *group_sums;
-    /* The integer products. Results do not depend on the tier: "ref", "avx2", "avxvnni", "vnni" or "amx". The two
-     * functions belong together. */
+    /* The integer products: "ref", "avx2", "avxvnni", "vnni" or "amx". Results do not depend on the tier. The
+     * two functions belong together. */
     const char *int_tier;
     kern_quantise_fn *quantise;
     kern_int_matmul_fn *int_matmul;

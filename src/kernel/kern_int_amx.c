@@ -1,18 +1,17 @@
 /* kern_int_amx.c - integer products with AMX: an instruction multiplies a tile of 16 columns x 64 values by
  * one of 64 codes x 16 rows. Rows of activations are the VNNI tier's, and so are products of few columns.
  *
- * The work is cut into units: two panels, 16 columns and a few groups. A unit's sums leave their tiles through
- * memory. The f32 part then takes 8 columns at a time, whose sums stay in registers for all groups of the
- * unit. It takes longer than the tiles do, so the two are interleaved: while a unit's sums join, the tiles of
- * the next one are computed.
+ * The work is cut into units: two panels, 16 columns and a few groups. A unit's sums leave their tiles by
+ * way of memory. The f32 part then takes 8 columns at a time, whose sums stay in registers for all groups of
+ * the unit. The two are interleaved: while a unit's sums join, the tiles of the next one are computed.
  *
- * At most 16 columns: two panels at a time, from the first group to the last, for codes come from memory. More
- * columns: a chunk of columns and panels, by blocks of k. The codes of four panels are unpacked, lie in L1 and
- * meet all columns of the chunk.
+ * * At most 16 columns: codes come from memory. A unit's panels are read from the first group to the last.
+ * * More columns: a chunk of columns and panels, by blocks of k. The codes of four panels are unpacked and
+ *   meet all columns of the chunk, from L1.
  *
  * Where the rows of activations lie equally far apart, tiles are loaded from them, else from a copy of the
- * block. The groups' scales and sums are copied, so that they lie together. (kern_bench, 16 workers: a copy of
- * the block for every chunk of panels took as long as what it saved.)
+ * block. (kern_bench, 16 workers: a copy for every chunk of panels took as long as it saved.) The groups'
+ * scales and sums are always copied: they then lie together.
  *
  * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. */
 #include "base/check.h"
@@ -40,7 +39,7 @@
 /* Of a block of k. (With four groups 16 columns of 4 bits and int16 ran at 39 % of reading instead of 52.) */
 #define BLOCK_GROUPS 2
 #define BLOCK_STEPS  128
-/* Of a panel that is read once: what is prefetched lies so far behind. */
+/* From the codes in use to those that are prefetched, in a panel that is read once. */
 #define AHEAD_BYTES 4096
 #define UNIT_QUADS  8
 #define LINE_BYTES  64
