@@ -85,9 +85,18 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
 
 static bool read_reasoning(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *effort = json_object_get(v, "effort");
+    const json_t *effort = json_object_get(v, "effort"), *summary = json_object_get(v, "summary");
+    const char *word = json_string_value(summary);
     if (!json_is_object(v))
         return reject_value(why, f->name, "reasoning must be an object.");
+    if (effort && !json_is_string(effort) && !json_is_null(effort))
+        return reject_value(why, "reasoning.effort", "reasoning.effort must be a string.");
+    /* The reply repeats it, and clients know these three. */
+    if (summary && !json_is_null(summary) &&
+        (!word ||
+         (strcmp(word, "auto") != 0 && strcmp(word, "concise") != 0 && strcmp(word, "detailed") != 0)))
+        return reject_value(why, "reasoning.summary",
+                            "reasoning.summary must be \"auto\", \"concise\" or \"detailed\".");
     if (json_is_string(effort))
         r->gen.reasoning_effort = json_string_value(effort);
     return true;
@@ -108,14 +117,24 @@ static bool read_format(struct request *r, json_t *format, struct reject *why)
                               type);
 }
 
+/* The reply repeats it, and clients know these three. */
+static bool read_verbosity(struct request *r, const json_t *v, struct reject *why)
+{
+    const char *word = json_string_value(v);
+    if (!v || json_is_null(v) || (word && strcmp(word, "medium") == 0))
+        return true;
+    if (!word || (strcmp(word, "low") != 0 && strcmp(word, "high") != 0))
+        return reject_value(why, "text.verbosity", "text.verbosity must be \"low\", \"medium\" or \"high\".");
+    field_note_ignored(r, "text.verbosity");
+    return true;
+}
+
 static bool read_text(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *verbosity = json_object_get(v, "verbosity");
     if (!json_is_object(v))
         return reject_value(why, f->name, "text must be an object.");
-    if (json_is_string(verbosity) && strcmp(json_string_value(verbosity), "medium") != 0)
-        field_note_ignored(r, "text.verbosity");
-    return read_format(r, json_object_get(v, "format"), why);
+    return read_verbosity(r, json_object_get(v, "verbosity"), why) &&
+           read_format(r, json_object_get(v, "format"), why);
 }
 
 static bool read_include(struct request *r, const struct field *f, json_t *v, struct reject *why)

@@ -95,14 +95,16 @@ def test_the_official_client(server):
 def test_a_call_that_comes_back_is_that_of_a_function(server):
     """With one string, for the template."""
     fields = {"tools": [custom("list", "lark", LIST)], "temperature": 0}
-    reply = post(server, tool_choice="required", **fields)
-    calls = calls_of(reply)
+    reply = post(server, tool_choice="required", return_token_ids=True, **fields)
+    calls, ids = calls_of(reply), reply.json()["prompt_token_ids"] + reply.json()["choices"][0]["token_ids"]
     history = [*ASK, reply.json()["choices"][0]["message"], {"role": "tool", "tool_call_id": calls[0]["id"], "content": "done"}]
     assert post(server, history, **{**fields, "max_tokens": 1}).status_code == 200
     as_function = [*ASK, {"role": "assistant", "tool_calls": [{"id": calls[0]["id"], "type": "function", "function": {
         "name": "list", "arguments": json.dumps({"input": calls[0]["custom"]["input"]})}}]}, history[2]]
     prompts = [server.post("/apply-template", messages=m, tools=fields["tools"]).json()["prompt"] for m in (history, as_function)]
     assert prompts[0] == prompts[1] and "input" in prompts[0] and "Lark grammar" in prompts[0]
+    # The history has the text of prompt and reply; its tokens may be cut otherwise than the model wrote them.
+    assert prompts[0].startswith(server.post("/detokenize", tokens=ids).json()["prompt"])
 
 
 def test_any_text(server):
