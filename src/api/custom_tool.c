@@ -90,6 +90,7 @@ json_t *custom_tool_schema(struct request *r, struct request_memory *memory, con
                                "required", "input");
     json_t *input = json_object_get(json_object_get(schema, "properties"), "input");
     bool held = false;
+    tool_choice_hold(r, name);
     if (!input || !format->syntax)
         return schema;
     if (strcmp(format->syntax, "lark") == 0)

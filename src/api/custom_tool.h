@@ -14,9 +14,9 @@ struct custom_format {
     const char *param;  /* the name in x-ignored-fields of a grammar that is not supported */
 };
 
-/* The schema of the function's parameters, a new reference. Arguments of `name` are held to it where the
- * format has a grammar. A grammar that is not supported has no effect, and is listed. The request's memory is
- * entered. NULL: it was refused. */
+/* The schema of the function's parameters, a new reference, which arguments of `name` follow. A grammar of
+ * the format that is not supported has no effect, and is listed. The request's memory is entered. NULL: it
+ * was refused. */
 json_t *custom_tool_schema(struct request *r, struct request_memory *memory, const char *name,
                            const struct custom_format *format);
 /* The function's arguments in an earlier call with this input, a new reference. NULL: no memory. */

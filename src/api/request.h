@@ -14,7 +14,7 @@ struct responses_store;
 struct responses_items;
 
 #define REQUEST_STOP_BYTES_MAX 256 /* ENGINE_STOP_STRING_BYTES_MAX */
-#define REQUEST_TOOLS_MAX      128
+#define REQUEST_TOOLS_MAX      512
 #define REQUEST_IGNORED_BYTES  256
 #define REQUEST_TOKENS_MAX     ((int64_t)1 << 24)
 

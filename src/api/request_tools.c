@@ -6,15 +6,9 @@
 #include "api/field.h"
 #include "api/tool_choice.h"
 
-static const char *string_in(const json_t *object, const char *name)
-{
-    const char *s = json_string_value(json_object_get(object, name));
-    return s ? s : "";
-}
-
 static bool is_type(const json_t *v, const char *type)
 {
-    return strcmp(string_in(v, "type"), type) == 0;
+    return strcmp(field_string_in(v, "type"), type) == 0;
 }
 
 static bool is_null(const json_t *v)
@@ -34,7 +28,7 @@ static bool check_function(const json_t *tool, const char *at, struct reject *wh
 {
     const json_t *function = json_object_get(tool, "function");
     const json_t *parameters = json_object_get(function, "parameters");
-    if (string_in(function, "name")[0] == 0)
+    if (field_string_in(function, "name")[0] == 0)
         return reject_value(why, at, "%s.function needs a name.", at);
     if (!is_null(parameters) && !json_is_object(parameters))
         return reject_value(why, at, "%s.function.parameters must be a JSON schema, an object.", at);
@@ -54,9 +48,9 @@ static bool check_format(const json_t *format, const char *at, struct reject *wh
         return true;
     if (!is_type(format, "grammar"))
         return reject_value(why, at, "%s.custom.format must be of type \"text\" or \"grammar\".", at);
-    bool known = strcmp(string_in(grammar, "syntax"), "lark") == 0 ||
-                 strcmp(string_in(grammar, "syntax"), "regex") == 0;
-    if (!known || string_in(grammar, "definition")[0] == 0)
+    bool known = strcmp(field_string_in(grammar, "syntax"), "lark") == 0 ||
+                 strcmp(field_string_in(grammar, "syntax"), "regex") == 0;
+    if (!known || field_string_in(grammar, "definition")[0] == 0)
         return reject_value(why, at,
                             "%s.custom.format.grammar needs a definition, and \"lark\" or \"regex\" as its "
                             "syntax.",
@@ -67,7 +61,7 @@ static bool check_format(const json_t *format, const char *at, struct reject *wh
 static bool check_custom(const json_t *tool, const char *at, struct reject *why)
 {
     const json_t *custom = json_object_get(tool, "custom");
-    if (string_in(custom, "name")[0] == 0)
+    if (field_string_in(custom, "name")[0] == 0)
         return reject_value(why, at, "%s.custom needs a name.", at);
     return check_format(json_object_get(custom, "format"), at, why);
 }
@@ -77,7 +71,7 @@ static struct custom_format format_of(const json_t *custom)
     const json_t *format = json_object_get(custom, "format"), *grammar = json_object_get(format, "grammar");
     if (!is_type(format, "grammar"))
         return (struct custom_format){0};
-    return (struct custom_format){.syntax = string_in(grammar, "syntax"),
+    return (struct custom_format){.syntax = field_string_in(grammar, "syntax"),
                                   .definition = json_object_get(grammar, "definition"),
                                   .param = "tools.custom.format"};
 }
@@ -99,14 +93,20 @@ static json_t *function_of(struct request *r, struct request_memory *memory, con
     return ret;
 }
 
-/* How many tools have this name. */
-static size_t named(const json_t *tools, const char *name)
+/* An object by the names of all tools: whether several have the name. NULL: no memory. */
+static json_t *count_names(const json_t *tools)
 {
-    size_t i, count = 0;
+    size_t i;
     const json_t *tool;
-    json_array_foreach(tools, i, tool)
-        count += strcmp(string_in(json_object_get(tool, string_in(tool, "type")), "name"), name) == 0;
-    return count;
+    json_t *ret = json_object();
+    json_array_foreach(tools, i, tool) {
+        const char *name = field_string_in(json_object_get(tool, field_string_in(tool, "type")), "name");
+        if (json_object_set_new(ret, name, json_boolean(json_object_get(ret, name))) == 0)
+            continue;
+        json_decref(ret);
+        return NULL;
+    }
+    return ret;
 }
 
 static bool note_custom(struct request *r, const char *name)
@@ -116,22 +116,27 @@ static bool note_custom(struct request *r, const char *name)
     return r->customs && json_object_set_new(r->customs, name, json_true()) == 0;
 }
 
+static bool convert_custom(struct request *r, struct request_memory *memory, json_t *tools, size_t index,
+                           const json_t *names, struct reject *why)
+{
+    const json_t *custom = json_object_get(json_array_get(tools, index), "custom");
+    const char *name = field_string_in(custom, "name");
+    if (json_is_true(json_object_get(names, name)))
+        return reject_value(why, "tools", "tools[%zu]: another tool is called \"%.64s\", too.", index, name);
+    json_t *function = note_custom(r, name) ? function_of(r, memory, custom) : NULL;
+    return json_array_set_new(tools, index, function) == 0 || request_memory_reject(memory, why);
+}
+
 bool request_convert_tools(struct request *r, struct request_memory *memory, struct reject *why)
 {
     json_t *tools = json_object_get(r->root, "tools"), *tool;
+    json_t *names = count_names(tools);
     size_t i;
-    json_array_foreach(tools, i, tool) {
-        const json_t *custom = json_object_get(tool, "custom");
-        if (!is_type(tool, "custom"))
-            continue;
-        if (named(tools, string_in(custom, "name")) > 1)
-            return reject_value(why, "tools", "tools[%zu]: another tool is called \"%.64s\", too.", i,
-                                string_in(custom, "name"));
-        json_t *function = note_custom(r, string_in(custom, "name")) ? function_of(r, memory, custom) : NULL;
-        if (json_array_set_new(tools, i, function) < 0)
-            return request_memory_reject(memory, why);
-    }
-    return true;
+    bool ok = names || request_memory_reject(memory, why);
+    json_array_foreach(tools, i, tool)
+        ok = ok && (!is_type(tool, "custom") || convert_custom(r, memory, tools, i, names, why));
+    json_decref(names);
+    return ok;
 }
 
 bool request_is_custom(const struct request *r, struct slice name)
@@ -165,7 +170,7 @@ bool request_check_tools(struct request *r, const json_t *tools, struct reject *
         if (!check_tool(tool, i, why))
             return false;
         if (is_strict(tool))
-            tool_choice_strict(r, string_in(json_object_get(tool, "function"), "name"));
+            tool_choice_strict(r, field_string_in(json_object_get(tool, "function"), "name"));
     }
     return true;
 }

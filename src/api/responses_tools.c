@@ -10,15 +10,9 @@
 
 #include <stdio.h>
 
-static const char *string_of(const json_t *v, const char *name)
-{
-    const char *s = json_string_value(json_object_get(v, name));
-    return s ? s : "";
-}
-
 static bool is_type(const json_t *v, const char *type)
 {
-    return strcmp(string_of(v, "type"), type) == 0;
+    return strcmp(field_string_in(v, "type"), type) == 0;
 }
 
 /* ---- names ---- */
@@ -38,7 +32,7 @@ static const json_t *find_in(const json_t *tools, const char *space, struct slic
     const json_t *tool;
     json_array_foreach(tools, i, tool)
         if ((is_type(tool, "function") || is_type(tool, "custom")) &&
-            responses_flat_name(space, string_of(tool, "name"), name) && slice_eq(slice_of(name), flat))
+            responses_flat_name(space, field_string_in(tool, "name"), name) && slice_eq(slice_of(name), flat))
             return tool;
     return NULL;
 }
@@ -51,7 +45,7 @@ const json_t *responses_find_tool(const struct request *r, struct slice flat, co
     json_array_foreach(tools, i, tool) {
         if (found || !is_type(tool, "namespace"))
             continue;
-        *space = string_of(tool, "name");
+        *space = field_string_in(tool, "name");
         found = find_in(json_object_get(tool, "tools"), *space, flat);
     }
     if (!found)
@@ -66,7 +60,8 @@ static struct custom_format format_of(const json_t *tool)
     const json_t *format = json_object_get(tool, "format");
     if (!json_is_object(format) || is_type(format, "text"))
         return (struct custom_format){0};
-    return (struct custom_format){.syntax = is_type(format, "grammar") ? string_of(format, "syntax") : "",
+    return (struct custom_format){.syntax =
+                                      is_type(format, "grammar") ? field_string_in(format, "syntax") : "",
                                   .definition = json_object_get(format, "definition"),
                                   .param = "tools.format"};
 }
@@ -114,35 +109,35 @@ static bool is_allowed(const struct request *r, const char *space, const json_t 
     if (!is_type(choice, "allowed_tools"))
         return true;
     json_array_foreach(json_object_get(choice, "tools"), i, each) {
-        bool named = strcmp(string_of(each, "name"), string_of(tool, "name")) == 0;
-        bool whole = space && is_type(each, "namespace") && strcmp(string_of(each, "name"), space) == 0;
+        bool named = strcmp(field_string_in(each, "name"), field_string_in(tool, "name")) == 0;
+        bool whole = space && is_type(each, "namespace") && strcmp(field_string_in(each, "name"), space) == 0;
         if (whole || (named && !is_type(each, "namespace")))
             return true;
     }
     return false;
 }
 
-static bool convert_tool(const struct responses_place *p, json_t *list, const json_t *tool, const char *space)
+static bool convert_tool(struct responses_place *p, json_t *list, const json_t *tool, const char *space)
 {
     char name[RESPONSES_NAME_BYTES], note[RESPONSES_NAME_BYTES];
-    if (string_of(tool, "type")[0] == 0)
+    if (++p->tools > REQUEST_TOOLS_MAX)
+        return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
+    if (field_string_in(tool, "type")[0] == 0)
         return reject_value(p->why, p->at, "%s must be an object with a type.", p->at);
     if (!is_type(tool, "function") && !is_type(tool, "custom")) {
-        snprintf(note, sizeof(note), "tools.%.64s", string_of(tool, "type"));
+        snprintf(note, sizeof(note), "tools.%.64s", field_string_in(tool, "type"));
         field_note_ignored(p->request, note);
         return true;
     }
-    if (string_of(tool, "name")[0] == 0)
+    if (field_string_in(tool, "name")[0] == 0)
         return reject_value(p->why, p->at, "%s needs a name.", p->at);
-    if (!responses_flat_name(space, string_of(tool, "name"), name))
+    if (!responses_flat_name(space, field_string_in(tool, "name"), name))
         return reject_value(p->why, p->at, "%s: its name is longer than %d bytes.", p->at,
                             RESPONSES_NAME_BYTES - 1);
     if (!is_allowed(p->request, space, tool))
         return true;
     if (!field_is_flag(json_object_get(tool, "strict")))
         return reject_value(p->why, p->at, "%s.strict must be true or false.", p->at);
-    if (json_array_size(list) == REQUEST_TOOLS_MAX)
-        return reject_value(p->why, "tools", "tools has more than %d functions.", REQUEST_TOOLS_MAX);
     return add_function(p, list, tool, name);
 }
 
@@ -150,10 +145,10 @@ static bool convert_namespace(struct responses_place *p, json_t *list, const jso
 {
     const json_t *tool, *tools = json_object_get(space, "tools");
     size_t i;
-    if (string_of(space, "name")[0] == 0 || !json_is_array(tools))
+    if (field_string_in(space, "name")[0] == 0 || !json_is_array(tools))
         return reject_value(p->why, p->at, "%s: a namespace needs a name and a list of tools.", p->at);
     json_array_foreach(tools, i, tool)
-        if (!convert_tool(p, list, tool, string_of(space, "name")))
+        if (!convert_tool(p, list, tool, field_string_in(space, "name")))
             return false;
     return true;
 }

@@ -21,6 +21,11 @@ static bool read_logprobs(struct request *r, const struct field *f, json_t *v, s
     return true;
 }
 
+static bool read_verbosity(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    return field_take_verbosity(r, f->name, v, why);
+}
+
 static bool read_modalities(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)r;
@@ -35,7 +40,7 @@ static const struct field fields[] = {
     {"top_logprobs", field_integer, FIELD_SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
     {"modalities", read_modalities},
     {"echo", field_refuse_unless_off, .say = "not supported in chats; use /v1/completions."},
-    {"verbosity", field_refuse_unless_word, .say = "medium"},
+    {"verbosity", read_verbosity},
     {"functions", field_refuse, .say = "not supported; use tools."},
     {"function_call", field_refuse, .say = "not supported; use tool_choice."},
     {"audio", field_refuse, .say = "audio output is not supported."},

@@ -6,15 +6,11 @@
 
 static bool has_strict(const struct gen_request *r)
 {
-    size_t i, k;
-    const json_t *strict, *name;
-    json_array_foreach(r->calls.strict, i, strict) {
-        if (!r->calls.names)
+    const char *name;
+    json_t *must;
+    json_object_foreach(r->calls.strict, name, must)
+        if (json_is_true(must) && (!r->calls.names || json_object_get(r->calls.names, name)))
             return true;
-        json_array_foreach(r->calls.names, k, name)
-            if (json_equal(strict, name))
-                return true;
-    }
     return false;
 }
 

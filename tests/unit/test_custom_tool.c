@@ -1,33 +1,14 @@
 /* test_custom_tool.c - custom tools of chats, as templates see them. */
-#include "test_ledger.h"
+#include "test_parsed.h"
 
 #include "api/request.h"
 #include "api/wire.h"
 
-#include <stdlib.h>
-
 static const struct request_limits limits = {.json_depth_max = 16, .choices_max = 8, .texts_max = 8};
-
-struct parsed {
-    struct request_memory memory;
-    struct request request;
-    struct reject why;
-    bool ok;
-};
 
 static struct parsed *parse(const char *body)
 {
-    struct parsed *p = calloc(1, sizeof(*p));
-    request_memory_init(&p->memory, test_account(4 << 20), 1 << 20);
-    p->ok = request_parse(&wire_chat.form, slice_of(body), &limits, &p->memory, &p->request, &p->why);
-    return p;
-}
-
-static void done(struct parsed *p)
-{
-    request_done(&p->request);
-    request_memory_done(&p->memory);
-    free(p);
+    return test_parse(&wire_chat.form, slice_of(body), &limits);
 }
 
 static const char *text_of(const json_t *v, const char *name)
@@ -62,7 +43,17 @@ TEST(custom_tools_and_their_calls_become_those_of_functions)
     assert_string_equal(text_of(input, "pattern"), "^(?:a+)$");
     assert_true(request_is_custom(&p->request, SLICE("c")));
     assert_false(request_is_custom(&p->request, SLICE("f")));
-    assert_int_equal(json_array_size(p->request.gen.calls.strict), 1);
+    assert_int_equal(json_object_size(p->request.gen.calls.strict), 1);
+    done(p);
+}
+
+TEST(a_tool_without_a_grammar_is_held_to_its_text)
+{
+    struct parsed *p = parse("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"type\":"
+                             "\"custom\",\"custom\":{\"name\":\"t\"}}," CUSTOM "]}");
+    assert_true(p->ok);
+    assert_true(json_is_false(json_object_get(p->request.gen.calls.strict, "t")));
+    assert_true(json_is_true(json_object_get(p->request.gen.calls.strict, "c")));
     done(p);
 }
 
