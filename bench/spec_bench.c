@@ -67,6 +67,7 @@ struct bench {
     struct engine_faults faults;
     /* Options. */
     struct speculation how;
+    enum compute_mode compute;
     double seconds, temperature, least_one, least_many;
     uint32_t rows_only; /* 0: all of row_counts */
     bool json, idle;
@@ -78,7 +79,7 @@ struct bench {
 static int load(struct bench *b, const char *dir, const struct drafting_opts *g, struct side *ret,
                 struct err *e)
 {
-    struct model_parts parts = {0};
+    struct model_parts parts = {.compute = b->compute};
     speculation_parts(&b->how, g, &parts);
     struct model_opts opts = {.tokens_max = 2048,
                               .seqs_max = ROWS_MAX,
@@ -363,6 +364,7 @@ static void usage(FILE *out)
           "  --rows N               only so many requests at once\n"
           "  --seconds S            for each number of rows [4]\n"
           "  --least A,B            exit 1 below this ratio for one row, and for more\n"
+          "  --compute M            f32, int16 or int8: the arithmetic of quantised weights [auto]\n"
           "  --json                 a line of JSON for each\n",
           out);
 }
@@ -380,6 +382,7 @@ static bool parse(int argc, char **argv, struct bench *b)
                                             {"seconds", required_argument, NULL, 't'},
                                             {"least", required_argument, NULL, 'l'},
                                             {"json", no_argument, NULL, 'j'},
+                                            {"compute", required_argument, NULL, 'c'},
                                             {"temperature", required_argument, NULL, 'T'},
                                             {0}};
     bool good = true;
@@ -418,6 +421,9 @@ static bool parse(int argc, char **argv, struct bench *b)
             break;
         case 'l':
             good = sscanf(optarg, "%lf,%lf", &b->least_one, &b->least_many) == 2;
+            break;
+        case 'c':
+            good = compute_mode_parse(optarg, &b->compute);
             break;
         case 'j':
             b->json = true;

@@ -3,7 +3,7 @@ and NAME.json.
 
     bench/gates/gate.py soak jitter               with the bundled model
     bench/gates/gate.py --model DIR return        with another one
-    bench/gates/gate.py --device fake:0 --memory-limit 1G --device-memory-limit 64M soak return models
+    bench/gates/gate.py --device fake:0 --memory-limit 1G --device-memory-limit 66M soak return models
                                                   with two domains of memory, each judged; less load
 
 The exit status is 0 when everything held."""

@@ -93,6 +93,12 @@ bool field_is_flag(const json_t *v)
     return !v || json_is_boolean(v) || json_is_null(v);
 }
 
+const char *field_string_in(const json_t *object, const char *name)
+{
+    const char *s = json_string_value(json_object_get(object, name));
+    return s ? s : "";
+}
+
 /* ---- refused ---- */
 
 bool field_refuse(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -124,14 +130,6 @@ bool field_ignore_unless_off(struct request *r, const struct field *f, json_t *v
 bool field_refuse_unless_true(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     return json_is_true(v) || field_refuse(r, f, v, why);
-}
-
-bool field_refuse_unless_word(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    (void)r;
-    if (json_is_string(v) && strcmp(json_string_value(v), f->say) == 0)
-        return true;
-    return reject_unsupported(why, f->name, "%s: only \"%s\" is supported.", f->name, f->say);
 }
 
 /* ---- tables ---- */

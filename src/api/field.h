@@ -20,7 +20,7 @@ struct field {
     field_read_fn *read;
     size_t at;       /* offset in struct request, for the plain readers */
     double min, max; /* of numbers */
-    const char *say; /* reason of the refusal; or the only accepted string */
+    const char *say; /* reason of the refusal */
     bool prompt;     /* only the prompt needs its value, which is freed when that is tokenized */
 };
 
@@ -76,7 +76,6 @@ field_read_fn field_refuse;
 /* Unless the value switches the feature off: false, empty, or the number f->min. */
 field_read_fn field_refuse_unless_off;
 field_read_fn field_refuse_unless_true;
-field_read_fn field_refuse_unless_word; /* f->say is the word */
 
 /* ---- what constrains the output, for other readers ---- */
 
@@ -96,6 +95,12 @@ bool field_named_schema(struct request *r, const char *param, const char *schema
 bool field_integer_of(const json_t *v, int64_t *ret);
 /* A boolean, null, or not there. */
 bool field_is_flag(const json_t *v);
+/* The string of that name in an object; "" where there is none. */
+const char *field_string_in(const json_t *object, const char *name);
+
+/* How long a reply shall be: "medium" is the model's own length, other words have no effect and are listed
+ * under the name `param`. */
+bool field_take_verbosity(struct request *r, const char *param, const json_t *v, struct reject *why);
 
 /* Adds a name to r->ignored, once. One that has no place there, or is no plain word, is left out. */
 void field_note_ignored(struct request *r, const char *name);

@@ -62,6 +62,18 @@ static bool read_service_tier(struct request *r, const struct field *f, json_t *
     return reject_unsupported(why, f->name, "service_tier must be \"auto\" or \"default\".");
 }
 
+/* Replies of Responses repeat it, and clients know these three. */
+bool field_take_verbosity(struct request *r, const char *param, const json_t *v, struct reject *why)
+{
+    const char *word = json_string_value(v);
+    if (!v || json_is_null(v) || (word && strcmp(word, "medium") == 0))
+        return true;
+    if (!word || (strcmp(word, "low") != 0 && strcmp(word, "high") != 0))
+        return reject_value(why, param, "%s must be \"low\", \"medium\" or \"high\".", param);
+    field_note_ignored(r, param);
+    return true;
+}
+
 static bool read_allowed_ids(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     size_t i;
@@ -128,18 +140,13 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
     return true;
 }
 
-static const char *string_in(const json_t *object, const char *name)
+/* {"type": "function", "function": {"name": ...}}, or "custom" twice; newer clients have the name beside the
+ * type. */
+static bool allow_tool(struct request *r, const json_t *v)
 {
-    const char *value = json_string_value(json_object_get(object, name));
-    return value ? value : "";
-}
-
-/* {"type": "function", "function": {"name": ...}}; newer clients have the name beside the type. */
-static bool allow_function(struct request *r, const json_t *v)
-{
-    const char *inner = string_in(json_object_get(v, "function"), "name");
-    const char *name = inner[0] ? inner : string_in(v, "name");
-    if (strcmp(string_in(v, "type"), "function") != 0 || !name[0])
+    const char *type = field_string_in(v, "type"), *inner = field_string_in(json_object_get(v, type), "name");
+    const char *name = inner[0] ? inner : field_string_in(v, "name");
+    if ((strcmp(type, "function") != 0 && strcmp(type, "custom") != 0) || !name[0])
         return false;
     tool_choice_allow(r, name);
     return true;
@@ -149,25 +156,28 @@ static bool allow_list(struct request *r, const json_t *allowed)
 {
     size_t i;
     const json_t *each, *tools = json_object_get(allowed, "tools");
+    if (json_array_size(tools) == 0 || json_array_size(tools) > REQUEST_TOOLS_MAX)
+        return false;
     json_array_foreach(tools, i, each)
-        if (!allow_function(r, each))
+        if (!allow_tool(r, each))
             return false;
-    return json_array_size(tools) > 0;
+    return true;
 }
 
 static bool read_named(struct request *r, const struct field *f, const json_t *v, struct reject *why)
 {
     const json_t *inner = json_object_get(v, "allowed_tools"), *allowed = json_is_object(inner) ? inner : v;
-    const char *mode = string_in(allowed, "mode");
-    bool list = strcmp(string_in(v, "type"), "allowed_tools") == 0;
+    const char *mode = field_string_in(allowed, "mode");
+    bool list = strcmp(field_string_in(v, "type"), "allowed_tools") == 0;
     r->gen.calls.required = !list || strcmp(mode, "required") == 0;
     if (list && !r->gen.calls.required && strcmp(mode, "auto") != 0)
         return reject_value(why, f->name, "tool_choice.allowed_tools.mode must be \"auto\" or \"required\".");
-    if (list ? allow_list(r, allowed) : allow_function(r, v))
+    if (list ? allow_list(r, allowed) : allow_tool(r, v))
         return true;
     return reject_value(
         why, f->name,
-        "tool_choice names tools as {\"type\": \"function\", \"function\": {\"name\": \"...\"}}; "
+        "tool_choice names tools as {\"type\": \"function\", \"function\": {\"name\": \"...\"}}, or with "
+        "\"custom\" in both places; "
         "allowed_tools has a mode and a list of these in \"tools\".");
 }
 
@@ -186,8 +196,8 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
     return r->gen.calls.required ||
            reject_value(
                why, f->name,
-               "tool_choice must be \"auto\", \"none\", \"required\", or an object of type \"function\" "
-               "or \"allowed_tools\".");
+               "tool_choice must be \"auto\", \"none\", \"required\", or an object of type \"function\", "
+               "\"custom\" or \"allowed_tools\".");
 }
 
 static bool read_template_kwargs(struct request *r, const struct field *f, json_t *v, struct reject *why)

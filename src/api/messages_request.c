@@ -12,12 +12,6 @@
 
 #define BUDGET_TOKENS_MIN 1024
 
-static const char *type_of(const json_t *v)
-{
-    const char *type = json_string_value(json_object_get(v, "type"));
-    return type ? type : "";
-}
-
 /* A string, or a list of blocks with text. */
 static bool read_system(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
@@ -36,7 +30,7 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
 
 static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const char *type = type_of(v);
+    const char *type = field_string_in(v, "type");
     const char *name = json_string_value(json_object_get(v, "name"));
     bool named = strcmp(type, "tool") == 0;
     r->gen.calls.required = named || strcmp(type, "any") == 0;
@@ -70,7 +64,7 @@ static bool read_budget(struct request *r, const json_t *thinking, struct reject
 static bool read_thinking(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     const json_t *shown = json_object_get(v, "display");
-    const char *type = type_of(v), *display = json_string_value(shown);
+    const char *type = field_string_in(v, "type"), *display = json_string_value(shown);
     bool enabled = strcmp(type, "enabled") == 0;
     bool on = enabled || strcmp(type, "adaptive") == 0;
     if (!on && strcmp(type, "disabled") != 0 && strcmp(type, "between_tools") != 0)
@@ -89,7 +83,7 @@ static bool read_format(struct request *r, const char *param, const char *schema
 {
     if (!format || json_is_null(format))
         return true;
-    if (strcmp(type_of(format), "json_schema") != 0)
+    if (strcmp(field_string_in(format, "type"), "json_schema") != 0)
         return reject_unsupported(why, param, "%s must be of type \"json_schema\", with a \"schema\".",
                                   param);
     return field_named_schema(r, param, schema_param, format, why);

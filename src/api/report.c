@@ -196,6 +196,7 @@ static void write_model_info(const struct served_model *m, struct buf *ret)
     json_write_member(ret, "model_path", m->id);
     json_write_member(ret, "tokenizer_path", m->tokenizer ? m->id : NULL);
     json_write_member(ret, "model_type", s->family);
+    json_write_member(ret, "form", s->form);
     buf_printf(
         ret,
         ",\"is_generation\":%s,\"max_model_len\":%u,\"vocab_size\":%u,\"num_layers\":%u,\"hidden_size\":%u,"

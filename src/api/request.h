@@ -14,7 +14,7 @@ struct responses_store;
 struct responses_items;
 
 #define REQUEST_STOP_BYTES_MAX 256 /* ENGINE_STOP_STRING_BYTES_MAX */
-#define REQUEST_TOOLS_MAX      128
+#define REQUEST_TOOLS_MAX      512
 #define REQUEST_IGNORED_BYTES  256
 #define REQUEST_TOKENS_MAX     ((int64_t)1 << 24)
 
@@ -84,6 +84,7 @@ struct request {
     bool tools_off;                   /* the tools are not to be called */
     bool thinking_omitted;            /* Messages: blocks of thinking are sent without their text */
     bool stores;                      /* Responses: the reply is stored */
+    json_t *customs;                  /* owned: chats: an object with the names of custom tools; NULL: none */
     struct responses_items *previous; /* of the response before this one; a reference */
     struct buf kept;                  /* items to store: the input, later the output */
     size_t kept_input;                /* bytes of the input */
@@ -111,8 +112,8 @@ void request_drop_all(struct request *r);
 /* request_prompts.c: r->gen.prompt, under the name of its field; counts the prompts. */
 bool request_check_prompts(struct request *r, const char *name, struct reject *why);
 
-/* request_messages.c: OpenAI's messages, if there are some, to the form that templates expect, in place.
- * Their images and videos go to the list r->gen.media, which is made when the first is found. */
+/* request_messages.c: OpenAI's messages and tools, if there are some, to the form that templates expect, in
+ * place. Their images and videos go to the list r->gen.media, which is made when the first is found. */
 bool request_convert_messages(struct request *r, const struct request_limits *limits,
                               struct request_memory *memory, struct reject *why);
 /* The arguments of a function's call, where they are the text of an object, become that object. Models and
@@ -123,7 +124,13 @@ bool request_read_arguments(json_t *function, const struct request_limits *limit
 /* The list of parts `message[name]`, of texts only, becomes their text; a list with images stays. False: no
  * memory. */
 bool request_join_parts(json_t *message, const char *name, struct request_memory *memory);
+
+/* request_tools.c: the field `tools` of chats. */
 bool request_check_tools(struct request *r, const json_t *tools, struct reject *why);
+/* Custom tools become functions, in place; r->customs has their names. The request's memory is entered. */
+bool request_convert_tools(struct request *r, struct request_memory *memory, struct reject *why);
+/* Whether the client offered the tool of that name as a custom one. */
+bool request_is_custom(const struct request *r, struct slice name);
 
 /* request_media.c: an image or a video among the parts of a message. */
 /* True for a part with an image or a video, well formed or not. */

@@ -4,8 +4,8 @@
  * value is null. Parts of text are joined without a separator, as templates that accept parts do; with an
  * image among them they stay a list. The role `developer` is OpenAI's newer name for `system`, and most
  * templates have only the latter. */
+#include "api/custom_tool.h"
 #include "api/field.h"
-#include "api/tool_choice.h"
 #include "gen/json_depth.h"
 
 #include "base/check.h"
@@ -174,6 +174,37 @@ static bool normalise_arguments(const struct place *p, json_t *function, const s
     return request_read_arguments(function, limits, p->memory) || no_memory(p);
 }
 
+/* A call of a custom tool becomes that of its function. */
+static bool normalise_custom(const struct place *p, json_t *call)
+{
+    json_t *custom = json_object_get(call, "custom"), *name = json_object_get(custom, "name");
+    json_t *input = json_object_get(custom, "input");
+    if (!json_is_string(name) || !json_is_string(input))
+        return refuse_message(p, ".tool_calls: a custom call needs \"custom\" with a name and an input.");
+    json_t *arguments = custom_tool_arguments(input);
+    bool ok =
+        arguments &&
+        json_object_set_new(call, "function", json_pack("{sOsO}", "name", name, "arguments", arguments)) == 0;
+    json_decref(arguments);
+    ok = ok && json_object_set_new(call, "type", json_string("function")) == 0;
+    json_object_del(call, "custom");
+    return ok || no_memory(p);
+}
+
+static bool normalise_call(const struct place *p, json_t *call, const struct request_limits *limits)
+{
+    const json_t *type = json_object_get(call, "type");
+    const char *word = json_string_value(type);
+    if (word && strcmp(word, "custom") == 0)
+        return normalise_custom(p, call);
+    json_t *function = json_object_get(call, "function");
+    if (!json_is_string(json_object_get(function, "name")))
+        return refuse_message(p, ".tool_calls: each needs a function with a name.");
+    if (type && !json_is_null(type) && strcmp(word ? word : "", "function") != 0)
+        return refuse_message(p, ".tool_calls: the type of each must be \"function\" or \"custom\".");
+    return normalise_arguments(p, function, limits);
+}
+
 static bool normalise_calls(const struct place *p, json_t *message, const struct request_limits *limits)
 {
     json_t *calls = json_object_get(message, "tool_calls"), *call;
@@ -184,17 +215,9 @@ static bool normalise_calls(const struct place *p, json_t *message, const struct
     }
     if (!json_is_array(calls))
         return refuse_message(p, ".tool_calls must be a list.");
-    json_array_foreach(calls, i, call) {
-        json_t *function = json_object_get(call, "function");
-        const json_t *type = json_object_get(call, "type");
-        if (!json_is_string(json_object_get(function, "name")))
-            return refuse_message(p, ".tool_calls: each needs a function with a name.");
-        if (type && !json_is_null(type) &&
-            strcmp(json_is_string(type) ? json_string_value(type) : "", "function"))
-            return refuse_message(p, ".tool_calls: the type of each must be \"function\".");
-        if (!normalise_arguments(p, function, limits))
+    json_array_foreach(calls, i, call)
+        if (!normalise_call(p, call, limits))
             return false;
-    }
     return true;
 }
 
@@ -295,6 +318,7 @@ bool request_convert_messages(struct request *r, const struct request_limits *li
         if (!ok)
             break;
     }
+    ok = ok && request_convert_tools(r, memory, why);
     request_memory_enter(NULL);
     return ok && check_continued(r, why);
 }
@@ -329,50 +353,4 @@ bool request_join_parts(json_t *message, const char *name, struct request_memory
     json_t *joined = text.error ? NULL : json_stringn(text.ptr ? text.ptr : "", text.len);
     buf_done(&text);
     return json_object_set_new(message, name, joined) == 0;
-}
-
-/* ---- tools ---- */
-
-static bool is_strict(const json_t *tool)
-{
-    return json_is_true(json_object_get(json_object_get(tool, "function"), "strict")) ||
-           json_is_true(json_object_get(tool, "strict"));
-}
-
-static bool check_tool(const json_t *tool, size_t index, struct reject *why)
-{
-    char param[64];
-    snprintf(param, sizeof(param), "tools[%zu]", index);
-    const char *type = json_string_value(json_object_get(tool, "type"));
-    const json_t *function = json_object_get(tool, "function");
-    const json_t *parameters = json_object_get(function, "parameters");
-    if (!type || strcmp(type, "function") != 0)
-        return reject_value(why, param, "%s.type must be \"function\".", param);
-    if (json_string_length(json_object_get(function, "name")) == 0)
-        return reject_value(why, param, "%s.function needs a name.", param);
-    if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
-        return reject_value(why, param, "%s.function.parameters must be a JSON schema, an object.", param);
-    if (!field_is_flag(json_object_get(function, "strict")) ||
-        !field_is_flag(json_object_get(tool, "strict")))
-        return reject_value(why, param, "%s.function.strict must be true or false.", param);
-    return true;
-}
-
-bool request_check_tools(struct request *r, const json_t *tools, struct reject *why)
-{
-    size_t i;
-    json_t *tool;
-    if (!json_is_array(tools))
-        return reject_value(why, "tools", "tools must be a list.");
-    if (json_array_size(tools) > REQUEST_TOOLS_MAX)
-        return reject_value(why, "tools", "tools has %zu entries; the limit is %d.", json_array_size(tools),
-                            REQUEST_TOOLS_MAX);
-    json_array_foreach(tools, i, tool) {
-        if (!check_tool(tool, i, why))
-            return false;
-        if (is_strict(tool))
-            tool_choice_strict(r,
-                               json_string_value(json_object_get(json_object_get(tool, "function"), "name")));
-    }
-    return true;
 }

@@ -26,6 +26,7 @@ struct responses_place {
     struct reject *why;
     json_t *names;  /* of functions, by the id of their call */
     json_t *stored; /* items of stored responses, by their id; each response is parsed once. NULL: none yet */
+    size_t tools;   /* seen until now, in namespaces too */
     char at[64];    /* "input[0].content[1]", for errors */
 };
 

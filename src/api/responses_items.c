@@ -5,6 +5,7 @@
  * before all others join the instructions; later ones stay at their place, or join the user's turn there
  * (gen/prompt.c), since moving them to the front would change the prefix. Items of tools that other servers
  * run are dropped. */
+#include "api/custom_tool.h"
 #include "api/field.h"
 #include "api/responses.h"
 
@@ -13,15 +14,9 @@
 
 #include <stdio.h>
 
-static const char *string_of(const json_t *v, const char *name)
-{
-    const char *s = json_string_value(json_object_get(v, name));
-    return s ? s : "";
-}
-
 static bool is_role(const json_t *message, const char *role)
 {
-    return strcmp(string_of(message, "role"), role) == 0;
+    return strcmp(field_string_in(message, "role"), role) == 0;
 }
 
 static bool refuse(const struct responses_place *p, const char *what)
@@ -140,8 +135,8 @@ static bool convert_call(struct responses_place *p, const json_t *item, const js
     char name[RESPONSES_NAME_BYTES];
     json_t *arguments = json_object_get(item, "arguments");
     const char *space = json_string_value(json_object_get(item, "namespace"));
-    if (string_of(item, "name")[0] == 0 || !json_is_string(arguments) ||
-        !responses_flat_name(space, string_of(item, "name"), name))
+    if (field_string_in(item, "name")[0] == 0 || !json_is_string(arguments) ||
+        !responses_flat_name(space, field_string_in(item, "name"), name))
         return refuse(p, " must have call_id, name and arguments as strings.");
     return add_call(p, id, name, arguments);
 }
@@ -151,10 +146,10 @@ static bool convert_custom(struct responses_place *p, const json_t *item, const 
     char name[RESPONSES_NAME_BYTES];
     json_t *input = json_object_get(item, "input");
     const char *space = json_string_value(json_object_get(item, "namespace"));
-    if (string_of(item, "name")[0] == 0 || !json_is_string(input) ||
-        !responses_flat_name(space, string_of(item, "name"), name))
+    if (field_string_in(item, "name")[0] == 0 || !json_is_string(input) ||
+        !responses_flat_name(space, field_string_in(item, "name"), name))
         return refuse(p, " must have call_id, name and input as strings.");
-    json_t *arguments = json_pack("{sO}", "input", input);
+    json_t *arguments = custom_tool_arguments(input);
     bool ok = add_call(p, id, name, arguments);
     json_decref(arguments);
     return ok;
@@ -220,9 +215,9 @@ static bool convert_other(struct responses_place *p, const json_t *item, const c
 
 static bool convert_item(struct responses_place *p, const json_t *item, size_t index)
 {
-    const char *type = string_of(item, "type");
+    const char *type = field_string_in(item, "type");
     snprintf(p->at, sizeof(p->at), "input[%zu]", index);
-    if (strcmp(type, "message") == 0 || (type[0] == 0 && string_of(item, "role")[0]))
+    if (strcmp(type, "message") == 0 || (type[0] == 0 && field_string_in(item, "role")[0]))
         return convert_message(p, item);
     if (strcmp(type, "reasoning") == 0)
         return convert_reasoning(p, item);

@@ -3,6 +3,7 @@
  * The ids of items have the id of their response: msg_RESPONSE_0, item_RESPONSE_2. An item that the client
  * gave an id of its own cannot be found by it. References are resolved before the input is stored, so that
  * later responses do not depend on the response that an item came from. */
+#include "api/field.h"
 #include "api/responses.h"
 
 #include "base/check.h"
@@ -13,17 +14,11 @@
 
 #define RESPONSE_ID_CHARS 32
 
-static const char *string_of(const json_t *v, const char *name)
-{
-    const char *s = json_string_value(json_object_get(v, name));
-    return s ? s : "";
-}
-
 static bool is_reference(const json_t *item)
 {
-    const char *type = string_of(item, "type");
+    const char *type = field_string_in(item, "type");
     return strcmp(type, "item_reference") == 0 ||
-           (type[0] == 0 && string_of(item, "role")[0] == 0 && string_of(item, "id")[0]);
+           (type[0] == 0 && field_string_in(item, "role")[0] == 0 && field_string_in(item, "id")[0]);
 }
 
 /* The response of an item's id; false: the id has none. */
@@ -61,8 +56,8 @@ static bool load(struct responses_place *p, struct request_id id)
     size_t i;
     responses_items_unref(found);
     json_array_foreach(items, i, item)
-        if (ok && string_of(item, "id")[0])
-            ok = json_object_set(p->stored, string_of(item, "id"), item) == 0 || responses_no_memory(p);
+        if (ok && field_string_in(item, "id")[0])
+            ok = json_object_set(p->stored, field_string_in(item, "id"), item) == 0 || responses_no_memory(p);
     json_decref(items);
     return ok;
 }
@@ -83,7 +78,7 @@ static bool load_once(struct responses_place *p, const char *id)
 
 static bool resolve(struct responses_place *p, json_t *input, size_t index, const json_t *reference)
 {
-    const char *id = string_of(reference, "id");
+    const char *id = field_string_in(reference, "id");
     if (!p->stored)
         p->stored = json_object();
     if (!p->stored)

@@ -13,11 +13,6 @@ static const char *word_of(const json_t *v)
     return json_is_string(v) ? json_string_value(v) : "";
 }
 
-static const char *type_of(const json_t *v)
-{
-    return word_of(json_object_get(v, "type"));
-}
-
 /* ---- the conversation ---- */
 
 static bool read_input(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -38,21 +33,23 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
 /* The tools of allowed_tools are the only ones that are offered, see responses_tools.c. */
 static bool read_allowed(struct request *r, const struct field *f, const json_t *v, struct reject *why)
 {
-    const char *mode = word_of(json_object_get(v, "mode"));
+    const char *mode = field_string_in(v, "mode");
+    const json_t *tools = json_object_get(v, "tools");
     r->gen.calls.required = strcmp(mode, "required") == 0;
-    return ((r->gen.calls.required || strcmp(mode, "auto") == 0) &&
-            json_is_array(json_object_get(v, "tools"))) ||
+    return ((r->gen.calls.required || strcmp(mode, "auto") == 0) && json_is_array(tools) &&
+            json_array_size(tools) <= REQUEST_TOOLS_MAX) ||
            reject_value(
                why, f->name,
-               "tool_choice of type \"allowed_tools\" must have the mode \"auto\" or \"required\", and "
-               "tools.");
+               "tool_choice of type \"allowed_tools\" must have the mode \"auto\" or \"required\", and at "
+               "most %d tools.",
+               REQUEST_TOOLS_MAX);
 }
 
 static bool read_named(struct request *r, const struct field *f, const json_t *v, struct reject *why)
 {
     char name[RESPONSES_NAME_BYTES];
-    const char *type = type_of(v), *own = word_of(json_object_get(v, "name"));
-    const char *space = word_of(json_object_get(v, "namespace"));
+    const char *type = field_string_in(v, "type"), *own = field_string_in(v, "name");
+    const char *space = field_string_in(v, "namespace");
     if (strcmp(type, "function") != 0 && strcmp(type, "custom") != 0)
         return reject_unsupported(
             why, f->name,
@@ -68,7 +65,7 @@ static bool read_named(struct request *r, const struct field *f, const json_t *v
 
 static bool read_tool_choice(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const char *word = word_of(v), *type = type_of(v);
+    const char *word = word_of(v), *type = field_string_in(v, "type");
     if (strcmp(type, "allowed_tools") == 0)
         return read_allowed(r, f, v, why);
     if (type[0])
@@ -85,9 +82,18 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
 
 static bool read_reasoning(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *effort = json_object_get(v, "effort");
+    const json_t *effort = json_object_get(v, "effort"), *summary = json_object_get(v, "summary");
+    const char *word = json_string_value(summary);
     if (!json_is_object(v))
         return reject_value(why, f->name, "reasoning must be an object.");
+    if (effort && !json_is_string(effort) && !json_is_null(effort))
+        return reject_value(why, "reasoning.effort", "reasoning.effort must be a string.");
+    /* The reply repeats it, and clients know these three. */
+    if (summary && !json_is_null(summary) &&
+        (!word ||
+         (strcmp(word, "auto") != 0 && strcmp(word, "concise") != 0 && strcmp(word, "detailed") != 0)))
+        return reject_value(why, "reasoning.summary",
+                            "reasoning.summary must be \"auto\", \"concise\" or \"detailed\".");
     if (json_is_string(effort))
         r->gen.reasoning_effort = json_string_value(effort);
     return true;
@@ -95,7 +101,7 @@ static bool read_reasoning(struct request *r, const struct field *f, json_t *v, 
 
 static bool read_format(struct request *r, json_t *format, struct reject *why)
 {
-    const char *type = type_of(format);
+    const char *type = field_string_in(format, "type");
     if (!format || json_is_null(format) || strcmp(type, "text") == 0)
         return true;
     if (strcmp(type, "json_object") == 0)
@@ -110,12 +116,10 @@ static bool read_format(struct request *r, json_t *format, struct reject *why)
 
 static bool read_text(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *verbosity = json_object_get(v, "verbosity");
     if (!json_is_object(v))
         return reject_value(why, f->name, "text must be an object.");
-    if (json_is_string(verbosity) && strcmp(json_string_value(verbosity), "medium") != 0)
-        field_note_ignored(r, "text.verbosity");
-    return read_format(r, json_object_get(v, "format"), why);
+    return field_take_verbosity(r, "text.verbosity", json_object_get(v, "verbosity"), why) &&
+           read_format(r, json_object_get(v, "format"), why);
 }
 
 static bool read_include(struct request *r, const struct field *f, json_t *v, struct reject *why)

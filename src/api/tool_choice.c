@@ -1,21 +1,29 @@
 #include "api/tool_choice.h"
 
-static void add(struct request *r, json_t **list, const char *name)
+#include "api/field.h"
+
+static void add(struct request *r, json_t **set, const char *name, bool value)
 {
-    if (!*list)
-        *list = json_array();
-    if (!*list || json_array_append_new(*list, json_string(name)) < 0)
+    if (!*set)
+        *set = json_object();
+    if (!*set || json_object_set_new(*set, name, json_boolean(value)) < 0)
         r->gen.calls.failed = true;
 }
 
 void tool_choice_allow(struct request *r, const char *name)
 {
-    add(r, &r->gen.calls.names, name);
+    add(r, &r->gen.calls.names, name, true);
 }
 
 void tool_choice_strict(struct request *r, const char *name)
 {
-    add(r, &r->gen.calls.strict, name);
+    add(r, &r->gen.calls.strict, name, true);
+}
+
+void tool_choice_hold(struct request *r, const char *name)
+{
+    if (!json_object_get(r->gen.calls.strict, name))
+        add(r, &r->gen.calls.strict, name, false);
 }
 
 void tool_choice_lark(struct request *r, const char *name, json_t *grammar)
@@ -31,18 +39,16 @@ static bool is_offered(const struct request *r, const char *name)
 {
     size_t i;
     const json_t *tool;
-    json_array_foreach(r->gen.tools, i, tool) {
-        const char *own = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-        if (own && strcmp(own, name) == 0)
+    json_array_foreach(r->gen.tools, i, tool)
+        if (strcmp(field_string_in(json_object_get(tool, "function"), "name"), name) == 0)
             return true;
-    }
     return false;
 }
 
 bool tool_choice_check(struct request *r, struct request_memory *memory, struct reject *why)
 {
-    size_t i;
-    const json_t *name;
+    const char *name;
+    json_t *value;
     if (r->gen.calls.failed)
         return request_memory_reject(memory, why);
     if (r->tools_off)
@@ -50,11 +56,10 @@ bool tool_choice_check(struct request *r, struct request_memory *memory, struct 
     if (r->gen.calls.required && !r->gen.tools)
         return reject_value(why, "tool_choice",
                             "tool_choice requires a call, but the request offers no tools.");
-    json_array_foreach(r->gen.calls.names, i, name)
-        if (!is_offered(r, json_string_value(name)))
+    json_object_foreach(r->gen.calls.names, name, value)
+        if (!is_offered(r, name))
             return reject_value(why, "tool_choice",
-                                "tool_choice names the tool \"%.64s\", which is not in tools.",
-                                json_string_value(name));
+                                "tool_choice names the tool \"%.64s\", which is not in tools.", name);
     return true;
 }
 

@@ -8,6 +8,8 @@
 void tool_choice_allow(struct request *r, const char *name);
 /* The arguments of this tool follow its schema. */
 void tool_choice_strict(struct request *r, const char *name);
+/* They do where a grammar is possible; a refusal of the schema is none of the request. */
+void tool_choice_hold(struct request *r, const char *name);
 /* The input of this tool, its only parameter, is a text of the Lark grammar. */
 void tool_choice_lark(struct request *r, const char *name, json_t *grammar);
 /* After all fields, with r->gen.tools: required calls need tools, named ones must be offered. */

@@ -1,6 +1,7 @@
 /* wire_chat.c - OpenAI's chat completions: chat.completion and its chunks. */
 #include "api/wire_openai.h"
 
+#include "api/custom_tool.h"
 #include "api/field.h"
 #include "api/token_text.h"
 #include "base/check.h"
@@ -20,6 +21,11 @@ static bool read_logprobs(struct request *r, const struct field *f, json_t *v, s
     return true;
 }
 
+static bool read_verbosity(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    return field_take_verbosity(r, f->name, v, why);
+}
+
 static bool read_modalities(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     (void)r;
@@ -34,7 +40,7 @@ static const struct field fields[] = {
     {"top_logprobs", field_integer, FIELD_SAMPLING(top_logprobs), 0, SAMPLER_TOP_MAX},
     {"modalities", read_modalities},
     {"echo", field_refuse_unless_off, .say = "not supported in chats; use /v1/completions."},
-    {"verbosity", field_refuse_unless_word, .say = "medium"},
+    {"verbosity", read_verbosity},
     {"functions", field_refuse, .say = "not supported; use tools."},
     {"function_call", field_refuse, .say = "not supported; use tool_choice."},
     {"audio", field_refuse, .say = "audio output is not supported."},
@@ -46,6 +52,35 @@ static const struct field fields[] = {
 static const struct field_group own_fields = {fields, COUNT_OF(fields)};
 static const struct field_group *const groups[] = {
     &fields_generation, &fields_openai, &fields_grammar, &fields_openai_conversation, &own_fields, NULL};
+
+/* ---- calls ---- */
+
+struct own {
+    bool custom; /* the open call is that of a custom tool: r->block collects its arguments */
+};
+
+static bool is_custom(const struct reply *r)
+{
+    const struct own *own = r->own;
+    return own->custom;
+}
+
+/* The members of a call, and its last brace; a later piece of a stream has no id and no name. */
+static void write_call(const struct reply *r, bool begins, struct buf *ret)
+{
+    const char *kind = is_custom(r) ? "custom" : "function";
+    if (begins)
+        buf_printf(ret, "\"id\":\"%s\",\"type\":\"%s\",", r->call_id, kind);
+    buf_printf(ret, "\"%s\":{", kind);
+    if (begins) {
+        buf_puts(ret, "\"name\":");
+        json_write_string(ret, buf_slice(&r->call_name));
+        buf_putc(ret, ',');
+    }
+    buf_printf(ret, "\"%s\":", is_custom(r) ? "input" : "arguments");
+    json_write_string(ret, buf_slice(&r->arguments));
+    buf_puts(ret, "}}");
+}
 
 /* ---- whole ---- */
 
@@ -121,16 +156,8 @@ static void begin(struct exchange *x)
 static void write_call_piece(const struct reply *r, struct buf *ret)
 {
     buf_printf(ret, "\"tool_calls\":[{\"index\":%u,", r->call_index);
-    if (r->call_begun) {
-        buf_printf(ret, "\"id\":\"%s\",\"type\":\"function\",", r->call_id);
-        buf_puts(ret, "\"function\":{\"name\":");
-        json_write_string(ret, buf_slice(&r->call_name));
-        buf_puts(ret, ",\"arguments\":");
-    } else {
-        buf_puts(ret, "\"function\":{\"arguments\":");
-    }
-    json_write_string(ret, buf_slice(&r->arguments));
-    buf_puts(ret, "}}]");
+    write_call(r, r->call_begun, ret);
+    buf_puts(ret, "]");
 }
 
 static void write_delta(const struct reply *r, struct buf *ret)
@@ -174,22 +201,32 @@ static void finish(struct reply *r)
 
 /* ---- parts ---- */
 
-static void end_call(struct reply *r)
-{
-    if (r->exchange->request.stream)
-        return;
-    openai_comma(&r->items);
-    buf_printf(&r->items, "{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", r->call_id);
-    json_write_string(&r->items, buf_slice(&r->call_name));
-    buf_puts(&r->items, ",\"arguments\":");
-    json_write_string(&r->items, buf_slice(&r->arguments));
-    buf_puts(&r->items, "}}");
-}
-
 static void put(struct reply *r, enum piece_kind kind, struct buf *to, struct slice text)
 {
     reply_turn(r, kind, false);
     buf_put_slice(to, text);
+}
+
+static void begin_call(struct reply *r, const struct part *p)
+{
+    struct own *own = r->own;
+    reply_turn(r, PIECE_CALL, true);
+    reply_begin_call(r, p, "call", true);
+    own->custom = request_is_custom(&r->exchange->request, buf_slice(&r->call_name));
+    buf_clear(&r->block);
+}
+
+static void end_call(struct reply *r)
+{
+    if (is_custom(r)) {
+        reply_turn(r, PIECE_CALL, false);
+        custom_tool_input(&r->exchange->gen.memory, buf_slice(&r->block), &r->arguments);
+    }
+    if (r->exchange->request.stream)
+        return;
+    openai_comma(&r->items);
+    buf_putc(&r->items, '{');
+    write_call(r, true, &r->items);
 }
 
 static void part(void *arg, const struct part *p)
@@ -209,11 +246,13 @@ static void part(void *arg, const struct part *p)
         put(r, PIECE_CONTENT, &r->content, p->text);
         break;
     case PART_CALL:
-        reply_turn(r, PIECE_CALL, true);
-        reply_begin_call(r, p, "call", true);
+        begin_call(r, p);
         break;
     case PART_ARGUMENTS:
-        put(r, PIECE_CALL, &r->arguments, p->text);
+        if (is_custom(r))
+            buf_put_slice(&r->block, p->text);
+        else
+            put(r, PIECE_CALL, &r->arguments, p->text);
         break;
     case PART_CALL_END:
         end_call(r);
@@ -245,6 +284,7 @@ const struct wire wire_chat = {
     .id_prefix = "chatcmpl",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
+    .own_bytes = sizeof(struct own),
     .part = part,
     .whole = write_whole,
     .begin = begin,

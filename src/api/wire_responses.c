@@ -5,11 +5,11 @@
  * follow from the id of the request and their place, so that all events agree. */
 #include "api/responses.h"
 
+#include "api/custom_tool.h"
 #include "api/field.h"
 #include "api/wire_openai.h"
 #include "base/check.h"
 #include "base/clock.h"
-#include "gen/json_depth.h"
 #include "http/sse.h"
 #include "text/chat_format.h"
 
@@ -234,18 +234,19 @@ static void write_part(const struct reply *r, struct slice text, struct buf *ret
     buf_putc(ret, '}');
 }
 
-/* The string that the model wrote as the argument `input`; arguments that have none stand for themselves. */
+/* Of a call of a custom tool. */
 static void write_input(const struct reply *r, struct slice arguments, struct buf *ret)
 {
-    struct request_memory *m = &r->exchange->gen.memory;
-    json_error_t e;
-    json_t *object = json_depth_within(arguments, 32) && arguments.len > 0
-                         ? request_memory_parse(m, arguments.ptr, arguments.len, &e)
-                         : NULL;
-    const json_t *input = json_object_get(object, "input");
-    struct slice text = {json_string_value(input), json_string_length(input)};
-    json_write_string(ret, json_is_string(input) ? text : arguments);
-    json_decref(object);
+    struct request_memory *memory = &r->exchange->gen.memory;
+    struct charge charge = request_memory_charge(memory);
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    custom_tool_input(memory, arguments, &text);
+    if (text.error)
+        ret->error = text.error;
+    else
+        json_write_string(ret, buf_slice(&text));
+    buf_done(&text);
 }
 
 static void write_call(const struct reply *r, struct slice text, bool begins, struct buf *ret)

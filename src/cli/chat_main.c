@@ -5,8 +5,10 @@
 #include "cli/line_input.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "host/model_place.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void one_message(struct chat *c, struct slice line)
 {
@@ -58,14 +60,24 @@ static int converse(struct chat *c, struct line_input *in)
     return 0;
 }
 
-static void greet(const struct runtime *rt, struct chat_screen *screen)
+/* Of a model that was not named. */
+static void tell_model(const struct runtime *rt, struct chat_screen *screen)
 {
-    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
-                     rt->model_id, rt->planning.plan.max_model_len);
+    char starter[HUB_PATH_BYTES];
     if (!rt->settings->models.model)
         chat_screen_note(screen,
                          "The bundled model has 30 million parameters and knows Unix commands. Try: What "
                          "does mkdir do?  Who are you?");
+    else if (model_place_starter(starter) && strcmp(starter, rt->model_dir) == 0)
+        chat_screen_note(screen, "SmolLM2 has 135 million parameters. Try: How do I list files in a "
+                                 "directory on Linux?");
+}
+
+static void greet(const struct runtime *rt, struct chat_screen *screen)
+{
+    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
+                     rt->model_id, rt->planning.plan.max_model_len);
+    tell_model(rt, screen);
 }
 
 static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
@@ -117,6 +129,9 @@ static int run(const struct settings *o, struct err *e)
 
 static int start(struct settings *o, struct err *e)
 {
+    char starter[HUB_PATH_BYTES];
+    if (!o->models.model && model_place_starter(starter))
+        o->models.model = starter;
     int r = options_log_level(o, LOG_LEVEL_WARN, e);
     if (r < 0)
         return r;

@@ -16,20 +16,20 @@ static const struct command_row {
 } commands[] = {
     {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]",
      "serve models over HTTP with OpenAI's and Anthropic's API",
-     "A MODEL is a directory with config.json, safetensors files and tokenizer.json, or ORG/NAME of the\n"
-     "Hugging Face hub if its cache has it. Named models load at\n"
-     "the start, models below a --model-dir on their first request. Without any the server uses the\n"
-     "bundled model. The first SIGTERM or Ctrl-C finishes open requests, a second one ends them; SIGHUP\n"
-     "reads settings and keys again. docs/operations.md explains how to run a server for days.\n",
+     "A MODEL is a directory with config.json, safetensors files and tokenizer.json, a GGUF file, or\n"
+     "ORG/NAME of the Hugging Face hub if its cache has it. Named models load at the start, models below\n"
+     "a --model-dir on their first request. Without any the server has the bundled model, and SmolLM2 if\n"
+     "./run has fetched it. The first SIGTERM or Ctrl-C finishes open requests, a second one ends them;\n"
+     "SIGHUP reads settings and keys again. docs/operations.md explains how to run a server for days.\n",
      "  plateau serve\n"
      "  plateau serve ~/models/Qwen3-4B --port 8000 --memory-limit 12G --max-num-seqs 4\n"
      "  plateau serve --model-dir ~/models --ttl 900 --pin Qwen3-0.6B --alias default=Qwen3-4B\n"
      "  plateau serve ~/models/Qwen3-4B --host 0.0.0.0 --api-key-file keys.txt\n"},
     {COMMAND_CHAT, "chat", "[MODEL] [OPTION...]", "talk with a model in the terminal",
-     "MODEL is a directory with config.json, safetensors files and tokenizer.json; without one the\n"
-     "bundled model answers. /help lists the commands of a conversation; /image attaches an image. Ctrl-C\n"
-     "stops an answer, Ctrl-D leaves. When standard input or output is not a terminal, each line is a\n"
-     "message, and only answers are printed.\n",
+     "MODEL is a directory with config.json, safetensors files and tokenizer.json, or a GGUF file. Without\n"
+     "one SmolLM2 answers if ./run has fetched it, else the bundled model. /help lists the commands of a\n"
+     "conversation; /image attaches an image. Ctrl-C stops an answer, Ctrl-D leaves. When standard input\n"
+     "or output is not a terminal, each line is a message, and only answers are printed.\n",
      "  plateau chat\n"
      "  plateau chat ~/models/Qwen3-4B --think --system \"Answer in one sentence.\"\n"
      "  printf 'I live in London.\\nWhere do I live?\\n' | plateau chat --temperature 0\n"},

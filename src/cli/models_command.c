@@ -57,7 +57,7 @@ static struct count_text day_text(int64_t seconds)
 
 static void print_head(void)
 {
-    printf("%-36s %-16s %10s %-6s %9s %12s %12s %-10s   %s\n", "model", "family", "parameters", "form",
+    printf("%-36s %-16s %10s %-26s %9s %12s %12s %-10s   %s\n", "model", "family", "parameters", "form",
            "context", "on disk", "takes", "last used", "served here?");
 }
 
@@ -71,10 +71,10 @@ static void print_row(const char *id, const struct model_listing *m)
     int pad = 36 - (int)strlen(id);
     printf("%*s", pad > 0 ? pad : 0, "");
     if (m->state == LISTING_REFUSED)
-        printf(" %-16s %10s %-6s %9s %12s %12s %-10s   no: ", "?", "?", "?", "?",
+        printf(" %-16s %10s %-26s %9s %12s %12s %-10s   no: ", "?", "?", "?", "?",
                bytes_text(m->disk_bytes).text, "?", day_text(m->used_s).text);
     else
-        printf(" %-16s %10s %-6s %9u %12s %12s %-10s   %s", m->shape.family,
+        printf(" %-16s %10s %-26s %9u %12s %12s %-10s   %s", m->shape.family,
                parameters_text(m->shape.parameters).text, m->shape.form, m->shape.context_max,
                bytes_text(m->disk_bytes).text, bytes_text(m->floor_bytes).text, day_text(m->used_s).text,
                m->state == LISTING_FITS ? yes_texts[m->kind] : "no: ");

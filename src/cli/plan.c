@@ -69,6 +69,18 @@ static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
                bytes_text(s->state_bytes).text);
 }
 
+/* The arithmetic, and the part of the context in what a load sets aside. */
+static void print_arithmetic(const struct planning *p)
+{
+    const struct plan *plan = &p->plan;
+    printf("Products with the weights are computed in %s (--compute).", planning_compute(p));
+    if (p->model.shape.kv_count > 0)
+        printf(" A load sets %s aside for keys and values of one context, in %s (--max-model-len, "
+               "--kv-dtype).",
+               bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text, planning_kv_dtype(p));
+    printf("\n");
+}
+
 /* What a sequence has of the groups with a window. */
 static void print_windows(const struct plan *plan)
 {
@@ -85,10 +97,11 @@ static void print_windows(const struct plan *plan)
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
-    printf("%s: %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
+    printf("%s: %s, %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
            "queue\n",
-           plan->model.name, p->model.shape.family, (double)p->model.shape.parameters / 1e6,
-           p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
+           plan->model.name, p->model.shape.family, p->model.shape.form,
+           (double)p->model.shape.parameters / 1e6, p->model.shape.layers, plan->max_model_len,
+           plan->model.context_max, plan->seqs, plan->queue);
     printf("ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
     print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
@@ -102,6 +115,7 @@ static void print_table(const struct planning *p)
            bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text,
            bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
     print_layouts(&p->model.shape, plan->model.page_tokens);
+    print_arithmetic(p);
     print_windows(plan);
     const struct model_vision *v = &p->model.shape.vision;
     if (v->present)
@@ -174,12 +188,15 @@ static void json_model(const struct planning *p, struct buf *b)
     const struct plan *plan = &p->plan;
     buf_putc(b, '{');
     json_write_member(b, "id", plan->model.name);
+    json_write_member(b, "form", p->model.shape.form);
     buf_printf(b,
                ",\"max_model_len\":%u,\"context_max\":%u,\"max_num_seqs\":%u,\"max_queue\":%u,\"ceiling_"
                "bytes\":%llu",
                plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue,
                (ull)plan->ceiling_bytes);
     json_write_member(b, "ceiling_from", p->ceiling_from);
+    json_write_member(b, "compute", planning_compute(p));
+    json_write_member(b, "kv_dtype", planning_kv_dtype(p));
     buf_printf(b,
                ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
                "\"page_bytes\":%llu,\"page_tokens\":%u,\"state_bytes\":%llu,\"image_pixels_max\":%llu,"

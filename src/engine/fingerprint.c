@@ -126,6 +126,22 @@ static int add_preprocessors(struct fingerprint *f, const char *dir)
     return 0;
 }
 
+/* One file, or NAME-00001-of-0000N.gguf and the parts after it. */
+static int add_gguf(struct fingerprint *f, const char *first)
+{
+    static const char head[] = "-00001-of-";
+    size_t len = strlen(first), tail = strlen("-00001-of-00002.gguf");
+    const char *at = len > tail ? first + len - tail : "";
+    unsigned long count = strncmp(at, head, strlen(head)) == 0 ? strtoul(at + strlen(head), NULL, 10) : 1;
+    int r = add_file(f, first, ".gguf", true);
+    for (unsigned long i = 2; r == 0 && i <= count; i++) {
+        char path[PATH_BYTES];
+        snprintf(path, sizeof(path), "%.*s-%05lu%s", (int)(at - first), first, i, at + strlen("-00001"));
+        r = f->files < FINGERPRINT_FILES_MAX ? add_file(f, path, path + (at - first), true) : -E2BIG;
+    }
+    return r;
+}
+
 static int add_model(struct fingerprint *f, const char *dir)
 {
     struct stat st;
@@ -133,9 +149,11 @@ static int add_model(struct fingerprint *f, const char *dir)
     if (stat(dir, &st) < 0)
         return -errno;
     if (!S_ISDIR(st.st_mode))
-        return add_file(f, dir, ".gguf", true);
+        return add_gguf(f, dir);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     int r = add_file(f, path, "config.json", false);
+    if (r == -ENOENT) /* a folder of one GGUF model */
+        r = 0;
     if (r == 0)
         r = add_preprocessors(f, dir);
     if (r == 0)

@@ -50,10 +50,11 @@ struct gen_grammar {
 struct gen_calls {
     bool required;      /* the reply is calls */
     bool strict_unused; /* set by the preparation: arguments of strict tools are not constrained */
-    bool failed;        /* no memory for the lists */
-    json_t *names;      /* owned: the names that may be called; NULL: all */
-    json_t *strict;     /* owned: names of tools whose arguments follow the schema; NULL: none */
-    json_t *larks;      /* owned: Lark grammars of tools that take one text, by their names; NULL: none */
+    bool failed;        /* no memory for the sets */
+    /* Owned, by the name of a tool. */
+    json_t *names;  /* the tools that may be called; NULL: all */
+    json_t *strict; /* whose arguments follow the schema: true, or false if only where possible; NULL: none */
+    json_t *larks;  /* Lark grammars of tools that take one text; NULL: none */
 };
 
 struct gen_request {

@@ -6,15 +6,11 @@
 
 static bool has_strict(const struct gen_request *r)
 {
-    size_t i, k;
-    const json_t *strict, *name;
-    json_array_foreach(r->calls.strict, i, strict) {
-        if (!r->calls.names)
+    const char *name;
+    json_t *must;
+    json_object_foreach(r->calls.strict, name, must)
+        if (json_is_true(must) && (!r->calls.names || json_object_get(r->calls.names, name)))
             return true;
-        json_array_foreach(r->calls.names, k, name)
-            if (json_equal(strict, name))
-                return true;
-    }
     return false;
 }
 
@@ -41,6 +37,13 @@ static bool can_constrain(const struct gen *g)
 static enum tool_request required(struct gen *g)
 {
     struct gen_request *r = g->request;
+    if (has_format(r) && r->grammar.kind == GRAMMAR_STRUCTURAL) {
+        reject_unsupported(&g->reject, r->grammar.param,
+                           "%s: a structural tag says where calls stand, so tool_choice must be \"auto\" or "
+                           "\"none\" beside it.",
+                           r->grammar.param);
+        return TOOL_REQUEST_REFUSED;
+    }
     r->grammar.param = "tool_choice"; /* calls have no format of another text */
     r->grammar.kind = GRAMMAR_TOOLS;
     if (r->allowed_ids)

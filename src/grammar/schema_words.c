@@ -127,12 +127,7 @@ static bool is_names(const json_t *v)
 
 static bool is_dependency(const json_t *v)
 {
-    return is_schema(v) || is_names(v) || json_is_string(v);
-}
-
-static bool is_dependent(const json_t *v)
-{
-    return is_names(v) || json_is_string(v);
+    return is_schema(v) || is_names(v);
 }
 
 typedef bool is_fn(const json_t *v);
@@ -215,7 +210,7 @@ static const struct {
     {FORM_SCHEMAS, is_schema, false, "a list of schemas", A_SCHEMA},
     {FORM_SCHEMA_MAP, is_schema, true, "an object of schemas", A_SCHEMA},
     {FORM_NAMES, is_name, false, "a list of names", "a string"},
-    {FORM_NAMES_MAP, is_dependent, true, "an object of lists of names", "a list of names"},
+    {FORM_NAMES_MAP, is_names, true, "an object of lists of names", "a list of names"},
     {FORM_DEPENDENCIES, is_dependency, true, "an object", "a schema or a list of names"},
 };
 

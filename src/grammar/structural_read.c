@@ -92,8 +92,8 @@ bool structural_excludes(struct structural_work *w, const json_t *format, const 
 static bool is_among(const char *names, const char *name)
 {
     size_t len = strlen(name);
-    for (const char *at = names; (at = strstr(at, name)) != NULL; at += len)
-        if ((at == names || at[-1] == ' ') && (at[len] == ' ' || at[len] == 0) && len > 0)
+    for (const char *at = names; len > 0 && (at = strstr(at, name)) != NULL; at += len)
+        if ((at == names || at[-1] == ' ') && (at[len] == ' ' || at[len] == 0))
             return true;
     return false;
 }

@@ -29,8 +29,8 @@ struct evaluation_opts {
 struct evaluation_result {
     uint64_t tokens; /* of the text */
     uint32_t chunks;
-    uint64_t bytes, reference_bytes; /* of the checkpoints */
-    char form[16], reference_form[16];
+    uint64_t bytes, reference_bytes;   /* of the checkpoints */
+    char form[64], reference_form[64]; /* as in model_shape */
     struct divergence_result numbers;
 };
 

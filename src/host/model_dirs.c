@@ -2,7 +2,9 @@
  * the depth limit ends cycles. */
 #include "host/model_dirs.h"
 
+#include "host/model_ggufs.h"
 #include "hub/hub_cache.h"
+#include "weights/gguf_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,7 +47,7 @@ static bool is_model(const char *dir, struct dirent *const *entries, int count)
     return weights && access(path, R_OK) == 0;
 }
 
-/* Weights that are no model of ours: GGUF files, and PyTorch's where a config.json lies beside them. */
+/* Vision encoders beside GGUF files, and PyTorch's weights where a config.json lies beside them. */
 static void note_others(struct search *s, const char *dir, struct dirent *const *entries, int count)
 {
     bool config = false;
@@ -53,15 +55,22 @@ static void note_others(struct search *s, const char *dir, struct dirent *const 
         config |= strcmp(entries[i]->d_name, "config.json") == 0;
     for (int i = 0; s->others && i < count; i++) {
         const char *name = entries[i]->d_name;
-        bool gguf = ends_in(name, ".gguf"), bin = config && ends_in(name, ".bin");
-        if ((gguf || bin) && s->others->ggufs + s->others->bins == 0)
+        bool mmproj = gguf_name_is_mmproj(name), bin = config && ends_in(name, ".bin");
+        if ((mmproj || bin) && s->others->mmprojs + s->others->bins == 0)
             snprintf(s->others->first, sizeof(s->others->first), "%s/%s", dir, name);
-        s->others->ggufs += gguf;
+        s->others->mmprojs += mmproj;
         s->others->bins += bin;
     }
 }
 
 static int search(struct search *s, const char *dir, unsigned depth);
+
+static int found_gguf(void *arg, const char *path, const char *id, struct err *e)
+{
+    const struct search *s = arg;
+    (void)id;
+    return s->found(s->arg, path, e);
+}
 
 /* Of a model of the hub's cache the current snapshot alone is searched. */
 static int search_hub(struct search *s, const char *dir, unsigned depth)
@@ -102,9 +111,11 @@ static int search(struct search *s, const char *dir, unsigned depth)
         r = s->found(s->arg, dir, s->e);
     else
         note_others(s, dir, entries, count);
-    if (!model)
-        for (int i = 0; i < count && r == 0; i++)
+    for (int i = 0; i < count && r == 0; i++) {
+        r = model_ggufs_entry(dir, entries, i, found_gguf, s, s->e);
+        if (r == 0 && !model)
             r = search_child(s, dir, entries[i]->d_name, depth);
+    }
     for (int i = 0; i < count; i++)
         free(entries[i]);
     free(entries);

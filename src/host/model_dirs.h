@@ -6,18 +6,18 @@
 
 #define MODEL_DIRS_PATH_BYTES 4096
 
-/* Files with weights in other formats, which are passed over. */
+/* Files that are passed over: vision encoders of GGUF models, and weights in other formats. */
 struct model_dirs_others {
-    unsigned ggufs, bins;
+    unsigned mmprojs, bins;
     unsigned hub_models;                     /* of the hub's cache, without a complete snapshot */
     struct err hub_why;                      /* of the first of these */
     char first[MODEL_DIRS_PATH_BYTES + 256]; /* the path of one */
 };
 
 /* Calls `found` for each directory below `dir`, itself included, that has config.json and a .safetensors
- * file, in the order of their names. Searches 8 levels and at most 4096 directories; it skips directories
- * inside a model, names that begin with a dot, and all but the current snapshot in a model of the hub's
- * cache. 0, -ENOENT (no such directory), -E2BIG (more
+ * file, and for each GGUF model (host/model_ggufs.h), in the order of their names. Searches 8 levels and at
+ * most 4096 directories; it skips directories inside a model, names that begin with a dot, and all but the
+ * current snapshot in a model of the hub's cache. 0, -ENOENT (no such directory), -E2BIG (more
  * directories), -ENOMEM, or the result of `found`. `others` (may be NULL) is filled as far as the search
  * came. */
 int model_dirs_find(const char *dir, int (*found)(void *arg, const char *path, struct err *e), void *arg,

@@ -4,7 +4,9 @@
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "host/model_ggufs.h"
 #include "hub/hub_cache.h"
+#include "weights/gguf_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -62,16 +64,44 @@ static bool join(const char *dir, const char *name, char ret[PATH_BYTES])
     return n > 0 && n < PATH_BYTES;
 }
 
-static bool is_model(const struct folder *f)
+struct contents {
+    bool config, safetensors, gguf;
+};
+
+static struct contents contents_of(const struct folder *f)
 {
-    static const char *const tails[] = {".safetensors", ".gguf"};
-    bool is = false;
+    struct contents c = {false};
     for (int i = 0; i < f->count; i++) {
-        is |= strcmp(f->entries[i]->d_name, "config.json") == 0;
-        for (size_t k = 0; k < COUNT_OF(tails); k++)
-            is |= slice_ends(slice_of(f->entries[i]->d_name), slice_of(tails[k]));
+        const char *name = f->entries[i]->d_name;
+        c.config |= strcmp(name, "config.json") == 0;
+        c.safetensors |= slice_ends(slice_of(name), SLICE(".safetensors"));
+        c.gguf |= gguf_name_is(name);
     }
-    return is;
+    return c;
+}
+
+/* A GGUF file brings its configuration: config.json beside it says nothing of a model in the folder. */
+static bool is_model(struct contents c)
+{
+    return c.safetensors || (c.config && !c.gguf);
+}
+
+/* A GGUF model, or a vision encoder, which the listing refuses with a reason. */
+static int look_at_gguf(const struct folder *f, int index, model_found_fn *found, void *arg, struct err *e)
+{
+    char path[PATH_BYTES], id[PATH_BYTES];
+    const char *name = f->entries[index]->d_name;
+    if (!gguf_name_is_mmproj(name))
+        return model_ggufs_entry(f->path, f->entries, index, found, arg, e);
+    return join(f->path, name, path) && model_ggufs_id(path, 0, id, sizeof(id)) ? found(arg, path, id, e) : 0;
+}
+
+static int each_gguf(const struct folder *f, model_found_fn *found, void *arg, struct err *e)
+{
+    int r = 0;
+    for (int i = 0; i < f->count && r == 0; i++)
+        r = look_at_gguf(f, i, found, arg, e);
+    return r;
 }
 
 /* The current snapshot of one model of the hub's cache; without one, its folder. */
@@ -79,32 +109,44 @@ static int hub_model(const char *dir, const struct hub_name *name, model_found_f
                      struct err *e)
 {
     char snapshot[HUB_PATH_BYTES];
+    struct folder f;
     bool whole = hub_cache_snapshot(dir, name->revision, snapshot, NULL) == 0;
-    return found(arg, whole ? snapshot : dir, name->id, e);
+    if (!whole || folder_read(snapshot, &f) < 0)
+        return found(arg, dir, name->id, e);
+    struct contents c = contents_of(&f);
+    int r = is_model(c) || !c.gguf ? found(arg, snapshot, name->id, e) : 0;
+    if (r == 0)
+        r = each_gguf(&f, found, arg, e);
+    folder_done(&f);
+    return r;
 }
 
 static int each_below(const struct folder *f, unsigned depth, model_found_fn *found, void *arg,
                       struct err *e);
 
+/* The files of a model, or the models below a folder. */
+static int each_in(const struct folder *f, const char *id, unsigned depth, model_found_fn *found, void *arg,
+                   struct err *e)
+{
+    if (!is_model(contents_of(f)))
+        return each_below(f, depth, found, arg, e);
+    int r = found(arg, f->path, id, e);
+    return r == 0 ? each_gguf(f, found, arg, e) : r;
+}
+
 static int look_at(const char *dir, const char *name, unsigned depth, model_found_fn *found, void *arg,
                    struct err *e)
 {
-    int r = 0;
     char path[PATH_BYTES];
     struct folder f;
-    if (!join(dir, name, path))
+    if (!join(dir, name, path) || !is_directory(path))
         return 0;
-    if (!is_directory(path))
-        return slice_ends(slice_of(name), SLICE(".gguf")) ? found(arg, path, name, e) : 0;
     struct hub_name hub;
     if (hub_name_of_folder(name, &hub))
         return hub_model(path, &hub, found, arg, e);
     if (folder_read(path, &f) < 0)
         return 0;
-    if (is_model(&f))
-        r = found(arg, path, name, e);
-    else if (depth < DEPTH_MAX)
-        r = each_below(&f, depth + 1, found, arg, e);
+    int r = each_in(&f, name, depth + 1, found, arg, e);
     folder_done(&f);
     return r;
 }
@@ -112,8 +154,11 @@ static int look_at(const char *dir, const char *name, unsigned depth, model_foun
 static int each_below(const struct folder *f, unsigned depth, model_found_fn *found, void *arg, struct err *e)
 {
     int r = 0;
-    for (int i = 0; i < f->count && i < ENTRIES_MAX && r == 0; i++)
-        r = look_at(f->path, f->entries[i]->d_name, depth, found, arg, e);
+    for (int i = 0; i < f->count && i < ENTRIES_MAX && r == 0; i++) {
+        r = look_at_gguf(f, i, found, arg, e);
+        if (r == 0 && depth <= DEPTH_MAX)
+            r = look_at(f->path, f->entries[i]->d_name, depth, found, arg, e);
+    }
     return r;
 }
 
@@ -135,11 +180,9 @@ int model_folder_each(const char *dir, model_found_fn *found, void *arg, struct 
     if (r < 0)
         return err_set(e, -ENOENT, "%s cannot be read: %s", dir, strerror(-r));
     own_id(dir, id);
-    bool config = false;
-    for (int i = 0; i < f.count; i++)
-        config |= strcmp(f.entries[i]->d_name, "config.json") == 0;
-    if (config)
-        r = found(arg, dir, id, e);
+    const struct contents c = contents_of(&f);
+    if (c.config && is_model(c))
+        r = each_in(&f, id, 1, found, arg, e);
     else if (hub_name_of_folder(id, &hub))
         r = hub_model(dir, &hub, found, arg, e);
     else if (f.count > ENTRIES_MAX)

@@ -12,9 +12,10 @@
  * call. */
 typedef int model_found_fn(void *arg, const char *path, const char *id, struct err *e);
 
-/* Calls `found` for what looks like a model: a directory with config.json or with weights, or a GGUF
- * file. In the order of their names; names that begin with a dot are skipped. 0, -ENOENT (not readable),
- * -E2BIG (over 4096 entries), or the result of `found`. */
+/* Calls `found` for what looks like a model: a directory with config.json or with weights, and each GGUF
+ * file (host/model_ggufs.h), of which vision encoders are refused later. In the order of their names; names
+ * that begin with a dot are skipped. 0, -ENOENT (not readable), -E2BIG (over 4096 entries), or the result of
+ * `found`. */
 int model_folder_each(const char *dir, model_found_fn *found, void *arg, struct err *e);
 
 #endif

@@ -2,6 +2,7 @@
 #include "host/model_listing.h"
 
 #include "base/check.h"
+#include "host/model_ggufs.h"
 #include "host/model_hint.h"
 #include "host/runtime.h"
 
@@ -26,6 +27,8 @@ static void add_files(const char *path, struct model_listing *m)
 {
     char name[PATH_BYTES];
     add_file(path, m);
+    if (m->disk_bytes > 0)
+        m->disk_bytes = MAX_OF(m->disk_bytes, model_ggufs_bytes(path));
     DIR *d = opendir(path);
     for (const struct dirent *f; d && (f = readdir(d));) {
         int n = snprintf(name, sizeof(name), "%s/%s", path, f->d_name);

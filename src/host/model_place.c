@@ -3,9 +3,11 @@
 #include "host/model_place.h"
 
 #include "base/check.h"
+#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 static int keep(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
@@ -82,4 +84,16 @@ int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
     if (r == 0 && model_place_in_hub(&name, snapshot, NULL) == 0)
         return keep(snapshot, ret, e);
     return keep(model, ret, e);
+}
+
+bool model_place_starter(char ret[HUB_PATH_BYTES])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool named = cache && cache[0];
+    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s/plateau/smollm2",
+                     named  ? cache
+                     : home ? home
+                            : "",
+                     named ? "" : "/.cache");
+    return n > 0 && n < HUB_PATH_BYTES && gguf_file_is(ret);
 }

@@ -15,4 +15,7 @@ int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
 /* The same of ORG/NAME[@REVISION] in the hub's cache alone. */
 int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e);
 
+/* The starter model: SmolLM2-135M-Instruct, where tools/fetch-starter has put it. False: it is not there. */
+bool model_place_starter(char ret[HUB_PATH_BYTES]);
+
 #endif

@@ -5,11 +5,14 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "host/model_dirs.h"
+#include "host/model_ggufs.h"
 #include "host/model_hint.h"
+#include "host/model_place.h"
 #include "host/planning.h"
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
 #include "text/chat_syntax.h"
+#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -43,9 +46,12 @@ static int add_found(void *arg, const char *path, struct err *e)
 {
     struct models *m = arg;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char file[RUNTIME_ID_BYTES];
     struct hub_name hub;
     if (hub_cache_name_of(path, &hub))
         name = hub_name_last(&hub);
+    else if (model_ggufs_id(path, 0, file, sizeof(file)))
+        name = file;
     for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
         if (strcmp(m->list[i].id, name) == 0 && is_same_dir(m->list[i].dir, path))
             return 0;
@@ -58,11 +64,11 @@ static int add_found(void *arg, const char *path, struct err *e)
 
 static void tell_others(const char *dir, const struct model_dirs_others *o)
 {
-    if (o->ggufs + o->bins > 0)
+    if (o->mmprojs + o->bins > 0)
         LOG_WARN("files_passed_over",
-                 "model_dir=\"%s\" gguf=%u bin=%u first=\"%s\" reason=\"a --model-dir serves .safetensors; "
-                 "--model FILE.gguf serves a GGUF file\"",
-                 dir, o->ggufs, o->bins, o->first);
+                 "model_dir=\"%s\" mmproj=%u bin=%u first=\"%s\" reason=\"vision encoders of GGUF "
+                 "models and weights in .bin files are not read\"",
+                 dir, o->mmprojs, o->bins, o->first);
 }
 
 static void tell_passed_over(const char *model, unsigned count, const char *why)
@@ -70,8 +76,17 @@ static void tell_passed_over(const char *model, unsigned count, const char *why)
     LOG_WARN("hub_model_passed_over", "model=\"%s\" models=%u reason=\"%s\"", model, count, why);
 }
 
+static int add_gguf(void *arg, const char *path, const char *id, struct err *e)
+{
+    (void)id;
+    return add_found(arg, path, e);
+}
+
+/* A snapshot of GGUF files holds a model for each. */
 static int add_from_hub(void *arg, const struct hub_cache_model *found, struct err *e)
 {
+    if (found->snapshot[0] && gguf_file_is(found->snapshot))
+        return model_ggufs_in(found->snapshot, add_gguf, arg, e);
     if (found->snapshot[0])
         return add_found(arg, found->snapshot, e);
     tell_passed_over(found->name.id, 1, found->why.text);
@@ -116,10 +131,21 @@ static int find_below(struct models *m, const char *dir, struct err *e)
     if (m->count + m->left_out > before || m->settings->models.named[0] || m->settings->models.dirs[1])
         return 0;
     return err_set(e, -ENOENT,
-                   "--model-dir %s: no directory below it has config.json and a .safetensors file%s", dir,
-                   others.ggufs > 0  ? "; there are GGUF files: name one with --model"
-                   : others.bins > 0 ? "; there are .bin files with weights, which are not read"
-                                     : "");
+                   "--model-dir %s: no directory below it has config.json and a .safetensors file, or "
+                   "GGUF files%s",
+                   dir,
+                   others.bins > 0      ? "; there are .bin files with weights, which are not read"
+                   : others.mmprojs > 0 ? "; there are vision encoders (mmproj), which are no models"
+                                        : "");
+}
+
+/* The bundled one, and the starter model where it has been fetched. That one loads on its first request: the
+ * two need not fit together. */
+static int find_own(struct models *m, struct err *e)
+{
+    char starter[HUB_PATH_BYTES];
+    int r = add(m, NULL, true, e);
+    return r == 0 && model_place_starter(starter) ? add(m, starter, false, e) : r;
 }
 
 static int find_all(struct models *m, struct err *e)
@@ -127,7 +153,7 @@ static int find_all(struct models *m, struct err *e)
     const struct settings *o = m->settings;
     int r = 0;
     if (!o->models.named[0] && !o->models.dirs[0] && !o->models.hub_cache)
-        return add(m, NULL, true, e);
+        return find_own(m, e);
     for (uint32_t i = 0; r == 0 && o->models.named[i]; i++)
         r = add(m, o->models.named[i], true, e);
     for (uint32_t i = 0; r == 0 && o->models.dirs[i]; i++)
@@ -137,7 +163,8 @@ static int find_all(struct models *m, struct err *e)
     tell_left_out(m);
     if (r == 0 && m->count == 0)
         return err_set(e, -ENOENT,
-                       "--model-dir %s: no directory below it has config.json and a .safetensors file",
+                       "--model-dir %s: no directory below it has config.json and a .safetensors file, or a "
+                       "GGUF file",
                        o->models.dirs[0]);
     return r;
 }
@@ -213,6 +240,19 @@ static bool has_twin(const struct models *m, uint32_t index)
         if (i != index && strcmp(m->list[i].id, m->list[index].id) == 0)
             return true;
     return false;
+}
+
+/* A GGUF file whose name others have too is called DIRECTORY/NAME, then with two directories. */
+static void name_gguf_twins(struct models *m)
+{
+    for (unsigned folders = 1; folders <= 2; folders++) {
+        bool twins[REGISTRY_MODELS_MAX];
+        for (uint32_t i = 0; i < m->count; i++)
+            twins[i] = !m->list[i].preload && has_twin(m, i);
+        for (uint32_t i = 0; i < m->count; i++)
+            if (twins[i])
+                model_ggufs_id(m->list[i].dir, folders, m->list[i].id, sizeof(m->list[i].id));
+    }
 }
 
 /* A model of the hub is NAME and ORG/NAME; one of several NAMEs is ORG/NAME alone. */
@@ -360,6 +400,8 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
     if (!ret->list || !ret->own || !ret->hub_ids)
         return err_set(e, -ENOMEM, "no memory for the list of models");
     int r = find_all(ret, e);
+    if (r == 0)
+        name_gguf_twins(ret);
     if (r == 0)
         r = name_hub_models(ret, e);
     for (uint32_t i = 0; r == 0 && o->models.aliases[i]; i++)

@@ -227,3 +227,13 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                        p->settings->model.engine.max_model_len, name, why.context_max);
     return r < 0 ? refuse(p, name, &why, e) : 0;
 }
+
+const char *planning_compute(const struct planning *p)
+{
+    return compute_mode_name(p->model.shape.compute);
+}
+
+const char *planning_kv_dtype(const struct planning *p)
+{
+    return model_kv_dtype(&p->model.shape);
+}

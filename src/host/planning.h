@@ -30,5 +30,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret);
 /* Reads headers, loads nothing. 0, an error of model_probe(), or -ENOMEM and -EINVAL when it does not fit:
  * `e` has numbers, and the context and the sequences that would fit. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
+/* Of a model that was planned: its compute mode, and the type of its keys and values. */
+const char *planning_compute(const struct planning *p);
+const char *planning_kv_dtype(const struct planning *p);
 
 #endif

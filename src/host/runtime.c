@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "host/device_choice.h"
+#include "host/model_ggufs.h"
 #include "host/model_hint.h"
 #include "host/model_place.h"
 #include "base/clock.h"
@@ -61,7 +62,8 @@ int runtime_find_model(const char *model, const char *alias, char *dir, char *id
     const char *slash = strrchr(dir, '/'), *last = slash ? slash + 1 : dir;
     if (hub_cache_name_of(dir, &hub))
         last = hub_name_last(&hub);
-    snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : last);
+    if (alias || !model_ggufs_id(dir, 0, id, RUNTIME_ID_BYTES))
+        snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : last);
     return 0;
 }
 

@@ -86,32 +86,13 @@ static void count_active(struct binder *b, const struct linear_source *s, uint32
     }
 }
 
-static uint32_t form_of(const struct linear_source *s)
-{
-    if (s->affine)
-        return s->bits;
-    return s->weight.dtype == DTYPE_BF16 ? 9 : s->weight.dtype == DTYPE_F16 ? 10 : 11;
-}
-
-void binder_form(const struct binder *b, char ret[16])
-{
-    static const char *const dense[] = {"BF16", "F16", "F32"};
-    uint32_t most = 0;
-    for (uint32_t i = 1; i < BINDER_FORMS; i++)
-        most = b->form_bytes[i] > b->form_bytes[most] ? i : most;
-    if (most > 8)
-        snprintf(ret, 16, "%s", dense[most - 9]);
-    else
-        snprintf(ret, 16, "%u bit", most);
-}
-
 /* Sources that pack_at will read. */
 static void count_sources(struct binder *b, const struct linear_source *s, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         b->parameters += s[i].out * s[i].in;
         b->source_bytes += binder_source_bytes(&s[i]);
-        b->form_bytes[form_of(&s[i])] += binder_source_bytes(&s[i]);
+        form_names_add(&b->forms, &s[i], b->table ? 0 : binder_source_bytes(&s[i]));
         b->stage_bytes = MAX_OF(b->stage_bytes, stage_matrix_bytes(&s[i]));
     }
 }
@@ -278,7 +259,7 @@ int binder_table(struct binder *b, const char *path, uint64_t rows, uint64_t col
     return r;
 }
 
-int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head)
+static int bind_embedding(struct binder *b, struct weight *embedding, struct projection *head)
 {
     char path[BINDER_PATH_MAX], module[BINDER_NAME_MAX - 16], name[BINDER_NAME_MAX];
     static const char *const before[] = {"", "language_model."};
@@ -311,4 +292,12 @@ int binder_embedding(struct binder *b, struct weight *embedding, struct projecti
                                 .sums = embedding->sums,
                                 .parts = {*embedding}};
     return 0;
+}
+
+int binder_embedding(struct binder *b, struct weight *embedding, struct projection *head)
+{
+    b->table = true;
+    int r = bind_embedding(b, embedding, head);
+    b->table = false;
+    return r;
 }

@@ -8,6 +8,7 @@
 #ifndef PLATEAU_MODEL_BINDER_H
 #define PLATEAU_MODEL_BINDER_H
 
+#include "model/form_names.h"
 #include "model/layer.h"
 #include "model/role.h"
 #include "model/stage.h"
@@ -23,9 +24,6 @@ struct binder_active {
     uint64_t source_bytes; /* the same in the checkpoint's form */
     uint64_t products;     /* multiply-adds with matrices */
 };
-
-/* Forms of matrices: affine of 1 to 8 bits by their bits, then BF16, F16, F32. */
-#define BINDER_FORMS 12
 
 struct binder {
     /* Set by the caller. */
@@ -53,10 +51,11 @@ struct binder {
     uint64_t packed_bytes; /* part of it: bytes read until now */
     struct binder_active active;
     uint64_t parameters;
-    uint64_t form_bytes[BINDER_FORMS]; /* of matrices, in the files */
-    uint64_t stage_bytes;              /* bytes that packing needs of a stage */
-    unsigned sums;                     /* weight.sums of all projections */
-    bool fast;                         /* some of them are in the compute mode, others may be in f32 */
+    struct form_names forms; /* of matrices */
+    bool table;              /* what is bound now is a table of tokens: no part of the name */
+    uint64_t stage_bytes;    /* bytes that packing needs of a stage */
+    unsigned sums;           /* weight.sums of all projections */
+    bool fast;               /* some of them are in the compute mode, others may be in f32 */
 };
 
 /* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */
@@ -186,8 +185,6 @@ int binder_check_finite(struct binder *b, const struct tensor *t, const char *wh
 bool binder_conv_is_mlx(const struct tensor *t, uint32_t conv_width);
 /* The biases of sources side by side, zeros where one has none; null: none has one. */
 int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t count, dev_ptr *ret);
-/* The form that most bytes of matrices have: "BF16", "8 bit". */
-void binder_form(const struct binder *b, char ret[16]);
 /* One more piece of the files has been read; reports the progress. */
 int binder_advance(struct binder *b, uint64_t bytes);
 

@@ -178,6 +178,11 @@ static int find_arch(struct view *v)
     struct slice name;
     if (!gguf_string(gguf_find(&v->file->head, "general.architecture"), &name) || name.len > 64)
         return err_set(v->e, -EINVAL, "metadata general.architecture is missing");
+    if (slice_eq(name, SLICE("clip")))
+        return err_set(
+            v->e, -ENOTSUP,
+            "a vision encoder (mmproj), which is no model and is not read: the text model beside it "
+            "is served without images");
     snprintf(count, sizeof(count), "%.*s.expert_count", SLICE_ARGS(name));
     if (!gguf_u64(gguf_find(&v->file->head, count), &experts))
         experts = 0;

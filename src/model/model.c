@@ -89,6 +89,11 @@ const char *compute_mode_name(enum compute_mode m)
     return mode_names[m];
 }
 
+const char *model_kv_dtype(const struct model_shape *s)
+{
+    return kv_form_name(s->kv_form);
+}
+
 /* ---- accounts and arenas ---- */
 
 static int open_account(struct account *parent, enum account_id id, struct account **ret)
@@ -196,10 +201,10 @@ static int measure_text(const struct config *c, const struct source *s, struct b
 static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
                       struct err *e)
 {
-    c->compute = p->compute == COMPUTE_AUTO ? COMPUTE_F32 : p->compute;
+    c->backend = p->backend ? p->backend : &backend_cpu;
+    c->compute = p->compute != COMPUTE_AUTO ? p->compute : c->backend->integers ? COMPUTE_INT16 : COMPUTE_F32;
     c->kv_form = p->kv_form;
     c->drafts_max = p->drafts_max;
-    c->backend = p->backend ? p->backend : &backend_cpu;
     if (c->compute != COMPUTE_F32 && !c->backend->integers)
         return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in f32",
                        mode_names[c->compute], c->backend->name);
@@ -333,7 +338,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used) : 0,
     };
     config_fill_layouts(c, &shape);
-    binder_form(b, shape.form);
+    form_names_text(&b->forms, shape.form);
     if (!shape.mtp)
         snprintf(shape.mtp_absent, sizeof(shape.mtp_absent), "%s", measured->mtp_absent.text);
     memcpy(shape.family, c->family_name, sizeof(shape.family));

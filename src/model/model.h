@@ -22,15 +22,18 @@ struct model;
 /* "auto", "f32", ... False on anything else. */
 bool compute_mode_parse(const char *name, enum compute_mode *ret);
 const char *compute_mode_name(enum compute_mode m);
+struct model_shape;
+/* The same of the form of its keys and values. */
+const char *model_kv_dtype(const struct model_shape *s);
 
 /* Requested parts of a checkpoint in addition to its text model, room for the options that depend on them,
  * and what computes them. Zeros: none. */
 struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
-    enum compute_mode compute;     /* COMPUTE_AUTO is f32; bf16 is refused with -ENOTSUP */
-    enum kv_form kv_form;          /* of K and V in the pages */
-    bool vision;                   /* the vision encoder, if there is one */
-    uint64_t image_pixels_max;     /* of an image after resizing, if the model allows more; 0: 4194304 */
+    enum compute_mode compute; /* COMPUTE_AUTO: int16 where the backend has it, else f32; bf16 is -ENOTSUP */
+    enum kv_form kv_form;      /* of K and V in the pages */
+    bool vision;               /* the vision encoder, if there is one */
+    uint64_t image_pixels_max; /* of an image after resizing, if the model allows more; 0: 4194304 */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
                * pages */
     uint32_t drafts_max;  /* longest draft after a known token (of any drafter): room for its inputs in each
@@ -101,7 +104,7 @@ struct model_shape {
     bool apart;                    /* it computes in memory that is not the machine's */
     bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
-    char form[16];             /* of most of its matrices' bytes: "BF16", "8 bit" */
+    char form[64];             /* of its matrices in the files: "BF16", "Q4_K and 2 others" (form_names.h) */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
     enum kv_form kv_form;
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */

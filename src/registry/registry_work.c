@@ -206,16 +206,27 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
         engine_stop(e->loaded.engine);
 }
 
+/* Keys and values of one whole context are set aside: often more than the weights. */
+static void log_loaded(const struct entry *e, uint64_t took_ns)
+{
+    const struct model_shape *s = e->served.shape;
+    const struct plan *plan = &e->now.plan;
+    LOG_INFO("model_loaded",
+             "model=%s form=\"%s\" context=%u%s%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
+             "kv_bytes=%llu "
+             "kv_dtype=%s kv_options=\"--max-model-len, --kv-dtype\" ms=%llu",
+             e->known.id, s->form, plan->max_model_len, s->longrope ? " longrope=" : "",
+             s->longrope ? s->longrope : "", compute_mode_name(s->compute), (ull)s->weight_bytes,
+             (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
+             model_kv_dtype(s), (ull)(took_ns / NS_PER_MS));
+}
+
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)
 {
     if (error == LOAD_AS_BEFORE)
         return;
-    const char *longrope = error == 0 ? e->served.shape->longrope : NULL;
     if (error == 0)
-        LOG_INFO("model_loaded", "model=%s context=%u%s%s weights_bytes=%llu set_aside_bytes=%llu ms=%llu",
-                 e->known.id, e->now.plan.max_model_len, longrope ? " longrope=" : "",
-                 longrope ? longrope : "", (ull)e->served.shape->weight_bytes,
-                 (ull)plan_load_bytes(&e->now.plan), (ull)(took_ns / NS_PER_MS));
+        log_loaded(e, took_ns);
     else if (error == -ECANCELED)
         LOG_INFO("load_stopped", "model=%s ms=%llu", e->known.id, (ull)(took_ns / NS_PER_MS));
     else

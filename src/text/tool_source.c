@@ -138,16 +138,6 @@ static void put_syntax(const struct tool_source_opts *o, struct buf *ret)
 
 /* ---- the tools ---- */
 
-static bool is_listed(const json_t *names, const char *name)
-{
-    size_t i;
-    json_t *each;
-    json_array_foreach(names, i, each)
-        if (json_is_string(each) && strcmp(json_string_value(each), name) == 0)
-            return true;
-    return false;
-}
-
 /* The parameters that the parser takes as text, whatever they say. */
 static void put_texts(const struct tool_source_opts *o, const json_t *parameters, const char *name,
                       struct buf *ret)
@@ -169,7 +159,7 @@ static void put_texts(const struct tool_source_opts *o, const json_t *parameters
 static void put_tool(const struct tool_source_opts *o, const json_t *tool, const char *name, struct buf *ret)
 {
     const json_t *parameters = json_object_get(tool, "parameters");
-    bool strict = is_listed(o->strict, name);
+    bool strict = json_object_get(o->strict, name);
     buf_puts(ret, "{\"name\":");
     json_write_string(ret, slice_of(name));
     put_flag(ret, "strict", strict);
@@ -201,7 +191,7 @@ static void put_tools(const struct tool_source_opts *o, struct buf *ret)
         if (!f)
             f = tool;
         const char *name = json_string_value(json_object_get(f, "name"));
-        if (!name || (o->names && !is_listed(o->names, name)))
+        if (!name || (o->names && !json_object_get(o->names, name)))
             continue;
         buf_puts(ret, first ? "" : ",");
         put_tool(o, f, name, ret);

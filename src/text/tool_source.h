@@ -13,10 +13,11 @@ struct buf;
 
 struct tool_source_opts {
     const struct chat_syntax *syntax;
-    const json_t *tools;  /* of the request, as chat_parser_opts.tools */
-    const json_t *names;  /* a list: the tools that may be called; NULL: all */
-    const json_t *strict; /* likewise: whose arguments follow the schema; NULL: none */
-    const json_t *larks;  /* Lark grammars of `input`, the only parameter, by the tool's name; NULL: none */
+    const json_t *tools; /* of the request, as chat_parser_opts.tools */
+    /* Objects by the tool's name. */
+    const json_t *names;  /* the tools that may be called; NULL: all */
+    const json_t *strict; /* whose arguments follow the schema; NULL: none */
+    const json_t *larks;  /* Lark grammars of `input`, the only parameter; NULL: none */
     /* Without calls the reply is a JSON object (object), or JSON of this schema: JSON, or a string that has
      * it. */
     const json_t *schema;

@@ -7,48 +7,22 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define KEYS_BYTES_MAX ((size_t)GGUF_KEYS_MAX * 128)
-#define TAIL_FORMAT    "-%05u-of-%05u.gguf"
-#define TAIL_BYTES     20 /* of what it prints for parts up to 99999 */
 
-static bool is_weights(const char *name)
+static bool is_safetensors(const char *name)
 {
-    struct slice s = slice_of(name);
-    return slice_ends(s, SLICE(".gguf")) && !slice_starts(s, SLICE("mmproj"));
+    return slice_ends(slice_of(name), SLICE(".safetensors"));
 }
 
 static int visible(const struct dirent *d)
 {
-    return d->d_name[0] != '.' && is_weights(d->d_name);
+    return d->d_name[0] != '.' && gguf_name_is_weights(d->d_name);
 }
 
-/* A name is "NAME-00002-of-00003.gguf": its length up to there, 0: it is no part. */
-static size_t part_of(const char *name, uint32_t *index, uint32_t *count)
+static int weighs(const struct dirent *d)
 {
-    size_t len = strlen(name);
-    char again[TAIL_BYTES + 1];
-    if (len <= TAIL_BYTES || sscanf(name + len - TAIL_BYTES, "-%5u-of-%5u", index, count) != 2 ||
-        *index > GGUF_PARTS_MAX || *count > GGUF_PARTS_MAX)
-        return 0;
-    snprintf(again, sizeof(again), TAIL_FORMAT, *index, *count);
-    return strcmp(again, name + len - TAIL_BYTES) == 0 ? len - TAIL_BYTES : 0;
-}
-
-/* Whether two names are parts of one model. */
-static bool same_model(const char *a, const char *b)
-{
-    uint32_t i, m, j, n;
-    size_t len = part_of(a, &i, &m);
-    return len > 0 && len == part_of(b, &j, &n) && m == n && memcmp(a, b, len) == 0;
-}
-
-static bool has_config(const char *dir)
-{
-    char path[GGUF_PATH_BYTES];
-    return (size_t)snprintf(path, sizeof(path), "%s/config.json", dir) < sizeof(path) &&
-           access(path, F_OK) == 0;
+    return visible(d) || is_safetensors(d->d_name);
 }
 
 /* *.gguf of a directory, sorted; the caller frees. 0 or the system's error. */
@@ -75,11 +49,14 @@ static bool is_blob(const char *path)
 bool gguf_file_is(const char *path)
 {
     struct dirent **entries = NULL;
-    int count;
-    if (list(path, &entries, &count) < 0)
-        return slice_ends(slice_of(path), SLICE(".gguf")) || is_blob(path);
+    int count = scandir(path, &entries, weighs, alphasort);
+    if (count < 0)
+        return gguf_name_is(path) || is_blob(path);
+    bool gguf = count > 0;
+    for (int i = 0; i < count; i++)
+        gguf = gguf && !is_safetensors(entries[i]->d_name);
     list_free(entries, count);
-    return count > 0 && !has_config(path);
+    return gguf;
 }
 
 static int join(const char *dir, const char *name, char ret[GGUF_PATH_BYTES], struct err *e)
@@ -95,7 +72,7 @@ static int only_model(const char *dir, struct dirent *const *entries, int count,
     if (count == 0)
         return err_set(e, -ENOENT, "%s has no .gguf file", dir);
     for (int i = 1; i < count; i++) {
-        if (!same_model(entries[0]->d_name, entries[i]->d_name))
+        if (!gguf_name_same_model(entries[0]->d_name, entries[i]->d_name))
             return err_set(e, -EINVAL, "%s holds more than one GGUF model, %s and %s among them: name a file",
                            dir, entries[0]->d_name, entries[i]->d_name);
     }
@@ -123,12 +100,12 @@ int gguf_file_part(const char *first, uint32_t index, uint32_t count, char ret[G
                    struct err *e)
 {
     uint32_t i = 0, n = 0;
-    size_t len = part_of(first, &i, &n);
+    size_t len = gguf_name_part(first, &i, &n);
     ASSERT(index < count && strlen(first) < GGUF_PATH_BYTES);
     if (len == 0 || i != 1 || n != count)
         return err_set(e, -EINVAL, "%s is one of %u parts: the first is named NAME-00001-of-%05u.gguf", first,
                        count, count);
-    snprintf(ret, GGUF_PATH_BYTES, "%.*s" TAIL_FORMAT, (int)len, first, index + 1, count);
+    gguf_name_of_part(first, len, index + 1, count, ret, GGUF_PATH_BYTES);
     return 0;
 }
 

@@ -1,19 +1,19 @@
 /* gguf_file.h - a model that is a GGUF file, by its path, and the head of such a file in memory.
  *
  * A path is a GGUF model if it is a file *.gguf, a file of Ollama's store (sha256-HEX), or a directory with
- * files *.gguf and without config.json. A
+ * files *.gguf and without *.safetensors; its config.json is not read. A
  * directory must hold one model: one file, or the parts NAME-00001-of-0000N.gguf of one. Files mmproj*.gguf,
  * which hold vision encoders, do not count. */
 #ifndef PLATEAU_WEIGHTS_GGUF_FILE_H
 #define PLATEAU_WEIGHTS_GGUF_FILE_H
 
 #include "weights/gguf.h"
+#include "weights/gguf_name.h"
 
 #include "base/regular_file.h"
 #include "memory/ledger.h"
 
 #define GGUF_PATH_BYTES 4096
-#define GGUF_PARTS_MAX  4096
 
 bool gguf_file_is(const char *path);
 /* The model's one file, or its first part. 0, -EINVAL (a directory with several models), -ENAMETOOLONG, or

@@ -29,7 +29,10 @@ READY_S = 60
 ANSWER_S = 300  # tests run beside each other, on a machine that may have other work
 # Sockets and keys of the servers under test lie in a directory of their own, with a short name.
 RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
+# Whether the starter model has been fetched changes no other test.
+USER_CACHE = os.environ.get("XDG_CACHE_HOME")
 os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
+os.environ["XDG_CACHE_HOME"] = RUNTIME.name + "/cache"
 os.environ.pop("RUNTIME_DIRECTORY", None)
 ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
@@ -37,7 +40,7 @@ AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 
 # Tests with clients of other projects run in the environment that has the package: see `./test clients`.
 PACKAGES = {"agents": "agents", "described": "schemathesis", "instructor": "instructor",
-            "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic"}
+            "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic", "metaschema": "jsonschema"}
 collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if not importlib.util.find_spec(package)]
 
 

@@ -72,6 +72,15 @@ def test_bad_aliases_are_named(names, words):
 
 
 @pytest.mark.smoke
+def test_verbosity_is_checked_and_listed(server):
+    """As text.verbosity of Responses."""
+    for word, ignored in ("low", "verbosity"), ("high", "verbosity"), ("medium", None), (None, None):
+        reply = server.chat(max_tokens=1, verbosity=word)
+        assert reply.status_code == 200 and reply.headers.get("x-ignored-fields") == ignored
+    for word in "", "loud", 1:
+        refused(server.chat(verbosity=word), 400, "invalid_value", "verbosity")
+
+
 def test_routes_without_a_version(server):
     assert server.http.get("/models").json()["data"][0]["id"] == "canary"
     assert server.http.get("/models/canary").status_code == 200

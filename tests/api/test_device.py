@@ -32,7 +32,7 @@ def test_a_restart_on_the_other_device_finds_the_same_prefixes(tmp_path, first, 
     prompts = [prompt_of(i) for i in range(3)]
     with serving_from(tmp_path, *first) as server:
         want = [answer(server, p) for p in prompts]
-        wait_written(server, 3)
+        wait_written(server, 3 * 7)  # six pages and a snapshot each
     with serving_from(tmp_path, *second) as server:
         got = [answer(server, p) for p in prompts]
         assert [tokens for tokens, _ in got] == [tokens for tokens, _ in want]

@@ -58,3 +58,46 @@ def test_a_question_of_the_readme_has_the_answer_that_it_tells(command, told):
     got = run(command)
     assert got.returncode == 0, got.stderr
     assert got.stdout.strip() in told
+
+
+# ---- docs/api.md against the program's tables ----
+
+API = (ROOT / "docs/api.md").read_text()
+CODE = {path.name: path.read_text() for path in (ROOT / "src/api").glob("*.c")}
+NAMED = {word for quoted in re.findall(r"`([^`\n]+)`", API) for word in re.findall(r"[\w.]+", quoted)}
+
+
+def found(pattern, at_least, files=CODE):
+    names = sorted({name for file in files for name in re.findall(pattern, CODE[file])})
+    assert len(names) >= at_least, names
+    return names
+
+
+def test_every_field_is_in_the_document():
+    names = found(r'\{\s*"(\w+)", (?:read|field|accept|regex|choice)\w*', 110)
+    assert [n for n in names if n not in NAMED] == []
+
+
+def test_every_error_is_in_the_document():
+    rows = re.findall(r'\[REJECT_\w+\] = \{(\d+), "(\w+)"', CODE["reject_http.c"])
+    told = [(status, code) for line in re.findall(r"^\| (\d{3}.*)$", API, re.M) for status in re.findall(r"\d{3}", line.split("|")[0])
+            for code in re.findall(r"`(\w+)`", line)]
+    assert len(rows) > 35 and sorted({row for row in rows if row not in told}) == []
+    types = found(r'"(\w+_error|request_too_large)"', 8, ["messages_errors.c"])
+    assert [name for name in types if name not in NAMED] == []
+
+
+def test_every_event_is_in_the_document():
+    events = found(r'"(response\.[a-z_.]+[a-z])"', 14, ["wire_responses.c"])
+    events += found(r'"((?:message|content_block)_\w+|ping|\w+_delta)"', 3, ["wire_messages.c"])
+    assert [name for name in events if name not in NAMED] == []
+
+
+def test_every_route_is_in_the_document():
+    paths = found(r'\{"(?:GET|POST|DELETE)", "(/[^"]*)", AUTH', 30, ["routes.c"]) + found(r'\.route = "(/[^"]*)"', 6)
+    quoted = re.findall(r"`(?:GET|POST|DELETE)?,? ?(/[^`\s]*)`|DELETE (/v1/[^`]*)`", API)
+    told = {re.sub(r"\{\w+\}", "*", a or b).split("?")[0] for a, b in quoted}
+    # A second path of a cell is written from where it differs.
+    told |= {"/v1/models/*" + end for end in told if end in ("/load", "/unload", "/pin", "/unpin")}
+    missing = [path for path in paths if path.rstrip("*") not in told and path + "*" not in told and path + "..." not in told]
+    assert missing == []

@@ -85,24 +85,25 @@ def test_a_step_that_fails_in_a_stream_is_an_event(faulty, path):
 def test_the_official_clients_raise_when_a_reply_fails(faulty, path, last, order):
     """Each API's own event ends the stream. The clients raise their error, or give it to the reader."""
     ask = [{"role": "user", "content": "a"}]
-    client = openai.OpenAI(base_url=faulty.url + "/v1", api_key="x", max_retries=0)
-    messages = anthropic.Anthropic(base_url=faulty.url, api_key="x", max_retries=0)
-    long = {"extra_body": {"ignore_eos": True}}
-    if path == CHAT:
-        stream, error = client.chat.completions.create(model="canary", messages=ask, max_tokens=4000, stream=True, **long), openai.APIError
-    elif path == "/v1/messages":
-        stream, error = messages.messages.create(model="canary", messages=ask, max_tokens=4000, stream=True, **long), anthropic.APIError
-    else:
-        stream, error = client.responses.create(model="canary", input="a", max_output_tokens=4000, stream=True, **long), openai.APIError
-    found = []
-    with pytest.raises(error) as raised:
-        for event in stream:
-            if not found:
-                faulty.order(order)
-            found.append(getattr(event, "type", "chunk"))
-        if found[-1] == last:
-            raise openai.APIError("the last event says so", stream.response.request, body=None)
-    assert found and "message_stop" not in found and "response.completed" not in found, (found[-3:], raised)
+    # A client that is left open keeps its connection, and that its memory.
+    with openai.OpenAI(base_url=faulty.url + "/v1", api_key="x", max_retries=0) as client, \
+            anthropic.Anthropic(base_url=faulty.url, api_key="x", max_retries=0) as messages:
+        long = {"extra_body": {"ignore_eos": True}}
+        if path == CHAT:
+            stream, error = client.chat.completions.create(model="canary", messages=ask, max_tokens=4000, stream=True, **long), openai.APIError
+        elif path == "/v1/messages":
+            stream, error = messages.messages.create(model="canary", messages=ask, max_tokens=4000, stream=True, **long), anthropic.APIError
+        else:
+            stream, error = client.responses.create(model="canary", input="a", max_output_tokens=4000, stream=True, **long), openai.APIError
+        found = []
+        with pytest.raises(error) as raised:
+            for event in stream:
+                if not found:
+                    faulty.order(order)
+                found.append(getattr(event, "type", "chunk"))
+            if found[-1] == last:
+                raise openai.APIError("the last event says so", stream.response.request, body=None)
+        assert found and "message_stop" not in found and "response.completed" not in found, (found[-3:], raised)
 
 
 @pytest.mark.smoke

@@ -218,7 +218,7 @@ def test_refusals_are_counted_by_status(seen):
 
 def test_who_waits_and_who_gives_way_is_counted():
     """Eight that want the pages of a few."""
-    options = {"threads": 2, "memory-limit": "103M", "max-model-len": 1024, "max-image-pixels": 0, "spec": "off", "admin-listen": "none",
+    options = {"threads": 2, "memory-limit": "105M", "max-model-len": 1024, "max-image-pixels": 0, "spec": "off", "admin-listen": "none",
                "max-connections": 32, "max-requests": 64}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as tight:
         def ask(i):

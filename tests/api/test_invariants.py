@@ -123,7 +123,7 @@ def test_engines_allocate_nothing_over_a_thousand_requests():
         assert moved["vllm:prefix_cache_hits_total" + MODEL] > 0
         assert server.order("heap") > 800, "the counter sees allocations"
         assert server.order("mallocs") == 0
-    options = {"threads": 2, "memory-limit": "103M", "max-model-len": 1024, "max-image-pixels": 0, "spec": "off",
+    options = {"threads": 2, "memory-limit": "105M", "max-model-len": 1024, "max-image-pixels": 0, "spec": "off",
                "admin-listen": "none", "max-connections": 32, "max-requests": 64}
     with serving(*(f"--{name}={value}" for name, value in options.items()), kind=Faulty) as tight:
         served(tight, 200, [lambda i: tight.complete([10 + i] * (280 + 10 * i) if i < 8 else [9] * 40,

@@ -147,7 +147,7 @@ def test_a_client_leaves_while_paused(impatient, delete):
 @pytest.fixture(scope="module")
 def tight():
     """Pages for less than two rows."""
-    options = {"threads": 2, "memory-limit": "103M", "max-model-len": 1024, "max-image-pixels": 0, "spec": "off", "admin-listen": "none",
+    options = {"threads": 2, "memory-limit": "105M", "max-model-len": 1024, "max-image-pixels": 0, "spec": "off", "admin-listen": "none",
                "max-connections": 32, "max-requests": 64}
     with serving(*(f"--{name}={value}" for name, value in options.items())) as s:
         yield s

@@ -129,8 +129,8 @@ def test_choices(server):
     refused(server.complete("a", n=129, max_tokens=1), 400, "invalid_value", "129", "128")
     refused(server.complete(["a"] * 65, n=2, max_tokens=1), 400, "invalid_value", "130", "128")
     refused(server.post(CHAT, messages=[{"role": "user", "content": "a"}],
-                        tools=[{"type": "function", "function": {"name": "f"}}] * 129), 400, "invalid_value", "129",
-            "128")
+                        tools=[{"type": "function", "function": {"name": "f"}}] * 513), 400, "invalid_value", "513",
+            "512")
     refused(server.complete("a", stop=["x"] * 17, max_tokens=1), 400, "invalid_value", "16")
     refused(server.complete("a", stop="x" * 257, max_tokens=1), 400, "invalid_value", "256")
     goes_on(server)

@@ -30,6 +30,7 @@ def top(tmp_path_factory):
             (top / name / file.replace("__", ".").replace("_of_", "-of-").replace("model_", "model-")).write_text(text)
 
     put("ggufs", a__gguf="", b__gguf="")
+    (top / "ggufs/mmproj-a.gguf").write_text("")
     put("bin", config__json=CONFIG, pytorch__bin="")
     put("config", config__json=CONFIG)
     put("weights", model__safetensors="")
@@ -126,10 +127,21 @@ class Started:
 def test_files_of_other_formats_below_a_model_dir_are_one_line(top):
     with Started("--model-dir", top / "above", "--model-dir", top / "ggufs") as s:
         line = s.line("event=ready") and next(x for x in s.lines if "event=files_passed_over" in x)
-        assert f'first="{top}/ggufs/a.gguf"' in line and "gguf=2 bin=0" in line
-    for name, words in {"ggufs": "GGUF files: name one with --model", "bin": ".bin files", "empty": "no directory below it has"}.items():
+        assert f'first="{top}/ggufs/mmproj-a.gguf"' in line and "mmproj=1 bin=0" in line
+        assert sum("event=model_unusable" in x and "ends within its head" in x for x in s.lines) == 2
+    for name, words in {"bin": ".bin files", "empty": "no directory below it has"}.items():
         got = run("serve", "--model-dir", top / name, "--port", "0")
         assert got.returncode == 1 and words in got.stderr
+
+
+def test_gguf_files_below_a_model_dir_are_models_of_their_own_names(tmp_path):
+    for file in ["pub/a/m.gguf", "pub/b/m.gguf", "pub/b/n-00001-of-00002.gguf", "pub/b/n-00002-of-00002.gguf"]:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("")
+    with Started(CANARY, "--model-dir", tmp_path) as s:
+        s.line("event=ready")
+        unusable = [x.split("model=")[1].split()[0] for x in s.lines if "event=model_unusable" in x]
+        assert unusable == ["a/m", "b/m", "n"], s.lines
 
 
 def test_more_models_than_a_server_has_are_left_out_and_told(tmp_path):

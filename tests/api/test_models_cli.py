@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -56,7 +57,7 @@ def top(tmp_path_factory):
 def test_a_folder_is_listed(top):
     found = listed(top)
     assert list(found) == sorted(found, key=lambda id: id if id != "someone/small" else "models--someone--small")
-    assert set(found) == {"qwen3", "gemma4", "canary", "sparse", "headless", "cut", "bare", "odd\x1b[2Jname", "one.gguf", "someone/small"}
+    assert set(found) == {"qwen3", "gemma4", "canary", "sparse", "headless", "cut", "bare", "odd\x1b[2Jname", "one", "someone/small"}
     qwen3 = found["qwen3"]
     assert (qwen3["state"], qwen3["family"], qwen3["form"], qwen3["context_max"]) == ("fits", "qwen3", "BF16", 4096)
     assert qwen3["parameters"] > 100000 and qwen3["floor_bytes"] < qwen3["ceiling_bytes"] == 2 << 30
@@ -67,7 +68,7 @@ def test_a_folder_is_listed(top):
 
 @pytest.mark.parametrize("id, reason", [
     ("sparse", "models of type deepseek_v32 are not computed: an indexer chooses the keys"),
-    ("headless", "num_attention_heads"), ("cut", "model.safetensors"), ("bare", "weights are missing"), ("one.gguf", "ends within its head")])
+    ("headless", "num_attention_heads"), ("cut", "model.safetensors"), ("bare", "weights are missing"), ("one", "ends within its head")])
 def test_what_is_refused_says_why(top, id, reason):
     found = listed(top)[id]
     assert found["state"] == "refused" and reason in found["reason"] and "family" not in found
@@ -103,3 +104,38 @@ def test_nothing_to_list(top, tmp_path):
     got = models("rm")
     assert got.returncode == 2 and "needs the name" in got.stderr
     assert "list the models of a folder" in models("--help").stdout
+
+
+# ---- GGUF files in folders ----
+
+
+def gguf(**extra):
+    """A GGUF file without tensors: enough to be found, and refused with a reason."""
+    def text(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+
+    pairs = b"".join(text(k) + struct.pack("<I", 8) + text(v) for k, v in extra.items())
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(extra)) + pairs
+
+
+def test_each_gguf_file_is_a_model_and_is_called_by_its_name(tmp_path):
+    repo = tmp_path / "publisher/repo"
+    repo.mkdir(parents=True)
+    other = tmp_path / "another/repo2"
+    other.mkdir(parents=True)
+    whole = gguf(**{"general.architecture": "no-such"})
+    for name in ["m-Q4_0.gguf", "m-Q8_0.gguf", "big-00001-of-00003.gguf", "big-00002-of-00003.gguf", "big-00003-of-00003.gguf", "half-00002-of-00002.gguf"]:
+        (repo / name).write_bytes(whole)
+    (repo / "mmproj-m-f16.gguf").write_bytes(gguf(**{"general.architecture": "clip"}))
+    (repo / "config.json").write_text("{}")
+    (other / "m-Q4_0.gguf").write_bytes(whole)
+    found = json.loads(models(tmp_path, "--json").stdout)["models"]
+    assert [m["id"] for m in found] == ["m-Q4_0", "big", "half", "m-Q4_0", "m-Q8_0", "mmproj-m-f16"], found
+    by_id = {m["id"]: m for m in found}
+    assert by_id["big"]["disk_bytes"] == 3 * len(whole) and by_id["m-Q8_0"]["path"] == str(repo / "m-Q8_0.gguf")
+    assert "architecture 'no-such'" in by_id["m-Q8_0"]["reason"] and "a vision encoder (mmproj)" in by_id["mmproj-m-f16"]["reason"]
+    home = tmp_path / "home"
+    (home / ".lmstudio").mkdir(parents=True)
+    (home / ".lmstudio/models").symlink_to(tmp_path / "publisher/..")
+    got = subprocess.run([PROGRAM, "models", "--json"], capture_output=True, text=True, timeout=60, env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home)})
+    assert {m["id"] for m in json.loads(got.stdout)["models"]} >= set(by_id), got.stderr

@@ -167,6 +167,7 @@ def test_a_killed_pull_goes_on(hub, model, tmp_path):
     for how, status in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         before = hub.bytes_sent
         p = subprocess.Popen([PROGRAM, "pull", "acme/small"], env=environment(hub, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        until(lambda: hub.bytes_sent > before + (1 << 20), 20)  # past the list and the heads: it has the lock
         until(lambda: any(f.stat().st_blocks * 512 > 4 << 20 for f in cache(tmp_path).rglob("*.incomplete")), 20)
         second = pull(hub, tmp_path, "acme/small")
         assert second.returncode == 1 and "another process is pulling" in second.stderr

@@ -33,7 +33,6 @@ UNSUPPORTED = [
     (CHAT, {"function_call": "auto"}, "function_call"),
     (CHAT, {"prediction": {"type": "content", "content": "x"}}, "prediction"),
     (CHAT, {"web_search_options": {}}, "web_search_options"),
-    (CHAT, {"verbosity": "low"}, "verbosity"),
     (CHAT, {"chat_template": "{{ 1 }}"}, "chat_template"),
     (CHAT, {"documents": [{"text": "x"}]}, "documents"),
     (CHAT, {"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),

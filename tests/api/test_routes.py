@@ -59,7 +59,7 @@ def test_models(server):
     assert get(server, "/v1/models/canary") == model
     assert (model["id"], model["object"], model["owned_by"]) == ("canary", "model", "plateau")
     assert abs(model["created"] - time.time()) < 3600
-    assert model["max_model_len"] == 32768 and model["compute"] == "f32"
+    assert model["max_model_len"] == 32768 and model["compute"] == "int16"
     assert model["exact"] is True and model["chat"] is True and model["tokenizer"] is True
     assert model["input_modalities"] == ["text", "image", "video"]
     assert model["vision"] == {

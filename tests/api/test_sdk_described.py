@@ -68,6 +68,13 @@ def described():
     # The client's type has no vectors in base64.
     vector = components["serialization_Embedding"]["properties"]
     vector["embedding"] = {"anyOf": [vector["embedding"], {"type": "string"}]}
+    # The first token of an echoed prompt has no logprob.
+    for name in "token_logprobs", "top_logprobs":
+        components["serialization_Logprobs"]["properties"][name] = {"type": ["array", "null"]}
+    # A response repeats the tools and the choice of its request: types of requests take more than those of
+    # replies.
+    for name in "tools", "tool_choice":
+        paths["/v1/responses"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]["properties"][name] = {}
     named = {"name": "model", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     paths["/v1/models/{model}"] = {"get": {"parameters": [named], "responses": replies(Model)}}
     return {"openapi": "3.1.0", "info": {"title": "OpenAI", "version": "client"}, "paths": paths,

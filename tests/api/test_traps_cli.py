@@ -136,6 +136,7 @@ STUBS = {
     "tools/install-packages": '#!/bin/sh\n[ "$1" != --missing ] || echo " gcc cmake"\n',
     "tools/configure": "#!/bin/sh\nmkdir -p build\n",
     "bin/nproc": "#!/bin/sh\necho 1\n",
+    "tools/fetch-starter": "#!/bin/sh\n",
     "bin/ninja": """#!/bin/sh
 printf '%s1 10 Building C object a.o\\n%s5 10 Building C object b.o\\nwarning: c.c\\n' "@ " "@ "
 [ -z "$BREAK" ] || exit 1

@@ -30,7 +30,7 @@ SMALL = {
     "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }
 # Of these, those about memory run with two domains as well: each is judged by itself.
-DOMAINS = ("--device", "fake:0", "--memory-limit", "1G", "--device-memory-limit", "64M")
+DOMAINS = ("--device", "fake:0", "--memory-limit", "1G", "--device-memory-limit", "66M")
 IN_DOMAINS = {
     "soak": ["--requests", "60", "--clients", "8"],
     "return": ["--load", "2", "--prompt", "256"],

@@ -40,7 +40,7 @@ static inline struct model_opts small_opts(struct account *parent)
     return (struct model_opts){.tokens_max = SMALL_PROMPT * 3,
                                .seqs_max = 3,
                                .logits_max = SMALL_PROMPT * 3,
-                               .parts = {.backend = small_device(2)->backend},
+                               .parts = {.backend = small_device(2)->backend, .compute = COMPUTE_F32},
                                .device = small_device(2),
                                .parent = parent};
 }

@@ -93,6 +93,26 @@ TEST(what_is_not_quantised_computes_in_f32)
     assert_true(got.hash == expected.hash);
 }
 
+/* A backend without whole numbers stands for a GPU's. */
+TEST(auto_is_int16_where_backend_and_weights_have_it)
+{
+    struct model_opts o = small_opts(NULL);
+    struct backend plain = *o.parts.backend;
+    struct model_shape s;
+    const char *dir = write_quantised(4, 64, DTYPE_BF16, false);
+    plain.integers = false;
+    o.parts.compute = COMPUTE_AUTO;
+    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    assert_int_equal(s.compute, COMPUTE_INT16);
+    assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
+    assert_int_equal(s.compute, COMPUTE_F32);
+    o.parts.backend = &plain;
+    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    assert_int_equal(s.compute, COMPUTE_F32);
+    o.parts.compute = COMPUTE_INT16;
+    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), -ENOTSUP);
+}
+
 TEST(a_page_takes_what_the_form_of_its_values_says)
 {
     static const size_t bytes[KV_FORMS] = {[KV_F32] = 4, [KV_BF16] = 2, [KV_INT8] = 1};

@@ -1,5 +1,5 @@
 /* test_api_request.c - bodies to checked values, or to the sentence that refuses them. */
-#include "test_ledger.h"
+#include "test_parsed.h"
 
 #include "gen/json_depth.h"
 #include "api/field.h"
@@ -11,37 +11,18 @@
 #include "text/chat_format.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 static const struct request_limits limits = {
     .json_depth_max = 16, .choices_max = 8, .texts_max = 8, .elsewhere = wire_has_elsewhere};
 
-struct parsed {
-    struct request_memory memory;
-    struct request request;
-    struct reject why;
-    bool ok;
-};
-
 static struct parsed *parse_slice(const struct request_form *form, struct slice body)
 {
-    struct parsed *p = calloc(1, sizeof(*p));
-    struct account *text = test_account_count > 0 ? test_accounts[0] : test_account(1 << 20);
-    request_memory_init(&p->memory, text, 1 << 20);
-    p->ok = request_parse(form, body, &limits, &p->memory, &p->request, &p->why);
-    return p;
+    return test_parse(form, body, &limits);
 }
 
 static struct parsed *parse(const struct request_form *form, const char *body)
 {
     return parse_slice(form, slice_of(body));
-}
-
-static void done(struct parsed *p)
-{
-    request_done(&p->request);
-    request_memory_done(&p->memory);
-    free(p);
 }
 
 static struct parsed *accept(const struct request_form *form, const char *body)
@@ -207,7 +188,7 @@ TEST(what_is_known_and_not_done_is_refused)
         {"\"modalities\":[\"text\",\"audio\"]", "modalities"},
         {"\"audio\":{}", "audio"},
         {"\"continue_final_message\":true", "continue_final_message"},
-        {"\"verbosity\":\"low\"", "verbosity"},
+        {"\"verbosity\":\"loud\"", "verbosity"},
         {"\"bad_words\":[\"x\"]", "bad_words"},
         {"\"chat_template\":\"x\"", "chat_template"},
         {"\"stream\":true,\"stream_options\":{\"include_obfuscation\":true}", "stream_options"},
@@ -556,12 +537,12 @@ TEST(tool_choice_says_which_calls_come)
     done(p);
     p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":" NAMED("g")));
     assert_true(p->request.gen.calls.required);
-    assert_int_equal(json_array_size(p->request.gen.calls.names), 1);
+    assert_int_equal(json_object_size(p->request.gen.calls.names), 1);
     done(p);
     p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{"
                                          "\"mode\":\"auto\",\"tools\":[" NAMED("f") "," NAMED("g") "]}}"));
     assert_false(p->request.gen.calls.required);
-    assert_int_equal(json_array_size(p->request.gen.calls.names), 2);
+    assert_int_equal(json_object_size(p->request.gen.calls.names), 2);
     done(p);
     refuse(&wire_chat.form, CHAT(TWO "\"tool_choice\":" NAMED("h")), 400, "tool_choice", "\"h\"");
     refuse(&wire_chat.form, CHAT("\"tool_choice\":\"required\""), 400, "tool_choice", "no tools");
@@ -580,7 +561,7 @@ TEST(strict_tools_and_store_are_taken)
                               "\"strict\":true}}]"));
     assert_int_equal(json_array_size(p->request.gen.tools), 2);
     assert_string_equal(p->request.ignored, "store");
-    assert_int_equal(json_array_size(p->request.gen.calls.strict), 2);
+    assert_int_equal(json_object_size(p->request.gen.calls.strict), 2);
     done(p);
 }
 

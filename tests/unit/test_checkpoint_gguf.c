@@ -147,6 +147,8 @@ TEST(a_directory_holds_one_model)
     assert_int_equal(value_of(c, "a"), 8);
     checkpoint_close(c);
     test_write_text(dir, "config.json", "{}");
+    assert_true(gguf_file_is(dir));
+    test_write_text(dir, "m.safetensors", "");
     assert_false(gguf_file_is(dir));
     refuses(dir, -ENOENT, "has no model*.safetensors");
 }

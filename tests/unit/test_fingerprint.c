@@ -249,6 +249,21 @@ TEST(a_single_file_is_a_model_of_its_own)
     expect_chain(&c, &id);
 }
 
+TEST(every_part_of_a_split_file_counts)
+{
+    const char *dir = test_dir(), *last = "m-00002-of-00002.gguf";
+    char path[512];
+    snprintf(path, sizeof(path), "%s/m-00001-of-00002.gguf", dir);
+    write_weights(dir, "m-00001-of-00002.gguf", 10, 5000);
+    assert_int_equal(refused(path), -ENOENT); /* the second part is missing */
+    write_weights(dir, last, 10, 5000);
+    struct store_identity file = made(path), folder = made(dir);
+    write_weights(dir, last, 11, 5000);
+    struct store_identity file_now = made(path), folder_now = made(dir);
+    assert_memory_not_equal(file.fingerprint, file_now.fingerprint, sizeof(file.fingerprint));
+    assert_memory_not_equal(folder.fingerprint, folder_now.fingerprint, sizeof(folder.fingerprint));
+}
+
 TEST(the_layout_names_what_decides_the_bits)
 {
     const char *dir = model_dir();

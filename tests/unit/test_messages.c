@@ -1,35 +1,15 @@
 /* test_messages.c - Anthropic's Messages: bodies to conversations, signatures, errors. */
-#include "test_ledger.h"
+#include "test_parsed.h"
 
 #include "api/messages.h"
 #include "base/check.h"
 #include "text/chat_format.h"
 
-#include <stdlib.h>
-
 static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
-
-struct parsed {
-    struct request_memory memory;
-    struct request request;
-    struct reject why;
-    bool ok;
-};
 
 static struct parsed *parse(const struct request_form *form, const char *body)
 {
-    struct parsed *p = calloc(1, sizeof(*p));
-    struct account *text = test_account_count > 0 ? test_accounts[0] : test_account(1 << 20);
-    request_memory_init(&p->memory, text, 1 << 20);
-    p->ok = request_parse(form, slice_of(body), &limits, &p->memory, &p->request, &p->why);
-    return p;
-}
-
-static void done(struct parsed *p)
-{
-    request_done(&p->request);
-    request_memory_done(&p->memory);
-    free(p);
+    return test_parse(form, slice_of(body), &limits);
 }
 
 /* `fields` are those of a request besides max_tokens. */

@@ -1,37 +1,17 @@
 /* test_responses.c - OpenAI's Responses: bodies to conversations and tools, sealed reasoning. */
-#include "test_ledger.h"
+#include "test_parsed.h"
 
 #include "api/responses.h"
 #include "base/check.h"
 #include "text/chat_format.h"
 
-#include <stdlib.h>
-
 static const struct request_limits limits = {.json_depth_max = 32, .choices_max = 8};
-
-struct parsed {
-    struct request_memory memory;
-    struct request request;
-    struct reject why;
-    bool ok;
-};
 
 static struct parsed *parse(const char *fields)
 {
-    struct parsed *p = calloc(1, sizeof(*p));
     char body[4096];
-    struct account *text = test_account_count > 0 ? test_accounts[0] : test_account(1 << 20);
     snprintf(body, sizeof(body), "{%s}", fields);
-    request_memory_init(&p->memory, text, 1 << 20);
-    p->ok = request_parse(&wire_responses.form, slice_of(body), &limits, &p->memory, &p->request, &p->why);
-    return p;
-}
-
-static void done(struct parsed *p)
-{
-    request_done(&p->request);
-    request_memory_done(&p->memory);
-    free(p);
+    return test_parse(&wire_responses.form, slice_of(body), &limits);
 }
 
 static void expect_json(const json_t *value, const char *text)

@@ -284,7 +284,7 @@ static void walk_format(const char *name, struct rng *r, bool required, bool str
     uint32_t ended = 0;
     assert_int_equal(chat_syntax_named(name, NULL, &syntax, &e), 0);
     json_t *tools = json_of(TOOLS), *larks = json_of(LARKS),
-           *names = json_of("[\"get_weather\", \"add-2\", \"now\", \"patch\"]");
+           *names = json_of("{\"get_weather\":true,\"add-2\":true,\"now\":true,\"patch\":true}");
     struct tool_source_opts o = {.syntax = &syntax,
                                  .tools = tools,
                                  .strict = strict ? names : NULL,

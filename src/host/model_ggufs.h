@@ -1,0 +1,27 @@
+/* model_ggufs.h - the GGUF models among the files of a directory, and what they are called. */
+#ifndef PLATEAU_HOST_MODEL_GGUFS_H
+#define PLATEAU_HOST_MODEL_GGUFS_H
+
+#include "host/model_folder.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dirent;
+
+/* Calls `found` if entry `index` of `dir` is a file *.gguf with a model's weights, for one in parts if it is
+ * the first part that is there. `entries` are the directory's names, sorted. 0, or the result of `found`. */
+int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index, model_found_fn *found,
+                      void *arg, struct err *e);
+/* Of all files of a directory; one that cannot be read has none. */
+int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err *e);
+
+/* The id of a GGUF file: its name without .gguf and the number of a part. The names of `folders` directories
+ * above it stand before it. False: the path is not that of a GGUF file, or is longer than `bytes`. */
+bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes);
+
+/* The bytes of a GGUF model's files, of all parts that are there. */
+uint64_t model_ggufs_bytes(const char *path);
+
+#endif

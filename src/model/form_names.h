@@ -1,0 +1,35 @@
+/* form_names.h - which forms a model's matrices have, and what they are called.
+ *
+ * A form is how the files store a matrix: "BF16", "Q4_K", "mlx 4 bit g64", "fp8 e4m3 block 128",
+ * "awq 4 bit", "nvfp4". A mixture has the name of the form with most bytes, and the number of the others:
+ * "Q4_K and 2 others". Plain data; the caller's thread. */
+#ifndef PLATEAU_MODEL_FORM_NAMES_H
+#define PLATEAU_MODEL_FORM_NAMES_H
+
+#include "tensor/tensor.h"
+
+#define FORM_NAMES_MAX   32 /* forms of one model; further ones are not counted */
+#define FORM_NAMES_BYTES 64
+
+/* What tells two forms apart. */
+struct form_key {
+    const struct block_form *blocks;
+    const struct stored_form *stored;
+    enum dtype dtype, scales;
+    enum code_map codes;
+    uint32_t bits, group;   /* 0: a float */
+    uint32_t rows, columns; /* of one stored scale */
+};
+
+struct form_names {
+    struct form_key keys[FORM_NAMES_MAX];
+    uint64_t bytes[FORM_NAMES_MAX]; /* of a matrix of each, in the files */
+    uint32_t count;
+};
+
+/* `bytes` of matrix `s` are in the files. 0: a table, which is not what the model is named after. */
+void form_names_add(struct form_names *f, const struct linear_source *s, uint64_t bytes);
+/* Of all together; "no matrices" without any. */
+void form_names_text(const struct form_names *f, char ret[FORM_NAMES_BYTES]);
+
+#endif
