@@ -25,6 +25,8 @@ static int wrong(const struct bound *o, const char *must)
 
 static void refuse(const struct bound *o, uint32_t types, const char *why)
 {
+    if (o->negated)
+        o->way->types &= types;
     schema_refuse(o->w, o->st, types, o->node, o->key, why);
 }
 
@@ -99,7 +101,7 @@ static void on_multiple(const struct bound *o)
     if (!m)
         return;
     if (o->negated) {
-        refuse(o, SCHEMA_ANY, "cannot be negated (by not, oneOf, if or dependencies)");
+        refuse(o, SCHEMA_NUMBER, "cannot be negated (by not, oneOf, if or dependencies)");
         return;
     }
     if (!json_is_number(o->value) || !decimal_of(o->value, &m->of) || m->of.negative ||

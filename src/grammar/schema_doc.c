@@ -322,6 +322,11 @@ static uint32_t resource_named(struct schema_work *w, uint32_t from, const char 
 uint32_t schema_doc_resolve(struct schema_work *w, uint32_t node, const char *ref)
 {
     uint32_t resource = w->nodes[node].resource;
+    if (w->draft == 0 && node != 2 && resource == node) {
+        schema_fail(w, -ENOTSUP, node,
+                    "\"$id\" beside \"$ref\" depends on the draft: \"$schema\" must name one");
+        return SCHEMA_NODE_TRUE;
+    }
     size_t len = strcspn(ref, "#");
     if (len)
         resource = resource_named(w, resource, ref, len);

@@ -21,9 +21,11 @@ static lit_id lit_in(const struct on *o, const json_t *json, const char *name)
     return LIT(schema_node_of(o->w, json, o->node, o->key, name));
 }
 
-static void refuse(struct on *o)
+/* Only values of `types` fail the keyword. */
+static void refuse(struct on *o, uint32_t types)
 {
-    schema_refuse(o->w, o->st, SCHEMA_ANY, o->node, o->key,
+    o->way->types &= types;
+    schema_refuse(o->w, o->st, types, o->node, o->key,
                   "cannot be negated (by not, oneOf, if or dependencies); options of oneOf that differ in a "
                   "const or enum member need no negation");
 }
@@ -230,13 +232,13 @@ static void on_members(struct on *o)
     if (any)
         o->way->types = 0;
     else
-        refuse(o);
+        refuse(o, strstr(o->key, "tems") ? SCHEMA_ARRAY : SCHEMA_OBJECT);
 }
 
 static void on_unique(struct on *o)
 {
     if (json_is_true(o->value))
-        refuse(o);
+        refuse(o, SCHEMA_ARRAY);
     else
         o->way->types = 0;
 }
@@ -275,5 +277,5 @@ void schema_negate(struct schema_work *w, struct schema_state *st, uint32_t node
             return;
         }
     if (!schema_bound(w, st, node, key, value, true))
-        refuse(&o);
+        refuse(&o, SCHEMA_ANY);
 }

@@ -26,6 +26,14 @@ static uint64_t saved_registers(void)
     return (uint64_t)d << 32 | a;
 }
 
+/* Not every compiler's probe knows this one either. */
+static bool has_avx_vnni(void)
+{
+    enum { AVX_VNNI = 1 << 4 };
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX_VNNI);
+}
+
 /* A process asks for tiles before its threads may use them. The system then gives each thread that uses them
  * room for 8 KiB more. Old systems and filters of system calls refuse. */
 static bool may_use_tiles(void)
@@ -50,6 +58,8 @@ unsigned kern_cpu_flags(void)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         flags |= KERN_CPU_AVX2;
+    if ((flags & KERN_CPU_AVX2) && has_avx_vnni())
+        flags |= KERN_CPU_AVX_VNNI;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         flags |= KERN_CPU_AVX512;
@@ -69,6 +79,8 @@ void kern_ops_init(struct kern_ops *ops, unsigned cpu_flags)
     if (cpu_flags & KERN_CPU_AVX2) {
         kern_avx2_fill(ops);
         kern_int_avx2_fill(ops);
+        if (cpu_flags & KERN_CPU_AVX_VNNI)
+            kern_int_avxvnni_fill(ops);
     }
     if (cpu_flags & KERN_CPU_AVX512)
         kern_avx512_fill(ops);

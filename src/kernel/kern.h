@@ -15,10 +15,11 @@
 #include "kernel/quants.h"
 
 enum {
-    KERN_CPU_AVX2 = 1 << 0,   /* AVX2, FMA, F16C */
-    KERN_CPU_AVX512 = 1 << 1, /* F, BW, DQ, VL */
-    KERN_CPU_VNNI = 1 << 2,   /* AVX512-VNNI, beside AVX512 */
-    KERN_CPU_AMX = 1 << 3,    /* AMX-INT8 and the system's permission for tiles, beside VNNI */
+    KERN_CPU_AVX2 = 1 << 0,     /* AVX2, FMA, F16C */
+    KERN_CPU_AVX512 = 1 << 1,   /* F, BW, DQ, VL */
+    KERN_CPU_VNNI = 1 << 2,     /* AVX512-VNNI, beside AVX512 */
+    KERN_CPU_AMX = 1 << 3,      /* AMX-INT8 and the system's permission for tiles, beside VNNI */
+    KERN_CPU_AVX_VNNI = 1 << 4, /* AVX-VNNI, beside AVX2 */
 };
 /* Flags of the tiers that this machine has and the system lets us use. The first call asks the system for
  * tiles, which it then lets every thread of the process use. */
@@ -213,8 +214,8 @@ struct kern_ops {
     const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
     kern_matmul_fn *matmul;
     kern_group_sums_fn *group_sums;
-    /* The integer products. Results do not depend on the tier: "ref", "avx2", "vnni" or "amx". The two
-     * functions belong together. */
+    /* The integer products: "ref", "avx2", "avxvnni", "vnni" or "amx". Results do not depend on the tier. The
+     * two functions belong together. */
     const char *int_tier;
     kern_quantise_fn *quantise;
     kern_int_matmul_fn *int_matmul;

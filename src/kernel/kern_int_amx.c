@@ -1,13 +1,19 @@
 /* kern_int_amx.c - integer products with AMX: an instruction multiplies a tile of 16 columns x 64 values by
  * one of 64 codes x 16 rows. Rows of activations are the VNNI tier's, and so are products of few columns.
  *
- * A group's sums leave their tiles through memory, where the f32 part reads them. The tiles of the next
- * group are computed meanwhile. Two panels share the columns' tiles. Panels are taken in blocks of k. The
- * codes of a block are unpacked once, lie in L1 and meet all columns, 16 at a time.
+ * The work is cut into units: two panels, 16 columns and a few groups. A unit's sums leave their tiles by
+ * way of memory. The f32 part then takes 8 columns at a time, whose sums stay in registers for all groups of
+ * the unit. The two are interleaved: while a unit's sums join, the tiles of the next one are computed.
  *
- * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. Where the rows of
- * activations lie equally far apart, tiles are loaded from them, else from a copy of the block. A last tile
- * with fewer columns is such a copy too, with the last column repeated. */
+ * * At most 16 columns: codes come from memory. A unit's panels are read from the first group to the last.
+ * * More columns: a chunk of columns and panels, by blocks of k. The codes of four panels are unpacked and
+ *   meet all columns of the chunk, from L1.
+ *
+ * Where the rows of activations lie equally far apart, tiles are loaded from them, else from a copy of the
+ * block. (kern_bench, 16 workers: a copy for every chunk of panels took as long as it saved.) The groups'
+ * scales and sums are always copied: they then lie together.
+ *
+ * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. */
 #include "base/check.h"
 #include "kernel/kern.h"
 #include "kernel/kern_tiers.h"
@@ -21,19 +27,23 @@
 
 #include "kernel/kern_qparam.inc"
 
-/* From so many columns on tiles are faster than the VNNI tier: of int16 and of int8 values (kern_bench, 16
- * cores of a Xeon with AMX). */
-#define TILE_COLUMNS_INT16 9
-#define TILE_COLUMNS_INT8  17
+/* From so many columns on tiles are faster than the VNNI tier (kern_bench, 16 cores of a Xeon with AMX). */
+#define TILE_COLUMNS_MIN 9
 
 #define TILE_COLUMNS 16
-#define CHUNK_TILES  16
+#define HALF_COLUMNS 8
 #define PANELS       2
-#define BLOCK_STEPS  256 /* k steps of a block */
-#define GROUPS_MAX   (BLOCK_STEPS / 32)
-#define UNIT_QUADS   8
-#define LINE_BYTES   64
-#define TILE_BYTES   1024
+#define CHUNK_TILES  8
+#define CHUNK_PANELS 8
+#define SET_PANELS   4
+/* Of a block of k. (With four groups 16 columns of 4 bits and int16 ran at 39 % of reading instead of 52.) */
+#define BLOCK_GROUPS 2
+#define BLOCK_STEPS  128
+/* From the codes in use to those that are prefetched, in a panel that is read once. */
+#define AHEAD_BYTES 4096
+#define UNIT_QUADS  8
+#define LINE_BYTES  64
+#define TILE_BYTES  1024
 
 /* ---- weights ---- */
 
@@ -56,45 +66,80 @@ UNPACK(6)
 static unpack_fn *const unpacks[9] = {
     [2] = unpack_2, [3] = unpack_3, [4] = unpack_4, [5] = unpack_5, [6] = unpack_6};
 
-/* A panel's block of k. */
-struct block_weights {
-    _Alignas(64) uint8_t unpacked[BLOCK_STEPS * MATRIX_PANEL];
-    float scales[GROUPS_MAX][MATRIX_PANEL], biases[GROUPS_MAX][MATRIX_PANEL];
-    const uint8_t *codes; /* tiles, one group after the other */
-    size_t codes_step;    /* from group to group */
+/* A panel's scales and biases of a block. */
+struct block_sides {
+    float scales[BLOCK_GROUPS][MATRIX_PANEL], biases[BLOCK_GROUPS][MATRIX_PANEL];
+};
+
+/* A panel's codes of a block, as tiles. */
+struct block_codes {
+    const uint8_t *at;
+    size_t step;          /* from group to group */
+    const uint8_t *ahead; /* prefetched a group at a time; NULL: nothing */
 };
 
 /* ---- activations ---- */
 
-/* The tiles of at most 16 columns in a block of k. */
-struct block_values {
-    const char *at;    /* the first block of 64 values of the first column */
+/* The scales and sums of 16 columns in a group. */
+typedef struct quants_group tile_groups[TILE_COLUMNS];
+
+/* How the values of at most 16 columns lie. */
+struct values_form {
     size_t stride;     /* from column to column */
     size_t step, high; /* from 64 values to the next 64, and to their high bytes */
-    const struct quants_group *groups[TILE_COLUMNS]; /* of each column, the block's first */
 };
 
-/* The sums of a group and two panels: of values of one byte, or of low and of high bytes. */
-typedef int32_t tile_sums[PANELS][2][TILE_COLUMNS][MATRIX_PANEL];
+/* ---- units ---- */
+
+/* Sums of a tile. */
+typedef int32_t tile_sums[TILE_COLUMNS][MATRIX_PANEL];
+
+/* A unit's sums lie group after group, and in a group: first panel, second panel; of values of two bytes low
+ * and high bytes of the first one, then of the second. */
+struct unit {
+    const struct block_codes *codes; /* [PANELS] */
+    const struct block_sides *sides; /* [PANELS] */
+    const struct values_form *form;
+    const char *values;
+    const tile_groups *columns;
+    float *acc[PANELS]; /* [16][MATRIX_PANEL] */
+    tile_sums *sums;
+    uint32_t groups; /* 0: no unit */
+};
+
+typedef float panel_acc[CHUNK_TILES][TILE_COLUMNS][MATRIX_PANEL];
+
+struct amx_memory {
+    _Alignas(64) char values[CHUNK_TILES][BLOCK_STEPS / BLOCK_VALUES * 2][TILE_COLUMNS][BLOCK_VALUES];
+    _Alignas(64) tile_sums sums[2][BLOCK_GROUPS * PANELS * 2];
+    _Alignas(64) uint8_t codes[SET_PANELS][BLOCK_STEPS * MATRIX_PANEL];
+    _Alignas(64) panel_acc acc[CHUNK_PANELS];
+    float nowhere[TILE_COLUMNS][MATRIX_PANEL];
+    struct block_sides sides[2][SET_PANELS];
+    tile_groups groups[2][CHUNK_TILES][BLOCK_GROUPS];
+};
 
 /* All of a call. */
 struct amx {
     const struct matrix *w;
     const struct kern_int_columns *c;
-    uint32_t columns;              /* of a tile */
-    uint32_t group_tiles;          /* tiles of a group: 1, 2 */
-    uint32_t group_units;          /* units of a group: 1, 2, 4 */
-    size_t values_at;              /* in a row */
-    struct block_weights *weights; /* [PANELS] */
-    char *copy;                    /* [BLOCK_STEPS / 64][2][TILE_COLUMNS][64] */
-    tile_sums *sums;               /* [2] */
+    uint32_t columns;     /* of a tile */
+    uint32_t group_tiles; /* tiles of a group: 1, 2 */
+    uint32_t group_units; /* units of a group: 1, 2, 4 */
+    uint32_t block_groups;
+    size_t group_bytes, codes_at;    /* of a group of the matrix */
+    size_t values_at;                /* in a row */
+    struct values_form rows, copies; /* rows.stride 0: rows lie anywhere */
+    struct amx_memory *memory;
+    struct unit units[2]; /* the next one, and the one whose sums have not joined yet */
+    uint32_t taken, sets; /* so far */
 };
 
-/* ---- a group ---- */
+/* ---- a group's sums ---- */
 
 /* Sums of the first panel in tiles 0 and 1, of the second in 2 and 3, low bytes first; columns in 4 and 5;
  * codes in 6 and 7. */
-V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct block_values *v, const char *values,
+V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct values_form *v, const char *values,
                         uint32_t tiles, tile_sums *sums)
 {
     TILE_ZERO(0);
@@ -111,10 +156,10 @@ V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct block_v
         TILE_DOT_BYTES(1, 5, 6);
         TILE_DOT_BYTES(3, 5, 7);
     }
-    TILE_STORE(0, (*sums)[0][0], LINE_BYTES);
-    TILE_STORE(2, (*sums)[1][0], LINE_BYTES);
-    TILE_STORE(1, (*sums)[0][1], LINE_BYTES);
-    TILE_STORE(3, (*sums)[1][1], LINE_BYTES);
+    TILE_STORE(0, sums[0], LINE_BYTES);
+    TILE_STORE(2, sums[2], LINE_BYTES);
+    TILE_STORE(1, sums[1], LINE_BYTES);
+    TILE_STORE(3, sums[3], LINE_BYTES);
 }
 
 #define GROUP_INT8(first_, second_, x_)                                                                      \
@@ -128,12 +173,12 @@ V16_FN void group_int16(const uint8_t *const codes[PANELS], const struct block_v
             TILE_LOAD(7, codes[1] + (size_t)i * TILE_BYTES, LINE_BYTES);                                     \
             TILE_DOT_BYTES(second_, x_, 7);                                                                  \
         }                                                                                                    \
-        TILE_STORE(first_, (*sums)[0][0], LINE_BYTES);                                                       \
-        TILE_STORE(second_, (*sums)[1][0], LINE_BYTES);                                                      \
+        TILE_STORE(first_, sums[0], LINE_BYTES);                                                             \
+        TILE_STORE(second_, sums[1], LINE_BYTES);                                                            \
     } while (0)
 
 /* Groups take turns with two sets of tiles. */
-V16_FN void group_int8(const uint8_t *const codes[PANELS], const struct block_values *v, const char *values,
+V16_FN void group_int8(const uint8_t *const codes[PANELS], const struct values_form *v, const char *values,
                        uint32_t tiles, uint32_t set, tile_sums *sums)
 {
     if (set == 0)
@@ -142,177 +187,349 @@ V16_FN void group_int8(const uint8_t *const codes[PANELS], const struct block_va
         GROUP_INT8(1, 3, 5);
 }
 
-V16_FN v16 sums_floats(int32_t (*sums)[TILE_COLUMNS][MATRIX_PANEL], uint32_t j, const int bytes)
+V16_FN void prefetch_group(const struct amx *a, const uint8_t *at)
 {
-    __m512i s = _mm512_load_si512(sums[0][j]);
+    for (size_t line = 0; line < a->group_bytes; line += LINE_BYTES)
+        _mm_prefetch((const char *)at + line, _MM_HINT_T1);
+}
+
+/* Tiles of group `g` of the unit. */
+V16_FN void unit_group(const struct amx *a, const struct unit *u, uint32_t g, const int bytes)
+{
+    const uint32_t unit = g * a->group_units;
+    const char *values = u->values + unit / 2 * u->form->step + unit % 2 * 32;
+    const uint8_t *codes[PANELS];
+    for (uint32_t i = 0; i < PANELS; i++) {
+        codes[i] = u->codes[i].at + g * u->codes[i].step;
+        if (u->codes[i].ahead)
+            prefetch_group(a, u->codes[i].ahead + g * a->group_bytes);
+    }
+    if (bytes == 1)
+        group_int8(codes, u->form, values, a->group_tiles, g % 2, u->sums + g * PANELS);
+    else
+        group_int16(codes, u->form, values, a->group_tiles, u->sums + (size_t)g * PANELS * 2);
+}
+
+/* ---- sums join ---- */
+
+/* Sums of a column as floats: those at `at`, or of low bytes there and of high bytes in the next tile. */
+V16_FN v16 sums_floats(const char *at, const int bytes)
+{
+    __m512i s = _mm512_load_si512(at);
     if (bytes == 2)
-        s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_load_si512(sums[1][j]), 8));
+        s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_load_si512(at + TILE_BYTES), 8));
     return _mm512_cvtepi32_ps(s);
 }
 
-/* Group `g` of the block joins the sums of both panels and 16 columns. Some of those may be no columns. */
-V16_FN void group_join(const struct amx *a, const struct block_values *v, uint32_t g, const int bytes,
-                       float *const acc[PANELS])
+/* A group joins the sums of both panels and 8 columns, whose integer sums begin at `sums` and whose scales at
+ * `x`. Some of those may be no columns. */
+V16_FN void join_group(const char *sums, const struct quants_group *x, const struct block_sides *sides,
+                       uint32_t g, const int bytes, v16 acc[PANELS][HALF_COLUMNS])
 {
-    const struct block_weights *w = a->weights;
-    tile_sums *sums = &a->sums[g % 2];
-    v16 scale0 = v16_load(w[0].scales[g]), bias0 = v16_load(w[0].biases[g]);
-    v16 scale1 = v16_load(w[1].scales[g]), bias1 = v16_load(w[1].biases[g]);
-    UNROLL for (uint32_t j = 0; j < TILE_COLUMNS; j++)
+    const v16 scale0 = v16_load(sides[0].scales[g]), bias0 = v16_load(sides[0].biases[g]);
+    const v16 scale1 = v16_load(sides[1].scales[g]), bias1 = v16_load(sides[1].biases[g]);
+    UNROLL for (size_t j = 0; j < HALF_COLUMNS; j++)
     {
-        const struct quants_group *x = v->groups[j] + g;
-        v16 scale = v16_set(x->scale), sum = v16_set(x->sum);
-        float *at0 = acc[0] + (size_t)j * MATRIX_PANEL, *at1 = acc[1] + (size_t)j * MATRIX_PANEL;
-        v16 y0 = v16_fma(sums_floats((*sums)[0], j, bytes), v16_mul(scale0, scale), v16_load(at0));
-        v16 y1 = v16_fma(sums_floats((*sums)[1], j, bytes), v16_mul(scale1, scale), v16_load(at1));
-        v16_store(at0, v16_fma(bias0, sum, y0));
-        v16_store(at1, v16_fma(bias1, sum, y1));
+        const char *at = sums + j * LINE_BYTES;
+        v16 scale = v16_set(x[j].scale), sum = v16_set(x[j].sum);
+        v16 y0 = v16_fma(sums_floats(at, bytes), v16_mul(scale0, scale), acc[0][j]);
+        v16 y1 = v16_fma(sums_floats(at + bytes * TILE_BYTES, bytes), v16_mul(scale1, scale), acc[1][j]);
+        acc[0][j] = v16_fma(bias0, sum, y0);
+        acc[1][j] = v16_fma(bias1, sum, y1);
     }
 }
 
-/* ---- a block of k ---- */
-
-V16_FN void block_run(const struct amx *a, const struct block_values *v, uint32_t groups, const int bytes,
-                      float *const acc[PANELS])
+/* The sums of `last` join, beside the tiles of `next`. */
+V16_FN void unit_run(const struct amx *a, const struct unit *next, const struct unit *last, const int bytes)
 {
-    const struct block_weights *w = a->weights;
-    for (uint32_t g = 0; g < groups; g++) {
-        const uint8_t *const codes[PANELS] = {w[0].codes + g * w[0].codes_step,
-                                              w[1].codes + g * w[1].codes_step};
-        uint32_t unit = g * a->group_units;
-        const char *values = v->at + unit / 2 * v->step + unit % 2 * 32;
-        if (bytes == 1)
-            group_int8(codes, v, values, a->group_tiles, g % 2, &a->sums[g % 2]);
-        else
-            group_int16(codes, v, values, a->group_tiles, &a->sums[g % 2]);
-        if (g > 0)
-            group_join(a, v, g - 1, bytes, acc);
+    const uint32_t halves = last->groups == 0 ? 0 : a->columns > HALF_COLUMNS ? 2 : 1;
+    uint32_t done = 0;
+    for (uint32_t half = 0; half < halves; half++) {
+        const size_t j0 = (size_t)half * HALF_COLUMNS;
+        const char *sums = (const char *)last->sums[0][j0];
+        float *at0 = last->acc[0] + j0 * MATRIX_PANEL, *at1 = last->acc[1] + j0 * MATRIX_PANEL;
+        v16 acc[PANELS][HALF_COLUMNS];
+        UNROLL for (size_t j = 0; j < HALF_COLUMNS; j++)
+        {
+            acc[0][j] = v16_load(at0 + j * MATRIX_PANEL);
+            acc[1][j] = v16_load(at1 + j * MATRIX_PANEL);
+        }
+        for (uint32_t g = 0; g < last->groups; g++, sums += PANELS * bytes * TILE_BYTES) {
+            if (done < next->groups && done * halves <= half * last->groups + g)
+                unit_group(a, next, done++, bytes);
+            join_group(sums, last->columns[g] + j0, last->sides, g, bytes, acc);
+        }
+        UNROLL for (size_t j = 0; j < HALF_COLUMNS; j++)
+        {
+            v16_store(at0 + j * MATRIX_PANEL, acc[0][j]);
+            v16_store(at1 + j * MATRIX_PANEL, acc[1][j]);
+        }
     }
-    group_join(a, v, groups - 1, bytes, acc);
+    for (; done < next->groups; done++)
+        unit_group(a, next, done, bytes);
 }
 
-typedef void block_fn(const struct amx *a, const struct block_values *v, uint32_t groups,
-                      float *const acc[PANELS]);
-
-static void block_int8(const struct amx *a, const struct block_values *v, uint32_t groups,
-                       float *const acc[PANELS])
+static void unit_run_int8(const struct amx *a, const struct unit *next, const struct unit *last)
 {
-    block_run(a, v, groups, 1, acc);
+    unit_run(a, next, last, 1);
 }
 
-static void block_int16(const struct amx *a, const struct block_values *v, uint32_t groups,
-                        float *const acc[PANELS])
+static void unit_run_int16(const struct amx *a, const struct unit *next, const struct unit *last)
 {
-    block_run(a, v, groups, 2, acc);
+    unit_run(a, next, last, 2);
 }
 
-/* Groups [g, g + groups) of a panel. Weights of few columns come from memory: the lines that are read this
+/* The place of the next unit. */
+static struct unit *unit_next(struct amx *a)
+{
+    return &a->units[a->taken % 2];
+}
+
+/* Computes the tiles of the next unit. Its sums join with the next call. */
+static void unit_put(struct amx *a)
+{
+    struct unit *u = unit_next(a);
+    const struct unit *last = &a->units[++a->taken % 2];
+    u->sums = a->memory->sums[a->taken % 2];
+    if (a->c->bytes == 1)
+        unit_run_int8(a, u, last);
+    else
+        unit_run_int16(a, u, last);
+}
+
+static void units_end(struct amx *a)
+{
+    unit_next(a)->groups = 0;
+    unit_put(a);
+}
+
+/* ---- blocks of k ---- */
+
+/* Groups [g, g + groups) of a panel. `ahead`: its codes come from memory, and the lines that are read this
  * much later are prefetched. */
-static void take_weights(const struct amx *a, struct block_weights *ret, uint32_t panel, uint32_t g,
-                         uint32_t groups)
+static void take_weights(const struct amx *a, struct block_codes *ret, uint8_t *unpacked,
+                         struct block_sides *sides, uint32_t panel, uint32_t g, uint32_t groups, size_t ahead)
 {
     const struct matrix *w = a->w;
-    const size_t group_bytes = matrix_group_bytes(w), codes_at = matrix_sides_bytes(w);
-    const uint8_t *at = (const uint8_t *)w->data + panel * matrix_panel_bytes(w);
+    const uint8_t *data = (const uint8_t *)w->data + panel * matrix_panel_bytes(w);
+    const uint8_t *at = data + matrix_group_offset(w, g), *upper = data + matrix_super_offset(w, g);
     const bool plain = w->bits == 8 && w->super == 0;
-    ret->codes = plain ? at + g * group_bytes + codes_at : ret->unpacked;
-    ret->codes_step = plain ? group_bytes : (size_t)w->group * MATRIX_PANEL;
+    ret->at = plain ? at + a->codes_at : unpacked;
+    ret->step = plain ? a->group_bytes : (size_t)w->group * MATRIX_PANEL;
+    ret->ahead = ahead ? at + ahead : NULL;
     for (uint32_t i = 0; i < groups; i++) {
-        const uint8_t *group = at + matrix_group_offset(w, g + i);
-        const struct qparams q = quads_sides(w, at, g + i);
-        if (a->c->count <= TILE_COLUMNS) {
-            for (size_t line = 0; line < group_bytes; line += LINE_BYTES)
-                _mm_prefetch((const char *)group + 8192 + line, _MM_HINT_T1);
+        if (w->super && i > 0) {
+            at = data + matrix_group_offset(w, g + i);
+            upper = data + matrix_super_offset(w, g + i);
         }
-        v16_store(ret->scales[i], q.scale);
-        v16_store(ret->biases[i], q.bias);
+        const struct qparams q = sides_of(w, at, upper, 0.0f, 1.0f);
+        v16_store(sides->scales[i], q.scale);
+        v16_store(sides->biases[i], q.bias);
         if (!plain)
-            unpacks[w->bits](ret->unpacked + i * ret->codes_step, group + codes_at, a->group_units);
+            unpacks[w->bits](unpacked + i * ret->step, at + a->codes_at, a->group_units);
+        at += a->group_bytes;
     }
 }
 
-static size_t stride_of(const char *const *x)
+static const char *row_of(const struct amx *a, uint32_t column, uint32_t count, uint32_t j)
 {
-    return (uintptr_t)x[1] - (uintptr_t)x[0];
+    return a->c->x[column + MIN_OF(j, count - 1)];
 }
 
-/* Columns from `column` on, `count` of them, as the block's tiles. */
-static void take_values(const struct amx *a, struct block_values *ret, uint32_t column, uint32_t count,
-                        uint32_t g, uint32_t groups)
+static void take_groups(const struct amx *a, tile_groups *ret, uint32_t column, uint32_t count, uint32_t g,
+                        uint32_t groups)
 {
-    const char *x[TILE_COLUMNS];
-    const size_t bytes = a->c->bytes, at = a->values_at + values_unit(g * a->group_units, (int)bytes);
-    bool regular = count == a->columns;
-    for (uint32_t j = 0; j < TILE_COLUMNS; j++)
-        x[j] = a->c->x[column + MIN_OF(j, count - 1)];
     for (uint32_t j = 0; j < TILE_COLUMNS; j++) {
-        ret->groups[j] = (const struct quants_group *)(const void *)x[j] + g;
-        regular = regular && (j >= count || (uintptr_t)x[j] == (uintptr_t)x[0] + j * stride_of(x));
-    }
-    if (regular) {
-        ret->at = x[0] + at;
-        ret->stride = stride_of(x);
-        ret->step = BLOCK_VALUES * bytes;
-        ret->high = BLOCK_VALUES;
-        return;
-    }
-    ret->at = a->copy;
-    ret->stride = BLOCK_VALUES;
-    ret->high = TILE_BYTES;
-    ret->step = TILE_BYTES * bytes;
-    for (uint32_t j = 0; j < a->columns; j++) {
-        const char *from = x[j] + at;
-        size_t values = (size_t)groups * a->w->group; /* whole 64 and at most a half, which is read whole */
-        for (uint32_t i = 0; i < DIV_UP(values, (size_t)BLOCK_VALUES) * bytes; i++)
-            _mm512_storeu_si512(a->copy + i * TILE_BYTES + j * BLOCK_VALUES,
-                                _mm512_loadu_si512(from + i * BLOCK_VALUES));
+        const struct quants_group *x =
+            (const struct quants_group *)(const void *)row_of(a, column, count, j) + g;
+        for (uint32_t i = 0; i < groups; i++)
+            ret[i][j] = x[i];
     }
 }
 
-/* ---- a tile of outputs ---- */
+/* Offset of the values of group g in a row. */
+static size_t values_of(const struct amx *a, uint32_t g)
+{
+    return a->values_at + (size_t)(g * a->group_units / 2) * BLOCK_VALUES * a->c->bytes;
+}
 
-struct amx_tile {
+/* Copies a block of `count` columns as tile `tile` of the chunk. */
+static void copy_values(const struct amx *a, uint32_t tile, uint32_t column, uint32_t count, uint32_t g,
+                        uint32_t groups)
+{
+    const size_t bytes =
+        (size_t)DIV_UP(groups * a->w->group, (uint32_t)BLOCK_VALUES) * a->c->bytes * BLOCK_VALUES;
+    char(*to)[BLOCK_VALUES] = a->memory->values[tile][0];
+    for (uint32_t j = 0; j < a->columns; j++, to++) {
+        const char *from = row_of(a, column, count, j) + values_of(a, g);
+        for (size_t i = 0; i < bytes; i += BLOCK_VALUES)
+            _mm512_store_si512(to[i / BLOCK_VALUES * TILE_COLUMNS], _mm512_loadu_si512(from + i));
+    }
+}
+
+/* Whether a tile of `count` columns can be loaded from its rows. */
+static bool tile_is_direct(const struct amx *a, uint32_t count)
+{
+    return a->rows.stride != 0 && count == a->columns;
+}
+
+static void take_values(const struct amx *a, tile_groups *columns, uint32_t tile, uint32_t column,
+                        uint32_t count, uint32_t g, uint32_t groups)
+{
+    take_groups(a, columns, column, count, g, groups);
+    if (!tile_is_direct(a, count))
+        copy_values(a, tile, column, count, g, groups);
+}
+
+/* ---- chunks ---- */
+
+struct chunk {
     uint32_t panel, panels, column, columns;
 };
 
-typedef float amx_acc[PANELS][CHUNK_TILES][TILE_COLUMNS][MATRIX_PANEL];
-
-static void block_all(const struct amx *a, const struct amx_tile *t, uint32_t g, uint32_t groups,
-                      block_fn *run, amx_acc *acc)
+/* A missing panel is a copy of the last one, whose sums are not stored. */
+static float *acc_of(const struct amx *a, const struct chunk *t, uint32_t panel, uint32_t tile)
 {
-    struct block_values v;
-    for (uint32_t i = 0; i < PANELS; i++) /* a missing one is a copy, which is not stored */
-        take_weights(a, &a->weights[i], t->panel + MIN_OF(i, t->panels - 1), g, groups);
-    for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns) {
-        take_values(a, &v, t->column + j, MIN_OF(a->columns, t->columns - j), g, groups);
-        float *const sums[PANELS] = {(*acc)[0][tile][0], (*acc)[1][tile][0]};
-        run(a, &v, groups, sums);
+    return panel < t->panels ? a->memory->acc[panel][tile][0] : a->memory->nowhere[0];
+}
+
+static uint32_t panel_of(const struct chunk *t, uint32_t panel)
+{
+    return t->panel + MIN_OF(panel, t->panels - 1);
+}
+
+static void store_outputs(const struct amx *a, const struct chunk *t)
+{
+    for (uint32_t j = 0; j < t->columns; j++) {
+        for (uint32_t i = 0; i < t->panels; i++) {
+            uint32_t row = (t->panel + i) * MATRIX_PANEL,
+                     left = MIN_OF(a->w->n - row, (uint32_t)MATRIX_PANEL);
+            v16_store_n(a->c->y[t->column + j] + row,
+                        v16_load(a->memory->acc[i][j / a->columns][j % a->columns]), left);
+        }
     }
 }
 
-static void store_outputs(const struct amx *a, const struct amx_tile *t, const amx_acc *acc)
+static void clear(const struct amx *a, const struct chunk *t)
 {
-    for (uint32_t i = 0; i < t->panels; i++) {
-        uint32_t row = (t->panel + i) * MATRIX_PANEL, left = MIN_OF(a->w->n - row, (uint32_t)MATRIX_PANEL);
-        for (uint32_t j = 0; j < t->columns; j++)
-            v16_store_n(a->c->y[t->column + j] + row, v16_load((*acc)[i][j / a->columns][j % a->columns]),
-                        left);
+    for (uint32_t i = 0; i < t->panels; i++)
+        memset(a->memory->acc[i], 0, DIV_UP(t->columns, a->columns) * sizeof a->memory->acc[0][0]);
+}
+
+/* A block of k. */
+struct chunk_block {
+    uint32_t g, groups;
+    tile_groups (*columns)[BLOCK_GROUPS]; /* of each tile */
+};
+
+static void set_values(const struct amx *a, struct unit *u, const struct chunk *t,
+                       const struct chunk_block *b, uint32_t tile)
+{
+    const uint32_t column = tile * a->columns;
+    const bool direct = tile_is_direct(a, MIN_OF(a->columns, t->columns - column));
+    u->form = direct ? &a->rows : &a->copies;
+    u->values = direct ? (const char *)a->c->x[t->column + column] + values_of(a, b->g)
+                       : a->memory->values[tile][0][0];
+    u->columns = b->columns[tile];
+}
+
+/* The panels [panel, panel + SET_PANELS) of the chunk and a block, with all columns. The first of them
+ * prefetch the codes of the next block. */
+static void set_run(struct amx *a, const struct chunk *t, uint32_t panel, const struct chunk_block *b)
+{
+    struct amx_memory *m = a->memory;
+    struct block_codes codes[SET_PANELS];
+    struct block_sides *sides = m->sides[a->sets++ % 2];
+    const uint32_t panels = MIN_OF((uint32_t)SET_PANELS, ROUND_UP(t->panels - panel, (uint32_t)PANELS));
+    for (uint32_t i = 0; i < panels; i++)
+        take_weights(a, &codes[i], m->codes[i], &sides[i], panel_of(t, panel + i), b->g, b->groups,
+                     b->groups * a->group_bytes);
+    for (uint32_t tile = 0; tile * a->columns < t->columns; tile++) {
+        for (uint32_t i = 0; i < panels; i += PANELS) {
+            struct unit *u = unit_next(a);
+            set_values(a, u, t, b, tile);
+            u->codes = codes + i;
+            u->sides = sides + i;
+            u->acc[0] = acc_of(a, t, panel + i, tile);
+            u->acc[1] = acc_of(a, t, panel + i + 1, tile);
+            u->groups = b->groups;
+            unit_put(a);
+            codes[i].ahead = codes[i + 1].ahead = NULL;
+        }
     }
 }
 
-static void tile_outputs(const struct amx *a, const struct amx_tile *t)
+static void chunk_run(struct amx *a, const struct chunk *t)
 {
-    _Alignas(64) amx_acc acc;
-    const uint32_t groups = a->w->k / a->w->group, step = BLOCK_STEPS / a->w->group;
-    block_fn *run = a->c->bytes == 1 ? block_int8 : block_int16;
-    for (uint32_t i = 0; i < PANELS; i++)
-        memset(acc[i], 0, DIV_UP(t->columns, a->columns) * sizeof acc[i][0]);
-    for (uint32_t g = 0; g < groups; g += step)
-        block_all(a, t, g, MIN_OF(step, groups - g), run, &acc);
-    store_outputs(a, t, (const amx_acc *)&acc);
+    const uint32_t all = a->w->k / a->w->group;
+    struct chunk_block b;
+    uint32_t blocks = 0;
+    clear(a, t);
+    for (b.g = 0; b.g < all; b.g += b.groups) {
+        b.groups = MIN_OF(a->block_groups, all - b.g);
+        b.columns = a->memory->groups[blocks++ % 2];
+        for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns)
+            take_values(a, b.columns[tile], tile, t->column + j, MIN_OF(a->columns, t->columns - j), b.g,
+                        b.groups);
+        for (uint32_t panel = 0; panel < t->panels; panel += SET_PANELS)
+            set_run(a, t, panel, &b);
+    }
+    units_end(a);
+    store_outputs(a, t);
+}
+
+/* ---- at most 16 columns ---- */
+
+/* The scales of all groups take the place of copied values. */
+enum { STREAM_GROUPS = sizeof((struct amx_memory *)0)->values / sizeof(tile_groups) };
+
+static bool can_stream(const struct amx *a)
+{
+    return a->c->count <= TILE_COLUMNS && a->rows.stride != 0 && a->w->k / a->w->group <= STREAM_GROUPS;
+}
+
+static void stream_run(struct amx *a, const struct chunk *t)
+{
+    struct amx_memory *m = a->memory;
+    const uint32_t all = a->w->k / a->w->group;
+    const tile_groups *columns = (const tile_groups *)(const void *)m->values;
+    struct block_codes codes[PANELS];
+    clear(a, t);
+    take_groups(a, (tile_groups *)(void *)m->values, 0, t->columns, 0, all);
+    for (uint32_t panel = 0; panel < t->panels; panel += PANELS) {
+        for (uint32_t g = 0; g < all; g += a->block_groups) {
+            struct block_sides *sides = m->sides[a->sets++ % 2];
+            struct unit *u = unit_next(a);
+            u->groups = MIN_OF(a->block_groups, all - g);
+            for (uint32_t i = 0; i < PANELS; i++)
+                take_weights(a, &codes[i], m->codes[i], &sides[i], panel_of(t, panel + i), g, u->groups,
+                             AHEAD_BYTES);
+            u->codes = codes;
+            u->sides = sides;
+            u->form = &a->rows;
+            u->values = (const char *)a->c->x[0] + values_of(a, g);
+            u->columns = columns + g;
+            u->acc[0] = acc_of(a, t, panel, 0);
+            u->acc[1] = acc_of(a, t, panel + 1, 0);
+            unit_put(a);
+        }
+    }
+    units_end(a);
+    store_outputs(a, t);
 }
 
 /* ---- a call ---- */
+
+/* How far apart the rows of activations lie; 0: not equally far. */
+static size_t stride_of(const struct kern_int_columns *c)
+{
+    const size_t stride = (uintptr_t)c->x[1] - (uintptr_t)c->x[0];
+    for (uint32_t j = 2; j < c->count; j++) {
+        if ((uintptr_t)c->x[j] != (uintptr_t)c->x[0] + j * stride)
+            return 0;
+    }
+    return stride;
+}
 
 /* Sums 0 to 3, columns 4 and 5, codes 6 and 7. */
 static struct tile_config tiles_of(const struct amx *a)
@@ -328,21 +545,21 @@ static struct tile_config tiles_of(const struct amx *a)
 
 static void amx_call(struct amx *a, uint32_t panel_begin, uint32_t panel_end)
 {
-    struct block_weights weights[PANELS];
-    _Alignas(64) char copy[BLOCK_STEPS * 2 * TILE_COLUMNS];
-    _Alignas(64) tile_sums sums[2] = {0};
-    const uint32_t chunk = CHUNK_TILES * a->columns;
-    a->weights = weights;
-    a->copy = copy;
-    a->sums = sums;
+    struct amx_memory memory;
     const struct tile_config config = tiles_of(a);
+    const bool stream = can_stream(a);
+    a->memory = &memory;
+    memset(memory.sums, 0, sizeof memory.sums);
     tile_configure(&config);
-    struct amx_tile t;
-    for (t.panel = panel_begin; t.panel < panel_end; t.panel += PANELS) {
-        t.panels = MIN_OF((uint32_t)PANELS, panel_end - t.panel);
-        for (t.column = 0; t.column < a->c->count; t.column += chunk) {
-            t.columns = MIN_OF(a->c->count - t.column, chunk);
-            tile_outputs(a, &t);
+    struct chunk t;
+    for (t.panel = panel_begin; t.panel < panel_end; t.panel += CHUNK_PANELS) {
+        t.panels = MIN_OF((uint32_t)CHUNK_PANELS, panel_end - t.panel);
+        for (t.column = 0; t.column < a->c->count; t.column += t.columns) {
+            t.columns = MIN_OF(a->c->count - t.column, CHUNK_TILES * a->columns);
+            if (stream)
+                stream_run(a, &t);
+            else
+                chunk_run(a, &t);
         }
     }
     tile_release();
@@ -352,7 +569,7 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
                             uint32_t panel_end)
 {
     const struct quants q = {w->k, w->group, c->bytes};
-    if (c->count < (c->bytes == 1 ? TILE_COLUMNS_INT8 : TILE_COLUMNS_INT16)) {
+    if (c->count < TILE_COLUMNS_MIN) {
         kern_int_vnni_matmul(w, c, panel_begin, panel_end);
         return;
     }
@@ -362,6 +579,11 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
     a.columns = DIV_UP(c->count, DIV_UP(c->count, (uint32_t)TILE_COLUMNS));
     a.group_units = w->group / QUANTS_UNIT;
     a.group_tiles = MAX_OF(a.group_units / 2, 1u);
+    a.group_bytes = matrix_group_bytes(w);
+    a.codes_at = matrix_sides_bytes(w);
+    a.block_groups = MIN_OF((uint32_t)BLOCK_GROUPS, BLOCK_STEPS / w->group);
+    a.rows = (struct values_form){stride_of(c), BLOCK_VALUES * c->bytes, BLOCK_VALUES};
+    a.copies = (struct values_form){BLOCK_VALUES, TILE_BYTES * c->bytes, TILE_BYTES};
     amx_call(&a, panel_begin, panel_end);
 }
 
@@ -370,6 +592,6 @@ void kern_int_amx_fill(struct kern_ops *ops)
     ops->int_tier = "amx";
     ops->int_matmul = tier_int_matmul;
     ops->int_panels_many = 8;
-    ops->int_columns_many = 128;
+    ops->int_columns_many = CHUNK_TILES * TILE_COLUMNS;
 }
 #endif

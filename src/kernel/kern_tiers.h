@@ -14,6 +14,7 @@ void kern_avx512_fill(struct kern_ops *ops);
  * products for shapes that it does not make faster, if it also keeps that tier's quantised rows. */
 void kern_int_ref_fill(struct kern_ops *ops);
 void kern_int_avx2_fill(struct kern_ops *ops);
+void kern_int_avxvnni_fill(struct kern_ops *ops);
 void kern_int_vnni_fill(struct kern_ops *ops);
 kern_int_matmul_fn kern_int_vnni_matmul;
 /* Over the entries of the VNNI tier. */

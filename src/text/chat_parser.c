@@ -132,11 +132,30 @@ static bool try_bare(struct chat_parser *p, struct slice head)
     return true;
 }
 
+/* The end of a call once more, unless a section may begin so. False: not here; *wait: it may come. */
+static bool skip_second_end(struct chat_parser *p, struct slice s, bool *wait)
+{
+    static const enum chat_marker ends[] = {CHAT_CALL_END, CHAT_SECTION_END};
+    for (size_t i = 0; p->after_call && s.len && i < COUNT_OF(ends); i++) {
+        if (slice_starts(p->mark[CHAT_SECTION_BEGIN], p->mark[ends[i]]))
+            continue;
+        if (chat_is_mark(p, s, ends[i])) {
+            chat_consume(p, p->mark[ends[i]].len);
+            return true;
+        }
+        *wait = *wait || chat_may_become(p, s, ends[i]);
+    }
+    return false;
+}
+
 static bool step_text(struct chat_parser *p)
 {
     if (p->skip_blank && chat_skip_to_text(p))
         return false;
     struct slice s = chat_rest(p), head = s;
+    bool wait = false;
+    if (skip_second_end(p, s, &wait) || wait)
+        return !wait;
     while (head.len && chat_is_blank(head.ptr[0]))
         head = slice_sub(head, 1, head.len);
     /* More white space would be emitted in pieces, and held in one. */
@@ -466,6 +485,8 @@ int chat_parser_finish(struct chat_parser *p)
         chat_finish_object(p);
     else if (p->state == CHAT_AT_LITERAL)
         chat_finish_literal(p);
+    else if (p->state == CHAT_AT_NAME)
+        chat_finish_name(p);
     else if (p->in_call)
         finish_call(p);
     return chat_parser_error(p);

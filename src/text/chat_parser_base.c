@@ -239,7 +239,7 @@ void chat_emit_rest(struct chat_parser *p, enum chat_event_kind kind, size_t byt
     if (bytes == 0)
         return;
     chat_emit(p, kind, slice_sub(chat_rest(p), 0, bytes));
-    p->at_start = false;
+    p->at_start = p->after_call = false;
     chat_consume(p, bytes);
 }
 
@@ -276,6 +276,7 @@ void chat_end_call(struct chat_parser *p)
     chat_emit(p, CHAT_TOOL_END, SLICE(""));
     p->in_call = false;
     p->at_start = false;
+    p->after_call = true;
     p->state = CHAT_AT_AFTER;
 }
 

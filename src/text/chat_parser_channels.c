@@ -57,6 +57,18 @@ static void begin_body(struct chat_parser *p, struct slice header)
     chat_begin_call(p);
 }
 
+/* The end of a header: NAME_END or, of a call without it, the arguments' brace. SIZE_MAX: not there. */
+static size_t header_end(const struct chat_parser *p, struct slice s, enum chat_marker *found)
+{
+    size_t at = chat_find_mark(p, s, 0, CHAT_MARK_BIT(CHAT_NAME_END), found);
+    const char *brace = s.len ? memchr(s.ptr, '{', MIN_OF(s.len, at)) : NULL;
+    if (!brace ||
+        slice_find(slice_sub(s, 0, (size_t)(brace - s.ptr)), p->mark[CHAT_CALL_BEGIN], 0) == SIZE_MAX)
+        return at;
+    *found = CHAT_MARKER_COUNT;
+    return (size_t)(brace - s.ptr);
+}
+
 bool chat_step_header(struct chat_parser *p)
 {
     bool certain;
@@ -69,7 +81,7 @@ bool chat_step_header(struct chat_parser *p)
         return true;
     }
     enum chat_marker found;
-    size_t at = certain ? chat_find_mark(p, s, 0, CHAT_MARK_BIT(CHAT_NAME_END), &found) : SIZE_MAX;
+    size_t at = certain ? header_end(p, s, &found) : SIZE_MAX;
     if (at == SIZE_MAX && s.len < HEADER_BYTES_MAX + p->mark[CHAT_NAME_END].len)
         return false;
     if (at == SIZE_MAX || at > HEADER_BYTES_MAX) {
@@ -81,7 +93,7 @@ bool chat_step_header(struct chat_parser *p)
         return true;
     }
     begin_body(p, slice_sub(s, 0, at));
-    p->at += at + p->mark[CHAT_NAME_END].len; /* not counted as the call's */
+    p->at += at + (found == CHAT_NAME_END ? p->mark[CHAT_NAME_END].len : 0); /* not counted as the call's */
     p->at_start = false;
     return true;
 }

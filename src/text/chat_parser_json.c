@@ -86,10 +86,9 @@ static bool is_plain(struct slice s)
     return true;
 }
 
-/* The end of the name, and the marker there; without NAME_END the arguments' first one ends it. */
-static size_t name_end(struct chat_parser *p, struct slice s, enum chat_marker *found)
+/* The end of the name or id, and the marker there; without NAME_END the arguments' first one ends it. */
+static size_t name_end(struct chat_parser *p, struct slice s, uint32_t marks, enum chat_marker *found)
 {
-    uint32_t marks = CHAT_MARK_BIT(CHAT_NAME_END) | CHAT_MARK_BIT(CHAT_ID_BEGIN);
     bool json = p->opts.syntax->arguments == CHAT_JSON;
     if (p->opts.syntax->arguments == CHAT_TAGGED && !p->mark[CHAT_NAME_END].len)
         marks |= CHAT_MARK_BIT(CHAT_KEY_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_END);
@@ -122,22 +121,29 @@ bool chat_step_name(struct chat_parser *p)
     struct slice s = chat_rest(p);
     enum chat_marker found = CHAT_NAME_END;
     bool plain = p->opts.syntax->plain_names;
+    if (!plain && s.len && chat_may_become(p, s, CHAT_CALL_BEGIN))
+        return false;
+    if (!plain && chat_is_mark(p, s, CHAT_CALL_BEGIN)) { /* the model wrote it twice */
+        chat_consume(p, p->mark[CHAT_CALL_BEGIN].len);
+        return true;
+    }
     if (!plain && is_object(p, s)) {
         chat_object_start(p, false, false);
         return true;
     }
-    size_t at = name_end(p, s, &found), end = at;
+    size_t at = name_end(p, s, CHAT_MARK_BIT(CHAT_NAME_END) | CHAT_MARK_BIT(CHAT_ID_BEGIN), &found), end = at;
     if (plain && (!step_plain_name(p, s, at) || p->state == CHAT_AT_TEXT))
         return p->state == CHAT_AT_TEXT;
     if (at == SIZE_MAX)
         return false;
     buf_clear(&p->id);
     if (found == CHAT_ID_BEGIN) {
-        size_t from = at + p->mark[CHAT_ID_BEGIN].len;
-        end = chat_find_mark(p, s, from, CHAT_MARK_BIT(CHAT_NAME_END), &found);
-        if (end == SIZE_MAX)
+        struct slice id = slice_sub(s, at + p->mark[CHAT_ID_BEGIN].len, s.len);
+        size_t bytes = name_end(p, id, CHAT_MARK_BIT(CHAT_NAME_END), &found);
+        if (bytes == SIZE_MAX)
             return false;
-        set_text(p, &p->id, slice_sub(s, from, end - from));
+        set_text(p, &p->id, slice_sub(id, 0, bytes));
+        end = s.len - id.len + bytes;
     }
     set_text(p, &p->name, slice_sub(s, 0, at));
     chat_consume(p, end + (found == CHAT_NAME_END ? p->mark[CHAT_NAME_END].len : 0));
@@ -172,11 +178,24 @@ static bool step_raw(struct chat_parser *p, struct slice s)
     return true;
 }
 
+/* The model wrote the marker before the arguments twice, or the text may become that. */
+static bool second_name_end(struct chat_parser *p, struct slice s)
+{
+    struct slice mark = p->mark[CHAT_NAME_END];
+    if (!slice_starts(mark, s) && !chat_is_mark(p, s, CHAT_NAME_END))
+        return false;
+    if (s.len >= mark.len || p->over)
+        chat_consume(p, MIN_OF(s.len, mark.len));
+    return true;
+}
+
 bool chat_step_json(struct chat_parser *p)
 {
     if (!p->value_begun && !p->value_streams && chat_skip_blanks(p))
         return false;
     struct slice s = chat_rest(p);
+    if (!p->value_begun && !p->value_streams && second_name_end(p, s))
+        return chat_is_mark(p, s, CHAT_NAME_END);
     if (p->value_streams || (!p->value_begun && s.len && s.ptr[0] != '{'))
         return step_raw(p, s);
     p->value_begun = true;
@@ -185,6 +204,12 @@ bool chat_step_json(struct chat_parser *p)
     if (done)
         chat_end_call(p);
     return done;
+}
+
+void chat_finish_name(struct chat_parser *p)
+{
+    not_a_name(p);
+    chat_emit_rest(p, CHAT_CONTENT, chat_rest(p).len);
 }
 
 void chat_finish_json(struct chat_parser *p)

@@ -62,6 +62,7 @@ struct chat_parser {
     bool skip_blank;  /* white space is markup here: after reasoning and calls */
     bool keep_indent; /* of it only line ends are, and blanks before the first one: after reasoning */
     bool line_ended;  /* the first one was skipped */
+    bool after_call;  /* no text yet after a call: ends of calls may stand twice */
     bool only_blank;  /* with reasoning_in_content: white space after reasoning, which is not emitted yet */
     bool in_section, section_lists;
     bool over; /* end of input: `pending` is the whole rest */
@@ -136,6 +137,8 @@ bool chat_feed_json(struct chat_parser *p);
 /* ---- one file per encoding ---- */
 
 bool chat_step_name(struct chat_parser *p);
+/* The output ends inside a name: it is text. */
+void chat_finish_name(struct chat_parser *p);
 bool chat_step_json(struct chat_parser *p);
 void chat_finish_json(struct chat_parser *p);
 

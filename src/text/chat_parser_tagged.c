@@ -38,6 +38,10 @@ bool chat_step_key(struct chat_parser *p)
 {
     struct slice s = chat_rest(p);
     enum chat_marker found;
+    if (chat_is_mark(p, s, CHAT_KEY_BEGIN)) { /* the model wrote it twice */
+        chat_consume(p, p->mark[CHAT_KEY_BEGIN].len);
+        return true;
+    }
     uint32_t marks = CHAT_MARK_BIT(CHAT_KEY_END) | CHAT_MARK_BIT(CHAT_KEY_END_JSON);
     size_t at = chat_find_mark(p, s, 0, marks, &found);
     if (at == SIZE_MAX)
@@ -59,8 +63,12 @@ bool chat_step_value_begin(struct chat_parser *p)
     if (chat_skip_blanks(p))
         return false;
     struct slice s = chat_rest(p);
-    if (chat_may_become(p, s, CHAT_VALUE_BEGIN))
+    if (chat_may_become(p, s, CHAT_VALUE_BEGIN) || chat_may_become(p, s, CHAT_KEY_END))
         return false;
+    if (chat_is_mark(p, s, CHAT_KEY_END)) { /* likewise */
+        chat_consume(p, p->mark[CHAT_KEY_END].len);
+        return true;
+    }
     bool begins = chat_is_mark(p, s, CHAT_VALUE_BEGIN);
     if (begins)
         chat_consume(p, p->mark[CHAT_VALUE_BEGIN].len);

@@ -15,17 +15,18 @@
 #define EPS 0x1p-23 /* spacing of f32 at 1; one rounding is half of it */
 
 /* One after another, from the reference up, the tiers that this machine can run. A test with tiles of its own
- * (soft_tiles.h) runs that tier where AVX-512 is. */
-enum { TIERS_MAX = 4 };
+ * (soft_tiles.h) runs that tier where AVX-512 is, and AVX-VNNI's in the encoding of AVX-512. */
+enum { TIERS_MAX = 5 };
 
 static inline uint32_t tier_list(struct kern_ops ret[TIERS_MAX])
 {
     unsigned flags = kern_cpu_flags();
     const unsigned vnni = flags & KERN_CPU_VNNI, avx512 = KERN_CPU_AVX2 | KERN_CPU_AVX512 | vnni;
-    const unsigned wanted[] = {0, KERN_CPU_AVX2, avx512, avx512 | KERN_CPU_AMX};
+    const unsigned wanted[] = {0, KERN_CPU_AVX2, KERN_CPU_AVX2 | KERN_CPU_AVX_VNNI, avx512,
+                               avx512 | KERN_CPU_AMX};
     uint32_t count = 0;
 #if defined(TEST_SOFT_TILES)
-    flags |= vnni ? KERN_CPU_AMX : 0;
+    flags |= vnni ? KERN_CPU_AMX | KERN_CPU_AVX_VNNI : 0;
 #endif
     for (uint32_t i = 0; i < COUNT_OF(wanted); i++) {
         if ((wanted[i] & ~flags) == 0)

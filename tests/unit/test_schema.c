@@ -201,6 +201,17 @@ TEST(negations)
     schema_check_refused("{'not': {'items': {'type': 'string'}}}", -ENOTSUP, "items");
 }
 
+/* What has no exact opposite matters only to values of its type. */
+TEST(negations_of_other_types_need_none)
+{
+    schema_check("{'type': ['object', 'integer'], 'not': {'type': 'object', 'items': false}}", "1", "{}");
+    schema_check_refused("{'type': 'object', 'if': {'format': 'date'}, 'then': {'type': 'string'}}", -EINVAL,
+                         "no text");
+    schema_check_refused(
+        "{'type': ['object', 'string'], 'if': {'format': 'date'}, 'then': {'type': 'string'}}", -ENOTSUP,
+        "format");
+}
+
 TEST(conditions)
 {
     const char *schema =

@@ -13,6 +13,10 @@ TEST(unsupported_keywords_are_named_with_their_place)
     schema_check_refused("{'$schema': 'http://json-schema.org/draft-03/schema#'}", -ENOTSUP, "draft-03");
     schema_check_refused("{'$schema': 'http://example.com/mine'}", -ENOTSUP, "$schema");
     schema_check("{'type': 'string', 'contains': {}}", "'a'", "1"); /* It says nothing of strings. */
+    /* Before 2019 $ref stood alone, and such an $id had no effect. */
+    schema_check_refused("{'$id': 'http://a/b/', '$defs': {'c': {'$id': 'http://a/c', 'type': 'string'}}, "
+                         "'allOf': [{'$id': 'http://a/', '$ref': 'c'}]}",
+                         -ENOTSUP, "\"$id\" beside \"$ref\"");
 }
 
 TEST(wrong_schemas_are_named)

@@ -32,13 +32,16 @@ static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m
                             const struct kern_columns *columns, const float *bias)
 {
     ASSERT(list < c->products_max && c->ops->columns_many <= COLUMNS_MAX);
-    bool few = columns->count <= COLUMNS_FEW;
+    const struct kern_ops *ops = c->ops;
+    const bool few = columns->count <= COLUMNS_FEW, quads = m->form == MATRIX_QUADS;
+    const uint32_t panels_many = quads ? ops->int_panels_many : ops->panels_many;
+    const uint32_t columns_many = quads ? ops->int_columns_many : ops->columns_many;
     c->products[list] = (struct cpu_product){
         .matrix = *m,
         .columns = *columns,
         .bias = bias,
-        .panels_step = few ? c->ops->panels_few : c->ops->panels_many,
-        .columns_step = few ? COLUMNS_FEW : c->ops->columns_many,
+        .panels_step = few ? ops->panels_few : panels_many,
+        .columns_step = few ? COLUMNS_FEW : columns_many,
     };
     return list + 1;
 }
