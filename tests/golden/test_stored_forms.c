@@ -1,5 +1,6 @@
 /* The forms that Hugging Face repositories have, over matrices of wide and of narrow rows: codes and scales
- * are drawn, and a model of what they mean is the reference. Then each tensor wrong, and files cut anywhere. */
+ * are drawn, and a model of what they mean is the reference. Then each tensor wrong, and files cut
+ * anywhere. */
 #include "small_quantised.h"
 
 struct matrix_at {
