@@ -192,8 +192,8 @@ TEST(architectures_are_their_families)
         const struct test_tensor *table = test_tensor_find(l, "model.embed_tokens.weight");
         const bool tied = !test_tensor_find(l, "lm_head.weight");
         snprintf(config, sizeof(config),
-                 "{%s,\"vocab_size\":%u,\"max_position_embeddings\":512,\"tie_word_embeddings\":%s}", c->config,
-                 (unsigned)table->t.shape[0], tied ? "true" : "false");
+                 "{%s,\"vocab_size\":%u,\"max_position_embeddings\":512,\"tie_word_embeddings\":%s}",
+                 c->config, (unsigned)table->t.shape[0], tied ? "true" : "false");
         small_ask(small_write(config, l), &expected);
         const char *dir = as_gguf(c, l, 8);
         small_ask(dir, &got);
@@ -210,7 +210,8 @@ TEST(files_cut_anywhere_are_refused)
     struct test_tensors *l = small_read(SMALL_GOLDEN("granite"));
     const char *dir = as_gguf(&cases[0], l, 8);
     size_t len = file.len;
-    for (size_t cut = 0; cut < len; cut += cut < 64 || cut + 1 >= len ? 1 : MIN_OF((size_t)499, len - 1 - cut)) {
+    for (size_t cut = 0; cut < len;
+         cut += cut < 64 || cut + 1 >= len ? 1 : MIN_OF((size_t)499, len - 1 - cut)) {
         struct model *m = NULL;
         struct err e = {{0}};
         struct model_opts o = small_opts(NULL);
