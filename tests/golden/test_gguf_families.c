@@ -3,7 +3,7 @@
 #include "small_model.h"
 #include "test_gguf.h"
 
-/* The end of a tensor's name, behind "model.layers.N." or "model.". */
+/* The end of a tensor's name, without "model.layers.N." or "model.". */
 struct renamed {
     const char *from, *to;
 };
