@@ -32,37 +32,49 @@ static bool is_number(const struct linear_source *s)
     return true;
 }
 
+/* -EINVAL: the tensor of `from` that `t` is holds such a value; the scales of blocks lie in the weight. */
+static int not_finite(struct binder *b, const struct linear_source *from, const struct tensor *t)
+{
+    const struct tensor *of = t->bytes > 0 ? t : &from->weight;
+    return err_set(b->e, -EINVAL, "tensor %s holds a value that is infinite or not a number",
+                   checkpoint_name_of(b->checkpoint, of));
+}
+
 /* As the kernels take a scale. */
-static int check_scales(struct binder *b, const struct linear_source *s)
+static bool scales_are_finite(const struct linear_source *s)
 {
     uint64_t groups = s->in / s->group;
     for (uint64_t row = 0; row < s->out; row++) {
         for (uint64_t g = 0; g < groups; g++) {
             if (!isfinite(linear_source_scale(s, row, g) * code_scale(s->codes)))
-                return err_set(
-                    b->e, -EINVAL,
-                    "a tensor of quantisation scales holds a value that is infinite or not a number");
+                return false;
         }
     }
-    return 0;
+    return true;
 }
 
-int binder_check_affine(struct binder *b, const struct linear_source *s)
+static bool is_finite(const struct tensor *t)
 {
-    if (!s->affine)
-        return 0;
-    if (!is_number(s))
-        return err_set(b->e, -EINVAL, "a quantised weight is not a number");
-    if (s->super || s->codes != CODES_WHOLE) {
-        int r = check_scales(b, s);
-        return r == 0 && s->super && s->bias_kind == BIASES_STORED
-                   ? binder_check_finite(b, &s->supers, "a tensor of quantisation biases")
-                   : r;
+    uint64_t n = tensor_count(t);
+    for (uint64_t i = 0; i < n; i++) {
+        if (!isfinite(tensor_f32_at(t, i)))
+            return false;
     }
-    int r = binder_check_finite(b, &s->scales, "a tensor of quantisation scales");
-    return r < 0 || s->bias_kind != BIASES_STORED
-               ? r
-               : binder_check_finite(b, &s->biases, "a tensor of quantisation biases");
+    return true;
+}
+
+int binder_check_quantised(struct binder *b, const struct linear_source *from, const struct linear_source *s)
+{
+    const bool biases = s->bias_kind == BIASES_STORED, levels = s->super || s->codes != CODES_WHOLE;
+    if (!s->affine)
+        return !from->stored || is_finite(&s->weight) ? 0 : not_finite(b, from, &from->scales);
+    if (!is_number(s))
+        return not_finite(b, from, &from->weight);
+    if (levels ? !scales_are_finite(s) : !is_finite(&s->scales))
+        return not_finite(b, from, &from->scales);
+    if (biases && s->super && !is_finite(&s->supers))
+        return not_finite(b, from, &from->supers);
+    return biases && !levels && !is_finite(&s->biases) ? not_finite(b, from, &from->biases) : 0;
 }
 
 void binder_drop(struct binder *b, const struct linear_source *s)
@@ -115,7 +127,7 @@ int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, co
     for (uint64_t row = 0; r == 0 && row < s->out; row += piece.out) {
         r = stage_rows(b->stage, s, row, &piece, b->e);
         if (r == 0)
-            r = binder_check_affine(b, &piece);
+            r = binder_check_quantised(b, s, &piece);
         if (r < 0)
             return r;
         b->config->backend->weight_put(b->device, w, at + (uint32_t)row, &piece);

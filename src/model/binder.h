@@ -172,8 +172,8 @@ int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t
 int binder_check_float(struct binder *b, const char *name, const struct tensor *t);
 int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
                        const uint64_t *wanted);
-/* Scales and biases, if it has them. */
-int binder_check_affine(struct binder *b, const struct linear_source *s);
+/* Values of `s`, rows of `from` in memory: scales, biases, and codes that are no numbers. */
+int binder_check_quantised(struct binder *b, const struct linear_source *from, const struct linear_source *s);
 /* Bytes of its tensors. */
 uint64_t binder_source_bytes(const struct linear_source *s);
 /* Its tensors leave the page cache. */

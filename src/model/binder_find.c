@@ -480,7 +480,7 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
     struct linear_source one = *s;
     one.experts = 1;
     one.weight = slice_tensor(&s->weight, expert);
-    if (s->affine) {
+    if (s->affine || s->stored) {
         one.scales = slice_tensor(&s->scales, expert);
         if (s->bias_kind != BIASES_CENTRED)
             one.biases = slice_tensor(&s->biases, expert);

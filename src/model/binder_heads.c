@@ -56,7 +56,7 @@ static int pack_turned(struct binder *b, const struct linear_source *s, const st
     ASSERT(b->stage->bytes >= rows_bytes(s) + t.weight.bytes);
     int r = stage_rows(b->stage, s, 0, &rows, b->e);
     if (r == 0)
-        r = binder_check_affine(b, &rows);
+        r = binder_check_quantised(b, s, &rows);
     if (r < 0)
         return r;
     ASSERT(rows.out == s->out);

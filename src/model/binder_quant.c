@@ -47,16 +47,17 @@ static int check(struct finder *f, const char *suffix, const struct tensor *t, u
     return binder_check_shape(f->b, f->name, t, f->rank, f->rank == 3 ? stack : stack + 1);
 }
 
-/* The widest group of which a scale of `columns` columns is a whole number, or all columns. */
-static int set_group(struct finder *f, uint64_t columns)
+/* The widest group of which a scale of `columns` columns is a whole number, or all columns. Of groups below
+ * 16, which only small matrices need, kernels know nothing: their rows become F32. */
+static void set_group(struct linear_source *s, uint64_t columns)
 {
-    struct linear_source *s = f->s;
-    for (s->group = 128; s->group >= 16; s->group /= 2) {
-        if (s->in % s->group == 0 && columns % s->group == 0)
-            return 0;
-    }
-    return err_set(f->b->e, -ENOTSUP, "%s: %llu columns with a scale for each %llu are not supported",
-                   f->module, (ull)s->in, (ull)columns);
+    s->group = 128;
+    while (s->in % s->group != 0 || columns % s->group != 0)
+        s->group /= 2;
+    if (s->group >= 16)
+        return;
+    s->affine = false;
+    s->weight.dtype = DTYPE_F32;
 }
 
 static void set_affine(struct linear_source *s, uint32_t bits, enum code_map codes)
@@ -74,11 +75,11 @@ static int set_scales(struct finder *f, const char *suffix, uint64_t rows, uint6
     struct linear_source *s = f->s;
     s->scale_rows = (uint32_t)rows;
     s->scale_columns = (uint32_t)columns;
-    int r = set_group(f, columns);
-    if (r < 0)
-        return r;
     uint64_t lines = rows ? (s->out + rows - 1) / rows : 1;
-    return check(f, suffix, &s->scales, lines, (s->in + columns - 1) / columns);
+    int r = check(f, suffix, &s->scales, lines, (s->in + columns - 1) / columns);
+    if (r == 0)
+        set_group(s, columns);
+    return r;
 }
 
 /* A scale for each row, for blocks, or one for all. */
@@ -142,7 +143,7 @@ static int find_nvfp4(struct finder *f, const char *weight, const char *super, c
         r = find_super(f, super);
     if (r == 0)
         r = set_scales(f, ".weight_scale", 1, 16);
-    s->group = 16;
+    s->group = MIN_OF(s->group, 16u);
     return r;
 }
 
@@ -303,7 +304,7 @@ static int find_columns(struct finder *f, const char *weight, const char *scales
     if (r == 0)
         r = check(f, scales, &s->scales, groups, s->out);
     if (r == 0)
-        r = set_group(f, s->scale_columns);
+        set_group(s, s->scale_columns);
     return r == 0 && has(f, ".g_idx", &order) ? check_order(f, &order, s->scale_columns) : r;
 }
 

@@ -59,11 +59,17 @@ static const struct config_key gemma4_keys[] = {
     CONFIG_KEY_END,
 };
 
-static const struct tensor_name gemma4_tensors[] = {
-    {ROLE_MLP_NORM, "pre_feedforward_layernorm"},        {ROLE_ROUTER, "router.proj"},
-    {ROLE_EXPERTS_GATE_UP, "experts.gate_up_proj"},      {ROLE_EXPERTS_DOWN_FUSED, "experts.down_proj"},
-    {ROLE_EXPERTS_GATE, "experts.switch_glu.gate_proj"}, {ROLE_EXPERTS_UP, "experts.switch_glu.up_proj"},
-    {ROLE_EXPERTS_DOWN, "experts.switch_glu.down_proj"}, {ROLE_NONE, NULL}};
+static const struct tensor_name gemma4_tensors[] = {{ROLE_MLP_NORM, "pre_feedforward_layernorm"},
+                                                    {ROLE_ROUTER, "router.proj"},
+                                                    {ROLE_EXPERTS_GATE_UP, "experts.gate_up_proj"},
+                                                    {ROLE_EXPERTS_DOWN_FUSED, "experts.down_proj"},
+                                                    {ROLE_EXPERTS_GATE, "experts.switch_glu.gate_proj"},
+                                                    {ROLE_EXPERTS_UP, "experts.switch_glu.up_proj"},
+                                                    {ROLE_EXPERTS_DOWN, "experts.switch_glu.down_proj"},
+                                                    {ROLE_EXPERT_GATE, "experts.#.gate_proj"},
+                                                    {ROLE_EXPERT_UP, "experts.#.up_proj"},
+                                                    {ROLE_EXPERT_DOWN, "experts.#.down_proj"},
+                                                    {ROLE_NONE, NULL}};
 
 static const struct expert_form gemma4_experts = {
     .score = ROUTE_SOFTMAX, .shared = ROUTE_SHARED_NONE, .normalise = true, .beside = true};

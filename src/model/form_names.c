@@ -9,8 +9,10 @@
 
 static struct form_key key_of(const struct linear_source *s)
 {
-    struct form_key k = {.blocks = s->weight.form, .stored = s->stored, .dtype = s->weight.dtype};
-    if (!s->affine || s->weight.form)
+    struct form_key k = {.blocks = s->weight.form, .stored = s->stored};
+    if (!s->stored)
+        k.dtype = s->weight.dtype;
+    if ((!s->affine && !s->stored) || s->weight.form)
         return k;
     k.bits = s->bits;
     k.codes = s->codes;

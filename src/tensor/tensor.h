@@ -124,7 +124,8 @@ struct linear_source {
     uint32_t super;
     struct tensor supers;
     /* How the files store it, where that is not the above (weights/stored_form.h): the tensors are whole, and
-     * the matrix is its rows from `first_row` on. NULL: as above. */
+     * the matrix is its rows from `first_row` on. NULL: as above. Where no kernel has groups of such a width
+     * it is not affine, but of F32 rows (dtype of `weight`): reading makes them of codes and scales. */
     const struct stored_form *stored;
     uint64_t first_row, stored_rows;    /* of all rows that the tensors have */
     uint32_t scale_rows, scale_columns; /* of one stored scale; scale_rows 0: one has all rows */

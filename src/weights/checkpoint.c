@@ -141,6 +141,16 @@ const char *checkpoint_file_of(const struct checkpoint *c, const char *name)
     return entry ? c->files[entry->file].name : NULL;
 }
 
+const char *checkpoint_name_of(const struct checkpoint *c, const struct tensor *t)
+{
+    for (uint32_t i = 0; i < c->entry_count; i++) {
+        const struct tensor *own = &c->entries[i].tensor;
+        if (own->file == t->file && t->offset >= own->offset && t->offset - own->offset < own->bytes)
+            return c->entries[i].name;
+    }
+    return "?";
+}
+
 static const struct checkpoint_file *file_of(const struct checkpoint *c, const struct tensor *t)
 {
     ASSERT(!t->data && t->file < c->file_count);

@@ -35,6 +35,8 @@ bool checkpoint_any(const struct checkpoint *c, const char *head);
 /* Name of tensor `index` < count, and the file (without directory) it lies in. */
 const char *checkpoint_name(const struct checkpoint *c, uint32_t index);
 const char *checkpoint_file_of(const struct checkpoint *c, const char *name);
+/* The name of the tensor that `t` is, or that it was cut out of. */
+const char *checkpoint_name_of(const struct checkpoint *c, const struct tensor *t);
 /* Bytes [from, from + len) of a tensor of this checkpoint, or of one that was cut out of it. 0, -ESTALE (the
  * file became shorter), or what the system said: e names the file. */
 int checkpoint_read(const struct checkpoint *c, const struct tensor *t, size_t from, void *into, size_t len,

@@ -75,9 +75,15 @@ static size_t lines_bytes(const struct linear_source *s, uint64_t count)
     return ((size_t)count + 2 * word_values(s)) * 4;
 }
 
+/* A row of F32, where that is what reading makes. */
+static size_t dense_of(const struct linear_source *s)
+{
+    return s->affine ? 0 : (size_t)s->in * sizeof(float);
+}
+
 size_t stored_form_row_bytes(const struct linear_source *s)
 {
-    return codes_of(s) + scales_of(s) + groups_of(s) + sizeof(float) +
+    return dense_of(s) + codes_of(s) + scales_of(s) + groups_of(s) + sizeof(float) +
            (s->stored->layout == STORED_ROWS ? 0 : 4);
 }
 
@@ -85,7 +91,7 @@ size_t stored_form_bytes(const struct linear_source *s, uint64_t count)
 {
     size_t n = (size_t)count;
     return aligned(n * codes_of(s)) + aligned(n * scales_of(s)) + aligned(n * groups_of(s)) +
-           aligned(n * sizeof(float)) + aligned(lines_bytes(s, count));
+           aligned(n * sizeof(float)) + aligned(lines_bytes(s, count)) + aligned(n * dense_of(s));
 }
 
 /* The rows in memory. */
@@ -95,7 +101,7 @@ struct rows {
     uint64_t first; /* in the tensors */
     size_t count;
     uint8_t *codes, *scales, *zeros, *line;
-    float *supers;
+    float *supers, *dense;
 };
 
 static int read_part(const struct rows *r, const struct tensor *t, size_t from, void *into, size_t bytes,
@@ -264,6 +270,16 @@ static int read_super(const struct rows *r, struct err *e)
     return ret;
 }
 
+/* Values of codes and scales, which `from` has in memory. */
+static void make_dense(const struct rows *r, const struct linear_source *from, struct linear_source *ret)
+{
+    const size_t in = (size_t)from->in;
+    for (size_t i = 0; i < r->count * in; i++)
+        r->dense[i] = linear_source_at(from, 0, i / in, i % in);
+    ret->affine = false;
+    ret->weight = tensor_in_memory(DTYPE_F32, r->count, in * sizeof(float), r->dense);
+}
+
 int stored_form_rows(const struct checkpoint *c, const struct linear_source *s, uint64_t first,
                      uint64_t count, char *memory, struct linear_source *ret, struct err *e)
 {
@@ -273,13 +289,15 @@ int stored_form_rows(const struct checkpoint *c, const struct linear_source *s, 
     r.scales = r.codes + aligned(r.count * codes_of(s));
     r.zeros = r.scales + aligned(r.count * scales_of(s));
     r.supers = (float *)(void *)(r.zeros + aligned(r.count * groups_of(s)));
-    r.line = (uint8_t *)r.supers + aligned(r.count * sizeof(float));
+    r.dense = (float *)(void *)((uint8_t *)r.supers + aligned(r.count * sizeof(float)));
+    r.line = (uint8_t *)r.dense + aligned(r.count * dense_of(s));
     int result = s->stored->layout == STORED_ROWS ? read_rows(&r, e) : read_columns(&r, e);
     if (result == 0 && s->super)
         result = read_super(&r, e);
     if (result < 0)
         return result;
     *ret = *s;
+    ret->affine = true;
     ret->out = count;
     ret->stored = NULL;
     ret->first_row = 0;
@@ -287,5 +305,8 @@ int stored_form_rows(const struct checkpoint *c, const struct linear_source *s, 
     ret->scales = tensor_in_memory(s->scales.dtype, count, scales_of(s), r.scales);
     ret->biases = tensor_in_memory(DTYPE_U8, count, groups_of(s), r.zeros);
     ret->supers = tensor_in_memory(DTYPE_F32, count, sizeof(float), r.supers);
+    const struct linear_source packed = *ret;
+    if (!s->affine)
+        make_dense(&r, &packed, ret);
     return 0;
 }
