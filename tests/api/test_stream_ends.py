@@ -15,8 +15,8 @@ LONG = {"ignore_eos": True, "temperature": 0}
 
 @pytest.fixture(scope="module")
 def crowded():
-    """One sequence in the batch; others wait a second at most."""
-    with serving("--max-num-seqs", 1, "--max-queue", 4, "--max-requests", 8, "--queue-timeout", 1) as s:
+    """One sequence in the batch; others wait two seconds at most, with comments from the first one on."""
+    with serving("--max-num-seqs", 1, "--max-queue", 4, "--max-requests", 8, "--queue-timeout", 2, "--keepalive", 1) as s:
         yield s
 
 
@@ -107,7 +107,8 @@ def test_a_grammar_whose_stack_is_full_in_mid_stream(crowded, path):
 
 @pytest.mark.smoke
 def test_a_place_that_comes_too_late_ends_streams_that_were_kept_alive(crowded):
-    with crowded.begin().read_on(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(Open(crowded, CHAT, body(CHAT, 20000, **LONG)).read_on())
         until(lambda: crowded.requests("decoding"))
         waiting = [(path, stack.enter_context(Open(crowded, path, body(path, 20, **LONG)))) for path in APIS]
         for path, o in waiting:
