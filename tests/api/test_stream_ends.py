@@ -108,7 +108,7 @@ def test_a_grammar_whose_stack_is_full_in_mid_stream(crowded, path):
 @pytest.mark.smoke
 def test_a_place_that_comes_too_late_ends_streams_that_were_kept_alive(crowded):
     with contextlib.ExitStack() as stack:
-        stack.enter_context(Open(crowded, CHAT, body(CHAT, 20000, **LONG)).read_on())
+        stack.enter_context(crowded.begin(stream=False))
         until(lambda: crowded.requests("decoding"))
         waiting = [(path, stack.enter_context(Open(crowded, path, body(path, 20, **LONG)))) for path in APIS]
         for path, o in waiting:
