@@ -1,5 +1,5 @@
-/* Any bytes as the GGUF file of a model: its configuration, tokenizer, template and end tokens are refused with
- * a message, or within their bounds. */
+/* Any bytes as the GGUF file of a model: its configuration, tokenizer, template and end tokens are refused
+ * with a message, or within their bounds. */
 #include "model/config.h"
 #include "model/generation_config.h"
 #include "text/chat_template.h"
