@@ -2,7 +2,8 @@
  *
  * Such a mask is a function of the states and of what the rows are like where their terminals began; of the
  * states alone, when no token of the vocabulary goes beyond a terminal's end. Inside of a string, and in text
- * up to a marker, the same rows and states come back with every token. When all entries are used, the one that was used last the longest ago goes. */
+ * up to a marker, the same rows and states come back with every token. When all entries are used, the least
+ * recently used one goes. */
 #include "grammar/matcher_state.h"
 
 #include "base/check.h"

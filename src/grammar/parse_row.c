@@ -258,7 +258,7 @@ int parse_first_row(struct matcher *m, uint32_t *ret)
 
 enum { LIKES = 64, LIKE_ITEMS = 8 };
 
-/* What may follow a row is a function of its items, and of what may follow the rows where these began. */
+/* The continuations of a row depend on its items, and on the continuations of the rows where these began. */
 struct row_like {
     uint64_t like; /* 0: empty */
     uint32_t count;
