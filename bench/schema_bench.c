@@ -1,12 +1,15 @@
-/* schema_bench.c - schema_bench [options] [MODEL...]: decoding under a JSON schema, against decoding without.
+/* schema_bench.c - schema_bench [options] [MODEL...]: decoding under a grammar, against decoding without.
  *
  * A MODEL is as in model_bench. The vocabulary is made up: 151,643 tokens and an end token. One engine
- * answers the same prompts in turns, with schemas and without, each turn straight after the other, so that
- * other load on the machine slows both. Every answer has ANSWER tokens: the schemas ask for lists that go on.
- * Sequences of a batch have different schemas, prompts and seeds.
+ * answers the same prompts in turns, with a grammar and without, each turn straight after the other, so that
+ * other load on the machine slows both. Every answer has ANSWER tokens. Sequences of a batch have different
+ * grammars, prompts and seeds. There are two sets of grammars:
+ *
+ *     schema   JSON schemas that ask for lists that go on
+ *     tools    text, and calls of strict tools where the model begins one (tool_choice auto): it begins none
  *
  * Printed are medians over rounds: tokens per second of both, their ratio, and the ratio of processor times,
- * which other load moves less. Exit status 1: a ratio is below --least. */
+ * which other load moves less; and the mean time of a mask. Exit status 1: a ratio is below --least. */
 #include "bench_models.h"
 #include "bench_vocab.h"
 #include "yardsticks.h"
@@ -43,6 +46,31 @@ static const char *const schemas[] = {
          "\"kind\":{\"const\":\"call\"},\"id\":{\"type\":\"integer\"}},\"required\":[\"kind\",\"id\"]}]}"),
 };
 
+/* A chat format whose calls begin with a text, as tool_source.h writes it. */
+#define TOOLS(parallel, tools)                                                                               \
+    "{\"shape\":\"calls\",\"arguments\":\"json_call\",\"markers\":{\"section_begin\":[\"<tool_call>\"],"     \
+    "\"section_end\":[\"</tool_call>\"]},\"specials\":[],\"name_key\":\"name\",\"arguments_key\":"           \
+    "\"arguments\",\"tools\":[" tools "],\"parallel\":" parallel "}"
+#define TOOL(name, members)                                                                                  \
+    "{\"name\":\"" name "\",\"strict\":true,\"parameters\":{\"type\":\"object\",\"properties\":{" members    \
+    "},\"additionalProperties\":false}}"
+#define PATH  "\"path\":{\"type\":\"string\",\"maxLength\":200}"
+#define LINES "\"lines\":{\"type\":\"integer\",\"minimum\":1}"
+static const char *const tools[] = {
+    TOOLS("true", TOOL("read_file", PATH "," LINES)),
+    TOOLS("false", TOOL("read_file", PATH) "," TOOL("list", PATH "," LINES)),
+    TOOLS("true", TOOL("get_weather", "\"city\":{\"type\":\"string\"},\"unit\":{\"enum\":[\"c\",\"k\"]}")),
+    TOOLS("true", TOOL("run", "\"command\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}")),
+};
+
+enum { SETS = 2, GRAMMARS = 4 };
+_Static_assert(COUNT_OF(schemas) == GRAMMARS && COUNT_OF(tools) == GRAMMARS, "each set has as many");
+static const struct {
+    const char *name;
+    enum grammar_kind kind;
+    const char *const *texts;
+} sets[SETS] = {{"schema", GRAMMAR_JSON_SCHEMA, schemas}, {"tools", GRAMMAR_TOOLS, tools}};
+
 static const char *const models_default[] = {"wide-qwen3-bf16", "qwen3-0.6b-8bit"};
 
 struct bench {
@@ -51,12 +79,13 @@ struct bench {
     struct mailbox *mailbox;
     struct grammar_vocab *vocab;
     struct grammar_cache *cache;
-    struct cached_grammar *grammars[COUNT_OF(schemas)];
+    struct cached_grammar *grammars[SETS][GRAMMARS];
     struct engine *engine;
     uint32_t prompt[PROMPT];
     /* Options. */
     double seconds, temperature, least;
     bool speculates, good;
+    const char *only; /* a set's name; NULL: all sets */
 };
 
 static void open_grammars(struct bench *b)
@@ -65,9 +94,11 @@ static void open_grammars(struct bench *b)
     struct charge charge = account_charge(ledger_root(b->ledger));
     struct grammar_cache_opts opts = {.vocab = b->vocab, .bytes_max = 32 << 20, .charge = &charge};
     ASSERT(grammar_cache_create(&opts, &b->cache) == 0);
-    for (size_t i = 0; i < COUNT_OF(schemas); i++) {
-        struct grammar_source source = {GRAMMAR_JSON_SCHEMA, slice_of(schemas[i])};
-        if (grammar_cache_get(b->cache, &source, &(struct grammar_source_opts){0}, &b->grammars[i], &e) < 0) {
+    for (size_t i = 0; i < SETS * GRAMMARS; i++) {
+        struct grammar_source source = {sets[i / GRAMMARS].kind,
+                                        slice_of(sets[i / GRAMMARS].texts[i % GRAMMARS])};
+        if (grammar_cache_get(b->cache, &source, &(struct grammar_source_opts){0},
+                              &b->grammars[i / GRAMMARS][i % GRAMMARS], &e) < 0) {
             fprintf(stderr, "schema_bench: %s\n", e.text);
             exit(1);
         }
@@ -76,7 +107,8 @@ static void open_grammars(struct bench *b)
 
 /* ---- one turn ---- */
 
-static void submit(struct bench *b, uint32_t row, uint32_t round, bool bound)
+/* `grammars`: of a set; NULL: without. */
+static void submit(struct bench *b, uint32_t row, uint32_t round, struct cached_grammar **grammars)
 {
     struct err e = {{0}};
     struct stream *stream;
@@ -85,7 +117,7 @@ static void submit(struct bench *b, uint32_t row, uint32_t round, bool bound)
     spec.sampling.temperature = (float)b->temperature;
     spec.sampling.seed = round * ROWS_MAX + row;
     spec.speculative = b->speculates;
-    spec.grammar = bound ? b->grammars[(row + round) % COUNT_OF(schemas)] : NULL;
+    spec.grammar = grammars ? grammars[(row + round) % GRAMMARS] : NULL;
     struct stream_opts opts = {.id = request_id_draw(), .wake = b->mailbox};
     int r = stream_create(&opts, &stream);
     if (r == 0)
@@ -125,12 +157,13 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static struct seconds time_turn(struct bench *b, uint32_t rows, uint32_t round, bool bound)
+static struct seconds time_turn(struct bench *b, uint32_t rows, uint32_t round,
+                                struct cached_grammar **grammars)
 {
     uint64_t began_ns = clock_now_ns();
     double began_cpu = cpu_seconds();
     for (uint32_t i = 0; i < rows; i++)
-        submit(b, i, round, bound);
+        submit(b, i, round, grammars);
     for (uint32_t left = rows; left > 0;) {
         struct stream *stream;
         mailbox_wait(b->mailbox, &stream, UINT64_MAX);
@@ -140,26 +173,38 @@ static struct seconds time_turn(struct bench *b, uint32_t rows, uint32_t round, 
                             cpu_seconds() - began_cpu};
 }
 
+static double mask_us(const struct engine_numbers *before, const struct engine_numbers *after)
+{
+    uint64_t masks = after->masks - before->masks;
+    return (double)(after->mask_ns - before->mask_ns) / 1e3 / (double)MAX_OF(masks, (uint64_t)1);
+}
+
 /* Returns the ratio. */
-static double measure(struct bench *b, uint32_t rows)
+static double measure(struct bench *b, uint32_t rows, size_t set)
 {
     double ratio[ROUNDS_MAX], cpu[ROUNDS_MAX], bound[ROUNDS_MAX], unbound[ROUNDS_MAX];
+    struct cached_grammar **with = b->grammars[set];
+    struct engine_numbers before, after;
     uint32_t n = 0;
     uint64_t end_ns = clock_now_ns() + (uint64_t)(b->seconds * (double)NS_PER_S);
+    engine_numbers(b->engine, &before);
     for (uint32_t i = 0; n < ROUNDS_MAX && (n < ROUNDS_MIN || clock_now_ns() < end_ns); i++) {
         /* Each goes first as often as the other. */
-        struct seconds first = time_turn(b, rows, i, i % 2), second = time_turn(b, rows, i, i % 2 == 0);
-        struct seconds *with = i % 2 ? &first : &second, *without = i % 2 ? &second : &first;
-        bound[n] = with->wall;
-        unbound[n] = without->wall;
-        ratio[n] = without->wall / with->wall;
-        cpu[n] = without->cpu / with->cpu;
+        struct seconds turn[2];
+        turn[0] = time_turn(b, rows, i, i % 2 ? with : NULL);
+        turn[1] = time_turn(b, rows, i, i % 2 ? NULL : with);
+        const struct seconds *in = &turn[i % 2 == 0], *out = &turn[i % 2];
+        bound[n] = in->wall;
+        unbound[n] = out->wall;
+        ratio[n] = out->wall / in->wall;
+        cpu[n] = out->cpu / in->cpu;
         n += i >= WARM;
     }
+    engine_numbers(b->engine, &after);
     double tokens = (double)rows * ANSWER, median = yardsticks_median(ratio, n);
-    printf("  %6u %6.1f %14.1f %14.1f %9.2f%% %9.2f%%\n", rows, b->temperature,
+    printf("  %8s %6u %6.1f %14.1f %14.1f %9.2f%% %9.2f%% %8.1f\n", sets[set].name, rows, b->temperature,
            tokens / yardsticks_median(unbound, n), tokens / yardsticks_median(bound, n), 100 * median,
-           100 * yardsticks_median(cpu, n));
+           100 * yardsticks_median(cpu, n), mask_us(&before, &after));
     fflush(stdout);
     return median;
 }
@@ -192,9 +237,12 @@ static bool measure_all(struct bench *b)
 {
     static const uint32_t row_counts[] = {1, ROWS_MAX};
     bool fast = true;
-    printf("  %6s %6s %14s %14s %10s %10s\n", "rows", "temp", "tokens/s free", "with schema", "ratio", "cpu");
-    for (size_t i = 0; i < COUNT_OF(row_counts); i++)
-        fast = measure(b, row_counts[i]) >= b->least && fast;
+    printf("  %8s %6s %6s %14s %14s %10s %10s %8s\n", "grammars", "rows", "temp", "tokens/s free", "bound",
+           "ratio", "cpu", "mask us");
+    for (size_t set = 0; set < SETS; set++)
+        for (size_t i = 0; i < COUNT_OF(row_counts); i++)
+            if (!b->only || strcmp(b->only, sets[set].name) == 0)
+                fast = measure(b, row_counts[i], set) >= b->least && fast;
     return fast;
 }
 
@@ -241,11 +289,10 @@ static bool bench_model(struct bench *b, const char *name)
 
 static bool parse(int argc, char **argv, struct bench *b)
 {
-    static const struct option options[] = {{"seconds", required_argument, NULL, 's'},
-                                            {"temperature", required_argument, NULL, 't'},
-                                            {"least", required_argument, NULL, 'l'},
-                                            {"drafts", no_argument, NULL, 'd'},
-                                            {0}};
+    static const struct option options[] = {
+        {"seconds", required_argument, NULL, 's'}, {"temperature", required_argument, NULL, 't'},
+        {"least", required_argument, NULL, 'l'},   {"drafts", no_argument, NULL, 'd'},
+        {"only", required_argument, NULL, 'o'},    {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 's':
@@ -260,12 +307,16 @@ static bool parse(int argc, char **argv, struct bench *b)
         case 'd':
             b->speculates = true;
             break;
+        case 'o':
+            b->only = optarg;
+            break;
         default:
             fputs("usage: schema_bench [options] [MODEL...]\n"
                   "  --seconds S      for each number of rows [8]\n"
                   "  --temperature T  [0]\n"
                   "  --least R        exit 1 below this ratio [0]\n"
-                  "  --drafts         with n-gram and forced draft tokens\n",
+                  "  --drafts         with n-gram and forced draft tokens\n"
+                  "  --only SET       schema or tools [both]\n",
                   stderr);
             return false;
         }
@@ -275,8 +326,8 @@ static bool parse(int argc, char **argv, struct bench *b)
 
 static void close_bench(struct bench *b)
 {
-    for (size_t i = 0; i < COUNT_OF(schemas); i++)
-        grammar_cache_put(b->cache, b->grammars[i]);
+    for (size_t i = 0; i < SETS * GRAMMARS; i++)
+        grammar_cache_put(b->cache, b->grammars[i / GRAMMARS][i % GRAMMARS]);
     grammar_cache_free(b->cache);
     grammar_vocab_free(b->vocab);
     ledger_free(b->ledger);

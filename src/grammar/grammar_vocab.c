@@ -142,6 +142,7 @@ static int make_slice(struct grammar_vocab *v, uint32_t *tokens, uint32_t count,
         bits[tokens[i] / 32] |= 1u << tokens[i] % 32;
         s->chars = MAX_OF(s->chars, chars);
     }
+    s->count = count - other_count;
     s->bits = bits;
     return make_trie(v, others, other_count, &s->rest);
 }
@@ -270,12 +271,12 @@ size_t grammar_vocab_bytes(const struct grammar_vocab *v)
     return arena_committed_bytes(v->arena);
 }
 
-void grammar_vocab_set(const struct grammar_vocab *v, const struct trie_node *node, uint32_t *bits)
+uint32_t grammar_vocab_set(const struct grammar_vocab *v, const struct trie_node *node, uint32_t *bits)
 {
-    uint32_t token = node->token, low = 0, high = v->same_count;
+    uint32_t token = node->token, low = 0, high = v->same_count, count = 1;
     bits[token / 32] |= 1u << token % 32;
     if (!node->same)
-        return;
+        return count;
     while (low < high) {
         uint32_t mid = (low + high) / 2;
         if (v->same[mid].token < token)
@@ -283,6 +284,7 @@ void grammar_vocab_set(const struct grammar_vocab *v, const struct trie_node *no
         else
             high = mid;
     }
-    for (; low < v->same_count && v->same[low].token == token; low++)
+    for (; low < v->same_count && v->same[low].token == token; low++, count++)
         bits[v->same[low].other / 32] |= 1u << v->same[low].other % 32;
+    return count;
 }

@@ -26,7 +26,7 @@ struct trie {
 
 /* Tokens of at most `chars` plain characters of strings, as a mask, and the trie of all others. */
 struct vocab_slice {
-    uint32_t chars;
+    uint32_t chars, count; /* count: tokens */
     const uint32_t *bits;
     struct trie rest;
 };
@@ -62,7 +62,7 @@ static inline bool grammar_vocab_ends(const struct grammar_vocab *v, uint32_t to
     return false;
 }
 
-/* Sets the bits of `token` and of those with the same bytes. */
-void grammar_vocab_set(const struct grammar_vocab *v, const struct trie_node *node, uint32_t *bits);
+/* Sets the bits of the node's token and of those with the same bytes. Returns how many they are. */
+uint32_t grammar_vocab_set(const struct grammar_vocab *v, const struct trie_node *node, uint32_t *bits);
 
 #endif

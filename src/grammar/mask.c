@@ -31,6 +31,7 @@ struct mask_walk {
     uint32_t count;      /* of walks */
     uint32_t generation; /* of the tables; kept rows of another are forgotten */
     uint32_t keep;       /* the matcher's stack stays up to here */
+    uint32_t tokens;     /* allowed by this walk; no node is seen twice */
     bool crossed;        /* some token goes beyond the end of a terminal */
     uint64_t work, work_max;
 };
@@ -125,9 +126,9 @@ static uint32_t walk_plainly(struct matcher_tables *t, const struct trie *trie, 
             break;
         w->states[node.depth] = next;
         if (node.same)
-            grammar_vocab_set(t->vocab, &nodes[i], bits);
+            w->tokens += grammar_vocab_set(t->vocab, &nodes[i], bits);
         else if (node.token != VOCAB_TOKENS_MAX)
-            bits[node.token / 32] |= 1u << node.token % 32;
+            bits[node.token / 32] |= 1u << node.token % 32, w->tokens++;
         w->work++;
         i++;
     }
@@ -159,7 +160,7 @@ static int walk(struct matcher *m, const struct trie *trie, uint32_t *bits)
         if (r < 0 || (w->work_max && w->work + work_done(t) > w->work_max))
             return -E2BIG;
         if (!dead && node.token != VOCAB_TOKENS_MAX)
-            grammar_vocab_set(t->vocab, &nodes[i], bits);
+            w->tokens += grammar_vocab_set(t->vocab, &nodes[i], bits);
         i += to->count ? 1 : node.size;
     }
     return 0;
@@ -195,8 +196,8 @@ static int first_frame(struct matcher *m, struct frame *f)
     return 0;
 }
 
-/* The tokens that the walk's first frame allows. */
-static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits)
+/* The tokens that the walk's first frame allows, and how many. */
+static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits, uint32_t *count)
 {
     struct matcher_tables *t = m->tables;
     struct mask_walk *w = t->walk;
@@ -208,30 +209,15 @@ static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits)
     w->work = 0;
     w->work_max = work_max ? work_max + work_done(t) : 0;
     const struct vocab_slice *slice = find_slice(t, &w->frames[0]);
+    w->tokens = slice ? slice->count : 0;
     if (slice)
         memcpy(bits, slice->bits, t->vocab->words * sizeof(*bits));
+    else
+        memset(bits, 0, t->vocab->words * sizeof(*bits));
     int r = walk(m, slice ? &slice->rest : &t->vocab->all, bits);
     m->top = top;
+    *count = w->tokens;
     return r;
-}
-
-/* Sums of bytes are added up for as many words as fit into a byte. */
-static uint32_t count_bits(const uint32_t *bits, uint32_t words)
-{
-    const uint64_t ones = 0x5555555555555555u, twos = 0x3333333333333333u, fours = 0x0F0F0F0F0F0F0F0Fu;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < words;) {
-        uint64_t sums = 0;
-        for (uint32_t end = MIN_OF(words, i + 31); i < end; i++) {
-            uint64_t x = bits[i];
-            x -= x >> 1 & ones;
-            x = (x & twos) + (x >> 2 & twos);
-            sums += (x + (x >> 4)) & fours;
-        }
-        sums = (sums & 0x00FF00FF00FF00FFu) + (sums >> 8 & 0x00FF00FF00FF00FFu);
-        count += (uint32_t)(sums * 0x0001000100010001u >> 48);
-    }
-    return count;
 }
 
 static uint32_t only_bit(const uint32_t *bits)
@@ -246,15 +232,14 @@ static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, uint3
 {
     struct matcher_tables *t = m->tables;
     struct frame *f = &t->walk->frames[0];
-    if (t->thread_count == 0)
+    if (t->thread_count == 0) {
+        memset(bits, 0, t->vocab->words * sizeof(*bits));
         return 0;
+    }
     if (first_frame(m, f) < 0)
         return -E2BIG;
-    if (f->count != 1) {
-        int r = walk_all(m, work_max, bits);
-        *count = count_bits(bits, t->vocab->words);
-        return r;
-    }
+    if (f->count != 1)
+        return walk_all(m, work_max, bits, count);
     const struct thread *thread = &t->threads[f->at];
     uint64_t uid = matcher_row(m, thread->row)->uid;
     const uint32_t *known = mask_cache_find(t, uid, thread->state, count);
@@ -262,8 +247,7 @@ static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, uint3
         memcpy(bits, known, t->vocab->words * sizeof(*bits));
         return 0;
     }
-    int r = walk_all(m, work_max, bits);
-    *count = count_bits(bits, t->vocab->words);
+    int r = walk_all(m, work_max, bits, count);
     if (r == 0)
         /* A flush renames the state: then the thread has the new name. */
         mask_cache_put(t, t->walk->crossed ? uid : 0, thread->state, bits, *count);
@@ -300,10 +284,10 @@ int matcher_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, struct ma
 {
     struct matcher_tables *t = m->tables;
     ASSERT(t->vocab);
-    memset(bits, 0, t->vocab->words * sizeof(*bits));
     uint32_t count = 0;
     int r = 0;
-    if (!matcher_mark_at(m, m->mark)->ended) {
+    bool ended = matcher_mark_at(m, m->mark)->ended;
+    if (!ended) {
         r = matcher_load(m);
         if (r == 0)
             r = byte_mask(m, work_max, bits, &count);
@@ -312,9 +296,9 @@ int matcher_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, struct ma
         if (r == 0)
             matcher_store(m);
     }
-    if (r < 0)
+    if (r < 0 || ended)
         memset(bits, 0, t->vocab->words * sizeof(*bits));
-    else
+    if (r == 0)
         *ret = (struct matcher_mask){.count = count, .single = count == 1 ? only_bit(bits) : 0};
     return r;
 }

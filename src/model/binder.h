@@ -52,7 +52,7 @@ struct binder {
     struct binder_active active;
     uint64_t parameters;
     struct form_names forms; /* of matrices */
-    bool keeps_floats;       /* what is bound now is not quantised, whatever config->quant says */
+    bool keeps_floats;       /* matrices bound now are exempt from config->quant */
     uint32_t quantised;      /* matrices that config->quant quantises */
     bool table;              /* what is bound now is a table of tokens: no part of the name */
     uint64_t stage_bytes;    /* bytes that packing needs of a stage */
@@ -86,8 +86,8 @@ struct linear_source binder_rows(const struct linear_source *s, uint64_t from, u
 /* One expert of a stack as a matrix of its own. */
 struct linear_source binder_slice(const struct linear_source *s, uint64_t expert);
 
-/* With --quant matrices of floats become affine ones here: parts[] says so afterwards.
- * Packs sources of one input into a projection, with their biases. */
+/* Marks the matrices that --quant quantises (binder_quantise), and packs sources of one input into a
+ * projection, with their biases. */
 int binder_projection(struct binder *b, struct linear_source *parts, uint32_t count, struct projection *ret);
 /* Packs parts[experts][count] into a stack: each expert's parts one above the other, with its biases. */
 int binder_experts(struct binder *b, struct linear_source *parts, uint32_t experts, uint32_t count,

@@ -1,4 +1,4 @@
-/* binder_take.c - what packing does for each tensor: room for it, its values checked, its progress told. */
+/* binder_take.c - what packing does for each tensor: room, a check of its values, progress. */
 #include "model/binder.h"
 
 #include "tensor/quantise.h"

@@ -125,6 +125,10 @@ static int read_factors(struct view *v)
 {
     float values[ROPE_HALF_MAX];
     const struct gguf_tensor *t = find_tensor(v, "rope_freqs.weight");
+    if (find_tensor(v, "rope_factors_long.weight"))
+        return err_set(v->e, -ENOTSUP,
+                       "tensor rope_factors_long.weight: two lists of factors (longrope) are "
+                       "not supported in GGUF files");
     if (!t)
         return 0;
     if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > sizeof(values))
@@ -173,7 +177,7 @@ static int copy_rope(struct view *v)
 
 static int find_arch(struct view *v)
 {
-    char known[512], count[128];
+    char known[1024], count[128], window[128];
     uint64_t experts = 0;
     struct slice name;
     if (!gguf_string(gguf_find(&v->file->head, "general.architecture"), &name) || name.len > 64)
@@ -186,7 +190,8 @@ static int find_arch(struct view *v)
     snprintf(count, sizeof(count), "%.*s.expert_count", SLICE_ARGS(name));
     if (!gguf_u64(gguf_find(&v->file->head, count), &experts))
         experts = 0;
-    v->arch = gguf_arch_find(name, experts > 0);
+    snprintf(window, sizeof(window), "%.*s.attention.sliding_window", SLICE_ARGS(name));
+    v->arch = gguf_arch_find(name, experts > 0, gguf_find(&v->file->head, window) != NULL);
     return v->arch ? 0
                    : err_set(v->e, -ENOTSUP,
                              "GGUF files of architecture '%.*s'%s are not supported; supported are %s",
@@ -208,6 +213,20 @@ static int set_sizes(struct view *v)
         r = set(v, v->root, "query_pre_attn_scalar",
                 json_real((double)number(v, "embedding_length") / (double)number(v, "attention.head_count")));
     return r;
+}
+
+/* Which layers have a window, where a list says so. */
+static int copy_windows(struct view *v)
+{
+    const struct gguf_value *value = find(v, "attention.sliding_window_pattern");
+    struct gguf_walk w = {.value = value};
+    struct gguf_item item;
+    if (!value || !value->list || value->type != GGUF_BOOL || number(v, "attention.sliding_window") == 0)
+        return 0;
+    json_t *kinds = json_array();
+    while (gguf_next(&w, &item))
+        json_array_append_new(kinds, json_string(item.flag ? "sliding_attention" : "full_attention"));
+    return set(v, v->root, "layer_types", kinds);
 }
 
 static int add_facts(struct view *v)
@@ -232,6 +251,10 @@ static int fill(struct view *v)
         r = set_sizes(v);
     if (r == 0)
         r = copy_rope(v);
+    if (r == 0)
+        r = copy_windows(v);
+    if (r == 0 && number(v, "attention.sliding_window") == 0)
+        json_object_del(v->root, "sliding_window");
     return r == 0 ? add_facts(v) : r;
 }
 

@@ -42,6 +42,15 @@ static const struct gguf_key delta_net_keys[] = {
     {NULL, NULL},
 };
 
+static const struct gguf_key granite_keys[] = {
+    {"embedding_scale", "embedding_multiplier"},
+    {"residual_scale", "residual_multiplier"},
+    {"attention.scale", "attention_multiplier"},
+    {"logit_scale", "logits_scaling"},
+    {"expert_shared_feed_forward_length", "shared_intermediate_size"},
+    {NULL, NULL},
+};
+
 static const char *const names[TENSOR_ROLES] = {
     [ROLE_EMBEDDING] = "token_embd",
     [ROLE_FINAL_NORM] = "output_norm",
@@ -84,6 +93,9 @@ static const char *const names[TENSOR_ROLES] = {
 static const struct tensor_name norm_after_attention[] = {{ROLE_MLP_NORM, "post_attention_norm"},
                                                           {ROLE_NONE, NULL}};
 
+/* Gate and up in one tensor. */
+static const struct tensor_name fused_up[] = {{ROLE_GATE_UP, "ffn_up"}, {ROLE_UP, "-"}, {ROLE_NONE, NULL}};
+
 static const struct gguf_ordered paired[] = {
     {ROLE_Q, GGUF_ORDER_PAIRS}, {ROLE_K, GGUF_ORDER_PAIRS}, {ROLE_NONE, GGUF_ORDER_PAIRS}};
 
@@ -105,6 +117,8 @@ static const struct gguf_arch archs[] = {
     {"qwen2", .model_type = "qwen2"},
     {"qwen2moe", .experts = true, .model_type = "qwen2_moe"},
     {"qwen3", .model_type = "qwen3"},
+    {"qwen3vl", .model_type = "qwen3"}, /* of text alone, where its three positions are one */
+    {"qwen3vlmoe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
     {"qwen3moe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
     {"qwen35", .model_type = "qwen3_5", .keys = delta_net_keys, .facts = "{" SECTIONS "}",
      .names = norm_after_attention, .ordered = tiled},
@@ -115,12 +129,25 @@ static const struct gguf_arch archs[] = {
     {"gpt-oss", .experts = true, .model_type = "gpt_oss",
      .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
      .names = norm_after_attention},
+    {"ernie4_5", .model_type = "ernie4_5"},
+    {"exaone4", .windowed = true, .model_type = "exaone4"},
+    {"exaone4", .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
+    {"glm4", .model_type = "glm4", .names = fused_up},
+    {"granite", .model_type = "granite", .keys = granite_keys, .ordered = paired},
+    {"granitemoe", .experts = true, .model_type = "granitemoe", .keys = granite_keys, .ordered = paired},
+    {"hunyuan-dense", .model_type = "hunyuan_v1_dense"},
+    {"olmo2", .windowed = true, .model_type = "olmo3"},
+    {"olmo2", .model_type = "olmo2"},
+    {"phi3", .model_type = "phi3", .names = fused_up},
+    {"seed_oss", .model_type = "seed_oss", .names = norm_after_attention},
+    {"smollm3", .model_type = "smollm3", .ordered = paired},
 };
 
-const struct gguf_arch *gguf_arch_find(struct slice name, bool experts)
+const struct gguf_arch *gguf_arch_find(struct slice name, bool experts, bool windowed)
 {
     for (size_t i = 0; i < COUNT_OF(archs); i++) {
-        if (slice_eq(name, slice_of(archs[i].name)) && archs[i].experts == experts)
+        if (slice_eq(name, slice_of(archs[i].name)) && archs[i].experts == experts &&
+            (windowed || !archs[i].windowed))
             return &archs[i];
     }
     return NULL;
@@ -130,9 +157,12 @@ const char *gguf_arch_list(char *ret, size_t bytes_max)
 {
     size_t at = 0;
     ret[0] = 0;
-    for (size_t i = 0; i < COUNT_OF(archs) && at < bytes_max; i++)
+    for (size_t i = 0; i < COUNT_OF(archs) && at < bytes_max; i++) {
+        if (archs[i].windowed)
+            continue;
         at += (size_t)snprintf(ret + at, bytes_max - at, "%s%s%s", i ? ", " : "", archs[i].name,
                                archs[i].experts ? " (experts)" : "");
+    }
     return ret;
 }
 

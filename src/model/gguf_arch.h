@@ -36,6 +36,7 @@ struct gguf_ordered {
 struct gguf_arch {
     const char *name;       /* general.architecture */
     bool experts;           /* the row of files whose expert_count is over 0; another row has the others */
+    bool windowed;          /* the row of files with a window, which comes before the row of those without */
     const char *model_type; /* of config.json */
     const struct gguf_key *keys; /* in addition to the common ones; NULL: none */
     const char *facts;           /* members of config.json that the metadata leave out, as JSON; NULL: none */
@@ -45,7 +46,7 @@ struct gguf_arch {
 };
 
 /* NULL: an architecture that is not read. */
-const struct gguf_arch *gguf_arch_find(struct slice name, bool experts);
+const struct gguf_arch *gguf_arch_find(struct slice name, bool experts, bool windowed);
 /* "llama, qwen2, ..." */
 const char *gguf_arch_list(char *ret, size_t bytes_max);
 /* Keys that all architectures share. */

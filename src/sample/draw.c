@@ -6,6 +6,7 @@
  * four times slower.
  */
 #include "sample/draw.h"
+#include "sample/mask.h"
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -70,14 +71,19 @@ static float window_of(const struct sampler_params *p)
     return p->min_p > 0 ? MIN_OF(DRAW_WINDOW, -logf(p->min_p)) : DRAW_WINDOW;
 }
 
-void draw_pool_of_row(const struct sampler_params *p, const float *logits, uint32_t vocab, float max,
+void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
                       struct sampler_candidate *list, struct draw_pool *ret)
 {
     float window = window_of(p);
     uint32_t count = 0;
     double mass = 0;
-    for (uint32_t i = 0; i < vocab; i++) {
-        float below = (logits[i] - max) / p->temperature;
+    for (uint32_t i = 0; i < row->vocab; i++) {
+        uint64_t have = mask_word(row->valid, row->allowed, i / 64) >> i % 64;
+        if ((have & 1) == 0) {
+            i = have ? i + (uint32_t)__builtin_ctzll(have) - 1 : i | 63; /* the one before the next */
+            continue;
+        }
+        float below = (row->logits[i] - max) / p->temperature;
         if (!(below >= -window))
             continue;
         list[count++] = (struct sampler_candidate){below, i};

@@ -29,8 +29,15 @@ uint32_t draw_argmax(const float *logits, uint32_t vocab);
 /* True: temperature 0 and the like; the best token is drawn without a pool. `max` is the largest logit. */
 bool draw_is_greedy(const struct sampler_params *p, float max);
 
-/* All candidates of a row, into list[vocab]. */
-void draw_pool_of_row(const struct sampler_params *p, const float *logits, uint32_t vocab, float max,
+/* A row of logits, and which of its ids may be drawn: those that both masks have; NULL: all. */
+struct draw_row {
+    const float *logits; /* [vocab]; without masks none is NaN */
+    uint32_t vocab;
+    const uint64_t *valid, *allowed;
+};
+
+/* All candidates of a row, into list[vocab]. `max`: the largest logit that may be drawn. */
+void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
                       struct sampler_candidate *list, struct draw_pool *ret);
 /* Those among the best tokens, into list[best->count]. */
 void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *best,

@@ -10,4 +10,16 @@ typedef float mask_ids_fn(float *logits, uint32_t count, const uint64_t *valid, 
 mask_ids_fn mask_ids;                      /* by the fastest of: */
 mask_ids_fn mask_ids_plain, mask_ids_avx2; /* the same results; the second needs AVX2 */
 
+/* What mask_ids() returns; writes nothing, and reads no logit whose bit is 0. */
+typedef float mask_most_fn(const float *logits, uint32_t count, const uint64_t *valid,
+                           const uint64_t *allowed);
+mask_most_fn mask_most;
+mask_most_fn mask_most_plain, mask_most_avx2;
+
+/* Bits of ids [64 * word, 64 * word + 64) that both masks have; NULL: all of them. */
+static inline uint64_t mask_word(const uint64_t *valid, const uint64_t *allowed, uint32_t word)
+{
+    return (valid ? valid[word] : ~(uint64_t)0) & (allowed ? allowed[word] : ~(uint64_t)0);
+}
+
 #endif

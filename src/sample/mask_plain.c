@@ -19,3 +19,12 @@ float mask_ids_plain(float *logits, uint32_t count, const uint64_t *valid, const
     }
     return most;
 }
+
+float mask_most_plain(const float *logits, uint32_t count, const uint64_t *valid, const uint64_t *allowed)
+{
+    float most = -INFINITY;
+    for (uint32_t i = 0; i < count; i++)
+        if (has_bit(valid, i) && has_bit(allowed, i) && logits[i] > most)
+            most = logits[i];
+    return most;
+}

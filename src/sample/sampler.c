@@ -227,11 +227,22 @@ static bool is_stop(const struct sampler_params *p, uint32_t id)
 
 /* ---- rows ahead of their draw ---- */
 
+/* Nothing but the draw reads the row: its mask stays beside it, and forbidden logits keep their values. Most
+ * masks forbid nearly all ids, and then neither this nor the draw touches the row's memory. */
+static bool masks_beside(const struct sampler *s, const uint64_t *allowed)
+{
+    const struct sampler_params *p = &s->params;
+    return allowed && !p->logprobs && !p->only_biased && p->bias_count == 0 && !s->seen &&
+           (p->min_tokens == 0 || p->stop_count == 0);
+}
+
 float sampler_ready(const struct sampler *s, float *logits, uint32_t vocab, const uint64_t *valid_ids,
                     const uint64_t *allowed, uint32_t block)
 {
     uint32_t from = block * SAMPLER_BLOCK, count = MIN_OF(vocab - from, SAMPLER_BLOCK);
     const uint64_t *valid = valid_ids ? valid_ids + from / 64 : NULL;
+    if (masks_beside(s, allowed))
+        return mask_most(logits + from, count, valid, allowed + from / 64);
     return mask_ids(logits + from, count, valid, allowed && !s->params.logprobs ? allowed + from / 64 : NULL);
 }
 
@@ -292,25 +303,37 @@ static bool has_edits(const struct sampler *s, uint32_t outputs)
            (outputs < s->params.min_tokens && s->params.stop_count > 0);
 }
 
-/* The first of equals. `most`: the largest logit of each block. */
-static uint32_t argmax_of_blocks(const float *logits, uint32_t vocab, const float *most)
+static bool may_be_drawn(const struct draw_row *row, uint32_t id)
+{
+    return mask_word(row->valid, row->allowed, id / 64) >> id % 64 & 1;
+}
+
+/* The first of equals, and 0 where none has a weight. `most`: the largest logit of each block. */
+static uint32_t argmax_of_blocks(const struct draw_row *row, const float *most, float *max)
 {
     uint32_t best = 0, id;
-    for (uint32_t i = 1; i < DIV_UP(vocab, SAMPLER_BLOCK); i++)
+    for (uint32_t i = 1; i < DIV_UP(row->vocab, SAMPLER_BLOCK); i++)
         best = most[i] > most[best] ? i : best;
-    for (id = best * SAMPLER_BLOCK; logits[id] < most[best];)
+    *max = most[best];
+    if (*max == -INFINITY)
+        return 0;
+    for (id = best * SAMPLER_BLOCK; row->logits[id] != most[best] || !may_be_drawn(row, id);)
         id++;
+    ASSERT(id < row->vocab);
     return id;
 }
 
-static uint32_t draw_row(const struct sampler *s, struct sampler_scratch *scratch, const float *logits,
-                         uint32_t vocab, const float *most, uint32_t position)
+static uint32_t draw_row(const struct sampler *s, struct sampler_scratch *scratch, const struct draw_row *row,
+                         const float *most, uint32_t position)
 {
     struct draw_pool pool;
-    uint32_t id = most ? argmax_of_blocks(logits, vocab, most) : draw_argmax(logits, vocab);
-    if (draw_is_greedy(&s->params, logits[id]))
+    float max;
+    uint32_t id = most ? argmax_of_blocks(row, most, &max) : draw_argmax(row->logits, row->vocab);
+    if (!most)
+        max = row->logits[id];
+    if (draw_is_greedy(&s->params, max))
         return id;
-    draw_pool_of_row(&s->params, logits, vocab, logits[id], scratch->candidates, &pool);
+    draw_pool_of_row(&s->params, row, max, scratch->candidates, &pool);
     bool drawn = draw_from(&s->params, &pool, position, &id);
     ASSERT(drawn);
     return id;
@@ -322,6 +345,12 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, floa
 {
     ASSERT(vocab > 0 && vocab <= scratch->vocab);
     bool as_ready = !has_edits(s, outputs) && !s->params.only_biased;
+    struct draw_row row = {.logits = logits, .vocab = vocab};
+    if (most && masks_beside(s, s->allowed)) {
+        ASSERT(as_ready);
+        row.valid = valid_ids;
+        row.allowed = s->allowed;
+    }
     ret->top_count = 0;
     if (s->params.logprobs) {
         memcpy(scratch->raw, logits, vocab * sizeof(*logits));
@@ -330,7 +359,7 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, floa
         as_ready &= !s->allowed;
     }
     adjust(s, logits, vocab, outputs);
-    ret->id = draw_row(s, scratch, logits, vocab, as_ready ? most : NULL, position);
+    ret->id = draw_row(s, scratch, &row, as_ready ? most : NULL, position);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, vocab, valid_ids, ret->id, s->params.top_logprobs, ret);

@@ -91,11 +91,12 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
 /* The same in two parts, of which the first may run on several threads at once: each block of a row is made
  * ready, then the row is drawn from. */
 #define SAMPLER_BLOCK 8192u
-/* Makes ids [block * SAMPLER_BLOCK, the next block) ready: overwrites the logits of those that cannot be
- * drawn. `allowed`: as sampler_allow() will be told before the draw. Returns the block's largest logit. */
+/* Makes ids [block * SAMPLER_BLOCK, the next block) ready; may overwrite the logits of those that cannot be
+ * drawn. `allowed`: as sampler_allow() will be told before the draw. Returns the largest logit of the block
+ * that may be drawn. */
 float sampler_ready(const struct sampler *s, float *logits, uint32_t vocab, const uint64_t *valid_ids,
                     const uint64_t *allowed, uint32_t block);
-/* sampler_draw() of a row whose blocks are ready. most: the largest logit of each block; NULL: unknown. */
+/* sampler_draw() of a row whose blocks are ready. `most`: what sampler_ready() returned for each block. */
 void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                         const uint64_t *valid_ids, const float *most, uint32_t position, uint32_t outputs,
                         struct sampled *ret);

@@ -76,6 +76,7 @@ static float sum(const float lanes[LANES])
 static bool find_range(const float *x, uint32_t count, float *low, float *high)
 {
     float zeros[LANES] = {0};
+    ASSERT(count > 0);
     *low = *high = x[0];
     for (uint32_t i = 0; i < count; i++) {
         zeros[i % LANES] += x[i] * 0.0f;
@@ -87,8 +88,8 @@ static bool find_range(const float *x, uint32_t count, float *low, float *high)
 
 /* A scale, an offset, and what they make of the values. */
 struct attempt {
-    float scale, offset;    /* as F16 has them */
-    float error;            /* sum of squares */
+    float scale, offset;                      /* as F16 has them */
+    float error;                              /* sum of squares */
     float codes_sum, codes_squares, products; /* of codes, and of codes with values */
     uint16_t halves[2];
     uint8_t codes[QUANTISE_GROUP_MAX];
@@ -98,6 +99,7 @@ static void encode(const float *x, uint32_t count, float most, struct attempt *a
 {
     float q[QUANTISE_GROUP_MAX], errors[LANES] = {0}, sums[LANES] = {0}, squares[LANES] = {0},
                                  products[LANES] = {0};
+    ASSERT(count % LANES == 0 && most < 256);
     const float back = a->scale > 0 ? 1 / a->scale : 0;
     for (uint32_t i = 0; i < count; i++) {
         float at = (x[i] - a->offset) * back + 0.5f;
@@ -122,9 +124,9 @@ static void encode(const float *x, uint32_t count, float most, struct attempt *a
 }
 
 /* False: F16 does not hold scale and offset. A scale below F16's smallest gives each value the offset. */
-static bool try(const float *x, uint32_t count, uint32_t bits, float scale, float offset,
-                struct attempt *ret)
+static bool try(const float *x, uint32_t count, uint32_t bits, float scale, float offset, struct attempt *ret)
 {
+    ASSERT(bits <= 8 && count <= QUANTISE_GROUP_MAX);
     ret->halves[0] = to_half(scale);
     ret->halves[1] = to_half(offset);
     ret->scale = f16_to_f32(ret->halves[0]);
@@ -140,6 +142,7 @@ static bool try(const float *x, uint32_t count, uint32_t bits, float scale, floa
 
 static void keep_better(struct attempt *best, const struct attempt *other)
 {
+    ASSERT(best != other);
     if (other->error < best->error)
         *best = *other;
 }
@@ -148,6 +151,7 @@ static void keep_better(struct attempt *best, const struct attempt *other)
 static bool fit(const float *x, uint32_t count, uint32_t bits, float total, const struct attempt *a,
                 struct attempt *ret)
 {
+    ASSERT(a != ret && count > 0);
     double n = count, codes = a->codes_sum, det = n * a->codes_squares - codes * codes;
     if (det <= 0)
         return false;
@@ -157,6 +161,7 @@ static bool fit(const float *x, uint32_t count, uint32_t bits, float total, cons
 
 static float total_of(const float *x, uint32_t count)
 {
+    ASSERT(count % LANES == 0);
     float lanes[LANES] = {0};
     for (uint32_t i = 0; i < count; i++)
         lanes[i % LANES] += x[i];
@@ -164,7 +169,7 @@ static float total_of(const float *x, uint32_t count)
 }
 
 void quantise_values(const float *x, uint32_t count, uint32_t bits, uint8_t *codes, uint16_t *scale,
-                    uint16_t *offset)
+                     uint16_t *offset)
 {
     struct attempt best, other, refined;
     float low, high;

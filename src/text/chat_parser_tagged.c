@@ -8,6 +8,9 @@
 #define STEP_MARKS                                                                                           \
     (CHAT_MARK_BIT(CHAT_KEY_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_END) | CHAT_MARK_BIT(CHAT_SECTION_END))
 
+/* How much of a value is looked at for the end of its call. */
+#define FORGOTTEN_BYTES_MAX 128
+
 bool chat_step_keys(struct chat_parser *p)
 {
     if (chat_skip_blanks(p))
@@ -83,6 +86,13 @@ static bool writes_line_end(const char *marker, bool first)
     return s.len && (first ? s.ptr[0] : s.ptr[s.len - 1]) == '\n';
 }
 
+static struct slice without_blanks(struct slice s)
+{
+    while (s.len && chat_is_blank(s.ptr[0]))
+        s = slice_sub(s, 1, s.len);
+    return s;
+}
+
 static void put_key(struct chat_parser *p)
 {
     if (p->parameters++ > 0)
@@ -145,6 +155,20 @@ static void emit_whole(struct chat_parser *p, struct slice value)
     chat_emit_arguments(p, buf_slice(&p->json));
 }
 
+/* The value has `bytes`, and its markup ends at `to`. */
+static void end_value(struct chat_parser *p, size_t bytes, size_t to)
+{
+    if (p->value_streams) {
+        stream_string(p, bytes, true);
+        chat_consume(p, to - bytes);
+    } else {
+        emit_whole(p, slice_sub(chat_rest(p), 0, bytes));
+        chat_consume(p, to);
+    }
+    p->value_open = false;
+    p->state = CHAT_AT_KEYS;
+}
+
 /* The line end before the value. False: it is not known yet whether there is one. */
 static bool begin_value(struct chat_parser *p)
 {
@@ -159,6 +183,25 @@ static bool begin_value(struct chat_parser *p)
     return true;
 }
 
+/* The output may end, or ends, with a call whose last value has no end: where the call's end begins.
+ * SIZE_MAX: not so. */
+static size_t forgotten_end(const struct chat_parser *p, struct slice s)
+{
+    enum chat_marker found;
+    size_t least = s.len > FORGOTTEN_BYTES_MAX ? s.len - FORGOTTEN_BYTES_MAX : 0, at = SIZE_MAX;
+    size_t next = chat_find_mark(p, s, least, CHAT_MARK_BIT(CHAT_CALL_END), &found);
+    while (next != SIZE_MAX) {
+        at = next;
+        next = chat_find_mark(p, s, at + 1, CHAT_MARK_BIT(CHAT_CALL_END), &found);
+    }
+    if (at == SIZE_MAX)
+        return at;
+    struct slice rest = without_blanks(slice_sub(s, at + p->mark[CHAT_CALL_END].len, s.len));
+    if (chat_is_mark(p, rest, CHAT_SECTION_END))
+        rest = without_blanks(slice_sub(rest, p->mark[CHAT_SECTION_END].len, rest.len));
+    return rest.len == 0 || chat_may_become(p, rest, CHAT_SECTION_END) ? at : SIZE_MAX;
+}
+
 bool chat_step_value(struct chat_parser *p)
 {
     if (!p->value_begun && !begin_value(p))
@@ -169,9 +212,17 @@ bool chat_step_value(struct chat_parser *p)
     enum chat_marker found;
     size_t at = chat_find_mark(p, s, p->scanned, marks, &found);
     size_t end = at == SIZE_MAX ? s.len - chat_mark_tail(p, s, marks) : at;
-    size_t scanned = end;
+    size_t scanned = end, forgotten = at == SIZE_MAX ? forgotten_end(p, s) : SIZE_MAX;
+    if (at == SIZE_MAX && !p->over)
+        end = MIN_OF(s.len - chat_mark_tail(p, s, marks | CHAT_MARK_BIT(CHAT_CALL_END)), forgotten);
+    else if (forgotten != SIZE_MAX)
+        end = forgotten;
     if (line && end > 0 && s.ptr[end - 1] == '\n')
         end--;
+    if (forgotten != SIZE_MAX && p->over) {
+        end_value(p, end, forgotten);
+        return true;
+    }
     if (at == SIZE_MAX) {
         if (p->value_streams)
             stream_string(p, end, false);
@@ -179,15 +230,7 @@ bool chat_step_value(struct chat_parser *p)
             p->scanned = scanned;
         return false;
     }
-    if (p->value_streams) {
-        stream_string(p, end, true);
-        chat_consume(p, at - end + p->mark[CHAT_VALUE_END].len);
-    } else {
-        emit_whole(p, slice_sub(s, 0, end));
-        chat_consume(p, at + p->mark[CHAT_VALUE_END].len);
-    }
-    p->value_open = false;
-    p->state = CHAT_AT_KEYS;
+    end_value(p, end, at + p->mark[CHAT_VALUE_END].len);
     return true;
 }
 

@@ -341,6 +341,17 @@ def test_bad_fields_are_named(server, fields, param):
     assert reply.status_code == 400 and reply.json()["error"]["param"] == param, reply.text
 
 
+def test_tools_are_counted_in_namespaces_too(server):
+    """Also those that tool_choice leaves out: names are compared with each of them."""
+    space = {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": f"f{i}"} for i in range(300)]}
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f1"}]}
+    for choice in "auto", allowed:
+        refused(server.post("/v1/responses", input="a", tools=[space, {**space, "name": "m"}], tool_choice=choice), 400, "invalid_value", "512")
+    many = {**allowed, "tools": allowed["tools"] * 513}
+    refused(server.post("/v1/responses", input="a", tools=[space], tool_choice=many), 400, "invalid_value", "512")
+    assert server.post("/v1/responses", input="a", tools=[space], tool_choice=allowed, store=False, max_output_tokens=1).status_code == 200
+
+
 @pytest.mark.smoke
 def test_errors(sdk):
     with pytest.raises(openai.NotFoundError):

@@ -132,7 +132,7 @@ static int is_folder(const struct dirent *d)
     return d->d_name[0] != '.' && !strchr(d->d_name, '.');
 }
 
-/* The logits of a model with weights of 8 bits are near those of its floats. */
+/* Logits with weights of 8 bits are near the logits with floats. */
 static void is_near(const char *dir)
 {
     struct small_answer floats, quantised;
@@ -161,7 +161,7 @@ TEST(every_family_can_be_quantised)
         snprintf(dir, sizeof(dir), "%s%s", SMALL_GOLDEN(""), names[i]->d_name);
         if (strcmp(names[i]->d_name, "canary-8bit") != 0 && load_quantised(dir, bits[i % 4], &s) == 0) {
             assert_int_equal(model_probe(dir, NULL, &dense, NULL), 0);
-            if (!s.vision.present) /* which may have more bytes than the text, and stays as it is */
+            if (!s.vision.present) /* with more bytes than the text, perhaps */
                 assert_true(s.form[0] == 'q' && strstr(s.form, " from "));
             assert_true(s.active_weight_bytes < dense.active_weight_bytes);
             loaded++;
@@ -175,7 +175,7 @@ TEST(every_family_can_be_quantised)
     assert_true(loaded >= 25);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 TEST(a_wish_that_changes_nothing_is_refused)
 {

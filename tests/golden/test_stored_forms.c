@@ -76,7 +76,7 @@ static void put_field(uint32_t *words, uint64_t at, uint32_t bits, uint32_t code
     words[at * bits / 32] |= code << at * bits % 32;
 }
 
-/* A scale for each group, and a zero point in words along the rows. */
+/* A scale and a zero point for each group; words hold the zero points of several rows. */
 static void packed(const struct matrix_at *m, uint32_t bits, uint64_t group)
 {
     uint64_t groups = m->in / group, each = 32 / bits;

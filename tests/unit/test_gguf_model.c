@@ -258,12 +258,15 @@ TEST(metadata_that_are_refused)
 /* A role of a tensor that files of this architecture do not have. */
 TEST(names_are_by_role)
 {
-    const struct gguf_arch *qwen = gguf_arch_find(SLICE("qwen35moe"), true);
+    const struct gguf_arch *qwen = gguf_arch_find(SLICE("qwen35moe"), true, false);
     assert_string_equal(gguf_arch_tensor(qwen, ROLE_MLP_NORM), "post_attention_norm");
     assert_string_equal(gguf_arch_tensor(qwen, ROLE_DELTA_DECAY), "ssm_a");
     assert_string_equal(gguf_arch_tensor(qwen, ROLE_SSM_IN), "-");
-    assert_null(gguf_arch_find(SLICE("qwen35moe"), false));
-    assert_null(gguf_arch_find(SLICE("llam"), false));
+    assert_null(gguf_arch_find(SLICE("qwen35moe"), false, false));
+    assert_null(gguf_arch_find(SLICE("llam"), false, false));
+    assert_string_equal(gguf_arch_find(SLICE("olmo2"), false, true)->model_type, "olmo3");
+    assert_string_equal(gguf_arch_find(SLICE("olmo2"), false, false)->model_type, "olmo2");
+    assert_string_equal(gguf_arch_find(SLICE("llama"), false, true)->model_type, "llama");
 }
 
 TEST_MAIN()

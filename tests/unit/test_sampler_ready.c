@@ -57,9 +57,13 @@ TEST(masks_64_ids_at_a_time_are_masks_id_by_id)
         fill(r);
         if (i % 7 == 0)
             memset(r->valid, 0, sizeof(r->valid));
+        assert_true(mask_most_plain(r->logits, count, valid, allowed) ==
+                    mask_most_avx2(r->logits, count, valid, allowed));
+        assert_memory_equal(r->logits, r->other, sizeof(r->other));
+        float seen = mask_most_avx2(r->logits, count, valid, allowed);
         float most = mask_ids_plain(r->logits, count, valid, allowed);
         float fast = mask_ids_avx2(r->other, count, valid, allowed);
-        assert_true(most == fast);
+        assert_true(most == fast && most == seen);
         assert_memory_equal(r->logits, r->other, count * sizeof(float));
         for (uint32_t k = 0; k < VOCAB_MAX; k++)
             assert_true(k >= count || !isnan(r->other[k]));
@@ -97,7 +101,7 @@ TEST(rows_that_are_ready_give_the_same_tokens)
     assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
     assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
     size_t mark = arena_mark(a);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 400; i++) {
         struct sampler_params p;
         struct sampler *s;
         struct sampled whole = {0}, ready = {0};
@@ -124,6 +128,37 @@ TEST(rows_that_are_ready_give_the_same_tokens)
     free(r);
 }
 
+/* With the mask written into the row, and beside it. */
+TEST(a_row_whose_allowed_logits_have_no_weight_gives_a_token)
+{
+    static const float logits[] = {NAN, -INFINITY};
+    struct row *r = row_of(4);
+    struct arena *a;
+    struct sampler_scratch *scratch;
+    assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
+    r->allowed[3] = 0xf0;
+    for (int i = 0; i < 4; i++) {
+        struct sampler_params p;
+        struct sampler *s;
+        struct sampled whole, ready;
+        float most[DIV_UP(VOCAB_MAX, SAMPLER_BLOCK)];
+        sampler_params_default(&p);
+        p.temperature = i < 2 ? 0.0f : 1.0f;
+        assert_int_equal(sampler_create(a, &p, 64, &s), 0);
+        for (uint32_t k = 0; k < VOCAB_MAX; k++)
+            r->logits[k] = r->other[k] = k / 4 == 49 ? logits[i % 2] : 2;
+        sampler_allow(s, r->allowed);
+        for (uint32_t k = 0; k < COUNT_OF(most); k++)
+            most[k] = sampler_ready(s, r->other, VOCAB_MAX, NULL, r->allowed, k);
+        sampler_draw(s, scratch, r->logits, VOCAB_MAX, NULL, 9, 2, &whole);
+        sampler_draw_ready(s, scratch, r->other, VOCAB_MAX, NULL, most, 9, 2, &ready);
+        assert_same(&whole, &ready);
+    }
+    arena_free(a);
+    free(r);
+}
+
 TEST(a_block_says_its_largest_logit)
 {
     struct row *r = row_of(3);
@@ -139,7 +174,7 @@ TEST(a_block_says_its_largest_logit)
     assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 1) == 7);
     r->allowed[(SAMPLER_BLOCK + 6) / 64] &= ~((uint64_t)1 << (SAMPLER_BLOCK + 6) % 64);
     assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 1) == 3);
-    assert_true(isinf(r->logits[SAMPLER_BLOCK + 6]));
+    assert_true(r->logits[SAMPLER_BLOCK + 6] == 7); /* its mask is beside it */
     assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 0) == 0);
     arena_free(a);
     free(r);
