@@ -228,6 +228,20 @@ static uint32_t only_bit(const uint32_t *bits)
     return i * 32 + (uint32_t)__builtin_ctz(bits[i]);
 }
 
+/* Of the walk's first frame. False: it has too many threads. */
+static bool frame_key(struct matcher *m, const struct frame *f, struct mask_key *ret)
+{
+    const struct thread *threads = m->tables->threads + f->at;
+    *ret = (struct mask_key){.count = f->count};
+    if (f->count > MASK_KEY_MAX)
+        return false;
+    for (uint32_t i = 0; i < f->count; i++) {
+        ret->states[i] = threads[i].state;
+        ret->likes[i] = matcher_row(m, threads[i].row)->like;
+    }
+    return true;
+}
+
 static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, uint32_t *count)
 {
     struct matcher_tables *t = m->tables;
@@ -238,20 +252,23 @@ static int byte_mask(struct matcher *m, uint64_t work_max, uint32_t *bits, uint3
     }
     if (first_frame(m, f) < 0)
         return -E2BIG;
-    if (f->count != 1)
+    struct mask_key key;
+    if (!frame_key(m, f, &key))
         return walk_all(m, work_max, bits, count);
-    const struct thread *thread = &t->threads[f->at];
-    uint64_t uid = matcher_row(m, thread->row)->uid;
-    const uint32_t *known = mask_cache_find(t, uid, thread->state, count);
+    const uint32_t *known = mask_cache_find(t, &key, count);
     if (known) {
         memcpy(bits, known, t->vocab->words * sizeof(*bits));
         return 0;
     }
     int r = walk_all(m, work_max, bits, count);
-    if (r == 0)
-        /* A flush renames the state: then the thread has the new name. */
-        mask_cache_put(t, t->walk->crossed ? uid : 0, thread->state, bits, *count);
-    return r;
+    if (r < 0)
+        return r;
+    /* A flush renames states: then the threads have the new names. */
+    frame_key(m, f, &key);
+    if (!t->walk->crossed)
+        memset(key.likes, 0, sizeof(key.likes));
+    mask_cache_put(t, &key, bits, *count);
+    return 0;
 }
 
 static void set_bit(const struct grammar_vocab *v, uint32_t token, uint32_t *bits, uint32_t *count)

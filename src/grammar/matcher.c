@@ -96,6 +96,8 @@ static int begin(struct matcher *m)
     t->thread_count = t->source_count = 0;
     int r = parse_first_row(m, &row);
     if (r == 0)
+        parse_row_like(m, row);
+    if (r == 0)
         r = parse_row_state(m, row, &state);
     if (r == 0)
         r = thread_add(t, row, state);
@@ -194,6 +196,8 @@ static int run_bytes(struct matcher *m, struct slice bytes, const struct source 
         int r = matcher_step(m, 0, count, (uint8_t)bytes.ptr[i], m->position, row);
         if (r < 0)
             return r;
+        if (*row != NO_ROW_YET)
+            parse_row_like(m, *row);
         t->thread_count -= count;
         memmove(t->threads, t->threads + count, t->thread_count * sizeof(struct thread));
     }
@@ -207,7 +211,10 @@ static int run_special(struct matcher *m, const struct source *end, uint32_t *ro
     t->thread_count = 0;
     t->sources[0] = *end;
     t->source_count = 1;
-    return thread_new_row(m, m->position, row);
+    int r = thread_new_row(m, m->position, row);
+    if (r == 0)
+        parse_row_like(m, *row);
+    return r;
 }
 
 /* Before the stack is full, so that masks have room for their rows. */

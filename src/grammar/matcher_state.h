@@ -93,6 +93,7 @@ struct matcher_tables {
     struct run_memo *runs;
     struct mask_walk *walk;
     struct mask_cache *cache;
+    struct row_likes *likes;
 };
 
 /* ---- Rows: in the stack of a matcher, at a multiple of 8 bytes ---- */
@@ -103,6 +104,7 @@ struct item {
 
 struct row_head {
     uint64_t uid;
+    uint64_t like;     /* uid of a row with the same items from like rows: the same may follow both */
     uint32_t position; /* bytes of text before it */
     uint32_t count;    /* items after the head */
     uint32_t predict, generation;
@@ -199,6 +201,9 @@ uint32_t predict_row(struct matcher_tables *t, struct row_head *row);
 int parse_row(struct matcher *m, uint32_t position, uint32_t *ret);
 /* The first row of all. */
 int parse_first_row(struct matcher *m, uint32_t *ret);
+/* Finds what the row is like, or remembers it for others. A row that this never saw is like itself only. */
+void parse_row_like(struct matcher *m, uint32_t row);
+bool parse_row_likes_create(struct matcher_tables *t);
 /* The earliest row where the item may as well have begun: completing its rule from there or from its origin
  * completes the same rules. */
 uint32_t parse_origin(struct matcher *m, struct item item);
@@ -244,10 +249,16 @@ uint32_t clamp_state(struct matcher_tables *t, uint32_t state);
 /* ---- mask_cache.c ---- */
 
 int mask_cache_create(struct matcher_tables *t, size_t bytes);
-/* The mask of a position whose only thread is (row, state), and how many tokens it has; or NULL. */
-const uint32_t *mask_cache_find(struct matcher_tables *t, uint64_t uid, uint32_t state, uint32_t *count);
-/* uid 0: it depends on the state alone. */
-void mask_cache_put(struct matcher_tables *t, uint64_t uid, uint32_t state, const uint32_t *bits,
+/* The threads of a position: what their rows are like, and their states. */
+enum { MASK_KEY_MAX = 4 };
+struct mask_key {
+    uint32_t count; /* 1 to MASK_KEY_MAX */
+    uint32_t states[MASK_KEY_MAX];
+    uint64_t likes[MASK_KEY_MAX]; /* of an entry: 0 where the mask depends on the states alone */
+};
+/* The mask of such a position, and how many tokens it has; or NULL. */
+const uint32_t *mask_cache_find(struct matcher_tables *t, const struct mask_key *key, uint32_t *count);
+void mask_cache_put(struct matcher_tables *t, const struct mask_key *key, const uint32_t *bits,
                     uint32_t count);
 
 /* ---- mask.c ---- */

@@ -49,6 +49,8 @@ static int tables_init(struct matcher_tables *t, size_t bytes)
     int r = rx_store_over(t->arena, g->rx, (uint32_t)(bytes / 4 / NODE_BYTES), &t->rx);
     if (r == 0 && t->vocab)
         r = mask_walk_create(t);
+    if (r == 0 && !parse_row_likes_create(t))
+        r = -ENOMEM;
     if (r == 0 && t->vocab)
         r = mask_cache_create(t, bytes / 8 * 3);
     return r;

@@ -197,7 +197,8 @@ static int row_begin(struct making *k, struct matcher *m, uint32_t position)
     if (!matcher_fits(m, ROW_UNITS))
         return -E2BIG;
     k->row = matcher_row(m, m->top);
-    *k->row = (struct row_head){.uid = ++k->t->next_uid, .position = position};
+    uint64_t uid = ++k->t->next_uid;
+    *k->row = (struct row_head){.uid = uid, .like = uid, .position = position};
     if (++k->t->seen_stamp == 0) {
         memset(k->t->seen, 0, sizeof(*k->t->seen) << SEEN_ROOM_LOG2);
         k->t->seen_stamp = 1;
@@ -251,6 +252,51 @@ int parse_first_row(struct matcher *m, uint32_t *ret)
     if (r == 0)
         row_push(&k, ret);
     return r;
+}
+
+/* ---- Rows that are like each other ---- */
+
+enum { LIKES = 64, LIKE_ITEMS = 8 };
+
+/* The continuations of a row depend on its items, and on the continuations of the rows where these began. */
+struct row_like {
+    uint64_t like; /* 0: empty */
+    uint32_t count;
+    uint32_t places[LIKE_ITEMS];
+    uint64_t origins[LIKE_ITEMS]; /* what they are like; 0: the row itself */
+};
+
+struct row_likes {
+    struct row_like all[LIKES];
+};
+
+bool parse_row_likes_create(struct matcher_tables *t)
+{
+    t->likes = ARENA_NEW(t->arena, struct row_likes);
+    return t->likes;
+}
+
+void parse_row_like(struct matcher *m, uint32_t at)
+{
+    struct row_head *row = matcher_row(m, at);
+    struct row_like key = {.like = row->uid, .count = row->count};
+    uint64_t hash = row->count;
+    if (row->count > LIKE_ITEMS)
+        return;
+    for (uint32_t i = 0; i < row->count; i++) {
+        struct item item = row_items(row)[i];
+        key.places[i] = item.place;
+        key.origins[i] = item.origin == at ? 0 : matcher_row(m, item.origin)->like;
+        hash = (hash ^ item.place ^ key.origins[i] << 32) * 0x9E3779B97F4A7C15ull, hash ^= hash >> 32;
+    }
+    struct row_like *known = &m->tables->likes->all[hash % LIKES];
+    bool same = known->like && known->count == key.count &&
+                memcmp(known->places, key.places, sizeof(key.places)) == 0 &&
+                memcmp(known->origins, key.origins, sizeof(key.origins)) == 0;
+    if (same)
+        row->like = known->like;
+    else
+        *known = key;
 }
 
 int parse_row_state(struct matcher *m, uint32_t row, uint32_t *ret)

@@ -47,9 +47,33 @@ static uint8_t *line_of(uint8_t *unit, const struct plane *p, uint32_t lane, uin
     return unit + p->at + (size_t)(quad % p->width) * LINE_BYTES + (size_t)lane * 4;
 }
 
+/* Four codes of four bits, a byte each. */
+static uint32_t spread_nibbles(uint32_t two)
+{
+    two = (two | two << 8) & 0x00ff00ffu;
+    return (two | two << 4) & 0x0f0f0f0fu;
+}
+
+/* A unit of four bits is one plane of four lines, whose words have quads q and q + 4. */
+static void put_nibbles(uint8_t *unit, uint32_t lane, const uint8_t *stream)
+{
+    for (uint32_t line = 0; line < 4; line++) {
+        uint16_t low, high;
+        memcpy(&low, stream + (size_t)line * 2, 2);
+        memcpy(&high, stream + 8 + (size_t)line * 2, 2);
+        uint32_t word = spread_nibbles(low) | spread_nibbles(high) << 4;
+        memcpy(unit + (size_t)line * LINE_BYTES + (size_t)lane * 4, &word, 4);
+    }
+}
+
 void matrix_quads_put(uint8_t *units, uint32_t lane, const uint8_t *stream, uint32_t bits, uint32_t steps)
 {
     struct plane planes[2];
+    if (bits == 4) {
+        for (uint32_t k = 0; k < steps; k += UNIT_STEPS)
+            put_nibbles(units + (size_t)k / UNIT_STEPS * 4 * LINE_BYTES, lane, stream + k / 2);
+        return;
+    }
     uint32_t count = planes_of(bits, planes);
     for (uint32_t k = 0; k < steps; k += UNIT_STEPS, units += (size_t)bits * LINE_BYTES) {
         uint32_t quads[UNIT_QUADS];

@@ -274,6 +274,15 @@ static int transposed_rows(struct stage *s, const struct linear_source *from, ui
 static void put_codes(uint8_t *to, const uint8_t *codes, uint32_t group, uint32_t bits)
 {
     uint32_t held = 0, have = 0;
+    if (bits == 8) {
+        memcpy(to, codes, group);
+        return;
+    }
+    if (bits == 4) {
+        for (uint32_t i = 0; i < group / 2; i++)
+            to[i] = (uint8_t)(codes[2 * i] | codes[2 * i + 1] << 4);
+        return;
+    }
     for (uint32_t i = 0; i < group; i++) {
         held |= (uint32_t)codes[i] << have;
         for (have += bits; have >= 8; have -= 8, held >>= 8)

@@ -31,10 +31,13 @@ static void split_q4_q5(const struct block_form *f, const uint8_t *b, struct blo
     ASSERT(f->values == 32 && (f->bits == 5) == (f->high_at > 0));
     ret->half = half_at(b);
     ret->bias_half = f->offset_at ? half_at(b + f->offset_at) : 0;
-    for (uint32_t i = 0; i < 32; i++) {
-        uint32_t high = f->high_at ? b[f->high_at + i / 8] >> i % 8 & 1u : 0;
-        ret->codes[i] = (uint8_t)(nibble(b + f->low_at, i) | high << 4);
+    const uint8_t *low = b + f->low_at;
+    for (uint32_t i = 0; i < 16; i++) {
+        ret->codes[i] = low[i] & 15;
+        ret->codes[16 + i] = low[i] >> 4;
     }
+    for (uint32_t i = 0; f->high_at && i < 32; i++)
+        ret->codes[i] |= (uint8_t)((b[f->high_at + i / 8] >> i % 8 & 1u) << 4);
 }
 
 static void split_q8_0(const struct block_form *f, const uint8_t *b, struct block_parts *ret)

@@ -1,6 +1,7 @@
 plateau_fuzz(fuzz_safetensors weights)
 plateau_fuzz(fuzz_gguf weights)
 plateau_fuzz(fuzz_config model)
+plateau_fuzz(fuzz_gguf_model model text)
 plateau_fuzz(fuzz_shards weights)
 plateau_fuzz(fuzz_stops engine)
 plateau_fuzz(fuzz_footprint memory)
