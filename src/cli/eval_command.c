@@ -63,6 +63,7 @@ static void print_table(const struct evaluation_result *r)
     printf("%llu positions scored in %u chunks; the text has %llu tokens.\n", (ull)d->positions, r->chunks,
            (ull)r->tokens);
     printf("%-26s %12s    %s\n", "checkpoint", bytes_text(r->bytes).text, r->form);
+    printf("%-26s %12s\n", "weights in memory", bytes_text(r->weight_bytes).text);
     if (r->reference_bytes)
         printf("%-26s %12s    %s\n", "reference", bytes_text(r->reference_bytes).text, r->reference_form);
     print_mean("perplexity", d->perplexity, "");
@@ -89,8 +90,9 @@ static void print_json_mean(const char *name, struct divergence_mean m)
 static void print_json(const struct evaluation_result *r)
 {
     const struct divergence_result *d = &r->numbers;
-    printf("{\"tokens\": %llu, \"chunks\": %u, \"positions\": %llu, \"bytes\": %llu, \"form\": \"%s\"",
-           (ull)r->tokens, r->chunks, (ull)d->positions, (ull)r->bytes, r->form);
+    printf("{\"tokens\": %llu, \"chunks\": %u, \"positions\": %llu, \"bytes\": %llu, \"weight_bytes\": %llu, "
+           "\"form\": \"%s\"",
+           (ull)r->tokens, r->chunks, (ull)d->positions, (ull)r->bytes, (ull)r->weight_bytes, r->form);
     print_json_mean("perplexity", d->perplexity);
     if (r->reference_bytes) {
         printf(", \"reference_bytes\": %llu, \"reference_form\": \"%s\"", (ull)r->reference_bytes,

@@ -73,6 +73,9 @@ static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
 static void print_arithmetic(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
+    if (p->model.shape.quant)
+        printf("Matrices of floats are quantised to %s while the model is loaded (--quant). ",
+               planning_quant(p));
     printf("Products with the weights are computed in %s (--compute).", planning_compute(p));
     if (p->model.shape.kv_count > 0)
         printf(" A load sets %s aside for keys and values of one context, in %s (--max-model-len, "
@@ -197,6 +200,7 @@ static void json_model(const struct planning *p, struct buf *b)
     json_write_member(b, "ceiling_from", p->ceiling_from);
     json_write_member(b, "compute", planning_compute(p));
     json_write_member(b, "kv_dtype", planning_kv_dtype(p));
+    json_write_member(b, "quant", planning_quant(p));
     buf_printf(b,
                ",\"floor_bytes\":%llu,\"limit_bytes\":%llu,\"loading_bytes\":%llu,\"connection_bytes\":%llu,"
                "\"page_bytes\":%llu,\"page_tokens\":%u,\"state_bytes\":%llu,\"image_pixels_max\":%llu,"

@@ -5,6 +5,7 @@
 #include "base/regular_file.h"
 #include "cache/prefix_key.h"
 #include "model/model.h"
+#include "tensor/quantise.h"
 
 #include <dirent.h>
 #include <endian.h>
@@ -196,10 +197,12 @@ int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned 
     memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
     char groups[GROUPS_BYTES];
     groups_text(shape, groups);
-    int len = snprintf(ret->layout, sizeof(ret->layout), "%d %s%s page=%s state=%zu cpu=%x%s%s %s",
-                       LAYOUT_VERSION, compute_mode_name(shape->compute), kv_marks[shape->kv_form], groups,
-                       shape->state_bytes, cpu_flags, shape->longrope ? " rope=" : "",
-                       shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
+    const char *quant = shape->quant ? quantise_name(shape->quant) : "";
+    int len =
+        snprintf(ret->layout, sizeof(ret->layout), "%d %s%s%s%s page=%s state=%zu cpu=%x%s%s %s",
+                 LAYOUT_VERSION, compute_mode_name(shape->compute), kv_marks[shape->kv_form],
+                 shape->quant ? "/" : "", quant, groups, shape->state_bytes, cpu_flags,
+                 shape->longrope ? " rope=" : "", shape->longrope ? shape->longrope : "", PLATEAU_VERSION);
     ASSERT(len < (int)sizeof(ret->layout));
     return 0;
 }

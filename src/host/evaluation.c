@@ -57,6 +57,7 @@ static struct model_parts parts_of(const struct evaluation_opts *o, bool referen
     struct model_parts p = {.backend = o->device->backend};
     p.compute = reference ? COMPUTE_F32 : o->arithmetic.compute;
     p.kv_form = reference ? KV_F32 : o->arithmetic.kv_form;
+    p.quant = reference ? 0 : o->arithmetic.quant;
     return p;
 }
 
@@ -300,6 +301,7 @@ static void describe(const struct evaluation *v, struct evaluation_result *ret)
 {
     const struct model_shape *s = v->sides[0].shape, *base = v->sides[1].shape;
     ret->bytes = s->checkpoint_bytes;
+    ret->weight_bytes = s->weight_bytes;
     memcpy(ret->form, s->form, sizeof(ret->form));
     if (v->side_count < 2)
         return;

@@ -16,6 +16,7 @@
 #include "registry/guard.h"
 #include "store/staging.h"
 #include "store/store.h"
+#include "tensor/quantise.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -179,6 +180,9 @@ int planning_arithmetic(const struct settings *settings, struct model_parts *ret
     ret->kv_form = ret->compute == COMPUTE_INT8 ? KV_BF16 : KV_F32;
     if (strcmp(kv, "auto") != 0 && !kv_form_parse(kv, &ret->kv_form))
         return err_set(e, -EINVAL, "--kv-dtype %s: auto, f32, bf16 or int8 is expected", kv);
+    const char *quant = settings->model.quant ? settings->model.quant : "none";
+    if (!quantise_parse(quant, &ret->quant))
+        return err_set(e, -EINVAL, "--quant %s: none, q4, q5, q6 or q8 is expected", quant);
     return 0;
 }
 
@@ -236,4 +240,9 @@ const char *planning_compute(const struct planning *p)
 const char *planning_kv_dtype(const struct planning *p)
 {
     return model_kv_dtype(&p->model.shape);
+}
+
+const char *planning_quant(const struct planning *p)
+{
+    return quantise_name(p->model.shape.quant);
 }

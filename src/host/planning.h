@@ -22,7 +22,7 @@ struct planning {
     bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
 };
 
-/* What --compute and --kv-dtype say, into `ret`. 0 or -EINVAL. */
+/* What --compute, --kv-dtype and --quant say, into `ret`. 0 or -EINVAL. */
 int planning_arithmetic(const struct settings *settings, struct model_parts *ret, struct err *e);
 /* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short
  * prompts needs. Fills p->ceiling_from. */
@@ -33,5 +33,6 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
 /* Of a model that was planned: its compute mode, and the type of its keys and values. */
 const char *planning_compute(const struct planning *p);
 const char *planning_kv_dtype(const struct planning *p);
+const char *planning_quant(const struct planning *p);
 
 #endif

@@ -72,6 +72,10 @@ const struct setting_row settings_table[] = {
      COMMAND_ANY | COMMAND_EVAL | SECTION,
      "keys and values of the context: f32, bf16 (half the memory) or int8 (a quarter); auto means bf16 with "
      "--compute int8, else f32"},
+    {GROUP_MODEL, "quant", "FORM", SETTING_TEXT, AT(model.quant), 0, 0, "none",
+     COMMAND_ANY | COMMAND_EVAL | SECTION,
+     "quantise matrices of floats while the model is loaded: q4, q5, q6 or q8 (bits a weight, in groups of "
+     "64); none: as the files have them"},
     {GROUP_MODEL, "embeddings", NULL, SETTING_FLAG, AT(model.embeddings), 0, 0, NULL, COMMAND_SERVE | SECTION,
      "serve /v1/embeddings, /v1/rerank and /v1/score with a model that was made to generate text, too"},
     {GROUP_MODEL, "spec", "auto|mtp|ngram|off", SETTING_TEXT, AT(model.spec), 0, 0, "auto",

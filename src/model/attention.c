@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* q, then k | v packed by themselves: `in` reads all of them. */
-static int bind_apart(struct binder *b, const struct linear_source in[3], struct attention_weights *ret)
+static int bind_apart(struct binder *b, struct linear_source in[3], struct attention_weights *ret)
 {
     if (in[0].has_bias || in[1].has_bias || in[2].has_bias)
         return err_set(b->e, -ENOTSUP, "biases in the attention of an MTP head are not supported");

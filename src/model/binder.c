@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/none.h"
+#include "tensor/quantise.h"
 
 #include <errno.h>
 #include <math.h>
@@ -36,8 +37,8 @@ static bool is_number(const struct linear_source *s)
 static int not_finite(struct binder *b, const struct linear_source *from, const struct tensor *t)
 {
     const struct tensor *of = t->bytes > 0 ? t : &from->weight;
-    return err_set(b->e, -EINVAL, "tensor %s holds a value that is infinite or not a number",
-                   checkpoint_name_of(b->checkpoint, of));
+    return err_set(b->e, -EINVAL, "tensor %s holds a value that is infinite%s or not a number",
+                   checkpoint_name_of(b->checkpoint, of), from->at_load ? ", too large for --quant" : "");
 }
 
 /* As the kernels take a scale. */
@@ -170,10 +171,10 @@ static void count_part(struct binder *b, const struct weight *w)
     b->fast |= w->mode != COMPUTE_F32;
 }
 
-int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
-                      struct projection *ret)
+int binder_projection(struct binder *b, struct linear_source *parts, uint32_t count, struct projection *ret)
 {
     struct projection p = {.in = (uint32_t)parts[0].in};
+    binder_quantise(b, parts, count, b->config->quant);
     for (uint32_t from = 0, to; from < count; from = to) {
         ASSERT(p.part_count < PROJECTION_PARTS_MAX && parts[from].in == p.in);
         for (to = from + 1; to < count && same_form(&parts[from], &parts[to]);)
@@ -230,9 +231,10 @@ static int bind_expert_biases(struct binder *b, const struct linear_source *part
     return r;
 }
 
-int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
+int binder_experts(struct binder *b, struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct projection *ret)
 {
+    binder_quantise(b, parts, experts * count, b->config->quant);
     for (uint32_t i = 0; i < experts * count; i++) {
         if (!same_form(&parts[0], &parts[i]))
             return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
@@ -265,8 +267,10 @@ int binder_table(struct binder *b, const char *path, uint64_t rows, uint64_t col
     struct linear_source s;
     int r = binder_linear(b, path, rows, columns, &s);
     struct binder_active active = b->active;
-    if (r == 0)
-        r = bind_matrix(b, &s, 1, ret);
+    if (r < 0)
+        return r;
+    binder_quantise(b, &s, 1, quantise_table_bits(b->config->quant));
+    r = bind_matrix(b, &s, 1, ret);
     b->active = active;
     return r;
 }
@@ -280,8 +284,10 @@ static int bind_embedding(struct binder *b, struct weight *embedding, struct pro
     uint64_t vocab = b->config->vocab, hidden = b->config->hidden;
     int r = binder_linear(b, binder_path(b, NONE, ROLE_EMBEDDING, path), vocab, hidden, &s);
     struct binder_active active = b->active;
-    if (r == 0)
+    if (r == 0) {
+        binder_quantise(b, &s, 1, quantise_table_bits(b->config->quant));
         r = bind_matrix(b, &s, 1, embedding);
+    }
     if (r == 0 && b->config->family->encoder)
         b->active = active;
     if (r < 0 || b->config->family->encoder)
@@ -293,8 +299,11 @@ static int bind_embedding(struct binder *b, struct weight *embedding, struct pro
             continue;
         b->active = active; /* of the table a token reads one row */
         r = binder_unbiased(b, module, vocab, hidden, &s);
+        if (r < 0)
+            return r;
+        binder_quantise(b, &s, 1, quantise_table_bits(b->config->quant));
         b->output = s;
-        return r < 0 ? r : binder_projection(b, &s, 1, head);
+        return binder_projection(b, &s, 1, head);
     }
     b->output = s;
     count_part(b, embedding);

@@ -52,6 +52,8 @@ struct binder {
     struct binder_active active;
     uint64_t parameters;
     struct form_names forms; /* of matrices */
+    bool keeps_floats;       /* matrices bound now are exempt from config->quant */
+    uint32_t quantised;      /* matrices that config->quant quantises */
     bool table;              /* what is bound now is a table of tokens: no part of the name */
     uint64_t stage_bytes;    /* bytes that packing needs of a stage */
     unsigned sums;           /* weight.sums of all projections */
@@ -84,11 +86,11 @@ struct linear_source binder_rows(const struct linear_source *s, uint64_t from, u
 /* One expert of a stack as a matrix of its own. */
 struct linear_source binder_slice(const struct linear_source *s, uint64_t expert);
 
-/* Packs sources of one input into a projection, with their biases. */
-int binder_projection(struct binder *b, const struct linear_source *parts, uint32_t count,
-                      struct projection *ret);
+/* Marks the matrices that --quant quantises (binder_quantise), and packs sources of one input into a
+ * projection, with their biases. */
+int binder_projection(struct binder *b, struct linear_source *parts, uint32_t count, struct projection *ret);
 /* Packs parts[experts][count] into a stack: each expert's parts one above the other, with its biases. */
-int binder_experts(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
+int binder_experts(struct binder *b, struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct projection *ret);
 /* Packs a matrix of each head, or its transpose, into a stack of which a token reads all. A transpose is
  * dense, that of a quantised matrix in f32. */
@@ -176,6 +178,9 @@ int binder_check_shape(struct binder *b, const char *name, const struct tensor *
 int binder_check_quantised(struct binder *b, const struct linear_source *from, const struct linear_source *s);
 /* Bytes of its tensors. */
 uint64_t binder_source_bytes(const struct linear_source *s);
+/* Matrices of floats are to be quantised in codes of `bits` bits (quantise.h) while they are packed: but
+ * exact ones, and those whose rows no group divides. bits 0: none are. Idempotent. */
+void binder_quantise(struct binder *b, struct linear_source *parts, uint32_t count, uint32_t bits);
 /* Its tensors leave the page cache. */
 void binder_drop(struct binder *b, const struct linear_source *s);
 /* Packs all rows of `s` as rows `at` and following, and drops them from the page cache. */

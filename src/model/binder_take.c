@@ -1,5 +1,7 @@
-/* binder_take.c - what packing does for each tensor: room for it, its values checked, its progress told. */
+/* binder_take.c - what packing does for each tensor: room, a check of its values, progress. */
 #include "model/binder.h"
+
+#include "tensor/quantise.h"
 
 #include <errno.h>
 #include <math.h>
@@ -26,6 +28,32 @@ int binder_check_finite(struct binder *b, const struct tensor *t, const char *wh
             return err_set(b->e, -EINVAL, "%s holds a value that is infinite or not a number", what);
     }
     return 0;
+}
+
+static bool takes_codes(const struct binder *b, const struct linear_source *s)
+{
+    const enum dtype d = s->weight.dtype;
+    return !s->affine && !s->stored && !s->exact && !b->keeps_floats && quantise_group_of(s->in) > 0 &&
+           (d == DTYPE_F32 || d == DTYPE_BF16 || d == DTYPE_F16);
+}
+
+void binder_quantise(struct binder *b, struct linear_source *parts, uint32_t count, uint32_t bits)
+{
+    for (uint32_t i = 0; bits > 0 && i < count; i++) {
+        struct linear_source *s = &parts[i];
+        if (!takes_codes(b, s))
+            continue;
+        s->at_load = s->affine = true;
+        s->bits = bits;
+        s->group = quantise_group_of(s->in);
+        s->codes = CODES_WHOLE;
+        s->bias_kind = BIASES_STORED;
+        s->super = 0;
+        s->scales = (struct tensor){.dtype = DTYPE_F16, .rank = s->weight.rank};
+        memcpy(s->scales.shape, s->weight.shape, sizeof(s->scales.shape));
+        s->biases = s->scales;
+        b->quantised++;
+    }
 }
 
 /* One more piece of the files has been read; reports the progress. */

@@ -133,6 +133,7 @@ struct config {
     const struct backend *backend; /* that computes it; its sizes are the plan's */
     enum compute_mode compute;     /* how */
     enum kv_form kv_form;          /* of K and V in its pages */
+    uint32_t quant;                /* bits of codes that matrices of floats become; 0: they stay */
     enum compute_mode shown;       /* the same after binding: f32 where no matrix takes it */
     unsigned sums;                 /* what its products need beside their inputs, after binding */
     const struct family *family;

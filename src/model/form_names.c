@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "tensor/block_form.h"
+#include "tensor/quantise.h"
 #include "weights/stored_form.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ static struct form_key key_of(const struct linear_source *s)
     if ((!s->affine && !s->stored) || s->weight.form)
         return k;
     k.bits = s->bits;
+    k.at_load = s->at_load;
     k.codes = s->codes;
     k.scales = s->scales.dtype;
     k.group = s->stored ? 0 : s->group; /* of kernels: a stored scale may be of more columns */
@@ -28,7 +30,7 @@ static bool is_same(const struct form_key *x, const struct form_key *y)
 {
     return x->blocks == y->blocks && x->stored == y->stored && x->dtype == y->dtype && x->codes == y->codes &&
            x->bits == y->bits && x->group == y->group && x->rows == y->rows && x->columns == y->columns &&
-           (x->codes == CODES_WHOLE || x->scales == y->scales);
+           x->at_load == y->at_load && (x->codes == CODES_WHOLE || x->scales == y->scales);
 }
 
 void form_names_add(struct form_names *f, const struct linear_source *s, uint64_t bytes)
@@ -81,6 +83,8 @@ static void name_of(const struct form_key *k, char *ret, size_t bytes_max)
         snprintf(ret, bytes_max, "%s", k->blocks->name);
     else if (k->bits == 0)
         snprintf(ret, bytes_max, "%s", dtype_name(k->dtype));
+    else if (k->at_load)
+        snprintf(ret, bytes_max, "%s g%u from %s", quantise_name(k->bits), k->group, dtype_name(k->dtype));
     else if (k->stored)
         stored_name(k, ret, bytes_max);
     else if (k->codes == CODES_E2M1)

@@ -1,8 +1,9 @@
 /* form_names.h - which forms a model's matrices have, and what they are called.
  *
  * A form is how the files store a matrix: "BF16", "Q4_K", "mlx 4 bit g64", "fp8 e4m3 block 128",
- * "awq 4 bit", "nvfp4". A mixture has the name of the form with most bytes, and the number of the others:
- * "Q4_K and 2 others". Plain data; the caller's thread. */
+ * "awq 4 bit", "nvfp4". A matrix quantised by a load is "q4 g64 from BF16". A mixture has the name of the
+ * form with most bytes, and the number of the others: "Q4_K and 2 others". Plain data; the caller's
+ * thread. */
 #ifndef PLATEAU_MODEL_FORM_NAMES_H
 #define PLATEAU_MODEL_FORM_NAMES_H
 
@@ -19,6 +20,7 @@ struct form_key {
     enum code_map codes;
     uint32_t bits, group;   /* 0: a float */
     uint32_t rows, columns; /* of one stored scale */
+    bool at_load;           /* of `dtype` in the files, quantised while it is loaded */
 };
 
 struct form_names {

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "memory/accounts.h"
+#include "tensor/quantise.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -204,6 +205,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     c->backend = p->backend ? p->backend : &backend_cpu;
     c->compute = p->compute != COMPUTE_AUTO ? p->compute : c->backend->integers ? COMPUTE_INT16 : COMPUTE_F32;
     c->kv_form = p->kv_form;
+    c->quant = p->quant;
     c->drafts_max = p->drafts_max;
     if (c->compute != COMPUTE_F32 && !c->backend->integers)
         return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in f32",
@@ -248,6 +250,19 @@ static void take_mode(struct config *c, const struct binder *b)
     c->shown = b->fast ? c->compute : COMPUTE_F32;
 }
 
+/* A wish that changes nothing is an error. */
+static int check_quant(const struct binder *b, struct err *e)
+{
+    char form[FORM_NAMES_BYTES];
+    if (b->config->quant == 0 || b->quantised > 0)
+        return 0;
+    form_names_text(&b->forms, form);
+    return err_set(e, -ENOTSUP,
+                   "--quant %s quantises matrices of floats with rows of 32 or 64 values or a multiple; the "
+                   "model's are %s, and remain as they are without --quant",
+                   quantise_name(b->config->quant), form);
+}
+
 /* An incomplete MTP head counts as missing, with the reason. */
 static int measure(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
                    struct measured *ret, struct err *e)
@@ -256,6 +271,8 @@ static int measure(struct config *c, const struct model_parts *parts, const char
     int r = want_parts(c, s, dir, parts, e);
     if (r == 0)
         r = measure_text(c, s, &ret->text, e);
+    if (r == 0)
+        r = check_quant(&ret->text, e);
     if (r == 0)
         r = find_vector_head(c, dir, &ret->text, s, e);
     if (r == 0)
@@ -331,6 +348,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .text_alone = c->text_alone,
         .compute = c->shown,
         .kv_form = c->kv_form,
+        .quant = c->quant,
         .has_vision = c->family->images && vision_exists(s->checkpoint),
         .has_mtp =
             checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),

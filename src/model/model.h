@@ -32,6 +32,7 @@ struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
     enum compute_mode compute; /* COMPUTE_AUTO: int16 where the backend has it, else f32; bf16 is -ENOTSUP */
     enum kv_form kv_form;      /* of K and V in the pages */
+    uint32_t quant;            /* bits of codes that matrices of floats become (quantise.h); 0: they stay */
     bool vision;               /* the vision encoder, if there is one */
     uint64_t image_pixels_max; /* of an image after resizing, if the model allows more; 0: 4194304 */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
@@ -107,6 +108,7 @@ struct model_shape {
     char form[64];             /* of its matrices in the files: "BF16", "Q4_K and 2 others" (form_names.h) */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
     enum kv_form kv_form;
+    uint32_t quant;            /* as requested */
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/pages.h"
 #include "tensor/block_form.h"
+#include "tensor/quantise.h"
 #include "weights/stored_form.h"
 
 #include <errno.h>
@@ -56,6 +57,15 @@ static size_t rows_bytes(const struct linear_source *s, uint64_t count)
     return s->affine && s->bias_kind == BIASES_STORED ? bytes + aligned(n * row_of(&s->biases)) : bytes;
 }
 
+/* Bytes of a row that is quantised. */
+static size_t made_of(const struct linear_source *s)
+{
+    return codes_of(s) + 2 * sides_of(s);
+}
+
+/* Codes, scales and biases. */
+#define MADE_ROUND (4 * ALIGN)
+
 /* The source reads strips of columns. */
 static bool in_strips(const struct linear_source *s)
 {
@@ -64,6 +74,7 @@ static bool in_strips(const struct linear_source *s)
 
 uint64_t stage_whole_bytes(const struct linear_source *s)
 {
+    ASSERT(!s->at_load);
     return rows_bytes(s, s->out) + STAGE_ROUND;
 }
 
@@ -84,8 +95,24 @@ static uint64_t transposed_bytes(const struct linear_source *s)
     return MIN_OF(MAX_OF(most, (size_t)1), (size_t)s->out) * one + TRANSPOSED_ROUND;
 }
 
+/* What rows of floats take before they are quantised: one, and what is rounded up. */
+static size_t floats_of(const struct linear_source *s, size_t *round)
+{
+    *round = s->transposed ? TRANSPOSED_ROUND : STAGE_ROUND;
+    return s->transposed ? transposed_row(s) : row_of(&s->weight);
+}
+
+static uint64_t quantised_bytes(const struct linear_source *s)
+{
+    size_t round, one = floats_of(s, &round) + made_of(s);
+    size_t most = (s->transposed ? STAGE_TRANSPOSED_BYTES : STAGE_BYTES) / one;
+    return MIN_OF(MAX_OF(most, (size_t)1), (size_t)s->out) * one + round + MADE_ROUND;
+}
+
 uint64_t stage_matrix_bytes(const struct linear_source *s)
 {
+    if (s->at_load)
+        return quantised_bytes(s);
     if (s->transposed)
         return transposed_bytes(s);
     uint64_t one = rows_bytes(s, 1) + STAGE_ROUND, most = in_strips(s) ? STAGE_TRANSPOSED_BYTES : STAGE_BYTES;
@@ -344,9 +371,65 @@ static int stored_rows(struct stage *s, const struct linear_source *from, uint64
     return stored_form_rows(s->checkpoint, from, first, count, s->memory, ret, e);
 }
 
+/* ---- floats that become codes ---- */
+
+/* One row of floats, the `row`-th of `rows`. */
+static void quantise_row(const struct linear_source *rows, uint64_t row, const struct linear_source *form,
+                         const struct split *to)
+{
+    float x[QUANTISE_GROUP_MAX];
+    uint8_t codes[QUANTISE_GROUP_MAX];
+    const uint32_t group = form->group;
+    ASSERT(group <= QUANTISE_GROUP_MAX && form->in % group == 0);
+    for (uint64_t g = 0; g < form->in / group; g++) {
+        uint16_t scale, bias;
+        for (uint32_t i = 0; i < group; i++)
+            x[i] = tensor_f32_at(&rows->weight, row * form->in + g * group + i);
+        quantise_values(x, group, form->bits, codes, &scale, &bias);
+        put_codes(to->codes + g * group * form->bits / 8, codes, group, form->bits);
+        memcpy(to->scales + g * sizeof(scale), &scale, sizeof(scale));
+        memcpy(to->biases + g * sizeof(bias), &bias, sizeof(bias));
+    }
+}
+
+/* Rows of floats are read into the first part of the stage; what becomes of them lies behind it. */
+static int quantised_rows(struct stage *s, const struct linear_source *from, uint64_t first,
+                          struct linear_source *ret, struct err *e)
+{
+    struct linear_source floats = *from, piece = *from, rows;
+    struct stage part = *s;
+    size_t round, one = floats_of(from, &round), codes = codes_of(from), sides = sides_of(from);
+    ASSERT(s->bytes >= one + made_of(from) + round + MADE_ROUND);
+    part.bytes = (s->bytes - round - MADE_ROUND) / (one + made_of(from)) * one + round;
+    floats.at_load = floats.affine = false;
+    int r = stage_rows(&part, &floats, first, &rows, e);
+    if (r < 0)
+        return r;
+    const size_t n = (size_t)rows.out;
+    char *const codes_at = s->memory + aligned(part.bytes), *const scales_at = codes_at + aligned(n * codes),
+                *const biases_at = scales_at + aligned(n * sides);
+    ASSERT(biases_at + n * sides <= s->memory + s->bytes);
+    for (size_t i = 0; i < n; i++) {
+        const struct split to = {.codes = (uint8_t *)codes_at + i * codes,
+                                 .scales = (uint8_t *)scales_at + i * sides,
+                                 .biases = (uint8_t *)biases_at + i * sides};
+        quantise_row(&rows, i, from, &to);
+    }
+    piece.at_load = piece.transposed = piece.interleaved = false;
+    piece.row_order = piece.column_order = (struct part_order){0};
+    piece.out = n;
+    piece.weight = tensor_in_memory(DTYPE_U32, n, codes, codes_at);
+    piece.scales = tensor_in_memory(DTYPE_F16, n, sides, scales_at);
+    piece.biases = tensor_in_memory(DTYPE_F16, n, sides, biases_at);
+    *ret = piece;
+    return 0;
+}
+
 int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
                struct err *e)
 {
+    if (from->at_load)
+        return quantised_rows(s, from, first, ret, e);
     if (from->transposed)
         return transposed_rows(s, from, first, ret, e);
     ASSERT(from->weight.rank == 2 && first < from->out);

@@ -156,7 +156,9 @@ int vision_bind(struct binder *b, struct vision_block *blocks, struct vision_wei
     uint64_t used = b->used;
     b->prefix = find_prefix(b->checkpoint);
     ASSERT(b->prefix);
+    b->keeps_floats = true;
     int r = bind_all(b, blocks, &t);
+    b->keeps_floats = false;
     b->prefix = prefix;
     b->active = active; /* tokens do not read the vision encoder */
     b->vision_bytes = b->used - used;

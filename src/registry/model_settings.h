@@ -22,18 +22,18 @@ struct sampling_defaults {
 
 /* As the table of settings has it. Of several models each has its own copy, with what its section says. */
 struct model_options {
-    const char *compute, *kv_dtype, *spec, *trim; /* names of a mode */
-    const char *template_kwargs;                  /* a JSON object; NULL: none */
-    const char *tool_format, *reasoning_format;   /* names of chat_syntax.h; NULL or "auto": find them */
-    struct speculation speculation;               /* but for `way`, which is in `spec` */
-    struct engine_opts engine;                    /* sizes and times; the rest belongs to a loaded model */
-    struct sampling_defaults sampling;            /* 0, or -1 where 0 is a value: the model's own */
-    uint64_t bytes_max;                           /* of the model's account; 0: the ceiling */
-    uint64_t image_pixels_max;                    /* 0: no images */
-    uint64_t grammar_cache_bytes;                 /* 0: no constrained decoding */
-    uint64_t ttl_ns;                              /* idle time before unloading; 0: never */
-    bool embeddings;                              /* a generator serves vectors and scores too */
-    bool pinned;                                  /* neither idle time nor others' needs unload it */
+    const char *compute, *kv_dtype, *quant, *spec, *trim; /* names of a mode */
+    const char *template_kwargs;                          /* a JSON object; NULL: none */
+    const char *tool_format, *reasoning_format; /* names of chat_syntax.h; NULL or "auto": find them */
+    struct speculation speculation;             /* but for `way`, which is in `spec` */
+    struct engine_opts engine;                  /* sizes and times; the rest belongs to a loaded model */
+    struct sampling_defaults sampling;          /* 0, or -1 where 0 is a value: the model's own */
+    uint64_t bytes_max;                         /* of the model's account; 0: the ceiling */
+    uint64_t image_pixels_max;                  /* 0: no images */
+    uint64_t grammar_cache_bytes;               /* 0: no constrained decoding */
+    uint64_t ttl_ns;                            /* idle time before unloading; 0: never */
+    bool embeddings;                            /* a generator serves vectors and scores too */
+    bool pinned;                                /* neither idle time nor others' needs unload it */
 };
 
 struct model_settings {

@@ -138,6 +138,9 @@ struct linear_source {
     bool has_bias;                             /* y = w x + bias; not part of the values below */
     struct tensor bias;                        /* [out] */
     float bias_factor;                         /* its values are times this; 0: as they are */
+    /* The weight has floats. stage_rows() quantises them (quantise.h): the source is affine with F16 scales
+     * and biases, and those tensors have no bytes. */
+    bool at_load;
     bool exact; /* its products are in f32 in every compute mode: few, and much depends on them */
 };
 

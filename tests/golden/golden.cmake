@@ -8,10 +8,10 @@ add_dependencies(test_golden_canary golden)
 
 foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_vocab test_vision_weights
         test_experts test_modes test_form_plan test_stored_forms
-        test_gguf_families)
+        test_gguf_families test_quant)
   # What a checkpoint's form changes is computed by one thread.
   set(labels threads)
-  if(name MATCHES "^test_(forms|stored_forms|gguf_families|experts|modes|form_plan)$")
+  if(name MATCHES "^test_(forms|stored_forms|gguf_families|experts|modes|form_plan|quant)$")
     set(labels)
   endif()
   plateau_test(${name} model LABELS ${labels})
@@ -19,7 +19,7 @@ foreach(name test_load test_forms test_widths test_pending test_mtp test_draft_v
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tools)
 endforeach()
 plateau_fake_test(test_pending test_mtp test_draft_vocab test_vision_weights test_load test_widths)
-plateau_fake_test(test_modes)
+plateau_fake_test(test_modes test_quant)
 # Its own vision encoder, loops in double, takes most of its time.
 target_compile_options(test_vision_weights PRIVATE -O2)
 plateau_checked_kernel(thread test_load test_pending test_mtp test_draft_vocab test_vision_weights)

@@ -187,6 +187,10 @@ TEST(forms_have_names)
 {
     struct linear_source s = fp8, blocks = {.in = 256, .affine = true, .weight = {.dtype = DTYPE_BLOCKS}};
     is_called(bf16, NULL, 0, 0, "BF16");
+    struct linear_source at_load = mlx;
+    at_load.at_load = true;
+    at_load.weight.dtype = DTYPE_BF16;
+    is_called(at_load, NULL, 0, 0, "q4 g64 from BF16");
     is_called(mlx, NULL, 0, 0, "mlx 4 bit g64");
     is_called(fp8, "rows", 128, 128, "fp8 e4m3 block 128");
     is_called(fp8, "rows", 64, 128, "fp8 e4m3 block 64x128");

@@ -1,5 +1,6 @@
 plateau_test(test_tensor tensor)
 plateau_test(test_block_form tensor)
+plateau_test(test_quantise tensor)
 plateau_test(test_safetensors weights)
 plateau_test(test_gguf weights)
 plateau_test(test_checkpoint weights)

@@ -274,6 +274,9 @@ TEST(the_layout_names_what_decides_the_bits)
     halved.kv_form = KV_BF16;
     assert_int_equal(fingerprint_make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
     assert_string_equal(id.layout, "2 int8/b page=4096 state=192 cpu=15 " PLATEAU_VERSION);
+    halved.quant = 4;
+    assert_int_equal(fingerprint_make(dir, &halved, 0x15, &id, &(struct err){{0}}), 0);
+    assert_string_equal(id.layout, "2 int8/b/q4 page=4096 state=192 cpu=15 " PLATEAU_VERSION);
     /* The context decides the factors, and they the keys. */
     struct model_shape longer = shape;
     struct err e = {0};
@@ -292,6 +295,7 @@ TEST(the_layout_names_what_decides_the_bits)
     most.longrope = "short";
     most.compute = COMPUTE_INT16;
     most.kv_form = KV_INT8;
+    most.quant = 8;
     most.state_bytes = most.groups[0].page_bytes = SIZE_MAX;
     most.group_count = PAGE_GROUPS_MAX;
     for (uint32_t g = 1; g < PAGE_GROUPS_MAX; g++)
