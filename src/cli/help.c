@@ -44,7 +44,8 @@ static const struct command_row {
      "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
     {COMMAND_PLAN, "plan", "[MODEL...] [OPTION...]", "show where every byte of memory would go",
      "Reads the headers of each MODEL (default: the bundled one) and prints the least and the most memory\n"
-     "that plateau serve would take with the same options, account by account. Nothing is loaded. Exit\n"
+     "that plateau serve would take with the same options, account by account. Nothing is loaded. Of a\n"
+     "model that is at the Hugging Face hub only, the list of files and the headers are fetched. Exit\n"
      "status 1 means that it does not fit; the message names a context that would.\n",
      "  plateau plan\n"
      "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"

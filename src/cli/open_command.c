@@ -24,8 +24,9 @@ static int write_file(const char *path, const char *address)
     FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
     if (!f)
         return -errno;
-    fprintf(f, "<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer>"
-               "<meta http-equiv=refresh content=\"0;url=%s\"><title>Plateau</title>\n",
+    fprintf(f,
+            "<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer>"
+            "<meta http-equiv=refresh content=\"0;url=%s\"><title>Plateau</title>\n",
             address);
     return fclose(f) == 0 ? 0 : -EIO;
 }

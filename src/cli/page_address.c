@@ -29,7 +29,8 @@ int page_address_find(const struct admin_client *c, const char *key, struct page
     if (r == 0 && host && port > 0 && port <= UINT16_MAX)
         *ret = page_address_of(host, (uint16_t)port, key);
     else if (r == 0)
-        r = err_set(e, -EPROTO, "%s does not say where its page is: its server is another release", c->socket);
+        r = err_set(e, -EPROTO, "%s does not say where its page is: its server is another release",
+                    c->socket);
     admin_reply_done(&reply);
     return r;
 }

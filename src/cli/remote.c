@@ -162,8 +162,8 @@ static json_t *request_of(const struct remote *r, json_t *messages, uint64_t see
     const struct sampling_defaults *s = &o->model.sampling;
     json_t *body =
         json_pack("{s:s, s:O, s:b, s:{s:b}, s:I, s:{s:b}}", "model", r->id, "messages", messages, "stream", 1,
-                  "stream_options", "include_usage", 1, "seed", (json_int_t)(seed >> 2), "chat_template_kwargs",
-                  "enable_thinking", o->answer.think);
+                  "stream_options", "include_usage", 1, "seed", (json_int_t)(seed >> 2),
+                  "chat_template_kwargs", "enable_thinking", o->answer.think);
     if (s->temperature >= 0)
         json_object_set_new(body, "temperature", json_real(s->temperature));
     if (s->top_p > 0)
@@ -236,11 +236,8 @@ int remote_answer(const struct remote *r, json_t *messages, uint64_t seed, bool 
     buf_putc(&body, 0);
     *ret = (struct stream_finish){.reason = FINISH_STOP};
     struct answer a = {.sink = sink, .arg = sink_arg, .finish = ret, .began_ns = clock_now_ns()};
-    struct stream_request q = {.client = &r->client,
-                               .path = "/v1/chat/completions",
-                               .body = body.ptr,
-                               .event = on_event,
-                               .arg = &a};
+    struct stream_request q = {
+        .client = &r->client, .path = "/v1/chat/completions", .body = body.ptr, .event = on_event, .arg = &a};
     json_decref(json);
     if (error < 0 || body.error)
         error = err_set(e, -ENOMEM, "no memory for the request");

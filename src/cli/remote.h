@@ -25,7 +25,7 @@ void remote_close(struct remote *r);
 /* Where it is, for people. */
 const char *remote_where(const struct remote *r);
 
-/* Asks for an answer to `messages`; its parts go to the sink. stopped() ends it (FINISH_ABORTED). The times in
+/* Asks for an answer to `messages`; its parts go to the sink. stopped() ends it (FINISH_ABORTED). Times in
  * *ret are as seen from here: prefill is the time until the first part. 0, or an error of stream_request. */
 int remote_answer(const struct remote *r, json_t *messages, uint64_t seed, bool (*stopped)(void),
                   part_sink_fn *sink, void *sink_arg, struct stream_finish *ret, struct err *e);

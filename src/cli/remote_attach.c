@@ -50,8 +50,8 @@ static bool write_path(struct slice what, char *ret, size_t bytes_max)
     if (slice_starts(what, SLICE("file://")))
         what = slice_sub(what, 7, what.len);
     const bool at_home = slice_starts(what, SLICE("~/")) && home;
-    int n = snprintf(ret, bytes_max, "%s%.*s", at_home ? home : "", (int)what.len - at_home,
-                     what.ptr + at_home);
+    int n =
+        snprintf(ret, bytes_max, "%s%.*s", at_home ? home : "", (int)what.len - at_home, what.ptr + at_home);
     return n > 0 && (size_t)n < bytes_max;
 }
 
@@ -76,8 +76,8 @@ int remote_attach(struct attach *a, enum media_kind kind, struct slice what, str
     if (what.len >= 2 && (what.ptr[0] == '\'' || what.ptr[0] == '"') && what.ptr[what.len - 1] == what.ptr[0])
         what = slice_sub(what, 1, what.len - 2);
     if (a->count == ATTACH_MAX)
-        return err_set(e, -E2BIG,
-                       "a conversation has at most %d images and videos; /reset begins a new one", ATTACH_MAX);
+        return err_set(e, -E2BIG, "a conversation has at most %d images and videos; /reset begins a new one",
+                       ATTACH_MAX);
     if (slice_starts(what, SLICE("http://")) || slice_starts(what, SLICE("https://"))) {
         snprintf(address, sizeof(address), "%.*s", SLICE_ARGS(what));
         part = part_of(kind, address);

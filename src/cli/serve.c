@@ -167,9 +167,12 @@ static void tell_first_steps(const struct server *s)
 {
     const char *key = terminal_is(stdout) ? live_own_admin_key(&s->live) : NULL,
                *program = program_invocation_name, *question = "Write a sentence about the sea.";
-    const char *id = s->models.count > 0 ? s->models.list[0].id : "MODEL";
+    /* Of the models that come without being named, the last is the better one. */
+    const uint32_t count = s->models.count;
+    const bool usual = !s->live.started.models.model && !s->live.started.models.dirs[0];
+    const char *id = count == 0 ? "MODEL" : s->models.list[usual ? count - 1 : 0].id;
     struct page_address page = page_address_of(s->live.started.http.host, http_server_port(s->http), key);
-    if (!s->live.started.models.model && !s->live.started.models.dirs[0])
+    if (usual && !s->live.started.models.hub_cache)
         question = strcmp(id, "canary") == 0 ? "What does ls do?" : "How do I list files on Linux?";
     printf("  the page    %s%s\n", page.text, key ? "" : "  (plateau open adds its key)");
     printf("  a question  %s chat %s, then for example: %s\n", program, id, question);
