@@ -1,4 +1,4 @@
-/* test_json_blocks.h - jansson's blocks begin with a head, as in the program: what frees one by free() stops. */
+/* test_json_blocks.h - jansson's blocks begin with a head, as in the program: free() of one stops. */
 #ifndef PLATEAU_TESTS_TEST_JSON_BLOCKS_H
 #define PLATEAU_TESTS_TEST_JSON_BLOCKS_H
 
