@@ -1,9 +1,9 @@
 /* bf16.cu - products of bf16 weights and inputs on the tensor cores, with sums in f32.
  *
- * The arithmetic of an output: the k units (kernels/fragment.cuh) are divided into 8 chains, or 1 for matrices
- * of many rows; chain c has units [c U / 8, (c + 1) U / 8). p[c] = mma.m16n8k16 over its steps in order, from 0.
- * y = ((p[0] + p[1]) + ...) + bias. Inputs are rounded to bf16 first. Both kernels below compute exactly that,
- * so an output's bits do not depend on how many columns are beside it. */
+ * The arithmetic of an output: inputs are rounded to bf16. The U units of k (kernels/fragment.cuh) form 8
+ * chains, or 1 for matrices of many rows; chain c has units [c U / 8, (c + 1) U / 8).
+ * p[c] = mma.m16n8k16 over its steps in order, from 0. y = ((p[0] + p[1]) + ...) + bias.
+ * Both kernels below compute exactly that: an output's bits do not depend on the columns beside it. */
 #include "compute/cuda/kernels/fragment.cuh"
 
 #define NARROW_WARPS CUDA_CHAINS
@@ -49,7 +49,9 @@ template <uint32_t BITS> struct ring {
     enum : uint32_t {
         PIECES = BITS / 4,
         CODES = 128 * BITS,
-        STAGES = BITS == 16 ? CUDA_RING_16 : BITS == 8 ? CUDA_RING_8 : CUDA_RING_4,
+        STAGES = BITS == 16  ? CUDA_RING_16
+                 : BITS == 8 ? CUDA_RING_8
+                             : CUDA_RING_4,
     };
 };
 
@@ -98,7 +100,8 @@ DEVICE void bring_x(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t 
         uint4 v = {0, 0, 0, 0};
         if (at + 8 <= k && (uintptr_t)x % 16 == 0) {
             float4 low = *(const float4 *)x, high = *(const float4 *)(x + 4);
-            v = {rounded(low.x, low.y), rounded(low.z, low.w), rounded(high.x, high.y), rounded(high.z, high.w)};
+            v = {rounded(low.x, low.y), rounded(low.z, low.w), rounded(high.x, high.y),
+                 rounded(high.z, high.w)};
         } else if (at < k) {
             float f[8];
 #pragma unroll
@@ -157,13 +160,15 @@ DEVICE void put_sum(const cuda_product &a, const float *bias, uint32_t panel, ui
 }
 
 /* The chains' sums of a panel, added in their order. */
-DEVICE void put_chains(const cuda_product &a, const float *bias, float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL],
-                       const float c[2][4], uint32_t panel, uint32_t from, uint32_t count)
+DEVICE void put_chains(const cuda_product &a, const float *bias,
+                       float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL], const float c[2][4], uint32_t panel,
+                       uint32_t from, uint32_t count)
 {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++)
-        sums[warp][(sum_column(lane, i % 4) + i / 4 * 8) * CUDA_PANEL + sum_row(lane, i % 4)] = c[i / 4][i % 4];
+        sums[warp][(sum_column(lane, i % 4) + i / 4 * 8) * CUDA_PANEL + sum_row(lane, i % 4)] =
+            c[i / 4][i % 4];
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < count * CUDA_PANEL; i += blockDim.x) {
         float sum = sums[0][i];
@@ -178,7 +183,8 @@ DEVICE void put_chains(const cuda_product &a, const float *bias, float (*sums)[C
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
 {
     extern __shared__ __align__(16) uint8_t shared[];
-    __shared__ float sums[CHAINS > 1 ? 2 : 1][NARROW_WARPS][CHAINS > 1 ? CUDA_NARROW_COLUMNS * CUDA_PANEL : 1];
+    __shared__ float sums[CHAINS > 1 ? 2 : 1][NARROW_WARPS]
+                         [CHAINS > 1 ? CUDA_NARROW_COLUMNS * CUDA_PANEL : 1];
     cuda_matrix m = a.w;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t columns = a.expert ? 1 : CUDA_NARROW_COLUMNS, first = blockIdx.y * columns;
@@ -239,7 +245,8 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
 }
 
 #define NARROW(bits, chains)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 2) plateau_narrow##bits##_##chains(const cuda_product a) \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                     \
+        plateau_narrow##bits##_##chains(const cuda_product a)                                                \
     {                                                                                                        \
         narrow<bits, chains>(a);                                                                             \
     }
@@ -282,15 +289,17 @@ template <uint32_t BITS> struct tile_loader {
             uint32_t pieces = side_all / 16;
             for (uint32_t i = threadIdx.x; i < TILE_PANELS * pieces; i += CUDA_THREADS) {
                 uint32_t panel = min(first_panel + i / pieces, last);
-                copy16(stage + TILE_PANELS * codes + i * 16,
-                       a.w.data + panel * panel_size + sides_at(a.w, unit * UNIT / a.w.group) + i % pieces * 16);
+                copy16(stage + TILE_PANELS * codes + i * 16, a.w.data + panel * panel_size +
+                                                                 sides_at(a.w, unit * UNIT / a.w.group) +
+                                                                 i % pieces * 16);
             }
         }
         uint8_t *x = stage + TILE_PANELS * (codes + side_all);
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < CUDA_TILE_COLUMNS * 8; i += CUDA_THREADS) {
             uint32_t column = min(first_column + i / 8, a.count - 1);
-            copy16(x + i / 8 * TILE_X_PITCH + i % 8 * 16, a.x + (uint64_t)column * a.stride + unit * UNIT + i % 8 * 8);
+            copy16(x + i / 8 * TILE_X_PITCH + i % 8 * 16,
+                   a.x + (uint64_t)column * a.stride + unit * UNIT + i % 8 * 8);
         }
     }
 };
@@ -352,7 +361,8 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
     uint32_t panel = warp % 4 * 2, column = warp / 4 * 64, side_all = unit_side_bytes(m);
     uint32_t stage_bytes = TILE_PANELS * (ring<BITS>::CODES + side_all) + CUDA_TILE_COLUMNS * TILE_X_PITCH;
     const tile_loader<BITS> in = {
-        a, blockIdx.y * TILE_PANELS, blockIdx.x * CUDA_TILE_COLUMNS, side_all, stage_bytes, fragment_panel_bytes(m)};
+        a,           blockIdx.y * TILE_PANELS, blockIdx.x * CUDA_TILE_COLUMNS, side_all,
+        stage_bytes, fragment_panel_bytes(m)};
     float c[2][8][4] = {}, sum[CHAINS > 1 ? 2 : 1][8][4];
     uint32_t chain = 0;
     /* -0 + x is x, with its sign. */
@@ -387,14 +397,15 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
     for (uint32_t i = 0; i < 64; i++) {
         uint32_t row = (in.first_panel + panel + i / 32) * CUDA_PANEL + sum_row(lane, i % 4);
         uint32_t at = in.first_column + column + i / 4 % 8 * 8 + sum_column(lane, i % 4);
-        float y = CHAINS > 1 ? sum[i / 32 % (CHAINS > 1 ? 2 : 1)][i / 4 % 8][i % 4] : c[i / 32][i / 4 % 8][i % 4];
+        float y =
+            CHAINS > 1 ? sum[i / 32 % (CHAINS > 1 ? 2 : 1)][i / 4 % 8][i % 4] : c[i / 32][i / 4 % 8][i % 4];
         if (row < m.n && at < a.count)
             row_of(a.y, at)[row] = a.bias ? y + a.bias[row] : y;
     }
 }
 
 #define TILES(bits, chains)                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, 1) plateau_tiles##bits##_##chains(const cuda_tiles a)    \
+    extern "C" __global__ void __launch_bounds__(256, 1) plateau_tiles##bits##_##chains(const cuda_tiles a)  \
     {                                                                                                        \
         tiles<bits, chains>(a);                                                                              \
     }

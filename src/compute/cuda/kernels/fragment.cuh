@@ -1,12 +1,12 @@
 /* fragment.cuh - weights as the tensor cores take them, and their values in bf16.
  *
  * A panel of 16 rows is the A operand of mma.m16n8k16. It has units of 64 k steps; the last one is filled up
- * with codes 0, whose inputs are 0. A unit is `bits` / 4 pieces of 32 lanes x 16 bytes. Behind the units lie
- * the sides: of each group 16 pairs of scale and bias, or of scale and zero point.
- * Of a unit, lane 4 g + t has rows g and g + 8 at k = 16 t + 0..15; step j of four multiplies k = 16 t + 4 j +
- * 0..3 of all t. So a lane's inputs of a unit lie side by side, and a unit has one group of each lane.
+ * with codes 0, whose inputs are 0. A unit is `bits` / 4 pieces of 32 lanes x 16 bytes. The sides follow the
+ * units: of each group 16 pairs of scale and bias, or of scale and zero point.
+ * Of a unit, lane 4 g + t has rows g and g + 8 at k = 16 t + 0..15. Step j of four multiplies
+ * k = 16 t + 4 j + 0..3 of all t. So a lane's inputs of a unit lie side by side, and have one group.
  * 16 bits: piece j is step j: rows g, g + 8 at the first two k, then at the others.
- *  8 bits: piece i has steps 2 i, 2 i + 1: of each 4 bytes of row g, then of g + 8; k in the order 0, 2, 1, 3.
+ *  8 bits: piece i has steps 2 i, 2 i + 1: each has 4 bytes of row g, then of g + 8, for k 0, 2, 1, 3.
  *  4 bits: word j is step j: nibbles i and i + 4 are the pair i of the four above.
  * A value is w = bf16(scale * q + bias), bias = -scale * zero where there are zero points: with scales and
  * biases of bf16 rounded once, else after an fma in f32. */
@@ -111,7 +111,8 @@ DEVICE lane_sides sides_from(const uint8_t *at, const cuda_matrix &m, uint32_t r
 
 DEVICE uint32_t scaled(const lane_sides &s, uint32_t half, float a, float b)
 {
-    return bits_of(__floats2bfloat162_rn(fmaf(s.scale[half], a, s.bias[half]), fmaf(s.scale[half], b, s.bias[half])));
+    return bits_of(
+        __floats2bfloat162_rn(fmaf(s.scale[half], a, s.bias[half]), fmaf(s.scale[half], b, s.bias[half])));
 }
 /* Codes are whole numbers of at most eight bits, so bf16 has them. */
 DEVICE uint32_t scaled_whole(const lane_sides &s, uint32_t half, bf16x2 codes)
@@ -139,8 +140,7 @@ DEVICE uint32_t pair_of_bytes(const lane_sides &s, uint32_t word, uint32_t half,
 }
 
 /* The A operand of step `j`, from the pieces of a lane. */
-template <uint32_t BITS>
-DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a[4])
+template <uint32_t BITS> DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a[4])
 {
     if (BITS == 16) {
         a[0] = q[j].x, a[1] = q[j].y, a[2] = q[j].z, a[3] = q[j].w;

@@ -9,7 +9,8 @@ DEVICE uint32_t code_of(const cuda_matrix &m, const uint8_t *panel, uint32_t lan
     return (uint32_t)(code_value(codes, m.bits, m.codes, k % m.group) + centre);
 }
 
-DEVICE uint32_t bits_at(const cuda_matrix &m, const cuda_matrix &to, const uint8_t *panel, uint32_t lane, uint32_t k)
+DEVICE uint32_t bits_at(const cuda_matrix &m, const cuda_matrix &to, const uint8_t *panel, uint32_t lane,
+                        uint32_t k)
 {
     if (k >= m.k)
         return 0;
@@ -43,7 +44,8 @@ DEVICE float2 stored_sides(const cuda_matrix &m, const uint8_t *panel, uint32_t 
 
 DEVICE uint32_t narrowed(uint32_t form, float x)
 {
-    return form == CUDA_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(x)) : __half_as_ushort(__float2half_rn(x));
+    return form == CUDA_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
+                             : __half_as_ushort(__float2half_rn(x));
 }
 
 /* Block: a panel. Each thread owns whole words. */
@@ -52,7 +54,8 @@ KERNEL plateau_repack(const cuda_repack a)
     const cuda_matrix &m = a.from, &to = a.to;
     const uint8_t *from = m.data + blockIdx.x * panel_bytes(m);
     uint8_t *panel = (uint8_t *)to.data + (a.panel + blockIdx.x) * fragment_panel_bytes(to);
-    uint32_t begin = blockIdx.x > 0 ? 0 : a.lane, end = min(CUDA_PANEL, a.lane + a.count - blockIdx.x * CUDA_PANEL);
+    uint32_t begin = blockIdx.x > 0 ? 0 : a.lane,
+             end = min(CUDA_PANEL, a.lane + a.count - blockIdx.x * CUDA_PANEL);
     uint32_t each = 32 / to.bits, words = fragment_units(to) * unit_bytes(to.bits) / 4;
     for (uint32_t i = threadIdx.x; i < words; i += blockDim.x) {
         /* The word's values: of place_of(), all with this word. */
@@ -95,8 +98,8 @@ KERNEL plateau_repack(const cuda_repack a)
         if (to.qparams == CUDA_F32)
             ((float2 *)(panel + sides_at(to, 0)))[i] = s;
         else
-            ((uint32_t *)(panel + sides_at(to, 0)))[i] =
-                narrowed(to.qparams, s.x) | narrowed(to.qparams, s.y) << 16;
+            ((uint32_t *)(panel + sides_at(to, 0)))[i] = narrowed(to.qparams, s.x) | narrowed(to.qparams, s.y)
+                                                                                         << 16;
     }
 }
 
@@ -107,12 +110,14 @@ KERNEL plateau_copy_fragments(const cuda_copy_row a)
     uint64_t size = fragment_panel_bytes(m);
     const uint8_t *from = m.data + a.from_row / CUDA_PANEL * size;
     uint8_t *to = (uint8_t *)a.to.data + a.to_row / CUDA_PANEL * size;
-    uint32_t ones = 0xffffu >> (16 - m.bits), from_row = a.from_row % CUDA_PANEL, to_row = a.to_row % CUDA_PANEL;
+    uint32_t ones = 0xffffu >> (16 - m.bits), from_row = a.from_row % CUDA_PANEL,
+             to_row = a.to_row % CUDA_PANEL;
     /* A thread has all k of a word: 4 of the same t and j, of which 16 bits have two in a word. */
     for (uint32_t i = threadIdx.x; i < fragment_units(m) * UNIT / 4; i += blockDim.x) {
         for (uint32_t k = 4 * i; k < 4 * i + 4; k++) {
             fragment_place f = place_of(m.bits, from_row, k), t = place_of(m.bits, to_row, k);
-            uint32_t code = *(const uint32_t *)(from + f.word) >> f.shift & ones, *word = (uint32_t *)(to + t.word);
+            uint32_t code = *(const uint32_t *)(from + f.word) >> f.shift & ones,
+                     *word = (uint32_t *)(to + t.word);
             *word = (*word & ~(ones << t.shift)) | code << t.shift;
         }
     }
