@@ -204,8 +204,8 @@ static int set_argument(enum setting_command command, const char *text, struct s
     }
     if (command == COMMAND_PLAN || command == COMMAND_SERVE)
         return add_model(text, o, e);
-    if (o->models.model ||
-        (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS | COMMAND_PULL)))
+    if (o->models.model || (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS |
+                                       COMMAND_PULL | COMMAND_OPEN)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);
     o->models.model = text;
     return 0;
