@@ -311,6 +311,8 @@ const struct setting_row settings_table[] = {
     {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
      FIRST | COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS | COMMAND_EVAL | COMMAND_PULL,
      "print JSON instead of a table"},
+    {GROUP_OTHER, "names", NULL, SETTING_FLAG, AT(names), 0, 0, NULL, FIRST | COMMAND_MANUAL,
+     "print the names of all commands"},
     {GROUP_OTHER, "yes", NULL, SETTING_FLAG, AT(yes), 0, 0, NULL, FIRST | COMMAND_MODELS,
      "remove without a question"},
     {GROUP_OTHER, "help-all", NULL, SETTING_FLAG, AT(help_all), 0, 0, NULL, FIRST | COMMAND_EVERY,
