@@ -1,6 +1,8 @@
 /* bench_rows.c - row r has pages [r * n, (r + 1) * n) and state r. */
 #include "bench_rows.h"
 
+#include "golden/room.h"
+
 #include "base/check.h"
 #include "base/rng.h"
 
@@ -12,7 +14,7 @@ struct bench_rows {
     struct bench_rows_opts opts;
     const struct model_shape *shape;
     uint32_t pages_per_row;
-    char *pages, *states;
+    struct room pages, states;
     float *logits;
     uint32_t *tables, *prompt, *tokens, *positions; /* tokens: [rows][1 + drafts_max] */
     uint32_t *pending;                              /* [rows]: of each one's state */
@@ -51,8 +53,10 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->shape = model_shape(o->model);
     b->pages_per_row = pages_per_row(o->prompt, o->decode_max);
     uint32_t pages = b->pages_per_row * o->rows;
-    b->pages = aligned(pages * b->shape->page_bytes);
-    b->states = aligned(o->rows * b->shape->state_bytes);
+    const struct domain *domain = model_domain(o->model);
+    int r = room_make(domain, pages * b->shape->page_bytes, 0, &b->pages);
+    if (r == 0)
+        r = room_make(domain, o->rows * b->shape->state_bytes, 0, &b->states);
     b->logits = aligned((uint64_t)o->rows * (1 + o->drafts_max) * b->shape->vocab * sizeof(float));
     b->tables = calloc(pages, sizeof(b->tables[0]));
     b->prompt = calloc(o->prompt, sizeof(b->prompt[0]));
@@ -61,8 +65,8 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->pending = calloc(o->rows, sizeof(b->pending[0]));
     b->rows = calloc(o->rows, sizeof(b->rows[0]));
     b->drafts = calloc(o->rows, sizeof(b->drafts[0]));
-    if (!b->pages || !b->states || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions ||
-        !b->pending || !b->rows || !b->drafts) {
+    if (r < 0 || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions || !b->pending ||
+        !b->rows || !b->drafts) {
         bench_rows_free(b);
         return -ENOMEM;
     }
@@ -78,8 +82,8 @@ void bench_rows_free(struct bench_rows *b)
 {
     if (!b)
         return;
-    free(b->pages);
-    free(b->states);
+    room_free(&b->pages);
+    room_free(&b->states);
     free(b->logits);
     free(b->tables);
     free(b->prompt);
@@ -92,18 +96,18 @@ void bench_rows_free(struct bench_rows *b)
 }
 
 /* The pages of a group lie together. */
-static char *group_pages(const struct bench_rows *b, uint32_t group)
+static dev_ptr group_pages(const struct bench_rows *b, uint32_t group)
 {
-    char *at = b->pages;
+    dev_ptr at = b->pages.at;
     for (uint32_t g = 0; g < group; g++)
-        at += (size_t)b->opts.rows * b->pages_per_row * b->shape->groups[g].page_bytes;
+        at = dev_add(at, (uint64_t)b->opts.rows * b->pages_per_row * b->shape->groups[g].page_bytes);
     return at;
 }
 
 static void fill_bases(const struct bench_rows *b, dev_ptr ret[PAGE_GROUPS_MAX])
 {
     for (uint32_t g = 0; g < b->shape->group_count; g++)
-        ret[g] = dev_of_host(group_pages(b, g));
+        ret[g] = group_pages(b, g);
 }
 
 static void fill_tables(const struct bench_rows *b, uint32_t r, const uint32_t *ret[PAGE_GROUPS_MAX])
@@ -116,14 +120,15 @@ static void copy_pages(struct bench_rows *b, uint32_t r)
 {
     for (uint32_t g = 0; g < b->shape->group_count; g++) {
         size_t bytes = b->pages_per_row * b->shape->groups[g].page_bytes;
-        memcpy(group_pages(b, g) + r * bytes, group_pages(b, g), bytes);
+        domain_copy(b->pages.domain, dev_add(group_pages(b, g), r * (uint64_t)bytes), group_pages(b, g),
+                    bytes);
     }
 }
 
 static void forward(struct bench_rows *b, uint32_t count)
 {
     struct model_step step = {
-        .seqs = b->rows, .seq_count = count, .states = dev_of_host(b->states), .logits = b->logits};
+        .seqs = b->rows, .seq_count = count, .states = b->states.at, .logits = b->logits};
     fill_bases(b, step.pages);
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
@@ -157,7 +162,9 @@ void bench_rows_spread(struct bench_rows *b)
         if (r == 0)
             continue;
         copy_pages(b, r);
-        memcpy(b->states + r * b->shape->state_bytes, b->states, b->shape->state_bytes);
+        if (b->shape->state_bytes)
+            domain_copy(b->states.domain, dev_add(b->states.at, r * b->shape->state_bytes), b->states.at,
+                        b->shape->state_bytes);
     }
 }
 
@@ -220,7 +227,7 @@ void bench_rows_draft(struct bench_rows *b, uint32_t count, uint32_t ahead)
                                                 .drafts = row_tokens(b, r) + 1};
         fill_tables(b, r, b->drafts[r].pages);
     }
-    struct model_draft d = {.seqs = b->drafts, .seq_count = count, .states = dev_of_host(b->states)};
+    struct model_draft d = {.seqs = b->drafts, .seq_count = count, .states = b->states.at};
     fill_bases(b, d.pages);
     int r = model_draft(b->opts.model, &d);
     ASSERT(r == 0);

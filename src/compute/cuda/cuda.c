@@ -83,6 +83,8 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
     }
     if (o->mode == COMPUTE_BF16)
         NEED(&c->rounded, PER_TOKEN, rounded_bytes(o));
+    if (o->mode == COMPUTE_BF16 && s->kv_count)
+        NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
     NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));
     ASSERT(need - needs <= NEEDS_MAX);
     return (uint32_t)(need - needs);

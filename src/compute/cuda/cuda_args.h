@@ -245,6 +245,15 @@ struct cuda_attention {
     struct cuda_rows qkv, out, angles;
 };
 
+/* Segments of queries' keys apart from each other. */
+#define CUDA_SEGMENT 256u
+struct cuda_split {
+    float *parts; /* [tokens][heads][segments][v_width + 2] */
+    uint32_t segments;
+};
+/* Bytes of shared memory of a block that attends with 32 queries to heads of `d` numbers. */
+#define CUDA_ATTEND_SHARED(d) (4u * ((d)*32 + 256 * 36 + (d)*64 + 32))
+
 /* Norms over all heads together, and copies of K as V, before the heads go their ways. */
 struct cuda_attention_rows {
     struct cuda_rows x;

@@ -103,6 +103,8 @@ static int open_context(struct cuda_device *d)
     /* Static shared memory counts, too. */
     for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_tiles4_8; k++)
         r = give_shared(d, (enum cuda_kernel)k) ? 0 : -EIO;
+    for (uint32_t k = CUDA_KERNEL_attend_many64; r == 0 && k <= CUDA_KERNEL_attend_many256; k++)
+        r = give_shared(d, (enum cuda_kernel)k) ? 0 : -EIO;
     if (r == 0 && !cuda_ok(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory"))
         r = -EIO;
     return r;

@@ -45,6 +45,13 @@
     X(attention, attention_rows)                                                                             \
     X(attention, latent)                                                                                     \
     X(attention, attend)                                                                                     \
+    X(attend, attend_parts64)                                                                                \
+    X(attend, attend_parts128)                                                                               \
+    X(attend, attend_parts256)                                                                               \
+    X(attend, attend_merge)                                                                                  \
+    X(attend, attend_many64)                                                                                 \
+    X(attend, attend_many128)                                                                                \
+    X(attend, attend_many256)                                                                                \
     X(recurrent, conv)                                                                                       \
     X(recurrent, delta_norm)                                                                                 \
     X(recurrent, delta_gates)                                                                                \

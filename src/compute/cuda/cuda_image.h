@@ -9,6 +9,7 @@
     X(repack)                                                                                                \
     X(project)                                                                                               \
     X(attention)                                                                                             \
+    X(attend)                                                                                                \
     X(recurrent)                                                                                             \
     X(route)                                                                                                 \
     X(encode)

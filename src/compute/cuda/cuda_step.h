@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "base/none.h"
 
+#define CUDA_PARTS_BYTES ((uint64_t)32 << 20)
+
 struct cuda_place {
     float *base;
     uint32_t stride;
@@ -35,6 +37,7 @@ struct cuda {
     struct cuda_ropes *ropes;
     uint16_t *rounded; /* bf16 mode: inputs of a product with many columns */
     uint64_t rounded_bytes;
+    float *parts; /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
     /* On the host. */
     char *staging; /* as batch */
     struct cuda_ropes host_ropes;

@@ -1,0 +1,123 @@
+/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] MODEL...: tokens per
+ * second of whole models on a GPU, in one run.
+ *
+ * A MODEL is a directory. Prefill is a prompt in one step; decoding is steps of 1, 4 and 16 sequences after it,
+ * logits and their way to the host included. Figures are medians. Bytes are the packed weights that a token
+ * of one sequence reads. */
+#include "bench_rows.h"
+#include "yardsticks.h"
+
+#include "compute/cuda/cuda.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/slice.h"
+#include "model/model.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 16, PREFILLS = 5, STEPS = 48 };
+
+struct options {
+    enum compute_mode compute;
+    uint32_t prompt;
+};
+
+static double seconds_of(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,
+                         uint32_t count)
+{
+    uint64_t begun = clock_now_ns();
+    f(b, count);
+    return (double)(clock_now_ns() - begun) / (double)NS_PER_S;
+}
+
+static void prefill(struct bench_rows *b, uint32_t count)
+{
+    (void)count;
+    bench_rows_prefill(b);
+}
+
+static double median_of(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b, uint32_t count,
+                        uint32_t times)
+{
+    double seconds[STEPS];
+    ASSERT(times <= STEPS);
+    for (uint32_t i = 0; i < times; i++)
+        seconds[i] = seconds_of(f, b, count);
+    return yardsticks_median(seconds, times);
+}
+
+static void measure(struct model *m, const char *name, const struct options *o, double load)
+{
+    static const uint32_t counts[] = {1, 4, ROWS};
+    const struct model_shape *s = model_shape(m);
+    const struct bench_rows_opts opts = {
+        .model = m, .rows = ROWS, .prompt = o->prompt, .decode_max = STEPS * COUNT_OF(counts)};
+    struct bench_rows *b;
+    int r = bench_rows_create(&opts, &b);
+    if (r < 0) {
+        printf("%s: no memory for its rows\n", name);
+        return;
+    }
+    prefill(b, 0);
+    double once = median_of(prefill, b, 0, PREFILLS);
+    printf("%s, %s, %.2f GB read per token, loaded in %.1f s: prefill of %u tokens %.1f ms, %.0f tokens/s;",
+           name, compute_mode_name(s->compute), (double)s->active_weight_bytes / 1e9, load, o->prompt,
+           once * 1e3, o->prompt / once);
+    bench_rows_spread(b);
+    for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
+        double step = median_of(bench_rows_decode, b, counts[i], STEPS);
+        printf(" %u rows %.3f ms, %.1f tokens/s;", counts[i], step * 1e3, counts[i] / step);
+    }
+    printf("\n");
+    fflush(stdout);
+    bench_rows_free(b);
+}
+
+static int bench(struct device *d, const char *dir, const struct options *o)
+{
+    struct err e = {{0}};
+    struct model *m;
+    const struct model_opts opts = {.tokens_max = o->prompt,
+                                    .seqs_max = ROWS,
+                                    .logits_max = ROWS,
+                                    .context = o->prompt + 4096,
+                                    .parts = {.backend = d->backend, .compute = o->compute},
+                                    .device = d};
+    uint64_t begun = clock_now_ns();
+    int r = model_load(dir, &opts, &m, &e);
+    if (r < 0) {
+        fprintf(stderr, "gpu_bench: %s: %s\n", dir, e.text);
+        return 1;
+    }
+    measure(m, dir, o, (double)(clock_now_ns() - begun) / (double)NS_PER_S);
+    model_free(m);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.prompt = 2048};
+    struct device *d;
+    uint32_t index = 0;
+    int failed = 0;
+    for (int c; (c = getopt(argc, argv, "d:c:p:")) != -1;) {
+        if (c == 'd')
+            index = (uint32_t)atoi(optarg);
+        else if (c == 'p')
+            o.prompt = (uint32_t)atoi(optarg);
+        else if (c != 'c' || !compute_mode_parse(optarg, &o.compute))
+            return 2;
+    }
+    if (cuda_device_open(index, &d) < 0) {
+        printf("gpu_bench: skipped, no NVIDIA GPU is here\n");
+        return 0;
+    }
+    for (int i = optind; i < argc; i++)
+        failed |= bench(d, argv[i], &o);
+    device_close(d);
+    return failed;
+}

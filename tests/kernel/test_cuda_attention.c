@@ -1,0 +1,236 @@
+/* Attention on a GPU: the kernels of bf16 mode have the bits of the plain one at every position, for whole
+ * sequences, chunks and single tokens. Skipped where there is no GPU. */
+#include "test_rng.h"
+#include "kern_test.h"
+
+#include "base/arena.h"
+#include "base/none.h"
+#include "compute/backend.h"
+#include "compute/cuda/cuda.h"
+
+#define TOKENS       700u
+#define PAGES        (TOKENS / PAGE_TOKENS + 1)
+#define MEMORY_BYTES ((uint64_t)256 << 20)
+
+enum { PLACE_QKV, PLACE_OUT, PLACES };
+
+struct shape {
+    uint32_t heads, kv_heads, size, window;
+    float cap;
+};
+
+struct attention {
+    struct device *device;
+    const struct shape *of;
+    dev_ptr memory, pages;
+    uint64_t used;
+    struct arena *host[2];
+    struct compute *compute[2]; /* f32, bf16 */
+    struct compute_shape shape;
+    struct kv_layer layer;
+    struct weight table;
+    float *x;
+    uint32_t in, out; /* values of a token */
+};
+
+static uint32_t ids[TOKENS], columns[TOKENS], seqs_of[TOKENS], tables[2][PAGES];
+static struct rope_position positions[TOKENS];
+static dev_ptr features[TOKENS];
+static const struct rope_tables no_ropes;
+
+static dev_ptr take(struct attention *a, uint64_t bytes)
+{
+    dev_ptr at = dev_add(a->memory, a->used);
+    a->used += ROUND_UP(bytes, (uint64_t)256);
+    assert_true(a->used <= MEMORY_BYTES);
+    return at;
+}
+
+static void open_compute(struct attention *a, uint32_t i)
+{
+    const struct place_spec places[PLACES] = {{ROWS_TOKENS, a->in, 0}, {ROWS_TOKENS, a->out, 0}};
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)16 << 20}, &a->host[i]), 0);
+    struct compute_opts o = {.shape = &a->shape,
+                             .places = places,
+                             .place_count = PLACES,
+                             .mode = i == 0 ? COMPUTE_F32 : COMPUTE_BF16,
+                             .tokens_max = TOKENS,
+                             .seqs_max = 2,
+                             .logits_max = 1,
+                             .device = a->device,
+                             .host_memory = a->host[i]};
+    const struct compute_cost cost = a->device->backend->cost(&o);
+    o.range = take(a, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq * 2);
+    assert_int_equal(a->device->backend->open(&o, &a->compute[i]), 0);
+}
+
+static void attention_init(struct attention *a, const struct shape *s, struct rng *r)
+{
+    *a = (struct attention){.of = s};
+    a->in = (s->heads + 2 * s->kv_heads) * s->size;
+    a->out = s->heads * s->size;
+    a->layer = (struct kv_layer){.heads = s->kv_heads, .k_width = s->size, .v_width = s->size};
+    a->shape = (struct compute_shape){.hidden = a->out,
+                                      .vocab = TOKENS,
+                                      .eps = 1e-6f,
+                                      .layers = 1,
+                                      .context_max = TOKENS,
+                                      .kv = &a->layer,
+                                      .kv_count = 1,
+                                      .group_count = 1};
+    page_lay_out(&a->layer, 1, a->shape.groups, 1);
+    assert_int_equal(cuda_device_open(0, &a->device), 0);
+    assert_int_equal(domain_reserve(a->device->domain, MEMORY_BYTES, false, &a->memory), 0);
+    assert_int_equal(domain_commit(a->device->domain, a->memory, MEMORY_BYTES), 0);
+    a->pages = take(a, 2 * PAGES * a->shape.groups[0].page_bytes);
+    open_compute(a, 0);
+    open_compute(a, 1);
+    a->x = random_values(r, (size_t)TOKENS * a->in, -1, 1);
+    const struct linear_source table = {.experts = 1,
+                                        .out = TOKENS,
+                                        .in = a->in,
+                                        .exact = true,
+                                        .weight = {.dtype = DTYPE_F32,
+                                                   .rank = 1,
+                                                   .shape = {(uint64_t)TOKENS * a->in},
+                                                   .data = a->x,
+                                                   .bytes = (size_t)TOKENS * a->in * sizeof(float)}};
+    const struct backend *b = a->device->backend;
+    a->table = b->weight_begin(&table, 1, COMPUTE_F32, take(a, b->weight_bytes(&table, 1, COMPUTE_F32)));
+    b->weight_put(a->device, &a->table, 0, &table);
+}
+
+static void attention_done(struct attention *a)
+{
+    free(a->x);
+    arena_free(a->host[0]);
+    arena_free(a->host[1]);
+    assert_int_equal(domain_decommit(a->device->domain, a->memory, MEMORY_BYTES), 0);
+    assert_int_equal(domain_release(a->device->domain, a->memory, MEMORY_BYTES), 0);
+    device_close(a->device);
+}
+
+/* Sequences of the lengths counts[0], and from[1] + counts[1]: their next tokens, at their places of `ret`. */
+static void step(struct attention *a, uint32_t mode, const uint32_t from[2], const uint32_t counts[2],
+                 float *ret[2])
+{
+    struct batch_seq seqs[2];
+    uint32_t all = counts[0] + counts[1], n = 0;
+    float *values = malloc((size_t)all * a->out * sizeof(float));
+    for (uint32_t i = 0, t = 0; i < 2; i++) {
+        if (counts[i] == 0)
+            continue;
+        seqs[n] = (struct batch_seq){.first = t,
+                                     .count = counts[i],
+                                     .position = from[i],
+                                     .second = NONE,
+                                     .state_in = NONE,
+                                     .state_out = NONE,
+                                     .pages = {tables[i]}};
+        for (uint32_t c = 0; c < counts[i]; c++, t++) {
+            ids[t] = (from[i] + c + 77 * i) % TOKENS;
+            seqs_of[t] = n;
+            columns[t] = t;
+        }
+        n++;
+    }
+    const struct batch batch = {.token_count = all,
+                                .value_count = all,
+                                .seq_count = n,
+                                .seqs = seqs,
+                                .ids = ids,
+                                .token_seq = seqs_of,
+                                .positions = positions,
+                                .features = features,
+                                .logit_columns = columns,
+                                .hidden_columns = columns,
+                                .pages = {a->pages},
+                                .values = values};
+    const struct shape *s = a->of;
+    const struct op_attention op = {.heads = s->heads,
+                                    .scale = 0.7f,
+                                    .window = s->window,
+                                    .cap = s->cap,
+                                    .qkv = {PLACE_QKV, 0, a->in},
+                                    .out = {PLACE_OUT, 0, a->out}};
+    struct compute *c = a->compute[mode];
+    assert_non_null(values);
+    compute_step_begin(c, &batch);
+    compute_embed(c,
+                  &(struct op_embed){.table = &a->table, .ropes = &no_ropes, .h = op.qkv, .angles = op.qkv});
+    compute_append(c, &op);
+    compute_attend(c, &op);
+    compute_values(c, &(struct op_values){.x = op.out});
+    assert_int_equal(compute_step_end(c), 0);
+    for (uint32_t i = 0, t = 0; i < 2; t += counts[i], i++)
+        if (ret[i])
+            memcpy(ret[i] + (size_t)from[i] * a->out, values + (size_t)t * a->out,
+                   (size_t)counts[i] * a->out * sizeof(float));
+    free(values);
+}
+
+static void same_bits(const struct attention *a, const float *plain, const float *got, const char *what)
+{
+    for (uint32_t t = 0; t < TOKENS / 2; t++)
+        if (memcmp(plain + (size_t)t * a->out, got + (size_t)t * a->out, a->out * sizeof(float)) != 0)
+            fail_msg("%s: position %u differs", what, t);
+}
+
+/* Two sequences of 350 tokens; the second is 5 tokens behind the first. */
+static void run(struct attention *a, uint32_t mode, uint32_t chunk, float *ret[2])
+{
+    const uint32_t length = TOKENS / 2;
+    uint32_t from[2] = {0, 0};
+    while (from[0] < length || from[1] < length) {
+        uint32_t counts[2] = {MIN_OF(chunk, length - from[0]), MIN_OF(chunk, length - from[1])};
+        if (from[1] == 0 && chunk > 5)
+            counts[1] = MIN_OF(counts[1], chunk - 5);
+        step(a, mode, from, counts, ret);
+        from[0] += counts[0];
+        from[1] += counts[1];
+    }
+}
+
+static void holds(const struct shape *s, struct rng *r)
+{
+    static const uint32_t chunks[] = {350, 250, 96, 32, 7, 1};
+    struct attention a;
+    attention_init(&a, s, r);
+    size_t bytes = (size_t)(TOKENS / 2) * a.out * sizeof(float);
+    float *plain[2] = {malloc(bytes), malloc(bytes)}, *got[2] = {malloc(bytes), malloc(bytes)};
+    run(&a, 0, 350, plain);
+    for (uint32_t i = 0; i < COUNT_OF(chunks); i++) {
+        char what[64];
+        snprintf(what, sizeof(what), "heads of %u, chunks of %u", s->size, chunks[i]);
+        memset(got[0], 0xff, bytes);
+        memset(got[1], 0xff, bytes);
+        run(&a, 1, chunks[i], got);
+        same_bits(&a, plain[0], got[0], what);
+        same_bits(&a, plain[1], got[1], what);
+    }
+    print_message("%u heads of %u, window %u: good\n", s->heads, s->size, s->window);
+    for (uint32_t i = 0; i < 2; i++) {
+        free(plain[i]);
+        free(got[i]);
+    }
+    attention_done(&a);
+}
+
+TEST(segments_and_tiles_have_the_plain_kernels_bits)
+{
+    static const struct shape shapes[] = {
+        {4, 2, 128, 0, 0}, {6, 2, 64, 100, 0}, {2, 1, 256, 300, 5}, {8, 1, 128, 31, 0}, {3, 3, 64, 0, 2}};
+    if (cuda_device_count() == 0) {
+        print_message("no NVIDIA GPU is here\n");
+        skip();
+    }
+    struct rng r = {9, 0};
+    for (uint32_t i = 0; i < PAGES; i++) {
+        tables[0][i] = 2 * (PAGES - 1 - i);
+        tables[1][i] = 2 * i + 1;
+    }
+    for (uint32_t i = 0; i < COUNT_OF(shapes); i++)
+        holds(&shapes[i], &r);
+}
+
+TEST_MAIN()
