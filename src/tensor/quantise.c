@@ -92,20 +92,19 @@ struct attempt {
     float error;                              /* sum of squares */
     float codes_sum, codes_squares, products; /* of codes, and of codes with values */
     uint16_t halves[2];
-    uint8_t codes[QUANTISE_GROUP_MAX];
+    float codes[QUANTISE_GROUP_MAX]; /* whole numbers */
 };
 
 static void encode(const float *x, uint32_t count, float most, struct attempt *a)
 {
-    float q[QUANTISE_GROUP_MAX], errors[LANES] = {0}, sums[LANES] = {0}, squares[LANES] = {0},
-                                 products[LANES] = {0};
+    float errors[LANES] = {0}, sums[LANES] = {0}, squares[LANES] = {0}, products[LANES] = {0};
+    float *const q = a->codes;
     ASSERT(count % LANES == 0 && most < 256);
     const float back = a->scale > 0 ? 1 / a->scale : 0;
     for (uint32_t i = 0; i < count; i++) {
         float at = (x[i] - a->offset) * back + 0.5f;
         at = at > 0 ? at : 0;
         at = at < most ? at : most;
-        a->codes[i] = (uint8_t)at;
         q[i] = (float)(int32_t)at;
     }
     for (uint32_t i = 0; i < count; i += LANES) {
@@ -191,7 +190,8 @@ void quantise_values(const float *x, uint32_t count, uint32_t bits, uint8_t *cod
         if (fit(x, count, bits, total, &other, &refined))
             keep_better(&best, &refined);
     }
-    memcpy(codes, best.codes, count);
+    for (uint32_t i = 0; i < count; i++)
+        codes[i] = (uint8_t)best.codes[i];
     *scale = best.halves[0];
     *offset = best.halves[1];
 }
