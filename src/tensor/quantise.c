@@ -124,6 +124,7 @@ static inline four_whole codes_of(four x, float most, float back, const struct a
 
 static float back_of(const struct attempt *a)
 {
+    ASSERT(a->scale >= 0);
     return a->scale > 0 ? 1 / a->scale : 0;
 }
 
@@ -161,6 +162,7 @@ static void weigh(const float *x, uint32_t count, float most, struct attempt *a)
 static void encode(const float *x, uint32_t count, float most, const struct attempt *a, uint8_t *ret)
 {
     const float back = back_of(a);
+    ASSERT(count % 4 == 0 && most < 256);
     for (uint32_t i = 0; i < count; i += 4) {
         const four_whole codes = codes_of(load(&x[i]), most, back, a);
         for (uint32_t l = 0; l < 4; l++)
@@ -208,6 +210,7 @@ static float total_of(const float *x, uint32_t count)
 {
     ASSERT(count % LANES == 0);
     four even = {0}, odd = {0};
+    ASSERT(x);
     for (uint32_t i = 0; i < count; i += LANES) {
         even += load(&x[i]);
         odd += load(&x[i + 4]);
