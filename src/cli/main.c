@@ -27,6 +27,7 @@ static const struct {
     {"status", command_admin},  {"load", command_admin},    {"unload", command_admin},
     {"clear", command_admin},   {"trim", command_admin},    {"parse", command_parse},
     {"pull", command_pull},     {"schema", command_schema}, {"eval", command_eval},
+    {"pack", command_pack},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

@@ -35,7 +35,8 @@ enum setting_command {
     COMMAND_ANY = 4111,  /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
     COMMAND_PULL = 16384,
-    COMMAND_EVERY = 32767
+    COMMAND_PACK = 32768,
+    COMMAND_EVERY = 65535
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */
