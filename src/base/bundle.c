@@ -54,7 +54,7 @@ struct reader {
     struct slice table;
     size_t at;
     bool bad;
-    uint64_t end; /* of parts */
+    uint64_t end;        /* of parts */
     struct bundle *into; /* NULL while counting */
     size_t name_bytes;
     uint32_t parts;
@@ -95,7 +95,8 @@ static struct slice take_name(struct reader *r)
 
 static void take_part(struct reader *r, uint64_t file_bytes, uint64_t *least)
 {
-    const struct file_part p = {.from = take(r, 8), .bytes = take(r, 8), .at = take(r, 8), .check = take(r, 8)};
+    const struct file_part p = {
+        .from = take(r, 8), .bytes = take(r, 8), .at = take(r, 8), .check = take(r, 8)};
     r->bad = r->bad || p.bytes == 0 || p.from < *least || p.from > file_bytes ||
              p.bytes > file_bytes - p.from || p.at < BUNDLE_PAGE || p.at > r->end ||
              p.bytes > r->end - p.at || r->parts == BUNDLE_PARTS_MAX;

@@ -75,6 +75,9 @@ bool bundle_is(const char *path);
 int bundle_open(const char *path, struct bundle *ret, struct err *e);
 /* Zeroed is fine. */
 void bundle_close(struct bundle *b);
+/* Reads the parts of a file and compares their checksums. 0, -EINVAL (one differs), -ENOMEM, or what reading
+ * said. */
+int bundle_check(const struct bundle *b, const struct bundle_file *f, struct err *e);
 /* NULL: it has no such file. */
 const struct bundle_file *bundle_find(const struct bundle *b, const char *name);
 /* Whether a bundle at `path` has a file that `wanted` takes; `ret`, if not NULL, gets the name of the first

@@ -109,8 +109,7 @@ static const char *name_in(const char *path, char bundle[BUNDLE_PATH_BYTES])
     return NULL;
 }
 
-/* Compares the checksum of each part: a file that is read from a bundle is the one that was put there. */
-static int check_parts(const struct regular_file *at, const struct bundle_file *file, struct err *e)
+int bundle_check(const struct bundle *b, const struct bundle_file *file, struct err *e)
 {
     char *bytes = NULL;
     int r = 0;
@@ -122,7 +121,7 @@ static int check_parts(const struct regular_file *at, const struct bundle_file *
             break;
         }
         bytes = more;
-        r = regular_file_read(at, p->at, bytes, (size_t)p->bytes, e);
+        r = regular_file_read(&b->at, p->at, bytes, (size_t)p->bytes, e);
         if (r == 0 && bundle_check_of(bytes, (size_t)p->bytes) != p->check)
             r = err_set(e, -EINVAL, "%s in it is damaged: a checksum differs", file->name);
     }
@@ -138,7 +137,8 @@ static int open_inside(const char *path, const char *bundle, const char *name, s
     if (r < 0)
         return r;
     const struct bundle_file *file = bundle_find(&b, name);
-    r = file ? check_parts(&b.at, file, e)
+    /* A file that is read from a bundle is the one that was put there. */
+    r = file ? bundle_check(&b, file, e)
              : err_set(e, -ENOENT, "%s: cannot be opened: the packed file has no such file", path);
     if (r < 0 && file)
         err_prefix(e, r, "%s", bundle);

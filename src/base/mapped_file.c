@@ -7,7 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@ static struct {
 } ranges[MAPPED_FILES_MAX];
 
 static struct sigaction before;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static atomic_flag installing = ATOMIC_FLAG_INIT;
 
 static bool replace_page(uintptr_t at)
 {
@@ -47,11 +47,18 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     errno = kept;
 }
 
+/* Also after somebody else's handler took the place of ours. */
 static void install(void)
 {
-    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER}, now;
     sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGBUS, &action, &before);
+    while (atomic_flag_test_and_set(&installing))
+        sched_yield();
+    if (sigaction(SIGBUS, NULL, &now) == 0 && now.sa_sigaction != on_fault) {
+        before = now;
+        (void)sigaction(SIGBUS, &action, NULL);
+    }
+    atomic_flag_clear(&installing);
 }
 
 static int take_slot(void)
@@ -84,7 +91,7 @@ int mapped_file_open(const struct regular_file *f, uint64_t from, size_t bytes, 
     ASSERT(from % PAGE == 0 && bytes > 0 && bytes % PAGE == 0 && !f->inside);
     if (from > f->bytes || bytes > f->bytes - from)
         return err_set(e, -EINVAL, "has no %zu bytes at %llu", bytes, (unsigned long long)from);
-    pthread_once(&once, install);
+    install();
     m.file.fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
     if (m.file.fd < 0)
         return err_set(e, -errno, "cannot be mapped: %s", strerror(errno));

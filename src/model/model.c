@@ -349,6 +349,8 @@ static int load(struct model *m, struct source *s, const char *dir, struct model
     int r = packed_open(dir, &m->packed, e);
     if (r == 0)
         r = packed_set_parts(&m->packed, &opts->parts, e);
+    if (r == 0)
+        r = packed_check_files(&m->packed, e);
     if (r < 0)
         return r;
     r = open_accounts(m, opts, m->packed.present);

@@ -48,12 +48,13 @@ struct packing {
     char part_path[PATH_BYTES], journal_path[PATH_BYTES];
     int fd;
     struct pack_journal journal;
+    uint64_t part_bytes;
     struct region text, head;
     char *map;
     uint64_t map_bytes;
-    uint32_t resumed;         /* parts */
-    struct region *at;        /* that is filled now */
-    const struct binder *by;  /* that fills it */
+    uint32_t resumed;        /* parts */
+    struct region *at;       /* that is filled now */
+    const struct binder *by; /* that fills it */
     struct err *e;
     int error; /* of a part */
 };
@@ -132,23 +133,19 @@ static void describe(struct packing *p)
 
 /* ---- parts ---- */
 
-static uint32_t parts_in(uint64_t bytes)
+static struct region region_of(const struct packing *p, uint64_t used, uint32_t first)
 {
-    return (uint32_t)((bytes + PACKED_PART_BYTES - 1) / PACKED_PART_BYTES);
-}
-
-static struct region region_of(uint64_t used, uint32_t first)
-{
-    const uint64_t bytes = ROUND_UP(used, PACKED_PAGE);
-    return (struct region){.used = used, .bytes = bytes, .first = first, .parts = parts_in(bytes)};
+    const uint64_t bytes = ROUND_UP(used, PACKED_PAGE), part = p->part_bytes;
+    return (struct region){
+        .used = used, .bytes = bytes, .first = first, .parts = (uint32_t)((bytes + part - 1) / part)};
 }
 
 /* Part `index` of the region, at its place in the file. */
 static struct file_part part_at(const struct packing *p, const struct region *r, uint32_t index)
 {
-    const uint64_t from = index * PACKED_PART_BYTES, begin = r == &p->head ? p->text.bytes : 0;
+    const uint64_t from = index * p->part_bytes, begin = r == &p->head ? p->text.bytes : 0;
     return (struct file_part){.from = from,
-                              .bytes = MIN_OF(PACKED_PART_BYTES, r->bytes - from),
+                              .bytes = MIN_OF(p->part_bytes, r->bytes - from),
                               .at = BUNDLE_PAGE + begin + from,
                               .check = p->journal.parts[r->first + index]};
 }
@@ -216,7 +213,7 @@ static int make_room(struct packing *p, struct err *e)
 {
     const struct region *r = p->resumed < p->head.first ? &p->text : &p->head;
     uint64_t done = r == &p->head ? p->text.bytes : 0;
-    done += MIN_OF((p->resumed - r->first) * PACKED_PART_BYTES, r->bytes);
+    done += MIN_OF((p->resumed - r->first) * p->part_bytes, r->bytes);
     if (ftruncate(p->fd, (off_t)(BUNDLE_PAGE + done)) < 0)
         return err_set(e, -errno, "%s: %s", p->part_path, strerror(errno));
     const int error = posix_fallocate(p->fd, 0, (off_t)(BUNDLE_PAGE + p->map_bytes));
@@ -229,14 +226,15 @@ static int open_regions(struct packing *p, struct err *e)
 {
     char identity[256];
     const struct packed_about *a = &p->about;
-    p->text = region_of(a->all.used, 0);
-    p->head = region_of(a->head.used, p->text.parts);
+    p->text = region_of(p, a->all.used, 0);
+    p->head = region_of(p, a->head.used, p->text.parts);
     p->map_bytes = p->text.bytes + p->head.bytes;
     if (p->map_bytes == 0 || p->map_bytes > WEIGHTS_BYTES_MAX)
         return err_set(e, -E2BIG, "%llu bytes of weights cannot be packed", (ull)p->map_bytes);
-    snprintf(identity, sizeof(identity), "plateau pack 1 %s %s %s %s %016llx %016llx %llu %llu",
+    snprintf(identity, sizeof(identity), "plateau pack 1 %s %s %s %s %016llx %016llx %llu %llu %llu",
              a->fingerprint, a->layout, compute_mode_name(a->compute), quantise_name(a->quant),
-             (ull)a->all.digest, (ull)a->head.digest, (ull)a->all.used, (ull)a->head.used);
+             (ull)a->all.digest, (ull)a->head.digest, (ull)a->all.used, (ull)a->head.used,
+             (ull)p->part_bytes);
     int r = pack_journal_open(p->journal_path, identity, p->text.parts + p->head.parts, &p->journal, e);
     if (r < 0)
         return r;
@@ -266,7 +264,7 @@ static void prepare(struct packing *p, struct region *r, struct binder *b)
     b->memory = &r->memory;
     b->stage = &p->source.stage;
     b->device = p->opts->device;
-    b->ready = MIN_OF(done * PACKED_PART_BYTES, r->used);
+    b->ready = MIN_OF(done * p->part_bytes, r->used);
     b->progress = advance;
     b->progress_arg = p;
     b->e = p->e;
@@ -397,8 +395,7 @@ static int finish(struct packing *p, struct pack_result *ret, struct err *e)
         return r;
     (void)unlink(p->journal_path);
     sync_folder(p->out);
-    *ret = (struct pack_result){
-        bytes, p->map_bytes, MIN_OF(p->resumed * PACKED_PART_BYTES, p->map_bytes)};
+    *ret = (struct pack_result){bytes, p->map_bytes, MIN_OF(p->resumed * p->part_bytes, p->map_bytes)};
     return 0;
 }
 
@@ -413,6 +410,8 @@ int pack_model(const char *dir, const char *out, const struct pack_opts *opts, s
     p->out = out;
     p->e = e;
     p->fd = p->journal.fd = -1;
+    p->part_bytes = opts->part_bytes ? opts->part_bytes : PACKED_PART_BYTES;
+    ASSERT(p->part_bytes % PACKED_PAGE == 0);
     int r = measure(p, e);
     if (r == 0) {
         describe(p);

@@ -11,10 +11,11 @@
 struct pack_opts {
     enum compute_mode compute;
     uint32_t quant;
-    struct device *device;      /* the CPU */
-    const char *fingerprint;    /* of the source's files, in hex, 64 digits */
-    struct account *parent;     /* as model_opts */
-    bool replace;               /* OUT may exist */
+    struct device *device;   /* the CPU */
+    const char *fingerprint; /* of the source's files, in hex, 64 digits */
+    struct account *parent;  /* as model_opts */
+    uint64_t part_bytes;     /* a multiple of 4096; 0: PACKED_PART_BYTES. For tests */
+    bool replace;            /* OUT may exist */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* nonzero: -ECANCELED */
     void *progress_arg;
 };

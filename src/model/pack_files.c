@@ -115,9 +115,8 @@ static int copy_whole(struct pack_files *p, const char *dir, const char *name, s
     if (r < 0)
         return r;
     struct range all = {0, f.bytes};
-    r = f.bytes <= FILE_BYTES_MAX
-            ? copy_ranges(p, name, &f, &all, 1, e)
-            : err_set(e, -EFBIG, "is larger than %llu bytes", (ull)FILE_BYTES_MAX);
+    r = f.bytes <= FILE_BYTES_MAX ? copy_ranges(p, name, &f, &all, 1, e)
+                                  : err_set(e, -EFBIG, "is larger than %llu bytes", (ull)FILE_BYTES_MAX);
     regular_file_close(&f);
     return r < 0 ? err_prefix(e, r, "%s", path) : 0;
 }

@@ -9,7 +9,7 @@
 #include "model/measure.h"
 
 struct pack_files {
-    int fd;           /* written to at `at`, which moves */
+    int fd; /* written to at `at`, which moves */
     uint64_t at;
     struct buf table; /* of bundle.h, without the number of files */
     uint32_t count;

@@ -137,6 +137,17 @@ int packed_set_parts(const struct packed *p, struct model_parts *parts, struct e
     return 0;
 }
 
+int packed_check_files(const struct packed *p, struct err *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; p->present && r == 0 && i < p->bundle.file_count; i++) {
+        const char *name = p->bundle.files[i].name;
+        if (strcmp(name, PACKED_WEIGHTS) != 0 && strcmp(name, PACKED_HEAD) != 0)
+            r = bundle_check(&p->bundle, &p->bundle.files[i], e);
+    }
+    return r < 0 ? err_prefix(e, r, "%s", p->path) : 0;
+}
+
 static bool same(const struct bind_mark *x, const struct bind_mark *y)
 {
     return x->used == y->used && x->digest == y->digest;
@@ -207,7 +218,7 @@ static void check_here(struct checking *c)
 {
     const struct packed_load *l = c->load;
     while (check_next(c)) {
-        const uint64_t done = MIN_OF((uint64_t)atomic_load(&c->done) * PACKED_PART_BYTES, c->file->bytes);
+        const uint64_t done = c->file->bytes / c->parts * MIN_OF(atomic_load(&c->done), c->parts);
         if (l->progress && l->progress(l->arg, done, c->file->bytes) != 0)
             atomic_store(&c->canceled, true);
     }
@@ -283,8 +294,7 @@ int packed_map(const struct packed *p, uint64_t used, const struct packed_load *
         return r;
     }
     r = weight_memory_map(ret, &mapped, used, account);
-    return r == 0 ? 0
-                  : err_set(e, r, "%llu bytes of mapped weights are more than is left", (ull)used);
+    return r == 0 ? 0 : err_set(e, r, "%llu bytes of mapped weights are more than is left", (ull)used);
 }
 
 int packed_read_head(const struct packed *p, struct weight_memory *memory, struct err *e)

@@ -45,12 +45,14 @@ void packed_close(struct packed *p);
 /* Sets the mode and the form that the file was packed for. 0, -ENOTSUP: others are wanted, or a device that
  * does not compute in the machine's memory. Without a packed file nothing is done. */
 int packed_set_parts(const struct packed *p, struct model_parts *parts, struct err *e);
+/* Compares the checksums of all its files but the weights. 0, -EINVAL, -ENOMEM, or what reading said. */
+int packed_check_files(const struct packed *p, struct err *e);
 /* Whether the layout of the file is what this program would pack. 0 or -ENOTSUP. */
 int packed_check(const struct packed *p, const struct config *c, const struct measured *m, struct err *e);
 
 /* What a load brings along. */
 struct packed_load {
-    uint32_t threads; /* that compare checksums */
+    uint32_t threads;                                                      /* that compare checksums */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* nonzero: -ECANCELED */
     void *arg;
 };
