@@ -45,6 +45,7 @@ struct api_live {
 
 /* 0 selects the default beside each. */
 struct api_opts {
+    const char *host;        /* the address of the port, for reports; borrowed; NULL: not reported */
     struct ledger *ledger;   /* for /api/memory */
     struct holders *holders; /* walked by clears and trims; NULL: clears and trims do nothing */
     struct guard *guard;     /* decides when new work is refused; NULL: never */

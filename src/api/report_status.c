@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "text/chat_format.h"
 
 static void write_speculation(const struct drafting_opts *g, const struct report_model *n, struct buf *ret)
 {
@@ -85,11 +86,22 @@ void report_caches(struct api *a, const struct engine_numbers *sum, struct buf *
                (ull)sum->images_found);
 }
 
+static void write_address(struct api *a, struct buf *ret)
+{
+    if (!a->opts.host || !a->server)
+        return;
+    buf_puts(ret, "\"address\":{");
+    json_write_member(ret, "host", a->opts.host);
+    buf_printf(ret, ",\"port\":%u},", http_server_port(a->server));
+}
+
 void report_status(struct api *a, struct buf *ret)
 {
     struct report_requests requests;
     struct engine_numbers cache = {0};
-    buf_puts(ret, "{\"models\":[");
+    buf_putc(ret, '{');
+    write_address(a, ret);
+    buf_puts(ret, "\"models\":[");
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         if (i > 0)
             buf_putc(ret, ',');

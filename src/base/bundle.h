@@ -60,8 +60,8 @@ int bundle_parse_page(const char page[BUNDLE_PAGE], uint64_t file_bytes, uint64_
 int bundle_parse_table(struct slice table, uint64_t table_at, struct bundle *ret, struct err *e);
 void bundle_free(struct bundle *b);
 
-/* The other way round. A table is a buffer to which the number of files is put first, then each file, each
- * followed by its parts; the buffer remembers a failure. */
+/* Writing. A table is a buffer: the number of files, then each file with its parts after it. The buffer
+ * keeps a failure. */
 struct buf;
 void bundle_put_count(struct buf *table, uint32_t files);
 void bundle_put_file(struct buf *table, const char *name, uint64_t bytes, uint32_t parts);
@@ -80,8 +80,7 @@ void bundle_close(struct bundle *b);
 int bundle_check(const struct bundle *b, const struct bundle_file *f, struct err *e);
 /* NULL: it has no such file. */
 const struct bundle_file *bundle_find(const struct bundle *b, const char *name);
-/* Whether a bundle at `path` has a file that `wanted` takes; `ret`, if not NULL, gets the name of the first
- * one. */
-bool bundle_any(const char *path, bool (*wanted)(const char *name), char ret[BUNDLE_NAME_MAX + 1]);
+/* Whether a bundle at `path` has a file for which `is` is true; `ret`, if not NULL, gets the first name. */
+bool bundle_any(const char *path, bool (*is)(const char *name), char ret[BUNDLE_NAME_MAX + 1]);
 
 #endif

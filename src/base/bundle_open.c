@@ -77,14 +77,14 @@ void bundle_close(struct bundle *b)
     bundle_free(b);
 }
 
-bool bundle_any(const char *path, bool (*wanted)(const char *name), char ret[BUNDLE_NAME_MAX + 1])
+bool bundle_any(const char *path, bool (*is)(const char *name), char ret[BUNDLE_NAME_MAX + 1])
 {
     struct bundle b;
     bool any = false;
     if (!bundle_is(path) || bundle_open(path, &b, NULL) < 0)
         return false;
     for (uint32_t i = 0; i < b.file_count && !any; i++) {
-        any = wanted(b.files[i].name);
+        any = is(b.files[i].name);
         if (any && ret)
             snprintf(ret, BUNDLE_NAME_MAX + 1, "%s", b.files[i].name);
     }
@@ -94,7 +94,7 @@ bool bundle_any(const char *path, bool (*wanted)(const char *name), char ret[BUN
 
 /* ---- a path into a bundle ---- */
 
-/* BUNDLE/NAME: the shortest beginning that is a file must be a bundle. */
+/* BUNDLE/NAME: the first file on the path must be a bundle. */
 static const char *name_in(const char *path, char bundle[BUNDLE_PATH_BYTES])
 {
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {

@@ -48,7 +48,7 @@ static int find_socket(struct admin_client *c, struct err *e)
 }
 
 /* The first key of a file. */
-static int read_key(const char *path, struct admin_client *c, struct err *e)
+static int read_key(const char *option, const char *path, struct admin_client *c, struct err *e)
 {
     struct small_file f = {0};
     struct slice key = {0};
@@ -60,20 +60,33 @@ static int read_key(const char *path, struct admin_client *c, struct err *e)
     if (r == 0)
         snprintf(c->key, sizeof(c->key), "%.*s", SLICE_ARGS(key));
     small_file_done(&f);
-    return r < 0 ? err_prefix(e, r, "--admin-key-file") : 0;
+    return r < 0 ? err_prefix(e, r, "--%s-key-file", option) : 0;
 }
 
-static int find_key(const struct settings *o, struct admin_client *c, struct err *e)
+/* option: "admin" or "api" */
+static int take_key(const char *option, const char *key, const char *path, struct admin_client *c,
+                    struct err *e)
 {
-    const char *key = o->keys.admin_keys[0];
     if (!key)
-        return o->keys.admin_key_files[0] ? read_key(o->keys.admin_key_files[0], c, e) : 0;
+        return path ? read_key(option, path, c, e) : 0;
     for (const char *at = key; *at; at++)
         if (!isgraph((unsigned char)*at) || at - key >= KEYRING_KEY_BYTES_MAX)
-            return err_set(e, -EINVAL, "--admin-key: a key has 1 to %d visible ASCII characters",
+            return err_set(e, -EINVAL, "--%s-key: a key has 1 to %d visible ASCII characters", option,
                            KEYRING_KEY_BYTES_MAX);
     snprintf(c->key, sizeof(c->key), "%s", key);
     return 0;
+}
+
+int admin_client_open_url(const struct settings *o, struct admin_client *ret, struct err *e)
+{
+    struct slice url = slice_trim(slice_of(o->url), "/");
+    *ret = (struct admin_client){.url = o->url};
+    if (slice_ends(url, SLICE("/v1")))
+        url = slice_sub(url, 0, url.len - 3);
+    if (url.len == 0 || url.len >= sizeof(ret->base))
+        return err_set(e, -EINVAL, "--url needs the address of a server, such as http://127.0.0.1:8080");
+    snprintf(ret->base, sizeof(ret->base), "%.*s", SLICE_ARGS(url));
+    return take_key("api", o->keys.api_keys[0], o->keys.api_key_files[0], ret, e);
 }
 
 int admin_client_open(const struct settings *o, struct admin_client *ret, struct err *e)
@@ -82,7 +95,7 @@ int admin_client_open(const struct settings *o, struct admin_client *ret, struct
     if (o->url && o->socket)
         return err_set(e, -EINVAL, "--socket and --url are two servers: give one of them");
     if (o->url)
-        return find_key(o, ret, e);
+        return take_key("admin", o->keys.admin_keys[0], o->keys.admin_key_files[0], ret, e);
     if (!o->socket)
         return find_socket(ret, e);
     if (strlen(o->socket) >= sizeof(ret->socket))
@@ -108,16 +121,17 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
 
 #define SET(option, value) code = code == CURLE_OK ? curl_easy_setopt(h, option, value) : code
 
-static CURLcode set_up(CURL *h, const struct admin_client *c, const char *method, const char *path,
-                       struct admin_reply *ret)
+/* Where, for any request. */
+static CURLcode address(CURL *h, const struct admin_client *c, const char *path)
 {
     CURLcode code = CURLE_OK;
     char url[2048];
-    size_t end = c->url ? strlen(c->url) : 0;
-    while (end > 0 && c->url[end - 1] == '/')
+    const char *base = c->base[0] ? c->base : c->url;
+    size_t end = base ? strlen(base) : 0;
+    while (end > 0 && base[end - 1] == '/')
         end--;
     int n = c->socket[0] ? snprintf(url, sizeof(url), "http://localhost%s", path)
-                         : snprintf(url, sizeof(url), "%.*s%s", (int)end, c->url, path);
+                         : snprintf(url, sizeof(url), "%.*s%s", (int)end, base, path);
     if (n < 0 || (size_t)n >= sizeof(url))
         return CURLE_URL_MALFORMAT;
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
@@ -125,13 +139,20 @@ static CURLcode set_up(CURL *h, const struct admin_client *c, const char *method
     SET(CURLOPT_URL, url);
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    SET(CURLOPT_WRITEFUNCTION, on_bytes);
-    SET(CURLOPT_WRITEDATA, &ret->body);
     SET(CURLOPT_USERAGENT, "plateau/" PLATEAU_VERSION);
     if (c->socket[0]) {
         SET(CURLOPT_UNIX_SOCKET_PATH, c->socket);
         SET(CURLOPT_NOPROXY, "*");
     }
+    return code;
+}
+
+static CURLcode set_up(CURL *h, const struct admin_client *c, const char *method, const char *path,
+                       struct admin_reply *ret)
+{
+    CURLcode code = address(h, c, path);
+    SET(CURLOPT_WRITEFUNCTION, on_bytes);
+    SET(CURLOPT_WRITEDATA, &ret->body);
     if (strcmp(method, "POST") == 0) {
         SET(CURLOPT_POST, 1L);
         SET(CURLOPT_POSTFIELDS, "");
@@ -163,9 +184,30 @@ static int explain(const struct admin_client *c, CURLcode code, struct err *e)
     return err_set(e, -EIO, "%s: %s", where, curl_easy_strerror(code));
 }
 
-/* 0, whatever the status is; -ECONNREFUSED, -EIO, -ENOMEM. */
-static int ask(const struct admin_client *c, const char *method, const char *path, struct admin_reply *ret,
-               struct err *e)
+int admin_client_explain(const struct admin_client *c, int code, struct err *e)
+{
+    return explain(c, (CURLcode)code, e);
+}
+
+int admin_client_prepare(const struct admin_client *c, void *h, const char *path, struct curl_slist **headers,
+                         struct err *e)
+{
+    struct curl_slist *list = headers_of(c);
+    struct curl_slist *longer = curl_slist_append(list, "Content-Type: application/json");
+    CURLcode code = longer ? address(h, c, path) : CURLE_OUT_OF_MEMORY;
+    *headers = longer ? longer : list;
+    SET(CURLOPT_HTTPHEADER, *headers);
+    return code == CURLE_OK ? 0 : explain(c, code, e);
+}
+
+const char *admin_client_sentence(const json_t *body)
+{
+    const json_t *error = json_object_get(body, "error");
+    return json_string_value(json_is_string(error) ? error : json_object_get(error, "message"));
+}
+
+int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
+                     struct admin_reply *ret, struct err *e)
 {
     long status = 0;
     *ret = (struct admin_reply){.status = 0};
@@ -192,10 +234,10 @@ static int ask(const struct admin_client *c, const char *method, const char *pat
 int admin_client_order(const struct admin_client *c, const char *method, const char *path,
                        struct admin_reply *ret, struct err *e)
 {
-    int r = ask(c, method, path, ret, e);
+    int r = admin_client_ask(c, method, path, ret, e);
     if (r < 0 || ret->status < 400)
         return r;
-    const char *message = json_string_value(json_object_get(json_object_get(ret->json, "error"), "message"));
+    const char *message = admin_client_sentence(ret->json);
     if (ret->status == 401 && !c->key[0])
         return err_set(e, -EPROTO, "%s needs its admin key: --admin-key-file FILE or PLATEAU_ADMIN_KEY",
                        c->url ? c->url : c->socket);

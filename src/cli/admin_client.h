@@ -10,12 +10,17 @@
 
 #define ADMIN_REPLY_BYTES_MAX ((size_t)16 << 20)
 
+struct curl_slist;
+
 struct admin_client {
     char socket[108]; /* "": `url` */
     const char *url;
-    char key[1025]; /* "": none */
+    char base[1024]; /* "": `url` */
+    char key[1025];  /* "": none */
 };
 
+/* A server at `url`, with or without a "/v1" at its end, and a key of `o` for --api-key. 0 or -EINVAL. */
+int admin_client_open_url(const struct settings *o, struct admin_client *ret, struct err *e);
 /* Finds the server: that of --socket or --url, else the only one of this machine. Borrows texts of `o`. 0,
  * -ENOENT (none runs here), -E2BIG (several do: e lists them), -EINVAL, or an error of the key's file. */
 int admin_client_open(const struct settings *o, struct admin_client *ret, struct err *e);
@@ -30,7 +35,19 @@ struct admin_reply {
  * -ENOMEM. admin_reply_done() either way. */
 int admin_client_order(const struct admin_client *c, const char *method, const char *path,
                        struct admin_reply *ret, struct err *e);
+/* The same, whatever the status is. */
+int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
+                     struct admin_reply *ret, struct err *e);
 void admin_reply_done(struct admin_reply *r);
+
+/* Sets address, socket and headers of a request that streams; h: a CURL handle. *headers is the caller's,
+ * until the request has ended. 0, -EINVAL (the address is too long), -ENOMEM. */
+int admin_client_prepare(const struct admin_client *c, void *h, const char *path, struct curl_slist **headers,
+                         struct err *e);
+/* Why a request failed, by its CURLcode. */
+int admin_client_explain(const struct admin_client *c, int code, struct err *e);
+/* The sentence of an error's body, or NULL. */
+const char *admin_client_sentence(const json_t *body);
 
 /* PREFIX, the id percent-encoded, SUFFIX. -ENAMETOOLONG. */
 int admin_path(const char *prefix, const char *id, const char *suffix, char *ret, size_t bytes_max);

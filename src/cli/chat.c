@@ -2,6 +2,7 @@
  * the account `text`. */
 #include "cli/chat.h"
 
+#include "base/clock.h"
 #include "base/rng.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -11,21 +12,21 @@
 
 /* --- messages --- */
 
-int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, struct err *e)
+int chat_open(struct chat *c, const struct chat_source *from, struct chat_screen *screen, struct err *e)
 {
-    *c = (struct chat){.rt = rt, .screen = screen, .seed = answer_seed(rt->settings)};
-    int r = answerer_init(&c->answerer, rt, interrupt_ends_answer, e);
+    const char *system = from->settings->answer.system;
+    *c = (struct chat){.from = *from, .screen = screen, .seed = answer_seed(from->settings)};
+    int r = from->rt ? answerer_init(&c->answerer, from->rt, interrupt_ends_answer, e) : 0;
     if (r < 0)
         return r;
-    request_memory_init(&c->memory, rt->text, CHAT_CONVERSATION_BYTES_MAX);
+    request_memory_init(&c->memory, from->text, CHAT_CONVERSATION_BYTES_MAX);
     request_memory_enter(&c->memory);
-    attach_init(&c->attached, rt, interrupt_pending);
+    attach_init(&c->attached, from->rt, interrupt_pending);
     c->messages = json_array();
     if (!c->messages)
         r = err_set(e, -ENOMEM, "no memory for a conversation");
-    else if (rt->settings->answer.system)
-        r = chat_set_system(
-            c, (struct slice){rt->settings->answer.system, strlen(rt->settings->answer.system)}, e);
+    else if (system)
+        r = chat_set_system(c, slice_of(system), e);
     if (r < 0)
         chat_close(c);
     return r;
@@ -38,7 +39,8 @@ void chat_close(struct chat *c)
     attach_done(&c->attached);
     request_memory_enter(NULL);
     request_memory_done(&c->memory);
-    answerer_done(&c->answerer);
+    if (c->from.rt)
+        answerer_done(&c->answerer);
 }
 
 static json_t *message_of(const char *role, struct slice text)
@@ -139,28 +141,48 @@ static int remember(struct chat *c, const struct telling *t, struct err *e)
 static void tell_end(struct chat *c)
 {
     const struct stream_finish *f = &c->last;
-    bool full = f->prompt_tokens + f->completion_tokens >= c->rt->planning.plan.max_model_len;
+    const uint32_t context = c->from.context;
+    bool full = context && f->prompt_tokens + f->completion_tokens >= context;
     if (f->reason == FINISH_LENGTH && full)
         chat_screen_note(
             c->screen,
             "[The context of %u tokens is full (--max-model-len). /reset begins a new conversation.]",
-            c->rt->planning.plan.max_model_len);
+            context);
     else if (f->reason == FINISH_LENGTH)
         chat_screen_note(c->screen, "[Cut at %u tokens: --max-tokens.]", f->completion_tokens);
     else if (f->reason == FINISH_ABORTED && !output_failed())
         chat_screen_note(c->screen, "[Stopped. What was said stays in the conversation.]");
 }
 
+static void tell_speed(struct chat *c)
+{
+    const struct stream_finish *f = &c->last;
+    const double first_s = (double)f->prefill_ns / NS_PER_S, rest_s = (double)f->decode_ns / NS_PER_S;
+    char speed[48] = "";
+    /* The first token comes with the prompt. */
+    if (f->completion_tokens > 1 && rest_s > 0)
+        snprintf(speed, sizeof(speed), ", %.1f tokens/s", (f->completion_tokens - 1) / rest_s);
+    chat_screen_note(c->screen, "[%u tokens (%u cached), first after %.2f s; %u tokens written%s.]",
+                     f->prompt_tokens, f->cached_tokens, first_s, f->completion_tokens, speed);
+}
+
+static int ask(struct chat *c, struct telling *t, struct err *e)
+{
+    const uint64_t seed = c->draws ? rng_at(c->seed, c->draws) : c->seed;
+    const struct question q = {.messages = c->messages, .attached = &c->attached, .seed = seed};
+    if (c->from.remote)
+        return remote_answer(c->from.remote, c->messages, seed, interrupt_ends_answer, on_part, t, &c->last,
+                             e);
+    return answerer_run(&c->answerer, &q, on_part, t, &c->last, e);
+}
+
 static int run_answer(struct chat *c, struct err *e)
 {
     struct charge charge = request_memory_charge(&c->memory);
     struct telling t = {.screen = c->screen};
-    struct question q = {.messages = c->messages,
-                         .attached = &c->attached,
-                         .seed = c->draws ? rng_at(c->seed, c->draws) : c->seed};
     buf_init(&t.reasoning, CHAT_MESSAGE_BYTES_MAX, &charge);
     buf_init(&t.content, CHAT_MESSAGE_BYTES_MAX, &charge);
-    int r = answerer_run(&c->answerer, &q, on_part, &t, &c->last, e);
+    int r = ask(c, &t, e);
     if (r == 0) {
         c->answers++;
         chat_screen_end(c->screen);
@@ -170,6 +192,8 @@ static int run_answer(struct chat *c, struct err *e)
     buf_done(&t.reasoning);
     if (r == 0)
         tell_end(c);
+    if (r == 0 && c->from.settings->stats)
+        tell_speed(c);
     return r;
 }
 
@@ -181,7 +205,7 @@ static int answer(struct chat *c, struct err *e)
     return err_set(e, r,
                    "the conversation with this message does not fit into the context of %u tokens "
                    "(--max-model-len). Nothing was sent and nothing is lost: shorten the message, or /reset",
-                   c->rt->planning.plan.max_model_len);
+                   c->from.context);
 }
 
 int chat_say(struct chat *c, struct slice text, struct err *e)

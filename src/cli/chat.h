@@ -8,16 +8,27 @@
 #include "gen/request_memory.h"
 #include "host/answer.h"
 #include "cli/chat_screen.h"
+#include "cli/remote.h"
 
 #include <jansson.h>
 
 #define CHAT_MESSAGE_BYTES_MAX      ((size_t)16 << 20)
 #define CHAT_CONVERSATION_BYTES_MAX ((size_t)256 << 20)
 
+/* What answers: a model loaded here, or one that a server has. Borrowed by the conversation. */
+struct chat_source {
+    const struct settings *settings;
+    struct runtime *rt;          /* NULL: the server's */
+    const struct remote *remote; /* NULL: loaded here */
+    struct ledger *ledger;
+    struct account *text; /* pays for the conversation */
+    uint32_t context;     /* tokens; 0: unknown */
+};
+
 struct chat {
-    struct runtime *rt;
+    struct chat_source from;
     struct chat_screen *screen;
-    struct answerer answerer;
+    struct answerer answerer;     /* of a model loaded here */
     struct request_memory memory; /* of the messages' JSON */
     json_t *messages;             /* array; the first may be the system message */
     struct attach attached;       /* in the order of the messages; at the end, those of the next message */
@@ -28,7 +39,7 @@ struct chat {
 };
 
 /* 0 or -ENOMEM. On failure nothing remains. */
-int chat_open(struct chat *c, struct runtime *rt, struct chat_screen *screen, struct err *e);
+int chat_open(struct chat *c, const struct chat_source *from, struct chat_screen *screen, struct err *e);
 /* The conversation is forgotten to the last byte. */
 void chat_close(struct chat *c);
 

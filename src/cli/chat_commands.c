@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/chat.h"
+#include "cli/remote_attach.h"
 #include "memory/footprint.h"
 
 #include <errno.h>
@@ -39,8 +40,11 @@ static int attach(struct chat *c, enum media_kind kind, struct slice what, struc
                                             : "[Nothing goes with the next message.]");
         return 0;
     }
-    int r = attach_add(&c->attached, kind, what, &tokens, e);
-    if (r == 0 && c->screen->terminal)
+    int r = c->from.rt ? attach_add(&c->attached, kind, what, &tokens, e)
+                       : remote_attach(&c->attached, kind, what, e);
+    if (r == 0 && !c->from.rt && c->screen->terminal)
+        chat_screen_note(c->screen, "[It goes with the next message.]");
+    if (r == 0 && c->from.rt && c->screen->terminal)
         chat_screen_note(c->screen, "[%u tokens, with the next message.]", tokens);
     return r;
 }
@@ -92,12 +96,21 @@ static void print_account(void *arg, const struct account_numbers *n)
                bytes_text(n->used).text);
 }
 
+static void print_memory(const struct runtime *rt)
+{
+    struct footprint footprint;
+    footprint_read(&footprint);
+    printf("Memory\n");
+    ledger_walk(rt->ledger, print_account, NULL);
+    printf("  %-24s %10s\n  %-24s %10s\n", "resident by the system",
+           bytes_text(footprint.rss_anon_bytes + footprint.rss_shmem_bytes).text, "limit",
+           bytes_text(rt->planning.plan.ceiling_bytes).text);
+}
+
 static int stats(struct chat *c, struct slice argument, struct err *e)
 {
     const struct stream_finish *f = &c->last;
-    struct footprint footprint;
     (void)argument, (void)e;
-    footprint_read(&footprint);
     if (c->answers) {
         double prefill_s = (double)f->prefill_ns / NS_PER_S, decode_s = (double)f->decode_ns / NS_PER_S;
         printf("Last answer\n  prompt   %u tokens in %.3f s", f->prompt_tokens, prefill_s);
@@ -107,16 +120,15 @@ static int stats(struct chat *c, struct slice argument, struct err *e)
         /* The first token comes with the prompt. */
         if (f->completion_tokens > 1 && f->decode_ns)
             printf(", %.1f tokens/s", (f->completion_tokens - 1) / decode_s);
-        printf("\n  context  %u of %u tokens\n", f->prompt_tokens + f->completion_tokens,
-               c->rt->planning.plan.max_model_len);
+        printf("\n  context  %u", f->prompt_tokens + f->completion_tokens);
+        printf(c->from.context ? " of %u tokens\n" : " tokens\n", c->from.context);
     }
     printf("Conversation\n  %zu messages, %u answers since the start\n", json_array_size(c->messages),
            c->answers);
-    printf("Memory\n");
-    ledger_walk(c->rt->ledger, print_account, NULL);
-    printf("  %-24s %10s\n  %-24s %10s\n", "resident by the system",
-           bytes_text(footprint.rss_anon_bytes + footprint.rss_shmem_bytes).text, "limit",
-           bytes_text(c->rt->planning.plan.ceiling_bytes).text);
+    if (c->from.rt)
+        print_memory(c->from.rt);
+    else
+        printf("Server\n  %s\n", remote_where(c->from.remote));
     fflush(stdout);
     return 0;
 }

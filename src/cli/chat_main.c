@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "host/model_place.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +65,8 @@ static int converse(struct chat *c, struct line_input *in)
 static void tell_model(const struct runtime *rt, struct chat_screen *screen)
 {
     char starter[HUB_PATH_BYTES];
+    if (!rt)
+        return;
     if (!rt->settings->models.model)
         chat_screen_note(screen,
                          "The bundled model has 30 million parameters and knows Unix commands. Try: What "
@@ -73,19 +76,25 @@ static void tell_model(const struct runtime *rt, struct chat_screen *screen)
                                  "directory on Linux?");
 }
 
-static void greet(const struct runtime *rt, struct chat_screen *screen)
+static void greet(const struct chat_source *from, struct chat_screen *screen)
 {
-    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s, context of %u tokens. /help lists commands.",
-                     rt->model_id, rt->planning.plan.max_model_len);
-    tell_model(rt, screen);
+    char context[48] = "";
+    if (from->context)
+        snprintf(context, sizeof(context), ", context of %u tokens", from->context);
+    if (from->remote && !from->settings->url)
+        chat_screen_note(screen, "The server at %s has the model; --local loads it here.",
+                         remote_where(from->remote));
+    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s%s. /help lists commands.",
+                     from->remote ? from->remote->id : from->rt->model_id, context);
+    tell_model(from->rt, screen);
 }
 
-static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
+static int talk(const struct chat_source *from, struct chat_screen *screen, struct err *e)
 {
-    struct charge charge = account_charge(rt->text);
+    struct charge charge = account_charge(from->text);
     struct line_input_opts opts = {.terminal = screen->terminal,
                                    .colours = screen->colours,
-                                   .history = rt->settings->history,
+                                   .history = from->settings->history,
                                    .bytes_max = CHAT_MESSAGE_BYTES_MAX,
                                    .charge = &charge};
     struct line_input *in;
@@ -93,10 +102,10 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
     int r = line_input_create(&opts, &in);
     if (r < 0)
         return err_set(e, r, "no memory for the line editor");
-    r = chat_open(&c, rt, screen, e);
+    r = chat_open(&c, from, screen, e);
     if (r == 0) {
         if (screen->terminal)
-            greet(rt, screen);
+            greet(from, screen);
         r = converse(&c, in);
         /* On a terminal the failure has been shown; a script gets the exit status. */
         if (r == 0 && c.failed && !screen->terminal)
@@ -109,29 +118,64 @@ static int talk(struct runtime *rt, struct chat_screen *screen, struct err *e)
 
 /* --- the command --- */
 
+/* With a model that a server has. The ledger bounds what the conversation takes here. */
+static int run_remote(const struct remote *remote, struct chat_screen *screen, struct err *e)
+{
+    struct chat_source from = {.settings = remote->settings, .remote = remote, .context = remote->context};
+    int r = ledger_create(2 * CHAT_CONVERSATION_BYTES_MAX, &from.ledger);
+    if (r == 0)
+        r = accounts_open(ledger_root(from.ledger), ACCOUNT_TEXT, 2 * CHAT_CONVERSATION_BYTES_MAX,
+                          &from.text);
+    r = r < 0 ? err_set(e, r, "no memory for a conversation") : talk(&from, screen, e);
+    account_close(from.text);
+    ledger_free(from.ledger);
+    return r;
+}
+
 /* An exit status, or an error before the conversation. */
-static int run(const struct settings *o, struct err *e)
+static int run_here(const struct settings *o, struct chat_screen *screen, struct err *e)
 {
     struct runtime rt;
-    struct chat_screen screen;
-    chat_screen_init(&screen, o->hide_reasoning);
     int r = runtime_open(o, &(struct runtime_opts){.seqs = 1, .queue = 1, .looks = true}, &rt, e);
     if (r < 0)
         return r;
     rt.needs_tokenizer = true;
     rt.needs_template = true;
     r = progress_load(&rt, e);
+    const struct chat_source from = {.settings = o,
+                                     .rt = &rt,
+                                     .ledger = rt.ledger,
+                                     .text = rt.text,
+                                     .context = rt.planning.plan.max_model_len};
     if (r == 0)
-        r = talk(&rt, &screen, e);
+        r = talk(&from, screen, e);
     runtime_close(&rt);
+    return r;
+}
+
+static int run(struct settings *o, struct err *e)
+{
+    char starter[HUB_PATH_BYTES];
+    struct remote remote = {0};
+    struct chat_screen screen;
+    chat_screen_init(&screen, o->hide_reasoning);
+    int r = o->url ? remote_open(o, &remote, e) : 0;
+    cli_hide_secrets();
+    if (r == 0 && (o->url || remote_find(o, &remote))) {
+        r = run_remote(&remote, &screen, e);
+    } else if (r == 0) {
+        if (!o->models.model && model_place_starter(starter))
+            o->models.model = starter;
+        r = run_here(o, &screen, e);
+    }
+    remote_close(&remote);
     return r;
 }
 
 static int start(struct settings *o, struct err *e)
 {
-    char starter[HUB_PATH_BYTES];
-    if (!o->models.model && model_place_starter(starter))
-        o->models.model = starter;
+    if (o->url && o->local)
+        return err_set(e, -EINVAL, "--url is a server, and --local none: give one of them");
     int r = options_log_level(o, LOG_LEVEL_WARN, e);
     if (r < 0)
         return r;

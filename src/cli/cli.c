@@ -10,10 +10,25 @@ bool cli_help(enum setting_command command, const struct settings *o)
     return o->help || o->help_all;
 }
 
+/* Of the one command that runs. */
+static struct {
+    enum setting_command command;
+    int argc;
+    char **argv;
+} line;
+
+void cli_hide_secrets(void)
+{
+    options_hide(line.command, line.argc, line.argv);
+}
+
 int cli_run(enum setting_command command, int argc, char **argv, command_fn *run)
 {
     struct settings o;
     struct err e = {{0}};
+    line.command = command;
+    line.argc = argc;
+    line.argv = argv;
     int r = options_parse(command, argc, argv, &o, &e);
     if (r == 0 && !cli_help(command, &o))
         r = run(&o, &e);

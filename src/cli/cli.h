@@ -12,6 +12,7 @@ int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_pull(int argc, char **argv);
+int command_open(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_parse(int argc, char **argv);
 int command_schema(int argc, char **argv);
@@ -24,6 +25,8 @@ int command_admin(int argc, char **argv);
 typedef int command_fn(struct settings *o, struct err *e);
 /* Reads the settings; prints help, or runs the command. Wrong settings are printed, and the status is 2. */
 int cli_run(enum setting_command command, int argc, char **argv, command_fn *run);
+/* Overwrites the secrets on the command line of cli_run(). Their parsed values are gone then. */
+void cli_hide_secrets(void);
 /* Prints help if it was asked for. */
 bool cli_help(enum setting_command command, const struct settings *o);
 /* The exit status of work that ended with `r`; a failure prints its reason, if it has one. */

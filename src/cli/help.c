@@ -26,11 +26,14 @@ static const struct command_row {
      "  plateau serve --model-dir ~/models --ttl 900 --pin Qwen3-0.6B --alias default=Qwen3-4B\n"
      "  plateau serve ~/models/Qwen3-4B --host 0.0.0.0 --api-key-file keys.txt\n"},
     {COMMAND_CHAT, "chat", "[MODEL] [OPTION...]", "talk with a model in the terminal",
-     "MODEL is a directory with config.json, safetensors files and tokenizer.json, or a GGUF file. Without\n"
-     "one SmolLM2 answers if ./run has fetched it, else the bundled model. /help lists the commands of a\n"
-     "conversation; /image attaches an image. Ctrl-C stops an answer, Ctrl-D leaves. When standard input\n"
+     "MODEL is a directory with config.json, safetensors files and tokenizer.json, a GGUF file, or the name\n"
+     "of a model. A server of this machine that has it answers; without a server it is loaded here. Without\n"
+     "MODEL and server SmolLM2 answers if ./run has fetched it, else the bundled model. With --url any\n"
+     "server with OpenAI's API answers. /help lists the commands of a conversation; /image attaches an "
+     "image. Ctrl-C stops an answer, Ctrl-D leaves. When standard input\n"
      "or output is not a terminal, each line is a message, and only answers are printed.\n",
      "  plateau chat\n"
+     "  plateau chat --url http://127.0.0.1:8080 --stats\n"
      "  plateau chat ~/models/Qwen3-4B --think --system \"Answer in one sentence.\"\n"
      "  printf 'I live in London.\\nWhere do I live?\\n' | plateau chat --temperature 0\n"},
     {COMMAND_GENERATE, "generate", "[OPTION...] PROMPT", "answer one prompt on standard output",
@@ -41,7 +44,8 @@ static const struct command_row {
      "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
     {COMMAND_PLAN, "plan", "[MODEL...] [OPTION...]", "show where every byte of memory would go",
      "Reads the headers of each MODEL (default: the bundled one) and prints the least and the most memory\n"
-     "that plateau serve would take with the same options, account by account. Nothing is loaded. Exit\n"
+     "that plateau serve would take with the same options, account by account. Nothing is loaded. Of a\n"
+     "model that is at the Hugging Face hub only, the list of files and the headers are fetched. Exit\n"
      "status 1 means that it does not fit; the message names a context that would.\n",
      "  plateau plan\n"
      "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
@@ -76,6 +80,11 @@ static const struct command_row {
      "  plateau status --json\n"
      "  plateau status --socket /run/plateau/plateau-8080.sock\n"
      "  PLATEAU_ADMIN_KEY=... plateau status --url https://models.example\n"},
+    {COMMAND_OPEN, "open", "[OPTION...]", "open a running server's page in the browser",
+     "Finds the only server of this user on this machine, and prints the address of its page, with its own\n"
+     "admin key where it has one. On a desktop the browser opens it. The key stands in no process list.\n",
+     "  plateau open\n"
+     "  plateau open --print\n"},
     {COMMAND_LOAD, "load", "MODEL [OPTION...]", "load a model into a running server",
      ASKS "MODEL is an id of plateau status. Returns when the model is loaded. Exit status 1: it cannot be\n"
           "loaded, or does not fit; the server's message says why.\n",

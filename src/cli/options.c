@@ -208,8 +208,8 @@ static int set_argument(enum setting_command command, const char *text, struct s
         o->argument = text;
         return 0;
     }
-    if (o->models.model ||
-        (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS | COMMAND_PULL)))
+    if (o->models.model || (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS |
+                                       COMMAND_PULL | COMMAND_OPEN)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);
     o->models.model = text;
     return 0;

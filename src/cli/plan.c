@@ -2,6 +2,8 @@
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "cli/cli.h"
+#include "cli/interrupt.h"
+#include "cli/pull_plan.h"
 #include "host/model_hint.h"
 #include "host/planning.h"
 #include "host/runtime.h"
@@ -251,14 +253,11 @@ static int options_of(const struct settings *o, const char *dir, const char *id,
     return settings_of_model(o, section, ret, e);
 }
 
-static int plan_one(const struct settings *o, const char *model, struct sum *sum, struct buf *json,
-                    struct err *e)
+static int plan_directory(const struct settings *o, const char *dir, const char *id, struct sum *sum,
+                          struct buf *json, struct err *e)
 {
-    char dir[4096], id[256];
     struct settings own;
-    int r = runtime_find_model(model, NULL, dir, id, e);
-    if (r == 0)
-        r = options_of(o, dir, id, &own, e);
+    int r = options_of(o, dir, id, &own, e);
     if (r < 0)
         return r;
     struct planning p = {.settings = &own,
@@ -288,6 +287,72 @@ static int plan_one(const struct settings *o, const char *model, struct sum *sum
     else
         print_table(&p);
     return r;
+}
+
+/* ---- a model that is at the hub only ---- */
+
+struct at_hub {
+    const struct settings *o;
+    const char *id;
+    struct sum *sum;
+    struct buf *json;
+    bool headers; /* came: what fails then is the plan */
+};
+
+static int stop_if_interrupted(void *arg, const struct hub_progress *p)
+{
+    (void)arg, (void)p;
+    return interrupt_pending();
+}
+
+static int plan_headers(void *arg, const char *dir, uint64_t bytes, struct err *e)
+{
+    struct at_hub *a = arg;
+    char why[sizeof(e->text)];
+    a->headers = true;
+    if (!a->o->json)
+        printf("%s is at the hub, %s to fetch: plateau pull %s\n\n", a->id, bytes_text(bytes).text, a->id);
+    int r = plan_directory(a->o, dir, a->id, a->sum, a->json, e);
+    if (r < 0) {
+        pull_plain_reason(e->text, dir, why, sizeof(why));
+        err_set(e, r, "%s: %s", a->id, why);
+    }
+    return r;
+}
+
+/* From its list of files and the headers of its weights. */
+static int plan_at_hub(const struct settings *o, const struct hub_name *name, struct sum *sum,
+                       struct buf *json, struct err *e)
+{
+    char cache[HUB_PATH_BYTES];
+    struct hub_pulled pulled;
+    struct at_hub a = {.o = o, .id = name->id, .sum = sum, .json = json};
+    const struct hub_pull_opts opts = {.cache = cache,
+                                       .name = *name,
+                                       .stall_s = o->pull.stall_s,
+                                       .plans_only = true,
+                                       .planned = plan_headers,
+                                       .progress = stop_if_interrupted,
+                                       .arg = &a};
+    int r = hub_cache_dir(cache, e);
+    interrupt_catch();
+    if (r < 0)
+        return r;
+    r = hub_pull(&opts, &pulled, e);
+    if (r < 0 && r != -ECANCELED && !a.headers)
+        err_prefix(e, r, "%s is not here, and of the hub", name->id);
+    return r;
+}
+
+static int plan_one(const struct settings *o, const char *model, struct sum *sum, struct buf *json,
+                    struct err *e)
+{
+    char dir[4096], id[256];
+    struct hub_name name;
+    int r = runtime_find_model(model, NULL, dir, id, e);
+    if ((r == -ENOENT || r == -ENODATA) && model && hub_name_parse(model, &name) && !hub_is_offline())
+        return plan_at_hub(o, &name, sum, json, e);
+    return r == 0 ? plan_directory(o, dir, id, sum, json, e) : r;
 }
 
 static int plan_all(const struct settings *o, struct buf *json, struct err *e)

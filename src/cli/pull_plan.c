@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The message without the temporary directory in it. */
-static void plain_reason(const char *text, const char *dir, char *ret, size_t bytes_max)
+void pull_plain_reason(const char *text, const char *dir, char *ret, size_t bytes_max)
 {
     const char *at = strstr(text, dir);
     if (!at)
@@ -26,7 +25,7 @@ int pull_plan_show(const struct settings *o, const char *model, const char *dir,
     struct model_listing m;
     char why[sizeof(m.why.text)];
     model_listing_make(o, dir, model, &m);
-    plain_reason(m.why.text, dir, why, sizeof(why));
+    pull_plain_reason(m.why.text, dir, why, sizeof(why));
     if (m.state == LISTING_REFUSED)
         return anyway ? 0
                       : err_set(e, -ENOTSUP, "%s is not served here: %s. --anyway fetches it nevertheless",

@@ -10,4 +10,7 @@
 int pull_plan_show(const struct settings *o, const char *model, const char *dir, uint64_t bytes, bool anyway,
                    struct err *e);
 
+/* `text` without the directory of headers in it. */
+void pull_plain_reason(const char *text, const char *dir, char *ret, size_t bytes_max);
+
 #endif

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/page_address.h"
 #include "cli/progress.h"
 #include "host/server.h"
 
@@ -160,17 +161,24 @@ static void let_signals_end(void)
 
 /* --- where it listens --- */
 
-/* The page's address with the server's own admin key. On a terminal only: its reader sits at the machine. */
-static void tell_key(const struct server *s)
+/* The page's address, a question, and the way to serve another model. The own admin key stands in the address
+ * on a terminal only: its reader sits at the machine. */
+static void tell_first_steps(const struct server *s)
 {
-    const char *key = live_own_admin_key(&s->live), *host = s->live.started.http.host;
-    bool v6 = strchr(host, ':') != NULL, any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
-    if (!key || !terminal_is(stdout))
-        return;
-    if (any)
-        host = "127.0.0.1";
-    printf("As its administrator: http://%s%s%s:%u/#key=%s\n", v6 && !any ? "[" : "", host,
-           v6 && !any ? "]" : "", http_server_port(s->http), key);
+    const char *key = terminal_is(stdout) ? live_own_admin_key(&s->live) : NULL,
+               *program = program_invocation_name, *question = "Write a sentence about the sea.";
+    /* Of the models that come without being named, the last is the better one. */
+    const uint32_t count = s->models.count;
+    const bool usual = !s->live.started.models.model && !s->live.started.models.dirs[0];
+    const char *id = count == 0 ? "MODEL" : s->models.list[usual ? count - 1 : 0].id;
+    struct page_address page = page_address_of(s->live.started.http.host, http_server_port(s->http), key);
+    if (usual && !s->live.started.models.hub_cache)
+        question = strcmp(id, "canary") == 0 ? "What does ls do?" : "How do I list files on Linux?";
+    printf("  the page    %s%s\n", page.text, key ? "" : "  (plateau open adds its key)");
+    printf("  a question  %s chat %s, then for example: %s\n", program, id, question);
+    printf("  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or FILE.gguf\n",
+           program, program);
+    explicit_bzero(&page, sizeof(page));
 }
 
 static void tell_where(const struct server *s)
@@ -182,7 +190,7 @@ static void tell_where(const struct server *s)
         printf("(model %s)\n", s->models.list[0].id);
     else
         printf("(%u models)\n", s->models.count);
-    tell_key(s);
+    tell_first_steps(s);
     /* The server continues; its exit status shows it at the end. */
     if (output_flush() < 0)
         LOG_WARN("output_failed", "error=\"%s\" host=%s port=%u", strerror(output_error()),

@@ -12,7 +12,8 @@
 struct dirent;
 
 /* Calls `found` if entry `index` of `dir` is a packed file, or a file *.gguf with a model's weights, for one
- * in parts if it is the first part that is there. `entries` are the directory's names, sorted. 0, or the result of `found`. */
+ * in parts if it is the first part that is there. `entries` are the directory's names, sorted.
+ * 0, or the result of `found`. */
 int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index, model_found_fn *found,
                       void *arg, struct err *e);
 /* Of all files of a directory; one that cannot be read has none. */
@@ -22,7 +23,8 @@ int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err
 bool model_ggufs_packed(const char *name);
 
 /* The id of such a file: its name without .gguf and the number of a part, or without .plateau. The names of
- * `folders` directories above it stand before it. False: the path is not that of such a file, or is longer than `bytes`. */
+ * `folders` directories above it stand before it. False: the path is not that of such a file, or is longer
+ * than `bytes`. */
 bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes);
 
 /* The bytes of a GGUF model's files, of all parts that are there. */

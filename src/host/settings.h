@@ -35,8 +35,12 @@ enum setting_command {
     COMMAND_ANY = 4111,  /* that has to do with models */
     COMMAND_ADMIN = 992, /* that asks a server */
     COMMAND_PULL = 16384,
-    COMMAND_PACK = 32768,
-    COMMAND_EVERY = 65535
+    COMMAND_OPEN = 32768,
+    COMMAND_BENCH = 65536,
+    COMMAND_COMPLETION = 131072,
+    COMMAND_MANUAL = 262144,
+    COMMAND_PACK = 524288,
+    COMMAND_EVERY = 1048575
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */
@@ -122,7 +126,7 @@ struct settings {
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */
     const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
-    bool hide_reasoning, json, yes, help, help_all;
+    bool hide_reasoning, stats, local, print, json, yes, help, help_all;
     struct settings_text *texts;         /* texts of the files */
     bool config_secret, env_file_secret; /* a secret was among it */
     struct settings_section *sections;

@@ -45,11 +45,11 @@ struct setting_row {
 #define COMMAND_TALK (COMMAND_GENERATE | COMMAND_CHAT)
 
 /* Beside commands. */
-#define LIVE    0x10000  /* may change while the command runs */
-#define SECRET  0x20000  /* not to be shown */
-#define SECTION 0x40000  /* may stand in a section [model NAME] of the file */
-#define FIRST   0x100000 /* --help shows it; the others --help-all */
-#define PLANNED 0x80000  /* with LIVE: not above its value at the start, for which memory was planned */
+#define LIVE    0x1000000  /* may change while the command runs */
+#define SECRET  0x2000000  /* not to be shown */
+#define SECTION 0x4000000  /* may stand in a section [model NAME] of the file */
+#define FIRST   0x8000000  /* --help shows it; the others --help-all */
+#define PLANNED 0x10000000 /* with LIVE: not above its value at the start, for which memory was planned */
 
 /* As a default: a number of all ones, which is not the value of any text; help does not show it. */
 #define SETTINGS_NOT_GIVEN "-"

@@ -9,10 +9,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define TRIES_MAX  5
-#define WAIT_S_MAX 30
-#define SHOW_NS    (100 * NS_PER_MS)
-#define POLL_MS    50
+#define TRIES_MAX      5
+#define PLAN_TRIES_MAX 2
+#define WAIT_S_MAX     30
+#define SHOW_NS        (100 * NS_PER_MS)
+#define POLL_MS        50
 
 bool hub_retry_again(struct hub_retry *r, const struct hub_transfer *t, bool resumes)
 {
@@ -88,7 +89,9 @@ int hub_work_get(struct hub_work *w, struct hub_transfer *t, void (*restart)(voi
             return err_set(e, -ENOTSUP, "the hub serves no ranges");
         if (t->end == HUB_END_FAILED)
             return err_set(e, t->code, "%s", t->why.text);
-        if (!hub_retry_again(&retry, t, t->bytes > 0))
+        /* A plan waits for a person, a pull for a line that comes back. */
+        const bool again = hub_retry_again(&retry, t, t->bytes > 0);
+        if (!again || (w->opts->plans_only && retry.tries >= PLAN_TRIES_MAX))
             return err_set(e, -EAGAIN, "%s", t->why.text);
         if (t->bytes > 0) {
             t->from += t->came;

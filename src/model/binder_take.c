@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <math.h>
 
-/* What follows depends on all that came before. */
+/* A digest depends on all numbers so far, in order. */
 static void add(struct binder *b, const uint64_t *numbers, size_t count)
 {
     uint64_t all[16] = {b->digest};

@@ -35,7 +35,7 @@ struct source {
     struct vector_head_source vector_head;
 };
 
-/* What is bound. While measuring there are no layers and no blocks. */
+/* The results of binding. While measuring there are no layers and no blocks. */
 struct bind_places {
     struct model_ends *ends;
     struct layer *layers;

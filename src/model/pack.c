@@ -1,10 +1,9 @@
 /* pack.c - a load whose memory is the file.
  *
- * The weights of the text model and of the MTP head are two regions of OUT.part, behind its first page, cut
- * into parts. The binder fills them front to back: all bytes before what it took last are complete. A part
- * that is complete is written to disk, and then its checksum to the journal; so a process that is killed at
- * any time leaves parts that its successor can check. A file begins to be one with its first page, which is
- * written last. */
+ * The weights of the text model and of the MTP head are two regions of OUT.part after its first page, cut
+ * into parts. The binder fills them front to back, so all bytes before its last take are complete. A complete
+ * part goes to disk, and then its checksum to the journal. So a process that is killed leaves parts that the
+ * next one can check. The first page is written last. */
 #include "model/pack.h"
 
 #include "compute/backend.h"
@@ -208,7 +207,7 @@ static uint32_t complete(const struct packing *p)
     return p->journal.part_count;
 }
 
-/* What follows the parts that are complete becomes zeros, which packing expects. */
+/* The bytes after the complete parts become zeros, which packing expects. */
 static int make_room(struct packing *p, struct err *e)
 {
     const struct region *r = p->resumed < p->head.first ? &p->text : &p->head;
@@ -310,7 +309,7 @@ static int pack(struct packing *p, struct err *e)
         r = pack_head(p);
     if (p->error == -ECANCELED)
         return err_set(e, p->error,
-                       "stopped; what is packed stays in %s, and the same command goes on with it",
+                       "stopped; the complete parts stay in %s, and the same command goes on with it",
                        p->part_path);
     return r == 0 ? checkpoint_check(p->source.checkpoint, e) : r;
 }

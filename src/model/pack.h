@@ -26,7 +26,7 @@ struct pack_result {
     uint64_t resumed_bytes; /* of these, found complete */
 };
 
-/* 0; -ECANCELED: what is complete stays for the next call; -EEXIST: OUT is there; -EBUSY: another process
+/* 0; -ECANCELED: complete parts stay for the next call; -EEXIST: OUT is there; -EBUSY: another process
  * packs to OUT; -ENOSPC; -ENOTSUP (a packed file, a device); or as model_load(). */
 int pack_model(const char *dir, const char *out, const struct pack_opts *opts, struct pack_result *ret,
                struct err *e);

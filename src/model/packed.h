@@ -1,10 +1,9 @@
 /* packed.h - a packed file: a model whose weights lie in the kernels' layout, to be mapped (plateau pack).
  *
- * It is a bundle (base/bundle.h) of these files: what the source's loader reads of its small files and of the
- * heads of its weight files, so that a probe of the packed file is a probe of the source; PACKED_ABOUT; and
- * PACKED_WEIGHTS and PACKED_HEAD, the packed weights of the text model with its vision encoder, and of the
- * MTP head. These come in the order in which the binder takes memory, in parts of PACKED_PART_BYTES with a
- * checksum each. One thread. */
+ * It is a bundle (base/bundle.h). It has the source's small files and the heads of its weight files, so a
+ * probe of it is a probe of the source. PACKED_ABOUT says for what it was packed. PACKED_WEIGHTS has the
+ * packed weights of the text model and its vision encoder, PACKED_HEAD the MTP head's, in the order in
+ * which the binder takes memory. Parts have PACKED_PART_BYTES and a checksum each. One thread. */
 #ifndef PLATEAU_MODEL_PACKED_H
 #define PLATEAU_MODEL_PACKED_H
 
@@ -60,7 +59,7 @@ struct packed_load {
  * (damaged), -ECANCELED, -ENOMEM, or what the system said. */
 int packed_map(const struct packed *p, uint64_t used, const struct packed_load *load, struct account *account,
                struct weight_memory *ret, struct err *e);
-/* Reads those of the MTP head into memory that was reserved. As above. */
+/* Reads the MTP head's weights into reserved memory. As above. */
 int packed_read_head(const struct packed *p, struct weight_memory *memory, struct err *e);
 
 /* The two forms of PACKED_ABOUT. */

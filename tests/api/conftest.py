@@ -279,7 +279,10 @@ class Faulty(Server):
         """Number of reservations since the last order that refuses some."""
         self.process.stdin.write(text.encode() + b"\n")
         self.process.stdin.flush()
-        word, count = self.process.stdout.readline().split()
+        line = self.process.stdout.readline()
+        while line.startswith(b"  "):  # of its first words
+            line = self.process.stdout.readline()
+        word, count = line.split()
         assert word == b"ok"
         return int(count)
 

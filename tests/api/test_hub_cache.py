@@ -28,7 +28,7 @@ def said(server, words):
 def run(home, *arguments, **variables):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "XDG_", "OLLAMA"))}
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-                          cwd=home, env={**env, "HOME": str(home), "PLATEAU_MEMORY_LIMIT": "2G", **variables})
+                          cwd=home, env={**env, "HOME": str(home), "PLATEAU_MEMORY_LIMIT": "2G", "HF_HUB_OFFLINE": "1", **variables})
 
 
 def put(cache, name, commit, ref="main", source=SMALL, leave_out=()):

@@ -17,7 +17,8 @@ CONFIG = (CANARY / "config.json").read_text()
 
 
 def run(*arguments, cwd=None, **variables):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=cwd, env={**os.environ, **variables})
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=cwd,
+                          env={**os.environ, "HF_HUB_OFFLINE": "1", **variables})
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
-"""plateau pack: a packed file answers as its source does, its pages are shared, and packing outlives a kill."""
+"""plateau pack: a packed file answers as its source does, its pages are shared, and packing goes on after a
+kill."""
 import json
 import os
 import pathlib

@@ -101,6 +101,32 @@ def test_what_cannot_run_is_said_before_the_weights_are_fetched(hub, model, tmp_
     check_cache(tmp_path, hub.models["acme/odd"], "odd")
 
 
+def plan(hub, home, *arguments, **variables):
+    env = environment(hub, home, **variables)
+    return subprocess.run([PROGRAM, "plan", *arguments], capture_output=True, text=True, timeout=60, env=env)
+
+
+def test_a_plan_of_a_model_that_is_at_the_hub_fetches_headers_only(hub, model, tmp_path):
+    got = plan(hub, tmp_path, "acme/small")
+    assert got.returncode == 0, got.stderr
+    assert got.stdout.startswith("acme/small is at the hub, ") and "plateau pull acme/small" in got.stdout
+    assert hub.bytes_sent < 60000 and not list(cache(tmp_path).rglob("snapshots/*/*"))
+    there = json.loads(plan(hub, tmp_path, "acme/small", "--json").stdout)
+    assert pull(hub, tmp_path, "acme/small").returncode == 0
+    here = json.loads(plan(hub, tmp_path, "acme/small", "--json").stdout)
+    assert here["floor_bytes"] == there["floor_bytes"] and here["fits"] is there["fits"] is True
+    assert not list(tmp_path.glob("plateau-pull-*"))
+
+
+def test_a_plan_says_why_a_model_of_the_hub_cannot_run(hub, model, tmp_path):
+    config = {**json.loads(model.files["config.json"]), "model_type": "weird"}
+    hub.models["acme/odd"] = Model({**model.files, "config.json": json.dumps(config).encode()})
+    for arguments, words in ((["acme/odd"], "acme/odd: config.json: model_type 'weird'"), (["acme/none"], "acme/none is not here, and of the hub: "),
+                             (["acme/small", "--memory-limit", "20M"], "acme/small: ")):
+        got = plan(hub, tmp_path, *arguments)
+        assert got.returncode == 1 and words in got.stderr and "/plateau-pull" not in got.stderr, got.stderr
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["acme/none"], "no such model, or it is private: set HF_TOKEN"), (["acme/small@v9"], "no such revision"),
     (["acme/gated"], "terms have to be accepted"), (["acme/bins"], "in .bin or .pt files only"), (["acme/ggufs"], "--include 'a.gguf'"),

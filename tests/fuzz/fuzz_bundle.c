@@ -1,5 +1,5 @@
-/* Any bytes as a packed file's table and as its description: no part lies outside of the file, and what is
- * read is written the same. The first 8 bytes of the input are the file's length. */
+/* Any bytes as a packed file's table and as its description: no part lies outside of the file, and a
+ * table is written as it was read. The first 8 bytes of the input are the file's length. */
 #include "base/bundle.h"
 
 #include "base/buf.h"
@@ -41,7 +41,7 @@ static void try_table(struct slice table, uint64_t table_at)
     bundle_free(&b);
 }
 
-/* The page of such a table is read; with another byte it is refused. */
+/* The page of such a table is read; with another byte the parser refuses it. */
 static void try_page(struct slice table, uint64_t table_at)
 {
     char page[BUNDLE_PAGE];

@@ -1,4 +1,4 @@
-/* Packed files: the bits of their source; whatever is damaged or foreign is refused; packing goes on after any
+/* Packed files: the bits of their source; damaged and foreign files are refused; packing resumes after any
  * part. */
 #include "test_ledger.h"
 #include "small_mtp.h"
@@ -131,17 +131,10 @@ static void draft(const char *path, uint32_t *id, float *logit)
     assert_true(model_shape(m)->mtp);
     for (uint32_t i = 0; i < TOKENS; i++)
         tokens[i] = i % 16;
-    const struct model_seq row = {.tokens = tokens,
-                                  .token_count = TOKENS,
-                                  .pages = {table},
-                                  .state_in = NONE,
-                                  .logits_from = TOKENS};
-    const struct model_draft_seq d = {.token = token,
-                                      .position = TOKENS,
-                                      .pages = {table},
-                                      .count = 1,
-                                      .drafts = id,
-                                      .logits = logit};
+    const struct model_seq row = {
+        .tokens = tokens, .token_count = TOKENS, .pages = {table}, .state_in = NONE, .logits_from = TOKENS};
+    const struct model_draft_seq d = {
+        .token = token, .position = TOKENS, .pages = {table}, .count = 1, .drafts = id, .logits = logit};
     small_mtp_draft(m, &o, &row, 1, &d);
     model_free(m);
 }
@@ -204,7 +197,9 @@ TEST(each_byte_that_changes_is_noticed)
     struct rng rng = {23, 0};
     for (int i = 0; i < 160; i++) {
         /* The first page, the end with the table, and anywhere. */
-        const size_t at = i < 40 ? rng_below(&rng, 4096) : i < 80 ? len - 1 - rng_below(&rng, 2000) : rng_below(&rng, len);
+        const size_t at = i < 40   ? rng_below(&rng, 4096)
+                          : i < 80 ? len - 1 - rng_below(&rng, 2000)
+                                   : rng_below(&rng, len);
         const char other = (char)(bytes[at] ^ (1 << rng_below(&rng, 8)));
         struct err e = {{0}};
         write_at(out, at, &other, 1);
@@ -362,7 +357,7 @@ TEST(packing_goes_on_where_it_was_stopped)
     free(wanted);
 }
 
-/* A journal of another model, or of other options, is none. */
+/* A journal of another model or of other options does not count. */
 TEST(what_was_begun_for_another_model_is_begun_anew)
 {
     struct pack_opts o = pack_opts(COMPUTE_F32);

@@ -1,8 +1,11 @@
 /* Every call of the system fails, or hangs: that costs hits, never more, and never time. */
 #include "test_store.h"
 
-#define LIMIT   ((uint64_t)64 << 20)
-#define HANG_NS (300 * NS_PER_MS)
+#include "store/store_state.h"
+
+#define LIMIT    ((uint64_t)64 << 20)
+#define HANG_NS  (20 * NS_PER_MS)
+#define NEVER_NS (3600 * NS_PER_S)
 
 /* After any failure, read data is correct, nothing is held, and a store opened later serves. */
 static void use(const char *dir)
@@ -116,8 +119,18 @@ static void wait_off(struct scene *s)
     uint64_t began_ns = clock_now_ns();
     while (numbers(s).state != STORE_OFF) {
         usleep(1000);
-        assert_true(clock_now_ns() - began_ns < 5 * NS_PER_S);
+        assert_true(clock_now_ns() - began_ns < 30 * NS_PER_S);
     }
+}
+
+/* Until then a slow call, or a thread without a processor, is not taken for one that hangs. */
+static void shorten_patience(struct scene *s)
+{
+    while (atomic_load(&sys_state.hanging) == 0)
+        usleep(1000);
+    pthread_mutex_lock(&s->store->lock);
+    s->store->hang_ns = HANG_NS;
+    pthread_mutex_unlock(&s->store->lock);
 }
 
 TEST(a_call_that_hangs_turns_the_tier_off_and_delays_nobody)
@@ -127,7 +140,7 @@ TEST(a_call_that_hangs_turns_the_tier_off_and_delays_nobody)
         struct scene s;
         struct store_opts o = opts_of(test_dir(), LIMIT);
         struct prefix_key key = key_of(1);
-        o.hang_ns = HANG_NS;
+        o.hang_ns = NEVER_NS;
         sys_reset();
         scene_open_with(&s, &o);
         assert_int_equal(wait_listed(&s).state, STORE_ON);
@@ -136,8 +149,9 @@ TEST(a_call_that_hangs_turns_the_tier_off_and_delays_nobody)
         atomic_store(&sys_state.hangs, calls[i] + 1);
         for (uint32_t k = 0; k < 6; k++)
             assert_int_equal(s.io.read(s.io.arg, &key, TIER_PAGE, 7, k), 0);
+        shorten_patience(&s);
         wait_off(&s);
-        /* Waiting readers get an answer; none of this took longer than a poll. */
+        /* Waiting readers get an answer; none of this waits for the disk. */
         uint64_t began_ns = clock_now_ns();
         struct tier_arrival a;
         uint32_t failed = 0;
@@ -149,7 +163,7 @@ TEST(a_call_that_hangs_turns_the_tier_off_and_delays_nobody)
         assert_int_equal(put(&s, 2, TIER_PAGE), -ENODEV);
         assert_int_equal(get(&s, 1, TIER_PAGE), -ENODEV);
         store_client_close(&s.io);
-        assert_true(clock_now_ns() - began_ns < 100 * NS_PER_MS);
+        assert_true(clock_now_ns() - began_ns < NS_PER_S);
         atomic_store(&sys_state.hangs, 0);
         store_close(s.store);
         sem_destroy(&s.woken);
@@ -181,7 +195,7 @@ TEST(a_write_that_hangs_turns_the_tier_off)
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
         struct scene s;
         struct store_opts o = opts_of(test_dir(), STORE_LIMIT_LEAST);
-        o.hang_ns = HANG_NS;
+        o.hang_ns = NEVER_NS;
         sys_reset();
         scene_open_with(&s, &o);
         assert_int_equal(wait_listed(&s).state, STORE_ON);
@@ -193,13 +207,14 @@ TEST(a_write_that_hangs_turns_the_tier_off)
         atomic_store(&sys_state.hangs, calls[i] + 1);
         for (uint32_t k = 1000; k < 1010; k++)
             put(&s, k, TIER_PAGE);
+        shorten_patience(&s);
         wait_off(&s);
         /* Writes that were queued and not begun are dropped; closing waits for nothing. */
         assert_int_equal(numbers(&s).queued_writes, 0);
         assert_true(numbers(&s).drops >= 3);
         uint64_t began_ns = clock_now_ns();
         store_client_close(&s.io);
-        assert_true(clock_now_ns() - began_ns < 100 * NS_PER_MS);
+        assert_true(clock_now_ns() - began_ns < NS_PER_S);
         atomic_store(&sys_state.hangs, 0);
         store_close(s.store);
         sem_destroy(&s.woken);

@@ -17,9 +17,11 @@ endforeach()
 set(images)
 foreach(name rows project attention recurrent route encode)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
-  # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf.
+  # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf. What ptxas
+  # says of each kernel lies beside the image, for tools/check-ptxas.
   add_custom_command(OUTPUT ${image}
-    COMMAND ${PLATEAU_NVCC} -std=c++17 -fmad=false -fatbin ${targets} -I ${CMAKE_SOURCE_DIR}/src -o ${image}
+    COMMAND sh -c "\"$@\" 2>${image}.ptxas || { cat ${image}.ptxas >&2; exit 1; }" sh
+      ${PLATEAU_NVCC} -std=c++17 -fmad=false -fatbin ${targets} -Xptxas -v -I ${CMAKE_SOURCE_DIR}/src -o ${image}
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/common.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h

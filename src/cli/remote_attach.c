@@ -1,0 +1,91 @@
+/* remote_attach.c - base64 of libcrypto, which writes whole groups of three bytes. */
+#include "cli/remote_attach.h"
+
+#include "base/check.h"
+#include "base/small_file.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* By the first bytes of the file. */
+static const char *type_of(enum media_kind kind, struct slice bytes)
+{
+    static const struct {
+        const char *head, *type;
+    } types[] = {{"\x89PNG", "image/png"}, {"GIF8", "image/gif"}, {"RIFF", "image/webp"}};
+    if (kind == MEDIA_VIDEO)
+        return "video/mp4";
+    for (size_t i = 0; i < COUNT_OF(types); i++)
+        if (slice_starts(bytes, slice_of(types[i].head)))
+            return types[i].type;
+    return "image/jpeg";
+}
+
+static json_t *part_of(enum media_kind kind, const char *url)
+{
+    const char *type = kind == MEDIA_VIDEO ? "video_url" : "image_url";
+    return json_pack("{s:s, s:{s:s}}", "type", type, type, "url", url);
+}
+
+static json_t *part_of_bytes(enum media_kind kind, struct slice bytes)
+{
+    char head[64];
+    int n = snprintf(head, sizeof(head), "data:%s;base64,", type_of(kind, bytes));
+    char *url = malloc((size_t)n + (bytes.len + 2) / 3 * 4 + 1);
+    if (!url)
+        return NULL;
+    memcpy(url, head, (size_t)n);
+    EVP_EncodeBlock((unsigned char *)url + n, (const unsigned char *)bytes.ptr, (int)bytes.len);
+    json_t *part = part_of(kind, url);
+    free(url);
+    return part;
+}
+
+static bool write_path(struct slice what, char *ret, size_t bytes_max)
+{
+    const char *home = getenv("HOME");
+    if (slice_starts(what, SLICE("file://")))
+        what = slice_sub(what, 7, what.len);
+    const bool at_home = slice_starts(what, SLICE("~/")) && home;
+    int n =
+        snprintf(ret, bytes_max, "%s%.*s", at_home ? home : "", (int)what.len - at_home, what.ptr + at_home);
+    return n > 0 && (size_t)n < bytes_max;
+}
+
+static int read_part(enum media_kind kind, struct slice what, json_t **ret, struct err *e)
+{
+    char path[4096];
+    struct small_file f = {0};
+    if (!write_path(what, path, sizeof(path)))
+        return err_set(e, -EINVAL, "the name of a file has at most %zu bytes", sizeof(path) - 1);
+    int r = small_file_read(path, REMOTE_ATTACH_BYTES_MAX, &f, e);
+    if (r == 0 && !(*ret = part_of_bytes(kind, (struct slice){f.bytes, f.len})))
+        r = err_set(e, -ENOMEM, "no memory for %s", path);
+    small_file_done(&f);
+    return r;
+}
+
+int remote_attach(struct attach *a, enum media_kind kind, struct slice what, struct err *e)
+{
+    char address[4096];
+    json_t *part = NULL;
+    int r = 0;
+    if (what.len >= 2 && (what.ptr[0] == '\'' || what.ptr[0] == '"') && what.ptr[what.len - 1] == what.ptr[0])
+        what = slice_sub(what, 1, what.len - 2);
+    if (a->count == ATTACH_MAX)
+        return err_set(e, -E2BIG, "a conversation has at most %d images and videos; /reset begins a new one",
+                       ATTACH_MAX);
+    if (slice_starts(what, SLICE("http://")) || slice_starts(what, SLICE("https://"))) {
+        snprintf(address, sizeof(address), "%.*s", SLICE_ARGS(what));
+        part = part_of(kind, address);
+        r = part ? 0 : err_set(e, -EINVAL, "the address is no valid UTF-8 text");
+    } else {
+        r = read_part(kind, what, &part, e);
+    }
+    if (r == 0)
+        a->items[a->count++] = (struct attach_item){.part = part};
+    return r;
+}

@@ -1,0 +1,33 @@
+/* stream_client.h - requests to a server that answer with server-sent events, any number at once. Main
+ * thread. */
+#ifndef PLATEAU_CLI_STREAM_CLIENT_H
+#define PLATEAU_CLI_STREAM_CLIENT_H
+
+#include "cli/admin_client.h"
+
+#define STREAM_LINE_BYTES_MAX ((size_t)16 << 20) /* of one event, and of an error's body */
+
+struct stream_request {
+    /* Filled by the caller, and borrowed until the run has ended. */
+    const struct admin_client *client;
+    const char *path, *body; /* body: JSON */
+    /* The data of one event. Not called for "[DONE]". */
+    void (*event)(void *arg, const json_t *data);
+    void *arg;
+    /* The result: 0, -ECONNREFUSED, -EPROTO (the server refused: `e` has its sentence), -EIO, -ENOMEM,
+     * -ECANCELED. */
+    int result;
+    unsigned status; /* 0: none came */
+    bool done;       /* "[DONE]" came */
+    struct err e;
+    /* Private. */
+    void *handle;
+    struct curl_slist *headers;
+    struct buf line;
+};
+
+/* Runs the requests at once until each has ended. stopped (may be NULL) is asked at least every 50 ms; when
+ * it says so, the open requests are closed, and their result is -ECANCELED. 0, or -ENOMEM: nothing ran. */
+int stream_client_run(struct stream_request *requests, uint32_t count, bool (*stopped)(void), struct err *e);
+
+#endif

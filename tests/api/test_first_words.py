@@ -1,0 +1,122 @@
+"""The first words of a server, the page's address, and chat with a model that a server has."""
+
+import json
+import os
+import pathlib
+import re
+import stat
+import subprocess
+
+import pytest
+
+from conftest import Server
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(ROOT / "build" / "plateau"))
+LS = "ls(1) - list directory contents."
+TRIANGLE = "A green triangle on a gray background."
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+def run(home, *arguments, stdin="", **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLATEAU_") and "DISPLAY" not in k}
+    env |= {"XDG_RUNTIME_DIR": str(home), "XDG_STATE_HOME": str(home / "state"), **more}
+    return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=60, env=env)
+
+
+@pytest.fixture(scope="module")
+def served(home):
+    """A server whose admin socket is in `home`; `first` has the lines after the one with its address."""
+    before = os.environ["XDG_RUNTIME_DIR"]
+    os.environ["XDG_RUNTIME_DIR"] = str(home)
+    try:
+        server = Server("--threads", "1", "--alias", "acme/dog", "--api-key", "a-secret", key="a-secret")
+    finally:
+        os.environ["XDG_RUNTIME_DIR"] = before
+    server.first = [server.process.stdout.readline().decode() for _ in range(3)]
+    yield server
+    assert server.stop() == 0
+
+
+def test_a_server_says_what_to_do_next(served):
+    page, question, model = served.first
+    assert f"http://127.0.0.1:{served.port}/" in page and "#key=" not in page, "no key where no terminal is"
+    assert " chat canary" in question and " pull " in model and " serve " in model
+
+
+def test_open_gives_the_pages_address_with_the_key(served, home):
+    got = run(home, "open")
+    assert got.returncode == 0, got.stderr
+    address, key = got.stdout.strip().split("/#key=")
+    assert address == served.url
+    assert served.http.get("/api/memory", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+
+def test_a_browser_gets_a_private_file_and_no_key(served, home, tmp_path):
+    browser = tmp_path / "xdg-open"
+    browser.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/seen; cat "$1" >{tmp_path}/page\n')
+    browser.chmod(0o755)
+    got = run(home, "open", DISPLAY=":9", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    seen = (tmp_path / "seen").read_text().strip()
+    assert got.returncode == 0 and "key" not in got.stdout + seen and f":{served.port}/" in got.stdout
+    assert stat.S_IMODE(os.stat(seen).st_mode) == 0o600
+    key = re.search("#key=([0-9a-f]+)", (tmp_path / "page").read_text())[1]
+    assert run(home, "open", "--print").stdout.strip().endswith("#key=" + key)
+
+
+def test_open_without_a_server(tmp_path):
+    got = run(tmp_path, "open")
+    assert got.returncode == 1 and "plateau serve" in got.stderr
+
+
+@pytest.mark.parametrize("name", [[], ["canary"], ["acme/dog"]])
+def test_chat_asks_the_server_of_this_machine(served, home, name):
+    before = len(served.lines)
+    got = run(home, "chat", "--temperature", "0", "--stats", *name, stdin="What does ls do?\n")
+    assert got.returncode == 0 and got.stdout == LS + "\n", got.stderr
+    assert re.search(r"\[\d+ tokens \(\d+ cached\), first after [\d.]+ s; \d+ tokens written", got.stderr)
+    served.says("request_ended")
+    assert len(served.lines) > before, "the server answered"
+
+
+def test_an_option_of_a_load_loads_here(served, home):
+    for option in (["--local"], ["--max-model-len", "512"]):
+        got = run(home, "chat", "--temperature", "0", *option, stdin="What does ls do?\n/stats\n")
+        assert got.stdout.startswith(LS) and "Memory\n" in got.stdout
+
+
+def test_chat_with_an_address(served, home, tmp_path):
+    key = tmp_path / "keys"
+    key.write_text("a-secret\n")
+    at = ["chat", "--temperature", "0", "--api-key-file", key, "--url"]
+    image, kept = ROOT / "tests/golden/data/canary-8bit/images/0.png", tmp_path / "kept.json"
+    lines = f"I live in London.\nWhere do I live?\n/stats\n/reset\n/image {image}\nWhat do you see?\n/save {kept}\n"
+    got = run(tmp_path, *at, served.url + "/v1/", stdin=lines)
+    assert got.returncode == 0, got.stderr
+    assert "You live in London.\n" in got.stdout and f"Server\n  {served.url}\n" in got.stdout
+    assert got.stdout.endswith(TRIANGLE + "\n")
+    assert served.chat(**json.loads(kept.read_text()), temperature=0).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--api-key", "a-secret", "dog"], "has no model dog; it has canary, acme/dog"),
+        ([], "needs a key: --api-key-file FILE or PLATEAU_API_KEY"),
+        (["--api-key", "wrong"], "refuses the key"),
+        (["--api-key", "a-secret", "--local"], "give one of them"),
+    ],
+)
+def test_mistakes_about_a_server(served, tmp_path, arguments, words):
+    got = run(tmp_path, "chat", "--url", served.url, *arguments, stdin="Hi\n")
+    assert got.returncode != 0 and words in got.stderr and got.stdout == ""
+    assert "a-secret" not in got.stderr
+
+
+def test_what_a_server_refuses_is_said_and_the_chat_goes_on(served, home):
+    got = run(home, "chat", "--temperature", "0", stdin="x " * 60000 + "\nWhat does ls do?\n")
+    assert got.returncode == 1 and got.stdout == LS + "\n" and "context" in got.stderr
