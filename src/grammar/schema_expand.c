@@ -244,6 +244,8 @@ static void run(struct expand *x, struct schema_state *st, uint32_t depth);
 static bool excludes(struct expand *x, lit_id a, lit_id b, uint32_t types)
 {
     struct schema_work *w = x->w;
+    if (a == LIT(a / 2) && b == LIT(b / 2) && schema_apart(w, a / 2, b / 2))
+        return true;
     if (w->nested == NESTED_MAX)
         return false;
     struct schema_set_of of = {0};

@@ -248,6 +248,12 @@ rx_id schema_pattern_rx(struct schema_work *w, uint32_t node, const char *key, s
 enum schema_format_kind { SCHEMA_FORMAT_KNOWN, SCHEMA_FORMAT_REFUSED, SCHEMA_FORMAT_NOTE };
 enum schema_format_kind schema_format(struct schema_work *w, uint32_t node, struct slice name, rx_id *ret);
 
+/* ---- schema_apart.c ---- */
+
+/* True: the keywords of both, read as they stand, show that no value satisfies the two schemas. The work may fail
+ * for a reference without a target. */
+bool schema_apart(struct schema_work *w, uint32_t node_a, uint32_t node_b);
+
 /* ---- schema_accept.c ---- */
 
 uint32_t schema_type_of(const json_t *value);

@@ -184,6 +184,45 @@ TEST(one_of_is_exclusive)
     schema_check_refused("{'oneOf': [{'items': {'type': 'integer'}}, {'minItems': 2}]}", -ENOTSUP, "items");
 }
 
+TEST(one_of_tagged)
+{
+    struct {
+        const char *a, *b, *accepted, *refused;
+    } cases[] = {
+        /* Apart by the member alone. */
+        {"'const': 'i'", "'const': 's'", "{'k':'i','i':1}\n{'k':'s','s':1}\n{'k':'s','i':2}",
+         "{'k':'i','i':2}\n{}"},
+        {"'enum': ['i', 'j']", "'enum': ['s', 't']", "{'k':'j','i':1}\n{'k':'t'}", "{'k':'u'}"},
+        {"'enum': ['i', 1]", "'const': 2", "{'k':1,'i':1}\n{'k':2,'s':1}", "{'k':2,'s':2}"},
+        /* A value that both take is left out, however it is written. */
+        {"'enum': ['i', 's']", "'enum': ['s', 't']", "{'k':'i'}\n{'k':'t'}\n{'k':'s','i':2}", "{'k':'s'}"},
+        {"'const': 1", "'const': 1.0", "{'k':1,'i':2}\n{'k':1,'s':2}", "{'k':1}"},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        for (int by_name = 0; by_name < 2; by_name++) {
+            char a[256], b[256], schema[1024];
+            snprintf(a, sizeof(a),
+                     "{'type': 'object', 'properties': {'k': {%s}, 'i': {'const': 1}}, 'required': ['k']}",
+                     cases[i].a);
+            snprintf(b, sizeof(b),
+                     "{'type': 'object', 'properties': {'k': {%s}, 's': {'const': 1}}, 'required': ['k']}",
+                     cases[i].b);
+            snprintf(schema, sizeof(schema),
+                     by_name ? "{'$defs': {'a': %s, 'b': %s}, 'oneOf': [{'$ref': '#/$defs/a'}, {'$ref': "
+                               "'#/$defs/b'}]}"
+                             : "{'oneOf': [%s, %s]}",
+                     a, b);
+            schema_check(schema, cases[i].accepted, cases[i].refused);
+        }
+    /* Without a type, or where the tag may be missing, another value satisfies both. */
+    schema_check("{'oneOf': [{'properties': {'k': {'const': 'i'}}, 'required': ['k']},"
+                 " {'properties': {'k': {'const': 's'}}, 'required': ['k']}]}",
+                 "{'k':'i'}\n{'k':'s'}", "3\n{'k':'u'}\n{}");
+    schema_check("{'oneOf': [{'type': 'object', 'properties': {'k': {'const': 'i'}}},"
+                 " {'type': 'object', 'properties': {'k': {'const': 's'}}}]}",
+                 "{'k':'i'}\n{'k':'s'}", "{}\n{'j':1}");
+}
+
 TEST(negations)
 {
     schema_check("{'not': {'type': 'string'}}", "1\nnull\n{}", "'x'");
