@@ -1,5 +1,5 @@
 # For those who work on Plateau. To use it: ./run. To test all of it: ./test.
-.PHONY: all check bench gates sim format clean help
+.PHONY: all check bench gates install deb tar sim format clean help
 
 all: ## build/plateau, build/golden and the tests, optimised (the default)
 	@tools/install-packages run test
@@ -15,6 +15,21 @@ bench: all ## the benchmarks of bench/
 gates: all ## the release gates of bench/gates; GATES="soak jitter" some of them, ARGS="--model DIR" their options
 	@tools/install-packages bench
 	@/usr/bin/python3 bench/gates/gate.py $(ARGS) $(GATES)
+
+install: ## build/plateau with its model, manual pages and completions; PREFIX=/usr/local, DESTDIR
+	@tools/install-packages run
+	@tools/configure release build
+	@ninja -C build plateau && cmake --install build --prefix $(or $(PREFIX),/usr/local)
+
+deb: ## build/packages/plateau_*.deb, for this release of Debian; its dependencies are computed
+	@tools/install-packages run package
+	@tools/configure release build
+	@ninja -C build plateau && cd build && cpack -G DEB
+
+tar: ## build/packages/plateau-*.tar.gz
+	@tools/install-packages run
+	@tools/configure release build
+	@ninja -C build plateau && cd build && cpack -G TGZ
 
 sim: all ## 10^7 steps of scheduler and caches, simulated; STEPS and SEED say otherwise
 	@tools/sim $(or $(STEPS),10000000) $(SEED)

@@ -13,6 +13,8 @@ int command_plan(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_open(int argc, char **argv);
+int command_completion(int argc, char **argv);
+int command_manual(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_parse(int argc, char **argv);
 int command_schema(int argc, char **argv);
@@ -31,6 +33,14 @@ void cli_hide_secrets(void);
 bool cli_help(enum setting_command command, const struct settings *o);
 /* The exit status of work that ended with `r`; a failure prints its reason, if it has one. */
 int cli_status(int r, const struct err *e);
+
+/* One row per command. Texts end in a line feed; examples are indented. */
+struct help_row {
+    enum setting_command command;
+    const char *name, *arguments, *summary, *about, *examples;
+};
+extern const struct help_row help_rows[];
+extern const size_t help_row_count;
 
 /* plateau --help, and plateau COMMAND --help; options are described by their own table. all: --help-all. */
 void help_program(FILE *f);

@@ -10,10 +10,7 @@
     "Uses the admin socket of the only server on this machine; with several, name one with --socket.\n"      \
     "For a server elsewhere give --url and its admin key.\n"
 
-static const struct command_row {
-    enum setting_command command;
-    const char *name, *arguments, *summary, *about, *examples;
-} commands[] = {
+const struct help_row help_rows[] = {
     {COMMAND_SERVE, "serve", "[MODEL...] [OPTION...]",
      "serve models over HTTP with OpenAI's and Anthropic's API",
      "A MODEL is a directory with config.json, safetensors files and tokenizer.json, a GGUF file, or\n"
@@ -99,6 +96,15 @@ static const struct command_row {
      "  plateau clear ssd\n"},
     {COMMAND_TRIM, "trim", "[OPTION...]", "make a running server return its free memory",
      ASKS "Drops no cached prefix; says how many bytes were returned.\n", "  plateau trim\n"},
+    {COMMAND_COMPLETION, "completion", "bash|zsh|fish", "print completions for a shell",
+     "A package installs them. Otherwise add one of the lines below to the shell's start file.\n",
+     "  source <(plateau completion bash)        # ~/.bashrc\n"
+     "  source <(plateau completion zsh)         # ~/.zshrc, after compinit\n"
+     "  plateau completion fish | source         # ~/.config/fish/config.fish\n"},
+    {COMMAND_MANUAL, "manual", "[COMMAND|ini]", "print a manual page for man",
+     "Without an argument the page of the program, else that of a command, or of the configuration file.\n"
+     "A package installs them as plateau(1), plateau-COMMAND(1) and plateau.ini(5).\n",
+     "  plateau manual serve | man -l -\n"},
     {COMMAND_PARSE, "parse", "--template FILE [OPTION...]",
      "show what the parsers make of a model's raw output",
      "Reads raw output on standard input and prints one JSON object: reasoning, content and tool_calls\n"
@@ -133,6 +139,8 @@ static const struct command_row {
      "  plateau serve Qwen3-4B.plateau\n"},
 };
 
+const size_t help_row_count = COUNT_OF(help_rows);
+
 /* Ends the paragraph. */
 static void paragraph(struct help_lines *l, const char *text)
 {
@@ -147,10 +155,10 @@ void help_program(FILE *f)
     paragraph(&l, "Plateau " PLATEAU_VERSION
                   ": an LLM inference server whose memory is planned, bounded and returned.");
     fprintf(f, "\nUsage: plateau COMMAND [ARGUMENT...]\n\nCommands:\n");
-    for (size_t i = 0; i < COUNT_OF(commands); i++) {
-        fprintf(f, "  %-10s ", commands[i].name);
+    for (size_t i = 0; i < help_row_count; i++) {
+        fprintf(f, "  %-10s ", help_rows[i].name);
         l.column = 13;
-        help_words(&l, 13, commands[i].summary);
+        help_words(&l, 13, help_rows[i].summary);
         fputc('\n', f);
     }
     fprintf(f, "\nExamples:\n"
@@ -164,7 +172,7 @@ void help_program(FILE *f)
 void help_command(enum setting_command command, bool all, FILE *f)
 {
     struct help_lines l = {.f = f, .width = help_width(f)};
-    const struct command_row *row = commands;
+    const struct help_row *row = help_rows;
     while (row->command != command)
         row++;
     fprintf(f, "plateau %s: %s\n\nUsage: plateau %s %s\n\n", row->name, row->summary, row->name,

@@ -189,7 +189,7 @@ static int add_model(const char *text, struct settings *o, struct err *e)
 static int set_argument(enum setting_command command, const char *text, struct settings *o, struct err *e)
 {
     if ((command & (COMMAND_GENERATE | COMMAND_CACHE | COMMAND_LOAD | COMMAND_UNLOAD | COMMAND_CLEAR |
-                    COMMAND_SCHEMA | COMMAND_MODELS | COMMAND_PULL)) &&
+                    COMMAND_SCHEMA | COMMAND_MODELS | COMMAND_PULL | COMMAND_COMPLETION | COMMAND_MANUAL)) &&
         !o->argument) {
         o->argument = text;
         return 0;
@@ -209,7 +209,7 @@ static int set_argument(enum setting_command command, const char *text, struct s
         return 0;
     }
     if (o->models.model || (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS |
-                                       COMMAND_PULL | COMMAND_OPEN)))
+                                       COMMAND_PULL | COMMAND_OPEN | COMMAND_COMPLETION | COMMAND_MANUAL)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);
     o->models.model = text;
     return 0;

@@ -32,6 +32,7 @@ struct backend {
     bool apart;         /* its memory is not the machine's */
     bool ranges;        /* its part of a workspace lies in a range of the device's domain */
     const char *layout; /* of its weights in packed files, renewed with each change; NULL: it maps none */
+    bool bf16;          /* it has COMPUTE_BF16 */
     bool integers;      /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
 
     /* Cost of a workspace; only shape, places, mode and sums are read. */
@@ -39,9 +40,8 @@ struct backend {
     /* Lays the workspace out in o->device_memory and o->host_memory, which free it. 0 or -ENOMEM. */
     int (*open)(const struct compute_opts *o, struct compute **ret);
 
-    /* Bytes of `count` sources with equal `in` and form, packed as one matrix: one above the other. The mode
-     * does not change them. */
-    uint64_t (*weight_bytes)(const struct linear_source *s, uint32_t count);
+    /* Bytes of `count` sources with equal `in` and form, packed as one matrix: one above the other. */
+    uint64_t (*weight_bytes)(const struct linear_source *s, uint32_t count, enum compute_mode mode);
     /* That matrix at `at`, 64-byte aligned, whose rows are not written yet. */
     struct weight (*weight_begin)(const struct linear_source *s, uint32_t count, enum compute_mode mode,
                                   dev_ptr at);

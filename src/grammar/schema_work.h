@@ -250,8 +250,8 @@ enum schema_format_kind schema_format(struct schema_work *w, uint32_t node, stru
 
 /* ---- schema_apart.c ---- */
 
-/* True: the keywords of both, read as they stand, show that no value satisfies the two schemas. The work
- * may fail for a reference without a target. */
+/* True: the keywords of both, read as they stand, show that no value satisfies the two schemas. The work may
+ * fail for a reference without a target. */
 bool schema_apart(struct schema_work *w, uint32_t node_a, uint32_t node_b);
 
 /* ---- schema_accept.c ---- */

@@ -2,6 +2,7 @@
 #include "grammar/tool_work.h"
 
 #include "base/check.h"
+#include "base/json_dumped.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,7 +79,7 @@ static struct piece quoted_name(struct tool_work *w, const json_t *tool)
 {
     char *text = json_dumps(json_object_get(tool, "name"), JSON_ENCODE_ANY);
     struct piece ret = text ? tool_literal(w, text) : piece_rx(RX_NONE);
-    free(text);
+    json_dumped_free(text);
     return ret;
 }
 

@@ -3,6 +3,7 @@
 #include "grammar/tool_work.h"
 
 #include "base/check.h"
+#include "base/json_dumped.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -431,7 +432,7 @@ static struct piece braced_enum(struct tool_work *w, struct braced *o, const jso
         all = piece_or(w->b, all,
                        scalar ? tool_literal(w, scalar)
                               : quoted(w, piece_rx(rx_literal(w->s, slice_of(json_string_value(value))))));
-        free(scalar);
+        json_dumped_free(scalar);
     }
     return all;
 }

@@ -126,7 +126,7 @@ struct settings {
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */
     const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
-    bool hide_reasoning, stats, local, print, json, yes, help, help_all;
+    bool hide_reasoning, stats, local, print, names, json, yes, help, help_all;
     struct settings_text *texts;         /* texts of the files */
     bool config_secret, env_file_secret; /* a secret was among it */
     struct settings_section *sections;

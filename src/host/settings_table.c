@@ -66,8 +66,8 @@ const struct setting_row settings_table[] = {
      "off: keep free memory committed until memory is short (for benchmarks)"},
     {GROUP_MODEL, "compute", "MODE", SETTING_TEXT, AT(model.compute), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | COMMAND_PACK | SECTION,
-     "arithmetic of quantised weights: f32, int16 (inputs of products in 16 bits) or int8; auto means int16, "
-     "and f32 on a GPU"},
+     "arithmetic of products: f32, on the CPU int16 (inputs in 16 bits) or int8, on a GPU bf16; auto means "
+     "int16 or bf16"},
     {GROUP_MODEL, "kv-dtype", "TYPE", SETTING_TEXT, AT(model.kv_dtype), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | SECTION,
      "keys and values of the context: f32, bf16 (half the memory) or int8 (a quarter); auto means bf16 with "
@@ -312,6 +312,8 @@ const struct setting_row settings_table[] = {
      FIRST | COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS | COMMAND_EVAL | COMMAND_PULL |
          COMMAND_PACK,
      "print JSON instead of a table"},
+    {GROUP_OTHER, "names", NULL, SETTING_FLAG, AT(names), 0, 0, NULL, FIRST | COMMAND_MANUAL,
+     "print the names of all commands"},
     {GROUP_OTHER, "yes", NULL, SETTING_FLAG, AT(yes), 0, 0, NULL, FIRST | COMMAND_MODELS,
      "remove without a question"},
     {GROUP_OTHER, "yes", NULL, SETTING_FLAG, AT(yes), 0, 0, NULL, FIRST | COMMAND_PACK,

@@ -153,7 +153,7 @@ static int pack(struct binder *b, const struct linear_source *s, uint32_t count,
 
 static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t count, struct weight *ret)
 {
-    uint64_t bytes = b->config->backend->weight_bytes(s, count);
+    uint64_t bytes = b->config->backend->weight_bytes(s, count, b->config->compute);
     dev_ptr at;
     int r = binder_take(b, bytes, &at);
     if (r < 0)
@@ -241,7 +241,7 @@ int binder_experts(struct binder *b, struct linear_source *parts, uint32_t exper
             return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
     }
     const struct backend *backend = b->config->backend;
-    uint64_t stride = ROUND_UP(backend->weight_bytes(parts, count), (uint64_t)64);
+    uint64_t stride = ROUND_UP(backend->weight_bytes(parts, count, b->config->compute), (uint64_t)64);
     dev_ptr at;
     int r = binder_take(b, stride * experts, &at);
     if (r < 0)

@@ -84,7 +84,7 @@ int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t h
 {
     const struct backend *backend = b->config->backend;
     const struct linear_source form = turn_them ? turned(&parts[0]) : parts[0];
-    uint64_t stride = ROUND_UP(backend->weight_bytes(&form, 1), (uint64_t)64);
+    uint64_t stride = ROUND_UP(backend->weight_bytes(&form, 1, COMPUTE_F32), (uint64_t)64);
     dev_ptr at;
     int r = binder_take(b, stride * heads, &at);
     if (r < 0)

@@ -2,6 +2,7 @@
 #include "model/config_key.h"
 
 #include "base/check.h"
+#include "base/json_dumped.h"
 
 #include <errno.h>
 #include <math.h>
@@ -92,7 +93,7 @@ static void check_only(struct json_read *r, const struct config_key *k, const ch
         return;
     char *text = json_dumps(v, JSON_ENCODE_ANY);
     json_read_fail(r, -ENOTSUP, "%s is %.40s, which is not supported", name, text ? text : "?");
-    free(text);
+    json_dumped_free(text);
 }
 
 static void read_key(struct json_read *r, const struct config_key *k, struct config *c)

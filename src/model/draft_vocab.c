@@ -65,7 +65,7 @@ int draft_vocab_bind(struct binder *b, const struct weight *head, struct arena *
     if (size == 0)
         return 0;
     const struct linear_source rows = binder_rows(&b->output, 0, size);
-    uint64_t bytes = b->config->backend->weight_bytes(&rows, 1);
+    uint64_t bytes = b->config->backend->weight_bytes(&rows, 1, b->config->compute);
     dev_ptr memory;
     int r = binder_take(b, bytes, &memory);
     if (r < 0 || !b->memory)

@@ -132,12 +132,18 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
                       struct err *e)
 {
     c->backend = p->backend ? p->backend : &backend_cpu;
-    c->compute = p->compute != COMPUTE_AUTO ? p->compute : c->backend->integers ? COMPUTE_INT16 : COMPUTE_F32;
+    c->compute = p->compute != COMPUTE_AUTO ? p->compute
+                 : c->backend->integers     ? COMPUTE_INT16
+                 : c->backend->bf16         ? COMPUTE_BF16
+                                            : COMPUTE_F32;
     c->kv_form = p->kv_form;
     c->quant = p->quant;
     c->drafts_max = p->drafts_max;
-    if (c->compute != COMPUTE_F32 && !c->backend->integers)
-        return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in f32",
+    if (c->compute == COMPUTE_BF16 && !c->backend->bf16)
+        return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32, int16 and int8 are",
+                       c->backend->name);
+    if (c->compute > COMPUTE_BF16 && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in bf16 and f32",
                        compute_mode_name(c->compute), c->backend->name);
     if (c->kv_form != KV_F32 && !c->backend->integers)
         return err_set(e, -ENOTSUP, "keys and values in %s belong to the CPU; %s devices have them in f32",
@@ -219,8 +225,6 @@ int measure_model(struct config *c, const struct model_parts *parts, const char 
 
 int measure_check_parts(const struct model_parts *p, struct err *e)
 {
-    if (p->compute == COMPUTE_BF16)
-        return err_set(e, -ENOTSUP, "compute mode bf16 is not supported; f32, int16 and int8 are");
     return p->drafts_max <= MODEL_DRAFTS_MAX ? 0
                                              : err_set(e, -EINVAL, "%u tokens drafted ahead are more than %u",
                                                        p->drafts_max, MODEL_DRAFTS_MAX);

@@ -30,8 +30,8 @@ const char *model_kv_dtype(const struct model_shape *s);
  * and what computes them. Zeros: none. */
 struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
-    enum compute_mode compute; /* COMPUTE_AUTO: int16 where the backend has it, else f32; bf16 is -ENOTSUP */
-    enum kv_form kv_form;      /* of K and V in the pages */
+    enum compute_mode compute;     /* COMPUTE_AUTO: int16 or bf16, as the backend has */
+    enum kv_form kv_form;          /* of K and V in the pages */
     uint32_t quant;            /* bits of codes that matrices of floats become (quantise.h); 0: they stay */
     bool vision;               /* the vision encoder, if there is one */
     uint64_t image_pixels_max; /* of an image after resizing, if the model allows more; 0: 4194304 */

@@ -85,7 +85,8 @@ static void run(uint32_t layers, uint32_t width, enum dtype dtype, uint64_t seed
     inputs_init(&i, all);
     struct linear_source table = random_dense(&r, dtype, 1, VOCAB, all);
     const struct backend *backend = i.device->backend;
-    void *memory = aligned_alloc(64, ROUND_UP((size_t)backend->weight_bytes(&table, 1), (size_t)64));
+    void *memory =
+        aligned_alloc(64, ROUND_UP((size_t)backend->weight_bytes(&table, 1, COMPUTE_F32), (size_t)64));
     float *norm = random_values(&r, width, 0.5f, 2), *before = random_values(&r, TOKENS * all, -2, 2);
     assert_non_null(memory);
     struct weight w = backend->weight_begin(&table, 1, COMPUTE_F32, at(&i, memory));

@@ -1,5 +1,6 @@
 /* config.json and generation_config.json: aliases, defaults, bounds, and refusals with a message. */
 #include "test_config_read.h"
+#include "test_json_blocks.h"
 
 #include "compute/layout.h"
 #include "model/blocks.h"

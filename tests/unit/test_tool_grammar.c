@@ -5,6 +5,7 @@
 
 #include "../test_rng.h"
 #include "base/check.h"
+#include "test_json_blocks.h"
 #include "test_tool_grammar.h"
 #include "text/chat_format.h"
 

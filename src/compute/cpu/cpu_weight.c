@@ -18,8 +18,9 @@ static bool takes_quads(const struct linear_source *s, uint32_t count, enum comp
     return (mode == COMPUTE_INT16 || mode == COMPUTE_INT8) && !s->exact && matrix_fits_quads(s, count);
 }
 
-uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count)
+uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode)
 {
+    (void)mode;
     return matrix_stack_bytes(s, count);
 }
 

@@ -50,6 +50,15 @@ static uint32_t best_rows(const struct compute_shape *s)
     return s->draft_vocab ? s->draft_vocab : s->vocab;
 }
 
+/* Of a token's widest input of a product. */
+static uint64_t rounded_bytes(const struct compute_opts *o)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < o->place_count; i++)
+        most = MAX_OF(most, o->places[i].width);
+    return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
+}
+
 static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct need needs[NEEDS_MAX])
 {
     const struct compute_shape *s = o->shape;
@@ -72,6 +81,8 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->valid, PER_MODEL, DIV_UP(s->vocab, 64u) * sizeof(uint64_t));
         NEED(&c->draft_ids, PER_MODEL, best_rows(s) * sizeof(uint32_t));
     }
+    if (o->mode == COMPUTE_BF16)
+        NEED(&c->rounded, PER_TOKEN, rounded_bytes(o));
     NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));
     ASSERT(need - needs <= NEEDS_MAX);
     return (uint32_t)(need - needs);
@@ -276,6 +287,7 @@ int cuda_open(const struct compute_opts *o, struct compute **ret)
         memcpy(needs[i].place, &place, sizeof(place));
         at += ROUND_UP(counts[needs[i].per] * needs[i].bytes, (uint64_t)ALIGN);
     }
+    c->rounded_bytes = c->rounded ? rounded_bytes(o) * o->tokens_max : 0;
     c->batch = cuda_pointer((dev_ptr){at});
     c->staging =
         arena_alloc(o->host_memory, batch_token_bytes() * o->tokens_max +

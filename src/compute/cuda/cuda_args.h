@@ -21,11 +21,21 @@ struct cuda_rows {
 };
 
 /* As enum matrix_form, enum code_map and enum bias_kind. */
-enum cuda_form { CUDA_BF16, CUDA_F16, CUDA_F32, CUDA_AFFINE, CUDA_QUADS, CUDA_E8M0, CUDA_E4M3, CUDA_I8 };
+enum cuda_form {
+    CUDA_BF16,
+    CUDA_F16,
+    CUDA_F32,
+    CUDA_AFFINE,
+    CUDA_QUADS,
+    CUDA_E8M0,
+    CUDA_E4M3,
+    CUDA_I8,
+    CUDA_FRAGMENTS = 16 /* kernels/fragment.cuh: 4, 8 or 16 bits */
+};
 enum cuda_codes { CUDA_CODES_WHOLE, CUDA_CODES_E2M1, CUDA_CODES_IQ4, CUDA_CODES_E4M3 };
 enum cuda_biases { CUDA_BIASES_STORED, CUDA_BIASES_CENTRED, CUDA_BIASES_ZEROS };
 
-/* struct weight, layout of kernel/matrix.h. */
+/* struct weight, layout of kernel/matrix.h or kernels/fragment.cuh. */
 struct cuda_matrix {
     const uint8_t *data;
     uint64_t expert_bytes;
@@ -158,6 +168,44 @@ struct cuda_product {
     uint32_t x_step, y_step; /* heads: from one head's values to the next */
     uint32_t bias_step;      /* experts: from one expert's bias to the next */
     const uint32_t *expert;  /* experts: [columns] */
+};
+
+/* A matrix of so many rows has 1 chain, else 8 (kernels/bf16.cu). */
+#define CUDA_CHAINS         8u
+#define CUDA_ONE_CHAIN_ROWS 16384u
+/* Columns of one block: of the kernel for few columns, and of that for many. */
+#define CUDA_NARROW_COLUMNS 16u
+#define CUDA_TILE_COLUMNS   128u
+#define CUDA_TILE_ROWS      128u
+/* Units of weights that a warp of the first one has on their way, by bits of a value. */
+#define CUDA_RING_16 4u
+#define CUDA_RING_8  6u
+#define CUDA_RING_4  8u
+/* k steps of a unit (kernels/fragment.cuh). */
+#define CUDA_UNIT 64u
+/* Bytes of shared memory that those kernels have in any case, at most. */
+#define CUDA_STATIC_SHARED 16384u
+
+/* Rows of x as bf16: row i begins i * stride values after `to`; past x's width there are zeros. */
+struct cuda_round {
+    struct cuda_rows x;
+    uint16_t *to;
+    uint32_t stride;
+};
+
+/* A product by tiles: x is rounded. */
+struct cuda_tiles {
+    struct cuda_matrix w;
+    const uint16_t *x;
+    uint32_t stride, count, stages;
+    struct cuda_rows y;
+    const float *bias;
+};
+
+/* Rows [lane, lane + count) of `from`, in panels of kernel/matrix.h, become fragments from `panel` on. */
+struct cuda_repack {
+    struct cuda_matrix from, to;
+    uint32_t panel, lane, count;
 };
 
 struct cuda_best {

@@ -79,6 +79,14 @@ static int load_kernels(struct cuda_device *d)
     return 0;
 }
 
+/* Kernels whose blocks take as much shared memory as there is. */
+static bool give_shared(struct cuda_device *d, enum cuda_kernel k)
+{
+    return cuda_ok(d, d->driver->function_set(d->functions[k], CUDA_FUNCTION_SHARED_MAX, (int)d->shared_max),
+                   "shared memory") &&
+           cuda_ok(d, d->driver->function_set(d->functions[k], CUDA_FUNCTION_CARVEOUT, 100), "shared memory");
+}
+
 /* The context holds modules and queue: all of them end with it. */
 static int open_context(struct cuda_device *d)
 {
@@ -91,7 +99,13 @@ static int open_context(struct cuda_device *d)
     if (!cuda_ok(d, v->context_limit(CUDA_LIMIT_STACK, STACK_BYTES), "limit") ||
         !cuda_ok(d, v->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING), "queue"))
         return -EIO;
-    return load_kernels(d);
+    int r = load_kernels(d);
+    /* Static shared memory counts, too. */
+    for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_tiles4_8; k++)
+        r = give_shared(d, (enum cuda_kernel)k) ? 0 : -EIO;
+    if (r == 0 && !cuda_ok(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory"))
+        r = -EIO;
+    return r;
 }
 
 static void close_context(struct cuda_device *d)
@@ -109,6 +123,13 @@ static int find_device(struct cuda_device *d, uint32_t index)
         return -ENODEV;
     (void)v->device_attribute(&major, CUDA_ATTRIBUTE_MAJOR, d->handle);
     (void)v->device_attribute(&minor, CUDA_ATTRIBUTE_MINOR, d->handle);
+    int units = 0, block = 0, unit = 0;
+    (void)v->device_attribute(&units, CUDA_ATTRIBUTE_MULTIPROCESSORS, d->handle);
+    (void)v->device_attribute(&block, CUDA_ATTRIBUTE_SHARED_BLOCK, d->handle);
+    (void)v->device_attribute(&unit, CUDA_ATTRIBUTE_SHARED_UNIT, d->handle);
+    d->units = (uint32_t)units;
+    d->shared_max = (uint32_t)block - CUDA_STATIC_SHARED;
+    d->shared_unit = (uint32_t)unit;
     snprintf(d->tier, sizeof(d->tier), "sm_%d%d", major, minor);
     d->device.flags = FLAG_CUDA | (unsigned)(10 * major + minor);
     return (unsigned)(10 * major + minor) < COMPUTE_LEAST ? -ENOTSUP : 0;
@@ -166,17 +187,13 @@ static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *
     return true;
 }
 
-static uint64_t weight_bytes(const struct linear_source *s, uint32_t count)
-{
-    return matrix_stack_bytes(s, count);
-}
-
 const struct backend backend_cuda = {.name = "cuda",
                                      .apart = true,
+                                     .bf16 = true,
                                      .ranges = true,
                                      .cost = cuda_cost,
                                      .open = cuda_open,
-                                     .weight_bytes = weight_bytes,
+                                     .weight_bytes = cuda_weight_bytes,
                                      .weight_begin = cuda_weight_begin,
                                      .weight_put = cuda_weight_put,
                                      .encode_bytes = cuda_encode_bytes,

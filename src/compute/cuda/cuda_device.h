@@ -3,6 +3,7 @@
 #define PLATEAU_COMPUTE_CUDA_DEVICE_H
 
 #include "compute/cuda/cuda.h"
+#include "compute/cuda/cuda_args.h"
 #include "compute/cuda/cuda_driver.h"
 #include "kernel/matrix.h"
 
@@ -21,6 +22,21 @@
     X(rows, pair)                                                                                            \
     X(rows, best)                                                                                            \
     X(rows, copy_row)                                                                                        \
+    X(bf16, round)                                                                                           \
+    X(bf16, narrow16_1)                                                                                      \
+    X(bf16, narrow16_8)                                                                                      \
+    X(bf16, narrow8_1)                                                                                       \
+    X(bf16, narrow8_8)                                                                                       \
+    X(bf16, narrow4_1)                                                                                       \
+    X(bf16, narrow4_8)                                                                                       \
+    X(bf16, tiles16_1)                                                                                       \
+    X(bf16, tiles16_8)                                                                                       \
+    X(bf16, tiles8_1)                                                                                        \
+    X(bf16, tiles8_8)                                                                                        \
+    X(bf16, tiles4_1)                                                                                        \
+    X(bf16, tiles4_8)                                                                                        \
+    X(repack, repack)                                                                                        \
+    X(repack, copy_fragments)                                                                                \
     X(project, product)                                                                                      \
     X(project, product4)                                                                                     \
     X(project, product16)                                                                                    \
@@ -74,7 +90,9 @@ struct cuda_device {
     int index, handle;
     void *context, *stream;
     void *functions[CUDA_KERNEL_COUNT];
-    atomic_bool failed; /* something since the last step's end */
+    uint32_t units, shared_max, shared_unit; /* multiprocessors; shared memory of a block, of one of them */
+    cuda_address repacking; /* CUDA_STAGING_BYTES of device memory: panels that become fragments */
+    atomic_bool failed;     /* something since the last step's end */
     atomic_uint_least64_t committed;
     pthread_mutex_t lock; /* of the ranges */
     struct cuda_range *ranges;
@@ -110,9 +128,17 @@ int cuda_memory_init(struct cuda_device *d);
 void cuda_memory_done(struct cuda_device *d);
 
 /* cuda_weight.c */
+uint64_t cuda_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode);
 struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
                                 dev_ptr at);
 void cuda_weight_put(struct device *d, const struct weight *w, uint32_t at, const struct linear_source *rows);
+
+/* cuda_fragments.c: weights of bf16 mode. */
+bool cuda_takes_fragments(const struct linear_source *s, uint32_t count, enum compute_mode mode);
+struct weight cuda_fragments_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                                   dev_ptr at);
+/* Rows of the packed panels at `repacking` become rows of w. */
+void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const struct cuda_repack *rows);
 
 /* cuda.c */
 struct compute_cost cuda_cost(const struct compute_opts *o);

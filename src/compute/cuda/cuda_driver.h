@@ -37,6 +37,10 @@ enum {
     CUDA_CONTEXT_BLOCKING = 4, /* a thread that waits sleeps */
     CUDA_STREAM_NON_BLOCKING = 1,
     CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
+    CUDA_ATTRIBUTE_SHARED_UNIT = 81,
+    CUDA_ATTRIBUTE_SHARED_BLOCK = 97,
+    CUDA_FUNCTION_SHARED_MAX = 8,
+    CUDA_FUNCTION_CARVEOUT = 9,
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
@@ -58,6 +62,8 @@ enum {
     X(stream_create, "cuStreamCreate", (void **stream, unsigned flags))                                      \
     X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                                  \
     X(stream_wait, "cuStreamSynchronize", (void *stream))                                                    \
+    X(function_set, "cuFuncSetAttribute", (void *function, int attribute, int value))                        \
+    X(take, "cuMemAlloc_v2", (cuda_address * at, size_t bytes))                                              \
     X(launch, "cuLaunchKernel",                                                                              \
       (void *function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,           \
        unsigned threads_z, unsigned shared_bytes, void *stream, void **arguments, void **extra))             \

@@ -5,6 +5,8 @@
 /* One for each source file of kernels/. */
 #define CUDA_IMAGES(X)                                                                                       \
     X(rows)                                                                                                  \
+    X(bf16)                                                                                                  \
+    X(repack)                                                                                                \
     X(project)                                                                                               \
     X(attention)                                                                                             \
     X(recurrent)                                                                                             \

@@ -22,7 +22,9 @@ void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, s
                    const float *bias, uint32_t count)
 {
     const struct cuda_product k = {.w = cuda_matrix(w), .x = x, .y = y, .bias = bias, .count = count};
-    if (count > 0)
+    if (count > 0 && w->form == CUDA_FRAGMENTS)
+        cuda_multiply_fragments(c, w, &k);
+    else if (count > 0)
         launch_product(c, &k, panels_of(w), 1);
 }
 
@@ -35,7 +37,8 @@ static void multiply_heads(struct cuda *c, const struct op_product *a)
                                    .count = c->step.tokens,
                                    .x_step = a->x.width / w->experts,
                                    .y_step = a->y.width / w->experts};
-    ASSERT(a->w->part_count == 1 && a->x.width % w->experts == 0 && a->y.width % w->experts == 0);
+    ASSERT(w->form != CUDA_FRAGMENTS && a->w->part_count == 1 && a->x.width % w->experts == 0 &&
+           a->y.width % w->experts == 0);
     launch_product(c, &k, panels_of(w), w->experts);
 }
 
@@ -51,6 +54,10 @@ static void multiply_experts(struct cuda *c, const struct op_product *a)
                                    .x_div = by_pair ? 1 : c->shape->top_k,
                                    .bias_step = a->w->out,
                                    .expert = c->expert};
+    if (w->form == CUDA_FRAGMENTS) {
+        cuda_multiply_fragments(c, w, &k);
+        return;
+    }
     cuda_run(c, CUDA_KERNEL_product_experts, (struct cuda_grid){panels_of(w), k.count, 1, CUDA_THREADS, 0},
              &k);
 }

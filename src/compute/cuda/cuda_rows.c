@@ -178,5 +178,7 @@ void cuda_pair(struct compute *compute, const struct op_pair *a)
 void cuda_copy_row(struct compute *compute, const struct op_copy_row *a)
 {
     const struct cuda_copy_row k = {cuda_matrix(a->to), cuda_matrix(a->from), a->to_row, a->from_row};
-    cuda_run(cuda_of(compute), CUDA_KERNEL_copy_row, cuda_by_row(1), &k);
+    cuda_run(cuda_of(compute),
+             a->from->form == CUDA_FRAGMENTS ? CUDA_KERNEL_copy_fragments : CUDA_KERNEL_copy_row,
+             cuda_by_row(1), &k);
 }

@@ -33,6 +33,8 @@ struct cuda {
     uint64_t *valid;     /* bit per id */
     uint32_t *draft_ids; /* [draft_vocab] */
     struct cuda_ropes *ropes;
+    uint16_t *rounded; /* bf16 mode: inputs of a product with many columns */
+    uint64_t rounded_bytes;
     /* On the host. */
     char *staging; /* as batch */
     struct cuda_ropes host_ropes;
@@ -61,7 +63,9 @@ static inline struct cuda_rows cuda_rows(const struct cuda *c, struct act a)
         return (struct cuda_rows){0};
     return (struct cuda_rows){c->places[a.place].base + a.from, c->places[a.place].stride, a.width};
 }
-_Static_assert((int)CUDA_AFFINE == MATRIX_AFFINE && (int)CUDA_I8 == MATRIX_I8, "forms have one number");
+_Static_assert((int)CUDA_FRAGMENTS > MATRIX_I8 && (int)CUDA_AFFINE == MATRIX_AFFINE &&
+                   (int)CUDA_I8 == MATRIX_I8,
+               "forms have one number");
 _Static_assert((int)CUDA_CODES_E4M3 == CODES_E4M3 && (int)CUDA_BIASES_ZEROS == BIASES_ZEROS,
                "codes and biases, too");
 
@@ -107,6 +111,9 @@ static inline void cuda_run(struct cuda *c, enum cuda_kernel k, struct cuda_grid
 /* y = w x of matrix `w`, for rows [0, count) of x. */
 void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, struct cuda_rows y,
                    const float *bias, uint32_t count);
+
+/* The same with fragments, and for experts; cuda_fragments.c. */
+void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);
 
 /* ---- the operations, by file ---- */
 

@@ -8,19 +8,23 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 _Static_assert(WEIGHT_PANEL == MATRIX_PANEL, "rows lie in the kernels' panels");
 
 struct weight cuda_weight_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
                                 dev_ptr at)
 {
+    ASSERT(at.at % 64 == 0 && (mode == COMPUTE_F32 || mode == COMPUTE_BF16));
+    if (cuda_takes_fragments(s, count, mode))
+        return cuda_fragments_begin(s, count, mode, at);
     const struct matrix m = matrix_begin(s, count, NULL);
-    ASSERT(at.at % 64 == 0 && mode == COMPUTE_F32);
     return (struct weight){.n = m.n,
                            .k = m.k,
                            .experts = m.experts,
                            .data = at,
                            .expert_bytes = m.expert_bytes,
+                           .mode = COMPUTE_F32,
                            .form = (uint8_t)m.form,
                            .qparams = (uint8_t)m.qparams,
                            .bits = (uint8_t)m.bits,
@@ -67,20 +71,65 @@ static void put_piece(struct cuda_device *d, const struct weight *w, const struc
     domain_put(&d->domain, to, staging, panels * (uint64_t)panel_bytes);
 }
 
-void cuda_weight_put(struct device *device, const struct weight *w, uint32_t at,
-                     const struct linear_source *rows)
+static void put_panels(struct cuda_device *d, const struct weight *w, uint32_t at,
+                       const struct linear_source *rows)
 {
-    struct cuda_device *d = cuda_device_of(device);
     const struct matrix shape = matrix_of(w, NULL);
     size_t panel_bytes = matrix_panel_bytes(&shape);
     uint32_t panels = (uint32_t)(CUDA_STAGING_BYTES / panel_bytes), count = (uint32_t)rows->out;
-    ASSERT(!rows->transposed && panels > 0);
-    pthread_mutex_lock(&d->staging_lock);
+    ASSERT(panels > 0);
     for (uint32_t done = 0; done < count;) {
         struct piece p = {at + done, done, panels * MATRIX_PANEL - (at + done) % MATRIX_PANEL};
         p.count = MIN_OF(p.count, count - done);
         put_piece(d, w, &p, rows, d->staging);
         done += p.count;
     }
+}
+
+/* Panels as they are on the CPU go to the device, which makes fragments of them. */
+static void put_fragments(struct cuda_device *d, const struct weight *w, uint32_t at,
+                          const struct linear_source *rows)
+{
+    struct matrix m = matrix_begin(rows, 1, d->staging);
+    size_t panel_bytes = matrix_panel_bytes(&m);
+    uint32_t panels = (uint32_t)(CUDA_STAGING_BYTES / panel_bytes), count = (uint32_t)rows->out;
+    ASSERT(panels > 0 && m.k == w->k);
+    for (uint32_t done = 0; done < count;) {
+        uint32_t lane = (at + done) % MATRIX_PANEL;
+        uint32_t some = MIN_OF(panels * MATRIX_PANEL - lane, count - done);
+        m.n = ROUND_UP(lane + some, (uint32_t)MATRIX_PANEL);
+        if (lane > 0)
+            memset(d->staging, 0, panel_bytes);
+        matrix_put_part(&m, lane, rows, done, some);
+        domain_put(&d->domain, (dev_ptr){d->repacking}, d->staging, matrix_panels(&m) * panel_bytes);
+        cuda_fragments_put(d, w,
+                           &(struct cuda_repack){.from = {.data = (const uint8_t *)(uintptr_t)d->repacking,
+                                                          .n = m.n,
+                                                          .k = m.k,
+                                                          .experts = 1,
+                                                          .form = m.form,
+                                                          .qparams = m.qparams,
+                                                          .bits = m.bits,
+                                                          .group = m.group,
+                                                          .codes = m.codes,
+                                                          .biases = m.bias_kind,
+                                                          .super = m.super},
+                                                 .panel = (at + done) / MATRIX_PANEL,
+                                                 .lane = lane,
+                                                 .count = some});
+        done += some;
+    }
+}
+
+void cuda_weight_put(struct device *device, const struct weight *w, uint32_t at,
+                     const struct linear_source *rows)
+{
+    struct cuda_device *d = cuda_device_of(device);
+    ASSERT(!rows->transposed);
+    pthread_mutex_lock(&d->staging_lock);
+    if (w->form == CUDA_FRAGMENTS)
+        put_fragments(d, w, at, rows);
+    else
+        put_panels(d, w, at, rows);
     pthread_mutex_unlock(&d->staging_lock);
 }

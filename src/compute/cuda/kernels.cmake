@@ -15,7 +15,7 @@ foreach(target ${PLATEAU_CUDA_TARGETS})
   list(APPEND targets -gencode arch=compute_${target},code=sm_${target})
 endforeach()
 set(images)
-foreach(name rows project attention recurrent route encode)
+foreach(name rows bf16 repack project attention recurrent route encode)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
   # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf. What ptxas
   # says of each kernel lies beside the image, for tools/check-ptxas.
@@ -24,6 +24,7 @@ foreach(name rows project attention recurrent route encode)
       ${PLATEAU_NVCC} -std=c++17 -fmad=false -fatbin ${targets} -Xptxas -v -I ${CMAKE_SOURCE_DIR}/src -o ${image}
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/common.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h
     COMMENT "GPU kernels: ${name}" VERBATIM)
   list(APPEND images ${image})

@@ -1,5 +1,5 @@
 /* encode.cu - operations of a vision encoder, row by row. A block takes a patch, or a token. */
-#include "compute/cuda/kernels/common.cuh"
+#include "compute/cuda/kernels/fragment.cuh"
 
 struct place {
     uint32_t row, column;
@@ -43,10 +43,10 @@ KERNEL plateau_encode_place(const cuda_encode a)
     between r = between_of(p.row, a.rows, a.grid), c = between_of(p.column, a.columns, a.grid);
     for (uint32_t i = threadIdx.x; i < a.width; i += blockDim.x) {
         float x = y[i] + a.bias[i];
-        x = fmaf((1 - r.part) * (1 - c.part), weight_value(a.table, r.low * a.grid + c.low, i), x);
-        x = fmaf((1 - r.part) * c.part, weight_value(a.table, r.low * a.grid + c.high, i), x);
-        x = fmaf(r.part * (1 - c.part), weight_value(a.table, r.high * a.grid + c.low, i), x);
-        x = fmaf(r.part * c.part, weight_value(a.table, r.high * a.grid + c.high, i), x);
+        x = fmaf((1 - r.part) * (1 - c.part), value_of(a.table, r.low * a.grid + c.low, i), x);
+        x = fmaf((1 - r.part) * c.part, value_of(a.table, r.low * a.grid + c.high, i), x);
+        x = fmaf(r.part * (1 - c.part), value_of(a.table, r.high * a.grid + c.low, i), x);
+        x = fmaf(r.part * c.part, value_of(a.table, r.high * a.grid + c.high, i), x);
         y[i] = x;
     }
 }

@@ -1,5 +1,5 @@
 /* rows.cu - operations that go row by row: a block takes a row. */
-#include "compute/cuda/kernels/common.cuh"
+#include "compute/cuda/kernels/fragment.cuh"
 
 /* ---- embedding ---- */
 
@@ -25,13 +25,13 @@ KERNEL plateau_embed(const cuda_step s, const cuda_embed a)
     float *h = row_of(a.h, t);
     uint32_t type = seq.position + (t - seq.first) >= seq.second;
     for (uint32_t i = threadIdx.x; i < a.h.width; i += blockDim.x) {
-        float x = features ? features[i] : weight_value(a.table, s.ids[t], i);
+        float x = features ? features[i] : value_of(a.table, s.ids[t], i);
         if (!features && a.scale != 0)
             x *= a.scale;
         if (a.positions.data)
-            x += weight_value(a.positions, s.positions[3 * t], i);
+            x += value_of(a.positions, s.positions[3 * t], i);
         if (a.types.data)
-            x += weight_value(a.types, type, i);
+            x += value_of(a.types, type, i);
         h[i] = x;
     }
     put_angles(a.ropes, s.positions + 3 * t, row_of(a.angles, t));
@@ -47,7 +47,7 @@ KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
     for (uint32_t i = 0; i < a.x.width; i += a.width)
         rms_row(x + i, x + i, a.norm, a.width, a.eps);
     for (uint32_t i = threadIdx.x; i < a.x.width; i += blockDim.x)
-        x[i] = fmaf(a.row_scale, weight_value(a.table, s.ids[t], i), x[i]) * a.scale;
+        x[i] = fmaf(a.row_scale, value_of(a.table, s.ids[t], i), x[i]) * a.scale;
 }
 
 /* ---- norms ---- */
@@ -171,7 +171,7 @@ DEVICE void pair_embedding(const cuda_step &s, const cuda_pair &a, const cuda_se
     const float *x = (const float *)s.features[t];
     if (!x) {
         for (uint32_t i = threadIdx.x; i < a.h.width; i += blockDim.x)
-            left[i] = weight_value(a.table, s.ids[t], i);
+            left[i] = value_of(a.table, s.ids[t], i);
         __syncthreads();
         x = left;
     }

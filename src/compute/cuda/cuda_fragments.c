@@ -1,0 +1,159 @@
+/* cuda_fragments.c - weights of bf16 mode: which there are, how they are stored, and products with them.
+ *
+ * Dense weights have 16 bits, codes of whole numbers 4 or 8: the next width that holds them. Codes that look
+ * up whole numbers have 8, those that look up floats become bf16 (kernels/repack.cu). */
+#include "compute/cuda/cuda_step.h"
+
+/* What they are from: panels of the kernels' matrices. */
+static uint32_t bits_of(const struct matrix *m)
+{
+    if (m->form != MATRIX_AFFINE || m->codes == CODES_E4M3)
+        return 16;
+    return m->codes == CODES_WHOLE && m->bits <= 4 ? 4 : 8;
+}
+
+/* The narrowest floats that hold scales and biases unchanged. */
+static enum matrix_form sides_of(const struct matrix *m)
+{
+    if (m->super || m->qparams == MATRIX_F32)
+        return MATRIX_F32;
+    return m->qparams == MATRIX_F16 ? MATRIX_F16 : MATRIX_BF16;
+}
+
+static struct weight shape_of(const struct linear_source *s, uint32_t count)
+{
+    const struct matrix m = matrix_begin(s, count, NULL);
+    struct weight w = {.n = m.n,
+                       .k = m.k,
+                       .experts = m.experts,
+                       .form = CUDA_FRAGMENTS,
+                       .bits = (uint8_t)bits_of(&m),
+                       .group = m.group,
+                       .qparams = (uint8_t)sides_of(&m),
+                       .biases = m.codes == CODES_WHOLE && m.bias_kind == BIASES_STORED ? BIASES_STORED
+                                                                                        : BIASES_ZEROS};
+    uint64_t units = DIV_UP(m.k, CUDA_UNIT), panel = units * 128 * w.bits;
+    if (w.bits < 16)
+        panel += DIV_UP(units * CUDA_UNIT, m.group) * CUDA_PANEL * (w.qparams == MATRIX_F32 ? 8u : 4u);
+    w.expert_bytes = panel * DIV_UP(m.n, CUDA_PANEL);
+    return w;
+}
+
+/* Groups of other widths stay as they are, in f32. */
+bool cuda_takes_fragments(const struct linear_source *s, uint32_t count, enum compute_mode mode)
+{
+    bool exact = mode != COMPUTE_BF16 || s->transposed;
+    for (uint32_t i = 0; i < count; i++)
+        exact |= s[i].exact;
+    return !exact && (!s->affine || s->group == 16 || s->group == 32 || s->group % CUDA_UNIT == 0);
+}
+
+uint64_t cuda_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode)
+{
+    if (!cuda_takes_fragments(s, count, mode))
+        return matrix_stack_bytes(s, count);
+    const struct weight w = shape_of(s, count);
+    return w.expert_bytes * w.experts;
+}
+
+struct weight cuda_fragments_begin(const struct linear_source *s, uint32_t count, enum compute_mode mode,
+                                   dev_ptr at)
+{
+    struct weight w = shape_of(s, count);
+    w.data = at;
+    w.mode = mode;
+    return w;
+}
+
+void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const struct cuda_repack *rows)
+{
+    struct cuda_repack a = *rows;
+    void *arguments[] = {&a};
+    a.to = cuda_matrix(w);
+    cuda_use(d);
+    cuda_launch(d, CUDA_KERNEL_repack,
+                (struct cuda_grid){DIV_UP(a.lane + a.count, CUDA_PANEL), 1, 1, CUDA_THREADS, 0}, arguments);
+}
+
+/* ---- products ---- */
+
+static bool has_one_chain(const struct weight *w)
+{
+    return w->n >= CUDA_ONE_CHAIN_ROWS;
+}
+static uint32_t side_bytes(const struct weight *w)
+{
+    uint32_t groups = w->bits == 16 ? 0 : w->group < CUDA_UNIT ? CUDA_UNIT / w->group : 1;
+    return groups * CUDA_PANEL * (w->qparams == MATRIX_F32 ? 8 : 4);
+}
+
+static uint32_t narrow_shared(const struct weight *w, uint32_t columns)
+{
+    uint32_t stages = w->bits == 16 ? CUDA_RING_16 : w->bits == 8 ? CUDA_RING_8 : CUDA_RING_4;
+    uint32_t ring = CUDA_CHAINS * stages * (128u * w->bits + side_bytes(w));
+    return ring + columns * (DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT + 16);
+}
+
+/* Blocks that run at once take all panels, as many each. */
+static void launch_narrow(struct cuda *c, const struct weight *w, const struct cuda_product *k)
+{
+    static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_narrow16_8, CUDA_KERNEL_narrow16_1},
+                                                   {CUDA_KERNEL_narrow8_8, CUDA_KERNEL_narrow8_1},
+                                                   {CUDA_KERNEL_narrow4_8, CUDA_KERNEL_narrow4_1}};
+    const struct cuda_device *d = c->device;
+    bool one = has_one_chain(w);
+    uint32_t columns = k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
+    uint32_t shared = narrow_shared(w, columns), fixed = (one ? 0 : CUDA_STATIC_SHARED) + 1024;
+    uint32_t batches = k->expert ? k->count : DIV_UP(k->count, CUDA_NARROW_COLUMNS);
+    uint32_t room = MIN_OF(d->shared_unit / (shared + fixed), 2u) * d->units;
+    uint32_t work = DIV_UP(DIV_UP(w->n, CUDA_PANEL), one ? CUDA_CHAINS : 1);
+    uint32_t rounds = DIV_UP(work, MAX_OF(room, 1u));
+    ASSERT(shared <= d->shared_max);
+    cuda_run(c,
+             kernels[w->bits == 16  ? 0
+                     : w->bits == 8 ? 1
+                                    : 2][one],
+             (struct cuda_grid){DIV_UP(work, rounds), batches, 1, CUDA_THREADS, shared}, k);
+}
+
+static void launch_tiles(struct cuda *c, const struct weight *w, const struct cuda_product *k)
+{
+    static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_tiles16_8, CUDA_KERNEL_tiles16_1},
+                                                   {CUDA_KERNEL_tiles8_8, CUDA_KERNEL_tiles8_1},
+                                                   {CUDA_KERNEL_tiles4_8, CUDA_KERNEL_tiles4_1}};
+    uint32_t stride = ROUND_UP(w->k, CUDA_UNIT), most = (uint32_t)(c->rounded_bytes / (2 * stride));
+    uint32_t stage = CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w)) +
+                     CUDA_TILE_COLUMNS * (2 * CUDA_UNIT + 16);
+    uint32_t stages = 4 * stage <= c->device->shared_max ? 4 : 2;
+    ASSERT(most > 0);
+    for (uint32_t from = 0; from < k->count; from += most) {
+        struct cuda_tiles t = {.w = k->w,
+                               .x = c->rounded,
+                               .stride = stride,
+                               .count = MIN_OF(most, k->count - from),
+                               .stages = stages,
+                               .y = k->y,
+                               .bias = k->bias};
+        struct cuda_round r = {k->x, c->rounded, stride};
+        r.x.width = w->k;
+        r.x.at += (uint64_t)from * k->x.stride;
+        t.y.at += (uint64_t)from * k->y.stride;
+        cuda_run(c, CUDA_KERNEL_round, cuda_by_row(t.count), &r);
+        cuda_run(c,
+                 kernels[w->bits == 16  ? 0
+                         : w->bits == 8 ? 1
+                                        : 2][has_one_chain(w)],
+                 (struct cuda_grid){DIV_UP(t.count, CUDA_TILE_COLUMNS), DIV_UP(w->n, CUDA_TILE_ROWS), 1,
+                                    CUDA_THREADS, stages * stage},
+                 &t);
+    }
+}
+
+void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k)
+{
+    uint32_t columns = MIN_OF(k->count, CUDA_NARROW_COLUMNS);
+    if (k->expert || (k->count <= CUDA_NARROW_COLUMNS && narrow_shared(w, columns) <= c->device->shared_max))
+        launch_narrow(c, w, k);
+    else
+        launch_tiles(c, w, k);
+}

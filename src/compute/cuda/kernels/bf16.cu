@@ -1,0 +1,417 @@
+/* bf16.cu - products of bf16 weights and inputs on the tensor cores, with sums in f32.
+ *
+ * The arithmetic of an output: inputs are rounded to bf16. The U units of k (kernels/fragment.cuh) form 8
+ * chains, or 1 for matrices of many rows; chain c has units [c U / 8, (c + 1) U / 8).
+ * p[c] = mma.m16n8k16 over its steps in order, from 0. y = ((p[0] + p[1]) + ...) + bias.
+ * Both kernels below compute exactly that: an output's bits do not depend on the columns beside it. */
+#include "compute/cuda/kernels/fragment.cuh"
+
+#define NARROW_WARPS CUDA_CHAINS
+#define ALL_LANES    0xffffffffu
+
+DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* ---- copies to shared memory that go on beside the arithmetic ---- */
+
+DEVICE void copy16(void *to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from));
+}
+DEVICE void copies_end()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <uint32_t LEFT> DEVICE void copies_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+DEVICE uint32_t rounded(float a, float b)
+{
+    return bits_of(__floats2bfloat162_rn(a, b));
+}
+
+DEVICE uint32_t chain_begin(uint32_t units, uint32_t chain, uint32_t chains)
+{
+    return units * chain / chains;
+}
+
+/* ---- few columns: a warp has a chain, or a panel; weights come through a ring of its own ---- */
+
+template <uint32_t BITS> struct ring {
+    enum : uint32_t {
+        PIECES = BITS / 4,
+        CODES = 128 * BITS,
+        STAGES = BITS == 16  ? CUDA_RING_16
+                 : BITS == 8 ? CUDA_RING_8
+                             : CUDA_RING_4,
+    };
+};
+
+/* Brings unit after unit of its panels. */
+template <uint32_t BITS> struct stream {
+    const uint8_t *panel; /* lane's first piece of the panel */
+    uint64_t panel_step, sides;
+    uint32_t from, to, at, left, group, side, side_all, lane; /* left: units in all panels */
+    uint8_t *stages;
+    uint32_t slot;
+
+    __device__ __forceinline__ void load()
+    {
+        if (left > 0) {
+            uint8_t *stage = stages + slot * (ring<BITS>::CODES + side_all);
+            const uint8_t *codes = panel + (uint64_t)at * ring<BITS>::CODES;
+#pragma unroll
+            for (uint32_t i = 0; i < ring<BITS>::PIECES; i++)
+                copy16(stage + i * 512 + lane * 16, codes + i * 512 + lane * 16);
+            if (BITS < 16 && lane * 16 < side_all)
+                copy16(stage + ring<BITS>::CODES + lane * 16,
+                       panel + sides + (uint64_t)(at * UNIT / group) * CUDA_PANEL * side + lane * 16);
+            left--;
+            slot = slot + 1 == ring<BITS>::STAGES ? 0 : slot + 1;
+            if (++at == to) {
+                at = from;
+                panel += panel_step;
+            }
+        }
+        copies_end();
+    }
+};
+
+/* The block's columns of x, rounded; zeros past the last k. Rows are 16 bytes more than whole units. */
+DEVICE uint32_t narrow_x_bytes(uint32_t units)
+{
+    return units * 2 * UNIT + 16;
+}
+
+DEVICE void bring_x(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t count, uint32_t units)
+{
+    uint32_t eights = units * 8, k = a.w.k;
+    for (uint32_t i = threadIdx.x; i < count * eights; i += blockDim.x) {
+        uint32_t column = i / eights, at = i % eights * 8;
+        const float *x = row_of(a.x, a.x_div ? (from + column) / a.x_div : from + column) + at;
+        uint4 v = {0, 0, 0, 0};
+        if (at + 8 <= k && (uintptr_t)x % 16 == 0) {
+            float4 low = *(const float4 *)x, high = *(const float4 *)(x + 4);
+            v = {rounded(low.x, low.y), rounded(low.z, low.w), rounded(high.x, high.y),
+                 rounded(high.z, high.w)};
+        } else if (at < k) {
+            float f[8];
+#pragma unroll
+            for (uint32_t j = 0; j < 8; j++)
+                f[j] = at + j < k ? x[j] : 0;
+            v = {rounded(f[0], f[1]), rounded(f[2], f[3]), rounded(f[4], f[5]), rounded(f[6], f[7])};
+        }
+        *(uint4 *)(to + column * narrow_x_bytes(units) + at * 2) = v;
+    }
+}
+
+/* Adds a unit to both tiles of 8 columns. x: the lane's inputs of column g of the first. */
+template <uint32_t BITS>
+DEVICE void add_unit(float c[2][4], const uint8_t *stage, const cuda_matrix &m, const uint8_t *x,
+                     const uint8_t *x_second, bool second)
+{
+    uint32_t lane = threadIdx.x % 32;
+    uint4 q[ring<BITS>::PIECES];
+    lane_sides s = {};
+#pragma unroll
+    for (uint32_t i = 0; i < ring<BITS>::PIECES; i++)
+        q[i] = *(const uint4 *)(stage + i * 512 + lane * 16);
+    if (BITS < 16)
+        s = sides_from(stage + ring<BITS>::CODES +
+                           (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
+                       m, lane / 4);
+    uint4 b[2] = {((const uint4 *)x)[0], ((const uint4 *)x)[1]}, d[2] = {};
+    if (second)
+        d[0] = ((const uint4 *)x_second)[0], d[1] = ((const uint4 *)x_second)[1];
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++) {
+        uint32_t a4[4];
+        fragment<BITS>(q, s, j, a4);
+        mma(c[0], a4, j % 2 ? b[j / 2].z : b[j / 2].x, j % 2 ? b[j / 2].w : b[j / 2].y);
+        if (second)
+            mma(c[1], a4, j % 2 ? d[j / 2].z : d[j / 2].x, j % 2 ? d[j / 2].w : d[j / 2].y);
+    }
+}
+
+/* Where value i of a lane's sums lies: row g or g + 8 of the panel, column 2 t or 2 t + 1. */
+DEVICE uint32_t sum_row(uint32_t lane, uint32_t i)
+{
+    return lane / 4 + (i / 2) * 8;
+}
+DEVICE uint32_t sum_column(uint32_t lane, uint32_t i)
+{
+    return lane % 4 * 2 + i % 2;
+}
+
+DEVICE void put_sum(const cuda_product &a, const float *bias, uint32_t panel, uint32_t row, uint32_t column,
+                    float sum)
+{
+    uint32_t i = panel * CUDA_PANEL + row;
+    if (i < a.w.n)
+        row_of(a.y, column)[i] = bias ? sum + bias[i] : sum;
+}
+
+/* The chains' sums of a panel, added in their order. */
+DEVICE void put_chains(const cuda_product &a, const float *bias,
+                       float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL], const float c[2][4], uint32_t panel,
+                       uint32_t from, uint32_t count)
+{
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++)
+        sums[warp][(sum_column(lane, i % 4) + i / 4 * 8) * CUDA_PANEL + sum_row(lane, i % 4)] =
+            c[i / 4][i % 4];
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < count * CUDA_PANEL; i += blockDim.x) {
+        float sum = sums[0][i];
+        for (uint32_t w = 1; w < NARROW_WARPS; w++)
+            sum += sums[w][i];
+        put_sum(a, bias, panel, i % CUDA_PANEL, from + i / CUDA_PANEL, sum);
+    }
+}
+
+/* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: eight at a time), 16 columns; or one
+ * column with its own expert's matrix. */
+template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
+{
+    extern __shared__ __align__(16) uint8_t shared[];
+    __shared__ float sums[CHAINS > 1 ? 2 : 1][NARROW_WARPS]
+                         [CHAINS > 1 ? CUDA_NARROW_COLUMNS * CUDA_PANEL : 1];
+    cuda_matrix m = a.w;
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
+    uint32_t columns = a.expert ? 1 : CUDA_NARROW_COLUMNS, first = blockIdx.y * columns;
+    uint32_t count = min(columns, a.count - first), expert = a.expert ? a.expert[first] : 0;
+    uint32_t from = CHAINS > 1 ? chain_begin(units, warp, CHAINS) : 0;
+    uint32_t to = CHAINS > 1 ? chain_begin(units, warp + 1, CHAINS) : units, length = to - from;
+    uint32_t panels = (m.n + CUDA_PANEL - 1) / CUDA_PANEL;
+    uint32_t panel = CHAINS > 1 ? blockIdx.x : blockIdx.x * NARROW_WARPS + warp;
+    uint32_t step = CHAINS > 1 ? gridDim.x : gridDim.x * NARROW_WARPS;
+    uint64_t panel_size = fragment_panel_bytes(m);
+    uint32_t mine = panel < panels ? (panels - panel + step - 1) / step : 0;
+    const float *bias = a.bias ? a.bias + (uint64_t)expert * a.bias_step : NULL;
+    uint32_t side_all = unit_side_bytes(m), stage_bytes = ring<BITS>::CODES + side_all;
+    uint8_t *stages = shared + warp * ring<BITS>::STAGES * stage_bytes;
+    uint8_t *x = shared + NARROW_WARPS * ring<BITS>::STAGES * stage_bytes;
+    stream<BITS> in = {m.data + expert * m.expert_bytes + panel * panel_size,
+                       step * panel_size,
+                       sides_at(m, 0),
+                       from,
+                       to,
+                       from,
+                       mine * length,
+                       m.group ? m.group : 1,
+                       side_bytes(m),
+                       side_all,
+                       lane,
+                       stages,
+                       0};
+#pragma unroll
+    for (uint32_t i = 0; i + 1 < ring<BITS>::STAGES; i++)
+        in.load();
+    bring_x(x, a, first, count, units);
+    __syncthreads();
+    uint32_t g = lane / 4, slot = 0;
+    const uint8_t *mine_x = x + min(g, count - 1) * narrow_x_bytes(units) + lane % 4 * 32;
+    const uint8_t *second_x = x + min(g + 8, count - 1) * narrow_x_bytes(units) + lane % 4 * 32;
+    for (uint32_t p = 0; p < mine; p++, panel += step) {
+        float c[2][4] = {};
+        for (uint32_t u = from; u < to; u++) {
+            copies_wait<ring<BITS>::STAGES - 2>();
+            __syncwarp();
+            add_unit<BITS>(c, stages + slot * stage_bytes, m, mine_x + u * 2 * UNIT, second_x + u * 2 * UNIT,
+                           count > 8);
+            slot = slot + 1 == ring<BITS>::STAGES ? 0 : slot + 1;
+            in.load();
+        }
+        if constexpr (CHAINS > 1) {
+            put_chains(a, bias, sums[p % 2], c, panel, first, count);
+        } else {
+#pragma unroll
+            for (uint32_t i = 0; i < 8; i++) {
+                uint32_t column = sum_column(lane, i % 4) + i / 4 * 8;
+                if (column < count)
+                    put_sum(a, bias, panel, sum_row(lane, i % 4), first + column, c[i / 4][i % 4]);
+            }
+        }
+    }
+}
+
+#define NARROW(bits, chains)                                                                                 \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                     \
+        plateau_narrow##bits##_##chains(const cuda_product a)                                                \
+    {                                                                                                        \
+        narrow<bits, chains>(a);                                                                             \
+    }
+NARROW(16, 1)
+NARROW(16, 8)
+NARROW(8, 1)
+NARROW(8, 8)
+NARROW(4, 1)
+NARROW(4, 8)
+
+/* ---- many columns: a block has 8 panels and 128 columns ---- */
+
+/* Block: a row of x. */
+KERNEL plateau_round(const cuda_round a)
+{
+    const float *x = row_of(a.x, blockIdx.x);
+    uint32_t *to = (uint32_t *)(a.to + (uint64_t)blockIdx.x * a.stride);
+    for (uint32_t i = 2 * threadIdx.x; i < a.stride; i += 2 * blockDim.x)
+        to[i / 2] = rounded(i < a.x.width ? x[i] : 0, i + 1 < a.x.width ? x[i + 1] : 0);
+}
+
+#define TILE_PANELS  (CUDA_TILE_ROWS / CUDA_PANEL)
+#define TILE_X_PITCH (2 * UNIT + 16) /* bytes of a column of a unit */
+
+template <uint32_t BITS> struct tile_loader {
+    const cuda_tiles &a;
+    uint32_t first_panel, first_column, side_all, stage_bytes;
+    uint64_t panel_size;
+
+    __device__ __forceinline__ void load(uint8_t *stage, uint32_t unit) const
+    {
+        const uint32_t codes = ring<BITS>::CODES, last = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL - 1;
+#pragma unroll
+        for (uint32_t i = threadIdx.x; i < TILE_PANELS * codes / 16; i += CUDA_THREADS) {
+            uint32_t panel = min(first_panel + i / (codes / 16), last);
+            copy16(stage + i * 16,
+                   a.w.data + panel * panel_size + (uint64_t)unit * codes + i % (codes / 16) * 16);
+        }
+        if (BITS < 16) {
+            uint32_t pieces = side_all / 16;
+            for (uint32_t i = threadIdx.x; i < TILE_PANELS * pieces; i += CUDA_THREADS) {
+                uint32_t panel = min(first_panel + i / pieces, last);
+                copy16(stage + TILE_PANELS * codes + i * 16, a.w.data + panel * panel_size +
+                                                                 sides_at(a.w, unit * UNIT / a.w.group) +
+                                                                 i % pieces * 16);
+            }
+        }
+        uint8_t *x = stage + TILE_PANELS * (codes + side_all);
+#pragma unroll
+        for (uint32_t i = threadIdx.x; i < CUDA_TILE_COLUMNS * 8; i += CUDA_THREADS) {
+            uint32_t column = min(first_column + i / 8, a.count - 1);
+            copy16(x + i / 8 * TILE_X_PITCH + i % 8 * 16,
+                   a.x + (uint64_t)column * a.stride + unit * UNIT + i % 8 * 8);
+        }
+    }
+};
+
+/* Adds a unit to a warp's 2 panels x 64 columns. */
+template <uint32_t BITS>
+DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &m, uint32_t side_all,
+                     uint32_t panel, uint32_t column)
+{
+    uint32_t lane = threadIdx.x % 32;
+    uint32_t a[2][4][4];
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        uint4 q[ring<BITS>::PIECES];
+        lane_sides s = {};
+        const uint8_t *codes = stage + (panel + i) * ring<BITS>::CODES;
+#pragma unroll
+        for (uint32_t j = 0; j < ring<BITS>::PIECES; j++)
+            q[j] = *(const uint4 *)(codes + j * 512 + lane * 16);
+        if (BITS < 16)
+            s = sides_from(stage + TILE_PANELS * ring<BITS>::CODES + (panel + i) * side_all +
+                               (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
+                           m, lane / 4);
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+            fragment<BITS>(q, s, j, a[i][j]);
+    }
+    const uint8_t *x = stage + TILE_PANELS * (ring<BITS>::CODES + side_all) +
+                       (column + lane / 4) * TILE_X_PITCH + lane % 4 * 32;
+#pragma unroll
+    for (uint32_t n = 0; n < 8; n++) {
+        uint4 b[2] = {((const uint4 *)(x + n * 8 * TILE_X_PITCH))[0],
+                      ((const uint4 *)(x + n * 8 * TILE_X_PITCH))[1]};
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++) {
+#pragma unroll
+            for (uint32_t i = 0; i < 2; i++)
+                mma(c[i][n], a[i][j], j % 2 ? b[j / 2].z : b[j / 2].x, j % 2 ? b[j / 2].w : b[j / 2].y);
+        }
+    }
+}
+
+/* A chain's sums join those of the chains before it, and begin anew. */
+DEVICE void end_chain(float sum[2][8][4], float c[2][8][4])
+{
+#pragma unroll
+    for (uint32_t i = 0; i < 64; i++) {
+        sum[i / 32][i / 4 % 8][i % 4] += c[i / 32][i / 4 % 8][i % 4];
+        c[i / 32][i / 4 % 8][i % 4] = 0;
+    }
+}
+
+/* Block: 128 columns blockIdx.x, 128 rows blockIdx.y. */
+template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
+{
+    extern __shared__ __align__(16) uint8_t shared[];
+    const cuda_matrix &m = a.w;
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
+    uint32_t panel = warp % 4 * 2, column = warp / 4 * 64, side_all = unit_side_bytes(m);
+    uint32_t stage_bytes = TILE_PANELS * (ring<BITS>::CODES + side_all) + CUDA_TILE_COLUMNS * TILE_X_PITCH;
+    const tile_loader<BITS> in = {
+        a,           blockIdx.y * TILE_PANELS, blockIdx.x * CUDA_TILE_COLUMNS, side_all,
+        stage_bytes, fragment_panel_bytes(m)};
+    float c[2][8][4] = {}, sum[CHAINS > 1 ? 2 : 1][8][4];
+    uint32_t chain = 0;
+    /* -0 + x is x, with its sign. */
+#pragma unroll
+    for (uint32_t i = 0; CHAINS > 1 && i < 64; i++)
+        sum[i / 32 % (CHAINS > 1 ? 2 : 1)][i / 4 % 8][i % 4] = -0.0f;
+    for (uint32_t i = 0; i + 1 < a.stages; i++) {
+        if (i < units)
+            in.load(shared + i * stage_bytes, i);
+        copies_end();
+    }
+    for (uint32_t u = 0; u < units; u++) {
+        if constexpr (CHAINS > 1) {
+            for (; chain < CHAINS && chain_begin(units, chain + 1, CHAINS) <= u; chain++)
+                end_chain(sum, c);
+        }
+        if (a.stages == 4)
+            copies_wait<2>();
+        else
+            copies_wait<0>();
+        __syncthreads();
+        if (u + a.stages - 1 < units)
+            in.load(shared + (u + a.stages - 1) % a.stages * stage_bytes, u + a.stages - 1);
+        copies_end();
+        add_tile<BITS>(c, shared + u % a.stages * stage_bytes, m, side_all, panel, column);
+    }
+    if constexpr (CHAINS > 1) {
+        for (; chain < CHAINS; chain++)
+            end_chain(sum, c);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 64; i++) {
+        uint32_t row = (in.first_panel + panel + i / 32) * CUDA_PANEL + sum_row(lane, i % 4);
+        uint32_t at = in.first_column + column + i / 4 % 8 * 8 + sum_column(lane, i % 4);
+        float y =
+            CHAINS > 1 ? sum[i / 32 % (CHAINS > 1 ? 2 : 1)][i / 4 % 8][i % 4] : c[i / 32][i / 4 % 8][i % 4];
+        if (row < m.n && at < a.count)
+            row_of(a.y, at)[row] = a.bias ? y + a.bias[row] : y;
+    }
+}
+
+#define TILES(bits, chains)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 1) plateau_tiles##bits##_##chains(const cuda_tiles a)  \
+    {                                                                                                        \
+        tiles<bits, chains>(a);                                                                              \
+    }
+TILES(16, 1)
+TILES(16, 8)
+TILES(8, 1)
+TILES(8, 8)
+TILES(4, 1)
+TILES(4, 8)

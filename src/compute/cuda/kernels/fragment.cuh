@@ -1,0 +1,180 @@
+/* fragment.cuh - weights as the tensor cores take them, and their values in bf16.
+ *
+ * A panel of 16 rows is the A operand of mma.m16n8k16. It has units of 64 k steps; the last one is filled up
+ * with codes 0, whose inputs are 0. A unit is `bits` / 4 pieces of 32 lanes x 16 bytes. The sides follow the
+ * units: of each group 16 pairs of scale and bias, or of scale and zero point.
+ * Of a unit, lane 4 g + t has rows g and g + 8 at k = 16 t + 0..15. Step j of four multiplies
+ * k = 16 t + 4 j + 0..3 of all t. So a lane's inputs of a unit lie side by side, and have one group.
+ * 16 bits: piece j is step j: rows g, g + 8 at the first two k, then at the others.
+ *  8 bits: piece i has steps 2 i, 2 i + 1: each has 4 bytes of row g, then of g + 8, for k 0, 2, 1, 3.
+ *  4 bits: word j is step j: nibbles i and i + 4 are the pair i of the four above.
+ * A value is w = bf16(scale * q + bias), bias = -scale * zero where there are zero points: with scales and
+ * biases of bf16 rounded once, else after an fma in f32. */
+#ifndef PLATEAU_CUDA_FRAGMENT_CUH
+#define PLATEAU_CUDA_FRAGMENT_CUH
+
+#include "compute/cuda/kernels/common.cuh"
+
+#define UNIT CUDA_UNIT
+
+typedef __nv_bfloat162 bf16x2;
+
+DEVICE uint32_t bits_of(bf16x2 p)
+{
+    return *(uint32_t *)&p;
+}
+DEVICE bf16x2 pair_of(uint32_t bits)
+{
+    return *(bf16x2 *)&bits;
+}
+
+/* ---- layout ---- */
+
+DEVICE uint32_t fragment_units(const cuda_matrix &m)
+{
+    return (m.k + UNIT - 1) / UNIT;
+}
+DEVICE uint32_t unit_bytes(uint32_t bits)
+{
+    return 128 * bits;
+}
+/* Of a scale and its bias. */
+DEVICE uint32_t side_bytes(const cuda_matrix &m)
+{
+    return m.qparams == CUDA_F32 ? 8 : 4;
+}
+/* Of the groups that a unit reads: a multiple of 64. */
+DEVICE uint32_t unit_side_bytes(const cuda_matrix &m)
+{
+    return m.bits == 16 ? 0 : (m.group < UNIT ? UNIT / m.group : 1) * CUDA_PANEL * side_bytes(m);
+}
+DEVICE uint64_t sides_at(const cuda_matrix &m, uint32_t group)
+{
+    return (uint64_t)fragment_units(m) * unit_bytes(m.bits) + (uint64_t)group * CUDA_PANEL * side_bytes(m);
+}
+DEVICE uint64_t fragment_panel_bytes(const cuda_matrix &m)
+{
+    return sides_at(m, m.bits == 16 ? 0 : (fragment_units(m) * UNIT + m.group - 1) / m.group);
+}
+
+/* Where a row's value at k lies: a word of the panel, and a place in it. */
+struct fragment_place {
+    uint64_t word; /* in bytes from the panel's begin */
+    uint32_t shift;
+};
+
+DEVICE fragment_place place_of(uint32_t bits, uint32_t row, uint32_t k)
+{
+    uint32_t in = k % UNIT, t = in / 16, j = in % 16 / 4, i = in % 4, half = row / 8;
+    uint32_t lane = row % 8 * 4 + t, odd = i % 2, late = i / 2;
+    uint64_t unit = (uint64_t)(k / UNIT) * unit_bytes(bits);
+    if (bits == 16)
+        return {unit + j * 512 + lane * 16 + (late * 2 + half) * 4, odd * 16};
+    if (bits == 8)
+        return {unit + j / 2 * 512 + lane * 16 + (j % 2 * 2 + half) * 4, odd * 16 + late * 8};
+    return {unit + lane * 16 + j * 4, (late * 2 + half) * 4 + odd * 16};
+}
+
+/* ---- values ---- */
+
+/* Of a lane: rows g and g + 8. */
+struct lane_sides {
+    float scale[2], bias[2];
+    bool whole; /* one rounding */
+};
+
+DEVICE lane_sides sides_from(const uint8_t *at, const cuda_matrix &m, uint32_t row)
+{
+    lane_sides s;
+    s.whole = m.qparams == CUDA_BF16 && m.biases == CUDA_BIASES_STORED;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        if (m.qparams == CUDA_F32) {
+            float2 v = ((const float2 *)at)[row + 8 * i];
+            s.scale[i] = v.x;
+            s.bias[i] = v.y;
+        } else {
+            uint32_t v = ((const uint32_t *)at)[row + 8 * i];
+            if (m.qparams == CUDA_BF16) {
+                s.scale[i] = __uint_as_float(v << 16);
+                s.bias[i] = __uint_as_float(v & 0xffff0000);
+            } else {
+                s.scale[i] = __half2float(__ushort_as_half((unsigned short)v));
+                s.bias[i] = __half2float(__ushort_as_half((unsigned short)(v >> 16)));
+            }
+        }
+        if (m.biases == CUDA_BIASES_ZEROS)
+            s.bias[i] = -s.scale[i] * s.bias[i];
+    }
+    return s;
+}
+
+DEVICE uint32_t scaled(const lane_sides &s, uint32_t half, float a, float b)
+{
+    return bits_of(
+        __floats2bfloat162_rn(fmaf(s.scale[half], a, s.bias[half]), fmaf(s.scale[half], b, s.bias[half])));
+}
+/* Codes are whole numbers of at most eight bits, so bf16 has them. */
+DEVICE uint32_t scaled_whole(const lane_sides &s, uint32_t half, bf16x2 codes)
+{
+    return bits_of(__hfma2(codes, __float2bfloat162_rn(s.scale[half]), __float2bfloat162_rn(s.bias[half])));
+}
+
+/* Pair `i` of a word of 4 bits: bf16 has 128 + q in its low bits. */
+DEVICE uint32_t pair_of_nibbles(const lane_sides &s, uint32_t word, uint32_t i)
+{
+    const uint32_t base = 0x43004300;
+    bf16x2 q = __hsub2(pair_of((word >> 4 * i & 0x000f000f) | base), pair_of(base));
+    if (s.whole)
+        return scaled_whole(s, i % 2, q);
+    return scaled(s, i % 2, __low2float(q), __high2float(q));
+}
+/* Bytes `late` and late + 2 of a word. A float has 2^23 + q in its low bits. */
+DEVICE uint32_t pair_of_bytes(const lane_sides &s, uint32_t word, uint32_t half, uint32_t late)
+{
+    float a = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + late)) - 8388608.0f;
+    float b = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7652 + late)) - 8388608.0f;
+    if (s.whole)
+        return scaled_whole(s, half, __floats2bfloat162_rn(a, b));
+    return scaled(s, half, a, b);
+}
+
+/* The A operand of step `j`, from the pieces of a lane. */
+template <uint32_t BITS> DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a[4])
+{
+    if (BITS == 16) {
+        a[0] = q[j].x, a[1] = q[j].y, a[2] = q[j].z, a[3] = q[j].w;
+    } else if (BITS == 8) {
+        uint32_t low = j % 2 ? q[j / 2].z : q[j / 2].x, high = j % 2 ? q[j / 2].w : q[j / 2].y;
+        a[0] = pair_of_bytes(s, low, 0, 0), a[1] = pair_of_bytes(s, high, 1, 0);
+        a[2] = pair_of_bytes(s, low, 0, 1), a[3] = pair_of_bytes(s, high, 1, 1);
+    } else {
+        uint32_t word = j == 0 ? q[0].x : j == 1 ? q[0].y : j == 2 ? q[0].z : q[0].w;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            a[i] = pair_of_nibbles(s, word, i);
+    }
+}
+
+/* One value, as the fragments have it. */
+DEVICE float fragment_value(const cuda_matrix &m, uint32_t row, uint32_t k)
+{
+    const uint8_t *panel = m.data + row / CUDA_PANEL * fragment_panel_bytes(m);
+    fragment_place p = place_of(m.bits, row % CUDA_PANEL, k);
+    uint32_t code = *(const uint32_t *)(panel + p.word) >> p.shift & (0xffffu >> (16 - m.bits));
+    if (m.bits == 16)
+        return __uint_as_float(code << 16);
+    lane_sides s = sides_from(panel + sides_at(m, k / m.group), m, row % 8);
+    uint32_t half = row % CUDA_PANEL / 8;
+    uint32_t v = s.whole ? scaled_whole(s, half, __floats2bfloat162_rn((float)code, 0))
+                         : scaled(s, half, (float)code, 0);
+    return __uint_as_float(v << 16);
+}
+
+/* Value k of row `row`, in any form. */
+DEVICE float value_of(const cuda_matrix &m, uint32_t row, uint32_t k)
+{
+    return m.form == CUDA_FRAGMENTS ? fragment_value(m, row, k) : weight_value(m, row, k);
+}
+
+#endif

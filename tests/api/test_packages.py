@@ -1,0 +1,118 @@
+"""Manual pages and completions know every option of every command; what an installation holds."""
+
+import gzip
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(ROOT / "build" / "plateau"))
+BUILD = pathlib.Path(PROGRAM).parent
+
+
+def run(*arguments, status=0):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PLATEAU_")}
+    got = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=30, env=env)
+    assert got.returncode == status, got.stderr
+    return got.stdout
+
+
+COMMANDS = run("manual", "--names").split()
+
+
+def flags(command):
+    found = re.findall(r"^  --([a-z-]+)", run(command, "--help-all"), re.M)
+    assert {"help", "help-all"} <= set(found)
+    return set(found)
+
+
+def test_the_names_are_those_of_the_help():
+    assert COMMANDS == re.findall(r"^  ([a-z]+) ", run("--help").split("Commands:")[1].split("Examples:")[0], re.M)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_manual_has_every_option(command):
+    page = run("manual", command)
+    found = {x.replace("\\-", "-") for x in re.findall(r"^\.TP\n\\fB\\-\\-([a-z\\-]+)\\fR", page, re.M)}
+    assert found == flags(command)
+    assert f"plateau\\-{command}" in run("manual")
+
+
+def test_the_page_of_the_file_has_every_setting_of_a_server():
+    page = run("manual", "ini")
+    found = {x.replace("\\-", "-") for x in re.findall(r"^\.TP\n\\fB([a-z\\-]+)\\fR", page, re.M)}
+    assert flags("serve") - {"help", "help-all"} <= found
+    assert {"min-p", "chat-template-kwargs"} <= found, "those of a section, too"
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="there is no man")
+@pytest.mark.parametrize("page", [[], ["ini"], ["serve"], ["chat"]])
+def test_man_has_no_warnings(page, tmp_path):
+    path = tmp_path / "page.1"
+    path.write_text(run("manual", *page))
+    got = subprocess.run(["man", "--warnings", "-l", path], capture_output=True, text=True, timeout=30,
+                         env={**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+    if "minimized" in got.stdout or "not been installed" in got.stderr:
+        pytest.skip("this man shows no pages")
+    assert got.returncode == 0 and got.stderr == "" and "NAME" in got.stdout
+
+
+def completed(*words):
+    """What bash offers for the last word."""
+    line = " ".join(f"'{w}'" for w in words)
+    script = f'source <("{PROGRAM}" completion bash); COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _plateau; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    got = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30, cwd=ROOT)
+    assert got.returncode == 0 and got.stderr == ""
+    return set(got.stdout.split())
+
+
+def test_bash_completes_every_command_and_option():
+    assert completed("plateau", "") == {*COMMANDS, "--help", "--version"}
+    for command in COMMANDS:
+        if command != "completion":
+            assert completed("plateau", command, "--") == {"--" + f for f in flags(command)}
+
+
+def test_bash_completes_values_and_files():
+    assert completed("plateau", "serve", "--spec", "m") == {"mtp"}
+    assert "LICENSE" in completed("plateau", "serve", "--config", "LIC")
+    assert completed("plateau", "serve", "--port", "") == set()
+    assert completed("plateau", "completion", "z") == {"zsh"}
+    assert "models" in completed("plateau", "chat", "mod")
+
+
+def test_zsh_and_fish_have_every_option():
+    zsh, fish = run("completion", "zsh"), run("completion", "fish")
+    for command in COMMANDS:
+        part = zsh.split(f"        {command}) shift")[1].split(";;")[0]
+        assert set(re.findall(r"^ +'\*?--([a-z-]+)=?\[", part, re.M)) == flags(command)
+        assert set(re.findall(rf"seen_subcommand_from {command}' -l ([a-z-]+)", fish)) == flags(command)
+    for shell, text in (("zsh", zsh), ("fish", fish)):
+        if shutil.which(shell):
+            assert subprocess.run([shell, "-n"], input=text, text=True, capture_output=True, timeout=30).returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [["completion"], ["completion", "tcsh"], ["manual", "serv"]])
+def test_mistakes(arguments):
+    run(*arguments, status=2)
+
+
+@pytest.mark.skipif(not (BUILD / "cmake_install.cmake").exists(), reason="the program is not in its build folder")
+@pytest.mark.parametrize("prefix, ini", [("/usr/local", "usr/local/share/plateau/systemd/plateau.ini"), ("/usr", "etc/plateau/plateau.ini")])
+def test_an_installation(tmp_path, prefix, ini):
+    got = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], capture_output=True, text=True, timeout=60,
+                         env={**os.environ, "DESTDIR": str(tmp_path)})
+    assert got.returncode == 0, got.stderr
+    top = tmp_path / prefix[1:]
+    assert (tmp_path / ini).read_text() == (ROOT / "packaging/systemd/plateau.ini").read_text()
+    assert f"ExecStart={prefix}/bin/plateau serve" in (top / "lib/systemd/system/plateau.service").read_text()
+    pages = {p.name for p in (top / "share/man/man1").iterdir()}
+    assert pages == {"plateau.1.gz", *(f"plateau-{c}.1.gz" for c in COMMANDS)}
+    assert gzip.decompress((top / "share/man/man5/plateau.ini.5.gz").read_bytes()).decode() == run("manual", "ini")
+    assert (top / "share/bash-completion/completions/plateau").read_text() == run("completion", "bash")
+    answer = subprocess.run([top / "bin/plateau", "generate", "--temperature", "0", "What does ls do?"], capture_output=True, text=True, timeout=60)
+    assert answer.stdout == "ls(1) - list directory contents.\n", answer.stderr

@@ -1,0 +1,261 @@
+/* Products in bf16 on a GPU, through the compute contract: against sums in double, and in bits against each
+ * other for all numbers of columns. Skipped where there is no GPU. */
+#include "test_rng.h"
+#include "kern_test.h"
+
+#include "base/arena.h"
+#include "base/none.h"
+#include "compute/backend.h"
+#include "compute/cuda/cuda.h"
+
+#include <math.h>
+
+#define COLUMNS      2048u
+#define VOCAB        301u
+#define MEMORY_BYTES ((uint64_t)1 << 30)
+
+enum { PLACE_X, PLACE_Y, PLACES };
+
+struct products {
+    struct device *device;
+    dev_ptr memory;
+    uint64_t used;
+    struct arena *host;
+    struct compute *compute;
+    struct compute_shape shape;
+    struct weight table;
+    float *x; /* [VOCAB][k] */
+    uint32_t n, k;
+};
+
+static uint32_t ids[COLUMNS], columns[COLUMNS], seqs_of[COLUMNS];
+static struct rope_position positions[COLUMNS];
+static dev_ptr features[COLUMNS];
+static const struct rope_tables no_ropes;
+
+static dev_ptr take(struct products *p, uint64_t bytes)
+{
+    dev_ptr at = dev_add(p->memory, p->used);
+    p->used += ROUND_UP(bytes, (uint64_t)256);
+    assert_true(p->used <= MEMORY_BYTES);
+    return at;
+}
+
+static void skip_bytes(struct tensor *t, uint64_t bytes)
+{
+    if (t->data)
+        t->data = (const char *)t->data + bytes;
+}
+
+/* Rows from `from` on. */
+static struct linear_source rows_from(const struct linear_source *s, uint64_t from)
+{
+    struct linear_source r = *s;
+    r.out -= from;
+    if (!s->affine) {
+        skip_bytes(&r.weight, from * s->in * dtype_bytes(s->weight.dtype));
+        return r;
+    }
+    uint32_t each = s->bias_kind == BIASES_STORED ? 2 : 1;
+    skip_bytes(&r.weight, from * s->in * s->bits / 8);
+    skip_bytes(&r.scales, from * s->in / s->group * dtype_bytes(s->scales.dtype));
+    skip_bytes(&r.biases, from * s->in / s->group * dtype_bytes(s->biases.dtype));
+    if (s->super)
+        skip_bytes(&r.supers, from * s->in / s->super * each * dtype_bytes(s->supers.dtype));
+    return r;
+}
+
+static struct weight put(struct products *p, const struct linear_source *s, enum compute_mode mode)
+{
+    const struct backend *b = p->device->backend;
+    struct weight w = b->weight_begin(s, 1, mode, take(p, b->weight_bytes(s, 1, mode)));
+    /* In two pieces, of which the second begins within a panel. */
+    struct linear_source piece = *s;
+    uint32_t first = s->out > 21 ? 21 : (uint32_t)s->out;
+    piece.out = first;
+    b->weight_put(p->device, &w, 0, &piece);
+    if (s->out > first) {
+        piece = rows_from(s, first);
+        b->weight_put(p->device, &w, first, &piece);
+    }
+    return w;
+}
+
+static void products_init(struct products *p, uint32_t n, uint32_t k, struct rng *r)
+{
+    const struct place_spec places[PLACES] = {{ROWS_TOKENS, k, k}, {ROWS_TOKENS, n, 0}};
+    *p = (struct products){.n = n, .k = k};
+    p->shape = (struct compute_shape){
+        .hidden = n, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = COLUMNS};
+    assert_int_equal(cuda_device_open(0, &p->device), 0);
+    assert_int_equal(domain_reserve(p->device->domain, MEMORY_BYTES, false, &p->memory), 0);
+    assert_int_equal(domain_commit(p->device->domain, p->memory, MEMORY_BYTES), 0);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &p->host), 0);
+    struct compute_opts o = {.shape = &p->shape,
+                             .places = places,
+                             .place_count = PLACES,
+                             .mode = COMPUTE_BF16,
+                             .tokens_max = COLUMNS,
+                             .seqs_max = 1,
+                             .logits_max = 1,
+                             .device = p->device,
+                             .host_memory = p->host};
+    const struct compute_cost cost = p->device->backend->cost(&o);
+    o.range = take(p, cost.device.fixed + cost.device.token * COLUMNS + cost.device.seq);
+    assert_int_equal(p->device->backend->open(&o, &p->compute), 0);
+    p->x = random_values(r, (size_t)VOCAB * k, -2, 2);
+    const struct linear_source table = {.experts = 1,
+                                        .out = VOCAB,
+                                        .in = k,
+                                        .exact = true,
+                                        .weight = {.dtype = DTYPE_F32,
+                                                   .rank = 1,
+                                                   .shape = {(uint64_t)VOCAB * k},
+                                                   .data = p->x,
+                                                   .bytes = (size_t)VOCAB * k * sizeof(float)}};
+    p->table = put(p, &table, COMPUTE_BF16);
+}
+
+static void products_done(struct products *p)
+{
+    free(p->x);
+    arena_free(p->host);
+    assert_int_equal(domain_decommit(p->device->domain, p->memory, MEMORY_BYTES), 0);
+    assert_int_equal(domain_release(p->device->domain, p->memory, MEMORY_BYTES), 0);
+    device_close(p->device);
+}
+
+/* y of inputs first, first + 1, ... [count][n] */
+static float *multiply(struct products *p, const struct weight *w, uint32_t first, uint32_t count)
+{
+    const struct projection projection = {.in = p->k, .out = p->n, .part_count = 1, .parts = {*w}};
+    const struct act x = {PLACE_X, 0, p->k}, y = {PLACE_Y, 0, p->n};
+    const struct batch_seq seq = {.count = count, .second = NONE, .state_in = NONE, .state_out = NONE};
+    float *ret = malloc((size_t)count * p->n * sizeof(float));
+    assert_non_null(ret);
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = (first + i) % VOCAB;
+        columns[i] = i;
+    }
+    const struct batch batch = {.token_count = count,
+                                .value_count = count,
+                                .seq_count = 1,
+                                .seqs = &seq,
+                                .ids = ids,
+                                .token_seq = seqs_of,
+                                .positions = positions,
+                                .features = features,
+                                .logit_columns = columns,
+                                .hidden_columns = columns,
+                                .values = ret};
+    compute_step_begin(p->compute, &batch);
+    compute_embed(p->compute,
+                  &(struct op_embed){.table = &p->table, .ropes = &no_ropes, .h = x, .angles = x});
+    compute_project(p->compute, &(struct op_product){.w = &projection, .x = x, .y = y}, 1);
+    compute_values(p->compute, &(struct op_values){.x = y});
+    assert_int_equal(compute_step_end(p->compute), 0);
+    return ret;
+}
+
+static float as_bf16(float x)
+{
+    return bf16_to_f32(f32_to_bf16(x));
+}
+
+/* The input is rounded, then the weight: to 2^-9 of itself, after f32 arithmetic; then k sums in f32, each to
+ * 2^-23, of which tensor cores cut off what does not fit. */
+static void check_sums(const struct products *p, const struct linear_source *s, const float *y,
+                       uint32_t column)
+{
+    const float *x = p->x + (size_t)(column % VOCAB) * p->k;
+    bool exact = !s->affine && s->weight.dtype == DTYPE_BF16;
+    for (uint32_t row = 0; row<p->n; row += p->n> 1000 ? 97 : 1) {
+        double want = 0, size = 0, rounding = 0;
+        for (uint32_t k = 0; k < p->k; k++) {
+            double w = (double)linear_source_at(s, 0, row, k), v = (double)as_bf16(x[k]);
+            want += w * v;
+            size += fabs(w * v);
+            rounding += fabs(v) * (exact ? 0 : fabs(w) * 0x1.02p-9 + source_size(s, 0, row, k) * 0x1p-21);
+        }
+        assert_within((double)y[row], want, rounding + (p->k + 8) * EPS * size, "product");
+    }
+}
+
+static void alone_is_batched(struct products *p, const struct weight *w, const float *all)
+{
+    static const uint32_t counts[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 255};
+    for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
+        uint32_t first = 13 * i;
+        float *some = multiply(p, w, first, counts[i]);
+        for (uint32_t c = 0; c < counts[i]; c++)
+            if (memcmp(some + (size_t)c * p->n, all + (size_t)(first + c) * p->n, p->n * sizeof(float)) != 0)
+                fail_msg("column %u of %u differs from the same among %u", c, counts[i], COLUMNS);
+        free(some);
+    }
+}
+
+static void holds(const char *name, struct linear_source *s, uint32_t n, uint32_t k, struct rng *r)
+{
+    struct products p;
+    products_init(&p, n, k, r);
+    const struct weight w = put(&p, s, COMPUTE_BF16);
+    assert_int_equal(w.mode, COMPUTE_BF16);
+    float *all = multiply(&p, &w, 0, COLUMNS);
+    for (uint32_t c = 0; c < COLUMNS; c += 331)
+        check_sums(&p, s, all + (size_t)c * n, c);
+    alone_is_batched(&p, &w, all);
+    print_message("%s, %u x %u: good\n", name, n, k);
+    free(all);
+    products_done(&p);
+    source_drop(s);
+}
+
+#define NEEDS_GPU                                                                                            \
+    if (cuda_device_count() == 0) {                                                                          \
+        print_message("no NVIDIA GPU is here\n");                                                            \
+        skip();                                                                                              \
+    }
+
+TEST(dense_weights_are_their_bf16)
+{
+    static const struct {
+        enum dtype dtype;
+        uint32_t n, k;
+    } cases[] = {{DTYPE_BF16, 40, 512}, {DTYPE_BF16, 150, 1111}, {DTYPE_BF16, 16400, 192},
+                 {DTYPE_F16, 70, 72},   {DTYPE_F32, 65, 2560},   {DTYPE_BF16, 24, 12288},
+                 {DTYPE_BF16, 3, 8}};
+    NEEDS_GPU
+    struct rng r = {5, 0};
+    for (uint32_t i = 0; i < COUNT_OF(cases); i++) {
+        struct linear_source s = random_dense(&r, cases[i].dtype, 1, cases[i].n, cases[i].k);
+        holds(dtype_name(cases[i].dtype), &s, cases[i].n, cases[i].k, &r);
+    }
+}
+
+TEST(codes_are_dequantised_to_bf16)
+{
+    static const uint32_t bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+    NEEDS_GPU
+    struct rng r = {6, 0};
+    for (uint32_t i = 0; i < COUNT_OF(bits); i++)
+        for (uint32_t g = 0; g < COUNT_OF(groups); g++) {
+            char name[32];
+            uint32_t n = i == 2 && g == 1 ? 16390 : 90;
+            struct linear_source s =
+                random_affine(&r, bits[i], groups[g], g == 2 ? DTYPE_F16 : DTYPE_BF16, 1, n, 640);
+            snprintf(name, sizeof(name), "%u bits, groups of %u", bits[i], groups[g]);
+            holds(name, &s, n, 640, &r);
+        }
+}
+
+TEST(every_stored_form_has_fragments)
+{
+    NEEDS_GPU
+    struct rng r = {7, 0};
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        struct linear_source s = random_form(&r, &kern_forms[i], 1, 90, 1280);
+        holds(kern_forms[i].name, &s, 90, 1280, &r);
+    }
+}
+
+TEST_MAIN()
