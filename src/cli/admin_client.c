@@ -262,3 +262,15 @@ int admin_path(const char *prefix, const char *id, const char *suffix, char *ret
         n += (size_t)snprintf(ret + n, bytes_max - n, "%s", suffix);
     return n < bytes_max ? 0 : -ENAMETOOLONG;
 }
+
+static int put(const char *bytes, size_t len, void *arg)
+{
+    struct buf *ret = arg;
+    buf_put(ret, bytes, len);
+    return ret->error;
+}
+
+int admin_write_json(const json_t *value, struct buf *ret)
+{
+    return value && json_dump_callback(value, put, ret, JSON_COMPACT) == 0 && !ret->error ? 0 : -ENOMEM;
+}

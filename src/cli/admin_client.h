@@ -49,6 +49,9 @@ int admin_client_explain(const struct admin_client *c, int code, struct err *e);
 /* The sentence of an error's body, or NULL. */
 const char *admin_client_sentence(const json_t *body);
 
+/* Appends the value as JSON. 0 or -ENOMEM. */
+int admin_write_json(const json_t *value, struct buf *ret);
+
 /* PREFIX, the id percent-encoded, SUFFIX. -ENAMETOOLONG. */
 int admin_path(const char *prefix, const char *id, const char *suffix, char *ret, size_t bytes_max);
 

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CELL_BYTES  64
@@ -189,10 +188,12 @@ static int show_failed(const json_t *reply, struct err *e)
     const json_t *failed = json_object_get(reply, "failed");
     if (json_array_size(failed) == 0)
         return 0;
-    char *text = json_dumps(failed, JSON_COMPACT);
-    int r = err_set(e, -EPROTO, "not all of it was done: %s", text ? text : "no memory");
-    free(text);
-    return r;
+    struct buf text;
+    buf_init(&text, ADMIN_REPLY_BYTES_MAX, NULL);
+    admin_write_json(failed, &text);
+    err_set(e, -EPROTO, "not all of it was done: %.*s", SLICE_ARGS(buf_slice(&text)));
+    buf_done(&text);
+    return -EPROTO;
 }
 
 static int finish(const struct settings *o, const struct admin_reply *reply, struct err *e)

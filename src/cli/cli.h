@@ -12,6 +12,7 @@ int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_pull(int argc, char **argv);
+int command_bench(int argc, char **argv);
 int command_open(int argc, char **argv);
 int command_completion(int argc, char **argv);
 int command_manual(int argc, char **argv);

@@ -96,6 +96,15 @@ const struct help_row help_rows[] = {
      "  plateau clear ssd\n"},
     {COMMAND_TRIM, "trim", "[OPTION...]", "make a running server return its free memory",
      ASKS "Drops no cached prefix; says how many bytes were returned.\n", "  plateau trim\n"},
+    {COMMAND_BENCH, "bench", "[MODEL] [OPTION...]", "measure a running server",
+     "Asks a server of this machine that has the model, or the server of --url, with 1 to 8 clients at "
+     "once.\n"
+     "Prints tokens a second, the time to the first token, and how fast prompts are read, first computed\n"
+     "and then found in the prefix cache: medians of three rounds. Any server with OpenAI's API is measured\n"
+     "in the same way.\n",
+     "  plateau bench\n"
+     "  plateau bench Qwen3-4B --quick --json\n"
+     "  plateau bench --url http://127.0.0.1:8000\n"},
     {COMMAND_COMPLETION, "completion", "bash|zsh|fish", "print completions for a shell",
      "A package installs them. Otherwise add one of the lines below to the shell's start file.\n",
      "  source <(plateau completion bash)        # ~/.bashrc\n"

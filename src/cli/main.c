@@ -22,13 +22,16 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"serve", command_serve},   {"chat", command_chat},     {"generate", command_generate},
-    {"models", command_models}, {"plan", command_plan},     {"cache", command_cache},
-    {"status", command_admin},  {"load", command_admin},    {"unload", command_admin},
-    {"clear", command_admin},   {"trim", command_admin},    {"parse", command_parse},
-    {"pull", command_pull},     {"open", command_open},     {"completion", command_completion},
-    {"manual", command_manual}, {"schema", command_schema}, {"eval", command_eval},
-    {"pack", command_pack},
+    {"serve", command_serve},       {"chat", command_chat},
+    {"generate", command_generate}, {"models", command_models},
+    {"plan", command_plan},         {"cache", command_cache},
+    {"status", command_admin},      {"load", command_admin},
+    {"unload", command_admin},      {"clear", command_admin},
+    {"trim", command_admin},        {"parse", command_parse},
+    {"pull", command_pull},         {"open", command_open},
+    {"bench", command_bench},       {"completion", command_completion},
+    {"manual", command_manual},     {"schema", command_schema},
+    {"eval", command_eval},         {"pack", command_pack},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)

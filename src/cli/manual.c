@@ -44,7 +44,7 @@ static void head(const char *name, unsigned section, const char *summary)
     put_line(summary);
 }
 
-/* As it is, in lines. */
+/* Line by line, without filling. */
 static void example(const char *text)
 {
     printf(".nf\n");
@@ -78,7 +78,7 @@ static void option(const struct setting_row *row, const char *dashes)
     }
 }
 
-/* The options of these commands, in groups, without those that stand on the command line alone. */
+/* The options of these commands, in groups; without dashes, only options that a file may have. */
 static void options(unsigned of_commands, const char *dashes)
 {
     for (unsigned group = 0; group < settings_group_count; group++) {

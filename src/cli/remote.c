@@ -155,7 +155,7 @@ const char *remote_where(const struct remote *r)
 
 /* ---- an answer ---- */
 
-/* Stores nothing that was not set: the server's defaults hold then. */
+/* Only options that were given: for the others the server has defaults. */
 static json_t *request_of(const struct remote *r, json_t *messages, uint64_t seed)
 {
     const struct settings *o = r->settings;
@@ -175,13 +175,6 @@ static json_t *request_of(const struct remote *r, json_t *messages, uint64_t see
     if (o->answer.ignore_eos)
         json_object_set_new(body, "ignore_eos", json_true());
     return body;
-}
-
-static int put(const char *bytes, size_t len, void *arg)
-{
-    struct buf *body = arg;
-    buf_put(body, bytes, len);
-    return body->error;
 }
 
 struct answer {
@@ -232,7 +225,7 @@ int remote_answer(const struct remote *r, json_t *messages, uint64_t seed, bool 
     json_t *json = request_of(r, messages, seed);
     struct buf body;
     buf_init(&body, REMOTE_BODY_BYTES_MAX, NULL);
-    int error = json ? json_dump_callback(json, put, &body, JSON_COMPACT) : -1;
+    int error = admin_write_json(json, &body);
     buf_putc(&body, 0);
     *ret = (struct stream_finish){.reason = FINISH_STOP};
     struct answer a = {.sink = sink, .arg = sink_arg, .finish = ret, .began_ns = clock_now_ns()};

@@ -10,7 +10,7 @@
 
 #define LOOK_MS 50 /* how long a stop may go unseen */
 
-/* ---- what comes ---- */
+/* ---- bytes of the answer ---- */
 
 static bool refuses(struct stream_request *r)
 {

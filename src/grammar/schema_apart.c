@@ -1,7 +1,6 @@
 /* schema_apart.c - proves at a glance that two schemas exclude each other: one of them takes objects only,
  * both demand the same member, and allow it different values. Unions are tagged in this way, and oneOf asks
- * for each pair of its options. What is not proved here is left to the proof by expansion (schema_expand.c).
- * */
+ * for each pair of its options. What is not proved here is left to the expansion (schema_expand.c). */
 #include "grammar/schema_work.h"
 
 #include <string.h>

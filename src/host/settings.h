@@ -99,6 +99,12 @@ struct pull_settings {
     bool anyway;
 };
 
+/* The command bench. */
+struct bench_settings {
+    uint32_t tokens;
+    bool quick;
+};
+
 /* The command eval. */
 struct eval_settings {
     const char *text, *reference; /* a file; a model's directory, NULL: none */
@@ -122,6 +128,7 @@ struct settings {
     struct parse_settings parse;
     struct eval_settings eval;
     struct pull_settings pull;
+    struct bench_settings bench;
     /* Of a front: its sources, its screen, and the server that it asks. */
     const char *config, *env_file, *log_level, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */

@@ -183,6 +183,11 @@ const struct setting_row settings_table[] = {
     {GROUP_ANSWER, "stall-timeout", "SECONDS", SETTING_COUNT, AT(pull.stall_s), 1, 3600, "30", COMMAND_PULL,
      "ask again after SECONDS with less than 1 kB/s"},
 
+    {GROUP_ANSWER, "tokens", "N", SETTING_COUNT, AT(bench.tokens), 2, 4096, "128", FIRST | COMMAND_BENCH,
+     "tokens of each answer"},
+    {GROUP_ANSWER, "quick", NULL, SETTING_FLAG, AT(bench.quick), 0, 0, NULL, FIRST | COMMAND_BENCH,
+     "measure once, with 1 and 8 clients"},
+
     {GROUP_SCREEN, "hide-reasoning", NULL, SETTING_FLAG, AT(hide_reasoning), 0, 0, NULL, COMMAND_CHAT,
      "show answers without the reasoning before them"},
     {GROUP_SCREEN, "history", "FILE", SETTING_TEXT, AT(history), 0, 0, NULL, COMMAND_CHAT,
@@ -198,11 +203,12 @@ const struct setting_row settings_table[] = {
     {GROUP_NETWORK, "port", "N", SETTING_COUNT, AT(http.port), 0, 65535, "8080", FIRST | COMMAND_SERVE,
      "port to listen on; 0: any free port, which is printed"},
     {GROUP_NETWORK, "api-key", "KEY", SETTING_LIST, AT(keys.api_keys), 0, 0, NULL,
-     COMMAND_SERVE | COMMAND_CHAT | LIVE | SECRET,
-     "key that clients must send, and that chat sends to --url; may be given several times; prefer a file, "
+     COMMAND_SERVE | COMMAND_CHAT | COMMAND_BENCH | LIVE | SECRET,
+     "key that clients must send, and that chat and bench send to --url; may be given several times; prefer "
+     "a file, "
      "which the shell's history does not keep [default: none]"},
     {GROUP_NETWORK, "api-key-file", "FILE", SETTING_LIST, AT(keys.api_key_files), 0, 0, NULL,
-     FIRST | COMMAND_SERVE | COMMAND_CHAT | LIVE,
+     FIRST | COMMAND_SERVE | COMMAND_CHAT | COMMAND_BENCH | LIVE,
      "file of API keys, one per line, each alone or after its owner's name; may be given several times"},
     {GROUP_NETWORK, "admin-key", "KEY", SETTING_LIST, AT(keys.admin_keys), 0, 0, NULL,
      COMMAND_SERVE | COMMAND_ADMIN | LIVE | SECRET,
@@ -224,8 +230,8 @@ const struct setting_row settings_table[] = {
      "the server's admin socket [default: that of the only server here]"},
     {GROUP_NETWORK, "url", "URL", SETTING_TEXT, AT(url), 0, 0, NULL, COMMAND_ADMIN,
      "address of the server, instead of its admin socket; needs its admin key"},
-    {GROUP_NETWORK, "url", "URL", SETTING_TEXT, AT(url), 0, 0, NULL, FIRST | COMMAND_CHAT,
-     "talk with the server at this address, with OpenAI's API [default: a server of this machine that has "
+    {GROUP_NETWORK, "url", "URL", SETTING_TEXT, AT(url), 0, 0, NULL, FIRST | COMMAND_CHAT | COMMAND_BENCH,
+     "ask the server at this address, with OpenAI's API [default: a server of this machine that has "
      "the model, if one runs]"},
     {GROUP_NETWORK, "local", NULL, SETTING_FLAG, AT(local), 0, 0, NULL, COMMAND_CHAT,
      "load the model here, even if a server of this machine has it"},
@@ -310,7 +316,7 @@ const struct setting_row settings_table[] = {
      COMMAND_TALK | COMMAND_EVAL | COMMAND_PULL | COMMAND_PACK, "error, warn, info or debug [default: warn]"},
     {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
      FIRST | COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS | COMMAND_EVAL | COMMAND_PULL |
-         COMMAND_PACK,
+         COMMAND_BENCH | COMMAND_PACK,
      "print JSON instead of a table"},
     {GROUP_OTHER, "names", NULL, SETTING_FLAG, AT(names), 0, 0, NULL, FIRST | COMMAND_MANUAL,
      "print the names of all commands"},

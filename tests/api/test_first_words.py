@@ -120,3 +120,26 @@ def test_mistakes_about_a_server(served, tmp_path, arguments, words):
 def test_what_a_server_refuses_is_said_and_the_chat_goes_on(served, home):
     got = run(home, "chat", "--temperature", "0", stdin="x " * 60000 + "\nWhat does ls do?\n")
     assert got.returncode == 1 and got.stdout == LS + "\n" and "context" in got.stderr
+
+
+def test_bench_measures_the_server_of_this_machine(served, home):
+    got = run(home, "bench", "--quick", "--tokens", "16", "--json")
+    assert got.returncode == 0, got.stderr
+    found = json.loads(got.stdout)
+    assert found["model"] == "canary" and [d["clients"] for d in found["decode"]] == [1, 8]
+    assert all(d["tokens"] == 16 and d["tokens_per_second"] > 0 and d["first_token_ms"] > 0 for d in found["decode"])
+    assert len(found["prefill"]) == 3 and found["peak_bytes"] > 1 << 20
+    for p, about in zip(found["prefill"], (128, 512, 4096)):
+        assert about * 0.5 < p["prompt_tokens"] < about * 2
+        assert p["found_tokens"] > p["prompt_tokens"] - 64, "the second time it is in the prefix cache"
+        assert p["first_token_ms"] > 0 and p["found_first_token_ms"] > 0
+
+
+def test_bench_as_a_table_and_its_mistakes(served, tmp_path):
+    got = run(tmp_path, "bench", "--quick", "--tokens", "2", "--url", served.url, "--api-key", "a-secret")
+    assert got.returncode == 0 and got.stdout.startswith(f"canary at {served.url}, 2 tokens an answer")
+    assert "memory" not in got.stdout, "an API key does not show it"
+    got = run(tmp_path, "bench")
+    assert got.returncode == 1 and "no server of this machine" in got.stderr
+    got = run(tmp_path, "bench", "--url", served.url, "--api-key", "a-secret", "dog")
+    assert got.returncode == 1 and "has no model dog" in got.stderr
