@@ -5,6 +5,7 @@
 #include "cli/output.h"
 
 #include "base/check.h"
+#include "base/log.h"
 #include "host/device_choice.h"
 #include "host/runtime.h"
 
@@ -83,6 +84,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     output_begin();
+    log_find_journal();
     /* A file at its size limit is a write that fails with EFBIG, not the end of the process. */
     signal(SIGXFSZ, SIG_IGN);
     return output_end(run(argc, argv));
