@@ -32,7 +32,7 @@ static const struct {
     {"pull", command_pull},         {"open", command_open},
     {"bench", command_bench},       {"completion", command_completion},
     {"manual", command_manual},     {"schema", command_schema},
-    {"eval", command_eval},
+    {"eval", command_eval},         {"pack", command_pack},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
