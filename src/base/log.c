@@ -9,7 +9,9 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 
 static const char *const level_names[] = {"fatal", "error", "warn", "info", "debug"};
 static _Atomic int log_level_now = LOG_LEVEL_INFO;
+static bool for_journal; /* set before other threads log */
 
 void log_set_level(enum log_level level)
 {
@@ -44,6 +47,28 @@ bool log_level_parse(const char *name, enum log_level *ret)
     return false;
 }
 
+/* systemd sets JOURNAL_STREAM to the device and inode of the stream; standard error may be another by now. */
+void log_find_journal(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat st;
+    for_journal = stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+                  fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+/* Priorities of syslog(3). Overwrites the end of the time, which is `time_len` bytes. Returns where the line
+ * begins. */
+static size_t put_priority(enum log_level level, char *line, size_t time_len)
+{
+    static const char priorities[] = {'2', '3', '4', '6', '7'};
+    const size_t at = time_len - 3;
+    line[at] = '<';
+    line[at + 1] = priorities[level];
+    line[at + 2] = '>';
+    return at;
+}
+
 /* Whether a line of less than PIPE_BUF bytes goes in at once, or within that time. */
 static bool is_read(int wait_ms)
 {
@@ -62,8 +87,9 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     }
     clock_gettime(CLOCK_REALTIME, &t);
     size_t n = clock_text(t.tv_sec, line);
-    n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ldZ level=%s event=%s ", t.tv_nsec / 1000000,
-                          level_names[level], event);
+    n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ldZ ", t.tv_nsec / 1000000);
+    const size_t time_len = n;
+    n += (size_t)snprintf(line + n, sizeof(line) - n, "level=%s event=%s ", level_names[level], event);
     unsigned lines_lost = atomic_exchange(&lost, 0);
     if (lines_lost > 0)
         n += (size_t)snprintf(line + n, sizeof(line) - n, "lines_lost=%u ", lines_lost);
@@ -77,6 +103,7 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     log_mask(line, n);
     log_ring_put(level, line, n);
     line[n] = '\n';
-    if (write(STDERR_FILENO, line, n + 1) < 0)
+    const size_t from = for_journal ? put_priority(level, line, time_len) : 0;
+    if (write(STDERR_FILENO, line + from, n + 1 - from) < 0)
         return; /* no other place to report it */
 }

@@ -13,6 +13,9 @@
 enum log_level { LOG_LEVEL_FATAL, LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_set_level(enum log_level level);
+/* If standard error is the journal (JOURNAL_STREAM names it), lines begin with their priority ("<4>") and not
+ * with the time. Before other threads log. */
+void log_find_journal(void);
 /* "error", "warn", "info", "debug". False on anything else. */
 bool log_level_parse(const char *name, enum log_level *ret);
 const char *log_level_name(enum log_level level);

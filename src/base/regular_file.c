@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ static int look(int fd, const char *path, struct regular_file *ret, struct err *
     return 0;
 }
 
-int regular_file_open(const char *path, struct regular_file *ret, struct err *e)
+int regular_file_open_plain(const char *path, struct regular_file *ret, struct err *e)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0 && errno == ENXIO) /* what opening a socket says */
@@ -47,10 +47,11 @@ void regular_file_close(struct regular_file *f)
 {
     if (f->fd >= 0)
         close(f->fd);
+    free(f->inside);
     *f = REGULAR_FILE_NONE;
 }
 
-int regular_file_read(const struct regular_file *f, uint64_t at, void *into, size_t len, struct err *e)
+static int read_plain(const struct regular_file *f, uint64_t at, void *into, size_t len, struct err *e)
 {
     char *to = into;
     for (size_t have = 0; have < len;) {
@@ -67,27 +68,59 @@ int regular_file_read(const struct regular_file *f, uint64_t at, void *into, siz
     return 0;
 }
 
+/* The part that has byte `at`. */
+static const struct file_part *part_of(const struct file_parts *in, uint64_t at)
+{
+    for (uint32_t i = 0; i < in->count; i++)
+        if (at >= in->parts[i].from && at - in->parts[i].from < in->parts[i].bytes)
+            return &in->parts[i];
+    return NULL;
+}
+
+int regular_file_read(const struct regular_file *f, uint64_t at, void *into, size_t len, struct err *e)
+{
+    char *to = into;
+    if (!f->inside)
+        return read_plain(f, at, into, len, e);
+    while (len > 0) {
+        const struct file_part *p = part_of(f->inside, at);
+        if (!p)
+            return err_set(e, -ENODATA, "bytes from %llu on are not in the packed file",
+                           (unsigned long long)at);
+        const uint64_t skip = at - p->from, left = p->bytes - skip;
+        const size_t n = left < len ? (size_t)left : len;
+        int r = read_plain(f, p->at + skip, to, n, e);
+        if (r < 0)
+            return r;
+        at += n;
+        to += n;
+        len -= n;
+    }
+    return 0;
+}
+
 int regular_file_check(const struct regular_file *f, struct err *e)
 {
     struct stat st;
+    const uint64_t bytes = f->inside ? f->inside->file_bytes : f->bytes;
     if (fstat(f->fd, &st) < 0)
         return err_set(e, -errno, "%s", strerror(errno));
-    if ((uint64_t)st.st_size < f->bytes)
+    if ((uint64_t)st.st_size < bytes)
         return err_set(e, -ESTALE, "became shorter while it was read: it has %llu bytes of %llu",
-                       (unsigned long long)st.st_size, (unsigned long long)f->bytes);
-    bool same = (uint64_t)st.st_size == f->bytes && st.st_mtim.tv_sec == f->changed.tv_sec &&
+                       (unsigned long long)st.st_size, (unsigned long long)bytes);
+    bool same = (uint64_t)st.st_size == bytes && st.st_mtim.tv_sec == f->changed.tv_sec &&
                 st.st_mtim.tv_nsec == f->changed.tv_nsec;
     return same ? 0 : err_set(e, -ESTALE, "was changed while it was read");
 }
 
 void regular_file_ahead(const struct regular_file *f, uint64_t at, uint64_t len)
 {
-    if (len > 0)
+    if (len > 0 && !f->inside)
         (void)posix_fadvise(f->fd, (off_t)at, (off_t)len, POSIX_FADV_WILLNEED);
 }
 
 void regular_file_drop(const struct regular_file *f, uint64_t at, uint64_t len)
 {
-    if (len > 0)
+    if (len > 0 && !f->inside)
         (void)posix_fadvise(f->fd, (off_t)at, (off_t)len, POSIX_FADV_DONTNEED);
 }

@@ -9,22 +9,42 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
 
+/* A part of a file that lies in a bundle (bundle.h). */
+struct file_part {
+    uint64_t from, bytes; /* of the file */
+    uint64_t at;          /* in the bundle */
+    uint64_t check;       /* XXH3-64 */
+};
+struct file_parts {
+    uint64_t file_bytes; /* of the bundle */
+    uint32_t count;
+    struct file_part parts[];
+};
+
 struct regular_file {
     int fd; /* -1: not open */
     mode_t mode;
-    uint64_t bytes;          /* at opening */
-    struct timespec changed; /* likewise */
+    uint64_t bytes;            /* at opening */
+    struct timespec changed;   /* likewise */
+    struct file_parts *inside; /* it lies in a bundle; heap. NULL: it is a file of its own */
 };
 
 #define REGULAR_FILE_NONE ((struct regular_file){.fd = -1})
 
-/* 0, -EINVAL (not a regular file), or what open and fstat said; e begins with the path. */
+/* 0, -EINVAL (not a regular file), or what open and fstat said; e begins with the path. BUNDLE/NAME opens a
+ * file in a bundle, after comparing its checksums. Some files are there in part: reading elsewhere is
+ * -ENODATA. */
 int regular_file_open(const char *path, struct regular_file *ret, struct err *e);
+/* The same, but never into a bundle. */
+int regular_file_open_plain(const char *path, struct regular_file *ret, struct err *e);
+/* Whether the path leads to something, perhaps in a bundle. */
+bool regular_file_exists(const char *path);
 /* REGULAR_FILE_NONE is fine. */
 void regular_file_close(struct regular_file *f);
 /* Reads `len` bytes at `at`, all of them. 0; -ESTALE: the file ends before, although it was long enough at

@@ -38,7 +38,7 @@ static int show(void *arg, const char *loads, uint64_t done, uint64_t total)
     struct eval *v = arg;
     if (loads && v->progress.what != loads) {
         progress_done(&v->progress);
-        progress_init(&v->progress, loads);
+        progress_init(&v->progress, loads, "Loading");
     }
     if (loads) {
         progress_show(&v->progress, done, total);

@@ -139,6 +139,13 @@ const struct help_row help_rows[] = {
      "distribution. Means have their standard error. Both models are in memory at once.\n",
      "  plateau eval ~/models/Qwen3-4B-8bit --text wiki.txt --reference ~/models/Qwen3-4B\n"
      "  plateau eval --text README.md --ctx 256 --json\n"},
+    {COMMAND_PACK, "pack", "MODEL OUT [OPTION...]", "write a model as one file that loads at once",
+     "OUT gets the weights as the CPU's kernels read them, the model's small files, and a checksum of each\n"
+     "part. serve, chat, generate, plan and eval take it as MODEL: its weights are mapped, so a load\n"
+     "takes no time and processes share them. Answers are those of MODEL. A call that was stopped goes on\n"
+     "where it was. --quant and --compute are fixed when packing.\n",
+     "  plateau pack ~/models/Qwen3-4B Qwen3-4B.plateau --quant q8\n"
+     "  plateau serve Qwen3-4B.plateau\n"},
 };
 
 const size_t help_row_count = COUNT_OF(help_rows);

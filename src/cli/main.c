@@ -5,6 +5,7 @@
 #include "cli/output.h"
 
 #include "base/check.h"
+#include "base/log.h"
 #include "host/device_choice.h"
 #include "host/runtime.h"
 
@@ -31,7 +32,7 @@ static const struct {
     {"pull", command_pull},         {"open", command_open},
     {"bench", command_bench},       {"completion", command_completion},
     {"manual", command_manual},     {"schema", command_schema},
-    {"eval", command_eval},
+    {"eval", command_eval},         {"pack", command_pack},
 };
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
@@ -83,6 +84,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     output_begin();
+    log_find_journal();
     /* A file at its size limit is a write that fails with EFBIG, not the end of the process. */
     signal(SIGXFSZ, SIG_IGN);
     return output_end(run(argc, argv));

@@ -204,6 +204,10 @@ static int set_argument(enum setting_command command, const char *text, struct s
     }
     if (command == COMMAND_PLAN || command == COMMAND_SERVE)
         return add_model(text, o, e);
+    if (command == COMMAND_PACK && o->models.model && !o->argument) {
+        o->argument = text;
+        return 0;
+    }
     if (o->models.model || (command & (COMMAND_GENERATE | COMMAND_ADMIN | COMMAND_SCHEMA | COMMAND_MODELS |
                                        COMMAND_PULL | COMMAND_OPEN | COMMAND_COMPLETION | COMMAND_MANUAL)))
         return err_set(e, -EINVAL, "%s is one argument too many", text);

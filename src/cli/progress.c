@@ -14,9 +14,10 @@
 #define PROGRESS_LOG_NS      (2 * NS_PER_S) /* between log lines, and ... */
 #define PROGRESS_LOG_PERCENT 10             /* ... at least this much further */
 
-void progress_init(struct progress *p, const char *what)
+void progress_init(struct progress *p, const char *what, const char *doing)
 {
-    *p = (struct progress){.what = what, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
+    *p = (struct progress){
+        .what = what, .doing = doing, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
 }
 
 /* Fits in 80 columns, because a wrapped line could not be erased. The cursor waits at the start of the line,
@@ -26,7 +27,7 @@ static void draw(const struct progress *p, uint64_t done, uint64_t total, double
     char rest[48] = "";
     if (done > 0 && done < total)
         snprintf(rest, sizeof(rest), ", %.0f s left", (double)(total - done) * seconds / (double)done);
-    fprintf(stderr, "\r\033[KLoading %.24s: %u %%, %s of %s%s\r", p->what,
+    fprintf(stderr, "\r\033[K%s %.24s: %u %%, %s of %s%s\r", p->doing, p->what,
             (unsigned)(done * 100.0 / (double)total), bytes_text(done).text, bytes_text(total).text, rest);
     fflush(stderr);
 }
@@ -68,7 +69,7 @@ static int show_and_ask(void *arg, uint64_t done, uint64_t total)
 int progress_load(struct runtime *rt, struct err *e)
 {
     struct progress p;
-    progress_init(&p, rt->model_id);
+    progress_init(&p, rt->model_id, "Loading");
     int r = runtime_load(rt, show_and_ask, &p, e);
     progress_done(&p);
     return r;

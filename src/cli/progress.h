@@ -11,13 +11,14 @@
 #include <stdint.h>
 
 struct progress {
-    const char *what; /* the model's name; outlives this */
+    const char *what;  /* the model's name; outlives this */
+    const char *doing; /* "Loading" */
     bool terminal, drawn;
     uint64_t started_ns, shown_ns;
     unsigned shown_percent;
 };
 
-void progress_init(struct progress *p, const char *what);
+void progress_init(struct progress *p, const char *what, const char *doing);
 void progress_show(struct progress *p, uint64_t bytes_done, uint64_t bytes_total);
 /* Takes the line away. */
 void progress_done(struct progress *p);

@@ -81,7 +81,7 @@ static void load_progress(void *arg, uint32_t index, uint64_t done, uint64_t tot
     if (!m->preload || atomic_load(&s->served))
         return;
     if (s->progress.what != m->id)
-        progress_init(&s->progress, m->id);
+        progress_init(&s->progress, m->id, "Loading");
     progress_show(&s->progress, done, total);
     if (done >= total)
         progress_done(&s->progress);

@@ -28,11 +28,12 @@ struct compute_opts {
 };
 
 struct backend {
-    const char *name; /* "cpu" */
-    bool apart;       /* its memory is not the machine's */
-    bool ranges;      /* its part of a workspace lies in a range of the device's domain */
-    bool bf16;        /* it has COMPUTE_BF16 */
-    bool integers;    /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
+    const char *name;   /* "cpu" */
+    bool apart;         /* its memory is not the machine's */
+    bool ranges;        /* its part of a workspace lies in a range of the device's domain */
+    const char *layout; /* of its weights in packed files, renewed with each change; NULL: it maps none */
+    bool bf16;          /* it has COMPUTE_BF16 */
+    bool integers;      /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
 
     /* Cost of a workspace; only shape, places, mode and sums are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);

@@ -1,6 +1,7 @@
 /* fingerprint.c - a chain: each piece is hashed together with the hash of the pieces before it. */
 #include "engine/fingerprint.h"
 
+#include "base/bundle.h"
 #include "base/check.h"
 #include "base/regular_file.h"
 #include "cache/prefix_key.h"
@@ -143,6 +144,19 @@ static int add_gguf(struct fingerprint *f, const char *first)
     return r;
 }
 
+/* A packed file's first page has a checksum of all its checksums. */
+static int add_bundle(struct fingerprint *f, const char *path)
+{
+    struct regular_file file;
+    int r = regular_file_open(path, &file, NULL);
+    if (r < 0)
+        return r;
+    r = add_range(f, &file, 0, BUNDLE_PAGE);
+    regular_file_close(&file);
+    f->files++;
+    return r;
+}
+
 static int add_model(struct fingerprint *f, const char *dir)
 {
     struct stat st;
@@ -150,7 +164,7 @@ static int add_model(struct fingerprint *f, const char *dir)
     if (stat(dir, &st) < 0)
         return -errno;
     if (!S_ISDIR(st.st_mode))
-        return add_gguf(f, dir);
+        return bundle_is(dir) ? add_bundle(f, dir) : add_gguf(f, dir);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     int r = add_file(f, path, "config.json", false);
     if (r == -ENOENT) /* a folder of one GGUF model */
@@ -185,16 +199,26 @@ static void groups_text(const struct model_shape *shape, char ret[GROUPS_BYTES])
 /* Behind the arithmetic; a name has no room for more. */
 static const char *const kv_marks[KV_FORMS] = {[KV_F32] = "", [KV_BF16] = "/b", [KV_INT8] = "/i"};
 
-int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned cpu_flags,
-                     struct store_identity *ret, struct err *e)
+int fingerprint_files(const char *dir, uint8_t ret[32], struct err *e)
 {
     struct fingerprint f = {0};
+    _Static_assert(sizeof(f.key.bytes) == 32, "a SHA-256");
     int r = make(&f, dir);
     free(f.chunk);
     if (r < 0)
         return err_set(e, r, "the model's files at %s could not be read for their fingerprint", dir);
-    *ret = (struct store_identity){0};
-    memcpy(ret->fingerprint, f.key.bytes, sizeof(ret->fingerprint));
+    memcpy(ret, f.key.bytes, sizeof(f.key.bytes));
+    return 0;
+}
+
+int fingerprint_make(const char *dir, const struct model_shape *shape, unsigned cpu_flags,
+                     struct store_identity *ret, struct err *e)
+{
+    struct store_identity identity = {0};
+    int r = fingerprint_files(dir, identity.fingerprint, e);
+    if (r < 0)
+        return r;
+    *ret = identity;
     char groups[GROUPS_BYTES];
     groups_text(shape, groups);
     const char *quant = shape->quant ? quantise_name(shape->quant) : "";

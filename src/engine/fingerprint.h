@@ -18,6 +18,8 @@
 
 struct model_shape;
 
+/* The SHA-256 alone. As below. */
+int fingerprint_files(const char *dir, uint8_t ret[32], struct err *e);
 /* `dir`: a directory or a file. `layout` names everything else that decides the bits of K, V and states:
  * arithmetic, sizes, the processor's instruction sets, the program's version. Any thread; takes a few
  * hundred KB of the heap while it runs. 0, -ENOENT (no weights there), -ENOMEM, or a read error. */

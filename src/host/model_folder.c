@@ -75,7 +75,7 @@ static struct contents contents_of(const struct folder *f)
         const char *name = f->entries[i]->d_name;
         c.config |= strcmp(name, "config.json") == 0;
         c.safetensors |= slice_ends(slice_of(name), SLICE(".safetensors"));
-        c.gguf |= gguf_name_is(name);
+        c.gguf |= gguf_name_is(name) || model_ggufs_packed(name);
     }
     return c;
 }

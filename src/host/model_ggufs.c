@@ -2,6 +2,7 @@
 #include "host/model_ggufs.h"
 
 #include "base/check.h"
+#include "base/slice.h"
 #include "weights/gguf_name.h"
 
 #include <dirent.h>
@@ -14,7 +15,14 @@
 
 static int visible(const struct dirent *d)
 {
-    return d->d_name[0] != '.' && gguf_name_is(d->d_name);
+    return d->d_name[0] != '.' && (gguf_name_is(d->d_name) || model_ggufs_packed(d->d_name));
+}
+
+#define PACKED_END ".plateau"
+
+bool model_ggufs_packed(const char *name)
+{
+    return slice_ends(slice_of(name), SLICE(PACKED_END)) && strlen(name) > strlen(PACKED_END);
 }
 
 int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index, model_found_fn *found,
@@ -22,7 +30,8 @@ int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index,
 {
     char path[PATH_BYTES], id[PATH_BYTES];
     struct stat st;
-    if (!gguf_name_leads(entries, index) ||
+    const bool packed = model_ggufs_packed(entries[index]->d_name);
+    if ((!packed && !gguf_name_leads(entries, index)) ||
         (size_t)snprintf(path, sizeof(path), "%s/%s", dir, entries[index]->d_name) >= sizeof(path) ||
         stat(path, &st) < 0 || !S_ISREG(st.st_mode) || !model_ggufs_id(path, 0, id, sizeof(id)))
         return 0;
@@ -46,14 +55,16 @@ int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err
 bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *from = name;
-    if (!gguf_name_is(name))
+    const bool packed = model_ggufs_packed(name);
+    if (!packed && !gguf_name_is(name))
         return false;
     for (unsigned i = 0; i < folders && from > path + 1; i++) {
         from--;
         while (from > path && from[-1] != '/')
             from--;
     }
-    size_t len = (size_t)(name - from) + gguf_name_model(name);
+    const size_t own = packed ? strlen(name) - strlen(PACKED_END) : gguf_name_model(name);
+    size_t len = (size_t)(name - from) + own;
     if (len >= bytes)
         return false;
     memcpy(ret, from, len);

@@ -1,4 +1,5 @@
-/* model_ggufs.h - the GGUF models among the files of a directory, and what they are called. */
+/* model_ggufs.h - files that are models by themselves, among those of a directory, and what they are called:
+ * GGUF files, and packed files *.plateau. */
 #ifndef PLATEAU_HOST_MODEL_GGUFS_H
 #define PLATEAU_HOST_MODEL_GGUFS_H
 
@@ -10,15 +11,20 @@
 
 struct dirent;
 
-/* Calls `found` if entry `index` of `dir` is a file *.gguf with a model's weights, for one in parts if it is
- * the first part that is there. `entries` are the directory's names, sorted. 0, or the result of `found`. */
+/* Calls `found` if entry `index` of `dir` is a packed file, or a file *.gguf with a model's weights, for one
+ * in parts if it is the first part that is there. `entries` are the directory's names, sorted.
+ * 0, or the result of `found`. */
 int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index, model_found_fn *found,
                       void *arg, struct err *e);
 /* Of all files of a directory; one that cannot be read has none. */
 int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err *e);
 
-/* The id of a GGUF file: its name without .gguf and the number of a part. The names of `folders` directories
- * above it stand before it. False: the path is not that of a GGUF file, or is longer than `bytes`. */
+/* *.plateau */
+bool model_ggufs_packed(const char *name);
+
+/* The id of such a file: its name without .gguf and the number of a part, or without .plateau. The names of
+ * `folders` directories above it stand before it. False: the path is not that of such a file, or is longer
+ * than `bytes`. */
 bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes);
 
 /* The bytes of a GGUF model's files, of all parts that are there. */

@@ -2,6 +2,7 @@
  * names and sizes; of contents it reads the index of the weights and the first bytes of one file. */
 #include "host/model_hint.h"
 
+#include "base/bundle.h"
 #include "base/check.h"
 #include "base/slice.h"
 #include "base/small_file.h"
@@ -255,8 +256,11 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
 
 static int tell_file(const char *path, int code, struct err *e)
 {
-    if (gguf_file_is(path))
+    if (gguf_file_is(path) || bundle_is(path))
         return code; /* likewise */
+    if (ends_in(path, ".plateau"))
+        return err_set(e, code,
+                       "%s is no packed file: its first bytes are not those that plateau pack writes", path);
     if (ends_in(path, ".safetensors"))
         return err_set(e, code, "%s is one file of a model: name its directory", path);
     return err_set(e, code, "%s is no directory: " A_MODEL, path);

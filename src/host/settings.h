@@ -39,7 +39,8 @@ enum setting_command {
     COMMAND_BENCH = 65536,
     COMMAND_COMPLETION = 131072,
     COMMAND_MANUAL = 262144,
-    COMMAND_EVERY = 524287
+    COMMAND_PACK = 524288,
+    COMMAND_EVERY = 1048575
 };
 
 /* --- the settings of host/ itself; NULL ends each list --- */

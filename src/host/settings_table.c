@@ -14,7 +14,7 @@
 
 const struct setting_row settings_table[] = {
     {GROUP_MODEL, "model", "DIR", SETTING_TEXT, AT(models.model), 0, 0, NULL,
-     FIRST | (COMMAND_ANY ^ COMMAND_MODELS) | COMMAND_EVAL,
+     FIRST | (COMMAND_ANY ^ COMMAND_MODELS) | COMMAND_EVAL | COMMAND_PACK,
      "directory of the model [default: the bundled model]"},
     {GROUP_MODEL, "memory-limit", "BYTES", SETTING_BYTES, AT(process.memory_limit), 0, 1e15, "0",
      FIRST | COMMAND_ANY | COMMAND_EVAL | COMMAND_PULL,
@@ -65,7 +65,7 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "trim", "on|off", SETTING_TEXT, AT(model.trim), 0, 0, "on", COMMAND_SERVE,
      "off: keep free memory committed until memory is short (for benchmarks)"},
     {GROUP_MODEL, "compute", "MODE", SETTING_TEXT, AT(model.compute), 0, 0, "auto",
-     COMMAND_ANY | COMMAND_EVAL | SECTION,
+     COMMAND_ANY | COMMAND_EVAL | COMMAND_PACK | SECTION,
      "arithmetic of products: f32, on the CPU int16 (inputs in 16 bits) or int8, on a GPU bf16; auto means "
      "int16 or bf16"},
     {GROUP_MODEL, "kv-dtype", "TYPE", SETTING_TEXT, AT(model.kv_dtype), 0, 0, "auto",
@@ -73,7 +73,7 @@ const struct setting_row settings_table[] = {
      "keys and values of the context: f32, bf16 (half the memory) or int8 (a quarter); auto means bf16 with "
      "--compute int8, else f32"},
     {GROUP_MODEL, "quant", "FORM", SETTING_TEXT, AT(model.quant), 0, 0, "none",
-     COMMAND_ANY | COMMAND_EVAL | SECTION,
+     COMMAND_ANY | COMMAND_EVAL | COMMAND_PACK | SECTION,
      "quantise matrices of floats while the model is loaded: q4, q5, q6 or q8 (bits a weight, in groups of "
      "64); none: as the files have them"},
     {GROUP_MODEL, "embeddings", NULL, SETTING_FLAG, AT(model.embeddings), 0, 0, NULL, COMMAND_SERVE | SECTION,
@@ -313,15 +313,17 @@ const struct setting_row settings_table[] = {
     {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "error, warn, info or debug [default: info]"},
     {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL,
-     COMMAND_TALK | COMMAND_EVAL | COMMAND_PULL, "error, warn, info or debug [default: warn]"},
+     COMMAND_TALK | COMMAND_EVAL | COMMAND_PULL | COMMAND_PACK, "error, warn, info or debug [default: warn]"},
     {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
      FIRST | COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS | COMMAND_EVAL | COMMAND_PULL |
-         COMMAND_BENCH,
+         COMMAND_BENCH | COMMAND_PACK,
      "print JSON instead of a table"},
     {GROUP_OTHER, "names", NULL, SETTING_FLAG, AT(names), 0, 0, NULL, FIRST | COMMAND_MANUAL,
      "print the names of all commands"},
     {GROUP_OTHER, "yes", NULL, SETTING_FLAG, AT(yes), 0, 0, NULL, FIRST | COMMAND_MODELS,
      "remove without a question"},
+    {GROUP_OTHER, "yes", NULL, SETTING_FLAG, AT(yes), 0, 0, NULL, FIRST | COMMAND_PACK,
+     "replace OUT if it exists"},
     {GROUP_OTHER, "help-all", NULL, SETTING_FLAG, AT(help_all), 0, 0, NULL, FIRST | COMMAND_EVERY,
      "list all options"},
     {GROUP_OTHER, "help", NULL, SETTING_FLAG, AT(help), 0, 0, NULL, FIRST | COMMAND_EVERY,

@@ -437,6 +437,7 @@ struct model_line {
     const char *name;
     uint64_t floor, limit;
     const char *note;
+    bool mapped; /* pages of a file */
 };
 
 static enum account_class class_of(uint32_t domain)
@@ -450,7 +451,8 @@ static void add_lines_of(struct plan *p, uint32_t domain, const struct model_lin
     for (uint32_t i = 0; i < count; i++)
         if ((lines[i].where == COMPUTING ? p->model.domain : 0) == domain &&
             (lines[i].where != BESIDE || p->model.domain > 0))
-            add_to(p, domain, lines[i].depth, lines[i].name, class_of(domain), lines[i].floor, lines[i].limit,
+            add_to(p, domain, lines[i].depth, lines[i].name,
+                   lines[i].mapped ? ACCOUNT_FILE : class_of(domain), lines[i].floor, lines[i].limit,
                    lines[i].note);
 }
 
@@ -467,7 +469,8 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
     const char *images =
         m->image_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder";
     const struct model_line lines[] = {
-        {COMPUTING, 1, "weights", m->weight_bytes, m->weight_bytes, "packed"},
+        {COMPUTING, 1, "weights", m->weight_bytes, m->weight_bytes,
+         m->mapped ? "of the packed file, shared by processes" : "packed", m->mapped},
         {MACHINE, 1, "loading", 0, 0, "only while loading, see below"},
         {COMPUTING, 1, "workspace", m->workspace_bytes, m->workspace_bytes, "of one step"},
         {BESIDE, 1, "workspace", m->host_bytes, m->host_bytes, "the host's part"},

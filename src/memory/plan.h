@@ -49,6 +49,7 @@ struct plan_model {
     uint32_t domain; /* 0: it computes in the machine's memory; i: in that of devices[i - 1] */
     uint32_t context_max, page_tokens, seqs, queue;
     uint64_t weight_bytes;
+    bool mapped;              /* they are pages of a packed file */
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: no head, or not used */
     uint64_t loading_bytes;   /* temporary, during the load: before the pools need theirs */
     uint64_t workspace_bytes; /* of a step, in the memory of its domain */

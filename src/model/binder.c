@@ -161,7 +161,8 @@ static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t
     count_active(b, s, count, bytes, 1);
     count_sources(b, s, count);
     *ret = b->config->backend->weight_begin(s, count, b->config->compute, at);
-    return b->memory ? pack(b, s, count, ret) : 0;
+    binder_note(b, ret);
+    return binder_packs(b) ? pack(b, s, count, ret) : 0;
 }
 
 /* A matrix of a projection. */
@@ -250,13 +251,14 @@ int binder_experts(struct binder *b, struct linear_source *parts, uint32_t exper
         const struct weight one =
             backend->weight_begin(&parts[i * count], count, b->config->compute, dev_add(at, i * stride));
         count_sources(b, &parts[i * count], count);
-        if (b->memory)
+        if (binder_packs(b))
             r = pack(b, &parts[i * count], count, &one);
     }
     struct weight stack = backend->weight_begin(parts, count, b->config->compute, at);
     stack.experts = experts;
     stack.expert_bytes = stride;
     count_part(b, &stack);
+    binder_note(b, &stack);
     *ret = (struct projection){
         .in = stack.k, .out = stack.n, .part_count = 1, .sums = stack.sums, .parts = {stack}};
     return r < 0 ? r : bind_expert_biases(b, parts, experts, count, &ret->bias);

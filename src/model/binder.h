@@ -31,8 +31,9 @@ struct binder {
     const struct config *config;
     struct arena *scratch;        /* rewound after every use */
     struct weight_memory *memory; /* NULL while measuring */
-    struct device *device;        /* that packs; not used while measuring */
-    struct stage *stage;          /* likewise */
+    uint64_t ready;        /* bytes at its begin that are packed already: there only places are bound */
+    struct device *device; /* that packs; not used while measuring */
+    struct stage *stage;   /* likewise */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
     uint64_t source_bytes_total; /* the sum of the measuring pass */
@@ -46,6 +47,8 @@ struct binder {
     struct linear_source output; /* of binder_embedding: the output matrix */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
+    uint64_t taken_from;   /* begin of the last take: all bytes before it are complete */
+    uint64_t digest;       /* of the layout of these bytes: places, sizes, forms of matrices */
     uint64_t vision_bytes; /* part of it: the vision encoder's */
     uint64_t source_bytes; /* bytes of the tensors bound */
     uint64_t packed_bytes; /* part of it: bytes read until now */
@@ -104,6 +107,13 @@ int binder_table(struct binder *b, const char *path, uint64_t rows, uint64_t col
 
 /* `bytes` of packed memory, 64-byte aligned; null while measuring. 0 or -ENOMEM. */
 int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret);
+/* Whether the bytes of the last take are to be packed. */
+static inline bool binder_packs(const struct binder *b)
+{
+    return b->memory && b->used > b->ready;
+}
+/* Adds the form of a packed matrix to the digest. */
+void binder_note(struct binder *b, const struct weight *w);
 
 /* A vector of n values, unchanged. */
 int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);

@@ -92,13 +92,14 @@ int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t h
     for (uint32_t i = 0; r == 0 && i < heads; i++) {
         const struct weight one = backend->weight_begin(&form, 1, COMPUTE_F32, dev_add(at, i * stride));
         count(b, &parts[i], turn_them, stride);
-        if (b->memory)
+        if (binder_packs(b))
             r = turn_them ? pack_turned(b, &parts[i], &one) : binder_pack(b, &parts[i], 0, &one);
     }
     struct weight stack = backend->weight_begin(&form, 1, COMPUTE_F32, at);
     stack.experts = heads;
     stack.expert_bytes = stride;
     b->sums |= stack.sums;
+    binder_note(b, &stack);
     *ret = (struct projection){
         .in = stack.k, .out = stack.n, .part_count = 1, .sums = stack.sums, .parts = {stack}};
     return r;

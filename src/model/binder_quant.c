@@ -242,7 +242,7 @@ static int check_order(struct finder *f, const struct tensor *t, uint64_t column
         return wrong_dtype(f, ".g_idx", t, "I32");
     int r = binder_check_shape(f->b, f->name, t, 1, &in);
     f->b->stage_bytes = MAX_OF(f->b->stage_bytes, stage_vector_bytes(t));
-    if (r < 0 || !f->b->memory)
+    if (r < 0 || !f->b->memory || f->b->used < f->b->ready)
         return r;
     r = stage_vector(f->b->stage, t, &order, f->b->e);
     for (uint64_t i = 0; r == 0 && i < in; i++) {

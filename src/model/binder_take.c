@@ -1,16 +1,36 @@
 /* binder_take.c - what packing does for each tensor: room, a check of its values, progress. */
 #include "model/binder.h"
 
+#include "base/bundle.h"
+#include "base/check.h"
 #include "tensor/quantise.h"
 
 #include <errno.h>
 #include <math.h>
 
+/* A digest depends on all numbers so far, in order. */
+static void add(struct binder *b, const uint64_t *numbers, size_t count)
+{
+    uint64_t all[16] = {b->digest};
+    ASSERT(count < COUNT_OF(all));
+    memcpy(all + 1, numbers, count * sizeof(numbers[0]));
+    b->digest = bundle_check_of(all, (count + 1) * sizeof(all[0]));
+}
+
+void binder_note(struct binder *b, const struct weight *w)
+{
+    const uint64_t numbers[] = {w->n,    w->k,    w->experts, w->expert_bytes, w->form,  w->qparams,
+                                w->bits, w->sums, w->codes,   w->biases,       w->group, w->super};
+    add(b, numbers, COUNT_OF(numbers));
+}
+
 int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret)
 {
     uint64_t from = b->used;
+    b->taken_from = from;
     b->used += ROUND_UP(bytes, (uint64_t)64);
     *ret = DEV_NULL;
+    add(b, &bytes, 1);
     if (!b->memory)
         return 0;
     int r = weight_memory_commit(b->memory, (size_t)b->used);

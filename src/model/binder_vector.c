@@ -106,7 +106,7 @@ static int bind_vector(struct binder *b, const char *path, uint64_t n, enum vect
     int r = find_vector(b, path, n, &t, name);
     if (r == 0)
         r = take_floats(b, &t, n, ret);
-    if (r < 0 || !b->memory)
+    if (r < 0 || !binder_packs(b))
         return r;
     r = read_floats(b, &t, name, &t);
     if (r < 0)
@@ -154,7 +154,7 @@ int binder_biases(struct binder *b, const struct linear_source *parts, uint32_t 
             count_vector(b, &parts[i].bias, parts[i].out);
     }
     r = binder_take(b, out * sizeof(float), ret);
-    for (uint32_t i = 0; r == 0 && b->memory && i < count; at += parts[i++].out) {
+    for (uint32_t i = 0; r == 0 && binder_packs(b) && i < count; at += parts[i++].out) {
         if (parts[i].has_bias)
             r = put_bias(b, &parts[i], dev_add(*ret, at * sizeof(float)));
     }
@@ -175,7 +175,7 @@ int binder_ones(struct binder *b, uint64_t n, dev_ptr *ret)
 {
     const float one = 1;
     int r = binder_take(b, n * sizeof(float), ret);
-    for (uint64_t i = 0; r == 0 && b->memory && i < n; i++)
+    for (uint64_t i = 0; r == 0 && binder_packs(b) && i < n; i++)
         domain_put(b->memory->domain, dev_add(*ret, i * sizeof(float)), &one, sizeof(one));
     return r;
 }
@@ -227,7 +227,7 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
         r = binder_check_shape(b, name, &t, 3, binder_conv_is_mlx(&t, conv_width) && !b->add_one ? mlx : hf);
     if (r == 0)
         r = take_floats(b, &t, (uint64_t)channels * conv_width, ret);
-    if (r < 0 || !b->memory)
+    if (r < 0 || !binder_packs(b))
         return r;
     r = read_floats(b, &t, name, &t);
     if (r < 0)

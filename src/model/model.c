@@ -10,7 +10,8 @@
 #include "model/vision_encoder.h"
 #include "model/family.h"
 #include "model/forward.h"
-#include "model/mtp.h"
+#include "model/measure.h"
+#include "model/packed.h"
 #include "model/step.h"
 #include "model/vector_head.h"
 
@@ -22,8 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Names and views of a checkpoint of a million tensors, and a layer's experts. */
-#define CHECKPOINT_TABLES_MAX ((size_t)1 << 30)
 /* Configuration and layers: 1024 layers, a quantisation entry for each of some 100000 modules. */
 #define MODEL_TABLES_MAX       ((size_t)64 << 20)
 #define QUANTIZED_MODULE_BYTES 512   /* entry, name, place in the table */
@@ -38,6 +37,7 @@ struct model {
     struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
     struct account *host_account; /* the host's part of the workspace; NULL: workspace_account */
     struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
+    struct packed packed;                              /* while it loads */
     struct weight_memory weights, mtp_memory;
     struct weight_memory workspace_range; /* instead of `workspace`, where the backend wants ranges */
     struct layer *layers;                 /* [config.layers] */
@@ -52,246 +52,9 @@ struct model {
     struct vision_encoder encoder;
 };
 
-/* What binding without packing found. */
-struct measured {
-    struct binder text, mtp;
-    struct err mtp_absent; /* why a requested MTP head is missing */
-};
-
-/* A checkpoint that is read: its tables, and one piece of its tensors. */
-struct source {
-    struct account *account; /* of all of it */
-    struct arena *arena;
-    struct checkpoint *checkpoint;
-    struct stage stage;
-    struct vector_head_source vector_head;
-};
-
-static const char *const mode_names[] = {[COMPUTE_AUTO] = "auto",
-                                         [COMPUTE_F32] = "f32",
-                                         [COMPUTE_BF16] = "bf16",
-                                         [COMPUTE_INT16] = "int16",
-                                         [COMPUTE_INT8] = "int8"};
-
-bool compute_mode_parse(const char *name, enum compute_mode *ret)
-{
-    for (size_t i = 0; i < COUNT_OF(mode_names); i++) {
-        if (strcmp(name, mode_names[i]) == 0) {
-            *ret = (enum compute_mode)i;
-            return true;
-        }
-    }
-    return false;
-}
-
-const char *compute_mode_name(enum compute_mode m)
-{
-    ASSERT((size_t)m < COUNT_OF(mode_names));
-    return mode_names[m];
-}
-
 const char *model_kv_dtype(const struct model_shape *s)
 {
     return kv_form_name(s->kv_form);
-}
-
-/* ---- accounts and arenas ---- */
-
-static int open_account(struct account *parent, enum account_id id, struct account **ret)
-{
-    return parent ? accounts_open(parent, id, ACCOUNT_NO_LIMIT, ret) : 0;
-}
-
-static int create_arena(struct account *account, size_t bytes_max, struct arena **ret)
-{
-    struct charge charge = account ? account_charge(account) : (struct charge){0};
-    struct arena_opts opts = {.bytes_max = bytes_max, .charge = account ? &charge : NULL};
-    return arena_create(&opts, ret);
-}
-
-/* ---- source ---- */
-
-static void source_close(struct source *s)
-{
-    stage_done(&s->stage);
-    vector_head_close(&s->vector_head);
-    checkpoint_close(s->checkpoint);
-    arena_free(s->arena);
-    account_close(s->account);
-    *s = (struct source){0};
-}
-
-static int source_open(struct source *s, const char *dir, struct account *parent, struct err *e)
-{
-    int r = open_account(parent, ACCOUNT_LOADING, &s->account);
-    if (r == 0)
-        r = create_arena(s->account, CHECKPOINT_TABLES_MAX, &s->arena);
-    if (r < 0)
-        return err_set(e, r, "no memory left to open %s", dir);
-    return checkpoint_open(s->arena, dir, s->account, &s->checkpoint, e);
-}
-
-/* `bytes`: of tables and stage together. */
-static int source_stage(struct source *s, uint64_t bytes, struct err *e)
-{
-    uint64_t stage = bytes - arena_committed_bytes(s->arena);
-    if (s->account)
-        account_set_planned(s->account, bytes);
-    int r = stage_init(&s->stage, s->checkpoint, s->account, stage);
-    return r == 0 ? 0 : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage);
-}
-
-/* ---- binding ---- */
-
-static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
-{
-    *ret = (struct layer){.config = &b->config->layer[index]};
-    return layer_bind(b, index, ret);
-}
-
-static int bind_final_norm(struct binder *b, struct norm *ret)
-{
-    char path[BINDER_PATH_MAX];
-    const struct config *c = b->config;
-    if (c->family->norm_place == NORM_STREAM)
-        binder_path(b, c->layers - 1, ROLE_MLP_NORM_AFTER, path);
-    else
-        binder_path(b, NONE, ROLE_FINAL_NORM, path);
-    return binder_norm_biased(b, path, c->hidden, ret);
-}
-
-static int bind_rows(struct binder *b, enum tensor_role role, uint32_t rows, struct weight *ret)
-{
-    char path[BINDER_PATH_MAX];
-    return rows > 0 ? binder_table(b, binder_path(b, NONE, role, path), rows, b->config->hidden, ret) : 0;
-}
-
-/* Everything outside the layers. */
-static int bind_ends(struct binder *b, struct model_ends *ret)
-{
-    int r = binder_embedding(b, &ret->embedding, &ret->head);
-    if (r == 0)
-        r = bind_rows(b, ROLE_POSITIONS, b->config->position_rows, &ret->positions);
-    if (r == 0)
-        r = bind_rows(b, ROLE_TOKEN_TYPES, b->config->token_types, &ret->types);
-    if (r == 0)
-        r = layer_inputs_bind(b, &ret->layer_inputs);
-    return r < 0 ? r : bind_final_norm(b, &ret->final_norm);
-}
-
-/* Finds and checks every tensor of the text model, and counts the memory that packing will take. */
-static int measure_text(const struct config *c, const struct source *s, struct binder *ret, struct err *e)
-{
-    struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
-    struct model_ends ends;
-    struct layer l;
-    struct vision_weights vision_weights;
-    int r = binder_init(&b);
-    if (r == 0)
-        r = bind_ends(&b, &ends);
-    for (uint32_t i = 0; r == 0 && i < c->layers; i++)
-        r = bind_layer(&b, i, &l);
-    if (r == 0 && c->vision.shape.present)
-        r = vision_bind(&b, NULL, &vision_weights);
-    if (r == 0)
-        *ret = b;
-    return r;
-}
-
-/* Which requested parts the checkpoint has. */
-static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
-                      struct err *e)
-{
-    c->backend = p->backend ? p->backend : &backend_cpu;
-    c->compute = p->compute != COMPUTE_AUTO ? p->compute
-                 : c->backend->integers     ? COMPUTE_INT16
-                 : c->backend->bf16         ? COMPUTE_BF16
-                                            : COMPUTE_F32;
-    c->kv_form = p->kv_form;
-    c->quant = p->quant;
-    c->drafts_max = p->drafts_max;
-    if (c->compute == COMPUTE_BF16 && !c->backend->bf16)
-        return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32, int16 and int8 are",
-                       c->backend->name);
-    if (c->compute > COMPUTE_BF16 && !c->backend->integers)
-        return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in bf16 and f32",
-                       mode_names[c->compute], c->backend->name);
-    if (c->kv_form != KV_F32 && !c->backend->integers)
-        return err_set(e, -ENOTSUP, "keys and values in %s belong to the CPU; %s devices have them in f32",
-                       kv_form_name(c->kv_form), c->backend->name);
-    c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
-    if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
-        return 0;
-    return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
-}
-
-static int measure_head(struct config *c, const char *dir, struct binder *b)
-{
-    struct mtp_weights weights;
-    struct draft_vocab draft_vocab;
-    if (!c->family->mtp)
-        return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
-    if (c->recurrent_count == 0 || c->drafts_max == 0)
-        return err_set(b->e, -ENOTSUP, "the model keeps no state in states, where hidden states lie");
-    int r = mtp_bind_init(b, dir);
-    if (r == 0)
-        r = mtp_bind(b, &weights);
-    return r < 0 ? r : draft_vocab_bind(b, NULL, NULL, &draft_vocab);
-}
-
-static int find_vector_head(const struct config *c, const char *dir, const struct binder *text,
-                            struct source *s, struct err *e)
-{
-    struct pooling_config pooling;
-    int r = pooling_config_load(dir, c->hidden, &pooling, e);
-    return r < 0 ? r
-                 : vector_head_find(s->arena, dir, &pooling, c, s->checkpoint, text->prefix, s->account,
-                                    &s->vector_head, e);
-}
-
-/* What binding found: a mode that no matrix takes is f32. */
-static void take_mode(struct config *c, const struct binder *b)
-{
-    c->sums = b->sums;
-    c->shown = b->fast ? c->compute : COMPUTE_F32;
-}
-
-/* A wish that changes nothing is an error. */
-static int check_quant(const struct binder *b, struct err *e)
-{
-    char form[FORM_NAMES_BYTES];
-    if (b->config->quant == 0 || b->quantised > 0)
-        return 0;
-    form_names_text(&b->forms, form);
-    return err_set(e, -ENOTSUP,
-                   "--quant %s quantises matrices of floats with rows of 32 or 64 values or a multiple; the "
-                   "model's are %s, and remain as they are without --quant",
-                   quantise_name(b->config->quant), form);
-}
-
-/* An incomplete MTP head counts as missing, with the reason. */
-static int measure(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
-                   struct measured *ret, struct err *e)
-{
-    *ret = (struct measured){0};
-    int r = want_parts(c, s, dir, parts, e);
-    if (r == 0)
-        r = measure_text(c, s, &ret->text, e);
-    if (r == 0)
-        r = check_quant(&ret->text, e);
-    if (r == 0)
-        r = find_vector_head(c, dir, &ret->text, s, e);
-    if (r == 0)
-        take_mode(c, &ret->text);
-    if (r < 0 || !parts->mtp)
-        return r;
-    ret->mtp = ret->text;
-    ret->mtp.e = &ret->mtp_absent;
-    r = measure_head(c, dir, &ret->mtp);
-    c->mtp_count = r == 0;
-    if (r == 0)
-        take_mode(c, &ret->mtp);
-    return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
 }
 
 /* After measuring: whether there is a head is known. */
@@ -322,8 +85,8 @@ static uint64_t staging_bytes(const struct measured *m)
     return in_grains(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes));
 }
 
-static void fill_shape(const struct config *c, const struct source *s, const struct measured *measured,
-                       struct model_shape *ret)
+static void fill_shape(const struct config *c, const struct source *s, const struct packed *packed,
+                       const struct measured *measured, struct model_shape *ret)
 {
     const struct binder *b = &measured->text;
     struct model_shape shape = {
@@ -338,8 +101,9 @@ static void fill_shape(const struct config *c, const struct source *s, const str
                     : c->ropes[0].beyond          ? "long"
                                                   : "short",
         .weight_bytes = weight_memory_round(b->used),
-        .checkpoint_bytes = checkpoint_bytes(s->checkpoint),
-        .loading_bytes = arena_committed_bytes(s->arena) + staging_bytes(measured),
+        .mapped = packed->present,
+        .checkpoint_bytes = packed->present ? packed->bundle.at.bytes : checkpoint_bytes(s->checkpoint),
+        .loading_bytes = arena_committed_bytes(s->arena) + (packed->present ? 0 : staging_bytes(measured)),
         .tables_bytes = tables_bytes(c) + in_grains(vector_head_bytes(&s->vector_head.shape)),
         .vector_width = vector_head_width(&s->vector_head.shape, c->hidden),
         .vector_room = vector_head_room(&s->vector_head.shape, c->hidden),
@@ -374,37 +138,38 @@ static void fill_shape(const struct config *c, const struct source *s, const str
     *ret = shape;
 }
 
-static int check_parts(const struct model_parts *p, struct err *e)
-{
-    return p->drafts_max <= MODEL_DRAFTS_MAX ? 0
-                                             : err_set(e, -EINVAL, "%u tokens drafted ahead are more than %u",
-                                                       p->drafts_max, MODEL_DRAFTS_MAX);
-}
-
 int model_probe(const char *dir, const struct model_parts *parts, struct model_shape *ret, struct err *e)
 {
-    const struct model_parts wanted = parts ? *parts : (struct model_parts){0};
+    struct model_parts wanted = parts ? *parts : (struct model_parts){0};
     struct arena *tables = NULL;
     struct source source = {0};
+    struct packed packed = {.present = false};
     struct config config;
     struct measured measured;
-    int r = check_parts(&wanted, e);
+    int r = measure_check_parts(&wanted, e);
     if (r < 0)
         return r;
-    r = create_arena(NULL, MODEL_TABLES_MAX, &tables);
+    r = measure_arena(NULL, MODEL_TABLES_MAX, &tables);
     if (r < 0)
         return err_set(e, r, "no memory left to read %s", dir);
-    r = config_load(tables, dir, &config, e);
+    r = packed_open(dir, &packed, e);
+    if (r == 0)
+        r = packed_set_parts(&packed, &wanted, e);
+    if (r == 0)
+        r = config_load(tables, dir, &config, e);
     if (r == 0)
         config_serve(&config, 0);
     if (r == 0)
         r = source_open(&source, dir, NULL, e);
     if (r == 0)
-        r = measure(&config, &wanted, dir, &source, &measured, e);
+        r = measure_model(&config, &wanted, dir, &source, &measured, e);
+    if (r == 0)
+        r = packed_check(&packed, &config, &measured, e);
     if (r == 0)
         r = lay_out(tables, &config, e);
     if (r == 0)
-        fill_shape(&config, &source, &measured, ret);
+        fill_shape(&config, &source, &packed, &measured, ret);
+    packed_close(&packed);
     source_close(&source);
     arena_free(tables);
     return r;
@@ -435,7 +200,7 @@ static int check_opts(const struct model_opts *o, struct err *e)
                        o->tokens_max, o->seqs_max, TOKENS_MAX_LIMIT);
     if (!o->device)
         return err_set(e, -EINVAL, "a device must be given");
-    return check_parts(&o->parts, e);
+    return measure_check_parts(&o->parts, e);
 }
 
 static struct account *device_parent(const struct model_opts *o)
@@ -443,24 +208,32 @@ static struct account *device_parent(const struct model_opts *o)
     return o->device_parent ? o->device_parent : o->parent;
 }
 
-static int open_accounts(struct model *m, const struct model_opts *o)
+/* Mapped weights are pages of a file. */
+static int open_weights(struct model *m, struct account *parent, bool mapped)
+{
+    return mapped && parent ? account_open(parent, accounts_row(ACCOUNT_WEIGHTS)->name, ACCOUNT_FILE,
+                                           ACCOUNT_NO_LIMIT, &m->weights_account)
+                            : measure_account(parent, ACCOUNT_WEIGHTS, &m->weights_account);
+}
+
+static int open_accounts(struct model *m, const struct model_opts *o, bool mapped)
 {
     struct account *parent = o->parent, *on_device = device_parent(o);
-    int r = open_account(on_device, ACCOUNT_WEIGHTS, &m->weights_account);
+    int r = open_weights(m, on_device, mapped);
     if (r == 0)
-        r = open_account(on_device, ACCOUNT_WORKSPACE, &m->workspace_account);
+        r = measure_account(on_device, ACCOUNT_WORKSPACE, &m->workspace_account);
     if (r == 0 && on_device != parent)
-        r = open_account(parent, ACCOUNT_WORKSPACE, &m->host_account);
+        r = measure_account(parent, ACCOUNT_WORKSPACE, &m->host_account);
     if (r == 0)
-        r = open_account(on_device, ACCOUNT_MTP, &m->mtp_account);
-    return r == 0 ? open_account(parent, ACCOUNT_TABLES, &m->tables_account) : r;
+        r = measure_account(on_device, ACCOUNT_MTP, &m->mtp_account);
+    return r == 0 ? measure_account(parent, ACCOUNT_TABLES, &m->tables_account) : r;
 }
 
 static int create_planned_arena(struct account *account, uint64_t bytes, struct arena **ret)
 {
     if (account)
         account_set_planned(account, bytes);
-    return create_arena(account, bytes, ret);
+    return measure_arena(account, bytes, ret);
 }
 
 static int create_range(struct model *m, const struct model_opts *opts, uint64_t bytes)
@@ -513,15 +286,19 @@ static int prepare_packing(struct binder *b, struct stage *stage, const struct m
     if (account)
         account_set_planned(account, bytes);
     int r = weight_memory_init(memory, opts->device->domain, account, b->used);
-    b->used = b->source_bytes = 0;
+    b->used = b->digest = b->source_bytes = 0;
     return r == 0 ? 0 : err_set(e, r, "%llu bytes of weights are more than is left", (ull)bytes);
 }
 
-static int pack_head(struct model *m, const struct measured *measured, struct stage *stage,
+static int pack_head(struct model *m, const struct measured *measured, struct source *s,
                      const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->mtp;
-    int r = prepare_packing(&b, stage, opts, m->mtp_account, &m->mtp_memory, e);
+    int r = prepare_packing(&b, &s->stage, opts, m->mtp_account, &m->mtp_memory, e);
+    if (r == 0 && m->packed.present) {
+        r = packed_read_head(&m->packed, &m->mtp_memory, e);
+        b.ready = measured->head_mark.used;
+    }
     b.packed_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
     m->mtp = (struct mtp){.embedding = &m->ends.embedding,
@@ -536,30 +313,49 @@ static int pack_head(struct model *m, const struct measured *measured, struct st
     return r;
 }
 
-static int pack(struct model *m, const struct measured *measured, struct stage *stage,
+/* The weights of a packed file: the binder finds places alone. */
+static int map_weights(struct model *m, struct binder *b, const struct model_opts *opts, struct err *e)
+{
+    const struct packed_load load = {opts->device->workers, opts->progress, opts->progress_arg};
+    if (m->weights_account)
+        account_set_planned(m->weights_account, weight_memory_round(b->used));
+    int r = packed_map(&m->packed, b->used, &load, m->weights_account, &m->weights, e);
+    b->memory = &m->weights;
+    b->e = e;
+    b->ready = b->used;
+    b->used = b->digest = b->source_bytes = 0;
+    return r;
+}
+
+static int pack(struct model *m, const struct measured *measured, struct source *s,
                 const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->text;
-    int r = prepare_packing(&b, stage, opts, m->weights_account, &m->weights, e);
+    int r = m->packed.present ? map_weights(m, &b, opts, e)
+                              : prepare_packing(&b, &s->stage, opts, m->weights_account, &m->weights, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
-    r = bind_ends(&b, &m->ends);
-    for (uint32_t i = 0; r == 0 && i < m->config.layers; i++)
-        r = bind_layer(&b, i, &m->layers[i]);
-    if (r == 0 && m->config.vision.shape.present)
-        r = vision_bind(&b, m->vision_blocks, &m->vision_weights);
-    ASSERT(r < 0 || b.used == measured->text.used);
-    return r == 0 && m->shape.mtp ? pack_head(m, measured, stage, opts, e) : r;
+    const struct bind_places to = {&m->ends, m->layers, m->vision_blocks, &m->vision_weights};
+    struct bind_mark text;
+    r = measure_bind(&b, &to, &text);
+    ASSERT(r < 0 || (b.used == measured->text.used && b.digest == measured->text.digest));
+    return r == 0 && m->shape.mtp ? pack_head(m, measured, s, opts, e) : r;
 }
 
-static int load(struct model *m, struct source *s, const char *dir, const struct model_opts *opts,
-                struct err *e)
+static int load(struct model *m, struct source *s, const char *dir, struct model_opts *opts, struct err *e)
 {
     struct measured measured;
-    int r = open_accounts(m, opts);
+    int r = packed_open(dir, &m->packed, e);
     if (r == 0)
-        r = create_arena(m->tables_account, MODEL_TABLES_MAX, &m->tables);
+        r = packed_set_parts(&m->packed, &opts->parts, e);
+    if (r == 0)
+        r = packed_check_files(&m->packed, e);
+    if (r < 0)
+        return r;
+    r = open_accounts(m, opts, m->packed.present);
+    if (r == 0)
+        r = measure_arena(m->tables_account, MODEL_TABLES_MAX, &m->tables);
     if (r < 0)
         return err_set(e, r, "no memory left to load %s", dir);
     r = config_load(m->tables, dir, &m->config, e);
@@ -568,12 +364,14 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     if (r == 0)
         r = source_open(s, dir, opts->parent, e);
     if (r == 0)
-        r = measure(&m->config, &opts->parts, dir, s, &measured, e);
+        r = measure_model(&m->config, &opts->parts, dir, s, &measured, e);
+    if (r == 0)
+        r = packed_check(&m->packed, &m->config, &measured, e);
     if (r == 0)
         r = lay_out(m->tables, &m->config, e);
     if (r < 0)
         return r;
-    fill_shape(&m->config, s, &measured, &m->shape);
+    fill_shape(&m->config, s, &m->packed, &measured, &m->shape);
     m->layers = ARENA_ARRAY(m->tables, struct layer, m->config.layers);
     m->vision_blocks = ARENA_ARRAY(m->tables, struct vision_block, m->config.vision.depth);
     if (!m->layers || !m->vision_blocks)
@@ -581,10 +379,12 @@ static int load(struct model *m, struct source *s, const char *dir, const struct
     r = create_workspace(m, opts, e);
     if (r == 0)
         r = create_encoder(m, opts, e);
-    if (r == 0)
+    if (r == 0 && m->packed.present)
+        source_plan(s, m->shape.loading_bytes);
+    else if (r == 0)
         r = source_stage(s, m->shape.loading_bytes, e);
     if (r == 0)
-        r = pack(m, &measured, &s->stage, opts, e);
+        r = pack(m, &measured, s, opts, e);
     if (r == 0)
         r = vector_head_read(m->tables, &s->vector_head, &m->vector_head, e);
     return r == 0 ? checkpoint_check(s->checkpoint, e) : r;
@@ -604,6 +404,7 @@ int model_load(const char *dir, const struct model_opts *opts, struct model **re
     whole.parts.backend = opts->device->backend;
     r = load(m, &source, dir, &whole, e);
     source_close(&source);
+    packed_close(&m->packed);
     if (r == -ENOMEM && e && !e->text[0])
         err_set(e, r, "no memory left to load %s", dir);
     if (r < 0)
@@ -684,7 +485,8 @@ void model_step_begin(struct model *m, const struct model_step *in)
 
 int model_step_end(struct model *m)
 {
-    return step_end(m->step);
+    int r = step_end(m->step);
+    return r == 0 ? weight_memory_check(&m->weights) : r;
 }
 
 void model_finish_vector(const struct model *m, float *vector)

@@ -92,7 +92,8 @@ struct model_shape {
     uint32_t recurrent_layers;
     size_t state_bytes; /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
     uint32_t state_pending_max; /* tokens whose inputs a state has room for; 0: none */
-    uint64_t weight_bytes;      /* packed, in anonymous memory */
+    uint64_t weight_bytes;      /* packed */
+    bool mapped;                /* they lie in a packed file, else in anonymous memory */
     uint64_t checkpoint_bytes;
     uint64_t loading_bytes; /* during the load: tables of its tensors, and a piece of one */
     uint64_t tables_bytes;  /* descriptions of its layers, at most */

@@ -54,7 +54,7 @@ int mtp_bind_init(struct binder *b, const char *dir)
     const char *file = find_head(b);
     if (!file)
         return err_set(b->e, -ENOENT, "the checkpoint has no tensor mtp.fc.weight");
-    b->used = b->source_bytes = b->parameters = b->stage_bytes = 0;
+    b->used = b->digest = b->source_bytes = b->parameters = b->stage_bytes = 0;
     b->active = (struct binder_active){0};
     for (size_t i = 0; i < COUNT_OF(side_files); i++) {
         if (strcmp(file, side_files[i]) != 0)

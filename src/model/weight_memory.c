@@ -31,6 +31,33 @@ int weight_memory_init(struct weight_memory *m, const struct domain *domain, str
     return r;
 }
 
+int weight_memory_map(struct weight_memory *m, struct mapped_file *mapped, uint64_t used,
+                      struct account *account)
+{
+    const uint64_t rounded = weight_memory_round(used);
+    ASSERT(used <= mapped->bytes);
+    int r = account ? account_reserve(account, rounded) : 0;
+    if (r < 0) {
+        mapped_file_close(mapped);
+        return r;
+    }
+    if (account)
+        account_use(account, rounded);
+    *m = (struct weight_memory){.domain = domain_machine(),
+                                .account = account,
+                                .base = {(uintptr_t)mapped->at},
+                                .bytes = (size_t)rounded,
+                                .committed = (size_t)rounded,
+                                .mapped = *mapped};
+    *mapped = (struct mapped_file){0};
+    return 0;
+}
+
+int weight_memory_check(const struct weight_memory *m)
+{
+    return m->mapped.at ? mapped_file_check(&m->mapped, NULL) : 0;
+}
+
 /* Engines wait for the ledger's lock, so a thread of low priority must not be preempted while it has the
  * lock. */
 static void count_unit(struct weight_memory *m)
@@ -60,9 +87,12 @@ void weight_memory_done(struct weight_memory *m)
 {
     if (!m->domain)
         return;
-    for (size_t at = 0; at < m->committed; at += UNIT_BYTES)
+    const bool own = !m->mapped.at;
+    for (size_t at = 0; own && at < m->committed; at += UNIT_BYTES)
         (void)domain_decommit(m->domain, dev_add(m->base, at), UNIT_BYTES);
-    (void)domain_release(m->domain, m->base, m->bytes);
+    if (own)
+        (void)domain_release(m->domain, m->base, m->bytes);
+    mapped_file_close(&m->mapped);
     if (m->account) {
         account_unuse(m->account, m->committed);
         account_release(m->account, m->bytes);

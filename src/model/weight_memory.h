@@ -6,6 +6,7 @@
 #ifndef PLATEAU_MODEL_WEIGHT_MEMORY_H
 #define PLATEAU_MODEL_WEIGHT_MEMORY_H
 
+#include "base/mapped_file.h"
 #include "memory/domain.h"
 
 #include <stddef.h>
@@ -15,6 +16,7 @@ struct weight_memory {
     struct account *account; /* may be NULL */
     dev_ptr base;            /* 2 MiB aligned */
     size_t bytes, committed;
+    struct mapped_file mapped; /* of a packed file: its bytes instead of the domain's */
 };
 
 /* Memory that `bytes` of weights take: whole units. */
@@ -22,6 +24,12 @@ uint64_t weight_memory_round(uint64_t bytes);
 /* Reserves room for `bytes`; `account` is of the domain, or NULL. 0 or -ENOMEM. */
 int weight_memory_init(struct weight_memory *m, const struct domain *domain, struct account *account,
                        uint64_t bytes);
+/* The weights lie in a packed file, which is mapped and is only read; it takes *mapped over, also where it
+ * fails. `account` is charged as for `used` bytes of its own. 0 or -ENOMEM. */
+int weight_memory_map(struct weight_memory *m, struct mapped_file *mapped, uint64_t used,
+                      struct account *account);
+/* 0, or -EIO: its file was cut or changed. Memory of its own has none. */
+int weight_memory_check(const struct weight_memory *m);
 /* Makes the first `bytes` usable, zeroed. 0 or -ENOMEM. */
 int weight_memory_commit(struct weight_memory *m, size_t bytes);
 /* Releases all memory. Fine on a zeroed struct. */

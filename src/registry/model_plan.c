@@ -121,6 +121,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .seqs = seqs,
         .queue = p->queue,
         .weight_bytes = s->weight_bytes,
+        .mapped = s->mapped,
         .mtp_bytes = s->mtp_weight_bytes,
         .loading_bytes = s->loading_bytes,
         .workspace_bytes = workspace.device_bytes,

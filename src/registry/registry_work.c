@@ -17,6 +17,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -36,11 +37,13 @@ static uint64_t hash_of(int dir_fd, const char *name)
     return hash_bytes(numbers, sizeof(numbers));
 }
 
-/* Entries are summed, so the order in which the system lists them does not matter. */
+/* Entries are summed, so the order in which the system lists them does not matter. A model may be a file. */
 static struct file_stamp file_stamp_of(const char *dir)
 {
     struct file_stamp s = {0};
     DIR *d = opendir(dir);
+    if (!d)
+        s.hash = hash_of(AT_FDCWD, dir);
     for (struct dirent *entry = d ? readdir(d) : NULL; entry; entry = readdir(d))
         if (entry->d_name[0] != '.')
             s.hash += hash_of(dirfd(d), entry->d_name) | 1;

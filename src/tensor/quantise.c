@@ -1,6 +1,6 @@
 /* quantise.c - rounding to nearest between the ends of a range, for several ranges.
  *
- * Sums have eight lanes in a fixed order, which a compiler may compute together. */
+ * Sums have eight lanes in a fixed order: two vectors of four. */
 #include "tensor/quantise.h"
 
 #include "tensor/tensor.h"
@@ -67,23 +67,41 @@ static uint16_t to_half(float x)
     return (uint16_t)(sign | bits >> 13);
 }
 
-static float sum(const float lanes[LANES])
+/* Half of the lanes, in one register of any machine. */
+typedef float four __attribute__((vector_size(16)));
+typedef int32_t four_whole __attribute__((vector_size(16)));
+
+static inline four four_of(float x)
 {
-    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+    return (four){x, x, x, x};
+}
+
+static inline four load(const float *x)
+{
+    four ret;
+    memcpy(&ret, x, sizeof(ret));
+    return ret;
+}
+
+static float sum(four even, four odd)
+{
+    const four by = even + odd;
+    return (by[0] + by[2]) + (by[1] + by[3]);
 }
 
 /* False: a value is not finite. */
 static bool find_range(const float *x, uint32_t count, float *low, float *high)
 {
-    float zeros[LANES] = {0};
-    ASSERT(count > 0);
+    four zeros = {0};
+    ASSERT(count > 0 && count % LANES == 0);
     *low = *high = x[0];
     for (uint32_t i = 0; i < count; i++) {
-        zeros[i % LANES] += x[i] * 0.0f;
         *low = x[i] < *low ? x[i] : *low;
         *high = x[i] > *high ? x[i] : *high;
     }
-    return sum(zeros) == 0;
+    for (uint32_t i = 0; i < count; i += 4)
+        zeros += load(&x[i]) * four_of(0);
+    return zeros[0] + zeros[1] + zeros[2] + zeros[3] == 0;
 }
 
 /* A scale, an offset, and what they make of the values. */
@@ -92,35 +110,64 @@ struct attempt {
     float error;                              /* sum of squares */
     float codes_sum, codes_squares, products; /* of codes, and of codes with values */
     uint16_t halves[2];
-    uint8_t codes[QUANTISE_GROUP_MAX];
 };
 
-static void encode(const float *x, uint32_t count, float most, struct attempt *a)
+/* Codes of four values: below 0 and above `most` they are cut. A comparison is all ones or zeros. */
+static inline four_whole codes_of(four x, float most, float back, const struct attempt *a)
 {
-    float q[QUANTISE_GROUP_MAX], errors[LANES] = {0}, sums[LANES] = {0}, squares[LANES] = {0},
-                                 products[LANES] = {0};
+    four at = (x - four_of(a->offset)) * four_of(back) + four_of(0.5f);
+    at = (four)((four_whole)at & (at > four_of(0)));
+    const four_whole fits = at < four_of(most);
+    at = (four)(((four_whole)at & fits) | ((four_whole)four_of(most) & ~fits));
+    return __builtin_convertvector(at, four_whole);
+}
+
+static float back_of(const struct attempt *a)
+{
+    ASSERT(a->scale >= 0);
+    return a->scale > 0 ? 1 / a->scale : 0;
+}
+
+struct sums {
+    four errors, codes, squares, products;
+};
+
+static inline void add(struct sums *to, four x, float most, float back, const struct attempt *a)
+{
+    const four code = __builtin_convertvector(codes_of(x, most, back, a), four),
+               error = four_of(a->scale) * code + four_of(a->offset) - x;
+    to->errors += error * error;
+    to->codes += code;
+    to->squares += code * code;
+    to->products += code * x;
+}
+
+/* What the codes come to, without keeping them. */
+static void weigh(const float *x, uint32_t count, float most, struct attempt *a)
+{
+    struct sums even = {.errors = {0}}, odd = {.errors = {0}};
+    const struct attempt at = *a;
+    const float back = back_of(a);
     ASSERT(count % LANES == 0 && most < 256);
-    const float back = a->scale > 0 ? 1 / a->scale : 0;
-    for (uint32_t i = 0; i < count; i++) {
-        float at = (x[i] - a->offset) * back + 0.5f;
-        at = at > 0 ? at : 0;
-        at = at < most ? at : most;
-        a->codes[i] = (uint8_t)at;
-        q[i] = (float)(int32_t)at;
-    }
     for (uint32_t i = 0; i < count; i += LANES) {
-        for (uint32_t l = 0; l < LANES; l++) {
-            float code = q[i + l], value = x[i + l], error = a->scale * code + a->offset - value;
-            errors[l] += error * error;
-            sums[l] += code;
-            squares[l] += code * code;
-            products[l] += code * value;
-        }
+        add(&even, load(&x[i]), most, back, &at);
+        add(&odd, load(&x[i + 4]), most, back, &at);
     }
-    a->error = sum(errors);
-    a->codes_sum = sum(sums);
-    a->codes_squares = sum(squares);
-    a->products = sum(products);
+    a->error = sum(even.errors, odd.errors);
+    a->codes_sum = sum(even.codes, odd.codes);
+    a->codes_squares = sum(even.squares, odd.squares);
+    a->products = sum(even.products, odd.products);
+}
+
+static void encode(const float *x, uint32_t count, float most, const struct attempt *a, uint8_t *ret)
+{
+    const float back = back_of(a);
+    ASSERT(count % 4 == 0 && most < 256);
+    for (uint32_t i = 0; i < count; i += 4) {
+        const four_whole codes = codes_of(load(&x[i]), most, back, a);
+        for (uint32_t l = 0; l < 4; l++)
+            ret[i + l] = (uint8_t)codes[l];
+    }
 }
 
 /* False: F16 does not hold scale and offset. A scale below F16's smallest gives each value the offset. */
@@ -136,7 +183,7 @@ static bool try(const float *x, uint32_t count, uint32_t bits, float scale, floa
     const float back = 1 / ret->scale;
     if (ret->scale > 0 && !isfinite(back))
         return false;
-    encode(x, count, (float)((1u << bits) - 1), ret);
+    weigh(x, count, (float)((1u << bits) - 1), ret);
     return true;
 }
 
@@ -162,10 +209,13 @@ static bool fit(const float *x, uint32_t count, uint32_t bits, float total, cons
 static float total_of(const float *x, uint32_t count)
 {
     ASSERT(count % LANES == 0);
-    float lanes[LANES] = {0};
-    for (uint32_t i = 0; i < count; i++)
-        lanes[i % LANES] += x[i];
-    return sum(lanes);
+    four even = {0}, odd = {0};
+    ASSERT(x);
+    for (uint32_t i = 0; i < count; i += LANES) {
+        even += load(&x[i]);
+        odd += load(&x[i + 4]);
+    }
+    return sum(even, odd);
 }
 
 void quantise_values(const float *x, uint32_t count, uint32_t bits, uint8_t *codes, uint16_t *scale,
@@ -191,7 +241,7 @@ void quantise_values(const float *x, uint32_t count, uint32_t bits, uint8_t *cod
         if (fit(x, count, bits, total, &other, &refined))
             keep_better(&best, &refined);
     }
-    memcpy(codes, best.codes, count);
+    encode(x, count, levels, &best, codes);
     *scale = best.halves[0];
     *offset = best.halves[1];
 }

@@ -95,6 +95,17 @@ void checkpoint_close(struct checkpoint *c)
 
 /* ---- reading ---- */
 
+uint32_t checkpoint_file_count(const struct checkpoint *c)
+{
+    return c->file_count;
+}
+
+const char *checkpoint_file_name(const struct checkpoint *c, uint32_t index)
+{
+    ASSERT(index < c->file_count);
+    return c->files[index].name;
+}
+
 uint32_t checkpoint_count(const struct checkpoint *c)
 {
     return c->entry_count;

@@ -25,6 +25,10 @@ int checkpoint_open(struct arena *a, const char *path, struct account *account, 
 /* Closes the files. NULL is fine. */
 void checkpoint_close(struct checkpoint *c);
 
+/* Its files, by their names relative to the directory. */
+uint32_t checkpoint_file_count(const struct checkpoint *c);
+const char *checkpoint_file_name(const struct checkpoint *c, uint32_t index);
+
 uint32_t checkpoint_count(const struct checkpoint *c);
 /* Of all files. */
 uint64_t checkpoint_bytes(const struct checkpoint *c);

@@ -85,7 +85,8 @@ static int read_head(const struct checkpoint *c, const struct checkpoint_file *f
 static bool file_exists(const char *dir, const char *name)
 {
     char path[4096];
-    return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) && access(path, F_OK) == 0;
+    return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
+           regular_file_exists(path);
 }
 
 static int by_text(const void *a, const void *b)

@@ -1,6 +1,7 @@
 /* gguf_file.c - names of files, and heads read in parts that double until the head is whole. */
 #include "weights/gguf_file.h"
 
+#include "base/bundle.h"
 #include "base/check.h"
 
 #include <dirent.h>
@@ -51,7 +52,7 @@ bool gguf_file_is(const char *path)
     struct dirent **entries = NULL;
     int count = scandir(path, &entries, weighs, alphasort);
     if (count < 0)
-        return gguf_name_is(path) || is_blob(path);
+        return gguf_name_is(path) || is_blob(path) || bundle_any(path, gguf_name_is, NULL);
     bool gguf = count > 0;
     for (int i = 0; i < count; i++)
         gguf = gguf && !is_safetensors(entries[i]->d_name);
@@ -91,6 +92,9 @@ int gguf_file_find(const char *path, char ret[GGUF_PATH_BYTES], struct err *e)
     }
     if (r != -ENOTDIR)
         return err_set(e, r, "cannot read %s: %s", path, strerror(-r));
+    char name[BUNDLE_NAME_MAX + 1];
+    if (bundle_any(path, gguf_name_is, name)) /* of parts, the first comes first */
+        return join(path, name, ret, e);
     return (size_t)snprintf(ret, GGUF_PATH_BYTES, "%s", path) < GGUF_PATH_BYTES
                ? 0
                : err_set(e, -ENAMETOOLONG, "a path is longer than %d bytes", GGUF_PATH_BYTES - 1);

@@ -1,7 +1,7 @@
 /* gguf_file.h - a model that is a GGUF file, by its path, and the head of such a file in memory.
  *
- * A path is a GGUF model if it is a file *.gguf, a file of Ollama's store (sha256-HEX), or a directory with
- * files *.gguf and without *.safetensors; its config.json is not read. A
+ * A path is a GGUF model if it is a file *.gguf, a file of Ollama's store (sha256-HEX), a directory with
+ * files *.gguf and without *.safetensors, or a packed file of either; its config.json is not read. A
  * directory must hold one model: one file, or the parts NAME-00001-of-0000N.gguf of one. Files mmproj*.gguf,
  * which hold vision encoders, do not count. */
 #ifndef PLATEAU_WEIGHTS_GGUF_FILE_H

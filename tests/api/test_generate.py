@@ -149,7 +149,7 @@ def test_version():
     assert re.fullmatch(r"plateau \d+\.\d+\.\d+ \((gcc|clang) [\d.]+.*, kernels (ref|avx2|avx512), \d+ cores, (with|without) GPU kernels\)\n", run("--version").stdout)
 
 
-COMMANDS = ["serve", "chat", "generate", "plan", "models", "pull", "cache", "status", "open", "bench", "load", "unload", "clear", "trim", "completion", "manual", "parse", "schema", "eval"]
+COMMANDS = ["serve", "chat", "generate", "plan", "models", "pull", "cache", "status", "open", "bench", "load", "unload", "clear", "trim", "completion", "manual", "parse", "schema", "eval", "pack"]
 
 
 @pytest.mark.smoke

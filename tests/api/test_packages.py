@@ -1,6 +1,7 @@
 """Manual pages and completions know every option of every command; what an installation holds."""
 
 import gzip
+import json
 import os
 import pathlib
 import re
@@ -116,3 +117,33 @@ def test_an_installation(tmp_path, prefix, ini):
     assert (top / "share/bash-completion/completions/plateau").read_text() == run("completion", "bash")
     answer = subprocess.run([top / "bin/plateau", "generate", "--temperature", "0", "What does ls do?"], capture_output=True, text=True, timeout=60)
     assert answer.stdout == "ls(1) - list directory contents.\n", answer.stderr
+
+
+# --- Prometheus and Grafana ---
+
+
+def alerts():
+    """name: (expressions, minutes), as docs/operations.md has them."""
+    table = (ROOT / "docs/operations.md").read_text().split("| expression | meaning | name |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (.+?) \| .+? \| `(\w+)` \|$", table, re.M)
+    return {name: (" or ".join(re.findall("`([^`]+)`", text)), re.findall(r"for (\d+) min", text)) for text, name in rows}
+
+
+def test_the_rules_are_the_alerts_of_the_document():
+    text = (ROOT / "packaging/prometheus/plateau.rules.yml").read_text()
+    rules = {}
+    for part in text.split("- alert: ")[1:]:
+        name = re.search(r"attention: (\w+)", part)[1]
+        rules[name] = (re.search(r"expr: (.*)", part)[1], re.findall(r"for: (\d+)m", part))
+    assert rules == alerts()
+
+
+def test_every_series_of_the_board_and_the_rules_is_in_the_list():
+    metrics = (ROOT / "docs/metrics.md").read_text()
+    known = set(re.findall(r"`((?:vllm:|plateau_|process_)[a-z_]+)", metrics))
+    board = json.loads((ROOT / "packaging/grafana/plateau.json").read_text())
+    expressions = [t["expr"] for p in board["panels"] for t in p["targets"]] + [e for e, _ in alerts().values()]
+    asked = {name for e in expressions for name in re.findall(r"(?:vllm:|plateau_|process_)[a-z_]+", e)}
+    assert len(asked) > 20
+    assert {re.sub("_bucket$", "", name) for name in asked} <= known
+    assert len({p["id"] for p in board["panels"]}) == len(board["panels"])

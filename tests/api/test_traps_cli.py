@@ -3,6 +3,7 @@ change nothing."""
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 
@@ -90,7 +91,7 @@ def test_habits_of_log_rotation_and_a_full_log_end_no_server(tmp_path):
     "arguments, words",
     [
         (["serv"], "there is no command serv (did you mean serve?)"),
-        (["bench"], "there is no command bench; plateau --help"),
+        (["quux"], "there is no command quux; plateau --help"),
         (["serve", "--prot", "1"], "there is no option --prot (did you mean --port?)"),
         (["serve", "--max_queue", "1"], "(did you mean --max-queue?)"),
         (["chat", "--temprature=1"], "(did you mean --temperature?)"),
@@ -177,3 +178,15 @@ def test_run_says_what_it_does_and_how_far_it_is(checkout):
 def test_run_ends_with_a_build_that_fails(checkout):
     got = start(checkout, BREAK="1")
     assert got.returncode == 1 and got.stdout == "" and got.stderr.endswith("The build failed; its errors are above.\n")
+
+
+def test_lines_for_the_journal_begin_with_their_priority():
+    """JOURNAL_STREAM names the stream by device and inode; one that is not standard error changes nothing."""
+    for mine, head in ((True, r"<4>level=warn event=unknown_variable "), (False, r"\d{4}-\d\d-\d\dT[\d:.]+Z level=warn event=unknown_variable ")):
+        reader, writer = os.pipe()
+        st = os.fstat(writer)
+        env = {"PATH": os.environ["PATH"], "PLATEAU_MAX_QUEU": "8", "JOURNAL_STREAM": f"{st.st_dev}:{st.st_ino + (not mine)}"}
+        assert subprocess.run([PROGRAM, "plan"], stdout=subprocess.DEVNULL, stderr=writer, env=env, timeout=60).returncode == 0
+        os.close(writer)
+        with open(reader) as lines:
+            assert re.match(head, lines.read())

@@ -1,4 +1,4 @@
-/* Any bytes as a GGUF file: every tensor lies inside, behind the head, and every value of the metadata can be
+/* Any bytes as a GGUF file: every tensor lies inside, after the head, and every value of the metadata can be
  * walked. A part of the head is refused or asks for more. */
 #include "weights/gguf.h"
 

@@ -76,6 +76,7 @@ static const struct device_ops ops = {
     .close = close_device, .turn_begin = turn_begin, .turn_end = turn_end, .is_busy = is_busy};
 
 const struct backend backend_cpu = {.name = "cpu",
+                                    .layout = CPU_LAYOUT,
                                     .integers = true,
                                     .cost = cpu_cost,
                                     .open = cpu_open,

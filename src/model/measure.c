@@ -1,0 +1,231 @@
+/* measure.c - which parts a checkpoint has, and what packing them takes: nothing of a tensor is read. */
+#include "model/measure.h"
+
+#include "compute/backend.h"
+#include "model/blocks.h"
+#include "model/family.h"
+#include "model/layer_inputs.h"
+#include "model/vision_encoder.h"
+
+#include "base/check.h"
+#include "tensor/quantise.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Names and views of a checkpoint of a million tensors, and a layer's experts. */
+#define CHECKPOINT_TABLES_MAX ((size_t)1 << 30)
+
+int measure_account(struct account *parent, enum account_id id, struct account **ret)
+{
+    return parent ? accounts_open(parent, id, ACCOUNT_NO_LIMIT, ret) : 0;
+}
+
+int measure_arena(struct account *account, size_t bytes_max, struct arena **ret)
+{
+    struct charge charge = account ? account_charge(account) : (struct charge){0};
+    struct arena_opts opts = {.bytes_max = bytes_max, .charge = account ? &charge : NULL};
+    return arena_create(&opts, ret);
+}
+
+/* ---- source ---- */
+
+void source_close(struct source *s)
+{
+    stage_done(&s->stage);
+    vector_head_close(&s->vector_head);
+    checkpoint_close(s->checkpoint);
+    arena_free(s->arena);
+    account_close(s->account);
+    *s = (struct source){0};
+}
+
+int source_open(struct source *s, const char *dir, struct account *parent, struct err *e)
+{
+    int r = measure_account(parent, ACCOUNT_LOADING, &s->account);
+    if (r == 0)
+        r = measure_arena(s->account, CHECKPOINT_TABLES_MAX, &s->arena);
+    if (r < 0)
+        return err_set(e, r, "no memory left to open %s", dir);
+    return checkpoint_open(s->arena, dir, s->account, &s->checkpoint, e);
+}
+
+void source_plan(struct source *s, uint64_t bytes)
+{
+    if (s->account)
+        account_set_planned(s->account, bytes);
+}
+
+int source_stage(struct source *s, uint64_t bytes, struct err *e)
+{
+    uint64_t stage = bytes - arena_committed_bytes(s->arena);
+    source_plan(s, bytes);
+    int r = stage_init(&s->stage, s->checkpoint, s->account, stage);
+    return r == 0 ? 0 : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage);
+}
+
+/* ---- binding ---- */
+
+static int bind_layer(struct binder *b, uint32_t index, struct layer *ret)
+{
+    *ret = (struct layer){.config = &b->config->layer[index]};
+    return layer_bind(b, index, ret);
+}
+
+static int bind_final_norm(struct binder *b, struct norm *ret)
+{
+    char path[BINDER_PATH_MAX];
+    const struct config *c = b->config;
+    if (c->family->norm_place == NORM_STREAM)
+        binder_path(b, c->layers - 1, ROLE_MLP_NORM_AFTER, path);
+    else
+        binder_path(b, NONE, ROLE_FINAL_NORM, path);
+    return binder_norm_biased(b, path, c->hidden, ret);
+}
+
+static int bind_rows(struct binder *b, enum tensor_role role, uint32_t rows, struct weight *ret)
+{
+    char path[BINDER_PATH_MAX];
+    return rows > 0 ? binder_table(b, binder_path(b, NONE, role, path), rows, b->config->hidden, ret) : 0;
+}
+
+/* Everything outside the layers. */
+static int bind_ends(struct binder *b, struct model_ends *ret)
+{
+    int r = binder_embedding(b, &ret->embedding, &ret->head);
+    if (r == 0)
+        r = bind_rows(b, ROLE_POSITIONS, b->config->position_rows, &ret->positions);
+    if (r == 0)
+        r = bind_rows(b, ROLE_TOKEN_TYPES, b->config->token_types, &ret->types);
+    if (r == 0)
+        r = layer_inputs_bind(b, &ret->layer_inputs);
+    return r < 0 ? r : bind_final_norm(b, &ret->final_norm);
+}
+
+int measure_bind(struct binder *b, const struct bind_places *to, struct bind_mark *text)
+{
+    struct layer l;
+    int r = bind_ends(b, to->ends);
+    for (uint32_t i = 0; r == 0 && i < b->config->layers; i++)
+        r = bind_layer(b, i, to->layers ? &to->layers[i] : &l);
+    *text = (struct bind_mark){b->used, b->digest};
+    return r == 0 && b->config->vision.shape.present ? vision_bind(b, to->vision_blocks, to->vision) : r;
+}
+
+/* Finds and checks every tensor of the text model, and counts the memory that packing will take. */
+static int measure_text(const struct config *c, const struct source *s, struct measured *ret, struct err *e)
+{
+    struct binder b = {.checkpoint = s->checkpoint, .config = c, .scratch = s->arena, .e = e};
+    struct model_ends ends;
+    struct vision_weights vision_weights;
+    const struct bind_places nowhere = {.ends = &ends, .vision = &vision_weights};
+    int r = binder_init(&b);
+    if (r == 0)
+        r = measure_bind(&b, &nowhere, &ret->text_mark);
+    if (r == 0)
+        ret->text = b;
+    return r;
+}
+
+/* Which requested parts the checkpoint has. */
+static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
+                      struct err *e)
+{
+    c->backend = p->backend ? p->backend : &backend_cpu;
+    c->compute = p->compute != COMPUTE_AUTO ? p->compute
+                 : c->backend->integers     ? COMPUTE_INT16
+                 : c->backend->bf16         ? COMPUTE_BF16
+                                            : COMPUTE_F32;
+    c->kv_form = p->kv_form;
+    c->quant = p->quant;
+    c->drafts_max = p->drafts_max;
+    if (c->compute == COMPUTE_BF16 && !c->backend->bf16)
+        return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32, int16 and int8 are",
+                       c->backend->name);
+    if (c->compute > COMPUTE_BF16 && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in bf16 and f32",
+                       compute_mode_name(c->compute), c->backend->name);
+    if (c->kv_form != KV_F32 && !c->backend->integers)
+        return err_set(e, -ENOTSUP, "keys and values in %s belong to the CPU; %s devices have them in f32",
+                       kv_form_name(c->kv_form), c->backend->name);
+    c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
+    if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
+        return 0;
+    return vision_config_load(dir, c, p->image_pixels_max, &c->vision, e);
+}
+
+static int measure_head(struct config *c, const char *dir, struct binder *b, struct bind_mark *head)
+{
+    struct mtp_weights weights;
+    struct draft_vocab draft_vocab;
+    if (!c->family->mtp)
+        return err_set(b->e, -ENOTSUP, "the heads of %s are not computed", c->family_name);
+    if (c->recurrent_count == 0 || c->drafts_max == 0)
+        return err_set(b->e, -ENOTSUP, "the model keeps no state in states, where hidden states lie");
+    int r = mtp_bind_init(b, dir);
+    if (r == 0)
+        r = mtp_bind(b, &weights);
+    *head = (struct bind_mark){b->used, b->digest};
+    return r < 0 ? r : draft_vocab_bind(b, NULL, NULL, &draft_vocab);
+}
+
+static int find_vector_head(const struct config *c, const char *dir, const struct binder *text,
+                            struct source *s, struct err *e)
+{
+    struct pooling_config pooling;
+    int r = pooling_config_load(dir, c->hidden, &pooling, e);
+    return r < 0 ? r
+                 : vector_head_find(s->arena, dir, &pooling, c, s->checkpoint, text->prefix, s->account,
+                                    &s->vector_head, e);
+}
+
+/* What binding found: a mode that no matrix takes is f32. */
+static void take_mode(struct config *c, const struct binder *b)
+{
+    c->sums = b->sums;
+    c->shown = b->fast ? c->compute : COMPUTE_F32;
+}
+
+/* A wish that changes nothing is an error. */
+static int check_quant(const struct binder *b, struct err *e)
+{
+    char form[FORM_NAMES_BYTES];
+    if (b->config->quant == 0 || b->quantised > 0)
+        return 0;
+    form_names_text(&b->forms, form);
+    return err_set(e, -ENOTSUP,
+                   "--quant %s quantises matrices of floats with rows of 32 or 64 values or a multiple; the "
+                   "model's are %s, and remain as they are without --quant",
+                   quantise_name(b->config->quant), form);
+}
+
+int measure_model(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
+                  struct measured *ret, struct err *e)
+{
+    *ret = (struct measured){0};
+    int r = want_parts(c, s, dir, parts, e);
+    if (r == 0)
+        r = measure_text(c, s, ret, e);
+    if (r == 0)
+        r = check_quant(&ret->text, e);
+    if (r == 0)
+        r = find_vector_head(c, dir, &ret->text, s, e);
+    if (r == 0)
+        take_mode(c, &ret->text);
+    if (r < 0 || !parts->mtp)
+        return r;
+    ret->mtp = ret->text;
+    ret->mtp.e = &ret->mtp_absent;
+    r = measure_head(c, dir, &ret->mtp, &ret->head_mark);
+    c->mtp_count = r == 0;
+    if (r == 0)
+        take_mode(c, &ret->mtp);
+    return r == -ENOMEM ? err_set(e, r, "%s", ret->mtp_absent.text) : 0;
+}
+
+int measure_check_parts(const struct model_parts *p, struct err *e)
+{
+    return p->drafts_max <= MODEL_DRAFTS_MAX ? 0
+                                             : err_set(e, -EINVAL, "%u tokens drafted ahead are more than %u",
+                                                       p->drafts_max, MODEL_DRAFTS_MAX);
+}

@@ -1,0 +1,69 @@
+/* measure.h - the first half of a load: the checkpoint is open, its tensors are found and checked, and the
+ * memory that packing will take is counted. A probe ends here; a load and plateau pack go on.
+ *
+ * One thread, the loading one. */
+#ifndef PLATEAU_MODEL_MEASURE_H
+#define PLATEAU_MODEL_MEASURE_H
+
+#include "memory/accounts.h"
+#include "model/blocks.h"
+#include "model/forward.h"
+#include "model/model.h"
+#include "model/mtp.h"
+#include "model/vector_head.h"
+#include "model/vision_weights.h"
+
+/* Where binding is: bytes of packed memory, and what their layout depends on. */
+struct bind_mark {
+    uint64_t used, digest;
+};
+
+/* What binding without packing found. */
+struct measured {
+    struct binder text, mtp;
+    struct bind_mark text_mark; /* without the vision encoder, which follows */
+    struct bind_mark head_mark; /* of the MTP head, without the draft vocabulary, which follows */
+    struct err mtp_absent;      /* why a requested MTP head is missing */
+};
+
+/* A checkpoint that is read: its tables, and one piece of its tensors. */
+struct source {
+    struct account *account; /* of all of it */
+    struct arena *arena;
+    struct checkpoint *checkpoint;
+    struct stage stage;
+    struct vector_head_source vector_head;
+};
+
+/* The results of binding. While measuring there are no layers and no blocks. */
+struct bind_places {
+    struct model_ends *ends;
+    struct layer *layers;
+    struct vision_block *vision_blocks;
+    struct vision_weights *vision;
+};
+
+/* Opens an account below `parent`, none below NULL. 0 or -ENOMEM. */
+int measure_account(struct account *parent, enum account_id id, struct account **ret);
+/* An arena that charges `account`, which may be NULL. 0 or -ENOMEM. */
+int measure_arena(struct account *account, size_t bytes_max, struct arena **ret);
+
+/* 0, or as checkpoint_open(). The caller closes it in both cases. */
+int source_open(struct source *s, const char *dir, struct account *parent, struct err *e);
+/* The plan's number for its account: of tables and stage. */
+void source_plan(struct source *s, uint64_t bytes);
+/* Makes the stage. `bytes`: of tables and stage together. 0 or -ENOMEM. */
+int source_stage(struct source *s, uint64_t bytes, struct err *e);
+/* Zeroed is fine. */
+void source_close(struct source *s);
+
+/* Whether there are such parts. 0, -ENOTSUP, -EINVAL. */
+int measure_check_parts(const struct model_parts *p, struct err *e);
+/* Binds the text model and the vision encoder: measures, or packs. */
+int measure_bind(struct binder *b, const struct bind_places *to, struct bind_mark *text);
+/* Takes the parts that the checkpoint has into *c, and measures them. An incomplete MTP head counts as
+ * missing, with the reason. 0, -EINVAL, -ENOTSUP, -ENOENT, -ENOMEM. */
+int measure_model(struct config *c, const struct model_parts *parts, const char *dir, struct source *s,
+                  struct measured *ret, struct err *e);
+
+#endif

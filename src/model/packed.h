@@ -1,0 +1,69 @@
+/* packed.h - a packed file: a model whose weights lie in the kernels' layout, to be mapped (plateau pack).
+ *
+ * It is a bundle (base/bundle.h). It has the source's small files and the heads of its weight files, so a
+ * probe of it is a probe of the source. PACKED_ABOUT says for what it was packed. PACKED_WEIGHTS has the
+ * packed weights of the text model and its vision encoder, PACKED_HEAD the MTP head's, in the order in
+ * which the binder takes memory. Parts have PACKED_PART_BYTES and a checksum each. One thread. */
+#ifndef PLATEAU_MODEL_PACKED_H
+#define PLATEAU_MODEL_PACKED_H
+
+#include "base/bundle.h"
+#include "model/measure.h"
+
+#define PACKED_ABOUT      ".packed/about.json"
+#define PACKED_WEIGHTS    ".packed/weights"
+#define PACKED_HEAD       ".packed/mtp"
+#define PACKED_PART_BYTES ((uint64_t)16 << 20)
+#define PACKED_PAGE       ((uint64_t)4096)
+#define PACKED_TEXT_BYTES 256
+
+/* What the weights were packed for. */
+struct packed_about {
+    char source[PACKED_TEXT_BYTES]; /* the last part of its path */
+    char fingerprint[65];           /* of the source's files, in hex */
+    char layout[32];                /* the backend's */
+    char program[32];               /* the version that packed it */
+    enum compute_mode compute;
+    uint32_t quant;
+    struct bind_mark text, all, head; /* text: without the vision encoder; head.used 0: no MTP head */
+};
+
+struct packed {
+    bool present;
+    char path[BUNDLE_PATH_BYTES];
+    struct bundle bundle;
+    struct packed_about about;
+};
+
+/* *ret is not present where `path` leads to something else. 0, -EINVAL, -ENOTSUP, -ENOMEM, or what reading
+ * said. */
+int packed_open(const char *path, struct packed *ret, struct err *e);
+/* Zeroed is fine. */
+void packed_close(struct packed *p);
+
+/* Sets the mode and the form that the file was packed for. 0, -ENOTSUP: others are wanted, or a device that
+ * does not compute in the machine's memory. Without a packed file nothing is done. */
+int packed_set_parts(const struct packed *p, struct model_parts *parts, struct err *e);
+/* Compares the checksums of all its files but the weights. 0, -EINVAL, -ENOMEM, or what reading said. */
+int packed_check_files(const struct packed *p, struct err *e);
+/* Whether the layout of the file is what this program would pack. 0 or -ENOTSUP. */
+int packed_check(const struct packed *p, const struct config *c, const struct measured *m, struct err *e);
+
+/* What a load brings along. */
+struct packed_load {
+    uint32_t threads;                                                      /* that compare checksums */
+    int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* nonzero: -ECANCELED */
+    void *arg;
+};
+/* Maps the weights of the text model, and of the vision encoder, and compares their checksums. 0, -EINVAL
+ * (damaged), -ECANCELED, -ENOMEM, or what the system said. */
+int packed_map(const struct packed *p, uint64_t used, const struct packed_load *load, struct account *account,
+               struct weight_memory *ret, struct err *e);
+/* Reads the MTP head's weights into reserved memory. As above. */
+int packed_read_head(const struct packed *p, struct weight_memory *memory, struct err *e);
+
+/* The two forms of PACKED_ABOUT. */
+json_t *packed_about_json(const struct packed_about *a);
+int packed_about_read(const json_t *from, struct packed_about *ret, struct err *e);
+
+#endif

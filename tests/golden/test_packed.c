@@ -1,0 +1,379 @@
+/* Packed files: the bits of their source; damaged and foreign files are refused; packing resumes after any
+ * part. */
+#include "test_ledger.h"
+#include "small_mtp.h"
+
+#include "base/bundle.h"
+#include "compute/device.h"
+#include "memory/accounts.h"
+#include "model/pack.h"
+#include "model/packed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#define PART_BYTES  8192
+#define FINGERPRINT "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+/* ---- packing ---- */
+
+static struct device *cpu(void)
+{
+    static struct device *d;
+    if (!d)
+        assert_int_equal(device_open_cpu(2, NULL, &d), 0);
+    return d;
+}
+
+static struct pack_opts pack_opts(enum compute_mode mode)
+{
+    return (struct pack_opts){
+        .compute = mode, .device = cpu(), .fingerprint = FINGERPRINT, .part_bytes = PART_BYTES};
+}
+
+static int pack(const char *dir, const char *out, const struct pack_opts *o, struct pack_result *ret)
+{
+    struct err e = {{0}};
+    int r = pack_model(dir, out, o, ret, &e);
+    if (r < 0 && r != -ECANCELED)
+        print_message("pack %s: %s\n", dir, e.text);
+    return r;
+}
+
+static const char *out_path(void)
+{
+    static char paths[8][4096];
+    static unsigned count;
+    char *path = paths[count++ % COUNT_OF(paths)];
+    snprintf(path, sizeof(paths[0]), "%s/model.plateau", test_dir());
+    return path;
+}
+
+static const char *packed(const char *dir, enum compute_mode mode)
+{
+    const char *out = out_path();
+    const struct pack_opts o = pack_opts(mode);
+    struct pack_result done;
+    assert_int_equal(pack(dir, out, &o, &done), 0);
+    assert_int_equal(done.resumed_bytes, 0);
+    return out;
+}
+
+/* ---- loading ---- */
+
+static struct model_opts load_opts(struct account *parent, enum compute_mode mode)
+{
+    struct model_opts o = small_opts(parent);
+    o.device = cpu();
+    o.parts.backend = cpu()->backend;
+    o.parts.compute = mode;
+    return o;
+}
+
+static int load(const char *path, enum compute_mode mode, struct err *e)
+{
+    struct model *m = NULL;
+    const struct model_opts o = load_opts(NULL, mode);
+    int r = model_load(path, &o, &m, e);
+    model_free(m);
+    return r;
+}
+
+static void refuses(const char *path, enum compute_mode mode, int code, const char *says)
+{
+    struct err e = {{0}};
+    int r = load(path, mode, &e);
+    if (r != code || !strstr(e.text, says))
+        fail_msg("gave %d: %s", r, e.text);
+}
+
+static uint64_t hash_of(const char *path, const struct model_opts *o)
+{
+    struct small_answer a;
+    small_ask_with(path, o, &a);
+    return a.hash;
+}
+
+static void same_bits(const char *dir, enum compute_mode mode)
+{
+    const struct model_opts o = load_opts(NULL, mode);
+    assert_true(hash_of(dir, &o) == hash_of(packed(dir, mode), &o));
+}
+
+TEST(a_packed_file_has_the_bits_of_its_source)
+{
+    same_bits(SMALL_GOLDEN("llama"), COMPUTE_F32);
+    same_bits(SMALL_GOLDEN("qwen3_5_moe"), COMPUTE_INT16);
+    same_bits(SMALL_GOLDEN("deepseek_v2"), COMPUTE_F32);
+    same_bits(SMALL_GOLDEN("gemma4"), COMPUTE_INT8);
+}
+
+/* A classifier, and Dense modules with their folders: what a load reads beside packing. */
+TEST(layers_after_the_pooling_are_there)
+{
+    assert_int_equal(load(packed(SMALL_GOLDEN("xlm_roberta_reranker"), COMPUTE_F32), COMPUTE_F32, NULL), 0);
+    assert_int_equal(load(packed(SMALL_GOLDEN("embeddinggemma"), COMPUTE_F32), COMPUTE_F32, NULL), 0);
+}
+
+static void draft(const char *path, uint32_t *id, float *logit)
+{
+    enum { TOKENS = 40 };
+    struct model_opts o = load_opts(NULL, COMPUTE_F32);
+    struct model *m = NULL;
+    struct err e = {{0}};
+    uint32_t tokens[TOKENS], table[2] = {1, 0}, token = 5;
+    o.parts.mtp = true;
+    o.parts.drafts_max = 1;
+    o.parts.draft_vocab = 128;
+    if (model_load(path, &o, &m, &e) < 0)
+        fail_msg("%s", e.text);
+    assert_true(model_shape(m)->mtp);
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = i % 16;
+    const struct model_seq row = {
+        .tokens = tokens, .token_count = TOKENS, .pages = {table}, .state_in = NONE, .logits_from = TOKENS};
+    const struct model_draft_seq d = {
+        .token = token, .position = TOKENS, .pages = {table}, .count = 1, .drafts = id, .logits = logit};
+    small_mtp_draft(m, &o, &row, 1, &d);
+    model_free(m);
+}
+
+TEST(an_mtp_head_is_packed_too)
+{
+    const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5"));
+    uint32_t from_source, from_packed;
+    float logits[2];
+    draft(dir, &from_source, &logits[0]);
+    draft(packed(dir, COMPUTE_F32), &from_packed, &logits[1]);
+    assert_int_equal(from_source, from_packed);
+    assert_true(logits[0] == logits[1]);
+}
+
+/* Weights are a file's pages in the ledger, and the plan's numbers are the ledger's. */
+TEST(mapped_weights_are_an_account_of_a_file)
+{
+    const char *out = packed(SMALL_GOLDEN("qwen3"), COMPUTE_F32);
+    struct account *parent = test_account(ACCOUNT_NO_LIMIT);
+    const struct model_opts o = load_opts(parent, COMPUTE_F32);
+    struct model *m = NULL;
+    struct model_shape planned;
+    struct err e = {{0}};
+    assert_int_equal(model_probe(out, &o.parts, &planned, &e), 0);
+    assert_int_equal(model_load(out, &o, &m, &e), 0);
+    const struct account_numbers n = account_numbers(accounts_find(parent, ACCOUNT_WEIGHTS));
+    assert_int_equal(n.class, ACCOUNT_FILE);
+    assert_true(planned.mapped && model_shape(m)->mapped);
+    assert_true(n.used == planned.weight_bytes && n.planned == n.used && n.reserved == n.used);
+    model_free(m);
+}
+
+/* ---- damage ---- */
+
+static char *read_all(const char *path, size_t *len)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    *len = (size_t)lseek(fd, 0, SEEK_END);
+    char *bytes = malloc(*len);
+    assert_int_equal(pread(fd, bytes, *len, 0), *len);
+    close(fd);
+    return bytes;
+}
+
+static void write_at(const char *path, uint64_t at, const void *bytes, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, len, (off_t)at), len);
+    close(fd);
+}
+
+TEST(each_byte_that_changes_is_noticed)
+{
+    const char *out = packed(SMALL_GOLDEN("llama"), COMPUTE_F32);
+    size_t len;
+    char *bytes = read_all(out, &len);
+    struct rng rng = {23, 0};
+    for (int i = 0; i < 160; i++) {
+        /* The first page, the end with the table, and anywhere. */
+        const size_t at = i < 40   ? rng_below(&rng, 4096)
+                          : i < 80 ? len - 1 - rng_below(&rng, 2000)
+                                   : rng_below(&rng, len);
+        const char other = (char)(bytes[at] ^ (1 << rng_below(&rng, 8)));
+        struct err e = {{0}};
+        write_at(out, at, &other, 1);
+        if (load(out, COMPUTE_F32, &e) == 0)
+            fail_msg("byte %zu of %zu", at, len);
+        assert_true(e.text[0]);
+        write_at(out, at, &bytes[at], 1);
+    }
+    free(bytes);
+    assert_int_equal(load(out, COMPUTE_F32, NULL), 0);
+}
+
+TEST(a_file_that_was_cut_is_refused)
+{
+    const char *out = packed(SMALL_GOLDEN("llama"), COMPUTE_F32);
+    size_t len;
+    char *bytes = read_all(out, &len);
+    struct rng rng = {29, 0};
+    assert_int_equal(truncate(out, (off_t)len + 1), 0);
+    refuses(out, COMPUTE_F32, -EINVAL, "was cut or grew");
+    for (int i = 0; i < 60; i++) {
+        struct err e = {{0}};
+        assert_int_equal(truncate(out, (off_t)(i < 10 ? (size_t)i : rng_below(&rng, len))), 0);
+        assert_true(load(out, COMPUTE_F32, &e) < 0 && e.text[0]);
+        write_at(out, 0, bytes, len);
+    }
+    free(bytes);
+}
+
+static int forward(struct model *m, const struct model_opts *o)
+{
+    uint32_t tokens[4] = {1, 2, 3, 4}, table[1] = {0};
+    const struct model_seq seq = {
+        .tokens = tokens, .token_count = 4, .pages = {table}, .state_in = NONE, .logits_from = 4};
+    struct room pages = small_room(m, model_shape(m)->page_bytes);
+    const struct model_step step = {.seqs = &seq, .seq_count = 1, .pages = {pages.at}};
+    device_turn_begin(o->device);
+    int r = model_forward(m, &step);
+    device_turn_end(o->device);
+    room_free(&pages);
+    return r;
+}
+
+/* Instead of the end of the process by SIGBUS. */
+TEST(a_file_cut_while_it_is_mapped_fails_the_step)
+{
+    const struct model_opts o = load_opts(NULL, COMPUTE_F32);
+    for (int i = 0; i < 2; i++) {
+        const char *out = packed(SMALL_GOLDEN("llama"), COMPUTE_F32);
+        struct model *m = NULL;
+        assert_int_equal(model_load(out, &o, &m, NULL), 0);
+        assert_int_equal(forward(m, &o), 0);
+        if (i == 0)
+            assert_int_equal(truncate(out, 5000), 0);
+        else
+            write_at(out, 70000, "x", 1);
+        assert_int_equal(forward(m, &o), -EIO);
+        model_free(m);
+    }
+}
+
+/* ---- of another layout ---- */
+
+TEST(another_layout_is_refused_with_what_to_do)
+{
+    const char *quantised = SMALL_GOLDEN("qwen3");
+    struct pack_opts po = pack_opts(COMPUTE_INT16);
+    struct pack_result done;
+    const char *out = out_path();
+    po.quant = 8;
+    assert_int_equal(pack(quantised, out, &po, &done), 0);
+    assert_int_equal(load(out, COMPUTE_AUTO, NULL), 0);
+    assert_int_equal(load(out, COMPUTE_INT8, NULL), 0);
+    refuses(out, COMPUTE_F32, -ENOTSUP, "pack qwen3 again with --compute f32");
+
+    struct model_opts o = load_opts(NULL, COMPUTE_AUTO);
+    struct model_shape shape;
+    struct err e = {{0}};
+    o.parts.quant = 4;
+    assert_int_equal(model_probe(out, &o.parts, &shape, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "pack qwen3 again with --quant q4"));
+    struct backend later = *cpu()->backend;
+    later.layout = "cpu 99";
+    o.parts = (struct model_parts){.backend = &later};
+    assert_int_equal(model_probe(out, &o.parts, &shape, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "run plateau pack of qwen3 again"));
+    later.apart = true;
+    assert_int_equal(model_probe(out, &o.parts, &shape, &e), -ENOTSUP);
+    assert_non_null(strstr(e.text, "is packed for the CPU"));
+    assert_int_equal(pack_model(out, out_path(), &po, &done, &e), -ENOTSUP);
+}
+
+/* ---- going on ---- */
+
+struct stop {
+    unsigned calls, after;
+};
+
+static int stop_after(void *stop, uint64_t done, uint64_t total)
+{
+    struct stop *s = stop;
+    assert_true(done <= total);
+    return s->calls++ == s->after;
+}
+
+static void is_same_file(const char *path, const char *wanted, size_t len)
+{
+    size_t own_len;
+    char *own = read_all(path, &own_len);
+    assert_int_equal(own_len, len);
+    assert_memory_equal(own, wanted, len);
+    free(own);
+}
+
+static void damage(const char *path, uint64_t at)
+{
+    char byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    close(fd);
+}
+
+TEST(packing_goes_on_where_it_was_stopped)
+{
+    const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5"));
+    struct pack_opts o = pack_opts(COMPUTE_F32);
+    size_t len;
+    char *wanted = read_all(packed(dir, COMPUTE_F32), &len);
+    struct pack_result done;
+    uint64_t most = 0;
+    for (unsigned after = 0; after < 120; after += 1 + after / 4) {
+        const char *out = out_path();
+        char part[4200], again[4200];
+        struct stop stop = {0, after};
+        o.progress = stop_after;
+        o.progress_arg = &stop;
+        int r = pack(dir, out, &o, &done);
+        if (r == 0) /* it ended before */
+            break;
+        assert_int_equal(r, -ECANCELED);
+        assert_int_equal(access(out, F_OK), -1);
+        snprintf(part, sizeof(part), "%s.part", out);
+        snprintf(again, sizeof(again), "%s.journal", out);
+        if (after % 3 == 1) /* a line was cut, and the file has another byte */
+            damage(part, 4096 + after * 100);
+        o.progress = NULL;
+        assert_int_equal(pack(dir, out, &o, &done), 0);
+        most = MAX_OF(most, done.resumed_bytes);
+        is_same_file(out, wanted, len);
+        assert_true(access(part, F_OK) < 0 && access(again, F_OK) < 0);
+    }
+    assert_true(most > 10 * PART_BYTES);
+    free(wanted);
+}
+
+/* A journal of another model or of other options does not count. */
+TEST(what_was_begun_for_another_model_is_begun_anew)
+{
+    struct pack_opts o = pack_opts(COMPUTE_F32);
+    struct stop stop = {0, 8};
+    struct pack_result done;
+    const char *out = out_path();
+    o.progress = stop_after;
+    o.progress_arg = &stop;
+    assert_int_equal(pack(SMALL_GOLDEN("qwen3"), out, &o, &done), -ECANCELED);
+    o.progress = NULL;
+    assert_int_equal(pack(SMALL_GOLDEN("llama"), out, &o, &done), 0);
+    assert_int_equal(done.resumed_bytes, 0);
+    assert_int_equal(load(out, COMPUTE_F32, NULL), 0);
+    assert_int_equal(pack_model(SMALL_GOLDEN("llama"), out, &o, &done, NULL), -EEXIST);
+    o.replace = true;
+    assert_int_equal(pack(SMALL_GOLDEN("qwen3"), out, &o, &done), 0);
+}
+
+TEST_MAIN()
