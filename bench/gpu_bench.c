@@ -1,8 +1,8 @@
 /* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] MODEL...: tokens per
  * second of whole models on a GPU, in one run.
  *
- * A MODEL is a directory. Prefill is a prompt in one step; decoding is steps of 1, 4 and 16 sequences after it,
- * logits and their way to the host included. Figures are medians. Bytes are the packed weights that a token
+ * A MODEL is a directory. Prefill is a prompt in one step. Decoding is steps of 1, 4 and 16 sequences after
+ * it, with logits and their way to the host. Figures are medians. Bytes are the packed weights that a token
  * of one sequence reads. */
 #include "bench_rows.h"
 #include "yardsticks.h"

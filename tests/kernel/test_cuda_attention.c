@@ -110,7 +110,7 @@ static void attention_done(struct attention *a)
     device_close(a->device);
 }
 
-/* Sequences of the lengths counts[0], and from[1] + counts[1]: their next tokens, at their places of `ret`. */
+/* The next counts[i] tokens of both sequences, from from[i] on, to their places in ret[i]. */
 static void step(struct attention *a, uint32_t mode, const uint32_t from[2], const uint32_t counts[2],
                  float *ret[2])
 {
@@ -176,7 +176,7 @@ static void same_bits(const struct attention *a, const float *plain, const float
             fail_msg("%s: position %u differs", what, t);
 }
 
-/* Two sequences of 350 tokens; the second is 5 tokens behind the first. */
+/* Two sequences of 350 tokens; the second's first chunk has 5 tokens fewer. */
 static void run(struct attention *a, uint32_t mode, uint32_t chunk, float *ret[2])
 {
     const uint32_t length = TOKENS / 2;

@@ -1,15 +1,15 @@
 /* attend.cu - attention with the bits of plateau_attend(), for heads of 64, 128 and 256 numbers.
  *
- * Few tokens: a block takes segments of one query's keys, and a second kernel merges them in their order. Many:
- * a block takes 32 queries, which share what it loads. Every chain is that of attention.cu: of a score over the
- * head's numbers, of a value and of the weights' sum over the keys of a segment. A key that a query does not
- * see has the weight 0 among those of its neighbours, which changes no sum. */
+ * Few tokens: a block takes segments of one query's keys, and a second kernel merges them in their order.
+ * Many: a block takes 32 queries, which share what it loads. Every chain is that of attention.cu: of a score
+ * over the head's numbers, of a value and of the weights' sum over the keys of a segment. A key that a query
+ * does not see has the weight 0 among those of its neighbours, which changes no sum. */
 #include "compute/cuda/kernels/common.cuh"
 
 #define SEGMENT       256u
 #define SEGMENT_PAGES (SEGMENT / CUDA_PAGE_TOKENS)
 #define QUERIES       32u
-#define PITCH         (QUERIES + 4) /* floats of a key's scores: no two lanes of a quarter warp share a bank */
+#define PITCH         (QUERIES + 4) /* floats of a key's scores: lanes have banks of their own */
 #define PAIR_TOKENS   64u           /* keys of two pages */
 
 struct range {
