@@ -5,8 +5,10 @@ import { el, text, toast } from "./dom.js";
 
 const CLIENTS = [
   ["Claude Code", (at, key, model) => `ANTHROPIC_BASE_URL=${at} \\\nANTHROPIC_AUTH_TOKEN=${key} \\\nclaude --model ${model}`],
+  ["Codex", (at, key, model) => `# ~/.codex/config.toml; and in the shell: export LOCAL_KEY=${key}\nmodel = "${model}"\nmodel_provider = "plateau"\n\n[model_providers.plateau]\nname = "Plateau"\nbase_url = "${at}/v1"\nenv_key = "LOCAL_KEY"\nwire_api = "responses"`],
   ["OpenAI (Python)", (at, key, model) => `import openai\nclient = openai.OpenAI(base_url="${at}/v1", api_key="${key}")\nreply = client.chat.completions.create(\n    model="${model}",\n    messages=[{"role": "user", "content": "What does ls do?"}])\nprint(reply.choices[0].message.content)`],
   ["Anthropic (Python)", (at, key, model) => `import anthropic\nclient = anthropic.Anthropic(base_url="${at}", api_key="${key}")\nreply = client.messages.create(\n    model="${model}", max_tokens=200,\n    messages=[{"role": "user", "content": "What does ls do?"}])\nprint(reply.content[0].text)`],
+  ["Terminal", (at, key, model) => `${key === "none" ? "" : `PLATEAU_API_KEY=${key} `}plateau chat --url ${at} ${model}`],
   ["Open WebUI", (at, key) => `OPENAI_API_BASE_URL=${at}/v1\nOPENAI_API_KEY=${key}`],
   ["curl", (at, key, model) => `curl ${at}/v1/chat/completions \\\n  -H 'authorization: Bearer ${key}' -H 'content-type: application/json' \\\n  -d '{"model": "${model}", "messages": [{"role": "user", "content": "What does ls do?"}]}'`],
 ];
