@@ -162,8 +162,8 @@ static float as_bf16(float x)
     return bf16_to_f32(f32_to_bf16(x));
 }
 
-/* The input is rounded to bf16. A weight is rounded to 2^-9 of itself, after f32 arithmetic. Each of k sums in
- * f32 has an error of 2^-23 at most: tensor cores truncate. */
+/* The input is rounded to bf16. A weight is rounded to 2^-9 of itself, after f32 arithmetic. Each of k sums
+ * in f32 has an error of 2^-23 at most: tensor cores truncate. */
 static void check_sums(const struct products *p, const struct linear_source *s, const float *y,
                        uint32_t column)
 {
