@@ -66,6 +66,11 @@ struct form {
     enum matrix_form form;
     uint32_t bits, group;
     uint32_t bytes; /* of an input's value in an integer product */
+    /* Of the forms that are not MLX's: */
+    enum matrix_form qparams; /* else BF16 */
+    enum code_map codes;
+    enum bias_kind biases;
+    uint32_t super;
 };
 
 static const struct form forms[] = {
@@ -90,7 +95,27 @@ static const struct form forms[] = {
     {"3 bits g64 int16", MATRIX_QUADS, 3, 64, 2},
     {"2 bits g64", MATRIX_AFFINE, 2, 64, 0},
     {"2 bits g64 int16", MATRIX_QUADS, 2, 64, 2},
+    {"fp8", MATRIX_AFFINE, 8, 128, 0, MATRIX_F32, CODES_E4M3, BIASES_CENTRED, 0},
+    {"mxfp8", MATRIX_AFFINE, 8, 32, 0, MATRIX_E8M0, CODES_E4M3, BIASES_CENTRED, 0},
+    {"mxfp4", MATRIX_AFFINE, 4, 32, 0, MATRIX_E8M0, CODES_E2M1, BIASES_CENTRED, 0},
+    {"nvfp4", MATRIX_AFFINE, 4, 16, 0, MATRIX_E4M3, CODES_E2M1, BIASES_CENTRED, 0},
+    {"gptq 4 g128 int16", MATRIX_QUADS, 4, 128, 2, MATRIX_F16, CODES_WHOLE, BIASES_ZEROS, 0},
+    {"Q8_0 int16", MATRIX_QUADS, 8, 32, 2, MATRIX_F16, CODES_WHOLE, BIASES_CENTRED, 0},
+    {"Q4_0 int16", MATRIX_QUADS, 4, 32, 2, MATRIX_F16, CODES_WHOLE, BIASES_CENTRED, 0},
+    {"Q6_K", MATRIX_AFFINE, 6, 16, 0, MATRIX_I8, CODES_WHOLE, BIASES_CENTRED, 256},
+    {"Q5_K int16", MATRIX_QUADS, 5, 32, 2, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
+    {"Q4_K int16", MATRIX_QUADS, 4, 32, 2, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
+    {"Q3_K", MATRIX_AFFINE, 3, 16, 0, MATRIX_I8, CODES_WHOLE, BIASES_CENTRED, 256},
+    {"Q2_K", MATRIX_AFFINE, 2, 16, 0, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
+    {"IQ4_NL", MATRIX_AFFINE, 4, 32, 0, MATRIX_F16, CODES_IQ4, BIASES_CENTRED, 0},
+    {"IQ4_XS", MATRIX_AFFINE, 4, 32, 0, MATRIX_I8, CODES_IQ4, BIASES_CENTRED, 256},
 };
+
+/* Whether the matrix has BF16 scales and biases, as MLX writes them. */
+static bool is_plain(const struct form *f)
+{
+    return f->qparams == MATRIX_BF16 && f->codes == CODES_WHOLE && f->biases == BIASES_STORED;
+}
 
 /* A matrix of `panels` panels of K columns laid over the weights. */
 static struct matrix matrix_of(const struct bench *b, const struct form *f, uint32_t panels)
@@ -99,7 +124,10 @@ static struct matrix matrix_of(const struct bench *b, const struct form *f, uint
     if (f->group) {
         m.bits = f->bits;
         m.group = f->group;
-        m.qparams = MATRIX_BF16;
+        m.qparams = f->qparams;
+        m.codes = f->codes;
+        m.bias_kind = f->biases;
+        m.super = f->super;
     }
     ASSERT(panels * matrix_panel_bytes(&m) <= b->bytes);
     return m;
@@ -206,7 +234,7 @@ static void decode(struct bench *b, const struct form *f)
     uint32_t panels = (uint32_t)(b->bytes / panel_bytes(b, f));
     struct matrix m = matrix_of(b, f, panels);
     double bytes = (double)(panels * panel_bytes(b, f));
-    printf("%-16s", f->name);
+    printf("%-17s", f->name);
     for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
         struct product p = product_of(b, f, &m, columns[i]);
         struct share s = product_share(&p, yardsticks_read_once);
@@ -454,7 +482,10 @@ static int bench_init(struct bench *b)
     b->weights = b->yard.memory;
     b->bytes = b->yard.bytes;
     kern_ops_init(&b->ops, b->yard.cpu_flags);
-    size_t rows_max = b->bytes / panel_bytes(b, &forms[COUNT_OF(forms) - 1]) * MATRIX_PANEL;
+    size_t panel_least = SIZE_MAX;
+    for (size_t i = 0; i < COUNT_OF(forms); i++)
+        panel_least = MIN_OF(panel_least, panel_bytes(b, &forms[i]));
+    size_t rows_max = b->bytes / panel_least * MATRIX_PANEL;
     size_t outputs = MAX_OF(rows_max * 16, (size_t)COLUMNS_MAX * PREFILL_ROWS);
     size_t values = (size_t)COLUMNS_MAX * K + K + outputs;
     b->values = aligned_alloc(64, ROUND_UP(values * sizeof(float), (size_t)64));
@@ -499,7 +530,7 @@ static void others(struct bench *b)
     rows(b);
     printf("packing, 10^9 values/s:");
     for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
-        if (forms[i].bytes != 1) /* as for 2 */
+        if (forms[i].bytes != 1 && is_plain(&forms[i])) /* 1 as for 2 */
             packing(b, &forms[i]);
     }
     printf("\n");
@@ -523,7 +554,7 @@ int main(int argc, char **argv)
     if (unit != PEAK_NONE)
         printf("%s: %.2f Top/s\n", peak_name(unit),
                peak_operations(&b.yard, unit) / peak_once(&b.yard, unit) * 1e-12);
-    printf("%-16s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "512");
+    printf("%-17s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "512");
     for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
         if (!text || strstr(forms[i].name, text))
             decode(&b, &forms[i]);
