@@ -56,7 +56,7 @@ def test_every_option_that_the_manual_names_exists():
 
 
 def test_every_metric_that_an_alert_reads_exists(server):
-    names = set(re.findall(r"(?:plateau_|vllm:)[a-z_]+", " ".join(cells[0] for cells in table("Worth an alert"))))
+    names = set(re.findall(r"(?:plateau_|vllm:)[a-z_]+", " ".join(cells[0] for cells in table("alerts below"))))
     metrics = server.http.get("/metrics").text
     assert len(names) > 8
     for name in names:

@@ -156,7 +156,7 @@ def test_the_alerts_of_the_manual_are_the_attention_list():
     source = (TOP / "src/api/attention.c").read_text()
     ids = re.findall(r'^    \{"(\w+)", "(?:warn|bad)"', source, re.M)
     manual = (TOP / "docs/operations.md").read_text()
-    table = manual[manual.index("Worth an alert"):manual.index("## The log")]
+    table = manual[manual.index("alerts below"):manual.index("## The log")]
     rows = [line for line in table.splitlines() if line.startswith("| `")]
     assert [row.split("|")[-2].strip().strip("`") for row in rows] == ids
 

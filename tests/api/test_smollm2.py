@@ -85,7 +85,7 @@ def test_it_is_served_beside_canary_and_answers_the_first_question_of_the_readme
 
 def chat(cache, question):
     env = {**os.environ, "XDG_CACHE_HOME": cache}
-    return subprocess.run([PROGRAM, "chat", "--temperature", "0"], input=question + "\n", capture_output=True, text=True, timeout=120, env=env)
+    return subprocess.run([PROGRAM, "chat", "--local", "--temperature", "0"], input=question + "\n", capture_output=True, text=True, timeout=120, env=env)
 
 
 def test_a_chat_without_a_model_is_with_it(cache):
