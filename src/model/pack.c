@@ -11,6 +11,7 @@
 #include "model/pack_journal.h"
 #include "model/packed.h"
 
+#include "base/json_dumped.h"
 #include "base/check.h"
 #include "base/pages.h"
 #include "tensor/quantise.h"
@@ -334,7 +335,7 @@ static int put_about(struct packing *p, struct pack_files *files, struct err *e)
     char *text = about ? json_dumps(about, JSON_INDENT(1)) : NULL;
     int r = text ? pack_files_put(files, PACKED_ABOUT, slice_of(text), e)
                  : err_set(e, -ENOMEM, "no memory left to describe it");
-    free(text);
+    json_dumped_free(text);
     json_decref(about);
     return r;
 }
