@@ -36,7 +36,7 @@ def texts(rng):
     for _ in range(ROUNDS // 4):
         drawn = (chr(rng.choice([rng.randrange(0x20, 0x300), rng.randrange(0x300, 0xD800), rng.randrange(0xE000, 0x20000)]))
                  for _ in range(rng.randint(1, 12)))
-        # A later Unicode may make a number of what is unassigned: those of version 16 are in WORDS.
+        # Unicode 17 makes numbers of unassigned characters. WORDS has new characters of version 16.
         yield "".join(c for c in drawn if unicodedata.category(c) != "Cn")
 
 
