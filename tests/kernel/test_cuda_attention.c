@@ -1,12 +1,10 @@
 /* Attention on a GPU: the kernels of bf16 mode have the bits of the plain one at every position, for whole
  * sequences, chunks and single tokens. Skipped where there is no GPU. */
 #include "test_rng.h"
-#include "kern_test.h"
+#include "cuda_test.h"
 
 #include "base/arena.h"
 #include "base/none.h"
-#include "compute/backend.h"
-#include "compute/cuda/cuda.h"
 
 #define TOKENS       700u
 #define PAGES        (TOKENS / PAGE_TOKENS + 1)
@@ -20,10 +18,9 @@ struct shape {
 };
 
 struct attention {
-    struct device *device;
+    struct gpu gpu;
     const struct shape *of;
-    dev_ptr memory, pages;
-    uint64_t used;
+    dev_ptr pages;
     struct arena *host[2];
     struct compute *compute[2]; /* f32, bf16 */
     struct compute_shape shape;
@@ -38,14 +35,6 @@ static struct rope_position positions[TOKENS];
 static dev_ptr features[TOKENS];
 static const struct rope_tables no_ropes;
 
-static dev_ptr take(struct attention *a, uint64_t bytes)
-{
-    dev_ptr at = dev_add(a->memory, a->used);
-    a->used += ROUND_UP(bytes, (uint64_t)256);
-    assert_true(a->used <= MEMORY_BYTES);
-    return at;
-}
-
 static void open_compute(struct attention *a, uint32_t i)
 {
     const struct place_spec places[PLACES] = {{ROWS_TOKENS, a->in, 0}, {ROWS_TOKENS, a->out, 0}};
@@ -57,11 +46,11 @@ static void open_compute(struct attention *a, uint32_t i)
                              .tokens_max = TOKENS,
                              .seqs_max = 2,
                              .logits_max = 1,
-                             .device = a->device,
+                             .device = a->gpu.device,
                              .host_memory = a->host[i]};
-    const struct compute_cost cost = a->device->backend->cost(&o);
-    o.range = take(a, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq * 2);
-    assert_int_equal(a->device->backend->open(&o, &a->compute[i]), 0);
+    const struct compute_cost cost = a->gpu.device->backend->cost(&o);
+    o.range = gpu_take(&a->gpu, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq * 2);
+    assert_int_equal(a->gpu.device->backend->open(&o, &a->compute[i]), 0);
 }
 
 static void attention_init(struct attention *a, const struct shape *s, struct rng *r)
@@ -79,25 +68,16 @@ static void attention_init(struct attention *a, const struct shape *s, struct rn
                                       .kv_count = 1,
                                       .group_count = 1};
     page_lay_out(&a->layer, 1, a->shape.groups, 1);
-    assert_int_equal(cuda_device_open(0, &a->device), 0);
-    assert_int_equal(domain_reserve(a->device->domain, MEMORY_BYTES, false, &a->memory), 0);
-    assert_int_equal(domain_commit(a->device->domain, a->memory, MEMORY_BYTES), 0);
-    a->pages = take(a, 2 * PAGES * a->shape.groups[0].page_bytes);
+    gpu_open(&a->gpu, MEMORY_BYTES);
+    a->pages = gpu_take(&a->gpu, 2 * PAGES * a->shape.groups[0].page_bytes);
     open_compute(a, 0);
     open_compute(a, 1);
     a->x = random_values(r, (size_t)TOKENS * a->in, -1, 1);
-    const struct linear_source table = {.experts = 1,
-                                        .out = TOKENS,
-                                        .in = a->in,
-                                        .exact = true,
-                                        .weight = {.dtype = DTYPE_F32,
-                                                   .rank = 1,
-                                                   .shape = {(uint64_t)TOKENS * a->in},
-                                                   .data = a->x,
-                                                   .bytes = (size_t)TOKENS * a->in * sizeof(float)}};
-    const struct backend *b = a->device->backend;
-    a->table = b->weight_begin(&table, 1, COMPUTE_F32, take(a, b->weight_bytes(&table, 1, COMPUTE_F32)));
-    b->weight_put(a->device, &a->table, 0, &table);
+    const struct linear_source table = gpu_table(a->x, TOKENS, a->in);
+    const struct backend *b = a->gpu.device->backend;
+    a->table =
+        b->weight_begin(&table, 1, COMPUTE_F32, gpu_take(&a->gpu, b->weight_bytes(&table, 1, COMPUTE_F32)));
+    b->weight_put(a->gpu.device, &a->table, 0, &table);
 }
 
 static void attention_done(struct attention *a)
@@ -105,9 +85,7 @@ static void attention_done(struct attention *a)
     free(a->x);
     arena_free(a->host[0]);
     arena_free(a->host[1]);
-    assert_int_equal(domain_decommit(a->device->domain, a->memory, MEMORY_BYTES), 0);
-    assert_int_equal(domain_release(a->device->domain, a->memory, MEMORY_BYTES), 0);
-    device_close(a->device);
+    gpu_close(&a->gpu);
 }
 
 /* The next counts[i] tokens of both sequences, from from[i] on, to their places in ret[i]. */
@@ -220,10 +198,7 @@ TEST(segments_and_tiles_have_the_plain_kernels_bits)
 {
     static const struct shape shapes[] = {
         {4, 2, 128, 0, 0}, {6, 2, 64, 100, 0}, {2, 1, 256, 300, 5}, {8, 1, 128, 31, 0}, {3, 3, 64, 0, 2}};
-    if (cuda_device_count() == 0) {
-        print_message("no NVIDIA GPU is here\n");
-        skip();
-    }
+    NEEDS_GPU
     struct rng r = {9, 0};
     for (uint32_t i = 0; i < PAGES; i++) {
         tables[0][i] = 2 * (PAGES - 1 - i);

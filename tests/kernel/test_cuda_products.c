@@ -1,12 +1,10 @@
 /* Products in bf16 on a GPU, through the compute contract: against sums in double, and in bits against each
  * other for all numbers of columns. Skipped where there is no GPU. */
 #include "test_rng.h"
-#include "kern_test.h"
+#include "cuda_test.h"
 
 #include "base/arena.h"
 #include "base/none.h"
-#include "compute/backend.h"
-#include "compute/cuda/cuda.h"
 
 #include <math.h>
 
@@ -17,9 +15,7 @@
 enum { PLACE_X, PLACE_Y, PLACES };
 
 struct products {
-    struct device *device;
-    dev_ptr memory;
-    uint64_t used;
+    struct gpu gpu;
     struct arena *host;
     struct compute *compute;
     struct compute_shape shape;
@@ -32,14 +28,6 @@ static uint32_t ids[COLUMNS], columns[COLUMNS], seqs_of[COLUMNS];
 static struct rope_position positions[COLUMNS];
 static dev_ptr features[COLUMNS];
 static const struct rope_tables no_ropes;
-
-static dev_ptr take(struct products *p, uint64_t bytes)
-{
-    dev_ptr at = dev_add(p->memory, p->used);
-    p->used += ROUND_UP(bytes, (uint64_t)256);
-    assert_true(p->used <= MEMORY_BYTES);
-    return at;
-}
 
 static void skip_bytes(struct tensor *t, uint64_t bytes)
 {
@@ -67,16 +55,16 @@ static struct linear_source rows_from(const struct linear_source *s, uint64_t fr
 
 static struct weight put(struct products *p, const struct linear_source *s, enum compute_mode mode)
 {
-    const struct backend *b = p->device->backend;
-    struct weight w = b->weight_begin(s, 1, mode, take(p, b->weight_bytes(s, 1, mode)));
+    const struct backend *b = p->gpu.device->backend;
+    struct weight w = b->weight_begin(s, 1, mode, gpu_take(&p->gpu, b->weight_bytes(s, 1, mode)));
     /* In two pieces, of which the second begins within a panel. */
     struct linear_source piece = *s;
     uint32_t first = s->out > 21 ? 21 : (uint32_t)s->out;
     piece.out = first;
-    b->weight_put(p->device, &w, 0, &piece);
+    b->weight_put(p->gpu.device, &w, 0, &piece);
     if (s->out > first) {
         piece = rows_from(s, first);
-        b->weight_put(p->device, &w, first, &piece);
+        b->weight_put(p->gpu.device, &w, first, &piece);
     }
     return w;
 }
@@ -87,9 +75,7 @@ static void products_init(struct products *p, uint32_t n, uint32_t k, struct rng
     *p = (struct products){.n = n, .k = k};
     p->shape = (struct compute_shape){
         .hidden = n, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = COLUMNS};
-    assert_int_equal(cuda_device_open(0, &p->device), 0);
-    assert_int_equal(domain_reserve(p->device->domain, MEMORY_BYTES, false, &p->memory), 0);
-    assert_int_equal(domain_commit(p->device->domain, p->memory, MEMORY_BYTES), 0);
+    gpu_open(&p->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &p->host), 0);
     struct compute_opts o = {.shape = &p->shape,
                              .places = places,
@@ -98,21 +84,13 @@ static void products_init(struct products *p, uint32_t n, uint32_t k, struct rng
                              .tokens_max = COLUMNS,
                              .seqs_max = 1,
                              .logits_max = 1,
-                             .device = p->device,
+                             .device = p->gpu.device,
                              .host_memory = p->host};
-    const struct compute_cost cost = p->device->backend->cost(&o);
-    o.range = take(p, cost.device.fixed + cost.device.token * COLUMNS + cost.device.seq);
-    assert_int_equal(p->device->backend->open(&o, &p->compute), 0);
+    const struct compute_cost cost = p->gpu.device->backend->cost(&o);
+    o.range = gpu_take(&p->gpu, cost.device.fixed + cost.device.token * COLUMNS + cost.device.seq);
+    assert_int_equal(p->gpu.device->backend->open(&o, &p->compute), 0);
     p->x = random_values(r, (size_t)VOCAB * k, -2, 2);
-    const struct linear_source table = {.experts = 1,
-                                        .out = VOCAB,
-                                        .in = k,
-                                        .exact = true,
-                                        .weight = {.dtype = DTYPE_F32,
-                                                   .rank = 1,
-                                                   .shape = {(uint64_t)VOCAB * k},
-                                                   .data = p->x,
-                                                   .bytes = (size_t)VOCAB * k * sizeof(float)}};
+    const struct linear_source table = gpu_table(p->x, VOCAB, k);
     p->table = put(p, &table, COMPUTE_BF16);
 }
 
@@ -120,9 +98,7 @@ static void products_done(struct products *p)
 {
     free(p->x);
     arena_free(p->host);
-    assert_int_equal(domain_decommit(p->device->domain, p->memory, MEMORY_BYTES), 0);
-    assert_int_equal(domain_release(p->device->domain, p->memory, MEMORY_BYTES), 0);
-    device_close(p->device);
+    gpu_close(&p->gpu);
 }
 
 /* y of inputs first, first + 1, ... [count][n] */
@@ -209,12 +185,6 @@ static void holds(const char *name, struct linear_source *s, uint32_t n, uint32_
     products_done(&p);
     source_drop(s);
 }
-
-#define NEEDS_GPU                                                                                            \
-    if (cuda_device_count() == 0) {                                                                          \
-        print_message("no NVIDIA GPU is here\n");                                                            \
-        skip();                                                                                              \
-    }
 
 TEST(dense_weights_are_their_bf16)
 {
