@@ -34,24 +34,23 @@ struct bench {
 
 struct measured {
     uint64_t began_ns, first_ns, last_ns;
-    uint32_t prompt_tokens, tokens, cached_tokens;
+    struct stream_usage usage;
 };
+
+static double first_ms(const struct measured *m)
+{
+    return (double)(m->first_ns - m->began_ns) / NS_PER_MS;
+}
 
 static void on_event(void *arg, const json_t *data)
 {
     struct measured *m = arg;
-    const json_t *usage = json_object_get(data, "usage"), *details;
     if (json_array_size(json_object_get(data, "choices")) > 0) {
         m->last_ns = clock_now_ns();
         if (m->first_ns == 0)
             m->first_ns = m->last_ns;
     }
-    if (!json_is_object(usage))
-        return;
-    details = json_object_get(usage, "prompt_tokens_details");
-    m->prompt_tokens = (uint32_t)json_integer_value(json_object_get(usage, "prompt_tokens"));
-    m->tokens = (uint32_t)json_integer_value(json_object_get(usage, "completion_tokens"));
-    m->cached_tokens = (uint32_t)json_integer_value(json_object_get(details, "cached_tokens"));
+    (void)stream_usage_of(data, &m->usage);
 }
 
 /* Words of letters alone. */
@@ -95,7 +94,7 @@ static int measure(const struct bench *b, struct buf *bodies, uint32_t count, st
     for (uint32_t i = 0; i < count && r == 0; i++) {
         if (requests[i].result < 0)
             r = err_set(e, requests[i].result, "%s", requests[i].e.text);
-        else if (ret[i].first_ns == 0 || ret[i].tokens == 0)
+        else if (ret[i].first_ns == 0 || ret[i].usage.completion_tokens == 0)
             r = err_set(e, -EPROTO, "%s sent no tokens, or no usage", remote_where(&b->remote));
     }
     return r;
@@ -127,7 +126,7 @@ static double rate_of(const struct measured *m, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         first = MIN_OF(first, m[i].first_ns);
         last = MAX_OF(last, m[i].last_ns);
-        tokens += m[i].tokens - 1; /* the first comes with the prompt */
+        tokens += m[i].usage.completion_tokens - 1; /* the first comes with the prompt */
     }
     return last > first ? (double)tokens * NS_PER_S / (double)(last - first) : 0;
 }
@@ -150,7 +149,7 @@ static int decode(struct bench *b, uint32_t clients, struct decode *ret, struct 
         }
         r = measure(b, bodies, clients, m, e);
         for (uint32_t i = 0; i < clients; i++) {
-            firsts[k * clients + i] = (double)(m[i].first_ns - m[i].began_ns) / NS_PER_MS;
+            firsts[k * clients + i] = first_ms(&m[i]);
             buf_done(&bodies[i]);
         }
         if (r == 0)
@@ -167,11 +166,6 @@ struct prefill {
     uint32_t tokens, found_tokens;
     double cold_ms, found_ms;
 };
-
-static double first_of(const struct measured *m)
-{
-    return (double)(m->first_ns - m->began_ns) / NS_PER_MS;
-}
 
 /* The same prompt twice: computed, then found in the prefix cache. */
 static int prefill(struct bench *b, uint32_t tokens, struct prefill *ret, struct err *e)
@@ -192,9 +186,9 @@ static int prefill(struct bench *b, uint32_t tokens, struct prefill *ret, struct
         buf_done(&body);
         if (r < 0)
             return r;
-        cold[k] = first_of(&m[0]);
-        found[k] = first_of(&m[1]);
-        *ret = (struct prefill){.tokens = m[0].prompt_tokens, .found_tokens = m[1].cached_tokens};
+        cold[k] = first_ms(&m[0]);
+        found[k] = first_ms(&m[1]);
+        *ret = (struct prefill){.tokens = m[0].usage.prompt_tokens, .found_tokens = m[1].usage.cached_tokens};
     }
     ret->cold_ms = median(cold, rounds);
     ret->found_ms = median(found, rounds);

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/output.h"
 #include "cli/page_address.h"
+#include "host/socket_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +56,7 @@ static bool has_desktop(void)
 static bool browse(const char *socket, const char *address)
 {
     char file[128];
-    page_beside(socket, ".html", file, sizeof(file));
+    socket_path_beside(socket, ".html", file, sizeof(file));
     return has_desktop() && write_file(file, address) == 0 && start_browser(file);
 }
 

@@ -2,6 +2,7 @@
 #include "cli/page_address.h"
 
 #include "base/small_file.h"
+#include "host/socket_dir.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -41,16 +42,8 @@ void page_key(const char *socket, char ret[PAGE_KEY_BYTES])
     struct small_file f = {0};
     struct err e;
     ret[0] = 0;
-    page_beside(socket, ".key", path, sizeof(path));
+    socket_path_beside(socket, ".key", path, sizeof(path));
     if (small_file_read(path, PAGE_KEY_BYTES, &f, &e) == 0)
         snprintf(ret, PAGE_KEY_BYTES, "%.*s", (int)strcspn(f.bytes, "\r\n"), f.bytes);
     small_file_done(&f);
-}
-
-void page_beside(const char *socket, const char *tail, char *ret, size_t bytes_max)
-{
-    struct slice s = slice_of(socket);
-    if (slice_ends(s, SLICE(".sock")))
-        s.len -= 5;
-    snprintf(ret, bytes_max, "%.*s%s", SLICE_ARGS(s), tail);
 }

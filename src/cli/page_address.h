@@ -18,7 +18,5 @@ int page_address_find(const struct admin_client *c, const char *key, struct page
 /* That server's own admin key, from the file beside the socket; "": it has none, because the operator gave
  * one. */
 void page_key(const char *socket, char ret[PAGE_KEY_BYTES]);
-/* The path of a file beside an admin socket: "PATH.sock" becomes "PATH" and `tail`. */
-void page_beside(const char *socket, const char *tail, char *ret, size_t bytes_max);
 
 #endif

@@ -195,16 +195,6 @@ static void give(struct answer *a, enum part_kind kind, const json_t *text)
     a->sink(a->arg, &p);
 }
 
-static void take_usage(struct stream_finish *f, const json_t *usage)
-{
-    const json_t *details = json_object_get(usage, "prompt_tokens_details");
-    if (!json_is_object(usage))
-        return;
-    f->prompt_tokens = (uint32_t)json_integer_value(json_object_get(usage, "prompt_tokens"));
-    f->completion_tokens = (uint32_t)json_integer_value(json_object_get(usage, "completion_tokens"));
-    f->cached_tokens = (uint32_t)json_integer_value(json_object_get(details, "cached_tokens"));
-}
-
 static void on_event(void *arg, const json_t *data)
 {
     struct answer *a = arg;
@@ -216,7 +206,12 @@ static void on_event(void *arg, const json_t *data)
     give(a, PART_TEXT, json_object_get(delta, "content"));
     if (reason)
         a->finish->reason = strcmp(reason, "length") == 0 ? FINISH_LENGTH : FINISH_STOP;
-    take_usage(a->finish, json_object_get(data, "usage"));
+    struct stream_usage usage;
+    if (stream_usage_of(data, &usage)) {
+        a->finish->prompt_tokens = usage.prompt_tokens;
+        a->finish->completion_tokens = usage.completion_tokens;
+        a->finish->cached_tokens = usage.cached_tokens;
+    }
 }
 
 int remote_answer(const struct remote *r, json_t *messages, uint64_t seed, bool (*stopped)(void),

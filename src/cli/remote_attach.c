@@ -44,24 +44,15 @@ static json_t *part_of_bytes(enum media_kind kind, struct slice bytes)
     return part;
 }
 
-static bool write_path(struct slice what, char *ret, size_t bytes_max)
-{
-    const char *home = getenv("HOME");
-    if (slice_starts(what, SLICE("file://")))
-        what = slice_sub(what, 7, what.len);
-    const bool at_home = slice_starts(what, SLICE("~/")) && home;
-    int n =
-        snprintf(ret, bytes_max, "%s%.*s", at_home ? home : "", (int)what.len - at_home, what.ptr + at_home);
-    return n > 0 && (size_t)n < bytes_max;
-}
-
 static int read_part(enum media_kind kind, struct slice what, json_t **ret, struct err *e)
 {
-    char path[4096];
+    char path[PATH_MAX];
     struct small_file f = {0};
-    if (!write_path(what, path, sizeof(path)))
-        return err_set(e, -EINVAL, "the name of a file has at most %zu bytes", sizeof(path) - 1);
-    int r = small_file_read(path, REMOTE_ATTACH_BYTES_MAX, &f, e);
+    if (slice_starts(what, SLICE("file://")))
+        what = slice_sub(what, 7, what.len);
+    int r = attach_path(what, path, e);
+    if (r == 0)
+        r = small_file_read(path, REMOTE_ATTACH_BYTES_MAX, &f, e);
     if (r == 0 && !(*ret = part_of_bytes(kind, (struct slice){f.bytes, f.len})))
         r = err_set(e, -ENOMEM, "no memory for %s", path);
     small_file_done(&f);
@@ -73,8 +64,7 @@ int remote_attach(struct attach *a, enum media_kind kind, struct slice what, str
     char address[4096];
     json_t *part = NULL;
     int r = 0;
-    if (what.len >= 2 && (what.ptr[0] == '\'' || what.ptr[0] == '"') && what.ptr[what.len - 1] == what.ptr[0])
-        what = slice_sub(what, 1, what.len - 2);
+    what = attach_unquote(what);
     if (a->count == ATTACH_MAX)
         return err_set(e, -E2BIG, "a conversation has at most %d images and videos; /reset begins a new one",
                        ATTACH_MAX);

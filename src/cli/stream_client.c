@@ -59,6 +59,23 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *arg)
     return len;
 }
 
+static uint32_t count_of(const json_t *from, const char *key)
+{
+    return (uint32_t)json_integer_value(json_object_get(from, key));
+}
+
+bool stream_usage_of(const json_t *data, struct stream_usage *ret)
+{
+    const json_t *usage = json_object_get(data, "usage");
+    if (!json_is_object(usage))
+        return false;
+    *ret = (struct stream_usage){
+        .prompt_tokens = count_of(usage, "prompt_tokens"),
+        .completion_tokens = count_of(usage, "completion_tokens"),
+        .cached_tokens = count_of(json_object_get(usage, "prompt_tokens_details"), "cached_tokens")};
+    return true;
+}
+
 /* ---- one request ---- */
 
 static int begin(CURLM *multi, struct stream_request *r)

@@ -26,6 +26,12 @@ struct stream_request {
     struct buf line;
 };
 
+struct stream_usage {
+    uint32_t prompt_tokens, completion_tokens, cached_tokens;
+};
+/* What an event says of usage. False: nothing, and `ret` stays as it is. */
+bool stream_usage_of(const json_t *data, struct stream_usage *ret);
+
 /* Runs the requests at once until each has ended. stopped (may be NULL) is asked at least every 50 ms; when
  * it says so, the open requests are closed, and their result is -ECANCELED. 0, or -ENOMEM: nothing ran. */
 int stream_client_run(struct stream_request *requests, uint32_t count, bool (*stopped)(void), struct err *e);

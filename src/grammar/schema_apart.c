@@ -47,30 +47,36 @@ static const json_t *member_of(const struct schema_work *w, const json_t *json, 
     return schema_ref_alone(w, member) ? NULL : member;
 }
 
-/* Whether the member's const or enum is known to leave the value out. */
-static bool leaves_out(const struct schema_work *w, const json_t *member, const json_t *value)
+/* The values that a member may have: its const alone, or those of its enum. */
+struct values {
+    const json_t *one, *many;
+    size_t count;
+};
+
+/* False: neither keyword is there. */
+static bool values_of(const struct schema_work *w, const json_t *member, struct values *ret)
 {
-    const json_t *one = word_of(w, member, "const"), *many = word_of(w, member, "enum"), *each;
-    if (one)
-        return !schema_equal(one, value);
-    size_t i;
-    json_array_foreach((json_t *)many, i, each)
-        if (schema_equal(each, value))
-            return false;
-    return json_is_array(many);
+    const json_t *one = word_of(w, member, "const"), *many = word_of(w, member, "enum");
+    *ret = (struct values){one, many, one ? 1 : json_array_size(many)};
+    return one || json_is_array(many);
 }
 
-/* No text that one of the members takes is taken by the other. */
+static const json_t *value_at(const struct values *v, size_t i)
+{
+    return v->one ? v->one : json_array_get(v->many, i);
+}
+
+/* No value that one of the members may have is the other's. */
 static bool members_apart(const struct schema_work *w, const json_t *a, const json_t *b)
 {
-    const json_t *one = word_of(w, a, "const"), *many = word_of(w, a, "enum"), *each;
-    if (one)
-        return leaves_out(w, b, one);
-    size_t i;
-    json_array_foreach((json_t *)many, i, each)
-        if (!leaves_out(w, b, each))
-            return false;
-    return json_is_array(many);
+    struct values of_a, of_b;
+    if (!values_of(w, a, &of_a) || !values_of(w, b, &of_b))
+        return false;
+    for (size_t i = 0; i < of_a.count; i++)
+        for (size_t k = 0; k < of_b.count; k++)
+            if (schema_equal(value_at(&of_a, i), value_at(&of_b, k)))
+                return false;
+    return true;
 }
 
 bool schema_apart(struct schema_work *w, uint32_t node_a, uint32_t node_b)

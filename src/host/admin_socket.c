@@ -144,13 +144,10 @@ int admin_socket_tell_key(struct admin_socket *s, const char *key, struct err *e
 {
     char path[SOCKET_PATH_BYTES + 8];
     struct stat st;
-    size_t len = strlen(s->socket.path);
     drop(&s->key);
-    if (!key || len == 0)
+    if (!key || !s->socket.path[0])
         return 0;
-    if (len > 5 && strcmp(s->socket.path + len - 5, ".sock") == 0)
-        len -= 5;
-    snprintf(path, sizeof(path), "%.*s.key", (int)len, s->socket.path);
+    socket_path_beside(s->socket.path, ".key", path, sizeof(path));
     if (is_left_behind(path, key))
         unlink(path);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

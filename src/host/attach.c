@@ -95,7 +95,7 @@ static bool is_address(struct slice what)
 }
 
 /* As terminals paste names with spaces. */
-static struct slice unquote(struct slice s)
+struct slice attach_unquote(struct slice s)
 {
     bool quoted = s.len >= 2 && (s.ptr[0] == '\'' || s.ptr[0] == '"') && s.ptr[s.len - 1] == s.ptr[0];
     return quoted ? (struct slice){s.ptr + 1, s.len - 2} : s;
@@ -114,15 +114,23 @@ static void write_url(const char *path, char ret[URL_BYTES])
     *to = 0;
 }
 
+int attach_path(struct slice what, char ret[PATH_MAX], struct err *e)
+{
+    const char *home = getenv("HOME");
+    bool at_home = what.len > 1 && what.ptr[0] == '~' && what.ptr[1] == '/' && home;
+    int n = at_home ? snprintf(ret, PATH_MAX, "%s%.*s", home, (int)what.len - 1, what.ptr + 1)
+                    : snprintf(ret, PATH_MAX, "%.*s", (int)what.len, what.ptr);
+    return n >= 0 && n < PATH_MAX
+               ? 0
+               : err_set(e, -EINVAL, "the name of a file has at most %d bytes", PATH_MAX - 1);
+}
+
 static int url_of_path(struct slice what, char ret[URL_BYTES], struct err *e)
 {
     char named[PATH_MAX], path[PATH_MAX];
-    const char *home = getenv("HOME");
-    bool at_home = what.len > 1 && what.ptr[0] == '~' && what.ptr[1] == '/' && home;
-    int n = at_home ? snprintf(named, sizeof(named), "%s%.*s", home, (int)what.len - 1, what.ptr + 1)
-                    : snprintf(named, sizeof(named), "%.*s", (int)what.len, what.ptr);
-    if (n < 0 || (size_t)n >= sizeof(named))
-        return err_set(e, -EINVAL, "the name of a file has at most %d bytes", PATH_MAX - 1);
+    int r = attach_path(what, named, e);
+    if (r < 0)
+        return r;
     if (!realpath(named, path))
         return err_set(e, -EINVAL, "the file cannot be read: %s", strerror(errno));
     write_url(path, ret);
@@ -134,7 +142,7 @@ static json_t *part_of(enum media_kind kind, struct slice what, struct err *e)
 {
     const char *type = kind == MEDIA_VIDEO ? "video" : "image";
     char url[URL_BYTES];
-    what = unquote(what);
+    what = attach_unquote(what);
     if (!is_address(what)) {
         if (url_of_path(what, url, e) < 0)
             return NULL;

@@ -12,6 +12,7 @@
 #include "media/media.h"
 
 #include <jansson.h>
+#include <limits.h>
 
 #define ATTACH_MAX 64 /* of a conversation */
 
@@ -38,6 +39,10 @@ void attach_done(struct attach *a);
  * quotes. Returns when it is read. 0 and its tokens; -EINVAL, -E2BIG (there are ATTACH_MAX), -ENOMEM;
  * -ECANCELED: stopped() said so. */
 int attach_add(struct attach *a, enum media_kind kind, struct slice what, uint32_t *ret, struct err *e);
+/* A typed name without the quotes around it. */
+struct slice attach_unquote(struct slice what);
+/* Its path: "~/" is the home directory. 0 or -EINVAL (too long). */
+int attach_path(struct slice what, char ret[PATH_MAX], struct err *e);
 /* Forgets all but the first `count`. */
 void attach_cut(struct attach *a, uint32_t count);
 

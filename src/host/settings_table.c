@@ -205,8 +205,7 @@ const struct setting_row settings_table[] = {
     {GROUP_NETWORK, "api-key", "KEY", SETTING_LIST, AT(keys.api_keys), 0, 0, NULL,
      COMMAND_SERVE | COMMAND_CHAT | COMMAND_BENCH | LIVE | SECRET,
      "key that clients must send, and that chat and bench send to --url; may be given several times; prefer "
-     "a file, "
-     "which the shell's history does not keep [default: none]"},
+     "a file, which the shell's history does not keep [default: none]"},
     {GROUP_NETWORK, "api-key-file", "FILE", SETTING_LIST, AT(keys.api_key_files), 0, 0, NULL,
      FIRST | COMMAND_SERVE | COMMAND_CHAT | COMMAND_BENCH | LIVE,
      "file of API keys, one per line, each alone or after its owner's name; may be given several times"},

@@ -154,6 +154,14 @@ static int each_socket(const char *dir, void (*see)(void *arg, const char *path)
     return 0;
 }
 
+void socket_path_beside(const char *socket, const char *tail, char *ret, size_t bytes_max)
+{
+    struct slice s = slice_of(socket);
+    if (slice_ends(s, SLICE(".sock")))
+        s.len -= 5;
+    snprintf(ret, bytes_max, "%.*s%s", SLICE_ARGS(s), tail);
+}
+
 static void remove_stale(void *arg, const char *path)
 {
     char key[SOCKET_PATH_BYTES + 8];
@@ -161,7 +169,7 @@ static void remove_stale(void *arg, const char *path)
     if (socket_state_of(path) != SOCKET_STALE)
         return;
     unlink(path);
-    snprintf(key, sizeof(key), "%.*s.key", (int)(strlen(path) - 5), path);
+    socket_path_beside(path, ".key", key, sizeof(key));
     unlink(key);
 }
 

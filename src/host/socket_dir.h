@@ -9,6 +9,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SOCKET_PATH_BYTES  108 /* of sockaddr_un, with the terminating zero */
@@ -39,6 +40,9 @@ enum socket_state {
     SOCKET_FOREIGN, /* it is not a socket, or this user may not connect */
 };
 enum socket_state socket_state_of(const char *path);
+
+/* The path of a file beside a socket: "PATH.sock" becomes "PATH" and `tail`, such as ".key". Cut to fit. */
+void socket_path_beside(const char *socket, const char *tail, char *ret, size_t bytes_max);
 
 /* Removes sockets of servers that are gone, and their key files. The directory is locked. */
 void socket_dir_tidy(const char *path);

@@ -11,8 +11,8 @@
 #include "model/pack_journal.h"
 #include "model/packed.h"
 
-#include "base/json_dumped.h"
 #include "base/check.h"
+#include "base/json_dumped.h"
 #include "base/pages.h"
 #include "tensor/quantise.h"
 
@@ -150,7 +150,7 @@ static struct file_part part_at(const struct packing *p, const struct region *r,
                               .check = p->journal.parts[r->first + index]};
 }
 
-static const char *mapped_part(const struct packing *p, const struct file_part *part)
+static char *mapped_part(const struct packing *p, const struct file_part *part)
 {
     return p->map + (part->at - BUNDLE_PAGE);
 }
@@ -159,7 +159,7 @@ static const char *mapped_part(const struct packing *p, const struct file_part *
 static int finish_part(struct packing *p, const struct region *r, uint32_t index, struct err *e)
 {
     const struct file_part part = part_at(p, r, index);
-    char *at = p->map + (part.at - BUNDLE_PAGE);
+    char *at = mapped_part(p, &part);
     if (msync(at, (size_t)part.bytes, MS_SYNC) < 0)
         return err_set(e, -errno, "%s cannot be written: %s", p->part_path, strerror(errno));
     int error = pack_journal_add(&p->journal, bundle_check_of(at, (size_t)part.bytes), e);
