@@ -96,8 +96,10 @@ static void end(struct api *a)
     if (p->state == PULLS_FAILED && !p->error[0])
         snprintf(p->error, sizeof(p->error), "its process ended early: it may lack memory");
     LOG_INFO("pull_ended", "model=\"%s\" result=%s bytes=%llu fetched=%llu error=\"%s\"", p->model,
-             done ? "ok" : p->cancelled_ns ? "cancelled" : "failed", (ull)p->bytes, (ull)p->fetched,
-             p->state == PULLS_FAILED ? p->error : "");
+             done              ? "ok"
+             : p->cancelled_ns ? "cancelled"
+                               : "failed",
+             (ull)p->bytes, (ull)p->fetched, p->state == PULLS_FAILED ? p->error : "");
 }
 
 /* A process whose output is closed ends now, and its descriptor says so. */
@@ -240,7 +242,8 @@ static const char *state_name(const struct pulls *p)
 static void write_rate(const struct pulls *p, struct buf *ret)
 {
     double seconds = p->first_ns ? (double)(clock_now_ns() - p->first_ns) / NS_PER_S : 0;
-    double rate = seconds > 0.5 && p->bytes > p->first_bytes ? (double)(p->bytes - p->first_bytes) / seconds : 0;
+    double rate =
+        seconds > 0.5 && p->bytes > p->first_bytes ? (double)(p->bytes - p->first_bytes) / seconds : 0;
     if (p->state != PULLS_RUNNING || rate < 1)
         buf_puts(ret, ",\"bytes_per_second\":null,\"seconds_left\":null");
     else

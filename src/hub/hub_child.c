@@ -25,10 +25,10 @@ extern char **environ;
 
 static bool is_passed(const char *variable)
 {
-    static const char *const heads[] = {"HF_",          "HOME=",         "XDG_CACHE_HOME=", "TMPDIR=",
-                                        "PATH=",        "SSL_CERT_FILE=", "SSL_CERT_DIR=",   "LANG=",
-                                        "https_proxy=", "HTTPS_PROXY=",  "http_proxy=",     "all_proxy=",
-                                        "ALL_PROXY=",   "no_proxy=",     "NO_PROXY=",       "ASAN_OPTIONS="};
+    static const char *const heads[] = {
+        "HF_",           "HOME=",     "XDG_CACHE_HOME=", "TMPDIR=",      "PATH=",       "SSL_CERT_FILE=",
+        "SSL_CERT_DIR=", "LANG=",     "https_proxy=",    "HTTPS_PROXY=", "http_proxy=", "all_proxy=",
+        "ALL_PROXY=",    "no_proxy=", "NO_PROXY=",       "ASAN_OPTIONS="};
     for (size_t i = 0; i < COUNT_OF(heads); i++)
         if (strncmp(variable, heads[i], strlen(heads[i])) == 0)
             return true;
@@ -75,8 +75,7 @@ static int set_files(posix_spawn_file_actions_t *f, int out)
 static int spawn(const struct hub_child_opts *o, int out, pid_t *ret)
 {
     char ceiling[32];
-    const char *argv[] = {"plateau", "pull",   o->model,   "--json", "--memory-limit",
-                          ceiling,   "--anyway", NULL};
+    const char *argv[] = {"plateau", "pull", o->model, "--json", "--memory-limit", ceiling, "--anyway", NULL};
     char *environment[VARIABLES_MAX + 1];
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t files;
