@@ -191,7 +191,7 @@ def test_a_model_is_pulled_and_a_pull_is_stopped(tmp_path, monkeypatch):
     files = {n: b for n, b in folder(TOP / "tests/golden/data/qwen3").items() if n != "golden.json"}
     files["tokenizer.json"] = random.Random(1).randbytes(8 << 20)
     with Hub({"acme/small": Model(files)}) as hub:
-        hub.faults, hub.pause = (lambda name, part: "slow" if name == "tokenizer.json" else None), 2
+        hub.faults, hub.pause = (lambda name, part: "slow" if name == "tokenizer.json" else None), 20
         for name, value in {"HOME": tmp_path, "HF_ENDPOINT": hub.url, "TMPDIR": tmp_path}.items():
             monkeypatch.setenv(name, str(value))
         with serving("--allow-pull", "--admin-key", ADMIN_KEY, key=ADMIN_KEY) as s, contextlib.closing(Page(s)) as page:
