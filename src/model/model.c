@@ -122,8 +122,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .kv_form = c->kv_form,
         .quant = c->quant,
         .has_vision = c->family->images && vision_exists(s->checkpoint),
-        .has_mtp =
-            checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
+        .has_mtp = mtp_exists(s->checkpoint, c),
         .mtp = c->mtp_count > 0,
         .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used - mapped) : 0,
         .mtp_mapped = mapped > 0,
