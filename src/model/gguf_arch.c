@@ -131,7 +131,6 @@ static const struct gguf_ordered tiled[] = {{ROLE_DELTA_QKV, GGUF_ORDER_AFTER_KE
 #define SECTIONS "\"rope_parameters\": {\"mrope_interleaved\": true}"
 
 static const struct gguf_arch archs[] = {
-    {"bert", .model_type = "bert", .keys = bert_keys, .names = norms_of_stream},
     {"llama", .model_type = "llama", .ordered = paired},
     {"llama", .experts = true, .model_type = "mixtral", .ordered = paired},
     {"qwen2", .model_type = "qwen2"},
@@ -149,6 +148,7 @@ static const struct gguf_arch archs[] = {
     {"gpt-oss", .experts = true, .model_type = "gpt_oss",
      .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
      .names = norm_after_attention},
+    {"bert", .model_type = "bert", .keys = bert_keys, .names = norms_of_stream},
     {"ernie4_5", .model_type = "ernie4_5"},
     {"exaone4", .windowed = true, .model_type = "exaone4"},
     {"exaone4", .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
