@@ -75,8 +75,8 @@ int mtp_bind_init(struct binder *b, const char *dir)
 {
     const char *file = find_head(b);
     if (!file)
-        return err_set(b->e, -ENOENT, "the checkpoint has no MTP head (%s)",
-                       b->config->gguf ? "nextn.eh_proj.weight of one more block" : "mtp.fc.weight");
+        return err_set(b->e, -ENOENT, "the checkpoint has no tensor %s",
+                       b->config->gguf ? "nextn.eh_proj.weight" : "mtp.fc.weight");
     b->used = b->digest = b->source_bytes = b->parameters = b->stage_bytes = 0;
     b->active = (struct binder_active){0};
     for (size_t i = 0; i < COUNT_OF(side_files); i++) {

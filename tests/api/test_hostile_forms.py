@@ -1,5 +1,5 @@
-"""Generated damage to quantised checkpoints of every form and to GGUF files: cuts, bits of heads, sizes, places,
-scales, orders of groups, and what the configuration says of quantisation."""
+"""Generated damage to quantised checkpoints of every form and to GGUF files: cuts, bits of heads, sizes,
+places, scales, orders of groups, and what the configuration says of quantisation."""
 
 import json
 import struct
