@@ -1,5 +1,5 @@
-"""The commands and Python programs of README.md and docs/ run as they stand there, in a world that has what they
-name: models, keys, a hub, a server. NOT_HERE lists the commands that need more, such as root."""
+"""The commands and Python programs of README.md and docs/ run as they stand there, in a world that has what
+they name: models, keys, a hub, a server. NOT_HERE lists the commands that need more, such as root."""
 
 import contextlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""The configuration of docs/nginx.md in a real nginx, with TLS: streams, Stop, a client that leaves, keys, uploads."""
+"""docs/nginx.md's configuration in a real nginx: TLS, streams, Stop, clients that leave, keys, uploads."""
 
 import contextlib
 import os
