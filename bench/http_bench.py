@@ -217,7 +217,7 @@ class Server:
 
 
 def measure(command, options, rng):
-    """{clients: [Burst]} of a fresh server that has answered two requests before, and its memory after them."""
+    """{clients: [Burst]} of a fresh server that has answered two requests before, and its memory."""
     with Server(command, options) as server:
         for _ in range(2):
             run_burst(server.port, options, rng, 1, answer=8)
