@@ -34,6 +34,7 @@ struct plan_process {
     uint64_t text_floor_bytes, text_bytes; /* requests from their JSON to their reply */
     uint64_t responses_bytes;              /* stored responses; 0: none are stored */
     uint64_t history_bytes;                /* figures of the last 30 days and log lines; 0: none are kept */
+    uint64_t pull_bytes;                   /* the process that pulls a model; 0: none are pulled */
     uint64_t media_bytes;                  /* images and videos being prepared; 0: no model reads images */
     uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: no SSD tier */
 };
@@ -51,6 +52,7 @@ struct plan_model {
     uint64_t weight_bytes;
     bool mapped;              /* they are pages of a packed file */
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: no head, or not used */
+    bool mtp_mapped;          /* the head is part of weight_bytes; mtp_bytes: of its draft vocabulary */
     uint64_t loading_bytes;   /* temporary, during the load: before the pools need theirs */
     uint64_t workspace_bytes; /* of a step, in the memory of its domain */
     uint64_t host_bytes;      /* what the machine keeps beside that; 0 where it is the machine's */
