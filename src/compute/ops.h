@@ -360,6 +360,8 @@ struct compute_ops {
     void (*norm)(struct compute *c, const struct op_norm *a);
     void (*add_features)(struct compute *c, const struct op_features *a);
     void (*project)(struct compute *c, const struct op_product *list, uint32_t count);
+    void (*project_glu)(struct compute *c, const struct op_product *p,
+                        const struct op_glu *a); /* NULL: none */
     void (*append)(struct compute *c, const struct op_attention *a);
     void (*attend)(struct compute *c, const struct op_attention *a);
     void (*latent)(struct compute *c, const struct op_latent *a);
@@ -440,6 +442,18 @@ COMPUTE_OP(copy_row, op_copy_row)
 static inline void compute_project(struct compute *c, const struct op_product *list, uint32_t count)
 {
     c->ops->project(c, list, count);
+}
+
+/* The product of tokens or experts, then the activation of its result, in one pass where the backend has
+ * that. The product's result is spoilt. */
+static inline void compute_project_glu(struct compute *c, const struct op_product *p, const struct op_glu *a)
+{
+    if (c->ops->project_glu) {
+        c->ops->project_glu(c, p, a);
+        return;
+    }
+    compute_project(c, p, 1);
+    compute_glu(c, a);
 }
 
 /* A piece of the operation: from *at on, which is 0 at first and moves forward. True: the operation is

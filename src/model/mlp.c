@@ -39,13 +39,17 @@ static void activate(struct step *s, const struct layer *l, bool plain)
 {
     const struct mlp_weights *w = &l->mlp;
     struct act in = step_act(PLACE_PROJ, w->in.out), mid = step_act(PLACE_MID, w->out.in);
-    step_project(s, &w->in, step_normed(s), in);
-    if (s->config->mlp_scales[0] != 0)
-        compute_scale(s->compute, &(struct op_scale){
-                                      .x = in, .count = 1, .parts = {{w->out.in, s->config->mlp_scales[0]}}});
+    const struct op_product up = {.w = &w->in, .x = step_normed(s), .y = in};
     const struct op_glu glu = {
         .function = step_glu(s), .plain = plain, .in = in, .out = mid, .reader = &w->out};
-    compute_glu(s->compute, &glu);
+    const float scale = s->config->mlp_scales[0];
+    if (scale != 0) {
+        compute_project(s->compute, &up, 1);
+        compute_scale(s->compute, &(struct op_scale){.x = in, .count = 1, .parts = {{w->out.in, scale}}});
+        compute_glu(s->compute, &glu);
+    } else {
+        compute_project_glu(s->compute, &up, &glu);
+    }
     step_project(s, &w->out, mid, step_out(s));
     step_leave_out(s);
 }

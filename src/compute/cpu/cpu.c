@@ -133,6 +133,7 @@ static void step_begin(struct compute *compute, const struct batch *b)
     c->in = b;
     c->tokens = b->token_count;
     c->span_count = 0;
+    c->append_due = false;
     for (uint32_t i = 0; i < b->seq_count; i++)
         add_spans(c, i, &b->seqs[i]);
 }
@@ -167,6 +168,7 @@ static const struct compute_ops ops = {.step_begin = step_begin,
                                        .norm = cpu_norm,
                                        .add_features = cpu_add_features,
                                        .project = cpu_project,
+                                       .project_glu = cpu_project_glu,
                                        .append = cpu_append,
                                        .attend = cpu_attend,
                                        .latent = cpu_latent,

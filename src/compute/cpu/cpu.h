@@ -45,8 +45,11 @@ struct cpu_product {
     struct kern_columns columns; /* of heads the count alone */
     const void *const *quants;   /* the columns' quantised rows; NULL: a product in f32 */
     struct cpu_heads heads;
-    const float *bias; /* of the matrix's rows; NULL: none */
-    uint32_t tile_begin, panels_step, columns_step, column_tiles, head_tiles;
+    const float *bias;     /* of the matrix's rows; NULL: none */
+    const uint32_t *pairs; /* of an expert's columns; NULL: column t is token t */
+    bool activate;         /* the matrix is a gate above the other factor */
+    uint32_t panels;       /* that are cut into tiles: all, or the gate's */
+    uint32_t tile_begin, panels_step, panels_least, columns_step, column_tiles, head_tiles;
 };
 
 /* Column pointers of the products in a list. */
@@ -79,6 +82,7 @@ struct cpu {
     /* The step. */
     const struct batch *in;
     uint32_t tokens, span_count;
+    bool append_due; /* cpu_append left its work to the cpu_attend that follows */
     /* Workspace. */
     struct cpu_span *spans;       /* [tokens] */
     struct cpu_columns columns;   /* [OP_PRODUCTS_MAX * tokens] each */
@@ -201,9 +205,17 @@ static inline void *cpu_quants(const struct cpu *c, struct act a, size_t row, ui
     return (char *)(p->base + row * p->stride + p->quants_at) + cpu_quants_offset(c->sums, a.width, group);
 }
 
-/* What products need beside row `row`'s values, as `sums` says (weight.sums). */
+/* The largest group among them; 1: none. */
+static inline uint32_t cpu_sums_largest(unsigned sums)
+{
+    uint32_t size = CPU_GROUP_MAX;
+    while (size >= CPU_GROUP_MIN && !(sums & (cpu_sums_flag(size) | cpu_quants_flag(size))))
+        size /= 2;
+    return size >= CPU_GROUP_MIN ? size : 1;
+}
+/* What products need beside row `row`'s values, as `sums` says (weight.sums). (cpu_sums.c) */
 void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);
-/* The same of values [from, to): from is a multiple of 128, and so is to, unless it is the end. */
+/* The same of values [from, to): multiples of the largest group, or to is the end. */
 void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to);
 
 /* ---- the convolution of recurrent layers (cpu_conv.c) ---- */
@@ -242,6 +254,8 @@ void cpu_each_part(struct cpu *c, cpu_part_fn *fn, const void *arg, uint32_t wid
 /* out = f(gate) * up, n values each, or f(gate) where up is NULL. out may be gate. */
 void cpu_glu_values(const struct cpu *c, enum glu_function f, struct glu_clip clip, float *out,
                     const float *gate, const float *up, uint32_t n);
+/* Values [from, to) of a row of tokens or pairs, and what their reader needs beside them. */
+void cpu_glu_part(const struct cpu *c, const struct op_glu *a, uint32_t row, uint32_t from, uint32_t to);
 /* y = norm(x); y may be x. */
 void cpu_norm_row(const struct cpu *c, const struct norm *norm, float *y, const float *x, uint32_t n);
 /* Adds token t's residual to h. */
@@ -267,19 +281,20 @@ void cpu_gather(struct compute *c, const struct op_gather *a);                  
 void cpu_finish(struct compute *c, const struct op_finish *a);                   /* cpu_rows.c */
 void cpu_values(struct compute *c, const struct op_values *a);                   /* cpu_rows.c */
 void cpu_project(struct compute *c, const struct op_product *l, uint32_t count); /* cpu_project.c */
-void cpu_append(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */
-void cpu_attend(struct compute *c, const struct op_attention *a);                /* cpu_attention.c */
-void cpu_latent(struct compute *c, const struct op_latent *a);                   /* cpu_attention.c */
-void cpu_convolve(struct compute *c, const struct op_delta *a);                  /* cpu_delta.c */
-void cpu_recur(struct compute *c, const struct op_delta *a);                     /* cpu_delta.c */
-void cpu_ssm_convolve(struct compute *c, const struct op_ssm *a);                /* cpu_ssm.c */
-void cpu_ssm_recur(struct compute *c, const struct op_ssm *a);                   /* cpu_ssm.c */
-void cpu_scale(struct compute *c, const struct op_scale *a);                     /* cpu_rows.c */
-void cpu_short_conv(struct compute *c, const struct op_short_conv *a);           /* cpu_short_conv.c */
-void cpu_route(struct compute *c, const struct op_route *a);                     /* cpu_moe.c */
-void cpu_pair(struct compute *c, const struct op_pair *a);                       /* cpu_mtp.c */
-void cpu_best(struct compute *c, const struct op_best *a);                       /* cpu_mtp.c */
-void cpu_copy_row(struct compute *c, const struct op_copy_row *a);               /* cpu_rows.c */
-bool cpu_encode(struct compute *c, const struct op_encode *a, uint32_t *at);     /* cpu_encode.c */
+void cpu_project_glu(struct compute *c, const struct op_product *p, const struct op_glu *a); /* likewise */
+void cpu_append(struct compute *c, const struct op_attention *a);            /* cpu_attention.c */
+void cpu_attend(struct compute *c, const struct op_attention *a);            /* cpu_attention.c */
+void cpu_latent(struct compute *c, const struct op_latent *a);               /* cpu_attention.c */
+void cpu_convolve(struct compute *c, const struct op_delta *a);              /* cpu_delta.c */
+void cpu_recur(struct compute *c, const struct op_delta *a);                 /* cpu_delta.c */
+void cpu_ssm_convolve(struct compute *c, const struct op_ssm *a);            /* cpu_ssm.c */
+void cpu_ssm_recur(struct compute *c, const struct op_ssm *a);               /* cpu_ssm.c */
+void cpu_scale(struct compute *c, const struct op_scale *a);                 /* cpu_rows.c */
+void cpu_short_conv(struct compute *c, const struct op_short_conv *a);       /* cpu_short_conv.c */
+void cpu_route(struct compute *c, const struct op_route *a);                 /* cpu_moe.c */
+void cpu_pair(struct compute *c, const struct op_pair *a);                   /* cpu_mtp.c */
+void cpu_best(struct compute *c, const struct op_best *a);                   /* cpu_mtp.c */
+void cpu_copy_row(struct compute *c, const struct op_copy_row *a);           /* cpu_rows.c */
+bool cpu_encode(struct compute *c, const struct op_encode *a, uint32_t *at); /* cpu_encode.c */
 
 #endif

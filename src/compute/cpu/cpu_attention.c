@@ -1,7 +1,8 @@
 /* cpu_attention.c - queries and keys, their place in the pages, and attention.
  *
  * Tiles are spans, blocks of at most 16 tokens of one sequence. All of a step's keys are in the pages before
- * the first query reads: a chunk's tokens see each other there, exactly as they would see them later. */
+ * the first query reads: a chunk's tokens see each other there, exactly as they would see them later. Where
+ * a sequence's tokens are one span, as in decode, the tile that attends has stored the keys itself. */
 #include "compute/cpu/cpu.h"
 
 #include <math.h>
@@ -13,6 +14,8 @@ struct attention_stage {
     const struct kv_layer *kv;
     uint32_t q_stride;   /* floats from one query head to the next */
     uint32_t head_tiles; /* tiles that share a KV head's query heads */
+    bool append;         /* the tiles of attention store their keys first */
+    unsigned sums;       /* that these tiles make */
 };
 
 static struct attention_stage stage_of(struct cpu *c, const struct op_attention *op)
@@ -90,68 +93,98 @@ static void norm_rope(const struct attention_stage *st, float *heads, uint32_t c
     }
 }
 
-static void grow_queries(const struct attention_stage *st, float *q, uint32_t position)
+static void grow_queries(const struct attention_stage *st, float *q, uint32_t count, uint32_t position)
 {
     const struct op_attention *op = st->op;
     if (op->growth == 0)
         return;
     float factor = 1 + op->growth * logf((float)(1 + position / op->growth_every));
-    for (uint32_t head = 0; head < op->heads; head++) {
+    for (uint32_t head = 0; head < count; head++) {
         for (uint32_t i = 0; i < st->kv->k_width; i++)
             q[(size_t)head * st->q_stride + i] *= factor;
     }
 }
 
-static void norm_values(const struct attention_stage *st, float *v)
+static void norm_values(const struct attention_stage *st, float *v, uint32_t count)
 {
     const struct cpu *c = st->cpu;
     const float *w = cpu_floats(c, st->op->v_norm);
     uint32_t width = st->kv->v_width;
-    for (uint32_t i = 0; w && i < st->kv->heads; i++, v += width)
+    for (uint32_t i = 0; w && i < count; i++, v += width)
         c->ops->rmsnorm(v, v, w, width, c->shape->eps);
 }
 
-/* Tile: a span. Queries and keys normed and rotated in place, keys and values stored. */
+static void store_head(const struct attention_stage *st, const struct cpu_span *span, uint32_t position,
+                       uint32_t head, float *k, float *v)
+{
+    const struct kern_kv kv = kv_of(st, span->seq, head);
+    if (st->op->mtp && position == 0) {
+        /* No query reads it, but the values must be finite, and the same in every page. */
+        memset(k, 0, st->kv->k_width * sizeof(float));
+        memset(v, 0, st->kv->v_width * sizeof(float));
+    }
+    st->cpu->ops->kv_put(&kv, position, k, v);
+}
+
+/* Of a span, the KV heads [from, to) with their query heads: normed and rotated in place, keys and values
+ * stored. */
+static void append_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
+                         uint32_t to)
+{
+    const struct op_attention *op = st->op;
+    uint32_t kv_heads = st->kv->heads, group = op->heads / kv_heads, count = to - from;
+    uint32_t k_width = st->kv->k_width, v_width = st->kv->v_width;
+    for (uint32_t i = 0; i < span->count; i++) {
+        uint32_t column = span->column + i, position = span->position + i;
+        float *row = cpu_row(st->cpu, op->qkv, column), *q = row + (size_t)from * group * st->q_stride;
+        float *k = row + (size_t)op->heads * st->q_stride + (size_t)from * k_width;
+        float *v = k + (size_t)(kv_heads - from) * k_width + (size_t)from * v_width;
+        if (!op->keys_only) {
+            norm_rope(st, q, count * group, st->q_stride, op->q_norm, column);
+            grow_queries(st, q, count * group, position);
+        }
+        if (op->queries_only)
+            continue;
+        if (op->v_is_k)
+            memcpy(v, k, (size_t)count * v_width * sizeof(float));
+        norm_rope(st, k, count, k_width, op->k_norm, column);
+        norm_values(st, v, count);
+        for (uint32_t head = 0; head < count; head++)
+            store_head(st, span, position, from + head, k + (size_t)head * k_width,
+                       v + (size_t)head * v_width);
+    }
+}
+
+/* Tile: a span. */
 static void append_span(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct attention_stage *st = arg;
-    const struct cpu *c = st->cpu;
-    const struct cpu_span *span = &c->spans[tile];
-    uint32_t heads = st->op->heads, kv_heads = st->kv->heads;
-    uint32_t k_width = st->kv->k_width, v_width = st->kv->v_width;
     (void)worker;
-    for (uint32_t i = 0; i < span->count; i++) {
-        uint32_t column = span->column + i;
-        float *q = cpu_row(c, st->op->qkv, column);
-        float *k = q + (size_t)heads * st->q_stride, *v = k + (size_t)kv_heads * k_width;
-        if (!st->op->keys_only) {
-            norm_rope(st, q, heads, st->q_stride, st->op->q_norm, column);
-            grow_queries(st, q, span->position + i);
-        }
-        if (st->op->queries_only)
-            continue;
-        if (st->op->v_is_k)
-            memcpy(v, k, (size_t)kv_heads * v_width * sizeof(float));
-        norm_rope(st, k, kv_heads, k_width, st->op->k_norm, column);
-        norm_values(st, v);
-        for (uint32_t head = 0; head < kv_heads; head++) {
-            struct kern_kv kv = kv_of(st, span->seq, head);
-            float *k_head = k + (size_t)head * k_width, *v_head = v + (size_t)head * v_width;
-            if (st->op->mtp && span->position + i == 0) {
-                /* No query reads it, but the values must be finite, and the same in every page. */
-                memset(k_head, 0, k_width * sizeof(float));
-                memset(v_head, 0, v_width * sizeof(float));
-            }
-            c->ops->kv_put(&kv, span->position + i, k_head, v_head);
-        }
-    }
+    append_heads(st, &st->cpu->spans[tile], 0, st->kv->heads);
+}
+
+/* A KV head's query heads in one tile read its keys once. More tiles per KV head pay when workers would
+ * idle. */
+static uint32_t choose_head_tiles(const struct attention_stage *st)
+{
+    uint32_t group = st->op->heads / st->kv->heads, tiles = st->cpu->span_count * st->kv->heads;
+    return MIN_OF(MAX_OF(workers_count(st->cpu->workers) / tiles, 1), group);
+}
+
+/* Whether a tile of attention reads no key of this step but its own. */
+static bool is_alone(const struct attention_stage *st)
+{
+    const struct cpu *c = st->cpu;
+    return !st->op->norm_all && c->span_count == c->in->seq_count && choose_head_tiles(st) == 1;
 }
 
 void cpu_append(struct compute *compute, const struct op_attention *a)
 {
     struct cpu *c = cpu_of(compute);
     struct attention_stage st = stage_of(c, a);
-    cpu_run(c, append_span, &st, c->span_count);
+    c->append_due = !a->keys_only && is_alone(&st);
+    if (!c->append_due)
+        cpu_run(c, append_span, &st, c->span_count);
 }
 
 /* ---- latent attention ---- */
@@ -229,6 +262,15 @@ static uint32_t end_seen(const struct op_attention *op, uint32_t position, uint3
     return op->window > 0 && op->window < end - position ? position + op->window : end;
 }
 
+/* What the reader needs beside the heads [from, to) of a span's results. */
+static void sum_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
+                      uint32_t to)
+{
+    uint32_t width = st->kv->v_width;
+    for (uint32_t t = span->column; st->sums && t < span->column + span->count; t++)
+        cpu_sum_part(st->cpu, st->sums, st->op->out, t, from * width, to * width);
+}
+
 /* Tile: a span, a KV head, some of its query heads. */
 static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
@@ -246,6 +288,8 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     const float *sinks = cpu_floats(c, st->op->sinks);
     const struct batch_seq *seq = &c->in->seqs[span->seq];
     uint32_t count = 0;
+    if (st->append)
+        append_heads(st, span, kv_head, kv_head + 1);
     for (uint32_t i = 0; i < span->count; i++) {
         const float *q = cpu_row(c, st->op->qkv, span->column + i);
         float *out = cpu_row(c, st->op->out, span->column + i);
@@ -264,6 +308,7 @@ static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
     }
     if (st->op->gated)
         gate_heads(st, span, from, to);
+    sum_heads(st, span, from, to);
 }
 
 static void sum_token(struct cpu *c, const void *arg, uint32_t t)
@@ -272,20 +317,18 @@ static void sum_token(struct cpu *c, const void *arg, uint32_t t)
     cpu_sum(c, a->reader->sums, a->out, t);
 }
 
-/* A KV head's query heads in one tile read its keys once. More tiles per KV head pay when workers would
- * idle. */
-static uint32_t choose_head_tiles(const struct attention_stage *st)
-{
-    uint32_t group = st->op->heads / st->kv->heads, tiles = st->cpu->span_count * st->kv->heads;
-    return MIN_OF(MAX_OF(workers_count(st->cpu->workers) / tiles, 1), group);
-}
-
 void cpu_attend(struct compute *compute, const struct op_attention *a)
 {
     struct cpu *c = cpu_of(compute);
     struct attention_stage st = stage_of(c, a);
+    const unsigned sums = a->reader ? a->reader->sums : 0;
     st.head_tiles = choose_head_tiles(&st);
+    st.append = c->append_due;
+    c->append_due = false;
+    uint32_t heads = st.head_tiles == 1 ? a->heads / st.kv->heads : 1;
+    const bool whole = heads * st.kv->v_width % cpu_sums_largest(sums) == 0;
+    st.sums = whole ? sums : 0;
     cpu_run(c, attend_tile, &st, c->span_count * st.kv->heads * st.head_tiles);
-    if (a->reader && a->reader->sums)
+    if (sums && !whole)
         cpu_each_token(c, sum_token, a, a->out.width);
 }

@@ -17,6 +17,8 @@ struct delta_stage {
     uint32_t conv_tiles;   /* sequences x heads; then the gates, a span each */
     uint32_t column_width; /* of the state, per tile */
     struct delta_pending_token pending;
+    bool norm;     /* tiles of whole heads norm and gate their results */
+    unsigned sums; /* that these tiles make */
 };
 
 /* Channel where head `head` of q | k | v begins, and its width. */
@@ -88,8 +90,10 @@ void cpu_convolve(struct compute *compute, const struct op_delta *a)
 {
     struct cpu *c = cpu_of(compute);
     const struct compute_shape *s = c->shape;
-    struct delta_stage st = {c, a, c->in->seq_count * (2 * s->key_heads + s->value_heads), 0,
-                             delta_pending_token(s)};
+    struct delta_stage st = {.cpu = c,
+                             .op = a,
+                             .conv_tiles = c->in->seq_count * (2 * s->key_heads + s->value_heads),
+                             .pending = delta_pending_token(s)};
     cpu_run(c, conv_and_gates, &st, st.conv_tiles + c->span_count);
 }
 
@@ -120,6 +124,18 @@ static struct kern_delta_pending pending_of(const struct delta_stage *st, const 
     p.alpha = pending + st->pending.alpha + head;
     p.beta = pending + st->pending.beta + head;
     return p;
+}
+
+static void norm_head(const struct delta_stage *st, uint32_t t, uint32_t head)
+{
+    const struct cpu *c = st->cpu;
+    const struct compute_shape *s = c->shape;
+    uint32_t at = head * s->value_dim;
+    float *o = cpu_row(c, st->op->out, t) + at;
+    const float *z = cpu_row(c, st->op->in, t) + shape_conv_channels(s) + at;
+    c->ops->rmsnorm_gated(o, o, z, cpu_floats(c, st->op->norm), s->value_dim, s->eps);
+    if (st->sums)
+        cpu_sum_part(c, st->sums, st->op->out, t, at, at + s->value_dim);
 }
 
 /* Tile: a sequence's value head, some columns of its state. */
@@ -156,6 +172,8 @@ static void recur_tile(void *arg, uint32_t tile, uint32_t worker)
     if (a.keep_pending)
         a.scratch = c->recurrent_scratch + (size_t)worker * KERN_DELTA_SCRATCH(s->key_dim);
     c->ops->delta(&a, from, MIN_OF(from + st->column_width, s->value_dim));
+    for (uint32_t t = seq->first; st->norm && t < seq->first + seq->count; t++)
+        norm_head(st, t, head);
 }
 
 /* What token t brought to the delta rule. */
@@ -176,17 +194,22 @@ static void keep_updates(const struct delta_stage *st, const struct batch_seq *s
 static void norm_and_gate(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct delta_stage *st = arg;
-    const struct compute_shape *s = c->shape;
+    for (uint32_t h = 0; !st->norm && h < c->shape->value_heads; h++)
+        norm_head(st, t, h);
+    if (st->sums != st->op->reader->sums)
+        cpu_sum(c, st->op->reader->sums, st->op->out, t);
     const struct batch_seq *seq = &c->in->seqs[c->in->token_seq[t]];
     if (seq->keep_pending)
         keep_updates(st, seq, t);
-    float *o = cpu_row(c, st->op->out, t);
-    const float *z = cpu_row(c, st->op->in, t) + shape_conv_channels(s);
-    for (uint32_t h = 0; h < s->value_heads; h++) {
-        size_t at = (size_t)h * s->value_dim;
-        c->ops->rmsnorm_gated(o + at, o + at, z + at, cpu_floats(c, st->op->norm), s->value_dim, s->eps);
+}
+
+static bool any_keeps(const struct cpu *c)
+{
+    for (uint32_t i = 0; i < c->in->seq_count; i++) {
+        if (c->in->seqs[i].keep_pending)
+            return true;
     }
-    cpu_sum(c, st->op->reader->sums, st->op->out, t);
+    return false;
 }
 
 /* Whole heads, unless that leaves workers idle: then halves of the state's columns, quarters ... */
@@ -204,7 +227,12 @@ void cpu_recur(struct compute *compute, const struct op_delta *a)
 {
     struct cpu *c = cpu_of(compute);
     const struct compute_shape *s = c->shape;
-    struct delta_stage st = {c, a, 0, choose_column_width(c), delta_pending_token(s)};
+    const unsigned sums = a->reader->sums;
+    struct delta_stage st = {
+        .cpu = c, .op = a, .column_width = choose_column_width(c), .pending = delta_pending_token(s)};
+    st.norm = st.column_width == s->value_dim;
+    st.sums = st.norm && s->value_dim % cpu_sums_largest(sums) == 0 ? sums : 0;
     cpu_run(c, recur_tile, &st, c->in->seq_count * s->value_heads * DIV_UP(s->value_dim, st.column_width));
-    cpu_each_token(c, norm_and_gate, &st, 6 * a->out.width);
+    if (!st.norm || st.sums != sums || any_keeps(c))
+        cpu_each_token(c, norm_and_gate, &st, st.norm ? a->out.width : 6 * a->out.width);
 }

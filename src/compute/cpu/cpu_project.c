@@ -1,28 +1,10 @@
-/* cpu_project.c - products, and what they need beside their inputs: group sums, quantised rows.
+/* cpu_project.c - products, and the activation that follows some of them.
  *
  * Products take tiles of panels x columns. With few columns, every tile has all of them, so a weight is read
- * once. With many, they are cut into blocks, so that a block of activations stays in the cache. The cut
- * changes no bit of a result. */
+ * once. With many, they are cut into blocks, so that a block of activations stays in the cache. A tile of a
+ * gate has the same rows of the other factor too, and makes its part of the activation. The cut changes no
+ * bit of a result. */
 #include "compute/cpu/cpu.h"
-
-/* ---- beside the inputs ---- */
-
-void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, uint32_t from, uint32_t to)
-{
-    const float *x = cpu_row(c, a, row);
-    for (uint32_t group = CPU_GROUP_MIN; sums != 0 && group <= CPU_GROUP_MAX; group *= 2) {
-        const struct quants q = {a.width, group, c->value_bytes};
-        if (sums & cpu_sums_flag(group))
-            c->ops->group_sums(cpu_sums(c, a, row, group) + from / group, x + from, to - from, group);
-        if (sums & cpu_quants_flag(group))
-            c->ops->quantise(cpu_quants(c, a, row, group), &q, x, from, to);
-    }
-}
-
-void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row)
-{
-    cpu_sum_part(c, sums, a, row, 0, a.width);
-}
 
 /* ---- a list of products ---- */
 
@@ -36,11 +18,14 @@ static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m
     const bool few = columns->count <= COLUMNS_FEW, quads = m->form == MATRIX_QUADS;
     const uint32_t panels_many = quads ? ops->int_panels_many : ops->panels_many;
     const uint32_t columns_many = quads ? ops->int_columns_many : ops->columns_many;
+    const uint32_t step = few ? ops->panels_few : panels_many;
     c->products[list] = (struct cpu_product){
         .matrix = *m,
         .columns = *columns,
         .bias = bias,
-        .panels_step = few ? ops->panels_few : panels_many,
+        .panels = matrix_panels(m),
+        .panels_step = step,
+        .panels_least = few && quads ? 1 : DIV_UP(step, 2u),
         .columns_step = few ? COLUMNS_FEW : columns_many,
     };
     return list + 1;
@@ -63,6 +48,7 @@ static const struct cpu_product *product_of(const struct cpu *c, uint32_t count,
 struct product_stage {
     struct cpu *cpu;
     uint32_t count;
+    const struct op_glu *glu; /* of the products with activate; NULL: none has it */
 };
 
 static void add_bias(const struct cpu *c, const struct cpu_product *p, const struct kern_columns *columns,
@@ -112,6 +98,18 @@ static void multiply_head(const struct cpu *c, const struct cpu_product *p, cons
     c->ops->matmul(&m, &columns, t->panel, t->panel_end);
 }
 
+/* The same rows of the other factor, and the activation of both. */
+static void activate(const struct product_stage *st, const struct cpu_product *p, struct product_part t)
+{
+    const struct cpu *c = st->cpu;
+    uint32_t from = t.panel * MATRIX_PANEL, to = t.panel_end * MATRIX_PANEL;
+    t.panel += p->panels;
+    t.panel_end += p->panels;
+    multiply(c, p, &t);
+    for (uint32_t i = t.column; i < t.column + t.count; i++)
+        cpu_glu_part(c, st->glu, p->pairs ? p->pairs[i] : i, from, to);
+}
+
 static void product_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct product_stage *st = arg;
@@ -121,13 +119,15 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
     struct product_part t = {.head = local / p->head_tiles};
     local %= p->head_tiles;
     t.panel = local / p->column_tiles * p->panels_step;
-    t.panel_end = MIN_OF(t.panel + p->panels_step, matrix_panels(&p->matrix));
+    t.panel_end = MIN_OF(t.panel + p->panels_step, p->panels);
     t.column = local % p->column_tiles * p->columns_step;
     t.count = MIN_OF(p->columns_step, p->columns.count - t.column);
     if (p->heads.heads > 0)
         multiply_head(st->cpu, p, &t);
     else
         multiply(st->cpu, p, &t);
+    if (p->activate)
+        activate(st, p, t);
 }
 
 /* Returns the number of tiles of the list. */
@@ -138,7 +138,7 @@ static uint32_t cut_tiles(struct cpu *c, uint32_t count)
         struct cpu_product *p = &c->products[i];
         p->tile_begin = tiles;
         p->column_tiles = DIV_UP(p->columns.count, p->columns_step);
-        p->head_tiles = p->column_tiles * DIV_UP(matrix_panels(&p->matrix), p->panels_step);
+        p->head_tiles = p->column_tiles * DIV_UP(p->panels, p->panels_step);
         tiles += p->head_tiles * MAX_OF(p->heads.heads, 1u);
     }
     return tiles;
@@ -166,16 +166,29 @@ static void run_beside(struct cpu *c, struct product_stage products, uint32_t ti
     st.beside->done = true;
 }
 
+/* Whether a tile became smaller. */
+static bool halve_tiles(struct cpu *c, uint32_t count)
+{
+    bool smaller = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct cpu_product *p = &c->products[i];
+        uint32_t step = ROUND_UP(DIV_UP(p->panels_step, 2u), p->panels_least);
+        smaller |= step < p->panels_step;
+        p->panels_step = MIN_OF(step, p->panels_step);
+    }
+    return smaller;
+}
+
+/* With fewer tiles a worker the slowest would leave the others without work for long. */
+#define TILES_A_WORKER 3u
+
 /* `beside`: with the caller's tasks. */
-static void run_products(struct cpu *c, uint32_t count, bool beside)
+static void run_products(struct cpu *c, uint32_t count, const struct op_glu *glu, bool beside)
 {
     uint32_t tiles = cut_tiles(c, count);
-    if (tiles < 2 * workers_count(c->workers)) { /* too few for an even load: halves */
-        for (uint32_t i = 0; i < count; i++)
-            c->products[i].panels_step = DIV_UP(c->products[i].panels_step, 2u);
+    while (tiles < TILES_A_WORKER * workers_count(c->workers) && halve_tiles(c, count))
         tiles = cut_tiles(c, count);
-    }
-    struct product_stage st = {c, count};
+    struct product_stage st = {c, count, glu};
     if (beside && c->in->beside && !c->in->beside->done)
         run_beside(c, st, tiles);
     else
@@ -261,6 +274,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
                                        .y = c->pair_y + from};
         list = add_product(c, list, &m, &columns, biases ? biases + (size_t)e * a->w->out : NULL);
         c->products[list - 1].quants = quads ? c->pair_quants + from : NULL;
+        c->products[list - 1].pairs = c->pair_order + from;
     }
     return list;
 }
@@ -308,9 +322,42 @@ void cpu_project(struct compute *compute, const struct op_product *list, uint32_
         products = add_columns(c, products, &list[i]);
         logits |= list[i].columns == COLUMNS_LOGITS;
     }
-    run_products(c, products, logits);
+    run_products(c, products, NULL, logits);
     for (uint32_t i = 0; i < count; i++) {
         if (list[i].reader && list[i].reader->sums)
             cpu_each_token(c, sum_outputs, &list[i], list[i].y.width);
     }
+}
+
+/* ---- a product and its activation ---- */
+
+/* Panels of the smallest part of an activation whose groups are whole; 0: one matrix with both factors does
+ * not give such parts. */
+static uint32_t glu_panels(const struct op_product *p, const struct op_glu *a)
+{
+    uint32_t panels = MAX_OF(cpu_sums_largest(a->reader->sums) / MATRIX_PANEL, 1u);
+    bool both = !a->plain && a->up.width == 0 && p->w->part_count == 1 && p->w->out == 2 * a->out.width;
+    return both && a->out.width % (panels * MATRIX_PANEL) == 0 ? panels : 0;
+}
+
+void cpu_project_glu(struct compute *compute, const struct op_product *p, const struct op_glu *a)
+{
+    struct cpu *c = cpu_of(compute);
+    uint32_t least = glu_panels(p, a);
+    ASSERT(p->columns == COLUMNS_TOKENS || p->columns == COLUMNS_EXPERTS);
+    if (least == 0) {
+        cpu_project(compute, p, 1);
+        cpu_glu(compute, a);
+        return;
+    }
+    c->columns.used = 0;
+    uint32_t count = add_columns(c, 0, p);
+    for (uint32_t i = 0; i < count; i++) {
+        struct cpu_product *of = &c->products[i];
+        of->activate = true;
+        of->panels /= 2;
+        of->panels_least = ROUND_UP(of->panels_least, least);
+        of->panels_step = ROUND_UP(of->panels_step, least);
+    }
+    run_products(c, count, a, false);
 }

@@ -242,9 +242,8 @@ void cpu_glu_values(const struct cpu *c, enum glu_function f, struct glu_clip cl
         out[i] *= up[i];
 }
 
-static void glu_part(struct cpu *c, const void *arg, uint32_t t, uint32_t from, uint32_t to)
+void cpu_glu_part(const struct cpu *c, const struct op_glu *a, uint32_t t, uint32_t from, uint32_t to)
 {
-    const struct op_glu *a = arg;
     const float *gate = cpu_row(c, a->in, t);
     const float *up = a->plain ? NULL : (a->up.width > 0 ? cpu_row(c, a->up, t) : gate + a->out.width) + from;
     float *y = cpu_row(c, a->out, t);
@@ -252,12 +251,17 @@ static void glu_part(struct cpu *c, const void *arg, uint32_t t, uint32_t from, 
     cpu_sum_part(c, a->reader->sums, a->out, t, from, to);
 }
 
+static void glu_part(struct cpu *c, const void *arg, uint32_t t, uint32_t from, uint32_t to)
+{
+    cpu_glu_part(c, arg, t, from, to);
+}
+
 static void glu_pairs(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_glu *a = arg;
     uint32_t top_k = c->shape->top_k;
     for (uint32_t pair = t * top_k; pair < (t + 1) * top_k; pair++)
-        glu_part(c, a, pair, 0, a->out.width);
+        cpu_glu_part(c, a, pair, 0, a->out.width);
 }
 
 void cpu_glu(struct compute *compute, const struct op_glu *a)
