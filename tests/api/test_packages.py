@@ -156,7 +156,7 @@ def test_promtool_takes_the_rules_and_the_metrics(server):
     assert got.returncode == 0 and f"{len(alerts())} rules found" in got.stdout, got.stderr
     server.complete("a", max_tokens=2)
     got = subprocess.run(["promtool", "check", "metrics"], input=server.http.get("/metrics").text, capture_output=True, text=True, timeout=60)
-    # vLLM's names have a colon, which dashboards of vLLM ask for.
+    # vLLM's names have a colon, which dashboards of vLLM read.
     complaints = [line for line in got.stderr.splitlines() if not re.match(r"vllm:\w+ metric names should not contain ':'$", line)]
     assert complaints == []
 
