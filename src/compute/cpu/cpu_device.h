@@ -31,7 +31,7 @@ int cpu_open(const struct compute_opts *o, struct compute **ret);               
 uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge); /* cpu_encode.c */
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums); /* cpu_encode.c */
 /* Of matrices as kernel/matrix.h has them; every tier reads the same one. */
-#define CPU_LAYOUT "cpu 1"
+#define CPU_LAYOUT "cpu 2"
 /* cpu_weight.c; the mode does not change them. */
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode);
 struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count,
