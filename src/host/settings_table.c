@@ -315,6 +315,11 @@ const struct setting_row settings_table[] = {
      "error, warn, info or debug [default: info]"},
     {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL,
      COMMAND_TALK | COMMAND_EVAL | COMMAND_PULL | COMMAND_PACK, "error, warn, info or debug [default: warn]"},
+    {GROUP_OTHER, "log-format", "FORMAT", SETTING_TEXT, AT(log_format), 0, 0, "auto",
+     COMMAND_SERVE | COMMAND_TALK | COMMAND_EVAL | COMMAND_PULL | COMMAND_PACK,
+     "lines of the log: text, journal (priorities, no time), json, or auto: journal for the journal, short "
+     "and "
+     "coloured on a terminal, else text"},
     {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
      FIRST | COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS | COMMAND_EVAL | COMMAND_PULL |
          COMMAND_BENCH | COMMAND_PACK,
