@@ -41,7 +41,7 @@ def is_complete(text):
 
 
 def first_word(line):
-    """Of a command, behind assignments."""
+    """Of a command, after assignments."""
     return re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line).split()[0]
 
 
