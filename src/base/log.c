@@ -18,7 +18,6 @@
 
 #define FATAL_WAIT_MS 1000
 
-static const char *const level_names[] = {"fatal", "error", "warn", "info", "debug"};
 static _Atomic int log_level_now = LOG_LEVEL_INFO;
 /* Set before other threads log. */
 static enum log_format format = LOG_FORMAT_TEXT;
@@ -34,15 +33,10 @@ bool log_enabled(enum log_level level)
     return (int)level <= atomic_load_explicit(&log_level_now, memory_order_relaxed);
 }
 
-const char *log_level_name(enum log_level level)
-{
-    return level_names[level];
-}
-
 bool log_level_parse(const char *name, enum log_level *ret)
 {
-    for (unsigned i = LOG_LEVEL_ERROR; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
-        if (strcmp(name, level_names[i]) == 0) {
+    for (unsigned i = LOG_LEVEL_ERROR; i <= LOG_LEVEL_DEBUG; i++) {
+        if (strcmp(name, log_level_name((enum log_level)i)) == 0) {
             *ret = (enum log_level)i;
             return true;
         }
@@ -107,7 +101,7 @@ void log_write(enum log_level level, const char *event, const char *text, ...)
     size_t n = clock_text(t.tv_sec, line);
     n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03ldZ ", t.tv_nsec / 1000000);
     const size_t time_len = n;
-    n += (size_t)snprintf(line + n, sizeof(line) - n, "level=%s event=%s ", level_names[level], event);
+    n += (size_t)snprintf(line + n, sizeof(line) - n, "level=%s event=%s ", log_level_name(level), event);
     unsigned lines_lost = atomic_exchange(&lost, 0);
     if (lines_lost > 0)
         n += (size_t)snprintf(line + n, sizeof(line) - n, "lines_lost=%u ", lines_lost);

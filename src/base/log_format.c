@@ -5,6 +5,13 @@
 #include <string.h>
 #include <time.h>
 
+static const char *const level_names[] = {"fatal", "error", "warn", "info", "debug"};
+
+const char *log_level_name(enum log_level level)
+{
+    return level_names[level];
+}
+
 struct out {
     char *ret;
     size_t len;
