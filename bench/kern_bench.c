@@ -9,7 +9,7 @@
  * unit that they use: AMX, or VNNI. An int16 operation is two of that unit's.
  *
  * Forms that are not MLX's have a line more: their bytes/s over those of the affine form of equal bits, in
- * pairs likewise.
+ * pairs likewise. A run of everything has those of one column alone.
  *
  *     kern_bench [TEXT]     TEXT: only the products whose name has it; "over": only those ratios
  *
@@ -312,12 +312,14 @@ static double ratio(struct bench *b, const struct form *f, const struct form *g,
     return yardsticks_median(ratios, PAIRS);
 }
 
-static void over_affine(struct bench *b, const struct form *f, uint32_t bytes)
+/* With the first `count` numbers of columns. */
+static void over_affine(struct bench *b, const struct form *f, uint32_t bytes, uint32_t count)
 {
     static const uint32_t columns[] = {1, 2, 4, 8, 16};
+    ASSERT(count <= COUNT_OF(columns));
     const struct form *g = affine_of(f, bytes);
     printf("%-17s", f->name);
-    for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
+    for (uint32_t i = 0; i < count; i++) {
         printf("  %11.2f", ratio(b, f, g, columns[i]));
         fflush(stdout);
     }
@@ -633,11 +635,12 @@ int main(int argc, char **argv)
             decode(&b, &forms[i]);
     }
     printf("bytes/s over those of the affine form of equal bits\n");
+    const uint32_t counts = text ? 5 : 1;
     for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
         if (has_affine(&forms[i]) && (!text || over || strstr(forms[i].name, text))) {
-            over_affine(&b, &forms[i], forms[i].bytes);
+            over_affine(&b, &forms[i], forms[i].bytes, counts);
             if (forms[i].codes == CODES_E4M3) /* integer modes leave it in f32 */
-                over_affine(&b, &forms[i], 2);
+                over_affine(&b, &forms[i], 2, counts);
         }
     }
     if (!text)

@@ -103,7 +103,7 @@ struct pull_settings {
 /* The command bench. */
 struct bench_settings {
     uint32_t tokens;
-    bool quick;
+    bool quick, csv;
 };
 
 /* The command eval. */

@@ -185,6 +185,8 @@ const struct setting_row settings_table[] = {
 
     {GROUP_ANSWER, "tokens", "N", SETTING_COUNT, AT(bench.tokens), 2, 4096, "128", FIRST | COMMAND_BENCH,
      "tokens of each answer"},
+    {GROUP_ANSWER, "csv", NULL, SETTING_FLAG, AT(bench.csv), 0, 0, NULL, FIRST | COMMAND_BENCH,
+     "print comma-separated values instead of a table"},
     {GROUP_ANSWER, "quick", NULL, SETTING_FLAG, AT(bench.quick), 0, 0, NULL, FIRST | COMMAND_BENCH,
      "measure once, with 1 and 8 clients"},
 
@@ -232,7 +234,7 @@ const struct setting_row settings_table[] = {
     {GROUP_NETWORK, "url", "URL", SETTING_TEXT, AT(url), 0, 0, NULL, FIRST | COMMAND_CHAT | COMMAND_BENCH,
      "ask the server at this address, with OpenAI's API [default: a server of this machine that has "
      "the model, if one runs]"},
-    {GROUP_NETWORK, "local", NULL, SETTING_FLAG, AT(local), 0, 0, NULL, COMMAND_CHAT,
+    {GROUP_NETWORK, "local", NULL, SETTING_FLAG, AT(local), 0, 0, NULL, COMMAND_CHAT | COMMAND_BENCH,
      "load the model here, even if a server of this machine has it"},
     {GROUP_NETWORK, "allow-open", NULL, SETTING_FLAG, AT(keys.allow_open), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "listen beyond loopback without a key: every client that reaches the port may use the models"},
