@@ -8,7 +8,10 @@
 
 /* ---- a list of products ---- */
 
-enum { COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
+/* Up to COLUMNS_STREAMED columns of quantised rows a panel is read at full speed by itself. With more the
+ * kernels share work among panels: 16 rows were 8 to 20 % slower in tiles of one panel (model_bench with
+ * qwen3-0.6b-8bit, 8 and 16 workers). */
+enum { COLUMNS_STREAMED = 4, COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
 
 static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m,
                             const struct kern_columns *columns, const float *bias)
@@ -25,7 +28,7 @@ static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m
         .bias = bias,
         .panels = matrix_panels(m),
         .panels_step = step,
-        .panels_least = few && quads ? 1 : DIV_UP(step, 2u),
+        .panels_least = quads && columns->count <= COLUMNS_STREAMED ? 1 : DIV_UP(step, 2u),
         .columns_step = few ? COLUMNS_FEW : columns_many,
     };
     return list + 1;
