@@ -36,9 +36,9 @@ int cuda_profile_begin(struct device *device)
     ASSERT(!d->profile);
     if (!p)
         return -ENOMEM;
-    cuda_use(d);
+    (void)d->driver->context_set(d->context);
     for (uint32_t i = 0; i <= EVENTS; i++) {
-        if (!cuda_ok(d, d->driver->event_create(&p->events[i], 0), "event")) {
+        if (d->driver->event_create(&p->events[i], 0) != 0) {
             free(p);
             return -EIO;
         }
@@ -54,11 +54,11 @@ void cuda_profile_mark(struct cuda_device *d, enum cuda_kernel kernel)
         return;
     if (p->count == 0) {
         atomic_store(&p->go, false);
-        (void)cuda_ok(d, d->driver->host_task(d->stream, hold, p), "event");
-        (void)cuda_ok(d, d->driver->event_record(p->events[0], d->stream), "event");
+        (void)d->driver->host_task(d->stream, hold, p);
+        (void)d->driver->event_record(p->events[0], d->stream);
     }
     p->kernels[p->count++] = kernel;
-    (void)cuda_ok(d, d->driver->event_record(p->events[p->count], d->stream), "event");
+    (void)d->driver->event_record(p->events[p->count], d->stream);
     if (p->count == HOLD_UNTIL)
         atomic_store(&p->go, true);
 }
@@ -68,7 +68,7 @@ void cuda_profile_read(struct cuda_device *d)
     struct cuda_profile *p = d->profile;
     for (uint32_t i = 0; i < p->count; i++) {
         float ms = 0;
-        (void)cuda_ok(d, d->driver->event_between(&ms, p->events[i], p->events[i + 1]), "event");
+        (void)d->driver->event_between(&ms, p->events[i], p->events[i + 1]);
         p->launches[p->kernels[i]]++;
         p->seconds[p->kernels[i]] += (double)ms * 1e-3;
     }
@@ -91,7 +91,7 @@ uint32_t cuda_profile_end(struct device *device, struct cuda_share ret[CUDA_SHAR
     struct cuda_device *d = cuda_device_of(device);
     struct cuda_profile *p = d->profile;
     uint32_t count = 0;
-    cuda_use(d);
+    (void)d->driver->context_set(d->context);
     for (uint32_t i = 0; i <= EVENTS; i++)
         (void)d->driver->event_destroy(p->events[i]);
     for (uint32_t k = 0; k < CUDA_KERNEL_COUNT; k++)
