@@ -15,6 +15,7 @@
 #define LEVELS       3
 #define TREND_PARTS  12
 #define TREND_LEAST  ((double)(4 << 20))
+#define START_NS     (60 * NS_PER_S) /* buffers and the allocator grow to their size with the first requests */
 
 typedef float row[HISTORY_SERIES_COUNT];
 
@@ -29,6 +30,7 @@ struct sums {
 };
 
 struct history {
+    uint64_t steady_ns;      /* from here on memory should be steady; 0: no sample yet */
     uint64_t newest[LEVELS]; /* index of the newest bucket + 1; 0: none yet */
     struct sums sums[LEVELS];
     row fine[FINE_COUNT];
@@ -126,8 +128,14 @@ static void add_wide(struct wide *w, struct sums *sums, const row values)
     }
 }
 
-void history_add(struct history *h, uint64_t now_ns, const float values[HISTORY_SERIES_COUNT])
+void history_add(struct history *h, uint64_t now_ns, const float given[HISTORY_SERIES_COUNT])
 {
+    row values;
+    memcpy(values, given, sizeof(values));
+    if (h->steady_ns == 0)
+        h->steady_ns = now_ns + START_NS;
+    if (now_ns < h->steady_ns)
+        values[HISTORY_STEADY] = NAN;
     for (uint32_t level = 0; level < LEVELS; level++) {
         uint64_t index = now_ns / levels[level].step_ns;
         advance(h, level, index);

@@ -43,8 +43,8 @@ size_t history_bytes(void);
 /* In `memory` of history_bytes(), aligned as a struct. (libedit, which chat uses, has a history_init.) */
 struct history *history_make(void *memory);
 
-/* One sample of all series; NAN: none of that series. */
-void history_add(struct history *h, uint64_t now_ns, const float values[HISTORY_SERIES_COUNT]);
+/* One sample of all series; NAN: none of that series. HISTORY_STEADY begins a minute after the first. */
+void history_add(struct history *h, uint64_t now_ns, const float given[HISTORY_SERIES_COUNT]);
 
 struct history_point {
     float mean, min, max; /* NAN: empty */

@@ -99,7 +99,9 @@ export function openTimeline() {
   }
 
   function sayTrend(trend) {
-    const per = Math.abs(trend.bytes_per_hour) >= 0.5 ? `${trend.bytes_per_hour > 0 ? "+" : ""}${bytes(trend.bytes_per_hour)} an hour` : "0 B an hour";
+    // A change over five minutes is not twelve times that in an hour.
+    const [change, time] = range === "5m" ? [trend.bytes_per_hour / 12, "in 5 min"] : [trend.bytes_per_hour, "an hour"];
+    const per = `${Math.abs(change) < 0.5 ? "0 B" : (change > 0 ? "+" : "") + bytes(change)} ${time}`;
     text(verdict, trend.verdict === "unknown" ? VERDICTS.unknown : `${VERDICTS[trend.verdict]}: ${per}`);
     verdict.dataset.verdict = trend.verdict;
     verdict.dataset.value = trend.bytes_per_hour;

@@ -177,4 +177,19 @@ TEST(seven_days_without_a_leak_are_flat)
     free(h);
 }
 
+/* Five minutes of a server whose memory grows while it starts, and no longer. */
+TEST(the_growth_of_a_start_is_no_trend)
+{
+    struct history *h = open_history();
+    for (uint32_t s = 0; s < 300; s++) {
+        float values[HISTORY_SERIES_COUNT] = {0};
+        values[HISTORY_STEADY] = (float)(20 * MIB + fmin(s, 55) * MIB);
+        history_add(h, START + s * NS_PER_S, values);
+    }
+    struct history_trend t = history_trend(h, HISTORY_5M, START + 299 * NS_PER_S);
+    assert_int_equal(t.verdict, HISTORY_FLAT);
+    assert_true(fabs(t.bytes_per_hour) < 0.1 * MIB);
+    free(h);
+}
+
 TEST_MAIN()
