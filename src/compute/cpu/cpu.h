@@ -43,7 +43,7 @@ struct cpu_heads {
 struct cpu_product {
     struct matrix matrix;
     struct kern_columns columns; /* of heads the count alone */
-    const void *const *quants;   /* the columns' quantised rows; NULL: a product in f32 */
+    const void *const *quants;   /* the columns' rows, quantised or in BF16; NULL: a product in f32 */
     struct cpu_heads heads;
     const float *bias;     /* of the matrix's rows; NULL: none */
     const uint32_t *pairs; /* of an expert's columns; NULL: column t is token t */
@@ -128,7 +128,8 @@ static inline size_t cpu_quants_offset(unsigned sums, uint32_t n, uint32_t group
     size_t bytes = 0;
     for (uint32_t size = CPU_GROUP_MIN; size < group; size *= 2) {
         const struct quants q = {ROUND_UP(n, size), size, 2};
-        bytes += sums & cpu_quants_flag(size) ? quants_bytes(&q) : 0;
+        size_t row = size == CPU_BF16_GROUP ? ROUND_UP((size_t)n, (size_t)32) * 2 : quants_bytes(&q);
+        bytes += sums & cpu_quants_flag(size) ? row : 0;
     }
     return bytes;
 }
@@ -161,13 +162,18 @@ static inline const float *cpu_floats(const struct cpu *c, dev_ptr p)
 {
     return cpu_memory(c, p);
 }
-/* A product of quantised rows; of `columns` the results are used. */
-static inline void cpu_int_matmul(const struct cpu *c, const struct matrix *m, const void *const *quants,
-                                  const struct kern_columns *columns, uint32_t panel_begin,
-                                  uint32_t panel_end)
+/* A product of rows that are quantised or in BF16; of `columns` the results are used. */
+static inline void cpu_rounded_matmul(const struct cpu *c, const struct matrix *m, const void *const *quants,
+                                      const struct kern_columns *columns, uint32_t panel_begin,
+                                      uint32_t panel_end)
 {
-    const struct kern_int_columns of = {columns->count, c->value_bytes, quants, columns->y};
-    c->ops->int_matmul(m, &of, panel_begin, panel_end);
+    if (m->form == MATRIX_PAIRS) {
+        const struct kern_bf16_columns of = {columns->count, (const uint16_t *const *)quants, columns->y};
+        c->ops->bf16_matmul(m, &of, panel_begin, panel_end);
+    } else {
+        const struct kern_int_columns of = {columns->count, c->value_bytes, quants, columns->y};
+        c->ops->int_matmul(m, &of, panel_begin, panel_end);
+    }
 }
 static inline struct matrix cpu_matrix(const struct cpu *c, const struct weight *w)
 {
@@ -184,7 +190,7 @@ static inline size_t cpu_stride(const struct cpu *c, struct act a)
 {
     return c->places[a.place].stride;
 }
-/* Its sums of groups of that size, and its quantised row. */
+/* Its sums of groups of that size, and its quantised row (cpu_quants_group). */
 static inline float *cpu_sums(const struct cpu *c, struct act a, size_t row, uint32_t group)
 {
     const struct cpu_place *p = &c->places[a.place];
