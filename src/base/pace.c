@@ -28,11 +28,11 @@ static uint64_t cpu_now_ns(clockid_t whose)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static void begin_piece(struct pace *p)
+struct pace_clocks pace_clocks_now(void)
 {
-    p->wall_ns = clock_now_ns();
-    p->cpu_ns = cpu_now_ns(CLOCK_THREAD_CPUTIME_ID);
-    p->process_ns = cpu_now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    return (struct pace_clocks){.wall_ns = clock_now_ns(),
+                                .thread_ns = cpu_now_ns(CLOCK_THREAD_CPUTIME_ID),
+                                .process_ns = cpu_now_ns(CLOCK_PROCESS_CPUTIME_ID)};
 }
 
 static uint32_t count_processors(void)
@@ -41,10 +41,11 @@ static uint32_t count_processors(void)
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
-/* By other programs: a piece that ran as SCHED_IDLE for wall_ns and worked for worked_ns. */
-static bool is_starved(const struct pace *p, uint64_t wall_ns, uint64_t worked_ns)
+/* True if other programs starved a piece that ran as SCHED_IDLE until `now`. */
+static bool is_starved(const struct pace *p, const struct pace_clocks *now)
 {
-    double process_ns = (double)(cpu_now_ns(CLOCK_PROCESS_CPUTIME_ID) - p->process_ns);
+    uint64_t wall_ns = now->wall_ns - p->began.wall_ns, worked_ns = now->thread_ns - p->began.thread_ns;
+    double process_ns = (double)(now->process_ns - p->began.process_ns);
     return wall_ns > STARVED_NS && wall_ns > STARVED_TIMES * worked_ns &&
            process_ns < OWN_SHARE * p->processors * (double)wall_ns;
 }
@@ -52,7 +53,7 @@ static bool is_starved(const struct pace *p, uint64_t wall_ns, uint64_t worked_n
 void pace_begin(struct pace *p)
 {
     *p = (struct pace){.processors = count_processors(), .may_return = priority_may_return()};
-    begin_piece(p);
+    p->began = pace_clocks_now();
 }
 
 static void rest(struct pace *p, uint64_t worked_ns)
@@ -63,24 +64,28 @@ static void rest(struct pace *p, uint64_t worked_ns)
     p->slept_ns += ns;
 }
 
-void pace_next(struct pace *p, bool others_compute)
+void pace_piece(struct pace *p, bool others_compute, const struct pace_clocks *now)
 {
-    uint64_t now_ns = clock_now_ns(), wall_ns = now_ns - p->wall_ns,
-             worked_ns = cpu_now_ns(CLOCK_THREAD_CPUTIME_ID) - p->cpu_ns;
-    if (priority_is_low() && is_starved(p, wall_ns, worked_ns))
-        p->sleeps_until_ns = now_ns + SLEEPS_NS;
-    bool sleeps = !p->may_return || now_ns < p->sleeps_until_ns;
+    if (priority_is_low() && is_starved(p, now))
+        p->sleeps_until_ns = now->wall_ns + SLEEPS_NS;
+    bool sleeps = !p->may_return || now->wall_ns < p->sleeps_until_ns;
     if (others_compute && !sleeps)
         priority_lower();
     else
         priority_normal();
     if (others_compute && sleeps)
-        rest(p, worked_ns);
-    begin_piece(p);
+        rest(p, now->thread_ns - p->began.thread_ns);
+}
+
+void pace_next(struct pace *p, bool others_compute)
+{
+    struct pace_clocks now = pace_clocks_now();
+    pace_piece(p, others_compute, &now);
+    p->began = pace_clocks_now();
 }
 
 void pace_end(struct pace *p)
 {
     priority_normal();
-    begin_piece(p);
+    p->began = pace_clocks_now();
 }

@@ -12,9 +12,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct pace_clocks {
+    uint64_t wall_ns;
+    uint64_t thread_ns, process_ns; /* processor time of this thread, of this process */
+};
+
 struct pace {
-    uint64_t wall_ns, cpu_ns,
-        process_ns; /* when the present piece began; processor time of this thread, of this process */
+    struct pace_clocks began; /* of the present piece */
     uint64_t sleeps_until_ns; /* SCHED_IDLE starved it: until then it sleeps between pieces */
     uint64_t slept_ns;        /* in all; for tests and reports */
     uint32_t processors;      /* that this process may use */
@@ -25,6 +29,10 @@ struct pace {
 void pace_begin(struct pace *p);
 /* Between two pieces. May sleep, for 100 ms at most. */
 void pace_next(struct pace *p, bool others_compute);
+/* As pace_next, for a piece that ended at `now`; the caller sets `began`. For tests. */
+void pace_piece(struct pace *p, bool others_compute, const struct pace_clocks *now);
+/* The present times. */
+struct pace_clocks pace_clocks_now(void);
 /* The following work is not in pieces: normal priority. */
 void pace_end(struct pace *p);
 

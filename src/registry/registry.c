@@ -304,10 +304,16 @@ static void give_lease(struct entry *e, uint32_t index, struct lease *ret)
     *ret = (struct lease){e->registry, index, &e->served};
 }
 
+/* Under the lock. An engine whose device has failed refuses jobs until the registry closes it. */
+static bool takes_requests(const struct entry *e)
+{
+    return e->state == MODEL_READY && engine_failure(e->loaded.engine) == 0;
+}
+
 int registry_lease(struct registry *r, uint32_t index, struct lease *ret)
 {
     struct entry *e = lock_entry(r, index);
-    bool ready = e->state == MODEL_READY && !r->stopping;
+    bool ready = takes_requests(e) && !r->stopping;
     if (ready)
         give_lease(e, index, ret);
     pthread_mutex_unlock(&r->lock);
@@ -423,7 +429,7 @@ int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct 
     ASSERT(e->waiters > 0);
     if (r->stopping) {
         error = shut_down(why);
-    } else if (e->state == MODEL_READY) {
+    } else if (takes_requests(e)) {
         give_lease(e, index, ret);
         error = 0;
     } else if (e->state == MODEL_FAILED) {

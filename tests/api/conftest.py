@@ -341,6 +341,19 @@ def settled(server, expected=None):
             return found
 
 
+def differences(found, expected):
+    """The accounts that differ, as {path: (found, expected)}; None where there is no such account."""
+    both = {**expected, **found}
+    return {path: (found.get(path), expected.get(path)) for path in both if found.get(path) != expected.get(path)}
+
+
+def all_returned(server, before):
+    """Asserts that its accounts hold what they held; names the others, with the last lines of the log."""
+    differ = differences(settled(server, before), before)
+    shown = [f"{path}: (reserved, used) is {now}, was {then}" for path, (now, then) in differ.items()]
+    assert not shown, "\n".join([*shown, *server.lines[-30:]])
+
+
 def check_ledger(memory):
     """Every account holds at least what its children hold, within its limit."""
 
@@ -375,7 +388,7 @@ def serving(*options, kind=Server, **more):
     try:
         before = settled(s)
         yield s
-        assert settled(s, before) == before
+        all_returned(s, before)
         after = s.memory()
         check_ledger(after)
         # A sanitizer keeps freed memory: there the allocator's own figure is missing, and the difference has

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import FAULTY, MODEL, Faulty, Server, check_ledger, settled, until
+from conftest import FAULTY, MODEL, Faulty, Server, all_returned, check_ledger, settled, until
 
 TRUNCATIONS = int(os.environ.get("TRUNCATIONS", 8))
 # Of the bundled model; what a broken one does not have as a file of its own is a link to it.
@@ -108,7 +108,7 @@ def test_files_that_shrink_at_any_time(tmp_path):
             else:
                 assert s.http.post("/v1/models/cut/unload").status_code == 200
             s.goes_on()
-        assert settled(s, before) == before
+        all_returned(s, before)
         check_ledger(s.memory())
         assert len(os.listdir(f"/proc/{s.process.pid}/task")) == threads
         assert len(os.listdir(f"/proc/{s.process.pid}/fd")) <= fds + 1
@@ -165,7 +165,7 @@ def test_a_load_that_hangs_and_goes_on_leaves_nothing(hanging):
         assert s.ask("h0").status_code == 503
         s.order("flow")
         until(lambda: s.state("h0") == "unloaded")
-        assert settled(s, before) == before
+        all_returned(s, before)
         until(lambda: s.load("h0").status_code == 200)  # a busy machine may need longer than --load-timeout
         assert s.stop() == 0
         assert not s.said("event=load_left")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import MODEL, PROGRAM, TOP, Faulty, Server, account, account_bytes, check_ledger, refused, settled, until
+from conftest import MODEL, PROGRAM, TOP, Faulty, Server, account, account_bytes, all_returned, check_ledger, refused, settled, until
 
 DATA = TOP / "tests/golden/data"
 MIB = 1 << 20
@@ -156,7 +156,7 @@ def test_who_leaves_while_a_model_loads_leaves_nothing(models):
     assert models.models()["one"]["load_failures"] == 0
     models.unload("one")
     models.wait_state("one", "unloaded")
-    assert settled(models, before) == before
+    all_returned(models, before)
     assert len(models.ids("one")) == 4
 
 
@@ -198,7 +198,7 @@ def test_a_model_is_loaded_and_unloaded_by_order_and_nothing_of_it_stays(models)
     assert reply["status"] == "unloaded" and reply["failed"] is None
     assert reply["bytes_returned"] > 20 * MIB
     until(lambda: (models.threads(), models.files()) == (threads, files))
-    assert settled(models, before) == before
+    all_returned(models, before)
     assert models.unload("one").json()["bytes_returned"] == 0
     models.says("/v1/models/one/unload")
 
@@ -250,7 +250,7 @@ def test_a_load_that_fails_is_told_and_remembered(models):
     refused(models.load("broken"), 409, "model_load_failed")
     found = models.models()["broken"]
     assert found["state"] == "failed" and found["reason"] and found["load_failures"] == 2
-    assert settled(models, before) == before
+    all_returned(models, before)
 
 
 def test_states_are_in_status_memory_and_metrics(models):
@@ -381,7 +381,7 @@ def test_a_load_that_fails_at_any_step_leaves_nothing_and_others_are_served(faul
     assert s.state("one") == "failed" and step in s.models()["one"]["reason"], error
     assert s.ids("llama") == wanted
     refused(s.ask("one"), 503, "model_load_failed")
-    assert settled(s, before) == before
+    all_returned(s, before)
     until(lambda: (s.threads(), s.files()) == (threads, files))
     s.order("step ")
     assert s.load("one").status_code == 200
@@ -399,7 +399,7 @@ def test_an_unload_whose_step_fails_says_so_and_does_the_rest(faulty_models, ste
     reply = s.unload("one")
     assert reply.status_code == 200 and step in reply.json()["failed"]
     assert s.ids("llama") == wanted
-    assert settled(s, before) == before
+    all_returned(s, before)
     until(lambda: (s.threads(), s.files()) == (threads, files))
     s.order("step ")
     assert s.load("one").status_code == 200
