@@ -1,8 +1,8 @@
 /* mode.h - the arithmetic of a model's products.
  *
  * A backend applies it to the matrices that it has kernels for: whole numbers to quantised ones, bf16 to all
- * but a few forms, on the CPU to BF16 and F16 alone. All others compute in f32 in every mode, as do those that
- * linear_source.exact marks. */
+ * but a few forms, on the CPU to BF16 and F16 alone. All others compute in f32 in every mode, and so do
+ * matrices that linear_source.exact marks. */
 #ifndef PLATEAU_COMPUTE_MODE_H
 #define PLATEAU_COMPUTE_MODE_H
 

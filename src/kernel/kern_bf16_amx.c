@@ -1,6 +1,6 @@
 /* kern_bf16_amx.c - the products in BF16 with AMX: an instruction multiplies a tile of 16 columns x 32 k by
- * one of 32 k x 16 rows, which is a panel's memory. Sums of f32 stay in tiles. Products of few columns are the
- * AVX-512 tier's: the same bits.
+ * one of 32 k x 16 rows, which is a panel's memory. Sums of f32 stay in tiles. Products of few columns are
+ * left to the AVX-512 tier.
  *
  * * At most 16 columns: weights come from memory. Four panels are read side by side, each once.
  * * More columns: 32 columns and two panels make four tiles of sums, by blocks of k. Between blocks they wait
