@@ -25,6 +25,7 @@ deb: ## build/packages/plateau_*.deb, for this release of Debian; its dependenci
 	@tools/install-packages run package
 	@tools/configure release build
 	@ninja -C build plateau && cd build && cpack -G DEB
+	@! command -v lintian >/dev/null || lintian --fail-on warning,error build/packages/plateau_*.deb
 
 tar: ## build/packages/plateau-*.tar.gz
 	@tools/install-packages run

@@ -8,7 +8,7 @@ install(DIRECTORY models/canary DESTINATION ${share}/plateau/models)
 install(FILES packaging/systemd/plateau.env packaging/systemd/notify-reload.conf DESTINATION ${share}/plateau/systemd)
 install(DIRECTORY packaging/grafana packaging/prometheus DESTINATION ${share}/plateau)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+install(FILES packaging/debian/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Runs `plateau WORDS...` and keeps what it prints as FILE below the prefix; its folder is made.
@@ -61,17 +61,24 @@ install(CODE "
 # ---- packages: make deb, make tar ----
 set(CPACK_PACKAGE_NAME plateau)
 set(CPACK_PACKAGE_VENDOR "Plateau")
-set(CPACK_PACKAGE_CONTACT "Plateau <root@localhost>")
+# DEBFULLNAME and DEBEMAIL name the maintainer of a package, as for Debian's own tools.
+set(CPACK_PACKAGE_CONTACT "The Plateau authors <plateau@example.org>")
+if(DEFINED ENV{DEBFULLNAME} AND DEFINED ENV{DEBEMAIL})
+  set(CPACK_PACKAGE_CONTACT "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+endif()
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "LLM inference server with planned and bounded memory")
-set(CPACK_PACKAGE_DESCRIPTION "Plateau serves large language models over HTTP with OpenAI's and Anthropic's API.
-It computes a memory plan before it loads a model, keeps to it, and returns memory that is not used.")
+set(CPACK_PACKAGE_DESCRIPTION "Plateau serves large language models over HTTP with OpenAI's and
+Anthropic's API. It computes a memory plan before it loads a model, keeps
+to it, and returns memory that is not used.")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/packages)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ffmpeg)
+# Certificates for plateau pull. Videos need ffmpeg, which brings a hundred packages and is found when it is there.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS ca-certificates)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS ffmpeg)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/packaging/debian/conffiles
   ${CMAKE_SOURCE_DIR}/packaging/debian/postinst ${CMAKE_SOURCE_DIR}/packaging/debian/prerm
   ${CMAKE_SOURCE_DIR}/packaging/debian/postrm)
@@ -81,3 +88,14 @@ set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
 include(CPack)
+
+# Debian wants a changelog. Its place follows the prefix, so that `make install` has none.
+configure_file(packaging/debian/changelog.in ${CMAKE_BINARY_DIR}/packaging/changelog @ONLY)
+install(CODE "
+  if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+    set(changelog \"\$ENV{DESTDIR}/usr/${share}/doc/plateau/changelog.gz\")
+    execute_process(COMMAND gzip -9nc \"${CMAKE_BINARY_DIR}/packaging/changelog\" OUTPUT_FILE \"\${changelog}\"
+      COMMAND_ERROR_IS_FATAL ANY)
+    message(STATUS \"Installing: \${changelog}\")
+  endif()
+")

@@ -330,6 +330,7 @@ static void on_tick(void *arg, uint64_t now_ns)
     struct api *a = arg;
     watch_models(a, now_ns);
     responses_rest(a, now_ns);
+    pulls_tick(a, now_ns);
     figures_tick(a->figures, a, now_ns);
     LIST_EACH(it, &a->exchanges)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
@@ -341,6 +342,7 @@ static void on_stopping(void *arg)
     struct api *a = arg;
     struct reject why = {0};
     reject_as(&why, REJECT_SHUTTING_DOWN);
+    pulls_drain(a);
     LIST_EACH(it, &a->exchanges) {
         struct exchange *x = LIST_ENTRY(it, struct exchange, all);
         if (x->phase != EXCHANGE_SENDING)
@@ -382,6 +384,7 @@ void api_stop(struct api *a)
         return;
     a->stopped = true;
     a->server = NULL;
+    pulls_close(a);
     prep_stop(a);
     /* The server has closed their connections: no answer is sent, every exchange is freed. */
     while (a->prepared && mailbox_take(a->prepared, &x))

@@ -52,6 +52,7 @@ struct api_opts {
     struct store *store;     /* of the SSD tier, for reports and clears; NULL: no SSD tier */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
     struct account *responses;   /* of stored ones, and their limit; NULL: none are stored */
+    struct account *pull;        /* pays for the process that pulls a model; NULL: none are pulled */
     struct account *history;     /* pays for api_history_bytes(); NULL: no history, no log for reports */
     uint64_t response_ttl_ns;    /* how long a stored one stays without use; 1 h */
     struct account *threads;     /* pays for the stacks of prep threads; NULL: `text` does */

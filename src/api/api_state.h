@@ -8,6 +8,7 @@
 #include "media/media.h"
 #include "api/metrics.h"
 #include "api/prep_queue.h"
+#include "api/pulls.h"
 #include "gen/reject.h"
 #include "api/request.h"
 #include "api/responses_store.h"
@@ -70,6 +71,7 @@ struct api {
     struct http_server *server;
     struct api_live live; /* current values; start as in opts. max_tokens_default: above */
     struct audit_refusals refusals;
+    struct pulls pulls;
     uint64_t responses_shrink_ns, responses_check_ns; /* when the store of responses is next looked at */
     struct job_numbers *jobs;                         /* [API_JOBS_SHOWN_MAX], scratch */
     struct account_numbers *accounts;                 /* [accounts_max], scratch */

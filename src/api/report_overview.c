@@ -185,6 +185,10 @@ static void write_admins(struct api *a, const struct engine_numbers *cache, stru
         write_rates(a->figures, ret);
         write_attention(a->figures, ret);
     }
+    if (a->opts.pull) {
+        buf_puts(ret, ",\"pull\":");
+        pulls_write(a, ret);
+    }
     buf_printf(ret, ",\"log_last\":%llu", (ull)log_ring_last());
 }
 

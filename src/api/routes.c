@@ -10,6 +10,7 @@
 #include "api/memory_refusal.h"
 #include "api/messages.h"
 #include "api/page.h"
+#include "api/pulls.h"
 #include "api/report.h"
 #include "api/responses.h"
 #include "api/wire_openai.h"
@@ -354,6 +355,46 @@ static void answer_unpin(const struct call *c)
     set_pinned(c, false);
 }
 
+/* ---- /api/models/pull ---- */
+
+static void write_pull(const struct call *c, struct buf *ret)
+{
+    pulls_write(c->api, ret);
+}
+
+static void answer_pull(const struct call *c)
+{
+    respond_report(c, 200, JSON, write_pull);
+}
+
+static void order_pull(const struct call *c)
+{
+    struct reject why = {0};
+    struct audit who;
+    audit_begin(&who, c->http, &c->auth);
+    bool started = pulls_order(c->api, http_request_body(c->http), &why);
+    audit_done(&who, started ? 202 : reject_status(&why), started ? "ok" : reject_code(&why), 0, "-");
+    if (started)
+        respond_report(c, 202, JSON, write_pull);
+    else
+        reject_respond(&why, &reject_openai, "", c->http);
+}
+
+static void cancel_pull(const struct call *c)
+{
+    struct reject why = {0};
+    struct audit who;
+    audit_begin(&who, c->http, &c->auth);
+    if (pulls_cancel(c->api)) {
+        audit_done(&who, 202, "ok", 0, "-");
+        respond_report(c, 202, JSON, write_pull);
+        return;
+    }
+    reject_set(&why, REJECT_NOT_FOUND, NULL, "No pull runs now.");
+    audit_done(&who, 404, reject_code(&why), 0, "-");
+    reject_respond(&why, &reject_openai, "", c->http);
+}
+
 /* ---- /v1/responses/{id} ---- */
 
 static bool response_key(const struct call *c, struct responses_key *ret)
@@ -467,6 +508,9 @@ static const struct route routes[] = {
     {"GET", "/api/overview", AUTH_KEY, answer_overview},
     {"GET", "/api/history", AUTH_ADMIN, answer_history},
     {"GET", "/api/log", AUTH_ADMIN, answer_log},
+    {"GET", "/api/models/pull", AUTH_ADMIN, answer_pull},
+    {"POST", "/api/models/pull", AUTH_ADMIN, order_pull},
+    {"DELETE", "/api/models/pull", AUTH_ADMIN, cancel_pull},
     {"POST", "/api/hot-cache/clear", AUTH_ADMIN, NULL, REQUEST_CLEAR},
     {"POST", "/api/ssd-cache/clear", AUTH_ADMIN, NULL, REQUEST_CLEAR_SSD},
     {"POST", "/api/trim", AUTH_ADMIN, NULL, REQUEST_TRIM},

@@ -6,6 +6,7 @@
 #include "host/model_listing.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,19 @@ void pull_plain_reason(const char *text, const char *dir, char *ret, size_t byte
                  at + strlen(dir) + strspn(at + strlen(dir), ":/ "));
 }
 
+static void write_event(const char *model, uint64_t bytes, const struct model_listing *m)
+{
+    json_t *e =
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b}", "event", "plan", "model", model, "family",
+                  m->shape.family, "form", m->shape.form, "context", (json_int_t)m->max_model_len, "bytes",
+                  (json_int_t)bytes, "floor_bytes", (json_int_t)m->floor_bytes, "ceiling_bytes",
+                  (json_int_t)m->ceiling_bytes, "fits", m->state == LISTING_FITS);
+    json_dumpf(e, stdout, JSON_COMPACT);
+    putchar('\n');
+    output_flush();
+    json_decref(e);
+}
+
 int pull_plan_show(const struct settings *o, const char *model, const char *dir, uint64_t bytes, bool anyway,
                    struct err *e)
 {
@@ -30,6 +44,8 @@ int pull_plan_show(const struct settings *o, const char *model, const char *dir,
         return anyway ? 0
                       : err_set(e, -ENOTSUP, "%s is not served here: %s. --anyway fetches it nevertheless",
                                 model, why);
+    if (o->json)
+        write_event(model, bytes, &m);
     FILE *f = o->json ? stderr : stdout;
     fprintf(f, "%s: family %s, %s, context %u, %s to fetch; serving takes at least %s of %s: ", model,
             m.shape.family, m.shape.form, m.shape.context_max, bytes_text(bytes).text,

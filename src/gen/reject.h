@@ -28,8 +28,9 @@ enum reject_kind {
     REJECT_MEDIA_NOT_ALLOWED,
     REJECT_MEDIA_TOO_LARGE, /* one image or video is over a limit of its own */
     REJECT_TOO_MANY_MEDIA,
-    /* 401 */
+    /* 401, 403 */
     REJECT_INVALID_API_KEY,
+    REJECT_PULL_NOT_ALLOWED,
     /* 404, 405, 408 */
     REJECT_NOT_FOUND,
     REJECT_MODEL_NOT_FOUND,
@@ -43,6 +44,7 @@ enum reject_kind {
     REJECT_LOAD_FAILED,
     REJECT_UNLOAD_LOADING,
     REJECT_UNLOAD_PINNED,
+    REJECT_PULL_RUNS,
     /* 413 */
     REJECT_MEDIA_MEMORY, /* an image or video needs more than --media-memory */
     REJECT_REQUEST_TOO_LARGE,

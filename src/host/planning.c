@@ -13,6 +13,7 @@
 #include "host/listeners.h"
 #include "registry/registry.h"
 #include "compute/device.h"
+#include "hub/hub_child.h"
 #include "registry/guard.h"
 #include "store/staging.h"
 #include "store/store.h"
@@ -84,6 +85,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->responses_bytes =
         MIN_OF(o->process.response_store, least ? RESPONSES_BYTES_LEAST : ceiling / RESPONSES_PART);
     ret->history_bytes = api_history_bytes();
+    ret->pull_bytes = o->process.allow_pull ? HUB_CHILD_BYTES : 0;
     ret->body_bytes = MAX_OF((ret->text_bytes - ret->text_floor_bytes) / 2, MIB);
     if (!o->store.dir)
         return;

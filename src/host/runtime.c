@@ -153,6 +153,8 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, ACCOUNT_RESPONSES, p->responses_bytes, &rt->responses);
     if (r == 0 && p->history_bytes > 0)
         r = open_account(rt, ACCOUNT_HISTORY, p->history_bytes, &rt->history);
+    if (r == 0 && p->pull_bytes > 0)
+        r = open_account(rt, ACCOUNT_PULL, p->pull_bytes, &rt->pull);
     if (r == 0 && p->media_bytes > 0)
         r = open_account(rt, ACCOUNT_MEDIA, p->media_bytes, &rt->media);
     struct holders_opts holders = {rt->ledger,
@@ -298,6 +300,7 @@ void runtime_close(struct runtime *rt)
     account_close(rt->device_root);
     device_close(rt->device);
     account_close(rt->media);
+    account_close(rt->pull);
     account_close(rt->history);
     account_close(rt->responses);
     account_close(rt->text);

@@ -26,6 +26,7 @@ struct runtime {
     struct account *heap, *threads, *text, *network; /* children of the root */
     struct account *responses;                       /* likewise; NULL: none are stored */
     struct account *history;                         /* likewise; NULL: the process does not serve */
+    struct account *pull;                            /* likewise; NULL: none are pulled */
     struct account *media;                           /* likewise; NULL: no model accepts images */
     struct holders *holders;                         /* all sets of pools */
     struct guard *guard;                             /* NULL: a process with one model needs no guard */

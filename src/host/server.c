@@ -60,7 +60,7 @@ static int open_registry(struct server *s, struct err *e)
  * limits of all accounts fit together by the plan. */
 static int set_floors(struct server *s, struct err *e)
 {
-    struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text, s->rt.media};
+    struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text, s->rt.media, s->rt.pull};
     int r = 0;
     for (size_t i = 0; i < COUNT_OF(accounts) && r == 0 && s->models.count > 1; i++)
         if (accounts[i])
@@ -81,6 +81,7 @@ static int open_api(struct server *s, struct err *e)
     opts.text = s->rt.text;
     opts.responses = s->rt.responses;
     opts.history = s->rt.history;
+    opts.pull = s->rt.pull;
     opts.threads = s->rt.threads;
     opts.media.on = s->rt.media != NULL;
     opts.media.account = s->rt.media;

@@ -53,6 +53,7 @@ struct process_settings {
     const char *device; /* NULL: auto */
     uint64_t memory_limit, device_memory_limit, text_limit, media_memory, response_store;
     uint32_t threads;
+    bool allow_pull;
 };
 
 /* models.c: which models. */

@@ -236,6 +236,8 @@ const struct setting_row settings_table[] = {
      "load the model here, even if a server of this machine has it"},
     {GROUP_NETWORK, "allow-open", NULL, SETTING_FLAG, AT(keys.allow_open), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "listen beyond loopback without a key: every client that reaches the port may use the models"},
+    {GROUP_NETWORK, "allow-pull", NULL, SETTING_FLAG, AT(process.allow_pull), 0, 0, NULL, COMMAND_SIZE,
+     "let administrators pull models of the hub into its cache (POST /api/models/pull)"},
     {GROUP_NETWORK, "idle-timeout", "SECONDS", SETTING_COUNT, AT(http.idle_timeout_s), 1, 86400, "60",
      COMMAND_SERVE | LIVE, "close a connection after SECONDS without traffic"},
     {GROUP_NETWORK, "keepalive", "SECONDS", SETTING_COUNT, AT(api.live.keepalive_s), 1, 3600, "10",

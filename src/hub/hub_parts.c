@@ -158,7 +158,8 @@ static int ended(struct parts *p, struct slot *s, struct err *e)
     if (t->end == HUB_END_FAILED)
         return err_set(e, t->code, "%s: %s", s->blob->file->name, t->why.text);
     bool all = s->blob->done[s->part] == hub_blob_part_bytes(s->blob, s->part);
-    if (t->end == HUB_END_OK && all) {
+    if (all) {
+        /* Also after an error: a transfer can time out in the moment in which its last byte comes. */
         release(p, s);
         return 0;
     }
@@ -182,12 +183,23 @@ static int wrong_sum(struct parts *p, struct hub_blob *b, struct err *e)
                    b->file->name);
 }
 
+/* A transfer of it has not ended yet, though all its bytes may be there. */
+static bool is_fetched(const struct parts *p, const struct hub_blob *b)
+{
+    for (size_t i = 0; i < HUB_TRANSFERS_MAX; i++)
+        if (p->slots[i].blob == b)
+            return true;
+    return false;
+}
+
 /* Sums some of a file that is complete. 1: there is more to do. */
 static int check(struct parts *p, struct err *e)
 {
-    for (uint32_t i = p->first; !p->checked && i < p->work->list.count; i++)
-        if (is_mine(p, &p->work->blobs[i]) && is_complete(&p->work->blobs[i]))
-            p->checked = &p->work->blobs[i];
+    for (uint32_t i = p->first; !p->checked && i < p->work->list.count; i++) {
+        struct hub_blob *b = &p->work->blobs[i];
+        if (is_mine(p, b) && is_complete(b) && !is_fetched(p, b))
+            p->checked = b;
+    }
     if (!p->checked)
         return 0;
     int r = hub_blob_check(p->checked, e);

@@ -83,7 +83,8 @@ int hub_work_get(struct hub_work *w, struct hub_transfer *t, void (*restart)(voi
         int r = run_one(w, t, e);
         if (r < 0)
             return r;
-        if (t->end == HUB_END_OK)
+        const bool all = t->bytes > 0 && t->came == t->bytes; /* and then it timed out */
+        if (t->end == HUB_END_OK || (t->end == HUB_END_AGAIN && all))
             return 0;
         if (t->end == HUB_END_WHOLE)
             return err_set(e, -ENOTSUP, "the hub serves no ranges");

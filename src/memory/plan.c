@@ -111,7 +111,8 @@ static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *
 uint64_t plan_process_bytes(const struct plan_process *p)
 {
     return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes +
-           p->responses_bytes + p->history_bytes + p->media_bytes + p->ssd_staging_bytes + p->ssd_table_bytes;
+           p->responses_bytes + p->history_bytes + p->pull_bytes + p->media_bytes + p->ssd_staging_bytes +
+           p->ssd_table_bytes;
 }
 
 uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain)
@@ -416,6 +417,8 @@ static void add_process(struct plan *p)
     if (o->history_bytes > 0)
         add(p, 0, "history", ACCOUNT_ANON, o->history_bytes, o->history_bytes,
             "figures of 30 days, log lines");
+    if (o->pull_bytes > 0)
+        add(p, 0, "pull", ACCOUNT_FILE, 0, o->pull_bytes, "a process that fetches a model");
     if (o->media_bytes > 0) {
         add(p, 0, "media", ACCOUNT_ANON, 0, o->media_bytes, "images and videos of requests");
         add(p, 1, "video", ACCOUNT_FILE, 0, o->media_bytes, "part of it: ffmpeg and its input files");

@@ -7,6 +7,7 @@ import { ask, el, figure, keyed, setFigure, shorten, svg, text, toast } from "./
 import { bytes, clock, count, plural, rate, seconds } from "./format.js";
 import { openLog } from "./log.js";
 import { openMemory, openTimeline } from "./memory.js";
+import { openPull } from "./pull.js";
 
 const REQUESTS_SHOWN = 50, MODELS_SHOWN = 12;
 const PHASES = {
@@ -160,7 +161,8 @@ function openModels() {
   const body = el("tbody", {}), more = el("p", { class: "soft" });
   const heads = [["Model"], ["State"], ["Holds", "n"], ["Needs at least", "n wide"], ["Context", "n wide"], ["Written", "n wide"], ["Loaded in", "n wide"], ["Tokens", "wide"]];
   const table = el("table", {}, el("thead", {}, el("tr", {}, heads.map(([t, c]) => el("th", { scope: "col", class: c }, t)), el("th", { scope: "col" }, el("span", { class: "hidden" }, "Actions")))), body);
-  const node = el("section", { class: "card", id: "models" }, el("h2", {}, "Models"), table, more);
+  const pull = openPull(changed);
+  const node = el("section", { class: "card", id: "models" }, el("h2", {}, "Models"), table, more, pull.node);
 
   async function unload(button, model) {
     if (!(await ask(`Unload ${model.id}?`, `Gives back about ${bytes(model.used_bytes)}. The next request for it loads it again, which took ${seconds(model.load_seconds)}.`, "Unload"))) return;
@@ -211,6 +213,7 @@ function openModels() {
       row.admin_ = now.admin;
       update(row, m);
     });
+    pull.show(now.pull);
     text(more, now.models.length > MODELS_SHOWN ? `and ${now.models.length - MODELS_SHOWN} more` : "");
   }
 

@@ -26,6 +26,7 @@
     X(dom, "dom.js", SCRIPT)                                                                                 \
     X(format, "format.js", SCRIPT)                                                                           \
     X(chart, "chart.js", SCRIPT)                                                                             \
+    X(pull, "pull.js", SCRIPT)                                                                               \
     X(overview, "overview.js", SCRIPT)                                                                       \
     X(memory, "memory.js", SCRIPT)                                                                           \
     X(log, "log.js", SCRIPT)                                                                                 \

@@ -13,7 +13,7 @@ import time
 import urllib.parse
 
 LARGE = 4096  # bytes from which a file has SHA-256 and lies at the other host
-FAULTS = ("cut", "slow", "429", "500", "wrong bytes", "wrong length", "no ranges", "redirect elsewhere", "expired")
+FAULTS = ("cut", "cut at the end", "slow", "429", "500", "wrong bytes", "wrong length", "no ranges", "redirect elsewhere", "expired")
 
 
 class Model:
@@ -183,7 +183,7 @@ class Hub:
             h.send_header(key.replace("_", "-"), value)
         if partial:
             h.send_header("Content-Range", f"bytes {begin}-{end - 1}/{total}")
-        h.send_header("Content-Length", str(len(part)))
+        h.send_header("Content-Length", str(len(part) + (fault == "cut at the end")))
         h.end_headers()
         if h.command == "HEAD":
             return None
@@ -193,6 +193,10 @@ class Hub:
             h.wfile.write(part[:random.randrange(len(part) + 1)])
             h.close_connection = True
             h.connection.shutdown(2)
+            return None
+        if fault == "cut at the end":  # all bytes came, and the transfer fails nevertheless
+            h.wfile.write(part)
+            h.close_connection = True
             return None
         step = max(1, len(part) // 5) if fault == "slow" else len(part)
         for at in range(0, len(part), max(step, 1)):

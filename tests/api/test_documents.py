@@ -60,6 +60,54 @@ def test_a_question_of_the_readme_has_the_answer_that_it_tells(command, told):
     assert got.stdout.strip() in told
 
 
+# ---- links, options and metrics ----
+
+SOURCES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "models/canary/README.md"]
+
+
+def anchors(path):
+    """Of the headings, as GitHub makes them."""
+    text = re.sub(r"[`*]|\[([^]]*)\]\([^)]*\)", r"\1", path.read_text())
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_link_leads_somewhere(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+        if re.match(r"https?:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        at = path.parent / name if name else path
+        assert at.exists(), f"{path.name}: {target}"
+        assert not anchor or anchor in anchors(at), f"{path.name}: {target}"
+
+
+def test_every_document_is_in_the_list():
+    listed = {m for text in [(ROOT / "docs/README.md").read_text()] for m in re.findall(r"\]\(([\w-]+\.md)", text)}
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - listed - {"README.md"} == set()
+
+
+COMMANDS = subprocess.run([PROGRAM, "manual", "--names"], capture_output=True, text=True).stdout.split()
+
+
+def test_every_option_in_a_document_exists():
+    helped = "".join(subprocess.run([PROGRAM, c, "--help-all"], capture_output=True, text=True).stdout for c in COMMANDS)
+    flags = set(re.findall(r"^  (--[a-z-]+)", helped, re.M))
+    for name in ("getting-started", "tuning", "nginx", "troubleshooting", "upgrading", "how-it-works", "operations", "ssd-cache", "speculation"):
+        text = (ROOT / f"docs/{name}.md").read_text()
+        # Of other programs: ./run, podman, numactl, groupadd.
+        others = {"--offline", "--time", "--cpunodebind", "--membind", "--version", "--system"}
+        named = set(re.findall(r"(?<![\w/-])(--[a-z][a-z-]+)", re.sub(r"^    .*$", "", text, flags=re.M)))
+        assert named - flags - others == set(), name
+
+
+def test_every_metric_in_a_document_is_in_the_list():
+    listed = set(re.findall(r"(?:vllm:|plateau_|process_)[a-z_]+", (ROOT / "docs/metrics.md").read_text()))
+    for path in DOCUMENTS:
+        named = set(re.findall(r"`[^`\n]*?((?:vllm:|plateau_)[a-z_]+[a-z])(?=[`{ \[)])", path.read_text()))
+        assert {n.removesuffix("_bucket") for n in named} - listed - {"plateau_layer"} == set(), path.name
+
+
 # ---- docs/api.md against the program's tables ----
 
 API = (ROOT / "docs/api.md").read_text()
@@ -101,3 +149,80 @@ def test_every_route_is_in_the_document():
     told |= {"/v1/models/*" + end for end in told if end in ("/load", "/unload", "/pin", "/unpin")}
     missing = [path for path in paths if path.rstrip("*") not in told and path + "*" not in told and path + "..." not in told]
     assert missing == []
+
+
+def test_every_refusal_of_http_is_in_the_document():
+    rows = set(re.findall(r'\[HTTP_REFUSAL_\w+\] = \{(\d+), "(\w+)"', (ROOT / "src/http/http_refuse.c").read_text()))
+    told = {(status, code) for line in re.findall(r"^\| (\d{3}.*)$", API, re.M) for status in re.findall(r"\d{3}", line.split("|")[0])
+            for code in re.findall(r"`(\w+)`", line)}
+    assert len(rows) > 20 and sorted(rows - told) == []
+
+
+def test_every_header_of_a_reply_is_in_the_document():
+    folders = [path.read_text() for name in ("api", "http") for path in (ROOT / "src" / name).glob("*.c")]
+    names = {name for text in folders for name in re.findall(r'http_header_set\([^,]+, "([a-z-]+)"', text)}
+    told = set(re.findall(r"`([a-z0-9-]+)(?::[^`]*)?`", API))
+    # Headers about caches and encodings are HTTP's own.
+    assert len(names) > 8 and sorted(names - told - {"etag", "cache-control", "vary", "content-encoding"}) == []
+
+
+def test_every_phase_is_in_the_document():
+    text = CODE["report_requests.c"] + (ROOT / "src/engine/engine.c").read_text()
+    tables = re.findall(r'\b(?:phases|names)\[\] = \{([^}]*)\}', text) + ['"media"']
+    phases = {name for table in tables for name in re.findall(r'"(\w+)"', table)}
+    told = API.split("### Phases")[1].split("###")[0]
+    assert len(phases) == 13 and phases == set(re.findall(r"^\| `(\w+)`", told, re.M)) - {"phase"}
+
+
+def members(value):
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from members(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from members(inner)
+
+
+@pytest.mark.parametrize("route", ["/v1/models", "/model_info", "/server_info", "/health", "/version", "/api/status", "/api/memory", "/api/overview",
+                                   "/api/history?range=5m", "/api/log"])
+def test_every_member_of_a_report_is_in_the_documents(server, route):
+    metrics = (ROOT / "docs/metrics.md").read_text()
+    known = NAMED | {word for quoted in re.findall(r"`([^`\n]+)`", metrics) for word in re.findall(r"\w+", quoted)}
+    with server.begin() as running:
+        running.event()
+        reply = server.http.get(route)
+    assert reply.status_code == 200
+    found = reply.json()
+    if "info" in route:  # the markers of one format
+        found["chat_format"].pop("markers", None)
+    missing = sorted(set(members(found)) - known)
+    assert not missing, " ".join(missing)
+
+
+# ---- docs/troubleshooting.md against the program's texts ----
+
+
+def texts():
+    """Every text of the program and of its scripts, with "..." for its values."""
+    for path in [*(ROOT / "src").rglob("*.[ch]"), ROOT / "run", ROOT / "tools/install-packages"]:
+        code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+        literal = r'"(?:[^"\\\n]|\\.)*"'
+        for run_of in re.findall(rf"{literal}(?:\s*(?:PRI\w+\s*)?{literal})*", code):
+            text = "".join(part[1:-1] for part in re.findall(literal, run_of)).replace('\\"', '"').replace("%%", "\0")
+            yield re.sub(r"%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j)?[a-zA-Z]", "...", text).replace("\0", "%")
+
+
+def messages():
+    told = (ROOT / "docs/troubleshooting.md").read_text()
+    for table in re.findall(r"^\| (?:status and )?message .*\n\|---.*\n((?:\|.*\n)+)", told, re.M):
+        for row in table.splitlines():
+            found = re.findall(r"`((?:[^`]){13,})`", row.split(" | ")[0])
+            assert found, f"a row without a message: {row}"
+            yield from found
+
+
+def test_each_message_of_the_document_is_one_of_the_program():
+    told, known = list(messages()), list(texts())
+    assert len(told) > 50
+    assert [message for message in told if not any(message in text for text in known)] == []

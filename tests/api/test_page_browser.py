@@ -2,13 +2,16 @@
 
 It needs Debian's chromium and chromium-driver, and selenium; without them it is skipped."""
 
+import contextlib
 import json
+import random
 import shutil
 import time
 
 import pytest
 
-from conftest import ADMIN_KEY, Server, serving, until
+from conftest import ADMIN_KEY, TOP, Server, serving, until
+from hub_stand_in import Hub, Model, folder
 
 selenium = pytest.importorskip("selenium", reason="selenium is not installed")
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -68,6 +71,13 @@ class Page:
 
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
+
+    def type(self, selector, text):
+        """Types a line."""
+        self.driver.find_element("css selector", selector).send_keys(text + "\n")
+
+    def close(self):
+        self.driver.quit()
 
     def connection(self):
         return self.js("return document.body.dataset.connection")
@@ -175,6 +185,29 @@ def test_a_chat_answers(page):
 def test_nothing_went_elsewhere_and_the_console_is_empty(page):
     assert [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"] == []
     assert {a for a in page.addresses() if not a.startswith((page.server.url + "/", "data:", "blob:"))} == set()
+
+
+def test_a_model_is_pulled_and_a_pull_is_stopped(tmp_path, monkeypatch):
+    files = {n: b for n, b in folder(TOP / "tests/golden/data/qwen3").items() if n != "golden.json"}
+    files["tokenizer.json"] = random.Random(1).randbytes(8 << 20)
+    with Hub({"acme/small": Model(files)}) as hub:
+        hub.faults, hub.pause = (lambda name, part: "slow" if name == "tokenizer.json" else None), 20
+        for name, value in {"HOME": tmp_path, "HF_ENDPOINT": hub.url, "TMPDIR": tmp_path}.items():
+            monkeypatch.setenv(name, str(value))
+        with serving("--allow-pull", "--admin-key", ADMIN_KEY, key=ADMIN_KEY) as s, contextlib.closing(Page(s)) as page:
+            until(lambda: page.js("return document.getElementById('pull-name')?.getClientRects().length"))
+            page.type("#pull-name", "<b>x</b>")
+            until(lambda: "ORG/NAME" in page.js("return document.getElementById('toast').textContent"))
+            assert page.js("return document.querySelectorAll('#toast b').length") == 0
+            page.driver.find_element("id", "pull-name").clear()
+            page.type("#pull-name", "acme/small")
+            until(lambda: int(page.js("return document.querySelector('[data-figure=\"pull.bytes\"]').dataset.value || 0")) > 0)
+            page.js("document.querySelector('.pulling button').click()")
+            page.js("document.querySelector('dialog button[value=yes]').click()")
+            until(lambda: "was stopped at" in page.js("return document.querySelector('#pull [role=status]').textContent"))
+            hub.faults = lambda *_: None
+            page.type("#pull-name", "acme/small")
+            until(lambda: "is in the hub's cache" in page.js("return document.querySelector('#pull [role=status]').textContent"))
 
 
 def test_without_a_key_there_is_the_frame_and_a_lost_server_is_said():

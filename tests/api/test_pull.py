@@ -185,6 +185,13 @@ def test_a_mirror_without_sums_in_its_list(hub, model, tmp_path):
     assert set(check_cache(tmp_path, model)) == WANTED and sum("/tree/" in path for _, path, _ in hub.requests) == -(-len(model.files) // 3)
 
 
+def test_a_line_that_breaks_after_the_last_byte(hub, model, tmp_path):
+    hub.faults = lambda name, part: "cut at the end"
+    got = pull(hub, tmp_path, "acme/small")
+    assert got.returncode == 0, got.stderr
+    assert set(check_cache(tmp_path, model)) == WANTED
+
+
 def test_a_killed_pull_goes_on(hub, model, tmp_path):
     files = {**model.files, "tokenizer.json": random.Random(1).randbytes(24 << 20)}
     hub.models["acme/small"] = model = Model(files)

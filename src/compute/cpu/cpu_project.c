@@ -12,7 +12,10 @@ struct tile_size {
     uint32_t panels, columns;
 };
 
-enum { COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
+/* Up to COLUMNS_STREAMED columns of rounded rows a panel is read at full speed by itself. With more the kernels
+ * share work among panels: in tiles of one panel 16 rows were 8 to 20 % slower (model_bench, qwen3-0.6b-8bit, 8
+ * and 16 workers). */
+enum { COLUMNS_STREAMED = 4, COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
 
 static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m,
                             const struct kern_columns *columns, const float *bias)
@@ -31,7 +34,7 @@ static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m
         .bias = bias,
         .panels = matrix_panels(m),
         .panels_step = step,
-        .panels_least = few && rounds ? 1 : DIV_UP(step, 2u),
+        .panels_least = rounds && columns->count <= COLUMNS_STREAMED ? 1 : DIV_UP(step, 2u),
         .columns_step = few ? COLUMNS_FEW : many.columns,
     };
     return list + 1;

@@ -1,0 +1,203 @@
+"""The commands and Python programs of README.md and docs/ run as they stand there, in a world that has what
+they name: models, keys, a hub, a server. NOT_HERE lists the commands that need more, such as root."""
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from conftest import ADMIN_KEY, ANSWER_S, MODEL, PROGRAM, TOP, Server, until
+from hub_stand_in import Hub, Model, folder
+
+DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+RUNS = ("plateau", "build/plateau", "./plateau", "curl", "printf", "openssl")
+NOT_HERE = {
+    "sudo": "root", "sudoedit": "root", "#": "a comment", "systemctl": "systemd", "journalctl": "systemd", "groupadd": "root", "chgrp": "root", "docker": "docker",
+    "podman": "podman", "./run": "tools/fresh runs it", "./test": "tools/fresh runs it", "make": "builds", "ninja": "builds",
+    "cmake": "builds", "tools/install-packages": "root", "tools/fresh": "root", "build/mkmodel": "not a part of the program",
+    "build/bench/run": "not a part of the program", "build/gpu_bench": "a GPU", "build/gpu-check": "a GPU", "numactl": "numactl",
+    "source": "a shell", "claude": "clients.md says how it was tried", "aider": "as claude", "lm_eval": "as claude", "export": "of those two",
+    "llm": "test_llm", "ssh": "another machine", "git": "the network"}
+# Other names for what the world has.
+NAMES = ["smollm2", "big", "Qwen3-4B", "Qwen/Qwen3-4B", "Qwen3-0.6B"]
+QUESTION = "What does ls do?\n"
+SECONDS = 200
+
+
+def blocks(path):
+    """The indented blocks of a document, as texts."""
+    for block in re.findall(r"(?:^    .*\n(?:\n(?=    ))*)+", path.read_text(), re.M):
+        yield re.sub(r"^    ", "", block, flags=re.M)
+
+
+def is_complete(text):
+    return not re.search(r"[\\|]\s*$", text) and subprocess.run(["bash", "-n", "-c", text], capture_output=True).returncode == 0
+
+
+def first_word(line):
+    """Of a command, behind assignments."""
+    return re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line).split()[0]
+
+
+def commands(path):
+    """Each whole command of the blocks that have commands; not those with output, and no synopses."""
+    for block in blocks(path):
+        first = first_word(block)
+        if (first not in RUNS and first not in NOT_HERE) or first == "#" or "COMMAND" in block or re.match(r"plateau \d", block):
+            continue
+        text = ""
+        for line in block.splitlines(keepends=True):
+            text += line
+            if is_complete(text):
+                if text.strip() and not re.search(r"[|\[]\[?[A-Z-]", re.sub(r"'.*'", "", text, flags=re.S)):
+                    yield text.strip()
+                text = ""
+        assert not text, f"an unfinished command in {path.name}: {text}"
+
+
+def programs(path):
+    return [b for b in blocks(path) if re.match(r"(?:from|import) ", b) and re.search(r"_base|base_url", b)]
+
+
+class World:
+    """A home, a checkout's folders, a hub with one model, and a server."""
+
+    def __init__(self, home):
+        self.home, files = home, folder(MODEL)
+        self.hub = Hub({"Qwen/Qwen3-0.6B": Model(files)})
+        for name in ("build", "tests", "models", "docs", "LICENSE"):
+            (home / name).symlink_to(pathlib.Path(PROGRAM).parent if name == "build" else TOP / name)
+        for name in ("plateau", "bin/plateau"):
+            (home / name).parent.mkdir(exist_ok=True)
+            (home / name).symlink_to(PROGRAM)
+        for name in ("srv/models", "models-of-the-user", "etc/plateau", "ssd", "run", "cache"):
+            (home / name).mkdir(parents=True)
+        for name in ("srv/models/Qwen3-0.6B", "models-of-the-user/Qwen3-4B"):
+            (home / name).symlink_to(MODEL)
+        (home / "etc/plateau/admin-key").write_text(ADMIN_KEY)
+        (home / "etc/plateau/plateau.ini").write_text("port = 8080\n")
+        (home / "key.txt").write_text("sk-of-a-client\n")
+        (home / "shape.png").write_bytes((TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes())
+        (home / "chat_template.jinja").write_text((MODEL / "chat_template.jinja").read_text())
+        (home / "chats.txt").write_text((TOP / "LICENSE").read_text())
+        (home / ".curlrc").write_text("fail-with-body\nsilent\n")
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PLATEAU_", "HF_", "XDG_"))}
+        self.env |= {"HOME": str(home), "HF_ENDPOINT": self.hub.url, "XDG_RUNTIME_DIR": str(home / "run"), "TMPDIR": str(home),
+                     "XDG_CACHE_HOME": str(home / "cache"), "PATH": f"{home}/bin:{os.environ['PATH']}", "KEY": "sk-of-a-client",
+                     "PLATEAU_PORT": "0", "PLATEAU_QUICK": "yes", "PLATEAU_TOKENS": "4", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+        before = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ["XDG_RUNTIME_DIR"] = str(home / "run")
+        try:
+            self.server = Server(*[o for name in NAMES for o in ("--alias", name)], "--embeddings")
+        finally:
+            os.environ["XDG_RUNTIME_DIR"] = before
+
+    def close(self):
+        self.server.stop()
+        self.hub.close()
+
+    def told(self, text):
+        """With the places of this world."""
+        for old, new in [("~/models", f"{self.home}/models-of-the-user"), ("/srv/models", f"{self.home}/srv/models"),
+                         ("/etc/plateau", f"{self.home}/etc/plateau"), ("/var/cache/plateau", f"{self.home}/ssd"),
+                         ("https://models.example", self.server.url)]:
+            text = text.replace(old, new)
+        if "--quant" in text:  # of a checkpoint of floats
+            text = text.replace(f"{self.home}/models-of-the-user/Qwen3-4B", str(TOP / "tests/golden/data/qwen3"))
+        text = re.sub(r"\b(?:DIR|MODEL|SOURCE)\b(?![=./\w])", str(MODEL), text)
+        return re.sub(r"127\.0\.0\.1:80[08]0", f"127.0.0.1:{self.server.port}", text)
+
+    def run(self, command):
+        got = subprocess.run(["bash", "-c", self.told(command)], cwd=self.home, env=self.env, input=QUESTION, capture_output=True,
+                             text=True, timeout=SECONDS)
+        assert got.returncode == 0, f"{command}\n{got.stdout[-2000:]}\n{got.stderr[-2000:]}"
+        return got.stdout
+
+    def serve(self, command):
+        """It says where it listens, becomes ready, and ends well."""
+        words = self.told(command).split("#")[0]
+        with subprocess.Popen(["bash", "-c", "exec " + words], cwd=self.home, env=self.env, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True) as process:
+            try:
+                said = process.stdout.readline()
+                where = re.search(r"listens on http://[\d.]+:(\d+)", said)
+                assert where, f"{command}: {said}"
+
+                def ready():
+                    with contextlib.suppress(httpx.TransportError):
+                        return httpx.get(f"http://127.0.0.1:{where[1]}/health").status_code == 200
+
+                until(ready, SECONDS, 0.05)
+            finally:
+                process.terminate()
+                process.stdout.close()
+            assert process.wait(60) == 0, command
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    w = World(tmp_path_factory.mktemp("world"))
+    yield w
+    w.close()
+
+
+def test_the_documents_have_commands():
+    found = {str(path.relative_to(TOP)): [c for c in commands(path) if first_word(c) in RUNS] for path in DOCUMENTS}
+    assert len(found["README.md"]) >= 5 and len(found["docs/getting-started.md"]) >= 10 and sum(map(len, found.values())) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [p for p in DOCUMENTS if list(commands(p))], ids=lambda p: str(p.relative_to(TOP)))
+def test_each_command_of_a_document_works(world, path):
+    (world.home / "Qwen3-4B.plateau").unlink(missing_ok=True)
+    for command in commands(path):
+        word = first_word(command)
+        if word in NOT_HERE or "cuda:" in command:
+            continue
+        assert word in RUNS, f"{path.name}: {command}: neither run here nor in NOT_HERE"
+        if re.match(r"\S*plateau serve", command):
+            world.serve(command)
+        elif "man -l" not in command:
+            world.run(command)
+
+
+def of_packages(text):
+    return [m for m in re.findall(r"^(?:from|import) (\w+)", text, re.M) if importlib.util.find_spec(m) is None]
+
+
+@pytest.mark.parametrize("path, number", [(p, i) for p in DOCUMENTS for i in range(len(programs(p)))], ids=lambda v: str(v.relative_to(TOP)) if isinstance(v, pathlib.Path) else str(v))
+def test_each_python_program_of_a_document_works(world, path, number):
+    text = programs(path)[number]
+    if of_packages(text):
+        pytest.skip(f"{of_packages(text)[0]} is not installed")
+    before = "class Order(__import__('pydantic').BaseModel):\n    item: str\n    quantity: int\n\n\n" if "Order" in text else ""
+    text = text.replace("messages=[...]", "messages=[{'role': 'user', 'content': 'Extract JSON with item, quantity: 18 of pencil.'}]")
+    text = re.sub(r"\bmessages=messages\b", "messages=[{'role': 'user', 'content': 'Extract JSON with name: tr'}]", text)
+    if "completions.create(model=\"canary\", messages=[{'role'" in text and "import" not in text:
+        text = "from openai import OpenAI\n" + text
+    got = subprocess.run([sys.executable, "-c", before + world.told(text)], cwd=world.home, capture_output=True, text=True, timeout=ANSWER_S,
+                         env={**world.env, "OPENAI_API_KEY": "none"})
+    assert got.returncode == 0, got.stderr[-3000:]
+
+
+LLM = pathlib.Path(sys.executable).parent / "llm"
+
+
+@pytest.mark.skipif(not LLM.exists(), reason="llm is not installed")
+def test_llm(world):
+    """The file and the commands of clients.md."""
+    path = TOP / "docs/clients.md"
+    (settings,) = [b for b in blocks(path) if b.startswith("- model_id: plateau")]
+    home = world.home / "llm"
+    home.mkdir()
+    (home / "extra-openai-models.yaml").write_text(world.told(settings))
+    world.env |= {"LLM_USER_PATH": str(home), "PATH": f"{LLM.parent}:{world.env['PATH']}"}
+    assert world.run("llm logs path").strip() == str(home / "logs.db")
+    said = [world.run(command) for command in commands(path) if command.startswith("llm ")]
+    assert len(said) == 3 and "list directory contents" in said[1] and '"quantity"' in said[2]

@@ -1,0 +1,192 @@
+"""POST /api/models/pull: one pull at a time, in a process of its own, whose memory has an account."""
+
+import os
+import pathlib
+import random
+
+import httpx
+import pytest
+
+from conftest import ADMIN_KEY, TOP, Server, account, check_ledger, refused, serving, until
+from hub_stand_in import Hub, Model, folder
+
+SMALL = TOP / "tests/golden/data/qwen3"
+ROUTE = "/api/models/pull"
+KEYS = ("--api-key", "sk-alice-0123", "--admin-key", ADMIN_KEY)
+
+
+@pytest.fixture
+def model():
+    files = {n: b for n, b in folder(SMALL).items() if n != "golden.json"}
+    return Model(files | {"tokenizer.json": random.Random(1).randbytes(8 << 20)})
+
+
+@pytest.fixture
+def hub(model, tmp_path, monkeypatch):
+    for name in [n for n in os.environ if n.startswith(("HF_", "XDG_CACHE"))]:
+        monkeypatch.delenv(name)
+    with Hub({"acme/small": model}) as hub:
+        for name, value in {"HOME": tmp_path, "HF_ENDPOINT": hub.url, "TMPDIR": tmp_path}.items():
+            monkeypatch.setenv(name, str(value))
+        yield hub
+
+
+@pytest.fixture
+def s(hub):
+    with serving("--allow-pull", *KEYS, key=ADMIN_KEY) as s:
+        yield s
+        until(lambda: account(s.memory(), "pull")["reserved_bytes"] == 0)
+        check_ledger(s.memory())
+
+
+def state(s):
+    reply = s.http.get(ROUTE)
+    assert reply.status_code == 200
+    assert s.http.get("/api/overview").json()["pull"].keys() == reply.json().keys()
+    return reply.json()
+
+
+def ended(s):
+    return until(lambda: state(s)["state"] not in ("running", "cancelling") and state(s), 60, 0.1)
+
+
+def order(s, name="acme/small", **more):
+    return s.http.post(ROUTE, json={"model": name, **more})
+
+
+def slow(hub, pause):
+    hub.faults, hub.pause = (lambda name, part: "slow" if name == "tokenizer.json" else None), pause
+
+
+def fetching(s):
+    def check():
+        """bytes come"""
+        now = state(s)
+        return now["phase"] == "fetch" and 0 < now["bytes"] and now
+    return until(check, 30, 0.05)
+
+
+def blobs(home, model):
+    top = home / ".cache/huggingface/hub/models--acme--small"
+    right = {**{v: k for k, v in model.sums.items()}, **{v: k for k, v in model.git.items()}}
+    for blob in (top / "blobs").glob("*") if top.exists() else []:
+        if ".plateau." not in blob.name:
+            assert blob.read_bytes() == model.files[right[blob.name]]
+    return sorted(p.name for p in (top / "snapshots").rglob("*") if p.is_file())
+
+
+def children(s):
+    return [p for p in pathlib.Path("/proc").glob("[0-9]*/stat") if _parent(p) == s.process.pid]
+
+
+def _parent(stat):
+    try:
+        return int(stat.read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.mark.smoke
+def test_a_pull_fills_the_cache_and_gives_its_memory_back(s, hub, model, tmp_path):
+    assert state(s) == {"state": "none"}
+    slow(hub, 0.1)
+    reply = order(s)
+    assert reply.status_code == 202 and reply.json()["state"] == "running" and reply.json()["model"] == "acme/small"
+    pull = account(s.memory(), "pull")
+    assert pull["reserved_bytes"] == pull["used_bytes"] == pull["limit_bytes"] == 64 << 20
+    check_ledger(s.memory())
+    now = ended(s)
+    assert now["state"] == "done" and now["error"] is None and now["commit"] == model.commit
+    assert now["bytes"] == now["bytes_total"] <= now["fetched_bytes"] and now["files"] == now["files_total"] == 4
+    assert now["plan"]["family"] == "qwen3" and now["plan"]["fits"] is True and now["plan"]["floor_bytes"] > 0
+    assert "model.safetensors" in blobs(tmp_path, model) and not children(s)
+    s.says('event=pull_ended model="acme/small" result=ok')
+    assert order(s).status_code == 202 and ended(s)["fetched_bytes"] == 0
+
+
+def test_one_at_a_time_and_the_client_may_leave(s, hub, model, tmp_path):
+    slow(hub, 0.3)
+    with httpx.Client(base_url=s.url, headers={"authorization": f"Bearer {ADMIN_KEY}"}) as leaving:
+        assert leaving.post(ROUTE, json={"model": "acme/small"}).status_code == 202
+    refused(order(s, "acme/other"), 409, "pull_runs")
+    now = fetching(s)
+    assert now["model"] == "acme/small" and now["bytes"] <= now["bytes_total"]
+    assert ended(s)["state"] == "done" and "config.json" in blobs(tmp_path, model)
+
+
+def test_a_cancelled_pull_goes_on_at_the_next_order(s, hub, model, tmp_path):
+    slow(hub, 1)
+    refused(s.http.delete(ROUTE), 404, "not_found")
+    assert order(s).status_code == 202
+    fetching(s)
+    reply = s.http.delete(ROUTE)
+    assert reply.status_code == 202 and reply.json()["state"] in ("cancelling", "cancelled")
+    assert ended(s)["state"] == "cancelled" and blobs(tmp_path, model) == [] and not children(s)
+    hub.faults, before = (lambda *_: None), hub.bytes_sent
+    assert order(s).status_code == 202 and ended(s)["state"] == "done"
+    assert hub.bytes_sent - before < 8 << 20 and "tokenizer.json" in blobs(tmp_path, model)
+
+
+def test_what_fails_says_why(s, hub, model, tmp_path):
+    assert order(s, "acme/none").status_code == 202
+    now = ended(s)
+    assert now["state"] == "failed" and "no such model, or it is private" in now["error"]
+    config = model.files["config.json"].replace(b'"qwen3"', b'"weird"')
+    hub.models["acme/small"] = model = Model({**model.files, "config.json": config})
+    assert order(s).status_code == 202
+    assert "model_type 'weird'" in ended(s)["error"] and blobs(tmp_path, model) == []
+    assert order(s, anyway=True).status_code == 202 and ended(s)["state"] == "done"
+    hub.listing = b"[" * 100000
+    assert order(s, "acme/small@refs/pr/1").status_code == 202 and ended(s)["state"] == "failed"
+
+
+BODIES = [b"", b"[]", b"{", b"[" * 5000, b'{"model":"acme/small","model":"a/b"}', b'{"model":1}', b'{"model":"small"}', b'{"model":"../x"}',
+          b'{"model":"a/../b"}', b'{"model":"a/b/c"}', b'{"model":"acme/small@../x"}', b'{"model":"-x/y"}', b'{"model":"http://127.0.0.1/x"}',
+          b'{"model":"a/b --include x"}', b'{"model":"a/b\\u0000"}', b'{"model":"a/b\\n"}', b'{"model":"acme/small","anyway":"yes"}',
+          b'{"model":"a/' + b"b" * 9000 + b'"}']
+
+
+def test_hostile_orders_are_refused(s, hub):
+    for body in BODIES:
+        reply = s.http.post(ROUTE, content=body, headers={"content-type": "application/json"})
+        assert reply.status_code == 400 and reply.json()["error"]["code"] in ("invalid_json", "invalid_value"), body
+    assert state(s) == {"state": "none"} and hub.requests == []
+
+
+def test_it_is_the_administrators_and_off_unless_it_is_allowed(hub):
+    with serving(*KEYS, key=ADMIN_KEY) as s:
+        refused(order(s), 403, "pull_not_allowed", "--allow-pull")
+        assert s.http.get(ROUTE).json() == {"state": "none"} and "pull" not in s.http.get("/api/overview").json()
+        assert not [a for a in s.memory()["accounts"][0]["children"] if a["name"] == "pull"]
+        for key in ("sk-alice-0123", "sk-wrong"):
+            for method in ("GET", "POST", "DELETE"):
+                reply = httpx.request(method, s.url + ROUTE, headers={"authorization": f"Bearer {key}"})
+                assert reply.status_code in (401, 403) and reply.json()["error"]["code"] == "invalid_api_key"
+    assert hub.requests == []
+
+
+def test_a_server_that_ends_ends_its_pull(hub, model, tmp_path):
+    slow(hub, 5)
+    s = Server("--allow-pull", *KEYS, key=ADMIN_KEY)
+    try:
+        assert order(s).status_code == 202
+        fetching(s)
+        [child] = children(s)
+        environment = (child.parent / "environ").read_bytes()
+        limits = (child.parent / "limits").read_text()
+        assert ADMIN_KEY.encode() not in environment and b"PLATEAU_" not in environment
+        assert any(line.split()[3:5] == [str(64 << 20)] * 2 for line in limits.splitlines() if line.startswith("Max data size"))
+    finally:
+        assert s.stop() == 0
+    assert not child.exists()
+    assert blobs(tmp_path, model) == []
+
+
+def test_a_killed_process_is_said(s, hub):
+    slow(hub, 5)
+    assert order(s).status_code == 202
+    fetching(s)
+    [child] = children(s)
+    os.kill(int(child.parent.name), 9)
+    now = ended(s)
+    assert now["state"] == "failed" and "ended early" in now["error"]
