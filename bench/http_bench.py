@@ -4,11 +4,13 @@ prefill in the same run.
 
     bench/http_bench.py MODEL                          build/plateau serves MODEL; 1, 4 and 16 clients
     bench/http_bench.py MODEL --server 'NAME=COMMAND'  one more server; may be repeated
+    bench/http_bench.py FILE.gguf --vocab 49152        a model that is one file
 
 Each client streams one completion. The prompts are fresh random token ids, so that no server can reuse any;
 decoding is greedy. All clients of a count begin at once, except that one client sends --repeats requests one
 after another. Each round measures model_bench's prefill, then each server from its start to its end; figures
-are medians over rounds, gaps are pooled.
+are medians over rounds, gaps are pooled. Memory is that of a server's process after its last burst: its own
+pages, and those of files that it has mapped.
 
 A COMMAND is started without a shell. It answers /health with 200 when it is ready and takes POST
 /v1/completions with a prompt of token ids. It may contain {port}, {threads}, {clients} (the most at once),
@@ -198,6 +200,13 @@ class Server:
         finally:
             ask.close()
 
+    def memory(self):
+        """(own, of files) in MiB."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        kib = dict(re.findall(r"^(Rss\w+|VmSwap):\s+(\d+) kB", status, re.MULTILINE))
+        own = sum(int(kib[name]) for name in ("RssAnon", "RssShmem", "VmSwap"))
+        return own / 1024, int(kib["RssFile"]) / 1024
+
     def __exit__(self, *_):
         self.process.terminate()
         try:
@@ -208,14 +217,15 @@ class Server:
 
 
 def measure(command, options, rng):
-    """{clients: [Burst]} of a fresh server that has answered two requests before."""
+    """{clients: [Burst]} of a fresh server that has answered two requests before, and its memory."""
     with Server(command, options) as server:
         for _ in range(2):
             run_burst(server.port, options, rng, 1, answer=8)
-        return {
+        bursts = {
             clients: [run_burst(server.port, options, rng, clients) for _ in range(options.repeats if clients == 1 else 1)]
             for clients in options.clients
         }
+        return bursts, server.memory()
 
 
 def bench_rate(options):
@@ -267,7 +277,12 @@ def line(r):
     )
 
 
-def table(seen, rates, options):
+def memory_line(name, samples):
+    own, files = (statistics.median(s[i] for s in samples) for i in (0, 1))
+    return f"memory of {name}: {own:.0f} MiB of its own, {files:.0f} MiB of files"
+
+
+def table(seen, memory, rates, options):
     rate = statistics.median(rates)
     spread = f" ({min(rates):.0f} to {max(rates):.0f})" if len(rates) > 1 else ""
     rows = [row(name, clients, by[clients], rate) for clients in options.clients for name, by in seen.items()]
@@ -275,12 +290,15 @@ def table(seen, rates, options):
     print(HEAD)
     for r in rows:
         print(line(r))
-    return {"bench_tokens_s": rates, "rows": rows}
+    print()
+    for name, samples in memory.items():
+        print(memory_line(name, samples))
+    return {"bench_tokens_s": rates, "rows": rows, "memory_mib": memory}
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model", metavar="MODEL", help="the model's directory")
+    p.add_argument("model", metavar="MODEL", help="the model's directory or GGUF file")
     p.add_argument("--server", action="append", default=[], metavar="NAME=COMMAND", help="one more server")
     p.add_argument("--program", default=str(TOP / "build/plateau"), help="the server that is measured (build/plateau)")
     p.add_argument("--model-bench", default=str(TOP / "build/bench/run/model_bench"), help="where prefill alone is measured (build/bench/run/model_bench)")
@@ -288,14 +306,19 @@ def arguments():
     p.add_argument("--prompt", type=int, default=512, help="tokens of each (512)")
     p.add_argument("--answer", type=int, default=48, help="tokens of each (48)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each server (one per core)")
+    p.add_argument("--vocab", type=int, help="tokens that prompts are drawn from (MODEL's vocabulary)")
     p.add_argument("--repeats", type=int, default=5, help="requests of one client, one after another (5)")
     p.add_argument("--rounds", type=int, default=3, help="of everything (3)")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--log", help="a file that gets what the servers print")
     p.add_argument("--json", help="a file that gets the figures")
     options = p.parse_args()
-    config = json.loads((pathlib.Path(options.model) / "config.json").read_text())
-    options.vocab = (config.get("text_config") or config)["vocab_size"]
+    if not options.vocab:
+        path = pathlib.Path(options.model) / "config.json"
+        if not path.is_file():
+            p.error("--vocab is needed for a MODEL without config.json")
+        config = json.loads(path.read_text())
+        options.vocab = (config.get("text_config") or config)["vocab_size"]
     return options
 
 
@@ -303,14 +326,17 @@ def main():
     options = arguments()
     servers = {"plateau": PLATEAU, **dict(s.split("=", 1) for s in options.server)}
     seen = {name: {clients: [] for clients in options.clients} for name in servers}
+    memory = {name: [] for name in servers}
     rng, rates = random.Random(options.seed), []
     for _ in range(options.rounds):
         rates.append(bench_rate(options))
         for name, command in servers.items():
-            for clients, bursts in measure(command, options, rng).items():
+            by_clients, used = measure(command, options, rng)
+            memory[name].append(used)
+            for clients, bursts in by_clients.items():
                 seen[name][clients] += bursts
                 print(line(row(name, clients, bursts, rates[-1])), file=sys.stderr, flush=True)
-    figures = table(seen, rates, options)
+    figures = table(seen, memory, rates, options)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
 

@@ -2,11 +2,13 @@
 """model_bench and the benches of llama.cpp and its relatives on the same shapes, in turns: one table.
 
     bench/peers.py NAME=FOLDER...      FOLDER holds llama-batched-bench and llama-bench, already built
+    bench/peers.py --compute int16,int8 NAME=FOLDER...      one column for each of Plateau's modes
 
 Weights are made up: mkmodel writes a checkpoint, gguf_shape a GGUF file of the same shapes. Forms of nearly
 equal size stand beside each other: 8 bits in groups of 64 and Q8_0, 4 bits and Q4_0, bf16 in both. Each round
 runs all programs on a model straight after one another. Figures are medians over rounds, and the ratio is
-Plateau's to the other's. A NAME that begins with `ik` repacks weights when it loads them (-rtr).
+that of Plateau's first mode to the other's. A NAME that begins with `ik` repacks weights when it loads them
+(-rtr).
 
 Decode is 1 to 16 sequences, 512 tokens deep, all rows' tokens per second; prefill is one prompt. Plateau's
 keys and values are f32 unless --options says otherwise, the others' f16. AMX is in use where the program's
@@ -31,8 +33,9 @@ import gguf_shape
 TOP = pathlib.Path(__file__).resolve().parents[1]
 GGUF_FORMS = {"8bit": "q8_0", "4bit": "q4_0", "bf16": "bf16"}
 MODELS = "qwen3-0.6b-8bit,qwen3-0.6b-4bit,qwen3-0.6b-bf16,qwen3.5-2b-8bit,qwen3.5-2b-4bit"
-ROWS = (1, 2, 4, 8, 16)
+ROWS = [1, 2, 4, 8, 16]
 DEPTH = 512
+CELLS = 1024  # of a row: a context that is divided among the rows must hold the prompt in each part
 LIMIT_S = 1200
 
 
@@ -120,27 +123,31 @@ def parse_llama_bench(text):
     return {f"prefill {r['n_prompt']}": float(r["avg_ts"]) for r in rows if r.get("n_prompt", "0") != "0"}
 
 
-def plateau(model, threads, options):
+def plateau(model, threads, mode, options):
+    """Figures and shares; model_bench always decodes all of ROWS."""
     program, folder = options.build / "bench/run/model_bench", checkpoint(model, options)
-    out = run([program, "--decode", "--prefill", "--prompt", DEPTH, *options.options, folder], threads, options.cores)[0]
+    modes = ["--compute", mode, *options.options]
+    out = run([program, "--decode", "--prefill", "--prompt", DEPTH, *modes, folder], threads, options.cores)[0]
     for tokens in options.prefill:
         if tokens != DEPTH:
-            out += run([program, "--prefill", "--prompt", tokens, *options.options, folder], threads, options.cores)[0]
-    return parse_model_bench(out)
+            out += run([program, "--prefill", "--prompt", tokens, *modes, folder], threads, options.cores)[0]
+    wanted = {f"{n} rows" for n in options.rows} | {f"prefill {n}" for n in options.prefill}
+    return [{what: figure for what, figure in part.items() if what in wanted} for part in parse_model_bench(out)]
 
 
 def peer(name, folder, model, threads, options):
+    """Figures, and whether its log names AMX. Some of these programs print their table to standard error."""
     path, t = gguf(model, options), str(threads)
     again = name.startswith("ik")
     # A shared prompt is refused for positions in several sections: each sequence then reads its own.
     shared = [] if model.shape.startswith("qwen3.5") else ["-pps"]
-    out, log = run([folder / "llama-batched-bench", "-m", path, "-c", 16384, "-b", 2048, "-ub", 512, "-npp", DEPTH, "-ntg", 16,
-                    "-npl", ",".join(map(str, ROWS)), *shared, "-t", t, "-tb", t, *(["-rtr"] if again else [])], threads, options.cores)
-    figures = parse_batched_bench(out)
+    out, log = run([folder / "llama-batched-bench", "-m", path, "-c", max(options.rows) * CELLS, "-b", 2048, "-ub", 512, "-npp", DEPTH, "-ntg", 16,
+                    "-npl", ",".join(map(str, options.rows)), *shared, "-t", t, "-tb", t, *(["-rtr"] if again else [])], threads, options.cores)
+    figures = parse_batched_bench(out + log)
     prompts = ",".join(map(str, options.prefill))
-    more = run([folder / "llama-bench", "-m", path, "-t", t, "-p", prompts, "-n", 0, "-r", 2, "-o", "csv",
+    more = run([folder / "llama-bench", "-m", path, "-t", t, "-p", prompts, "-n", 0, "-r", 2, "-o", "csv", "-v",
                 *(["-rtr", 1] if again else [])], threads, options.cores)
-    return figures | parse_llama_bench(more[0]), has_amx(out + log + more[1])
+    return figures | parse_llama_bench(more[0]), has_amx(log + more[1])
 
 
 def has_amx(text):
@@ -157,34 +164,40 @@ def medians(samples):
 
 
 def table(model, threads, ours, shares, others):
-    names = list(others)
+    """`ours` and `shares` are by Plateau's modes, `others` by the names of the programs."""
+    modes, first = list(ours), next(iter(ours.values()))
     lines = [
         f"### {model}, {threads} threads",
         "",
-        "| | plateau | of the machine |" + "".join(f" {n} | ratio |" for n in names),
-        "|---|---|---|" + "---|---|" * len(names),
+        "| |" + "".join(f" plateau, {m} | of the machine |" for m in modes) + "".join(f" {n} | ratio |" for n in others),
+        "|---|" + "---|---|" * (len(modes) + len(others)),
     ]
-    for what in ours:
-        share = f"{shares[what]:.0f} %" if what in shares else "-"
-        line = f"| {what} | {ours[what]:.1f} | {share} |"
-        for n in names:
-            theirs = others[n].get(what)
-            line += f" {theirs:.1f} | {ours[what] / theirs:.2f} |" if theirs else " - | - |"
+    for what in first:
+        line = f"| {what} |"
+        for m in modes:
+            share = f"{shares[m][what]:.0f} %" if what in shares[m] else "-"
+            line += f" {ours[m][what]:.1f} | {share} |" if what in ours[m] else " - | - |"
+        for figures in others.values():
+            theirs = figures.get(what)
+            line += f" {theirs:.1f} | {first[what] / theirs:.2f} |" if theirs else " - | - |"
         lines.append(line)
     return "\n".join(lines)
 
 
 def measure(model, threads, options):
-    ours, shares, others, amx = [], [], {n: [] for n in options.peers}, set()
+    ours, shares = {m: [] for m in options.compute}, {m: [] for m in options.compute}
+    others, amx = {n: [] for n in options.peers}, set()
     for _ in range(options.rounds):
-        figures, parts = plateau(model, threads, options)
-        ours.append(figures)
-        shares.append(parts)
+        for mode in options.compute:
+            figures, parts = plateau(model, threads, mode, options)
+            ours[mode].append(figures)
+            shares[mode].append(parts)
         for name, folder in options.peers.items():
             figures, used = peer(name, folder, model, threads, options)
             others[name].append(figures)
             amx |= {name} if used else set()
-    return medians(ours), medians(shares), {n: medians(s) for n, s in others.items()}, sorted(amx)
+    by_name = lambda samples: {name: medians(s) for name, s in samples.items()}
+    return by_name(ours), by_name(shares), by_name(others), sorted(amx)
 
 
 def peer_folder(text):
@@ -203,7 +216,9 @@ def arguments():
     p.add_argument("peers", nargs="+", type=peer_folder, metavar="NAME=FOLDER")
     p.add_argument("--models", type=lambda s: [Model.parse(m) for m in s.split(",")], default=MODELS, help=f"({MODELS})")
     p.add_argument("--threads", type=numbers, default=[len(cores)], help="one table for each (all cores)")
+    p.add_argument("--rows", type=numbers, default=ROWS, help="sequences that decode together (1,2,4,8,16)")
     p.add_argument("--prefill", type=numbers, default=[512, 2048], help="tokens of the prompts (512,2048)")
+    p.add_argument("--compute", type=lambda s: s.split(","), default=["auto"], help="modes of Plateau, each measured (auto)")
     p.add_argument("--options", type=str.split, default=[], help="more options of model_bench, in one argument")
     p.add_argument("--rounds", type=int, default=3, help="of everything (3)")
     p.add_argument("--build", type=pathlib.Path, default=TOP / "build", help="Plateau's build folder (build)")
@@ -212,6 +227,8 @@ def arguments():
     options = p.parse_args()
     if max(options.threads) > len(cores):
         p.error(f"--threads: there are {len(cores)} cores")
+    if unknown := set(options.rows) - set(ROWS):
+        p.error(f"--rows: {min(unknown)} is none of {', '.join(map(str, ROWS))}")
     options.peers, options.cores = dict(options.peers), cores
     options.work = options.work or options.build / "bench-models"
     options.work.mkdir(parents=True, exist_ok=True)

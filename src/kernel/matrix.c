@@ -61,9 +61,12 @@ static enum matrix_form qparams_form(const struct linear_source *s, uint32_t cou
     return form;
 }
 
+/* A dense source may have been quantised in its file, and may still have bits and a group. */
 static bool groups_are_alike(const struct linear_source *x, const struct linear_source *y)
 {
-    return x->affine == y->affine && x->bits == y->bits && x->group == y->group && x->codes == y->codes &&
+    if (!x->affine || !y->affine)
+        return x->affine == y->affine;
+    return x->bits == y->bits && x->group == y->group && x->codes == y->codes &&
            x->bias_kind == y->bias_kind && x->super == y->super;
 }
 

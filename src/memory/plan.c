@@ -466,9 +466,10 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
     const char *vision = m->vision_bytes ? "encoding one image; the encoder's weights are above"
                          : m->has_vision ? "left out"
                                          : "the model has none";
-    const char *mtp = m->mtp_bytes ? "the MTP head; more of it in kv and state"
-                      : m->has_mtp ? "in the checkpoint, not loaded"
-                                   : "the model has none";
+    const char *mtp = m->mtp_mapped  ? "draft vocabulary; the MTP head is in weights, kv and state"
+                      : m->mtp_bytes ? "the MTP head; more of it in kv and state"
+                      : m->has_mtp   ? "in the checkpoint, not loaded"
+                                     : "the model has none";
     const char *images =
         m->image_bytes ? "image embeddings, see --image-cache" : "the model has no vision encoder";
     const struct model_line lines[] = {

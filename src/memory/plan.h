@@ -52,6 +52,7 @@ struct plan_model {
     uint64_t weight_bytes;
     bool mapped;              /* they are pages of a packed file */
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: no head, or not used */
+    bool mtp_mapped;          /* the head is part of weight_bytes; mtp_bytes: of its draft vocabulary */
     uint64_t loading_bytes;   /* temporary, during the load: before the pools need theirs */
     uint64_t workspace_bytes; /* of a step, in the memory of its domain */
     uint64_t host_bytes;      /* what the machine keeps beside that; 0 where it is the machine's */

@@ -104,6 +104,26 @@ static const struct gguf_tensor *find_tensor(const struct view *v, const char *n
 
 /* ---- rotation ---- */
 
+static double real(const struct view *v, const char *key, double absent)
+{
+    struct gguf_item item;
+    struct gguf_walk w = {.value = find(v, key)};
+    return w.value && gguf_next(&w, &item) && item.kind == GGUF_IS_NUMBER ? item.real : absent;
+}
+
+/* llama.cpp multiplies YaRN's own factor by this one; config.json has the product. */
+static int copy_yarn(struct view *v)
+{
+    const double mix = real(v, "rope.scaling.yarn_ext_factor", 1), factor = real(v, "rope.scaling.factor", 1);
+    const double times = real(v, "rope.scaling.yarn_attn_factor", real(v, "rope.scaling.attn_factor", 1));
+    if (mix >= 0 && mix != 1) /* negative: llama.cpp's default, which is 1 */
+        return err_set(v->e, -ENOTSUP, "metadata %s.rope.scaling.yarn_ext_factor: %g is not supported; 1 is",
+                       v->arch->name, mix);
+    return times == 1 || factor <= 1
+               ? 0
+               : set(v, v->rope, "attention_factor", json_real(times * (1 + 0.1 * log(factor))));
+}
+
 static int copy_scaling(struct view *v)
 {
     static const struct gguf_key keys[] = {
@@ -111,28 +131,27 @@ static int copy_scaling(struct view *v)
         {"rope.scaling.original_context_length", "original_max_position_embeddings"},
         {"rope.scaling.yarn_beta_fast", "beta_fast"},
         {"rope.scaling.yarn_beta_slow", "beta_slow"}};
-    struct slice type;
-    if (!gguf_string(find(v, "rope.scaling.type"), &type) || slice_eq(type, SLICE("none")))
+    struct slice type = {NULL, 0};
+    const double linear = real(v, "rope.scale_linear", 1); /* of old files */
+    const bool named = gguf_string(find(v, "rope.scaling.type"), &type);
+    if (!named && linear > 1)
+        return set(v, v->rope, "rope_type", json_string("linear")) < 0
+                   ? -ENOMEM
+                   : set(v, v->rope, "factor", json_real(linear));
+    if (!named || slice_eq(type, SLICE("none")))
         return 0;
     int r = copy_key(v, "rope.scaling.type", v->rope, "rope_type");
     for (size_t i = 0; r == 0 && i < COUNT_OF(keys); i++)
         r = copy_key(v, keys[i].key, v->rope, keys[i].name);
-    return r;
+    return r == 0 && slice_eq(type, SLICE("yarn")) ? copy_yarn(v) : r;
 }
 
-/* The numbers that divide the frequencies; absent where nothing scales them. */
-static int read_factors(struct view *v)
+/* The numbers of a tensor. */
+static int read_list(struct view *v, const struct gguf_tensor *t, const char *name)
 {
     float values[ROPE_HALF_MAX];
-    const struct gguf_tensor *t = find_tensor(v, "rope_freqs.weight");
-    if (find_tensor(v, "rope_factors_long.weight"))
-        return err_set(v->e, -ENOTSUP,
-                       "tensor rope_factors_long.weight: two lists of factors (longrope) are "
-                       "not supported in GGUF files");
-    if (!t)
-        return 0;
     if (t->rank != 1 || t->form->dtype != DTYPE_F32 || t->bytes > sizeof(values))
-        return err_set(v->e, -EINVAL, "tensor rope_freqs.weight must be at most %d numbers in F32",
+        return err_set(v->e, -EINVAL, "tensor %.*s must be at most %d numbers in F32", SLICE_ARGS(t->name),
                        ROPE_HALF_MAX);
     int r = regular_file_read(&v->file->at, t->offset, values, (size_t)t->bytes, v->e);
     if (r < 0)
@@ -140,8 +159,34 @@ static int read_factors(struct view *v)
     json_t *list = json_array();
     for (uint64_t i = 0; i < t->shape[0]; i++)
         json_array_append_new(list, isfinite(values[i]) ? json_real((double)values[i]) : json_null());
-    r = set(v, v->rope, "factors", list);
-    return r == 0 ? set(v, v->rope, "rope_type", json_string("factors")) : r;
+    return set(v, v->rope, name, list);
+}
+
+/* Two lists: for contexts up to the original length, and for longer ones. */
+static int read_longrope(struct view *v, const struct gguf_tensor *small, const struct gguf_tensor *large)
+{
+    if (!small || !large)
+        return err_set(v->e, -EINVAL, "tensor rope_factors_%s.weight is missing", small ? "long" : "short");
+    int r = read_list(v, small, "short_factor");
+    if (r == 0)
+        r = read_list(v, large, "long_factor");
+    if (r == 0)
+        r = copy_key(v, "rope.scaling.original_context_length", v->rope, "original_max_position_embeddings");
+    if (r == 0)
+        r = copy_key(v, "rope.scaling.attn_factor", v->rope, "attention_factor");
+    return r == 0 ? set(v, v->rope, "rope_type", json_string("longrope")) : r;
+}
+
+/* The numbers that divide the frequencies; absent where nothing scales them. */
+static int read_factors(struct view *v)
+{
+    const struct gguf_tensor *t = find_tensor(v, "rope_freqs.weight"),
+                             *small = find_tensor(v, "rope_factors_short.weight"),
+                             *large = find_tensor(v, "rope_factors_long.weight");
+    if (small || large)
+        return read_longrope(v, small, large);
+    int r = t ? read_list(v, t, "factors") : 0;
+    return t && r == 0 ? set(v, v->rope, "rope_type", json_string("factors")) : r;
 }
 
 /* Three of the four numbers count. */
@@ -199,16 +244,19 @@ static int find_arch(struct view *v)
                              gguf_arch_list(known, sizeof(known)));
 }
 
-/* Rows of the embedding are the vocabulary. The MTP head's layers count as blocks. */
+/* Rows of tables are numbers of config.json. The MTP head's layers count as blocks. */
 static int set_sizes(struct view *v)
 {
-    const struct gguf_tensor *table = find_tensor(v, "token_embd.weight");
+    const struct gguf_tensor *table = find_tensor(v, "token_embd.weight"),
+                             *types = find_tensor(v, "token_types.weight");
     uint64_t blocks = number(v, "block_count"), heads = number(v, "nextn_predict_layers");
     if (!table || table->rank != 2)
         return err_set(v->e, -EINVAL, "the first file has no matrix token_embd.weight");
     int r = set(v, v->root, "vocab_size", json_integer((json_int_t)table->shape[0]));
     if (r == 0 && blocks > heads)
         r = set(v, v->root, "num_hidden_layers", json_integer((json_int_t)(blocks - heads)));
+    if (r == 0 && types)
+        r = set(v, v->root, "type_vocab_size", json_integer((json_int_t)types->shape[0]));
     if (r == 0 && v->arch->score_by_width > 0 && blocks == v->arch->score_by_width)
         r = set(v, v->root, "query_pre_attn_scalar",
                 json_real((double)number(v, "embedding_length") / (double)number(v, "attention.head_count")));

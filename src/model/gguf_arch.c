@@ -51,6 +51,11 @@ static const struct gguf_key granite_keys[] = {
     {NULL, NULL},
 };
 
+static const struct gguf_key bert_keys[] = {
+    {"attention.layer_norm_epsilon", "layer_norm_eps"},
+    {NULL, NULL},
+};
+
 static const char *const names[TENSOR_ROLES] = {
     [ROLE_EMBEDDING] = "token_embd",
     [ROLE_FINAL_NORM] = "output_norm",
@@ -87,11 +92,25 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_SHARED_GATE] = "ffn_gate_shexp",
     [ROLE_SHARED_UP] = "ffn_up_shexp",
     [ROLE_SHARED_DOWN] = "ffn_down_shexp",
+    [ROLE_POSITIONS] = "position_embd",
+    [ROLE_TOKEN_TYPES] = "token_types",
+    [ROLE_EMBEDDING_NORM] = "token_embd_norm",
+    [ROLE_SCORE_DENSE] = "cls",
+    [ROLE_SCORE] = "cls.output",
+    [ROLE_MTP_PAIR] = "nextn.eh_proj",
+    [ROLE_MTP_NORM_EMBEDDING] = "nextn.enorm",
+    [ROLE_MTP_NORM_HIDDEN] = "nextn.hnorm",
+    [ROLE_MTP_NORM] = "nextn.shared_head_norm",
 };
 
 /* One norm after the mixer, where others have one in front of the MLP. */
 static const struct tensor_name norm_after_attention[] = {{ROLE_MLP_NORM, "post_attention_norm"},
                                                           {ROLE_NONE, NULL}};
+
+/* Norms of the residual stream itself. */
+static const struct tensor_name norms_of_stream[] = {{ROLE_MIXER_NORM_AFTER, "attn_output_norm"},
+                                                     {ROLE_MLP_NORM_AFTER, "layer_output_norm"},
+                                                     {ROLE_NONE, NULL}};
 
 /* Gate and up in one tensor. */
 static const struct tensor_name fused_up[] = {{ROLE_GATE_UP, "ffn_up"}, {ROLE_UP, "-"}, {ROLE_NONE, NULL}};
@@ -129,6 +148,7 @@ static const struct gguf_arch archs[] = {
     {"gpt-oss", .experts = true, .model_type = "gpt_oss",
      .facts = "{\"swiglu_limit\": 7, \"rope_parameters\": {\"truncate\": false}}",
      .names = norm_after_attention},
+    {"bert", .model_type = "bert", .keys = bert_keys, .names = norms_of_stream},
     {"ernie4_5", .model_type = "ernie4_5"},
     {"exaone4", .windowed = true, .model_type = "exaone4"},
     {"exaone4", .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},

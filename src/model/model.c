@@ -39,6 +39,7 @@ struct model {
     struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct packed packed;                              /* while it loads */
     struct weight_memory weights, mtp_memory;
+    struct weight_memory draft_memory;    /* of the draft vocabulary where the head is mapped */
     struct weight_memory workspace_range; /* instead of `workspace`, where the backend wants ranges */
     struct layer *layers;                 /* [config.layers] */
     struct model_ends ends;
@@ -89,6 +90,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
                        const struct measured *measured, struct model_shape *ret)
 {
     const struct binder *b = &measured->text;
+    const uint64_t head = c->mtp_count ? measured->head_mark.used : 0, mapped = packed->present ? head : 0;
     struct model_shape shape = {
         .vocab = c->vocab,
         .layers = c->layers,
@@ -100,7 +102,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .longrope = c->ropes[0].type != ROPE_LONG ? NULL
                     : c->ropes[0].beyond          ? "long"
                                                   : "short",
-        .weight_bytes = weight_memory_round(b->used),
+        .weight_bytes = weight_memory_round(b->used) + weight_memory_round(mapped),
         .mapped = packed->present,
         .checkpoint_bytes = packed->present ? packed->bundle.at.bytes : checkpoint_bytes(s->checkpoint),
         .loading_bytes = arena_committed_bytes(s->arena) + (packed->present ? 0 : staging_bytes(measured)),
@@ -120,10 +122,10 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .kv_form = c->kv_form,
         .quant = c->quant,
         .has_vision = c->family->images && vision_exists(s->checkpoint),
-        .has_mtp =
-            checkpoint_any(s->checkpoint, "mtp.") || checkpoint_any(s->checkpoint, "language_model.mtp."),
+        .has_mtp = mtp_exists(s->checkpoint, c),
         .mtp = c->mtp_count > 0,
-        .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used) : 0,
+        .mtp_weight_bytes = c->mtp_count ? weight_memory_round(measured->mtp.used - mapped) : 0,
+        .mtp_mapped = mapped > 0,
     };
     config_fill_layouts(c, &shape);
     form_names_text(&b->forms, shape.form);
@@ -290,15 +292,60 @@ static int prepare_packing(struct binder *b, struct stage *stage, const struct m
     return r == 0 ? 0 : err_set(e, r, "%llu bytes of weights are more than is left", (ull)bytes);
 }
 
+/* Maps `used` bytes of a region of the packed file: the binder finds places alone. */
+static int map_region(struct model *m, const char *region, uint64_t used, const struct packed_load *load,
+                      struct weight_memory *memory, struct binder *b)
+{
+    int r = packed_map(&m->packed, region, used, load, m->weights_account, memory, b->e);
+    b->memory = memory;
+    b->ready = used;
+    b->used = b->digest = b->source_bytes = 0;
+    return r;
+}
+
+static struct packed_load packed_load_of(const struct measured *measured, const struct model_opts *opts)
+{
+    return (struct packed_load){.threads = opts->device->workers,
+                                .progress = opts->progress,
+                                .arg = opts->progress_arg,
+                                .total = measured->text.used + measured->head_mark.used};
+}
+
+static int map_head(struct model *m, struct binder *b, const struct measured *measured,
+                    const struct model_opts *opts, struct err *e)
+{
+    struct packed_load load = packed_load_of(measured, opts);
+    load.before = measured->text.used;
+    b->e = e;
+    return map_region(m, PACKED_HEAD, measured->head_mark.used, &load, &m->mtp_memory, b);
+}
+
+/* The draft vocabulary changes, and a mapped head is only read: then its rows lie in memory of their own. */
+static int bind_draft_vocab(struct model *m, struct binder *b, const struct measured *measured,
+                            const struct model_opts *opts)
+{
+    const uint64_t bytes = measured->mtp.used - measured->head_mark.used;
+    struct binder apart = *b;
+    if (m->packed.present && bytes > 0) {
+        if (m->mtp_account)
+            account_set_planned(m->mtp_account, weight_memory_round(bytes));
+        int r = weight_memory_init(&m->draft_memory, opts->device->domain, m->mtp_account, bytes);
+        if (r < 0)
+            return err_set(b->e, r, "%llu bytes of weights are more than is left", (ull)bytes);
+        apart.memory = &m->draft_memory;
+        apart.used = apart.ready = 0;
+    }
+    int r = draft_vocab_bind(&apart, &m->ends.head.parts[0], m->tables, &m->draft_vocab);
+    b->used += m->packed.present ? bytes : apart.used - b->used;
+    return r;
+}
+
 static int pack_head(struct model *m, const struct measured *measured, struct source *s,
                      const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->mtp;
-    int r = prepare_packing(&b, &s->stage, opts, m->mtp_account, &m->mtp_memory, e);
-    if (r == 0 && m->packed.present) {
-        r = packed_read_head(&m->packed, &m->mtp_memory, e);
-        b.ready = measured->head_mark.used;
-    }
+    int r = m->packed.present ? map_head(m, &b, measured, opts, e)
+                              : prepare_packing(&b, &s->stage, opts, m->mtp_account, &m->mtp_memory, e);
     b.packed_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
     m->mtp = (struct mtp){.embedding = &m->ends.embedding,
@@ -308,30 +355,26 @@ static int pack_head(struct model *m, const struct measured *measured, struct so
     if (r == 0)
         r = mtp_bind(&b, &m->mtp.weights);
     if (r == 0)
-        r = draft_vocab_bind(&b, &m->ends.head.parts[0], m->tables, &m->draft_vocab);
+        r = bind_draft_vocab(m, &b, measured, opts);
     ASSERT(r < 0 || (b.used == measured->mtp.used && m->ends.head.part_count == 1));
     return r;
 }
 
-/* The weights of a packed file: the binder finds places alone. */
-static int map_weights(struct model *m, struct binder *b, const struct model_opts *opts, struct err *e)
+static int map_weights(struct model *m, struct binder *b, const struct measured *measured,
+                       const struct model_opts *opts, struct err *e)
 {
-    const struct packed_load load = {opts->device->workers, opts->progress, opts->progress_arg};
+    const struct packed_load load = packed_load_of(measured, opts);
     if (m->weights_account)
-        account_set_planned(m->weights_account, weight_memory_round(b->used));
-    int r = packed_map(&m->packed, b->used, &load, m->weights_account, &m->weights, e);
-    b->memory = &m->weights;
+        account_set_planned(m->weights_account, m->shape.weight_bytes);
     b->e = e;
-    b->ready = b->used;
-    b->used = b->digest = b->source_bytes = 0;
-    return r;
+    return map_region(m, PACKED_WEIGHTS, b->used, &load, &m->weights, b);
 }
 
 static int pack(struct model *m, const struct measured *measured, struct source *s,
                 const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->text;
-    int r = m->packed.present ? map_weights(m, &b, opts, e)
+    int r = m->packed.present ? map_weights(m, &b, measured, opts, e)
                               : prepare_packing(&b, &s->stage, opts, m->weights_account, &m->weights, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
@@ -421,6 +464,7 @@ void model_free(struct model *m)
     vision_encoder_done(&m->encoder);
     weight_memory_done(&m->weights);
     weight_memory_done(&m->mtp_memory);
+    weight_memory_done(&m->draft_memory);
     weight_memory_done(&m->workspace_range);
     arena_free(m->host_workspace);
     arena_free(m->workspace);
@@ -486,7 +530,9 @@ void model_step_begin(struct model *m, const struct model_step *in)
 int model_step_end(struct model *m)
 {
     int r = step_end(m->step);
-    return r == 0 ? weight_memory_check(&m->weights) : r;
+    if (r == 0)
+        r = weight_memory_check(&m->weights);
+    return r == 0 ? weight_memory_check(&m->mtp_memory) : r;
 }
 
 void model_finish_vector(const struct model *m, float *vector)

@@ -114,6 +114,7 @@ struct model_shape {
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */
     uint64_t mtp_weight_bytes; /* packed, in addition to weight_bytes */
+    bool mtp_mapped;           /* the head is mapped and part of weight_bytes; its draft vocabulary is not */
     char mtp_absent[160];      /* why a requested MTP head is missing; else empty */
 };
 

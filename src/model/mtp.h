@@ -25,6 +25,8 @@ struct mtp {
     uint32_t row_count;
 };
 
+/* Whether a checkpoint has tensors of a head. */
+bool mtp_exists(const struct checkpoint *c, const struct config *config);
 /* Turns `b`, which binds the text model and has been measured, into a binder of the head's tensors: under
  * either prefix, inside or beside the checkpoint in `dir`. 0, or -ENOENT: there is no head; -EINVAL. */
 int mtp_bind_init(struct binder *b, const char *dir);

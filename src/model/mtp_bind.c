@@ -10,6 +10,7 @@
 #include "model/json_read.h"
 
 #include "base/check.h"
+#include "base/none.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,18 +18,39 @@
 static const char *const prefixes[] = {"mtp.", "language_model.mtp."};
 static const char *const side_files[] = {"mtp/weights.safetensors", "model-mtp.safetensors"};
 
+/* Its tensors beside the layer are of no layer; in a GGUF file they and the layer are one more block. */
+static const char *path_of(const struct binder *b, enum tensor_role role, char ret[BINDER_PATH_MAX])
+{
+    return binder_path(b, b->config->gguf ? b->config->layers : NONE, role, ret);
+}
+
 /* The file of the head's first matrix; NULL: no head. */
 static const char *find_head(struct binder *b)
 {
-    char name[64];
+    char path[BINDER_PATH_MAX], name[BINDER_NAME_MAX];
     struct tensor t;
     for (size_t i = 0; i < COUNT_OF(prefixes); i++) {
-        snprintf(name, sizeof(name), "%sfc.weight", prefixes[i]);
-        b->prefix = prefixes[i];
+        b->prefix = b->config->gguf ? "" : prefixes[i];
+        binder_name(b, path_of(b, ROLE_MTP_PAIR, path), ".weight", name);
         if (checkpoint_find(b->checkpoint, name, &t))
             return checkpoint_file_of(b->checkpoint, name);
     }
     return NULL;
+}
+
+bool mtp_exists(const struct checkpoint *c, const struct config *config)
+{
+    char head[64];
+    if (!config->gguf)
+        return checkpoint_any(c, prefixes[0]) || checkpoint_any(c, prefixes[1]);
+    snprintf(head, sizeof(head), "blk.%u.nextn.", config->layers);
+    return checkpoint_any(c, head);
+}
+
+static int bind_norm(struct binder *b, enum tensor_role role, dev_ptr *ret)
+{
+    char path[BINDER_PATH_MAX];
+    return binder_norm(b, path_of(b, role, path), b->config->hidden, ret);
 }
 
 /* True: a manifest beside the side file says that 1 has been added to its norms. */
@@ -53,7 +75,8 @@ int mtp_bind_init(struct binder *b, const char *dir)
 {
     const char *file = find_head(b);
     if (!file)
-        return err_set(b->e, -ENOENT, "the checkpoint has no tensor mtp.fc.weight");
+        return err_set(b->e, -ENOENT, "the checkpoint has no tensor %s",
+                       b->config->gguf ? "nextn.eh_proj.weight" : "mtp.fc.weight");
     b->used = b->digest = b->source_bytes = b->parameters = b->stage_bytes = 0;
     b->active = (struct binder_active){0};
     for (size_t i = 0; i < COUNT_OF(side_files); i++) {
@@ -68,17 +91,18 @@ int mtp_bind_init(struct binder *b, const char *dir)
 
 int mtp_bind(struct binder *b, struct mtp_weights *ret)
 {
+    char path[BINDER_PATH_MAX];
     const struct config *c = b->config;
     struct linear_source fc;
     *ret = (struct mtp_weights){.layer = {.config = &c->mtp_layer, .mtp = true}};
-    int r = binder_linear(b, "fc", c->hidden, 2 * (uint64_t)c->hidden, &fc);
+    int r = binder_linear(b, path_of(b, ROLE_MTP_PAIR, path), c->hidden, 2 * (uint64_t)c->hidden, &fc);
     if (r == 0)
         r = binder_projection(b, &fc, 1, &ret->fc);
     if (r == 0)
-        r = binder_norm(b, "pre_fc_norm_embedding", c->hidden, &ret->norm_embedding);
+        r = bind_norm(b, ROLE_MTP_NORM_EMBEDDING, &ret->norm_embedding);
     if (r == 0)
-        r = binder_norm(b, "pre_fc_norm_hidden", c->hidden, &ret->norm_hidden);
+        r = bind_norm(b, ROLE_MTP_NORM_HIDDEN, &ret->norm_hidden);
     if (r == 0)
-        r = binder_norm(b, "norm", c->hidden, &ret->norm);
-    return r == 0 ? layer_bind(b, 0, &ret->layer) : r;
+        r = bind_norm(b, ROLE_MTP_NORM, &ret->norm);
+    return r == 0 ? layer_bind(b, c->gguf ? c->layers : 0, &ret->layer) : r;
 }

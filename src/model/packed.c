@@ -178,6 +178,7 @@ int packed_check(const struct packed *p, const struct config *c, const struct me
 struct checking {
     const struct bundle_file *file;
     const char *at; /* of its first byte */
+    uint64_t used;
     uint32_t parts;
     _Atomic uint32_t next, done;
     atomic_bool damaged, canceled;
@@ -218,8 +219,8 @@ static void check_here(struct checking *c)
 {
     const struct packed_load *l = c->load;
     while (check_next(c)) {
-        const uint64_t done = c->file->bytes / c->parts * MIN_OF(atomic_load(&c->done), c->parts);
-        if (l->progress && l->progress(l->arg, done, c->file->bytes) != 0)
+        const uint64_t done = c->used / c->parts * MIN_OF(atomic_load(&c->done), c->parts);
+        if (l->progress && l->progress(l->arg, l->before + done, l->total) != 0)
             atomic_store(&c->canceled, true);
     }
 }
@@ -245,8 +246,8 @@ static void check_all(struct checking *c)
 }
 
 /* The parts of a region that has no gaps: the first `parts` of them have `used` bytes. */
-static int region(const struct packed *p, const char *name, uint64_t used, const struct bundle_file **ret,
-                  uint32_t *parts, struct err *e)
+static int find_parts(const struct packed *p, const char *name, uint64_t used, const struct bundle_file **ret,
+                      uint32_t *parts, struct err *e)
 {
     const struct bundle_file *f = bundle_find(&p->bundle, name);
     uint64_t have = 0;
@@ -266,12 +267,12 @@ static int region(const struct packed *p, const char *name, uint64_t used, const
     return 0;
 }
 
-int packed_map(const struct packed *p, uint64_t used, const struct packed_load *load, struct account *account,
-               struct weight_memory *ret, struct err *e)
+int packed_map(const struct packed *p, const char *region, uint64_t used, const struct packed_load *load,
+               struct account *account, struct weight_memory *ret, struct err *e)
 {
-    struct checking c = {.load = load};
+    struct checking c = {.used = used, .load = load};
     struct mapped_file mapped = {0};
-    int r = region(p, PACKED_WEIGHTS, used, &c.file, &c.parts, e);
+    int r = find_parts(p, region, used, &c.file, &c.parts, e);
     if (r < 0)
         return r;
     const struct file_part *first = &c.file->parts[0], *last = &c.file->parts[c.parts - 1];
@@ -295,24 +296,4 @@ int packed_map(const struct packed *p, uint64_t used, const struct packed_load *
     }
     r = weight_memory_map(ret, &mapped, used, account);
     return r == 0 ? 0 : err_set(e, r, "%llu bytes of mapped weights are more than is left", (ull)used);
-}
-
-int packed_read_head(const struct packed *p, struct weight_memory *memory, struct err *e)
-{
-    const struct bundle_file *f;
-    uint32_t parts;
-    int r = region(p, PACKED_HEAD, p->about.head.used, &f, &parts, e);
-    for (uint32_t i = 0; r == 0 && i < parts; i++) {
-        const struct file_part *part = &f->parts[i];
-        /* The last part ends with a whole page, weights with a whole unit. */
-        r = part->from + part->bytes <= memory->bytes
-                ? weight_memory_commit(memory, (size_t)(part->from + part->bytes))
-                : err_set(e, -EINVAL, "%s: its MTP head is too large", p->path);
-        char *to = dev_host(dev_add(memory->base, part->from));
-        if (r == 0)
-            r = regular_file_read(&p->bundle.at, part->at, to, (size_t)part->bytes, e);
-        if (r == 0 && bundle_check_of(to, (size_t)part->bytes) != part->check)
-            r = err_set(e, -EINVAL, "%s is damaged: a checksum of its MTP head differs", p->path);
-    }
-    return r;
 }

@@ -54,13 +54,12 @@ struct packed_load {
     uint32_t threads;                                                      /* that compare checksums */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* nonzero: -ECANCELED */
     void *arg;
+    uint64_t before, total; /* for progress: bytes mapped already, and bytes of all regions */
 };
-/* Maps the weights of the text model, and of the vision encoder, and compares their checksums. 0, -EINVAL
- * (damaged), -ECANCELED, -ENOMEM, or what the system said. */
-int packed_map(const struct packed *p, uint64_t used, const struct packed_load *load, struct account *account,
-               struct weight_memory *ret, struct err *e);
-/* Reads the MTP head's weights into reserved memory. As above. */
-int packed_read_head(const struct packed *p, struct weight_memory *memory, struct err *e);
+/* Maps the first `used` bytes of `region`, PACKED_WEIGHTS or PACKED_HEAD, and compares their checksums. 0,
+ * -EINVAL (damaged), -ECANCELED, -ENOMEM, or what the system said. */
+int packed_map(const struct packed *p, const char *region, uint64_t used, const struct packed_load *load,
+               struct account *account, struct weight_memory *ret, struct err *e);
 
 /* The two forms of PACKED_ABOUT. */
 json_t *packed_about_json(const struct packed_about *a);

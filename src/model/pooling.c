@@ -139,16 +139,37 @@ static int read_dimensions(const char *dir, uint32_t hidden, struct pooling_conf
     return in.error;
 }
 
+/* The architecture's own key in a GGUF file: which rows, at length 1. A kind of scores is not known by it. */
+static int read_gguf(const char *path, struct pooling_config *ret, struct err *e)
+{
+    static const enum pooling kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST};
+    char first[GGUF_PATH_BYTES], key[128];
+    struct gguf_file file = GGUF_FILE_NONE;
+    struct slice arch;
+    uint64_t kind = 0;
+    int r = gguf_file_open_model(path, first, NULL, &file, e);
+    if (r < 0)
+        return r;
+    if (gguf_string(gguf_find(&file.head, "general.architecture"), &arch) && arch.len < 64) {
+        snprintf(key, sizeof(key), "%.*s.pooling_type", SLICE_ARGS(arch));
+        if (gguf_u64(gguf_find(&file.head, key), &kind) && kind < COUNT_OF(kinds))
+            *ret = (struct pooling_config){.kind = kinds[kind], .normalize = kinds[kind] != POOLING_NONE};
+    }
+    gguf_file_close(&file);
+    return 0;
+}
+
 int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e)
 {
     struct pooling_config c = {.kind = POOLING_NONE};
     json_t *list = NULL, *module;
     size_t i;
-    int r = gguf_file_is(dir) ? -ENOENT : json_read_list_file(dir, "modules.json", &list, e);
-    if (r == -ENOENT) {
-        *ret = c;
+    *ret = c;
+    if (gguf_file_is(dir))
+        return read_gguf(dir, ret, e);
+    int r = json_read_list_file(dir, "modules.json", &list, e);
+    if (r == -ENOENT)
         return err_set(e, 0, "%s", "");
-    }
     if (r == 0 && json_array_size(list) > MODULES_MAX)
         r = err_set(e, -EINVAL, "modules.json has %zu modules, more than %u", json_array_size(list),
                     MODULES_MAX);

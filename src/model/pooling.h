@@ -1,4 +1,5 @@
-/* pooling.h - one vector for a text: how a sentence-transformers directory asks for it, and its arithmetic.
+/* pooling.h - one vector for a text: how a sentence-transformers directory or a GGUF file asks for it, and
+ * its arithmetic.
  *
  * modules.json lists the modules after the transformer, 1_Pooling/config.json says which rows of the final
  * norm's output are taken. Pure but for reading these files. */
@@ -37,8 +38,8 @@ struct pooling_config {
 /* The class of a module's or an activation's type: what follows the last dot. NULL stays NULL. */
 const char *pooling_class(const char *type);
 
-/* Without modules.json the kind is POOLING_NONE. 0, -EINVAL (a file is malformed), -ENOTSUP (a module or a
- * pooling mode that is not computed), -ENOMEM. */
+/* Without modules.json, or `pooling_type` in a GGUF file, the kind is POOLING_NONE. 0, -EINVAL (a file is
+ * malformed), -ENOTSUP (a module or a pooling mode that is not computed), -ENOMEM. */
 int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e);
 
 /* Takes rows [from, from + count) of a text into `vector`, in order; row 0 begins it anew. A sum is one

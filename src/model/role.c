@@ -86,6 +86,10 @@ static const char *const names[TENSOR_ROLES] = {
     [ROLE_EXPERTS_NORM] = "pre_feedforward_layernorm_2",
     [ROLE_EXPERTS_NORM_AFTER] = "post_feedforward_layernorm_2",
     [ROLE_MLP_RESULT_NORM] = "post_feedforward_layernorm_1",
+    [ROLE_MTP_PAIR] = "fc",
+    [ROLE_MTP_NORM_EMBEDDING] = "pre_fc_norm_embedding",
+    [ROLE_MTP_NORM_HIDDEN] = "pre_fc_norm_hidden",
+    [ROLE_MTP_NORM] = "norm",
 };
 
 const char *role_name(const struct tensor_name *own, enum tensor_role role, uint32_t turn)

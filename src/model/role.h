@@ -102,6 +102,11 @@ enum tensor_role {
     ROLE_EXPERTS_NORM,
     ROLE_EXPERTS_NORM_AFTER,
     ROLE_MLP_RESULT_NORM,
+    /* Of the MTP head, beside its layer. */
+    ROLE_MTP_PAIR,
+    ROLE_MTP_NORM_EMBEDDING,
+    ROLE_MTP_NORM_HIDDEN,
+    ROLE_MTP_NORM,
     TENSOR_ROLES
 };
 

@@ -5,6 +5,7 @@
 #include "model/vector_head.h"
 
 #include "model/family.h"
+#include "model/gguf_arch.h"
 #include "model/json_read.h"
 
 #include "base/check.h"
@@ -75,15 +76,21 @@ static bool find_module(const struct checkpoint *c, const char *prefix, const ch
     return false;
 }
 
+static const char *name_of(const struct config *c, enum tensor_role role)
+{
+    const char *name = role_name(c->family->tensors, role, 0);
+    return name && c->gguf ? gguf_arch_tensor(c->gguf, role) : name;
+}
+
 /* The row of one token, perhaps a dense layer and tanh, then a score for each label. */
 static int find_classifier(struct vector_head_source *s, const struct config *c,
                            const struct checkpoint *checkpoint, const char *prefix, struct err *e)
 {
     char score[NAME_BYTES], dense[NAME_BYTES];
-    const char *between = role_name(c->family->tensors, ROLE_SCORE_DENSE, 0);
+    const char *const between = name_of(c, ROLE_SCORE_DENSE);
     uint32_t width = c->hidden;
     int r = 0;
-    if (!find_module(checkpoint, prefix, role_name(c->family->tensors, ROLE_SCORE, 0), score))
+    if (!find_module(checkpoint, prefix, name_of(c, ROLE_SCORE), score))
         return 0;
     if (between) {
         if (!find_module(checkpoint, prefix, between, dense))

@@ -5,12 +5,9 @@
 #include "model/vision.h"
 
 #include "base/check.h"
-#include "weights/gguf_file.h"
+#include "text/text_plan.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
-
-#define MIB ((uint64_t)1 << 20)
 
 uint32_t model_plan_step_tokens(uint32_t seqs, uint32_t drafts_max)
 {
@@ -36,42 +33,11 @@ struct engine_opts model_plan_engine_opts(uint32_t seqs, uint32_t queue, uint64_
                                 .prefix_cache_bytes = prefix_cache_bytes};
 }
 
-static uint64_t file_bytes(const char *dir, const char *name)
-{
-    char path[4352];
-    struct stat st;
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
-}
-
-/* Tables and trees of what these files say: a vocabulary takes about one and a half times its file, a
- * template ten times. */
-static uint64_t text_bytes(uint64_t vocabulary, uint64_t templates)
-{
-    return ROUND_UP(4 * MIB + 3 * vocabulary + 16 * templates, MIB);
-}
-
-static uint64_t tokenizer_bytes(const char *dir)
-{
-    uint64_t vocabulary = file_bytes(dir, "tokenizer.json");
-    uint64_t templates = file_bytes(dir, "chat_template.jinja") + file_bytes(dir, "chat_template.json") +
-                         file_bytes(dir, "tokenizer_config.json");
-    return vocabulary ? text_bytes(vocabulary, templates) : MIB;
-}
-
-/* The metadata of a GGUF file have both: a token takes about as much as in a tokenizer.json. */
-static uint64_t gguf_tokenizer_bytes(uint32_t vocab)
-{
-    enum { TOKEN_BYTES = 96, TEMPLATE_BYTES = 64 << 10 };
-    return text_bytes((uint64_t)vocab * TOKEN_BYTES, TEMPLATE_BYTES);
-}
-
 /* Only a probe shows whether the MTP head is complete. */
 int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
 {
     struct model_shape plain;
     struct model_parts parts = p->parts;
-    p->tokenizer_bytes = tokenizer_bytes(dir);
     p->drafting = speculation_drafting(&p->speculation, true);
     speculation_parts(&p->speculation, &p->drafting, &p->parts);
     int r = model_probe(dir, &p->parts, &p->shape, e);
@@ -80,17 +46,17 @@ int model_plan_probe(struct model_plan *p, const char *dir, struct err *e)
         speculation_parts(&p->speculation, &p->drafting, &p->parts);
         r = model_probe(dir, &p->parts, &p->shape, e);
     }
-    const bool gguf = gguf_file_is(dir);
-    if (r == 0 && gguf)
-        p->tokenizer_bytes = gguf_tokenizer_bytes(p->shape.vocab);
-    if (r == 0 && p->grammars && (gguf || file_bytes(dir, "tokenizer.json") > 0))
+    if (r < 0)
+        return r;
+    const struct text_plan text = text_plan_of(dir, p->shape.vocab);
+    p->tokenizer_bytes = text.bytes;
+    if (p->grammars && text.tokenizer)
         p->grammar_vocab_bytes = grammar_vocab_planned_bytes(p->shape.vocab);
+    r = model_probe(dir, &parts, &plain, e);
     if (r == 0)
-        r = model_probe(dir, &parts, &plain, e);
-    if (r == 0)
-        p->drafting_takes =
-            (struct model_plan_drafting){p->shape.mtp_weight_bytes, p->shape.page_bytes - plain.page_bytes,
-                                         p->shape.state_bytes - plain.state_bytes};
+        p->drafting_takes = (struct model_plan_drafting){
+            p->shape.mtp_weight_bytes + p->shape.weight_bytes - plain.weight_bytes,
+            p->shape.page_bytes - plain.page_bytes, p->shape.state_bytes - plain.state_bytes};
     return r;
 }
 
@@ -123,6 +89,7 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .weight_bytes = s->weight_bytes,
         .mapped = s->mapped,
         .mtp_bytes = s->mtp_weight_bytes,
+        .mtp_mapped = s->mtp_mapped,
         .loading_bytes = s->loading_bytes,
         .workspace_bytes = workspace.device_bytes,
         .host_bytes = workspace.host_bytes,

@@ -6,7 +6,6 @@
 #include "model/json_read.h"
 
 #include "base/check.h"
-#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -21,11 +20,10 @@ const char *model_kind_name(enum model_kind k)
 static int configured_as_reranker(const char *dir, bool *ret, struct err *e)
 {
     json_t *config = NULL;
-    if (gguf_file_is(dir)) {
-        *ret = false;
-        return 0;
-    }
+    *ret = false;
     int r = json_read_file(dir, "config.json", &config, e);
+    if (r == -ENOENT || r == -ENOTDIR) /* its configuration lies elsewhere, which has no such keys */
+        return 0;
     if (r < 0)
         return r;
     struct json_read in = {.object = config, .where = "config.json", .e = e};

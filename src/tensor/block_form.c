@@ -64,6 +64,20 @@ static void split_mxfp4(const struct block_form *f, const uint8_t *b, struct blo
         ret->codes[i] = (uint8_t)nibble(b + f->low_at, i);
 }
 
+/* Four groups of 16. A scale has no sign, and the byte of a NaN is 0. */
+static void split_nvfp4(const struct block_form *f, const uint8_t *b, struct block_parts *ret)
+{
+    ASSERT(f->values == 64 && f->group == 16);
+    for (uint32_t j = 0; j < 4; j++) {
+        ret->scales[j] = (b[j] & 0x7f) == 0x7f ? 0 : b[j] & 0x7f;
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint8_t two = b[f->low_at + 8 * j + i];
+            ret->codes[16 * j + i] = two & 15;
+            ret->codes[16 * j + 8 + i] = two >> 4;
+        }
+    }
+}
+
 /* ---- blocks of 256 ---- */
 
 /* Scale and offset of sub-block j of 8, six bits each, from the 12 bytes that Q4_K and Q5_K have. */
@@ -192,6 +206,7 @@ static const struct block_form forms[] = {
     BLOCKS(20, "IQ4_NL", 32, 18, 4, 32, split_iq4_nl, F16, CENTRED, CODES_IQ4, .low_at = 2),
     BLOCKS(23, "IQ4_XS", 256, 136, 4, 32, split_iq4_xs, I8, CENTRED, CODES_IQ4, .low_at = 8),
     BLOCKS(39, "MXFP4", 32, 17, 4, 32, split_mxfp4, F8_E8M0, CENTRED, CODES_E2M1, .low_at = 1),
+    BLOCKS(40, "NVFP4", 64, 36, 4, 16, split_nvfp4, F8_E4M3, CENTRED, CODES_E2M1, .low_at = 4),
 };
 #undef BLOCKS
 #undef STORED
@@ -203,7 +218,7 @@ static const struct {
     const char *name;
 } refused[] = {{9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
                {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
-               {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"},  {40, "NVFP4"}};
+               {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"}};
 
 const struct block_form *block_form_find(uint32_t type)
 {

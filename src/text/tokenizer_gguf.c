@@ -1,7 +1,8 @@
 /* tokenizer_gguf.c - tokenizer.ggml.* as a tokenizer.json: the file has the tables; two names say the rest.
  *
  * "gpt2" is byte-level BPE with merges; `pre` names normaliser and pre-tokenizer. "llama" is SentencePiece's
- * BPE: its merges are all pairs of tokens that make a token, best score first. */
+ * BPE: its merges are all pairs of tokens that make a token, best score first. "bert" is WordPiece, "t5"
+ * SentencePiece's Unigram. */
 #include "text/tokenizer_gguf.h"
 
 #include "base/check.h"
@@ -238,7 +239,7 @@ static int merges_of_scores(const struct reader *in, const json_t *vocab, json_t
     return r;
 }
 
-/* ---- the two kinds ---- */
+/* ---- byte-level and SentencePiece's BPE ---- */
 
 static const struct pre *find_pre(const struct reader *in)
 {
@@ -320,6 +321,169 @@ static int read_sentence_piece(const struct reader *in, json_t *root, json_t *vo
     return merges_of_scores(in, vocab, merges);
 }
 
+/* ---- WordPiece ---- */
+
+static bool in_brackets(struct slice text)
+{
+    return text.len > 2 && text.ptr[0] == '[' && text.ptr[text.len - 1] == ']';
+}
+
+/* The writer puts U+2581 in front of what begins a word, and takes "##" from the others. False: no memory. */
+static bool add_word(json_t *vocab, const struct token_walk *w)
+{
+    const struct slice mark = SLICE(BLANK);
+    char text[TOKEN_BYTES_MAX + 3];
+    if (slice_starts(w->text, mark) || is_added(w->type) || in_brackets(w->text)) {
+        const struct slice word =
+            slice_starts(w->text, mark) ? slice_sub(w->text, mark.len, w->text.len) : w->text;
+        return json_object_setn_new(vocab, word.ptr, word.len, json_integer(w->id)) == 0;
+    }
+    const int n = snprintf(text, sizeof(text), "##%.*s", SLICE_ARGS(w->text));
+    return json_object_setn_new(vocab, text, (size_t)n, json_integer(w->id)) == 0;
+}
+
+/* A vocabulary with an upper-case letter is of text whose case counts. */
+static bool has_case(const struct reader *in)
+{
+    struct token_walk w = walk_tokens(in);
+    while (next_token(&w)) {
+        for (size_t i = 0; !is_added(w.type) && !in_brackets(w.text) && i < w.text.len; i++)
+            if (w.text.ptr[i] >= 'A' && w.text.ptr[i] <= 'Z')
+                return true;
+    }
+    return false;
+}
+
+/* The first of these ids that the file has, and the token's text. */
+static bool special_of(const struct reader *in, const char *const keys[2], uint64_t *id, struct slice *text)
+{
+    for (int i = 0; i < 2; i++) {
+        struct token_walk w = walk_tokens(in);
+        if (!gguf_u64(gguf_find(in->g, keys[i]), id))
+            continue;
+        while (next_token(&w)) {
+            *text = w.text;
+            if (w.id == *id)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* BertProcessing or RobertaProcessing: a token in front of the text and one behind it. */
+static int set_ends(const struct reader *in, json_t *root, const char *type)
+{
+    static const char *const front[2] = {"tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"};
+    static const char *const behind[2] = {"tokenizer.ggml.seperator_token_id", "tokenizer.ggml.eos_token_id"};
+    uint64_t ids[2];
+    struct slice texts[2];
+    if (!special_of(in, front, &ids[0], &texts[0]) || !special_of(in, behind, &ids[1], &texts[1]))
+        return bad(in, "the tokens around a text are missing");
+    json_t *post = json_pack("{s:s, s:[s%, i], s:[s%, i], s:b, s:b}", "type", type, "cls", texts[0].ptr,
+                             texts[0].len, (int)ids[0], "sep", texts[1].ptr, texts[1].len, (int)ids[1],
+                             "trim_offsets", 1, "add_prefix_space", 0);
+    return json_object_set_new(root, "post_processor", post) == 0 ? 0
+                                                                  : bad(in, "a special token is not UTF-8");
+}
+
+static int read_word_piece(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+{
+    static const char *const unknown[2] = {"tokenizer.ggml.unknown_token_id", "tokenizer.ggml.unk_token_id"};
+    const bool lower = !has_case(in);
+    json_t *model = json_object_get(root, "model");
+    struct token_walk w = walk_tokens(in);
+    struct slice text = SLICE("[UNK]");
+    uint64_t id;
+    (void)merges;
+    json_object_clear(vocab);
+    while (next_token(&w)) {
+        if (w.text.len == 0 || w.text.len > TOKEN_BYTES_MAX || !add_word(vocab, &w))
+            return err_set(in->e, -EINVAL, "tokenizer.ggml.tokens[%u] is no word of 1 to %d bytes in UTF-8",
+                           w.id, TOKEN_BYTES_MAX);
+    }
+    if (!special_of(in, unknown, &id, &text))
+        text = SLICE("[UNK]");
+    json_object_set_new(model, "unk_token", json_stringn(text.ptr, text.len));
+    json_object_set_new(model, "max_input_chars_per_word", json_integer(100));
+    json_object_set_new(model, "continuing_subword_prefix", json_string("##"));
+    json_object_set_new(root, "normalizer",
+                        json_pack("{s:s, s:b, s:b, s:n, s:b}", "type", "BertNormalizer", "clean_text", 1,
+                                  "handle_chinese_chars", 1, "strip_accents", "lowercase", lower));
+    json_object_set_new(root, "pre_tokenizer", json_pack("{s:s}", "type", "BertPreTokenizer"));
+    json_object_set_new(root, "decoder",
+                        json_pack("{s:s, s:s, s:b}", "type", "WordPiece", "prefix", "##", "cleanup", 1));
+    return set_ends(in, root, "BertProcessing");
+}
+
+/* ---- Unigram ---- */
+
+static json_t *base64_of(struct slice bytes)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = malloc(bytes.len / 3 * 4 + 5);
+    size_t n = 0;
+    for (size_t i = 0; text && i < bytes.len; i += 3) {
+        uint32_t three = 0;
+        for (size_t k = 0; k < 3; k++)
+            three = three << 8 | (i + k < bytes.len ? (unsigned char)bytes.ptr[i + k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            text[n++] = i + k > bytes.len ? '=' : letters[three >> (18 - 6 * k) & 63];
+    }
+    json_t *ret = text ? json_stringn(text, n) : NULL;
+    free(text);
+    return ret;
+}
+
+static int read_scored(const struct reader *in, json_t *list)
+{
+    struct token_walk w = walk_tokens(in);
+    struct gguf_walk scores = {.value = in->scores};
+    struct gguf_item score;
+    while (next_token(&w) && gguf_next(&scores, &score)) {
+        json_t *text = json_stringn(w.text.ptr ? w.text.ptr : "", w.text.len);
+        if (json_array_append_new(list, json_pack("[o, f]", text, score.real)) != 0)
+            return err_set(in->e, -EINVAL, "tokenizer.ggml.tokens[%u] is not UTF-8 or has no finite score",
+                           w.id);
+    }
+    return 0;
+}
+
+static json_t *blanks_of(bool behind)
+{
+    return json_pack("{s:s, s:s, s:s, s:b}", "type", "Metaspace", "replacement", BLANK, "prepend_scheme",
+                     "always", "split", !behind);
+}
+
+static int read_unigram(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
+{
+    json_t *model = json_object_get(root, "model"), *list = json_array();
+    const struct gguf_value *map = gguf_find(in->g, "tokenizer.ggml.precompiled_charsmap");
+    struct token_walk w = walk_tokens(in);
+    (void)vocab;
+    (void)merges;
+    json_object_set_new(model, "vocab", list);
+    if (!in->scores || in->scores->count != in->tokens->count)
+        return bad(in, "there is not one score for each token");
+    if (map && (!map->list || (map->type != GGUF_U8 && map->type != GGUF_I8)))
+        return bad(in, "precompiled_charsmap is no list of bytes");
+    int r = read_scored(in, list);
+    if (r < 0)
+        return r;
+    while (next_token(&w)) {
+        if (w.type == TOKEN_UNKNOWN)
+            json_object_set_new(model, "unk_id", json_integer(w.id));
+    }
+    json_object_set_new(root, "normalizer",
+                        map && map->count > 0 ? json_pack("{s:s, s:o}", "type", "Precompiled",
+                                                          "precompiled_charsmap", base64_of(map->bytes))
+                                              : json_null());
+    json_object_set_new(root, "pre_tokenizer",
+                        json_pack("{s:s, s:[{s:s}, o]}", "type", "Sequence", "pretokenizers", "type",
+                                  "WhitespaceSplit", blanks_of(false)));
+    json_object_set_new(root, "decoder", blanks_of(true));
+    return set_ends(in, root, "RobertaProcessing");
+}
+
 /* ---- the objects ---- */
 
 static int set_token(const struct reader *in, const char *key, json_t *config, const char *name)
@@ -363,9 +527,29 @@ static int read_lists(struct reader *in)
     return in->merges && in->merges->type != GGUF_STRING ? bad(in, "merges are no list of texts") : 0;
 }
 
+/* What tokenizer.ggml.model names. */
+static const struct kind {
+    const char *name, *type; /* type: of tokenizer.json's model */
+    int (*read)(const struct reader *in, json_t *root, json_t *vocab, json_t *merges);
+    bool bos, by_pre; /* a text begins with a token if the file does not say; by_pre: `pre` says so */
+} kinds[] = {
+    {"gpt2", "BPE", read_byte_level, .by_pre = true},
+    {"llama", "BPE", read_sentence_piece, .bos = true},
+    {"bert", "WordPiece", read_word_piece},
+    {"t5", "Unigram", read_unigram},
+};
+
+static const struct kind *find_kind(struct slice name)
+{
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        if (slice_eq(name, slice_of(kinds[i].name)))
+            return &kinds[i];
+    return NULL;
+}
+
 static int fill(struct reader *in, json_t *root, json_t *config)
 {
-    struct slice kind = {NULL, 0};
+    struct slice name = {NULL, 0};
     json_t *vocab = json_object(), *merges = json_array(), *added = json_array();
     json_object_set_new(root, "model",
                         json_pack("{s:s, s:o, s:o}", "type", "BPE", "vocab", vocab, "merges", merges));
@@ -375,13 +559,15 @@ static int fill(struct reader *in, json_t *root, json_t *config)
         r = read_tokens(in, vocab, added);
     if (r < 0)
         return r;
-    (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.model"), &kind);
-    bool pieces = slice_eq(kind, SLICE("llama"));
-    if (!pieces && !slice_eq(kind, SLICE("gpt2")))
-        return err_set(in->e, -ENOTSUP, "tokenizer.ggml.model '%.*s' is not supported; gpt2 and llama are",
-                       (int)MIN_OF(kind.len, (size_t)64), kind.ptr ? kind.ptr : "");
-    r = pieces ? read_sentence_piece(in, root, vocab, merges) : read_byte_level(in, root, vocab, merges);
-    return r == 0 ? read_config(in, pieces || find_pre(in)->bos, config) : r;
+    (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.model"), &name);
+    const struct kind *kind = find_kind(name);
+    if (!kind)
+        return err_set(in->e, -ENOTSUP,
+                       "tokenizer.ggml.model '%.*s' is not supported; gpt2, llama, bert and t5 are",
+                       (int)MIN_OF(name.len, (size_t)64), name.ptr ? name.ptr : "");
+    json_object_set_new(json_object_get(root, "model"), "type", json_string(kind->type));
+    r = kind->read(in, root, vocab, merges);
+    return r == 0 ? read_config(in, kind->bos || (kind->by_pre && find_pre(in)->bos), config) : r;
 }
 
 int tokenizer_gguf_read(const char *path, json_t **root, json_t **config, struct err *e)

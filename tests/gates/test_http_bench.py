@@ -5,6 +5,7 @@ import asyncio
 import json
 import pathlib
 import random
+import subprocess
 import sys
 import types
 
@@ -62,6 +63,25 @@ def test_the_rate_of_model_bench_is_read():
     assert http_bench.parse_bench("  prefill of 512 tokens: 0.46 s, 1122.5 tokens/s, 990.1 GFLOP/s\n") == 1122.5
     with pytest.raises(RuntimeError, match="skipped"):
         http_bench.parse_bench("x: skipped: no memory")
+
+
+def test_memory_is_that_of_the_process():
+    keeps = "import time; block = bytearray(48 << 20); print('up', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", keeps], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        own, files = http_bench.Server.memory(types.SimpleNamespace(process=process))
+        process.kill()
+    assert 48 < own < 96 and 0 < files < 64
+    assert http_bench.memory_line("x", [(50.4, 9.0), (70.0, 9.0), (60.0, 11.0)]) == "memory of x: 60 MiB of its own, 9 MiB of files"
+
+
+def test_a_file_needs_the_size_of_its_vocabulary(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["http_bench.py", str(tmp_path / "m.gguf")])
+    with pytest.raises(SystemExit):
+        http_bench.arguments()
+    assert "--vocab" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["http_bench.py", str(tmp_path / "m.gguf"), "--vocab", "500"])
+    assert http_bench.arguments().vocab == 500
 
 
 def test_a_burst_asks_for_fresh_prompts_and_fails_when_tokens_are_missing():

@@ -49,9 +49,10 @@ def test_amx_is_believed_from_the_log_alone():
 
 
 def test_a_table_has_ratios_where_both_have_figures():
-    text = peers.table("m", 2, {"1 rows": 40.0, "2 rows": 60.0}, {"1 rows": 92.0}, {"a": {"1 rows": 20.0}, "b": {}})
-    assert "| 1 rows | 40.0 | 92 % | 20.0 | 2.00 | - | - |" in text
-    assert "| 2 rows | 60.0 | - | - | - | - | - |" in text
+    ours = {"int16": {"1 rows": 40.0, "2 rows": 60.0}, "int8": {"1 rows": 50.0}}
+    text = peers.table("m", 2, ours, {"int16": {"1 rows": 92.0}, "int8": {}}, {"a": {"1 rows": 20.0}, "b": {}})
+    assert "| 1 rows | 40.0 | 92 % | 50.0 | - | 20.0 | 2.00 | - | - |" in text
+    assert "| 2 rows | 60.0 | - | - | - | - | - | - | - |" in text
     assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
 
 
@@ -124,15 +125,50 @@ def test_a_gguf_has_the_matrices_of_the_checkpoint(tmp_path, shape, arch):
     assert values(sizes for sizes, _, _ in got.tensors.values()) == theirs
 
 
-def test_a_run_of_all_programs_in_turns(tmp_path, monkeypatch, capsys):
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+
+
+def prints(text, where=1):
+    return f"cat >&{where} <<'END'\n{text}END\n"
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch, capsys):
+    """Runs peers.py on programs that print; returns the table."""
     build, folder = tmp_path / "build", tmp_path / "peer"
-    for path, output in {build / "bench/run/model_bench": OURS, folder / "llama-batched-bench": BATCHED, folder / "llama-bench": BENCH}.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\ncat <<'END'\n{output}END\n")
-        path.chmod(0o755)
+    program(build / "bench/run/model_bench", f'echo "$@" >> {tmp_path}/asked\n' + prints(OURS))
+    program(folder / "llama-bench", prints(BENCH) + prints("load_tensors:  AMX model buffer size = 675.00 MiB\n", 2))
     monkeypatch.setattr(peers, "checkpoint", lambda model, options: tmp_path)
     monkeypatch.setattr(peers, "gguf", lambda model, options: tmp_path / "m.gguf")
-    monkeypatch.setattr(sys, "argv", ["peers.py", "--build", str(build), "--models", "qwen3-0.6b-8bit", "--prefill", "512",
-                                      "--threads", "1", "--rounds", "1", f"a={folder}"])
-    peers.main()
-    assert "| 1 rows | 40.0 | 92 % | 40.0 | 1.00 |" in capsys.readouterr().out
+
+    def run(batched, *more):
+        program(folder / "llama-batched-bench", batched)
+        monkeypatch.setattr(sys, "argv", ["peers.py", "--build", str(build), "--models", "qwen3-0.6b-8bit", "--prefill", "512",
+                                          "--threads", "1", "--rounds", "1", *more, f"a={folder}"])
+        peers.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("where", [1, 2])
+def test_a_run_of_all_programs_in_turns(bench, where):
+    text = bench(prints(BATCHED, where))
+    assert "| 1 rows | 40.0 | 92 % | 40.0 | 1.00 |" in text
+    assert "AMX in use, by its own log: a" in text
+
+
+def test_each_mode_has_a_column(bench, tmp_path):
+    text = bench(prints(BATCHED), "--compute", "int16,int8", "--rows", "16")
+    assert "| 16 rows | 80.0 | - | 80.0 | - | 80.5 | 0.99 |" in text
+    assert "1 rows" not in text
+    assert [line.split()[5] for line in (tmp_path / "asked").read_text().splitlines()] == ["int16", "int8"]
+
+
+def test_rows_that_model_bench_does_not_measure_are_refused(bench, capsys):
+    with pytest.raises(SystemExit):
+        bench("", "--rows", "3")
+    assert "3 is none of 1, 2, 4, 8, 16" in capsys.readouterr().err

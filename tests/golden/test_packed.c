@@ -9,11 +9,13 @@
 #include "model/pack.h"
 #include "model/packed.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #define PART_BYTES  8192
+#define SHARED      PLATEAU_SOURCE_DIR "/../shared/"
 #define FINGERPRINT "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 /* ---- packing ---- */
@@ -151,22 +153,90 @@ TEST(an_mtp_head_is_packed_too)
     assert_true(logits[0] == logits[1]);
 }
 
-/* Weights are a file's pages in the ledger, and the plan's numbers are the ledger's. */
-TEST(mapped_weights_are_an_account_of_a_file)
+static struct account_numbers account_is(struct account *parent, enum account_id id, uint64_t bytes)
 {
-    const char *out = packed(SMALL_GOLDEN("qwen3"), COMPUTE_F32);
-    struct account *parent = test_account(ACCOUNT_NO_LIMIT);
-    const struct model_opts o = load_opts(parent, COMPUTE_F32);
+    const struct account_numbers n = account_numbers(accounts_find(parent, id));
+    if (n.planned != bytes || n.reserved != bytes || n.used != bytes)
+        fail_msg("account %s: %llu bytes are planned; the ledger has %llu planned, %llu reserved, %llu used",
+                 n.name, (ull)bytes, (ull)n.planned, (ull)n.reserved, (ull)n.used);
+    return n;
+}
+
+/* Weights are a file's pages in the ledger, and the plan's numbers are the ledger's. */
+static struct model_shape mapped_as_planned(const char *path, struct model_opts o)
+{
     struct model *m = NULL;
-    struct model_shape planned;
+    struct model_shape s;
     struct err e = {{0}};
-    assert_int_equal(model_probe(out, &o.parts, &planned, &e), 0);
-    assert_int_equal(model_load(out, &o, &m, &e), 0);
-    const struct account_numbers n = account_numbers(accounts_find(parent, ACCOUNT_WEIGHTS));
-    assert_int_equal(n.class, ACCOUNT_FILE);
-    assert_true(planned.mapped && model_shape(m)->mapped);
-    assert_true(n.used == planned.weight_bytes && n.planned == n.used && n.reserved == n.used);
+    o.parent = test_account(ACCOUNT_NO_LIMIT);
+    if (model_probe(path, &o.parts, &s, &e) < 0 || model_load(path, &o, &m, &e) < 0)
+        fail_msg("%s: %s", path, e.text);
+    assert_true(s.mapped && model_shape(m)->mapped);
+    assert_int_equal(account_is(o.parent, ACCOUNT_WEIGHTS, s.weight_bytes).class, ACCOUNT_FILE);
+    assert_int_equal(account_is(o.parent, ACCOUNT_MTP, s.mtp_weight_bytes).class, ACCOUNT_ANON);
+    const struct account_numbers tables = account_numbers(accounts_find(o.parent, ACCOUNT_TABLES));
+    assert_true(tables.used <= s.tables_bytes);
     model_free(m);
+    assert_int_equal(account_numbers(o.parent).reserved, 0);
+    return s;
+}
+
+static int is_folder(const struct dirent *d)
+{
+    return d->d_name[0] != '.' && !strchr(d->d_name, '.');
+}
+
+/* Of every form, in both layouts, also quantised while it is packed. */
+TEST(plans_of_packed_files_are_their_ledgers)
+{
+    static const char *const folders[] = {SMALL_GOLDEN(""), SHARED "golden-quant/", SHARED "golden-gguf/"};
+    static const uint32_t quants[] = {0, 4, 5, 6, 8};
+    const char *out = out_path();
+    uint32_t tried = 0;
+    for (size_t f = 0; f < COUNT_OF(folders); f++) {
+        struct dirent **names;
+        char path[1024];
+        int count = scandir(folders[f], &names, is_folder, alphasort);
+        for (int i = 0; i < count; i++) {
+            struct pack_result done;
+            const enum compute_mode mode = i % 2 ? COMPUTE_INT16 : COMPUTE_F32;
+            struct pack_opts o = pack_opts(mode);
+            o.replace = true;
+            o.quant = f == 0 ? quants[i % COUNT_OF(quants)] : 0;
+            snprintf(path, sizeof(path), "%s%s", folders[f], names[i]->d_name);
+            struct err e = {{0}};
+            int r = strcmp(names[i]->d_name, "canary-8bit") == 0 ? -ENOTSUP
+                                                                 : pack_model(path, out, &o, &done, &e);
+            if (r < 0 && r != -ENOTSUP)
+                fail_msg("%s: %s", path, e.text);
+            if (r == 0)
+                mapped_as_planned(out, load_opts(NULL, mode));
+            tried += r == 0;
+            free(names[i]);
+        }
+        if (count >= 0)
+            free(names);
+    }
+    print_message("%u models\n", tried);
+    assert_true(tried > 25);
+}
+
+/* The head is mapped; the rows of its draft vocabulary alone are memory of the process. */
+TEST(a_packed_mtp_head_is_mapped)
+{
+    const char *dir = small_mtp_model(SMALL_GOLDEN("qwen3_5"));
+    const char *out = packed(dir, COMPUTE_F32);
+    struct model_opts o = load_opts(NULL, COMPUTE_F32);
+    const struct model_shape text = mapped_as_planned(out, o);
+    o.parts.mtp = true;
+    o.parts.drafts_max = 1;
+    const struct model_shape all = mapped_as_planned(out, o);
+    assert_true(!text.mtp && all.mtp && all.mtp_mapped);
+    assert_true(all.weight_bytes > text.weight_bytes && all.mtp_weight_bytes == 0);
+    o.parts.draft_vocab = 128;
+    const struct model_shape some = mapped_as_planned(out, o);
+    assert_int_equal(some.mtp_weight_bytes, UNIT_BYTES);
+    assert_int_equal(some.weight_bytes, all.weight_bytes);
 }
 
 /* ---- damage ---- */

@@ -286,9 +286,41 @@ TEST(every_form_means_its_values_in_rows_of_any_width)
     }
 }
 
-/* ---- wrong files ---- */
-
 #define K_PROJ "model.layers.0.self_attn.k_proj"
+
+/* The tensors of a module become what they mean. */
+static void keep_floats(struct test_tensors *l, const struct test_tensors *dense)
+{
+    const struct test_tensor *from = test_tensor_find((struct test_tensors *)dense, K_PROJ ".weight");
+    for (size_t i = l->count; i-- > 0;) {
+        if (strncmp(l->list[i].name, K_PROJ ".", strlen(K_PROJ ".")) == 0)
+            test_tensor_remove(l, l->list[i].name);
+    }
+    memcpy(test_tensor_add(l, K_PROJ ".weight", DTYPE_F32, 2, from->t.shape), from->t.data, from->t.bytes);
+}
+
+/* Also where rows have no whole groups, so that all parts of a projection are floats in memory. */
+TEST(a_module_that_was_not_converted_keeps_its_floats)
+{
+    for (size_t i = 0; i < COUNT_OF(forms) * COUNT_OF(all_dims); i++) {
+        const struct form *f = &forms[i / COUNT_OF(all_dims)];
+        const struct dims *d = &all_dims[i % COUNT_OF(all_dims)];
+        struct test_tensors *l = small_tensors(), *dense = small_tensors();
+        struct small_answer expected, got;
+        char config[1024];
+        make(f, d, l, dense);
+        keep_floats(l, dense);
+        config_of(d, NULL, config, sizeof(config));
+        small_ask(small_write(config, dense), &expected);
+        config_of(d, f, config, sizeof(config));
+        small_ask(small_write(config, l), &got);
+        assert_true(largest_difference(&expected, &got) < 2e-4);
+        small_free(l);
+        small_free(dense);
+    }
+}
+
+/* ---- wrong files ---- */
 
 /* Loading a model of form `f` and width `d` with one tensor changed is refused, and the tensor named. */
 static void refuses(const char *form, const struct dims *d, void (*change)(struct test_tensors *l),

@@ -34,6 +34,7 @@ static const struct {
     {"IQ4_NL", 32, 18, {0, -1}, -1, 11.457230567932129, {-4.79711914, 6.35559082, 0.928344727, -2.91809082}},
     {"IQ4_XS", 256, 136, {0, -1}, -1, 2126.1970567703247, {-38.2005005, 160.108337, 217.978821, 2.23571777}},
     {"MXFP4", 32, 17, {-1, -1}, 0, -1151.375, {64, -512, 128, 96}},
+    {"NVFP4", 64, 36, {-1, -1}, -1, -296.05352783203125, {-15, 576, 0, -3.375}},
 };
 
 static const struct block_form *named(const char *name, uint32_t *type)
@@ -148,12 +149,22 @@ TEST(the_least_scale_of_mxfp4_is_a_power_of_two)
     assert_true(ret[16] == 3 * 0x1p-127f);
 }
 
+/* A scale that is no number is 0, as the writer's own reader has it. */
+TEST(the_scale_of_nvfp4_that_is_no_number_is_zero)
+{
+    uint8_t block[36] = {0x7f, 0x38, 0, 1};
+    float ret[64];
+    memset(block + 4, 0x22, 32);
+    block_form_unpack(block_form_find(40), block, 64, ret);
+    assert_true(ret[0] == 0 && ret[16] == 1 && ret[32] == 0 && ret[48] == 0x1p-9f);
+}
+
 TEST(forms_that_are_not_read_have_a_name)
 {
     static const struct {
         uint32_t type;
         const char *name;
-    } some[] = {{16, "IQ2_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {34, "TQ1_0"}, {40, "NVFP4"}};
+    } some[] = {{16, "IQ2_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {34, "TQ1_0"}};
     for (size_t i = 0; i < COUNT_OF(some); i++) {
         assert_null(block_form_find(some[i].type));
         assert_string_equal(block_form_refused(some[i].type), some[i].name);

@@ -5,9 +5,11 @@
 #include "model/config.h"
 #include "model/family.h"
 #include "model/gguf_arch.h"
+#include "model/pooling.h"
 #include "model/stage.h"
 
 #include <errno.h>
+#include <math.h>
 
 static struct test_gguf file;
 
@@ -228,6 +230,94 @@ TEST(files_may_divide_the_frequencies)
     struct rope r;
     rope_init(&r, &c.ropes[0]);
     assert_true(r.inv_freq[0] == 1 && r.inv_freq[1] < 0.5f);
+}
+
+/* A model whose file has these lists of factors. */
+static const char *with_factors(const char *const *names, uint32_t count, uint64_t keys)
+{
+    static const float factors[2][16] = {{1, 1.5f, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+                                         {2, 2.5f, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}};
+    const char *dir = test_dir();
+    begin_model("phi3", keys);
+    memcpy(file.bytes + 8, &(uint64_t){count + 1}, 8); /* tensors */
+    for (uint64_t i = 0; i < keys; i++) {
+        if (i == 0)
+            test_gguf_key_u32(&file, "phi3.rope.scaling.original_context_length", 100);
+        else
+            test_gguf_key_f32(&file, "phi3.rope.scaling.attn_factor", 1.25f);
+    }
+    test_gguf_info(&file, "token_embd.weight", 2, (const uint64_t[]){64, 1}, 0, 0);
+    for (uint32_t i = 0; i < count; i++)
+        test_gguf_info(&file, names[i], 1, (const uint64_t[]){16}, 0, 256 + i * 64);
+    test_gguf_data(&file, 32, 256, 0);
+    for (uint32_t i = 0; i < count; i++)
+        test_gguf_put(&file, factors[i], sizeof(factors[i]));
+    test_write_file(dir, "m.gguf", file.bytes, file.len);
+    return dir;
+}
+
+TEST(two_lists_of_factors_are_a_longrope)
+{
+    static const char *const names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    struct config c;
+    struct err e = {{0}};
+    assert_int_equal(config_load(arena(), with_factors(names, 2, 2), &c, NULL), 0);
+    assert_int_equal(c.ropes[0].type, ROPE_LONG);
+    assert_true(c.ropes[0].factors_short[1] == 1.5f && c.ropes[0].factors_long[15] == 16);
+    assert_true(c.ropes[0].original_max == 100 && c.ropes[0].attention_factor == 1.25);
+    assert_int_equal(config_load(arena(), with_factors(names, 1, 1), &c, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "tensor rope_factors_long.weight is missing"));
+    assert_int_equal(config_load(arena(), with_factors(names + 1, 1, 1), &c, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "tensor rope_factors_short.weight is missing"));
+}
+
+TEST(scaled_frequencies_are_those_of_a_configuration)
+{
+    struct config c;
+    begin_model("qwen3", 6);
+    test_gguf_key_text(&file, "qwen3.rope.scaling.type", "yarn");
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.factor", 4);
+    test_gguf_key_u32(&file, "qwen3.rope.scaling.original_context_length", 250);
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.yarn_beta_fast", 16);
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.yarn_beta_slow", 2);
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.yarn_attn_factor", 0.5f);
+    loads(&c);
+    assert_int_equal(c.ropes[0].type, ROPE_YARN);
+    assert_true(c.ropes[0].factor == 4 && c.ropes[0].original_max == 250);
+    assert_true(c.ropes[0].beta_fast == 16 && c.ropes[0].beta_slow == 2);
+    assert_true(fabs(c.ropes[0].attention_factor - 0.5 * (1 + 0.1 * log(4))) < 1e-12);
+    begin_model("qwen3", 3);
+    test_gguf_key_text(&file, "qwen3.rope.scaling.type", "yarn");
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.factor", 4);
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.yarn_ext_factor", 0.5f);
+    refuses(-ENOTSUP, "yarn_ext_factor: 0.5 is not supported");
+    begin_model("llama", 1);
+    test_gguf_key_f32(&file, "llama.rope.scale_linear", 8);
+    loads(&c);
+    assert_true(c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 8);
+}
+
+TEST(an_encoder_says_which_rows_make_its_vector)
+{
+    static const enum pooling kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_NONE};
+    struct config c;
+    const char *dir = test_dir();
+    for (uint32_t i = 0; i < COUNT_OF(kinds); i++) {
+        struct pooling_config pooling;
+        begin_model("bert", 3);
+        test_gguf_key_f32(&file, "bert.attention.layer_norm_epsilon", 1e-12f);
+        test_gguf_key(&file, "bert.attention.causal", GGUF_BOOL);
+        test_gguf_put(&file, "", 1);
+        test_gguf_key_u32(&file, "bert.pooling_type", i);
+        test_gguf_info(&file, "token_embd.weight", 2, (const uint64_t[]){64, 16}, 0, 0);
+        test_gguf_data(&file, 32, (size_t)64 * 16 * 4, 0);
+        test_write_file(dir, "m.gguf", file.bytes, file.len);
+        assert_int_equal(config_load(arena(), dir, &c, NULL), 0);
+        assert_true(c.family->encoder && c.eps == 1e-12f);
+        assert_int_equal(pooling_config_load(dir, 64, &pooling, NULL), 0);
+        assert_int_equal(pooling.kind, kinds[i]);
+        assert_true(pooling.normalize == (kinds[i] != POOLING_NONE));
+    }
 }
 
 TEST(metadata_that_are_refused)

@@ -107,8 +107,87 @@ TEST(the_template_is_the_file_s)
     assert_int_equal(chat_template_load(arena(), save(), &template, NULL), -ENOENT);
 }
 
+/* ---- WordPiece and Unigram ---- */
+
+static void put_bytes(const char *key, const char *bytes, uint32_t count)
+{
+    test_gguf_list(&file, key, GGUF_U8, count);
+    test_gguf_put(&file, bytes, count);
+}
+
+static void begin_words(const char *kind, uint32_t pairs, const char *const *texts, const int32_t *types,
+                        uint32_t count)
+{
+    test_gguf_begin(&file, 3, 0, pairs);
+    test_gguf_key_text(&file, "tokenizer.ggml.model", kind);
+    put_texts("tokenizer.ggml.tokens", texts, count);
+    put_numbers("tokenizer.ggml.token_type", GGUF_I32, types, count);
+}
+
+static struct tokenizer *loaded(void)
+{
+    struct tokenizer *t = NULL;
+    struct err e = {{0}};
+    if (tokenizer_load(arena(), save(), &t, &e) < 0)
+        fail_msg("%s", e.text);
+    return t;
+}
+
+#define MARK "\xe2\x96\x81"
+
+static const char *const words[] = {"[PAD]",  "[UNK]", "[CLS]", "[SEP]", MARK "un",
+                                    MARK "a", "able",  "a",     MARK "!"};
+static const int32_t word_types[] = {3, 3, 3, 3, 1, 1, 1, 1, 1};
+
+static void write_words(const char *const *texts)
+{
+    begin_words("bert", 6, texts, word_types, COUNT_OF(words));
+    test_gguf_key_u32(&file, "tokenizer.ggml.unknown_token_id", 1);
+    test_gguf_key_u32(&file, "tokenizer.ggml.cls_token_id", 2);
+    test_gguf_key_u32(&file, "tokenizer.ggml.seperator_token_id", 3);
+}
+
+TEST(words_are_cut_into_pieces)
+{
+    const char *cased[COUNT_OF(words)];
+    write_words(words);
+    const struct tokenizer *t = loaded();
+    check_ids(t, "Unable a!", true, (const uint32_t[]){2, 4, 6, 5, 8, 3}, 6);
+    check_ids(t, "\xc3\xa0 aa x[CLS]", false, (const uint32_t[]){5, 5, 7, 1, 2}, 5);
+    memcpy(cased, words, sizeof(words));
+    cased[8] = MARK "A";
+    write_words(cased);
+    check_ids(loaded(), "A a", true, (const uint32_t[]){2, 8, 5, 3}, 4);
+    assert_int_equal(tokenizer_token_bytes(loaded(), 6).len, 4);
+}
+
+/* Of 256 roots and no text: it changes nothing. */
+static const char charsmap[1028] = {0, 4, 0, 0};
+
+TEST(the_best_cut_into_pieces_is_taken)
+{
+    static const char *const texts[] = {"<s>",     "<pad>", "</s>", "<unk>", MARK,
+                                        MARK "ab", "a",     "b",    "c",     "bc"};
+    static const int32_t types[] = {3, 3, 3, 2, 1, 1, 1, 1, 1, 1};
+    static const float scores[] = {0, 0, 0, 0, -3, -4, -5, -5, -5, -6};
+    for (int turn = 0; turn < 3; turn++) {
+        begin_words("t5", 7, texts, types, COUNT_OF(texts));
+        put_numbers("tokenizer.ggml.scores", GGUF_F32, scores, turn == 2 ? 3 : COUNT_OF(scores));
+        put_bytes("tokenizer.ggml.precompiled_charsmap", charsmap, turn ? sizeof(charsmap) : 0);
+        test_gguf_key_u32(&file, "tokenizer.ggml.bos_token_id", 0);
+        test_gguf_key_u32(&file, "tokenizer.ggml.eos_token_id", 2);
+        if (turn == 2) {
+            refuses(-EINVAL, "there is not one score for each token");
+            break;
+        }
+        check_ids(loaded(), " abc  bc", true, (const uint32_t[]){0, 5, 8, 4, 9, 2}, 6);
+    }
+}
+
 TEST(tokenizers_that_are_refused)
 {
+    begin_words("bert", 3, words, word_types, COUNT_OF(words));
+    refuses(-EINVAL, "the tokens around a text are missing");
     test_gguf_begin(&file, 3, 0, 0);
     refuses(-ENOENT, "the file has no tokenizer");
     write_pieces(PIECES - 1, 1);
@@ -116,9 +195,9 @@ TEST(tokenizers_that_are_refused)
     write_pieces(PIECES, PIECES);
     refuses(-EINVAL, "tokenizer.ggml.bos_token_id is 10, which is no token");
     test_gguf_begin(&file, 3, 0, 2);
-    test_gguf_key_text(&file, "tokenizer.ggml.model", "t5");
+    test_gguf_key_text(&file, "tokenizer.ggml.model", "rwkv");
     put_texts("tokenizer.ggml.tokens", pieces, PIECES);
-    refuses(-ENOTSUP, "tokenizer.ggml.model 't5' is not supported");
+    refuses(-ENOTSUP, "tokenizer.ggml.model 'rwkv' is not supported");
     test_gguf_begin(&file, 3, 0, 3);
     test_gguf_key_text(&file, "tokenizer.ggml.model", "gpt2");
     test_gguf_key_text(&file, "tokenizer.ggml.pre", "nobody-knows");
