@@ -12,9 +12,9 @@ struct tile_size {
     uint32_t panels, columns;
 };
 
-/* Up to COLUMNS_STREAMED columns of rounded rows a panel is read at full speed by itself. With more the kernels
- * share work among panels: in tiles of one panel 16 rows were 8 to 20 % slower (model_bench, qwen3-0.6b-8bit, 8
- * and 16 workers). */
+/* Up to COLUMNS_STREAMED columns of rounded rows a panel is read at full speed by itself. With more the
+ * kernels share work among panels: 16 rows were 8 to 20 % slower in tiles of one panel (model_bench with
+ * qwen3-0.6b-8bit, 8 and 16 workers). */
 enum { COLUMNS_STREAMED = 4, COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
 
 static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m,
