@@ -82,7 +82,7 @@ TEST(whole_numbers_are_near_f32_and_equal_in_every_tier)
     modes_are_near(8, 64, DTYPE_F32, false);
 }
 
-/* Attention, the delta rule, experts, latent attention: what has no quantised weights. */
+/* Attention, the delta rule, experts, latent attention, without quantised weights. */
 TEST(bf16_is_near_f32_and_equal_in_every_tier)
 {
     static const char *const dirs[] = {SMALL_GOLDEN("llama"), SMALL_GOLDEN("qwen3_5"),
