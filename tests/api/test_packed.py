@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import MODEL, PROGRAM, Server, account, serving
+from conftest import MODEL, PROGRAM, Server, account, serving, until
 
 QUESTION = {"content": "What does mkdir do?", "max_tokens": 24, "temperature": 0, "logprobs": True, "top_logprobs": 3}
 
@@ -68,6 +68,33 @@ def test_a_packed_file_answers_as_its_source_and_is_shared(packed):
             assert pages["Rss"] > 10000 and pages["Private_Clean"] + pages["Private_Dirty"] == 0
             weights = account(server.memory(), "weights")
             assert weights["class"] == "file" and weights["used_bytes"] == weights["planned_bytes"] > 10 << 20
+
+
+def rss_anon(server):
+    text = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(r"^RssAnon:\s+(\d+) kB", text, re.M)[1]) << 10
+
+
+def test_a_load_takes_no_memory_for_weights_and_what_the_plan_says(packed):
+    """Also with the MTP head. Beside workspace, engine, pools and tokenizer it is below 5 % of the file."""
+    plan = json.loads(run("plan", packed, "--spec", "mtp", "--json").stdout)["models"][0]
+    planned = {a["name"]: (a["class"], a["limit_bytes"]) for a in plan["accounts"]}
+    with serving("--model-dir", packed.parent, "--alias", "packed=small", "--spec", "mtp") as server:
+        before = rss_anon(server)
+        assert server.http.post("/v1/models/small/load").status_code == 200
+        model = account(server.memory(), "small")
+        used = {a["name"]: (a["class"], a["used_bytes"], a["planned_bytes"]) for a in model["children"]}
+        for name in "weights", "mtp":
+            assert (used[name][0], used[name][2]) == planned[name] and used[name][1] == used[name][2]
+        assert planned["mtp"][1] == 2 << 20  # rows of the draft vocabulary; the head is in `weights`
+        assert used["tokenizer"][1] <= planned["tokenizer"][1] > 1 << 20
+        own = sum(bytes for kind, bytes, _ in used.values() if kind == "anon")
+        # The allocator gives back what the load itself took.
+        until(lambda: rss_anon(server) - before < own + 0.05 * packed.stat().st_size, seconds=20)
+        # What is neither workspace nor tables for requests, and does not grow with the file.
+        rest = own - sum(used[name][1] for name in ("workspace", "engine", "pools", "tokenizer", "mtp"))
+        assert rest < 0.05 * packed.stat().st_size, used
+        assert server.http.post("/v1/models/small/unload").status_code == 200
 
 
 def test_commands_take_a_packed_file(packed, tmp_path):
