@@ -1,5 +1,5 @@
-/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] MODEL...: tokens per
- * second of whole models on a GPU, in one run.
+/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-k] MODEL...: tokens per
+ * second of whole models on a GPU, in one run. With -k the time of each kernel, too.
  *
  * A MODEL is a directory. Prefill is a prompt in one step. Decoding is steps of 1, 4 and 16 sequences after
  * it, with logits and their way to the host. Figures are medians. Bytes are the packed weights that a token
@@ -19,11 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 16, PREFILLS = 5, STEPS = 48 };
+enum { ROWS = 16, PREFILLS = 5, STEPS = 48, PROFILED = 4 };
 
 struct options {
     enum compute_mode compute;
     uint32_t prompt;
+    bool kernels;
 };
 
 static double seconds_of(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,
@@ -50,12 +51,37 @@ static double median_of(void (*f)(struct bench_rows *b, uint32_t count), struct 
     return yardsticks_median(seconds, times);
 }
 
-static void measure(struct model *m, const char *name, const struct options *o, double load)
+/* The kernels of a step, the longest first; `times` steps. */
+static void print_shares(struct device *d, const char *what, void (*f)(struct bench_rows *b, uint32_t count),
+                         struct bench_rows *b, uint32_t count, uint32_t times)
+{
+    struct cuda_share shares[CUDA_SHARES_MAX];
+    double all = 0;
+    if (cuda_profile_begin(d) < 0)
+        return;
+    for (uint32_t i = 0; i < times; i++)
+        f(b, count);
+    uint32_t n = cuda_profile_end(d, shares);
+    for (uint32_t i = 0; i < n; i++)
+        all += shares[i].seconds;
+    printf("  %s, kernels one after the other: %.3f ms\n", what, all / times * 1e3);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t most = i;
+        for (uint32_t j = i + 1; j < n; j++)
+            most = shares[j].seconds > shares[most].seconds ? j : most;
+        const struct cuda_share s = shares[most];
+        shares[most] = shares[i];
+        printf("    %-18s %6.2f %%  %8.1f us  x %llu\n", s.kernel, 100 * s.seconds / all,
+               s.seconds / (double)s.launches * 1e6, (ull)(s.launches / times));
+    }
+}
+
+static void measure(struct device *d, struct model *m, const char *name, const struct options *o, double load)
 {
     static const uint32_t counts[] = {1, 4, ROWS};
     const struct model_shape *s = model_shape(m);
     const struct bench_rows_opts opts = {
-        .model = m, .rows = ROWS, .prompt = o->prompt, .decode_max = STEPS * COUNT_OF(counts)};
+        .model = m, .rows = ROWS, .prompt = o->prompt, .decode_max = (STEPS + PROFILED) * COUNT_OF(counts)};
     struct bench_rows *b;
     int r = bench_rows_create(&opts, &b);
     if (r < 0) {
@@ -73,6 +99,11 @@ static void measure(struct model *m, const char *name, const struct options *o, 
         printf(" %u rows %.3f ms, %.1f tokens/s;", counts[i], step * 1e3, counts[i] / step);
     }
     printf("\n");
+    fflush(stdout);
+    for (uint32_t i = 0; o->kernels && i < COUNT_OF(counts); i += 2)
+        print_shares(d, counts[i] == 1 ? "1 row" : "16 rows", bench_rows_decode, b, counts[i], PROFILED);
+    if (o->kernels)
+        print_shares(d, "prefill", prefill, b, 0, 1);
     fflush(stdout);
     bench_rows_free(b);
 }
@@ -93,7 +124,7 @@ static int bench(struct device *d, const char *dir, const struct options *o)
         fprintf(stderr, "gpu_bench: %s: %s\n", dir, e.text);
         return 1;
     }
-    measure(m, dir, o, (double)(clock_now_ns() - begun) / (double)NS_PER_S);
+    measure(d, m, dir, o, (double)(clock_now_ns() - begun) / (double)NS_PER_S);
     model_free(m);
     return 0;
 }
@@ -104,11 +135,13 @@ int main(int argc, char **argv)
     struct device *d;
     uint32_t index = 0;
     int failed = 0;
-    for (int c; (c = getopt(argc, argv, "d:c:p:")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "d:c:p:k")) != -1;) {
         if (c == 'd')
             index = (uint32_t)atoi(optarg);
         else if (c == 'p')
             o.prompt = (uint32_t)atoi(optarg);
+        else if (c == 'k')
+            o.kernels = true;
         else if (c != 'c' || !compute_mode_parse(optarg, &o.compute))
             return 2;
     }

@@ -8,8 +8,10 @@
  * without quantising, which a line of its own gives. Their prefill has a second share, of the peak of the
  * unit that they use: AMX, or VNNI. An int16 operation is two of that unit's.
  *
- *     kern_bench [TEXT]     TEXT: only the products whose name has it
+ * Forms that are not MLX's have a line more: their bytes/s over those of the affine form of equal bits, in
+ * pairs likewise. A run of everything has those of one column alone.
  *
+ *     kern_bench [TEXT]     TEXT: only the products whose name has it; "over": only those ratios
  *
  * The weights are one matrix larger than any cache, so that a product streams from memory; a first line warns
  * when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
@@ -99,17 +101,30 @@ static const struct form forms[] = {
     {"fp8", MATRIX_AFFINE, 8, 128, 0, MATRIX_F32, CODES_E4M3, BIASES_CENTRED, 0},
     {"mxfp8", MATRIX_AFFINE, 8, 32, 0, MATRIX_E8M0, CODES_E4M3, BIASES_CENTRED, 0},
     {"mxfp4", MATRIX_AFFINE, 4, 32, 0, MATRIX_E8M0, CODES_E2M1, BIASES_CENTRED, 0},
+    {"mxfp4 int16", MATRIX_QUADS, 4, 32, 2, MATRIX_E8M0, CODES_E2M1, BIASES_CENTRED, 0},
     {"nvfp4", MATRIX_AFFINE, 4, 16, 0, MATRIX_E4M3, CODES_E2M1, BIASES_CENTRED, 0},
+    {"nvfp4 int16", MATRIX_QUADS, 4, 16, 2, MATRIX_E4M3, CODES_E2M1, BIASES_CENTRED, 0},
+    {"gptq 8 g128 int16", MATRIX_QUADS, 8, 128, 2, MATRIX_F16, CODES_WHOLE, BIASES_ZEROS, 0},
     {"gptq 4 g128 int16", MATRIX_QUADS, 4, 128, 2, MATRIX_F16, CODES_WHOLE, BIASES_ZEROS, 0},
     {"Q8_0 int16", MATRIX_QUADS, 8, 32, 2, MATRIX_F16, CODES_WHOLE, BIASES_CENTRED, 0},
+    {"Q5_0 int16", MATRIX_QUADS, 5, 32, 2, MATRIX_F16, CODES_WHOLE, BIASES_CENTRED, 0},
+    {"Q5_1 int16", MATRIX_QUADS, 5, 32, 2, MATRIX_F16, CODES_WHOLE, BIASES_STORED, 0},
+    {"Q4_0", MATRIX_AFFINE, 4, 32, 0, MATRIX_F16, CODES_WHOLE, BIASES_CENTRED, 0},
     {"Q4_0 int16", MATRIX_QUADS, 4, 32, 2, MATRIX_F16, CODES_WHOLE, BIASES_CENTRED, 0},
+    {"Q4_1 int16", MATRIX_QUADS, 4, 32, 2, MATRIX_F16, CODES_WHOLE, BIASES_STORED, 0},
     {"Q6_K", MATRIX_AFFINE, 6, 16, 0, MATRIX_I8, CODES_WHOLE, BIASES_CENTRED, 256},
+    {"Q6_K int16", MATRIX_QUADS, 6, 16, 2, MATRIX_I8, CODES_WHOLE, BIASES_CENTRED, 256},
     {"Q5_K int16", MATRIX_QUADS, 5, 32, 2, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
+    {"Q4_K", MATRIX_AFFINE, 4, 32, 0, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
     {"Q4_K int16", MATRIX_QUADS, 4, 32, 2, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
     {"Q3_K", MATRIX_AFFINE, 3, 16, 0, MATRIX_I8, CODES_WHOLE, BIASES_CENTRED, 256},
+    {"Q3_K int16", MATRIX_QUADS, 3, 16, 2, MATRIX_I8, CODES_WHOLE, BIASES_CENTRED, 256},
     {"Q2_K", MATRIX_AFFINE, 2, 16, 0, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
+    {"Q2_K int16", MATRIX_QUADS, 2, 16, 2, MATRIX_I8, CODES_WHOLE, BIASES_STORED, 256},
     {"IQ4_NL", MATRIX_AFFINE, 4, 32, 0, MATRIX_F16, CODES_IQ4, BIASES_CENTRED, 0},
+    {"IQ4_NL int16", MATRIX_QUADS, 4, 32, 2, MATRIX_F16, CODES_IQ4, BIASES_CENTRED, 0},
     {"IQ4_XS", MATRIX_AFFINE, 4, 32, 0, MATRIX_I8, CODES_IQ4, BIASES_CENTRED, 256},
+    {"IQ4_XS int16", MATRIX_QUADS, 4, 32, 2, MATRIX_I8, CODES_IQ4, BIASES_CENTRED, 256},
 };
 
 /* Whether the matrix has BF16 scales and biases, as MLX writes them. */
@@ -270,6 +285,65 @@ static void decode(struct bench *b, const struct form *f)
     }
     printf("\n");
     fflush(stdout);
+}
+
+/* The affine form of equal bits, as MLX has it, in the same kind of product. */
+static const struct form *affine_of(const struct form *f, uint32_t bytes)
+{
+    for (size_t i = 0; i < COUNT_OF(forms); i++) {
+        const struct form *g = &forms[i];
+        if (is_plain(g) && g->group == 64 && g->bits == f->bits && g->bytes == bytes)
+            return g;
+    }
+    ASSERT(false);
+    return NULL;
+}
+
+static double once(struct product *p)
+{
+    uint64_t begin = clock_now_ns();
+    product_all(p->bench, p);
+    return (double)(clock_now_ns() - begin);
+}
+
+/* Medians of pairs: bytes/s of f over those of g, with `columns`. */
+static double ratio(struct bench *b, const struct form *f, const struct form *g, uint32_t columns)
+{
+    enum { PAIRS = 9 };
+    double ratios[PAIRS];
+    const uint32_t panels[2] = {(uint32_t)(b->bytes / panel_bytes(b, f)),
+                                (uint32_t)(b->bytes / panel_bytes(b, g))};
+    struct matrix m[2] = {matrix_of(b, f, panels[0]), matrix_of(b, g, panels[1])};
+    const double bytes = (double)(panels[0] * panel_bytes(b, f)) / (double)(panels[1] * panel_bytes(b, g));
+    struct product q = product_of(b, g, &m[1], columns);
+    once(&q);
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        /* Rows are quantised as the product takes them: both use the same memory. */
+        q = product_of(b, g, &m[1], columns);
+        double other = once(&q);
+        struct product p = product_of(b, f, &m[0], columns);
+        ratios[i] = other / once(&p) * bytes;
+    }
+    return yardsticks_median(ratios, PAIRS);
+}
+
+/* With the first `count` numbers of columns. */
+static void over_affine(struct bench *b, const struct form *f, uint32_t bytes, uint32_t count)
+{
+    static const uint32_t columns[] = {1, 2, 4, 8, 16};
+    ASSERT(count <= COUNT_OF(columns));
+    const struct form *g = affine_of(f, bytes);
+    printf("%-17s", f->name);
+    for (uint32_t i = 0; i < count; i++) {
+        printf("  %11.2f", ratio(b, f, g, columns[i]));
+        fflush(stdout);
+    }
+    printf("  %s\n", g->name);
+}
+
+static bool has_affine(const struct form *f)
+{
+    return f->group && !is_plain(f);
 }
 
 /* The other operations: on one worker, so that a figure is one core's. */
@@ -508,7 +582,7 @@ static int bench_init(struct bench *b)
         return -1;
     memset(b->values, 0x3c, values * sizeof(float));
     /* As the rows of a step: not a multiple of 1 KiB apart. */
-    const struct quants widest = {K, 32, 2};
+    const struct quants widest = {K, 16, 2};
     b->row_bytes = ROUND_UP(quants_bytes(&widest), (size_t)1024) + 64;
     b->rows = aligned_alloc(64, ROUND_UP(COLUMNS_MAX * b->row_bytes, (size_t)64));
     if (!b->rows)
@@ -555,6 +629,7 @@ int main(int argc, char **argv)
 {
     struct bench b;
     const char *text = argc > 1 ? argv[1] : NULL;
+    const bool over = text && strcmp(text, "over") == 0;
     if (bench_init(&b) < 0) {
         fprintf(stderr, "no memory, or no threads\n");
         return 1;
@@ -571,8 +646,17 @@ int main(int argc, char **argv)
                peak_operations(&b.yard, unit) / peak_once(&b.yard, unit) * 1e-12);
     printf("%-17s  %11s  %11s  %11s  %11s  %11s  %12s\n", "columns", "1", "2", "4", "8", "16", "512");
     for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
-        if (!text || strstr(forms[i].name, text))
+        if (!over && (!text || strstr(forms[i].name, text)))
             decode(&b, &forms[i]);
+    }
+    printf("bytes/s over those of the affine form of equal bits\n");
+    const uint32_t counts = text ? 5 : 1;
+    for (uint32_t i = 0; i < COUNT_OF(forms); i++) {
+        if (has_affine(&forms[i]) && (!text || over || strstr(forms[i].name, text))) {
+            over_affine(&b, &forms[i], forms[i].bytes, counts);
+            if (forms[i].codes == CODES_E4M3) /* integer modes leave it in f32 */
+                over_affine(&b, &forms[i], 2, counts);
+        }
     }
     if (!text)
         others(&b);

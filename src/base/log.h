@@ -13,9 +13,18 @@
 enum log_level { LOG_LEVEL_FATAL, LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_set_level(enum log_level level);
-/* If standard error is the journal (JOURNAL_STREAM names it), lines begin with their priority ("<4>") and not
- * with the time. Before other threads log. */
-void log_find_journal(void);
+
+enum log_format {
+    LOG_FORMAT_AUTO, /* what standard error is: the journal (JOURNAL_STREAM names it), a terminal, or text */
+    LOG_FORMAT_TEXT, /* time, level, event, key=value pairs */
+    LOG_FORMAT_JOURNAL, /* the priority ("<4>") in place of the time */
+    LOG_FORMAT_JSON,    /* an object of strings */
+    LOG_FORMAT_PEOPLE   /* of a terminal: short, and coloured unless NO_COLOR is set; not by name */
+};
+/* LOG_FORMAT_TEXT until then. Before other threads log. */
+void log_set_format(enum log_format f);
+/* "auto", "text", "journal", "json". False on anything else. */
+bool log_format_parse(const char *name, enum log_format *ret);
 /* "error", "warn", "info", "debug". False on anything else. */
 bool log_level_parse(const char *name, enum log_level *ret);
 const char *log_level_name(enum log_level level);

@@ -319,6 +319,7 @@ int command_admin(int argc, char **argv)
     while (strcmp(order->name, argv[0]) != 0)
         order++;
     int r = options_parse(order->command, argc, argv, &o, &e);
+    options_check_environment();
     if (r == 0 && !cli_help(order->command, &o))
         r = run(order, &o, argc, argv, &e);
     else if (r < 0)

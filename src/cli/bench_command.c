@@ -1,15 +1,18 @@
 /* bench_command.c - the command bench: what a client of a server sees. Prompts are words drawn anew, so that
- * nothing of them is in a prefix cache, but for the second request of each length. Times are the client's. */
+ * nothing of them is in a prefix cache, but for the second request of each length. Times are the client's.
+ * Without a server of the model it starts one: both ways measure with the same requests. */
 #include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/bench_server.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/remote.h"
 #include "cli/stream_client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +23,8 @@
 #define BODY_MAX    ((size_t)1 << 20)
 #define WORD_TOKENS 3 /* about, of a drawn word */
 #define ROWS_MAX    4
+#define LOOK_MS     50   /* between looks whether a server is ready */
+#define LEFT_MS     1000 /* from an unload to a look at what stayed */
 
 static const uint32_t clients_of[ROWS_MAX] = {1, 2, 4, 8};
 static const uint32_t tokens_of[] = {128, 512, 4096};
@@ -27,6 +32,7 @@ static const uint32_t tokens_of[] = {128, 512, 4096};
 struct bench {
     const struct settings *o;
     struct remote remote;
+    struct bench_server own;
     uint64_t seed, drawn;
 };
 
@@ -202,6 +208,9 @@ struct results {
     struct prefill prefills[COUNT_OF(tokens_of)];
     uint32_t decode_count, prefill_count;
     uint64_t peak_bytes, limit_bytes; /* 0: the server does not say */
+    /* Of a model in a server that bench started: what it needs at least, and what all of it uses 1 s after an
+     * unload. */
+    uint64_t planned_bytes, left_bytes;
 };
 
 static void show_table(const struct bench *b, const struct results *s)
@@ -222,6 +231,34 @@ static void show_table(const struct bench *b, const struct results *s)
     if (s->peak_bytes)
         printf("\nmemory of the server at its peak: %s of %s\n", bytes_text(s->peak_bytes).text,
                bytes_text(s->limit_bytes).text);
+    if (s->planned_bytes)
+        printf("the plan: at least %s; in use 1 s after an unload: %s\n", bytes_text(s->planned_bytes).text,
+               bytes_text(s->left_bytes).text);
+}
+
+/* One row for each measurement; a column that it does not have is empty. */
+static void show_csv(const struct bench *b, const struct results *s)
+{
+    printf("model,measurement,clients,prompt_tokens,tokens,tokens_per_second,first_token_ms,found_tokens,"
+           "bytes\n");
+    for (uint32_t i = 0; i < s->decode_count; i++) {
+        const struct decode *d = &s->decodes[i];
+        printf("%s,decode,%u,,%u,%.2f,%.2f,,\n", b->remote.id, d->clients, d->tokens, d->tokens_s,
+               d->first_ms);
+    }
+    for (uint32_t i = 0; i < s->prefill_count; i++) {
+        const struct prefill *p = &s->prefills[i];
+        printf("%s,prefill,1,%u,1,%.2f,%.2f,0,\n", b->remote.id, p->tokens, p->tokens * 1000 / p->cold_ms,
+               p->cold_ms);
+        printf("%s,found,1,%u,1,,%.2f,%u,\n", b->remote.id, p->tokens, p->found_ms, p->found_tokens);
+    }
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } memory[] = {{"peak", s->peak_bytes}, {"planned", s->planned_bytes}, {"left", s->left_bytes}};
+    for (size_t i = 0; i < COUNT_OF(memory); i++)
+        if (memory[i].bytes)
+            printf("%s,%s,,,,,,,%llu\n", b->remote.id, memory[i].name, (ull)memory[i].bytes);
 }
 
 static void show_json(const struct bench *b, const struct results *s)
@@ -237,9 +274,10 @@ static void show_json(const struct bench *b, const struct results *s)
             prefills, json_pack("{s:i, s:f, s:f, s:i}", "prompt_tokens", (int)s->prefills[i].tokens,
                                 "first_token_ms", s->prefills[i].cold_ms, "found_first_token_ms",
                                 s->prefills[i].found_ms, "found_tokens", (int)s->prefills[i].found_tokens));
-    json_t *all =
-        json_pack("{s:s, s:s, s:o, s:o, s:I}", "model", b->remote.id, "server", remote_where(&b->remote),
-                  "decode", decodes, "prefill", prefills, "peak_bytes", (json_int_t)s->peak_bytes);
+    json_t *all = json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:I}", "model", b->remote.id, "server",
+                            b->own.pid ? "own" : remote_where(&b->remote), "decode", decodes, "prefill",
+                            prefills, "peak_bytes", (json_int_t)s->peak_bytes, "planned_bytes",
+                            (json_int_t)s->planned_bytes, "left_bytes", (json_int_t)s->left_bytes);
     json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(all);
@@ -259,6 +297,31 @@ static void read_peak(const struct bench *b, struct results *ret)
     admin_reply_done(&reply);
 }
 
+/* What the plan says and what an unload leaves, of a server that only bench uses. */
+static int read_memory(const struct bench *b, struct results *ret, struct err *e)
+{
+    struct admin_reply model = {0}, unload = {0}, after = {0};
+    char path[1024], order[1024];
+    int r = admin_path("/v1/models/", b->remote.id, "", path, sizeof(path));
+    if (r == 0)
+        r = admin_path("/v1/models/", b->remote.id, "/unload", order, sizeof(order));
+    if (r == 0)
+        r = admin_client_order(&b->remote.client, "GET", path, &model, e);
+    if (r == 0)
+        r = admin_client_order(&b->remote.client, "POST", order, &unload, e);
+    if (r == 0) {
+        ret->planned_bytes = (uint64_t)json_integer_value(json_object_get(model.json, "needed_bytes"));
+        poll(NULL, 0, LEFT_MS);
+        r = admin_client_order(&b->remote.client, "GET", "/api/memory", &after, e);
+    }
+    if (r == 0)
+        ret->left_bytes = (uint64_t)json_integer_value(json_object_get(after.json, "used_bytes"));
+    admin_reply_done(&model);
+    admin_reply_done(&unload);
+    admin_reply_done(&after);
+    return r;
+}
+
 static int run_all(struct bench *b, struct results *ret, struct err *e)
 {
     struct decode warm;
@@ -276,18 +339,47 @@ static int run_all(struct bench *b, struct results *ret, struct err *e)
     }
     if (r == 0)
         read_peak(b, ret);
-    return r;
+    return r == 0 && b->own.pid ? read_memory(b, ret, e) : r;
 }
 
-static int find_server(struct settings *o, struct remote *ret, struct err *e)
+/* Waits until its model is loaded. */
+static int wait_ready(struct bench *b, struct err *e)
+{
+    for (;;) {
+        struct admin_reply reply = {0};
+        int r = admin_client_ask(&b->remote.client, "GET", "/health", &reply, e);
+        bool ready = r == 0 && reply.status == 200;
+        admin_reply_done(&reply);
+        if (ready)
+            return 0;
+        if (interrupt_pending())
+            return err_set(e, -ECANCELED, "stopped");
+        if (bench_server_is_gone(&b->own))
+            return err_set(e, -ECHILD, "the server of the measurement ended");
+        poll(NULL, 0, LOOK_MS);
+    }
+}
+
+static int start_server(struct bench *b, struct settings *o, struct err *e)
+{
+    int r = bench_server_start(o->models.model, &b->own, e);
+    if (r < 0)
+        return r;
+    o->url = b->own.url;
+    o->keys.api_keys[0] = b->own.key;
+    o->models.model = NULL; /* it has one */
+    r = remote_open(o, &b->remote, e);
+    return r == 0 ? wait_ready(b, e) : r;
+}
+
+/* A server at --url, one of this machine that has the model, or one of its own. */
+static int find_server(struct bench *b, struct settings *o, struct err *e)
 {
     int r = 0;
     if (o->url)
-        r = remote_open(o, ret, e);
-    else if (!remote_find(o, ret))
-        r = err_set(e, -ENOENT,
-                    "no server of this machine has %s: plateau serve starts one, and --url names another",
-                    o->models.model ? o->models.model : "a model");
+        r = remote_open(o, &b->remote, e);
+    else if (o->local || !remote_find(o, &b->remote))
+        r = start_server(b, o, e);
     cli_hide_secrets();
     return r;
 }
@@ -297,13 +389,15 @@ static int run(struct settings *o, struct err *e)
     struct bench b = {.o = o};
     struct results results;
     rng_secret(&b.seed, sizeof(b.seed));
-    int r = find_server(o, &b.remote, e);
     interrupt_catch();
+    int r = o->json && o->bench.csv ? err_set(e, -EINVAL, "--json and --csv exclude each other")
+                                    : find_server(&b, o, e);
     if (r == 0)
         r = run_all(&b, &results, e);
     if (r == 0)
-        o->json ? show_json(&b, &results) : show_table(&b, &results);
+        o->json ? show_json(&b, &results) : o->bench.csv ? show_csv(&b, &results) : show_table(&b, &results);
     remote_close(&b.remote);
+    bench_server_stop(&b.own);
     return cli_status(r, e);
 }
 

@@ -260,6 +260,7 @@ int command_cache(int argc, char **argv)
     struct settings o;
     struct err e = {{0}};
     int r = options_parse(COMMAND_CACHE, argc, argv, &o, &e);
+    options_check_environment();
     if (r == 0 && !cli_help(COMMAND_CACHE, &o))
         r = run(&o, &e);
     settings_done(&o);

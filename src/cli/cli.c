@@ -30,6 +30,9 @@ int cli_run(enum setting_command command, int argc, char **argv, command_fn *run
     line.argc = argc;
     line.argv = argv;
     int r = options_parse(command, argc, argv, &o, &e);
+    if (r == 0)
+        r = options_log_format(&o, &e);
+    options_check_environment();
     if (r == 0 && !cli_help(command, &o))
         r = run(&o, &e);
     settings_done(&o);

@@ -96,7 +96,7 @@ const struct help_row help_rows[] = {
      "  plateau clear ssd\n"},
     {COMMAND_TRIM, "trim", "[OPTION...]", "make a running server return its free memory",
      ASKS "Drops no cached prefix; says how many bytes were returned.\n", "  plateau trim\n"},
-    {COMMAND_BENCH, "bench", "[MODEL] [OPTION...]", "measure a running server",
+    {COMMAND_BENCH, "bench", "[MODEL] [OPTION...]", "measure a server",
      "Asks a server of this machine that has the model, or the server of --url, with 1 to 8 clients at "
      "once.\n"
      "Prints tokens a second, the time to the first token, and how fast prompts are read, first computed\n"

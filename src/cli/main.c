@@ -71,7 +71,6 @@ static int run(int argc, char **argv)
         return 0;
     }
     if (!is_one_of(argv[1], "--help", "-h", "help")) {
-        options_check_environment();
         return run_command(argc - 1, argv + 1);
     }
     if (argc == 2) {
@@ -84,7 +83,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     output_begin();
-    log_find_journal();
+    log_set_format(LOG_FORMAT_AUTO);
     /* A file at its size limit is a write that fails with EFBIG, not the end of the process. */
     signal(SIGXFSZ, SIG_IGN);
     return output_end(run(argc, argv));

@@ -303,6 +303,15 @@ int options_parse(enum setting_command command, int argc, char **argv, struct se
     return r;
 }
 
+int options_log_format(const struct settings *o, struct err *e)
+{
+    enum log_format format = LOG_FORMAT_AUTO;
+    if (o->log_format && !log_format_parse(o->log_format, &format))
+        return err_set(e, -EINVAL, "--log-format %s: auto, text, journal or json is expected", o->log_format);
+    log_set_format(format);
+    return 0;
+}
+
 int options_log_level(const struct settings *o, enum log_level otherwise, struct err *e)
 {
     enum log_level level = otherwise;

@@ -27,6 +27,8 @@ void options_hide(enum setting_command command, int argc, char **argv);
  * known otherwise, with the closest name. */
 void options_check_environment(void);
 
+/* Sets the log's format: --log-format, else auto. 0 or -EINVAL. */
+int options_log_format(const struct settings *o, struct err *e);
 /* Sets the log's level: --log-level, else `otherwise`. 0 or -EINVAL. */
 int options_log_level(const struct settings *o, enum log_level otherwise, struct err *e);
 

@@ -262,6 +262,7 @@ int command_serve(int argc, char **argv)
     s.server.progress = load_progress;
     s.server.arg = &s;
     int r = open_settings(&s, argc, argv, &e), status;
+    options_check_environment();
     if (r < 0) {
         fprintf(stderr, "plateau: %s\n", e.text);
         status = 2;

@@ -351,6 +351,7 @@ struct compute_cost {
 
 struct compute;
 struct compute_ops {
+    void (*close)(struct compute *c); /* NULL: its memory is all that it has */
     void (*step_begin)(struct compute *c, const struct batch *b);
     bool (*replay)(struct compute *c, uint32_t key);
     int (*step_end)(struct compute *c);
@@ -385,6 +386,12 @@ struct compute {
     const struct compute_ops *ops;
 };
 
+/* Before its memory is freed. */
+static inline void compute_close(struct compute *c)
+{
+    if (c->ops->close)
+        c->ops->close(c);
+}
 static inline void compute_step_begin(struct compute *c, const struct batch *b)
 {
     c->ops->step_begin(c, b);

@@ -20,11 +20,26 @@
 static int check(const struct settings *o, struct err *e)
 {
     enum log_level level = LOG_LEVEL_INFO;
+    enum log_format format;
     if (strcmp(o->model.trim, "on") != 0 && strcmp(o->model.trim, "off") != 0)
         return err_set(e, -EINVAL, "--trim %s: on or off is expected", o->model.trim);
+    if (o->log_format && !log_format_parse(o->log_format, &format))
+        return err_set(e, -EINVAL, "--log-format %s: auto, text, journal or json is expected", o->log_format);
     if (o->log_level && !log_level_parse(o->log_level, &level))
         return err_set(e, -EINVAL, "--log-level %s: error, warn, info or debug is expected", o->log_level);
     return 0;
+}
+
+/* At the first reading, before other threads log. */
+static void choose_format(struct live *l, const struct settings *o)
+{
+    enum log_format format = LOG_FORMAT_AUTO;
+    if (l->formatted)
+        return;
+    l->formatted = true;
+    if (o->log_format)
+        log_format_parse(o->log_format, &format);
+    log_set_format(format);
 }
 
 /* 256 bits, in hexadecimal digits. */
@@ -44,6 +59,8 @@ static int read_all(struct live *l, struct settings *s, struct keyring **keys, s
     if (r < 0 || s->help)
         return r;
     r = check(s, e);
+    if (r == 0)
+        choose_format(l, s);
     if (r == 0)
         r = listeners_check(s, e);
     if (r == 0)

@@ -35,6 +35,7 @@ struct live {
     struct http_server *http;
     size_t body_bytes_max, request_bytes_max;
     uint64_t reloads, failures;
+    bool formatted; /* the log has its format */
 };
 
 /* Reads everything and checks it. With --help only the settings are read. On failure e has the reason, and

@@ -103,7 +103,7 @@ struct pull_settings {
 /* The command bench. */
 struct bench_settings {
     uint32_t tokens;
-    bool quick;
+    bool quick, csv;
 };
 
 /* The command eval. */
@@ -131,7 +131,7 @@ struct settings {
     struct pull_settings pull;
     struct bench_settings bench;
     /* Of a front: its sources, its screen, and the server that it asks. */
-    const char *config, *env_file, *log_level, *history;
+    const char *config, *env_file, *log_level, *log_format, *history;
     const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */
     const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
     bool hide_reasoning, stats, local, print, names, json, yes, help, help_all;

@@ -185,6 +185,8 @@ const struct setting_row settings_table[] = {
 
     {GROUP_ANSWER, "tokens", "N", SETTING_COUNT, AT(bench.tokens), 2, 4096, "128", FIRST | COMMAND_BENCH,
      "tokens of each answer"},
+    {GROUP_ANSWER, "csv", NULL, SETTING_FLAG, AT(bench.csv), 0, 0, NULL, FIRST | COMMAND_BENCH,
+     "print comma-separated values instead of a table"},
     {GROUP_ANSWER, "quick", NULL, SETTING_FLAG, AT(bench.quick), 0, 0, NULL, FIRST | COMMAND_BENCH,
      "measure once, with 1 and 8 clients"},
 
@@ -232,7 +234,7 @@ const struct setting_row settings_table[] = {
     {GROUP_NETWORK, "url", "URL", SETTING_TEXT, AT(url), 0, 0, NULL, FIRST | COMMAND_CHAT | COMMAND_BENCH,
      "ask the server at this address, with OpenAI's API [default: a server of this machine that has "
      "the model, if one runs]"},
-    {GROUP_NETWORK, "local", NULL, SETTING_FLAG, AT(local), 0, 0, NULL, COMMAND_CHAT,
+    {GROUP_NETWORK, "local", NULL, SETTING_FLAG, AT(local), 0, 0, NULL, COMMAND_CHAT | COMMAND_BENCH,
      "load the model here, even if a server of this machine has it"},
     {GROUP_NETWORK, "allow-open", NULL, SETTING_FLAG, AT(keys.allow_open), 0, 0, NULL, COMMAND_SERVE | LIVE,
      "listen beyond loopback without a key: every client that reaches the port may use the models"},
@@ -315,6 +317,11 @@ const struct setting_row settings_table[] = {
      "error, warn, info or debug [default: info]"},
     {GROUP_OTHER, "log-level", "LEVEL", SETTING_TEXT, AT(log_level), 0, 0, NULL,
      COMMAND_TALK | COMMAND_EVAL | COMMAND_PULL | COMMAND_PACK, "error, warn, info or debug [default: warn]"},
+    {GROUP_OTHER, "log-format", "FORMAT", SETTING_TEXT, AT(log_format), 0, 0, "auto",
+     COMMAND_SERVE | COMMAND_TALK | COMMAND_EVAL | COMMAND_PULL | COMMAND_PACK,
+     "lines of the log: text, journal (priorities, no time), json, or auto: journal for the journal, short "
+     "and "
+     "coloured on a terminal, else text"},
     {GROUP_OTHER, "json", NULL, SETTING_FLAG, AT(json), 0, 0, NULL,
      FIRST | COMMAND_PLAN | COMMAND_CACHE | COMMAND_ADMIN | COMMAND_MODELS | COMMAND_EVAL | COMMAND_PULL |
          COMMAND_BENCH | COMMAND_PACK,

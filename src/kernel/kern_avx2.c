@@ -8,6 +8,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include "kernel/kern_code.h"
 #include "kernel/kern_v16_avx2.h"
 
 /* 16 registers: 8 hold chains, the others weights and the broadcast input. */

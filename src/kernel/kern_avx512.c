@@ -8,6 +8,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include "kernel/kern_code.h"
 #include "kernel/kern_v16_avx512.h"
 
 /* 32 registers: 16 hold chains (8 of one column suffice: latency 4, two per cycle). */

@@ -49,22 +49,27 @@
 
 typedef void unpack_fn(uint8_t *ret, const uint8_t *at, uint32_t units);
 
-#define UNPACK(bits)                                                                                         \
-    static void unpack_##bits(uint8_t *ret, const uint8_t *at, uint32_t units)                               \
+#define UNPACK(name, code)                                                                                   \
+    static void unpack_##name(uint8_t *ret, const uint8_t *at, uint32_t units)                               \
     {                                                                                                        \
-        for (uint32_t u = 0; u < units; u++, at += bits * LINE_BYTES, ret += UNIT_QUADS * LINE_BYTES) {      \
+        for (uint32_t u = 0; u < units;                                                                      \
+             u++, at += bits_of(code) * LINE_BYTES, ret += UNIT_QUADS * LINE_BYTES) {                        \
             UNROLL for (uint32_t quad = 0; quad < UNIT_QUADS; quad++)                                        \
-                _mm512_store_si512((void *)(ret + quad * LINE_BYTES), codes_line(at, bits, quad));           \
+                _mm512_store_si512((void *)(ret + quad * LINE_BYTES), codes_line(at, code, quad));           \
         }                                                                                                    \
     }
-UNPACK(2)
-UNPACK(3)
-UNPACK(4)
-UNPACK(5)
-UNPACK(6)
+UNPACK(2, 2)
+UNPACK(3, 3)
+UNPACK(4, 4)
+UNPACK(5, 5)
+UNPACK(6, 6)
+UNPACK(e2m1, CODE_E2M1)
+UNPACK(iq4, CODE_IQ4)
 
-static unpack_fn *const unpacks[9] = {
-    [2] = unpack_2, [3] = unpack_3, [4] = unpack_4, [5] = unpack_5, [6] = unpack_6};
+static unpack_fn *const unpacks[CODE_IQ4 + 1] = {
+    [2] = unpack_2,         [3] = unpack_3, [4] = unpack_4,
+    [5] = unpack_5,         [6] = unpack_6, [CODE_E2M1] = unpack_e2m1,
+    [CODE_IQ4] = unpack_iq4};
 
 /* A panel's scales and biases of a block. */
 struct block_sides {
@@ -312,21 +317,19 @@ static void take_weights(const struct amx *a, struct block_codes *ret, uint8_t *
 {
     const struct matrix *w = a->w;
     const uint8_t *data = (const uint8_t *)w->data + panel * matrix_panel_bytes(w);
-    const uint8_t *at = data + matrix_group_offset(w, g), *upper = data + matrix_super_offset(w, g);
+    const uint8_t *at = data + matrix_group_offset(w, g);
     const bool plain = w->bits == 8 && w->super == 0;
     ret->at = plain ? at + a->codes_at : unpacked;
     ret->step = plain ? a->group_bytes : (size_t)w->group * MATRIX_PANEL;
     ret->ahead = ahead ? at + ahead : NULL;
     for (uint32_t i = 0; i < groups; i++) {
-        if (w->super && i > 0) {
+        if (w->super && i > 0)
             at = data + matrix_group_offset(w, g + i);
-            upper = data + matrix_super_offset(w, g + i);
-        }
-        const struct qparams q = sides_of(w, at, upper, 0.0f, 1.0f);
+        const struct qparams q = group_sides(w, data, g + i, code_of(w), false);
         v16_store(sides->scales[i], q.scale);
         v16_store(sides->biases[i], q.bias);
         if (!plain)
-            unpacks[w->bits](unpacked + i * ret->step, at + a->codes_at, a->group_units);
+            unpacks[code_of(w)](unpacked + i * ret->step, at + a->codes_at, a->group_units);
         at += a->group_bytes;
     }
 }
@@ -569,12 +572,13 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
                             uint32_t panel_end)
 {
     const struct quants q = {w->k, w->group, c->bytes};
-    if (c->count < TILE_COLUMNS_MIN) {
+    /* A tile of 16 steps would be a quarter of one. */
+    if (c->count < TILE_COLUMNS_MIN || matrix_pairs_groups(w)) {
         kern_int_vnni_matmul(w, c, panel_begin, panel_end);
         return;
     }
     ASSERT(w->form == MATRIX_QUADS && w->group % QUANTS_UNIT == 0 && w->group <= 128);
-    ASSERT((w->bits == 8 || (w->bits < 8 && unpacks[w->bits])) && (c->bytes == 1 || c->bytes == 2));
+    ASSERT((w->bits == 8 || unpacks[code_of(w)]) && (c->bytes == 1 || c->bytes == 2));
     struct amx a = {.w = w, .c = c, .values_at = quants_values_at(&q)};
     a.columns = DIV_UP(c->count, DIV_UP(c->count, (uint32_t)TILE_COLUMNS));
     a.group_units = w->group / QUANTS_UNIT;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include "kernel/kern_code.h"
 #include "kernel/kern_v16_avx2.h"
 
 /* Tests on machines with AVX512-VNNI define the same product in its encoding. */
@@ -20,6 +21,7 @@ V16_FN __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
     return DOT_WORDS(sum, a, b);
 }
 
+#define ONE_CHAINS 4
 #include "kernel/kern_int_words.inc"
 
 void kern_int_avxvnni_fill(struct kern_ops *ops)

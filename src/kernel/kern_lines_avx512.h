@@ -3,6 +3,7 @@
 #ifndef PLATEAU_KERNEL_KERN_LINES_AVX512_H
 #define PLATEAU_KERNEL_KERN_LINES_AVX512_H
 
+#include "kernel/kern_code.h"
 #include "kernel/kern_v16_avx512.h"
 
 #include <stddef.h>
@@ -11,10 +12,10 @@
  * bytes can be a row of an AMX tile. */
 enum { BLOCK_VALUES = 64 };
 
-/* Offset of a unit's values. */
-V16_FN size_t values_unit(uint32_t unit, int bytes)
+/* Offset of value k, and of the 15 after it; k % 16 == 0. */
+V16_FN size_t values_offset(uint32_t k, int bytes)
 {
-    return bytes == 1 ? (size_t)unit * 32 : (size_t)(unit / 2) * 128 + unit % 2 * 32;
+    return bytes == 1 ? (size_t)k : (size_t)(k / BLOCK_VALUES) * (2 * BLOCK_VALUES) + k % BLOCK_VALUES;
 }
 
 /* A plane's field, from bit `from` of each byte to bit `to`; other bits are not cleared. */
@@ -25,8 +26,8 @@ V16_FN __m512i move_field(__m512i v, int from, int to)
     return from < to ? _mm512_slli_epi32(v, (unsigned)(to - from)) : v;
 }
 
-/* Line `quad` of the unit at `at`. */
-V16_FN __m512i codes_line(const uint8_t *at, int bits, uint32_t quad)
+/* Line `quad` of the unit at `at`, as it lies. */
+V16_FN __m512i plain_line(const uint8_t *at, int bits, uint32_t quad)
 {
     if (bits == 8)
         return _mm512_loadu_si512(at + quad * 64);
@@ -41,6 +42,19 @@ V16_FN __m512i codes_line(const uint8_t *at, int bits, uint32_t quad)
         v = _mm512_ternarylogic_epi32(v, move_field(upper, q / second * second, first), field, 0xf8);
     }
     return v;
+}
+
+/* As products take it. */
+V16_FN __m512i codes_line(const uint8_t *at, int code, uint32_t quad)
+{
+    static const int8_t e2m1[16] = CODES_E2M1_TABLE, iq4[16] = CODES_IQ4_TABLE;
+    const __m512i v = plain_line(at, bits_of(code), quad);
+    if (map_of(code) == CODES_WHOLE)
+        return v;
+    const int8_t *numbers = code == CODE_E2M1 ? e2m1 : iq4;
+    __m128i table = _mm_add_epi8(_mm_loadu_si128((const __m128i *)(const void *)numbers),
+                                 _mm_set1_epi8((char)matrix_centre(map_of(code), 4)));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), v);
 }
 
 #endif

@@ -178,12 +178,13 @@ V16_FN v16 v16_e8m0(__m128i bytes)
     return _mm512_castsi512_ps(_mm512_max_epu32(bits, _mm512_set1_epi32(0x400000)));
 }
 
-/* Sixteen floats of 1, 4 and 3 bits, over 256: a half has one exponent bit more, eight powers lower. */
+/* Sixteen floats of 1, 4 and 3 bits, over 256: a half has one exponent bit more, eight powers lower. Its
+ * highest is clear: above it and in its place is the sign. */
 V16_FN v16 v16_e4m3(__m128i bytes)
 {
-    __m256i wide = _mm256_cvtepi8_epi16(bytes), sign = _mm256_set1_epi16((short)0x8000);
-    __m256i size = _mm256_slli_epi16(_mm256_and_si256(wide, _mm256_set1_epi16(0x7f)), 7);
-    return _mm512_cvtph_ps(_mm256_or_si256(_mm256_and_si256(wide, sign), size));
+    __m256i halves =
+        _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7), _mm256_set1_epi16((short)0xbfff));
+    return _mm512_cvtph_ps(halves);
 }
 
 /* table[f] for the field f of four bits at bit `shift` of each byte. */

@@ -98,10 +98,19 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
     return m;
 }
 
+static bool fits_paired_groups(const struct linear_source *s)
+{
+    return s->group == 16 && s->in % 32 == 0 && s->super % 32 == 0 &&
+           (s->codes == CODES_E2M1 ||
+            (s->codes == CODES_WHOLE && (s->bits == 2 || s->bits == 3 || s->bits == 6)));
+}
+
 bool matrix_fits_quads(const struct linear_source *s, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (!s[i].affine || s[i].codes != CODES_WHOLE || s[i].group % 32 != 0 || s[i].group > 128)
+        if (!s[i].affine || s[i].codes == CODES_E4M3 || s[i].group > 128)
+            return false;
+        if (s[i].group % 32 != 0 && !fits_paired_groups(&s[i]))
             return false;
     }
     return true;
@@ -242,11 +251,13 @@ static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_
         }
         spread_sides(at, s, row, g, lane, m);
         const uint8_t *stream = values + (size_t)g * (m->group * m->bits / 8);
-        at += matrix_sides_bytes(m);
-        if (m->form == MATRIX_QUADS)
-            matrix_quads_put(at, lane, stream, m->bits, m->group);
-        else
-            spread_octets(at + lane, stream, m);
+        uint8_t *codes = panel + matrix_codes_offset(m, g);
+        if (m->form == MATRIX_AFFINE)
+            spread_octets(codes + lane, stream, m);
+        else if (!matrix_pairs_groups(m))
+            matrix_quads_put(codes, lane, stream, m->bits, m->group);
+        else if (g % 2 == 0)
+            matrix_quads_put(codes, lane, stream, m->bits, 2 * m->group);
     }
 }
 
@@ -366,7 +377,7 @@ static float super_at(const struct matrix *m, uint32_t row, uint32_t group, uint
                      m->qparams == MATRIX_E4M3 ? MATRIX_F32 : MATRIX_F16);
 }
 
-/* Codes were lowered by `centre`. */
+/* Codes were lowered by `centre`; 0: those of quads, which are not. */
 static struct matrix_qparams sides_of(const struct matrix *m, uint32_t row, uint32_t group, float centre)
 {
     const uint8_t *at = group_at(m, row, group), *biases = at + matrix_qparam_bytes(m);
@@ -382,8 +393,8 @@ static struct matrix_qparams sides_of(const struct matrix *m, uint32_t row, uint
         if (m->super)
             q.bias = -super_at(m, row, group, 1) * q.bias;
         q.bias = fmaf(q.scale, centre, q.bias);
-    } else if (m->codes == CODES_WHOLE) {
-        q.bias = (centre - (float)(1u << (m->bits - 1))) * q.scale;
+    } else if (m->codes == CODES_WHOLE || centre == 0) {
+        q.bias = (centre - (float)matrix_centre(m->codes, m->bits)) * q.scale;
     }
     return q;
 }
@@ -400,9 +411,15 @@ struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint3
 
 void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t *ret)
 {
-    ASSERT(m->form == MATRIX_QUADS);
-    matrix_quads_get(group_at(m, row, group) + matrix_sides_bytes(m), row % MATRIX_PANEL, m->bits, m->group,
-                     ret);
+    ASSERT(m->form == MATRIX_QUADS && m->group <= 128);
+    const bool pairs = matrix_pairs_groups(m);
+    const uint8_t *at =
+        (const uint8_t *)m->data + row / MATRIX_PANEL * matrix_panel_bytes(m) + matrix_codes_offset(m, group);
+    uint8_t codes[128];
+    matrix_quads_get(at, row % MATRIX_PANEL, m->bits, pairs ? 2 * m->group : m->group, codes);
+    memcpy(ret, codes + (pairs ? group % 2 * m->group : 0), m->group);
+    for (uint32_t i = 0; m->codes != CODES_WHOLE && i < m->group; i++)
+        ret[i] = (uint8_t)((int)code_factor(m->codes, ret[i]) + (int)matrix_centre(m->codes, m->bits));
 }
 
 /* What a stored code multiplies the input with. */
@@ -487,7 +504,7 @@ static void quads_row(const struct matrix *m, uint32_t row, float *ret)
         struct matrix_qparams q = matrix_qparams(m, row, g);
         matrix_codes(m, row, g, codes);
         for (uint32_t i = 0; i < m->group; i++)
-            *ret++ = fmaf(q.scale, (float)((int)codes[i] - (1 << (m->bits - 1))), q.bias);
+            *ret++ = fmaf(q.scale, (float)((int)codes[i] - (int)matrix_centre(m->codes, m->bits)), q.bias);
     }
 }
 
@@ -538,11 +555,13 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
     qparam_bytes = matrix_qparam_bytes(from);
     super_bytes = from->qparams == MATRIX_E4M3 ? 4 : 2;
     for (uint32_t g = 0; g < from->k / from->group; g++) {
-        size_t at = matrix_group_offset(from, g), codes = at + matrix_sides_bytes(from);
+        size_t at = matrix_group_offset(from, g), codes = matrix_codes_offset(from, g);
         size_t biases = from->bias_kind == BIASES_STORED ? qparam_bytes / MATRIX_PANEL : 1;
         /* Planes of any width are lines of a byte per row, or of a quad. */
         size_t bytes = from->form == MATRIX_QUADS ? 4 : 1;
-        size_t lines = (size_t)from->group * from->bits / 8 / bytes, supers = matrix_super_bytes(from);
+        /* The first of a pair copies the codes of both. */
+        size_t steps = !matrix_pairs_groups(from) ? from->group : g % 2 == 0 ? 2 * from->group : 0;
+        size_t lines = steps * from->bits / 8 / bytes, supers = matrix_super_bytes(from);
         if (supers && g % matrix_super_groups(from) == 0)
             copy_lane(dst + at - supers, to_lane, src + at - supers, from_lane,
                       supers / (MATRIX_PANEL * super_bytes), super_bytes);

@@ -31,7 +31,8 @@
  *               1-bit plane: 1 line, quads 0..7 from the low bit up
  *               Planes join to a code as above. Codes are unsigned as in the checkpoint, of 8 bits too: a
  *               line is an operand of an unsigned-by-signed byte product as it lies. Sixteen lines of 8 bits
- *               are a tile of AMX.
+ *               are a tile of AMX. Groups of 16 come in pairs: scales and biases of the one, of the other,
+ *               then a unit that has the first group in quads 0 to 3.
  * Rows past n in the last panel are zeros. A stack of experts is `experts` such matrices, one after
  * another. */
 #ifndef PLATEAU_KERNEL_MATRIX_H
@@ -71,8 +72,10 @@ enum matrix_form {
  *           acc = 0; for each group g: S = sum over k in g of q[i][k] * v[k], exact, an int32;
  *           acc = fma((float)S, scale[i][g] * v.scale[g], acc); acc = fma(bias[i][g], v.sum[g], acc)
  *           with the codes, scales and biases of the checkpoint; without stored biases they are -scale * zero
- *           point, or -scale * centre. |S| < 255 * 32512 * 128 fits in 31 bits. The
- *           bias follows its group at once: both terms are large where the inputs share a sign, and cancel.
+ *           point, or -scale * centre. Codes that look numbers up: q is twice the E2M1 (scale / 2) or the
+ *           whole number of IQ4, plus the centre, which makes the least of them 0. |S| < 255 * 32512 * 128
+ *           fits in 31 bits. The bias follows its group at once: both terms are large where the inputs share
+ *           a sign, and cancel.
  *           S may be summed in any order and in pieces: bytes of v apart, by any instruction.
  *   pairs:  the input is rounded to BF16, to the nearest and ties to even; so are weights of F16. Denormals
  *           count as zeros of their sign, read or computed.
@@ -86,7 +89,7 @@ struct matrix {
     uint32_t experts;
     uint32_t bits, group;     /* affine, quads */
     enum matrix_form qparams; /* of those: how scales, and stored biases, are stored */
-    enum code_map codes;      /* what a code stands for; quads: CODES_WHOLE */
+    enum code_map codes;      /* what a code stands for; quads: not CODES_E4M3 */
     enum bias_kind bias_kind;
     uint32_t super;      /* k steps of an upper scale, F32 above E4M3, F16 above I8; 0: one level */
     const void *data;    /* panels */
@@ -99,7 +102,8 @@ struct matrix {
 size_t matrix_stack_bytes(const struct linear_source *s, uint32_t count);
 void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
-/* Whether the sources can be MATRIX_QUADS: codes are whole numbers, groups of 32, 64 or 128. */
+/* Whether the sources can be MATRIX_QUADS: codes stand for whole numbers, groups are of 32, 64 or 128, or of
+ * 16 in pairs and of 2, 3 or 6 bits or E2M1, as K-quants and NVFP4 have them. */
 bool matrix_fits_quads(const struct linear_source *s, uint32_t count);
 /* As MATRIX_QUADS instead of MATRIX_AFFINE. */
 void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
@@ -148,6 +152,18 @@ static inline bool matrix_needs_sums(const struct matrix *m)
     return m->form == MATRIX_AFFINE && m->bias_kind != BIASES_CENTRED;
 }
 
+/* What the numbers of codes are around: they lie from -centre up, below 256 - centre. */
+static inline uint32_t matrix_centre(enum code_map map, uint32_t bits)
+{
+    return map == CODES_E2M1 ? 12 : map == CODES_IQ4 ? 127 : 1u << (bits - 1);
+}
+
+/* Whether two groups share a unit of codes. */
+static inline bool matrix_pairs_groups(const struct matrix *m)
+{
+    return m->form == MATRIX_QUADS && m->group < 32;
+}
+
 static inline uint32_t matrix_panels(const struct matrix *m)
 {
     return (m->n + MATRIX_PANEL - 1) / MATRIX_PANEL;
@@ -188,11 +204,19 @@ static inline uint32_t matrix_super_groups(const struct matrix *m)
     return (m->super ? m->super : m->k) / m->group;
 }
 
-/* Offset of a group in its panel. */
+/* Offset of a group's scales in its panel. */
 static inline size_t matrix_group_offset(const struct matrix *m, uint32_t group)
 {
-    size_t at = group * matrix_group_bytes(m);
+    const bool second = matrix_pairs_groups(m) && group % 2;
+    size_t at = (group - second) * matrix_group_bytes(m) + second * matrix_sides_bytes(m);
     return m->super ? at + (group / matrix_super_groups(m) + 1) * matrix_super_bytes(m) : at;
+}
+
+/* Offset of its codes: with pairs, of the unit that has them. */
+static inline size_t matrix_codes_offset(const struct matrix *m, uint32_t group)
+{
+    const bool first = matrix_pairs_groups(m) && group % 2 == 0;
+    return matrix_group_offset(m, group) + (1 + first) * matrix_sides_bytes(m);
 }
 
 /* Offset of the upper scales of a group; 0 with one level. */

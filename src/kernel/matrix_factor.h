@@ -15,7 +15,7 @@ struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint3
 
 /* The same as the checkpoint has them. */
 struct matrix_qparams matrix_plain_qparams(const struct matrix *m, uint32_t row, uint32_t group);
-/* The codes of a group of row `row` of a MATRIX_QUADS matrix. */
+/* The q of a group of row `row` of a MATRIX_QUADS matrix: codes, or their numbers plus the centre. */
 void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t *ret);
 
 #endif

@@ -18,11 +18,11 @@
 #include <stdint.h>
 
 #define QUANTS_TINY 0x1p-100f
-/* Values of a unit: a group has one, two or four. */
+/* Values of a unit: a group has one, two or four, or a half. */
 #define QUANTS_UNIT 32u
 
 struct quants {
-    uint32_t k, group; /* k % group == 0; group is 32, 64 or 128 */
+    uint32_t k, group; /* k % group == 0; group is 16, 32, 64 or 128 */
     uint32_t bytes;    /* of a value: 1 (int8) or 2 (int16) */
 };
 

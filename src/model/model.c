@@ -462,6 +462,8 @@ void model_free(struct model *m)
     if (!m)
         return;
     vision_encoder_done(&m->encoder);
+    if (m->step && m->step->compute)
+        compute_close(m->step->compute);
     weight_memory_done(&m->weights);
     weight_memory_done(&m->mtp_memory);
     weight_memory_done(&m->draft_memory);

@@ -541,12 +541,12 @@ def test_a_load_has_one_line_on_a_terminal_that_goes_away(terminal, slow_model):
     t = terminal("serve", slow_model, "--port", "0")
     t.wait_for("(model zeros)")
     pause_load(re.search(r"http://[0-9.:]+", t.shown)[0], t.child, 0.4)
-    t.wait_for("event=ready")
+    t.wait_for(" ready models=1")
     lines = re.findall(r"\r\x1b\[KLoading zeros: (\d+) %, [0-9.]+ \w+ of 412\.0 MiB", t.seen)
     assert lines and [int(n) for n in lines] == sorted(int(n) for n in lines)
     drawn = t.seen.rindex("Loading zeros")
     assert "\n" not in t.seen[t.seen.index("Loading zeros") : drawn]
-    assert t.seen[drawn:].index("\r\x1b[K") < t.seen[drawn:].index("event=ready")
+    assert t.seen[drawn:].index("\r\x1b[K") < t.seen[drawn:].index("ready\x1b")
     t.type(CTRL_C)
     assert t.end() == 0
 

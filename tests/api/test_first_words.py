@@ -1,5 +1,6 @@
 """The first words of a server, the page's address, and chat with a model that a server has."""
 
+import csv
 import json
 import os
 import pathlib
@@ -135,11 +136,32 @@ def test_bench_measures_the_server_of_this_machine(served, home):
         assert p["first_token_ms"] > 0 and p["found_first_token_ms"] > 0
 
 
+def test_bench_starts_a_server_of_its_own(tmp_path):
+    got = run(tmp_path, "bench", "--local", "--quick", "--tokens", "8", "--csv")
+    assert got.returncode == 0, got.stderr
+    rows = list(csv.DictReader(got.stdout.splitlines()))
+    kinds = [row["measurement"] for row in rows]
+    assert kinds == ["decode"] * 2 + ["prefill", "found"] * 3 + ["peak", "planned", "left"]
+    assert {row["model"] for row in rows} == {"canary"} and all(float(row["tokens_per_second"]) > 0 for row in rows if row["measurement"] == "decode")
+    memory = {row["measurement"]: int(row["bytes"]) for row in rows[-3:]}
+    assert 0 < memory["left"] < memory["peak"] and memory["planned"] > 30 << 20
+    assert not [p for p in pathlib.Path("/proc").glob("[0-9]*/environ") if b"HOME=" + bytes(tmp_path) in _read(p)], "its server has ended"
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def test_bench_as_a_table_and_its_mistakes(served, tmp_path):
     got = run(tmp_path, "bench", "--quick", "--tokens", "2", "--url", served.url, "--api-key", "a-secret")
     assert got.returncode == 0 and got.stdout.startswith(f"canary at {served.url}, 2 tokens an answer")
     assert "memory" not in got.stdout, "an API key does not show it"
-    got = run(tmp_path, "bench")
-    assert got.returncode == 1 and "no server of this machine" in got.stderr
+    got = run(tmp_path, "bench", "--json", "--csv")
+    assert got.returncode == 1 and "exclude each other" in got.stderr
+    got = run(tmp_path, "bench", "--local", tmp_path / "none")
+    assert got.returncode == 1 and "none" in got.stderr and "the server of the measurement did not start" in got.stderr
     got = run(tmp_path, "bench", "--url", served.url, "--api-key", "a-secret", "dog")
     assert got.returncode == 1 and "has no model dog" in got.stderr

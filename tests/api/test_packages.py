@@ -147,3 +147,63 @@ def test_every_series_of_the_board_and_the_rules_is_in_the_list():
     assert len(asked) > 20
     assert {re.sub("_bucket$", "", name) for name in asked} <= known
     assert len({p["id"] for p in board["panels"]}) == len(board["panels"])
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not installed")
+def test_promtool_takes_the_rules_and_the_metrics(server):
+    rules = ROOT / "packaging/prometheus/plateau.rules.yml"
+    got = subprocess.run(["promtool", "check", "rules", rules], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 0 and f"{len(alerts())} rules found" in got.stdout, got.stderr
+    server.complete("a", max_tokens=2)
+    got = subprocess.run(["promtool", "check", "metrics"], input=server.http.get("/metrics").text, capture_output=True, text=True, timeout=60)
+    # vLLM's names have a colon, which dashboards of vLLM read.
+    complaints = [line for line in got.stderr.splitlines() if not re.match(r"vllm:\w+ metric names should not contain ':'$", line)]
+    assert complaints == []
+
+
+# --- completions in real shells ---
+
+
+@pytest.fixture
+def on_path(tmp_path):
+    (tmp_path / "plateau").symlink_to(PROGRAM)
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_fish_completes(on_path):
+    def offered(line):
+        script = f"plateau completion fish | source; complete -C '{line}'"
+        got = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, timeout=60, env=on_path)
+        assert got.returncode == 0, got.stderr
+        return {word.split("\t")[0] for word in got.stdout.splitlines()}
+
+    assert offered("plateau ser") == {"serve"}
+    assert offered("plateau serve --max-num") == {"--max-num-seqs"}
+    assert {"mtp", "ngram"} <= offered("plateau serve --spec ")
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
+def test_zsh_completes(on_path, tmp_path):
+    """A zsh at a terminal; the line after the tab is printed by a widget."""
+    script = tmp_path / "script"
+    script.write_text("""
+zmodload zsh/zpty
+start() {
+    zpty shell zsh -f -i
+    zpty -w shell "PROMPT=; autoload -U compinit; compinit -u -D; source <(plateau completion zsh)"
+    zpty -w shell 'shown() { print -r -- "<$BUFFER>"; zle kill-whole-line }; zle -N shown; bindkey "^X" shown; print begun'
+    zpty -r -m shell x '*begun*begun*'
+}
+start
+for line in "plateau ser" "plateau serve --max-num" "plateau serve --spec ng"; do
+    zpty -w -n shell "$line"$'\\t'
+    zpty -w -n shell $'\\x18'
+    zpty -r -m shell answer '*<*>*'
+    print -r -- "$answer"
+done
+zpty -d shell
+""")
+    got = subprocess.run(["zsh", "-f", script], capture_output=True, text=True, timeout=120, env=on_path)
+    found = [x.strip() for x in re.findall(r"<([^<>]*)>", got.stdout)]
+    assert found == ["plateau serve", "plateau serve --max-num-seqs=", "plateau serve --spec ngram"], got.stdout + got.stderr

@@ -1,8 +1,10 @@
 """Silent losses get a message: output that does not arrive, names that are nearly right, options that
 change nothing."""
 
+import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -178,6 +180,34 @@ def test_run_says_what_it_does_and_how_far_it_is(checkout):
 def test_run_ends_with_a_build_that_fails(checkout):
     got = start(checkout, BREAK="1")
     assert got.returncode == 1 and got.stdout == "" and got.stderr.endswith("The build failed; its errors are above.\n")
+
+
+def lines_of(stderr, *arguments, **variables):
+    env = {"PATH": os.environ["PATH"], "PLATEAU_MAX_QUEU": '8', "HOME": "/none", **variables}
+    return subprocess.run([PROGRAM, "generate", "--max-tokens", "1", *arguments, "a"], stdout=subprocess.DEVNULL, stderr=stderr, text=True, env=env, timeout=60)
+
+
+def test_formats_of_the_log():
+    got = lines_of(subprocess.PIPE, "--log-format", "json")
+    line = json.loads(got.stderr)
+    assert line == {**line, "level": "warn", "event": "unknown_variable", "name": "PLATEAU_MAX_QUEU"} and "did you mean" in line["problem"].lower()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", line["time"])
+    assert lines_of(subprocess.PIPE, "--log-format", "journal").stderr.startswith("<4>level=warn event=unknown_variable ")
+    assert lines_of(subprocess.PIPE, PLATEAU_LOG_FORMAT="journal").stderr.startswith("<4>level=warn event=")
+    assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z level=warn event=unknown_variable ", lines_of(subprocess.PIPE).stderr)
+    got = lines_of(subprocess.PIPE, "--log-format", "xml")
+    assert got.returncode == 2 and "--log-format xml: auto, text, journal or json is expected" in got.stderr
+
+
+@pytest.mark.parametrize("variables, tone", [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_a_log_on_a_terminal_is_for_people(variables, tone):
+    ours, its = pty.openpty()
+    assert lines_of(its, **variables).returncode == 0
+    said = os.read(ours, 4096).decode().splitlines()[0]
+    os.close(its)
+    os.close(ours)
+    assert ("\033[" in said) == tone
+    assert re.match(r"\d\d:\d\d:\d\d warn unknown_variable name=PLATEAU_MAX_QUEU ", re.sub(r"\033\[\d+m", "", said)), said
 
 
 def test_lines_for_the_journal_begin_with_their_priority():

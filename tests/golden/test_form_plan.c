@@ -121,7 +121,8 @@ static void beside(const char *folder, const char *const names[][2], size_t coun
     }
     for (size_t i = 0; i < count; i++) {
         snprintf(path, sizeof(path), "%s%s", folder, names[i][0]);
-        plan_is_the_ledger(path, i % 2 ? COMPUTE_INT16 : COMPUTE_F32, form);
+        plan_is_the_ledger(path, i % 2 ? COMPUTE_INT16 : COMPUTE_INT8, form);
+        plan_is_the_ledger(path, COMPUTE_F32, form);
         if (strncmp(form, names[i][1], strlen(names[i][1])) != 0)
             fail_msg("%s is called %s, not %s", names[i][0], form, names[i][1]);
     }

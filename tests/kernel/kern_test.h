@@ -160,6 +160,16 @@ static const struct kern_form kern_forms[] = {
     {"int8 of rows", 8, 128, CODES_WHOLE, DTYPE_F32, BIASES_CENTRED, 0},
 };
 
+static inline const struct kern_form *kern_form_named(const char *name)
+{
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        if (strcmp(kern_forms[i].name, name) == 0)
+            return &kern_forms[i];
+    }
+    fail_msg("no form %s", name);
+    return NULL;
+}
+
 /* A tensor of scales, upper scales or biases. */
 static inline struct tensor random_side(struct rng *r, enum dtype dtype, uint64_t count)
 {

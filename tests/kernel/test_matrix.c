@@ -77,24 +77,62 @@ TEST(rows_of_every_form_are_the_source_in_few_bytes)
     }
 }
 
-TEST(quads_of_every_form_of_whole_numbers_are_the_source)
+/* The rows of a source in both layouts, bit for bit. */
+static void assert_same_rows(const struct linear_source *s)
+{
+    void *memory[2];
+    struct matrix m[2] = {pack(s, 1, &memory[0]), pack_quads(s, 1, &memory[1])};
+    float *rows = malloc(2 * m[0].k * sizeof(float));
+    assert_int_equal(m[1].form, MATRIX_QUADS);
+    assert_int_equal(m[0].expert_bytes, m[1].expert_bytes);
+    for (uint32_t e = 0; e < m[0].experts; e++) {
+        const struct matrix one[2] = {matrix_expert(&m[0], e), matrix_expert(&m[1], e)};
+        for (uint32_t i = 0; i < m[0].n; i++) {
+            matrix_row(&one[0], i, rows);
+            matrix_row(&one[1], i, rows + m[0].k);
+            assert_memory_equal(rows, rows + m[0].k, m[0].k * sizeof(float));
+        }
+    }
+    free(rows);
+    free(memory[0]);
+    free(memory[1]);
+}
+
+TEST(quads_of_every_form_but_floats_are_the_source)
 {
     struct rng r = {10, 0};
-    uint32_t count = 0;
     for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
         const struct kern_form *f = &kern_forms[i];
         struct linear_source s = random_form(&r, f, 1, 21, 512);
         void *memory;
-        assert_true(matrix_fits_quads(&s, 1) == (f->codes == CODES_WHOLE && f->group >= 32));
+        assert_true(matrix_fits_quads(&s, 1) == (f->codes != CODES_E4M3));
         if (matrix_fits_quads(&s, 1)) {
             struct matrix m = pack_quads(&s, 1, &memory);
             assert_rows(&m, 0, &s, 0);
+            assert_same_rows(&s);
             free(memory);
-            count++;
         }
         source_drop(&s);
     }
-    assert_true(count > 5);
+}
+
+/* A row, or an upper scale, that ends within a pair. */
+TEST(groups_of_16_are_quads_in_pairs_alone)
+{
+    struct rng r = {12, 0};
+    for (uint32_t i = 0; i < COUNT_OF(kern_forms); i++) {
+        const struct kern_form *f = &kern_forms[i];
+        if (f->group != 16)
+            continue;
+        struct linear_source s = random_form(&r, f, 1, 3, 512);
+        assert_true(matrix_fits_quads(&s, 1));
+        s.super = 16;
+        assert_false(matrix_fits_quads(&s, 1));
+        s.super = 0;
+        s.in = 496;
+        assert_false(matrix_fits_quads(&s, 1));
+        source_drop(&s);
+    }
 }
 
 /* The layouts hold the same weights in as many bytes: a row's values do not depend on it. */
@@ -105,22 +143,7 @@ TEST(rows_of_quads_are_the_same_for_all_bits_and_groups)
         for (uint32_t g = 0; g < COUNT_OF(group_list); g++) {
             struct linear_source s = random_affine(&r, bits_list[b], group_list[g], dtype_list[g], 3, 21,
                                                    group_list[g] * (1 + b % 3));
-            void *memory[2];
-            struct matrix m[2] = {pack(&s, 1, &memory[0]), pack_quads(&s, 1, &memory[1])};
-            float *rows = malloc(2 * m[0].k * sizeof(float));
-            assert_int_equal(m[1].form, MATRIX_QUADS);
-            assert_int_equal(m[0].expert_bytes, m[1].expert_bytes);
-            for (uint32_t e = 0; e < 3; e++) {
-                const struct matrix one[2] = {matrix_expert(&m[0], e), matrix_expert(&m[1], e)};
-                for (uint32_t i = 0; i < m[0].n; i++) {
-                    matrix_row(&one[0], i, rows);
-                    matrix_row(&one[1], i, rows + m[0].k);
-                    assert_memory_equal(rows, rows + m[0].k, m[0].k * sizeof(float));
-                }
-            }
-            free(rows);
-            free(memory[0]);
-            free(memory[1]);
+            assert_same_rows(&s);
             source_drop(&s);
         }
     }
@@ -199,6 +222,33 @@ TEST(lines_of_quads_lie_as_documented)
         free(memory);
         source_drop(&s);
     }
+}
+
+/* Two groups of 16: the scales of both, then a unit, whose second half is the second group's. */
+TEST(pairs_of_groups_lie_as_documented)
+{
+    struct rng r = {11, 0};
+    struct linear_source s = random_affine(&r, 2, 16, DTYPE_BF16, 1, 16, 64);
+    void *memory;
+    struct matrix m = pack_quads(&s, 1, &memory);
+    const size_t sides = 2 * matrix_qparam_bytes(&m);
+    for (uint32_t row = 0; row < 16; row++) {
+        const uint8_t *stream = (const uint8_t *)s.weight.data + (size_t)row * 16;
+        for (uint32_t g = 0; g < 4; g++) {
+            const uint8_t *pair = (const uint8_t *)m.data + g / 2 * (2 * sides + 128);
+            const uint8_t *scale = pair + g % 2 * sides + (size_t)row * 2;
+            assert_memory_equal(scale, (const uint8_t *)s.scales.data + (row * 4 + g) * 2, 2);
+            assert_memory_equal(scale + 32, (const uint8_t *)s.biases.data + (row * 4 + g) * 2, 2);
+            for (uint32_t k = 0; k < 16; k++) {
+                uint32_t at = g * 16 + k, quad = g % 2 * 4 + k / 4;
+                uint32_t want = stream[at / 4] >> at % 4 * 2 & 3;
+                const uint8_t *line = pair + 2 * sides + quad % 2 * 64;
+                assert_int_equal(line[row * 4 + k % 4] >> quad / 2 * 2 & 3, want);
+            }
+        }
+    }
+    free(memory);
+    source_drop(&s);
 }
 
 TEST(stacked_sources_keep_their_order)
@@ -329,6 +379,8 @@ TEST(a_row_is_copied_in_every_form)
         struct linear_source from = random_form(&r, &kern_forms[i], 1, 9, 512),
                              to = random_form(&r, &kern_forms[i], 1, 33, 512);
         copy_one_row(&from, &to, pack);
+        if (matrix_fits_quads(&from, 1))
+            copy_one_row(&from, &to, pack_quads);
         source_drop(&from);
         source_drop(&to);
     }

@@ -1,5 +1,6 @@
 plateau_test(test_arena base)
 plateau_test(test_text_basics base)
+plateau_test(test_log_format base text)
 plateau_test(test_log_mask base text)
 plateau_test(test_queues base LABELS threads)
 plateau_test(test_numbers base)

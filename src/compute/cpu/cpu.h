@@ -56,7 +56,7 @@ struct cpu_product {
 struct cpu_columns {
     const float **x;
     const float **xsum[CPU_GROUP_SIZES]; /* by group size */
-    const void **quants[CPU_GROUP_SIZES];
+    const void **quants[CPU_QUANTS_SIZES];
     float **y[PROJECTION_PARTS_MAX];
     uint32_t used;
 };
@@ -135,7 +135,7 @@ static inline size_t cpu_quants_offset(unsigned sums, uint32_t n, uint32_t group
 }
 static inline uint32_t cpu_quants_floats(unsigned sums, uint32_t n)
 {
-    return (uint32_t)(cpu_quants_offset(sums, n, 2 * CPU_GROUP_MAX) / sizeof(float));
+    return (uint32_t)(cpu_quants_offset(sums, n, 2 * CPU_BF16_GROUP) / sizeof(float));
 }
 
 /* Floats from one row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB. Otherwise
@@ -211,13 +211,13 @@ static inline void *cpu_quants(const struct cpu *c, struct act a, size_t row, ui
     return (char *)(p->base + row * p->stride + p->quants_at) + cpu_quants_offset(c->sums, a.width, group);
 }
 
-/* The largest group among them; 1: none. */
+/* The largest group among them, CPU_GROUP_MIN for a row in BF16; 1: none. */
 static inline uint32_t cpu_sums_largest(unsigned sums)
 {
     uint32_t size = CPU_GROUP_MAX;
-    while (size >= CPU_GROUP_MIN && !(sums & (cpu_sums_flag(size) | cpu_quants_flag(size))))
+    while (size > CPU_GROUP_MIN && !(sums & (cpu_sums_flag(size) | cpu_quants_flag(size))))
         size /= 2;
-    return size >= CPU_GROUP_MIN ? size : 1;
+    return sums != 0 ? size : 1;
 }
 /* What products need beside row `row`'s values, as `sums` says (weight.sums). (cpu_sums.c) */
 void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);

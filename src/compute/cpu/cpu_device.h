@@ -31,7 +31,7 @@ int cpu_open(const struct compute_opts *o, struct compute **ret);               
 uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge); /* cpu_encode.c */
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums); /* cpu_encode.c */
 /* Of matrices as kernel/matrix.h has them; every tier reads the same one. */
-#define CPU_LAYOUT "cpu 1"
+#define CPU_LAYOUT "cpu 2"
 /* cpu_weight.c; the mode does not change the bytes. */
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode);
 struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count,
@@ -57,13 +57,14 @@ static inline struct matrix cpu_weight_matrix(const struct weight *w, uint64_t f
 }
 
 /* What a product needs of its input beside it: sums of groups of 16, 32, 64 or 128 values, a bit for each
- * size, or a quantised row with groups of that size, likewise. No quantised row has groups of 16: that bit
- * stands for the row in BF16. */
+ * size, or a quantised row with groups of that size, likewise, or the row in BF16. */
 #define CPU_GROUP_MIN    16u
 #define CPU_GROUP_MAX    128u
 #define CPU_GROUP_SIZES  4
 #define CPU_QUANTS_SHIFT 4
-#define CPU_BF16_GROUP   CPU_GROUP_MIN
+/* Stands for the row in BF16 among the groups of rows; no matrix has such groups. */
+#define CPU_BF16_GROUP   (2 * CPU_GROUP_MAX)
+#define CPU_QUANTS_SIZES (CPU_GROUP_SIZES + 1)
 static inline unsigned cpu_sums_flag(uint32_t group)
 {
     return group / CPU_GROUP_MIN;

@@ -9,11 +9,11 @@ void cpu_sum_part(const struct cpu *c, unsigned sums, struct act a, size_t row, 
         void *quants = sums & cpu_quants_flag(group) ? cpu_quants(c, a, row, group) : NULL;
         if (sums & cpu_sums_flag(group))
             c->ops->group_sums(cpu_sums(c, a, row, group) + from / group, x + from, to - from, group);
-        if (quants && group == CPU_BF16_GROUP)
-            c->ops->round_bf16(quants, x, from, to);
-        else if (quants)
+        if (quants)
             c->ops->quantise(quants, &q, x, from, to);
     }
+    if (sums & cpu_quants_flag(CPU_BF16_GROUP))
+        c->ops->round_bf16(cpu_quants(c, a, row, CPU_BF16_GROUP), x, from, to);
 }
 
 void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row)

@@ -12,7 +12,7 @@ static unsigned sums_of(const struct matrix *m)
                                     : 0;
 }
 
-/* Groups of 16 stay in f32, and codes that look numbers up. */
+/* FP8 stays in f32. */
 static bool takes_quads(const struct linear_source *s, uint32_t count, enum compute_mode mode)
 {
     return (mode == COMPUTE_INT16 || mode == COMPUTE_INT8) && !s->exact && matrix_fits_quads(s, count);
@@ -52,7 +52,7 @@ struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count, en
                            .form = (uint8_t)m.form,
                            .qparams = (uint8_t)m.qparams,
                            .bits = (uint8_t)m.bits,
-                           .sums = (uint8_t)sums_of(&m),
+                           .sums = (uint16_t)sums_of(&m),
                            .codes = (uint8_t)m.codes,
                            .biases = (uint8_t)m.bias_kind,
                            .group = m.group,

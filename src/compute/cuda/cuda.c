@@ -50,12 +50,12 @@ static uint32_t best_rows(const struct compute_shape *s)
     return s->draft_vocab ? s->draft_vocab : s->vocab;
 }
 
-/* Of a token's widest input of a product. */
+/* Of a token's widest input of a product. The next one may be written beside it. */
 static uint64_t rounded_bytes(const struct compute_opts *o)
 {
     uint32_t most = 1;
     for (uint32_t i = 0; i < o->place_count; i++)
-        most = MAX_OF(most, o->places[i].width);
+        most = MAX_OF(most, o->places[i].read);
     return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
 }
 
@@ -81,8 +81,8 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->valid, PER_MODEL, DIV_UP(s->vocab, 64u) * sizeof(uint64_t));
         NEED(&c->draft_ids, PER_MODEL, best_rows(s) * sizeof(uint32_t));
     }
-    if (o->mode == COMPUTE_BF16)
-        NEED(&c->rounded, PER_TOKEN, rounded_bytes(o));
+    for (uint32_t i = 0; o->mode == COMPUTE_BF16 && i < COUNT_OF(c->rounded); i++)
+        NEED(&c->rounded[i], PER_TOKEN, rounded_bytes(o));
     if (o->mode == COMPUTE_BF16 && s->kv_count)
         NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
     NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));
@@ -117,14 +117,15 @@ struct packer {
     uint64_t used;
 };
 
-static void *pack(struct packer *p, uint64_t bytes, const void *from, const void *ret)
+/* `room` bytes, of which `bytes` come from `from`. */
+static void *pack(struct packer *p, uint64_t room, uint64_t bytes, const void *from, const void *ret)
 {
     char *at = p->cuda->staging + p->used;
     const char *there = p->cuda->batch + p->used;
     if (from && bytes > 0)
         memcpy(at, from, bytes);
     memcpy((void *)(uintptr_t)ret, &there, sizeof(there));
-    p->used += ROUND_UP(bytes, (uint64_t)ALIGN);
+    p->used += ROUND_UP(room, (uint64_t)ALIGN);
     return at;
 }
 
@@ -148,15 +149,14 @@ static struct cuda_seq seq_of(const struct batch_seq *s)
 }
 
 /* Sequences, and their tables of pages, one after the other. */
-static void pack_seqs(struct packer *p, const struct batch *b)
+static void pack_tables(struct packer *p, const struct batch *b, struct cuda_seq *seqs)
 {
     struct cuda *c = p->cuda;
     uint32_t groups = c->shape->group_count, used = 0, *tables;
     uint64_t bytes = 0;
-    struct cuda_seq *seqs = pack(p, b->seq_count * sizeof(*seqs), NULL, &c->step.seq);
     for (uint32_t i = 0; i < b->seq_count; i++)
         bytes += (uint64_t)pages_of(&b->seqs[i]) * groups * sizeof(uint32_t);
-    tables = pack(p, bytes, NULL, &c->step.tables);
+    tables = pack(p, bytes, 0, NULL, &c->step.tables);
     for (uint32_t i = 0; i < b->seq_count; i++) {
         uint32_t count = pages_of(&b->seqs[i]);
         ASSERT(count <= c->pages_max);
@@ -170,6 +170,40 @@ static void pack_seqs(struct packer *p, const struct batch *b)
     }
 }
 
+/* Of a sequence in this step, at most; few numbers, since records are of one. */
+static uint32_t segments_of(const struct batch *b)
+{
+    uint32_t most = 0, segments = 16;
+    for (uint32_t i = 0; i < b->seq_count; i++)
+        most = MAX_OF(most, b->seqs[i].position + b->seqs[i].count);
+    while (segments * CUDA_SEGMENT < most)
+        segments *= 2;
+    return segments;
+}
+
+/* The arrays of a small step lie where they lay in the last one: records hold their places. */
+static void pack_batch(struct cuda *c, const struct batch *b)
+{
+    struct packer p = {c, 0};
+    bool small = b->token_count <= CUDA_RECORD_TOKENS;
+    uint64_t n = b->token_count, all = small ? MIN_OF(c->tokens_max, CUDA_RECORD_TOKENS) : n;
+    uint64_t seqs_max = small ? MIN_OF(c->seqs_max, CUDA_RECORD_TOKENS) : b->seq_count;
+    struct cuda_seq *seqs = pack(&p, seqs_max * sizeof(*seqs), 0, NULL, &c->step.seq);
+    pack(&p, all * sizeof(b->ids[0]), n * sizeof(b->ids[0]), b->ids, &c->step.ids);
+    pack(&p, all * sizeof(b->token_seq[0]), n * sizeof(b->token_seq[0]), b->token_seq, &c->step.token_seq);
+    pack(&p, all * sizeof(b->positions[0]), n * sizeof(b->positions[0]), b->positions, &c->step.positions);
+    pack(&p, all * sizeof(b->features[0]), n * sizeof(b->features[0]), b->features, &c->step.features);
+    pack(&p, all * sizeof(b->logit_columns[0]),
+         (b->logit_count + b->value_count) * sizeof(b->logit_columns[0]), b->logit_columns,
+         &c->step.logit_columns);
+    pack(&p, seqs_max * sizeof(b->hidden_columns[0]), b->seq_count * sizeof(b->hidden_columns[0]),
+         b->hidden_columns, &c->step.hidden_columns);
+    pack_tables(&p, b, seqs);
+    (void)cuda_ok(c->device,
+                  c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
+                  "batch");
+}
+
 static void step_begin(struct compute *compute, const struct batch *b)
 {
     struct cuda *c = cuda_of(compute);
@@ -179,6 +213,7 @@ static void step_begin(struct compute *compute, const struct batch *b)
     cuda_use(c->device);
     c->in = b;
     c->logits_here = false;
+    c->rounded_of.width = 0;
     c->step = (struct cuda_step){.tokens = b->token_count,
                                  .seqs = b->seq_count,
                                  .logits = b->logit_count,
@@ -188,31 +223,13 @@ static void step_begin(struct compute *compute, const struct batch *b)
                                  .pair_weight = c->pair_weight,
                                  .shared_gate = c->shared_gate,
                                  .top_k = s->top_k,
-                                 .experts = s->experts};
+                                 .experts = s->experts,
+                                 .segments = segments_of(b)};
     for (uint32_t g = 0; g < s->group_count; g++) {
         c->step.pages[g] = cuda_pointer(b->pages[g]);
         c->step.page_bytes[g] = s->groups[g].page_bytes;
     }
-    struct packer p = {c, 0};
-    uint64_t n = b->token_count;
-    pack_seqs(&p, b);
-    pack(&p, n * sizeof(b->ids[0]), b->ids, &c->step.ids);
-    pack(&p, n * sizeof(b->token_seq[0]), b->token_seq, &c->step.token_seq);
-    pack(&p, n * sizeof(b->positions[0]), b->positions, &c->step.positions);
-    pack(&p, n * sizeof(b->features[0]), b->features, &c->step.features);
-    pack(&p, (b->logit_count + b->value_count) * sizeof(b->logit_columns[0]), b->logit_columns,
-         &c->step.logit_columns);
-    pack(&p, b->seq_count * sizeof(b->hidden_columns[0]), b->hidden_columns, &c->step.hidden_columns);
-    (void)cuda_ok(c->device,
-                  c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
-                  "batch");
-}
-
-static bool replay(struct compute *compute, uint32_t key)
-{
-    (void)compute;
-    (void)key;
-    return false;
+    pack_batch(c, b);
 }
 
 static void get_logits(struct cuda *c)
@@ -226,6 +243,7 @@ static void get_logits(struct cuda *c)
 static int step_end(struct compute *compute)
 {
     struct cuda *c = cuda_of(compute);
+    cuda_record_end(c, true);
     get_logits(c);
     c->in = NULL;
     return cuda_wait(c->device);
@@ -235,14 +253,21 @@ static int step_end(struct compute *compute)
 static void step_cancel(struct compute *compute)
 {
     struct cuda *c = cuda_of(compute);
+    cuda_record_end(c, false);
     c->in = NULL;
     (void)cuda_ok(c->device, c->device->driver->stream_wait(c->device->stream), "wait");
 }
 
+static void close_cuda(struct compute *compute)
+{
+    cuda_records_free(cuda_of(compute));
+}
+
 /* ---- opening ---- */
 
-static const struct compute_ops ops = {.step_begin = step_begin,
-                                       .replay = replay,
+static const struct compute_ops ops = {.close = close_cuda,
+                                       .step_begin = step_begin,
+                                       .replay = cuda_replay,
                                        .step_end = step_end,
                                        .step_cancel = step_cancel,
                                        .embed = cuda_embed,
@@ -281,7 +306,8 @@ int cuda_open(const struct compute_opts *o, struct compute **ret)
                        .shape = o->shape,
                        .tokens_max = o->tokens_max,
                        .seqs_max = o->seqs_max,
-                       .pages_max = pages_max(o->shape)};
+                       .pages_max = pages_max(o->shape),
+                       .stream = cuda_device_of(o->device)->stream};
     uint64_t at = ROUND_UP(o->range.at, (uint64_t)ALIGN);
     uint32_t count = list_needs(c, o, needs);
     for (uint32_t i = 0; i < count; i++) {
@@ -289,7 +315,7 @@ int cuda_open(const struct compute_opts *o, struct compute **ret)
         memcpy(needs[i].place, &place, sizeof(place));
         at += ROUND_UP(counts[needs[i].per] * needs[i].bytes, (uint64_t)ALIGN);
     }
-    c->rounded_bytes = c->rounded ? rounded_bytes(o) * o->tokens_max : 0;
+    c->rounded_bytes = c->rounded[0] ? rounded_bytes(o) * o->tokens_max : 0;
     c->batch = cuda_pointer((dev_ptr){at});
     c->staging =
         arena_alloc(o->host_memory, batch_token_bytes() * o->tokens_max +

@@ -26,4 +26,17 @@ const char *cuda_device_name(uint32_t index);
  * device_close() demands that all its memory was released. */
 int cuda_device_open(uint32_t index, struct device **ret);
 
+/* ---- for measurements, by the thread that computes: the time of each kernel from begin to end ---- */
+
+#define CUDA_SHARES_MAX 96
+struct cuda_share {
+    const char *kernel;
+    uint64_t launches;
+    double seconds;
+};
+/* 0, -ENOMEM or -EIO. */
+int cuda_profile_begin(struct device *d);
+/* How many kernels ran. */
+uint32_t cuda_profile_end(struct device *d, struct cuda_share ret[CUDA_SHARES_MAX]);
+
 #endif

@@ -20,6 +20,14 @@ struct cuda_rows {
     uint32_t stride, width;
 };
 
+/* A product's inputs as bf16, in the order of tensor cores (kernels/fragment.cuh): unit after unit of 64 k.
+ * In a unit all `rows` have 128 bytes side by side, with zeros past a row's width. `first` is the product's
+ * row 0. */
+struct cuda_rounded {
+    uint16_t *at; /* NULL: none */
+    uint32_t rows, first;
+};
+
 /* As enum matrix_form, enum code_map and enum bias_kind. */
 enum cuda_form {
     CUDA_BF16,
@@ -64,6 +72,7 @@ struct cuda_step {
     uint64_t state_bytes;
     const float *pair_weight, *shared_gate; /* what route left */
     uint32_t top_k, experts;
+    uint32_t segments, reserved; /* of a sequence, at most: room in cuda_split, in powers of two */
 };
 
 struct cuda_norm {
@@ -114,6 +123,7 @@ struct cuda_norm_op {
     struct cuda_residual add;
     struct cuda_rows h, y, keep;
     struct cuda_norm norm;
+    struct cuda_rounded rounded; /* y as bf16, too */
     uint32_t stream;
     uint64_t hidden_offset, hidden_step;
 };
@@ -138,12 +148,14 @@ struct cuda_glu {
     uint32_t function, has_up;
     float alpha, limit;
     struct cuda_rows in, up, out;
+    struct cuda_rounded rounded; /* out as bf16, too */
 };
 
 struct cuda_gather {
     struct cuda_residual add;
     struct cuda_rows h, y;
     struct cuda_norm norm;
+    struct cuda_rounded rounded; /* y as bf16, too */
 };
 
 struct cuda_finish {
@@ -163,11 +175,15 @@ struct cuda_product {
     struct cuda_matrix w;
     struct cuda_rows x, y;
     const float *bias;
-    uint32_t count;          /* columns */
-    uint32_t x_div;          /* experts: column / x_div is the row of x */
-    uint32_t x_step, y_step; /* heads: from one head's values to the next */
-    uint32_t bias_step;      /* experts: from one expert's bias to the next */
-    const uint32_t *expert;  /* experts: [columns] */
+    uint32_t count;              /* columns */
+    uint32_t x_div;              /* experts: column / x_div is the row of x */
+    uint32_t x_step, y_step;     /* heads: from one head's values to the next */
+    uint32_t bias_step;          /* experts: from one expert's bias to the next */
+    const uint32_t *expert;      /* experts: [columns] */
+    struct cuda_rounded rounded; /* x as bf16, where it is there */
+    /* 1: w is gate | up, and y = silu(gate) * up; y_rounded is y as bf16, y.at may be NULL then. */
+    uint32_t glu;
+    struct cuda_rounded y_rounded;
 };
 
 /* A matrix of so many rows has 1 chain, else 8 (kernels/bf16.cu). */
@@ -177,6 +193,11 @@ struct cuda_product {
 #define CUDA_NARROW_COLUMNS 16u
 #define CUDA_TILE_COLUMNS   128u
 #define CUDA_TILE_ROWS      128u
+/* Columns of a block of wgmma, with 1 chain and with 8; and threads. */
+#define CUDA_WIDE_COLUMNS_1 256u
+#define CUDA_WIDE_COLUMNS_8 128u
+#define CUDA_WIDE_THREADS   384u
+#define CUDA_WIDE_STAGES    8u
 /* Units of weights that a warp of the first one has on their way, by bits of a value. */
 #define CUDA_RING_16 4u
 #define CUDA_RING_8  6u
@@ -186,20 +207,22 @@ struct cuda_product {
 /* Bytes of shared memory that those kernels have in any case, at most. */
 #define CUDA_STATIC_SHARED 16384u
 
-/* Rows of x as bf16: row i begins i * stride values after `to`; past x's width there are zeros. */
+/* Rows of x become bf16; `units` of each. */
 struct cuda_round {
     struct cuda_rows x;
-    uint16_t *to;
-    uint32_t stride;
+    struct cuda_rounded to;
+    uint32_t units;
 };
 
 /* A product by tiles: x is rounded. */
 struct cuda_tiles {
     struct cuda_matrix w;
-    const uint16_t *x;
-    uint32_t stride, count, stages;
+    struct cuda_rounded x;
+    uint32_t count, stages;
     struct cuda_rows y;
     const float *bias;
+    uint32_t glu; /* as of cuda_product: of tiles of 64 rows of each */
+    struct cuda_rounded y_rounded;
 };
 
 /* Rows [lane, lane + count) of `from`, in panels of kernel/matrix.h, become fragments from `panel` on. */
@@ -243,6 +266,7 @@ struct cuda_attention {
     uint32_t both_ways, norm_rotated, norm_heads, adjacent, gated, mtp, with_queries, with_keys;
     const float *q_norm, *k_norm, *v_norm, *sinks;
     struct cuda_rows qkv, out, angles;
+    struct cuda_rounded rounded; /* out as bf16, too */
 };
 
 /* Segments of queries' keys apart from each other. */

@@ -44,7 +44,8 @@ static struct cuda_attention attention_of(const struct cuda *c, const struct op_
                                    .sinks = cuda_pointer(a->sinks),
                                    .qkv = cuda_rows(c, a->qkv),
                                    .out = cuda_rows(c, a->out),
-                                   .angles = cuda_rows(c, a->angles)};
+                                   .angles = cuda_rows(c, a->angles),
+                                   .rounded = cuda_rounded_whole(c, a->out)};
 }
 
 /* What takes all heads of a token together: a norm in place, or with no weight a copy. */
@@ -70,29 +71,20 @@ void cuda_append(struct compute *compute, const struct op_attention *a)
                   (struct cuda_grid){c->step.tokens, k.heads + k.kv.heads, 1, APPEND_THREADS, 0}, &k);
 }
 
-/* The longest list of segments of a sequence in this step. */
-static uint32_t segments_of(const struct cuda *c)
-{
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < c->in->seq_count; i++)
-        most = MAX_OF(most, c->in->seqs[i].position + c->in->seqs[i].count);
-    return DIV_UP(most, CUDA_SEGMENT);
-}
-
 /* Where the segments' sums have room, segments go to blocks of their own, twice as many as run at once. */
 static bool attend_parts(struct cuda *c, const struct cuda_attention *k, uint32_t size)
 {
-    const struct cuda_split p = {c->parts, segments_of(c)};
+    const struct cuda_split p = {c->parts, c->step.segments};
     uint32_t queries = c->step.tokens * k->heads;
     uint64_t bytes = (uint64_t)queries * p.segments * (k->kv.v_width + 2) * sizeof(float);
     uint32_t blocks = MIN_OF(p.segments, DIV_UP(16 * c->device->units, queries));
     void *arguments[] = {&c->step, (void *)(uintptr_t)k, (void *)(uintptr_t)&p};
     if (c->step.tokens > PARTS_TOKENS_MAX || bytes > CUDA_PARTS_BYTES)
         return false;
-    cuda_launch(c->device, (enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size),
-                (struct cuda_grid){c->step.tokens, k->heads, blocks, CUDA_THREADS, 0}, arguments);
-    cuda_launch(c->device, CUDA_KERNEL_attend_merge,
-                (struct cuda_grid){c->step.tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
+    cuda_run_all(c, (enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size),
+                 (struct cuda_grid){c->step.tokens, k->heads, blocks, CUDA_THREADS, 0}, arguments);
+    cuda_run_all(c, CUDA_KERNEL_attend_merge,
+                 (struct cuda_grid){c->step.tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
     return true;
 }
 
@@ -105,19 +97,27 @@ static uint32_t size_of(const struct cuda *c, const struct cuda_attention *k)
     return !fits ? NONE : d == 64 ? 0 : d == 128 ? 1 : 2;
 }
 
+static void attend_sized(struct cuda *c, const struct cuda_attention *k, uint32_t size)
+{
+    if (!attend_parts(c, k, size))
+        cuda_run_step(c, (enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size),
+                      (struct cuda_grid){DIV_UP(c->step.tokens, 32u), k->heads, 1, CUDA_THREADS,
+                                         CUDA_ATTEND_SHARED(k->kv.k_width)},
+                      k);
+}
+
 void cuda_attend(struct compute *compute, const struct op_attention *a)
 {
     struct cuda *c = cuda_of(compute);
     const struct cuda_attention k = attention_of(c, a);
     uint32_t size = size_of(c, &k);
-    if (size == NONE)
+    if (size == NONE) {
         cuda_run_step(c, CUDA_KERNEL_attend, (struct cuda_grid){c->step.tokens, k.heads, 1, CUDA_THREADS, 0},
                       &k);
-    else if (!attend_parts(c, &k, size))
-        cuda_run_step(c, (enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size),
-                      (struct cuda_grid){DIV_UP(c->step.tokens, 32u), k.heads, 1, CUDA_THREADS,
-                                         CUDA_ATTEND_SHARED(k.kv.k_width)},
-                      &k);
+        return;
+    }
+    attend_sized(c, &k, size);
+    cuda_has_rounded(c, k.rounded, a->out);
 }
 
 void cuda_latent(struct compute *compute, const struct op_latent *a)

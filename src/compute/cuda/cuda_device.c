@@ -101,12 +101,14 @@ static int open_context(struct cuda_device *d)
         return -EIO;
     int r = load_kernels(d);
     /* Static shared memory counts, too. */
-    for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_tiles4_8; k++)
+    for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_wide4_8; k++)
         r = give_shared(d, (enum cuda_kernel)k) ? 0 : -EIO;
     for (uint32_t k = CUDA_KERNEL_attend_many64; r == 0 && k <= CUDA_KERNEL_attend_many256; k++)
         r = give_shared(d, (enum cuda_kernel)k) ? 0 : -EIO;
     if (r == 0 && !cuda_ok(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory"))
         r = -EIO;
+    if (r == 0)
+        cuda_probe(d);
     return r;
 }
 
@@ -133,6 +135,8 @@ static int find_device(struct cuda_device *d, uint32_t index)
     d->shared_max = (uint32_t)block - CUDA_STATIC_SHARED;
     d->shared_unit = (uint32_t)unit;
     snprintf(d->tier, sizeof(d->tier), "sm_%d%d", major, minor);
+    d->early = major >= 9;
+    d->wide = major == 9;
     d->device.flags = FLAG_CUDA | (unsigned)(10 * major + minor);
     return (unsigned)(10 * major + minor) < COMPUTE_LEAST ? -ENOTSUP : 0;
 }

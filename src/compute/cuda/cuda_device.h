@@ -35,6 +35,12 @@
     X(bf16, tiles8_8)                                                                                        \
     X(bf16, tiles4_1)                                                                                        \
     X(bf16, tiles4_8)                                                                                        \
+    X(wide, wide16_1)                                                                                        \
+    X(wide, wide16_8)                                                                                        \
+    X(wide, wide8_1)                                                                                         \
+    X(wide, wide8_8)                                                                                         \
+    X(wide, wide4_1)                                                                                         \
+    X(wide, wide4_8)                                                                                         \
     X(repack, repack)                                                                                        \
     X(repack, copy_fragments)                                                                                \
     X(project, product)                                                                                      \
@@ -74,6 +80,20 @@ enum cuda_kernel {
         CUDA_KERNEL_COUNT
 };
 
+/* Images whose kernels all begin with grid_wait(). */
+enum {
+    CUDA_KERNEL_WAITS_rows = 1,
+    CUDA_KERNEL_WAITS_bf16 = 1,
+    CUDA_KERNEL_WAITS_wide = 1,
+    CUDA_KERNEL_WAITS_repack = 0,
+    CUDA_KERNEL_WAITS_project = 1,
+    CUDA_KERNEL_WAITS_attention = 1,
+    CUDA_KERNEL_WAITS_attend = 1,
+    CUDA_KERNEL_WAITS_recurrent = 1,
+    CUDA_KERNEL_WAITS_route = 1,
+    CUDA_KERNEL_WAITS_encode = 0,
+};
+
 #define CUDA_RANGES_MAX    4096
 #define CUDA_STAGING_BYTES ((size_t)8 << 20)
 
@@ -98,8 +118,11 @@ struct cuda_device {
     void *context, *stream;
     void *functions[CUDA_KERNEL_COUNT];
     uint32_t units, shared_max, shared_unit; /* multiprocessors; shared memory of a block, of one of them */
-    cuda_address repacking; /* CUDA_STAGING_BYTES of device memory: panels that become fragments */
-    atomic_bool failed;     /* something since the last step's end */
+    cuda_address repacking;       /* CUDA_STAGING_BYTES of device memory: panels that become fragments */
+    bool wide;                    /* wgmma: sm_90 where it has the bits of mma.sync */
+    bool early;                   /* it has launches of kernels that wait by themselves: sm_90 and newer */
+    struct cuda_profile *profile; /* NULL: kernels are not timed */
+    atomic_bool failed;           /* something since the last step's end */
     atomic_uint_least64_t committed;
     pthread_mutex_t lock; /* of the ranges */
     struct cuda_range *ranges;
@@ -124,8 +147,14 @@ int cuda_wait(struct cuda_device *d);
 struct cuda_grid {
     uint32_t x, y, z, threads, shared_bytes;
 };
-/* Puts a kernel into the queue. */
-void cuda_launch(struct cuda_device *d, enum cuda_kernel kernel, struct cuda_grid grid, void **arguments);
+/* Puts a kernel into a queue: the device's, or the one that is recorded. */
+void cuda_launch(struct cuda_device *d, void *stream, enum cuda_kernel kernel, struct cuda_grid grid,
+                 void **arguments);
+/* cuda_profile.c: a kernel was put into the device's queue. */
+void cuda_profile_mark(struct cuda_device *d, enum cuda_kernel kernel);
+/* The step's kernels are all in the queue, and later: they have passed. */
+void cuda_profile_let(struct cuda_device *d);
+void cuda_profile_read(struct cuda_device *d);
 
 /* ---- the other files' ---- */
 
@@ -150,6 +179,9 @@ void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const str
 /* cuda.c */
 struct compute_cost cuda_cost(const struct compute_opts *o);
 int cuda_open(const struct compute_opts *o, struct compute **ret);
+
+/* cuda_probe.c: whether its wgmma can be used. */
+void cuda_probe(struct cuda_device *d);
 
 /* cuda_encode.c */
 uint64_t cuda_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);

@@ -29,6 +29,19 @@ struct cuda_access {
     struct cuda_location location;
     int flags;
 };
+struct cuda_launch_attribute {
+    int id, reserved;
+    union {
+        int value;
+        char room[64];
+    };
+};
+struct cuda_launch_config {
+    unsigned x, y, z, threads_x, threads_y, threads_z, shared_bytes;
+    void *stream;
+    struct cuda_launch_attribute *attributes;
+    unsigned attribute_count;
+};
 enum {
     CUDA_ALLOCATION_PINNED = 1,
     CUDA_LOCATION_DEVICE = 1,
@@ -44,6 +57,8 @@ enum {
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_LAUNCH_PROGRAMMATIC = 6,
+    CUDA_CAPTURE_RELAXED = 2,
 };
 
 #define CUDA_FUNCTIONS(X)                                                                                    \
@@ -64,9 +79,19 @@ enum {
     X(stream_wait, "cuStreamSynchronize", (void *stream))                                                    \
     X(function_set, "cuFuncSetAttribute", (void *function, int attribute, int value))                        \
     X(take, "cuMemAlloc_v2", (cuda_address * at, size_t bytes))                                              \
-    X(launch, "cuLaunchKernel",                                                                              \
-      (void *function, unsigned x, unsigned y, unsigned z, unsigned threads_x, unsigned threads_y,           \
-       unsigned threads_z, unsigned shared_bytes, void *stream, void **arguments, void **extra))             \
+    X(launch, "cuLaunchKernelEx",                                                                            \
+      (const struct cuda_launch_config *config, void *function, void **arguments, void **extra))             \
+    X(capture_begin, "cuStreamBeginCapture_v2", (void *stream, int mode))                                    \
+    X(capture_end, "cuStreamEndCapture", (void *stream, void **graph))                                       \
+    X(graph_make, "cuGraphInstantiateWithFlags", (void **made, void *graph, unsigned long long flags))       \
+    X(graph_launch, "cuGraphLaunch", (void *made, void *stream))                                             \
+    X(graph_unmake, "cuGraphExecDestroy", (void *made))                                                      \
+    X(graph_destroy, "cuGraphDestroy", (void *graph))                                                        \
+    X(event_create, "cuEventCreate", (void **event, unsigned flags))                                         \
+    X(event_destroy, "cuEventDestroy_v2", (void *event))                                                     \
+    X(event_record, "cuEventRecord", (void *event, void *stream))                                            \
+    X(event_between, "cuEventElapsedTime", (float *ms, void *from, void *to))                                \
+    X(host_task, "cuLaunchHostFunc", (void *stream, void (*task)(void *arg), void *arg))                     \
     X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                                       \
     X(reserve, "cuMemAddressReserve",                                                                        \
       (cuda_address * base, size_t bytes, size_t alignment, cuda_address wanted, unsigned long long flags))  \

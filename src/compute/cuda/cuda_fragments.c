@@ -71,7 +71,7 @@ void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const str
     void *arguments[] = {&a};
     a.to = cuda_matrix(w);
     cuda_use(d);
-    cuda_launch(d, CUDA_KERNEL_repack,
+    cuda_launch(d, d->stream, CUDA_KERNEL_repack,
                 (struct cuda_grid){DIV_UP(a.lane + a.count, CUDA_PANEL), 1, 1, CUDA_THREADS, 0}, arguments);
 }
 
@@ -87,11 +87,16 @@ static uint32_t side_bytes(const struct weight *w)
     return groups * CUDA_PANEL * (w->qparams == MATRIX_F32 ? 8 : 4);
 }
 
+static uint32_t index_of(const struct weight *w)
+{
+    return w->bits == 16 ? 0 : w->bits == 8 ? 1 : 2;
+}
+
 static uint32_t narrow_shared(const struct weight *w, uint32_t columns)
 {
     uint32_t stages = w->bits == 16 ? CUDA_RING_16 : w->bits == 8 ? CUDA_RING_8 : CUDA_RING_4;
     uint32_t ring = CUDA_CHAINS * stages * (128u * w->bits + side_bytes(w));
-    return ring + columns * (DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT + 16);
+    return ring + columns * DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT;
 }
 
 /* Blocks that run at once take all panels, as many each. */
@@ -106,53 +111,96 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
     uint32_t shared = narrow_shared(w, columns), fixed = (one ? 0 : CUDA_STATIC_SHARED) + 1024;
     uint32_t batches = k->expert ? k->count : DIV_UP(k->count, CUDA_NARROW_COLUMNS);
     uint32_t room = MIN_OF(d->shared_unit / (shared + fixed), 2u) * d->units;
-    uint32_t work = DIV_UP(DIV_UP(w->n, CUDA_PANEL), one ? CUDA_CHAINS : 1);
+    uint32_t work = DIV_UP(DIV_UP(w->n, CUDA_PANEL) / (k->glu ? 2 : 1), one ? CUDA_CHAINS : 1);
     uint32_t rounds = DIV_UP(work, MAX_OF(room, 1u));
     ASSERT(shared <= d->shared_max);
-    cuda_run(c,
-             kernels[w->bits == 16  ? 0
-                     : w->bits == 8 ? 1
-                                    : 2][one],
-             (struct cuda_grid){DIV_UP(work, rounds), batches, 1, CUDA_THREADS, shared}, k);
+    cuda_run_product(c, kernels[index_of(w)][one],
+                     (struct cuda_grid){DIV_UP(work, rounds), batches, 1, CUDA_THREADS, shared}, k);
 }
 
-static void launch_tiles(struct cuda *c, const struct weight *w, const struct cuda_product *k)
+/* Tensor cores of sm_90 take many columns by wgmma. */
+static bool is_wide(const struct cuda *c, uint32_t count)
+{
+    return c->device->wide && count > CUDA_NARROW_COLUMNS;
+}
+
+static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
+{
+    static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_wide16_8, CUDA_KERNEL_wide16_1},
+                                                   {CUDA_KERNEL_wide8_8, CUDA_KERNEL_wide8_1},
+                                                   {CUDA_KERNEL_wide4_8, CUDA_KERNEL_wide4_1}};
+    uint32_t columns = has_one_chain(w) ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8;
+    uint32_t weights = CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w));
+    uint32_t stage = ROUND_UP(weights + columns * 2 * CUDA_UNIT, 1024u), room = c->device->shared_max - 1024;
+    uint32_t rows = t->glu ? CUDA_TILE_ROWS / 2 : CUDA_TILE_ROWS;
+    t->stages = MIN_OF(room / stage, CUDA_WIDE_STAGES);
+    ASSERT(t->stages >= 2);
+    cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)],
+                     (struct cuda_grid){DIV_UP(t->count, columns), DIV_UP(t->glu ? w->n / 2 : w->n, rows), 1,
+                                        CUDA_WIDE_THREADS, t->stages * stage + 1024},
+                     t);
+}
+
+static void run_tiles(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
 {
     static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_tiles16_8, CUDA_KERNEL_tiles16_1},
                                                    {CUDA_KERNEL_tiles8_8, CUDA_KERNEL_tiles8_1},
                                                    {CUDA_KERNEL_tiles4_8, CUDA_KERNEL_tiles4_1}};
-    uint32_t stride = ROUND_UP(w->k, CUDA_UNIT), most = (uint32_t)(c->rounded_bytes / (2 * stride));
-    uint32_t stage = CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w)) +
-                     CUDA_TILE_COLUMNS * (2 * CUDA_UNIT + 16);
-    uint32_t stages = 4 * stage <= c->device->shared_max ? 4 : 2;
+    uint32_t stage =
+        CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w)) + CUDA_TILE_COLUMNS * 2 * CUDA_UNIT;
+    t->stages = 4 * stage <= c->device->shared_max ? 4 : 2;
+    cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)],
+                     (struct cuda_grid){DIV_UP(t->count, CUDA_TILE_COLUMNS), DIV_UP(w->n, CUDA_TILE_ROWS), 1,
+                                        CUDA_THREADS, t->stages * stage},
+                     t);
+}
+
+/* Inputs that are not there as bf16 become it, as many rows at a time as there is room for. */
+static void launch_tiles(struct cuda *c, const struct weight *w, const struct cuda_product *k)
+{
+    uint32_t stride = ROUND_UP(w->k, CUDA_UNIT), room = (uint32_t)(c->rounded_bytes / (2 * stride));
+    uint32_t most = k->rounded.at ? k->count : room;
     ASSERT(most > 0);
     for (uint32_t from = 0; from < k->count; from += most) {
         struct cuda_tiles t = {.w = k->w,
-                               .x = c->rounded,
-                               .stride = stride,
+                               .x = k->rounded,
                                .count = MIN_OF(most, k->count - from),
-                               .stages = stages,
                                .y = k->y,
-                               .bias = k->bias};
-        struct cuda_round r = {k->x, c->rounded, stride};
-        r.x.width = w->k;
-        r.x.at += (uint64_t)from * k->x.stride;
+                               .bias = k->bias,
+                               .glu = k->glu,
+                               .y_rounded = k->y_rounded};
         t.y.at += (uint64_t)from * k->y.stride;
-        cuda_run(c, CUDA_KERNEL_round, cuda_by_row(t.count), &r);
-        cuda_run(c,
-                 kernels[w->bits == 16  ? 0
-                         : w->bits == 8 ? 1
-                                        : 2][has_one_chain(w)],
-                 (struct cuda_grid){DIV_UP(t.count, CUDA_TILE_COLUMNS), DIV_UP(w->n, CUDA_TILE_ROWS), 1,
-                                    CUDA_THREADS, stages * stage},
-                 &t);
+        if (!k->rounded.at) {
+            struct cuda_round r = {k->x, {c->rounded[c->rounded_turn], room, 0}, stride / CUDA_UNIT};
+            r.x.width = w->k;
+            r.x.at += (uint64_t)from * k->x.stride;
+            t.x = r.to;
+            cuda_run_product(c, CUDA_KERNEL_round, cuda_by_row(t.count), &r);
+            c->rounded_of.width = 0;
+        }
+        if (is_wide(c, k->count) && t.x.first % 8 == 0)
+            run_wide(c, w, &t);
+        else
+            run_tiles(c, w, &t);
     }
+}
+
+static bool is_narrow(const struct cuda *c, const struct weight *w, uint32_t count)
+{
+    return count <= CUDA_NARROW_COLUMNS && narrow_shared(w, count) <= c->device->shared_max;
+}
+
+bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count)
+{
+    if (w->form != CUDA_FRAGMENTS)
+        return false;
+    return is_narrow(c, w, count) ? w->n % (2 * CUDA_PANEL) == 0
+                                  : is_wide(c, count) && w->n % CUDA_TILE_ROWS == 0;
 }
 
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
-    uint32_t columns = MIN_OF(k->count, CUDA_NARROW_COLUMNS);
-    if (k->expert || (k->count <= CUDA_NARROW_COLUMNS && narrow_shared(w, columns) <= c->device->shared_max))
+    if (k->expert || is_narrow(c, w, k->count))
         launch_narrow(c, w, k);
     else
         launch_tiles(c, w, k);

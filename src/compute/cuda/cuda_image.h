@@ -6,6 +6,7 @@
 #define CUDA_IMAGES(X)                                                                                       \
     X(rows)                                                                                                  \
     X(bf16)                                                                                                  \
+    X(wide)                                                                                                  \
     X(repack)                                                                                                \
     X(project)                                                                                               \
     X(attention)                                                                                             \

@@ -18,14 +18,64 @@ static void launch_product(struct cuda *c, const struct cuda_product *k, uint32_
     cuda_run(c, kernel, (struct cuda_grid){panels, DIV_UP(k->count, each), heads, CUDA_THREADS, 0}, k);
 }
 
+static void multiply(struct cuda *c, const struct weight *w, const struct cuda_product *k)
+{
+    if (k->count > 0 && w->form == CUDA_FRAGMENTS)
+        cuda_multiply_fragments(c, w, k);
+    else if (k->count > 0)
+        launch_product(c, k, panels_of(w), 1);
+}
+
 void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, struct cuda_rows y,
                    const float *bias, uint32_t count)
 {
-    const struct cuda_product k = {.w = cuda_matrix(w), .x = x, .y = y, .bias = bias, .count = count};
-    if (count > 0 && w->form == CUDA_FRAGMENTS)
-        cuda_multiply_fragments(c, w, &k);
-    else if (count > 0)
-        launch_product(c, &k, panels_of(w), 1);
+    multiply(c, w, &(struct cuda_product){.w = cuda_matrix(w), .x = x, .y = y, .bias = bias, .count = count});
+}
+
+/* The product that waits; `glu` may stand in for its outputs. */
+static void run_held(struct cuda *c, const struct cuda_product *glu)
+{
+    const struct cuda_held h = c->held;
+    struct cuda_product k = {.w = cuda_matrix(h.w),
+                             .x = cuda_rows(c, h.x),
+                             .y = cuda_rows(c, h.y),
+                             .count = h.count,
+                             .rounded = cuda_rounded_of(c, h.x)};
+    c->held.w = NULL;
+    if (glu) {
+        k.glu = 1;
+        k.y = glu->y;
+        k.y_rounded = glu->y_rounded;
+    }
+    multiply(c, h.w, &k);
+}
+
+void cuda_flush(struct cuda *c)
+{
+    if (c->held.w)
+        run_held(c, NULL);
+}
+
+/* Whether what reads `p` takes it as bf16. */
+static bool reads_rounded(const struct projection *p)
+{
+    for (uint32_t i = 0; p && i < p->part_count; i++)
+        if (p->parts[i].form != CUDA_FRAGMENTS)
+            return false;
+    return p != NULL;
+}
+
+bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a)
+{
+    const struct cuda_held *h = &c->held;
+    struct cuda_product k = {.y = cuda_rows(c, a->out), .y_rounded = cuda_rounded_whole(c, a->out)};
+    if (!h->w || a->function != GLU_SILU || a->plain || a->up.width > 0 || a->in.place != h->y.place ||
+        a->in.from != h->y.from || 2 * a->out.width != h->w->n || a->out.place == h->x.place ||
+        a->out.place == h->y.place || !k.y_rounded.at || !reads_rounded(a->reader))
+        return false;
+    run_held(c, &k);
+    cuda_has_rounded(c, k.y_rounded, a->out);
+    return true;
 }
 
 static void multiply_heads(struct cuda *c, const struct op_product *a)
@@ -71,7 +121,14 @@ static void multiply_rows(struct cuda *c, const struct op_product *a, struct cud
     x.at += (uint64_t)from * x.stride;
     for (uint32_t i = 0; i < a->w->part_count; i++) {
         const struct weight *w = &a->w->parts[i];
-        cuda_multiply(c, w, x, y, bias, count);
+        struct cuda_product k = {.w = cuda_matrix(w),
+                                 .x = x,
+                                 .y = y,
+                                 .bias = bias,
+                                 .count = count,
+                                 .rounded = cuda_rounded_of(c, a->x)};
+        k.rounded.first = from;
+        multiply(c, w, &k);
         y.at += w->n;
         bias = bias ? bias + w->n : NULL;
     }
@@ -95,11 +152,24 @@ static void multiply_logits(struct cuda *c, const struct op_product *a)
     }
 }
 
+static bool hold(struct cuda *c, const struct op_product *a)
+{
+    const struct projection *w = a->w;
+    if (a->columns != COLUMNS_TOKENS || w->part_count != 1 || !dev_is_null(w->bias) ||
+        !cuda_takes_glu(c, &w->parts[0], c->step.tokens))
+        return false;
+    c->held = (struct cuda_held){&w->parts[0], a->x, a->y, c->step.tokens};
+    return true;
+}
+
 void cuda_project(struct compute *compute, const struct op_product *list, uint32_t count)
 {
     struct cuda *c = cuda_of(compute);
     for (uint32_t i = 0; i < count; i++) {
         const struct op_product *a = &list[i];
+        cuda_flush(c);
+        if (hold(c, a))
+            continue;
         if (a->y.place == OP_LOGITS)
             multiply_logits(c, a);
         else if (a->columns == COLUMNS_EXPERTS)
@@ -151,6 +221,7 @@ void cuda_values(struct compute *compute, const struct op_values *a)
     struct cuda *c = cuda_of(compute);
     struct cuda_device *d = c->device;
     const struct cuda_rows x = cuda_rows(c, a->x);
+    cuda_flush(c);
     for (uint32_t i = 0; i < c->in->value_count; i++)
         (void)cuda_ok(d,
                       d->driver->get(c->in->values + (size_t)i * a->x.width,
@@ -170,6 +241,7 @@ void cuda_best(struct compute *compute, const struct op_best *a)
                                 .valid = valid ? c->valid : NULL,
                                 .best_logit = c->best,
                                 .n = n};
+    cuda_flush(c);
     _Static_assert(sizeof(struct draft_best) == 2 * sizeof(float), "a logit and an id");
     ASSERT(count <= c->seqs_max && n <= c->shape->vocab);
     if (a->ids)

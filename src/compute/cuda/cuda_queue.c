@@ -35,19 +35,46 @@ void cuda_use(const struct cuda_device *d)
 int cuda_wait(struct cuda_device *d)
 {
     cuda_use(d);
+    if (d->profile)
+        cuda_profile_let(d);
     (void)cuda_ok(d, d->driver->stream_wait(d->stream), "wait");
+    if (d->profile)
+        cuda_profile_read(d);
     bool failed = atomic_exchange(&d->failed, false);
     if (atomic_load(&d->device.lost))
         return -ENODEV;
     return failed ? -EIO : 0;
 }
 
-void cuda_launch(struct cuda_device *d, enum cuda_kernel kernel, struct cuda_grid g, void **arguments)
+/* Kernels that wait for those before them by themselves (grid_wait() of common.cuh) may begin before these
+ * end. */
+static bool waits_itself(enum cuda_kernel k)
 {
+    static const bool kernels[CUDA_KERNEL_COUNT] = {
+#define X(image, name) [CUDA_KERNEL_##name] = CUDA_KERNEL_WAITS_##image,
+        CUDA_KERNELS(X)
+#undef X
+    };
+    return kernels[k];
+}
+
+void cuda_launch(struct cuda_device *d, void *stream, enum cuda_kernel kernel, struct cuda_grid g,
+                 void **arguments)
+{
+    struct cuda_launch_attribute early = {.id = CUDA_LAUNCH_PROGRAMMATIC, .value = 1};
     if (g.x == 0 || g.y == 0 || g.z == 0)
         return;
-    (void)cuda_ok(d,
-                  d->driver->launch(d->functions[kernel], g.x, g.y, g.z, g.threads, 1, 1, g.shared_bytes,
-                                    d->stream, arguments, NULL),
-                  "launch");
+    const struct cuda_launch_config config = {.x = g.x,
+                                              .y = g.y,
+                                              .z = g.z,
+                                              .threads_x = g.threads,
+                                              .threads_y = 1,
+                                              .threads_z = 1,
+                                              .shared_bytes = g.shared_bytes,
+                                              .stream = stream,
+                                              .attributes = &early,
+                                              .attribute_count = d->early && waits_itself(kernel)};
+    (void)cuda_ok(d, d->driver->launch(&config, d->functions[kernel], arguments, NULL), "launch");
+    if (d->profile)
+        cuda_profile_mark(d, kernel);
 }

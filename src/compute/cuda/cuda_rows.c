@@ -101,10 +101,12 @@ void cuda_norm(struct compute *compute, const struct op_norm *a)
                                    .y = cuda_rows(c, a->y),
                                    .keep = cuda_rows(c, a->keep),
                                    .norm = cuda_norm_of(c, &a->norm),
+                                   .rounded = cuda_rounded_for(c, a->y),
                                    .stream = a->stream,
                                    .hidden_offset = state_hidden_offset(c->shape, 0),
                                    .hidden_step = hidden_step(c->shape)};
     cuda_run_step(c, CUDA_KERNEL_norm, cuda_by_row(c->step.tokens), &k);
+    cuda_has_rounded(c, k.rounded, a->y);
 }
 
 void cuda_add_features(struct compute *compute, const struct op_features *a)
@@ -133,16 +135,22 @@ void cuda_glu(struct compute *compute, const struct op_glu *a)
     struct cuda *c = cuda_of(compute);
     _Static_assert((int)CUDA_SWIGLU_CLIP == (int)GLU_SWIGLU_CLIP, "functions are alike");
     bool pairs = c->places[a->out.place].rows == ROWS_PAIRS;
+    if (cuda_glu_of_held(c, a))
+        return;
     struct cuda_glu k = {.function = (uint32_t)a->function,
                          .has_up = !a->plain,
                          .alpha = a->clip.alpha,
                          .limit = a->clip.limit,
                          .in = cuda_rows(c, a->in),
                          .up = cuda_rows(c, a->up),
-                         .out = cuda_rows(c, a->out)};
+                         .out = cuda_rows(c, a->out),
+                         .rounded = cuda_rounded_whole(c, a->out)};
+    struct cuda_grid grid = cuda_by_row(c->step.tokens * (pairs ? c->shape->top_k : 1));
     if (a->up.width == 0)
         k.up = (struct cuda_rows){k.in.at + a->out.width, k.in.stride, a->out.width};
-    cuda_run(c, CUDA_KERNEL_glu, cuda_by_row(c->step.tokens * (pairs ? c->shape->top_k : 1)), &k);
+    grid.y = DIV_UP(a->out.width, 4 * CUDA_THREADS);
+    cuda_run(c, CUDA_KERNEL_glu, grid, &k);
+    cuda_has_rounded(c, k.rounded, a->out);
 }
 
 void cuda_gather(struct compute *compute, const struct op_gather *a)
@@ -151,8 +159,10 @@ void cuda_gather(struct compute *compute, const struct op_gather *a)
     const struct cuda_gather k = {.add = cuda_residual_of(c, &a->add),
                                   .h = cuda_rows(c, a->h),
                                   .y = cuda_rows(c, a->y),
-                                  .norm = cuda_norm_of(c, &a->norm)};
+                                  .norm = cuda_norm_of(c, &a->norm),
+                                  .rounded = cuda_rounded_for(c, a->y)};
     cuda_run_step(c, CUDA_KERNEL_gather, cuda_by_row(c->step.logits + c->step.values), &k);
+    cuda_has_rounded(c, k.rounded, a->y);
 }
 
 void cuda_pair(struct compute *compute, const struct op_pair *a)

@@ -11,11 +11,29 @@
 #include "base/none.h"
 
 #define CUDA_PARTS_BYTES ((uint64_t)32 << 20)
+/* Tokens of a step that is recorded, and such steps that are kept, at most. */
+#define CUDA_RECORD_TOKENS 64u
+#define CUDA_RECORDS_MAX   24u
 
 struct cuda_place {
     float *base;
     uint32_t stride;
     enum place_rows rows;
+};
+
+/* A step's operations as the driver repeats them. They are recorded when a step comes for the second time. */
+struct cuda_record {
+    uint32_t key;
+    struct cuda_step step; /* all that the operations' arguments depend on */
+    void *made;            /* NULL: the step came once */
+    uint64_t used;         /* when; 0: a free place */
+};
+
+/* A product that waits for the next operation. */
+struct cuda_held {
+    const struct weight *w; /* NULL: none */
+    struct act x, y;
+    uint32_t count;
 };
 
 struct cuda {
@@ -35,9 +53,9 @@ struct cuda {
     uint64_t *valid;     /* bit per id */
     uint32_t *draft_ids; /* [draft_vocab] */
     struct cuda_ropes *ropes;
-    uint16_t *rounded; /* bf16 mode: inputs of a product with many columns */
-    uint64_t rounded_bytes;
-    float *parts; /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
+    uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
+    uint64_t rounded_bytes; /* of each */
+    float *parts;           /* bf16 mode: CUDA_PARTS_BYTES of attention's segments */
     /* On the host. */
     char *staging; /* as batch */
     struct cuda_ropes host_ropes;
@@ -45,7 +63,15 @@ struct cuda {
     /* The step. */
     const struct batch *in;
     struct cuda_step step;
-    bool logits_here; /* all rows of logits are in `logits`; else the host has them */
+    bool logits_here;      /* all rows of logits are in `logits`; else the host has them */
+    uint32_t rounded_turn; /* which of them was written last */
+    struct act rounded_of; /* what it holds, in all of its rows; width 0: nothing */
+    struct cuda_held held;
+    void *stream;               /* the queue, or the one that is recorded */
+    void *recording;            /* it; NULL: none was needed yet */
+    struct cuda_record *record; /* that is being made; NULL: none */
+    struct cuda_record records[CUDA_RECORDS_MAX];
+    uint64_t clock; /* of records' uses */
 };
 
 static inline struct cuda *cuda_of(struct compute *c)
@@ -99,21 +125,77 @@ static inline struct cuda_grid cuda_by_row(uint32_t rows)
     return (struct cuda_grid){rows, 1, 1, CUDA_THREADS, 0};
 }
 
-/* Launches with the step and the operation's struct, or with that alone. */
+/* The product that waits, if one does. */
+void cuda_flush(struct cuda *c); /* cuda_project.c */
+
+/* Launches with the step and the operation's struct, or with that alone. Rounded inputs count no more. */
+static inline void cuda_run_all(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, void **arguments)
+{
+    cuda_flush(c);
+    c->rounded_of.width = 0;
+    cuda_launch(c->device, c->stream, k, g, arguments);
+}
 static inline void cuda_run_step(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
 {
     void *arguments[] = {&c->step, (void *)(uintptr_t)a};
-    cuda_launch(c->device, k, g, arguments);
+    cuda_run_all(c, k, g, arguments);
 }
 static inline void cuda_run(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
 {
     void *arguments[] = {(void *)(uintptr_t)a};
-    cuda_launch(c->device, k, g, arguments);
+    cuda_run_all(c, k, g, arguments);
+}
+/* A product: its inputs stay valid. */
+static inline void cuda_run_product(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
+{
+    void *arguments[] = {(void *)(uintptr_t)a};
+    cuda_launch(c->device, c->stream, k, g, arguments);
+}
+
+/* Where an operation writes `a` as bf16, too; nowhere in other modes. The caller says when it has been put
+ * into the queue: cuda_has_rounded(). */
+static inline struct cuda_rounded cuda_rounded_for(const struct cuda *c, struct act a)
+{
+    uint64_t bytes = 2 * (uint64_t)c->tokens_max * ROUND_UP(a.width, CUDA_UNIT);
+    bool fits = a.width > 0 && bytes <= c->rounded_bytes && c->places[a.place].rows == ROWS_TOKENS;
+    return fits ? (struct cuda_rounded){c->rounded[!c->rounded_turn], c->tokens_max, 0}
+                : (struct cuda_rounded){0};
+}
+/* The same for an operation that writes no zeros past a row. */
+static inline struct cuda_rounded cuda_rounded_whole(const struct cuda *c, struct act a)
+{
+    return a.width % CUDA_UNIT == 0 ? cuda_rounded_for(c, a) : (struct cuda_rounded){0};
+}
+static inline void cuda_has_rounded(struct cuda *c, struct cuda_rounded r, struct act a)
+{
+    if (!r.at)
+        return;
+    c->rounded_of = a;
+    c->rounded_turn = !c->rounded_turn;
+}
+/* `a` as bf16 if it is there. */
+static inline struct cuda_rounded cuda_rounded_of(const struct cuda *c, struct act a)
+{
+    const struct act *b = &c->rounded_of;
+    bool is_there = b->width > 0 && b->place == a.place && b->from == a.from && b->width == a.width;
+    return is_there ? (struct cuda_rounded){c->rounded[c->rounded_turn], c->tokens_max, 0}
+                    : (struct cuda_rounded){0};
 }
 
 /* y = w x of matrix `w`, for rows [0, count) of x. */
 void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, struct cuda_rows y,
                    const float *bias, uint32_t count);
+/* Whether a product of w = gate | up can have the activation in it. */
+bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count); /* cuda_fragments.c */
+
+/* The activation becomes a part of the product before it. False: it does not. */
+bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a); /* cuda_project.c */
+
+/* cuda_record.c: a step that comes again. */
+bool cuda_replay(struct compute *c, uint32_t key);
+/* The step's operations have been called. The record goes into the queue, or is dropped. */
+void cuda_record_end(struct cuda *c, bool run);
+void cuda_records_free(struct cuda *c);
 
 /* The same with fragments, and for experts; cuda_fragments.c. */
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);

@@ -25,7 +25,7 @@ foreach(target ${PLATEAU_CUDA_TARGETS})
   list(APPEND targets -gencode arch=compute_${ptx},code=sm_${target})
 endforeach()
 set(images)
-foreach(name rows bf16 repack project attention attend recurrent route encode)
+foreach(name rows bf16 wide repack project attention attend recurrent route encode)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
   # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf. What ptxas
   # says of each kernel lies beside the image, for tools/check-ptxas.

@@ -64,6 +64,7 @@ DEVICE void put_value(const cuda_attention &a, uint32_t t, uint32_t head, uint32
     if (a.gated)
         y = y / (1.0f + expf(-row_of(a.qkv, t)[(uint64_t)head * a.q_stride + a.kv.k_width + d]));
     row_of(a.out, t)[(uint64_t)head * a.kv.v_width + d] = y;
+    put_rounded(a.rounded, t, head * a.kv.v_width + d, y);
 }
 
 /* ---- few tokens ---- */
@@ -134,6 +135,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
     __shared__ float q[D];
     __shared__ const float *pages[SEGMENT_PAGES];
     uint32_t t = blockIdx.x, head = blockIdx.y;
+    grid_begin();
     const cuda_seq &seq = seq_of(s, t);
     range seen = seen_by(a, seq.position + (t - seq.first));
     if (threadIdx.x < D)
@@ -162,6 +164,7 @@ PARTS(256)
 /* Block: a token, a head; a thread has one of its values. */
 KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cuda_split p)
 {
+    grid_begin();
     uint32_t t = blockIdx.x, head = blockIdx.y, d = threadIdx.x, width = a.kv.v_width;
     const cuda_seq &seq = seq_of(s, t);
     range seen = seen_by(a, seq.position + (t - seq.first));
@@ -371,6 +374,7 @@ template <uint32_t D> DEVICE void attend_many(const cuda_step &s, const cuda_att
 {
     extern __shared__ __align__(16) uint8_t shared[];
     tile_memory<D> &m = *(tile_memory<D> *)shared;
+    grid_begin();
     uint32_t end = min(s.tokens, (blockIdx.x + 1) * QUERIES);
     for (uint32_t t = blockIdx.x * QUERIES; t < end;) {
         const cuda_seq &seq = seq_of(s, t);

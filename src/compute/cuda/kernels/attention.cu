@@ -73,6 +73,7 @@ DEVICE void append_key(const cuda_step &s, const cuda_attention &a, uint32_t t, 
 /* Block: a token, a head of queries or of keys. */
 KERNEL plateau_append(const cuda_step s, const cuda_attention a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x, head = blockIdx.y;
     const cuda_seq &seq = seq_of(s, t);
     uint32_t position = seq.position + (t - seq.first);
@@ -84,6 +85,7 @@ KERNEL plateau_append(const cuda_step s, const cuda_attention a)
 
 KERNEL plateau_attention_rows(const cuda_attention_rows a)
 {
+    grid_begin();
     float *row = row_of(a.x, blockIdx.x);
     if (a.weight)
         rms_row(row + a.from, row + a.from, a.weight, a.width, a.eps);
@@ -94,6 +96,7 @@ KERNEL plateau_attention_rows(const cuda_attention_rows a)
 /* Block: a token, a head of queries; one more for the key. */
 KERNEL plateau_latent(const cuda_step s, const cuda_latent a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x, head = blockIdx.y, rank = a.kv.v_width, rotating = a.kv.k_width - rank;
     const float *angles = row_of(a.angles, t);
     const cuda_seq &seq = seq_of(s, t);
@@ -243,6 +246,7 @@ DEVICE uint32_t end_seen(const cuda_attention &a, uint32_t position, uint32_t en
 /* Block: a token, a head of queries. */
 KERNEL plateau_attend(const cuda_step s, const cuda_attention a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x, head = blockIdx.y;
     const cuda_seq &seq = seq_of(s, t);
     uint32_t position = seq.position + (t - seq.first);
@@ -265,6 +269,7 @@ KERNEL plateau_attend(const cuda_step s, const cuda_attention a)
 /* Block: a patch, a head. */
 KERNEL plateau_encode_attend(const cuda_encode a)
 {
+    grid_begin();
     uint32_t row = blockIdx.x, head = blockIdx.y;
     uint64_t half = (uint64_t)a.head_dim * CUDA_PAGE_TOKENS;
     uint32_t pages = (a.patches + CUDA_PAGE_TOKENS - 1) / CUDA_PAGE_TOKENS;

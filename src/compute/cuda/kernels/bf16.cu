@@ -57,8 +57,9 @@ template <uint32_t BITS> struct ring {
 
 /* Brings unit after unit of its panels. */
 template <uint32_t BITS> struct stream {
-    const uint8_t *panel; /* lane's first piece of the panel */
-    uint64_t panel_step, sides;
+    const uint8_t *panel;                /* lane's first piece of the panel */
+    int64_t panel_step, panel_step_next; /* in turns */
+    uint64_t sides;
     uint32_t from, to, at, left, group, side, side_all, lane; /* left: units in all panels */
     uint8_t *stages;
     uint32_t slot;
@@ -77,18 +78,27 @@ template <uint32_t BITS> struct stream {
             left--;
             slot = slot + 1 == ring<BITS>::STAGES ? 0 : slot + 1;
             if (++at == to) {
+                int64_t step = panel_step;
                 at = from;
-                panel += panel_step;
+                panel += step;
+                panel_step = panel_step_next;
+                panel_step_next = step;
             }
         }
         copies_end();
     }
 };
 
-/* The block's columns of x, rounded; zeros past the last k. Rows are 16 bytes more than whole units. */
-DEVICE uint32_t narrow_x_bytes(uint32_t units)
+/* ---- inputs in shared memory: [units][columns][128 bytes], as cuda_rounded has them ---- */
+
+DEVICE void bring_rounded(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t count, uint32_t units)
 {
-    return units * 2 * UNIT + 16;
+    uint32_t eights = count * 8;
+    for (uint32_t i = threadIdx.x; i < units * eights; i += blockDim.x) {
+        uint32_t unit = i / eights, at = i - unit * eights;
+        const uint16_t *x = a.rounded.at + ((uint64_t)unit * a.rounded.rows + a.rounded.first + from) * UNIT;
+        *(uint4 *)(to + i * 16) = *(const uint4 *)(x + at * 8);
+    }
 }
 
 DEVICE void bring_x(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t count, uint32_t units)
@@ -109,14 +119,35 @@ DEVICE void bring_x(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t 
                 f[j] = at + j < k ? x[j] : 0;
             v = {rounded(f[0], f[1]), rounded(f[2], f[3]), rounded(f[4], f[5]), rounded(f[6], f[7])};
         }
-        *(uint4 *)(to + column * narrow_x_bytes(units) + at * 2) = v;
+        uint32_t *row = (uint32_t *)(to + (at / UNIT * count + column) * 2 * UNIT);
+        row[rounded_place(from + column, at) / 2] = v.x;
+        row[rounded_place(from + column, at + 2) / 2] = v.y;
+        row[rounded_place(from + column, at + 4) / 2] = v.z;
+        row[rounded_place(from + column, at + 6) / 2] = v.w;
     }
 }
 
-/* Adds a unit to both tiles of 8 columns. x: the lane's inputs of column g of the first. */
+/* The B operands of a unit for 8 columns: of step j b[2 j] and b[2 j + 1]. `at`: where this lane's row has
+ * its piece lane / 8; pieces 4 to 7 are 64 bytes off. */
+DEVICE void inputs_of(uint32_t b[8], uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+                 : "r"(at));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(b[4]), "=r"(b[5]), "=r"(b[6]), "=r"(b[7])
+                 : "r"(at ^ 64));
+}
+/* Of the lane's row of 8, whose number is `row`. */
+DEVICE uint32_t inputs_at(const uint8_t *row_at, uint32_t row)
+{
+    return (uint32_t)__cvta_generic_to_shared(row_at) + (threadIdx.x % 32 / 8 ^ row % 8) * 16;
+}
+
+/* Adds a unit to both tiles of 8 columns, whose inputs are at x and x_second. */
 template <uint32_t BITS>
-DEVICE void add_unit(float c[2][4], const uint8_t *stage, const cuda_matrix &m, const uint8_t *x,
-                     const uint8_t *x_second, bool second)
+DEVICE void add_unit(float c[2][4], const uint8_t *stage, const cuda_matrix &m, uint32_t x, uint32_t x_second,
+                     bool second)
 {
     uint32_t lane = threadIdx.x % 32;
     uint4 q[ring<BITS>::PIECES];
@@ -128,16 +159,17 @@ DEVICE void add_unit(float c[2][4], const uint8_t *stage, const cuda_matrix &m, 
         s = sides_from(stage + ring<BITS>::CODES +
                            (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
                        m, lane / 4);
-    uint4 b[2] = {((const uint4 *)x)[0], ((const uint4 *)x)[1]}, d[2] = {};
+    uint32_t b[8], d[8];
+    inputs_of(b, x);
     if (second)
-        d[0] = ((const uint4 *)x_second)[0], d[1] = ((const uint4 *)x_second)[1];
+        inputs_of(d, x_second);
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
         uint32_t a4[4];
         fragment<BITS>(q, s, j, a4);
-        mma(c[0], a4, j % 2 ? b[j / 2].z : b[j / 2].x, j % 2 ? b[j / 2].w : b[j / 2].y);
+        mma(c[0], a4, b[2 * j], b[2 * j + 1]);
         if (second)
-            mma(c[1], a4, j % 2 ? d[j / 2].z : d[j / 2].x, j % 2 ? d[j / 2].w : d[j / 2].y);
+            mma(c[1], a4, d[2 * j], d[2 * j + 1]);
     }
 }
 
@@ -158,11 +190,19 @@ DEVICE void put_sum(const cuda_product &a, const float *bias, uint32_t panel, ui
     if (i < a.w.n)
         row_of(a.y, column)[i] = bias ? sum + bias[i] : sum;
 }
+/* What becomes of a gate and its value. */
+DEVICE void put_glu(const cuda_product &a, uint32_t panel, uint32_t row, uint32_t column, float gate,
+                    float up)
+{
+    uint32_t i = panel * CUDA_PANEL + row;
+    put_rounded(a.y_rounded, column, i, silu(gate) * up);
+}
 
-/* The chains' sums of a panel, added in their order. */
+/* The chains' sums of a panel, added in their order. A gate's sum stays in `gate` for its value's panel: a
+ * thread has one element then. */
 DEVICE void put_chains(const cuda_product &a, const float *bias,
                        float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL], const float c[2][4], uint32_t panel,
-                       uint32_t from, uint32_t count)
+                       uint32_t from, uint32_t count, bool is_gate, float &gate)
 {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
@@ -174,7 +214,12 @@ DEVICE void put_chains(const cuda_product &a, const float *bias,
         float sum = sums[0][i];
         for (uint32_t w = 1; w < NARROW_WARPS; w++)
             sum += sums[w][i];
-        put_sum(a, bias, panel, i % CUDA_PANEL, from + i / CUDA_PANEL, sum);
+        if (is_gate)
+            gate = sum;
+        else if (a.glu)
+            put_glu(a, panel, i % CUDA_PANEL, from + i / CUDA_PANEL, gate, sum);
+        else
+            put_sum(a, bias, panel, i % CUDA_PANEL, from + i / CUDA_PANEL, sum);
     }
 }
 
@@ -182,26 +227,34 @@ DEVICE void put_chains(const cuda_product &a, const float *bias,
  * column with its own expert's matrix. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
 {
-    extern __shared__ __align__(16) uint8_t shared[];
+    extern __shared__ __align__(128) uint8_t shared[];
     __shared__ float sums[CHAINS > 1 ? 2 : 1][NARROW_WARPS]
                          [CHAINS > 1 ? CUDA_NARROW_COLUMNS * CUDA_PANEL : 1];
     cuda_matrix m = a.w;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t columns = a.expert ? 1 : CUDA_NARROW_COLUMNS, first = blockIdx.y * columns;
-    uint32_t count = min(columns, a.count - first), expert = a.expert ? a.expert[first] : 0;
+    uint32_t count = min(columns, a.count - first), expert = 0;
+    if (BITS == 16 || a.expert)
+        grid_next();
+    if (a.expert) {
+        grid_wait();
+        expert = a.expert[first];
+    }
     uint32_t from = CHAINS > 1 ? chain_begin(units, warp, CHAINS) : 0;
     uint32_t to = CHAINS > 1 ? chain_begin(units, warp + 1, CHAINS) : units, length = to - from;
-    uint32_t panels = (m.n + CUDA_PANEL - 1) / CUDA_PANEL;
+    uint32_t panels = (m.n + CUDA_PANEL - 1) / CUDA_PANEL / (a.glu ? 2 : 1);
     uint32_t panel = CHAINS > 1 ? blockIdx.x : blockIdx.x * NARROW_WARPS + warp;
     uint32_t step = CHAINS > 1 ? gridDim.x : gridDim.x * NARROW_WARPS;
     uint64_t panel_size = fragment_panel_bytes(m);
-    uint32_t mine = panel < panels ? (panels - panel + step - 1) / step : 0;
+    uint32_t mine = (panel < panels ? (panels - panel + step - 1) / step : 0) * (a.glu ? 2 : 1);
+    int64_t ahead = (int64_t)step * (int64_t)panel_size, to_values = (int64_t)panels * (int64_t)panel_size;
     const float *bias = a.bias ? a.bias + (uint64_t)expert * a.bias_step : NULL;
     uint32_t side_all = unit_side_bytes(m), stage_bytes = ring<BITS>::CODES + side_all;
     uint8_t *stages = shared + warp * ring<BITS>::STAGES * stage_bytes;
     uint8_t *x = shared + NARROW_WARPS * ring<BITS>::STAGES * stage_bytes;
     stream<BITS> in = {m.data + expert * m.expert_bytes + panel * panel_size,
-                       step * panel_size,
+                       a.glu ? to_values : ahead,
+                       a.glu ? ahead - to_values : ahead,
                        sides_at(m, 0),
                        from,
                        to,
@@ -216,31 +269,47 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
 #pragma unroll
     for (uint32_t i = 0; i + 1 < ring<BITS>::STAGES; i++)
         in.load();
-    bring_x(x, a, first, count, units);
+    grid_wait();
+    if (a.rounded.at) {
+        bring_rounded(x, a, first, count, units);
+    } else {
+        bring_x(x, a, first, count, units);
+    }
     __syncthreads();
-    uint32_t g = lane / 4, slot = 0;
-    const uint8_t *mine_x = x + min(g, count - 1) * narrow_x_bytes(units) + lane % 4 * 32;
-    const uint8_t *second_x = x + min(g + 8, count - 1) * narrow_x_bytes(units) + lane % 4 * 32;
-    for (uint32_t p = 0; p < mine; p++, panel += step) {
+    uint32_t slot = 0, column = min(lane % 8, count - 1), next = min(lane % 8 + 8, count - 1);
+    uint32_t row = first + (a.rounded.at ? a.rounded.first : 0), x_unit = count * 2 * UNIT;
+    uint32_t mine_x = inputs_at(x + column * 2 * UNIT, row + column),
+             second_x = inputs_at(x + next * 2 * UNIT, row + next);
+    float gate = 0, gates[CHAINS > 1 ? 1 : 2][4];
+    for (uint32_t p = 0; p < mine; p++) {
+        bool is_gate = a.glu && p % 2 == 0;
         float c[2][4] = {};
         for (uint32_t u = from; u < to; u++) {
             copies_wait<ring<BITS>::STAGES - 2>();
             __syncwarp();
-            add_unit<BITS>(c, stages + slot * stage_bytes, m, mine_x + u * 2 * UNIT, second_x + u * 2 * UNIT,
+            add_unit<BITS>(c, stages + slot * stage_bytes, m, mine_x + u * x_unit, second_x + u * x_unit,
                            count > 8);
             slot = slot + 1 == ring<BITS>::STAGES ? 0 : slot + 1;
             in.load();
         }
         if constexpr (CHAINS > 1) {
-            put_chains(a, bias, sums[p % 2], c, panel, first, count);
+            put_chains(a, bias, sums[p % 2], c, panel, first, count, is_gate, gate);
         } else {
 #pragma unroll
             for (uint32_t i = 0; i < 8; i++) {
-                uint32_t column = sum_column(lane, i % 4) + i / 4 * 8;
-                if (column < count)
-                    put_sum(a, bias, panel, sum_row(lane, i % 4), first + column, c[i / 4][i % 4]);
+                uint32_t column = sum_column(lane, i % 4) + i / 4 * 8, row = sum_row(lane, i % 4);
+                if (is_gate)
+                    gates[i / 4 % (CHAINS > 1 ? 1 : 2)][i % 4] = c[i / 4][i % 4];
+                else if (column < count && a.glu)
+                    put_glu(a, panel, row, first + column, gates[i / 4 % (CHAINS > 1 ? 1 : 2)][i % 4],
+                            c[i / 4][i % 4]);
+                else if (column < count)
+                    put_sum(a, bias, panel, row, first + column, c[i / 4][i % 4]);
             }
         }
+        panel += is_gate ? 0 : step;
+        if (BITS < 16 && p + 2 >= mine)
+            grid_next();
     }
 }
 
@@ -262,14 +331,13 @@ NARROW(4, 8)
 /* Block: a row of x. */
 KERNEL plateau_round(const cuda_round a)
 {
+    grid_begin();
     const float *x = row_of(a.x, blockIdx.x);
-    uint32_t *to = (uint32_t *)(a.to + (uint64_t)blockIdx.x * a.stride);
-    for (uint32_t i = 2 * threadIdx.x; i < a.stride; i += 2 * blockDim.x)
-        to[i / 2] = rounded(i < a.x.width ? x[i] : 0, i + 1 < a.x.width ? x[i + 1] : 0);
+    for (uint32_t i = threadIdx.x; i < a.units * UNIT; i += blockDim.x)
+        put_rounded(a.to, blockIdx.x, i, i < a.x.width ? x[i] : 0);
 }
 
-#define TILE_PANELS  (CUDA_TILE_ROWS / CUDA_PANEL)
-#define TILE_X_PITCH (2 * UNIT + 16) /* bytes of a column of a unit */
+#define TILE_PANELS (CUDA_TILE_ROWS / CUDA_PANEL)
 
 template <uint32_t BITS> struct tile_loader {
     const cuda_tiles &a;
@@ -298,8 +366,7 @@ template <uint32_t BITS> struct tile_loader {
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < CUDA_TILE_COLUMNS * 8; i += CUDA_THREADS) {
             uint32_t column = min(first_column + i / 8, a.count - 1);
-            copy16(x + i / 8 * TILE_X_PITCH + i % 8 * 16,
-                   a.x + (uint64_t)column * a.stride + unit * UNIT + i % 8 * 8);
+            copy16(x + i * 16, a.x.at + ((uint64_t)unit * a.x.rows + a.x.first + column) * UNIT + i % 8 * 8);
         }
     }
 };
@@ -307,7 +374,7 @@ template <uint32_t BITS> struct tile_loader {
 /* Adds a unit to a warp's 2 panels x 64 columns. */
 template <uint32_t BITS>
 DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &m, uint32_t side_all,
-                     uint32_t panel, uint32_t column)
+                     uint32_t panel, uint32_t column, uint32_t row)
 {
     uint32_t lane = threadIdx.x % 32;
     uint32_t a[2][4][4];
@@ -327,17 +394,17 @@ DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &
         for (uint32_t j = 0; j < 4; j++)
             fragment<BITS>(q, s, j, a[i][j]);
     }
-    const uint8_t *x = stage + TILE_PANELS * (ring<BITS>::CODES + side_all) +
-                       (column + lane / 4) * TILE_X_PITCH + lane % 4 * 32;
+    const uint8_t *x = stage + TILE_PANELS * (ring<BITS>::CODES + side_all) + (column + lane % 8) * 2 * UNIT;
+    uint32_t at = inputs_at(x, row + column + lane % 8);
 #pragma unroll
     for (uint32_t n = 0; n < 8; n++) {
-        uint4 b[2] = {((const uint4 *)(x + n * 8 * TILE_X_PITCH))[0],
-                      ((const uint4 *)(x + n * 8 * TILE_X_PITCH))[1]};
+        uint32_t b[8];
+        inputs_of(b, at + n * 8 * 2 * UNIT);
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
 #pragma unroll
             for (uint32_t i = 0; i < 2; i++)
-                mma(c[i][n], a[i][j], j % 2 ? b[j / 2].z : b[j / 2].x, j % 2 ? b[j / 2].w : b[j / 2].y);
+                mma(c[i][n], a[i][j], b[2 * j], b[2 * j + 1]);
         }
     }
 }
@@ -355,14 +422,15 @@ DEVICE void end_chain(float sum[2][8][4], float c[2][8][4])
 /* Block: 128 columns blockIdx.x, 128 rows blockIdx.y. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
 {
-    extern __shared__ __align__(16) uint8_t shared[];
+    extern __shared__ __align__(128) uint8_t shared[];
     const cuda_matrix &m = a.w;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t panel = warp % 4 * 2, column = warp / 4 * 64, side_all = unit_side_bytes(m);
-    uint32_t stage_bytes = TILE_PANELS * (ring<BITS>::CODES + side_all) + CUDA_TILE_COLUMNS * TILE_X_PITCH;
+    uint32_t stage_bytes = TILE_PANELS * (ring<BITS>::CODES + side_all) + CUDA_TILE_COLUMNS * 2 * UNIT;
     const tile_loader<BITS> in = {
         a,           blockIdx.y * TILE_PANELS, blockIdx.x * CUDA_TILE_COLUMNS, side_all,
         stage_bytes, fragment_panel_bytes(m)};
+    grid_begin();
     float c[2][8][4] = {}, sum[CHAINS > 1 ? 2 : 1][8][4];
     uint32_t chain = 0;
     /* -0 + x is x, with its sign. */
@@ -387,7 +455,8 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
         if (u + a.stages - 1 < units)
             in.load(shared + (u + a.stages - 1) % a.stages * stage_bytes, u + a.stages - 1);
         copies_end();
-        add_tile<BITS>(c, shared + u % a.stages * stage_bytes, m, side_all, panel, column);
+        add_tile<BITS>(c, shared + u % a.stages * stage_bytes, m, side_all, panel, column,
+                       a.x.first + in.first_column);
     }
     if constexpr (CHAINS > 1) {
         for (; chain < CHAINS; chain++)

@@ -13,6 +13,30 @@
 #define KERNEL extern "C" __global__ void
 #define DEVICE static __device__ __forceinline__
 
+/* ---- launches ---- */
+
+/* All that earlier kernels of the queue wrote is there. Every kernel begins with it, in every thread; only
+ * weights may be read before. */
+DEVICE void grid_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/* The next kernel may begin. */
+DEVICE void grid_next()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/* Where there is nothing to do before. */
+DEVICE void grid_begin()
+{
+    grid_next();
+    grid_wait();
+}
+
 /* ---- blocks: a multiple of 32 threads, 1024 at most; all of them call ---- */
 
 DEVICE double block_sum(double x)
@@ -80,6 +104,26 @@ DEVICE best block_best(best x)
 DEVICE float *row_of(const cuda_rows &r, uint64_t row)
 {
     return r.at + row * r.stride;
+}
+
+/* Where value i of a row lies among its 64: step j has the pairs (0, 1) of all t, then the pairs (2, 3).
+ * Pieces of 8 change places by the row, so that 8 rows take all banks of shared memory. */
+DEVICE uint32_t rounded_place(uint32_t row, uint32_t i)
+{
+    uint32_t t = i % 64 / 16, j = i % 16 / 4, piece = 2 * j + i % 4 / 2;
+    return (piece ^ row % 8) * 8 + 2 * t + i % 2;
+}
+DEVICE void put_rounded(const cuda_rounded &r, uint32_t row, uint32_t i, float x)
+{
+    row += r.first;
+    if (r.at)
+        r.at[((uint64_t)(i / 64) * r.rows + row) * 64 + rounded_place(row, i)] =
+            __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+/* Values of a row: whole units. */
+DEVICE uint32_t rounded_width(uint32_t width)
+{
+    return (width + CUDA_UNIT - 1) / CUDA_UNIT * CUDA_UNIT;
 }
 
 DEVICE float sigmoid(float x)

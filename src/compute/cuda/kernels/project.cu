@@ -116,20 +116,24 @@ template <uint32_t C> DEVICE void product_of_rows(const cuda_product &a)
 
 KERNEL plateau_product(const cuda_product a)
 {
+    grid_begin();
     product_of_rows<1>(a);
 }
 KERNEL plateau_product4(const cuda_product a)
 {
+    grid_begin();
     product_of_rows<4>(a);
 }
 KERNEL plateau_product16(const cuda_product a)
 {
+    grid_begin();
     product_of_rows<16>(a);
 }
 
 /* A column is a pair of a token and an expert. */
 KERNEL plateau_product_experts(const cuda_product a)
 {
+    grid_begin();
     uint32_t column = blockIdx.y, expert = a.expert[column];
     cuda_matrix m = a.w;
     const float *x[1] = {row_of(a.x, column / a.x_div)};

@@ -9,6 +9,7 @@
 /* Block: a sequence, some channels. */
 KERNEL plateau_conv(const cuda_step s, const cuda_conv a)
 {
+    grid_begin();
     const cuda_seq &seq = s.seq[blockIdx.y];
     uint32_t c = blockIdx.x * blockDim.x + threadIdx.x, past = a.taps - 1, n = a.channels;
     if (c >= n)
@@ -73,6 +74,7 @@ KERNEL plateau_conv(const cuda_step s, const cuda_conv a)
 /* Block: a token, a head of queries or keys. */
 KERNEL plateau_delta_norm(const cuda_delta a)
 {
+    grid_begin();
     uint32_t n = a.key_dim;
     float *x = row_of(a.conv_out, blockIdx.x) + (uint64_t)blockIdx.y * n;
     float scale = blockIdx.y < a.key_heads ? (float)(1 / sqrt((double)n)) : 1;
@@ -87,6 +89,7 @@ KERNEL plateau_delta_norm(const cuda_delta a)
 
 KERNEL plateau_delta_gates(const cuda_delta a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x;
     const float *b = row_of(a.in, t) + a.channels + a.value_heads * a.value_dim;
     float *alpha = row_of(a.gates, t), *beta = alpha + a.value_heads;
@@ -129,6 +132,7 @@ DEVICE void store_column(const float *column, float *state, uint32_t rows, uint3
 /* Block: 32 columns of the state of a sequence's value head. Shared: [key_dim][32]. */
 KERNEL plateau_delta(const cuda_step s, const cuda_delta a)
 {
+    grid_begin();
     extern __shared__ float columns[];
     const cuda_seq &seq = s.seq[blockIdx.z];
     uint32_t c = blockIdx.x * COLUMNS + threadIdx.x, head = blockIdx.y, dk = a.key_dim, dv = a.value_dim;
@@ -157,6 +161,7 @@ KERNEL plateau_delta(const cuda_step s, const cuda_delta a)
 /* What token t brought to the recurrence, then the gated norm. Block: a token. */
 KERNEL plateau_delta_end(const cuda_step s, const cuda_delta a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x, dv = a.value_dim, keys = a.key_heads * a.key_dim;
     const cuda_seq &seq = seq_of(s, t);
     const float *x = row_of(a.conv_out, t) + keys, *gates = row_of(a.gates, t);
@@ -183,6 +188,7 @@ KERNEL plateau_delta_end(const cuda_step s, const cuda_delta a)
 
 KERNEL plateau_ssm_gates(const cuda_ssm a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x;
     const float *raw = row_of(a.in, t) + a.in.width - a.heads;
     float *dt = row_of(a.gates, t), *decay = dt + a.heads;
@@ -209,6 +215,7 @@ DEVICE float ssm_update(float *column, uint32_t n, const float *b, float x, floa
 /* Block: 32 columns of the state of a sequence's head. Shared: [state][32]. */
 KERNEL plateau_ssm(const cuda_step s, const cuda_ssm a)
 {
+    grid_begin();
     extern __shared__ float columns[];
     const cuda_seq &seq = s.seq[blockIdx.z];
     uint32_t j = blockIdx.x * COLUMNS + threadIdx.x, head = blockIdx.y, n = a.state, p = a.head_dim;
@@ -239,6 +246,7 @@ KERNEL plateau_ssm(const cuda_step s, const cuda_ssm a)
 /* What token t brought to the recurrence, then gate and norm. Block: a token. */
 KERNEL plateau_ssm_end(const cuda_step s, const cuda_ssm a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x, inner = a.heads * a.head_dim, width = inner / a.groups;
     const cuda_seq &seq = seq_of(s, t);
     const float *x = row_of(a.conv_out, t), *gates = row_of(a.gates, t), *z = row_of(a.in, t);

@@ -71,6 +71,7 @@ DEVICE uint64_t best_groups(const cuda_route &a, const float *p, uint32_t n)
 
 KERNEL plateau_route(const cuda_step s, const cuda_route a)
 {
+    grid_begin();
     __shared__ uint64_t groups;
     __shared__ float sum;
     uint32_t t = blockIdx.x, n = s.experts, k = s.top_k, size = a.groups > 1 ? n / a.groups : n;

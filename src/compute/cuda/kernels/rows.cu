@@ -19,6 +19,7 @@ DEVICE void put_angles(const cuda_ropes *ropes, const uint32_t *axis, float *ang
 
 KERNEL plateau_embed(const cuda_step s, const cuda_embed a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x;
     const cuda_seq &seq = seq_of(s, t);
     const float *features = (const float *)s.features[t];
@@ -39,6 +40,7 @@ KERNEL plateau_embed(const cuda_step s, const cuda_embed a)
 
 KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x;
     float *x = row_of(a.x, t);
     for (uint32_t i = threadIdx.x; i < a.x.width; i += blockDim.x)
@@ -52,17 +54,77 @@ KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
 
 /* ---- norms ---- */
 
+/* The usual case, with the bits of the general one, by registers: h += out, y = rmsnorm(h). */
+#define NORM_EACH 32u
+DEVICE bool is_plain(const cuda_norm_op &a)
+{
+    return a.add.kind != CUDA_RESIDUAL_EXPERTS && !a.add.norm.weight && !a.add.layer_scale && !a.keep.width &&
+           a.norm.weight && !a.norm.layer_norm && !a.stream && a.y.width == a.h.width &&
+           a.h.width <= NORM_EACH * CUDA_THREADS;
+}
+
+template <uint32_t EACH> DEVICE void norm_plain(const cuda_norm_op &a, uint32_t t)
+{
+    float *h = row_of(a.h, t), *y = row_of(a.y, t), x[EACH], w[EACH];
+    uint32_t n = a.h.width;
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++) {
+        uint32_t i = threadIdx.x + j * CUDA_THREADS;
+        w[j] = i < n ? a.norm.weight[i] : 0;
+    }
+    grid_wait();
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++) {
+        uint32_t i = threadIdx.x + j * CUDA_THREADS;
+        x[j] = i < n ? h[i] : 0;
+    }
+    if (a.add.kind == CUDA_RESIDUAL_ADD) {
+        const float *out = row_of(a.add.out, t);
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++) {
+            uint32_t i = threadIdx.x + j * CUDA_THREADS;
+            if (i < n)
+                h[i] = x[j] = a.add.scale != 0 ? fmaf(a.add.scale, out[i], x[j]) : x[j] + out[i];
+        }
+    }
+    double sum = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++)
+        sum += (double)x[j] * x[j];
+    float r = (float)(1 / sqrt(block_sum(sum) / n + a.norm.eps));
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++) {
+        uint32_t i = threadIdx.x + j * CUDA_THREADS;
+        float v = w[j] * (x[j] * r);
+        if (i < n)
+            y[i] = v;
+        if (i < rounded_width(n))
+            put_rounded(a.rounded, t, i, i < n ? v : 0);
+    }
+}
+
 KERNEL plateau_norm(const cuda_step s, const cuda_norm_op a)
 {
+    grid_next();
     uint32_t t = blockIdx.x;
+    if (is_plain(a)) {
+        if (a.h.width <= 4 * CUDA_THREADS)
+            norm_plain<4>(a, t);
+        else if (a.h.width <= 16 * CUDA_THREADS)
+            norm_plain<16>(a, t);
+        else
+            norm_plain<NORM_EACH>(a, t);
+        return;
+    }
+    grid_wait();
     float *h = row_of(a.h, t), *y = row_of(a.y, t);
     add_residual(s, a.add, h, a.h.width, t);
     if (a.keep.width) {
         const cuda_seq &seq = seq_of(s, t);
         uint32_t index = t - seq.first;
         if (seq.keep_pending || index + 1 == seq.count) {
-            float *hidden = state_at(s, seq.state_out,
-                                     a.hidden_offset + (seq.keep_pending ? index : 0) * a.hidden_step);
+            float *hidden =
+                state_at(s, seq.state_out, a.hidden_offset + (seq.keep_pending ? index : 0) * a.hidden_step);
             for (uint32_t i = threadIdx.x; i < a.keep.width; i += blockDim.x)
                 hidden[i] = row_of(a.keep, t)[i];
         }
@@ -77,10 +139,13 @@ KERNEL plateau_norm(const cuda_step s, const cuda_norm_op a)
         else if (a.stream)
             h[i] = y[i];
     }
+    for (uint32_t i = threadIdx.x; a.rounded.at && i < rounded_width(a.h.width); i += blockDim.x)
+        put_rounded(a.rounded, t, i, i >= a.h.width ? 0 : a.norm.weight ? y[i] : h[i]);
 }
 
 KERNEL plateau_features(const cuda_step s, const cuda_features a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x;
     float *h = row_of(a.h, t);
     const float *features = (const float *)s.features[t];
@@ -91,6 +156,7 @@ KERNEL plateau_features(const cuda_step s, const cuda_features a)
 
 KERNEL plateau_gather(const cuda_step s, const cuda_gather a)
 {
+    grid_begin();
     uint32_t t = s.logit_columns[blockIdx.x];
     float *h = row_of(a.h, t), *y = row_of(a.y, blockIdx.x);
     add_residual(s, a.add, h, a.h.width, t);
@@ -98,12 +164,15 @@ KERNEL plateau_gather(const cuda_step s, const cuda_gather a)
         norm_row(a.norm, y, h, a.h.width);
     for (uint32_t i = threadIdx.x; !a.norm.weight && i < a.h.width; i += blockDim.x)
         y[i] = h[i];
+    for (uint32_t i = threadIdx.x; a.rounded.at && i < rounded_width(a.h.width); i += blockDim.x)
+        put_rounded(a.rounded, blockIdx.x, i, i >= a.h.width ? 0 : a.norm.weight ? y[i] : h[i]);
 }
 
 /* ---- elements ---- */
 
 KERNEL plateau_scale(const cuda_scale a)
 {
+    grid_begin();
     float *x = row_of(a.x, blockIdx.x);
 #pragma unroll
     for (uint32_t part = 0; part < CUDA_SCALES_MAX; part++) {
@@ -141,13 +210,18 @@ DEVICE float glu_value(const cuda_glu &a, float g, float up)
 
 KERNEL plateau_glu(const cuda_glu a)
 {
+    grid_begin();
     uint32_t row = blockIdx.x;
-    for (uint32_t i = threadIdx.x; i < a.out.width; i += blockDim.x)
-        row_of(a.out, row)[i] = glu_value(a, row_of(a.in, row)[i], a.has_up ? row_of(a.up, row)[i] : 0);
+    for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < a.out.width; i += gridDim.y * blockDim.x) {
+        float y = glu_value(a, row_of(a.in, row)[i], a.has_up ? row_of(a.up, row)[i] : 0);
+        row_of(a.out, row)[i] = y;
+        put_rounded(a.rounded, row, i, y);
+    }
 }
 
 KERNEL plateau_finish(const cuda_finish a)
 {
+    grid_begin();
     float *x = row_of(a.x, blockIdx.x);
     for (uint32_t i = threadIdx.x; i < a.x.width; i += blockDim.x) {
         float y = a.scale != 0 ? x[i] * a.scale : x[i];
@@ -184,6 +258,7 @@ DEVICE void pair_embedding(const cuda_step &s, const cuda_pair &a, const cuda_se
 
 KERNEL plateau_pair(const cuda_step s, const cuda_pair a)
 {
+    grid_begin();
     uint32_t t = blockIdx.x, n = a.h.width;
     const cuda_seq &seq = seq_of(s, t);
     float *h = row_of(a.h, t);
@@ -211,6 +286,7 @@ KERNEL plateau_pair(const cuda_step s, const cuda_pair a)
 /* The largest of a token's logits among the valid ids, the first of equals. */
 KERNEL plateau_best(const cuda_best a)
 {
+    grid_begin();
     const float *x = row_of(a.logits, blockIdx.x);
     best mine = {0, CUDA_NONE};
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
@@ -241,6 +317,7 @@ DEVICE void copy_lane(uint8_t *to, uint32_t to_lane, const uint8_t *from, uint32
 
 KERNEL plateau_copy_row(const cuda_copy_row a)
 {
+    grid_begin();
     uint32_t to_lane = a.to_row % CUDA_PANEL, from_lane = a.from_row % CUDA_PANEL;
     uint8_t *to = (uint8_t *)a.to.data + a.to_row / CUDA_PANEL * panel_bytes(a.from);
     const uint8_t *from = a.from.data + a.from_row / CUDA_PANEL * panel_bytes(a.from);
@@ -254,7 +331,8 @@ KERNEL plateau_copy_row(const cuda_copy_row a)
     for (uint32_t g = 0; g < m.k / m.group; g++) {
         uint64_t at = group_offset(m, g);
         if (upper && g % (m.super / m.group) == 0)
-            copy_lane(to + at - upper, to_lane, from + at - upper, from_lane, upper / (CUDA_PANEL * each), each);
+            copy_lane(to + at - upper, to_lane, from + at - upper, from_lane, upper / (CUDA_PANEL * each),
+                      each);
         copy_lane(to + at, to_lane, from + at, from_lane, 1, side / CUDA_PANEL);
         copy_lane(to + at + side, to_lane, from + at + side, from_lane, sides > side,
                   max((sides - side) / CUDA_PANEL, 1u));

@@ -1,0 +1,78 @@
+/* cuda_probe.c - whether wgmma has the bits of mma.sync on this device: tried when it is opened.
+ *
+ * NVIDIA does not promise it. Without it all numbers of columns are multiplied by mma.sync. */
+#include "compute/cuda/cuda_device.h"
+
+#include "base/log.h"
+#include "base/rng.h"
+
+#include <string.h>
+
+#define COLUMNS 256u
+#define ROWS    CUDA_TILE_ROWS
+#define K       2048u
+#define UNITS   (K / CUDA_UNIT)
+
+#define WEIGHT_BYTES ((uint64_t)ROWS * K * 2)
+#define INPUT_BYTES  ((uint64_t)COLUMNS * K * 2)
+#define SUM_BYTES    ((uint64_t)COLUMNS * ROWS * sizeof(float))
+_Static_assert(WEIGHT_BYTES + INPUT_BYTES + 2 * SUM_BYTES <= CUDA_STAGING_BYTES, "there is room");
+
+/* Of both signs, between 2^-8 and 2. */
+static void fill(uint16_t *values, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t r = rng_at(20, i);
+        values[i] = (uint16_t)((r & 0x807f) | (119 + (r >> 20) % 9) << 7);
+    }
+}
+
+static void run(struct cuda_device *d, enum cuda_kernel kernel, const struct cuda_tiles *t, bool wide)
+{
+    bool one = kernel == CUDA_KERNEL_wide16_1;
+    uint32_t columns = !wide ? CUDA_TILE_COLUMNS : one ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8;
+    uint32_t stage = (columns + CUDA_TILE_ROWS) * 2 * CUDA_UNIT;
+    void *arguments[] = {(void *)(uintptr_t)t};
+    cuda_launch(d, d->stream, kernel,
+                (struct cuda_grid){COLUMNS / columns, 1, 1, wide ? CUDA_WIDE_THREADS : CUDA_THREADS,
+                                   t->stages * stage + (wide ? 1024 : 0)},
+                arguments);
+}
+
+static bool are_equal(struct cuda_device *d, enum cuda_kernel tiles, enum cuda_kernel wide)
+{
+    uint64_t x = d->repacking + WEIGHT_BYTES, y = x + INPUT_BYTES;
+    struct cuda_tiles t = {.w = {.data = (const uint8_t *)(uintptr_t)d->repacking,
+                                 .n = ROWS,
+                                 .k = K,
+                                 .experts = 1,
+                                 .form = CUDA_FRAGMENTS,
+                                 .bits = 16},
+                           .x = {(uint16_t *)(uintptr_t)x, COLUMNS, 0},
+                           .count = COLUMNS,
+                           .stages = 4,
+                           .y = {(float *)(uintptr_t)y, ROWS, ROWS}};
+    char *first = d->staging, *second = d->staging + SUM_BYTES;
+    run(d, tiles, &t, false);
+    t.y.at += SUM_BYTES / sizeof(float);
+    run(d, wide, &t, true);
+    return cuda_ok(d, d->driver->get(first, y, 2 * SUM_BYTES, d->stream), "probe") &&
+           cuda_ok(d, d->driver->stream_wait(d->stream), "probe") && memcmp(first, second, SUM_BYTES) == 0;
+}
+
+void cuda_probe(struct cuda_device *d)
+{
+    if (!d->wide)
+        return;
+    fill((uint16_t *)(void *)d->staging, (WEIGHT_BYTES + INPUT_BYTES) / 2);
+    d->wide = cuda_ok(d, d->driver->put(d->repacking, d->staging, WEIGHT_BYTES + INPUT_BYTES, d->stream),
+                      "probe") &&
+              cuda_ok(d, d->driver->stream_wait(d->stream), "probe") &&
+              are_equal(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_wide16_1) &&
+              are_equal(d, CUDA_KERNEL_tiles16_8, CUDA_KERNEL_wide16_8);
+    if (!d->wide)
+        LOG_WARN("device_slow",
+                 "device=%s reason=\"wgmma differs from mma.sync: all products are by the "
+                 "latter\"",
+                 d->name);
+}

@@ -1,0 +1,338 @@
+/* wide.cu - products of many columns by wgmma (sm_90a), with the arithmetic and the bits of bf16.cu.
+ *
+ * A block has 128 rows and 256 columns, or with 8 chains 128. One thread brings unit after unit of weights
+ * and inputs into a ring of stages. Two groups of four warps have 64 rows each. A warp dequantises its
+ * panel's fragments into registers and multiplies them with the inputs in shared memory. Whether wgmma has
+ * the bits of mma.sync is tried when a device is opened (cuda_probe.c). */
+#include "compute/cuda/kernels/fragment.cuh"
+
+#define PANELS 8u   /* of a block */
+#define GROUP  128u /* threads */
+
+#if __CUDA_ARCH_FEAT_SM90_ALL
+
+/* ---- barriers and copies ---- */
+
+DEVICE uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+DEVICE void barrier_init(uint64_t *b, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
+}
+DEVICE void barrier_arrive(uint64_t *b)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
+}
+/* This many bytes are to come, too. */
+DEVICE void barrier_expect(uint64_t *b, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)), "r"(bytes)
+                 : "memory");
+}
+DEVICE void barrier_wait(uint64_t *b, uint32_t phase)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}" ::"r"(shared_at(b)),
+                 "r"(phase)
+                 : "memory");
+}
+DEVICE void bring(uint8_t *to, const void *from, uint32_t bytes, uint64_t *b)
+{
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_at(to)),
+        "l"(from), "r"(bytes), "r"(shared_at(b))
+        : "memory");
+}
+template <uint32_t NAME, uint32_t THREADS> DEVICE void meet()
+{
+    asm volatile("bar.sync %0, %1;" ::"n"(NAME), "n"(THREADS) : "memory");
+}
+
+/* ---- wgmma: 64 rows; a: a warp's 16 rows of 16 k; b: a descriptor of the columns' inputs ---- */
+
+DEVICE void wgmma_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+DEVICE void wgmma_end()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <uint32_t LEFT> DEVICE void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+#define OUT8(i)                                                                                              \
+    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]),              \
+        "+f"(c[i + 6]), "+f"(c[i + 7])
+#define OUT64(i)                                                                                             \
+    OUT8(i), OUT8(i + 8), OUT8(i + 16), OUT8(i + 24), OUT8(i + 32), OUT8(i + 40), OUT8(i + 48), OUT8(i + 56)
+#define NAMES64                                                                                              \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"     \
+    "%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"   \
+    "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define NAMES128                                                                                             \
+    NAMES64                                                                                                  \
+    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,"  \
+    "%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,"    \
+    "%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+
+DEVICE void wgmma(float (&c)[64], const uint32_t *a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES64
+                 "},{%64,%65,%66,%67},%68,1,1,1,0;"
+                 : OUT64(0)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+DEVICE void wgmma(float (&c)[128], const uint32_t *a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" NAMES128
+                 "},{%128,%129,%130,%131},%132,1,1,1,0;"
+                 : OUT64(0), OUT64(64)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+/* Rows of 128 bytes whose pieces of 16 change places by the row, from a multiple of 1024 on. */
+DEVICE uint64_t inputs_of(uint32_t at)
+{
+    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)64 << 32 | (uint64_t)1 << 62;
+}
+
+/* ---- a block ---- */
+
+template <uint32_t BITS, uint32_t COLUMNS> struct block {
+    static constexpr uint32_t CODES = 128 * BITS, X = COLUMNS * 2 * UNIT;
+    const cuda_tiles &a;
+    uint8_t *stages;
+    uint64_t *full, *empty;
+    uint32_t side, stage_bytes, first_column, columns;
+
+    __device__ __forceinline__ uint8_t *stage(uint32_t unit) const
+    {
+        return stages + unit % a.stages * stage_bytes;
+    }
+    __device__ __forceinline__ uint32_t phase(uint32_t unit) const
+    {
+        return unit / a.stages % 2;
+    }
+    /* With `glu` the second half are the values' panels; past the last one it comes again. */
+    __device__ __forceinline__ uint32_t panel(uint32_t i) const
+    {
+        uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL;
+        if (a.glu)
+            return blockIdx.y * (PANELS / 2) + i % (PANELS / 2) + (i < PANELS / 2 ? 0 : all / 2);
+        return min(blockIdx.y * PANELS + i, all - 1);
+    }
+    __device__ __forceinline__ void bring_unit(uint32_t unit) const
+    {
+        uint8_t *to = stage(unit);
+        uint64_t *b = &full[unit % a.stages];
+        barrier_expect(b, columns * 2 * UNIT + PANELS * (CODES + side));
+        bring(to, a.x.at + ((uint64_t)unit * a.x.rows + a.x.first + first_column) * UNIT, columns * 2 * UNIT,
+              b);
+        for (uint32_t i = 0; i < PANELS; i++) {
+            const uint8_t *at = a.w.data + panel(i) * fragment_panel_bytes(a.w);
+            bring(to + X + i * CODES, at + (uint64_t)unit * CODES, CODES, b);
+            if (BITS < 16)
+                bring(to + X + PANELS * CODES + i * side, at + sides_at(a.w, unit * UNIT / a.w.group), side,
+                      b);
+        }
+    }
+};
+
+/* A warp's fragments of a unit. */
+template <uint32_t BITS>
+DEVICE void fragments_of(uint32_t f[16], const uint8_t *codes, const uint8_t *sides, const cuda_matrix &m)
+{
+    uint32_t lane = threadIdx.x % 32;
+    uint4 q[BITS / 4];
+    lane_sides s = {};
+#pragma unroll
+    for (uint32_t i = 0; i < BITS / 4; i++)
+        q[i] = *(const uint4 *)(codes + i * 512 + lane * 16);
+    if (BITS < 16)
+        s = sides_from(sides + (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0), m,
+                       lane / 4);
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++)
+        fragment<BITS>(q, s, j, f + 4 * j);
+}
+
+/* Where value i of a thread's sums lies: its row among the group's 64, its column. */
+DEVICE uint32_t sum_row(uint32_t i)
+{
+    return threadIdx.x % GROUP / 32 * CUDA_PANEL + threadIdx.x % 32 / 4 + i % 4 / 2 * 8;
+}
+DEVICE uint32_t sum_column(uint32_t i)
+{
+    return i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+}
+
+template <uint32_t COLUMNS> DEVICE void put_sums(const cuda_tiles &a, const float *y, uint32_t first_column)
+{
+    uint32_t first_row = blockIdx.y * CUDA_TILE_ROWS + threadIdx.x / GROUP * 64;
+#pragma unroll
+    for (uint32_t i = 0; i < COLUMNS / 2; i++) {
+        uint32_t row = first_row + sum_row(i), column = first_column + sum_column(i);
+        if (row < a.w.n && column < a.count)
+            row_of(a.y, column)[row] = a.bias ? y[i] + a.bias[row] : y[i];
+    }
+}
+
+/* The second group's values go to the first, which has their gates. Its 64 rows are a unit of the next
+ * product's inputs. */
+template <uint32_t COLUMNS>
+DEVICE void put_glu(const cuda_tiles &a, const float *y, uint8_t *shared, uint32_t first_column,
+                    uint32_t columns)
+{
+    float *values = (float *)shared;
+    uint16_t *out = (uint16_t *)(shared + COLUMNS / 2 * GROUP * 4);
+    uint32_t thread = threadIdx.x % GROUP;
+    meet<1, 2 * GROUP>();
+    if (threadIdx.x >= GROUP) {
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 2; i++)
+            values[i * GROUP + thread] = y[i];
+    }
+    meet<1, 2 * GROUP>();
+    if (threadIdx.x >= GROUP)
+        return;
+#pragma unroll
+    for (uint32_t i = 0; i < COLUMNS / 2; i++)
+        out[sum_column(i) * UNIT + rounded_place(sum_column(i), sum_row(i))] =
+            __bfloat16_as_ushort(__float2bfloat16_rn(silu(y[i]) * values[i * GROUP + thread]));
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    meet<2, GROUP>();
+    if (threadIdx.x > 0)
+        return;
+    uint16_t *to = a.y_rounded.at + ((uint64_t)blockIdx.y * a.y_rounded.rows + first_column) * UNIT;
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;\n"
+                 "cp.async.bulk.wait_group 0;" ::"l"(to),
+                 "r"(shared_at(out)), "r"(columns * 2 * UNIT)
+                 : "memory");
+}
+
+DEVICE uint32_t chain_begin(uint32_t units, uint32_t chain, uint32_t chains)
+{
+    return units * chain / chains;
+}
+
+/* Adds `UNITS` units and frees their stages. The other group computes while this one loads. */
+template <uint32_t BITS, uint32_t COLUMNS, uint32_t UNITS>
+DEVICE void add_units(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], uint32_t unit)
+{
+    uint32_t warp = threadIdx.x / 32, f[UNITS][16];
+    uint64_t x[UNITS];
+#pragma unroll
+    for (uint32_t i = 0; i < UNITS; i++) {
+        const uint8_t *stage = b.stage(unit + i), *codes = stage + b.X;
+        barrier_wait(&b.full[(unit + i) % b.a.stages], b.phase(unit + i));
+        fragments_of<BITS>(f[i], codes + warp * b.CODES, codes + PANELS * b.CODES + warp * b.side, b.a.w);
+        x[i] = inputs_of(shared_at(stage));
+    }
+    wgmma_begin();
+#pragma unroll
+    for (uint32_t i = 0; i < UNITS; i++) {
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+            wgmma(c, f[i] + 4 * j, x[i] + 2 * j);
+    }
+    wgmma_end();
+    wgmma_wait<0>();
+#pragma unroll
+    for (uint32_t i = 0; i < UNITS; i++)
+        if (threadIdx.x % 32 == 0)
+            barrier_arrive(&b.empty[(unit + i) % b.a.stages]);
+}
+
+template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS>
+DEVICE void consume(const block<BITS, COLUMNS> &b, uint32_t units)
+{
+    float c[COLUMNS / 2], sum[CHAINS > 1 ? COLUMNS / 2 : 1];
+    /* -0 + x is x, with its sign. */
+#pragma unroll
+    for (uint32_t i = 0; CHAINS > 1 && i < COLUMNS / 2; i++)
+        sum[CHAINS > 1 ? i : 0] = -0.0f;
+#pragma unroll 1
+    for (uint32_t chain = 0; chain < CHAINS; chain++) {
+        uint32_t u = chain_begin(units, chain, CHAINS), to = chain_begin(units, chain + 1, CHAINS);
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 2; i++)
+            c[i] = 0;
+#pragma unroll 1
+        for (; u + 2 <= to; u += 2)
+            add_units<BITS, COLUMNS, 2>(b, c, u);
+        if (u < to)
+            add_units<BITS, COLUMNS, 1>(b, c, u);
+#pragma unroll
+        for (uint32_t i = 0; CHAINS > 1 && i < COLUMNS / 2; i++)
+            sum[CHAINS > 1 ? i : 0] += c[i];
+    }
+    const float *y = CHAINS > 1 ? sum : c;
+    if (b.a.glu)
+        put_glu<COLUMNS>(b.a, y, b.stages, b.first_column, b.columns);
+    else
+        put_sums<COLUMNS>(b.a, y, b.first_column);
+}
+
+template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(const cuda_tiles &a)
+{
+    extern __shared__ __align__(1024) uint8_t shared[];
+    __shared__ uint64_t full[CUDA_WIDE_STAGES], empty[CUDA_WIDE_STAGES];
+    uint8_t *stages = shared + (0u - shared_at(shared)) % 1024;
+    uint32_t units = fragment_units(a.w), side = unit_side_bytes(a.w), first = blockIdx.x * COLUMNS;
+    uint32_t stage_bytes = (COLUMNS * 2 * UNIT + PANELS * (128 * BITS + side) + 1023) / 1024 * 1024;
+    const block<BITS, COLUMNS> b = {a,    stages,      full,  empty,
+                                    side, stage_bytes, first, min(COLUMNS, a.count - first)};
+    grid_next();
+    if (threadIdx.x == 0) {
+        for (uint32_t i = 0; i < a.stages; i++) {
+            barrier_init(&full[i], 1);
+            barrier_init(&empty[i], 8);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (threadIdx.x >= 2 * GROUP) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x > 2 * GROUP)
+            return;
+        grid_wait();
+        for (uint32_t u = 0; u < units; u++) {
+            if (u >= a.stages)
+                barrier_wait(&empty[u % a.stages], b.phase(u) ^ 1);
+            b.bring_unit(u);
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        consume<BITS, CHAINS, COLUMNS>(b, units);
+    }
+}
+
+#else
+template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(const cuda_tiles &a)
+{
+}
+#endif
+
+#define WIDE(bits, chains)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(CUDA_WIDE_THREADS, 1)                                       \
+        plateau_wide##bits##_##chains(const __grid_constant__ cuda_tiles a)                                  \
+    {                                                                                                        \
+        wide<bits, chains, CUDA_WIDE_COLUMNS_##chains>(a);                                                   \
+    }
+WIDE(16, 1)
+WIDE(16, 8)
+WIDE(8, 1)
+WIDE(8, 8)
+WIDE(4, 1)
+WIDE(4, 8)
