@@ -77,6 +77,7 @@ struct form {
 
 static const struct form forms[] = {
     {"bf16", MATRIX_BF16, 16, 0, 0},
+    {"bf16 rounded", MATRIX_PAIRS, 16, 0, 2},
     {"f16", MATRIX_F16, 16, 0, 0},
     {"f32", MATRIX_F32, 32, 0, 0},
     {"8 bits g64", MATRIX_AFFINE, 8, 64, 0},
@@ -174,7 +175,10 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
     uint32_t count = MIN_OF(p->columns_step, p->columns - column),
              panel_end = MIN_OF(panel + p->panels_step, panels);
     (void)worker;
-    if (p->bytes) {
+    if (p->matrix.form == MATRIX_PAIRS) {
+        struct kern_bf16_columns c = {count, (const uint16_t *const *)p->rows + column, p->y + column};
+        p->bench->ops.bf16_matmul(&p->matrix, &c, panel, panel_end);
+    } else if (p->bytes) {
         struct kern_int_columns c = {count, p->bytes, p->rows + column, p->y + column};
         p->bench->ops.int_matmul(&p->matrix, &c, panel, panel_end);
     } else {
@@ -196,8 +200,17 @@ static struct product product_of(struct bench *b, const struct form *f, const st
 {
     struct product p = {.bench = b, .matrix = *m, .columns = columns, .bytes = f->bytes};
     bool few = columns <= 16;
-    p.panels_step = few ? b->ops.panels_few : f->bytes ? b->ops.int_panels_many : b->ops.panels_many;
-    p.columns_step = few ? columns : f->bytes ? b->ops.int_columns_many : b->ops.columns_many;
+    p.panels_step = b->ops.panels_few;
+    p.columns_step = columns;
+    if (!few) {
+        bool pairs = f->form == MATRIX_PAIRS;
+        p.panels_step = pairs      ? b->ops.bf16_panels_many
+                        : f->bytes ? b->ops.int_panels_many
+                                   : b->ops.panels_many;
+        p.columns_step = pairs      ? b->ops.bf16_columns_many
+                         : f->bytes ? b->ops.int_columns_many
+                                    : b->ops.columns_many;
+    }
     p.column_tiles = DIV_UP(columns, p.columns_step);
     float *xsum = b->values + (size_t)COLUMNS_MAX * K, *y = xsum + K;
     for (uint32_t c = 0; c < columns; c++) {
@@ -206,7 +219,9 @@ static struct product product_of(struct bench *b, const struct form *f, const st
         p.xsum[c] = xsum;
         p.y[c] = y + (size_t)c * m->n;
     }
-    if (f->bytes) {
+    for (uint32_t c = 0; f->form == MATRIX_PAIRS && c < columns; c++)
+        b->ops.round_bf16((uint16_t *)(void *)(b->rows + c * b->row_bytes), p.x[c], 0, K);
+    if (f->form == MATRIX_QUADS) {
         const struct quants q = {K, f->group, f->bytes};
         ASSERT(quants_bytes(&q) <= b->row_bytes);
         for (uint32_t c = 0; c < columns; c++)
@@ -506,7 +521,7 @@ static void rows(struct bench *b)
 
 struct packing {
     struct linear_source source;
-    bool quads;
+    enum matrix_form form;
     void *memory;
 };
 
@@ -515,8 +530,10 @@ static void pack_once(struct bench *b, void *arg)
     struct packing *p = arg;
     struct matrix m;
     (void)b;
-    if (p->quads)
+    if (p->form == MATRIX_QUADS)
         matrix_pack_quads(&p->source, 1, p->memory, &m);
+    else if (p->form == MATRIX_PAIRS)
+        matrix_pack_pairs(&p->source, 1, p->memory, &m);
     else
         matrix_pack(&p->source, 1, p->memory, &m);
 }
@@ -525,13 +542,11 @@ static void pack_once(struct bench *b, void *arg)
 static void packing(struct bench *b, const struct form *f)
 {
     enum { OUT = 1024 };
-    static const enum dtype dtypes[] = {[MATRIX_BF16] = DTYPE_BF16,
-                                        [MATRIX_F16] = DTYPE_F16,
-                                        [MATRIX_F32] = DTYPE_F32,
-                                        [MATRIX_AFFINE] = DTYPE_U32,
-                                        [MATRIX_QUADS] = DTYPE_U32};
+    static const enum dtype dtypes[] = {
+        [MATRIX_BF16] = DTYPE_BF16,  [MATRIX_F16] = DTYPE_F16,   [MATRIX_F32] = DTYPE_F32,
+        [MATRIX_AFFINE] = DTYPE_U32, [MATRIX_QUADS] = DTYPE_U32, [MATRIX_PAIRS] = DTYPE_BF16};
     struct packing p = {.source = {.affine = f->group > 0, .bits = f->bits, .group = f->group}};
-    p.quads = f->form == MATRIX_QUADS;
+    p.form = f->form;
     p.source.experts = 1;
     p.source.out = OUT;
     p.source.in = K;

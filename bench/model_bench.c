@@ -351,7 +351,7 @@ static void usage(FILE *out)
           "  --prefill   only prefill\n"
           "  --steps     only steps of prompts and decoding rows\n"
           "  --draft     only drafted tokens\n"
-          "  --compute M f32, int16 or int8: the arithmetic of quantised weights (default auto)\n"
+          "  --compute M f32, bf16, int16 or int8: the arithmetic of products (default auto)\n"
           "  --prompt N  tokens before decoding and of the prefill, a multiple of 32 (default 512)\n"
           "  --help      this text\n",
           out);

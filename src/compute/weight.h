@@ -18,7 +18,8 @@ struct weight {
     uint64_t expert_bytes;
     enum compute_mode mode; /* of its products */
     /* The backend's: how it is stored, and what its products need of their input beside it, a bit each. */
-    uint8_t form, qparams, bits, sums, codes, biases;
+    uint8_t form, qparams, bits, codes, biases;
+    uint16_t sums;
     uint32_t group, super;
 };
 

@@ -43,11 +43,14 @@ static bool may_use_tiles(void)
     return (saved_registers() & both) == both && syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
 }
 
-static bool has_amx(void)
+/* KERN_CPU_AMX, KERN_CPU_AMX_BF16. */
+static unsigned amx_flags(void)
 {
-    enum { AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 };
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_TILE) && (d & AMX_INT8) && may_use_tiles();
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & AMX_TILE) || !(d & AMX_INT8) || !may_use_tiles())
+        return 0;
+    return KERN_CPU_AMX | (d & AMX_BF16 ? KERN_CPU_AMX_BF16 : 0);
 }
 #endif
 
@@ -65,8 +68,8 @@ unsigned kern_cpu_flags(void)
         flags |= KERN_CPU_AVX512;
     if ((flags & KERN_CPU_AVX512) && __builtin_cpu_supports("avx512vnni"))
         flags |= KERN_CPU_VNNI;
-    if ((flags & KERN_CPU_VNNI) && has_amx())
-        flags |= KERN_CPU_AMX;
+    if (flags & KERN_CPU_VNNI)
+        flags |= amx_flags();
 #endif
     return flags;
 }
@@ -75,19 +78,25 @@ void kern_ops_init(struct kern_ops *ops, unsigned cpu_flags)
 {
     kern_ref_fill(ops);
     kern_int_ref_fill(ops);
+    kern_bf16_ref_fill(ops);
 #if defined(__x86_64__)
     if (cpu_flags & KERN_CPU_AVX2) {
         kern_avx2_fill(ops);
         kern_int_avx2_fill(ops);
+        kern_bf16_avx2_fill(ops);
         if (cpu_flags & KERN_CPU_AVX_VNNI)
             kern_int_avxvnni_fill(ops);
     }
-    if (cpu_flags & KERN_CPU_AVX512)
+    if (cpu_flags & KERN_CPU_AVX512) {
         kern_avx512_fill(ops);
+        kern_bf16_avx512_fill(ops);
+    }
     if ((cpu_flags & KERN_CPU_AVX512) && (cpu_flags & KERN_CPU_VNNI)) {
         kern_int_vnni_fill(ops);
         if (cpu_flags & KERN_CPU_AMX)
             kern_int_amx_fill(ops);
+        if (cpu_flags & KERN_CPU_AMX_BF16)
+            kern_bf16_amx_fill(ops);
     }
 #endif
 }

@@ -20,6 +20,7 @@ enum {
     KERN_CPU_VNNI = 1 << 2,     /* AVX512-VNNI, beside AVX512 */
     KERN_CPU_AMX = 1 << 3,      /* AMX-INT8 and the system's permission for tiles, beside VNNI */
     KERN_CPU_AVX_VNNI = 1 << 4, /* AVX-VNNI, beside AVX2 */
+    KERN_CPU_AMX_BF16 = 1 << 5, /* AMX-BF16, beside AMX */
 };
 /* Flags of the tiers that this machine has and the system lets us use. The first call asks the system for
  * tiles, which it then lets every thread of the process use. */
@@ -52,6 +53,18 @@ struct kern_int_columns {
 /* Rows of panels [panel_begin, panel_end) of every column. */
 typedef void kern_int_matmul_fn(const struct matrix *w, const struct kern_int_columns *c,
                                 uint32_t panel_begin, uint32_t panel_end);
+
+/* Rounds values [from, to) of x to BF16: to the nearest, ties to even; a NaN stays one. */
+typedef void kern_round_bf16_fn(uint16_t *row, const float *x, uint32_t from, uint32_t to);
+/* Columns of a product in BF16, with a MATRIX_PAIRS matrix: y[c][i] = W[i] . x[c], x[c] a rounded row. */
+struct kern_bf16_columns {
+    uint32_t count;
+    const uint16_t *const *x;
+    float *const *y;
+};
+/* Rows of panels [panel_begin, panel_end) of every column. */
+typedef void kern_bf16_matmul_fn(const struct matrix *w, const struct kern_bf16_columns *c,
+                                 uint32_t panel_begin, uint32_t panel_end);
 
 /* y[i] = w[i] * (x[i] * r), r = 1 / sqrt(mean(x^2) + eps). y may be x. */
 typedef void kern_rmsnorm_fn(float *y, const float *x, const float *w, uint32_t n, float eps);
@@ -219,6 +232,10 @@ struct kern_ops {
     const char *int_tier;
     kern_quantise_fn *quantise;
     kern_int_matmul_fn *int_matmul;
+    /* The products in BF16: "ref", "avx2", "avx512" or "amx". Results do not depend on the tier. */
+    const char *bf16_tier;
+    kern_round_bf16_fn *round_bf16;
+    kern_bf16_matmul_fn *bf16_matmul;
     kern_rmsnorm_fn *rmsnorm;
     kern_rmsnorm_gated_fn *rmsnorm_gated;
     kern_layernorm_fn *layernorm;
@@ -242,6 +259,7 @@ struct kern_ops {
      * many columns, and how many columns. */
     uint32_t panels_few, panels_many, columns_many;
     uint32_t int_panels_many, int_columns_many; /* of integer products; for few columns as above */
+    uint32_t bf16_panels_many, bf16_columns_many;
 };
 
 /* Fills the table with the best tiers that `cpu_flags` allows; 0 gives the reference. */

@@ -573,7 +573,7 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
 {
     const struct quants q = {w->k, w->group, c->bytes};
     /* A tile of 16 steps would be a quarter of one. */
-    if (c->count < TILE_COLUMNS_MIN || matrix_has_pairs(w)) {
+    if (c->count < TILE_COLUMNS_MIN || matrix_pairs_groups(w)) {
         kern_int_vnni_matmul(w, c, panel_begin, panel_end);
         return;
     }

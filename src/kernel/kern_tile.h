@@ -39,5 +39,8 @@ static inline void tile_release(void)
                      : "memory")
 /* sum[m][n] += sum over k of a[m][k] * b[k / 4][n][k % 4], a signed and b unsigned bytes, in 32 bits. */
 #define TILE_DOT_BYTES(sum, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #sum ::)
+/* sum[m][n] = sum[m][n] + (even + odd), even and odd sums over k of a[m][k] * b[k / 2][n][k % 2] in BF16, as
+ * MATRIX_PAIRS has them. It reads and changes no rounding mode. */
+#define TILE_DOT_BF16(sum, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum ::)
 
 #endif

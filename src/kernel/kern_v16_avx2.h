@@ -146,6 +146,55 @@ V16_FN v16 v16_bf16(const uint16_t *p)
     return (v16){v16_half_bf16(p), v16_half_bf16(p + 8)};
 }
 
+/* Eight as words. */
+V16_FN __m256i v16_half_to_bf16(__m256 v)
+{
+    __m256i bits = _mm256_castps_si256(v), upper = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+    __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    __m256 nan = _mm256_cmp_ps(v, v, _CMP_UNORD_Q);
+    return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(nan));
+}
+
+/* To the nearest BF16, to even; a NaN stays one. */
+V16_FN void v16_store_bf16(uint16_t *p, v16 v)
+{
+    __m256i words = _mm256_packus_epi32(v16_half_to_bf16(v.low), v16_half_to_bf16(v.high));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(words, 0xd8));
+}
+
+/* Sixteen pairs of BF16. */
+typedef struct {
+    __m256i low, high;
+} v16_words;
+
+V16_FN v16_words v16_words_load(const void *p)
+{
+    const __m256i *at = p;
+    return (v16_words){_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1)};
+}
+
+V16_FN v16_words v16_words_set(uint32_t pair)
+{
+    return (v16_words){_mm256_set1_epi32((int)pair), _mm256_set1_epi32((int)pair)};
+}
+
+/* The first of each pair, and the second. */
+V16_FN v16 v16_words_even(v16_words w)
+{
+    return (v16){_mm256_castsi256_ps(_mm256_slli_epi32(w.low, 16)),
+                 _mm256_castsi256_ps(_mm256_slli_epi32(w.high, 16))};
+}
+
+V16_FN v16 v16_words_odd(v16_words w)
+{
+    __m256i mask = _mm256_set1_epi32((int)0xffff0000);
+    return (v16){_mm256_castsi256_ps(_mm256_and_si256(w.low, mask)),
+                 _mm256_castsi256_ps(_mm256_and_si256(w.high, mask))};
+}
+
 V16_FN v16 v16_f16(const uint16_t *p)
 {
     return (v16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),

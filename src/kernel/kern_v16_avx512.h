@@ -118,6 +118,42 @@ V16_FN v16 v16_bf16(const uint16_t *p)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
 
+/* To the nearest BF16, to even; a NaN stays one. */
+V16_FN void v16_store_bf16(uint16_t *p, v16 v)
+{
+    __m512i bits = _mm512_castps_si512(v), upper = _mm512_srli_epi32(bits, 16);
+    __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+    __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(rounded));
+}
+
+/* Sixteen pairs of BF16. */
+typedef __m512i v16_words;
+
+V16_FN v16_words v16_words_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+V16_FN v16_words v16_words_set(uint32_t pair)
+{
+    return _mm512_set1_epi32((int)pair);
+}
+
+/* The first of each pair, and the second. */
+V16_FN v16 v16_words_even(v16_words w)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(w, 16));
+}
+
+V16_FN v16 v16_words_odd(v16_words w)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(w, _mm512_set1_epi32((int)0xffff0000)));
+}
+
 V16_FN v16 v16_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));

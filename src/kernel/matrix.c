@@ -98,7 +98,7 @@ static struct matrix shape_of(const struct linear_source *s, uint32_t count)
     return m;
 }
 
-static bool fits_pairs(const struct linear_source *s)
+static bool fits_paired_groups(const struct linear_source *s)
 {
     return s->group == 16 && s->in % 32 == 0 && s->super % 32 == 0 &&
            (s->codes == CODES_E2M1 ||
@@ -110,7 +110,17 @@ bool matrix_fits_quads(const struct linear_source *s, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         if (!s[i].affine || s[i].codes == CODES_E4M3 || s[i].group > 128)
             return false;
-        if (s[i].group % 32 != 0 && !fits_pairs(&s[i]))
+        if (s[i].group % 32 != 0 && !fits_paired_groups(&s[i]))
+            return false;
+    }
+    return true;
+}
+
+bool matrix_fits_pairs(const struct linear_source *s, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const enum dtype d = s[i].weight.dtype;
+        if (s[i].affine || (d != DTYPE_BF16 && d != DTYPE_F16) || s[i].in % MATRIX_PAIRS_TILE != 0)
             return false;
     }
     return true;
@@ -136,6 +146,20 @@ static void spread_dense(uint8_t *panel, const uint8_t *row, uint32_t lane, cons
     } else {
         for (uint32_t k = 0; k < m->k; k++)
             memcpy(panel + ((size_t)k * MATRIX_PANEL + lane) * 2, row + (size_t)k * 2, 2);
+    }
+}
+
+/* Pairs of k steps of a row lie together. */
+static void spread_pairs(uint8_t *panel, const uint8_t *row, uint32_t lane, const struct matrix *m,
+                         enum dtype dtype)
+{
+    uint8_t *at = panel + (size_t)lane * 4;
+    for (uint32_t k = 0; k < m->k; k += 2, at += (size_t)MATRIX_PANEL * 4) {
+        uint16_t pair[2];
+        memcpy(pair, row + (size_t)k * 2, 4);
+        for (uint32_t i = 0; dtype == DTYPE_F16 && i < 2; i++)
+            pair[i] = bf16_from_f32(f16_to_f32(pair[i]));
+        memcpy(at, pair, 4);
     }
 }
 
@@ -230,7 +254,7 @@ static void spread_affine(uint8_t *panel, const struct linear_source *s, uint64_
         uint8_t *codes = panel + matrix_codes_offset(m, g);
         if (m->form == MATRIX_AFFINE)
             spread_octets(codes + lane, stream, m);
-        else if (!matrix_has_pairs(m))
+        else if (!matrix_pairs_groups(m))
             matrix_quads_put(codes, lane, stream, m->bits, m->group);
         else if (g % 2 == 0)
             matrix_quads_put(codes, lane, stream, m->bits, 2 * m->group);
@@ -247,6 +271,8 @@ static void pack_row(const struct linear_source *s, uint64_t row, uint32_t at, c
         memset(panel, 0, matrix_panel_bytes(m));
     if (matrix_has_groups(m))
         spread_affine(panel, s, row, lane, m);
+    else if (m->form == MATRIX_PAIRS)
+        spread_pairs(panel, row_bytes(s, row), lane, m, s->weight.dtype);
     else
         spread_dense(panel, row_bytes(s, row), lane, m);
 }
@@ -264,6 +290,14 @@ struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, 
     struct matrix m = matrix_begin(s, count, memory);
     ASSERT(m.form == MATRIX_AFFINE && matrix_fits_quads(s, count));
     m.form = MATRIX_QUADS;
+    return m;
+}
+
+struct matrix matrix_begin_pairs(const struct linear_source *s, uint32_t count, void *memory)
+{
+    struct matrix m = matrix_begin(s, count, memory);
+    ASSERT(matrix_fits_pairs(s, count));
+    m.form = MATRIX_PAIRS;
     return m;
 }
 
@@ -301,6 +335,12 @@ void matrix_pack(const struct linear_source *s, uint32_t count, void *memory, st
 void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
 {
     *ret = matrix_begin_quads(s, count, memory);
+    pack_all(s, count, ret);
+}
+
+void matrix_pack_pairs(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret)
+{
+    *ret = matrix_begin_pairs(s, count, memory);
     pack_all(s, count, ret);
 }
 
@@ -372,7 +412,7 @@ struct matrix_qparams matrix_qparams(const struct matrix *m, uint32_t row, uint3
 void matrix_codes(const struct matrix *m, uint32_t row, uint32_t group, uint8_t *ret)
 {
     ASSERT(m->form == MATRIX_QUADS && m->group <= 128);
-    const bool pairs = matrix_has_pairs(m);
+    const bool pairs = matrix_pairs_groups(m);
     const uint8_t *at =
         (const uint8_t *)m->data + row / MATRIX_PANEL * matrix_panel_bytes(m) + matrix_codes_offset(m, group);
     uint8_t codes[128];
@@ -417,6 +457,9 @@ float matrix_factor(const struct matrix *m, uint32_t row, uint32_t k)
         return f16_to_f32(((const uint16_t *)panel)[element]);
     case MATRIX_F32:
         return ((const float *)panel)[element];
+    case MATRIX_PAIRS:
+        element = ((size_t)k / 2 * MATRIX_PANEL + row % MATRIX_PANEL) * 2 + k % 2;
+        return bf16_to_f32(((const uint16_t *)panel)[element]);
     default:
         return factor_affine(m, row, k);
     }
@@ -501,6 +544,10 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
     uint32_t to_lane = to_row % MATRIX_PANEL, from_lane = from_row % MATRIX_PANEL;
     uint8_t *dst = (uint8_t *)(uintptr_t)to->data + to_row / MATRIX_PANEL * panel;
     const uint8_t *src = (const uint8_t *)from->data + from_row / MATRIX_PANEL * panel;
+    if (from->form == MATRIX_PAIRS) {
+        copy_lane(dst, to_lane, src, from_lane, from->k / 2, 4);
+        return;
+    }
     if (!matrix_has_groups(from)) {
         copy_lane(dst, to_lane, src, from_lane, from->k, from->form == MATRIX_F32 ? 4 : 2);
         return;
@@ -513,7 +560,7 @@ void matrix_copy_row(const struct matrix *to, uint32_t to_row, const struct matr
         /* Planes of any width are lines of a byte per row, or of a quad. */
         size_t bytes = from->form == MATRIX_QUADS ? 4 : 1;
         /* The first of a pair copies the codes of both. */
-        size_t steps = !matrix_has_pairs(from) ? from->group : g % 2 == 0 ? 2 * from->group : 0;
+        size_t steps = !matrix_pairs_groups(from) ? from->group : g % 2 == 0 ? 2 * from->group : 0;
         size_t lines = steps * from->bits / 8 / bytes, supers = matrix_super_bytes(from);
         if (supers && g % matrix_super_groups(from) == 0)
             copy_lane(dst + at - supers, to_lane, src + at - supers, from_lane,

@@ -5,6 +5,9 @@
  * computes it (exactness is a rule for kernels), and a panel streams from memory front to back.
  *
  * Dense panel:  [k][16] elements of BF16, F16 or F32.
+ * Pairs panel:  [k / 2][16][2] elements of BF16, for products in BF16; k % 32 == 0. Packed files of mode bf16
+ *               have it. A line of 64 bytes has two consecutive k steps of 16 rows. Sixteen lines are a tile
+ *               of AMX.
  * Affine panel: [k / group] groups; a group is 16 scales and 16 biases in the checkpoint's dtype, then
  *               [group / 8] octets, so that all reads of a chain lie in one stream. (With f32 scales and
  *               biases apart, 16 more streams for 8 panels, one column took 1.4 times as long with 8 bits and
@@ -41,7 +44,10 @@
 /* A dense chain is summed in blocks of 64 k steps, an affine one in blocks of its group. */
 #define MATRIX_DENSE_BLOCK 64
 
-/* The last three are forms of scales alone. */
+/* k steps of a tile of a MATRIX_PAIRS matrix. */
+#define MATRIX_PAIRS_TILE 32
+
+/* E8M0, E4M3 and I8 are forms of scales alone. Packed files have these numbers. */
 enum matrix_form {
     MATRIX_BF16,
     MATRIX_F16,
@@ -50,7 +56,8 @@ enum matrix_form {
     MATRIX_QUADS,
     MATRIX_E8M0,
     MATRIX_E4M3,
-    MATRIX_I8
+    MATRIX_I8,
+    MATRIX_PAIRS
 };
 
 /* Constant once packed. The arithmetic of every kernel, in every tier, for output row i and column x:
@@ -70,6 +77,11 @@ enum matrix_form {
  *           fits in 31 bits. The bias follows its group at once: both terms are large where the inputs share
  *           a sign, and cancel.
  *           S may be summed in any order and in pieces: bytes of v apart, by any instruction.
+ *   pairs:  the input is rounded to BF16, to the nearest and ties to even; so are weights of F16. Denormals
+ *           count as zeros of their sign, read or computed.
+ *           acc = 0; for each tile of 32 k: even = odd = 0;
+ *           for k = 0, 2 .. 30 of it: even = fma(w[i][k], x[k], even), odd = fma(w[i][k + 1], x[k + 1], odd);
+ *           acc = acc + (even + odd). This is what AMX does with a tile.
  * The f32 operations are exactly these, in this order, so tiers agree bit for bit. */
 struct matrix {
     enum matrix_form form;
@@ -96,11 +108,17 @@ bool matrix_fits_quads(const struct linear_source *s, uint32_t count);
 /* As MATRIX_QUADS instead of MATRIX_AFFINE. */
 void matrix_pack_quads(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
 
+/* Whether the sources can be MATRIX_PAIRS: BF16 or F16, whole tiles of k. */
+bool matrix_fits_pairs(const struct linear_source *s, uint32_t count);
+/* As MATRIX_PAIRS instead of MATRIX_BF16 or MATRIX_F16. */
+void matrix_pack_pairs(const struct linear_source *s, uint32_t count, void *memory, struct matrix *ret);
+
 /* The same in pieces, for sources whose rows arrive one after the other. matrix_begin() returns the matrix,
  * whose rows are not written yet. matrix_put() writes them in their order and without a gap: the rows of
  * `rows`, a source without experts, become `at` and following. */
 struct matrix matrix_begin(const struct linear_source *s, uint32_t count, void *memory);
 struct matrix matrix_begin_quads(const struct linear_source *s, uint32_t count, void *memory);
+struct matrix matrix_begin_pairs(const struct linear_source *s, uint32_t count, void *memory);
 void matrix_put(const struct matrix *m, uint32_t at, const struct linear_source *rows);
 /* Of the rows only [from, from + count). */
 void matrix_put_part(const struct matrix *m, uint32_t at, const struct linear_source *rows, uint32_t from,
@@ -122,6 +140,12 @@ static inline bool matrix_has_groups(const struct matrix *m)
     return m->form == MATRIX_AFFINE || m->form == MATRIX_QUADS;
 }
 
+/* Whether its products read the input in rows of another form: quantised, or rounded to BF16. */
+static inline bool matrix_rounds_input(const struct matrix *m)
+{
+    return m->form == MATRIX_QUADS || m->form == MATRIX_PAIRS;
+}
+
 /* Whether its products need the group sums of their input. */
 static inline bool matrix_needs_sums(const struct matrix *m)
 {
@@ -135,7 +159,7 @@ static inline uint32_t matrix_centre(enum code_map map, uint32_t bits)
 }
 
 /* Whether two groups share a unit of codes. */
-static inline bool matrix_has_pairs(const struct matrix *m)
+static inline bool matrix_pairs_groups(const struct matrix *m)
 {
     return m->form == MATRIX_QUADS && m->group < 32;
 }
@@ -183,7 +207,7 @@ static inline uint32_t matrix_super_groups(const struct matrix *m)
 /* Offset of a group's scales in its panel. */
 static inline size_t matrix_group_offset(const struct matrix *m, uint32_t group)
 {
-    const bool second = matrix_has_pairs(m) && group % 2;
+    const bool second = matrix_pairs_groups(m) && group % 2;
     size_t at = (group - second) * matrix_group_bytes(m) + second * matrix_sides_bytes(m);
     return m->super ? at + (group / matrix_super_groups(m) + 1) * matrix_super_bytes(m) : at;
 }
@@ -191,7 +215,7 @@ static inline size_t matrix_group_offset(const struct matrix *m, uint32_t group)
 /* Offset of its codes: with pairs, of the unit that has them. */
 static inline size_t matrix_codes_offset(const struct matrix *m, uint32_t group)
 {
-    const bool first = matrix_has_pairs(m) && group % 2 == 0;
+    const bool first = matrix_pairs_groups(m) && group % 2 == 0;
     return matrix_group_offset(m, group) + (1 + first) * matrix_sides_bytes(m);
 }
 

@@ -140,8 +140,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     c->quant = p->quant;
     c->drafts_max = p->drafts_max;
     if (c->compute == COMPUTE_BF16 && !c->backend->bf16)
-        return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32, int16 and int8 are",
-                       c->backend->name);
+        return err_set(e, -ENOTSUP, "compute mode bf16 is not supported on %s; f32 is", c->backend->name);
     if (c->compute > COMPUTE_BF16 && !c->backend->integers)
         return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in bf16 and f32",
                        compute_mode_name(c->compute), c->backend->name);

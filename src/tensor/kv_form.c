@@ -27,15 +27,6 @@ bool kv_form_parse(const char *name, enum kv_form *ret)
     return false;
 }
 
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    if (isnan(x))
-        return (uint16_t)(bits >> 16 | 0x40u);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
 /* The largest magnitude, 0 where it is below 2^-100; NaN where a value is not finite. */
 static float largest(const float *x, uint32_t width)
 {
@@ -71,7 +62,7 @@ void kv_form_put(enum kv_form form, char *base, uint32_t width, uint32_t token, 
         if (form == KV_F32)
             ((float *)base)[at + d * stride] = x[d];
         else
-            ((uint16_t *)base)[at + d * stride] = to_bf16(x[d]);
+            ((uint16_t *)base)[at + d * stride] = bf16_from_f32(x[d]);
     }
 }
 

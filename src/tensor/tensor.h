@@ -64,6 +64,8 @@ bool tensor_has_shape(const struct tensor *t, uint32_t rank, const uint64_t *wan
 char *tensor_shape_text(uint32_t rank, const uint64_t *shape, char *ret, size_t bytes_max);
 
 float bf16_to_f32(uint16_t b);
+/* The nearest, ties to even; a NaN stays one. */
+uint16_t bf16_from_f32(float f);
 float f16_to_f32(uint16_t h);
 /* A float of 1, 4 and 3 bits: no infinities, 0x7f is NaN. A power of two: 255 is NaN. */
 float e4m3_to_f32(uint8_t b);

@@ -68,13 +68,14 @@ static int is_folder(const struct dirent *d)
 /* Of all models of a folder; returns their number. */
 static int plans_are_ledgers(const char *folder)
 {
+    static const enum compute_mode modes[] = {COMPUTE_F32, COMPUTE_INT16, COMPUTE_BF16};
     struct dirent **names;
     char path[1024], form[64];
     int count = scandir(folder, &names, is_folder, alphasort);
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof(path), "%s%s", folder, names[i]->d_name);
         if (strcmp(names[i]->d_name, "canary-8bit") != 0)
-            plan_is_the_ledger(path, i % 2 ? COMPUTE_INT16 : COMPUTE_F32, form);
+            plan_is_the_ledger(path, modes[i % 3], form);
         free(names[i]);
     }
     if (count >= 0)

@@ -167,8 +167,12 @@ TEST(options_out_of_bounds_are_refused)
     struct model *m = NULL;
     struct err e = {{0}};
     struct model_opts o = small_opts(NULL);
+    struct backend plain = *o.parts.backend;
+    plain.bf16 = false;
+    o.parts.backend = &plain;
     o.parts.compute = COMPUTE_BF16;
-    assert_int_equal(model_load(SMALL_GOLDEN("llama"), &o, &m, &e), -ENOTSUP);
+    struct model_shape shape;
+    assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &shape, &e), -ENOTSUP);
     assert_non_null(strstr(e.text, "bf16"));
     o = small_opts(NULL);
     o.seqs_max = o.tokens_max + 1;

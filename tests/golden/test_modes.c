@@ -1,5 +1,5 @@
-/* Compute modes of whole numbers: logits near f32's in every width, group and kind of layer, and the same
- * bits in every tier of the integer products.
+/* Compute modes of whole numbers and of BF16: logits near f32's in every width, group and kind of layer, and
+ * the same bits in every tier of their products.
  *
  * A bound holds as long as no router chooses another expert, and the seeds see to it: nearly equal experts of
  * a made-up model differ as much as any others. */
@@ -23,7 +23,7 @@ static void ask_in(const char *dir, enum compute_mode mode, struct device *devic
     small_ask_with(dir, &o, ret);
 }
 
-/* A device with integer products for `flags`, and the machine's kernels for all else. */
+/* A device with products of the modes for `flags`, and the machine's kernels for all else. */
 static struct device *device_of_tier(unsigned flags)
 {
     struct device *d;
@@ -34,6 +34,9 @@ static struct device *device_of_tier(unsigned flags)
     ops->int_tier = tier.int_tier;
     ops->quantise = tier.quantise;
     ops->int_matmul = tier.int_matmul;
+    ops->bf16_tier = tier.bf16_tier;
+    ops->round_bf16 = tier.round_bf16;
+    ops->bf16_matmul = tier.bf16_matmul;
     return d;
 }
 
@@ -79,6 +82,42 @@ TEST(whole_numbers_are_near_f32_and_equal_in_every_tier)
     modes_are_near(8, 64, DTYPE_F32, false);
 }
 
+/* Attention, the delta rule, experts, latent attention, without quantised weights. */
+TEST(bf16_is_near_f32_and_equal_in_every_tier)
+{
+    static const char *const dirs[] = {SMALL_GOLDEN("llama"), SMALL_GOLDEN("qwen3_5"),
+                                       SMALL_GOLDEN("qwen3_5_moe"), SMALL_GOLDEN("deepseek_v2"),
+                                       SMALL_GOLDEN("gpt_oss")};
+    for (size_t i = 0; i < COUNT_OF(dirs); i++) {
+        struct small_answer expected, got, other;
+        ask_in(dirs[i], COMPUTE_F32, NULL, &expected);
+        ask_in(dirs[i], COMPUTE_BF16, NULL, &got);
+        double difference = largest_difference(&expected, &got);
+        if (!(difference > 0 && difference < 2))
+            fail_msg("%s: %g", dirs[i], difference);
+        for (unsigned t = 0; t < 2; t++) {
+            struct device *d = device_of_tier(t == 0 ? 0 : KERN_CPU_AVX2);
+            ask_in(dirs[i], COMPUTE_BF16, d, &other);
+            device_close(d);
+            assert_true(other.hash == got.hash);
+        }
+    }
+}
+
+TEST(what_is_quantised_computes_in_f32_beside_bf16)
+{
+    struct small_answer expected, got;
+    const char *dir = write_quantised(8, 64, DTYPE_BF16, false);
+    struct model_opts o = small_opts(NULL);
+    o.parts.compute = COMPUTE_BF16;
+    struct model_shape s;
+    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    assert_int_equal(s.compute, COMPUTE_F32);
+    ask_in(dir, COMPUTE_F32, NULL, &expected);
+    ask_in(dir, COMPUTE_BF16, NULL, &got);
+    assert_true(got.hash == expected.hash);
+}
+
 TEST(what_is_not_quantised_computes_in_f32)
 {
     struct small_answer expected, got;
@@ -100,7 +139,7 @@ TEST(auto_is_int16_where_backend_and_weights_have_it)
     struct backend plain = *o.parts.backend;
     struct model_shape s;
     const char *dir = write_quantised(4, 64, DTYPE_BF16, false);
-    plain.integers = false;
+    plain.integers = plain.bf16 = false;
     o.parts.compute = COMPUTE_AUTO;
     assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
     assert_int_equal(s.compute, COMPUTE_INT16);
@@ -174,6 +213,29 @@ TEST(a_quantised_head_drafts_in_whole_numbers)
     small_free(quantised);
 }
 
+static void halve_matrices(struct test_tensors *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        if (l->list[i].t.rank >= 2)
+            small_to_half(&l->list[i], DTYPE_BF16);
+    }
+}
+
+TEST(a_head_drafts_in_bf16)
+{
+    struct test_tensors *dense = random_model(78, false);
+    char config[8192];
+    uint32_t expected, got;
+    add_head(dense);
+    halve_matrices(dense);
+    snprintf(config, sizeof(config), "{%s}", QUANT_CONFIG);
+    const char *dir = small_write(config, dense);
+    float logit = draft_of(dir, COMPUTE_F32, &expected), near_logit = draft_of(dir, COMPUTE_BF16, &got);
+    assert_true(fabsf(near_logit - logit) < 0.2f && near_logit != logit);
+    assert_int_equal(got, expected);
+    small_free(dense);
+}
+
 /* ---- vision encoders ---- */
 
 static void features_in(const char *dir, enum compute_mode mode, struct small_image *ret)
@@ -233,6 +295,24 @@ TEST(a_quantised_tower_encodes_in_whole_numbers)
     free(config);
     small_free(dense);
     small_free(quantised);
+}
+
+TEST(a_tower_encodes_in_bf16)
+{
+    static const struct small_vision tower = {64, 2, 2, 128, 6, 1, 2};
+    struct test_tensors *dense = small_vision_tensors(&tower, 4);
+    char *config = small_vision_config(&tower);
+    halve_matrices(dense);
+    const char *dir = small_write(config, dense);
+    struct small_image expected, got;
+    features_in(dir, COMPUTE_F32, &expected);
+    features_in(dir, COMPUTE_BF16, &got);
+    double difference = features_difference(&expected, &got);
+    assert_true(difference > 0 && difference < 0.1);
+    free_features(&expected);
+    free_features(&got);
+    free(config);
+    small_free(dense);
 }
 
 TEST_MAIN()

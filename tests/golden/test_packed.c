@@ -109,6 +109,7 @@ TEST(a_packed_file_has_the_bits_of_its_source)
     same_bits(SMALL_GOLDEN("qwen3_5_moe"), COMPUTE_INT16);
     same_bits(SMALL_GOLDEN("deepseek_v2"), COMPUTE_F32);
     same_bits(SMALL_GOLDEN("gemma4"), COMPUTE_INT8);
+    same_bits(SMALL_GOLDEN("qwen3_5"), COMPUTE_BF16);
 }
 
 /* A classifier, and Dense modules with their folders: what a load reads beside packing. */

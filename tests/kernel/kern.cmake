@@ -7,6 +7,13 @@ target_compile_definitions(test_kern_int_tiles PRIVATE TEST_SOFT_TILES)
 target_sources(test_kern_int_tiles PRIVATE soft_int_amx.c soft_int_avxvnni.c)
 set_source_files_properties(soft_int_amx.c soft_int_avxvnni.c PROPERTIES COMPILE_OPTIONS
   "-O2;-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni")
+plateau_test(test_kern_bf16 kernel tensor base memory)
+# Once more with the AMX tier over tiles in plain C.
+plateau_test(test_kern_bf16_tiles kernel tensor base memory SOURCE test_kern_bf16.c)
+target_compile_definitions(test_kern_bf16_tiles PRIVATE TEST_SOFT_TILES)
+target_sources(test_kern_bf16_tiles PRIVATE soft_bf16_amx.c)
+set_source_files_properties(soft_bf16_amx.c PROPERTIES COMPILE_OPTIONS
+  "-O2;-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl")
 plateau_test(test_kern_rows kernel tensor base memory)
 plateau_test(test_kern_ssm kernel tensor base memory)
 plateau_test(test_kern_attn kernel tensor base memory)
@@ -15,4 +22,4 @@ plateau_test(test_layer_inputs model kernel tensor base memory)
 # Runs where a GPU is (tools/gpu-check).
 plateau_test(test_cuda_products model kernel tensor base memory)
 plateau_test(test_cuda_attention model kernel tensor base memory)
-plateau_checked_kernel(address test_matrix test_kern_matmul test_kern_int test_kern_rows test_kern_ssm test_kern_attn test_layer_inputs)
+plateau_checked_kernel(address test_matrix test_kern_matmul test_kern_int test_kern_bf16 test_kern_rows test_kern_ssm test_kern_attn test_layer_inputs)

@@ -16,17 +16,17 @@
 
 /* One after another, from the reference up, the tiers that this machine can run. A test with tiles of its own
  * (soft_tiles.h) runs that tier where AVX-512 is, and AVX-VNNI's in the encoding of AVX-512. */
-enum { TIERS_MAX = 5 };
+enum { TIERS_MAX = 6 };
 
 static inline uint32_t tier_list(struct kern_ops ret[TIERS_MAX])
 {
     unsigned flags = kern_cpu_flags();
     const unsigned vnni = flags & KERN_CPU_VNNI, avx512 = KERN_CPU_AVX2 | KERN_CPU_AVX512 | vnni;
-    const unsigned wanted[] = {0, KERN_CPU_AVX2, KERN_CPU_AVX2 | KERN_CPU_AVX_VNNI, avx512,
-                               avx512 | KERN_CPU_AMX};
+    const unsigned wanted[] = {0,      KERN_CPU_AVX2,         KERN_CPU_AVX2 | KERN_CPU_AVX_VNNI,
+                               avx512, avx512 | KERN_CPU_AMX, avx512 | KERN_CPU_AMX | KERN_CPU_AMX_BF16};
     uint32_t count = 0;
 #if defined(TEST_SOFT_TILES)
-    flags |= vnni ? KERN_CPU_AMX | KERN_CPU_AVX_VNNI : 0;
+    flags |= vnni ? KERN_CPU_AMX | KERN_CPU_AMX_BF16 | KERN_CPU_AVX_VNNI : 0;
 #endif
     for (uint32_t i = 0; i < COUNT_OF(wanted); i++) {
         if ((wanted[i] & ~flags) == 0)
@@ -242,6 +242,15 @@ static inline struct matrix pack(const struct linear_source *s, uint32_t count, 
     *memory_ret = aligned_alloc(64, ROUND_UP(bytes, (size_t)64));
     assert_non_null(*memory_ret);
     matrix_pack(s, count, *memory_ret, &m);
+    return m;
+}
+
+static inline struct matrix pack_pairs(const struct linear_source *s, void **memory_ret)
+{
+    struct matrix m;
+    *memory_ret = aligned_alloc(64, ROUND_UP(matrix_stack_bytes(s, 1), (size_t)64));
+    assert_non_null(*memory_ret);
+    matrix_pack_pairs(s, 1, *memory_ret, &m);
     return m;
 }
 

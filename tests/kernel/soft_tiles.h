@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -90,9 +92,43 @@ static inline void soft_dot_bytes(uint32_t sum, uint32_t a, uint32_t b)
     }
 }
 
+static inline float soft_flushed(float x)
+{
+    return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
+}
+
+/* BF16 as f32; a denormal is zero. */
+static inline float soft_bf16(const uint8_t *at)
+{
+    uint16_t half;
+    memcpy(&half, at, 2);
+    uint32_t bits = (uint32_t)half << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return soft_flushed(f);
+}
+
+static inline void soft_dot_bf16(uint32_t sum, uint32_t a, uint32_t b)
+{
+    soft_shapes(sum, a, b);
+    for (uint32_t m = 0; m < soft_tiles.config.rows[sum]; m++) {
+        for (uint32_t n = 0; n < soft_tiles.config.row_bytes[sum] / 4u; n++) {
+            float s, chains[2] = {0, 0};
+            memcpy(&s, &soft_tiles.tiles[sum][m][n * 4], 4);
+            for (uint32_t k = 0; k < soft_tiles.config.row_bytes[a] / 2u; k++)
+                chains[k % 2] = soft_flushed(fmaf(soft_bf16(&soft_tiles.tiles[a][m][k * 2]),
+                                                  soft_bf16(&soft_tiles.tiles[b][k / 2][n * 4 + k % 2 * 2]),
+                                                  chains[k % 2]));
+            s = soft_flushed(soft_flushed(s) + soft_flushed(chains[0] + chains[1]));
+            memcpy(&soft_tiles.tiles[sum][m][n * 4], &s, 4);
+        }
+    }
+}
+
 #define TILE_ZERO(tile)                soft_zero(tile)
 #define TILE_LOAD(tile, base, stride)  soft_load(tile, (const char *)(base), stride)
 #define TILE_STORE(tile, base, stride) soft_store(tile, (char *)(base), stride)
 #define TILE_DOT_BYTES(sum, a, b)      soft_dot_bytes(sum, a, b)
+#define TILE_DOT_BF16(sum, a, b)       soft_dot_bf16(sum, a, b)
 
 #endif

@@ -149,6 +149,57 @@ TEST(rows_of_quads_are_the_same_for_all_bits_and_groups)
     }
 }
 
+/* A line is 16 rows x 2 steps. Packed files depend on it. */
+TEST(lines_of_pairs_lie_as_documented)
+{
+    struct rng r = {11, 0};
+    struct linear_source s = random_dense(&r, DTYPE_BF16, 1, 21, 96);
+    void *memory;
+    struct matrix m = pack_pairs(&s, &memory);
+    assert_int_equal(m.form, MATRIX_PAIRS);
+    assert_rows(&m, 0, &s, 0);
+    for (uint32_t row = 0; row < 32; row++) {
+        const char *panel = (const char *)m.data + row / 16 * matrix_panel_bytes(&m);
+        for (uint32_t k = 0; k < 96; k++) {
+            uint16_t half, want = 0;
+            memcpy(&half, panel + (size_t)k / 2 * 64 + row % 16 * 4 + k % 2 * 2, 2);
+            if (row < 21)
+                memcpy(&want, (const char *)s.weight.data + ((size_t)row * 96 + k) * 2, 2);
+            assert_int_equal(half, want);
+        }
+    }
+    free(memory);
+    source_drop(&s);
+}
+
+TEST(pairs_of_f16_are_rounded_and_others_do_not_fit)
+{
+    struct rng r = {12, 0};
+    struct linear_source s = random_dense(&r, DTYPE_F16, 3, 18, 64);
+    void *memory;
+    struct matrix m = pack_pairs(&s, &memory);
+    float values[64];
+    for (uint32_t e = 0; e < 3; e++) {
+        struct matrix one = matrix_expert(&m, e);
+        for (uint32_t i = 0; i < 18; i++) {
+            matrix_row(&one, i, values);
+            for (uint32_t k = 0; k < 64; k++) {
+                float want = bf16_to_f32(f32_to_bf16(linear_source_at(&s, e, i, k)));
+                assert_same_bits(&values[k], &want, 1, "f16");
+            }
+        }
+    }
+    free(memory);
+    source_drop(&s);
+    struct linear_source others[] = {random_dense(&r, DTYPE_F32, 1, 16, 32),
+                                     random_dense(&r, DTYPE_BF16, 1, 16, 48),
+                                     random_affine(&r, 8, 32, DTYPE_BF16, 1, 16, 32)};
+    for (uint32_t i = 0; i < COUNT_OF(others); i++) {
+        assert_false(matrix_fits_pairs(&others[i], 1));
+        source_drop(&others[i]);
+    }
+}
+
 /* Of 8 bits a line is 16 rows x 4 steps; of 4 bits its high nibbles are the steps 16 later. Packed files
  * depend on it. */
 TEST(lines_of_quads_lie_as_documented)
@@ -263,6 +314,12 @@ TEST(another_bit_width_stops_the_program)
     assert_stops(matrix_stack_bytes(&s, 1));
 }
 
+static struct matrix pack_one_pairs(const struct linear_source *s, uint32_t count, void **memory_ret)
+{
+    assert_int_equal(count, 1);
+    return pack_pairs(s, memory_ret);
+}
+
 typedef struct matrix pack_fn(const struct linear_source *s, uint32_t count, void **memory_ret);
 
 /* Copies row 3 of `from` over row 17 of `to`: row 17 is then the other's, and the rest is unchanged. */
@@ -288,6 +345,16 @@ static void copy_one_row(const struct linear_source *from, const struct linear_s
     free(memory[0]);
     free(memory[1]);
     free(before);
+}
+
+TEST(a_row_of_pairs_is_copied)
+{
+    struct rng r = {13, 0};
+    struct linear_source from = random_dense(&r, DTYPE_BF16, 1, 9, 64),
+                         to = random_dense(&r, DTYPE_BF16, 1, 33, 64);
+    copy_one_row(&from, &to, pack_one_pairs);
+    source_drop(&from);
+    source_drop(&to);
 }
 
 TEST(a_row_is_copied_in_every_form)

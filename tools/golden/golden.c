@@ -77,7 +77,7 @@ static void usage(FILE *out)
           "token.\n"
           "Exit status 1 if a bound is broken, 2 if something cannot be read.\n"
           "  --model DIR    the model, where it does not lie beside golden.json\n"
-          "  --compute X    auto, f32, int16 or int8 (default auto)\n"
+          "  --compute X    auto, f32, bf16, int16 or int8 (default auto)\n"
           "  --kv-dtype X   f32, bf16 or int8 (default f32)\n"
           "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"

@@ -77,10 +77,10 @@ static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct n
     }
     NEED(&c->spans, PER_TOKEN, sizeof(struct cpu_span));
     NEED(&c->columns.x, PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
-    for (int i = 0; i < CPU_GROUP_SIZES; i++) {
+    for (int i = 0; i < CPU_GROUP_SIZES; i++)
         NEED(&c->columns.xsum[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
+    for (int i = 0; i < CPU_QUANTS_SIZES; i++)
         NEED(&c->columns.quants[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(void *));
-    }
     for (int i = 0; i < PROJECTION_PARTS_MAX; i++)
         NEED(&c->columns.y[i], PER_TOKEN, OP_PRODUCTS_MAX * sizeof(float *));
     NEED(&c->products, PER_MODEL, products_max(s) * sizeof(struct cpu_product));

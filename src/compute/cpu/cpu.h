@@ -43,7 +43,7 @@ struct cpu_heads {
 struct cpu_product {
     struct matrix matrix;
     struct kern_columns columns; /* of heads the count alone */
-    const void *const *quants;   /* the columns' quantised rows; NULL: a product in f32 */
+    const void *const *quants;   /* the columns' rows, quantised or in BF16; NULL: a product in f32 */
     struct cpu_heads heads;
     const float *bias;     /* of the matrix's rows; NULL: none */
     const uint32_t *pairs; /* of an expert's columns; NULL: column t is token t */
@@ -56,7 +56,7 @@ struct cpu_product {
 struct cpu_columns {
     const float **x;
     const float **xsum[CPU_GROUP_SIZES]; /* by group size */
-    const void **quants[CPU_GROUP_SIZES];
+    const void **quants[CPU_QUANTS_SIZES];
     float **y[PROJECTION_PARTS_MAX];
     uint32_t used;
 };
@@ -128,13 +128,14 @@ static inline size_t cpu_quants_offset(unsigned sums, uint32_t n, uint32_t group
     size_t bytes = 0;
     for (uint32_t size = CPU_GROUP_MIN; size < group; size *= 2) {
         const struct quants q = {ROUND_UP(n, size), size, 2};
-        bytes += sums & cpu_quants_flag(size) ? quants_bytes(&q) : 0;
+        size_t row = size == CPU_BF16_GROUP ? ROUND_UP((size_t)n, (size_t)32) * 2 : quants_bytes(&q);
+        bytes += sums & cpu_quants_flag(size) ? row : 0;
     }
     return bytes;
 }
 static inline uint32_t cpu_quants_floats(unsigned sums, uint32_t n)
 {
-    return (uint32_t)(cpu_quants_offset(sums, n, 2 * CPU_GROUP_MAX) / sizeof(float));
+    return (uint32_t)(cpu_quants_offset(sums, n, 2 * CPU_BF16_GROUP) / sizeof(float));
 }
 
 /* Floats from one row to the next, for at least n: whole cache lines, and not a multiple of 1 KiB. Otherwise
@@ -161,13 +162,18 @@ static inline const float *cpu_floats(const struct cpu *c, dev_ptr p)
 {
     return cpu_memory(c, p);
 }
-/* A product of quantised rows; of `columns` the results are used. */
-static inline void cpu_int_matmul(const struct cpu *c, const struct matrix *m, const void *const *quants,
-                                  const struct kern_columns *columns, uint32_t panel_begin,
-                                  uint32_t panel_end)
+/* A product of rows that are quantised or in BF16; of `columns` the results are used. */
+static inline void cpu_rounded_matmul(const struct cpu *c, const struct matrix *m, const void *const *quants,
+                                      const struct kern_columns *columns, uint32_t panel_begin,
+                                      uint32_t panel_end)
 {
-    const struct kern_int_columns of = {columns->count, c->value_bytes, quants, columns->y};
-    c->ops->int_matmul(m, &of, panel_begin, panel_end);
+    if (m->form == MATRIX_PAIRS) {
+        const struct kern_bf16_columns of = {columns->count, (const uint16_t *const *)quants, columns->y};
+        c->ops->bf16_matmul(m, &of, panel_begin, panel_end);
+    } else {
+        const struct kern_int_columns of = {columns->count, c->value_bytes, quants, columns->y};
+        c->ops->int_matmul(m, &of, panel_begin, panel_end);
+    }
 }
 static inline struct matrix cpu_matrix(const struct cpu *c, const struct weight *w)
 {
@@ -184,7 +190,7 @@ static inline size_t cpu_stride(const struct cpu *c, struct act a)
 {
     return c->places[a.place].stride;
 }
-/* Its sums of groups of that size, and its quantised row. */
+/* Its sums of groups of that size, and its quantised row (cpu_quants_group). */
 static inline float *cpu_sums(const struct cpu *c, struct act a, size_t row, uint32_t group)
 {
     const struct cpu_place *p = &c->places[a.place];
@@ -205,13 +211,13 @@ static inline void *cpu_quants(const struct cpu *c, struct act a, size_t row, ui
     return (char *)(p->base + row * p->stride + p->quants_at) + cpu_quants_offset(c->sums, a.width, group);
 }
 
-/* The largest group among them; 1: none. */
+/* The largest group among them, CPU_GROUP_MIN for a row in BF16; 1: none. */
 static inline uint32_t cpu_sums_largest(unsigned sums)
 {
     uint32_t size = CPU_GROUP_MAX;
-    while (size >= CPU_GROUP_MIN && !(sums & (cpu_sums_flag(size) | cpu_quants_flag(size))))
+    while (size > CPU_GROUP_MIN && !(sums & (cpu_sums_flag(size) | cpu_quants_flag(size))))
         size /= 2;
-    return size >= CPU_GROUP_MIN ? size : 1;
+    return sums != 0 ? size : 1;
 }
 /* What products need beside row `row`'s values, as `sums` says (weight.sums). (cpu_sums.c) */
 void cpu_sum(const struct cpu *c, unsigned sums, struct act a, size_t row);

@@ -77,6 +77,7 @@ static const struct device_ops ops = {
 
 const struct backend backend_cpu = {.name = "cpu",
                                     .layout = CPU_LAYOUT,
+                                    .bf16 = true,
                                     .integers = true,
                                     .cost = cpu_cost,
                                     .open = cpu_open,

@@ -32,7 +32,7 @@ uint64_t cpu_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64
 struct encode_rows cpu_encode_rows(dev_ptr at, uint32_t width, bool read, unsigned sums); /* cpu_encode.c */
 /* Of matrices as kernel/matrix.h has them; every tier reads the same one. */
 #define CPU_LAYOUT "cpu 2"
-/* cpu_weight.c; the mode does not change them. */
+/* cpu_weight.c; the mode does not change the bytes. */
 uint64_t cpu_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode);
 struct weight cpu_weight_begin(const struct linear_source *s, uint32_t count,
                                enum compute_mode mode, /* cpu_weight.c */
@@ -57,11 +57,14 @@ static inline struct matrix cpu_weight_matrix(const struct weight *w, uint64_t f
 }
 
 /* What a product needs of its input beside it: sums of groups of 16, 32, 64 or 128 values, a bit for each
- * size, or a quantised row with groups of that size, likewise. */
+ * size, or a quantised row with groups of that size, likewise, or the row in BF16. */
 #define CPU_GROUP_MIN    16u
 #define CPU_GROUP_MAX    128u
 #define CPU_GROUP_SIZES  4
 #define CPU_QUANTS_SHIFT 4
+/* Stands for the row in BF16 among the groups of rows; no matrix has such groups. */
+#define CPU_BF16_GROUP   (2 * CPU_GROUP_MAX)
+#define CPU_QUANTS_SIZES (CPU_GROUP_SIZES + 1)
 static inline unsigned cpu_sums_flag(uint32_t group)
 {
     return group / CPU_GROUP_MIN;
@@ -69,6 +72,11 @@ static inline unsigned cpu_sums_flag(uint32_t group)
 static inline unsigned cpu_quants_flag(uint32_t group)
 {
     return cpu_sums_flag(group) << CPU_QUANTS_SHIFT;
+}
+/* The groups of the rows that a matrix reads instead of f32 (matrix_rounds_input). */
+static inline uint32_t cpu_quants_group(const struct matrix *m)
+{
+    return m->form == MATRIX_PAIRS ? CPU_BF16_GROUP : m->group;
 }
 
 #endif

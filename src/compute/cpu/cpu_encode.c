@@ -411,14 +411,14 @@ static void product_tile(void *arg, uint32_t tile, uint32_t worker)
                              .xsum = st->a.column_sums + column,
                              .y = st->a.column_y + column};
     (void)worker;
-    if (m->form == MATRIX_QUADS)
-        cpu_int_matmul(st->cpu, m, st->a.column_quants + column, &c, panel,
-                       MIN_OF(panel + step, matrix_panels(m)));
+    if (matrix_rounds_input(m))
+        cpu_rounded_matmul(st->cpu, m, st->a.column_quants + column, &c, panel,
+                           MIN_OF(panel + step, matrix_panels(m)));
     else
         st->cpu->ops->matmul(m, &c, panel, MIN_OF(panel + step, matrix_panels(m)));
 }
 
-/* Tile: a column, and where the matrix is quantised what its product needs beside it. */
+/* Tile: a column, and what the matrix's product needs beside it. */
 static void column_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct stage *st = arg;
@@ -435,11 +435,13 @@ static void column_tile(void *arg, uint32_t tile, uint32_t worker)
         st->cpu->ops->group_sums(sums, x, m->k, m->group);
     else if (m->form == MATRIX_QUADS)
         st->cpu->ops->quantise(sums, &q, x, 0, m->k);
+    else if (m->form == MATRIX_PAIRS)
+        st->cpu->ops->round_bf16((uint16_t *)(void *)sums, x, 0, m->k);
 }
 
 static void set_columns(struct cpu *c, struct stage *st)
 {
-    if (matrix_has_groups(&st->matrix)) {
+    if (matrix_has_groups(&st->matrix) || matrix_rounds_input(&st->matrix)) {
         cpu_run(c, column_tile, st, st->op->count);
         return;
     }

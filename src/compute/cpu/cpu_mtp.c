@@ -136,7 +136,7 @@ static void best_tile(void *arg, uint32_t tile, uint32_t worker)
     const float *x[CPU_DRAFT_COLUMNS], *sums[CPU_DRAFT_COLUMNS];
     const void *quants[CPU_DRAFT_COLUMNS];
     float *y[CPU_DRAFT_COLUMNS];
-    bool affine = matrix_needs_sums(&part), quads = part.form == MATRIX_QUADS;
+    bool affine = matrix_needs_sums(&part), rounds = matrix_rounds_input(&part);
     struct kern_columns columns = {.x = x, .xsum = affine ? sums : NULL, .y = y};
     for (uint32_t from = 0; from < c->tokens; from += columns.count) {
         columns.count = MIN_OF(c->tokens - from, CPU_DRAFT_COLUMNS);
@@ -144,12 +144,12 @@ static void best_tile(void *arg, uint32_t tile, uint32_t worker)
             x[i] = cpu_row(c, st->op->x, from + i);
             if (affine)
                 sums[i] = cpu_sums(c, st->op->x, from + i, part.group);
-            else if (quads)
-                quants[i] = cpu_quants(c, st->op->x, from + i, part.group);
+            else if (rounds)
+                quants[i] = cpu_quants(c, st->op->x, from + i, cpu_quants_group(&part));
             y[i] = logits + (size_t)i * CPU_DRAFT_LOGITS;
         }
-        if (quads)
-            cpu_int_matmul(c, &part, quants, &columns, 0, matrix_panels(&part));
+        if (rounds)
+            cpu_rounded_matmul(c, &part, quants, &columns, 0, matrix_panels(&part));
         else
             c->ops->matmul(&part, &columns, 0, matrix_panels(&part));
         for (uint32_t i = 0; i < columns.count; i++)

@@ -8,7 +8,11 @@
 
 /* ---- a list of products ---- */
 
-/* Up to COLUMNS_STREAMED columns of quantised rows a panel is read at full speed by itself. With more the
+struct tile_size {
+    uint32_t panels, columns;
+};
+
+/* Up to COLUMNS_STREAMED columns of rounded rows a panel is read at full speed by itself. With more the
  * kernels share work among panels: 16 rows were 8 to 20 % slower in tiles of one panel (model_bench with
  * qwen3-0.6b-8bit, 8 and 16 workers). */
 enum { COLUMNS_STREAMED = 4, COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
@@ -18,18 +22,20 @@ static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m
 {
     ASSERT(list < c->products_max && c->ops->columns_many <= COLUMNS_MAX);
     const struct kern_ops *ops = c->ops;
-    const bool few = columns->count <= COLUMNS_FEW, quads = m->form == MATRIX_QUADS;
-    const uint32_t panels_many = quads ? ops->int_panels_many : ops->panels_many;
-    const uint32_t columns_many = quads ? ops->int_columns_many : ops->columns_many;
-    const uint32_t step = few ? ops->panels_few : panels_many;
+    const bool few = columns->count <= COLUMNS_FEW, rounds = matrix_rounds_input(m);
+    const struct tile_size many =
+        m->form == MATRIX_QUADS   ? (struct tile_size){ops->int_panels_many, ops->int_columns_many}
+        : m->form == MATRIX_PAIRS ? (struct tile_size){ops->bf16_panels_many, ops->bf16_columns_many}
+                                  : (struct tile_size){ops->panels_many, ops->columns_many};
+    const uint32_t step = few ? ops->panels_few : many.panels;
     c->products[list] = (struct cpu_product){
         .matrix = *m,
         .columns = *columns,
         .bias = bias,
         .panels = matrix_panels(m),
         .panels_step = step,
-        .panels_least = quads && columns->count <= COLUMNS_STREAMED ? 1 : DIV_UP(step, 2u),
-        .columns_step = few ? COLUMNS_FEW : columns_many,
+        .panels_least = rounds && columns->count <= COLUMNS_STREAMED ? 1 : DIV_UP(step, 2u),
+        .columns_step = few ? COLUMNS_FEW : many.columns,
     };
     return list + 1;
 }
@@ -74,7 +80,7 @@ static void multiply(const struct cpu *c, const struct cpu_product *p, const str
                                    .xsum = p->columns.xsum ? p->columns.xsum + t->column : NULL,
                                    .y = p->columns.y + t->column};
     if (p->quants)
-        cpu_int_matmul(c, &p->matrix, p->quants + t->column, &columns, t->panel, t->panel_end);
+        cpu_rounded_matmul(c, &p->matrix, p->quants + t->column, &columns, t->panel, t->panel_end);
     else
         c->ops->matmul(&p->matrix, &columns, t->panel, t->panel_end);
     if (p->bias)
@@ -88,7 +94,7 @@ static void multiply_head(const struct cpu *c, const struct cpu_product *p, cons
     const struct matrix m = matrix_expert(&p->matrix, t->head);
     const float *x[COLUMNS_MAX], *xsum[COLUMNS_MAX];
     float *y[COLUMNS_MAX], sums[COLUMNS_MAX][CPU_HEAD_INPUT_MAX / CPU_GROUP_MIN];
-    ASSERT(t->count <= COLUMNS_MAX && m.k <= CPU_HEAD_INPUT_MAX && m.form != MATRIX_QUADS);
+    ASSERT(t->count <= COLUMNS_MAX && m.k <= CPU_HEAD_INPUT_MAX && !matrix_rounds_input(&m));
     for (uint32_t i = 0; i < t->count; i++) {
         size_t row = t->column + i;
         x[i] = h->x + row * h->x_stride + t->head * h->x_step;
@@ -219,10 +225,11 @@ static void set_beside(struct cpu *c, struct cpu_product *p, struct act x, uint3
         for (uint32_t t = 0; t < count; t++)
             sums[t] = cpu_sums(c, x, t, m->group);
         p->columns.xsum = sums;
-    } else if (m->form == MATRIX_QUADS) {
-        const void **quants = c->columns.quants[group_index(m->group)] + from;
+    } else if (matrix_rounds_input(m)) {
+        const uint32_t group = cpu_quants_group(m);
+        const void **quants = c->columns.quants[group_index(group)] + from;
         for (uint32_t t = 0; t < count; t++)
-            quants[t] = cpu_quants(c, x, t, m->group);
+            quants[t] = cpu_quants(c, x, t, group);
         p->quants = quants;
     }
 }
@@ -256,15 +263,15 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
     const float *biases = cpu_floats(c, a->w->bias);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
     bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = matrix_needs_sums(&stack);
-    bool quads = stack.form == MATRIX_QUADS;
+    bool rounds = matrix_rounds_input(&stack);
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;
         c->pair_x[i] = cpu_row(c, a->x, row);
         c->pair_y[i] = cpu_row(c, a->y, pair);
         if (affine)
             c->pair_sums[i] = cpu_sums(c, a->x, row, stack.group);
-        else if (quads)
-            c->pair_quants[i] = cpu_quants(c, a->x, row, stack.group);
+        else if (rounds)
+            c->pair_quants[i] = cpu_quants(c, a->x, row, cpu_quants_group(&stack));
     }
     for (uint32_t e = 0; e < c->shape->experts; e++) {
         uint32_t from = c->expert_begin[e], to = c->expert_begin[e + 1];
@@ -276,7 +283,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
                                        .xsum = affine ? c->pair_sums + from : NULL,
                                        .y = c->pair_y + from};
         list = add_product(c, list, &m, &columns, biases ? biases + (size_t)e * a->w->out : NULL);
-        c->products[list - 1].quants = quads ? c->pair_quants + from : NULL;
+        c->products[list - 1].quants = rounds ? c->pair_quants + from : NULL;
         c->products[list - 1].pairs = c->pair_order + from;
     }
     return list;

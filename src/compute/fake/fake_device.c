@@ -58,6 +58,7 @@ static int reopen(struct device *device)
 /* Layouts are the CPU's. */
 const struct backend backend_fake = {.name = "fake",
                                      .apart = true,
+                                     .bf16 = true,
                                      .integers = true,
                                      .cost = fake_cost,
                                      .open = fake_open,
