@@ -15,7 +15,8 @@
 #define LEVELS       3
 #define TREND_PARTS  12
 #define TREND_LEAST  ((double)(4 << 20))
-#define START_NS     (60 * NS_PER_S) /* buffers and the allocator grow to their size with the first requests */
+/* Buffers and the allocator grow to their size with the first requests. */
+#define START_NS (60 * NS_PER_S)
 
 typedef float row[HISTORY_SERIES_COUNT];
 
