@@ -3,6 +3,7 @@ is lost on the way."""
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import threading
@@ -221,13 +222,15 @@ def on_a_terminal(*command):
 
 
 def read_until(fd, words):
-    text = b""
+    """What the terminal shows has these words within 30 s."""
+    text, end = b"", time.monotonic() + 30
     while words not in text:
+        assert select.select([fd], [], [], max(0, end - time.monotonic()))[0], text
         text += os.read(fd, 4096)
 
 
 def test_it_ends_with_its_terminal():
-    process, terminal = on_a_terminal(PROGRAM, "serve", str(MODEL), "--port", "0")
+    process, terminal = on_a_terminal(PROGRAM, "serve", str(MODEL), "--port", "0", "--log-format", "text")
     read_until(terminal, b"event=ready")
     process.send_signal(signal.SIGHUP)  # sent by a user: the terminal still exists
     read_until(terminal, b"event=reloaded")
@@ -236,7 +239,8 @@ def test_it_ends_with_its_terminal():
 
 
 def test_unless_it_was_told_to_stay_as_nohup_does():
-    process, terminal = on_a_terminal("sh", "-c", 'trap "" HUP; exec "$0" "$@"', PROGRAM, "serve", str(MODEL), "--port", "0")
+    process, terminal = on_a_terminal("sh", "-c", 'trap "" HUP; exec "$0" "$@"', PROGRAM, "serve", str(MODEL),
+                                      "--port", "0", "--log-format", "text")
     try:
         read_until(terminal, b"event=ready")
         os.close(terminal)
