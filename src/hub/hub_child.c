@@ -18,6 +18,12 @@
 
 #define NICE          10
 #define VARIABLES_MAX 64
+/* A sanitizer's shadow memory counts as data, of which it maps terabytes. */
+#if defined(__has_feature)
+#define DATA_LIMITED (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
+#else
+#define DATA_LIMITED 1
+#endif
 
 extern char **environ;
 
@@ -99,7 +105,8 @@ static int spawn(const struct hub_child_opts *o, int out, pid_t *ret)
 static void limit(pid_t pid)
 {
     struct rlimit data = {HUB_CHILD_BYTES, HUB_CHILD_BYTES}, core = {0, 0};
-    prlimit(pid, RLIMIT_DATA, &data, NULL);
+    if (DATA_LIMITED)
+        prlimit(pid, RLIMIT_DATA, &data, NULL);
     prlimit(pid, RLIMIT_CORE, &core, NULL);
     setpriority(PRIO_PROCESS, (id_t)pid, NICE);
 }

@@ -1,5 +1,6 @@
 """plateau pack: a packed file answers as its source does, its pages are shared, and packing goes on after a
 kill."""
+import collections
 import json
 import os
 import pathlib
@@ -49,11 +50,14 @@ def answer(server):
 
 
 def weights_of(server):
-    """The lines of the packed weights in the process's memory map: name to KiB."""
+    """The lines of the packed weights in the process's memory map, all of their mappings: name to KiB."""
     text = pathlib.Path(f"/proc/{server.process.pid}/smaps").read_text()
-    found = re.search(r"^[0-9a-f]+-[0-9a-f]+ r--s .*\.plateau\n((?:\w+: .*\n)+)", text, re.M)
-    assert found, "nothing is mapped"
-    return {key: int(value) for key, value in re.findall(r"^(\w+): +(\d+) kB", found[1], re.M)}
+    mapped = re.findall(r"^[0-9a-f]+-[0-9a-f]+ r--s .*\.plateau\n((?:\w+: .*\n)+)", text, re.M)
+    assert mapped, "nothing is mapped"
+    total = collections.Counter()
+    for lines in mapped:
+        total.update({key: int(value) for key, value in re.findall(r"^(\w+): +(\d+) kB", lines, re.M)})
+    return total
 
 
 @pytest.mark.smoke
