@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/slice.h"
+#include "base/spawn_attributes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,24 +51,6 @@ static void choose_environment(char *ret[VARIABLES_MAX + 1])
     ret[count] = NULL;
 }
 
-/* No signal is blocked or ignored there, whatever the parent blocks. */
-static int set_attributes(posix_spawnattr_t *a)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    sigdelset(&all, SIGKILL);
-    sigdelset(&all, SIGSTOP);
-    int r = posix_spawnattr_setsigmask(a, &none);
-    if (r == 0)
-        r = posix_spawnattr_setsigdefault(a, &all);
-    if (r == 0)
-        r = posix_spawnattr_setpgroup(a, 0);
-    return r ? r
-             : posix_spawnattr_setflags(a, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                               POSIX_SPAWN_SETPGROUP);
-}
-
 static int set_files(posix_spawn_file_actions_t *f, int out)
 {
     int r = posix_spawn_file_actions_addopen(f, 0, "/dev/null", O_RDONLY, 0);
@@ -91,7 +74,7 @@ static int spawn(const struct hub_child_opts *o, int out, pid_t *ret)
     choose_environment(environment);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_init(&files);
-    int r = set_attributes(&attributes);
+    int r = spawn_attributes_set(&attributes);
     if (r == 0)
         r = set_files(&files, out);
     if (r == 0)

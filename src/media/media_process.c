@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/spawn_attributes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,25 +48,6 @@ static void limit_all(pid_t pid, const struct media_process_opts *o)
     setpriority(PRIO_PROCESS, (id_t)pid, NICE);
 }
 
-/* In the process no signal is blocked or ignored, whatever the server blocks. */
-static int set_attributes(posix_spawnattr_t *a)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    sigdelset(&all, SIGKILL);
-    sigdelset(&all, SIGSTOP);
-    int r = posix_spawnattr_setsigmask(a, &none);
-    if (r == 0)
-        r = posix_spawnattr_setsigdefault(a, &all);
-    if (r == 0)
-        r = posix_spawnattr_setpgroup(a, 0);
-    if (r == 0)
-        r = posix_spawnattr_setflags(a,
-                                     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    return r;
-}
-
 static int set_files(posix_spawn_file_actions_t *f, int input, int out, int err)
 {
     int r = posix_spawn_file_actions_addopen(f, 0, "/dev/null", O_RDONLY, 0);
@@ -89,7 +71,7 @@ static int spawn(const struct media_process_opts *o, int out, int err, pid_t *re
     snprintf(path, sizeof(path), "PATH=%s", own ? own : "/usr/bin:/bin");
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_init(&files);
-    int r = set_attributes(&attributes);
+    int r = spawn_attributes_set(&attributes);
     if (r == 0)
         r = set_files(&files, o->input, out, err);
     if (r == 0)
