@@ -112,12 +112,13 @@ static int bench(struct device *d, const char *dir, const struct options *o)
 {
     struct err e = {{0}};
     struct model *m;
-    const struct model_opts opts = {.tokens_max = o->prompt,
-                                    .seqs_max = ROWS,
-                                    .logits_max = ROWS,
-                                    .context = o->prompt + 4096,
-                                    .parts = {.backend = d->backend, .compute = o->compute},
-                                    .device = d};
+    const struct model_opts opts = {
+        .tokens_max = o->prompt,
+        .seqs_max = ROWS,
+        .logits_max = ROWS,
+        .context = o->prompt + 4096,
+        .parts = {.backend = d->backend, .compute = o->compute, .kv_form = KV_AUTO},
+        .device = d};
     uint64_t begun = clock_now_ns();
     int r = model_load(dir, &opts, &m, &e);
     if (r < 0) {

@@ -4,6 +4,7 @@
 #include "model/config.h"
 
 #include "base/none.h"
+#include "compute/backend.h"
 #include "compute/layout.h"
 
 #include <errno.h>
@@ -129,13 +130,21 @@ static uint32_t group_of(struct config *c, uint32_t window)
     return g;
 }
 
+/* A device that has no integers computes attention in bf16 for some sizes of heads; others stay in f32. */
+static enum kv_form kv_form_of(const struct config *c, const struct layer_config *l)
+{
+    uint32_t d = l->head_dim;
+    bool fits = d == l->value_dim && !l->v_in_k && !c->both_ways && (d == 64 || d == 128 || d == 256);
+    return c->backend->integers || fits ? c->kv_form : KV_F32;
+}
+
 static struct kv_layer kv_layer_of(struct config *c, const struct layer_config *l)
 {
     return (struct kv_layer){.heads = l->kv_heads,
                              .k_width = l->head_dim,
                              .v_width = l->value_dim,
                              .v_in_k = l->v_in_k,
-                             .form = c->kv_form,
+                             .form = kv_form_of(c, l),
                              .group = group_of(c, l->window)};
 }
 

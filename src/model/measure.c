@@ -127,6 +127,13 @@ static int measure_text(const struct config *c, const struct source *s, struct m
     return r;
 }
 
+/* What KV_AUTO means. */
+static enum kv_form own_kv_form(const struct config *c)
+{
+    enum compute_mode rounded = c->backend->integers ? COMPUTE_INT8 : COMPUTE_BF16;
+    return c->compute == rounded ? KV_BF16 : KV_F32;
+}
+
 /* Which requested parts the checkpoint has. */
 static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
                       struct err *e)
@@ -144,9 +151,15 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     if (c->compute > COMPUTE_BF16 && !c->backend->integers)
         return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in bf16 and f32",
                        compute_mode_name(c->compute), c->backend->name);
-    if (c->kv_form != KV_F32 && !c->backend->integers)
-        return err_set(e, -ENOTSUP, "keys and values in %s belong to the CPU; %s devices have them in f32",
-                       kv_form_name(c->kv_form), c->backend->name);
+    enum kv_form own = own_kv_form(c);
+    if (c->kv_form == KV_AUTO)
+        c->kv_form = own;
+    if (c->kv_form != KV_F32 && c->kv_form != own && !c->backend->integers)
+        return err_set(
+            e, -ENOTSUP,
+            "keys and values in %s belong to the CPU; with compute mode %s %s devices have them in %s",
+            kv_form_name(c->kv_form), compute_mode_name(c->compute), c->backend->name,
+            own == KV_F32 ? "f32" : "bf16 or f32");
     c->draft_vocab = p->mtp ? draft_vocab_size(p->draft_vocab, c->vocab) : 0;
     if (!p->vision || !c->family->images || !vision_exists(s->checkpoint))
         return 0;

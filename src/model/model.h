@@ -26,6 +26,9 @@ struct model_shape;
 /* The same of the form of its keys and values. */
 const char *model_kv_dtype(const struct model_shape *s);
 
+/* As a wish: the form that suits the mode and the device. */
+#define KV_AUTO ((enum kv_form)KV_FORMS)
+
 /* Requested parts of a checkpoint in addition to its text model, room for the options that depend on them,
  * and what computes them. Zeros: none. */
 struct model_parts {

@@ -78,7 +78,7 @@ static void usage(FILE *out)
           "Exit status 1 if a bound is broken, 2 if something cannot be read.\n"
           "  --model DIR    the model, where it does not lie beside golden.json\n"
           "  --compute X    auto, f32, bf16, int16 or int8 (default auto)\n"
-          "  --kv-dtype X   f32, bf16 or int8 (default f32)\n"
+          "  --kv-dtype X   f32, bf16, int8 or auto (default f32)\n"
           "  --chunk N      only this chunk of prompt tokens beside the whole prompt\n"
           "  --batch N      only this many sequences at once (default 1, 3 and 8)\n"
           "  --sequences N  a file with fewer prompts gets companions up to this many (default 8)\n"
@@ -502,6 +502,14 @@ static bool parse_cpu(const char *text, unsigned *ret)
     return false;
 }
 
+static bool parse_kv_form(const char *name, enum kv_form *ret)
+{
+    if (strcmp(name, "auto") != 0)
+        return kv_form_parse(name, ret);
+    *ret = KV_AUTO;
+    return true;
+}
+
 /* 0 to go on, 1 to stop well, -1 on a wrong option. */
 static int parse_options(int argc, char **argv, struct options *o)
 {
@@ -523,7 +531,7 @@ static int parse_options(int argc, char **argv, struct options *o)
             ok = compute_mode_parse(optarg, &o->compute);
             break;
         case 'v':
-            ok = kv_form_parse(optarg, &o->kv_form);
+            ok = parse_kv_form(optarg, &o->kv_form);
             break;
         case 'k':
             ok = parse_count(optarg, STEP_TOKENS_MAX, &o->chunk);

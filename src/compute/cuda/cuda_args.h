@@ -191,13 +191,17 @@ struct cuda_product {
 #define CUDA_ONE_CHAIN_ROWS 16384u
 /* Columns of one block: of the kernel for few columns, and of that for many. */
 #define CUDA_NARROW_COLUMNS 16u
+/* Warps of a block of the kernel for few columns, with 1 chain. */
+#define CUDA_NARROW_WARPS_1 4u
 #define CUDA_TILE_COLUMNS   128u
 #define CUDA_TILE_ROWS      128u
 /* Columns of a block of wgmma, with 1 chain and with 8; and threads. */
 #define CUDA_WIDE_COLUMNS_1 256u
 #define CUDA_WIDE_COLUMNS_8 128u
 #define CUDA_WIDE_THREADS   384u
-#define CUDA_WIDE_STAGES    8u
+/* Blocks of a cluster, which have the same columns. */
+#define CUDA_WIDE_DOWN   2u
+#define CUDA_WIDE_STAGES 8u
 /* Units of weights that a warp of the first one has on their way, by bits of a value. */
 #define CUDA_RING_16 4u
 #define CUDA_RING_8  6u
@@ -253,7 +257,7 @@ struct cuda_pair {
 /* ---- attention ---- */
 
 struct cuda_kv {
-    uint32_t group, heads, k_width, v_width, v_in_k;
+    uint32_t group, heads, k_width, v_width, v_in_k, bf16; /* bf16: values of a page; else f32 */
     uint64_t offset, k_bytes,
         head_bytes; /* in a page: of the layer, of a head's K, from one head to the next */
 };
@@ -273,10 +277,18 @@ struct cuda_attention {
 #define CUDA_SEGMENT 256u
 struct cuda_split {
     float *parts; /* [tokens][heads][segments][v_width + 2] */
-    uint32_t segments;
+    uint32_t segments, stages;
 };
-/* Bytes of shared memory of a block that attends with 32 queries to heads of `d` numbers. */
-#define CUDA_ATTEND_SHARED(d) (4u * ((d)*32 + 256 * 36 + (d)*64 + 32))
+/* Bytes of shared memory: of 64 keys and values of `d` numbers, a stage; of a block's queries where there are
+ * many. */
+#define CUDA_KEYS_BYTES(d)    (256u * (d))
+#define CUDA_ATTEND_TEAMS(d)  (256 / (d))
+#define CUDA_QUERIES_BYTES(d) (CUDA_ATTEND_TEAMS(d) * 16 * (2 * (d) + 16))
+#define CUDA_ATTEND_THREADS   128u
+/* By wgmma: 64 rows, two stages, and what aligns them. */
+#define CUDA_ATTEND_WIDE_SHARED(d) (128u * (d) + 2 * CUDA_KEYS_BYTES(d) + 1024u)
+/* What is left of a block's shared memory, for their own. */
+#define CUDA_ATTEND_STATIC 12288u
 
 /* Norms over all heads together, and copies of K as V, before the heads go their ways. */
 struct cuda_attention_rows {

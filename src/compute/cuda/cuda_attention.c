@@ -12,6 +12,7 @@ static struct cuda_kv kv_of(const struct kv_layer *l)
                             .k_width = l->k_width,
                             .v_width = l->v_width,
                             .v_in_k = l->v_in_k,
+                            .bf16 = l->form == KV_BF16,
                             .offset = l->offset,
                             .k_bytes = page_k_bytes(l),
                             .head_bytes = page_k_bytes(l) + page_v_bytes(l)};
@@ -71,52 +72,77 @@ void cuda_append(struct compute *compute, const struct op_attention *a)
                   (struct cuda_grid){c->step.tokens, k.heads + k.kv.heads, 1, APPEND_THREADS, 0}, &k);
 }
 
-/* Where the segments' sums have room, segments go to blocks of their own, twice as many as run at once. */
+/* Stages of keys that a block has on their way. */
+static uint32_t stages_of(const struct cuda *c, uint32_t keys, uint32_t other, uint32_t most)
+{
+    uint32_t stages = most;
+    while (stages > 1 && stages * keys + other > c->device->shared_attend)
+        stages /= 2;
+    ASSERT(stages * keys + other <= c->device->shared_attend);
+    return stages;
+}
+
+/* Where the segments' sums have room, segments go to blocks of their own, more than run at once. */
 static bool attend_parts(struct cuda *c, const struct cuda_attention *k, uint32_t size)
 {
-    const struct cuda_split p = {c->parts, c->step.segments};
-    uint32_t queries = c->step.tokens * k->heads;
-    uint64_t bytes = (uint64_t)queries * p.segments * (k->kv.v_width + 2) * sizeof(float);
-    uint32_t blocks = MIN_OF(p.segments, DIV_UP(16 * c->device->units, queries));
+    uint32_t keys = CUDA_KEYS_BYTES(k->kv.k_width), group = k->heads / k->kv.heads;
+    const struct cuda_split p = {c->parts, c->step.segments, stages_of(c, keys, 0, 4)};
+    uint64_t bytes = (uint64_t)c->step.tokens * k->heads * p.segments * (k->kv.v_width + 2) * sizeof(float);
+    uint32_t rows = k->kv.heads * DIV_UP(group, CUDA_PANEL);
+    uint32_t blocks = MIN_OF(p.segments, DIV_UP(16 * c->device->units, c->step.tokens * rows));
     void *arguments[] = {&c->step, (void *)(uintptr_t)k, (void *)(uintptr_t)&p};
     if (c->step.tokens > PARTS_TOKENS_MAX || bytes > CUDA_PARTS_BYTES)
         return false;
     cuda_run_all(c, (enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size),
-                 (struct cuda_grid){c->step.tokens, k->heads, blocks, CUDA_THREADS, 0}, arguments);
+                 (struct cuda_grid){c->step.tokens, rows, blocks, CUDA_ATTEND_THREADS, p.stages * keys},
+                 arguments);
     cuda_run_all(c, CUDA_KERNEL_attend_merge,
                  (struct cuda_grid){c->step.tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
     return true;
 }
 
-/* Heads of 64, 128 and 256 numbers: 0, 1 and 2; others have the plain kernel alone. */
-static uint32_t size_of(const struct cuda *c, const struct cuda_attention *k)
+/* As attend_many(), by wgmma. */
+static void attend_wide(struct cuda *c, const struct cuda_attention *k, uint32_t size)
 {
-    uint32_t d = k->kv.k_width;
-    bool fits = c->parts && k->kv.v_width == d && !k->kv.v_in_k && !k->both_ways && d >= 64 && d <= 256 &&
-                (d & (d - 1)) == 0 && CUDA_ATTEND_SHARED(d) <= c->device->shared_max;
-    return !fits ? NONE : d == 64 ? 0 : d == 128 ? 1 : 2;
+    uint32_t group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);
+    cuda_run_step(c, (enum cuda_kernel)(CUDA_KERNEL_attend_wide64 + size),
+                  (struct cuda_grid){DIV_UP(c->step.tokens, 4 / heads * 16),
+                                     k->kv.heads * DIV_UP(group, heads), 1, CUDA_ATTEND_THREADS,
+                                     CUDA_ATTEND_WIDE_SHARED(k->kv.k_width)},
+                  k);
 }
 
-static void attend_sized(struct cuda *c, const struct cuda_attention *k, uint32_t size)
+/* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */
+static void attend_many(struct cuda *c, const struct cuda_attention *k, uint32_t size)
 {
-    if (!attend_parts(c, k, size))
-        cuda_run_step(c, (enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size),
-                      (struct cuda_grid){DIV_UP(c->step.tokens, 32u), k->heads, 1, CUDA_THREADS,
-                                         CUDA_ATTEND_SHARED(k->kv.k_width)},
-                      k);
+    uint32_t d = k->kv.k_width, keys = CUDA_KEYS_BYTES(d), queries = CUDA_QUERIES_BYTES(d);
+    uint32_t group = k->heads / k->kv.heads, teams = CUDA_ATTEND_TEAMS(d), heads = MIN_OF(group, teams);
+    const struct cuda_split p = {NULL, 0, stages_of(c, keys, queries, 2)};
+    void *arguments[] = {&c->step, (void *)(uintptr_t)k, (void *)(uintptr_t)&p};
+    cuda_run_all(c, (enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size),
+                 (struct cuda_grid){DIV_UP(c->step.tokens, teams / heads * 16),
+                                    k->kv.heads * DIV_UP(group, heads), 1, CUDA_ATTEND_THREADS,
+                                    p.stages * keys + queries},
+                 arguments);
 }
 
 void cuda_attend(struct compute *compute, const struct op_attention *a)
 {
     struct cuda *c = cuda_of(compute);
     const struct cuda_attention k = attention_of(c, a);
-    uint32_t size = size_of(c, &k);
-    if (size == NONE) {
+    uint32_t d = k.kv.k_width, size = d == 64 ? 0 : d == 128 ? 1 : 2;
+    if (!k.kv.bf16) {
         cuda_run_step(c, CUDA_KERNEL_attend, (struct cuda_grid){c->step.tokens, k.heads, 1, CUDA_THREADS, 0},
                       &k);
         return;
     }
-    attend_sized(c, &k, size);
+    ASSERT(k.scale > 0 && d == k.kv.v_width && (d == 64 || d == 128 || d == 256) && !k.both_ways && c->parts);
+    if (!attend_parts(c, &k, size)) {
+        if (c->device->wide && d < 256)
+            attend_wide(c, &k, size);
+        else
+            attend_many(c, &k, size);
+    }
     cuda_has_rounded(c, k.rounded, a->out);
 }
 

@@ -80,9 +80,9 @@ static int load_kernels(struct cuda_device *d)
 }
 
 /* Kernels whose blocks take as much shared memory as there is. */
-static bool give_shared(struct cuda_device *d, enum cuda_kernel k)
+static bool give_shared(struct cuda_device *d, enum cuda_kernel k, uint32_t bytes)
 {
-    return cuda_ok(d, d->driver->function_set(d->functions[k], CUDA_FUNCTION_SHARED_MAX, (int)d->shared_max),
+    return cuda_ok(d, d->driver->function_set(d->functions[k], CUDA_FUNCTION_SHARED_MAX, (int)bytes),
                    "shared memory") &&
            cuda_ok(d, d->driver->function_set(d->functions[k], CUDA_FUNCTION_CARVEOUT, 100), "shared memory");
 }
@@ -102,9 +102,9 @@ static int open_context(struct cuda_device *d)
     int r = load_kernels(d);
     /* Static shared memory counts, too. */
     for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_wide4_8; k++)
-        r = give_shared(d, (enum cuda_kernel)k) ? 0 : -EIO;
-    for (uint32_t k = CUDA_KERNEL_attend_many64; r == 0 && k <= CUDA_KERNEL_attend_many256; k++)
-        r = give_shared(d, (enum cuda_kernel)k) ? 0 : -EIO;
+        r = give_shared(d, (enum cuda_kernel)k, d->shared_max) ? 0 : -EIO;
+    for (uint32_t k = CUDA_KERNEL_attend_parts64; r == 0 && k <= CUDA_KERNEL_attend_wide128; k++)
+        r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;
     if (r == 0 && !cuda_ok(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory"))
         r = -EIO;
     if (r == 0)
@@ -133,6 +133,7 @@ static int find_device(struct cuda_device *d, uint32_t index)
     (void)v->device_attribute(&unit, CUDA_ATTRIBUTE_SHARED_UNIT, d->handle);
     d->units = (uint32_t)units;
     d->shared_max = (uint32_t)block - CUDA_STATIC_SHARED;
+    d->shared_attend = (uint32_t)block - CUDA_ATTEND_STATIC;
     d->shared_unit = (uint32_t)unit;
     snprintf(d->tier, sizeof(d->tier), "sm_%d%d", major, minor);
     d->early = major >= 9;

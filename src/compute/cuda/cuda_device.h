@@ -58,6 +58,8 @@
     X(attend, attend_many64)                                                                                 \
     X(attend, attend_many128)                                                                                \
     X(attend, attend_many256)                                                                                \
+    X(attend_wide, attend_wide64)                                                                            \
+    X(attend_wide, attend_wide128)                                                                           \
     X(recurrent, conv)                                                                                       \
     X(recurrent, delta_norm)                                                                                 \
     X(recurrent, delta_gates)                                                                                \
@@ -89,6 +91,7 @@ enum {
     CUDA_KERNEL_WAITS_project = 1,
     CUDA_KERNEL_WAITS_attention = 1,
     CUDA_KERNEL_WAITS_attend = 1,
+    CUDA_KERNEL_WAITS_attend_wide = 1,
     CUDA_KERNEL_WAITS_recurrent = 1,
     CUDA_KERNEL_WAITS_route = 1,
     CUDA_KERNEL_WAITS_encode = 0,
@@ -118,6 +121,7 @@ struct cuda_device {
     void *context, *stream;
     void *functions[CUDA_KERNEL_COUNT];
     uint32_t units, shared_max, shared_unit; /* multiprocessors; shared memory of a block, of one of them */
+    uint32_t shared_attend;                  /* of a block of attention */
     cuda_address repacking;       /* CUDA_STAGING_BYTES of device memory: panels that become fragments */
     bool wide;                    /* wgmma: sm_90 where it has the bits of mma.sync */
     bool early;                   /* it has launches of kernels that wait by themselves: sm_90 and newer */

@@ -92,14 +92,19 @@ static uint32_t index_of(const struct weight *w)
     return w->bits == 16 ? 0 : w->bits == 8 ? 1 : 2;
 }
 
+static uint32_t narrow_warps(const struct weight *w)
+{
+    return has_one_chain(w) ? CUDA_NARROW_WARPS_1 : CUDA_CHAINS;
+}
+
 static uint32_t narrow_shared(const struct weight *w, uint32_t columns)
 {
     uint32_t stages = w->bits == 16 ? CUDA_RING_16 : w->bits == 8 ? CUDA_RING_8 : CUDA_RING_4;
-    uint32_t ring = CUDA_CHAINS * stages * (128u * w->bits + side_bytes(w));
+    uint32_t ring = narrow_warps(w) * stages * (128u * w->bits + side_bytes(w));
     return ring + columns * DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT;
 }
 
-/* Blocks that run at once take all panels, as many each. */
+/* Blocks that run at once take all panels. */
 static void launch_narrow(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
     static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_narrow16_8, CUDA_KERNEL_narrow16_1},
@@ -108,14 +113,15 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
     const struct cuda_device *d = c->device;
     bool one = has_one_chain(w);
     uint32_t columns = k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
-    uint32_t shared = narrow_shared(w, columns), fixed = (one ? 0 : CUDA_STATIC_SHARED) + 1024;
+    uint32_t shared = narrow_shared(w, columns), warps = narrow_warps(w);
+    uint32_t fixed = (one ? 1 : 2) * warps * CUDA_NARROW_COLUMNS * CUDA_PANEL * sizeof(float) + 1024;
     uint32_t batches = k->expert ? k->count : DIV_UP(k->count, CUDA_NARROW_COLUMNS);
-    uint32_t room = MIN_OF(d->shared_unit / (shared + fixed), 2u) * d->units;
-    uint32_t work = DIV_UP(DIV_UP(w->n, CUDA_PANEL) / (k->glu ? 2 : 1), one ? CUDA_CHAINS : 1);
-    uint32_t rounds = DIV_UP(work, MAX_OF(room, 1u));
+    uint32_t room = MIN_OF(d->shared_unit / (shared + fixed), 16 / warps) * d->units;
+    uint32_t panels = DIV_UP(w->n, CUDA_PANEL);
+    uint32_t work = one ? DIV_UP(panels, warps) : panels / (k->glu ? 2 : 1);
     ASSERT(shared <= d->shared_max);
     cuda_run_product(c, kernels[index_of(w)][one],
-                     (struct cuda_grid){DIV_UP(work, rounds), batches, 1, CUDA_THREADS, shared}, k);
+                     (struct cuda_grid){MIN_OF(work, MAX_OF(room, 1u)), batches, 1, 32 * warps, shared}, k);
 }
 
 /* Tensor cores of sm_90 take many columns by wgmma. */
@@ -136,7 +142,8 @@ static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *
     t->stages = MIN_OF(room / stage, CUDA_WIDE_STAGES);
     ASSERT(t->stages >= 2);
     cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)],
-                     (struct cuda_grid){DIV_UP(t->count, columns), DIV_UP(t->glu ? w->n / 2 : w->n, rows), 1,
+                     (struct cuda_grid){DIV_UP(t->count, columns),
+                                        ROUND_UP(DIV_UP(t->glu ? w->n / 2 : w->n, rows), CUDA_WIDE_DOWN), 1,
                                         CUDA_WIDE_THREADS, t->stages * stage + 1024},
                      t);
 }
@@ -194,8 +201,9 @@ bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count
 {
     if (w->form != CUDA_FRAGMENTS)
         return false;
-    return is_narrow(c, w, count) ? w->n % (2 * CUDA_PANEL) == 0
-                                  : is_wide(c, count) && w->n % CUDA_TILE_ROWS == 0;
+    if (!has_one_chain(w) && is_narrow(c, w, count))
+        return w->n % (2 * CUDA_PANEL) == 0;
+    return w->n % CUDA_TILE_ROWS == 0 && (is_narrow(c, w, count) || is_wide(c, count));
 }
 
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k)

@@ -11,6 +11,7 @@
     X(project)                                                                                               \
     X(attention)                                                                                             \
     X(attend)                                                                                                \
+    X(attend_wide)                                                                                           \
     X(recurrent)                                                                                             \
     X(route)                                                                                                 \
     X(encode)

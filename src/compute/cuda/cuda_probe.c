@@ -27,6 +27,7 @@ static void fill(uint16_t *values, uint64_t count)
     }
 }
 
+/* The wide kernels' clusters have a block without rows. */
 static void run(struct cuda_device *d, enum cuda_kernel kernel, const struct cuda_tiles *t, bool wide)
 {
     bool one = kernel == CUDA_KERNEL_wide16_1;
@@ -34,7 +35,8 @@ static void run(struct cuda_device *d, enum cuda_kernel kernel, const struct cud
     uint32_t stage = (columns + CUDA_TILE_ROWS) * 2 * CUDA_UNIT;
     void *arguments[] = {(void *)(uintptr_t)t};
     cuda_launch(d, d->stream, kernel,
-                (struct cuda_grid){COLUMNS / columns, 1, 1, wide ? CUDA_WIDE_THREADS : CUDA_THREADS,
+                (struct cuda_grid){COLUMNS / columns, wide ? CUDA_WIDE_DOWN : 1, 1,
+                                   wide ? CUDA_WIDE_THREADS : CUDA_THREADS,
                                    t->stages * stage + (wide ? 1024 : 0)},
                 arguments);
 }

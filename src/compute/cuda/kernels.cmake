@@ -25,7 +25,7 @@ foreach(target ${PLATEAU_CUDA_TARGETS})
   list(APPEND targets -gencode arch=compute_${ptx},code=sm_${target})
 endforeach()
 set(images)
-foreach(name rows bf16 wide repack project attention attend recurrent route encode)
+foreach(name rows bf16 wide repack project attention attend attend_wide recurrent route encode)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin)
   # -fmad=false: a sum is what the source says, as everywhere; fused operations are written as fmaf. What ptxas
   # says of each kernel lies beside the image, for tools/check-ptxas.
@@ -34,7 +34,7 @@ foreach(name rows bf16 wide repack project attention attend recurrent route enco
       ${PLATEAU_NVCC} -std=c++17 -fmad=false -fatbin ${targets} -Xptxas -v -I ${CMAKE_SOURCE_DIR}/src -o ${image}
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/common.cuh
-      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h
     COMMENT "GPU kernels: ${name}" VERBATIM)
   list(APPEND images ${image})

@@ -31,6 +31,14 @@ DEVICE void norm_and_rotate(const cuda_attention &a, float *head, const float *w
 
 DEVICE void put_in_page(float *page, const cuda_kv &kv, uint32_t at, const float *k, const float *v)
 {
+    if (kv.bf16) {
+        uint16_t *page_k = (uint16_t *)page, *page_v = page_k + kv.k_bytes / 2 + at * kv.v_width;
+        for (uint32_t d = threadIdx.x; d < kv.k_width; d += blockDim.x)
+            page_k[d * CUDA_PAGE_TOKENS + at] = __bfloat16_as_ushort(__float2bfloat16_rn(k[d]));
+        for (uint32_t d = threadIdx.x; d < kv.v_width; d += blockDim.x)
+            page_v[d] = __bfloat16_as_ushort(__float2bfloat16_rn(v[d]));
+        return;
+    }
     float *page_v = page + kv.k_bytes / sizeof(float) + (uint64_t)at * kv.v_width;
     for (uint32_t d = threadIdx.x; d < kv.k_width; d += blockDim.x)
         page[(uint64_t)d * CUDA_PAGE_TOKENS + at] = k[d];
@@ -38,23 +46,34 @@ DEVICE void put_in_page(float *page, const cuda_kv &kv, uint32_t at, const float
         page_v[d] = v[d];
 }
 
-DEVICE void append_query(const cuda_attention &a, uint32_t t, uint32_t head, uint32_t position)
+DEVICE void copy_head(float *to, const float *from, uint32_t width)
 {
-    float *q = row_of(a.qkv, t) + (uint64_t)head * a.q_stride;
-    norm_and_rotate(a, q, a.q_norm, t);
-    if (a.growth == 0)
-        return;
-    float factor = 1 + a.growth * logf((float)(1 + position / a.growth_every));
-    for (uint32_t i = threadIdx.x; i < a.kv.k_width; i += blockDim.x)
-        q[i] *= factor;
+    for (uint32_t d = threadIdx.x; d < width; d += blockDim.x)
+        to[d] = from[d];
 }
 
-DEVICE void append_key(const cuda_step &s, const cuda_attention &a, uint32_t t, uint32_t head,
-                       uint32_t position)
+/* In shared memory, where each thread's values are near. */
+DEVICE void append_query(const cuda_attention &a, float *head_here, uint32_t t, uint32_t head,
+                         uint32_t position)
 {
-    float *k = row_of(a.qkv, t) + (uint64_t)a.heads * a.q_stride;
-    float *v = k + (uint64_t)a.kv.heads * a.kv.k_width + (uint64_t)head * a.kv.v_width;
-    k += (uint64_t)head * a.kv.k_width;
+    float *q = row_of(a.qkv, t) + (uint64_t)head * a.q_stride;
+    copy_head(head_here, q, a.kv.k_width);
+    __syncthreads();
+    norm_and_rotate(a, head_here, a.q_norm, t);
+    float factor = a.growth == 0 ? 1 : 1 + a.growth * logf((float)(1 + position / a.growth_every));
+    for (uint32_t i = threadIdx.x; i < a.kv.k_width; i += blockDim.x)
+        q[i] = a.growth == 0 ? head_here[i] : head_here[i] * factor;
+}
+
+DEVICE void append_key(const cuda_step &s, const cuda_attention &a, float *k, float *v, uint32_t t,
+                       uint32_t head, uint32_t position)
+{
+    const float *row_k = row_of(a.qkv, t) + (uint64_t)a.heads * a.q_stride;
+    const float *row_v = row_k + (uint64_t)a.kv.heads * a.kv.k_width + (uint64_t)head * a.kv.v_width;
+    float *page = page_at(s, seq_of(s, t), a.kv, head, position / CUDA_PAGE_TOKENS);
+    copy_head(k, row_k + (uint64_t)head * a.kv.k_width, a.kv.k_width);
+    copy_head(v, row_v, a.kv.v_width);
+    __syncthreads();
     norm_and_rotate(a, k, a.k_norm, t);
     if (a.v_norm)
         rms_row(v, v, a.v_norm, a.kv.v_width, a.eps);
@@ -66,21 +85,21 @@ DEVICE void append_key(const cuda_step &s, const cuda_attention &a, uint32_t t, 
             v[d] = 0;
     }
     __syncthreads();
-    float *page = page_at(s, seq_of(s, t), a.kv, head, position / CUDA_PAGE_TOKENS);
     put_in_page(page, a.kv, position % CUDA_PAGE_TOKENS, k, v);
 }
 
 /* Block: a token, a head of queries or of keys. */
 KERNEL plateau_append(const cuda_step s, const cuda_attention a)
 {
+    __shared__ float k[HEAD_MAX], v[HEAD_MAX];
     grid_begin();
     uint32_t t = blockIdx.x, head = blockIdx.y;
     const cuda_seq &seq = seq_of(s, t);
     uint32_t position = seq.position + (t - seq.first);
     if (head < a.heads && a.with_queries)
-        append_query(a, t, head, position);
+        append_query(a, k, t, head, position);
     else if (head >= a.heads && a.with_keys)
-        append_key(s, a, t, head - a.heads, position);
+        append_key(s, a, k, v, t, head - a.heads, position);
 }
 
 KERNEL plateau_attention_rows(const cuda_attention_rows a)
@@ -196,7 +215,7 @@ template <class Pages> DEVICE void attend(const query &a, const Pages &pages)
     for (uint32_t begin = a.first / SEGMENT * SEGMENT; begin < a.end; begin += SEGMENT) {
         uint32_t from = begin > a.first ? begin : a.first, to = min(begin + SEGMENT, a.end);
         uint32_t t = begin + threadIdx.x;
-        bool seen = t >= from && t < to, joins = begin > a.first;
+        bool seen = t >= from && t<to, joins = begin> a.first;
         float s = seen ? score(a, pages, q, t) : -INFINITY, segment_max = block_max(s);
         p[threadIdx.x] = seen ? expf(s - segment_max) : 0;
         __syncthreads();

@@ -6,8 +6,7 @@
  * Both kernels below compute exactly that: an output's bits do not depend on the columns beside it. */
 #include "compute/cuda/kernels/fragment.cuh"
 
-#define NARROW_WARPS CUDA_CHAINS
-#define ALL_LANES    0xffffffffu
+#define ALL_LANES 0xffffffffu
 
 DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
@@ -19,10 +18,13 @@ DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 
 /* ---- copies to shared memory that go on beside the arithmetic ---- */
 
+DEVICE void copy16(uint32_t to, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+}
 DEVICE void copy16(void *to, const void *from)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from));
+    copy16((uint32_t)__cvta_generic_to_shared(to), from);
 }
 DEVICE void copies_end()
 {
@@ -43,6 +45,12 @@ DEVICE uint32_t chain_begin(uint32_t units, uint32_t chain, uint32_t chains)
     return units * chain / chains;
 }
 
+/* Warps of a block for few columns: one for each chain. */
+DEVICE constexpr uint32_t narrow_warps(uint32_t chains)
+{
+    return chains > 1 ? chains : CUDA_NARROW_WARPS_1;
+}
+
 /* ---- few columns: a warp has a chain, or a panel; weights come through a ring of its own ---- */
 
 template <uint32_t BITS> struct ring {
@@ -55,34 +63,73 @@ template <uint32_t BITS> struct ring {
     };
 };
 
-/* Brings unit after unit of its panels. */
+DEVICE uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+DEVICE uint32_t read_word(uint32_t at)
+{
+    uint32_t v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    return v;
+}
+DEVICE uint4 read_piece(uint32_t at)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+
+/* A lane's place in the stages, which go round. */
+struct lap {
+    uint32_t at, begin, end, step;
+    __device__ __forceinline__ void next()
+    {
+        at += step;
+        at = at == end ? begin : at;
+    }
+};
+
+/* Brings unit after unit of its panels. Nearly all of a product's instructions are in load() and add_unit(),
+ * and bind it: addresses are only added to. */
 template <uint32_t BITS> struct stream {
-    const uint8_t *panel;                /* lane's first piece of the panel */
-    int64_t panel_step, panel_step_next; /* in turns */
-    uint64_t sides;
-    uint32_t from, to, at, left, group, side, side_all, lane; /* left: units in all panels */
-    uint8_t *stages;
-    uint32_t slot;
+    const uint8_t *codes;                           /* the lane's next piece */
+    const uint8_t *sides, *side;                    /* of the panel, its first one and the next one */
+    int64_t step, step_next;                        /* from a panel to the next one, in turns */
+    uint32_t length, left_here, left;               /* units of a panel, and to come of this one and of all */
+    uint32_t each, each_first, side_left, side_all; /* units of a group; in the chain's first one; to come */
+    bool has_side;
+    lap stage;
 
     __device__ __forceinline__ void load()
     {
         if (left > 0) {
-            uint8_t *stage = stages + slot * (ring<BITS>::CODES + side_all);
-            const uint8_t *codes = panel + (uint64_t)at * ring<BITS>::CODES;
 #pragma unroll
             for (uint32_t i = 0; i < ring<BITS>::PIECES; i++)
-                copy16(stage + i * 512 + lane * 16, codes + i * 512 + lane * 16);
-            if (BITS < 16 && lane * 16 < side_all)
-                copy16(stage + ring<BITS>::CODES + lane * 16,
-                       panel + sides + (uint64_t)(at * UNIT / group) * CUDA_PANEL * side + lane * 16);
+                copy16(stage.at + i * 512, codes + i * 512);
+            codes += ring<BITS>::CODES;
+            if (BITS < 16) {
+                if (has_side)
+                    copy16(stage.at + ring<BITS>::CODES, side);
+                if (--side_left == 0) {
+                    side += side_all;
+                    side_left = each;
+                }
+            }
+            stage.next();
             left--;
-            slot = slot + 1 == ring<BITS>::STAGES ? 0 : slot + 1;
-            if (++at == to) {
-                int64_t step = panel_step;
-                at = from;
-                panel += step;
-                panel_step = panel_step_next;
-                panel_step_next = step;
+            if (--left_here == 0) {
+                codes += step - (int64_t)(length * ring<BITS>::CODES);
+                sides += step;
+                side = sides;
+                side_left = each_first;
+                left_here = length;
+                int64_t other = step;
+                step = step_next;
+                step_next = other;
             }
         }
         copies_end();
@@ -144,31 +191,36 @@ DEVICE uint32_t inputs_at(const uint8_t *row_at, uint32_t row)
     return (uint32_t)__cvta_generic_to_shared(row_at) + (threadIdx.x % 32 / 8 ^ row % 8) * 16;
 }
 
-/* Adds a unit to both tiles of 8 columns, whose inputs are at x and x_second. */
-template <uint32_t BITS>
-DEVICE void add_unit(float c[2][4], const uint8_t *stage, const cuda_matrix &m, uint32_t x, uint32_t x_second,
-                     bool second)
+/* Adds a unit to the tiles of 8 columns; `stage` is the lane's, `sides` of its rows, x of the inputs. */
+template <uint32_t BITS, bool WHOLE, bool SECOND>
+DEVICE void add_unit(float c[2][4], const cuda_matrix &m, uint32_t stage, uint32_t sides, uint32_t x,
+                     uint32_t x_second)
 {
-    uint32_t lane = threadIdx.x % 32;
     uint4 q[ring<BITS>::PIECES];
-    lane_sides s = {};
+    uint32_t b[8], d[8];
+    lane_sides s;
 #pragma unroll
     for (uint32_t i = 0; i < ring<BITS>::PIECES; i++)
-        q[i] = *(const uint4 *)(stage + i * 512 + lane * 16);
-    if (BITS < 16)
-        s = sides_from(stage + ring<BITS>::CODES +
-                           (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
-                       m, lane / 4);
-    uint32_t b[8], d[8];
+        q[i] = read_piece(stage + i * 512);
+    if (BITS < 16) {
+        raw_sides raw = {};
+        if (!WHOLE && m.qparams == CUDA_F32) {
+            raw.v[0] = read_word(sides), raw.v[2] = read_word(sides + 4);
+            raw.v[1] = read_word(sides + 64), raw.v[3] = read_word(sides + 68);
+        } else {
+            raw.v[0] = read_word(sides), raw.v[1] = read_word(sides + 32);
+        }
+        s = lane_sides_of<WHOLE>(raw, m);
+    }
     inputs_of(b, x);
-    if (second)
+    if (SECOND)
         inputs_of(d, x_second);
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
         uint32_t a4[4];
-        fragment<BITS>(q, s, j, a4);
+        fragment<BITS, WHOLE>(q, s, j, a4);
         mma(c[0], a4, b[2 * j], b[2 * j + 1]);
-        if (second)
+        if (SECOND)
             mma(c[1], a4, d[2 * j], d[2 * j + 1]);
     }
 }
@@ -198,7 +250,7 @@ DEVICE void put_glu(const cuda_product &a, uint32_t panel, uint32_t row, uint32_
     put_rounded(a.y_rounded, column, i, silu(gate) * up);
 }
 
-/* The chains' sums of a panel, added in their order. A gate's sum stays in `gate` for its value's panel: a
+/* The chains' sums of a panel, added in their order. Those of a gate stay in `gate` for its value's panel: a
  * thread has one element then. */
 DEVICE void put_chains(const cuda_product &a, const float *bias,
                        float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL], const float c[2][4], uint32_t panel,
@@ -212,7 +264,7 @@ DEVICE void put_chains(const cuda_product &a, const float *bias,
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < count * CUDA_PANEL; i += blockDim.x) {
         float sum = sums[0][i];
-        for (uint32_t w = 1; w < NARROW_WARPS; w++)
+        for (uint32_t w = 1; w < CUDA_CHAINS; w++)
             sum += sums[w][i];
         if (is_gate)
             gate = sum;
@@ -223,14 +275,87 @@ DEVICE void put_chains(const cuda_product &a, const float *bias,
     }
 }
 
-/* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: eight at a time), 16 columns; or one
- * column with its own expert's matrix. */
+/* What a block does. */
+struct narrow_work {
+    const cuda_product &a;
+    const float *bias;
+    uint32_t first, count, panel, step, mine, length; /* columns; panels; units of each */
+    uint32_t x, x_second, x_unit, sides;              /* of the lane */
+    lap stage;
+};
+
+/* What becomes of a panel's sums: with a gate in front of it, or with one chain. */
+template <uint32_t CHAINS>
+DEVICE void put_panel(const narrow_work &w, float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL],
+                      const float c[2][4], uint32_t panel, bool is_gate, float &gate)
+{
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (CHAINS > 1) {
+        put_chains(w.a, w.bias, sums, c, panel, w.first, w.count, is_gate, gate);
+        return;
+    }
+    constexpr uint32_t GATES = narrow_warps(CHAINS) / 2;
+    /* The other warps have the gates' values. */
+    if (w.a.glu) {
+        if (warp >= GATES) {
+#pragma unroll
+            for (uint32_t i = 0; i < 8; i++)
+                sums[warp - GATES][i * 32 + lane] = c[i / 4][i % 4];
+        }
+        __syncthreads();
+        if (warp >= GATES)
+            return;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t column = sum_column(lane, i % 4) + i / 4 * 8, row = sum_row(lane, i % 4);
+        if (column < w.count && w.a.glu)
+            put_glu(w.a, panel, row, w.first + column, c[i / 4][i % 4], sums[warp][i * 32 + lane]);
+        else if (column < w.count)
+            put_sum(w.a, w.bias, panel, row, w.first + column, c[i / 4][i % 4]);
+    }
+}
+
+/* Unit after unit of all panels. */
+template <uint32_t BITS, uint32_t CHAINS, bool WHOLE, bool SECOND>
+DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in,
+                         float (*sums)[narrow_warps(CHAINS)][CUDA_NARROW_COLUMNS * CUDA_PANEL])
+{
+    bool paired = CHAINS > 1 && w.a.glu;
+    uint32_t panel = w.panel;
+    lap stage = w.stage;
+    float gate = 0;
+#pragma unroll 1
+    for (uint32_t p = 0; p < w.mine; p++) {
+        float c[2][4] = {};
+        uint32_t x = w.x, x_second = w.x_second;
+#pragma unroll 1
+        for (uint32_t u = 0; u < w.length; u++) {
+            copies_wait<ring<BITS>::STAGES - 2>();
+            __syncwarp();
+            add_unit<BITS, WHOLE, SECOND>(c, w.a.w, stage.at, stage.at + w.sides, x, x_second);
+            stage.next();
+            x += w.x_unit;
+            x_second += w.x_unit;
+            in.load();
+        }
+        bool is_gate = paired && p % 2 == 0;
+        put_panel<CHAINS>(w, sums[CHAINS > 1 ? p % 2 : 0], c, panel, is_gate, gate);
+        panel += is_gate ? 0 : w.step;
+        if (BITS < 16 && p + 2 >= w.mine)
+            grid_next();
+    }
+}
+
+/* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: four at a time), 16 columns; or one
+ * column with its own expert's matrix. With `glu` a gate's panel, then its values', or with one chain two of
+ * each side by side. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    __shared__ float sums[CHAINS > 1 ? 2 : 1][NARROW_WARPS]
-                         [CHAINS > 1 ? CUDA_NARROW_COLUMNS * CUDA_PANEL : 1];
-    cuda_matrix m = a.w;
+    constexpr uint32_t WARPS = narrow_warps(CHAINS);
+    __shared__ float sums[CHAINS > 1 ? 2 : 1][WARPS][CUDA_NARROW_COLUMNS * CUDA_PANEL];
+    const cuda_matrix &m = a.w;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t columns = a.expert ? 1 : CUDA_NARROW_COLUMNS, first = blockIdx.y * columns;
     uint32_t count = min(columns, a.count - first), expert = 0;
@@ -240,81 +365,80 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
         grid_wait();
         expert = a.expert[first];
     }
+    bool beside = CHAINS == 1 && a.glu; /* gates and values in warps beside each other */
     uint32_t from = CHAINS > 1 ? chain_begin(units, warp, CHAINS) : 0;
-    uint32_t to = CHAINS > 1 ? chain_begin(units, warp + 1, CHAINS) : units, length = to - from;
+    uint32_t to = CHAINS > 1 ? chain_begin(units, warp + 1, CHAINS) : units;
     uint32_t panels = (m.n + CUDA_PANEL - 1) / CUDA_PANEL / (a.glu ? 2 : 1);
-    uint32_t panel = CHAINS > 1 ? blockIdx.x : blockIdx.x * NARROW_WARPS + warp;
-    uint32_t step = CHAINS > 1 ? gridDim.x : gridDim.x * NARROW_WARPS;
+    uint32_t side_by_side = CHAINS > 1 ? 1 : beside ? WARPS / 2 : WARPS;
+    uint32_t panel = blockIdx.x * side_by_side + (CHAINS > 1 ? 0 : warp % side_by_side),
+             step = gridDim.x * side_by_side;
     uint64_t panel_size = fragment_panel_bytes(m);
-    uint32_t mine = (panel < panels ? (panels - panel + step - 1) / step : 0) * (a.glu ? 2 : 1);
+    uint32_t mine = panel < panels ? (panels - panel + step - 1) / step : 0;
     int64_t ahead = (int64_t)step * (int64_t)panel_size, to_values = (int64_t)panels * (int64_t)panel_size;
-    const float *bias = a.bias ? a.bias + (uint64_t)expert * a.bias_step : NULL;
+    bool in_turns = CHAINS > 1 && a.glu;
+    mine *= in_turns ? 2 : 1;
     uint32_t side_all = unit_side_bytes(m), stage_bytes = ring<BITS>::CODES + side_all;
-    uint8_t *stages = shared + warp * ring<BITS>::STAGES * stage_bytes;
-    uint8_t *x = shared + NARROW_WARPS * ring<BITS>::STAGES * stage_bytes;
-    stream<BITS> in = {m.data + expert * m.expert_bytes + panel * panel_size,
-                       a.glu ? to_values : ahead,
-                       a.glu ? ahead - to_values : ahead,
-                       sides_at(m, 0),
-                       from,
-                       to,
-                       from,
-                       mine * length,
-                       m.group ? m.group : 1,
-                       side_bytes(m),
+    uint32_t stages = ring<BITS>::STAGES * stage_bytes, at = shared_at(shared) + warp * stages + lane * 16;
+    uint8_t *x = shared + WARPS * stages;
+    uint32_t each = BITS < 16 && m.group > UNIT ? m.group / UNIT : 1;
+    const lap stage = {at, at, at + stages, stage_bytes};
+    const uint8_t *chain = m.data + expert * m.expert_bytes + panel * panel_size + lane * 16 +
+                           (beside && warp >= side_by_side ? to_values : 0);
+    const uint8_t *sides = chain + sides_at(m, 0) + (uint64_t)(from / each) * side_all;
+    stream<BITS> in = {chain + (uint64_t)from * ring<BITS>::CODES,
+                       sides,
+                       sides,
+                       in_turns ? to_values : ahead,
+                       in_turns ? ahead - to_values : ahead,
+                       to - from,
+                       to - from,
+                       mine * (to - from),
+                       each,
+                       each - from % each,
+                       each - from % each,
                        side_all,
-                       lane,
-                       stages,
-                       0};
+                       BITS < 16 && lane * 16 < side_all,
+                       stage};
 #pragma unroll
     for (uint32_t i = 0; i + 1 < ring<BITS>::STAGES; i++)
         in.load();
     grid_wait();
-    if (a.rounded.at) {
+    if (a.rounded.at)
         bring_rounded(x, a, first, count, units);
-    } else {
+    else
         bring_x(x, a, first, count, units);
-    }
     __syncthreads();
-    uint32_t slot = 0, column = min(lane % 8, count - 1), next = min(lane % 8 + 8, count - 1);
+    uint32_t column = min(lane % 8, count - 1), next = min(lane % 8 + 8, count - 1);
     uint32_t row = first + (a.rounded.at ? a.rounded.first : 0), x_unit = count * 2 * UNIT;
-    uint32_t mine_x = inputs_at(x + column * 2 * UNIT, row + column),
-             second_x = inputs_at(x + next * 2 * UNIT, row + next);
-    float gate = 0, gates[CHAINS > 1 ? 1 : 2][4];
-    for (uint32_t p = 0; p < mine; p++) {
-        bool is_gate = a.glu && p % 2 == 0;
-        float c[2][4] = {};
-        for (uint32_t u = from; u < to; u++) {
-            copies_wait<ring<BITS>::STAGES - 2>();
-            __syncwarp();
-            add_unit<BITS>(c, stages + slot * stage_bytes, m, mine_x + u * x_unit, second_x + u * x_unit,
-                           count > 8);
-            slot = slot + 1 == ring<BITS>::STAGES ? 0 : slot + 1;
-            in.load();
-        }
-        if constexpr (CHAINS > 1) {
-            put_chains(a, bias, sums[p % 2], c, panel, first, count, is_gate, gate);
-        } else {
-#pragma unroll
-            for (uint32_t i = 0; i < 8; i++) {
-                uint32_t column = sum_column(lane, i % 4) + i / 4 * 8, row = sum_row(lane, i % 4);
-                if (is_gate)
-                    gates[i / 4 % (CHAINS > 1 ? 1 : 2)][i % 4] = c[i / 4][i % 4];
-                else if (column < count && a.glu)
-                    put_glu(a, panel, row, first + column, gates[i / 4 % (CHAINS > 1 ? 1 : 2)][i % 4],
-                            c[i / 4][i % 4]);
-                else if (column < count)
-                    put_sum(a, bias, panel, row, first + column, c[i / 4][i % 4]);
-            }
-        }
-        panel += is_gate ? 0 : step;
-        if (BITS < 16 && p + 2 >= mine)
-            grid_next();
-    }
+    const narrow_work w = {
+        a,
+        a.bias ? a.bias + (uint64_t)expert * a.bias_step : NULL,
+        first,
+        count,
+        panel,
+        step,
+        mine,
+        to - from,
+        inputs_at(x + column * 2 * UNIT, row + column) + from * x_unit,
+        inputs_at(x + next * 2 * UNIT, row + next) + from * x_unit,
+        x_unit,
+        ring<BITS>::CODES - lane * 16 + lane / 4 * (BITS < 16 ? side_bytes(m) : 0) +
+            (BITS < 16 && m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
+        stage};
+    constexpr bool CAN = BITS < 16;
+    bool whole = CAN && is_whole(m);
+    if (whole && count > 8)
+        narrow_units<BITS, CHAINS, CAN, true>(w, in, sums);
+    else if (whole)
+        narrow_units<BITS, CHAINS, CAN, false>(w, in, sums);
+    else if (count > 8)
+        narrow_units<BITS, CHAINS, false, true>(w, in, sums);
+    else
+        narrow_units<BITS, CHAINS, false, false>(w, in, sums);
 }
 
 #define NARROW(bits, chains)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                     \
+    extern "C" __global__ void __launch_bounds__(32 * narrow_warps(chains), 16 / narrow_warps(chains))       \
         plateau_narrow##bits##_##chains(const cuda_product a)                                                \
     {                                                                                                        \
         narrow<bits, chains>(a);                                                                             \
@@ -371,28 +495,31 @@ template <uint32_t BITS> struct tile_loader {
     }
 };
 
-/* Adds a unit to a warp's 2 panels x 64 columns. */
-template <uint32_t BITS>
-DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &m, uint32_t side_all,
-                     uint32_t panel, uint32_t column, uint32_t row)
+/* Adds a unit to COUNT of a warp's panels x 64 columns. */
+template <uint32_t BITS, bool WHOLE, uint32_t COUNT>
+DEVICE void add_panels(float (*c)[8][4], const uint8_t *stage, const cuda_matrix &m, uint32_t side_all,
+                       uint32_t panel, uint32_t column, uint32_t row)
 {
     uint32_t lane = threadIdx.x % 32;
-    uint32_t a[2][4][4];
+    uint32_t a[COUNT][4][4];
 #pragma unroll
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < COUNT; i++) {
         uint4 q[ring<BITS>::PIECES];
-        lane_sides s = {};
+        lane_sides s;
         const uint8_t *codes = stage + (panel + i) * ring<BITS>::CODES;
 #pragma unroll
         for (uint32_t j = 0; j < ring<BITS>::PIECES; j++)
             q[j] = *(const uint4 *)(codes + j * 512 + lane * 16);
         if (BITS < 16)
-            s = sides_from(stage + TILE_PANELS * ring<BITS>::CODES + (panel + i) * side_all +
-                               (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
-                           m, lane / 4);
+            s = lane_sides_of<WHOLE>(
+                sides_from<WHOLE>(
+                    stage + TILE_PANELS * ring<BITS>::CODES + (panel + i) * side_all +
+                        (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
+                    m, lane / 4),
+                m);
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++)
-            fragment<BITS>(q, s, j, a[i][j]);
+            fragment<BITS, WHOLE>(q, s, j, a[i][j]);
     }
     const uint8_t *x = stage + TILE_PANELS * (ring<BITS>::CODES + side_all) + (column + lane % 8) * 2 * UNIT;
     uint32_t at = inputs_at(x, row + column + lane % 8);
@@ -403,10 +530,23 @@ DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
 #pragma unroll
-            for (uint32_t i = 0; i < 2; i++)
+            for (uint32_t i = 0; i < COUNT; i++)
                 mma(c[i][n], a[i][j], b[2 * j], b[2 * j + 1]);
         }
     }
+}
+
+/* Both of a warp's panels. Code for newer chips takes more registers. */
+template <uint32_t BITS, bool WHOLE>
+DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &m, uint32_t side_all,
+                     uint32_t panel, uint32_t column, uint32_t row)
+{
+#if __CUDA_ARCH__ >= 1000
+    add_panels<BITS, WHOLE, 1>(c, stage, m, side_all, panel, column, row);
+    add_panels<BITS, WHOLE, 1>(c + 1, stage, m, side_all, panel + 1, column, row);
+#else
+    add_panels<BITS, WHOLE, 2>(c, stage, m, side_all, panel, column, row);
+#endif
 }
 
 /* A chain's sums join those of the chains before it, and begin anew. */
@@ -455,8 +595,11 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
         if (u + a.stages - 1 < units)
             in.load(shared + (u + a.stages - 1) % a.stages * stage_bytes, u + a.stages - 1);
         copies_end();
-        add_tile<BITS>(c, shared + u % a.stages * stage_bytes, m, side_all, panel, column,
-                       a.x.first + in.first_column);
+        const uint8_t *stage = shared + u % a.stages * stage_bytes;
+        if (BITS < 16 && is_whole(m))
+            add_tile<BITS, true>(c, stage, m, side_all, panel, column, a.x.first + in.first_column);
+        else
+            add_tile<BITS, false>(c, stage, m, side_all, panel, column, a.x.first + in.first_column);
     }
     if constexpr (CHAINS > 1) {
         for (; chain < CHAINS; chain++)

@@ -184,7 +184,9 @@ DEVICE uint32_t scale_bytes(const cuda_matrix &m)
 DEVICE uint32_t sides_bytes(const cuda_matrix &m)
 {
     uint32_t scales = scale_bytes(m);
-    return scales + (m.biases == CUDA_BIASES_STORED ? scales : m.biases == CUDA_BIASES_ZEROS ? CUDA_PANEL : 0);
+    return scales + (m.biases == CUDA_BIASES_STORED  ? scales
+                     : m.biases == CUDA_BIASES_ZEROS ? CUDA_PANEL
+                                                     : 0);
 }
 DEVICE uint64_t group_bytes(const cuda_matrix &m)
 {
@@ -193,7 +195,7 @@ DEVICE uint64_t group_bytes(const cuda_matrix &m)
 /* Upper scales and biases; 0 with one level. */
 DEVICE uint32_t super_bytes(const cuda_matrix &m)
 {
-    return m.super == 0                                                    ? 0
+    return m.super == 0                                               ? 0
            : m.qparams == CUDA_E4M3 || m.biases == CUDA_BIASES_STORED ? CUDA_PANEL * 4
                                                                       : CUDA_PANEL * 2;
 }

@@ -77,31 +77,54 @@ DEVICE fragment_place place_of(uint32_t bits, uint32_t row, uint32_t k)
 
 /* ---- values ---- */
 
-/* Of a lane: rows g and g + 8. */
+/* Of a lane: scale and bias of rows g and g + 8, as they are stored. */
+struct raw_sides {
+    uint32_t v[4]; /* of f32 the scales, then the biases; else a pair for each row */
+};
+/* One rounding: codes of at most eight bits, scales and biases are all bf16. */
+DEVICE bool is_whole(const cuda_matrix &m)
+{
+    return m.bits < 16 && m.qparams == CUDA_BF16 && m.biases == CUDA_BIASES_STORED;
+}
+
+template <bool WHOLE> DEVICE raw_sides sides_from(const uint8_t *at, const cuda_matrix &m, uint32_t row)
+{
+    raw_sides s;
+    if (!WHOLE && m.qparams == CUDA_F32) {
+        uint2 low = ((const uint2 *)at)[row], high = ((const uint2 *)at)[row + 8];
+        s.v[0] = low.x, s.v[1] = high.x, s.v[2] = low.y, s.v[3] = high.y;
+    } else {
+        s.v[0] = ((const uint32_t *)at)[row], s.v[1] = ((const uint32_t *)at)[row + 8];
+        s.v[2] = s.v[3] = 0;
+    }
+    return s;
+}
+
 struct lane_sides {
     float scale[2], bias[2];
-    bool whole; /* one rounding */
+    bf16x2 scales[2], biases[2]; /* whole: twice each */
 };
 
-DEVICE lane_sides sides_from(const uint8_t *at, const cuda_matrix &m, uint32_t row)
+template <bool WHOLE> DEVICE lane_sides lane_sides_of(const raw_sides &raw, const cuda_matrix &m)
 {
     lane_sides s;
-    s.whole = m.qparams == CUDA_BF16 && m.biases == CUDA_BIASES_STORED;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
+        uint32_t v = raw.v[i];
+        if (WHOLE) {
+            s.scales[i] = pair_of(__byte_perm(v, 0, 0x1010));
+            s.biases[i] = pair_of(__byte_perm(v, 0, 0x3232));
+            continue;
+        }
         if (m.qparams == CUDA_F32) {
-            float2 v = ((const float2 *)at)[row + 8 * i];
-            s.scale[i] = v.x;
-            s.bias[i] = v.y;
+            s.scale[i] = __uint_as_float(v);
+            s.bias[i] = __uint_as_float(raw.v[2 + i]);
+        } else if (m.qparams == CUDA_BF16) {
+            s.scale[i] = __uint_as_float(v << 16);
+            s.bias[i] = __uint_as_float(v & 0xffff0000);
         } else {
-            uint32_t v = ((const uint32_t *)at)[row + 8 * i];
-            if (m.qparams == CUDA_BF16) {
-                s.scale[i] = __uint_as_float(v << 16);
-                s.bias[i] = __uint_as_float(v & 0xffff0000);
-            } else {
-                s.scale[i] = __half2float(__ushort_as_half((unsigned short)v));
-                s.bias[i] = __half2float(__ushort_as_half((unsigned short)(v >> 16)));
-            }
+            s.scale[i] = __half2float(__ushort_as_half((unsigned short)v));
+            s.bias[i] = __half2float(__ushort_as_half((unsigned short)(v >> 16)));
         }
         if (m.biases == CUDA_BIASES_ZEROS)
             s.bias[i] = -s.scale[i] * s.bias[i];
@@ -109,50 +132,44 @@ DEVICE lane_sides sides_from(const uint8_t *at, const cuda_matrix &m, uint32_t r
     return s;
 }
 
-DEVICE uint32_t scaled(const lane_sides &s, uint32_t half, float a, float b)
+template <bool WHOLE> DEVICE uint32_t scaled(const lane_sides &s, uint32_t half, bf16x2 q)
 {
-    return bits_of(
-        __floats2bfloat162_rn(fmaf(s.scale[half], a, s.bias[half]), fmaf(s.scale[half], b, s.bias[half])));
-}
-/* Codes are whole numbers of at most eight bits, so bf16 has them. */
-DEVICE uint32_t scaled_whole(const lane_sides &s, uint32_t half, bf16x2 codes)
-{
-    return bits_of(__hfma2(codes, __float2bfloat162_rn(s.scale[half]), __float2bfloat162_rn(s.bias[half])));
+    if (WHOLE)
+        return bits_of(__hfma2(q, s.scales[half], s.biases[half]));
+    return bits_of(__floats2bfloat162_rn(fmaf(s.scale[half], __low2float(q), s.bias[half]),
+                                         fmaf(s.scale[half], __high2float(q), s.bias[half])));
 }
 
 /* Pair `i` of a word of 4 bits: bf16 has 128 + q in its low bits. */
-DEVICE uint32_t pair_of_nibbles(const lane_sides &s, uint32_t word, uint32_t i)
+DEVICE bf16x2 pair_of_nibbles(uint32_t word, uint32_t i)
 {
     const uint32_t base = 0x43004300;
-    bf16x2 q = __hsub2(pair_of((word >> 4 * i & 0x000f000f) | base), pair_of(base));
-    if (s.whole)
-        return scaled_whole(s, i % 2, q);
-    return scaled(s, i % 2, __low2float(q), __high2float(q));
+    return __hsub2(pair_of((word >> 4 * i & 0x000f000f) | base), pair_of(base));
 }
 /* Bytes `late` and late + 2 of a word. A float has 2^23 + q in its low bits. */
-DEVICE uint32_t pair_of_bytes(const lane_sides &s, uint32_t word, uint32_t half, uint32_t late)
+DEVICE bf16x2 pair_of_bytes(uint32_t word, uint32_t late)
 {
     float a = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7650 + late)) - 8388608.0f;
     float b = __uint_as_float(__byte_perm(word, 0x4b000000, 0x7652 + late)) - 8388608.0f;
-    if (s.whole)
-        return scaled_whole(s, half, __floats2bfloat162_rn(a, b));
-    return scaled(s, half, a, b);
+    return __floats2bfloat162_rn(a, b);
 }
 
 /* The A operand of step `j`, from the pieces of a lane. */
-template <uint32_t BITS> DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a[4])
+template <uint32_t BITS, bool WHOLE>
+DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a[4])
 {
     if (BITS == 16) {
         a[0] = q[j].x, a[1] = q[j].y, a[2] = q[j].z, a[3] = q[j].w;
     } else if (BITS == 8) {
         uint32_t low = j % 2 ? q[j / 2].z : q[j / 2].x, high = j % 2 ? q[j / 2].w : q[j / 2].y;
-        a[0] = pair_of_bytes(s, low, 0, 0), a[1] = pair_of_bytes(s, high, 1, 0);
-        a[2] = pair_of_bytes(s, low, 0, 1), a[3] = pair_of_bytes(s, high, 1, 1);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            a[i] = scaled<WHOLE>(s, i % 2, pair_of_bytes(i % 2 ? high : low, i / 2));
     } else {
         uint32_t word = j == 0 ? q[0].x : j == 1 ? q[0].y : j == 2 ? q[0].z : q[0].w;
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
-            a[i] = pair_of_nibbles(s, word, i);
+            a[i] = scaled<WHOLE>(s, i % 2, pair_of_nibbles(word, i));
     }
 }
 
@@ -164,10 +181,13 @@ DEVICE float fragment_value(const cuda_matrix &m, uint32_t row, uint32_t k)
     uint32_t code = *(const uint32_t *)(panel + p.word) >> p.shift & (0xffffu >> (16 - m.bits));
     if (m.bits == 16)
         return __uint_as_float(code << 16);
-    lane_sides s = sides_from(panel + sides_at(m, k / m.group), m, row % 8);
-    uint32_t half = row % CUDA_PANEL / 8;
-    uint32_t v = s.whole ? scaled_whole(s, half, __floats2bfloat162_rn((float)code, 0))
-                         : scaled(s, half, (float)code, 0);
+    const uint8_t *sides = panel + sides_at(m, k / m.group);
+    bf16x2 q = __floats2bfloat162_rn((float)code, 0);
+    uint32_t half = row % CUDA_PANEL / 8, v;
+    if (is_whole(m))
+        v = scaled<true>(lane_sides_of<true>(sides_from<true>(sides, m, row % 8), m), half, q);
+    else
+        v = scaled<false>(lane_sides_of<false>(sides_from<false>(sides, m, row % 8), m), half, q);
     return __uint_as_float(v << 16);
 }
 

@@ -54,66 +54,97 @@ KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
 
 /* ---- norms ---- */
 
-/* The usual case, with the bits of the general one, by registers: h += out, y = rmsnorm(h). */
-#define NORM_EACH 32u
-DEVICE bool is_plain(const cuda_norm_op &a)
+/* The usual case, by registers: h += out, y = rmsnorm(h). */
+#define NORM_EACH 8u /* of four values */
+DEVICE bool is_plain(const cuda_residual &add, const cuda_norm &norm, const cuda_rows &h, const cuda_rows &y)
 {
-    return a.add.kind != CUDA_RESIDUAL_EXPERTS && !a.add.norm.weight && !a.add.layer_scale && !a.keep.width &&
-           a.norm.weight && !a.norm.layer_norm && !a.stream && a.y.width == a.h.width &&
-           a.h.width <= NORM_EACH * CUDA_THREADS;
+    uintptr_t places = (uintptr_t)h.at | (uintptr_t)y.at | (uintptr_t)add.out.at | (uintptr_t)norm.weight;
+    return add.kind != CUDA_RESIDUAL_EXPERTS && !add.norm.weight && !add.layer_scale && norm.weight &&
+           !norm.layer_norm && y.width == h.width && h.width % 4 == 0 && places % 16 == 0 &&
+           h.width <= NORM_EACH * 4 * CUDA_THREADS;
 }
 
-template <uint32_t EACH> DEVICE void norm_plain(const cuda_norm_op &a, uint32_t t)
+DEVICE void put_four(const cuda_rounded &r, uint32_t row, uint32_t i, float4 v)
 {
-    float *h = row_of(a.h, t), *y = row_of(a.y, t), x[EACH], w[EACH];
-    uint32_t n = a.h.width;
+    row += r.first;
+    uint16_t *at = r.at + ((uint64_t)(i / 64) * r.rows + row) * 64;
+    *(__nv_bfloat162 *)(at + rounded_place(row, i)) = __floats2bfloat162_rn(v.x, v.y);
+    *(__nv_bfloat162 *)(at + rounded_place(row, i + 2)) = __floats2bfloat162_rn(v.z, v.w);
+}
+
+template <uint32_t EACH>
+DEVICE void norm_plain(const cuda_residual &add, const cuda_norm &norm, const cuda_rounded &rounded,
+                       const float *out, float *__restrict__ h, float *__restrict__ y, uint32_t n,
+                       uint32_t row)
+{
+    float4 x[EACH], w[EACH];
 #pragma unroll
     for (uint32_t j = 0; j < EACH; j++) {
-        uint32_t i = threadIdx.x + j * CUDA_THREADS;
-        w[j] = i < n ? a.norm.weight[i] : 0;
+        uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
+        w[j] = i < n ? *(const float4 *)(norm.weight + i) : float4{0, 0, 0, 0};
     }
     grid_wait();
 #pragma unroll
     for (uint32_t j = 0; j < EACH; j++) {
-        uint32_t i = threadIdx.x + j * CUDA_THREADS;
-        x[j] = i < n ? h[i] : 0;
+        uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
+        x[j] = i < n ? *(const float4 *)(h + i) : float4{0, 0, 0, 0};
     }
-    if (a.add.kind == CUDA_RESIDUAL_ADD) {
-        const float *out = row_of(a.add.out, t);
+    if (out) {
+        float scale = add.scale != 0 ? add.scale : 1;
+        float4 r[EACH];
 #pragma unroll
         for (uint32_t j = 0; j < EACH; j++) {
-            uint32_t i = threadIdx.x + j * CUDA_THREADS;
+            uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
+            r[j] = i < n ? *(const float4 *)(out + i) : float4{0, 0, 0, 0};
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++) {
+            uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
+            x[j] = {fmaf(scale, r[j].x, x[j].x), fmaf(scale, r[j].y, x[j].y), fmaf(scale, r[j].z, x[j].z),
+                    fmaf(scale, r[j].w, x[j].w)};
             if (i < n)
-                h[i] = x[j] = a.add.scale != 0 ? fmaf(a.add.scale, out[i], x[j]) : x[j] + out[i];
+                *(float4 *)(h + i) = x[j];
         }
     }
-    double sum = 0;
-#pragma unroll
-    for (uint32_t j = 0; j < EACH; j++)
-        sum += (double)x[j] * x[j];
-    float r = (float)(1 / sqrt(block_sum(sum) / n + a.norm.eps));
+    double sums[4] = {};
 #pragma unroll
     for (uint32_t j = 0; j < EACH; j++) {
-        uint32_t i = threadIdx.x + j * CUDA_THREADS;
-        float v = w[j] * (x[j] * r);
-        if (i < n)
-            y[i] = v;
-        if (i < rounded_width(n))
-            put_rounded(a.rounded, t, i, i < n ? v : 0);
+        sums[0] += (double)x[j].x * x[j].x, sums[1] += (double)x[j].y * x[j].y;
+        sums[2] += (double)x[j].z * x[j].z, sums[3] += (double)x[j].w * x[j].w;
     }
+    float r = (float)(1 / sqrt(block_sum((sums[0] + sums[1]) + (sums[2] + sums[3])) / n + norm.eps));
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++) {
+        uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
+        float4 v = {w[j].x * (x[j].x * r), w[j].y * (x[j].y * r), w[j].z * (x[j].z * r),
+                    w[j].w * (x[j].w * r)};
+        if (i < n)
+            *(float4 *)(y + i) = v;
+        if (rounded.at && i < rounded_width(n))
+            put_four(rounded, row, i, v);
+    }
+}
+
+/* Row t of h; row `row` of y. */
+DEVICE void norm_usual(const cuda_residual &add, const cuda_norm &norm, const cuda_rounded &rounded,
+                       const cuda_rows &rows, const cuda_rows &results, uint32_t t, uint32_t row)
+{
+    const float *out = add.kind == CUDA_RESIDUAL_ADD ? row_of(add.out, t) : NULL;
+    float *h = row_of(rows, t), *y = row_of(results, row);
+    if (rows.width <= 4 * CUDA_THREADS)
+        norm_plain<1>(add, norm, rounded, out, h, y, rows.width, row);
+    else if (rows.width <= 16 * CUDA_THREADS)
+        norm_plain<4>(add, norm, rounded, out, h, y, rows.width, row);
+    else
+        norm_plain<NORM_EACH>(add, norm, rounded, out, h, y, rows.width, row);
 }
 
 KERNEL plateau_norm(const cuda_step s, const cuda_norm_op a)
 {
     grid_next();
     uint32_t t = blockIdx.x;
-    if (is_plain(a)) {
-        if (a.h.width <= 4 * CUDA_THREADS)
-            norm_plain<4>(a, t);
-        else if (a.h.width <= 16 * CUDA_THREADS)
-            norm_plain<16>(a, t);
-        else
-            norm_plain<NORM_EACH>(a, t);
+    if (is_plain(a.add, a.norm, a.h, a.y) && !a.keep.width && !a.stream) {
+        norm_usual(a.add, a.norm, a.rounded, a.h, a.y, t, t);
         return;
     }
     grid_wait();
@@ -158,6 +189,10 @@ KERNEL plateau_gather(const cuda_step s, const cuda_gather a)
 {
     grid_begin();
     uint32_t t = s.logit_columns[blockIdx.x];
+    if (is_plain(a.add, a.norm, a.h, a.y)) {
+        norm_usual(a.add, a.norm, a.rounded, a.h, a.y, t, blockIdx.x);
+        return;
+    }
     float *h = row_of(a.h, t), *y = row_of(a.y, blockIdx.x);
     add_residual(s, a.add, h, a.h.width, t);
     if (a.norm.weight)

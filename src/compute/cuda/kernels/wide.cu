@@ -1,9 +1,10 @@
 /* wide.cu - products of many columns by wgmma (sm_90a), with the arithmetic and the bits of bf16.cu.
  *
- * A block has 128 rows and 256 columns, or with 8 chains 128. One thread brings unit after unit of weights
- * and inputs into a ring of stages. Two groups of four warps have 64 rows each. A warp dequantises its
- * panel's fragments into registers and multiplies them with the inputs in shared memory. Whether wgmma has
- * the bits of mma.sync is tried when a device is opened (cuda_probe.c). */
+ * A block has 128 rows and 256 columns, or with 8 chains 128. Four threads bring unit after unit of weights
+ * and inputs into a ring of stages. Two blocks with the same columns bring each other half of the inputs:
+ * else reading L2 would bind. Two groups of four warps have 64 rows each. A warp dequantises its panel's fragments
+ * into registers and multiplies them with the inputs in shared memory. Whether wgmma has the bits of mma.sync
+ * is tried when a device is opened (cuda_probe.c). */
 #include "compute/cuda/kernels/fragment.cuh"
 
 #define PANELS 8u   /* of a block */
@@ -21,11 +22,18 @@ DEVICE void barrier_init(uint64_t *b, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
 }
-DEVICE void barrier_arrive(uint64_t *b)
+/* At the barrier that block `rank` of the cluster has at the same place. */
+DEVICE void barrier_arrive(uint64_t *b, uint32_t rank)
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}" ::"r"(shared_at(b)),
+                 "r"(rank)
+                 : "memory");
 }
-/* This many bytes are to come, too. */
+/* And so many bytes are to come. */
 DEVICE void barrier_expect(uint64_t *b, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)), "r"(bytes)
@@ -49,6 +57,20 @@ DEVICE void bring(uint8_t *to, const void *from, uint32_t bytes, uint64_t *b)
             shared_at(to)),
         "l"(from), "r"(bytes), "r"(shared_at(b))
         : "memory");
+}
+/* To the same place of each block of the cluster. */
+DEVICE void bring_to_all(uint8_t *to, const void *from, uint32_t bytes, uint64_t *b)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(shared_at(to)),
+                 "l"(from), "r"(bytes), "r"(shared_at(b)), "h"((uint16_t)((1u << CUDA_WIDE_DOWN) - 1))
+                 : "memory");
+}
+DEVICE void cluster_meet()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
 }
 template <uint32_t NAME, uint32_t THREADS> DEVICE void meet()
 {
@@ -108,62 +130,100 @@ DEVICE uint64_t inputs_of(uint32_t at)
 
 /* ---- a block ---- */
 
+/* The stages go round; their barriers' phase changes with each round. */
+struct turn {
+    uint32_t stage, phase;
+    __device__ __forceinline__ void next(uint32_t stages)
+    {
+        stage++;
+        if (stage == stages) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+/* The DOWN blocks of a cluster have the same columns: each brings a part of the inputs to all of them. */
 template <uint32_t BITS, uint32_t COLUMNS> struct block {
-    static constexpr uint32_t CODES = 128 * BITS, X = COLUMNS * 2 * UNIT;
+    static constexpr uint32_t CODES = 128 * BITS, X = COLUMNS * 2 * UNIT, DOWN = CUDA_WIDE_DOWN;
     const cuda_tiles &a;
     uint8_t *stages;
     uint64_t *full, *empty;
     uint32_t side, stage_bytes, first_column, columns;
 
-    __device__ __forceinline__ uint8_t *stage(uint32_t unit) const
-    {
-        return stages + unit % a.stages * stage_bytes;
-    }
-    __device__ __forceinline__ uint32_t phase(uint32_t unit) const
-    {
-        return unit / a.stages % 2;
-    }
     /* With `glu` the second half are the values' panels; past the last one it comes again. */
     __device__ __forceinline__ uint32_t panel(uint32_t i) const
     {
         uint32_t all = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL;
         if (a.glu)
-            return blockIdx.y * (PANELS / 2) + i % (PANELS / 2) + (i < PANELS / 2 ? 0 : all / 2);
+            return min(blockIdx.y * (PANELS / 2) + i % (PANELS / 2), all / 2 - 1) +
+                   (i < PANELS / 2 ? 0 : all / 2);
         return min(blockIdx.y * PANELS + i, all - 1);
     }
-    __device__ __forceinline__ void bring_unit(uint32_t unit) const
+    /* By a thread of each of four warps: two panels, and the first one brings inputs. */
+    __device__ __forceinline__ void bring_all(uint32_t units) const
     {
-        uint8_t *to = stage(unit);
-        uint64_t *b = &full[unit % a.stages];
-        barrier_expect(b, columns * 2 * UNIT + PANELS * (CODES + side));
-        bring(to, a.x.at + ((uint64_t)unit * a.x.rows + a.x.first + first_column) * UNIT, columns * 2 * UNIT,
-              b);
-        for (uint32_t i = 0; i < PANELS; i++) {
-            const uint8_t *at = a.w.data + panel(i) * fragment_panel_bytes(a.w);
-            bring(to + X + i * CODES, at + (uint64_t)unit * CODES, CODES, b);
-            if (BITS < 16)
-                bring(to + X + PANELS * CODES + i * side, at + sides_at(a.w, unit * UNIT / a.w.group), side,
-                      b);
+        constexpr uint32_t EACH = PANELS / 4, PART = COLUMNS / DOWN;
+        uint32_t mine = threadIdx.x % GROUP / 32, bytes = columns * 2 * UNIT + PANELS * (CODES + side);
+        uint32_t part = blockIdx.y % DOWN * PART;
+        uint32_t x_bytes = columns > part ? min(columns - part, PART) * 2 * UNIT : 0;
+        uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT, left = each;
+        uint64_t panel_bytes = fragment_panel_bytes(a.w), at = 0, side_at = sides_at(a.w, 0);
+        const uint8_t *panels[EACH];
+#pragma unroll
+        for (uint32_t i = 0; i < EACH; i++)
+            panels[i] = a.w.data + panel(mine * EACH + i) * panel_bytes;
+        const uint16_t *x = a.x.at + (uint64_t)(a.x.first + first_column + part) * UNIT;
+        turn t = {0, 1};
+        grid_wait();
+        /* Unrolled, it is miscompiled: addresses of inputs lose their upper half (ptxas 13.0). */
+#pragma unroll 1
+        for (uint32_t u = 0; u < units; u++) {
+            uint8_t *to = stages + t.stage * stage_bytes;
+            uint64_t *b = &full[t.stage];
+            barrier_wait(&empty[t.stage], t.phase);
+            if (mine == 0) {
+                barrier_expect(b, bytes);
+                if (x_bytes > 0)
+                    bring_to_all(to + part * 2 * UNIT, x, x_bytes, b);
+            }
+#pragma unroll
+            for (uint32_t i = 0; i < EACH; i++) {
+                uint32_t p = mine * EACH + i;
+                bring(to + X + p * CODES, panels[i] + at, CODES, b);
+                if (BITS < 16)
+                    bring(to + X + PANELS * CODES + p * side, panels[i] + side_at, side, b);
+            }
+            x += (uint64_t)a.x.rows * UNIT;
+            at += CODES;
+            if (--left == 0) {
+                side_at += side;
+                left = each;
+            }
+            t.next(a.stages);
         }
     }
 };
 
 /* A warp's fragments of a unit. */
-template <uint32_t BITS>
+template <uint32_t BITS, bool WHOLE>
 DEVICE void fragments_of(uint32_t f[16], const uint8_t *codes, const uint8_t *sides, const cuda_matrix &m)
 {
     uint32_t lane = threadIdx.x % 32;
     uint4 q[BITS / 4];
-    lane_sides s = {};
+    lane_sides s;
 #pragma unroll
     for (uint32_t i = 0; i < BITS / 4; i++)
         q[i] = *(const uint4 *)(codes + i * 512 + lane * 16);
     if (BITS < 16)
-        s = sides_from(sides + (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0), m,
-                       lane / 4);
+        s = lane_sides_of<WHOLE>(
+            sides_from<WHOLE>(sides +
+                                  (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
+                              m, lane / 4),
+            m);
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++)
-        fragment<BITS>(q, s, j, f + 4 * j);
+        fragment<BITS, WHOLE>(q, s, j, f + 4 * j);
 }
 
 /* Where value i of a thread's sums lies: its row among the group's 64, its column. */
@@ -211,7 +271,7 @@ DEVICE void put_glu(const cuda_tiles &a, const float *y, uint8_t *shared, uint32
             __bfloat16_as_ushort(__float2bfloat16_rn(silu(y[i]) * values[i * GROUP + thread]));
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     meet<2, GROUP>();
-    if (threadIdx.x > 0)
+    if (threadIdx.x > 0 || columns == 0 || blockIdx.y * 2 * UNIT >= a.w.n)
         return;
     uint16_t *to = a.y_rounded.at + ((uint64_t)blockIdx.y * a.y_rounded.rows + first_column) * UNIT;
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
@@ -227,17 +287,20 @@ DEVICE uint32_t chain_begin(uint32_t units, uint32_t chain, uint32_t chains)
 }
 
 /* Adds `UNITS` units and frees their stages. The other group computes while this one loads. */
-template <uint32_t BITS, uint32_t COLUMNS, uint32_t UNITS>
-DEVICE void add_units(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], uint32_t unit)
+template <uint32_t BITS, bool WHOLE, uint32_t COLUMNS, uint32_t UNITS>
+DEVICE void add_units(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], turn &t)
 {
     uint32_t warp = threadIdx.x / 32, f[UNITS][16];
     uint64_t x[UNITS];
+    turn used = t;
 #pragma unroll
     for (uint32_t i = 0; i < UNITS; i++) {
-        const uint8_t *stage = b.stage(unit + i), *codes = stage + b.X;
-        barrier_wait(&b.full[(unit + i) % b.a.stages], b.phase(unit + i));
-        fragments_of<BITS>(f[i], codes + warp * b.CODES, codes + PANELS * b.CODES + warp * b.side, b.a.w);
+        const uint8_t *stage = b.stages + t.stage * b.stage_bytes, *codes = stage + b.X;
+        barrier_wait(&b.full[t.stage], t.phase);
+        fragments_of<BITS, WHOLE>(f[i], codes + warp * b.CODES, codes + PANELS * b.CODES + warp * b.side,
+                                  b.a.w);
         x[i] = inputs_of(shared_at(stage));
+        t.next(b.a.stages);
     }
     wgmma_begin();
 #pragma unroll
@@ -249,15 +312,18 @@ DEVICE void add_units(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], ui
     wgmma_end();
     wgmma_wait<0>();
 #pragma unroll
-    for (uint32_t i = 0; i < UNITS; i++)
-        if (threadIdx.x % 32 == 0)
-            barrier_arrive(&b.empty[(unit + i) % b.a.stages]);
+    for (uint32_t i = 0; i < UNITS; i++) {
+        if (threadIdx.x % 32 < b.DOWN)
+            barrier_arrive(&b.empty[used.stage], threadIdx.x % 32);
+        used.next(b.a.stages);
+    }
 }
 
-template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS>
-DEVICE void consume(const block<BITS, COLUMNS> &b, uint32_t units)
+template <uint32_t BITS, bool WHOLE, uint32_t CHAINS, uint32_t COLUMNS>
+DEVICE void multiply(const block<BITS, COLUMNS> &b, uint32_t units, float (&c)[COLUMNS / 2],
+                     float (&sum)[CHAINS > 1 ? COLUMNS / 2 : 1])
 {
-    float c[COLUMNS / 2], sum[CHAINS > 1 ? COLUMNS / 2 : 1];
+    turn t = {0, 0};
     /* -0 + x is x, with its sign. */
 #pragma unroll
     for (uint32_t i = 0; CHAINS > 1 && i < COLUMNS / 2; i++)
@@ -270,13 +336,23 @@ DEVICE void consume(const block<BITS, COLUMNS> &b, uint32_t units)
             c[i] = 0;
 #pragma unroll 1
         for (; u + 2 <= to; u += 2)
-            add_units<BITS, COLUMNS, 2>(b, c, u);
+            add_units<BITS, WHOLE, COLUMNS, 2>(b, c, t);
         if (u < to)
-            add_units<BITS, COLUMNS, 1>(b, c, u);
+            add_units<BITS, WHOLE, COLUMNS, 1>(b, c, t);
 #pragma unroll
         for (uint32_t i = 0; CHAINS > 1 && i < COLUMNS / 2; i++)
             sum[CHAINS > 1 ? i : 0] += c[i];
     }
+}
+
+template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS>
+DEVICE void consume(const block<BITS, COLUMNS> &b, uint32_t units)
+{
+    float c[COLUMNS / 2], sum[CHAINS > 1 ? COLUMNS / 2 : 1];
+    if (BITS < 16 && is_whole(b.a.w))
+        multiply<BITS, true, CHAINS, COLUMNS>(b, units, c, sum);
+    else
+        multiply<BITS, false, CHAINS, COLUMNS>(b, units, c, sum);
     const float *y = CHAINS > 1 ? sum : c;
     if (b.a.glu)
         put_glu<COLUMNS>(b.a, y, b.stages, b.first_column, b.columns);
@@ -291,41 +367,40 @@ template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(con
     uint8_t *stages = shared + (0u - shared_at(shared)) % 1024;
     uint32_t units = fragment_units(a.w), side = unit_side_bytes(a.w), first = blockIdx.x * COLUMNS;
     uint32_t stage_bytes = (COLUMNS * 2 * UNIT + PANELS * (128 * BITS + side) + 1023) / 1024 * 1024;
-    const block<BITS, COLUMNS> b = {a,    stages,      full,  empty,
-                                    side, stage_bytes, first, min(COLUMNS, a.count - first)};
+    const block<BITS, COLUMNS> b = {
+        a,    stages,      full,  empty,
+        side, stage_bytes, first, first < a.count ? min(COLUMNS, a.count - first) : 0};
     grid_next();
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < a.stages; i++) {
             barrier_init(&full[i], 1);
-            barrier_init(&empty[i], 8);
+            barrier_init(&empty[i], 8 * b.DOWN);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    __syncthreads();
+    cluster_meet();
     if (threadIdx.x >= 2 * GROUP) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x > 2 * GROUP)
-            return;
-        grid_wait();
-        for (uint32_t u = 0; u < units; u++) {
-            if (u >= a.stages)
-                barrier_wait(&empty[u % a.stages], b.phase(u) ^ 1);
-            b.bring_unit(u);
-        }
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+        if (threadIdx.x % 32 == 0)
+            b.bring_all(units);
+        __syncwarp();
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
         consume<BITS, CHAINS, COLUMNS>(b, units);
     }
+    cluster_meet(); /* others still arrive here */
 }
 
+#define CLUSTER __cluster_dims__(1, CUDA_WIDE_DOWN, 1)
 #else
+#define CLUSTER
 template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(const cuda_tiles &a)
 {
 }
 #endif
 
 #define WIDE(bits, chains)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(CUDA_WIDE_THREADS, 1)                                       \
+    extern "C" __global__ void CLUSTER __launch_bounds__(CUDA_WIDE_THREADS, 1)                               \
         plateau_wide##bits##_##chains(const __grid_constant__ cuda_tiles a)                                  \
     {                                                                                                        \
         wide<bits, chains, CUDA_WIDE_COLUMNS_##chains>(a);                                                   \

@@ -1,0 +1,431 @@
+/* attend.cuh - attention of bf16 mode on tensor cores: its arithmetic, and what its kernels share.
+ *
+ * The arithmetic of a query and a head. q, k and v are bf16. A score is mma over the head's numbers in steps
+ * of 16, from 0. Keys lie in blocks of 64 and segments of CUDA_SEGMENT, from position 0 on. A segment begins
+ * with no values. Of each of its blocks in which the query sees a key: m' = max(m, the largest score). Values
+ * and the sum of weights are multiplied by e(m - m'). Weights e(s - m'), rounded to bf16, are multiplied with
+ * v and with 1 by mma over the keys, in steps of 16. e(x) is ex2.approx of x * log2(e). Then segments are
+ * joined in their order (join()). A key that is not seen has the weight 0, which changes no sum. */
+#ifndef PLATEAU_CUDA_ATTEND_CUH
+#define PLATEAU_CUDA_ATTEND_CUH
+
+#include "compute/cuda/kernels/fragment.cuh"
+
+#define SEGMENT    CUDA_SEGMENT
+#define BLOCK_KEYS 64u
+#define ROWS       16u
+#define ONES       0x3f803f80u /* two of bf16 */
+
+struct range {
+    uint32_t first, end;
+};
+
+/* The tokens that a query at `position` sees. */
+DEVICE range seen_by(const cuda_attention &a, uint32_t position)
+{
+    uint32_t first = a.window > 0 && position >= a.window ? position + 1 - a.window : 0;
+    return {a.mtp ? 1 : first, position + 1};
+}
+
+/* What a score is multiplied by. With a cap it is done already. */
+DEVICE float unit_of(const cuda_attention &a)
+{
+    return a.cap > 0 ? 1 : a.scale;
+}
+
+/* A query's sums over the segments so far. */
+struct total {
+    float max, sum;
+};
+/* What the sums so far, and the next segment's, are multiplied by. */
+struct factors {
+    float keep, add;
+};
+
+DEVICE factors join(total &t, bool joins, float max, float sum)
+{
+    float larger = joins ? fmaxf(t.max, max) : max;
+    factors f = {joins ? expf(t.max - larger) : 0, expf(max - larger)};
+    t.sum = joins ? fmaf(t.sum, f.keep, sum * f.add) : sum * f.add;
+    t.max = larger;
+    return f;
+}
+
+/* The sink's share of the sum; what the values are multiplied by. */
+DEVICE float add_sink(const cuda_attention &a, uint32_t head, total &t)
+{
+    if (!a.sinks)
+        return 1;
+    float larger = fmaxf(t.max, a.sinks[head]), keep = expf(t.max - larger);
+    t.sum = fmaf(t.sum, keep, expf(a.sinks[head] - larger));
+    return keep;
+}
+
+DEVICE void put_value(const cuda_attention &a, uint32_t t, uint32_t head, uint32_t d, float value, float keep,
+                      float sum)
+{
+    float y = value * keep / sum;
+    if (a.gated)
+        y = y / (1.0f + expf(-row_of(a.qkv, t)[(uint64_t)head * a.q_stride + a.kv.k_width + d]));
+    row_of(a.out, t)[(uint64_t)head * a.kv.v_width + d] = y;
+    put_rounded(a.rounded, t, head * a.kv.v_width + d, y);
+}
+
+/* ---- keys and values in shared memory ---- */
+
+DEVICE uint32_t shared_at(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+/* 16 bytes that come beside the arithmetic, or zeros. */
+DEVICE void bring16(uint32_t to, const void *from, bool some)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(some ? 16 : 0));
+}
+DEVICE void brought(uint32_t stages)
+{
+    if (stages == 4)
+        asm volatile("cp.async.wait_group 3;" ::: "memory");
+    else if (stages == 2)
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+    else
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
+
+/* Of a block of keys: of both pages K [D][32], then of both V [32][D]. Pieces of 16 bytes change places, so
+ * 8 rows of a matrix take all banks. */
+template <uint32_t D> struct keys {
+    static constexpr uint32_t PAGE = D * CUDA_PAGE_TOKENS * 2, BYTES = 4 * PAGE;
+    static __device__ __forceinline__ uint32_t k_at(uint32_t d, uint32_t piece)
+    {
+        return piece / 4 * PAGE + d * 64 + (piece % 4 ^ d / 2 % 4) * 16;
+    }
+    static __device__ __forceinline__ uint32_t v_at(uint32_t key, uint32_t piece)
+    {
+        return 2 * PAGE + key * 2 * D + (piece ^ key % 8) * 16;
+    }
+};
+
+/* Where a query's keys lie. */
+struct source {
+    const cuda_step &s;
+    const cuda_attention &a;
+    const cuda_seq &seq;
+    uint32_t kv_head;
+    range seen; /* by any query */
+};
+
+template <uint32_t D, uint32_t THREADS> DEVICE void bring_block(uint32_t to, const source &o, uint32_t begin)
+{
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        uint32_t at = begin + half * CUDA_PAGE_TOKENS;
+        bool some = at < o.seen.end && at + CUDA_PAGE_TOKENS > o.seen.first;
+        const char *k = (const char *)page_at(o.s, o.seq, o.a.kv, o.kv_head,
+                                              (some ? at : o.seen.first) / CUDA_PAGE_TOKENS);
+        const char *v = k + o.a.kv.k_bytes;
+#pragma unroll
+        for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS)
+            bring16(to + keys<D>::k_at(i / 4, half * 4 + i % 4), k + i * 16, some);
+#pragma unroll
+        for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS) {
+            uint32_t key = i / (D / 8), token = at + key;
+            bring16(to + keys<D>::v_at(half * CUDA_PAGE_TOKENS + key, i % (D / 8)), v + i * 16,
+                    some && token >= o.seen.first && token < o.seen.end);
+        }
+    }
+}
+
+/* ---- mma ---- */
+
+DEVICE void load4(uint32_t r[4], uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+DEVICE void load4_turned(uint32_t r[4], uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* e to the unit's power of x - m, of x * c + (-m * c) where c = unit * log2(e). */
+DEVICE float weight_of(float x, float c, float less)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, c, less)));
+    return y;
+}
+DEVICE uint32_t pair_of(float a, float b)
+{
+    return bits_of(__floats2bfloat162_rn(a, b));
+}
+/* Where a lane's row of an A operand lies: 16 rows, `pitch` bytes each. */
+DEVICE uint32_t operand_at(uint32_t rows, uint32_t pitch)
+{
+    uint32_t lane = threadIdx.x % 32;
+    return rows + (lane % 16) * pitch + lane / 16 * 16;
+}
+
+/* ---- 16 rows: queries of one head, or one query's heads ---- */
+
+/* What the warps of a team tell each other. */
+struct exchange {
+    float largest[4][ROWS];
+    __align__(16) uint16_t weights[ROWS][BLOCK_KEYS + 8];
+};
+
+/* WARPS of them have the keys of a block in equal parts, and then the values' numbers. */
+template <uint32_t D, uint32_t WARPS> struct team {
+    static constexpr uint32_t KEYS = BLOCK_KEYS / WARPS, DIMS = D / WARPS, Q_PITCH = 2 * D + 16;
+    float o[DIMS / 8][4], sum[4], max[2];
+    uint32_t warp, name; /* of the team; of its barrier */
+    exchange *others;
+
+    __device__ __forceinline__ void meet() const
+    {
+        if (WARPS > 1)
+            asm volatile("bar.sync %0, %1;" ::"r"(name), "n"(32 * WARPS) : "memory");
+    }
+
+    __device__ __forceinline__ void begin()
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < DIMS / 8; i++)
+            o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+        sum[0] = sum[1] = sum[2] = sum[3] = 0;
+        max[0] = max[1] = -INFINITY;
+    }
+
+    __device__ __forceinline__ void score(float s[KEYS / 8][4], uint32_t q, uint32_t block) const
+    {
+        uint32_t lane = threadIdx.x % 32, q_at = operand_at(q, Q_PITCH);
+#pragma unroll
+        for (uint32_t step = 0; step < D / 16; step++) {
+            uint32_t a[4];
+            load4(a, q_at + step * 32);
+#pragma unroll
+            for (uint32_t n = 0; n < KEYS / 8; n += 2) {
+                uint32_t b[4];
+                load4_turned(b,
+                             block + keys<D>::k_at(step * 16 + lane % 16, warp * (KEYS / 8) + n + lane / 16));
+                mma(s[n], a, b[0], b[1]);
+                mma(s[n + 1], a, b[2], b[3]);
+            }
+        }
+    }
+
+    /* The rows' largest scores among the block's keys. */
+    __device__ __forceinline__ void find_largest(const float s[KEYS / 8][4], float largest[2])
+    {
+        uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+        for (uint32_t r = 0; r < 2; r++) {
+            largest[r] = -INFINITY;
+#pragma unroll
+            for (uint32_t n = 0; n < KEYS / 8; n++)
+                largest[r] = fmaxf(largest[r], fmaxf(s[n][2 * r], s[n][2 * r + 1]));
+            largest[r] = fmaxf(largest[r], __shfl_xor_sync(0xffffffffu, largest[r], 1));
+            largest[r] = fmaxf(largest[r], __shfl_xor_sync(0xffffffffu, largest[r], 2));
+            if (WARPS > 1 && lane % 4 == 0)
+                others->largest[warp][lane / 4 + 8 * r] = largest[r];
+        }
+        if (WARPS == 1)
+            return;
+        meet();
+#pragma unroll
+        for (uint32_t r = 0; r < 2; r++)
+            for (uint32_t w = 0; w < WARPS; w++)
+                largest[r] = fmaxf(largest[r], others->largest[w][lane / 4 + 8 * r]);
+    }
+
+    /* Scores become weights, as A operands of the block's four steps. */
+    __device__ __forceinline__ void weigh(const float s[KEYS / 8][4], float c, const float less[2],
+                                          uint32_t p[4][4])
+    {
+        uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+        for (uint32_t n = 0; n < KEYS / 8; n++) {
+            uint32_t low = pair_of(weight_of(s[n][0], c, less[0]), weight_of(s[n][1], c, less[0]));
+            uint32_t high = pair_of(weight_of(s[n][2], c, less[1]), weight_of(s[n][3], c, less[1]));
+            if (WARPS == 1) {
+                p[n / 2 % 4][n % 2 * 2] = low;
+                p[n / 2 % 4][n % 2 * 2 + 1] = high;
+            } else {
+                uint32_t key = warp * KEYS + n * 8 + lane % 4 * 2;
+                *(uint32_t *)&others->weights[lane / 4][key] = low;
+                *(uint32_t *)&others->weights[lane / 4 + 8][key] = high;
+            }
+        }
+        if (WARPS == 1)
+            return;
+        meet();
+#pragma unroll
+        for (uint32_t step = 0; step < 4; step++)
+            load4(p[step], operand_at(shared_at(others->weights), sizeof(others->weights[0])) + step * 32);
+    }
+
+    __device__ __forceinline__ void add_values(const uint32_t p[4][4], uint32_t block)
+    {
+        uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+        for (uint32_t step = 0; step < 4; step++) {
+#pragma unroll
+            for (uint32_t n = 0; n < DIMS / 8; n += 2) {
+                uint32_t b[4];
+                load4_turned(b,
+                             block + keys<D>::v_at(step * 16 + lane % 16, warp * (DIMS / 8) + n + lane / 16));
+                mma(o[n], p[step], b[0], b[1]);
+                mma(o[n + 1], p[step], b[2], b[3]);
+            }
+        }
+    }
+
+    /* The block's keys begin at `begin`. seen: of the lane's two rows. scores(s) and values(p) multiply. */
+    template <class Scores, class Values>
+    __device__ __forceinline__ void add_block(const cuda_attention &a, uint32_t begin, const range seen[2],
+                                              const Scores &scores, const Values &values)
+    {
+        float s[KEYS / 8][4], largest[2], factor[2];
+        uint32_t p[4][4];
+#pragma unroll
+        for (uint32_t n = 0; n < KEYS / 8; n++)
+            s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0;
+        scores(s);
+        if (a.cap > 0) {
+#pragma unroll
+            for (uint32_t n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (uint32_t i = 0; i < 4; i++)
+                    s[n][i] = a.cap * tanhf(s[n][i] * a.scale / a.cap);
+        }
+        if (begin < seen[0].first || begin < seen[1].first ||
+            begin + BLOCK_KEYS > min(seen[0].end, seen[1].end)) {
+#pragma unroll
+            for (uint32_t n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (uint32_t i = 0; i < 4; i++) {
+                    uint32_t token = begin + warp * KEYS + n * 8 + threadIdx.x % 4 * 2 + i % 2;
+                    if (token < seen[i / 2].first || token >= seen[i / 2].end)
+                        s[n][i] = -INFINITY;
+                }
+        }
+        find_largest(s, largest);
+        const float c = unit_of(a) * 1.44269504088896341f;
+#pragma unroll
+        for (uint32_t r = 0; r < 2; r++) {
+            float larger = fmaxf(max[r], largest[r]), known = larger == -INFINITY ? 0 : larger;
+            largest[r] = -(known * c);
+            factor[r] = max[r] == larger ? 1 : weight_of(max[r], c, largest[r]);
+            max[r] = larger;
+        }
+        weigh(s, c, largest, p);
+        /* Most blocks bring no larger score. */
+        if (__any_sync(0xffffffffu, factor[0] != 1 || factor[1] != 1)) {
+#pragma unroll
+            for (uint32_t n = 0; n < DIMS / 8; n++)
+#pragma unroll
+                for (uint32_t i = 0; i < 4; i++)
+                    o[n][i] *= factor[i / 2];
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                sum[i] *= factor[i / 2];
+        }
+#pragma unroll
+        for (uint32_t step = 0; step < 4; step++)
+            mma(sum, p[step], ONES, ONES);
+        values(p);
+    }
+    __device__ __forceinline__ void add_block(const cuda_attention &a, uint32_t q, uint32_t block,
+                                              uint32_t begin, const range seen[2])
+    {
+        add_block(
+            a, begin, seen, [&](float s[KEYS / 8][4]) { score(s, q, block); },
+            [&](const uint32_t p[4][4]) { add_values(p, block); });
+        meet();
+    }
+
+    /* Which of the head's numbers o[n][i] is. */
+    __device__ __forceinline__ uint32_t number(uint32_t n, uint32_t i) const
+    {
+        return warp * DIMS + n * 8 + threadIdx.x % 4 * 2 + i % 2;
+    }
+};
+
+/* All blocks of keys in [begin, end), by all threads. `block(at, begin)` takes one that lies at `at`. */
+template <uint32_t D, uint32_t THREADS, class Block>
+DEVICE void walk(const source &o, uint32_t stages_at, uint32_t stages, uint32_t begin, uint32_t end,
+                 const Block &block)
+{
+    uint32_t first = begin / BLOCK_KEYS, count = (end + BLOCK_KEYS - 1) / BLOCK_KEYS - first;
+    for (uint32_t i = 0; i + 1 < stages; i++) {
+        if (i < count)
+            bring_block<D, THREADS>(stages_at + i * keys<D>::BYTES, o, (first + i) * BLOCK_KEYS);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t ahead = i + stages - 1;
+        __syncthreads(); /* readers of the stage that is filled now */
+        if (ahead < count)
+            bring_block<D, THREADS>(stages_at + ahead % stages * keys<D>::BYTES, o,
+                                    (first + ahead) * BLOCK_KEYS);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        brought(stages);
+        __syncthreads();
+        block(stages_at + i % stages * keys<D>::BYTES, (first + i) * BLOCK_KEYS);
+    }
+    __syncthreads();
+}
+
+/* A row of queries becomes bf16; NULL: zeros. By one warp. */
+template <uint32_t D> DEVICE void put_query(uint32_t to, const float *q)
+{
+    for (uint32_t i = threadIdx.x % 32 * 2; i < D; i += 64) {
+        uint32_t v = q ? pair_of(q[i], q[i + 1]) : 0;
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + i * 2), "r"(v) : "memory");
+    }
+}
+
+/* ---- many tokens: a block of 128 threads ---- */
+
+/* Teams of a block of 128 threads. The larger the head, the more warps share its numbers: a thread has 64. */
+template <uint32_t D> struct many {
+    static constexpr uint32_t WARPS = D / 64, TEAMS = CUDA_ATTEND_TEAMS(D);
+    static constexpr uint32_t Q_BYTES = ROWS * team<D, WARPS>::Q_PITCH;
+};
+
+/* A team's values so far, of all segments. */
+template <uint32_t D, uint32_t WARPS> struct joined {
+    float o[D / WARPS / 8][4];
+    total all[2];
+};
+
+template <uint32_t D, uint32_t WARPS>
+DEVICE void join_segment(joined<D, WARPS> &j, const team<D, WARPS> &m, float unit, const range seen[2],
+                         uint32_t segment)
+{
+#pragma unroll
+    for (uint32_t r = 0; r < 2; r++) {
+        if (segment + SEGMENT <= seen[r].first || segment >= seen[r].end)
+            continue;
+        bool joins = segment > seen[r].first;
+        factors f = join(j.all[r], joins, m.max[r] * unit, m.sum[2 * r]);
+#pragma unroll
+        for (uint32_t n = 0; n < m.DIMS / 8; n++)
+#pragma unroll
+            for (uint32_t i = 2 * r; i < 2 * r + 2; i++)
+                j.o[n][i] = joins ? fmaf(j.o[n][i], f.keep, m.o[n][i] * f.add) : m.o[n][i] * f.add;
+    }
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* attend_wide.cu - attention of many tokens by wgmma (sm_90a), for heads of 64 and 128 numbers, with the
+ * arithmetic and the bits of attend.cu: kernels/attend.cuh has it.
+ *
+ * A block's four warps have 16 queries of each head that shares keys, or several times 16 queries. wgmma
+ * takes their 64 rows at once. */
+#include "compute/cuda/kernels/attend.cuh"
+
+#if __CUDA_ARCH_FEAT_SM90_ALL
+
+/* Of a block of 64 keys: K [D][64], then for each 64 numbers of the head V [64][64]. Rows have 128 bytes,
+ * whose pieces of 16 change places by the row. */
+template <uint32_t D> struct tile {
+    static constexpr uint32_t K = D * 128, BYTES = 2 * K;
+    static __device__ __forceinline__ uint32_t at(uint32_t row, uint32_t piece)
+    {
+        return row * 128 + (piece ^ row % 8) * 16;
+    }
+};
+
+/* Rows of 128 bytes, 8 after 1024. across: bytes from 64 columns to the next. */
+DEVICE uint64_t operand_of(uint32_t at, uint32_t across)
+{
+    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(across >> 4) << 16 | (uint64_t)64 << 32 |
+           (uint64_t)1 << 62;
+}
+
+#define OUT4(i)  "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
+#define OUT16(i) OUT4(i), OUT4(i + 1), OUT4(i + 2), OUT4(i + 3)
+#define NAMES32                                                                                              \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"     \
+    "%27,%28,%29,%30,%31"
+#define NAMES64                                                                                              \
+    NAMES32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,"              \
+            "%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+
+/* Scores of 64 keys: both operands are in shared memory, the keys' turned. */
+DEVICE void multiply_keys(float (&c)[8][4], uint64_t q, uint64_t k)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32 "},%32,%33,1,1,1,0,1;"
+                 : OUT16(0), OUT16(4)
+                 : "l"(q), "l"(k));
+}
+/* The weights are in registers, the values turned. */
+DEVICE void multiply_values(float (&c)[8][4], const uint32_t *p, uint64_t v)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32
+                 "},{%32,%33,%34,%35},%36,1,1,1,1;"
+                 : OUT16(0), OUT16(4)
+                 : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(v));
+}
+DEVICE void multiply_values(float (&c)[16][4], const uint32_t *p, uint64_t v)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES64
+                 "},{%64,%65,%66,%67},%68,1,1,1,1;"
+                 : OUT16(0), OUT16(4), OUT16(8), OUT16(12)
+                 : "r"(p[0]), "r"(p[1]), "r"(p[2]), "r"(p[3]), "l"(v));
+}
+DEVICE void multiply_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+DEVICE void multiply_end()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;\n"
+                 "wgmma.wait_group.sync.aligned 0;" ::
+                     : "memory");
+}
+
+/* Where both pages of a block of keys lie. They are looked up a block ahead, which takes long. */
+struct pages {
+    const char *at[2]; /* NULL: no query looks there */
+};
+
+DEVICE pages find_pages(const source &o, const uint32_t *table, uint32_t begin)
+{
+    pages r;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        uint32_t at = begin + half * CUDA_PAGE_TOKENS;
+        bool some = at < o.seen.end && at + CUDA_PAGE_TOKENS > o.seen.first;
+        const cuda_kv &kv = o.a.kv;
+        r.at[half] = some ? o.s.pages[kv.group] +
+                                (uint64_t)table[at / CUDA_PAGE_TOKENS] * o.s.page_bytes[kv.group] +
+                                kv.offset + o.kv_head * kv.head_bytes
+                          : NULL;
+    }
+    return r;
+}
+
+template <uint32_t D> DEVICE void bring_tile(uint32_t to, const source &o, const pages &p, uint32_t begin)
+{
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        uint32_t at = begin + half * CUDA_PAGE_TOKENS;
+        bool some = p.at[half] != NULL;
+        /* What is not read needs an address, too. */
+        const char *k = some ? p.at[half] : o.s.pages[o.a.kv.group], *v = k + (some ? o.a.kv.k_bytes : 0);
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++) {
+            uint32_t i = threadIdx.x + j * 128;
+            bring16(to + tile<D>::at(i / 4, half * 4 + i % 4), some ? k + i * 16 : k, some);
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++) {
+            uint32_t i = threadIdx.x + j * 128, key = i / (D / 8), piece = i % (D / 8), token = at + key;
+            bool sees = some && token >= o.seen.first && token < o.seen.end;
+            bring16(to + tile<D>::K + piece / 8 * 8192 +
+                        tile<D>::at(half * CUDA_PAGE_TOKENS + key, piece % 8),
+                    some ? v + i * 16 : v, sees);
+        }
+    }
+}
+
+/* Row `row` of the block's 64 becomes bf16; NULL: zeros. By one warp. */
+template <uint32_t D> DEVICE void put_row(uint32_t to, uint32_t row, const float *q)
+{
+    for (uint32_t i = threadIdx.x % 32 * 2; i < D; i += 64) {
+        uint32_t v = q ? pair_of(q[i], q[i + 1]) : 0;
+        asm volatile(
+            "st.shared.u32 [%0], %1;" ::"r"(to + i / 64 * 8192 + tile<D>::at(row, i % 64 / 8) + i % 8 * 2),
+            "r"(v)
+            : "memory");
+    }
+}
+
+/* By all threads: unlike those of attend.cu, all warps take every block of keys. */
+template <uint32_t D, class Block>
+DEVICE void walk_tiles(const source &o, uint32_t stages_at, const Block &block)
+{
+    const uint32_t *table = o.s.tables + o.seq.pages[o.a.kv.group];
+    uint32_t first = o.seen.first / BLOCK_KEYS, count = (o.seen.end + BLOCK_KEYS - 1) / BLOCK_KEYS - first;
+    bring_tile<D>(stages_at, o, find_pages(o, table, first * BLOCK_KEYS), first * BLOCK_KEYS);
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    pages next = find_pages(o, table, (first + 1) * BLOCK_KEYS);
+    for (uint32_t i = 0; i < count; i++) {
+        asm volatile("cp.async.wait_group 0;\n"
+                     "fence.proxy.async.shared::cta;" ::
+                         : "memory");
+        __syncthreads(); /* and the other stage's readers are done */
+        if (i + 1 < count) {
+            bring_tile<D>(stages_at + (i + 1) % 2 * tile<D>::BYTES, o, next, (first + i + 1) * BLOCK_KEYS);
+            next = find_pages(o, table, (first + i + 2) * BLOCK_KEYS);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        block(stages_at + i % 2 * tile<D>::BYTES, (first + i) * BLOCK_KEYS);
+    }
+    __syncthreads();
+}
+
+/* As attend_many() of attend.cu. */
+template <uint32_t D> DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a)
+{
+    extern __shared__ __align__(1024) uint8_t shared[];
+    uint32_t group = a.heads / a.kv.heads, heads = min(group, 4u), pieces = (group + heads - 1) / heads;
+    uint32_t tiles = 4 / heads, kv_head = blockIdx.y / pieces, warp = threadIdx.x / 32;
+    uint32_t head = blockIdx.y % pieces * heads + warp % heads, row = warp / heads * ROWS;
+    uint32_t q = (shared_at(shared) + 1023) / 1024 * 1024, stages_at = q + 64 * 2 * D;
+    bool works = head < group && warp < heads * tiles;
+    team<D, 1> m;
+    m.warp = 0, m.name = 0, m.others = NULL;
+    head += kv_head * group;
+    grid_begin();
+    uint32_t columns = tiles * ROWS, from = gridDim.x - 1 - blockIdx.x,
+             end = min(s.tokens, (from + 1) * columns);
+    for (uint32_t t = from * columns, count; t < end; t += count) {
+        const cuda_seq &seq = seq_of(s, t);
+        count = min(end, seq.first + seq.count) - t;
+        uint32_t position = seq.position + (t - seq.first), my_rows = works && row < count ? count - row : 0;
+        for (uint32_t i = 0; i < ROWS; i++)
+            put_row<D>(q, warp * ROWS + i,
+                       i < my_rows ? row_of(a.qkv, t + row + i) + (uint64_t)head * a.q_stride : NULL);
+        range seen[2], all = {seen_by(a, position).first, position + count};
+        uint32_t first = threadIdx.x % 32 / 4;
+#pragma unroll
+        for (uint32_t r = 0; r < 2; r++)
+            seen[r] = first + 8 * r < my_rows ? seen_by(a, position + row + first + 8 * r) : range{0, 0};
+        joined<D, 1> j;
+        const source keys = {s, a, seq, kv_head, all};
+        walk_tiles<D>(keys, stages_at, [&](uint32_t block, uint32_t begin) {
+            if (begin % SEGMENT == 0 || begin <= all.first)
+                m.begin();
+            m.add_block(
+                a, begin, seen,
+                [&](float(&scores)[8][4]) {
+                    multiply_begin();
+#pragma unroll
+                    for (uint32_t step = 0; step < D / 16; step++)
+                        multiply_keys(scores, operand_of(q + step / 4 * 8192 + step % 4 * 32, 16),
+                                      operand_of(block + step * 2048, 16));
+                    multiply_end();
+                },
+                [&](const uint32_t p[4][4]) {
+                    multiply_begin();
+#pragma unroll
+                    for (uint32_t step = 0; step < 4; step++)
+                        multiply_values(m.o, p[step], operand_of(block + tile<D>::K + step * 2048, 8192));
+                    multiply_end();
+                });
+            if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= all.end)
+                join_segment<D, 1>(j, m, unit_of(a), seen, begin / SEGMENT * SEGMENT);
+        });
+#pragma unroll
+        for (uint32_t r = 0; r < 2; r++) {
+            uint32_t at = first + 8 * r;
+            if (at >= my_rows)
+                continue;
+            float keep = add_sink(a, head, j.all[r]);
+#pragma unroll
+            for (uint32_t n = 0; n < D / 8; n++)
+#pragma unroll
+                for (uint32_t i = 2 * r; i < 2 * r + 2; i++)
+                    put_value(a, t + row + at, head, m.number(n, i), j.o[n][i], keep, j.all[r].sum);
+        }
+    }
+}
+
+#else
+template <uint32_t D> DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a)
+{
+}
+#endif
+
+#define WIDE(d)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(128)                                                        \
+        plateau_attend_wide##d(const cuda_step s, const cuda_attention a)                                    \
+    {                                                                                                        \
+        attend_wide<d>(s, a);                                                                                \
+    }
+WIDE(64)
+WIDE(128)
