@@ -1,10 +1,10 @@
 /* wide.cu - products of many columns by wgmma (sm_90a), with the arithmetic and the bits of bf16.cu.
  *
  * A block has 128 rows and 256 columns, or with 8 chains 128. Four threads bring unit after unit of weights
- * and inputs into a ring of stages. Two blocks with the same columns bring each other half of the inputs:
- * else reading L2 would bind. Two groups of four warps have 64 rows each. A warp dequantises its panel's fragments
- * into registers and multiplies them with the inputs in shared memory. Whether wgmma has the bits of mma.sync
- * is tried when a device is opened (cuda_probe.c). */
+ * and inputs into a ring of stages. Two blocks with the same columns bring each other half of the inputs, as
+ * reading L2 would bind else. Two groups of four warps have 64 rows each. A warp dequantises its panel's
+ * fragments into registers and multiplies them with the inputs in shared memory. Whether wgmma has the bits
+ * of mma.sync is tried when a device is opened (cuda_probe.c). */
 #include "compute/cuda/kernels/fragment.cuh"
 
 #define PANELS 8u   /* of a block */
