@@ -232,8 +232,8 @@ V16_FN void unit_group(const struct amx *a, const struct unit *u, uint32_t g, co
 
 /* ---- sums join ---- */
 
-/* Sums of a column as floats: those at `at`, or of low bytes there and of high bytes in the next tile. Each of
- * the two is a float without rounding, so one rounding remains, that of their sum. */
+/* Sums of a column as floats: those at `at`, or of low bytes there and of high bytes in the next tile. Each
+ * of the two becomes a float without rounding. One rounding remains, that of their sum. */
 V16_FN v16 sums_floats(const char *at, const int bytes)
 {
     const v16 low = _mm512_cvtepi32_ps(_mm512_load_si512(at));
