@@ -518,6 +518,7 @@ static void tile_run(const struct amx *a, const struct chunk *t, uint32_t tile,
     const uint32_t from = tile * a->columns, column = t->column + from,
                    count = MIN_OF(a->columns, t->columns - from);
     const bool direct = tile_is_direct(a, count);
+    ASSERT(from < t->columns && groups <= a->long_groups);
     struct long_unit u = {.form = direct ? &a->rows : &a->copies, .groups = groups};
     take_groups(a, m->tile.groups, column, count, g, groups);
     if (!direct)
@@ -541,6 +542,7 @@ static void chunk_run(const struct amx *a, const struct chunk *t)
     struct amx_memory *m = a->memory;
     const uint32_t all = a->w->k / a->w->group;
     struct block_codes codes[CHUNK_PANELS];
+    ASSERT(a->long_groups > 0 && a->long_groups <= LONG_GROUPS && t->panels <= CHUNK_PANELS);
     clear(a, t);
     for (uint32_t g = 0; g < all; g += a->long_groups) {
         const uint32_t groups = MIN_OF(a->long_groups, all - g);
