@@ -5,7 +5,7 @@
  * it, with logits and their way to the host. Figures are medians. Bytes are the packed weights that a token
  * of one sequence reads. */
 #include "bench_rows.h"
-#include "yardsticks.h"
+#include "kernel/yardsticks.h"
 
 #include "compute/cuda/cuda.h"
 

@@ -8,7 +8,7 @@ endforeach()
 
 # Decoding under schemas, against decoding without.
 plateau_bench(schema_bench engine grammar)
-target_sources(schema_bench PRIVATE bench_vocab.c yardsticks.c bench_models.c
+target_sources(schema_bench PRIVATE bench_vocab.c bench_models.c
   ${CMAKE_SOURCE_DIR}/tools/mkmodel/mk_shape.c ${CMAKE_SOURCE_DIR}/tools/mkmodel/mk_tensors.c
   ${CMAKE_SOURCE_DIR}/tools/mkmodel/mk_write.c)
 target_include_directories(schema_bench PRIVATE ${CMAKE_SOURCE_DIR}/tools)

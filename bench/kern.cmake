@@ -1,2 +1,2 @@
 plateau_bench(kern_bench kernel tensor base memory)
-target_sources(kern_bench PRIVATE yardsticks.c tile_peak.c)
+target_sources(kern_bench PRIVATE tile_peak.c)

@@ -17,7 +17,7 @@
  * when the machine has too little memory for that. All bytes are 0x3c: every form reads them as ordinary
  * numbers. The time of these operations does not depend on the values. */
 #include "tile_peak.h"
-#include "yardsticks.h"
+#include "yardstick_lines.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -565,7 +565,7 @@ static int bench_init(struct bench *b)
     *b = (struct bench){0};
     int r = workers_create(workers_default_count(), NULL, &b->workers);
     if (r == 0)
-        r = yardsticks_init(&b->yard, b->workers);
+        r = yardsticks_init(&b->yard, b->workers, YARDSTICK_BYTES);
     if (r < 0)
         return r;
     b->weights = b->yard.memory;
@@ -638,7 +638,7 @@ int main(int argc, char **argv)
            b.ops.int_tier, workers_count(b.workers), b.bytes >> 20, K);
     workers_turn_begin(b.workers);
     yardsticks_measure(&b.yard);
-    yardsticks_print(&b.yard);
+    yardstick_lines(&b.yard);
     printf("weights in GB/s and of reading; last, 512 columns in GFLOP/s and of the peak, or peaks\n");
     enum peak_unit unit = peak_of_integers(&b.yard);
     if (unit != PEAK_NONE)

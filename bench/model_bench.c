@@ -19,7 +19,7 @@
  * over the pairs: a machine with other load slows both. */
 #include "bench_models.h"
 #include "bench_rows.h"
-#include "yardsticks.h"
+#include "yardstick_lines.h"
 
 #include "compute/cpu/cpu_device.h"
 
@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/page_tokens.h"
 #include "base/slice.h"
-#include "model/model.h"
+#include "model/model_work.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -143,10 +143,11 @@ static void print_model(const char *name, const struct model_shape *s, double lo
 
 static void print_decode(const struct bench *b, const struct model_shape *s, uint32_t rows, struct medians m)
 {
-    double step_bytes = (double)s->active_checkpoint_bytes, bytes_s = step_bytes / m.seconds;
+    const struct model_work work = model_work_of(s);
+    double step_bytes = (double)work.token_bytes, bytes_s = step_bytes / m.seconds;
     printf("  %6u %10.2f %10.1f", rows, m.seconds * 1e3, rows / m.seconds);
     /* Which experts several rows choose between them is not known here. */
-    if (rows == 1 || strstr(s->family, "moe") == NULL)
+    if (rows == 1 || !work.routed)
         printf(" %10.1f %9.0f%%\n", bytes_s * 1e-9, 100 * m.of_yard * step_bytes / (double)b->yard.bytes);
     else
         printf(" %10s %10s\n", "-", "-");
@@ -154,8 +155,7 @@ static void print_decode(const struct bench *b, const struct model_shape *s, uin
 
 static void print_prefill(const struct bench *b, const struct model_shape *s, struct medians m)
 {
-    double head = (double)s->vocab * s->hidden;
-    double flop = 2 * (((double)s->token_products - head) * b->prompt + head);
+    double flop = model_work_prefill(model_work_of(s), b->prompt);
     double yard_flop = yardsticks_fma_flop(&b->yard);
     printf("  prefill of %u tokens: %.2f s, %.1f tokens/s, %.1f GFLOP/s", b->prompt, m.seconds,
            b->prompt / m.seconds, flop / m.seconds * 1e-9);
@@ -410,7 +410,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &b, &status))
         return status;
     if (device_open_cpu(device_default_workers(), NULL, &b.device) < 0 ||
-        yardsticks_init(&b.yard, cpu_device_of(b.device)->workers) < 0) {
+        yardsticks_init(&b.yard, cpu_device_of(b.device)->workers, YARDSTICK_BYTES) < 0) {
         fputs("model_bench: no memory, or no threads\n", stderr);
         return 1;
     }
@@ -419,7 +419,7 @@ int main(int argc, char **argv)
     device_turn_begin(b.device);
     yardsticks_measure(&b.yard);
     device_turn_end(b.device);
-    yardsticks_print(&b.yard);
+    yardstick_lines(&b.yard);
     bool chosen = optind < argc;
     size_t count = chosen ? (size_t)(argc - optind) : COUNT_OF(models_default);
     for (size_t i = 0; i < count; i++)

@@ -12,7 +12,7 @@
  * which other load moves less; and the mean time of a mask. Exit status 1: a ratio is below --least. */
 #include "bench_models.h"
 #include "bench_vocab.h"
-#include "yardsticks.h"
+#include "kernel/yardsticks.h"
 
 #include "base/check.h"
 #include "base/clock.h"

@@ -9,7 +9,7 @@
  * ratio, and the share of accepted draft tokens. Exit status 1: a ratio is below its limit in --least, for
  * one sequence and for several, or a token differs. The draft length is learnt in earlier rounds that do not
  * count. */
-#include "yardsticks.h"
+#include "kernel/yardsticks.h"
 
 #include "base/check.h"
 #include "base/clock.h"

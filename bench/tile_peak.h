@@ -2,7 +2,7 @@
 #ifndef PLATEAU_BENCH_TILE_PEAK_H
 #define PLATEAU_BENCH_TILE_PEAK_H
 
-#include "yardsticks.h"
+#include "kernel/yardsticks.h"
 
 enum peak_unit { PEAK_NONE, PEAK_VNNI, PEAK_TILES_INT8 };
 

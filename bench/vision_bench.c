@@ -6,7 +6,7 @@
  * multiply-adds is measured before and after each image. The work is done piece by piece, as an engine does
  * it between steps, and each piece is timed: other requests wait for one piece at most. */
 #include "bench_models.h"
-#include "yardsticks.h"
+#include "kernel/yardsticks.h"
 
 #include "compute/cpu/cpu_device.h"
 
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
 {
     struct bench b = {.pieces = malloc(PIECES_MAX * sizeof(double))};
     if (!b.pieces || device_open_cpu(device_default_workers(), NULL, &b.device) < 0 ||
-        yardsticks_init(&b.yard, cpu_device_of(b.device)->workers) < 0) {
+        yardsticks_init(&b.yard, cpu_device_of(b.device)->workers, YARDSTICK_BYTES) < 0) {
         fputs("vision_bench: no memory, or no threads\n", stderr);
         return 1;
     }

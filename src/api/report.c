@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "model/model_work.h"
 #include "registry/speculation.h"
 #include "text/chat_format.h"
 
@@ -107,6 +108,21 @@ static void write_use(const struct model_use *u, struct buf *ret)
     json_write_member(ret, "pooling", u->vectors ? pooling_name(u->pooling.kind) : NULL);
 }
 
+/* What a token asks of the processor, for shares of what it can do; null on another device. */
+static void write_work(const struct model_shape *s, struct buf *ret)
+{
+    const struct model_work w = model_work_of(s);
+    if (s->apart) {
+        buf_puts(ret, ",\"work\":null");
+        return;
+    }
+    buf_printf(ret,
+               ",\"work\":{\"token_bytes\":%llu,\"token_operations\":%llu,\"logits_operations\":%llu,"
+               "\"routed\":%s}",
+               (ull)w.token_bytes, (ull)w.token_operations, (ull)w.logits_operations,
+               w.routed ? "true" : "false");
+}
+
 static void write_loaded(const struct api *a, const struct served_model *m, struct buf *ret)
 {
     buf_printf(ret, ",\"max_model_len\":%u", m->max_model_len);
@@ -119,6 +135,7 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
     report_speculation(&m->drafting, ret);
     buf_putc(ret, '}');
     write_image_sched(a, &m->shape->vision, ret);
+    write_work(m->shape, ret);
 }
 
 void report_speculation(const struct drafting_opts *g, struct buf *ret)

@@ -180,6 +180,7 @@ static int start(struct settings *o, struct err *e)
     if (r < 0)
         return r;
     interrupt_catch();
+    remote_note_key(o);
     return cli_status(run(o, e), e);
 }
 

@@ -104,7 +104,8 @@ const struct help_row help_rows[] = {
      "in the same way.\n",
      "  plateau bench\n"
      "  plateau bench Qwen3-4B --quick --json\n"
-     "  plateau bench --url http://127.0.0.1:8000\n"},
+     "  plateau bench --url http://127.0.0.1:8000 --name qwen3-4b\n"
+     "  plateau bench ~/models/qwen3-4b.gguf --url http://127.0.0.1:8000 --name qwen3-4b --csv\n"},
     {COMMAND_COMPLETION, "completion", "bash|zsh|fish", "print completions for a shell",
      "A package installs them. Otherwise add one of the lines below to the shell's start file.\n",
      "  source <(plateau completion bash)        # ~/.bashrc\n"

@@ -9,6 +9,7 @@
 #include "host/socket_dir.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -86,8 +87,9 @@ int remote_open(const struct settings *o, struct remote *ret, struct err *e)
 static void note_change(void *arg, const struct settings_change *change)
 {
     static const char *const travel[] = {
-        "model", "url",   "max-tokens",     "temperature", "top-p", "top-k",    "seed",      "system",
-        "think", "stats", "hide-reasoning", "history",     "local", "env-file", "log-level", "config"};
+        "model",     "url",    "max-tokens", "temperature",    "top-p",     "top-k", "seed",
+        "system",    "think",  "stats",      "hide-reasoning", "history",   "local", "env-file",
+        "log-level", "config", "api-key",    "api-key-file",   "log-format"};
     bool *loads = arg;
     for (size_t i = 0; i < COUNT_OF(travel); i++)
         if (strcmp(change->name, travel[i]) == 0)
@@ -141,6 +143,12 @@ bool remote_find(const struct settings *o, struct remote *ret)
         remote_close(ret);
     }
     return false;
+}
+
+void remote_note_key(const struct settings *o)
+{
+    if (!o->url && (o->keys.api_keys[0] || o->keys.api_key_files[0]))
+        fputs("plateau: the API key is not used: only a server of --url gets it\n", stderr);
 }
 
 void remote_close(struct remote *r)

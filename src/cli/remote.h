@@ -21,6 +21,8 @@ int remote_open(const struct settings *o, struct remote *ret, struct err *e);
 /* A server of this user on this machine that has the model named by `o`, or without a name any. False: there
  * is none, or an option says that the model is to be loaded here. */
 bool remote_find(const struct settings *o, struct remote *ret);
+/* One line on standard error if `o` has an API key that goes nowhere: there is no --url. */
+void remote_note_key(const struct settings *o);
 void remote_close(struct remote *r);
 /* Where it is, for people. */
 const char *remote_where(const struct remote *r);

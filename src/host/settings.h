@@ -102,6 +102,7 @@ struct pull_settings {
 
 /* The command bench. */
 struct bench_settings {
+    const char *name; /* of the model, at the server of --url; NULL: the model's */
     uint32_t tokens;
     bool quick, csv;
 };

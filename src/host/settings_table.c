@@ -185,6 +185,9 @@ const struct setting_row settings_table[] = {
 
     {GROUP_ANSWER, "tokens", "N", SETTING_COUNT, AT(bench.tokens), 2, 4096, "128", FIRST | COMMAND_BENCH,
      "tokens of each answer"},
+    {GROUP_ANSWER, "name", "NAME", SETTING_TEXT, AT(bench.name), 0, 0, NULL, FIRST | COMMAND_BENCH,
+     "what the server of --url calls its model; MODEL may then name the same model's files, for the shares "
+     "[default: MODEL, or the server's first]"},
     {GROUP_ANSWER, "csv", NULL, SETTING_FLAG, AT(bench.csv), 0, 0, NULL, FIRST | COMMAND_BENCH,
      "print comma-separated values instead of a table"},
     {GROUP_ANSWER, "quick", NULL, SETTING_FLAG, AT(bench.quick), 0, 0, NULL, FIRST | COMMAND_BENCH,

@@ -113,6 +113,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .active_weight_bytes = b->active.bytes,
         .active_checkpoint_bytes = b->active.source_bytes,
         .token_products = b->active.products,
+        .routed = c->use_experts && c->experts > 0,
         .parameters = b->parameters,
         .workspace = step_cost(c),
         .apart = c->backend->apart,

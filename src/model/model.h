@@ -101,6 +101,7 @@ struct model_shape {
         active_weight_bytes; /* read per decoded token of one sequence: experts counted by those chosen */
     uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
+    bool routed;             /* it has experts, of which a token uses some */
     uint64_t parameters;
     struct compute_cost workspace; /* of a step: per unit of model_opts */
     bool apart;                    /* it computes in memory that is not the machine's */

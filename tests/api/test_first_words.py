@@ -1,16 +1,19 @@
 """The first words of a server, the page's address, and chat with a model that a server has."""
 
 import csv
+import http.server
 import json
 import os
 import pathlib
 import re
 import stat
 import subprocess
+import threading
+import time
 
 import pytest
 
-from conftest import Server
+from conftest import ANSWER_S, Server
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(ROOT / "build" / "plateau"))
@@ -26,7 +29,7 @@ def home(tmp_path_factory):
 def run(home, *arguments, stdin="", **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLATEAU_") and "DISPLAY" not in k}
     env |= {"XDG_RUNTIME_DIR": str(home), "XDG_STATE_HOME": str(home / "state"), **more}
-    return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=60, env=env)
+    return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=ANSWER_S, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +132,27 @@ def test_bench_measures_the_server_of_this_machine(served, home):
     found = json.loads(got.stdout)
     assert found["model"] == "canary" and [d["clients"] for d in found["decode"]] == [1, 8]
     assert all(d["tokens"] == 16 and d["tokens_per_second"] > 0 and d["first_token_ms"] > 0 for d in found["decode"])
-    assert len(found["prefill"]) == 3 and found["peak_bytes"] > 1 << 20
+    assert len(found["prefill"]) == 3 and found["peak_bytes"] > 1 << 20 and found["planned_bytes"] > 30 << 20
+    assert found["left_bytes"] is None, "it unloads no model of a server that others use"
     for p, about in zip(found["prefill"], (128, 512, 4096)):
         assert about * 0.5 < p["prompt_tokens"] < about * 2
         assert p["found_tokens"] > p["prompt_tokens"] - 64, "the second time it is in the prefix cache"
         assert p["first_token_ms"] > 0 and p["found_first_token_ms"] > 0
+    assert_shares(served, found)
+
+
+def assert_shares(server, found):
+    """Rates are the tokens' rates times the model's work; shares are of the machine."""
+    machine, work = found["machine"], server.http.get("/v1/models/canary").json()["work"]
+    assert machine["read_bytes_per_second"] > 1e8 and machine["multiply_operations_per_second"] > 1e8 and machine["threads"] >= 1
+    one, eight = found["decode"]
+    assert one["read_bytes_per_second"] == pytest.approx(work["token_bytes"] * one["tokens_per_second"], rel=1e-3)
+    assert 0.02 < one["read_share"] < 50
+    assert work["routed"] and eight["read_share"] is None, "which experts eight sequences read is not known"
+    for p in found["prefill"]:
+        operations = work["token_operations"] * p["prompt_tokens"] + work["logits_operations"]
+        assert p["operations_per_second"] == pytest.approx(operations * 1000 / p["first_token_ms"], rel=1e-3)
+        assert 0.001 < p["multiply_share"] < 50
 
 
 def test_bench_starts_a_server_of_its_own(tmp_path):
@@ -141,7 +160,8 @@ def test_bench_starts_a_server_of_its_own(tmp_path):
     assert got.returncode == 0, got.stderr
     rows = list(csv.DictReader(got.stdout.splitlines()))
     kinds = [row["measurement"] for row in rows]
-    assert kinds == ["decode"] * 2 + ["prefill", "found"] * 3 + ["peak", "planned", "left"]
+    assert kinds == ["decode"] * 2 + ["prefill", "found"] * 3 + ["machine_read", "machine_multiply", "planned", "peak", "left"]
+    assert all(float(row["share"]) > 0 and float(row["rate"]) > 0 for row in rows if row["measurement"] in ("prefill",))
     assert {row["model"] for row in rows} == {"canary"} and all(float(row["tokens_per_second"]) > 0 for row in rows if row["measurement"] == "decode")
     memory = {row["measurement"]: int(row["bytes"]) for row in rows[-3:]}
     assert 0 < memory["left"] < memory["peak"] and memory["planned"] > 30 << 20
@@ -158,10 +178,77 @@ def _read(path):
 def test_bench_as_a_table_and_its_mistakes(served, tmp_path):
     got = run(tmp_path, "bench", "--quick", "--tokens", "2", "--url", served.url, "--api-key", "a-secret")
     assert got.returncode == 0 and got.stdout.startswith(f"canary at {served.url}, 2 tokens an answer")
-    assert "memory" not in got.stdout, "an API key does not show it"
+    assert "peak" not in got.stdout, "an API key does not show it"
+    assert re.search(r"this machine reads [\d.]+ GB/s and multiplies [\d.]+ GFLOP/s \(f32\), with \d+ threads", got.stdout)
     got = run(tmp_path, "bench", "--json", "--csv")
-    assert got.returncode == 1 and "exclude each other" in got.stderr
+    assert got.returncode == 2 and "exclude each other" in got.stderr
     got = run(tmp_path, "bench", "--local", tmp_path / "none")
     assert got.returncode == 1 and "none" in got.stderr and "the server of the measurement did not start" in got.stderr
-    got = run(tmp_path, "bench", "--url", served.url, "--api-key", "a-secret", "dog")
-    assert got.returncode == 1 and "has no model dog" in got.stderr
+    for arguments in (["dog"], ["--name", "dog"]):
+        got = run(tmp_path, "bench", "--url", served.url, "--api-key", "a-secret", *arguments)
+        assert got.returncode == 1 and "has no model dog" in got.stderr
+    for arguments, words in ((["--name", "dog"], "the server of --url"), (["--url", served.url, "--local"], "give one of them")):
+        got = run(tmp_path, "bench", *arguments)
+        assert got.returncode == 2 and words in got.stderr
+
+
+class OtherServer(http.server.BaseHTTPRequestHandler):
+    """OpenAI's API as another program may have it: models and completions, nothing about memory."""
+
+    def do_GET(self):
+        body = json.dumps({"object": "list", "data": [{"id": "theirs"}]}).encode() if self.path == "/v1/models" else b"{}"
+        self.send_response(200 if self.path == "/v1/models" else 404)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.asked.append(asked)
+        self.send_response(200)
+        self.end_headers()
+        for i in range(asked["max_tokens"]):
+            self.wfile.write(b'data: {"choices": [{"index": 0, "text": "a"}]}\n\n')
+            time.sleep(0.002)
+        usage = {"prompt_tokens": len(asked["prompt"].split()) * 3, "completion_tokens": asked["max_tokens"]}
+        self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def other():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OtherServer)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+
+
+def test_bench_measures_another_programs_server_in_the_same_way(other, tmp_path):
+    url = f"http://127.0.0.1:{other.server_port}"
+    got = run(tmp_path, "bench", "--quick", "--tokens", "4", "--json", "--url", url)
+    assert got.returncode == 0, got.stderr
+    found = json.loads(got.stdout)
+    assert found["model"] == "theirs" and found["machine"] is None and found["decode"][0]["read_share"] is None
+    assert len(found["prefill"]) == 3 and all(p["found_tokens"] == 0 for p in found["prefill"])
+    assert found["decode"][0]["tokens_per_second"] < 600, "it sends one each 2 ms"
+    assert {asked["model"] for asked in other.asked} == {"theirs"}
+    table = run(tmp_path, "bench", "--quick", "--tokens", "4", "--url", url).stdout
+    assert "no shares of what the machine can do: the server does not say" in table
+
+
+def test_a_models_files_give_another_server_its_shares(other, tmp_path):
+    files = ROOT / "tests/golden/data/qwen3"
+    got = run(tmp_path, "bench", files, "--quick", "--tokens", "4", "--json", "--name", "theirs", "--url", f"http://localhost:{other.server_port}/v1")
+    assert got.returncode == 0, got.stderr
+    found = json.loads(got.stdout)
+    assert all(d["read_share"] > 0 for d in found["decode"]) and all(p["multiply_share"] > 0 for p in found["prefill"])
+
+
+def test_a_key_that_goes_nowhere_is_said(served, home):
+    for command, status in ((["bench", "--local", "none"], 1), (["chat"], 0)):
+        got = run(home, *command, PLATEAU_API_KEY="no-use", stdin="What does ls do?\n")
+        assert got.returncode == status and "the API key is not used" in got.stderr, got.stderr
+        assert "no-use" not in got.stderr

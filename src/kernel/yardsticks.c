@@ -1,6 +1,6 @@
 /* yardsticks.c - measured by the workers that do the work, with the loads and the arithmetic of the kernels'
- * tiers. */
-#include "yardsticks.h"
+ * tiers. Functions of one instruction set are called only where the processor has it. */
+#include "kernel/yardsticks.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -8,7 +8,6 @@
 #include "memory/footprint.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -56,26 +55,21 @@ size_t yardsticks_cache_bytes(void)
     return bytes > 0 ? (size_t)bytes : 0;
 }
 
-static size_t memory_bytes(void)
+int yardsticks_init(struct yardsticks *y, struct workers *w, size_t least)
 {
     struct footprint f;
     footprint_read(&f);
-    size_t wanted = MAX_OF((size_t)2 << 30, 4 * yardsticks_cache_bytes());
-    size_t bytes = MIN_OF(wanted, f.ram_available_bytes / 3) & ~(((size_t)2 << 20) - 1);
-    if (bytes < wanted)
-        printf("only %zu MiB to stream: part of them may stay in cache\n", bytes >> 20);
-    return bytes;
-}
-
-int yardsticks_init(struct yardsticks *y, struct workers *w)
-{
-    size_t bytes = memory_bytes();
+    const size_t wanted = MAX_OF(least, 4 * yardsticks_cache_bytes());
+    const size_t bytes = MIN_OF(wanted, f.ram_available_bytes / 3) & ~(((size_t)2 << 20) - 1);
+    if (bytes == 0)
+        return -ENOMEM;
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return -ENOMEM;
     (void)madvise(p, bytes, MADV_HUGEPAGE);
     memset(p, 0x3c, bytes);
-    *y = (struct yardsticks){.workers = w, .cpu_flags = kern_cpu_flags(), .memory = p, .bytes = bytes};
+    *y = (struct yardsticks){
+        .workers = w, .cpu_flags = kern_cpu_flags(), .memory = p, .bytes = bytes, .cached = bytes < wanted};
     return 0;
 }
 
@@ -207,14 +201,6 @@ void yardsticks_measure(struct yardsticks *y)
     y->read_one_bytes_s = (double)y->bytes / yardsticks_seconds(read_one, y);
     y->read_bytes_s = (double)y->bytes / yardsticks_seconds(read_all, y);
     y->peak_flop_s = yardsticks_fma_flop(y) > 0 ? yardsticks_fma_flop(y) / yardsticks_seconds(fma_all, y) : 0;
-}
-
-void yardsticks_print(const struct yardsticks *y)
-{
-    printf("reading memory: %.1f GB/s with one worker, %.1f GB/s with %u\n", y->read_one_bytes_s * 1e-9,
-           y->read_bytes_s * 1e-9, workers_count(y->workers));
-    if (y->peak_flop_s > 0)
-        printf("f32 fused multiply-adds: %.1f GFLOP/s\n", y->peak_flop_s * 1e-9);
 }
 
 static double once(void (*fn)(void *arg), const struct yardsticks *y)
