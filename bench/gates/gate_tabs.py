@@ -1,8 +1,8 @@
 """tabs: browser tabs that show a server's page for an hour: do they cost first tokens, processor or memory?
 
-Two servers with the same traffic, one of them with the tabs. The same prompt goes to both in turns, with a
-hit in the prefix cache and computed (a salt of its own); the pause after each pair is random. What the two
-servers differ in is the tabs' part, also on a machine that does other work: each pair meets the same
+Two servers with the same traffic, one of them with the tabs. The same prompt goes to both in turns, with
+a hit in the prefix cache and computed (a salt of its own); the pause after each pair is random. The
+difference between the servers is the cost of the tabs, also on a busy machine: each pair meets the same
 moment, and the browser takes its processor time from both."""
 
 import itertools
@@ -42,7 +42,7 @@ class Looks:
                           "outside_accounts": own - used, "history": account(memory, "history")["used_bytes"]})
 
     def grown(self, name):
-        """Medians of the last tenth less those of the second: the first one warms up."""
+        """The median of the last tenth less the median of the second tenth: the first one warms up."""
         values = [row[name] for row in self.rows]
         tenth = max(1, len(values) // 10)
         return statistics.median(values[-tenth:]) - statistics.median(values[tenth : 2 * tenth] or values)

@@ -1,4 +1,4 @@
-"""Chromium over the WebDriver protocol, without a library: windows, scripts, pictures."""
+"""Chromium over the WebDriver protocol, without a library: windows, scripts, screenshots."""
 
 import base64
 import contextlib

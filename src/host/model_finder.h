@@ -14,7 +14,7 @@ struct model_finder {
     struct models *models;
     struct registry *registry;
     struct account *threads;
-    /* On the finder's thread: the search for what was pulled is over. id: what it is called; NULL: it is not
+    /* On the finder's thread: the search for a pulled model is over. id: its name; NULL: it is not
      * served, and `why` has the reason. */
     void (*pulled)(void *arg, const char *id, const char *why);
     void *arg;
@@ -43,7 +43,7 @@ void model_finder_look(struct model_finder *f);
 void model_finder_look_for(struct model_finder *f, const struct hub_name *name);
 /* Joins a thread that is over, and gives its stack back. Network thread. */
 void model_finder_ended(struct model_finder *f);
-/* No search begins any more. False: one has not ended within `ns`. Zeroed is fine. */
+/* Begins no further search. False: one has not ended within `ns`. Zeroed is fine. */
 bool model_finder_stop(struct model_finder *f, uint64_t ns);
 
 #endif

@@ -10,10 +10,10 @@
 
 struct models {
     const struct settings *settings;
-    /* Models of the start, then the later ones. One thread adds to the list; what is below the count is
+    /* Models of the start, then the later ones. One thread adds to the list; entries below the count are
      * constant. */
     _Atomic uint32_t count;
-    uint32_t models_max; /* with those that may come; set by models_find() */
+    uint32_t models_max; /* later ones included; set by models_find() */
     /* [REGISTRY_MODELS_MAX]; of the start, named ones first, then found ones, by path. An index is also that
      * of the registry. */
     struct model_settings *list;

@@ -117,7 +117,7 @@ static int check_names(const struct later *l, const struct model_settings *s, st
     return r;
 }
 
-/* The entry behind the last one, which no other thread reads before the count has grown. */
+/* Fills the entry at the count. No other thread reads it before the count has grown. */
 static int fill(struct later *l, const char *path, struct err *e)
 {
     struct models *m = l->models;
@@ -178,7 +178,7 @@ static void leave_out(struct later *l)
     l->failed = true;
 }
 
-/* NULL: it is not added, which is no reason to stop the search. */
+/* NULL: it is not added, and the search goes on. */
 static const struct model_settings *add_found(struct later *l, const char *path)
 {
     struct models *m = l->models;

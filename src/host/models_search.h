@@ -1,5 +1,5 @@
-/* models_search.h - the models of this machine that a server serves without their names: those below a
- * directory, and those in the hub's cache. What is passed over is logged, with the reason. Reads directories,
+/* models_search.h - models that a server serves without their names: below a directory, and in the hub's
+ * cache. Skipped models are logged, with the reason. Reads directories,
  * which may be slow or never answer. */
 #ifndef PLATEAU_HOST_MODELS_SEARCH_H
 #define PLATEAU_HOST_MODELS_SEARCH_H
@@ -12,8 +12,8 @@
 
 typedef int models_found_fn(void *arg, const char *path, struct err *e);
 
-/* Calls `found` for each model below `dir`, and counts them. 0, or an error of model_dirs_find(). `others` is
- * filled with what is passed over. */
+/* Calls `found` for each model below `dir`, and counts them. 0, or an error of model_dirs_find(). `others`
+ * counts the skipped files. */
 int models_search_dir(const char *dir, models_found_fn *found, void *arg, uint32_t *count,
                       struct model_dirs_others *others, struct err *e);
 /* The same of the hub's cache, whose path comes back. 0, -ENOENT (it cannot be read), or the result of

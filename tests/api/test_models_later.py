@@ -1,5 +1,5 @@
-"""Models that come while the server runs: after a pull, and at a reload. They are listed, loaded and named
-like those of the start."""
+"""Models that come while the server runs: after a pull, and at a reload. The server lists, names and loads
+them like the models of its start."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ def tokens(s, model):
 
 
 def unload(s, *names):
-    """A server is left as it was found: without what its tests loaded."""
+    """Without the models that the test loaded, the accounts hold the bytes of the start again."""
     for name in names:
         assert s.http.post(f"/v1/models/{name.replace('/', '%2F')}/unload").status_code == 200
 
@@ -116,7 +116,7 @@ def test_a_pull_that_cannot_be_served_says_why(hub):
     with serving("--allow-pull", *KEYS, key=ADMIN_KEY) as s:
         assert s.http.post(ROUTE, json={"model": "acme/small", "anyway": True}).status_code == 202
         now = until(lambda: (p := s.http.get(ROUTE).json())["state"] == "done" and p)
-        # As at the start: it is listed, and its load says what is wrong.
+        # As at the start: it is listed, and its load gives the reason.
         assert now["served"] == "small"
         assert any("model_type 'weird'" in line for line in s.lines if "event=model_unusable" in line)
         assert listed(s)["small"]["max_model_len"] is None

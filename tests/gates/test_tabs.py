@@ -24,7 +24,7 @@ def report(tmp_path):
 
 
 class Looked(gate_tabs.Looks):
-    """A server that takes a share of a core, and grows by so many bytes an hour."""
+    """A server that takes `share` of a core, and grows by `grown` bytes an hour."""
 
     def __init__(self, share, grown=0):
         self.rows = [{"s": s, "processor_s": share * s, "own": 100 * MIB + grown * s / HOUR, "used": 90 * MIB, "outside_accounts": 10 * MIB,
@@ -78,7 +78,7 @@ def test_a_slow_machine_is_not_the_tabs(report):
 
 @pytest.mark.skipif(not webdriver.is_there(), reason="chromium and chromedriver are not installed")
 def test_it_runs_with_a_browser(tmp_path):
-    """What does not depend on a long run or a quiet machine holds."""
+    """Conditions hold that need no long run and no quiet machine."""
     report = run_gate("tabs", tmp_path, "--tabs", "2", "--tabs-seconds", "5", "--jitter-prompt", "64")
     assert "each tab asked all the time" not in report["broken"]
     assert sum(report["figures"]["requests"]) >= 2 and len(report["figures"]["looks"]["tabs"]) >= 2
