@@ -86,5 +86,7 @@ int main(int argc, char **argv)
     log_set_format(LOG_FORMAT_AUTO);
     /* A file at its size limit is a write that fails with EFBIG, not the end of the process. */
     signal(SIGXFSZ, SIG_IGN);
+    /* A reader that has left is a write that fails with EPIPE: status 1 and a message, as for a full disk. */
+    signal(SIGPIPE, SIG_IGN);
     return output_end(run(argc, argv));
 }

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,12 +38,20 @@ static bool start_browser(const char *file)
     char name[] = "xdg-open";
     char *argv[] = {name, (char *)file, NULL};
     posix_spawn_file_actions_t quiet;
+    posix_spawnattr_t attributes;
+    sigset_t pipe;
     int status = 1;
     pid_t child;
     posix_spawn_file_actions_init(&quiet);
     posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    bool started = posix_spawnp(&child, name, &quiet, NULL, argv, environ) == 0;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &pipe);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    bool started = posix_spawnp(&child, name, &quiet, &attributes, argv, environ) == 0;
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&quiet);
     return started && waitpid(child, &status, 0) == child && status == 0;
 }

@@ -338,9 +338,11 @@ static int plan_at_hub(const struct settings *o, const struct hub_name *name, st
     interrupt_catch();
     if (r < 0)
         return r;
+    const bool main = strcmp(name->revision, "main") == 0;
     r = hub_pull(&opts, &pulled, e);
     if (r < 0 && r != -ECANCELED && !a.headers)
-        err_prefix(e, r, "%s is not here, and of the hub", name->id);
+        err_prefix(e, r, "%s%s%s is not here, and of the hub", name->id, main ? "" : "@",
+                   main ? "" : name->revision);
     return r;
 }
 

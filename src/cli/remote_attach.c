@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/small_file.h"
 
+#include <curl/curl.h>
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -44,13 +45,27 @@ static json_t *part_of_bytes(enum media_kind kind, struct slice bytes)
     return part;
 }
 
+/* The path of "file://PATH" or "file://localhost/PATH", percent-decoded. 0 or -EINVAL. */
+static int path_of_address(struct slice what, char ret[PATH_MAX], struct err *e)
+{
+    int len = 0;
+    what = slice_sub(what, strlen("file://"), what.len);
+    if (slice_starts(what, SLICE("localhost/")))
+        what = slice_sub(what, strlen("localhost"), what.len);
+    char *path = curl_easy_unescape(NULL, what.ptr, (int)what.len, &len);
+    const bool whole = path && (size_t)len == strlen(path) && path[0] == '/' && len < PATH_MAX;
+    if (whole)
+        memcpy(ret, path, (size_t)len + 1);
+    curl_free(path);
+    return whole ? 0 : err_set(e, -EINVAL, "the address of a file is file:// and a path from the root");
+}
+
 static int read_part(enum media_kind kind, struct slice what, json_t **ret, struct err *e)
 {
     char path[PATH_MAX];
     struct small_file f = {0};
-    if (slice_starts(what, SLICE("file://")))
-        what = slice_sub(what, 7, what.len);
-    int r = attach_path(what, path, e);
+    int r =
+        slice_starts(what, SLICE("file://")) ? path_of_address(what, path, e) : attach_path(what, path, e);
     if (r == 0)
         r = small_file_read(path, REMOTE_ATTACH_BYTES_MAX, &f, e);
     if (r == 0 && !(*ret = part_of_bytes(kind, (struct slice){f.bytes, f.len})))

@@ -129,7 +129,6 @@ static void prepare_signals(struct serve *s)
     s->had_terminal = hangup.sa_handler != SIG_IGN && has_terminal();
     sigemptyset(&set);
     sigaddset(&set, SIGHUP);
-    signal(SIGPIPE, SIG_IGN);
     /* Tools that rotate logs send these by habit; the log is written to standard error only. */
     signal(SIGUSR1, SIG_IGN);
     signal(SIGUSR2, SIG_IGN);

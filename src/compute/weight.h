@@ -23,8 +23,8 @@ struct weight {
     uint32_t group, super;
 };
 
-/* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. A stack
- * of experts is a projection with one part. */
+/* Matrices that read the same input, their outputs one after the other: y = [part 0 | part 1 | ...]. Parts of
+ * experts are stacks. */
 #define PROJECTION_PARTS_MAX 5
 struct projection {
     uint32_t in, out;

@@ -52,6 +52,34 @@ int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err
     return r;
 }
 
+static int is_encoder(const struct dirent *d)
+{
+    return d->d_name[0] != '.' && gguf_name_is_mmproj(d->d_name);
+}
+
+bool model_ggufs_encoder(const char *path, char *ret, size_t bytes)
+{
+    char dir[PATH_BYTES];
+    struct dirent **entries;
+    const char *slash = strrchr(path, '/');
+    const size_t len = slash ? (size_t)(slash - path) : 0;
+    if (!gguf_name_is(path))
+        snprintf(dir, sizeof(dir), "%s", path);
+    else if (slash)
+        snprintf(dir, sizeof(dir), "%.*s", (int)MIN_OF(MAX_OF(len, (size_t)1), sizeof(dir) - 1), path);
+    else
+        snprintf(dir, sizeof(dir), ".");
+    int count = scandir(dir, &entries, is_encoder, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (i == 0)
+            snprintf(ret, bytes, "%s", entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    return count > 0;
+}
+
 bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *from = name;

@@ -27,6 +27,9 @@ bool model_ggufs_packed(const char *name);
  * than `bytes`. */
 bool model_ggufs_id(const char *path, unsigned folders, char *ret, size_t bytes);
 
+/* The first file with a vision encoder beside a GGUF model, which is a file or a directory. False: none. */
+bool model_ggufs_encoder(const char *path, char *ret, size_t bytes);
+
 /* The bytes of a GGUF model's files, of all parts that are there. */
 uint64_t model_ggufs_bytes(const char *path);
 

@@ -162,6 +162,20 @@ static bool is_pointer(const char *dir, const char *name)
     return is;
 }
 
+struct next_step {
+    char text[HUB_ID_BYTES + 64];
+};
+
+/* How the missing files come: by a pull, in the hub's cache. */
+static struct next_step fetch_rest(const char *dir)
+{
+    struct next_step r = {"download it again"};
+    struct hub_name name;
+    if (hub_cache_name_of(dir, &name))
+        snprintf(r.text, sizeof(r.text), "plateau pull %s fetches the rest", name.id);
+    return r;
+}
+
 /* True: `e` names the missing files. */
 static bool tell_missing(const char *dir, const struct contents *c, int code, struct err *e)
 {
@@ -169,10 +183,8 @@ static bool tell_missing(const char *dir, const struct contents *c, int code, st
     if (!missing_by_index(dir, &m) && c->safetensors > 0)
         missing_by_number(dir, c->weights, &m);
     if (m.count > 0)
-        err_set(
-            e, code,
-            "%s is not complete: %u of its %u weight files missing, %s the first of them. Download it again",
-            dir, m.count, m.of, m.first);
+        err_set(e, code, "%s is not complete: %u of its %u weight files missing, %s the first of them; %s",
+                dir, m.count, m.of, m.first, fetch_rest(dir).text);
     else if (c->safetensors > 0 && is_pointer(dir, c->weights))
         err_set(e, code, "%s/%s is a pointer of Git LFS, not the weights: run git lfs pull there", dir,
                 c->weights);
@@ -250,7 +262,8 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
             "model's repository, or convert the weights (transformers' save_pretrained writes them)",
             dir, c->other);
     if (c->config)
-        return err_set(e, code, "%s has config.json but no .safetensors file: the weights are missing", dir);
+        return err_set(e, code, "%s has config.json but no .safetensors file: the weights are missing; %s",
+                       dir, fetch_rest(dir).text);
     return tell_below(dir, c, code, e) ? code : err_set(e, code, "%s is no model: " A_MODEL, dir);
 }
 

@@ -3,6 +3,7 @@
 #include "host/model_place.h"
 
 #include "base/check.h"
+#include "host/model_sources.h"
 #include "weights/gguf_file.h"
 
 #include <errno.h>
@@ -67,6 +68,30 @@ int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], st
     return r;
 }
 
+struct wanted_id {
+    const char *id;
+    char *path;
+    bool found;
+};
+
+static int compare_id(void *arg, const char *path, const char *id, struct err *e)
+{
+    struct wanted_id *w = arg;
+    if (strcmp(id, w->id) != 0)
+        return 0;
+    w->found = keep(path, w->path, e) == 0;
+    return 1; /* enough */
+}
+
+/* The model that the command models lists under this name, else the name as a path. */
+static int keep_listed(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
+{
+    struct wanted_id w = {.id = model, .path = ret};
+    if (model[0] != '.' && model[0] != '/')
+        (void)model_sources_each(compare_id, &w, NULL);
+    return w.found ? 0 : keep(model, ret, e);
+}
+
 int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
 {
     char cache[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES];
@@ -77,13 +102,13 @@ int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
     if (hub_name_parse(model, &name))
         return model_place_in_hub(&name, ret, e);
     if (strchr(model, '/') || hub_cache_dir(cache, NULL) < 0)
-        return keep(model, ret, e);
+        return keep_listed(model, ret, e);
     int r = hub_cache_find(cache, model, &name, e);
     if (r == -ENOTUNIQ)
         return r;
     if (r == 0 && model_place_in_hub(&name, snapshot, NULL) == 0)
         return keep(snapshot, ret, e);
-    return keep(model, ret, e);
+    return keep_listed(model, ret, e);
 }
 
 bool model_place_starter(char ret[HUB_PATH_BYTES])

@@ -7,8 +7,9 @@
 #include "hub/hub_cache.h"
 
 /* A path that exists is the result, but for a model's folder in the hub's cache, which becomes its
- * current snapshot. Else ORG/NAME[@REVISION] is looked up in the hub's cache, and so is a plain NAME. Any
- * other path is the result, too. 0, -ENOENT and -ENODATA (a name of the hub that the cache does not have,
+ * current snapshot. Else ORG/NAME[@REVISION] is looked up in the hub's cache, and so is a plain NAME; then
+ * the name among the models of LM Studio and Ollama, as the command models lists them. Any other path is the
+ * result, too. 0, -ENOENT and -ENODATA (a name of the hub that the cache does not have,
  * or not complete), -ENOTUNIQ (NAME of several organisations), -ENAMETOOLONG; `e` has the next step. */
 int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e);
 

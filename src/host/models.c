@@ -17,12 +17,25 @@
 
 /* ---- finding models ---- */
 
+/* The vision encoder beside a model that the user named. Those below a --model-dir are counted. */
+static void tell_encoder(const struct model_settings *s)
+{
+    char file[256];
+    if (gguf_file_is(s->dir) && model_ggufs_encoder(s->dir, file, sizeof(file)))
+        LOG_WARN("vision_encoder_passed_over",
+                 "model=%s file=\"%s\" reason=\"vision encoders of GGUF models are not read: the model is "
+                 "served for text, and requests with images are refused\"",
+                 s->id, file);
+}
+
 static int add(struct models *m, const char *dir, bool named, struct err *e)
 {
     struct model_settings *s = &m->list[m->count];
     int r = runtime_find_model(dir, NULL, s->dir, s->id, e);
     if (r < 0)
         return r;
+    if (named)
+        tell_encoder(s);
     s->preload = named;
     m->count++;
     return 0;

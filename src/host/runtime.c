@@ -62,6 +62,8 @@ int runtime_find_model(const char *model, const char *alias, char *dir, char *id
     const char *slash = strrchr(dir, '/'), *last = slash ? slash + 1 : dir;
     if (hub_cache_name_of(dir, &hub))
         last = hub_name_last(&hub);
+    else if (model && strncmp(last, "sha256-", 7) == 0 && !strstr(model, last))
+        last = model; /* Ollama's store names files by their sums */
     if (alias || !model_ggufs_id(dir, 0, id, RUNTIME_ID_BYTES))
         snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : last);
     return 0;

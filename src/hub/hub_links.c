@@ -37,14 +37,25 @@ static int make_below(const char *head, const char *tail, struct err *e)
     return make_path(path, e);
 }
 
+static const char *const parts[] = {"blobs", "refs", "snapshots"};
+
 int hub_links_make_folder(const char *cache, const struct hub_name *n, char folder[HUB_PATH_BYTES],
                           struct err *e)
 {
-    static const char *const parts[] = {"blobs", "refs", "snapshots"};
     int r = hub_cache_folder(cache, n, folder, e);
     for (int i = 0; i < 3 && r == 0; i++)
         r = make_below(folder, parts[i], e);
     return r;
+}
+
+void hub_links_drop_empty(const char *folder)
+{
+    char path[HUB_PATH_BYTES + 64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, parts[i]);
+        rmdir(path);
+    }
+    rmdir(folder);
 }
 
 int hub_links_lock(const char *cache, const struct hub_name *n, struct err *e)

@@ -301,8 +301,10 @@ int hub_pull(const struct hub_pull_opts *o, struct hub_pulled *ret, struct err *
         r = fetch(&w, t, e);
     report(&w, ret);
     close_work(&w);
-    if (lock >= 0)
+    if (lock >= 0) {
+        hub_links_drop_empty(w.folder);
         close(lock);
+    }
     free(t);
     return r;
 }

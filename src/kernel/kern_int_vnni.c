@@ -12,6 +12,7 @@
 #include "kernel/kern_lines_avx512.h"
 
 #define ONE_CHAINS         4
+#define BYTES_DIFFER       1
 #define MORE_COLUMNS       8
 #define MANY_PANELS(bytes) ((bytes) == 1 ? 2u : 1u)
 #define VALUES_QUAD        4

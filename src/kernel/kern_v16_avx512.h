@@ -197,16 +197,17 @@ V16_FN v16 v16_table(__m128i bytes, int shift, const int8_t *t)
 }
 
 /* unit * f + base for the field f of `width` bits (1, 2, 4) at bit `shift` of each byte. One permutation
- * looks it up, since it reads the low four bits of an index and ignores the rest. */
+ * looks it up. It reads the low four bits of an index and ignores the rest: the fields of a half of the byte
+ * share a shift, and have a table each. */
 #define V16_HAS_FIELD   1
-#define V16_FIELD_AT(i) ((float)(((i) & ((1 << width) - 1)) * unit + base))
+#define V16_FIELD_AT(i) ((float)(((i) >> shift % 4 & ((1 << width) - 1)) * unit + base))
 V16_FN v16 v16_field(__m128i bytes, int shift, int width, int unit, int base)
 {
     const __m512 table = _mm512_setr_ps(
         V16_FIELD_AT(0), V16_FIELD_AT(1), V16_FIELD_AT(2), V16_FIELD_AT(3), V16_FIELD_AT(4), V16_FIELD_AT(5),
         V16_FIELD_AT(6), V16_FIELD_AT(7), V16_FIELD_AT(8), V16_FIELD_AT(9), V16_FIELD_AT(10),
         V16_FIELD_AT(11), V16_FIELD_AT(12), V16_FIELD_AT(13), V16_FIELD_AT(14), V16_FIELD_AT(15));
-    __m512i index = _mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), (unsigned)shift);
+    __m512i index = _mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), (unsigned)shift / 4 * 4);
     return _mm512_permutexvar_ps(index, table);
 }
 

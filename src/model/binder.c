@@ -232,35 +232,64 @@ static int bind_expert_biases(struct binder *b, const struct linear_source *part
     return r;
 }
 
-int binder_experts(struct binder *b, struct linear_source *parts, uint32_t experts, uint32_t count,
-                   struct projection *ret)
+/* Sources [from, to) of the `count` that each expert has, as one stack. */
+static int bind_stack(struct binder *b, const struct linear_source *parts, uint32_t experts, uint32_t count,
+                      uint32_t from, uint32_t to, struct weight *ret)
 {
-    binder_quantise(b, parts, experts * count, b->config->quant);
-    for (uint32_t i = 0; i < experts * count; i++) {
-        if (!same_form(&parts[0], &parts[i]))
-            return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
-    }
     const struct backend *backend = b->config->backend;
-    uint64_t stride = ROUND_UP(backend->weight_bytes(parts, count, b->config->compute), (uint64_t)64);
+    const uint32_t each = to - from;
+    parts += from;
+    uint64_t stride = ROUND_UP(backend->weight_bytes(parts, each, b->config->compute), (uint64_t)64);
     dev_ptr at;
     int r = binder_take(b, stride * experts, &at);
     if (r < 0)
         return r;
-    count_active(b, parts, count, stride, b->config->top_k);
+    count_active(b, parts, each, stride, b->config->top_k);
     for (uint32_t i = 0; r == 0 && i < experts; i++) {
         const struct weight one =
-            backend->weight_begin(&parts[i * count], count, b->config->compute, dev_add(at, i * stride));
-        count_sources(b, &parts[i * count], count);
+            backend->weight_begin(&parts[i * count], each, b->config->compute, dev_add(at, i * stride));
+        count_sources(b, &parts[i * count], each);
         if (binder_packs(b))
-            r = pack(b, &parts[i * count], count, &one);
+            r = pack(b, &parts[i * count], each, &one);
     }
-    struct weight stack = backend->weight_begin(parts, count, b->config->compute, at);
-    stack.experts = experts;
-    stack.expert_bytes = stride;
-    count_part(b, &stack);
-    binder_note(b, &stack);
-    *ret = (struct projection){
-        .in = stack.k, .out = stack.n, .part_count = 1, .sums = stack.sums, .parts = {stack}};
+    *ret = backend->weight_begin(parts, each, b->config->compute, at);
+    ret->experts = experts;
+    ret->expert_bytes = stride;
+    count_part(b, ret);
+    binder_note(b, ret);
+    return r;
+}
+
+/* A source has one form in all experts: gate and up may differ. */
+static int check_experts(struct binder *b, const struct linear_source *parts, uint32_t experts,
+                         uint32_t count)
+{
+    for (uint32_t i = count; i < experts * count; i++) {
+        if (!same_form(&parts[i % count], &parts[i]))
+            return err_set(b->e, -ENOTSUP, "the experts of one layer differ in dtype or quantisation");
+    }
+    return 0;
+}
+
+int binder_experts(struct binder *b, struct linear_source *parts, uint32_t experts, uint32_t count,
+                   struct projection *ret)
+{
+    struct projection p = {.in = (uint32_t)parts[0].in};
+    binder_quantise(b, parts, experts * count, b->config->quant);
+    int r = check_experts(b, parts, experts, count);
+    for (uint32_t from = 0, to; r == 0 && from < count; from = to) {
+        ASSERT(p.part_count < PROJECTION_PARTS_MAX);
+        for (to = from + 1; to < count && same_form(&parts[from], &parts[to]);)
+            to++;
+        struct weight *stack = &p.parts[p.part_count];
+        r = bind_stack(b, parts, experts, count, from, to, stack);
+        if (r == 0) {
+            p.part_count++;
+            p.out += stack->n;
+            p.sums |= stack->sums;
+        }
+    }
+    *ret = p;
     return r < 0 ? r : bind_expert_biases(b, parts, experts, count, &ret->bias);
 }
 

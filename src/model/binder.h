@@ -92,7 +92,8 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
 /* Marks the matrices that --quant quantises (binder_quantise), and packs sources of one input into a
  * projection, with their biases. */
 int binder_projection(struct binder *b, struct linear_source *parts, uint32_t count, struct projection *ret);
-/* Packs parts[experts][count] into a stack: each expert's parts one above the other, with its biases. */
+/* Packs parts[experts][count] into stacks with their biases. Neighbours of one form are a stack, each
+ * expert's one above the other. */
 int binder_experts(struct binder *b, struct linear_source *parts, uint32_t experts, uint32_t count,
                    struct projection *ret);
 /* Packs a matrix of each head, or its transpose, into a stack of which a token reads all. A transpose is

@@ -139,22 +139,48 @@ static int read_dimensions(const char *dir, uint32_t hidden, struct pooling_conf
     return in.error;
 }
 
-/* The architecture's own key in a GGUF file: which rows, at length 1. A kind of scores is not known by it. */
+/* The architecture's own key in a GGUF file. */
+static const struct gguf_value *find_gguf(const struct gguf_file *file, const char *name)
+{
+    struct slice arch;
+    char key[128];
+    if (!gguf_string(gguf_find(&file->head, "general.architecture"), &arch) || arch.len >= 64)
+        return NULL;
+    snprintf(key, sizeof(key), "%.*s.%s", SLICE_ARGS(arch), name);
+    return gguf_find(&file->head, key);
+}
+
+/* llama.cpp's converter keeps these two rows of Qwen3-Reranker's output matrix. A score is their softmax's
+ * first number: the sigmoid of the difference. */
+static bool is_yes_no(const struct gguf_file *file)
+{
+    static const struct slice labels[] = {{"yes", 3}, {"no", 2}};
+    struct gguf_walk w = {.value = find_gguf(file, "classifier.output_labels")};
+    struct gguf_item item;
+    size_t count = 0;
+    for (bool same = true; w.value && gguf_next(&w, &item); count++) {
+        same = same && count < COUNT_OF(labels) && item.kind == GGUF_IS_STRING &&
+               slice_eq(item.string, labels[count]);
+        if (!same)
+            return false;
+    }
+    return count == COUNT_OF(labels);
+}
+
+/* Which rows, at length 1. The last kind, of scores, has none. */
 static int read_gguf(const char *path, struct pooling_config *ret, struct err *e)
 {
-    static const enum pooling kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST};
-    char first[GGUF_PATH_BYTES], key[128];
+    static const enum pooling kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_NONE};
+    char first[GGUF_PATH_BYTES];
     struct gguf_file file = GGUF_FILE_NONE;
-    struct slice arch;
     uint64_t kind = 0;
     int r = gguf_file_open_model(path, first, NULL, &file, e);
     if (r < 0)
         return r;
-    if (gguf_string(gguf_find(&file.head, "general.architecture"), &arch) && arch.len < 64) {
-        snprintf(key, sizeof(key), "%.*s.pooling_type", SLICE_ARGS(arch));
-        if (gguf_u64(gguf_find(&file.head, key), &kind) && kind < COUNT_OF(kinds))
-            *ret = (struct pooling_config){.kind = kinds[kind], .normalize = kinds[kind] != POOLING_NONE};
-    }
+    if (gguf_u64(find_gguf(&file, "pooling_type"), &kind) && kind < COUNT_OF(kinds))
+        *ret = (struct pooling_config){.kind = kinds[kind],
+                                       .normalize = kinds[kind] != POOLING_NONE,
+                                       .yes_no = kind == COUNT_OF(kinds) - 1 && is_yes_no(&file)};
     gguf_file_close(&file);
     return 0;
 }

@@ -83,8 +83,9 @@ static const char *name_of(const struct config *c, enum tensor_role role)
 }
 
 /* The row of one token, perhaps a dense layer and tanh, then a score for each label. */
-static int find_classifier(struct vector_head_source *s, const struct config *c,
-                           const struct checkpoint *checkpoint, const char *prefix, struct err *e)
+static int find_classifier(struct vector_head_source *s, const struct pooling_config *pooling,
+                           const struct config *c, const struct checkpoint *checkpoint, const char *prefix,
+                           struct err *e)
 {
     char score[NAME_BYTES], dense[NAME_BYTES];
     const char *const between = name_of(c, ROLE_SCORE_DENSE);
@@ -105,7 +106,12 @@ static int find_classifier(struct vector_head_source *s, const struct config *c,
         r = add_layer(s, checkpoint, score, width, false, e);
     if (r < 0)
         return r;
-    s->shape.labels = s->shape.layer[s->shape.count - 1].out;
+    struct vector_layer *last = &s->shape.layer[s->shape.count - 1];
+    if (pooling->yes_no && last->out == 2) {
+        last->minus = true;
+        last->out = 1;
+    }
+    s->shape.labels = last->out;
     return s->shape.labels == 1
                ? 0
                : err_set(e, -ENOTSUP, "tensor %s.weight has %u labels; classifiers with one are supported",
@@ -151,7 +157,7 @@ int vector_head_find(struct arena *a, const char *dir, const struct pooling_conf
     int r = 0;
     *ret = (struct vector_head_source){0};
     if (pooling->kind == POOLING_NONE)
-        return find_classifier(ret, c, checkpoint, prefix, e);
+        return find_classifier(ret, pooling, c, checkpoint, prefix, e);
     for (uint32_t i = 0; r == 0 && i < pooling->dense_count; i++)
         r = find_dense(a, dir, pooling->dense[i], account, vector_head_width(&ret->shape, c->hidden), ret, e);
     return r;
@@ -184,11 +190,17 @@ static uint32_t widest(const struct vector_head *h)
     return most;
 }
 
+/* In the file. */
+static uint32_t rows_of(const struct vector_layer *l)
+{
+    return l->minus ? 2 : l->out;
+}
+
 uint64_t vector_head_bytes(const struct vector_head *h)
 {
     uint64_t floats = 2 * (uint64_t)widest(h);
     for (uint32_t i = 0; i < h->count; i++)
-        floats += (uint64_t)h->layer[i].out * (h->layer[i].in + 1);
+        floats += (uint64_t)rows_of(&h->layer[i]) * (h->layer[i].in + 1);
     return floats * sizeof(float) + (2 * (uint64_t)h->count + 2) * 64;
 }
 
@@ -217,16 +229,21 @@ static int read_layer(struct arena *a, const struct vector_head_source *s, uint3
                       struct vector_layer *ret, struct err *e)
 {
     struct vector_layer l = s->shape.layer[i];
-    float *weight = arena_alloc_array(a, (size_t)l.out * l.in, sizeof(float));
-    float *bias = s->has_bias[i] ? arena_alloc_array(a, l.out, sizeof(float)) : NULL;
+    const uint32_t rows = rows_of(&l);
+    float *weight = arena_alloc_array(a, (size_t)rows * l.in, sizeof(float));
+    float *bias = s->has_bias[i] ? arena_alloc_array(a, rows, sizeof(float)) : NULL;
     int r = 0;
     if (!weight || (s->has_bias[i] && !bias))
         return err_set(e, -ENOMEM, "no memory left for the matrices after the pooling");
-    for (uint32_t row = 0; r == 0 && row < l.out; row++)
+    for (uint32_t row = 0; r == 0 && row < rows; row++)
         r = read_values(s->checkpoint[i], &s->weight[i], (uint64_t)row * l.in, l.in,
                         weight + (size_t)row * l.in, e);
     if (r == 0 && bias)
-        r = read_values(s->checkpoint[i], &s->bias[i], 0, l.out, bias, e);
+        r = read_values(s->checkpoint[i], &s->bias[i], 0, rows, bias, e);
+    for (uint32_t k = 0; r == 0 && l.minus && k < l.in; k++)
+        weight[k] -= weight[l.in + k];
+    if (r == 0 && l.minus && bias)
+        bias[0] -= bias[1];
     l.weight = weight;
     l.bias = bias;
     *ret = l;

@@ -16,6 +16,7 @@
 struct vector_layer {
     uint32_t in, out;
     bool tanh;           /* f; else f(x) = x */
+    bool minus;          /* the file has two rows for the one: the first less the second */
     const float *weight; /* [out][in] */
     const float *bias;   /* [out]; NULL: none */
 };

@@ -142,7 +142,12 @@ def test_every_event_is_in_the_document():
 
 
 def test_every_route_is_in_the_document():
-    paths = found(r'\{"(?:GET|POST|DELETE)", "(/[^"]*)", AUTH', 30, ["routes.c"]) + found(r'\.route = "(/[^"]*)"', 6)
+    dialects = re.findall(r"X\(wire_\w+\)", (ROOT / "src/api/wire.h").read_text())
+    requests = found(r'(?:\.route = |RERANK\()"(/[^"]*)"', 6)
+    assert len(requests) == len(dialects), "a dialect whose route is written otherwise"
+    row = r'\{"(?:GET|POST|DELETE)", "(/[^"]*)", AUTH'
+    assert len(re.findall(row, CODE["routes.c"])) == len(re.findall(r"^    \{.*AUTH_", CODE["routes.c"], re.M)), "a row that is written otherwise"
+    paths = found(row, 30, ["routes.c"]) + requests
     quoted = re.findall(r"`(?:GET|POST|DELETE)?,? ?(/[^`\s]*)`|DELETE (/v1/[^`]*)`", API)
     told = {re.sub(r"\{\w+\}", "*", a or b).split("?")[0] for a, b in quoted}
     # A second path of a cell is written from where it differs.

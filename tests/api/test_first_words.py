@@ -97,8 +97,10 @@ def test_chat_with_an_address(served, home, tmp_path):
     key = tmp_path / "keys"
     key.write_text("a-secret\n")
     at = ["chat", "--temperature", "0", "--api-key-file", key, "--url"]
-    image, kept = ROOT / "tests/golden/data/canary-8bit/images/0.png", tmp_path / "kept.json"
-    lines = f"I live in London.\nWhere do I live?\n/stats\n/reset\n/image {image}\nWhat do you see?\n/save {kept}\n"
+    image, kept = tmp_path / "a b.png", tmp_path / "kept.json"
+    image.write_bytes((ROOT / "tests/golden/data/canary-8bit/images/0.png").read_bytes())
+    address = f"file://{tmp_path}/a%20b.png"
+    lines = f"I live in London.\nWhere do I live?\n/stats\n/reset\n/image {address}\nWhat do you see?\n/save {kept}\n"
     got = run(tmp_path, *at, served.url + "/v1/", stdin=lines)
     assert got.returncode == 0, got.stderr
     assert "You live in London.\n" in got.stdout and f"Server\n  {served.url}\n" in got.stdout
@@ -119,6 +121,12 @@ def test_mistakes_about_a_server(served, tmp_path, arguments, words):
     got = run(tmp_path, "chat", "--url", served.url, *arguments, stdin="Hi\n")
     assert got.returncode != 0 and words in got.stderr and got.stdout == ""
     assert "a-secret" not in got.stderr
+
+
+def test_addresses_of_files_that_are_none(served, tmp_path):
+    for address in ("file://relative.png", "file:///a%00b", "file://evil/x.png", f"file://localhost{tmp_path}/none.png"):
+        got = run(tmp_path, "chat", "--url", served.url, "--api-key", "a-secret", stdin=f"/image {address}\n")
+        assert got.returncode == 1 and ("a path from the root" in got.stderr or "none.png" in got.stderr), got.stderr
 
 
 def test_what_a_server_refuses_is_said_and_the_chat_goes_on(served, home):

@@ -72,7 +72,7 @@ def test_a_model_is_found_by_its_names(home):
     assert set(found) == {"acme/Small", "acme/Half", "acme/Begun"}
     assert found["acme/Small"]["path"].endswith(snapshot) and found["acme/Small"]["state"] == "fits"
     assert found["acme/Small"]["last_used"] > 1.7e9
-    assert "weights are missing" in found["acme/Half"]["reason"]
+    assert "weights are missing; plateau pull acme/Half fetches the rest" in found["acme/Half"]["reason"]
     assert "no revision is complete: plateau pull acme/Begun" in found["acme/Begun"]["reason"]
     cache = home / ".cache/huggingface/hub"
     for name in ("acme/Small", "acme/Small@old", "acme/Small@" + "1" * 40, "Small", cache / "models--acme--Small", cache / snapshot):
@@ -170,4 +170,12 @@ def test_other_programs_models_are_listed(tmp_path):
     found = listed(tmp_path)
     assert set(found) == {"tiny", "tiny:latest", "someone/tiny:q8"}
     assert found["tiny"]["state"] == "fits"
+    for name in ("tiny", "someone/tiny:q8"):
+        got = run(tmp_path, "plan", name, "--json")
+        if name == "tiny":
+            assert json.loads(got.stdout)["models"][0]["id"] == "tiny", got.stderr
+        else:
+            assert got.returncode == 1 and "ends within its head" in got.stderr and digest in got.stderr, "its file was found"
+    got = run(tmp_path, "plan", "someone/tiny:q9")
+    assert got.returncode == 1 and "there is no directory someone/tiny:q9" in got.stderr
     assert "the file ends within its head" in found["tiny:latest"]["reason"] and found["tiny:latest"]["path"].endswith(digest)

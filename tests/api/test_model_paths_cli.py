@@ -135,6 +135,15 @@ def test_files_of_other_formats_below_a_model_dir_are_one_line(top):
         assert got.returncode == 1 and words in got.stderr
 
 
+def test_a_vision_encoder_beside_a_named_gguf_model_is_one_line(tmp_path):
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    (tmp_path / "mmproj-m.gguf").write_text("")
+    for model in [tmp_path / "m.gguf", tmp_path]:
+        got = run("serve", model, "--port", "0")
+        lines = [line for line in got.stderr.splitlines() if "event=vision_encoder_passed_over" in line]
+        assert len(lines) == 1 and 'file="mmproj-m.gguf"' in lines[0] and "images are refused" in lines[0], got.stderr
+
+
 def test_gguf_files_below_a_model_dir_are_models_of_their_own_names(tmp_path):
     for file in ["pub/a/m.gguf", "pub/b/m.gguf", "pub/b/n-00001-of-00002.gguf", "pub/b/n-00002-of-00002.gguf"]:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)

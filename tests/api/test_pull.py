@@ -125,6 +125,9 @@ def test_a_plan_says_why_a_model_of_the_hub_cannot_run(hub, model, tmp_path):
                              (["acme/small", "--memory-limit", "20M"], "acme/small: ")):
         got = plan(hub, tmp_path, *arguments)
         assert got.returncode == 1 and words in got.stderr and "/plateau-pull" not in got.stderr, got.stderr
+    got = plan(hub, tmp_path, "acme/small@v9")
+    assert got.returncode == 1 and "acme/small@v9 is not here, and of the hub: " in got.stderr
+    assert not (cache(tmp_path) / "models--acme--none").exists(), "an empty folder would look like half a download"
 
 
 @pytest.mark.parametrize("arguments, words", [

@@ -25,7 +25,10 @@ def run(*arguments, stdin=None, shell=None, **variables):
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, env={**os.environ, **variables})
 
 
-COMMANDS = [["--help"], ["--version"], ["help", "serve"], ["generate", "--help"], ["plan"], ["plan", "--json"], ASK]
+SMALL = str(ROOT / "tests/golden/data/qwen3")
+COMMANDS = [["--help"], ["--version"], ["help", "serve"], ["generate", "--help"], ["plan"], ["plan", "--json"], ASK,
+            ["models", SMALL], ["models", SMALL, "--json"], ["completion", "zsh"], ["manual"], ["manual", "--names"],
+            ["parse", "--template", str(ROOT / "models/canary/chat_template.jinja"), "--describe"]]
 
 
 @pytest.mark.parametrize("shell, reason", [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
@@ -34,6 +37,15 @@ def test_output_that_does_not_arrive_is_status_1_and_a_message(arguments, shell,
     got = run(*arguments, shell=shell)
     assert got.returncode == 1
     assert got.stderr == f"plateau: standard output could not be written: {reason}\n"
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda a: "-".join(a[:2]))
+def test_a_closed_pipe_is_status_1_and_a_message(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    got = subprocess.run([PROGRAM, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(writer)
+    assert (got.returncode, got.stderr) == (1, "plateau: standard output could not be written: Broken pipe\n")
 
 
 def test_output_of_chat_and_cache_as_well(tmp_path):

@@ -116,6 +116,68 @@ TEST(stacks_of_mlx_give_the_same_bits)
     same_answer(SMALL_GOLDEN("minimax_m2"), mixtral_to_mlx);
 }
 
+/* The values of every tensor whose name holds `part`, as F32. */
+static void widen(struct test_tensors *l, const char *part)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        struct tensor *t = &l->list[i].t;
+        if (!strstr(l->list[i].name, part) || !strstr(l->list[i].name, "weight") || t->dtype != DTYPE_BF16)
+            continue;
+        const uint64_t n = tensor_count(t);
+        float *to = malloc(n * sizeof(*to));
+        assert_non_null(to);
+        for (uint64_t k = 0; k < n; k++)
+            to[k] = tensor_f32_at(t, k);
+        free((void *)t->data);
+        t->data = to;
+        t->dtype = DTYPE_F32;
+        t->bytes = n * sizeof(*to);
+    }
+}
+
+static void mixtral_wide_gates(struct test_tensors *l)
+{
+    widen(l, ".w1.");
+}
+
+static void mixtral_wide_ups(struct test_tensors *l)
+{
+    mixtral_to_mlx(l);
+    widen(l, "switch_mlp.up_proj");
+}
+
+/* These have biases. */
+static void gpt_oss_wide_gates(struct test_tensors *l)
+{
+    gpt_oss_to_mlx(l);
+    widen(l, "experts.gate_proj");
+}
+
+/* Files of llama.cpp's quantisation have such mixtures. */
+TEST(gate_and_up_of_experts_may_have_other_forms)
+{
+    same_answer(SMALL_GOLDEN("mixtral"), mixtral_wide_gates);
+    same_answer(SMALL_GOLDEN("mixtral"), mixtral_wide_ups);
+    same_answer(SMALL_GOLDEN("gpt_oss"), gpt_oss_wide_gates);
+}
+
+static void one_wide_expert(struct test_tensors *l)
+{
+    widen(l, "experts.1.w1.");
+}
+
+TEST(one_expert_of_another_form_is_refused)
+{
+    struct account *account = test_account(ACCOUNT_NO_LIMIT);
+    struct model_opts o = small_opts(account);
+    struct model *m = NULL;
+    struct err e = {{0}};
+    assert_int_equal(model_load(small_changed(SMALL_GOLDEN("mixtral"), one_wide_expert), &o, &m, &e),
+                     -ENOTSUP);
+    assert_non_null(strstr(e.text, "experts of one layer differ"));
+    assert_int_equal(account_numbers(account).reserved, 0);
+}
+
 static void swap_axes(struct test_tensors *l, const char *name)
 {
     struct test_tensor *t = test_tensor_find(l, name);

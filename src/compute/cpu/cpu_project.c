@@ -256,10 +256,12 @@ static uint32_t add_rows(struct cpu *c, uint32_t list, const struct op_product *
     return list;
 }
 
-/* A product for every expert that a token chose. An expert's matrix is read once per step for all of them. */
-static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_product *a)
+/* A product for every expert that a token chose, of part `part`: the outputs from `offset` on. An expert's
+ * matrix is read once per step for all of them. */
+static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_product *a, uint32_t part,
+                            uint32_t offset)
 {
-    const struct matrix stack = cpu_matrix(c, &a->w->parts[0]);
+    const struct matrix stack = cpu_matrix(c, &a->w->parts[part]);
     const float *biases = cpu_floats(c, a->w->bias);
     uint32_t top_k = c->shape->top_k, pairs = c->tokens * top_k;
     bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS, affine = matrix_needs_sums(&stack);
@@ -267,7 +269,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
     for (uint32_t i = 0; i < pairs; i++) {
         size_t pair = c->pair_order[i], row = by_pair ? pair : pair / top_k;
         c->pair_x[i] = cpu_row(c, a->x, row);
-        c->pair_y[i] = cpu_row(c, a->y, pair);
+        c->pair_y[i] = cpu_row(c, a->y, pair) + offset;
         if (affine)
             c->pair_sums[i] = cpu_sums(c, a->x, row, stack.group);
         else if (rounds)
@@ -282,7 +284,7 @@ static uint32_t add_experts(struct cpu *c, uint32_t list, const struct op_produc
                                        .x = c->pair_x + from,
                                        .xsum = affine ? c->pair_sums + from : NULL,
                                        .y = c->pair_y + from};
-        list = add_product(c, list, &m, &columns, biases ? biases + (size_t)e * a->w->out : NULL);
+        list = add_product(c, list, &m, &columns, biases ? biases + (size_t)e * a->w->out + offset : NULL);
         c->products[list - 1].quants = rounds ? c->pair_quants + from : NULL;
         c->products[list - 1].pairs = c->pair_order + from;
     }
@@ -307,6 +309,16 @@ static uint32_t add_heads(struct cpu *c, uint32_t list, const struct op_product 
     return list;
 }
 
+/* Parts of experts that have other forms, one after the other: each takes the lists of pairs anew. */
+static void run_expert_parts(struct cpu *c, const struct op_product *a)
+{
+    uint32_t offset = a->columns == COLUMNS_EXPERTS ? a->w->parts[0].n : 0;
+    for (uint32_t part = 1; a->columns == COLUMNS_EXPERTS && part < a->w->part_count; part++) {
+        run_products(c, add_experts(c, 0, a, part, offset), NULL, false);
+        offset += a->w->parts[part].n;
+    }
+}
+
 static void sum_outputs(struct cpu *c, const void *arg, uint32_t t)
 {
     const struct op_product *a = arg;
@@ -316,7 +328,7 @@ static void sum_outputs(struct cpu *c, const void *arg, uint32_t t)
 static uint32_t add_columns(struct cpu *c, uint32_t list, const struct op_product *a)
 {
     if (a->columns == COLUMNS_EXPERTS)
-        return add_experts(c, list, a);
+        return add_experts(c, list, a, 0, 0);
     if (a->columns == COLUMNS_HEADS)
         return add_heads(c, list, a);
     return add_rows(c, list, a, a->columns == COLUMNS_LOGITS ? c->in->logit_count : c->tokens);
@@ -334,6 +346,7 @@ void cpu_project(struct compute *compute, const struct op_product *list, uint32_
     }
     run_products(c, products, NULL, logits);
     for (uint32_t i = 0; i < count; i++) {
+        run_expert_parts(c, &list[i]);
         if (list[i].reader && list[i].reader->sums)
             cpu_each_token(c, sum_outputs, &list[i], list[i].y.width);
     }

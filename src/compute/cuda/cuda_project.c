@@ -92,24 +92,28 @@ static void multiply_heads(struct cuda *c, const struct op_product *a)
     launch_product(c, &k, panels_of(w), w->experts);
 }
 
+/* Parts of other forms have their outputs one after the other. */
 static void multiply_experts(struct cuda *c, const struct op_product *a)
 {
-    const struct weight *w = &a->w->parts[0];
     bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS;
-    const struct cuda_product k = {.w = cuda_matrix(w),
-                                   .x = cuda_rows(c, a->x),
-                                   .y = cuda_rows(c, a->y),
-                                   .bias = cuda_pointer(a->w->bias),
-                                   .count = c->step.tokens * c->shape->top_k,
-                                   .x_div = by_pair ? 1 : c->shape->top_k,
-                                   .bias_step = a->w->out,
-                                   .expert = c->expert};
-    if (w->form == CUDA_FRAGMENTS) {
-        cuda_multiply_fragments(c, w, &k);
-        return;
+    struct cuda_product k = {.x = cuda_rows(c, a->x),
+                             .y = cuda_rows(c, a->y),
+                             .bias = cuda_pointer(a->w->bias),
+                             .count = c->step.tokens * c->shape->top_k,
+                             .x_div = by_pair ? 1 : c->shape->top_k,
+                             .bias_step = a->w->out,
+                             .expert = c->expert};
+    for (uint32_t i = 0; i < a->w->part_count; i++) {
+        const struct weight *w = &a->w->parts[i];
+        k.w = cuda_matrix(w);
+        if (w->form == CUDA_FRAGMENTS)
+            cuda_multiply_fragments(c, w, &k);
+        else
+            cuda_run(c, CUDA_KERNEL_product_experts,
+                     (struct cuda_grid){panels_of(w), k.count, 1, CUDA_THREADS, 0}, &k);
+        k.y.at += w->n;
+        k.bias = k.bias ? k.bias + w->n : NULL;
     }
-    cuda_run(c, CUDA_KERNEL_product_experts, (struct cuda_grid){panels_of(w), k.count, 1, CUDA_THREADS, 0},
-             &k);
 }
 
 /* Rows [from, from + count) of x; the parts' outputs one after the other. */

@@ -10,8 +10,8 @@ if(NOT PLATEAU_NVCC OR NOT PLATEAU_CUDA OR PLATEAU_SANITIZE)
   message(STATUS "No nvcc: the program has no GPU kernels (tools/install-packages gpu brings one)")
   return()
 endif()
-# The targets without a letter share the PTX of the first of them: nvcc's front end takes longer than ptxas, and the
-# machine code is the same.
+# The targets without a letter share the PTX of the first of them, those from 100 on that of 100: nvcc's front end
+# takes longer than ptxas, and the machine code is the same.
 set(targets)
 set(shared)
 foreach(target ${PLATEAU_CUDA_TARGETS})
@@ -21,6 +21,8 @@ foreach(target ${PLATEAU_CUDA_TARGETS})
       set(shared ${target})
     endif()
     set(ptx ${shared})
+  elseif(target MATCHES "^1[0-9][0-9]")
+    set(ptx 100)
   endif()
   list(APPEND targets -gencode arch=compute_${ptx},code=sm_${target})
 endforeach()
