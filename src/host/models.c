@@ -9,6 +9,7 @@
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
 #include "text/chat_syntax.h"
+#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <math.h>
