@@ -1,4 +1,4 @@
-/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--draft] [--prompt N] [MODEL...]: the share
+/* model_bench.c - model_bench [--decode] [--prefill] [--steps] [--draft] [OPTIONS] [MODEL...]: the share
  * of whole models of what this machine can do.
  *
  * A MODEL is a directory, or SHAPE-FORM, a made-up checkpoint (tools/mkmodel), written into the build folder
@@ -51,6 +51,8 @@ static const char *const models_default[] = {PLATEAU_SOURCE_DIR "/models/canary"
 
 struct bench {
     enum compute_mode compute;
+    enum kv_form kv_form;
+    uint32_t rows; /* most that decode */
     struct device *device;
     struct yardsticks yard;
     uint32_t prompt; /* tokens of decode's and prefill's prompt */
@@ -190,7 +192,7 @@ static void measure(struct bench *b, const struct model_shape *s, struct bench_r
     bench_rows_spread(rows);
     if (b->decode) {
         printf("  %6s %10s %10s %10s %10s\n", "rows", "ms a step", "tokens/s", "GB/s", "of reading");
-        for (size_t i = 0; i < COUNT_OF(row_counts); i++) {
+        for (size_t i = 0; i < COUNT_OF(row_counts) && row_counts[i] <= b->rows; i++) {
             print_decode(b, s, row_counts[i], time_decode(b, rows, row_counts[i]));
             fflush(stdout);
         }
@@ -204,11 +206,11 @@ static void measure(struct bench *b, const struct model_shape *s, struct bench_r
 
 static int bench_dir(struct bench *b, const char *name, const char *dir, struct err *e)
 {
-    uint32_t seqs_max = ROWS_MAX + b->steps;
+    uint32_t seqs_max = b->steps ? ROWS_MAX + 1 : b->rows;
     struct model_opts opts = {.tokens_max = b->prompt + ROWS_MAX,
                               .seqs_max = seqs_max,
                               .logits_max = seqs_max,
-                              .parts = {.compute = b->compute},
+                              .parts = {.compute = b->compute, .kv_form = b->kv_form},
                               .device = b->device};
     struct model_shape s;
     struct model *model = NULL;
@@ -250,12 +252,14 @@ struct one_row {
 
 static int open_row(struct bench *b, const char *dir, bool head, struct one_row *ret, struct err *e)
 {
-    struct model_opts opts = {
-        .tokens_max = PROMPT,
-        .seqs_max = 1,
-        .logits_max = 1 + AHEAD_MAX,
-        .parts = {.compute = b->compute, .mtp = head, .drafts_max = head ? AHEAD_MAX : 0},
-        .device = b->device};
+    struct model_opts opts = {.tokens_max = PROMPT,
+                              .seqs_max = 1,
+                              .logits_max = 1 + AHEAD_MAX,
+                              .parts = {.compute = b->compute,
+                                        .kv_form = b->kv_form,
+                                        .mtp = head,
+                                        .drafts_max = head ? AHEAD_MAX : 0},
+                              .device = b->device};
     struct model_shape s;
     int r = model_probe(dir, &opts.parts, &s, e);
     if (r == 0 && head && !s.mtp)
@@ -352,6 +356,8 @@ static void usage(FILE *out)
           "  --steps     only steps of prompts and decoding rows\n"
           "  --draft     only drafted tokens\n"
           "  --compute M f32, bf16, int16 or int8: the arithmetic of products (default auto)\n"
+          "  --kv-dtype F f32, bf16 or int8: keys and values (default f32)\n"
+          "  --rows N    sequences that decode at most, 1 to 16 (default 16)\n"
           "  --prompt N  tokens before decoding and of the prefill, a multiple of 32 (default 512)\n"
           "  --help      this text\n",
           out);
@@ -366,14 +372,24 @@ static bool parse_prompt(const char *text, uint32_t *ret)
     return true;
 }
 
+static bool parse_rows(const char *text, uint32_t *ret)
+{
+    uint64_t n;
+    if (!slice_u64(slice_of(text), ROWS_MAX, &n) || n == 0)
+        return false;
+    *ret = (uint32_t)n;
+    return true;
+}
+
 /* False: stop with *status. */
 static bool parse(int argc, char **argv, struct bench *b, int *status)
 {
     static const struct option options[] = {
-        {"decode", no_argument, NULL, 'd'},       {"prefill", no_argument, NULL, 'p'},
-        {"steps", no_argument, NULL, 's'},        {"draft", no_argument, NULL, 'g'},
-        {"prompt", required_argument, NULL, 'n'}, {"compute", required_argument, NULL, 'm'},
-        {"help", no_argument, NULL, 'h'},         {0}};
+        {"decode", no_argument, NULL, 'd'},         {"prefill", no_argument, NULL, 'p'},
+        {"steps", no_argument, NULL, 's'},          {"draft", no_argument, NULL, 'g'},
+        {"prompt", required_argument, NULL, 'n'},   {"compute", required_argument, NULL, 'm'},
+        {"kv-dtype", required_argument, NULL, 'k'}, {"rows", required_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},           {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'd') {
             b->decode = true;
@@ -386,6 +402,10 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
         } else if (c == 'n' && parse_prompt(optarg, &b->prompt)) {
             continue;
         } else if (c == 'm' && compute_mode_parse(optarg, &b->compute)) {
+            continue;
+        } else if (c == 'k' && kv_form_parse(optarg, &b->kv_form)) {
+            continue;
+        } else if (c == 'r' && parse_rows(optarg, &b->rows)) {
             continue;
         } else {
             *status = c == 'h' ? 0 : 2;
@@ -405,7 +425,7 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.prompt = PROMPT};
+    struct bench b = {.prompt = PROMPT, .rows = ROWS_MAX};
     int status = 0;
     if (!parse(argc, argv, &b, &status))
         return status;
@@ -414,8 +434,8 @@ int main(int argc, char **argv)
         fputs("model_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute %s\n", b.device->tier, b.device->workers,
-           compute_mode_name(b.compute));
+    printf("kernels %s, %u workers, compute %s, K and V %s\n", b.device->tier, b.device->workers,
+           compute_mode_name(b.compute), kv_form_name(b.kv_form));
     device_turn_begin(b.device);
     yardsticks_measure(&b.yard);
     device_turn_end(b.device);

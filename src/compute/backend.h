@@ -34,6 +34,8 @@ struct backend {
     const char *layout; /* of its weights in packed files, renewed with each change; NULL: it maps none */
     bool bf16;          /* it has COMPUTE_BF16 */
     bool integers;      /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
+    /* Whether this machine computes unquantised weights faster in bf16 than in f32; NULL: it does not. */
+    bool (*prefers_bf16)(void);
 
     /* Cost of a workspace; only shape, places, mode and sums are read. */
     struct compute_cost (*cost)(const struct compute_opts *o);

@@ -1,13 +1,16 @@
 /* kern_int_amx.c - integer products with AMX: an instruction multiplies a tile of 16 columns x 64 values by
  * one of 64 codes x 16 rows. Rows of activations are the VNNI tier's, and so are products of few columns.
  *
- * The work is cut into units: two panels, 16 columns and a few groups. A unit's sums leave their tiles by
- * way of memory. The f32 part then takes 8 columns at a time, whose sums stay in registers for all groups of
- * the unit. The two are interleaved: while a unit's sums join, the tiles of the next one are computed.
+ * The work is cut into units of some panels, 16 columns and a few groups. The sums of a group leave their
+ * tiles by way of memory. The f32 part then joins them to the columns' sums, which stay in registers.
  *
- * * At most 16 columns: codes come from memory. A unit's panels are read from the first group to the last.
- * * More columns: a chunk of columns and panels, by blocks of k. The codes of four panels are unpacked and
- *   meet all columns of the chunk, from L1.
+ * * At most 16 columns: codes come from memory. A unit has two panels, which are read from the first group to
+ *   the last. The f32 part takes 8 columns at a time. While a unit's sums join, the tiles of the next one are
+ *   computed.
+ * * More columns: a chunk of columns and panels, by blocks of k. A block's codes are unpacked once for all
+ *   columns of the chunk. A unit has one panel, and the f32 part all 16 columns. While a group's sums join,
+ *   the tiles of the next group are computed. (Two panels and 8 columns took 1.1 to 1.3 times as long, two
+ *   panels and 12 columns 1.0 to 1.1 times.)
  *
  * Where the rows of activations lie equally far apart, tiles are loaded from them, else from a copy of the
  * block. (kern_bench, 16 workers: a copy for every chunk of panels took as long as it saved.) The groups'
@@ -35,10 +38,13 @@
 #define PANELS       2
 #define CHUNK_TILES  8
 #define CHUNK_PANELS 8
-#define SET_PANELS   4
-/* Of a block of k. (With four groups 16 columns of 4 bits and int16 ran at 39 % of reading instead of 52.) */
+/* Of a block of k with at most 16 columns. (With four groups 16 columns of 4 bits and int16 ran at 39 % of
+ * reading instead of 52.) */
 #define BLOCK_GROUPS 2
 #define BLOCK_STEPS  128
+/* With more columns. */
+#define LONG_STEPS  512
+#define LONG_GROUPS (LONG_STEPS / 32)
 /* From the codes in use to those that are prefetched, in a panel that is read once. */
 #define AHEAD_BYTES 4096
 #define UNIT_QUADS  8
@@ -73,7 +79,7 @@ static unpack_fn *const unpacks[CODE_IQ4 + 1] = {
 
 /* A panel's scales and biases of a block. */
 struct block_sides {
-    float scales[BLOCK_GROUPS][MATRIX_PANEL], biases[BLOCK_GROUPS][MATRIX_PANEL];
+    float scales[LONG_GROUPS][MATRIX_PANEL], biases[LONG_GROUPS][MATRIX_PANEL];
 };
 
 /* A panel's codes of a block, as tiles. */
@@ -114,15 +120,24 @@ struct unit {
 
 typedef float panel_acc[CHUNK_TILES][TILE_COLUMNS][MATRIX_PANEL];
 
+/* The scales of all groups of 16 columns. */
+enum { STREAM_GROUPS = 256 };
+
 struct amx_memory {
-    _Alignas(64) char values[CHUNK_TILES][BLOCK_STEPS / BLOCK_VALUES * 2][TILE_COLUMNS][BLOCK_VALUES];
     _Alignas(64) tile_sums sums[2][BLOCK_GROUPS * PANELS * 2];
-    _Alignas(64) uint8_t codes[SET_PANELS][BLOCK_STEPS * MATRIX_PANEL];
+    _Alignas(64) uint8_t codes[CHUNK_PANELS][LONG_STEPS * MATRIX_PANEL];
     _Alignas(64) panel_acc acc[CHUNK_PANELS];
     float nowhere[TILE_COLUMNS][MATRIX_PANEL];
-    struct block_sides sides[2][SET_PANELS];
-    tile_groups groups[2][CHUNK_TILES][BLOCK_GROUPS];
+    struct block_sides sides[CHUNK_PANELS];
+    union {
+        tile_groups groups[STREAM_GROUPS];
+        struct {
+            tile_groups groups[LONG_GROUPS];
+            _Alignas(64) char values[LONG_STEPS / BLOCK_VALUES * 2][TILE_COLUMNS][BLOCK_VALUES];
+        } tile; /* of columns, in a block */
+    };
 };
+_Static_assert(sizeof(struct amx_memory) <= (size_t)196 << 10, "it lies on a worker's stack");
 
 /* All of a call. */
 struct amx {
@@ -131,7 +146,7 @@ struct amx {
     uint32_t columns;     /* of a tile */
     uint32_t group_tiles; /* tiles of a group: 1, 2 */
     uint32_t group_units; /* units of a group: 1, 2, 4 */
-    uint32_t block_groups;
+    uint32_t block_groups, long_groups;
     size_t group_bytes, codes_at;    /* of a group of the matrix */
     size_t values_at;                /* in a row */
     struct values_form rows, copies; /* rows.stride 0: rows lie anywhere */
@@ -217,13 +232,14 @@ V16_FN void unit_group(const struct amx *a, const struct unit *u, uint32_t g, co
 
 /* ---- sums join ---- */
 
-/* Sums of a column as floats: those at `at`, or of low bytes there and of high bytes in the next tile. */
+/* Sums of a column as floats: those at `at`, or of low bytes there and of high bytes in the next tile. Each
+ * of the two becomes a float without rounding. One rounding remains, that of their sum. */
 V16_FN v16 sums_floats(const char *at, const int bytes)
 {
-    __m512i s = _mm512_load_si512(at);
-    if (bytes == 2)
-        s = _mm512_add_epi32(s, _mm512_slli_epi32(_mm512_load_si512(at + TILE_BYTES), 8));
-    return _mm512_cvtepi32_ps(s);
+    const v16 low = _mm512_cvtepi32_ps(_mm512_load_si512(at));
+    if (bytes == 1)
+        return low;
+    return v16_fma(v16_set(256), _mm512_cvtepi32_ps(_mm512_load_si512(at + TILE_BYTES)), low);
 }
 
 /* A group joins the sums of both panels and 8 columns, whose integer sums begin at `sums` and whose scales at
@@ -356,32 +372,17 @@ static size_t values_of(const struct amx *a, uint32_t g)
     return a->values_at + (size_t)(g * a->group_units / 2) * BLOCK_VALUES * a->c->bytes;
 }
 
-/* Copies a block of `count` columns as tile `tile` of the chunk. */
-static void copy_values(const struct amx *a, uint32_t tile, uint32_t column, uint32_t count, uint32_t g,
-                        uint32_t groups)
+/* Copies the values of `count` columns in `groups` groups, as tiles. */
+static void copy_values(const struct amx *a, uint32_t column, uint32_t count, uint32_t g, uint32_t groups)
 {
     const size_t bytes =
         (size_t)DIV_UP(groups * a->w->group, (uint32_t)BLOCK_VALUES) * a->c->bytes * BLOCK_VALUES;
-    char(*to)[BLOCK_VALUES] = a->memory->values[tile][0];
+    char(*to)[BLOCK_VALUES] = a->memory->tile.values[0];
     for (uint32_t j = 0; j < a->columns; j++, to++) {
         const char *from = row_of(a, column, count, j) + values_of(a, g);
         for (size_t i = 0; i < bytes; i += BLOCK_VALUES)
             _mm512_store_si512(to[i / BLOCK_VALUES * TILE_COLUMNS], _mm512_loadu_si512(from + i));
     }
-}
-
-/* Whether a tile of `count` columns can be loaded from its rows. */
-static bool tile_is_direct(const struct amx *a, uint32_t count)
-{
-    return a->rows.stride != 0 && count == a->columns;
-}
-
-static void take_values(const struct amx *a, tile_groups *columns, uint32_t tile, uint32_t column,
-                        uint32_t count, uint32_t g, uint32_t groups)
-{
-    take_groups(a, columns, column, count, g, groups);
-    if (!tile_is_direct(a, count))
-        copy_values(a, tile, column, count, g, groups);
 }
 
 /* ---- chunks ---- */
@@ -419,72 +420,142 @@ static void clear(const struct amx *a, const struct chunk *t)
         memset(a->memory->acc[i], 0, DIV_UP(t->columns, a->columns) * sizeof a->memory->acc[0][0]);
 }
 
-/* A block of k. */
-struct chunk_block {
-    uint32_t g, groups;
-    tile_groups (*columns)[BLOCK_GROUPS]; /* of each tile */
+/* ---- more than 16 columns ---- */
+
+/* A panel, 16 columns and the groups of a block. */
+struct long_unit {
+    struct block_codes codes;
+    const struct block_sides *sides;
+    const struct values_form *form;
+    const char *values;
+    float *acc; /* [16][MATRIX_PANEL] */
+    uint32_t groups;
 };
 
-static void set_values(const struct amx *a, struct unit *u, const struct chunk *t,
-                       const struct chunk_block *b, uint32_t tile)
+/* Sums of a group in tiles `low` and `high`, codes in `w`. */
+#define LONG_GROUP(low_, high_, w_)                                                                          \
+    do {                                                                                                     \
+        TILE_ZERO(low_);                                                                                     \
+        if (bytes == 2)                                                                                      \
+            TILE_ZERO(high_);                                                                                \
+        for (uint32_t i = 0; i < a->group_tiles; i++, values += u->form->step) {                             \
+            TILE_LOAD(w_, codes + (size_t)i * TILE_BYTES, LINE_BYTES);                                       \
+            TILE_LOAD(4, values, u->form->stride);                                                           \
+            TILE_DOT_BYTES(low_, 4, w_);                                                                     \
+            if (bytes == 2) {                                                                                \
+                TILE_LOAD(5, values + u->form->high, u->form->stride);                                       \
+                TILE_DOT_BYTES(high_, 5, w_);                                                                \
+            }                                                                                                \
+        }                                                                                                    \
+        TILE_STORE(low_, sums[0], LINE_BYTES);                                                               \
+        if (bytes == 2)                                                                                      \
+            TILE_STORE(high_, sums[1], LINE_BYTES);                                                          \
+    } while (0)
+
+/* Groups take turns with two sets of tiles. */
+V16_FN void long_tiles(const struct amx *a, const struct long_unit *u, uint32_t g, tile_sums *sums,
+                       const int bytes)
 {
-    const uint32_t column = tile * a->columns;
-    const bool direct = tile_is_direct(a, MIN_OF(a->columns, t->columns - column));
-    u->form = direct ? &a->rows : &a->copies;
-    u->values = direct ? (const char *)a->c->x[t->column + column] + values_of(a, b->g)
-                       : a->memory->values[tile][0][0];
-    u->columns = b->columns[tile];
+    const uint32_t unit = g * a->group_units;
+    const char *values = u->values + unit / 2 * u->form->step + unit % 2 * 32;
+    const uint8_t *codes = u->codes.at + g * u->codes.step;
+    if (u->codes.ahead)
+        prefetch_group(a, u->codes.ahead + g * a->group_bytes);
+    if (g % 2 == 0)
+        LONG_GROUP(0, 1, 6);
+    else
+        LONG_GROUP(2, 3, 7);
 }
 
-/* The panels [panel, panel + SET_PANELS) of the chunk and a block, with all columns. The first of them
- * prefetch the codes of the next block. */
-static void set_run(struct amx *a, const struct chunk *t, uint32_t panel, const struct chunk_block *b)
+V16_FN void long_join(const char *sums, const struct quants_group *x, const struct block_sides *sides,
+                      uint32_t g, const int bytes, v16 acc[TILE_COLUMNS])
+{
+    const v16 scale = v16_load(sides->scales[g]), bias = v16_load(sides->biases[g]);
+    UNROLL for (size_t j = 0; j < TILE_COLUMNS; j++)
+    {
+        v16 y =
+            v16_fma(sums_floats(sums + j * LINE_BYTES, bytes), v16_mul(scale, v16_set(x[j].scale)), acc[j]);
+        acc[j] = v16_fma(bias, v16_set(x[j].sum), y);
+    }
+}
+
+V16_FN void long_run(const struct amx *a, const struct long_unit *u, const int bytes)
+{
+    tile_sums(*sums)[BLOCK_GROUPS * PANELS * 2] = a->memory->sums;
+    v16 acc[TILE_COLUMNS];
+    UNROLL for (size_t j = 0; j < TILE_COLUMNS; j++) acc[j] = v16_load(u->acc + j * MATRIX_PANEL);
+    long_tiles(a, u, 0, sums[0], bytes);
+    for (uint32_t g = 0; g < u->groups; g++) {
+        if (g + 1 < u->groups)
+            long_tiles(a, u, g + 1, sums[0] + (g + 1) % 2 * 2, bytes);
+        long_join((const char *)(sums[0] + g % 2 * 2), a->memory->tile.groups[g], u->sides, g, bytes, acc);
+    }
+    UNROLL for (size_t j = 0; j < TILE_COLUMNS; j++) v16_store(u->acc + j * MATRIX_PANEL, acc[j]);
+}
+
+static void long_run_int8(const struct amx *a, const struct long_unit *u)
+{
+    long_run(a, u, 1);
+}
+
+static void long_run_int16(const struct amx *a, const struct long_unit *u)
+{
+    long_run(a, u, 2);
+}
+
+/* Whether a tile of `count` columns can be loaded from its rows. */
+static bool tile_is_direct(const struct amx *a, uint32_t count)
+{
+    return a->rows.stride != 0 && count == a->columns;
+}
+
+/* A tile of columns meets all panels of the chunk in the groups [g, g + groups). The first tile prefetches
+ * the codes of the next block. */
+static void tile_run(const struct amx *a, const struct chunk *t, uint32_t tile,
+                     const struct block_codes codes[CHUNK_PANELS], uint32_t g, uint32_t groups)
 {
     struct amx_memory *m = a->memory;
-    struct block_codes codes[SET_PANELS];
-    struct block_sides *sides = m->sides[a->sets++ % 2];
-    const uint32_t panels = MIN_OF((uint32_t)SET_PANELS, ROUND_UP(t->panels - panel, (uint32_t)PANELS));
-    for (uint32_t i = 0; i < panels; i++)
-        take_weights(a, &codes[i], m->codes[i], &sides[i], panel_of(t, panel + i), b->g, b->groups,
-                     b->groups * a->group_bytes);
-    for (uint32_t tile = 0; tile * a->columns < t->columns; tile++) {
-        for (uint32_t i = 0; i < panels; i += PANELS) {
-            struct unit *u = unit_next(a);
-            set_values(a, u, t, b, tile);
-            u->codes = codes + i;
-            u->sides = sides + i;
-            u->acc[0] = acc_of(a, t, panel + i, tile);
-            u->acc[1] = acc_of(a, t, panel + i + 1, tile);
-            u->groups = b->groups;
-            unit_put(a);
-            codes[i].ahead = codes[i + 1].ahead = NULL;
-        }
+    const uint32_t from = tile * a->columns, column = t->column + from,
+                   count = MIN_OF(a->columns, t->columns - from);
+    const bool direct = tile_is_direct(a, count);
+    ASSERT(from < t->columns && groups <= a->long_groups);
+    struct long_unit u = {.form = direct ? &a->rows : &a->copies, .groups = groups};
+    take_groups(a, m->tile.groups, column, count, g, groups);
+    if (!direct)
+        copy_values(a, column, count, g, groups);
+    u.values = direct ? (const char *)a->c->x[column] + values_of(a, g) : m->tile.values[0][0];
+    for (uint32_t panel = 0; panel < t->panels; panel++) {
+        u.codes = codes[panel];
+        if (tile > 0)
+            u.codes.ahead = NULL;
+        u.sides = &m->sides[panel];
+        u.acc = m->acc[panel][tile][0];
+        if (a->c->bytes == 1)
+            long_run_int8(a, &u);
+        else
+            long_run_int16(a, &u);
     }
 }
 
-static void chunk_run(struct amx *a, const struct chunk *t)
+static void chunk_run(const struct amx *a, const struct chunk *t)
 {
+    struct amx_memory *m = a->memory;
     const uint32_t all = a->w->k / a->w->group;
-    struct chunk_block b;
-    uint32_t blocks = 0;
+    struct block_codes codes[CHUNK_PANELS];
+    ASSERT(a->long_groups > 0 && a->long_groups <= LONG_GROUPS && t->panels <= CHUNK_PANELS);
     clear(a, t);
-    for (b.g = 0; b.g < all; b.g += b.groups) {
-        b.groups = MIN_OF(a->block_groups, all - b.g);
-        b.columns = a->memory->groups[blocks++ % 2];
-        for (uint32_t tile = 0, j = 0; j < t->columns; tile++, j += a->columns)
-            take_values(a, b.columns[tile], tile, t->column + j, MIN_OF(a->columns, t->columns - j), b.g,
-                        b.groups);
-        for (uint32_t panel = 0; panel < t->panels; panel += SET_PANELS)
-            set_run(a, t, panel, &b);
+    for (uint32_t g = 0; g < all; g += a->long_groups) {
+        const uint32_t groups = MIN_OF(a->long_groups, all - g);
+        for (uint32_t panel = 0; panel < t->panels; panel++)
+            take_weights(a, &codes[panel], m->codes[panel], &m->sides[panel], t->panel + panel, g, groups,
+                         groups * a->group_bytes);
+        for (uint32_t tile = 0; tile * a->columns < t->columns; tile++)
+            tile_run(a, t, tile, codes, g, groups);
     }
-    units_end(a);
     store_outputs(a, t);
 }
 
 /* ---- at most 16 columns ---- */
-
-/* The scales of all groups take the place of copied values. */
-enum { STREAM_GROUPS = sizeof((struct amx_memory *)0)->values / sizeof(tile_groups) };
 
 static bool can_stream(const struct amx *a)
 {
@@ -495,13 +566,12 @@ static void stream_run(struct amx *a, const struct chunk *t)
 {
     struct amx_memory *m = a->memory;
     const uint32_t all = a->w->k / a->w->group;
-    const tile_groups *columns = (const tile_groups *)(const void *)m->values;
     struct block_codes codes[PANELS];
     clear(a, t);
-    take_groups(a, (tile_groups *)(void *)m->values, 0, t->columns, 0, all);
+    take_groups(a, m->groups, 0, t->columns, 0, all);
     for (uint32_t panel = 0; panel < t->panels; panel += PANELS) {
         for (uint32_t g = 0; g < all; g += a->block_groups) {
-            struct block_sides *sides = m->sides[a->sets++ % 2];
+            struct block_sides *sides = m->sides + a->sets++ % 2 * PANELS;
             struct unit *u = unit_next(a);
             u->groups = MIN_OF(a->block_groups, all - g);
             for (uint32_t i = 0; i < PANELS; i++)
@@ -511,7 +581,7 @@ static void stream_run(struct amx *a, const struct chunk *t)
             u->sides = sides;
             u->form = &a->rows;
             u->values = (const char *)a->c->x[0] + values_of(a, g);
-            u->columns = columns + g;
+            u->columns = (const tile_groups *)m->groups + g;
             u->acc[0] = acc_of(a, t, panel, 0);
             u->acc[1] = acc_of(a, t, panel + 1, 0);
             unit_put(a);
@@ -586,6 +656,7 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
     a.group_bytes = matrix_group_bytes(w);
     a.codes_at = matrix_sides_bytes(w);
     a.block_groups = MIN_OF((uint32_t)BLOCK_GROUPS, BLOCK_STEPS / w->group);
+    a.long_groups = LONG_STEPS / w->group;
     a.rows = (struct values_form){stride_of(c), BLOCK_VALUES * c->bytes, BLOCK_VALUES};
     a.copies = (struct values_form){BLOCK_VALUES, TILE_BYTES * c->bytes, TILE_BYTES};
     amx_call(&a, panel_begin, panel_end);

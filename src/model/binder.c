@@ -183,6 +183,7 @@ int binder_projection(struct binder *b, struct linear_source *parts, uint32_t co
         int r = bind_matrix(b, &parts[from], to - from, &p.parts[p.part_count]);
         if (r < 0)
             return r;
+        b->halves |= parts[from].weight.dtype == DTYPE_F16;
         count_part(b, &p.parts[p.part_count]);
         p.sums |= p.parts[p.part_count++].sums;
     }

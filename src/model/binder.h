@@ -61,6 +61,7 @@ struct binder {
     uint64_t stage_bytes;    /* bytes that packing needs of a stage */
     unsigned sums;           /* weight.sums of all projections */
     bool fast;               /* some of them are in the compute mode, others may be in f32 */
+    bool halves;             /* some of them are F16 in the files */
 };
 
 /* 0, or -EINVAL: no embedding under any known prefix, or convolutions in no known layout. */

@@ -185,6 +185,21 @@ static void take_mode(struct config *c, const struct binder *b)
     c->shown = b->fast ? c->compute : COMPUTE_F32;
 }
 
+/* With COMPUTE_AUTO a model none of whose matrices computes in whole numbers is measured again in bf16, where
+ * the machine is faster in that. Weights of F16 would lose bits. */
+static int measure_text_auto(struct config *c, const struct model_parts *p, const struct source *s,
+                             struct measured *ret, struct err *e)
+{
+    int r = measure_text(c, s, ret, e);
+    const bool again = r == 0 && p->compute == COMPUTE_AUTO && c->compute == COMPUTE_INT16 &&
+                       !ret->text.fast && !ret->text.halves && c->backend->prefers_bf16 &&
+                       c->backend->prefers_bf16();
+    if (!again)
+        return r;
+    c->compute = COMPUTE_BF16;
+    return measure_text(c, s, ret, e);
+}
+
 /* A wish that changes nothing is an error. */
 static int check_quant(const struct binder *b, struct err *e)
 {
@@ -204,7 +219,7 @@ int measure_model(struct config *c, const struct model_parts *parts, const char 
     *ret = (struct measured){0};
     int r = want_parts(c, s, dir, parts, e);
     if (r == 0)
-        r = measure_text(c, s, ret, e);
+        r = measure_text_auto(c, parts, s, ret, e);
     if (r == 0)
         r = check_quant(&ret->text, e);
     if (r == 0)

@@ -30,7 +30,7 @@ const char *model_kv_dtype(const struct model_shape *s);
  * and what computes them. Zeros: none. */
 struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
-    enum compute_mode compute;     /* COMPUTE_AUTO: int16, else bf16, as the backend has */
+    enum compute_mode compute;     /* COMPUTE_AUTO: int16, bf16 or f32, see measure.c */
     enum kv_form kv_form;          /* of K and V in the pages */
     uint32_t quant;            /* bits of codes that matrices of floats become (quantise.h); 0: they stay */
     bool vision;               /* the vision encoder, if there is one */

@@ -136,10 +136,12 @@ TEST(what_is_not_quantised_computes_in_f32)
 TEST(auto_is_int16_where_backend_and_weights_have_it)
 {
     struct model_opts o = small_opts(NULL);
-    struct backend plain = *o.parts.backend;
+    struct backend plain = *o.parts.backend, slow = plain;
     struct model_shape s;
     const char *dir = write_quantised(4, 64, DTYPE_BF16, false);
     plain.integers = plain.bf16 = false;
+    slow.prefers_bf16 = NULL;
+    o.parts.backend = &slow;
     o.parts.compute = COMPUTE_AUTO;
     assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
     assert_int_equal(s.compute, COMPUTE_INT16);
@@ -150,6 +152,55 @@ TEST(auto_is_int16_where_backend_and_weights_have_it)
     assert_int_equal(s.compute, COMPUTE_F32);
     o.parts.compute = COMPUTE_INT16;
     assert_int_equal(model_probe(dir, &o.parts, &s, NULL), -ENOTSUP);
+}
+
+static bool prefers(void)
+{
+    return true;
+}
+
+static void halve_to(struct test_tensors *l, enum dtype dtype)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        if (l->list[i].t.rank >= 2)
+            small_to_half(&l->list[i], dtype);
+    }
+}
+
+/* A model of random matrices of that type. */
+static const char *write_halves(enum dtype dtype)
+{
+    struct test_tensors *l = random_model(31, false);
+    char config[8192];
+    halve_to(l, dtype);
+    snprintf(config, sizeof(config), "{%s}", QUANT_CONFIG);
+    const char *dir = small_write(config, l);
+    small_free(l);
+    return dir;
+}
+
+static enum compute_mode auto_of(const char *dir, const struct backend *backend)
+{
+    struct model_opts o = small_opts(NULL);
+    struct model_shape s;
+    o.parts.backend = backend;
+    o.parts.compute = COMPUTE_AUTO;
+    assert_int_equal(model_probe(dir, &o.parts, &s, NULL), 0);
+    return s.compute;
+}
+
+TEST(auto_is_bf16_for_weights_of_bf16_where_the_machine_prefers_it)
+{
+    struct backend amx = *small_opts(NULL).parts.backend, slow = amx;
+    amx.prefers_bf16 = prefers;
+    slow.prefers_bf16 = NULL;
+    const char *quantised = write_quantised(4, 64, DTYPE_BF16, false);
+    assert_int_equal(auto_of(quantised, &amx), COMPUTE_INT16);
+    const char *floats = write_halves(DTYPE_BF16);
+    assert_int_equal(auto_of(floats, &amx), COMPUTE_BF16);
+    assert_int_equal(auto_of(floats, &slow), COMPUTE_F32);
+    floats = write_halves(DTYPE_F16);
+    assert_int_equal(auto_of(floats, &amx), COMPUTE_F32);
 }
 
 TEST(a_page_takes_what_the_form_of_its_values_says)
@@ -213,21 +264,13 @@ TEST(a_quantised_head_drafts_in_whole_numbers)
     small_free(quantised);
 }
 
-static void halve_matrices(struct test_tensors *l)
-{
-    for (size_t i = 0; i < l->count; i++) {
-        if (l->list[i].t.rank >= 2)
-            small_to_half(&l->list[i], DTYPE_BF16);
-    }
-}
-
 TEST(a_head_drafts_in_bf16)
 {
     struct test_tensors *dense = random_model(78, false);
     char config[8192];
     uint32_t expected, got;
     add_head(dense);
-    halve_matrices(dense);
+    halve_to(dense, DTYPE_BF16);
     snprintf(config, sizeof(config), "{%s}", QUANT_CONFIG);
     const char *dir = small_write(config, dense);
     float logit = draft_of(dir, COMPUTE_F32, &expected), near_logit = draft_of(dir, COMPUTE_BF16, &got);
@@ -302,7 +345,7 @@ TEST(a_tower_encodes_in_bf16)
     static const struct small_vision tower = {64, 2, 2, 128, 6, 1, 2};
     struct test_tensors *dense = small_vision_tensors(&tower, 4);
     char *config = small_vision_config(&tower);
-    halve_matrices(dense);
+    halve_to(dense, DTYPE_BF16);
     const char *dir = small_write(config, dense);
     struct small_image expected, got;
     features_in(dir, COMPUTE_F32, &expected);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static void wrong(struct compare *k, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void wrong(struct compare *k, const char *format, ...)
@@ -29,12 +30,17 @@ double compare_bound(enum compute_mode mode, enum kv_form kv)
     return fmax(of_mode[mode], of_kv[kv]);
 }
 
-double compare_mean_bound(enum compute_mode mode, enum kv_form kv)
+/* Two goldens have other experts in bf16, for reasons in docs/exactness.md. */
+static double bf16_mean_bound(const char *family)
 {
-    static const double of_mode[] = {
-        [COMPUTE_F32] = 1e-4, [COMPUTE_BF16] = 0.12, [COMPUTE_INT16] = 1e-3, [COMPUTE_INT8] = 0.25};
+    return strcmp(family, "qwen3_next") == 0 ? 0.6 : strcmp(family, "gpt_oss") == 0 ? 0.25 : 0.12;
+}
+
+double compare_mean_bound(const char *family, enum compute_mode mode, enum kv_form kv)
+{
+    static const double of_mode[] = {[COMPUTE_F32] = 1e-4, [COMPUTE_INT16] = 1e-3, [COMPUTE_INT8] = 0.25};
     static const double of_kv[KV_FORMS] = {[KV_F32] = 0, [KV_BF16] = 0.03, [KV_INT8] = 0.1};
-    return fmax(of_mode[mode], of_kv[kv]);
+    return fmax(mode == COMPUTE_BF16 ? bf16_mean_bound(family) : of_mode[mode], of_kv[kv]);
 }
 
 static void compare_logit(struct compare *k, uint32_t position, uint32_t id, double expected, double got)

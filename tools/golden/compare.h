@@ -8,7 +8,7 @@
 /* How far a logit may be from the golden's, and how far all of them on average. In f32 it is what the goldens
  * promise; the others are in docs/exactness.md. A token may differ within twice the first: in int8 any. */
 double compare_bound(enum compute_mode mode, enum kv_form kv);
-double compare_mean_bound(enum compute_mode mode, enum kv_form kv);
+double compare_mean_bound(const char *family, enum compute_mode mode, enum kv_form kv);
 
 struct compare {
     const struct golden_case *c;

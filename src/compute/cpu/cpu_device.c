@@ -75,10 +75,16 @@ static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *
 static const struct device_ops ops = {
     .close = close_device, .turn_begin = turn_begin, .turn_end = turn_end, .is_busy = is_busy};
 
+static bool prefers_bf16(void)
+{
+    return kern_cpu_flags() & KERN_CPU_AMX_BF16;
+}
+
 const struct backend backend_cpu = {.name = "cpu",
                                     .layout = CPU_LAYOUT,
                                     .bf16 = true,
                                     .integers = true,
+                                    .prefers_bf16 = prefers_bf16,
                                     .cost = cpu_cost,
                                     .open = cpu_open,
                                     .weight_bytes = cpu_weight_bytes,
