@@ -3,6 +3,7 @@ and NAME.json.
 
     bench/gates/gate.py soak jitter               with the bundled model
     bench/gates/gate.py --model DIR return        with another one
+    bench/gates/gate.py tabs                      open browser tabs for an hour; only when named
     bench/gates/gate.py --device fake:0 --memory-limit 1G --device-memory-limit 66M soak return models
                                                   with two domains of memory, each judged; less load
 
@@ -14,6 +15,7 @@ import pathlib
 import sys
 
 GATES = ("soak", "return", "flat", "jitter", "agent", "agents", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft", "busy")
+NAMED = ("tabs",)  # only when named: an hour, and a browser
 # Instead, with --device-memory-limit: loads for which 64 MiB beside the machine's memory suffice.
 ON_A_DEVICE = {"longest": 256, "soak_batch": 4, "load": 4, "prompt": 1024}
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -21,7 +23,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("gates", nargs="*", metavar="GATE", help=f"{', '.join(GATES)}; all of them when none is named")
+    p.add_argument("gates", nargs="*", metavar="GATE", help=f"{', '.join(GATES)}; all of them when none is named. Also {', '.join(NAMED)}")
     p.add_argument("--model", default=str(TOP / "models/canary"), help="the model's directory (the bundled one)")
     p.add_argument("--program", default=str(TOP / "build/plateau"), help="what is measured (build/plateau)")
     p.add_argument("--out", default=str(TOP / "build/gates"), help="where plots and figures go (build/gates)")
@@ -71,6 +73,8 @@ def arguments():
     p.add_argument("--draft-steps", type=int, default=10000, help="draft: steps with drafts of one generation (10000)")
     p.add_argument("--draft-tokens", type=int, default=10000, help="draft: tokens that are drawn with temperature and seed (10000)")
     p.add_argument("--draft-batch", type=int, default=512, help="draft: tokens of each of eight at once (512)")
+    p.add_argument("--tabs", type=int, default=4, help="tabs: how many (4)")
+    p.add_argument("--tabs-seconds", type=float, default=3600, help="tabs: for how long (3600)")
     if p.parse_args().device_memory_limit:
         p.set_defaults(**ON_A_DEVICE)
     return p.parse_args()
@@ -78,9 +82,9 @@ def arguments():
 
 def main():
     options = arguments()
-    unknown = [g for g in options.gates if g not in GATES]
+    unknown = [g for g in options.gates if g not in GATES + NAMED]
     if unknown:
-        sys.exit(f"There is no gate {unknown[0]}; there are {', '.join(GATES)}.")
+        sys.exit(f"There is no gate {unknown[0]}; there are {', '.join(GATES + NAMED)}.")
     kept = [importlib.import_module("gate_" + g.replace("-", "_")).run(options) for g in options.gates or GATES]
     sys.exit(0 if all(kept) else 1)
 

@@ -53,7 +53,7 @@ static void fill_defaults(struct api_opts *o)
     o->prep_threads = MIN_OF(o->prep_threads, (uint32_t)API_PREP_THREADS_MAX);
     o->prep_queue_bytes_max = o->prep_queue_bytes_max ? o->prep_queue_bytes_max : (size_t)64 << 20;
     o->response_ttl_ns = o->response_ttl_ns ? o->response_ttl_ns : 3600 * NS_PER_S;
-    o->model_count = o->model_count ? o->model_count : 1;
+    o->models_max = o->models_max ? o->models_max : 1;
 }
 
 static uint32_t streams_max(const struct api_opts *o)
@@ -72,7 +72,7 @@ static uint32_t bucket_count(const struct api_opts *o)
 /* Accounts of the process and of each model. */
 static uint32_t accounts_max(const struct api_opts *o)
 {
-    return 64 + 32 * o->model_count;
+    return 64 + 32 * o->models_max;
 }
 
 static size_t table_bytes(const struct api_opts *o)
@@ -80,7 +80,7 @@ static size_t table_bytes(const struct api_opts *o)
     return sizeof(struct api) + bucket_count(o) * sizeof(struct list) +
            API_JOBS_SHOWN_MAX * sizeof(struct job_numbers) +
            accounts_max(o) * sizeof(struct account_numbers) + API_REPORT_BYTES + tenants_bytes() +
-           o->model_count * (sizeof(struct metrics) + sizeof(struct watch));
+           o->models_max * (sizeof(struct metrics) + sizeof(struct watch));
 }
 
 static struct mailbox_opts mailbox_of(uint32_t messages, bool eventfd, const struct charge *charge)
@@ -131,8 +131,8 @@ static int make_tables(struct api *a)
     a->jobs = calloc(API_JOBS_SHOWN_MAX, sizeof(*a->jobs));
     a->accounts_max = accounts_max(&a->opts);
     a->accounts = calloc(a->accounts_max, sizeof(*a->accounts));
-    a->metrics = calloc(a->opts.model_count, sizeof(*a->metrics));
-    a->watches = calloc(a->opts.model_count, sizeof(*a->watches));
+    a->metrics = calloc(a->opts.models_max, sizeof(*a->metrics));
+    a->watches = calloc(a->opts.models_max, sizeof(*a->watches));
     buf_init(&a->report, API_REPORT_BYTES, NULL); /* part of own_bytes */
     if (tenants_create(&a->tenants) < 0)
         return -ENOMEM;
@@ -140,7 +140,7 @@ static int make_tables(struct api *a)
         return -ENOMEM;
     for (uint32_t i = 0; i < buckets; i++)
         list_init(&a->streams[i]);
-    for (uint32_t i = 0; i < a->opts.model_count; i++)
+    for (uint32_t i = 0; i < a->opts.models_max; i++)
         metrics_init(&a->metrics[i]);
     a->bucket_mask = buckets - 1;
     return 0;
@@ -211,7 +211,7 @@ int api_create(const struct api_opts *opts, struct api **ret, struct err *e)
 {
     int r = 0;
     if (!opts->ledger || !opts->text || !opts->registry ||
-        opts->model_count != registry_count(opts->registry))
+        opts->models_max < registry_models_max(opts->registry))
         return err_set(e, -EINVAL, "the api needs a ledger, an account for texts, and a registry of models");
     struct api *a = calloc(1, sizeof(*a));
     if (!a)
@@ -305,6 +305,7 @@ static void take_changes(void *arg, int fd)
         return;
     if (api_state_now(a) == API_LOADING)
         look_at_start(a);
+    pulls_look(a);
     LIST_EACH(it, &a->exchanges)
         exchange_look(LIST_ENTRY(it, struct exchange, all), now_ns);
 }
@@ -428,6 +429,16 @@ void api_models_changed(struct api *a)
     /* Full means that the network thread has not looked yet: it will. */
     if (write(a->models_fd, &one, sizeof(one)) < 0)
         return;
+}
+
+void api_pulled(struct api *a, const char *id, const char *why)
+{
+    pthread_mutex_lock(&a->lock);
+    a->served.is_told = true;
+    snprintf(a->served.id, sizeof(a->served.id), "%s", id ? id : "");
+    snprintf(a->served.why, sizeof(a->served.why), "%s", id ? "" : why);
+    pthread_mutex_unlock(&a->lock);
+    api_models_changed(a);
 }
 
 void api_glance(struct api *a, struct api_glance *ret)

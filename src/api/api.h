@@ -43,6 +43,8 @@ struct api_live {
     size_t request_bytes_max; /* what one request may hold of `text`; 256 MiB */
 };
 
+struct hub_name;
+
 /* 0 selects the default beside each. */
 struct api_opts {
     const char *host;        /* the address of the port, for reports; borrowed; NULL: not reported */
@@ -51,8 +53,11 @@ struct api_opts {
     struct guard *guard;     /* decides when new work is refused; NULL: never */
     struct store *store;     /* of the SSD tier, for reports and clears; NULL: no SSD tier */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
-    struct account *responses;   /* of stored ones, and their limit; NULL: none are stored */
-    struct account *pull;        /* pays for the process that pulls a model; NULL: none are pulled */
+    struct account *responses; /* of stored ones, and their limit; NULL: none are stored */
+    struct account *pull;      /* pays for the process that pulls a model; NULL: none are pulled */
+    /* With `pull`: lists a pulled model. Returns at once; api_pulled() gets the result. */
+    void (*serve_pulled)(void *arg, const struct hub_name *name);
+    void *serve_arg;
     struct account *history;     /* pays for api_history_bytes(); NULL: no history, no log for reports */
     uint64_t response_ttl_ns;    /* how long a stored one stays without use; 1 h */
     struct account *threads;     /* pays for the stacks of prep threads; NULL: `text` does */
@@ -60,7 +65,7 @@ struct api_opts {
     uint32_t choices_max;        /* of one request: prompts x n; 128 */
     uint32_t json_depth_max;     /* 64 */
     uint32_t prep_threads;       /* 1 on up to 4 processors, else 2 */
-    uint32_t model_count;        /* models in the registry */
+    uint32_t models_max;         /* of the registry */
     size_t prep_queue_bytes_max; /* bodies that wait to be read; 64 MiB */
     struct api_live live;
     /* Without model keys the models are open. Without admin keys the admin's routes answer on
@@ -93,6 +98,9 @@ enum api_state { API_LOADING, API_READY, API_DRAINING, API_FAILED };
 /* Any thread: the state of a model has changed. API_LOADING becomes API_READY when all models of the start
  * are loaded. It becomes API_FAILED when one cannot be, which stops the server. */
 void api_models_changed(struct api *a);
+/* Any thread, after opts.serve_pulled: the id of the pulled model; NULL: it is not listed, and `why` has the
+ * reason. */
+void api_pulled(struct api *a, const char *id, const char *why);
 /* Any thread. `reason` (may be NULL; cut at 200 bytes) says why the API failed; /health and refusals quote
  * it. */
 void api_set_state(struct api *a, enum api_state s, const char *reason);

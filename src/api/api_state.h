@@ -56,15 +56,16 @@ struct api {
     _Atomic uint32_t streams_now, requests_now;
     _Atomic uint32_t max_tokens_default; /* current value; starts as in opts */
     _Atomic int state;                   /* enum api_state */
-    pthread_mutex_t lock;                /* of `reason` */
+    pthread_mutex_t lock;                /* of `reason` and `served` */
     char reason[API_REASON_BYTES];
-    int models_fd; /* an eventfd: the state of some model has changed */
+    struct pulls_served served; /* what became of the last pull's model */
+    int models_fd;              /* an eventfd: the state of some model has changed */
 
     /* Network thread only. */
     struct list exchanges;
     struct list *streams; /* buckets: choices by their stream */
     uint32_t bucket_mask;
-    struct metrics *metrics; /* [opts.model_count] */
+    struct metrics *metrics; /* [opts.models_max] */
     struct watch *watches;   /* likewise */
     struct figures *figures; /* NULL: without an account for them */
     struct tenants *tenants;
@@ -84,9 +85,10 @@ static inline enum api_state api_state_now(const struct api *a)
     return (enum api_state)atomic_load(&a->state);
 }
 
+/* It grows while the server runs. */
 static inline uint32_t api_model_count(const struct api *a)
 {
-    return a->opts.model_count;
+    return registry_count(a->opts.registry);
 }
 static inline const char *api_model_id(const struct api *a, uint32_t index)
 {

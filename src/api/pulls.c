@@ -82,6 +82,39 @@ static void unwatch(struct api *a)
     http_server_unwatch(a->server, a->pulls.child.pidfd);
 }
 
+/* Its process is over. */
+static void log_end(const struct pulls *p)
+{
+    const char *result = p->state == PULLS_CANCELLED ? "cancelled"
+                         : p->state == PULLS_FAILED  ? "failed"
+                                                     : "ok";
+    LOG_INFO("pull_ended", "model=\"%s\" result=%s bytes=%llu fetched=%llu error=\"%s\"", p->model, result,
+             (ull)p->bytes, (ull)p->fetched, p->state == PULLS_FAILED ? p->error : "");
+}
+
+/* All of the model is here: the server looks at it and lists it. */
+static void serve(struct api *a)
+{
+    struct pulls *p = &a->pulls;
+    struct hub_name name;
+    ASSERT(hub_name_parse(p->model, &name));
+    snprintf(p->phase, sizeof(p->phase), "serve");
+    a->opts.serve_pulled(a->opts.serve_arg, &name);
+}
+
+void pulls_look(struct api *a)
+{
+    struct pulls *p = &a->pulls;
+    pthread_mutex_lock(&a->lock);
+    if (p->state == PULLS_SERVING && a->served.is_told) {
+        p->served = a->served;
+        a->served.is_told = false;
+        p->ended_ns = clock_now_ns();
+        p->state = PULLS_DONE;
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
 static void end(struct api *a)
 {
     struct pulls *p = &a->pulls;
@@ -92,14 +125,12 @@ static void end(struct api *a)
     charge_give(&charge, p->reserved_bytes);
     p->reserved_bytes = 0;
     p->ended_ns = clock_now_ns();
-    p->state = done ? PULLS_DONE : p->cancelled_ns ? PULLS_CANCELLED : PULLS_FAILED;
+    p->state = done ? PULLS_SERVING : p->cancelled_ns ? PULLS_CANCELLED : PULLS_FAILED;
     if (p->state == PULLS_FAILED && !p->error[0])
         snprintf(p->error, sizeof(p->error), "its process ended early: it may lack memory");
-    LOG_INFO("pull_ended", "model=\"%s\" result=%s bytes=%llu fetched=%llu error=\"%s\"", p->model,
-             done              ? "ok"
-             : p->cancelled_ns ? "cancelled"
-                               : "failed",
-             (ull)p->bytes, (ull)p->fetched, p->state == PULLS_FAILED ? p->error : "");
+    log_end(p);
+    if (done)
+        serve(a);
 }
 
 /* A process whose output is closed ends now, and its descriptor says so. */
@@ -189,7 +220,7 @@ bool pulls_order(struct api *a, struct slice body, struct reject *why)
     if (!is_allowed(a, why) || !api_is_ready(a, why) ||
         !read_body(body, &o, next.model, sizeof(next.model), why))
         return false;
-    if (p->state == PULLS_RUNNING)
+    if (p->state == PULLS_RUNNING || p->state == PULLS_SERVING)
         return reject_set(why, REJECT_PULL_RUNS, NULL,
                           "%s is being pulled, and one pull runs at a time. DELETE /api/models/pull ends it.",
                           p->model);
@@ -231,11 +262,9 @@ void pulls_close(struct api *a)
 
 static const char *state_name(const struct pulls *p)
 {
-    static const char *const names[] = {[PULLS_NONE] = "none",
-                                        [PULLS_RUNNING] = "running",
-                                        [PULLS_DONE] = "done",
-                                        [PULLS_FAILED] = "failed",
-                                        [PULLS_CANCELLED] = "cancelled"};
+    static const char *const names[] = {
+        [PULLS_NONE] = "none", [PULLS_RUNNING] = "running", [PULLS_SERVING] = "running",
+        [PULLS_DONE] = "done", [PULLS_FAILED] = "failed",   [PULLS_CANCELLED] = "cancelled"};
     return p->state == PULLS_RUNNING && p->cancelled_ns ? "cancelling" : names[p->state];
 }
 
@@ -270,7 +299,8 @@ void pulls_write(struct api *a, struct buf *ret)
     buf_putc(ret, '{');
     json_write_member(ret, "state", state_name(p));
     if (p->state != PULLS_NONE) {
-        uint64_t until_ns = p->state == PULLS_RUNNING ? clock_now_ns() : p->ended_ns;
+        bool runs = p->state == PULLS_RUNNING || p->state == PULLS_SERVING;
+        uint64_t until_ns = runs ? clock_now_ns() : p->ended_ns;
         json_write_member(ret, "model", p->model);
         json_write_member(ret, "phase", p->phase);
         buf_printf(ret,
@@ -282,6 +312,8 @@ void pulls_write(struct api *a, struct buf *ret)
         write_plan(p, ret);
         json_write_member(ret, "commit", p->commit[0] ? p->commit : NULL);
         json_write_member(ret, "error", p->state == PULLS_FAILED ? p->error : NULL);
+        json_write_member(ret, "served", p->served.id[0] ? p->served.id : NULL);
+        json_write_member(ret, "not_served", p->served.why[0] ? p->served.why : NULL);
     }
     buf_putc(ret, '}');
 }

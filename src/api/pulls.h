@@ -2,7 +2,8 @@
  *
  * A pull belongs to the server: it goes on when the client that ordered it leaves, until it ends, is
  * cancelled, or the server stops. Its memory is reserved in its account while it runs. What it fetched
- * stays after each end, and a second order goes on from there. Network thread. */
+ * stays after each end, and a second order goes on from there. A pull is done when the server lists its
+ * model, or cannot. Network thread. */
 #ifndef PLATEAU_API_PULLS_H
 #define PLATEAU_API_PULLS_H
 
@@ -10,8 +11,16 @@
 #include "gen/reject.h"
 #include "hub/hub_child.h"
 #include "hub/hub_name.h"
+#include "registry/model_settings.h"
 
-enum pulls_state { PULLS_NONE, PULLS_RUNNING, PULLS_DONE, PULLS_FAILED, PULLS_CANCELLED };
+/* Serving: all is here, and the server looks at it. */
+enum pulls_state { PULLS_NONE, PULLS_RUNNING, PULLS_SERVING, PULLS_DONE, PULLS_FAILED, PULLS_CANCELLED };
+
+/* What api_pulled() said. */
+struct pulls_served {
+    bool is_told;
+    char id[MODEL_ID_BYTES], why[512]; /* "": not served, and why */
+};
 
 struct pulls {
     enum pulls_state state;
@@ -28,12 +37,15 @@ struct pulls {
     uint64_t floor_bytes;
     uint32_t files, files_total, context;
     bool fits;
+    struct pulls_served served; /* of a pull that is done */
 };
 
 /* Starts the pull that a body orders: {"model": "ORG/NAME[@REVISION]", "anyway": false}. False: `why`. */
 bool pulls_order(struct api *a, struct slice body, struct reject *why);
 /* Asks the running pull to end. False: none runs. */
 bool pulls_cancel(struct api *a);
+/* Whether the pulled model is listed by now. */
+void pulls_look(struct api *a);
 /* The state of the last pull, as one object. */
 void pulls_write(struct api *a, struct buf *ret);
 /* Kills a process that does not end although it was asked to. */

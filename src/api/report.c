@@ -178,9 +178,9 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
 }
 
 /* `"first_id":...,"last_id":...,"has_more":false`: the list has one page. */
-static void write_page(struct api *a, struct buf *ret)
+static void write_page(struct api *a, uint32_t count, struct buf *ret)
 {
-    const struct model_settings *last = registry_settings(a->opts.registry, api_model_count(a) - 1);
+    const struct model_settings *last = registry_settings(a->opts.registry, count - 1);
     buf_puts(ret, "\"first_id\":");
     json_write_string(ret, slice_of(api_model_id(a, 0)));
     buf_puts(ret, ",\"last_id\":");
@@ -191,8 +191,9 @@ static void write_page(struct api *a, struct buf *ret)
 /* Each model under its id, and again under each alias: clients choose from this list. */
 void report_models(struct api *a, bool all, struct buf *ret)
 {
+    uint32_t count = api_model_count(a);
     buf_puts(ret, "{\"object\":\"list\",\"data\":[");
-    for (uint32_t i = 0; i < api_model_count(a); i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct model_settings *s = registry_settings(a->opts.registry, i);
         if (i > 0)
             buf_putc(ret, ',');
@@ -203,7 +204,7 @@ void report_models(struct api *a, bool all, struct buf *ret)
         }
     }
     buf_puts(ret, "],");
-    write_page(a, ret);
+    write_page(a, count, ret);
     buf_putc(ret, '}');
 }
 

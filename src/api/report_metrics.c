@@ -180,11 +180,12 @@ static void write_histograms(struct api *a, struct buf *ret)
 {
     const struct metrics *metrics[REGISTRY_MODELS_MAX];
     struct slice labels[REGISTRY_MODELS_MAX];
-    for (uint32_t i = 0; i < api_model_count(a); i++) {
+    uint32_t count = api_model_count(a);
+    for (uint32_t i = 0; i < count; i++) {
         metrics[i] = &a->metrics[i];
         labels[i] = slice_of(api_model_id(a, i));
     }
-    metrics_write_histograms(metrics, labels, api_model_count(a), ret);
+    metrics_write_histograms(metrics, labels, count, ret);
 }
 
 void report_metrics(struct api *a, const uint64_t *tenant, struct buf *ret)

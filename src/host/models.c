@@ -1,14 +1,11 @@
-/* models.c - in this order: find the models, name them, settle their settings, check that they fit. */
+/* models.c - in this order: find the models, name them, settle their settings. */
 #include "host/models.h"
 
-#include "base/bytes_text.h"
-#include "base/check.h"
 #include "base/log.h"
-#include "host/model_dirs.h"
 #include "host/model_ggufs.h"
-#include "host/model_hint.h"
 #include "host/model_place.h"
-#include "host/planning.h"
+#include "host/models_search.h"
+#include "host/models_state.h"
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
 #include "text/chat_syntax.h"
@@ -45,7 +42,7 @@ static int add(struct models *m, const char *dir, bool named, struct err *e)
     return 0;
 }
 
-static bool is_same_dir(const char *a, const char *b)
+bool models_is_same_dir(const char *a, const char *b)
 {
     char *x = realpath(a, NULL), *y = realpath(b, NULL);
     bool same = x && y && strcmp(x, y) == 0;
@@ -54,19 +51,24 @@ static bool is_same_dir(const char *a, const char *b)
     return same;
 }
 
+void models_name_of(const char *path, char ret[MODEL_ID_BYTES])
+{
+    const char *slash = strrchr(path, '/');
+    struct hub_name hub;
+    if (hub_cache_name_of(path, &hub))
+        snprintf(ret, MODEL_ID_BYTES, "%s", hub_name_last(&hub));
+    else if (!model_ggufs_id(path, 0, ret, MODEL_ID_BYTES))
+        snprintf(ret, MODEL_ID_BYTES, "%s", slash ? slash + 1 : path);
+}
+
 /* One that was named already is not served twice; by another name it is. */
 static int add_found(void *arg, const char *path, struct err *e)
 {
     struct models *m = arg;
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char file[RUNTIME_ID_BYTES];
-    struct hub_name hub;
-    if (hub_cache_name_of(path, &hub))
-        name = hub_name_last(&hub);
-    else if (model_ggufs_id(path, 0, file, sizeof(file)))
-        name = file;
+    char name[MODEL_ID_BYTES];
+    models_name_of(path, name);
     for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
-        if (strcmp(m->list[i].id, name) == 0 && is_same_dir(m->list[i].dir, path))
+        if (strcmp(m->list[i].id, name) == 0 && models_is_same_dir(m->list[i].dir, path))
             return 0;
     if (m->count < REGISTRY_MODELS_MAX)
         return add(m, path, false, e);
@@ -75,49 +77,14 @@ static int add_found(void *arg, const char *path, struct err *e)
     return 0;
 }
 
-static void tell_others(const char *dir, const struct model_dirs_others *o)
-{
-    if (o->mmprojs + o->bins > 0)
-        LOG_WARN("files_passed_over",
-                 "model_dir=\"%s\" mmproj=%u bin=%u first=\"%s\" reason=\"vision encoders of GGUF "
-                 "models and weights in .bin files are not read\"",
-                 dir, o->mmprojs, o->bins, o->first);
-}
-
-static void tell_passed_over(const char *model, unsigned count, const char *why)
-{
-    LOG_WARN("hub_model_passed_over", "model=\"%s\" models=%u reason=\"%s\"", model, count, why);
-}
-
-static int add_gguf(void *arg, const char *path, const char *id, struct err *e)
-{
-    (void)id;
-    return add_found(arg, path, e);
-}
-
-/* A snapshot of GGUF files holds a model for each. */
-static int add_from_hub(void *arg, const struct hub_cache_model *found, struct err *e)
-{
-    if (found->snapshot[0] && gguf_file_is(found->snapshot))
-        return model_ggufs_in(found->snapshot, add_gguf, arg, e);
-    if (found->snapshot[0])
-        return add_found(arg, found->snapshot, e);
-    tell_passed_over(found->name.id, 1, found->why.text);
-    return 0;
-}
-
 /* --hub-cache */
 static int find_in_hub(struct models *m, struct err *e)
 {
-    char cache[HUB_PATH_BYTES];
-    uint32_t before = m->count + m->left_out;
-    int r = hub_cache_dir(cache, e);
-    if (r == 0)
-        r = hub_cache_each(cache, add_from_hub, m, e);
-    if (r < 0)
-        return err_prefix(e, r, "--hub-cache");
-    if (m->count + m->left_out > before || m->settings->models.named[0] || m->settings->models.dirs[0])
-        return 0;
+    char cache[MODEL_DIRS_PATH_BYTES];
+    uint32_t found;
+    int r = models_search_hub(add_found, m, &found, cache, e);
+    if (r < 0 || found > 0 || m->settings->models.named[0] || m->settings->models.dirs[0])
+        return r;
     return err_set(e, -ENOENT, "--hub-cache: %s has no model; plateau pull ORG/NAME fetches one", cache);
 }
 
@@ -134,15 +101,10 @@ static void tell_left_out(const struct models *m)
 static int find_below(struct models *m, const char *dir, struct err *e)
 {
     struct model_dirs_others others;
-    uint32_t before = m->count + m->left_out;
-    int r = model_dirs_find(dir, add_found, m, &others, e);
-    if (r < 0)
+    uint32_t found;
+    int r = models_search_dir(dir, add_found, m, &found, &others, e);
+    if (r < 0 || found > 0 || m->settings->models.named[0] || m->settings->models.dirs[1])
         return r;
-    tell_others(dir, &others);
-    if (others.hub_models > 0)
-        tell_passed_over(dir, others.hub_models, others.hub_why.text);
-    if (m->count + m->left_out > before || m->settings->models.named[0] || m->settings->models.dirs[1])
-        return 0;
     return err_set(e, -ENOENT,
                    "--model-dir %s: no directory below it has config.json and a .safetensors file, or "
                    "GGUF files%s",
@@ -211,8 +173,7 @@ static bool is_alias(const struct model_settings *s, const char *name)
     return false;
 }
 
-/* By any of its names. */
-static struct model_settings *find_named(struct models *m, const char *name)
+struct model_settings *models_named(struct models *m, const char *name)
 {
     struct model_settings *s = find_model(m, name, strlen(name));
     for (uint32_t i = 0; i < m->count && !s; i++)
@@ -234,7 +195,7 @@ static int rename_model(struct model_settings *s, const char *name, size_t len, 
     return 0;
 }
 
-static int add_alias(struct model_settings *s, const char *name, struct err *e)
+int models_add_alias(struct model_settings *s, const char *name, struct err *e)
 {
     if (s->alias_count == MODEL_ALIASES_MAX)
         return err_set(e, -EINVAL, "%s has more than %d aliases", s->id, MODEL_ALIASES_MAX);
@@ -283,7 +244,7 @@ static int name_hub_models(struct models *m, struct err *e)
         if (twins[i])
             snprintf(m->list[i].id, sizeof(m->list[i].id), "%s", hub.id);
         else
-            r = add_alias(&m->list[i], m->hub_ids[i], e);
+            r = models_add_alias(&m->list[i], m->hub_ids[i], e);
         if (r < 0)
             return r;
     }
@@ -299,11 +260,11 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
         return err_set(e, -EINVAL, "--alias %s: there are several models; --alias %s=MODEL says which", alias,
                        alias);
     if (!equals)
-        return add_alias(&m->list[0], alias, e);
+        return models_add_alias(&m->list[0], alias, e);
     struct model_settings *s = find_model(m, equals + 1, strlen(equals + 1));
     bool by_dir = s && strchr(equals + 1, '/') && strcmp(s->id, equals + 1) != 0;
     if (!s)
-        s = find_named(m, equals + 1);
+        s = models_named(m, equals + 1);
     if (!s)
         return err_set(e, -ENOENT, "--alias %s: there is no model %s%s", alias, equals + 1, among(m));
     if (by_dir)
@@ -312,7 +273,7 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
     if (!name)
         return -ENOMEM;
     m->texts[m->text_count++] = name;
-    return add_alias(s, name, e);
+    return models_add_alias(s, name, e);
 }
 
 /* ---- what each is served with ---- */
@@ -330,7 +291,7 @@ static int check_sections(struct models *m, struct err *e)
 {
     const char *name;
     for (uint32_t i = 0; (name = settings_section(m->settings, i)); i++)
-        if (!find_named(m, name))
+        if (!models_named(m, name))
             return err_set(e, -EINVAL, "--config: the section [model %s] is of no model that is served%s",
                            name, among(m));
     return 0;
@@ -369,7 +330,7 @@ static struct sampling_defaults sampling_of(const struct sampling_defaults *give
                                       .top_k = given->top_k > 0 ? given->top_k : -1};
 }
 
-static int settle(struct models *m, uint32_t index, struct err *e)
+int models_settle(struct models *m, uint32_t index, struct err *e)
 {
     struct settings *own = &m->own[index];
     struct model_settings *s = &m->list[index], known = *s;
@@ -382,11 +343,11 @@ static int settle(struct models *m, uint32_t index, struct err *e)
     memcpy(s->aliases, known.aliases, sizeof(s->aliases));
     s->alias_count = known.alias_count;
     s->preload = known.preload;
-    s->shares = m->count > 1;
+    s->shares = models_are_several(m);
     s->sampling = sampling_of(&own->model.sampling);
     s->max_tokens_default = own->api.live.max_tokens_default;
     for (uint32_t i = 0; r == 0 && own->models.aliases[i]; i++)
-        r = add_alias(s, own->models.aliases[i], e);
+        r = models_add_alias(s, own->models.aliases[i], e);
     if (r == 0)
         r = check_formats(own, s, e);
     return r == 0 ? read_kwargs(own, s, e) : r;
@@ -395,13 +356,21 @@ static int settle(struct models *m, uint32_t index, struct err *e)
 static int apply_pins(struct models *m, struct err *e)
 {
     for (uint32_t i = 0; m->settings->models.pins[i]; i++) {
-        struct model_settings *s = find_named(m, m->settings->models.pins[i]);
+        struct model_settings *s = models_named(m, m->settings->models.pins[i]);
         if (!s)
             return err_set(e, -ENOENT, "--pin %s: there is no such model%s", m->settings->models.pins[i],
                            among(m));
         s->options.pinned = true;
     }
     return 0;
+}
+
+/* Models come later where they are searched for, or pulled. */
+static void set_max(struct models *m)
+{
+    const struct settings *o = m->settings;
+    bool grows = o->models.dirs[0] || o->models.hub_cache || o->process.allow_pull;
+    m->models_max = grows ? MIN_OF(m->count + MODELS_LATER_MAX, (uint32_t)REGISTRY_MODELS_MAX) : m->count;
 }
 
 int models_find(const struct settings *o, struct models *ret, struct err *e)
@@ -413,6 +382,7 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
     if (!ret->list || !ret->own || !ret->hub_ids)
         return err_set(e, -ENOMEM, "no memory for the list of models");
     int r = find_all(ret, e);
+    set_max(ret);
     if (r == 0)
         name_gguf_twins(ret);
     if (r == 0)
@@ -420,156 +390,10 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
     for (uint32_t i = 0; r == 0 && o->models.aliases[i]; i++)
         r = apply_alias(ret, o->models.aliases[i], e);
     for (uint32_t i = 0; r == 0 && i < ret->count; i++)
-        r = settle(ret, i, e);
+        r = models_settle(ret, i, e);
     if (r == 0)
         r = check_sections(ret, e);
     return r == 0 ? apply_pins(ret, e) : r;
-}
-
-/* ---- whether they fit ---- */
-
-static struct planning planning_of(const struct models *m, uint32_t index, const struct plan_process *process)
-{
-    const struct settings *own = &m->own[index];
-    return (struct planning){.settings = own,
-                             .seqs = own->model.engine.max_num_seqs,
-                             .queue = own->model.engine.max_queue,
-                             .workers = runtime_workers(m->settings),
-                             .models = m->count,
-                             .serves = true,
-                             .sees = m->sees,
-                             .process = process,
-                             .model_bytes_max = own->model.bytes_max};
-}
-
-static int plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
-                    struct model_settings *s, struct planning *p, struct err *e)
-{
-    *p = planning_of(m, index, process);
-    s->planned = false;
-    int r = planning_make(p, s->dir, s->id, e);
-    if (r == 0)
-        runtime_set_plan(p, s);
-    return r;
-}
-
-int models_plan_again(void *models, struct model_settings *s, struct err *e)
-{
-    const struct models *m = models;
-    struct planning p;
-    for (uint32_t i = 0; i < m->count; i++)
-        if (strcmp(m->list[i].id, s->id) == 0)
-            return plan_one(m, i, &m->process, s, &p, e);
-    return err_set(e, -ENOENT, "%s is not known", s->id);
-}
-
-/* With such a process: how many of those found can be served, and whether all that were named can be,
- * together. */
-struct trial {
-    struct plan_process process;
-    uint32_t usable;
-    uint64_t needed_bytes[1 + DOMAINS_MAX]; /* by domain, as plan_line has them */
-    int error;                              /* of the first that was named and cannot be served */
-    struct err why;
-};
-
-static void refuse_together(struct trial *t, uint32_t domain)
-{
-    char where[DOMAIN_HOLDER_BYTES] = "";
-    if (domain > 0)
-        snprintf(where, sizeof(where), " on device %s", t->process.devices[domain - 1].name);
-    t->error = err_set(
-        &t->why, -ENOMEM,
-        "the models do not fit together%s: with what the process takes they need at least %s, and the "
-        "ceiling is %s. Those below a --model-dir need not fit together: they come and go as they are asked "
-        "for",
-        where, bytes_text(t->needed_bytes[domain]).text,
-        bytes_text(plan_ceiling_bytes(&t->process, domain)).text);
-}
-
-static void try(struct models *m, bool least, struct trial *ret)
-{
-    struct planning p = planning_of(m, 0, NULL);
-    struct trial t = {0};
-    p.settings = m->settings;
-    planning_process(&p, least, &t.process);
-    t.needed_bytes[0] = plan_process_bytes(&t.process);
-    for (uint32_t i = 0; i < m->count; i++) {
-        struct model_settings *s = &m->list[i];
-        struct err e = {0};
-        int r = plan_one(m, i, &t.process, s, &p, &e);
-        t.usable += r == 0;
-        if (p.unreadable)
-            r = model_hint(s->dir, r, &e);
-        if (s->preload && r == 0) {
-            t.needed_bytes[0] += s->plan.load_bytes;
-            t.needed_bytes[s->plan.model.domain] += s->plan.device.load_bytes;
-        }
-        if (!s->preload || r == 0 || t.error < 0)
-            continue;
-        t.error = r;
-        t.why = e;
-    }
-    for (uint32_t i = 0; i <= t.process.device_count && t.error == 0; i++)
-        if (t.needed_bytes[i] > plan_ceiling_bytes(&t.process, i))
-            refuse_together(&t, i);
-    *ret = t;
-}
-
-static void tell_unusable(const struct models *m)
-{
-    for (uint32_t i = 0; i < m->count; i++) {
-        struct model_settings s = m->list[i];
-        struct planning p = {0};
-        struct err e = {0};
-        int r = s.planned ? 0 : plan_one(m, i, &m->process, &s, &p, &e);
-        if (p.unreadable)
-            model_hint(s.dir, r, &e);
-        if (r < 0)
-            LOG_WARN("model_unusable", "model=%s dir=%s error=\"%s\"", s.id, s.dir, e.text);
-    }
-}
-
-static bool any_sees(const struct models *m)
-{
-    for (uint32_t i = 0; i < m->count; i++)
-        if (m->list[i].planned && m->list[i].shape.vision.present)
-            return true;
-    return false;
-}
-
-/* Memory for texts and images shrinks before a model is refused. */
-static int plan_several(struct models *m, struct err *e)
-{
-    struct trial full, least;
-    try(m, true, &least);
-    m->sees = any_sees(m);
-    if (m->sees)
-        try(m, true, &least);
-    try(m, false, &full);
-    bool shrinks = full.error < 0 || full.usable < least.usable;
-    if (shrinks && least.error == 0)
-        try(m, true, &full);
-    if (full.error < 0)
-        return err_set(e, full.error, "%s", (least.error < 0 ? least : full).why.text);
-    m->process = full.process;
-    tell_unusable(m);
-    return 0;
-}
-
-int models_plan(struct models *m, struct err *e)
-{
-    struct planning p;
-    if (m->count > 1)
-        return plan_several(m, e);
-    int r = plan_one(m, 0, NULL, &m->list[0], &p, e);
-    m->process = p.plan.process;
-    if (r < 0 && !m->list[0].preload) {
-        planning_process(&p, false, &m->process);
-        tell_unusable(m);
-        return 0;
-    }
-    return p.unreadable ? model_hint(m->list[0].dir, r, e) : r;
 }
 
 void models_done(struct models *m)

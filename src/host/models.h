@@ -3,12 +3,20 @@
 #define PLATEAU_HOST_MODELS_H
 
 #include "host/settings.h"
+#include "hub/hub_name.h"
 #include "registry/registry.h"
+
+#define MODELS_LATER_MAX 16 /* that come while a server runs */
 
 struct models {
     const struct settings *settings;
-    uint32_t count;
-    struct model_settings *list;     /* [REGISTRY_MODELS_MAX]; named ones first, then found ones, by path */
+    /* Models of the start, then the later ones. One thread adds to the list; entries below the count are
+     * constant. */
+    _Atomic uint32_t count;
+    uint32_t models_max; /* later ones included; set by models_find() */
+    /* [REGISTRY_MODELS_MAX]; of the start, named ones first, then found ones, by path. An index is also that
+     * of the registry. */
+    struct model_settings *list;
     struct settings *own;            /* likewise: what holds for each */
     char (*hub_ids)[MODEL_ID_BYTES]; /* likewise; ORG/NAME of those that lie in a cache of the hub */
     char *texts[SETTINGS_KEYS_MAX];  /* names cut out of --alias */
@@ -26,6 +34,12 @@ int models_find(const struct settings *o, struct models *ret, struct err *e);
  * fit together. A found model that cannot be served is logged and stays in the list, because its files may
  * change. 0, or why a named one cannot be served. */
 int models_plan(struct models *m, struct err *e);
+/* Searches the --model-dirs and the --hub-cache again, or, with `pulled`, one revision in the hub's cache.
+ * Adds new models to the registry, unloaded. A model that does not fit or cannot be read is added too, and
+ * logged. `id`: of the first model found, new or not. Returns how many were added, or -ENOENT: none was found
+ * that is listed; e has the reason. One thread, after models_plan(). */
+int models_look_again(struct models *m, struct registry *r, const struct hub_name *pulled,
+                      char id[MODEL_ID_BYTES], struct err *e);
 /* registry_opts.plan; `arg` is the struct models. Any thread, for one model at a time. */
 int models_plan_again(void *models, struct model_settings *s, struct err *e);
 /* Zeroed is fine. */

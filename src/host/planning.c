@@ -11,6 +11,7 @@
 #include "base/thread_stack.h"
 #include "host/device_choice.h"
 #include "host/listeners.h"
+#include "host/model_finder.h"
 #include "registry/registry.h"
 #include "compute/device.h"
 #include "hub/hub_child.h"
@@ -53,7 +54,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     p->ceiling_from = find_ceiling(&f, o->process.memory_limit, ceiling);
     struct media_opts alone = {.thread_count = 1, .allow_remote = true};
     struct api_opts api = o->api;
-    api.model_count = p->models;
+    api.models_max = p->models;
     api.media.on = p->sees;
     uint64_t texts = MIN_OF(MAX_OF(ceiling / 8, TEXT_BYTES_LEAST), TEXT_BYTES_MAX);
     uint64_t media = MIN_OF(MAX_OF(ceiling / 8, MEDIA_BYTES_LEAST), MEDIA_BYTES_MAX);
@@ -79,6 +80,8 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
         return;
     ret->threads_bytes +=
         api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u)) + guard_stack_bytes();
+    if (p->models > 1)
+        ret->threads_bytes += model_finder_stack_bytes();
     ret->network_bytes = http_server_bytes(&o->http, &ret->connection_bytes) + listeners_bytes(o);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);

@@ -1,5 +1,5 @@
-/* server.c - opening is a list, closing is the list backwards, except for a load that hangs: it cannot be
- * joined, so everything beside it is closed. */
+/* server.c - opening is a list, closing is the list backwards, except for a load or a search that hangs: it
+ * cannot be joined, so everything beside it is closed. */
 #include "host/server.h"
 
 #include "api/api.h"
@@ -45,6 +45,7 @@ static int open_registry(struct server *s, struct err *e)
     opts.guard = s->rt.guard;
     opts.models = s->models.list;
     opts.model_count = s->models.count;
+    opts.models_max = s->models.models_max;
     opts.plan = models_plan_again;
     opts.plan_arg = &s->models;
     opts.hang_ns = s->live.started.api.live.load_timeout_s * NS_PER_S;
@@ -56,16 +57,48 @@ static int open_registry(struct server *s, struct err *e)
     return registry_create(&opts, &s->registry, e);
 }
 
-/* Several models grow into the ceiling, so the need of the process itself is reserved. With one model the
- * limits of all accounts fit together by the plan. */
+/* Several models, now or later, grow into the ceiling, so the need of the process itself is reserved. With
+ * one model the limits of all accounts fit together by the plan. */
 static int set_floors(struct server *s, struct err *e)
 {
     struct account *const accounts[] = {s->rt.threads, s->rt.network, s->rt.text, s->rt.media, s->rt.pull};
     int r = 0;
-    for (size_t i = 0; i < COUNT_OF(accounts) && r == 0 && s->models.count > 1; i++)
+    for (size_t i = 0; i < COUNT_OF(accounts) && r == 0 && s->models.models_max > 1; i++)
         if (accounts[i])
             r = account_set_floor(accounts[i], account_numbers(accounts[i]).limit);
     return r < 0 ? err_set(e, r, "no memory for what the process itself needs") : 0;
+}
+
+/* ---- models that come later ---- */
+
+static void serve_pulled(void *arg, const struct hub_name *name)
+{
+    struct server *s = arg;
+    model_finder_look_for(&s->finder, name);
+}
+
+static void on_pulled(void *arg, const char *id, const char *why)
+{
+    struct server *s = arg;
+    api_pulled(s->api, id, why);
+}
+
+static void on_search_ended(void *arg, int fd)
+{
+    struct server *s = arg;
+    (void)fd;
+    model_finder_ended(&s->finder);
+}
+
+static int init_finder(struct server *s, struct err *e)
+{
+    s->finder = (struct model_finder){.models = &s->models,
+                                      .registry = s->registry,
+                                      .threads = s->rt.threads,
+                                      .pulled = on_pulled,
+                                      .arg = s};
+    int r = model_finder_init(&s->finder);
+    return r < 0 ? err_set(e, r, "the search for models has no descriptor: %s", strerror(-r)) : 0;
 }
 
 static int open_api(struct server *s, struct err *e)
@@ -88,7 +121,9 @@ static int open_api(struct server *s, struct err *e)
     opts.live.request_bytes_max = MIN_OF(opts.live.request_bytes_max, texts);
     opts.prep_queue_bytes_max = p->body_bytes;
     opts.registry = s->registry;
-    opts.model_count = s->models.count;
+    opts.serve_pulled = serve_pulled;
+    opts.serve_arg = s;
+    opts.models_max = s->models.models_max;
     opts.keys = s->live.keys;
     s->live.request_bytes_max = texts;
     return api_create(&opts, &s->api, e);
@@ -107,6 +142,8 @@ static int open_http(struct server *s, struct err *e)
     int r = http_server_create(&opts, e, &s->http);
     if (r == 0 && (r = api_attach(s->api, s->http)) < 0)
         return err_set(e, r, "the server's queues cannot be watched");
+    if (r == 0 && (r = http_server_watch(s->http, s->finder.ended_fd, on_search_ended, s)) < 0)
+        return err_set(e, r, "the search for models cannot be watched");
     s->live.body_bytes_max = s->rt.process.body_bytes;
     s->live.api = s->api;
     s->live.http = s->http;
@@ -131,6 +168,8 @@ int server_open(struct server *s, struct err *e)
     int r = runtime_guard(&s->rt, e);
     if (r == 0)
         r = open_registry(s, e);
+    if (r == 0)
+        r = init_finder(s, e);
     if (r == 0)
         r = open_api(s, e);
     if (r == 0)
@@ -164,6 +203,8 @@ void server_reload(struct server *s)
     service_reloading(&s->service);
     live_reload(&s->live);
     listeners_tell_key(&s->listeners, live_own_admin_key(&s->live));
+    if (s->models.settings->models.dirs[0] || s->models.settings->models.hub_cache)
+        model_finder_look(&s->finder);
     service_reloaded(&s->service);
 }
 
@@ -189,7 +230,8 @@ bool server_close(struct server *s)
     http_server_free(s->http);
     registry_stop(s->registry);
     api_stop(s->api);
-    if (!registry_settle(s->registry, SERVER_LOADS_NS)) {
+    bool found = model_finder_stop(&s->finder, SERVER_LOADS_NS);
+    if (!registry_settle(s->registry, SERVER_LOADS_NS) || !found) {
         close_beside(s);
         return false;
     }

@@ -12,6 +12,7 @@
 
 #include "host/listeners.h"
 #include "host/live.h"
+#include "host/model_finder.h"
 #include "host/models.h"
 #include "host/runtime.h"
 #include "host/service.h"
@@ -25,6 +26,7 @@ struct server {
     struct service service;
     struct models models;
     struct registry *registry;
+    struct model_finder finder; /* of models that come later */
     /* Set by the front; may be NULL. On the loading thread of that model, as registry_opts.progress. */
     void (*progress)(void *arg, uint32_t index, uint64_t done, uint64_t total);
     void *arg;
@@ -42,14 +44,14 @@ int server_open(struct server *s, struct err *e);
 int server_run(struct server *s, struct err *e);
 /* Drains: open requests end within --drain, or at once if it is called again. */
 void server_stop(struct server *s);
-/* Reads the settings again. */
+/* Reads the settings again, and looks for models that came since. */
 void server_reload(struct server *s);
 /* A model of the start could not be loaded. */
 bool server_failed(const struct server *s);
 /* Shutdown order: connections, loads (at their next piece), engines (at their next layer), prep threads, then
- * shared state; each step runs whatever the ones before returned. False: a load hangs and cannot be joined.
- * What it may use stays then, everything else is closed, and the process has to end without exit(): that
- * would free memory which the load uses. */
+ * shared state; each step runs whatever the ones before returned. False: a load or a search hangs and cannot
+ * be joined. What it may use stays then, everything else is closed, and the process has to end without
+ * exit(): that would free memory which it uses. */
 bool server_close(struct server *s);
 /* After server_close returned true. */
 void server_done(struct server *s);

@@ -26,9 +26,9 @@ const char *model_state_name(enum model_state s)
 
 /* ---- creation ---- */
 
-uint64_t registry_stack_bytes(uint32_t model_count)
+uint64_t registry_stack_bytes(uint32_t models_max)
 {
-    uint64_t threads = MIN_OF(model_count, (uint32_t)(REGISTRY_LOADS_MAX + REGISTRY_HUNG_MAX));
+    uint64_t threads = MIN_OF(models_max, (uint32_t)(REGISTRY_LOADS_MAX + REGISTRY_HUNG_MAX));
     return thread_stack_bytes(REGISTRY_STACK_BYTES) + threads * thread_stack_bytes(MOVE_STACK_BYTES);
 }
 
@@ -42,28 +42,34 @@ static bool is_called(const struct model_settings *s, struct slice name)
     return false;
 }
 
-static int check_name(const struct registry *r, uint32_t index, const char *name, struct err *e)
+/* The first of `count` models that is called so; NULL: none. */
+static const struct model_settings *find_called(const struct registry *r, uint32_t count, const char *name)
 {
-    for (uint32_t i = 0; i < index; i++)
+    for (uint32_t i = 0; i < count; i++)
         if (is_called(&r->entries[i].known, slice_of(name)))
-            return err_set(e, -EINVAL,
-                           "two models are called %s: %s and %s. Give one of them another name with --alias "
-                           "NAME=DIR",
-                           name, r->entries[i].known.dir, r->entries[index].known.dir);
-    return 0;
+            return &r->entries[i].known;
+    return NULL;
 }
 
-static int check_names(const struct registry *r, struct err *e)
+static int check_name(const struct registry *r, uint32_t count, const struct model_settings *s,
+                      const char *name, struct err *e)
 {
-    for (uint32_t i = 0; i < r->opts.model_count; i++) {
-        const struct model_settings *s = &r->entries[i].known;
-        int error = check_name(r, i, s->id, e);
-        for (uint32_t a = 0; error == 0 && a < s->alias_count; a++)
-            error = check_name(r, i, s->aliases[a], e);
-        if (error < 0)
-            return error;
-    }
-    return 0;
+    const struct model_settings *other = find_called(r, count, name);
+    return !other ? 0
+                  : err_set(e, -EEXIST,
+                            "two models are called %s: %s and %s. Give one of them another name with "
+                            "--alias NAME=DIR",
+                            name, other->dir, s->dir);
+}
+
+/* That no name of `s` is one of the first `count` models. */
+static int check_names(const struct registry *r, uint32_t count, const struct model_settings *s,
+                       struct err *e)
+{
+    int error = check_name(r, count, s, s->id, e);
+    for (uint32_t a = 0; error == 0 && a < s->alias_count; a++)
+        error = check_name(r, count, s, s->aliases[a], e);
+    return error;
 }
 
 static int start_thread(struct registry *r)
@@ -86,11 +92,11 @@ static void init_sync(struct registry *r)
     pthread_mutex_init(&r->room, NULL);
 }
 
-static void init_entry(struct registry *r, uint32_t index)
+static void init_entry(struct registry *r, uint32_t index, const struct model_settings *s)
 {
     struct entry *e = &r->entries[index];
     e->registry = r;
-    e->known = e->now = r->opts.models[index];
+    e->known = e->now = *s;
     e->pinned = e->known.options.pinned;
     e->load_bytes = e->known.planned ? plan_load_bytes(&e->known.plan) : 0;
     e->held = e->known.preload;
@@ -107,18 +113,33 @@ static uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes
     return registry_free_idle(arg, domain, bytes);
 }
 
+static int init_entries(struct registry *r, struct err *e)
+{
+    const struct registry_opts *o = &r->opts;
+    int error = 0;
+    r->entries = calloc(o->models_max, sizeof(*r->entries));
+    if (!r->entries)
+        return err_set(e, -ENOMEM, "no memory for the list of models");
+    for (uint32_t i = 0; error == 0 && i < o->model_count; i++) {
+        error = check_names(r, i, &o->models[i], e);
+        if (error == 0)
+            init_entry(r, i, &o->models[i]);
+    }
+    atomic_store(&r->count, error == 0 ? o->model_count : 0);
+    return error;
+}
+
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e)
 {
     ASSERT(opts->model_count > 0 && opts->model_count <= REGISTRY_MODELS_MAX && opts->plan);
+    ASSERT(opts->models_max <= REGISTRY_MODELS_MAX);
     struct registry *r = calloc(1, sizeof(*r));
     if (!r)
         return err_set(e, -ENOMEM, "no memory for the list of models");
     r->opts = *opts;
+    r->opts.models_max = MAX_OF(opts->model_count, opts->models_max);
     init_sync(r);
-    r->entries = calloc(opts->model_count, sizeof(*r->entries));
-    for (uint32_t i = 0; r->entries && i < opts->model_count; i++)
-        init_entry(r, i);
-    int error = r->entries ? check_names(r, e) : err_set(e, -ENOMEM, "no memory for the list of models");
+    int error = init_entries(r, e);
     if (error < 0) {
         registry_close(r);
         return error;
@@ -127,6 +148,33 @@ int registry_create(const struct registry_opts *opts, struct registry **ret, str
         guard_set_models(r->opts.guard, &(struct guard_models){idle_bytes, free_idle, r});
     *ret = r;
     return 0;
+}
+
+/* Under the lock. */
+static int add(struct registry *r, const struct model_settings *s, struct err *e)
+{
+    uint32_t count = registry_count(r);
+    if (r->stopping)
+        return err_set(e, -ESHUTDOWN, "the server is shutting down");
+    if (count == r->opts.models_max)
+        return err_set(e, -ENOSPC, "this server lists no more than %u models until it is started anew",
+                       count);
+    int error = check_names(r, count, s, e);
+    if (error < 0)
+        return error;
+    init_entry(r, count, s);
+    atomic_store(&r->count, count + 1);
+    registry_tell(r);
+    return 0;
+}
+
+int registry_add(struct registry *r, const struct model_settings *settings, struct err *e)
+{
+    ASSERT(!settings->preload);
+    pthread_mutex_lock(&r->lock);
+    int error = add(r, settings, e);
+    pthread_mutex_unlock(&r->lock);
+    return error;
 }
 
 int registry_start(struct registry *r, struct err *e)
@@ -143,7 +191,7 @@ void registry_stop(struct registry *r)
         return;
     pthread_mutex_lock(&r->lock);
     r->stopping = true;
-    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+    for (uint32_t i = 0; i < registry_count(r); i++) {
         struct entry *e = &r->entries[i];
         e->held = false;
         atomic_store(&e->cancel, true);
@@ -157,14 +205,14 @@ void registry_stop(struct registry *r)
 static uint32_t loads_now(const struct registry *r)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < r->opts.model_count; i++)
+    for (uint32_t i = 0; i < registry_count(r); i++)
         count += r->entries[i].has_thread && r->entries[i].state == MODEL_LOADING;
     return count;
 }
 
 static void log_left(const struct registry *r)
 {
-    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+    for (uint32_t i = 0; i < registry_count(r); i++) {
         const struct entry *e = &r->entries[i];
         const char *step = atomic_load(&e->step);
         if (e->has_thread && e->state == MODEL_LOADING)
@@ -204,7 +252,7 @@ void registry_close_others(struct registry *r)
 {
     if (r->opts.guard)
         guard_set_models(r->opts.guard, NULL);
-    for (uint32_t i = r->opts.model_count; i-- > 0;) {
+    for (uint32_t i = registry_count(r); i-- > 0;) {
         struct entry *e = &r->entries[i];
         pthread_mutex_lock(&r->lock);
         bool mine = !e->has_thread && (e->state == MODEL_READY || e->state == MODEL_DRAINING);
@@ -230,7 +278,7 @@ void registry_close(struct registry *r)
         pthread_join(r->thread, NULL);
     }
     thread_stack_done(&r->stack);
-    for (uint32_t i = r->entries ? r->opts.model_count : 0; i-- > 0;)
+    for (uint32_t i = r->entries ? registry_count(r) : 0; i-- > 0;)
         close_entry(&r->entries[i]);
     pthread_cond_destroy(&r->wake);
     pthread_cond_destroy(&r->ended);
@@ -244,18 +292,23 @@ void registry_close(struct registry *r)
 
 uint32_t registry_count(const struct registry *r)
 {
-    return r->opts.model_count;
+    return atomic_load(&r->count);
+}
+
+uint32_t registry_models_max(const struct registry *r)
+{
+    return r->opts.models_max;
 }
 
 const struct model_settings *registry_settings(const struct registry *r, uint32_t index)
 {
-    ASSERT(index < r->opts.model_count);
+    ASSERT(index < registry_count(r));
     return &r->entries[index].known;
 }
 
 int registry_find(const struct registry *r, struct slice name)
 {
-    for (uint32_t i = 0; i < r->opts.model_count; i++)
+    for (uint32_t i = 0; i < registry_count(r); i++)
         if (!name.ptr || is_called(&r->entries[i].known, name))
             return (int)i;
     return -1;
@@ -263,7 +316,7 @@ int registry_find(const struct registry *r, struct slice name)
 
 static struct entry *lock_entry(struct registry *r, uint32_t index)
 {
-    ASSERT(index < r->opts.model_count);
+    ASSERT(index < registry_count(r));
     pthread_mutex_lock(&r->lock);
     return &r->entries[index];
 }
@@ -469,7 +522,7 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 {
     int error = 0;
     pthread_mutex_lock(&r->lock);
-    for (uint32_t i = 0; i < r->opts.model_count && (error == 0 || error == -EAGAIN); i++) {
+    for (uint32_t i = 0; i < registry_count(r) && (error == 0 || error == -EAGAIN); i++) {
         const struct entry *e = &r->entries[i];
         if (e->held && registry_hangs(e, clock_now_ns())) {
             *why = hanging(e);

@@ -4,8 +4,8 @@
  *        ▲            │
  *        └── failed ◀─┘         (and draining ──▶ loading, when a request already waits for it)
  *
- * The list of models is fixed at the start, and an index names one for the life of the process. A user of a
- * loaded model holds a lease on it; while there is one, nothing of the model is freed. A request for another
+ * Models are added and never removed, and an index names one for the life of the process. A user of a loaded
+ * model holds a lease on it; while there is one, nothing of the model is freed. A request for another
  * model counts as a waiter: the first one starts the load, all share it, and it stops when the last one
  * leaves. Each load and each unload runs on a thread of its own, at most REGISTRY_LOADS_MAX of either. The
  * registry's thread watches times and joins them. There is one lock; loading, freeing and waiting happen
@@ -72,6 +72,7 @@ struct registry_opts {
     struct store *store;                 /* of the SSD tier, for all models; NULL: none */
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */
+    uint32_t models_max;                 /* with those that registry_add() adds; 0: model_count */
     /* Fills plan and shape from the present files of the model's directory; on a loading thread. */
     int (*plan)(void *plan_arg, struct model_settings *settings, struct err *e);
     void *plan_arg;
@@ -86,9 +87,12 @@ struct registry_opts {
 };
 
 /* What the registry takes of `threads` at most. */
-uint64_t registry_stack_bytes(uint32_t model_count);
-/* Loads nothing. 0, -EINVAL (two models of one name), -ENOMEM. */
+uint64_t registry_stack_bytes(uint32_t models_max);
+/* Loads nothing. 0, -EEXIST (two models of one name), -ENOMEM. */
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e);
+/* Adds a model, unloaded; `models` of the options says what is copied. Its index is the count of before.
+ * 0, -EEXIST (another one has a name of it), -ENOSPC (there are models_max), -ESHUTDOWN; `e` says which. */
+int registry_add(struct registry *r, const struct model_settings *settings, struct err *e);
 /* Starts the thread and the loads of the start; earlier requests for models wait for it. 0, -ENOMEM,
  * -EAGAIN. */
 int registry_start(struct registry *r, struct err *e);
@@ -106,7 +110,10 @@ void registry_close(struct registry *r);
 
 /* ---- looking ---- */
 
+/* It grows, at any time: a report that goes through all models twice asks once. */
 uint32_t registry_count(const struct registry *r);
+/* For tables by index. */
+uint32_t registry_models_max(const struct registry *r);
 const struct model_settings *registry_settings(const struct registry *r, uint32_t index);
 /* By id or alias; a slice without pointer means the first. Returns -1 for an unknown name. */
 int registry_find(const struct registry *r, struct slice name);

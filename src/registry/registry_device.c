@@ -27,7 +27,7 @@ bool registry_device_is_lost(struct registry *r, uint64_t now_ns)
 /* A model, or a load or unload under way, may have memory of it. */
 static bool is_used(const struct registry *r)
 {
-    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+    for (uint32_t i = 0; i < registry_count(r); i++) {
         const struct entry *e = &r->entries[i];
         if (e->state == MODEL_READY || e->state == MODEL_DRAINING || e->has_thread)
             return true;

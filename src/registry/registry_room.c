@@ -11,7 +11,7 @@ static uint32_t list_victims(struct registry *r, const struct domain *domain, st
 {
     uint32_t count = 0;
     uint64_t now_ns = clock_now_ns();
-    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+    for (uint32_t i = 0; i < registry_count(r); i++) {
         const struct entry *e = &r->entries[i];
         if (!registry_is_idle(e) || e->pinned || e->looks > 0)
             continue;

@@ -65,10 +65,13 @@ struct registry_device {
 struct registry {
     /* Constant. */
     struct registry_opts opts;
-    struct entry *entries; /* [opts.model_count] */
+    struct entry *entries; /* [opts.models_max]; the first `count` are there */
     pthread_t thread;      /* the registry's own */
     struct thread_stack stack;
     bool has_thread;
+
+    /* Any thread; it grows under the lock. What is constant in an entry was written before. */
+    _Atomic uint32_t count;
 
     pthread_mutex_t room; /* one makes room at a time */
     pthread_mutex_t lock;

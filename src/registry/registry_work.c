@@ -324,7 +324,7 @@ static int start(struct entry *e, void *(*main)(void *), const char *name)
 static uint32_t threads_now(const struct registry *r)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < r->opts.model_count; i++)
+    for (uint32_t i = 0; i < registry_count(r); i++)
         count += r->entries[i].has_thread;
     return count;
 }
@@ -333,7 +333,7 @@ static uint32_t hung_now(const struct registry *r)
 {
     uint32_t count = 0;
     uint64_t now_ns = clock_now_ns();
-    for (uint32_t i = 0; i < r->opts.model_count; i++)
+    for (uint32_t i = 0; i < registry_count(r); i++)
         count += registry_hangs(&r->entries[i], now_ns);
     return count;
 }
@@ -486,7 +486,7 @@ static void tend(struct entry *e)
 static uint64_t next_ns(const struct registry *r)
 {
     uint64_t next = UINT64_MAX;
-    for (uint32_t i = 0; i < r->opts.model_count; i++) {
+    for (uint32_t i = 0; i < registry_count(r); i++) {
         const struct entry *e = &r->entries[i];
         uint64_t at = ttl_end_ns(e);
         if (e->state == MODEL_DRAINING && !e->closing && !e->ending)
@@ -513,7 +513,7 @@ void *registry_main(void *registry)
     pthread_mutex_lock(&r->lock);
     while (!r->quit || threads_now(r) > 0) {
         r->poked = false;
-        for (uint32_t i = 0; i < r->opts.model_count; i++)
+        for (uint32_t i = 0; i < registry_count(r); i++)
             tend(&r->entries[i]);
         if (!r->poked && !(r->quit && threads_now(r) == 0))
             sleep_until_woken(r);

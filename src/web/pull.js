@@ -4,7 +4,7 @@ import { Refusal, send } from "./api.js";
 import { ask, el, figure, setFigure, shorten, text, toast } from "./dom.js";
 import { bytes, seconds } from "./format.js";
 
-const PHASES = { list: "reading the list of files", headers: "reading headers", fetch: "fetching", check: "checking sums" };
+const PHASES = { list: "reading the list of files", headers: "reading headers", fetch: "fetching", check: "checking sums", serve: "looking at the model" };
 
 function percent(pull) {
   return pull.bytes_total ? Math.floor((100 * pull.bytes) / pull.bytes_total) : 0;
@@ -19,7 +19,10 @@ function facts(pull) {
 }
 
 function ending(pull) {
-  if (pull.state === "done") return `${pull.model} is in the hub's cache: ${bytes(pull.bytes)} in ${seconds(pull.seconds)}. A server serves it after its next start, with its name or --hub-cache.`;
+  if (pull.state === "done") {
+    const here = `${pull.model} is in the hub's cache: ${bytes(pull.bytes)} in ${seconds(pull.seconds)}.`;
+    return pull.served ? `${here} It is served as ${pull.served}; its first request loads it.` : `${here} It is not served: ${pull.not_served}.`;
+  }
   if (pull.state === "failed") return `${pull.model} was not pulled: ${pull.error}.`;
   return `The pull of ${pull.model} was stopped at ${percent(pull)} %. Pull it again to go on from there.`;
 }

@@ -207,7 +207,8 @@ def test_a_model_is_pulled_and_a_pull_is_stopped(tmp_path, monkeypatch):
             until(lambda: "was stopped at" in page.js("return document.querySelector('#pull [role=status]').textContent"))
             hub.faults = lambda *_: None
             page.type("#pull-name", "acme/small")
-            until(lambda: "is in the hub's cache" in page.js("return document.querySelector('#pull [role=status]').textContent"))
+            until(lambda: "It is served as small" in page.js("return document.querySelector('#pull [role=status]').textContent"))
+            until(lambda: "small" in page.js("return document.getElementById('models').textContent"))
 
 
 def test_without_a_key_there_is_the_frame_and_a_lost_server_is_said():

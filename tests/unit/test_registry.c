@@ -44,7 +44,7 @@ TEST(names_and_aliases_lead_to_one_model_and_clash_loudly)
     scene_set();
     scene.models[2].aliases[0] = "a";
     scene.models[2].alias_count = 1;
-    assert_int_equal(scene_try(&e), -EINVAL);
+    assert_int_equal(scene_try(&e), -EEXIST);
     assert_non_null(strstr(e.text, "two models are called a"));
 }
 
@@ -536,6 +536,103 @@ TEST(many_who_load_use_leave_and_unload_under_a_ceiling_that_holds_one)
         unload(i);
     }
     assert_int_equal(held(), before);
+    scene_close();
+}
+
+/* ---- models that come later ---- */
+
+TEST(a_model_that_comes_later_is_served_like_the_others)
+{
+    struct model_settings late = a_model("late", GOLDEN("llama"));
+    struct err e = {""};
+    scene_set();
+    scene.models_max = MODELS + 2;
+    scene_open();
+    late.aliases[late.alias_count++] = "org/late";
+    assert_int_equal(registry_find(scene.registry, SLICE("late")), -1);
+    assert_int_equal(registry_add(scene.registry, &late, &e), 0);
+    assert_int_equal(registry_count(scene.registry), MODELS + 1);
+    assert_int_equal(registry_find(scene.registry, SLICE("late")), MODELS);
+    assert_int_equal(registry_find(scene.registry, SLICE("org/late")), MODELS);
+    assert_int_equal(info(MODELS).state, MODEL_UNLOADED);
+    uint64_t before = held();
+    load(MODELS);
+    assert_int_equal(info(MODELS).loads, 1);
+    unload(MODELS);
+    assert_int_equal(held(), before);
+    scene_close();
+}
+
+TEST(neither_a_taken_name_nor_a_full_list_nor_an_ending_registry_takes_another)
+{
+    struct model_settings late = a_model("a", GOLDEN("llama")), other = a_model("d", GOLDEN("llama"));
+    struct err e = {""};
+    scene_set();
+    scene.models_max = MODELS + 1;
+    scene_open();
+    assert_int_equal(registry_add(scene.registry, &late, &e), -EEXIST);
+    assert_non_null(strstr(e.text, "two models are called a"));
+    other.aliases[other.alias_count++] = "b";
+    assert_int_equal(registry_add(scene.registry, &other, &e), -EEXIST);
+    assert_int_equal(registry_count(scene.registry), MODELS);
+    other.alias_count = 0;
+    assert_int_equal(registry_add(scene.registry, &other, &e), 0);
+    late = a_model("e", GOLDEN("llama"));
+    assert_int_equal(registry_add(scene.registry, &late, &e), -ENOSPC);
+    assert_non_null(strstr(e.text, "no more than 4 models"));
+    scene_close();
+    scene_set();
+    scene.models_max = MODELS + 1;
+    scene_open();
+    registry_stop(scene.registry);
+    assert_int_equal(registry_add(scene.registry, &late, &e), -ESHUTDOWN);
+    scene_close();
+}
+
+static atomic_bool all_added;
+
+/* Goes through the list without a lock, as reports do, and uses what it finds. */
+static void *reader(void *arg)
+{
+    struct registry_failure why;
+    uint32_t most = 0, last = 0;
+    (void)arg;
+    while (!atomic_load(&all_added) || last < REGISTRY_MODELS_MAX) {
+        uint32_t count = registry_count(scene.registry);
+        assert_true(count >= most);
+        most = count;
+        for (uint32_t i = 0; i < count; i++) {
+            const struct model_settings *s = registry_settings(scene.registry, i);
+            assert_int_equal(registry_find(scene.registry, slice_of(s->id)), i);
+            assert_int_equal(info(i).leases, 0);
+        }
+        if (registry_want(scene.registry, count - 1, false, &why) == 0)
+            registry_unwant(scene.registry, count - 1);
+        last = count;
+    }
+    return NULL;
+}
+
+TEST(the_list_grows_under_those_who_read_it)
+{
+    pthread_t threads[3];
+    struct err e = {""};
+    scene_set();
+    scene.models_max = REGISTRY_MODELS_MAX;
+    atomic_store(&all_added, false);
+    scene_open();
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, reader, NULL), 0);
+    for (uint32_t i = MODELS; i < REGISTRY_MODELS_MAX; i++) {
+        char id[16];
+        snprintf(id, sizeof(id), "late-%u", i);
+        struct model_settings late = a_model(id, GOLDEN("llama"));
+        assert_int_equal(registry_add(scene.registry, &late, &e), 0);
+        usleep(500);
+    }
+    atomic_store(&all_added, true);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        pthread_join(threads[i], NULL);
     scene_close();
 }
 

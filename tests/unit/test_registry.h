@@ -31,6 +31,7 @@ static struct scene {
     struct account *threads;
     uint64_t own_stack_bytes; /* the registry's thread's */
     struct model_settings models[MODELS];
+    uint32_t models_max; /* 0: no more than those */
     /* Loads stop at their first progress until the gate opens. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -144,6 +145,7 @@ static inline int scene_try(struct err *e)
                               .device = device,
                               .models = scene.models,
                               .model_count = MODELS,
+                              .models_max = scene.models_max,
                               .plan = plan,
                               .drain_ns = 20 * NS_PER_MS,
                               .changed = on_changed,

@@ -180,7 +180,7 @@ static int make_api(struct err *e)
                          .threads = made.other,
                          .prep_threads = 2,
                          .registry = made.registry,
-                         .model_count = 1};
+                         .models_max = 1};
     if (r == 0)
         r = api_create(&o, &made.api, e);
     if (r < 0) {

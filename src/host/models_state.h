@@ -1,0 +1,35 @@
+/* models_state.h - what the files of the list of models share. Not for others. */
+#ifndef PLATEAU_HOST_MODELS_STATE_H
+#define PLATEAU_HOST_MODELS_STATE_H
+
+#include "host/models.h"
+#include "host/planning.h"
+
+/* models.c */
+
+/* What a model at this path is called unless something says otherwise: its name at the hub without the
+ * organisation, or the name of its file or directory. */
+void models_name_of(const char *path, char ret[MODEL_ID_BYTES]);
+/* Whether two paths lead to one place. */
+bool models_is_same_dir(const char *a, const char *b);
+/* By id or alias, among the models of the list; NULL: none. */
+struct model_settings *models_named(struct models *m, const char *name);
+/* One more name of a model, which must live as long as the list. 0 or -EINVAL. */
+int models_add_alias(struct model_settings *s, const char *name, struct err *e);
+/* What the model is served with, as the settings of the start and its section have it. 0 or -EINVAL. */
+int models_settle(struct models *m, uint32_t index, struct err *e);
+
+/* models_fit.c */
+
+/* Whether there are others, now or later: then what each cannot run without is set aside. */
+static inline bool models_are_several(const struct models *m)
+{
+    return m->models_max > 1;
+}
+/* Plans one model into *s; `p` has the plan. 0, or an error of planning_make(). */
+int models_plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
+                    struct model_settings *s, struct planning *p, struct err *e);
+/* Logs that a model cannot be served, and why. */
+void models_tell_unusable(const struct model_settings *s, const struct err *why);
+
+#endif
