@@ -5,6 +5,7 @@
 #include "cli/interrupt.h"
 #include "cli/pull_plan.h"
 #include "host/model_hint.h"
+#include "host/models.h"
 #include "host/planning.h"
 #include "host/runtime.h"
 #include "text/chat_format.h"
@@ -264,6 +265,7 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
                          .seqs = own.model.engine.max_num_seqs,
                          .queue = own.model.engine.max_queue,
                          .workers = runtime_workers(o),
+                         .models = models_most(o, 1),
                          .model_bytes_max = own.model.bytes_max,
                          .serves = true};
     r = planning_make(&p, dir, id, e);

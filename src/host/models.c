@@ -18,11 +18,23 @@
 
 /* ---- finding models ---- */
 
-/* The vision encoder beside a model that the user named. Those below a --model-dir are counted. */
+static int count_one(void *arg, const char *path, const char *id, struct err *e)
+{
+    (void)path, (void)id, (void)e;
+    ++*(uint32_t *)arg;
+    return 0;
+}
+
+/* The vision encoder beside a model that the user named. Those below a --model-dir are counted. A folder of
+ * several models is refused later. */
 static void tell_encoder(const struct model_settings *s)
 {
     char file[256];
-    if (gguf_file_is(s->dir) && model_ggufs_encoder(s->dir, file, sizeof(file)))
+    uint32_t beside = 0;
+    struct err ignored;
+    if (!gguf_file_is(s->dir) || model_ggufs_in(s->dir, count_one, &beside, &ignored) < 0 || beside > 1)
+        return;
+    if (model_ggufs_encoder(s->dir, file, sizeof(file)))
         LOG_WARN("vision_encoder_passed_over",
                  "model=%s file=\"%s\" reason=\"vision encoders of GGUF models are not read: the model is "
                  "served for text, and requests with images are refused\"",
@@ -365,12 +377,10 @@ static int apply_pins(struct models *m, struct err *e)
     return 0;
 }
 
-/* Models come later where they are searched for, or pulled. */
-static void set_max(struct models *m)
+uint32_t models_most(const struct settings *o, uint32_t count)
 {
-    const struct settings *o = m->settings;
     bool grows = o->models.dirs[0] || o->models.hub_cache || o->process.allow_pull;
-    m->models_max = grows ? MIN_OF(m->count + MODELS_LATER_MAX, (uint32_t)REGISTRY_MODELS_MAX) : m->count;
+    return grows ? MIN_OF(count + MODELS_LATER_MAX, (uint32_t)REGISTRY_MODELS_MAX) : count;
 }
 
 int models_find(const struct settings *o, struct models *ret, struct err *e)
@@ -382,7 +392,7 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
     if (!ret->list || !ret->own || !ret->hub_ids)
         return err_set(e, -ENOMEM, "no memory for the list of models");
     int r = find_all(ret, e);
-    set_max(ret);
+    ret->models_max = models_most(o, ret->count);
     if (r == 0)
         name_gguf_twins(ret);
     if (r == 0)

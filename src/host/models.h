@@ -13,7 +13,7 @@ struct models {
     /* Models of the start, then the later ones. One thread adds to the list; entries below the count are
      * constant. */
     _Atomic uint32_t count;
-    uint32_t models_max; /* later ones included; set by models_find() */
+    uint32_t models_max; /* of models_most(); set by models_find() */
     /* [REGISTRY_MODELS_MAX]; of the start, named ones first, then found ones, by path. An index is also that
      * of the registry. */
     struct model_settings *list;
@@ -26,6 +26,10 @@ struct models {
     bool sees;                   /* some of them accept images */
     struct plan_process process; /* what the process takes beside them */
 };
+
+/* The models of a server that starts with `count`, with those that may come later where models are searched
+ * for or pulled. Any thread. */
+uint32_t models_most(const struct settings *o, uint32_t count);
 
 /* Names, directories, aliases, sections and pins; reads no model yet. 0, -EINVAL (e has the reason),
  * -ENOENT, -ENOMEM; models_done either way. */

@@ -36,7 +36,8 @@ class Vectors(Server):
 def served(tmp_path_factory):
     Vectors.reranker = tmp_path_factory.mktemp("models") / "tiny-reranker"
     Vectors.reranker.symlink_to(MODEL, target_is_directory=True)
-    server = Vectors("--max-model-len", 512)
+    # The golden vectors are of f32; on processors with AMX `auto` is bf16.
+    server = Vectors("--max-model-len", 512, "--compute", "f32")
     for fields in ({"model": "qwen3_embedding"}, {"model": "canary"}, {"model": "tiny-reranker"}):
         server.post("/v1/embeddings", input=[5], **fields)  # each is loaded now
     before = settled(server)

@@ -1,6 +1,7 @@
 """Models that come while the server runs: after a pull, and at a reload. The server lists, names and loads
 them like the models of its start."""
 
+import json
 import os
 import shutil
 import signal
@@ -8,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import ADMIN_KEY, PROGRAM, TOP, account, check_ledger, refused, serving, settled, until
+from conftest import ADMIN_KEY, MODEL, PROGRAM, TOP, account, check_ledger, refused, serving, settled, until
 from hub_stand_in import Hub, Model, folder
 from test_hub_cache import Found, put
 
@@ -181,3 +182,16 @@ def test_a_server_of_named_models_stays_as_it_is(home):
         s.process.send_signal(signal.SIGHUP)
         s.says("event=reloaded")
         assert not s.said("event=models_searched") and set(listed(s)) == {"canary"}
+
+
+def test_plan_counts_the_models_that_may_come(home):
+    """A server that pulls plans as one with several models, and `plan` says what it would."""
+    size = ("--memory-limit", "300M")
+
+    def planned(*options):
+        words = [PROGRAM, "plan", str(MODEL), "--json", *size, *options]
+        return json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)["models"][0]
+
+    with serving(*size, "--allow-pull", *KEYS) as s:
+        assert listed(s)["canary"]["max_model_len"] == planned("--allow-pull")["max_model_len"]
+    assert planned("--allow-pull")["max_model_len"] != planned()["max_model_len"]
