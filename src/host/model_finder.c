@@ -7,14 +7,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Headers of models are JSON, which needs the deepest stack; as a load's. */
-#define FINDER_STACK_BYTES ((size_t)1 << 20)
-
-uint64_t model_finder_stack_bytes(void)
-{
-    return thread_stack_bytes(FINDER_STACK_BYTES);
-}
-
 int model_finder_init(struct model_finder *f)
 {
     pthread_mutex_init(&f->lock, NULL);
@@ -80,7 +72,7 @@ static int start(struct model_finder *f)
 {
     struct charge charge = account_charge(f->threads);
     join(f); /* it has said that it ends */
-    int r = thread_stack_init(&f->stack, FINDER_STACK_BYTES, &charge);
+    int r = thread_stack_init(&f->stack, MODEL_FINDER_STACK_BYTES, &charge);
     if (r == 0 && (r = thread_stack_start(&f->stack, find_main, f, &f->thread)) < 0)
         thread_stack_done(&f->stack);
     if (r == 0)

@@ -9,6 +9,10 @@
 #include "base/thread_stack.h"
 #include "host/models.h"
 
+/* Of its thread, in `threads` while it looks. Headers of models are JSON, which needs the deepest stack; as a
+ * load's. */
+#define MODEL_FINDER_STACK_BYTES ((size_t)1 << 20)
+
 struct model_finder {
     /* Constant. */
     struct models *models;
@@ -33,8 +37,6 @@ struct model_finder {
     bool has_thread;
 };
 
-/* What it takes of `threads` while it looks. */
-uint64_t model_finder_stack_bytes(void);
 /* `f` has its constant members. 0 or -EMFILE. */
 int model_finder_init(struct model_finder *f);
 /* Looks for all, or for what a pull has put into the hub's cache; `pulled` is called in each case. They

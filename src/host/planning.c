@@ -81,7 +81,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
     ret->threads_bytes +=
         api_stack_bytes(&api) + registry_stack_bytes(MAX_OF(p->models, 1u)) + guard_stack_bytes();
     if (p->models > 1)
-        ret->threads_bytes += model_finder_stack_bytes();
+        ret->threads_bytes += thread_stack_bytes(MODEL_FINDER_STACK_BYTES);
     ret->network_bytes = http_server_bytes(&o->http, &ret->connection_bytes) + listeners_bytes(o);
     ret->text_floor_bytes = api_bytes(&api);
     ret->text_bytes = ret->text_floor_bytes + (o->process.text_limit ? o->process.text_limit : texts);

@@ -290,11 +290,6 @@ void registry_close(struct registry *r)
 
 /* ---- looking ---- */
 
-uint32_t registry_count(const struct registry *r)
-{
-    return atomic_load(&r->count);
-}
-
 uint32_t registry_models_max(const struct registry *r)
 {
     return r->opts.models_max;

@@ -1,9 +1,14 @@
-/* registry_state.c - the end of an unload, and the messages about any change of a state. */
+/* registry_state.c - the number of models, the end of an unload, and messages about changes of a state. */
 #include "registry/registry_state.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/footprint.h"
+
+uint32_t registry_count(const struct registry *r)
+{
+    return atomic_load(&r->count);
+}
 
 void registry_wake(struct registry *r)
 {
