@@ -17,31 +17,48 @@ LIMITS = ["--max-model-len", "1024", "--max-num-seqs", "2", "--host-cache", "0",
 SPARE = 24 * MIB  # beside one model, unless two of them would fit
 
 
+def plan(options):
+    """Models may come later below a --model-dir; of a plan, --allow-pull says so."""
+    command = [options.program, "plan", options.model, "--json", "--allow-pull", *LIMITS, *text_only(options), *placed(options)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
 def planned(options):
     """{domain: (its ceiling, what the server itself may take, the least that one model takes)}"""
-    command = [options.program, "plan", options.model, "--json", *LIMITS, *text_only(options), *placed(options)]
-    plan = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["models"][0]
-    top = [(a["domain"], a["name"] == plan["id"], a) for a in plan["accounts"] if a["depth"] == 0]
+    told = plan(options)
+    if told.returncode:
+        raise SystemExit(told.stderr)
+    found = json.loads(told.stdout)["models"][0]
+    top = [(a["domain"], a["name"] == found["id"], a) for a in found["accounts"] if a["depth"] == 0]
 
     def of(domain):
         server = sum(a["limit_bytes"] for where, is_model, a in top if where == domain and not is_model)
         return server, next(a["floor_bytes"] for where, is_model, a in top if where == domain and is_model)
 
-    return {d["name"]: (d["ceiling_bytes"], *of(d["name"])) for d in plan["domains"]}
+    return {d["name"]: (d["ceiling_bytes"], *of(d["name"])) for d in found["domains"]}
 
 
 def narrow(options, domain):
     """The options with room for one of the model in the domain, and not for two."""
     name = "memory_limit" if domain == "machine" else "device_memory_limit"
+
+    def within(ceiling):
+        return argparse.Namespace(**{**vars(options), name: ceiling})
+
+    tried = options
     for _ in range(4):  # the server itself takes less of a lower ceiling
-        _, server, model = planned(options)[domain]
-        options = argparse.Namespace(**{**vars(options), name: server + model + min(SPARE, model // 2)})
-    return options
+        _, server, model = planned(tried)[domain]
+        ceiling = server + model + min(SPARE, model // 2)
+        tried = within(ceiling)
+    while plan(tried).returncode:  # and more again where its texts have their full size
+        ceiling += MIB
+        tried = within(ceiling)
+    return within(ceiling + MIB)  # for what the list of two models takes
 
 
 def serve(options, folder, *more):
     # The folder is all there is: no model is named.
-    return Server(options, f"--model-dir={folder}", *LIMITS, *text_only(options), *more, named=False)
+    return Server(options, f"--model-dir={folder}", "--allow-pull", *LIMITS, *text_only(options), *more, named=False)
 
 
 def reserved(server):

@@ -135,7 +135,7 @@ static enum kv_form kv_form_of(const struct config *c, const struct layer_config
 {
     uint32_t d = l->head_dim;
     bool fits = d == l->value_dim && !l->v_in_k && !c->both_ways && (d == 64 || d == 128 || d == 256);
-    return c->backend->integers || fits ? c->kv_form : KV_F32;
+    return c->kv_form == KV_F32 || c->backend->integers || fits ? c->kv_form : KV_F32;
 }
 
 static struct kv_layer kv_layer_of(struct config *c, const struct layer_config *l)
