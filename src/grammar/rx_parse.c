@@ -326,6 +326,10 @@ int rx_parse(struct rx_store *s, struct slice pattern, const struct rx_parse_opt
         rx_id one = i & AT_START ? whole.of[i] : rx_cat(s, around, whole.of[i]);
         made = rx_or(s, made, i & AT_END ? one : rx_cat(s, one, around));
     }
+    if (rx_failed(s) && p.result != -EINVAL && s->stopped)
+        return err_set(e, s->stopped,
+                       s->stopped == -ETIME ? "the pattern takes too long to compile"
+                                            : "the compilation was cancelled");
     if (rx_failed(s) && p.result != -EINVAL)
         return s->too_large || arena_overran(s->arena) ? err_set(e, -E2BIG, "the pattern is too large")
                                                        : err_set(e, -ENOMEM, "no memory for the pattern");

@@ -22,7 +22,8 @@ struct rx_parse_opts {
     void *encode_arg;
 };
 
-/* 0; -EINVAL (no pattern, or not supported: `e` says what and where); -E2BIG (a limit); -ENOMEM. */
+/* 0; -EINVAL (no pattern, or not supported: `e` says what and where); -E2BIG (a limit); -ENOMEM;
+ * -ETIME or -ECANCELED (`wanted` ended the work). */
 int rx_parse(struct rx_store *s, struct slice pattern, const struct rx_parse_opts *opts, rx_id *ret,
              struct err *e);
 
