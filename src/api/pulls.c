@@ -82,6 +82,12 @@ static void unwatch(struct api *a)
     http_server_unwatch(a->server, a->pulls.child.pidfd);
 }
 
+/* Its process runs, or its model is being listed. */
+static bool is_underway(const struct pulls *p)
+{
+    return p->state == PULLS_RUNNING || p->state == PULLS_SERVING;
+}
+
 /* Its process is over. */
 static void log_end(const struct pulls *p)
 {
@@ -220,7 +226,7 @@ bool pulls_order(struct api *a, struct slice body, struct reject *why)
     if (!is_allowed(a, why) || !api_is_ready(a, why) ||
         !read_body(body, &o, next.model, sizeof(next.model), why))
         return false;
-    if (p->state == PULLS_RUNNING || p->state == PULLS_SERVING)
+    if (is_underway(p))
         return reject_set(why, REJECT_PULL_RUNS, NULL,
                           "%s is being pulled, and one pull runs at a time. DELETE /api/models/pull ends it.",
                           p->model);
@@ -299,8 +305,7 @@ void pulls_write(struct api *a, struct buf *ret)
     buf_putc(ret, '{');
     json_write_member(ret, "state", state_name(p));
     if (p->state != PULLS_NONE) {
-        bool runs = p->state == PULLS_RUNNING || p->state == PULLS_SERVING;
-        uint64_t until_ns = runs ? clock_now_ns() : p->ended_ns;
+        uint64_t until_ns = is_underway(p) ? clock_now_ns() : p->ended_ns;
         json_write_member(ret, "model", p->model);
         json_write_member(ret, "phase", p->phase);
         buf_printf(ret,

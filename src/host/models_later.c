@@ -100,23 +100,6 @@ static void plan(struct models *m, uint32_t index)
         models_tell_unusable(s, &e);
 }
 
-static int check_name(const struct later *l, const struct model_settings *s, const char *name, struct err *e)
-{
-    int index = registry_find(l->registry, slice_of(name));
-    if (index < 0)
-        return 0;
-    return err_set(e, -EEXIST, "two models are called %s: %s and %s", name,
-                   registry_settings(l->registry, (uint32_t)index)->dir, s->dir);
-}
-
-static int check_names(const struct later *l, const struct model_settings *s, struct err *e)
-{
-    int r = check_name(l, s, s->id, e);
-    for (uint32_t i = 0; r == 0 && i < s->alias_count; i++)
-        r = check_name(l, s, s->aliases[i], e);
-    return r;
-}
-
 /* Fills the entry at the count. No other thread reads it before the count has grown. */
 static int fill(struct later *l, const char *path, struct err *e)
 {
@@ -129,7 +112,7 @@ static int fill(struct later *l, const char *path, struct err *e)
     if (r == 0)
         r = models_settle(m, index, e);
     if (r == 0)
-        r = check_names(l, &m->list[index], e);
+        r = registry_check_names(l->registry, &m->list[index], e);
     if (r == 0)
         plan(m, index);
     return r;

@@ -42,33 +42,20 @@ static bool is_called(const struct model_settings *s, struct slice name)
     return false;
 }
 
-/* The first of `count` models that is called so; NULL: none. */
-static const struct model_settings *find_called(const struct registry *r, uint32_t count, const char *name)
+static int check_name(const struct registry *r, const struct model_settings *s, const char *name,
+                      struct err *e)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (is_called(&r->entries[i].known, slice_of(name)))
-            return &r->entries[i].known;
-    return NULL;
+    const int other = registry_find(r, slice_of(name));
+    return other < 0 ? 0
+                     : err_set(e, -EEXIST, "two models are called %s: %s and %s", name,
+                               r->entries[other].known.dir, s->dir);
 }
 
-static int check_name(const struct registry *r, uint32_t count, const struct model_settings *s,
-                      const char *name, struct err *e)
+int registry_check_names(const struct registry *r, const struct model_settings *s, struct err *e)
 {
-    const struct model_settings *other = find_called(r, count, name);
-    return !other ? 0
-                  : err_set(e, -EEXIST,
-                            "two models are called %s: %s and %s. Give one of them another name with "
-                            "--alias NAME=DIR",
-                            name, other->dir, s->dir);
-}
-
-/* That no name of `s` is one of the first `count` models. */
-static int check_names(const struct registry *r, uint32_t count, const struct model_settings *s,
-                       struct err *e)
-{
-    int error = check_name(r, count, s, s->id, e);
+    int error = check_name(r, s, s->id, e);
     for (uint32_t a = 0; error == 0 && a < s->alias_count; a++)
-        error = check_name(r, count, s, s->aliases[a], e);
+        error = check_name(r, s, s->aliases[a], e);
     return error;
 }
 
@@ -121,11 +108,17 @@ static int init_entries(struct registry *r, struct err *e)
     if (!r->entries)
         return err_set(e, -ENOMEM, "no memory for the list of models");
     for (uint32_t i = 0; error == 0 && i < o->model_count; i++) {
-        error = check_names(r, i, &o->models[i], e);
-        if (error == 0)
-            init_entry(r, i, &o->models[i]);
+        struct err twice;
+        error = registry_check_names(r, &o->models[i], &twice);
+        if (error < 0) {
+            err_set(e, error, "%s. Give one of them another name with --alias NAME=DIR", twice.text);
+            continue;
+        }
+        init_entry(r, i, &o->models[i]);
+        atomic_store(&r->count, i + 1);
     }
-    atomic_store(&r->count, error == 0 ? o->model_count : 0);
+    if (error < 0)
+        atomic_store(&r->count, 0);
     return error;
 }
 
@@ -159,7 +152,7 @@ static int add(struct registry *r, const struct model_settings *s, struct err *e
     if (count == r->opts.models_max)
         return err_set(e, -ENOSPC, "this server lists no more than %u models until it is started anew",
                        count);
-    int error = check_names(r, count, s, e);
+    int error = registry_check_names(r, s, e);
     if (error < 0)
         return error;
     init_entry(r, count, s);

@@ -90,6 +90,8 @@ struct registry_opts {
 uint64_t registry_stack_bytes(uint32_t models_max);
 /* Loads nothing. 0, -EEXIST (two models of one name), -ENOMEM. */
 int registry_create(const struct registry_opts *opts, struct registry **ret, struct err *e);
+/* That no model has the id or an alias of `settings`. 0 or -EEXIST; `e` has both. Any thread. */
+int registry_check_names(const struct registry *r, const struct model_settings *settings, struct err *e);
 /* Adds a model, unloaded; `models` of the options says what is copied. Its index is the count of before.
  * 0, -EEXIST (another one has a name of it), -ENOSPC (there are models_max), -ESHUTDOWN; `e` says which. */
 int registry_add(struct registry *r, const struct model_settings *settings, struct err *e);
