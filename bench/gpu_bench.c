@@ -5,12 +5,12 @@
  * it, with logits and their way to the host. Figures are medians. Bytes are the packed weights that a token
  * of one sequence reads. */
 #include "bench_rows.h"
-#include "kernel/yardsticks.h"
 
 #include "compute/cuda/cuda.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/slice.h"
 #include "model/model.h"
 
@@ -41,14 +41,14 @@ static void prefill(struct bench_rows *b, uint32_t count)
     bench_rows_prefill(b);
 }
 
-static double median_of(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b, uint32_t count,
-                        uint32_t times)
+static double median_seconds(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,
+                             uint32_t count, uint32_t times)
 {
     double seconds[STEPS];
     ASSERT(times <= STEPS);
     for (uint32_t i = 0; i < times; i++)
         seconds[i] = seconds_of(f, b, count);
-    return yardsticks_median(seconds, times);
+    return median_of(seconds, times);
 }
 
 /* The kernels of a step, the longest first; `times` steps. */
@@ -89,13 +89,13 @@ static void measure(struct device *d, struct model *m, const char *name, const s
         return;
     }
     prefill(b, 0);
-    double once = median_of(prefill, b, 0, PREFILLS);
+    double once = median_seconds(prefill, b, 0, PREFILLS);
     printf("%s, %s, %.2f GB read per token, loaded in %.1f s: prefill of %u tokens %.1f ms, %.0f tokens/s;",
            name, compute_mode_name(s->compute), (double)s->active_weight_bytes / 1e9, load, o->prompt,
            once * 1e3, o->prompt / once);
     bench_rows_spread(b);
     for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
-        double step = median_of(bench_rows_decode, b, counts[i], STEPS);
+        double step = median_seconds(bench_rows_decode, b, counts[i], STEPS);
         printf(" %u rows %.3f ms, %.1f tokens/s;", counts[i], step * 1e3, counts[i] / step);
     }
     printf("\n");

@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "kernel/kern.h"
 #include "kernel/workers.h"
 
@@ -255,7 +256,7 @@ static struct share product_share(struct product *p, yardstick_fn *yardstick)
         times[i] = (double)(clock_now_ns() - begin) / (double)NS_PER_S;
         ratios[i] = beside / times[i];
     }
-    return (struct share){yardsticks_median(times, PAIRS), yardsticks_median(ratios, PAIRS)};
+    return (struct share){median_of(times, PAIRS), median_of(ratios, PAIRS)};
 }
 
 static void decode(struct bench *b, const struct form *f)
@@ -324,7 +325,7 @@ static double ratio(struct bench *b, const struct form *f, const struct form *g,
         struct product p = product_of(b, f, &m[0], columns);
         ratios[i] = other / once(&p) * bytes;
     }
-    return yardsticks_median(ratios, PAIRS);
+    return median_of(ratios, PAIRS);
 }
 
 /* With the first `count` numbers of columns. */

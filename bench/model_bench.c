@@ -25,6 +25,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/page_tokens.h"
 #include "base/slice.h"
 #include "model/model_work.h"
@@ -76,8 +77,8 @@ static struct medians medians_of(struct pairs *p)
     double ratios[PAIRS_MAX];
     for (uint32_t i = 0; i < p->count; i++)
         ratios[i] = p->yard_seconds[i] / p->seconds[i];
-    return (struct medians){.seconds = yardsticks_median(p->seconds, p->count),
-                            .of_yard = yardsticks_median(ratios, p->count)};
+    return (struct medians){.seconds = median_of(p->seconds, p->count),
+                            .of_yard = median_of(ratios, p->count)};
 }
 
 static double seconds_since(uint64_t begin)
@@ -123,7 +124,7 @@ static double time_step(struct bench_rows *rows, uint32_t decoding, uint32_t tok
         bench_rows_mixed(rows, decoding, tokens);
         ms[i] = seconds_since(begin) * 1e3;
     }
-    return yardsticks_median(ms, STEP_ROUNDS);
+    return median_of(ms, STEP_ROUNDS);
 }
 
 /* ---- printing ---- */
@@ -302,12 +303,12 @@ static void time_drafts(struct one_row *plain, struct one_row *head, struct draf
 
 static void print_drafts(struct draft_times *t)
 {
-    double plain = yardsticks_median(t->plain, DRAFT_ROUNDS);
+    double plain = median_of(t->plain, DRAFT_ROUNDS);
     printf("  a step without drafts: %.3f ms\n  %6s %10s %10s %12s %12s\n", plain * 1e3, "ahead", "draft ms",
            "step ms", "pays from", "all right");
     for (uint32_t ahead = 1; ahead <= AHEAD_MAX; ahead++) {
-        double draft = yardsticks_median(t->draft[ahead - 1], DRAFT_ROUNDS);
-        double verify = yardsticks_median(t->verify[ahead - 1], DRAFT_ROUNDS);
+        double draft = median_of(t->draft[ahead - 1], DRAFT_ROUNDS);
+        double verify = median_of(t->verify[ahead - 1], DRAFT_ROUNDS);
         printf("  %6u %10.3f %10.3f %6.2f tokens %11.2fx\n", ahead, draft * 1e3, verify * 1e3,
                (draft + verify) / plain, (1 + ahead) * plain / (draft + verify));
     }

@@ -12,10 +12,10 @@
  * which other load moves less; and the mean time of a mask. Exit status 1: a ratio is below --least. */
 #include "bench_models.h"
 #include "bench_vocab.h"
-#include "kernel/yardsticks.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "engine/engine.h"
 #include "grammar/grammar_cache.h"
 
@@ -201,10 +201,10 @@ static double measure(struct bench *b, uint32_t rows, size_t set)
         n += i >= WARM;
     }
     engine_numbers(b->engine, &after);
-    double tokens = (double)rows * ANSWER, median = yardsticks_median(ratio, n);
+    double tokens = (double)rows * ANSWER, median = median_of(ratio, n);
     printf("  %8s %6u %6.1f %14.1f %14.1f %9.2f%% %9.2f%% %8.1f\n", sets[set].name, rows, b->temperature,
-           tokens / yardsticks_median(unbound, n), tokens / yardsticks_median(bound, n), 100 * median,
-           100 * yardsticks_median(cpu, n), mask_us(&before, &after));
+           tokens / median_of(unbound, n), tokens / median_of(bound, n), 100 * median,
+           100 * median_of(cpu, n), mask_us(&before, &after));
     fflush(stdout);
     return median;
 }

@@ -9,10 +9,10 @@
  * ratio, and the share of accepted draft tokens. Exit status 1: a ratio is below its limit in --least, for
  * one sequence and for several, or a token differs. The draft length is learnt in earlier rounds that do not
  * count. */
-#include "kernel/yardsticks.h"
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "engine/engine.h"
 #include "registry/speculation.h"
 
@@ -323,9 +323,9 @@ static struct figures measure(struct bench *b, uint32_t rows)
     engine_numbers(b->on.engine, &after);
     double drafts = (double)(after.drafts - before.drafts);
     double drafted = (double)(after.draft_tokens - before.draft_tokens);
-    f.off_tokens_s = yardsticks_median(off, n);
-    f.on_tokens_s = yardsticks_median(on, n);
-    f.ratio = yardsticks_median(ratio, n);
+    f.off_tokens_s = median_of(off, n);
+    f.on_tokens_s = median_of(on, n);
+    f.ratio = median_of(ratio, n);
     f.accepted = drafted > 0 ? (double)(after.accepted_tokens - before.accepted_tokens) / drafted : NAN;
     f.per_step = drafts > 0 ? drafted / drafts : 0;
     return f;

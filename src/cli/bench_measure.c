@@ -7,12 +7,12 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/rng.h"
 #include "cli/interrupt.h"
 #include "cli/stream_client.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #define SHORT_WORDS 16 /* of the prompts before a decode */
 #define ROUNDS      3
@@ -105,18 +105,6 @@ static int ask(const struct bench_measure *b, struct buf *bodies, uint32_t count
 
 /* ---- figures ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof(*values), by_size);
-    return values[count / 2];
-}
-
 static uint32_t rounds_of(const struct bench_measure *b)
 {
     return b->quick ? 1 : ROUNDS;
@@ -187,9 +175,9 @@ static int decode(struct bench_measure *b, uint32_t clients, struct bench_decode
     }
     *ret = (struct bench_decode){.clients = clients,
                                  .tokens = b->tokens,
-                                 .tokens_s = median(rates, rounds),
-                                 .first_ms = median(firsts, rounds * clients),
-                                 .read_share = median(shares, rounds)};
+                                 .tokens_s = median_of(rates, rounds),
+                                 .first_ms = median_of(firsts, rounds * clients),
+                                 .read_share = median_of(shares, rounds)};
     ret->read_bytes_s = read_rate(b, clients, ret->tokens_s);
     return 0;
 }
@@ -221,9 +209,9 @@ static int prefill(struct bench_measure *b, uint32_t tokens, struct bench_prefil
     }
     *ret = (struct bench_prefill){.tokens = m[0].usage.prompt_tokens,
                                   .found_tokens = m[1].usage.cached_tokens,
-                                  .cold_ms = median(cold, rounds),
-                                  .found_ms = median(found, rounds),
-                                  .multiply_share = median(shares, rounds)};
+                                  .cold_ms = median_of(cold, rounds),
+                                  .found_ms = median_of(found, rounds),
+                                  .multiply_share = median_of(shares, rounds)};
     ret->operations_s = multiply_rate(b, ret->tokens, ret->cold_ms);
     return 0;
 }
@@ -241,8 +229,8 @@ int bench_measure_run(struct bench_measure *b, struct bench_results *ret, struct
             r = prefill(b, tokens_of[i], &ret->prefills[ret->prefill_count++], e);
     if (r == 0 && b->limits) {
         ret->threads = machine_limits_threads(b->limits);
-        ret->machine_read_bytes_s = median(b->reads, b->read_count);
-        ret->machine_operations_s = b->multiply_count ? median(b->multiplies, b->multiply_count) : 0;
+        ret->machine_read_bytes_s = median_of(b->reads, b->read_count);
+        ret->machine_operations_s = b->multiply_count ? median_of(b->multiplies, b->multiply_count) : 0;
     }
     return r;
 }

@@ -4,11 +4,11 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "kernel/kern.h"
 #include "memory/footprint.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,18 +18,6 @@
 #endif
 
 enum { REPEATS = 7 };
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double yardsticks_median(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof(values[0]), by_size);
-    return values[count / 2];
-}
 
 double yardsticks_seconds(void (*fn)(void *arg), void *arg)
 {
@@ -46,7 +34,7 @@ double yardsticks_seconds(void (*fn)(void *arg), void *arg)
             fn(arg);
         samples[i] = (double)(clock_now_ns() - begin) / (double)NS_PER_S / calls;
     }
-    return yardsticks_median(samples, REPEATS);
+    return median_of(samples, REPEATS);
 }
 
 size_t yardsticks_cache_bytes(void)

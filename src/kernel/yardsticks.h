@@ -25,8 +25,6 @@ struct yardsticks {
 /* Median seconds of one call; the first one warms up and does not count. Short calls are repeated inside a
  * sample. */
 double yardsticks_seconds(void (*fn)(void *arg), void *arg);
-/* The median of `count` values, which are sorted. */
-double yardsticks_median(double *values, uint32_t count);
 
 /* Bytes of the last-level cache; 0: unknown. */
 size_t yardsticks_cache_bytes(void);
