@@ -1,10 +1,12 @@
-/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-k] MODEL...: tokens per
- * second of whole models on a GPU, in one run. With -k the time of each kernel, too.
+/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-k] [-u] MODEL...: tokens
+ * per second of whole models on a GPU, in one run. With -k the time of each kernel, too; with -u that of
+ * committing and decommitting a unit of memory beside steps.
  *
  * A MODEL is a directory. Prefill is a prompt in one step. Decoding is steps of 1, 4 and 16 sequences after
  * it, with logits and their way to the host. Figures are medians. Bytes are the packed weights that a token
  * of one sequence reads. */
 #include "bench_rows.h"
+#include "gpu_units.h"
 
 #include "compute/cuda/cuda.h"
 
@@ -24,7 +26,7 @@ enum { ROWS = 16, PREFILLS = 5, STEPS = 48, PROFILED = 4 };
 struct options {
     enum compute_mode compute;
     uint32_t prompt;
-    bool kernels;
+    bool kernels, units;
 };
 
 static double seconds_of(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,
@@ -80,8 +82,11 @@ static void measure(struct device *d, struct model *m, const char *name, const s
 {
     static const uint32_t counts[] = {1, 4, ROWS};
     const struct model_shape *s = model_shape(m);
-    const struct bench_rows_opts opts = {
-        .model = m, .rows = ROWS, .prompt = o->prompt, .decode_max = (STEPS + PROFILED) * COUNT_OF(counts)};
+    const struct bench_rows_opts opts = {.model = m,
+                                         .rows = ROWS,
+                                         .prompt = o->prompt,
+                                         .decode_max =
+                                             (STEPS + PROFILED) * COUNT_OF(counts) + ROWS * GPU_GRAPH_STEPS};
     struct bench_rows *b;
     int r = bench_rows_create(&opts, &b);
     if (r < 0) {
@@ -94,6 +99,8 @@ static void measure(struct device *d, struct model *m, const char *name, const s
            name, compute_mode_name(s->compute), (double)s->active_weight_bytes / 1e9, load, o->prompt,
            once * 1e3, o->prompt / once);
     bench_rows_spread(b);
+    if (o->units)
+        gpu_graphs_print(b, ROWS);
     for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
         double step = median_seconds(bench_rows_decode, b, counts[i], STEPS);
         printf(" %u rows %.3f ms, %.1f tokens/s;", counts[i], step * 1e3, counts[i] / step);
@@ -104,6 +111,8 @@ static void measure(struct device *d, struct model *m, const char *name, const s
         print_shares(d, counts[i] == 1 ? "1 row" : "16 rows", bench_rows_decode, b, counts[i], PROFILED);
     if (o->kernels)
         print_shares(d, "prefill", prefill, b, 0, 1);
+    if (o->units && gpu_units_print(d->domain, b) < 0)
+        printf("  no memory for units\n");
     fflush(stdout);
     bench_rows_free(b);
 }
@@ -136,13 +145,15 @@ int main(int argc, char **argv)
     struct device *d;
     uint32_t index = 0;
     int failed = 0;
-    for (int c; (c = getopt(argc, argv, "d:c:p:k")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "d:c:p:ku")) != -1;) {
         if (c == 'd')
             index = (uint32_t)atoi(optarg);
         else if (c == 'p')
             o.prompt = (uint32_t)atoi(optarg);
         else if (c == 'k')
             o.kernels = true;
+        else if (c == 'u')
+            o.units = true;
         else if (c != 'c' || !compute_mode_parse(optarg, &o.compute))
             return 2;
     }

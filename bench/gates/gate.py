@@ -4,6 +4,7 @@ and NAME.json.
     bench/gates/gate.py soak jitter               with the bundled model
     bench/gates/gate.py --model DIR return        with another one
     bench/gates/gate.py tabs                      open browser tabs for an hour; only when named
+    bench/gates/gate.py --device cuda:0 gpu       beside the driver's figures; only when named
     bench/gates/gate.py --device fake:0 --memory-limit 1G --device-memory-limit 66M soak return models
                                                   with two domains of memory, each judged; less load
 
@@ -15,7 +16,7 @@ import pathlib
 import sys
 
 GATES = ("soak", "return", "flat", "jitter", "agent", "agents", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft", "busy")
-NAMED = ("tabs",)  # only when named: an hour, and a browser
+NAMED = ("tabs", "gpu")  # only when named: an hour, and a browser; an NVIDIA GPU
 # Instead, with --device-memory-limit: loads for which 64 MiB beside the machine's memory suffice.
 ON_A_DEVICE = {"longest": 256, "soak_batch": 4, "load": 4, "prompt": 1024}
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -70,6 +71,12 @@ def arguments():
     p.add_argument("--gap-edge", type=int, default=2048, help="images: pixels of their edge (2048)")
     p.add_argument("--busy-pairs", type=int, default=12, help="busy: windows with competitors (12)")
     p.add_argument("--busy-window", type=float, default=3, help="busy: seconds of each window (3)")
+    p.add_argument("--gpu-shape", default="qwen3-8b", help="gpu: the shape that build/mkmodel makes up (qwen3-8b)")
+    p.add_argument("--gpu-form", default="4bit", help="gpu: its weights (4bit)")
+    p.add_argument("--gpu-models", help="gpu: folder that keeps it, and has it already the next time (a temporary one)")
+    p.add_argument("--gpu-prompts", type=int, default=20, help="gpu: of each length (20)")
+    p.add_argument("--gpu-cycles", type=int, default=100, help="gpu: loads and unloads of the model (100)")
+    p.add_argument("--gpu-idle", type=float, default=30, help="gpu: seconds of rest (30)")
     p.add_argument("--draft-steps", type=int, default=10000, help="draft: steps with drafts of one generation (10000)")
     p.add_argument("--draft-tokens", type=int, default=10000, help="draft: tokens that are drawn with temperature and seed (10000)")
     p.add_argument("--draft-batch", type=int, default=512, help="draft: tokens of each of eight at once (512)")

@@ -9,6 +9,7 @@ import time
 import stats
 from common import MIB, Report, Sampler, Server, mib, text_only
 from domains import Watch, allowed, must_be_as, must_rest, used_by_account
+from driver import APART, Driver
 from traffic import Traffic
 
 LOAD_S = 1.0  # pending trims must be gone this long after the last request
@@ -29,6 +30,7 @@ def settle(server, report, when):
 
 def run(options):
     report = Report("soak", options)
+    driver = Driver(options.device) if (options.device or "").startswith("cuda:") else None
     batch = ["--max-num-seqs", options.soak_batch] if options.soak_batch else []
     with Server(options, "--host-cache", options.soak_cache, *batch, *text_only(options)) as server:
         before = server.own_bytes()
@@ -38,11 +40,16 @@ def run(options):
         with Sampler(server, 0.5, traffic.done, watch) as warming:
             traffic.run(warm)
         ledger = settle(server, report, "after warm-up")
+        driver_had = driver and driver.used()
         with Sampler(server, 0.5, traffic.done, watch) as sampler:
             traffic.run(options.requests - warm)
         seconds = time.monotonic() - began
         report.figure("requests", traffic.done(), f"{traffic.done()} in {seconds:.0f} s, {traffic.done() / seconds:.0f}/s; {dict(traffic.ended)}")
         ledger_at_end = settle(server, report, "after the soak")
+        if driver:
+            moved = driver.used() - driver_had
+            report.figure("driver_bytes_moved", moved, f"{mib(moved)} by the driver's figure, after {mib(driver_had)}")
+            report.must(f"the driver's figure at the end within {mib(APART)} of that after warm-up", abs(moved) <= APART)
         after = server.own_bytes()
         status = server.get("/api/status")
         figures(report, warming, sampler, before, after)
