@@ -255,7 +255,7 @@ static void step_cancel(struct compute *compute)
     struct cuda *c = cuda_of(compute);
     cuda_record_end(c, false);
     c->in = NULL;
-    (void)cuda_ok(c->device, c->device->driver->stream_wait(c->device->stream), "wait");
+    (void)cuda_drain(c->device, "wait");
 }
 
 static void close_cuda(struct compute *compute)

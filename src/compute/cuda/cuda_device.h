@@ -98,6 +98,7 @@ enum {
 };
 
 #define CUDA_RANGES_MAX    4096
+#define CUDA_FRESH_MAX     64
 #define CUDA_STAGING_BYTES ((size_t)8 << 20)
 
 /* UNIT_BYTES of a range: memory of the driver's, while any of its small units is committed. */
@@ -105,6 +106,10 @@ struct cuda_granule {
     uint64_t handle;
     uint32_t units; /* bit per small unit */
     bool mapped;
+};
+
+struct cuda_fresh {
+    uint64_t at, bytes;
 };
 
 struct cuda_range {
@@ -128,8 +133,12 @@ struct cuda_device {
     struct cuda_profile *profile; /* NULL: kernels are not timed */
     atomic_bool failed;           /* something since the last step's end */
     atomic_uint_least64_t committed;
-    pthread_mutex_t lock; /* of the ranges */
+    /* What was put into the queue outside of steps, and how much of it has passed. */
+    atomic_uint_least64_t queued, passed;
+    pthread_mutex_t lock; /* of the ranges, and of `fresh` */
     struct cuda_range *ranges;
+    struct cuda_fresh fresh[CUDA_FRESH_MAX]; /* committed, and to be zeroed before anything else */
+    atomic_uint fresh_count;
     pthread_mutex_t staging_lock;
     char *staging; /* CUDA_STAGING_BYTES of host memory, for what the host writes piece by piece */
 };
@@ -141,12 +150,18 @@ static inline struct cuda_device *cuda_device_of(struct device *d)
 
 /* ---- the queue: cuda_queue.c ---- */
 
-/* The calling thread may call the driver for this device. */
-void cuda_use(const struct cuda_device *d);
+/* The calling thread may put work into the device's queue: committed memory is zeroed first. */
+void cuda_use(struct cuda_device *d);
 /* Takes note of a failure; true: there was none. */
 bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what);
 /* Waits for all that was put into the queue. 0, or the first failure since the last call: -EIO, -ENODEV. */
 int cuda_wait(struct cuda_device *d);
+/* Something outside of a step was put into the queue: memory that it uses stays until it has passed. */
+void cuda_queued(struct cuda_device *d);
+/* All of that has passed. Does not wait for a step that began after it. */
+void cuda_let_pass(struct cuda_device *d);
+/* The queue is empty. */
+bool cuda_drain(struct cuda_device *d, const char *what);
 
 struct cuda_grid {
     uint32_t x, y, z, threads, shared_bytes;
@@ -164,6 +179,7 @@ void cuda_profile_read(struct cuda_device *d);
 
 /* cuda_memory.c */
 extern const struct domain_ops cuda_domain_ops;
+void cuda_memory_fill(struct cuda_device *d);
 int cuda_memory_init(struct cuda_device *d);
 void cuda_memory_done(struct cuda_device *d);
 

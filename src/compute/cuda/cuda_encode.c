@@ -200,6 +200,7 @@ bool cuda_encode(struct compute *compute, const struct op_encode *op, uint32_t *
         put_pixels(c->device, op);
     else
         run_kernel(c, op);
+    cuda_queued(c->device);
     *at = 1;
     return true;
 }

@@ -73,6 +73,7 @@ void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const str
     cuda_use(d);
     cuda_launch(d, d->stream, CUDA_KERNEL_repack,
                 (struct cuda_grid){DIV_UP(a.lane + a.count, CUDA_PANEL), 1, 1, CUDA_THREADS, 0}, arguments);
+    cuda_queued(d);
 }
 
 /* ---- products ---- */

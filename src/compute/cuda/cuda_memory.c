@@ -1,8 +1,10 @@
 /* cuda_memory.c - the device's memory: reserved addresses, and pieces of UNIT_BYTES that the driver maps.
  *
  * UNIT_BYTES is the least that the driver gives. A range of small units has a piece as long as one of its
- * units is committed. Commit and decommit are the driver's calls on the calling thread; kernels run on
- * meanwhile, except that a decommit waits for the queue: what it takes may still be read. */
+ * units is committed. It is zeroed when something is put into the queue next: a call for the queue waits for a
+ * thread whose copy to the host is in it. Commit and decommit are the driver's calls on the calling thread; kernels run on
+ * meanwhile. A decommit waits for copies and zeros that are on their way, and for no step: who gives memory
+ * back has waited for the step that used it. */
 #include "compute/cuda/cuda_device.h"
 
 #include "base/check.h"
@@ -132,6 +134,47 @@ static uint32_t units_in(uint64_t index, uint64_t from, uint64_t to)
     return (uint32_t)(((uint64_t)1 << last) - ((uint64_t)1 << first));
 }
 
+static void fill_fresh(struct cuda_device *d)
+{
+    uint32_t count = atomic_load(&d->fresh_count);
+    for (uint32_t i = 0; i < count; i++)
+        (void)cuda_ok(d, d->driver->fill(d->fresh[i].at, 0, d->fresh[i].bytes, d->stream), "zeros");
+    atomic_store(&d->fresh_count, 0);
+    cuda_queued(d);
+}
+
+static void note_fresh(struct cuda_device *d, uint64_t at, uint64_t bytes)
+{
+    uint32_t count = atomic_load(&d->fresh_count);
+    struct cuda_fresh *last = count > 0 ? &d->fresh[count - 1] : NULL;
+    if (last && last->at + last->bytes == at) {
+        last->bytes += bytes;
+        return;
+    }
+    if (count == CUDA_FRESH_MAX) {
+        fill_fresh(d);
+        count = 0;
+    }
+    d->fresh[count] = (struct cuda_fresh){at, bytes};
+    atomic_store(&d->fresh_count, count + 1);
+}
+
+static bool is_fresh(const struct cuda_device *d, uint64_t at, uint64_t bytes)
+{
+    uint32_t count = atomic_load(&d->fresh_count);
+    for (uint32_t i = 0; i < count; i++)
+        if (d->fresh[i].at < at + bytes && at < d->fresh[i].at + d->fresh[i].bytes)
+            return true;
+    return false;
+}
+
+void cuda_memory_fill(struct cuda_device *d)
+{
+    pthread_mutex_lock(&d->lock);
+    fill_fresh(d);
+    pthread_mutex_unlock(&d->lock);
+}
+
 static int commit(struct cuda_device *d, struct cuda_range *r, uint64_t from, uint64_t to)
 {
     for (uint64_t i = from / UNIT_BYTES; i * UNIT_BYTES < to; i++) {
@@ -141,7 +184,8 @@ static int commit(struct cuda_device *d, struct cuda_range *r, uint64_t from, ui
             return error;
         g->units |= units_in(i, from, to);
     }
-    return d->driver->fill(r->base + from, 0, to - from, d->stream) == 0 ? 0 : -ENOMEM;
+    note_fresh(d, r->base + from, to - from);
+    return 0;
 }
 
 static int cuda_open_memory(void *arg, dev_ptr at, uint64_t bytes)
@@ -149,7 +193,7 @@ static int cuda_open_memory(void *arg, dev_ptr at, uint64_t bytes)
     struct cuda_device *d = arg;
     if (atomic_load(&d->device.lost))
         return -ENOMEM;
-    cuda_use(d);
+    (void)d->driver->context_set(d->context);
     pthread_mutex_lock(&d->lock);
     struct cuda_range *r = range_at(d, at.at);
     ASSERT(r && bytes <= r->bytes - (at.at - r->base));
@@ -176,18 +220,14 @@ static void decommit(struct cuda_device *d, struct cuda_range *r, uint64_t from,
     }
 }
 
-/* What fails here shows at the end of the next step, too. */
-static void wait_for_queue(struct cuda_device *d)
-{
-    cuda_use(d);
-    (void)cuda_ok(d, d->driver->stream_wait(d->stream), "wait");
-}
-
 static int cuda_decommit(void *arg, dev_ptr at, uint64_t bytes)
 {
     struct cuda_device *d = arg;
-    wait_for_queue(d);
+    (void)d->driver->context_set(d->context);
     pthread_mutex_lock(&d->lock);
+    if (is_fresh(d, at.at, bytes))
+        fill_fresh(d);
+    cuda_let_pass(d);
     struct cuda_range *r = range_at(d, at.at);
     ASSERT(r && bytes <= r->bytes - (at.at - r->base));
     decommit(d, r, at.at - r->base, at.at - r->base + bytes);
@@ -198,8 +238,11 @@ static int cuda_decommit(void *arg, dev_ptr at, uint64_t bytes)
 static int cuda_release(void *arg, dev_ptr base, uint64_t bytes)
 {
     struct cuda_device *d = arg;
-    wait_for_queue(d);
+    (void)d->driver->context_set(d->context);
     pthread_mutex_lock(&d->lock);
+    if (is_fresh(d, base.at, bytes))
+        fill_fresh(d);
+    cuda_let_pass(d);
     struct cuda_range *r = range_at(d, base.at);
     ASSERT(r && r->base == base.at && r->bytes == ROUND_UP(bytes, (uint64_t)UNIT_BYTES));
     decommit(d, r, 0, r->bytes);
@@ -217,6 +260,7 @@ static void cuda_copy(void *arg, dev_ptr to, dev_ptr from, uint64_t bytes)
     struct cuda_device *d = arg;
     cuda_use(d);
     (void)cuda_ok(d, d->driver->move(to.at, from.at, bytes, d->stream), "copy");
+    cuda_queued(d);
 }
 
 /* The driver has read pageable memory when its call returns. */
@@ -225,14 +269,14 @@ static void cuda_put(void *arg, dev_ptr to, const void *from, uint64_t bytes)
     struct cuda_device *d = arg;
     cuda_use(d);
     (void)cuda_ok(d, d->driver->put(to.at, from, bytes, d->stream), "put");
+    cuda_queued(d);
 }
 
 static int cuda_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
 {
     struct cuda_device *d = arg;
     cuda_use(d);
-    bool ok = cuda_ok(d, d->driver->get(to, from.at, bytes, d->stream), "get") &&
-              cuda_ok(d, d->driver->stream_wait(d->stream), "get");
+    bool ok = cuda_ok(d, d->driver->get(to, from.at, bytes, d->stream), "get") && cuda_drain(d, "get");
     return ok ? 0 : -EIO;
 }
 

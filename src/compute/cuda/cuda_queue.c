@@ -27,9 +27,31 @@ bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what)
     return false;
 }
 
-void cuda_use(const struct cuda_device *d)
+void cuda_use(struct cuda_device *d)
 {
     (void)d->driver->context_set(d->context);
+    if (atomic_load(&d->fresh_count) > 0)
+        cuda_memory_fill(d);
+}
+
+void cuda_queued(struct cuda_device *d)
+{
+    atomic_fetch_add(&d->queued, 1);
+}
+
+bool cuda_drain(struct cuda_device *d, const char *what)
+{
+    uint_least64_t all = atomic_load(&d->queued), passed = atomic_load(&d->passed);
+    bool ok = cuda_ok(d, d->driver->stream_wait(d->stream), what);
+    while (passed < all && !atomic_compare_exchange_weak(&d->passed, &passed, all))
+        ;
+    return ok;
+}
+
+void cuda_let_pass(struct cuda_device *d)
+{
+    if (atomic_load(&d->passed) < atomic_load(&d->queued))
+        (void)cuda_drain(d, "wait");
 }
 
 int cuda_wait(struct cuda_device *d)
@@ -37,7 +59,7 @@ int cuda_wait(struct cuda_device *d)
     cuda_use(d);
     if (d->profile)
         cuda_profile_let(d);
-    (void)cuda_ok(d, d->driver->stream_wait(d->stream), "wait");
+    (void)cuda_drain(d, "wait");
     if (d->profile)
         cuda_profile_read(d);
     bool failed = atomic_exchange(&d->failed, false);

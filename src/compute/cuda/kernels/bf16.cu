@@ -197,31 +197,28 @@ DEVICE void add_unit(float c[2][4], const cuda_matrix &m, uint32_t stage, uint32
                      uint32_t x_second)
 {
     uint4 q[ring<BITS>::PIECES];
-    uint32_t b[8], d[8];
-    lane_sides s;
+    uint32_t b[8], d[8], f[16];
+    raw_sides raw = {};
 #pragma unroll
     for (uint32_t i = 0; i < ring<BITS>::PIECES; i++)
         q[i] = read_piece(stage + i * 512);
     if (BITS < 16) {
-        raw_sides raw = {};
         if (!WHOLE && m.qparams == CUDA_F32) {
             raw.v[0] = read_word(sides), raw.v[2] = read_word(sides + 4);
             raw.v[1] = read_word(sides + 64), raw.v[3] = read_word(sides + 68);
         } else {
             raw.v[0] = read_word(sides), raw.v[1] = read_word(sides + 32);
         }
-        s = lane_sides_of<WHOLE>(raw, m);
     }
     inputs_of(b, x);
     if (SECOND)
         inputs_of(d, x_second);
+    unit_fragments<BITS, WHOLE>(f, q, raw, m);
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
-        uint32_t a4[4];
-        fragment<BITS, WHOLE>(q, s, j, a4);
-        mma(c[0], a4, b[2 * j], b[2 * j + 1]);
+        mma(c[0], f + 4 * j, b[2 * j], b[2 * j + 1]);
         if (SECOND)
-            mma(c[1], a4, d[2 * j], d[2 * j + 1]);
+            mma(c[1], f + 4 * j, d[2 * j], d[2 * j + 1]);
     }
 }
 
@@ -501,25 +498,21 @@ DEVICE void add_panels(float (*c)[8][4], const uint8_t *stage, const cuda_matrix
                        uint32_t panel, uint32_t column, uint32_t row)
 {
     uint32_t lane = threadIdx.x % 32;
-    uint32_t a[COUNT][4][4];
+    uint32_t a[COUNT][16];
 #pragma unroll
     for (uint32_t i = 0; i < COUNT; i++) {
         uint4 q[ring<BITS>::PIECES];
-        lane_sides s;
+        raw_sides raw = {};
         const uint8_t *codes = stage + (panel + i) * ring<BITS>::CODES;
 #pragma unroll
         for (uint32_t j = 0; j < ring<BITS>::PIECES; j++)
             q[j] = *(const uint4 *)(codes + j * 512 + lane * 16);
         if (BITS < 16)
-            s = lane_sides_of<WHOLE>(
-                sides_from<WHOLE>(
-                    stage + TILE_PANELS * ring<BITS>::CODES + (panel + i) * side_all +
-                        (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
-                    m, lane / 4),
-                m);
-#pragma unroll
-        for (uint32_t j = 0; j < 4; j++)
-            fragment<BITS, WHOLE>(q, s, j, a[i][j]);
+            raw = sides_from<WHOLE>(
+                stage + TILE_PANELS * ring<BITS>::CODES + (panel + i) * side_all +
+                    (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
+                m, lane / 4);
+        unit_fragments<BITS, WHOLE>(a[i], q, raw, m);
     }
     const uint8_t *x = stage + TILE_PANELS * (ring<BITS>::CODES + side_all) + (column + lane % 8) * 2 * UNIT;
     uint32_t at = inputs_at(x, row + column + lane % 8);
@@ -531,7 +524,7 @@ DEVICE void add_panels(float (*c)[8][4], const uint8_t *stage, const cuda_matrix
         for (uint32_t j = 0; j < 4; j++) {
 #pragma unroll
             for (uint32_t i = 0; i < COUNT; i++)
-                mma(c[i][n], a[i][j], b[2 * j], b[2 * j + 1]);
+                mma(c[i][n], a[i] + 4 * j, b[2 * j], b[2 * j + 1]);
         }
     }
 }

@@ -173,6 +173,48 @@ DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a
     }
 }
 
+/* Codes are numbers of bf16 as they are: small ones, of 8 bits q 2^-133, of 4 bits q 2^-129 from bit 4 of a
+ * half word on. With a scale that is as many times larger, scale * q is the same, and so is its rounded sum.
+ * bf16 has no room for larger scales than these. */
+template <uint32_t BITS> DEVICE bool has_room(const raw_sides &raw)
+{
+    const uint32_t limit = BITS == 4 ? 0x3f00 : 0x3c80; /* 2^-1, 2^-6 */
+    return ((raw.v[0] | raw.v[1]) & 0x7fff) < limit;
+}
+template <uint32_t BITS> DEVICE bf16x2 scales_up(bf16x2 s)
+{
+    return __hmul2(__hmul2(s, pair_of(0x5f805f80)), pair_of(BITS == 4 ? 0x60006000 : 0x62006200));
+}
+/* Step `j`, pair `i`. */
+template <uint32_t BITS> DEVICE bf16x2 small_codes(const uint4 *q, uint32_t j, uint32_t i)
+{
+    if (BITS == 8) {
+        uint32_t low = j % 2 ? q[j / 2].z : q[j / 2].x, high = j % 2 ? q[j / 2].w : q[j / 2].y;
+        return pair_of(__byte_perm(i % 2 ? high : low, 0, 0x4240 + i / 2 * 0x0101));
+    }
+    uint32_t word = j == 0 ? q[0].x : j == 1 ? q[0].y : j == 2 ? q[0].z : q[0].w;
+    return pair_of((i == 0 ? word << 4 : word >> 4 * (i - 1)) & 0x00f000f0);
+}
+
+/* The A operands of a unit, of step j from f[4 j] on. All lanes of the warp call. */
+template <uint32_t BITS, bool WHOLE>
+DEVICE void unit_fragments(uint32_t f[16], const uint4 *q, const raw_sides &raw, const cuda_matrix &m)
+{
+    lane_sides s;
+    if (BITS < 16)
+        s = lane_sides_of<WHOLE>(raw, m);
+    if (BITS < 16 && WHOLE && __all_sync(0xffffffffu, has_room<BITS>(raw))) {
+        const bf16x2 scales[2] = {scales_up<BITS>(s.scales[0]), scales_up<BITS>(s.scales[1])};
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i++)
+            f[i] = bits_of(__hfma2(small_codes<BITS>(q, i / 4, i % 4), scales[i % 2], s.biases[i % 2]));
+        return;
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++)
+        fragment<BITS, WHOLE>(q, s, j, f + 4 * j);
+}
+
 /* One value, as the fragments have it. */
 DEVICE float fragment_value(const cuda_matrix &m, uint32_t row, uint32_t k)
 {

@@ -211,19 +211,14 @@ DEVICE void fragments_of(uint32_t f[16], const uint8_t *codes, const uint8_t *si
 {
     uint32_t lane = threadIdx.x % 32;
     uint4 q[BITS / 4];
-    lane_sides s;
+    raw_sides raw = {};
 #pragma unroll
     for (uint32_t i = 0; i < BITS / 4; i++)
         q[i] = *(const uint4 *)(codes + i * 512 + lane * 16);
     if (BITS < 16)
-        s = lane_sides_of<WHOLE>(
-            sides_from<WHOLE>(sides +
-                                  (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
-                              m, lane / 4),
-            m);
-#pragma unroll
-    for (uint32_t j = 0; j < 4; j++)
-        fragment<BITS, WHOLE>(q, s, j, f + 4 * j);
+        raw = sides_from<WHOLE>(
+            sides + (m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0), m, lane / 4);
+    unit_fragments<BITS, WHOLE>(f, q, raw, m);
 }
 
 /* Where value i of a thread's sums lies: its row among the group's 64, its column. */
