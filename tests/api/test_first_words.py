@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import ANSWER_S, Server
+from conftest import ANSWER_S, Server, serving
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(ROOT / "build" / "plateau"))
@@ -50,6 +50,15 @@ def test_a_server_says_what_to_do_next(served):
     page, question, model = served.first
     assert f"http://127.0.0.1:{served.port}/" in page and "#key=" not in page, "no key where no terminal is"
     assert " chat canary" in question and " pull " in model and " serve " in model
+
+
+def test_a_load_says_what_it_sets_aside_and_what_halves_it(served):
+    line = next(line for line in served.lines if "event=model_loaded" in line)
+    halved, option = re.search(r'kv_halved_by="--max-model-len \d+ or (--kv-dtype \w+)"', line), ["--max-model-len", re.search(r" context=(\d+)", line)[1]]
+    assert int(re.search(r"set_aside_bytes=(\d+)", line)[1]) > int(re.search(r"kv_bytes=(\d+)", line)[1]) > 0
+    with serving("--threads", "1", "--alias", "dog", *option, *halved[1].split()) as other:
+        found = next(line for line in other.lines if "event=model_loaded" in line)
+    assert 2 * int(re.search(r"kv_bytes=(\d+)", found)[1]) == int(re.search(r"kv_bytes=(\d+)", line)[1])
 
 
 def test_open_gives_the_pages_address_with_the_key(served, home):
