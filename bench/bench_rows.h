@@ -25,6 +25,8 @@ void bench_rows_free(struct bench_rows *b);
 /* Reads the prompt into row 0, whole; logits for its last token. Inside a turn of the workers, like all
  * below. */
 void bench_rows_prefill(struct bench_rows *b);
+/* Instead: row 0 has made-up keys and values, all finite. In memory of the machine alone. */
+void bench_rows_invent(struct bench_rows *b);
 /* Copies what row 0 has read to the others. */
 void bench_rows_spread(struct bench_rows *b);
 /* A token each for rows [0, count), with logits. */

@@ -32,6 +32,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,6 +59,8 @@ struct bench {
     struct yardsticks yard;
     uint32_t prompt; /* tokens of decode's and prefill's prompt */
     bool decode, prefill, steps, draft;
+    bool unread; /* decode's prompt */
+    unsigned flags;
 };
 
 /* ---- measuring ---- */
@@ -189,7 +192,10 @@ static void print_steps(struct bench_rows *rows)
 static void measure(struct bench *b, const struct model_shape *s, struct bench_rows *rows)
 {
     device_turn_begin(b->device);
-    bench_rows_prefill(rows);
+    if (b->unread)
+        bench_rows_invent(rows);
+    else
+        bench_rows_prefill(rows);
     bench_rows_spread(rows);
     if (b->decode) {
         printf("  %6s %10s %10s %10s %10s\n", "rows", "ms a step", "tokens/s", "GB/s", "of reading");
@@ -208,7 +214,7 @@ static void measure(struct bench *b, const struct model_shape *s, struct bench_r
 static int bench_dir(struct bench *b, const char *name, const char *dir, struct err *e)
 {
     uint32_t seqs_max = b->steps ? ROWS_MAX + 1 : b->rows;
-    struct model_opts opts = {.tokens_max = b->prompt + ROWS_MAX,
+    struct model_opts opts = {.tokens_max = (b->unread ? 0 : b->prompt) + ROWS_MAX,
                               .seqs_max = seqs_max,
                               .logits_max = seqs_max,
                               .parts = {.compute = b->compute, .kv_form = b->kv_form},
@@ -360,6 +366,8 @@ static void usage(FILE *out)
           "  --kv-dtype F f32, bf16 or int8: keys and values (default f32)\n"
           "  --rows N    sequences that decode at most, 1 to 16 (default 16)\n"
           "  --prompt N  tokens before decoding and of the prefill, a multiple of 32 (default 512)\n"
+          "  --unread    decode without computing the prompt, whose keys and values are made up\n"
+          "  --cpu X     kernels: avx2, avx512, vnni or best, as far as the machine has them (default best)\n"
           "  --help      this text\n",
           out);
 }
@@ -382,6 +390,24 @@ static bool parse_rows(const char *text, uint32_t *ret)
     return true;
 }
 
+static bool parse_cpu(const char *text, unsigned *ret)
+{
+    static const struct {
+        const char *name;
+        unsigned flags;
+    } tiers[] = {{"avx2", KERN_CPU_AVX2},
+                 {"avx512", KERN_CPU_AVX2 | KERN_CPU_AVX512},
+                 {"vnni", KERN_CPU_AVX2 | KERN_CPU_AVX512 | KERN_CPU_VNNI},
+                 {"best", UINT_MAX}};
+    for (size_t i = 0; i < COUNT_OF(tiers); i++) {
+        if (strcmp(text, tiers[i].name) == 0) {
+            *ret = tiers[i].flags;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* False: stop with *status. */
 static bool parse(int argc, char **argv, struct bench *b, int *status)
 {
@@ -390,6 +416,7 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
         {"steps", no_argument, NULL, 's'},          {"draft", no_argument, NULL, 'g'},
         {"prompt", required_argument, NULL, 'n'},   {"compute", required_argument, NULL, 'm'},
         {"kv-dtype", required_argument, NULL, 'k'}, {"rows", required_argument, NULL, 'r'},
+        {"unread", no_argument, NULL, 'u'},         {"cpu", required_argument, NULL, 'c'},
         {"help", no_argument, NULL, 'h'},           {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'd') {
@@ -408,6 +435,10 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
             continue;
         } else if (c == 'r' && parse_rows(optarg, &b->rows)) {
             continue;
+        } else if (c == 'c' && parse_cpu(optarg, &b->flags)) {
+            continue;
+        } else if (c == 'u') {
+            b->unread = true;
         } else {
             *status = c == 'h' ? 0 : 2;
             usage(c == 'h' ? stdout : stderr);
@@ -416,6 +447,11 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
     }
     if (!b->decode && !b->prefill && !b->steps && !b->draft)
         b->decode = b->prefill = b->draft = true;
+    if (b->unread && (b->prefill || b->steps || b->draft)) {
+        fputs("model_bench: --unread is for --decode alone\n", stderr);
+        *status = 2;
+        return false;
+    }
     if (b->steps && b->prompt < PROMPT) {
         fprintf(stderr, "model_bench: --steps needs a prompt of at least %d tokens\n", PROMPT);
         *status = 2;
@@ -426,17 +462,18 @@ static bool parse(int argc, char **argv, struct bench *b, int *status)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.prompt = PROMPT, .rows = ROWS_MAX};
+    struct bench b = {.prompt = PROMPT, .rows = ROWS_MAX, .flags = UINT_MAX};
     int status = 0;
     if (!parse(argc, argv, &b, &status))
         return status;
-    if (device_open_cpu(device_default_workers(), NULL, &b.device) < 0 ||
+    if (cpu_device_open(device_default_workers(), kern_cpu_flags() & b.flags, NULL, &b.device) < 0 ||
         yardsticks_init(&b.yard, cpu_device_of(b.device)->workers, YARDSTICK_BYTES) < 0) {
         fputs("model_bench: no memory, or no threads\n", stderr);
         return 1;
     }
-    printf("kernels %s, %u workers, compute %s, K and V %s\n", b.device->tier, b.device->workers,
-           compute_mode_name(b.compute), kv_form_name(b.kv_form));
+    const struct kern_ops *ops = &cpu_device_of(b.device)->ops;
+    printf("kernels %s, integers %s, bf16 %s, %u workers, compute %s, K and V %s\n", ops->tier, ops->int_tier,
+           ops->bf16_tier, b.device->workers, compute_mode_name(b.compute), kv_form_name(b.kv_form));
     device_turn_begin(b.device);
     yardsticks_measure(&b.yard);
     device_turn_end(b.device);

@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 
+#include <string.h>
+
 /* How the commands find the server that they ask. */
 #define ASKS                                                                                                 \
     "Uses the admin socket of the only server on this machine; with several, name one with --socket.\n"      \
@@ -107,10 +109,11 @@ const struct help_row help_rows[] = {
      "  plateau bench --url http://127.0.0.1:8000 --name qwen3-4b\n"
      "  plateau bench ~/models/qwen3-4b.gguf --url http://127.0.0.1:8000 --name qwen3-4b --csv\n"},
     {COMMAND_COMPLETION, "completion", "bash|zsh|fish", "print completions for a shell",
-     "A package installs them. Otherwise add one of the lines below to the shell's start file.\n",
-     "  source <(plateau completion bash)        # ~/.bashrc\n"
-     "  source <(plateau completion zsh)         # ~/.zshrc, after compinit\n"
-     "  plateau completion fish | source         # ~/.config/fish/config.fish\n"},
+     "A package installs them. Otherwise add one of the lines below to the shell's start file, of zsh\n"
+     "behind compinit.\n",
+     "  source <(plateau completion bash) # ~/.bashrc\n"
+     "  source <(plateau completion zsh)  # ~/.zshrc\n"
+     "  plateau completion fish | source  # config.fish\n"},
     {COMMAND_MANUAL, "manual", "[COMMAND|ini]", "print a manual page for man",
      "Without an argument the page of the program, else that of a command, or of the configuration file.\n"
      "A package installs them as plateau(1), plateau-COMMAND(1) and plateau.ini(5).\n",
@@ -151,19 +154,37 @@ const struct help_row help_rows[] = {
 
 const size_t help_row_count = COUNT_OF(help_rows);
 
-/* Ends the paragraph. */
-static void paragraph(struct help_lines *l, const char *text)
+#define EXAMPLE_COLUMN 39 /* where what an example shows begins, in wide lines */
+
+static const struct {
+    const char *command, *shows;
+} program_examples[] = {
+    {"plateau serve", "the bundled model, on port 8080"},
+    {"plateau chat ~/models/Qwen3-4B", "a chat with your own model"},
+    {"plateau generate \"What does ls do?\"", "one answer"},
+    {"plateau plan ~/models/Qwen3-4B", "how much memory it would take"},
+};
+
+/* Below HELP_NARROW columns a line of its own says what an example shows. */
+static void help_program_examples(struct help_lines *l)
 {
-    l->column = 0;
-    help_words(l, 0, text);
+    fprintf(l->f, "\nExamples:\n");
+    for (size_t i = 0; i < COUNT_OF(program_examples); i++) {
+        help_shell(l, 2, program_examples[i].command);
+        if (l->width < HELP_NARROW)
+            help_line(l, HELP_INDENT);
+        else
+            fprintf(l->f, "%*s", EXAMPLE_COLUMN - 2 - (int)strlen(program_examples[i].command), "");
+        fprintf(l->f, "%s\n", program_examples[i].shows);
+    }
     fputc('\n', l->f);
 }
 
 void help_program(FILE *f)
 {
     struct help_lines l = {.f = f, .width = help_width(f)};
-    paragraph(&l, "Plateau " PLATEAU_VERSION
-                  ": an LLM inference server whose memory is planned, bounded and returned.");
+    help_paragraph(&l, "Plateau " PLATEAU_VERSION
+                       ": an LLM inference server whose memory is planned, bounded and returned.");
     fprintf(f, "\nUsage: plateau COMMAND [ARGUMENT...]\n\nCommands:\n");
     for (size_t i = 0; i < help_row_count; i++) {
         fprintf(f, "  %-10s ", help_rows[i].name);
@@ -171,27 +192,43 @@ void help_program(FILE *f)
         help_words(&l, 13, help_rows[i].summary);
         fputc('\n', f);
     }
-    fprintf(f, "\nExamples:\n"
-               "  plateau serve                        the bundled model at http://127.0.0.1:8080\n"
-               "  plateau chat ~/models/Qwen3-4B       a conversation with your own model\n"
-               "  plateau generate \"What does ls do?\"  one answer\n"
-               "  plateau plan ~/models/Qwen3-4B       how much memory it would take\n\n");
-    paragraph(&l, "plateau COMMAND --help explains a command; plateau --version prints the version.");
+    help_program_examples(&l);
+    help_paragraph(&l, "plateau COMMAND --help explains a command; plateau --version prints the version.");
+}
+
+/* One a line, and each ends in a line feed. */
+static void help_examples(struct help_lines *l, const char *examples)
+{
+    char command[160];
+    fprintf(l->f, "\nExamples:\n");
+    for (const char *next; *examples; examples = next + 1) {
+        next = strchr(examples, '\n');
+        examples += strspn(examples, " ");
+        ASSERT(next && (size_t)(next - examples) < sizeof(command));
+        snprintf(command, sizeof(command), "%.*s", (int)(next - examples), examples);
+        help_shell(l, 2, command);
+        fputc('\n', l->f);
+    }
 }
 
 void help_command(enum setting_command command, bool all, FILE *f)
 {
+    char line[160];
     struct help_lines l = {.f = f, .width = help_width(f)};
     const struct help_row *row = help_rows;
     while (row->command != command)
         row++;
-    fprintf(f, "plateau %s: %s\n\nUsage: plateau %s %s\n\n", row->name, row->summary, row->name,
-            row->arguments);
-    paragraph(&l, row->about);
-    fprintf(f, "\nExamples:\n%s", row->examples);
+    snprintf(line, sizeof(line), "plateau %s: %s", row->name, row->summary);
+    help_paragraph(&l, line);
+    snprintf(line, sizeof(line), "Usage: plateau %s %s", row->name, row->arguments);
+    fputc('\n', f);
+    help_paragraph(&l, line);
+    fputc('\n', f);
+    help_paragraph(&l, row->about);
+    help_examples(&l, row->examples);
     options_help(command, row->name, all, &l);
     fputc('\n', f);
-    paragraph(
+    help_paragraph(
         &l, "Each option may also stand in the environment (PLATEAU_MAX_MODEL_LEN=8192) or in the files of "
             "--env-file (the same) and --config (max-model-len = 8192). The command line wins over the "
             "environment, the environment over --env-file, and --env-file over --config. BYTES take K, M, G "

@@ -41,3 +41,52 @@ void help_words(struct help_lines *l, unsigned indent, const char *text)
         text += len;
     }
 }
+
+void help_paragraph(struct help_lines *l, const char *text)
+{
+    l->column = 0;
+    help_words(l, 0, text);
+    fputc('\n', l->f);
+}
+
+/* Bytes up to the next blank outside quotes. */
+static unsigned shell_word(const char *text)
+{
+    char quote = 0;
+    unsigned len = 0;
+    for (; text[len] && (text[len] != ' ' || quote); len++)
+        if (quote ? text[len] == quote : text[len] == '"' || text[len] == '\'')
+            quote = quote ? 0 : text[len];
+    return len;
+}
+
+/* Bytes of a word, and of the value behind it if it is an option. */
+static unsigned shell_unit(const char *text)
+{
+    const unsigned len = shell_word(text);
+    if (strncmp(text, "--", 2) != 0 || text[len] != ' ' || strchr(" -|<>", text[len + 1]))
+        return len;
+    return len + 1 + shell_word(text + len + 1);
+}
+
+void help_shell(struct help_lines *l, unsigned indent, const char *command)
+{
+    const bool whole = indent + strlen(command) <= l->width;
+    fprintf(l->f, "%*s", (int)indent, "");
+    l->column = indent;
+    if (whole) {
+        fputs(command, l->f);
+        return;
+    }
+    for (bool first = true; *(command += strspn(command, " ")); first = false) {
+        const unsigned len = shell_unit(command), rest = command[len] ? 2 : 0; /* " \\" */
+        if (!first && l->column + 1 + len + rest > l->width) {
+            fputs(" \\", l->f);
+            help_line(l, indent + 4);
+            first = true;
+        }
+        fprintf(l->f, "%s%.*s", first ? "" : " ", (int)len, command);
+        l->column += len + !first;
+        command += len;
+    }
+}

@@ -35,9 +35,12 @@ static const struct {
     {"eval", command_eval},         {"pack", command_pack},
 };
 
-static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
+static bool is_one_of(const char *word, const char *const *words, size_t count)
 {
-    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
 }
 
 static int run_command(int argc, char **argv)
@@ -62,17 +65,18 @@ static void print_version(void)
 
 static int run(int argc, char **argv)
 {
+    static const char *const version[] = {"--version", "-V", "version"};
+    static const char *const help[] = {"--help", "-h", "help", "--help-all"};
     if (argc < 2) {
         help_program(stderr);
         return 2;
     }
-    if (is_one_of(argv[1], "--version", "-V", "version")) {
+    if (is_one_of(argv[1], version, COUNT_OF(version))) {
         print_version();
         return 0;
     }
-    if (!is_one_of(argv[1], "--help", "-h", "help")) {
+    if (!is_one_of(argv[1], help, COUNT_OF(help)))
         return run_command(argc - 1, argv + 1);
-    }
     if (argc == 2) {
         help_program(stdout);
         return 0;

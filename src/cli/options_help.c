@@ -32,9 +32,7 @@ void options_hide(enum setting_command command, int argc, char **argv)
 
 /* --- help --- */
 
-#define HELP_COLUMN 30 /* where the text of an option begins, in wide lines */
-#define HELP_NARROW 72 /* in lines below this width it begins on a line of its own, at ... */
-#define HELP_INDENT 6
+#define HELP_COLUMN 30 /* where the text of an option begins, in lines of HELP_NARROW and more */
 
 static void help_row(const struct setting_row *row, struct help_lines *l)
 {
@@ -44,8 +42,8 @@ static void help_row(const struct setting_row *row, struct help_lines *l)
     if (l->width < HELP_NARROW)
         help_line(l, at);
     else
-        fprintf(l->f, "%*s", n < HELP_COLUMN ? HELP_COLUMN - n : 1, "");
-    l->column = at;
+        fprintf(l->f, "%*s", MAX_OF(HELP_COLUMN - n, 0), "");
+    l->column = l->width < HELP_NARROW ? at : MAX_OF((unsigned)n, at);
     help_words(l, at, row->help);
     snprintf(otherwise, sizeof(otherwise), "[default: %s]", row->otherwise ? row->otherwise : "");
     if (row->otherwise && strcmp(row->otherwise, SETTINGS_NOT_GIVEN) != 0)

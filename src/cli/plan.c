@@ -343,8 +343,8 @@ static int plan_at_hub(const struct settings *o, const struct hub_name *name, st
     const bool main = strcmp(name->revision, "main") == 0;
     r = hub_pull(&opts, &pulled, e);
     if (r < 0 && r != -ECANCELED && !a.headers)
-        err_prefix(e, r, "%s%s%s is not here, and of the hub", name->id, main ? "" : "@",
-                   main ? "" : name->revision);
+        err_prefix(e, r, "%s%s%s is not on this machine, and not read from the hub", name->id,
+                   main ? "" : "@", main ? "" : name->revision);
     return r;
 }
 

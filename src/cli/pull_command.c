@@ -1,8 +1,10 @@
 /* pull_command.c - the command pull, and the plan of a model that is at the hub only. */
 #include "base/bytes_text.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/help_lines.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
@@ -28,20 +30,36 @@ static unsigned percent(const struct hub_progress *p)
     return p->bytes_total ? (unsigned)((double)p->bytes_done * 100 / (double)p->bytes_total) : 0;
 }
 
-static void draw(struct screen *s, const struct hub_progress *p, uint64_t now)
+/* "", or why a request is made again. */
+static const char *retries(const struct hub_progress *p)
 {
-    char rest[48] = "";
+    return p->retries && p->retries[0] ? p->retries : "";
+}
+
+static void time_left(const struct screen *s, const struct hub_progress *p, uint64_t now, char ret[48])
+{
     double seconds = (double)(now - s->started_ns) / NS_PER_S, rate = (double)p->fetched / (seconds + 0.001);
+    ret[0] = 0;
     if (rate > 1 && p->bytes_done < p->bytes_total) {
         double left = (double)(p->bytes_total - p->bytes_done) / rate;
-        snprintf(rest, sizeof(rest), left < 90 ? ", %.0f s left" : ", %.0f min left",
-                 left < 90 ? left : left / 60);
+        snprintf(ret, 48, left < 90 ? ", %.0f s left" : ", %.0f min left", left < 90 ? left : left / 60);
     }
-    if (strcmp(p->phase, "fetch") == 0)
-        fprintf(stderr, "\r\033[KPulling %.24s: %u %%, %s of %s%s\r", s->model, percent(p),
-                bytes_text(p->bytes_done).text, bytes_text(p->bytes_total).text, rest);
+}
+
+/* One line, cut at the terminal's width. */
+static void draw(struct screen *s, const struct hub_progress *p, uint64_t now)
+{
+    char line[HELP_WIDTH_MAX + 1], left[48];
+    const size_t most = MIN_OF(help_width(stderr), sizeof(line));
+    time_left(s, p, now, left);
+    if (retries(p)[0])
+        snprintf(line, most, "Pulling %.24s: %u %%, trying again: %s", s->model, percent(p), retries(p));
+    else if (strcmp(p->phase, "fetch") == 0)
+        snprintf(line, most, "Pulling %.24s: %u %%, %s of %s%s", s->model, percent(p),
+                 bytes_text(p->bytes_done).text, bytes_text(p->bytes_total).text, left);
     else
-        fprintf(stderr, "\r\033[KPulling %.24s: reading the %s\r", s->model, p->phase);
+        snprintf(line, most, "Pulling %.24s: reading the %s", s->model, p->phase);
+    fprintf(stderr, "\r\033[K%s\r", line);
     fflush(stderr);
     s->drawn = true;
 }
@@ -67,8 +85,10 @@ static int show(void *arg, const struct hub_progress *p)
     } else if (s->terminal && !s->settings->json) {
         draw(s, p, now);
     } else if (now - s->said_ns >= LOG_NS) {
-        LOG_INFO("pulling", "model=%s phase=%s percent=%u bytes=%llu bytes_total=%llu", s->model, p->phase,
-                 percent(p), (ull)p->bytes_done, (ull)p->bytes_total);
+        const char *why = retries(p);
+        LOG_INFO("pulling", "model=%s phase=%s percent=%u bytes=%llu bytes_total=%llu%s%s%s", s->model,
+                 p->phase, percent(p), (ull)p->bytes_done, (ull)p->bytes_total,
+                 why[0] ? " trying_again=\"" : "", why, why[0] ? "\"" : "");
         s->said_ns = now;
     }
     return interrupt_pending() || output_failed();

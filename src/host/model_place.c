@@ -63,8 +63,8 @@ int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], st
         return err_set(
             e, r,
             "%s is not a directory here and not in the hub's cache (%s): plateau pull %s fetches it "
-            "from the hub",
-            name->id, cache, name->id);
+            "from the hub%s",
+            name->id, cache, name->id, hub_is_offline() ? ", once HF_HUB_OFFLINE is not set" : "");
     return r;
 }
 

@@ -44,6 +44,16 @@ int hub_cache_folder(const char *cache, const struct hub_name *n, char ret[HUB_P
     return join(ret, e, cache, "/", name);
 }
 
+bool hub_is_offline(void)
+{
+    const char *set = getenv("HF_HUB_OFFLINE");
+    static const char *const yes[] = {"1", "true", "yes", "on"};
+    for (size_t i = 0; set && i < COUNT_OF(yes); i++)
+        if (strcasecmp(set, yes[i]) == 0)
+            return true;
+    return false;
+}
+
 static bool is_directory(const char *path)
 {
     struct stat st;

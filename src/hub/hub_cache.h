@@ -15,6 +15,9 @@ int hub_cache_dir(char ret[HUB_PATH_BYTES], struct err *e);
 /* A model's folder; it need not exist. */
 int hub_cache_folder(const char *cache, const struct hub_name *n, char ret[HUB_PATH_BYTES], struct err *e);
 
+/* HF_HUB_OFFLINE is set. */
+bool hub_is_offline(void);
+
 /* The snapshot of a revision, below the folder of a model: the commit in refs/REVISION, or the commit
  * itself. Without refs/main the only snapshot is main's. 0, -ENOENT (there is no such folder), -ENODATA
  * (no such revision, or it is not complete; `e` says which), -ENAMETOOLONG. */

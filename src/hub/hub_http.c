@@ -47,6 +47,7 @@ struct exchange {
 struct hub_http {
     char endpoint[HUB_URL_BYTES], token[TOKEN_MAX];
     struct origin origin;
+    bool mirror;  /* the endpoint is not the public hub */
     bool local;   /* the endpoint is of this machine: http is fine */
     bool private; /* the endpoint's address was not public: redirects may lead to such */
     unsigned stall_s;
@@ -87,8 +88,8 @@ static bool same_origin(const struct origin *a, const struct origin *b)
 
 static bool is_loopback(const struct origin *o)
 {
-    return strcasecmp(o->host, "localhost") == 0 || strncmp(o->host, "127.", 4) == 0 ||
-           strcmp(o->host, "[::1]") == 0;
+    bool v4 = strncmp(o->host, "127.", 4) == 0 && o->host[strspn(o->host, "0123456789.")] == 0;
+    return v4 || strcasecmp(o->host, "localhost") == 0 || strcmp(o->host, "[::1]") == 0;
 }
 
 static bool may_ask(const struct hub_http *h, const struct origin *o)
@@ -333,6 +334,21 @@ static void again(struct exchange *x, unsigned wait_s, const char *why)
     err_set(&x->t->why, -EAGAIN, "%s", why);
 }
 
+/* No connection, or no answer on it: the text names the host and what to do. */
+static void say_unreachable(struct exchange *x, CURLcode code)
+{
+    char text[sizeof(x->t->why.text)];
+    struct origin at = {.host = "?"};
+    if (x->home)
+        snprintf(text, sizeof(text),
+                 "%.200s cannot be reached: %s. Check the network, or name %s in HF_ENDPOINT",
+                 x->http->endpoint, curl_easy_strerror(code), x->http->mirror ? "another" : "a mirror");
+    else if (origin_of(x->url, &at))
+        snprintf(text, sizeof(text), "%.200s, where the hub keeps the files, cannot be reached: %s", at.host,
+                 curl_easy_strerror(code));
+    again(x, 0, text);
+}
+
 /* True: the next address was asked. */
 static bool follow(struct exchange *x)
 {
@@ -393,6 +409,8 @@ static void end_error(struct exchange *x, CURLcode code)
         fail(x, -EPERM, "the hub redirects to a private address");
     else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         fail(x, -EPERM, curl_easy_strerror(code));
+    else if (status_of(x) == 0)
+        say_unreachable(x, code);
     else
         again(x, 0, curl_easy_strerror(code));
 }
@@ -449,6 +467,7 @@ int hub_http_create(const struct hub_http_opts *opts, struct hub_http **ret, str
     for (size_t len = strlen(h->endpoint); len > 0 && h->endpoint[len - 1] == '/';)
         h->endpoint[--len] = 0;
     h->stall_s = opts->stall_s;
+    h->mirror = strcmp(h->endpoint, PUBLIC_HUB) != 0;
     int r = 0;
     if (!origin_of(h->endpoint, &h->origin) || strlen(endpoint) >= sizeof(h->endpoint) ||
         strpbrk(endpoint, "?#"))

@@ -36,6 +36,7 @@ static int take(void *arg, struct slice bytes)
     struct slot *s = arg;
     int r = hub_blob_write(s->blob, s->part, bytes);
     s->work->shown.fetched += bytes.len;
+    s->work->shown.retries = NULL;
     if (r == 0 && s->blob->done[s->part] - s->noted >= NOTE_BYTES) {
         hub_blob_note(s->blob, s->part);
         s->noted = s->blob->done[s->part];
@@ -168,6 +169,7 @@ static int ended(struct parts *p, struct slot *s, struct err *e)
     if (r == 0 && !hub_retry_again(&s->retry, t, !whole))
         r = err_set(e, -EAGAIN, "%s: %s", s->blob->file->name,
                     t->why.text[0] ? t->why.text : "the hub sent too few bytes");
+    p->work->shown.retries = t->why.text;
     return r;
 }
 
@@ -249,6 +251,7 @@ int hub_work_fetch(struct hub_work *w, bool weights, struct err *e)
     }
     for (size_t i = 0; p && i < HUB_TRANSFERS_MAX; i++)
         release(p, &p->slots[i]);
+    w->shown.retries = NULL;
     free(p);
     return r;
 }

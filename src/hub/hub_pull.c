@@ -22,16 +22,6 @@
 #define FREE_PART       20 /* of the disk stays free */
 #define PAGES_MAX       100
 
-bool hub_is_offline(void)
-{
-    const char *set = getenv("HF_HUB_OFFLINE");
-    static const char *const yes[] = {"1", "true", "yes", "on"};
-    for (size_t i = 0; set && i < COUNT_OF(yes); i++)
-        if (strcasecmp(set, yes[i]) == 0)
-            return true;
-    return false;
-}
-
 /* ---- answers into memory ---- */
 
 static int take(void *arg, struct slice bytes)
@@ -290,7 +280,8 @@ int hub_pull(const struct hub_pull_opts *o, struct hub_pulled *ret, struct err *
     int lock = -1, r = t ? 0 : -ENOMEM;
     *ret = (struct hub_pulled){.bytes = 0};
     if (hub_is_offline())
-        r = err_set(e, -ENETDOWN, "HF_HUB_OFFLINE is set: nothing is fetched");
+        r = err_set(e, -ENETDOWN, "HF_HUB_OFFLINE is set, so nothing is fetched: unset it to fetch %s",
+                    o->name.id);
     if (r == 0)
         r = open_http(&w, e);
     if (r == 0)

@@ -16,6 +16,7 @@ struct hub_progress {
     uint64_t bytes_done, bytes_total;
     uint64_t fetched; /* by this process */
     uint32_t files_done, files;
+    const char *retries; /* why a request failed that is made again; NULL: none did since the last byte */
 };
 
 struct hub_pull_opts {
@@ -45,8 +46,5 @@ struct hub_pulled {
  * twice), -EBUSY (another pull of the model), -EAGAIN (requests failed again and again), -EINVAL (the
  * endpoint, the token, or the hub's answers), or an error of `planned` or of the system. */
 int hub_pull(const struct hub_pull_opts *o, struct hub_pulled *ret, struct err *e);
-
-/* HF_HUB_OFFLINE is set. */
-bool hub_is_offline(void);
 
 #endif

@@ -100,7 +100,9 @@ int hub_work_get(struct hub_work *w, struct hub_transfer *t, void (*restart)(voi
         } else if (restart) {
             restart(t->arg);
         }
+        w->shown.retries = t->why.text;
         r = rest(w, retry.not_before_ns);
+        w->shown.retries = NULL;
         if (r < 0)
             return r;
     }

@@ -5,7 +5,8 @@
  *
  * An output element is one fixed sequence of operations. It depends on the sequence's own tokens and absolute
  * positions, never on how many columns, sequences, chunks or threads share the step. Callers split outputs
- * among threads, never a sum. All pointers are to f32, 4-byte aligned, and do not overlap unless said so. */
+ * among threads, never a sum but attention's, whose segments join in order (kern_attn_apart_fn). All pointers
+ * are to f32, 4-byte aligned, and do not overlap unless said so. */
 #ifndef PLATEAU_KERNEL_KERN_H
 #define PLATEAU_KERNEL_KERN_H
 
@@ -222,6 +223,18 @@ typedef void kern_attn_fn(const struct kern_kv *kv, const struct kern_query *que
 typedef void kern_attn_part_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                                uint32_t begin, uint32_t end, float scale, float *max, float *sum,
                                float *scratch);
+/* The same in two steps, so that several workers may have segments of one query. The first leaves each
+ * segment's own results: those of query i and of the segment from `at` on lie at parts + i * step +
+ * (at - begin) / KERN_SEGMENT_TOKENS * KERN_ATTN_PART(v_width). A segment that a query does not see is left
+ * out. `end` as above. */
+#define KERN_ATTN_PART(v_width) ((size_t)ROUND_UP((v_width), 16u) + 16)
+typedef void kern_attn_apart_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
+                                uint32_t begin, uint32_t end, float scale, float *parts, size_t step,
+                                float *scratch);
+/* The second joins one query's segments [begin, end) in order; out, max and sum as in kern_attn_part_fn, and
+ * the same bits. */
+typedef void kern_attn_join_fn(const struct kern_query *query, uint32_t v_width, uint32_t begin, uint32_t end,
+                               float *parts, float *max, float *sum);
 
 struct kern_ops {
     const char *tier; /* of the matrix products: "ref", "avx2", "avx512" */
@@ -255,6 +268,8 @@ struct kern_ops {
     kern_kv_put_fn *kv_put;
     kern_attn_fn *attn;
     kern_attn_part_fn *attn_part;
+    kern_attn_apart_fn *attn_apart;
+    kern_attn_join_fn *attn_join;
     /* Tile sizes the tier wants: how many panels one ticket of a product should take for few (<= 16) and for
      * many columns, and how many columns. */
     uint32_t panels_few, panels_many, columns_many;

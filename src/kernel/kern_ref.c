@@ -354,26 +354,34 @@ static float segment_scores(const struct kern_kv *kv, const float *q, uint32_t b
     return max;
 }
 
-/* One segment joined to the earlier ones: both sides are brought to the larger maximum. */
-static void attend_segment(const struct kern_kv *kv, const struct kern_query *query, uint32_t begin,
-                           float scale, float *max, float *sum, float *scratch)
+/* A segment's values, maximum and sum into a part. */
+static void segment_part(const struct kern_kv *kv, const struct kern_query *query, uint32_t begin,
+                         float scale, float *part, float *scratch)
 {
-    float *p = scratch, *segment = p + KERN_SEGMENT_TOKENS;
     uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len), from = MAX_OF(begin, query->kv_first);
-    float segment_max = segment_scores(kv, query->q, from, end, scale, p + (from - begin)), segment_sum = 0;
-    memset(segment, 0, kv->v_width * sizeof(float));
+    float *p = scratch, *sums = part + ROUND_UP(kv->v_width, 16u);
+    sums[0] = segment_scores(kv, query->q, from, end, scale, p + (from - begin));
+    sums[1] = 0;
+    memset(part, 0, kv->v_width * sizeof(float));
     for (uint32_t t = from; t < end; t++) {
-        float e = expf(p[t - begin] - segment_max);
-        segment_sum += e;
+        float e = expf(p[t - begin] - sums[0]);
+        sums[1] += e;
         for (uint32_t d = 0; d < kv->v_width; d++)
-            segment[d] = fmaf(e, value_of(kv, t, d), segment[d]);
+            part[d] = fmaf(e, value_of(kv, t, d), part[d]);
     }
+}
+
+/* One segment joined to the earlier ones: both sides are brought to the larger maximum. */
+static void join_part(const struct kern_query *query, uint32_t v_width, uint32_t begin, const float *part,
+                      float *max, float *sum)
+{
+    const float *sums = part + ROUND_UP(v_width, 16u);
     bool joins = begin > query->kv_first;
-    float larger = joins ? fmaxf(*max, segment_max) : segment_max;
-    float keep = joins ? expf(*max - larger) : 0, add = expf(segment_max - larger);
-    for (uint32_t d = 0; d < kv->v_width; d++)
-        query->out[d] = joins ? fmaf(query->out[d], keep, segment[d] * add) : segment[d] * add;
-    *sum = joins ? fmaf(*sum, keep, segment_sum * add) : segment_sum * add;
+    float larger = joins ? fmaxf(*max, sums[0]) : sums[0];
+    float keep = joins ? expf(*max - larger) : 0, add = expf(sums[0] - larger);
+    for (uint32_t d = 0; d < v_width; d++)
+        query->out[d] = joins ? fmaf(query->out[d], keep, part[d] * add) : part[d] * add;
+    *sum = joins ? fmaf(*sum, keep, sums[1] * add) : sums[1] * add;
     *max = larger;
 }
 
@@ -389,20 +397,48 @@ static void divide(const struct kern_query *q, uint32_t width, float max, float 
         q->out[d] = q->out[d] * keep / sum;
 }
 
-static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
-                          uint32_t begin, uint32_t end, float scale, float *max, float *sum, float *scratch)
+static void ref_attn_apart(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
+                           uint32_t begin, uint32_t end, float scale, float *parts, size_t step,
+                           float *scratch)
 {
     ASSERT(kv->k_width <= KERN_HEAD_MAX && kv->v_width <= KERN_HEAD_MAX);
     ASSERT(begin % KERN_SEGMENT_TOKENS == 0 && (!kv->v_in_k || kv->v_width <= kv->k_width));
     for (uint32_t i = 0; i < count; i++) {
         const struct kern_query *q = &queries[i];
+        float *part = parts + i * step;
         ASSERT(q->kv_len > q->kv_first);
-        for (uint32_t at = begin; at < MIN_OF(q->kv_len, end); at += KERN_SEGMENT_TOKENS) {
+        for (uint32_t at = begin; at < MIN_OF(q->kv_len, end);
+             at += KERN_SEGMENT_TOKENS, part += KERN_ATTN_PART(kv->v_width)) {
             if (at + KERN_SEGMENT_TOKENS > q->kv_first)
-                attend_segment(kv, q, at, scale, &max[i], &sum[i], scratch);
+                segment_part(kv, q, at, scale, part, scratch);
         }
-        if (q->kv_len > begin && q->kv_len <= end)
-            divide(q, kv->v_width, max[i], sum[i]);
+    }
+}
+
+static void ref_attn_join(const struct kern_query *q, uint32_t v_width, uint32_t begin, uint32_t end,
+                          float *parts, float *max, float *sum)
+{
+    for (uint32_t at = begin; at < MIN_OF(q->kv_len, end);
+         at += KERN_SEGMENT_TOKENS, parts += KERN_ATTN_PART(v_width)) {
+        if (at + KERN_SEGMENT_TOKENS > q->kv_first)
+            join_part(q, v_width, at, parts, max, sum);
+    }
+    if (q->kv_len > begin && q->kv_len <= end)
+        divide(q, v_width, *max, *sum);
+}
+
+static void ref_attn_part(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
+                          uint32_t begin, uint32_t end, float scale, float *max, float *sum, float *scratch)
+{
+    float *part = scratch + KERN_SEGMENT_TOKENS;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct kern_query *q = &queries[i];
+        uint32_t last = MIN_OF(q->kv_len, end);
+        for (uint32_t at = begin; at < last; at += KERN_SEGMENT_TOKENS) {
+            uint32_t next = last - at > KERN_SEGMENT_TOKENS ? at + KERN_SEGMENT_TOKENS : end;
+            ref_attn_apart(kv, q, 1, at, next, scale, part, 0, scratch);
+            ref_attn_join(q, kv->v_width, at, next, part, &max[i], &sum[i]);
+        }
     }
 }
 
@@ -439,6 +475,8 @@ void kern_ref_fill(struct kern_ops *ops)
         .kv_put = ref_kv_put,
         .attn = ref_attn,
         .attn_part = ref_attn_part,
+        .attn_apart = ref_attn_apart,
+        .attn_join = ref_attn_join,
         .panels_few = 8,
         .panels_many = 4,
         .columns_many = 64,

@@ -4,9 +4,13 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
+import socket
 import subprocess
+import threading
 import time
+import types
 
 import pytest
 
@@ -17,6 +21,7 @@ SMALL = TOP / "tests/golden/data/qwen3"
 SEED = int(os.environ.get("PLATEAU_SEED", random.randrange(1 << 30)))
 TRIES = 1000 if os.environ.get("PLATEAU_LONG") else 4
 TOKEN = "hf_secretsecretsecret"
+MEMORY = 64 << 20  # of a pull
 
 
 def environment(hub, home, **variables):
@@ -121,12 +126,12 @@ def test_a_plan_of_a_model_that_is_at_the_hub_fetches_headers_only(hub, model, t
 def test_a_plan_says_why_a_model_of_the_hub_cannot_run(hub, model, tmp_path):
     config = {**json.loads(model.files["config.json"]), "model_type": "weird"}
     hub.models["acme/odd"] = Model({**model.files, "config.json": json.dumps(config).encode()})
-    for arguments, words in ((["acme/odd"], "acme/odd: config.json: model_type 'weird'"), (["acme/none"], "acme/none is not here, and of the hub: "),
+    for arguments, words in ((["acme/odd"], "acme/odd: config.json: model_type 'weird'"), (["acme/none"], "acme/none is not on this machine, and not read from the hub: "),
                              (["acme/small", "--memory-limit", "20M"], "acme/small: ")):
         got = plan(hub, tmp_path, *arguments)
         assert got.returncode == 1 and words in got.stderr and "/plateau-pull" not in got.stderr, got.stderr
     got = plan(hub, tmp_path, "acme/small@v9")
-    assert got.returncode == 1 and "acme/small@v9 is not here, and of the hub: " in got.stderr
+    assert got.returncode == 1 and "acme/small@v9 is not on this machine, and not read from the hub: " in got.stderr
     assert not (cache(tmp_path) / "models--acme--none").exists(), "an empty folder would look like half a download"
 
 
@@ -156,8 +161,25 @@ def test_the_token_goes_to_the_endpoint_alone_and_is_never_shown(hub, model, tmp
     assert pull(hub, tmp_path, "acme/small", HF_HOME=str(tmp_path / "hf")).returncode == 0
 
 
+def test_a_hub_that_cannot_be_reached(tmp_path):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        hub = types.SimpleNamespace(url=f"http://127.0.0.1:{s.getsockname()[1]}")
+        told = f"{hub.url} cannot be reached: Couldn't connect to server. Check the network, or name another in HF_ENDPOINT"
+        got = plan(hub, tmp_path, "acme/small")
+        assert got.returncode == 1 and got.stderr == f"plateau: acme/small is not on this machine, and not read from the hub: {told}\n"
+        p = subprocess.Popen([PROGRAM, "pull", "acme/small"], env=environment(hub, tmp_path, PLATEAU_LOG_FORMAT="text"), stderr=subprocess.PIPE, text=True)
+        line = p.stderr.readline()
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=20)
+        assert "pulling" in line and f'trying_again="{told}"' in line
+        for run in plan, pull:
+            got = run(hub, tmp_path, "acme/small", HF_HUB_OFFLINE="1")
+            assert got.returncode == 1 and "HF_HUB_OFFLINE" in got.stderr, got.stderr
+
+
 def test_addresses_that_are_not_asked(hub, tmp_path):
-    for endpoint in ("http://hub.example", "ftp://127.0.0.1", "https://me:pw@hub.example", "nonsense", "http://10.0.0.1"):
+    for endpoint in ("http://127.hub.example", "http://hub.example", "ftp://127.0.0.1", "https://me:pw@hub.example", "nonsense", "http://10.0.0.1"):
         got = pull(hub, tmp_path, "acme/small", HF_ENDPOINT=endpoint)
         assert got.returncode == 1 and "HF_ENDPOINT" in got.stderr
     hub.elsewhere = "http://plain.example"
@@ -219,6 +241,43 @@ def test_a_killed_pull_goes_on(hub, model, tmp_path):
     assert len(check_cache(tmp_path, model)) == len(WANTED)
 
 
+class Peak:
+    """The most memory of a process, read every 5 ms until it has ended."""
+
+    def __init__(self, pid):
+        self.place, self.bytes, self.over = pathlib.Path(f"/proc/{pid}/status"), 0, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.over.is_set():
+            try:
+                text = self.place.read_text()
+            except OSError:
+                return
+            found = re.search(r"^Name:\s+plateau$.*^VmHWM:\s+(\d+) kB$", text, re.M | re.S)  # not a shell
+            self.bytes = max(self.bytes, int(found[1]) << 10 if found else 0)
+            self.over.wait(0.005)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+
+def test_the_memory_of_a_pull_does_not_grow_with_its_files(hub, model, tmp_path):
+    hub.models["acme/small"] = model = Model({**model.files, "tokenizer.json": bytes(100 << 20)})
+    p = subprocess.Popen([PROGRAM, "pull", "acme/small"], env=environment(hub, tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    with Peak(p.pid) as peak:
+        said = p.communicate(timeout=120)[1]
+    print(f"peak {peak.bytes >> 20} MiB")
+    assert p.returncode == 0, said
+    assert 1 << 20 < peak.bytes < MEMORY
+    assert set(check_cache(tmp_path, model)) == WANTED
+
+
 def one_try(seed, home):
     """One model of random size, one fault of a random kind at a random time. Returns fault and tries."""
     r = random.Random(seed)
@@ -243,23 +302,16 @@ def one_try(seed, home):
             if fault == "kill" and tries == 1:
                 time.sleep(r.random() * 0.1)
                 p.kill()
-            peak = int(next((x.split()[1] for x in _status(p.pid) if x.startswith("VmHWM")), 0))
-            said = p.communicate(timeout=30)[1]
+            with Peak(p.pid) as peak:
+                said = p.communicate(timeout=30)[1]
             check_cache_after(home, model)
-            assert hub.seen_tokens <= {("api", f"Bearer {TOKEN}")} and TOKEN not in said and peak < 64 << 10
+            assert hub.seen_tokens <= {("api", f"Bearer {TOKEN}")} and TOKEN not in said and peak.bytes < MEMORY
             if p.returncode == 0:
                 break
             assert p.returncode in (1, -9) and (p.returncode == -9 or said.startswith("plateau: ") or " level=" in said), said
         assert p.returncode == 0, (fault, said)
         assert len(check_cache(home, model)) == 5 - ("merges.txt" in files)
     return fault, tries
-
-
-def _status(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return []
 
 
 def check_cache_after(home, model):

@@ -24,6 +24,7 @@ plateau_test(test_kern_ssm kernel tensor base memory)
 plateau_test(test_kern_attn kernel tensor base memory)
 plateau_test(test_workers kernel base memory LABELS threads)
 plateau_test(test_layer_inputs model kernel tensor base memory)
+plateau_test(test_attention_ranges model kernel tensor base memory LABELS threads)
 # Runs where a GPU is (tools/gpu-check).
 plateau_test(test_cuda_products model kernel tensor base memory)
 plateau_test(test_cuda_attention model kernel tensor base memory)

@@ -371,6 +371,55 @@ TEST(attention_in_parts_is_the_same)
     check_parts(true);
 }
 
+/* Segments apart, the later ones first, in calls of `step` segments; then joined in two steps. */
+static void check_apart(bool v_in_k, enum kv_form form, uint32_t step)
+{
+    struct rng r = {72, 0};
+    enum { SEGMENTS = DIV_UP(TOKENS, KERN_SEGMENT_TOKENS), HALF = 2 * KERN_SEGMENT_TOKENS };
+    const size_t part = KERN_ATTN_PART(72), row = SEGMENTS * part;
+    EACH_TIER(ops)
+    {
+        struct bench b;
+        bench_init_widths(&b, &r, (struct widths){72, 72, v_in_k, form}, ops);
+        float *whole = malloc((size_t)QUERIES * 72 * sizeof(float)), max[QUERIES], sum[QUERIES], sink = 3;
+        float *parts = malloc(QUERIES * row * sizeof(float));
+        memset(parts, 0xff, QUERIES * row * sizeof(float));
+        for (uint32_t i = 0; i < QUERIES; i++) {
+            b.queries[i].kv_len = i % 3 == 0 ? TOKENS : 100 + 60 * i;
+            b.queries[i].kv_first = i % 4 == 0 ? 90 + 40 * i : 0;
+            b.queries[i].kv_len = MAX_OF(b.queries[i].kv_len, b.queries[i].kv_first + 1);
+            b.queries[i].sink = i % 2 ? &sink : NULL;
+            max[i] = sum[i] = NAN;
+        }
+        ops->attn(&b.kv, b.queries, QUERIES, 0.1f, b.scratch);
+        memcpy(whole, b.out, (size_t)QUERIES * 72 * sizeof(float));
+        memset(b.out, 0xff, (size_t)QUERIES * 72 * sizeof(float));
+        for (uint32_t s = ROUND_UP(SEGMENTS, step); s > 0; s -= step) {
+            uint32_t begin = (s - step) * KERN_SEGMENT_TOKENS, end = s * KERN_SEGMENT_TOKENS;
+            ops->attn_apart(&b.kv, b.queries, QUERIES, begin, end, 0.1f, parts + (s - step) * part, row,
+                            b.scratch);
+        }
+        for (uint32_t i = 0; i < QUERIES; i++) {
+            ops->attn_join(&b.queries[i], 72, 0, HALF, parts + i * row, &max[i], &sum[i]);
+            ops->attn_join(&b.queries[i], 72, HALF, UINT32_MAX,
+                           parts + i * row + HALF / KERN_SEGMENT_TOKENS * part, &max[i], &sum[i]);
+        }
+        assert_same_bits(b.out, whole, (size_t)QUERIES * 72, ops->tier);
+        free(parts);
+        free(whole);
+        bench_done(&b);
+    }
+}
+
+TEST(segments_apart_and_joined_are_the_same)
+{
+    for (uint32_t step = 1; step <= 3; step++) {
+        check_apart(false, KV_F32, step);
+        check_apart(true, KV_F32, step);
+        check_apart(false, KV_BF16, step);
+    }
+}
+
 /* ---- forms ---- */
 
 /* What `ops` reads of the token's key and value, as f32. */

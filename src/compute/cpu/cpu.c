@@ -49,6 +49,39 @@ static uint32_t attention_floats(const struct compute_shape *s)
     return KERN_ATTN_SCRATCH;
 }
 
+/* The widest keys and values among the layers. */
+static uint32_t k_width_max(const struct compute_shape *s)
+{
+    uint32_t width = 0;
+    for (uint32_t i = 0; i < s->kv_count; i++)
+        width = MAX_OF(width, s->kv[i].k_width);
+    return width;
+}
+
+static uint32_t v_width_max(const struct compute_shape *s)
+{
+    uint32_t width = 0;
+    for (uint32_t i = 0; i < s->kv_count; i++)
+        width = MAX_OF(width, s->kv[i].v_width);
+    return width;
+}
+
+static uint32_t query_copies_floats(const struct compute_shape *s)
+{
+    return CPU_ATTEND_COPIES * k_width_max(s);
+}
+
+static struct need *list_attention(struct cpu *c, const struct compute_shape *s, struct need *need)
+{
+    NEED(&c->attention_scratch, PER_WORKER, FLOATS(attention_floats(s)));
+    NEED(&c->queries, PER_WORKER, CPU_QUERIES_MAX * sizeof(struct kern_query));
+    NEED(&c->query_copies, PER_WORKER, FLOATS(query_copies_floats(s)));
+    NEED(&c->attention_parts, PER_WORKER, FLOATS(CPU_ATTEND_PARTS * KERN_ATTN_PART(v_width_max(s))));
+    NEED(&c->attention_sums, PER_WORKER, FLOATS(2 * CPU_ATTEND_PARTS));
+    NEED(&c->ranges_ended, PER_WORKER, CPU_ATTEND_TILES * sizeof(c->ranges_ended[0]));
+    return need;
+}
+
 static struct need *list_experts(struct cpu *c, const struct compute_shape *s, struct need *need)
 {
     uint64_t k = s->top_k;
@@ -86,8 +119,7 @@ static uint32_t list_needs(struct cpu *c, const struct compute_opts *o, struct n
     NEED(&c->products, PER_MODEL, products_max(s) * sizeof(struct cpu_product));
     if (s->experts)
         need = list_experts(c, s, need);
-    NEED(&c->attention_scratch, PER_WORKER, FLOATS(attention_floats(s)));
-    NEED(&c->queries, PER_WORKER, CPU_QUERIES_MAX * sizeof(struct kern_query));
+    need = list_attention(c, s, need);
     if (state_pending_max(s))
         NEED(&c->recurrent_scratch, PER_WORKER,
              FLOATS(MAX_OF(KERN_DELTA_SCRATCH(s->key_dim), KERN_SSM_SCRATCH(s->ssm.state))));
@@ -211,7 +243,8 @@ int cpu_open(const struct compute_opts *o, struct compute **ret)
                       .products_max = products_max(o->shape),
                       .sums = o->sums,
                       .value_bytes = o->mode == COMPUTE_INT8 ? 1 : 2,
-                      .attention_floats = attention_floats(o->shape)};
+                      .attention_floats = attention_floats(o->shape),
+                      .query_copies_floats = query_copies_floats(o->shape)};
     uint32_t count = list_needs(c, o, needs);
     for (uint32_t i = 0; i < count; i++) {
         *needs[i].place = arena_alloc_array(a, counts[needs[i].per], needs[i].bytes);

@@ -66,6 +66,11 @@ struct cpu_columns {
 #define CPU_DRAFT_LOGITS  (CPU_DRAFT_PANELS * MATRIX_PANEL)
 #define CPU_DRAFT_COLUMNS 16
 #define CPU_QUERIES_MAX   64
+/* Where workers share out a sequence's keys: tiles of attention per worker, results of segments per worker,
+ * and queries that a tile copies. */
+#define CPU_ATTEND_TILES  4
+#define CPU_ATTEND_PARTS  64
+#define CPU_ATTEND_COPIES 16
 
 struct cpu {
     struct compute compute; /* first */
@@ -78,6 +83,7 @@ struct cpu {
     unsigned sums;             /* compute_opts.sums */
     uint32_t value_bytes;      /* of a quantised row: 1 or 2 */
     uint32_t attention_floats; /* KERN_ATTN_SCRATCH, or KERN_ATTN_SCRATCH_V_IN_K where a layer needs it */
+    uint32_t query_copies_floats;
     struct cpu_place places[COMPUTE_PLACES_MAX];
     /* The step. */
     const struct batch *in;
@@ -98,8 +104,13 @@ struct cpu {
     /* Per worker. */
     float *attention_scratch;   /* [workers][attention_floats] */
     struct kern_query *queries; /* [workers][CPU_QUERIES_MAX] */
+    float *query_copies;        /* [workers][query_copies_floats] */
     float *recurrent_scratch;   /* [workers], the larger of KERN_DELTA_SCRATCH and KERN_SSM_SCRATCH */
     float *draft_logits;        /* [workers][CPU_DRAFT_COLUMNS][CPU_DRAFT_LOGITS] */
+    /* Shared by all workers. */
+    float *attention_parts;         /* [workers * CPU_ATTEND_PARTS] results of segments */
+    float *attention_sums;          /* [workers * CPU_ATTEND_PARTS] queries: maximum and sum */
+    _Atomic uint32_t *ranges_ended; /* [workers * CPU_ATTEND_TILES]: of a span's head; 0 between runs */
 };
 
 static inline struct cpu *cpu_of(struct compute *c)

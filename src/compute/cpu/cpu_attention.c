@@ -2,10 +2,15 @@
  *
  * Tiles are spans, blocks of at most 16 tokens of one sequence. All of a step's keys are in the pages before
  * the first query reads: a chunk's tokens see each other there, exactly as they would see them later. Where
- * a sequence's tokens are one span, as in decode, the tile that attends has stored the keys itself. */
+ * a sequence's tokens are one span, as in decode, the tile that attends has stored the keys itself.
+ *
+ * A step of few tokens has fewer KV heads than workers could take. Tiles then are ranges of a span's
+ * segments. Each leaves the results of its segments, and the last of a head's ranges joins all in order. The
+ * joined sums are those of one worker, so their bits depend on neither the ranges nor the workers. */
 #include "compute/cpu/cpu.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 struct attention_stage {
@@ -13,17 +18,14 @@ struct attention_stage {
     const struct op_attention *op;
     const struct kv_layer *kv;
     uint32_t q_stride;   /* floats from one query head to the next */
+    uint32_t ranges;     /* tiles that share a span's segments */
     uint32_t head_tiles; /* tiles that share a KV head's query heads */
     bool append;         /* the tiles of attention store their keys first */
     unsigned sums;       /* that these tiles make */
+    /* With more than one range. */
+    uint32_t longest;    /* segments of a span, at most */
+    uint32_t at, window; /* of every span's segments this run takes `window` from number `at` on */
 };
-
-static struct attention_stage stage_of(struct cpu *c, const struct op_attention *op)
-{
-    const struct kv_layer *kv = &c->shape->kv[op->layer];
-    return (struct attention_stage){
-        .cpu = c, .op = op, .kv = kv, .q_stride = op->gated ? 2 * kv->k_width : kv->k_width};
-}
 
 static struct kern_kv layer_kv(const struct cpu *c, const struct kv_layer *l, uint32_t seq, uint32_t kv_head)
 {
@@ -93,7 +95,8 @@ static void norm_rope(const struct attention_stage *st, float *heads, uint32_t c
     }
 }
 
-static void grow_queries(const struct attention_stage *st, float *q, uint32_t count, uint32_t position)
+static void grow_queries(const struct attention_stage *st, float *q, uint32_t count, uint32_t stride,
+                         uint32_t position)
 {
     const struct op_attention *op = st->op;
     if (op->growth == 0)
@@ -101,8 +104,16 @@ static void grow_queries(const struct attention_stage *st, float *q, uint32_t co
     float factor = 1 + op->growth * logf((float)(1 + position / op->growth_every));
     for (uint32_t head = 0; head < count; head++) {
         for (uint32_t i = 0; i < st->kv->k_width; i++)
-            q[(size_t)head * st->q_stride + i] *= factor;
+            q[(size_t)head * stride + i] *= factor;
     }
+}
+
+/* `count` query heads of a token, one every `stride` floats: normed and rotated in place. */
+static void prepare_queries(const struct attention_stage *st, float *q, uint32_t count, uint32_t stride,
+                            uint32_t column, uint32_t position)
+{
+    norm_rope(st, q, count, stride, st->op->q_norm, column);
+    grow_queries(st, q, count, stride, position);
 }
 
 static void norm_values(const struct attention_stage *st, float *v, uint32_t count)
@@ -126,23 +137,17 @@ static void store_head(const struct attention_stage *st, const struct cpu_span *
     st->cpu->ops->kv_put(&kv, position, k, v);
 }
 
-/* Of a span, the KV heads [from, to) with their query heads: normed and rotated in place, keys and values
- * stored. */
-static void append_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
-                         uint32_t to)
+/* Of a span, the keys and values of the KV heads [from, to): normed and rotated in place, and stored. */
+static void append_keys(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
+                        uint32_t to)
 {
     const struct op_attention *op = st->op;
-    uint32_t kv_heads = st->kv->heads, group = op->heads / kv_heads, count = to - from;
+    uint32_t kv_heads = st->kv->heads, count = to - from;
     uint32_t k_width = st->kv->k_width, v_width = st->kv->v_width;
     for (uint32_t i = 0; i < span->count; i++) {
         uint32_t column = span->column + i, position = span->position + i;
-        float *row = cpu_row(st->cpu, op->qkv, column), *q = row + (size_t)from * group * st->q_stride;
-        float *k = row + (size_t)op->heads * st->q_stride + (size_t)from * k_width;
+        float *k = cpu_row(st->cpu, op->qkv, column) + (size_t)op->heads * st->q_stride + from * k_width;
         float *v = k + (size_t)(kv_heads - from) * k_width + (size_t)from * v_width;
-        if (!op->keys_only) {
-            norm_rope(st, q, count * group, st->q_stride, op->q_norm, column);
-            grow_queries(st, q, count * group, position);
-        }
         if (op->queries_only)
             continue;
         if (op->v_is_k)
@@ -155,6 +160,21 @@ static void append_heads(const struct attention_stage *st, const struct cpu_span
     }
 }
 
+/* Of a span, the KV heads [from, to) with their query heads: normed and rotated in place, keys and values
+ * stored. */
+static void append_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
+                         uint32_t to)
+{
+    const struct op_attention *op = st->op;
+    uint32_t group = op->heads / st->kv->heads;
+    for (uint32_t i = 0; !op->keys_only && i < span->count; i++) {
+        uint32_t column = span->column + i;
+        float *q = cpu_row(st->cpu, op->qkv, column) + (size_t)from * group * st->q_stride;
+        prepare_queries(st, q, (to - from) * group, st->q_stride, column, span->position + i);
+    }
+    append_keys(st, span, from, to);
+}
+
 /* Tile: a span. */
 static void append_span(void *arg, uint32_t tile, uint32_t worker)
 {
@@ -163,19 +183,74 @@ static void append_span(void *arg, uint32_t tile, uint32_t worker)
     append_heads(st, &st->cpu->spans[tile], 0, st->kv->heads);
 }
 
-/* A KV head's query heads in one tile read its keys once. More tiles per KV head pay when workers would
- * idle. */
-static uint32_t choose_head_tiles(const struct attention_stage *st)
+/* The first token that a query at `position` sees. */
+static uint32_t first_seen(const struct op_attention *op, uint32_t position)
 {
-    uint32_t group = st->op->heads / st->kv->heads, tiles = st->cpu->span_count * st->kv->heads;
-    return MIN_OF(MAX_OF(workers_count(st->cpu->workers) / tiles, 1), group);
+    if (op->mtp)
+        return 1;
+    return op->window > 0 && position >= op->window ? position + 1 - op->window : 0;
 }
 
-/* Whether a tile of attention reads no key of this step but its own. */
+/* The number of tokens before the first that it does not see; `end`: of the sequence so far. */
+static uint32_t end_seen(const struct op_attention *op, uint32_t position, uint32_t end)
+{
+    if (!op->both_ways)
+        return position + 1;
+    return op->window > 0 && op->window < end - position ? position + op->window : end;
+}
+
+/* What a span's queries see, by segments. */
+struct segments {
+    uint32_t begin, count;
+};
+
+static struct segments span_segments(const struct attention_stage *st, const struct cpu_span *span)
+{
+    const struct batch_seq *seq = &st->cpu->in->seqs[span->seq];
+    uint32_t begin = first_seen(st->op, span->position) / KERN_SEGMENT_TOKENS;
+    uint32_t end = end_seen(st->op, span->position + span->count - 1, seq->position + seq->count);
+    return (struct segments){begin, DIV_UP(end, (uint32_t)KERN_SEGMENT_TOKENS) - begin};
+}
+
+/* A KV head's query heads in one tile read its keys once. Where the KV heads are too few for the workers, a
+ * tile is a range of segments, and where those are too few as well, some of the query heads. Latent attention
+ * turns a segment's values once for all query heads, so its segments stay with one worker. */
+static void share_out(struct attention_stage *st)
+{
+    const struct cpu *c = st->cpu;
+    uint32_t workers = workers_count(c->workers), tiles = c->span_count * st->kv->heads;
+    uint32_t group = st->op->heads / st->kv->heads, wanted = CPU_ATTEND_TILES * workers;
+    st->ranges = 1;
+    if (tiles < wanted && workers > 1 && !st->kv->v_in_k) {
+        for (uint32_t i = 0; i < c->span_count; i++)
+            st->longest = MAX_OF(st->longest, span_segments(st, &c->spans[i]).count);
+        st->window = CPU_ATTEND_PARTS * workers / (c->tokens * st->op->heads);
+        st->ranges = MAX_OF(MIN_OF(MIN_OF(st->longest, st->window), DIV_UP(wanted, tiles)), 1);
+    }
+    st->head_tiles = MIN_OF(MAX_OF(workers / (tiles * st->ranges), 1), group);
+    ASSERT(st->ranges == 1 || tiles * st->head_tiles <= wanted);
+}
+
+static struct attention_stage stage_of(struct cpu *c, const struct op_attention *op)
+{
+    const struct kv_layer *kv = &c->shape->kv[op->layer];
+    struct attention_stage st = {
+        .cpu = c, .op = op, .kv = kv, .q_stride = op->gated ? 2 * kv->k_width : kv->k_width};
+    share_out(&st);
+    return st;
+}
+
+/* Whether a tile of attention reads no key of this step but its own. Several ranges norm their queries each
+ * for itself, in a copy. */
 static bool is_alone(const struct attention_stage *st)
 {
     const struct cpu *c = st->cpu;
-    return !st->op->norm_all && c->span_count == c->in->seq_count && choose_head_tiles(st) == 1;
+    uint32_t group = st->op->heads / st->kv->heads;
+    for (uint32_t i = 0; st->ranges > 1 && i < c->span_count; i++) {
+        if (c->spans[i].count * group > CPU_ATTEND_COPIES)
+            return false;
+    }
+    return !st->op->norm_all && c->span_count == c->in->seq_count && st->head_tiles == 1;
 }
 
 void cpu_append(struct compute *compute, const struct op_attention *a)
@@ -246,22 +321,6 @@ static void gate_heads(const struct attention_stage *st, const struct cpu_span *
     }
 }
 
-/* The first token that a query at `position` sees. */
-static uint32_t first_seen(const struct op_attention *op, uint32_t position)
-{
-    if (op->mtp)
-        return 1;
-    return op->window > 0 && position >= op->window ? position + 1 - op->window : 0;
-}
-
-/* The number of tokens before the first that it does not see; `end`: of the sequence so far. */
-static uint32_t end_seen(const struct op_attention *op, uint32_t position, uint32_t end)
-{
-    if (!op->both_ways)
-        return position + 1;
-    return op->window > 0 && op->window < end - position ? position + op->window : end;
-}
-
 /* What the reader needs beside the heads [from, to) of a span's results. */
 static void sum_heads(const struct attention_stage *st, const struct cpu_span *span, uint32_t from,
                       uint32_t to)
@@ -271,44 +330,180 @@ static void sum_heads(const struct attention_stage *st, const struct cpu_span *s
         cpu_sum_part(st->cpu, st->sums, st->op->out, t, from * width, to * width);
 }
 
+/* Query heads [from, to) of a span, of one KV head. Query n is that of token n / (to - from). */
+struct span_heads {
+    const struct cpu_span *span;
+    uint32_t index, kv_head, from, to;
+    const float *copies; /* of the queries; NULL: they are in their rows */
+};
+
+static struct span_heads heads_of(const struct attention_stage *st, uint32_t index)
+{
+    uint32_t kv_heads = st->kv->heads, group = st->op->heads / kv_heads, part = index % st->head_tiles;
+    uint32_t kv_head = index / st->head_tiles % kv_heads, first = kv_head * group;
+    return (struct span_heads){.span = &st->cpu->spans[index / st->head_tiles / kv_heads],
+                               .index = index,
+                               .kv_head = kv_head,
+                               .from = first + group * part / st->head_tiles,
+                               .to = first + group * (part + 1) / st->head_tiles};
+}
+
+static uint32_t query_count(const struct span_heads *h)
+{
+    return h->span->count * (h->to - h->from);
+}
+
+static struct kern_query query_of(const struct attention_stage *st, const struct span_heads *h, uint32_t n)
+{
+    const struct cpu *c = st->cpu;
+    const struct batch_seq *seq = &c->in->seqs[h->span->seq];
+    const float *sinks = cpu_floats(c, st->op->sinks);
+    uint32_t heads = h->to - h->from, head = h->from + n % heads, i = n / heads;
+    uint32_t column = h->span->column + i, position = h->span->position + i;
+    return (struct kern_query){.q = h->copies ? h->copies + (size_t)n * st->kv->k_width
+                                              : cpu_row(c, st->op->qkv, column) + (size_t)head * st->q_stride,
+                               .out = cpu_row(c, st->op->out, column) + (size_t)head * st->kv->v_width,
+                               .kv_first = first_seen(st->op, position),
+                               .kv_len = end_seen(st->op, position, seq->position + seq->count),
+                               .sink = sinks ? sinks + head : NULL};
+}
+
+/* Queries [n, return) of them, as many as one call takes. */
+static uint32_t take_queries(const struct attention_stage *st, const struct span_heads *h, uint32_t n,
+                             struct kern_query *ret)
+{
+    uint32_t end = MIN_OF(n + CPU_QUERIES_MAX, query_count(h));
+    for (; n < end; n++)
+        *ret++ = query_of(st, h, n);
+    return end;
+}
+
+static void finish_heads(const struct attention_stage *st, const struct span_heads *h)
+{
+    if (st->op->gated)
+        gate_heads(st, h->span, h->from, h->to);
+    sum_heads(st, h->span, h->from, h->to);
+}
+
 /* Tile: a span, a KV head, some of its query heads. */
 static void attend_tile(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct attention_stage *st = arg;
     const struct cpu *c = st->cpu;
-    uint32_t kv_heads = st->kv->heads;
-    uint32_t group = st->op->heads / kv_heads, part = tile % st->head_tiles;
-    uint32_t kv_head = tile / st->head_tiles % kv_heads;
-    const struct cpu_span *span = &c->spans[tile / st->head_tiles / kv_heads];
-    uint32_t from = kv_head * group + group * part / st->head_tiles;
-    uint32_t to = kv_head * group + group * (part + 1) / st->head_tiles;
-    struct kern_kv kv = kv_of(st, span->seq, kv_head);
+    const struct span_heads h = heads_of(st, tile);
+    const struct kern_kv kv = kv_of(st, h.span->seq, h.kv_head);
     struct kern_query *queries = c->queries + (size_t)worker * CPU_QUERIES_MAX;
     float *scratch = c->attention_scratch + (size_t)worker * c->attention_floats;
-    const float *sinks = cpu_floats(c, st->op->sinks);
-    const struct batch_seq *seq = &c->in->seqs[span->seq];
-    uint32_t count = 0;
     if (st->append)
-        append_heads(st, span, kv_head, kv_head + 1);
-    for (uint32_t i = 0; i < span->count; i++) {
-        const float *q = cpu_row(c, st->op->qkv, span->column + i);
-        float *out = cpu_row(c, st->op->out, span->column + i);
-        for (uint32_t head = from; head < to; head++) {
-            queries[count++] = (struct kern_query){
-                .q = q + (size_t)head * st->q_stride,
-                .out = out + (size_t)head * st->kv->v_width,
-                .kv_first = first_seen(st->op, span->position + i),
-                .kv_len = end_seen(st->op, span->position + i, seq->position + seq->count),
-                .sink = sinks ? sinks + head : NULL};
-            if (count == CPU_QUERIES_MAX || (i + 1 == span->count && head + 1 == to)) {
-                c->ops->attn(&kv, queries, count, st->op->scale, scratch);
-                count = 0;
-            }
-        }
+        append_heads(st, h.span, h.kv_head, h.kv_head + 1);
+    for (uint32_t n = 0, end; n < query_count(&h); n = end) {
+        end = take_queries(st, &h, n, queries);
+        c->ops->attn(&kv, queries, end - n, st->op->scale, scratch);
     }
-    if (st->op->gated)
-        gate_heads(st, span, from, to);
-    sum_heads(st, span, from, to);
+    finish_heads(st, &h);
+}
+
+/* ---- ranges of segments ---- */
+
+/* From one query's parts to the next one's. */
+static size_t parts_step(const struct attention_stage *st)
+{
+    return st->window * KERN_ATTN_PART(st->kv->v_width);
+}
+
+/* Of the step's queries, the first of these heads; those of one tile stand together. */
+static size_t parts_row(const struct attention_stage *st, const struct span_heads *h)
+{
+    return (size_t)h->span->column * st->op->heads + h->from * h->span->count;
+}
+
+/* Of a span's segments those of the run, of which range `range` is [begin, end). */
+struct segment_range {
+    struct segments run;
+    uint32_t begin, end;
+    bool last; /* no run has later ones */
+};
+
+static struct segment_range range_of(const struct attention_stage *st, const struct cpu_span *span,
+                                     uint32_t range)
+{
+    struct segments all = span_segments(st, span);
+    uint32_t before = MIN_OF(st->at, all.count), count = MIN_OF(all.count - before, st->window);
+    uint32_t first = all.begin + before;
+    return (struct segment_range){.run = {first, count},
+                                  .begin = first + count * range / st->ranges,
+                                  .end = first + count * (range + 1) / st->ranges,
+                                  .last = count > 0 && before + count == all.count};
+}
+
+/* The queries of `h`, normed and rotated in a copy. */
+static const float *copy_queries(const struct attention_stage *st, const struct span_heads *h, float *ret)
+{
+    uint32_t heads = h->to - h->from, width = st->kv->k_width;
+    float *to = ret;
+    for (uint32_t i = 0; i < h->span->count; i++, to += (size_t)heads * width) {
+        uint32_t column = h->span->column + i;
+        const float *q = cpu_row(st->cpu, st->op->qkv, column) + (size_t)h->from * st->q_stride;
+        for (uint32_t head = 0; head < heads; head++)
+            memcpy(to + (size_t)head * width, q + (size_t)head * st->q_stride, width * sizeof(float));
+        prepare_queries(st, to, heads, width, column, h->span->position + i);
+    }
+    return ret;
+}
+
+static void attend_segments(const struct attention_stage *st, struct span_heads *h,
+                            const struct segment_range *range, uint32_t worker)
+{
+    const struct cpu *c = st->cpu;
+    const struct kern_kv kv = kv_of(st, h->span->seq, h->kv_head);
+    struct kern_query *queries = c->queries + (size_t)worker * CPU_QUERIES_MAX;
+    float *scratch = c->attention_scratch + (size_t)worker * c->attention_floats;
+    float *parts = c->attention_parts + parts_row(st, h) * parts_step(st) +
+                   (range->begin - range->run.begin) * KERN_ATTN_PART(st->kv->v_width);
+    if (st->append) {
+        /* The keys of this step are in the last segment. */
+        if (range->last && range->end == range->run.begin + range->run.count)
+            append_keys(st, h->span, h->kv_head, h->kv_head + 1);
+        h->copies = copy_queries(st, h, c->query_copies + (size_t)worker * c->query_copies_floats);
+    }
+    for (uint32_t n = 0, end; n < query_count(h); n = end) {
+        end = take_queries(st, h, n, queries);
+        c->ops->attn_apart(&kv, queries, end - n, range->begin * KERN_SEGMENT_TOKENS,
+                           range->end * KERN_SEGMENT_TOKENS, st->op->scale, parts + n * parts_step(st),
+                           parts_step(st), scratch);
+    }
+}
+
+static void join_segments(const struct attention_stage *st, const struct span_heads *h,
+                          const struct segment_range *range)
+{
+    const struct cpu *c = st->cpu;
+    uint32_t begin = range->run.begin, end = begin + range->run.count;
+    size_t row = parts_row(st, h);
+    for (uint32_t n = 0; n < query_count(h); n++, row++) {
+        const struct kern_query q = query_of(st, h, n);
+        float *sums = c->attention_sums + 2 * row;
+        c->ops->attn_join(&q, st->kv->v_width, begin * KERN_SEGMENT_TOKENS, end * KERN_SEGMENT_TOKENS,
+                          c->attention_parts + row * parts_step(st), &sums[0], &sums[1]);
+    }
+    if (range->last)
+        finish_heads(st, h);
+}
+
+/* Tile: a range of segments, a span, a KV head, some of its query heads. The last range to end joins them. */
+static void attend_range(void *arg, uint32_t tile, uint32_t worker)
+{
+    const struct attention_stage *st = arg;
+    uint32_t heads = st->cpu->span_count * st->kv->heads * st->head_tiles;
+    struct span_heads h = heads_of(st, tile % heads);
+    const struct segment_range range = range_of(st, h.span, tile / heads);
+    _Atomic uint32_t *ended = &st->cpu->ranges_ended[h.index];
+    if (range.begin < range.end)
+        attend_segments(st, &h, &range, worker);
+    if (atomic_fetch_add_explicit(ended, 1, memory_order_acq_rel) + 1 == st->ranges) {
+        atomic_store_explicit(ended, 0, memory_order_relaxed);
+        join_segments(st, &h, &range);
+    }
 }
 
 static void sum_token(struct cpu *c, const void *arg, uint32_t t)
@@ -322,13 +517,16 @@ void cpu_attend(struct compute *compute, const struct op_attention *a)
     struct cpu *c = cpu_of(compute);
     struct attention_stage st = stage_of(c, a);
     const unsigned sums = a->reader ? a->reader->sums : 0;
-    st.head_tiles = choose_head_tiles(&st);
     st.append = c->append_due;
     c->append_due = false;
     uint32_t heads = st.head_tiles == 1 ? a->heads / st.kv->heads : 1;
     const bool whole = heads * st.kv->v_width % cpu_sums_largest(sums) == 0;
     st.sums = whole ? sums : 0;
-    cpu_run(c, attend_tile, &st, c->span_count * st.kv->heads * st.head_tiles);
+    uint32_t tiles = c->span_count * st.kv->heads * st.head_tiles;
+    if (st.ranges == 1)
+        cpu_run(c, attend_tile, &st, tiles);
+    for (; st.ranges > 1 && st.at < st.longest; st.at += st.window)
+        cpu_run(c, attend_range, &st, tiles * st.ranges);
     if (sums && !whole)
         cpu_each_token(c, sum_token, a, a->out.width);
 }
