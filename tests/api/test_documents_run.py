@@ -168,8 +168,8 @@ def test_each_command_of_a_document_works(world, path):
             world.run(command)
 
 
-# Runs each program that a line of JSON has, and answers with its status and what it wrote to stderr. A program
-# is a child of a process that has imported the clients already, which takes seconds of a processor.
+# Runs each program that a line of JSON has, and answers with its status and what it wrote to stderr. Programs
+# are children of a process that has imported the clients already, which takes seconds of a processor.
 RUNNER = """
 import importlib.util, json, os, signal, sys, tempfile, types
 for name in "openai", "anthropic":
