@@ -2,15 +2,10 @@
 #ifndef PLATEAU_KERNEL_KERN_V16_AVX512_H
 #define PLATEAU_KERNEL_KERN_V16_AVX512_H
 
+#include "kernel/kern_shape.h"
+
 #include <immintrin.h>
 #include <stdint.h>
-
-#define V16_FN static inline __attribute__((always_inline, unused))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 typedef __m512 v16;
 

@@ -1,15 +1,17 @@
 plateau_test(test_matrix kernel tensor base memory)
 plateau_test(test_kern_matmul kernel tensor base memory)
 plateau_test(test_kern_int kernel tensor base memory)
-# Once more with the AMX tier over tiles in plain C, and AVX-VNNI's products in AVX-512's encoding. What the
-# program serves has -O2, which takes twice as long to compile.
+# Once more with the AMX tier over tiles in plain C, and AVX-VNNI's products in AVX-512's encoding, with one function
+# for all shapes (kern_shape.h). What the program serves has -O2, which takes twice as long to compile.
 plateau_test(test_kern_int_tiles kernel tensor base memory SOURCE test_kern_int.c)
 target_compile_definitions(test_kern_int_tiles PRIVATE TEST_SOFT_TILES)
 target_sources(test_kern_int_tiles PRIVATE soft_int_amx.c soft_int_avxvnni.c)
 set_source_files_properties(soft_int_amx.c soft_int_avxvnni.c PROPERTIES COMPILE_OPTIONS
   "-O1;-g1;-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni")
+set_source_files_properties(soft_int_avxvnni.c PROPERTIES COMPILE_DEFINITIONS KERN_ONE_SHAPE)
 if(PLATEAU_SANITIZE)
-  # The AVX2 and VNNI tiers show the same code to the sanitizers; its checks take clang minutes.
+  set_source_files_properties(soft_int_amx.c PROPERTIES COMPILE_DEFINITIONS KERN_ONE_SHAPE)
+  # The AVX2 and VNNI tiers show the same code to the sanitizers.
   set_property(SOURCE soft_int_avxvnni.c APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=${PLATEAU_SANITIZE})
 endif()
 plateau_test(test_kern_bf16 kernel tensor base memory)
