@@ -24,7 +24,8 @@
 #define INDEX_BYTES_MAX ((size_t)64 << 20)
 #define SHARDS_MAX      9999
 #define LISTED_MAX      3 /* names in a message */
-#define A_MODEL         "a model is a directory with config.json, .safetensors files and tokenizer.json"
+#define A_MODEL                                                                                              \
+    "a model is a directory with config.json, .safetensors files and tokenizer.json, or a GGUF file"
 
 static bool is_there(const char *dir, const char *name)
 {
@@ -279,13 +280,24 @@ static int tell_file(const char *path, int code, struct err *e)
     return err_set(e, code, "%s is no directory: " A_MODEL, path);
 }
 
+/* A path, or a name that is neither the hub's nor listed. */
+static int tell_nothing(const char *path, int code, struct err *e)
+{
+    if (strchr(path, '/'))
+        return err_set(e, code, "there is no file or directory %s: " A_MODEL, path);
+    return err_set(e, code,
+                   "there is no file or directory %s, and no model of that name: plateau models lists those "
+                   "that are here, plateau pull ORG/NAME fetches one",
+                   path);
+}
+
 int model_hint(const char *path, int code, struct err *e)
 {
     struct stat st;
     struct contents c;
     int r = stat(path, &st) < 0 ? -errno : 0;
     if (r == -ENOENT || r == -ENOTDIR)
-        return err_set(e, code, "there is no directory %s: " A_MODEL, path);
+        return tell_nothing(path, code, e);
     if (r == 0 && !S_ISDIR(st.st_mode))
         return tell_file(path, code, e);
     if (r == 0)

@@ -11,6 +11,7 @@
  * twice. */
 #include "base/check.h"
 #include "kernel/kern.h"
+#include "kernel/kern_stride.h"
 #include "kernel/kern_tiers.h"
 
 #include <string.h>
@@ -207,17 +208,6 @@ static void few_run(const struct amx *a, const struct chunk *t)
 
 /* ---- a call ---- */
 
-/* How far apart the rows of activations lie; 0: not equally far. */
-static size_t stride_of(const struct kern_bf16_columns *c)
-{
-    const size_t stride = (uintptr_t)c->x[1] - (uintptr_t)c->x[0];
-    for (uint32_t j = 2; j < c->count; j++) {
-        if ((uintptr_t)c->x[j] != (uintptr_t)c->x[0] + j * stride)
-            return 0;
-    }
-    return stride;
-}
-
 /* Sums 0 to 3, columns 4 and 5, weights 6 and 7. */
 static struct tile_config tiles_of(const struct amx *a)
 {
@@ -263,7 +253,8 @@ static void tier_bf16_matmul(const struct matrix *w, const struct kern_bf16_colu
     }
     ASSERT(w->form == MATRIX_PAIRS && w->k % TILE_STEPS == 0);
     struct amx_memory memory;
-    struct amx a = {.w = w, .c = c, .stride = stride_of(c), .memory = &memory};
+    struct amx a = {
+        .w = w, .c = c, .stride = kern_stride((const void *const *)c->x, c->count), .memory = &memory};
     a.columns = DIV_UP(c->count, DIV_UP(c->count, (uint32_t)TILE_COLUMNS));
     amx_call(&a, panel_begin, panel_end);
 }

@@ -19,6 +19,7 @@
  * Columns are cut evenly: 17 are 9 and 8, since a product takes as long as it has columns. */
 #include "base/check.h"
 #include "kernel/kern.h"
+#include "kernel/kern_stride.h"
 #include "kernel/kern_tiers.h"
 
 #include <math.h>
@@ -593,17 +594,6 @@ static void stream_run(struct amx *a, const struct chunk *t)
 
 /* ---- a call ---- */
 
-/* How far apart the rows of activations lie; 0: not equally far. */
-static size_t stride_of(const struct kern_int_columns *c)
-{
-    const size_t stride = (uintptr_t)c->x[1] - (uintptr_t)c->x[0];
-    for (uint32_t j = 2; j < c->count; j++) {
-        if ((uintptr_t)c->x[j] != (uintptr_t)c->x[0] + j * stride)
-            return 0;
-    }
-    return stride;
-}
-
 /* Sums 0 to 3, columns 4 and 5, codes 6 and 7. */
 static struct tile_config tiles_of(const struct amx *a)
 {
@@ -657,7 +647,7 @@ static void tier_int_matmul(const struct matrix *w, const struct kern_int_column
     a.codes_at = matrix_sides_bytes(w);
     a.block_groups = MIN_OF((uint32_t)BLOCK_GROUPS, BLOCK_STEPS / w->group);
     a.long_groups = LONG_STEPS / w->group;
-    a.rows = (struct values_form){stride_of(c), BLOCK_VALUES * c->bytes, BLOCK_VALUES};
+    a.rows = (struct values_form){kern_stride(c->x, c->count), BLOCK_VALUES * c->bytes, BLOCK_VALUES};
     a.copies = (struct values_form){BLOCK_VALUES, TILE_BYTES * c->bytes, TILE_BYTES};
     amx_call(&a, panel_begin, panel_end);
 }

@@ -209,6 +209,14 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
         engine_stop(e->loaded.engine);
 }
 
+/* The option that halves keys and values beside a shorter context. */
+static const char *kv_halving(const char *dtype)
+{
+    if (strcmp(dtype, "f32") == 0)
+        return " or --kv-dtype bf16";
+    return strcmp(dtype, "bf16") == 0 ? " or --kv-dtype int8" : "";
+}
+
 /* Keys and values of one whole context are set aside: often more than the weights. */
 static void log_loaded(const struct entry *e, uint64_t took_ns)
 {
@@ -216,12 +224,12 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
     const struct plan *plan = &e->now.plan;
     LOG_INFO("model_loaded",
              "model=%s form=\"%s\" context=%u%s%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
-             "kv_bytes=%llu "
-             "kv_dtype=%s kv_options=\"--max-model-len, --kv-dtype\" ms=%llu",
+             "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s\" ms=%llu",
              e->known.id, s->form, plan->max_model_len, s->longrope ? " longrope=" : "",
              s->longrope ? s->longrope : "", compute_mode_name(s->compute), (ull)s->weight_bytes,
              (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
-             model_kv_dtype(s), (ull)(took_ns / NS_PER_MS));
+             model_kv_dtype(s), plan->max_model_len / 2, kv_halving(model_kv_dtype(s)),
+             (ull)(took_ns / NS_PER_MS));
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)

@@ -1,4 +1,4 @@
-// chat.js - try a model: pictures, parameters, Stop, Markdown. Nothing is kept on the server; the talk is gone
+// chat.js - try a model: images, parameters, Stop, Markdown. Nothing is kept on the server; the talk is gone
 // with the tab.
 
 import { order, send } from "./api.js";
@@ -6,7 +6,7 @@ import { el, keyed, shorten, text, toast } from "./dom.js";
 import { bytes, count, seconds } from "./format.js";
 import { markdown } from "./markdown.js";
 
-const PICTURE_BYTES = 20 << 20, DRAW_MS = 80;
+const IMAGE_BYTES = 20 << 20, DRAW_MS = 80;
 const PARAMETERS = [
   ["temperature", "Temperature", { min: 0, max: 2, step: 0.05, placeholder: "model's" }],
   ["top_p", "Top-p", { min: 0, max: 1, step: 0.01, placeholder: "model's" }],
@@ -35,12 +35,12 @@ async function* eventsOf(reply) {
 }
 
 function contentOf(message) {
-  if (!message.pictures?.length) return message.text;
-  return [...message.pictures.map((p) => ({ type: "image_url", image_url: { url: p.url } })), { type: "text", text: message.text }];
+  if (!message.images?.length) return message.text;
+  return [...message.images.map((p) => ({ type: "image_url", image_url: { url: p.url } })), { type: "text", text: message.text }];
 }
 
 export function openChat(place) {
-  let messages = [], pictures = [], running = null, models = [], lastDraw = 0;
+  let messages = [], images = [], running = null, models = [], lastDraw = 0;
 
   // ---- its parts ----
 
@@ -50,28 +50,28 @@ export function openChat(place) {
   const thinking = el("select", { id: "chat-thinking" }, ...["model's", "on", "off"].map((t) => el("option", {}, t)));
   const talk = el("div", { class: "talk", role: "log", "aria-label": "Conversation", tabindex: "0" });
   const input = el("textarea", { id: "chat-input", rows: 3, placeholder: "Ask something. Enter sends, Shift+Enter makes a line.", "aria-label": "Your message" });
-  const file = el("input", { type: "file", accept: "image/png,image/jpeg,image/webp,image/gif", multiple: true, hidden: true, "aria-label": "Pictures" });
-  const addPicture = el("button", { type: "button", class: "btn", onclick: () => file.click() }, "Picture");
+  const file = el("input", { type: "file", accept: "image/png,image/jpeg,image/webp,image/gif", multiple: true, hidden: true, "aria-label": "Images" });
+  const addImage = el("button", { type: "button", class: "btn", onclick: () => file.click() }, "Image");
   const go = el("button", { class: "btn strong", id: "chat-send" }, "Send");
   const stop = el("button", { type: "button", class: "btn strong", id: "chat-stop", hidden: true }, "Stop");
   const strip = el("div", { class: "strip" });
   const field = (id, words, control) => el("div", { class: "field" }, el("label", { for: id }, words), control);
-  const form = el("form", { class: "composer" }, strip, input, el("div", { class: "row" }, addPicture, file, el("span", { class: "grow" }), stop, go));
+  const form = el("form", { class: "composer" }, strip, input, el("div", { class: "row" }, addImage, file, el("span", { class: "grow" }), stop, go));
   place.append(el("aside", { class: "card settings" }, el("h2", {}, "Try a model"), field("chat-model", "Model", model), note, field("chat-system", "System", system),
     el("div", { class: "grid2" }, PARAMETERS.map(([name, words]) => field(`chat-${name}`, words, inputs[name])), field("chat-thinking", "Thinking", thinking)),
     el("div", { class: "row" }, el("button", { type: "button", class: "btn small", onclick: clear }, "New"), el("button", { type: "button", class: "btn small", onclick: save }, "Save"))),
   el("section", { class: "card conversation" }, talk, form));
 
-  // ---- pictures ----
+  // ---- images ----
 
   function addFiles(files) {
     for (const each of files) {
       if (!/^image\/(png|jpeg|webp|gif)$/.test(each.type)) toast(`${each.name || "That"} is no PNG, JPEG, WebP or GIF.`, "bad");
-      else if (each.size > PICTURE_BYTES) toast(`${each.name} has ${bytes(each.size)}; ${bytes(PICTURE_BYTES)} is the limit.`, "bad");
+      else if (each.size > IMAGE_BYTES) toast(`${each.name} has ${bytes(each.size)}; ${bytes(IMAGE_BYTES)} is the limit.`, "bad");
       else {
         const reader = new FileReader();
         reader.onload = () => {
-          pictures.push({ name: each.name || "picture", url: reader.result });
+          images.push({ name: each.name || "image", url: reader.result });
           drawStrip();
         };
         reader.readAsDataURL(each);
@@ -80,8 +80,8 @@ export function openChat(place) {
   }
 
   function drawStrip() {
-    strip.replaceChildren(...pictures.map((p, i) => el("figure", {}, el("img", { src: p.url, alt: p.name }),
-      el("button", { type: "button", class: "btn small", "aria-label": `Remove ${p.name}`, onclick: () => { pictures.splice(i, 1); drawStrip(); } }, "×"))));
+    strip.replaceChildren(...images.map((p, i) => el("figure", {}, el("img", { src: p.url, alt: p.name }),
+      el("button", { type: "button", class: "btn small", "aria-label": `Remove ${p.name}`, onclick: () => { images.splice(i, 1); drawStrip(); } }, "×"))));
   }
   file.addEventListener("change", () => { addFiles(file.files); file.value = ""; });
   input.addEventListener("paste", (event) => { if (event.clipboardData.files.length) { event.preventDefault(); addFiles(event.clipboardData.files); } });
@@ -98,7 +98,7 @@ export function openChat(place) {
     button("Copy", () => navigator.clipboard?.writeText(m.text).then(() => toast("Copied."), () => {}));
     if (m.role === "user") button("Edit", () => edit(m));
     else button("Again", () => again(m));
-    const node = el("article", { class: `message ${m.role}`, "aria-label": m.role === "user" ? "You" : "Model" }, m.pictures?.length ? el("div", { class: "strip" }, m.pictures.map((p) => el("img", { src: p.url, alt: p.name }))) : null, fold, body, facts, tools);
+    const node = el("article", { class: `message ${m.role}`, "aria-label": m.role === "user" ? "You" : "Model" }, m.images?.length ? el("div", { class: "strip" }, m.images.map((p) => el("img", { src: p.url, alt: p.name }))) : null, fold, body, facts, tools);
     return Object.assign(node, { parts_: { body, fold, reasoning, facts, tools } });
   }
 
@@ -126,7 +126,7 @@ export function openChat(place) {
     if (running) return;
     messages = messages.slice(0, messages.indexOf(m));
     input.value = m.text;
-    pictures = m.pictures || [];
+    images = m.images || [];
     drawStrip();
     draw();
     input.focus();
@@ -156,7 +156,7 @@ export function openChat(place) {
   // ---- asking ----
 
   function bodyOf() {
-    const body = { model: model.value, stream: true, stream_options: { include_usage: true }, messages: messages.filter((m) => m.text || m.pictures?.length).map((m) => ({ role: m.role, content: contentOf(m) })) };
+    const body = { model: model.value, stream: true, stream_options: { include_usage: true }, messages: messages.filter((m) => m.text || m.images?.length).map((m) => ({ role: m.role, content: contentOf(m) })) };
     if (system.value.trim()) body.messages.unshift({ role: "system", content: system.value });
     for (const [name] of PARAMETERS) if (inputs[name].value !== "") body[name] = Number(inputs[name].value);
     if (thinking.value !== "model's") body.chat_template_kwargs = { enable_thinking: thinking.value === "on" };
@@ -223,10 +223,10 @@ export function openChat(place) {
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (running || (!input.value.trim() && pictures.length === 0)) return;
-    messages.push({ id: crypto.randomUUID?.() || String(Math.random()), role: "user", text: input.value, pictures, reasoning: "", facts: "", error: "", over: true });
+    if (running || (!input.value.trim() && images.length === 0)) return;
+    messages.push({ id: crypto.randomUUID?.() || String(Math.random()), role: "user", text: input.value, images, reasoning: "", facts: "", error: "", over: true });
     input.value = "";
-    pictures = [];
+    images = [];
     drawStrip();
     answer();
   });
@@ -241,9 +241,9 @@ export function openChat(place) {
 
   function sayModel() {
     const m = models.find((each) => each.id === model.value);
-    addPicture.hidden = !m?.images;
+    addImage.hidden = !m?.images;
     if (!m) text(note, "");
-    else if (m.state === "ready") text(note, m.images ? "Ready; it reads pictures." : "Ready; text only.");
+    else if (m.state === "ready") text(note, m.images ? "Ready; it reads images." : "Ready; text only.");
     else text(note, m.load_seconds ? `Not loaded: the first answer waits about ${seconds(m.load_seconds)} for it.` : "Not loaded: the first answer waits until it is.");
   }
   model.addEventListener("change", sayModel);

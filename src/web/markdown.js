@@ -1,5 +1,5 @@
 // markdown.js - the Markdown of answers as nodes: paragraphs, headings, lists, quotes, tables, code, bold,
-// italics, links. Markup in an answer stays text, pictures are not loaded, and a link has its address beside
+// italics, links. Markup in an answer stays text, images are not loaded, and a link has its address beside
 // it. Nothing nests deeper than DEPTH.
 
 import { el, toast } from "./dom.js";

@@ -67,7 +67,8 @@ export function openMemory() {
     keyed(body, parts, (p) => p.key, makeRow, updateRow);
     for (const [name, chip] of Object.entries(chips)) setFigure(chip.node, m[name], bytes(m[name]));
     chips.unaccounted_bytes.node.dataset.level = Math.abs(m.unaccounted_bytes) > UNACCOUNTED ? "warn" : "ok";
-    chips.unaccounted_bytes.node.title = "What the system counts less what accounts have; within 32 MiB it is rounding";
+    chips.unaccounted_bytes.node.title = "What the system counts, less what the accounts and the heap's allocator hold. Up to 32 MiB either way is no fault";
+    chips.resident_bytes.node.title = "Resident and swapped memory of the process, without mapped files";
     keyed(devices, m.devices, (d) => d.domain, () => el("p", {}), (p, d) => text(p, `${d.domain}: ${bytes(d.used_bytes)} of ${bytes(d.limit_bytes)}, ${bytes(d.reserved_bytes)} reserved`));
   }
 

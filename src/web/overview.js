@@ -79,7 +79,7 @@ function openTiles() {
     ["Writing", "rates.generated_tokens", "tokens/s", "generated_tokens"],
     ["First token", "rates.first_token_seconds", "median", "first_token_seconds"],
     ["Reading prompts", "rates.prefill_tokens", "tokens/s", "prefill_tokens"],
-    ["Found in cache", "rates.cached_ratio", "of prompt tokens", "cached_tokens"],
+    ["Found in cache", "rates.cached_ratio", "of prompts", "cached_tokens"],
   ];
   const tiles = names.map(([title, name, unit, series]) => {
     const value = figure(name), note = el("p", { class: "soft" });

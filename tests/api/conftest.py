@@ -5,6 +5,7 @@ The program is PLATEAU_BIN (or PLATEAU_PROGRAM), build/plateau without either.""
 
 import contextlib
 import http.client
+import importlib
 import importlib.util
 import json
 import os
@@ -17,7 +18,6 @@ import threading
 import time
 
 import httpx
-import openai
 import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -36,12 +36,28 @@ os.environ["XDG_CACHE_HOME"] = RUNTIME.name + "/cache"
 os.environ.pop("RUNTIME_DIRECTORY", None)
 ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
+# For a server with a tiny model: in a machine's memory it has millions of pages, and a gigabyte of tables.
+FEW_PAGES = "--memory-limit=1G"
 
 
 # Tests with clients of other projects run in the environment that has the package: see `./test clients`.
 PACKAGES = {"agents": "agents", "described": "schemathesis", "instructor": "instructor",
             "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic", "metaschema": "jsonschema"}
 collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if not importlib.util.find_spec(package)]
+
+
+class Late:
+    """A package that is imported when it is first used: every process collects all tests and runs a few, and
+    the clients take seconds of a processor."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __getattr__(self, member):
+        return getattr(importlib.import_module(self.name), member)
+
+
+anthropic, openai = Late("anthropic"), Late("openai")
 
 
 def pytest_configure(config):
@@ -57,7 +73,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in slow)
 
 
-def until(check, seconds=60, every=0.01):
+def until(check, seconds=60, every=0.02):
     """Returns the result of `check` once it is true."""
     end = time.monotonic() + seconds
     while True:

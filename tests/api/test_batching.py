@@ -106,7 +106,7 @@ def test_sequences_share_steps(server):
 def test_who_gives_up_its_pages_for_others_loses_no_token(server):
     """Pages for a few, and eight that want them: some must give theirs back, wait, and begin again."""
     prompts = [[10 + i] * (280 + 10 * i) for i in range(8)]
-    fields = {"temperature": 0, "max_tokens": 400, "ignore_eos": True, "return_token_ids": True}
+    fields = {"temperature": 0, "max_tokens": 200, "ignore_eos": True, "return_token_ids": True}
 
     def ask(which, prompt):
         reply = which.post("/v1/completions", prompt=prompt, **fields)
@@ -118,7 +118,7 @@ def test_who_gives_up_its_pages_for_others_loses_no_token(server):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         wanted = list(pool.map(lambda prompt: ask(server, prompt), prompts))
         with serving(*(f"--{name}={value}" for name, value in options.items())) as tight:
-            assert tight.status()["models"][0]["pages_max"] * 32 < sum(len(p) + 400 for p in prompts)
+            assert tight.status()["models"][0]["pages_max"] * 32 < sum(len(p) + 200 for p in prompts)
             assert list(pool.map(lambda prompt: ask(tight, prompt), prompts)) == wanted
             assert tight.status()["models"][0]["preemptions"] > 0
             (root,) = tight.memory()["accounts"]

@@ -4,10 +4,9 @@ and in the history. tests/api/test_responses.py has those of Responses."""
 import json
 import re
 
-import openai
 import pytest
 
-from conftest import ANSWER_S, events, refused
+from conftest import ANSWER_S, events, openai, refused
 
 PATH = "/v1/chat/completions"
 ASK = [{"role": "user", "content": "Call it."}]

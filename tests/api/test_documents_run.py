@@ -3,6 +3,7 @@ they name: models, keys, a hub, a server. NOT_HERE lists the commands that need 
 
 import contextlib
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -12,7 +13,7 @@ import sys
 import httpx
 import pytest
 
-from conftest import ADMIN_KEY, ANSWER_S, MODEL, PROGRAM, TOP, Server, until
+from conftest import ADMIN_KEY, MODEL, PROGRAM, TOP, Server, until
 from hub_stand_in import Hub, Model, folder
 
 DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
@@ -94,7 +95,7 @@ class World:
         before = os.environ.get("XDG_RUNTIME_DIR")
         os.environ["XDG_RUNTIME_DIR"] = str(home / "run")
         try:
-            self.server = Server(*[o for name in NAMES for o in ("--alias", name)], "--embeddings")
+            self.server = Server(*[o for name in NAMES for o in ("--alias", name)], "--embeddings", "--max-model-len=4096")
         finally:
             os.environ["XDG_RUNTIME_DIR"] = before
 
@@ -167,6 +168,44 @@ def test_each_command_of_a_document_works(world, path):
             world.run(command)
 
 
+# Runs each program that a line of JSON has, and answers with its status and what it wrote to stderr. Programs
+# are children of a process that has imported the clients already, which takes seconds of a processor.
+RUNNER = """
+import importlib.util, json, os, signal, sys, tempfile, types
+for name in "openai", "anthropic":
+    if importlib.util.find_spec(name):
+        __import__(name)
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as said:
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+            os.dup2(0, 1)
+            os.dup2(said.fileno(), 2)
+            signal.alarm(SECONDS)
+            sys.modules["__main__"] = program = types.ModuleType("__main__")
+            exec(compile(json.loads(line), "program", "exec"), program.__dict__)
+            sys.exit()
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        print(json.dumps([status, said.read()]), flush=True)
+""".replace("SECONDS", str(SECONDS))
+
+
+@pytest.fixture(scope="module")
+def runner(world):
+    """A function: status and stderr of a program."""
+    with subprocess.Popen([sys.executable, "-c", RUNNER], cwd=world.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env={**world.env, "OPENAI_API_KEY": "none"}) as process:
+        def run(text):
+            process.stdin.write(json.dumps(text) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        yield run
+        process.stdin.close()
+
+
 # The environments of `./test clients`.
 OF_CLIENTS = any(importlib.util.find_spec(name) for name in ("litellm", "agents"))
 
@@ -176,7 +215,7 @@ def of_packages(text):
 
 
 @pytest.mark.parametrize("path, number", [(p, i) for p in DOCUMENTS for i in range(len(programs(p)))], ids=lambda v: str(v.relative_to(TOP)) if isinstance(v, pathlib.Path) else str(v))
-def test_each_python_program_of_a_document_works(world, path, number):
+def test_each_python_program_of_a_document_works(world, runner, path, number):
     text = programs(path)[number]
     if of_packages(text):
         pytest.skip(f"{of_packages(text)[0]} is not installed")
@@ -187,9 +226,8 @@ def test_each_python_program_of_a_document_works(world, path, number):
     text = re.sub(r"\bmessages=messages\b", "messages=[{'role': 'user', 'content': 'Extract JSON with name: tr'}]", text)
     if "completions.create(model=\"canary\", messages=[{'role'" in text and "import" not in text:
         text = "from openai import OpenAI\n" + text
-    got = subprocess.run([sys.executable, "-c", before + world.told(text)], cwd=world.home, capture_output=True, text=True, timeout=ANSWER_S,
-                         env={**world.env, "OPENAI_API_KEY": "none"})
-    assert got.returncode == 0, got.stderr[-3000:]
+    status, said = runner(before + world.told(text))
+    assert status == 0, said[-3000:]
 
 
 LLM = pathlib.Path(sys.executable).parent / "llm"

@@ -9,10 +9,9 @@ import random
 import struct
 import time
 
-import openai
 import pytest
 
-from conftest import ANSWER_S, MODEL, TOP, Open, Server, all_returned, settled
+from conftest import ANSWER_S, FEW_PAGES, MODEL, TOP, Open, Server, all_returned, openai, settled
 from hostile import draws
 
 EMBEDDING = TOP / "tests/golden/data/qwen3_embedding"
@@ -29,7 +28,7 @@ class Vectors(Server):
     """The embedding model, a generator, and the generator under a name that makes it a reranker."""
 
     def arguments(self):
-        return [str(EMBEDDING), str(MODEL), str(self.reranker)]
+        return [str(EMBEDDING), str(MODEL), str(self.reranker), FEW_PAGES]
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +134,7 @@ def test_a_client_that_leaves_leaves_nothing(served):
 def test_a_queue_that_is_smaller_than_the_request():
     class Small(Server):
         def arguments(self):
-            return [str(EMBEDDING)]
+            return [str(EMBEDDING), FEW_PAGES]
 
     server = Small("--max-num-seqs", 2, "--max-queue", 3)
     try:
@@ -186,7 +185,7 @@ def test_dimensions_of_a_model_that_has_them(served, tmp_path):
 
     class Cuts(Server):
         def arguments(self):
-            return [str(small)]
+            return [str(small), FEW_PAGES]
 
     server = Cuts()
     try:

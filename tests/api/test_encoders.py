@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from conftest import TOP, Server, all_returned, settled
+from conftest import FEW_PAGES, TOP, Server, all_returned, settled
 
 DATA = TOP / "tests/golden/data"
 EMBEDDERS = ["bert", "xlm_roberta", "embeddinggemma"]
@@ -50,7 +50,7 @@ def with_tokenizer(folder, name, template):
 
 class Encoders(Server):
     def arguments(self):
-        return self.models
+        return [*self.models, FEW_PAGES]
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_an_encoder_without_modules(tmp_path):
 
     class Plain(Server):
         def arguments(self):
-            return [str(model)]
+            return [str(model), FEW_PAGES]
 
     server = Plain()
     try:

@@ -7,11 +7,9 @@ import signal
 import subprocess
 import time
 
-import anthropic
-import openai
 import pytest
 
-from conftest import FAULTY, GOLDEN, MODEL as CANARY, Faulty, Open, all_returned, case_fields, refused, serving, settled, until
+from conftest import FAULTY, GOLDEN, MODEL as CANARY, Faulty, Open, all_returned, anthropic, case_fields, openai, refused, serving, settled, until
 from test_streams import parse
 
 TEXT = "/v1/completions"

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import ANSWER_S, Server
+from conftest import ANSWER_S, Server, serving
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PLATEAU_PROGRAM", str(ROOT / "build" / "plateau"))
@@ -50,6 +50,15 @@ def test_a_server_says_what_to_do_next(served):
     page, question, model = served.first
     assert f"http://127.0.0.1:{served.port}/" in page and "#key=" not in page, "no key where no terminal is"
     assert " chat canary" in question and " pull " in model and " serve " in model
+
+
+def test_a_load_says_what_it_sets_aside_and_what_halves_it(served):
+    line = next(line for line in served.lines if "event=model_loaded" in line)
+    halved, option = re.search(r'kv_halved_by="--max-model-len \d+ or (--kv-dtype \w+)"', line), ["--max-model-len", re.search(r" context=(\d+)", line)[1]]
+    assert int(re.search(r"set_aside_bytes=(\d+)", line)[1]) > int(re.search(r"kv_bytes=(\d+)", line)[1]) > 0
+    with serving("--threads", "1", "--alias", "dog", *option, *halved[1].split()) as other:
+        found = next(line for line in other.lines if "event=model_loaded" in line)
+    assert 2 * int(re.search(r"kv_bytes=(\d+)", found)[1]) == int(re.search(r"kv_bytes=(\d+)", line)[1])
 
 
 def test_open_gives_the_pages_address_with_the_key(served, home):
@@ -164,11 +173,11 @@ def assert_shares(server, found):
 
 
 def test_bench_starts_a_server_of_its_own(tmp_path):
-    got = run(tmp_path, "bench", "--local", "--quick", "--tokens", "8", "--csv")
+    got = run(tmp_path, "bench", "--local", "--quick", "--tokens", "8", "--csv", PLATEAU_MAX_MODEL_LEN="4096")
     assert got.returncode == 0, got.stderr
     rows = list(csv.DictReader(got.stdout.splitlines()))
     kinds = [row["measurement"] for row in rows]
-    assert kinds == ["decode"] * 2 + ["prefill", "found"] * 3 + ["machine_read", "machine_multiply", "planned", "peak", "left"]
+    assert kinds == ["decode"] * 2 + ["prefill", "found"] * 2 + ["machine_read", "machine_multiply", "planned", "peak", "left"]
     assert all(float(row["share"]) > 0 and float(row["rate"]) > 0 for row in rows if row["measurement"] in ("prefill",))
     assert {row["model"] for row in rows} == {"canary"} and all(float(row["tokens_per_second"]) > 0 for row in rows if row["measurement"] == "decode")
     memory = {row["measurement"]: int(row["bytes"]) for row in rows[-3:]}
@@ -183,9 +192,17 @@ def _read(path):
         return b""
 
 
-def test_bench_as_a_table_and_its_mistakes(served, tmp_path):
-    got = run(tmp_path, "bench", "--quick", "--tokens", "2", "--url", served.url, "--api-key", "a-secret")
-    assert got.returncode == 0 and got.stdout.startswith(f"canary at {served.url}, 2 tokens an answer")
+@pytest.fixture
+def short():
+    """A server whose contexts have no room for the longest prompt of a measurement."""
+    server = Server("--threads", "1", "--max-model-len", "4096", "--api-key", "a-secret", key="a-secret")
+    yield server
+    assert server.stop() == 0
+
+
+def test_bench_as_a_table_and_its_mistakes(short, tmp_path):
+    got = run(tmp_path, "bench", "--quick", "--tokens", "2", "--url", short.url, "--api-key", "a-secret")
+    assert got.returncode == 0 and got.stdout.startswith(f"canary at {short.url}, 2 tokens an answer")
     assert "peak" not in got.stdout, "an API key does not show it"
     assert re.search(r"this machine reads [\d.]+ GB/s and multiplies [\d.]+ GFLOP/s \(f32\), with \d+ threads", got.stdout)
     got = run(tmp_path, "bench", "--json", "--csv")
@@ -193,9 +210,9 @@ def test_bench_as_a_table_and_its_mistakes(served, tmp_path):
     got = run(tmp_path, "bench", "--local", tmp_path / "none")
     assert got.returncode == 1 and "none" in got.stderr and "the server of the measurement did not start" in got.stderr
     for arguments in (["dog"], ["--name", "dog"]):
-        got = run(tmp_path, "bench", "--url", served.url, "--api-key", "a-secret", *arguments)
+        got = run(tmp_path, "bench", "--url", short.url, "--api-key", "a-secret", *arguments)
         assert got.returncode == 1 and "has no model dog" in got.stderr
-    for arguments, words in ((["--name", "dog"], "the server of --url"), (["--url", served.url, "--local"], "give one of them")):
+    for arguments, words in ((["--name", "dog"], "the server of --url"), (["--url", short.url, "--local"], "give one of them")):
         got = run(tmp_path, "bench", *arguments)
         assert got.returncode == 2 and words in got.stderr
 

@@ -177,5 +177,5 @@ def test_other_programs_models_are_listed(tmp_path):
         else:
             assert got.returncode == 1 and "ends within its head" in got.stderr and digest in got.stderr, "its file was found"
     got = run(tmp_path, "plan", "someone/tiny:q9")
-    assert got.returncode == 1 and "there is no directory someone/tiny:q9" in got.stderr
+    assert got.returncode == 1 and "there is no file or directory someone/tiny:q9" in got.stderr
     assert "the file ends within its head" in found["tiny:latest"]["reason"] and found["tiny:latest"]["path"].endswith(digest)

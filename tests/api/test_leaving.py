@@ -1,5 +1,6 @@
 """How requests end before their time: clients that leave, that do not read, and DELETE."""
 
+import concurrent.futures
 import contextlib
 import time
 
@@ -164,12 +165,20 @@ def token_ids(request):
     return ids, code
 
 
-@pytest.mark.parametrize("delete", [True, False], ids=["deleted", "left"])
-def test_a_client_leaves_while_preempted(server, tight, delete):
-    """The requests that made it wait continue with the same tokens."""
+@pytest.fixture(scope="module")
+def four(server):
+    """Prompts, fields, and the tokens of each where there are pages for all of them."""
     prompts = [[10 + i] * 400 for i in range(4)]
     fields = {"temperature": 0, "max_tokens": 400, "ignore_eos": True, "return_token_ids": True}
-    wanted = [server.complete(prompt, **fields).json()["choices"][0]["token_ids"] for prompt in prompts]
+    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+        replies = list(pool.map(lambda prompt: server.complete(prompt, **fields).json(), prompts))
+    return prompts, fields, [reply["choices"][0]["token_ids"] for reply in replies]
+
+
+@pytest.mark.parametrize("delete", [True, False], ids=["deleted", "left"])
+def test_a_client_leaves_while_preempted(four, tight, delete):
+    """The requests that made it wait continue with the same tokens."""
+    prompts, fields, wanted = four
     before = settled(tight)
     assert tight.status()["models"][0]["pages_max"] * 32 < 4 * 800
     with contextlib.ExitStack() as stack:

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import TOP, Server, serving, until
+from conftest import FEW_PAGES, TOP, Server, serving, until
 
 PHI = TOP / "tests/golden/data/phi3"
 TEXT = json.loads((PHI / "golden.json").read_text())["text"]
@@ -11,7 +11,7 @@ TEXT = json.loads((PHI / "golden.json").read_text())["text"]
 
 class Phi(Server):
     def arguments(self):
-        return [str(PHI)]
+        return [str(PHI), FEW_PAGES]
 
 
 @pytest.mark.parametrize("context, factors", [(32, "short"), (200, "long")])

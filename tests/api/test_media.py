@@ -8,7 +8,7 @@ import random
 import pytest
 from PIL import Image
 
-from conftest import GOLDEN, TOP, Open, Server, case_fields, events, refused, serving, until
+from conftest import FEW_PAGES, GOLDEN, TOP, Open, Server, case_fields, events, refused, serving, until
 from seeing import (SEEN, ask, asking, choice, data_url, encoded, file_of, image, nothing_left, images, pixels_of, png_of,
                     text, tokens, user, video)
 from test_cache import cached_tokens, clear, whole_pages_before
@@ -441,7 +441,7 @@ def test_a_model_without_its_vision_encoder_refuses_images():
 def test_a_model_that_reads_text_only_refuses_images(tmp_path):
     class Blind(Server):
         def arguments(self):
-            return [str(TOP / "tests/golden/data/qwen3")]
+            return [str(TOP / "tests/golden/data/qwen3"), FEW_PAGES]
 
     with serving(kind=Blind) as s:
         refused(ask(s, file_of(SEEN[0]), WHAT), 400, "unsupported_value", "takes text only", "input_modalities")

@@ -4,6 +4,7 @@ ceiling, and every client is answered."""
 import asyncio
 import collections
 import contextlib
+import functools
 import http.client
 import io
 import json
@@ -143,6 +144,7 @@ def prompt(seed, tokens):
     return [draw.randrange(1000, 8000) for _ in range(tokens)]
 
 
+@functools.cache
 def text_of(size):
     return "".join(random.Random(size).choices("abcdefgh ", k=size))
 

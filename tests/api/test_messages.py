@@ -4,10 +4,9 @@ import base64
 import json
 import re
 
-import anthropic
 import pytest
 
-from conftest import ANSWER_S, TOP, Open, serving, until
+from conftest import ANSWER_S, TOP, Open, anthropic, serving, until
 
 PATH = "/v1/messages"
 IMAGE = (TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes()

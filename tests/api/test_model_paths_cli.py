@@ -59,7 +59,8 @@ def top(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path, words", [
-    ("nowhere", ["there is no directory nowhere", "config.json, .safetensors files and tokenizer.json"]),
+    ("nowhere", ["there is no file or directory nowhere", "plateau models lists", "plateau pull ORG/NAME"]),
+    ("./nowhere", ["there is no file or directory ./nowhere: a model is", "config.json, .safetensors files and tokenizer.json, or a GGUF file"]),
     ("ORG/NAME", ["ORG/NAME is not a directory here and not in the hub's cache", "plateau pull ORG/NAME fetches it"]),
     ("acme/Half", ["in the hub's cache, but no revision is complete", "plateau pull acme/Half"]),
     ("acme/Canary@v2", ["has no complete revision v2 of acme/Canary"]),

@@ -2,10 +2,9 @@
 
 import json
 
-import openai
 import pytest
 
-from conftest import GOLDEN
+from conftest import GOLDEN, openai
 
 TOOLS = [{"type": "function", "function": {"name": "get_time", "description": "Local time of a city.", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]

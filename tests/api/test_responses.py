@@ -4,10 +4,9 @@ import base64
 import json
 import re
 
-import openai
 import pytest
 
-from conftest import ANSWER_S, TOP, account, refused
+from conftest import ANSWER_S, TOP, account, openai, refused
 
 PATH = "/v1/responses"
 IMAGE = (TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes()

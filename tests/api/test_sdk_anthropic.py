@@ -2,10 +2,9 @@
 
 import asyncio
 
-import anthropic
 import pytest
 
-from conftest import ANSWER_S, SDK_KEY
+from conftest import ANSWER_S, SDK_KEY, anthropic
 from sdk import ALIAS, ANSWER, ASK, IMAGE, SEEN, TIME, TOOL, failing_first
 
 COLD = {"temperature": 0}
@@ -13,8 +12,8 @@ FIELDS = {"model": "canary", "max_tokens": 60, "extra_body": COLD}
 FUNCTION = {"name": "get_time", "description": "Local time of a city.", "input_schema": TOOL["function"]["parameters"]}
 
 
-def connect(server, kind=anthropic.Anthropic, **options):
-    return kind(**{"base_url": server.url, "api_key": SDK_KEY, "max_retries": 0, "timeout": ANSWER_S, **options})
+def connect(server, kind="Anthropic", **options):
+    return getattr(anthropic, kind)(**{"base_url": server.url, "api_key": SDK_KEY, "max_retries": 0, "timeout": ANSWER_S, **options})
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def text(message):
 
 def test_async(sdk):
     async def flow():
-        async with connect(sdk, anthropic.AsyncAnthropic) as c:
+        async with connect(sdk, "AsyncAnthropic") as c:
             whole = await asyncio.gather(*[c.messages.create(messages=ASK, **FIELDS) for _ in range(2)])
             async with c.messages.stream(messages=ASK, **FIELDS) as stream:
                 return [text(m) for m in whole] + ["".join([t async for t in stream.text_stream])]

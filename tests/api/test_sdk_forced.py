@@ -6,11 +6,10 @@ import importlib.util
 import json
 import typing
 
-import openai
 import pydantic
 import pytest
 
-from conftest import ANSWER_S, SDK_KEY
+from conftest import ANSWER_S, SDK_KEY, openai
 from sdk import ASK, MKDIR, TIME, TOOL
 
 GREEDY = {"model": "canary", "temperature": 0}

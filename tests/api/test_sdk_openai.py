@@ -4,17 +4,16 @@ client's release 2, which other packages require."""
 import asyncio
 import json
 
-import openai
 import pytest
 
-from conftest import ANSWER_S, GOLDEN, SDK_KEY
+from conftest import ANSWER_S, GOLDEN, SDK_KEY, openai
 from sdk import ALIAS, ANSWER, ASK, IMAGE, LONG, LOOK, MKDIR, SEEN, TIME, TOOL, failing_first
 
 GREEDY = {"model": "canary", "temperature": 0}
 
 
-def connect(server, kind=openai.OpenAI, **options):
-    return kind(**{"base_url": server.url + "/v1", "api_key": SDK_KEY, "max_retries": 0, "timeout": ANSWER_S, **options})
+def connect(server, kind="OpenAI", **options):
+    return getattr(openai, kind)(**{"base_url": server.url + "/v1", "api_key": SDK_KEY, "max_retries": 0, "timeout": ANSWER_S, **options})
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def api(sdk):
 def later(sdk, flow):
     """The result of `flow` with a client of asyncio."""
     async def run():
-        async with connect(sdk, openai.AsyncOpenAI) as c:
+        async with connect(sdk, "AsyncOpenAI") as c:
             return await flow(c)
     return asyncio.run(run())
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conftest import TOP, Server, serving
+from conftest import FEW_PAGES, TOP, Server, serving
 
 DATA = TOP / "tests/golden/data"
 
@@ -13,7 +13,7 @@ DATA = TOP / "tests/golden/data"
 def test_a_prefix_hit_changes_no_token(name):
     class Small(Server):
         def arguments(self):
-            return [str(DATA / name)]
+            return [str(DATA / name), FEW_PAGES]
 
     text = json.loads((DATA / name / "golden.json").read_text())["text"]
     fields = {"max_tokens": 32, "temperature": 0, "ignore_eos": True, "return_token_ids": True}

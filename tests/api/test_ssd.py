@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import GOLDEN, MODEL, PROGRAM, TOP, Server, case_fields, until
+from conftest import FEW_PAGES, GOLDEN, MODEL, PROGRAM, TOP, Server, case_fields, until
 
 PAGE = 32
 LONG = os.environ.get("PLATEAU_LONG")
@@ -365,7 +365,7 @@ class Windowed(Server):
     model = "gemma2"
 
     def arguments(self):
-        return [str(TOP / "tests/golden/data" / self.model)]
+        return [str(TOP / "tests/golden/data" / self.model), FEW_PAGES]
 
 
 class WindowedOss(Windowed):

@@ -3,11 +3,9 @@ nothing by itself here: its calls are right because the grammar allows nothing e
 
 import json
 
-import anthropic
-import openai
 import pytest
 
-from conftest import ANSWER_S
+from conftest import ANSWER_S, anthropic, openai
 
 SCHEMA = {"type": "object", "properties": {
     "path": {"type": "string", "pattern": "^/[a-z]{1,8}$"},

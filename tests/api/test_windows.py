@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import TOP, Server, serving
+from conftest import FEW_PAGES, TOP, Server, serving
 from test_generate import run
 from test_speculation import metric
 
@@ -25,7 +25,7 @@ def tokens(server, prompt=PROMPT, **fields):
 
 
 def serve(folder, *options):
-    return serving(*options, kind=type("Small", (Server,), {"arguments": lambda self: [str(folder)]}))
+    return serving(*options, kind=type("Small", (Server,), {"arguments": lambda self: [str(folder), FEW_PAGES]}))
 
 
 @pytest.fixture(scope="module")
