@@ -1,5 +1,4 @@
-/* gpu_units.h - what a commit unit of a device costs, alone and while a step runs, and what recorded steps take
- * of its memory. */
+/* gpu_units.h - the cost of a commit unit, alone and beside steps; the memory of recorded steps. */
 #ifndef PLATEAU_BENCH_GPU_UNITS_H
 #define PLATEAU_BENCH_GPU_UNITS_H
 

@@ -133,7 +133,7 @@ struct cuda_device {
     struct cuda_profile *profile; /* NULL: kernels are not timed */
     atomic_bool failed;           /* something since the last step's end */
     atomic_uint_least64_t committed;
-    /* What was put into the queue outside of steps, and how much of it has passed. */
+    /* Work put into the queue outside of steps, and how much of it has passed. */
     atomic_uint_least64_t queued, passed;
     pthread_mutex_t lock; /* of the ranges, and of `fresh` */
     struct cuda_range *ranges;

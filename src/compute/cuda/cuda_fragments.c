@@ -39,7 +39,7 @@ static struct weight shape_of(const struct linear_source *s, uint32_t count)
     return w;
 }
 
-/* Groups of other widths stay as they are, in f32. */
+/* Groups of other widths keep their form, in f32. */
 bool cuda_takes_fragments(const struct linear_source *s, uint32_t count, enum compute_mode mode)
 {
     bool exact = mode != COMPUTE_BF16 || s->transposed;

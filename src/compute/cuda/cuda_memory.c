@@ -1,10 +1,10 @@
 /* cuda_memory.c - the device's memory: reserved addresses, and pieces of UNIT_BYTES that the driver maps.
  *
  * UNIT_BYTES is the least that the driver gives. A range of small units has a piece as long as one of its
- * units is committed. It is zeroed when something is put into the queue next: a call for the queue waits for a
- * thread whose copy to the host is in it. Commit and decommit are the driver's calls on the calling thread; kernels run on
- * meanwhile. A decommit waits for copies and zeros that are on their way, and for no step: who gives memory
- * back has waited for the step that used it. */
+ * units is committed. Commit and decommit are the driver's calls on the calling thread, beside kernels. A
+ * unit is zeroed with the next work in the queue: a call for the queue waits while another thread copies to
+ * the host. A decommit waits for copies and zeros that are on their way, and for no step: an engine frees
+ * memory after its step. */
 #include "compute/cuda/cuda_device.h"
 
 #include "base/check.h"

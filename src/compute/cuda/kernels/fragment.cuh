@@ -173,7 +173,7 @@ DEVICE void fragment(const uint4 *q, const lane_sides &s, uint32_t j, uint32_t a
     }
 }
 
-/* Codes are numbers of bf16 as they are: small ones, of 8 bits q 2^-133, of 4 bits q 2^-129 from bit 4 of a
+/* Codes are subnormal numbers of bf16: of 8 bits q 2^-133, of 4 bits q 2^-129 from bit 4 of a
  * half word on. With a scale that is as many times larger, scale * q is the same, and so is its rounded sum.
  * bf16 has no room for larger scales than these. */
 template <uint32_t BITS> DEVICE bool has_room(const raw_sides &raw)
