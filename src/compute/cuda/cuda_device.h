@@ -160,6 +160,10 @@ int cuda_wait(struct cuda_device *d);
 void cuda_queued(struct cuda_device *d);
 /* All of that has passed. Does not wait for a step that began after it. */
 void cuda_let_pass(struct cuda_device *d);
+/* Committed memory: it is zeroed in front of the next work in the queue. With the device's lock held. */
+void cuda_fresh_note(struct cuda_device *d, uint64_t at, uint64_t bytes);
+bool cuda_fresh_has(const struct cuda_device *d, uint64_t at, uint64_t bytes);
+void cuda_fresh_fill(struct cuda_device *d);
 /* The queue is empty. */
 bool cuda_drain(struct cuda_device *d, const char *what);
 
@@ -179,7 +183,6 @@ void cuda_profile_read(struct cuda_device *d);
 
 /* cuda_memory.c */
 extern const struct domain_ops cuda_domain_ops;
-void cuda_memory_fill(struct cuda_device *d);
 int cuda_memory_init(struct cuda_device *d);
 void cuda_memory_done(struct cuda_device *d);
 

@@ -134,47 +134,6 @@ static uint32_t units_in(uint64_t index, uint64_t from, uint64_t to)
     return (uint32_t)(((uint64_t)1 << last) - ((uint64_t)1 << first));
 }
 
-static void fill_fresh(struct cuda_device *d)
-{
-    uint32_t count = atomic_load(&d->fresh_count);
-    for (uint32_t i = 0; i < count; i++)
-        (void)cuda_ok(d, d->driver->fill(d->fresh[i].at, 0, d->fresh[i].bytes, d->stream), "zeros");
-    atomic_store(&d->fresh_count, 0);
-    cuda_queued(d);
-}
-
-static void note_fresh(struct cuda_device *d, uint64_t at, uint64_t bytes)
-{
-    uint32_t count = atomic_load(&d->fresh_count);
-    struct cuda_fresh *last = count > 0 ? &d->fresh[count - 1] : NULL;
-    if (last && last->at + last->bytes == at) {
-        last->bytes += bytes;
-        return;
-    }
-    if (count == CUDA_FRESH_MAX) {
-        fill_fresh(d);
-        count = 0;
-    }
-    d->fresh[count] = (struct cuda_fresh){at, bytes};
-    atomic_store(&d->fresh_count, count + 1);
-}
-
-static bool is_fresh(const struct cuda_device *d, uint64_t at, uint64_t bytes)
-{
-    uint32_t count = atomic_load(&d->fresh_count);
-    for (uint32_t i = 0; i < count; i++)
-        if (d->fresh[i].at < at + bytes && at < d->fresh[i].at + d->fresh[i].bytes)
-            return true;
-    return false;
-}
-
-void cuda_memory_fill(struct cuda_device *d)
-{
-    pthread_mutex_lock(&d->lock);
-    fill_fresh(d);
-    pthread_mutex_unlock(&d->lock);
-}
-
 static int commit(struct cuda_device *d, struct cuda_range *r, uint64_t from, uint64_t to)
 {
     for (uint64_t i = from / UNIT_BYTES; i * UNIT_BYTES < to; i++) {
@@ -184,7 +143,7 @@ static int commit(struct cuda_device *d, struct cuda_range *r, uint64_t from, ui
             return error;
         g->units |= units_in(i, from, to);
     }
-    note_fresh(d, r->base + from, to - from);
+    cuda_fresh_note(d, r->base + from, to - from);
     return 0;
 }
 
@@ -225,8 +184,8 @@ static int cuda_decommit(void *arg, dev_ptr at, uint64_t bytes)
     struct cuda_device *d = arg;
     (void)d->driver->context_set(d->context);
     pthread_mutex_lock(&d->lock);
-    if (is_fresh(d, at.at, bytes))
-        fill_fresh(d);
+    if (cuda_fresh_has(d, at.at, bytes))
+        cuda_fresh_fill(d);
     cuda_let_pass(d);
     struct cuda_range *r = range_at(d, at.at);
     ASSERT(r && bytes <= r->bytes - (at.at - r->base));
@@ -240,8 +199,8 @@ static int cuda_release(void *arg, dev_ptr base, uint64_t bytes)
     struct cuda_device *d = arg;
     (void)d->driver->context_set(d->context);
     pthread_mutex_lock(&d->lock);
-    if (is_fresh(d, base.at, bytes))
-        fill_fresh(d);
+    if (cuda_fresh_has(d, base.at, bytes))
+        cuda_fresh_fill(d);
     cuda_let_pass(d);
     struct cuda_range *r = range_at(d, base.at);
     ASSERT(r && r->base == base.at && r->bytes == ROUND_UP(bytes, (uint64_t)UNIT_BYTES));

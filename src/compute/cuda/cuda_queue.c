@@ -27,11 +27,50 @@ bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what)
     return false;
 }
 
+/* ---- committed memory that is still to be zeroed ---- */
+
+void cuda_fresh_fill(struct cuda_device *d)
+{
+    uint32_t count = atomic_load(&d->fresh_count);
+    for (uint32_t i = 0; i < count; i++)
+        (void)cuda_ok(d, d->driver->fill(d->fresh[i].at, 0, d->fresh[i].bytes, d->stream), "zeros");
+    atomic_store(&d->fresh_count, 0);
+    cuda_queued(d);
+}
+
+void cuda_fresh_note(struct cuda_device *d, uint64_t at, uint64_t bytes)
+{
+    uint32_t count = atomic_load(&d->fresh_count);
+    struct cuda_fresh *last = count > 0 ? &d->fresh[count - 1] : NULL;
+    if (last && last->at + last->bytes == at) {
+        last->bytes += bytes;
+        return;
+    }
+    if (count == CUDA_FRESH_MAX) {
+        cuda_fresh_fill(d);
+        count = 0;
+    }
+    d->fresh[count] = (struct cuda_fresh){at, bytes};
+    atomic_store(&d->fresh_count, count + 1);
+}
+
+bool cuda_fresh_has(const struct cuda_device *d, uint64_t at, uint64_t bytes)
+{
+    uint32_t count = atomic_load(&d->fresh_count);
+    for (uint32_t i = 0; i < count; i++)
+        if (d->fresh[i].at < at + bytes && at < d->fresh[i].at + d->fresh[i].bytes)
+            return true;
+    return false;
+}
+
 void cuda_use(struct cuda_device *d)
 {
     (void)d->driver->context_set(d->context);
-    if (atomic_load(&d->fresh_count) > 0)
-        cuda_memory_fill(d);
+    if (atomic_load(&d->fresh_count) == 0)
+        return;
+    pthread_mutex_lock(&d->lock);
+    cuda_fresh_fill(d);
+    pthread_mutex_unlock(&d->lock);
 }
 
 void cuda_queued(struct cuda_device *d)
