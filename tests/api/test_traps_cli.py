@@ -181,8 +181,8 @@ def test_run_says_what_it_does_and_how_far_it_is(checkout):
     got = start(checkout)
     assert got.returncode == 0 and got.stdout == "served serve --port 1\n"
     lines = got.stderr.splitlines()
-    assert lines[0] == "The first run takes about 4 minutes; later ones start at once. It will"
-    assert "install 2 Debian packages" in lines[1] and "build build/plateau" in lines[2] and "about 2 minutes" in lines[2]
+    assert lines[0] == "The first run takes about 6 minutes; later ones start at once. It will"
+    assert "install 2 Debian packages" in lines[1] and "build build/plateau" in lines[2] and "about 4 minutes" in lines[2]
     assert lines[3:] == ["  * start plateau serve --port 1", "Building: 10% (1 of 10 steps)", "Building: 50% (5 of 10 steps)",
                          "warning: c.c", "Building: 100% (10 of 10 steps)"]
     (checkout / "tools/install-packages").write_text("#!/bin/sh\n")
