@@ -169,8 +169,12 @@ static int cuda_populate(void *arg, dev_ptr at, uint64_t bytes)
     return 0;
 }
 
+/* Once what is on its way to these bytes has passed. */
 static void decommit(struct cuda_device *d, struct cuda_range *r, uint64_t from, uint64_t to)
 {
+    if (cuda_fresh_has(d, r->base + from, to - from))
+        cuda_fresh_fill(d);
+    cuda_let_pass(d);
     for (uint64_t i = from / UNIT_BYTES; i * UNIT_BYTES < to; i++) {
         struct cuda_granule *g = &r->granules[i];
         g->units &= ~units_in(i, from, to);
@@ -184,9 +188,6 @@ static int cuda_decommit(void *arg, dev_ptr at, uint64_t bytes)
     struct cuda_device *d = arg;
     (void)d->driver->context_set(d->context);
     pthread_mutex_lock(&d->lock);
-    if (cuda_fresh_has(d, at.at, bytes))
-        cuda_fresh_fill(d);
-    cuda_let_pass(d);
     struct cuda_range *r = range_at(d, at.at);
     ASSERT(r && bytes <= r->bytes - (at.at - r->base));
     decommit(d, r, at.at - r->base, at.at - r->base + bytes);
@@ -199,9 +200,6 @@ static int cuda_release(void *arg, dev_ptr base, uint64_t bytes)
     struct cuda_device *d = arg;
     (void)d->driver->context_set(d->context);
     pthread_mutex_lock(&d->lock);
-    if (cuda_fresh_has(d, base.at, bytes))
-        cuda_fresh_fill(d);
-    cuda_let_pass(d);
     struct cuda_range *r = range_at(d, base.at);
     ASSERT(r && r->base == base.at && r->bytes == ROUND_UP(bytes, (uint64_t)UNIT_BYTES));
     decommit(d, r, 0, r->bytes);
