@@ -227,7 +227,8 @@ typedef void kern_attn_part_fn(const struct kern_kv *kv, const struct kern_query
  * segment's own results: those of query i and of the segment from `at` on lie at parts + i * step +
  * (at - begin) / KERN_SEGMENT_TOKENS * KERN_ATTN_PART(v_width). A segment that a query does not see is left
  * out. `end` as above. */
-#define KERN_ATTN_PART(v_width) ((size_t)ROUND_UP((v_width), 16u) + 16)
+#define KERN_ATTN_PART(v_width)      (KERN_ATTN_PART_SUMS(v_width) + 16)
+#define KERN_ATTN_PART_SUMS(v_width) ((size_t)ROUND_UP((v_width), 16u)) /* values before maximum and sum */
 typedef void kern_attn_apart_fn(const struct kern_kv *kv, const struct kern_query *queries, uint32_t count,
                                 uint32_t begin, uint32_t end, float scale, float *parts, size_t step,
                                 float *scratch);

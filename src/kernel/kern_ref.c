@@ -359,7 +359,7 @@ static void segment_part(const struct kern_kv *kv, const struct kern_query *quer
                          float scale, float *part, float *scratch)
 {
     uint32_t end = MIN_OF(begin + KERN_SEGMENT_TOKENS, query->kv_len), from = MAX_OF(begin, query->kv_first);
-    float *p = scratch, *sums = part + ROUND_UP(kv->v_width, 16u);
+    float *p = scratch, *sums = part + KERN_ATTN_PART_SUMS(kv->v_width);
     sums[0] = segment_scores(kv, query->q, from, end, scale, p + (from - begin));
     sums[1] = 0;
     memset(part, 0, kv->v_width * sizeof(float));
@@ -375,7 +375,7 @@ static void segment_part(const struct kern_kv *kv, const struct kern_query *quer
 static void join_part(const struct kern_query *query, uint32_t v_width, uint32_t begin, const float *part,
                       float *max, float *sum)
 {
-    const float *sums = part + ROUND_UP(v_width, 16u);
+    const float *sums = part + KERN_ATTN_PART_SUMS(v_width);
     bool joins = begin > query->kv_first;
     float larger = joins ? fmaxf(*max, sums[0]) : sums[0];
     float keep = joins ? expf(*max - larger) : 0, add = expf(sums[0] - larger);

@@ -50,25 +50,19 @@ static uint32_t attention_floats(const struct compute_shape *s)
 }
 
 /* The widest keys and values among the layers. */
-static uint32_t k_width_max(const struct compute_shape *s)
+static struct kv_layer kv_widest(const struct compute_shape *s)
 {
-    uint32_t width = 0;
-    for (uint32_t i = 0; i < s->kv_count; i++)
-        width = MAX_OF(width, s->kv[i].k_width);
-    return width;
-}
-
-static uint32_t v_width_max(const struct compute_shape *s)
-{
-    uint32_t width = 0;
-    for (uint32_t i = 0; i < s->kv_count; i++)
-        width = MAX_OF(width, s->kv[i].v_width);
-    return width;
+    struct kv_layer widest = {0};
+    for (uint32_t i = 0; i < s->kv_count; i++) {
+        widest.k_width = MAX_OF(widest.k_width, s->kv[i].k_width);
+        widest.v_width = MAX_OF(widest.v_width, s->kv[i].v_width);
+    }
+    return widest;
 }
 
 static uint32_t query_copies_floats(const struct compute_shape *s)
 {
-    return CPU_ATTEND_COPIES * k_width_max(s);
+    return CPU_ATTEND_COPIES * kv_widest(s).k_width;
 }
 
 static struct need *list_attention(struct cpu *c, const struct compute_shape *s, struct need *need)
@@ -76,7 +70,7 @@ static struct need *list_attention(struct cpu *c, const struct compute_shape *s,
     NEED(&c->attention_scratch, PER_WORKER, FLOATS(attention_floats(s)));
     NEED(&c->queries, PER_WORKER, CPU_QUERIES_MAX * sizeof(struct kern_query));
     NEED(&c->query_copies, PER_WORKER, FLOATS(query_copies_floats(s)));
-    NEED(&c->attention_parts, PER_WORKER, FLOATS(CPU_ATTEND_PARTS * KERN_ATTN_PART(v_width_max(s))));
+    NEED(&c->attention_parts, PER_WORKER, FLOATS(CPU_ATTEND_PARTS * KERN_ATTN_PART(kv_widest(s).v_width)));
     NEED(&c->attention_sums, PER_WORKER, FLOATS(2 * CPU_ATTEND_PARTS));
     NEED(&c->ranges_ended, PER_WORKER, CPU_ATTEND_TILES * sizeof(c->ranges_ended[0]));
     return need;
