@@ -171,6 +171,22 @@ def stream(port, path, body):
     )
 
 
+class Beside(threading.Thread):
+    """A thread beside a `with` block; its run() ends when `over` is set."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.over = threading.Event()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+
 class Running(threading.Thread):
     """A long completion, read as a stream; the times of its tokens."""
 

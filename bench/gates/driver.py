@@ -1,8 +1,9 @@
 """A GPU as its driver sees it, by NVML: what the server's own figures are compared with."""
 
 import ctypes
-import threading
 import time
+
+from common import Beside
 
 APART = 2 << 20  # what the figure of memory may differ by: one commit unit
 LIBRARY = "libnvidia-ml.so.1"
@@ -51,25 +52,17 @@ class Driver:
         return self._ask("nvmlDeviceGetPowerUsage", ctypes.c_uint()).value / 1000
 
 
-class Most(threading.Thread):
+class Most(Beside):
     """The most memory that the driver had in use while this ran, for a `with` block."""
 
     def __init__(self, driver):
-        super().__init__(daemon=True)
-        self.driver, self.over, self.bytes = driver, threading.Event(), 0
+        super().__init__()
+        self.driver, self.bytes = driver, 0
 
     def run(self):
         while not self.over.is_set():
             self.bytes = max(self.bytes, self.driver.used())
             time.sleep(0.001)
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.join()
 
 
 def seconds_until(holds, seconds):

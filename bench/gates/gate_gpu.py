@@ -103,7 +103,7 @@ def cycles(report, options, driver, server, model):
     moved = max(abs(a - after[0]) for a in after)
     report.figure("bytes_after_cycles", after, f"before {mib(at_start)}, after the first {mib(after[0])}, after the {len(after)}th {mib(after[-1])}")
     report.must(f"{len(after)} loads and unloads: the driver's figure within {mib(APART)} of that after the first", moved <= APART)
-    report.must(f"and of that before the first", abs(after[-1] - at_start) <= APART)
+    report.must("and of that before the first", abs(after[-1] - at_start) <= APART)
 
 
 def refused(report, options, driver, server, model):

@@ -5,11 +5,10 @@ Some images are invalid."""
 import json
 import random
 import socket
-import threading
 import time
 
 import drawing
-from common import head
+from common import Beside, head
 from traffic import Broken, Traffic
 
 EARLIER = 48  # images that are sent repeatedly
@@ -104,13 +103,13 @@ class Looking(Traffic):
                 sock.recv(600)
 
 
-class Watching(threading.Thread):
+class Watching(Beside):
     """Asks about a video in a loop until it is stopped; sometimes it leaves before the answer."""
 
     def __init__(self, server, addresses):
         super().__init__()
         self.port, self.addresses = server.port, addresses
-        self.over, self.answered, self.left, self.failures = threading.Event(), 0, 0, []
+        self.answered, self.left, self.failures = 0, 0, []
 
     def run(self):
         rng, n = random.Random(7), 0
@@ -142,11 +141,3 @@ class Watching(threading.Thread):
         with self._send(body):
             time.sleep(seconds)
         self.left += 1
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.join()
