@@ -48,12 +48,14 @@ collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if
 
 class Late:
     """A package that is imported when it is first used: every process collects all tests and runs a few, and
-    the clients take seconds of a processor."""
+    the clients take seconds of a processor. To find fixtures pytest asks each thing here for private members."""
 
     def __init__(self, name):
         self.name = name
 
     def __getattr__(self, member):
+        if member.startswith("_"):
+            raise AttributeError(member)
         return getattr(importlib.import_module(self.name), member)
 
 
