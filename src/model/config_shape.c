@@ -130,12 +130,18 @@ static uint32_t group_of(struct config *c, uint32_t window)
     return g;
 }
 
-/* A device that has no integers computes attention in bf16 for some sizes of heads; others stay in f32. */
-static enum kv_form kv_form_of(const struct config *c, const struct layer_config *l)
+/* A device without integers reads K and V in bf16 beside products in bf16, for some sizes of heads. */
+static bool can_have(const struct config *c, const struct layer_config *l, enum kv_form form)
 {
     uint32_t d = l->head_dim;
     bool fits = d == l->value_dim && !l->v_in_k && !c->both_ways && (d == 64 || d == 128 || d == 256);
-    return c->kv_form == KV_F32 || c->backend->integers || fits ? c->kv_form : KV_F32;
+    return form == KV_F32 || c->backend->integers || (form == KV_BF16 && c->compute == COMPUTE_BF16 && fits);
+}
+
+/* Layers that cannot have the requested form stay in f32. */
+static enum kv_form kv_form_of(const struct config *c, const struct layer_config *l)
+{
+    return can_have(c, l, c->kv_form) ? c->kv_form : KV_F32;
 }
 
 static struct kv_layer kv_layer_of(struct config *c, const struct layer_config *l)
@@ -220,6 +226,15 @@ static void count_kv(struct model_shape *s, const struct kv_layer *l, uint32_t w
     s->kv[i].page_bytes += page_layer_bytes(l);
 }
 
+static bool any_can_have(const struct config *c, enum kv_form form)
+{
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (layer_block(&c->layer[i], BLOCK_KV) && can_have(c, &c->layer[i], form))
+            return true;
+    }
+    return false;
+}
+
 void config_fill_layouts(const struct config *c, struct model_shape *s)
 {
     for (uint32_t i = 0; i < c->layers; i++) {
@@ -232,6 +247,9 @@ void config_fill_layouts(const struct config *c, struct model_shape *s)
     s->group_count = c->shape.group_count;
     for (uint32_t g = 0; g < s->group_count; g++)
         s->page_bytes += s->groups[g].page_bytes;
+    s->kv_form = any_can_have(c, c->kv_form) ? c->kv_form : KV_F32;
+    enum kv_form smaller = s->kv_form + 1; /* which is KV_AUTO after the smallest */
+    s->kv_smaller = smaller < KV_FORMS && any_can_have(c, smaller) ? smaller : KV_AUTO;
     s->recurrent_layers = c->recurrent_count;
     s->state_bytes = c->shape.state_bytes;
     s->state_pending_max = state_pending_max(&c->shape);

@@ -120,7 +120,6 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .ranges = c->backend->ranges,
         .text_alone = c->text_alone,
         .compute = c->shown,
-        .kv_form = c->kv_form,
         .quant = c->quant,
         .has_vision = c->family->images && vision_exists(s->checkpoint),
         .has_mtp = mtp_exists(s->checkpoint, c),

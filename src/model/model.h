@@ -112,7 +112,8 @@ struct model_shape {
     struct model_vision vision;
     char form[64];             /* of its matrices in the files: "BF16", "Q4_K and 2 others" (form_names.h) */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
-    enum kv_form kv_form;
+    enum kv_form kv_form;      /* f32 also where another was asked for and no layer can have it */
+    enum kv_form kv_smaller;   /* the next smaller form that layers can have; KV_AUTO: none */
     uint32_t quant;            /* as requested */
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */

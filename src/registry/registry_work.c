@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "compute/backend.h"
 #include "memory/footprint.h"
 
 #include <dirent.h>
@@ -210,28 +209,20 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
         engine_stop(e->loaded.engine);
 }
 
-/* The option that halves keys and values beside a shorter context; "" where the device has no such form. */
-static const char *kv_halving(const struct model_shape *s, bool every_form)
-{
-    if (s->kv_form == KV_F32 && (every_form || s->compute == COMPUTE_BF16))
-        return " or --kv-dtype bf16";
-    return s->kv_form == KV_BF16 && every_form ? " or --kv-dtype int8" : "";
-}
-
 /* Keys and values of one whole context are set aside: often more than the weights. */
 static void log_loaded(const struct entry *e, uint64_t took_ns)
 {
     const struct model_shape *s = e->served.shape;
     const struct plan *plan = &e->now.plan;
-    const struct device *device = e->registry->opts.device;
+    bool halves = s->kv_smaller != KV_AUTO; /* beside a shorter context */
     LOG_INFO("model_loaded",
              "model=%s form=\"%s\" context=%u%s%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
-             "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s\" ms=%llu",
+             "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s%s\" ms=%llu",
              e->known.id, s->form, plan->max_model_len, s->longrope ? " longrope=" : "",
              s->longrope ? s->longrope : "", compute_mode_name(s->compute), (ull)s->weight_bytes,
              (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
-             model_kv_dtype(s), plan->max_model_len / 2, kv_halving(s, device->backend->integers),
-             (ull)(took_ns / NS_PER_MS));
+             model_kv_dtype(s), plan->max_model_len / 2, halves ? " or --kv-dtype " : "",
+             halves ? kv_form_name(s->kv_smaller) : "", (ull)(took_ns / NS_PER_MS));
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)

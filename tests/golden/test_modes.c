@@ -220,6 +220,33 @@ TEST(a_page_takes_what_the_form_of_its_values_says)
     }
 }
 
+TEST(a_load_names_the_form_of_its_pages_and_the_next_smaller_one)
+{
+    struct model_shape s;
+    struct model_opts o = small_opts(NULL);
+    for (enum kv_form form = KV_F32; form < KV_FORMS; form++) {
+        o.parts.kv_form = form;
+        assert_int_equal(model_probe(SMALL_GOLDEN("llama"), &o.parts, &s, NULL), 0);
+        assert_int_equal(s.kv_smaller, form == KV_INT8 ? KV_AUTO : form + 1);
+    }
+    /* As on a GPU: keys and values in bf16 beside products in bf16, and for some sizes of heads. */
+    const char *canary = PLATEAU_SOURCE_DIR "/models/canary";
+    struct backend device = backend_cpu;
+    device.integers = false;
+    o.parts = (struct model_parts){.backend = &device, .kv_form = KV_AUTO, .compute = COMPUTE_BF16};
+    assert_int_equal(model_probe(canary, &o.parts, &s, NULL), 0);
+    assert_true(s.kv_form == KV_BF16 && s.kv_smaller == KV_AUTO);
+    o.parts.kv_form = KV_F32;
+    assert_int_equal(model_probe(canary, &o.parts, &s, NULL), 0);
+    assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_BF16);
+    o.parts.compute = COMPUTE_F32;
+    assert_int_equal(model_probe(canary, &o.parts, &s, NULL), 0);
+    assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_AUTO);
+    o.parts = (struct model_parts){.backend = &device, .kv_form = KV_AUTO, .compute = COMPUTE_BF16};
+    assert_int_equal(model_probe(SMALL_GOLDEN("deepseek_v2"), &o.parts, &s, NULL), 0);
+    assert_true(s.kv_form == KV_F32 && s.kv_smaller == KV_AUTO);
+}
+
 TEST(the_plan_is_what_a_load_takes)
 {
     const char *dir = write_quantised(4, 64, DTYPE_BF16, false);
