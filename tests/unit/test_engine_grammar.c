@@ -302,7 +302,7 @@ TEST(an_output_goes_on_where_ends_are_ignored_or_too_early)
     close_scene(&s);
 }
 
-/* Each rule has items of its own at every place where it may have begun: the bound is met after few tokens. */
+/* Each rule has items of its own wherever it may have begun: few tokens meet the bound. */
 TEST(what_is_too_complex_ends_with_its_name)
 {
     struct scene s;

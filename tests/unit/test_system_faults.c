@@ -343,7 +343,7 @@ TEST(a_server_that_cannot_be_made)
 
 TEST(a_runtime_that_cannot_be_made)
 {
-    /* Small pools: their tables are made at every one of the places, and the time is what filling them takes. */
+    /* Small pools: their tables are made at every one of the places. */
     char *argv[] = {(char[]){"serve"},
                     (char[]){TINY("qwen3_5")},
                     (char[]){"--host-cache"},

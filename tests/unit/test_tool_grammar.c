@@ -226,7 +226,7 @@ static bool any_byte(struct tool_test *t, struct rng *r, struct buf *text)
     return false;
 }
 
-/* Markers come up often, so that values and texts end: nine in ten of those that end have ended after 800 steps. */
+/* Markers come up often, so that values and texts end: nine of ten ends come before step 800. */
 static bool walk(struct tool_test *t, const struct tool_source_opts *o, struct rng *r, uint32_t steps_max,
                  struct buf *text)
 {
