@@ -68,8 +68,8 @@ static int advance(struct making *k, uint32_t place, uint32_t origin)
     }
 }
 
-/* Advances every item of `from`, stored or predicted, that waits for `symbol`. Alternatives often wait for the
- * same rule, one after another: what it predicts is asked once. */
+/* Advances every item of `from`, stored or predicted, that waits for `symbol`. Alternatives often wait for
+ * the same rule, one after another: what it predicts is asked once. */
 static int advance_all(struct making *k, uint32_t from, uint32_t symbol)
 {
     struct row_head *row = matcher_row(k->m, from);
