@@ -4,6 +4,7 @@ true of it when the session ends.
 The program is PLATEAU_BIN (or PLATEAU_PROGRAM), build/plateau without either."""
 
 import contextlib
+import functools
 import http.client
 import importlib
 import importlib.util
@@ -12,6 +13,7 @@ import os
 import pathlib
 import re
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -29,6 +31,8 @@ READY_S = 60
 ANSWER_S = 300  # tests run beside each other, on a machine that may have other work
 # Sockets and keys of the servers under test lie in a directory of their own, with a short name.
 RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
+# Each client of httpx reads the system's certificates, in 25 ms of a processor, also to speak plain HTTP.
+ssl.create_default_context = functools.cache(ssl.create_default_context)
 # Whether the starter model has been fetched changes no other test.
 USER_CACHE = os.environ.get("XDG_CACHE_HOME")
 os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
@@ -47,13 +51,15 @@ collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if
 
 
 class Late:
-    """A package that is imported when it is first used: every process collects all tests and runs a few, and
-    the clients take seconds of a processor."""
+    """A package that is imported when it is first used: the clients take seconds of a processor. Pytest asks
+    everything here for private members."""
 
     def __init__(self, name):
         self.name = name
 
     def __getattr__(self, member):
+        if member.startswith("_"):
+            raise AttributeError(member)
         return getattr(importlib.import_module(self.name), member)
 
 

@@ -343,9 +343,18 @@ TEST(a_server_that_cannot_be_made)
 
 TEST(a_runtime_that_cannot_be_made)
 {
-    char *argv[] = {(char[]){"serve"}, (char[]){TINY("qwen3_5")}, NULL};
+    /* Small pools: their tables are made at every one of the places. */
+    char *argv[] = {(char[]){"serve"},
+                    (char[]){TINY("qwen3_5")},
+                    (char[]){"--host-cache"},
+                    (char[]){"1M"},
+                    (char[]){"--max-model-len"},
+                    (char[]){"512"},
+                    (char[]){"--memory-limit"},
+                    (char[]){"1G"},
+                    NULL};
     struct err e = {""};
-    assert_int_equal(options_parse(COMMAND_SERVE, 2, argv, &made.settings, &e), 0);
+    assert_int_equal(options_parse(COMMAND_SERVE, COUNT_OF(argv) - 1, argv, &made.settings, &e), 0);
     expect_closed(make_runtime, close_runtime, 40);
 }
 

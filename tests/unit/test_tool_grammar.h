@@ -27,13 +27,9 @@ static inline int tool_test_open(const struct tool_source_opts *opts, struct too
     buf_done(&text);
     if (r < 0)
         return r;
-    assert_int_equal(
-        matcher_tables_create(&(struct matcher_tables_opts){.grammar = ret->grammar, .bytes_max = 8 << 20},
-                              &ret->tables),
-        0);
-    assert_int_equal(
-        matcher_create(&(struct matcher_opts){.tables = ret->tables, .bytes_max = 4 << 20}, &ret->matcher),
-        0);
+    struct matcher_tables_opts tables = {.grammar = ret->grammar};
+    assert_int_equal(matcher_tables_create(&tables, &ret->tables), 0);
+    assert_int_equal(matcher_create(&(struct matcher_opts){.tables = ret->tables}, &ret->matcher), 0);
     return 0;
 }
 
