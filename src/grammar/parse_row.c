@@ -68,19 +68,24 @@ static int advance(struct making *k, uint32_t place, uint32_t origin)
     }
 }
 
-/* Advances every item of `from`, stored or predicted, that waits for `symbol`. */
+/* Advances every item of `from`, stored or predicted, that waits for `symbol`. Alternatives often wait for
+ * the same rule, one after another: what it predicts is asked once. */
 static int advance_all(struct making *k, uint32_t from, uint32_t symbol)
 {
     struct row_head *row = matcher_row(k->m, from);
     const struct item *items = row_items(row);
     ASSERT(symbol < k->g->rule_count + k->g->terminal_count);
     const uint32_t *of = &k->g->corners_of[symbol];
+    uint32_t asked = PLACE_TERMINAL;
     int r = 0;
     for (uint32_t i = 0; i < row->count && r == 0; i++) {
         uint32_t place = k->g->places[items[i].place];
         if (grammar_symbol(k->g, place) == symbol)
             r = advance(k, items[i].place + 1, items[i].origin);
-        for (uint32_t c = of[0]; !(place & PLACE_TERMINAL) && c < of[1] && r == 0; c++) {
+        if (place & PLACE_TERMINAL || place == asked)
+            continue;
+        asked = place;
+        for (uint32_t c = of[0]; c < of[1] && r == 0; c++) {
             k->t->work++;
             int predicted = predict_closure(k->t, place, k->g->corners[c].rule);
             if (predicted < 0)
@@ -99,6 +104,7 @@ static int only_item(struct making *k, uint32_t from, uint32_t rule, struct item
     const struct item *items = row_items(row);
     const uint32_t *of = &k->g->corners_of[rule];
     struct item one = {UINT32_MAX, 0};
+    uint32_t asked = PLACE_TERMINAL;
     for (uint32_t i = 0; i < row->count; i++) {
         uint32_t place = k->g->places[items[i].place];
         if (place == rule) {
@@ -106,7 +112,10 @@ static int only_item(struct making *k, uint32_t from, uint32_t rule, struct item
                 return 0;
             one = items[i];
         }
-        for (uint32_t c = of[0]; !(place & PLACE_TERMINAL) && c < of[1]; c++) {
+        if (place & PLACE_TERMINAL || place == asked)
+            continue;
+        asked = place;
+        for (uint32_t c = of[0]; c < of[1]; c++) {
             k->t->work++;
             int predicted = predict_closure(k->t, place, k->g->corners[c].rule);
             if (predicted < 0)

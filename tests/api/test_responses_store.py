@@ -10,8 +10,8 @@ from conftest import FAULTY, Faulty, refused, serving, until
 PATH = "/v1/responses"
 ASK = "What does mkdir do?"
 COLD = {"temperature": 0}
-SMALL = 128 << 10
-LONG = "These words fill the store. " * 200
+SMALL = 32 << 10
+LONG = "These words fill the store. " * 50
 
 
 def user(content):
@@ -56,7 +56,7 @@ def test_the_least_recently_used_leave_first():
         assert now["stored"] == len(seen) and now["entries"] == now["stored"] - now["evicted"]
         metrics = server.metrics()
         assert metrics["plateau_responses"] == now["entries"] and metrics["plateau_responses_bytes"] == now["bytes"]
-        huge = answered(post(server, "word " * 8000))
+        huge = answered(post(server, "word " * 2000))
         assert not stored(server, huge) and server.status()["responses"]["refused"] == 1
         delete(server, *seen)
 

@@ -92,7 +92,7 @@ def constrained(path, schema):
 @pytest.mark.parametrize("path", APIS)
 def test_a_grammar_whose_stack_is_full_in_mid_stream(crowded, path):
     (bracket,) = crowded.post("/tokenize", prompt="[", add_special_tokens=False).json()["tokens"]
-    fields = {**constrained(path, nested(150)), "logit_bias": {str(bracket): 100}, "temperature": 0}
+    fields = {**constrained(path, nested(350)), "logit_bias": {str(bracket): 100}, "temperature": 0}
     with Open(crowded, path, body(path, **fields)) as o:
         found = list(o.events())
         assert o.answer().status == 200

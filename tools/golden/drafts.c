@@ -1,5 +1,5 @@
-/* drafts.c - prompts are read one by one; then all cases are rows of the same steps, each with pages and a
- * state of its own. */
+/* drafts.c - prompts are read one by one; then all cases are rows of the same steps, each with pages and two
+ * states of its own: what was read before the first entry stays in one, from which decoding begins. */
 #include "golden/drafts.h"
 
 #include "golden/room.h"
@@ -23,13 +23,14 @@ struct row {
     uint32_t *pages;
     uint32_t count, at; /* tokens; the next one to feed */
     uint32_t page_count;
-    bool started;
-    uint32_t pending; /* of its state */
+    uint32_t state_in, state_out; /* state_in NONE: not started */
+    uint32_t read;                /* tokens whose state is in its first one */
+    uint32_t pending;             /* of state_in */
     uint32_t ids[DRAFTS_MAX + 1];
     float best[DRAFTS_MAX];
 };
 
-/* Row i has state i. */
+/* Row i has the states 2i and 2i + 1. */
 struct draft_batch {
     struct model *model;
     const struct model_shape *shape;
@@ -86,7 +87,7 @@ static int batch_init(struct draft_batch *b, const struct golden_case *const *ca
     const struct domain *domain = model_domain(b->model);
     int result = room_make(domain, (uint64_t)pages * b->shape->page_bytes, 0xff, &b->memory);
     if (result == 0)
-        result = room_make(domain, (uint64_t)b->count * b->shape->state_bytes, 0xff, &b->states);
+        result = room_make(domain, 2 * (uint64_t)b->count * b->shape->state_bytes, 0xff, &b->states);
     b->logits = malloc((size_t)b->count * (DRAFTS_MAX + 1) * b->shape->vocab * sizeof(float));
     if (result == 0)
         room_page_bases(b->shape, b->memory.at, pages, b->bases);
@@ -94,19 +95,17 @@ static int batch_init(struct draft_batch *b, const struct golden_case *const *ca
 }
 
 /* The row's next tokens; their last `logits` give a row of logits each. */
-static struct model_seq next_tokens(struct draft_batch *b, struct row *r, const uint32_t *tokens,
-                                    uint32_t count, uint32_t logits)
+static struct model_seq next_tokens(struct row *r, const uint32_t *tokens, uint32_t count, uint32_t logits)
 {
-    uint32_t state = (uint32_t)(r - b->row);
     struct model_seq q = {.tokens = tokens,
                           .token_count = count,
                           .position = r->at,
-                          .state_in = r->started ? state : NONE,
+                          .state_in = r->state_in,
                           .pending = r->pending,
-                          .state_out = state,
+                          .state_out = r->state_out,
                           .logits_from = count - logits};
     room_tables(r->pages, q.pages);
-    r->started = true;
+    r->state_in = r->state_out;
     r->pending = 0;
     return q;
 }
@@ -118,14 +117,13 @@ static int forward(struct draft_batch *b, const struct model_seq *seqs, uint32_t
     return model_forward(b->model, &step);
 }
 
-/* Tokens [0, to) of one row in chunks; the last one's logits. */
-static int read_prompt(struct draft_batch *b, struct row *r, uint32_t to)
+/* Tokens [at, to) of one row in chunks; the last one's logits. */
+static int read_tokens(struct draft_batch *b, struct row *r, uint32_t to)
 {
     int result = 0;
-    r->started = false;
-    for (r->at = 0; result == 0 && r->at < to;) {
+    while (result == 0 && r->at < to) {
         uint32_t count = MIN_OF(b->chunk, to - r->at);
-        struct model_seq q = next_tokens(b, r, r->tokens + r->at, count, r->at + count == to ? 1 : 0);
+        struct model_seq q = next_tokens(r, r->tokens + r->at, count, r->at + count == to ? 1 : 0);
         result = forward(b, &q, 1);
         r->at += count;
     }
@@ -141,7 +139,7 @@ static int draft(struct draft_batch *b, struct row *const *rows, uint32_t row_co
         struct row *r = rows[i];
         seqs[i] = (struct model_draft_seq){.token = r->ids[0],
                                            .position = r->at,
-                                           .state = (uint32_t)(r - b->row),
+                                           .state = r->state_in,
                                            .pending = r->pending,
                                            .count = count,
                                            .drafts = r->ids + 1,
@@ -189,10 +187,23 @@ static int known_position(struct draft_batch *b, struct row *const *rows, uint32
     for (uint32_t i = 0; result == 0 && i < count; i++) {
         struct row *r = rows[i];
         compare_draft(&r->result->compare, r->at, entry, r->ids[1], r->best[0]);
-        seqs[i] = next_tokens(b, r, r->tokens + r->at, 1, 0);
+        seqs[i] = next_tokens(r, r->tokens + r->at, 1, 0);
         r->at++;
     }
     return result == 0 ? forward(b, seqs, count) : result;
+}
+
+/* Tokens before the first entry, in the row's first state; the steps that follow write the other one. */
+static int read_start(struct draft_batch *b, uint32_t i)
+{
+    struct row *r = &b->row[i];
+    r->state_in = NONE;
+    r->state_out = 2 * i;
+    r->at = 0;
+    r->read = MIN_OF(first_entry(r), r->c->prompt.count - 1);
+    int result = read_tokens(b, r, r->read);
+    r->state_out = 2 * i + 1;
+    return result == 0 ? read_tokens(b, r, first_entry(r)) : result;
 }
 
 /* Entry i of all is about the pair for token i + 1; the lists have the last ones. */
@@ -200,7 +211,7 @@ static int known_positions(struct draft_batch *b)
 {
     int result = 0;
     for (uint32_t i = 0; result == 0 && i < b->count; i++)
-        result = read_prompt(b, &b->row[i], first_entry(&b->row[i]));
+        result = read_start(b, i);
     for (uint32_t entry = 0, count = 1; result == 0 && count > 0; entry++) {
         struct row *rows[DRAFT_ROWS_MAX];
         count = 0;
@@ -241,7 +252,7 @@ static int verify_drafts(struct draft_batch *b, struct row *const *rows, uint32_
         rows[i]->ids[0] = rows[i]->generated[rows[i]->at - rows[i]->c->prompt.count];
     int result = draft(b, rows, count, b->ahead);
     for (uint32_t i = 0; result == 0 && i < count; i++) {
-        seqs[i] = next_tokens(b, rows[i], rows[i]->ids, outputs, outputs);
+        seqs[i] = next_tokens(rows[i], rows[i]->ids, outputs, outputs);
         seqs[i].keep_pending = true;
     }
     if (result == 0)
@@ -258,7 +269,11 @@ static int decode(struct draft_batch *b)
 {
     int result = 0;
     for (uint32_t i = 0; result == 0 && i < b->count; i++) {
-        result = read_prompt(b, &b->row[i], b->row[i].c->prompt.count);
+        struct row *r = &b->row[i];
+        r->at = r->read;
+        r->state_in = r->read > 0 ? 2 * i : NONE;
+        r->pending = 0;
+        result = read_tokens(b, r, r->c->prompt.count);
         if (result == 0)
             b->row[i].generated[0] = runner_argmax(b->logits, b->shape->vocab);
     }
