@@ -14,7 +14,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = os.environ.get("PLATEAU_PROGRAM") or str(TOP / "build/plateau")
 
 SMALL = {
-    "soak": ["--requests", "150"],
+    "soak": ["--requests", "100"],
     "return": ["--load", "2", "--prompt", "256"],
     "flat": ["--generate", "1500"],
     "jitter": ["--repeats", "25", "--jitter-prompt", "64"],
@@ -25,7 +25,7 @@ SMALL = {
     "trim-cost": ["--pairs", "3", "--burst-tokens", "4"],
     "load-gap": ["--gap-shape", "tiny-qwen3", "--gap-loads", "2"],
     "models": ["--cycles", "12"],
-    "images": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-images", "1", "--gap-edge", "1024"],
+    "images": ["--looks", "30", "--lookers", "4", "--video-frames", "8", "--gap-images", "1", "--gap-edge", "768"],
     "busy": ["--busy-pairs", "1", "--busy-window", "0.2"],
     "draft": ["--draft-steps", "300", "--draft-tokens", "100", "--draft-batch", "32"],
 }

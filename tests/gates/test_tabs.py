@@ -62,7 +62,7 @@ def test_a_tab_that_stopped_asking_is_told(report):
 def first_tokens(seed, tail=1.0):
     """One of forty is late, by `tail`."""
     rng = random.Random(seed)
-    return [rng.gauss(20, 0.5) * (tail if n % 40 == 0 else 1) for n in range(2000)]
+    return [rng.gauss(20, 0.5) * (tail if n % 40 == 0 else 1) for n in range(1000)]
 
 
 @pytest.mark.parametrize("tail, broken", [(1.0, 0), (1.25, 1), (2.0, 2)])
