@@ -30,7 +30,7 @@ def test_a_short_request_overtakes_a_long_one(server):
 
 def test_a_long_prompt_is_read_beside_others_tokens(server):
     """Each step that reads a piece of the prompt gives the decoding sequence its token."""
-    prompt = [5 + i % 700 for i in range(4000)]
+    prompt = [5 + i % 700 for i in range(2400)]
     with server.begin(stream=False) as other:
         until(lambda: server.requests("decoding"))
         first = server.requests()[0]["id"]
