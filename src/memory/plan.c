@@ -340,6 +340,16 @@ static uint64_t pages_left(const struct plan_model *m, struct need left, uint64_
     return m->engine_page_bytes ? MIN_OF(pages, listed / m->engine_page_bytes) : pages;
 }
 
+/* Pages that the prefix cache may have beside those of sequences. Of a small model the machine's memory would
+ * hold so many that their tables, which a load sets aside, were larger than the model. */
+static uint64_t cached_pages(const struct plan_model *m, uint64_t wanted_bytes)
+{
+    if (wanted_bytes != PLAN_ALL)
+        return wanted_bytes / m->page_bytes;
+    uint64_t tables = PLAN_TABLES_LEAST + m->weight_bytes / PLAN_TABLES_PART;
+    return m->engine_page_bytes ? tables / m->engine_page_bytes : UINT32_MAX;
+}
+
 /* The pools get the rest, as far as sequences and cache can use it; tables grow with them. */
 static void share_out(struct plan *ret, const struct plan_wish *w)
 {
@@ -356,9 +366,7 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
         snapshots = MIN_OF(MIN_OF(w->prefix_cache_bytes, *computing) / m->state_bytes, SNAPSHOTS_MAX);
     uint64_t windows = windows_bytes(m, ret->max_model_len, m->seqs, 0);
     uint64_t pages = pages_left(m, left, states_bytes + windows, states + snapshots);
-    uint64_t wanted =
-        w->prefix_cache_bytes == PLAN_ALL ? UINT64_MAX - pages_seqs : w->prefix_cache_bytes / m->page_bytes;
-    pages = MIN_OF(pages, pages_seqs + wanted);
+    pages = MIN_OF(pages, pages_seqs + cached_pages(m, w->prefix_cache_bytes));
     pages = MIN_OF(MAX_OF(pages, pages_of(m, ret->max_model_len)), UINT32_MAX - 1);
     ret->pages_max = (uint32_t)pages;
     ret->states_max = (uint32_t)(states + snapshots);

@@ -82,10 +82,14 @@ struct plan_model {
 #define PLAN_CONTEXT_LEAST 1024 /* the least useful context: a model gets at least this, or is refused */
 
 #define PLAN_IMAGES_MOST ((uint64_t)256 << 20)
+/* Of the pages of a prefix cache of no given size: these bytes and that part of the weights at most. */
+#define PLAN_TABLES_LEAST ((uint64_t)16 << 20)
+#define PLAN_TABLES_PART  64
 
 struct plan_wish {
-    uint32_t max_model_len;      /* 0: the model's own limit, or the longest that fits */
-    uint64_t prefix_cache_bytes; /* PLAN_ALL: the rest; 0: no prefix cache */
+    uint32_t max_model_len; /* 0: the model's own limit, or the longest that fits */
+    /* PLAN_ALL: the rest, as far as the tables of its pages stay small; 0: no prefix cache. */
+    uint64_t prefix_cache_bytes;
     /* Features of images that no sequence uses. PLAN_ALL: PLAN_IMAGES_MOST or a sixteenth of the model's
      * ceiling, if that much is left; 0: none. */
     uint64_t image_cache_bytes;

@@ -223,7 +223,7 @@ int config_load(struct arena *a, const char *dir, struct config *ret, struct err
  * pages and states. 0 or -ENOMEM. */
 int config_lay_out(struct arena *a, struct config *c);
 
-/* What a page and a state hold, after that. */
+/* What a page and a state hold, after that, and the forms that c->backend has for K and V. */
 void config_fill_layouts(const struct config *c, struct model_shape *s);
 
 /* Decides what depends on the longest sequence that is served, of `context` tokens; 0: the model's own. */

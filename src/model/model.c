@@ -58,6 +58,11 @@ const char *model_kv_dtype(const struct model_shape *s)
     return kv_form_name(s->kv_form);
 }
 
+const char *model_kv_smaller(const struct model_shape *s)
+{
+    return s->kv_smaller == KV_AUTO ? NULL : kv_form_name(s->kv_smaller);
+}
+
 /* After measuring: whether there is a head is known. */
 static int lay_out(struct arena *tables, struct config *c, struct err *e)
 {

@@ -25,6 +25,8 @@ const char *compute_mode_name(enum compute_mode m);
 struct model_shape;
 /* The same of the form of its keys and values. */
 const char *model_kv_dtype(const struct model_shape *s);
+/* The next smaller one that its pages can have; NULL: none. */
+const char *model_kv_smaller(const struct model_shape *s);
 
 /* As a wish: the form that suits the mode and the device. */
 #define KV_AUTO ((enum kv_form)KV_FORMS)

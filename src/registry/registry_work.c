@@ -214,7 +214,7 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
 {
     const struct model_shape *s = e->served.shape;
     const struct plan *plan = &e->now.plan;
-    bool halves = s->kv_smaller != KV_AUTO; /* beside a shorter context */
+    const char *halves = model_kv_smaller(s); /* beside a shorter context */
     LOG_INFO("model_loaded",
              "model=%s form=\"%s\" context=%u%s%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
              "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s%s\" ms=%llu",
@@ -222,7 +222,7 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
              s->longrope ? s->longrope : "", compute_mode_name(s->compute), (ull)s->weight_bytes,
              (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
              model_kv_dtype(s), plan->max_model_len / 2, halves ? " or --kv-dtype " : "",
-             halves ? kv_form_name(s->kv_smaller) : "", (ull)(took_ns / NS_PER_MS));
+             halves ? halves : "", (ull)(took_ns / NS_PER_MS));
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)

@@ -1,6 +1,7 @@
 /* Latent attention in config.json: what a page holds, routers, yarn's factors, and what is refused. */
 #include "test_config_read.h"
 
+#include "compute/backend.h"
 #include "compute/layout.h"
 #include "model/blocks.h"
 #include "model/family.h"
@@ -39,6 +40,7 @@ TEST(a_released_shape_keeps_576_numbers_of_a_token_in_each_layer)
     struct model_shape shape = {.kv_count = 0};
     struct arena *tables;
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = 1 << 20}, &tables), 0);
+    c.backend = &backend_cpu;
     assert_int_equal(config_lay_out(tables, &c), 0);
     config_fill_layouts(&c, &shape);
     assert_int_equal(c.kv_count, 61);

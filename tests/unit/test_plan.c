@@ -127,6 +127,27 @@ TEST(what_is_left_is_the_pools)
     assert_int_equal(p.prefix_cache_bytes, p.pools_bytes);
 }
 
+/* Of pages of 1 KiB the memory would hold four million, with tables of hundreds of MiB. */
+TEST(tables_of_a_small_model_s_pages_stay_small)
+{
+    struct made m = a_model();
+    m.model.page_bytes = 1 << 10;
+    struct plan_process o = a_process(4096 * MIB);
+    struct plan_wish wish = {.prefix_cache_bytes = PLAN_ALL};
+    struct plan p;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
+    check_plan(&p);
+    uint64_t most = 16 * MIB + m.model.weight_bytes / 64;
+    uint64_t cached = p.pages_max - 8 * (32768 / 32);
+    assert_true(cached * 90 <= most && (cached + 1) * 90 > most);
+    /* A cache of a given size has its pages. */
+    wish.prefix_cache_bytes = 1024 * MIB;
+    assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
+    check_plan(&p);
+    assert_int_equal(p.pages_max, (1 << 20) + 8 * (32768 / 32));
+    assert_int_equal(p.prefix_cache_bytes, 1024 * MIB);
+}
+
 TEST(grammars_have_a_part)
 {
     struct made m = a_model();
