@@ -1,6 +1,7 @@
 """plateau generate from the command line: the bundled model's answers equal the reference's, and mistakes
 get messages."""
 
+import functools
 import json
 import os
 import pathlib
@@ -152,6 +153,7 @@ def test_version():
 COMMANDS = ["serve", "chat", "generate", "plan", "models", "pull", "cache", "status", "open", "bench", "load", "unload", "clear", "trim", "completion", "manual", "parse", "schema", "eval", "pack"]
 
 
+@functools.cache
 def help_of(columns, *arguments):
     return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, env={**os.environ, "COLUMNS": columns}).stdout
 

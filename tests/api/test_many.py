@@ -16,17 +16,17 @@ THREADS = 16
 
 def body_of(rng):
     """(path, body, requested tokens)"""
-    tokens = rng.randint(1, 12)
+    tokens = rng.randint(1, 8)
     body = {"max_tokens": tokens, "ignore_eos": True, "stream": rng.random() < 0.5, "n": rng.choice([1, 1, 1, 2])}
     if rng.random() < 0.2:
         body["stop"] = "never said"
     if rng.random() < 0.2:
         body["logprobs"] = 3
     if rng.random() < 0.5:
-        body["prompt"] = [rng.randrange(5, 8000) for _ in range(rng.randint(1, 60))]
+        body["prompt"] = [rng.randrange(5, 8000) for _ in range(rng.randint(1, 24))]
         return "/v1/completions", body, tokens
     body["logprobs"] = bool(body.get("logprobs"))
-    words = " ".join(rng.choice(["What", "does", "mkdir", "do", "page", "list"]) for _ in range(rng.randint(1, 20)))
+    words = " ".join(rng.choice(["What", "does", "mkdir", "do", "page", "list"]) for _ in range(rng.randint(1, 8)))
     return "/v1/chat/completions", {**body, "messages": [{"role": "user", "content": words}]}, tokens
 
 
