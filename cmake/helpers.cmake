@@ -36,11 +36,12 @@ set(PLATEAU_LONGEST test_golden_canary test_engine_grammar test_tool_grammar tes
   test_template_cost test_system_faults test_store_faults test_domains test_engine_tier test_engine_pressure
   test_draft_length test_engine_image_sched test_engine_image_sched_ends test_tokenizer)
 
-# Test programs of the release build are linked by lld, where it is installed, in a third of the time.
+# Test programs of the release build are linked by lld, where it is installed, in a third of the time; by one thread
+# each, as Ninja links with every core.
 find_program(PLATEAU_LLD ld.lld)
 function(plateau_link_fast name)
   if(PLATEAU_LLD AND NOT PLATEAU_SANITIZE)
-    target_link_options(${name} PRIVATE -fuse-ld=lld)
+    target_link_options(${name} PRIVATE -fuse-ld=lld -Wl,--threads=1)
   endif()
 endfunction()
 

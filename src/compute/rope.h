@@ -5,7 +5,6 @@
 #ifndef PLATEAU_COMPUTE_ROPE_H
 #define PLATEAU_COMPUTE_ROPE_H
 
-#include <math.h>
 #include <stdint.h>
 
 #define ROPE_HALF_MAX 320 /* half of the longest head */
@@ -23,14 +22,7 @@ struct rope {
 
 /* cos and sin of one position: [half] each. Angles are double: in f32, a position of 262143 times a frequency
  * would leave an angle with an error of 0.02 rad. */
-static inline void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines)
-{
-    for (uint32_t j = 0; j < r->half; j++) {
-        double angle = (double)position.axis[r->axis[j]] * r->inv_freq[j];
-        cosines[j] = (float)(cos(angle) * r->magnitude);
-        sines[j] = (float)(sin(angle) * r->magnitude);
-    }
-}
+void rope_at(const struct rope *r, struct rope_position position, float *cosines, float *sines);
 
 /* The tables of a model: layers of different kinds may rotate by different ones. */
 #define ROPES_MAX 2
@@ -54,13 +46,7 @@ static inline uint32_t rope_tables_width(const struct rope_tables *r)
 }
 
 /* The angles of one position: [rope_tables_width]. */
-static inline void rope_tables_at(const struct rope_tables *r, struct rope_position position, float *angles)
-{
-    for (uint32_t i = 0; i < r->count; i++) {
-        float *cosines = angles + rope_tables_offset(r, i);
-        rope_at(&r->table[i], position, cosines, cosines + r->table[i].half);
-    }
-}
+void rope_tables_at(const struct rope_tables *r, struct rope_position position, float *angles);
 
 /* Position of a token in text without images before it. */
 static inline struct rope_position rope_text(uint32_t position)

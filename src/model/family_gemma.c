@@ -3,6 +3,8 @@
 #include "model/blocks.h"
 #include "model/family.h"
 
+#include <math.h>
+
 /* Some configurations say "gelu" and mean tanh. */
 static const struct key_word activations[] = {
     {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU_TANH}, {NULL, 0}};
