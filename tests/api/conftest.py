@@ -40,7 +40,7 @@ os.environ["XDG_CACHE_HOME"] = RUNTIME.name + "/cache"
 os.environ.pop("RUNTIME_DIRECTORY", None)
 ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
-# For a server with a tiny model: in a machine's memory it has millions of pages, and a gigabyte of tables.
+# For a server with a tiny model: the more memory, the more pages, whose tables a start writes.
 FEW_PAGES = "--memory-limit=1G"
 
 

@@ -153,9 +153,12 @@ def test_crowds_that_rest_or_drip():
 
 def test_a_client_beyond_its_share():
     with serving("--connections-per-ip", 2) as s, contextlib.ExitStack() as stack:
-        for _ in range(3):
+        for _ in range(2):
             sock = stack.enter_context(socket.create_connection(("127.0.0.1", s.port), 60))
-            sock.sendall(POST + b"Content-Length: 5000\r\n\r\n" + b" " * 4900)
+            sock.sendall(POST + b"Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
+            # Its header has been read: no other connection takes its place any more.
+            assert sock.recv(1000).startswith(b"HTTP/1.1 100 ")
+            sock.sendall(b" " * 4900)
         reply = httpx.get(s.url + "/v1/models")
         assert reply.status_code == 429 and "--connections-per-ip" in reply.json()["error"]["message"]
         assert httpx.get(s.url + "/health").status_code == 200
