@@ -95,6 +95,7 @@ static const char *const tools_json =
     CALL("aaaaaaaa1", "{\"city\": \"Zürich, \\\"CH\\\" </x>\", \"days\": 3, \"opts\": {\"k\": [1, \"x\"]}}")
 #define SECOND CALL("aaaaaaaa2", "{\"city\": \"Bern\\nund Biel\"}")
 #define EMPTY  CALL("aaaaaaaa3", "{}")
+#define THIRD  CALL("aaaaaaaa4", "{\"city\": \"Aarau\", \"days\": 2}")
 
 static const char *const cases[] = {
     "{\"role\": \"assistant\", \"content\": \"Hello, Zürich! 1 < 2\"}",
@@ -106,6 +107,8 @@ static const char *const cases[] = {
     "[" FIRST "]}",
     "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [" EMPTY "]}",
 };
+/* Of required calls the arguments are those of the schema: strings and numbers, which every template writes alike. */
+#define TWO "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [" THIRD ", " SECOND "]}"
 
 static json_t *json_of(const char *text)
 {
@@ -281,23 +284,34 @@ static bool follows(const struct scene *s, const json_t *back, const char *promp
 
 static unsigned grammars;
 
-/* The grammar of a request with these tools has the reply, whole. */
-static void check_grammar(const struct scene *s, const char *name, struct slice reply, bool reasons)
+/* How much of the reply the grammar of a request with these tools takes, as tool_test_takes() says it. */
+static size_t grammar_takes(const struct scene *s, const char *name, struct slice reply, bool reasons,
+                            bool required)
 {
     struct tool_test t;
     struct err e = {{0}};
-    const struct tool_source_opts o = {
-        .syntax = &s->syntax, .tools = s->tools, .parallel = true, .in_reasoning = reasons};
-    if (!s->tools || !tool_source_supports(&s->syntax))
-        return;
+    const struct tool_source_opts o = {.syntax = &s->syntax,
+                                       .tools = s->tools,
+                                       .required = required,
+                                       .parallel = true,
+                                       .in_reasoning = reasons};
     if (tool_test_open(&o, &t, &e) < 0)
         fail_msg("%s: %s", name, e.text);
     size_t took = tool_test_takes(&t, reply);
-    if (took != reply.len + 1)
+    tool_test_close(&t);
+    return took;
+}
+
+static void grammar_must_take(const struct scene *s, const char *name, struct slice reply, bool reasons,
+                              bool required, size_t least)
+{
+    if (!s->tools || !tool_source_supports(&s->syntax))
+        return;
+    size_t took = grammar_takes(s, name, reply, reasons, required);
+    if (took < least)
         fail_msg("%s: the grammar takes %zu of %zu bytes of\n%.*s\n", name, took, reply.len,
                  SLICE_ARGS(reply));
     grammars++;
-    tool_test_close(&t);
 }
 
 static char try_way(const struct scene *s, const char *name, const char *text)
@@ -311,16 +325,16 @@ static char try_way(const struct scene *s, const char *name, const char *text)
     } else {
         struct slice reply = slice_of(history + strlen(prompt));
         bool reasons = chat_syntax_prompt_reasons(&s->syntax, slice_of(prompt));
-        json_t *back = message_of(s, without_turn_end(s, reply), reasons);
-        check_grammar(s, name, without_turn_end(s, reply), reasons);
+        struct slice whole = without_turn_end(s, reply);
+        json_t *back = message_of(s, whole, reasons);
+        grammar_must_take(s, name, whole, reasons, false, whole.len + 1);
         char *again = render(s, back, false);
         char *shown = json_dumps(back, 0);
         if (!again || strcmp(again, history) != 0)
             result = 'X';
         else if (!says_all(history, message))
             result = 'l';
-        else if (json_object_get(message, "tool_calls") &&
-                 !follows(s, back, prompt, without_turn_end(s, reply)))
+        else if (json_object_get(message, "tool_calls") && !follows(s, back, prompt, whole))
             result = 'd';
         if (result == 'X')
             printf("%s: %s\nreply %.*s\nparsed %s\n", name, text, SLICE_ARGS(reply), shown);
@@ -413,6 +427,35 @@ TEST(formats_are_found_and_history_comes_back)
     }
     printf("%u templates, %u grammars\n", found, grammars);
     assert_int_equal(wrong, 0);
+}
+
+/* Those that write one call alone, or a prompt of their own before it, are left out. */
+TEST(a_grammar_of_required_calls_has_two_of_them)
+{
+    unsigned before = grammars, found = 0;
+    json_t *message = json_of(TWO);
+    for (size_t i = 0; i < COUNT_OF(templates); i++) {
+        struct scene s;
+        if (!begin(&s, templates[i].file))
+            continue;
+        found++;
+        s.thinks = false;
+        char *prompt = render(&s, NULL, true), *history = render(&s, message, false);
+        if (prompt && history && slice_starts(slice_of(history), slice_of(prompt)) &&
+            says_all(history, message)) {
+            struct slice reply = slice_of(history + strlen(prompt));
+            size_t second = (size_t)(strstr(reply.ptr, "Biel") - reply.ptr);
+            grammar_must_take(&s, templates[i].file, reply,
+                              chat_syntax_prompt_reasons(&s.syntax, slice_of(prompt)), true, second);
+        }
+        free(prompt);
+        free(history);
+        end(&s);
+    }
+    json_decref(message);
+    if (found == 0)
+        skip();
+    assert_in_range(grammars - before, 20, found);
 }
 
 /* Reasoning in the content, as models write it: nothing of it is lost on the way back. */
