@@ -107,7 +107,7 @@ static const char *const cases[] = {
     "[" FIRST "]}",
     "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [" EMPTY "]}",
 };
-/* Of required calls the arguments are those of the schema: strings and numbers, which every template writes alike. */
+/* Required calls have values by the schema: here strings and numbers, which templates write alike. */
 #define TWO "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [" THIRD ", " SECOND "]}"
 
 static json_t *json_of(const char *text)
