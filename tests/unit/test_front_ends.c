@@ -193,6 +193,9 @@ TEST(lark_imports_common_terminals)
           "CNAME)\n%import common.SIGNED_NUMBER\n",
           "\"a\\\"b\" -1.5e3|\"\" x_1", "\"a 1|\"\" 1x");
     check(lark_compile, "start: N /\\-\\// \n%import common.INT -> N", "12-/", "-/|1-");
+    /* Python escapes any punctuation, and a set wants its own escaped alone. */
+    check(lark_compile, "start: /a\\!\\#[\\&\\-\\]\\^]\\\\/", "a!#&\\|a!#-\\|a!#]\\|a!#^\\",
+          "a!#\\|a!#'\\|a\\!#&\\");
 }
 
 /* ---- the small ones ---- */
