@@ -31,8 +31,8 @@ TEST(enum_and_const)
     schema_check("{'const': 0}", "0\n0.0\n-0", "false\n1");
     schema_check("{'enum': ['a', 1, 'bcd'], 'type': 'string', 'minLength': 2}", "'bcd'", "'a'\n1");
     schema_check("{'enum': [1, 2, 3, 4], 'allOf': [{'enum': [3.0, 4, 5]}, {'maximum': 3}]}", "3", "1\n4\n5");
-    schema_check("{'enum': [{'a': 1}, {'a': 'x'}, 2], 'properties': {'a': {'type': 'integer'}}}", "{'a': 1}\n2",
-                 "{'a': 'x'}\n{'a': 2}");
+    schema_check("{'enum': [{'a': 1}, {'a': 'x'}, 2], 'properties': {'a': {'type': 'integer'}}}",
+                 "{'a': 1}\n2", "{'a': 'x'}\n{'a': 2}");
     schema_check("{'enum': ['\\u20ac', '\\ud83d\\ude00']}",
                  "'\\u20ac'\n'\\u20AC'\n'\xE2\x82\xAC'\n'\\ud83d\\uDE00'\n'\xF0\x9F\x98\x80'",
                  "'\\u20ad'\n'x'");
