@@ -219,6 +219,9 @@ struct config {
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
 
+/* What KV_AUTO means with c->compute on c->backend. */
+enum kv_form config_own_kv_form(const struct config *c);
+
 /* What the model's operations depend on, into c->shape: all numbers are set by now. `a` keeps the layouts of
  * pages and states. 0 or -ENOMEM. */
 int config_lay_out(struct arena *a, struct config *c);

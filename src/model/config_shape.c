@@ -130,12 +130,18 @@ static uint32_t group_of(struct config *c, uint32_t window)
     return g;
 }
 
-/* A device without integers reads K and V in bf16 beside products in bf16, for some sizes of heads. */
+enum kv_form config_own_kv_form(const struct config *c)
+{
+    enum compute_mode rounded = c->backend->integers ? COMPUTE_INT8 : COMPUTE_BF16;
+    return c->compute == rounded ? KV_BF16 : KV_F32;
+}
+
+/* A device without integers reads K and V in its own form for some sizes of heads, in f32 for all. */
 static bool can_have(const struct config *c, const struct layer_config *l, enum kv_form form)
 {
     uint32_t d = l->head_dim;
     bool fits = d == l->value_dim && !l->v_in_k && !c->both_ways && (d == 64 || d == 128 || d == 256);
-    return form == KV_F32 || c->backend->integers || (form == KV_BF16 && c->compute == COMPUTE_BF16 && fits);
+    return form == KV_F32 || c->backend->integers || (form == config_own_kv_form(c) && fits);
 }
 
 /* Layers that cannot have the requested form stay in f32. */

@@ -127,13 +127,6 @@ static int measure_text(const struct config *c, const struct source *s, struct m
     return r;
 }
 
-/* What KV_AUTO means. */
-static enum kv_form own_kv_form(const struct config *c)
-{
-    enum compute_mode rounded = c->backend->integers ? COMPUTE_INT8 : COMPUTE_BF16;
-    return c->compute == rounded ? KV_BF16 : KV_F32;
-}
-
 /* Which requested parts the checkpoint has. */
 static int want_parts(struct config *c, const struct source *s, const char *dir, const struct model_parts *p,
                       struct err *e)
@@ -151,7 +144,7 @@ static int want_parts(struct config *c, const struct source *s, const char *dir,
     if (c->compute > COMPUTE_BF16 && !c->backend->integers)
         return err_set(e, -ENOTSUP, "compute mode %s belongs to the CPU; %s devices compute in bf16 and f32",
                        compute_mode_name(c->compute), c->backend->name);
-    enum kv_form own = own_kv_form(c);
+    enum kv_form own = config_own_kv_form(c);
     if (c->kv_form == KV_AUTO)
         c->kv_form = own;
     if (c->kv_form != KV_F32 && c->kv_form != own && !c->backend->integers)
