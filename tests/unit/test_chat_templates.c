@@ -284,9 +284,9 @@ static bool follows(const struct scene *s, const json_t *back, const char *promp
 
 static unsigned grammars;
 
-/* How much of the reply the grammar of a request with these tools takes, as tool_test_takes() says it. */
-static size_t grammar_takes(const struct scene *s, const char *name, struct slice reply, bool reasons,
-                            bool required)
+/* The grammar of a request with these tools takes so much of the reply, as tool_test_takes() counts. */
+static void check_grammar(const struct scene *s, const char *name, struct slice reply, bool reasons,
+                          bool required, size_t least)
 {
     struct tool_test t;
     struct err e = {{0}};
@@ -295,23 +295,16 @@ static size_t grammar_takes(const struct scene *s, const char *name, struct slic
                                        .required = required,
                                        .parallel = true,
                                        .in_reasoning = reasons};
+    if (!s->tools || !tool_source_supports(&s->syntax))
+        return;
     if (tool_test_open(&o, &t, &e) < 0)
         fail_msg("%s: %s", name, e.text);
     size_t took = tool_test_takes(&t, reply);
-    tool_test_close(&t);
-    return took;
-}
-
-static void grammar_must_take(const struct scene *s, const char *name, struct slice reply, bool reasons,
-                              bool required, size_t least)
-{
-    if (!s->tools || !tool_source_supports(&s->syntax))
-        return;
-    size_t took = grammar_takes(s, name, reply, reasons, required);
     if (took < least)
         fail_msg("%s: the grammar takes %zu of %zu bytes of\n%.*s\n", name, took, reply.len,
                  SLICE_ARGS(reply));
     grammars++;
+    tool_test_close(&t);
 }
 
 static char try_way(const struct scene *s, const char *name, const char *text)
@@ -327,7 +320,7 @@ static char try_way(const struct scene *s, const char *name, const char *text)
         bool reasons = chat_syntax_prompt_reasons(&s->syntax, slice_of(prompt));
         struct slice whole = without_turn_end(s, reply);
         json_t *back = message_of(s, whole, reasons);
-        grammar_must_take(s, name, whole, reasons, false, whole.len + 1);
+        check_grammar(s, name, whole, reasons, false, whole.len + 1);
         char *again = render(s, back, false);
         char *shown = json_dumps(back, 0);
         if (!again || strcmp(again, history) != 0)
@@ -445,8 +438,8 @@ TEST(a_grammar_of_required_calls_has_two_of_them)
             says_all(history, message)) {
             struct slice reply = slice_of(history + strlen(prompt));
             size_t second = (size_t)(strstr(reply.ptr, "Biel") - reply.ptr);
-            grammar_must_take(&s, templates[i].file, reply,
-                              chat_syntax_prompt_reasons(&s.syntax, slice_of(prompt)), true, second);
+            check_grammar(&s, templates[i].file, reply,
+                          chat_syntax_prompt_reasons(&s.syntax, slice_of(prompt)), true, second);
         }
         free(prompt);
         free(history);
