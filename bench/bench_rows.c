@@ -154,6 +154,19 @@ void bench_rows_prefill(struct bench_rows *b)
     b->positions[0] = b->opts.prompt;
 }
 
+void bench_rows_tail(struct bench_rows *b, uint32_t tokens)
+{
+    uint32_t before = b->opts.prompt - tokens;
+    b->rows[0] = (struct model_seq){.tokens = b->prompt + before,
+                                    .token_count = tokens,
+                                    .position = before,
+                                    .state_in = 0,
+                                    .state_out = 0,
+                                    .logits_from = tokens - 1};
+    fill_tables(b, 0, b->rows[0].pages);
+    forward(b, 1);
+}
+
 void bench_rows_invent(struct bench_rows *b)
 {
     enum { FINITE = 0x3c }; /* 0.0115 in f32 and bf16 */

@@ -25,6 +25,8 @@ void bench_rows_free(struct bench_rows *b);
 /* Reads the prompt into row 0, whole; logits for its last token. Inside a turn of the workers, like all
  * below. */
 void bench_rows_prefill(struct bench_rows *b);
+/* The last `tokens` of the prompt once more, as after a hit in the prefix cache. */
+void bench_rows_tail(struct bench_rows *b, uint32_t tokens);
 /* Instead: row 0 has made-up keys and values, all finite. In memory of the machine alone. */
 void bench_rows_invent(struct bench_rows *b);
 /* Copies what row 0 has read to the others. */

@@ -1,10 +1,10 @@
-/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-k] [-u] MODEL...: tokens
- * per second of whole models on a GPU, in one run. With -k the time of each kernel, too; with -u that of
- * committing and decommitting a unit of memory beside steps.
+/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-t TOKENS] [-k] [-u] MODEL...: tokens per second of
+ * whole models on a GPU, in one run. -p: of a prompt; -t, up to eight times: at its end. With -k the time of
+ * each kernel, too; with -u that of committing and decommitting a unit of memory beside steps.
  *
- * A MODEL is a directory. Prefill is a prompt in one step. Decoding is steps of 1, 4 and 16 sequences after
- * it, with logits and their way to the host. Figures are medians. Bytes are the packed weights that a token
- * of one sequence reads. */
+ * A MODEL is a directory. Prefill is a prompt in one step; its last tokens are computed once more, as after a
+ * hit in the prefix cache. Decoding is steps of 1, 4 and 16 sequences after it, with logits and their way to
+ * the host. Figures are medians. Bytes are the packed weights that a token of one sequence reads. */
 #include "bench_rows.h"
 #include "gpu_units.h"
 
@@ -21,11 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 16, PREFILLS = 5, STEPS = 48, PROFILED = 4 };
+enum { ROWS = 16, PREFILLS = 5, STEPS = 48, PROFILED = 4, TAILS_MAX = 8 };
 
 struct options {
     enum compute_mode compute;
-    uint32_t prompt;
+    uint32_t prompt, tails[TAILS_MAX], tail_count;
     bool kernels, units;
 };
 
@@ -98,6 +98,9 @@ static void measure(struct device *d, struct model *m, const char *name, const s
     printf("%s, %s, %.2f GB read per token, loaded in %.1f s: prefill of %u tokens %.1f ms, %.0f tokens/s;",
            name, compute_mode_name(s->compute), (double)s->active_weight_bytes / 1e9, load, o->prompt,
            once * 1e3, o->prompt / once);
+    for (uint32_t i = 0; i < o->tail_count; i++)
+        printf(" its last %u %.3f ms;", o->tails[i],
+               median_seconds(bench_rows_tail, b, o->tails[i], STEPS) * 1e3);
     bench_rows_spread(b);
     if (o->units)
         gpu_graphs_print(b, ROWS);
@@ -109,8 +112,10 @@ static void measure(struct device *d, struct model *m, const char *name, const s
     fflush(stdout);
     for (uint32_t i = 0; o->kernels && i < COUNT_OF(counts); i += 2)
         print_shares(d, counts[i] == 1 ? "1 row" : "16 rows", bench_rows_decode, b, counts[i], PROFILED);
-    if (o->kernels)
+    if (o->kernels) {
+        print_shares(d, "last tokens", bench_rows_tail, b, o->tails[0], PROFILED);
         print_shares(d, "prefill", prefill, b, 0, 1);
+    }
     if (o->units && gpu_units_print(d->domain, b) < 0)
         printf("  no memory for units\n");
     fflush(stdout);
@@ -145,11 +150,13 @@ int main(int argc, char **argv)
     struct device *d;
     uint32_t index = 0;
     int failed = 0;
-    for (int c; (c = getopt(argc, argv, "d:c:p:ku")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "d:c:p:t:ku")) != -1;) {
         if (c == 'd')
             index = (uint32_t)atoi(optarg);
         else if (c == 'p')
             o.prompt = (uint32_t)atoi(optarg);
+        else if (c == 't' && o.tail_count < TAILS_MAX)
+            o.tails[o.tail_count++] = (uint32_t)atoi(optarg);
         else if (c == 'k')
             o.kernels = true;
         else if (c == 'u')
@@ -157,6 +164,11 @@ int main(int argc, char **argv)
         else if (c != 'c' || !compute_mode_parse(optarg, &o.compute))
             return 2;
     }
+    if (o.tail_count == 0)
+        o.tails[o.tail_count++] = PAGE_TOKENS;
+    for (uint32_t i = 0; i < o.tail_count; i++)
+        if (o.tails[i] < 1 || o.tails[i] > o.prompt)
+            return 2;
     if (cuda_device_open(index, &d) < 0) {
         printf("gpu_bench: skipped, no NVIDIA GPU is here\n");
         return 0;

@@ -8,13 +8,18 @@
 
 #define TOKENS       700u
 #define PAGES        (TOKENS / PAGE_TOKENS + 1)
-#define MEMORY_BYTES ((uint64_t)256 << 20)
+#define MEMORY_BYTES ((uint64_t)512 << 20)
+/* Of scores of normed queries and keys, which are larger than the others. */
+#define NORMED_SCALE 0.01f
 
-enum { PLACE_QKV, PLACE_OUT, PLACES };
+enum { PLACE_QKV, PLACE_OUT, PLACE_ANGLES, PLACES };
 
 struct shape {
     uint32_t heads, kv_heads, size, window;
     float cap;
+    /* Norms of queries and keys, and a rotation of so many pairs; 0: neither. */
+    uint32_t half;
+    bool adjacent, norm_rotated;
 };
 
 struct attention {
@@ -26,6 +31,8 @@ struct attention {
     struct compute_shape shape[2];
     struct kv_layer layer[2];
     struct weight table;
+    dev_ptr norms; /* [3][size]: of queries, keys, values */
+    struct rope_tables ropes;
     float *x;
     uint32_t in, out; /* values of a token */
 };
@@ -33,11 +40,11 @@ struct attention {
 static uint32_t ids[TOKENS], columns[TOKENS], seqs_of[TOKENS], tables[2][PAGES];
 static struct rope_position positions[TOKENS];
 static dev_ptr features[TOKENS];
-static const struct rope_tables no_ropes;
 
 static void open_compute(struct attention *a, uint32_t i)
 {
-    const struct place_spec places[PLACES] = {{ROWS_TOKENS, a->in, 0}, {ROWS_TOKENS, a->out, 0}};
+    const struct place_spec places[PLACES] = {
+        {ROWS_TOKENS, a->in, 0}, {ROWS_TOKENS, a->out, 0}, {ROWS_TOKENS, 2 * MAX_OF(a->of->half, 1u), 0}};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)16 << 20}, &a->host[i]), 0);
     struct compute_opts o = {.shape = &a->shape[i],
                              .places = places,
@@ -51,6 +58,23 @@ static void open_compute(struct attention *a, uint32_t i)
     const struct compute_cost cost = a->gpu.device->backend->cost(&o);
     o.range = gpu_take(&a->gpu, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq * 2);
     assert_int_equal(a->gpu.device->backend->open(&o, &a->compute[i]), 0);
+}
+
+static void fill_norms(struct attention *a, struct rng *r)
+{
+    uint32_t count = 3 * a->of->size;
+    float *values = random_values(r, count, -1, 1);
+    a->norms = gpu_take(&a->gpu, count * sizeof(float));
+    domain_put(a->gpu.device->domain, a->norms, values, count * sizeof(float));
+    free(values);
+}
+
+static void fill_ropes(struct attention *a)
+{
+    a->ropes.count = a->of->half > 0;
+    a->ropes.table[0] = (struct rope){.half = a->of->half, .magnitude = 1};
+    for (uint32_t i = 0; i < a->of->half; i++)
+        a->ropes.table[0].inv_freq[i] = 1 / (float)(1 + i);
 }
 
 static void attention_init(struct attention *a, const struct shape *s, struct rng *r)
@@ -75,6 +99,8 @@ static void attention_init(struct attention *a, const struct shape *s, struct rn
     a->pages = gpu_take(&a->gpu, 2 * PAGES * a->shape[0].groups[0].page_bytes);
     open_compute(a, 0);
     open_compute(a, 1);
+    fill_norms(a, r);
+    fill_ropes(a);
     a->x = random_values(r, (size_t)TOKENS * a->in, -1, 1);
     for (size_t i = 0; i < (size_t)TOKENS * a->in; i++)
         a->x[i] = bf16_to_f32(f32_to_bf16(a->x[i]));
@@ -112,6 +138,8 @@ static void step(struct attention *a, uint32_t mode, const uint32_t from[2], con
                                      .pages = {tables[i]}};
         for (uint32_t c = 0; c < counts[i]; c++, t++) {
             ids[t] = (from[i] + c + 77 * i) % TOKENS;
+            for (uint32_t axis = 0; axis < 3; axis++)
+                positions[t].axis[axis] = from[i] + c;
             seqs_of[t] = n;
             columns[t] = t;
         }
@@ -130,17 +158,28 @@ static void step(struct attention *a, uint32_t mode, const uint32_t from[2], con
                                 .pages = {a->pages},
                                 .values = values};
     const struct shape *s = a->of;
-    const struct op_attention op = {.heads = s->heads,
-                                    .scale = 0.7f,
-                                    .window = s->window,
-                                    .cap = s->cap,
-                                    .qkv = {PLACE_QKV, 0, a->in},
-                                    .out = {PLACE_OUT, 0, a->out}};
+    struct op_attention op = {.heads = s->heads,
+                              .scale = 0.7f,
+                              .window = s->window,
+                              .cap = s->cap,
+                              .qkv = {PLACE_QKV, 0, a->in},
+                              .out = {PLACE_OUT, 0, a->out}};
+    if (s->half > 0) {
+        op.scale = NORMED_SCALE;
+        op.angles = (struct act){PLACE_ANGLES, 0, 2 * s->half};
+        op.adjacent = s->adjacent;
+        op.norm_rotated = s->norm_rotated;
+        op.q_norm = a->norms;
+        op.k_norm = dev_add(a->norms, s->size * sizeof(float));
+        op.v_norm = dev_add(a->norms, 2 * s->size * sizeof(float));
+    }
     struct compute *c = a->compute[mode];
     assert_non_null(values);
     compute_step_begin(c, &batch);
-    compute_embed(c,
-                  &(struct op_embed){.table = &a->table, .ropes = &no_ropes, .h = op.qkv, .angles = op.qkv});
+    compute_embed(c, &(struct op_embed){.table = &a->table,
+                                        .ropes = &a->ropes,
+                                        .h = op.qkv,
+                                        .angles = {PLACE_ANGLES, 0, 2 * s->half}});
     compute_append(c, &op);
     compute_attend(c, &op);
     compute_values(c, &(struct op_values){.x = op.out});
@@ -160,11 +199,17 @@ static void same_bits(const struct attention *a, const float *whole, const float
 }
 
 /* Queries, keys and values are bf16, values of at most 1. Weights are rounded to bf16, in the sum too: 2^-9
- * of each. Scores are sums of products below 1 in size, whose errors are far less. */
+ * of each. Scores are sums of products below 1 in size, whose errors are far less.
+ *
+ * Normed ones become bf16, 2^-9 of each. A normed query times a normed key is at most the head's size, and so
+ * is the square of a value; a score's error e changes a weight by 2 e in all. */
 static void is_near(const struct attention *a, const float *plain, const float *got)
 {
+    double size = a->of->size, bound = 0x1p-8 + 0x1p-10;
+    if (a->of->half > 0)
+        bound = sqrt(size) * (bound + 0x1p-9 + 2 * (double)NORMED_SCALE * size * 0x1p-8);
     for (size_t i = 0; i < (size_t)(TOKENS / 2) * a->out; i++)
-        assert_within((double)got[i], (double)plain[i], 0x1p-8 + 0x1p-10, "attention");
+        assert_within((double)got[i], (double)plain[i], bound, "attention");
 }
 
 /* Two sequences of 350 tokens; the second's first chunk has 5 tokens fewer. */
@@ -203,7 +248,7 @@ static void holds(const struct shape *s, struct rng *r)
         same_bits(&a, whole[0], got[0], what);
         same_bits(&a, whole[1], got[1], what);
     }
-    print_message("%u heads of %u, window %u: good\n", s->heads, s->size, s->window);
+    print_message("%u heads of %u, window %u, %u pairs: good\n", s->heads, s->size, s->window, s->half);
     for (uint32_t i = 0; i < 2; i++) {
         free(plain[i]);
         free(whole[i]);
@@ -215,7 +260,15 @@ static void holds(const struct shape *s, struct rng *r)
 TEST(a_positions_bits_do_not_depend_on_the_chunk)
 {
     static const struct shape shapes[] = {
-        {4, 2, 128, 0, 0}, {6, 2, 64, 100, 0}, {2, 1, 256, 300, 5}, {8, 1, 128, 31, 0}, {3, 3, 64, 0, 2}};
+        {.heads = 4, .kv_heads = 2, .size = 128},
+        {.heads = 6, .kv_heads = 2, .size = 64, .window = 100},
+        {.heads = 2, .kv_heads = 1, .size = 256, .window = 300, .cap = 5},
+        {.heads = 8, .kv_heads = 1, .size = 128, .window = 31},
+        {.heads = 3, .kv_heads = 3, .size = 64, .cap = 2},
+        {.heads = 32, .kv_heads = 8, .size = 128, .half = 64},
+        {.heads = 14, .kv_heads = 14, .size = 64, .half = 16, .adjacent = true},
+        {.heads = 10, .kv_heads = 5, .size = 256, .half = 48, .norm_rotated = true},
+    };
     NEEDS_GPU
     struct rng r = {9, 0};
     for (uint32_t i = 0; i < PAGES; i++) {

@@ -273,11 +273,16 @@ struct cuda_attention {
     struct cuda_rounded rounded; /* out as bf16, too */
 };
 
-/* Segments of queries' keys apart from each other. */
+/* Threads that take a token's head; of many tokens, what a block takes. */
+#define CUDA_APPEND_THREADS 128u
+#define CUDA_APPEND_TOKENS  32u
+#define CUDA_APPEND_HEADS   4u
+
+/* Segments of queries' keys apart from each other, of tokens [first, first + tokens) of the step. */
 #define CUDA_SEGMENT 256u
 struct cuda_split {
-    float *parts; /* [tokens][heads][segments][v_width + 2] */
-    uint32_t segments, stages;
+    float *parts; /* [tokens][heads][segments][v_width + 2]; NULL: a block joins its segments itself */
+    uint32_t first, tokens, segments, stages;
 };
 /* Bytes of shared memory: of 64 keys and values of `d` numbers, a stage; of a block's queries where there are
  * many. */

@@ -1,9 +1,13 @@
 /* cuda_attention.c - queries and keys, their place in the pages, and attention. */
 #include "compute/cuda/cuda_step.h"
 
-#define APPEND_THREADS 128u
-/* Tokens of a step that attend by segments, at most. */
-#define PARTS_TOKENS_MAX 16u
+/* Tokens that are many to append. With fewer, a block for each head is done earlier. */
+#define APPEND_MANY 64u
+/* Steps of few tokens, and of few of each sequence. */
+#define FEW_TOKENS_MAX 16u
+#define FEW_EACH       4u
+/* Blocks for each multiprocessor, where segments have blocks of their own. */
+#define PARTS_BLOCKS 16u
 
 static struct cuda_kv kv_of(const struct kv_layer *l)
 {
@@ -49,6 +53,17 @@ static struct cuda_attention attention_of(const struct cuda *c, const struct op_
                                    .rounded = cuda_rounded_whole(c, a->out)};
 }
 
+/* Heads of 64, 128 or 256 numbers in pages of bf16, which have kernels of their own. */
+static bool is_tensor(const struct cuda_kv *kv)
+{
+    uint32_t d = kv->k_width;
+    return kv->bf16 && d == kv->v_width && (d == 64 || d == 128 || d == 256);
+}
+static uint32_t size_of(const struct cuda_kv *kv)
+{
+    return kv->k_width == 64 ? 0 : kv->k_width == 128 ? 1 : 2;
+}
+
 /* What takes all heads of a token together: a norm in place, or with no weight a copy. */
 static void run_rows(struct cuda *c, const struct cuda_attention *k, const float *weight, uint32_t from,
                      uint32_t to, uint32_t width)
@@ -68,8 +83,16 @@ void cuda_append(struct compute *compute, const struct op_attention *a)
         run_rows(c, &k, k.q_norm, 0, 0, keys);
     if (a->norm_all && k.k_norm && k.with_keys)
         run_rows(c, &k, k.k_norm, keys, keys, width);
+    if (c->step.tokens >= APPEND_MANY && is_tensor(&k.kv)) {
+        uint32_t rows =
+            (k.with_queries ? DIV_UP(k.heads, CUDA_APPEND_HEADS) : 0) + (k.with_keys ? k.kv.heads : 0);
+        cuda_run_step(
+            c, (enum cuda_kernel)(CUDA_KERNEL_append_many64 + size_of(&k.kv)),
+            (struct cuda_grid){DIV_UP(c->step.tokens, CUDA_APPEND_TOKENS), rows, 1, CUDA_THREADS, 0}, &k);
+        return;
+    }
     cuda_run_step(c, CUDA_KERNEL_append,
-                  (struct cuda_grid){c->step.tokens, k.heads + k.kv.heads, 1, APPEND_THREADS, 0}, &k);
+                  (struct cuda_grid){c->step.tokens, k.heads + k.kv.heads, 1, CUDA_APPEND_THREADS, 0}, &k);
 }
 
 /* Stages of keys that a block has on their way. */
@@ -82,67 +105,93 @@ static uint32_t stages_of(const struct cuda *c, uint32_t keys, uint32_t other, u
     return stages;
 }
 
-/* Where the segments' sums have room, segments go to blocks of their own, more than run at once. */
-static bool attend_parts(struct cuda *c, const struct cuda_attention *k, uint32_t size)
+/* A kernel of attention. */
+struct attend {
+    enum cuda_kernel kernel;
+    uint32_t columns, rows; /* tokens of a block; blocks that have a token's heads */
+    uint32_t shared_bytes, stages;
+};
+
+/* A block of a token and 16 heads that share keys. */
+static struct attend attend_few(const struct cuda *c, const struct cuda_attention *k, uint32_t size)
 {
     uint32_t keys = CUDA_KEYS_BYTES(k->kv.k_width), group = k->heads / k->kv.heads;
-    const struct cuda_split p = {c->parts, c->step.segments, stages_of(c, keys, 0, 4)};
-    uint64_t bytes = (uint64_t)c->step.tokens * k->heads * p.segments * (k->kv.v_width + 2) * sizeof(float);
-    uint32_t rows = k->kv.heads * DIV_UP(group, CUDA_PANEL);
-    uint32_t blocks = MIN_OF(p.segments, DIV_UP(16 * c->device->units, c->step.tokens * rows));
-    void *arguments[] = {&c->step, (void *)(uintptr_t)k, (void *)(uintptr_t)&p};
-    if (c->step.tokens > PARTS_TOKENS_MAX || bytes > CUDA_PARTS_BYTES)
-        return false;
-    cuda_run_all(c, (enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size),
-                 (struct cuda_grid){c->step.tokens, rows, blocks, CUDA_ATTEND_THREADS, p.stages * keys},
-                 arguments);
-    cuda_run_all(c, CUDA_KERNEL_attend_merge,
-                 (struct cuda_grid){c->step.tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
-    return true;
-}
-
-/* As attend_many(), by wgmma. */
-static void attend_wide(struct cuda *c, const struct cuda_attention *k, uint32_t size)
-{
-    uint32_t group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);
-    cuda_run_step(c, (enum cuda_kernel)(CUDA_KERNEL_attend_wide64 + size),
-                  (struct cuda_grid){DIV_UP(c->step.tokens, 4 / heads * 16),
-                                     k->kv.heads * DIV_UP(group, heads), 1, CUDA_ATTEND_THREADS,
-                                     CUDA_ATTEND_WIDE_SHARED(k->kv.k_width)},
-                  k);
+    uint32_t stages = stages_of(c, keys, 0, 4);
+    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size), 1,
+                           k->kv.heads * DIV_UP(group, CUDA_PANEL), stages * keys, stages};
 }
 
 /* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */
-static void attend_many(struct cuda *c, const struct cuda_attention *k, uint32_t size)
+static struct attend attend_many(const struct cuda *c, const struct cuda_attention *k, uint32_t size)
 {
     uint32_t d = k->kv.k_width, keys = CUDA_KEYS_BYTES(d), queries = CUDA_QUERIES_BYTES(d);
     uint32_t group = k->heads / k->kv.heads, teams = CUDA_ATTEND_TEAMS(d), heads = MIN_OF(group, teams);
-    const struct cuda_split p = {NULL, 0, stages_of(c, keys, queries, 2)};
-    void *arguments[] = {&c->step, (void *)(uintptr_t)k, (void *)(uintptr_t)&p};
-    cuda_run_all(c, (enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size),
-                 (struct cuda_grid){DIV_UP(c->step.tokens, teams / heads * 16),
-                                    k->kv.heads * DIV_UP(group, heads), 1, CUDA_ATTEND_THREADS,
-                                    p.stages * keys + queries},
+    uint32_t stages = stages_of(c, keys, queries, 2);
+    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size), teams / heads * 16,
+                           k->kv.heads * DIV_UP(group, heads), stages * keys + queries, stages};
+}
+
+/* As attend_many(), by wgmma. */
+static struct attend attend_wide(const struct cuda_attention *k, uint32_t size)
+{
+    uint32_t group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);
+    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_wide64 + size), 4 / heads * 16,
+                           k->kv.heads * DIV_UP(group, heads), CUDA_ATTEND_WIDE_SHARED(k->kv.k_width), 0};
+}
+
+/* All of them have the same bits. room: for segments' sums. */
+static struct attend choose_attend(const struct cuda *c, const struct cuda_attention *k, bool room)
+{
+    uint32_t d = k->kv.k_width, size = size_of(&k->kv), tokens = c->step.tokens;
+    if (room && tokens <= FEW_TOKENS_MAX && tokens < FEW_EACH * c->step.seqs)
+        return attend_few(c, k, size);
+    return c->device->wide && d < 256 ? attend_wide(k, size) : attend_many(c, k, size);
+}
+
+static void run_attend(struct cuda *c, const struct cuda_attention *k, const struct attend *a,
+                       const struct cuda_split *p, uint32_t shares)
+{
+    void *arguments[] = {&c->step, (void *)(uintptr_t)k, (void *)(uintptr_t)p};
+    cuda_run_all(c, a->kernel,
+                 (struct cuda_grid){DIV_UP(p->tokens, a->columns), a->rows, shares, CUDA_ATTEND_THREADS,
+                                    a->shared_bytes},
                  arguments);
+    if (p->parts)
+        cuda_run_all(c, CUDA_KERNEL_attend_merge,
+                     (struct cuda_grid){p->tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
+}
+
+/* Where a sequence's tokens alone are few blocks, segments go to blocks of their own, more than run at once:
+ * for as many tokens at a time as have room for their segments' sums. */
+static void attend_tensor(struct cuda *c, const struct cuda_attention *k)
+{
+    uint32_t tokens = c->step.tokens, segments = c->step.segments, units = c->device->units;
+    uint64_t bytes = (uint64_t)k->heads * segments * (k->kv.v_width + 2) * sizeof(float);
+    uint32_t room = (uint32_t)(CUDA_PARTS_BYTES / bytes);
+    const struct attend a = choose_attend(c, k, room > 0);
+    uint32_t blocks = DIV_UP(tokens, a.columns) * a.rows;
+    if (room == 0 || (a.columns > 1 && 4 * blocks > 3 * units)) {
+        run_attend(c, k, &a, &(struct cuda_split){NULL, 0, tokens, 0, a.stages}, 1);
+        return;
+    }
+    for (uint32_t from = 0; from < tokens; from += room) {
+        const struct cuda_split p = {c->parts, from, MIN_OF(room, tokens - from), segments, a.stages};
+        blocks = DIV_UP(p.tokens, a.columns) * a.rows;
+        run_attend(c, k, &a, &p, MIN_OF(segments, DIV_UP(PARTS_BLOCKS * units, blocks)));
+    }
 }
 
 void cuda_attend(struct compute *compute, const struct op_attention *a)
 {
     struct cuda *c = cuda_of(compute);
     const struct cuda_attention k = attention_of(c, a);
-    uint32_t d = k.kv.k_width, size = d == 64 ? 0 : d == 128 ? 1 : 2;
     if (!k.kv.bf16) {
         cuda_run_step(c, CUDA_KERNEL_attend, (struct cuda_grid){c->step.tokens, k.heads, 1, CUDA_THREADS, 0},
                       &k);
         return;
     }
-    ASSERT(k.scale > 0 && d == k.kv.v_width && (d == 64 || d == 128 || d == 256) && !k.both_ways && c->parts);
-    if (!attend_parts(c, &k, size)) {
-        if (c->device->wide && d < 256)
-            attend_wide(c, &k, size);
-        else
-            attend_many(c, &k, size);
-    }
+    ASSERT(k.scale > 0 && is_tensor(&k.kv) && !k.both_ways && c->parts);
+    attend_tensor(c, &k);
     cuda_has_rounded(c, k.rounded, a->out);
 }
 
@@ -160,5 +209,5 @@ void cuda_latent(struct compute *compute, const struct op_latent *a)
                                   .angles = cuda_rows(c, a->angles)};
     ASSERT(k.kv.v_in_k && k.kv.heads == 1 && a->in.width == k.kv.k_width);
     cuda_run_step(c, CUDA_KERNEL_latent,
-                  (struct cuda_grid){c->step.tokens, a->heads + 1, 1, APPEND_THREADS, 0}, &k);
+                  (struct cuda_grid){c->step.tokens, a->heads + 1, 1, CUDA_APPEND_THREADS, 0}, &k);
 }

@@ -48,6 +48,9 @@
     X(project, product16)                                                                                    \
     X(project, product_experts)                                                                              \
     X(attention, append)                                                                                     \
+    X(attention, append_many64)                                                                              \
+    X(attention, append_many128)                                                                             \
+    X(attention, append_many256)                                                                             \
     X(attention, attention_rows)                                                                             \
     X(attention, latent)                                                                                     \
     X(attention, attend)                                                                                     \

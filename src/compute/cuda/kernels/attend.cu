@@ -1,41 +1,13 @@
 /* attend.cu - attention of bf16 mode by mma.sync (kernels/attend.cuh), for heads of 64, 128 and 256 numbers.
  *
- * With few tokens, segments are apart from each other, and a second kernel joins them. With many, a block
- * takes 16 queries of each head that shares keys. */
+ * Where the tokens alone are few blocks, segments are apart from each other, and a second kernel joins them.
+ * With few tokens of a sequence, a block takes one of them; with many, 16 queries of each head that shares
+ * keys. */
 #include "compute/cuda/kernels/attend.cuh"
 
 /* ---- few tokens ---- */
 
-/* Of a segment: the values' sums, then the largest score and the weights' sum. */
-DEVICE float *part_of(const cuda_split &p, const cuda_attention &a, uint32_t t, uint32_t head,
-                      uint32_t segment)
-{
-    return p.parts + ((uint64_t)(t * a.heads + head) * p.segments + segment) * (a.kv.v_width + 2);
-}
-
 #define PARTS_WARPS 4u
-
-template <uint32_t D>
-DEVICE void put_part(const team<D, PARTS_WARPS> &m, const cuda_split &p, const cuda_attention &a, uint32_t t,
-                     uint32_t first_head, uint32_t heads, uint32_t segment)
-{
-    uint32_t row = threadIdx.x % 32 / 4;
-#pragma unroll
-    for (uint32_t r = 0; r < 2; r++) {
-        if (row + 8 * r >= heads)
-            continue;
-        float *part = part_of(p, a, t, first_head + row + 8 * r, segment);
-#pragma unroll
-        for (uint32_t n = 0; n < m.DIMS / 8; n++) {
-            part[m.number(n, 0)] = m.o[n][2 * r];
-            part[m.number(n, 1)] = m.o[n][2 * r + 1];
-        }
-        if (threadIdx.x < 32 && threadIdx.x % 4 == 0) {
-            part[D] = m.max[r] * unit_of(a);
-            part[D + 1] = m.sum[2 * r];
-        }
-    }
-}
 
 /* Block: a token, 16 heads that share keys, and of its segments every gridDim.z-th. */
 template <uint32_t D>
@@ -44,7 +16,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
     extern __shared__ __align__(128) uint8_t shared[];
     __shared__ exchange others;
     __shared__ __align__(16) uint8_t q[ROWS * team<D, PARTS_WARPS>::Q_PITCH];
-    uint32_t t = blockIdx.x, group = a.heads / a.kv.heads, pieces = (group + ROWS - 1) / ROWS;
+    uint32_t t = p.first + blockIdx.x, group = a.heads / a.kv.heads, pieces = (group + ROWS - 1) / ROWS;
     uint32_t kv_head = blockIdx.y / pieces, first_head = kv_head * group + blockIdx.y % pieces * ROWS;
     uint32_t heads = min(ROWS, (kv_head + 1) * group - first_head), warp = threadIdx.x / 32;
     grid_begin();
@@ -62,7 +34,13 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
         walk<D, 128>(
             from, shared_at(shared), p.stages, max(i * SEGMENT, seen.first), min((i + 1) * SEGMENT, seen.end),
             [&](uint32_t block, uint32_t begin) { m.add_block(a, shared_at(q), block, begin, rows); });
-        put_part<D>(m, p, a, t, first_head, heads, i - seen.first / SEGMENT);
+        float *parts[2];
+#pragma unroll
+        for (uint32_t r = 0; r < 2; r++) {
+            uint32_t row = threadIdx.x % 32 / 4 + 8 * r;
+            parts[r] = row < heads ? part_of(p, a, t, first_head + row, i - seen.first / SEGMENT) : NULL;
+        }
+        put_part<D, PARTS_WARPS>(m, unit_of(a), parts);
     }
 }
 
@@ -82,7 +60,7 @@ PARTS(256)
 KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cuda_split p)
 {
     grid_begin();
-    uint32_t t = blockIdx.x, head = blockIdx.y, d = threadIdx.x, width = a.kv.v_width;
+    uint32_t t = p.first + blockIdx.x, head = blockIdx.y, d = threadIdx.x, width = a.kv.v_width;
     const cuda_seq &seq = seq_of(s, t);
     range seen = seen_by(a, seq.position + (t - seq.first));
     uint32_t first = seen.first / SEGMENT;
@@ -112,9 +90,10 @@ KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cud
 
 /* ---- many tokens ---- */
 
-/* Block: 16 queries of up to TEAMS heads that share keys, or, where fewer do, several times 16 queries. Of
- * each sequence among those columns in turn. */
-template <uint32_t D> DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, uint32_t stages)
+/* Block: 16 queries of up to TEAMS heads that share keys, or, where fewer do, several times 16 queries, and
+ * a share of their segments. Of each sequence among those columns in turn. */
+template <uint32_t D>
+DEVICE void attend_many(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
     constexpr uint32_t WARPS = many<D>::WARPS, TEAMS = many<D>::TEAMS;
@@ -130,45 +109,30 @@ template <uint32_t D> DEVICE void attend_many(const cuda_step &s, const cuda_att
     head += kv_head * group;
     grid_begin();
     /* The last tokens, which see most keys, first. */
-    uint32_t columns = tiles * ROWS, tile = gridDim.x - 1 - blockIdx.x,
-             end = min(s.tokens, (tile + 1) * columns);
-    for (uint32_t t = tile * columns, count; t < end; t += count) {
+    uint32_t columns = tiles * ROWS, begin_at = p.first + (gridDim.x - 1 - blockIdx.x) * columns;
+    uint32_t end = min(p.first + p.tokens, begin_at + columns);
+    for (uint32_t t = begin_at, count; t < end; t += count) {
         const cuda_seq &seq = seq_of(s, t);
         count = min(end, seq.first + seq.count) - t;
         uint32_t position = seq.position + (t - seq.first), my_rows = works && row < count ? count - row : 0;
         for (uint32_t i = m.warp; i < ROWS; i += WARPS)
             put_query<D>(q + i * m.Q_PITCH,
                          i < my_rows ? row_of(a.qkv, t + row + i) + (uint64_t)head * a.q_stride : NULL);
-        range seen[2], all = {seen_by(a, position).first, position + count};
-        uint32_t first = threadIdx.x % 32 / 4;
-#pragma unroll
-        for (uint32_t r = 0; r < 2; r++) {
-            bool some = first + 8 * r < my_rows;
-            seen[r] = some ? seen_by(a, position + row + first + 8 * r) : range{0, 0};
-        }
-        range team_seen = {seen_by(a, position + row).first, position + row + min(my_rows, ROWS)};
+        const queries mine_of = queries_of(a, t + row, my_rows, head, position + row);
+        const range all = {seen_by(a, position).first, position + count}, share = share_of(all);
+        const range team_seen = {seen_by(a, position + row).first, position + row + mine_of.count};
         joined<D, WARPS> j;
         const source from = {s, a, seq, kv_head, all};
-        walk<D, 128>(from, stages_at, stages, all.first, all.end, [&](uint32_t block, uint32_t begin) {
-            if (begin % SEGMENT == 0 || begin <= all.first)
+        walk<D, 128>(from, stages_at, p.stages, share.first, share.end, [&](uint32_t block, uint32_t begin) {
+            if (begin % SEGMENT == 0 || begin <= share.first)
                 m.begin();
             if (my_rows > 0 && begin < team_seen.end && begin + BLOCK_KEYS > team_seen.first)
-                m.add_block(a, q, block, begin, seen);
-            if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= all.end)
-                join_segment<D, WARPS>(j, m, unit_of(a), seen, begin / SEGMENT * SEGMENT);
+                m.add_block(a, q, block, begin, mine_of.seen);
+            if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= share.end)
+                end_segment<D, WARPS>(j, m, a, p, mine_of, begin / SEGMENT * SEGMENT);
         });
-#pragma unroll
-        for (uint32_t r = 0; r < 2; r++) {
-            uint32_t at = first + 8 * r;
-            if (at >= my_rows)
-                continue;
-            float keep = add_sink(a, head, j.all[r]);
-#pragma unroll
-            for (uint32_t n = 0; n < m.DIMS / 8; n++)
-#pragma unroll
-                for (uint32_t i = 2 * r; i < 2 * r + 2; i++)
-                    put_value(a, t + row + at, head, m.number(n, i), j.o[n][i], keep, j.all[r].sum);
-        }
+        if (!p.parts)
+            put_joined<D, WARPS>(j, m, a, mine_of);
     }
 }
 
@@ -176,7 +140,7 @@ template <uint32_t D> DEVICE void attend_many(const cuda_step &s, const cuda_att
     extern "C" __global__ void __launch_bounds__(128)                                                        \
         plateau_attend_many##d(const cuda_step s, const cuda_attention a, const cuda_split p)                \
     {                                                                                                        \
-        attend_many<d>(s, a, p.stages);                                                                      \
+        attend_many<d>(s, a, p);                                                                             \
     }                                                                                                        \
     static_assert(keys<d>::BYTES == CUDA_KEYS_BYTES(d) &&                                                    \
                       many<d>::TEAMS * many<d>::Q_BYTES == CUDA_QUERIES_BYTES(d),                            \

@@ -396,6 +396,41 @@ template <uint32_t D> DEVICE void put_query(uint32_t to, const float *q)
     }
 }
 
+/* ---- segments apart from each other ---- */
+
+/* Of a segment of a query: the values' sums, then the largest score and the weights' sum. Segment 0 is the
+ * first that the query sees. */
+DEVICE float *part_of(const cuda_split &p, const cuda_attention &a, uint32_t t, uint32_t head,
+                      uint32_t segment)
+{
+    return p.parts +
+           ((uint64_t)((t - p.first) * a.heads + head) * p.segments + segment) * (a.kv.v_width + 2);
+}
+
+/* A team's segment to where the lane's two rows have it; NULL: nowhere. */
+template <uint32_t D, uint32_t WARPS>
+DEVICE void put_part(const team<D, WARPS> &m, float unit, float *const parts[2])
+{
+#pragma unroll
+    for (uint32_t r = 0; r < 2; r++) {
+        if (!parts[r])
+            continue;
+#pragma unroll
+        for (uint32_t n = 0; n < m.DIMS / 8; n++)
+            *(float2 *)(parts[r] + m.number(n, 0)) = {m.o[n][2 * r], m.o[n][2 * r + 1]};
+        if (m.warp == 0 && threadIdx.x % 4 == 0)
+            *(float2 *)(parts[r] + D) = {m.max[r] * unit, m.sum[2 * r]};
+    }
+}
+
+/* The block's share of the keys in `all`: whole segments, side by side; 0 to 0: none. */
+DEVICE range share_of(range all)
+{
+    uint32_t first = all.first / SEGMENT, count = (all.end + SEGMENT - 1) / SEGMENT - first;
+    uint32_t from = first + count * blockIdx.z / gridDim.z, to = first + count * (blockIdx.z + 1) / gridDim.z;
+    return from == to ? range{0, 0} : range{max(from * SEGMENT, all.first), min(to * SEGMENT, all.end)};
+}
+
 /* ---- many tokens: a block of 128 threads ---- */
 
 /* Teams of a block of 128 threads. The larger the head, the more warps share its numbers: a thread has 64. */
@@ -409,6 +444,23 @@ template <uint32_t D, uint32_t WARPS> struct joined {
     float o[D / WARPS / 8][4];
     total all[2];
 };
+
+/* Queries of a team: 16 of one head, and the lane's two of them. */
+struct queries {
+    uint32_t first, count, head; /* tokens of the step */
+    range seen[2];               /* none where there is no query */
+};
+
+DEVICE queries queries_of(const cuda_attention &a, uint32_t t, uint32_t count, uint32_t head, uint32_t position)
+{
+    queries q = {t, min(count, ROWS), head};
+#pragma unroll
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t at = threadIdx.x % 32 / 4 + 8 * r;
+        q.seen[r] = at < count ? seen_by(a, position + at) : range{0, 0};
+    }
+    return q;
+}
 
 template <uint32_t D, uint32_t WARPS>
 DEVICE void join_segment(joined<D, WARPS> &j, const team<D, WARPS> &m, float unit, const range seen[2],
@@ -425,6 +477,44 @@ DEVICE void join_segment(joined<D, WARPS> &j, const team<D, WARPS> &m, float uni
 #pragma unroll
             for (uint32_t i = 2 * r; i < 2 * r + 2; i++)
                 j.o[n][i] = joins ? fmaf(j.o[n][i], f.keep, m.o[n][i] * f.add) : m.o[n][i] * f.add;
+    }
+}
+
+/* A segment has ended: it joins those before it, or goes to its place. */
+template <uint32_t D, uint32_t WARPS>
+DEVICE void end_segment(joined<D, WARPS> &j, const team<D, WARPS> &m, const cuda_attention &a,
+                        const cuda_split &p, const queries &q, uint32_t segment)
+{
+    float *parts[2];
+    if (!p.parts) {
+        join_segment<D, WARPS>(j, m, unit_of(a), q.seen, segment);
+        return;
+    }
+#pragma unroll
+    for (uint32_t r = 0; r < 2; r++) {
+        bool sees = segment + SEGMENT > q.seen[r].first && segment < q.seen[r].end;
+        parts[r] = sees ? part_of(p, a, q.first + threadIdx.x % 32 / 4 + 8 * r, q.head,
+                                  segment / SEGMENT - q.seen[r].first / SEGMENT)
+                        : NULL;
+    }
+    put_part<D, WARPS>(m, unit_of(a), parts);
+}
+
+/* All segments have joined. */
+template <uint32_t D, uint32_t WARPS>
+DEVICE void put_joined(joined<D, WARPS> &j, const team<D, WARPS> &m, const cuda_attention &a, const queries &q)
+{
+#pragma unroll
+    for (uint32_t r = 0; r < 2; r++) {
+        uint32_t at = threadIdx.x % 32 / 4 + 8 * r;
+        if (at >= q.count)
+            continue;
+        float keep = add_sink(a, q.head, j.all[r]);
+#pragma unroll
+        for (uint32_t n = 0; n < m.DIMS / 8; n++)
+#pragma unroll
+            for (uint32_t i = 2 * r; i < 2 * r + 2; i++)
+                put_value(a, q.first + at, q.head, m.number(n, i), j.o[n][i], keep, j.all[r].sum);
     }
 }
 

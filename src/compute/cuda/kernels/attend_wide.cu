@@ -123,12 +123,14 @@ template <uint32_t D> DEVICE void put_row(uint32_t to, uint32_t row, const float
     }
 }
 
-/* By all threads: unlike those of attend.cu, all warps take every block of keys. */
+/* All blocks of keys in `share`, by all threads: unlike those of attend.cu, all warps take every block. */
 template <uint32_t D, class Block>
-DEVICE void walk_tiles(const source &o, uint32_t stages_at, const Block &block)
+DEVICE void walk_tiles(const source &o, range share, uint32_t stages_at, const Block &block)
 {
     const uint32_t *table = o.s.tables + o.seq.pages[o.a.kv.group];
-    uint32_t first = o.seen.first / BLOCK_KEYS, count = (o.seen.end + BLOCK_KEYS - 1) / BLOCK_KEYS - first;
+    uint32_t first = share.first / BLOCK_KEYS, count = (share.end + BLOCK_KEYS - 1) / BLOCK_KEYS - first;
+    if (count == 0)
+        return;
     bring_tile<D>(stages_at, o, find_pages(o, table, first * BLOCK_KEYS), first * BLOCK_KEYS);
     asm volatile("cp.async.commit_group;" ::: "memory");
     pages next = find_pages(o, table, (first + 1) * BLOCK_KEYS);
@@ -148,7 +150,8 @@ DEVICE void walk_tiles(const source &o, uint32_t stages_at, const Block &block)
 }
 
 /* As attend_many() of attend.cu. */
-template <uint32_t D> DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a)
+template <uint32_t D>
+DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint32_t group = a.heads / a.kv.heads, heads = min(group, 4u), pieces = (group + heads - 1) / heads;
@@ -160,27 +163,24 @@ template <uint32_t D> DEVICE void attend_wide(const cuda_step &s, const cuda_att
     m.warp = 0, m.name = 0, m.others = NULL;
     head += kv_head * group;
     grid_begin();
-    uint32_t columns = tiles * ROWS, from = gridDim.x - 1 - blockIdx.x,
-             end = min(s.tokens, (from + 1) * columns);
-    for (uint32_t t = from * columns, count; t < end; t += count) {
+    uint32_t columns = tiles * ROWS, begin_at = p.first + (gridDim.x - 1 - blockIdx.x) * columns;
+    uint32_t end = min(p.first + p.tokens, begin_at + columns);
+    for (uint32_t t = begin_at, count; t < end; t += count) {
         const cuda_seq &seq = seq_of(s, t);
         count = min(end, seq.first + seq.count) - t;
         uint32_t position = seq.position + (t - seq.first), my_rows = works && row < count ? count - row : 0;
         for (uint32_t i = 0; i < ROWS; i++)
             put_row<D>(q, warp * ROWS + i,
                        i < my_rows ? row_of(a.qkv, t + row + i) + (uint64_t)head * a.q_stride : NULL);
-        range seen[2], all = {seen_by(a, position).first, position + count};
-        uint32_t first = threadIdx.x % 32 / 4;
-#pragma unroll
-        for (uint32_t r = 0; r < 2; r++)
-            seen[r] = first + 8 * r < my_rows ? seen_by(a, position + row + first + 8 * r) : range{0, 0};
+        const queries mine = queries_of(a, t + row, my_rows, head, position + row);
+        const range all = {seen_by(a, position).first, position + count}, share = share_of(all);
         joined<D, 1> j;
         const source keys = {s, a, seq, kv_head, all};
-        walk_tiles<D>(keys, stages_at, [&](uint32_t block, uint32_t begin) {
-            if (begin % SEGMENT == 0 || begin <= all.first)
+        walk_tiles<D>(keys, share, stages_at, [&](uint32_t block, uint32_t begin) {
+            if (begin % SEGMENT == 0 || begin <= share.first)
                 m.begin();
             m.add_block(
-                a, begin, seen,
+                a, begin, mine.seen,
                 [&](float(&scores)[8][4]) {
                     multiply_begin();
 #pragma unroll
@@ -196,35 +196,26 @@ template <uint32_t D> DEVICE void attend_wide(const cuda_step &s, const cuda_att
                         multiply_values(m.o, p[step], operand_of(block + tile<D>::K + step * 2048, 8192));
                     multiply_end();
                 });
-            if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= all.end)
-                join_segment<D, 1>(j, m, unit_of(a), seen, begin / SEGMENT * SEGMENT);
+            if (begin % SEGMENT == SEGMENT - BLOCK_KEYS || begin + BLOCK_KEYS >= share.end)
+                end_segment<D, 1>(j, m, a, p, mine, begin / SEGMENT * SEGMENT);
         });
-#pragma unroll
-        for (uint32_t r = 0; r < 2; r++) {
-            uint32_t at = first + 8 * r;
-            if (at >= my_rows)
-                continue;
-            float keep = add_sink(a, head, j.all[r]);
-#pragma unroll
-            for (uint32_t n = 0; n < D / 8; n++)
-#pragma unroll
-                for (uint32_t i = 2 * r; i < 2 * r + 2; i++)
-                    put_value(a, t + row + at, head, m.number(n, i), j.o[n][i], keep, j.all[r].sum);
-        }
+        if (!p.parts)
+            put_joined<D, 1>(j, m, a, mine);
     }
 }
 
 #else
-template <uint32_t D> DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a)
+template <uint32_t D>
+DEVICE void attend_wide(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
 }
 #endif
 
 #define WIDE(d)                                                                                              \
     extern "C" __global__ void __launch_bounds__(128)                                                        \
-        plateau_attend_wide##d(const cuda_step s, const cuda_attention a)                                    \
+        plateau_attend_wide##d(const cuda_step s, const cuda_attention a, const cuda_split p)                \
     {                                                                                                        \
-        attend_wide<d>(s, a);                                                                                \
+        attend_wide<d>(s, a, p);                                                                             \
     }
 WIDE(64)
 WIDE(128)

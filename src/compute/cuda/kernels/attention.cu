@@ -102,6 +102,181 @@ KERNEL plateau_append(const cuda_step s, const cuda_attention a)
         append_key(s, a, k, v, t, head - a.heads, position);
 }
 
+/* ---- the same of many tokens: a warp takes a token's heads, with the bits of the block above ---- */
+
+#define APPEND_WARPS (CUDA_THREADS / 32)
+
+/* As rms_row() of CUDA_APPEND_THREADS threads: the sums of its four warps are added in order. Two of them go
+ * up the tree in each half of this warp, then one in each quarter. Lane l has values l + 32 j. */
+template <uint32_t D> DEVICE double square_sum(const float x[D / 32])
+{
+    uint32_t lane = threadIdx.x % 32;
+    double parts[4] = {};
+#pragma unroll
+    for (uint32_t j = 0; j < D / 32; j++)
+        parts[j % 4] += (double)x[j] * x[j];
+    bool high = lane & 16, second = lane & 8;
+    double a = high ? parts[2] : parts[0], b = high ? parts[3] : parts[1];
+    a += __shfl_xor_sync(0xffffffffu, high ? parts[0] : parts[2], 16);
+    b += __shfl_xor_sync(0xffffffffu, high ? parts[1] : parts[3], 16);
+    double sum = second ? b : a;
+    sum += __shfl_xor_sync(0xffffffffu, second ? a : b, 8);
+#pragma unroll
+    for (uint32_t d = 4; d > 0; d /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    double all = __shfl_sync(0xffffffffu, sum, 0);
+#pragma unroll
+    for (uint32_t part = 1; part < 4; part++)
+        all += __shfl_sync(0xffffffffu, sum, part * 8);
+    return all;
+}
+
+template <uint32_t D> DEVICE void norm_lanes(float x[D / 32], const float *w, float eps)
+{
+    float r = (float)(1 / sqrt(square_sum<D>(x) / D + eps));
+#pragma unroll
+    for (uint32_t j = 0; j < D / 32; j++)
+        x[j] = w[threadIdx.x % 32 + 32 * j] * (x[j] * r);
+}
+
+/* A token's angles: what a lane's values, and those that they turn with, are multiplied by. */
+template <uint32_t D> struct turn {
+    float cosine[D / 32], sine[D / 32];
+    uint32_t with[D / 32]; /* CUDA_NONE: the value stays */
+
+    __device__ __forceinline__ void begin(const cuda_attention &a, uint32_t t)
+    {
+        uint32_t half = a.angles.width / 2;
+        const float *angles = row_of(a.angles, t);
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++) {
+            uint32_t i = threadIdx.x % 32 + 32 * j, angle = a.adjacent ? i / 2 : i < half ? i : i - half;
+            bool second = a.adjacent ? i % 2 : i >= half;
+            with[j] = i >= 2 * half ? CUDA_NONE : a.adjacent ? i ^ 1 : second ? i - half : i + half;
+            cosine[j] = i < 2 * half ? angles[angle] : 1;
+            sine[j] = i < 2 * half ? angles[half + angle] : 0;
+            sine[j] = second ? sine[j] : -sine[j];
+        }
+    }
+    /* here: room for D values, the warp's own. */
+    __device__ __forceinline__ void rotate(float x[D / 32], float *here) const
+    {
+        __syncwarp();
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++)
+            here[threadIdx.x % 32 + 32 * j] = x[j];
+        __syncwarp();
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++)
+            if (with[j] != CUDA_NONE)
+                x[j] = x[j] * cosine[j] + here[with[j]] * sine[j];
+    }
+};
+
+template <uint32_t D>
+DEVICE void norm_and_turn(const cuda_attention &a, float x[D / 32], const float *w, const turn<D> &by, float *here)
+{
+    if (w && a.norm_heads && !a.norm_rotated)
+        norm_lanes<D>(x, w, a.eps);
+    if (a.angles.width > 0)
+        by.rotate(x, here);
+    if (w && a.norm_rotated)
+        norm_lanes<D>(x, w, a.eps);
+}
+
+template <uint32_t D> DEVICE void load_lanes(float x[D / 32], const float *from)
+{
+#pragma unroll
+    for (uint32_t j = 0; j < D / 32; j++)
+        x[j] = from[threadIdx.x % 32 + 32 * j];
+}
+
+template <uint32_t D>
+DEVICE void append_queries(const cuda_attention &a, float *here, uint32_t t, uint32_t first, uint32_t position)
+{
+    float factor = a.growth == 0 ? 1 : 1 + a.growth * logf((float)(1 + position / a.growth_every));
+    turn<D> by;
+    by.begin(a, t);
+    for (uint32_t head = first; head < min(first + CUDA_APPEND_HEADS, a.heads); head++) {
+        float *q = row_of(a.qkv, t) + (uint64_t)head * a.q_stride, x[D / 32];
+        load_lanes<D>(x, q);
+        norm_and_turn<D>(a, x, a.q_norm, by, here);
+#pragma unroll
+        for (uint32_t j = 0; j < D / 32; j++)
+            q[threadIdx.x % 32 + 32 * j] = a.growth == 0 ? x[j] : x[j] * factor;
+    }
+}
+
+/* Keys come to their pages by way of shared memory: a page has a key's numbers far from each other. */
+template <uint32_t D> struct key_tile {
+    uint16_t at[D][CUDA_APPEND_TOKENS + 2];
+};
+
+template <uint32_t D>
+DEVICE void append_keys(const cuda_attention &a, uint16_t *page, key_tile<D> &keys, float *here, uint32_t t,
+                        uint32_t head, uint32_t position)
+{
+    const float *row_k = row_of(a.qkv, t) + (uint64_t)a.heads * a.q_stride;
+    const float *row_v = row_k + (uint64_t)a.kv.heads * D + (uint64_t)head * D;
+    uint16_t *page_v = page + a.kv.k_bytes / 2 + position % CUDA_PAGE_TOKENS * D;
+    float k[D / 32], v[D / 32];
+    bool none = a.mtp && position == 0;
+    turn<D> by;
+    load_lanes<D>(k, row_k + (uint64_t)head * D);
+    load_lanes<D>(v, row_v);
+    by.begin(a, t);
+    norm_and_turn<D>(a, k, a.k_norm, by, here);
+    if (a.v_norm)
+        norm_lanes<D>(v, a.v_norm, a.eps);
+#pragma unroll
+    for (uint32_t j = 0; j < D / 32; j++) {
+        uint32_t d = threadIdx.x % 32 + 32 * j;
+        keys.at[d][t % CUDA_APPEND_TOKENS] = __bfloat16_as_ushort(__float2bfloat16_rn(none ? 0 : k[j]));
+        page_v[d] = __bfloat16_as_ushort(__float2bfloat16_rn(none ? 0 : v[j]));
+    }
+}
+
+/* Block: CUDA_APPEND_TOKENS tokens, and CUDA_APPEND_HEADS heads of queries or a head of keys. */
+template <uint32_t D> DEVICE void append_many(const cuda_step &s, const cuda_attention &a)
+{
+    __shared__ key_tile<D> keys;
+    __shared__ float heads[APPEND_WARPS][D];
+    uint32_t chunks = a.with_queries ? (a.heads + CUDA_APPEND_HEADS - 1) / CUDA_APPEND_HEADS : 0;
+    uint32_t begin = blockIdx.x * CUDA_APPEND_TOKENS, end = min(s.tokens, begin + CUDA_APPEND_TOKENS);
+    uint32_t warp = threadIdx.x / 32, head = blockIdx.y - chunks;
+    grid_begin();
+    for (uint32_t t = begin + warp; t < end; t += APPEND_WARPS) {
+        const cuda_seq &seq = seq_of(s, t);
+        uint32_t position = seq.position + (t - seq.first);
+        if (blockIdx.y < chunks)
+            append_queries<D>(a, heads[warp], t, blockIdx.y * CUDA_APPEND_HEADS, position);
+        else
+            append_keys<D>(a, (uint16_t *)page_at(s, seq, a.kv, head, position / CUDA_PAGE_TOKENS), keys,
+                           heads[warp], t, head, position);
+    }
+    if (blockIdx.y < chunks)
+        return;
+    __syncthreads();
+    uint32_t t = begin + threadIdx.x % 32;
+    if (t >= end)
+        return;
+    const cuda_seq &seq = seq_of(s, t);
+    uint32_t position = seq.position + (t - seq.first);
+    uint16_t *page = (uint16_t *)page_at(s, seq, a.kv, head, position / CUDA_PAGE_TOKENS);
+    for (uint32_t d = warp; d < D; d += APPEND_WARPS)
+        page[d * CUDA_PAGE_TOKENS + position % CUDA_PAGE_TOKENS] = keys.at[d][threadIdx.x % 32];
+}
+
+#define APPEND(d)                                                                                            \
+    KERNEL __launch_bounds__(CUDA_THREADS, d > 128 ? 2 : 3)                                                  \
+        plateau_append_many##d(const cuda_step s, const cuda_attention a)                                    \
+    {                                                                                                        \
+        append_many<d>(s, a);                                                                                \
+    }
+APPEND(64)
+APPEND(128)
+APPEND(256)
+
 KERNEL plateau_attention_rows(const cuda_attention_rows a)
 {
     grid_begin();
