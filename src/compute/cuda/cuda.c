@@ -83,8 +83,10 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
     }
     for (uint32_t i = 0; o->mode == COMPUTE_BF16 && i < COUNT_OF(c->rounded); i++)
         NEED(&c->rounded[i], PER_TOKEN, rounded_bytes(o));
-    if (o->mode == COMPUTE_BF16 && s->kv_count)
+    if (o->mode == COMPUTE_BF16) {
         NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
+        NEED(&c->ended, PER_MODEL, CUDA_FEW_TILES * sizeof(uint32_t));
+    }
     NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));
     ASSERT(need - needs <= NEEDS_MAX);
     return (uint32_t)(need - needs);

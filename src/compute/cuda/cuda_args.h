@@ -199,6 +199,11 @@ struct cuda_product {
 #define CUDA_WIDE_COLUMNS_1 256u
 #define CUDA_WIDE_COLUMNS_8 128u
 #define CUDA_WIDE_THREADS   384u
+/* Where there are no more columns than these: of a block, of which so many run on a multiprocessor. */
+#define CUDA_FEW_COLUMNS 64u
+#define CUDA_FEW_BLOCKS  2u
+/* Its blocks along the rows, at most, with 8 chains. */
+#define CUDA_FEW_TILES (CUDA_ONE_CHAIN_ROWS / CUDA_TILE_ROWS)
 /* Blocks of a cluster, which have the same columns. */
 #define CUDA_WIDE_DOWN   2u
 #define CUDA_WIDE_STAGES 8u
@@ -227,6 +232,10 @@ struct cuda_tiles {
     const float *bias;
     uint32_t glu; /* as of cuda_product: of tiles of 64 rows of each */
     struct cuda_rounded y_rounded;
+    /* Few columns: [tiles][chains][CUDA_FEW_COLUMNS * CUDA_TILE_ROWS] sums, and [tiles] how many chains have
+     * ended: 0 before and after. */
+    float *parts;
+    uint32_t *ended;
 };
 
 /* Rows [lane, lane + count) of `from`, in panels of kernel/matrix.h, become fragments from `panel` on. */

@@ -41,6 +41,12 @@
     X(wide, wide8_8)                                                                                         \
     X(wide, wide4_1)                                                                                         \
     X(wide, wide4_8)                                                                                         \
+    X(wide, few16_1)                                                                                         \
+    X(wide, few16_8)                                                                                         \
+    X(wide, few8_1)                                                                                          \
+    X(wide, few8_8)                                                                                          \
+    X(wide, few4_1)                                                                                          \
+    X(wide, few4_8)                                                                                          \
     X(repack, repack)                                                                                        \
     X(repack, copy_fragments)                                                                                \
     X(project, product)                                                                                      \

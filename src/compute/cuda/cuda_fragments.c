@@ -125,10 +125,18 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
                      (struct cuda_grid){MIN_OF(work, MAX_OF(room, 1u)), batches, 1, 32 * warps, shared}, k);
 }
 
-/* Tensor cores of sm_90 take many columns by wgmma. */
-static bool is_wide(const struct cuda *c, uint32_t count)
+/* A block of the kernels by wgmma; dynamic shared memory in `room`. */
+static struct cuda_grid wide_grid(const struct weight *w, struct cuda_tiles *t, uint32_t columns,
+                                  uint32_t room)
 {
-    return c->device->wide && count > CUDA_NARROW_COLUMNS;
+    uint32_t weights = CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w));
+    uint32_t stage = ROUND_UP(weights + columns * 2 * CUDA_UNIT, 1024u);
+    uint32_t rows = t->glu ? CUDA_TILE_ROWS / 2 : CUDA_TILE_ROWS;
+    t->stages = MIN_OF((room - 1024) / stage, CUDA_WIDE_STAGES);
+    ASSERT(t->stages >= 2);
+    return (struct cuda_grid){DIV_UP(t->count, columns),
+                              ROUND_UP(DIV_UP(t->glu ? w->n / 2 : w->n, rows), CUDA_WIDE_DOWN), 1,
+                              CUDA_WIDE_THREADS, t->stages * stage + 1024};
 }
 
 static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
@@ -137,16 +145,25 @@ static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *
                                                    {CUDA_KERNEL_wide8_8, CUDA_KERNEL_wide8_1},
                                                    {CUDA_KERNEL_wide4_8, CUDA_KERNEL_wide4_1}};
     uint32_t columns = has_one_chain(w) ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8;
-    uint32_t weights = CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w));
-    uint32_t stage = ROUND_UP(weights + columns * 2 * CUDA_UNIT, 1024u), room = c->device->shared_max - 1024;
-    uint32_t rows = t->glu ? CUDA_TILE_ROWS / 2 : CUDA_TILE_ROWS;
-    t->stages = MIN_OF(room / stage, CUDA_WIDE_STAGES);
-    ASSERT(t->stages >= 2);
-    cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)],
-                     (struct cuda_grid){DIV_UP(t->count, columns),
-                                        ROUND_UP(DIV_UP(t->glu ? w->n / 2 : w->n, rows), CUDA_WIDE_DOWN), 1,
-                                        CUDA_WIDE_THREADS, t->stages * stage + 1024},
-                     t);
+    struct cuda_grid grid = wide_grid(w, t, columns, c->device->shared_max);
+    cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)], grid, t);
+}
+
+/* A block for each chain. */
+static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
+{
+    static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_few16_8, CUDA_KERNEL_few16_1},
+                                                   {CUDA_KERNEL_few8_8, CUDA_KERNEL_few8_1},
+                                                   {CUDA_KERNEL_few4_8, CUDA_KERNEL_few4_1}};
+    /* 2 KiB: what the block has beside it. */
+    struct cuda_grid grid =
+        wide_grid(w, t, CUDA_FEW_COLUMNS, c->device->shared_unit / CUDA_FEW_BLOCKS - 2048);
+    bool one = has_one_chain(w);
+    grid.z = one ? 1 : CUDA_CHAINS;
+    ASSERT(one || grid.x * grid.y <= CUDA_FEW_TILES);
+    t->parts = c->parts;
+    t->ended = c->ended;
+    cuda_run_product(c, kernels[index_of(w)][one], grid, t);
 }
 
 static void run_tiles(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
@@ -186,10 +203,12 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
             cuda_run_product(c, CUDA_KERNEL_round, cuda_by_row(t.count), &r);
             c->rounded_of.width = 0;
         }
-        if (is_wide(c, k->count) && t.x.first % 8 == 0)
-            run_wide(c, w, &t);
-        else
+        if (!c->device->wide || t.x.first % 8 != 0)
             run_tiles(c, w, &t);
+        else if (t.count <= CUDA_FEW_COLUMNS)
+            run_few(c, w, &t);
+        else
+            run_wide(c, w, &t);
     }
 }
 
@@ -204,7 +223,7 @@ bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count
         return false;
     if (!has_one_chain(w) && is_narrow(c, w, count))
         return w->n % (2 * CUDA_PANEL) == 0;
-    return w->n % CUDA_TILE_ROWS == 0 && (is_narrow(c, w, count) || is_wide(c, count));
+    return w->n % CUDA_TILE_ROWS == 0 && (is_narrow(c, w, count) || c->device->wide);
 }
 
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k)

@@ -30,8 +30,9 @@ static void fill(uint16_t *values, uint64_t count)
 /* The wide kernels' clusters have a block without rows. */
 static void run(struct cuda_device *d, enum cuda_kernel kernel, const struct cuda_tiles *t, bool wide)
 {
-    bool one = kernel == CUDA_KERNEL_wide16_1;
-    uint32_t columns = !wide ? CUDA_TILE_COLUMNS : one ? CUDA_WIDE_COLUMNS_1 : CUDA_WIDE_COLUMNS_8;
+    uint32_t columns = kernel == CUDA_KERNEL_few16_1    ? CUDA_FEW_COLUMNS
+                       : kernel == CUDA_KERNEL_wide16_1 ? CUDA_WIDE_COLUMNS_1
+                                                        : CUDA_WIDE_COLUMNS_8;
     uint32_t stage = (columns + CUDA_TILE_ROWS) * 2 * CUDA_UNIT;
     void *arguments[] = {(void *)(uintptr_t)t};
     cuda_launch(d, d->stream, kernel,
@@ -70,6 +71,7 @@ void cuda_probe(struct cuda_device *d)
     d->wide = cuda_ok(d, d->driver->put(d->repacking, d->staging, WEIGHT_BYTES + INPUT_BYTES, d->stream),
                       "probe") &&
               cuda_ok(d, d->driver->stream_wait(d->stream), "probe") &&
+              are_equal(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_few16_1) &&
               are_equal(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_wide16_1) &&
               are_equal(d, CUDA_KERNEL_tiles16_8, CUDA_KERNEL_wide16_8);
     if (!d->wide)

@@ -4,7 +4,10 @@
  * and inputs into a ring of stages. Two blocks with the same columns bring each other half of the inputs, as
  * reading L2 would bind else. Two groups of four warps have 64 rows each. A warp dequantises its panel's
  * fragments into registers and multiplies them with the inputs in shared memory. Whether wgmma has the bits
- * of mma.sync is tried when a device is opened (cuda_probe.c). */
+ * of mma.sync is tried when a device is opened (cuda_probe.c).
+ *
+ * Few columns are one block of 64, of which two run at once on a multiprocessor. Each of 8 chains has a block
+ * of its own then; the last of them to end adds up all, in their order. */
 #include "compute/cuda/kernels/fragment.cuh"
 
 #define PANELS 8u   /* of a block */
@@ -107,6 +110,17 @@ template <uint32_t LEFT> DEVICE void wgmma_wait()
     "%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,"    \
     "%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
+#define NAMES32                                                                                              \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,"     \
+    "%27,%28,%29,%30,%31"
+
+DEVICE void wgmma(float (&c)[32], const uint32_t *a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32
+                 "},{%32,%33,%34,%35},%36,1,1,1,0;"
+                 : OUT8(0), OUT8(8), OUT8(16), OUT8(24)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
 DEVICE void wgmma(float (&c)[64], const uint32_t *a, uint64_t b)
 {
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES64
@@ -160,25 +174,26 @@ template <uint32_t BITS, uint32_t COLUMNS> struct block {
                    (i < PANELS / 2 ? 0 : all / 2);
         return min(blockIdx.y * PANELS + i, all - 1);
     }
-    /* By a thread of each of four warps: two panels, and the first one brings inputs. */
-    __device__ __forceinline__ void bring_all(uint32_t units) const
+    /* By a thread of each of four warps: two panels, and the first one brings inputs. Units [from, to). */
+    __device__ __forceinline__ void bring_all(uint32_t from, uint32_t to_unit) const
     {
         constexpr uint32_t EACH = PANELS / 4, PART = COLUMNS / DOWN;
         uint32_t mine = threadIdx.x % GROUP / 32, bytes = columns * 2 * UNIT + PANELS * (CODES + side);
         uint32_t part = blockIdx.y % DOWN * PART;
         uint32_t x_bytes = columns > part ? min(columns - part, PART) * 2 * UNIT : 0;
-        uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT, left = each;
-        uint64_t panel_bytes = fragment_panel_bytes(a.w), at = 0, side_at = sides_at(a.w, 0);
+        uint32_t each = BITS == 16 || a.w.group <= UNIT ? 1 : a.w.group / UNIT, left = each - from % each;
+        uint64_t panel_bytes = fragment_panel_bytes(a.w), at = (uint64_t)from * CODES;
+        uint64_t side_at = sides_at(a.w, 0) + (uint64_t)(from / each) * side;
         const uint8_t *panels[EACH];
 #pragma unroll
         for (uint32_t i = 0; i < EACH; i++)
             panels[i] = a.w.data + panel(mine * EACH + i) * panel_bytes;
-        const uint16_t *x = a.x.at + (uint64_t)(a.x.first + first_column + part) * UNIT;
+        const uint16_t *x = a.x.at + ((uint64_t)from * a.x.rows + a.x.first + first_column + part) * UNIT;
         turn t = {0, 1};
         grid_wait();
         /* Unrolled, it is miscompiled: addresses of inputs lose their upper half (ptxas 13.0). */
 #pragma unroll 1
-        for (uint32_t u = 0; u < units; u++) {
+        for (uint32_t u = from; u < to_unit; u++) {
             uint8_t *to = stages + t.stage * stage_bytes;
             uint64_t *b = &full[t.stage];
             barrier_wait(&empty[t.stage], t.phase);
@@ -314,6 +329,20 @@ DEVICE void add_units(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], tu
     }
 }
 
+/* Units [u, to) in a sum of their own, EACH at a time. */
+template <uint32_t BITS, bool WHOLE, uint32_t COLUMNS, uint32_t EACH>
+DEVICE void add_chain(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], turn &t, uint32_t u, uint32_t to)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < COLUMNS / 2; i++)
+        c[i] = 0;
+#pragma unroll 1
+    for (; u + EACH <= to; u += EACH)
+        add_units<BITS, WHOLE, COLUMNS, EACH>(b, c, t);
+    if (EACH > 1 && u < to)
+        add_units<BITS, WHOLE, COLUMNS, 1>(b, c, t);
+}
+
 template <uint32_t BITS, bool WHOLE, uint32_t CHAINS, uint32_t COLUMNS>
 DEVICE void multiply(const block<BITS, COLUMNS> &b, uint32_t units, float (&c)[COLUMNS / 2],
                      float (&sum)[CHAINS > 1 ? COLUMNS / 2 : 1])
@@ -325,15 +354,8 @@ DEVICE void multiply(const block<BITS, COLUMNS> &b, uint32_t units, float (&c)[C
         sum[CHAINS > 1 ? i : 0] = -0.0f;
 #pragma unroll 1
     for (uint32_t chain = 0; chain < CHAINS; chain++) {
-        uint32_t u = chain_begin(units, chain, CHAINS), to = chain_begin(units, chain + 1, CHAINS);
-#pragma unroll
-        for (uint32_t i = 0; i < COLUMNS / 2; i++)
-            c[i] = 0;
-#pragma unroll 1
-        for (; u + 2 <= to; u += 2)
-            add_units<BITS, WHOLE, COLUMNS, 2>(b, c, t);
-        if (u < to)
-            add_units<BITS, WHOLE, COLUMNS, 1>(b, c, t);
+        add_chain<BITS, WHOLE, COLUMNS, 2>(b, c, t, chain_begin(units, chain, CHAINS),
+                                           chain_begin(units, chain + 1, CHAINS));
 #pragma unroll
         for (uint32_t i = 0; CHAINS > 1 && i < COLUMNS / 2; i++)
             sum[CHAINS > 1 ? i : 0] += c[i];
@@ -355,8 +377,69 @@ DEVICE void consume(const block<BITS, COLUMNS> &b, uint32_t units)
         put_sums<COLUMNS>(b.a, y, b.first_column);
 }
 
+/* ---- few columns ---- */
+
+/* The block's chain becomes known to the others. True: it is the last one, and c is the sum of all. */
+template <uint32_t CHAINS, uint32_t COLUMNS>
+DEVICE bool join_chains(const cuda_tiles &a, float (&c)[COLUMNS / 2], uint32_t columns)
+{
+    constexpr uint32_t CHAIN = COLUMNS / 2 * 2 * GROUP;
+    __shared__ uint32_t before;
+    uint32_t tile = blockIdx.x * gridDim.y + blockIdx.y;
+    float *parts = a.parts + (uint64_t)tile * CHAINS * CHAIN + threadIdx.x;
+#pragma unroll
+    for (uint32_t i = 0; i < COLUMNS / 2; i++)
+        if (i / 4 * 8 < columns)
+            __stcg(parts + blockIdx.z * CHAIN + i * 2 * GROUP, c[i]);
+    __threadfence();
+    meet<1, 2 * GROUP>();
+    if (threadIdx.x == 0)
+        before = atomicAdd(a.ended + tile, 1);
+    meet<1, 2 * GROUP>();
+    if (before + 1 < CHAINS)
+        return false;
+    __threadfence();
+    if (threadIdx.x == 0)
+        a.ended[tile] = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < COLUMNS / 2; i++)
+        c[i] = -0.0f;
+#pragma unroll 2
+    for (uint32_t chain = 0; chain < CHAINS; chain++) {
+#pragma unroll
+        for (uint32_t i = 0; i < COLUMNS / 2; i++)
+            if (i / 4 * 8 < columns)
+                c[i] += __ldcg(parts + chain * CHAIN + i * 2 * GROUP);
+    }
+    return true;
+}
+
+template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS>
+DEVICE void consume_few(const block<BITS, COLUMNS> &b, uint32_t from, uint32_t to)
+{
+    float c[COLUMNS / 2];
+    turn t = {0, 0};
+    /* A chain without units waits for no inputs, and earlier kernels read the sums' place. */
+    grid_wait();
+    /* Two units of 4 bits leave no registers for the sums of chains. */
+    constexpr uint32_t EACH = BITS == 4 && CHAINS > 1 ? 1 : 2;
+    if (BITS < 16 && is_whole(b.a.w))
+        add_chain<BITS, true, COLUMNS, EACH>(b, c, t, from, to);
+    else
+        add_chain<BITS, false, COLUMNS, EACH>(b, c, t, from, to);
+    if constexpr (CHAINS > 1) {
+        if (!join_chains<CHAINS, COLUMNS>(b.a, c, b.columns))
+            return;
+    }
+    if (b.a.glu)
+        put_glu<COLUMNS>(b.a, c, b.stages, b.first_column, b.columns);
+    else
+        put_sums<COLUMNS>(b.a, c, b.first_column);
+}
+
 template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(const cuda_tiles &a)
 {
+    constexpr bool FEW = COLUMNS == CUDA_FEW_COLUMNS;
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ uint64_t full[CUDA_WIDE_STAGES], empty[CUDA_WIDE_STAGES];
     uint8_t *stages = shared + (0u - shared_at(shared)) % 1024;
@@ -373,15 +456,20 @@ template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(con
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
+    uint32_t from = FEW ? chain_begin(units, blockIdx.z, CHAINS) : 0;
+    uint32_t to = FEW ? chain_begin(units, blockIdx.z + 1, CHAINS) : units;
     cluster_meet();
     if (threadIdx.x >= 2 * GROUP) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FEW ? 48 : 56));
         if (threadIdx.x % 32 == 0)
-            b.bring_all(units);
+            b.bring_all(from, to);
         __syncwarp();
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");
-        consume<BITS, CHAINS, COLUMNS>(b, units);
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(FEW ? 96 : 224));
+        if constexpr (FEW)
+            consume_few<BITS, CHAINS, COLUMNS>(b, from, to);
+        else
+            consume<BITS, CHAINS, COLUMNS>(b, units);
     }
     cluster_meet(); /* others still arrive here */
 }
@@ -406,3 +494,16 @@ WIDE(8, 1)
 WIDE(8, 8)
 WIDE(4, 1)
 WIDE(4, 8)
+
+#define FEW(bits, chains)                                                                                    \
+    extern "C" __global__ void CLUSTER __launch_bounds__(CUDA_WIDE_THREADS, CUDA_FEW_BLOCKS)                 \
+        plateau_few##bits##_##chains(const __grid_constant__ cuda_tiles a)                                   \
+    {                                                                                                        \
+        wide<bits, chains, CUDA_FEW_COLUMNS>(a);                                                             \
+    }
+FEW(16, 1)
+FEW(16, 8)
+FEW(8, 1)
+FEW(8, 8)
+FEW(4, 1)
+FEW(4, 8)
