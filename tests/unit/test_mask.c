@@ -183,8 +183,8 @@ PROPERTY(slices_and_clamped_counters_change_no_mask, seed)
     scene_free(&s);
 }
 
-/* A mask of all plain tokens stands for what follows; bytes that only look like a character are not plain. */
-TEST(surrogates_and_long_forms_are_not_plain)
+/* One mask stands for all plain tokens. Surrogates and overlong encodings are not plain characters. */
+TEST(surrogates_and_overlong_encodings_are_not_plain)
 {
     static const char *const parts[] = {"\xED\x9F\xBF",     "\xED\xA0\x80",     "\xED\xBF\xBF",
                                         "\xEE\x80\x80",     "\xE0\xA0\x80",     "\xE0\x9F\xBF",

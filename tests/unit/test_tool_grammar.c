@@ -194,7 +194,7 @@ static struct slice byte_of(void *arg, uint32_t id)
     return (struct slice){&bytes[id], 1};
 }
 
-/* A call's end is no beginning of one: it may stand in a text, where the beginning opens a call. */
+/* The token that ends a call may occur in text, the token that starts one may not. */
 TEST(texts_are_without_the_tokens_of_their_own_markers)
 {
     static const struct grammar_vocab_opts vocab_opts = {.size = VOCAB, .bytes = byte_of};
