@@ -101,7 +101,7 @@ const char *hub_name_last(const struct hub_name *n)
 }
 
 enum { PART_BYTES_MAX = 255 };
-_Static_assert(HUB_FILE_DEPTH_MAX * (PART_BYTES_MAX + 1) <= HUB_FILE_BYTES_MAX, "a valid name fits");
+_Static_assert(HUB_FILE_DEPTH_MAX *(PART_BYTES_MAX + 1) <= HUB_FILE_BYTES_MAX, "a valid name fits");
 
 static bool is_file_part(struct slice s)
 {
