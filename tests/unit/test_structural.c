@@ -229,7 +229,8 @@ TEST(a_text_that_is_a_token_is_matched_as_one)
         "{\"format\": {\"type\": \"triggered_tags\", \"triggers\": [\"<to\"], \"tags\": [{\"begin\": "
         "\"<tool>{\", "
         "\"content\": " INTEGER ", \"end\": \"x\"}]}}",
-        "{\"format\": {\"type\": \"tag\", \"begin\": \"by <tool>:\", \"content\": " INTEGER ", \"end\": \"x\"}}",
+        "{\"format\": {\"type\": \"tag\", \"begin\": \"by <tool>:\", \"content\": " INTEGER
+        ", \"end\": \"x\"}}",
         "{\"format\": {\"type\": \"token\", \"token\": \"<tool>\"}}",
         "{\"format\": {\"type\": \"tag\", \"begin\": {\"type\": \"token\", \"token\": \"<tool>\"}, "
         "\"content\": " INTEGER ", \"end\": \"x\"}}",
