@@ -72,6 +72,7 @@ static const struct {
     {"llama3_json", "{\"name\": \"f\"} more <|python_tag|>{\"name\": \"g\"}", "B[f]A[{}]EC[more]B[g]A[{}]E"},
     {"llama3_json", "{\"name\": \"Ann\", \"age\": 3}", "C[{\"name\": \"Ann\", \"age\": 3}]"},
     {"llama3_json", "{\"a\": 1} and more", "C[{\"a\": 1} and more]"},
+    {"llama3_json", "{{\"name\": \"f\"}}", "C[{{\"name\": \"f\"}}]"},
     {"functionary_v3.1", "I look.<function=f>" HARD "</function><function=g>{}</function>", "C[I look.]" TWO},
     {"functionary_v3.2", "f\n" HARD ">>>g\n{}", TWO},
     {"functionary_v3.2", "all\nSay >>> x.\n>>>f\n" HARD, "C[Say >>> x.]B[f]A[" HARD "]E"},
