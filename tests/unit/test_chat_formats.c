@@ -69,6 +69,7 @@ static const struct {
     {"llama3_json", "{\"name\": \"f\", \"parameters\": " HARD "}; {\"name\": \"g\", \"parameters\": {}}",
      TWO},
     {"llama3_json", "<|python_tag|>{\"name\": \"f\", \"parameters\": " HARD "}; {\"name\": \"g\"}", TWO},
+    {"llama3_json", "{\"name\": \"f\"} more <|python_tag|>{\"name\": \"g\"}", "B[f]A[{}]EC[more]B[g]A[{}]E"},
     {"llama3_json", "{\"name\": \"Ann\", \"age\": 3}", "C[{\"name\": \"Ann\", \"age\": 3}]"},
     {"llama3_json", "{\"a\": 1} and more", "C[{\"a\": 1} and more]"},
     {"functionary_v3.1", "I look.<function=f>" HARD "</function><function=g>{}</function>", "C[I look.]" TWO},
