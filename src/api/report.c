@@ -30,7 +30,7 @@ void report_state(struct api *a, struct buf *ret)
         [API_LOADING] = "loading", [API_READY] = "ok", [API_DRAINING] = "draining", [API_FAILED] = "failed"};
     buf_puts(ret, "\"status\":");
     json_write_string(ret, slice_of(s == API_READY && stuck ? "stuck" : names[s]));
-    if (s == API_LOADING && progress > 0)
+    if (s == API_LOADING)
         buf_printf(ret, ",\"progress\":%.3f", progress);
     api_copy_reason(a, reason);
     if (s == API_READY && stuck) {

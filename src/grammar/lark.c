@@ -31,7 +31,11 @@ static struct piece terminal(struct front_text *f, struct front_name *n)
 {
     if (n->known)
         return n->piece;
-    if (!n->defined || n->busy || f->depth >= FRONT_TEXT_DEPTH_MAX) {
+    if (n->defined && !n->busy && f->depth == FRONT_TEXT_DEPTH_MAX) {
+        front_text_fail(f, -E2BIG, "terminals are nested more than %d deep", FRONT_TEXT_DEPTH_MAX);
+        return piece_rx(RX_NONE);
+    }
+    if (!n->defined || n->busy) {
         front_text_fail(f, -EINVAL, n->busy ? "the terminal %.*s is recursive" : "there is no terminal %.*s",
                         SLICE_ARGS(slice_sub(n->name, 0, 60)));
         return piece_rx(RX_NONE);

@@ -43,7 +43,7 @@ static bool grow(struct schema_work *w)
     uint32_t capacity = w->node_capacity ? w->node_capacity * 2 : 256;
     struct schema_node *nodes = schema_keep(w, capacity * sizeof(*nodes));
     uint32_t *places = schema_keep(w, (size_t)capacity * 2 * sizeof(*places));
-    if (!nodes || !places)
+    if (!places) /* A refused allocation refuses all later ones. */
         return false;
     if (w->node_count)
         memcpy(nodes, w->nodes, w->node_count * sizeof(*nodes));

@@ -100,16 +100,17 @@ const char *hub_name_last(const struct hub_name *n)
     return slash ? slash + 1 : n->id;
 }
 
+enum { PART_BYTES_MAX = 255 };
+_Static_assert(HUB_FILE_DEPTH_MAX *(PART_BYTES_MAX + 1) <= HUB_FILE_BYTES_MAX, "a valid name fits");
+
 static bool is_file_part(struct slice s)
 {
-    return s.len > 0 && s.len <= 255 && !slice_eq(s, SLICE(".")) && !slice_eq(s, SLICE(".."));
+    return s.len > 0 && s.len <= PART_BYTES_MAX && !slice_eq(s, SLICE(".")) && !slice_eq(s, SLICE(".."));
 }
 
 bool hub_file_is_valid(struct slice s)
 {
     size_t from = 0, parts = 0;
-    if (s.len > HUB_FILE_BYTES_MAX)
-        return false;
     for (size_t i = 0; i <= s.len; i++) {
         if (i < s.len && ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f || s.ptr[i] == '\\'))
             return false;

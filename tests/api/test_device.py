@@ -3,6 +3,7 @@
 Tokens and SSD files are those of the CPU; its memory has a ceiling of its own; a device that fails costs its
 requests, not the server."""
 
+import pathlib
 import subprocess
 
 import pytest
@@ -74,6 +75,14 @@ def test_devices_that_are_not_there_are_refused(name):
     command = [PROGRAM, "serve", "--port", "0", "--device", name]
     got = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert got.returncode == 1 and f"--device {name}: auto, cpu, cuda:0 to" in got.stderr
+
+
+@pytest.mark.skipif(pathlib.Path("/dev/nvidiactl").exists(), reason="has a GPU")
+def test_a_gpu_that_is_not_there_is_refused():
+    command = [PROGRAM, "serve", "--port", "0", "--device", "cuda:0"]
+    got = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert got.returncode == 1
+    assert "built without GPU kernels" in got.stderr or "the NVIDIA driver is missing, or has 0 devices" in got.stderr
 
 
 def test_a_device_that_fails_costs_its_requests_and_not_the_server():

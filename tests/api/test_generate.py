@@ -36,6 +36,20 @@ def test_answers_are_the_references(index):
     assert got.stdout == case["greedy_text"] + "\n"
 
 
+def test_the_models_own_sampling_holds_without_options(tmp_path):
+    for file in (ROOT / "models/canary").iterdir():
+        if file.name != "generation_config.json":
+            (tmp_path / file.name).symlink_to(file)
+    config = json.loads((ROOT / "models/canary/generation_config.json").read_text())
+    config |= {"temperature": 2.0, "top_p": 1.0, "top_k": 1}
+    (tmp_path / "generation_config.json").write_text(json.dumps(config))
+    case = SINGLE[0]
+    ask = ["generate", "--model", str(tmp_path), "--seed", "5", *(["--think"] if case["enable_thinking"] else [])]
+    prompt = case["messages"][0]["content"]
+    assert run(*ask, prompt).stdout == case["greedy_text"] + "\n"
+    assert run(*ask, "--top-k", "1000", prompt).stdout != case["greedy_text"] + "\n"
+
+
 IMAGES = ROOT / "tests/golden/data/canary-8bit/images"
 
 

@@ -119,6 +119,17 @@ def test_all_models_below_a_directory_are_known_and_none_is_loaded(directory):
     assert s.stop() == 0
 
 
+def test_models_are_found_eight_folders_deep(tmp_path):
+    seventh = tmp_path / "1/2/3/4/5/6/7"
+    for folder in ("8", "models--a--within/snapshots/0123", "models--a--small/snapshots"):
+        (seventh / folder).mkdir(parents=True)
+    for name in ("eighth", "8/ninth", "models--a--within/snapshots/0123/ninth", "models--a--small/snapshots/0123"):
+        (seventh / name).symlink_to(DATA / "qwen3")
+    s = serve(tmp_path)
+    assert set(s.models()) == {"eighth", "a/small", "small"}
+    assert s.stop() == 0
+
+
 def test_a_request_loads_its_model_and_aliases_lead_to_it(models):
     assert models.state("ids") == "unloaded"
     answer = models.ids("small")

@@ -43,11 +43,11 @@ def test_a_server_that_loads_says_so():
                 refused(reply, 503, "model_loading", "GET /health")
                 assert reply.headers["retry-after"] == "1"
             health = s.http.get("/health")
-            seen.append((health.status_code, health.json()["status"]))
+            seen.append((health.status_code, health.json()["status"], 0 <= health.json().get("progress", -1) <= 1))
             return health.status_code == 200
 
     until(ready, 60, 0.001)
-    assert seen[-1] == (200, "ok") and set(seen[:-1]) == {(503, "loading")}
+    assert seen[-1] == (200, "ok", False) and set(seen[:-1]) == {(503, "loading", True)}
     assert s.stop() == 0
 
 

@@ -92,6 +92,10 @@ TEST(seqs_that_take_a_step_by_themselves_leave_prompts_more_than_a_page)
     assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 15, .prompts = 1}), step);
     assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 64, .prompts = 1}),
                      (uint64_t)(2.5 * 138 * MS));
+    b = (struct budget){.fixed_ns = 60 * MS};
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 1, .prompts = 1}),
+                     (uint64_t)(2.5 * 60 * MS));
+    assert_int_equal(budget_shared_ns(&b, step, &(struct budget_load){.seq_tokens = 0, .prompts = 1}), step);
 }
 
 TEST(the_line_follows_any_machine)

@@ -3,6 +3,7 @@
 #include "grammar/choice.h"
 #include "grammar/gbnf.h"
 #include "grammar/json_text.h"
+#include "grammar/front_text.h"
 #include "grammar/lark.h"
 #include "test_recogniser.h"
 
@@ -96,16 +97,29 @@ TEST(gbnf_errors_have_their_line)
     check_refused(gbnf_compile, "root ::= [z-a]", -EINVAL, "range");
     check_refused(gbnf_compile, "root ::= \"\\q\"", -EINVAL, "escape");
     check_refused(gbnf_compile, "root ::= \"\xFF\"", -EINVAL, "UTF-8");
+    check(gbnf_compile, "root ::= \"\\U0010ffff\"", "\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBE");
+    check_refused(gbnf_compile, "root ::= \"\\U00110000\"", -EINVAL, "no character");
     check_refused(gbnf_compile, "", -EINVAL, "root");
     check_refused(gbnf_compile, "root ::= root \"a\"", -EINVAL, "");
 }
 
+/* `head`, and "a" within `depth` groups. */
+static const char *nested(const char *head, int depth)
+{
+    static char text[400];
+    int at = snprintf(text, sizeof(text), "%s", head);
+    memset(text + at, '(', (size_t)depth);
+    at += depth;
+    at += snprintf(text + at, sizeof(text) - (size_t)at, "\"a\"");
+    memset(text + at, ')', (size_t)depth);
+    text[at + depth] = 0;
+    return text;
+}
+
 TEST(gbnf_depth_is_bounded)
 {
-    char text[400] = "root ::= ";
-    memset(text + 9, '(', 200);
-    text[209] = 0;
-    check_refused(gbnf_compile, text, -E2BIG, "nested");
+    check(gbnf_compile, nested("root ::= ", FRONT_TEXT_DEPTH_MAX), "a", "|b");
+    check_refused(gbnf_compile, nested("root ::= ", FRONT_TEXT_DEPTH_MAX + 1), -E2BIG, "nested");
 }
 
 /* ---- Lark ---- */
@@ -126,6 +140,25 @@ TEST(lark_has_rules_and_terminals)
     check_refused(lark_compile, "a: \"b\"", -EINVAL, "start");
     check_refused(lark_compile, "%import common.LF\n%import other.X\nstart: LF", -ENOTSUP, "line 2");
     check_refused(lark_compile, "start: \"a\"~3..2", -EINVAL, "ends before");
+}
+
+/* `depth` terminals, each in the one before; the last is "a". */
+static const char *chained(int depth)
+{
+    static char text[4096];
+    int at = snprintf(text, sizeof(text), "start: T1\n");
+    for (int i = 1; i < depth; i++)
+        at += snprintf(text + at, sizeof(text) - (size_t)at, "T%d: T%d\n", i, i + 1);
+    snprintf(text + at, sizeof(text) - (size_t)at, "T%d: \"a\"\n", depth);
+    return text;
+}
+
+TEST(lark_depth_is_bounded)
+{
+    check(lark_compile, nested("start: ", FRONT_TEXT_DEPTH_MAX), "a", "|b");
+    check_refused(lark_compile, nested("start: ", FRONT_TEXT_DEPTH_MAX + 1), -E2BIG, "nested");
+    check(lark_compile, chained(FRONT_TEXT_DEPTH_MAX), "a", "|b");
+    check_refused(lark_compile, chained(FRONT_TEXT_DEPTH_MAX + 1), -E2BIG, "terminals are nested");
 }
 
 TEST(lark_takes_a_patch_grammar)

@@ -248,4 +248,17 @@ TEST(the_page_of_metrics_lists_the_tables)
     buf_done(&want);
 }
 
+TEST(what_an_account_has_itself_is_what_its_children_have_not)
+{
+    static const struct account_numbers accounts[] = {{.depth = 0, .used = 100},
+                                                      {.depth = 1, .used = 60},
+                                                      {.depth = 2, .used = 50},
+                                                      {.depth = 1, .used = 10},
+                                                      {.depth = 1, .used = 70, .class = ACCOUNT_DISK},
+                                                      {.depth = 0, .used = 5}};
+    static const uint64_t own[] = {30, 10, 50, 10, 70, 5};
+    for (uint32_t i = 0; i < COUNT_OF(own); i++)
+        assert_int_equal(report_own_used(accounts, COUNT_OF(accounts), i), own[i]);
+}
+
 TEST_MAIN()

@@ -75,6 +75,19 @@ TEST(rules_of_terminals_become_a_terminal)
     grammar_builder_free(b);
 }
 
+TEST(neighbouring_terminals_become_one)
+{
+    struct grammar_builder *b = builder(NULL);
+    struct grammar *g;
+    sym_id top = grammar_rule(b);
+    grammar_alternative(b, top, (sym_id[]){literal(b, "a"), literal(b, "b"), top, literal(b, "c")}, 4);
+    grammar_alternative(b, top, (sym_id[]){literal(b, "d")}, 1);
+    assert_int_equal(grammar_finish(b, top, &g, NULL), 0);
+    assert_int_equal(g->terminal_count, 3);
+    grammar_free(g);
+    grammar_builder_free(b);
+}
+
 TEST(what_the_start_does_not_need_goes)
 {
     struct grammar_builder *b = builder(NULL);

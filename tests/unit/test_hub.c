@@ -53,7 +53,7 @@ TEST(a_files_name_stays_below_its_directory)
 {
     static const char *const wrong[] = {"",       "/a",  "a/",   "a//b", "..",
                                         "a/../b", "./a", "a\\b", "a\nb", "a/b/c/d/e"};
-    char longest[300];
+    char longest[HUB_FILE_BYTES_MAX];
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         assert_false(hub_file_is_valid(slice_of(wrong[i])));
     assert_true(hub_file_is_valid(SLICE("a/b/c/d")));
@@ -61,6 +61,9 @@ TEST(a_files_name_stays_below_its_directory)
     memset(longest, 'x', sizeof(longest));
     assert_true(hub_file_is_valid((struct slice){longest, 255}));
     assert_false(hub_file_is_valid((struct slice){longest, 256}));
+    longest[255] = longest[511] = longest[767] = '/';
+    assert_true(hub_file_is_valid((struct slice){longest, 1023}));
+    assert_false(hub_file_is_valid((struct slice){longest, 1024}));
 }
 
 /* ---- listings ---- */

@@ -183,6 +183,30 @@ PROPERTY(slices_and_clamped_counters_change_no_mask, seed)
     scene_free(&s);
 }
 
+/* One mask stands for all plain tokens. Surrogates and overlong encodings are not plain characters. */
+TEST(surrogates_and_overlong_encodings_are_not_plain)
+{
+    static const char *const parts[] = {
+        "\xED\x9F\xBF", "\xED\xA0\x80",     "\xED\xBF\xBF",     "\xEE\x80\x80",    "\xE0\xA0\x80",
+        "\xE0\x9F\xBF", "\xF0\x90\x80\x80", "\xF0\x8F\xBF\xBF", "\xC2\x80",        "\xC1\xBF",
+        "\xE2\x80\xA8", "\xE2\x80\xA9",     "\xF4\x8F\xBF\xBF", "\xF4\x90\x80\x80"};
+    struct scene s;
+    for (uint32_t id = 0; id < TOKENS; id++)
+        snprintf(texts[id], sizeof(texts[id]), "%s%s", id < COUNT_OF(parts) ? "" : "a",
+                 parts[id % COUNT_OF(parts)]);
+    /* The dot matches no line separator. */
+    static const char *const strings[] = {"\"[^\"\\\\\\x00-\\x1f]*\"", "\".*\""};
+    for (size_t i = 0; i < COUNT_OF(strings); i++) {
+        builder(&s);
+        sym_id top = grammar_rule(s.b), string = grammar_terminal(s.b, pattern(s.b, strings[i]));
+        grammar_alternative(s.b, top, &string, 1);
+        scene_make(&s, top, 0, 0);
+        assert_int_equal(matcher_take_bytes(s.matcher, SLICE("\"")), 1);
+        check_all_tokens(&s);
+        scene_free(&s);
+    }
+}
+
 TEST(a_long_list_needs_few_items)
 {
     struct scene s;

@@ -229,6 +229,8 @@ TEST(a_text_that_is_a_token_is_matched_as_one)
         "{\"format\": {\"type\": \"triggered_tags\", \"triggers\": [\"<to\"], \"tags\": [{\"begin\": "
         "\"<tool>{\", "
         "\"content\": " INTEGER ", \"end\": \"x\"}]}}",
+        "{\"format\": {\"type\": \"tag\", \"begin\": \"by <tool>:\", \"content\": " INTEGER
+        ", \"end\": \"x\"}}",
         "{\"format\": {\"type\": \"token\", \"token\": \"<tool>\"}}",
         "{\"format\": {\"type\": \"tag\", \"begin\": {\"type\": \"token\", \"token\": \"<tool>\"}, "
         "\"content\": " INTEGER ", \"end\": \"x\"}}",
@@ -241,6 +243,7 @@ TEST(a_text_that_is_a_token_is_matched_as_one)
         assert_non_null(g);
         assert_true(has_token(g));
         assert_false(plain_accepts(g, SLICE("<tool>1x")));
+        assert_false(plain_accepts(g, SLICE("by <tool>:1x")));
         grammar_free(g);
     }
 }

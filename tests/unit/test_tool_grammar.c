@@ -5,6 +5,7 @@
 
 #include "../test_rng.h"
 #include "base/check.h"
+#include "grammar/grammar_vocab.h"
 #include "test_json_blocks.h"
 #include "test_tool_grammar.h"
 #include "text/chat_format.h"
@@ -177,6 +178,46 @@ static void parsed_done(struct parsed *p)
     buf_done(&p->arguments);
     buf_done(&p->content);
     buf_done(&p->reasoning);
+}
+
+/* ---- special tokens ---- */
+
+enum { BEGIN = 256, END, VOCAB };
+
+static struct slice byte_of(void *arg, uint32_t id)
+{
+    static char bytes[256];
+    (void)arg;
+    if (id >= 256)
+        return (struct slice){0};
+    bytes[id] = (char)id;
+    return (struct slice){&bytes[id], 1};
+}
+
+/* The token that ends a call may occur in text, the token that starts one may not. */
+TEST(texts_are_without_the_tokens_of_their_own_markers)
+{
+    static const struct grammar_vocab_opts vocab_opts = {.size = VOCAB, .bytes = byte_of};
+    struct chat_syntax syntax;
+    struct grammar_vocab *vocab;
+    struct tool_test t;
+    struct err e = {{0}};
+    assert_int_equal(chat_syntax_named("hermes", NULL, &syntax, &e), 0);
+    syntax.special_count = 2;
+    syntax.specials[0] = (struct chat_special){.id = BEGIN, .text = SLICE("<tool_call>")};
+    syntax.specials[1] = (struct chat_special){.id = END, .text = SLICE("</tool_call>")};
+    json_t *tools = json_of(TOOLS);
+    assert_int_equal(grammar_vocab_create(&vocab_opts, &vocab), 0);
+    struct tool_source_opts o = {.syntax = &syntax, .tools = tools, .by_token = true};
+    assert_int_equal(tool_test_open_over(&o, vocab, &t, &e), 0);
+    assert_int_equal(matcher_take(t.matcher, 'x'), 1);
+    assert_int_equal(matcher_take(t.matcher, END), 1);
+    assert_int_equal(matcher_take(t.matcher, BEGIN), 1);
+    assert_int_equal(matcher_take(t.matcher, 'x'), 0);
+    assert_int_equal(matcher_take(t.matcher, END), 0);
+    tool_test_close(&t);
+    grammar_vocab_free(vocab);
+    json_decref(tools);
 }
 
 /* ---- walks ---- */

@@ -13,8 +13,9 @@ struct tool_test {
     struct matcher *matcher;
 };
 
-/* As grammar_source_compile(). */
-static inline int tool_test_open(const struct tool_source_opts *opts, struct tool_test *ret, struct err *e)
+/* As grammar_source_compile(). `vocab`: of the tokens; NULL: bytes alone. */
+static inline int tool_test_open_over(const struct tool_source_opts *opts, struct grammar_vocab *vocab,
+                                      struct tool_test *ret, struct err *e)
 {
     struct buf text;
     *ret = (struct tool_test){0};
@@ -27,10 +28,15 @@ static inline int tool_test_open(const struct tool_source_opts *opts, struct too
     buf_done(&text);
     if (r < 0)
         return r;
-    struct matcher_tables_opts tables = {.grammar = ret->grammar};
+    struct matcher_tables_opts tables = {.grammar = ret->grammar, .vocab = vocab};
     assert_int_equal(matcher_tables_create(&tables, &ret->tables), 0);
     assert_int_equal(matcher_create(&(struct matcher_opts){.tables = ret->tables}, &ret->matcher), 0);
     return 0;
+}
+
+static inline int tool_test_open(const struct tool_source_opts *opts, struct tool_test *ret, struct err *e)
+{
+    return tool_test_open_over(opts, NULL, ret, e);
 }
 
 static inline void tool_test_close(struct tool_test *t)
