@@ -32,6 +32,8 @@ endif()
 if(PLATEAU_SANITIZE)
   # A report has files and lines; variables for a debugger, which make objects and links larger, are in the debug build.
   add_compile_options(-fsanitize=${PLATEAU_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -gline-tables-only)
+  # An access through NULL or beyond an object is AddressSanitizer's report: its checks are there anyway.
+  add_compile_options(-fno-sanitize=null,object-size)
   add_link_options(-fsanitize=${PLATEAU_SANITIZE})
   if(CMAKE_C_COMPILER_ID MATCHES "Clang")
     # Ninja links with every core.

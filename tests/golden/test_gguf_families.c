@@ -3,6 +3,9 @@
 #include "small_model.h"
 #include "test_gguf.h"
 
+#include "compute/device.h"
+#include "model/pack.h"
+
 /* The end of a tensor's name, without "model.layers.N." or "model.". */
 struct renamed {
     const char *from, *to;
@@ -202,6 +205,28 @@ TEST(architectures_are_their_families)
         assert_true(got.hash == expected.hash);
         small_free(l);
     }
+}
+
+TEST(a_file_is_packed_by_its_name_or_its_folders)
+{
+    struct test_tensors *l = small_read(SMALL_GOLDEN("granite"));
+    const char *dir = as_gguf(&cases[0], l, 8), *out = test_dir();
+    static const char fingerprint[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    struct device *device;
+    struct pack_result done[2];
+    assert_int_equal(device_open_cpu(1, NULL, &device), 0);
+    const struct pack_opts o = {.compute = COMPUTE_F32, .device = device, .fingerprint = fingerprint};
+    for (int named = 0; named < 2; named++) {
+        char from[4096], to[4096];
+        struct err e = {{0}};
+        snprintf(from, sizeof(from), "%s%s", dir, named ? "/model.gguf" : "");
+        snprintf(to, sizeof(to), "%s/%d.plateau", out, named);
+        if (pack_model(from, to, &o, &done[named], &e) < 0)
+            fail_msg("%s: %s", from, e.text);
+    }
+    assert_int_equal(done[0].weight_bytes, done[1].weight_bytes);
+    device_close(device);
+    small_free(l);
 }
 
 /* At every 499th byte, and at each of the first 64: the head, the tables and the values. */

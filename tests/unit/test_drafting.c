@@ -96,6 +96,14 @@ TEST(room_options_and_the_step_limit_drafts)
     arena_free(f.arena);
 }
 
+static uint32_t head_samples(const struct fixture *f)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < DRAFT_LENGTH_SEQ_CLASSES; i++)
+        sum += f->g.draft_length.passes[i].samples;
+    return sum;
+}
+
 TEST(the_head_drafts_after_the_plan)
 {
     struct fixture f;
@@ -107,8 +115,10 @@ TEST(the_head_drafts_after_the_plan)
     assert_true(f.calls == 1 && f.passes[0] == 3 && f.passes[1] == 1);
     assert_true(f.tokens[0][f.known] == 5 && f.tokens[0][f.known + 2] == 7);
     assert_true(f.g.planned == 4 && f.g.computed == 4);
+    assert_int_equal(head_samples(&f), 1);
     f.error = -EIO;
     assert_int_equal(draft(&f, 2), -EIO);
+    assert_int_equal(head_samples(&f), 1);
     f.drafts[0] = f.drafts[1] = 0;
     assert_int_equal(draft(&f, 2), 0);
     assert_int_equal(f.calls, 2);

@@ -35,6 +35,11 @@ TEST(plain_texts_have_few_digits)
     schema_check_as("{'type': 'integer'}", true, "12345678901234567890\n-7\n3.0", "123456789012345678901");
     schema_check_as("{'type': 'integer', 'minimum': 0}", true, "0\n99999999999999999999",
                     "-1\n100000000000000000000");
+    /* A bound of so many digits leaves none out. */
+    schema_check_as("{'type': 'integer', 'minimum': 1e19}", true,
+                    "20000000000000000000\n200000000000000000000", "1");
+    schema_check_as("{'type': 'integer', 'minimum': 1e18}", true, "10000000000000000000",
+                    "100000000000000000000");
     schema_check_as("{'const': 1e25}", true, "10000000000000000000000000", "1");
     schema_check_as("{'type': 'number', 'multipleOf': 0.5}", true, "1.5\n-2",
                     "1.25\n100000000000000000000.5");
