@@ -170,7 +170,7 @@ static void attend_tensor(struct cuda *c, const struct cuda_attention *k)
     uint32_t room = (uint32_t)(CUDA_PARTS_BYTES / bytes);
     const struct attend a = choose_attend(c, k, room > 0);
     uint32_t blocks = DIV_UP(tokens, a.columns) * a.rows;
-    if (room == 0 || (a.columns > 1 && 4 * blocks > 3 * units)) {
+    if (room == 0 || (a.columns > 1 && 2 * blocks > units)) {
         run_attend(c, k, &a, &(struct cuda_split){NULL, 0, tokens, 0, a.stages}, 1);
         return;
     }
