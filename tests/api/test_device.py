@@ -3,6 +3,7 @@
 Tokens and SSD files are those of the CPU; its memory has a ceiling of its own; a device that fails costs its
 requests, not the server."""
 
+import concurrent.futures
 import pathlib
 import subprocess
 
@@ -38,6 +39,27 @@ def test_a_restart_on_the_other_device_finds_the_same_prefixes(tmp_path, first, 
         got = [answer(server, p) for p in prompts]
         assert [tokens for tokens, _ in got] == [tokens for tokens, _ in want]
         assert all(cached > 0 for _, cached in got)
+
+
+def test_who_gives_up_its_pages_on_the_device_loses_no_token():
+    """Pages for three, and eight that want them."""
+    prompts = [prompt_of(i, 280 + 10 * i) for i in range(8)]
+    fields = {"temperature": 0, "max_tokens": 100, "ignore_eos": True, "return_token_ids": True}
+    options = ["--spec", "off", "--max-image-pixels", 0, "--max-model-len", 1024, "--max-num-seqs", 8]
+
+    def ask(server, prompt):
+        reply = server.complete(prompt, **fields)
+        assert reply.status_code == 200, reply.text
+        return reply.json()["choices"][0]["token_ids"]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        with serving(*FAKE, *options) as wide:
+            want = list(pool.map(lambda prompt: ask(wide, prompt), prompts))
+            assert wide.status()["models"][0]["preemptions"] == 0
+        with serving(*FAKE, *options, "--device-memory-limit", "62M") as tight:
+            assert tight.status()["models"][0]["pages_max"] * 32 < sum(len(p) + 100 for p in prompts) // 2
+            assert list(pool.map(lambda prompt: ask(tight, prompt), prompts)) == want
+            assert tight.status()["models"][0]["preemptions"] > 0
 
 
 def test_what_does_not_fit_on_the_device_is_refused_with_its_name():

@@ -327,7 +327,7 @@ def test_another_model_finds_nothing_of_the_first(tmp_path):
 def test_a_limit_of_file_size_is_a_full_disk(tmp_path):
     with serving_from(tmp_path) as s:
         hard = resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE)[1]
-        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (65536, hard))
+        resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (4096, hard))  # less than a page in any form
         said, _ = answer(s, prompt_of(8, 500))
 
         def told():
