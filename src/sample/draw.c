@@ -7,6 +7,7 @@
  */
 #include "sample/draw.h"
 #include "sample/mask.h"
+#include "sample/weights.h"
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -76,7 +77,6 @@ void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row
 {
     float window = window_of(p);
     uint32_t count = 0;
-    double mass = 0;
     for (uint32_t i = 0; i < row->vocab; i++) {
         uint64_t have = mask_word(row->valid, row->allowed, i / 64) >> i % 64;
         if ((have & 1) == 0) {
@@ -87,8 +87,8 @@ void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row
         if (!(below >= -window))
             continue;
         list[count++] = (struct sampler_candidate){below, i};
-        mass += exp((double)below);
     }
+    double mass = weights_sum(list, count);
     *ret = (struct draw_pool){list, count, count, true, mass, mass};
 }
 
@@ -117,7 +117,7 @@ void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best
         struct sampler_candidate c = {(b->list[count].logit - max) / p->temperature, b->list[count].id};
         if (!(c.logit >= -window))
             break;
-        listed += exp((double)c.logit);
+        listed += weight_of(c.logit);
         for (; at + 1 < b->count && comes_before(&c, &list[at + 1]); at++)
             list[at] = list[at + 1];
         list[at] = c;
@@ -158,7 +158,7 @@ static double next_weight(struct draw_pool *c, uint32_t done)
         *at = best;
         sift_down(c->list, --c->unordered, 0);
     }
-    return exp((double)at->logit);
+    return weight_of(at->logit);
 }
 
 /* Into order of id, as a row's pool is. */
@@ -173,11 +173,8 @@ static void order_by_id(struct draw_pool *c)
             c->list[at] = moved;
         }
     }
-    double mass = 0;
-    for (uint32_t i = 0; i < c->count; i++)
-        mass += exp((double)c->list[i].logit);
     c->unordered = c->count;
-    c->mass_min = c->mass_max = mass;
+    c->mass_min = c->mass_max = weights_sum(c->list, c->count);
 }
 
 /* ---- the draw ---- */
@@ -187,7 +184,7 @@ static uint32_t keep_part(const struct draw_pool *c, uint32_t count, double goal
 {
     uint32_t n = 0;
     for (*mass = 0; n < count && *mass < goal; n++)
-        *mass += exp((double)c->list[c->count - 1 - n].logit);
+        *mass += weight_of(c->list[c->count - 1 - n].logit);
     return n;
 }
 
@@ -218,15 +215,25 @@ static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint3
     return true;
 }
 
-/* Inverse of the cumulative weights, from the list's end. */
+/* Inverse of the cumulative weights, from the list's end. Blocks before the one that reaches `target` are
+ * added as a whole. */
 static uint32_t pick(const struct draw_pool *c, uint32_t kept, double target)
 {
+    enum { BLOCK = 512 };
     double sum = 0;
-    for (uint32_t i = 0; i < kept; i++) {
-        const struct sampler_candidate *it = &c->list[c->count - 1 - i];
-        sum += exp((double)it->logit);
-        if (sum > target)
-            return it->id;
+    for (uint32_t done = 0; done < kept; done += BLOCK) {
+        const uint32_t count = MIN_OF(kept - done, (uint32_t)BLOCK);
+        const struct sampler_candidate *end = c->list + c->count - done;
+        double block = weights_sum(end - count, count);
+        if (sum + block <= target) {
+            sum += block;
+            continue;
+        }
+        for (uint32_t i = 1; i <= count; i++) {
+            sum += weight_of(end[-(ptrdiff_t)i].logit);
+            if (sum > target)
+                return end[-(ptrdiff_t)i].id;
+        }
     }
     return c->list[c->count - kept].id; /* the last one: rounding left a crumb */
 }

@@ -4,7 +4,7 @@
  * least min_p. The weight is exp(below), below = (logit - largest logit) / temperature. The draw has one
  * definition:
  *   1. top_k and top_p keep candidates in order (below down, id up). All sums are sums in this order but one:
- *      the weight of all candidates of a row, of which top_p is a part. It is summed in order of id.
+ *      the weight of all candidates of a row, of which top_p is a part. weights_sum() adds it in order of id.
  *   2. u in [0, 1) is a function of seed and position. The result is the first token whose cumulative weight
  *      exceeds u of the kept weight: best first after top_k or top_p, else highest id first.
  *
