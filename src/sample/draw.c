@@ -1,9 +1,8 @@
 /* draw.c - filters and draw over one pool of candidates.
  *
  * The vocabulary is scanned a few times in plain loops; only possible candidates are sorted. With top_k or
- * top_p the candidates of a whole row go into a heap and are popped in order of (logit down, id up). The work
- * is n + kept log n, and ties do not depend on a sort algorithm. A full sort of 250,000 logits per token was
- * four times slower.
+ * top_p those of a whole row that may be kept go into a heap and are popped in order of (logit down, id up).
+ * The work is n + kept log kept, and ties do not depend on a sort algorithm.
  */
 #include "sample/draw.h"
 #include "sample/mask.h"
@@ -84,11 +83,11 @@ void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row
             continue;
         }
         float below = (row->logits[i] - max) / p->temperature;
-        if (!(below >= -window))
-            continue;
-        list[count++] = (struct sampler_candidate){below, i};
+        list[count] = (struct sampler_candidate){below, i};
+        count += below >= -window; /* no branch: which ones stay follows no pattern */
     }
-    double mass = weights_sum(list, count);
+    /* Where top_k cuts, nothing asks for the weight of all. */
+    double mass = p->top_k > 0 && p->top_k < count ? 0 : weights_sum(list, count);
     *ret = (struct draw_pool){list, count, count, true, mass, mass};
 }
 
@@ -188,17 +187,64 @@ static uint32_t keep_part(const struct draw_pool *c, uint32_t count, double goal
     return n;
 }
 
+/* Bins of candidates by their logit, each a sixteenth wide. */
+enum { BINS = 512, BINS_EACH = 16 };
+_Static_assert(BINS > BINS_EACH * ((int)DRAW_WINDOW + 1), "every candidate has a bin");
+
+static uint32_t bin_of(const struct sampler_candidate *c)
+{
+    return (uint32_t)(-c->logit * BINS_EACH);
+}
+
+/* The bins up to this one hold the best `count` candidates; with count 0 about as much as `weight`. */
+static uint32_t last_bin(const struct draw_pool *c, uint32_t count, double weight)
+{
+    uint32_t bins[BINS] = {0}, have = 0, bin = 0;
+    double each = exp(-0.5 / BINS_EACH), sum = 0;
+    for (uint32_t i = 0; i < c->count; i++)
+        bins[bin_of(&c->list[i])]++;
+    for (; bin < BINS - 1; bin++, each *= exp(-1. / BINS_EACH)) {
+        have += bins[bin];
+        sum += bins[bin] * each;
+        if (count > 0 ? have >= count : sum >= weight)
+            break;
+    }
+    return bin;
+}
+
+/* Leaves out candidates that come after the best `count` ones; with count 0: after those that make up
+ * `weight`. A heap of all took several times as long as all else of a draw. */
+static void leave_out(struct draw_pool *c, uint32_t count, double weight)
+{
+    /* Bins know weights to a part, sums of the same terms differ by their rounding. */
+    uint32_t last = last_bin(c, count, weight * 1.005), from = c->count;
+    for (uint32_t i = c->count; i-- > 0;) {
+        if (bin_of(&c->list[i]) > last)
+            continue;
+        struct sampler_candidate moved = c->list[--from];
+        c->list[from] = c->list[i];
+        c->list[i] = moved;
+    }
+    if (count == 0 && weights_sum(c->list + from, c->count - from) < weight * (1 + 1e-9))
+        return;
+    c->list += from;
+    c->count -= from;
+    c->unordered = c->count;
+}
+
 /* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight that top_k leaves.
  * They end at the list's end. False: that depends on candidates that are missing, or on the bounds. */
 static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint32_t *kept, double *mass)
 {
     bool cuts = p->top_k > 0 && p->top_k < c->count;
-    uint32_t k = cuts ? p->top_k : c->count, n = 0;
     /* Without top_k the whole weight is known, and popping stops as soon as top_p of it is reached. */
     double surely = cuts ? INFINITY : c->mass_min * (double)p->top_p;
     double perhaps = cuts ? INFINITY : c->mass_max * (double)p->top_p, sum = 0;
     if (!c->whole && !cuts && p->top_k > 0)
         return false;
+    if (c->unordered == c->count)
+        leave_out(c, cuts ? p->top_k : 0, perhaps);
+    uint32_t k = cuts ? p->top_k : c->count, n = 0;
     for (uint32_t i = c->unordered / 2; i-- > 0;)
         sift_down(c->list, c->unordered, i);
     for (; n < k && sum < perhaps; n++) {
