@@ -1,7 +1,7 @@
 /* draw.c - filters and draw over one pool of candidates.
  *
  * The vocabulary is scanned a few times in plain loops; only possible candidates are sorted. With top_k or
- * top_p those of a whole row that may be kept go into a heap and are popped in order of (logit down, id up).
+ * top_p the few of a row that may be kept go into a heap and are popped in order of (logit down, id up).
  * The work is n + kept log kept, and ties do not depend on a sort algorithm.
  */
 #include "sample/draw.h"
@@ -86,7 +86,7 @@ void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row
         list[count] = (struct sampler_candidate){below, i};
         count += below >= -window; /* no branch: which ones stay follows no pattern */
     }
-    /* Where top_k cuts, nothing asks for the weight of all. */
+    /* Where top_k cuts, the weight of all is not needed. */
     double mass = p->top_k > 0 && p->top_k < count ? 0 : weights_sum(list, count);
     *ret = (struct draw_pool){list, count, count, true, mass, mass};
 }
@@ -212,8 +212,8 @@ static uint32_t last_bin(const struct draw_pool *c, uint32_t count, double weigh
     return bin;
 }
 
-/* Leaves out candidates that come after the best `count` ones; with count 0: after those that make up
- * `weight`. A heap of all took several times as long as all else of a draw. */
+/* Leaves out candidates that come after the best `count` ones; with count 0: after the best ones of `weight`
+ * together. A heap of all took several times as long as all else of a draw. */
 static void leave_out(struct draw_pool *c, uint32_t count, double weight)
 {
     /* Bins know weights to a part, sums of the same terms differ by their rounding. */
