@@ -74,15 +74,17 @@ static float window_of(const struct sampler_params *p)
 void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
                       struct sampler_candidate *list, struct draw_pool *ret)
 {
-    float window = window_of(p);
+    /* Of copies, which the stores below cannot change. */
+    const struct draw_row r = *row;
+    const float window = window_of(p), temperature = p->temperature;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < row->vocab; i++) {
-        uint64_t have = mask_word(row->valid, row->allowed, i / 64) >> i % 64;
+    for (uint32_t i = 0; i < r.vocab; i++) {
+        uint64_t have = mask_word(r.valid, r.allowed, i / 64) >> i % 64;
         if ((have & 1) == 0) {
             i = have ? i + (uint32_t)__builtin_ctzll(have) - 1 : i | 63; /* the one before the next */
             continue;
         }
-        float below = (row->logits[i] - max) / p->temperature;
+        float below = (r.logits[i] - max) / temperature;
         list[count] = (struct sampler_candidate){below, i};
         count += below >= -window; /* no branch: which ones stay follows no pattern */
     }

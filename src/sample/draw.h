@@ -19,9 +19,9 @@
 struct draw_pool {
     struct sampler_candidate *list; /* logit: below. The best one comes last */
     uint32_t count;
-    uint32_t unordered; /* the first ones: in order of id, and not compared yet */
-    bool whole;         /* no candidate of the row is missing */
-    double mass_min, mass_max;
+    uint32_t unordered;        /* the first ones: in order of id, and not compared yet */
+    bool whole;                /* no candidate of the row is missing */
+    double mass_min, mass_max; /* of a row; 0 where top_k cuts, which needs none */
 };
 
 /* The largest logit's id; the lowest of equals. None is NaN. */

@@ -1,0 +1,96 @@
+/* draw_bench.c - draw_bench [VOCABULARY]: what a draw from a whole row of logits takes, by its settings.
+ *
+ * Two rows: normally distributed logits, as random weights give; and such a row with two hundred tokens that
+ * stand out, as a trained model gives. Printed is the least of many draws, without the copy of the row. */
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "sample/sampler.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAWS = 50, VOCABULARY = 151936, STAND_OUT = 200 };
+
+static float normal(uint64_t at)
+{
+    double u = rng_uniform_at(1, 2 * at), v = rng_uniform_at(1, 2 * at + 1);
+    return (float)(sqrt(-2 * log(1 - u)) * cos(2 * M_PI * v));
+}
+
+static void fill(float *row, uint32_t vocab, bool trained)
+{
+    for (uint32_t i = 0; i < vocab; i++)
+        row[i] = normal(i) * (trained ? 2.5f : 1);
+    for (uint32_t i = 0; trained && i < STAND_OUT; i++)
+        row[(uint64_t)i * vocab / STAND_OUT] = 18 - 0.3f * (float)i - (i > 0 ? 1.5f : 0);
+}
+
+struct bench {
+    struct arena *arena;
+    struct sampler_scratch *scratch;
+    float *row, *copy;
+    uint32_t vocab;
+};
+
+static double draw_ms(struct bench *b, const struct sampler_params *p)
+{
+    struct sampler *s;
+    uint64_t least = UINT64_MAX;
+    ASSERT(sampler_create(b->arena, p, 64, &s) == 0);
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        struct sampled drawn;
+        memcpy(b->copy, b->row, b->vocab * sizeof(float));
+        uint64_t began = clock_now_ns();
+        sampler_draw(s, b->scratch, b->copy, b->vocab, NULL, i, i, &drawn);
+        uint64_t took = clock_now_ns() - began;
+        least = MIN_OF(least, took);
+    }
+    return (double)least / 1e6;
+}
+
+static void print_row(struct bench *b, const char *name)
+{
+    static const struct setting {
+        const char *name;
+        float temperature, top_p;
+        uint32_t top_k;
+    } settings[] = {{"temperature 0", 0, 1, 0},
+                    {"temperature 1", 1, 1, 0},
+                    {"top_k 20", 1, 1, 20},
+                    {"top_p 0.95", 1, 0.95f, 0},
+                    {"top_k 20, top_p 0.95", 1, 0.95f, 20},
+                    {"temperature 0.7, top_k 20, top_p 0.8", 0.7f, 0.8f, 20}};
+    printf("%s, %u tokens\n", name, b->vocab);
+    for (uint32_t i = 0; i < COUNT_OF(settings); i++) {
+        struct sampler_params p;
+        sampler_params_default(&p);
+        p.temperature = settings[i].temperature;
+        p.top_p = settings[i].top_p;
+        p.top_k = settings[i].top_k;
+        printf("  %-38s %7.3f ms\n", settings[i].name, draw_ms(b, &p));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {.vocab = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : VOCABULARY};
+    if (argc > 2 || b.vocab < STAND_OUT || b.vocab > 10000000) {
+        fprintf(stderr, "usage: draw_bench [VOCABULARY], of %d to 10000000 tokens\n", STAND_OUT);
+        return 2;
+    }
+    ASSERT(arena_create(&(struct arena_opts){(size_t)b.vocab * 64 + (1 << 20), 0, NULL}, &b.arena) == 0);
+    ASSERT(sampler_scratch_create(b.arena, b.vocab, &b.scratch) == 0);
+    b.row = ARENA_ARRAY(b.arena, float, b.vocab);
+    b.copy = ARENA_ARRAY(b.arena, float, b.vocab);
+    ASSERT(b.row && b.copy);
+    fill(b.row, b.vocab, false);
+    print_row(&b, "logits of random weights");
+    fill(b.row, b.vocab, true);
+    print_row(&b, "logits as a trained model's");
+    arena_free(b.arena);
+    return 0;
+}
