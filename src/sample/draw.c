@@ -71,6 +71,12 @@ static float window_of(const struct sampler_params *p)
     return p->min_p > 0 ? MIN_OF(DRAW_WINDOW, -logf(p->min_p)) : DRAW_WINDOW;
 }
 
+/* Of so many candidates, top_k keeps fewer. */
+static bool top_k_cuts(const struct sampler_params *p, uint32_t count)
+{
+    return p->top_k > 0 && p->top_k < count;
+}
+
 void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
                       struct sampler_candidate *list, struct draw_pool *ret)
 {
@@ -89,7 +95,7 @@ void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row
         count += below >= -window; /* no branch: which ones stay follows no pattern */
     }
     /* Where top_k cuts, the weight of all is not needed. */
-    double mass = p->top_k > 0 && p->top_k < count ? 0 : weights_sum(list, count);
+    double mass = top_k_cuts(p, count) ? 0 : weights_sum(list, count);
     *ret = (struct draw_pool){list, count, count, true, mass, mass};
 }
 
@@ -238,7 +244,7 @@ static void leave_out(struct draw_pool *c, uint32_t count, double weight)
  * They end at the list's end. False: that depends on candidates that are missing, or on the bounds. */
 static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint32_t *kept, double *mass)
 {
-    bool cuts = p->top_k > 0 && p->top_k < c->count;
+    bool cuts = top_k_cuts(p, c->count);
     /* Without top_k the whole weight is known, and popping stops as soon as top_p of it is reached. */
     double surely = cuts ? INFINITY : c->mass_min * (double)p->top_p;
     double perhaps = cuts ? INFINITY : c->mass_max * (double)p->top_p, sum = 0;
@@ -290,7 +296,7 @@ bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t pos
 {
     uint32_t kept = c->count;
     double mass = c->mass_max;
-    if ((p->top_k > 0 && p->top_k < c->count) || p->top_p < 1) {
+    if (top_k_cuts(p, c->count) || p->top_p < 1) {
         if (!keep_best(p, c, &kept, &mass))
             return false;
     } else if (!c->whole) {

@@ -6,7 +6,7 @@ double weights_sum_plain(const struct sampler_candidate *list, uint32_t count)
     double s[8] = {0};
     for (uint32_t i = 0; i < count; i++)
         s[i % 8] += weight_of(list[i].logit);
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+    return weight_add(s);
 }
 
 double weights_sum(const struct sampler_candidate *list, uint32_t count)

@@ -30,7 +30,7 @@ MODEL = TOP / "models/canary"
 GOLDEN = json.loads((TOP / "tests/golden/data/canary-8bit/golden.json").read_text())
 READY_S = 60
 ANSWER_S = 300  # tests run beside each other, on a machine that may have other work
-# The garbage collector took a fifth of these processes' time.
+# The garbage collector took a sixth of these processes' time.
 gc.set_threshold(20_000, 50, 50)
 # Sockets and keys of the servers under test lie in a directory of their own, with a short name.
 RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
@@ -45,11 +45,6 @@ ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 # For a server with a tiny model: the more memory, the more pages, whose tables a start writes.
 FEW_PAGES = "--memory-limit=1G"
-
-
-def pytest_collection_finish():
-    """Tests and packages stay to the end: the garbage collector passes over them from now on."""
-    gc.freeze()
 
 
 # Tests with clients of other projects run in the environment that has the package: see `./test clients`.
@@ -79,6 +74,11 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes longer than a few seconds")
     config.addinivalue_line("markers", "hostile: generated hostile cases, a part of ./test of their own")
     config.addinivalue_line("markers", "alone: measures times or fills the memory; runs when no other test does")
+
+
+def pytest_collection_finish():
+    """Tests and packages stay to the end: the garbage collector passes over them from now on."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

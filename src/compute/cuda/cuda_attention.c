@@ -59,6 +59,7 @@ static bool is_tensor(const struct cuda_kv *kv)
     uint32_t d = kv->k_width;
     return kv->bf16 && d == kv->v_width && (d == 64 || d == 128 || d == 256);
 }
+
 static uint32_t size_of(const struct cuda_kv *kv)
 {
     return kv->k_width == 64 ? 0 : kv->k_width == 128 ? 1 : 2;
