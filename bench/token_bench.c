@@ -1,5 +1,5 @@
 /* token_bench.c - token_bench MODEL FILE [BYTES]: what tokenizing FILE (its first BYTES) takes on one thread,
- * and how many tokens it makes. The median of nine runs. bench/token_others.py runs it beside another library. */
+ * and how many tokens it makes. The median of nine runs. bench/token_others.py runs it beside a package. */
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/median.h"

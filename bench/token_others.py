@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""bench/token_others.py PROGRAM MODEL FILE [BYTES]: token_bench (PROGRAM) and the package `tokenizers` tokenize
-the same text, in turns. Prints both times of each round, and their ratio. Fails where the ids differ in
-number."""
+"""bench/token_others.py PROGRAM MODEL FILE [BYTES]: token_bench (PROGRAM) and the package `tokenizers`
+tokenize the same text, in turns. Prints both times of each round, and their ratio. Fails where they make
+different numbers of tokens."""
 import os
 import re
 import statistics
@@ -29,5 +29,6 @@ for _ in range(5):
     assert len(ids) == count, (len(ids), count)
     theirs = statistics.median(runs)
     ratios.append(theirs / ours)
-    print(f"{len(data)} bytes, {count} tokens: token_bench {ours:.2f} ms, tokenizers {tokenizers.__version__} {theirs:.2f} ms, {ratios[-1]:.1f} times")
+    print(f"{len(data)} bytes, {count} tokens: token_bench {ours:.2f} ms, "
+          f"tokenizers {tokenizers.__version__} {theirs:.2f} ms, {ratios[-1]:.1f} times")
 print(f"median {statistics.median(ratios):.1f} times")
