@@ -10,7 +10,8 @@
 #include <errno.h>
 
 /* Fewer logits than these take less time than waking workers. */
-#define LOGITS_FEW 65536u
+#define LOGITS_FEW  65536u
+#define BLOCKS_EACH 8u
 
 size_t engine_rows_bytes(const struct engine_opts *o, uint32_t vocab)
 {
@@ -62,21 +63,30 @@ static void find_rows(struct engine *en, const struct sched_plan *plan)
     }
 }
 
-static void ready_block(void *arg, uint32_t i)
+/* A ticket is several blocks of a row: one takes less time than handing it to a worker. */
+static uint32_t tickets_of_row(const struct engine *en)
+{
+    return DIV_UP(en->rows.blocks, BLOCKS_EACH);
+}
+
+static void ready_blocks(void *arg, uint32_t i)
 {
     struct engine *en = arg;
-    const struct engine_row *row = &en->rows.list[i / en->rows.blocks];
-    en->rows.most[i] = sampler_ready(row->job->sampler, row->logits, en->shape->vocab, en->valid_ids,
-                                     row->allowed, i % en->rows.blocks);
+    const uint32_t index = i / tickets_of_row(en), from = i % tickets_of_row(en) * BLOCKS_EACH;
+    const struct engine_row *row = &en->rows.list[index];
+    float *most = en->rows.most + (size_t)index * en->rows.blocks;
+    for (uint32_t k = from; k < MIN_OF(from + BLOCKS_EACH, en->rows.blocks); k++)
+        most[k] =
+            sampler_ready(row->job->sampler, row->logits, en->shape->vocab, en->valid_ids, row->allowed, k);
 }
 
 void engine_rows_ready(struct engine *en, const struct sched_plan *plan)
 {
     find_rows(en, plan);
-    uint32_t blocks = en->rows.count * en->rows.blocks;
+    uint32_t tickets = en->rows.count * tickets_of_row(en);
     if ((uint64_t)en->rows.count * en->shape->vocab >= LOGITS_FEW)
-        engine_share(en, ready_block, blocks);
+        engine_share(en, ready_blocks, tickets);
     else
-        for (uint32_t i = 0; i < blocks; i++)
-            ready_block(en, i);
+        for (uint32_t i = 0; i < tickets; i++)
+            ready_blocks(en, i);
 }

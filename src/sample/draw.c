@@ -77,26 +77,68 @@ static bool top_k_cuts(const struct sampler_params *p, uint32_t count)
     return p->top_k > 0 && p->top_k < count;
 }
 
-void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
-                      struct sampler_candidate *list, struct draw_pool *ret)
+/* So many tokens at least have this logit or a larger one: the top_k-th of the blocks' largest. */
+static float top_k_floor(const struct sampler_params *p, const struct draw_row *row)
+{
+    enum { TOP_MAX = 128 };
+    float best[TOP_MAX + 1]; /* downwards */
+    uint32_t blocks = DIV_UP(row->vocab, SAMPLER_BLOCK), count = 0;
+    if (!row->most || p->top_k == 0 || p->top_k > MIN_OF(blocks, (uint32_t)TOP_MAX))
+        return -INFINITY;
+    for (uint32_t i = 0; i < blocks; i++) {
+        uint32_t at = count;
+        for (; at > 0 && row->most[i] > best[at - 1]; at--)
+            best[at] = best[at - 1];
+        best[at] = row->most[i];
+        count = MIN_OF(count + 1, p->top_k);
+    }
+    return best[count - 1];
+}
+
+struct scan {
+    float max, temperature;
+    float least; /* of a candidate's `below` */
+};
+
+/* The candidates of ids [from, until), into `list`. Returns how many. */
+static uint32_t scan_ids(const struct scan *scan, const struct draw_row *row, uint32_t from, uint32_t until,
+                         struct sampler_candidate *list)
 {
     /* Of copies, which the stores below cannot change. */
     const struct draw_row r = *row;
-    const float window = window_of(p), temperature = p->temperature;
+    const struct scan c = *scan;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < r.vocab; i++) {
+    for (uint32_t i = from; i < until; i++) {
         uint64_t have = mask_word(r.valid, r.allowed, i / 64) >> i % 64;
         if ((have & 1) == 0) {
             i = have ? i + (uint32_t)__builtin_ctzll(have) - 1 : i | 63; /* the one before the next */
             continue;
         }
-        float below = (r.logits[i] - max) / temperature;
+        float below = (r.logits[i] - c.max) / c.temperature;
         list[count] = (struct sampler_candidate){below, i};
-        count += below >= -window; /* no branch: which ones stay follows no pattern */
+        count += below >= c.least; /* no branch: which ones stay follows no pattern */
     }
+    return count;
+}
+
+void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
+                      struct sampler_candidate *list, struct draw_pool *ret)
+{
+    const struct scan scan = {max, p->temperature, -window_of(p)};
+    const float floor = (top_k_floor(p, row) - max) / p->temperature;
+    uint32_t count = 0;
+    bool more = false;
+    for (uint32_t from = 0; from < row->vocab; from += SAMPLER_BLOCK) {
+        float most = row->most ? (row->most[from / SAMPLER_BLOCK] - max) / p->temperature : 0;
+        if (most >= scan.least && most >= floor)
+            count += scan_ids(&scan, row, from, MIN_OF(row->vocab, from + SAMPLER_BLOCK), list + count);
+        else
+            more |= most >= scan.least;
+    }
+    *ret = (struct draw_pool){list, count, count, true, more || top_k_cuts(p, count), 0, 0};
     /* Where top_k cuts, the weight of all is not needed. */
-    double mass = top_k_cuts(p, count) ? 0 : weights_sum(list, count);
-    *ret = (struct draw_pool){list, count, count, true, mass, mass};
+    if (!ret->cuts)
+        ret->mass_min = ret->mass_max = weights_sum(list, count);
 }
 
 /* Bounds of the sum that draw_pool_of_row() would make: the tokens that are not in the list may be within the
@@ -134,6 +176,7 @@ void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best
     bound_mass(b, window, listed, ret);
     while (!ret->whole && ret->count > 0 && ret->list[0].logit == list[0].logit)
         ret->list++, ret->count--;
+    ret->cuts = top_k_cuts(p, ret->count);
 }
 
 /* ---- order ---- */
@@ -244,7 +287,7 @@ static void leave_out(struct draw_pool *c, uint32_t count, double weight)
  * They end at the list's end. False: that depends on candidates that are missing, or on the bounds. */
 static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint32_t *kept, double *mass)
 {
-    bool cuts = top_k_cuts(p, c->count);
+    bool cuts = c->cuts;
     /* Without top_k the whole weight is known, and popping stops as soon as top_p of it is reached. */
     double surely = cuts ? INFINITY : c->mass_min * (double)p->top_p;
     double perhaps = cuts ? INFINITY : c->mass_max * (double)p->top_p, sum = 0;
@@ -296,7 +339,7 @@ bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t pos
 {
     uint32_t kept = c->count;
     double mass = c->mass_max;
-    if (top_k_cuts(p, c->count) || p->top_p < 1) {
+    if (c->cuts || p->top_p < 1) {
         if (!keep_best(p, c, &kept, &mass))
             return false;
     } else if (!c->whole) {

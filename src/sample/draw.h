@@ -20,7 +20,8 @@ struct draw_pool {
     struct sampler_candidate *list; /* logit: below. The best one comes last */
     uint32_t count;
     uint32_t unordered;        /* the first ones: in order of id, and not compared yet */
-    bool whole;                /* no candidate of the row is missing */
+    bool whole;                /* no candidate of the row is missing, or only ones that top_k leaves out */
+    bool cuts;                 /* top_k leaves some out */
     double mass_min, mass_max; /* of a row; 0 where top_k cuts, which needs none */
 };
 
@@ -34,9 +35,11 @@ struct draw_row {
     const float *logits; /* [vocab]; without masks none is NaN */
     uint32_t vocab;
     const uint64_t *valid, *allowed;
+    const float *most; /* of each SAMPLER_BLOCK the largest logit that may be drawn; NULL: not known */
 };
 
-/* All candidates of a row, into list[vocab]. `max`: the largest logit that may be drawn. */
+/* All candidates of a row that may be among the best top_k, into list[vocab]. `max`: the largest logit that
+ * may be drawn. */
 void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
                       struct sampler_candidate *list, struct draw_pool *ret);
 /* Those among the best tokens, into list[best->count]. */

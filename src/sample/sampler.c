@@ -308,10 +308,16 @@ static bool may_be_drawn(const struct draw_row *row, uint32_t id)
     return mask_word(row->valid, row->allowed, id / 64) >> id % 64 & 1;
 }
 
-/* The first of equals, and 0 where none has a weight. `most`: the largest logit of each block. */
-static uint32_t argmax_of_blocks(const struct draw_row *row, const float *most, float *max)
+/* The first of equals, and 0 where none has a weight. */
+static uint32_t argmax_of(const struct draw_row *row, float *max)
 {
+    const float *most = row->most;
     uint32_t best = 0, id;
+    if (!most) {
+        id = draw_argmax(row->logits, row->vocab);
+        *max = row->logits[id];
+        return id;
+    }
     for (uint32_t i = 1; i < DIV_UP(row->vocab, SAMPLER_BLOCK); i++)
         best = most[i] > most[best] ? i : best;
     *max = most[best];
@@ -324,13 +330,11 @@ static uint32_t argmax_of_blocks(const struct draw_row *row, const float *most, 
 }
 
 static uint32_t draw_row(const struct sampler *s, struct sampler_scratch *scratch, const struct draw_row *row,
-                         const float *most, uint32_t position)
+                         uint32_t position)
 {
     struct draw_pool pool;
     float max;
-    uint32_t id = most ? argmax_of_blocks(row, most, &max) : draw_argmax(row->logits, row->vocab);
-    if (!most)
-        max = row->logits[id];
+    uint32_t id = argmax_of(row, &max);
     if (draw_is_greedy(&s->params, max))
         return id;
     draw_pool_of_row(&s->params, row, max, scratch->candidates, &pool);
@@ -359,7 +363,8 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, floa
         as_ready &= !s->allowed;
     }
     adjust(s, logits, vocab, outputs);
-    ret->id = draw_row(s, scratch, &row, as_ready ? most : NULL, position);
+    row.most = as_ready ? most : NULL;
+    ret->id = draw_row(s, scratch, &row, position);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, vocab, valid_ids, ret->id, s->params.top_logprobs, ret);

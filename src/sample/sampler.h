@@ -90,7 +90,7 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
 
 /* The same in two parts, of which the first may run on several threads at once: each block of a row is made
  * ready, then the row is drawn from. */
-#define SAMPLER_BLOCK 8192u
+#define SAMPLER_BLOCK 1024u
 /* Makes ids [block * SAMPLER_BLOCK, the next block) ready; may overwrite the logits of those that cannot be
  * drawn. `allowed`: as sampler_allow() will be told before the draw. Returns the largest logit of the block
  * that may be drawn. */

@@ -87,12 +87,19 @@ static size_t stretch_end(const struct bpe_chars *c, struct slice piece, size_t 
 }
 
 int bpe_chars_encode(const struct bpe_chars *c, struct arena *scratch, struct slice piece,
-                     const struct wanted *w, struct bpe_ids *out)
+                     struct piece_ids *known, const struct wanted *w, struct bpe_ids *out)
 {
     int r = 0;
-    for (size_t from = 0, end; from < piece.len && r == 0; from = end) {
+    for (size_t from = 0, end; from < piece.len && r >= 0; from = end) {
         end = stretch_end(c, piece, from);
-        r = encode_stretch(c, scratch, slice_sub(piece, from, end - from), w, out);
+        struct slice stretch = slice_sub(piece, from, end - from);
+        size_t first = out->count;
+        r = piece_ids_put(known, stretch, out);
+        if (r != 0)
+            continue;
+        r = encode_stretch(c, scratch, stretch, w, out);
+        if (r == 0)
+            piece_ids_keep(known, stretch, out, first);
     }
-    return r;
+    return MIN_OF(r, 0);
 }

@@ -6,7 +6,7 @@
 #define PLATEAU_TEXT_BPE_CHARS_H
 
 #include "base/hash.h"
-#include "text/bpe.h"
+#include "text/piece_ids.h"
 
 #define BPE_CHARS_NONE UINT32_MAX
 
@@ -20,8 +20,8 @@ struct bpe_chars {
 };
 
 /* Appends the tokens of `piece`, which is valid UTF-8. As bpe_encode(), and takes another 4 bytes of scratch
- * for each byte of a stretch between marks. */
+ * for each byte of a stretch between marks. Stretches that are in `known` are not merged again. */
 int bpe_chars_encode(const struct bpe_chars *c, struct arena *scratch, struct slice piece,
-                     const struct wanted *w, struct bpe_ids *out);
+                     struct piece_ids *known, const struct wanted *w, struct bpe_ids *out);
 
 #endif

@@ -42,18 +42,16 @@ struct slice pretok_rule_regex(enum pretok_rule rule)
     return pretok_specs[rule].regex;
 }
 
-/* A character of the text as the rules see it; class END (and 0 bytes) after the last one. */
+/* A character of the text as the rules see it; KIND_END (and 0 bytes) after the last one. */
 struct pretok_char {
     uint32_t code;
     unsigned bytes;
-    enum { KIND_END, KIND_LETTER, KIND_NUMBER, KIND_SPACE, KIND_NEWLINE, KIND_OTHER } kind;
+    enum { KIND_OTHER, KIND_END, KIND_LETTER, KIND_NUMBER, KIND_SPACE, KIND_NEWLINE } kind;
 };
 
-static struct pretok_char char_at(const struct pretok_spec *spec, struct slice text, size_t at)
+static struct pretok_char char_beyond_ascii(const struct pretok_spec *spec, struct slice text, size_t at)
 {
-    struct pretok_char c = {.kind = KIND_END};
-    if (at == text.len)
-        return c;
+    struct pretok_char c = {.kind = KIND_OTHER};
     c.bytes = utf8_next(text.ptr + at, &c.code);
     switch (unicode_class(c.code)) {
     case UNICODE_LETTER:
@@ -73,6 +71,22 @@ static struct pretok_char char_at(const struct pretok_spec *spec, struct slice t
         break;
     }
     return c;
+}
+
+/* Most texts are mostly ASCII. */
+static const unsigned char ascii_kinds[128] = {
+    ['A' ... 'Z'] = KIND_LETTER, ['a' ... 'z'] = KIND_LETTER, ['0' ... '9'] = KIND_NUMBER,
+    ['\t'] = KIND_SPACE,         ['\n'] = KIND_NEWLINE,       ['\v'] = KIND_SPACE,
+    ['\f'] = KIND_SPACE,         ['\r'] = KIND_NEWLINE,       [' '] = KIND_SPACE};
+
+static inline struct pretok_char char_at(const struct pretok_spec *spec, struct slice text, size_t at)
+{
+    if (at == text.len)
+        return (struct pretok_char){.kind = KIND_END};
+    unsigned char byte = (unsigned char)text.ptr[at];
+    if (byte < 0x80)
+        return (struct pretok_char){byte, 1, ascii_kinds[byte]};
+    return char_beyond_ascii(spec, text, at);
 }
 
 /* The end of the characters of `kind` that follow `at`. SIZE_MAX: cancelled, also as `at`. */

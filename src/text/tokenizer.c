@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/regular_file.h"
+#include "text/piece_ids.h"
 #include "text/tokenizer_gguf.h"
 #include "text/tokenizer_state.h"
 #include "text/unicode.h"
@@ -228,11 +229,15 @@ void tokenizer_pair_join(const struct tokenizer_pair *p, const uint32_t *a, uint
 
 /* ---- encoding ---- */
 
+/* Bytes of a text from which on pieces come again often enough to pay for a table of them. */
+#define KNOWN_FROM 2048
+
 struct encoding {
     const struct tokenizer *t;
     struct arena *scratch;
     const struct wanted *wanted;
     struct bpe_ids out;
+    struct piece_ids known;
     bool first;        /* nothing stands before the text that is walked next */
     size_t done, look; /* bytes encoded; the count at which cancellation is polled */
     /* Marks. */
@@ -250,25 +255,36 @@ static void pass(struct encoding *e, size_t byte)
     e->before = e->out.count;
 }
 
+static int encode_new(struct encoding *e, struct slice piece)
+{
+    uint32_t id;
+    if (e->t->ignore_merges && hash_map_get(&e->t->by_bytes, piece, &id))
+        return bpe_ids_put(&e->out, id);
+    if (e->t->model == TOKENIZER_WORDPIECE)
+        return wordpiece_encode(&e->t->wordpiece, piece, e->wanted, &e->out);
+    if (e->t->model == TOKENIZER_UNIGRAM)
+        return unigram_encode(&e->t->unigram, e->scratch, piece, e->wanted, &e->out);
+    if (e->t->model == TOKENIZER_CHARS)
+        return bpe_chars_encode(&e->t->chars, e->scratch, piece, &e->known, e->wanted, &e->out);
+    return bpe_encode(&e->t->bpe, e->scratch, piece, e->wanted, &e->out);
+}
+
 static int encode_piece(void *arg, const struct pretok_piece *p)
 {
     struct encoding *e = arg;
-    uint32_t id;
     if (e->text && !p->copied)
         pass(e, (size_t)(p->text.ptr - e->text));
     int r = wanted_pass(e->wanted, e->done, &e->look);
     e->done += p->text.len;
-    if (r < 0)
-        return r;
-    if (e->t->ignore_merges && hash_map_get(&e->t->by_bytes, p->text, &id))
-        return bpe_ids_put(&e->out, id);
-    if (e->t->model == TOKENIZER_WORDPIECE)
-        return wordpiece_encode(&e->t->wordpiece, p->text, e->wanted, &e->out);
-    if (e->t->model == TOKENIZER_UNIGRAM)
-        return unigram_encode(&e->t->unigram, e->scratch, p->text, e->wanted, &e->out);
-    if (e->t->model == TOKENIZER_CHARS)
-        return bpe_chars_encode(&e->t->chars, e->scratch, p->text, e->wanted, &e->out);
-    return bpe_encode(&e->t->bpe, e->scratch, p->text, e->wanted, &e->out);
+    if (r == 0)
+        r = piece_ids_put(&e->known, p->text, &e->out);
+    if (r != 0)
+        return MIN_OF(r, 0);
+    size_t first = e->out.count;
+    r = encode_new(e, p->text);
+    if (r == 0)
+        piece_ids_keep(&e->known, p->text, &e->out, first);
+    return r;
 }
 
 static int encode_pieces(struct encoding *e, struct slice text)
@@ -384,6 +400,9 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
                           .first = true,
                           .text = text.ptr,
                           .marks = opts->marks};
+    size_t mark = arena_mark(scratch);
+    if (r == 0 && text.len >= KNOWN_FROM)
+        r = piece_ids_init(&en.known, scratch);
     if (r == 0 && opts->add_special)
         r = encode_constants(t->prefix, t->prefix_count, &en.out);
     if (r == 0)
@@ -392,6 +411,7 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
         en.marks->tokens[en.marked] = (uint32_t)(en.marks->bytes[en.marked] < text.len ? en.before : all);
     if (r == 0 && opts->add_special)
         r = encode_constants(t->suffix, t->suffix_count, &en.out);
+    arena_rewind(scratch, mark);
     if (r == -E2BIG)
         return err_set(e, r, "the text has more than %zu tokens", ids_max);
     if (r == -EINVAL)

@@ -102,10 +102,11 @@ int tokenizer_exceeds(const struct tokenizer *t, struct slice text, size_t token
 size_t tokenizer_bytes_max(const struct tokenizer *t, size_t tokens);
 
 /* The token ids of `text` (valid UTF-8) in ids[0 .. *count). Time n log n in the length of the longest piece,
- * linear otherwise. `scratch` needs up to 19 bytes per byte of text that is not NFC (27 for NFKC), or 3 and
- * 32 per byte of the longest piece, and is rewound before returning. 0. -E2BIG: more than `ids_max` tokens,
- * or more than TOKENIZER_TEXT_BYTES_MAX bytes. -EINVAL: not UTF-8. -ENOMEM. -ECANCELED or -ETIME from
- * opts->wanted. On failure *count is untouched, but ids[] and marks are not. */
+ * linear otherwise. `scratch` is rewound before returning. It needs up to 19 bytes per byte of text that is
+ * not NFC (27 for NFKC), or 3 and 32 per byte of the longest piece, and 128 KiB from 2 KiB of text on. 0.
+ * -E2BIG: more than `ids_max` tokens, or more than TOKENIZER_TEXT_BYTES_MAX bytes. -EINVAL: not UTF-8.
+ * -ENOMEM. -ECANCELED or -ETIME from opts->wanted. On failure *count is untouched, but ids[] and marks are
+ * not. */
 int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct slice text,
                      const struct tokenizer_opts *opts, uint32_t *ids, size_t ids_max, size_t *count,
                      struct err *e);

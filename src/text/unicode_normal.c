@@ -228,11 +228,26 @@ static ssize_t normalise(struct normalising *n, struct slice text, size_t from, 
     return (ssize_t)len;
 }
 
+/* The bytes from `from` on that are certainly segments of one ASCII character each, which are normal in every
+ * form; WANTED_BYTES at most. What follows the last one may join it. */
+static size_t ascii_segments(struct slice text, size_t from)
+{
+    size_t end = from, limit = text.len - from > WANTED_BYTES ? from + WANTED_BYTES : text.len;
+    uint64_t eight;
+    for (; limit - end >= sizeof(eight); end += sizeof(eight)) {
+        memcpy(&eight, text.ptr + end, sizeof(eight));
+        if (eight & 0x8080808080808080u)
+            break;
+    }
+    return end > from ? end - from - 1 : 0;
+}
+
 /* Bytes of the text that are normal, up to the end of a segment; SIZE_MAX: cancelled. */
 static size_t normal_part(struct normalising *n, struct slice text)
 {
     bool same = true;
     for (size_t from = 0, end; from < text.len; from = end) {
+        from += ascii_segments(text, from);
         end = segment_end(n, text, from, &same);
         if (end == SIZE_MAX || !same)
             return end == SIZE_MAX ? SIZE_MAX : from;

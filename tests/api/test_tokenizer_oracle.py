@@ -38,6 +38,9 @@ def texts(rng):
                  for _ in range(rng.randint(1, 12)))
         # Unicode 17 makes numbers of unassigned characters. WORDS has new characters of version 16.
         yield "".join(c for c in drawn if unicodedata.category(c) != "Cn")
+    # From 2 KiB on, the tokens of words that come again are kept.
+    for words in (WORDS, ["then", "the", "n"] + WORDS[-9:]):
+        yield "".join(rng.choice(words) + rng.choice(BLANKS) for _ in range(1000))
 
 
 class Ours:

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VOCAB_MAX (3 * SAMPLER_BLOCK + 100)
+#define VOCAB_MAX (24 * SAMPLER_BLOCK + 100)
 #define WORDS     (VOCAB_MAX / 64 + 1)
 
 struct row {
@@ -43,6 +43,8 @@ static void fill(struct row *r)
         r->logits[i] = (float)(rng_uniform(&r->rng) * 30 - 15);
     for (uint32_t i = 0; i < 20; i++)
         r->logits[rng_below(&r->rng, VOCAB_MAX)] = i % 4 == 0 ? NAN : i % 4 == 1 ? -INFINITY : 14.5f;
+    for (uint32_t i = 0; i < 6; i++) /* as one block's largest and elsewhere */
+        r->logits[rng_below(&r->rng, VOCAB_MAX)] = r->logits[rng_below(&r->rng, VOCAB_MAX)];
     fill_bits(r, r->valid);
     fill_bits(r, r->allowed);
     memcpy(r->other, r->logits, sizeof(r->other));
@@ -74,8 +76,13 @@ TEST(masks_64_ids_at_a_time_are_masks_id_by_id)
 static void random_params(struct rng *rng, struct sampler_params *p)
 {
     sampler_params_default(p);
-    p->temperature = rng_below(rng, 2) ? 0.0f : 0.8f;
-    p->top_k = rng_below(rng, 3) ? 0 : 5;
+    /* A high one makes equals of logits that differ, a low one leaves few candidates. */
+    static const float temperatures[] = {0, 0.8f, 1e-3f, 0.05f, 3e7f};
+    static const uint32_t top_ks[] = {0, 1, 5, 20, 24, 25, 26, 200};
+    p->temperature = temperatures[rng_below(rng, COUNT_OF(temperatures))];
+    p->top_k = top_ks[rng_below(rng, COUNT_OF(top_ks))];
+    p->top_p = rng_below(rng, 2) ? 1.0f : 0.9f;
+    p->min_p = rng_below(rng, 4) ? 0 : 1e-3f;
     p->seed = rng_below(rng, 1000);
     p->logprobs = rng_below(rng, 3) == 0;
     p->top_logprobs = p->logprobs ? 4 : 0;

@@ -138,6 +138,23 @@ PROPERTY(forms_equal_utf8procs, seed)
     arena_free(a);
 }
 
+TEST(a_mark_joins_the_last_letter_of_a_long_run)
+{
+    struct arena *a = arena_of(1 << 20);
+    for (size_t letters = 1; letters < 40; letters++) {
+        char text[64], want[64];
+        struct slice out;
+        memset(text, 'e', letters);
+        memcpy(want, text, letters);
+        memcpy(text + letters, "\u0301xyzxyzxyz", 11);
+        memcpy(want + letters - 1, "\u00e9xyzxyzxyz", 11);
+        assert_int_equal(unicode_normal(a, (struct slice){text, letters + 11}, UNICODE_NFC, NULL, &out), 0);
+        assert_int_equal(out.len, letters + 10);
+        assert_memory_equal(out.ptr, want, letters + 10);
+    }
+    arena_free(a);
+}
+
 TEST(a_long_run_of_marks_takes_linear_time)
 {
     /* Ordering this by exchanging neighbours would take 10^11 steps: the test's time limit is the

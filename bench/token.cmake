@@ -1,0 +1,2 @@
+# What tokenizing takes.
+plateau_bench(token_bench text base)
