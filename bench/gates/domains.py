@@ -7,6 +7,7 @@ from common import MIB, accounts, mib
 # one commit unit.
 APART = {"machine": 32 * MIB}
 APART_ON_DEVICE = 2 * MIB
+RECORDED = "/recorded steps"
 
 
 def roots(memory):
@@ -21,8 +22,18 @@ def used(memory):
 
 
 def used_by_account(memory):
-    """{path: bytes} of all domains"""
-    return {path: a["used_bytes"] for path, a in accounts(memory).items()}
+    """{path: bytes} of all domains, without recorded steps: which a model has depends on its last batches."""
+    used = {path: a["used_bytes"] for path, a in accounts(memory).items()}
+    for path in [path for path in used if path.endswith(RECORDED)]:
+        recorded = used[path]
+        for above in used:
+            used[above] -= recorded if (path + "/").startswith(above + "/") else 0
+    return used
+
+
+def recorded(used):
+    """Bytes of recorded steps in the machine's memory, of {path: bytes}: they stay until an unload."""
+    return sum(count for path, count in used.items() if path.startswith("process/") and path.endswith(RECORDED))
 
 
 def apart(memory):

@@ -25,4 +25,17 @@ static inline void charge_give(const struct charge *c, size_t bytes)
         c->give(c->owner, bytes);
 }
 
+/* 0, or -ENOMEM and nothing has moved in either. */
+static inline int charge_take_both(const struct charge *a, size_t a_bytes, const struct charge *b,
+                                   size_t b_bytes)
+{
+    int r = charge_take(a, a_bytes);
+    if (r < 0)
+        return r;
+    r = charge_take(b, b_bytes);
+    if (r < 0)
+        charge_give(a, a_bytes);
+    return r;
+}
+
 #endif

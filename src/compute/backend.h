@@ -25,6 +25,9 @@ struct compute_opts {
     /* With room for either part of the cost; one arena where the memory of the device is the machine's. */
     struct arena *device_memory, *host_memory;
     dev_ptr range; /* instead of device_memory where the backend wants ranges: committed, zeros */
+    /* Of recorded steps, for a backend whose cost has some: on the device, and in the machine's memory. They
+     * stay. A step for which there is no room is not recorded, and computes the same. NULL: uncounted. */
+    const struct charge *recorded, *recorded_host;
 };
 
 struct backend {

@@ -347,6 +347,8 @@ struct compute_bytes {
 };
 struct compute_cost {
     struct compute_bytes device, host;
+    /* Of recorded steps, at most, in the device's domain and in the machine's; 0: it records none there. */
+    uint64_t recorded_bytes, recorded_host_bytes;
 };
 
 struct compute;

@@ -11,12 +11,13 @@
 #if defined(__x86_64__)
 #include "kernel/kern_lines_avx512.h"
 
-#define ONE_CHAINS         4
-#define BYTES_DIFFER       1
-#define MORE_COLUMNS       8
-#define MANY_PANELS(bytes) ((bytes) == 1 ? 2u : 1u)
-#define VALUES_QUAD        4
-#define CODES_BYTES        64
+#define ONE_CHAINS    4
+#define BYTES_DIFFER  1
+#define MORE_COLUMNS  8
+#define CHUNK_COLUMNS 128
+#define MANY_PANELS   2
+#define VALUES_QUAD   4
+#define CODES_BYTES   64
 
 /* ---- quantised rows ---- */
 
@@ -109,6 +110,33 @@ V16_FN v16 isum_floats(isum a, int bytes)
     return _mm512_cvtepi32_ps(a.low);
 }
 
+/* With many columns the bytes of a value are passes of their own. */
+#define VALUE_HALVES(bytes) ((uint32_t)(bytes))
+#define HALF_BYTES          BLOCK_VALUES
+typedef __m512i half_sum;
+
+V16_FN half_sum half_sum_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+V16_FN void half_sum_dot(half_sum *sum, codes line, const char *x)
+{
+    *sum = _mm512_dpbusd_epi32(*sum, line, four_bytes(x));
+    /* Compilers may not mix the products of several quads: they would move sums from register to register. */
+    __asm__("" : "+v"(*sum));
+}
+
+V16_FN half_sum half_sum_raise(half_sum a)
+{
+    return _mm512_slli_epi32(a, 8);
+}
+
+V16_FN v16 half_sum_floats(half_sum a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+
 #include "kernel/kern_qparam.inc"
 #include "kernel/kern_int.inc"
 
@@ -123,5 +151,6 @@ void kern_int_vnni_fill(struct kern_ops *ops)
     ops->int_tier = "vnni";
     ops->quantise = tier_quantise;
     ops->int_matmul = tier_int_matmul;
+    ops->int_columns_many = CHUNK_COLUMNS;
 }
 #endif

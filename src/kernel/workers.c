@@ -1,12 +1,10 @@
-/* workers.c - a ticket word that carries the run's number, so a run ends without the arrival of each thread.
+/* workers.c - a word with the number of tiles left, so a run ends without the arrival of each thread.
  *
- * The ticket is (run << 32 | tiles left); a worker claims by compare-and-swap. A worker that slept through a
- * run finds another run's number, or no tile left, and can claim nothing of it. So run() waits for tiles,
- * never for threads, and a step stays short when another process occupies one of the cores. The function, its
- * argument and the number of tiles are written before the ticket is published and change only when no tile is
- * left. So a claim that succeeds had read its own run's. (The ticket counts down for that: were it compared
- * with the number of tiles, a late worker could compare the old ticket with the next run's number. And a
- * worker would have to sleep through 2^32 runs to mistake one for another.)
+ * A worker claims by taking one off, and has a tile if any was left. A worker that slept through a run takes
+ * one off the next run's, or off nothing. So run() waits for tiles, never for threads, and a step stays short
+ * when another process occupies one of the cores. The function, its argument and the number of tiles are
+ * written before the word is published and change only when no tile is left. So a worker that has a tile
+ * reads its own run's.
  *
  * Waiting is the same on both sides: poll for at most 20 us, announce a sleeper, read once more, sleep on the
  * futex. */
@@ -55,9 +53,9 @@ struct workers {
     _Atomic(void *) arg;
     _Atomic uint32_t tiles;
     atomic_bool stopping;
-    _Alignas(64) _Atomic uint64_t ticket;
-    _Alignas(64) struct gate run;  /* value: the run's number */
-    _Alignas(64) struct gate done; /* value: tiles of this run that are done */
+    _Alignas(64) _Atomic int64_t left; /* tiles that no one has claimed; 0 or less: none */
+    _Alignas(64) struct gate run;      /* value: the run's number */
+    _Alignas(64) struct gate done;     /* value: tiles of this run that are done */
     /* Under `lock`. */
     _Alignas(64) pthread_mutex_t lock;
     pthread_cond_t turn_changed;
@@ -105,26 +103,19 @@ static void gate_wait(struct gate *g, uint32_t old)
     atomic_fetch_sub(&g->sleepers, 1);
 }
 
-/* Claims and computes tiles of the run `number` until none is left, or another run has begun. */
-static void work(struct workers *w, uint32_t number, uint32_t worker)
+/* Claims and computes tiles until none is left. They are of one run, the present one: it cannot end, nor its
+ * function, argument and number of tiles change, before what is finished here is added. */
+static void work(struct workers *w, uint32_t worker)
 {
-    uint64_t ticket = atomic_load_explicit(&w->ticket, memory_order_acquire);
     uint32_t finished = 0, tiles = 0;
-    while (ticket >> 32 == number) {
+    int64_t left;
+    while ((left = atomic_fetch_sub_explicit(&w->left, 1, memory_order_acq_rel)) > 0) {
         workers_fn *fn = atomic_load_explicit(&w->fn, memory_order_relaxed);
         void *arg = atomic_load_explicit(&w->arg, memory_order_relaxed);
         tiles = atomic_load_explicit(&w->tiles, memory_order_relaxed);
-        uint32_t left = (uint32_t)ticket;
-        if (left == 0)
-            break;
-        if (!atomic_compare_exchange_weak_explicit(&w->ticket, &ticket, ticket - 1, memory_order_acq_rel,
-                                                   memory_order_acquire))
-            continue;
-        fn(arg, tiles - left, worker);
+        fn(arg, tiles - (uint32_t)left, worker);
         finished++;
-        ticket = atomic_load_explicit(&w->ticket, memory_order_acquire);
     }
-    /* The run cannot end, nor its number of tiles change, before this is added. */
     if (finished > 0 && atomic_fetch_add(&w->done.value, finished) + finished == tiles)
         gate_wake(&w->done);
 }
@@ -140,7 +131,7 @@ static void *thread_main(void *arg)
             return NULL;
         if (number != seen) {
             seen = number;
-            work(w, number, self->index);
+            work(w, self->index);
         } else {
             gate_wait(&w->run, seen);
         }
@@ -156,11 +147,11 @@ void workers_run(struct workers *w, workers_fn *fn, void *arg, uint32_t tiles)
     atomic_store_explicit(&w->arg, arg, memory_order_relaxed);
     atomic_store_explicit(&w->tiles, tiles, memory_order_relaxed);
     atomic_store_explicit(&w->done.value, 0, memory_order_relaxed);
-    atomic_store_explicit(&w->ticket, (uint64_t)number << 32 | tiles, memory_order_release);
+    atomic_store_explicit(&w->left, (int64_t)tiles, memory_order_release);
     atomic_store(&w->run.value, number);
     if (tiles > 1) /* the caller takes a single tile itself */
         gate_wake(&w->run);
-    work(w, number, 0);
+    work(w, 0);
     uint32_t done;
     while ((done = atomic_load_explicit(&w->done.value, memory_order_acquire)) != tiles)
         gate_wait(&w->done, done);

@@ -133,12 +133,13 @@ static struct need need_of(const struct plan_model *m, uint64_t machine, uint64_
 
 static uint64_t model_computing_bytes(const struct plan_model *m)
 {
-    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->vision_bytes + m->image_bytes;
+    return m->weight_bytes + m->mtp_bytes + m->workspace_bytes + m->recorded_bytes + m->vision_bytes +
+           m->image_bytes;
 }
 
 static uint64_t model_machine_bytes(const struct plan_model *m)
 {
-    return m->host_bytes + m->tables_bytes + m->tokenizer_bytes;
+    return m->host_bytes + m->recorded_host_bytes + m->tables_bytes + m->tokenizer_bytes;
 }
 
 /* Everything but pools, requests and the engine's tables for pages and states. */
@@ -439,8 +440,8 @@ static void add_process(struct plan *p)
 }
 
 /* A line of the model: in the machine's memory (BESIDE: only of a model that computes elsewhere), or in that
- * of the domain in which it computes. */
-enum { MACHINE, BESIDE, COMPUTING };
+ * of the domain in which it computes. NOWHERE: the model has none. */
+enum { MACHINE, BESIDE, COMPUTING, NOWHERE };
 
 struct model_line {
     int where;
@@ -461,7 +462,7 @@ static void add_lines_of(struct plan *p, uint32_t domain, const struct model_lin
 {
     for (uint32_t i = 0; i < count; i++)
         if ((lines[i].where == COMPUTING ? p->model.domain : 0) == domain &&
-            (lines[i].where != BESIDE || p->model.domain > 0))
+            (lines[i].where != BESIDE || p->model.domain > 0) && lines[i].where != NOWHERE)
             add_to(p, domain, lines[i].depth, lines[i].name,
                    lines[i].mapped ? ACCOUNT_FILE : class_of(domain), lines[i].floor, lines[i].limit,
                    lines[i].note);
@@ -486,6 +487,10 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
         {MACHINE, 1, "loading", 0, 0, "only while loading, see below"},
         {COMPUTING, 1, "workspace", m->workspace_bytes, m->workspace_bytes, "of one step"},
         {BESIDE, 1, "workspace", m->host_bytes, m->host_bytes, "the host's part"},
+        {m->recorded_bytes ? COMPUTING : NOWHERE, 1, "recorded steps", m->recorded_bytes, m->recorded_bytes,
+         "kernels of steps that come again"},
+        {m->recorded_host_bytes ? BESIDE : NOWHERE, 1, "recorded steps", m->recorded_host_bytes,
+         m->recorded_host_bytes, "the host's part"},
         {COMPUTING, 1, "vision", m->vision_bytes, m->vision_bytes, vision},
         {COMPUTING, 1, "images", m->image_bytes, p->images_bytes, images},
         {COMPUTING, 1, "mtp", m->mtp_bytes, m->mtp_bytes, mtp},

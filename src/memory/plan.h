@@ -56,6 +56,8 @@ struct plan_model {
     uint64_t loading_bytes;   /* temporary, during the load: before the pools need theirs */
     uint64_t workspace_bytes; /* of a step, in the memory of its domain */
     uint64_t host_bytes;      /* what the machine keeps beside that; 0 where it is the machine's */
+    /* Recorded steps, in the memory of its domain, and in the machine's beside that; 0: it has none there. */
+    uint64_t recorded_bytes, recorded_host_bytes;
     uint64_t tables_bytes, tokenizer_bytes;
     uint64_t page_bytes,
         state_bytes; /* page_bytes: a page of each group; state_bytes 0: no recurrent state */
@@ -107,7 +109,7 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 31
+#define PLAN_LINES_MAX 33
 
 /* The part of a plan on a device. */
 struct plan_device {

@@ -36,6 +36,9 @@ struct model {
     struct config config;
     struct account *weights_account, *workspace_account, *tables_account, *mtp_account;
     struct account *host_account; /* the host's part of the workspace; NULL: workspace_account */
+    /* NULL: the backend records no steps there, or they are uncounted. */
+    struct account *recorded_account, *recorded_host_account;
+    struct charge recorded, recorded_host;             /* to these */
     struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct packed packed;                              /* while it loads */
     struct weight_memory weights, mtp_memory;
@@ -251,6 +254,18 @@ static int create_range(struct model *m, const struct model_opts *opts, uint64_t
     return r == 0 ? weight_memory_commit(&m->workspace_range, (size_t)bytes) : r;
 }
 
+/* Records come with the steps: until then the bytes are guaranteed. */
+static int open_recorded(struct account *parent, uint64_t bytes, struct account **ret, struct charge *charge)
+{
+    int r = bytes > 0 ? measure_account(parent, ACCOUNT_RECORDED_STEPS, ret) : 0;
+    if (r < 0 || !*ret)
+        return r;
+    account_set_planned(*ret, bytes);
+    account_set_limit(*ret, bytes);
+    *charge = account_charge(*ret);
+    return account_set_floor(*ret, bytes);
+}
+
 static int create_workspace(struct model *m, const struct model_opts *opts, struct err *e)
 {
     const struct model_workspace w =
@@ -260,8 +275,15 @@ static int create_workspace(struct model *m, const struct model_opts *opts, stru
                             : create_planned_arena(m->workspace_account, w.device_bytes, &m->workspace);
     if (r == 0 && w.host_bytes > 0)
         r = create_planned_arena(host, w.host_bytes, &m->host_workspace);
+    if (r == 0)
+        r = open_recorded(device_parent(opts), m->shape.workspace.recorded_bytes, &m->recorded_account,
+                          &m->recorded);
+    if (r == 0)
+        r = open_recorded(opts->parent, m->shape.workspace.recorded_host_bytes, &m->recorded_host_account,
+                          &m->recorded_host);
     const struct step_memory memory = {m->workspace, m->host_workspace ? m->host_workspace : m->workspace,
-                                       m->workspace_range.base};
+                                       m->workspace_range.base, m->recorded_account ? &m->recorded : NULL,
+                                       m->recorded_host_account ? &m->recorded_host : NULL};
     if (r == 0)
         r = step_create(&memory, &m->config, opts, &m->step);
     return r == 0 ? 0
@@ -479,6 +501,8 @@ void model_free(struct model *m)
     account_close(m->weights_account);
     account_close(m->workspace_account);
     account_close(m->host_account);
+    account_close(m->recorded_account);
+    account_close(m->recorded_host_account);
     account_close(m->tables_account);
     account_close(m->mtp_account);
     free(m);

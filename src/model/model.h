@@ -135,8 +135,8 @@ struct model_opts {
     /* Accounts `weights`, `workspace`, `tables` and, while loading, `checkpoint` are opened below it. NULL:
      * uncounted (tests). */
     struct account *parent;
-    /* `weights`, `workspace`, `mtp` and `vision` open below it instead: an account in the memory of the
-     * device. What the host keeps of the workspace stays below parent. NULL: parent. */
+    /* `weights`, `workspace`, `recorded steps`, `mtp` and `vision` open below it instead: an account in the
+     * memory of the device. What the host keeps of the workspace stays below parent. NULL: parent. */
     struct account *device_parent;
     /* Called from the loading thread as bytes are packed; may be NULL. Nonzero stops the load: -ECANCELED. */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);

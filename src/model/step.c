@@ -102,7 +102,9 @@ static int open_compute(const struct step_memory *memory, struct step *s, const 
                                                            .device = opts->device,
                                                            .device_memory = memory->device,
                                                            .host_memory = memory->host,
-                                                           .range = memory->range},
+                                                           .range = memory->range,
+                                                           .recorded = memory->recorded,
+                                                           .recorded_host = memory->recorded_host},
                                     &s->compute);
 }
 

@@ -60,6 +60,7 @@ struct compute_cost step_cost(const struct config *c);
 struct step_memory {
     struct arena *device, *host;
     dev_ptr range;
+    const struct charge *recorded, *recorded_host;
 };
 /* 0 or -ENOMEM. */
 int step_create(const struct step_memory *memory, const struct config *c, const struct model_opts *opts,

@@ -93,6 +93,8 @@ void model_plan_numbers(void *model_plan, uint32_t seqs, struct plan_model *ret)
         .loading_bytes = s->loading_bytes,
         .workspace_bytes = workspace.device_bytes,
         .host_bytes = workspace.host_bytes,
+        .recorded_bytes = s->workspace.recorded_bytes,
+        .recorded_host_bytes = s->workspace.recorded_host_bytes,
         .tables_bytes = s->tables_bytes + p->grammar_vocab_bytes,
         .tokenizer_bytes = p->tokenizer_bytes,
         .page_bytes = s->page_bytes,

@@ -193,6 +193,8 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
             seq_cache_leave(&s->opts, seq);
         return false;
     }
+    if (!parked)
+        seq_cache_copy_last(&s->opts, seq);
     ASSERT(sched_has_page_for_next(seq));
     ASSERT(!s->opts.states || seq->state != NONE);
     bool first = seq->phase == SCHED_QUEUED;

@@ -74,6 +74,35 @@ static void leave_behind(const struct sched_opts *o, struct sched_seq *seq)
     }
 }
 
+/* The node of the sequence's last page; NONE: its tokens are no whole pages, it has more pages to compute, or
+ * the index lacks one of the node's pages. */
+static uint32_t last_node(const struct sched_opts *o, const struct sched_seq *seq)
+{
+    const uint32_t last = seq->node_pages;
+    if (!is_cached(o, seq) || seq->logits_all || o->states || seq->done != last * PAGE_TOKENS ||
+        seq->tokens != seq->done + PAGE_TOKENS || seq->key_count <= last)
+        return NONE;
+    uint32_t node = prefix_index_node(o->prefix, &seq->keys[last]);
+    for (uint32_t g = 0; g < o->group_count && node != NONE; g++)
+        if (prefix_index_page(o->prefix, node, g) == NONE)
+            node = NONE;
+    return node;
+}
+
+void seq_cache_copy_last(const struct sched_opts *o, struct sched_seq *seq)
+{
+    const uint32_t node = last_node(o, seq), last = seq->node_pages;
+    if (node == NONE)
+        return;
+    ASSERT(seq->page_count == last + 1);
+    for (uint32_t g = 0; g < o->group_count; g++) {
+        const struct block_pool *pages = page_pool_blocks(o->groups[g].pages);
+        block_pool_copy(pages, prefix_index_page(o->prefix, node, g), seq->pages[g][last]);
+    }
+    seq->done = seq->tokens - 1;
+    leave_behind(o, seq);
+}
+
 /* ---- states ---- */
 
 uint32_t seq_cache_take_state(const struct sched_opts *o)

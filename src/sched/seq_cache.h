@@ -28,6 +28,10 @@ void seq_cache_prepare(const struct sched_opts *o, uint32_t pages);
 /* Takes one more page of each group for the sequence's next tokens. 0, or as page_pool_take; then it takes
  * none. */
 int seq_cache_extend(const struct sched_opts *o, struct sched_seq *seq);
+/* The sequence has just begun, with a page for its next token. If its tokens are whole pages, and the index
+ * has the last one too, that page is copied: the last token alone is left to compute. Not with recurrent
+ * layers, whose state is not kept there. */
+void seq_cache_copy_last(const struct sched_opts *o, struct sched_seq *seq);
 /* seq->done has moved: whole pages join the index, windows move, the state is kept at a page boundary. */
 void seq_cache_advance(const struct sched_opts *o, struct sched_seq *seq);
 /* Releases all pages and states; pages and snapshots that are worth reusing stay in the index. */

@@ -333,14 +333,16 @@ def account(memory, name):
 
 
 def account_bytes(memory):
-    """(reserved, used) of every account by its path."""
+    """(reserved, used) of every account by its path. Which steps are recorded depends on the batches: their
+    bytes count as not used."""
     found = {}
 
     def walk(a, path):
         path += "/" + a["name"]
-        found[path] = (a["reserved_bytes"], a["used_bytes"])
-        for c in a["children"]:
-            walk(c, path)
+        own = a["own_bytes"] if a["name"] != "recorded steps" else 0
+        used = own + sum(walk(c, path) for c in a["children"])
+        found[path] = (a["reserved_bytes"], used)
+        return used
 
     for a in memory["accounts"]:
         walk(a, "")

@@ -26,7 +26,8 @@ def test_weights_and_pools_lie_on_the_device():
         names = {a["name"] for a in device["children"][0]["children"]}
         assert {"weights", "pools", "workspace"} <= names and device["class"] == "device"
         beside = {a["name"] for model in process["children"] for a in model["children"]}
-        assert "requests" in beside and names & beside == {"workspace"}  # the host's part of it
+        assert "requests" in beside
+        assert names & beside == {"workspace", "recorded steps"}  # the host's part of them
 
 
 @pytest.mark.parametrize("first, second", [((), FAKE), (FAKE, ())])
@@ -90,6 +91,24 @@ def test_the_device_counts_what_its_accounts_have():
         # The CPU does the fake device's work: the workspace is in the machine's memory.
         elsewhere = next(a for a in roots(server)["fake:0"]["children"][0]["children"] if a["name"] == "workspace")
         assert device["committed_bytes"] == device["used_bytes"] - elsewhere["used_bytes"] > 0
+
+
+def test_recorded_steps_have_an_account_in_both_memories():
+    def recorded(server):
+        return [a for root in roots(server).values() for model in root["children"] for a in model["children"]
+                if a["name"] == "recorded steps"]
+
+    with serving(*FAKE) as server:
+        assert [a["class"] for a in recorded(server)] == ["anon", "device"]
+        assert all(a["used_bytes"] == 0 < a["planned_bytes"] == a["reserved_bytes"] for a in recorded(server))
+        server.complete("once upon a time", max_tokens=4)
+        server.wait_idle()
+        assert all(0 < a["used_bytes"] < a["planned_bytes"] for a in recorded(server))
+        line = 'plateau_memory_bytes{account="fake:0/canary/recorded steps",kind="used"}'
+        assert line in server.http.get("/metrics").text
+        assert server.http.post("/v1/models/canary/unload").status_code == 200
+        until(lambda: roots(server)["fake:0"]["used_bytes"] == 0 and not recorded(server))
+        assert server.http.post("/v1/models/canary/load").status_code == 200
 
 
 @pytest.mark.parametrize("name", ["gpu", "fake:", "fake:9", "fake:0,", "fake:0,steps=1", "fake:0,step=x"])

@@ -2,6 +2,8 @@
 #include "small_model.h"
 #include "test_ledger.h"
 
+#include "memory/accounts.h"
+
 #include <errno.h>
 
 static const char *const goldens[] = {SMALL_GOLDEN("llama"), SMALL_GOLDEN("qwen3"), SMALL_GOLDEN("qwen3_5"),
@@ -41,7 +43,8 @@ TEST(probing_says_what_loading_takes)
         uint64_t workspace = w.device_bytes + w.host_bytes, used = account_numbers(parent).used;
         assert_true(used >= probed.weight_bytes + workspace / 2);
         assert_true(used <= probed.weight_bytes + workspace + (1 << 20));
-        assert_int_equal(account_numbers(parent).reserved, used);
+        uint64_t recorded = probed.workspace.recorded_bytes + probed.workspace.recorded_host_bytes;
+        assert_int_equal(account_numbers(parent).reserved, used + recorded);
         model_free(m);
         assert_int_equal(account_numbers(parent).reserved, 0);
         assert_int_equal(account_numbers(parent).children, 0);
@@ -123,6 +126,39 @@ TEST(a_ceiling_anywhere_leaves_nothing_behind)
     } while (r < 0 && refused < 14);
     assert_int_equal(r, 0);
     assert_true(refused > 3);
+    model_free(m);
+}
+
+/* On a device; the CPU records none. */
+TEST(recorded_steps_have_an_account_and_need_none)
+{
+    const char *dir = SMALL_GOLDEN("qwen3_5");
+    struct small_answer recorded, queued;
+    struct account *parent = test_account(ACCOUNT_NO_LIMIT);
+    struct model_opts o = small_opts(parent);
+    struct model *m;
+    assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+    struct account *steps = accounts_find(parent, ACCOUNT_RECORDED_STEPS);
+    assert_true((steps != NULL) == test_device_is_fake());
+    if (steps) {
+        assert_int_equal(account_numbers(steps).limit, model_shape(m)->workspace.recorded_bytes);
+        assert_int_equal(account_numbers(steps).used, 0);
+        small_run(m, &o, &recorded);
+        uint64_t replays = fake_device_numbers(o.device).replays, used = account_numbers(steps).used;
+        assert_true(replays > 0 && used > 0 && used <= account_numbers(steps).limit);
+        model_free(m);
+        assert_int_equal(account_numbers(parent).children, 0);
+        assert_int_equal(fake_device_numbers(o.device).committed_bytes, 0);
+        /* No room. */
+        assert_int_equal(model_load(dir, &o, &m, NULL), 0);
+        steps = accounts_find(parent, ACCOUNT_RECORDED_STEPS);
+        account_set_limit(steps, 0);
+        small_run(m, &o, &queued);
+        assert_int_equal(account_numbers(steps).used, 0);
+        assert_int_equal(fake_device_numbers(o.device).replays, replays);
+        assert_int_equal(queued.hash, recorded.hash);
+        assert_memory_equal(queued.generated, recorded.generated, sizeof(queued.generated));
+    }
     model_free(m);
 }
 

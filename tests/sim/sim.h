@@ -124,7 +124,7 @@ struct sim {
     uint64_t device_worlds;
     uint64_t steps, seed, world, step;
     uint64_t outcomes[OUTCOMES], preemptions, tokens, decode_tokens, cached_tokens;
-    uint64_t moves, units_trimmed, left_behind, evictions, reclaims;
+    uint64_t moves, units_trimmed, left_behind, copied, evictions, reclaims;
     uint64_t drafts, drafts_accepted, boundaries_drafted; /* boundaries: pages whose last token was a draft
                                                            * token */
     uint64_t phases_cancelled[SCHED_ENDED + 1], paused_cancelled;

@@ -157,6 +157,9 @@ void arrive(struct world *w)
         alike = w->family_tokens[family];
         prompt = MIN_OF(alike + prompt / 4 + 1, w->tokens_limit - 1);
     }
+    /* Whole pages: of such a prompt that comes again a copy of the last page is used. */
+    if (prompt > PAGE_TOKENS && chance(w, 0.2))
+        prompt -= prompt % PAGE_TOKENS;
     uint32_t tenant = w->floods && chance(w, 0.8) ? 0 : between(w, 0, w->tenants - 1);
     for (uint32_t choices = chance(w, 0.1) ? between(w, 2, 4) : 1; choices > 0; choices--)
         add(w, tenant, text, family, MIN_OF(alike, prompt), prompt);

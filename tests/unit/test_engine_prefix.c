@@ -75,6 +75,35 @@ static void fill_prompt(uint32_t *prompt, uint32_t count, uint64_t seed)
         prompt[i] = (uint32_t)(rng_at(seed, i) % 500);
 }
 
+/* In a copy of its last page. With recurrent layers the state before that token is not kept. */
+TEST(a_prompt_of_whole_pages_that_comes_again_computes_its_last_token)
+{
+    for (size_t i = 0; i < COUNT_OF(tiny_models); i++) {
+        char dir[256];
+        struct fixture f = {0}, fresh = {0};
+        uint32_t prompt[12 * PAGE_TOKENS], count = COUNT_OF(prompt);
+        snprintf(dir, sizeof(dir), TINY("%s"), tiny_models[i]);
+        open_engine(&f, dir, true, 200, 4);
+        open_engine(&fresh, dir, false, 200, 0);
+        fill_prompt(prompt, count, i + 3);
+        struct job_spec spec = greedy(prompt, count, 40);
+        const struct client *alone = run(&fresh, &spec);
+        for (uint32_t n = 0; n < 2; n++)
+            expect_tokens(run(&f, &spec), alone->ids, 40);
+        for (uint32_t n = 0; n < 3; n++)
+            (void)submit(&f, &spec);
+        wait_all(&f);
+        bool recurrent = model_shape(f.m->model)->state_bytes > 0;
+        for (uint32_t n = 1; n < f.client_count; n++) {
+            expect_tokens(f.clients[n], alone->ids, 40);
+            assert_int_equal(f.clients[n]->finish.cached_tokens,
+                             recurrent ? whole_pages_before(count) : count - 1);
+        }
+        test_engine_close(&f);
+        test_engine_close(&fresh);
+    }
+}
+
 /* The next turn begins with all that was said: the answer too is found again. */
 TEST(a_conversation_goes_on_where_it_was)
 {

@@ -392,7 +392,7 @@ static const struct plan_line *line_in(const struct plan *p, uint32_t domain, co
     return NULL;
 }
 
-/* The lines of each domain stand together, its sums hold, and the workspace alone is in both. */
+/* The lines of each domain stand together, its sums hold; workspace and recorded steps alone are in both. */
 static void check_split(const struct plan *p)
 {
     uint32_t domain = p->model.domain;
@@ -404,7 +404,7 @@ static void check_split(const struct plan *p)
         assert_int_equal(l->class == ACCOUNT_DEVICE, l->domain > 0);
         assert_true(l->floor_bytes <= l->limit_bytes);
         assert_true(l->depth == 0 || strcmp(l->name, "workspace") == 0 ||
-                    !line_in(p, domain - l->domain, l->name));
+                    strcmp(l->name, "recorded steps") == 0 || !line_in(p, domain - l->domain, l->name));
         sums[l->domain > 0] += l->depth == 0 ? l->limit_bytes : 0;
         floors[l->domain > 0] += l->depth == 0 ? l->floor_bytes : 0;
         parts[l->domain > 0] += l->depth == 1 ? l->limit_bytes : 0;
@@ -418,8 +418,9 @@ static void check_split(const struct plan *p)
     uint64_t pages = DIV_UP(p->max_model_len, m->page_tokens);
     assert_true(p->pages_max >= pages);
     assert_true(p->pools_bytes >= pages * m->page_bytes + (uint64_t)m->seqs * m->state_bytes);
-    assert_true(p->device.load_bytes >= m->weight_bytes + m->workspace_bytes + m->vision_bytes +
-                                            pages * m->page_bytes + (uint64_t)m->seqs * m->state_bytes);
+    assert_true(p->device.load_bytes >= m->weight_bytes + m->workspace_bytes + m->recorded_bytes +
+                                            m->vision_bytes + pages * m->page_bytes +
+                                            (uint64_t)m->seqs * m->state_bytes);
     assert_true(p->engine_bytes >= m->engine_bytes + (uint64_t)p->pages_max * m->engine_page_bytes);
 }
 
@@ -431,8 +432,13 @@ TEST(a_model_on_a_device_has_its_weights_and_pools_there)
     struct plan p;
     m.model.domain = 2;
     m.model.host_bytes = 3 * MIB;
+    m.model.recorded_bytes = 9 * MIB;
+    m.model.recorded_host_bytes = 11 * MIB;
     assert_int_equal(plan_make(&o, numbers_of, &m, 8, &wish, &p, NULL), 0);
     check_split(&p);
+    const struct plan_line *recorded = line_in(&p, 2, "recorded steps");
+    assert_true(recorded->floor_bytes == 9 * MIB && recorded->limit_bytes == 9 * MIB);
+    assert_int_equal(line_in(&p, 0, "recorded steps")->limit_bytes, 11 * MIB);
     assert_int_equal(line_in(&p, 0, "workspace")->limit_bytes, 3 * MIB);
     assert_int_equal(line_in(&p, 2, "workspace")->limit_bytes, p.model.workspace_bytes);
     assert_string_equal(p.device.name, "test:1");

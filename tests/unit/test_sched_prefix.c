@@ -61,7 +61,30 @@ TEST(one_token_at_least_is_computed)
     open_model(&f, false, 2);
     struct sched_seq *seq = add(&f, 0, "abc", 0, 0);
     run_to_decoding(&f, seq);
+    uint32_t page = seq->pages[0][2];
     sched_remove(f.sched, seq);
+    /* In a copy of the last page, which goes when the token has been computed. */
+    seq = add(&f, 1, "abc", 0, 0);
+    sched_plan(f.sched, &f.ev, &f.plan);
+    assert_int_equal(seq->cached, 3 * PAGE - 1);
+    assert_int_equal(f.plan.tokens, 1);
+    assert_int_equal(f.plan.seqs[0].from, 3 * PAGE - 1);
+    assert_true(f.plan.seqs[0].samples && seq->pages[0][2] != page);
+    sched_done(f.sched, &(struct sched_results){f.ev.now_ns, true});
+    sched_check(f.sched);
+    assert_int_equal(seq->pages[0][2], page);
+    close_sched(&f);
+}
+
+TEST(a_last_page_that_the_index_lacks_is_computed)
+{
+    struct fixture f;
+    open_model(&f, false, 2);
+    struct sched_seq *seq = add(&f, 0, "abc", 0, 0);
+    run_to_decoding(&f, seq);
+    sched_remove(f.sched, seq);
+    assert_true(page_pool_evict(f.pages));
+    assert_int_equal(prefix_index_node(f.index, &seq->keys[2]), NONE);
     seq = add(&f, 1, "abc", 0, 0);
     step(&f);
     assert_int_equal(seq->cached, 2 * PAGE);
@@ -157,10 +180,10 @@ static uint32_t read_by_choices(bool recurrent, uint32_t choices, uint32_t pages
 TEST(choices_of_one_request_read_their_prompt_once)
 {
     for (int recurrent = 0; recurrent < 2; recurrent++) {
-        /* Each prefills the tokens after the last whole page, and one token at least: then that whole
-         * page. */
+        /* Each prefills the tokens after the last whole page, and one token at least: with recurrent layers
+         * then that whole page. */
         assert_int_equal(read_by_choices(recurrent, 4, 6, 5), 6 * PAGE + 5 + 3 * 5);
-        assert_int_equal(read_by_choices(recurrent, 4, 6, 0), 6 * PAGE + 3 * PAGE);
+        assert_int_equal(read_by_choices(recurrent, 4, 6, 0), 6 * PAGE + 3 * (recurrent ? PAGE : 1));
         assert_int_equal(read_by_choices(recurrent, 2, 1, 1), PAGE + 1 + 1);
     }
 }

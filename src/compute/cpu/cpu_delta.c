@@ -14,8 +14,9 @@
 struct delta_stage {
     struct cpu *cpu;
     const struct op_delta *op;
-    uint32_t conv_tiles;   /* sequences x heads; then the gates, a span each */
-    uint32_t column_width; /* of the state, per tile */
+    uint32_t conv_step, conv_parts; /* heads of a tile, tiles of a sequence */
+    uint32_t conv_tiles;            /* of all sequences; then the gates, a span each */
+    uint32_t column_width;          /* of the state, per tile */
     struct delta_pending_token pending;
     bool norm;     /* tiles of whole heads norm and gate their results */
     unsigned sums; /* that these tiles make */
@@ -29,7 +30,7 @@ static uint32_t conv_head(const struct compute_shape *s, uint32_t head, uint32_t
     return head < keys ? head * s->key_dim : keys * s->key_dim + (head - keys) * s->value_dim;
 }
 
-static void conv_tile(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
+static void convolve_head(const struct delta_stage *st, const struct batch_seq *seq, uint32_t head)
 {
     const struct cpu *c = st->cpu;
     const struct compute_shape *s = c->shape;
@@ -73,27 +74,48 @@ static void gates_of_span(const struct delta_stage *st, const struct cpu_span *s
     }
 }
 
-/* Tile: a sequence's head of q, k or v; or a span's gates. */
+static uint32_t conv_heads(const struct compute_shape *s)
+{
+    return 2 * s->key_heads + s->value_heads;
+}
+
+/* Tile: some heads of a sequence's q, k and v; or a span's gates. */
 static void conv_and_gates(void *arg, uint32_t tile, uint32_t worker)
 {
     const struct delta_stage *st = arg;
     const struct cpu *c = st->cpu;
-    uint32_t heads = 2 * c->shape->key_heads + c->shape->value_heads;
     (void)worker;
-    if (tile < st->conv_tiles)
-        conv_tile(st, &c->in->seqs[tile / heads], tile % heads);
-    else
+    if (tile >= st->conv_tiles) {
         gates_of_span(st, &c->spans[tile - st->conv_tiles]);
+        return;
+    }
+    uint32_t head = tile % st->conv_parts * st->conv_step;
+    uint32_t end = MIN_OF(head + st->conv_step, conv_heads(c->shape));
+    for (; head < end; head++)
+        convolve_head(st, &c->in->seqs[tile / st->conv_parts], head);
+}
+
+/* A head of a few tokens takes less time than a ticket that all workers want. */
+#define CONV_TOKENS_FEW     8u
+#define CONV_TILES_A_WORKER 3u
+
+static uint32_t choose_conv_step(const struct cpu *c)
+{
+    const uint32_t all = c->in->seq_count * conv_heads(c->shape);
+    for (uint32_t i = 0; i < c->in->seq_count; i++) {
+        if (c->in->seqs[i].count > CONV_TOKENS_FEW)
+            return 1;
+    }
+    return MIN_OF(DIV_UP(all, CONV_TILES_A_WORKER * workers_count(c->workers)), conv_heads(c->shape));
 }
 
 void cpu_convolve(struct compute *compute, const struct op_delta *a)
 {
     struct cpu *c = cpu_of(compute);
-    const struct compute_shape *s = c->shape;
-    struct delta_stage st = {.cpu = c,
-                             .op = a,
-                             .conv_tiles = c->in->seq_count * (2 * s->key_heads + s->value_heads),
-                             .pending = delta_pending_token(s)};
+    struct delta_stage st = {
+        .cpu = c, .op = a, .conv_step = choose_conv_step(c), .pending = delta_pending_token(c->shape)};
+    st.conv_parts = DIV_UP(conv_heads(c->shape), st.conv_step);
+    st.conv_tiles = c->in->seq_count * st.conv_parts;
     cpu_run(c, conv_and_gates, &st, st.conv_tiles + c->span_count);
 }
 

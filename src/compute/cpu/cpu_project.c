@@ -12,17 +12,23 @@ struct tile_size {
     uint32_t panels, columns;
 };
 
-/* Up to COLUMNS_STREAMED columns of rounded rows a panel is read at full speed by itself. With more the
- * kernels share work among panels: 16 rows were 8 to 20 % slower in tiles of one panel (model_bench with
- * qwen3-0.6b-8bit, 8 and 16 workers). */
-enum { COLUMNS_STREAMED = 4, COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
+enum { COLUMNS_FEW = 16, COLUMNS_MAX = 64 };
+
+/* With few columns of rounded rows the kernels read a panel at full speed by itself: with 8 of whole numbers,
+ * with 4 in BF16. With more they share work among panels: 16 rows were 8 to 20 % slower in tiles of one panel
+ * (model_bench with qwen3-0.6b-8bit, 8 and 16 workers). */
+static uint32_t panels_least(const struct matrix *m, uint32_t columns, uint32_t step)
+{
+    const uint32_t streamed = m->form == MATRIX_QUADS ? 8 : m->form == MATRIX_PAIRS ? 4 : 0;
+    return columns <= streamed ? 1 : DIV_UP(step, 2u);
+}
 
 static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m,
                             const struct kern_columns *columns, const float *bias)
 {
     ASSERT(list < c->products_max && c->ops->columns_many <= COLUMNS_MAX);
     const struct kern_ops *ops = c->ops;
-    const bool few = columns->count <= COLUMNS_FEW, rounds = matrix_rounds_input(m);
+    const bool few = columns->count <= COLUMNS_FEW;
     const struct tile_size many =
         m->form == MATRIX_QUADS   ? (struct tile_size){ops->int_panels_many, ops->int_columns_many}
         : m->form == MATRIX_PAIRS ? (struct tile_size){ops->bf16_panels_many, ops->bf16_columns_many}
@@ -34,7 +40,7 @@ static uint32_t add_product(struct cpu *c, uint32_t list, const struct matrix *m
         .bias = bias,
         .panels = matrix_panels(m),
         .panels_step = step,
-        .panels_least = rounds && columns->count <= COLUMNS_STREAMED ? 1 : DIV_UP(step, 2u),
+        .panels_least = panels_least(m, columns->count, step),
         .columns_step = few ? COLUMNS_FEW : many.columns,
     };
     return list + 1;
@@ -188,14 +194,17 @@ static bool halve_tiles(struct cpu *c, uint32_t count)
     return smaller;
 }
 
-/* With fewer tiles a worker the slowest would leave the others without work for long. */
-#define TILES_A_WORKER 3u
+/* With fewer tiles a worker the slowest would leave the others without work for long. With few columns they
+ * wait for memory, which is not shared out evenly. */
+#define TILES_A_WORKER     3u
+#define TILES_A_WORKER_FEW 6u
 
 /* `beside`: with the caller's tasks. */
 static void run_products(struct cpu *c, uint32_t count, const struct op_glu *glu, bool beside)
 {
     uint32_t tiles = cut_tiles(c, count);
-    while (tiles < TILES_A_WORKER * workers_count(c->workers) && halve_tiles(c, count))
+    const uint32_t wanted = c->tokens <= COLUMNS_FEW ? TILES_A_WORKER_FEW : TILES_A_WORKER;
+    while (tiles < wanted * workers_count(c->workers) && halve_tiles(c, count))
         tiles = cut_tiles(c, count);
     struct product_stage st = {c, count, glu};
     if (beside && c->in->beside && !c->in->beside->done)

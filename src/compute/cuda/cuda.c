@@ -108,7 +108,9 @@ struct compute_cost cuda_cost(const struct compute_opts *o)
     device.fixed += (count + 1 + BATCH_ARRAYS) * ALIGN;
     device.token += host.token;
     device.seq += host.seq;
-    return (struct compute_cost){.device = device, .host = host};
+    struct compute_cost cost = {.device = device, .host = host};
+    cuda_records_cost(o->shape, &cost);
+    return cost;
 }
 
 /* ---- the batch ---- */
@@ -309,7 +311,9 @@ int cuda_open(const struct compute_opts *o, struct compute **ret)
                        .tokens_max = o->tokens_max,
                        .seqs_max = o->seqs_max,
                        .pages_max = pages_max(o->shape),
-                       .stream = cuda_device_of(o->device)->stream};
+                       .stream = cuda_device_of(o->device)->stream,
+                       .recorded = o->recorded,
+                       .recorded_host = o->recorded_host};
     uint64_t at = ROUND_UP(o->range.at, (uint64_t)ALIGN);
     uint32_t count = list_needs(c, o, needs);
     for (uint32_t i = 0; i < count; i++) {

@@ -28,7 +28,9 @@ struct cuda_place {
 struct cuda_record {
     uint32_t key;
     struct cuda_step step; /* all that the operations' arguments depend on */
-    void *made;            /* NULL: the step came once */
+    uint32_t kernels;      /* of the step */
+    bool charged;          /* for them */
+    void *made;            /* NULL: it is not recorded */
     uint64_t used;         /* when; 0: a free place */
 };
 
@@ -74,6 +76,9 @@ struct cuda {
     void *stream;               /* the queue, or the one that is recorded */
     void *recording;            /* it; NULL: none was needed yet */
     struct cuda_record *record; /* that is being made; NULL: none */
+    struct cuda_record *noted;  /* of this step, which came for the first time; NULL: it did not */
+    uint32_t kernels;           /* of this step until now */
+    const struct charge *recorded, *recorded_host; /* for the records' memory */
     struct cuda_record records[CUDA_RECORDS_MAX];
     uint64_t clock; /* of records' uses */
 };
@@ -137,6 +142,7 @@ static inline void cuda_run_all(struct cuda *c, enum cuda_kernel k, struct cuda_
 {
     cuda_flush(c);
     c->rounded_of.width = 0;
+    c->kernels++;
     cuda_launch(c->device, c->stream, k, g, arguments);
 }
 static inline void cuda_run_step(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
@@ -153,6 +159,7 @@ static inline void cuda_run(struct cuda *c, enum cuda_kernel k, struct cuda_grid
 static inline void cuda_run_product(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
 {
     void *arguments[] = {(void *)(uintptr_t)a};
+    c->kernels++;
     cuda_launch(c->device, c->stream, k, g, arguments);
 }
 
@@ -195,7 +202,9 @@ bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count
 /* The activation becomes a part of the product before it. False: it does not. */
 bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a); /* cuda_project.c */
 
-/* cuda_record.c: a step that comes again. */
+/* cuda_record.c: adds the memory of all records of a model, at most. */
+void cuda_records_cost(const struct compute_shape *s, struct compute_cost *ret);
+/* A step that comes again. */
 bool cuda_replay(struct compute *c, uint32_t key);
 /* The step's operations have been called. The record goes into the queue, or is dropped. */
 void cuda_record_end(struct cuda *c, bool run);

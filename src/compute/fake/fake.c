@@ -4,7 +4,8 @@
  * runs the recording, whatever batch it has. The arguments in it are those of the first step, so one that
  * varies from step to step and is not in the batch computes something else and is found.
  *
- * Memory: a recording for each key, FAKE_OPS operations of a layer at most, and a copy of the batch. */
+ * Memory: a recording for each key, LAYER_OPS operations of a layer at most, and a copy of the batch. Of the
+ * device's memory and of the machine's a recording takes OP_BYTES for each operation, as a GPU's do. */
 #include "compute/fake/fake_device.h"
 
 #include "base/check.h"
@@ -17,6 +18,7 @@
 #define LAYER_OPS  24u /* of a layer, at most */
 #define SINGLE_OPS 32u /* of a step outside its layers, likewise */
 #define COPIES_MAX 64u /* rows of weights, ahead of a step's other operations */
+#define OP_BYTES   16u
 
 enum op {
     OP_EMBED,
@@ -72,7 +74,7 @@ struct queued {
 struct list {
     struct queued *ops; /* [max] */
     uint32_t count, max;
-    bool whole; /* of a recording: its step came to its end */
+    bool whole; /* of a recording: its step came to its end, and there was memory for it */
 };
 
 /* The batch's arrays as they were when the step began. */
@@ -96,6 +98,7 @@ struct fake {
     size_t logit_bytes; /* of a row of logits */
     size_t value_bytes; /* of a row of values */
     bool begun;
+    const struct charge *charge, *host_charge; /* for recordings */
 };
 
 static struct fake *fake_of_compute(struct compute *c)
@@ -124,6 +127,7 @@ struct compute_cost fake_cost(const struct compute_opts *o)
                     (COMPUTE_KEYS * (uint64_t)ops_max(o->shape) + COPIES_MAX) * sizeof(struct queued);
     c.host.token += token_bytes(NULL);
     c.host.seq += sizeof(struct batch_seq);
+    c.recorded_bytes = c.recorded_host_bytes = COMPUTE_KEYS * (uint64_t)ops_max(o->shape) * OP_BYTES;
     return c;
 }
 
@@ -288,6 +292,15 @@ static int run(struct fake *f, const struct list *l)
     return r;
 }
 
+/* Without memory the next step of its key is queued anew. */
+static void keep(struct fake *f, struct list *l)
+{
+    if (l->whole || charge_take_both(f->charge, l->count * OP_BYTES, f->host_charge, l->count * OP_BYTES) < 0)
+        return;
+    l->whole = true;
+    atomic_fetch_add(&f->device->committed, l->count * OP_BYTES);
+}
+
 static int step_end(struct compute *compute)
 {
     struct fake *f = fake_of_compute(compute);
@@ -295,7 +308,7 @@ static int step_end(struct compute *compute)
     f->begun = false;
     int r = fake_step_fault(f->device);
     if (f->run)
-        f->run->whole = true;
+        keep(f, f->run);
     /* What host code reads before the end, or after a failure, is nothing. */
     if (f->batch.logit_count > 0)
         memset(f->batch.logits, 0xff, f->batch.logit_count * f->logit_bytes);
@@ -372,7 +385,21 @@ static bool encode(struct compute *c, const struct op_encode *a, uint32_t *at)
     return done;
 }
 
-static const struct compute_ops ops = {.step_begin = step_begin,
+static void close_fake(struct compute *compute)
+{
+    struct fake *f = fake_of_compute(compute);
+    for (uint32_t i = 0; i < COMPUTE_KEYS; i++) {
+        struct list *l = &f->recorded[i];
+        if (!l->whole)
+            continue;
+        charge_give(f->charge, l->count * OP_BYTES);
+        charge_give(f->host_charge, l->count * OP_BYTES);
+        atomic_fetch_sub(&f->device->committed, l->count * OP_BYTES);
+    }
+}
+
+static const struct compute_ops ops = {.close = close_fake,
+                                       .step_begin = step_begin,
                                        .replay = replay,
                                        .step_end = step_end,
                                        .step_cancel = step_cancel,
@@ -410,7 +437,9 @@ int fake_open(const struct compute_opts *o, struct compute **ret)
     *f = (struct fake){.compute = {&ops},
                        .device = fake_of(o->device),
                        .logit_bytes = o->shape->vocab * sizeof(float),
-                       .value_bytes = o->shape->hidden * sizeof(float)};
+                       .value_bytes = o->shape->hidden * sizeof(float),
+                       .charge = o->recorded,
+                       .host_charge = o->recorded_host};
     inner.device = f->device->cpu;
     int r = make_copied(a, o, &f->copied);
     if (r == 0)
