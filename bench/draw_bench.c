@@ -2,7 +2,7 @@
  *
  * Two rows: normally distributed logits, as random weights give; and such a row with two hundred tokens that
  * stand out, as a trained model gives. Printed is the least of many draws on one thread: of making the row's
- * blocks ready, which an engine shares out to its workers, and of the draw. */
+ * blocks ready and weighing them, which an engine shares out to its workers, and of the draw. */
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DRAWS = 50, VOCABULARY = 151936, STAND_OUT = 200 };
+enum { DRAWS = 50, VOCABULARY = 151936, STAND_OUT = 200, BLOCKS_EACH = 8 };
 
 static float normal(uint64_t at)
 {
@@ -33,13 +33,27 @@ static void fill(float *row, uint32_t vocab, bool trained)
 struct bench {
     struct arena *arena;
     struct sampler_scratch *scratch;
-    float *row, *copy, *most;
+    float *row, *copy;
+    struct sampler_blocks blocks;
     uint32_t vocab;
 };
 
 struct times {
     double ready_ms, draw_ms;
 };
+
+static void make_ready(const struct sampler *s, const struct sampler_row *row, struct sampler_blocks *blocks)
+{
+    const uint32_t count = DIV_UP(row->vocab, SAMPLER_BLOCK);
+    for (uint32_t k = 0; k < count; k++)
+        blocks->most[k] = sampler_ready(s, row, k);
+    blocks->weighed = sampler_weighs(s, NULL);
+    if (!blocks->weighed)
+        return;
+    memset(blocks->bins, 0, SAMPLER_BINS * sizeof(*blocks->bins));
+    for (uint32_t k = 0; k < count; k += BLOCKS_EACH)
+        sampler_weigh(s, row, blocks, k, MIN_OF(k + BLOCKS_EACH, count));
+}
 
 static struct times measure(struct bench *b, const struct sampler_params *p)
 {
@@ -48,12 +62,12 @@ static struct times measure(struct bench *b, const struct sampler_params *p)
     ASSERT(sampler_create(b->arena, p, 64, &s) == 0);
     for (uint32_t i = 0; i < DRAWS; i++) {
         struct sampled token;
+        const struct sampler_row row = {b->copy, b->vocab, NULL, NULL};
         memcpy(b->copy, b->row, b->vocab * sizeof(float));
         uint64_t began = clock_now_ns();
-        for (uint32_t k = 0; k < DIV_UP(b->vocab, SAMPLER_BLOCK); k++)
-            b->most[k] = sampler_ready(s, b->copy, b->vocab, NULL, NULL, k);
+        make_ready(s, &row, &b->blocks);
         uint64_t between = clock_now_ns();
-        sampler_draw_ready(s, b->scratch, b->copy, b->vocab, NULL, b->most, i, i, &token);
+        sampler_draw_ready(s, b->scratch, &row, &b->blocks, i, i, &token);
         uint64_t end = clock_now_ns();
         ready = MIN_OF(ready, between - began);
         drawn = MIN_OF(drawn, end - between);
@@ -67,12 +81,14 @@ static void print_row(struct bench *b, const char *name)
         const char *name;
         float temperature, top_p;
         uint32_t top_k;
+        bool logprobs;
     } settings[] = {{"temperature 0", 0, 1, 0},
                     {"temperature 1", 1, 1, 0},
                     {"top_k 20", 1, 1, 20},
                     {"top_p 0.95", 1, 0.95f, 0},
                     {"top_k 20, top_p 0.95", 1, 0.95f, 20},
-                    {"temperature 0.7, top_k 20, top_p 0.8", 0.7f, 0.8f, 20}};
+                    {"temperature 0.7, top_k 20, top_p 0.8", 0.7f, 0.8f, 20},
+                    {"temperature 0, 5 logprobs", 0, 1, 0, true}};
     printf("%s, %u tokens\n", name, b->vocab);
     for (uint32_t i = 0; i < COUNT_OF(settings); i++) {
         struct sampler_params p;
@@ -80,6 +96,8 @@ static void print_row(struct bench *b, const char *name)
         p.temperature = settings[i].temperature;
         p.top_p = settings[i].top_p;
         p.top_k = settings[i].top_k;
+        p.logprobs = settings[i].logprobs;
+        p.top_logprobs = p.logprobs ? 5 : 0;
         struct times t = measure(b, &p);
         printf("  %-38s ready %7.3f ms, draw %7.3f ms\n", settings[i].name, t.ready_ms, t.draw_ms);
     }
@@ -96,8 +114,10 @@ int main(int argc, char **argv)
     ASSERT(sampler_scratch_create(b.arena, b.vocab, &b.scratch) == 0);
     b.row = ARENA_ARRAY(b.arena, float, b.vocab);
     b.copy = ARENA_ARRAY(b.arena, float, b.vocab);
-    b.most = ARENA_ARRAY(b.arena, float, DIV_UP(b.vocab, SAMPLER_BLOCK));
-    ASSERT(b.row && b.copy && b.most);
+    b.blocks.most = ARENA_ARRAY(b.arena, float, DIV_UP(b.vocab, SAMPLER_BLOCK));
+    b.blocks.weights = ARENA_ARRAY(b.arena, double, DIV_UP(b.vocab, SAMPLER_BLOCK));
+    b.blocks.bins = ARENA_ARRAY(b.arena, uint32_t, SAMPLER_BINS);
+    ASSERT(b.row && b.copy && b.blocks.most && b.blocks.weights && b.blocks.bins);
     fill(b.row, b.vocab, false);
     print_row(&b, "logits of random weights");
     fill(b.row, b.vocab, true);

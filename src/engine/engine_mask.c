@@ -191,12 +191,11 @@ bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t
         const struct engine_mask *m = &en->masks.rows[j->mask_row + right];
         if (m->error < 0 || m->count == 0)
             return fail(j, m->error);
-        outputs = outputs_of(j, m, from->allowed);
+        outputs = outputs_of(j, m, from->logits.allowed);
     }
-    sampler_allow(j->sampler, from->allowed);
-    sampler_draw_ready(j->sampler, en->scratch, from->logits, en->shape->vocab, en->valid_ids,
-                       en->rows.most + (size_t)row * en->rows.blocks, j->prompt_count + j->output_count,
-                       outputs, ret);
+    sampler_allow(j->sampler, from->logits.allowed);
+    sampler_draw_ready(j->sampler, en->scratch, &from->logits, &from->blocks,
+                       j->prompt_count + j->output_count, outputs, ret);
     return true;
 }
 

@@ -1,13 +1,15 @@
 /* engine_rows.c - the rows of logits that a step draws from, made ready block by block.
  *
- * A draw reads its whole row of logits, and the rows of a step are drawn one after the other. What does not
- * depend on an earlier draw is done for all rows before: ids that cannot be drawn are masked, and each block
- * says its largest logit. The process's workers do that where no other engine has its turn. */
+ * The rows of a step are drawn one after the other. What does not depend on an earlier draw is done for all
+ * rows before: ids that cannot be drawn are masked, each block says its largest logit, and where a draw needs
+ * the weights of all candidates, blocks are weighed. The process's workers do that where no other engine has
+ * its turn. */
 #include "engine/engine_state.h"
 
 #include "base/check.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* Fewer logits than these take less time than waking workers. */
 #define LOGITS_FEW  65536u
@@ -16,8 +18,9 @@
 size_t engine_rows_bytes(const struct engine_opts *o, uint32_t vocab)
 {
     size_t blocks = DIV_UP(vocab, SAMPLER_BLOCK);
-    return engine_rows_max(o) * (sizeof(struct engine_row) + blocks * sizeof(float)) +
-           o->max_num_seqs * (sizeof(uint32_t) + sizeof(float *)) + 4 * 64;
+    size_t row = sizeof(struct engine_row) + blocks * (sizeof(float) + sizeof(double)) +
+                 SAMPLER_BINS * sizeof(uint32_t);
+    return engine_rows_max(o) * row + o->max_num_seqs * (sizeof(uint32_t) + sizeof(float *)) + 6 * 64;
 }
 
 int engine_rows_init(struct engine *en)
@@ -27,9 +30,22 @@ int engine_rows_init(struct engine *en)
     s->blocks = DIV_UP(en->shape->vocab, SAMPLER_BLOCK);
     s->list = ARENA_ARRAY(en->arena, struct engine_row, rows);
     s->most = arena_alloc_array(en->arena, (size_t)rows * s->blocks, sizeof(float));
+    s->weights = arena_alloc_array(en->arena, (size_t)rows * s->blocks, sizeof(double));
+    s->bins = arena_alloc_array(en->arena, (size_t)rows * SAMPLER_BINS, sizeof(uint32_t));
     s->first = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
     s->begin = ARENA_ARRAY(en->arena, float *, en->opts.max_num_seqs);
-    return s->list && s->most && s->first && s->begin ? 0 : -ENOMEM;
+    return s->list && s->most && s->weights && s->bins && s->first && s->begin ? 0 : -ENOMEM;
+}
+
+static struct engine_row row_of(struct engine *en, struct job *j, float *logits, const uint64_t *allowed)
+{
+    struct engine_rows *s = &en->rows;
+    size_t at = (size_t)s->count * s->blocks;
+    return (struct engine_row){j,
+                               {logits, en->shape->vocab, en->valid_ids, allowed},
+                               {.most = s->most + at,
+                                .weights = s->weights + at,
+                                .bins = s->bins + (size_t)s->count * SAMPLER_BINS}};
 }
 
 /* The plan's i-th sequence draws from the last of its rows of logits, with draft tokens from each. */
@@ -41,8 +57,9 @@ static void add_rows(struct engine *en, const struct sched_step_seq *r, uint32_t
     s->first[i] = s->count;
     for (uint32_t k = from; k < count; k++) {
         ASSERT(s->count < engine_rows_max(&en->opts));
-        s->list[s->count++] = (struct engine_row){j, s->begin[i] + (size_t)k * en->shape->vocab,
-                                                  engine_mask_bits(en, j, k - from)};
+        s->list[s->count] =
+            row_of(en, j, s->begin[i] + (size_t)k * en->shape->vocab, engine_mask_bits(en, j, k - from));
+        s->count++;
     }
 }
 
@@ -63,30 +80,61 @@ static void find_rows(struct engine *en, const struct sched_plan *plan)
     }
 }
 
-/* A ticket is several blocks of a row: one takes less time than handing it to a worker. */
+/* A ticket is several blocks of a row, since one takes less time than handing it to a worker. */
 static uint32_t tickets_of_row(const struct engine *en)
 {
     return DIV_UP(en->rows.blocks, BLOCKS_EACH);
 }
 
+/* Of ticket i: its row, and the blocks [*from, *until) of it. */
+static struct engine_row *row_of_ticket(struct engine *en, uint32_t i, uint32_t *from, uint32_t *until)
+{
+    *from = i % tickets_of_row(en) * BLOCKS_EACH;
+    *until = MIN_OF(*from + BLOCKS_EACH, en->rows.blocks);
+    return &en->rows.list[i / tickets_of_row(en)];
+}
+
 static void ready_blocks(void *arg, uint32_t i)
 {
-    struct engine *en = arg;
-    const uint32_t index = i / tickets_of_row(en), from = i % tickets_of_row(en) * BLOCKS_EACH;
-    const struct engine_row *row = &en->rows.list[index];
-    float *most = en->rows.most + (size_t)index * en->rows.blocks;
-    for (uint32_t k = from; k < MIN_OF(from + BLOCKS_EACH, en->rows.blocks); k++)
-        most[k] =
-            sampler_ready(row->job->sampler, row->logits, en->shape->vocab, en->valid_ids, row->allowed, k);
+    uint32_t from, until;
+    struct engine_row *row = row_of_ticket(arg, i, &from, &until);
+    for (uint32_t k = from; k < until; k++)
+        row->blocks.most[k] = sampler_ready(row->job->sampler, &row->logits, k);
+}
+
+static void weigh_blocks(void *arg, uint32_t i)
+{
+    uint32_t from, until;
+    struct engine_row *row = row_of_ticket(arg, i, &from, &until);
+    if (row->blocks.weighed)
+        sampler_weigh(row->job->sampler, &row->logits, &row->blocks, from, until);
+}
+
+/* How many rows are to be weighed. */
+static uint32_t begin_weighing(struct engine *en)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < en->rows.count; i++) {
+        struct engine_row *row = &en->rows.list[i];
+        row->blocks.weighed = sampler_weighs(row->job->sampler, row->logits.allowed);
+        if (!row->blocks.weighed)
+            continue;
+        memset(row->blocks.bins, 0, SAMPLER_BINS * sizeof(row->blocks.bins[0]));
+        count++;
+    }
+    return count;
 }
 
 void engine_rows_ready(struct engine *en, const struct sched_plan *plan)
 {
     find_rows(en, plan);
     uint32_t tickets = en->rows.count * tickets_of_row(en);
-    if ((uint64_t)en->rows.count * en->shape->vocab >= LOGITS_FEW)
-        engine_share(en, ready_blocks, tickets);
-    else
+    if ((uint64_t)en->rows.count * en->shape->vocab < LOGITS_FEW) {
         for (uint32_t i = 0; i < tickets; i++)
             ready_blocks(en, i);
+        return;
+    }
+    engine_share(en, ready_blocks, tickets);
+    if (begin_weighing(en) > 0)
+        engine_share(en, weigh_blocks, tickets);
 }

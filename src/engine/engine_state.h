@@ -48,13 +48,15 @@ struct engine_masks {
 /* Rows of logits that the step under way draws from. */
 struct engine_row {
     struct job *job;
-    float *logits;           /* [vocab] */
-    const uint64_t *allowed; /* by the job's grammar; NULL: all */
+    struct sampler_row logits; /* `allowed` by the job's grammar */
+    struct sampler_blocks blocks;
 };
 struct engine_rows {
     struct engine_row *list; /* [engine_rows_max]: those of a sequence side by side */
     uint32_t count, blocks;
-    float *most;     /* [engine_rows_max][blocks]: of sampler_ready() */
+    float *most;     /* [engine_rows_max][blocks], as the two below for sampler_blocks */
+    double *weights; /* [engine_rows_max][blocks] */
+    uint32_t *bins;  /* [engine_rows_max][SAMPLER_BINS] */
     uint32_t *first; /* [max_num_seqs]: the index of a sequence's first one */
     float **begin;   /* [max_num_seqs]: all of a sequence's logits */
 };

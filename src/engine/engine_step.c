@@ -247,7 +247,7 @@ static bool draw(struct engine *en, struct job *j, uint32_t right, uint32_t row,
     if (forced == ENGINE_THINK_NONE)
         return engine_mask_draw(en, j, right, row, ret);
     sampler_allow(j->sampler, NULL);
-    return sampler_keep(j->sampler, en->rows.list[row].logits, en->shape->vocab, en->valid_ids, forced,
+    return sampler_keep(j->sampler, en->rows.list[row].logits.logits, en->shape->vocab, en->valid_ids, forced,
                         MAX_OF(j->output_count, j->min_tokens), ret);
 }
 
@@ -280,7 +280,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
         struct sampled s;
         uint32_t row = en->rows.first[index] + (blind ? 0 : sampled);
         kept = sampled < drafts &&
-               sampler_keep(j->sampler, blind ? NULL : en->rows.list[row].logits, en->shape->vocab,
+               sampler_keep(j->sampler, blind ? NULL : en->rows.list[row].logits.logits, en->shape->vocab,
                             en->valid_ids, j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
         if (!kept && !draw(en, j, 0, row, &s))
             break;

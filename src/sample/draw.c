@@ -1,11 +1,8 @@
 /* draw.c - filters and draw over one pool of candidates.
  *
- * The vocabulary is scanned a few times in plain loops; only possible candidates are sorted. With top_k or
- * top_p the few of a row that may be kept go into a heap and are popped in order of (logit down, id up).
- * The work is n + kept log kept, and ties do not depend on a sort algorithm.
- */
+ * With top_k or top_p the few of a row that may be kept go into a heap and are popped in order of (logit
+ * down, id up). The work is n + kept log kept, and ties do not depend on a sort algorithm. */
 #include "sample/draw.h"
-#include "sample/mask.h"
 #include "sample/weights.h"
 
 #include "base/check.h"
@@ -14,131 +11,11 @@
 #include <float.h>
 #include <math.h>
 
-/* A token this much less likely than the best one is never drawn. 248,000 such tokens weigh 2.5e-7
- * together. */
-#define DRAW_WINDOW 27.631021f /* ln 1e12 */
-
-/* None is NaN. Several at a time, so that they need not wait for one another. */
-static float largest(const float *logits, uint32_t count)
-{
-    enum { LANES = 16 };
-    float most[LANES], ret = -INFINITY;
-    uint32_t i = 0;
-    for (uint32_t j = 0; j < LANES; j++)
-        most[j] = -INFINITY;
-    for (; i + LANES <= count; i += LANES)
-        for (uint32_t j = 0; j < LANES; j++)
-            most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
-    for (uint32_t j = 0; j < LANES; j++)
-        ret = most[j] > ret ? most[j] : ret;
-    for (; i < count; i++)
-        ret = logits[i] > ret ? logits[i] : ret;
-    return ret;
-}
-
-/* The first of equals: its block is the first that has them. */
-uint32_t draw_argmax(const float *logits, uint32_t vocab)
-{
-    enum { BLOCK = 1024 };
-    uint32_t best = 0;
-    float most = -INFINITY;
-    for (uint32_t at = 0; at < vocab; at += BLOCK) {
-        float here = largest(logits + at, MIN_OF(vocab - at, (uint32_t)BLOCK));
-        if (here > most) {
-            most = here;
-            best = at;
-        }
-    }
-    while (logits[best] < most)
-        best++;
-    return best;
-}
-
-bool draw_is_greedy(const struct sampler_params *p, float max)
-{
-    return p->temperature == 0 || p->top_k == 1 || !isfinite(max);
-}
-
 /* ---- pools ---- */
 
 static bool comes_before(const struct sampler_candidate *a, const struct sampler_candidate *b)
 {
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
-}
-
-static float window_of(const struct sampler_params *p)
-{
-    return p->min_p > 0 ? MIN_OF(DRAW_WINDOW, -logf(p->min_p)) : DRAW_WINDOW;
-}
-
-/* Of so many candidates, top_k keeps fewer. */
-static bool top_k_cuts(const struct sampler_params *p, uint32_t count)
-{
-    return p->top_k > 0 && p->top_k < count;
-}
-
-/* So many tokens at least have this logit or a larger one: the top_k-th of the blocks' largest. */
-static float top_k_floor(const struct sampler_params *p, const struct draw_row *row)
-{
-    enum { TOP_MAX = 128 };
-    float best[TOP_MAX + 1]; /* downwards */
-    uint32_t blocks = DIV_UP(row->vocab, SAMPLER_BLOCK), count = 0;
-    if (!row->most || p->top_k == 0 || p->top_k > MIN_OF(blocks, (uint32_t)TOP_MAX))
-        return -INFINITY;
-    for (uint32_t i = 0; i < blocks; i++) {
-        uint32_t at = count;
-        for (; at > 0 && row->most[i] > best[at - 1]; at--)
-            best[at] = best[at - 1];
-        best[at] = row->most[i];
-        count = MIN_OF(count + 1, p->top_k);
-    }
-    return best[count - 1];
-}
-
-struct scan {
-    float max, temperature;
-    float least; /* of a candidate's `below` */
-};
-
-/* The candidates of ids [from, until), into `list`. Returns how many. */
-static uint32_t scan_ids(const struct scan *scan, const struct draw_row *row, uint32_t from, uint32_t until,
-                         struct sampler_candidate *list)
-{
-    /* Of copies, which the stores below cannot change. */
-    const struct draw_row r = *row;
-    const struct scan c = *scan;
-    uint32_t count = 0;
-    for (uint32_t i = from; i < until; i++) {
-        uint64_t have = mask_word(r.valid, r.allowed, i / 64) >> i % 64;
-        if ((have & 1) == 0) {
-            i = have ? i + (uint32_t)__builtin_ctzll(have) - 1 : i | 63; /* the one before the next */
-            continue;
-        }
-        float below = (r.logits[i] - c.max) / c.temperature;
-        list[count] = (struct sampler_candidate){below, i};
-        count += below >= c.least; /* no branch: which ones stay follows no pattern */
-    }
-    return count;
-}
-
-void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
-                      struct sampler_candidate *list, struct draw_pool *ret)
-{
-    const struct scan scan = {max, p->temperature, -window_of(p)};
-    const float floor = (top_k_floor(p, row) - max) / p->temperature;
-    uint32_t count = 0;
-    bool more = false;
-    for (uint32_t from = 0; from < row->vocab; from += SAMPLER_BLOCK) {
-        float most = row->most ? (row->most[from / SAMPLER_BLOCK] - max) / p->temperature : 0;
-        if (most >= scan.least && most >= floor)
-            count += scan_ids(&scan, row, from, MIN_OF(row->vocab, from + SAMPLER_BLOCK), list + count);
-        else
-            more |= most >= scan.least;
-    }
-    *ret = (struct draw_pool){list, count, count, true, more || top_k_cuts(p, count), 0, 0};
-    /* Where top_k cuts, the weight of all is not needed. */
-    if (!ret->cuts)
-        ret->mass_min = ret->mass_max = weights_sum(list, count);
 }
 
 /* Bounds of the sum that draw_pool_of_row() would make: the tokens that are not in the list may be within the
@@ -158,7 +35,7 @@ static void bound_mass(const struct sampler_best *b, float window, double listed
 void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *b,
                        struct sampler_candidate *list, struct draw_pool *ret)
 {
-    float window = window_of(p), max = b->list[0].logit;
+    float window = draw_window(p), max = b->list[0].logit;
     double listed = 0;
     uint32_t count = 0, known = b->count;
     for (; count < b->count; count++) {
@@ -176,7 +53,7 @@ void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best
     bound_mass(b, window, listed, ret);
     while (!ret->whole && ret->count > 0 && ret->list[0].logit == list[0].logit)
         ret->list++, ret->count--;
-    ret->cuts = top_k_cuts(p, ret->count);
+    ret->cuts = draw_top_k_cuts(p, ret->count);
 }
 
 /* ---- order ---- */
@@ -224,7 +101,7 @@ static void order_by_id(struct draw_pool *c)
         }
     }
     c->unordered = c->count;
-    c->mass_min = c->mass_max = weights_sum(c->list, c->count);
+    c->mass_min = c->mass_max = draw_weight_by_id(c->list, c->count);
 }
 
 /* ---- the draw ---- */
@@ -238,39 +115,16 @@ static uint32_t keep_part(const struct draw_pool *c, uint32_t count, double goal
     return n;
 }
 
-/* Bins of candidates by their logit, each a sixteenth wide. */
-enum { BINS = 512, BINS_EACH = 16 };
-_Static_assert(BINS > BINS_EACH * ((int)DRAW_WINDOW + 1), "every candidate has a bin");
-
-static uint32_t bin_of(const struct sampler_candidate *c)
-{
-    return (uint32_t)(-c->logit * BINS_EACH);
-}
-
-/* The bins up to this one hold the best `count` candidates; with count 0 about as much as `weight`. */
-static uint32_t last_bin(const struct draw_pool *c, uint32_t count, double weight)
-{
-    uint32_t bins[BINS] = {0}, have = 0, bin = 0;
-    double each = exp(-0.5 / BINS_EACH), sum = 0;
-    for (uint32_t i = 0; i < c->count; i++)
-        bins[bin_of(&c->list[i])]++;
-    for (; bin < BINS - 1; bin++, each *= exp(-1. / BINS_EACH)) {
-        have += bins[bin];
-        sum += bins[bin] * each;
-        if (count > 0 ? have >= count : sum >= weight)
-            break;
-    }
-    return bin;
-}
-
 /* Leaves out candidates that come after the best `count` ones; with count 0: after the best ones of `weight`
  * together. A heap of all took several times as long as all else of a draw. */
 static void leave_out(struct draw_pool *c, uint32_t count, double weight)
 {
-    /* Bins know weights to a part, sums of the same terms differ by their rounding. */
-    uint32_t last = last_bin(c, count, weight * 1.005), from = c->count;
+    uint32_t bins[SAMPLER_BINS] = {0}, from = c->count;
+    for (uint32_t i = 0; i < c->count; i++)
+        bins[draw_bin_of(c->list[i].logit)]++;
+    uint32_t last = draw_last_bin(bins, count, weight);
     for (uint32_t i = c->count; i-- > 0;) {
-        if (bin_of(&c->list[i]) > last)
+        if (draw_bin_of(c->list[i].logit) > last)
             continue;
         struct sampler_candidate moved = c->list[--from];
         c->list[from] = c->list[i];
@@ -293,7 +147,7 @@ static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint3
     double perhaps = cuts ? INFINITY : c->mass_max * (double)p->top_p, sum = 0;
     if (!c->whole && !cuts && p->top_k > 0)
         return false;
-    if (c->unordered == c->count)
+    if (c->unordered == c->count && !c->few)
         leave_out(c, cuts ? p->top_k : 0, perhaps);
     uint32_t k = cuts ? p->top_k : c->count, n = 0;
     for (uint32_t i = c->unordered / 2; i-- > 0;)
@@ -312,9 +166,9 @@ static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint3
     return true;
 }
 
-/* Inverse of the cumulative weights, from the list's end. Blocks before the one that reaches `target` are
+/* Inverse of the cumulative weights, from the best one on. Blocks before the one that reaches `target` are
  * added as a whole. */
-static uint32_t pick(const struct draw_pool *c, uint32_t kept, double target)
+static uint32_t pick_by_rank(const struct draw_pool *c, uint32_t kept, double target)
 {
     enum { BLOCK = 512 };
     double sum = 0;
@@ -338,17 +192,19 @@ static uint32_t pick(const struct draw_pool *c, uint32_t kept, double target)
 bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position, uint32_t *ret)
 {
     uint32_t kept = c->count;
-    double mass = c->mass_max;
+    double mass = c->mass_max, part = rng_uniform_at(p->seed, position);
+    ASSERT(c->count > 0 || !c->whole);
     if (c->cuts || p->top_p < 1) {
         if (!keep_best(p, c, &kept, &mass))
             return false;
-    } else if (!c->whole) {
-        return false;
-    } else if (c->unordered == 0) {
-        order_by_id(c);
-        mass = c->mass_max;
+        ASSERT(kept > 0 && kept <= c->count);
+        *ret = pick_by_rank(c, kept, part * mass);
+        return true;
     }
-    ASSERT(kept > 0 && kept <= c->count);
-    *ret = pick(c, kept, rng_uniform_at(p->seed, position) * mass);
+    if (!c->whole)
+        return false;
+    if (c->unordered == 0)
+        order_by_id(c);
+    *ret = draw_by_id(c->list, c->count, part * c->mass_max);
     return true;
 }

@@ -4,7 +4,8 @@
  * least min_p. The weight is exp(below), below = (logit - largest logit) / temperature. The draw has one
  * definition:
  *   1. top_k and top_p keep candidates in order (below down, id up). All sums are sums in this order but one:
- *      the weight of all candidates of a row, of which top_p is a part. weights_sum() adds it in order of id.
+ *      the weight of all candidates of a row, of which top_p is a part. It is the sum of its blocks' weights,
+ *      from id 0 on; a block is the candidates among SAMPLER_BLOCK ids, and weights_sum() adds them.
  *   2. u in [0, 1) is a function of seed and position. The result is the first token whose cumulative weight
  *      exceeds u of the kept weight: best first after top_k or top_p, else highest id first.
  *
@@ -16,37 +17,64 @@
 
 #include "sample/sampler.h"
 
+/* A token this much less likely than the best one is never drawn. 248,000 such tokens weigh 2.5e-7
+ * together. */
+#define DRAW_WINDOW 27.631021f /* ln 1e12 */
+
 struct draw_pool {
     struct sampler_candidate *list; /* logit: below. The best one comes last */
     uint32_t count;
     uint32_t unordered;        /* the first ones: in order of id, and not compared yet */
-    bool whole;                /* no candidate of the row is missing, or only ones that top_k leaves out */
+    bool whole;                /* no candidate of the row is missing that may be kept */
     bool cuts;                 /* top_k leaves some out */
+    bool few;                  /* most candidates that top_p leaves out are missing */
     double mass_min, mass_max; /* of a row; 0 where top_k cuts, which needs none */
 };
-
-/* The largest logit's id; the lowest of equals. None is NaN. */
-uint32_t draw_argmax(const float *logits, uint32_t vocab);
-/* True: temperature 0 and the like; the best token is drawn without a pool. `max` is the largest logit. */
-bool draw_is_greedy(const struct sampler_params *p, float max);
 
 /* A row of logits, and which of its ids may be drawn: those that both masks have; NULL: all. */
 struct draw_row {
     const float *logits; /* [vocab]; without masks none is NaN */
     uint32_t vocab;
     const uint64_t *valid, *allowed;
-    const float *most; /* of each SAMPLER_BLOCK the largest logit that may be drawn; NULL: not known */
+    const struct sampler_blocks *blocks; /* NULL: nothing is known of them */
 };
 
-/* All candidates of a row that may be among the best top_k, into list[vocab]. `max`: the largest logit that
- * may be drawn. */
-void draw_pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
-                      struct sampler_candidate *list, struct draw_pool *ret);
+/* ---- draw_row.c: whole rows ---- */
+
+/* The largest logit's id, the lowest of equals; *max is the logit. -infinity: the id is 0. */
+uint32_t draw_argmax(const struct draw_row *row, float *max);
+/* What sampler_weigh() finds of blocks [from, until). `max`: the row's largest logit. */
+void draw_weigh(const struct sampler_params *p, const struct draw_row *row, float max, uint32_t from,
+                uint32_t until);
+/* Draws from a row into whose `list` all of it fits. */
+uint32_t draw_of_row(const struct sampler_params *p, const struct draw_row *row,
+                     struct sampler_candidate *list, uint32_t position);
+
+/* ---- draw.c: pools ---- */
+
 /* Those among the best tokens, into list[best->count]. */
 void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *best,
                        struct sampler_candidate *list, struct draw_pool *ret);
-
 /* Draws; reorders the pool. False: the pool does not suffice, which never happens to one of a row. */
 bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position, uint32_t *ret);
+
+/* ---- draw_parts.c ---- */
+
+/* True: temperature 0 and the like; the best token is drawn without a pool. `max` is the largest logit. */
+bool draw_is_greedy(const struct sampler_params *p, float max);
+/* The least `below` of a candidate is minus this. */
+float draw_window(const struct sampler_params *p);
+/* Of so many candidates, top_k keeps fewer. */
+bool draw_top_k_cuts(const struct sampler_params *p, uint32_t count);
+
+/* Bins of candidates by their logit, each a sixteenth wide. */
+uint32_t draw_bin_of(float below);
+/* The bins up to this one hold the best `count` candidates; with count 0 the best ones of `weight` together,
+ * but seldom (sums know better), and not many more. */
+uint32_t draw_last_bin(const uint32_t bins[SAMPLER_BINS], uint32_t count, double weight);
+
+/* Of a list in order of id: its weight, and the token that is drawn at `target` of it. */
+double draw_weight_by_id(const struct sampler_candidate *list, uint32_t count);
+uint32_t draw_by_id(const struct sampler_candidate *list, uint32_t count, double target);
 
 #endif

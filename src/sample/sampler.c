@@ -4,6 +4,7 @@
  * sequences with penalties: penalties touch the few tokens seen instead of the whole vocabulary. */
 #include "sample/draw.h"
 #include "sample/mask.h"
+#include "sample/weights.h"
 
 #include "base/check.h"
 #include "base/rng.h"
@@ -12,6 +13,8 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
+
+#define LEAST (-500.0f) /* of what logprobs take an exponential */
 
 struct seen {
     uint32_t id_plus_1; /* 0: empty */
@@ -195,23 +198,34 @@ static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float log
     ret->top[at] = (struct sampler_alternative){id, logit};
 }
 
+/* Takes the ids [from, until) into `top` alternatives. Returns the weight of those with a token. */
+static double add_block(const float *logits, const uint64_t *valid_ids, float max, uint32_t from,
+                        uint32_t until, uint32_t top, struct sampled *ret)
+{
+    struct sampler_candidate list[SAMPLER_BLOCK];
+    uint32_t count = 0;
+    for (uint32_t i = from; i < until; i++) {
+        float below = logits[i] - max;
+        /* Less adds nothing to a sum of 1 or more; nor does NaN here. */
+        list[count] = (struct sampler_candidate){below >= LEAST ? below : LEAST, i};
+        count += is_listed(valid_ids, i);
+    }
+    for (uint32_t i = 0; i < count && top > 0; i++)
+        if (ret->top_count < top || logits[list[i].id] > ret->top[top - 1].logprob)
+            insert_top(ret, top, list[i].id, logits[list[i].id]);
+    return weights_sum(list, count);
+}
+
 void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id,
                       uint32_t top, struct sampled *ret)
 {
-    float max = -INFINITY;
+    float max = mask_most(logits, vocab, valid_ids, NULL);
     double sum = 0;
-    for (uint32_t i = 0; i < vocab; i++)
-        if (is_listed(valid_ids, i) && logits[i] > max)
-            max = logits[i];
     ret->top_count = 0;
-    for (uint32_t i = 0; i < vocab; i++) {
-        if (!is_listed(valid_ids, i))
-            continue;
-        sum += exp((double)(logits[i] - max));
-        if (top > 0)
-            insert_top(ret, MIN_OF(top, SAMPLER_TOP_MAX), i, logits[i]);
-    }
-    double log_sum = (double)max + log(sum);
+    for (uint32_t from = 0; from < vocab; from += SAMPLER_BLOCK)
+        sum += add_block(logits, valid_ids, max, from, MIN_OF(vocab, from + SAMPLER_BLOCK),
+                         MIN_OF(top, (uint32_t)SAMPLER_TOP_MAX), ret);
+    double log_sum = isfinite(max) ? (double)max + log(sum) : NAN;
     for (uint32_t i = 0; i < ret->top_count; i++)
         ret->top[i].logprob = (float)((double)ret->top[i].logprob - log_sum);
     ret->logprob = (float)((double)logits[id] - log_sum);
@@ -236,14 +250,41 @@ static bool masks_beside(const struct sampler *s, const uint64_t *allowed)
            (p->min_tokens == 0 || p->stop_count == 0);
 }
 
-float sampler_ready(const struct sampler *s, float *logits, uint32_t vocab, const uint64_t *valid_ids,
-                    const uint64_t *allowed, uint32_t block)
+float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint32_t block)
 {
-    uint32_t from = block * SAMPLER_BLOCK, count = MIN_OF(vocab - from, SAMPLER_BLOCK);
-    const uint64_t *valid = valid_ids ? valid_ids + from / 64 : NULL;
-    if (masks_beside(s, allowed))
-        return mask_most(logits + from, count, valid, allowed + from / 64);
-    return mask_ids(logits + from, count, valid, allowed && !s->params.logprobs ? allowed + from / 64 : NULL);
+    uint32_t from = block * SAMPLER_BLOCK, count = MIN_OF(row->vocab - from, SAMPLER_BLOCK);
+    const uint64_t *valid = row->valid_ids ? row->valid_ids + from / 64 : NULL;
+    const uint64_t *allowed = row->allowed ? row->allowed + from / 64 : NULL;
+    if (masks_beside(s, row->allowed))
+        return mask_most(row->logits + from, count, valid, allowed);
+    return mask_ids(row->logits + from, count, valid, s->params.logprobs ? NULL : allowed);
+}
+
+bool sampler_weighs(const struct sampler *s, const uint64_t *allowed)
+{
+    const struct sampler_params *p = &s->params;
+    return p->temperature > 0 && p->top_k == 0 && !p->only_biased && p->bias_count == 0 && !s->seen &&
+           (p->min_tokens == 0 || p->stop_count == 0) && !(p->logprobs && allowed);
+}
+
+/* For a draw without edits. */
+static struct draw_row ready_row(const struct sampler *s, const struct sampler_row *row,
+                                 const struct sampler_blocks *blocks)
+{
+    bool beside = blocks && masks_beside(s, row->allowed);
+    return (struct draw_row){row->logits, row->vocab, beside ? row->valid_ids : NULL,
+                             beside ? row->allowed : NULL, blocks};
+}
+
+void sampler_weigh(const struct sampler *s, const struct sampler_row *row,
+                   const struct sampler_blocks *blocks, uint32_t from, uint32_t until)
+{
+    struct draw_row r = ready_row(s, row, blocks);
+    float max = -INFINITY;
+    for (uint32_t i = 0; i < DIV_UP(row->vocab, SAMPLER_BLOCK); i++)
+        max = blocks->most[i] > max ? blocks->most[i] : max;
+    if (!draw_is_greedy(&s->params, max))
+        draw_weigh(&s->params, &r, max, from, until);
 }
 
 /* ---- draws ---- */
@@ -303,78 +344,36 @@ static bool has_edits(const struct sampler *s, uint32_t outputs)
            (outputs < s->params.min_tokens && s->params.stop_count > 0);
 }
 
-static bool may_be_drawn(const struct draw_row *row, uint32_t id)
-{
-    return mask_word(row->valid, row->allowed, id / 64) >> id % 64 & 1;
-}
-
-/* The first of equals, and 0 where none has a weight. */
-static uint32_t argmax_of(const struct draw_row *row, float *max)
-{
-    const float *most = row->most;
-    uint32_t best = 0, id;
-    if (!most) {
-        id = draw_argmax(row->logits, row->vocab);
-        *max = row->logits[id];
-        return id;
-    }
-    for (uint32_t i = 1; i < DIV_UP(row->vocab, SAMPLER_BLOCK); i++)
-        best = most[i] > most[best] ? i : best;
-    *max = most[best];
-    if (*max == -INFINITY)
-        return 0;
-    for (id = best * SAMPLER_BLOCK; row->logits[id] != most[best] || !may_be_drawn(row, id);)
-        id++;
-    ASSERT(id < row->vocab);
-    return id;
-}
-
-static uint32_t draw_row(const struct sampler *s, struct sampler_scratch *scratch, const struct draw_row *row,
-                         uint32_t position)
-{
-    struct draw_pool pool;
-    float max;
-    uint32_t id = argmax_of(row, &max);
-    if (draw_is_greedy(&s->params, max))
-        return id;
-    draw_pool_of_row(&s->params, row, max, scratch->candidates, &pool);
-    bool drawn = draw_from(&s->params, &pool, position, &id);
-    ASSERT(drawn);
-    return id;
-}
-
-void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
-                        const uint64_t *valid_ids, const float *most, uint32_t position, uint32_t outputs,
+void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_row *row,
+                        const struct sampler_blocks *blocks, uint32_t position, uint32_t outputs,
                         struct sampled *ret)
 {
-    ASSERT(vocab > 0 && vocab <= scratch->vocab);
+    ASSERT(row->vocab > 0 && row->vocab <= scratch->vocab && row->allowed == s->allowed);
     bool as_ready = !has_edits(s, outputs) && !s->params.only_biased;
-    struct draw_row row = {.logits = logits, .vocab = vocab};
-    if (most && masks_beside(s, s->allowed)) {
-        ASSERT(as_ready);
-        row.valid = valid_ids;
-        row.allowed = s->allowed;
-    }
+    struct draw_row r = ready_row(s, row, blocks);
+    ASSERT(as_ready || !r.allowed);
     ret->top_count = 0;
     if (s->params.logprobs) {
-        memcpy(scratch->raw, logits, vocab * sizeof(*logits));
+        memcpy(scratch->raw, row->logits, row->vocab * sizeof(*row->logits));
         if (s->allowed)
-            mask_ids(logits, vocab, NULL, s->allowed);
+            mask_ids(row->logits, row->vocab, NULL, s->allowed);
         as_ready &= !s->allowed;
     }
-    adjust(s, logits, vocab, outputs);
-    row.most = as_ready ? most : NULL;
-    ret->id = draw_row(s, scratch, &row, position);
+    adjust(s, row->logits, row->vocab, outputs);
+    if (!as_ready)
+        r.blocks = NULL;
+    ret->id = draw_of_row(&s->params, &r, scratch->candidates, position);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
-        sampler_logprobs(scratch->raw, vocab, valid_ids, ret->id, s->params.top_logprobs, ret);
+        sampler_logprobs(scratch->raw, row->vocab, row->valid_ids, ret->id, s->params.top_logprobs, ret);
 }
 
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                   const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret)
 {
+    const struct sampler_row row = {logits, vocab, valid_ids, s->allowed};
     mask_ids(logits, vocab, valid_ids, s->params.logprobs ? NULL : s->allowed);
-    sampler_draw_ready(s, scratch, logits, vocab, valid_ids, NULL, position, outputs, ret);
+    sampler_draw_ready(s, scratch, &row, NULL, position, outputs, ret);
 }
 
 static bool draw_best(const struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,

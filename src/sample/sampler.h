@@ -88,17 +88,40 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
 void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
                   const uint64_t *valid_ids, uint32_t position, uint32_t outputs, struct sampled *ret);
 
-/* The same in two parts, of which the first may run on several threads at once: each block of a row is made
- * ready, then the row is drawn from. */
+/* ---- in parts ----
+ *
+ * A part of a draw does not depend on other draws, and several threads may do it before: each block of ids is
+ * made ready, and some rows are weighed. Then the row is drawn from. The token is the same. */
 #define SAMPLER_BLOCK 1024u
+#define SAMPLER_BINS  512u
+
+/* Facts of a row's blocks, before its draw. The caller's arrays. */
+struct sampler_blocks {
+    float *most;     /* [blocks]: what sampler_ready() returned */
+    bool weighed;    /* every block; the two below are read only then */
+    double *weights; /* [blocks]: by sampler_weigh() */
+    uint32_t *bins;  /* [SAMPLER_BINS]: by sampler_weigh(), 0 before */
+};
+
+/* A row of logits before its draw. */
+struct sampler_row {
+    float *logits; /* [vocab] */
+    uint32_t vocab;
+    const uint64_t *valid_ids; /* as for sampler_draw() */
+    const uint64_t *allowed;   /* as for sampler_allow(), which comes before the draw */
+};
+
 /* Makes ids [block * SAMPLER_BLOCK, the next block) ready; may overwrite the logits of those that cannot be
- * drawn. `allowed`: as sampler_allow() will be told before the draw. Returns the largest logit of the block
- * that may be drawn. */
-float sampler_ready(const struct sampler *s, float *logits, uint32_t vocab, const uint64_t *valid_ids,
-                    const uint64_t *allowed, uint32_t block);
-/* sampler_draw() of a row whose blocks are ready. `most`: what sampler_ready() returned for each block. */
-void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, float *logits, uint32_t vocab,
-                        const uint64_t *valid_ids, const float *most, uint32_t position, uint32_t outputs,
+ * drawn. Returns the largest logit of the block that may be drawn. */
+float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint32_t block);
+/* Whether the draw needs the weights of all its candidates, and not of edited logits. */
+bool sampler_weighs(const struct sampler *s, const uint64_t *allowed);
+/* Weighs the blocks [from, until) of a row whose blocks are all ready. */
+void sampler_weigh(const struct sampler *s, const struct sampler_row *row,
+                   const struct sampler_blocks *blocks, uint32_t from, uint32_t until);
+/* sampler_draw() of a row whose blocks are ready. */
+void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_row *row,
+                        const struct sampler_blocks *blocks, uint32_t position, uint32_t outputs,
                         struct sampled *ret);
 
 /* ---- candidates ----

@@ -62,6 +62,33 @@ TEST(the_bundled_model_answers_as_its_reference_eight_at_a_time)
     test_engine_close(&f);
 }
 
+/* Eight rows have so many logits that workers take part in their draws; one has not. */
+TEST(sampled_tokens_are_the_same_alone_and_eight_at_a_time)
+{
+    enum { ROWS = 8, TOKENS = 12 };
+    static const float temperatures[] = {1, 0.7f, 0, 1.5f}, top_ps[] = {1, 0.9f};
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(CANARY);
+    struct job_spec specs[ROWS];
+    load_cases();
+    test_engine_start(&f, CANARY, &o);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        specs[i] = greedy(canary_cases[i].prompt, canary_cases[i].prompt_count, TOKENS);
+        specs[i].sampling.temperature = temperatures[i % COUNT_OF(temperatures)];
+        specs[i].sampling.top_p = top_ps[i / 4];
+        specs[i].sampling.top_k = i == 7 ? 4 : 0;
+        specs[i].sampling.seed = i;
+        submit(&f, &specs[i]);
+    }
+    wait_all(&f);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        struct client *alone = submit(&f, &specs[i]);
+        wait_over(&f, alone);
+        expect_tokens(f.clients[i], alone->ids, alone->count);
+    }
+    test_engine_close(&f);
+}
+
 /* ---- stop strings ---- */
 
 struct stop_case {

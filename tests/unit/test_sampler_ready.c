@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define VOCAB_MAX (24 * SAMPLER_BLOCK + 100)
+#define BLOCKS    DIV_UP(VOCAB_MAX, SAMPLER_BLOCK)
 #define WORDS     (VOCAB_MAX / 64 + 1)
 
 struct row {
@@ -73,12 +74,33 @@ TEST(masks_64_ids_at_a_time_are_masks_id_by_id)
     free(r);
 }
 
+/* A row's blocks, ready and perhaps weighed. */
+struct known {
+    float most[BLOCKS];
+    double weights[BLOCKS];
+    uint32_t bins[SAMPLER_BINS];
+    struct sampler_blocks blocks;
+};
+
+static void know(struct known *k, const struct sampler *s, const struct sampler_row *row, struct rng *rng)
+{
+    uint32_t count = DIV_UP(row->vocab, SAMPLER_BLOCK);
+    *k = (struct known){.blocks = {.most = k->most, .weights = k->weights, .bins = k->bins}};
+    for (uint32_t i = 0; i < count; i++)
+        k->most[i] = sampler_ready(s, row, i);
+    k->blocks.weighed = sampler_weighs(s, row->allowed) && rng_below(rng, 8) > 0;
+    for (uint32_t from = 0, until; k->blocks.weighed && from < count; from = until) {
+        until = MIN_OF(count, from + 1 + (uint32_t)rng_below(rng, 9));
+        sampler_weigh(s, row, &k->blocks, from, until);
+    }
+}
+
 static void random_params(struct rng *rng, struct sampler_params *p)
 {
     sampler_params_default(p);
     /* A high one makes equals of logits that differ, a low one leaves few candidates. */
     static const float temperatures[] = {0, 0.8f, 1e-3f, 0.05f, 3e7f};
-    static const uint32_t top_ks[] = {0, 1, 5, 20, 24, 25, 26, 200};
+    static const uint32_t top_ks[] = {0, 0, 0, 1, 5, 20, 24, 25, 26, 200};
     p->temperature = temperatures[rng_below(rng, COUNT_OF(temperatures))];
     p->top_k = top_ks[rng_below(rng, COUNT_OF(top_ks))];
     p->top_p = rng_below(rng, 2) ? 1.0f : 0.9f;
@@ -86,10 +108,10 @@ static void random_params(struct rng *rng, struct sampler_params *p)
     p->seed = rng_below(rng, 1000);
     p->logprobs = rng_below(rng, 3) == 0;
     p->top_logprobs = p->logprobs ? 4 : 0;
-    p->repetition_penalty = rng_below(rng, 3) ? 1.0f : 1.3f;
+    p->repetition_penalty = rng_below(rng, 4) ? 1.0f : 1.3f;
     p->stop_count = 1;
     p->stop_ids[0] = (uint32_t)rng_below(rng, VOCAB_MAX);
-    p->min_tokens = rng_below(rng, 2) ? 0 : 4;
+    p->min_tokens = rng_below(rng, 4) ? 0 : 4;
 }
 
 static void assert_same(const struct sampled *a, const struct sampled *b)
@@ -103,6 +125,7 @@ static void assert_same(const struct sampled *a, const struct sampled *b)
 TEST(rows_that_are_ready_give_the_same_tokens)
 {
     struct row *r = row_of(2);
+    uint32_t weighed = 0;
     struct arena *a;
     struct sampler_scratch *scratch;
     assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
@@ -112,7 +135,7 @@ TEST(rows_that_are_ready_give_the_same_tokens)
         struct sampler_params p;
         struct sampler *s;
         struct sampled whole = {0}, ready = {0};
-        float most[DIV_UP(VOCAB_MAX, SAMPLER_BLOCK)];
+        struct known known;
         uint32_t vocab = i % 4 == 0 ? 2 * SAMPLER_BLOCK : VOCAB_MAX;
         random_params(&r->rng, &p);
         p.stop_ids[0] %= vocab;
@@ -124,11 +147,88 @@ TEST(rows_that_are_ready_give_the_same_tokens)
         for (uint32_t k = 0; k < 10; k++)
             sampler_see_output(s, (uint32_t)rng_below(&r->rng, vocab));
         sampler_allow(s, allowed);
-        for (uint32_t k = 0; k < DIV_UP(vocab, SAMPLER_BLOCK); k++)
-            most[k] = sampler_ready(s, r->other, vocab, r->valid, allowed, k);
+        const struct sampler_row row = {r->other, vocab, r->valid, allowed};
+        know(&known, s, &row, &r->rng);
+        weighed += known.blocks.weighed;
         sampler_draw(s, scratch, r->logits, vocab, r->valid, 9, 2, &whole);
-        sampler_draw_ready(s, scratch, r->other, vocab, r->valid, most, 9, 2, &ready);
+        sampler_draw_ready(s, scratch, &row, &known.blocks, 9, 2, &ready);
         assert_same(&whole, &ready);
+        arena_rewind(a, mark);
+    }
+    assert_true(weighed > 10);
+    arena_free(a);
+    free(r);
+}
+
+/* Draws at many positions, from a row that is not edited. */
+static void assert_weighed(struct row *r, struct sampler_scratch *scratch, struct arena *a,
+                           const struct sampler_params *p, uint32_t vocab, const uint64_t *allowed)
+{
+    struct known known;
+    struct sampler *s;
+    const struct sampler_row row = {r->other, vocab, r->valid, allowed};
+    memcpy(r->other, r->logits, sizeof(r->other));
+    assert_int_equal(sampler_create(a, p, 64, &s), 0);
+    sampler_allow(s, allowed);
+    assert_true(sampler_weighs(s, allowed));
+    do
+        know(&known, s, &row, &r->rng);
+    while (!known.blocks.weighed);
+    for (uint32_t position = 0; position < 60; position++) {
+        struct sampled whole = {0}, ready = {0};
+        sampler_draw(s, scratch, r->logits, vocab, r->valid, position, 2, &whole);
+        sampler_draw_ready(s, scratch, &row, &known.blocks, position, 2, &ready);
+        assert_same(&whole, &ready);
+    }
+}
+
+TEST(rows_that_are_weighed_give_the_same_tokens_at_every_position)
+{
+    struct row *r = row_of(5);
+    struct arena *a;
+    struct sampler_scratch *scratch;
+    assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
+    size_t mark = arena_mark(a);
+    for (int i = 0; i < 60; i++) {
+        struct sampler_params p;
+        sampler_params_default(&p);
+        p.temperature = i % 3 ? 1 : 0.3f;
+        p.top_p = i % 2 ? 1 : 0.2f + 0.79f * (float)rng_uniform(&r->rng);
+        p.min_p = i % 5 ? 0 : 0.05f;
+        p.seed = (uint64_t)i;
+        fill(r);
+        for (uint32_t k = 0; k < VOCAB_MAX; k++) /* from nearly flat to steep */
+            r->logits[k] *= (float)(i % 7 + 1) * 0.15f;
+        for (uint32_t k = 0; k < WORDS; k++)
+            r->valid[k] |= r->allowed[k];
+        assert_weighed(r, scratch, a, &p, i % 4 ? VOCAB_MAX : 2 * SAMPLER_BLOCK,
+                       i % 8 < 3 ? r->allowed : NULL);
+        arena_rewind(a, mark);
+    }
+    arena_free(a);
+    free(r);
+}
+
+/* Bins count their candidates, whose weights differ: those up to the bin that seems to do have less. */
+TEST(a_bin_that_promises_too_much_loses_no_token)
+{
+    struct row *r = row_of(6);
+    struct arena *a;
+    struct sampler_scratch *scratch;
+    struct sampler_params p;
+    assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
+    memset(r->valid, 0xff, sizeof(r->valid));
+    for (uint32_t k = 0; k < VOCAB_MAX; k++)
+        r->logits[k] = k % 50 ? -40.0f : k % 100 ? -0.0624f : -0.124f;
+    r->logits[0] = 0;
+    for (int i = 0; i < 40; i++) {
+        size_t mark = arena_mark(a);
+        sampler_params_default(&p);
+        p.top_p = 0.50f + 0.001f * (float)i;
+        p.seed = (uint64_t)i;
+        assert_weighed(r, scratch, a, &p, VOCAB_MAX, NULL);
         arena_rewind(a, mark);
     }
     arena_free(a);
@@ -149,17 +249,17 @@ TEST(a_row_whose_allowed_logits_have_no_weight_gives_a_token)
         struct sampler_params p;
         struct sampler *s;
         struct sampled whole, ready;
-        float most[DIV_UP(VOCAB_MAX, SAMPLER_BLOCK)];
+        struct known known;
+        const struct sampler_row row = {r->other, VOCAB_MAX, NULL, r->allowed};
         sampler_params_default(&p);
         p.temperature = i < 2 ? 0.0f : 1.0f;
         assert_int_equal(sampler_create(a, &p, 64, &s), 0);
         for (uint32_t k = 0; k < VOCAB_MAX; k++)
             r->logits[k] = r->other[k] = k / 4 == 49 ? logits[i % 2] : 2;
         sampler_allow(s, r->allowed);
-        for (uint32_t k = 0; k < COUNT_OF(most); k++)
-            most[k] = sampler_ready(s, r->other, VOCAB_MAX, NULL, r->allowed, k);
+        know(&known, s, &row, &r->rng);
         sampler_draw(s, scratch, r->logits, VOCAB_MAX, NULL, 9, 2, &whole);
-        sampler_draw_ready(s, scratch, r->other, VOCAB_MAX, NULL, most, 9, 2, &ready);
+        sampler_draw_ready(s, scratch, &row, &known.blocks, 9, 2, &ready);
         assert_same(&whole, &ready);
     }
     arena_free(a);
@@ -178,11 +278,12 @@ TEST(a_block_says_its_largest_logit)
     r->logits[SAMPLER_BLOCK + 5] = 3;
     r->logits[SAMPLER_BLOCK + 6] = 7;
     memset(r->allowed, 0xff, sizeof(r->allowed));
-    assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 1) == 7);
+    const struct sampler_row row = {r->logits, VOCAB_MAX, NULL, r->allowed};
+    assert_true(sampler_ready(s, &row, 1) == 7);
     r->allowed[(SAMPLER_BLOCK + 6) / 64] &= ~((uint64_t)1 << (SAMPLER_BLOCK + 6) % 64);
-    assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 1) == 3);
+    assert_true(sampler_ready(s, &row, 1) == 3);
     assert_true(r->logits[SAMPLER_BLOCK + 6] == 7); /* its mask is beside it */
-    assert_true(sampler_ready(s, r->logits, VOCAB_MAX, NULL, r->allowed, 0) == 0);
+    assert_true(sampler_ready(s, &row, 0) == 0);
     arena_free(a);
     free(r);
 }
