@@ -194,8 +194,8 @@ static bool halve_tiles(struct cpu *c, uint32_t count)
     return smaller;
 }
 
-/* With fewer tiles a worker the slowest would leave the others without work for long. With few columns of whole
- * numbers they wait for memory, which is not shared out evenly. */
+/* With fewer tiles a worker the slowest would leave the others without work for long. With few columns of
+ * whole numbers they wait for memory, which is not shared out evenly. */
 #define TILES_A_WORKER     3u
 #define TILES_A_WORKER_FEW 6u
 
