@@ -194,8 +194,8 @@ static bool halve_tiles(struct cpu *c, uint32_t count)
     return smaller;
 }
 
-/* With fewer tiles a worker the slowest would leave the others without work for long. With few columns they
- * wait for memory, which is not shared out evenly. */
+/* With fewer tiles a worker the slowest would leave the others without work for long. With few columns of
+ * whole numbers they wait for memory, which is not shared out evenly. */
 #define TILES_A_WORKER     3u
 #define TILES_A_WORKER_FEW 6u
 
@@ -203,7 +203,8 @@ static bool halve_tiles(struct cpu *c, uint32_t count)
 static void run_products(struct cpu *c, uint32_t count, const struct op_glu *glu, bool beside)
 {
     uint32_t tiles = cut_tiles(c, count);
-    const uint32_t wanted = c->tokens <= COLUMNS_FEW ? TILES_A_WORKER_FEW : TILES_A_WORKER;
+    const bool few = c->tokens <= COLUMNS_FEW && count > 0 && c->products[0].matrix.form == MATRIX_QUADS;
+    const uint32_t wanted = few ? TILES_A_WORKER_FEW : TILES_A_WORKER;
     while (tiles < wanted * workers_count(c->workers) && halve_tiles(c, count))
         tiles = cut_tiles(c, count);
     struct product_stage st = {c, count, glu};
