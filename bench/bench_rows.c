@@ -70,6 +70,9 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
         bench_rows_free(b);
         return -ENOMEM;
     }
+    if (o->device)
+        device_pin(o->device, b->logits,
+                   (size_t)o->rows * (1 + o->drafts_max) * b->shape->vocab * sizeof(float));
     for (uint32_t i = 0; i < pages; i++)
         b->tables[i] = i;
     for (uint32_t i = 0; i < o->prompt; i++)
@@ -84,6 +87,8 @@ void bench_rows_free(struct bench_rows *b)
         return;
     room_free(&b->pages);
     room_free(&b->states);
+    if (b->opts.device && b->logits)
+        device_unpin(b->opts.device, b->logits);
     free(b->logits);
     free(b->tables);
     free(b->prompt);

@@ -14,6 +14,7 @@ struct bench_rows_opts {
     uint32_t rows, prompt; /* tokens of the prompt; a multiple of 32 */
     uint32_t decode_max;   /* tokens that may follow */
     uint32_t drafts_max;   /* as the model was loaded with */
+    struct device *device; /* logits are pinned for it; NULL: they are not */
 };
 
 /* Bytes of pages, states and logits. */

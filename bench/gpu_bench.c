@@ -82,7 +82,8 @@ static void measure(struct device *d, struct model *m, const char *name, const s
 {
     static const uint32_t counts[] = {1, 4, ROWS};
     const struct model_shape *s = model_shape(m);
-    const struct bench_rows_opts opts = {.model = m,
+    const struct bench_rows_opts opts = {.device = d,
+                                         .model = m,
                                          .rows = ROWS,
                                          .prompt = o->prompt,
                                          .decode_max =

@@ -25,6 +25,10 @@ struct device_ops {
     /* A lost device, of whose memory nothing is committed any more, begins anew. 0, or -EIO and it stays
      * lost. NULL: it is never lost. */
     int (*reopen)(struct device *d);
+    /* Host memory that stays where it is until unpin: copies to it take less time. What fails costs that
+     * alone. NULL: it makes no difference. */
+    void (*pin)(struct device *d, void *at, size_t bytes);
+    void (*unpin)(struct device *d, void *at);
 };
 
 /* Begins every backend's own struct. Constant once open, but for `lost`. */
@@ -55,6 +59,18 @@ static inline void device_close(struct device *d)
 {
     if (d)
         d->ops->close(d);
+}
+
+static inline void device_pin(struct device *d, void *at, size_t bytes)
+{
+    if (d->ops->pin)
+        d->ops->pin(d, at, bytes);
+}
+
+static inline void device_unpin(struct device *d, void *at)
+{
+    if (d->ops->unpin)
+        d->ops->unpin(d, at);
 }
 
 static inline void device_turn_begin(struct device *d)

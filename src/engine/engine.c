@@ -286,6 +286,7 @@ static int create_tables(struct engine *en)
     en->sampled = ARENA_ARRAY(en->arena, uint32_t, en->opts.max_num_seqs);
     if (!en->logits || !en->values || !en->seqs || !en->heads || !en->sampled)
         return -ENOMEM;
+    device_pin(en->opts.device, en->logits, (size_t)logits * en->shape->vocab * sizeof(float));
     r = publish_init(&en->publish, en->arena, en->places_max, en->opts.max_num_seqs, en->shape);
     if (r == 0)
         r = engine_draft_init(en);
@@ -410,6 +411,8 @@ void engine_close(struct engine *en)
     mailbox_free(en->inbox);
     buf_done(&en->text);
     publish_done(&en->publish);
+    if (en->logits)
+        device_unpin(en->opts.device, en->logits);
     arena_free(en->arena);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(en->requests);

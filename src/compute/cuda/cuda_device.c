@@ -185,6 +185,20 @@ static int reopen(struct device *device)
     return r < 0 ? -EIO : 0;
 }
 
+static void pin(struct device *device, void *at, size_t bytes)
+{
+    struct cuda_device *d = cuda_device_of(device);
+    (void)d->driver->context_set(d->context);
+    (void)d->driver->pin(at, bytes, 0);
+}
+
+static void unpin(struct device *device, void *at)
+{
+    struct cuda_device *d = cuda_device_of(device);
+    (void)d->driver->context_set(d->context);
+    (void)d->driver->unpin(at);
+}
+
 /* The driver commits on the calling thread. */
 static bool run_crew(void *arg, void (*task)(void *task_arg, uint32_t i), void *task_arg, uint32_t count)
 {
@@ -206,8 +220,13 @@ const struct backend backend_cuda = {.name = "cuda",
                                      .encode_bytes = cuda_encode_bytes,
                                      .encode_rows = cuda_encode_rows};
 
-static const struct device_ops ops = {
-    .close = close_device, .turn_begin = no_turn, .turn_end = no_turn, .is_busy = is_busy, .reopen = reopen};
+static const struct device_ops ops = {.close = close_device,
+                                      .turn_begin = no_turn,
+                                      .turn_end = no_turn,
+                                      .is_busy = is_busy,
+                                      .reopen = reopen,
+                                      .pin = pin,
+                                      .unpin = unpin};
 
 int cuda_device_open(uint32_t index, struct device **ret)
 {

@@ -57,6 +57,7 @@ enum {
     CUDA_ATTRIBUTE_MAJOR = 75,
     CUDA_ATTRIBUTE_MINOR = 76,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NOT_READY = 600,
     CUDA_LAUNCH_PROGRAMMATIC = 6,
     CUDA_CAPTURE_RELAXED = 2,
 };
@@ -76,6 +77,7 @@ enum {
     X(module_function, "cuModuleGetFunction", (void **function, void *module, const char *name))             \
     X(stream_create, "cuStreamCreate", (void **stream, unsigned flags))                                      \
     X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                                  \
+    X(stream_query, "cuStreamQuery", (void *stream))                                                         \
     X(stream_wait, "cuStreamSynchronize", (void *stream))                                                    \
     X(function_set, "cuFuncSetAttribute", (void *function, int attribute, int value))                        \
     X(take, "cuMemAlloc_v2", (cuda_address * at, size_t bytes))                                              \
@@ -92,6 +94,8 @@ enum {
     X(event_record, "cuEventRecord", (void *event, void *stream))                                            \
     X(event_between, "cuEventElapsedTime", (float *ms, void *from, void *to))                                \
     X(host_task, "cuLaunchHostFunc", (void *stream, void (*task)(void *arg), void *arg))                     \
+    X(pin, "cuMemHostRegister_v2", (void *at, size_t bytes, unsigned flags))                                 \
+    X(unpin, "cuMemHostUnregister", (void *at))                                                              \
     X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                                       \
     X(reserve, "cuMemAddressReserve",                                                                        \
       (cuda_address * base, size_t bytes, size_t alignment, cuda_address wanted, unsigned long long flags))  \
