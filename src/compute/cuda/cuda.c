@@ -86,6 +86,7 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
     if (o->mode == COMPUTE_BF16) {
         NEED(&c->parts, PER_MODEL, CUDA_PARTS_BYTES);
         NEED(&c->ended, PER_MODEL, CUDA_FEW_TILES * sizeof(uint32_t));
+        NEED(&c->attend_ended, PER_MODEL, CUDA_ATTEND_ENDS * sizeof(uint32_t));
     }
     NEED(&c->ropes, PER_MODEL, sizeof(struct cuda_ropes));
     ASSERT(need - needs <= NEEDS_MAX);
@@ -249,6 +250,7 @@ static int step_end(struct compute *compute)
     struct cuda *c = cuda_of(compute);
     cuda_record_end(c, true);
     get_logits(c);
+    cuda_replay_wait(c);
     c->in = NULL;
     return cuda_wait(c->device);
 }

@@ -291,14 +291,24 @@ struct cuda_attention {
 #define CUDA_SEGMENT 256u
 struct cuda_split {
     float *parts; /* [tokens][heads][segments][v_width + 2]; NULL: a block joins its segments itself */
+    /* Few tokens: how many blocks have ended of each token and heads that share keys, 0 before and after. */
+    uint32_t *ended;
     uint32_t first, tokens, segments, stages;
+    uint32_t append; /* few tokens: the kernel appends them, too */
 };
+#define CUDA_ATTEND_ENDS 4096u
 /* Bytes of shared memory: of 64 keys and values of `d` numbers, a stage; of a block's queries where there are
  * many. */
 #define CUDA_KEYS_BYTES(d)    (256u * (d))
 #define CUDA_ATTEND_TEAMS(d)  (256 / (d))
 #define CUDA_QUERIES_BYTES(d) (CUDA_ATTEND_TEAMS(d) * 16 * (2 * (d) + 16))
 #define CUDA_ATTEND_THREADS   128u
+/* Few tokens: threads; rows for a group of heads; bytes beside the blocks of 64 keys, of queries, weights and
+ * each warp's largest score. Before there are weights, heads are normed and turned in their place. */
+#define CUDA_PARTS_THREADS     512u
+#define CUDA_PARTS_ROWS(group) ((group) > 8 ? 16u : 8u)
+#define CUDA_PARTS_ROOM(d, rows, blocks)                                                                     \
+    ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) + 16) + 2 * CUDA_PARTS_THREADS)
 /* By wgmma: 64 rows, two stages, and what aligns them. */
 #define CUDA_ATTEND_WIDE_SHARED(d) (128u * (d) + 2 * CUDA_KEYS_BYTES(d) + 1024u)
 /* What is left of a block's shared memory, for their own. */

@@ -73,6 +73,37 @@ static void run_rows(struct cuda *c, const struct cuda_attention *k, const float
     cuda_run(c, CUDA_KERNEL_attention_rows, cuda_by_row(c->step.tokens), &rows);
 }
 
+static struct cuda_append append_of(const struct cuda *c, uint32_t layer, const struct cuda_attention *k)
+{
+    if (c->step.tokens < APPEND_MANY || !is_tensor(&k->kv))
+        return (struct cuda_append){true,
+                                    layer,
+                                    CUDA_KERNEL_append,
+                                    {c->step.tokens, k->heads + k->kv.heads, 1, CUDA_APPEND_THREADS, 0},
+                                    *k};
+    uint32_t rows =
+        (k->with_queries ? DIV_UP(k->heads, CUDA_APPEND_HEADS) : 0) + (k->with_keys ? k->kv.heads : 0);
+    return (struct cuda_append){true,
+                                layer,
+                                (enum cuda_kernel)(CUDA_KERNEL_append_many64 + size_of(&k->kv)),
+                                {DIV_UP(c->step.tokens, CUDA_APPEND_TOKENS), rows, 1, CUDA_THREADS, 0},
+                                *k};
+}
+
+/* Of a token of the step, in all segments that it has room for. */
+static uint64_t part_bytes(const struct cuda *c, const struct cuda_attention *k)
+{
+    return (uint64_t)k->heads * c->step.segments * (k->kv.v_width + 2) * sizeof(float);
+}
+
+static bool is_few(const struct cuda *c, const struct cuda_attention *k)
+{
+    uint32_t tokens = c->step.tokens;
+    return is_tensor(&k->kv) && part_bytes(c, k) <= CUDA_PARTS_BYTES && tokens <= FEW_TOKENS_MAX &&
+           tokens < FEW_EACH * c->step.seqs && tokens * k->heads <= CUDA_ATTEND_ENDS;
+}
+
+/* With one token of each sequence, none needs another's keys: attention's kernel takes them. */
 void cuda_append(struct compute *compute, const struct op_attention *a)
 {
     struct cuda *c = cuda_of(compute);
@@ -84,16 +115,10 @@ void cuda_append(struct compute *compute, const struct op_attention *a)
         run_rows(c, &k, k.q_norm, 0, 0, keys);
     if (a->norm_all && k.k_norm && k.with_keys)
         run_rows(c, &k, k.k_norm, keys, keys, width);
-    if (c->step.tokens >= APPEND_MANY && is_tensor(&k.kv)) {
-        uint32_t rows =
-            (k.with_queries ? DIV_UP(k.heads, CUDA_APPEND_HEADS) : 0) + (k.with_keys ? k.kv.heads : 0);
-        cuda_run_step(
-            c, (enum cuda_kernel)(CUDA_KERNEL_append_many64 + size_of(&k.kv)),
-            (struct cuda_grid){DIV_UP(c->step.tokens, CUDA_APPEND_TOKENS), rows, 1, CUDA_THREADS, 0}, &k);
-        return;
-    }
-    cuda_run_step(c, CUDA_KERNEL_append,
-                  (struct cuda_grid){c->step.tokens, k.heads + k.kv.heads, 1, CUDA_APPEND_THREADS, 0}, &k);
+    cuda_flush(c);
+    c->append = append_of(c, a->layer, &k);
+    if (c->step.tokens != c->step.seqs || !k.with_queries || !k.with_keys || k.mtp || !is_few(c, &k))
+        cuda_flush(c);
 }
 
 /* Stages of keys that a block has on their way. */
@@ -110,16 +135,25 @@ static uint32_t stages_of(const struct cuda *c, uint32_t keys, uint32_t other, u
 struct attend {
     enum cuda_kernel kernel;
     uint32_t columns, rows; /* tokens of a block; blocks that have a token's heads */
-    uint32_t shared_bytes, stages;
+    uint32_t threads, shared_bytes, stages;
 };
 
 /* A block of a token and 16 heads that share keys. */
 static struct attend attend_few(const struct cuda *c, const struct cuda_attention *k, uint32_t size)
 {
-    uint32_t keys = CUDA_KEYS_BYTES(k->kv.k_width), group = k->heads / k->kv.heads;
-    uint32_t stages = stages_of(c, keys, 0, 4);
-    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_parts64 + size), 1,
-                           k->kv.heads * DIV_UP(group, CUDA_PANEL), stages * keys, stages};
+    uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, rows = CUDA_PARTS_ROWS(group);
+    uint32_t of_token = k->kv.heads * DIV_UP(group, CUDA_PANEL);
+    bool halves = c->step.tokens * of_token * c->step.segments > c->device->units;
+    uint32_t blocks = halves || d > 128 ? 2 : 4;
+    uint32_t queries = rows * (2 * d + 16), others = CUDA_PARTS_ROOM(d, rows, blocks) - queries;
+    uint32_t heads = MIN_OF(rows + 2, CUDA_PARTS_THREADS / 32) * d * (uint32_t)sizeof(float);
+    return (struct attend){
+        .kernel = (enum cuda_kernel)(
+            (halves && d <= 128 ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) + size),
+        .columns = 1,
+        .rows = of_token,
+        .threads = CUDA_PARTS_THREADS,
+        .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, heads)};
 }
 
 /* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */
@@ -128,23 +162,31 @@ static struct attend attend_many(const struct cuda *c, const struct cuda_attenti
     uint32_t d = k->kv.k_width, keys = CUDA_KEYS_BYTES(d), queries = CUDA_QUERIES_BYTES(d);
     uint32_t group = k->heads / k->kv.heads, teams = CUDA_ATTEND_TEAMS(d), heads = MIN_OF(group, teams);
     uint32_t stages = stages_of(c, keys, queries, 2);
-    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size), teams / heads * 16,
-                           k->kv.heads * DIV_UP(group, heads), stages * keys + queries, stages};
+    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_many64 + size),
+                           teams / heads * 16,
+                           k->kv.heads * DIV_UP(group, heads),
+                           CUDA_ATTEND_THREADS,
+                           stages * keys + queries,
+                           stages};
 }
 
 /* As attend_many(), by wgmma. */
 static struct attend attend_wide(const struct cuda_attention *k, uint32_t size)
 {
     uint32_t group = k->heads / k->kv.heads, heads = MIN_OF(group, 4u);
-    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_wide64 + size), 4 / heads * 16,
-                           k->kv.heads * DIV_UP(group, heads), CUDA_ATTEND_WIDE_SHARED(k->kv.k_width), 0};
+    return (struct attend){(enum cuda_kernel)(CUDA_KERNEL_attend_wide64 + size),
+                           4 / heads * 16,
+                           k->kv.heads * DIV_UP(group, heads),
+                           CUDA_ATTEND_THREADS,
+                           CUDA_ATTEND_WIDE_SHARED(k->kv.k_width),
+                           0};
 }
 
-/* All of them have the same bits. room: for segments' sums. */
-static struct attend choose_attend(const struct cuda *c, const struct cuda_attention *k, bool room)
+/* All of them have the same bits. */
+static struct attend choose_attend(const struct cuda *c, const struct cuda_attention *k)
 {
-    uint32_t d = k->kv.k_width, size = size_of(&k->kv), tokens = c->step.tokens;
-    if (room && tokens <= FEW_TOKENS_MAX && tokens < FEW_EACH * c->step.seqs)
+    uint32_t d = k->kv.k_width, size = size_of(&k->kv);
+    if (is_few(c, k))
         return attend_few(c, k, size);
     return c->device->wide && d < 256 ? attend_wide(k, size) : attend_many(c, k, size);
 }
@@ -153,30 +195,35 @@ static void run_attend(struct cuda *c, const struct cuda_attention *k, const str
                        const struct cuda_split *p, uint32_t shares)
 {
     void *arguments[] = {&c->step, (void *)(uintptr_t)k, (void *)(uintptr_t)p};
-    cuda_run_all(c, a->kernel,
-                 (struct cuda_grid){DIV_UP(p->tokens, a->columns), a->rows, shares, CUDA_ATTEND_THREADS,
-                                    a->shared_bytes},
-                 arguments);
-    if (p->parts)
+    cuda_run_all(
+        c, a->kernel,
+        (struct cuda_grid){DIV_UP(p->tokens, a->columns), a->rows, shares, a->threads, a->shared_bytes},
+        arguments);
+    if (p->parts && a->columns > 1)
         cuda_run_all(c, CUDA_KERNEL_attend_merge,
                      (struct cuda_grid){p->tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
 }
 
 /* Where a sequence's tokens alone are few blocks, segments go to blocks of their own, more than run at once:
  * for as many tokens at a time as have room for their segments' sums. */
-static void attend_tensor(struct cuda *c, const struct cuda_attention *k)
+static void attend_tensor(struct cuda *c, const struct cuda_attention *k, bool append)
 {
     uint32_t tokens = c->step.tokens, segments = c->step.segments, units = c->device->units;
-    uint64_t bytes = (uint64_t)k->heads * segments * (k->kv.v_width + 2) * sizeof(float);
-    uint32_t room = (uint32_t)(CUDA_PARTS_BYTES / bytes);
-    const struct attend a = choose_attend(c, k, room > 0);
+    uint32_t room = (uint32_t)(CUDA_PARTS_BYTES / part_bytes(c, k));
+    const struct attend a = choose_attend(c, k);
     uint32_t blocks = DIV_UP(tokens, a.columns) * a.rows;
     if (room == 0 || (a.columns > 1 && 2 * blocks > units)) {
-        run_attend(c, k, &a, &(struct cuda_split){NULL, 0, tokens, 0, a.stages}, 1);
+        run_attend(c, k, &a, &(struct cuda_split){.tokens = tokens, .stages = a.stages}, 1);
         return;
     }
     for (uint32_t from = 0; from < tokens; from += room) {
-        const struct cuda_split p = {c->parts, from, MIN_OF(room, tokens - from), segments, a.stages};
+        const struct cuda_split p = {.parts = c->parts,
+                                     .ended = c->attend_ended,
+                                     .first = from,
+                                     .tokens = MIN_OF(room, tokens - from),
+                                     .segments = segments,
+                                     .stages = a.stages,
+                                     .append = append};
         blocks = DIV_UP(p.tokens, a.columns) * a.rows;
         run_attend(c, k, &a, &p, MIN_OF(segments, DIV_UP(PARTS_BLOCKS * units, blocks)));
     }
@@ -186,13 +233,16 @@ void cuda_attend(struct compute *compute, const struct op_attention *a)
 {
     struct cuda *c = cuda_of(compute);
     const struct cuda_attention k = attention_of(c, a);
+    bool append = c->append.held && c->append.layer == a->layer;
+    if (append)
+        c->append.held = false;
     if (!k.kv.bf16) {
         cuda_run_step(c, CUDA_KERNEL_attend, (struct cuda_grid){c->step.tokens, k.heads, 1, CUDA_THREADS, 0},
                       &k);
         return;
     }
     ASSERT(k.scale > 0 && is_tensor(&k.kv) && !k.both_ways && c->parts);
-    attend_tensor(c, &k);
+    attend_tensor(c, &k, append);
     cuda_has_rounded(c, k.rounded, a->out);
 }
 

@@ -63,6 +63,8 @@
     X(attend, attend_parts64)                                                                                \
     X(attend, attend_parts128)                                                                               \
     X(attend, attend_parts256)                                                                               \
+    X(attend, attend_halves64)                                                                               \
+    X(attend, attend_halves128)                                                                              \
     X(attend, attend_merge)                                                                                  \
     X(attend, attend_many64)                                                                                 \
     X(attend, attend_many128)                                                                                \

@@ -54,6 +54,11 @@ void cuda_flush(struct cuda *c)
 {
     if (c->held.w)
         run_held(c, NULL);
+    if (!c->append.held)
+        return;
+    const struct cuda_append a = c->append;
+    c->append.held = false;
+    cuda_run_step(c, a.kernel, a.grid, &a.k);
 }
 
 /* Whether what reads `p` takes it as bf16. */

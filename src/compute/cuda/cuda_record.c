@@ -9,7 +9,10 @@
  * the first time. Where an account has no room, the step's kernels are launched one by one. */
 #include "compute/cuda/cuda_step.h"
 
+#include "base/clock.h"
+
 #include <string.h>
+#include <time.h>
 
 /* What a recorded kernel takes. With driver 580 on an H100 the driver's figure grew by 2.8 KiB for each,
  * resident memory by 6.1 to 6.5 KiB (64 steps of 163 and 255 kernels). */
@@ -112,6 +115,7 @@ bool cuda_replay(struct compute *compute, uint32_t key)
     struct cuda_device *d = c->device;
     struct cuda_record *r = can_record(c) ? find(c, key) : NULL;
     c->kernels = 0;
+    c->replayed = NULL;
     if (!r) {
         c->noted = can_record(c) ? note(c, key) : NULL;
         return false;
@@ -119,6 +123,8 @@ bool cuda_replay(struct compute *compute, uint32_t key)
     r->used = ++c->clock;
     if (r->made) {
         c->logits_here = c->step.logits > 0;
+        c->replayed = r;
+        c->replayed_ns = clock_now_ns();
         return cuda_ok(d, d->driver->graph_launch(r->made, d->stream), "replay");
     }
     begin(c, r);
@@ -144,6 +150,7 @@ void cuda_record_end(struct cuda *c, bool run)
     if (run)
         cuda_flush(c);
     c->held.w = NULL;
+    c->append.held = false;
     end_noted(c, run);
     if (!r)
         return;
@@ -156,6 +163,22 @@ void cuda_record_end(struct cuda *c, bool run)
         unmake(c, r);
     if (ok)
         (void)d->driver->graph_destroy(graph);
+}
+
+void cuda_replay_wait(struct cuda *c)
+{
+    struct cuda_device *d = c->device;
+    struct cuda_record *r = c->replayed;
+    if (!r)
+        return;
+    uint64_t wake = c->replayed_ns + r->took_ns / 4 * 3;
+    const struct timespec at = {.tv_sec = (time_t)(wake / NS_PER_S), .tv_nsec = (long)(wake % NS_PER_S)};
+    (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+    while (d->driver->stream_query(d->stream) == CUDA_ERROR_NOT_READY)
+        ;
+    uint64_t took = clock_now_ns() - c->replayed_ns;
+    r->took_ns = r->took_ns == 0 ? took : MIN_OF(took, r->took_ns + r->took_ns / 64);
+    c->replayed = NULL;
 }
 
 void cuda_records_free(struct cuda *c)

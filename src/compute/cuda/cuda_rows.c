@@ -76,7 +76,9 @@ void cuda_embed(struct compute *compute, const struct op_embed *a)
                                  .angles = cuda_rows(c, a->angles),
                                  .ropes = cuda_ropes_of(c, a->ropes),
                                  .scale = a->scale};
-    cuda_run_step(c, CUDA_KERNEL_embed, cuda_by_row(c->step.tokens), &k);
+    struct cuda_grid grid = cuda_by_row(c->step.tokens);
+    grid.y = DIV_UP(a->h.width, CUDA_THREADS) + 1;
+    cuda_run_step(c, CUDA_KERNEL_embed, grid, &k);
 }
 
 void cuda_layer_inputs(struct compute *compute, const struct op_layer_inputs *a)

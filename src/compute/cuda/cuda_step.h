@@ -32,6 +32,7 @@ struct cuda_record {
     bool charged;          /* for them */
     void *made;            /* NULL: it is not recorded */
     uint64_t used;         /* when; 0: a free place */
+    uint64_t took_ns;      /* of its last replays the shortest; 0: none was waited for */
 };
 
 /* A product that waits for the next operation. */
@@ -39,6 +40,15 @@ struct cuda_held {
     const struct weight *w; /* NULL: none */
     struct act x, y;
     uint32_t count;
+};
+
+/* Queries and keys that wait for their attention, whose kernel may take them. */
+struct cuda_append {
+    bool held;
+    uint32_t layer;
+    enum cuda_kernel kernel; /* where it does not */
+    struct cuda_grid grid;
+    struct cuda_attention k;
 };
 
 struct cuda {
@@ -62,6 +72,7 @@ struct cuda {
     uint64_t rounded_bytes; /* of each */
     float *parts;    /* bf16 mode: CUDA_PARTS_BYTES of attention's segments, and of a product's chains */
     uint32_t *ended; /* bf16 mode: [CUDA_FEW_TILES], all 0 between products */
+    uint32_t *attend_ended; /* bf16 mode: [CUDA_ATTEND_ENDS], all 0 between kernels */
     /* On the host. */
     char *staging; /* as batch */
     struct cuda_ropes host_ropes;
@@ -73,11 +84,14 @@ struct cuda {
     uint32_t rounded_turn; /* which of them was written last */
     struct act rounded_of; /* what it holds, in all of its rows; width 0: nothing */
     struct cuda_held held;
-    void *stream;               /* the queue, or the one that is recorded */
-    void *recording;            /* it; NULL: none was needed yet */
-    struct cuda_record *record; /* that is being made; NULL: none */
-    struct cuda_record *noted;  /* of this step, which came for the first time; NULL: it did not */
-    uint32_t kernels;           /* of this step until now */
+    struct cuda_append append;
+    void *stream;                 /* the queue, or the one that is recorded */
+    void *recording;              /* it; NULL: none was needed yet */
+    struct cuda_record *record;   /* that is being made; NULL: none */
+    struct cuda_record *replayed; /* by this step, and when; NULL: none */
+    uint64_t replayed_ns;
+    struct cuda_record *noted; /* of this step, which came for the first time; NULL: it did not */
+    uint32_t kernels;          /* of this step until now */
     const struct charge *recorded, *recorded_host; /* for the records' memory */
     struct cuda_record records[CUDA_RECORDS_MAX];
     uint64_t clock; /* of records' uses */
@@ -134,7 +148,7 @@ static inline struct cuda_grid cuda_by_row(uint32_t rows)
     return (struct cuda_grid){rows, 1, 1, CUDA_THREADS, 0};
 }
 
-/* The product that waits, if one does. */
+/* The product or the queries that wait. */
 void cuda_flush(struct cuda *c); /* cuda_project.c */
 
 /* Launches with the step and the operation's struct, or with that alone. Rounded inputs count no more. */
@@ -208,6 +222,9 @@ void cuda_records_cost(const struct compute_shape *s, struct compute_cost *ret);
 bool cuda_replay(struct compute *c, uint32_t key);
 /* The step's operations have been called. The record goes into the queue, or is dropped. */
 void cuda_record_end(struct cuda *c, bool run);
+/* A step that was replayed has ended. Threads that sleep wake late: this one is awake for the last quarter of
+ * the time that the step took before. */
+void cuda_replay_wait(struct cuda *c);
 void cuda_records_free(struct cuda *c);
 
 /* The same with fragments, and for experts; cuda_fragments.c. */

@@ -362,30 +362,34 @@ template <uint32_t D, uint32_t WARPS> struct team {
     }
 };
 
-/* All blocks of keys in [begin, end), by all threads. `block(at, begin)` takes one that lies at `at`. */
-template <uint32_t D, uint32_t THREADS, class Block>
-DEVICE void walk(const source &o, uint32_t stages_at, uint32_t stages, uint32_t begin, uint32_t end,
-                 const Block &block)
-{
-    uint32_t first = begin / BLOCK_KEYS, count = (end + BLOCK_KEYS - 1) / BLOCK_KEYS - first;
-    for (uint32_t i = 0; i + 1 < stages; i++) {
+/* Blocks of keys in [begin, end), by all threads. Each stage has one on its way. */
+template <uint32_t D, uint32_t THREADS> struct walk {
+    uint32_t at, stages, first, count;
+
+    __device__ __forceinline__ void bring(const source &o, uint32_t i) const
+    {
         if (i < count)
-            bring_block<D, THREADS>(stages_at + i * keys<D>::BYTES, o, (first + i) * BLOCK_KEYS);
+            bring_block<D, THREADS>(at + i % stages * keys<D>::BYTES, o, (first + i) * BLOCK_KEYS);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t ahead = i + stages - 1;
-        __syncthreads(); /* readers of the stage that is filled now */
-        if (ahead < count)
-            bring_block<D, THREADS>(stages_at + ahead % stages * keys<D>::BYTES, o,
-                                    (first + ahead) * BLOCK_KEYS);
-        asm volatile("cp.async.commit_group;" ::: "memory");
-        brought(stages);
-        __syncthreads();
-        block(stages_at + i % stages * keys<D>::BYTES, (first + i) * BLOCK_KEYS);
+    __device__ __forceinline__ void begin(const source &o, uint32_t begin, uint32_t end)
+    {
+        first = begin / BLOCK_KEYS, count = (end + BLOCK_KEYS - 1) / BLOCK_KEYS - first;
+        for (uint32_t i = 0; i < stages; i++)
+            bring(o, i);
     }
-    __syncthreads();
-}
+    /* `block(at, begin)` takes one that lies at `at`. */
+    template <class Block> __device__ __forceinline__ void go(const source &o, const Block &block) const
+    {
+        for (uint32_t i = 0; i < count; i++) {
+            brought(stages);
+            __syncthreads();
+            block(at + i % stages * keys<D>::BYTES, (first + i) * BLOCK_KEYS);
+            __syncthreads(); /* readers of the stage that is filled now */
+            bring(o, i + stages);
+        }
+    }
+};
 
 /* A row of queries becomes bf16; NULL: zeros. By one warp. */
 template <uint32_t D> DEVICE void put_query(uint32_t to, const float *q)
@@ -403,8 +407,7 @@ template <uint32_t D> DEVICE void put_query(uint32_t to, const float *q)
 DEVICE float *part_of(const cuda_split &p, const cuda_attention &a, uint32_t t, uint32_t head,
                       uint32_t segment)
 {
-    return p.parts +
-           ((uint64_t)((t - p.first) * a.heads + head) * p.segments + segment) * (a.kv.v_width + 2);
+    return p.parts + ((uint64_t)((t - p.first) * a.heads + head) * p.segments + segment) * (a.kv.v_width + 2);
 }
 
 /* A team's segment to where the lane's two rows have it; NULL: nowhere. */
@@ -451,7 +454,8 @@ struct queries {
     range seen[2];               /* none where there is no query */
 };
 
-DEVICE queries queries_of(const cuda_attention &a, uint32_t t, uint32_t count, uint32_t head, uint32_t position)
+DEVICE queries queries_of(const cuda_attention &a, uint32_t t, uint32_t count, uint32_t head,
+                          uint32_t position)
 {
     queries q = {t, min(count, ROWS), head};
 #pragma unroll
@@ -502,7 +506,8 @@ DEVICE void end_segment(joined<D, WARPS> &j, const team<D, WARPS> &m, const cuda
 
 /* All segments have joined. */
 template <uint32_t D, uint32_t WARPS>
-DEVICE void put_joined(joined<D, WARPS> &j, const team<D, WARPS> &m, const cuda_attention &a, const queries &q)
+DEVICE void put_joined(joined<D, WARPS> &j, const team<D, WARPS> &m, const cuda_attention &a,
+                       const queries &q)
 {
 #pragma unroll
     for (uint32_t r = 0; r < 2; r++) {

@@ -1,5 +1,5 @@
 /* attention.cu - queries and keys, their place in the pages, and attention by segments. */
-#include "compute/cuda/kernels/common.cuh"
+#include "compute/cuda/kernels/append.cuh"
 
 #define SEGMENT  256u
 #define HEAD_MAX 640u
@@ -60,7 +60,7 @@ DEVICE void append_query(const cuda_attention &a, float *head_here, uint32_t t, 
     copy_head(head_here, q, a.kv.k_width);
     __syncthreads();
     norm_and_rotate(a, head_here, a.q_norm, t);
-    float factor = a.growth == 0 ? 1 : 1 + a.growth * logf((float)(1 + position / a.growth_every));
+    float factor = growth_at(a, position);
     for (uint32_t i = threadIdx.x; i < a.kv.k_width; i += blockDim.x)
         q[i] = a.growth == 0 ? head_here[i] : head_here[i] * factor;
 }
@@ -106,95 +106,11 @@ KERNEL plateau_append(const cuda_step s, const cuda_attention a)
 
 #define APPEND_WARPS (CUDA_THREADS / 32)
 
-/* As rms_row() of CUDA_APPEND_THREADS threads: the sums of its four warps are added in order. Two of them go
- * up the tree in each half of this warp, then one in each quarter. Lane l has values l + 32 j. */
-template <uint32_t D> DEVICE double square_sum(const float x[D / 32])
-{
-    uint32_t lane = threadIdx.x % 32;
-    double parts[4] = {};
-#pragma unroll
-    for (uint32_t j = 0; j < D / 32; j++)
-        parts[j % 4] += (double)x[j] * x[j];
-    bool high = lane & 16, second = lane & 8;
-    double a = high ? parts[2] : parts[0], b = high ? parts[3] : parts[1];
-    a += __shfl_xor_sync(0xffffffffu, high ? parts[0] : parts[2], 16);
-    b += __shfl_xor_sync(0xffffffffu, high ? parts[1] : parts[3], 16);
-    double sum = second ? b : a;
-    sum += __shfl_xor_sync(0xffffffffu, second ? a : b, 8);
-#pragma unroll
-    for (uint32_t d = 4; d > 0; d /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    double all = __shfl_sync(0xffffffffu, sum, 0);
-#pragma unroll
-    for (uint32_t part = 1; part < 4; part++)
-        all += __shfl_sync(0xffffffffu, sum, part * 8);
-    return all;
-}
-
-template <uint32_t D> DEVICE void norm_lanes(float x[D / 32], const float *w, float eps)
-{
-    float r = (float)(1 / sqrt(square_sum<D>(x) / D + eps));
-#pragma unroll
-    for (uint32_t j = 0; j < D / 32; j++)
-        x[j] = w[threadIdx.x % 32 + 32 * j] * (x[j] * r);
-}
-
-/* A token's angles: what a lane's values, and those that they turn with, are multiplied by. */
-template <uint32_t D> struct turn {
-    float cosine[D / 32], sine[D / 32];
-    uint32_t with[D / 32]; /* CUDA_NONE: the value stays */
-
-    __device__ __forceinline__ void begin(const cuda_attention &a, uint32_t t)
-    {
-        uint32_t half = a.angles.width / 2;
-        const float *angles = row_of(a.angles, t);
-#pragma unroll
-        for (uint32_t j = 0; j < D / 32; j++) {
-            uint32_t i = threadIdx.x % 32 + 32 * j, angle = a.adjacent ? i / 2 : i < half ? i : i - half;
-            bool second = a.adjacent ? i % 2 : i >= half;
-            with[j] = i >= 2 * half ? CUDA_NONE : a.adjacent ? i ^ 1 : second ? i - half : i + half;
-            cosine[j] = i < 2 * half ? angles[angle] : 1;
-            sine[j] = i < 2 * half ? angles[half + angle] : 0;
-            sine[j] = second ? sine[j] : -sine[j];
-        }
-    }
-    /* here: room for D values, the warp's own. */
-    __device__ __forceinline__ void rotate(float x[D / 32], float *here) const
-    {
-        __syncwarp();
-#pragma unroll
-        for (uint32_t j = 0; j < D / 32; j++)
-            here[threadIdx.x % 32 + 32 * j] = x[j];
-        __syncwarp();
-#pragma unroll
-        for (uint32_t j = 0; j < D / 32; j++)
-            if (with[j] != CUDA_NONE)
-                x[j] = x[j] * cosine[j] + here[with[j]] * sine[j];
-    }
-};
-
 template <uint32_t D>
-DEVICE void norm_and_turn(const cuda_attention &a, float x[D / 32], const float *w, const turn<D> &by, float *here)
+DEVICE void append_queries(const cuda_attention &a, float *here, uint32_t t, uint32_t first,
+                           uint32_t position)
 {
-    if (w && a.norm_heads && !a.norm_rotated)
-        norm_lanes<D>(x, w, a.eps);
-    if (a.angles.width > 0)
-        by.rotate(x, here);
-    if (w && a.norm_rotated)
-        norm_lanes<D>(x, w, a.eps);
-}
-
-template <uint32_t D> DEVICE void load_lanes(float x[D / 32], const float *from)
-{
-#pragma unroll
-    for (uint32_t j = 0; j < D / 32; j++)
-        x[j] = from[threadIdx.x % 32 + 32 * j];
-}
-
-template <uint32_t D>
-DEVICE void append_queries(const cuda_attention &a, float *here, uint32_t t, uint32_t first, uint32_t position)
-{
-    float factor = a.growth == 0 ? 1 : 1 + a.growth * logf((float)(1 + position / a.growth_every));
+    float factor = growth_at(a, position);
     turn<D> by;
     by.begin(a, t);
     for (uint32_t head = first; head < min(first + CUDA_APPEND_HEADS, a.heads); head++) {

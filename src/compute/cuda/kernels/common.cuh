@@ -15,8 +15,9 @@
 
 /* ---- launches ---- */
 
-/* All that earlier kernels of the queue wrote is there. Every kernel begins with it, in every thread; only
- * weights may be read before. */
+/* All that earlier kernels of the queue wrote is there. Every kernel begins with it, in all threads of one
+ * block at least. Before it a kernel may read only weights and what was there when the step began: the
+ * batch, and pages of tokens before it. */
 DEVICE void grid_wait()
 {
 #if __CUDA_ARCH__ >= 900

@@ -17,25 +17,29 @@ DEVICE void put_angles(const cuda_ropes *ropes, const uint32_t *axis, float *ang
     }
 }
 
+/* Block: a token, CUDA_THREADS of its values; the last one has its angles. */
 KERNEL plateau_embed(const cuda_step s, const cuda_embed a)
 {
     grid_begin();
-    uint32_t t = blockIdx.x;
+    uint32_t t = blockIdx.x, i = blockIdx.y * CUDA_THREADS + threadIdx.x;
+    if (blockIdx.y + 1 == gridDim.y) {
+        put_angles(a.ropes, s.positions + 3 * t, row_of(a.angles, t));
+        return;
+    }
+    if (i >= a.h.width)
+        return;
     const cuda_seq &seq = seq_of(s, t);
     const float *features = (const float *)s.features[t];
     float *h = row_of(a.h, t);
     uint32_t type = seq.position + (t - seq.first) >= seq.second;
-    for (uint32_t i = threadIdx.x; i < a.h.width; i += blockDim.x) {
-        float x = features ? features[i] : value_of(a.table, s.ids[t], i);
-        if (!features && a.scale != 0)
-            x *= a.scale;
-        if (a.positions.data)
-            x += value_of(a.positions, s.positions[3 * t], i);
-        if (a.types.data)
-            x += value_of(a.types, type, i);
-        h[i] = x;
-    }
-    put_angles(a.ropes, s.positions + 3 * t, row_of(a.angles, t));
+    float x = features ? features[i] : value_of(a.table, s.ids[t], i);
+    if (!features && a.scale != 0)
+        x *= a.scale;
+    if (a.positions.data)
+        x += value_of(a.positions, s.positions[3 * t], i);
+    if (a.types.data)
+        x += value_of(a.types, type, i);
+    h[i] = x;
 }
 
 KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
@@ -70,6 +74,12 @@ DEVICE void put_four(const cuda_rounded &r, uint32_t row, uint32_t i, float4 v)
     uint16_t *at = r.at + ((uint64_t)(i / 64) * r.rows + row) * 64;
     *(__nv_bfloat162 *)(at + rounded_place(row, i)) = __floats2bfloat162_rn(v.x, v.y);
     *(__nv_bfloat162 *)(at + rounded_place(row, i + 2)) = __floats2bfloat162_rn(v.z, v.w);
+}
+
+/* The square of a float is a double: rounded once, with or without fma. */
+DEVICE double add_square(double sum, float x)
+{
+    return fma((double)x, (double)x, sum);
 }
 
 template <uint32_t EACH>
@@ -109,8 +119,8 @@ DEVICE void norm_plain(const cuda_residual &add, const cuda_norm &norm, const cu
     double sums[4] = {};
 #pragma unroll
     for (uint32_t j = 0; j < EACH; j++) {
-        sums[0] += (double)x[j].x * x[j].x, sums[1] += (double)x[j].y * x[j].y;
-        sums[2] += (double)x[j].z * x[j].z, sums[3] += (double)x[j].w * x[j].w;
+        sums[0] = add_square(sums[0], x[j].x), sums[1] = add_square(sums[1], x[j].y);
+        sums[2] = add_square(sums[2], x[j].z), sums[3] = add_square(sums[3], x[j].w);
     }
     float r = (float)(1 / sqrt(block_sum((sums[0] + sums[1]) + (sums[2] + sums[3])) / n + norm.eps));
 #pragma unroll
