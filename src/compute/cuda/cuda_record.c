@@ -18,7 +18,7 @@
  * resident memory by 6.1 to 6.5 KiB (64 steps of 163 and 255 kernels). */
 #define KERNEL_BYTES      3072u
 #define KERNEL_HOST_BYTES 6656u
-/* Kernels of a step, for the plan: of a layer, and of all else. Families have 9 to 16 in a layer beside those
+/* Kernels of a step, for the plan: of a layer, and of all else. Families have 7 to 16 in a layer beside those
  * 32; for a family with more there is room for fewer records. */
 #define LAYER_KERNELS 16u
 #define STEP_KERNELS  32u
