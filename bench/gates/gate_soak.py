@@ -68,9 +68,11 @@ def run(options):
 
 
 def figures(report, warming, sampler, before, after):
-    slope = stats.slope(sampler.column("at"), sampler.column("own"))
+    series = sampler.column("at"), sampler.column("own")
+    slope, error = stats.slope(*series), stats.slope_error(*series)
     report.figure("slope_bytes_per_request", round(slope, 2))
-    report.must("slope < 16 bytes per request", slope < 16)
+    report.figure("slope_error_bytes_per_request", round(error, 2))
+    report.must("slope < 16 bytes per request, but for twice its standard error", slope - 2 * error < 16)
     report.figure("own_bytes_before", before, mib(before))
     report.figure("own_bytes_peak", max(sampler.column("own")), mib(max(sampler.column("own"))))
     returned(report, warming, sampler, before, after, "requests", f"{slope:+.1f} bytes per request")

@@ -241,13 +241,18 @@ static bool is_stop(const struct sampler_params *p, uint32_t id)
 
 /* ---- rows ahead of their draw ---- */
 
+/* Whatever has been drawn, the draw's logits are the model's. */
+static bool never_edits(const struct sampler *s)
+{
+    const struct sampler_params *p = &s->params;
+    return !p->only_biased && p->bias_count == 0 && !s->seen && (p->min_tokens == 0 || p->stop_count == 0);
+}
+
 /* Nothing but the draw reads the row: its mask stays beside it, and forbidden logits keep their values. Most
  * masks forbid nearly all ids, and then neither this nor the draw touches the row's memory. */
 static bool masks_beside(const struct sampler *s, const uint64_t *allowed)
 {
-    const struct sampler_params *p = &s->params;
-    return allowed && !p->logprobs && !p->only_biased && p->bias_count == 0 && !s->seen &&
-           (p->min_tokens == 0 || p->stop_count == 0);
+    return allowed && !s->params.logprobs && never_edits(s);
 }
 
 float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint32_t block)
@@ -263,8 +268,7 @@ float sampler_ready(const struct sampler *s, const struct sampler_row *row, uint
 bool sampler_weighs(const struct sampler *s, const uint64_t *allowed)
 {
     const struct sampler_params *p = &s->params;
-    return p->temperature > 0 && p->top_k == 0 && !p->only_biased && p->bias_count == 0 && !s->seen &&
-           (p->min_tokens == 0 || p->stop_count == 0) && !(p->logprobs && allowed);
+    return p->temperature > 0 && p->top_k == 0 && never_edits(s) && !(p->logprobs && allowed);
 }
 
 /* For a draw without edits. */
