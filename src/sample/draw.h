@@ -41,11 +41,8 @@ struct draw_row {
 
 /* ---- draw_row.c: whole rows ---- */
 
-/* The largest logit's id, the lowest of equals; *max is the logit. -infinity: the id is 0. */
-uint32_t draw_argmax(const struct draw_row *row, float *max);
-/* What sampler_weigh() finds of blocks [from, until). `max`: the row's largest logit. */
-void draw_weigh(const struct sampler_params *p, const struct draw_row *row, float max, uint32_t from,
-                uint32_t until);
+/* What sampler_weigh() finds of blocks [from, until). */
+void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until);
 /* Draws from a row into whose `list` all of it fits. */
 uint32_t draw_of_row(const struct sampler_params *p, const struct draw_row *row,
                      struct sampler_candidate *list, uint32_t position);

@@ -50,8 +50,8 @@ static float most_of(const struct draw_row *row, uint32_t block)
     return row->blocks ? row->blocks->most[block] : largest(row->logits + from, block_end(row, block) - from);
 }
 
-/* The first of equals: its block is the first that has them. */
-uint32_t draw_argmax(const struct draw_row *row, float *max)
+/* The first block that has the row's largest logit, which is *max. */
+static uint32_t best_block(const struct draw_row *row, float *max)
 {
     uint32_t best = 0;
     *max = -INFINITY;
@@ -62,6 +62,13 @@ uint32_t draw_argmax(const struct draw_row *row, float *max)
             best = i;
         }
     }
+    return best;
+}
+
+/* The largest logit's id, the lowest of equals; *max is the logit. -infinity: the id is 0. */
+static uint32_t argmax_of(const struct draw_row *row, float *max)
+{
+    const uint32_t best = best_block(row, max);
     if (*max == -INFINITY)
         return 0;
     uint32_t id = best * SAMPLER_BLOCK;
@@ -154,13 +161,16 @@ static void pool_of_row(const struct sampler_params *p, const struct draw_row *r
 
 /* ---- rows that are weighed ---- */
 
-void draw_weigh(const struct sampler_params *p, const struct draw_row *row, float max, uint32_t from,
-                uint32_t until)
+void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until)
 {
-    const struct scan scan = scan_of(p, max);
     const struct sampler_blocks *b = row->blocks;
     struct sampler_candidate list[SAMPLER_BLOCK];
     uint32_t bins[SAMPLER_BINS] = {0};
+    float max;
+    best_block(row, &max);
+    if (draw_is_greedy(p, max))
+        return;
+    const struct scan scan = scan_of(p, max);
     for (uint32_t i = from; i < until; i++) {
         bool some = below_of(&scan, b->most[i]) >= scan.least;
         uint32_t count = some ? scan_block(&scan, row, i, list) : 0;
@@ -237,7 +247,7 @@ uint32_t draw_of_row(const struct sampler_params *p, const struct draw_row *row,
 {
     struct draw_pool pool;
     float max;
-    uint32_t id = draw_argmax(row, &max);
+    uint32_t id = argmax_of(row, &max);
     if (draw_is_greedy(p, max))
         return id;
     bool weighed = row->blocks && row->blocks->weighed && p->top_k == 0;

@@ -283,12 +283,8 @@ static struct draw_row ready_row(const struct sampler *s, const struct sampler_r
 void sampler_weigh(const struct sampler *s, const struct sampler_row *row,
                    const struct sampler_blocks *blocks, uint32_t from, uint32_t until)
 {
-    struct draw_row r = ready_row(s, row, blocks);
-    float max = -INFINITY;
-    for (uint32_t i = 0; i < DIV_UP(row->vocab, SAMPLER_BLOCK); i++)
-        max = blocks->most[i] > max ? blocks->most[i] : max;
-    if (!draw_is_greedy(&s->params, max))
-        draw_weigh(&s->params, &r, max, from, until);
+    const struct draw_row r = ready_row(s, row, blocks);
+    draw_weigh(&s->params, &r, from, until);
 }
 
 /* ---- draws ---- */

@@ -233,12 +233,8 @@ static ssize_t normalise(struct normalising *n, struct slice text, size_t from, 
 static size_t ascii_segments(struct slice text, size_t from)
 {
     size_t end = from, limit = text.len - from > WANTED_BYTES ? from + WANTED_BYTES : text.len;
-    uint64_t eight;
-    for (; limit - end >= sizeof(eight); end += sizeof(eight)) {
-        memcpy(&eight, text.ptr + end, sizeof(eight));
-        if (eight & 0x8080808080808080u)
-            break;
-    }
+    while (limit - end >= 8 && utf8_ascii_eight(text.ptr + end))
+        end += 8;
     return end > from ? end - from - 1 : 0;
 }
 

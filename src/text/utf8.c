@@ -76,14 +76,9 @@ size_t utf8_valid_bytes(struct slice s)
 {
     size_t i = 0;
     while (i < s.len) {
-        /* Most text is ASCII: eight bytes a time. */
-        uint64_t word;
-        if (s.len - i >= sizeof(word)) {
-            memcpy(&word, s.ptr + i, sizeof(word));
-            if ((word & 0x8080808080808080ull) == 0) {
-                i += sizeof(word);
-                continue;
-            }
+        if (s.len - i >= 8 && utf8_ascii_eight(s.ptr + i)) {
+            i += 8;
+            continue;
         }
         struct utf8_char c = utf8_at(s, i);
         if (!c.valid)

@@ -42,6 +42,14 @@ unsigned utf8_previous(const char *ptr, size_t end, uint32_t *ret);
 /* Writes the bytes of `code` (<= U+10FFFF, no surrogate) and returns how many. */
 unsigned utf8_encode(uint32_t code, char ret[UTF8_BYTES_MAX]);
 
+/* Whether the eight bytes at `ptr` are ASCII. Most text is. */
+static inline bool utf8_ascii_eight(const char *ptr)
+{
+    uint64_t word;
+    memcpy(&word, ptr, sizeof(word));
+    return (word & 0x8080808080808080u) == 0;
+}
+
 /* Offset of the first byte that belongs to no character; s.len when all is valid. */
 size_t utf8_valid_bytes(struct slice s);
 static inline bool utf8_valid(struct slice s)

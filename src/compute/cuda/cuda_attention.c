@@ -75,19 +75,18 @@ static void run_rows(struct cuda *c, const struct cuda_attention *k, const float
 
 static struct cuda_append append_of(const struct cuda *c, uint32_t layer, const struct cuda_attention *k)
 {
+    struct cuda_append ret = {.held = true,
+                              .layer = layer,
+                              .kernel = CUDA_KERNEL_append,
+                              .grid = {c->step.tokens, k->heads + k->kv.heads, 1, CUDA_APPEND_THREADS, 0},
+                              .k = *k};
     if (c->step.tokens < APPEND_MANY || !is_tensor(&k->kv))
-        return (struct cuda_append){true,
-                                    layer,
-                                    CUDA_KERNEL_append,
-                                    {c->step.tokens, k->heads + k->kv.heads, 1, CUDA_APPEND_THREADS, 0},
-                                    *k};
+        return ret;
     uint32_t rows =
         (k->with_queries ? DIV_UP(k->heads, CUDA_APPEND_HEADS) : 0) + (k->with_keys ? k->kv.heads : 0);
-    return (struct cuda_append){true,
-                                layer,
-                                (enum cuda_kernel)(CUDA_KERNEL_append_many64 + size_of(&k->kv)),
-                                {DIV_UP(c->step.tokens, CUDA_APPEND_TOKENS), rows, 1, CUDA_THREADS, 0},
-                                *k};
+    ret.kernel = (enum cuda_kernel)(CUDA_KERNEL_append_many64 + size_of(&k->kv));
+    ret.grid = (struct cuda_grid){DIV_UP(c->step.tokens, CUDA_APPEND_TOKENS), rows, 1, CUDA_THREADS, 0};
+    return ret;
 }
 
 /* Of a token of the step, in all segments that it has room for. */

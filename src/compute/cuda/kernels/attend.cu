@@ -53,11 +53,7 @@ template <uint32_t D, uint32_t BLOCKS> struct crowd {
 
     __device__ __forceinline__ void begin()
     {
-#pragma unroll
-        for (uint32_t i = 0; i < DIMS / 8; i++)
-            o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
-        sum[0] = sum[1] = sum[2] = sum[3] = 0;
-        max[0] = max[1] = -INFINITY;
+        begin_rows(o, sum, max);
     }
     /* Which block of keys the warp has. */
     __device__ __forceinline__ uint32_t mine() const

@@ -179,6 +179,16 @@ DEVICE uint32_t operand_at(uint32_t rows, uint32_t pitch)
 
 /* ---- 16 rows: queries of one head, or one query's heads ---- */
 
+/* Sums and largest scores before the first block of keys. */
+template <uint32_t PIECES> DEVICE void begin_rows(float (&o)[PIECES][4], float sum[4], float max[2])
+{
+#pragma unroll
+    for (uint32_t i = 0; i < PIECES; i++)
+        o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
+    sum[0] = sum[1] = sum[2] = sum[3] = 0;
+    max[0] = max[1] = -INFINITY;
+}
+
 /* What the warps of a team tell each other. */
 struct exchange {
     float largest[4][ROWS];
@@ -200,11 +210,7 @@ template <uint32_t D, uint32_t WARPS> struct team {
 
     __device__ __forceinline__ void begin()
     {
-#pragma unroll
-        for (uint32_t i = 0; i < DIMS / 8; i++)
-            o[i][0] = o[i][1] = o[i][2] = o[i][3] = 0;
-        sum[0] = sum[1] = sum[2] = sum[3] = 0;
-        max[0] = max[1] = -INFINITY;
+        begin_rows(o, sum, max);
     }
 
     __device__ __forceinline__ void score(float s[KEYS / 8][4], uint32_t q, uint32_t block) const
