@@ -212,8 +212,9 @@ static struct segments span_segments(const struct attention_stage *st, const str
     return (struct segments){begin, DIV_UP(end, (uint32_t)KERN_SEGMENT_TOKENS) - begin};
 }
 
-/* Ranges of a span's segments, of `tiles` heads. Long contexts have more of them, so that workers that are done
- * wait for less; but a worker reads ahead within its range alone. */
+/* Ranges of a span's segments, where spans have `tiles` heads in all. A long context has more of them, so
+ * that workers wait less for the last one. Each keeps some segments, since a tile prefetches within its range
+ * alone. */
 static uint32_t ranges_wanted(const struct attention_stage *st, uint32_t tiles)
 {
     uint32_t workers = workers_count(st->cpu->workers);
