@@ -10,9 +10,9 @@
 static bool read_top_k(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     int64_t x;
-    if (!field_integer_of(v, &x) || x < -1 || x > REQUEST_TOKENS_MAX)
+    if (!field_integer_of(v, &x) || x < -1)
         return reject_value(why, f->name, "top_k must be an integer from 1; 0 or -1 switch it off.");
-    r->gen.sampling.top_k = x < 0 ? 0 : x;
+    r->gen.sampling.top_k = x < 0 ? 0 : MIN_OF(x, REQUEST_TOKENS_MAX);
     return true;
 }
 

@@ -121,15 +121,28 @@ void engine_masks_end(struct engine *en)
 
 /* ---- drawing ---- */
 
-static bool fail(struct job *j, int error)
+static bool end_without(struct job *j, const char *why)
 {
-    const char *why = error == -E2BIG
-                          ? "grammar_too_complex: the grammar has too many ways to read the output"
-                          : "no token of the model continues the output as its grammar asks";
     snprintf(j->finish.error, sizeof(j->finish.error), "%s; it ends after %u tokens.", why, j->output_count);
     j->finish.reason = FINISH_ERROR;
     j->ends = true;
     return false;
+}
+
+static bool fail(struct job *j, int error)
+{
+    return end_without(j, error == -E2BIG
+                              ? "grammar_too_complex: the grammar has too many ways to read the output"
+                              : "no token of the model continues the output as its grammar asks");
+}
+
+/* A load checks the scales of quantised weights, but not floats; and large values may overflow. */
+static bool fail_without_logits(struct job *j)
+{
+    if (sampler_params_of(j->sampler)->only_biased)
+        return end_without(j, "No id of allowed_token_ids has a logit that is a number");
+    return end_without(j, "The model's logits are not numbers (NaN): its weights are damaged, or its values "
+                          "are too large for this --compute");
 }
 
 static bool is_set(const uint64_t *bits, uint32_t id)
@@ -196,7 +209,7 @@ bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t
     sampler_allow(j->sampler, from->logits.allowed);
     sampler_draw_ready(j->sampler, en->scratch, &from->logits, &from->blocks,
                        j->prompt_count + j->output_count, outputs, ret);
-    return true;
+    return ret->none ? fail_without_logits(j) : true;
 }
 
 void engine_mask_take(struct job *j, uint32_t token)

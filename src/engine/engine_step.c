@@ -288,7 +288,7 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
     }
     drafting_count(&en->drafting, index, drafts, MIN_OF(sampled - !kept, drafts), kept,
                    j->seq.phase == SCHED_DECODING);
-    return sampled;
+    return MAX_OF(sampled, 1u);
 }
 
 static void pool_vector(struct engine *en, const struct job *j, float *vector)

@@ -12,6 +12,7 @@
 #include "gen/request_memory.h"
 
 #include "gen/json_depth.h"
+#include "text/json_source.h"
 #include "base/check.h"
 
 #include <errno.h>
@@ -193,22 +194,16 @@ struct request_memory *request_memory_enter(struct request_memory *m)
 
 /* A text, read in the pieces that jansson requests. */
 struct source {
-    struct slice text;
-    size_t at, look;
+    struct json_source json;
+    size_t look;
     struct request_memory *m;
 };
 
 static size_t feed(void *into, size_t len, void *arg)
 {
     struct source *s = arg;
-    struct slice next = slice_sub(s->text, s->at, len);
-    s->m->unwanted = wanted_pass(s->m->still, s->at, &s->look);
-    if (s->m->unwanted)
-        return (size_t)-1;
-    if (next.len)
-        memcpy(into, next.ptr, next.len);
-    s->at += next.len;
-    return next.len;
+    s->m->unwanted = wanted_pass(s->m->still, s->json.at, &s->look);
+    return s->m->unwanted ? (size_t)-1 : json_source_read(&s->json, into, len);
 }
 
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e)
@@ -222,7 +217,8 @@ json_t *request_memory_parse(struct request_memory *m, const char *text, size_t 
     m->parse_bytes = bytes;
     m->parsing = true;
     building = m;
-    struct source source = {.text = {text, len}, .m = m};
+    struct source source = {.m = m};
+    json_source_init(&source.json, (struct slice){text, len});
     json_t *value = json_load_callback(feed, &source, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, e);
     building = before;
     m->parsing = false;

@@ -43,9 +43,10 @@ struct draw_row {
 
 /* What sampler_weigh() finds of blocks [from, until). */
 void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until);
-/* Draws from a row into whose `list` all of it fits. */
-uint32_t draw_of_row(const struct sampler_params *p, const struct draw_row *row,
-                     struct sampler_candidate *list, uint32_t position);
+/* Draws from a row into whose `list` all of it fits. False: no logit that may be drawn is a number above
+ * -infinity; the id is 0. */
+bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, struct sampler_candidate *list,
+                 uint32_t position, uint32_t *ret);
 
 /* ---- draw.c: pools ---- */
 

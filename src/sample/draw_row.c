@@ -242,21 +242,22 @@ static void pool_of_weighed(const struct sampler_params *p, const struct draw_ro
 
 /* ---- draws ---- */
 
-uint32_t draw_of_row(const struct sampler_params *p, const struct draw_row *row,
-                     struct sampler_candidate *list, uint32_t position)
+bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, struct sampler_candidate *list,
+                 uint32_t position, uint32_t *ret)
 {
     struct draw_pool pool;
     float max;
-    uint32_t id = argmax_of(row, &max);
+    *ret = argmax_of(row, &max);
     if (draw_is_greedy(p, max))
-        return id;
+        return max > -INFINITY;
     bool weighed = row->blocks && row->blocks->weighed && p->top_k == 0;
     if (weighed && p->top_p >= 1) {
         const struct scan scan = scan_of(p, max);
-        return draw_weighed(&scan, row, list, rng_uniform_at(p->seed, position) * mass_of(row));
+        *ret = draw_weighed(&scan, row, list, rng_uniform_at(p->seed, position) * mass_of(row));
+        return true;
     }
     (weighed ? pool_of_weighed : pool_of_row)(p, row, max, list, &pool);
-    bool drawn = draw_from(p, &pool, position, &id);
+    bool drawn = draw_from(p, &pool, position, ret);
     ASSERT(drawn);
-    return id;
+    return true;
 }

@@ -64,6 +64,26 @@ static int check_bias(const struct sampler_params *p, uint32_t vocab, struct err
     return 0;
 }
 
+static bool is_stop(const struct sampler_params *p, uint32_t id)
+{
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        if (p->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Something may be drawn before min_tokens. */
+static int check_only_biased(const struct sampler_params *p, struct err *e)
+{
+    bool some = !p->only_biased || p->min_tokens == 0;
+    for (uint32_t i = 0; i < p->bias_count && !some; i++)
+        some = !is_stop(p, p->bias[i].id);
+    return some ? 0
+                : err_set(e, -EINVAL,
+                          "each id of allowed_token_ids ends the reply, which min_tokens (%u) forbids",
+                          p->min_tokens);
+}
+
 int sampler_params_check(const struct sampler_params *p, uint32_t vocab, struct err *e)
 {
     const struct {
@@ -92,7 +112,8 @@ int sampler_params_check(const struct sampler_params *p, uint32_t vocab, struct 
     for (uint32_t i = 0; i < p->stop_count; i++)
         if (p->stop_ids[i] >= vocab)
             return err_set(e, -EINVAL, "stop token %u: the vocabulary has %u", p->stop_ids[i], vocab);
-    return check_bias(p, vocab, e);
+    int r = check_bias(p, vocab, e);
+    return r < 0 ? r : check_only_biased(p, e);
 }
 
 static bool has_penalties(const struct sampler_params *p)
@@ -231,14 +252,6 @@ void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid
     ret->logprob = (float)((double)logits[id] - log_sum);
 }
 
-static bool is_stop(const struct sampler_params *p, uint32_t id)
-{
-    for (uint32_t i = 0; i < p->stop_count; i++)
-        if (p->stop_ids[i] == id)
-            return true;
-    return false;
-}
-
 /* ---- rows ahead of their draw ---- */
 
 /* Whatever has been drawn, the draw's logits are the model's. */
@@ -362,7 +375,7 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, cons
     adjust(s, row->logits, row->vocab, outputs);
     if (!as_ready)
         r.blocks = NULL;
-    ret->id = draw_of_row(&s->params, &r, scratch->candidates, position);
+    ret->none = !draw_of_row(&s->params, &r, scratch->candidates, position, &ret->id);
     ret->stop = outputs >= s->params.min_tokens && is_stop(&s->params, ret->id);
     if (s->params.logprobs)
         sampler_logprobs(scratch->raw, row->vocab, row->valid_ids, ret->id, s->params.top_logprobs, ret);
@@ -433,6 +446,7 @@ bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const
         return false;
     if (!draw_best(s, scratch, b, position, &drawn.id))
         return false;
+    drawn.none = b->list[0].logit == -INFINITY;
     drawn.stop = outputs >= s->params.min_tokens && is_stop(&s->params, drawn.id);
     if (s->params.logprobs && !add_logprobs(s, b, &drawn))
         return false;
@@ -447,6 +461,7 @@ bool sampler_keep(const struct sampler *s, const float *logits, uint32_t vocab, 
     if (stop && outputs < s->params.min_tokens)
         return false;
     ret->id = id;
+    ret->none = false;
     ret->stop = stop;
     ret->top_count = 0;
     if (s->params.logprobs && logits)

@@ -53,6 +53,7 @@ struct sampler_alternative {
 
 struct sampled {
     uint32_t id;
+    bool none;     /* no logit of an id that may be drawn is a number above -infinity; id means nothing */
     bool stop;     /* id is one of stop_ids (and min_tokens are reached) */
     float logprob; /* with params.logprobs */
     uint32_t top_count;

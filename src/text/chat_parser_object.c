@@ -4,6 +4,7 @@
  * for it. Until then `raw` keeps the bytes read, because an object without a name is content. A call without
  * a marker before it (`bare`) begins when its second key is read: only then is it no ordinary JSON. */
 #include "text/chat_parser_state.h"
+#include "text/json_source.h"
 
 #include "base/check.h"
 
@@ -73,7 +74,7 @@ static size_t string_bytes(struct slice s)
 static bool decode(struct slice quoted, struct buf *ret)
 {
     json_error_t e;
-    json_t *value = json_loadb(quoted.ptr, quoted.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
+    json_t *value = json_source_load(quoted, JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
     buf_clear(ret);
     if (value)
         buf_put(ret, json_string_value(value), json_string_length(value));

@@ -1,6 +1,7 @@
 /* chat_parser_tagged.c - parameters as tagged text. The tool's schema has their types: a string is emitted
  * while it arrives, another value when it is complete, because it has to be parsed. */
 #include "text/chat_parser_state.h"
+#include "text/json_source.h"
 
 #include "base/check.h"
 #include "text/tool_arguments.h"
@@ -129,7 +130,7 @@ static void stream_string(struct chat_parser *p, size_t bytes, bool last)
 static void put_json_value(struct chat_parser *p, struct slice text)
 {
     json_error_t e;
-    json_t *value = json_loadb(text.ptr, text.len, JSON_DECODE_ANY, &e);
+    json_t *value = json_source_load(text, JSON_DECODE_ANY, &e);
     if (value)
         json_write_value(&p->json, value);
     else

@@ -1,6 +1,7 @@
 /* tmpl_builtins.c - filters and functions. Tests are in tmpl_tests.c, methods of strings in
  * tmpl_strings.c. */
 #include "text/tmpl_builtins.h"
+#include "text/json_source.h"
 
 #include "base/check.h"
 #include "text/tmpl_strings.h"
@@ -423,7 +424,7 @@ static struct tmpl_value filter_from_json(struct tmpl_run *run, struct tmpl_valu
         return tmpl_fail(run, "from_json takes at most %d bytes", TMPL_FROM_JSON_BYTES_MAX);
     if (!tmpl_work(run, FROM_JSON_UNITS * (16 + v.s.len)))
         return v;
-    json_t *json = json_loadb(v.s.ptr, v.s.len, JSON_DECODE_ANY, &e);
+    json_t *json = json_source_load(v.s, JSON_DECODE_ANY, &e);
     if (!json)
         return tmpl_fail(run, "from_json: %s", e.text);
     /* The copy must not point into jansson's strings: write it out and keep those bytes. */

@@ -2,6 +2,7 @@
 #include "text/tool_arguments.h"
 
 #include "text/chat_format.h"
+#include "text/json_source.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -107,7 +108,7 @@ static bool write_number(struct buf *ret, struct slice text, bool integers_only)
     }
     if (text.len == 0 || text.len > ARGUMENT_NUMBER_BYTES_MAX)
         return false;
-    json_t *value = json_loadb(text.ptr, text.len, JSON_DECODE_ANY, &e);
+    json_t *value = json_source_load(text, JSON_DECODE_ANY, &e);
     bool ok = json_is_number(value);
     double v = json_number_value(value);
     /* Below 2^53 a double without a fraction is that integer exactly. */
@@ -124,7 +125,7 @@ static bool write_number(struct buf *ret, struct slice text, bool integers_only)
 static bool write_structure(struct buf *ret, struct slice text, unsigned types)
 {
     json_error_t e;
-    json_t *value = json_loadb(text.ptr, text.len, 0, &e);
+    json_t *value = json_source_load(text, 0, &e);
     bool ok =
         (json_is_object(value) && (types & TYPE_OBJECT)) || (json_is_array(value) && (types & TYPE_ARRAY));
     if (ok)

@@ -1,6 +1,7 @@
 """Fields and shapes that clients of OpenAI's API, vLLM and lm-evaluation-harness use: taken, and named in
 x-ignored-fields where they have no effect."""
 
+import json
 import subprocess
 
 import pytest
@@ -172,3 +173,27 @@ def test_a_prompt_is_truncated_to_what_the_context_leaves():
     with serving("--max-model-len", 64) as s:
         r = s.complete("word " * 400, max_tokens=10, truncate_prompt_tokens=-1)
         assert r.json()["usage"]["prompt_tokens"] == 54
+
+
+@pytest.mark.smoke
+def test_json_that_a_parser_of_64_bits_and_utf8_refuses(server):
+    """Integers beyond 64 bits in schemas and calls, and characters that JavaScript has cut in two."""
+    def prompt(arguments, **fields):
+        call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        messages = [*ASK, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "a", "content": "1"}]
+        reply = server.post("/apply-template", messages=messages, **fields)
+        assert reply.status_code == 200, reply.text
+        return reply.json()["prompt"]
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 2 ** 64 - 1}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    written = prompt('{"n": 12345678901234567890, "s": "\\ud83d", "small": 7}', tools=[tool])
+    assert '"maximum": 1.8446744073709552e+19' in written
+    for part in ("<parameter=n>\n1.2345678901234567e+19\n", "<parameter=s>\n\ufffd\n", "<parameter=small>\n7\n"):
+        assert part in written, written
+    cut = json.dumps({"messages": [{"role": "user", "content": "a\ud83db"}]})
+    assert "a\ufffdb" in server.http.post("/apply-template", content=cut).json()["prompt"]
+    use = [{"type": "tool_use", "id": "a", "name": "f", "input": {"n": -2 ** 70}}]
+    result = [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]
+    reply = server.post("/v1/messages", max_tokens=1, messages=[*ASK, {"role": "assistant", "content": use}, {"role": "user", "content": result}])
+    assert reply.status_code == 200, reply.text
+    refused(server.chat(max_tokens=1, seed=2 ** 64 - 1), 400, "invalid_value", "seed must be an integer of 64 bits")

@@ -4,6 +4,7 @@
  * one JSON object. */
 #include "base/check.h"
 #include "text/chat_format.h"
+#include "text/json_source.h"
 #include "text/utf8.h"
 
 #include <errno.h>
@@ -45,11 +46,9 @@ static void tell(void *arg, const struct chat_event *event)
         ASSERT(t->in_call && event->index + 1 == t->calls);
         t->in_call = false;
         json_error_t e = {0};
-        json_t *v = json_loadb(t->arguments.ptr, t->arguments.len, JSON_ALLOW_NUL, &e);
-        bool large = json_error_code(&e) == json_error_numeric_overflow; /* for jansson */
-        /* Half of a pair of surrogates, which Python can write and jansson refuses. */
-        bool half = t->arguments.len && memmem(t->arguments.ptr, t->arguments.len, "\\ud", 3);
-        ASSERT(!t->json || half || large || t->arguments.error || json_is_object(v));
+        json_t *v = json_source_load(buf_slice(&t->arguments), JSON_ALLOW_NUL, &e);
+        bool large = json_error_code(&e) == json_error_numeric_overflow; /* as a double, too */
+        ASSERT(!t->json || large || t->arguments.error || json_is_object(v));
         json_decref(v);
     } else {
         ASSERT(!t->in_call && event->text.len > 0);

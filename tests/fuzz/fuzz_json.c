@@ -1,19 +1,31 @@
-/* JSON as written to clients. Invariants: a value parses to the same value and is written twice as the same
- * text. A string of valid UTF-8 parses to its bytes. Normalisation form C is a fixed point. */
+/* JSON as written to clients and as read from them. Invariants: a value parses to the same value and is
+ * written twice as the same text. What jansson takes, json_source_load() takes as the same value. A string of
+ * valid UTF-8 parses to its bytes. Normalisation form C is a fixed point. */
 #include "base/check.h"
 #include "text/chat_format.h"
+#include "text/json_source.h"
 #include "text/unicode_normal.h"
 #include "text/utf8.h"
 
 #include <jansson.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FLAGS (JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL)
 
+static void check_source(struct slice text, const json_t *value)
+{
+    json_error_t e;
+    json_t *read = json_source_load(text, FLAGS, &e);
+    ASSERT(value ? json_equal(value, read) : !read || memmem(text.ptr, text.len, "\\u", 2) || text.len >= 19);
+    json_decref(read);
+}
+
 static void check_value(struct slice text)
 {
     json_t *value = json_loadb(text.ptr, text.len, FLAGS, NULL);
+    check_source(text, value);
     if (!value)
         return;
     struct buf once, twice;

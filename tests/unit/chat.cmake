@@ -1,5 +1,7 @@
 plateau_test(test_chat_format text base)
 plateau_test(test_chat_formats text base)
+plateau_test(test_json_source text)
+target_link_libraries(test_json_source PRIVATE PkgConfig::JANSSON)
 plateau_test(test_chat_history text)
 target_link_libraries(test_chat_history PRIVATE PkgConfig::JANSSON)
 plateau_test(test_chat_templates text base memory grammar)

@@ -171,6 +171,13 @@ TEST(a_float_that_is_whole_is_an_integer)
     done(p);
 }
 
+TEST(top_k_may_be_any_large_number)
+{
+    struct parsed *p = accept(&wire_chat.form, CHAT("\"top_k\":9223372036854775807"));
+    assert_int_equal(p->request.gen.sampling.top_k, REQUEST_TOKENS_MAX);
+    done(p);
+}
+
 TEST(what_is_known_and_not_done_is_refused)
 {
     static const char *const refused[][2] = {

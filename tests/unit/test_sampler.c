@@ -2,6 +2,8 @@
 #include "test_rng.h"
 #include "test.h"
 
+#include <errno.h>
+
 #include "base/check.h"
 #include "sample/sampler.h"
 
@@ -290,15 +292,22 @@ TEST(logprobs_are_the_models_own)
     arena_free(b.a);
 }
 
-TEST(a_row_of_nothing_still_gives_a_token)
+TEST(a_row_of_nothing_says_so)
 {
     struct bench b;
     bench_init(&b, 9);
-    for (uint32_t i = 0; i < VOCAB; i++)
-        b.logits[i] = NAN;
-    struct sampler_params p;
-    sampler_params_default(&p);
-    assert_true(draw_at(&b, sampler_of(&b, &p), 0, 0).id < VOCAB);
+    for (uint32_t i = 0; i < 6; i++) {
+        for (uint32_t k = 0; k < VOCAB; k++)
+            b.logits[k] = i % 2 ? NAN : -INFINITY;
+        if (i >= 4)
+            b.logits[7] = i == 4 ? -3e38f : INFINITY;
+        struct sampler_params p;
+        sampler_params_default(&p);
+        p.temperature = i < 2 ? 0 : 1;
+        struct sampled got = draw_at(&b, sampler_of(&b, &p), 0, 0);
+        assert_int_equal(got.none, i < 4);
+        assert_true(got.none ? got.id < VOCAB : got.id == 7);
+    }
     arena_free(b.a);
 }
 
@@ -332,6 +341,29 @@ TEST(bounds_are_checked_and_named)
     p.bias = &bias;
     p.bias_count = 1;
     assert_true(sampler_params_check(&p, VOCAB, &e) < 0);
+}
+
+TEST(before_min_tokens_something_may_be_drawn)
+{
+    struct logit_bias bias[] = {{5, 0}, {6, 0}};
+    struct sampler_params p;
+    struct err e;
+    sampler_params_default(&p);
+    p.bias = bias;
+    p.bias_count = 2;
+    p.only_biased = true;
+    p.stop_ids[0] = 6;
+    p.stop_ids[1] = 5;
+    p.stop_count = 2;
+    assert_int_equal(sampler_params_check(&p, VOCAB, &e), 0);
+    p.min_tokens = 1;
+    assert_int_equal(sampler_params_check(&p, VOCAB, &e), -EINVAL);
+    assert_non_null(strstr(e.text, "min_tokens"));
+    p.stop_count = 1;
+    assert_int_equal(sampler_params_check(&p, VOCAB, &e), 0);
+    p.stop_count = 2;
+    p.only_biased = false;
+    assert_int_equal(sampler_params_check(&p, VOCAB, &e), 0);
 }
 
 TEST(a_sampler_fits_in_what_it_says)

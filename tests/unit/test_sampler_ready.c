@@ -117,6 +117,7 @@ static void random_params(struct rng *rng, struct sampler_params *p)
 static void assert_same(const struct sampled *a, const struct sampled *b)
 {
     assert_int_equal(a->id, b->id);
+    assert_int_equal(a->none, b->none);
     assert_int_equal(a->stop, b->stop);
     assert_int_equal(a->top_count, b->top_count);
     assert_memory_equal(a->top, b->top, a->top_count * sizeof(a->top[0]));
@@ -236,7 +237,7 @@ TEST(a_bin_that_promises_too_much_loses_no_token)
 }
 
 /* With the mask written into the row, and beside it. */
-TEST(a_row_whose_allowed_logits_have_no_weight_gives_a_token)
+TEST(a_row_whose_allowed_logits_have_no_weight_says_so)
 {
     static const float logits[] = {NAN, -INFINITY};
     struct row *r = row_of(4);
@@ -261,6 +262,7 @@ TEST(a_row_whose_allowed_logits_have_no_weight_gives_a_token)
         sampler_draw(s, scratch, r->logits, VOCAB_MAX, NULL, 9, 2, &whole);
         sampler_draw_ready(s, scratch, &row, &known.blocks, 9, 2, &ready);
         assert_same(&whole, &ready);
+        assert_true(whole.none);
     }
     arena_free(a);
     free(r);
