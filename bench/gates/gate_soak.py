@@ -2,9 +2,9 @@
 
 The first fifth warms up. Then the ledger is read at idle, after a cache clear, and again at the end: it
 must be the same to the byte. The slope of own memory over requests is taken between the two, under load,
-with a full cache, and without recorded steps: their account bounds them, and which there are depends on the
-last batches."""
+with a full cache. Recorded steps come with the warm-up, and stay after a clear."""
 
+import statistics
 import time
 
 import stats
@@ -68,13 +68,19 @@ def run(options):
     return report.done()
 
 
+def in_parts(values, count=10):
+    """Means of `count` runs of the same length, in order."""
+    ends = [len(values) * n // count for n in range(count + 1)]
+    return [statistics.fmean(values[a:b]) for a, b in zip(ends, ends[1:]) if b > a]
+
+
 def figures(report, warming, sampler, before, after):
-    steps = [recorded(used) for used in sampler.column("accounts")]
-    series = sampler.column("at"), [own - count for own, count in zip(sampler.column("own"), steps)]
+    for name, values in (("own", sampler.column("own")), ("recorded", [recorded(used) for used in sampler.column("accounts")])):
+        if any(values):
+            parts = in_parts(values)
+            report.figure(f"{name}_bytes_in_parts", parts, f"{', '.join(f'{b / MIB:.2f}' for b in parts)} MiB on average, one part after the other")
+    series = sampler.column("at"), sampler.column("own")
     slope, error = stats.slope(*series), stats.slope_error(*series)
-    if any(steps):
-        report.figure("recorded_bytes", steps, f"{mib(min(steps))} to {mib(max(steps))} are recorded steps")
-        report.figure("other_own_bytes", series[1], f"{mib(min(series[1]))} to {mib(max(series[1]))} are not")
     report.figure("slope_bytes_per_request", round(slope, 2))
     report.figure("slope_error_bytes_per_request", round(error, 2))
     report.must("slope < 16 bytes per request, but for twice its standard error", slope - 2 * error < 16)
