@@ -84,7 +84,7 @@ static void store_outputs(const struct amx *a, const struct chunk *t)
 /* ---- more than 16 columns ---- */
 
 /* Sums 0 and 1 are the first tile of columns with both panels, 2 and 3 the second; columns in 4 and 5,
- * weights in 6 and 7. */
+ * weights in 6 and 7, each zero after its last use. */
 V16_FN void block_dot(const struct columns_at x[COLUMN_TILES], const char *const w[PANELS], uint32_t tiles)
 {
     for (size_t i = 0; i < tiles; i++) {
@@ -93,9 +93,13 @@ V16_FN void block_dot(const struct columns_at x[COLUMN_TILES], const char *const
         TILE_DOT_BF16(0, 4, 6);
         TILE_LOAD(7, w[1] + i * TILE_BYTES, LINE_BYTES);
         TILE_DOT_BF16(1, 4, 7);
+        TILE_ZERO(4);
         TILE_LOAD(5, x[1].at + i * x[1].step, x[1].stride);
         TILE_DOT_BF16(2, 5, 6);
+        TILE_ZERO(6);
         TILE_DOT_BF16(3, 5, 7);
+        TILE_ZERO(5);
+        TILE_ZERO(7);
     }
 }
 

@@ -459,22 +459,19 @@ V16_FN void long_join(const char *sums, const struct quants_group *x, v16 scale,
     }
 }
 
-/* The tiles of group `g_`: sums in tiles `low_` and `high_`, codes in `w_`. JOIN(from, to) stands between the
- * instructions. */
+/* The tiles of group `g_`: sums in tiles `low_` and `high_`, which are zero, codes in `w_`. JOIN(from, to)
+ * stands between the instructions. */
 #define LONG_TILES(g_, low_, high_, w_, JOIN)                                                                \
     do {                                                                                                     \
         const char *values = long_values(a, u, g_);                                                          \
         const uint8_t *codes = u->codes.at + (g_)*u->codes.step;                                             \
-        TILE_ZERO(low_);                                                                                     \
         TILE_LOAD(w_, codes, LINE_BYTES);                                                                    \
         JOIN(4, 7);                                                                                          \
         TILE_LOAD(4, values, stride);                                                                        \
         JOIN(7, 10);                                                                                         \
         TILE_DOT_BYTES(low_, 4, w_);                                                                         \
-        if (bytes == 2) {                                                                                    \
-            TILE_ZERO(high_);                                                                                \
+        if (bytes == 2)                                                                                      \
             TILE_LOAD(5, values + high, stride);                                                             \
-        }                                                                                                    \
         JOIN(10, 13);                                                                                        \
         if (bytes == 2)                                                                                      \
             TILE_DOT_BYTES(high_, 5, w_);                                                                    \
@@ -488,13 +485,20 @@ V16_FN void long_join(const char *sums, const struct quants_group *x, v16 scale,
                 TILE_DOT_BYTES(high_, 5, w_);                                                                \
             }                                                                                                \
         }                                                                                                    \
+        TILE_ZERO(w_);                                                                                       \
+        TILE_ZERO(4);                                                                                        \
+        if (bytes == 2)                                                                                      \
+            TILE_ZERO(5);                                                                                    \
     } while (0)
 
 #define LONG_STORE(low_, high_, sums_)                                                                       \
     do {                                                                                                     \
         TILE_STORE(low_, sums_, LINE_BYTES);                                                                 \
-        if (bytes == 2)                                                                                      \
+        TILE_ZERO(low_);                                                                                     \
+        if (bytes == 2) {                                                                                    \
             TILE_STORE(high_, (sums_) + TILE_BYTES, LINE_BYTES);                                             \
+            TILE_ZERO(high_);                                                                                \
+        }                                                                                                    \
     } while (0)
 
 #define LONG_JOIN(from_, to_) long_join(at, x, scale, bias, from_, to_, bytes, acc)
@@ -518,7 +522,7 @@ V16_FN void long_join(const char *sums, const struct quants_group *x, v16 scale,
         }                                                                                                    \
     } while (0)
 
-/* Even groups have the tiles 0 and 1, odd ones 2 and 3. */
+/* Even groups have the tiles 0 and 1, odd ones 2 and 3. All tiles are zero before and after. */
 V16_FN void long_run(const struct amx *a, const struct long_unit *u, const int bytes)
 {
     char *even = (char *)a->memory->sums[0][0], *odd = (char *)a->memory->sums[0][2];

@@ -29,6 +29,11 @@ static inline void tile_release(void)
     __asm__ volatile("tilerelease" ::: "memory");
 }
 
+/* Tiles that hold something seem to leave few registers for what a load or a product writes: the fewer they
+ * are, the more loads and products run side by side. So a tile that is no longer needed is set to zero, which
+ * takes no register. (A loop of loads and products in BF16, from L1, 16 Sapphire Rapids cores: 28
+ * ns a product with eight tiles in use, 18 in the same order with zeros, 15 with four tiles in use.) */
+
 /* `tile`, a, b and sum are literal numbers. Rows lie `stride` bytes apart. */
 #define TILE_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 #define TILE_LOAD(tile, base, stride)                                                                        \

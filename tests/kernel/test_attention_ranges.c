@@ -10,7 +10,7 @@
 
 #define SEQS_MAX   3
 #define TOKENS_MAX (SEQS_MAX * 20)
-#define LONGEST    2100 /* tokens: nine segments */
+#define LONGEST    3500 /* tokens: 14 segments */
 #define PAGES      DIV_UP(LONGEST, PAGE_TOKENS)
 
 enum { PLACE_QKV, PLACE_OUT, PLACE_ANGLES, PLACES };
@@ -201,6 +201,19 @@ TEST(one_token_of_a_long_sequence)
                                 .sinks = true,
                                 .seqs = 1,
                                 .position = {2047},
+                                .count = {1}});
+}
+
+TEST(more_ranges_of_a_longer_sequence)
+{
+    check(&(struct attend_case){.heads = 6,
+                                .kv_heads = 6,
+                                .k_width = 24,
+                                .v_width = 24,
+                                .norms = true,
+                                .form = KV_BF16,
+                                .seqs = 1,
+                                .position = {3400},
                                 .count = {1}});
 }
 

@@ -66,11 +66,13 @@ struct cpu_columns {
 #define CPU_DRAFT_LOGITS  (CPU_DRAFT_PANELS * MATRIX_PANEL)
 #define CPU_DRAFT_COLUMNS 16
 #define CPU_QUERIES_MAX   64
-/* Where workers share out a sequence's keys: tiles of attention per worker, results of segments per worker,
- * and queries that a tile copies. */
-#define CPU_ATTEND_TILES  4
-#define CPU_ATTEND_PARTS  64
-#define CPU_ATTEND_COPIES 16
+/* Where workers share out a sequence's keys: tiles of attention per worker, and as many as these where each
+ * has several segments; results of segments per worker; queries that a tile copies. */
+#define CPU_ATTEND_TILES    4
+#define CPU_ATTEND_MORE     16
+#define CPU_ATTEND_SEGMENTS 4
+#define CPU_ATTEND_PARTS    128
+#define CPU_ATTEND_COPIES   16
 
 struct cpu {
     struct compute compute; /* first */

@@ -212,6 +212,16 @@ static struct segments span_segments(const struct attention_stage *st, const str
     return (struct segments){begin, DIV_UP(end, (uint32_t)KERN_SEGMENT_TOKENS) - begin};
 }
 
+/* Ranges of a span's segments, where spans have `tiles` heads in all. A long context has more of them, so
+ * that workers wait less for the last one. Each keeps some segments, since a tile prefetches within its range
+ * alone. */
+static uint32_t ranges_wanted(const struct attention_stage *st, uint32_t tiles)
+{
+    uint32_t workers = workers_count(st->cpu->workers);
+    uint32_t few = DIV_UP(CPU_ATTEND_TILES * workers, tiles), more = DIV_UP(CPU_ATTEND_MORE * workers, tiles);
+    return MAX_OF(few, MIN_OF(more, st->longest / CPU_ATTEND_SEGMENTS));
+}
+
 /* A KV head's query heads in one tile read its keys once. Where the KV heads are too few for the workers, a
  * tile is a range of segments, and where those are too few as well, some of the query heads. Latent attention
  * turns a segment's values once for all query heads, so its segments stay with one worker. */
@@ -225,7 +235,7 @@ static void share_out(struct attention_stage *st)
         for (uint32_t i = 0; i < c->span_count; i++)
             st->longest = MAX_OF(st->longest, span_segments(st, &c->spans[i]).count);
         st->window = CPU_ATTEND_PARTS * workers / (c->tokens * st->op->heads);
-        st->ranges = MAX_OF(MIN_OF(MIN_OF(st->longest, st->window), DIV_UP(wanted, tiles)), 1);
+        st->ranges = MAX_OF(MIN_OF(MIN_OF(st->longest, st->window), ranges_wanted(st, tiles)), 1);
     }
     st->head_tiles = MIN_OF(MAX_OF(workers / (tiles * st->ranges), 1), group);
     ASSERT(st->ranges == 1 || tiles * st->head_tiles <= wanted);
