@@ -4,6 +4,7 @@ The first fifth warms up. Then the ledger is read at idle, after a cache clear, 
 must be the same to the byte. The slope of own memory over requests is taken between the two, under load,
 with a full cache. Recorded steps come with the warm-up, and stay after a clear."""
 
+import statistics
 import time
 
 import stats
@@ -67,7 +68,17 @@ def run(options):
     return report.done()
 
 
+def in_parts(values, count=10):
+    """Means of `count` runs of the same length, in order."""
+    ends = [len(values) * n // count for n in range(count + 1)]
+    return [statistics.fmean(values[a:b]) for a, b in zip(ends, ends[1:]) if b > a]
+
+
 def figures(report, warming, sampler, before, after):
+    for name, values in (("own", sampler.column("own")), ("recorded", [recorded(used) for used in sampler.column("accounts")])):
+        if any(values):
+            parts = in_parts(values)
+            report.figure(f"{name}_bytes_in_parts", parts, f"{', '.join(f'{b / MIB:.2f}' for b in parts)} MiB on average, one part after the other")
     series = sampler.column("at"), sampler.column("own")
     slope, error = stats.slope(*series), stats.slope_error(*series)
     report.figure("slope_bytes_per_request", round(slope, 2))

@@ -204,9 +204,8 @@ static void pack_batch(struct cuda *c, const struct batch *b)
     pack(&p, seqs_max * sizeof(b->hidden_columns[0]), b->seq_count * sizeof(b->hidden_columns[0]),
          b->hidden_columns, &c->step.hidden_columns);
     pack_tables(&p, b, seqs);
-    (void)cuda_ok(c->device,
-                  c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
-                  "batch");
+    (void)cuda_done(c, c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
+                    "batch");
 }
 
 static void step_begin(struct compute *compute, const struct batch *b)
@@ -242,7 +241,7 @@ static void get_logits(struct cuda *c)
     struct cuda_device *d = c->device;
     uint64_t bytes = FLOATS(c->shape->vocab) * c->in->logit_count;
     if (c->logits_here)
-        (void)cuda_ok(d, d->driver->get(c->in->logits, (uintptr_t)c->logits, bytes, d->stream), "logits");
+        (void)cuda_done(c, d->driver->get(c->in->logits, (uintptr_t)c->logits, bytes, d->stream), "logits");
 }
 
 static int step_end(struct compute *compute)
@@ -252,7 +251,10 @@ static int step_end(struct compute *compute)
     get_logits(c);
     cuda_replay_wait(c);
     c->in = NULL;
-    return cuda_wait(c->device);
+    int r = cuda_wait(c->device);
+    bool failed = c->failed;
+    c->failed = false;
+    return r == 0 && failed ? -EIO : r;
 }
 
 /* The queue is empty then: pages and states may be given away. */

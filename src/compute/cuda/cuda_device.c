@@ -94,12 +94,11 @@ static int open_context(struct cuda_device *d)
     sigset_t signals = cuda_driver_hold_signals();
     cuda_result created = v->context_create(&d->context, CUDA_CONTEXT_BLOCKING, d->handle);
     cuda_driver_let_signals(signals);
-    if (!cuda_ok(d, created, "context"))
-        return -EIO;
-    if (!cuda_ok(d, v->context_limit(CUDA_LIMIT_STACK, STACK_BYTES), "limit") ||
-        !cuda_ok(d, v->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING), "queue"))
-        return -EIO;
-    int r = load_kernels(d);
+    int r = cuda_ok(d, created, "context") &&
+                    cuda_ok(d, v->context_limit(CUDA_LIMIT_STACK, STACK_BYTES), "limit") &&
+                    cuda_ok(d, v->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING), "queue")
+                ? load_kernels(d)
+                : -EIO;
     /* Static shared memory counts, too. */
     for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_few4_8; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_max) ? 0 : -EIO;
@@ -107,9 +106,7 @@ static int open_context(struct cuda_device *d)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;
     if (r == 0 && !cuda_ok(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory"))
         r = -EIO;
-    if (r == 0)
-        cuda_probe(d);
-    return r;
+    return r == 0 ? cuda_probe(d) : r;
 }
 
 static void close_context(struct cuda_device *d)
@@ -137,7 +134,7 @@ static int find_device(struct cuda_device *d, uint32_t index)
     d->shared_unit = (uint32_t)unit;
     snprintf(d->tier, sizeof(d->tier), "sm_%d%d", major, minor);
     d->early = major >= 9;
-    d->wide = major == 9;
+    d->hopper = major == 9;
     d->device.flags = FLAG_CUDA | (unsigned)(10 * major + minor);
     return (unsigned)(10 * major + minor) < COMPUTE_LEAST ? -ENOTSUP : 0;
 }
@@ -179,7 +176,6 @@ static int reopen(struct device *device)
     close_context(d);
     atomic_store(&device->lost, false);
     int r = open_context(d);
-    (void)atomic_exchange(&d->failed, false);
     if (r < 0)
         atomic_store(&device->lost, true);
     return r < 0 ? -EIO : 0;

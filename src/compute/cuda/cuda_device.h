@@ -139,10 +139,10 @@ struct cuda_device {
     uint32_t units, shared_max, shared_unit; /* multiprocessors; shared memory of a block, of one of them */
     uint32_t shared_attend;                  /* of a block of attention */
     cuda_address repacking;       /* CUDA_STAGING_BYTES of device memory: panels that become fragments */
-    bool wide;                    /* wgmma: sm_90 where it has the bits of mma.sync */
+    bool hopper;                  /* sm_90: it has wgmma */
+    bool wide;                    /* wgmma has the bits of mma.sync there */
     bool early;                   /* it has launches of kernels that wait by themselves: sm_90 and newer */
     struct cuda_profile *profile; /* NULL: kernels are not timed */
-    atomic_bool failed;           /* something since the last step's end */
     atomic_uint_least64_t committed;
     /* Work put into the queue outside of steps, and how much of it has passed. */
     atomic_uint_least64_t queued, passed;
@@ -163,9 +163,11 @@ static inline struct cuda_device *cuda_device_of(struct device *d)
 
 /* The calling thread may put work into the device's queue: committed memory is zeroed first. */
 void cuda_use(struct cuda_device *d);
-/* Takes note of a failure; true: there was none. */
+/* Logs a failure, of which a device may be lost; true: there was none. */
 bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what);
-/* Waits for all that was put into the queue. 0, or the first failure since the last call: -EIO, -ENODEV. */
+/* As cuda_ok, outside of steps: nobody learns whose memory is not what it should be. The device is lost. */
+void cuda_must(struct cuda_device *d, cuda_result r, const char *what);
+/* Waits for all that was put into the queue. 0, or a failure in it: -EIO, -ENODEV. */
 int cuda_wait(struct cuda_device *d);
 /* Something outside of a step was put into the queue: memory that it uses stays until it has passed. */
 void cuda_queued(struct cuda_device *d);
@@ -182,8 +184,8 @@ struct cuda_grid {
     uint32_t x, y, z, threads, shared_bytes;
 };
 /* Puts a kernel into a queue: the device's, or the one that is recorded. */
-void cuda_launch(struct cuda_device *d, void *stream, enum cuda_kernel kernel, struct cuda_grid grid,
-                 void **arguments);
+cuda_result cuda_launch(struct cuda_device *d, void *stream, enum cuda_kernel kernel, struct cuda_grid grid,
+                        void **arguments);
 /* cuda_profile.c: a kernel was put into the device's queue. */
 void cuda_profile_mark(struct cuda_device *d, enum cuda_kernel kernel);
 /* The step's kernels are all in the queue, and later: they have passed. */
@@ -214,8 +216,8 @@ void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const str
 struct compute_cost cuda_cost(const struct compute_opts *o);
 int cuda_open(const struct compute_opts *o, struct compute **ret);
 
-/* cuda_probe.c: whether its wgmma can be used. */
-void cuda_probe(struct cuda_device *d);
+/* cuda_probe.c: whether its wgmma can be used. 0, or -EIO when that could not be tried. */
+int cuda_probe(struct cuda_device *d);
 
 /* cuda_encode.c */
 uint64_t cuda_encode_bytes(const struct encode_shape *s, uint64_t patches, uint64_t edge);

@@ -71,8 +71,8 @@ void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const str
     void *arguments[] = {&a};
     a.to = cuda_matrix(w);
     cuda_use(d);
-    cuda_launch(d, d->stream, CUDA_KERNEL_repack,
-                (struct cuda_grid){DIV_UP(a.lane + a.count, CUDA_PANEL), 1, 1, CUDA_THREADS, 0}, arguments);
+    const struct cuda_grid grid = {DIV_UP(a.lane + a.count, CUDA_PANEL), 1, 1, CUDA_THREADS, 0};
+    cuda_must(d, cuda_launch(d, d->stream, CUDA_KERNEL_repack, grid, arguments), "repack");
     cuda_queued(d);
 }
 

@@ -216,7 +216,7 @@ static void cuda_copy(void *arg, dev_ptr to, dev_ptr from, uint64_t bytes)
 {
     struct cuda_device *d = arg;
     cuda_use(d);
-    (void)cuda_ok(d, d->driver->move(to.at, from.at, bytes, d->stream), "copy");
+    cuda_must(d, d->driver->move(to.at, from.at, bytes, d->stream), "copy");
     cuda_queued(d);
 }
 
@@ -225,7 +225,7 @@ static void cuda_put(void *arg, dev_ptr to, const void *from, uint64_t bytes)
 {
     struct cuda_device *d = arg;
     cuda_use(d);
-    (void)cuda_ok(d, d->driver->put(to.at, from, bytes, d->stream), "put");
+    cuda_must(d, d->driver->put(to.at, from, bytes, d->stream), "put");
     cuda_queued(d);
 }
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define COLUMNS 256u
@@ -28,21 +29,21 @@ static void fill(uint16_t *values, uint64_t count)
 }
 
 /* The wide kernels' clusters have a block without rows. */
-static void run(struct cuda_device *d, enum cuda_kernel kernel, const struct cuda_tiles *t, bool wide)
+static bool run(struct cuda_device *d, enum cuda_kernel kernel, const struct cuda_tiles *t, bool wide)
 {
     uint32_t columns = kernel == CUDA_KERNEL_few16_1    ? CUDA_FEW_COLUMNS
                        : kernel == CUDA_KERNEL_wide16_1 ? CUDA_WIDE_COLUMNS_1
                                                         : CUDA_WIDE_COLUMNS_8;
     uint32_t stage = (columns + CUDA_TILE_ROWS) * 2 * CUDA_UNIT;
-    void *arguments[] = {(void *)(uintptr_t)t};
-    cuda_launch(d, d->stream, kernel,
-                (struct cuda_grid){COLUMNS / columns, wide ? CUDA_WIDE_DOWN : 1, 1,
+    const struct cuda_grid grid = {COLUMNS / columns, wide ? CUDA_WIDE_DOWN : 1, 1,
                                    wide ? CUDA_WIDE_THREADS : CUDA_THREADS,
-                                   t->stages * stage + (wide ? 1024 : 0)},
-                arguments);
+                                   t->stages * stage + (wide ? 1024 : 0)};
+    void *arguments[] = {(void *)(uintptr_t)t};
+    return cuda_ok(d, cuda_launch(d, d->stream, kernel, grid, arguments), "probe");
 }
 
-static bool are_equal(struct cuda_device *d, enum cuda_kernel tiles, enum cuda_kernel wide)
+/* False: it could not be tried. */
+static bool compare(struct cuda_device *d, enum cuda_kernel tiles, enum cuda_kernel wide)
 {
     uint64_t x = d->repacking + WEIGHT_BYTES, y = x + INPUT_BYTES;
     struct cuda_tiles t = {.w = {.data = (const uint8_t *)(uintptr_t)d->repacking,
@@ -55,28 +56,32 @@ static bool are_equal(struct cuda_device *d, enum cuda_kernel tiles, enum cuda_k
                            .count = COLUMNS,
                            .stages = 4,
                            .y = {(float *)(uintptr_t)y, ROWS, ROWS}};
-    char *first = d->staging, *second = d->staging + SUM_BYTES;
-    run(d, tiles, &t, false);
-    t.y.at += SUM_BYTES / sizeof(float);
-    run(d, wide, &t, true);
-    return cuda_ok(d, d->driver->get(first, y, 2 * SUM_BYTES, d->stream), "probe") &&
-           cuda_ok(d, d->driver->stream_wait(d->stream), "probe") && memcmp(first, second, SUM_BYTES) == 0;
+    struct cuda_tiles second = t;
+    char *sums = d->staging;
+    second.y.at += SUM_BYTES / sizeof(float);
+    bool ok = run(d, tiles, &t, false) && run(d, wide, &second, true) &&
+              cuda_ok(d, d->driver->get(sums, y, 2 * SUM_BYTES, d->stream), "probe") &&
+              cuda_ok(d, d->driver->stream_wait(d->stream), "probe");
+    d->wide &= ok && memcmp(sums, sums + SUM_BYTES, SUM_BYTES) == 0;
+    return ok;
 }
 
-void cuda_probe(struct cuda_device *d)
+int cuda_probe(struct cuda_device *d)
 {
-    if (!d->wide)
-        return;
+    d->wide = d->hopper;
+    if (!d->hopper)
+        return 0;
     fill((uint16_t *)(void *)d->staging, (WEIGHT_BYTES + INPUT_BYTES) / 2);
-    d->wide = cuda_ok(d, d->driver->put(d->repacking, d->staging, WEIGHT_BYTES + INPUT_BYTES, d->stream),
+    bool ok = cuda_ok(d, d->driver->put(d->repacking, d->staging, WEIGHT_BYTES + INPUT_BYTES, d->stream),
                       "probe") &&
               cuda_ok(d, d->driver->stream_wait(d->stream), "probe") &&
-              are_equal(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_few16_1) &&
-              are_equal(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_wide16_1) &&
-              are_equal(d, CUDA_KERNEL_tiles16_8, CUDA_KERNEL_wide16_8);
-    if (!d->wide)
+              compare(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_few16_1) &&
+              compare(d, CUDA_KERNEL_tiles16_1, CUDA_KERNEL_wide16_1) &&
+              compare(d, CUDA_KERNEL_tiles16_8, CUDA_KERNEL_wide16_8);
+    if (ok && !d->wide)
         LOG_WARN("device_slow",
                  "device=%s reason=\"wgmma differs from mma.sync: all products are by the "
                  "latter\"",
                  d->name);
+    return ok ? 0 : -EIO;
 }

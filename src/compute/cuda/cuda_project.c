@@ -154,10 +154,10 @@ static void multiply_logits(struct cuda *c, const struct op_product *a)
         uint32_t count = MIN_OF(all - from, c->seqs_max);
         multiply_rows(c, a, y, from, count);
         if (!c->logits_here)
-            (void)cuda_ok(d,
-                          d->driver->get(c->in->logits + (size_t)from * vocab, (uintptr_t)c->logits,
-                                         (size_t)count * vocab * sizeof(float), d->stream),
-                          "logits");
+            (void)cuda_done(c,
+                            d->driver->get(c->in->logits + (size_t)from * vocab, (uintptr_t)c->logits,
+                                           (size_t)count * vocab * sizeof(float), d->stream),
+                            "logits");
     }
 }
 
@@ -205,14 +205,14 @@ static void finish_rounds(struct cuda *c, const struct op_finish *a)
 {
     struct cuda_device *d = c->device;
     uint32_t all = c->in->logit_count, vocab = c->shape->vocab;
-    (void)cuda_ok(d, d->driver->stream_wait(d->stream), "wait");
+    (void)cuda_done(c, d->driver->stream_wait(d->stream), "wait");
     for (uint32_t from = 0; from < all; from += c->seqs_max) {
         uint32_t count = MIN_OF(all - from, c->seqs_max);
         float *rows = c->in->logits + (size_t)from * vocab;
         size_t bytes = (size_t)count * vocab * sizeof(float);
-        (void)cuda_ok(d, d->driver->put((uintptr_t)c->logits, rows, bytes, d->stream), "logits");
+        (void)cuda_done(c, d->driver->put((uintptr_t)c->logits, rows, bytes, d->stream), "logits");
         finish_rows(c, a, count);
-        (void)cuda_ok(d, d->driver->get(rows, (uintptr_t)c->logits, bytes, d->stream), "logits");
+        (void)cuda_done(c, d->driver->get(rows, (uintptr_t)c->logits, bytes, d->stream), "logits");
     }
 }
 
@@ -232,11 +232,11 @@ void cuda_values(struct compute *compute, const struct op_values *a)
     const struct cuda_rows x = cuda_rows(c, a->x);
     cuda_flush(c);
     for (uint32_t i = 0; i < c->in->value_count; i++)
-        (void)cuda_ok(d,
-                      d->driver->get(c->in->values + (size_t)i * a->x.width,
-                                     (uintptr_t)(x.at + (size_t)(c->in->logit_count + i) * x.stride),
-                                     a->x.width * sizeof(float), d->stream),
-                      "values");
+        (void)cuda_done(c,
+                        d->driver->get(c->in->values + (size_t)i * a->x.width,
+                                       (uintptr_t)(x.at + (size_t)(c->in->logit_count + i) * x.stride),
+                                       a->x.width * sizeof(float), d->stream),
+                        "values");
 }
 
 void cuda_best(struct compute *compute, const struct op_best *a)
@@ -254,17 +254,17 @@ void cuda_best(struct compute *compute, const struct op_best *a)
     _Static_assert(sizeof(struct draft_best) == 2 * sizeof(float), "a logit and an id");
     ASSERT(count <= c->seqs_max && n <= c->shape->vocab);
     if (a->ids)
-        (void)cuda_ok(d, d->driver->put((uintptr_t)c->draft_ids, a->ids, n * sizeof(a->ids[0]), d->stream),
-                      "ids");
+        (void)cuda_done(c, d->driver->put((uintptr_t)c->draft_ids, a->ids, n * sizeof(a->ids[0]), d->stream),
+                        "ids");
     if (valid)
-        (void)cuda_ok(d,
-                      d->driver->put((uintptr_t)c->valid, valid,
-                                     DIV_UP(c->shape->vocab, 64u) * sizeof(*valid), d->stream),
-                      "ids");
+        (void)cuda_done(c,
+                        d->driver->put((uintptr_t)c->valid, valid,
+                                       DIV_UP(c->shape->vocab, 64u) * sizeof(*valid), d->stream),
+                        "ids");
     cuda_multiply(c, a->rows, cuda_rows(c, a->x), k.logits, NULL, count);
     cuda_run(c, CUDA_KERNEL_best, cuda_by_row(count), &k);
-    (void)cuda_ok(
-        d, d->driver->get(c->in->best, (uintptr_t)c->best, count * sizeof(struct draft_best), d->stream),
+    (void)cuda_done(
+        c, d->driver->get(c->in->best, (uintptr_t)c->best, count * sizeof(struct draft_best), d->stream),
         "best");
 }
 

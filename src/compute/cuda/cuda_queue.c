@@ -6,18 +6,18 @@
 
 #include <errno.h>
 
-/* Errors that a context does not recover from. */
+/* Errors that a context does not recover from. Those from 800 on are calls that were not allowed, as of a
+ * queue that is being recorded. */
 static bool is_lasting(cuda_result r)
 {
-    return r == 46 || r == 214 || (r >= 700 && r != 701 && r != 704 && r != 705 && r != 712 && r != 713) ||
-           r == 999;
+    return r == 46 || r == 214 ||
+           (r >= 700 && r < 800 && r != 701 && r != 704 && r != 705 && r != 712 && r != 713) || r == 999;
 }
 
 bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what)
 {
     if (r == 0)
         return true;
-    atomic_store(&d->failed, true);
     if (!is_lasting(r))
         LOG_ERROR("device_error", "device=%s call=%s error=%s", d->name, what,
                   cuda_driver_error(d->driver, r));
@@ -27,13 +27,19 @@ bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what)
     return false;
 }
 
+void cuda_must(struct cuda_device *d, cuda_result r, const char *what)
+{
+    if (!cuda_ok(d, r, what))
+        atomic_store(&d->device.lost, true);
+}
+
 /* ---- committed memory that is still to be zeroed ---- */
 
 void cuda_fresh_fill(struct cuda_device *d)
 {
     uint32_t count = atomic_load(&d->fresh_count);
     for (uint32_t i = 0; i < count; i++)
-        (void)cuda_ok(d, d->driver->fill(d->fresh[i].at, 0, d->fresh[i].bytes, d->stream), "zeros");
+        cuda_must(d, d->driver->fill(d->fresh[i].at, 0, d->fresh[i].bytes, d->stream), "zeros");
     atomic_store(&d->fresh_count, 0);
     cuda_queued(d);
 }
@@ -98,13 +104,12 @@ int cuda_wait(struct cuda_device *d)
     cuda_use(d);
     if (d->profile)
         cuda_profile_let(d);
-    (void)cuda_drain(d, "wait");
+    bool ok = cuda_drain(d, "wait");
     if (d->profile)
         cuda_profile_read(d);
-    bool failed = atomic_exchange(&d->failed, false);
     if (atomic_load(&d->device.lost))
         return -ENODEV;
-    return failed ? -EIO : 0;
+    return ok ? 0 : -EIO;
 }
 
 /* Kernels that wait for those before them by themselves (grid_wait() of common.cuh) may begin before these
@@ -119,12 +124,12 @@ static bool waits_itself(enum cuda_kernel k)
     return kernels[k];
 }
 
-void cuda_launch(struct cuda_device *d, void *stream, enum cuda_kernel kernel, struct cuda_grid g,
-                 void **arguments)
+cuda_result cuda_launch(struct cuda_device *d, void *stream, enum cuda_kernel kernel, struct cuda_grid g,
+                        void **arguments)
 {
     struct cuda_launch_attribute early = {.id = CUDA_LAUNCH_PROGRAMMATIC, .value = 1};
     if (g.x == 0 || g.y == 0 || g.z == 0)
-        return;
+        return 0;
     const struct cuda_launch_config config = {.x = g.x,
                                               .y = g.y,
                                               .z = g.z,
@@ -135,7 +140,8 @@ void cuda_launch(struct cuda_device *d, void *stream, enum cuda_kernel kernel, s
                                               .stream = stream,
                                               .attributes = &early,
                                               .attribute_count = d->early && waits_itself(kernel)};
-    (void)cuda_ok(d, d->driver->launch(&config, d->functions[kernel], arguments, NULL), "launch");
+    cuda_result r = d->driver->launch(&config, d->functions[kernel], arguments, NULL);
     if (d->profile)
         cuda_profile_mark(d, kernel);
+    return r;
 }

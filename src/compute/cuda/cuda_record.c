@@ -73,6 +73,13 @@ static void unmake(struct cuda *c, struct cuda_record *r)
     atomic_fetch_sub(&c->device->committed, (uint64_t)r->kernels * KERNEL_BYTES);
 }
 
+/* The driver does not take it: out of memory, most likely. */
+static void refuse(struct cuda *c, struct cuda_record *r)
+{
+    unmake(c, r);
+    r->refused = true;
+}
+
 static void drop(struct cuda *c, struct cuda_record *r)
 {
     unmake(c, r);
@@ -97,22 +104,37 @@ static void begin(struct cuda *c, struct cuda_record *r)
 {
     struct cuda_device *d = c->device;
     if (!c->recording &&
-        !cuda_ok(d, d->driver->stream_create(&c->recording, CUDA_STREAM_NON_BLOCKING), "record"))
+        !cuda_ok(d, d->driver->stream_create(&c->recording, CUDA_STREAM_NON_BLOCKING), "record")) {
+        r->refused = true;
         return;
+    }
     if (!charge(c, r))
         return;
     if (cuda_ok(d, d->driver->capture_begin(c->recording, CUDA_CAPTURE_RELAXED), "record")) {
         c->record = r;
         c->stream = c->recording;
     } else {
-        unmake(c, r);
+        refuse(c, r);
     }
+}
+
+/* False: the step's kernels are to be launched. */
+static bool replay(struct cuda *c, struct cuda_record *r)
+{
+    struct cuda_device *d = c->device;
+    if (!cuda_ok(d, d->driver->graph_launch(r->made, d->stream), "replay")) {
+        refuse(c, r);
+        return false;
+    }
+    c->logits_here = c->step.logits > 0;
+    c->replayed = r;
+    c->replayed_ns = clock_now_ns();
+    return true;
 }
 
 bool cuda_replay(struct compute *compute, uint32_t key)
 {
     struct cuda *c = cuda_of(compute);
-    struct cuda_device *d = c->device;
     struct cuda_record *r = can_record(c) ? find(c, key) : NULL;
     c->kernels = 0;
     c->replayed = NULL;
@@ -121,13 +143,10 @@ bool cuda_replay(struct compute *compute, uint32_t key)
         return false;
     }
     r->used = ++c->clock;
-    if (r->made) {
-        c->logits_here = c->step.logits > 0;
-        c->replayed = r;
-        c->replayed_ns = clock_now_ns();
-        return cuda_ok(d, d->driver->graph_launch(r->made, d->stream), "replay");
-    }
-    begin(c, r);
+    if (r->made)
+        return replay(c, r);
+    if (!r->refused)
+        begin(c, r);
     return false;
 }
 
@@ -154,13 +173,15 @@ void cuda_record_end(struct cuda *c, bool run)
     end_noted(c, run);
     if (!r)
         return;
-    bool ok = cuda_ok(d, d->driver->capture_end(c->recording, &graph), "record");
+    bool ok = cuda_done(c, d->driver->capture_end(c->recording, &graph), "record");
     c->stream = d->stream;
     c->record = NULL;
-    if (ok && run && cuda_ok(d, d->driver->graph_make(&r->made, graph, 0), "record"))
-        (void)cuda_ok(d, d->driver->graph_launch(r->made, d->stream), "record");
-    else
+    if (!run)
         unmake(c, r);
+    else if (c->failed || !cuda_done(c, d->driver->graph_make(&r->made, graph, 0), "record"))
+        refuse(c, r);
+    else
+        (void)cuda_done(c, d->driver->graph_launch(r->made, d->stream), "record");
     if (ok)
         (void)d->driver->graph_destroy(graph);
 }
@@ -172,9 +193,10 @@ void cuda_replay_wait(struct cuda *c)
     if (!r)
         return;
     uint64_t wake = c->replayed_ns + r->took_ns / 4 * 3;
+    uint64_t sleep = r->took_ns > 0 ? c->replayed_ns + 2 * r->took_ns : UINT64_MAX;
     const struct timespec at = {.tv_sec = (time_t)(wake / NS_PER_S), .tv_nsec = (long)(wake % NS_PER_S)};
     (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-    while (d->driver->stream_query(d->stream) == CUDA_ERROR_NOT_READY)
+    while (d->driver->stream_query(d->stream) == CUDA_ERROR_NOT_READY && clock_now_ns() < sleep)
         ;
     uint64_t took = clock_now_ns() - c->replayed_ns;
     r->took_ns = r->took_ns == 0 ? took : MIN_OF(took, r->took_ns + r->took_ns / 64);

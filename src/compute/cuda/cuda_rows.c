@@ -51,10 +51,10 @@ const struct cuda_ropes *cuda_ropes_of(struct cuda *c, const struct rope_tables 
     struct cuda_device *d = c->device;
     if (c->ropes_of == t)
         return c->ropes;
-    c->ropes_of = t;
     fill_ropes(t, &c->host_ropes);
-    (void)cuda_ok(d, d->driver->put((uintptr_t)c->ropes, &c->host_ropes, sizeof(c->host_ropes), d->stream),
-                  "ropes");
+    bool ok = cuda_done(
+        c, d->driver->put((uintptr_t)c->ropes, &c->host_ropes, sizeof(c->host_ropes), d->stream), "ropes");
+    c->ropes_of = ok ? t : NULL;
     return c->ropes;
 }
 

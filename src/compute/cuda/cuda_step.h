@@ -30,6 +30,7 @@ struct cuda_record {
     struct cuda_step step; /* all that the operations' arguments depend on */
     uint32_t kernels;      /* of the step */
     bool charged;          /* for them */
+    bool refused;          /* the driver did not make it, and is not asked again */
     void *made;            /* NULL: it is not recorded */
     uint64_t used;         /* when; 0: a free place */
     uint64_t took_ns;      /* of its last replays the shortest; 0: none was waited for */
@@ -79,6 +80,7 @@ struct cuda {
     const struct rope_tables *ropes_of; /* that `ropes` hold; NULL: none yet */
     /* The step. */
     const struct batch *in;
+    bool failed; /* something since the last step's end */
     struct cuda_step step;
     bool logits_here;      /* all rows of logits are in `logits`; else the host has them */
     uint32_t rounded_turn; /* which of them was written last */
@@ -151,13 +153,21 @@ static inline struct cuda_grid cuda_by_row(uint32_t rows)
 /* The product or the queries that wait. */
 void cuda_flush(struct cuda *c); /* cuda_project.c */
 
+/* Takes note of a failure, which fails the step; true: there was none. */
+static inline bool cuda_done(struct cuda *c, cuda_result r, const char *what)
+{
+    bool ok = cuda_ok(c->device, r, what);
+    c->failed |= !ok;
+    return ok;
+}
+
 /* Launches with the step and the operation's struct, or with that alone. Rounded inputs count no more. */
 static inline void cuda_run_all(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, void **arguments)
 {
     cuda_flush(c);
     c->rounded_of.width = 0;
     c->kernels++;
-    cuda_launch(c->device, c->stream, k, g, arguments);
+    (void)cuda_done(c, cuda_launch(c->device, c->stream, k, g, arguments), "launch");
 }
 static inline void cuda_run_step(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
 {
@@ -174,7 +184,7 @@ static inline void cuda_run_product(struct cuda *c, enum cuda_kernel k, struct c
 {
     void *arguments[] = {(void *)(uintptr_t)a};
     c->kernels++;
-    cuda_launch(c->device, c->stream, k, g, arguments);
+    (void)cuda_done(c, cuda_launch(c->device, c->stream, k, g, arguments), "launch");
 }
 
 /* Where an operation writes `a` as bf16, too; nowhere in other modes. The caller says when it has been put
