@@ -116,6 +116,32 @@ TEST(features_that_have_no_room_to_stay_are_made_again)
     expect_mixed(&o);
 }
 
+/* The engine waits before its first step, and before the image's first slice. */
+TEST(the_wait_for_a_turn_is_no_part_of_a_slice)
+{
+    if (test_device_is_fake()) /* whose engines do not wait */
+        return;
+    struct fixture f;
+    struct seen s = one_image(10, 5, 7, 3);
+    struct engine_opts o = eyes(true);
+    struct device *d = test_device_get();
+    test_engine_start(&f, EYES, &o);
+    struct client *c = NULL;
+    for (int i = 0; i < 2; i++) {
+        device_turn_begin(d);
+        struct job_spec spec = ask(&s, 1);
+        c = c ? c : submit(&f, &spec);
+        while (!device_is_shared(d))
+            usleep(1000);
+        usleep(300000);
+        device_turn_end(d);
+    }
+    wait_over(&f, c);
+    assert_true(numbers(&f).encode_slices > 0 && numbers(&f).encode_slice_max_ns < 250 * NS_PER_MS);
+    test_engine_close(&f);
+    seen_done(&s);
+}
+
 /* ---- found again ---- */
 
 TEST(a_prefix_that_is_found_has_its_images_not_encoded)
