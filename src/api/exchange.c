@@ -341,6 +341,8 @@ void exchange_prepared(struct exchange *x)
     if (x->request.gen.budget_unused)
         field_note_ignored(&x->request,
                            x->wire == &wire_messages ? "thinking.budget_tokens" : "thinking_token_budget");
+    if (x->request.gen.tools_unused)
+        field_note_ignored(&x->request, "tools");
     if (x->request.gen.calls.strict_unused)
         field_note_ignored(&x->request, "tools.strict");
     if (x->request.ignored[0])

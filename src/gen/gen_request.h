@@ -64,6 +64,7 @@ struct gen_request {
     json_t *messages; /* NULL: a prompt instead */
     json_t *media;    /* what gen_media_input() reads: images and videos of the messages; NULL: none. Owned */
     json_t *tools;    /* NULL: no tools, or the model shall call none */
+    bool tools_unused;                     /* set by the rendering: the template has no place for them */
     json_t *template_kwargs;               /* owned */
     struct chat_mark marks[GEN_MARKS_MAX]; /* where the client wants the prefix cache to begin anew */
     uint32_t mark_count;

@@ -203,6 +203,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     request_memory_enter(before);
     if (!ok)
         return false;
+    g->request->tools_unused = g->request->tools && !chat_template_mentions(m->template, SLICE("tools"));
     struct chat_template_input in = {
         .messages = g->request->messages,
         .tools = g->request->tools,

@@ -1,4 +1,4 @@
-"""A checkpoint whose values are not numbers: such a row of logits is an error, and nobody else's."""
+"""Models that are not as they should be: the client is told, and other requests are not touched."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from conftest import FEW_PAGES, TOP, Server, events, refused, serving
+from conftest import FEW_PAGES, MODEL, TOP, Server, events, refused, serving
 
 BROKEN = 300
 NOT_NUMBERS = (500, "engine_error", "not numbers", "after 0 tokens")
@@ -52,6 +52,25 @@ def test_logits_that_are_not_numbers_are_an_error(tmp_path):
             for request in broken:
                 refused(request.result(), *NOT_NUMBERS)
         assert [ids(p) for p in prompts] == alone
+
+
+@pytest.mark.smoke
+def test_a_template_without_tools_is_told(tmp_path):
+    model = tmp_path / "plain"
+    model.mkdir()
+    for file in MODEL.iterdir():
+        (model / file.name).symlink_to(file)
+    (model / "chat_template.jinja").unlink()
+    (model / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+
+    class Plain(Server):
+        def arguments(self):
+            return [str(model), FEW_PAGES]
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    with serving(kind=Plain) as s:
+        assert s.chat(max_tokens=1, tools=[tool]).headers["x-ignored-fields"] == "tools"
+        for fields in {}, {"tools": []}, {"tools": [tool], "tool_choice": "none"}:
+            assert "x-ignored-fields" not in s.chat(max_tokens=1, **fields).headers
 
 
 @pytest.mark.smoke
