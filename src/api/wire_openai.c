@@ -18,15 +18,24 @@ void openai_comma(struct buf *b)
         buf_putc(b, ',');
 }
 
-void openai_write_logprob(struct buf *ret, float logprob)
+void openai_write_float(struct buf *ret, float x)
 {
-    char text[32] = "-9999.0";
-    for (int digits = 6; isfinite(logprob) && digits <= 9; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, (double)logprob);
-        if (strtof(text, NULL) == logprob)
+    char text[32];
+    ASSERT(isfinite(x));
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, (double)x);
+        if (strtof(text, NULL) == x)
             break;
     }
     buf_puts(ret, text);
+}
+
+void openai_write_logprob(struct buf *ret, float logprob)
+{
+    if (isfinite(logprob))
+        openai_write_float(ret, logprob);
+    else
+        buf_puts(ret, "-9999.0");
 }
 
 static void write_prompt_entry(struct reply *r, uint32_t id, float logprob, uint32_t rank)

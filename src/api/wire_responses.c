@@ -86,8 +86,10 @@ static void open_reply(struct reply *r)
     echo(q, "safety_identifier", "null", ret);
     buf_printf(ret, ",\"background\":false,\"service_tier\":\"default\",\"store\":%s",
                q->stores && r->exchange->api->responses ? "true" : "false");
-    buf_printf(ret, ",\"temperature\":%.9g,\"top_p\":%.9g", (double)r->choice->sampling.temperature,
-               (double)r->choice->sampling.top_p);
+    buf_puts(ret, ",\"temperature\":");
+    openai_write_float(ret, r->choice->sampling.temperature);
+    buf_puts(ret, ",\"top_p\":");
+    openai_write_float(ret, r->choice->sampling.top_p);
     echo_text(q, ret);
     echo(q, "tool_choice", "\"auto\"", ret);
     echo(q, "tools", "[]", ret);

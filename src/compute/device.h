@@ -42,6 +42,7 @@ struct device {
     unsigned flags;              /* what of it a result's bits may depend on: part of every cache key */
     /* Its steps fail with -ENODEV, and what it held is gone: its models are only to be closed. */
     atomic_bool lost;
+    atomic_uint working; /* engines with a step or a part of an image under way, or waiting for its turn */
 };
 
 /* The instruction set of the CPU's matrix products here: "ref", "avx2", "avx512". */
@@ -81,6 +82,23 @@ static inline void device_turn_begin(struct device *d)
 static inline void device_turn_end(struct device *d)
 {
     d->ops->turn_end(d);
+}
+
+/* From before a turn until the work of it is done. */
+static inline void device_work_begin(struct device *d)
+{
+    atomic_fetch_add(&d->working, 1);
+}
+
+static inline void device_work_end(struct device *d)
+{
+    atomic_fetch_sub(&d->working, 1);
+}
+
+/* Whether another engine works or waits. The caller is between two steps of its own. */
+static inline bool device_is_shared(const struct device *d)
+{
+    return atomic_load(&d->working) > 0;
 }
 
 #endif

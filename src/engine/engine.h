@@ -96,7 +96,7 @@ struct engine_opts {
     uint64_t queue_timeout_ns;      /* 0 = never */
     uint64_t slow_client_ns;        /* a full stream ends after this time: FINISH_TOO_SLOW; 0 = never */
     uint64_t step_ns;               /* target time of a step that others wait for */
-    uint64_t step_alone_ns;         /* longest step while no request waits: 1 s */
+    uint64_t step_alone_ns;         /* longest step while no request waits, of any model: 1 s */
     /* Used instead of queue_timeout_ns, slow_client_ns, step_ns and max_queue; shared by engines, outlives
      * them. NULL: the values above are used for good. */
     const struct engine_live *live;

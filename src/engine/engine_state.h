@@ -25,7 +25,7 @@ struct engine_message {
 /* A step between its begin and its end. */
 struct engine_pass {
     struct sched_plan plan;
-    uint64_t began_ns, drafted_ns; /* drafted_ns: when drafting was done */
+    uint64_t began_ns, drafted_ns; /* began_ns: as if there were no wait for a turn; end of drafting */
     bool begun;                    /* the model computes it */
     int error;                     /* with `begun` false: why */
 };

@@ -127,12 +127,18 @@ static void begin_compute(struct engine *en)
     p->error = faults && faults->step ? faults->step(faults->arg) : 0;
     if (p->error != 0)
         return;
+    uint64_t asked_ns = clock_now_ns();
+    device_work_begin(en->opts.device);
     device_turn_begin(en->opts.device);
+    /* Another model's step is no part of this one: counted, it would make the budget smaller and smaller. */
+    p->began_ns += clock_now_ns() - asked_ns;
     p->error = engine_draft(en, &p->plan);
     p->drafted_ns = clock_now_ns();
     if (p->error == 0)
         begin_forward(en);
     device_turn_end(en->opts.device);
+    if (!p->begun)
+        device_work_end(en->opts.device);
     if (p->error < 0 && p->error != -ECANCELED)
         engine_fail(en, p->error);
 }
@@ -144,6 +150,7 @@ static int end_compute(struct engine *en)
     if (!p->begun)
         return p->error;
     int r = model_step_end(en->opts.model);
+    device_work_end(en->opts.device);
     if (r == 0 && faults && faults->step_end)
         r = faults->step_end(faults->arg);
     if (r < 0 && r != -ECANCELED)
@@ -424,10 +431,12 @@ static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *
     struct budget_load load;
     count_load(en, engine_draft_allow(en), &load);
     uint64_t shared_ns = budget_shared_ns(b, atomic_load(&en->live->step_ns), &load);
+    /* Another model waits for a step as other sequences do. */
+    uint64_t alone_ns = device_is_shared(en->opts.device) ? shared_ns : en->opts.step_alone_ns;
     *ret = (struct sched_events){
         .now_ns = now_ns,
         .tokens_shared = budget_tokens(b, shared_ns, load.seq_tokens),
-        .tokens_alone = budget_tokens(b, en->opts.step_alone_ns, load.seq_tokens),
+        .tokens_alone = budget_tokens(b, alone_ns, load.seq_tokens),
         .prompt_token_ns = b->prompt_ns,
     };
 }

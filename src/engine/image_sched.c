@@ -360,12 +360,15 @@ static uint64_t slice_ns(const struct image_sched *s)
     return MIN_OF(step_ns / 2, MAX_OF(median_step_ns(s), SLICE_LEAST_NS));
 }
 
-/* True: the image is done. r: the result of preparing it. */
-static bool work_until(struct image_sched *s, uint64_t deadline_ns, int *r)
+/* True: the image is done. began_ns: when this engine's turn began. r: the result of preparing it. */
+static bool work(struct image_sched *s, uint64_t *began_ns, int *r)
 {
     bool done = false;
     *r = 0;
+    device_work_begin(s->opts.device);
     device_turn_begin(s->opts.device);
+    *began_ns = clock_now_ns();
+    const uint64_t deadline_ns = *began_ns + slice_ns(s);
     do {
         if (s->begun)
             done = s->opts.encoder.run(s->opts.encoder.of, deadline_ns);
@@ -373,6 +376,7 @@ static bool work_until(struct image_sched *s, uint64_t deadline_ns, int *r)
             *r = prepare(s);
     } while (*r == 0 && !done && clock_now_ns() < deadline_ns);
     device_turn_end(s->opts.device);
+    device_work_end(s->opts.device);
     return done;
 }
 
@@ -398,10 +402,10 @@ static void slice(struct image_sched *s)
 {
     if (s->opts.port.slice)
         s->opts.port.slice(s->opts.port.slice_arg);
-    uint64_t began_ns = clock_now_ns();
+    uint64_t began_ns;
     int r;
-    atomic_store(s->opts.progress_ns, began_ns);
-    if (work_until(s, began_ns + slice_ns(s), &r))
+    atomic_store(s->opts.progress_ns, clock_now_ns());
+    if (work(s, &began_ns, &r))
         finish(s);
     count_slice(s, began_ns);
     if (r < 0)

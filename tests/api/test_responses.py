@@ -57,6 +57,12 @@ def names(reply):
     return found
 
 
+def test_settings_come_back_as_they_were_sent(server):
+    for x in 0.7, 0.1, 1, 1e-6, 0.3333333:
+        reply = answered(post(server, temperature=x, top_p=x, max_output_tokens=1))
+        assert (reply["temperature"], reply["top_p"]) == (x, x)
+
+
 # ---- flows of the client ----
 
 @pytest.mark.smoke

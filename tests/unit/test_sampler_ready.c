@@ -268,6 +268,63 @@ TEST(a_row_whose_allowed_logits_have_no_weight_says_so)
     free(r);
 }
 
+static struct sampled draw_ready(struct row *r, struct sampler_scratch *scratch, struct arena *a,
+                                 const struct sampler_params *p, const uint64_t *allowed, uint32_t position)
+{
+    struct known known;
+    struct sampler *s;
+    struct sampled whole = {0}, ready = {0};
+    const struct sampler_row row = {r->other, VOCAB_MAX, NULL, allowed};
+    memcpy(r->other, r->logits, sizeof(r->other));
+    assert_int_equal(sampler_create(a, p, 64, &s), 0);
+    sampler_allow(s, allowed);
+    know(&known, s, &row, &r->rng);
+    sampler_draw_ready(s, scratch, &row, &known.blocks, position, 2, &ready);
+    memcpy(r->other, r->logits, sizeof(r->other));
+    sampler_draw(s, scratch, r->other, VOCAB_MAX, NULL, position, 2, &whole);
+    assert_same(&whole, &ready);
+    return ready;
+}
+
+/* One candidate in each block, so that the blocks of the best top_k have no others. */
+TEST(blocks_without_any_of_the_best_are_known_to_have_candidates)
+{
+    struct row *r = row_of(8);
+    struct arena *a;
+    struct sampler_scratch *scratch;
+    struct sampler_params p;
+    assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
+    for (uint32_t k = 0; k < VOCAB_MAX; k++)
+        r->logits[k] = k % SAMPLER_BLOCK == 5 ? 10 + 0.02f * (float)(k / SAMPLER_BLOCK * 7 % 25) : -1000;
+    sampler_params_default(&p);
+    for (uint32_t position = 0; position < 60; position++) {
+        size_t mark = arena_mark(a);
+        p.top_k = 2 + position % 5;
+        assert_true(draw_ready(r, scratch, a, &p, NULL, position).id % SAMPLER_BLOCK == 5);
+        arena_rewind(a, mark);
+    }
+    arena_free(a);
+    free(r);
+}
+
+/* A mask that is not written into the row: the largest logit is also one of an id that it leaves out. */
+TEST(the_best_of_equals_is_one_that_may_be_drawn)
+{
+    struct row *r = row_of(9);
+    struct arena *a;
+    struct sampler_scratch *scratch;
+    struct sampler_params p;
+    assert_int_equal(arena_create(&(struct arena_opts){8 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(sampler_scratch_create(a, VOCAB_MAX, &scratch), 0);
+    sampler_params_default(&p);
+    p.temperature = 0;
+    r->allowed[3] = 0xf0;
+    assert_int_equal(draw_ready(r, scratch, a, &p, r->allowed, 1).id, 3 * 64 + 4);
+    arena_free(a);
+    free(r);
+}
+
 TEST(a_block_says_its_largest_logit)
 {
     struct row *r = row_of(3);

@@ -218,6 +218,13 @@ TEST(seqs_that_want_all_logits_and_seqs_without_keys_reuse_nothing)
     seq->keys = NULL;
     step(&f);
     assert_int_equal(seq->cached, 0);
+    sched_remove(f.sched, seq);
+    /* Of a prompt of one page the whole prefix is that page. */
+    run_to_decoding(&f, add(&f, 3, "a", 0, 0));
+    seq = add(&f, 4, "a", 0, 0);
+    seq->logits_all = true;
+    step(&f);
+    assert_int_equal(seq->cached, 0);
     close_sched(&f);
 }
 
