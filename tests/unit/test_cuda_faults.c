@@ -235,6 +235,27 @@ TEST(a_step_without_room_is_launched_kernel_by_kernel)
     }
 }
 
+TEST(a_step_that_is_cancelled_leaves_no_record)
+{
+    struct fixture f;
+    open_fixture(&f);
+    for (uint32_t i = 0; i < 3; i++) { /* of the first, the recorded and the replayed step */
+        for (uint32_t n = 0; n < i; n++)
+            assert_int_equal(checked_step(&f), 0);
+        begin_step(&f);
+        compute_step_cancel(f.compute);
+        assert_null(fake_cuda.recorded);
+        if (i < 2)
+            assert_true(fake_cuda.made == 0 && f.room[0].used == 0);
+        for (uint32_t n = 0; n < 3; n++)
+            assert_int_equal(checked_step(&f), 0);
+        assert_true(fake_cuda.made == 1 && f.room[0].used > 0);
+        close_compute(&f);
+        open_compute(&f);
+    }
+    close_fixture(&f);
+}
+
 /* How many of four steps, the calls of which fail once, fail. The four after them do not. */
 static uint32_t steps_with(unsigned fails, cuda_result error, bool *failed)
 {

@@ -171,7 +171,7 @@ void cuda_must(struct cuda_device *d, cuda_result r, const char *what);
 int cuda_wait(struct cuda_device *d);
 /* Something outside of a step was put into the queue: memory that it uses stays until it has passed. */
 void cuda_queued(struct cuda_device *d);
-/* All of that has passed. Does not wait for a step that began after it. */
+/* All of that has passed: where it has not, waits for the queue, steps of other models too. */
 void cuda_let_pass(struct cuda_device *d);
 /* Committed memory: it is zeroed in front of the next work in the queue. With the device's lock held. */
 void cuda_fresh_note(struct cuda_device *d, uint64_t at, uint64_t bytes);

@@ -3,8 +3,8 @@
  * UNIT_BYTES is the least that the driver gives. A range of small units has a piece as long as one of its
  * units is committed. Commit and decommit are the driver's calls on the calling thread, beside kernels. A
  * unit is zeroed with the next work in the queue: a call for the queue waits while another thread copies to
- * the host. A decommit waits for copies and zeros that are on their way, and for no step: an engine frees
- * memory after its step. */
+ * the host. A decommit waits for no step, as an engine frees memory after its own; but where copies or zeros
+ * are on their way, for all that is in the queue. */
 #include "compute/cuda/cuda_device.h"
 
 #include "base/check.h"

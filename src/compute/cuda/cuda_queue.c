@@ -14,23 +14,27 @@ static bool is_lasting(cuda_result r)
            (r >= 700 && r < 800 && r != 701 && r != 704 && r != 705 && r != 712 && r != 713) || r == 999;
 }
 
-bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what)
+static void note_failure(struct cuda_device *d, cuda_result r, const char *what, bool lasting)
 {
-    if (r == 0)
-        return true;
-    if (!is_lasting(r))
+    if (!lasting)
         LOG_ERROR("device_error", "device=%s call=%s error=%s", d->name, what,
                   cuda_driver_error(d->driver, r));
     else if (!atomic_exchange(&d->device.lost, true))
         LOG_ERROR("device_error", "device=%s call=%s error=%s lasting=yes", d->name, what,
                   cuda_driver_error(d->driver, r));
-    return false;
+}
+
+bool cuda_ok(struct cuda_device *d, cuda_result r, const char *what)
+{
+    if (r != 0)
+        note_failure(d, r, what, is_lasting(r));
+    return r == 0;
 }
 
 void cuda_must(struct cuda_device *d, cuda_result r, const char *what)
 {
-    if (!cuda_ok(d, r, what))
-        atomic_store(&d->device.lost, true);
+    if (r != 0)
+        note_failure(d, r, what, true);
 }
 
 /* ---- committed memory that is still to be zeroed ---- */
