@@ -119,6 +119,8 @@ struct cuda_layer_inputs {
     float input_scale, row_scale, scale, eps;
 };
 
+/* Values of a row that the usual norm takes, at most. */
+#define CUDA_NORM_WIDTH (32u * CUDA_THREADS)
 struct cuda_norm_op {
     struct cuda_residual add;
     struct cuda_rows h, y, keep;
@@ -184,6 +186,14 @@ struct cuda_product {
     /* 1: w is gate | up, and y = silu(gate) * up; y_rounded is y as bf16, y.at may be NULL then. */
     uint32_t glu;
     struct cuda_rounded y_rounded;
+    /* Few columns and 8 chains: h = fma(add_scale, y, h), and there is no y. at NULL: not so. */
+    struct cuda_rows add;
+    float add_scale;
+    /* One column: x = rmsnorm(normed), which one block leaves in x and rounded. at NULL: x is there. */
+    struct cuda_rows normed;
+    const float *norm;
+    float norm_eps;
+    uint32_t deep; /* few columns, 16 bits, 8 chains: a warp has CUDA_RING_DEEP units on their way */
 };
 
 /* A matrix of so many rows has 1 chain, else 8 (kernels/bf16.cu). */
@@ -191,8 +201,8 @@ struct cuda_product {
 #define CUDA_ONE_CHAIN_ROWS 16384u
 /* Columns of one block: of the kernel for few columns, and of that for many. */
 #define CUDA_NARROW_COLUMNS 16u
-/* Warps of a block of the kernel for few columns, with 1 chain. */
-#define CUDA_NARROW_WARPS_1 4u
+/* Warps of a block of the kernel for few columns, with 1 chain, at most. */
+#define CUDA_NARROW_WARPS_1 16u
 #define CUDA_TILE_COLUMNS   128u
 #define CUDA_TILE_ROWS      128u
 /* Columns of a block of wgmma, with 1 chain and with 8; and threads. */
@@ -211,6 +221,8 @@ struct cuda_product {
 #define CUDA_RING_16 4u
 #define CUDA_RING_8  6u
 #define CUDA_RING_4  8u
+/* Of 16 bits where 8 chains are long enough and one block has the room. */
+#define CUDA_RING_DEEP 8u
 /* k steps of a unit (kernels/fragment.cuh). */
 #define CUDA_UNIT 64u
 /* Bytes of shared memory that those kernels have in any case, at most. */

@@ -93,16 +93,51 @@ static uint32_t index_of(const struct weight *w)
     return w->bits == 16 ? 0 : w->bits == 8 ? 1 : 2;
 }
 
-static uint32_t narrow_warps(const struct weight *w)
+/* How the kernel for few columns goes through a matrix. */
+struct narrow_form {
+    uint32_t warps; /* of a block */
+    bool deep;      /* as cuda_product.deep: one block on a multiprocessor, too */
+};
+
+static uint32_t narrow_shared(const struct weight *w, uint32_t columns, struct narrow_form f)
 {
-    return has_one_chain(w) ? CUDA_NARROW_WARPS_1 : CUDA_CHAINS;
+    uint32_t stages = w->bits == 16  ? (f.deep ? CUDA_RING_DEEP : CUDA_RING_16)
+                      : w->bits == 8 ? CUDA_RING_8
+                                     : CUDA_RING_4;
+    uint32_t ring = f.warps * stages * (128u * w->bits + side_bytes(w));
+    return ring + columns * DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT;
 }
 
-static uint32_t narrow_shared(const struct weight *w, uint32_t columns)
+/* The form that takes the least room. */
+static struct narrow_form narrow_least(const struct weight *w)
 {
-    uint32_t stages = w->bits == 16 ? CUDA_RING_16 : w->bits == 8 ? CUDA_RING_8 : CUDA_RING_4;
-    uint32_t ring = narrow_warps(w) * stages * (128u * w->bits + side_bytes(w));
-    return ring + columns * DIV_UP(w->k, CUDA_UNIT) * 2 * CUDA_UNIT;
+    return (struct narrow_form){has_one_chain(w) ? 4 : CUDA_CHAINS, false};
+}
+
+/* With one chain a warp has whole panels, and each multiprocessor one block. So no launch puts more panels on
+ * one than on another. The number of warps is the one that leaves the fewest idle in the last round. */
+static struct narrow_form narrow_form(const struct cuda_device *d, const struct weight *w, uint32_t columns,
+                                      bool experts)
+{
+    uint32_t panels = DIV_UP(w->n, CUDA_PANEL);
+    struct narrow_form best = narrow_least(w);
+    uint64_t least = UINT64_MAX;
+    if (!has_one_chain(w)) {
+        const struct narrow_form deep = {CUDA_CHAINS, true};
+        bool long_chains = w->k >= CUDA_CHAINS * CUDA_RING_DEEP * CUDA_UNIT;
+        return w->bits == 16 && long_chains && !experts && narrow_shared(w, columns, deep) <= d->shared_max
+                   ? deep
+                   : best;
+    }
+    for (uint32_t warps = CUDA_NARROW_WARPS_1; warps >= best.warps; warps -= 2) {
+        const struct narrow_form f = {warps, false};
+        uint64_t at_once = (uint64_t)d->units * warps, slots = DIV_UP(panels, at_once) * at_once;
+        if (slots < least && narrow_shared(w, columns, f) <= d->shared_max) {
+            best = f;
+            least = slots;
+        }
+    }
+    return best;
 }
 
 /* Blocks that run at once take all panels. */
@@ -114,15 +149,20 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
     const struct cuda_device *d = c->device;
     bool one = has_one_chain(w);
     uint32_t columns = k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
-    uint32_t shared = narrow_shared(w, columns), warps = narrow_warps(w);
-    uint32_t fixed = (one ? 1 : 2) * warps * CUDA_NARROW_COLUMNS * CUDA_PANEL * sizeof(float) + 1024;
+    const struct narrow_form f = narrow_form(d, w, columns, k->expert != NULL);
+    uint32_t shared = narrow_shared(w, columns, f);
+    uint32_t sums = 2 * CUDA_CHAINS * CUDA_NARROW_COLUMNS * CUDA_PANEL * sizeof(float) + 1024;
+    uint32_t blocks = one || f.deep ? 1 : MIN_OF(d->shared_unit / (shared + sums), 2u);
     uint32_t batches = k->expert ? k->count : DIV_UP(k->count, CUDA_NARROW_COLUMNS);
-    uint32_t room = MIN_OF(d->shared_unit / (shared + fixed), 16 / warps) * d->units;
     uint32_t panels = DIV_UP(w->n, CUDA_PANEL);
-    uint32_t work = one ? DIV_UP(panels, warps) : panels / (k->glu ? 2 : 1);
+    uint32_t work = one ? DIV_UP(panels, f.warps) : panels / (k->glu ? 2 : 1);
+    struct cuda_product product = *k;
+    product.deep = f.deep;
     ASSERT(shared <= d->shared_max);
-    cuda_run_product(c, kernels[index_of(w)][one],
-                     (struct cuda_grid){MIN_OF(work, MAX_OF(room, 1u)), batches, 1, 32 * warps, shared}, k);
+    cuda_run_product(
+        c, kernels[index_of(w)][one],
+        (struct cuda_grid){MIN_OF(work, MAX_OF(blocks, 1u) * d->units), batches, 1, 32 * f.warps, shared},
+        &product);
 }
 
 /* A block of the kernels by wgmma; dynamic shared memory in `room`. */
@@ -212,23 +252,28 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
     }
 }
 
-static bool is_narrow(const struct cuda *c, const struct weight *w, uint32_t count)
+bool cuda_is_narrow(const struct cuda *c, const struct weight *w, uint32_t count)
 {
-    return count <= CUDA_NARROW_COLUMNS && narrow_shared(w, count) <= c->device->shared_max;
+    return count <= CUDA_NARROW_COLUMNS && narrow_shared(w, count, narrow_least(w)) <= c->device->shared_max;
 }
 
 bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count)
 {
     if (w->form != CUDA_FRAGMENTS)
         return false;
-    if (!has_one_chain(w) && is_narrow(c, w, count))
+    if (!has_one_chain(w) && cuda_is_narrow(c, w, count))
         return w->n % (2 * CUDA_PANEL) == 0;
-    return w->n % CUDA_TILE_ROWS == 0 && (is_narrow(c, w, count) || c->device->wide);
+    return w->n % CUDA_TILE_ROWS == 0 && (cuda_is_narrow(c, w, count) || c->device->wide);
+}
+
+bool cuda_takes_add(const struct cuda *c, const struct weight *w, uint32_t count)
+{
+    return w->form == CUDA_FRAGMENTS && !has_one_chain(w) && cuda_is_narrow(c, w, count);
 }
 
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
-    if (k->expert || is_narrow(c, w, k->count))
+    if (k->expert || cuda_is_narrow(c, w, k->count))
         launch_narrow(c, w, k);
     else
         launch_tiles(c, w, k);

@@ -32,28 +32,54 @@ void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, s
     multiply(c, w, &(struct cuda_product){.w = cuda_matrix(w), .x = x, .y = y, .bias = bias, .count = count});
 }
 
-/* The product that waits; `glu` may stand in for its outputs. */
-static void run_held(struct cuda *c, const struct cuda_product *glu)
+/* The product computes the norm of its inputs. */
+static void norm_inputs(struct cuda_product *k, const struct cuda_norm_held *n)
+{
+    if (!n->held)
+        return;
+    k->normed = n->k.h;
+    k->norm = n->k.norm.weight;
+    k->norm_eps = n->k.norm.eps;
+}
+
+/* The product that waits; with `glu` or `add` what it does with its outputs. */
+static void run_held(struct cuda *c, const struct cuda_product *glu, const struct cuda_product *add)
 {
     const struct cuda_held h = c->held;
     struct cuda_product k = {.w = cuda_matrix(h.w),
                              .x = cuda_rows(c, h.x),
                              .y = cuda_rows(c, h.y),
+                             .bias = h.bias,
                              .count = h.count,
                              .rounded = cuda_rounded_of(c, h.x)};
     c->held.w = NULL;
+    norm_inputs(&k, &h.norm);
     if (glu) {
         k.glu = 1;
         k.y = glu->y;
         k.y_rounded = glu->y_rounded;
     }
+    if (add) {
+        k.add = add->add;
+        k.add_scale = add->add_scale;
+    }
     multiply(c, h.w, &k);
+}
+
+static void run_norm(struct cuda *c)
+{
+    struct cuda_norm_op k = c->norm.k;
+    void *arguments[] = {&c->step, &k};
+    c->norm.held = false;
+    cuda_run_beside(c, CUDA_KERNEL_norm, cuda_by_row(c->step.tokens), arguments);
 }
 
 void cuda_flush(struct cuda *c)
 {
     if (c->held.w)
-        run_held(c, NULL);
+        run_held(c, NULL, NULL);
+    if (c->norm.held)
+        run_norm(c);
     if (!c->append.held)
         return;
     const struct cuda_append a = c->append;
@@ -74,12 +100,28 @@ bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a)
 {
     const struct cuda_held *h = &c->held;
     struct cuda_product k = {.y = cuda_rows(c, a->out), .y_rounded = cuda_rounded_whole(c, a->out)};
-    if (!h->w || a->function != GLU_SILU || a->plain || a->up.width > 0 || a->in.place != h->y.place ||
-        a->in.from != h->y.from || 2 * a->out.width != h->w->n || a->out.place == h->x.place ||
-        a->out.place == h->y.place || !k.y_rounded.at || !reads_rounded(a->reader))
+    if (!h->w || h->bias || !cuda_takes_glu(c, h->w, h->count) || a->function != GLU_SILU || a->plain ||
+        a->up.width > 0 || a->in.place != h->y.place || a->in.from != h->y.from ||
+        2 * a->out.width != h->w->n || a->out.place == h->x.place || a->out.place == h->y.place ||
+        !k.y_rounded.at || !reads_rounded(a->reader))
         return false;
-    run_held(c, &k);
+    run_held(c, &k, NULL);
     cuda_has_rounded(c, k.y_rounded, a->out);
+    return true;
+}
+
+bool cuda_add_of_held(struct cuda *c, const struct residual *add, struct act h)
+{
+    const struct cuda_held *p = &c->held;
+    const struct cuda_product k = {.add = cuda_rows(c, h), .add_scale = add->scale != 0 ? add->scale : 1};
+    if (!p->w || add->kind != RESIDUAL_ADD || !dev_is_null(add->norm.weight) ||
+        !dev_is_null(add->layer_scale) || add->out.place != p->y.place || add->out.from != p->y.from ||
+        add->out.width != p->w->n || h.width != p->w->n || h.place == p->x.place ||
+        !cuda_takes_add(c, p->w, p->count))
+        return false;
+    run_held(c, NULL, &k);
+    if (c->rounded_of.place == h.place)
+        c->rounded_of.width = 0;
     return true;
 }
 
@@ -121,9 +163,10 @@ static void multiply_experts(struct cuda *c, const struct op_product *a)
     }
 }
 
-/* Rows [from, from + count) of x; the parts' outputs one after the other. */
-static void multiply_rows(struct cuda *c, const struct op_product *a, struct cuda_rows y, uint32_t from,
-                          uint32_t count)
+/* Rows [from, from + count) of x, of which the first product computes the norm; the parts' outputs one after
+ * the other. */
+static void multiply_rows(struct cuda *c, const struct op_product *a, const struct cuda_norm_held *norm,
+                          struct cuda_rows y, uint32_t from, uint32_t count)
 {
     struct cuda_rows x = cuda_rows(c, a->x);
     const float *bias = cuda_pointer(a->w->bias);
@@ -137,6 +180,8 @@ static void multiply_rows(struct cuda *c, const struct op_product *a, struct cud
                                  .count = count,
                                  .rounded = cuda_rounded_of(c, a->x)};
         k.rounded.first = from;
+        if (i == 0)
+            norm_inputs(&k, norm);
         multiply(c, w, &k);
         y.at += w->n;
         bias = bias ? bias + w->n : NULL;
@@ -152,7 +197,7 @@ static void multiply_logits(struct cuda *c, const struct op_product *a)
     c->logits_here = all <= c->seqs_max;
     for (uint32_t from = 0; from < all; from += c->seqs_max) {
         uint32_t count = MIN_OF(all - from, c->seqs_max);
-        multiply_rows(c, a, y, from, count);
+        multiply_rows(c, a, &(struct cuda_norm_held){0}, y, from, count);
         if (!c->logits_here)
             (void)cuda_done(c,
                             d->driver->get(c->in->logits + (size_t)from * vocab, (uintptr_t)c->logits,
@@ -161,13 +206,28 @@ static void multiply_logits(struct cuda *c, const struct op_product *a)
     }
 }
 
-static bool hold(struct cuda *c, const struct op_product *a)
+/* The norm that waits becomes a part of the product. False: it does not, or none waits. */
+static bool take_norm(struct cuda *c, const struct op_product *a, struct cuda_norm_held *ret)
+{
+    const struct act *y = &c->norm.y;
+    *ret = (struct cuda_norm_held){0};
+    if (!c->norm.held || a->columns != COLUMNS_TOKENS || a->x.place != y->place || a->x.from != y->from ||
+        a->x.width != y->width || a->w->parts[0].form != CUDA_FRAGMENTS ||
+        !cuda_is_narrow(c, &a->w->parts[0], c->step.tokens))
+        return false;
+    *ret = c->norm;
+    c->norm.held = false;
+    return true;
+}
+
+static bool hold(struct cuda *c, const struct op_product *a, const struct cuda_norm_held *norm)
 {
     const struct projection *w = a->w;
-    if (a->columns != COLUMNS_TOKENS || w->part_count != 1 || !dev_is_null(w->bias) ||
-        !cuda_takes_glu(c, &w->parts[0], c->step.tokens))
+    const struct weight *first = &w->parts[0];
+    if (a->columns != COLUMNS_TOKENS || w->part_count != 1 || a->y.place == OP_LOGITS ||
+        !(cuda_takes_add(c, first, c->step.tokens) || cuda_takes_glu(c, first, c->step.tokens)))
         return false;
-    c->held = (struct cuda_held){&w->parts[0], a->x, a->y, c->step.tokens};
+    c->held = (struct cuda_held){first, a->x, a->y, c->step.tokens, cuda_pointer(w->bias), *norm};
     return true;
 }
 
@@ -176,8 +236,10 @@ void cuda_project(struct compute *compute, const struct op_product *list, uint32
     struct cuda *c = cuda_of(compute);
     for (uint32_t i = 0; i < count; i++) {
         const struct op_product *a = &list[i];
-        cuda_flush(c);
-        if (hold(c, a))
+        struct cuda_norm_held norm;
+        if (!take_norm(c, a, &norm))
+            cuda_flush(c);
+        if (hold(c, a, &norm))
             continue;
         if (a->y.place == OP_LOGITS)
             multiply_logits(c, a);
@@ -186,7 +248,7 @@ void cuda_project(struct compute *compute, const struct op_product *list, uint32
         else if (a->columns == COLUMNS_HEADS)
             multiply_heads(c, a);
         else
-            multiply_rows(c, a, cuda_rows(c, a->y), 0,
+            multiply_rows(c, a, &norm, cuda_rows(c, a->y), 0,
                           a->columns == COLUMNS_LOGITS ? c->step.logits : c->step.tokens);
     }
 }

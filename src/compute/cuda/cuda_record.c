@@ -169,6 +169,7 @@ void cuda_record_end(struct cuda *c, bool run)
     if (run)
         cuda_flush(c);
     c->held.w = NULL;
+    c->norm.held = false;
     c->append.held = false;
     end_noted(c, run);
     if (!r)

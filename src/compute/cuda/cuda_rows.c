@@ -95,10 +95,20 @@ void cuda_layer_inputs(struct compute *compute, const struct op_layer_inputs *a)
     cuda_run_step(c, CUDA_KERNEL_layer_inputs, cuda_by_row(c->step.tokens), &k);
 }
 
+/* Whether the next product can compute it, as norm_plain() of kernels/rows.cu would: of one token. */
+static bool may_wait(const struct cuda *c, const struct cuda_norm_op *k)
+{
+    uintptr_t places = (uintptr_t)k->h.at | (uintptr_t)k->y.at | (uintptr_t)k->norm.weight;
+    return c->step.tokens == 1 && k->rounded.at && k->add.kind == CUDA_RESIDUAL_NONE && k->norm.weight &&
+           !k->norm.layer_norm && !k->stream && k->keep.width == 0 && k->y.width == k->h.width &&
+           k->h.width % CUDA_UNIT == 0 && k->h.width <= CUDA_NORM_WIDTH && places % 16 == 0;
+}
+
 void cuda_norm(struct compute *compute, const struct op_norm *a)
 {
     struct cuda *c = cuda_of(compute);
-    const struct cuda_norm_op k = {.add = cuda_residual_of(c, &a->add),
+    bool added = cuda_add_of_held(c, &a->add, a->h);
+    const struct cuda_norm_op k = {.add = added ? (struct cuda_residual){0} : cuda_residual_of(c, &a->add),
                                    .h = cuda_rows(c, a->h),
                                    .y = cuda_rows(c, a->y),
                                    .keep = cuda_rows(c, a->keep),
@@ -107,7 +117,12 @@ void cuda_norm(struct compute *compute, const struct op_norm *a)
                                    .stream = a->stream,
                                    .hidden_offset = state_hidden_offset(c->shape, 0),
                                    .hidden_step = hidden_step(c->shape)};
-    cuda_run_step(c, CUDA_KERNEL_norm, cuda_by_row(c->step.tokens), &k);
+    if (may_wait(c, &k)) {
+        cuda_flush(c);
+        c->norm = (struct cuda_norm_held){true, a->y, k};
+    } else if (!added || a->y.width > 0 || a->keep.width > 0) {
+        cuda_run_step(c, CUDA_KERNEL_norm, cuda_by_row(c->step.tokens), &k);
+    }
     cuda_has_rounded(c, k.rounded, a->y);
 }
 

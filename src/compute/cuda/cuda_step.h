@@ -36,11 +36,20 @@ struct cuda_record {
     uint64_t took_ns;      /* of its last replays the shortest; 0: none was waited for */
 };
 
+/* A norm of one token that waits for the product that reads it, whose kernel may compute it. */
+struct cuda_norm_held {
+    bool held;
+    struct act y;
+    struct cuda_norm_op k;
+};
+
 /* A product that waits for the next operation. */
 struct cuda_held {
     const struct weight *w; /* NULL: none */
     struct act x, y;
     uint32_t count;
+    const float *bias;
+    struct cuda_norm_held norm; /* of x */
 };
 
 /* Queries and keys that wait for their attention, whose kernel may take them. */
@@ -86,6 +95,7 @@ struct cuda {
     uint32_t rounded_turn; /* which of them was written last */
     struct act rounded_of; /* what it holds, in all of its rows; width 0: nothing */
     struct cuda_held held;
+    struct cuda_norm_held norm;
     struct cuda_append append;
     void *stream;                 /* the queue, or the one that is recorded */
     void *recording;              /* it; NULL: none was needed yet */
@@ -150,7 +160,7 @@ static inline struct cuda_grid cuda_by_row(uint32_t rows)
     return (struct cuda_grid){rows, 1, 1, CUDA_THREADS, 0};
 }
 
-/* The product or the queries that wait. */
+/* The product, the norm or the queries that wait. */
 void cuda_flush(struct cuda *c); /* cuda_project.c */
 
 /* Takes note of a failure, which fails the step; true: there was none. */
@@ -161,13 +171,18 @@ static inline bool cuda_done(struct cuda *c, cuda_result r, const char *what)
     return ok;
 }
 
+/* Launches. Rounded inputs stay valid. */
+static inline void cuda_run_beside(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, void **arguments)
+{
+    c->kernels++;
+    (void)cuda_done(c, cuda_launch(c->device, c->stream, k, g, arguments), "launch");
+}
 /* Launches with the step and the operation's struct, or with that alone. Rounded inputs count no more. */
 static inline void cuda_run_all(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, void **arguments)
 {
     cuda_flush(c);
     c->rounded_of.width = 0;
-    c->kernels++;
-    (void)cuda_done(c, cuda_launch(c->device, c->stream, k, g, arguments), "launch");
+    cuda_run_beside(c, k, g, arguments);
 }
 static inline void cuda_run_step(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
 {
@@ -179,12 +194,10 @@ static inline void cuda_run(struct cuda *c, enum cuda_kernel k, struct cuda_grid
     void *arguments[] = {(void *)(uintptr_t)a};
     cuda_run_all(c, k, g, arguments);
 }
-/* A product: its inputs stay valid. */
 static inline void cuda_run_product(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, const void *a)
 {
     void *arguments[] = {(void *)(uintptr_t)a};
-    c->kernels++;
-    (void)cuda_done(c, cuda_launch(c->device, c->stream, k, g, arguments), "launch");
+    cuda_run_beside(c, k, g, arguments);
 }
 
 /* Where an operation writes `a` as bf16, too; nowhere in other modes. The caller says when it has been put
@@ -223,8 +236,15 @@ void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, s
 /* Whether a product of w = gate | up can have the activation in it. */
 bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count); /* cuda_fragments.c */
 
+/* Whether the kernel for few columns computes the product. */
+bool cuda_is_narrow(const struct cuda *c, const struct weight *w, uint32_t count); /* cuda_fragments.c */
+/* Whether a product can add its outputs to the residual stream. */
+bool cuda_takes_add(const struct cuda *c, const struct weight *w, uint32_t count); /* cuda_fragments.c */
+
 /* The activation becomes a part of the product before it. False: it does not. */
 bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a); /* cuda_project.c */
+/* The product before it adds its outputs to h, which is all of `add`. False: it does not. */
+bool cuda_add_of_held(struct cuda *c, const struct residual *add, struct act h); /* cuda_project.c */
 
 /* cuda_record.c: adds the memory of all records of a model, at most. */
 void cuda_records_cost(const struct compute_shape *s, struct compute_cost *ret);

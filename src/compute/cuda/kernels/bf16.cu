@@ -45,11 +45,18 @@ DEVICE uint32_t chain_begin(uint32_t units, uint32_t chain, uint32_t chains)
     return units * chain / chains;
 }
 
-/* Warps of a block for few columns: one for each chain. */
-DEVICE constexpr uint32_t narrow_warps(uint32_t chains)
+/* Warps of a block for few columns: one for each chain, or as many as its launch says, an even number. */
+DEVICE constexpr uint32_t narrow_warps_max(uint32_t chains)
 {
     return chains > 1 ? chains : CUDA_NARROW_WARPS_1;
 }
+template <uint32_t CHAINS> DEVICE uint32_t narrow_warps()
+{
+    return CHAINS > 1 ? CHAINS : blockDim.x / 32;
+}
+/* What warps of a block hand on: the chains' sums of a panel, or the values' of half of the warps. */
+typedef float narrow_sums[CUDA_CHAINS][CUDA_NARROW_COLUMNS * CUDA_PANEL];
+static_assert(CUDA_NARROW_WARPS_1 / 2 <= CUDA_CHAINS, "half of the warps have room");
 
 /* ---- few columns: a warp has a chain, or a panel; weights come through a ring of its own ---- */
 
@@ -174,6 +181,55 @@ DEVICE void bring_x(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t 
     }
 }
 
+/* The squares' sum of a row, by the tree of plateau_norm: CUDA_THREADS / 32 warps have a part each, whatever
+ * this block has. */
+DEVICE double squares_of(double *parts, const float *row, uint32_t n)
+{
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t w = threadIdx.x / 32; w < CUDA_THREADS / 32; w += blockDim.x / 32) {
+        double sums[4] = {};
+#pragma unroll 4
+        for (uint32_t i = (w * 32 + lane) * 4; i < n; i += CUDA_THREADS * 4) {
+            float4 x = *(const float4 *)(row + i);
+            sums[0] = add_square(sums[0], x.x), sums[1] = add_square(sums[1], x.y);
+            sums[2] = add_square(sums[2], x.z), sums[3] = add_square(sums[3], x.w);
+        }
+        double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        for (uint32_t d = 16; d > 0; d /= 2)
+            sum += __shfl_down_sync(ALL_LANES, sum, d);
+        if (lane == 0)
+            parts[w] = sum;
+    }
+    __syncthreads();
+    double sum = 0;
+    for (uint32_t w = 0; w < CUDA_THREADS / 32; w++)
+        sum += parts[w];
+    return sum;
+}
+
+/* The norm of the one row, with the bits of plateau_norm. */
+DEVICE void bring_normed(uint8_t *to, double *parts, const cuda_product &a)
+{
+    uint32_t n = a.normed.width;
+    float r = norm_factor(squares_of(parts, a.normed.at, n), n, a.norm_eps);
+    const cuda_rounded here = {(uint16_t *)to, 1, 0};
+    bool leaves = blockIdx.x == 0;
+    for (uint32_t i = threadIdx.x * 4; i < n; i += blockDim.x * 4) {
+        float4 v = normed_four(*(const float4 *)(a.normed.at + i), *(const float4 *)(a.norm + i), r);
+        put_four(here, 0, i, v);
+        if (leaves) {
+            *(float4 *)(a.x.at + i) = v;
+            put_four(a.rounded, 0, i, v);
+        }
+    }
+}
+/* Its weights come nearer. */
+DEVICE void expect_norm(const cuda_product &a)
+{
+    for (uint32_t i = threadIdx.x * 32; a.normed.at && i < a.normed.width; i += blockDim.x * 32)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.norm + i));
+}
+
 /* The B operands of a unit for 8 columns: of step j b[2 j] and b[2 j + 1]. `at`: where this lane's row has
  * its piece lane / 8; pieces 4 to 7 are 64 bytes off. */
 DEVICE void inputs_of(uint32_t b[8], uint32_t at)
@@ -239,6 +295,19 @@ DEVICE void put_sum(const cuda_product &a, const float *bias, uint32_t panel, ui
     if (i < a.w.n)
         row_of(a.y, column)[i] = bias ? sum + bias[i] : sum;
 }
+/* The value of the residual stream that a thread adds a sum to: one row of one column. */
+DEVICE float added_to(const cuda_product &a, uint32_t panel, uint32_t from, uint32_t count)
+{
+    uint32_t i = panel * CUDA_PANEL + threadIdx.x % CUDA_PANEL, column = threadIdx.x / CUDA_PANEL;
+    return a.add.at && column < count && i < a.w.n ? row_of(a.add, from + column)[i] : 0;
+}
+DEVICE void put_added(const cuda_product &a, const float *bias, uint32_t panel, uint32_t row, uint32_t column,
+                      float sum, float before)
+{
+    uint32_t i = panel * CUDA_PANEL + row;
+    if (i < a.w.n)
+        row_of(a.add, column)[i] = fmaf(a.add_scale, bias ? sum + bias[i] : sum, before);
+}
 /* What becomes of a gate and its value. */
 DEVICE void put_glu(const cuda_product &a, uint32_t panel, uint32_t row, uint32_t column, float gate,
                     float up)
@@ -249,9 +318,8 @@ DEVICE void put_glu(const cuda_product &a, uint32_t panel, uint32_t row, uint32_
 
 /* The chains' sums of a panel, added in their order. Those of a gate stay in `gate` for its value's panel: a
  * thread has one element then. */
-DEVICE void put_chains(const cuda_product &a, const float *bias,
-                       float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL], const float c[2][4], uint32_t panel,
-                       uint32_t from, uint32_t count, bool is_gate, float &gate)
+DEVICE void put_chains(const cuda_product &a, const float *bias, narrow_sums &sums, const float c[2][4],
+                       uint32_t panel, uint32_t from, uint32_t count, bool is_gate, float &gate, float before)
 {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
@@ -267,6 +335,8 @@ DEVICE void put_chains(const cuda_product &a, const float *bias,
             gate = sum;
         else if (a.glu)
             put_glu(a, panel, i % CUDA_PANEL, from + i / CUDA_PANEL, gate, sum);
+        else if (a.add.at)
+            put_added(a, bias, panel, i % CUDA_PANEL, from + i / CUDA_PANEL, sum, before);
         else
             put_sum(a, bias, panel, i % CUDA_PANEL, from + i / CUDA_PANEL, sum);
     }
@@ -276,33 +346,38 @@ DEVICE void put_chains(const cuda_product &a, const float *bias,
 struct narrow_work {
     const cuda_product &a;
     const float *bias;
-    uint32_t first, count, panel, step, mine, length; /* columns; panels; units of each */
-    uint32_t x, x_second, x_unit, sides;              /* of the lane */
+    uint32_t first, count;                       /* columns */
+    uint32_t panel, step, rounds, mine, length;  /* panels, in the block and of the warp; units of each */
+    uint32_t x, x_second, x_unit, sides;         /* of the lane */
     lap stage;
+    bool deep;
 };
 
-/* What becomes of a panel's sums: with a gate in front of it, or with one chain. */
+/* What becomes of a panel's sums: with a gate in front of it, or with one chain. In a block's last round some
+ * warps may have no panel. */
 template <uint32_t CHAINS>
-DEVICE void put_panel(const narrow_work &w, float (*sums)[CUDA_NARROW_COLUMNS * CUDA_PANEL],
-                      const float c[2][4], uint32_t panel, bool is_gate, float &gate)
+DEVICE void put_panel(const narrow_work &w, narrow_sums &sums, const float c[2][4], uint32_t panel,
+                      bool is_there, bool is_gate, float &gate, float before)
 {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (CHAINS > 1) {
-        put_chains(w.a, w.bias, sums, c, panel, w.first, w.count, is_gate, gate);
+        put_chains(w.a, w.bias, sums, c, panel, w.first, w.count, is_gate, gate, before);
         return;
     }
-    constexpr uint32_t GATES = narrow_warps(CHAINS) / 2;
+    uint32_t gates = narrow_warps<CHAINS>() / 2;
     /* The other warps have the gates' values. */
     if (w.a.glu) {
-        if (warp >= GATES) {
+        if (warp >= gates) {
 #pragma unroll
             for (uint32_t i = 0; i < 8; i++)
-                sums[warp - GATES][i * 32 + lane] = c[i / 4][i % 4];
+                sums[warp - gates][i * 32 + lane] = c[i / 4][i % 4];
         }
         __syncthreads();
-        if (warp >= GATES)
+        if (warp >= gates)
             return;
     }
+    if (!is_there)
+        return;
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t column = sum_column(lane, i % 4) + i / 4 * 8, row = sum_row(lane, i % 4);
@@ -315,22 +390,26 @@ DEVICE void put_panel(const narrow_work &w, float (*sums)[CUDA_NARROW_COLUMNS * 
 
 /* Unit after unit of all panels. The next kernel begins when that was measured to be best. */
 template <uint32_t BITS, uint32_t CHAINS, bool WHOLE, bool SECOND>
-DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in,
-                         float (*sums)[narrow_warps(CHAINS)][CUDA_NARROW_COLUMNS * CUDA_PANEL])
+DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&sums)[2])
 {
     bool paired = CHAINS > 1 && w.a.glu;
     uint32_t panel = w.panel;
     lap stage = w.stage;
     float gate = 0;
 #pragma unroll 1
-    for (uint32_t p = 0; p < w.mine; p++) {
+    for (uint32_t p = 0; p < w.rounds; p++) {
         float c[2][4] = {};
+        uint32_t length = CHAINS > 1 || p < w.mine ? w.length : 0;
         uint32_t x = w.x, x_second = w.x_second;
-        if (BITS == 8 && p + 1 == w.mine)
+        float before = CHAINS > 1 ? added_to(w.a, panel, w.first, w.count) : 0;
+        if (BITS == 8 && p + 1 == w.rounds)
             grid_next();
 #pragma unroll 1
-        for (uint32_t u = 0; u < w.length; u++) {
-            copies_wait<ring<BITS>::STAGES - 2>();
+        for (uint32_t u = 0; u < length; u++) {
+            if (w.deep)
+                copies_wait<CUDA_RING_DEEP - 2>();
+            else
+                copies_wait<ring<BITS>::STAGES - 2>();
             __syncwarp();
             add_unit<BITS, WHOLE, SECOND>(c, w.a.w, stage.at, stage.at + w.sides, x, x_second);
             stage.next();
@@ -339,21 +418,21 @@ DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in,
             in.load();
         }
         bool is_gate = paired && p % 2 == 0;
-        if (BITS == 4 && p + 2 >= w.mine)
+        if (BITS == 4 && p + 2 >= w.rounds)
             grid_next();
-        put_panel<CHAINS>(w, sums[CHAINS > 1 ? p % 2 : 0], c, panel, is_gate, gate);
+        put_panel<CHAINS>(w, sums[p % 2], c, panel, p < w.mine, is_gate, gate, before);
         panel += is_gate ? 0 : w.step;
     }
 }
 
-/* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: four at a time), 16 columns; or one
- * column with its own expert's matrix. With `glu` a gate's panel, then its values', or with one chain two of
- * each side by side. */
+/* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: one of each warp at a time), 16
+ * columns; or one column with its own expert's matrix. With `glu` a gate's panel, then its values', or with
+ * one chain half of the warps have each. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    constexpr uint32_t WARPS = narrow_warps(CHAINS);
-    __shared__ float sums[CHAINS > 1 ? 2 : 1][WARPS][CUDA_NARROW_COLUMNS * CUDA_PANEL];
+    const uint32_t warps = narrow_warps<CHAINS>();
+    __shared__ __align__(16) narrow_sums sums[2]; /* in turns */
     const cuda_matrix &m = a.w;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t columns = a.expert ? 1 : CUDA_NARROW_COLUMNS, first = blockIdx.y * columns;
@@ -368,17 +447,21 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
     uint32_t from = CHAINS > 1 ? chain_begin(units, warp, CHAINS) : 0;
     uint32_t to = CHAINS > 1 ? chain_begin(units, warp + 1, CHAINS) : units;
     uint32_t panels = (m.n + CUDA_PANEL - 1) / CUDA_PANEL / (a.glu ? 2 : 1);
-    uint32_t side_by_side = CHAINS > 1 ? 1 : beside ? WARPS / 2 : WARPS;
-    uint32_t panel = blockIdx.x * side_by_side + (CHAINS > 1 ? 0 : warp % side_by_side),
-             step = gridDim.x * side_by_side;
+    uint32_t side_by_side = CHAINS > 1 ? 1 : beside ? warps / 2 : warps;
+    uint32_t block = blockIdx.x * side_by_side, step = gridDim.x * side_by_side;
+    uint32_t panel = block + (CHAINS > 1 ? 0 : warp % side_by_side);
     uint64_t panel_size = fragment_panel_bytes(m);
+    uint32_t rounds = block < panels ? (panels - block + step - 1) / step : 0;
     uint32_t mine = panel < panels ? (panels - panel + step - 1) / step : 0;
     int64_t ahead = (int64_t)step * (int64_t)panel_size, to_values = (int64_t)panels * (int64_t)panel_size;
     bool in_turns = CHAINS > 1 && a.glu;
     mine *= in_turns ? 2 : 1;
+    rounds *= in_turns ? 2 : 1;
     uint32_t side_all = unit_side_bytes(m), stage_bytes = ring<BITS>::CODES + side_all;
-    uint32_t stages = ring<BITS>::STAGES * stage_bytes, at = shared_at(shared) + warp * stages + lane * 16;
-    uint8_t *x = shared + WARPS * stages;
+    const bool deep = BITS == 16 && CHAINS > 1 && a.deep;
+    uint32_t stages = (deep ? CUDA_RING_DEEP : ring<BITS>::STAGES) * stage_bytes;
+    uint32_t at = shared_at(shared) + warp * stages + lane * 16;
+    uint8_t *x = shared + warps * stages;
     uint32_t each = BITS < 16 && m.group > UNIT ? m.group / UNIT : 1;
     const lap stage = {at, at, at + stages, stage_bytes};
     const uint8_t *chain = m.data + expert * m.expert_bytes + panel * panel_size + lane * 16 +
@@ -401,8 +484,13 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
 #pragma unroll
     for (uint32_t i = 0; i + 1 < ring<BITS>::STAGES; i++)
         in.load();
+    for (uint32_t i = ring<BITS>::STAGES; deep && i < CUDA_RING_DEEP; i++)
+        in.load();
+    expect_norm(a);
     grid_wait();
-    if (a.rounded.at)
+    if (a.normed.at)
+        bring_normed(x, (double *)sums, a);
+    else if (a.rounded.at)
         bring_rounded(x, a, first, count, units);
     else
         bring_x(x, a, first, count, units);
@@ -416,6 +504,7 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
         count,
         panel,
         step,
+        rounds,
         mine,
         to - from,
         inputs_at(x + column * 2 * UNIT, row + column) + from * x_unit,
@@ -423,7 +512,8 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
         x_unit,
         ring<BITS>::CODES - lane * 16 + lane / 4 * (BITS < 16 ? side_bytes(m) : 0) +
             (BITS < 16 && m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
-        stage};
+        stage,
+        deep};
     constexpr bool CAN = BITS < 16;
     bool whole = CAN && is_whole(m);
     if (whole && count > 8)
@@ -437,7 +527,7 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
 }
 
 #define NARROW(bits, chains)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(32 * narrow_warps(chains), 16 / narrow_warps(chains))       \
+    extern "C" __global__ void __launch_bounds__(32 * narrow_warps_max(chains), 16 / narrow_warps_max(chains))       \
         plateau_narrow##bits##_##chains(const cuda_product a)                                                \
     {                                                                                                        \
         narrow<bits, chains>(a);                                                                             \

@@ -28,6 +28,31 @@ DEVICE bf16x2 pair_of(uint32_t bits)
     return *(bf16x2 *)&bits;
 }
 
+/* ---- norms of four values at a time ---- */
+
+DEVICE void put_four(const cuda_rounded &r, uint32_t row, uint32_t i, float4 v)
+{
+    row += r.first;
+    uint16_t *at = r.at + ((uint64_t)(i / 64) * r.rows + row) * 64;
+    *(__nv_bfloat162 *)(at + rounded_place(row, i)) = __floats2bfloat162_rn(v.x, v.y);
+    *(__nv_bfloat162 *)(at + rounded_place(row, i + 2)) = __floats2bfloat162_rn(v.z, v.w);
+}
+
+/* The square of a float is a double: rounded once, with or without fma. */
+DEVICE double add_square(double sum, float x)
+{
+    return fma((double)x, (double)x, sum);
+}
+
+DEVICE float norm_factor(double squares, uint32_t n, float eps)
+{
+    return (float)(1 / sqrt(squares / n + eps));
+}
+DEVICE float4 normed_four(float4 x, float4 w, float r)
+{
+    return {w.x * (x.x * r), w.y * (x.y * r), w.z * (x.z * r), w.w * (x.w * r)};
+}
+
 /* ---- layout ---- */
 
 DEVICE uint32_t fragment_units(const cuda_matrix &m)

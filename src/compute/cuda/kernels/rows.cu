@@ -59,27 +59,13 @@ KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
 /* ---- norms ---- */
 
 /* The usual case, by registers: h += out, y = rmsnorm(h). */
-#define NORM_EACH 8u /* of four values */
+#define NORM_EACH (CUDA_NORM_WIDTH / CUDA_THREADS / 4) /* of four values */
 DEVICE bool is_plain(const cuda_residual &add, const cuda_norm &norm, const cuda_rows &h, const cuda_rows &y)
 {
     uintptr_t places = (uintptr_t)h.at | (uintptr_t)y.at | (uintptr_t)add.out.at | (uintptr_t)norm.weight;
     return add.kind != CUDA_RESIDUAL_EXPERTS && !add.norm.weight && !add.layer_scale && norm.weight &&
            !norm.layer_norm && y.width == h.width && h.width % 4 == 0 && places % 16 == 0 &&
-           h.width <= NORM_EACH * 4 * CUDA_THREADS;
-}
-
-DEVICE void put_four(const cuda_rounded &r, uint32_t row, uint32_t i, float4 v)
-{
-    row += r.first;
-    uint16_t *at = r.at + ((uint64_t)(i / 64) * r.rows + row) * 64;
-    *(__nv_bfloat162 *)(at + rounded_place(row, i)) = __floats2bfloat162_rn(v.x, v.y);
-    *(__nv_bfloat162 *)(at + rounded_place(row, i + 2)) = __floats2bfloat162_rn(v.z, v.w);
-}
-
-/* The square of a float is a double: rounded once, with or without fma. */
-DEVICE double add_square(double sum, float x)
-{
-    return fma((double)x, (double)x, sum);
+           h.width <= CUDA_NORM_WIDTH;
 }
 
 template <uint32_t EACH>
@@ -122,12 +108,11 @@ DEVICE void norm_plain(const cuda_residual &add, const cuda_norm &norm, const cu
         sums[0] = add_square(sums[0], x[j].x), sums[1] = add_square(sums[1], x[j].y);
         sums[2] = add_square(sums[2], x[j].z), sums[3] = add_square(sums[3], x[j].w);
     }
-    float r = (float)(1 / sqrt(block_sum((sums[0] + sums[1]) + (sums[2] + sums[3])) / n + norm.eps));
+    float r = norm_factor(block_sum((sums[0] + sums[1]) + (sums[2] + sums[3])), n, norm.eps);
 #pragma unroll
     for (uint32_t j = 0; j < EACH; j++) {
         uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
-        float4 v = {w[j].x * (x[j].x * r), w[j].y * (x[j].y * r), w[j].z * (x[j].z * r),
-                    w[j].w * (x[j].w * r)};
+        float4 v = normed_four(x[j], w[j], r);
         if (i < n)
             *(float4 *)(y + i) = v;
         if (rounded.at && i < rounded_width(n))

@@ -1,0 +1,191 @@
+/* Norms, products and residuals in bf16 on a GPU, through the compute contract: few tokens have them in one
+ * kernel, many in several, with the same bits. Skipped where there is no GPU. */
+#include "test_rng.h"
+#include "cuda_test.h"
+
+#include "base/arena.h"
+#include "base/none.h"
+
+#define TOKENS       80u
+#define VOCAB        97u
+#define LAYERS       3u
+#define MEMORY_BYTES ((uint64_t)512 << 20)
+
+enum { PLACE_H, PLACE_NORMED, PLACE_UP, PLACE_MID, PLACE_OUT, PLACES };
+
+struct shape {
+    uint32_t hidden, width;
+    bool glu, bias;
+    float scale; /* of what is added; 0: none */
+};
+
+struct layer {
+    struct gpu gpu;
+    struct arena *host;
+    struct compute *compute;
+    struct compute_shape shape;
+    const struct shape *of;
+    struct weight table, up, down;
+    dev_ptr norm, bias;
+};
+
+static uint32_t ids[TOKENS], columns[TOKENS], seqs_of[TOKENS];
+static struct rope_position positions[TOKENS];
+static dev_ptr features[TOKENS];
+static const struct rope_tables no_ropes;
+
+static struct weight put(struct layer *l, struct linear_source *s)
+{
+    const struct backend *b = l->gpu.device->backend;
+    struct weight w =
+        b->weight_begin(s, 1, COMPUTE_BF16, gpu_take(&l->gpu, b->weight_bytes(s, 1, COMPUTE_BF16)));
+    b->weight_put(l->gpu.device, &w, 0, s);
+    source_drop(s);
+    return w;
+}
+
+static dev_ptr put_values(struct layer *l, struct rng *r, uint32_t count)
+{
+    float *values = random_values(r, count, -2, 2);
+    dev_ptr at = gpu_take(&l->gpu, count * sizeof(float));
+    domain_put(l->gpu.device->domain, at, values, count * sizeof(float));
+    free(values);
+    return at;
+}
+
+static void layer_init(struct layer *l, const struct shape *of, struct rng *r)
+{
+    uint32_t k = of->hidden, up = of->glu ? 2 * of->width : of->width;
+    const struct place_spec places[PLACES] = {[PLACE_H] = {ROWS_TOKENS, k, k},
+                                              [PLACE_NORMED] = {ROWS_TOKENS, k, k},
+                                              [PLACE_UP] = {ROWS_TOKENS, up, up},
+                                              [PLACE_MID] = {ROWS_TOKENS, of->width, of->width},
+                                              [PLACE_OUT] = {ROWS_TOKENS, k, 0}};
+    *l = (struct layer){
+        .of = of, .shape = {.hidden = k, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = TOKENS}};
+    gpu_open(&l->gpu, MEMORY_BYTES);
+    assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &l->host), 0);
+    struct compute_opts o = {.shape = &l->shape,
+                             .places = places,
+                             .place_count = PLACES,
+                             .mode = COMPUTE_BF16,
+                             .tokens_max = TOKENS,
+                             .seqs_max = 1,
+                             .logits_max = 1,
+                             .device = l->gpu.device,
+                             .host_memory = l->host};
+    const struct compute_cost cost = l->gpu.device->backend->cost(&o);
+    o.range = gpu_take(&l->gpu, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq);
+    assert_int_equal(l->gpu.device->backend->open(&o, &l->compute), 0);
+    struct linear_source table = random_dense(r, DTYPE_F32, 1, VOCAB, k);
+    struct linear_source in =
+        k % 64 == 0 ? random_affine(r, 8, 64, DTYPE_BF16, 1, up, k) : random_dense(r, DTYPE_BF16, 1, up, k);
+    struct linear_source out = random_dense(r, DTYPE_BF16, 1, k, of->width);
+    l->table = put(l, &table);
+    l->up = put(l, &in);
+    l->down = put(l, &out);
+    l->norm = put_values(l, r, k);
+    l->bias = of->bias ? put_values(l, r, k) : (dev_ptr){0};
+}
+
+static void layer_done(struct layer *l)
+{
+    arena_free(l->host);
+    gpu_close(&l->gpu);
+}
+
+static void put_layers(const struct layer *l)
+{
+    const struct shape *of = l->of;
+    uint32_t k = of->hidden, rows = l->up.n;
+    const struct projection up = {.in = k, .out = rows, .part_count = 1, .parts = {l->up}};
+    const struct projection down = {
+        .in = of->width, .out = k, .part_count = 1, .parts = {l->down}, .bias = l->bias};
+    const struct act h = {PLACE_H, 0, k}, normed = {PLACE_NORMED, 0, k}, in = {PLACE_UP, 0, rows};
+    const struct act mid = {PLACE_MID, 0, of->width}, out = {PLACE_OUT, 0, k};
+    struct residual pending = {.kind = RESIDUAL_NONE};
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        compute_norm(l->compute,
+                     &(struct op_norm){
+                         .add = pending, .h = h, .y = normed, .norm = {.weight = l->norm}, .readers = {&up}});
+        compute_project(l->compute, &(struct op_product){.w = &up, .x = normed, .y = in}, 1);
+        if (of->glu)
+            compute_glu(l->compute,
+                        &(struct op_glu){.function = GLU_SILU, .in = in, .out = mid, .reader = &down});
+        compute_project(l->compute, &(struct op_product){.w = &down, .x = of->glu ? mid : in, .y = out}, 1);
+        pending = (struct residual){.kind = RESIDUAL_ADD, .out = out, .scale = of->scale};
+    }
+    compute_norm(l->compute,
+                 &(struct op_norm){.add = pending, .h = h, .y = normed, .norm = {.weight = l->norm}});
+}
+
+/* What `place` has after all layers for inputs first, first + 1, ...: [count][hidden] */
+static float *run(const struct layer *l, uint32_t place, uint32_t first, uint32_t count)
+{
+    const struct act h = {PLACE_H, 0, l->of->hidden};
+    const struct batch_seq seq = {.count = count, .second = NONE, .state_in = NONE, .state_out = NONE};
+    float *ret = malloc((size_t)count * l->of->hidden * sizeof(float));
+    assert_non_null(ret);
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = (first + i) % VOCAB;
+        columns[i] = i;
+    }
+    const struct batch batch = {.token_count = count,
+                                .value_count = count,
+                                .seq_count = 1,
+                                .seqs = &seq,
+                                .ids = ids,
+                                .token_seq = seqs_of,
+                                .positions = positions,
+                                .features = features,
+                                .logit_columns = columns,
+                                .hidden_columns = columns,
+                                .values = ret};
+    compute_step_begin(l->compute, &batch);
+    compute_embed(l->compute,
+                  &(struct op_embed){.table = &l->table, .ropes = &no_ropes, .h = h, .angles = h});
+    put_layers(l);
+    compute_values(l->compute, &(struct op_values){.x = {place, 0, l->of->hidden}});
+    assert_int_equal(compute_step_end(l->compute), 0);
+    return ret;
+}
+
+/* A norm alone takes 1 token, an addition up to 16, and TOKENS have neither. */
+static void alone_is_batched(const struct layer *l, uint32_t place)
+{
+    static const uint32_t counts[] = {1, 2, 9, 16, 17};
+    uint32_t k = l->of->hidden;
+    float *all = run(l, place, 0, TOKENS);
+    for (uint32_t i = 0; i < k; i++)
+        assert_true(all[i] - all[i] == 0);
+    assert_memory_not_equal(all, all + k, k * sizeof(float));
+    for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
+        uint32_t first = 11 * i;
+        float *some = run(l, place, first, counts[i]);
+        for (uint32_t t = 0; t < counts[i]; t++)
+            if (memcmp(some + (size_t)t * k, all + (size_t)(first + t) * k, k * sizeof(float)) != 0)
+                fail_msg("hidden %u: token %u of %u differs from the same among %u", k, t, counts[i], TOKENS);
+        free(some);
+    }
+    free(all);
+}
+
+TEST(a_token_alone_has_the_bits_of_many)
+{
+    static const struct shape shapes[] = {{256, 192, false, false, 0},    {640, 512, true, false, 0},
+                                          {64, 128, true, true, 0.25f},   {1088, 64, false, true, 3},
+                                          {512, 16448, false, false, 0},  {384, 8192, true, false, 0},
+                                          {256, 9728, true, false, 0},    {72, 128, true, false, 0},
+                                          {4160, 320, true, false, 0.5f}, {8256, 128, false, false, 0}};
+    NEEDS_GPU
+    struct rng r = {11, 0};
+    for (uint32_t i = 0; i < COUNT_OF(shapes); i++) {
+        struct layer l;
+        layer_init(&l, &shapes[i], &r);
+        alone_is_batched(&l, PLACE_H);
+        alone_is_batched(&l, PLACE_NORMED);
+        layer_done(&l);
+    }
+}
+
+TEST_MAIN()
