@@ -36,7 +36,8 @@ foreach(name rows bf16 wide repack project attention attend attend_wide recurren
       ${PLATEAU_NVCC} -std=c++17 -fmad=false -fatbin ${targets} -Xptxas -v -I ${CMAKE_SOURCE_DIR}/src -o ${image}
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/common.cuh
-      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/mma.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h
     COMMENT "GPU kernels: ${name}" VERBATIM)

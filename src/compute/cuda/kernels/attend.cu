@@ -136,7 +136,7 @@ template <uint32_t D, uint32_t BLOCKS> struct crowd {
 #pragma unroll
             for (uint32_t r = 0; r < 2; r++) {
                 uint32_t pair =
-                    pair_of(weight_of(s[n][2 * r], c, less[r]), weight_of(s[n][2 * r + 1], c, less[r]));
+                    bf16_pair(weight_of(s[n][2 * r], c, less[r]), weight_of(s[n][2 * r + 1], c, less[r]));
                 uint32_t at = weights + (row + 8 * r) * P_PITCH + (warp * KEYS + n * 8 + lane % 4 * 2) * 2;
                 if (rows == ROWS || r == 0)
                     asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(pair) : "memory");

@@ -9,7 +9,7 @@
 #ifndef PLATEAU_CUDA_ATTEND_CUH
 #define PLATEAU_CUDA_ATTEND_CUH
 
-#include "compute/cuda/kernels/fragment.cuh"
+#include "compute/cuda/kernels/mma.cuh"
 
 #define SEGMENT    CUDA_SEGMENT
 #define BLOCK_KEYS 64u
@@ -73,10 +73,6 @@ DEVICE void put_value(const cuda_attention &a, uint32_t t, uint32_t head, uint32
 
 /* ---- keys and values in shared memory ---- */
 
-DEVICE uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 /* 16 bytes that come beside the arithmetic, or zeros. */
 DEVICE void bring16(uint32_t to, const void *from, bool some)
 {
@@ -85,11 +81,11 @@ DEVICE void bring16(uint32_t to, const void *from, bool some)
 DEVICE void brought(uint32_t stages)
 {
     if (stages == 4)
-        asm volatile("cp.async.wait_group 3;" ::: "memory");
+        copies_wait<3>();
     else if (stages == 2)
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        copies_wait<1>();
     else
-        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        copies_wait<0>();
 }
 
 /* Of a block of keys: of both pages K [D][32], then of both V [32][D]. Pieces of 16 bytes change places, so
@@ -152,23 +148,12 @@ DEVICE void load4_turned(uint32_t r[4], uint32_t at)
                  : "r"(at)
                  : "memory");
 }
-DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 /* e to the unit's power of x - m, of x * c + (-m * c) where c = unit * log2(e). */
 DEVICE float weight_of(float x, float c, float less)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, c, less)));
     return y;
-}
-DEVICE uint32_t pair_of(float a, float b)
-{
-    return bits_of(__floats2bfloat162_rn(a, b));
 }
 /* Where a lane's row of an A operand lies: 16 rows, `pitch` bytes each. */
 DEVICE uint32_t operand_at(uint32_t rows, uint32_t pitch)
@@ -262,8 +247,8 @@ template <uint32_t D, uint32_t WARPS> struct team {
         uint32_t lane = threadIdx.x % 32;
 #pragma unroll
         for (uint32_t n = 0; n < KEYS / 8; n++) {
-            uint32_t low = pair_of(weight_of(s[n][0], c, less[0]), weight_of(s[n][1], c, less[0]));
-            uint32_t high = pair_of(weight_of(s[n][2], c, less[1]), weight_of(s[n][3], c, less[1]));
+            uint32_t low = bf16_pair(weight_of(s[n][0], c, less[0]), weight_of(s[n][1], c, less[0]));
+            uint32_t high = bf16_pair(weight_of(s[n][2], c, less[1]), weight_of(s[n][3], c, less[1]));
             if (WARPS == 1) {
                 p[n / 2 % 4][n % 2 * 2] = low;
                 p[n / 2 % 4][n % 2 * 2 + 1] = high;
@@ -376,7 +361,7 @@ template <uint32_t D, uint32_t THREADS> struct walk {
     {
         if (i < count)
             bring_block<D, THREADS>(at + i % stages * keys<D>::BYTES, o, (first + i) * BLOCK_KEYS);
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        copies_end();
     }
     __device__ __forceinline__ void begin(const source &o, uint32_t begin, uint32_t end)
     {
@@ -401,7 +386,7 @@ template <uint32_t D, uint32_t THREADS> struct walk {
 template <uint32_t D> DEVICE void put_query(uint32_t to, const float *q)
 {
     for (uint32_t i = threadIdx.x % 32 * 2; i < D; i += 64) {
-        uint32_t v = q ? pair_of(q[i], q[i + 1]) : 0;
+        uint32_t v = q ? bf16_pair(q[i], q[i + 1]) : 0;
         asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + i * 2), "r"(v) : "memory");
     }
 }

@@ -115,7 +115,7 @@ template <uint32_t D> DEVICE void bring_tile(uint32_t to, const source &o, const
 template <uint32_t D> DEVICE void put_row(uint32_t to, uint32_t row, const float *q)
 {
     for (uint32_t i = threadIdx.x % 32 * 2; i < D; i += 64) {
-        uint32_t v = q ? pair_of(q[i], q[i + 1]) : 0;
+        uint32_t v = q ? bf16_pair(q[i], q[i + 1]) : 0;
         asm volatile(
             "st.shared.u32 [%0], %1;" ::"r"(to + i / 64 * 8192 + tile<D>::at(row, i % 64 / 8) + i % 8 * 2),
             "r"(v)
@@ -132,7 +132,7 @@ DEVICE void walk_tiles(const source &o, range share, uint32_t stages_at, const B
     if (count == 0)
         return;
     bring_tile<D>(stages_at, o, find_pages(o, table, first * BLOCK_KEYS), first * BLOCK_KEYS);
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    copies_end();
     pages next = find_pages(o, table, (first + 1) * BLOCK_KEYS);
     for (uint32_t i = 0; i < count; i++) {
         asm volatile("cp.async.wait_group 0;\n"
@@ -143,7 +143,7 @@ DEVICE void walk_tiles(const source &o, range share, uint32_t stages_at, const B
             bring_tile<D>(stages_at + (i + 1) % 2 * tile<D>::BYTES, o, next, (first + i + 1) * BLOCK_KEYS);
             next = find_pages(o, table, (first + i + 2) * BLOCK_KEYS);
         }
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        copies_end();
         block(stages_at + i % 2 * tile<D>::BYTES, (first + i) * BLOCK_KEYS);
     }
     __syncthreads();

@@ -4,17 +4,9 @@
  * chains, or 1 for matrices of many rows; chain c has units [c U / 8, (c + 1) U / 8).
  * p[c] = mma.m16n8k16 over its steps in order, from 0. y = ((p[0] + p[1]) + ...) + bias.
  * Both kernels below compute exactly that: an output's bits do not depend on the columns beside it. */
-#include "compute/cuda/kernels/fragment.cuh"
+#include "compute/cuda/kernels/mma.cuh"
 
 #define ALL_LANES 0xffffffffu
-
-DEVICE void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 /* ---- copies to shared memory that go on beside the arithmetic ---- */
 
@@ -24,25 +16,7 @@ DEVICE void copy16(uint32_t to, const void *from)
 }
 DEVICE void copy16(void *to, const void *from)
 {
-    copy16((uint32_t)__cvta_generic_to_shared(to), from);
-}
-DEVICE void copies_end()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <uint32_t LEFT> DEVICE void copies_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-
-DEVICE uint32_t rounded(float a, float b)
-{
-    return bits_of(__floats2bfloat162_rn(a, b));
-}
-
-DEVICE uint32_t chain_begin(uint32_t units, uint32_t chain, uint32_t chains)
-{
-    return units * chain / chains;
+    copy16(shared_at(to), from);
 }
 
 /* Warps of a block for few columns: one for each chain, or as many as its launch says, an even number. */
@@ -70,10 +44,6 @@ template <uint32_t BITS> struct ring {
     };
 };
 
-DEVICE uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 DEVICE uint32_t read_word(uint32_t at)
 {
     uint32_t v;
@@ -164,14 +134,14 @@ DEVICE void bring_x(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t 
         uint4 v = {0, 0, 0, 0};
         if (at + 8 <= k && (uintptr_t)x % 16 == 0) {
             float4 low = *(const float4 *)x, high = *(const float4 *)(x + 4);
-            v = {rounded(low.x, low.y), rounded(low.z, low.w), rounded(high.x, high.y),
-                 rounded(high.z, high.w)};
+            v = {bf16_pair(low.x, low.y), bf16_pair(low.z, low.w), bf16_pair(high.x, high.y),
+                 bf16_pair(high.z, high.w)};
         } else if (at < k) {
             float f[8];
 #pragma unroll
             for (uint32_t j = 0; j < 8; j++)
                 f[j] = at + j < k ? x[j] : 0;
-            v = {rounded(f[0], f[1]), rounded(f[2], f[3]), rounded(f[4], f[5]), rounded(f[6], f[7])};
+            v = {bf16_pair(f[0], f[1]), bf16_pair(f[2], f[3]), bf16_pair(f[4], f[5]), bf16_pair(f[6], f[7])};
         }
         uint32_t *row = (uint32_t *)(to + (at / UNIT * count + column) * 2 * UNIT);
         row[rounded_place(from + column, at) / 2] = v.x;
@@ -244,7 +214,7 @@ DEVICE void inputs_of(uint32_t b[8], uint32_t at)
 /* Of the lane's row of 8, whose number is `row`. */
 DEVICE uint32_t inputs_at(const uint8_t *row_at, uint32_t row)
 {
-    return (uint32_t)__cvta_generic_to_shared(row_at) + (threadIdx.x % 32 / 8 ^ row % 8) * 16;
+    return shared_at(row_at) + (threadIdx.x % 32 / 8 ^ row % 8) * 16;
 }
 
 /* Adds a unit to the tiles of 8 columns; `stage` is the lane's, `sides` of its rows, x of the inputs. */

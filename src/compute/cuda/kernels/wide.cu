@@ -8,7 +8,7 @@
  *
  * Few columns are one block of 64, of which two run at once on a multiprocessor. Each of 8 chains has a block
  * of its own then; the last of them to end adds up all, in their order. */
-#include "compute/cuda/kernels/fragment.cuh"
+#include "compute/cuda/kernels/mma.cuh"
 
 #define PANELS 8u   /* of a block */
 #define GROUP  128u /* threads */
@@ -17,10 +17,6 @@
 
 /* ---- barriers and copies ---- */
 
-DEVICE uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 DEVICE void barrier_init(uint64_t *b, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
@@ -289,11 +285,6 @@ DEVICE void put_glu(const cuda_tiles &a, const float *y, uint8_t *shared, uint32
                  "cp.async.bulk.wait_group 0;" ::"l"(to),
                  "r"(shared_at(out)), "r"(columns * 2 * UNIT)
                  : "memory");
-}
-
-DEVICE uint32_t chain_begin(uint32_t units, uint32_t chain, uint32_t chains)
-{
-    return units * chain / chains;
 }
 
 /* Adds `UNITS` units and frees their stages. The other group computes while this one loads. */
