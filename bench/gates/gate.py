@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The release gates: each starts a server, loads it, prints figures and what must hold, and writes NAME.png
 and NAME.json.
 

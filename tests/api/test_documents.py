@@ -82,6 +82,15 @@ def test_every_link_leads_somewhere(path):
         assert not anchor or anchor in anchors(at), f"{path.name}: {target}"
 
 
+def test_every_script_that_a_document_calls_can_be_called():
+    text = "".join(path.read_text() for path in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"])
+    called = set(re.findall(r"^    (\./\w+|(?:bench|tools)/[\w./-]+)", text, re.M))
+    named = {ROOT / name for name in re.findall(r"`((?:bench|tools)/[\w./-]+)", text)}
+    called |= {str(path.relative_to(ROOT)) for path in named if path.is_file() and path.read_bytes()[:2] == b"#!"}
+    assert {"./run", "./test", "bench/gates/gate.py", "tools/check-layers"} <= called
+    assert [name for name in sorted(called) if not os.access(ROOT / name, os.X_OK)] == []
+
+
 def test_every_document_is_in_the_list():
     listed = {m for text in [(ROOT / "docs/README.md").read_text()] for m in re.findall(r"\]\(([\w-]+\.md)", text)}
     assert {path.name for path in (ROOT / "docs").glob("*.md")} - listed - {"README.md"} == set()
