@@ -91,6 +91,15 @@ def test_every_script_that_a_document_calls_can_be_called():
     assert [name for name in sorted(called) if not os.access(ROOT / name, os.X_OK)] == []
 
 
+def test_every_program_that_a_document_calls_is_built():
+    build = pathlib.Path(PROGRAM).parent
+    if not (build / "bench/run").is_dir():
+        pytest.skip("this build has no benchmarks")
+    called = {name for path in DOCUMENTS for name in re.findall(r"^    build/(\S+)", path.read_text(), re.M)}
+    assert {"plateau", "mkmodel", "bench/run/gpu_bench"} <= called
+    assert [name for name in sorted(called) if not os.access(build / name, os.X_OK)] == []
+
+
 def test_every_document_is_in_the_list():
     listed = {m for text in [(ROOT / "docs/README.md").read_text()] for m in re.findall(r"\]\(([\w-]+\.md)", text)}
     assert {path.name for path in (ROOT / "docs").glob("*.md")} - listed - {"README.md"} == set()
