@@ -4,6 +4,7 @@
 
 #include "kern_test.h"
 
+#include "base/none.h"
 #include "compute/backend.h"
 #include "compute/cuda/cuda.h"
 
@@ -41,6 +42,50 @@ static inline dev_ptr gpu_take(struct gpu *g, uint64_t bytes)
     g->used += ROUND_UP(bytes, (uint64_t)256);
     assert_true(g->used <= g->bytes);
     return at;
+}
+
+/* A workspace of the GPU's memory. `o` has no range. */
+static inline struct compute *gpu_compute(struct gpu *g, struct compute_opts o)
+{
+    struct compute *ret;
+    o.device = g->device;
+    const struct compute_cost cost = g->device->backend->cost(&o);
+    o.range =
+        gpu_take(g, cost.device.fixed + cost.device.token * o.tokens_max + cost.device.seq * o.seqs_max);
+    assert_int_equal(g->device->backend->open(&o, &ret), 0);
+    return ret;
+}
+
+/* A sequence's tokens first, first + 1, ... of `vocab` ids, without pages and states. The first value_count
+ * rows that are read go to `values`. Until the next call. */
+#define GPU_TOKENS_MAX 2048u
+static inline const struct batch *gpu_batch(uint32_t first, uint32_t count, uint32_t vocab,
+                                            uint32_t value_count, float *values)
+{
+    static uint32_t ids[GPU_TOKENS_MAX], columns[GPU_TOKENS_MAX];
+    static const uint32_t seqs_of[GPU_TOKENS_MAX];
+    static const struct rope_position positions[GPU_TOKENS_MAX];
+    static const dev_ptr features[GPU_TOKENS_MAX];
+    static struct batch_seq seq;
+    static struct batch ret;
+    assert_true(count <= GPU_TOKENS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = (first + i) % vocab;
+        columns[i] = i;
+    }
+    seq = (struct batch_seq){.count = count, .second = NONE, .state_in = NONE, .state_out = NONE};
+    ret = (struct batch){.token_count = count,
+                         .value_count = value_count,
+                         .seq_count = 1,
+                         .seqs = &seq,
+                         .ids = ids,
+                         .token_seq = seqs_of,
+                         .positions = positions,
+                         .features = features,
+                         .logit_columns = columns,
+                         .hidden_columns = columns,
+                         .values = values};
+    return &ret;
 }
 
 /* x: [rows][width], the caller's. */

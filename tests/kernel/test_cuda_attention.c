@@ -46,18 +46,14 @@ static void open_compute(struct attention *a, uint32_t i)
     const struct place_spec places[PLACES] = {
         {ROWS_TOKENS, a->in, 0}, {ROWS_TOKENS, a->out, 0}, {ROWS_TOKENS, 2 * MAX_OF(a->of->half, 1u), 0}};
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)16 << 20}, &a->host[i]), 0);
-    struct compute_opts o = {.shape = &a->shape[i],
-                             .places = places,
-                             .place_count = PLACES,
-                             .mode = i == 0 ? COMPUTE_F32 : COMPUTE_BF16,
-                             .tokens_max = TOKENS,
-                             .seqs_max = 2,
-                             .logits_max = 1,
-                             .device = a->gpu.device,
-                             .host_memory = a->host[i]};
-    const struct compute_cost cost = a->gpu.device->backend->cost(&o);
-    o.range = gpu_take(&a->gpu, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq * 2);
-    assert_int_equal(a->gpu.device->backend->open(&o, &a->compute[i]), 0);
+    a->compute[i] = gpu_compute(&a->gpu, (struct compute_opts){.shape = &a->shape[i],
+                                                               .places = places,
+                                                               .place_count = PLACES,
+                                                               .mode = i == 0 ? COMPUTE_F32 : COMPUTE_BF16,
+                                                               .tokens_max = TOKENS,
+                                                               .seqs_max = 2,
+                                                               .logits_max = 1,
+                                                               .host_memory = a->host[i]});
 }
 
 static void fill_norms(struct attention *a, struct rng *r)

@@ -4,7 +4,6 @@
 #include "cuda_test.h"
 
 #include "base/arena.h"
-#include "base/none.h"
 
 #define TOKENS       80u
 #define VOCAB        97u
@@ -16,7 +15,7 @@ enum { PLACE_H, PLACE_NORMED, PLACE_UP, PLACE_MID, PLACE_OUT, PLACES };
 struct shape {
     uint32_t hidden, width;
     bool glu, bias;
-    float scale; /* of what is added; 0: none */
+    float scale; /* of the residual; 0: none */
 };
 
 struct layer {
@@ -29,9 +28,6 @@ struct layer {
     dev_ptr norm, bias;
 };
 
-static uint32_t ids[TOKENS], columns[TOKENS], seqs_of[TOKENS];
-static struct rope_position positions[TOKENS];
-static dev_ptr features[TOKENS];
 static const struct rope_tables no_ropes;
 
 static struct weight put(struct layer *l, struct linear_source *s)
@@ -65,18 +61,14 @@ static void layer_init(struct layer *l, const struct shape *of, struct rng *r)
         .of = of, .shape = {.hidden = k, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = TOKENS}};
     gpu_open(&l->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &l->host), 0);
-    struct compute_opts o = {.shape = &l->shape,
-                             .places = places,
-                             .place_count = PLACES,
-                             .mode = COMPUTE_BF16,
-                             .tokens_max = TOKENS,
-                             .seqs_max = 1,
-                             .logits_max = 1,
-                             .device = l->gpu.device,
-                             .host_memory = l->host};
-    const struct compute_cost cost = l->gpu.device->backend->cost(&o);
-    o.range = gpu_take(&l->gpu, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq);
-    assert_int_equal(l->gpu.device->backend->open(&o, &l->compute), 0);
+    l->compute = gpu_compute(&l->gpu, (struct compute_opts){.shape = &l->shape,
+                                                            .places = places,
+                                                            .place_count = PLACES,
+                                                            .mode = COMPUTE_BF16,
+                                                            .tokens_max = TOKENS,
+                                                            .seqs_max = 1,
+                                                            .logits_max = 1,
+                                                            .host_memory = l->host});
     struct linear_source table = random_dense(r, DTYPE_F32, 1, VOCAB, k);
     struct linear_source in =
         k % 64 == 0 ? random_affine(r, 8, 64, DTYPE_BF16, 1, up, k) : random_dense(r, DTYPE_BF16, 1, up, k);
@@ -123,25 +115,9 @@ static void put_layers(const struct layer *l)
 static float *run(const struct layer *l, uint32_t place, uint32_t first, uint32_t count)
 {
     const struct act h = {PLACE_H, 0, l->of->hidden};
-    const struct batch_seq seq = {.count = count, .second = NONE, .state_in = NONE, .state_out = NONE};
     float *ret = malloc((size_t)count * l->of->hidden * sizeof(float));
     assert_non_null(ret);
-    for (uint32_t i = 0; i < count; i++) {
-        ids[i] = (first + i) % VOCAB;
-        columns[i] = i;
-    }
-    const struct batch batch = {.token_count = count,
-                                .value_count = count,
-                                .seq_count = 1,
-                                .seqs = &seq,
-                                .ids = ids,
-                                .token_seq = seqs_of,
-                                .positions = positions,
-                                .features = features,
-                                .logit_columns = columns,
-                                .hidden_columns = columns,
-                                .values = ret};
-    compute_step_begin(l->compute, &batch);
+    compute_step_begin(l->compute, gpu_batch(first, count, VOCAB, count, ret));
     compute_embed(l->compute,
                   &(struct op_embed){.table = &l->table, .ropes = &no_ropes, .h = h, .angles = h});
     put_layers(l);

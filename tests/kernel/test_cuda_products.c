@@ -4,7 +4,6 @@
 #include "cuda_test.h"
 
 #include "base/arena.h"
-#include "base/none.h"
 
 #include <math.h>
 
@@ -24,9 +23,6 @@ struct products {
     uint32_t n, k;
 };
 
-static uint32_t ids[COLUMNS], columns[COLUMNS], seqs_of[COLUMNS];
-static struct rope_position positions[COLUMNS];
-static dev_ptr features[COLUMNS];
 static const struct rope_tables no_ropes;
 
 static void skip_bytes(struct tensor *t, uint64_t bytes)
@@ -77,18 +73,14 @@ static void products_init(struct products *p, uint32_t n, uint32_t k, struct rng
         .hidden = n, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = COLUMNS};
     gpu_open(&p->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &p->host), 0);
-    struct compute_opts o = {.shape = &p->shape,
-                             .places = places,
-                             .place_count = PLACES,
-                             .mode = COMPUTE_BF16,
-                             .tokens_max = COLUMNS,
-                             .seqs_max = 1,
-                             .logits_max = 1,
-                             .device = p->gpu.device,
-                             .host_memory = p->host};
-    const struct compute_cost cost = p->gpu.device->backend->cost(&o);
-    o.range = gpu_take(&p->gpu, cost.device.fixed + cost.device.token * COLUMNS + cost.device.seq);
-    assert_int_equal(p->gpu.device->backend->open(&o, &p->compute), 0);
+    p->compute = gpu_compute(&p->gpu, (struct compute_opts){.shape = &p->shape,
+                                                            .places = places,
+                                                            .place_count = PLACES,
+                                                            .mode = COMPUTE_BF16,
+                                                            .tokens_max = COLUMNS,
+                                                            .seqs_max = 1,
+                                                            .logits_max = 1,
+                                                            .host_memory = p->host});
     p->x = random_values(r, (size_t)VOCAB * k, -2, 2);
     const struct linear_source table = gpu_table(p->x, VOCAB, k);
     p->table = put(p, &table, COMPUTE_BF16);
@@ -106,25 +98,9 @@ static float *multiply(struct products *p, const struct weight *w, uint32_t firs
 {
     const struct projection projection = {.in = p->k, .out = p->n, .part_count = 1, .parts = {*w}};
     const struct act x = {PLACE_X, 0, p->k}, y = {PLACE_Y, 0, p->n};
-    const struct batch_seq seq = {.count = count, .second = NONE, .state_in = NONE, .state_out = NONE};
     float *ret = malloc((size_t)count * p->n * sizeof(float));
     assert_non_null(ret);
-    for (uint32_t i = 0; i < count; i++) {
-        ids[i] = (first + i) % VOCAB;
-        columns[i] = i;
-    }
-    const struct batch batch = {.token_count = count,
-                                .value_count = count,
-                                .seq_count = 1,
-                                .seqs = &seq,
-                                .ids = ids,
-                                .token_seq = seqs_of,
-                                .positions = positions,
-                                .features = features,
-                                .logit_columns = columns,
-                                .hidden_columns = columns,
-                                .values = ret};
-    compute_step_begin(p->compute, &batch);
+    compute_step_begin(p->compute, gpu_batch(first, count, VOCAB, count, ret));
     compute_embed(p->compute,
                   &(struct op_embed){.table = &p->table, .ropes = &no_ropes, .h = x, .angles = x});
     /* More than once: a kernel begins before the one in front of it ends. */

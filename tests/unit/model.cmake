@@ -21,4 +21,3 @@ plateau_test(test_pooling model)
 plateau_test(test_vector_head model weights)
 # Its own fake_cuda.h takes the place of cuda_driver.c and cuda_image.c.
 plateau_test(test_cuda_faults compute kernel tensor base memory)
-plateau_test(test_cuda_held compute kernel tensor base memory)

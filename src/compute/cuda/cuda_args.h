@@ -5,6 +5,7 @@
 #ifndef PLATEAU_COMPUTE_CUDA_ARGS_H
 #define PLATEAU_COMPUTE_CUDA_ARGS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define CUDA_NONE        UINT32_MAX
@@ -121,6 +122,21 @@ struct cuda_layer_inputs {
 
 /* Values of a row that the usual norm takes, at most. */
 #define CUDA_NORM_WIDTH (32u * CUDA_THREADS)
+/* The usual case: h += out, y = rmsnorm(h), four values at a time. */
+#ifdef __CUDACC__
+static __device__ __forceinline__
+#else
+static inline
+#endif
+    bool
+    cuda_norm_is_usual(const struct cuda_residual *add, const struct cuda_norm *norm,
+                       const struct cuda_rows *h, const struct cuda_rows *y)
+{
+    uintptr_t places = (uintptr_t)h->at | (uintptr_t)y->at | (uintptr_t)add->out.at | (uintptr_t)norm->weight;
+    return add->kind != CUDA_RESIDUAL_EXPERTS && !add->norm.weight && !add->layer_scale && norm->weight &&
+           !norm->layer_norm && y->width == h->width && h->width % 4 == 0 && places % 16 == 0 &&
+           h->width <= CUDA_NORM_WIDTH;
+}
 struct cuda_norm_op {
     struct cuda_residual add;
     struct cuda_rows h, y, keep;

@@ -42,8 +42,8 @@ static void norm_inputs(struct cuda_product *k, const struct cuda_norm_held *n)
     k->norm_eps = n->k.norm.eps;
 }
 
-/* The product that waits; with `glu` or `add` what it does with its outputs. */
-static void run_held(struct cuda *c, const struct cuda_product *glu, const struct cuda_product *add)
+/* The product that waits. `end`: with glu or add, what it does with its outputs. */
+static void run_held(struct cuda *c, const struct cuda_product *end)
 {
     const struct cuda_held h = c->held;
     struct cuda_product k = {.w = cuda_matrix(h.w),
@@ -54,14 +54,12 @@ static void run_held(struct cuda *c, const struct cuda_product *glu, const struc
                              .rounded = cuda_rounded_of(c, h.x)};
     c->held.w = NULL;
     norm_inputs(&k, &h.norm);
-    if (glu) {
+    k.add = end->add;
+    k.add_scale = end->add_scale;
+    if (end->glu) {
         k.glu = 1;
-        k.y = glu->y;
-        k.y_rounded = glu->y_rounded;
-    }
-    if (add) {
-        k.add = add->add;
-        k.add_scale = add->add_scale;
+        k.y = end->y;
+        k.y_rounded = end->y_rounded;
     }
     multiply(c, h.w, &k);
 }
@@ -77,7 +75,7 @@ static void run_norm(struct cuda *c)
 void cuda_flush(struct cuda *c)
 {
     if (c->held.w)
-        run_held(c, NULL, NULL);
+        run_held(c, &(struct cuda_product){0});
     if (c->norm.held)
         run_norm(c);
     if (!c->append.held)
@@ -99,13 +97,14 @@ static bool reads_rounded(const struct projection *p)
 bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a)
 {
     const struct cuda_held *h = &c->held;
-    struct cuda_product k = {.y = cuda_rows(c, a->out), .y_rounded = cuda_rounded_whole(c, a->out)};
+    const struct cuda_product k = {
+        .glu = 1, .y = cuda_rows(c, a->out), .y_rounded = cuda_rounded_whole(c, a->out)};
     if (!h->w || h->bias || !cuda_takes_glu(c, h->w, h->count) || a->function != GLU_SILU || a->plain ||
         a->up.width > 0 || a->in.place != h->y.place || a->in.from != h->y.from ||
         2 * a->out.width != h->w->n || a->out.place == h->x.place || a->out.place == h->y.place ||
         !k.y_rounded.at || !reads_rounded(a->reader))
         return false;
-    run_held(c, &k, NULL);
+    run_held(c, &k);
     cuda_has_rounded(c, k.y_rounded, a->out);
     return true;
 }
@@ -119,7 +118,7 @@ bool cuda_add_of_held(struct cuda *c, const struct residual *add, struct act h)
         add->out.width != p->w->n || h.width != p->w->n || h.place == p->x.place ||
         !cuda_takes_add(c, p->w, p->count))
         return false;
-    run_held(c, NULL, &k);
+    run_held(c, &k);
     if (c->rounded_of.place == h.place)
         c->rounded_of.width = 0;
     return true;

@@ -95,13 +95,12 @@ void cuda_layer_inputs(struct compute *compute, const struct op_layer_inputs *a)
     cuda_run_step(c, CUDA_KERNEL_layer_inputs, cuda_by_row(c->step.tokens), &k);
 }
 
-/* Whether the next product can compute it, as norm_plain() of kernels/rows.cu would: of one token. */
+/* Whether the next product can compute it: of one token. */
 static bool may_wait(const struct cuda *c, const struct cuda_norm_op *k)
 {
-    uintptr_t places = (uintptr_t)k->h.at | (uintptr_t)k->y.at | (uintptr_t)k->norm.weight;
-    return c->step.tokens == 1 && k->rounded.at && k->add.kind == CUDA_RESIDUAL_NONE && k->norm.weight &&
-           !k->norm.layer_norm && !k->stream && k->keep.width == 0 && k->y.width == k->h.width &&
-           k->h.width % CUDA_UNIT == 0 && k->h.width <= CUDA_NORM_WIDTH && places % 16 == 0;
+    return c->step.tokens == 1 && k->rounded.at && k->add.kind == CUDA_RESIDUAL_NONE && !k->stream &&
+           k->keep.width == 0 && k->h.width % CUDA_UNIT == 0 &&
+           cuda_norm_is_usual(&k->add, &k->norm, &k->h, &k->y);
 }
 
 void cuda_norm(struct compute *compute, const struct op_norm *a)

@@ -164,9 +164,7 @@ DEVICE double squares_of(double *parts, const float *row, uint32_t n)
             sums[0] = add_square(sums[0], x.x), sums[1] = add_square(sums[1], x.y);
             sums[2] = add_square(sums[2], x.z), sums[3] = add_square(sums[3], x.w);
         }
-        double sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-        for (uint32_t d = 16; d > 0; d /= 2)
-            sum += __shfl_down_sync(ALL_LANES, sum, d);
+        double sum = warp_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
         if (lane == 0)
             parts[w] = sum;
     }

@@ -40,11 +40,18 @@ DEVICE void grid_begin()
 
 /* ---- blocks: a multiple of 32 threads, 1024 at most; all of them call ---- */
 
+/* Of a warp, in its first lane. */
+DEVICE double warp_sum(double x)
+{
+    for (uint32_t d = 16; d > 0; d /= 2)
+        x += __shfl_down_sync(0xffffffffu, x, d);
+    return x;
+}
+
 DEVICE double block_sum(double x)
 {
     __shared__ double parts[32];
-    for (uint32_t d = 16; d > 0; d /= 2)
-        x += __shfl_down_sync(0xffffffffu, x, d);
+    x = warp_sum(x);
     __syncthreads(); /* earlier readers of `parts` */
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = x;

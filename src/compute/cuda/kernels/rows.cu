@@ -60,14 +60,6 @@ KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
 
 /* The usual case, by registers: h += out, y = rmsnorm(h). */
 #define NORM_EACH (CUDA_NORM_WIDTH / CUDA_THREADS / 4) /* of four values */
-DEVICE bool is_plain(const cuda_residual &add, const cuda_norm &norm, const cuda_rows &h, const cuda_rows &y)
-{
-    uintptr_t places = (uintptr_t)h.at | (uintptr_t)y.at | (uintptr_t)add.out.at | (uintptr_t)norm.weight;
-    return add.kind != CUDA_RESIDUAL_EXPERTS && !add.norm.weight && !add.layer_scale && norm.weight &&
-           !norm.layer_norm && y.width == h.width && h.width % 4 == 0 && places % 16 == 0 &&
-           h.width <= CUDA_NORM_WIDTH;
-}
-
 template <uint32_t EACH>
 DEVICE void norm_plain(const cuda_residual &add, const cuda_norm &norm, const cuda_rounded &rounded,
                        const float *out, float *__restrict__ h, float *__restrict__ y, uint32_t n,
@@ -138,7 +130,7 @@ KERNEL plateau_norm(const cuda_step s, const cuda_norm_op a)
 {
     grid_next();
     uint32_t t = blockIdx.x;
-    if (is_plain(a.add, a.norm, a.h, a.y) && !a.keep.width && !a.stream) {
+    if (cuda_norm_is_usual(&a.add, &a.norm, &a.h, &a.y) && !a.keep.width && !a.stream) {
         norm_usual(a.add, a.norm, a.rounded, a.h, a.y, t, t);
         return;
     }
@@ -184,7 +176,7 @@ KERNEL plateau_gather(const cuda_step s, const cuda_gather a)
 {
     grid_begin();
     uint32_t t = s.logit_columns[blockIdx.x];
-    if (is_plain(a.add, a.norm, a.h, a.y)) {
+    if (cuda_norm_is_usual(&a.add, &a.norm, &a.h, &a.y)) {
         norm_usual(a.add, a.norm, a.rounded, a.h, a.y, t, blockIdx.x);
         return;
     }

@@ -1,11 +1,9 @@
-/* Which kernels the GPU backend's host part launches for norms, products and residuals, over a driver that
- * counts them (fake_cuda.h): a product may have the norm in front of it and the residual behind it. */
+/* Which kernels the GPU backend launches for norms, products and residuals. Over a driver that counts them
+ * (fake_cuda.h). A product computes a norm before it, and adds a residual after it. */
+#include "cuda_test.h"
 #include "fake_cuda.h"
 
 #include "base/arena.h"
-#include "base/none.h"
-#include "compute/backend.h"
-#include "compute/cuda/cuda.h"
 
 #define VOCAB        64u
 #define WIDTH        128u
@@ -19,40 +17,25 @@ static const struct act mid = {PLACE_MID, 0, WIDTH}, out = {PLACE_OUT, 0, WIDTH}
 static const struct rope_tables no_ropes;
 
 struct fixture {
-    struct device *device;
-    dev_ptr memory;
-    uint64_t used;
+    struct gpu gpu;
     struct arena *host;
     struct compute_shape shape;
     struct compute *compute;
     struct weight table;
     struct projection square; /* WIDTH x WIDTH */
     struct norm norm;
-    struct batch batch;
     float values[TOKENS * WIDTH];
 };
-
-static dev_ptr take(struct fixture *f, uint64_t bytes)
-{
-    dev_ptr at = dev_add(f->memory, f->used);
-    f->used += ROUND_UP(bytes, (uint64_t)256);
-    assert_true(f->used <= MEMORY_BYTES);
-    return at;
-}
 
 static struct weight put(struct fixture *f, uint32_t rows)
 {
     static float values[WIDTH * WIDTH];
-    const struct backend *b = f->device->backend;
-    const uint64_t count = (uint64_t)rows * WIDTH;
-    const struct linear_source s = {
-        .experts = 1,
-        .out = rows,
-        .in = WIDTH,
-        .weight = {
-            .dtype = DTYPE_F32, .rank = 1, .shape = {count}, .data = values, .bytes = count * sizeof(float)}};
-    struct weight w = b->weight_begin(&s, 1, COMPUTE_BF16, take(f, b->weight_bytes(&s, 1, COMPUTE_BF16)));
-    b->weight_put(f->device, &w, 0, &s);
+    const struct backend *b = f->gpu.device->backend;
+    struct linear_source s = gpu_table(values, rows, WIDTH);
+    s.exact = false; /* it becomes bf16 */
+    struct weight w =
+        b->weight_begin(&s, 1, COMPUTE_BF16, gpu_take(&f->gpu, b->weight_bytes(&s, 1, COMPUTE_BF16)));
+    b->weight_put(f->gpu.device, &w, 0, &s);
     return w;
 }
 
@@ -65,58 +48,34 @@ static void open_fixture(struct fixture *f)
     memset(&fake_cuda, 0, sizeof(fake_cuda));
     *f = (struct fixture){
         .shape = {.hidden = WIDTH, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = TOKENS}};
-    assert_int_equal(cuda_device_open(0, &f->device), 0);
-    assert_int_equal(domain_reserve(f->device->domain, MEMORY_BYTES, false, &f->memory), 0);
-    assert_int_equal(domain_commit(f->device->domain, f->memory, MEMORY_BYTES), 0);
+    gpu_open(&f->gpu, MEMORY_BYTES);
     assert_int_equal(arena_create(&(struct arena_opts){.bytes_max = (size_t)4 << 20}, &f->host), 0);
-    struct compute_opts o = {.shape = &f->shape,
-                             .places = places,
-                             .place_count = PLACES,
-                             .mode = COMPUTE_BF16,
-                             .tokens_max = TOKENS,
-                             .seqs_max = 1,
-                             .logits_max = 1,
-                             .device = f->device,
-                             .host_memory = f->host};
-    const struct compute_cost cost = f->device->backend->cost(&o);
-    o.range = take(f, cost.device.fixed + cost.device.token * TOKENS + cost.device.seq);
-    assert_int_equal(f->device->backend->open(&o, &f->compute), 0);
+    f->compute = gpu_compute(&f->gpu, (struct compute_opts){.shape = &f->shape,
+                                                            .places = places,
+                                                            .place_count = PLACES,
+                                                            .mode = COMPUTE_BF16,
+                                                            .tokens_max = TOKENS,
+                                                            .seqs_max = 1,
+                                                            .logits_max = 1,
+                                                            .host_memory = f->host});
     f->table = put(f, VOCAB);
     f->square = (struct projection){.parts = {put(f, WIDTH)}, .part_count = 1, .in = WIDTH, .out = WIDTH};
-    f->norm.weight = take(f, WIDTH * sizeof(float));
+    f->norm.weight = gpu_take(&f->gpu, WIDTH * sizeof(float));
 }
 
 static void close_fixture(struct fixture *f)
 {
     compute_close(f->compute);
     arena_free(f->host);
-    assert_int_equal(domain_decommit(f->device->domain, f->memory, MEMORY_BYTES), 0);
-    assert_int_equal(domain_release(f->device->domain, f->memory, MEMORY_BYTES), 0);
-    device_close(f->device);
+    gpu_close(&f->gpu);
     assert_int_equal(fake_cuda.contexts, 0);
 }
 
 /* One kernel: its inputs. */
 static void begin(struct fixture *f, uint32_t tokens)
 {
-    static const uint32_t zeros[TOKENS];
-    static const struct rope_position positions[TOKENS];
-    static const dev_ptr features[TOKENS];
-    static struct batch_seq seq;
-    seq = (struct batch_seq){.count = tokens, .second = NONE, .state_in = NONE, .state_out = NONE};
-    f->batch = (struct batch){.token_count = tokens,
-                              .value_count = 1,
-                              .seq_count = 1,
-                              .seqs = &seq,
-                              .ids = zeros,
-                              .token_seq = zeros,
-                              .positions = positions,
-                              .features = features,
-                              .logit_columns = zeros,
-                              .hidden_columns = zeros,
-                              .values = f->values};
     fake_cuda.ran = 0;
-    compute_step_begin(f->compute, &f->batch);
+    compute_step_begin(f->compute, gpu_batch(0, tokens, VOCAB, 1, f->values));
     compute_embed(f->compute,
                   &(struct op_embed){.table = &f->table, .ropes = &no_ropes, .h = h, .angles = h});
 }
@@ -184,7 +143,7 @@ TEST(what_waits_runs_when_its_reader_is_another)
 {
     struct fixture f;
     open_fixture(&f);
-    begin(&f, 1); /* nobody */
+    begin(&f, 1); /* no reader */
     put_norm(&f, false, normed);
     end(&f, (struct act){0}, 1);
     begin(&f, 1); /* the host */
