@@ -281,7 +281,7 @@ static uint32_t draw_run(struct engine *en, struct job *j, uint32_t index, uint3
 /* Accepts every valid draft token as the token. If the sequence is_blind(), it has the last row alone. */
 static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint64_t now_ns)
 {
-    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0;
+    uint32_t drafts = en->drafting.rows[index].computed, sampled = 0, right = 0;
     bool blind = is_blind(en, j), kept = true;
     for (; !j->ends && kept; sampled++) {
         struct sampled s;
@@ -289,12 +289,12 @@ static uint32_t keep_run(struct engine *en, struct job *j, uint32_t index, uint6
         kept = sampled < drafts &&
                sampler_keep(j->sampler, blind ? NULL : en->rows.list[row].logits.logits, en->shape->vocab,
                             en->valid_ids, j->tokens[j->prompt_count + j->output_count], j->output_count, &s);
+        right += kept;
         if (!kept && !draw(en, j, 0, row, &s))
             break;
         put_token(en, j, &s, now_ns);
     }
-    drafting_count(&en->drafting, index, drafts, MIN_OF(sampled - !kept, drafts), kept,
-                   j->seq.phase == SCHED_DECODING);
+    drafting_count(&en->drafting, index, drafts, right, kept, j->seq.phase == SCHED_DECODING);
     return MAX_OF(sampled, 1u);
 }
 
