@@ -4,6 +4,8 @@ import json
 import shutil
 import struct
 
+from hostile import answered, post
+
 
 def copy_of(where, source, *own):
     """Links to the files of a model, except for files of its own."""
@@ -29,6 +31,12 @@ def load(server, name):
 
 def unload(server, name):
     assert server.http.post(f"/v1/models/{name}/unload").status_code in (200, 202)
+
+
+def complete(server, name):
+    """A model whose files are damaged answers, or refuses with a reason."""
+    fields = {"model": name, "prompt": [1, 2, 3], "max_tokens": 2, "temperature": 0}
+    answered(post(server, "/v1/completions", fields, weights_damaged=True), 200, 400, 413, 500, 503)
 
 
 def damaged(rng, data):

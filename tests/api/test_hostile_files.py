@@ -10,7 +10,7 @@ import pytest
 
 from conftest import MODEL, TOP, Server
 from hostile import answered, draws, post, unharmed
-from hostile_files import changed_json, changed_weights, copy_of, damaged, load, unload
+from hostile_files import changed_json, changed_weights, complete, copy_of, damaged, load, unload
 
 SMALL = TOP / "tests/golden/data/qwen3"
 WITH_TEXT = ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json", "preprocessor_config.json"]
@@ -69,7 +69,7 @@ def test_damaged_weights_and_configurations(models):
             if not load(models, "ids"):
                 continue
             loaded += 1
-            answered(post(models, "/v1/completions", {"model": "ids", "prompt": [1, 2, 3], "max_tokens": 2, "temperature": 0}), 200, 400, 413, 500)
+            complete(models, "ids")
             unload(models, "ids")
     assert loaded > 0
 
@@ -86,7 +86,7 @@ def test_damaged_tokenizers_and_the_like(models):
                 continue
             for path, fields in [("/tokenize", {"prompt": "What does mkdir do? <|im_end|> \u00e9"}), ("/apply-template", {"messages": [{"role": "user", "content": "a"}]}),
                                  ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2})]:
-                answered(post(models, path, {"model": "text", **fields}), 200, 400, 413, 500)
+                answered(post(models, path, {"model": "text", **fields}), 200, 400, 413)
             unload(models, "text")
 
 
@@ -135,7 +135,7 @@ def test_templates_without_an_end(models):
                 continue
             for messages in ([{"role": "user", "content": "a"}], [{"role": "user", "content": "x" * 3000}] * 30):
                 began = time.monotonic()
-                answered(post(models, "/apply-template", {"model": "text", "messages": messages}), 200, 400, 413, 500)
+                answered(post(models, "/apply-template", {"model": "text", "messages": messages}), 200, 400, 413)
                 assert time.monotonic() - began < 60
             unload(models, "text")
 

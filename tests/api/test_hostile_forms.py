@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from conftest import MODEL, TOP, Server
-from hostile import answered, draws, post, unharmed
-from hostile_files import changed_json, changed_weights, copy_of, damaged, load, unload
+from hostile import draws, unharmed
+from hostile_files import changed_json, changed_weights, complete, copy_of, damaged, load, unload
 
 FORMS = sorted(p for p in (TOP.parent / "shared/golden-quant").glob("*") if p.is_dir())
 GGUFS = sorted(p for p in (TOP.parent / "shared/golden-gguf").glob("*/*.gguf"))
@@ -40,7 +40,7 @@ def tried(server):
     """Whether it could be loaded; then it answers a request, or fails with a reason."""
     if not load(server, "damaged"):
         return False
-    answered(post(server, "/v1/completions", {"model": "damaged", "prompt": [1, 2, 3], "max_tokens": 2, "temperature": 0}), 200, 400, 413, 500, 503)
+    complete(server, "damaged")
     unload(server, "damaged")
     return True
 
