@@ -87,6 +87,38 @@ TEST(files_in_memory_do_not_count)
     assert_int_equal(read_all().cgroup_bytes, 0);
 }
 
+TEST(the_first_version_of_cgroups_counts_where_the_second_has_no_memory)
+{
+    root = test_dir();
+    make("/proc/self/cgroup", "4:memory:/a/b\n3:cpu:/c\n0::/\n");
+    make("/sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "9000\n");
+    make("/sys/fs/cgroup/memory/a/b/memory.stat",
+         "cache 1\nrss 5000\nhierarchical_memory_limit 20000\ntotal_cache 4000\n");
+    struct footprint f = read_all();
+    assert_int_equal(f.cgroup_limit_bytes, 20000);
+    assert_int_equal(f.cgroup_bytes, 5000);
+    /* None; and a container that sees its own cgroup as the root. */
+    root = test_dir();
+    make("/proc/self/cgroup", "4:memory:/a/b\n0::/\n");
+    make("/sys/fs/cgroup/memory/memory.usage_in_bytes", "9000\n");
+    make("/sys/fs/cgroup/memory/memory.stat",
+         "cache 1\nhierarchical_memory_limit 9223372036854771712\ntotal_cache 0\n");
+    f = read_all();
+    assert_true(f.cgroup_limit_bytes == 0 && f.cgroup_bytes == 9000);
+}
+
+TEST(a_container_sees_its_cgroup_as_the_root)
+{
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/docker/1\n");
+    make("/sys/fs/cgroup/memory.max", "5000\n");
+    make("/sys/fs/cgroup/memory.current", "900\n");
+    make("/sys/fs/cgroup/memory.stat", "anon 1\nfile 400\n");
+    struct footprint f = read_all();
+    assert_int_equal(f.cgroup_limit_bytes, 5000);
+    assert_int_equal(f.cgroup_bytes, 500);
+}
+
 TEST(stalls_are_of_the_cgroup_or_of_the_machine)
 {
     static const char own[] = "some avg10=12.50 avg60=1.00\nfull avg10=0.25 avg60=0.00\n",
