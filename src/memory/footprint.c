@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define CGROUP_BYTES 4096
@@ -28,6 +29,7 @@ static void read_small(const char *path, char *ret, size_t bytes_max)
 static void cgroup_read(const char *dir, const char *name, char *ret, size_t bytes_max)
 {
     char path[CGROUP_BYTES + 64];
+    ASSERT(strlen(dir) < CGROUP_BYTES && name[0] != '/');
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     read_small(path, ret, bytes_max);
 }
@@ -82,15 +84,19 @@ static void read_use(const char *dir, const char *current, const char *file, str
     cgroup_read(dir, "memory.stat", text, sizeof(text));
     uint64_t file_bytes = footprint_field(text, file);
     ret->cgroup_bytes = bytes > file_bytes ? bytes - file_bytes : 0;
+    ASSERT(dir[0] && ret->cgroup_bytes <= bytes);
     take_least(footprint_field(text, "\nhierarchical_memory_limit "), &ret->cgroup_limit_bytes);
 }
 
-/* The cgroup, or the nearest above that has the file. A container may see no more than its own cgroup, and that
- * as the root, while /proc/self/cgroup has the path on the host. Empty: none has it. */
+/* The cgroup, or the nearest above that has the file. A container may see only its own cgroup, as the root,
+ * while /proc/self/cgroup has the path on the host. Empty: none has it. */
 static void find_cgroup(char *dir, const char *name)
 {
-    while (dir[0] && cgroup_number(dir, name) == 0)
+    while (dir[0] && cgroup_number(dir, name) == 0) {
+        size_t len = strlen(dir);
         footprint_cgroup_up(dir);
+        ASSERT(strlen(dir) < len);
+    }
 }
 
 /* Version 2 where it has the controller memory; else version 1, which has limits and use, and no stalls. */
@@ -153,6 +159,14 @@ void footprint_purge_heap(void)
         (void)mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
 }
 
+/* In a root directory without /proc. Files in memory are not known, so what is available is not either. */
+static void read_without_proc(struct footprint *ret)
+{
+    struct sysinfo s;
+    if (sysinfo(&s) == 0)
+        ret->ram_bytes = (uint64_t)s.totalram * s.mem_unit;
+}
+
 void footprint_read(struct footprint *ret)
 {
     char text[8192];
@@ -165,6 +179,8 @@ void footprint_read(struct footprint *ret)
     read_small("/proc/meminfo", text, sizeof(text));
     ret->ram_bytes = footprint_kib(text, "MemTotal:");
     ret->ram_available_bytes = footprint_kib(text, "\nMemAvailable:");
+    if (ret->ram_bytes == 0)
+        read_without_proc(ret);
     ret->heap_bytes = heap_resident_bytes();
     footprint_read_cgroup(ret);
 }

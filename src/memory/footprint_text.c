@@ -42,10 +42,12 @@ double footprint_stalled(const char *text, const char *who)
 static bool has_memory(const char *names, size_t len)
 {
     static const char memory[] = "memory";
+    ASSERT(!memchr(names, '\n', len) && !memchr(names, ':', len));
     for (const char *end = names + len; names < end; names++) {
         size_t n = strcspn(names, ",:\n");
         if (n == sizeof(memory) - 1 && strncmp(names, memory, n) == 0)
             return true;
+        ASSERT(names + n <= end);
         names += n;
     }
     return false;
@@ -55,6 +57,7 @@ static bool has_memory(const char *names, size_t len)
  * number 0 and no names. */
 static const char *find_path(const char *text, unsigned version)
 {
+    ASSERT(version == 1 || version == 2);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         ASSERT(line == text || line[-1] == '\n');
@@ -77,6 +80,7 @@ static void make_dir(const char *mount, const char *path, char *ret, size_t byte
     if (!path)
         return;
     size_t len = strcspn(path, "\n");
+    ASSERT(path[0] == '/' && len > 0);
     if (path[len] == '\n' && strlen(mount) + len < bytes_max)
         snprintf(ret, bytes_max, "%s%.*s", mount, (int)len, path);
 }

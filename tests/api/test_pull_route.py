@@ -197,7 +197,7 @@ def test_a_killed_process_is_said(s, hub):
 
 
 def test_a_limit_of_stacks_leaves_names_resolved(hub, monkeypatch):
-    """Threads of the process have small stacks, whatever LimitSTACK= of the unit says: stacks count as data."""
+    """Stacks count as data, and LimitSTACK= of the unit decides their size."""
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
     before = resource.getrlimit(resource.RLIMIT_STACK)
     resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, before[1]))
@@ -218,7 +218,7 @@ def test_a_limit_of_stacks_leaves_names_resolved(hub, monkeypatch):
 
 
 def moved_library(tmp_path):
-    """The program as it is on a distribution without one of its libraries, and the folder of that library."""
+    """The program on a distribution that lacks one of its libraries, and the folder that has it."""
     name, other = b"libutf8proc.so.2\0", b"libutf8proc.so.X\0"
     program, libraries = pathlib.Path(PROGRAM).read_bytes(), tmp_path / "lib"
     found = [line.split()[2] for line in subprocess.check_output(["ldd", PROGRAM], text=True).splitlines() if "libutf8proc" in line]
