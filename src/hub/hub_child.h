@@ -41,7 +41,8 @@ bool hub_child_read(struct hub_child *c, void (*event)(void *arg, const json_t *
 /* Asks it to end; a second pull goes on where it stops. */
 void hub_child_stop(const struct hub_child *c);
 /* Kills it, unless it has ended, and closes all. Returns whether it had ended by itself with status 0; if
- * not, `why` has how. After its last event was read; before that events are lost. Without a process: false. */
+ * not, `why` has how. After its last event was read, since events are lost before. Without a process:
+ * false. */
 bool hub_child_end(struct hub_child *c, struct err *why);
 
 #endif
