@@ -147,7 +147,7 @@ static int feed(struct chat_parser *p, struct slice text, size_t chunk)
         r = chat_parser_push(p, slice_sub(text, 0, n));
         text = slice_sub(text, n, text.len);
     }
-    return r == 0 ? chat_parser_finish(p) : r;
+    return r == 0 ? chat_parser_finish(p, CHAT_END_BY_MODEL) : r;
 }
 
 static int parse(const struct settings *o, const struct chat_syntax *syntax, bool reasons,

@@ -260,7 +260,8 @@ static void on_finish(struct choice *c)
     }
     deliver_held(c, end);
     buf_clear(&c->held);
-    int r = c->parser ? chat_parser_finish(c->parser) : 0;
+    bool by_model = f->reason == FINISH_STOP && !f->stopped_by_string;
+    int r = c->parser ? chat_parser_finish(c->parser, by_model ? CHAT_END_BY_MODEL : CHAT_END_CUT) : 0;
     if (r < 0 && c->error == 0)
         c->error = r;
 }

@@ -66,9 +66,12 @@ int chat_parser_push(struct chat_parser *p, struct slice text);
 /* The next piece is special token `index` of the syntax. Its text is the syntax's: where it is no marker it
  * counts as text. With by_token. */
 int chat_parser_push_special(struct chat_parser *p, uint32_t index);
+/* How an output ends: `cut` by a limit or a stop string, or by the model. */
+enum chat_end { CHAT_END_BY_MODEL, CHAT_END_CUT };
 /* The output is over: emits the text held back; an unfinished call's complete parameters are kept and its
- * object closed. */
-int chat_parser_finish(struct chat_parser *p);
+ * object closed. Of an output that was cut, the head of a marker and a call without its whole name are
+ * dropped; they are markup, and no text. */
+int chat_parser_finish(struct chat_parser *p, enum chat_end end);
 /* The next text is reasoning. */
 bool chat_parser_reasons(const struct chat_parser *p);
 /* Number of calls begun until now. */

@@ -39,7 +39,7 @@ static bool step_reasoning(struct chat_parser *p)
     bool all = p->opts.syntax->reasoning_in_content;
     size_t at = chat_find_mark(p, s, 0, marks, &found);
     if (at == SIZE_MAX) {
-        s.len -= p->over ? 0 : chat_mark_tail(p, s, marks);
+        s.len -= chat_held_tail(p, s, marks);
         chat_emit_rest(p, CHAT_REASONING, all ? s.len : chat_without_blank_tail(s));
         return false;
     }
@@ -177,9 +177,9 @@ static bool step_text(struct chat_parser *p)
         take_text_mark(p, at, found);
         return true;
     }
-    size_t end = s.len;
-    if (!p->over)
-        end -= chat_mark_tail(p, s, marks);
+    if (p->at_start)
+        marks |= CHAT_MARK_BIT(CHAT_REASONING_OPEN);
+    size_t end = s.len - chat_held_tail(p, s, marks);
     p->only_blank = p->only_blank && all_blank(slice_sub(s, 0, end));
     if (p->only_blank || (p->opts.parse_tools && !p->over))
         end = chat_without_blank_tail(slice_sub(s, 0, end));
@@ -212,6 +212,7 @@ static bool step_stray(struct chat_parser *p, struct slice s)
         }
     if (at == SIZE_MAX) {
         bool head = chat_mark_tail(p, s, calls | ends) == s.len;
+        s.len -= chat_held_tail(p, s, ends);
         if (p->over && p->section_calls == 0 && !head)
             chat_emit_rest(p, CHAT_CONTENT, chat_without_blank_tail(s));
         return false;
@@ -473,11 +474,12 @@ static void finish_call(struct chat_parser *p)
         chat_end_call(p);
 }
 
-int chat_parser_finish(struct chat_parser *p)
+int chat_parser_finish(struct chat_parser *p, enum chat_end end)
 {
     if (chat_parser_error(p))
         return chat_parser_error(p);
     p->over = true;
+    p->cut = end == CHAT_END_CUT;
     advance(p);
     if (chat_parser_error(p))
         return chat_parser_error(p);

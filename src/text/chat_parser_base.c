@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+#define CUT_HEAD_BYTES_MIN 3
+
 /* ---- markers ---- */
 
 bool chat_is_blank(char c)
@@ -64,7 +66,8 @@ bool chat_is_mark(const struct chat_parser *p, struct slice text, enum chat_mark
 
 bool chat_may_become(const struct chat_parser *p, struct slice text, enum chat_marker m)
 {
-    return !p->over && text.len < p->mark[m].len && slice_starts(p->mark[m], text);
+    bool more = !p->over || p->cut;
+    return more && text.len < p->mark[m].len && slice_starts(p->mark[m], text);
 }
 
 size_t chat_find_mark(const struct chat_parser *p, struct slice text, size_t from, uint32_t marks,
@@ -101,6 +104,34 @@ size_t chat_mark_tail(const struct chat_parser *p, struct slice text, uint32_t m
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++)
         if (marks & CHAT_MARK_BIT(m))
             held = MAX_OF(held, tail_of(text, p->mark[m]));
+    return held;
+}
+
+static bool is_word(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (((s.ptr[i] | 32) < 'a' || (s.ptr[i] | 32) > 'z') && s.ptr[i] != ' ')
+            return false;
+    return true;
+}
+
+/* Within running text "<" is a character, and a head that reads as words is words. */
+static size_t cut_head(const struct chat_parser *p, struct slice text, struct slice marker)
+{
+    size_t n = tail_of(text, marker);
+    bool text_before = n < text.len || (!p->at_start && !p->after_call);
+    bool shows = n >= CUT_HEAD_BYTES_MIN && !is_word(slice_sub(marker, 0, n));
+    return text_before && !shows ? 0 : n;
+}
+
+size_t chat_held_tail(const struct chat_parser *p, struct slice text, uint32_t marks)
+{
+    size_t held = 0;
+    if (!p->over)
+        return chat_mark_tail(p, text, marks);
+    for (uint32_t m = 0; m < CHAT_MARKER_COUNT && p->cut; m++)
+        if (marks & CHAT_MARK_BIT(m))
+            held = MAX_OF(held, cut_head(p, text, p->mark[m]));
     return held;
 }
 
@@ -257,6 +288,19 @@ void chat_emit_arguments(struct chat_parser *p, struct slice text)
         say(p, CHAT_TOOL_ARGUMENTS, slice_sub(text, 0, n));
         text = slice_sub(text, n, text.len);
     }
+}
+
+bool chat_is_offered(const struct chat_parser *p, struct slice name, bool head)
+{
+    size_t i;
+    json_t *tool;
+    json_array_foreach(p->opts.tools, i, tool) {
+        const json_t *f = json_object_get(tool, "function");
+        const char *offered = json_string_value(json_object_get(f ? f : tool, "name"));
+        if (offered && (head ? slice_starts(slice_of(offered), name) : slice_eq(name, slice_of(offered))))
+            return true;
+    }
+    return false;
 }
 
 void chat_begin_call(struct chat_parser *p)

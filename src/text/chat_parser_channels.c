@@ -106,7 +106,7 @@ bool chat_step_body(struct chat_parser *p)
     enum chat_marker found;
     size_t at = chat_find_mark(p, s, 0, ends, &found);
     if (at == SIZE_MAX) {
-        chat_emit_rest(p, p->body, s.len - (p->over ? 0 : chat_mark_tail(p, s, ends)));
+        chat_emit_rest(p, p->body, s.len - chat_held_tail(p, s, ends));
         return false;
     }
     chat_emit_rest(p, p->body, at);

@@ -104,7 +104,8 @@ static size_t name_end(struct chat_parser *p, struct slice s, uint32_t marks, en
 static bool step_plain_name(struct chat_parser *p, struct slice s, size_t at)
 {
     struct slice name = at == SIZE_MAX ? s : slice_sub(s, 0, at);
-    if (!is_plain(name) || (at != SIZE_MAX && name.len == 0) || (at == SIZE_MAX && p->over))
+    bool ended = at == SIZE_MAX && p->over && !p->cut;
+    if (!is_plain(name) || (at != SIZE_MAX && name.len == 0) || ended)
         return not_a_name(p);
     return at != SIZE_MAX;
 }
@@ -206,8 +207,26 @@ bool chat_step_json(struct chat_parser *p)
     return done;
 }
 
+/* The rest is a name, or its head, and perhaps the head of the next marker. */
+static bool may_be_name(const struct chat_parser *p, struct slice s)
+{
+    uint32_t ends = CHAT_MARK_BIT(CHAT_NAME_END) | CHAT_MARK_BIT(CHAT_ID_BEGIN);
+    enum chat_marker found;
+    if (p->opts.syntax->arguments == CHAT_TAGGED)
+        ends |= CHAT_MARK_BIT(CHAT_KEY_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_END);
+    if (chat_find_mark(p, s, 0, ends, &found) != SIZE_MAX)
+        return true;
+    s = trimmed(slice_sub(s, 0, s.len - chat_mark_tail(p, s, ends)));
+    for (size_t i = 0; i < s.len; i++)
+        if (chat_is_blank(s.ptr[i]))
+            return false;
+    return s.len <= PLAIN_NAME_BYTES_MAX;
+}
+
 void chat_finish_name(struct chat_parser *p)
 {
+    if (p->cut && may_be_name(p, chat_rest(p)))
+        return;
     not_a_name(p);
     chat_emit_rest(p, CHAT_CONTENT, chat_rest(p).len);
 }

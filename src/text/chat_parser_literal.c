@@ -150,7 +150,7 @@ bool chat_step_literal(struct chat_parser *p)
 void chat_finish_literal(struct chat_parser *p)
 {
     if (!p->in_call) {
-        if (p->bare) {
+        if (p->bare && !(p->cut && chat_is_offered(p, chat_rest(p), true))) {
             to_content(p);
             chat_emit(p, CHAT_CONTENT, chat_rest(p));
         }

@@ -126,23 +126,10 @@ static void put_arguments(struct chat_parser *p, struct slice text)
         buf_put_slice(&p->object.early, text);
 }
 
-static bool is_offered(const struct chat_parser *p)
-{
-    size_t i;
-    json_t *tool;
-    json_array_foreach(p->opts.tools, i, tool) {
-        const json_t *f = json_object_get(tool, "function");
-        const char *name = json_string_value(json_object_get(f ? f : tool, "name"));
-        if (name && slice_eq(buf_slice(&p->name), slice_of(name)))
-            return true;
-    }
-    return false;
-}
-
 static bool end_object(struct chat_parser *p)
 {
     struct chat_object *o = &p->object;
-    bool call = o->named && (!p->bare || o->has_arguments || is_offered(p));
+    bool call = o->named && (!p->bare || o->has_arguments || chat_is_offered(p, buf_slice(&p->name), false));
     if (!o->begun && !call)
         return to_content(p);
     if (!o->begun) {
@@ -357,15 +344,44 @@ bool chat_step_object(struct chat_parser *p)
     return false;
 }
 
+/* A key, or its head, that a call may have. */
+static bool may_be_key(const struct chat_parser *p, struct slice s)
+{
+    const struct chat_syntax *syntax = p->opts.syntax;
+    const char *keys[] = {"name", "function", "type", "id", syntax->name_key, syntax->id_key};
+    bool all = s.len == 0;
+    if (s.len && s.ptr[0] == '"')
+        s = slice_sub(s, 1, s.len);
+    for (size_t i = 0; i < COUNT_OF(keys) && !all; i++)
+        all = keys[i] && slice_starts(slice_of(keys[i]), s);
+    return all;
+}
+
+/* What was read of an object without a marker before it is the head of a call. */
+static bool may_be_call(const struct chat_parser *p)
+{
+    const struct chat_object *o = &p->object;
+    struct slice rest = chat_rest(p);
+    bool name = key_is(p, p->opts.syntax->name_key, "name", "function");
+    switch (o->state) {
+    case CHAT_OBJECT_KEY:
+        return o->named || may_be_key(p, rest);
+    case CHAT_OBJECT_VALUE:
+        return o->named || !name || !rest.len || chat_is_offered(p, slice_sub(rest, 1, rest.len), true);
+    default:
+        return true;
+    }
+}
+
 void chat_finish_object(struct chat_parser *p)
 {
     struct chat_object *o = &p->object;
     if (!o->begun) {
-        /* A call without its name is dropped; possible text is shown. */
-        if (p->bare)
+        /* A call without its name is dropped; what may be text is shown, unless it was cut. */
+        if (p->bare && !(p->cut && may_be_call(p))) {
             chat_emit(p, CHAT_CONTENT, buf_slice(&o->raw));
-        if (p->bare)
             chat_emit(p, CHAT_CONTENT, chat_rest(p));
+        }
         return;
     }
     if (o->state == CHAT_OBJECT_ARGUMENTS) {

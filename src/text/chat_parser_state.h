@@ -66,6 +66,7 @@ struct chat_parser {
     bool only_blank;  /* with reasoning_in_content: white space after reasoning, which is not emitted yet */
     bool in_section, section_lists;
     bool over; /* end of input: `pending` is the whole rest */
+    bool cut;  /* and a limit ended it */
     bool in_call;
     int error;
     uint32_t calls, section_calls, parameters;
@@ -108,13 +109,15 @@ bool chat_skip_blanks(struct chat_parser *p);
 bool chat_skip_to_text(struct chat_parser *p);
 /* `text` begins with the marker; false for a marker that there is not. */
 bool chat_is_mark(const struct chat_parser *p, struct slice text, enum chat_marker m);
-/* `text` may become the marker with more input. */
+/* `text` may become the marker with more input, or would have if no limit had cut it. */
 bool chat_may_become(const struct chat_parser *p, struct slice text, enum chat_marker m);
 /* The first of these markers (a bit each) in `text` from `from` on: its place, and which; SIZE_MAX: none. */
 size_t chat_find_mark(const struct chat_parser *p, struct slice text, size_t from, uint32_t marks,
                       enum chat_marker *ret);
 /* How many bytes at the end of `text` may be the head of one of these markers. */
 size_t chat_mark_tail(const struct chat_parser *p, struct slice text, uint32_t marks);
+/* How many of them are held back: at the end of input none, or those that can only be a marker's. */
+size_t chat_held_tail(const struct chat_parser *p, struct slice text, uint32_t marks);
 #define CHAT_MARK_BIT(m) (1u << (m))
 #define CHAT_CALL_MARKS                                                                                      \
     (CHAT_MARK_BIT(CHAT_CALL_END) | CHAT_MARK_BIT(CHAT_SECTION_END) | CHAT_MARK_BIT(CHAT_CALL_BEGIN))
@@ -124,6 +127,8 @@ bool chat_is_blank(char c);
 /* Special tokens as their text. */
 void chat_put_text(const struct chat_parser *p, struct slice s, struct buf *ret);
 
+/* The request offers a tool with that name; `head`: with a name that begins so. */
+bool chat_is_offered(const struct chat_parser *p, struct slice name, bool head);
 void chat_begin_call(struct chat_parser *p);
 /* Arguments, in pieces; special tokens become the content of a JSON string. */
 void chat_emit_arguments(struct chat_parser *p, struct slice text);
@@ -137,7 +142,7 @@ bool chat_feed_json(struct chat_parser *p);
 /* ---- one file per encoding ---- */
 
 bool chat_step_name(struct chat_parser *p);
-/* The output ends inside a name: it is text. */
+/* The output ends inside a name: it is text, unless the output was cut there. */
 void chat_finish_name(struct chat_parser *p);
 bool chat_step_json(struct chat_parser *p);
 void chat_finish_json(struct chat_parser *p);

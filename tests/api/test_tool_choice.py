@@ -180,3 +180,26 @@ def test_a_custom_tool_is_called(server):
     assert reply.status_code == 200, reply.text
     calls = [i for i in reply.json()["output"] if i["type"] == "custom_tool_call"]
     assert reply.json()["status"] == "incomplete" or (len(calls) == 1 and calls[0]["name"] == "shell")
+
+
+# ---- cut by the limit ----
+
+def test_a_call_that_is_cut_is_no_text(server):
+    """A call cut after each of its first tokens: none of its markup is content, in three APIs."""
+    named_call = 0
+    for limit in range(1, 14):
+        for stream in False, True:
+            reply = server.http.post("/v1/chat/completions", json={
+                "model": "canary", "messages": ASK, "tools": TOOLS[1:], "tool_choice": "required", "temperature": 0,
+                "max_tokens": limit, "stream": stream})
+            assert not any(word in reply.text for word in ("tool_call>", "<function", "<func")), reply.text
+            assert '"finish_reason":"length"' in reply.text
+            named_call += '"name":"count"' in reply.text
+        claude = server.http.post("/v1/messages", json={
+            "messages": ASK, "tools": CLAUDE[1:], "tool_choice": {"type": "any"}, "temperature": 0, "max_tokens": limit}).json()
+        assert claude["stop_reason"] == "max_tokens" and [b["type"] for b in claude["content"]] in ([], ["tool_use"])
+        flat = server.http.post("/v1/responses", json={
+            "input": ASK, "tools": FLAT[1:], "tool_choice": "required", "temperature": 0, "max_output_tokens": limit,
+            "store": False}).json()
+        assert flat["status"] == "incomplete" and [o["type"] for o in flat["output"]] in ([], ["function_call"])
+    assert 0 < named_call < 26, "the limit has to fall before and behind the name"

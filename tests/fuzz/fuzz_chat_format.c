@@ -64,7 +64,8 @@ static uint32_t special_at(const struct chat_parser_opts *opts, struct slice tex
     return UINT32_MAX;
 }
 
-static int run(struct slice text, size_t piece, struct chat_parser_opts opts, struct told *ret)
+static int run(struct slice text, size_t piece, struct chat_parser_opts opts, enum chat_end end,
+               struct told *ret)
 {
     struct chat_parser *p = NULL;
     enum chat_arguments encoding = opts.syntax->arguments;
@@ -83,15 +84,15 @@ static int run(struct slice text, size_t piece, struct chat_parser_opts opts, st
             i += opts.syntax->specials[special].text.len;
             continue;
         }
-        size_t end = i + 1;
-        while (end < text.len && (end < i + piece || ((uint8_t)text.ptr[end] & 0xc0) == 0x80) &&
-               special_at(&opts, slice_sub(text, end, text.len)) == UINT32_MAX)
-            end++;
-        r = chat_parser_push(p, slice_sub(text, i, end - i));
-        i = end;
+        size_t next = i + 1;
+        while (next < text.len && (next < i + piece || ((uint8_t)text.ptr[next] & 0xc0) == 0x80) &&
+               special_at(&opts, slice_sub(text, next, text.len)) == UINT32_MAX)
+            next++;
+        r = chat_parser_push(p, slice_sub(text, i, next - i));
+        i = next;
     }
     if (r == 0)
-        r = chat_parser_finish(p);
+        r = chat_parser_finish(p, end);
     ASSERT(r == 0 || r == -E2BIG);
     ASSERT(r != 0 || !ret->in_call);
     ASSERT(r != 0 || chat_parser_calls(p) == ret->calls);
@@ -134,9 +135,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .tools = data[0] & 4 ? tools : NULL,
         .bytes_max = data[0] & 16 ? 64 : 1 << 20,
     };
+    enum chat_end end = data[0] & 128 ? CHAT_END_CUT : CHAT_END_BY_MODEL;
     struct told whole, cut;
-    int r = run(text, text.len + 1, opts, &whole);
-    int s = run(text, data[1] % 16 + 1, opts, &cut);
+    int r = run(text, text.len + 1, opts, end, &whole);
+    int s = run(text, data[1] % 16 + 1, opts, end, &cut);
     ASSERT(r == s || opts.bytes_max == 64); /* a piece has to fit too */
     ASSERT(r != 0 || s != 0 || slice_eq(buf_slice(&whole.all), buf_slice(&cut.all)));
     told_done(&whole);

@@ -71,7 +71,7 @@ static char *parse(const char *text, bool in_reasoning, bool tools, size_t piece
         assert_int_equal(chat_parser_push(p, slice_sub(left, 0, n)), 0);
         left = slice_sub(left, n, left.len);
     }
-    assert_int_equal(chat_parser_finish(p), 0);
+    assert_int_equal(chat_parser_finish(p, CHAT_END_BY_MODEL), 0);
     chat_parser_free(p);
     json_decref(schema);
     buf_putc(&record.text, 0);

@@ -255,7 +255,8 @@ static void push(struct chat_parser *p, const struct chat_syntax *s, struct slic
 }
 
 /* The events of the text in pieces of `piece` bytes; the caller frees them. */
-static char *parse(const struct chat_syntax *s, struct slice text, size_t piece, bool tools, bool whole)
+static char *parse_to(const struct chat_syntax *s, struct slice text, size_t piece, bool tools, bool whole,
+                      enum chat_end end)
 {
     struct record record = {.last = -1};
     json_t *schema = json_loads(tools_json, 0, NULL);
@@ -271,7 +272,7 @@ static char *parse(const struct chat_syntax *s, struct slice text, size_t piece,
                                     .sink_arg = &record};
     assert_int_equal(chat_parser_create(&opts, &p), 0);
     push(p, s, text, piece);
-    assert_int_equal(chat_parser_finish(p), 0);
+    assert_int_equal(chat_parser_finish(p, end), 0);
     chat_parser_free(p);
     json_decref(schema);
     assert_false(record.in_call);
@@ -280,6 +281,11 @@ static char *parse(const struct chat_syntax *s, struct slice text, size_t piece,
     buf_putc(&record.text, 0);
     buf_done(&record.arguments);
     return record.text.ptr;
+}
+
+static char *parse(const struct chat_syntax *s, struct slice text, size_t piece, bool tools, bool whole)
+{
+    return parse_to(s, text, piece, tools, whole, CHAT_END_BY_MODEL);
 }
 
 static void expect(const char *format, const struct chat_syntax *s, const char *raw, size_t piece,
@@ -315,6 +321,66 @@ TEST(cut_anywhere_a_call_is_whole)
             free(whole);
             free(pieces);
         }
+    }
+}
+
+/* What follows the end of an event. */
+static bool is_event(const char *at)
+{
+    return *at == 0 || *at == 'E' || (strchr("RCBA", *at) && at[1] == '[');
+}
+
+/* Reasoning or content of an output, without the white space. */
+static void texts_of(const char *events, char kind, struct buf *ret)
+{
+    for (const char *at = events, *end; *at; at = end) {
+        end = at + 1;
+        if (*at == 'E')
+            continue;
+        for (end = at + 2; *end != ']' || !is_event(end + 1); end++)
+            if (*at == kind && !strchr(" \n", *end))
+                buf_putc(ret, *end);
+        end++;
+    }
+}
+
+/* But for two bytes of a marker's head within text, and for words that may have become a marker. */
+static bool shows_no_more(const struct buf *all, const struct buf *some)
+{
+    struct slice text = buf_slice(some), words = text;
+    while (words.len && ((words.ptr[words.len - 1] | 32) >= 'a' && (words.ptr[words.len - 1] | 32) <= 'z'))
+        words.len--;
+    for (int more = 0; more < 2 && text.len && !slice_starts(buf_slice(all), text); more++)
+        text.len--;
+    return slice_starts(buf_slice(all), text) || slice_starts(buf_slice(all), words);
+}
+
+/* A limit may cut an output anywhere. What is shown as content or reasoning then, the whole output
+ * shows: nothing of a call's markup. */
+TEST(cut_anywhere_no_markup_is_text)
+{
+    for (size_t i = 0; i < COUNT_OF(outputs); i++) {
+        struct chat_syntax s = syntax_of(outputs[i].format);
+        struct slice raw = slice_of(outputs[i].raw);
+        char *whole = parse(&s, raw, raw.len, true, false);
+        for (size_t cut = 0; cut < raw.len; cut++) {
+            char *part = ((unsigned char)raw.ptr[cut] & 0xc0) == 0x80
+                             ? strdup("")
+                             : parse_to(&s, slice_sub(raw, 0, cut), 3, true, false, CHAT_END_CUT);
+            for (int k = 0; k < 2; k++) {
+                struct buf all, some;
+                buf_init(&all, 1 << 16, NULL);
+                buf_init(&some, 1 << 16, NULL);
+                texts_of(whole, "CR"[k], &all);
+                texts_of(part, "CR"[k], &some);
+                if (!shows_no_more(&all, &some))
+                    fail_msg("%s: %.*s<cut>: %s", outputs[i].format, (int)cut, raw.ptr, part);
+                buf_done(&all);
+                buf_done(&some);
+            }
+            free(part);
+        }
+        free(whole);
     }
 }
 
@@ -366,7 +432,7 @@ TEST(text_is_no_marker_that_is_a_token)
         assert_int_equal(chat_parser_push(p, SLICE("a ")), 0);
         assert_int_equal(chat_parser_push(p, begin), 0);
         assert_int_equal(chat_parser_push(p, SLICE(" b")), 0);
-        assert_int_equal(chat_parser_finish(p), 0);
+        assert_int_equal(chat_parser_finish(p, CHAT_END_BY_MODEL), 0);
         buf_putc(&record.text, 0);
         char want[200];
         snprintf(want, sizeof(want), "C[a %.*s b]", SLICE_ARGS(begin));
@@ -418,7 +484,7 @@ TEST(strings_are_emitted_as_they_come)
             assert_int_equal(chat_parser_push(p, SLICE("ab")), 0);
             assert_true(record.arguments.len >= (size_t)(n + 1) * 2);
         }
-        assert_int_equal(chat_parser_finish(p), 0);
+        assert_int_equal(chat_parser_finish(p, CHAT_END_BY_MODEL), 0);
         chat_parser_free(p);
         json_decref(schema);
         buf_done(&record.text);

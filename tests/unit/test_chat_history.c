@@ -60,7 +60,7 @@ static void parse(const struct chat_syntax *syntax, struct slice text, struct se
     begin(s);
     assert_int_equal(chat_parser_create(&opts, &p), 0);
     assert_int_equal(chat_parser_push(p, text), 0);
-    assert_int_equal(chat_parser_finish(p), 0);
+    assert_int_equal(chat_parser_finish(p, CHAT_END_BY_MODEL), 0);
     chat_parser_free(p);
 }
 
@@ -208,7 +208,7 @@ TEST(white_space_around_such_reasoning_is_kept_however_it_is_cut)
             assert_int_equal(chat_parser_create(&opts, &p), 0);
             for (struct slice rest = slice_of(cases[i][0]); rest.len; rest = slice_sub(rest, chunk, rest.len))
                 assert_int_equal(chat_parser_push(p, slice_sub(rest, 0, chunk)), 0);
-            assert_int_equal(chat_parser_finish(p), 0);
+            assert_int_equal(chat_parser_finish(p, CHAT_END_BY_MODEL), 0);
             if (!slice_eq(buf_slice(&t.reasoning), slice_of(cases[i][1])) ||
                 !slice_eq(buf_slice(&t.content), slice_of(cases[i][2])))
                 fail_msg("case %zu in pieces of %zu: \"%.*s\", \"%.*s\"", i, chunk,

@@ -217,7 +217,7 @@ static json_t *message_of(const struct scene *s, struct slice reply, bool reason
                                     .sink_arg = &k};
     assert_int_equal(chat_parser_create(&opts, &p), 0);
     assert_int_equal(chat_parser_push(p, reply), 0);
-    assert_int_equal(chat_parser_finish(p), 0);
+    assert_int_equal(chat_parser_finish(p, CHAT_END_BY_MODEL), 0);
     chat_parser_free(p);
     json_t *m = json_pack("{s:s, s:s%}", "role", "assistant", "content", k.content.len ? k.content.ptr : "",
                           k.content.len);

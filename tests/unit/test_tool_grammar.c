@@ -169,7 +169,7 @@ static void parse(const struct tool_source_opts *o, bool strict, struct slice re
                                     .sink_arg = ret};
     assert_int_equal(chat_parser_create(&opts, &p), 0);
     assert_int_equal(chat_parser_push(p, reply), 0);
-    assert_int_equal(chat_parser_finish(p), 0);
+    assert_int_equal(chat_parser_finish(p, CHAT_END_BY_MODEL), 0);
     chat_parser_free(p);
 }
 
