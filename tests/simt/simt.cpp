@@ -39,7 +39,7 @@ uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 /* The launch's own, by the names that kernels give it. */
 alignas(1024) thread_local uint8_t shared[SHARED_MAX];
-extern thread_local float columns[] __attribute__((alias("shared")));
+extern thread_local float columns[SHARED_MAX / sizeof(float)] __attribute__((alias("shared")));
 /* What a compiler calls in front of their uses: they need no constructor. */
 extern "C" void its_constructor(void) asm("_ZTH6shared");
 extern "C" void its_constructor(void)
