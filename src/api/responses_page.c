@@ -1,5 +1,5 @@
-/* responses_page.c - the items are JSON of this server, written compactly: no line break stands within one, and
- * ids are found without a parser. */
+/* responses_page.c - the items are JSON of this server, written compactly: no line break stands within one,
+ * and ids are found without a parser. */
 #include "api/responses_page.h"
 
 #include "api/responses_store.h"
