@@ -127,13 +127,14 @@ static void end(struct api *a)
     struct charge charge = account_charge(a->opts.pull);
     hub_child_read(&p->child, take_event, p);
     unwatch(a);
-    bool done = hub_child_end(&p->child);
+    struct err why = {0};
+    bool done = hub_child_end(&p->child, &why);
     charge_give(&charge, p->reserved_bytes);
     p->reserved_bytes = 0;
     p->ended_ns = clock_now_ns();
     p->state = done ? PULLS_SERVING : p->cancelled_ns ? PULLS_CANCELLED : PULLS_FAILED;
     if (p->state == PULLS_FAILED && !p->error[0])
-        snprintf(p->error, sizeof(p->error), "its process ended early: it may lack memory");
+        snprintf(p->error, sizeof(p->error), "%s", why.text);
     log_end(p);
     if (done)
         serve(a);
@@ -209,7 +210,7 @@ static bool start(struct api *a, const struct hub_child_opts *o, struct reject *
     }
     if (r == 0) {
         unwatch(a);
-        hub_child_end(&p->child);
+        hub_child_end(&p->child, NULL);
     }
     charge_give(&charge, HUB_CHILD_BYTES);
     p->state = PULLS_FAILED;

@@ -91,7 +91,8 @@ static int64_t unaccounted(const struct account_numbers *accounts, uint32_t coun
             mapped += own;
     }
     uint64_t known = mapped + (f->heap_bytes ? f->heap_bytes : heap);
-    return (int64_t)(f->rss_anon_bytes + f->rss_shmem_bytes + f->swap_bytes) - (int64_t)known;
+    uint64_t resident = f->rss_anon_bytes + f->rss_shmem_bytes + f->swap_bytes;
+    return resident ? (int64_t)resident - (int64_t)known : 0; /* 0: there is no /proc */
 }
 
 int64_t report_unaccounted(struct api *a)

@@ -11,10 +11,12 @@
 #include "text/chat_format.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LOG_NS (2 * NS_PER_S)
+#define LOG_NS      (2 * NS_PER_S)
+#define STACK_BYTES ((size_t)1 << 20)
 
 struct screen {
     const struct settings *settings;
@@ -178,8 +180,20 @@ static int pull(struct settings *o, struct err *e)
     return cli_status(r, e);
 }
 
+/* libcurl resolves names on threads, whose stacks would have RLIMIT_STACK. A pull of a server may write to
+ * HUB_CHILD_BYTES only, and stacks count. */
+static void limit_stacks(void)
+{
+    pthread_attr_t a;
+    pthread_attr_init(&a);
+    if (pthread_attr_setstacksize(&a, STACK_BYTES) == 0)
+        pthread_setattr_default_np(&a);
+    pthread_attr_destroy(&a);
+}
+
 static int run(struct settings *o, struct err *e)
 {
+    limit_stacks();
     int r = options_log_level(o, LOG_LEVEL_INFO, e);
     return r < 0 ? r : pull(o, e);
 }

@@ -67,8 +67,8 @@ void socket_dirs_find(bool serves, struct socket_dirs *ret)
 
 /* ---- one directory ---- */
 
-/* With its parents; existing ones stay unchanged. */
-static void make(const char *path)
+/* With its parents; existing ones stay unchanged. 0, or why it is not there now. */
+static int make(const char *path)
 {
     char part[SOCKET_PATH_BYTES];
     snprintf(part, sizeof(part), "%s", path);
@@ -77,7 +77,7 @@ static void make(const char *path)
         mkdir(part, 0700);
         *slash = '/';
     }
-    mkdir(part, 0700);
+    return mkdir(part, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
 static int check(const struct socket_dir *d, int fd, struct err *e)
@@ -95,12 +95,13 @@ static int check(const struct socket_dir *d, int fd, struct err *e)
 int socket_dir_open(const struct socket_dir *d, struct err *e)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (d->given ? 0 : O_NOFOLLOW);
-    if (!d->given)
-        make(d->path);
+    int made = d->given ? 0 : make(d->path);
     int fd = open(d->path, flags);
-    if (fd < 0)
-        return err_set(e, -errno, "%s: %s", d->path, strerror(errno));
-    int r = check(d, fd, e);
+    /* A parent that cannot be written to says more than the directory that is not there. */
+    int r = fd >= 0 ? 0 : errno == ENOENT && made < 0 ? made : -errno;
+    if (r < 0)
+        return err_set(e, r, "%s: %s", d->path, strerror(-r));
+    r = check(d, fd, e);
     if (r == 0 && flock(fd, LOCK_EX) < 0)
         r = err_set(e, -errno, "%s cannot be locked: %s", d->path, strerror(errno));
     if (r < 0) {

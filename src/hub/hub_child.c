@@ -32,22 +32,27 @@ extern char **environ;
 
 static bool is_passed(const char *variable)
 {
-    static const char *const heads[] = {
-        "HF_",           "HOME=",     "XDG_CACHE_HOME=", "TMPDIR=",      "PATH=",       "SSL_CERT_FILE=",
-        "SSL_CERT_DIR=", "LANG=",     "https_proxy=",    "HTTPS_PROXY=", "http_proxy=", "all_proxy=",
-        "ALL_PROXY=",    "no_proxy=", "NO_PROXY=",       "ASAN_OPTIONS="};
+    static const char *const heads[] =
+        {"HF_",           "HOME=",           "XDG_CACHE_HOME=",
+         "TMPDIR=",       "PATH=",           "SSL_CERT_FILE=",
+         "SSL_CERT_DIR=", "LANG=",           "https_proxy=",
+         "HTTPS_PROXY=",  "http_proxy=",     "all_proxy=",
+         "ALL_PROXY=",    "no_proxy=",       "NO_PROXY=",
+         "ASAN_OPTIONS=", "LD_LIBRARY_PATH=" /* it is this program again, and needs the same libraries */};
     for (size_t i = 0; i < COUNT_OF(heads); i++)
         if (strncmp(variable, heads[i], strlen(heads[i])) == 0)
             return true;
     return false;
 }
 
-static void choose_environment(char *ret[VARIABLES_MAX + 1])
+static void choose_environment(char *ret[VARIABLES_MAX + 2])
 {
     size_t count = 0;
     for (char **v = environ; *v && count < VARIABLES_MAX; v++)
         if (is_passed(*v))
             ret[count++] = *v;
+    /* The allocator's thread would have a stack of RLIMIT_STACK, which counts as data. */
+    ret[count++] = (char *)"MALLOC_CONF=background_thread:false";
     ret[count] = NULL;
 }
 
@@ -57,7 +62,7 @@ static int set_files(posix_spawn_file_actions_t *f, int out)
     if (r == 0)
         r = posix_spawn_file_actions_adddup2(f, out, 1);
     if (r == 0)
-        r = posix_spawn_file_actions_addopen(f, 2, "/dev/null", O_WRONLY, 0);
+        r = posix_spawn_file_actions_adddup2(f, out, 2);
     return r ? r : posix_spawn_file_actions_addclosefrom_np(f, 3);
 }
 
@@ -65,7 +70,7 @@ static int spawn(const struct hub_child_opts *o, int out, pid_t *ret)
 {
     char ceiling[32];
     const char *argv[] = {"plateau", "pull", o->model, "--json", "--memory-limit", ceiling, "--anyway", NULL};
-    char *environment[VARIABLES_MAX + 1];
+    char *environment[VARIABLES_MAX + 2];
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t files;
     snprintf(ceiling, sizeof(ceiling), "%llu", (ull)o->ceiling_bytes);
@@ -114,17 +119,28 @@ int hub_child_start(const struct hub_child_opts *o, struct hub_child *ret)
     if (ret->pidfd >= 0)
         return 0;
     r = -errno;
-    hub_child_end(ret);
+    hub_child_end(ret, NULL);
     return r;
 }
 
 /* ---- events ---- */
+
+/* Of the loader, the allocator, or the system's libraries: the hub's names may be in it. */
+static void keep_said(struct hub_child *c)
+{
+    size_t len = MIN_OF(c->len, sizeof(c->said) - 1);
+    for (size_t i = 0; i < len; i++)
+        c->said[i] = c->line[i] >= ' ' && c->line[i] <= '~' ? c->line[i] : '?';
+    c->said[len] = 0;
+}
 
 static void take_line(struct hub_child *c, void (*event)(void *arg, const json_t *e), void *arg)
 {
     json_t *e = c->skips ? NULL : json_loadb(c->line, c->len, JSON_REJECT_DUPLICATES, NULL);
     if (json_is_object(e))
         event(arg, e);
+    else if (!c->skips && c->len > 0)
+        keep_said(c);
     json_decref(e);
     c->len = 0;
     c->skips = false;
@@ -158,7 +174,18 @@ void hub_child_stop(const struct hub_child *c)
         kill(c->pid, SIGINT);
 }
 
-bool hub_child_end(struct hub_child *c)
+static void say_end(const struct hub_child *c, int status, struct err *ret)
+{
+    if (WIFSIGNALED(status))
+        err_set(ret, -EIO, "its process ended early, by signal %d (%s): it may lack memory", WTERMSIG(status),
+                sigabbrev_np(WTERMSIG(status)));
+    else if (c->said[0])
+        err_set(ret, -EIO, "its process ended early, with status %d: %s", WEXITSTATUS(status), c->said);
+    else
+        err_set(ret, -EIO, "its process ended early, with status %d", WEXITSTATUS(status));
+}
+
+bool hub_child_end(struct hub_child *c, struct err *why)
 {
     int status = -1;
     if (c->pid <= 0)
@@ -166,6 +193,7 @@ bool hub_child_end(struct hub_child *c)
     kill(-c->pid, SIGKILL); /* nothing to one that has ended */
     while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
         ;
+    say_end(c, status, why);
     if (c->out >= 0)
         close(c->out);
     if (c->pidfd >= 0)

@@ -1,7 +1,8 @@
 /* hub_child.h - a pull in a process of its own: `plateau pull`, whose events come as JSON over a pipe.
  *
  * The memory of a pull has one bound, which the system enforces, and all of it goes back at the end. The
- * process has no settings of its parent and none of its keys, only what a pull reads: HF_*, HOME, proxies.
+ * process has no settings of its parent and none of its keys, only what a pull reads: HF_*, HOME, proxies,
+ * and where the program's libraries are.
  * It ends within a second after its parent, when nothing reads its events. One thread at a time. */
 #ifndef PLATEAU_HUB_HUB_CHILD_H
 #define PLATEAU_HUB_HUB_CHILD_H
@@ -30,6 +31,7 @@ struct hub_child {
     size_t len;     /* of `line` */
     bool skips;     /* the rest of a line that is too long */
     char line[HUB_CHILD_LINE_BYTES];
+    char said[256]; /* the last line that was no event, in ASCII: why it ended, if no event says it */
 };
 
 /* 0, or the system's error. */
@@ -38,8 +40,9 @@ int hub_child_start(const struct hub_child_opts *o, struct hub_child *ret);
 bool hub_child_read(struct hub_child *c, void (*event)(void *arg, const json_t *e), void *arg);
 /* Asks it to end; a second pull goes on where it stops. */
 void hub_child_stop(const struct hub_child *c);
-/* Kills it, unless it has ended, and closes all. Returns whether it had ended by itself with status 0. After
- * its last event was read; before that events are lost. Without a process: false. */
-bool hub_child_end(struct hub_child *c);
+/* Kills it, unless it has ended, and closes all. Returns whether it had ended by itself with status 0; if
+ * not, `why` has how. After its last event was read, since events are lost before. Without a process:
+ * false. */
+bool hub_child_end(struct hub_child *c, struct err *why);
 
 #endif

@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
+
+#define CGROUP_BYTES 4096
 
 /* The file's text in `ret`, terminated; empty when it cannot be read. */
 static void read_small(const char *path, char *ret, size_t bytes_max)
@@ -23,37 +26,38 @@ static void read_small(const char *path, char *ret, size_t bytes_max)
     ret[n > 0 ? n : 0] = 0;
 }
 
-/* This process's cgroup (v2). Empty without one. */
-static void cgroup_dir(char *ret, size_t bytes_max)
-{
-    char text[8192];
-    read_small("/proc/self/cgroup", text, sizeof(text));
-    footprint_cgroup_dir(text, ret, bytes_max);
-    ASSERT(!ret[0] || strncmp(ret, FOOTPRINT_CGROUPS, sizeof(FOOTPRINT_CGROUPS) - 1) == 0);
-}
-
 static void cgroup_read(const char *dir, const char *name, char *ret, size_t bytes_max)
 {
-    char path[4200];
+    char path[CGROUP_BYTES + 64];
+    ASSERT(strlen(dir) < CGROUP_BYTES && name[0] != '/');
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     read_small(path, ret, bytes_max);
 }
 
-static void take_least(const char *dir, const char *name, uint64_t *least)
+static uint64_t cgroup_number(const char *dir, const char *name)
 {
     char text[64];
     cgroup_read(dir, name, text, sizeof(text));
-    uint64_t limit = footprint_number(text); /* "max" parses as 0 */
-    if (limit && (*least == 0 || limit < *least))
+    return footprint_number(text); /* "max" parses as 0 */
+}
+
+/* Version 1 says "none" with the largest multiple of a page. */
+#define LIMITS_NOTHING ((uint64_t)1 << 62)
+
+static void take_least(uint64_t limit, uint64_t *least)
+{
+    if (limit && limit < LIMITS_NOTHING && (*least == 0 || limit < *least))
         *least = limit;
 }
 
-/* The lowest limits of the cgroup and its ancestors; 0: no limit. Cuts `dir` short on its way up. */
-static void read_cgroup_limits(char *dir, struct footprint *ret)
+/* The lowest limits of the cgroup and its ancestors; 0: no limit. */
+static void read_limits(const char *cgroup, struct footprint *ret)
 {
+    char dir[CGROUP_BYTES];
+    snprintf(dir, sizeof(dir), "%s", cgroup);
     while (dir[0]) {
-        take_least(dir, "memory.max", &ret->cgroup_limit_bytes);
-        take_least(dir, "memory.high", &ret->cgroup_high_bytes);
+        take_least(cgroup_number(dir, "memory.max"), &ret->cgroup_limit_bytes);
+        take_least(cgroup_number(dir, "memory.high"), &ret->cgroup_high_bytes);
         size_t len = strlen(dir);
         footprint_cgroup_up(dir);
         ASSERT(strlen(dir) < len);
@@ -73,17 +77,43 @@ static void read_stalls(const char *dir, struct footprint *ret)
     ASSERT(ret->stalled_some <= 100 && ret->stalled_full <= 100);
 }
 
+static void read_use(const char *dir, const char *current, const char *file, struct footprint *ret)
+{
+    char text[8192];
+    uint64_t bytes = cgroup_number(dir, current);
+    cgroup_read(dir, "memory.stat", text, sizeof(text));
+    uint64_t file_bytes = footprint_field(text, file);
+    ret->cgroup_bytes = bytes > file_bytes ? bytes - file_bytes : 0;
+    ASSERT(dir[0] && ret->cgroup_bytes <= bytes);
+    take_least(footprint_field(text, "\nhierarchical_memory_limit "), &ret->cgroup_limit_bytes);
+}
+
+/* The cgroup, or the nearest above that has the file. A container may see only its own cgroup, as the root,
+ * while /proc/self/cgroup has the path on the host. Empty: none has it. */
+static void find_cgroup(char *dir, const char *name)
+{
+    while (dir[0] && cgroup_number(dir, name) == 0) {
+        size_t len = strlen(dir);
+        footprint_cgroup_up(dir);
+        ASSERT(strlen(dir) < len);
+    }
+}
+
+/* Version 2 where it has the controller memory; else version 1, which has limits and use, and no stalls. */
 static void footprint_read_cgroup(struct footprint *ret)
 {
-    char dir[4096], text[8192];
-    cgroup_dir(dir, sizeof(dir));
-    cgroup_read(dir, "memory.current", text, sizeof(text));
-    uint64_t current = footprint_number(text);
-    cgroup_read(dir, "memory.stat", text, sizeof(text));
-    uint64_t file_bytes = footprint_field(text, "\nfile ");
-    ret->cgroup_bytes = current > file_bytes ? current - file_bytes : 0;
+    char text[8192], dir[CGROUP_BYTES], first[CGROUP_BYTES];
+    read_small("/proc/self/cgroup", text, sizeof(text));
+    footprint_cgroup_dir(text, dir, sizeof(dir));
+    footprint_cgroup1_dir(text, first, sizeof(first));
+    read_limits(dir, ret);
     read_stalls(dir, ret);
-    read_cgroup_limits(dir, ret);
+    find_cgroup(dir, "memory.current");
+    find_cgroup(first, "memory.usage_in_bytes");
+    if (dir[0])
+        read_use(dir, "memory.current", "\nfile ", ret);
+    else if (first[0])
+        read_use(first, "memory.usage_in_bytes", "\ntotal_cache ", ret);
 }
 
 /* The number of arenas of the heap. Requests allocate on the network thread and on at most four others. The
@@ -129,6 +159,14 @@ void footprint_purge_heap(void)
         (void)mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
 }
 
+/* In a root directory without /proc. Files in memory are not known, so what is available is not either. */
+static void read_without_proc(struct footprint *ret)
+{
+    struct sysinfo s;
+    if (sysinfo(&s) == 0)
+        ret->ram_bytes = (uint64_t)s.totalram * s.mem_unit;
+}
+
 void footprint_read(struct footprint *ret)
 {
     char text[8192];
@@ -141,6 +179,8 @@ void footprint_read(struct footprint *ret)
     read_small("/proc/meminfo", text, sizeof(text));
     ret->ram_bytes = footprint_kib(text, "MemTotal:");
     ret->ram_available_bytes = footprint_kib(text, "\nMemAvailable:");
+    if (ret->ram_bytes == 0)
+        read_without_proc(ret);
     ret->heap_bytes = heap_resident_bytes();
     footprint_read_cgroup(ret);
 }

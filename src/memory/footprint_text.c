@@ -38,29 +38,61 @@ double footprint_stalled(const char *text, const char *who)
     return percent <= 100 ? percent : 100;
 }
 
-/* The line of the v2 hierarchy, which has no number and no names of controllers. */
-static const char *find_line(const char *text)
+/* Whether the names "cpu,memory" of a line have the controller memory. */
+static bool has_memory(const char *names, size_t len)
 {
+    static const char memory[] = "memory";
+    ASSERT(!memchr(names, '\n', len) && !memchr(names, ':', len));
+    for (const char *end = names + len; names < end; names++) {
+        size_t n = strcspn(names, ",:\n");
+        if (n == sizeof(memory) - 1 && strncmp(names, memory, n) == 0)
+            return true;
+        ASSERT(names + n <= end);
+        names += n;
+    }
+    return false;
+}
+
+/* The path in the line of a hierarchy, up to the line's end: "NUMBER:NAMES:/path". That of version 2 has the
+ * number 0 and no names. */
+static const char *find_path(const char *text, unsigned version)
+{
+    ASSERT(version == 1 || version == 2);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         ASSERT(line == text || line[-1] == '\n');
-        if (strncmp(line, "0::/", 4) == 0)
-            return line;
+        const char *names = line + strspn(line, "0123456789");
+        if (*names != ':' || names == line)
+            continue;
+        size_t len = strcspn(++names, ":\n");
+        if (strncmp(names + len, ":/", 2) != 0)
+            continue;
+        if (version == 2 ? len == 0 && strncmp(line, "0:", 2) == 0 : has_memory(names, len))
+            return names + len + 1;
     }
     return NULL;
 }
 
-void footprint_cgroup_dir(const char *text, char *ret, size_t bytes_max)
+static void make_dir(const char *mount, const char *path, char *ret, size_t bytes_max)
 {
     ASSERT(bytes_max > 0);
-    const char *line = find_line(text);
     ret[0] = 0;
-    if (!line)
+    if (!path)
         return;
-    size_t len = strcspn(line + 3, "\n");
-    bool whole = line[3 + len] == '\n' && sizeof(FOOTPRINT_CGROUPS) + len <= bytes_max;
-    if (whole)
-        snprintf(ret, bytes_max, FOOTPRINT_CGROUPS "%.*s", (int)len, line + 3);
+    size_t len = strcspn(path, "\n");
+    ASSERT(path[0] == '/' && len > 0);
+    if (path[len] == '\n' && strlen(mount) + len < bytes_max)
+        snprintf(ret, bytes_max, "%s%.*s", mount, (int)len, path);
+}
+
+void footprint_cgroup_dir(const char *text, char *ret, size_t bytes_max)
+{
+    make_dir(FOOTPRINT_CGROUPS, find_path(text, 2), ret, bytes_max);
+}
+
+void footprint_cgroup1_dir(const char *text, char *ret, size_t bytes_max)
+{
+    make_dir(FOOTPRINT_CGROUPS "/memory", find_path(text, 1), ret, bytes_max);
 }
 
 void footprint_cgroup_up(char *dir)

@@ -20,6 +20,8 @@ double footprint_stalled(const char *text, const char *who);
 /* /proc/self/cgroup: the line "0::/path" gives FOOTPRINT_CGROUPS "/path". "" without one, and when it does
  * not fit. */
 void footprint_cgroup_dir(const char *text, char *ret, size_t bytes_max);
+/* Version 1: the line of the controller memory, "7:memory:/path", gives FOOTPRINT_CGROUPS "/memory/path". */
+void footprint_cgroup1_dir(const char *text, char *ret, size_t bytes_max);
 /* Cuts `dir` to its parent cgroup, and FOOTPRINT_CGROUPS itself to "". */
 void footprint_cgroup_up(char *dir);
 

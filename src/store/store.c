@@ -18,6 +18,7 @@
 #define HANG_NS       (10 * NS_PER_S)
 #define CLOSE_NS      (2 * NS_PER_S)
 #define CLEAR_NS      (3 * NS_PER_S)
+#define OPEN_AGAIN_NS (5 * NS_PER_S)
 #define REST_LEAST_NS NS_PER_S
 #define REST_MOST_NS  (60 * NS_PER_S)
 #define READ_BYTE_NS  2.0                  /* until it is measured: 500 MB/s */
@@ -131,13 +132,33 @@ static void run_clear(struct store *st, struct store_worker *w)
     st->clear_ended = true;
 }
 
+/* The directory is another process's for now, or its disk is not mounted yet. */
+static void try_later(struct store *st)
+{
+    if (!st->off) /* it did not hang */
+        st->open_again_ns = clock_now_ns() + st->open_again_after_ns;
+}
+
+static void try_again(struct store *st)
+{
+    if (st->open_again_ns == 0 || st->writing || st->closing || clock_now_ns() < st->open_again_ns)
+        return;
+    st->open_again_ns = 0;
+    st->off = st->listed = false;
+}
+
 static void run_listing(struct store *st, struct store_worker *w)
 {
     pthread_mutex_unlock(&st->lock);
     uint64_t began_ns = clock_now_ns();
-    int r = store_disk_open(st, w);
+    int r = store_disk_lock(st, w);
+    const bool locked = r == 0;
+    if (locked)
+        r = store_disk_list(st, w);
     pthread_mutex_lock(&st->lock);
     st->listed = true;
+    if (!locked)
+        try_later(st);
     if (r < 0) {
         const char *why = strerrordesc_np(-r);
         store_turn_off(st, "%s",
@@ -148,6 +169,7 @@ static void run_listing(struct store *st, struct store_worker *w)
     }
     if (st->off)
         return; /* it took too long */
+    st->numbers.reason[0] = 0;
     struct store_table_numbers t;
     store_table_numbers(st->table, &t);
     LOG_INFO("ssd_ready", "dir=\"%s\" pages=%u snapshots=%u bytes=%llu limit_bytes=%llu after_ms=%llu",
@@ -176,19 +198,31 @@ static bool has_writing(const struct store *st)
     return !st->writing && !st->off && (st->clear_wanted || !list_empty(&st->writes));
 }
 
+static void wait_for_work(struct store *st)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (st->open_again_ns == 0) {
+        pthread_cond_wait(&st->work, &st->lock);
+        return;
+    }
+    struct timespec until = clock_deadline(st->open_again_ns - MIN_OF(now_ns, st->open_again_ns));
+    pthread_cond_timedwait(&st->work, &st->lock, &until);
+}
+
 static void *serve(void *arg)
 {
     struct store_worker *w = arg;
     struct store *st = w->store;
     pthread_mutex_lock(&st->lock);
     while (!st->stop) {
+        try_again(st);
         bool list = !st->listed && !st->writing;
         if (st->listed && !list_empty(&st->reads))
             run_read(st, w);
         else if (list || (st->listed && has_writing(st)))
             run_writer(st, w, list);
         else
-            pthread_cond_wait(&st->work, &st->lock);
+            wait_for_work(st);
         atomic_store(&w->call_ns, 0);
     }
     w->ended = true;
@@ -217,7 +251,7 @@ static void init_lists(struct store *st)
 static void init_locks(struct store *st)
 {
     pthread_mutex_init(&st->lock, NULL);
-    pthread_cond_init(&st->work, NULL);
+    clock_cond_init(&st->work);
     clock_cond_init(&st->done);
 }
 
@@ -238,6 +272,7 @@ static int create(const struct store_opts *opts, struct store **ret)
     st->limit_bytes = opts->limit_bytes;
     st->hang_ns = opts->hang_ns ? opts->hang_ns : HANG_NS;
     st->close_ns = opts->close_ns ? opts->close_ns : CLOSE_NS;
+    st->open_again_after_ns = opts->open_again_ns ? opts->open_again_ns : OPEN_AGAIN_NS;
     st->dir_fd = st->lock_fd = -1;
     st->read_byte_ns = READ_BYTE_NS;
     snprintf(st->dir, sizeof(st->dir), "%s", opts->dir);

@@ -11,8 +11,8 @@
  * kernel still has its bytes; after a power loss an incomplete one fails its sum and is removed. A failing
  * call is a miss, a counter and at most one log line in ten seconds. After a failed write, writes pause
  * for a second, and twice as long each time up to a minute. A call that lasts hang_ns turns the tier off
- * until the process ends. The directory has one process at a time (a lock that dies with it); for other
- * processes the tier is off. */
+ * until the process ends. The directory has one process at a time (a lock that dies with it). For other
+ * processes the tier is off until they find it free; so is it while the directory cannot be opened. */
 #ifndef PLATEAU_STORE_STORE_H
 #define PLATEAU_STORE_STORE_H
 
@@ -39,13 +39,14 @@ struct store_opts {
     struct account *threads;     /* pays for the stacks */
     const struct store_sys *sys; /* NULL: the system's */
     uint64_t hang_ns;            /* 0: 10 s */
+    uint64_t open_again_ns;      /* between tries of a directory that cannot be used; 0: 5 s */
     uint64_t close_ns;           /* how long a close waits for writes, and once more for threads; 0: 2 s */
 };
 
 /* Its most bytes of `table`: 64 for each 64 KiB of the limit, up to 64 MiB, and the queue. */
 uint64_t store_table_bytes_max(uint64_t limit_bytes);
-/* The threads list the directory and then serve; a directory that cannot be used leaves the tier off, with
- * the reason in the log. 0, -EINVAL, -ENOMEM, -EAGAIN (threads). */
+/* The threads list the directory and then serve. While a directory cannot be used the tier is off, with the
+ * reason in the log, and the directory is tried again. 0, -EINVAL, -ENOMEM, -EAGAIN (threads). */
 int store_open(const struct store_opts *opts, struct store **ret, struct err *e);
 /* All clients are closed. Writes the accepted entries as far as close_ns goes. A hanging thread is left
  * behind, with the memory that it may touch; the accounts are given back. NULL is fine. */

@@ -239,8 +239,11 @@ static void remove_oldest(struct collector *c, uint64_t limit_bytes, uint64_t by
 
 static int lock_directory(const char *dir, int fd, int *ret, struct err *e)
 {
-    *ret = store_sys_real.open(NULL, fd, "lock", O_RDWR | O_CREAT);
-    int r = *ret < 0 ? *ret : store_sys_real.lock(NULL, *ret);
+    int r = store_sys_real.lock(NULL, fd); /* not every file system locks directories */
+    if (r != -EWOULDBLOCK) {
+        *ret = store_sys_real.open(NULL, fd, "lock", O_RDWR | O_CREAT);
+        r = *ret < 0 ? *ret : store_sys_real.lock(NULL, *ret);
+    }
     if (r == -EWOULDBLOCK)
         return err_set(e, -EBUSY, "%s is used by a process that runs: it looks after it itself", dir);
     return r < 0 ? err_set(e, r, "%s/lock: %s", dir, strerror(-r)) : 0;

@@ -119,7 +119,7 @@ static bool is_within(struct store *st, uint64_t bytes)
            store_table_pages(&t) + t.stored[TIER_SNAPSHOT] + STORE_OPS_MAX <= t.entries_max;
 }
 
-/* Removes what was used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call
+/* Removes the files used longest ago, until the limit holds for `bytes` more. 0, -ENOSPC, or what a call
  * said. */
 static int make_room(struct store *st, struct store_worker *w, uint64_t bytes)
 {
@@ -419,23 +419,25 @@ static void list_leaves(struct store *st, struct store_worker *w, struct listing
     }
 }
 
-static int lock_directory(struct store *st, struct store_worker *w)
+int store_disk_lock(struct store *st, struct store_worker *w)
 {
+    int r = CALL(st, w, mkdir, AT_FDCWD, st->dir);
+    (void)r; /* opening it says more */
+    store_disk_close(st);
+    st->dir_fd = CALL(st, w, open, AT_FDCWD, st->dir, O_RDONLY | O_DIRECTORY);
+    if (st->dir_fd < 0)
+        return st->dir_fd;
+    /* The directory's own lock stays when its content is removed by hand. Not every file system has one. */
+    if (CALL(st, w, lock, st->dir_fd) == -EWOULDBLOCK)
+        return -EWOULDBLOCK;
     st->lock_fd = CALL(st, w, open, st->dir_fd, STORE_LOCK, O_RDWR | O_CREAT);
     return st->lock_fd < 0 ? st->lock_fd : CALL(st, w, lock, st->lock_fd);
 }
 
-int store_disk_open(struct store *st, struct store_worker *w)
+int store_disk_list(struct store *st, struct store_worker *w)
 {
     struct listing l = {.st = st, .w = w};
-    int r = CALL(st, w, mkdir, AT_FDCWD, st->dir);
-    (void)r; /* opening it says more */
-    st->dir_fd = CALL(st, w, open, AT_FDCWD, st->dir, O_RDONLY | O_DIRECTORY);
-    if (st->dir_fd < 0)
-        return st->dir_fd;
-    r = lock_directory(st, w);
-    if (r == 0)
-        r = CALL(st, w, list, st->dir_fd, ".", list_root, &l);
+    int r = CALL(st, w, list, st->dir_fd, ".", list_root, &l);
     if (r < 0)
         return r;
     CALL(st, w, list, st->dir_fd, STORE_TMP, list_temporary, &l);

@@ -68,12 +68,16 @@ void store_turn_off(struct store *st, const char *format, ...)
 {
     if (st->off)
         return;
+    char reason[sizeof(st->numbers.reason)];
     va_list ap;
     va_start(ap, format);
-    vsnprintf(st->numbers.reason, sizeof(st->numbers.reason), format, ap);
+    vsnprintf(reason, sizeof(reason), format, ap);
     va_end(ap);
     st->off = true;
-    LOG_WARN("ssd_off", "dir=\"%s\" reason=\"%s\"", st->dir, st->numbers.reason);
+    /* A directory is tried again and again. */
+    if (strcmp(reason, st->numbers.reason) != 0)
+        LOG_WARN("ssd_off", "dir=\"%s\" reason=\"%s\"", st->dir, reason);
+    memcpy(st->numbers.reason, reason, sizeof(reason));
     LIST_EACH(it, &st->reads) {
         struct store_op *op = LIST_ENTRY(it, struct store_op, link);
         st->read_count--;

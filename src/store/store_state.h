@@ -66,7 +66,7 @@ struct store {
     /* Constant. */
     char dir[STORE_PATH_MAX];
     const struct store_sys *sys;
-    uint64_t limit_bytes, hang_ns, close_ns;
+    uint64_t limit_bytes, hang_ns, close_ns, open_again_after_ns;
     struct account *table_account;
     struct arena *arena; /* of the table's account: this struct, the operations, the table */
     struct store_worker workers[STORE_THREADS];
@@ -92,6 +92,7 @@ struct store {
     bool clear_wanted, clearing, clear_ended;
     struct store_cleared cleared;
     bool off;
+    uint64_t open_again_ns;          /* with off: when the directory is tried once more; 0: never */
     uint64_t directory_sectors;      /* leaf_sectors and other_sectors together */
     uint64_t rest_until_ns, rest_ns; /* after a failed write */
     double read_byte_ns;             /* measured */
@@ -101,8 +102,10 @@ struct store {
 
 /* ---- store_disk.c: the writer's part, and reads ---- */
 
-/* Opens and lists the directory. 0, or why the tier stays off. */
-int store_disk_open(struct store *st, struct store_worker *w);
+/* Makes, opens and locks the directory. 0, or why the tier is off for now. */
+int store_disk_lock(struct store *st, struct store_worker *w);
+/* Lists the locked directory. 0, or why the tier stays off. */
+int store_disk_list(struct store *st, struct store_worker *w);
 void store_disk_close(struct store *st);
 /* The file of an operation whose bytes are in the staging. 0, or negative: it is not there. */
 int store_disk_write(struct store *st, struct store_worker *w, struct store_op *op);

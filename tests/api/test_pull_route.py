@@ -3,11 +3,15 @@
 import os
 import pathlib
 import random
+import resource
+import shutil
+import subprocess
+import time
 
 import httpx
 import pytest
 
-from conftest import ADMIN_KEY, TOP, Server, account, check_ledger, refused, serving, until
+from conftest import ADMIN_KEY, PROGRAM, TOP, Server, account, check_ledger, refused, serving, until
 from hub_stand_in import Hub, Model, folder
 
 SMALL = TOP / "tests/golden/data/qwen3"
@@ -189,4 +193,53 @@ def test_a_killed_process_is_said(s, hub):
     [child] = children(s)
     os.kill(int(child.parent.name), 9)
     now = ended(s)
-    assert now["state"] == "failed" and "ended early" in now["error"]
+    assert now["state"] == "failed" and "ended early, by signal 9" in now["error"]
+
+
+def test_a_limit_of_stacks_leaves_names_resolved(hub, monkeypatch):
+    """Stacks count as data, and LimitSTACK= of the unit decides their size."""
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    before = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, before[1]))
+    try:
+        s = Server("--allow-pull", *KEYS, key=ADMIN_KEY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, before)
+    try:
+        assert order(s).status_code == 202
+        [child] = until(lambda: children(s))
+        most, asked = 0, time.monotonic() + 1
+        while time.monotonic() < asked:
+            most = max(most, len(list((child.parent / "task").glob("*"))))
+            time.sleep(0.01)
+        assert most > 1, "no thread resolves the name"
+    finally:
+        assert s.stop() == 0
+
+
+def moved_library(tmp_path):
+    """The program on a distribution that lacks one of its libraries, and the folder that has it."""
+    name, other = b"libutf8proc.so.2\0", b"libutf8proc.so.X\0"
+    program, libraries = pathlib.Path(PROGRAM).read_bytes(), tmp_path / "lib"
+    found = [line.split()[2] for line in subprocess.check_output(["ldd", PROGRAM], text=True).splitlines() if "libutf8proc" in line]
+    assert program.count(name) == 1 and found
+    libraries.mkdir()
+    shutil.copy(found[0], libraries / other[:-1].decode())
+    (tmp_path / "plateau").write_bytes(program.replace(name, other))
+    (tmp_path / "plateau").chmod(0o755)
+    return tmp_path / "plateau", libraries
+
+
+def test_a_pull_has_the_libraries_of_the_server(hub, tmp_path, monkeypatch):
+    class Moved(Server):
+        program, libraries = moved_library(tmp_path)
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(Moved.libraries))
+    with serving("--allow-pull", *KEYS, kind=Moved, key=ADMIN_KEY) as s:
+        assert order(s).status_code == 202
+        now = ended(s)
+        assert now["state"] == "done", now
+        (Moved.libraries / "libutf8proc.so.X").rename(tmp_path / "away")
+        assert order(s).status_code == 202
+        now = ended(s)
+        assert now["state"] == "failed" and "ended early, with status 127: " in now["error"] and "libutf8proc.so.X" in now["error"]

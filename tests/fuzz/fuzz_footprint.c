@@ -22,11 +22,12 @@ static void check_numbers(const char *text)
         ASSERT(footprint_number(text) == 0);
 }
 
-static void check_cgroup(const char *text, size_t bytes_max)
+static void check_cgroup(const char *text, size_t bytes_max,
+                         void (*find)(const char *text, char *ret, size_t bytes_max))
 {
     char *dir = malloc(bytes_max);
     ASSERT(dir);
-    footprint_cgroup_dir(text, dir, bytes_max);
+    find(text, dir, bytes_max);
     size_t parts = 0, steps = 0;
     ASSERT(strlen(dir) < bytes_max && !strchr(dir, '\n'));
     if (dir[0])
@@ -46,9 +47,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = 0;
     check_numbers(text);
-    check_cgroup(text, 4096);
-    check_cgroup(text, 24);
-    check_cgroup(text, 1);
+    static const size_t rooms[] = {4096, 31, 24, 1};
+    for (size_t i = 0; i < COUNT_OF(rooms); i++) {
+        check_cgroup(text, rooms[i], footprint_cgroup_dir);
+        check_cgroup(text, rooms[i], footprint_cgroup1_dir);
+    }
     free(text);
     return 0;
 }

@@ -4,11 +4,13 @@
 #include "test.h"
 #include "test_files.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 static const char *root;
+static bool no_proc;
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
@@ -17,6 +19,10 @@ int __wrap_open(const char *path, int flags, ...)
     char ours[512];
     bool theirs = strcmp(path, "/proc/self/cgroup") != 0 && strncmp(path, "/sys/fs/cgroup/", 15) != 0 &&
                   strncmp(path, "/proc/pressure/", 15) != 0;
+    if (no_proc && strncmp(path, "/proc/", 6) == 0) {
+        errno = ENOENT;
+        return -1;
+    }
     if (!root || theirs)
         return __real_open(path, flags, 0600);
     snprintf(ours, sizeof(ours), "%s%s", root, path);
@@ -85,6 +91,50 @@ TEST(files_in_memory_do_not_count)
     make("/sys/fs/cgroup/a/memory.current", "3000\n");
     make("/sys/fs/cgroup/a/memory.stat", "anon 1\nfile 4000\n");
     assert_int_equal(read_all().cgroup_bytes, 0);
+}
+
+TEST(the_first_version_of_cgroups_counts_where_the_second_has_no_memory)
+{
+    root = test_dir();
+    make("/proc/self/cgroup", "4:memory:/a/b\n3:cpu:/c\n0::/\n");
+    make("/sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "9000\n");
+    make("/sys/fs/cgroup/memory/a/b/memory.stat",
+         "cache 1\nrss 5000\nhierarchical_memory_limit 20000\ntotal_cache 4000\n");
+    struct footprint f = read_all();
+    assert_int_equal(f.cgroup_limit_bytes, 20000);
+    assert_int_equal(f.cgroup_bytes, 5000);
+    /* None; and a container that sees its own cgroup as the root. */
+    root = test_dir();
+    make("/proc/self/cgroup", "4:memory:/a/b\n0::/\n");
+    make("/sys/fs/cgroup/memory/memory.usage_in_bytes", "9000\n");
+    make("/sys/fs/cgroup/memory/memory.stat",
+         "cache 1\nhierarchical_memory_limit 9223372036854771712\ntotal_cache 0\n");
+    f = read_all();
+    assert_true(f.cgroup_limit_bytes == 0 && f.cgroup_bytes == 9000);
+}
+
+TEST(a_container_sees_its_cgroup_as_the_root)
+{
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/docker/1\n");
+    make("/sys/fs/cgroup/memory.max", "5000\n");
+    make("/sys/fs/cgroup/memory.current", "900\n");
+    make("/sys/fs/cgroup/memory.stat", "anon 1\nfile 400\n");
+    struct footprint f = read_all();
+    assert_int_equal(f.cgroup_limit_bytes, 5000);
+    assert_int_equal(f.cgroup_bytes, 500);
+}
+
+TEST(the_machine_has_its_memory_without_proc)
+{
+    struct footprint with, without;
+    footprint_read(&with);
+    no_proc = true;
+    footprint_read(&without);
+    no_proc = false;
+    assert_int_equal(without.ram_bytes, with.ram_bytes);
+    assert_true(without.rss_anon_bytes == 0 && without.ram_available_bytes == 0);
+    assert_true(footprint_ceiling(&without, 0) > 0);
 }
 
 TEST(stalls_are_of_the_cgroup_or_of_the_machine)

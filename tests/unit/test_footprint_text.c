@@ -41,6 +41,23 @@ TEST(the_cgroup_is_that_of_the_second_version)
     assert_dir("0::/a-name-that-is-too-long-for-the-room-that-there-is-in-this-test\n", "");
 }
 
+static void assert_dir1(const char *text, const char *expected)
+{
+    char dir[64] = "x";
+    footprint_cgroup1_dir(text, dir, sizeof(dir));
+    assert_string_equal(dir, expected);
+}
+
+TEST(the_first_version_has_a_folder_for_memory)
+{
+    assert_dir1("9:cpu:/c\n7:memory:/docker/1\n0::/\n", "/sys/fs/cgroup/memory/docker/1");
+    assert_dir1("3:cpu,memory:/a\n", "/sys/fs/cgroup/memory/a");
+    assert_dir1("3:memory,cpu:/a\n", "/sys/fs/cgroup/memory/a");
+    assert_dir1("3:memory_x,xmemory,name=memory:/a\n0::/b\n", "");
+    assert_dir1("memory:/a\n:memory:/a\n1:memory\n/a\n", "");
+    assert_dir("3:memory:/a\n", "");
+}
+
 TEST(the_way_up_ends_at_the_root)
 {
     char dir[] = "/sys/fs/cgroup/a/b";

@@ -3,6 +3,8 @@
 #include "test_rng.h"
 #include "test_store.h"
 
+#include "store/store_audit.h"
+
 #include <fcntl.h>
 #include <utime.h>
 
@@ -262,6 +264,67 @@ TEST(a_directory_has_one_process_at_a_time)
     assert_int_equal(put(&other, 1, TIER_PAGE), -ENODEV);
     scene_close(&other);
     assert_int_equal(put(&s, 1, TIER_PAGE), 0);
+    scene_close(&s);
+}
+
+/* A server that starts while the one before it still ends has the directory afterwards. */
+TEST(a_directory_that_becomes_free_is_used)
+{
+    struct scene s, other;
+    const char *dir = test_dir();
+    struct store_opts o = opts_of(dir, LIMIT);
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    put_surely(&s, 1, TIER_PAGE);
+    wait_written(&s);
+    o.open_again_ns = NS_PER_MS;
+    scene_open_with(&other, &o);
+    assert_int_equal(wait_listed(&other).state, STORE_OFF);
+    scene_close(&s);
+    while (numbers(&other).state != STORE_ON)
+        usleep(1000);
+    assert_string_equal(numbers(&other).reason, "");
+    assert_int_equal(get(&other, 1, TIER_PAGE), 0);
+    put_surely(&other, 2, TIER_PAGE);
+    wait_written(&other);
+    scene_close(&other);
+}
+
+TEST(an_emptied_directory_still_has_one_process)
+{
+    struct scene s, other;
+    char path[512];
+    const char *dir = test_dir();
+    struct store_opts o = opts_of(dir, LIMIT);
+    sys_reset();
+    scene_open(&s, dir, LIMIT);
+    snprintf(path, sizeof(path), "%s/lock", dir);
+    assert_int_equal(unlink(path), 0);
+    scene_open_with(&other, &o);
+    assert_int_equal(wait_listed(&other).state, STORE_OFF);
+    struct store_gc gc;
+    assert_int_equal(store_collect(dir, LIMIT, &gc, NULL), -EBUSY);
+    scene_close(&other);
+    scene_close(&s);
+}
+
+/* Its disk is mounted later. */
+TEST(a_directory_that_comes_later_is_used)
+{
+    struct scene s;
+    char parent[512], path[600];
+    snprintf(parent, sizeof(parent), "%s/disk", test_dir());
+    snprintf(path, sizeof(path), "%s/cache", parent);
+    struct store_opts o = opts_of(path, LIMIT);
+    o.open_again_ns = NS_PER_MS;
+    sys_reset();
+    scene_open_with(&s, &o);
+    assert_int_equal(wait_listed(&s).state, STORE_OFF);
+    assert_int_equal(mkdir(parent, 0700), 0);
+    while (numbers(&s).state != STORE_ON)
+        usleep(1000);
+    put_surely(&s, 1, TIER_PAGE);
+    wait_written(&s);
     scene_close(&s);
 }
 
