@@ -6,9 +6,18 @@
 #include "base/arena.h"
 #include "base/none.h"
 
+#ifdef TEST_SIMT
+#define TOKENS       520u
+#define MEMORY_BYTES ((uint64_t)160 << 20)
+#define BEGIN        248u
+#define CHUNKS       7, 1
+#else
 #define TOKENS       700u
-#define PAGES        (TOKENS / PAGE_TOKENS + 1)
 #define MEMORY_BYTES ((uint64_t)512 << 20)
+#define BEGIN        0u /* of chunks: the tokens before are in the pages */
+#define CHUNKS       250, 96, 32, 7, 1
+#endif
+#define PAGES (TOKENS / PAGE_TOKENS + 1)
 /* Of scores of normed queries and keys, which are larger than the others. */
 #define NORMED_SCALE 0.01f
 
@@ -189,7 +198,7 @@ static void step(struct attention *a, uint32_t mode, const uint32_t from[2], con
 
 static void same_bits(const struct attention *a, const float *whole, const float *got, const char *what)
 {
-    for (uint32_t t = 0; t < TOKENS / 2; t++)
+    for (uint32_t t = BEGIN; t < TOKENS / 2; t++)
         if (memcmp(whole + (size_t)t * a->out, got + (size_t)t * a->out, a->out * sizeof(float)) != 0)
             fail_msg("%s: position %u differs", what, t);
 }
@@ -208,14 +217,14 @@ static void is_near(const struct attention *a, const float *plain, const float *
         assert_within((double)got[i], (double)plain[i], bound, "attention");
 }
 
-/* Two sequences of 350 tokens; the second's first chunk has 5 tokens fewer. */
-static void run(struct attention *a, uint32_t mode, uint32_t chunk, float *ret[2])
+/* Two sequences; the second's first chunk has 5 tokens fewer. */
+static void run(struct attention *a, uint32_t mode, uint32_t begin, uint32_t chunk, float *ret[2])
 {
     const uint32_t length = TOKENS / 2;
-    uint32_t from[2] = {0, 0};
+    uint32_t from[2] = {begin, begin};
     while (from[0] < length || from[1] < length) {
         uint32_t counts[2] = {MIN_OF(chunk, length - from[0]), MIN_OF(chunk, length - from[1])};
-        if (from[1] == 0 && chunk > 5)
+        if (from[1] == begin && chunk > 5)
             counts[1] = MIN_OF(counts[1], chunk - 5);
         step(a, mode, from, counts, ret);
         from[0] += counts[0];
@@ -225,14 +234,14 @@ static void run(struct attention *a, uint32_t mode, uint32_t chunk, float *ret[2
 
 static void holds(const struct shape *s, struct rng *r)
 {
-    static const uint32_t chunks[] = {250, 96, 32, 7, 1};
+    static const uint32_t chunks[] = {CHUNKS};
     struct attention a;
     attention_init(&a, s, r);
     size_t bytes = (size_t)(TOKENS / 2) * a.out * sizeof(float);
     float *plain[2] = {malloc(bytes), malloc(bytes)}, *whole[2] = {malloc(bytes), malloc(bytes)};
     float *got[2] = {malloc(bytes), malloc(bytes)};
-    run(&a, 0, 350, plain);
-    run(&a, 1, 350, whole);
+    run(&a, 0, 0, TOKENS / 2, plain);
+    run(&a, 1, 0, TOKENS / 2, whole);
     is_near(&a, plain[0], whole[0]);
     is_near(&a, plain[1], whole[1]);
     for (uint32_t i = 0; i < COUNT_OF(chunks); i++) {
@@ -240,7 +249,7 @@ static void holds(const struct shape *s, struct rng *r)
         snprintf(what, sizeof(what), "heads of %u, chunks of %u", s->size, chunks[i]);
         memset(got[0], 0xff, bytes);
         memset(got[1], 0xff, bytes);
-        run(&a, 1, chunks[i], got);
+        run(&a, 1, BEGIN, chunks[i], got);
         same_bits(&a, whole[0], got[0], what);
         same_bits(&a, whole[1], got[1], what);
     }
@@ -256,6 +265,13 @@ static void holds(const struct shape *s, struct rng *r)
 TEST(a_positions_bits_do_not_depend_on_the_chunk)
 {
     static const struct shape shapes[] = {
+#ifdef TEST_SIMT
+        {.heads = 6, .kv_heads = 2, .size = 64, .window = 100},
+        {.heads = 12, .kv_heads = 1, .size = 128, .window = 31},
+        {.heads = 4, .kv_heads = 1, .size = 128, .half = 64},
+        {.heads = 3, .kv_heads = 3, .size = 64, .half = 16, .adjacent = true},
+        {.heads = 2, .kv_heads = 1, .size = 256, .window = 200, .cap = 5, .half = 48, .norm_rotated = true},
+#else
         {.heads = 4, .kv_heads = 2, .size = 128},
         {.heads = 6, .kv_heads = 2, .size = 64, .window = 100},
         {.heads = 2, .kv_heads = 1, .size = 256, .window = 300, .cap = 5},
@@ -264,6 +280,7 @@ TEST(a_positions_bits_do_not_depend_on_the_chunk)
         {.heads = 32, .kv_heads = 8, .size = 128, .half = 64},
         {.heads = 14, .kv_heads = 14, .size = 64, .half = 16, .adjacent = true},
         {.heads = 10, .kv_heads = 5, .size = 256, .half = 48, .norm_rotated = true},
+#endif
     };
     NEEDS_GPU
     struct rng r = {9, 0};

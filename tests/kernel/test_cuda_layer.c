@@ -5,10 +5,20 @@
 
 #include "base/arena.h"
 
+#define VOCAB 97u
+#ifdef TEST_SIMT
+#define TOKENS       17u
+#define COUNTS       1, 9, 16
+#define SMALL_WIDTH  1000u /* of larger ones the normed values alone are compared */
+#define LAYERS       2u
+#define MEMORY_BYTES ((uint64_t)96 << 20)
+#else
 #define TOKENS       80u
-#define VOCAB        97u
+#define COUNTS       1, 2, 9, 16, 17
+#define SMALL_WIDTH  UINT32_MAX
 #define LAYERS       3u
 #define MEMORY_BYTES ((uint64_t)512 << 20)
+#endif
 
 enum { PLACE_H, PLACE_NORMED, PLACE_UP, PLACE_MID, PLACE_OUT, PLACES };
 
@@ -129,14 +139,14 @@ static float *run(const struct layer *l, uint32_t place, uint32_t first, uint32_
 /* A norm alone takes 1 token, an addition up to 16, and TOKENS have neither. */
 static void alone_is_batched(const struct layer *l, uint32_t place)
 {
-    static const uint32_t counts[] = {1, 2, 9, 16, 17};
+    static const uint32_t counts[] = {COUNTS};
     uint32_t k = l->of->hidden;
     float *all = run(l, place, 0, TOKENS);
     for (uint32_t i = 0; i < k; i++)
         assert_true(all[i] - all[i] == 0);
     assert_memory_not_equal(all, all + k, k * sizeof(float));
     for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
-        uint32_t first = 11 * i;
+        uint32_t first = MIN_OF(11 * i, TOKENS - counts[i]);
         float *some = run(l, place, first, counts[i]);
         for (uint32_t t = 0; t < counts[i]; t++)
             if (memcmp(some + (size_t)t * k, all + (size_t)(first + t) * k, k * sizeof(float)) != 0)
@@ -148,19 +158,28 @@ static void alone_is_batched(const struct layer *l, uint32_t place)
 
 TEST(a_token_alone_has_the_bits_of_many)
 {
+#ifdef TEST_SIMT
+    static const struct shape shapes[] = {{256, 192, false, false, 0},  {320, 256, true, false, 0},
+                                          {64, 128, true, true, 0.25f}, {1088, 64, false, true, 3},
+                                          {64, 16448, false, false, 0}, {64, 9728, true, false, 0},
+                                          {72, 128, true, false, 0},    {4160, 32, true, false, 0.5f}};
+#else
     static const struct shape shapes[] = {{256, 192, false, false, 0},    {640, 512, true, false, 0},
                                           {64, 128, true, true, 0.25f},   {1088, 64, false, true, 3},
                                           {512, 16448, false, false, 0},  {384, 8192, true, false, 0},
                                           {256, 9728, true, false, 0},    {72, 128, true, false, 0},
                                           {4160, 320, true, false, 0.5f}, {8256, 128, false, false, 0}};
+#endif
     NEEDS_GPU
     struct rng r = {11, 0};
     for (uint32_t i = 0; i < COUNT_OF(shapes); i++) {
         struct layer l;
         layer_init(&l, &shapes[i], &r);
-        alone_is_batched(&l, PLACE_H);
+        if (shapes[i].width < SMALL_WIDTH)
+            alone_is_batched(&l, PLACE_H);
         alone_is_batched(&l, PLACE_NORMED);
         layer_done(&l);
+        print_message("%u, %u: good\n", shapes[i].hidden, shapes[i].width);
     }
 }
 
