@@ -37,6 +37,7 @@ foreach(name rows bf16 wide repack project attention attend attend_wide recurren
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu
     DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/${name}.cu ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/common.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/fragment.cuh ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/mma.cuh
+      ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/ptx.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/attend.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernels/append.cuh
       ${CMAKE_CURRENT_SOURCE_DIR}/cuda/cuda_args.h
