@@ -235,7 +235,7 @@ struct alternative {
     rx_id seen; /* what its look-aheads demand of the whole text */
 };
 
-/* A look-ahead stands here, at the text's beginning. */
+/* A look-ahead stands here, where the text begins. */
 static bool at_look_ahead(const struct rx_parser *p, const struct alternative *a)
 {
     struct slice left = slice_sub(p->text, p->at, p->text.len);
