@@ -197,3 +197,22 @@ def test_json_that_a_parser_of_64_bits_and_utf8_refuses(server):
     reply = server.post("/v1/messages", max_tokens=1, messages=[*ASK, {"role": "assistant", "content": use}, {"role": "user", "content": result}])
     assert reply.status_code == 200, reply.text
     refused(server.chat(max_tokens=1, seed=2 ** 64 - 1), 400, "invalid_value", "seed must be an integer of 64 bits")
+
+
+def test_reasoning_parts_and_silent_tools_come_back(server):
+    """Clients that keep a reply as parts send its reasoning as one; a tool without a result may have null."""
+    def prompt(content, **more):
+        call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        reply = server.post("/apply-template", messages=[*ASK, {"role": "assistant", "content": content, "tool_calls": [call], **more},
+                                                         {"role": "tool", "tool_call_id": "a", "content": None}])
+        assert reply.status_code == 200, reply.text
+        return reply.json()["prompt"]
+    text, same = {"type": "text", "text": "So."}, prompt("So.", reasoning_content="Hm, yes.")
+    assert "<think>\nHm, yes.\n</think>" in same
+    for part in ({"type": "thinking", "thinking": "Hm, yes.", "signature": "x"}, {"type": "reasoning", "text": "Hm, yes."},
+                 {"type": "thinking", "thinking": [{"type": "text", "text": "Hm, "}, {"type": "text", "text": "yes."}]}):
+        assert prompt([part, text]) == prompt([part, {"type": "redacted_thinking", "data": "x"}, text]) == same
+    assert prompt([{"type": "thinking", "thinking": "Other."}, text], reasoning_content="Hm, yes.") == same
+    assert prompt([{"type": "thinking", "thinking": 5}, text]) == prompt("So.")
+    refused(server.post("/apply-template", messages=[{"role": "user", "content": [{"type": "thinking", "thinking": "x"}]}]), 400,
+            "unsupported_value", "messages[0].content[0]")

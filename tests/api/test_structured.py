@@ -516,3 +516,16 @@ def test_wide_integers_keep_their_digits(server, schema, values):
     message = server.chat(tools=[tool], tool_choice="required", max_tokens=90, temperature=0).json()["choices"][0]["message"]
     [call] = message["tool_calls"]
     assert json.loads(call["function"]["arguments"])["o"]["n"] in values
+
+
+# ---- patterns that clients' libraries write ----
+
+@pytest.mark.parametrize("pattern", [
+    r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
+    r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"])
+def test_look_ahead_of_zod_and_pydantic(server, pattern):
+    schema = {"type": "array", "items": {"type": "string", "pattern": pattern, "maxLength": 12}, "minItems": 4, "maxItems": 4}
+    reply = server.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+                        max_tokens=400, temperature=1, seed=SEED)
+    values = json.loads(reply.json()["choices"][0]["message"]["content"])
+    assert len(values) == 4 and all(re.search(pattern, v) for v in values), values

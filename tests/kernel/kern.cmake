@@ -29,6 +29,8 @@ plateau_test(test_layer_inputs model kernel tensor base memory)
 plateau_test(test_attention_ranges model kernel tensor base memory LABELS threads)
 # Runs where a GPU is (tools/gpu-check).
 plateau_test(test_cuda_products model kernel tensor base memory)
+plateau_test(test_cuda_top model kernel tensor base memory)
+plateau_simt_test(test_cuda_top model kernel tensor base memory)
 plateau_test(test_cuda_layer model kernel tensor base memory)
 plateau_test(test_cuda_attention model kernel tensor base memory)
 foreach(name products layer attention)

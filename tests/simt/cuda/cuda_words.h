@@ -55,6 +55,13 @@ template <class To, class From> static inline To simt_cast(From x)
     memcpy(&y, &x, sizeof(y));
     return y;
 }
+/* Threads run one at a time. */
+static inline uint32_t atomicAdd(uint32_t *at, uint32_t x)
+{
+    uint32_t was = *at;
+    *at = was + x;
+    return was;
+}
 static inline float __uint_as_float(uint32_t x)
 {
     return simt_cast<float>(x);
