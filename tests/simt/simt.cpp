@@ -342,7 +342,7 @@ void meet_warp(void *mine, warp_task *task)
 void *shared_pointer(uint32_t at)
 {
     int32_t from = (int32_t)(at - (uint32_t)(uintptr_t)shared);
-    return shared + from;
+    return (void *)((uintptr_t)shared + (uintptr_t)(intptr_t)from);
 }
 
 void copy_late(void *to, const void *from)
