@@ -331,7 +331,8 @@ static bool normalise_message(const struct place *p, json_t *message, const stru
         return refuse_message(p, ".role must be system, developer, user, assistant or tool.");
     }
     /* A tool may have nothing to say, and its message comes back in each turn. */
-    return normalise_content(p, message, strcmp(role, "tool") == 0);
+    bool silent = strcmp(role, "tool") == 0 && json_is_null(json_object_get(message, "content"));
+    return normalise_content(p, message, silent);
 }
 
 /* continue_final_message: the last message must have a text that the reply can continue. */

@@ -635,7 +635,8 @@ static bool find_route(const struct http_request *r, struct route *ret, struct s
         reject_set(why, REJECT_METHOD_NOT_ALLOWED, NULL, "%.*s takes %s, not %.*s.", shown, path.ptr, allow,
                    (int)MIN_OF(method.len, (size_t)20), method.ptr);
     else
-        reject_set(why, REJECT_NOT_FOUND, NULL, "There is no route %.*s.", shown, path.ptr);
+        reject_set(why, REJECT_NOT_FOUND, NULL, "There is no route %.*s.%s", shown, path.ptr,
+                   slice_starts(path, SLICE("/v1/v1/")) ? " Leave /v1 out of the client's base URL." : "");
     return false;
 }
 

@@ -1,6 +1,7 @@
 """Fields and shapes that clients of OpenAI's API, vLLM and lm-evaluation-harness use: taken, and named in
 x-ignored-fields where they have no effect."""
 
+import gzip
 import json
 import subprocess
 
@@ -216,3 +217,15 @@ def test_reasoning_parts_and_silent_tools_come_back(server):
     assert prompt([{"type": "thinking", "thinking": 5}, text]) == prompt("So.")
     refused(server.post("/apply-template", messages=[{"role": "user", "content": [{"type": "thinking", "thinking": "x"}]}]), 400,
             "unsupported_value", "messages[0].content[0]")
+
+
+def test_bodies_and_paths_that_clients_get_wrong(server):
+    """A mark of the byte order, a compressed body, a base URL with a /v1 too many."""
+    body = json.dumps({"messages": ASK, "max_tokens": 1}).encode()
+    for route in "/v1/chat/completions", "/v1/messages":
+        assert server.http.post(route, content=b"\xef\xbb\xbf" + body).status_code == 200
+        for packed in gzip.compress(body), b"\x28\xb5\x2f\xfd" + body:
+            reply = server.http.post(route, content=packed, headers={"content-encoding": "gzip"})
+            assert reply.status_code == 400 and "compressed" in reply.json()["error"]["message"]
+    assert "base URL" in server.http.post("/v1/v1/messages", content=body).json()["error"]["message"]
+    assert "base URL" not in server.http.post("/v1/v2/messages", content=body).json()["error"]["message"]
