@@ -77,8 +77,8 @@ static void read_stalls(const char *dir, struct footprint *ret)
     ASSERT(ret->stalled_some <= 100 && ret->stalled_full <= 100);
 }
 
-/* Names of a version: what the cgroup uses, and the parts of it that are files. Those of a tmpfs count as files,
- * and the kernel cannot drop them. */
+/* Names of a version: what the cgroup uses, and the parts of it that are files. The kernel counts those of a
+ * tmpfs among them, and cannot drop these. */
 struct use_names {
     const char *current, *file, *shmem;
 };
