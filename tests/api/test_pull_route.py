@@ -131,6 +131,16 @@ def test_a_cancelled_pull_goes_on_at_the_next_order(s, hub, model, tmp_path):
     assert hub.bytes_sent - before < 8 << 20 and "tokenizer.json" in blobs(tmp_path, model)
 
 
+def test_a_wait_for_the_hub_says_why(s, hub, model):
+    hub.faults = lambda name, part: "429" if name == "config.json" and not waits else None
+    waits = []
+    assert order(s).status_code == 202
+    waits.append(until(lambda: state(s)["trying_again"], 30, 0.05))
+    assert waits == ["the hub answered with status 429"]
+    now = ended(s)
+    assert now["state"] == "done" and now["trying_again"] is None
+
+
 def test_what_fails_says_why(s, hub, model, tmp_path):
     assert order(s, "acme/none").status_code == 202
     now = ended(s)
