@@ -1,5 +1,5 @@
-/* A log on a disk that is full for a while: later lines are whole, and count the lines that were lost. A limit of
- * file size is such a disk. */
+/* A log on a disk that is full for a while: later lines are whole, and count the lines that were lost. The
+ * disk is a limit of file size. */
 #include "test.h"
 #include "test_files.h"
 
