@@ -20,6 +20,9 @@ struct bench_rows {
     uint32_t *pending;                              /* [rows]: of each one's state */
     struct model_seq *rows;
     struct model_draft_seq *drafts;
+    bool best; /* the host gets the best tokens of rows */
+    struct row_want *wants;
+    struct row_top *tops;
 };
 
 static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
@@ -65,11 +68,15 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->pending = calloc(o->rows, sizeof(b->pending[0]));
     b->rows = calloc(o->rows, sizeof(b->rows[0]));
     b->drafts = calloc(o->rows, sizeof(b->drafts[0]));
+    b->wants = calloc(o->rows, sizeof(b->wants[0]));
+    b->tops = calloc(o->rows, sizeof(b->tops[0]));
     if (r < 0 || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions || !b->pending ||
-        !b->rows || !b->drafts) {
+        !b->rows || !b->drafts || !b->wants || !b->tops) {
         bench_rows_free(b);
         return -ENOMEM;
     }
+    if (o->device)
+        device_pin(o->device, b->tops, o->rows * sizeof(b->tops[0]));
     if (o->device)
         device_pin(o->device, b->logits,
                    (size_t)o->rows * (1 + o->drafts_max) * b->shape->vocab * sizeof(float));
@@ -89,6 +96,10 @@ void bench_rows_free(struct bench_rows *b)
     room_free(&b->states);
     if (b->opts.device && b->logits)
         device_unpin(b->opts.device, b->logits);
+    if (b->opts.device && b->tops)
+        device_unpin(b->opts.device, b->tops);
+    free(b->tops);
+    free(b->wants);
     free(b->logits);
     free(b->tables);
     free(b->prompt);
@@ -134,6 +145,10 @@ static void forward(struct bench_rows *b, uint32_t count)
 {
     struct model_step step = {
         .seqs = b->rows, .seq_count = count, .states = b->states.at, .logits = b->logits};
+    if (b->best) {
+        step.wants = b->wants;
+        step.tops = b->tops;
+    }
     fill_bases(b, step.pages);
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
@@ -199,6 +214,13 @@ void bench_rows_spread(struct bench_rows *b)
 static uint32_t *row_tokens(struct bench_rows *b, uint32_t r)
 {
     return b->tokens + (size_t)r * (1 + b->opts.drafts_max);
+}
+
+void bench_rows_want(struct bench_rows *b, uint32_t count)
+{
+    b->best = count > 0;
+    for (uint32_t r = 0; r < b->opts.rows; r++)
+        b->wants[r] = (struct row_want){.count = count};
 }
 
 /* Rows [0, count) with `tokens` of theirs each; the first is known. */

@@ -1,2 +1,2 @@
 # What a draw takes.
-plateau_bench(draw_bench sample base)
+plateau_bench(draw_bench sample compute base)

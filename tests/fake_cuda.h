@@ -1,7 +1,8 @@
 /* fake_cuda.h - NVIDIA's driver over plain memory, instead of cuda_driver.c and cuda_image.c.
  *
- * What is not mapped cannot be reached. Kernels compute nothing and are counted. The n-th call that can fail
- * does so with an error of the test's choice. An error that a context does not recover from is the answer to
+ * What is not mapped cannot be reached. The GPU is an H100 whose kernels compute nothing and are counted.
+ * With TEST_SIMT it has no wgmma, and kernels run on the CPU (simt/simt.h). The n-th call that can fail does
+ * so with an error of the test's choice. An error that a context does not recover from is the answer to
  * all calls until the context is destroyed. */
 #ifndef PLATEAU_TESTS_FAKE_CUDA_H
 #define PLATEAU_TESTS_FAKE_CUDA_H
@@ -13,6 +14,10 @@
 #include "compute/cuda/cuda_driver.h"
 #include "compute/cuda/cuda_image.h"
 #include "memory/units.h"
+
+#ifdef TEST_SIMT
+#include "simt/simt.h"
+#endif
 
 #include <sys/mman.h>
 
@@ -74,6 +79,9 @@ static cuda_result fake_init(unsigned flags)
 static cuda_result fake_device_count(int *count)
 {
     *count = 1;
+#ifdef TEST_SIMT
+    *count = simt_is_here();
+#endif
     return 0;
 }
 static cuda_result fake_device_get(int *device, int index)
@@ -95,10 +103,15 @@ static cuda_result fake_device_memory(size_t *bytes, int device)
 }
 static cuda_result fake_device_attribute(int *value, int attribute, int device)
 {
+#ifdef TEST_SIMT
+    const int major = 8, multiprocessors = SIMT_UNITS;
+#else
+    const int major = 9, multiprocessors = 132;
+#endif
     (void)device;
-    *value = attribute == CUDA_ATTRIBUTE_MAJOR             ? 9
+    *value = attribute == CUDA_ATTRIBUTE_MAJOR             ? major
              : attribute == CUDA_ATTRIBUTE_MINOR           ? 0
-             : attribute == CUDA_ATTRIBUTE_MULTIPROCESSORS ? 132
+             : attribute == CUDA_ATTRIBUTE_MULTIPROCESSORS ? multiprocessors
                                                            : 227 << 10;
     return 0;
 }
@@ -143,6 +156,9 @@ static cuda_result fake_module_function(void **function, void *module, const cha
 {
     (void)module, (void)name;
     *function = NULL;
+#ifdef TEST_SIMT
+    *function = (void *)(uintptr_t)simt_find(name);
+#endif
     return fake_turn();
 }
 static cuda_result fake_function_set(void *function, int attribute, int value)
@@ -187,9 +203,17 @@ static cuda_result fake_launch(const struct cuda_launch_config *config, void *fu
 {
     (void)function, (void)arguments, (void)extra;
     cuda_result r = fake_turn();
+    bool recorded = fake_cuda.recorded && config->stream == fake_cuda.recorded;
     if (r == 0)
-        (*(fake_cuda.recorded && config->stream == fake_cuda.recorded ? &fake_cuda.recorded_run
-                                                                      : &fake_cuda.ran))++;
+        (*(recorded ? &fake_cuda.recorded_run : &fake_cuda.ran))++;
+#ifdef TEST_SIMT
+    assert_false(recorded);
+    if (r == 0)
+        simt_launch(
+            function,
+            (struct simt_grid){config->x, config->y, config->z, config->threads_x, config->shared_bytes},
+            arguments);
+#endif
     return r;
 }
 static cuda_result fake_host_task(void *stream, void (*task)(void *arg), void *arg)

@@ -238,6 +238,53 @@ static bool normalise_reasoning(const struct place *p, json_t *message)
     return true;
 }
 
+static bool is_reasoning_part(const json_t *part)
+{
+    const char *type = json_string_value(json_object_get(part, "type"));
+    return type && (strcmp(type, "thinking") == 0 || strcmp(type, "reasoning") == 0 ||
+                    strcmp(type, "redacted_thinking") == 0);
+}
+
+/* The text of such a part, wherever its kind of client has it: a string, or a list of parts with texts. */
+static void put_reasoning(const json_t *part, struct buf *ret)
+{
+    static const char *const names[] = {"thinking", "reasoning", "text"};
+    const json_t *value = NULL, *piece;
+    size_t i;
+    for (size_t k = 0; k < COUNT_OF(names) && !value; k++)
+        value = json_object_get(part, names[k]);
+    buf_put(ret, json_string_value(value), json_string_length(value));
+    json_array_foreach(value, i, piece) {
+        const json_t *text = json_object_get(piece, "text");
+        buf_put(ret, json_string_value(text), json_string_length(text));
+    }
+}
+
+/* Reasoning that comes back as parts of the content becomes the message's, unless it has some. */
+static bool take_reasoning_parts(const struct place *p, json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+    struct charge charge = request_memory_charge(p->memory);
+    struct buf text;
+    bool ok = true;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    for (size_t i = 0; json_is_array(content) && i < json_array_size(content);) {
+        const json_t *part = json_array_get(content, i);
+        if (!is_reasoning_part(part)) {
+            i++;
+            continue;
+        }
+        put_reasoning(part, &text);
+        json_array_remove(content, i);
+    }
+    if (text.error ||
+        (text.len && !json_object_get(message, "reasoning_content") &&
+         json_object_set_new(message, "reasoning_content", json_stringn(text.ptr, text.len)) < 0))
+        ok = no_memory(p);
+    buf_done(&text);
+    return ok;
+}
+
 /* A refusal that comes back is the text of its message. */
 static bool normalise_refusal(const struct place *p, json_t *message)
 {
@@ -262,7 +309,8 @@ static bool normalise_assistant(const struct place *p, json_t *message, const st
         json_object_del(message, unknown[i]);
     }
     return normalise_refusal(p, message) && normalise_calls(p, message, limits) &&
-           normalise_reasoning(p, message) && normalise_content(p, message, true);
+           normalise_reasoning(p, message) && take_reasoning_parts(p, message) &&
+           normalise_content(p, message, true);
 }
 
 /* ---- messages ---- */
@@ -282,7 +330,9 @@ static bool normalise_message(const struct place *p, json_t *message, const stru
     } else if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "tool") != 0) {
         return refuse_message(p, ".role must be system, developer, user, assistant or tool.");
     }
-    return normalise_content(p, message, false);
+    /* A tool may have nothing to say, and its message comes back in each turn. */
+    bool silent = strcmp(role, "tool") == 0 && json_is_null(json_object_get(message, "content"));
+    return normalise_content(p, message, silent);
 }
 
 /* continue_final_message: the last message must have a text that the reply can continue. */

@@ -9,10 +9,23 @@
 
 #include <math.h>
 
+/* By the first bytes: content-encoding is not read. */
+static bool is_compressed(struct slice body)
+{
+    return slice_starts(body, SLICE("\x1f\x8b")) || slice_starts(body, SLICE("\x28\xb5\x2f\xfd"));
+}
+
 static bool load(const struct request_form *form, struct request *r, struct slice body,
                  const struct request_limits *limits, struct request_memory *memory, struct reject *why)
 {
+    const struct slice mark = SLICE("\xef\xbb\xbf"); /* of byte order; some clients write it */
     json_error_t e;
+    if (slice_starts(body, mark))
+        body = slice_sub(body, mark.len, body.len);
+    if (is_compressed(body))
+        return reject_set(
+            why, REJECT_INVALID_JSON, NULL,
+            "The body is compressed (gzip or zstd). Send it as it is, without content-encoding.");
     if (body.len == 0 && form->may_be_empty)
         body = SLICE("{}");
     if (body.len == 0)

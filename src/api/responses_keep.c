@@ -16,53 +16,73 @@ bool responses_parse_id(struct slice text, struct request_id *ret)
 
 /* ---- the input ---- */
 
+/* The item has an id, which no item before it has. */
+static bool is_named(const json_t *item, const json_t *ids)
+{
+    const char *id = json_string_value(json_object_get(item, "id"));
+    return id && id[0] && !json_object_get(ids, id);
+}
+
 /* Clients expect an id and a type. */
-static bool name_item(const struct responses_place *p, json_t *item, size_t index)
+static bool name_item(const struct responses_place *p, json_t *item, size_t index, json_t *ids)
 {
     char id[64];
     snprintf(id, sizeof(id), "item_%s_%zu", p->limits->id ? p->limits->id : "0", index);
     bool typed = json_is_string(json_object_get(item, "type"));
-    bool named = json_is_string(json_object_get(item, "id"));
-    return !json_is_object(item) ||
-           ((typed || json_object_set_new(item, "type", json_string("message")) == 0) &&
-            (named || json_object_set_new(item, "id", json_string(id)) == 0)) ||
+    if (!json_is_object(item))
+        return true;
+    return ((typed || json_object_set_new(item, "type", json_string("message")) == 0) &&
+            (is_named(item, ids) || json_object_set_new(item, "id", json_string(id)) == 0) &&
+            json_object_set_new(ids, json_string_value(json_object_get(item, "id")), json_true()) == 0) ||
            responses_no_memory(p);
 }
 
-static bool keep_item(const struct responses_place *p, json_t *item, size_t index)
+static bool keep_item(const struct responses_place *p, json_t *item, size_t index, json_t *ids)
 {
     struct buf *kept = &p->request->kept;
     if (index > 0)
         buf_puts(kept, RESPONSES_BETWEEN);
-    if (!name_item(p, item, index))
+    if (!name_item(p, item, index, ids))
         return false;
     json_write_value(kept, item);
     return true;
 }
 
-static bool keep_text(const struct responses_place *p, json_t *text)
+static bool keep_text(const struct responses_place *p, json_t *text, json_t *ids)
 {
     json_t *item = json_pack("{sssss[{sssO}]}", "type", "message", "role", "user", "content", "type",
                              "input_text", "text", text);
-    bool ok = item ? keep_item(p, item, 0) : responses_no_memory(p);
+    bool ok = item ? keep_item(p, item, 0, ids) : responses_no_memory(p);
     json_decref(item);
     return ok;
+}
+
+static bool keep_all(const struct responses_place *p, json_t *input, json_t *ids)
+{
+    size_t i;
+    json_t *item;
+    if (!ids)
+        return responses_no_memory(p);
+    if (json_is_string(input))
+        return keep_text(p, input, ids);
+    json_array_foreach(input, i, item)
+        if (!keep_item(p, item, i, ids))
+            return false;
+    return true;
 }
 
 bool responses_keep_input(struct responses_place *p)
 {
     struct request *r = p->request;
-    json_t *input = json_object_get(r->root, "input"), *item;
     struct charge charge = request_memory_charge(p->memory);
-    size_t i;
     if (!r->stores || !p->limits->responses)
         return true;
     buf_init(&r->kept, SIZE_MAX / 4, &charge);
-    if (json_is_string(input) && !keep_text(p, input))
+    json_t *ids = json_object();
+    bool ok = keep_all(p, json_object_get(r->root, "input"), ids);
+    json_decref(ids);
+    if (!ok)
         return false;
-    json_array_foreach(input, i, item)
-        if (!keep_item(p, item, i))
-            return false;
     r->kept_input = r->kept.len;
     return r->kept.error == 0 || responses_no_memory(p);
 }

@@ -13,6 +13,7 @@
 #include "api/pulls.h"
 #include "api/report.h"
 #include "api/responses.h"
+#include "api/responses_page.h"
 #include "api/wire_openai.h"
 
 #include "base/check.h"
@@ -435,23 +436,63 @@ static void answer_response(const struct call *c)
     buf_done(&body);
 }
 
+/* What the query asks for. False: 400 is answered. */
+static bool find_page(const struct call *c, struct responses_page *ret)
+{
+    struct reject why = {0};
+    struct slice limit, order = SLICE("asc");
+    *ret = (struct responses_page){0};
+    http_request_query(c->http, "after", &ret->after);
+    http_request_query(c->http, "order", &order);
+    ret->newest_first = slice_eq(order, SLICE("desc"));
+    if (!ret->newest_first && !slice_eq(order, SLICE("asc"))) {
+        reject_value(&why, "order", "order is asc or desc.");
+    } else if (http_request_query(c->http, "limit", &limit) &&
+               (!slice_u64(limit, RESPONSES_PAGE_MAX, &ret->limit) || ret->limit == 0)) {
+        reject_value(&why, "limit", "limit is a number from 1 to %d.", RESPONSES_PAGE_MAX);
+    } else {
+        return true;
+    }
+    reject_respond(&why, &reject_openai, "", c->http);
+    return false;
+}
+
+static void write_items(const struct call *c, struct slice items, const struct responses_page *page)
+{
+    struct reject why = {0};
+    struct buf body;
+    buf_init(&body, SIZE_MAX / 4, &c->api->text);
+    if (responses_page_write(items, page, &body)) {
+        respond_stored(c, &body);
+    } else {
+        reject_set(&why, REJECT_ITEM_NOT_FOUND, "after", "after: the response has no item %.*s.",
+                   (int)MIN_OF(page->after.len, (size_t)80), page->after.ptr);
+        reject_respond(&why, &reject_openai, "", c->http);
+    }
+    buf_done(&body);
+}
+
 static void answer_items(const struct call *c)
 {
     struct responses_key key;
-    struct buf body;
+    struct responses_page page;
+    struct buf all;
+    if (!find_page(c, &page))
+        return;
     struct responses_items *items =
         response_key(c, &key) ? responses_store_take(c->api->responses, key, clock_now_ns()) : NULL;
     if (!items) {
         refuse_response(c);
         return;
     }
-    buf_init(&body, SIZE_MAX / 4, &c->api->text);
-    buf_puts(&body, "{\"object\":\"list\",\"data\":[");
-    responses_items_write(items, false, &body);
-    buf_puts(&body, "],\"first_id\":null,\"last_id\":null,\"has_more\":false}");
+    buf_init(&all, SIZE_MAX / 4, &c->api->text);
+    responses_items_write(items, false, &all);
     responses_items_unref(items);
-    respond_stored(c, &body);
-    buf_done(&body);
+    if (all.error)
+        respond_stored(c, &all);
+    else
+        write_items(c, buf_slice(&all), &page);
+    buf_done(&all);
 }
 
 static void delete_response(const struct call *c)
@@ -594,7 +635,8 @@ static bool find_route(const struct http_request *r, struct route *ret, struct s
         reject_set(why, REJECT_METHOD_NOT_ALLOWED, NULL, "%.*s takes %s, not %.*s.", shown, path.ptr, allow,
                    (int)MIN_OF(method.len, (size_t)20), method.ptr);
     else
-        reject_set(why, REJECT_NOT_FOUND, NULL, "There is no route %.*s.", shown, path.ptr);
+        reject_set(why, REJECT_NOT_FOUND, NULL, "There is no route %.*s.%s", shown, path.ptr,
+                   slice_starts(path, SLICE("/v1/v1/")) ? " Leave /v1 out of the client's base URL." : "");
     return false;
 }
 

@@ -75,6 +75,7 @@ static void open_reply(struct reply *r)
 {
     const struct request *q = &r->exchange->request;
     struct buf *ret = &r->echo;
+    struct wide_integers *before = wide_integers_enter(&r->exchange->gen.memory.wide);
     echo(q, "instructions", "null", ret);
     echo(q, "max_output_tokens", "null", ret);
     echo(q, "max_tool_calls", "null", ret);
@@ -96,6 +97,7 @@ static void open_reply(struct reply *r)
     buf_printf(ret, ",\"top_logprobs\":%lld", (long long)q->gen.sampling.top_logprobs);
     echo(q, "truncation", "\"disabled\"", ret);
     echo(q, "user", "null", ret);
+    wide_integers_enter(before);
 }
 
 static void write_usage(const struct exchange *x, struct buf *ret)

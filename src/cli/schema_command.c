@@ -5,7 +5,9 @@
  * members in that order and numbers without exponents: the same value, as a model would write it. */
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/json_source_load.h"
 #include "base/small_file.h"
+#include "base/wide_integer.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "grammar/matcher.h"
@@ -27,16 +29,8 @@ struct judge {
     struct matcher_tables *tables;
     struct matcher *matcher;
     struct buf text;
+    struct wide_integers wide; /* of the schema */
 };
-
-/* Integers beyond 64 bits become doubles; the compiler rounds bounds inwards. */
-static json_t *parse(const char *text, size_t len, size_t flags, json_error_t *why)
-{
-    json_t *value = json_loadb(text, len, flags, why);
-    if (!value && json_error_code(why) == json_error_numeric_overflow)
-        value = json_loadb(text, len, flags | JSON_DECODE_INT_AS_REAL, why);
-    return value;
-}
 
 static int read_schema(const char *path, json_t **ret, struct err *e)
 {
@@ -45,7 +39,7 @@ static int read_schema(const char *path, json_t **ret, struct err *e)
     int r = small_file_read(path, SCHEMA_FILE_MAX, &f, e);
     if (r < 0)
         return r;
-    *ret = parse(f.bytes, f.len, JSON_DECODE_ANY, &why);
+    *ret = json_source_load((struct slice){f.bytes, f.len}, JSON_DECODE_ANY, &why);
     small_file_done(&f);
     return *ret ? 0 : err_set(e, -EINVAL, "%s, line %d: %s", path, why.line, why.text);
 }
@@ -119,14 +113,14 @@ static struct slice trimmed(struct slice s)
 static int judge_text(struct judge *j, struct slice text)
 {
     json_error_t why;
+    struct wide_integers wide = {0}, *before = wide_integers_enter(&wide);
     json_t *instance =
-        parse(text.ptr, text.len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!instance)
-        return 0;
-    int r = matches(j, text);
-    if (r == 0)
+        json_source_load(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    int r = instance ? matches(j, text) : 0;
+    if (instance && r == 0)
         r = matches_ordered(j, instance);
     json_decref(instance);
+    wide_integers_enter(before);
     return r;
 }
 
@@ -156,6 +150,7 @@ static int judge_file(const char *path)
     struct err e = {{0}};
     json_t *schema = NULL;
     buf_init(&j.text, 2 * INSTANCE_BYTES_MAX, NULL);
+    wide_integers_enter(&j.wide);
     int r = read_schema(path, &schema, &e);
     if (r == 0) {
         j.schema = schema;
@@ -171,6 +166,7 @@ static int judge_file(const char *path)
     grammar_free(j.grammar);
     buf_done(&j.text);
     json_decref(schema);
+    wide_integers_enter(NULL);
     return r < 0 ? 1 : 0;
 }
 

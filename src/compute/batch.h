@@ -1,14 +1,15 @@
 /* batch.h - what differs from one step to the next: tokens, sequences, positions, places in the pools.
  *
  * The tokens of all sequences lie side by side as columns: sequence 0's first. Arrays are host memory;
- * from compute_step_begin() to compute_step_end() they are the backend's, which may change them, and the
- * tables of pages stay as they are. Operations take nothing else that differs between two steps, so a
+ * from compute_step_begin() to compute_step_end() they are the backend's, which may change them, but not the
+ * tables of pages. Operations take nothing else that differs between two steps, so a
  * backend may record one and repeat it with another batch. */
 #ifndef PLATEAU_COMPUTE_BATCH_H
 #define PLATEAU_COMPUTE_BATCH_H
 
 #include "memory/dev.h"
 #include "base/page_tokens.h"
+#include "compute/row_top.h"
 #include "compute/rope.h"
 
 struct batch_seq {
@@ -47,12 +48,14 @@ struct batch {
                                      * the step before */
     dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the pools, by group */
     dev_ptr states;
-    struct batch_beside *beside; /* NULL: none */
+    struct batch_beside *beside;  /* NULL: none */
+    const struct row_want *wants; /* [logits], for a backend with `tops`; NULL: all logits of all rows */
     /* Results in host memory, complete after compute_step_end(). */
-    float *logits;             /* [logits][vocab] */
+    float *logits;             /* [logits][vocab]; a row with a want, of 1 token or more: by compute_row() */
+    struct row_top *tops;      /* [logits]: of rows with a want; `count` is 0 where none could be made */
     float *values;             /* [values][hidden]: of compute_values() */
     struct draft_best *best;   /* [tokens]: of compute_best() */
-    const uint64_t *valid_ids; /* of compute_best(): bit per id; NULL: all */
+    const uint64_t *valid_ids; /* of compute_best() and tops: bit per id, constant; NULL: all */
 };
 
 #endif

@@ -382,6 +382,7 @@ struct compute_ops {
     void (*pair)(struct compute *c, const struct op_pair *a);
     void (*best)(struct compute *c, const struct op_best *a);
     void (*copy_row)(struct compute *c, const struct op_copy_row *a);
+    int (*row)(struct compute *c, uint32_t row); /* NULL: the backend has no tops */
     bool (*encode)(struct compute *c, const struct op_encode *a, uint32_t *at);
 };
 struct compute {
@@ -418,6 +419,13 @@ static inline int compute_step_end(struct compute *c)
 static inline void compute_step_cancel(struct compute *c)
 {
     c->ops->step_cancel(c);
+}
+
+/* After a step and before the next: a row of the batch's logits whose best tokens alone were wanted comes to
+ * the host. 0, or as compute_step_end(). */
+static inline int compute_row(struct compute *c, uint32_t row)
+{
+    return c->ops->row ? c->ops->row(c, row) : 0;
 }
 
 #define COMPUTE_OP(name, type)                                                                               \

@@ -206,9 +206,12 @@ bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t
             return fail(j, m->error);
         outputs = outputs_of(j, m, from->logits.allowed);
     }
+    uint32_t position = j->prompt_count + j->output_count;
     sampler_allow(j->sampler, from->logits.allowed);
-    sampler_draw_ready(j->sampler, en->scratch, &from->logits, &from->blocks,
-                       j->prompt_count + j->output_count, outputs, ret);
+    if (!from->top)
+        sampler_draw_ready(j->sampler, en->scratch, &from->logits, &from->blocks, position, outputs, ret);
+    else if (engine_tops_draw(en, j, from, position, outputs, ret) < 0)
+        return end_without(j, "The device that computes this model failed");
     return ret->none ? fail_without_logits(j) : true;
 }
 

@@ -50,15 +50,24 @@ struct engine_row {
     struct job *job;
     struct sampler_row logits; /* `allowed` by the job's grammar */
     struct sampler_blocks blocks;
+    const struct row_top *top; /* NULL: the row is there; else its best tokens are, and nothing is ready */
 };
 struct engine_rows {
     struct engine_row *list; /* [engine_rows_max]: those of a sequence side by side */
     uint32_t count, blocks;
+    uint32_t whole;  /* of them those without a top */
     float *most;     /* [engine_rows_max][blocks], as the two below for sampler_blocks */
     double *weights; /* [engine_rows_max][blocks] */
     uint32_t *bins;  /* [engine_rows_max][SAMPLER_BINS] */
     uint32_t *first; /* [max_num_seqs]: the index of a sequence's first one */
     float **begin;   /* [max_num_seqs]: all of a sequence's logits */
+};
+
+/* Rows of logits of the step under way, and what of them the device gives. */
+struct engine_tops {
+    struct row_want *wants; /* [logit rows]: of the device from a step's begin to its end */
+    struct row_top *list;   /* likewise; NULL: all rows are whole */
+    uint32_t count;
 };
 
 struct engine {
@@ -100,6 +109,7 @@ struct engine {
     struct sampler_scratch *scratch;
     struct engine_masks masks;
     struct engine_rows rows;
+    struct engine_tops tops;
     float *logits;                 /* [engine_logits_max][vocab]; one row where all jobs make vectors */
     float *values;                 /* [engine_logits_max][hidden]; [tokens_max] where a text is one step */
     struct model_seq *seqs;        /* [max_num_seqs] */
@@ -177,6 +187,20 @@ void engine_mask_take(struct job *j, uint32_t token);
 uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room);
 /* How many of the draft tokens the grammar allows. */
 uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count);
+
+/* engine_tops.c: room for lists of best tokens. 0 or -ENOMEM; done in either case. */
+int engine_tops_init(struct engine *en);
+void engine_tops_done(struct engine *en);
+size_t engine_tops_bytes(const struct engine_opts *o, const struct model_shape *s);
+/* Before a step, of which the plan's sequences are known: which rows are wanted. */
+void engine_tops_begin(struct engine *en, const struct sched_plan *plan, struct model_step *step);
+/* After it: rows without a list come to the host. As model_step_end(). */
+int engine_tops_end(struct engine *en);
+/* Of a row that begins there; NULL: the row is there. */
+const struct row_top *engine_tops_of(const struct engine *en, const float *logits);
+/* sampler_draw() of a row with a top. As model_step_end(); the engine fails with the device. */
+int engine_tops_draw(struct engine *en, struct job *j, const struct engine_row *from, uint32_t position,
+                     uint32_t outputs, struct sampled *ret);
 
 /* engine_rows.c: room for the rows of a step. 0 or -ENOMEM. */
 int engine_rows_init(struct engine *en);

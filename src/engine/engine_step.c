@@ -114,6 +114,7 @@ static void begin_forward(struct engine *en)
         .beside = engine_masks_begin(en, plan),
     };
     memcpy(step.pages, en->pools.page_base, sizeof(step.pages));
+    engine_tops_begin(en, plan, &step);
     model_step_begin(en->opts.model, &step);
     en->pass.begun = true;
 }
@@ -150,6 +151,8 @@ static int end_compute(struct engine *en)
     if (!p->begun)
         return p->error;
     int r = model_step_end(en->opts.model);
+    if (r == 0)
+        r = engine_tops_end(en);
     device_work_end(en->opts.device);
     if (r == 0 && faults && faults->step_end)
         r = faults->step_end(faults->arg);

@@ -199,7 +199,9 @@ enum prepare grammar_request_begin(struct gen *g)
     if (!check_model(g))
         return PREPARE_REFUSED;
     buf_init(&text, SIZE_MAX / 4, &charge);
+    struct wide_integers *before = wide_integers_enter(&g->memory.wide);
     write_source(want, &text);
+    wide_integers_enter(before);
     if (text.error)
         refuse_memory(g);
     else

@@ -218,9 +218,11 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
         limits.prompt_bytes_max = tokenizer_bytes_max(m->tokenizer, ids_max);
     }
     limits.wanted = &g->wanted;
+    struct wide_integers *table = wide_integers_enter(&g->memory.wide);
     int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
     while (r == -EINVAL && give_way(g))
         r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
+    wide_integers_enter(table);
     if (r < 0)
         return refuse_rendering(g, scratch, r, ids_max, &e);
     return !g->request->continues || end_at_mark(g, ret, cuts);

@@ -11,9 +11,9 @@
  * and the rest is returned. */
 #include "gen/request_memory.h"
 
-#include "gen/json_depth.h"
-#include "text/json_source.h"
 #include "base/check.h"
+#include "base/json_source.h"
+#include "gen/json_depth.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -189,6 +189,7 @@ struct request_memory *request_memory_enter(struct request_memory *m)
 {
     struct request_memory *before = building;
     building = m;
+    wide_integers_enter(m ? &m->wide : NULL);
     return before;
 }
 
@@ -208,7 +209,6 @@ static size_t feed(void *into, size_t len, void *arg)
 
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e)
 {
-    struct request_memory *before = building;
     size_t bytes = json_parse_bytes((struct slice){text, len}, sizeof(struct block));
     if (take(m, bytes) < 0) {
         *e = (json_error_t){.text = "no memory is left for it"};
@@ -216,11 +216,11 @@ json_t *request_memory_parse(struct request_memory *m, const char *text, size_t 
     }
     m->parse_bytes = bytes;
     m->parsing = true;
-    building = m;
+    struct request_memory *before = request_memory_enter(m);
     struct source source = {.m = m};
     json_source_init(&source.json, (struct slice){text, len});
     json_t *value = json_load_callback(feed, &source, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, e);
-    building = before;
+    request_memory_enter(before);
     m->parsing = false;
     give(m, m->parse_bytes);
     m->parse_bytes = 0;

@@ -5,10 +5,10 @@
  * times. One thread at a time: either a prep thread or the network thread owns a request. */
 #ifndef PLATEAU_GEN_REQUEST_MEMORY_H
 #define PLATEAU_GEN_REQUEST_MEMORY_H
-
-#include "gen/reject.h"
 #include "base/buf.h"
 #include "base/wanted.h"
+#include "base/wide_integer.h"
+#include "gen/reject.h"
 #include "memory/ledger.h"
 
 #include <jansson.h>
@@ -34,6 +34,7 @@ struct request_memory {
                                  * help */
     /* Set once: later failures may be due to this refusal (jansson does not always report it). */
     bool refused;
+    struct wide_integers wide; /* of all texts that were parsed */
 };
 
 void request_memory_init(struct request_memory *m, struct account *account, size_t bytes_max);
@@ -64,8 +65,8 @@ void request_memory_free(struct request_memory *m, void *block, size_t bytes);
  * the text, since jansson recurses. The maximum that parsing can take (json_parse_bytes()) is reserved first.
  * NULL with `e` filled, or with `refused` or `unwanted` set and `e` explaining it. */
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e);
-/* JSON values that a thread builds outside of request_memory_parse() belong to `m` until the next call; NULL:
- * to none. Returns the owner until now. */
+/* JSON values that a thread builds outside of request_memory_parse() belong to `m` until the next call, and
+ * `m->wide` is the thread's table; NULL: to none. Returns the owner until now. */
 struct request_memory *request_memory_enter(struct request_memory *m);
 
 #endif

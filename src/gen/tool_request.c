@@ -78,7 +78,7 @@ enum tool_request tool_request_of(struct gen *g)
     return TOOL_REQUEST_MUST;
 }
 
-void tool_request_write(const struct gen *g, struct buf *ret)
+void tool_request_write(struct gen *g, struct buf *ret)
 {
     const struct gen_request *r = g->request;
     bool schema = has_format(r) && r->grammar.kind == GRAMMAR_JSON_SCHEMA;
@@ -93,5 +93,7 @@ void tool_request_write(const struct gen *g, struct buf *ret)
                                           .parallel = r->parallel_tool_calls,
                                           .in_reasoning = g->prompts[0].in_reasoning,
                                           .by_token = true};
+    struct wide_integers *before = wide_integers_enter(&g->memory.wide);
     tool_source_write(&opts, ret);
+    wide_integers_enter(before);
 }

@@ -14,6 +14,6 @@ enum tool_request {
 
 /* With TOOL_REQUEST_MUST, g->request->grammar.param names the field that asks. */
 enum tool_request tool_request_of(struct gen *g);
-void tool_request_write(const struct gen *g, struct buf *ret);
+void tool_request_write(struct gen *g, struct buf *ret);
 
 #endif

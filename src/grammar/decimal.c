@@ -1,6 +1,7 @@
 #include "grammar/decimal.h"
 
 #include "base/check.h"
+#include "base/wide_integer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,15 +57,23 @@ static bool of_real(double value, struct decimal *ret)
     return place(digits, count, 1 + atoi(e + 1), ret);
 }
 
+static bool of_digits(struct slice text, struct decimal *ret)
+{
+    ret->negative = text.ptr[0] == '-';
+    int count = (int)text.len - ret->negative;
+    return place(text.ptr + ret->negative, count, count, ret);
+}
+
 bool decimal_of(const json_t *number, struct decimal *ret)
 {
     char text[40];
+    struct slice integer = wide_integer_text(json_real_value(number));
+    if (integer.len)
+        return of_digits(integer, ret);
     if (json_is_real(number))
         return of_real(json_real_value(number), ret);
-    json_int_t value = json_integer_value(number);
-    ret->negative = value < 0;
-    int count = snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, value);
-    return place(text + ret->negative, count - ret->negative, count - ret->negative, ret);
+    snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(number));
+    return of_digits(slice_of(text), ret);
 }
 
 bool decimal_is_zero(const struct decimal *d)
@@ -100,5 +109,6 @@ void decimal_negate(struct decimal *d)
 
 bool decimal_is_vague(const json_t *number)
 {
-    return json_is_real(number) && fabs(json_real_value(number)) >= 9007199254740992.0;
+    double value = json_real_value(number);
+    return json_is_real(number) && fabs(value) >= 9007199254740992.0 && !wide_integer_text(value).len;
 }

@@ -3,6 +3,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/json_source_load.h"
+#include "base/wide_integer.h"
 #include "grammar/choice.h"
 #include "grammar/gbnf.h"
 #include "grammar/lark.h"
@@ -25,14 +27,11 @@ struct compiling {
 
 /* ---- Front ends ---- */
 
-/* Integers beyond 64 bits become doubles; the compiler rounds bounds inwards. */
 static int parse_json(struct compiling *c, const char *what, json_t **ret)
 {
     json_error_t why;
     size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL;
-    *ret = json_loadb(c->text.ptr, c->text.len, flags, &why);
-    if (!*ret && json_error_code(&why) == json_error_numeric_overflow)
-        *ret = json_loadb(c->text.ptr, c->text.len, flags | JSON_DECODE_INT_AS_REAL, &why);
+    *ret = json_source_load(c->text, flags, &why);
     return *ret ? 0 : err_set(c->e, -EINVAL, "the %s is no JSON: %s (line %d)", what, why.text, why.line);
 }
 
@@ -211,7 +210,9 @@ int grammar_source_compile(const struct grammar_source *s, const struct grammar_
     if (grammar_builder_create(NULL, opts->work, &c.b) < 0)
         return err_set(e, -ENOMEM, "no memory to compile the %s", grammar_kind_name(s->kind));
     grammar_builder_bound(c.b, &c.wanted, opts->charge);
+    struct wide_integers wide = {0}, *before = wide_integers_enter(&wide);
     int r = front_ends[s->kind].compile(&c, &start);
+    wide_integers_enter(before);
     if (r == 0 && s->frame)
         start = grammar_frame_around(s->frame, c.b, start);
     if (r == 0)

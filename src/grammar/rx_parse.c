@@ -2,7 +2,9 @@
  *
  * An anchor stands at an end of the text, or its alternative matches nothing. So each part of a pattern is
  * four expressions, by whether it must begin where the text begins and end where it ends. Only the first term
- * of an alternative can need the first, and only the last the second. Anything else is refused. */
+ * of an alternative can need the first, and only the last the second. Anything else is refused.
+ *
+ * A look-ahead where the text begins is a condition on the whole text, so it is an intersection. */
 #include "grammar/rx_parse.h"
 
 #include "base/check.h"
@@ -70,8 +72,8 @@ static bool group_head(struct rx_parser *p)
 {
     static const struct {
         const char *head, *what;
-    } refused[] = {{"?=", "look-ahead is not supported"},
-                   {"?!", "negative look-ahead is not supported"},
+    } refused[] = {{"?=", "look-ahead is supported at the beginning only, after ^"},
+                   {"?!", "negative look-ahead is supported at the beginning only, after ^"},
                    {"?<=", "look-behind is not supported"},
                    {"?<!", "negative look-behind is not supported"}};
     struct slice left = slice_sub(p->text, p->at, p->text.len);
@@ -217,11 +219,55 @@ static struct part term(struct rx_parser *p)
     return c == '(' ? repeat(p, group(p), true) : repeat(p, character(p), false);
 }
 
+/* All texts. */
+static rx_id anything(struct rx_parser *p)
+{
+    struct rx_range all[] = {{0, 0xD7FF}, {0xE000, 0x10FFFF}};
+    struct rx_set set = {.at = all, .count = 2};
+    return rx_repeat(p->store, encode(p, &set), 0, RX_UNBOUNDED);
+}
+
 struct alternative {
     struct part head, tail; /* the first term if it needs the start, the last if it needs the end */
     bool has_head, has_tail;
     uint32_t from; /* the terms between, on the store's stack */
+    bool looks;
+    rx_id seen; /* what its look-aheads demand of the whole text */
 };
+
+/* A look-ahead stands here, where the text begins. */
+static bool at_look_ahead(const struct rx_parser *p, const struct alternative *a)
+{
+    struct slice left = slice_sub(p->text, p->at, p->text.len);
+    const rx_id *head = a->head.of;
+    bool anchored = a->has_head && !a->has_tail && head[AT_START] == RX_EMPTY && head[0] == RX_NONE &&
+                    head[AT_END] == RX_NONE && head[AT_START | AT_END] == RX_NONE;
+    return anchored && p->store->list_count == a->from && p->depth == 0 && p->opts->search &&
+           (slice_starts(left, SLICE("(?=")) || slice_starts(left, SLICE("(?!")));
+}
+
+static void look_ahead(struct rx_parser *p, struct alternative *a)
+{
+    struct rx_store *s = p->store;
+    size_t start = p->at;
+    bool negative = p->text.ptr[start + 2] == '!';
+    uint32_t again[2];
+    p->at += 3;
+    p->depth++;
+    struct part x = parse_alternatives(p);
+    p->depth--;
+    if (p->result == 0 && !rx_parse_next_is(p, ')'))
+        rx_parse_fail(p, start, "a group has no closing parenthesis");
+    p->at++;
+    if (p->result == 0 && quantifier(p, &again[0], &again[1]))
+        rx_parse_fail(p, start, "a look-ahead cannot be repeated");
+    if (p->result)
+        return;
+    rx_id open = rx_cat(s, rx_or(s, x.of[0], x.of[AT_START]), anything(p));
+    rx_id seen = rx_or(s, open, rx_or(s, x.of[AT_END], x.of[AT_START | AT_END]));
+    a->seen = rx_and(s, a->seen, negative ? rx_not(s, seen) : seen);
+    a->looks = true;
+}
 
 static bool add_term(struct rx_parser *p, struct alternative *a, struct part t, size_t start)
 {
@@ -259,11 +305,27 @@ static struct part join(struct rx_parser *p, const struct alternative *a)
     return made;
 }
 
+/* The alternative's whole texts that its look-aheads allow. */
+static struct part with_look(struct rx_parser *p, const struct alternative *a, struct part made)
+{
+    struct rx_store *s = p->store;
+    rx_id open = rx_cat(s, made.of[AT_START], anything(p));
+    rx_id all = rx_or(s, open, made.of[AT_START | AT_END]);
+    struct part ret = plain(RX_NONE);
+    ret.of[AT_START | AT_END] = rx_and(s, all, a->seen);
+    return ret;
+}
+
 static struct part parse_alternative(struct rx_parser *p)
 {
-    struct alternative a = {.head = plain(RX_EMPTY), .tail = plain(RX_EMPTY), .from = p->store->list_count};
+    struct alternative a = {
+        .head = plain(RX_EMPTY), .tail = plain(RX_EMPTY), .from = p->store->list_count, .seen = RX_ALL};
     while (p->result == 0 && p->at < p->text.len && !rx_parse_next_is(p, '|') && !rx_parse_next_is(p, ')')) {
         size_t start = p->at;
+        if (at_look_ahead(p, &a)) {
+            look_ahead(p, &a);
+            continue;
+        }
         struct part t = term(p);
         if (p->result == 0 && !add_term(p, &a, t, start))
             break;
@@ -271,6 +333,8 @@ static struct part parse_alternative(struct rx_parser *p)
             p->result = -E2BIG;
     }
     struct part made = p->result == 0 ? join(p, &a) : plain(RX_NONE);
+    if (p->result == 0 && a.looks)
+        made = with_look(p, &a, made);
     p->store->list_count = a.from;
     return made;
 }
@@ -301,13 +365,6 @@ static struct part parse_alternatives(struct rx_parser *p)
 }
 
 /* ---- The whole ---- */
-
-static rx_id anything(struct rx_parser *p)
-{
-    struct rx_range all[] = {{0, 0xD7FF}, {0xE000, 0x10FFFF}};
-    struct rx_set set = {.at = all, .count = 2};
-    return rx_repeat(p->store, encode(p, &set), 0, RX_UNBOUNDED);
-}
 
 int rx_parse(struct rx_store *s, struct slice pattern, const struct rx_parse_opts *opts, rx_id *ret,
              struct err *e)

@@ -3,7 +3,8 @@
  *
  * Supported: literals, classes with \d \w \s and \p of general categories, groups (capturing, named,
  * (?:...)), alternation, * + ? {m,n} and their lazy forms (same language), ^ and $ at the ends of
- * alternatives, escapes. Look-around, back references and \b are refused by name. */
+ * alternatives, and escapes. With `search` an alternative outside of groups may have look-ahead right after
+ * its ^. Other look-around, back references and \b are refused by name. */
 #ifndef PLATEAU_GRAMMAR_RX_PARSE_H
 #define PLATEAU_GRAMMAR_RX_PARSE_H
 

@@ -49,8 +49,8 @@ struct schema_opts {
      * expression. RX_NONE: values are JSON. */
     rx_id raw;
     /* The texts that a model is to write: no needless escapes, at most JSON_DIGITS_MAX digits (json_text.h),
-     * and of an object with `properties` and without `additionalProperties` no other members. Otherwise every
-     * JSON text of an instance. */
+     * integers and whole numbers of enum and const without a point, and of an object with `properties` and
+     * without `additionalProperties` no other members. Otherwise every JSON text of an instance. */
     bool plain;
 };
 

@@ -71,7 +71,7 @@ static rx_id value_rx(struct schema_work *w, const json_t *value, uint32_t depth
     case SCHEMA_OBJECT:
         return object_rx(w, value, depth + 1);
     case SCHEMA_NUMBER:
-        return decimal_of(value, &d) ? json_number_one(&w->text, &d, true) : RX_NONE;
+        return decimal_of(value, &d) ? json_number_one(&w->text, &d, !w->text.plain) : RX_NONE;
     default:
         return word_rx(w->s, schema_type_of(value));
     }

@@ -361,7 +361,8 @@ struct schema_ways schema_expand(struct schema_work *w, const struct schema_set 
                                       .text = w->text.text,
                                       .items_max = UINT32_MAX,
                                       .members_max = UINT32_MAX}};
-    st.way.number.point = w->draft != 4;
+    /* 5.0 is an integer; but clients whose languages have integers refuse it. */
+    st.way.number.point = w->draft != 4 && !w->opts->plain;
     for (uint32_t i = 0; i < set->count && st.way.types; i++)
         schema_state_add(w, &st, set->lits[i]);
     run(&x, &st, 0);

@@ -125,6 +125,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .parameters = b->parameters,
         .workspace = step_cost(c),
         .apart = c->backend->apart,
+        .tops = c->backend->tops,
         .ranges = c->backend->ranges,
         .text_alone = c->text_alone,
         .compute = c->shown,
@@ -564,6 +565,11 @@ int model_step_end(struct model *m)
     if (r == 0)
         r = weight_memory_check(&m->weights);
     return r == 0 ? weight_memory_check(&m->mtp_memory) : r;
+}
+
+int model_row(struct model *m, uint32_t row)
+{
+    return step_row(m->step, row);
 }
 
 void model_finish_vector(const struct model *m, float *vector)

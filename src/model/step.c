@@ -228,7 +228,10 @@ void step_fill(struct step *s, const struct model_step *in)
                               .hidden_columns = s->hidden_columns,
                               .states = in->states,
                               .beside = in->beside,
+                              .wants = in->wants,
                               .logits = in->logits,
+                              .tops = in->tops,
+                              .valid_ids = in->valid_ids,
                               .values = in->values};
     memcpy(s->batch.pages, in->pages, sizeof(in->pages));
     for (uint32_t i = 0; i < in->seq_count; i++)
@@ -252,6 +255,12 @@ int step_end(struct step *s)
         return compute_step_end(s->compute);
     compute_step_cancel(s->compute);
     return -ECANCELED;
+}
+
+int step_row(struct step *s, uint32_t row)
+{
+    ASSERT(s->phase == STEP_NONE);
+    return compute_row(s->compute, row);
 }
 
 /* ---- what the blocks share ---- */

@@ -72,6 +72,8 @@ void step_fill(struct step *s, const struct model_step *in);
 void step_begin(struct step *s);
 /* Ends what was begun: -ECANCELED (STEP_CANCELED), or as compute_step_end(). */
 int step_end(struct step *s);
+/* compute_row(), between two steps. */
+int step_row(struct step *s, uint32_t row);
 static inline bool step_is_stopped(const atomic_bool *flag)
 {
     return flag && atomic_load_explicit(flag, memory_order_relaxed);

@@ -13,7 +13,7 @@
 
 /* ---- pools ---- */
 
-static bool comes_before(const struct sampler_candidate *a, const struct sampler_candidate *b)
+static bool comes_before(const struct candidate *a, const struct candidate *b)
 {
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
@@ -32,15 +32,15 @@ static void bound_mass(const struct sampler_best *b, float window, double listed
 
 /* Several logits may have one `below`. Then the draw's order is that of ids, across the list's end too: so a
  * list that is not the whole row loses the last of them. */
-void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *b,
-                       struct sampler_candidate *list, struct draw_pool *ret)
+void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *b, struct candidate *list,
+                       struct draw_pool *ret)
 {
     float window = draw_window(p), max = b->list[0].logit;
     double listed = 0;
     uint32_t count = 0, known = b->count;
     for (; count < b->count; count++) {
         uint32_t at = b->count - 1 - count;
-        struct sampler_candidate c = {(b->list[count].logit - max) / p->temperature, b->list[count].id};
+        struct candidate c = {(b->list[count].logit - max) / p->temperature, b->list[count].id};
         if (!(c.logit >= -window))
             break;
         listed += weight_of(c.logit);
@@ -58,9 +58,9 @@ void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best
 
 /* ---- order ---- */
 
-static void sift_down(struct sampler_candidate *heap, uint32_t count, uint32_t at)
+static void sift_down(struct candidate *heap, uint32_t count, uint32_t at)
 {
-    struct sampler_candidate moved = heap[at];
+    struct candidate moved = heap[at];
     for (;;) {
         uint32_t child = 2 * at + 1;
         if (child >= count)
@@ -78,9 +78,9 @@ static void sift_down(struct sampler_candidate *heap, uint32_t count, uint32_t a
 /* The next best candidate, after `done` better ones. The heap's freed place at its back takes it. */
 static double next_weight(struct draw_pool *c, uint32_t done)
 {
-    struct sampler_candidate *at = &c->list[c->count - 1 - done];
+    struct candidate *at = &c->list[c->count - 1 - done];
     if (c->unordered > 0) {
-        struct sampler_candidate best = c->list[0];
+        struct candidate best = c->list[0];
         c->list[0] = *at;
         *at = best;
         sift_down(c->list, --c->unordered, 0);
@@ -93,7 +93,7 @@ static void order_by_id(struct draw_pool *c)
 {
     for (uint32_t gap = c->count / 2; gap > 0; gap /= 2) {
         for (uint32_t i = gap; i < c->count; i++) {
-            struct sampler_candidate moved = c->list[i];
+            struct candidate moved = c->list[i];
             uint32_t at = i;
             for (; at >= gap && c->list[at - gap].id > moved.id; at -= gap)
                 c->list[at] = c->list[at - gap];
@@ -126,7 +126,7 @@ static void leave_out(struct draw_pool *c, uint32_t count, double weight)
     for (uint32_t i = c->count; i-- > 0;) {
         if (draw_bin_of(c->list[i].logit) > last)
             continue;
-        struct sampler_candidate moved = c->list[--from];
+        struct candidate moved = c->list[--from];
         c->list[from] = c->list[i];
         c->list[i] = moved;
     }
@@ -174,7 +174,7 @@ static uint32_t pick_by_rank(const struct draw_pool *c, uint32_t kept, double ta
     double sum = 0;
     for (uint32_t done = 0; done < kept; done += BLOCK) {
         const uint32_t count = MIN_OF(kept - done, (uint32_t)BLOCK);
-        const struct sampler_candidate *end = c->list + c->count - done;
+        const struct candidate *end = c->list + c->count - done;
         double block = weights_sum(end - count, count);
         if (sum + block <= target) {
             sum += block;

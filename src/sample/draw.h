@@ -22,7 +22,7 @@
 #define DRAW_WINDOW 27.631021f /* ln 1e12 */
 
 struct draw_pool {
-    struct sampler_candidate *list; /* logit: below. The best one comes last */
+    struct candidate *list; /* logit: below. The best one comes last */
     uint32_t count;
     uint32_t unordered;        /* the first ones: in order of id, and not compared yet */
     bool whole;                /* no candidate of the row is missing that may be kept */
@@ -45,14 +45,14 @@ struct draw_row {
 void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until);
 /* Draws from a row into whose `list` all of it fits. False: no logit that may be drawn is a number above
  * -infinity; the id is 0. */
-bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, struct sampler_candidate *list,
+bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, struct candidate *list,
                  uint32_t position, uint32_t *ret);
 
 /* ---- draw.c: pools ---- */
 
 /* Those among the best tokens, into list[best->count]. */
 void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *best,
-                       struct sampler_candidate *list, struct draw_pool *ret);
+                       struct candidate *list, struct draw_pool *ret);
 /* Draws; reorders the pool. False: the pool does not suffice, which never happens to one of a row. */
 bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position, uint32_t *ret);
 
@@ -72,7 +72,7 @@ uint32_t draw_bin_of(float below);
 uint32_t draw_last_bin(const uint32_t bins[SAMPLER_BINS], uint32_t count, double weight);
 
 /* Of a list in order of id: its weight, and the token that is drawn at `target` of it. */
-double draw_weight_by_id(const struct sampler_candidate *list, uint32_t count);
-uint32_t draw_by_id(const struct sampler_candidate *list, uint32_t count, double target);
+double draw_weight_by_id(const struct candidate *list, uint32_t count);
+uint32_t draw_by_id(const struct candidate *list, uint32_t count, double target);
 
 #endif

@@ -49,7 +49,7 @@ uint32_t draw_last_bin(const uint32_t bins[SAMPLER_BINS], uint32_t count, double
 /* ---- in order of id ---- */
 
 /* Candidates up to list[end - 1] of one block of ids. */
-static uint32_t block_begin(const struct sampler_candidate *list, uint32_t end)
+static uint32_t block_begin(const struct candidate *list, uint32_t end)
 {
     uint32_t block = list[end - 1].id / SAMPLER_BLOCK, begin = end - 1;
     while (begin > 0 && list[begin - 1].id / SAMPLER_BLOCK == block)
@@ -57,7 +57,7 @@ static uint32_t block_begin(const struct sampler_candidate *list, uint32_t end)
     return begin;
 }
 
-double draw_weight_by_id(const struct sampler_candidate *list, uint32_t count)
+double draw_weight_by_id(const struct candidate *list, uint32_t count)
 {
     double mass = 0;
     for (uint32_t begin = 0, end; begin < count; begin = end) {
@@ -69,7 +69,7 @@ double draw_weight_by_id(const struct sampler_candidate *list, uint32_t count)
     return mass;
 }
 
-uint32_t draw_by_id(const struct sampler_candidate *list, uint32_t count, double target)
+uint32_t draw_by_id(const struct candidate *list, uint32_t count, double target)
 {
     double sum = 0;
     for (uint32_t end = count, begin; end > 0; end = begin) {

@@ -97,7 +97,7 @@ static float below_of(const struct scan *scan, float logit)
 
 /* The candidates of a block, into `list`. Returns how many. */
 static uint32_t scan_block(const struct scan *scan, const struct draw_row *row, uint32_t block,
-                           struct sampler_candidate *list)
+                           struct candidate *list)
 {
     /* Of copies, which the stores below cannot change. */
     const struct draw_row r = *row;
@@ -111,7 +111,7 @@ static uint32_t scan_block(const struct scan *scan, const struct draw_row *row, 
             continue;
         }
         float below = below_of(&c, r.logits[i]);
-        list[count] = (struct sampler_candidate){below, i};
+        list[count] = (struct candidate){below, i};
         count += below >= c.least; /* no branch: which ones stay follows no pattern */
     }
     return count;
@@ -139,7 +139,7 @@ static float top_k_floor(const struct sampler_params *p, const struct draw_row *
 
 /* All candidates that may be among the best top_k. */
 static void pool_of_row(const struct sampler_params *p, const struct draw_row *row, float max,
-                        struct sampler_candidate *list, struct draw_pool *ret)
+                        struct candidate *list, struct draw_pool *ret)
 {
     const struct scan scan = scan_of(p, max);
     const float floor = below_of(&scan, top_k_floor(p, row));
@@ -164,7 +164,7 @@ static void pool_of_row(const struct sampler_params *p, const struct draw_row *r
 void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until)
 {
     const struct sampler_blocks *b = row->blocks;
-    struct sampler_candidate list[SAMPLER_BLOCK];
+    struct candidate list[SAMPLER_BLOCK];
     uint32_t bins[SAMPLER_BINS] = {0};
     float max;
     best_block(row, &max);
@@ -192,8 +192,8 @@ static double mass_of(const struct draw_row *row)
 }
 
 /* draw_by_id() without the list of all. */
-static uint32_t draw_weighed(const struct scan *scan, const struct draw_row *row,
-                             struct sampler_candidate *list, double target)
+static uint32_t draw_weighed(const struct scan *scan, const struct draw_row *row, struct candidate *list,
+                             double target)
 {
     double sum = 0;
     uint32_t last = 0;
@@ -218,7 +218,7 @@ static uint32_t draw_weighed(const struct scan *scan, const struct draw_row *row
 
 /* The candidates up to a bin that together have top_p of the weight, or all. */
 static void pool_of_weighed(const struct sampler_params *p, const struct draw_row *row, float max,
-                            struct sampler_candidate *list, struct draw_pool *ret)
+                            struct candidate *list, struct draw_pool *ret)
 {
     const struct scan scan = scan_of(p, max);
     const double mass = mass_of(row), weight = mass * (double)p->top_p;
@@ -242,7 +242,7 @@ static void pool_of_weighed(const struct sampler_params *p, const struct draw_ro
 
 /* ---- draws ---- */
 
-bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, struct sampler_candidate *list,
+bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, struct candidate *list,
                  uint32_t position, uint32_t *ret)
 {
     struct draw_pool pool;

@@ -30,8 +30,8 @@ struct sampler {
 
 struct sampler_scratch {
     uint32_t vocab;
-    float *raw;                           /* the logits before adjusting, for rows that want logprobs */
-    struct sampler_candidate *candidates; /* [vocab] */
+    float *raw;                   /* the logits before adjusting, for rows that want logprobs */
+    struct candidate *candidates; /* [vocab] */
 };
 
 void sampler_params_default(struct sampler_params *p)
@@ -188,7 +188,7 @@ int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scrat
 {
     struct sampler_scratch *s = ARENA_NEW(a, struct sampler_scratch);
     float *raw = ARENA_ARRAY(a, float, vocab);
-    struct sampler_candidate *candidates = ARENA_ARRAY(a, struct sampler_candidate, vocab);
+    struct candidate *candidates = ARENA_ARRAY(a, struct candidate, vocab);
     if (!s || !raw || !candidates)
         return -ENOMEM;
     *s = (struct sampler_scratch){.vocab = vocab, .raw = raw, .candidates = candidates};
@@ -223,12 +223,12 @@ static void insert_top(struct sampled *ret, uint32_t top, uint32_t id, float log
 static double add_block(const float *logits, const uint64_t *valid_ids, float max, uint32_t from,
                         uint32_t until, uint32_t top, struct sampled *ret)
 {
-    struct sampler_candidate list[SAMPLER_BLOCK];
+    struct candidate list[SAMPLER_BLOCK];
     uint32_t count = 0;
     for (uint32_t i = from; i < until; i++) {
         float below = logits[i] - max;
         /* Less adds nothing to a sum of 1 or more; nor does NaN here. */
-        list[count] = (struct sampler_candidate){below >= LEAST ? below : LEAST, i};
+        list[count] = (struct candidate){below >= LEAST ? below : LEAST, i};
         count += is_listed(valid_ids, i);
     }
     for (uint32_t i = 0; i < count && top > 0; i++)
@@ -434,6 +434,27 @@ static bool add_logprobs(const struct sampler *s, const struct sampler_best *b, 
             return false;
     }
     return true;
+}
+
+/* More than top_k: the last ones of a list, and their equals, do not count. */
+#define BEYOND_TOP_K 16u
+
+void sampler_wants(const struct sampler *s, uint32_t outputs, uint32_t most, uint32_t *count,
+                   float *temperature)
+{
+    const struct sampler_params *p = &s->params;
+    *count = 0;
+    *temperature = 0;
+    if (s->allowed || p->only_biased || p->logprobs || has_edits(s, outputs))
+        return;
+    if (draw_is_greedy(p, 0))
+        *count = 1;
+    else if (p->top_k > 0)
+        *count = p->top_k + BEYOND_TOP_K <= most ? p->top_k + BEYOND_TOP_K : 0;
+    else if (p->top_p < 1 || p->min_p > 0)
+        *count = most;
+    if (p->top_k == 0 && p->top_p < 1 && *count > 1)
+        *temperature = p->temperature;
 }
 
 bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,

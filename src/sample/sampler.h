@@ -9,6 +9,7 @@
 #define PLATEAU_SAMPLE_SAMPLER_H
 
 #include "base/arena.h"
+#include "base/candidate.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -141,16 +142,16 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, cons
  *                             error give the same floats
  * Logits that differ may be equal after division by the temperature; their order is then that of ids. So the
  * list's last token, and its equals, do not count as ordered. */
-struct sampler_candidate {
-    float logit;
-    uint32_t id;
-};
+/* What a draw after so many outputs wants of its row: *count of its best tokens, at most `most`, and its mass
+ * at a temperature (0: not). 0 tokens: the row, since a list of `most` seldom suffices. */
+void sampler_wants(const struct sampler *s, uint32_t outputs, uint32_t most, uint32_t *count,
+                   float *temperature);
 
 /* Ids without a token have the logit -infinity, and NaN counts as -infinity. Differences of logits, and their
  * quotients by the temperature, are rounded to float, as in sampler_draw(). */
 struct sampler_best {
-    const struct sampler_candidate *list; /* logit down, id up */
-    uint32_t count, vocab;                /* of the list, of the row */
+    const struct candidate *list; /* logit down, id up */
+    uint32_t count, vocab;        /* of the list, of the row */
     /* min_tokens, logit_bias and penalties are applied, with the operations and in the order of
      * sampler_draw(). False: the list suffices only without them. */
     bool edited;

@@ -1,7 +1,7 @@
 /* weights.c - sums of weights, one by one, and the choice between the two ways. */
 #include "sample/weights.h"
 
-double weights_sum_plain(const struct sampler_candidate *list, uint32_t count)
+double weights_sum_plain(const struct candidate *list, uint32_t count)
 {
     double s[8] = {0};
     for (uint32_t i = 0; i < count; i++)
@@ -9,7 +9,7 @@ double weights_sum_plain(const struct sampler_candidate *list, uint32_t count)
     return weight_add(s);
 }
 
-double weights_sum(const struct sampler_candidate *list, uint32_t count)
+double weights_sum(const struct candidate *list, uint32_t count)
 {
     return (__builtin_cpu_supports("avx2") ? weights_sum_avx2 : weights_sum_plain)(list, count);
 }

@@ -42,7 +42,7 @@ static inline double weight_add(const double s[8])
 
 /* The weight of list[0] to list[count - 1] together. Sum i of eight has every eighth candidate from list[i]
  * on; weight_add() adds them. */
-typedef double weights_sum_fn(const struct sampler_candidate *list, uint32_t count);
+typedef double weights_sum_fn(const struct candidate *list, uint32_t count);
 weights_sum_fn weights_sum;                         /* by the faster of: */
 weights_sum_fn weights_sum_plain, weights_sum_avx2; /* the same bits; the second needs AVX2 */
 

@@ -19,7 +19,7 @@ static inline __m256d four_weights(__m128 below)
     return _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(y), power));
 }
 
-double weights_sum_avx2(const struct sampler_candidate *list, uint32_t count)
+double weights_sum_avx2(const struct candidate *list, uint32_t count)
 {
     const uint32_t whole = count / 8 * 8;
     __m256d low = _mm256_setzero_pd(), high = low;

@@ -4,9 +4,9 @@
  * for it. Until then `raw` keeps the bytes read, because an object without a name is content. A call without
  * a marker before it (`bare`) begins when its second key is read: only then is it no ordinary JSON. */
 #include "text/chat_parser_state.h"
-#include "text/json_source.h"
 
 #include "base/check.h"
+#include "base/json_source_load.h"
 
 #define BARE_BYTES_MAX 512
 

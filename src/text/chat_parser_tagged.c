@@ -1,9 +1,10 @@
 /* chat_parser_tagged.c - parameters as tagged text. The tool's schema has their types: a string is emitted
  * while it arrives, another value when it is complete, because it has to be parsed. */
 #include "text/chat_parser_state.h"
-#include "text/json_source.h"
 
 #include "base/check.h"
+#include "base/json_source_load.h"
+#include "base/wide_integer.h"
 #include "text/tool_arguments.h"
 
 #define STEP_MARKS                                                                                           \
@@ -130,12 +131,14 @@ static void stream_string(struct chat_parser *p, size_t bytes, bool last)
 static void put_json_value(struct chat_parser *p, struct slice text)
 {
     json_error_t e;
+    struct wide_integers wide = {0}, *before = wide_integers_enter(&wide);
     json_t *value = json_source_load(text, JSON_DECODE_ANY, &e);
     if (value)
         json_write_value(&p->json, value);
     else
         json_write_string(&p->json, text);
     json_decref(value);
+    wide_integers_enter(before);
 }
 
 static void emit_whole(struct chat_parser *p, struct slice value)

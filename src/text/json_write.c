@@ -2,6 +2,7 @@
  *
  * Doubles: the fewest digits that give the same double again (15 to 17), instead of jansson's fixed 17, which
  * turns 0.1 into 0.10000000000000001 in front of a client. */
+#include "base/wide_integer.h"
 #include "text/chat_format.h"
 
 #include <errno.h>
@@ -50,6 +51,11 @@ void json_write_member(struct buf *ret, const char *name, const char *value)
 static void write_real(struct buf *ret, double v)
 {
     char text[40];
+    struct slice integer = wide_integer_text(v);
+    if (integer.len) {
+        buf_put_slice(ret, integer);
+        return;
+    }
     if (!isfinite(v)) {
         buf_puts(ret, "null"); /* JSON has no other word for it */
         return;

@@ -1,9 +1,9 @@
 /* tmpl_builtins.c - filters and functions. Tests are in tmpl_tests.c, methods of strings in
  * tmpl_strings.c. */
 #include "text/tmpl_builtins.h"
-#include "text/json_source.h"
 
 #include "base/check.h"
+#include "base/json_source_load.h"
 #include "text/tmpl_strings.h"
 #include "text/utf8.h"
 

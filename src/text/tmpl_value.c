@@ -4,6 +4,7 @@
 #include "text/tmpl_value.h"
 
 #include "base/check.h"
+#include "base/wide_integer.h"
 #include "text/tmpl_eval.h"
 
 #include <math.h>
@@ -335,8 +336,13 @@ static bool charged(struct tmpl_text *t, size_t units)
 static void put_float(struct tmpl_text *t, double f)
 {
     char text[40], out[64];
+    struct slice integer = wide_integer_text(f);
     if (isnan(f) || isinf(f)) {
         put_cstr(t, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
+        return;
+    }
+    if (integer.len) {
+        tmpl_text_put(t, integer);
         return;
     }
     int digits = 1;

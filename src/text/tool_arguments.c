@@ -1,8 +1,9 @@
 /* tool_arguments.c - types by schema, the text as the last resort. */
 #include "text/tool_arguments.h"
 
+#include "base/json_source_load.h"
+#include "base/wide_integer.h"
 #include "text/chat_format.h"
-#include "text/json_source.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -125,12 +126,14 @@ static bool write_number(struct buf *ret, struct slice text, bool integers_only)
 static bool write_structure(struct buf *ret, struct slice text, unsigned types)
 {
     json_error_t e;
+    struct wide_integers wide = {0}, *before = wide_integers_enter(&wide);
     json_t *value = json_source_load(text, 0, &e);
     bool ok =
         (json_is_object(value) && (types & TYPE_OBJECT)) || (json_is_array(value) && (types & TYPE_ARRAY));
     if (ok)
         json_write_value(ret, value);
     json_decref(value);
+    wide_integers_enter(before);
     return ok;
 }
 

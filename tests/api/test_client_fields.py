@@ -1,6 +1,7 @@
 """Fields and shapes that clients of OpenAI's API, vLLM and lm-evaluation-harness use: taken, and named in
 x-ignored-fields where they have no effect."""
 
+import gzip
 import json
 import subprocess
 
@@ -187,8 +188,8 @@ def test_json_that_a_parser_of_64_bits_and_utf8_refuses(server):
     schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 2 ** 64 - 1}}}
     tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
     written = prompt('{"n": 12345678901234567890, "s": "\\ud83d", "small": 7}', tools=[tool])
-    assert '"maximum": 1.8446744073709552e+19' in written
-    for part in ("<parameter=n>\n1.2345678901234567e+19\n", "<parameter=s>\n\ufffd\n", "<parameter=small>\n7\n"):
+    assert '"maximum": 18446744073709551615' in written
+    for part in ("<parameter=n>\n12345678901234567890\n", "<parameter=s>\n\ufffd\n", "<parameter=small>\n7\n"):
         assert part in written, written
     cut = json.dumps({"messages": [{"role": "user", "content": "a\ud83db"}]})
     assert "a\ufffdb" in server.http.post("/apply-template", content=cut).json()["prompt"]
@@ -197,3 +198,34 @@ def test_json_that_a_parser_of_64_bits_and_utf8_refuses(server):
     reply = server.post("/v1/messages", max_tokens=1, messages=[*ASK, {"role": "assistant", "content": use}, {"role": "user", "content": result}])
     assert reply.status_code == 200, reply.text
     refused(server.chat(max_tokens=1, seed=2 ** 64 - 1), 400, "invalid_value", "seed must be an integer of 64 bits")
+
+
+def test_reasoning_parts_and_silent_tools_come_back(server):
+    """Clients that keep a reply as parts send its reasoning as one; a tool without a result may have null."""
+    def prompt(content, **more):
+        call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        reply = server.post("/apply-template", messages=[*ASK, {"role": "assistant", "content": content, "tool_calls": [call], **more},
+                                                         {"role": "tool", "tool_call_id": "a", "content": None}])
+        assert reply.status_code == 200, reply.text
+        return reply.json()["prompt"]
+    text, same = {"type": "text", "text": "So."}, prompt("So.", reasoning_content="Hm, yes.")
+    assert "<think>\nHm, yes.\n</think>" in same
+    for part in ({"type": "thinking", "thinking": "Hm, yes.", "signature": "x"}, {"type": "reasoning", "text": "Hm, yes."},
+                 {"type": "thinking", "thinking": [{"type": "text", "text": "Hm, "}, {"type": "text", "text": "yes."}]}):
+        assert prompt([part, text]) == prompt([part, {"type": "redacted_thinking", "data": "x"}, text]) == same
+    assert prompt([{"type": "thinking", "thinking": "Other."}, text], reasoning_content="Hm, yes.") == same
+    assert prompt([{"type": "thinking", "thinking": 5}, text]) == prompt("So.")
+    refused(server.post("/apply-template", messages=[{"role": "user", "content": [{"type": "thinking", "thinking": "x"}]}]), 400,
+            "unsupported_value", "messages[0].content[0]")
+
+
+def test_bodies_and_paths_that_clients_get_wrong(server):
+    """A mark of the byte order, a compressed body, a base URL with a /v1 too many."""
+    body = json.dumps({"messages": ASK, "max_tokens": 1}).encode()
+    for route in "/v1/chat/completions", "/v1/messages":
+        assert server.http.post(route, content=b"\xef\xbb\xbf" + body).status_code == 200
+        for packed in gzip.compress(body), b"\x28\xb5\x2f\xfd" + body:
+            reply = server.http.post(route, content=packed, headers={"content-encoding": "gzip"})
+            assert reply.status_code == 400 and "compressed" in reply.json()["error"]["message"]
+    assert "base URL" in server.http.post("/v1/v1/messages", content=body).json()["error"]["message"]
+    assert "base URL" not in server.http.post("/v1/v2/messages", content=body).json()["error"]["message"]

@@ -57,7 +57,7 @@ def test_who_gives_up_its_pages_on_the_device_loses_no_token():
         with serving(*FAKE, *options) as wide:
             want = list(pool.map(lambda prompt: ask(wide, prompt), prompts))
             assert wide.status()["models"][0]["preemptions"] == 0
-        with serving(*FAKE, *options, "--device-memory-limit", "62M") as tight:
+        with serving(*FAKE, *options, "--device-memory-limit", "63M") as tight:
             assert tight.status()["models"][0]["pages_max"] * 32 < sum(len(p) + 100 for p in prompts) // 2
             assert list(pool.map(lambda prompt: ask(tight, prompt), prompts)) == want
             assert tight.status()["models"][0]["preemptions"] > 0

@@ -77,9 +77,9 @@ def no_constant(name):
 
 
 def is_json(body):
-    """As Python reads it, without the constants that JSON has not."""
+    """As Python reads it, without the constants that JSON has not, and with a mark of the byte order."""
     try:
-        json.loads(body.decode(), parse_constant=no_constant)
+        json.loads(body.decode("utf-8-sig"), parse_constant=no_constant)
     except (ValueError, RecursionError):
         return False
     return True

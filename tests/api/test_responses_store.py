@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from conftest import FAULTY, Faulty, refused, serving, until
+from conftest import FAULTY, Faulty, openai, refused, serving, until
 
 PATH = "/v1/responses"
 ASK = "What does mkdir do?"
@@ -189,3 +189,34 @@ def test_logprobs(server, thinking):
     assert done["logprobs"] == entries and found[-1]["response"]["output"][-1]["content"][0]["logprobs"] == entries
     plain = answered(post(server, store=False, enable_thinking=thinking))
     assert all(p["logprobs"] == [] for o in plain["output"] if o["type"] == "message" for p in o["content"])
+
+
+# ---- pages of input items ----
+
+def items_of(server, response, **query):
+    return answered(server.http.get(f"{PATH}/{response['id']}/input_items", params=query))
+
+
+def test_input_items_come_in_pages(server):
+    given = [user(f"Line {n} with \"quotes\",\n and {{braces}}") for n in range(4)] + [{**user("x"), "id": "msg_mine"}] * 2 + [
+        {**user("y"), "id": ""}, {**user("z"), "id": None}]
+    one = answered(post(server, given))
+    two = answered(post(server, "Go on.", previous_response_id=one["id"]))
+    whole = items_of(server, two)
+    ids = [i["id"] for i in whole["data"]]
+    assert len(set(ids)) == len(ids) == 10 and all(ids) and ids[4] == "msg_mine"
+    assert (whole["first_id"], whole["last_id"], whole["has_more"]) == (ids[0], ids[-1], False)
+    assert [i["id"] for i in items_of(server, one)["data"]] == ids[:8], "the same items have the same ids"
+    for order, expected in ("asc", ids), ("desc", ids[::-1]):
+        seen, page = [], {"has_more": True}
+        while page["has_more"]:
+            page = items_of(server, two, order=order, limit=3, **({"after": seen[-1]} if seen else {}))
+            assert page["first_id"] == page["data"][0]["id"] and page["last_id"] == page["data"][-1]["id"]
+            seen += [i["id"] for i in page["data"]]
+        assert seen == expected
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=60)
+    assert [i.id for i in client.responses.input_items.list(two["id"], order="desc", limit=4)] == ids[::-1]
+    for query in {"limit": 0}, {"limit": 101}, {"limit": "x"}, {"order": "up"}:
+        refused(server.http.get(f"{PATH}/{two['id']}/input_items", params=query), 400, "invalid_value", *query)
+    refused(server.http.get(f"{PATH}/{two['id']}/input_items", params={"after": "msg_0"}), 404, "item_not_found", "after")
+    delete(server, one, two)

@@ -51,6 +51,18 @@ def test_host_names_are_decided(tmp_path):
     assert got.stdout.split() == ["reject" if name in wrong else "accept" for name in names]
 
 
+@pytest.mark.parametrize("schema, values", [
+    ({"type": "integer", "minimum": 0, "maximum": 2**64 - 1}, {2**64 - 1: True, 2**64: False, 2**64 - 2: True, -1: False}),
+    ({"type": "integer", "exclusiveMinimum": 2**63}, {2**63 + 1: True, 2**63: False}),
+    ({"minimum": -2**127, "maximum": 2**128 - 1}, {2**128 - 1: True, 2**128: False, -2**127: True, -2**127 - 1: False}),
+    ({"not": {"minimum": 2**64 - 1}, "type": "integer"}, {2**64 - 1: False, 2**64 - 2: True}),
+    ({"const": 2**64 + 1}, {2**64 + 1: True, 2**64: False, 18446744073709552000: False}),
+    ({"enum": [-2**63 - 1, 2**53 + 1, "x"]}, {-2**63 - 1: True, -2**63: False, 2**53 + 1: True, 2**53: False})])
+def test_integers_beyond_64_bits(tmp_path, schema, values):
+    got = judge(tmp_path, schema, [str(v) for v in values])
+    assert got.stdout.split() == ["accept" if ok else "reject" for ok in values.values()]
+
+
 def test_wrong_use(tmp_path):
     assert judge(tmp_path, "{", []).returncode == 1
     assert subprocess.run([PROGRAM, "schema"], capture_output=True, timeout=60).returncode == 2

@@ -495,3 +495,37 @@ def test_without_a_cache_of_grammars_it_is_refused():
     with serving("--grammar-cache", 0) as s:
         refused(chat(s, guided_choice=COLOURS), 400, "unsupported_value", "guided_choice", "--grammar-cache")
         assert s.complete("a", max_tokens=2).status_code == 200
+
+
+# ---- integers beyond 64 bits ----
+
+WIDE = 2 ** 64 - 1
+
+
+@pytest.mark.parametrize("schema, values", [
+    ({"const": WIDE}, {WIDE}), ({"enum": [WIDE, -2**63 - 1]}, {WIDE, -2**63 - 1}), ({"enum": [7]}, {7}),
+    ({"type": "integer", "minimum": WIDE, "maximum": WIDE}, {WIDE})])
+def test_wide_integers_keep_their_digits(server, schema, values):
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    value = json.loads(server.chat(response_format=form, max_tokens=60, temperature=0).json()["choices"][0]["message"]["content"])
+    assert type(value) is int and value in values
+    tool = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
+        "type": "object", "properties": {"o": {"type": "object", "properties": {"n": schema}, "required": ["n"],
+                                               "additionalProperties": False}},
+        "required": ["o"], "additionalProperties": False}}}
+    message = server.chat(tools=[tool], tool_choice="required", max_tokens=90, temperature=0).json()["choices"][0]["message"]
+    [call] = message["tool_calls"]
+    assert json.loads(call["function"]["arguments"])["o"]["n"] in values
+
+
+# ---- patterns that clients' libraries write ----
+
+@pytest.mark.parametrize("pattern", [
+    r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$",
+    r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"])
+def test_look_ahead_of_zod_and_pydantic(server, pattern):
+    schema = {"type": "array", "items": {"type": "string", "pattern": pattern, "maxLength": 12}, "minItems": 4, "maxItems": 4}
+    reply = server.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+                        max_tokens=400, temperature=1, seed=SEED)
+    values = json.loads(reply.json()["choices"][0]["message"]["content"])
+    assert len(values) == 4 and all(re.search(pattern, v) for v in values), values

@@ -3,8 +3,8 @@
  * (pieces of text joined). Calls begin and end in order, and arguments that the parser writes itself are
  * one JSON object. */
 #include "base/check.h"
+#include "base/json_source_load.h"
 #include "text/chat_format.h"
-#include "text/json_source.h"
 #include "text/utf8.h"
 
 #include <errno.h>

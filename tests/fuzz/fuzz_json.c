@@ -2,8 +2,8 @@
  * written twice as the same text. What jansson takes, json_source_load() takes as the same value. A string of
  * valid UTF-8 parses to its bytes. Normalisation form C is a fixed point. */
 #include "base/check.h"
+#include "base/json_source_load.h"
 #include "text/chat_format.h"
-#include "text/json_source.h"
 #include "text/unicode_normal.h"
 #include "text/utf8.h"
 

@@ -29,8 +29,11 @@ plateau_test(test_layer_inputs model kernel tensor base memory)
 plateau_test(test_attention_ranges model kernel tensor base memory LABELS threads)
 # Runs where a GPU is (tools/gpu-check).
 plateau_test(test_cuda_products model kernel tensor base memory)
+plateau_test(test_cuda_top model kernel tensor base memory)
+plateau_simt_test(test_cuda_top model kernel tensor base memory)
 plateau_test(test_cuda_layer model kernel tensor base memory)
 plateau_test(test_cuda_attention model kernel tensor base memory)
+plateau_simt_test(test_cuda_products model kernel tensor base memory)
 # Its fake_cuda.h takes the place of cuda_driver.c and cuda_image.c.
 plateau_test(test_cuda_held compute kernel tensor base memory)
 plateau_checked_kernel(address test_matrix test_kern_matmul test_kern_int test_kern_bf16 test_kern_rows test_kern_ssm test_kern_attn test_layer_inputs)

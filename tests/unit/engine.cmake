@@ -36,7 +36,7 @@ foreach(name test_engine test_engine_turns test_engine_ends test_engine_phases t
   target_link_libraries(${name} PRIVATE PkgConfig::JANSSON)
 endforeach()
 plateau_checked_kernel(thread test_engine test_engine_prefix test_engine_phases)
-plateau_fake_test(test_engine test_engine_turns test_engine_grammar_tiny test_engine_vectors test_engine_phases test_engine_prefix test_engine_tier test_engine_image_sched_ends)
+plateau_fake_test(test_engine test_engine_canary test_engine_turns test_engine_grammar_tiny test_engine_vectors test_engine_phases test_engine_prefix test_engine_tier test_engine_image_sched_ends)
 # Under ThreadSanitizer too, for the thread of the fake device: requests that end, preemption, drafts, images.
 plateau_fake_test(test_engine_ends test_engine_pressure test_engine_draft test_engine_image_sched LABELS threads)
 

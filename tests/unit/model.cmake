@@ -20,4 +20,5 @@ plateau_test(test_families model)
 plateau_test(test_pooling model)
 plateau_test(test_vector_head model weights)
 # Its own fake_cuda.h takes the place of cuda_driver.c and cuda_image.c.
+plateau_test(test_row_top compute)
 plateau_test(test_cuda_faults compute kernel tensor base memory)

@@ -55,6 +55,8 @@ struct fixture {
     struct room room[2]; /* of recorded steps: the device's and the machine's */
     struct charge charges[2];
     float logits[SEQS * VOCAB];
+    bool lists; /* of the first sequence's row the host gets the best tokens */
+    struct row_top tops[SEQS];
 };
 
 /* Of VOCAB rows: embeddings and logits. */
@@ -143,6 +145,8 @@ static void begin_step(struct fixture *f)
     static const uint32_t ids[SEQS] = {1, 2}, columns[SEQS] = {0, 1};
     static const struct rope_position positions[SEQS];
     static const dev_ptr features[SEQS];
+    static const struct row_want wants[SEQS] = {{4, 0}};
+    static const uint64_t valid_ids = 0xff;
     static const struct batch_seq seqs[SEQS] = {{.first = 0, .count = 1, .second = NONE},
                                                 {.first = 1, .count = 1, .second = NONE}};
     f->batch = (struct batch){.token_count = SEQS,
@@ -155,6 +159,9 @@ static void begin_step(struct fixture *f)
                               .features = features,
                               .logit_columns = columns,
                               .hidden_columns = columns,
+                              .wants = f->lists ? wants : NULL,
+                              .valid_ids = &valid_ids,
+                              .tops = f->tops,
                               .logits = f->logits};
     const struct act h = {PLACE_H, 0, WIDTH};
     struct compute *c = f->compute;
@@ -178,8 +185,8 @@ static int checked_step(struct fixture *f)
     begin_step(f);
     int r = compute_step_end(f->compute);
     if (r == 0) {
-        assert_int_equal(fake_cuda.ran - ran, KERNELS);
-        assert_int_equal(fake_cuda.copied - copied, 1);
+        assert_int_equal(fake_cuda.ran - ran, KERNELS + f->lists);
+        assert_int_equal(fake_cuda.copied - copied, 1 + f->lists);
     }
     assert_null(fake_cuda.recorded);
     return r;
@@ -257,11 +264,12 @@ TEST(a_step_that_is_cancelled_leaves_no_record)
 }
 
 /* How many of four steps, the calls of which fail once, fail. The four after them do not. */
-static uint32_t steps_with(unsigned fails, cuda_result error, bool *failed)
+static uint32_t steps_with(unsigned fails, cuda_result error, bool lists, bool *failed)
 {
     struct fixture f;
     uint32_t bad = 0;
     open_fixture(&f);
+    f.lists = lists;
     fake_fail(fails, error);
     for (uint32_t i = 0; i < 4; i++) {
         int r = checked_step(&f);
@@ -278,19 +286,44 @@ static uint32_t steps_with(unsigned fails, cuda_result error, bool *failed)
     return bad;
 }
 
-TEST(a_call_that_fails_costs_one_step_at_most)
+static void fail_each_call(bool lists)
 {
     bool failed = true;
     uint32_t costs = 0, free = 0;
     for (unsigned n = 1; failed; n++) {
         assert_true(n < CALLS_MAX);
-        uint32_t bad = steps_with(n, n % 2 ? FAKE_OUT_OF_MEMORY : FAKE_CAPTURE_ENDED, &failed);
+        uint32_t bad = steps_with(n, n % 2 ? FAKE_OUT_OF_MEMORY : FAKE_CAPTURE_ENDED, lists, &failed);
         assert_true(bad <= 1 && (failed || bad == 0));
         costs += bad;
         free += failed && bad == 0;
     }
     /* A queue to record, the recording's begin, and two replays: steps do without. */
     assert_true(costs > 10 && free == 4);
+}
+
+TEST(a_call_that_fails_costs_one_step_at_most)
+{
+    fail_each_call(false);
+    fail_each_call(true);
+}
+
+TEST(a_row_that_cannot_be_fetched_is_said)
+{
+    struct fixture f;
+    open_fixture(&f);
+    f.lists = true;
+    assert_int_equal(checked_step(&f), 0);
+    fake_fail(1, FAKE_OUT_OF_MEMORY);
+    assert_int_equal(compute_row(f.compute, 0), -EIO);
+    unsigned copied = fake_cuda.copied;
+    assert_int_equal(compute_row(f.compute, 0), 0);
+    assert_int_equal(fake_cuda.copied - copied, 1);
+    f.lists = false;
+    assert_int_equal(checked_step(&f), 0);
+    copied = fake_cuda.copied;
+    assert_int_equal(compute_row(f.compute, 0), 0);
+    assert_int_equal(fake_cuda.copied, copied); /* it has come */
+    close_fixture(&f);
 }
 
 TEST(a_driver_that_takes_no_recorded_step_costs_one_step)

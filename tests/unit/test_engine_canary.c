@@ -89,6 +89,43 @@ TEST(sampled_tokens_are_the_same_alone_and_eight_at_a_time)
     test_engine_close(&f);
 }
 
+/* Logprobs make a device give whole rows, and change no draw. The CPU gives whole rows always. */
+TEST(draws_from_the_best_tokens_are_those_from_whole_rows)
+{
+    enum { ROWS = 8, TOKENS = 16 };
+    static const struct {
+        float temperature, top_p, min_p;
+        uint32_t top_k;
+    } draws[ROWS] = {{0, 1, 0, 0},   {0.7f, 0.95f, 0, 20}, {1, 0.9f, 0, 0},  {1.5f, 1, 0.02f, 0},
+                     {2, 1, 0, 700}, {2, 0.9999f, 0, 0},   {1, 1, 1e-9f, 0}, {2, 0.99f, 0.1f, 0}};
+    struct fixture f;
+    struct engine_opts o = test_engine_opts(CANARY);
+    struct job_spec specs[ROWS];
+    if (!test_device_is_fake())
+        skip();
+    load_cases();
+    test_engine_start(&f, CANARY, &o);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        specs[i] = greedy(canary_cases[i].prompt, canary_cases[i].prompt_count, TOKENS);
+        specs[i].sampling.temperature = draws[i].temperature;
+        specs[i].sampling.top_p = draws[i].top_p;
+        specs[i].sampling.top_k = draws[i].top_k;
+        specs[i].sampling.min_p = draws[i].min_p;
+        specs[i].sampling.seed = i;
+        submit(&f, &specs[i]);
+    }
+    wait_all(&f);
+    struct fake_numbers n = fake_device_numbers(test_device);
+    assert_true(n.tops > ROWS * TOKENS / 2 && n.rows > 0 && n.rows < n.tops / 2);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        specs[i].sampling.logprobs = true;
+        struct client *whole = submit(&f, &specs[i]);
+        wait_over(&f, whole);
+        expect_tokens(f.clients[i], whole->ids, whole->count);
+    }
+    test_engine_close(&f);
+}
+
 /* ---- stop strings ---- */
 
 struct stop_case {

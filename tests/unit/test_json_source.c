@@ -1,7 +1,8 @@
 /* test_json_source.c - what jansson refuses and clients send. */
 #include "test.h"
 
-#include "text/json_source.h"
+#include "base/json_source_load.h"
+#include "base/wide_integer.h"
 
 /* By pieces of `piece` bytes. */
 static void expect_read(const char *text, const char *expected, size_t piece)
@@ -94,6 +95,33 @@ TEST(jansson_takes_them_and_refuses_what_is_no_json)
                                          "\"\xff\""};
     for (size_t i = 0; i < COUNT_OF(broken); i++)
         assert_null(json_source_load(slice_of(broken[i]), JSON_DECODE_ANY, &e));
+}
+
+TEST(a_table_keeps_the_digits_of_wide_integers)
+{
+    struct wide_integers table = {0};
+    json_error_t e;
+    char text[64], many[64];
+    assert_null(wide_integers_enter(&table));
+    json_decref(json_source_load(SLICE("[18446744073709551615, -9223372036854775809, 7, 1e30]"), 0, &e));
+    assert_true(slice_eq(wide_integer_text(0x1p64), SLICE("18446744073709551615")));
+    assert_true(slice_eq(wide_integer_text(-0x1p63), SLICE("-9223372036854775809")));
+    assert_int_equal(wide_integer_text(7).len + wide_integer_text(1e30).len, 0);
+    /* Two of one double: neither has digits. One of them twice is one. */
+    json_decref(json_source_load(SLICE("[-9223372036854775809, 18446744073709551616]"), 0, &e));
+    assert_int_equal(wide_integer_text(0x1p64).len, 0);
+    assert_true(wide_integer_text(-0x1p63).len > 0);
+    /* Too long, and too many. */
+    snprintf(text, sizeof(text), "[1%040d]", 0);
+    json_decref(json_source_load(slice_of(text), 0, &e));
+    assert_int_equal(table.count, 2);
+    for (int i = 0; i < 20; i++) {
+        snprintf(many, sizeof(many), "[%d000000000000000000000]", i + 1);
+        json_decref(json_source_load(slice_of(many), 0, &e));
+    }
+    assert_int_equal(table.count, WIDE_INTEGERS_MAX);
+    assert_ptr_equal(wide_integers_enter(NULL), &table);
+    assert_int_equal(wide_integer_text(-0x1p63).len, 0);
 }
 
 TEST_MAIN()

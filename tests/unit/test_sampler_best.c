@@ -30,7 +30,7 @@ struct scene {
 
 static int order(const void *a, const void *b)
 {
-    const struct sampler_candidate *x = a, *y = b;
+    const struct candidate *x = a, *y = b;
     if (x->logit != y->logit)
         return x->logit > y->logit ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
@@ -73,7 +73,7 @@ static void plain_edits(struct scene *s)
 }
 
 /* The best tokens that top_k and top_p keep of `count` sorted ones; *mass: of all, then of the kept ones. */
-static uint32_t plain_keep(const struct sampler_params *p, const struct sampler_candidate *c, uint32_t count,
+static uint32_t plain_keep(const struct sampler_params *p, const struct candidate *c, uint32_t count,
                            double *mass)
 {
     uint32_t k = p->top_k > 0 ? MIN_OF(p->top_k, count) : count, kept = 0;
@@ -94,7 +94,7 @@ static uint32_t plain_keep(const struct sampler_params *p, const struct sampler_
 
 static uint32_t plain_draw(const struct scene *s)
 {
-    static struct sampler_candidate c[VOCAB_MAX];
+    static struct candidate c[VOCAB_MAX];
     const struct sampler_params *p = &s->params;
     uint32_t best = 0, count = 0, kept;
     for (uint32_t i = 1; i < s->vocab; i++)
@@ -106,7 +106,7 @@ static uint32_t plain_draw(const struct scene *s)
     for (uint32_t i = 0; i < s->vocab; i++) {
         float below = (s->edited[i] - s->edited[best]) / p->temperature;
         if (below >= -window) {
-            c[count++] = (struct sampler_candidate){below, i};
+            c[count++] = (struct candidate){below, i};
             mass += exp((double)below);
         }
     }
@@ -128,7 +128,7 @@ static uint32_t plain_draw(const struct scene *s)
 
 static void plain_logprobs(const struct scene *s, struct sampled *ret)
 {
-    static struct sampler_candidate c[VOCAB_MAX];
+    static struct candidate c[VOCAB_MAX];
     uint32_t count = 0;
     float max = -INFINITY;
     double sum = 0;
@@ -138,7 +138,7 @@ static void plain_logprobs(const struct scene *s, struct sampled *ret)
         if (!is_valid(s, i))
             continue;
         sum += exp((double)(s->raw[i] - max));
-        c[count++] = (struct sampler_candidate){s->raw[i], i};
+        c[count++] = (struct candidate){s->raw[i], i};
     }
     double log_sum = (double)max + log(sum);
     qsort(c, count, sizeof(c[0]), order);
@@ -302,11 +302,11 @@ static void draw_whole(const struct subject *u, const struct scene *s, struct sa
 }
 
 /* What a device makes of the row: sums in another order, and off by a part of `error`. */
-static void make_best(struct scene *s, double error, struct sampler_candidate *list, struct sampler_best *ret)
+static void make_best(struct scene *s, double error, struct candidate *list, struct sampler_best *ret)
 {
     long double sum = 0, mass = 0;
     for (uint32_t i = 0; i < s->vocab; i++)
-        list[i] = (struct sampler_candidate){s->edited[i], i};
+        list[i] = (struct candidate){s->edited[i], i};
     qsort(list, s->vocab, sizeof(list[0]), order);
     for (uint32_t i = s->vocab; i-- > 0;) {
         float below = list[i].logit - list[0].logit;
@@ -358,7 +358,7 @@ static void count_draw(struct tally *t, const struct scene *s, const struct samp
 static void compare_lists(struct scene *s, const struct subject *u, const struct sampled *want,
                           struct tally *tally)
 {
-    static struct sampler_candidate list[VOCAB_MAX];
+    static struct candidate list[VOCAB_MAX];
     static const uint32_t counts[] = {1, 2, 6, 20, 64, 300, 1024, VOCAB_MAX};
     static const double errors[] = {1e-15, 1e-12, 1e-6, 1e-2};
     struct sampler_best best;
@@ -421,7 +421,7 @@ TEST(lists_suffice_where_they_can)
 
 /* A row of `count` tokens, the list of its best `listed`, and default settings. */
 static void make_simple(struct scene *s, const float *logits, uint32_t count, uint32_t listed,
-                        struct sampler_candidate *list, struct sampler_best *best)
+                        struct candidate *list, struct sampler_best *best)
 {
     *s = (struct scene){.rng = {1, 0}, .vocab = count};
     memset(s->valid_ids, 0xff, sizeof(s->valid_ids));
@@ -445,7 +445,7 @@ static bool suffices(struct scene *s, const struct sampler_best *best)
 TEST(a_plain_temperature_needs_the_whole_window)
 {
     static const float logits[] = {9, 8, 7, 0, -100, -100};
-    struct sampler_candidate list[6];
+    struct candidate list[6];
     struct sampler_best best;
     struct scene s;
     make_simple(&s, logits, 6, 4, list, &best);
@@ -470,7 +470,7 @@ TEST(a_plain_temperature_needs_the_whole_window)
 TEST(an_end_of_top_p_within_the_error_refuses)
 {
     static const float logits[] = {1, 1, 1, 1};
-    struct sampler_candidate list[4];
+    struct candidate list[4];
     struct sampler_best best;
     struct scene s;
     make_simple(&s, logits, 4, 4, list, &best);
@@ -483,7 +483,7 @@ TEST(an_end_of_top_p_within_the_error_refuses)
 TEST(a_list_without_edits_serves_samplers_without)
 {
     static const float logits[] = {9, 8, -90};
-    struct sampler_candidate list[3];
+    struct candidate list[3];
     struct sampler_best best;
     struct scene s;
     make_simple(&s, logits, 3, 3, list, &best);
@@ -507,7 +507,7 @@ TEST(a_list_without_edits_serves_samplers_without)
 TEST(logprobs_need_their_alternatives_and_an_exact_sum)
 {
     static const float logits[] = {9, 8, 7, 0, -100, -100};
-    struct sampler_candidate list[6];
+    struct candidate list[6];
     struct sampler_best best;
     struct scene s;
     make_simple(&s, logits, 6, 3, list, &best);

@@ -32,7 +32,7 @@ TEST(a_weight_is_exp)
             near_exp(-(float)((n + 0.5) * 0.6931471805599453) * (1 + (float)step * FLT_EPSILON));
 }
 
-static void same_sums(const struct sampler_candidate *list, uint32_t count)
+static void same_sums(const struct candidate *list, uint32_t count)
 {
     double plain = weights_sum_plain(list, count), fast = weights_sum(list, count);
     long double want = 0;
@@ -45,10 +45,10 @@ static void same_sums(const struct sampler_candidate *list, uint32_t count)
 PROPERTY(sums_have_the_same_bits, seed)
 {
     enum { MOST = 3000 };
-    static struct sampler_candidate list[MOST];
+    static struct candidate list[MOST];
     struct rng rng = {seed, 0};
     for (uint32_t i = 0; i < MOST; i++)
-        list[i] = (struct sampler_candidate){LOWEST * (float)rng_below(&rng, 1 << 20) / (1 << 20), i};
+        list[i] = (struct candidate){LOWEST * (float)rng_below(&rng, 1 << 20) / (1 << 20), i};
     for (uint32_t count = 0; count < 40; count++)
         same_sums(list + rng_below(&rng, 40), count);
     same_sums(list, MOST);

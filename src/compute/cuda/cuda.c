@@ -31,10 +31,10 @@ struct need {
 /* ---- the workspace ---- */
 
 /* The batch's arrays, each rounded up to ALIGN. */
-#define BATCH_ARRAYS 8u
+#define BATCH_ARRAYS 9u
 static uint64_t batch_token_bytes(void)
 {
-    return 4 * sizeof(uint32_t) + sizeof(struct rope_position) + sizeof(dev_ptr);
+    return 4 * sizeof(uint32_t) + sizeof(struct rope_position) + sizeof(dev_ptr) + sizeof(struct row_want);
 }
 static uint32_t pages_max(const struct compute_shape *s)
 {
@@ -76,9 +76,10 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->shared_gate, PER_TOKEN, FLOATS(1));
     }
     NEED(&c->logits, PER_SEQ, FLOATS(s->vocab));
+    NEED(&c->tops, PER_SEQ, sizeof(struct row_top));
+    NEED(&c->valid, PER_MODEL, DIV_UP(s->vocab, 64u) * sizeof(uint64_t));
     if (s->mtp_count) {
         NEED(&c->best, PER_SEQ, FLOATS(2));
-        NEED(&c->valid, PER_MODEL, DIV_UP(s->vocab, 64u) * sizeof(uint64_t));
         NEED(&c->draft_ids, PER_MODEL, best_rows(s) * sizeof(uint32_t));
     }
     for (uint32_t i = 0; o->mode == COMPUTE_BF16 && i < COUNT_OF(c->rounded); i++)
@@ -203,6 +204,8 @@ static void pack_batch(struct cuda *c, const struct batch *b)
          &c->step.logit_columns);
     pack(&p, seqs_max * sizeof(b->hidden_columns[0]), b->seq_count * sizeof(b->hidden_columns[0]),
          b->hidden_columns, &c->step.hidden_columns);
+    pack(&p, all * sizeof(b->wants[0]), b->wants ? b->logit_count * sizeof(b->wants[0]) : 0, b->wants,
+         &c->wants);
     pack_tables(&p, b, seqs);
     (void)cuda_done(c, c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
                     "batch");
@@ -217,6 +220,7 @@ static void step_begin(struct compute *compute, const struct batch *b)
     cuda_use(c->device);
     c->in = b;
     c->logits_here = false;
+    c->rows_left = 0;
     c->rounded_of.width = 0;
     c->step = (struct cuda_step){.tokens = b->token_count,
                                  .seqs = b->seq_count,
@@ -236,25 +240,14 @@ static void step_begin(struct compute *compute, const struct batch *b)
     pack_batch(c, b);
 }
 
-static void get_logits(struct cuda *c)
-{
-    struct cuda_device *d = c->device;
-    uint64_t bytes = FLOATS(c->shape->vocab) * c->in->logit_count;
-    if (c->logits_here)
-        (void)cuda_done(c, d->driver->get(c->in->logits, (uintptr_t)c->logits, bytes, d->stream), "logits");
-}
-
 static int step_end(struct compute *compute)
 {
     struct cuda *c = cuda_of(compute);
     cuda_record_end(c, true);
-    get_logits(c);
+    cuda_get_logits(c);
     cuda_replay_wait(c);
     c->in = NULL;
-    int r = cuda_wait(c->device);
-    bool failed = c->failed;
-    c->failed = false;
-    return r == 0 && failed ? -EIO : r;
+    return cuda_finish_step(c);
 }
 
 /* The queue is empty then: pages and states may be given away. */
@@ -300,6 +293,7 @@ static const struct compute_ops ops = {.close = close_cuda,
                                        .pair = cuda_pair,
                                        .best = cuda_best,
                                        .copy_row = cuda_copy_row,
+                                       .row = cuda_row,
                                        .encode = cuda_encode};
 
 int cuda_open(const struct compute_opts *o, struct compute **ret)

@@ -5,6 +5,8 @@
 #ifndef PLATEAU_COMPUTE_CUDA_ARGS_H
 #define PLATEAU_COMPUTE_CUDA_ARGS_H
 
+#include "compute/row_top.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -278,6 +280,15 @@ struct cuda_best {
     const uint64_t *valid;
     float *best_logit; /* [tokens][2]: logit, id as bits */
     uint32_t n;
+};
+
+#define CUDA_TOP_THREADS 1024 /* of a block */
+struct cuda_top {
+    const float *logits; /* [rows][vocab] */
+    const uint64_t *valid;
+    const struct row_want *wants; /* [rows] */
+    struct row_top *tops;         /* [rows] */
+    uint32_t vocab;
 };
 
 struct cuda_pair {

@@ -80,6 +80,7 @@
     X(recurrent, ssm)                                                                                        \
     X(recurrent, ssm_end)                                                                                    \
     X(route, route)                                                                                          \
+    X(top, top)                                                                                              \
     X(encode, encode_norm)                                                                                   \
     X(encode, encode_place)                                                                                  \
     X(encode, encode_bias)                                                                                   \
@@ -105,6 +106,7 @@ enum {
     CUDA_KERNEL_WAITS_attend_wide = 1,
     CUDA_KERNEL_WAITS_recurrent = 1,
     CUDA_KERNEL_WAITS_route = 1,
+    CUDA_KERNEL_WAITS_top = 0,
     CUDA_KERNEL_WAITS_encode = 0,
 };
 

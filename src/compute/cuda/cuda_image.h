@@ -14,6 +14,7 @@
     X(attend_wide)                                                                                           \
     X(recurrent)                                                                                             \
     X(route)                                                                                                 \
+    X(top)                                                                                                   \
     X(encode)
 
 enum cuda_image {

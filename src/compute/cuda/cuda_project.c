@@ -300,15 +300,28 @@ void cuda_values(struct compute *compute, const struct op_values *a)
                         "values");
 }
 
+const uint64_t *cuda_valid(struct cuda *c)
+{
+    const uint64_t *valid = c->in->valid_ids;
+    struct cuda_device *d = c->device;
+    if (!valid || c->valid_of == valid)
+        return valid ? c->valid : NULL;
+    bool ok = cuda_done(
+        c,
+        d->driver->put((uintptr_t)c->valid, valid, DIV_UP(c->shape->vocab, 64u) * sizeof(*valid), d->stream),
+        "ids");
+    c->valid_of = ok ? valid : NULL;
+    return c->valid;
+}
+
 void cuda_best(struct compute *compute, const struct op_best *a)
 {
     struct cuda *c = cuda_of(compute);
     struct cuda_device *d = c->device;
     uint32_t n = a->rows->n, count = c->step.tokens;
-    const uint64_t *valid = c->in->valid_ids;
     const struct cuda_best k = {.logits = {c->logits, c->shape->vocab, n},
                                 .ids = a->ids ? c->draft_ids : NULL,
-                                .valid = valid ? c->valid : NULL,
+                                .valid = cuda_valid(c),
                                 .best_logit = c->best,
                                 .n = n};
     cuda_flush(c);
@@ -316,11 +329,6 @@ void cuda_best(struct compute *compute, const struct op_best *a)
     ASSERT(count <= c->seqs_max && n <= c->shape->vocab);
     if (a->ids)
         (void)cuda_done(c, d->driver->put((uintptr_t)c->draft_ids, a->ids, n * sizeof(a->ids[0]), d->stream),
-                        "ids");
-    if (valid)
-        (void)cuda_done(c,
-                        d->driver->put((uintptr_t)c->valid, valid,
-                                       DIV_UP(c->shape->vocab, 64u) * sizeof(*valid), d->stream),
                         "ids");
     cuda_multiply(c, a->rows, cuda_rows(c, a->x), k.logits, NULL, count);
     cuda_run(c, CUDA_KERNEL_best, cuda_by_row(count), &k);

@@ -1,4 +1,4 @@
-/* cuda_queue.c - what goes into the device's queue, and what went wrong there. */
+/* cuda_queue.c - the device's queue, and failures in it. */
 #include "compute/cuda/cuda_device.h"
 
 #include "base/check.h"

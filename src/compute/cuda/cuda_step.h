@@ -69,14 +69,15 @@ struct cuda {
     struct cuda_place places[COMPUTE_PLACES_MAX];
     uint32_t tokens_max, seqs_max, pages_max; /* pages_max: of a sequence's table */
     /* Workspace on the device. */
-    char *batch;         /* the batch's arrays, one after the other */
-    uint32_t *expert;    /* [pairs] */
-    float *pair_weight;  /* [pairs] */
-    float *shared_gate;  /* [tokens] */
-    float *logits;       /* [seqs_max][vocab] */
-    float *best;         /* [seqs_max][2] */
-    uint64_t *valid;     /* bit per id */
-    uint32_t *draft_ids; /* [draft_vocab] */
+    char *batch;          /* the batch's arrays, one after the other */
+    uint32_t *expert;     /* [pairs] */
+    float *pair_weight;   /* [pairs] */
+    float *shared_gate;   /* [tokens] */
+    float *logits;        /* [seqs_max][vocab] */
+    float *best;          /* [seqs_max][2] */
+    struct row_top *tops; /* [seqs_max] */
+    uint64_t *valid;      /* bit per id */
+    uint32_t *draft_ids;  /* [draft_vocab] */
     struct cuda_ropes *ropes;
     uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
     uint64_t rounded_bytes; /* of each */
@@ -87,13 +88,17 @@ struct cuda {
     char *staging; /* as batch */
     struct cuda_ropes host_ropes;
     const struct rope_tables *ropes_of; /* that `ropes` hold; NULL: none yet */
+    const uint64_t *valid_of;           /* that `valid` holds; NULL: none yet */
     /* The step. */
     const struct batch *in;
     bool failed; /* something since the last step's end */
     struct cuda_step step;
-    bool logits_here;      /* all rows of logits are in `logits`; else the host has them */
-    uint32_t rounded_turn; /* which of them was written last */
-    struct act rounded_of; /* what it holds, in all of its rows; width 0: nothing */
+    bool logits_here;             /* all rows of logits are in `logits`; else the host has them */
+    const struct row_want *wants; /* [logits]: on the device */
+    uint32_t rows_left;           /* rows in `logits` that may not be on the host, since the last step */
+    float *rows_to;               /* where they go */
+    uint32_t rounded_turn;        /* which of them was written last */
+    struct act rounded_of;        /* what it holds, in all of its rows; width 0: nothing */
     struct cuda_held held;
     struct cuda_norm_held norm;
     struct cuda_append append;
@@ -256,6 +261,14 @@ void cuda_record_end(struct cuda *c, bool run);
  * the time that the step took before. */
 void cuda_replay_wait(struct cuda *c);
 void cuda_records_free(struct cuda *c);
+
+/* All that is in the queue has been done. 0, or the first failure since the last step's end. */
+int cuda_finish_step(struct cuda *c); /* cuda_top.c */
+/* The valid ids on the device; brings them there the first time. NULL: all are. */
+const uint64_t *cuda_valid(struct cuda *c); /* cuda_project.c */
+/* Puts the copies of the step's logits, or of their best tokens, into the queue. */
+void cuda_get_logits(struct cuda *c);          /* cuda_top.c */
+int cuda_row(struct compute *c, uint32_t row); /* cuda_top.c */
 
 /* The same with fragments, and for experts; cuda_fragments.c. */
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);

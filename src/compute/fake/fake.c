@@ -83,6 +83,7 @@ struct copied {
     uint32_t *ids, *token_seq, *logit_columns, *hidden_columns;
     struct rope_position *positions;
     dev_ptr *features;
+    struct row_want *wants;
 };
 
 struct fake {
@@ -95,6 +96,10 @@ struct fake {
     struct list *run;                   /* that the step's end runs after `ahead`; NULL: nothing */
     struct batch batch;
     struct copied copied;
+    uint32_t vocab, seqs_max;
+    float *rows;        /* [seqs_max][vocab]: logits of rows whose best tokens the host got */
+    uint32_t rows_left; /* that there may be, since the last step */
+    float *rows_to;     /* where they go */
     size_t logit_bytes; /* of a row of logits */
     size_t value_bytes; /* of a row of values */
     bool begun;
@@ -116,7 +121,8 @@ static uint32_t ops_max(const struct compute_shape *s)
 static uint64_t token_bytes(const struct copied *b)
 {
     return sizeof(b->ids[0]) + sizeof(b->token_seq[0]) + sizeof(b->logit_columns[0]) +
-           sizeof(b->hidden_columns[0]) + sizeof(b->positions[0]) + sizeof(b->features[0]);
+           sizeof(b->hidden_columns[0]) + sizeof(b->positions[0]) + sizeof(b->features[0]) +
+           sizeof(b->wants[0]);
 }
 
 struct compute_cost fake_cost(const struct compute_opts *o)
@@ -127,6 +133,8 @@ struct compute_cost fake_cost(const struct compute_opts *o)
                     (COMPUTE_KEYS * (uint64_t)ops_max(o->shape) + COPIES_MAX) * sizeof(struct queued);
     c.host.token += token_bytes(NULL);
     c.host.seq += sizeof(struct batch_seq);
+    c.device.fixed += 64;
+    c.device.seq += o->shape->vocab * sizeof(float);
     c.recorded_bytes = c.recorded_host_bytes = COMPUTE_KEYS * (uint64_t)ops_max(o->shape) * OP_BYTES;
     return c;
 }
@@ -145,9 +153,10 @@ static int make_copied(struct arena *a, const struct compute_opts *o, struct cop
                            .logit_columns = ARENA_ARRAY(a, uint32_t, o->tokens_max),
                            .hidden_columns = ARENA_ARRAY(a, uint32_t, o->tokens_max),
                            .positions = ARENA_ARRAY(a, struct rope_position, o->tokens_max),
-                           .features = ARENA_ARRAY(a, dev_ptr, o->tokens_max)};
+                           .features = ARENA_ARRAY(a, dev_ptr, o->tokens_max),
+                           .wants = ARENA_ARRAY(a, struct row_want, o->tokens_max)};
     return ret->seqs && ret->ids && ret->token_seq && ret->logit_columns && ret->hidden_columns &&
-                   ret->positions && ret->features
+                   ret->positions && ret->features && ret->wants
                ? 0
                : -ENOMEM;
 }
@@ -174,6 +183,8 @@ static void step_begin(struct compute *compute, const struct batch *b)
     take(f->copied.logit_columns, b->logit_columns, b->logit_count + b->value_count,
          sizeof(b->logit_columns[0]));
     take(f->copied.hidden_columns, b->hidden_columns, b->seq_count, sizeof(b->hidden_columns[0]));
+    if (b->wants)
+        take(f->copied.wants, b->wants, b->logit_count, sizeof(b->wants[0]));
     f->batch = *b;
     f->batch.seqs = f->copied.seqs;
     f->batch.ids = f->copied.ids;
@@ -182,8 +193,10 @@ static void step_begin(struct compute *compute, const struct batch *b)
     f->batch.features = f->copied.features;
     f->batch.logit_columns = f->copied.logit_columns;
     f->batch.hidden_columns = f->copied.hidden_columns;
+    f->batch.wants = b->wants ? f->copied.wants : NULL;
     f->batch.beside = NULL; /* the caller computes on meanwhile */
     f->ahead.count = 0;
+    f->rows_left = 0;
     f->open = &f->ahead;
     f->run = NULL;
 }
@@ -301,6 +314,39 @@ static void keep(struct fake *f, struct list *l)
     atomic_fetch_add(&f->device->committed, l->count * OP_BYTES);
 }
 
+/* Of a row whose best tokens the host wants it gets nothing else: but all of them where there is no room. */
+static void keep_rows(struct fake *f)
+{
+    const struct batch *b = &f->batch;
+    bool fit = b->logit_count <= f->seqs_max;
+    f->rows_left = fit && b->wants ? b->logit_count : 0;
+    f->rows_to = b->logits;
+    for (uint32_t i = 0; b->wants && i < b->logit_count; i++) {
+        float *row = b->logits + (size_t)i * f->vocab;
+        if (b->wants[i].count == 0)
+            continue;
+        b->tops[i].count = 0;
+        if (!fit)
+            continue;
+        row_top_of(row, f->vocab, b->valid_ids, &b->wants[i], &b->tops[i]);
+        memcpy(f->rows + (size_t)i * f->vocab, row, f->logit_bytes);
+        if (b->tops[i].count > 0)
+            memset(row, 0xff, f->logit_bytes);
+        atomic_fetch_add(&f->device->tops, 1);
+    }
+}
+
+static int row(struct compute *compute, uint32_t i)
+{
+    struct fake *f = fake_of_compute(compute);
+    ASSERT(!f->begun);
+    if (i >= f->rows_left)
+        return 0;
+    memcpy(f->rows_to + (size_t)i * f->vocab, f->rows + (size_t)i * f->vocab, f->logit_bytes);
+    atomic_fetch_add(&f->device->rows, 1);
+    return 0;
+}
+
 static int step_end(struct compute *compute)
 {
     struct fake *f = fake_of_compute(compute);
@@ -314,9 +360,11 @@ static int step_end(struct compute *compute)
         memset(f->batch.logits, 0xff, f->batch.logit_count * f->logit_bytes);
     if (f->batch.value_count > 0)
         memset(f->batch.values, 0xff, f->batch.value_count * f->value_bytes);
-    if (r < 0)
-        return r;
-    return run(f, f->run);
+    if (r == 0)
+        r = run(f, f->run);
+    if (r == 0)
+        keep_rows(f);
+    return r;
 }
 
 static void step_cancel(struct compute *compute)
@@ -425,6 +473,7 @@ static const struct compute_ops ops = {.close = close_fake,
                                        .pair = pair,
                                        .best = best,
                                        .copy_row = copy_row,
+                                       .row = row,
                                        .encode = encode};
 
 int fake_open(const struct compute_opts *o, struct compute **ret)
@@ -436,6 +485,8 @@ int fake_open(const struct compute_opts *o, struct compute **ret)
         return -ENOMEM;
     *f = (struct fake){.compute = {&ops},
                        .device = fake_of(o->device),
+                       .vocab = o->shape->vocab,
+                       .seqs_max = o->seqs_max,
                        .logit_bytes = o->shape->vocab * sizeof(float),
                        .value_bytes = o->shape->hidden * sizeof(float),
                        .charge = o->recorded,
@@ -448,6 +499,9 @@ int fake_open(const struct compute_opts *o, struct compute **ret)
         r = make_list(a, ops_max(o->shape), &f->recorded[i]);
     if (r == 0)
         r = backend_cpu.open(&inner, &f->cpu);
+    f->rows = arena_alloc_array(o->device_memory, (size_t)f->seqs_max * f->vocab, sizeof(float));
+    if (r == 0 && !f->rows)
+        r = -ENOMEM;
     *ret = &f->compute;
     return r;
 }

@@ -88,5 +88,7 @@ struct fake_numbers fake_device_numbers(const struct device *device)
     return (struct fake_numbers){.committed_bytes = atomic_load(&d->committed),
                                  .steps = atomic_load(&d->steps),
                                  .replays = atomic_load(&d->replays),
-                                 .faults = atomic_load(&d->faults_seen)};
+                                 .faults = atomic_load(&d->faults_seen),
+                                 .tops = atomic_load(&d->tops),
+                                 .rows = atomic_load(&d->rows)};
 }

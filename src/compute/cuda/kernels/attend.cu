@@ -139,7 +139,7 @@ template <uint32_t D, uint32_t BLOCKS> struct crowd {
                     bf16_pair(weight_of(s[n][2 * r], c, less[r]), weight_of(s[n][2 * r + 1], c, less[r]));
                 uint32_t at = weights + (row + 8 * r) * P_PITCH + (warp * KEYS + n * 8 + lane % 4 * 2) * 2;
                 if (rows == ROWS || r == 0)
-                    asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(pair) : "memory");
+                    put_word(at, pair);
             }
         }
         __syncthreads();
@@ -221,8 +221,7 @@ template <uint32_t D, uint32_t BLOCKS> struct crowd {
 
 DEVICE void put_shared(uint32_t at, float x)
 {
-    asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(__bfloat16_as_ushort(__float2bfloat16_rn(x)))
-                 : "memory");
+    put_half_word(at, __bfloat16_as_ushort(__float2bfloat16_rn(x)));
 }
 
 /* A token whose queries and keys are still to be normed and turned (attention.cu); all by one warp. */
@@ -285,8 +284,7 @@ DEVICE bool ends_last(uint32_t *ended, uint32_t count)
     __shared__ uint32_t before;
     __syncthreads();
     if (threadIdx.x == 0) {
-        uint32_t n;
-        asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(n) : "l"(ended) : "memory");
+        uint32_t n = count_up(ended);
         before = n;
         if (n + 1 == count)
             *ended = 0;
@@ -305,7 +303,7 @@ DEVICE void bring_blocks(uint32_t stages, const source &o, uint32_t from, uint32
 }
 DEVICE void brought_all()
 {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    copies_wait_all();
     __syncthreads();
 }
 

@@ -73,11 +73,6 @@ DEVICE void put_value(const cuda_attention &a, uint32_t t, uint32_t head, uint32
 
 /* ---- keys and values in shared memory ---- */
 
-/* 16 bytes that come beside the arithmetic, or zeros. */
-DEVICE void bring16(uint32_t to, const void *from, bool some)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(some ? 16 : 0));
-}
 DEVICE void brought(uint32_t stages)
 {
     if (stages == 4)
@@ -122,11 +117,11 @@ template <uint32_t D, uint32_t THREADS> DEVICE void bring_block(uint32_t to, con
         const char *v = k + o.a.kv.k_bytes;
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS)
-            bring16(to + keys<D>::k_at(i / 4, half * 4 + i % 4), k + i * 16, some);
+            copy16_if(to + keys<D>::k_at(i / 4, half * 4 + i % 4), k + i * 16, some);
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS) {
             uint32_t key = i / (D / 8), token = at + key;
-            bring16(to + keys<D>::v_at(half * CUDA_PAGE_TOKENS + key, i % (D / 8)), v + i * 16,
+            copy16_if(to + keys<D>::v_at(half * CUDA_PAGE_TOKENS + key, i % (D / 8)), v + i * 16,
                     some && token >= o.seen.first && token < o.seen.end);
         }
     }
@@ -134,26 +129,10 @@ template <uint32_t D, uint32_t THREADS> DEVICE void bring_block(uint32_t to, con
 
 /* ---- mma ---- */
 
-DEVICE void load4(uint32_t r[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-DEVICE void load4_turned(uint32_t r[4], uint32_t at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
 /* e to the unit's power of x - m, of x * c + (-m * c) where c = unit * log2(e). */
 DEVICE float weight_of(float x, float c, float less)
 {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, c, less)));
-    return y;
+    return power_of_two(fmaf(x, c, less));
 }
 /* Where a lane's row of an A operand lies: 16 rows, `pitch` bytes each. */
 DEVICE uint32_t operand_at(uint32_t rows, uint32_t pitch)
@@ -190,7 +169,7 @@ template <uint32_t D, uint32_t WARPS> struct team {
     __device__ __forceinline__ void meet() const
     {
         if (WARPS > 1)
-            asm volatile("bar.sync %0, %1;" ::"r"(name), "n"(32 * WARPS) : "memory");
+            meet_at<32 * WARPS>(name);
     }
 
     __device__ __forceinline__ void begin()
@@ -387,7 +366,7 @@ template <uint32_t D> DEVICE void put_query(uint32_t to, const float *q)
 {
     for (uint32_t i = threadIdx.x % 32 * 2; i < D; i += 64) {
         uint32_t v = q ? bf16_pair(q[i], q[i + 1]) : 0;
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + i * 2), "r"(v) : "memory");
+        put_word(to + i * 2, v);
     }
 }
 

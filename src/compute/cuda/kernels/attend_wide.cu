@@ -98,13 +98,13 @@ template <uint32_t D> DEVICE void bring_tile(uint32_t to, const source &o, const
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
             uint32_t i = threadIdx.x + j * 128;
-            bring16(to + tile<D>::at(i / 4, half * 4 + i % 4), some ? k + i * 16 : k, some);
+            copy16_if(to + tile<D>::at(i / 4, half * 4 + i % 4), some ? k + i * 16 : k, some);
         }
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
             uint32_t i = threadIdx.x + j * 128, key = i / (D / 8), piece = i % (D / 8), token = at + key;
             bool sees = some && token >= o.seen.first && token < o.seen.end;
-            bring16(to + tile<D>::K + piece / 8 * 8192 +
+            copy16_if(to + tile<D>::K + piece / 8 * 8192 +
                         tile<D>::at(half * CUDA_PAGE_TOKENS + key, piece % 8),
                     some ? v + i * 16 : v, sees);
         }

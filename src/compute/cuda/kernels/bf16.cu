@@ -8,12 +8,6 @@
 
 #define ALL_LANES 0xffffffffu
 
-/* ---- copies to shared memory that go on beside the arithmetic ---- */
-
-DEVICE void copy16(uint32_t to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
-}
 DEVICE void copy16(void *to, const void *from)
 {
     copy16(shared_at(to), from);
@@ -43,22 +37,6 @@ template <uint32_t BITS> struct ring {
                              : CUDA_RING_4,
     };
 };
-
-DEVICE uint32_t read_word(uint32_t at)
-{
-    uint32_t v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
-    return v;
-}
-DEVICE uint4 read_piece(uint32_t at)
-{
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(at)
-                 : "memory");
-    return v;
-}
 
 /* A lane's place in the stages, which go round. */
 struct lap {
@@ -195,19 +173,15 @@ DEVICE void bring_normed(uint8_t *to, double *parts, const cuda_product &a)
 DEVICE void expect_norm(const cuda_product &a)
 {
     for (uint32_t i = threadIdx.x * 32; a.normed.at && i < a.normed.width; i += blockDim.x * 32)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(a.norm + i));
+        expect(a.norm + i);
 }
 
 /* The B operands of a unit for 8 columns: of step j b[2 j] and b[2 j + 1]. `at`: where this lane's row has
  * its piece lane / 8; pieces 4 to 7 are 64 bytes off. */
 DEVICE void inputs_of(uint32_t b[8], uint32_t at)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
-                 : "r"(at));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(b[4]), "=r"(b[5]), "=r"(b[6]), "=r"(b[7])
-                 : "r"(at ^ 64));
+    load4(b, at);
+    load4(b + 4, at ^ 64);
 }
 /* Of the lane's row of 8, whose number is `row`. */
 DEVICE uint32_t inputs_at(const uint8_t *row_at, uint32_t row)

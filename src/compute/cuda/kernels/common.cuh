@@ -10,27 +10,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "compute/cuda/kernels/ptx.cuh"
+
 #define KERNEL extern "C" __global__ void
-#define DEVICE static __device__ __forceinline__
 
-/* ---- launches ---- */
-
-/* All that earlier kernels of the queue wrote is there. Every kernel begins with it, in all threads of one
- * block at least. Before it a kernel may read only weights and what was there when the step began: the
- * batch, and pages of tokens before it. */
-DEVICE void grid_wait()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-/* The next kernel may begin. */
-DEVICE void grid_next()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 /* Where there is nothing to do before. */
 DEVICE void grid_begin()
 {

@@ -1,7 +1,8 @@
 /* json_source.c - runs of unchanged bytes, each followed by a change. */
-#include "text/json_source.h"
+#include "base/json_source.h"
 
 #include "base/check.h"
+#include "base/wide_integer.h"
 
 #include <string.h>
 
@@ -83,6 +84,8 @@ static void find_change(struct json_source *s)
             len = escape_bytes(rest, &half);
         else if (!s->in_string && (c == '-' || (c >= '0' && c <= '9')))
             len = number_bytes(rest, &wide);
+        if (wide)
+            wide_integer_note(slice_sub(rest, 0, len));
     }
     ASSERT(i > from && i <= s->text.len);
     s->at = i;
@@ -116,16 +119,4 @@ size_t json_source_read(struct json_source *s, char *into, size_t len)
             done += take(&s->patch, into + done, len - done);
     }
     return done;
-}
-
-static size_t feed(void *into, size_t len, void *arg)
-{
-    return json_source_read(arg, into, len);
-}
-
-json_t *json_source_load(struct slice text, size_t flags, json_error_t *e)
-{
-    struct json_source s;
-    json_source_init(&s, text);
-    return json_load_callback(feed, &s, flags, e);
 }

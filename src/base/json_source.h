@@ -1,15 +1,14 @@
 /* json_source.h - JSON texts that jansson refuses and clients send.
  *
  * An integer beyond 64 bits becomes a double: schemas of tools have the largest unsigned integer as a bound.
+ * wide_integer.h keeps its digits.
  * Half of a pair of surrogates becomes U+FFFD: JavaScript writes one for a string that was cut within a
  * character. All else is unchanged, and a text that is not JSON is refused as before. Columns in messages
  * count the changed text. */
-#ifndef PLATEAU_TEXT_JSON_SOURCE_H
-#define PLATEAU_TEXT_JSON_SOURCE_H
+#ifndef PLATEAU_BASE_JSON_SOURCE_H
+#define PLATEAU_BASE_JSON_SOURCE_H
 
 #include "base/slice.h"
-
-#include <jansson.h>
 
 struct json_source {
     struct slice text;
@@ -22,8 +21,5 @@ struct json_source {
 void json_source_init(struct json_source *s, struct slice text);
 /* Writes the next bytes, `len` unless the text ends. Returns how many. */
 size_t json_source_read(struct json_source *s, char *into, size_t len);
-
-/* json_loadb() of such a text. */
-json_t *json_source_load(struct slice text, size_t flags, json_error_t *e);
 
 #endif
