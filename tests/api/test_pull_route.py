@@ -5,8 +5,8 @@ import pathlib
 import random
 import resource
 import shutil
+import socket
 import subprocess
-import time
 
 import httpx
 import pytest
@@ -206,9 +206,20 @@ def test_a_killed_process_is_said(s, hub):
     assert now["state"] == "failed" and "ended early, by signal 9" in now["error"]
 
 
+def resolved():
+    """A name of this machine that libcurl asks the system for."""
+    for name in (socket.gethostname(), "ip6-localhost", "ip6-loopback"):
+        try:
+            socket.getaddrinfo(name, 80)
+            return name
+        except OSError:
+            pass
+    pytest.skip("the system knows no name of this machine")
+
+
 def test_a_limit_of_stacks_leaves_names_resolved(hub, monkeypatch):
     """Stacks count as data, and LimitSTACK= of the unit decides their size."""
-    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    monkeypatch.setenv("HF_ENDPOINT", f"https://{resolved()}:9")
     before = resource.getrlimit(resource.RLIMIT_STACK)
     resource.setrlimit(resource.RLIMIT_STACK, (64 << 20, before[1]))
     try:
@@ -217,12 +228,8 @@ def test_a_limit_of_stacks_leaves_names_resolved(hub, monkeypatch):
         resource.setrlimit(resource.RLIMIT_STACK, before)
     try:
         assert order(s).status_code == 202
-        [child] = until(lambda: children(s))
-        most, asked = 0, time.monotonic() + 1
-        while time.monotonic() < asked:
-            most = max(most, len(list((child.parent / "task").glob("*"))))
-            time.sleep(0.01)
-        assert most > 1, "no thread resolves the name"
+        why = until(lambda: state(s)["trying_again"])
+        assert "cannot be reached" in why and "resolve" not in why
     finally:
         assert s.stop() == 0
 
