@@ -33,6 +33,8 @@ static uint64_t number(const json_t *e, const char *member)
 static void take_progress(struct pulls *p, const json_t *e)
 {
     copy(e, "phase", p->phase, sizeof(p->phase));
+    p->trying_again[0] = 0;
+    copy(e, "trying_again", p->trying_again, sizeof(p->trying_again));
     p->bytes = number(e, "bytes");
     p->bytes_total = number(e, "bytes_total");
     p->files = (uint32_t)number(e, "files");
@@ -317,6 +319,8 @@ void pulls_write(struct api *a, struct buf *ret)
         write_rate(p, ret);
         write_plan(p, ret);
         json_write_member(ret, "commit", p->commit[0] ? p->commit : NULL);
+        const bool waits = p->state == PULLS_RUNNING && p->trying_again[0];
+        json_write_member(ret, "trying_again", waits ? p->trying_again : NULL);
         json_write_member(ret, "error", p->state == PULLS_FAILED ? p->error : NULL);
         json_write_member(ret, "served", p->served.id[0] ? p->served.id : NULL);
         json_write_member(ret, "not_served", p->served.why[0] ? p->served.why : NULL);

@@ -30,6 +30,7 @@ struct pulls {
     /* Of the last pull. */
     char model[HUB_ID_BYTES + HUB_REVISION_BYTES + 2]; /* as ordered */
     char phase[16], commit[64], error[512];
+    char trying_again[512];    /* why a request waits before it is made again; "": none does */
     char family[64], form[96]; /* of the plan; "": not known yet */
     uint64_t began_ns, ended_ns;
     uint64_t bytes, bytes_total, fetched;

@@ -91,6 +91,7 @@ static bool is_read(int wait_ms)
 void log_write(enum log_level level, const char *event, const char *text, ...)
 {
     static _Atomic unsigned lost;
+    static atomic_bool torn; /* the disk had room for a part of the last line */
     char line[LOG_LINE_BYTES], formed[LOG_FORM_BYTES];
     struct timespec t;
     if (!is_read(level == LOG_LEVEL_FATAL ? FATAL_WAIT_MS : 0)) {
@@ -116,6 +117,12 @@ void log_write(enum log_level level, const char *event, const char *text, ...)
     log_ring_put(level, line, n);
     const struct log_parts parts = {level, t.tv_sec, line, n, time_len};
     n = log_format_write(format, colours, &parts, formed);
-    if (write(STDERR_FILENO, formed, n) < 0)
-        return; /* no other place to report it */
+    if (atomic_exchange(&torn, false) && write(STDERR_FILENO, "\n", 1) != 1)
+        atomic_store(&torn, true);
+    ssize_t written = atomic_load(&torn) ? 0 : write(STDERR_FILENO, formed, n);
+    if (written == (ssize_t)n)
+        return;
+    atomic_fetch_add(&lost, lines_lost + 1); /* a later line reports them */
+    if (written > 0)
+        atomic_store(&torn, true);
 }

@@ -73,16 +73,27 @@ static void erase(struct screen *s)
     s->drawn = false;
 }
 
+static void write_progress(const struct hub_progress *p)
+{
+    struct buf b;
+    buf_init(&b, 65536, NULL);
+    buf_puts(&b, "{\"event\":\"progress\"");
+    json_write_member(&b, "phase", p->phase);
+    json_write_member(&b, "trying_again", retries(p)[0] ? retries(p) : NULL);
+    buf_printf(&b, ",\"bytes\":%llu,\"bytes_total\":%llu,\"files\":%u,\"files_total\":%u}\n",
+               (ull)p->bytes_done, (ull)p->bytes_total, p->files_done, p->files);
+    fwrite(b.ptr, 1, b.len, stdout);
+    buf_done(&b);
+    output_flush();
+}
+
 static int show(void *arg, const struct hub_progress *p)
 {
     struct screen *s = arg;
     uint64_t now = clock_now_ns();
     s->last = *p;
     if (s->settings->json && now - s->said_ns >= LOG_NS / 4) {
-        printf("{\"event\":\"progress\",\"phase\":\"%s\",\"bytes\":%llu,\"bytes_total\":%llu,\"files\":%u,"
-               "\"files_total\":%u}\n",
-               p->phase, (ull)p->bytes_done, (ull)p->bytes_total, p->files_done, p->files);
-        output_flush();
+        write_progress(p);
         s->said_ns = now;
     } else if (s->terminal && !s->settings->json) {
         draw(s, p, now);

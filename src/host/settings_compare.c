@@ -16,9 +16,20 @@ static void show_list(const char *const *list, char ret[VALUE_BYTES])
         n += (size_t)snprintf(ret + n, VALUE_BYTES - n, i ? ",%s" : "%s", list[i]);
 }
 
+static bool is_given(const struct setting_row *row, const void *field)
+{
+    static const unsigned char none[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    ASSERT(row->size <= sizeof(none) || row->kind == SETTING_LIST);
+    return !row->otherwise || strcmp(row->otherwise, SETTINGS_NOT_GIVEN) != 0 ||
+           memcmp(field, none, row->size) != 0;
+}
+
 static void show_value(const struct setting_row *row, const struct settings *o, char ret[VALUE_BYTES])
 {
     const void *field = (const char *)o + row->offset;
+    ret[0] = 0;
+    if (!is_given(row, field))
+        return;
     switch (row->kind) {
     case SETTING_TEXT:
         snprintf(ret, VALUE_BYTES, "%s", *(const char *const *)field ? *(const char *const *)field : "");

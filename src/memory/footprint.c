@@ -77,12 +77,22 @@ static void read_stalls(const char *dir, struct footprint *ret)
     ASSERT(ret->stalled_some <= 100 && ret->stalled_full <= 100);
 }
 
-static void read_use(const char *dir, const char *current, const char *file, struct footprint *ret)
+/* Names of a version: what the cgroup uses, and the parts of it that are files. The kernel counts those of a
+ * tmpfs among them, and cannot drop these. */
+struct use_names {
+    const char *current, *file, *shmem;
+};
+
+static const struct use_names version1 = {"memory.usage_in_bytes", "\ntotal_cache ", "\ntotal_shmem "},
+                              version2 = {"memory.current", "\nfile ", "\nshmem "};
+
+static void read_use(const char *dir, const struct use_names *names, struct footprint *ret)
 {
     char text[8192];
-    uint64_t bytes = cgroup_number(dir, current);
+    uint64_t bytes = cgroup_number(dir, names->current);
     cgroup_read(dir, "memory.stat", text, sizeof(text));
-    uint64_t file_bytes = footprint_field(text, file);
+    uint64_t file_bytes = footprint_field(text, names->file), shmem = footprint_field(text, names->shmem);
+    file_bytes -= MIN_OF(shmem, file_bytes);
     ret->cgroup_bytes = bytes > file_bytes ? bytes - file_bytes : 0;
     ASSERT(dir[0] && ret->cgroup_bytes <= bytes);
     take_least(footprint_field(text, "\nhierarchical_memory_limit "), &ret->cgroup_limit_bytes);
@@ -108,12 +118,12 @@ static void footprint_read_cgroup(struct footprint *ret)
     footprint_cgroup1_dir(text, first, sizeof(first));
     read_limits(dir, ret);
     read_stalls(dir, ret);
-    find_cgroup(dir, "memory.current");
-    find_cgroup(first, "memory.usage_in_bytes");
+    find_cgroup(dir, version2.current);
+    find_cgroup(first, version1.current);
     if (dir[0])
-        read_use(dir, "memory.current", "\nfile ", ret);
+        read_use(dir, &version2, ret);
     else if (first[0])
-        read_use(first, "memory.usage_in_bytes", "\ntotal_cache ", ret);
+        read_use(first, &version1, ret);
 }
 
 /* The number of arenas of the heap. Requests allocate on the network thread and on at most four others. The

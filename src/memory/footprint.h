@@ -8,7 +8,7 @@
 
 struct footprint {
     uint64_t rss_anon_bytes, rss_file_bytes, rss_shmem_bytes, swap_bytes; /* /proc/self/status */
-    uint64_t cgroup_bytes;       /* use of the cgroup, of either version, less files; 0 = unknown */
+    uint64_t cgroup_bytes;       /* use of the cgroup, of either version, less files on disks; 0 = unknown */
     uint64_t cgroup_limit_bytes; /* the least of it and the cgroups above; 0 = none */
     uint64_t cgroup_high_bytes;  /* v2: likewise memory.high; beyond it the kernel slows the process down */
     /* Per cent of the last 10 s in which some, or all, runnable tasks waited for memory (PSI). Of the cgroup

@@ -63,19 +63,6 @@ void guard_free(struct guard *g);
  * the registry goes. */
 void guard_set_models(struct guard *g, const struct guard_models *models);
 
-struct guard_wish {
-    const char *name;        /* the model's id, for the refusal */
-    uint64_t bytes;          /* that were refused, together */
-    struct account *account; /* that refused them: it, or one on its way up */
-    /* Retries the refused reservation: 0, or -ENOMEM. Called whenever there is more room than before, so
-     * it should take all of it at once, for example by account_set_floor(). NULL: room in the account and
-     * its parents is enough. */
-    int (*take)(void *arg);
-    /* True once the request for room is withdrawn: the guard stops taking. May be NULL. */
-    bool (*cancelled)(void *arg);
-    void *arg; /* of both */
-};
-
 /* Why there is no room. All but `text` are numbers at the time of the refusal. */
 struct guard_refusal {
     char binding[ACCOUNT_NAME_MAX]; /* the account whose limit has no room */
@@ -87,6 +74,22 @@ struct guard_refusal {
     uint64_t free_bytes, cached_bytes,
         idle_bytes; /* of free units, prefixes, idle models: what could be given back */
     char text[500]; /* the sentence for a 507 */
+};
+
+struct guard_wish {
+    const char *name;        /* the model's id, for the refusal */
+    uint64_t bytes;          /* that were refused, together */
+    struct account *account; /* that refused them: it, or one on its way up */
+    /* Retries the refused reservation: 0, or -ENOMEM. Called whenever there is more room than before, so
+     * it should take all of it at once, for example by account_set_floor(). NULL: room in the account and
+     * its parents is enough. */
+    int (*take)(void *arg);
+    /* True once the request for room is withdrawn: the guard stops taking. May be NULL. */
+    bool (*cancelled)(void *arg);
+    /* There is no room now. Waits a little and returns true to look once more, or returns false: refused.
+     * Called without locks. May be NULL: refused at once. */
+    bool (*waits)(void *arg, const struct guard_refusal *why);
+    void *arg; /* of all */
 };
 
 /* Makes room, in the order above. Waits for engines, a step of each at most, and for unloads. One call at

@@ -140,12 +140,20 @@ static int make(struct making *m, struct guard_refusal *ret)
     return r;
 }
 
-int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret)
+static int make_once(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret)
 {
     struct making m = {.g = g, .w = w, .domain = account_domain(w->account)};
     pthread_mutex_lock(&g->room);
     int r = make(&m, ret);
     pthread_mutex_unlock(&g->room);
+    return r;
+}
+
+int guard_make_room(struct guard *g, const struct guard_wish *w, struct guard_refusal *ret)
+{
+    int r = make_once(g, w, ret);
+    while (r == -ENOMEM && w->waits && w->waits(w->arg, ret))
+        r = make_once(g, w, ret);
     atomic_fetch_add(r == 0 ? &g->rooms_made : &g->rooms_refused, 1);
     return r;
 }

@@ -201,6 +201,8 @@ bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, stru
 
 /* What unloading every idle unpinned model would give back of the domain's memory, as the ledger has it. */
 uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain);
+/* About the same of unpinned models that requests use, or that load for them (`loads`). */
+uint64_t registry_busy_bytes(struct registry *r, const struct domain *domain, bool *loads);
 /* Unloads idle unpinned models, those whose reload is cheapest, until the domain's root has room for `bytes`
  * more, and waits for it. None goes when all of them together would not do. Busy, pinned and leased ones are
  * never touched. Returns by how much the root's reserved bytes fell. Not under a lease that the caller has on

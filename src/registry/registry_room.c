@@ -37,6 +37,32 @@ uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain)
     return bytes;
 }
 
+/* Under the lock. Of a model that is in use or will be. */
+static uint64_t busy_bytes(const struct entry *e, const struct domain *domain, bool *loads)
+{
+    if (e->pinned)
+        return 0;
+    if (e->state == MODEL_LOADING && atomic_load(&e->has_room) && !registry_hangs(e, clock_now_ns())) {
+        *loads = true;
+        return e->load_bytes;
+    }
+    if (e->state != MODEL_READY || registry_is_idle(e))
+        return 0;
+    struct account *a = loaded_model_account(&e->loaded, domain);
+    return a ? account_numbers(a).reserved : 0;
+}
+
+uint64_t registry_busy_bytes(struct registry *r, const struct domain *domain, bool *loads)
+{
+    uint64_t bytes = 0;
+    *loads = false;
+    pthread_mutex_lock(&r->lock);
+    for (uint32_t i = 0; i < registry_count(r); i++)
+        bytes += busy_bytes(&r->entries[i], domain, loads);
+    pthread_mutex_unlock(&r->lock);
+    return bytes;
+}
+
 /* Bytes missing in the root before `bytes` more fit. */
 static uint64_t missing(struct account *a, uint64_t bytes)
 {

@@ -31,6 +31,8 @@ struct entry {
     /* Any thread. */
     _Atomic uint64_t bytes_done, bytes_total;
     atomic_bool cancel;         /* the load has no waiters left */
+    _Atomic uint64_t waited_ns; /* of the load, for room */
+    atomic_bool has_room;       /* the load waits for no other model's memory */
     _Atomic uint64_t moved_ns;  /* time of the load's last progress */
     _Atomic(const char *) step; /* what it does; NULL: nothing yet */
 

@@ -20,7 +20,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
+/* A load waits so long for room that busy models take, and looks that often. */
+#define ROOM_WAIT_NS   (2 * NS_PER_S)
+#define ROOM_LOOK_NS   (10 * NS_PER_MS)
 #define LOAD_AS_BEFORE (-EALREADY) /* the remembered failure stands */
 
 /* ---- whether a model's files have changed ---- */
@@ -103,18 +107,48 @@ struct demand {
     struct entry *entry;
     struct account *account;
     uint64_t bytes;
+    uint64_t until_ns; /* it waits for requests of other models */
 };
+
+/* Others that look for room meanwhile take the load for one that has it: they look again. */
+static int set_floor(struct entry *e, struct account *account, uint64_t bytes)
+{
+    atomic_store(&e->has_room, true);
+    int r = account_set_floor(account, bytes);
+    if (r < 0)
+        atomic_store(&e->has_room, false);
+    return r;
+}
 
 static int take(void *arg)
 {
     const struct demand *d = arg;
-    return account_set_floor(d->account, d->bytes);
+    return set_floor(d->entry, d->account, d->bytes);
 }
 
 static bool is_cancelled(void *arg)
 {
     const struct demand *d = arg;
     return atomic_load(&d->entry->cancel);
+}
+
+/* Whether models that requests use would make room, and there is time: short requests leave them idle soon.
+ * The time begins anew while one loads. */
+static bool waits_for_busy(void *arg, const struct guard_refusal *why)
+{
+    struct demand *d = arg;
+    bool loads;
+    uint64_t busy = registry_busy_bytes(d->entry->registry, why->domain, &loads), now_ns = clock_now_ns(),
+             lacks = why->projected_bytes - MIN_OF(why->ceiling_bytes, why->projected_bytes);
+    atomic_store(&d->entry->has_room, false); /* two loads that wait do not wait for each other */
+    if (loads)
+        d->until_ns = now_ns + ROOM_WAIT_NS;
+    if (now_ns >= d->until_ns || why->free_bytes + why->cached_bytes + why->idle_bytes + busy < lacks)
+        return false;
+    atomic_store(&d->entry->moved_ns, now_ns); /* it does not hang */
+    struct timespec t = {.tv_nsec = ROOM_LOOK_NS};
+    nanosleep(&t, NULL);
+    return true;
 }
 
 static int ask_guard(struct demand *d, struct err *why)
@@ -125,8 +159,11 @@ static int ask_guard(struct demand *d, struct err *why)
                            .account = d->account,
                            .take = take,
                            .cancelled = is_cancelled,
+                           .waits = waits_for_busy,
                            .arg = d};
+    uint64_t began_ns = clock_now_ns();
     int error = guard_make_room(d->entry->registry->opts.guard, &w, &refusal);
+    atomic_fetch_add(&d->entry->waited_ns, clock_now_ns() - began_ns);
     return error == -ENOMEM ? err_set(why, error, "%s", refusal.text) : error;
 }
 
@@ -137,11 +174,11 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
     const struct domain *domain = account_domain(account);
     if (r->opts.guard && guard_refuses_loads(r->opts.guard, e->known.id, why))
         return -ENOMEM;
-    int error = account_set_floor(account, bytes);
+    int error = set_floor(e, account, bytes);
     if (error == 0)
         return 0;
     if (r->opts.guard)
-        return ask_guard(&(struct demand){e, account, bytes}, why);
+        return ask_guard(&(struct demand){e, account, bytes, clock_now_ns() + ROOM_WAIT_NS}, why);
     pthread_mutex_lock(&r->room);
     registry_free_idle(r, domain, bytes);
     error = account_set_floor(account, bytes);
@@ -259,6 +296,8 @@ static void *load_main(void *arg)
     struct registry_failure why = {0};
     uint64_t began_ns = clock_now_ns();
     pace_begin(&e->pace);
+    atomic_store(&e->has_room, false);
+    atomic_store(&e->waited_ns, 0);
     on_step(e, "files");
     /* Before it is read: a change while it is read counts as one since. */
     struct file_stamp stamp = file_stamp_of(e->known.dir);
@@ -269,7 +308,8 @@ static void *load_main(void *arg)
     if (error < 0)
         footprint_purge_heap(); /* free the memory of the failed read */
     pthread_mutex_lock(&r->lock);
-    load_ended(e, error, &why, took_ns, stamp);
+    /* What a reload costs is without the wait for others. */
+    load_ended(e, error, &why, took_ns - MIN_OF(atomic_load(&e->waited_ns), took_ns), stamp);
     thread_is_over(e);
     pthread_mutex_unlock(&r->lock);
     return NULL;

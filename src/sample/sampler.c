@@ -160,7 +160,7 @@ int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tok
 }
 
 /* The id's slot, or the empty one where it goes: fewer ids than slots, so there is one. */
-static struct seen *seen_find(struct sampler *s, uint32_t id)
+static struct seen *seen_find(const struct sampler *s, uint32_t id)
 {
     for (uint32_t i = (uint32_t)rng_at(0, id);; i++) {
         struct seen *slot = &s->seen[i & s->seen_mask];
@@ -302,18 +302,18 @@ void sampler_weigh(const struct sampler *s, const struct sampler_row *row,
 
 /* ---- draws ---- */
 
+static float penalised(const struct sampler_params *p, float logit, uint32_t outputs)
+{
+    float l = logit > 0 ? logit / p->repetition_penalty : logit * p->repetition_penalty;
+    return outputs > 0 ? l - (p->presence_penalty + p->frequency_penalty * (float)outputs) : l;
+}
+
 static void apply_penalties(const struct sampler *s, float *logits, uint32_t vocab)
 {
-    const struct sampler_params *p = &s->params;
     for (uint64_t i = 0; s->seen && i <= s->seen_mask; i++) {
         uint32_t id = s->seen[i].id_plus_1 - 1;
-        if (s->seen[i].id_plus_1 == 0 || id >= vocab)
-            continue;
-        float l = logits[id];
-        l = l > 0 ? l / p->repetition_penalty : l * p->repetition_penalty;
-        if (s->seen[i].outputs > 0)
-            l -= p->presence_penalty + p->frequency_penalty * (float)s->seen[i].outputs;
-        logits[id] = l;
+        if (s->seen[i].id_plus_1 != 0 && id < vocab)
+            logits[id] = penalised(&s->params, logits[id], s->seen[i].outputs);
     }
 }
 
@@ -389,6 +389,71 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
     sampler_draw_ready(s, scratch, &row, NULL, position, outputs, ret);
 }
 
+/* ---- the best tokens ---- */
+
+/* Entries of logit_bias that are looked for in a list. */
+#define BIAS_FEW 16u
+
+/* Whether edits raise no logit, and are few enough to be made in a list. */
+static bool lowers_only(const struct sampler *s)
+{
+    const struct sampler_params *p = &s->params;
+    bool lowers = p->repetition_penalty >= 1 && p->presence_penalty >= 0 && p->frequency_penalty >= 0 &&
+                  p->bias_count <= BIAS_FEW;
+    for (uint32_t i = 0; i < p->bias_count && lowers; i++)
+        lowers = p->bias[i].bias <= 0;
+    return lowers;
+}
+
+/* What adjust() makes of a token's logit. True: it edits it. */
+static bool edit(const struct sampler *s, uint32_t outputs, struct candidate *c)
+{
+    const struct sampler_params *p = &s->params;
+    const struct seen *seen = s->seen ? seen_find(s, c->id) : NULL;
+    bool edited = false;
+    for (uint32_t i = 0; i < p->bias_count; i++) {
+        bool is_it = p->bias[i].id == c->id;
+        c->logit += is_it ? p->bias[i].bias : 0;
+        edited |= is_it;
+    }
+    if (outputs < p->min_tokens && is_stop(p, c->id)) {
+        c->logit = -INFINITY;
+        edited = true;
+    }
+    if (seen && seen->id_plus_1 != 0) {
+        c->logit = penalised(p, c->logit, seen->outputs);
+        edited = true;
+    }
+    return edited;
+}
+
+/* Edits a list that lacks edits, where they raise no logit. A token outside of it has at most the last one's
+ * logit, so edited ones above that are in order; the others are left out. False: none is known to be best. */
+static bool edit_best(const struct sampler *s, const struct sampler_best *b, uint32_t outputs,
+                      struct candidate *list, struct sampler_best *ret)
+{
+    const float least = b->list[b->count - 1].logit;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < b->count; i++) {
+        struct candidate c = b->list[i];
+        if (!edit(s, outputs, &c))
+            list[count++] = c;
+    }
+    for (uint32_t i = 0; i < b->count; i++) {
+        struct candidate c = b->list[i];
+        uint32_t at = count;
+        if (!edit(s, outputs, &c) || !(c.logit > least))
+            continue;
+        for (; at > 0 && comes_before(c.logit, c.id, list[at - 1].logit, list[at - 1].id); at--)
+            list[at] = list[at - 1];
+        list[at] = c;
+        count++;
+    }
+    *ret = (struct sampler_best){
+        .list = list, .count = count, .vocab = b->vocab, .edited = true, .mass = (double)INFINITY};
+    return count > 0 && list[0].logit > -INFINITY;
+}
+
 static bool draw_best(const struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,
                       uint32_t position, uint32_t *ret)
 {
@@ -445,15 +510,16 @@ void sampler_wants(const struct sampler *s, uint32_t outputs, uint32_t most, uin
     const struct sampler_params *p = &s->params;
     *count = 0;
     *temperature = 0;
-    if (s->allowed || p->only_biased || p->logprobs || has_edits(s, outputs))
+    bool edits = has_edits(s, outputs), fits = p->top_k > 0 && p->top_k + BEYOND_TOP_K <= most;
+    if (s->allowed || p->only_biased || p->logprobs || (edits && !lowers_only(s)))
         return;
     if (draw_is_greedy(p, 0))
-        *count = 1;
+        *count = edits ? most : 1;
     else if (p->top_k > 0)
-        *count = p->top_k + BEYOND_TOP_K <= most ? p->top_k + BEYOND_TOP_K : 0;
-    else if (p->top_p < 1 || p->min_p > 0)
+        *count = !fits ? 0 : edits ? most : p->top_k + BEYOND_TOP_K;
+    else if (edits ? p->min_p > 0 && p->top_p == 1 : p->min_p > 0 || p->top_p < 1)
         *count = most;
-    if (p->top_k == 0 && p->top_p < 1 && *count > 1)
+    if (*count > 1 && p->top_k == 0 && p->top_p < 1)
         *temperature = p->temperature;
 }
 
@@ -463,8 +529,16 @@ bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const
     struct sampled drawn = {.top_count = 0};
     bool edits = has_edits(s, outputs);
     ASSERT(b->count <= b->vocab && b->vocab <= scratch->vocab);
-    if (b->count == 0 || s->allowed || s->params.only_biased || (edits && (!b->edited || s->params.logprobs)))
+    if (b->count == 0 || s->allowed || s->params.only_biased || (edits && s->params.logprobs))
         return false;
+    struct sampler_best own;
+    if (edits && !b->edited) {
+        struct candidate *list = scratch->candidates + b->count;
+        bool room = 2 * b->count <= scratch->vocab && b->count < b->vocab;
+        if (!room || !lowers_only(s) || !edit_best(s, b, outputs, list, &own))
+            return false;
+        b = &own;
+    }
     if (!draw_best(s, scratch, b, position, &drawn.id))
         return false;
     drawn.none = b->list[0].logit == -INFINITY;

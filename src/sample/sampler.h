@@ -153,7 +153,8 @@ struct sampler_best {
     const struct candidate *list; /* logit down, id up */
     uint32_t count, vocab;        /* of the list, of the row */
     /* min_tokens, logit_bias and penalties are applied, with the operations and in the order of
-     * sampler_draw(). False: the list suffices only without them. */
+     * sampler_draw(). False: the draw applies them, where they raise no logit and logit_bias has few entries;
+     * else the list suffices only without them. */
     bool edited;
     double sum;  /* of exp(logit - list[0].logit) over the row; read for logprobs */
     double mass; /* of exp((logit - list[0].logit) / temperature) over the row; read for top_p */

@@ -14,6 +14,7 @@ function facts(pull) {
   const words = [PHASES[pull.phase] || pull.phase];
   if (pull.phase === "fetch") words.push(`${bytes(pull.bytes)} of ${bytes(pull.bytes_total)}`);
   if (pull.bytes_per_second) words.push(`${bytes(pull.bytes_per_second)}/s`, `${seconds(pull.seconds_left)} left`);
+  if (pull.trying_again) words.push(`trying again: ${pull.trying_again}`);
   if (pull.plan) words.push(`serving takes at least ${bytes(pull.plan.floor_bytes)}`);
   return words.join(" · ");
 }

@@ -1,6 +1,7 @@
 """Several models under one ceiling: loaded on demand, unloaded for others, their memory returned whole."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -305,14 +306,34 @@ def test_an_idle_model_makes_room_and_a_busy_one_does_not(directory):
     s.ids("one")
     s.ids("two")
     assert (s.state("one"), s.state("two")) == ("unloaded", "ready")
-    with s.begin(model="two", prompt=[1], max_tokens=900) as running:
-        running.event()
+    with contextlib.ExitStack() as running:
+        for _ in range(2):  # the second stream waits for the first to be read
+            stream = running.enter_context(s.begin(model="two", prompt=[1], max_tokens=900, n=4))
+        stream.event()
         error = refused(s.ask("one"), 507, "out_of_memory", "one", "ceiling")
         assert sum(c.isdigit() for c in error["message"]) > 20
         refused(s.load("one"), 507, "out_of_memory")
     s.wait_idle()
     assert s.load("one").status_code == 200
     assert s.state("two") == "unloaded"
+    assert s.stop() == 0
+
+
+def test_a_load_waits_for_the_short_requests_of_others(directory):
+    """Two models take turns in memory that has room for one: no request is refused."""
+    s = serve(directory, *room_for_one(directory))
+    answers = []
+
+    def ask(name):
+        for _ in range(12):
+            answers.append(s.post("/v1/completions", model=name, prompt=[1, 2, 3], max_tokens=60, ignore_eos=True).status_code)
+
+    clients = [threading.Thread(target=ask, args=(name,)) for name in ("one", "two")]
+    for c in clients:
+        c.start()
+    for c in clients:
+        c.join()
+    assert answers == [200] * 24
     assert s.stop() == 0
 
 

@@ -65,6 +65,8 @@ def test_what_may_change_changes_and_the_rest_is_said(configured):
     configured.reload("max-queue = 8\nstep-ms = 50\n")  # and back: a setting without a line has its default
                                                         # again
     assert configured.changed()["log-level"] == ("debug", "")
+    configured.reload("host-cache = 64M\n")
+    assert configured.changed("setting_needs_restart")["host-cache"] == ("", str(64 << 20))
 
 
 @pytest.mark.smoke

@@ -111,6 +111,7 @@ TEST(draws_from_the_best_tokens_are_those_from_whole_rows)
         specs[i].sampling.top_p = draws[i].top_p;
         specs[i].sampling.top_k = draws[i].top_k;
         specs[i].sampling.min_p = draws[i].min_p;
+        specs[i].sampling.presence_penalty = i == 1 ? 1.5f : 0;
         specs[i].sampling.seed = i;
         submit(&f, &specs[i]);
     }

@@ -85,6 +85,11 @@ TEST(files_in_memory_do_not_count)
     make("/sys/fs/cgroup/a/memory.current", "9000\n");
     make("/sys/fs/cgroup/a/memory.stat", "anon 1\nfile 4000\nkernel 2\n");
     assert_int_equal(read_all().cgroup_bytes, 5000);
+    root = test_dir();
+    make("/proc/self/cgroup", "0::/a\n");
+    make("/sys/fs/cgroup/a/memory.current", "9000\n");
+    make("/sys/fs/cgroup/a/memory.stat", "anon 1\nfile 4000\nshmem 1500\n");
+    assert_int_equal(read_all().cgroup_bytes, 6500); /* files of a tmpfs stay */
     /* The kernel wrote the two files at different times. */
     root = test_dir();
     make("/proc/self/cgroup", "0::/a\n");
@@ -99,10 +104,10 @@ TEST(the_first_version_of_cgroups_counts_where_the_second_has_no_memory)
     make("/proc/self/cgroup", "4:memory:/a/b\n3:cpu:/c\n0::/\n");
     make("/sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "9000\n");
     make("/sys/fs/cgroup/memory/a/b/memory.stat",
-         "cache 1\nrss 5000\nhierarchical_memory_limit 20000\ntotal_cache 4000\n");
+         "cache 1\nrss 5000\nhierarchical_memory_limit 20000\ntotal_cache 4000\ntotal_shmem 300\n");
     struct footprint f = read_all();
     assert_int_equal(f.cgroup_limit_bytes, 20000);
-    assert_int_equal(f.cgroup_bytes, 5000);
+    assert_int_equal(f.cgroup_bytes, 5300);
     /* None; and a container that sees its own cgroup as the root. */
     root = test_dir();
     make("/proc/self/cgroup", "4:memory:/a/b\n0::/\n");

@@ -150,6 +150,57 @@ TEST(who_has_gone_takes_nothing_more)
     machine_close(&m);
 }
 
+struct waiting {
+    struct load load; /* first: take() has it */
+    struct machine *m;
+    uint32_t looks, looks_max, idle_at;
+};
+
+/* Requests use the model until it is idle. */
+static bool waits(void *arg, const struct guard_refusal *why)
+{
+    struct waiting *w = arg;
+    assert_true(why->projected_bytes > why->ceiling_bytes && why->idle_bytes == 0);
+    w->looks++;
+    if (w->looks == w->idle_at)
+        w->m->idle_bytes = 8 * UNIT_BYTES;
+    return w->looks <= w->looks_max;
+}
+
+TEST(a_load_waits_for_a_model_to_become_idle)
+{
+    static const struct {
+        uint32_t looks_max, idle_at, looks;
+        int r;
+    } cases[] = {{3, 2, 2, 0}, {3, 9, 4, -ENOMEM}, {0, 9, 1, -ENOMEM}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct machine m;
+        struct guard_refusal why;
+        struct guard_numbers before, after;
+        machine_open(&m, UNIT_BYTES * 10, false);
+        machine_add_idle(&m, 8 * UNIT_BYTES);
+        m.idle_bytes = 0;
+        struct waiting w = {
+            {test_account(ACCOUNT_NO_LIMIT), 4 * UNIT_BYTES, 0}, &m, 0, cases[i].looks_max, cases[i].idle_at};
+        struct guard_wish wish = {.name = "new",
+                                  .bytes = w.load.bytes,
+                                  .account = w.load.account,
+                                  .take = take,
+                                  .waits = waits,
+                                  .arg = &w};
+        guard_numbers(m.guard, &before);
+        assert_int_equal(guard_make_room(m.guard, &wish, &why), cases[i].r);
+        guard_numbers(m.guard, &after);
+        assert_int_equal(w.looks, cases[i].looks);
+        assert_int_equal(after.rooms_made + after.rooms_refused,
+                         before.rooms_made + before.rooms_refused + 1);
+        if (cases[i].r < 0)
+            m.idle_bytes = 8 * UNIT_BYTES;
+        account_set_floor(w.load.account, 0);
+        machine_close(&m);
+    }
+}
+
 /* A step hangs: its engine does not answer. The other one's cache is enough, and its request continues
  * normally. */
 TEST(a_stuck_engine_is_passed_over_and_its_request_lives)

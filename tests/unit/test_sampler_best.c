@@ -240,6 +240,13 @@ static void make_edits(struct scene *s)
     for (uint32_t i = 0; i < p->bias_count; i++)
         s->bias[i] = (struct logit_bias){(uint32_t)rng_below(rng, s->vocab), CHOOSE(-100, -3, 2, 100)};
     p->min_tokens = (uint32_t)rng_below(rng, 12);
+    if (rng_below(rng, 2) == 0)
+        return;
+    p->repetition_penalty = MAX_OF(p->repetition_penalty, 1.0f); /* edits that raise no logit */
+    p->presence_penalty = fabsf(p->presence_penalty);
+    p->frequency_penalty = fabsf(p->frequency_penalty);
+    for (uint32_t i = 0; i < p->bias_count; i++)
+        s->bias[i].bias = -fabsf(s->bias[i].bias);
 }
 
 static void make_settings(struct scene *s)
@@ -302,11 +309,12 @@ static void draw_whole(const struct subject *u, const struct scene *s, struct sa
 }
 
 /* What a device makes of the row: sums in another order, and off by a part of `error`. */
-static void make_best(struct scene *s, double error, struct candidate *list, struct sampler_best *ret)
+static void make_best(struct scene *s, double error, bool edited, struct candidate *list,
+                      struct sampler_best *ret)
 {
     long double sum = 0, mass = 0;
     for (uint32_t i = 0; i < s->vocab; i++)
-        list[i] = (struct candidate){s->edited[i], i};
+        list[i] = (struct candidate){edited ? s->edited[i] : s->raw[i], i};
     qsort(list, s->vocab, sizeof(list[0]), order);
     for (uint32_t i = s->vocab; i-- > 0;) {
         float below = list[i].logit - list[0].logit;
@@ -316,7 +324,7 @@ static void make_best(struct scene *s, double error, struct candidate *list, str
     double off = rng_uniform(&s->rng) * 2 - 1;
     *ret = (struct sampler_best){.list = list,
                                  .vocab = s->vocab,
-                                 .edited = true,
+                                 .edited = edited,
                                  .sum = (double)sum * (1 + error * off),
                                  .mass = (double)mass * (1 + error * off),
                                  .error = error};
@@ -339,6 +347,7 @@ static enum use use_of(const struct sampler_params *p)
 
 struct tally {
     uint32_t drawn[USES], sufficed[USES]; /* of lists of 64 and more, without logprobs */
+    uint32_t lowered, lowered_sufficed;   /* of lists of 300 and more that lack edits */
     uint32_t logprobs, logprobs_sufficed;
 };
 
@@ -355,6 +364,39 @@ static void count_draw(struct tally *t, const struct scene *s, const struct samp
     }
 }
 
+static bool lowers_only(const struct sampler_params *p)
+{
+    bool lowers = p->repetition_penalty >= 1 && p->presence_penalty >= 0 && p->frequency_penalty >= 0;
+    for (uint32_t i = 0; i < p->bias_count; i++)
+        lowers = lowers && p->bias[i].bias <= 0;
+    return lowers;
+}
+
+/* Lists of the model's logits, where the draw's are others. */
+static void compare_unedited(struct scene *s, const struct subject *u, const struct sampled *want,
+                             struct tally *tally)
+{
+    static struct candidate list[VOCAB_MAX];
+    static const uint32_t counts[] = {1, 2, 6, 20, 64, 300, 700, VOCAB_MAX};
+    struct sampler_best best;
+    const struct sampler_params *p = &s->params;
+    make_best(s, 1e-12, false, list, &best);
+    for (uint32_t i = 0; i < COUNT_OF(counts) && has_edits(p, s->outputs); i++) {
+        struct sampled got = {.id = UINT32_MAX};
+        best.count = MIN_OF(counts[i], s->vocab);
+        bool sufficed = sampler_draw_best(u->sampler, u->scratch, &best, s->position, s->outputs, &got);
+        if (sufficed)
+            assert_same_by(s, &got, want, is_same_float);
+        else
+            assert_int_equal(got.id, UINT32_MAX);
+        if (best.count < 300 || 2 * best.count > s->vocab || p->logprobs || !lowers_only(p) ||
+            !isfinite(best.list[0].logit) || (use_of(p) != TOP_K && use_of(p) != GREEDY) || p->top_k > 100)
+            continue;
+        tally->lowered++;
+        tally->lowered_sufficed += sufficed;
+    }
+}
+
 static void compare_lists(struct scene *s, const struct subject *u, const struct sampled *want,
                           struct tally *tally)
 {
@@ -362,7 +404,7 @@ static void compare_lists(struct scene *s, const struct subject *u, const struct
     static const uint32_t counts[] = {1, 2, 6, 20, 64, 300, 1024, VOCAB_MAX};
     static const double errors[] = {1e-15, 1e-12, 1e-6, 1e-2};
     struct sampler_best best;
-    make_best(s, errors[rng_below(&s->rng, COUNT_OF(errors))], list, &best);
+    make_best(s, errors[rng_below(&s->rng, COUNT_OF(errors))], true, list, &best);
     for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
         struct sampled got = {.id = UINT32_MAX};
         best.count = MIN_OF(counts[i], s->vocab);
@@ -390,6 +432,7 @@ static void compare(uint64_t seed, struct tally *tally)
         draw_whole(&u, &s, &whole);
         assert_same_by(&s, &whole, &want, is_near_float);
         compare_lists(&s, &u, &whole, tally);
+        compare_unedited(&s, &u, &whole, tally);
         arena_free(u.a);
     }
 }
@@ -411,6 +454,8 @@ TEST(lists_suffice_where_they_can)
         assert_true(t.drawn[i] >= 100);
     }
     print_message("logprobs: %u of %u\n", t.logprobs_sufficed, t.logprobs);
+    print_message("edits that lower logits: %u of %u\n", t.lowered_sufficed, t.lowered);
+    assert_true(t.lowered >= 30 && t.lowered_sufficed * 10 >= t.lowered * 8);
     assert_int_equal(t.sufficed[GREEDY], t.drawn[GREEDY]);
     assert_true(t.sufficed[TOP_K] * 10 >= t.drawn[TOP_K] * 7);
     assert_true(t.sufficed[TOP_P] * 10 >= t.drawn[TOP_P] * 6);
@@ -428,7 +473,7 @@ static void make_simple(struct scene *s, const float *logits, uint32_t count, ui
     memcpy(s->logits, logits, count * sizeof(*logits));
     sampler_params_default(&s->params);
     plain_edits(s);
-    make_best(s, 1e-12, list, best);
+    make_best(s, 1e-12, true, list, best);
     best->count = listed;
 }
 
@@ -477,6 +522,26 @@ TEST(an_end_of_top_p_within_the_error_refuses)
     s.params.top_p = 0.5f;
     assert_false(suffices(&s, &best));
     s.params.top_p = 0.51f;
+    assert_true(suffices(&s, &best));
+}
+
+/* Token 2 is not in the list, and equals an edited one that is. */
+TEST(an_edited_token_like_the_lists_last_is_not_in_order)
+{
+    static const float logits[] = {-90, 5, 5, -90, -90, 9};
+    static const struct logit_bias bias[] = {{5, -4}, {1, -3}};
+    struct candidate list[6];
+    struct sampler_best best;
+    struct scene s;
+    make_simple(&s, logits, 6, 2, list, &best);
+    best.edited = false;
+    s.params.temperature = 0;
+    assert_true(suffices(&s, &best));
+    memcpy(s.bias, bias, sizeof(bias));
+    s.params.bias = s.bias;
+    s.params.bias_count = 2;
+    assert_false(suffices(&s, &best));
+    s.bias[0].bias = -3.5f;
     assert_true(suffices(&s, &best));
 }
 
