@@ -324,15 +324,15 @@ static bool normalise_message(const struct place *p, json_t *message, const stru
         return refuse_message(p, ".role is missing.");
     if (strcmp(role, "assistant") == 0)
         return normalise_assistant(p, message, limits);
+    bool tool = strcmp(role, "tool") == 0;
     if (strcmp(role, "developer") == 0) {
         if (json_object_set_new(message, "role", json_string("system")) < 0)
             return no_memory(p);
-    } else if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "tool") != 0) {
+    } else if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && !tool) {
         return refuse_message(p, ".role must be system, developer, user, assistant or tool.");
     }
     /* A tool may have nothing to say, and its message comes back in each turn. */
-    bool silent = strcmp(role, "tool") == 0 && json_is_null(json_object_get(message, "content"));
-    return normalise_content(p, message, silent);
+    return normalise_content(p, message, tool && json_is_null(json_object_get(message, "content")));
 }
 
 /* continue_final_message: the last message must have a text that the reply can continue. */

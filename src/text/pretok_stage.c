@@ -25,9 +25,11 @@ static int give(const struct splitting *s, size_t from, size_t until)
 {
     if (from == until)
         return 0;
+    bool first = s->piece->first && from <= s->piece->added;
     const struct pretok_piece part = {.text = slice_sub(s->piece->text, from, until - from),
-                                      .first = s->piece->first && from == 0,
-                                      .copied = s->piece->copied};
+                                      .first = first,
+                                      .copied = s->piece->copied,
+                                      .added = first ? s->piece->added - from : 0};
     return run_stage(s->run, s->next, &part);
 }
 
@@ -126,14 +128,14 @@ static int run_space(const struct splitting *s)
         return -ENOMEM;
     copy[0] = ' ';
     memcpy(copy + 1, text.ptr, text.len);
-    const struct pretok_piece part = {{copy, text.len + 1}, s->piece->first, true};
+    const struct pretok_piece part = {{copy, text.len + 1}, s->piece->first, true, s->piece->added + 1};
     int r = run_stage(s->run, s->next, &part);
     arena_rewind(s->run->scratch, mark);
     return r;
 }
 
-/* `text` with the replacement, in scratch. */
-static int replace_blanks(const struct splitting *s, struct slice *text)
+/* `text` with the replacement, in scratch; `added` grows by what comes in front. */
+static int replace_blanks(const struct splitting *s, struct slice *text, size_t *added)
 {
     struct slice mark = s->stage->replacement;
     size_t blanks = 0, len = 0;
@@ -147,6 +149,7 @@ static int replace_blanks(const struct splitting *s, struct slice *text)
     if (prepend && text->ptr[0] != ' ' && !slice_starts(*text, mark)) {
         memcpy(copy, mark.ptr, mark.len);
         len = mark.len;
+        *added += len;
     }
     for (size_t i = 0; i < text->len; i++) {
         if (text->ptr[i] != ' ') {
@@ -163,8 +166,8 @@ static int replace_blanks(const struct splitting *s, struct slice *text)
 static int run_metaspace(struct splitting *s)
 {
     size_t mark = arena_mark(s->run->scratch);
-    struct pretok_piece copy = {s->piece->text, s->piece->first, true};
-    int r = replace_blanks(s, &copy.text);
+    struct pretok_piece copy = {s->piece->text, s->piece->first, true, s->piece->added};
+    int r = replace_blanks(s, &copy.text, &copy.added);
     s->piece = &copy;
     for (size_t from = 0, end; from < copy.text.len && r == 0; from = end) {
         end = s->stage->splits ? slice_find(copy.text, s->stage->replacement, from + 1) : SIZE_MAX;

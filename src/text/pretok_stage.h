@@ -49,6 +49,8 @@ struct pretok_piece {
     struct slice text;
     bool first;  /* it starts where the whole text starts */
     bool copied; /* it lies in `scratch` */
+    /* Of the first: bytes at its start that the whole text lacks. So a piece after them is first, too. */
+    size_t added;
 };
 
 /* An error of `emit` ends the run. */

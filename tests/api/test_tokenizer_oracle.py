@@ -208,6 +208,16 @@ def test_members_in_any_order(part, tmp_path):
     assert refused < 7 or ROUNDS > 1000
 
 
+def test_what_follows_an_added_blank_starts_the_text_too(tmp_path):
+    t = bytes_alone()
+    t.pre_tokenizer = sequence([pre_tokenizers.Metaspace("▁", "always", split=False), pre_tokenizers.Digits(individual_digits=True),
+                                pre_tokenizers.Metaspace("▁", "first"), level()])
+    ours = Ours(tmp_path, t)
+    for text in ["11", "a1", " 1", "1 1", "é1"]:
+        assert ours.encode(text) == t.encode(text, add_special_tokens=False).ids, text
+    ours.close()
+
+
 # ---- normalizers ----
 
 sequence_of = normalizers.Sequence
