@@ -436,13 +436,8 @@ static bool edit_best(const struct sampler *s, const struct sampler_best *b, uin
     uint32_t count = 0;
     for (uint32_t i = 0; i < b->count; i++) {
         struct candidate c = b->list[i];
-        if (!edit(s, outputs, &c))
-            list[count++] = c;
-    }
-    for (uint32_t i = 0; i < b->count; i++) {
-        struct candidate c = b->list[i];
         uint32_t at = count;
-        if (!edit(s, outputs, &c) || !(c.logit > least))
+        if (edit(s, outputs, &c) && !(c.logit > least))
             continue;
         for (; at > 0 && comes_before(c.logit, c.id, list[at - 1].logit, list[at - 1].id); at--)
             list[at] = list[at - 1];
