@@ -234,7 +234,7 @@ class OtherServer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         for i in range(asked["max_tokens"]):
             self.wfile.write(b'data: {"choices": [{"index": 0, "text": "a"}]}\n\n')
-            time.sleep(0.002)
+            time.sleep(0.02)
         usage = {"prompt_tokens": len(asked["prompt"].split()) * 3, "completion_tokens": asked["max_tokens"]}
         self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode())
 
@@ -258,7 +258,7 @@ def test_bench_measures_another_programs_server_in_the_same_way(other, tmp_path)
     found = json.loads(got.stdout)
     assert found["model"] == "theirs" and found["machine"] is None and found["decode"][0]["read_share"] is None
     assert len(found["prefill"]) == 3 and all(p["found_tokens"] == 0 for p in found["prefill"])
-    assert found["decode"][0]["tokens_per_second"] < 600, "it sends one each 2 ms"
+    assert found["decode"][0]["tokens_per_second"] < 250, "it sends one each 20 ms"
     assert {asked["model"] for asked in other.asked} == {"theirs"}
     table = run(tmp_path, "bench", "--quick", "--tokens", "4", "--url", url).stdout
     assert "no shares of what the machine can do: the server does not say" in table

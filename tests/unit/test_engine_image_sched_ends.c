@@ -29,12 +29,13 @@ static void scene_open(struct scene *s, bool reuse, uint64_t image_cache_bytes)
 {
     struct err e = {""};
     *s = (struct scene){.opts = eyes(reuse), .account = test_account(ACCOUNT_NO_LIMIT)};
-    struct model_opts opts = {.tokens_max = TEST_TOKENS_MAX,
-                              .seqs_max = TEST_SEQS_MAX,
-                              .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
-                              .parts = {.vision = true, .image_pixels_max = PIXELS_MAX},
-                              .device = test_device,
-                              .parent = s->account};
+    struct model_opts opts = {
+        .tokens_max = TEST_TOKENS_MAX,
+        .seqs_max = TEST_SEQS_MAX,
+        .logits_max = engine_logits_max(TEST_SEQS_MAX, TEST_DRAFTS_MAX),
+        .parts = {.compute = test_compute(), .vision = true, .image_pixels_max = PIXELS_MAX},
+        .device = test_device,
+        .parent = s->account};
     if (model_load(EYES, &opts, &s->model, &e) < 0)
         fail_msg("%s", e.text);
     s->opts.parent = s->account;
