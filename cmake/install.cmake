@@ -5,7 +5,8 @@ set(share ${CMAKE_INSTALL_DATADIR})
 
 install(TARGETS plateau RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY models/canary DESTINATION ${share}/plateau/models)
-install(FILES packaging/systemd/plateau.env packaging/systemd/notify-reload.conf DESTINATION ${share}/plateau/systemd)
+install(FILES packaging/systemd/plateau.env packaging/systemd/notify-reload.conf packaging/systemd/gpu.conf
+  DESTINATION ${share}/plateau/systemd)
 install(DIRECTORY packaging/grafana packaging/prometheus DESTINATION ${share}/plateau)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES packaging/debian/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -111,6 +111,7 @@ def test_an_installation(tmp_path, prefix, ini):
     top = tmp_path / prefix[1:]
     assert (tmp_path / ini).read_text() == (ROOT / "packaging/systemd/plateau.ini").read_text()
     assert f"ExecStart={prefix}/bin/plateau serve" in (top / "lib/systemd/system/plateau.service").read_text()
+    assert {p.name for p in (top / "share/plateau/systemd").iterdir()} >= {"plateau.env", "notify-reload.conf", "gpu.conf"}
     pages = {p.name for p in (top / "share/man/man1").iterdir()}
     assert pages == {"plateau.1.gz", *(f"plateau-{c}.1.gz" for c in COMMANDS)}
     assert gzip.decompress((top / "share/man/man5/plateau.ini.5.gz").read_bytes()).decode() == run("manual", "ini")

@@ -3,11 +3,13 @@
 import pathlib
 import random
 import sys
+import types
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/gates"))
 
+import gate_soak
 import stats
 
 
@@ -62,3 +64,13 @@ def test_the_error_of_a_slope():
         slopes.append(abs(stats.slope(xs, ys) - 2) / stats.slope_error(xs, ys))
     assert sum(s < 2 for s in slopes) > 260  # about 95 % within twice the error
     assert stats.slope_error([1, 2], [5, 9]) == 0
+
+
+def test_own_memory_is_taken_without_the_most_that_recorded_steps_had():
+    def samples(*pairs):
+        rows = [{"own": own, "accounts": {"process/a/recorded steps": steps, "cuda:0/a/recorded steps": 9}} for own, steps in pairs]
+        return types.SimpleNamespace(rows=rows, column=lambda name: [row[name] for row in rows])
+
+    warming, sampler = samples((50, 1), (55, 5)), samples((60, 3), (62, 8), (63, 2), (70, 9))
+    assert gate_soak.most_recorded(warming, sampler) == 9
+    assert gate_soak.without_recorded(warming, sampler) == [55, 54, 55, 61]

@@ -37,12 +37,26 @@ DEVICE candidate candidate_of(uint64_t rank)
     return {__uint_as_float(bits >> 31 ? bits : ~bits & 0x7fffffffu), (uint32_t)rank};
 }
 
+/* The thread's logits of the row: use(logit, id). AHEAD of them are on their way together. */
+#define AHEAD 12u
+template <class Use> DEVICE void each_logit(const cuda_top &a, const float *x, const Use &use)
+{
+    for (uint32_t from = threadIdx.x; from < a.vocab; from += AHEAD * THREADS) {
+        float some[AHEAD];
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++)
+            some[k] = from + k * THREADS < a.vocab ? x[from + k * THREADS] : -INFINITY;
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++)
+            if (has_logit(some[k]) && is_valid(a, from + k * THREADS))
+                use(some[k], from + k * THREADS);
+    }
+}
+
 DEVICE best best_of(const cuda_top &a, const float *x)
 {
     best mine = {0, CUDA_NONE};
-    for (uint32_t i = threadIdx.x; i < a.vocab; i += THREADS)
-        if (has_logit(x[i]) && is_valid(a, i))
-            mine = better(mine, {x[i], i});
+    each_logit(a, x, [&](float logit, uint32_t id) { mine = better(mine, {logit, id}); });
     return block_best(mine);
 }
 
@@ -54,11 +68,11 @@ DEVICE uint32_t bins_of(const cuda_top &a, const float *x, float max, uint32_t w
     for (uint32_t i = threadIdx.x; i < BINS; i += THREADS)
         bins[i] = 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < a.vocab; i += THREADS) {
-        uint32_t bin = has_logit(x[i]) && is_valid(a, i) ? bin_of(x[i], max) : BINS - 1;
+    each_logit(a, x, [&](float logit, uint32_t) {
+        uint32_t bin = bin_of(logit, max);
         if (bin < BINS - 1)
             atomicAdd(&bins[bin], 1u);
-    }
+    });
     __syncthreads();
     if (threadIdx.x < 32) {
         uint32_t lane = threadIdx.x, each = BINS / 32, own = 0, before = 0, some = 0;
@@ -89,9 +103,10 @@ DEVICE uint32_t take(const cuda_top &a, const float *x, float max, uint32_t bins
     if (threadIdx.x == 0)
         count = 0;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < a.vocab; i += THREADS)
-        if (has_logit(x[i]) && is_valid(a, i) && bin_of(x[i], max) < bins)
-            ranks[atomicAdd(&count, 1u)] = rank_of(x[i], i);
+    each_logit(a, x, [&](float logit, uint32_t id) {
+        if (bin_of(logit, max) < bins)
+            ranks[atomicAdd(&count, 1u)] = rank_of(logit, id);
+    });
     __syncthreads();
     return count;
 }
@@ -124,16 +139,16 @@ DEVICE void sort(uint64_t *ranks, uint32_t count)
 DEVICE double mass_of(const cuda_top &a, const float *x, float max, float temperature)
 {
     double sum = 0;
-    for (uint32_t from = threadIdx.x; from < a.vocab; from += 8 * THREADS) {
-        float eight = 0;
-        for (uint32_t k = 0; k < 8; k++) {
-            uint32_t i = from + k * THREADS;
-            if (i < a.vocab && has_logit(x[i]) && is_valid(a, i))
-                eight += expf((x[i] - max) / temperature);
+    uint32_t count = 0;
+    float eight = 0;
+    each_logit(a, x, [&](float logit, uint32_t) {
+        eight += expf((logit - max) / temperature);
+        if (++count % 8 == 0) {
+            sum += eight;
+            eight = 0;
         }
-        sum += eight;
-    }
-    return block_sum(sum);
+    });
+    return block_sum(sum + eight);
 }
 
 KERNEL __launch_bounds__(THREADS) plateau_top(const cuda_top a)
