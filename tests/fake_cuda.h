@@ -30,6 +30,8 @@ static struct {
     unsigned calls, fail_at; /* fail_at: a number of `calls`; 0: none */
     cuda_result error, lasting;
     bool failed;     /* a call has */
+    int devices;     /* 0: one */
+    bool first_old;  /* the first is of compute capability 7.0 */
     bool differs;    /* the device's wgmma */
     bool makes_none; /* of recorded graphs, or launches none */
     bool launches_none;
@@ -78,7 +80,7 @@ static cuda_result fake_init(unsigned flags)
 }
 static cuda_result fake_device_count(int *count)
 {
-    *count = 1;
+    *count = fake_cuda.devices ? fake_cuda.devices : 1;
 #ifdef TEST_SIMT
     *count = simt_is_here();
 #endif
@@ -108,8 +110,7 @@ static cuda_result fake_device_attribute(int *value, int attribute, int device)
 #else
     const int major = 9, multiprocessors = 132;
 #endif
-    (void)device;
-    *value = attribute == CUDA_ATTRIBUTE_MAJOR             ? major
+    *value = attribute == CUDA_ATTRIBUTE_MAJOR             ? (device == 0 && fake_cuda.first_old ? 7 : major)
              : attribute == CUDA_ATTRIBUTE_MINOR           ? 0
              : attribute == CUDA_ATTRIBUTE_MULTIPROCESSORS ? multiprocessors
                                                            : 227 << 10;

@@ -127,6 +127,7 @@ static void write_loaded(const struct api *a, const struct served_model *m, stru
 {
     buf_printf(ret, ",\"max_model_len\":%u", m->max_model_len);
     json_write_member(ret, "compute", m->compute);
+    json_write_member(ret, "device", m->device);
     /* The promise about tokens: bit-exact in any batch, chunk and cache state, or within a bound. */
     buf_printf(ret, ",\"exact\":%s,\"chat\":%s,\"tokenizer\":%s,", m->exact ? "true" : "false",
                m->template ? "true" : "false", m->tokenizer ? "true" : "false");
@@ -222,6 +223,7 @@ static void write_model_info(const struct served_model *m, struct buf *ret)
         m->use.kind == MODEL_EMBEDS ? "false" : "true", m->max_model_len, s->vocab, s->layers, s->hidden,
         (ull)s->parameters, (ull)s->weight_bytes);
     json_write_member(ret, "compute", m->compute);
+    json_write_member(ret, "device", m->device);
     buf_putc(ret, ',');
     write_use(&m->use, ret);
     buf_puts(ret, ",\"chat_format\":{");

@@ -19,6 +19,7 @@
 static void write_loaded(const struct served_model *m, struct buf *ret)
 {
     json_write_member(ret, "compute", m->compute);
+    json_write_member(ret, "device", m->device);
     json_write_member(ret, "use", model_kind_name(m->use.kind));
     buf_printf(ret, ",\"max_model_len\":%u,\"exact\":%s,\"chat\":%s,\"images\":%s", m->max_model_len,
                m->exact ? "true" : "false", m->template ? "true" : "false",

@@ -118,9 +118,9 @@ static int open_accounts(struct runtime *rt, struct account **machine, struct ac
     const struct account_numbers root = account_numbers(ledger_root(rt->ledger));
     int r = account_open(ledger_root(rt->ledger), "evaluation", ACCOUNT_ANON, root.limit - root.reserved,
                          machine);
-    if (r == 0 && rt->device_root)
-        r = account_open(rt->device_root, "evaluation", ACCOUNT_DEVICE,
-                         account_numbers(rt->device_root).limit, device);
+    struct account *on_device = rt->device_roots[runtime_domain(rt)];
+    if (r == 0 && on_device)
+        r = account_open(on_device, "evaluation", ACCOUNT_DEVICE, account_numbers(on_device).limit, device);
     return r;
 }
 
@@ -135,7 +135,7 @@ static int evaluate(struct runtime *rt, struct slice text, struct err *e)
                                    .chunks_max = o->eval.chunks,
                                    .reference = o->eval.reference,
                                    .dir = rt->model_dir,
-                                   .device = rt->device,
+                                   .device = runtime_device(rt),
                                    .progress = show,
                                    .arg = &v};
     int r = open_accounts(rt, &machine, &device);

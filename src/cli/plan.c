@@ -239,7 +239,8 @@ static void json_model(const struct planning *p, struct buf *b)
 
 struct sum {
     uint64_t floor_bytes, ceiling_bytes, shared_bytes; /* shared: what the process has once */
-    struct plan_device device;                         /* floor_bytes: of all models */
+    struct plan_device devices[DOMAINS_MAX];           /* floor_bytes: of all models there */
+    uint32_t device_count;
     uint32_t models;
 };
 
@@ -252,6 +253,19 @@ static int options_of(const struct settings *o, const char *dir, const char *id,
         if (strcmp(section, id) == 0 || strcmp(section, dir) == 0)
             break;
     return settings_of_model(o, section, ret, e);
+}
+
+static void add_device(struct sum *sum, const struct plan_device *d)
+{
+    if (!d->name)
+        return;
+    uint32_t i = 0;
+    while (i < sum->device_count && strcmp(sum->devices[i].name, d->name) != 0)
+        i++;
+    uint64_t others = i < sum->device_count ? sum->devices[i].floor_bytes : 0;
+    sum->device_count = MAX_OF(sum->device_count, i + 1);
+    sum->devices[i] = *d;
+    sum->devices[i].floor_bytes += others;
 }
 
 static int plan_directory(const struct settings *o, const char *dir, const char *id, struct sum *sum,
@@ -277,9 +291,7 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
         if (p.plan.lines[i].depth == 0 && p.plan.lines[i].domain == 0 &&
             strcmp(p.plan.lines[i].name, id) == 0)
             sum->floor_bytes += p.plan.lines[i].floor_bytes;
-    uint64_t on_device = sum->device.floor_bytes + p.plan.device.floor_bytes;
-    sum->device = p.plan.device;
-    sum->device.floor_bytes = on_device;
+    add_device(sum, &p.plan.device);
     sum->shared_bytes = p.plan.limit_bytes - p.plan.model_bytes;
     sum->ceiling_bytes = p.plan.ceiling_bytes;
     if (sum->models++ > 0)
@@ -369,7 +381,9 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
     if (r < 0)
         return r;
     uint64_t together = sum.floor_bytes + sum.shared_bytes;
-    bool fits = together <= sum.ceiling_bytes && sum.device.floor_bytes <= sum.device.ceiling_bytes;
+    bool fits = together <= sum.ceiling_bytes;
+    for (uint32_t i = 0; i < sum.device_count; i++)
+        fits &= sum.devices[i].floor_bytes <= sum.devices[i].ceiling_bytes;
     buf_printf(json, "],\"floor_bytes\":%llu,\"ceiling_bytes\":%llu,\"fits\":%s}\n", (ull)together,
                (ull)sum.ceiling_bytes, fits ? "true" : "false");
     if (o->json)
@@ -380,11 +394,12 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
             sum.models, bytes_text(together).text, bytes_text(sum.shared_bytes).text,
             bytes_text(sum.ceiling_bytes).text,
             together <= sum.ceiling_bytes ? "they fit." : "they do not fit together.");
-    if (!o->json && sum.models > 1 && sum.device.name)
-        printf("On device %s all need at least %s at once. Its ceiling is %s: %s\n", sum.device.name,
-               bytes_text(sum.device.floor_bytes).text, bytes_text(sum.device.ceiling_bytes).text,
-               sum.device.floor_bytes <= sum.device.ceiling_bytes ? "they fit."
-                                                                  : "they do not fit together.");
+    for (uint32_t i = 0; i < sum.device_count && !o->json && sum.models > 1; i++) {
+        const struct plan_device *d = &sum.devices[i];
+        printf("On device %s its models need at least %s at once. Its ceiling is %s: %s\n", d->name,
+               bytes_text(d->floor_bytes).text, bytes_text(d->ceiling_bytes).text,
+               d->floor_bytes <= d->ceiling_bytes ? "they fit." : "they do not fit together.");
+    }
     return fits ? json->error : -ENOMEM;
 }
 

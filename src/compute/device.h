@@ -1,8 +1,8 @@
 /* device.h - what computes: the CPU with its kernels and the process's pool of workers, or another backend's.
  *
- * A process opens it once. Models are loaded for it, and their engines take turns by step: two never compute
- * at once, longest waiting first. Between begin and end of a turn an engine computes a step with its drafts,
- * or pieces of an image. Any thread, except where stated. */
+ * A process opens each one once. Models are loaded for it, and their engines take turns by step: two never
+ * compute at once, longest waiting first. Between begin and end of a turn an engine computes a step with its
+ * drafts, or pieces of an image. Any thread, except where stated. */
 #ifndef PLATEAU_COMPUTE_DEVICE_H
 #define PLATEAU_COMPUTE_DEVICE_H
 

@@ -47,13 +47,40 @@ static int choose_cuda(const char *text, uint64_t limit, struct device_choice *r
     return 1;
 }
 
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (*words && text && strcmp(text, *words) != 0)
+        words++;
+    return !text || *words;
+}
+
+/* Whether a GPU has --compute and --kv-dtype. */
+static bool may_be_gpu(const struct model_options *o)
+{
+    static const char *const words[] = {"auto", "bf16", "f32", NULL};
+    return is_one_of(o->compute, words) && is_one_of(o->kv_dtype, words);
+}
+
+/* The first GPU that suits, else the CPU. */
+static int choose_auto(const struct settings *o, struct device_choice *ret, struct err *e)
+{
+    uint64_t limit = o->process.device_memory_limit;
+    uint32_t count = may_be_gpu(&o->model) ? cuda_device_count() : 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (cuda_device_suits(i) && cuda_device_room(i) > 0)
+            return choose_cuda(cuda_device_name(i), limit, ret, e);
+    return 0;
+}
+
 int device_choose(const struct settings *o, struct device_choice *ret, struct err *e)
 {
     const char *text = o->process.device ? o->process.device : "auto";
-    *ret = (struct device_choice){.backend = &backend_cpu};
-    if (strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0)
-        return 0;
     uint64_t limit = o->process.device_memory_limit;
+    *ret = (struct device_choice){.backend = &backend_cpu};
+    if (strcmp(text, "cpu") == 0)
+        return 0;
+    if (strcmp(text, "auto") == 0)
+        return choose_auto(o, ret, e);
     int r = choose_cuda(text, limit, ret, e);
     if (r <= 0)
         return r;
@@ -63,6 +90,51 @@ int device_choose(const struct settings *o, struct device_choice *ret, struct er
                        CUDA_DEVICES_MAX - 1, COUNT_OF(fake_names) - 1);
     ret->memory.ceiling_bytes = limit ? limit : FAKE_BYTES;
     return 0;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static int add_choice(const struct settings *o, struct device_choices *ret, struct err *e)
+{
+    struct device_choice c;
+    int r = device_choose(o, &c, e);
+    for (uint32_t i = 0; i < ret->count && r == 0; i++)
+        if (is_same(ret->list[i].memory.name, c.memory.name))
+            return 0;
+    ASSERT(ret->count < COUNT_OF(ret->list)); /* the CPU, and each device that has a name */
+    if (r == 0)
+        ret->list[ret->count++] = c;
+    return r;
+}
+
+int device_choose_all(const struct settings *o, struct device_choices *ret, struct err *e)
+{
+    const char *section;
+    struct settings own;
+    *ret = (struct device_choices){.count = 0};
+    int r = add_choice(o, ret, e);
+    for (uint32_t i = 0; r == 0 && (section = settings_section(o, i)); i++) {
+        r = settings_of_model(o, section, &own, e);
+        if (r == 0 && (r = add_choice(&own, ret, e)) < 0)
+            (void)err_prefix(e, r, "[model %s]", section);
+    }
+    return r;
+}
+
+int device_choice_domain(const struct device_choice *c, const struct plan_process *p, uint32_t *ret,
+                         struct err *e)
+{
+    *ret = 0;
+    if (!c->memory.name)
+        return 0;
+    for (uint32_t i = 0; i < p->device_count && *ret == 0; i++)
+        *ret = is_same(p->devices[i].name, c->memory.name) ? i + 1 : 0;
+    return *ret > 0 ? 0
+                    : err_set(e, -ENODEV, "device %s was not opened at the start: restart the server",
+                              c->memory.name);
 }
 
 int device_choice_open(const struct device_choice *c, uint32_t workers, struct account *stacks,

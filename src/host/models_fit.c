@@ -3,6 +3,7 @@
 
 #include "base/bytes_text.h"
 #include "base/log.h"
+#include "host/device_choice.h"
 #include "host/model_hint.h"
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
@@ -34,6 +35,13 @@ int models_plan_one(const struct models *m, uint32_t index, const struct plan_pr
     if (r == 0)
         runtime_set_plan(p, s);
     return r;
+}
+
+int models_place(struct models *m, uint32_t index, struct err *e)
+{
+    struct device_choice device;
+    int r = device_choose(&m->own[index], &device, e);
+    return r < 0 ? r : device_choice_domain(&device, &m->process, &m->list[index].device, e);
 }
 
 /* Its files were there when it was listed. */
@@ -158,7 +166,7 @@ static int plan_several(struct models *m, struct err *e)
     return 0;
 }
 
-int models_plan(struct models *m, struct err *e)
+static int plan_process(struct models *m, struct err *e)
 {
     struct planning p;
     if (models_are_several(m))
@@ -171,4 +179,12 @@ int models_plan(struct models *m, struct err *e)
         return 0;
     }
     return p.unreadable ? model_hint(m->list[0].dir, r, e) : r;
+}
+
+int models_plan(struct models *m, struct err *e)
+{
+    int r = plan_process(m, e);
+    for (uint32_t i = 0; i < m->count && r == 0; i++)
+        r = models_place(m, i, e);
+    return r;
 }

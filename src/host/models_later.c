@@ -112,6 +112,8 @@ static int fill(struct later *l, const char *path, struct err *e)
     if (r == 0)
         r = models_settle(m, index, e);
     if (r == 0)
+        r = models_place(m, index, e);
+    if (r == 0)
         r = registry_check_names(l->registry, &m->list[index], e);
     if (r == 0)
         plan(m, index);

@@ -29,6 +29,8 @@ static inline bool models_are_several(const struct models *m)
 /* Plans one model into *s; `p` has the plan. 0, or an error of planning_make(). */
 int models_plan_one(const struct models *m, uint32_t index, const struct plan_process *process,
                     struct model_settings *s, struct planning *p, struct err *e);
+/* Finds the model's device in the process. 0, -EINVAL, -ENODEV. */
+int models_place(struct models *m, uint32_t index, struct err *e);
 /* Logs that a model cannot be served, and why. */
 void models_tell_unusable(const struct model_settings *s, const struct err *why);
 

@@ -68,10 +68,12 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                            : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
                                  .threads_bytes = device_stack_bytes(p->workers),
                                  .text_bytes = TEXT_BYTES_LEAST};
-    struct device_choice device;
+    struct device_choices devices;
     struct err ignored;
-    if (device_choose(o, &device, &ignored) == 0 && device.memory.name)
-        ret->devices[ret->device_count++] = device.memory;
+    (void)device_choose_all(o, &devices, &ignored); /* open_devices() reports it */
+    for (uint32_t i = 0; i < devices.count; i++)
+        if (devices.list[i].memory.name)
+            ret->devices[ret->device_count++] = devices.list[i].memory;
     if (p->sees)
         ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
     if (p->sees && !p->serves)
@@ -104,6 +106,7 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
     char where[DOMAIN_HOLDER_BYTES] = "";
     const char *from = p->ceiling_from ? p->ceiling_from : "see --memory-limit";
     char context[96] = "", seqs[96] = "", image_sched[96] = "";
+    const char *elsewhere = "";
     const struct model_vision *v = &p->model.shape.vision;
     if (why->context)
         snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
@@ -120,11 +123,13 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
     if (why->domain > 0) {
         snprintf(where, sizeof(where), " on device %s", p->plan.process.devices[why->domain - 1].name);
         from = "see --device-memory-limit";
+        elsewhere = " With --device cpu it computes in the machine's memory.";
     }
     return err_set(
-        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s", name,
+        e, -ENOMEM, "%s does not fit%s: it needs at least %s, and the ceiling is %s (%s).%s%s%s%s%s", name,
         where, bytes_text(why->needed_bytes).text, bytes_text(why->ceiling_bytes).text, from, context, seqs,
-        context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.", image_sched);
+        context[0] || seqs[0] ? "" : " No shorter context or smaller batch would fit.", image_sched,
+        elsewhere);
 }
 
 /* With several models, a context without --max-model-len leaves three quarters of the ceiling to the
@@ -159,7 +164,8 @@ static void limit_model(const struct planning *p, struct plan_process *process)
 }
 
 /* With `process` as given, or, without limits of its own, with the texts that the model leaves room for. */
-static int make(struct planning *p, struct plan_process *process, struct plan_refusal *why)
+static int make(struct planning *p, const struct device_choice *device, struct plan_process *process,
+                struct plan_refusal *why, struct err *e)
 {
     int r = -ENOMEM;
     for (int least = 0; least <= 1 && r == -ENOMEM; least++) {
@@ -167,7 +173,8 @@ static int make(struct planning *p, struct plan_process *process, struct plan_re
             *process = *p->process;
         else
             planning_process(p, least, process);
-        p->model.domain = process->device_count;
+        if (device_choice_domain(device, process, &p->model.domain, e) < 0)
+            return -ENODEV;
         if (p->model_bytes_max)
             limit_model(p, process);
         struct plan_wish wish = wish_of(p, process);
@@ -230,7 +237,9 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
     if (r < 0)
         return r;
     p->sees |= p->model.shape.vision.present;
-    r = make(p, &process, &why);
+    r = make(p, &device, &process, &why, e);
+    if (r == -ENODEV)
+        return r;
     if (r == -EINVAL)
         return err_set(e, r, "--max-model-len %u: %s was made for %u tokens",
                        p->settings->model.engine.max_model_len, name, why.context_max);

@@ -182,41 +182,52 @@ static int open_store(struct runtime *rt, struct err *e)
     return store_open(&opts, &rt->store, e);
 }
 
-/* The root account of the device's memory, and a budget for the caches there. */
-static int open_device_memory(struct runtime *rt)
+/* The root account of a device's memory, and a budget for the caches there. */
+static int open_device_memory(struct runtime *rt, uint32_t i)
 {
-    const struct domain *domain = rt->device->domain;
-    const struct plan_process *p = &rt->process;
+    const struct domain *domain = rt->devices[i]->domain;
     if (domain == domain_machine())
         return 0;
-    ASSERT(p->device_count == 1);
-    uint64_t ceiling = p->devices[0].ceiling_bytes;
-    int r = ledger_open_root(rt->ledger, domain, ceiling, &rt->device_root);
+    uint64_t ceiling = plan_ceiling_bytes(&rt->process, i);
+    int r = ledger_open_root(rt->ledger, domain, ceiling, &rt->device_roots[i]);
     if (r < 0)
         return r;
-    account_set_planned(rt->device_root, ceiling);
+    account_set_planned(rt->device_roots[i], ceiling);
     holders_add_domain(rt->holders, domain, MIN_OF(rt->settings->model.engine.prefix_cache_bytes, ceiling));
     return 0;
 }
 
-static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
+static int open_devices(struct runtime *rt, const struct device_choices *c, uint32_t workers, struct err *e)
 {
-    struct device_choice device;
-    int r = device_choose(rt->settings, &device, e);
-    if (r < 0)
-        return r;
-    footprint_open_heap();
-    r = open_ledger(rt);
-    if (r == 0)
-        r = device_choice_open(&device, workers, rt->threads, &rt->device);
-    if (r == 0)
-        r = open_device_memory(rt);
-    if (r < 0) {
-        err_set(e, r, "accounts and worker threads could not be opened: %s", strerror(-r));
-        runtime_close(rt);
-        return r;
+    for (uint32_t k = 0; k < c->count; k++) {
+        const char *name = c->list[k].memory.name;
+        uint32_t i;
+        struct err ignored;
+        if (device_choice_domain(&c->list[k], &rt->process, &i, &ignored) < 0)
+            continue; /* no model that is served has it */
+        int r = device_choice_open(&c->list[k], workers, rt->threads, &rt->devices[i]);
+        if (r == 0)
+            r = open_device_memory(rt, i);
+        if (r < 0 && name)
+            return err_set(e, r, "device %s could not be opened: %s; --device cpu does without it", name,
+                           strerror(-r));
+        if (r < 0)
+            return err_set(e, r, "worker threads could not be opened: %s", strerror(-r));
     }
-    r = open_store(rt, e);
+    return 0;
+}
+
+static int open_process(struct runtime *rt, const struct device_choices *devices, uint32_t workers,
+                        struct err *e)
+{
+    footprint_open_heap();
+    int r = open_ledger(rt);
+    if (r < 0)
+        err_set(e, r, "accounts could not be opened: %s", strerror(-r));
+    if (r == 0)
+        r = open_devices(rt, devices, workers, e);
+    if (r == 0)
+        r = open_store(rt, e);
     if (r < 0)
         runtime_close(rt);
     return r;
@@ -225,8 +236,10 @@ static int open_process(struct runtime *rt, uint32_t workers, struct err *e)
 int runtime_open_process(const struct settings *o, const struct plan_process *process, uint32_t workers,
                          struct runtime *ret, struct err *e)
 {
+    struct device_choices devices;
     *ret = (struct runtime){.settings = o, .process = *process};
-    return open_process(ret, workers, e);
+    int r = device_choose_all(o, &devices, e);
+    return r < 0 ? r : open_process(ret, &devices, workers, e);
 }
 
 /* ---- one model ---- */
@@ -234,6 +247,7 @@ int runtime_open_process(const struct settings *o, const struct plan_process *pr
 int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
                  struct err *e)
 {
+    struct device_choices devices;
     *ret = (struct runtime){.settings = o};
     struct planning *p = &ret->planning;
     *p = (struct planning){.settings = o,
@@ -254,7 +268,9 @@ int runtime_open(const struct settings *o, const struct runtime_opts *opts, stru
         return r;
     runtime_set_plan(p, &ret->model_settings);
     ret->process = p->plan.process;
-    r = open_process(ret, p->workers, e);
+    r = device_choose_all(o, &devices, e);
+    if (r == 0)
+        r = open_process(ret, &devices, p->workers, e);
     if (r == 0)
         account_set_planned(ledger_root(ret->ledger), p->plan.limit_bytes);
     return r;
@@ -268,7 +284,7 @@ int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, u
     struct loaded_model_opts opts = {.settings = &rt->model_settings,
                                      .ledger = rt->ledger,
                                      .holders = rt->holders,
-                                     .device = rt->device,
+                                     .device = runtime_device(rt),
                                      .store = rt->store,
                                      .progress = progress,
                                      .arg = progress_arg,
@@ -299,8 +315,10 @@ void runtime_close(struct runtime *rt)
     account_close(rt->ssd_staging);
     guard_free(rt->guard);
     holders_free(rt->holders);
-    account_close(rt->device_root);
-    device_close(rt->device);
+    for (uint32_t i = 0; i < COUNT_OF(rt->devices); i++) {
+        account_close(rt->device_roots[i]);
+        device_close(rt->devices[i]);
+    }
     account_close(rt->media);
     account_close(rt->pull);
     account_close(rt->history);

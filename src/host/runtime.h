@@ -31,8 +31,9 @@ struct runtime {
     struct holders *holders;                         /* all sets of pools */
     struct guard *guard;                             /* NULL: a process with one model needs no guard */
     uint64_t heap_bytes;                             /* reserved there */
-    struct device *device;
-    struct account *device_root; /* of its memory; NULL: that is the machine's */
+    /* By plan_model.domain: [0] is the CPU; NULL: no model has it. */
+    struct device *devices[DOMAINS_MAX];
+    struct account *device_roots[DOMAINS_MAX]; /* of their memory; [0] is NULL: that is the machine's */
     struct account *ssd_staging, *ssd_table;
     struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
     /* Of the one model of runtime_load(). */
@@ -76,6 +77,15 @@ int runtime_open_process(const struct settings *o, const struct plan_process *pr
  * fit: e says what would. On failure the runtime is closed. */
 int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
                  struct err *e);
+/* Of a process with one model: the domain of its device, and the device. */
+static inline uint32_t runtime_domain(const struct runtime *rt)
+{
+    return rt->process.device_count;
+}
+static inline struct device *runtime_device(const struct runtime *rt)
+{
+    return rt->devices[runtime_domain(rt)];
+}
 /* Loads the model and starts its engine. Any one thread. */
 int runtime_load(struct runtime *rt, int (*progress)(void *arg, uint64_t done, uint64_t total),
                  void *progress_arg, struct err *e);

@@ -39,7 +39,7 @@ static int open_registry(struct server *s, struct err *e)
     struct registry_opts opts = s->live.started.registry;
     opts.ledger = s->rt.ledger;
     opts.threads = s->rt.threads;
-    opts.device = s->rt.device;
+    memcpy(opts.devices, s->rt.devices, sizeof(opts.devices));
     opts.holders = s->rt.holders;
     opts.store = s->rt.store;
     opts.guard = s->rt.guard;

@@ -20,13 +20,13 @@ const struct setting_row settings_table[] = {
      FIRST | COMMAND_ANY | COMMAND_EVAL | COMMAND_PULL,
      "ceiling of all memory; 0: what the cgroup and the machine leave"},
     {GROUP_MODEL, "device", "NAME", SETTING_TEXT, AT(process.device), 0, 0, "auto",
-     COMMAND_ANY | COMMAND_EVAL,
-     "where models compute: auto, cpu, cuda:N (an NVIDIA GPU), or fake:N, plain memory that behaves as a "
-     "GPU's "
-     "does, for tests; auto means cpu"},
+     COMMAND_ANY | COMMAND_EVAL | SECTION,
+     "where models compute: cpu, cuda:N (an NVIDIA GPU), or fake:N (plain memory, for tests); auto: the "
+     "first "
+     "GPU that suits, else the CPU"},
     {GROUP_MODEL, "device-memory-limit", "BYTES", SETTING_BYTES, AT(process.device_memory_limit), 0, 1e15,
      "0", COMMAND_ANY | COMMAND_EVAL,
-     "ceiling of the memory of --device, where that is not the machine's; 0: all of it"},
+     "ceiling of the memory of each --device that has its own; 0: all of it"},
     {GROUP_MODEL, "max-model-len", "TOKENS", SETTING_COUNT, AT(model.engine.max_model_len), 0, 1e7, "0",
      FIRST | COMMAND_ANY | COMMAND_PULL | SECTION,
      "context length: prompt and answer together; 0: the model's own, or what fits"},

@@ -44,6 +44,7 @@ struct model_settings {
     bool preload; /* loaded at the start; the server is not ready before */
     struct model_options options;
     uint32_t tokens_max; /* of one step */
+    uint32_t device;     /* index into registry_opts.devices */
     /* As the last load, or the start, found it; planned: they are there. */
     bool planned;
     struct plan plan; /* its accounts' limits; what a load reserves before it begins is plan.load_bytes */

@@ -446,7 +446,7 @@ int registry_want(struct registry *r, uint32_t index, bool operator, struct regi
     int error = r->stopping ? shut_down(why) : 0;
     if (error == 0) {
         e->waiters++;
-        r->device.told |= operator;
+        registry_device_state(e)->told |= operator;
         atomic_store(&e->cancel, false);
         begin_load(e, operator);
     }

@@ -51,6 +51,7 @@ struct served_model {
     struct grammar_cache *grammars;   /* NULL: no constrained decoding */
     int64_t created_s;                /* since 1970; of the load */
     const char *compute;              /* "f32", "int16", "int8" */
+    const char *device;               /* "cpu", "cuda:0" */
     struct drafting_opts drafting;
     bool exact; /* the same tokens in any batch, chunk and cache state, with and without drafts */
 };
@@ -68,7 +69,7 @@ struct registry_opts {
     struct holders *holders; /* as engine_opts.holders */
     /* Makes room for loads, and unloads idle models when it must; NULL: only loads unload them. */
     struct guard *guard;
-    struct device *device;
+    struct device *devices[DOMAINS_MAX]; /* by plan_model.domain; NULL: no model has it */
     struct store *store;                 /* of the SSD tier, for all models; NULL: none */
     const struct model_settings *models; /* copied; what they point at is borrowed */
     uint32_t model_count;                /* 1 .. REGISTRY_MODELS_MAX */

@@ -13,23 +13,26 @@
 
 #define AGAIN_NS (600 * NS_PER_S)
 
-bool registry_device_is_lost(struct registry *r, uint64_t now_ns)
+bool registry_device_is_lost(const struct entry *e, uint64_t now_ns)
 {
-    bool lost = atomic_load(&r->opts.device->lost);
-    if (lost && r->device.lost_ns == 0) {
-        r->device.lost_ns = now_ns;
-        r->device.told = false;
-        LOG_ERROR("device_lost", "device=%s", r->opts.device->domain->name);
+    const struct device *d = registry_device_of(e);
+    struct registry_device *state = registry_device_state(e);
+    bool lost = atomic_load(&d->lost);
+    if (lost && state->lost_ns == 0) {
+        state->lost_ns = now_ns;
+        state->told = false;
+        LOG_ERROR("device_lost", "device=%s", d->domain->name);
     }
     return lost;
 }
 
 /* A model, or a load or unload under way, may have memory of it. */
-static bool is_used(const struct registry *r)
+static bool is_used(const struct registry *r, uint32_t device)
 {
     for (uint32_t i = 0; i < registry_count(r); i++) {
         const struct entry *e = &r->entries[i];
-        if (e->state == MODEL_READY || e->state == MODEL_DRAINING || e->has_thread)
+        if (e->known.device == device &&
+            (e->state == MODEL_READY || e->state == MODEL_DRAINING || e->has_thread))
             return true;
     }
     return false;
@@ -40,24 +43,27 @@ static bool stays_off(const struct registry_device *d)
     return d->before_ns > 0 && d->lost_ns - d->before_ns < AGAIN_NS && !d->told;
 }
 
-int registry_device_ready(struct registry *r, uint64_t now_ns, struct registry_failure *why)
+int registry_device_ready(const struct entry *e, uint64_t now_ns, struct registry_failure *why)
 {
-    const char *name = r->opts.device->domain->name;
-    if (!registry_device_is_lost(r, now_ns))
+    struct registry *r = e->registry;
+    struct device *d = registry_device_of(e);
+    struct registry_device *state = registry_device_state(e);
+    const char *name = d->domain->name;
+    if (!registry_device_is_lost(e, now_ns))
         return 0;
-    if (is_used(r))
+    if (is_used(r, e->known.device))
         return -EAGAIN;
-    if (stays_off(&r->device))
+    if (stays_off(state))
         return err_set(&why->e, -EIO,
                        "device %s was lost twice within ten minutes and stays off until an operator loads a "
                        "model",
                        name);
     pthread_mutex_unlock(&r->lock);
-    int error = r->opts.device->ops->reopen(r->opts.device);
+    int error = d->ops->reopen(d);
     pthread_mutex_lock(&r->lock);
     if (error < 0)
         return err_set(&why->e, -EIO, "device %s is lost and does not open again", name);
-    r->device = (struct registry_device){.before_ns = r->device.lost_ns};
+    *state = (struct registry_device){.before_ns = state->lost_ns};
     LOG_INFO("device_reopened", "device=%s", name);
     return 0;
 }

@@ -81,7 +81,7 @@ struct registry {
     pthread_cond_t ended; /* the thread of a move has been joined */
     bool poked;           /* there is something to look at; for the registry's thread */
     bool stopping, quit;
-    struct registry_device device;
+    struct registry_device devices[DOMAINS_MAX]; /* as opts.devices */
 };
 
 /* Parsing JSON needs the deepest stack of a load, as in the prep threads. */
@@ -97,12 +97,21 @@ void registry_tell(struct registry *r);
 /* Unloads on the calling thread: the entry is closing, and this its one mover. Not under the lock. */
 void registry_unload_now(struct entry *e);
 
-/* registry_device.c: on the registry's thread, under the lock. True: the device is lost, whatever its models
- * know. */
-bool registry_device_is_lost(struct registry *r, uint64_t now_ns);
+/* The device of a model, and what becomes of it. */
+static inline struct device *registry_device_of(const struct entry *e)
+{
+    return e->registry->opts.devices[e->known.device];
+}
+static inline struct registry_device *registry_device_state(const struct entry *e)
+{
+    return &e->registry->devices[e->known.device];
+}
+/* registry_device.c: on the registry's thread, under the lock. True: the model's device is lost, whatever the
+ * model knows. */
+bool registry_device_is_lost(const struct entry *e, uint64_t now_ns);
 /* Before a load: 0: the device is there. -EAGAIN: later, when models have closed. -EIO: it stays off, `why`
  * says so. Releases the lock while a device begins anew. */
-int registry_device_ready(struct registry *r, uint64_t now_ns, struct registry_failure *why);
+int registry_device_ready(const struct entry *e, uint64_t now_ns, struct registry_failure *why);
 
 /* Under the lock. */
 static inline uint64_t registry_still_ns(const struct entry *e, uint64_t now_ns)

@@ -66,7 +66,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total)
     atomic_store(&e->bytes_done, done);
     if (r->opts.progress)
         r->opts.progress(r->opts.arg, (uint32_t)(e - r->entries), done, total);
-    pace_next(&e->pace, r->opts.device->ops->is_busy(r->opts.device));
+    pace_next(&e->pace, registry_device_of(e)->ops->is_busy(registry_device_of(e)));
     atomic_store(&e->moved_ns, clock_now_ns());
     return atomic_load(&e->cancel);
 }
@@ -195,7 +195,7 @@ static int load(struct entry *e, struct registry_failure *why)
                                      .store = r->opts.store,
                                      .ledger = r->opts.ledger,
                                      .holders = r->opts.holders,
-                                     .device = r->opts.device,
+                                     .device = registry_device_of(e),
                                      .make_room = make_room,
                                      .progress = on_progress,
                                      .step = on_step,
@@ -252,14 +252,15 @@ static void log_loaded(const struct entry *e, uint64_t took_ns)
     const struct model_shape *s = e->served.shape;
     const struct plan *plan = &e->now.plan;
     const char *halves = model_kv_smaller(s); /* beside a shorter context */
-    LOG_INFO("model_loaded",
-             "model=%s form=\"%s\" context=%u%s%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
-             "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s%s\" ms=%llu",
-             e->known.id, s->form, plan->max_model_len, s->longrope ? " longrope=" : "",
-             s->longrope ? s->longrope : "", compute_mode_name(s->compute), (ull)s->weight_bytes,
-             (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
-             model_kv_dtype(s), plan->max_model_len / 2, halves ? " or --kv-dtype " : "",
-             halves ? halves : "", (ull)(took_ns / NS_PER_MS));
+    LOG_INFO(
+        "model_loaded",
+        "model=%s form=\"%s\" context=%u%s%s device=%s compute=%s weights_bytes=%llu set_aside_bytes=%llu "
+        "kv_bytes=%llu kv_dtype=%s kv_halved_by=\"--max-model-len %u%s%s\" ms=%llu",
+        e->known.id, s->form, plan->max_model_len, s->longrope ? " longrope=" : "",
+        s->longrope ? s->longrope : "", e->served.device, compute_mode_name(s->compute), (ull)s->weight_bytes,
+        (ull)plan_load_bytes(plan), (ull)plan_sequence_bytes(&plan->model, plan->max_model_len),
+        model_kv_dtype(s), plan->max_model_len / 2, halves ? " or --kv-dtype " : "", halves ? halves : "",
+        (ull)(took_ns / NS_PER_MS));
 }
 
 static void log_load(const struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns)
@@ -416,7 +417,7 @@ static void start_load(struct entry *e)
     }
     if (!is_its_turn(e))
         return;
-    int error = registry_device_ready(e->registry, clock_now_ns(), &why);
+    int error = registry_device_ready(e, clock_now_ns(), &why);
     if (error == -EAGAIN)
         return;
     if (error < 0) {
@@ -473,7 +474,7 @@ static uint64_t ttl_end_ns(const struct entry *e)
 /* Unloads a model that was idle for its time, or whose device has failed: the next request loads it anew. */
 static void rest(struct entry *e, uint64_t now_ns)
 {
-    int failure = registry_device_is_lost(e->registry, now_ns) ? -ENODEV : engine_failure(e->loaded.engine);
+    int failure = registry_device_is_lost(e, now_ns) ? -ENODEV : engine_failure(e->loaded.engine);
     if (failure == 0 && ttl_end_ns(e) > now_ns)
         return;
     if (failure != 0)

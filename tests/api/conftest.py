@@ -41,6 +41,9 @@ USER_CACHE = os.environ.get("XDG_CACHE_HOME")
 os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
 os.environ["XDG_CACHE_HOME"] = RUNTIME.name + "/cache"
 os.environ.pop("RUNTIME_DIRECTORY", None)
+# Tests are of the CPU also where a GPU is, unless they are run for another device.
+if "PLATEAU_DEVICE" not in os.environ:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 # For a server with a tiny model: the more memory, the more pages, whose tables a start writes.

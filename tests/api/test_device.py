@@ -174,3 +174,63 @@ def test_a_lost_device_begins_anew_once_and_then_waits_for_an_order():
         assert server.http.get("/health").status_code == 200
         for model in ("canary", "qwen3"):
             assert server.http.post(f"/v1/models/{model}/load").status_code == 200
+
+
+# --- several devices ---
+
+
+def two_models(tmp_path, *sections):
+    """Options for the bundled model under two names, and a file with a section for some."""
+    for name in ("one", "two"):
+        (tmp_path / name).symlink_to(MODEL)
+    config = tmp_path / "plateau.ini"
+    config.write_text("".join(f"[model {name}]\ndevice = {device}\n" for name, device in sections))
+    return [tmp_path / "one", tmp_path / "two", "--config", config, "--max-model-len", 1024, "--max-num-seqs", 2]
+
+
+def tokens_of(server, model):
+    ask = {"max_tokens": 12, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+    reply = server.post("/v1/completions", model=model, prompt=prompt_of(1, 100), **ask)
+    assert reply.status_code == 200, reply.text
+    return reply.json()["choices"][0]["token_ids"]
+
+
+@pytest.mark.parametrize("default, sections", [([], [("one", "fake:0")]), (FAKE, [("two", "cpu")]),
+                                               ([], [("one", "fake:0"), ("two", "fake:3")])])
+def test_a_section_has_its_models_device(tmp_path, default, sections):
+    with serving(*two_models(tmp_path, *sections), *default) as server:
+        assert tokens_of(server, "one") == tokens_of(server, "two")
+        places = {"canary": "fake:0" if default else "cpu", "one": "fake:0", "two": dict(sections).get("two", "cpu")}
+        assert {m["id"]: m["device"] for m in server.http.get("/v1/models").json()["data"]} == places
+        for device in {"fake:0", *places.values()} - {"cpu"}:
+            assert {a["name"] for a in roots(server)[device]["children"]} == {m for m, place in places.items() if place == device}
+        there = [model for model, place in places.items() if place == "fake:0"]
+        for model in there:
+            assert server.http.post(f"/v1/models/{model}/unload").status_code == 200
+        until(lambda: roots(server)["fake:0"]["used_bytes"] == 0)
+        want = tokens_of(server, "two")
+        assert [tokens_of(server, model) for model in there] == [want] * len(there)
+
+
+def test_a_lost_device_closes_its_own_models(tmp_path):
+    with serving(*two_models(tmp_path, ("one", "fake:0,seed=2,lost=40"))) as server:
+        want = tokens_of(server, "two")
+        until(lambda: status(server, "one") != 200)
+        until(lambda: server.said("event=device_lost device=fake:0"))
+        assert tokens_of(server, "two") == want
+        until(lambda: status(server, "one") == 200)
+        until(lambda: server.said("event=device_reopened device=fake:0"))
+        assert not server.said("event=model_unloaded model=two")
+
+
+def test_a_plan_counts_each_device(tmp_path):
+    one, two, *options = map(str, two_models(tmp_path, ("one", "fake:0"), ("two", "fake:3")))
+    got = subprocess.run([PROGRAM, "plan", one, two, *options], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 0, got.stderr
+    assert "On device fake:0 its models need" in got.stdout and "On device fake:3 its models need" in got.stdout
+
+
+def test_a_section_with_no_device_is_named(tmp_path):
+    options = map(str, two_models(tmp_path, ("two", "fake:9")))
+    got = subprocess.run([PROGRAM, "serve", *options, "--port", "0"], capture_output=True, text=True, timeout=60)
+    assert got.returncode == 1 and "--device fake:9" in got.stderr

@@ -77,7 +77,7 @@ static void scene_open(void)
                               .threads = scene.threads,
                               .holders = scene.holders,
                               .guard = scene.guard,
-                              .device = test_device,
+                              .devices = {test_device},
                               .models = scene.models,
                               .model_count = MODELS,
                               .plan = plan,

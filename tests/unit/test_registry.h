@@ -142,7 +142,7 @@ static inline int scene_try(struct err *e)
     static const struct registry_faults faults = {on_step, NULL};
     struct registry_opts o = {.ledger = test_ledger(),
                               .threads = scene.threads,
-                              .device = device,
+                              .devices = {device},
                               .models = scene.models,
                               .model_count = MODELS,
                               .models_max = scene.models_max,

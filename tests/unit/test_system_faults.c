@@ -168,7 +168,7 @@ static int make_api(struct err *e)
     static const struct model_settings model = {.id = "none", .dir = "/nowhere"};
     struct registry_opts registry = {.ledger = test_ledger(),
                                      .threads = made.other,
-                                     .device = test_device,
+                                     .devices = {test_device},
                                      .models = &model,
                                      .model_count = 1,
                                      .plan = plan_nothing};

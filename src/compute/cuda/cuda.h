@@ -19,6 +19,8 @@ uint32_t cuda_device_count(void);
 /* The memory of device `index` < count that models may take: all of it, less what its context and the driver
  * need. 0: the driver does not say. */
 uint64_t cuda_device_room(uint32_t index);
+/* Whether device `index` < count is new enough for the kernels. */
+bool cuda_device_suits(uint32_t index);
 /* "cuda:0" */
 const char *cuda_device_name(uint32_t index);
 

@@ -46,6 +46,21 @@ uint64_t cuda_device_room(uint32_t index)
     return bytes > RESERVE_BYTES ? bytes - RESERVE_BYTES : 0;
 }
 
+static unsigned capability_of(const struct cuda_driver *v, int handle)
+{
+    int major = 0, minor = 0;
+    (void)v->device_attribute(&major, CUDA_ATTRIBUTE_MAJOR, handle);
+    (void)v->device_attribute(&minor, CUDA_ATTRIBUTE_MINOR, handle);
+    return (unsigned)(10 * major + minor);
+}
+
+bool cuda_device_suits(uint32_t index)
+{
+    const struct cuda_driver *v = cuda_driver();
+    int handle;
+    return v && v->device_get(&handle, (int)index) == 0 && capability_of(v, handle) >= COMPUTE_LEAST;
+}
+
 const char *cuda_device_name(uint32_t index)
 {
     ASSERT(index < CUDA_DEVICES_MAX);
@@ -119,11 +134,9 @@ static void close_context(struct cuda_device *d)
 static int find_device(struct cuda_device *d, uint32_t index)
 {
     const struct cuda_driver *v = d->driver;
-    int major = 0, minor = 0;
     if (index >= cuda_device_count() || v->device_get(&d->handle, (int)index) != 0)
         return -ENODEV;
-    (void)v->device_attribute(&major, CUDA_ATTRIBUTE_MAJOR, d->handle);
-    (void)v->device_attribute(&minor, CUDA_ATTRIBUTE_MINOR, d->handle);
+    unsigned capability = capability_of(v, d->handle);
     int units = 0, block = 0, unit = 0;
     (void)v->device_attribute(&units, CUDA_ATTRIBUTE_MULTIPROCESSORS, d->handle);
     (void)v->device_attribute(&block, CUDA_ATTRIBUTE_SHARED_BLOCK, d->handle);
@@ -132,11 +145,11 @@ static int find_device(struct cuda_device *d, uint32_t index)
     d->shared_max = (uint32_t)block - CUDA_STATIC_SHARED;
     d->shared_attend = (uint32_t)block - CUDA_ATTEND_STATIC;
     d->shared_unit = (uint32_t)unit;
-    snprintf(d->tier, sizeof(d->tier), "sm_%d%d", major, minor);
-    d->early = major >= 9;
-    d->hopper = major == 9;
-    d->device.flags = FLAG_CUDA | (unsigned)(10 * major + minor);
-    return (unsigned)(10 * major + minor) < COMPUTE_LEAST ? -ENOTSUP : 0;
+    snprintf(d->tier, sizeof(d->tier), "sm_%u", capability);
+    d->early = capability >= 90;
+    d->hopper = capability / 10 == 9;
+    d->device.flags = FLAG_CUDA | capability;
+    return capability < COMPUTE_LEAST ? -ENOTSUP : 0;
 }
 
 /* ---- the device ---- */
