@@ -166,7 +166,7 @@ static int plan_several(struct models *m, struct err *e)
     return 0;
 }
 
-static int plan_process(struct models *m, struct err *e)
+static int plan_all(struct models *m, struct err *e)
 {
     struct planning p;
     if (models_are_several(m))
@@ -183,7 +183,7 @@ static int plan_process(struct models *m, struct err *e)
 
 int models_plan(struct models *m, struct err *e)
 {
-    int r = plan_process(m, e);
+    int r = plan_all(m, e);
     for (uint32_t i = 0; i < m->count && r == 0; i++)
         r = models_place(m, i, e);
     return r;

@@ -70,7 +70,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                  .text_bytes = TEXT_BYTES_LEAST};
     struct device_choices devices;
     struct err ignored;
-    (void)device_choose_all(o, &devices, &ignored); /* open_devices() reports it */
+    (void)device_choose_all(o, &devices, &ignored); /* runtime_open_process() reports it */
     for (uint32_t i = 0; i < devices.count; i++)
         if (devices.list[i].memory.name)
             ret->devices[ret->device_count++] = devices.list[i].memory;

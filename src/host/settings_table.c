@@ -22,8 +22,7 @@ const struct setting_row settings_table[] = {
     {GROUP_MODEL, "device", "NAME", SETTING_TEXT, AT(process.device), 0, 0, "auto",
      COMMAND_ANY | COMMAND_EVAL | SECTION,
      "where models compute: cpu, cuda:N (an NVIDIA GPU), or fake:N (plain memory, for tests); auto: the "
-     "first "
-     "GPU that suits, else the CPU"},
+     "first GPU that suits, else the CPU"},
     {GROUP_MODEL, "device-memory-limit", "BYTES", SETTING_BYTES, AT(process.device_memory_limit), 0, 1e15,
      "0", COMMAND_ANY | COMMAND_EVAL,
      "ceiling of the memory of each --device that has its own; 0: all of it"},

@@ -125,11 +125,10 @@ int packed_set_parts(const struct packed *p, struct model_parts *parts, struct e
     if (!p->present)
         return 0;
     if (parts->backend && parts->backend->apart)
-        return err_set(
-            e, -ENOTSUP,
-            "%s is packed for the CPU: --device cpu takes it, device %s the model that it was packed "
-            "from (%s)",
-            p->path, parts->backend->name, p->about.source);
+        return err_set(e, -ENOTSUP,
+                       "%s is packed for the CPU: --device cpu takes it, device %s the model that it was "
+                       "packed from (%s)",
+                       p->path, parts->backend->name, p->about.source);
     if (parts->quant && parts->quant != p->about.quant)
         return err_set(e, -ENOTSUP, "%s is packed with --quant %s: pack %s again with --quant %s", p->path,
                        quantise_name(p->about.quant), p->about.source, quantise_name(parts->quant));

@@ -369,24 +369,24 @@ void loaded_model_bytes(const struct loaded_model *h, uint64_t *reserved, uint64
 void loaded_model_describe(const struct loaded_model *h, const struct model_settings *s,
                            struct served_model *ret)
 {
-    *ret =
-        (struct served_model){.id = s->id,
-                              .engine = h->engine,
-                              .shape = model_shape(h->model),
-                              .tokenizer = h->tokenizer,
-                              .template = h->template,
-                              .template_kwargs = s->template_kwargs,
-                              .defaults = h->defaults,
-                              .use = h->use,
-                              .max_model_len = s->plan.max_model_len,
-                              .max_tokens_default = s->max_tokens_default,
-                              .syntax = h->syntax,
-                              .grammars = h->grammars,
-                              .created_s = (int64_t)clock_wall_s(),
-                              .compute = compute_mode_name(model_shape(h->model)->compute),
-                              .device = h->device_account ? account_domain(h->device_account)->name : "cpu",
-                              .drafting = s->engine.drafting,
-                              .exact = !s->engine.drafting.optimistic};
+    const char *device = h->device_account ? account_domain(h->device_account)->name : "cpu";
+    *ret = (struct served_model){.id = s->id,
+                                 .engine = h->engine,
+                                 .shape = model_shape(h->model),
+                                 .tokenizer = h->tokenizer,
+                                 .template = h->template,
+                                 .template_kwargs = s->template_kwargs,
+                                 .defaults = h->defaults,
+                                 .use = h->use,
+                                 .max_model_len = s->plan.max_model_len,
+                                 .max_tokens_default = s->max_tokens_default,
+                                 .syntax = h->syntax,
+                                 .grammars = h->grammars,
+                                 .created_s = (int64_t)clock_wall_s(),
+                                 .compute = compute_mode_name(model_shape(h->model)->compute),
+                                 .device = device,
+                                 .drafting = s->engine.drafting,
+                                 .exact = !s->engine.drafting.optimistic};
 }
 
 /* ---- unloading ---- */
