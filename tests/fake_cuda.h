@@ -22,9 +22,12 @@
 #include <sys/mman.h>
 
 #define FAKE_OUT_OF_MEMORY 2
+#define FAKE_NO_CONTEXT    201
 #define FAKE_CAPTURE_ENDED 901
 #define FAKE_LAUNCH_FAILED 719
 #define FAKE_GRAPHS_MAX    64
+#define FAKE_CONTEXTS_MAX  2
+#define FAKE_TOTAL_BYTES   ((size_t)80 << 30)
 
 static struct {
     unsigned calls, fail_at; /* fail_at: a number of `calls`; 0: none */
@@ -36,7 +39,14 @@ static struct {
     bool makes_none; /* of recorded graphs, or launches none */
     bool launches_none;
     unsigned asked;        /* for either */
-    int contexts, queues;  /* that there are; queues go with a context */
+    int contexts, queues;  /* that there are; queues go with the context that is left */
+    unsigned created;      /* contexts that ever were */
+    unsigned no_context;   /* of the contexts to come, the number of one that cannot be made; 0: none */
+    int context_room;      /* for so many contexts at once; 0: for all */
+    bool is_full;          /* there is room for none */
+    bool no_info;          /* the driver does not say what is free */
+    size_t context_bytes;  /* that each takes of the device */
+    size_t others_bytes;   /* that other programs hold, or the driver */
     int handles, mapped;   /* pieces of memory */
     int graphs, made;      /* recorded, and to be launched */
     unsigned ran, copied;  /* kernels that came into a queue, in graphs too; copies to the host */
@@ -45,8 +55,11 @@ static struct {
     unsigned recorded_run; /* kernels of it */
     unsigned graph_runs[FAKE_GRAPHS_MAX]; /* by number */
     unsigned graph_count;
-    void *taken; /* memory of the context */
-    size_t taken_bytes;
+    struct fake_context {
+        bool made;
+        void *taken; /* memory of it */
+        size_t taken_bytes;
+    } context[FAKE_CONTEXTS_MAX], *current;
 } fake_cuda;
 
 /* Whether this call can go on. */
@@ -100,7 +113,7 @@ static cuda_result fake_device_name(char *name, int bytes, int device)
 static cuda_result fake_device_memory(size_t *bytes, int device)
 {
     (void)device;
-    *bytes = (size_t)80 << 30;
+    *bytes = FAKE_TOTAL_BYTES;
     return 0;
 }
 static cuda_result fake_device_attribute(int *value, int attribute, int device)
@@ -122,24 +135,39 @@ static cuda_result fake_context_create(void **context, unsigned flags, int devic
     cuda_result r = fake_turn();
     if (r != 0)
         return r;
+    if (fake_cuda.no_context > 0 && --fake_cuda.no_context == 0)
+        return FAKE_OUT_OF_MEMORY;
+    if (fake_cuda.is_full || (fake_cuda.context_room > 0 && fake_cuda.contexts == fake_cuda.context_room))
+        return FAKE_OUT_OF_MEMORY;
+    uint32_t i = 0;
+    while (fake_cuda.context[i].made)
+        i++;
+    assert_true(i < FAKE_CONTEXTS_MAX);
+    fake_cuda.current = &fake_cuda.context[i];
+    fake_cuda.current->made = true;
     fake_cuda.contexts++;
-    *context = &fake_cuda.contexts;
+    fake_cuda.created++;
+    *context = fake_cuda.current;
     return 0;
 }
 static cuda_result fake_context_destroy(void *context)
 {
-    assert_ptr_equal(context, &fake_cuda.contexts);
+    struct fake_context *c = context;
+    assert_true(c >= fake_cuda.context && c < fake_cuda.context + FAKE_CONTEXTS_MAX && c->made);
     fake_cuda.contexts--;
     fake_cuda.lasting = 0;
-    fake_cuda.queues = 0;
-    if (fake_cuda.taken)
-        munmap(fake_cuda.taken, fake_cuda.taken_bytes);
-    fake_cuda.taken = NULL;
+    if (fake_cuda.contexts == 0)
+        fake_cuda.queues = 0;
+    if (c->taken)
+        munmap(c->taken, c->taken_bytes);
+    if (fake_cuda.current == c)
+        fake_cuda.current = NULL;
+    *c = (struct fake_context){.made = false};
     return 0;
 }
 static cuda_result fake_context_set(void *context)
 {
-    (void)context;
+    fake_cuda.current = context;
     return fake_cuda.lasting;
 }
 static cuda_result fake_context_limit(int limit, size_t value)
@@ -312,10 +340,12 @@ static cuda_result fake_take(cuda_address *at, size_t bytes)
     cuda_result r = fake_turn();
     if (r != 0)
         return r;
-    fake_cuda.taken = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(fake_cuda.taken != MAP_FAILED);
-    fake_cuda.taken_bytes = bytes;
-    *at = (uintptr_t)fake_cuda.taken;
+    struct fake_context *c = fake_cuda.current;
+    assert_true(c && !c->taken);
+    c->taken = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(c->taken != MAP_FAILED);
+    c->taken_bytes = bytes;
+    *at = (uintptr_t)c->taken;
     return 0;
 }
 static cuda_result fake_pin(void *at, size_t bytes, unsigned flags)
@@ -330,8 +360,14 @@ static cuda_result fake_unpin(void *at)
 }
 static cuda_result fake_memory_info(size_t *free_bytes, size_t *total)
 {
-    *free_bytes = *total = (size_t)80 << 30;
-    return 0;
+    if (fake_cuda.no_info || !fake_cuda.current)
+        return fake_cuda.lasting ? fake_cuda.lasting : FAKE_NO_CONTEXT;
+    cuda_result r = fake_turn();
+    *total = FAKE_TOTAL_BYTES;
+    *free_bytes = FAKE_TOTAL_BYTES - fake_cuda.others_bytes -
+                  (size_t)fake_cuda.contexts * fake_cuda.context_bytes -
+                  (size_t)fake_cuda.handles * UNIT_BYTES;
+    return r;
 }
 /* With a unit in front: the base is aligned. */
 static cuda_result fake_reserve(cuda_address *base, size_t bytes, size_t alignment, cuda_address wanted,

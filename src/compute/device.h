@@ -31,6 +31,12 @@ struct device_ops {
     void (*unpin)(struct device *d, void *at);
 };
 
+/* Of a device with memory of its own when it was opened, by its driver: all of it, the free part beside the
+ * context, and the context. Zeros: not measured. */
+struct device_measured {
+    uint64_t total_bytes, free_bytes, context_bytes;
+};
+
 /* Begins every backend's own struct. Constant once open, but for `lost`. */
 struct device {
     const struct device_ops *ops;
@@ -40,6 +46,7 @@ struct device {
     uint32_t workers;            /* threads that compute, the calling engine counted */
     const char *tier;            /* of the matrix products: "ref", "avx2", "avx512" */
     unsigned flags;              /* what of it a result's bits may depend on: part of every cache key */
+    struct device_measured measured;
     /* Its steps fail with -ENODEV, and what it held is gone: its models are only to be closed. */
     atomic_bool lost;
     atomic_uint working; /* engines with a step or a part of an image under way, or waiting for its turn */

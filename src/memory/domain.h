@@ -11,6 +11,13 @@
 #define UNIT_BYTES       ((size_t)2 << 20)
 #define UNIT_SMALL_BYTES ((size_t)128 << 10)
 
+/* A device's memory by the driver's figures. unaccounted_bytes: by how much more of it is taken than when the
+ * device was opened, less what has been committed since: by the driver itself, and by other programs. */
+struct domain_figures {
+    uint64_t total_bytes, free_bytes;
+    int64_t unaccounted_bytes;
+};
+
 /* Any thread. Sizes of reserve are multiples of UNIT_SMALL_BYTES, places and sizes of open, populate and
  * decommit multiples of 4096. */
 struct domain_ops {
@@ -34,8 +41,12 @@ struct domain_ops {
     void (*put)(void *arg, dev_ptr to, const void *from, uint64_t bytes); /* `from` is read on return */
     int (*get)(void *arg, void *to, dev_ptr from, uint64_t bytes);        /* complete on return; 0 or -EIO */
 
-    /* Committed bytes by the driver's own count, to compare with the accounts. NULL: the driver has none. */
+    /* Committed bytes by the driver's own count, a device's context counted, to compare with the accounts.
+     * NULL: the driver has none. */
     uint64_t (*committed)(void *arg);
+    /* 0, -ENODEV: the device is lost, or -ENODATA: the driver does not say. Waits for no step. NULL: the
+     * driver has none. */
+    int (*figures)(void *arg, struct domain_figures *ret);
 };
 
 #define DOMAINS_MAX 18 /* of a process: the machine, pinned memory, 16 devices */
@@ -106,6 +117,11 @@ static inline void domain_put(const struct domain *d, dev_ptr to, const void *fr
 static inline int domain_get(const struct domain *d, void *to, dev_ptr from, uint64_t bytes)
 {
     return d->ops->get(d->arg, to, from, bytes);
+}
+
+static inline bool domain_figures(const struct domain *d, struct domain_figures *ret)
+{
+    return d->ops->figures && d->ops->figures(d->arg, ret) == 0;
 }
 
 #endif

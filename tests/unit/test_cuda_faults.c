@@ -391,21 +391,149 @@ TEST(a_device_that_cannot_begin_anew_stays_lost)
     device_close(d);
 }
 
-TEST(a_device_that_does_not_open_leaves_nothing)
+/* How many of the calls may fail. */
+static unsigned open_at_every_call(cuda_result error)
 {
     bool failed = true;
+    unsigned spared = 0;
     for (unsigned n = 1; failed; n++) {
         struct device *d = NULL;
         assert_true(n < CALLS_MAX);
         memset(&fake_cuda, 0, sizeof(fake_cuda));
-        fake_fail(n, n % 2 ? FAKE_OUT_OF_MEMORY : FAKE_LAUNCH_FAILED);
+        fake_fail(n, error);
         int r = cuda_device_open(0, &d);
         failed = fake_cuda.failed;
-        assert_true(failed ? r < 0 : r == 0);
+        assert_true(failed || r == 0);
+        spared += failed && r == 0;
         if (r == 0)
             device_close(d);
         assert_int_equal(fake_cuda.contexts, 0);
     }
+    return spared;
+}
+
+TEST(a_device_that_does_not_open_leaves_nothing)
+{
+    /* What only measures: the other context, its limit, and three questions. */
+    assert_int_equal(open_at_every_call(FAKE_CAPTURE_ENDED), 5);
+    /* The context is opened again without the other one. */
+    assert_true(open_at_every_call(FAKE_OUT_OF_MEMORY) > 5 + CUDA_KERNEL_COUNT);
+    /* What lasts stays until a context goes: the last question alone, and the one before the other goes. */
+    assert_int_equal(open_at_every_call(FAKE_LAUNCH_FAILED), 2);
+}
+
+/* ---- what a context takes ---- */
+
+#define CONTEXT_BYTES ((size_t)328 << 20)
+#define OTHERS_BYTES  ((size_t)3 << 30)
+
+static struct device *open_measured(void)
+{
+    struct device *d = NULL;
+    fake_cuda.context_bytes = CONTEXT_BYTES;
+    fake_cuda.others_bytes = OTHERS_BYTES;
+    assert_int_equal(cuda_device_open(0, &d), 0);
+    assert_int_equal(fake_cuda.contexts, 1);
+    return d;
+}
+
+static void close_measured(struct device *d)
+{
+    device_close(d);
+    assert_int_equal(fake_cuda.contexts, 0);
+}
+
+TEST(a_context_is_measured_as_it_opens)
+{
+    memset(&fake_cuda, 0, sizeof(fake_cuda));
+    struct device *d = open_measured();
+    assert_int_equal(fake_cuda.created, 2);
+    assert_int_equal(d->measured.total_bytes, FAKE_TOTAL_BYTES);
+    assert_int_equal(d->measured.context_bytes, CONTEXT_BYTES);
+    assert_int_equal(d->measured.free_bytes, FAKE_TOTAL_BYTES - OTHERS_BYTES - CONTEXT_BYTES);
+    assert_int_equal(d->domain->ops->committed(d->domain->arg), CONTEXT_BYTES);
+    close_measured(d);
+}
+
+TEST(a_context_that_begins_anew_keeps_its_figure)
+{
+    memset(&fake_cuda, 0, sizeof(fake_cuda));
+    struct device *d = open_measured();
+    const struct device_measured before = d->measured;
+    fake_cuda.context_bytes *= 2;
+    assert_int_equal(d->ops->reopen(d), 0);
+    assert_int_equal(fake_cuda.created, 3);
+    assert_int_equal(fake_cuda.contexts, 1);
+    assert_memory_equal(&before, &d->measured, sizeof(before));
+    close_measured(d);
+}
+
+/* The device computes without the figures. */
+TEST(a_driver_that_does_not_say_costs_the_figures_alone)
+{
+    struct domain_figures f;
+    memset(&fake_cuda, 0, sizeof(fake_cuda));
+    fake_cuda.no_context = 1; /* the other one */
+    struct device *d = open_measured();
+    assert_int_equal(fake_cuda.created, 1);
+    assert_int_equal(d->measured.context_bytes, 0);
+    assert_int_equal(d->measured.free_bytes, FAKE_TOTAL_BYTES - OTHERS_BYTES - CONTEXT_BYTES);
+    assert_true(domain_figures(d->domain, &f));
+    close_measured(d);
+    fake_cuda.no_info = true;
+    d = open_measured();
+    assert_true(d->measured.total_bytes == 0 && d->measured.free_bytes == 0 &&
+                d->measured.context_bytes == 0);
+    fake_cuda.no_info = false;
+    assert_false(domain_figures(d->domain, &f));
+    close_measured(d);
+}
+
+/* The other context gives way. */
+TEST(a_device_with_room_for_one_context_opens)
+{
+    memset(&fake_cuda, 0, sizeof(fake_cuda));
+    fake_cuda.context_room = 1;
+    struct device *d = open_measured();
+    assert_int_equal(fake_cuda.created, 2);
+    assert_int_equal(d->measured.context_bytes, 0);
+    assert_int_equal(d->measured.free_bytes, FAKE_TOTAL_BYTES - OTHERS_BYTES - CONTEXT_BYTES);
+    close_measured(d);
+}
+
+TEST(a_full_device_says_so)
+{
+    struct device *d;
+    memset(&fake_cuda, 0, sizeof(fake_cuda));
+    fake_cuda.is_full = true;
+    assert_int_equal(cuda_device_open(0, &d), -ENOSPC);
+    assert_true(fake_cuda.contexts == 0 && fake_cuda.created == 0);
+}
+
+TEST(figures_are_the_drivers_and_what_no_account_has)
+{
+    struct domain_figures f;
+    dev_ptr at;
+    memset(&fake_cuda, 0, sizeof(fake_cuda));
+    struct device *d = open_measured();
+    assert_true(domain_figures(d->domain, &f));
+    assert_true(f.total_bytes == FAKE_TOTAL_BYTES && f.free_bytes == d->measured.free_bytes);
+    assert_int_equal(f.unaccounted_bytes, 0);
+    assert_int_equal(domain_reserve(d->domain, UNITS * UNIT_BYTES, false, &at), 0);
+    assert_int_equal(domain_commit(d->domain, at, 3 * UNIT_BYTES), 0);
+    fake_cuda.others_bytes += 5 << 20;
+    assert_true(domain_figures(d->domain, &f));
+    assert_int_equal(f.free_bytes, d->measured.free_bytes - 3 * UNIT_BYTES - (5 << 20));
+    assert_int_equal(f.unaccounted_bytes, 5 << 20);
+    fake_cuda.others_bytes = 0;
+    assert_true(domain_figures(d->domain, &f));
+    assert_true(f.unaccounted_bytes == -(int64_t)OTHERS_BYTES);
+    assert_int_equal(domain_release(d->domain, at, UNITS * UNIT_BYTES), 0);
+    atomic_store(&d->lost, true);
+    assert_false(domain_figures(d->domain, &f));
+    assert_int_equal(d->ops->reopen(d), 0);
+    assert_true(domain_figures(d->domain, &f));
+    close_measured(d);
 }
 
 TEST(a_commit_that_fails_takes_nothing)

@@ -16,16 +16,16 @@ extern const struct backend backend_cuda;
 bool cuda_is_built(void);
 /* Devices that could be opened; 0 without a driver or kernels. */
 uint32_t cuda_device_count(void);
-/* The memory of device `index` < count that models may take: all of it, less what its context and the driver
- * need. 0: the driver does not say. */
+/* An estimate of the memory of device `index` < count that a process may take: all of it, less 1 GiB for
+ * the context, the driver and other programs. 0: the driver does not say. */
 uint64_t cuda_device_room(uint32_t index);
 /* Whether device `index` < count is new enough for the kernels. */
 bool cuda_device_suits(uint32_t index);
 /* "cuda:0" */
 const char *cuda_device_name(uint32_t index);
 
-/* 0, -ENODEV (no driver, no kernels, no such device), -ENOTSUP (older than sm_80), -ENOMEM, -EIO.
- * device_close() demands that all its memory was released. */
+/* Measures its memory, too. 0, -ENODEV (no driver, no kernels, no such device), -ENOTSUP (older than sm_80),
+ * -ENOSPC (its memory is full), -ENOMEM, -EIO. device_close() demands that all its memory was released. */
 int cuda_device_open(uint32_t index, struct device **ret);
 
 /* ---- for measurements, by the thread that computes: the time of each kernel from begin to end ---- */

@@ -13,11 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STACK_BYTES   256u
 #define COMPUTE_LEAST 80u /* sm_80 */
-/* Of the device's memory: a context with all kernels (340 MiB on an H100), and what the driver takes as it
- * goes. */
-#define RESERVE_BYTES ((uint64_t)1 << 30)
+/* Of the device's memory, where it is not opened to be measured: a context with all kernels (340 MiB on an
+ * H100), and what the driver takes as it goes. */
+#define ESTIMATE_BYTES ((uint64_t)1 << 30)
 /* In device.flags: the tier of results' bits. */
 #define FLAG_CUDA (1u << 30)
 
@@ -43,7 +42,7 @@ uint64_t cuda_device_room(uint32_t index)
     int handle;
     if (!v || v->device_get(&handle, (int)index) != 0 || v->device_memory(&bytes, handle) != 0)
         return 0;
-    return bytes > RESERVE_BYTES ? bytes - RESERVE_BYTES : 0;
+    return bytes > ESTIMATE_BYTES ? bytes - ESTIMATE_BYTES : 0;
 }
 
 static unsigned capability_of(const struct cuda_driver *v, int handle)
@@ -78,20 +77,25 @@ static const struct {
 #undef X
 };
 
+/* 0, -ENOSPC or -EIO. */
+static int opened(struct cuda_device *d, cuda_result r, const char *what)
+{
+    if (cuda_ok(d, r, what))
+        return 0;
+    return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOSPC : -EIO;
+}
+
 static int load_kernels(struct cuda_device *d)
 {
+    const struct cuda_driver *v = d->driver;
     void *modules[CUDA_IMAGE_COUNT];
-    for (uint32_t i = 0; i < CUDA_IMAGE_COUNT; i++) {
-        if (!cuda_ok(d, d->driver->module_load(&modules[i], cuda_image((enum cuda_image)i)), "load"))
-            return -EIO;
-    }
-    for (uint32_t k = 0; k < CUDA_KERNEL_COUNT; k++) {
-        if (!cuda_ok(d,
-                     d->driver->module_function(&d->functions[k], modules[kernels[k].image], kernels[k].name),
-                     kernels[k].name))
-            return -EIO;
-    }
-    return 0;
+    int r = 0;
+    for (uint32_t i = 0; i < CUDA_IMAGE_COUNT && r == 0; i++)
+        r = opened(d, v->module_load(&modules[i], cuda_image((enum cuda_image)i)), "load");
+    for (uint32_t k = 0; k < CUDA_KERNEL_COUNT && r == 0; k++)
+        r = opened(d, v->module_function(&d->functions[k], modules[kernels[k].image], kernels[k].name),
+                   kernels[k].name);
+    return r;
 }
 
 /* Kernels whose blocks take as much shared memory as there is. */
@@ -109,18 +113,20 @@ static int open_context(struct cuda_device *d)
     sigset_t signals = cuda_driver_hold_signals();
     cuda_result created = v->context_create(&d->context, CUDA_CONTEXT_BLOCKING, d->handle);
     cuda_driver_let_signals(signals);
-    int r = cuda_ok(d, created, "context") &&
-                    cuda_ok(d, v->context_limit(CUDA_LIMIT_STACK, STACK_BYTES), "limit") &&
-                    cuda_ok(d, v->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING), "queue")
-                ? load_kernels(d)
-                : -EIO;
+    int r = opened(d, created, "context");
+    if (r == 0)
+        r = opened(d, v->context_limit(CUDA_LIMIT_STACK, CUDA_STACK_BYTES), "limit");
+    if (r == 0)
+        r = opened(d, v->stream_create(&d->stream, CUDA_STREAM_NON_BLOCKING), "queue");
+    if (r == 0)
+        r = load_kernels(d);
     /* Static shared memory counts, too. */
     for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_few4_8; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_max) ? 0 : -EIO;
     for (uint32_t k = CUDA_KERNEL_attend_parts64; r == 0 && k <= CUDA_KERNEL_attend_wide128; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;
-    if (r == 0 && !cuda_ok(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory"))
-        r = -EIO;
+    if (r == 0)
+        r = opened(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory");
     return r == 0 ? cuda_probe(d) : r;
 }
 
@@ -129,6 +135,24 @@ static void close_context(struct cuda_device *d)
     if (d->context)
         (void)d->driver->context_destroy(d->context);
     d->context = d->stream = NULL;
+}
+
+/* Where the size of the context is not known, it is in no account, and all else is the same: so on a device
+ * that has no room for a second one. */
+static int open_measured(struct cuda_device *d)
+{
+    struct cuda_measure m;
+    cuda_measure_begin(d, &m);
+    bool alone = !m.other;
+    int r = open_context(d);
+    cuda_measure_end(d, &m, r == 0);
+    if (r == -ENOSPC && !alone) {
+        close_context(d);
+        r = open_context(d);
+    }
+    if (r == 0)
+        cuda_measure_note(d, m.bytes);
+    return r;
 }
 
 static int find_device(struct cuda_device *d, uint32_t index)
@@ -159,6 +183,7 @@ static void free_device(struct cuda_device *d)
     cuda_memory_done(d);
     close_context(d);
     pthread_mutex_destroy(&d->staging_lock);
+    pthread_rwlock_destroy(&d->context_lock);
     free(d);
 }
 
@@ -186,11 +211,13 @@ static int reopen(struct device *device)
 {
     struct cuda_device *d = cuda_device_of(device);
     ASSERT(atomic_load(&d->committed) == 0);
+    pthread_rwlock_wrlock(&d->context_lock);
     close_context(d);
     atomic_store(&device->lost, false);
-    int r = open_context(d);
+    int r = open_context(d); /* it takes what the first took: that is not measured again */
     if (r < 0)
         atomic_store(&device->lost, true);
+    pthread_rwlock_unlock(&d->context_lock);
     return r < 0 ? -EIO : 0;
 }
 
@@ -256,11 +283,12 @@ int cuda_device_open(uint32_t index, struct device **ret)
                                 .workers = 1,
                                 .tier = d->tier};
     pthread_mutex_init(&d->staging_lock, NULL);
+    pthread_rwlock_init(&d->context_lock, NULL);
     int r = cuda_memory_init(d);
     if (r == 0)
         r = find_device(d, index);
     if (r == 0)
-        r = open_context(d);
+        r = open_measured(d);
     if (r < 0)
         free_device(d);
     else

@@ -113,6 +113,7 @@ enum {
 #define CUDA_RANGES_MAX    4096
 #define CUDA_FRESH_MAX     64
 #define CUDA_STAGING_BYTES ((size_t)8 << 20)
+#define CUDA_STACK_BYTES   256u /* of a kernel's thread */
 
 /* UNIT_BYTES of a range: memory of the driver's, while any of its small units is committed. */
 struct cuda_granule {
@@ -136,6 +137,7 @@ struct cuda_device {
     char name[16], tier[16];
     const struct cuda_driver *driver;
     int index, handle;
+    pthread_rwlock_t context_lock; /* held while figures are read, or the context begins anew */
     void *context, *stream;
     void *functions[CUDA_KERNEL_COUNT];
     uint32_t units, shared_max, shared_unit; /* multiprocessors; shared memory of a block, of one of them */
@@ -200,6 +202,22 @@ void cuda_profile_read(struct cuda_device *d);
 extern const struct domain_ops cuda_domain_ops;
 int cuda_memory_init(struct cuda_device *d);
 void cuda_memory_done(struct cuda_device *d);
+
+/* cuda_figures.c */
+
+/* What the device's context takes. */
+struct cuda_measure {
+    void *other; /* context, until the end; NULL: none could be made */
+    size_t before;
+    uint64_t bytes; /* at the end; 0: not known */
+};
+/* Before the device's context is opened. */
+void cuda_measure_begin(struct cuda_device *d, struct cuda_measure *ret);
+/* After that; `opened`: it is the calling thread's. */
+void cuda_measure_end(struct cuda_device *d, struct cuda_measure *m, bool opened);
+/* Fills d->device.measured, in the device's context and beside no other. */
+void cuda_measure_note(struct cuda_device *d, uint64_t context_bytes);
+int cuda_figures(void *arg, struct domain_figures *ret);
 
 /* cuda_weight.c */
 uint64_t cuda_weight_bytes(const struct linear_source *s, uint32_t count, enum compute_mode mode);

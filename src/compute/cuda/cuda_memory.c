@@ -239,7 +239,8 @@ static int cuda_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
 
 static uint64_t cuda_committed(void *arg)
 {
-    return atomic_load(&((struct cuda_device *)arg)->committed);
+    const struct cuda_device *d = arg;
+    return d->device.measured.context_bytes + atomic_load(&d->committed);
 }
 
 const struct domain_ops cuda_domain_ops = {.reserve = cuda_reserve,
@@ -250,4 +251,5 @@ const struct domain_ops cuda_domain_ops = {.reserve = cuda_reserve,
                                            .copy = cuda_copy,
                                            .put = cuda_put,
                                            .get = cuda_get,
-                                           .committed = cuda_committed};
+                                           .committed = cuda_committed,
+                                           .figures = cuda_figures};

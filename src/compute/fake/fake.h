@@ -18,16 +18,17 @@ extern const struct backend backend_fake;
 /* How often something fails: one time in so many, by chance; 0: never. */
 struct fake_faults {
     uint64_t seed;
-    uint32_t commit; /* -ENOMEM of open or populate */
-    uint32_t step;   /* -EIO at the end of a step */
-    uint32_t lost;   /* -ENODEV at the end of a step, and from then on everywhere */
+    uint32_t commit;      /* -ENOMEM of open or populate */
+    uint32_t step;        /* -EIO at the end of a step */
+    uint32_t lost;        /* -ENODEV at the end of a step, and from then on everywhere */
+    uint32_t context_mib; /* no fault: MiB of its memory that a context takes */
 };
-/* Of "seed=1,commit=100,step=1000,lost=0", at least one part of it. False: anything else. */
+/* Of "seed=1,commit=100,step=1000,lost=0,context=4", at least one part of it. False: anything else. */
 bool fake_faults_parse(const char *text, struct fake_faults *ret);
 
 struct fake_opts {
     uint32_t index;   /* N of "fake:N" */
-    uint64_t bytes;   /* of its memory */
+    uint64_t bytes;   /* of its memory, with the context */
     uint32_t workers; /* as in device_open_cpu */
     struct account *stacks;
     struct fake_faults faults;

@@ -74,7 +74,8 @@ static const struct device_ops ops = {
 
 int fake_device_open(const struct fake_opts *opts, struct device **ret)
 {
-    if (opts->bytes == 0)
+    uint64_t context = (uint64_t)opts->faults.context_mib << 20;
+    if (opts->bytes <= context)
         return -EINVAL;
     struct fake_device *d = calloc(1, sizeof(*d));
     if (!d)
@@ -94,8 +95,8 @@ int fake_device_open(const struct fake_opts *opts, struct device **ret)
                                 .crew = d->cpu->crew,
                                 .workers = d->cpu->workers,
                                 .tier = d->cpu->tier,
-                                .flags = d->cpu->flags};
-    d->bytes = opts->bytes;
+                                .flags = d->cpu->flags,
+                                .measured = {opts->bytes, opts->bytes - context, context}};
     d->faults = opts->faults;
     pthread_mutex_init(&d->lock, NULL);
     *ret = &d->device;

@@ -15,7 +15,6 @@ struct fake_device {
     struct domain domain;
     char name[24];
     struct device *cpu; /* that computes */
-    uint64_t bytes;
     atomic_uint_least64_t committed, reserved, steps, replays, faults_seen;
     atomic_uint_least64_t tops, rows;
     pthread_mutex_t lock; /* of faults and draws */

@@ -35,7 +35,8 @@ static bool parse_part(const char *name, size_t len, uint64_t value, struct fake
     const struct {
         const char *name;
         uint32_t *count;
-    } parts[] = {{"commit", &ret->commit}, {"step", &ret->step}, {"lost", &ret->lost}};
+    } parts[] = {
+        {"commit", &ret->commit}, {"step", &ret->step}, {"lost", &ret->lost}, {"context", &ret->context_mib}};
     if (len == 4 && memcmp(name, "seed", 4) == 0) {
         ret->seed = value;
         return true;

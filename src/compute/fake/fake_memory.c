@@ -37,9 +37,9 @@ static int fake_release(void *arg, dev_ptr base, uint64_t bytes)
 /* Takes `bytes` of the device's memory. */
 static bool take(struct fake_device *d, uint64_t bytes)
 {
-    uint64_t had = atomic_load(&d->committed);
+    uint64_t had = atomic_load(&d->committed), all = d->device.measured.free_bytes;
     do {
-        if (had > d->bytes || bytes > d->bytes - had)
+        if (had > all || bytes > all - had)
             return false;
     } while (!atomic_compare_exchange_weak(&d->committed, &had, had + bytes));
     return true;
@@ -96,7 +96,21 @@ static int fake_get(void *arg, void *to, dev_ptr from, uint64_t bytes)
 
 static uint64_t fake_committed(void *arg)
 {
-    return atomic_load(&((struct fake_device *)arg)->committed);
+    const struct fake_device *d = arg;
+    return d->device.measured.context_bytes + atomic_load(&d->committed);
+}
+
+/* No one else takes of it. */
+static int fake_figures(void *arg, struct domain_figures *ret)
+{
+    const struct fake_device *d = arg;
+    const struct device_measured *m = &d->device.measured;
+    if (atomic_load(&d->device.lost))
+        return -ENODEV;
+    /* A commit that is being refused counts, too. */
+    uint64_t taken = MIN_OF(atomic_load(&d->committed), m->free_bytes);
+    *ret = (struct domain_figures){.total_bytes = m->total_bytes, .free_bytes = m->free_bytes - taken};
+    return 0;
 }
 
 const struct domain_ops fake_domain_ops = {.reserve = fake_reserve,
@@ -107,4 +121,5 @@ const struct domain_ops fake_domain_ops = {.reserve = fake_reserve,
                                            .copy = fake_copy,
                                            .put = fake_put,
                                            .get = fake_get,
-                                           .committed = fake_committed};
+                                           .committed = fake_committed,
+                                           .figures = fake_figures};
