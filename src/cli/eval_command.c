@@ -163,11 +163,17 @@ static int run(const struct settings *o, struct slice text, struct err *e)
     char dir[RUNTIME_DIR_BYTES], id[RUNTIME_ID_BYTES];
     struct planning p = {.settings = o, .seqs = 1, .queue = 1, .workers = runtime_workers(o), .models = 1};
     struct plan_process process;
+    struct device_choices devices = {.count = 0};
     int r = runtime_find_model(o->models.model, NULL, dir, id, e);
-    if (r < 0)
-        return r;
+    if (r == 0)
+        r = device_choices_add(o, &devices, e);
+    if (r == 0)
+        r = device_choices_measure(o, &devices, e);
+    p.devices = &devices;
     planning_process(&p, true, &process);
-    r = runtime_open_process(o, &process, p.workers, &rt, e);
+    if (r == 0)
+        r = runtime_open_process(o, &process, &devices, p.workers, &rt, e);
+    device_choices_close(&devices);
     if (r < 0)
         return r;
     memcpy(rt.model_dir, dir, sizeof(dir));

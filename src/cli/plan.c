@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/interrupt.h"
 #include "cli/pull_plan.h"
+#include "host/device_choice.h"
 #include "host/model_hint.h"
 #include "host/models.h"
 #include "host/planning.h"
@@ -100,6 +101,15 @@ static void print_windows(const struct plan *plan)
     }
 }
 
+/* Of the device: what the ceiling leaves to them. */
+static void print_others(const struct device_choice *c)
+{
+    uint64_t others = device_choice_others_bytes(c);
+    if (others > 0)
+        printf("of %s, other programs hold %s now\n", bytes_text(c->measured.total_bytes).text,
+               bytes_text(others).text);
+}
+
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
@@ -112,7 +122,9 @@ static void print_table(const struct planning *p)
     print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
     if (plan->device.name) {
-        printf("\ndevice %s: ceiling %s\n\n", plan->device.name, bytes_text(plan->device.ceiling_bytes).text);
+        printf("\ndevice %s: ceiling %s\n", plan->device.name, bytes_text(plan->device.ceiling_bytes).text);
+        print_others(device_choices_named(p->devices, plan->device.name));
+        putchar('\n');
         print_lines(plan, plan->model.domain);
         print_line("together", 0, "", plan->device.floor_bytes, plan->device.limit_bytes, "");
     }
@@ -242,6 +254,7 @@ struct sum {
     struct plan_device devices[DOMAINS_MAX];           /* floor_bytes: of all models there */
     uint32_t device_count;
     uint32_t models;
+    struct device_choices measured;
 };
 
 /* What holds for the model, by the file's section for its id or its directory. */
@@ -262,10 +275,20 @@ static void add_device(struct sum *sum, const struct plan_device *d)
     uint32_t i = 0;
     while (i < sum->device_count && strcmp(sum->devices[i].name, d->name) != 0)
         i++;
-    uint64_t others = i < sum->device_count ? sum->devices[i].floor_bytes : 0;
+    uint64_t others = i < sum->device_count ? sum->devices[i].floor_bytes - d->context_bytes : 0;
     sum->device_count = MAX_OF(sum->device_count, i + 1);
     sum->devices[i] = *d;
     sum->devices[i].floor_bytes += others;
+}
+
+/* Opens the model's device to measure it, once for all models. */
+static int measure_device(const struct settings *own, struct device_choices *c, struct err *e)
+{
+    int r = device_choices_add(own, c, e);
+    if (r == 0)
+        r = device_choices_measure(own, c, e);
+    device_choices_close(c);
+    return r;
 }
 
 static int plan_directory(const struct settings *o, const char *dir, const char *id, struct sum *sum,
@@ -273,6 +296,8 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
 {
     struct settings own;
     int r = options_of(o, dir, id, &own, e);
+    if (r == 0)
+        r = measure_device(&own, &sum->measured, e);
     if (r < 0)
         return r;
     struct planning p = {.settings = &own,
@@ -281,6 +306,7 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
                          .workers = runtime_workers(o),
                          .models = models_most(o, 1),
                          .model_bytes_max = own.model.bytes_max,
+                         .devices = &sum->measured,
                          .serves = true};
     r = planning_make(&p, dir, id, e);
     if (p.unreadable)
@@ -396,8 +422,11 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
             together <= sum.ceiling_bytes ? "they fit." : "they do not fit together.");
     for (uint32_t i = 0; i < sum.device_count && !o->json && sum.models > 1; i++) {
         const struct plan_device *d = &sum.devices[i];
-        printf("On device %s its models need at least %s at once. Its ceiling is %s: %s\n", d->name,
-               bytes_text(d->floor_bytes).text, bytes_text(d->ceiling_bytes).text,
+        char once[64] = "";
+        if (d->context_bytes > 0)
+            snprintf(once, sizeof(once), ", with a context of %s", bytes_text(d->context_bytes).text);
+        printf("On device %s its models need at least %s at once%s. Its ceiling is %s: %s\n", d->name,
+               bytes_text(d->floor_bytes).text, once, bytes_text(d->ceiling_bytes).text,
                d->floor_bytes <= d->ceiling_bytes ? "they fit." : "they do not fit together.");
     }
     return fits ? json->error : -ENOMEM;

@@ -1,6 +1,10 @@
-/* device_choice.c - parses --device. */
+/* device_choice.c - parses --device, and measures GPUs.
+ *
+ * A ceiling is estimated where models are only looked at: to measure it, a context is made, which costs time
+ * and memory, and beside a server that fills the GPU nothing would seem to fit. */
 #include "host/device_choice.h"
 
+#include "base/bytes_text.h"
 #include "base/check.h"
 
 #include <errno.h>
@@ -8,6 +12,10 @@
 
 /* Of a fake device without --device-memory-limit. */
 #define FAKE_BYTES ((uint64_t)4 << 30)
+/* Of a GPU's memory, what the driver may take as it goes: 2 MiB in 100 loads on an H100. */
+#define RESERVE_BYTES ((uint64_t)256 << 20)
+/* Of other programs. Less may be the driver's own. */
+#define OTHERS_LEAST ((uint64_t)64 << 20)
 
 static const char *const fake_names[] = {"fake:0", "fake:1", "fake:2", "fake:3",
                                          "fake:4", "fake:5", "fake:6", "fake:7"};
@@ -19,9 +27,17 @@ static bool choose_fake(const char *text, struct device_choice *ret)
         if (strncmp(text, fake_names[i], len) != 0 || (text[len] && text[len] != ','))
             continue;
         *ret = (struct device_choice){.backend = &backend_fake, .memory.name = fake_names[i], .index = i};
-        return !text[len] || fake_faults_parse(text + len + 1, &ret->faults);
+        if (text[len] && !fake_faults_parse(text + len + 1, &ret->faults))
+            return false;
+        ret->memory.context_bytes = (uint64_t)ret->faults.context_mib << 20;
+        return true;
     }
     return false;
+}
+
+static uint64_t ceiling_of(uint64_t room, uint64_t limit)
+{
+    return limit ? MIN_OF(limit, room) : room;
 }
 
 /* cuda:N, where the program has kernels, a driver is here, and the device too. */
@@ -37,10 +53,9 @@ static int choose_cuda(const char *text, uint64_t limit, struct device_choice *r
         if (i >= cuda_device_count())
             return err_set(e, -ENODEV, "--device %s: the NVIDIA driver is missing, or has %u devices", text,
                            cuda_device_count());
-        uint64_t room = cuda_device_room(i);
         *ret = (struct device_choice){
             .backend = &backend_cuda,
-            .memory = {.name = cuda_device_name(i), .ceiling_bytes = limit ? MIN_OF(limit, room) : room},
+            .memory = {.name = cuda_device_name(i), .ceiling_bytes = ceiling_of(cuda_device_room(i), limit)},
             .index = i};
         return 0;
     }
@@ -97,17 +112,23 @@ static bool is_same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static int add_choice(const struct settings *o, struct device_choices *ret, struct err *e)
+const struct device_choice *device_choices_named(const struct device_choices *c, const char *name)
 {
-    struct device_choice c;
-    int r = device_choose(o, &c, e);
-    for (uint32_t i = 0; i < ret->count && r == 0; i++)
-        if (is_same(ret->list[i].memory.name, c.memory.name))
-            return 0;
-    ASSERT(ret->count < COUNT_OF(ret->list)); /* the CPU, and each device that has a name */
-    if (r == 0)
-        ret->list[ret->count++] = c;
-    return r;
+    for (uint32_t i = 0; i < c->count; i++)
+        if (is_same(c->list[i].memory.name, name))
+            return &c->list[i];
+    return NULL;
+}
+
+int device_choices_add(const struct settings *o, struct device_choices *c, struct err *e)
+{
+    struct device_choice one;
+    int r = device_choose(o, &one, e);
+    if (r < 0 || device_choices_named(c, one.memory.name))
+        return r;
+    ASSERT(c->count < COUNT_OF(c->list)); /* the CPU, and each device that has a name */
+    c->list[c->count++] = one;
+    return 0;
 }
 
 int device_choose_all(const struct settings *o, struct device_choices *ret, struct err *e)
@@ -115,10 +136,10 @@ int device_choose_all(const struct settings *o, struct device_choices *ret, stru
     const char *section;
     struct settings own;
     *ret = (struct device_choices){.count = 0};
-    int r = add_choice(o, ret, e);
+    int r = device_choices_add(o, ret, e);
     for (uint32_t i = 0; r == 0 && (section = settings_section(o, i)); i++) {
         r = settings_of_model(o, section, &own, e);
-        if (r == 0 && (r = add_choice(&own, ret, e)) < 0)
+        if (r == 0 && (r = device_choices_add(&own, ret, e)) < 0)
             (void)err_prefix(e, r, "[model %s]", section);
     }
     return r;
@@ -137,11 +158,87 @@ int device_choice_domain(const struct device_choice *c, const struct plan_proces
                               c->memory.name);
 }
 
-int device_choice_open(const struct device_choice *c, uint32_t workers, struct account *stacks,
-                       struct device **ret)
+/* ---- measured ---- */
+
+static const char *reason_of(const struct device_choice *c, int error)
 {
-    if (c->backend == &backend_cuda)
-        return cuda_device_open(c->index, ret);
+    bool full = c->backend == &backend_cuda && error == -ENOSPC;
+    return full ? "other programs leave no room in its memory" : strerror(-error);
+}
+
+int device_choice_refuse(const struct device_choice *c, int error, struct err *e)
+{
+    if (!c->memory.name)
+        return err_set(e, error, "worker threads could not be opened: %s", strerror(-error));
+    return err_set(e, error, "device %s could not be opened: %s; --device cpu does without it",
+                   c->memory.name, reason_of(c, error));
+}
+
+static int refuse_full(const struct device_choice *c, struct err *e)
+{
+    const struct device_measured *m = &c->measured;
+    return err_set(
+        e, -ENOSPC,
+        "device %s could not be opened: of its memory, %s, %s are free, and the driver needs %s as it "
+        "goes; --device cpu does without it",
+        c->memory.name, bytes_text(m->total_bytes).text, bytes_text(m->free_bytes).text,
+        bytes_text(RESERVE_BYTES).text);
+}
+
+/* Without figures of the driver the estimate stays. */
+static int measure(struct device_choice *c, uint64_t limit, struct err *e)
+{
+    int r = cuda_device_open(c->index, &c->opened);
+    if (r < 0)
+        return device_choice_refuse(c, r, e);
+    struct device_measured m = c->opened->measured;
+    c->measured = m;
+    if (m.total_bytes == 0)
+        return 0;
+    if (m.free_bytes < RESERVE_BYTES)
+        return refuse_full(c, e);
+    c->memory.context_bytes = m.context_bytes;
+    c->memory.ceiling_bytes = ceiling_of(m.free_bytes + m.context_bytes - RESERVE_BYTES, limit);
+    if (m.context_bytes > c->memory.ceiling_bytes)
+        return err_set(e, -ENOMEM, "--device-memory-limit %s: the context of device %s takes %s",
+                       bytes_text(limit).text, c->memory.name, bytes_text(m.context_bytes).text);
+    return 0;
+}
+
+int device_choices_measure(const struct settings *o, struct device_choices *c, struct err *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < c->count && r == 0; i++)
+        if (c->list[i].backend == &backend_cuda && c->list[i].measured.total_bytes == 0)
+            r = measure(&c->list[i], o->process.device_memory_limit, e);
+    return r;
+}
+
+void device_choices_close(struct device_choices *c)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        device_close(c->list[i].opened);
+        c->list[i].opened = NULL;
+    }
+}
+
+uint64_t device_choice_others_bytes(const struct device_choice *c)
+{
+    const struct device_measured *m = &c->measured;
+    if (m->context_bytes == 0)
+        return 0;
+    uint64_t taken = m->total_bytes - m->free_bytes;
+    return taken > m->context_bytes + OTHERS_LEAST ? taken - m->context_bytes : 0;
+}
+
+int device_choice_open(struct device_choice *c, uint32_t workers, struct account *stacks, struct device **ret)
+{
+    if (c->backend == &backend_cuda) {
+        ASSERT(c->opened);
+        *ret = c->opened;
+        c->opened = NULL;
+        return 0;
+    }
     const struct fake_opts fake = {.index = c->index,
                                    .bytes = c->memory.ceiling_bytes,
                                    .workers = workers,

@@ -11,14 +11,16 @@
 struct device_choice {
     const struct backend *backend;
     struct plan_domain memory; /* name NULL: the machine's */
-    /* Of a fake device. */
     uint32_t index;
-    struct fake_faults faults;
+    struct fake_faults faults; /* of a fake device */
+    /* Of a GPU that was measured. `opened`: until device_choice_open(). */
+    struct device_measured measured;
+    struct device *opened;
 };
 
-/* auto, cpu, cuda:N, or fake:N, where N is 0 to 7 and faults of fake_faults_parse() (",step=1000") may
- * follow; auto: the first GPU that suits, else the CPU. 0, -EINVAL, or -ENODEV: there is no such GPU, or no
- * driver, or the program has no kernels. */
+/* auto, cpu, cuda:N, or fake:N, where N is 0 to 7 and what fake_faults_parse() reads (",step=1000") may
+ * follow; auto: the first GPU that suits, else the CPU. Opens nothing: a GPU's ceiling is an estimate. 0,
+ * -EINVAL, or -ENODEV: there is no such GPU, or no driver, or the program has no kernels. */
 int device_choose(const struct settings *o, struct device_choice *ret, struct err *e);
 
 /* The device of the process, then the devices of sections, each once. */
@@ -28,6 +30,17 @@ struct device_choices {
 };
 /* As device_choose(). */
 int device_choose_all(const struct settings *o, struct device_choices *ret, struct err *e);
+/* As device_choose(), of the process alone; unless it is there. */
+int device_choices_add(const struct settings *o, struct device_choices *c, struct err *e);
+/* Opens the GPUs among them that are not measured yet. Their ceilings become the free memory with the
+ * context, less a reserve. 0, or an error of device_choice_refuse(); device_choices_close() either way. */
+int device_choices_measure(const struct settings *o, struct device_choices *c, struct err *e);
+/* Those that device_choice_open() has not handed out. The figures stay. Zeroed is fine. */
+void device_choices_close(struct device_choices *c);
+/* The choice of that name; NULL: there is none. */
+const struct device_choice *device_choices_named(const struct device_choices *c, const char *name);
+/* Bytes of other programs when it was measured; 0: few, or not measured. */
+uint64_t device_choice_others_bytes(const struct device_choice *c);
 /* The device's number in such a process: that of its domain (plan_model.domain), 0 for the CPU. -ENODEV: the
  * process has no such device; `e` says so. */
 int device_choice_domain(const struct device_choice *c, const struct plan_process *p, uint32_t *ret,
@@ -36,8 +49,10 @@ int device_choice_domain(const struct device_choice *c, const struct plan_proces
 const char *device_choice_tier(void);
 /* What --version says of GPUs: "GPU kernels", or that the program has none. */
 const char *device_choice_gpu(void);
-/* As device_open_cpu. */
-int device_choice_open(const struct device_choice *c, uint32_t workers, struct account *stacks,
+/* As device_open_cpu; a GPU was measured, and is taken. */
+int device_choice_open(struct device_choice *c, uint32_t workers, struct account *stacks,
                        struct device **ret);
+/* Says that it could not be opened, and why. Returns `error`. */
+int device_choice_refuse(const struct device_choice *c, int error, struct err *e);
 
 #endif

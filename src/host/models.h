@@ -2,6 +2,7 @@
 #ifndef PLATEAU_HOST_MODELS_H
 #define PLATEAU_HOST_MODELS_H
 
+#include "host/device_choice.h"
 #include "host/settings.h"
 #include "hub/hub_name.h"
 #include "registry/registry.h"
@@ -25,6 +26,8 @@ struct models {
     char first_left_out[MODEL_DIR_BYTES];
     bool sees;                   /* some of them accept images */
     struct plan_process process; /* what the process takes beside them */
+    /* Of the process. models_plan() opens GPUs to measure them; its caller hands them on or closes them. */
+    struct device_choices devices;
 };
 
 /* The models of a server that starts with `count`, with those that may come later where models are searched
@@ -34,9 +37,9 @@ uint32_t models_most(const struct settings *o, uint32_t count);
 /* Names, directories, aliases, sections and pins; reads no model yet. 0, -EINVAL (e has the reason),
  * -ENOENT, -ENOMEM; models_done either way. */
 int models_find(const struct settings *o, struct models *ret, struct err *e);
-/* Plans every model, and decides the limits of the process's own accounts: the models of the start must
- * fit together. A found model that cannot be served is logged and stays in the list, because its files may
- * change. 0, or why a named one cannot be served. */
+/* Measures the devices, plans every model, and decides the limits of the process's own accounts: the models
+ * of the start must fit together. A found model that cannot be served is logged and stays in the list,
+ * because its files may change. 0, or why a named one cannot be served. */
 int models_plan(struct models *m, struct err *e);
 /* Searches the --model-dirs and the --hub-cache again, or, with `pulled`, one revision in the hub's cache.
  * Adds new models to the registry, unloaded. A model that does not fit or cannot be read is added too, and

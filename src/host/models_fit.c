@@ -22,6 +22,7 @@ static struct planning planning_of(const struct models *m, uint32_t index, const
                              .models = m->models_max,
                              .serves = true,
                              .sees = m->sees,
+                             .devices = &m->devices,
                              .process = process,
                              .model_bytes_max = own->model.bytes_max};
 }
@@ -97,7 +98,8 @@ static void try(struct models *m, bool least, struct trial *ret)
     struct trial t = {0};
     p.settings = m->settings;
     planning_process(&p, least, &t.process);
-    t.needed_bytes[0] = plan_process_bytes(&t.process);
+    for (uint32_t i = 0; i <= t.process.device_count; i++)
+        t.needed_bytes[i] = plan_process_bytes(&t.process, i);
     for (uint32_t i = 0; i < m->count; i++) {
         struct model_settings *s = &m->list[i];
         struct err e = {0};
@@ -181,9 +183,19 @@ static int plan_all(struct models *m, struct err *e)
     return p.unreadable ? model_hint(m->list[0].dir, r, e) : r;
 }
 
+/* A single model may have a device of its own, and no other is opened then. */
+static int measure_devices(struct models *m, struct err *e)
+{
+    int r = models_are_several(m) ? device_choose_all(m->settings, &m->devices, e)
+                                  : device_choices_add(&m->own[0], &m->devices, e);
+    return r < 0 ? r : device_choices_measure(m->settings, &m->devices, e);
+}
+
 int models_plan(struct models *m, struct err *e)
 {
-    int r = plan_all(m, e);
+    int r = measure_devices(m, e);
+    if (r == 0)
+        r = plan_all(m, e);
     for (uint32_t i = 0; i < m->count && r == 0; i++)
         r = models_place(m, i, e);
     return r;

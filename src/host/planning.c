@@ -45,6 +45,18 @@ static const char *find_ceiling(const struct footprint *f, uint64_t wanted, uint
     return f->cgroup_limit_bytes && ceiling == f->cgroup_limit_bytes ? "the cgroup" : "the machine's memory";
 }
 
+static void add_devices(const struct planning *p, struct plan_process *ret)
+{
+    struct device_choices chosen;
+    const struct device_choices *all = p->devices ? p->devices : &chosen;
+    struct err ignored;
+    if (!p->devices)
+        (void)device_choose_all(p->settings, &chosen, &ignored); /* planning_make() reports it */
+    for (uint32_t i = 0; i < all->count; i++)
+        if (all->list[i].memory.name)
+            ret->devices[ret->device_count++] = all->list[i].memory;
+}
+
 void planning_process(struct planning *p, bool least, struct plan_process *ret)
 {
     const struct settings *o = p->settings;
@@ -68,12 +80,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
                                            : MIN_OF(MAX_OF(ceiling / 16, HEAP_BYTES_LEAST), HEAP_BYTES_MAX),
                                  .threads_bytes = device_stack_bytes(p->workers),
                                  .text_bytes = TEXT_BYTES_LEAST};
-    struct device_choices devices;
-    struct err ignored;
-    (void)device_choose_all(o, &devices, &ignored); /* runtime_open_process() reports it */
-    for (uint32_t i = 0; i < devices.count; i++)
-        if (devices.list[i].memory.name)
-            ret->devices[ret->device_count++] = devices.list[i].memory;
+    add_devices(p, ret);
     if (p->sees)
         ret->media_bytes = o->process.media_memory ? o->process.media_memory : media;
     if (p->sees && !p->serves)
@@ -101,11 +108,24 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
 
 /* ---- both ---- */
 
+/* What makes the device's ceiling. */
+static const char *find_device_ceiling(const struct planning *p, char *ret, size_t bytes_max)
+{
+    const char *name = p->plan.process.devices[p->model.domain - 1].name;
+    const struct device_choice *c = p->devices ? device_choices_named(p->devices, name) : NULL;
+    uint64_t others = c ? device_choice_others_bytes(c) : 0;
+    if (others == 0)
+        return "see --device-memory-limit";
+    snprintf(ret, bytes_max, "other programs hold %s of %s", bytes_text(others).text,
+             bytes_text(c->measured.total_bytes).text);
+    return ret;
+}
+
 static int refuse(const struct planning *p, const char *name, const struct plan_refusal *why, struct err *e)
 {
     char where[DOMAIN_HOLDER_BYTES] = "";
     const char *from = p->ceiling_from ? p->ceiling_from : "see --memory-limit";
-    char context[96] = "", seqs[96] = "", image_sched[96] = "";
+    char context[96] = "", seqs[96] = "", image_sched[96] = "", device[96];
     const char *elsewhere = "";
     const struct model_vision *v = &p->model.shape.vision;
     if (why->context)
@@ -122,7 +142,7 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
     }
     if (why->domain > 0) {
         snprintf(where, sizeof(where), " on device %s", p->plan.process.devices[why->domain - 1].name);
-        from = "see --device-memory-limit";
+        from = find_device_ceiling(p, device, sizeof(device));
         elsewhere = " With --device cpu it computes in the machine's memory.";
     }
     return err_set(
@@ -155,11 +175,9 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
 /* As if the ceiling of the model's domain were what the process and the model may take together. */
 static void limit_model(const struct planning *p, struct plan_process *process)
 {
-    uint64_t *ceiling = &process->ceiling_bytes, process_bytes = plan_process_bytes(process);
-    if (p->model.domain > 0) {
+    uint64_t *ceiling = &process->ceiling_bytes, process_bytes = plan_process_bytes(process, p->model.domain);
+    if (p->model.domain > 0)
         ceiling = &process->devices[p->model.domain - 1].ceiling_bytes;
-        process_bytes = 0;
-    }
     *ceiling = MIN_OF(*ceiling, process_bytes + p->model_bytes_max);
 }
 

@@ -5,6 +5,8 @@
 #include "host/settings.h"
 #include "registry/model_plan.h"
 
+struct device_choices;
+
 struct planning {
     const struct settings *settings;
     uint32_t seqs, queue, workers;
@@ -12,6 +14,9 @@ struct planning {
     bool serves;     /* there are connections and prep threads */
     bool looks;      /* the command accepts images; serve does */
     bool sees;       /* some model accepts images; planning_make() sets it for its own */
+    /* The process's devices, measured; NULL: nothing is to be opened, and the ceilings of GPUs are estimates.
+     * Borrowed; not looked at where `process` is given. */
+    const struct device_choices *devices;
     /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
     const struct plan_process *process;
     uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */

@@ -182,6 +182,29 @@ static int open_store(struct runtime *rt, struct err *e)
     return store_open(&opts, &rt->store, e);
 }
 
+/* The context is there as long as the device is open. */
+static int charge_context(struct runtime *rt, uint32_t i)
+{
+    uint64_t bytes = plan_process_bytes(&rt->process, i);
+    if (bytes == 0)
+        return 0;
+    int r = accounts_open(rt->device_roots[i], ACCOUNT_CONTEXT, bytes, &rt->contexts[i]);
+    if (r < 0)
+        return r;
+    account_set_planned(rt->contexts[i], bytes);
+    struct charge charge = account_charge(rt->contexts[i]);
+    return charge_take(&charge, bytes);
+}
+
+static void close_context(struct account *a)
+{
+    if (!a)
+        return;
+    struct charge charge = account_charge(a);
+    charge_give(&charge, account_numbers(a).used);
+    account_close(a);
+}
+
 /* The root account of a device's memory, and a budget for the caches there. */
 static int open_device_memory(struct runtime *rt, uint32_t i)
 {
@@ -190,17 +213,19 @@ static int open_device_memory(struct runtime *rt, uint32_t i)
         return 0;
     uint64_t ceiling = plan_ceiling_bytes(&rt->process, i);
     int r = ledger_open_root(rt->ledger, domain, ceiling, &rt->device_roots[i]);
+    if (r == 0)
+        account_set_planned(rt->device_roots[i], ceiling);
+    if (r == 0)
+        r = charge_context(rt, i);
     if (r < 0)
         return r;
-    account_set_planned(rt->device_roots[i], ceiling);
     holders_add_domain(rt->holders, domain, MIN_OF(rt->settings->model.engine.prefix_cache_bytes, ceiling));
     return 0;
 }
 
-static int open_devices(struct runtime *rt, const struct device_choices *c, uint32_t workers, struct err *e)
+static int open_devices(struct runtime *rt, struct device_choices *c, uint32_t workers, struct err *e)
 {
     for (uint32_t k = 0; k < c->count; k++) {
-        const char *name = c->list[k].memory.name;
         uint32_t i;
         struct err ignored;
         if (device_choice_domain(&c->list[k], &rt->process, &i, &ignored) < 0)
@@ -208,17 +233,14 @@ static int open_devices(struct runtime *rt, const struct device_choices *c, uint
         int r = device_choice_open(&c->list[k], workers, rt->threads, &rt->devices[i]);
         if (r == 0)
             r = open_device_memory(rt, i);
-        if (r < 0 && name)
-            return err_set(e, r, "device %s could not be opened: %s; --device cpu does without it", name,
-                           strerror(-r));
         if (r < 0)
-            return err_set(e, r, "worker threads could not be opened: %s", strerror(-r));
+            return device_choice_refuse(&c->list[k], r, e);
     }
     return 0;
 }
 
-static int open_process(struct runtime *rt, const struct device_choices *devices, uint32_t workers,
-                        struct err *e)
+/* Takes the devices; who gave them closes the others. */
+static int open_process(struct runtime *rt, struct device_choices *devices, uint32_t workers, struct err *e)
 {
     footprint_open_heap();
     int r = open_ledger(rt);
@@ -233,32 +255,28 @@ static int open_process(struct runtime *rt, const struct device_choices *devices
     return r;
 }
 
-int runtime_open_process(const struct settings *o, const struct plan_process *process, uint32_t workers,
-                         struct runtime *ret, struct err *e)
+int runtime_open_process(const struct settings *o, const struct plan_process *process,
+                         struct device_choices *devices, uint32_t workers, struct runtime *ret, struct err *e)
 {
-    struct device_choices devices;
     *ret = (struct runtime){.settings = o, .process = *process};
-    int r = device_choose_all(o, &devices, e);
-    return r < 0 ? r : open_process(ret, &devices, workers, e);
+    return open_process(ret, devices, workers, e);
 }
 
 /* ---- one model ---- */
 
-int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
-                 struct err *e)
+static int open_planned(const struct settings *o, const struct runtime_opts *opts,
+                        struct device_choices *devices, struct runtime *ret, struct err *e)
 {
-    struct device_choices devices;
-    *ret = (struct runtime){.settings = o};
     struct planning *p = &ret->planning;
     *p = (struct planning){.settings = o,
                            .seqs = opts->seqs,
                            .queue = opts->queue,
                            .workers = runtime_workers(o),
                            .serves = opts->serves,
-                           .looks = opts->looks};
-    int r = runtime_find_model(o->models.model, NULL, ret->model_dir, ret->model_id, e);
-    if (r == 0)
-        r = planning_make(p, ret->model_dir, ret->model_id, e);
+                           .looks = opts->looks,
+                           .devices = devices};
+    int r = planning_make(p, ret->model_dir, ret->model_id, e);
+    p->devices = NULL;
     if (p->unreadable)
         return model_hint(ret->model_dir, r, e);
     if (r == 0)
@@ -268,11 +286,25 @@ int runtime_open(const struct settings *o, const struct runtime_opts *opts, stru
         return r;
     runtime_set_plan(p, &ret->model_settings);
     ret->process = p->plan.process;
-    r = device_choose_all(o, &devices, e);
-    if (r == 0)
-        r = open_process(ret, &devices, p->workers, e);
+    r = open_process(ret, devices, p->workers, e);
     if (r == 0)
         account_set_planned(ledger_root(ret->ledger), p->plan.limit_bytes);
+    return r;
+}
+
+int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
+                 struct err *e)
+{
+    struct device_choices devices = {.count = 0};
+    *ret = (struct runtime){.settings = o};
+    int r = runtime_find_model(o->models.model, NULL, ret->model_dir, ret->model_id, e);
+    if (r == 0)
+        r = device_choices_add(o, &devices, e);
+    if (r == 0)
+        r = device_choices_measure(o, &devices, e);
+    if (r == 0)
+        r = open_planned(o, opts, &devices, ret, e);
+    device_choices_close(&devices);
     return r;
 }
 
@@ -316,6 +348,7 @@ void runtime_close(struct runtime *rt)
     guard_free(rt->guard);
     holders_free(rt->holders);
     for (uint32_t i = 0; i < COUNT_OF(rt->devices); i++) {
+        close_context(rt->contexts[i]);
         account_close(rt->device_roots[i]);
         device_close(rt->devices[i]);
     }

@@ -2,6 +2,7 @@
 #ifndef PLATEAU_HOST_RUNTIME_H
 #define PLATEAU_HOST_RUNTIME_H
 
+#include "host/device_choice.h"
 #include "host/planning.h"
 #include "engine/engine.h"
 #include "memory/footprint.h"
@@ -34,6 +35,7 @@ struct runtime {
     /* By plan_model.domain: [0] is the CPU; NULL: no model has it. */
     struct device *devices[DOMAINS_MAX];
     struct account *device_roots[DOMAINS_MAX]; /* of their memory; [0] is NULL: that is the machine's */
+    struct account *contexts[DOMAINS_MAX];     /* below them; NULL: the device has none */
     struct account *ssd_staging, *ssd_table;
     struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
     /* Of the one model of runtime_load(). */
@@ -69,12 +71,13 @@ void runtime_set_plan(const struct planning *p, struct model_settings *s);
 /* How many threads compute. */
 uint32_t runtime_workers(const struct settings *o);
 
-/* Ledger, accounts and workers of a process of such a plan, and no model. On failure the runtime is
- * closed. */
-int runtime_open_process(const struct settings *o, const struct plan_process *process, uint32_t workers,
-                         struct runtime *ret, struct err *e);
-/* Finds the model, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM when the plan does not
- * fit: e says what would. On failure the runtime is closed. */
+/* Ledger, accounts and workers of a process of such a plan, and no model. Takes those of the measured devices
+ * that the plan has. On failure the runtime is closed. */
+int runtime_open_process(const struct settings *o, const struct plan_process *process,
+                         struct device_choices *devices, uint32_t workers, struct runtime *ret,
+                         struct err *e);
+/* Finds the model, measures its device, plans, opens ledger, accounts and workers. Loads nothing. -ENOMEM
+ * when the plan does not fit: e says what would. On failure the runtime is closed. */
 int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
                  struct err *e);
 /* Of a process with one model: the domain of its device, and the device. */

@@ -160,7 +160,10 @@ int server_prepare(struct server *s, struct err *e)
     int r = models_find(o, &s->models, e);
     if (r == 0)
         r = models_plan(&s->models, e);
-    return r == 0 ? runtime_open_process(o, &s->models.process, runtime_workers(o), &s->rt, e) : r;
+    if (r == 0)
+        r = runtime_open_process(o, &s->models.process, &s->models.devices, runtime_workers(o), &s->rt, e);
+    device_choices_close(&s->models.devices);
+    return r;
 }
 
 int server_open(struct server *s, struct err *e)

@@ -20,7 +20,8 @@ enum account_id {
     ACCOUNT_SSD_STAGING,
     ACCOUNT_SSD_TABLE,
     ACCOUNT_ORPHANS,
-    ACCOUNT_MODEL, /* one for each loaded model, by its id */
+    ACCOUNT_CONTEXT, /* on a device: the driver's context, with the kernels */
+    ACCOUNT_MODEL,   /* one for each loaded model, by its id */
     ACCOUNT_WEIGHTS,
     ACCOUNT_LOADING,
     ACCOUNT_WORKSPACE,

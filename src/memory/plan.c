@@ -108,8 +108,11 @@ static uint64_t pools_floor(const struct plan_model *m, const struct plan_wish *
     return kv_floor(m, length) + in_units(seqs_states(m, w) * m->state_bytes);
 }
 
-uint64_t plan_process_bytes(const struct plan_process *p)
+uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain)
 {
+    ASSERT(domain <= p->device_count && p->device_count <= DOMAINS_MAX);
+    if (domain > 0)
+        return p->devices[domain - 1].context_bytes;
     return p->heap_bytes + p->threads_bytes + p->network_bytes + p->body_bytes + p->text_bytes +
            p->responses_bytes + p->history_bytes + p->pull_bytes + p->media_bytes + p->ssd_staging_bytes +
            p->ssd_table_bytes;
@@ -145,8 +148,11 @@ static uint64_t model_machine_bytes(const struct plan_model *m)
 /* Everything but pools, requests and the engine's tables for pages and states. */
 static struct need fixed_bytes(const struct plan_process *p, const struct plan_model *m)
 {
-    return need_of(m, plan_process_bytes(p) + model_machine_bytes(m) + m->engine_bytes,
-                   model_computing_bytes(m));
+    struct need fixed = need_of(m, plan_process_bytes(p, 0) + model_machine_bytes(m) + m->engine_bytes,
+                                model_computing_bytes(m));
+    if (m->domain > 0)
+        fixed.device += plan_process_bytes(p, m->domain);
+    return fixed;
 }
 
 static uint64_t requests_bytes(const struct plan_process *p, const struct plan_model *m, uint32_t length)
@@ -525,8 +531,9 @@ static void plan_device(struct plan *p, struct need floor, struct need limit)
     const struct plan_domain *d = &p->process.devices[p->model.domain - 1];
     p->device = (struct plan_device){.name = d->name,
                                      .ceiling_bytes = d->ceiling_bytes,
-                                     .floor_bytes = floor.device,
-                                     .limit_bytes = limit.device,
+                                     .floor_bytes = d->context_bytes + floor.device,
+                                     .limit_bytes = d->context_bytes + limit.device,
+                                     .context_bytes = d->context_bytes,
                                      .model_bytes = limit.device,
                                      .load_bytes = floor.device};
     ASSERT(floor.device <= limit.device);
@@ -562,6 +569,9 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     add_pools(p, 0, w);
     if (m->domain == 0)
         return;
+    if (p->device.context_bytes > 0)
+        add_to(p, m->domain, 0, "context", ACCOUNT_DEVICE, p->device.context_bytes, p->device.context_bytes,
+               "the driver's, with the kernels");
     add_to(p, m->domain, 0, m->name, ACCOUNT_DEVICE, floor.device, p->device.model_bytes, "");
     add_parts(p, m->domain, engine);
     add_pools(p, m->domain, w);

@@ -19,6 +19,7 @@
 struct plan_domain {
     const char *name; /* outlives the plan */
     uint64_t ceiling_bytes;
+    uint64_t context_bytes; /* the driver's context, of the process: counted once; 0: none, or not measured */
 };
 
 /* Of the process, independent of its models. */
@@ -109,14 +110,15 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 33
+#define PLAN_LINES_MAX 34
 
 /* The part of a plan on a device. */
 struct plan_device {
     const char *name; /* NULL: the model computes in the machine's memory */
     uint64_t ceiling_bytes, floor_bytes, limit_bytes;
-    uint64_t model_bytes; /* the limit of the model's account there */
-    uint64_t load_bytes;  /* what a load reserves there */
+    uint64_t context_bytes; /* of floor and limit, what the process has once */
+    uint64_t model_bytes;   /* the limit of the model's account there */
+    uint64_t load_bytes;    /* what a load reserves there */
 };
 
 struct plan {
@@ -157,8 +159,8 @@ uint64_t plan_window_pages(const struct plan_model *m, const struct plan_window 
                            uint32_t seqs);
 /* Bytes of the pages of one sequence, of all groups. */
 uint64_t plan_sequence_bytes(const struct plan_model *m, uint32_t length);
-/* The limits of all accounts of the process together. */
-uint64_t plan_process_bytes(const struct plan_process *p);
+/* The limits of all accounts of the process in that domain together; the machine's has 0. */
+uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain);
 /* The ceiling of a domain. */
 uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain);
 

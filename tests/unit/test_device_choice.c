@@ -2,6 +2,7 @@
 #include "fake_cuda.h"
 
 #include "host/device_choice.h"
+#include "host/runtime.h"
 #include "host/settings_table.h"
 
 #include <errno.h>
@@ -94,6 +95,140 @@ TEST(each_device_of_the_process_and_its_sections_comes_once)
     assert_int_equal(settings_set_section(&o, "f", device_row(), "cuda:7", &e), 0);
     assert_int_equal(device_choose_all(&o, &all, &e), -ENODEV);
     assert_non_null(strstr(e.text, "[model f]"));
+    settings_done(&o);
+}
+
+/* ---- measured ---- */
+
+#define MIB           ((uint64_t)1 << 20)
+#define CONTEXT_BYTES (328 * MIB)
+#define RESERVE_BYTES (256 * MIB)
+
+static void on_gpu(size_t others_bytes)
+{
+    memset(&fake_cuda, 0, sizeof(fake_cuda));
+    fake_cuda.context_bytes = CONTEXT_BYTES;
+    fake_cuda.others_bytes = others_bytes;
+}
+
+/* Of the first GPU, with --device-memory-limit; closed. */
+static struct device_choice measured(uint64_t limit)
+{
+    const struct settings o = {.process = {.device = "cuda:0", .device_memory_limit = limit}};
+    struct device_choices all = {.count = 0};
+    struct err e = {{0}};
+    assert_int_equal(device_choices_add(&o, &all, &e), 0);
+    assert_int_equal(fake_cuda.contexts, 0);
+    assert_int_equal(device_choices_measure(&o, &all, &e), 0);
+    assert_true(all.list[0].opened && fake_cuda.contexts == 1);
+    device_choices_close(&all);
+    assert_int_equal(fake_cuda.contexts, 0);
+    /* Once for all models of a plan. */
+    unsigned created = fake_cuda.created;
+    assert_int_equal(device_choices_add(&o, &all, &e), 0);
+    if (all.list[0].measured.total_bytes > 0)
+        assert_int_equal(device_choices_measure(&o, &all, &e), 0);
+    assert_true(all.count == 1 && fake_cuda.created == created);
+    return all.list[0];
+}
+
+TEST(a_ceiling_is_what_was_free_with_the_context_less_a_reserve)
+{
+    on_gpu(4 * MIB);
+    struct device_choice c = measured(0);
+    assert_int_equal(c.memory.context_bytes, CONTEXT_BYTES);
+    assert_int_equal(c.memory.ceiling_bytes, FAKE_TOTAL_BYTES - 4 * MIB - RESERVE_BYTES);
+    assert_int_equal(device_choice_others_bytes(&c), 0);
+    assert_int_equal(measured(2048 * MIB).memory.ceiling_bytes, 2048 * MIB);
+    on_gpu(FAKE_TOTAL_BYTES - 2048 * MIB);
+    c = measured(0);
+    assert_int_equal(c.memory.ceiling_bytes, 2048 * MIB - RESERVE_BYTES);
+    assert_int_equal(device_choice_others_bytes(&c), FAKE_TOTAL_BYTES - 2048 * MIB);
+    assert_int_equal(measured(4096 * MIB).memory.ceiling_bytes, 2048 * MIB - RESERVE_BYTES);
+    assert_int_equal(measured(1024 * MIB).memory.ceiling_bytes, 1024 * MIB);
+}
+
+/* A look opens nothing, and what the driver does not say stays as it was estimated. */
+TEST(a_ceiling_that_is_not_measured_is_an_estimate)
+{
+    struct settings o = {.process.device = "cuda:0"};
+    struct device_choice c;
+    struct err e = {{0}};
+    on_gpu(FAKE_TOTAL_BYTES - MIB);
+    assert_int_equal(device_choose(&o, &c, &e), 0);
+    assert_true(fake_cuda.created == 0 && c.memory.context_bytes == 0);
+    assert_int_equal(c.memory.ceiling_bytes, FAKE_TOTAL_BYTES - 1024 * MIB);
+    fake_cuda.no_info = true;
+    c = measured(0);
+    assert_int_equal(c.memory.ceiling_bytes, FAKE_TOTAL_BYTES - 1024 * MIB);
+    assert_true(c.memory.context_bytes == 0 && device_choice_others_bytes(&c) == 0);
+}
+
+/* What is said of the first GPU. */
+static struct err refused(uint64_t limit, int error)
+{
+    const struct settings o = {.process = {.device = "cuda:0", .device_memory_limit = limit}};
+    struct device_choices all = {.count = 0};
+    struct err e = {{0}};
+    assert_int_equal(device_choices_add(&o, &all, &e), 0);
+    assert_int_equal(device_choices_measure(&o, &all, &e), error);
+    device_choices_close(&all);
+    assert_int_equal(fake_cuda.contexts, 0);
+    return e;
+}
+
+TEST(a_gpu_that_others_fill_is_refused)
+{
+    on_gpu(FAKE_TOTAL_BYTES - CONTEXT_BYTES - RESERVE_BYTES + MIB);
+    assert_string_equal(
+        refused(0, -ENOSPC).text,
+        "device cuda:0 could not be opened: of its memory, 80.0 GiB, 255.0 MiB are free, and the "
+        "driver needs 256.0 MiB as it goes; --device cpu does without it");
+    on_gpu(0);
+    fake_cuda.is_full = true;
+    assert_string_equal(
+        refused(0, -ENOSPC).text,
+        "device cuda:0 could not be opened: other programs leave no room in its memory; --device "
+        "cpu does without it");
+}
+
+TEST(a_limit_below_the_context_is_refused)
+{
+    on_gpu(0);
+    assert_string_equal(refused(100 * MIB, -ENOMEM).text,
+                        "--device-memory-limit 100.0 MiB: the context of device cuda:0 takes 328.0 MiB");
+    assert_int_equal(measured(CONTEXT_BYTES).memory.ceiling_bytes, CONTEXT_BYTES);
+}
+
+/* ---- in a process ---- */
+
+TEST(a_process_has_an_account_for_the_context)
+{
+    static struct settings o;
+    struct device_choices all = {.count = 0};
+    struct planning p = {.settings = &o, .seqs = 1, .queue = 1, .workers = 1, .devices = &all};
+    struct plan_process process;
+    struct runtime rt;
+    struct err e = {{0}};
+    on_gpu(0);
+    assert_int_equal(settings_defaults(&o, &e), 0);
+    assert_int_equal(device_choices_add(&o, &all, &e), 0);
+    assert_int_equal(device_choices_measure(&o, &all, &e), 0);
+    planning_process(&p, true, &process);
+    assert_int_equal(plan_process_bytes(&process, 1), CONTEXT_BYTES);
+    assert_int_equal(runtime_open_process(&o, &process, &all, 1, &rt, &e), 0);
+    assert_true(fake_cuda.contexts == 1 && !all.list[0].opened);
+    device_choices_close(&all);
+    struct account_numbers root = account_numbers(rt.device_roots[1]);
+    struct account_numbers context = account_numbers(accounts_find(rt.device_roots[1], ACCOUNT_CONTEXT));
+    assert_int_equal(root.limit, FAKE_TOTAL_BYTES - RESERVE_BYTES);
+    assert_true(root.used == CONTEXT_BYTES && root.reserved == CONTEXT_BYTES && root.children == 1);
+    assert_true(context.used == CONTEXT_BYTES && context.limit == CONTEXT_BYTES &&
+                context.planned == CONTEXT_BYTES);
+    assert_int_equal(context.class, ACCOUNT_DEVICE);
+    ledger_check(rt.ledger);
+    runtime_close(&rt);
+    assert_int_equal(fake_cuda.contexts, 0);
     settings_done(&o);
 }
 

@@ -378,8 +378,8 @@ PROPERTY(a_plan_holds_or_the_refusal_is_right, seed)
 static struct plan_process with_devices(uint64_t ceiling, uint64_t first, uint64_t second)
 {
     struct plan_process o = a_process(ceiling);
-    o.devices[0] = (struct plan_domain){"test:0", first};
-    o.devices[1] = (struct plan_domain){"test:1", second};
+    o.devices[0] = (struct plan_domain){.name = "test:0", .ceiling_bytes = first};
+    o.devices[1] = (struct plan_domain){.name = "test:1", .ceiling_bytes = second};
     o.device_count = 2;
     return o;
 }
@@ -455,6 +455,38 @@ TEST(a_model_on_a_device_has_its_weights_and_pools_there)
     assert_true(p.device.ceiling_bytes - p.device.limit_bytes < 4 * MIB);
     assert_int_equal(p.images_bytes, 64 * MIB);
     assert_true(p.limit_bytes < 300 * MIB);
+}
+
+/* As if the ceiling were lower by the context, beside a line of its own. */
+TEST(a_context_is_a_part_of_what_the_process_takes)
+{
+    struct made m = a_model();
+    struct plan_process without = with_devices(512 * MIB, 600 * MIB, 100 * MIB), with = without;
+    struct plan_wish wish = {.max_model_len = 2048, .prefix_cache_bytes = PLAN_ALL};
+    struct plan_refusal why;
+    struct plan a, b;
+    m.model.domain = 1;
+    with.devices[0].ceiling_bytes += 328 * MIB;
+    with.devices[0].context_bytes = 328 * MIB;
+    with.devices[1].context_bytes = 50 * MIB;
+    assert_int_equal(plan_make(&without, numbers_of, &m, 8, &wish, &a, NULL), 0);
+    assert_int_equal(plan_make(&with, numbers_of, &m, 8, &wish, &b, NULL), 0);
+    check_split(&a);
+    check_split(&b);
+    const struct plan_line *line = line_in(&b, 1, "context");
+    assert_true(line && line->depth == 0 && line->account == ACCOUNT_CONTEXT);
+    assert_true(line->floor_bytes == 328 * MIB && line->limit_bytes == 328 * MIB);
+    assert_null(line_in(&a, 1, "context"));
+    assert_int_equal(b.device.floor_bytes, a.device.floor_bytes + 328 * MIB);
+    assert_int_equal(b.device.limit_bytes, a.device.limit_bytes + 328 * MIB);
+    assert_true(b.device.model_bytes == a.device.model_bytes && b.device.load_bytes == a.device.load_bytes);
+    assert_true(a.device.context_bytes == 0 && b.device.context_bytes == 328 * MIB);
+    assert_true(a.pages_max == b.pages_max && a.limit_bytes == b.limit_bytes);
+    with.devices[0].ceiling_bytes = b.device.floor_bytes;
+    assert_int_equal(plan_make(&with, numbers_of, &m, 8, &wish, &b, NULL), 0);
+    with.devices[0].ceiling_bytes--;
+    assert_int_equal(plan_make(&with, numbers_of, &m, 8, &wish, &b, &why), -ENOMEM);
+    assert_int_equal(why.needed_bytes, with.devices[0].ceiling_bytes + 1);
 }
 
 TEST(a_refusal_names_the_domain_that_is_too_small)
