@@ -27,6 +27,8 @@ void report_memory(struct api *a, struct buf *ret);
 /* Resident bytes of the process that belong to no account; negative when accounts count bytes that are not
  * resident. */
 int64_t report_unaccounted(struct api *a);
+/* The device whose root account accounts[index] is; NULL: it is another account. */
+const struct domain *report_device_of(const struct account_numbers *accounts, uint32_t index);
 /* Fills a->accounts from the ledger; returns how many. */
 uint32_t report_read_accounts(struct api *a);
 /* Bytes of an account that no child of it counts. */
@@ -93,7 +95,7 @@ void report_log(uint64_t after, enum log_level least, uint32_t max, struct buf *
 extern const struct gauge_table report_end_gauges;
 
 /* report_metrics.c: the series of one tenant's requests, or those of all (NULL) and of the server. */
-#define REPORT_TABLES 9
+#define REPORT_TABLES 10
 void report_metrics(struct api *a, const uint64_t *tenant, struct buf *ret);
 extern const struct gauge_table *const report_tables[REPORT_TABLES];
 

@@ -125,13 +125,30 @@ static void write_account(const struct account_numbers *n, uint64_t own, struct 
     buf_puts(ret, ",\"children\":[");
 }
 
-/* The roots of other domains than the machine's. */
+/* The roots of other domains than the machine's, which is the first account. */
+const struct domain *report_device_of(const struct account_numbers *accounts, uint32_t index)
+{
+    const struct account_numbers *n = &accounts[index];
+    return index > 0 && n->is_root && n->depth == 0 ? n->domain : NULL;
+}
+
+/* As the driver has them. */
+static void write_figures(const struct domain *d, struct buf *ret)
+{
+    struct domain_figures f;
+    if (d->ops->committed)
+        buf_printf(ret, ",\"committed_bytes\":%llu", (ull)d->ops->committed(d->arg));
+    if (domain_figures(d, &f))
+        buf_printf(ret, ",\"total_bytes\":%llu,\"free_bytes\":%llu,\"unaccounted_bytes\":%lld",
+                   (ull)f.total_bytes, (ull)f.free_bytes, (long long)f.unaccounted_bytes);
+}
+
 static void write_devices(const struct account_numbers *accounts, uint32_t count, struct buf *ret)
 {
     bool first = true;
     for (uint32_t i = 0; i < count; i++) {
         const struct account_numbers *n = &accounts[i];
-        if (!n->is_root || n->depth > 0 || i == 0)
+        if (!report_device_of(accounts, i))
             continue;
         buf_puts(ret, first ? "{" : ",{");
         json_write_member(ret, "name", n->name);
@@ -139,8 +156,7 @@ static void write_devices(const struct account_numbers *accounts, uint32_t count
         write_limit(n, ret);
         buf_printf(ret, ",\"reserved_bytes\":%llu,\"used_bytes\":%llu,\"peak_bytes\":%llu", (ull)n->reserved,
                    (ull)n->used, (ull)n->peak);
-        if (n->domain->ops->committed)
-            buf_printf(ret, ",\"committed_bytes\":%llu", (ull)n->domain->ops->committed(n->domain->arg));
+        write_figures(n->domain, ret);
         buf_putc(ret, '}');
         first = false;
     }

@@ -154,13 +154,74 @@ static bool read_server(struct api *a, const uint64_t *tenant, uint32_t model, v
 static const struct gauge_table server_gauges = {
     "Of the server", server_rows, COUNT_OF(server_rows), false, sizeof(struct server_numbers), read_server};
 
+/* ---- devices, as their drivers have them ---- */
+
+struct device_numbers {
+    struct {
+        const char *name;
+        struct domain_figures figures;
+    } devices[DOMAINS_MAX];
+    uint32_t count;
+};
+
+static void write_device_bytes(const struct gauge *g, const void *numbers, struct buf *b)
+{
+    const struct device_numbers *n = numbers;
+    for (uint32_t i = 0; i < n->count; i++) {
+        const struct domain_figures *f = &n->devices[i].figures;
+        buf_printf(b, "%s{device=\"%s\",kind=\"total\"} %llu\n", g->series, n->devices[i].name,
+                   (ull)f->total_bytes);
+        buf_printf(b, "%s{device=\"%s\",kind=\"free\"} %llu\n", g->series, n->devices[i].name,
+                   (ull)f->free_bytes);
+    }
+}
+
+static void write_device_unaccounted(const struct gauge *g, const void *numbers, struct buf *b)
+{
+    const struct device_numbers *n = numbers;
+    for (uint32_t i = 0; i < n->count; i++)
+        buf_printf(b, "%s{device=\"%s\"} %lld\n", g->series, n->devices[i].name,
+                   (long long)n->devices[i].figures.unaccounted_bytes);
+}
+
+static const struct gauge device_rows[] = {
+    {.write = write_device_bytes,
+     GAUGE("plateau_device_memory_bytes", "Memory of each device, and what is free of it, by its driver."),
+     .item_label = "device,kind"},
+    {.write = write_device_unaccounted,
+     GAUGE("plateau_device_memory_unaccounted_bytes",
+           "Memory of each device that was taken since it was opened, and not by accounts: by its driver and "
+           "by other programs."),
+     .item_label = "device"},
+};
+
+/* Devices that are lost have no figures. */
+static bool read_devices(struct api *a, const uint64_t *tenant, uint32_t model, void *ret)
+{
+    struct device_numbers *n = ret;
+    (void)model;
+    *n = (struct device_numbers){.count = 0};
+    uint32_t count = tenant ? 0 : report_read_accounts(a);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct domain *d = report_device_of(a->accounts, i);
+        if (!d || !domain_figures(d, &n->devices[n->count].figures))
+            continue;
+        n->devices[n->count++].name = d->name;
+    }
+    return n->count > 0;
+}
+
+static const struct gauge_table device_gauges = {
+    "Of devices", device_rows, COUNT_OF(device_rows), false, sizeof(struct device_numbers), read_devices};
+
 /* ---- all ---- */
 
 /* Histograms come before http_gauges. */
 const struct gauge_table *const report_tables[REPORT_TABLES] = {
     &report_model_gauges, &report_holders_gauges, &report_guard_gauges,
     &report_ssd_gauges,   &report_media_gauges,   &report_responses_gauges,
-    &report_end_gauges,   &http_gauges,           &server_gauges};
+    &report_end_gauges,   &http_gauges,           &server_gauges,
+    &device_gauges};
 
 static void write_table(struct api *a, const struct gauge_table *t, const uint64_t *tenant, struct buf *ret)
 {

@@ -4,6 +4,7 @@ Tokens and SSD files are those of the CPU; its memory has a ceiling of its own; 
 requests, not the server."""
 
 import concurrent.futures
+import json
 import pathlib
 import subprocess
 
@@ -91,6 +92,59 @@ def test_the_device_counts_what_its_accounts_have():
         # The CPU does the fake device's work: the workspace is in the machine's memory.
         elsewhere = next(a for a in roots(server)["fake:0"]["children"][0]["children"] if a["name"] == "workspace")
         assert device["committed_bytes"] == device["used_bytes"] - elsewhere["used_bytes"] > 0
+
+
+def test_a_context_has_an_account_as_long_as_the_device_is_open():
+    size = 6 << 20
+    with serving("--device", "fake:0,context=6", "--device-memory-limit", "1G") as server:
+        def context():
+            return next(a for a in roots(server)["fake:0"]["children"] if a["name"] == "context")
+
+        server.complete("once upon a time", max_tokens=4)
+        assert context()["class"] == "device" and context()["children"] == []
+        assert {context()[f"{kind}_bytes"] for kind in ("planned", "reserved", "used", "peak", "limit")} == {size}
+        assert server.memory()["sums_hold"]
+        assert server.http.post("/v1/models/canary/unload").status_code == 200
+        until(lambda: roots(server)["fake:0"]["used_bytes"] == size)
+        assert roots(server)["fake:0"]["own_bytes"] == 0
+        (device,) = server.memory()["system"]["devices"]
+        assert device["committed_bytes"] == size and device["limit_bytes"] == 1 << 30
+        assert server.http.post("/v1/models/canary/load").status_code == 200
+
+
+def test_a_plan_has_a_line_for_the_context_and_room_beside_it():
+    def plan(*options):
+        got = subprocess.run([PROGRAM, "plan", "--json", *options], capture_output=True, text=True, timeout=60)
+        return got.returncode, json.loads(got.stdout) if got.returncode == 0 else got.stderr
+
+    def domain(found):
+        return next(d for d in found["models"][0]["domains"] if d["name"] == "fake:0")
+
+    options = ["--max-model-len", "1024", "--device-memory-limit"]
+    _, without = plan("--device", "fake:0", *options, "100M")
+    _, found = plan("--device", "fake:0,context=6", *options, "106M")
+    (line,) = [a for a in found["models"][0]["accounts"] if a["name"] == "context"]
+    assert (line["domain"], line["class"], line["depth"]) == ("fake:0", "device", 0)
+    assert line["floor_bytes"] == line["limit_bytes"] == 6 << 20
+    assert domain(found)["floor_bytes"] == domain(without)["floor_bytes"] + (6 << 20)
+    assert domain(found)["limit_bytes"] == domain(without)["limit_bytes"] + (6 << 20)
+    least = domain(found)["floor_bytes"]
+    assert plan("--device", "fake:0,context=6", *options, str(least))[0] == 0
+    code, error = plan("--device", "fake:0,context=6", *options, str(least - 1))
+    assert code == 1 and "does not fit on device fake:0" in error
+
+
+def test_the_drivers_figures_are_told_beside_the_accounts():
+    with serving("--device", "fake:0,context=6", "--device-memory-limit", "1G") as server:
+        server.complete("once upon a time", max_tokens=4)
+        server.wait_idle()
+        (device,) = server.memory()["system"]["devices"]
+        assert device["total_bytes"] == 1 << 30 and device["unaccounted_bytes"] == 0
+        assert device["free_bytes"] == (1 << 30) - device["committed_bytes"]
+        metrics = server.http.get("/metrics").text
+        assert f'plateau_device_memory_bytes{{device="fake:0",kind="total"}} {1 << 30}' in metrics
+        assert f'plateau_device_memory_bytes{{device="fake:0",kind="free"}} {device["free_bytes"]}' in metrics
+        assert 'plateau_device_memory_unaccounted_bytes{device="fake:0"} 0' in metrics
 
 
 def test_recorded_steps_have_an_account_in_both_memories():
@@ -228,6 +282,17 @@ def test_a_plan_counts_each_device(tmp_path):
     got = subprocess.run([PROGRAM, "plan", one, two, *options], capture_output=True, text=True, timeout=60)
     assert got.returncode == 0, got.stderr
     assert "On device fake:0 its models need" in got.stdout and "On device fake:3 its models need" in got.stdout
+
+
+def test_a_plan_counts_a_context_once(tmp_path):
+    one, two, *options = map(str, two_models(tmp_path))
+    options += ["--device", "fake:0,context=6", "--device-memory-limit"]
+    got = [subprocess.run([PROGRAM, "plan", *models, "--json", *options, "1G"], capture_output=True, timeout=60) for models in ([one], [one, two])]
+    floors = [d["floor_bytes"] for d in json.loads(got[0].stdout)["models"][0]["domains"] if d["name"] == "fake:0"]
+    both = 2 * floors[0] - (6 << 20)
+    for limit, code in ((both, 0), (both - 1, 1)):
+        got = subprocess.run([PROGRAM, "plan", one, two, *options, str(limit)], capture_output=True, text=True, timeout=60)
+        assert got.returncode == code and ", with a context of 6.0 MiB. Its ceiling is" in got.stdout
 
 
 def test_a_section_with_no_device_is_named(tmp_path):
