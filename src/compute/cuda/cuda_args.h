@@ -244,7 +244,7 @@ struct cuda_product {
 /* k steps of a unit (kernels/fragment.cuh). */
 #define CUDA_UNIT 64u
 /* Bytes of shared memory that those kernels have in any case, at most. */
-#define CUDA_STATIC_SHARED 16384u
+#define CUDA_STATIC_SHARED 16512u
 
 /* Rows of x become bf16; `units` of each. */
 struct cuda_round {
@@ -283,6 +283,7 @@ struct cuda_best {
 };
 
 #define CUDA_TOP_THREADS 1024 /* of a block */
+#define CUDA_TOP_BLOCKS  8u   /* of a row, on GPUs that have clusters */
 struct cuda_top {
     const float *logits; /* [rows][vocab] */
     const uint64_t *valid;
@@ -342,12 +343,14 @@ struct cuda_split {
 #define CUDA_ATTEND_TEAMS(d)  (256 / (d))
 #define CUDA_QUERIES_BYTES(d) (CUDA_ATTEND_TEAMS(d) * 16 * (2 * (d) + 16))
 #define CUDA_ATTEND_THREADS   128u
-/* Few tokens: threads; rows for a group of heads; bytes beside the blocks of 64 keys, of queries, weights and
- * each warp's largest score. Before there are weights, heads are normed and turned in their place. */
-#define CUDA_PARTS_THREADS     512u
+/* Few tokens: warps of a block, of one that has half of a segment; rows for a group of heads; bytes beside
+ * the blocks of 64 keys, of queries, weights and each warp's largest score. Before there are weights, rows of
+ * queries, keys and values are there, to be normed and turned. */
+#define CUDA_PARTS_WARPS       16u
+#define CUDA_HALVES_WARPS      8u
 #define CUDA_PARTS_ROWS(group) ((group) > 8 ? 16u : 8u)
-#define CUDA_PARTS_ROOM(d, rows, blocks)                                                                     \
-    ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) + 16) + 2 * CUDA_PARTS_THREADS)
+#define CUDA_PARTS_ROOM(d, rows, blocks, warps)                                                              \
+    ((rows) * (2 * (d) + 16) + (rows) * (128 * (blocks) + 16) + 64 * (warps))
 /* By wgmma: 64 rows, two stages, and what aligns them. */
 #define CUDA_ATTEND_WIDE_SHARED(d) (128u * (d) + 2 * CUDA_KEYS_BYTES(d) + 1024u)
 /* What is left of a block's shared memory, for their own. */

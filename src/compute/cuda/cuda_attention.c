@@ -4,7 +4,7 @@
 /* Tokens that are many to append. With fewer, a block for each head is done earlier. */
 #define APPEND_MANY 64u
 /* Steps of few tokens, and of few of each sequence. */
-#define FEW_TOKENS_MAX 16u
+#define FEW_TOKENS_MAX 128u
 #define FEW_EACH       4u
 /* Blocks for each multiprocessor, where segments have blocks of their own. */
 #define PARTS_BLOCKS 16u
@@ -142,17 +142,16 @@ static struct attend attend_few(const struct cuda *c, const struct cuda_attentio
 {
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, rows = CUDA_PARTS_ROWS(group);
     uint32_t of_token = k->kv.heads * DIV_UP(group, CUDA_PANEL);
-    bool halves = c->step.tokens * of_token * c->step.segments > c->device->units;
-    uint32_t blocks = halves || d > 128 ? 2 : 4;
-    uint32_t queries = rows * (2 * d + 16), others = CUDA_PARTS_ROOM(d, rows, blocks) - queries;
-    uint32_t heads = MIN_OF(rows + 2, CUDA_PARTS_THREADS / 32) * d * (uint32_t)sizeof(float);
-    return (struct attend){
-        .kernel = (enum cuda_kernel)(
-            (halves && d <= 128 ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) + size),
-        .columns = 1,
-        .rows = of_token,
-        .threads = CUDA_PARTS_THREADS,
-        .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, heads)};
+    bool halves = d <= 128 && c->step.tokens * of_token * c->step.segments > c->device->units;
+    uint32_t blocks = halves || d > 128 ? 2 : 4, warps = halves ? CUDA_HALVES_WARPS : CUDA_PARTS_WARPS;
+    uint32_t queries = rows * (2 * d + 16), others = CUDA_PARTS_ROOM(d, rows, blocks, warps) - queries;
+    uint32_t fresh = MAX_OF(MIN_OF(group, CUDA_PANEL) + 3, warps) * d * (uint32_t)sizeof(float);
+    return (struct attend){.kernel = (enum cuda_kernel)(
+                               (halves ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) + size),
+                           .columns = 1,
+                           .rows = of_token,
+                           .threads = 32 * warps,
+                           .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh)};
 }
 
 /* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */

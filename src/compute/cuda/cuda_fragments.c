@@ -121,6 +121,7 @@ static struct narrow_form narrow_form(const struct cuda_device *d, const struct 
 {
     uint32_t panels = DIV_UP(w->n, CUDA_PANEL);
     struct narrow_form best = narrow_least(w);
+    const uint32_t fewest = best.warps;
     uint64_t least = UINT64_MAX;
     if (!has_one_chain(w)) {
         const struct narrow_form deep = {CUDA_CHAINS, true};
@@ -129,7 +130,7 @@ static struct narrow_form narrow_form(const struct cuda_device *d, const struct 
                    ? deep
                    : best;
     }
-    for (uint32_t warps = CUDA_NARROW_WARPS_1; warps >= best.warps; warps -= 2) {
+    for (uint32_t warps = CUDA_NARROW_WARPS_1; warps >= fewest; warps -= 2) {
         const struct narrow_form f = {warps, false};
         uint64_t at_once = (uint64_t)d->units * warps, slots = DIV_UP(panels, at_once) * at_once;
         if (slots < least && narrow_shared(w, columns, f) <= d->shared_max) {
@@ -151,8 +152,8 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
     uint32_t columns = k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
     const struct narrow_form f = narrow_form(d, w, columns, k->expert != NULL);
     uint32_t shared = narrow_shared(w, columns, f);
-    uint32_t sums = 2 * CUDA_CHAINS * CUDA_NARROW_COLUMNS * CUDA_PANEL * sizeof(float) + 1024;
-    uint32_t blocks = one || f.deep ? 1 : MIN_OF(d->shared_unit / (shared + sums), 2u);
+    /* 1024: the system's own of each block. */
+    uint32_t blocks = one || f.deep ? 1 : MIN_OF(d->shared_unit / (shared + CUDA_STATIC_SHARED + 1024), 2u);
     uint32_t batches = k->expert ? k->count : DIV_UP(k->count, CUDA_NARROW_COLUMNS);
     uint32_t panels = DIV_UP(w->n, CUDA_PANEL);
     uint32_t work = one ? DIV_UP(panels, f.warps) : panels / (k->glu ? 2 : 1);

@@ -211,7 +211,7 @@ static inline struct cuda_rounded cuda_rounded_for(const struct cuda *c, struct 
 {
     uint64_t bytes = 2 * (uint64_t)c->tokens_max * ROUND_UP(a.width, CUDA_UNIT);
     bool fits = a.width > 0 && bytes <= c->rounded_bytes && c->places[a.place].rows == ROWS_TOKENS;
-    return fits ? (struct cuda_rounded){c->rounded[!c->rounded_turn], c->tokens_max, 0}
+    return fits ? (struct cuda_rounded){c->rounded[!c->rounded_turn], c->step.tokens, 0}
                 : (struct cuda_rounded){0};
 }
 /* The same for an operation that writes no zeros past a row. */
@@ -231,7 +231,7 @@ static inline struct cuda_rounded cuda_rounded_of(const struct cuda *c, struct a
 {
     const struct act *b = &c->rounded_of;
     bool is_there = b->width > 0 && b->place == a.place && b->from == a.from && b->width == a.width;
-    return is_there ? (struct cuda_rounded){c->rounded[c->rounded_turn], c->tokens_max, 0}
+    return is_there ? (struct cuda_rounded){c->rounded[c->rounded_turn], c->step.tokens, 0}
                     : (struct cuda_rounded){0};
 }
 

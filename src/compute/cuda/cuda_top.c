@@ -34,7 +34,8 @@ static void get_tops(struct cuda *c)
                                .wants = c->wants,
                                .tops = c->tops,
                                .vocab = c->shape->vocab};
-    struct cuda_grid grid = {b->logit_count, 1, 1, CUDA_TOP_THREADS, 0};
+    const struct cuda_grid grid = {b->logit_count * (d->early ? CUDA_TOP_BLOCKS : 1), 1, 1, CUDA_TOP_THREADS,
+                                   0};
     cuda_run(c, CUDA_KERNEL_top, grid, &k);
     for (uint32_t from = 0, count; from < b->logit_count; from += count) {
         count = run_of(b, from);

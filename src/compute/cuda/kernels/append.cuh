@@ -31,12 +31,27 @@ template <uint32_t D> DEVICE double square_sum(const float x[D / 32])
     return all;
 }
 
-template <uint32_t D> DEVICE void norm_lanes(float x[D / 32], const float *w, float eps)
+template <uint32_t D> DEVICE void load_lanes(float x[D / 32], const float *from)
+{
+#pragma unroll
+    for (uint32_t j = 0; j < D / 32; j++)
+        x[j] = from[threadIdx.x % 32 + 32 * j];
+}
+
+/* w: the lane's weights. */
+template <uint32_t D> DEVICE void scale_lanes(float x[D / 32], const float w[D / 32], float eps)
 {
     float r = (float)(1 / sqrt(square_sum<D>(x) / D + eps));
 #pragma unroll
     for (uint32_t j = 0; j < D / 32; j++)
-        x[j] = w[threadIdx.x % 32 + 32 * j] * (x[j] * r);
+        x[j] = w[j] * (x[j] * r);
+}
+
+template <uint32_t D> DEVICE void norm_lanes(float x[D / 32], const float *w, float eps)
+{
+    float mine[D / 32];
+    load_lanes<D>(mine, w);
+    scale_lanes<D>(x, mine, eps);
 }
 
 /* A token's angles: what a lane's values, and those that they turn with, are multiplied by. */
@@ -46,8 +61,11 @@ template <uint32_t D> struct turn {
 
     __device__ __forceinline__ void begin(const cuda_attention &a, uint32_t t)
     {
+        begin(a, row_of(a.angles, t));
+    }
+    __device__ __forceinline__ void begin(const cuda_attention &a, const float *angles)
+    {
         uint32_t half = a.angles.width / 2;
-        const float *angles = row_of(a.angles, t);
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++) {
             uint32_t i = threadIdx.x % 32 + 32 * j, angle = a.adjacent ? i / 2 : i < half ? i : i - half;
@@ -83,13 +101,6 @@ DEVICE void norm_and_turn(const cuda_attention &a, float x[D / 32], const float 
         by.rotate(x, here);
     if (w && a.norm_rotated)
         norm_lanes<D>(x, w, a.eps);
-}
-
-template <uint32_t D> DEVICE void load_lanes(float x[D / 32], const float *from)
-{
-#pragma unroll
-    for (uint32_t j = 0; j < D / 32; j++)
-        x[j] = from[threadIdx.x % 32 + 32 * j];
 }
 
 /* What queries grow by with their position. */

@@ -8,33 +8,43 @@
 
 /* ---- few tokens ---- */
 
-#define PARTS_WARPS (CUDA_PARTS_THREADS / 32)
-#define JOIN_AHEAD  8u /* segments whose sums come together */
+#define JOIN_AHEAD 16u /* segments whose sums come together */
 
-/* Joins a head's segments, and puts value `d`. */
+/* Joins a head's segments, and puts value `d`; all lanes of a warp have the same head. Lane i has the factors
+ * of segment i, which do not depend on the sums. */
 DEVICE void join_parts(const cuda_attention &a, const cuda_split &p, range seen, uint32_t t, uint32_t head,
                        uint32_t d)
 {
-    uint32_t first = seen.first / SEGMENT, width = a.kv.v_width;
-    total all = {0, 0};
+    uint32_t width = a.kv.v_width, lane = threadIdx.x % 32;
+    uint32_t count = (seen.end + SEGMENT - 1) / SEGMENT - seen.first / SEGMENT;
+    total all = {-INFINITY, 0};
     float value = 0;
-    for (uint32_t begin = first; begin * SEGMENT < seen.end; begin += JOIN_AHEAD) {
-        float values[JOIN_AHEAD], max[JOIN_AHEAD], sum[JOIN_AHEAD];
+#pragma unroll 1
+    for (uint32_t begin = 0; begin < count; begin += JOIN_AHEAD) {
+        uint32_t last = min(count - begin, JOIN_AHEAD) - 1;
+        const float *parts = part_of(p, a, t, head, begin), *mine = parts + min(lane, last) * (width + 2);
+        float values[JOIN_AHEAD], max = __ldcg(mine + width), sum = __ldcg(mine + width + 1), largest = max;
+#pragma unroll
+        for (uint32_t i = 0; i < JOIN_AHEAD; i++)
+            values[i] = __ldcg(parts + min(i, last) * (width + 2) + d);
+#pragma unroll
+        for (uint32_t by = 1; by < JOIN_AHEAD; by *= 2)
+            largest = fmaxf(largest, __shfl_sync(0xffffffffu, largest, lane >= by ? lane - by : lane));
+        largest = fmaxf(largest, all.max);
+        float before = __shfl_sync(0xffffffffu, largest, lane == 0 ? 0 : lane - 1);
+        float keep = expf((lane == 0 ? all.max : before) - largest), add = expf(max - largest);
+        sum *= add;
 #pragma unroll
         for (uint32_t i = 0; i < JOIN_AHEAD; i++) {
-            if ((begin + i) * SEGMENT >= seen.end)
-                continue;
-            const float *part = part_of(p, a, t, head, begin + i - first);
-            values[i] = __ldcg(part + d), max[i] = __ldcg(part + width), sum[i] = __ldcg(part + width + 1);
+            float keeps = __shfl_sync(0xffffffffu, keep, i), adds = __shfl_sync(0xffffffffu, add, i);
+            float sums = __shfl_sync(0xffffffffu, sum, i);
+            bool joins = begin + i > 0;
+            if (i <= last) {
+                all.sum = joins ? fmaf(all.sum, keeps, sums) : sums;
+                value = joins ? fmaf(value, keeps, values[i] * adds) : values[i] * adds;
+            }
         }
-#pragma unroll
-        for (uint32_t i = 0; i < JOIN_AHEAD; i++) {
-            if ((begin + i) * SEGMENT >= seen.end)
-                continue;
-            bool joins = (begin + i) * SEGMENT > seen.first;
-            factors f = join(all, joins, max[i], sum[i]);
-            value = joins ? fmaf(value, f.keep, values[i] * f.add) : values[i] * f.add;
-        }
+        all.max = __shfl_sync(0xffffffffu, largest, last);
     }
     float keep = add_sink(a, head, all);
     put_value(a, t, head, d, value, keep, all.sum);
@@ -42,14 +52,14 @@ DEVICE void join_parts(const cuda_attention &a, const cuda_split &p, range seen,
 
 /* As `team` of attend.cuh, by all warps of a block and for several blocks of keys at once: a warp has some
  * keys of one of them, then some of the head's numbers. */
-template <uint32_t D, uint32_t BLOCKS> struct crowd {
-    static constexpr uint32_t KEYS = BLOCKS * BLOCK_KEYS / PARTS_WARPS;
-    static constexpr uint32_t DIMS = D / PARTS_WARPS < 8 ? 8 : D / PARTS_WARPS;
+template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS> struct crowd {
+    static constexpr uint32_t KEYS = BLOCKS * BLOCK_KEYS / WARPS;
+    static constexpr uint32_t DIMS = D / WARPS < 8 ? 8 : D / WARPS;
     static constexpr uint32_t Q_PITCH = 2 * D + 16, P_PITCH = 2 * BLOCKS * BLOCK_KEYS + 16;
-    float o[DIMS / 8][4], sum[4], max[2];
-    uint32_t warp, lane, rows;     /* rows of q: the second half is the first one with 8 */
-    uint32_t stages, q, weights;   /* in shared memory */
-    float (*largest)[PARTS_WARPS]; /* [ROWS] */
+    float o[DIMS / 8][4], sum[4], max[2]; /* sum: of warp 0 */
+    uint32_t warp, lane, rows;            /* rows of q: the second half is the first one with 8 */
+    uint32_t stages, q, weights;          /* in shared memory */
+    float (*largest)[WARPS];              /* [ROWS] */
 
     __device__ __forceinline__ void begin()
     {
@@ -119,11 +129,13 @@ template <uint32_t D, uint32_t BLOCKS> struct crowd {
         for (uint32_t r = 0; r < 2; r++) {
 #pragma unroll
             for (uint32_t b = 0; b < BLOCKS; b++) {
-                constexpr uint32_t EACH = PARTS_WARPS / BLOCKS;
+                constexpr uint32_t EACH = WARPS / BLOCKS;
                 float larger = max[r];
 #pragma unroll
-                for (uint32_t w = 0; w < EACH; w++)
-                    larger = fmaxf(larger, largest[row + 8 * r][b * EACH + w]);
+                for (uint32_t w = b * EACH; w < (b + 1) * EACH; w += 4) {
+                    float4 four = *(const float4 *)&largest[row + 8 * r][w];
+                    larger = fmaxf(fmaxf(larger, fmaxf(four.x, four.y)), fmaxf(four.z, four.w));
+                }
                 larger = b < count ? larger : max[r];
                 float known = larger == -INFINITY ? 0 : larger, next = -(known * c);
                 factor[b][r] = max[r] == larger ? 1 : weight_of(max[r], c, next);
@@ -170,7 +182,8 @@ template <uint32_t D, uint32_t BLOCKS> struct crowd {
                 });
 #pragma unroll
                 for (uint32_t i = 0; i < 2; i++) {
-                    mma(sum, p[i], ONES, ONES);
+                    if (warp == 0)
+                        mma(sum, p[i], ONES, ONES);
 #pragma unroll
                     for (uint32_t n = 0; n < DIMS / 8; n++)
                         mma(o[n], p[i], v[DIMS == 16 ? i : 0][DIMS == 16 ? 2 * n : 2 * i],
@@ -186,16 +199,23 @@ template <uint32_t D, uint32_t BLOCKS> struct crowd {
         float s[KEYS / 8][4] = {}, factor[BLOCKS][2];
         if (mine() < count)
             score(s);
+        if (a.cap > 0) {
 #pragma unroll
-        for (uint32_t n = 0; n < KEYS / 8; n++)
+            for (uint32_t n = 0; n < KEYS / 8; n++)
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i++) {
-                uint32_t token = begin + warp * KEYS + n * 8 + lane % 4 * 2 + i % 2;
-                if (a.cap > 0)
+                for (uint32_t i = 0; i < 4; i++)
                     s[n][i] = a.cap * tanhf(s[n][i] * a.scale / a.cap);
-                if (token < seen.first || token >= seen.end || mine() >= count)
-                    s[n][i] = -INFINITY;
-            }
+        }
+        if (begin < seen.first || begin + BLOCKS * BLOCK_KEYS > seen.end || count < BLOCKS) {
+#pragma unroll
+            for (uint32_t n = 0; n < KEYS / 8; n++)
+#pragma unroll
+                for (uint32_t i = 0; i < 4; i++) {
+                    uint32_t token = begin + warp * KEYS + n * 8 + lane % 4 * 2 + i % 2;
+                    if (token < seen.first || token >= seen.end || mine() >= count)
+                        s[n][i] = -INFINITY;
+                }
+        }
         weigh(s, count, unit_of(a) * 1.44269504088896341f, factor);
         if (warp * DIMS < D)
             add_values(count, factor);
@@ -224,43 +244,102 @@ DEVICE void put_shared(uint32_t at, float x)
     put_half_word(at, __bfloat16_as_ushort(__float2bfloat16_rn(x)));
 }
 
-/* A token whose queries and keys are still to be normed and turned (attention.cu); all by one warp. */
-template <uint32_t D> struct fresh_token {
+/* A row of queries that is not there. */
+template <uint32_t D> DEVICE void put_zeros(uint32_t to)
+{
+    for (uint32_t i = threadIdx.x % 32 * 4; i < D * 2; i += 128)
+        put_word(to + i, 0);
+}
+
+/* A token of the step, of which a block has some heads of queries. With `fresh` they are still to be normed
+ * and turned (attention.cu), and item `heads` is its key, the one after it its value. An item is a warp's. */
+template <uint32_t D, uint32_t WARPS> struct token_items {
     const cuda_step &s;
     const cuda_attention &a;
     const cuda_seq &seq;
-    uint32_t t, position, kv_head;
-    float *here; /* the warp's own, D numbers */
+    uint32_t t, position, kv_head, first_head, heads, items;
+    bool fresh;
+    float *rows; /* room for `heads` + 3 rows of D, or for a row of each warp */
+    uint64_t *there;
 
-    __device__ __forceinline__ const float *key() const
+    __device__ __forceinline__ const float *row(uint32_t item) const
     {
-        return row_of(a.qkv, t) + (uint64_t)a.heads * a.q_stride + (uint64_t)kv_head * D;
+        return row_of(a.qkv, t) + (item < heads
+                                       ? (uint64_t)(first_head + item) * a.q_stride
+                                       : (uint64_t)a.heads * a.q_stride +
+                                             (uint64_t)(kv_head + (item > heads ? a.kv.heads : 0)) * D);
     }
-    __device__ __forceinline__ void put_query(uint32_t at, uint32_t head) const
+    __device__ __forceinline__ float *room(uint32_t item) const
     {
-        float x[D / 32], factor = growth_at(a, position);
+        return rows + item * D;
+    }
+    /* Of a fresh token, to their room. A thread would get them after the keys that it has asked for, the bulk
+     * engine does not. */
+    __device__ __forceinline__ void prepare() const
+    {
+#if BULK_COPIES
+        if (fresh && threadIdx.x == 0) {
+            barrier_init(there, 1);
+            barriers_made();
+        }
+#endif
+    }
+    __device__ __forceinline__ void bring() const
+    {
+#if BULK_COPIES
+        if (!fresh)
+            return;
+        if (threadIdx.x == 0) {
+            uint32_t angles = (a.angles.width + 3) / 4 * 4;
+            barrier_expect(there, (items * D + angles) * (uint32_t)sizeof(float));
+            for (uint32_t i = 0; i < items; i++)
+                bulk_copy(room(i), row(i), D * sizeof(float), there);
+            if (a.angles.width > 0)
+                bulk_copy(room(heads + 2), row_of(a.angles, t), angles * sizeof(float), there);
+        }
+        barrier_wait(there, 0);
+#endif
+    }
+    __device__ __forceinline__ const float *norm_of(uint32_t item) const
+    {
+        return !fresh                           ? NULL
+               : item > heads                   ? a.v_norm
+               : a.norm_heads || a.norm_rotated ? (item < heads ? a.q_norm : a.k_norm)
+                                                : NULL;
+    }
+    /* Weights do not wait for the kernels in front. */
+    __device__ __forceinline__ void load_norm(float w[D / 32], uint32_t item) const
+    {
+        const float *from = norm_of(item);
+        if (from)
+            load_lanes<D>(w, from);
+    }
+    /* w: what load_norm() took. */
+    __device__ __forceinline__ void take(float x[D / 32], const float w[D / 32], uint32_t item) const
+    {
+        bool turns = fresh && item <= heads && a.angles.width > 0, normed = norm_of(item) != NULL;
+        uint32_t norm_at = item <= heads && a.norm_rotated ? 1 : 0;
+        bool here = BULK_COPIES && fresh;
         turn<D> by;
-        load_lanes<D>(x, row_of(a.qkv, t) + (uint64_t)head * a.q_stride);
-        by.begin(a, t);
-        norm_and_turn<D>(a, x, a.q_norm, by, here);
+        load_lanes<D>(x, here ? room(item) : row(item));
+        if (turns)
+            by.begin(a, here ? room(heads + 2) : row_of(a.angles, t));
+#pragma unroll 1
+        for (uint32_t i = 0; i < 2; i++) {
+            if (normed && norm_at == i)
+                scale_lanes<D>(x, w, a.eps);
+            if (turns && i == 0)
+                by.rotate(x, here ? room(item) : room(item % WARPS));
+        }
+    }
+    __device__ __forceinline__ void put_query(uint32_t at, const float x[D / 32]) const
+    {
+        float factor = fresh && a.growth != 0 ? growth_at(a, position) : 1;
 #pragma unroll
         for (uint32_t j = 0; j < D / 32; j++)
-            put_shared(at + (threadIdx.x % 32 + 32 * j) * 2, a.growth == 0 ? x[j] : x[j] * factor);
+            put_shared(at + (threadIdx.x % 32 + 32 * j) * 2, x[j] * factor);
     }
-    __device__ __forceinline__ void take_key(float x[D / 32]) const
-    {
-        turn<D> by;
-        load_lanes<D>(x, key());
-        by.begin(a, t);
-        norm_and_turn<D>(a, x, a.k_norm, by, here);
-    }
-    __device__ __forceinline__ void take_value(float x[D / 32]) const
-    {
-        load_lanes<D>(x, key() + (uint64_t)a.kv.heads * D);
-        if (a.v_norm)
-            norm_lanes<D>(x, a.v_norm, a.eps);
-    }
-    /* To the page, and to its block in shared memory; CUDA_NONE: that is not there. */
+    /* A key or value to the page, and to its block in shared memory; CUDA_NONE: that is not there. */
     __device__ __forceinline__ void put(const float x[D / 32], bool is_key, uint32_t block) const
     {
         uint32_t at = position % CUDA_PAGE_TOKENS, in_block = position % BLOCK_KEYS;
@@ -293,13 +372,22 @@ DEVICE bool ends_last(uint32_t *ended, uint32_t count)
     return before + 1 == count;
 }
 
-/* `most` blocks of keys from block `from` on and below `end`, into the stages. */
-template <uint32_t D>
+/* `most` blocks of keys from block `from` on and below `end`, into the stages. A lane looks up one of their
+ * pages. */
+template <uint32_t D, uint32_t WARPS>
 DEVICE void bring_blocks(uint32_t stages, const source &o, uint32_t from, uint32_t end, uint32_t most)
 {
+    uint32_t pages = 2 * min(end - from, most), begin = from * BLOCK_KEYS;
+    uint32_t mine = begin + min(threadIdx.x % 32, pages - 1) * CUDA_PAGE_TOKENS;
+    uint32_t index =
+        page_index(o.s, o.seq, o.a.kv, (sees_page(o, mine) ? mine : o.seen.first) / CUDA_PAGE_TOKENS);
 #pragma unroll 1
-    for (uint32_t i = 0; i < min(end - from, most); i++)
-        bring_block<D, CUDA_PARTS_THREADS>(stages + i * keys<D>::BYTES, o, (from + i) * BLOCK_KEYS);
+    for (uint32_t i = 0; i < pages; i++) {
+        uint32_t at = begin + i * CUDA_PAGE_TOKENS;
+        const float *page = page_of(o.s, o.a.kv, o.kv_head, __shfl_sync(0xffffffffu, index, i));
+        bring_page<D, 32 * WARPS>(stages + i / 2 * keys<D>::BYTES, o, i % 2, at, (const char *)page,
+                                  sees_page(o, at));
+    }
 }
 DEVICE void brought_all()
 {
@@ -310,11 +398,12 @@ DEVICE void brought_all()
 /* Block: a token, 16 heads that share keys, and of its segments every gridDim.z-th. With `append` each
  * sequence has one token in the step. Its earlier tokens lie in the pages when the step begins, and are read
  * before the kernels in front have ended. */
-template <uint32_t D, uint32_t BLOCKS>
+template <uint32_t D, uint32_t BLOCKS, uint32_t WARPS>
 DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda_split &p)
 {
     extern __shared__ __align__(128) uint8_t shared[];
-    using all = crowd<D, BLOCKS>;
+    __shared__ uint64_t there;
+    using all = crowd<D, BLOCKS, WARPS>;
     uint32_t t = p.first + blockIdx.x, group = a.heads / a.kv.heads, pieces = (group + ROWS - 1) / ROWS;
     uint32_t kv_head = blockIdx.y / pieces, first_head = kv_head * group + blockIdx.y % pieces * ROWS;
     uint32_t heads = min(ROWS, (kv_head + 1) * group - first_head);
@@ -323,7 +412,7 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
     m.stages = shared_at(shared), m.q = m.stages + BLOCKS * keys<D>::BYTES;
     m.weights = m.q + m.rows * all::Q_PITCH;
     uint8_t *rest = shared + (m.weights - m.stages);
-    m.largest = (float(*)[PARTS_WARPS])(rest + m.rows * all::P_PITCH);
+    m.largest = (float(*)[WARPS])(rest + m.rows * all::P_PITCH);
     grid_next();
     if (!p.append)
         grid_wait();
@@ -337,42 +426,46 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
     const source before = {s, a, seq, kv_head, {seen.first, p.append ? position : seen.end}};
     uint32_t mine = first + blockIdx.z, block = max(mine * SEGMENT, seen.first) / BLOCK_KEYS;
     uint32_t end = (min((mine + 1) * SEGMENT, seen.end) + BLOCK_KEYS - 1) / BLOCK_KEYS;
-    bring_blocks<D>(m.stages, before, block, end, BLOCKS);
-    for (uint32_t i = heads + m.warp; i < m.rows; i += PARTS_WARPS)
-        put_query<D>(m.q + i * all::Q_PITCH, NULL);
+    const bool newest = p.append && (count - 1) % gridDim.z == blockIdx.z;
+    const uint32_t items = heads + (newest ? 2 : 0);
+    const token_items<D, WARPS> token = {
+        s, a, seq, t, position, kv_head, first_head, heads, items, p.append != 0, (float *)rest, &there};
+    float x[D / 32], w[D / 32];
+    token.prepare();
+    token.load_norm(w, m.warp);
+    bring_blocks<D, WARPS>(m.stages, before, block, end, BLOCKS);
+    for (uint32_t i = heads + m.warp; i < m.rows; i += WARPS)
+        put_zeros<D>(m.q + i * all::Q_PITCH);
     if (p.append) {
-        const fresh_token<D> token = {s, a, seq, t, position, kv_head, (float *)rest + m.warp * D};
-        bool newest = (count - 1) % gridDim.z == blockIdx.z, is_key = m.warp == heads % PARTS_WARPS;
-        bool is_value = m.warp == (heads + 1) % PARTS_WARPS;
-        float x[D / 32];
+        __syncthreads();
         grid_wait();
-        for (uint32_t i = m.warp; i < heads; i += PARTS_WARPS)
-            token.put_query(m.q + i * all::Q_PITCH, first_head + i);
-        if (newest && is_key)
-            token.take_key(x);
-        else if (newest && is_value)
-            token.take_value(x);
-        if (newest) {
-            uint32_t there = position / BLOCK_KEYS - block;
-            brought_all();
-            if (is_key || is_value)
-                token.put(x, is_key,
-                          there < BLOCKS && mine == first + count - 1 ? m.stages + there * keys<D>::BYTES
-                                                                      : CUDA_NONE);
-        }
-    } else {
-        for (uint32_t i = m.warp; i < heads; i += PARTS_WARPS)
-            put_query<D>(m.q + i * all::Q_PITCH, row_of(a.qkv, t) + (uint64_t)(first_head + i) * a.q_stride);
     }
-    bool there = true;
+    token.bring();
+    uint32_t item = m.warp;
+#pragma unroll 1
+    for (; item < items; item += WARPS) {
+        token.take(x, w, item);
+        if (item < heads)
+            token.put_query(m.q + item * all::Q_PITCH, x);
+        token.load_norm(w, item + WARPS);
+    }
+    if (newest) {
+        uint32_t at = position / BLOCK_KEYS - block;
+        bool is_here = at < BLOCKS && mine == first + count - 1;
+        item -= WARPS;
+        brought_all();
+        if (item == heads || item == heads + 1)
+            token.put(x, item == heads, is_here ? m.stages + at * keys<D>::BYTES : CUDA_NONE);
+    }
+    bool brought = true;
     for (uint32_t i = mine; i < first + count; i += gridDim.z) {
         m.begin();
         for (; block < end; block += BLOCKS) {
-            if (!there) {
+            if (!brought) {
                 __syncthreads();
-                bring_blocks<D>(m.stages, from, block, end, BLOCKS);
+                bring_blocks<D, WARPS>(m.stages, from, block, end, BLOCKS);
             }
-            there = false;
+            brought = false;
             brought_all();
             m.add(a, block * BLOCK_KEYS, min(end - block, BLOCKS), seen);
         }
@@ -382,31 +475,32 @@ DEVICE void attend_parts(const cuda_step &s, const cuda_attention &a, const cuda
     }
     if (!ends_last(p.ended + blockIdx.x * gridDim.y + blockIdx.y, min(count, gridDim.z)))
         return;
-    for (uint32_t i = m.warp; i < heads * (D / 32); i += PARTS_WARPS)
+    for (uint32_t i = m.warp; i < heads * (D / 32); i += WARPS)
         join_parts(a, p, seen, t, first_head + i / (D / 32), i % (D / 32) * 32 + m.lane);
 }
 
-/* Of a whole segment at once, or where a multiprocessor has several blocks after each other, two of them
+/* Of a whole segment at once, or where a multiprocessor has several blocks after each other, three of them
  * beside each other with half of one. Code for newer chips takes more registers. */
 #if __CUDA_ARCH__ >= 1000
-#define HALVES_BESIDE 1
-#else
 #define HALVES_BESIDE 2
+#else
+#define HALVES_BESIDE 3
 #endif
-#define PARTS(name, d, blocks, beside)                                                                       \
-    extern "C" __global__ void __launch_bounds__(CUDA_PARTS_THREADS, beside)                                 \
+#define PARTS(name, d, blocks, warps, beside)                                                                \
+    extern "C" __global__ void __launch_bounds__(32 * warps, beside)                                         \
         plateau_##name##d(const cuda_step s, const cuda_attention a, const cuda_split p)                     \
     {                                                                                                        \
-        attend_parts<d, blocks>(s, a, p);                                                                    \
+        attend_parts<d, blocks, warps>(s, a, p);                                                             \
     }                                                                                                        \
-    static_assert(crowd<d, blocks>::Q_PITCH * 16 + crowd<d, blocks>::P_PITCH * 16 + 64 * PARTS_WARPS ==      \
-                      CUDA_PARTS_ROOM(d, 16, blocks),                                                        \
+    static_assert(crowd<d, blocks, warps>::Q_PITCH * 16 + crowd<d, blocks, warps>::P_PITCH * 16 +            \
+                          64 * warps ==                                                                      \
+                      CUDA_PARTS_ROOM(d, 16, blocks, warps),                                                 \
                   "the host asks for it");
-PARTS(attend_parts, 64, 4, 1)
-PARTS(attend_parts, 128, 4, 1)
-PARTS(attend_parts, 256, 2, 1)
-PARTS(attend_halves, 64, 2, HALVES_BESIDE)
-PARTS(attend_halves, 128, 2, HALVES_BESIDE)
+PARTS(attend_parts, 64, 4, CUDA_PARTS_WARPS, 1)
+PARTS(attend_parts, 128, 4, CUDA_PARTS_WARPS, 1)
+PARTS(attend_parts, 256, 2, CUDA_PARTS_WARPS, 1)
+PARTS(attend_halves, 64, 2, CUDA_HALVES_WARPS, HALVES_BESIDE)
+PARTS(attend_halves, 128, 2, CUDA_HALVES_WARPS, HALVES_BESIDE)
 
 /* Block: a token, a head; a thread has one of its values. */
 KERNEL plateau_attend_merge(const cuda_step s, const cuda_attention a, const cuda_split p)

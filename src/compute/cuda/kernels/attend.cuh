@@ -106,24 +106,38 @@ struct source {
     range seen; /* by any query */
 };
 
+/* A page of K and V, the first or second half of a block, whose tokens begin at `begin`. */
+template <uint32_t D, uint32_t THREADS>
+DEVICE void bring_page(uint32_t to, const source &o, uint32_t half, uint32_t begin, const char *page,
+                       bool some)
+{
+    const char *v = page + o.a.kv.k_bytes;
+#pragma unroll
+    for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS)
+        copy16_if(to + keys<D>::k_at(i / 4, half * 4 + i % 4), page + i * 16, some);
+#pragma unroll
+    for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS) {
+        uint32_t key = i / (D / 8), token = begin + key;
+        copy16_if(to + keys<D>::v_at(half * CUDA_PAGE_TOKENS + key, i % (D / 8)), v + i * 16,
+                  some && token >= o.seen.first && token < o.seen.end);
+    }
+}
+/* Whether a query sees a token of the page that begins at `begin`. */
+DEVICE bool sees_page(const source &o, uint32_t begin)
+{
+    return begin < o.seen.end && begin + CUDA_PAGE_TOKENS > o.seen.first;
+}
+
 template <uint32_t D, uint32_t THREADS> DEVICE void bring_block(uint32_t to, const source &o, uint32_t begin)
 {
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
         uint32_t at = begin + half * CUDA_PAGE_TOKENS;
-        bool some = at < o.seen.end && at + CUDA_PAGE_TOKENS > o.seen.first;
-        const char *k = (const char *)page_at(o.s, o.seq, o.a.kv, o.kv_head,
-                                              (some ? at : o.seen.first) / CUDA_PAGE_TOKENS);
-        const char *v = k + o.a.kv.k_bytes;
-#pragma unroll
-        for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS)
-            copy16_if(to + keys<D>::k_at(i / 4, half * 4 + i % 4), k + i * 16, some);
-#pragma unroll
-        for (uint32_t i = threadIdx.x; i < D * 4; i += THREADS) {
-            uint32_t key = i / (D / 8), token = at + key;
-            copy16_if(to + keys<D>::v_at(half * CUDA_PAGE_TOKENS + key, i % (D / 8)), v + i * 16,
-                    some && token >= o.seen.first && token < o.seen.end);
-        }
+        bool some = sees_page(o, at);
+        bring_page<D, THREADS>(to, o, half, at,
+                               (const char *)page_at(o.s, o.seq, o.a.kv, o.kv_head,
+                                                     (some ? at : o.seen.first) / CUDA_PAGE_TOKENS),
+                               some);
     }
 }
 

@@ -153,28 +153,82 @@ DEVICE double squares_of(double *parts, const float *row, uint32_t n)
     return sum;
 }
 
-/* The norm of the one row, with the bits of plateau_norm. */
-DEVICE void bring_normed(uint8_t *to, double *parts, const cuda_product &a)
-{
-    uint32_t n = a.normed.width;
-    float r = norm_factor(squares_of(parts, a.normed.at, n), n, a.norm_eps);
-    const cuda_rounded here = {(uint16_t *)to, 1, 0};
-    bool leaves = blockIdx.x == 0;
-    for (uint32_t i = threadIdx.x * 4; i < n; i += blockDim.x * 4) {
-        float4 v = normed_four(*(const float4 *)(a.normed.at + i), *(const float4 *)(a.norm + i), r);
-        put_four(here, 0, i, v);
-        if (leaves) {
-            *(float4 *)(a.x.at + i) = v;
-            put_four(a.rounded, 0, i, v);
+/* The norm's first weights of a thread, which are asked for before the ring's. */
+#define GAINS 4u
+struct gains {
+    float4 w[GAINS];
+    __device__ __forceinline__ void begin(const cuda_product &a)
+    {
+#pragma unroll
+        for (uint32_t j = 0; j < GAINS; j++) {
+            uint32_t i = (threadIdx.x + j * blockDim.x) * 4;
+            w[j] = a.normed.at && i < a.normed.width ? *(const float4 *)(a.norm + i) : float4{};
         }
     }
-}
-/* Its weights come nearer. */
-DEVICE void expect_norm(const cuda_product &a)
+};
+
+DEVICE void put_normed(uint8_t *to, const cuda_product &a, uint32_t i, float4 x, float4 w, float r)
 {
-    for (uint32_t i = threadIdx.x * 32; a.normed.at && i < a.normed.width; i += blockDim.x * 32)
-        expect(a.norm + i);
+    const cuda_rounded here = {(uint16_t *)to, 1, 0};
+    float4 v = normed_four(x, w, r);
+    put_four(here, 0, i, v);
+    if (blockIdx.x == 0) {
+        *(float4 *)(a.x.at + i) = v;
+        put_four(a.rounded, 0, i, v);
+    }
 }
+/* The norm of the one row, which lies at `row`, with the bits of plateau_norm. */
+DEVICE void bring_normed(uint8_t *to, double *parts, const cuda_product &a, const float *row, const gains &g)
+{
+    uint32_t n = a.normed.width, step = blockDim.x * 4;
+    float r = norm_factor(squares_of(parts, row, n), n, a.norm_eps);
+#pragma unroll
+    for (uint32_t j = 0; j < GAINS; j++) {
+        uint32_t i = threadIdx.x * 4 + j * step;
+        if (i < n)
+            put_normed(to, a, i, *(const float4 *)(row + i), g.w[j], r);
+    }
+    for (uint32_t i = threadIdx.x * 4 + GAINS * step; i < n; i += step)
+        put_normed(to, a, i, *(const float4 *)(row + i), *(const float4 *)(a.norm + i), r);
+}
+
+/* Inputs that are one piece of memory: the row to be normed, or all rows that there are. A thread would get
+ * them after the weights that it has asked for, the bulk engine does not. */
+struct piece {
+    const void *from; /* NULL: they are not */
+    void *to;
+    uint32_t bytes;
+    uint64_t *there;
+
+    __device__ __forceinline__ void find(const cuda_product &a, void *row, uint32_t row_bytes, uint8_t *x,
+                                         uint32_t count, uint32_t units)
+    {
+        from = NULL;
+#if BULK_COPIES
+        if (a.normed.at && a.normed.width * 4 <= row_bytes)
+            from = a.normed.at, to = row, bytes = a.normed.width * 4;
+        else if (!a.normed.at && a.rounded.at && a.rounded.rows == count && a.rounded.first == 0)
+            from = a.rounded.at, to = x, bytes = units * count * 2 * UNIT;
+        if (from && threadIdx.x == 0) {
+            barrier_init(there, 1);
+            barriers_made();
+        }
+        __syncthreads();
+#endif
+    }
+    __device__ __forceinline__ void bring() const
+    {
+#if BULK_COPIES
+        if (!from)
+            return;
+        if (threadIdx.x == 0) {
+            barrier_expect(there, bytes);
+            bulk_copy(to, from, bytes, there);
+        }
+        barrier_wait(there, 0);
+#endif
+    }
+};
 
 /* The B operands of a unit for 8 columns: of step j b[2 j] and b[2 j + 1]. `at`: where this lane's row has
  * its piece lane / 8; pieces 4 to 7 are 64 bytes off. */
@@ -288,9 +342,9 @@ DEVICE void put_chains(const cuda_product &a, const float *bias, narrow_sums &su
 struct narrow_work {
     const cuda_product &a;
     const float *bias;
-    uint32_t first, count;                       /* columns */
-    uint32_t panel, step, rounds, mine, length;  /* panels, in the block and of the warp; units of each */
-    uint32_t x, x_second, x_unit, sides;         /* of the lane */
+    uint32_t first, count;                      /* columns */
+    uint32_t panel, step, rounds, mine, length; /* panels, in the block and of the warp; units of each */
+    uint32_t x, x_second, x_unit, sides;        /* of the lane */
     lap stage;
     bool deep;
 };
@@ -330,7 +384,7 @@ DEVICE void put_panel(const narrow_work &w, narrow_sums &sums, const float c[2][
     }
 }
 
-/* Unit after unit of all panels. The next kernel begins when that was measured to be best. */
+/* Unit after unit of all panels. */
 template <uint32_t BITS, uint32_t CHAINS, bool WHOLE, bool SECOND>
 DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&sums)[2])
 {
@@ -344,8 +398,6 @@ DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&s
         uint32_t length = CHAINS > 1 || p < w.mine ? w.length : 0;
         uint32_t x = w.x, x_second = w.x_second;
         float before = CHAINS > 1 ? added_to(w.a, panel, w.first, w.count) : 0;
-        if (BITS == 8 && p + 1 == w.rounds)
-            grid_next();
 #pragma unroll 1
         for (uint32_t u = 0; u < length; u++) {
             if (w.deep)
@@ -360,8 +412,6 @@ DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&s
             in.load();
         }
         bool is_gate = paired && p % 2 == 0;
-        if (BITS == 4 && p + 2 >= w.rounds)
-            grid_next();
         put_panel<CHAINS>(w, sums[p % 2], c, panel, p < w.mine, is_gate, gate, before);
         panel += is_gate ? 0 : w.step;
     }
@@ -374,13 +424,14 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
 {
     extern __shared__ __align__(128) uint8_t shared[];
     const uint32_t warps = narrow_warps<CHAINS>();
-    __shared__ __align__(16) narrow_sums sums[2]; /* in turns */
+    __shared__ __align__(16) narrow_sums sums[2]; /* in turns; before, the row that is normed */
+    __shared__ double squares[CUDA_THREADS / 32];
+    __shared__ uint64_t there;
     const cuda_matrix &m = a.w;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t columns = a.expert ? 1 : CUDA_NARROW_COLUMNS, first = blockIdx.y * columns;
     uint32_t count = min(columns, a.count - first), expert = 0;
-    if (BITS == 16 || a.expert)
-        grid_next();
+    grid_next();
     if (a.expert) {
         grid_wait();
         expert = a.expert[first];
@@ -423,18 +474,22 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
                        side_all,
                        BITS < 16 && lane * 16 < side_all,
                        stage};
+    gains norm;
+    norm.begin(a);
 #pragma unroll
     for (uint32_t i = 0; i + 1 < ring<BITS>::STAGES; i++)
         in.load();
     for (uint32_t i = ring<BITS>::STAGES; deep && i < CUDA_RING_DEEP; i++)
         in.load();
-    expect_norm(a);
+    piece inputs = {.there = &there};
+    inputs.find(a, sums, sizeof(sums), x, count, units);
     grid_wait();
+    inputs.bring();
     if (a.normed.at)
-        bring_normed(x, (double *)sums, a);
-    else if (a.rounded.at)
+        bring_normed(x, squares, a, inputs.from ? (const float *)sums : a.normed.at, norm);
+    else if (!inputs.from && a.rounded.at)
         bring_rounded(x, a, first, count, units);
-    else
+    else if (!inputs.from)
         bring_x(x, a, first, count, units);
     __syncthreads();
     uint32_t column = min(lane % 8, count - 1), next = min(lane % 8 + 8, count - 1);
@@ -469,7 +524,8 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
 }
 
 #define NARROW(bits, chains)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(32 * narrow_warps_max(chains), 16 / narrow_warps_max(chains))       \
+    extern "C" __global__ void __launch_bounds__(32 * narrow_warps_max(chains),                              \
+                                                 16 / narrow_warps_max(chains))                              \
         plateau_narrow##bits##_##chains(const cuda_product a)                                                \
     {                                                                                                        \
         narrow<bits, chains>(a);                                                                             \

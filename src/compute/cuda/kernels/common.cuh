@@ -312,12 +312,21 @@ DEVICE float *state_at(const cuda_step &s, uint32_t state, uint64_t offset)
     return state == CUDA_NONE ? NULL : (float *)(s.states + state * s.state_bytes + offset);
 }
 
+/* Where a token's page lies in the group's memory, in pages. */
+DEVICE uint32_t page_index(const cuda_step &s, const cuda_seq &seq, const cuda_kv &kv, uint32_t page)
+{
+    return s.tables[seq.pages[kv.group] + page];
+}
+/* K and V of a page. */
+DEVICE float *page_of(const cuda_step &s, const cuda_kv &kv, uint32_t head, uint32_t index)
+{
+    return (float *)(s.pages[kv.group] + index * s.page_bytes[kv.group] + kv.offset + head * kv.head_bytes);
+}
 /* K and V of a token's page. */
 DEVICE float *page_at(const cuda_step &s, const cuda_seq &seq, const cuda_kv &kv, uint32_t head,
                       uint32_t page)
 {
-    uint32_t index = s.tables[seq.pages[kv.group] + page];
-    return (float *)(s.pages[kv.group] + index * s.page_bytes[kv.group] + kv.offset + head * kv.head_bytes);
+    return page_of(s, kv, head, page_index(s, seq, kv, page));
 }
 
 /* Adds token t's residual to the row h. By all threads of a block. */

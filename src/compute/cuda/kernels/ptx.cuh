@@ -1,7 +1,7 @@
 /* ptx.cuh - PTX instructions by name: launches, shared memory, asynchronous copies, tensor cores.
  *
  * Tests on a CPU replace this file (tests/simt). Only wide.cu and attend_wide.cu have PTX beside it: wgmma,
- * bulk copies and their barriers. */
+ * and what blocks of a cluster share. */
 #ifndef PLATEAU_CUDA_PTX_CUH
 #define PLATEAU_CUDA_PTX_CUH
 
@@ -25,6 +25,41 @@ DEVICE void grid_next()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* ---- clusters of blocks, from compute capability 9.0 on; a block alone elsewhere ---- */
+
+#define CLUSTERS (__CUDA_ARCH__ >= 900)
+
+DEVICE uint32_t cluster_rank()
+{
+    uint32_t rank = 0;
+#if CLUSTERS
+    asm volatile("mov.u32 %0, %cluster_ctarank;" : "=r"(rank));
+#endif
+    return rank;
+}
+/* All threads of the cluster; what they wrote before to shared memory is there. */
+DEVICE void cluster_meet()
+{
+#if CLUSTERS
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+#else
+    __syncthreads();
+#endif
+}
+/* Where block `rank` of the cluster has the same variable in shared memory. */
+template <class T> DEVICE T *far_of(T *here, uint32_t rank)
+{
+#if CLUSTERS
+    uint64_t there;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(here), "r"(rank));
+    return (T *)there;
+#else
+    return here;
 #endif
 }
 
@@ -85,10 +120,48 @@ DEVICE void copies_wait_all()
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-DEVICE void expect(const void *p)
+/* ---- copies by the bulk engine, from compute capability 9.0 on ---- */
+
+#define BULK_COPIES (__CUDA_ARCH__ >= 900)
+#if BULK_COPIES
+
+/* By one thread; then a barrier of the block's. */
+DEVICE void barrier_init(uint64_t *b, uint32_t arrivals)
 {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
 }
+DEVICE void barriers_made()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+/* And `bytes` more are to come. */
+DEVICE void barrier_expect(uint64_t *b, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)), "r"(bytes)
+                 : "memory");
+}
+DEVICE void barrier_wait(uint64_t *b, uint32_t phase)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra again;\n"
+                 "}" ::"r"(shared_at(b)),
+                 "r"(phase)
+                 : "memory");
+}
+/* Both places and `bytes` are multiples of 16. */
+DEVICE void bulk_copy(void *to, const void *from, uint32_t bytes, uint64_t *b)
+{
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_at(to)),
+        "l"(from), "r"(bytes), "r"(shared_at(b))
+        : "memory");
+}
+
+#endif
 
 /* ---- tensor cores; all lanes of a warp call ---- */
 

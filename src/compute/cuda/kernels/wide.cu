@@ -17,10 +17,6 @@
 
 /* ---- barriers and copies ---- */
 
-DEVICE void barrier_init(uint64_t *b, uint32_t arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(arrivals));
-}
 /* At the barrier that block `rank` of the cluster has at the same place. */
 DEVICE void barrier_arrive(uint64_t *b, uint32_t rank)
 {
@@ -32,31 +28,6 @@ DEVICE void barrier_arrive(uint64_t *b, uint32_t rank)
                  "r"(rank)
                  : "memory");
 }
-/* And so many bytes are to come. */
-DEVICE void barrier_expect(uint64_t *b, uint32_t bytes)
-{
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)), "r"(bytes)
-                 : "memory");
-}
-DEVICE void barrier_wait(uint64_t *b, uint32_t phase)
-{
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again;\n"
-                 "}" ::"r"(shared_at(b)),
-                 "r"(phase)
-                 : "memory");
-}
-DEVICE void bring(uint8_t *to, const void *from, uint32_t bytes, uint64_t *b)
-{
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            shared_at(to)),
-        "l"(from), "r"(bytes), "r"(shared_at(b))
-        : "memory");
-}
 /* To the same place of each block of the cluster. */
 DEVICE void bring_to_all(uint8_t *to, const void *from, uint32_t bytes, uint64_t *b)
 {
@@ -64,12 +35,6 @@ DEVICE void bring_to_all(uint8_t *to, const void *from, uint32_t bytes, uint64_t
                  "[%0], [%1], %2, [%3], %4;" ::"r"(shared_at(to)),
                  "l"(from), "r"(bytes), "r"(shared_at(b)), "h"((uint16_t)((1u << CUDA_WIDE_DOWN) - 1))
                  : "memory");
-}
-DEVICE void cluster_meet()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
 }
 template <uint32_t NAME, uint32_t THREADS> DEVICE void meet()
 {
@@ -201,9 +166,9 @@ template <uint32_t BITS, uint32_t COLUMNS> struct block {
 #pragma unroll
             for (uint32_t i = 0; i < EACH; i++) {
                 uint32_t p = mine * EACH + i;
-                bring(to + X + p * CODES, panels[i] + at, CODES, b);
+                bulk_copy(to + X + p * CODES, panels[i] + at, CODES, b);
                 if (BITS < 16)
-                    bring(to + X + PANELS * CODES + p * side, panels[i] + side_at, side, b);
+                    bulk_copy(to + X + PANELS * CODES + p * side, panels[i] + side_at, side, b);
             }
             x += (uint64_t)a.x.rows * UNIT;
             at += CODES;
@@ -322,7 +287,8 @@ DEVICE void add_units(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], tu
 
 /* Units [u, to) in a sum of their own, EACH at a time. */
 template <uint32_t BITS, bool WHOLE, uint32_t COLUMNS, uint32_t EACH>
-DEVICE void add_chain(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], turn &t, uint32_t u, uint32_t to)
+DEVICE void add_chain(const block<BITS, COLUMNS> &b, float (&c)[COLUMNS / 2], turn &t, uint32_t u,
+                      uint32_t to)
 {
 #pragma unroll
     for (uint32_t i = 0; i < COLUMNS / 2; i++)
@@ -445,7 +411,7 @@ template <uint32_t BITS, uint32_t CHAINS, uint32_t COLUMNS> DEVICE void wide(con
             barrier_init(&full[i], 1);
             barrier_init(&empty[i], 8 * b.DOWN);
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
     }
     uint32_t from = FEW ? chain_begin(units, blockIdx.z, CHAINS) : 0;
     uint32_t to = FEW ? chain_begin(units, blockIdx.z + 1, CHAINS) : units;

@@ -16,6 +16,21 @@ DEVICE void grid_next()
 {
 }
 
+/* A block is alone. */
+#define CLUSTERS 0
+DEVICE uint32_t cluster_rank()
+{
+    return 0;
+}
+DEVICE void cluster_meet()
+{
+    __syncthreads();
+}
+template <class T> DEVICE T *far_of(T *here, uint32_t)
+{
+    return here;
+}
+
 /* ---- shared memory ---- */
 
 DEVICE uint32_t shared_at(const void *p)
@@ -59,8 +74,42 @@ DEVICE void copies_wait_all()
 {
     simt::copies_wait_all();
 }
-DEVICE void expect(const void *)
+
+/* ---- the bulk engine: a copy is there when all threads of the block have waited for it ---- */
+
+#define BULK_COPIES 1
+
+static struct {
+    void *to;
+    const void *from;
+    uint32_t bytes;
+} simt_bulk[64];
+static uint32_t simt_bulk_count;
+
+DEVICE void barrier_init(uint64_t *b, uint32_t)
 {
+    *b = 0;
+    simt_bulk_count = 0;
+}
+DEVICE void barriers_made()
+{
+}
+DEVICE void barrier_expect(uint64_t *b, uint32_t bytes)
+{
+    *b = bytes;
+}
+DEVICE void barrier_wait(uint64_t *b, uint32_t)
+{
+    simt::meet_block();
+    for (; *b > 0 && simt_bulk_count > 0; simt_bulk_count--)
+        memcpy(simt_bulk[simt_bulk_count - 1].to, simt_bulk[simt_bulk_count - 1].from,
+               simt_bulk[simt_bulk_count - 1].bytes);
+}
+DEVICE void bulk_copy(void *to, const void *from, uint32_t bytes, uint64_t *)
+{
+    simt_bulk[simt_bulk_count].to = to;
+    simt_bulk[simt_bulk_count].from = from;
+    simt_bulk[simt_bulk_count++].bytes = bytes;
 }
 
 /* ---- tensor cores ---- */
