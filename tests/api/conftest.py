@@ -44,6 +44,9 @@ os.environ.pop("RUNTIME_DIRECTORY", None)
 # Tests are of the CPU also where a GPU is, unless they are run for another device.
 if "PLATEAU_DEVICE" not in os.environ:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# The limits of memory in tests have room for the workers of two cores.
+if os.cpu_count() > 2:
+    os.environ.setdefault("PLATEAU_THREADS", "2")
 ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 # For a server with a tiny model: the more memory, the more pages, whose tables a start writes.
