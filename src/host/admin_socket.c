@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -82,8 +81,8 @@ static int open_named(struct admin_socket *s, const char *path, int *fd, struct 
     int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock < 0)
         return err_set(e, -errno, "%s: %s", dir, strerror(errno));
-    flock(lock,
-          LOCK_EX); /* where it cannot be locked, two servers of one path are a mistake that bind sees */
+    /* Without the lock, bind() refuses the second of two servers with one path. */
+    (void)socket_dir_lock(lock);
     int r = make(s, path, fd, e);
     close(lock);
     return r;
@@ -116,8 +115,11 @@ int admin_socket_open(struct admin_socket *s, const char *path, uint16_t port, i
         return open_named(s, path, fd, e);
     int r = err_set(e, -ENOENT, "there is no directory for it");
     socket_dirs_find(true, &dirs);
-    for (uint32_t i = 0; i < dirs.count && r < 0; i++)
+    for (uint32_t i = 0; i < dirs.count && r < 0; i++) {
         r = open_in(s, &dirs.list[i], port, fd, e);
+        if (r < 0 && r != -ENOENT && !s->skipped.text[0])
+            s->skipped = *e;
+    }
     return r;
 }
 

@@ -18,6 +18,7 @@ struct admin_socket_file {
 
 struct admin_socket {
     struct admin_socket_file socket, key;
+    struct err skipped; /* why the first of the skipped directories was not used; "": none was skipped */
 };
 
 /* path NULL: where it usually is, under the port's name; with another server's of that name,

@@ -164,6 +164,8 @@ static int open_socket(struct opening *p, const char *path, struct err *e)
         e->text[0] = 0;
         return 0;
     }
+    if (s->skipped.text[0])
+        LOG_WARN("admin_socket_moved", "path=\"%s\" reason=\"%s\"", s->socket.path, s->skipped.text);
     r = join(p, fd, API_LISTENER_SOCKET, false, e, &joined);
     if (r == 0)
         LOG_INFO("listening", "for=admin path=\"%s\"", s->socket.path);

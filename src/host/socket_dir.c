@@ -17,9 +17,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SYSTEM_DIR "/run/plateau"
+#define SYSTEM_DIR    "/run/plateau"
+#define LOCK_TRIES    50 /* a second: a server that starts holds its lock for milliseconds */
+#define LOCK_PAUSE_NS (20 * 1000 * 1000)
 
 /* ---- which directories ---- */
 
@@ -92,6 +95,19 @@ static int check(const struct socket_dir *d, int fd, struct err *e)
     return err_set(e, -EPERM, "%s is open to other users: chmod 700 %s", d->path, d->path);
 }
 
+int socket_dir_lock(int fd)
+{
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+    for (int tries = 1; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (tries == LOCK_TRIES)
+            return -EBUSY;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
 int socket_dir_open(const struct socket_dir *d, struct err *e)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (d->given ? 0 : O_NOFOLLOW);
@@ -102,8 +118,9 @@ int socket_dir_open(const struct socket_dir *d, struct err *e)
     if (r < 0)
         return err_set(e, r, "%s: %s", d->path, strerror(-r));
     r = check(d, fd, e);
-    if (r == 0 && flock(fd, LOCK_EX) < 0)
-        r = err_set(e, -errno, "%s cannot be locked: %s", d->path, strerror(errno));
+    if (r == 0 && (r = socket_dir_lock(fd)) < 0)
+        err_set(e, r, "%s cannot be locked: %s", d->path,
+                r == -EBUSY ? "another process, maybe another user's, holds its lock" : strerror(-r));
     if (r < 0) {
         close(fd);
         return r;

@@ -30,8 +30,13 @@ struct socket_dirs {
 /* serves: where a server may put its own; else all where one may be, /run/plateau too. */
 void socket_dirs_find(bool serves, struct socket_dirs *ret);
 /* A descriptor of the directory, made if it is missing, and locked until the descriptor is closed. -EPERM: it
- * is another user's, or others may write to it; -ENAMETOOLONG; or the system's error. */
+ * is another user's, or others may write to it; -EBUSY: socket_dir_lock(); -ENAMETOOLONG; or the system's
+ * error. */
 int socket_dir_open(const struct socket_dir *d, struct err *e);
+
+/* Locks a directory until `fd` is closed. Whoever may read a directory may lock it, so the wait ends: 0, or
+ * -EBUSY if another process has held the lock for a second. */
+int socket_dir_lock(int fd);
 
 enum socket_state {
     SOCKET_NONE,    /* there is nothing of that name */
