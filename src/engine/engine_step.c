@@ -71,7 +71,8 @@ static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
         if (j->admitted_ns > 0)
             continue;
         j->admitted_ns = now_ns;
-        stream_admit(j->stream, j->seq.cached);
+        stream_admit(j->stream, &(struct stream_admission){.cached_tokens = j->seq.cached,
+                                                           .queued_ns = now_ns - j->arrival_ns});
     }
 }
 

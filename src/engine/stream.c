@@ -30,7 +30,8 @@ struct stream {
     atomic_int refs;
     atomic_uint signals;
     atomic_bool closed;
-    _Atomic uint64_t admitted;   /* cached tokens + 1; 0: not yet */
+    atomic_bool admitted; /* `admission` is written before */
+    struct stream_admission admission;
     struct stream_finish finish; /* written before FINISHED is set */
     struct ring ring;            /* the job puts, the exchange takes */
 };
@@ -244,14 +245,16 @@ atomic_bool *stream_closed_flag(struct stream *s)
     return &s->closed;
 }
 
-void stream_admit(struct stream *s, uint32_t cached_tokens)
+void stream_admit(struct stream *s, const struct stream_admission *a)
 {
-    atomic_store_explicit(&s->admitted, (uint64_t)cached_tokens + 1, memory_order_relaxed);
+    ASSERT(!atomic_load_explicit(&s->admitted, memory_order_relaxed));
+    s->admission = *a;
+    atomic_store_explicit(&s->admitted, true, memory_order_release);
 }
 
-bool stream_admitted(const struct stream *s, uint32_t *cached_tokens)
+bool stream_admitted(const struct stream *s, struct stream_admission *ret)
 {
-    uint64_t admitted = atomic_load_explicit(&s->admitted, memory_order_relaxed);
-    *cached_tokens = admitted > 0 ? (uint32_t)(admitted - 1) : 0;
-    return admitted > 0;
+    bool admitted = atomic_load_explicit(&s->admitted, memory_order_acquire);
+    *ret = admitted ? s->admission : (struct stream_admission){0};
+    return admitted;
 }

@@ -87,8 +87,13 @@ bool stream_finished(struct stream *s, struct stream_finish *ret);
  * afterwards. */
 void stream_close(struct stream *s);
 
-/* True once the job has been admitted: its prompt tokens found in the prefix cache are known. */
-bool stream_admitted(const struct stream *s, uint32_t *cached_tokens);
+/* What is known of a job from its admission on. */
+struct stream_admission {
+    uint32_t cached_tokens; /* prompt tokens found in the prefix cache */
+    uint64_t queued_ns;     /* from its arrival to its admission */
+};
+/* True once the job has been admitted; zeros before. */
+bool stream_admitted(const struct stream *s, struct stream_admission *ret);
 
 /* With a job without tokens that ended well: its result, until the release. */
 const float *stream_values(const struct stream *s);
@@ -96,7 +101,8 @@ const float *stream_values(const struct stream *s);
 /* --- job side (engine thread) --- */
 /* [values_max], zeros at first; written before stream_finish(). */
 float *stream_result(struct stream *s, uint32_t *values_max);
-void stream_admit(struct stream *s, uint32_t cached_tokens);
+/* Once. */
+void stream_admit(struct stream *s, const struct stream_admission *a);
 /* False when full. */
 bool stream_put(struct stream *s, const struct stream_token *t);
 uint32_t stream_room(const struct stream *s);

@@ -289,10 +289,10 @@ uint32_t choice_take(struct choice *c, uint32_t tokens_max)
 
 /* ---- results ---- */
 
-bool choice_admitted(const struct choice *c, uint32_t *cached_tokens)
+bool choice_admitted(const struct choice *c, struct stream_admission *ret)
 {
-    *cached_tokens = c->finish.cached_tokens;
-    return c->over || (c->stream && stream_admitted(c->stream, cached_tokens));
+    *ret = (struct stream_admission){c->finish.cached_tokens, c->finish.queued_ns};
+    return c->over || (c->stream && stream_admitted(c->stream, ret));
 }
 
 const float *choice_vector(struct choice *c, uint32_t *count)

@@ -79,8 +79,8 @@ void choice_close(struct choice *c);
  * the job has ended and all its tokens are taken. */
 uint32_t choice_take(struct choice *c, uint32_t tokens_max);
 
-/* True once its job has been admitted: the prompt tokens found in the prefix cache are known. */
-bool choice_admitted(const struct choice *c, uint32_t *cached_tokens);
+/* True once its job has been admitted, or has ended; zeros before. */
+bool choice_admitted(const struct choice *c, struct stream_admission *ret);
 
 /* Of GEN_VECTOR, once it is over and ended well: the vector, cut and normalised as request and model say.
  * Once only; valid until the stream is released. */

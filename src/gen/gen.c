@@ -387,10 +387,10 @@ struct gen_usage gen_usage(const struct gen *g)
         const struct choice *c = &g->choices[i];
         ret.completion_tokens += c->over ? c->finish.completion_tokens : c->tokens;
         ret.reasoning_tokens += c->reasoning_tokens;
-        uint32_t cached;
-        ret.admitted &= choice_admitted(c, &cached);
+        struct stream_admission admission;
+        ret.admitted &= choice_admitted(c, &admission);
         if (c->index % g->request->n == 0)
-            ret.cached_tokens += cached;
+            ret.cached_tokens += admission.cached_tokens;
     }
     return ret;
 }

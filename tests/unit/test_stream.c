@@ -70,18 +70,17 @@ TEST(tokens_come_out_as_they_went_in_with_their_alternatives)
     stream_release(s);
 }
 
-TEST(cached_tokens_are_known_before_the_end)
+TEST(an_admission_is_known_before_the_end)
 {
     struct stream *s = make_stream(NULL, 0, NULL);
-    uint32_t cached = 7;
-    assert_false(stream_admitted(s, &cached));
-    assert_int_equal(cached, 0);
-    stream_admit(s, 0);
-    assert_true(stream_admitted(s, &cached));
-    assert_int_equal(cached, 0);
-    stream_admit(s, 96);
-    assert_true(stream_admitted(s, &cached));
-    assert_int_equal(cached, 96);
+    struct stream_admission a = {7, 7};
+    assert_false(stream_admitted(s, &a));
+    assert_int_equal(a.cached_tokens + a.queued_ns, 0);
+    stream_admit(s, &(struct stream_admission){.cached_tokens = 96, .queued_ns = 5});
+    assert_true(stream_admitted(s, &a));
+    assert_int_equal(a.cached_tokens, 96);
+    assert_int_equal(a.queued_ns, 5);
+    assert_stops(stream_admit(s, &a));
     stream_release(s);
     stream_release(s);
 }
