@@ -175,10 +175,10 @@ static int open_responses(struct api *a)
     return r;
 }
 
-/* Both parts lie in memory of their own; the log's stays with the process. */
+/* All parts lie in memory of their own; the log's stays with the process. */
 uint64_t api_history_bytes(void)
 {
-    return figures_bytes() + LOG_RING_BYTES;
+    return figures_bytes() + trace_bytes() + LOG_RING_BYTES;
 }
 
 static int open_history(struct api *a)
@@ -190,10 +190,15 @@ static int open_history(struct api *a)
     if (r < 0)
         return r;
     r = figures_create(a->opts.history, &a->figures);
-    if (r < 0)
-        charge_give(&charge, LOG_RING_BYTES);
-    else
+    if (r == 0)
+        r = trace_create(a->opts.history, &a->trace);
+    if (r == 0) {
         log_ring_start();
+        return 0;
+    }
+    figures_free(a->figures);
+    a->figures = NULL;
+    charge_give(&charge, LOG_RING_BYTES);
     return r;
 }
 
@@ -204,6 +209,7 @@ static void close_history(struct api *a)
     struct charge charge = account_charge(a->opts.history);
     log_ring_stop();
     figures_free(a->figures);
+    trace_free(a->trace);
     charge_give(&charge, LOG_RING_BYTES);
 }
 
@@ -333,6 +339,7 @@ static void on_tick(void *arg, uint64_t now_ns)
     responses_rest(a, now_ns);
     pulls_tick(a, now_ns);
     figures_tick(a->figures, a, now_ns);
+    trace_tick(a->trace, now_ns);
     LIST_EACH(it, &a->exchanges)
         exchange_tick(LIST_ENTRY(it, struct exchange, all), now_ns);
 }

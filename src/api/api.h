@@ -78,7 +78,7 @@ struct api_opts {
 uint64_t api_bytes(const struct api_opts *opts);
 /* Bytes of `threads` that it reserves. */
 uint64_t api_stack_bytes(const struct api_opts *opts);
-/* Of `history`: at most 1 MiB, whatever the options are. */
+/* Of `history`: at most 1.25 MiB, whatever the options are. */
 uint64_t api_history_bytes(void);
 /* 0, -EINVAL, -ENOMEM. The state is API_LOADING. */
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e);

@@ -13,6 +13,7 @@
 #include "api/request.h"
 #include "api/responses_store.h"
 #include "api/tenants.h"
+#include "api/trace.h"
 #include "api/watch.h"
 
 #include "base/list.h"
@@ -68,6 +69,7 @@ struct api {
     struct metrics *metrics; /* [opts.models_max] */
     struct watch *watches;   /* likewise */
     struct figures *figures; /* NULL: without an account for them */
+    struct trace *trace;     /* likewise */
     struct tenants *tenants;
     struct http_server *server;
     struct api_live live; /* current values; start as in opts. max_tokens_default: above */

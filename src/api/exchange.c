@@ -20,6 +20,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+static const char LEFT[] = "left"; /* how a request ends whose client has gone */
+
 #define OUT_BYTES_MAX   ((size_t)16 << 20)
 #define REPLY_BYTES_MAX ((size_t)256 << 20)
 
@@ -120,6 +122,7 @@ int exchange_create(struct api *a, struct http_request *http, const struct excha
     x->gen.priority_last = auth->key ? auth->key->priority_last : KEYRING_PRIORITY_MAX;
     audit_begin(&x->who, http, auth);
     x->arrived_ns = clock_now_ns();
+    trace_turn_to(&x->clock, TRACE_RECEIVING, x->arrived_ns);
     x->gen.created_s = (int64_t)clock_wall_s();
     x->cut_reason = FINISH_ABORTED;
     x->model_index = -1;
@@ -169,11 +172,12 @@ static double ms_between(uint64_t from_ns, uint64_t to_ns)
 }
 
 /* One line for each request that computed tokens, or should have. */
-static void log_end(const struct exchange *x, bool completed, double seconds)
+static void log_end(const struct exchange *x, const char *end, uint64_t took_ns)
 {
     const struct exchange_sums *s = &x->sums;
+    double seconds = (double)took_ns / (double)NS_PER_S;
     if (s->prompt_tokens == 0) {
-        LOG_DEBUG("request_ended", "id=%s completed=%d code=%s seconds=%.3f", x->id_text, completed,
+        LOG_DEBUG("request_ended", "id=%s completed=%d code=%s seconds=%.3f", x->id_text, end != LEFT,
                   x->code ? x->code : "-", seconds);
         return;
     }
@@ -181,10 +185,54 @@ static void log_end(const struct exchange *x, bool completed, double seconds)
         "request_ended",
         "id=%s key=%s model=%s end=%s code=%s prompt_tokens=%u cached_tokens=%u tokens=%u queued_ms=%.1f "
         "first_token_ms=%.1f seconds=%.3f",
-        x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index),
-        completed ? finish_reason_name(s->end) : "left", x->code ? x->code : "-", s->prompt_tokens,
-        s->cached_tokens, s->tokens, (double)s->queued_ns / (double)NS_PER_MS,
+        x->id_text, x->who.key, api_model_id(x->api, (uint32_t)x->model_index), end, x->code ? x->code : "-",
+        s->prompt_tokens, s->cached_tokens, s->tokens, (double)s->queued_ns / (double)NS_PER_MS,
         ms_between(x->arrived_ns, x->first_token_ns), seconds);
+}
+
+static const char *model_name(const struct exchange *x)
+{
+    return x->model_index >= 0 ? api_model_id(x->api, (uint32_t)x->model_index) : NULL;
+}
+
+/* Until its first token the network half cannot tell waiting from the prefill: the engine said how long it
+ * waited. */
+static void keep_record(struct exchange *x, const char *end, uint64_t now_ns)
+{
+    const struct exchange_sums *s = &x->sums;
+    struct trace_clock *c = &x->clock;
+    uint64_t queued_ns = MIN_OF(s->queued_ns, c->ns[TRACE_PREFILLING]);
+    bool computed = s->prompt_tokens > 0;
+    struct trace_record r = {.tenant = x->gen.tenant,
+                             .who = x->who,
+                             .model = x->model_index,
+                             .end = computed || end == LEFT ? end : NULL,
+                             .refusal = x->refusal,
+                             .ended_s = clock_wall_s(),
+                             .total_ns = now_ns - x->arrived_ns,
+                             .first_token_ns = x->first_token_ns ? x->first_token_ns - x->arrived_ns : 0,
+                             .choices = s->choices,
+                             .prompt_tokens = s->prompt_tokens,
+                             .cached_tokens = s->cached_tokens,
+                             .tokens = s->tokens};
+    c->ns[TRACE_PREFILLING] -= queued_ns;
+    c->ns[TRACE_QUEUED] += queued_ns;
+    memcpy(r.id, x->id_text, sizeof(r.id));
+    memcpy(r.phase_ns, c->ns, sizeof(r.phase_ns));
+    if (x->refusal.status > 0 && !computed)
+        trace_refused(x->api->trace, &r, model_name(x), now_ns);
+    else if (computed || x->wire)
+        trace_add(x->api->trace, &r, now_ns);
+}
+
+/* What it took and how it ended, in the log and among the last requests. Its work is dropped. */
+static void tell_end(struct exchange *x, bool completed)
+{
+    uint64_t now_ns = clock_now_ns();
+    const char *end = completed ? finish_reason_name(x->sums.end) : LEFT;
+    trace_turn_to(&x->clock, TRACE_SENDING, now_ns);
+    log_end(x, end, now_ns - x->arrived_ns);
+    keep_record(x, end, now_ns);
 }
 
 void exchange_ended(struct exchange *x, bool completed)
@@ -193,7 +241,7 @@ void exchange_ended(struct exchange *x, bool completed)
     bool succeeded = completed && x->phase == EXCHANGE_SENDING && !x->code;
     if (x->phase != EXCHANGE_PREPARING) {
         exchange_reply_drop(x);
-        log_end(x, completed, seconds);
+        tell_end(x, completed);
     }
     if (succeeded)
         metrics_observe(exchange_metrics(x), METRICS_E2E, seconds);
@@ -232,6 +280,12 @@ static void end_with_model(struct exchange *x)
     exchange_reply_fail(x, &why);
 }
 
+static void prepare(struct exchange *x, size_t bytes)
+{
+    trace_turn_to(&x->clock, TRACE_PREPARING, clock_now_ns());
+    prep_put(x, bytes);
+}
+
 void exchange_look(struct exchange *x, uint64_t now_ns)
 {
     switch (wait_look(x, now_ns)) {
@@ -240,7 +294,7 @@ void exchange_look(struct exchange *x, uint64_t now_ns)
     case WAIT_PREPARES:
         /* The remaining work depends on the size of the rest of the request. Its images are not part of
          * that. */
-        prep_put(x, x->gen.memory.used);
+        prepare(x, x->gen.memory.used);
         return;
     case WAIT_ANSWERS:
         break;
@@ -292,7 +346,7 @@ void exchange_receive(struct exchange *x)
         exchange_reply_refuse(x, &why);
         return;
     }
-    prep_put(x, x->body.len);
+    prepare(x, x->body.len);
 }
 
 /* The context leaves fewer tokens than the client allowed. */
@@ -316,14 +370,34 @@ static void tell_dropped(struct exchange *x)
     http_header_set(x->http, "x-plateau-dropped-messages", text);
 }
 
+/* Of an exchange that a prep thread returns. */
+static enum trace_phase phase_of(const struct exchange *x)
+{
+    switch (x->waits) {
+    case WAIT_NONE:
+        return TRACE_PREFILLING;
+    case WAIT_LOAD:
+    case WAIT_UNLOAD:
+        return TRACE_LOADING;
+    case WAIT_IMAGES:
+        return TRACE_MEDIA;
+    case WAIT_GRAMMAR:
+        break;
+    }
+    return TRACE_PREPARING;
+}
+
 void exchange_prepared(struct exchange *x)
 {
     ASSERT(x->phase == EXCHANGE_PREPARING);
     x->phase = x->waits ? EXCHANGE_WAITING : EXCHANGE_RUNNING;
+    trace_turn_to(&x->clock, phase_of(x), clock_now_ns());
     request_memory_newcomer(&x->gen.memory, false);
     if (!x->waits)
         audit_end(x);
     if (!x->http) {
+        exchange_reply_drop(x);
+        tell_end(x, false);
         exchange_free(x);
         return;
     }
@@ -360,7 +434,7 @@ void exchange_prepared(struct exchange *x)
         return;
     }
     exchange_watch_choices(x, 0);
-    x->written_ns = clock_now_ns();
+    x->submitted_ns = x->written_ns = clock_now_ns();
     /* Wake-ups from before this point found no exchange. */
     clear_wakes(x);
     exchange_pump(x);

@@ -35,7 +35,7 @@ enum exchange_wait { WAIT_NONE, WAIT_LOAD, WAIT_UNLOAD, WAIT_IMAGES, WAIT_GRAMMA
 
 /* Totals over all choices, for the log line at the end of the request. */
 struct exchange_sums {
-    uint32_t prompt_tokens, cached_tokens, tokens;
+    uint32_t choices, prompt_tokens, cached_tokens, tokens;
     uint64_t queued_ns;     /* the longest */
     enum finish_reason end; /* of the last one */
 };
@@ -98,9 +98,12 @@ struct exchange {
     struct buf out;                /* chunks that the connection has not taken yet */
     enum finish_reason cut_reason; /* how cancelled sequences end: FINISH_ABORTED or FINISH_TOO_SLOW */
     uint64_t written_ns;           /* time of the stream's last write */
+    uint64_t submitted_ns;         /* when its choices went to the engine */
     uint64_t first_token_ns;       /* clock time; 0: none yet */
     struct exchange_sums sums;
-    const char *code; /* of the error in the answer; static */
+    const char *code;             /* of the error in the answer; static */
+    struct trace_refusal refusal; /* that error */
+    struct trace_clock clock;
 };
 
 /* A new exchange of `http`, receiving. 0 or -ENOMEM (the account or the system). */

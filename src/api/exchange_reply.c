@@ -42,13 +42,16 @@ struct metrics_counts *exchange_metrics_own(struct exchange *x)
 static void sum_up(struct exchange *x, const struct choice *c)
 {
     struct exchange_sums *s = &x->sums;
+    struct stream_admission a;
+    /* A choice that is cut in the queue has waited until now. */
+    if (!choice_admitted(c, &a))
+        a.queued_ns = clock_now_ns() - x->submitted_ns;
+    s->choices++;
     s->prompt_tokens += x->gen.prompts[c->prompt_index].count;
     s->tokens += c->tokens;
     s->end = c->over ? c->finish.reason : x->cut_reason;
-    if (!c->over)
-        return;
-    s->cached_tokens += c->finish.cached_tokens;
-    s->queued_ns = MAX_OF(s->queued_ns, c->finish.queued_ns);
+    s->cached_tokens += a.cached_tokens;
+    s->queued_ns = MAX_OF(s->queued_ns, a.queued_ns);
 }
 
 /* Its finish record will not arrive. */
@@ -95,6 +98,7 @@ void exchange_reply_drop(struct exchange *x)
 static void given(struct exchange *x)
 {
     x->phase = EXCHANGE_SENDING;
+    trace_turn_to(&x->clock, TRACE_SENDING, clock_now_ns());
     reply_turn_to(x, REPLY_GIVEN);
     exchange_reply_drop(x);
 }
@@ -107,10 +111,16 @@ void exchange_reply_send(struct exchange *x)
     given(x);
 }
 
+static void note_refusal(struct exchange *x, const struct reject *why)
+{
+    x->code = reject_code(why);
+    trace_refusal_of(&x->refusal, x->envelope->status(why), why);
+}
+
 static void respond(struct exchange *x, const struct reject *why)
 {
     EXCHANGE_COUNT(x, requests_rejected);
-    x->code = reject_code(why);
+    note_refusal(x, why);
     reject_respond(why, x->envelope, x->id_text, x->http);
 }
 
@@ -137,11 +147,11 @@ static void end_stream(struct exchange *x)
 
 void exchange_reply_fail(struct exchange *x, const struct reject *why)
 {
-    x->code = reject_code(why);
     if (!http_stream_is_begun(x->http)) {
         exchange_reply_refuse(x, why);
         return;
     }
+    note_refusal(x, why);
     x->wire->frame->fail(x, why);
     struct slice out = buf_slice(&x->out);
     /* A full connection does not get the event in time; its end without [DONE] shows the failure. */
@@ -207,6 +217,7 @@ static bool take(struct exchange *x, struct reply *r, uint32_t tokens_max)
     choice_take(c, tokens_max);
     if (c->tokens > 0 && x->first_token_ns == 0) {
         x->first_token_ns = clock_now_ns();
+        trace_turn_to(&x->clock, TRACE_DECODING, x->first_token_ns);
         metrics_observe(exchange_metrics(x), METRICS_TTFT,
                         (double)(x->first_token_ns - x->arrived_ns) / (double)NS_PER_S);
     }

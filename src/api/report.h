@@ -82,6 +82,11 @@ struct report_requests {
 void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct report_requests *n,
                      struct buf *ret);
 
+/* report_trace.c: the last requests that ended or were refused, of one tenant or of all (NULL): the oldest
+ * `max` of those with a number above `after`. */
+#define REPORT_TRACE_MAX 64 /* fits into API_REPORT_BYTES */
+void report_trace(struct api *a, const uint64_t *tenant, uint64_t after, uint32_t max, struct buf *ret);
+
 /* report_overview.c: what the page shows, in one snapshot. An administrator sees everything; a tenant the
  * models' states and its own requests. */
 void report_overview(struct api *a, bool admin, uint64_t tenant, struct buf *ret);

@@ -206,6 +206,7 @@ void report_overview(struct api *a, bool admin, uint64_t tenant, struct buf *ret
     buf_puts(ret, ",\"requests\":");
     report_requests(a, admin ? NULL : &tenant, REQUESTS_MAX, &requests, ret);
     buf_printf(ret, ",\"active_requests\":%u,\"waiting_requests\":%u", requests.active, requests.waiting);
+    buf_printf(ret, ",\"requests_last\":%llu", (ull)trace_last(a->trace, admin ? NULL : &tenant));
     if (admin)
         write_admins(a, &cache, ret);
     buf_putc(ret, '}');

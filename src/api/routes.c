@@ -3,7 +3,6 @@
  * A refusal that needs only the header is decided there, so that the body is not read. A path that ends in a
  * slash matches all paths with that prefix: the rest is an id. So is what stands at a star. */
 #include "api/routes.h"
-#include "api/reject_http.h"
 
 #include "api/auth.h"
 #include "api/exchange.h"
@@ -11,6 +10,7 @@
 #include "api/messages.h"
 #include "api/page.h"
 #include "api/pulls.h"
+#include "api/refuse.h"
 #include "api/report.h"
 #include "api/responses.h"
 #include "api/responses_page.h"
@@ -55,6 +55,11 @@ static const struct wire_frame *frame_of(const struct http_request *r)
 
 /* ---- small answers ---- */
 
+static void refuse(const struct call *c, const struct reject *why)
+{
+    refuse_request(c->api, c->http, "", &c->auth, &frame_of(c->http)->envelope, why);
+}
+
 typedef void report_fn(const struct call *c, struct buf *ret);
 
 /* A report larger than the reserved buffer, or an error when there was no memory for it. */
@@ -66,7 +71,7 @@ static void respond_large_report(const struct call *c, unsigned status, const ch
     if (body.error) {
         struct reject why = {0};
         memory_refusal(c->api, c->api->opts.text, body.capacity, atomic_load(&c->api->requests_now), &why);
-        reject_respond(&why, &reject_openai, "", c->http);
+        refuse(c, &why);
     } else {
         http_respond_buf(c->http, status, type, &body);
     }
@@ -123,7 +128,7 @@ static void answer_model(const struct call *c)
     int index = registry_find(c->api->opts.registry, c->rest);
     if (index < 0) {
         reject_model(&why, c->rest);
-        reject_respond(&why, &frame_of(c->http)->envelope, "", c->http);
+        refuse(c, &why);
         return;
     }
     buf_init(&body, 65536, NULL);
@@ -192,7 +197,7 @@ static bool find_range(const struct call *c, enum history_range *ret)
     if (*ret < HISTORY_RANGE_COUNT)
         return true;
     reject_value(&why, "range", "range is one of 5m, 1h, 24h, 7d and 30d.");
-    reject_respond(&why, &reject_openai, "", c->http);
+    refuse(c, &why);
     return false;
 }
 
@@ -248,7 +253,7 @@ static void answer_log(const struct call *c)
     }
     reject_value(&why, "after",
                  "after is the number of a line, and level one of error, warn, info and debug.");
-    reject_respond(&why, &reject_openai, "", c->http);
+    refuse(c, &why);
 }
 
 static void answer_page(const struct call *c)
@@ -258,7 +263,34 @@ static void answer_page(const struct call *c)
         return;
     reject_set(&why, REJECT_NOT_FOUND, NULL, "The page has no file %.*s.",
                (int)MIN_OF(c->rest.len, (size_t)60), c->rest.ptr);
-    reject_respond(&why, &reject_openai, "", c->http);
+    refuse(c, &why);
+}
+
+/* False: `after` is not a number. */
+static bool find_after(const struct call *c, uint64_t *ret)
+{
+    struct slice number;
+    *ret = 0;
+    return !http_request_query(c->http, "after", &number) || slice_u64(number, UINT64_MAX, ret);
+}
+
+static void write_trace(const struct call *c, struct buf *ret)
+{
+    uint64_t after;
+    if (find_after(c, &after))
+        report_trace(c->api, c->auth.admin ? NULL : &c->auth.tenant, after, REPORT_TRACE_MAX, ret);
+}
+
+static void answer_trace(const struct call *c)
+{
+    struct reject why = {0};
+    uint64_t after;
+    if (find_after(c, &after)) {
+        respond_report(c, 200, JSON, write_trace);
+        return;
+    }
+    reject_value(&why, "after", "after is the number of a request.");
+    refuse(c, &why);
 }
 
 static void write_metrics(const struct call *c, struct buf *ret)
@@ -306,7 +338,7 @@ static void answer_delete(const struct call *c)
     if (!x) {
         /* The request of another tenant is reported as not found, too. */
         reject_as(&why, REJECT_REQUEST_NOT_FOUND);
-        reject_respond(&why, &reject_openai, "", c->http);
+        refuse(c, &why);
         return;
     }
     request_id_text(id, text);
@@ -333,7 +365,7 @@ static void set_pinned(const struct call *c, bool pinned)
     if (index < 0) {
         reject_model(&why, c->rest);
         audit_done(&who, 404, "model_not_found", 0, "-");
-        reject_respond(&why, &frame_of(c->http)->envelope, "", c->http);
+        refuse(c, &why);
         return;
     }
     registry_pin(c->api->opts.registry, (uint32_t)index, pinned);
@@ -378,7 +410,7 @@ static void order_pull(const struct call *c)
     if (started)
         respond_report(c, 202, JSON, write_pull);
     else
-        reject_respond(&why, &reject_openai, "", c->http);
+        refuse(c, &why);
 }
 
 static void cancel_pull(const struct call *c)
@@ -393,7 +425,7 @@ static void cancel_pull(const struct call *c)
     }
     reject_set(&why, REJECT_NOT_FOUND, NULL, "No pull runs now.");
     audit_done(&who, 404, reject_code(&why), 0, "-");
-    reject_respond(&why, &reject_openai, "", c->http);
+    refuse(c, &why);
 }
 
 /* ---- /v1/responses/{id} ---- */
@@ -410,7 +442,7 @@ static void refuse_response(const struct call *c)
     reject_set(&why, REJECT_RESPONSE_NOT_FOUND, NULL,
                "There is no stored response %.*s. It may have been deleted, or left the store.",
                (int)MIN_OF(c->rest.len, (size_t)60), c->rest.ptr);
-    reject_respond(&why, &reject_openai, "", c->http);
+    refuse(c, &why);
 }
 
 static void respond_stored(const struct call *c, struct buf *body)
@@ -418,7 +450,7 @@ static void respond_stored(const struct call *c, struct buf *body)
     struct reject why = {0};
     if (body->error) {
         memory_refusal(c->api, c->api->opts.text, body->capacity, atomic_load(&c->api->requests_now), &why);
-        reject_respond(&why, &reject_openai, "", c->http);
+        refuse(c, &why);
     } else {
         http_respond_buf(c->http, 200, JSON, body);
     }
@@ -453,7 +485,7 @@ static bool find_page(const struct call *c, struct responses_page *ret)
     } else {
         return true;
     }
-    reject_respond(&why, &reject_openai, "", c->http);
+    refuse(c, &why);
     return false;
 }
 
@@ -467,7 +499,7 @@ static void write_items(const struct call *c, struct slice items, const struct r
     } else {
         reject_set(&why, REJECT_ITEM_NOT_FOUND, "after", "after: the response has no item %.*s.",
                    (int)MIN_OF(page->after.len, (size_t)80), page->after.ptr);
-        reject_respond(&why, &reject_openai, "", c->http);
+        refuse(c, &why);
     }
     buf_done(&body);
 }
@@ -514,7 +546,7 @@ static void cancel_response(const struct call *c)
     reject_unsupported(&why, NULL,
                        "Only background responses can be cancelled, and they are not supported. Close the "
                        "connection, or DELETE /v1/requests/{id}.");
-    reject_respond(&why, &reject_openai, "", c->http);
+    refuse(c, &why);
 }
 
 /* ---- the table ---- */
@@ -547,6 +579,7 @@ static const struct route routes[] = {
     {"GET", "/api/memory", AUTH_ADMIN, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, answer_status},
     {"GET", "/api/overview", AUTH_KEY, answer_overview},
+    {"GET", "/api/requests", AUTH_KEY, answer_trace},
     {"GET", "/api/history", AUTH_ADMIN, answer_history},
     {"GET", "/api/log", AUTH_ADMIN, answer_log},
     {"GET", "/api/models/pull", AUTH_ADMIN, answer_pull},
@@ -642,13 +675,14 @@ static bool find_route(const struct http_request *r, struct route *ret, struct s
 
 /* ---- the handler ---- */
 
-/* In the envelope of the path's dialect. */
-static int refuse(struct http_request *r, struct request_id id, const struct reject *why)
+/* Before the body, in the envelope of the path's dialect. */
+static int refuse_early(struct api *a, struct http_request *r, struct request_id id, const struct auth *auth,
+                        const struct reject *why)
 {
     const struct reject_envelope *envelope = &frame_of(r)->envelope;
     char text[33];
     request_id_text(id, text);
-    reject_respond(why, envelope, text, r);
+    refuse_request(a, r, text, auth, envelope, why);
     return (int)envelope->status(why);
 }
 
@@ -680,21 +714,21 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     struct reject why = {0};
     struct exchange *x;
     if (!api_is_ready(a, &why) || is_out_of_memory(a, t, &why))
-        return refuse(r, id, &why);
+        return refuse_early(a, r, id, auth, &why);
     int model_index = model_of(a, t, rest, &why);
     if (why.kind)
-        return refuse(r, id, &why);
+        return refuse_early(a, r, id, auth, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
         why.retry_after_s = memory_refusal_retry_s(a);
         reject_set(&why, REJECT_TOO_MANY_REQUESTS, NULL,
                    "%u requests are in progress, the limit of --max-requests. Try again later.",
                    a->live.requests_max);
-        return refuse(r, id, &why);
+        return refuse_early(a, r, id, auth, &why);
     }
     struct exchange_route route = {t->path, t->kind, t->wire, &frame_of(r)->envelope, t->need == AUTH_ADMIN};
     if (exchange_create(a, r, &route, id, auth, &x) < 0) {
         memory_refusal(a, a->opts.text, sizeof(*x), atomic_load(&a->requests_now), &why);
-        return refuse(r, id, &why);
+        return refuse_early(a, r, id, auth, &why);
     }
     x->model_index = model_index;
     http_request_set_user(r, x);
@@ -718,11 +752,13 @@ int routes_begin(void *api, struct http_request *r)
     if (!find_route(r, &t, &rest, allow, &why)) {
         if (allow[0])
             http_header_set(r, "allow", allow);
-        return refuse(r, id, &why);
+        struct reject none;
+        auth_check(a->opts.keys, r, AUTH_NONE, &auth, &none);
+        return refuse_early(a, r, id, &auth, &why);
     }
     if (!auth_check(a->opts.keys, r, t.need, &auth, &why)) {
         audit_refused(&a->refusals, r, &why, clock_now_ns());
-        return refuse(r, id, &why);
+        return refuse_early(a, r, id, &auth, &why);
     }
     return t.answer ? 0 : begin_exchange(a, r, &t, rest, id, &auth);
 }
@@ -741,14 +777,14 @@ void routes_ready(void *api, struct http_request *r)
     bool found = find_route(r, &t, &call.rest, allow, &why);
     ASSERT(found && t.answer);
     if (!auth_check(call.api->opts.keys, r, t.need, &call.auth, &why))
-        reject_respond(&why, &frame_of(r)->envelope, "", r);
+        refuse(&call, &why);
     else
         t.answer(&call);
 }
 
 void routes_refusing(void *api, struct http_request *r, struct http_wording *w)
 {
-    (void)api;
     if (messages_owns(http_request_path(r)))
         messages_word(r, w);
+    refuse_note(api, r, w);
 }

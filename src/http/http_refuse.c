@@ -113,7 +113,7 @@ static size_t word(struct http_request *r, struct http_refusal *why, char ret[EN
         make_id(id);
         ASSERT(http_header_set(r, "x-request-id", id) == 0);
     }
-    struct http_wording w = {why->status, why->message, id[0] ? id : NULL, ret, ENVELOPE_MAX};
+    struct http_wording w = {why->status, why->message, id[0] ? id : NULL, ret, ENVELOPE_MAX, why->code};
     if (s->opts.handler.refusing)
         s->opts.handler.refusing(s->opts.arg, r, &w);
     why->status = w.status;

@@ -30,6 +30,7 @@ struct http_wording {
     const char *message, *id; /* id NULL: the handler gave the request its own */
     char *body;               /* a JSON text, terminated */
     size_t body_bytes_max;
+    const char *code; /* constant */
 };
 
 struct http_handler {

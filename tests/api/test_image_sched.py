@@ -69,7 +69,8 @@ def test_each_request_is_a_line_of_the_log():
         assert (told["prompt_tokens"], told["cached_tokens"], told["tokens"]) == ("100", "96", "3")
         assert 0 < float(told["first_token_ms"]) <= 1000 * float(told["seconds"]) + 1
         until(lambda: server.said(f"id={gone} key=- model=canary end=left"))
-        assert not server.said(refused)  # refusals are counted; --log-level debug shows them
+        server.says(f"event=request_refused id={refused} ")
+        assert not server.said(f"event=request_ended id={refused}")  # --log-level debug shows it
 
 
 def test_each_refusal_is_a_line_of_the_log_for_debugging():
