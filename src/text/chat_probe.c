@@ -484,6 +484,13 @@ static bool shows_calls(struct probe *p)
     return !render_calls(p, 1, &p->one) || has(&p->one, NAME_1);
 }
 
+/* The template itself writes the marker of text in front of all content. */
+static bool is_inside_text(const struct chat_syntax *s, struct slice rendering, size_t at)
+{
+    struct slice mark = trim(slice_of(s->marker[CHAT_TEXT_BEGIN]));
+    return mark.len && slice_ends(trim(slice_sub(rendering, 0, at)), mark);
+}
+
 /* The template passes on reasoning that stands in the content: before a call, or of an earlier turn. */
 static bool passes_reasoning(struct probe *p, const struct chat_syntax *s, bool with_call)
 {
@@ -497,11 +504,11 @@ static bool passes_reasoning(struct probe *p, const struct chat_syntax *s, bool 
         json_object_set_new(message, "tool_calls", json_pack("[o]", call_of(p, NAME_1)));
     else if (messages)
         json_array_append_new(messages, user_message());
-    bool ok = render(p->t, p->scratch, messages, NULL, NULL, false, &p->one) &&
-              slice_find(buf_slice(&p->one), buf_slice(&text), 0) != SIZE_MAX &&
-              (!with_call || has(&p->one, NAME_1));
+    bool ok = render(p->t, p->scratch, messages, NULL, NULL, false, &p->one);
+    size_t at = ok ? slice_find(buf_slice(&p->one), buf_slice(&text), 0) : SIZE_MAX;
     buf_done(&text);
-    return ok;
+    return at != SIZE_MAX && !is_inside_text(s, buf_slice(&p->one), at) &&
+           (!with_call || has(&p->one, NAME_1));
 }
 
 /* The template writes markers without reasoning before content. */

@@ -239,6 +239,26 @@ static void find_specials(struct chat_syntax *s, const struct tokenizer *t)
         find_specials_of(s, t, slice_of(s->marker[m]));
 }
 
+static struct slice trimmed(const char *text)
+{
+    struct slice s = slice_of(text);
+    while (s.len && strchr(" \t\r\n", s.ptr[s.len - 1]))
+        s.len--;
+    return s;
+}
+
+/* A row of the table names markers that models of its tools may lack: the template or the vocabulary has
+ * them then. */
+static bool has_reasoning(const struct chat_syntax_opts *opts, const struct chat_syntax *s)
+{
+    struct slice open = trimmed(s->marker[CHAT_REASONING_OPEN]),
+                 close = trimmed(s->marker[CHAT_REASONING_CLOSE]);
+    uint32_t id;
+    return s->reasoning_found != CHAT_BY_TABLE || chat_template_mentions(opts->template, open) ||
+           chat_template_mentions(opts->template, close) ||
+           (opts->tokenizer && tokenizer_find(opts->tokenizer, open, &id));
+}
+
 int chat_syntax_find(struct arena *a, struct arena *scratch, const struct chat_syntax_opts *opts,
                      struct chat_syntax *ret, struct err *e)
 {
@@ -254,7 +274,7 @@ int chat_syntax_find(struct arena *a, struct arena *scratch, const struct chat_s
         chat_probe_history(opts->template, scratch, &s);
         find_prompt(opts->template, scratch, &s);
         /* Otherwise the prompt has the marker, with the white space of the template. */
-        s.reasoning_in_content &= !s.prompt_reasons;
+        s.reasoning_in_content &= !s.prompt_reasons && has_reasoning(opts, &s);
     }
     find_specials(&s, opts->tokenizer);
     *ret = s;
@@ -280,14 +300,6 @@ uint32_t chat_syntax_special_at(const struct chat_syntax *s, struct slice text)
 }
 
 /* ---- prompts ---- */
-
-static struct slice trimmed(const char *text)
-{
-    struct slice s = slice_of(text);
-    while (s.len && strchr(" \t\r\n", s.ptr[s.len - 1]))
-        s.len--;
-    return s;
-}
 
 /* Where the last `marker` begins; SIZE_MAX: nowhere. */
 static size_t find_last(struct slice s, struct slice marker)

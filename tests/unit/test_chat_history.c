@@ -5,6 +5,8 @@
 #include "text/chat_calls_text.h"
 #include "text/chat_format.h"
 #include "text/chat_history.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
 
 #include <string.h>
 
@@ -177,6 +179,52 @@ TEST(a_last_message_that_is_continued_has_no_end_of_text)
     assert_string_equal(json_string_value(json_object_get(json_array_get(messages, 0), "content")),
                         "<think>a</think><response>Hi");
     json_decref(messages);
+}
+
+#define TURNS(before, after)                                                                                 \
+    "{% for m in messages %}{% if m.role == 'assistant' %}" before "{{ m.content }}" after                   \
+    "{% else %}[INST]{{ m.content }}[/INST]{% endif %}{% endfor %}"
+
+/* Whether the description that is found for a template writes reasoning into the content. */
+static bool writes_reasoning(const char *source, const struct tokenizer *tokenizer)
+{
+    struct arena *a, *scratch;
+    struct chat_template *t;
+    struct chat_syntax s;
+    struct err e = {""};
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &scratch), 0);
+    assert_int_equal(chat_template_compile(a, slice_of(source), &t, &e), 0);
+    const struct chat_syntax_opts opts = {.template = t, .tokenizer = tokenizer};
+    assert_int_equal(chat_syntax_find(a, scratch, &opts, &s, &e), 0);
+    bool writes = s.reasoning_in_content;
+    arena_free(a);
+    arena_free(scratch);
+    return writes;
+}
+
+/* The tools of Mistral's older models are those of its reasoning models, which have [THINK]. */
+TEST(reasoning_is_written_only_for_templates_and_vocabularies_that_have_its_markers)
+{
+    static const char with[] = "{\"added_tokens\": [{\"id\": 2, \"content\": \"[THINK]\"}], \"model\": "
+                               "{\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+    const char *nemo = TURNS("", "</s>") "{# [TOOL_CALLS] #}";
+    struct arena *a;
+    struct tokenizer *t;
+    struct err e = {""};
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(tokenizer_parse(a, slice_of(with), (struct slice){NULL, 0}, &t, &e), 0);
+    assert_false(writes_reasoning(nemo, NULL));
+    assert_true(writes_reasoning(nemo, t));
+    assert_true(writes_reasoning(TURNS("", "</s>") "{# [TOOL_CALLS] [THINK] #}", NULL));
+    arena_free(a);
+}
+
+TEST(reasoning_is_not_written_into_the_markers_of_text)
+{
+    assert_false(writes_reasoning(
+        TURNS("<|START_RESPONSE|>", "<|END_RESPONSE|>") "{# <|START_ACTION|> <|START_THINKING|> #}", NULL));
+    assert_true(writes_reasoning(TURNS("", "") "{# <|START_ACTION|> <|START_THINKING|> #}", NULL));
 }
 
 struct texts {

@@ -21,7 +21,8 @@
  *         template writes none for a message without reasoning
  *     f   the template refuses the message
  *     p   the template does not continue its own generation prompt
- *     l   it holds, but the template leaves something out of the message
+ *     l   it holds, but the template leaves something out of the message; no vocabulary is read here, so
+ *         reasoning is left out wherever the template has no markers of it
  *     d   it holds until the tools' results come: then the template writes the reply in another way */
 static const struct {
     const char *file, *tools, *reasoning;
@@ -32,7 +33,7 @@ static const struct {
     {"Bielik-11B-v3.0-Instruct", "hermes", "think", "o-ooo-o", false},
     {"ByteDance-Seed-OSS", "seed_oss", "seed_oss", "-------", true},
     {"Cohere2MoE", "cohere_text", "cohere", "p-ppp-p", true},
-    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere", "cohere", "--dlddd", true},
+    {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere", "cohere", "-ldlddd", true},
     {"GLM-4.6", "glm45", "think", "-------", true},
     {"GLM-4.7-Flash", "glm45", "think", "o-ooo-o", true},
     {"GigaChat3-10B-A1.8B", "gigachat3", "none", "-l--ll-", true},
@@ -42,12 +43,12 @@ static const struct {
     {"LFM2-8B-A1B", "lfm2", "none", "-l---l-", true},
     {"LFM2.5-Instruct", "lfm2", "think", "-------", true},
     {"MiroThinker", "hermes", "think", "fffffff", false},
-    {"Mistral-Small-3.2-24B-Instruct-2506", "mistral", "mistral", "---l-l-", false},
+    {"Mistral-Small-3.2-24B-Instruct-2506", "mistral", "mistral", "-l-l-l-", false},
     {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "qwen3_xml", "think", "o-ooo-o", true},
     {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes", "none", "-l-l-l-", true},
     {"Qwen-QwQ-32B", "hermes", "think", "ppppppp", true},
     {"Qwen-Qwen2.5-7B-Instruct", "hermes", "none", "-l---l-", true},
-    {"Qwen3-Coder", "qwen3_xml", "think", "-------", true},
+    {"Qwen3-Coder", "qwen3_xml", "think", "-l---l-", true},
     {"Qwen3.5-4B", "qwen3_xml", "think", "-------", false},
     {"Reka-Edge", "hermes", "think", "--ddd-d", false},
     {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek_v3", "think", "ppppppp", false},
@@ -68,7 +69,7 @@ static const struct {
     {"moonshotai-Kimi-K2", "kimi_k2", "none", "-l---l-", true},
     {"openai-gpt-oss-120b", "harmony", "harmony", "----l--", false},
     {"stepfun-ai-Step-3.5-Flash", "qwen3_xml", "think", "-------", true},
-    {"unsloth-mistral-Devstral-Small-2507", "mistral", "mistral", "-------", true},
+    {"unsloth-mistral-Devstral-Small-2507", "mistral", "mistral", "-l---l-", true},
 };
 
 struct scene {
