@@ -70,6 +70,12 @@ static inline void test_gguf_key_f32(struct test_gguf *f, const char *key, float
     test_gguf_put(f, &v, sizeof(v));
 }
 
+static inline void test_gguf_key_bool(struct test_gguf *f, const char *key, bool v)
+{
+    test_gguf_key(f, key, GGUF_BOOL);
+    test_gguf_put(f, v ? "\1" : "\0", 1);
+}
+
 static inline void test_gguf_key_text(struct test_gguf *f, const char *key, const char *v)
 {
     test_gguf_key(f, key, GGUF_STRING);

@@ -60,6 +60,7 @@ static const struct config_key keys[] = {
     CONFIG_U32(intermediate, 1, CONFIG_INTERMEDIATE_MAX, 0, "intermediate_size"),
     CONFIG_FLOAT(eps, 0, 1, 1e-6, "rms_norm_eps"),
     CONFIG_FLAG(tied, false, "tie_word_embeddings"),
+    CONFIG_FLAG(causal, true, "is_causal"),
     CONFIG_WORD(activation, activations, ACTIVATION_SILU, "hidden_act"),
     CONFIG_U32(experts, 0, CONFIG_EXPERTS_MAX, 0, "num_experts", "num_local_experts", "n_routed_experts"),
     CONFIG_KEY_END,
@@ -90,6 +91,17 @@ static void derive_encoder(struct json_read *r, struct config *c)
                        c->position_rows, c->pad);
 }
 
+/* A decoder that sees all of its text. Its window has as many keys on either side, beside the query's own. */
+static void derive_directions(struct config *c)
+{
+    /* gemma3's file says how many keys a window has, of which half are later ones. */
+    if (c->both_ways && c->window > 0)
+        c->window = c->window / 2 + 1;
+    if (!c->causal && c->window > 0)
+        c->window++;
+    c->both_ways |= !c->causal;
+}
+
 /* What follows from other numbers, and must fit them. */
 static void derive(struct json_read *r, struct config *c)
 {
@@ -108,9 +120,7 @@ static void derive(struct json_read *r, struct config *c)
     if (c->mlp_two_thirds)
         adjust_mlp(r, c);
     c->layer_norm = c->family->layer_norm;
-    /* The file says how many keys a window has, of which half are later ones. */
-    if (c->both_ways && c->window > 0)
-        c->window = c->window / 2 + 1;
+    derive_directions(c);
     if (c->family->encoder)
         derive_encoder(r, c);
     if (c->family->embedding_sqrt)

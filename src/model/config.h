@@ -155,6 +155,7 @@ struct config {
     uint32_t kv_shared_layers; /* the last ones, which read an earlier layer's K and V */
     bool double_wide;          /* the MLP of those is twice as wide */
     uint32_t bidirectional;    /* of images alone */
+    bool causal;               /* as the file has it */
     bool both_ways;            /* queries see later tokens, too */
     /* Learned positions: rows of their table, and the first one's; of the table of token types. 0: none. */
     uint32_t position_rows, position_first, token_types;

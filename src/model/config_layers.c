@@ -377,6 +377,16 @@ static void make_layers(struct json_read *r, struct arena *a, const json_t *type
         except_layers(r, c);
 }
 
+/* States and latent rows of a text are computed from left to right, and so are images. */
+static void check_directions(struct json_read *r, const struct config *c)
+{
+    for (uint32_t i = 0; !c->causal && !r->error && i < c->layers; i++) {
+        if (c->layer[i].mixer != &block_attention || c->layer[i].beside || c->family->images)
+            json_read_fail(r, -ENOTSUP, "is_causal is false, which is not supported for models of type %s",
+                           c->family_name);
+    }
+}
+
 static bool is_of_experts(const struct block *b)
 {
     return b == &block_experts || b == &block_experts_beside;
@@ -404,4 +414,5 @@ void config_layers_read(struct json_read *r, struct arena *a, struct config *c)
     c->mtp_layer = layer_of(c, &kinds_of(c->family)[0], false, c->experts > 0);
     read_blocks(r, c);
     number_layers(c);
+    check_directions(r, c);
 }

@@ -16,6 +16,7 @@ const struct gguf_key gguf_arch_keys[] = {
     {"attention.key_length", "head_dim"},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"attention.sliding_window", "sliding_window"},
+    {"attention.causal", "is_causal"},
     {"rope.freq_base", "rope_theta"},
     {"expert_count", "num_experts"},
     {"expert_used_count", "num_experts_per_tok"},

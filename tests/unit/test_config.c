@@ -288,6 +288,21 @@ TEST(encoders_have_a_row_for_each_position)
     assert_true(c.both_ways && c.window == 257);
 }
 
+/* A window has sliding_window keys on either side, in words of transformers: distance <= sliding_window. */
+TEST(a_decoder_may_see_all_of_its_text)
+{
+    struct config c = reads("{\"model_type\":\"qwen2\"," NUMBERS ",\"is_causal\":false}");
+    assert_true(c.both_ways && c.window == 0);
+    c = reads("{\"model_type\":\"mistral\"," NUMBERS ",\"is_causal\":false,\"sliding_window\":8}");
+    assert_true(c.both_ways && c.window == 9);
+    c = reads("{\"model_type\":\"qwen2\"," NUMBERS ",\"is_causal\":true}");
+    assert_false(c.both_ways);
+    refuses("{\"model_type\":\"qwen3_next\"," NUMBERS ",\"is_causal\":false}", -ENOTSUP,
+            "is_causal is false, which is not supported for models of type qwen3_next");
+    refuses("{\"model_type\":\"qwen3_vl\"," NUMBERS ",\"is_causal\":false}", -ENOTSUP,
+            "is_causal is false, which is not supported for models of type qwen3_vl");
+}
+
 TEST(a_value_that_is_not_computed_is_refused_by_key_and_value)
 {
     refuses("{\"model_type\":\"gemma2\"," NUMBERS ",\"use_bidirectional_attention\":true}", -ENOTSUP,

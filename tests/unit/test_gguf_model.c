@@ -285,6 +285,13 @@ TEST(scaled_frequencies_are_those_of_a_configuration)
     assert_int_equal(c.ropes[0].type, ROPE_YARN);
     assert_true(c.ropes[0].factor == 4 && c.ropes[0].original_max == 250);
     assert_true(c.ropes[0].beta_fast == 16 && c.ropes[0].beta_slow == 2);
+    /* The whole factor; attn_factor is times YaRN's own. */
+    assert_true(c.ropes[0].attention_factor == 0.5);
+    begin_model("qwen3", 3);
+    test_gguf_key_text(&file, "qwen3.rope.scaling.type", "yarn");
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.factor", 4);
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.attn_factor", 0.5f);
+    loads(&c);
     assert_true(fabs(c.ropes[0].attention_factor - 0.5 * (1 + 0.1 * log(4))) < 1e-12);
     begin_model("qwen3", 3);
     test_gguf_key_text(&file, "qwen3.rope.scaling.type", "yarn");
@@ -295,6 +302,15 @@ TEST(scaled_frequencies_are_those_of_a_configuration)
     test_gguf_key_f32(&file, "llama.rope.scale_linear", 8);
     loads(&c);
     assert_true(c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 8);
+}
+
+TEST(a_decoder_may_see_all_of_its_text)
+{
+    struct config c;
+    begin_model("qwen3", 1);
+    test_gguf_key_bool(&file, "qwen3.attention.causal", false);
+    loads(&c);
+    assert_true(c.both_ways);
 }
 
 TEST(an_encoder_says_which_rows_make_its_vector)

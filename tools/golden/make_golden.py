@@ -131,6 +131,9 @@ ENTRIES = {
     "embeddinggemma": Entry("gemma3_text", pooling="mean", dense=(24, 12), head_dim=8, sliding_window=12,
                             use_bidirectional_attention=True, query_pre_attn_scalar=8, gain=1.2,
                             layer_types=["sliding_attention", "full_attention"], **TINY),
+    # A decoder whose tokens see all of the text, in a window too, which has that many keys on either side.
+    "qwen2_bidirectional": Entry("qwen2", pooling="last", is_causal=False, use_sliding_window=True,
+                                 sliding_window=5, max_window_layers=1, **TINY),
     # Learned positions, token types, LayerNorms of the stream, attention both ways.
     "bert": Entry("bert", pooling="mean", change=older_bert, **TINY),
     # Positions after the pad token's id.
