@@ -111,14 +111,16 @@ static double real(const struct view *v, const char *key, double absent)
     return w.value && gguf_next(&w, &item) && item.kind == GGUF_IS_NUMBER ? item.real : absent;
 }
 
-/* llama.cpp multiplies YaRN's own factor by this one; config.json has the product. */
+/* attn_factor multiplies YaRN's own factor. yarn_attn_factor is the whole, as in config.json. */
 static int copy_yarn(struct view *v)
 {
     const double mix = real(v, "rope.scaling.yarn_ext_factor", 1), factor = real(v, "rope.scaling.factor", 1);
-    const double times = real(v, "rope.scaling.yarn_attn_factor", real(v, "rope.scaling.attn_factor", 1));
+    const double times = real(v, "rope.scaling.attn_factor", 1);
     if (mix >= 0 && mix != 1) /* negative: llama.cpp's default, which is 1 */
         return err_set(v->e, -ENOTSUP, "metadata %s.rope.scaling.yarn_ext_factor: %g is not supported; 1 is",
                        v->arch->name, mix);
+    if (find(v, "rope.scaling.yarn_attn_factor"))
+        return copy_key(v, "rope.scaling.yarn_attn_factor", v->rope, "attention_factor");
     return times == 1 || factor <= 1
                ? 0
                : set(v, v->rope, "attention_factor", json_real(times * (1 + 0.1 * log(factor))));

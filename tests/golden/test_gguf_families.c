@@ -41,7 +41,7 @@ static const struct renamed norm_after_mixer[] = {
 
 static const struct family_case {
     const char *arch, *golden, *config; /* of the reference, beside what all have */
-    const char *metadata;               /* the same as "KEY=NUMBER ", of F32 where it has a point */
+    const char *metadata; /* the same as "KEY=VALUE ": a word, a number, of F32 where it has a point */
     const struct renamed *own;
     bool paired; /* rows of heads rotate as pairs side by side */
     bool windows;
@@ -75,9 +75,11 @@ static const struct family_case {
      "\"model_type\":\"olmo3\",\"hidden_size\":24,\"intermediate_size\":24,\"num_attention_heads\":4,"
      "\"num_hidden_layers\":4,\"num_key_value_heads\":2,\"rms_norm_eps\":1e-6,\"rope_theta\":5000,"
      "\"sliding_window\":16,\"layer_types\":[\"sliding_attention\",\"full_attention\","
-     "\"sliding_attention\",\"full_attention\"]",
+     "\"sliding_attention\",\"full_attention\"],\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":8,"
+     "\"original_max_position_embeddings\":64,\"attention_factor\":1.25}",
      "embedding_length=24 feed_forward_length=24 attention.head_count=4 attention.head_count_kv=2 "
-     "block_count=4 rope.freq_base=5000.0 attention.sliding_window=16 "
+     "block_count=4 rope.freq_base=5000.0 attention.sliding_window=16 rope.scaling.type=yarn "
+     "rope.scaling.factor=8.0 rope.scaling.original_context_length=64 rope.scaling.yarn_attn_factor=1.25 "
      "attention.layer_norm_rms_epsilon=0.000001 ",
      norm_after_mixer, .windows = true},
     {"exaone4", "exaone4",
@@ -100,7 +102,9 @@ static void put_metadata(const struct family_case *c)
         char *equals = strchr(one, '='), key[128];
         *equals = 0;
         snprintf(key, sizeof(key), "%s.%s", c->arch, one);
-        if (strchr(equals + 1, '.'))
+        if (equals[1] >= 'a')
+            test_gguf_key_text(&file, key, equals + 1);
+        else if (strchr(equals + 1, '.'))
             test_gguf_key_f32(&file, key, strtof(equals + 1, NULL));
         else
             test_gguf_key_u32(&file, key, (uint32_t)strtoul(equals + 1, NULL, 10));
