@@ -3,6 +3,7 @@
 #include "grammar/lark.h"
 
 #include "base/check.h"
+#include "base/json_source_load.h"
 #include "grammar/front_text.h"
 #include "grammar/lark_text.h"
 
@@ -200,6 +201,31 @@ static const char *body_end(struct front_text *f)
     }
 }
 
+/* [capture] or [capture="NAME"] after a rule's name, as guidance writes: clients name parts of the
+ * output so. */
+static void attributes(struct front_text *f)
+{
+    do {
+        f->at++;
+        lark_skip(f, false);
+        struct slice name = lark_name(f);
+        if (!slice_eq(name, SLICE("capture")))
+            front_text_fail(f, -ENOTSUP, "the attribute %.*s is not supported",
+                            SLICE_ARGS(slice_sub(name, 0, 60)));
+        lark_skip(f, false);
+        if (front_text_has(f, '=')) {
+            f->at++;
+            lark_skip(f, false);
+            if (front_text_has(f, '"'))
+                lark_pass(f, '"');
+        }
+        lark_skip(f, false);
+    } while (!f->error && front_text_has(f, ','));
+    if (!front_text_has(f, ']'))
+        front_text_fail(f, -EINVAL, "a ] is missing");
+    f->at++;
+}
+
 static void define(struct front_text *f)
 {
     while (f->at < f->end && (*f->at == '?' || *f->at == '!'))
@@ -209,6 +235,8 @@ static void define(struct front_text *f)
         return;
     if (front_text_has(f, '{'))
         front_text_fail(f, -ENOTSUP, "templates are not supported");
+    if (front_text_has(f, '[') && !f->error)
+        attributes(f);
     if (front_text_has(f, '.'))
         while (f->at < f->end && (*f->at == '.' || *f->at == '-' || (*f->at >= '0' && *f->at <= '9')))
             f->at++;
@@ -265,6 +293,50 @@ static void import(struct front_text *f)
     f->at += list;
 }
 
+/* The end of the JSON object here; NULL: it has none, or is too deep. */
+static const char *object_end(const struct front_text *f)
+{
+    bool string = false;
+    uint32_t depth = 0;
+    for (const char *at = f->at; at < f->end; at++) {
+        if (string && *at == '\\' && f->end - at > 1)
+            at++;
+        else if (*at == '"')
+            string = !string;
+        else if (!string && (*at == '{' || *at == '[') && ++depth > FRONT_TEXT_DEPTH_MAX)
+            return NULL;
+        else if (!string && (*at == '}' || *at == ']') && --depth == 0)
+            return at + 1;
+    }
+    return NULL;
+}
+
+/* %llguidance {...}: which lexer another engine takes. Its options say how that one works, and which texts
+ * between tokens it skips, which no grammar that is supported here has. */
+static void header(struct front_text *f)
+{
+    static const char *const known[] = {"no_forcing", "allow_initial_skip", "allow_invalid_utf8",
+                                        "verbose_errors", "test_trace"};
+    const char *end = front_text_has(f, '{') ? object_end(f) : NULL, *name;
+    json_error_t e;
+    json_t *options = end ? json_source_load((struct slice){f->at, (size_t)(end - f->at)},
+                                             JSON_REJECT_DUPLICATES, &e)
+                          : NULL,
+           *value;
+    if (!options)
+        front_text_fail(f, -EINVAL, "%%llguidance needs a JSON object");
+    json_object_foreach(options, name, value) {
+        bool found = false;
+        for (size_t i = 0; i < COUNT_OF(known); i++)
+            found = found || strcmp(name, known[i]) == 0;
+        if (!found)
+            front_text_fail(f, -ENOTSUP, "the option \"%.40s\" of %%llguidance is not supported", name);
+    }
+    json_decref(options);
+    for (; end && f->at < end; f->at++)
+        f->line += *f->at == '\n';
+}
+
 static void statement(struct front_text *f)
 {
     if (*f->at != '%') {
@@ -276,6 +348,8 @@ static void statement(struct front_text *f)
     lark_skip(f, false);
     if (slice_eq(word, SLICE("import")))
         import(f);
+    else if (slice_eq(word, SLICE("llguidance")))
+        header(f);
     else
         front_text_fail(f, -ENOTSUP, "%%%.*s is not supported", SLICE_ARGS(slice_sub(word, 0, 60)));
 }

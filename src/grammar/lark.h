@@ -4,7 +4,8 @@
  * "a".."z", /regular expressions/ (rx_parse.h), // and # comments, aliases and priorities (without effect),
  * the prefixes ? ! _, and %import common.NAME of: DIGIT HEXDIGIT INT SIGNED_INT DECIMAL FLOAT SIGNED_FLOAT
  * NUMBER SIGNED_NUMBER ESCAPED_STRING LCASE_LETTER UCASE_LETTER LETTER WORD CNAME WS_INLINE WS CR LF NEWLINE
- * SH_COMMENT CPP_COMMENT C_COMMENT SQL_COMMENT. Refused by name: %ignore, %declare, %override, %extend,
+ * SH_COMMENT CPP_COMMENT C_COMMENT SQL_COMMENT. %llguidance {...} and the attribute [capture] have no effect.
+ * Refused by name: other attributes and options of these, %ignore, %declare, %override, %extend,
  * templates, other imports, flags of expressions, tokens as <name>. Terminals match any of their texts, not
  * the longest one. Limits: FRONT_TEXT_* in front_text.h. */
 #ifndef PLATEAU_GRAMMAR_LARK_H

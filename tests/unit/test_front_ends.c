@@ -142,6 +142,28 @@ TEST(lark_has_rules_and_terminals)
     check_refused(lark_compile, "start: \"a\"~3..2", -EINVAL, "ends before");
 }
 
+/* guidance writes them around its grammars. */
+TEST(lark_headers_of_llguidance_have_no_effect)
+{
+    check(lark_compile, "%llguidance {}\n\nstart: \"x\" v\nv[capture]: V\nV: /[a-c]{1,2}/\n", "xa|xbc",
+          "x|xabc|v");
+    check(lark_compile,
+          "%llguidance {\n  \"no_forcing\": true, \"allow_initial_skip\": false,\n  \"allow_invalid_utf8\": "
+          "true}\n"
+          "start[capture = \"a ] b\"].2: \"a\"",
+          "a", "|b");
+    check_refused(lark_compile, "%llguidance {\n}\nstart: x", -EINVAL, "line 3");
+    check_refused(lark_compile, "%llguidance {\"other\": 1}\nstart: \"a\"", -ENOTSUP, "other");
+    check_refused(lark_compile, "%llguidance\nstart: \"a\"", -EINVAL, "JSON object");
+    check_refused(lark_compile, "%llguidance {\"a\": }\nstart: \"a\"", -EINVAL, "JSON object");
+    check_refused(lark_compile, "%llguidance {", -EINVAL, "JSON object");
+    check_refused(lark_compile, "start: a\na[capture, max_tokens=5]: \"a\"", -ENOTSUP, "max_tokens");
+    check_refused(lark_compile, "start: a\na[capture: \"a\"", -EINVAL, "]");
+    char deep[4096] = "%llguidance {\"a\":";
+    memset(deep + strlen(deep), '[', 2000);
+    check_refused(lark_compile, deep, -EINVAL, "JSON object");
+}
+
 /* `depth` terminals, each in the one before; the last is "a". */
 static const char *chained(int depth)
 {
