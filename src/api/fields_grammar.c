@@ -1,5 +1,5 @@
 /* fields_grammar.c - what constrains the output of completions and chats: OpenAI's field, and the names that
- * vLLM and llama-server have for the same.
+ * vLLM, llama-server, SGLang and text-generation-inference have for the same.
  *
  * A grammar is only noted here. It is compiled when the model is known (gen/grammar_request.h). */
 #include "api/field.h"
@@ -13,7 +13,7 @@ bool field_constrain(struct request *r, const char *param, enum grammar_kind kin
 {
     if (gen_constrain(&r->gen, param, kind, value))
         return true;
-    return reject_value(why, param, "%s and %s both constrain the output; send one of them.",
+    return reject_value(why, param, "%s and %s constrain the output differently; send one of them.",
                         r->gen.grammar.param, param);
 }
 
@@ -82,12 +82,20 @@ bool field_named_schema(struct request *r, const char *param, const char *schema
     return check_name(param, format, why) && field_schema(r, schema_param, schema, why);
 }
 
-/* llama-server has the schema beside the type. */
+/* The member is there. */
+static json_t *given(const json_t *v, const char *name)
+{
+    json_t *member = json_object_get(v, name);
+    return json_is_null(member) ? NULL : member;
+}
+
+/* llama-server has the schema beside the type, and text-generation-inference as the type's `value`. */
 static bool json_object_format(struct request *r, const json_t *v, struct reject *why)
 {
-    json_t *schema = json_object_get(v, "schema");
-    if (schema && !json_is_null(schema))
-        return field_schema(r, "response_format.schema", schema, why);
+    if (given(v, "schema"))
+        return field_schema(r, "response_format.schema", given(v, "schema"), why);
+    if (given(v, "value"))
+        return field_schema(r, "response_format.value", given(v, "value"), why);
     return field_constrain(r, "response_format", GRAMMAR_JSON_OBJECT, NULL, why);
 }
 
@@ -96,6 +104,9 @@ static bool json_schema_format(struct request *r, const json_t *v, struct reject
     const json_t *named = json_object_get(v, "json_schema");
     if (!named && json_object_get(v, "schema"))
         return field_named_schema(r, "response_format", "response_format.schema", v, why);
+    if (!named && given(v, "value"))
+        return field_named_schema(r, "response_format.value", "response_format.value.schema",
+                                  given(v, "value"), why);
     return field_named_schema(r, "response_format.json_schema", "response_format.json_schema.schema", named,
                               why);
 }
@@ -118,8 +129,10 @@ static bool read_response_format(struct request *r, const struct field *f, json_
         return reject_value(why, f->name, "response_format must be an object with a \"type\".");
     if (strcmp(type, "text") == 0)
         return true;
-    if (strcmp(type, "json_object") == 0)
+    if (strcmp(type, "json_object") == 0 || strcmp(type, "json") == 0)
         return json_object_format(r, v, why);
+    if (strcmp(type, "regex") == 0)
+        return regex(r, "response_format.value", json_object_get(v, "value"), why);
     if (strcmp(type, "json_schema") == 0)
         return json_schema_format(r, v, why);
     if (strcmp(type, "structural_tag") == 0)
@@ -216,7 +229,7 @@ static bool read_structured_outputs(struct request *r, const struct field *f, js
     return true;
 }
 
-/* ---- older names, and llama-server's ---- */
+/* ---- older names, llama-server's and SGLang's ---- */
 
 static bool read_json(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
@@ -256,6 +269,8 @@ static const struct field fields[] = {
     {"guided_whitespace_pattern", field_ignore_unless_off},
     {"grammar", read_gbnf},
     {"json_schema", read_json},
+    {"regex", read_regex},
+    {"ebnf", read_gbnf},
 };
 
 const struct field_group fields_grammar = {fields, COUNT_OF(fields)};

@@ -5,8 +5,9 @@
 
 bool gen_constrain(struct gen_request *r, const char *param, enum grammar_kind kind, json_t *value)
 {
-    if (r->grammar.param)
-        return false;
+    const struct gen_grammar *had = &r->grammar;
+    if (had->param)
+        return had->kind == kind && (had->value == value || json_equal(had->value, value));
     r->grammar = (struct gen_grammar){.param = param, .kind = kind, .value = json_incref(value)};
     return true;
 }

@@ -119,7 +119,8 @@ struct gen_request {
     const char *cache_salt; /* NULL: none */
 };
 
-/* Sets r->grammar; `value` gets one more reference. False: `param` is the second field that asks for one. */
+/* Sets r->grammar; `value` gets one more reference. A second field that asks for an equal one changes
+ * nothing: clients send one grammar under the names of several servers. False: it asks for another. */
 bool gen_constrain(struct gen_request *r, const char *param, enum grammar_kind kind, json_t *value);
 
 /* The entries of logit bias that resolve_sampling() may write. */

@@ -49,6 +49,7 @@ def check_object(text):
 
 GBNF = 'root ::= "<" [a-c]{1,9} ">" item{1,3}\nitem ::= " " ("x" | "yy")'
 LARK = 'start: "<" LETTERS ">" item~1..3\nitem: " " ("x" | "yy")\nLETTERS: /[a-c]{1,9}/'
+GUIDANCE = "%llguidance {}\n\n" + LARK.replace("\nitem:", "\nitem[capture]:")
 NAMED = {"name": "page", "schema": PAGE}
 
 
@@ -112,6 +113,11 @@ FIELDS = {
     "guided_grammar": ({"guided_grammar": GBNF}, check_items),
     "grammar": ({"grammar": GBNF}, check_items),
     "json_schema of llama-server": ({"json_schema": PAGE}, check_page),
+    "regex of SGLang": ({"regex": r"[A-F]{2}-\d{3}"}, check_code),
+    "ebnf of SGLang": ({"ebnf": GBNF}, check_items),
+    "json_object with value": ({"response_format": {"type": "json_object", "value": PAGE}}, check_page),
+    "regex with value": ({"response_format": {"type": "regex", "value": r"[A-F]{2}-\d{3}"}}, check_code),
+    "two equal names": ({"guided_grammar": GUIDANCE, "structured_outputs": {"grammar": GUIDANCE}}, check_items),
 }
 OBJECTS = {
     "json_object": {"response_format": {"type": "json_object"}},

@@ -1,4 +1,5 @@
 plateau_test(test_api_request api)
+plateau_test(test_request_grammar api)
 plateau_test(test_custom_tool api)
 plateau_test(test_messages api)
 plateau_test(test_responses api)

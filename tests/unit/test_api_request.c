@@ -191,91 +191,16 @@ TEST(what_is_known_and_not_done_is_refused)
         {"\"best_of\":2", "best_of"},
         {"\"functions\":[]", "functions"},
         {"\"function_call\":\"auto\"", "function_call"},
-        {"\"service_tier\":\"flex\"", "service_tier"},
         {"\"modalities\":[\"text\",\"audio\"]", "modalities"},
         {"\"audio\":{}", "audio"},
         {"\"continue_final_message\":true", "continue_final_message"},
-        {"\"verbosity\":\"loud\"", "verbosity"},
         {"\"bad_words\":[\"x\"]", "bad_words"},
         {"\"chat_template\":\"x\"", "chat_template"},
-        {"\"stream\":true,\"stream_options\":{\"include_obfuscation\":true}", "stream_options"},
         {"\"prompt\":\"x\"", "prompt"},
         {"\"suffix\":\"x\"", "suffix"},
     };
     for (size_t i = 0; i < COUNT_OF(refused); i++)
         refuse_field(refused[i][0], refused[i][1], "");
-}
-
-/* The kind, the field's name, and the source as JSON; "": none. */
-static void constrains(const char *field, enum grammar_kind kind, const char *param, const char *value)
-{
-    char body[512];
-    snprintf(body, sizeof(body), "{%s,%s}", USER, field);
-    struct parsed *p = accept(&wire_chat.form, body);
-    const struct gen_grammar *g = &p->request.gen.grammar;
-    struct buf text;
-    buf_init(&text, 1024, NULL);
-    if (g->value)
-        json_write_value(&text, g->value);
-    buf_putc(&text, 0);
-    assert_string_equal(g->param, param);
-    assert_int_equal(g->kind, kind);
-    assert_string_equal(text.ptr, value);
-    buf_done(&text);
-    done(p);
-}
-
-TEST(every_name_of_a_grammar_is_read)
-{
-    static const char schema[] = "{\"type\":\"object\"}";
-    constrains("\"response_format\":{\"type\":\"json_object\"}", GRAMMAR_JSON_OBJECT, "response_format", "");
-    constrains("\"response_format\":{\"type\":\"json_object\",\"schema\":{\"type\":\"object\"}}",
-               GRAMMAR_JSON_SCHEMA, "response_format.schema", schema);
-    constrains(
-        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"strict\":true,"
-        "\"description\":\"d\",\"schema\":{\"type\":\"object\"}}}",
-        GRAMMAR_JSON_SCHEMA, "response_format.json_schema.schema", schema);
-    constrains("\"response_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"}}",
-               GRAMMAR_JSON_SCHEMA, "response_format.schema", schema);
-    constrains("\"structured_outputs\":{\"json\":{\"type\":\"object\"},\"regex\":null}", GRAMMAR_JSON_SCHEMA,
-               "structured_outputs.json", schema);
-    constrains("\"structured_outputs\":{\"json_object\":true}", GRAMMAR_JSON_OBJECT,
-               "structured_outputs.json_object", "");
-    constrains("\"structured_outputs\":{\"regex\":\"a+\"}", GRAMMAR_REGEX, "structured_outputs.regex",
-               "\"a+\"");
-    constrains("\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}", GRAMMAR_CHOICE,
-               "structured_outputs.choice", "[\"a\",\"b\"]");
-    constrains("\"structured_outputs\":{\"grammar\":\"root ::= [a]\"}", GRAMMAR_GBNF,
-               "structured_outputs.grammar", "\"root ::= [a]\"");
-    constrains("\"guided_json\":{\"type\":\"object\"}", GRAMMAR_JSON_SCHEMA, "guided_json", schema);
-    constrains("\"guided_json\":\"{}\"", GRAMMAR_JSON_SCHEMA, "guided_json", "\"{}\"");
-    constrains("\"guided_regex\":\"a\"", GRAMMAR_REGEX, "guided_regex", "\"a\"");
-    constrains("\"guided_choice\":[\"a\"]", GRAMMAR_CHOICE, "guided_choice", "[\"a\"]");
-    constrains("\"guided_grammar\":\"start: /a/\"", GRAMMAR_LARK, "guided_grammar", "\"start: /a/\"");
-    constrains("\"grammar\":\"root ::= [a]\"", GRAMMAR_GBNF, "grammar", "\"root ::= [a]\"");
-    constrains("\"json_schema\":{\"type\":\"object\"}", GRAMMAR_JSON_SCHEMA, "json_schema", schema);
-}
-
-TEST(fields_of_a_grammar_are_checked)
-{
-    refuse_field("\"response_format\":{\"type\":\"json_schema\"}", "response_format.json_schema", "schema");
-    refuse_field("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\"}}",
-                 "response_format.json_schema", "schema is missing");
-    refuse_field("\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":5,\"schema\":{}}}",
-                 "response_format.json_schema", "name");
-    refuse_field(
-        "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"strict\":1,\"schema\":{}}}",
-        "response_format.json_schema", "strict");
-    refuse_field("\"response_format\":{\"type\":\"json_object\",\"schema\":123}", "response_format.schema",
-                 "JSON Schema");
-    refuse_field("\"guided_json\":[]", "guided_json", "JSON Schema");
-    refuse_field("\"guided_regex\":\"\"", "guided_regex", "empty");
-    refuse_field("\"guided_choice\":\"a\"", "guided_choice", "list");
-    refuse_field("\"structured_outputs\":[]", "structured_outputs", "object");
-    refuse_field("\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"a\"]}", "structured_outputs.choice",
-                 "structured_outputs.regex");
-    refuse_field("\"guided_regex\":\"a\",\"response_format\":{\"type\":\"json_object\"}", "response_format",
-                 "guided_regex");
 }
 
 TEST(what_asks_for_nothing_is_accepted)
@@ -285,6 +210,41 @@ TEST(what_asks_for_nothing_is_accepted)
                      "\"modalities\":[\"text\"],\"response_format\":{\"type\":\"text\"},"
                      "\"tool_choice\":\"auto\",\"length_penalty\":1.0,\"use_beam_search\":false,"
                      "\"verbosity\":\"medium\",\"allowed_token_ids\":[]")));
+}
+
+/* The field, and what x-ignored-fields has. */
+static void ignores(const struct request_form *form, const char *body, const char *listed)
+{
+    struct parsed *p = accept(form, body);
+    assert_string_equal(p->request.ignored, listed);
+    done(p);
+}
+
+TEST(words_that_advise_may_be_unknown)
+{
+    static const char *const advice[][2] = {
+        {"\"service_tier\":\"flex\"", "service_tier"},
+        {"\"service_tier\":\"default\"", ""},
+        {"\"verbosity\":\"loud\"", "verbosity"},
+        {"\"reasoning_effort\":\"enormous\"", "reasoning_effort"},
+        {"\"prediction\":{\"type\":\"content\",\"content\":\"x\"}", "prediction"},
+        {"\"request_id\":\"x\"", "request_id"},
+        {"\"stream\":true,\"stream_options\":{\"include_obfuscation\":true}",
+         "stream_options.include_obfuscation"},
+        {"\"stream\":true,\"stream_options\":{\"include_obfuscation\":false,\"include_usage\":true}", ""},
+        {"\"stream\":true,\"stream_options\":{\"pace\":\"slow\"}", "stream_options.pace"},
+    };
+    for (size_t i = 0; i < COUNT_OF(advice); i++) {
+        char body[256];
+        snprintf(body, sizeof(body), "{%s,%s}", USER, advice[i][0]);
+        ignores(&wire_chat.form, body, advice[i][1]);
+    }
+    struct parsed *p = accept(&wire_chat.form, CHAT("\"reasoning_effort\":\"enormous\""));
+    assert_null(p->request.gen.reasoning_effort);
+    done(p);
+    refuse_field("\"reasoning_effort\":3", "reasoning_effort", "string");
+    refuse_field("\"service_tier\":3", "service_tier", "string");
+    refuse_field("\"verbosity\":3", "verbosity", "string");
 }
 
 TEST(unknown_names_are_listed)
@@ -479,7 +439,7 @@ TEST(images_that_are_none_are_refused)
     refuse_part("{\"type\":\"image_url\",\"image_url\":5}", "URL");
     refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"\"}}", "URL");
     refuse_part("{\"type\":\"image_url\",\"image_url\":[\"u\"]}", "URL");
-    refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":\"huge\"}}", "detail");
+    refuse_part("{\"type\":\"image_url\",\"image_url\":{\"url\":\"u\",\"detail\":3}}", "detail");
     refuse_part("{\"type\":\"image\",\"image\":\"u\",\"min_pixels\":4}", "min_pixels");
     refuse_part("{\"type\":\"input_image\",\"file_id\":\"x\"}", "file_id");
     refuse_part("{\"type\":\"image\",\"image\":\"u\",\"crop\":[]}", "crop");
