@@ -132,6 +132,49 @@ bool field_refuse_unless_true(struct request *r, const struct field *f, json_t *
     return json_is_true(v) || field_refuse(r, f, v, why);
 }
 
+/* ---- words that advise ---- */
+
+bool field_take_hint(struct request *r, const char *param, const json_t *v, const char *const *known,
+                     const char **ret, struct reject *why)
+{
+    const char *word = json_string_value(v);
+    *ret = NULL;
+    if (!v || json_is_null(v))
+        return true;
+    if (!word)
+        return reject_value(why, param, "%s must be a string.", param);
+    for (; *known && !*ret; known++)
+        if (strcmp(word, *known) == 0)
+            *ret = word;
+    if (!*ret)
+        field_note_ignored(r, param);
+    return true;
+}
+
+bool field_take_verbosity(struct request *r, const char *param, const json_t *v, const char **ret,
+                          struct reject *why)
+{
+    static const char *const known[] = {"low", "medium", "high", NULL};
+    if (!field_take_hint(r, param, v, known, ret, why))
+        return false;
+    if (*ret && strcmp(*ret, "medium") != 0)
+        field_note_ignored(r, param);
+    return true;
+}
+
+bool field_take_effort(struct request *r, const char *param, const json_t *v, struct reject *why)
+{
+    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max", NULL};
+    return field_take_hint(r, param, v, known, &r->gen.reasoning_effort, why);
+}
+
+bool field_service_tier(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    static const char *const known[] = {"auto", "default", "standard_only", NULL};
+    const char *word;
+    return field_take_hint(r, f->name, v, known, &word, why);
+}
+
 /* ---- tables ---- */
 
 const struct field *field_find(const struct field_group *const *groups, const char *name)

@@ -98,9 +98,19 @@ bool field_is_flag(const json_t *v);
 /* The string of that name in an object; "" where there is none. */
 const char *field_string_in(const json_t *object, const char *name);
 
+/* A word that advises, and changes nothing that the answer has to be. One that is not among `known`, a list
+ * that ends with NULL, counts as absent and is listed under the name `param`: newer APIs have newer words.
+ * *ret: NULL when absent. False: it is not a string. */
+bool field_take_hint(struct request *r, const char *param, const json_t *v, const char *const *known,
+                     const char **ret, struct reject *why);
 /* How long a reply shall be: "medium" is the model's own length, other words have no effect and are listed
  * under the name `param`. */
-bool field_take_verbosity(struct request *r, const char *param, const json_t *v, struct reject *why);
+bool field_take_verbosity(struct request *r, const char *param, const json_t *v, const char **ret,
+                          struct reject *why);
+/* How much the model shall think, into gen.reasoning_effort. */
+bool field_take_effort(struct request *r, const char *param, const json_t *v, struct reject *why);
+/* The class of service: there is one. */
+field_read_fn field_service_tier;
 
 /* Adds a name to r->ignored, once. One that has no place there, or is no plain word, is left out. */
 void field_note_ignored(struct request *r, const char *name);

@@ -6,6 +6,8 @@
 #include "api/tool_choice.h"
 #include "base/check.h"
 
+#include <stdio.h>
+
 /* ---- completions and chats ---- */
 
 static bool read_n(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -28,6 +30,14 @@ static bool read_best_of(struct request *r, const struct field *f, json_t *v, st
     return field_refuse(r, f, v, why);
 }
 
+/* Other options concern the delivery alone. */
+static void note_option(struct request *r, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "stream_options.%.40s", key);
+    field_note_ignored(r, name);
+}
+
 static bool read_stream_options(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     const char *key;
@@ -36,41 +46,18 @@ static bool read_stream_options(struct request *r, const struct field *f, json_t
         return reject_value(why, f->name, "stream_options must be an object.");
     r->stream_options = true;
     json_object_foreach(v, key, value) {
+        bool usage = strcmp(key, "include_usage") == 0, stats = strcmp(key, "continuous_usage_stats") == 0;
         if (json_is_null(value))
             continue;
-        if (!json_is_boolean(value))
+        if ((usage || stats) && !json_is_boolean(value))
             return reject_value(why, f->name, "stream_options.%.40s must be true or false.", key);
-        if (strcmp(key, "include_usage") == 0)
+        if (usage)
             r->include_usage = json_is_true(value);
-        else if (strcmp(key, "continuous_usage_stats") == 0)
+        else if (stats)
             r->continuous_usage = json_is_true(value);
-        else if (json_is_true(value))
-            return reject_unsupported(why, f->name,
-                                      "stream_options.%.40s is not supported; include_usage and "
-                                      "continuous_usage_stats are.",
-                                      key);
+        else if (!json_is_false(value))
+            note_option(r, key);
     }
-    return true;
-}
-
-static bool read_service_tier(struct request *r, const struct field *f, json_t *v, struct reject *why)
-{
-    (void)r;
-    const char *s = json_is_string(v) ? json_string_value(v) : "";
-    if (strcmp(s, "auto") == 0 || strcmp(s, "default") == 0)
-        return true;
-    return reject_unsupported(why, f->name, "service_tier must be \"auto\" or \"default\".");
-}
-
-/* Replies of Responses repeat it, and clients know these three. */
-bool field_take_verbosity(struct request *r, const char *param, const json_t *v, struct reject *why)
-{
-    const char *word = json_string_value(v);
-    if (!v || json_is_null(v) || (word && strcmp(word, "medium") == 0))
-        return true;
-    if (!word || (strcmp(word, "low") != 0 && strcmp(word, "high") != 0))
-        return reject_value(why, param, "%s must be \"low\", \"medium\" or \"high\".", param);
-    field_note_ignored(r, param);
     return true;
 }
 
@@ -108,7 +95,7 @@ static const struct field shared[] = {
     {"prompt_cache_key", field_accept_string},
     {"metadata", field_accept_object},
     /* Known; accepted only with values that request the default behaviour. */
-    {"service_tier", read_service_tier},
+    {"service_tier", field_service_tier},
     {"store", field_ignore_unless_off},
     {"use_beam_search", field_refuse_unless_off, .say = "beam search is not supported."},
     {"length_penalty", field_refuse_unless_off, .min = 1, .say = "beam search is not supported."},
@@ -122,7 +109,7 @@ static const struct field shared[] = {
     {"logits_processors", field_refuse_unless_off, .say = "custom logits processors are not supported."},
     {"mm_processor_kwargs", field_refuse_unless_off,
      .say = "options of the image processor are not supported; the model's own are used."},
-    {"request_id", field_refuse, .say = "the server assigns request ids; see the header x-request-id."},
+    {"request_id", field_ignore_unless_off}, /* the server draws them: the header x-request-id */
     {"kv_transfer_params", field_refuse, .say = "KV transfer is not supported."},
     {"lora_path", field_refuse, .say = "LoRA adapters are not supported."},
 };
@@ -200,6 +187,11 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
                "\"custom\" or \"allowed_tools\".");
 }
 
+static bool read_effort(struct request *r, const struct field *f, json_t *v, struct reject *why)
+{
+    return field_take_effort(r, f->name, v, why);
+}
+
 static bool read_template_kwargs(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
     if (!json_is_object(v))
@@ -215,7 +207,7 @@ static const struct field conversation[] = {
     {"parallel_tool_calls", field_bool, FIELD_AT(gen.parallel_tool_calls)},
     {"chat_template_kwargs", read_template_kwargs, .prompt = true},
     {"enable_thinking", field_tristate, FIELD_AT(gen.enable_thinking)},
-    {"reasoning_effort", field_string, FIELD_AT(gen.reasoning_effort)},
+    {"reasoning_effort", read_effort},
     {"add_generation_prompt", field_bool, FIELD_AT(gen.add_generation_prompt)},
     {"continue_final_message", field_bool, FIELD_AT(gen.continues)},
     {"documents", field_refuse_unless_off, .say = "not supported; put the documents into a message."},

@@ -63,17 +63,16 @@ static bool read_budget(struct request *r, const json_t *thinking, struct reject
 
 static bool read_thinking(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *shown = json_object_get(v, "display");
-    const char *type = field_string_in(v, "type"), *display = json_string_value(shown);
+    static const char *const displays[] = {"summarized", "omitted", NULL};
+    const char *type = field_string_in(v, "type"), *display;
     bool enabled = strcmp(type, "enabled") == 0;
     bool on = enabled || strcmp(type, "adaptive") == 0;
     if (!on && strcmp(type, "disabled") != 0 && strcmp(type, "between_tools") != 0)
         return reject_value(why, f->name,
                             "thinking must be an object of type \"enabled\", \"adaptive\" or \"disabled\".");
     r->gen.enable_thinking = on;
-    if (shown && !json_is_null(shown) &&
-        (!display || (strcmp(display, "omitted") != 0 && strcmp(display, "summarized") != 0)))
-        return reject_value(why, f->name, "thinking.display must be \"summarized\" or \"omitted\".");
+    if (!field_take_hint(r, "thinking.display", json_object_get(v, "display"), displays, &display, why))
+        return false;
     r->thinking_omitted = display && strcmp(display, "omitted") == 0;
     return !enabled || read_budget(r, v, why);
 }
@@ -97,14 +96,10 @@ static bool read_output_format(struct request *r, const struct field *f, json_t 
 
 static bool read_output_config(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *effort = json_object_get(v, "effort");
     if (!json_is_object(v))
         return reject_value(why, f->name, "output_config must be an object.");
-    if (effort && !json_is_string(effort) && !json_is_null(effort))
-        return reject_value(why, f->name, "output_config.effort must be a string.");
-    if (json_is_string(effort))
-        r->gen.reasoning_effort = json_string_value(effort);
-    return read_format(r, "output_config.format", "output_config.format.schema", json_object_get(v, "format"),
+    return field_take_effort(r, "output_config.effort", json_object_get(v, "effort"), why) &&
+           read_format(r, "output_config.format", "output_config.format.schema", json_object_get(v, "format"),
                        why);
 }
 
@@ -123,7 +118,7 @@ static const struct field fields[] = {
     {"output_config", read_output_config},
     {"stop_sequences", field_stop},
     {"metadata", field_accept_object},
-    {"service_tier", field_accept_string},
+    {"service_tier", field_service_tier},
     {"betas", accept},
     {"cache_control", field_accept_object}, /* of the whole prompt, whose end is always a cut */
     {"context_management", field_ignore_unless_off},

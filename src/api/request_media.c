@@ -58,9 +58,9 @@ static bool is_among(const char *key, const char *const *list, size_t count)
 static bool check_keys(const json_t *holder, enum media_kind kind, const char *at, struct reject *why)
 {
     /* Names of the part, claims about the type of its bytes, and cache lifetimes for others. */
-    static const char *const known[] = {"type",      "detail",     "id",           "uuid",
-                                        "name",      "filename",   "format",       "index",
-                                        "mime_type", "media_type", "cache_control"};
+    static const char *const known[] = {
+        "type",   "detail", "id",        "uuid",       "name",          "filename",
+        "format", "index",  "mime_type", "media_type", "cache_control", "prompt_cache_breakpoint"};
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)holder, key, v) {
@@ -73,16 +73,12 @@ static bool check_keys(const json_t *holder, enum media_kind kind, const char *a
     return true;
 }
 
+/* Any word: none has an effect. */
 static bool check_detail(const json_t *holder, const char *at, struct reject *why)
 {
-    static const char *const known[] = {"auto", "low", "high", "original"};
     const json_t *v = json_object_get(holder, "detail");
-    if (!v || json_is_null(v))
-        return true;
-    for (size_t i = 0; i < COUNT_OF(known); i++)
-        if (json_is_string(v) && strcmp(json_string_value(v), known[i]) == 0)
-            return true;
-    return reject_value(why, at, "%s: detail must be \"auto\", \"low\", \"high\" or \"original\".", at);
+    return !v || json_is_null(v) || json_is_string(v) ||
+           reject_value(why, at, "%s: detail must be a string.", at);
 }
 
 /* The value of the one address key of the part; NULL: no such key, or several, and `why` has the error. */

@@ -109,28 +109,13 @@ static bool check_output(struct request *r, const struct request_limits *limits,
     return true;
 }
 
-static bool check_effort(const struct request *r, struct reject *why)
-{
-    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    if (!r->gen.reasoning_effort)
-        return true;
-    for (size_t i = 0; i < COUNT_OF(known); i++)
-        if (strcmp(r->gen.reasoning_effort, known[i]) == 0)
-            return true;
-    return reject_value(
-        why, "reasoning_effort",
-        "reasoning_effort must be \"none\", \"minimal\", \"low\", \"medium\", \"high\", \"xhigh\" "
-        "or \"max\".");
-}
-
 bool request_parse(const struct request_form *form, struct slice body, const struct request_limits *limits,
                    struct request_memory *memory, struct request *ret, struct reject *why)
 {
     set_defaults(form, ret);
     return load(form, ret, body, limits, memory, why) && fields_read(form, limits, ret, why) &&
            (!form->check || form->check(ret, why)) && check_output(ret, limits, why) &&
-           check_effort(ret, why) && (!form->convert || form->convert(ret, limits, memory, why)) &&
-           tool_choice_check(ret, memory, why);
+           (!form->convert || form->convert(ret, limits, memory, why)) && tool_choice_check(ret, memory, why);
 }
 
 void request_done(struct request *r)

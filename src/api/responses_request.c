@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 
+#include <stdio.h>
+
 static const char *word_of(const json_t *v)
 {
     return json_is_string(v) ? json_string_value(v) : "";
@@ -80,22 +82,32 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
 
 /* ---- the reply ---- */
 
+/* Members of newer APIs advise too. */
+static void note_members(struct request *r, const json_t *reasoning)
+{
+    char name[64];
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)reasoning, key, value) {
+        snprintf(name, sizeof(name), "reasoning.%.40s", key);
+        if (!json_is_null(value) && strcmp(key, "effort") != 0 && strcmp(key, "summary") != 0)
+            field_note_ignored(r, name);
+    }
+}
+
+/* The reply repeats the summary, of which clients know these three. */
 static bool read_reasoning(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    const json_t *effort = json_object_get(v, "effort"), *summary = json_object_get(v, "summary");
-    const char *word = json_string_value(summary);
+    static const char *const summaries[] = {"auto", "concise", "detailed", NULL};
+    const char *word;
     if (!json_is_object(v))
         return reject_value(why, f->name, "reasoning must be an object.");
-    if (effort && !json_is_string(effort) && !json_is_null(effort))
-        return reject_value(why, "reasoning.effort", "reasoning.effort must be a string.");
-    /* The reply repeats it, and clients know these three. */
-    if (summary && !json_is_null(summary) &&
-        (!word ||
-         (strcmp(word, "auto") != 0 && strcmp(word, "concise") != 0 && strcmp(word, "detailed") != 0)))
-        return reject_value(why, "reasoning.summary",
-                            "reasoning.summary must be \"auto\", \"concise\" or \"detailed\".");
-    if (json_is_string(effort))
-        r->gen.reasoning_effort = json_string_value(effort);
+    if (!field_take_effort(r, "reasoning.effort", json_object_get(v, "effort"), why) ||
+        !field_take_hint(r, "reasoning.summary", json_object_get(v, "summary"), summaries, &word, why))
+        return false;
+    if (!word)
+        json_object_del(v, "summary");
+    note_members(r, v);
     return true;
 }
 
@@ -116,10 +128,14 @@ static bool read_format(struct request *r, json_t *format, struct reject *why)
 
 static bool read_text(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
+    const char *word;
     if (!json_is_object(v))
         return reject_value(why, f->name, "text must be an object.");
-    return field_take_verbosity(r, "text.verbosity", json_object_get(v, "verbosity"), why) &&
-           read_format(r, json_object_get(v, "format"), why);
+    if (!field_take_verbosity(r, "text.verbosity", json_object_get(v, "verbosity"), &word, why))
+        return false;
+    if (!word) /* the reply repeats it */
+        json_object_del(v, "verbosity");
+    return read_format(r, json_object_get(v, "format"), why);
 }
 
 static bool read_include(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -143,9 +159,11 @@ static bool read_include(struct request *r, const struct field *f, json_t *v, st
 
 static bool read_truncation(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    r->gen.drops_turns = strcmp(word_of(v), "auto") == 0;
-    return r->gen.drops_turns || strcmp(word_of(v), "disabled") == 0 ||
-           reject_value(why, f->name, "truncation must be \"auto\" or \"disabled\".");
+    static const char *const known[] = {"auto", "disabled", NULL};
+    const char *word;
+    bool ok = field_take_hint(r, f->name, v, known, &word, why);
+    r->gen.drops_turns = ok && word && strcmp(word, "auto") == 0;
+    return ok;
 }
 
 static bool read_top_logprobs(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -185,7 +203,7 @@ static const struct field fields[] = {
     {"safety_identifier", field_accept_string},
     {"prompt_cache_key", field_accept_string},
     {"prompt_cache_retention", field_accept_string},
-    {"service_tier", field_accept_string},
+    {"service_tier", field_service_tier},
     {"stream_options", field_accept_object},
     /* Known; accepted only with values that request the default behaviour. */
     {"background", field_refuse_unless_off, .say = "background responses are not supported; use stream."},

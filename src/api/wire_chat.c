@@ -23,7 +23,8 @@ static bool read_logprobs(struct request *r, const struct field *f, json_t *v, s
 
 static bool read_verbosity(struct request *r, const struct field *f, json_t *v, struct reject *why)
 {
-    return field_take_verbosity(r, f->name, v, why);
+    const char *word;
+    return field_take_verbosity(r, f->name, v, &word, why);
 }
 
 static bool read_modalities(struct request *r, const struct field *f, json_t *v, struct reject *why)
@@ -44,8 +45,7 @@ static const struct field fields[] = {
     {"functions", field_refuse, .say = "not supported; use tools."},
     {"function_call", field_refuse, .say = "not supported; use tool_choice."},
     {"audio", field_refuse, .say = "audio output is not supported."},
-    {"prediction", field_refuse,
-     .say = "predicted outputs are not supported; leave the field out, the reply is the same."},
+    {"prediction", field_ignore_unless_off}, /* makes a reply faster, and changes none */
     {"web_search_options", field_refuse, .say = "web search is not supported."},
 };
 

@@ -95,7 +95,7 @@ static void open_reply(struct reply *r)
     echo(q, "tool_choice", "\"auto\"", ret);
     echo(q, "tools", "[]", ret);
     buf_printf(ret, ",\"top_logprobs\":%lld", (long long)q->gen.sampling.top_logprobs);
-    echo(q, "truncation", "\"disabled\"", ret);
+    json_write_member(ret, "truncation", q->gen.drops_turns ? "auto" : "disabled");
     echo(q, "user", "null", ret);
     wide_integers_enter(before);
 }

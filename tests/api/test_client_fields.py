@@ -3,6 +3,7 @@ x-ignored-fields where they have no effect."""
 
 import gzip
 import json
+import re
 import subprocess
 
 import pytest
@@ -79,8 +80,24 @@ def test_verbosity_is_checked_and_listed(server):
     for word, ignored in ("low", "verbosity"), ("high", "verbosity"), ("medium", None), (None, None):
         reply = server.chat(max_tokens=1, verbosity=word)
         assert reply.status_code == 200 and reply.headers.get("x-ignored-fields") == ignored
-    for word in "", "loud", 1:
-        refused(server.chat(verbosity=word), 400, "invalid_value", "verbosity")
+    for word in "", "loud":
+        assert server.chat(max_tokens=1, verbosity=word).headers["x-ignored-fields"] == "verbosity"
+    refused(server.chat(verbosity=1), 400, "invalid_value", "verbosity")
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("field, value, name", [
+    ("service_tier", "flex", "service_tier"), ("service_tier", "priority", "service_tier"), ("reasoning_effort", "enormous", "reasoning_effort"),
+    ("prediction", {"type": "content", "content": "x"}, "prediction"), ("request_id", "x", "request_id"),
+    ("stream_options", {"include_obfuscation": True}, "stream_options.include_obfuscation")])
+def test_advice_that_is_not_known_is_named(server, field, value, name):
+    """It changes no token."""
+    fields = {"max_tokens": 12, "stream": field == "stream_options", **GREEDY}
+    reply = server.chat(**fields, **{field: value})
+    assert reply.headers["x-ignored-fields"] == name
+    def said(reply):
+        return re.sub(r'"(id|created)":("[^"]*"|\d+)', "", reply.text)
+    assert said(reply) == said(server.chat(**fields)) and reply.status_code == 200
 
 
 def test_routes_without_a_version(server):

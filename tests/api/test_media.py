@@ -192,7 +192,8 @@ def test_all_ways_to_write_a_image_down_mean_the_same(eyes):
     case = SEEN[2]
     url = data_url(file_of(case))
     bytes64 = url.split(",")[1]
-    ways = [image(url), *(image(url, detail=d) for d in ("auto", "low", "high", "original", None)),
+    ways = [image(url), *(image(url, detail=d) for d in ("auto", "low", "high", "original", "newer", None)),
+            {**image(url), "prompt_cache_breakpoint": {"mode": "explicit"}},
             {"type": "image_url", "image_url": url}, {"type": "input_image", "image_url": url, "detail": "auto", "file_id": None},
             {"type": "image", "image": url}, {"type": "image", "url": url},
             {"type": "image_url", "image_url": {"url": url, "format": "image/png"}, "cache_control": {"type": "ephemeral"}},
@@ -210,7 +211,7 @@ def test_all_ways_to_write_a_image_down_mean_the_same(eyes):
     ({"fps": 2}, "fps"),
     ({"image": "data:,"}, "more than one URL"),
     ({"image_url": {"url": data_url(file_of(SEEN[0])), "min_pixels": 1}}, "min_pixels"),
-    ({"image_url": {"url": data_url(file_of(SEEN[0])), "detail": "huge"}}, "detail"),
+    ({"image_url": {"url": data_url(file_of(SEEN[0])), "detail": 3}}, "detail"),
     ({"image_url": {"url": ["data:,"]}}, "no image URL"),
     ({"image_url": None}, "no image URL"),
     ({"type": "input_audio", "image_url": None}, "must be a part of type"),

@@ -393,7 +393,7 @@ def test_tools_of_the_client_have_a_schema(server):
     ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"),
     ({"tools": [{"name": "f", "input_schema": {}, "strict": "yes"}]}, "tools[0].strict"),
     ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": "x"}}, "disable_parallel_tool_use"),
-    ({"thinking": {"type": "adaptive", "display": "x"}}, "thinking.display"),
+    ({"thinking": {"type": "adaptive", "display": 5}}, "thinking.display"),
     ({"output_config": {"effort": 3}}, "output_config.effort"),
     ({"cache_control": "x"}, "cache_control"),
     ({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x", "is_error": "yes"}]}]}, "is_error"),
@@ -409,6 +409,17 @@ def test_fields_of_clients_are_taken(server):
                  context_management={"edits": []}, betas=["x"], output_config={"effort": "high"}, speed="fast",
                  headers={"anthropic-version": "2023-06-01", "anthropic-beta": "a,b", "x-api-key": "k"})
     assert answered(reply) and reply.headers["x-ignored-fields"] == "context_management, speed"
+
+
+def test_advice_that_is_not_known_is_named(server):
+    """Claude Code sends the display "updates". The reply has the default."""
+    fields = {"max_tokens": 300, "thinking": {"type": "adaptive", "display": "updates"}, "service_tier": "priority",
+              "output_config": {"effort": "enormous"}}
+    reply = post(server, **fields)
+    assert set(reply.headers["x-ignored-fields"].split(", ")) == {"thinking.display", "service_tier", "output_config.effort"}
+    assert answered(reply)["content"] == answered(post(server, max_tokens=300, thinking={"type": "adaptive"}))["content"]
+    for shown in "summarized", "omitted", None:
+        assert "x-ignored-fields" not in post(server, max_tokens=1, thinking={"type": "adaptive", "display": shown}).headers
 
 
 def test_max_tokens_beyond_the_context_are_lowered(server):

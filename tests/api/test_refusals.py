@@ -31,7 +31,6 @@ UNSUPPORTED = [
     (CHAT, {"audio": {"voice": "x", "format": "wav"}}, "audio"),
     (CHAT, {"functions": [{"name": "f"}]}, "functions"),
     (CHAT, {"function_call": "auto"}, "function_call"),
-    (CHAT, {"prediction": {"type": "content", "content": "x"}}, "prediction"),
     (CHAT, {"web_search_options": {}}, "web_search_options"),
     (CHAT, {"chat_template": "{{ 1 }}"}, "chat_template"),
     (CHAT, {"documents": [{"text": "x"}]}, "documents"),
@@ -46,7 +45,7 @@ UNSUPPORTED = [
     (TEXT, {"stop": "x", "skip_special_tokens": False}, "skip_special_tokens"),
     *[(TEXT, {name: value}, name) for name, value in {
         "use_beam_search": True, "length_penalty": 0.5, "early_stopping": True, "bad_words": ["x"], "logits_processors": ["x"],
-        "mm_processor_kwargs": {"a": 1}, "request_id": "x", "kv_transfer_params": {},
+        "mm_processor_kwargs": {"a": 1}, "kv_transfer_params": {},
         "lora_path": "x", "return_tokens_as_token_ids": True, "spaces_between_special_tokens": False}.items()],
 ]
 
@@ -102,7 +101,7 @@ WRONG = [
     (CHAT, {"tools": {}}, "tools", "list"),
     (CHAT, {"tool_choice": "perhaps"}, "tool_choice", "auto"),
     (CHAT, {"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "messages"),
-    (CHAT, {"reasoning_effort": "enormous"}, "reasoning_effort", "medium"),
+    (CHAT, {"reasoning_effort": 3}, "reasoning_effort", "string"),
     (TEXT, {"prompt": None}, "prompt", "missing"),
     (TEXT, {"prompt": ""}, "prompt", "prompt is empty"),
     (TEXT, {"prompt": []}, "prompt", "prompt is empty"),

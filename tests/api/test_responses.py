@@ -318,6 +318,16 @@ def test_fields_of_clients_are_taken(server):
     assert set(reply.headers["x-ignored-fields"].split(", ")) == {"text.verbosity", "speed"}
 
 
+def test_advice_that_is_not_known_is_named(server):
+    reply = post(server, max_output_tokens=1, service_tier="flex", text={"verbosity": "loud"}, truncation="some",
+                 reasoning={"summary": "long", "effort": "enormous", "context": "all_turns"})
+    body = answered(reply)
+    assert body["reasoning"] == {"effort": None, "summary": None} and body["text"]["verbosity"] == "medium"
+    assert body["truncation"] == "disabled" and body["service_tier"] == "default"
+    assert set(reply.headers["x-ignored-fields"].split(", ")) == {
+        "service_tier", "text.verbosity", "truncation", "reasoning.summary", "reasoning.effort", "reasoning.context"}
+
+
 @pytest.mark.parametrize("fields, param", [
     ({"input": None}, "input"),
     ({"input": []}, "input"),
@@ -331,8 +341,7 @@ def test_fields_of_clients_are_taken(server):
     ({"tools": [{"type": "function"}]}, "tools[0]"),
     ({"tools": [{"type": "function", "name": "f", "parameters": 5}]}, "tools[0]"),
     ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
-    ({"text": {"verbosity": ""}}, "text.verbosity"),
-    ({"reasoning": {"summary": "long"}}, "reasoning.summary"),
+    ({"reasoning": {"summary": True}}, "reasoning.summary"),
     ({"reasoning": {"effort": 3}}, "reasoning.effort"),
     ({"text": {"verbosity": 3}}, "text.verbosity"),
     ({"messages": []}, "messages"),

@@ -160,7 +160,9 @@ def test_truncation_drops_the_oldest_turns():
         reply = post(server, [*turns(3), user("Look."), *call * 4, user("word " * 380)], truncation="auto", **fields)
         assert answered(reply)["usage"]["input_tokens"] > 380
         refused(post(server, [*turns(3), user("word " * 600)], truncation="auto", **fields), 400, "context_length_exceeded")
-        refused(post(server, truncation="left"), 400, "invalid_value", "truncation")
+        reply = post(server, truncation="left", store=False)
+        assert answered(reply)["truncation"] == "disabled" and reply.headers["x-ignored-fields"] == "truncation"
+        refused(post(server, truncation=True), 400, "invalid_value", "truncation")
 
 
 # ---- logprobs ----
