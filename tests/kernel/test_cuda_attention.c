@@ -11,11 +11,13 @@
 #define MEMORY_BYTES ((uint64_t)160 << 20)
 #define BEGIN        248u
 #define CHUNKS       7, 1
+#define SEQS         20u
 #else
 #define TOKENS       700u
 #define MEMORY_BYTES ((uint64_t)512 << 20)
 #define BEGIN        0u /* of chunks: the tokens before are in the pages */
 #define CHUNKS       250, 96, 32, 7, 1
+#define SEQS         300u /* more than one launch takes */
 #endif
 #define PAGES (TOKENS / PAGE_TOKENS + 1)
 /* Of scores of normed queries and keys, which are larger than the others. */
@@ -60,7 +62,7 @@ static void open_compute(struct attention *a, uint32_t i)
                                                                .place_count = PLACES,
                                                                .mode = i == 0 ? COMPUTE_F32 : COMPUTE_BF16,
                                                                .tokens_max = TOKENS,
-                                                               .seqs_max = 2,
+                                                               .seqs_max = SEQS,
                                                                .logits_max = 1,
                                                                .host_memory = a->host[i]});
 }
@@ -124,32 +126,10 @@ static void attention_done(struct attention *a)
     gpu_close(&a->gpu);
 }
 
-/* The next counts[i] tokens of both sequences, from from[i] on, to their places in ret[i]. */
-static void step(struct attention *a, uint32_t mode, const uint32_t from[2], const uint32_t counts[2],
-                 float *ret[2])
+/* A step of the sequences, whose tokens' arrays are filled. */
+static void compute_rows(struct attention *a, uint32_t mode, const struct batch_seq *seqs, uint32_t n,
+                         uint32_t all, float *values)
 {
-    struct batch_seq seqs[2];
-    uint32_t all = counts[0] + counts[1], n = 0;
-    float *values = malloc((size_t)all * a->out * sizeof(float));
-    for (uint32_t i = 0, t = 0; i < 2; i++) {
-        if (counts[i] == 0)
-            continue;
-        seqs[n] = (struct batch_seq){.first = t,
-                                     .count = counts[i],
-                                     .position = from[i],
-                                     .second = NONE,
-                                     .state_in = NONE,
-                                     .state_out = NONE,
-                                     .pages = {tables[i]}};
-        for (uint32_t c = 0; c < counts[i]; c++, t++) {
-            ids[t] = (from[i] + c + 77 * i) % TOKENS;
-            for (uint32_t axis = 0; axis < 3; axis++)
-                positions[t].axis[axis] = from[i] + c;
-            seqs_of[t] = n;
-            columns[t] = t;
-        }
-        n++;
-    }
     const struct batch batch = {.token_count = all,
                                 .value_count = all,
                                 .seq_count = n,
@@ -179,7 +159,6 @@ static void step(struct attention *a, uint32_t mode, const uint32_t from[2], con
         op.v_norm = dev_add(a->norms, 2 * s->size * sizeof(float));
     }
     struct compute *c = a->compute[mode];
-    assert_non_null(values);
     compute_step_begin(c, &batch);
     compute_embed(c, &(struct op_embed){.table = &a->table,
                                         .ropes = &a->ropes,
@@ -189,6 +168,36 @@ static void step(struct attention *a, uint32_t mode, const uint32_t from[2], con
     compute_attend(c, &op);
     compute_values(c, &(struct op_values){.x = op.out});
     assert_int_equal(compute_step_end(c), 0);
+}
+
+/* The next counts[i] tokens of both sequences, from from[i] on, to their places in ret[i]. */
+static void step(struct attention *a, uint32_t mode, const uint32_t from[2], const uint32_t counts[2],
+                 float *ret[2])
+{
+    struct batch_seq seqs[2];
+    uint32_t all = counts[0] + counts[1], n = 0;
+    float *values = malloc((size_t)all * a->out * sizeof(float));
+    for (uint32_t i = 0, t = 0; i < 2; i++) {
+        if (counts[i] == 0)
+            continue;
+        seqs[n] = (struct batch_seq){.first = t,
+                                     .count = counts[i],
+                                     .position = from[i],
+                                     .second = NONE,
+                                     .state_in = NONE,
+                                     .state_out = NONE,
+                                     .pages = {tables[i]}};
+        for (uint32_t c = 0; c < counts[i]; c++, t++) {
+            ids[t] = (from[i] + c + 77 * i) % TOKENS;
+            for (uint32_t axis = 0; axis < 3; axis++)
+                positions[t].axis[axis] = from[i] + c;
+            seqs_of[t] = n;
+            columns[t] = t;
+        }
+        n++;
+    }
+    assert_non_null(values);
+    compute_rows(a, mode, seqs, n, all, values);
     for (uint32_t i = 0, t = 0; i < 2; t += counts[i], i++)
         if (ret[i])
             memcpy(ret[i] + (size_t)from[i] * a->out, values + (size_t)t * a->out,
@@ -232,6 +241,37 @@ static void run(struct attention *a, uint32_t mode, uint32_t begin, uint32_t chu
     }
 }
 
+/* The first sequence token by token, beside chunks of the second. */
+static void run_mixed(struct attention *a, float *ret[2])
+{
+    const uint32_t length = TOKENS / 2;
+    for (uint32_t from[2] = {BEGIN, 0}, counts[2] = {1, 0}; from[0] < length; from[0]++, from[1] += counts[1]) {
+        counts[1] = MIN_OF(length - from[1], 32u);
+        step(a, 1, from, counts, ret);
+    }
+}
+
+/* Each of the last positions as a sequence of its own, with a token and the pages of the first sequence. */
+static void run_rows(struct attention *a, float *ret[2])
+{
+    static struct batch_seq seqs[SEQS];
+    const uint32_t first = TOKENS / 2 - SEQS;
+    for (uint32_t i = 0; i < SEQS; i++) {
+        seqs[i] = (struct batch_seq){.first = i,
+                                     .count = 1,
+                                     .position = first + i,
+                                     .second = NONE,
+                                     .state_in = NONE,
+                                     .state_out = NONE,
+                                     .pages = {tables[0]}};
+        ids[i] = first + i;
+        seqs_of[i] = columns[i] = i;
+        for (uint32_t axis = 0; axis < 3; axis++)
+            positions[i].axis[axis] = first + i;
+    }
+    compute_rows(a, 1, seqs, SEQS, SEQS, ret[0] + (size_t)first * a->out);
+}
+
 static void holds(const struct shape *s, struct rng *r)
 {
     static const uint32_t chunks[] = {CHUNKS};
@@ -253,6 +293,13 @@ static void holds(const struct shape *s, struct rng *r)
         same_bits(&a, whole[0], got[0], what);
         same_bits(&a, whole[1], got[1], what);
     }
+    memset(got[0], 0xff, bytes);
+    memset(got[1], 0xff, bytes);
+    run_mixed(&a, got);
+    same_bits(&a, whole[0], got[0], "a token beside a chunk");
+    same_bits(&a, whole[1], got[1], "a chunk beside a token");
+    run_rows(&a, got);
+    same_bits(&a, whole[0], got[0], "many sequences");
     print_message("%u heads of %u, window %u, %u pairs: good\n", s->heads, s->size, s->window, s->half);
     for (uint32_t i = 0; i < 2; i++) {
         free(plain[i]);

@@ -187,6 +187,19 @@ static uint32_t segments_of(const struct batch *b)
     return segments;
 }
 
+/* Decoding sequences are a step's first ones. A sequence with more than FEW_EACH_MAX tokens, or several with
+ * FEW_EACH each, share what they read of keys; others have nothing to share. */
+#define FEW_EACH_MAX 8u
+#define FEW_EACH     4u
+
+static uint32_t few_of(const struct batch *b)
+{
+    uint32_t seqs = 0, tokens = 0;
+    while (seqs < b->seq_count && b->seqs[seqs].count <= FEW_EACH_MAX)
+        tokens += b->seqs[seqs++].count;
+    return tokens < FEW_EACH * seqs ? tokens : 0;
+}
+
 /* The arrays of a small step lie where they lay in the last one: records hold their places. */
 static void pack_batch(struct cuda *c, const struct batch *b)
 {
@@ -232,7 +245,8 @@ static void step_begin(struct compute *compute, const struct batch *b)
                                  .shared_gate = c->shared_gate,
                                  .top_k = s->top_k,
                                  .experts = s->experts,
-                                 .segments = segments_of(b)};
+                                 .segments = segments_of(b),
+                                 .few = few_of(b)};
     for (uint32_t g = 0; g < s->group_count; g++) {
         c->step.pages[g] = cuda_pointer(b->pages[g]);
         c->step.page_bytes[g] = s->groups[g].page_bytes;

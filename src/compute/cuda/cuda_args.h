@@ -75,7 +75,8 @@ struct cuda_step {
     uint64_t state_bytes;
     const float *pair_weight, *shared_gate; /* what route left */
     uint32_t top_k, experts;
-    uint32_t segments, reserved; /* of a sequence, at most: room in cuda_split, in powers of two */
+    uint32_t segments; /* of a sequence, at most: room in cuda_split, in powers of two */
+    uint32_t few;      /* tokens [0, few) are of sequences with few tokens each */
 };
 
 struct cuda_norm {

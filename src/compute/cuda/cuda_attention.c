@@ -3,9 +3,6 @@
 
 /* Tokens that are many to append. With fewer, a block for each head is done earlier. */
 #define APPEND_MANY 64u
-/* Steps of few tokens, and of few of each sequence. */
-#define FEW_TOKENS_MAX 128u
-#define FEW_EACH       4u
 /* Blocks for each multiprocessor, where segments have blocks of their own. */
 #define PARTS_BLOCKS 16u
 
@@ -95,11 +92,10 @@ static uint64_t part_bytes(const struct cuda *c, const struct cuda_attention *k)
     return (uint64_t)k->heads * c->step.segments * (k->kv.v_width + 2) * sizeof(float);
 }
 
-static bool is_few(const struct cuda *c, const struct cuda_attention *k)
+/* Tokens [0, few) of the step, which have blocks of their own, each token. */
+static uint32_t few_of(const struct cuda *c, const struct cuda_attention *k)
 {
-    uint32_t tokens = c->step.tokens;
-    return is_tensor(&k->kv) && part_bytes(c, k) <= CUDA_PARTS_BYTES && tokens <= FEW_TOKENS_MAX &&
-           tokens < FEW_EACH * c->step.seqs && tokens * k->heads <= CUDA_ATTEND_ENDS;
+    return is_tensor(&k->kv) && part_bytes(c, k) <= CUDA_PARTS_BYTES ? c->step.few : 0;
 }
 
 /* With one token of each sequence, none needs another's keys: attention's kernel takes them. */
@@ -116,7 +112,8 @@ void cuda_append(struct compute *compute, const struct op_attention *a)
         run_rows(c, &k, k.k_norm, keys, keys, width);
     cuda_flush(c);
     c->append = append_of(c, a->layer, &k);
-    if (c->step.tokens != c->step.seqs || !k.with_queries || !k.with_keys || k.mtp || !is_few(c, &k))
+    if (c->step.tokens != c->step.seqs || !k.with_queries || !k.with_keys || k.mtp ||
+        few_of(c, &k) < c->step.tokens)
         cuda_flush(c);
 }
 
@@ -137,17 +134,18 @@ struct attend {
     uint32_t threads, shared_bytes, stages;
 };
 
-/* A block of a token and 16 heads that share keys. */
-static struct attend attend_few(const struct cuda *c, const struct cuda_attention *k, uint32_t size)
+/* A block of a token and 16 heads that share keys, for so many tokens. */
+static struct attend attend_few(const struct cuda *c, const struct cuda_attention *k, uint32_t tokens)
 {
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, rows = CUDA_PARTS_ROWS(group);
     uint32_t of_token = k->kv.heads * DIV_UP(group, CUDA_PANEL);
-    bool halves = d <= 128 && c->step.tokens * of_token * c->step.segments > c->device->units;
+    bool halves = d <= 128 && tokens * of_token * c->step.segments > c->device->units;
     uint32_t blocks = halves || d > 128 ? 2 : 4, warps = halves ? CUDA_HALVES_WARPS : CUDA_PARTS_WARPS;
     uint32_t queries = rows * (2 * d + 16), others = CUDA_PARTS_ROOM(d, rows, blocks, warps) - queries;
     uint32_t fresh = MAX_OF(MIN_OF(group, CUDA_PANEL) + 3, warps) * d * (uint32_t)sizeof(float);
     return (struct attend){.kernel = (enum cuda_kernel)(
-                               (halves ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) + size),
+                               (halves ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) +
+                               size_of(&k->kv)),
                            .columns = 1,
                            .rows = of_token,
                            .threads = 32 * warps,
@@ -180,15 +178,6 @@ static struct attend attend_wide(const struct cuda_attention *k, uint32_t size)
                            0};
 }
 
-/* All of them have the same bits. */
-static struct attend choose_attend(const struct cuda *c, const struct cuda_attention *k)
-{
-    uint32_t d = k->kv.k_width, size = size_of(&k->kv);
-    if (is_few(c, k))
-        return attend_few(c, k, size);
-    return c->device->wide && d < 256 ? attend_wide(k, size) : attend_many(c, k, size);
-}
-
 static void run_attend(struct cuda *c, const struct cuda_attention *k, const struct attend *a,
                        const struct cuda_split *p, uint32_t shares)
 {
@@ -202,28 +191,47 @@ static void run_attend(struct cuda *c, const struct cuda_attention *k, const str
                      (struct cuda_grid){p->tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
 }
 
-/* Where a sequence's tokens alone are few blocks, segments go to blocks of their own, more than run at once:
- * for as many tokens at a time as have room for their segments' sums. */
-static void attend_tensor(struct cuda *c, const struct cuda_attention *k, bool append)
+/* Tokens [first, end) by one kernel; all kernels have the same bits. Where they are few blocks, segments go to
+ * blocks of their own, more than run at once: for as many tokens at a time as have room for their segments'
+ * sums. */
+static void attend_tokens(struct cuda *c, const struct cuda_attention *k, const struct attend *a,
+                          uint32_t first, uint32_t end, bool append)
 {
-    uint32_t tokens = c->step.tokens, segments = c->step.segments, units = c->device->units;
+    uint32_t segments = c->step.segments, units = c->device->units;
     uint32_t room = (uint32_t)(CUDA_PARTS_BYTES / part_bytes(c, k));
-    const struct attend a = choose_attend(c, k);
-    uint32_t blocks = DIV_UP(tokens, a.columns) * a.rows;
-    if (room == 0 || (a.columns > 1 && 2 * blocks > units)) {
-        run_attend(c, k, &a, &(struct cuda_split){.tokens = tokens, .stages = a.stages}, 1);
+    uint32_t blocks = DIV_UP(end - first, a->columns) * a->rows;
+    if (a->columns == 1)
+        room = MIN_OF(room, CUDA_ATTEND_ENDS / a->rows);
+    if (room == 0 || (a->columns > 1 && 2 * blocks > units)) {
+        const struct cuda_split p = {.first = first, .tokens = end - first, .stages = a->stages};
+        run_attend(c, k, a, &p, 1);
         return;
     }
-    for (uint32_t from = 0; from < tokens; from += room) {
+    for (uint32_t from = first; from < end; from += room) {
         const struct cuda_split p = {.parts = c->parts,
                                      .ended = c->attend_ended,
                                      .first = from,
-                                     .tokens = MIN_OF(room, tokens - from),
+                                     .tokens = MIN_OF(room, end - from),
                                      .segments = segments,
-                                     .stages = a.stages,
+                                     .stages = a->stages,
                                      .append = append};
-        blocks = DIV_UP(p.tokens, a.columns) * a.rows;
-        run_attend(c, k, &a, &p, MIN_OF(segments, DIV_UP(PARTS_BLOCKS * units, blocks)));
+        blocks = DIV_UP(p.tokens, a->columns) * a->rows;
+        run_attend(c, k, a, &p, MIN_OF(segments, DIV_UP(PARTS_BLOCKS * units, blocks)));
+    }
+}
+
+/* Each kind of sequence by its kernel. */
+static void attend_tensor(struct cuda *c, const struct cuda_attention *k, bool append)
+{
+    uint32_t few = few_of(c, k), size = size_of(&k->kv);
+    if (few > 0) {
+        const struct attend a = attend_few(c, k, few);
+        attend_tokens(c, k, &a, 0, few, append);
+    }
+    if (few < c->step.tokens) {
+        bool wide = c->device->wide && k->kv.k_width < 256;
+        const struct attend a = wide ? attend_wide(k, size) : attend_many(c, k, size);
+        attend_tokens(c, k, &a, few, c->step.tokens, false);
     }
 }
 
