@@ -245,7 +245,8 @@ static void run(struct attention *a, uint32_t mode, uint32_t begin, uint32_t chu
 static void run_mixed(struct attention *a, float *ret[2])
 {
     const uint32_t length = TOKENS / 2;
-    for (uint32_t from[2] = {BEGIN, 0}, counts[2] = {1, 0}; from[0] < length; from[0]++, from[1] += counts[1]) {
+    for (uint32_t from[2] = {BEGIN, 0}, counts[2] = {1, 0}; from[0] < length;
+         from[0]++, from[1] += counts[1]) {
         counts[1] = MIN_OF(length - from[1], 32u);
         step(a, 1, from, counts, ret);
     }

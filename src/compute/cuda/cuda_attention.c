@@ -143,13 +143,13 @@ static struct attend attend_few(const struct cuda *c, const struct cuda_attentio
     uint32_t blocks = halves || d > 128 ? 2 : 4, warps = halves ? CUDA_HALVES_WARPS : CUDA_PARTS_WARPS;
     uint32_t queries = rows * (2 * d + 16), others = CUDA_PARTS_ROOM(d, rows, blocks, warps) - queries;
     uint32_t fresh = MAX_OF(MIN_OF(group, CUDA_PANEL) + 3, warps) * d * (uint32_t)sizeof(float);
-    return (struct attend){.kernel = (enum cuda_kernel)(
-                               (halves ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) +
-                               size_of(&k->kv)),
-                           .columns = 1,
-                           .rows = of_token,
-                           .threads = 32 * warps,
-                           .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh)};
+    return (struct attend){
+        .kernel = (enum cuda_kernel)((halves ? CUDA_KERNEL_attend_halves64 : CUDA_KERNEL_attend_parts64) +
+                                     size_of(&k->kv)),
+        .columns = 1,
+        .rows = of_token,
+        .threads = 32 * warps,
+        .shared_bytes = blocks * CUDA_KEYS_BYTES(d) + queries + MAX_OF(others, fresh)};
 }
 
 /* Blocks of 16 queries of as many heads that share keys as there are teams, or of several times 16. */
@@ -191,9 +191,9 @@ static void run_attend(struct cuda *c, const struct cuda_attention *k, const str
                      (struct cuda_grid){p->tokens, k->heads, 1, k->kv.v_width, 0}, arguments);
 }
 
-/* Tokens [first, end) by one kernel; all kernels have the same bits. Where they are few blocks, segments go to
- * blocks of their own, more than run at once: for as many tokens at a time as have room for their segments'
- * sums. */
+/* Tokens [first, end) by one kernel; all kernels have the same bits. Where they are few blocks, segments go
+ * to blocks of their own, more than run at once: for as many tokens at a time as have room for their
+ * segments' sums. */
 static void attend_tokens(struct cuda *c, const struct cuda_attention *k, const struct attend *a,
                           uint32_t first, uint32_t end, bool append)
 {
