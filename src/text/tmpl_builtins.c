@@ -79,7 +79,7 @@ static struct tmpl_value filter_items(struct tmpl_run *run, struct tmpl_value v,
 {
     (void)args;
     if (v.type == TMPL_UNDEFINED)
-        return tmpl_list_of(tmpl_seq_begin(run, 0), TMPL_SEQ_GENERATOR);
+        return tmpl_list_of(run, tmpl_seq_begin(run, 0), TMPL_SEQ_GENERATOR);
     if (v.type != TMPL_DICT_VALUE)
         return tmpl_fail(run, "Can only get item pairs from a mapping.");
     return tmpl_pairs(run, v.dict);
@@ -140,7 +140,7 @@ static struct tmpl_value sorted(struct tmpl_run *run, const struct tmpl_seq *l,
     ret->count = l->count;
     if (!run->error)
         sort_range(&s, 0, l->count);
-    return tmpl_list_of(ret, TMPL_SEQ_LIST);
+    return tmpl_list_of(run, ret, TMPL_SEQ_LIST);
 }
 
 static struct tmpl_value filter_sort(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
@@ -181,7 +181,7 @@ static struct tmpl_value filter_unique(struct tmpl_run *run, struct tmpl_value v
         if (!seen)
             ret->items[ret->count++] = l->items[i];
     }
-    return tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
+    return tmpl_list_of(run, ret, TMPL_SEQ_GENERATOR);
 }
 
 static struct tmpl_value edge(struct tmpl_run *run, struct tmpl_value v, bool last)
@@ -253,7 +253,7 @@ static struct tmpl_value filter_length(struct tmpl_run *run, struct tmpl_value v
     return tmpl_fail(run, "object of type '%s' has no len()", tmpl_type_name(&v));
 }
 
-TMPL_BUILTIN(filter_list, tmpl_list_of(tmpl_iterate(run, &v), TMPL_SEQ_LIST))
+TMPL_BUILTIN(filter_list, tmpl_list_of(run, tmpl_iterate(run, &v), TMPL_SEQ_LIST))
 
 static struct tmpl_value filter_reverse(struct tmpl_run *run, struct tmpl_value v,
                                         const struct tmpl_args *args)
@@ -268,7 +268,7 @@ static struct tmpl_value filter_reverse(struct tmpl_run *run, struct tmpl_value 
         if (v.type == TMPL_STRING)
             tmpl_text_put(&t, l->items[i].s);
     }
-    return v.type == TMPL_STRING ? tmpl_text_end(run, &t) : tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
+    return v.type == TMPL_STRING ? tmpl_text_end(run, &t) : tmpl_list_of(run, ret, TMPL_SEQ_GENERATOR);
 }
 
 /* The rest of the arguments, for a filter or test that is named by one. */
@@ -304,7 +304,7 @@ static struct tmpl_value filter_map(struct tmpl_run *run, struct tmpl_value v, c
                                            : tmpl_filter_call(run, filter, l->items[i], &rest);
         ret->items[ret->count++] = item.type == TMPL_UNDEFINED && d ? *d : item;
     }
-    return tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
+    return tmpl_list_of(run, ret, TMPL_SEQ_GENERATOR);
 }
 
 /* select, reject (by_attribute false), selectattr, rejectattr. */
@@ -324,7 +324,7 @@ static struct tmpl_value filtered(struct tmpl_run *run, struct tmpl_value v, con
         if (yes == keep)
             ret->items[ret->count++] = l->items[i];
     }
-    return tmpl_list_of(ret, TMPL_SEQ_GENERATOR);
+    return tmpl_list_of(run, ret, TMPL_SEQ_GENERATOR);
 }
 
 TMPL_BUILTIN(filter_select, filtered(run, v, args, false, true))
@@ -519,7 +519,7 @@ static struct tmpl_value dict_of_arguments(struct tmpl_run *run, const struct tm
     }
     if (!ok)
         tmpl_fail_memory(run);
-    return (struct tmpl_value){.type = type, .dict = d};
+    return type == TMPL_NAMESPACE && ok ? (struct tmpl_value){.type = type, .dict = d} : tmpl_dict_of(run, d);
 }
 
 static struct tmpl_value function_dict(struct tmpl_run *run, const struct tmpl_args *args)
@@ -563,7 +563,7 @@ static struct tmpl_value function_range(struct tmpl_run *run, const struct tmpl_
         if (__builtin_add_overflow(i, v[2], &i))
             break;
     }
-    return tmpl_list_of(l, TMPL_SEQ_LIST);
+    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
 static struct tmpl_value function_strftime_now(struct tmpl_run *run, const struct tmpl_args *args)

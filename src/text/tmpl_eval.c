@@ -226,7 +226,7 @@ static struct tmpl_value eval_list(struct tmpl_run *run, const struct tmpl_node 
     struct tmpl_seq *l = tmpl_seq_begin(run, n->list_count);
     for (uint32_t i = 0; l && i < n->list_count && !run->error; i++)
         l->items[l->count++] = eval(run, n->list[i]);
-    return tmpl_list_of(l, n->kind == TMPL_TUPLE ? TMPL_SEQ_TUPLE : TMPL_SEQ_LIST);
+    return tmpl_list_of(run, l, n->kind == TMPL_TUPLE ? TMPL_SEQ_TUPLE : TMPL_SEQ_LIST);
 }
 
 static struct tmpl_value eval_dict(struct tmpl_run *run, const struct tmpl_node *n)
@@ -241,7 +241,7 @@ static struct tmpl_value eval_dict(struct tmpl_run *run, const struct tmpl_node 
     }
     if (!d)
         tmpl_fail_memory(run);
-    return (struct tmpl_value){.type = TMPL_DICT_VALUE, .dict = d};
+    return tmpl_dict_of(run, d);
 }
 
 /* Python's slice bounds for `count` items; false: the step is 0 or a bound is not an integer. */
@@ -302,7 +302,7 @@ static struct tmpl_value eval_slice(struct tmpl_run *run, const struct tmpl_node
     }
     if (!items || !l)
         return tmpl_fail_memory(run);
-    return text ? tmpl_text_end(run, &t) : tmpl_list_of(l, v.seq);
+    return text ? tmpl_text_end(run, &t) : tmpl_list_of(run, l, v.seq);
 }
 
 OWN_FRAME static struct tmpl_value eval_call(struct tmpl_run *run, const struct tmpl_node *n)

@@ -27,9 +27,9 @@ struct tmpl_value tmpl_pairs(struct tmpl_run *run, const struct tmpl_dict *d)
         pair->items[0] = d->keys[i];
         pair->items[1] = d->values[i];
         pair->count = 2;
-        l->items[l->count++] = tmpl_list_of(pair, TMPL_SEQ_TUPLE);
+        l->items[l->count++] = tmpl_list_of(run, pair, TMPL_SEQ_TUPLE);
     }
-    return tmpl_list_of(l, TMPL_SEQ_LIST);
+    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
 static struct tmpl_seq *chars_of(struct tmpl_run *run, struct slice s)
@@ -168,7 +168,7 @@ static struct tmpl_value join_lists(struct tmpl_run *run, const struct tmpl_valu
     memcpy(l->items, x->list->items, x->list->count * sizeof(*l->items));
     memcpy(l->items + x->list->count, y->list->items, y->list->count * sizeof(*l->items));
     l->count = (uint32_t)count;
-    return tmpl_list_of(l, x->seq);
+    return tmpl_list_of(run, l, x->seq);
 }
 
 struct tmpl_value tmpl_integers(struct tmpl_run *run, enum tmpl_op op, int64_t i, int64_t j)

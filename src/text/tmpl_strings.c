@@ -91,8 +91,7 @@ static bool copy_items(struct arena *a, const struct tmpl_value *from, uint32_t 
 
 bool tmpl_deep_copy(struct arena *a, const struct tmpl_value *v, uint32_t depth, struct tmpl_value *ret)
 {
-    if (depth > 256)
-        return false;
+    ASSERT(depth <= TMPL_VALUE_DEPTH_MAX);
     *ret = *v;
     if (v->type == TMPL_STRING)
         return copy_text(a, v->s, &ret->s);
@@ -101,6 +100,7 @@ bool tmpl_deep_copy(struct arena *a, const struct tmpl_value *v, uint32_t depth,
         if (!ret->list)
             return false;
         ret->list->count = v->list->count;
+        ret->list->depth = v->list->depth;
         return copy_items(a, v->list->items, v->list->count, depth, ret->list->items);
     }
     if (v->type == TMPL_DICT_VALUE) {
@@ -108,6 +108,7 @@ bool tmpl_deep_copy(struct arena *a, const struct tmpl_value *v, uint32_t depth,
         if (!ret->dict)
             return false;
         ret->dict->count = v->dict->count;
+        ret->dict->depth = v->dict->depth;
         return copy_items(a, v->dict->keys, v->dict->count, depth, ret->dict->keys) &&
                copy_items(a, v->dict->values, v->dict->count, depth, ret->dict->values);
     }
@@ -313,7 +314,7 @@ static struct tmpl_value method_split(struct tmpl_run *run, struct tmpl_value se
         return tmpl_fail(run, "split takes an integer as its limit");
     if (!separator || separator->type == TMPL_NONE) {
         split_blanks(run, self.s, limit, l);
-        return tmpl_list_of(l, TMPL_SEQ_LIST);
+        return tmpl_list_of(run, l, TMPL_SEQ_LIST);
     }
     if (separator->type != TMPL_STRING || separator->s.len == 0)
         return tmpl_fail(run, "split needs a separator that is not empty");
@@ -326,7 +327,7 @@ static struct tmpl_value method_split(struct tmpl_run *run, struct tmpl_value se
         from = at + separator->s.len;
     }
     push_text(run, l, slice_sub(self.s, from, self.s.len));
-    return tmpl_list_of(l, TMPL_SEQ_LIST);
+    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
 static struct tmpl_value method_rsplit(struct tmpl_run *run, struct tmpl_value self,
@@ -364,7 +365,7 @@ static struct tmpl_value method_splitlines(struct tmpl_run *run, struct tmpl_val
         push_text(run, l, slice_sub(self.s, from, end - from));
         from = end + (slice_starts(slice_sub(self.s, end, 2), SLICE("\r\n")) ? 2 : 1);
     }
-    return tmpl_list_of(l, TMPL_SEQ_LIST);
+    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
 static struct tmpl_value method_find(struct tmpl_run *run, struct tmpl_value self,
@@ -440,7 +441,7 @@ static struct tmpl_value listed(struct tmpl_run *run, const struct tmpl_value *i
     struct tmpl_seq *l = tmpl_seq_begin(run, count);
     for (uint32_t i = 0; l && i < count && tmpl_step(run, 1); i++)
         l->items[l->count++] = items[i];
-    return tmpl_list_of(l, TMPL_SEQ_LIST);
+    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
 TMPL_BUILTIN(method_items, tmpl_pairs(run, v.dict))

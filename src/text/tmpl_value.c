@@ -7,11 +7,11 @@
 #include "base/wide_integer.h"
 #include "text/tmpl_eval.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TMPL_JSON_DEPTH_MAX 128
 /* Charges in addition to the bytes. */
 #define PUT_UNITS   16
 #define ITEM_UNITS  8
@@ -102,9 +102,38 @@ bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v)
     return true;
 }
 
-struct tmpl_value tmpl_list_of(struct tmpl_seq *l, enum tmpl_seq_kind kind)
+/* The depth of a container of these values. */
+static uint32_t depth_around(const struct tmpl_value *items, uint32_t count)
 {
-    return l ? (struct tmpl_value){.type = TMPL_SEQ, .seq = kind, .list = l} : tmpl_none();
+    uint32_t depth = 1;
+    for (uint32_t i = 0; i < count; i++)
+        depth = MAX_OF(depth, 1 + tmpl_depth(&items[i]));
+    return depth;
+}
+
+static bool depth_fits(struct tmpl_run *run, uint32_t depth)
+{
+    if (depth > TMPL_VALUE_DEPTH_MAX && run->error == 0)
+        run->error =
+            err_set(run->e, -E2BIG, "the chat template nests values deeper than %d", TMPL_VALUE_DEPTH_MAX);
+    return depth <= TMPL_VALUE_DEPTH_MAX;
+}
+
+struct tmpl_value tmpl_list_of(struct tmpl_run *run, struct tmpl_seq *l, enum tmpl_seq_kind kind)
+{
+    if (!l)
+        return tmpl_none();
+    if (l->depth == 0)
+        l->depth = depth_around(l->items, l->count);
+    return depth_fits(run, l->depth) ? (struct tmpl_value){.type = TMPL_SEQ, .seq = kind, .list = l}
+                                     : tmpl_none();
+}
+
+struct tmpl_value tmpl_dict_of(struct tmpl_run *run, struct tmpl_dict *d)
+{
+    if (!d)
+        return tmpl_none();
+    return depth_fits(run, d->depth) ? (struct tmpl_value){.type = TMPL_DICT_VALUE, .dict = d} : tmpl_none();
 }
 
 struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity)
@@ -115,6 +144,7 @@ struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity)
     d->keys = ARENA_ARRAY(a, struct tmpl_value, capacity);
     d->values = ARENA_ARRAY(a, struct tmpl_value, capacity);
     d->capacity = capacity;
+    d->depth = 1;
     return d->keys && d->values ? d : NULL;
 }
 
@@ -137,6 +167,7 @@ bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, s
                    struct tmpl_value v)
 {
     struct tmpl_value *there = (struct tmpl_value *)tmpl_dict_get(run, d, &key);
+    d->depth = MAX_OF(d->depth, 1 + MAX_OF(tmpl_depth(&key), tmpl_depth(&v)));
     if (there) {
         *there = v;
         return true;
@@ -148,6 +179,7 @@ bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, s
         memcpy(bigger->keys, d->keys, d->count * sizeof(*d->keys));
         memcpy(bigger->values, d->values, d->count * sizeof(*d->values));
         bigger->count = d->count;
+        bigger->depth = d->depth;
         bigger->message = d->message;
         *d = *bigger;
     }
@@ -171,6 +203,7 @@ static bool from_json_object(struct arena *a, const json_t *json, uint32_t depth
             return false;
     }
     d->count = i;
+    d->depth = depth_around(d->values, i);
     *ret = (struct tmpl_value){.type = TMPL_DICT_VALUE, .dict = d};
     return true;
 }
@@ -179,7 +212,7 @@ bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct 
 {
     size_t i;
     json_t *member;
-    if (depth > TMPL_JSON_DEPTH_MAX)
+    if (depth > TMPL_VALUE_DEPTH_MAX)
         return false;
     switch (json_typeof(json)) {
     case JSON_OBJECT:
@@ -192,7 +225,8 @@ bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct 
             if (!tmpl_from_json(a, member, depth + 1, &l->items[i]))
                 return false;
         l->count = (uint32_t)json_array_size(json);
-        *ret = tmpl_list_of(l, TMPL_SEQ_LIST);
+        l->depth = depth_around(l->items, l->count);
+        *ret = (struct tmpl_value){.type = TMPL_SEQ, .seq = TMPL_SEQ_LIST, .list = l};
         return true;
     }
     case JSON_STRING:
@@ -289,7 +323,7 @@ static bool equal_dicts(struct tmpl_run *run, const struct tmpl_dict *x, const s
     return true;
 }
 
-/* Recursion is bounded by the depth of the values, which JSON's limit and the parser's nesting bound. */
+/* Recursion is as deep as the values are. */
 bool tmpl_equal(struct tmpl_run *run, const struct tmpl_value *x, const struct tmpl_value *y)
 {
     int64_t i, j;
@@ -420,10 +454,7 @@ static void repr_dict(struct tmpl_text *t, const struct tmpl_dict *d, uint32_t d
 static void put_repr(struct tmpl_text *t, const struct tmpl_value *v, uint32_t depth)
 {
     char number[32];
-    if (depth > 2 * TMPL_JSON_DEPTH_MAX) {
-        t->failed = true;
-        return;
-    }
+    ASSERT(depth <= TMPL_VALUE_DEPTH_MAX);
     switch (v->type) {
     case TMPL_UNDEFINED:
         put_cstr(t, depth > 0 ? "Undefined" : "");
@@ -615,10 +646,7 @@ static const char *json_seq(struct tmpl_text *t, const struct tmpl_seq *l, const
 const char *tmpl_tojson(struct tmpl_text *t, const struct tmpl_value *v, const struct tmpl_json_opts *o,
                         uint32_t depth)
 {
-    if (depth > 2 * TMPL_JSON_DEPTH_MAX) {
-        t->failed = true;
-        return NULL;
-    }
+    ASSERT(depth <= TMPL_VALUE_DEPTH_MAX);
     switch (v->type) {
     case TMPL_NONE:
         put_cstr(t, "null");

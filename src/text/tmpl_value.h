@@ -1,7 +1,9 @@
 /* tmpl_value.h - the values of a template.
  *
  * Values are small and copied. Their data lies in the arena of the rendering (or of the compiled template). A
- * template never changes it, except through namespaces: HF renders in an immutable sandbox. */
+ * template never changes it, except through namespaces: HF renders in an immutable sandbox. So no list and no
+ * dict contains itself. Their depth is bounded where they are made, which bounds the recursion of every walk
+ * over a value; a namespace is no part of a walk. */
 #ifndef PLATEAU_TEXT_TMPL_VALUE_H
 #define PLATEAU_TEXT_TMPL_VALUE_H
 
@@ -9,6 +11,9 @@
 #include "base/slice.h"
 
 #include <jansson.h>
+
+/* Nesting of lists, tuples and dicts in a value; [[]] has 2. */
+#define TMPL_VALUE_DEPTH_MAX 256
 
 enum tmpl_type {
     TMPL_UNDEFINED, /* s: the name, for messages */
@@ -48,11 +53,13 @@ struct tmpl_value {
 struct tmpl_seq {
     struct tmpl_value *items;
     uint32_t count, capacity;
+    uint32_t depth; /* of the list, once it is a value; 0 while it grows */
 };
 
 struct tmpl_dict {
     struct tmpl_value *keys, *values;
     uint32_t count, capacity;
+    uint32_t depth;   /* 1 + that of its deepest member, past or present */
     uint32_t message; /* 1 + the index of the conversation's message that it is; 0: none (tmpl_trace.h) */
 };
 
@@ -124,9 +131,12 @@ static inline struct slice tmpl_text_slice(const struct tmpl_text *t)
 /* NULL or false: no memory. */
 struct tmpl_seq *tmpl_seq_new(struct arena *a, uint32_t capacity);
 bool tmpl_seq_push(struct arena *a, struct tmpl_seq *l, struct tmpl_value v);
-/* NULL: none. */
-struct tmpl_value tmpl_list_of(struct tmpl_seq *l, enum tmpl_seq_kind kind);
+/* The list as a value; then it does not change any more. None where `l` is NULL, and where it is nested too
+ * deeply, which ends the run. */
+struct tmpl_value tmpl_list_of(struct tmpl_run *run, struct tmpl_seq *l, enum tmpl_seq_kind kind);
 struct tmpl_dict *tmpl_dict_new(struct arena *a, uint32_t capacity);
+/* The dict as a value; as tmpl_list_of(), but for TMPL_DICT_VALUE. */
+struct tmpl_value tmpl_dict_of(struct tmpl_run *run, struct tmpl_dict *d);
 bool tmpl_dict_set(struct tmpl_run *run, struct arena *a, struct tmpl_dict *d, struct tmpl_value key,
                    struct tmpl_value v);
 /* NULL: absent, or the run has ended. */
@@ -134,7 +144,14 @@ const struct tmpl_value *tmpl_dict_get(struct tmpl_run *run, const struct tmpl_d
                                        const struct tmpl_value *key);
 const struct tmpl_value *tmpl_dict_find(struct tmpl_run *run, const struct tmpl_dict *d, struct slice key);
 
-/* A JSON value as a value; its strings are borrowed. False: no memory or too deep. */
+/* The nesting of a value: 0 for one that is neither list nor dict. */
+static inline uint32_t tmpl_depth(const struct tmpl_value *v)
+{
+    return v->type == TMPL_SEQ ? v->list->depth : v->type == TMPL_DICT_VALUE ? v->dict->depth : 0;
+}
+
+/* A JSON value as a value; its strings are borrowed. `depth`: of the containers around it. False: no memory or
+ * too deep. */
 bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct tmpl_value *ret);
 
 bool tmpl_truthy(const struct tmpl_value *v);
