@@ -23,6 +23,7 @@ static const struct row {
     [REJECT_GRAMMAR_TOO_COMPLEX] = {400, "grammar_too_complex", INVALID},
     [REJECT_TEMPLATE_ERROR] = {400, "template_error", INVALID},
     [REJECT_TEMPLATE_LIMIT] = {400, "template_limit", INVALID},
+    [REJECT_TOKENIZER_LIMIT] = {400, "tokenizer_limit", INVALID},
     [REJECT_INVALID_MEDIA] = {400, "invalid_media", INVALID},
     [REJECT_MEDIA_FETCH_FAILED] = {400, "media_fetch_failed", INVALID},
     [REJECT_MEDIA_MISMATCH] = {400, "media_mismatch", INVALID},

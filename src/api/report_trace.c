@@ -47,9 +47,8 @@ static void write_record(struct api *a, const struct trace_record *r, struct buf
     json_write_member(ret, "model", r->model >= 0 ? api_model_id(a, (uint32_t)r->model) : NULL);
     json_write_member(ret, "end", r->end);
     write_refusal(&r->refusal, ret);
-    buf_printf(ret,
-               ",\"choices\":%u,\"prompt_tokens\":%u,\"cached_tokens\":%u,\"tokens\":%u",
-               r->choices, r->prompt_tokens, r->cached_tokens, r->tokens);
+    buf_printf(ret, ",\"choices\":%u,\"prompt_tokens\":%u,\"cached_tokens\":%u,\"tokens\":%u", r->choices,
+               r->prompt_tokens, r->cached_tokens, r->tokens);
     write_times(r, ret);
     buf_putc(ret, '}');
 }

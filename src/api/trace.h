@@ -52,10 +52,10 @@ struct trace_record {
     uint64_t tenant;
     char id[33];
     struct audit who;
-    int32_t model; /* in the registry; -1: none was found */
+    int32_t model;   /* in the registry; -1: none was found */
     const char *end; /* constant: how the generation ended; NULL: there was none */
     struct trace_refusal refusal;
-    double ended_s; /* since 1970 */
+    double ended_s;                                            /* since 1970 */
     uint64_t total_ns, first_token_ns, phase_ns[TRACE_PHASES]; /* first token: since its arrival; 0: none */
     uint32_t choices, prompt_tokens, cached_tokens, tokens;
 };

@@ -250,6 +250,11 @@ static bool refuse_encoding(struct gen *g, const struct arena *scratch, int r, u
         return too_long(g, ids_max);
     case -EINVAL:
         return reject_value(&g->reject, name_of(g), "The prompt is not valid text: %s", e->text);
+    case -ELOOP:
+        return reject_set(&g->reject, REJECT_TOKENIZER_LIMIT, name_of(g),
+                          "The tokenizer of the model \"%.100s\" cannot take this prompt: %s. Send a shorter "
+                          "one, or use another model.",
+                          g->model->id, e->text);
     case -ECANCELED:
     case -ETIME:
         return reject_unwanted(&g->reject, r);

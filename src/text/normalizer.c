@@ -112,10 +112,11 @@ static int each_char(const struct normalizer_stage *s, struct slice text, const 
 
 /* ---- stages ---- */
 
-static int replace(const struct normalizer_stage *s, struct slice text, const struct wanted *w,
+static int replace(const struct normalizer_stage *s, struct slice text, struct split_budget *b,
                    struct output *o)
 {
-    const struct split_text in = {text, false, w};
+    const struct split_text in = {text, false, b};
+    split_budget_add(b, s->regex, text.len);
     for (size_t from = 0; from < text.len;) {
         struct split_match m = split_regex_find(s->regex, &in, from);
         if (m.error < 0)
@@ -128,19 +129,19 @@ static int replace(const struct normalizer_stage *s, struct slice text, const st
     return 0;
 }
 
-static int write_stage(const struct normalizer_stage *s, struct slice text, const struct wanted *w,
+static int write_stage(const struct normalizer_stage *s, struct slice text, struct split_budget *b,
                        struct output *o)
 {
     switch (s->kind) {
     case NORMALIZE_REPLACE:
-        return replace(s, text, w, o);
+        return replace(s, text, b, o);
     case NORMALIZE_PREPEND:
         put(o, text.len ? s->content : (struct slice){0});
         put(o, text);
         return 0;
     case NORMALIZE_CHARSMAP: {
         struct charsmap_output to = {o->ptr, o->len};
-        int r = charsmap_run(&s->charsmap, text, w, &to);
+        int r = charsmap_run(&s->charsmap, text, b->wanted, &to);
         o->len = to.len;
         return r;
     }
@@ -150,7 +151,7 @@ static int write_stage(const struct normalizer_stage *s, struct slice text, cons
     case NORMALIZE_NMT:
     case NORMALIZE_BERT_CLEAN:
     case NORMALIZE_BERT_CHINESE:
-        return each_char(s, text, w, o);
+        return each_char(s, text, b->wanted, o);
     case NORMALIZE_FORM:
     case NORMALIZE_STRIP:
         break;
@@ -177,34 +178,34 @@ static struct slice strip(const struct normalizer_stage *s, struct slice text)
     return text;
 }
 
-static int run_stage(const struct normalizer_stage *s, struct arena *scratch, const struct wanted *w,
+static int run_stage(const struct normalizer_stage *s, struct arena *scratch, struct split_budget *b,
                      struct slice *text)
 {
     if (s->kind == NORMALIZE_FORM)
-        return unicode_normal(scratch, *text, s->form, w, text);
+        return unicode_normal(scratch, *text, s->form, b->wanted, text);
     if (s->kind == NORMALIZE_STRIP) {
         *text = strip(s, *text);
         return 0;
     }
     struct output count = {0};
-    int r = write_stage(s, *text, w, &count);
+    int r = write_stage(s, *text, b, &count);
     if (r < 0)
         return r;
     struct output copy = {.ptr = arena_alloc_align(scratch, count.len + 1, 1)};
     if (!copy.ptr)
         return -ENOMEM;
-    r = write_stage(s, *text, w, &copy);
+    r = write_stage(s, *text, b, &copy);
     ASSERT(r < 0 || copy.len == count.len);
     *text = (struct slice){copy.ptr, copy.len};
     return r;
 }
 
 int normalizer_run(const struct normalizer *n, struct arena *scratch, struct slice text,
-                   const struct wanted *w, struct slice *ret)
+                   struct split_budget *b, struct slice *ret)
 {
     int r = 0;
     for (uint32_t i = 0; i < n->count && r == 0; i++)
-        r = run_stage(&n->stages[i], scratch, w, &text);
+        r = run_stage(&n->stages[i], scratch, b, &text);
     if (r == 0)
         *ret = text;
     return r;

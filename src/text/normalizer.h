@@ -41,8 +41,8 @@ struct normalizer {
 };
 
 /* The normalised text: `text` itself, a part of it, or a copy in `scratch`, which each stage that changes
- * something adds to. 0, -ENOMEM, or the result of `w`. */
+ * something adds to. 0, -ENOMEM, -ELOOP (the budget is used up), -ECANCELED or -ETIME. */
 int normalizer_run(const struct normalizer *n, struct arena *scratch, struct slice text,
-                   const struct wanted *w, struct slice *ret);
+                   struct split_budget *b, struct slice *ret);
 
 #endif

@@ -74,7 +74,7 @@ static int put(struct splitting *s, size_t from, size_t until, bool match)
 static struct split_match find(const struct splitting *s, size_t from)
 {
     struct slice text = s->piece->text;
-    const struct split_text in = {text, s->stage->mapped, s->run->wanted};
+    const struct split_text in = {text, s->stage->mapped, s->run->budget};
     if (s->stage->kind == STAGE_SPLIT)
         return split_regex_find(s->stage->regex, &in, from);
     uint32_t code;
@@ -83,8 +83,8 @@ static struct split_match find(const struct splitting *s, size_t from)
         bytes = split_text_next(&in, from, &code);
         if (unicode_is_punctuation(code))
             return (struct split_match){from, from + bytes, 0};
-        if (wanted_pass(s->run->wanted, from, &look) < 0)
-            return (struct split_match){.error = wanted_look(s->run->wanted)};
+        if (wanted_pass(s->run->budget->wanted, from, &look) < 0)
+            return (struct split_match){.error = wanted_look(s->run->budget->wanted)};
     }
     return (struct split_match){text.len, text.len, 0};
 }
@@ -92,6 +92,8 @@ static struct split_match find(const struct splitting *s, size_t from)
 static int run_split(struct splitting *s)
 {
     int r = 0;
+    if (s->stage->kind == STAGE_SPLIT)
+        split_budget_add(s->run->budget, s->stage->regex, s->piece->text.len);
     for (size_t from = 0; r == 0 && from < s->piece->text.len;) {
         struct split_match m = find(s, from);
         r = m.error ? m.error : put(s, from, m.start, false);
@@ -107,9 +109,9 @@ static int run_rule(const struct splitting *s)
     int r = 0;
     size_t len = s->piece->text.len;
     for (size_t from = 0, end; from < len && r == 0; from = end) {
-        end = pretok_end(s->stage->rule, s->piece->text, from, s->run->wanted);
+        end = pretok_end(s->stage->rule, s->piece->text, from, s->run->budget->wanted);
         if (end == SIZE_MAX)
-            return wanted_look(s->run->wanted);
+            return wanted_look(s->run->budget->wanted);
         r = give(s, from, end);
     }
     return r;

@@ -59,13 +59,14 @@ typedef int pretok_emit_fn(void *arg, const struct pretok_piece *piece);
 struct pretok_run {
     const struct pretok *pretok;
     struct arena *scratch;
-    const struct wanted *wanted;
+    struct split_budget *budget; /* of its patterns; all stages poll its flag */
     pretok_emit_fn *emit;
     void *arg;
 };
 
 /* Gives every piece of `text` to run->emit, in order. A stage that changes the text takes up to four bytes of
- * scratch for each of its bytes, until it is done with them. 0, -ENOMEM, the result of `wanted` or `emit`. */
+ * scratch for each of its bytes, until it is done with them. 0, -ENOMEM, -ELOOP (the budget is used up), or
+ * the result of the budget's flag or `emit`. */
 int pretok_pieces(const struct pretok_run *run, const struct pretok_piece *text);
 
 #endif

@@ -13,8 +13,16 @@
 
 #include <errno.h>
 
-#define NO_MATCH  SIZE_MAX
-#define CANCELLED (SIZE_MAX - 1)
+#define NO_MATCH SIZE_MAX
+#define STOPPED  (SIZE_MAX - 1)
+
+#define STEPS_PER_LOOK ((uint32_t)1 << 16)
+/* A short text may need the square of its length. */
+#define STEPS_BASE ((uint64_t)1 << 16)
+/* A pattern whose alternatives all start with the same repetition, and go back over it, takes about two steps
+ * of each item for a byte. */
+#define STEPS_PER_ITEM     4
+#define STEPS_PER_BYTE_MAX 256
 
 /* ---- classes ---- */
 
@@ -55,13 +63,56 @@ bool regex_set_has(const struct split_regex *r, uint32_t set, uint32_t code)
     return regex_set_has_slow(r, set, code);
 }
 
+/* ---- the budget ---- */
+
+void split_budget_init(struct split_budget *b, const struct wanted *wanted)
+{
+    *b = (struct split_budget){.wanted = wanted, .steps = STEPS_BASE};
+}
+
+void split_budget_add(struct split_budget *b, const struct split_regex *r, size_t bytes)
+{
+    uint64_t per_byte = (uint64_t)STEPS_PER_ITEM * (r->item_count + r->alt_count);
+    b->steps += MIN_OF(per_byte, (uint64_t)STEPS_PER_BYTE_MAX) * bytes;
+}
+
+struct slice split_regex_source(const struct split_regex *r)
+{
+    return r->source;
+}
+
 /* ---- matching ---- */
 
 struct matching {
     const struct split_regex *r;
     const struct split_text *in;
-    size_t steps, look;
+    struct split_budget *budget;
+    int error;
 };
+
+/* Takes the steps until the next look from the budget. False: m->error. */
+static bool look(struct matching *m)
+{
+    struct split_budget *b = m->budget;
+    m->error = wanted_look(b->wanted);
+    if (m->error == 0 && b->steps == 0) {
+        b->over = m->r;
+        m->error = -ELOOP;
+    }
+    if (m->error)
+        return false;
+    b->look = (uint32_t)MIN_OF(b->steps, (uint64_t)STEPS_PER_LOOK);
+    b->steps -= b->look;
+    return true;
+}
+
+static inline bool step(struct matching *m)
+{
+    if (m->budget->look == 0 && !look(m))
+        return false;
+    m->budget->look--;
+    return true;
+}
 
 /* The items that follow a group. */
 struct rest {
@@ -99,8 +150,8 @@ static size_t match_set(struct matching *m, const struct regex_alt *alt, uint32_
         bytes = split_text_next(m->in, end, &code);
         if (!regex_set_has(m->r, i->set, code))
             break;
-        if (wanted_pass(m->in->wanted, m->steps++, &m->look) < 0)
-            return CANCELLED;
+        if (!step(m))
+            return STOPPED;
     }
     if (count < i->min)
         return NO_MATCH;
@@ -108,8 +159,6 @@ static size_t match_set(struct matching *m, const struct regex_alt *alt, uint32_
         size_t found = match(m, alt, item + 1, end, rest);
         if (found != NO_MATCH || count == i->min || i->possessive)
             return found;
-        if (wanted_pass(m->in->wanted, m->steps++, &m->look) < 0)
-            return CANCELLED;
     }
 }
 
@@ -121,19 +170,21 @@ static size_t match_alts(struct matching *m, const struct regex_item *i, size_t 
     return found;
 }
 
-/* The end of a match of the items from `item` on and of `rest`; NO_MATCH, CANCELLED. */
+/* The end of a match of the items from `item` on and of `rest`; NO_MATCH, STOPPED. */
 static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t item, size_t at,
                     const struct rest *rest)
 {
     if (item == alt->item_count)
         return rest ? match(m, rest->alt, rest->item, at, rest->next) : at;
+    if (!step(m))
+        return STOPPED;
     const struct regex_item *i = &m->r->items[alt->item + item];
     if (i->kind == ITEM_SET)
         return match_set(m, alt, item, at, rest);
     if (i->kind == ITEM_AHEAD) {
         size_t ahead = match_alts(m, i, at, NULL);
-        if (ahead == CANCELLED || (ahead == NO_MATCH) != i->negated)
-            return ahead == CANCELLED ? CANCELLED : NO_MATCH;
+        if (ahead == STOPPED || (ahead == NO_MATCH) != i->negated)
+            return ahead == STOPPED ? STOPPED : NO_MATCH;
         return match(m, alt, item + 1, at, rest);
     }
     if (i->kind == ITEM_END) {
@@ -147,18 +198,18 @@ static size_t match(struct matching *m, const struct regex_alt *alt, uint32_t it
 
 struct split_match split_regex_find(const struct split_regex *r, const struct split_text *in, size_t from)
 {
-    struct matching m = {.r = r, .in = in};
+    struct matching m = {.r = r, .in = in, .budget = in->budget};
     const struct regex_item whole = {.alt = r->top, .alt_count = r->top_count};
     uint32_t code;
     for (unsigned bytes; from < in->text.len; from += bytes) {
         bytes = split_text_next(in, from, &code);
-        if (wanted_pass(in->wanted, m.steps++, &m.look) < 0)
-            return (struct split_match){.error = wanted_look(in->wanted)};
+        if (!step(&m))
+            return (struct split_match){.error = m.error};
         if (code < 0x80 && !((r->starts[code / 64] >> code % 64) & 1))
             continue;
         size_t end = match_alts(&m, &whole, from, NULL);
-        if (end == CANCELLED)
-            return (struct split_match){.error = wanted_look(in->wanted)};
+        if (end == STOPPED)
+            return (struct split_match){.error = m.error};
         if (end != NO_MATCH && end > from)
             return (struct split_match){from, end, 0};
     }

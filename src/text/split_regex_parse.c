@@ -492,7 +492,13 @@ static int begin(struct parsing *p, struct arena *a)
         return err_set(p->e, -EINVAL, "a regex has %zu bytes; 1 to %d of UTF-8 can be used", p->s.len,
                        SPLIT_REGEX_BYTES_MAX);
     p->r = new_regex(a);
-    return p->r ? 0 : err_set(p->e, -ENOMEM, "no memory for a regex");
+    struct slice source = slice_sub(p->s, 0, 200);
+    source.len = utf8_valid_bytes(source);
+    char *copy = p->r ? arena_strndup(a, source.ptr, source.len) : NULL;
+    if (!copy)
+        return err_set(p->e, -ENOMEM, "no memory for a regex");
+    p->r->source = (struct slice){copy, source.len};
+    return 0;
 }
 
 int split_regex_compile(struct arena *a, struct slice pattern, struct split_regex **ret, struct err *e)

@@ -49,6 +49,7 @@ struct split_regex {
     struct regex_alt *alts;
     uint32_t item_count, set_count, part_count, alt_count;
     uint32_t top, top_count; /* alternatives of the whole expression */
+    struct slice source;     /* its first bytes, for messages */
     uint64_t starts[2];      /* ASCII characters with which a match can start */
 };
 

@@ -150,8 +150,8 @@ static inline uint32_t tmpl_depth(const struct tmpl_value *v)
     return v->type == TMPL_SEQ ? v->list->depth : v->type == TMPL_DICT_VALUE ? v->dict->depth : 0;
 }
 
-/* A JSON value as a value; its strings are borrowed. `depth`: of the containers around it. False: no memory or
- * too deep. */
+/* A JSON value as a value; its strings are borrowed. `depth` counts the containers around it. False: no
+ * memory or too deep. */
 bool tmpl_from_json(struct arena *a, const json_t *json, uint32_t depth, struct tmpl_value *ret);
 
 bool tmpl_truthy(const struct tmpl_value *v);

@@ -236,6 +236,7 @@ struct encoding {
     const struct tokenizer *t;
     struct arena *scratch;
     const struct wanted *wanted;
+    struct split_budget budget; /* of all its patterns */
     struct bpe_ids out;
     struct piece_ids known;
     bool first;        /* nothing stands before the text that is walked next */
@@ -289,7 +290,7 @@ static int encode_piece(void *arg, const struct pretok_piece *p)
 
 static int encode_pieces(struct encoding *e, struct slice text)
 {
-    const struct pretok_run run = {&e->t->pretok, e->scratch, e->wanted, encode_piece, e};
+    const struct pretok_run run = {&e->t->pretok, e->scratch, &e->budget, encode_piece, e};
     const struct pretok_piece piece = {.text = text, .first = e->first};
     e->first = false;
     return pretok_pieces(&run, &piece);
@@ -317,7 +318,7 @@ static int encode_between(struct encoding *e, struct slice text, bool added)
 {
     size_t mark = arena_mark(e->scratch);
     const char *begin = e->text, *ptr = text.ptr;
-    int r = normalizer_run(&e->t->normalizer, e->scratch, text, e->wanted, &text);
+    int r = normalizer_run(&e->t->normalizer, e->scratch, text, &e->budget, &text);
     if (text.ptr != ptr)
         e->text = NULL;
     if (r == 0 && (!added || e->t->added_normalized.count == 0))
@@ -400,6 +401,7 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
                           .first = true,
                           .text = text.ptr,
                           .marks = opts->marks};
+    split_budget_init(&en.budget, opts->wanted);
     size_t mark = arena_mark(scratch);
     if (r == 0 && text.len >= KNOWN_FROM)
         r = piece_ids_init(&en.known, scratch);
@@ -416,6 +418,9 @@ int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct sl
         return err_set(e, r, "the text has more than %zu tokens", ids_max);
     if (r == -EINVAL)
         return err_set(e, r, "the text has a character for which the tokenizer has no token");
+    if (r == -ELOOP)
+        return err_set(e, r, "the pattern \"%.*s\" of the tokenizer takes too many steps",
+                       SLICE_ARGS(split_regex_source(en.budget.over)));
     if (r == -ENOMEM)
         return err_set(e, r, "no memory to tokenize %zu bytes", text.len);
     if (r < 0)

@@ -105,8 +105,8 @@ size_t tokenizer_bytes_max(const struct tokenizer *t, size_t tokens);
  * linear otherwise. `scratch` is rewound before returning. It needs up to 19 bytes per byte of text that is
  * not NFC (27 for NFKC), or 3 and 32 per byte of the longest piece, and 128 KiB from 2 KiB of text on. 0.
  * -E2BIG: more than `ids_max` tokens, or more than TOKENIZER_TEXT_BYTES_MAX bytes. -EINVAL: not UTF-8.
- * -ENOMEM. -ECANCELED or -ETIME from opts->wanted. On failure *count is untouched, but ids[] and marks are
- * not. */
+ * -ENOMEM. -ELOOP: a pattern of the tokenizer takes too many steps, in proportion to the text; `e` has it.
+ * -ECANCELED or -ETIME from opts->wanted. On failure *count is untouched, but ids[] and marks are not. */
 int tokenizer_encode(const struct tokenizer *t, struct arena *scratch, struct slice text,
                      const struct tokenizer_opts *opts, uint32_t *ids, size_t ids_max, size_t *count,
                      struct err *e);

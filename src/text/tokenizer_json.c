@@ -300,7 +300,9 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
     struct added_token *raw = ARENA_ARRAY(a, struct added_token, count);
     struct added_token *normalized = ARENA_ARRAY(a, struct added_token, count);
     struct token_bound_opts bound = bound_opts(t);
+    struct split_budget budget;
     uint32_t raw_count = 0, normalized_count = 0;
+    split_budget_init(&budget, NULL);
     if (!all || !raw || !normalized)
         return tokenizer_no_memory(e);
     for (size_t i = 0; i < count; i++) {
@@ -317,7 +319,11 @@ static int read_added(struct tokenizer *t, struct arena *a, const json_t *list, 
             raw[raw_count++] = token;
             continue;
         }
-        if (normalizer_run(&t->normalizer, a, token.content, NULL, &token.content) < 0)
+        int r = normalizer_run(&t->normalizer, a, token.content, &budget, &token.content);
+        if (r == -ELOOP)
+            return err_set(e, r, "the pattern \"%.*s\" takes too many steps on the added tokens",
+                           SLICE_ARGS(split_regex_source(budget.over)));
+        if (r < 0)
             return tokenizer_no_memory(e);
         if (token.content.len == 0)
             continue;

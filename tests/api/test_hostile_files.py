@@ -1,14 +1,15 @@
-"""Generated files of models: damaged, replaced by a non-file, or by templates without an end. A load ends
-with a message, other models are served, and afterwards the ledger is as before."""
+"""Generated files of models: damaged, replaced by a non-file, or with templates and patterns without an end.
+A load ends with a message, other models are served, and afterwards the ledger is as before."""
 
 import contextlib
+import json
 import os
 import threading
 import time
 
 import pytest
 
-from conftest import MODEL, TOP, Server
+from conftest import MODEL, TOP, Server, refused
 from hostile import answered, draws, post, unharmed
 from hostile_files import changed_json, changed_weights, complete, copy_of, damaged, load, unload
 
@@ -195,3 +196,44 @@ def test_what_is_no_file_or_stops_to_be_one_while_it_is_read(models):
             if loaded or any(m["id"] == "text" and m["state"] == "ready" for m in models.http.get("/v1/models").json()["data"]):
                 unload(models, "text")
     print(whole, "were loaded")
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("walk", ["ns.a == ns.b", "ns.a in [ns.b]", "[ns.a, ns.b]|sort", "ns.a|tojson", "ns.a", "{ns.a: 1}"])
+@pytest.mark.parametrize("around", ["[ns.%s]", "(ns.%s,)", "{'k': ns.%s}"])
+def test_a_template_that_nests_values_without_an_end(models, around, walk):
+    with others_served(models):
+        file = copy_of(models.top / "text", MODEL, "chat_template.jinja") / "chat_template.jinja"
+        file.write_text("{% set ns = namespace(a=0, b=0) %}{% for i in range(50000) %}{% set ns.a = " + around % "a" + " %}{% set ns.b = " + around % "b" + " %}{% endfor %}{{ " + walk + " }}")
+        assert load(models, "text")
+        reply = models.http.post("/v1/chat/completions", json={"model": "text", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2})
+        refused(reply, 400, "template_limit", "nests values deeper than 256")
+        unload(models, "text")
+
+
+# ---- patterns ----
+
+PATTERNS = [r"\w*\w*\w*\w*\w*\w*!|\s+", "[a-z]?" * 30 + r"!|\s+", r"\w{1,50}\w{1,50}\w{1,50}\w{1,50}!|\s+", r"(?=\w*\w*\w*\w*!)\w+|\s+", r"(?:\w*|\d*)(?:\w*|\d*)(?:\w*|\d*)(?:\w*|\d*)!|\s+",
+            "(?:a|[ab])" * 30 + r"!|\s+"]
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("where", ["pre_tokenizer", "normalizer"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_tokenizer_whose_pattern_goes_back_and_forth(models, where, pattern):
+    """The pattern is named; what it can read it reads."""
+    with others_served(models):
+        folder = copy_of(models.top / "text", MODEL, "tokenizer.json")
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        if where == "normalizer":
+            tokenizer["normalizer"] = {"type": "Replace", "pattern": {"Regex": pattern}, "content": "x"}
+        else:
+            bytes_of = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+            tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}, bytes_of]}
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        assert load(models, "text")
+        for path in ("/v1/completions", "/tokenize"):
+            reply = models.http.post(path, json={"model": "text", "prompt": "a" * 2000 + " b"})
+            refused(reply, 400, "tokenizer_limit", f'The tokenizer of the model "text" cannot take this prompt: the pattern "{pattern[:200]}')
+            assert models.http.post(path, json={"model": "text", "prompt": "a b! " * 20}).status_code == 200
+        unload(models, "text")

@@ -1,7 +1,7 @@
-/* Values of templates, built by a program of bytes: each byte is an operation on a few registers, which makes a
- * value, nests one, or walks over two of them. Invariants: no crash, also where values are as deep as they may
- * be or share their parts; nothing is deeper than the bound; equality has both directions; printing and JSON
- * repeat; a run that ends has a message, and makes and walks nothing more. */
+/* Values of templates, built by a program of bytes: each byte is an operation on a few registers, which makes
+ * a value, nests one, or walks over two of them. Invariants: no crash, also where values are as deep as they
+ * may be or share their parts; nothing is deeper than the bound; equality has both directions; printing and
+ * JSON repeat; a run that ends has a message, and makes and walks nothing more. */
 #include "base/check.h"
 #include "text/tmpl_eval.h"
 

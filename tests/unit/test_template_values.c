@@ -11,12 +11,12 @@
 
 /* Makes `depth` lists or dicts around nothing, as ns.a and ns.b. */
 #define NEST(around, depth)                                                                                  \
-    "{% set ns = namespace(a=0, b=0) %}{% for i in range(" depth ") %}{% set ns.a = " around(ns.a)            \
-    "%}{% set ns.b = " around(ns.b) "%}{% endfor %}"
-#define LIST(x) "[" #x "]"
+    "{% set ns = namespace(a=0, b=0) %}{% for i in range(" depth                                             \
+    ") %}{% set ns.a = " around(ns.a) "%}{% set ns.b = " around(ns.b) "%}{% endfor %}"
+#define LIST(x)  "[" #x "]"
 #define TUPLE(x) "(" #x ",)"
-#define DICT(x) "{'k': " #x "}"
-#define KEY(x) "{(" #x ",): 1}.keys()|list"
+#define DICT(x)  "{'k': " #x "}"
+#define KEY(x)   "{(" #x ",): 1}.keys()|list"
 
 /* 0 with the text in `ret`, or the error with its message. */
 static int render(const char *source, const struct chat_template_limits *limits, char ret[static 256])
@@ -43,14 +43,17 @@ static int render(const char *source, const struct chat_template_limits *limits,
 
 TEST(a_value_is_at_most_so_deep)
 {
-    static const char *const deepest[] = {NEST(LIST, "256") "{{ ns.a == ns.b }}",
-                                          NEST(TUPLE, "256") "{{ ns.a == ns.b }}",
-                                          NEST(DICT, "256") "{{ ns.a == ns.b }}",
-                                          NEST(KEY, "128") "{{ ns.a == ns.b }}"};
-    static const char *const deeper[] = {
-        NEST(LIST, "257"), NEST(TUPLE, "257"), NEST(DICT, "257"), NEST(KEY, "129"),
-        NEST(LIST, "256") "{{ [ns.a, 1]|length }}", NEST(LIST, "256") "{{ dict(x=ns.a)|length }}",
-        NEST(LIST, "255") "{{ {'k': ns.a}.items()|length }}", NEST(LIST, "100000") "{{ ns.a == ns.b }}"};
+    static const char *const deepest[] = {
+        NEST(LIST, "256") "{{ ns.a == ns.b }}", NEST(TUPLE, "256") "{{ ns.a == ns.b }}",
+        NEST(DICT, "256") "{{ ns.a == ns.b }}", NEST(KEY, "128") "{{ ns.a == ns.b }}"};
+    static const char *const deeper[] = {NEST(LIST, "257"),
+                                         NEST(TUPLE, "257"),
+                                         NEST(DICT, "257"),
+                                         NEST(KEY, "129"),
+                                         NEST(LIST, "256") "{{ [ns.a, 1]|length }}",
+                                         NEST(LIST, "256") "{{ dict(x=ns.a)|length }}",
+                                         NEST(LIST, "255") "{{ {'k': ns.a}.items()|length }}",
+                                         NEST(LIST, "100000") "{{ ns.a == ns.b }}"};
     const struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
     char text[256];
     for (size_t i = 0; i < COUNT_OF(deepest); i++) {
@@ -68,19 +71,25 @@ TEST(namespaces_do_not_nest)
 {
     const struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
     char text[256];
-    assert_int_equal(render("{% set n = namespace() %}{% set n.n = n %}{% for i in range(1000) %}"
-                            "{% set n.n = namespace(n=n.n) %}{% endfor %}{{ n.n == n.n }}{{ [n] == [n] }}{{ n }}",
-                            &limits, text),
-                     0);
+    assert_int_equal(
+        render("{% set n = namespace() %}{% set n.n = n %}{% for i in range(1000) %}"
+               "{% set n.n = namespace(n=n.n) %}{% endfor %}{{ n.n == n.n }}{{ [n] == [n] }}{{ n }}",
+               &limits, text),
+        0);
     assert_string_equal(text, "TrueTrue<Namespace>");
 }
 
 /* Two values of 2^200 paths each: the steps bound a walk, too. */
 TEST(walks_over_shared_parts_count_as_work)
 {
-    static const char *const walks[] = {"{{ ns.a == ns.b }}",    "{{ ns.a|tojson }}",       "{{ ns.a }}",
-                                        "{{ [ns.a, ns.b]|sort }}", "{{ ns.a in [ns.b] }}", "{{ [ns.a]|join }}",
-                                        "{{ {ns.a: 1}[ns.b] }}", "{{ [ns.a, ns.b]|unique|list }}"};
+    static const char *const walks[] = {"{{ ns.a == ns.b }}",
+                                        "{{ ns.a|tojson }}",
+                                        "{{ ns.a }}",
+                                        "{{ [ns.a, ns.b]|sort }}",
+                                        "{{ ns.a in [ns.b] }}",
+                                        "{{ [ns.a]|join }}",
+                                        "{{ {ns.a: 1}[ns.b] }}",
+                                        "{{ [ns.a, ns.b]|unique|list }}"};
     struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
     limits.steps_max = 200000;
     for (size_t i = 0; i < COUNT_OF(walks); i++) {
@@ -110,8 +119,13 @@ TEST(a_walk_ends_where_its_result_is_not_wanted)
 /* The deepest value is walked in the deepest calls. */
 static void *walk_deep(void *arg)
 {
-    static const char *const walks[] = {"ns.a == ns.b", "ns.a|tojson", "ns.a|tojson(indent=1)|length", "ns.a ~ ns.b",
-                                        "[ns.a, ns.b]|sort|length", "ns.a in [ns.b]", "[ns.a, ns.b]|unique|list|length"};
+    static const char *const walks[] = {"ns.a == ns.b",
+                                        "ns.a|tojson",
+                                        "ns.a|tojson(indent=1)|length",
+                                        "ns.a ~ ns.b",
+                                        "[ns.a, ns.b]|sort|length",
+                                        "ns.a in [ns.b]",
+                                        "[ns.a, ns.b]|unique|list|length"};
     static const char *const makes[] = {NEST(TUPLE, "254"), NEST(LIST, "254"), NEST(DICT, "254")};
     struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
     (void)arg;
@@ -119,7 +133,9 @@ static void *walk_deep(void *arg)
         char source[1024], text[256];
         if (i % COUNT_OF(makes) == 2 && strstr(walks[i / COUNT_OF(makes)], "sort"))
             continue; /* dicts have no order */
-        snprintf(source, sizeof(source), "%s{%% macro f(x) %%}{%% set y = %s %%}{%% call f(1) %%}{{ caller() }}{%% endcall %%}{%% endmacro %%}{{ f(1) }}",
+        snprintf(source, sizeof(source),
+                 "%s{%% macro f(x) %%}{%% set y = %s %%}{%% call f(1) %%}{{ caller() }}{%% endcall %%}{%% "
+                 "endmacro %%}{{ f(1) }}",
                  makes[i % COUNT_OF(makes)], walks[i / COUNT_OF(makes)]);
         assert_int_equal(render(source, &limits, text), -E2BIG);
         assert_string_equal(text, "the chat template nests too deeply");

@@ -104,8 +104,9 @@ TEST(a_refusal_quotes_no_text_of_a_body)
 {
     struct trace_refusal ret;
     struct reject why = {0};
-    reject_set(&why, REJECT_INVALID_JSON, NULL,
-               "The body is not valid JSON: premature end of input near '\"a secret (line 7' (line 1, column 64).");
+    reject_set(
+        &why, REJECT_INVALID_JSON, NULL,
+        "The body is not valid JSON: premature end of input near '\"a secret (line 7' (line 1, column 64).");
     trace_refusal_of(&ret, 400, &why);
     assert_string_equal(ret.message,
                         "The body is not valid JSON: premature end of input (line 1, column 64).");

@@ -1,0 +1,196 @@
+/* Searches that go back and forth end with their budget; searches of patterns in use never need it. */
+#include "test.h"
+
+#include "base/check.h"
+#include "text/split_regex.h"
+
+#include <errno.h>
+
+static const char *const backtracking[] = {
+    "\\w*\\w*\\w*\\w*!|\\s+",
+    "\\w*\\w*\\w*\\w*\\w*\\w*\\w*\\w*!|\\s+",
+    "[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?["
+    "a-z]?[a-z]?"
+    "[a-z]?[a-z]?[a-z]?[a-z]?[a-z]?!|\\s+",
+    "\\w{1,50}\\w{1,50}\\w{1,50}\\w{1,50}!|\\s+",
+    "(?=\\w*\\w*\\w*\\w*!)\\w+|\\s+",
+    "(?!\\w*\\w*\\w*\\w*!)[^!]+|\\s+",
+    "(?:\\w*|\\d*)(?:\\w*|\\d*)(?:\\w*|\\d*)(?:\\w*|\\d*)(?:\\w*|\\d*)!|\\s+",
+    "(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?(?"
+    ":a)?(?:a)?"
+    "(?:a)?(?:a)?(?:a)?(?:a)?(?:a)?!|\\s+",
+    "(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w)"
+    ")"
+    "(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))(?:a|(?:a|\\w))!|\\s+",
+};
+
+#define WORD "[^\\r\\n\\p{L}\\p{N}]?"
+#define REST "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+static const char *const in_use[] = {
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|" WORD "\\p{L}+|" REST,
+    WORD
+    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|" WORD
+    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|" REST,
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+    "?[\\p{P}\\p{S}]+"
+    "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    "[\\p{Han}]+|" WORD
+    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+|" WORD
+    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*|" REST,
+};
+
+static struct split_regex *compile(struct arena *a, const char *pattern)
+{
+    struct err e = {{0}};
+    struct split_regex *r = NULL;
+    if (split_regex_compile(a, slice_of(pattern), &r, &e) < 0)
+        fail_msg("%s: %s", pattern, e.text);
+    return r;
+}
+
+/* Finds all matches. 0, or the error that ended the search; *taken: its steps. */
+static int search(const struct split_regex *r, struct slice text, struct split_budget *b, uint64_t *taken)
+{
+    struct split_match m = {0};
+    uint64_t all = b->steps + b->look;
+    const struct split_text in = {text, false, b};
+    for (size_t from = 0; m.error == 0 && from < text.len; from = m.end) {
+        m = split_regex_find(r, &in, from);
+        if (m.error == 0 && m.start == m.end)
+            break;
+    }
+    *taken = all - b->steps - b->look;
+    return m.error;
+}
+
+static struct slice repeated(const char *part, size_t bytes)
+{
+    size_t len = strlen(part);
+    char *text = malloc(bytes + len);
+    assert_non_null(text);
+    for (size_t at = 0; at < bytes; at += len)
+        memcpy(text + at, part, len);
+    return (struct slice){text, bytes - bytes % len};
+}
+
+TEST(a_search_that_goes_back_ends_with_its_budget)
+{
+    struct arena *a;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    for (size_t i = 0; i < COUNT_OF(backtracking); i++) {
+        struct split_regex *r = compile(a, backtracking[i]);
+        assert_true(slice_starts(slice_of(backtracking[i]), split_regex_source(r)));
+        for (size_t bytes = 300; bytes <= 30000; bytes *= 10) {
+            struct slice text = repeated("a", bytes);
+            struct split_budget b;
+            uint64_t taken;
+            split_budget_init(&b, NULL);
+            split_budget_add(&b, r, bytes);
+            uint64_t most = b.steps;
+            assert_true(most < 70000 + 256 * bytes);
+            if (search(r, text, &b, &taken) != -ELOOP)
+                fail_msg("%s: took %llu of %llu steps", backtracking[i], (unsigned long long)taken,
+                         (unsigned long long)most);
+            assert_ptr_equal(b.over, r);
+            assert_int_equal(taken, most);
+            free((char *)text.ptr);
+        }
+    }
+    arena_free(a);
+}
+
+TEST(a_short_text_may_take_the_square_of_its_length)
+{
+    struct arena *a;
+    uint64_t taken;
+    struct split_budget b;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    struct split_regex *r = compile(a, "\\w+!|\\s+");
+    split_budget_init(&b, NULL);
+    split_budget_add(&b, r, 200);
+    struct slice text = repeated("a", 200);
+    assert_int_equal(search(r, text, &b, &taken), 0);
+    assert_in_range(taken, 200 * 200, 3 * 200 * 200);
+    free((char *)text.ptr);
+    arena_free(a);
+}
+
+TEST(a_budget_is_shared_by_all_pieces_of_a_text)
+{
+    struct arena *a;
+    uint64_t taken = 0, all = 0;
+    struct split_budget b;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    struct split_regex *r = compile(a, backtracking[0]);
+    split_budget_init(&b, NULL);
+    int error = 0;
+    for (int i = 0; i < 1000 && error == 0; i++, all += taken) {
+        struct slice text = repeated("a", 20);
+        split_budget_add(&b, r, 20);
+        error = search(r, text, &b, &taken);
+        free((char *)text.ptr);
+    }
+    assert_int_equal(error, -ELOOP);
+    assert_true(all < 70000 + 256 * 20 * 1000);
+    arena_free(a);
+}
+
+/* Long runs of one kind of character, and mixtures that make each alternative read much and go back. */
+TEST(a_pattern_in_use_takes_a_fraction_of_its_budget)
+{
+    static const char *const parts[] = {"a",
+                                        "A",
+                                        " ",
+                                        "\n",
+                                        "\t",
+                                        "1",
+                                        "!",
+                                        "'",
+                                        "Aa",
+                                        "aA",
+                                        "a ",
+                                        " a",
+                                        "  a",
+                                        "\n ",
+                                        " \n",
+                                        "\xe4\xb8\xad",
+                                        "\xe4\xb8\xad"
+                                        "A",
+                                        "\xcc\x81",
+                                        "A\xcc\x81",
+                                        "a\xe4\xb8\xad"
+                                        "1 ",
+                                        "'s",
+                                        "'l",
+                                        "don't ",
+                                        "12 ",
+                                        "-/",
+                                        "/\n",
+                                        "     x",
+                                        "\r\n\r\n  ",
+                                        "\xf0\x9f\x98\x80",
+                                        "\xc7\x85",
+                                        "int x = 1; "};
+    enum { BYTES = 100000 };
+    struct arena *a;
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    for (size_t i = 0; i < COUNT_OF(in_use); i++) {
+        struct split_regex *r = compile(a, in_use[i]);
+        for (size_t k = 0; k < COUNT_OF(parts); k++) {
+            struct slice text = repeated(parts[k], BYTES);
+            struct split_budget b;
+            uint64_t taken;
+            split_budget_init(&b, NULL);
+            split_budget_add(&b, r, text.len);
+            uint64_t most = b.steps;
+            if (search(r, text, &b, &taken) < 0 || taken > most / 3)
+                fail_msg("pattern %zu on \"%s\": %llu of %llu steps", i, parts[k], (unsigned long long)taken,
+                         (unsigned long long)most);
+            free((char *)text.ptr);
+        }
+    }
+    arena_free(a);
+}
+
+TEST_MAIN()
