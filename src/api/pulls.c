@@ -178,7 +178,7 @@ static bool read_body(struct slice body, struct hub_child_opts *o, char model[],
     if (!json_is_object(order))
         reject_set(why, REJECT_INVALID_JSON, NULL, "The body is no JSON object with \"model\".");
     else if (!text || !hub_name_parse(text, &name))
-        reject_value(why, "model", "model is the name of a model at the hub: ORG/NAME or ORG/NAME@REVISION.");
+        reject_value(why, "model", "model is the name of a model at the hub: ORG/NAME[@REVISION][:QUANT].");
     else if (anyway && !json_is_boolean(anyway))
         reject_value(why, "anyway", "anyway is true or false.");
     if (!why->kind) {

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* ORG/NAME, or the only NAME of the cache. */
+/* ORG/NAME[:QUANT], or the only NAME[:QUANT] of the cache. */
 static int find(const char *cache, const char *id, struct hub_name *ret, struct err *e)
 {
     if (hub_name_parse(id, ret))
@@ -16,7 +16,7 @@ static int find(const char *cache, const char *id, struct hub_name *ret, struct 
     if (strchr(id, '/'))
         return err_set(e, -EINVAL, "%s is no name of a model in the hub's cache; plateau models lists them",
                        id);
-    return hub_cache_find(cache, id, ret, e);
+    return hub_cache_find_name(cache, id, ret, e);
 }
 
 static bool says_yes(void)
@@ -29,21 +29,23 @@ static bool says_yes(void)
 
 int models_remove(const char *id, bool yes, struct err *e)
 {
-    char cache[HUB_PATH_BYTES];
+    char cache[HUB_PATH_BYTES], text[HUB_NAME_BYTES];
     struct hub_name name;
     uint64_t bytes = 0;
     int r = hub_cache_dir(cache, e);
     if (r == 0)
         r = find(cache, id, &name, e);
     if (r == 0)
+        hub_name_text(&name, text);
+    if (r == 0)
         r = hub_remove_bytes(cache, &name, &bytes, e);
     if (r < 0)
         return r;
     if (!yes && !isatty(STDIN_FILENO))
-        return err_set(e, -EPERM, "%s has %s in the hub's cache; --yes removes it without a question",
-                       name.id, bytes_text(bytes).text);
+        return err_set(e, -EPERM, "%s has %s in the hub's cache; --yes removes it without a question", text,
+                       bytes_text(bytes).text);
     if (!yes) {
-        printf("Remove %s (%s, all revisions) from %s? [y/N] ", name.id, bytes_text(bytes).text, cache);
+        printf("Remove %s (%s, all revisions) from %s? [y/N] ", text, bytes_text(bytes).text, cache);
         output_flush();
         if (!says_yes())
             return err_set(e, -EPERM, "nothing was removed");
@@ -51,6 +53,6 @@ int models_remove(const char *id, bool yes, struct err *e)
     r = hub_remove(cache, &name, &bytes, e);
     if (r < 0)
         return err_prefix(e, r, "removed %s, but not all of it", bytes_text(bytes).text);
-    printf("Removed %s: %s\n", name.id, bytes_text(bytes).text);
+    printf("Removed %s: %s\n", text, bytes_text(bytes).text);
     return 0;
 }

@@ -257,13 +257,15 @@ struct sum {
     struct device_choices measured;
 };
 
-/* What holds for the model, by the file's section for its id or its directory. */
+/* What holds for the model, by the file's section for its id, with or without the organisation, or for its
+ * directory. */
 static int options_of(const struct settings *o, const char *dir, const char *id, struct settings *ret,
                       struct err *e)
 {
-    const char *section;
+    const char *section, *slash = strchr(id, '/');
     for (uint32_t i = 0; (section = settings_section(o, i)); i++)
-        if (strcmp(section, id) == 0 || strcmp(section, dir) == 0)
+        if (strcmp(section, id) == 0 || strcmp(section, dir) == 0 ||
+            (slash && strcmp(section, slash + 1) == 0))
             break;
     return settings_of_model(o, section, ret, e);
 }
@@ -333,7 +335,7 @@ static int plan_directory(const struct settings *o, const char *dir, const char 
 
 struct at_hub {
     const struct settings *o;
-    const char *id;
+    const struct hub_name *name;
     struct sum *sum;
     struct buf *json;
     bool headers; /* came: what fails then is the plan */
@@ -345,32 +347,44 @@ static int stop_if_interrupted(void *arg, const struct hub_progress *p)
     return interrupt_pending();
 }
 
-static int plan_headers(void *arg, const char *dir, uint64_t bytes, struct err *e)
+static int plan_headers(void *arg, const struct hub_name *name, const char *path, uint64_t bytes,
+                        struct err *e)
 {
     struct at_hub *a = arg;
-    char why[sizeof(e->text)];
+    char why[sizeof(e->text)], id[HUB_NAME_BYTES], text[HUB_NAME_BYTES];
+    struct hub_name main = *name;
+    snprintf(main.revision, sizeof(main.revision), "main");
+    hub_name_text(&main, id);
+    hub_name_text(name, text);
     a->headers = true;
     if (!a->o->json)
-        printf("%s is at the hub, %s to fetch: plateau pull %s\n\n", a->id, bytes_text(bytes).text, a->id);
-    int r = plan_directory(a->o, dir, a->id, a->sum, a->json, e);
+        printf("%s is at the hub, %s to fetch: plateau pull %s\n\n", text, bytes_text(bytes).text, text);
+    int r = plan_directory(a->o, path, id, a->sum, a->json, e);
     if (r < 0) {
-        pull_plain_reason(e->text, dir, why, sizeof(why));
-        err_set(e, r, "%s: %s", a->id, why);
+        pull_plain_reason(e->text, path, why, sizeof(why));
+        err_set(e, r, "%s: %s", text, why);
     }
     return r;
+}
+
+static void show_several(void *arg, const struct hub_ggufs *g)
+{
+    const struct at_hub *a = arg;
+    pull_plan_show_several(a->o, "plan", a->name, g);
 }
 
 /* From its list of files and the headers of its weights. */
 static int plan_at_hub(const struct settings *o, const struct hub_name *name, struct sum *sum,
                        struct buf *json, struct err *e)
 {
-    char cache[HUB_PATH_BYTES];
+    char cache[HUB_PATH_BYTES], text[HUB_NAME_BYTES];
     struct hub_pulled pulled;
-    struct at_hub a = {.o = o, .id = name->id, .sum = sum, .json = json};
+    struct at_hub a = {.o = o, .name = name, .sum = sum, .json = json};
     const struct hub_pull_opts opts = {.cache = cache,
                                        .name = *name,
                                        .stall_s = o->pull.stall_s,
                                        .plans_only = true,
+                                       .several = show_several,
                                        .planned = plan_headers,
                                        .progress = stop_if_interrupted,
                                        .arg = &a};
@@ -378,18 +392,17 @@ static int plan_at_hub(const struct settings *o, const struct hub_name *name, st
     interrupt_catch();
     if (r < 0)
         return r;
-    const bool main = strcmp(name->revision, "main") == 0;
     r = hub_pull(&opts, &pulled, e);
-    if (r < 0 && r != -ECANCELED && !a.headers)
-        err_prefix(e, r, "%s%s%s is not on this machine, and not read from the hub", name->id,
-                   main ? "" : "@", main ? "" : name->revision);
+    hub_name_text(name, text);
+    if (r < 0 && r != -ECANCELED && r != -ENOTUNIQ && !a.headers)
+        err_prefix(e, r, "%s is not on this machine, and not read from the hub", text);
     return r;
 }
 
 static int plan_one(const struct settings *o, const char *model, struct sum *sum, struct buf *json,
                     struct err *e)
 {
-    char dir[4096], id[256];
+    char dir[RUNTIME_DIR_BYTES], id[RUNTIME_ID_BYTES];
     struct hub_name name;
     int r = runtime_find_model(model, NULL, dir, id, e);
     if ((r == -ENOENT || r == -ENODATA) && model && hub_name_parse(model, &name) && !hub_is_offline())

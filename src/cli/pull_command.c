@@ -20,7 +20,8 @@
 
 struct screen {
     const struct settings *settings;
-    const char *model;
+    const struct hub_name *name;
+    const char *model; /* its text */
     bool terminal, drawn;
     uint64_t started_ns, said_ns;
     uint64_t first_bytes; /* that were there at the start of fetching */
@@ -107,20 +108,31 @@ static int show(void *arg, const struct hub_progress *p)
     return interrupt_pending() || output_failed();
 }
 
-static int planned(void *arg, const char *dir, uint64_t bytes, struct err *e)
+static int planned(void *arg, const struct hub_name *name, const char *path, uint64_t bytes, struct err *e)
+{
+    struct screen *s = arg;
+    char model[HUB_NAME_BYTES];
+    hub_name_text(name, model);
+    erase(s);
+    return pull_plan_show(s->settings, model, path, bytes, s->settings->pull.anyway, e);
+}
+
+static void show_several(void *arg, const struct hub_ggufs *g)
 {
     struct screen *s = arg;
     erase(s);
-    return pull_plan_show(s->settings, s->model, dir, bytes, s->settings->pull.anyway, e);
+    pull_plan_show_several(s->settings, "pull", s->name, g);
 }
 
 static void say_done(const struct screen *s, const struct hub_pulled *p)
 {
+    char model[HUB_NAME_BYTES];
+    hub_name_text(&p->name, model);
     if (s->settings->json) {
         struct buf b;
         buf_init(&b, 65536, NULL);
         buf_puts(&b, "{\"event\":\"done\"");
-        json_write_member(&b, "model", s->model);
+        json_write_member(&b, "model", model);
         json_write_member(&b, "commit", p->commit);
         json_write_member(&b, "path", p->snapshot);
         buf_printf(&b, ",\"bytes\":%llu,\"fetched\":%llu,\"files\":%u}\n", (ull)p->bytes, (ull)p->fetched,
@@ -129,8 +141,8 @@ static void say_done(const struct screen *s, const struct hub_pulled *p)
         buf_done(&b);
         return;
     }
-    printf("%s is in the hub's cache: %u files, %s, of which %s were fetched now. plateau chat %s\n",
-           s->model, p->files, bytes_text(p->bytes).text, bytes_text(p->fetched).text, s->model);
+    printf("%s is in the hub's cache: %u file%s, %s, of which %s were fetched now. plateau chat %s\n", model,
+           p->files, p->files == 1 ? "" : "s", bytes_text(p->bytes).text, bytes_text(p->fetched).text, model);
 }
 
 static void say_failed(const struct screen *s, int r, struct err *e)
@@ -157,25 +169,29 @@ static void say_failed(const struct screen *s, int r, struct err *e)
 
 static int pull(struct settings *o, struct err *e)
 {
-    char cache[HUB_PATH_BYTES];
+    char cache[HUB_PATH_BYTES], model[HUB_NAME_BYTES];
     struct hub_pulled pulled;
     struct screen s = {.settings = o, .terminal = terminal_is(stderr), .started_ns = clock_now_ns()};
     s.said_ns = s.started_ns;
     struct hub_pull_opts opts = {.cache = cache,
                                  .include = o->pull.include,
                                  .stall_s = o->pull.stall_s,
+                                 .several = show_several,
                                  .planned = planned,
                                  .progress = show,
                                  .arg = &s};
     if (!o->argument)
-        return err_set(e, -EINVAL, "which model? plateau pull ORG/NAME");
+        return err_set(e, -EINVAL,
+                       "which model? plateau pull ORG/NAME, or ORG/NAME:QUANT of a GGUF repository");
     if (!hub_name_parse(o->argument, &opts.name))
-        return err_set(e, -EINVAL, "%s is no name of the hub: ORG/NAME or ORG/NAME@REVISION is expected",
+        return err_set(e, -EINVAL, "%s is no name of the hub: ORG/NAME[@REVISION][:QUANT] is expected",
                        o->argument);
     int r = hub_cache_dir(cache, e);
     if (r < 0)
         return cli_status(r, e);
-    s.model = opts.name.id;
+    hub_name_text(&opts.name, model);
+    s.name = &opts.name;
+    s.model = model;
     interrupt_catch();
     r = hub_pull(&opts, &pulled, e);
     erase(&s);

@@ -3,7 +3,10 @@
 
 #include "base/bytes_text.h"
 #include "cli/output.h"
+#include "base/check.h"
+#include "host/device_choice.h"
 #include "host/model_listing.h"
+#include "host/runtime.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -33,13 +36,13 @@ static void write_event(const char *model, uint64_t bytes, const struct model_li
     json_decref(e);
 }
 
-int pull_plan_show(const struct settings *o, const char *model, const char *dir, uint64_t bytes, bool anyway,
+int pull_plan_show(const struct settings *o, const char *model, const char *path, uint64_t bytes, bool anyway,
                    struct err *e)
 {
     struct model_listing m;
     char why[sizeof(m.why.text)];
-    model_listing_make(o, dir, model, &m);
-    pull_plain_reason(m.why.text, dir, why, sizeof(why));
+    model_listing_make(o, path, model, &m);
+    pull_plain_reason(m.why.text, path, why, sizeof(why));
     if (m.state == LISTING_REFUSED)
         return anyway ? 0
                       : err_set(e, -ENOTSUP, "%s is not served here: %s. --anyway fetches it nevertheless",
@@ -58,4 +61,59 @@ int pull_plan_show(const struct settings *o, const char *model, const char *dir,
     if (m.state == LISTING_FITS || anyway)
         return 0;
     return err_set(e, -ENOMEM, "%s. --anyway fetches it nevertheless", why);
+}
+
+/* ---- one of several ---- */
+
+/* What the process leaves to a model, on the device where it would compute. */
+static uint64_t bytes_for_model(const struct settings *o)
+{
+    struct planning p = {.settings = o, .workers = runtime_workers(o), .models = 1, .serves = true};
+    struct plan_process process;
+    struct device_choice device;
+    uint32_t domain = 0;
+    struct err ignored;
+    planning_process(&p, true, &process);
+    if (device_choose(o, &device, &ignored) < 0 ||
+        device_choice_domain(&device, &process, &domain, &ignored) < 0)
+        domain = 0;
+    const uint64_t ceiling = plan_ceiling_bytes(&process, domain), own = plan_process_bytes(&process, domain);
+    return ceiling - MIN_OF(ceiling, own);
+}
+
+static void write_several(const struct hub_name *name, const struct hub_ggufs *g, uint64_t bytes,
+                          uint32_t first)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < g->count; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:b}", "quant", g->list[i].quant, "bytes",
+                                        (json_int_t)g->list[i].bytes, "fits", g->list[i].bytes <= bytes));
+    json_t *e = json_pack("{s:s, s:s, s:o, s:s}", "event", "choices", "model", name->id, "choices", list,
+                          "suggested", g->list[first].quant);
+    json_dumpf(e, stdout, JSON_COMPACT);
+    putchar('\n');
+    output_flush();
+    json_decref(e);
+}
+
+void pull_plan_show_several(const struct settings *o, const char *command, const struct hub_name *name,
+                            const struct hub_ggufs *g)
+{
+    const uint64_t bytes = bytes_for_model(o);
+    const uint32_t first = hub_ggufs_suggest(g, bytes);
+    char text[HUB_NAME_BYTES];
+    struct hub_name one = *name;
+    if (o->json) {
+        write_several(name, g, bytes, first);
+        return;
+    }
+    fprintf(stderr, "%s has %u GGUF models; %s of memory are there for one:\n", name->id, g->count,
+            bytes_text(bytes).text);
+    for (uint32_t i = 0; i < g->count; i++)
+        fprintf(stderr, "  %-24s %10s  %s%s\n", g->list[i].quant, bytes_text(g->list[i].bytes).text,
+                g->list[i].bytes <= bytes ? "fits" : "does not fit", i == first ? "  <- if in doubt" : "");
+    memcpy(one.quant, g->list[first].quant, sizeof(one.quant));
+    hub_name_text(&one, text);
+    fprintf(stderr, "plateau %s %s\n", command, text);
 }

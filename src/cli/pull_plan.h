@@ -5,10 +5,16 @@
 #include "hub/hub_pull.h"
 #include "host/settings.h"
 
-/* One line: family, form, bytes to fetch, what serving takes at least, whether it fits. 0; or, unless
- * `anyway`, -ENOTSUP (it is not served here) and -ENOMEM (it does not fit). */
-int pull_plan_show(const struct settings *o, const char *model, const char *dir, uint64_t bytes, bool anyway,
+/* One line: family, form, bytes to fetch, what serving takes at least, whether it fits. `path` as in
+ * hub_pull_opts.planned. 0; or, unless `anyway`, -ENOTSUP (it is not served here) and -ENOMEM (it does not
+ * fit). */
+int pull_plan_show(const struct settings *o, const char *model, const char *path, uint64_t bytes, bool anyway,
                    struct err *e);
+
+/* The GGUF models of a repository, on standard error (JSON: an event on standard output): sizes, which fit in
+ * memory by their size alone, and the command `command` with the one to take if in doubt. */
+void pull_plan_show_several(const struct settings *o, const char *command, const struct hub_name *name,
+                            const struct hub_ggufs *g);
 
 /* `text` without the directory of headers in it. */
 void pull_plain_reason(const char *text, const char *dir, char *ret, size_t bytes_max);

@@ -6,6 +6,7 @@
 #include "base/slice.h"
 #include "host/model_ggufs.h"
 #include "hub/hub_cache.h"
+#include "hub/hub_ggufs.h"
 #include "weights/gguf_name.h"
 
 #include <dirent.h>
@@ -104,20 +105,36 @@ static int each_gguf(const struct folder *f, model_found_fn *found, void *arg, s
     return r;
 }
 
+/* The GGUF models of a snapshot; their vision encoders belong to them. */
+static int each_of_snapshot(const char *snapshot, const struct hub_ggufs *g, struct hub_name *name,
+                            model_found_fn *found, void *arg, struct err *e)
+{
+    char path[PATH_BYTES], id[HUB_NAME_BYTES];
+    int r = 0;
+    for (uint32_t i = 0; i < g->count && r == 0; i++) {
+        memcpy(name->quant, g->list[i].quant, sizeof(name->quant));
+        hub_name_text(name, id);
+        if (join(snapshot, g->list[i].file, path))
+            r = found(arg, path, id, e);
+    }
+    return r;
+}
+
 /* The current snapshot of one model of the hub's cache; without one, its folder. */
-static int hub_model(const char *dir, const struct hub_name *name, model_found_fn *found, void *arg,
+static int hub_model(const char *dir, const struct hub_name *hub, model_found_fn *found, void *arg,
                      struct err *e)
 {
     char snapshot[HUB_PATH_BYTES];
-    struct folder f;
-    bool whole = hub_cache_snapshot(dir, name->revision, snapshot, NULL) == 0;
-    if (!whole || folder_read(snapshot, &f) < 0)
-        return found(arg, dir, name->id, e);
-    struct contents c = contents_of(&f);
-    int r = is_model(c) || !c.gguf ? found(arg, snapshot, name->id, e) : 0;
+    struct hub_name name = *hub;
+    struct hub_ggufs g;
+    if (hub_cache_snapshot(dir, name.revision, snapshot, NULL) < 0)
+        return found(arg, dir, name.id, e);
+    int r = hub_ggufs_of_snapshot(snapshot, &g, e);
+    if (r == 0 && (g.safetensors || g.count == 0))
+        r = found(arg, snapshot, name.id, e);
     if (r == 0)
-        r = each_gguf(&f, found, arg, e);
-    folder_done(&f);
+        r = each_of_snapshot(snapshot, &g, &name, found, arg, e);
+    hub_ggufs_done(&g);
     return r;
 }
 

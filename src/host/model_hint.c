@@ -7,6 +7,7 @@
 #include "base/slice.h"
 #include "base/small_file.h"
 #include "host/model_dirs.h"
+#include "host/model_name.h"
 #include "hub/hub_cache.h"
 #include "weights/gguf_file.h"
 
@@ -46,7 +47,7 @@ static int tell_hub_folder(const char *dir, int code, struct err *e)
     char snapshot[PATH_BYTES];
     struct err why = {{0}};
     if (hub_cache_snapshot(dir, "main", snapshot, &why) < 0)
-        return err_set(e, code, "%s: %s", dir, why.text);
+        return err_set(e, code, "%s", why.text);
     return err_set(e, code, "%s is a folder of the hub's cache; the model in it is %s: name that", dir,
                    snapshot);
 }
@@ -285,6 +286,9 @@ static int tell_nothing(const char *path, int code, struct err *e)
 {
     if (strchr(path, '/'))
         return err_set(e, code, "there is no file or directory %s: " A_MODEL, path);
+    if (strcmp(path, MODEL_NAME_STARTER) == 0)
+        return err_set(e, code, "the starter model %s has not been fetched: tools/fetch-starter fetches it",
+                       path);
     return err_set(e, code,
                    "there is no file or directory %s, and no model of that name: plateau models lists those "
                    "that are here, plateau pull ORG/NAME fetches one",

@@ -3,13 +3,16 @@
 #include "host/model_place.h"
 
 #include "base/check.h"
+#include "host/model_name.h"
 #include "host/model_sources.h"
+#include "hub/hub_ggufs.h"
 #include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int keep(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
 {
@@ -18,10 +21,29 @@ static int keep(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
     return 0;
 }
 
-/* models--ORG--NAME itself, and not a snapshot in it. */
-static bool is_hub_folder(const char *path)
+/* ---- the hub's cache ---- */
+
+/* The model of a snapshot: its directory, or the GGUF file that the name chooses. */
+static int in_snapshot(const char *snapshot, const struct hub_name *name, char ret[HUB_PATH_BYTES],
+                       struct err *e)
 {
-    struct hub_name name;
+    char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
+    struct hub_ggufs g;
+    const struct hub_gguf *m = NULL;
+    int r = hub_ggufs_of_snapshot(snapshot, &g, e);
+    if (r == 0 && (name->quant[0] || (g.count > 0 && !g.safetensors)))
+        r = hub_ggufs_find(&g, name, &m, e);
+    if (r == -ENOENT)
+        err_prefix(e, r, "%s:%s is not in the hub's cache, and plateau pull %s:%s fetches it", name->id,
+                   name->quant, name->id, name->quant);
+    snprintf(path, sizeof(path), "%s%s%s", snapshot, m ? "/" : "", m ? m->file : "");
+    hub_ggufs_done(&g);
+    return r == 0 ? keep(path, ret, e) : r;
+}
+
+/* The path of a model's folder in the hub's cache, and not of a snapshot in it. */
+static bool is_hub_folder(const char *path, struct hub_name *ret)
+{
     size_t len = strlen(path);
     while (len > 0 && path[len - 1] == '/')
         len--;
@@ -30,10 +52,10 @@ static bool is_hub_folder(const char *path)
         from--;
     char last[HUB_ID_BYTES + 16];
     snprintf(last, sizeof(last), "%.*s", (int)MIN_OF(len - from, sizeof(last) - 1), path + from);
-    return hub_name_of_folder(last, &name);
+    return hub_name_of_folder(last, ret);
 }
 
-static int in_folder(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
+static int in_folder(const char *path, const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e)
 {
     char folder[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES], config[HUB_PATH_BYTES + 16];
     struct stat st;
@@ -47,26 +69,69 @@ static int in_folder(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
         return keep(folder, ret, e);
     r = hub_cache_snapshot(folder, "main", snapshot, e);
     if (r == 0)
-        return keep(snapshot, ret, e);
-    return err_prefix(e, r, "%s", path);
+        r = in_snapshot(snapshot, name, ret, e);
+    return r < 0 ? err_prefix(e, r, "%s", path) : 0;
 }
 
 int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e)
 {
-    char cache[HUB_PATH_BYTES], folder[HUB_PATH_BYTES];
+    char cache[HUB_PATH_BYTES], folder[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES], text[HUB_NAME_BYTES];
     int r = hub_cache_dir(cache, e);
     if (r == 0)
         r = hub_cache_folder(cache, name, folder, e);
     if (r == 0)
-        r = hub_cache_snapshot(folder, name->revision, ret, e);
+        r = hub_cache_snapshot(folder, name->revision, snapshot, e);
+    if (r == 0)
+        return in_snapshot(snapshot, name, ret, e);
+    hub_name_text(name, text);
     if (r == -ENOENT)
         return err_set(
             e, r,
             "%s is not a directory here and not in the hub's cache (%s): plateau pull %s fetches it "
             "from the hub%s",
-            name->id, cache, name->id, hub_is_offline() ? ", once HF_HUB_OFFLINE is not set" : "");
+            text, cache, text, hub_is_offline() ? ", once HF_HUB_OFFLINE is not set" : "");
     return r;
 }
+
+/* ---- models that come with the program ---- */
+
+int model_place_bundled(char ret[HUB_PATH_BYTES], struct err *e)
+{
+    static const char *const places[] = {"models/" MODEL_NAME_BUNDLED,
+                                         "share/plateau/models/" MODEL_NAME_BUNDLED};
+    char exe[3900];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    exe[n > 0 ? n : 0] = 0;
+    for (int up = 0; up < 2 && strrchr(exe, '/'); up++)
+        *strrchr(exe, '/') = 0;
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        snprintf(ret, HUB_PATH_BYTES, "%s/%s", exe, places[i]);
+        if (access(ret, R_OK) == 0)
+            return 0;
+    }
+    snprintf(ret, HUB_PATH_BYTES, "%s/%s", PLATEAU_CHECKOUT, places[0]);
+    if (access(ret, R_OK) == 0)
+        return 0;
+    return err_set(
+        e, -ENOENT,
+        "the bundled model is not here: name a model's directory, or copy models/canary of the checkout to "
+        "%s/%s",
+        exe, places[1]);
+}
+
+bool model_place_starter(char ret[HUB_PATH_BYTES])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool named = cache && cache[0];
+    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s/plateau/%s",
+                     named  ? cache
+                     : home ? home
+                            : "",
+                     named ? "" : "/.cache", MODEL_NAME_STARTER);
+    return n > 0 && n < HUB_PATH_BYTES && gguf_file_is(ret);
+}
+
+/* ---- names ---- */
 
 struct wanted_id {
     const char *id;
@@ -92,33 +157,35 @@ static int keep_listed(const char *model, char ret[HUB_PATH_BYTES], struct err *
     return w.found ? 0 : keep(model, ret, e);
 }
 
+/* A name ORG/NAME:TAG may also be one of Ollama's store. */
+static int find_hub_name(const char *model, const struct hub_name *name, char ret[HUB_PATH_BYTES],
+                         struct err *e)
+{
+    int r = model_place_in_hub(name, ret, e);
+    struct wanted_id w = {.id = model, .path = ret};
+    if (r == -ENOENT && name->quant[0])
+        (void)model_sources_each(compare_id, &w, NULL);
+    return w.found ? 0 : r;
+}
+
 int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
 {
-    char cache[HUB_PATH_BYTES], snapshot[HUB_PATH_BYTES];
+    char cache[HUB_PATH_BYTES];
     struct hub_name name;
     struct stat st;
     if (stat(model, &st) == 0)
-        return S_ISDIR(st.st_mode) && is_hub_folder(model) ? in_folder(model, ret, e) : keep(model, ret, e);
+        return S_ISDIR(st.st_mode) && is_hub_folder(model, &name) ? in_folder(model, &name, ret, e)
+                                                                  : keep(model, ret, e);
+    if (strcmp(model, MODEL_NAME_BUNDLED) == 0)
+        return model_place_bundled(ret, e);
+    if (strcmp(model, MODEL_NAME_STARTER) == 0 && model_place_starter(ret))
+        return 0;
     if (hub_name_parse(model, &name))
-        return model_place_in_hub(&name, ret, e);
+        return find_hub_name(model, &name, ret, e);
     if (strchr(model, '/') || hub_cache_dir(cache, NULL) < 0)
         return keep_listed(model, ret, e);
-    int r = hub_cache_find(cache, model, &name, e);
-    if (r == -ENOTUNIQ)
-        return r;
-    if (r == 0 && model_place_in_hub(&name, snapshot, NULL) == 0)
-        return keep(snapshot, ret, e);
-    return keep_listed(model, ret, e);
-}
-
-bool model_place_starter(char ret[HUB_PATH_BYTES])
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool named = cache && cache[0];
-    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s/plateau/smollm2",
-                     named  ? cache
-                     : home ? home
-                            : "",
-                     named ? "" : "/.cache");
-    return n > 0 && n < HUB_PATH_BYTES && gguf_file_is(ret);
+    int r = hub_cache_find_name(cache, model, &name, e);
+    if (r == 0)
+        r = model_place_in_hub(&name, ret, e);
+    return r == -ENOENT || r == -ENODATA ? keep_listed(model, ret, e) : r;
 }

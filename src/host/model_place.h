@@ -6,15 +6,20 @@
 #include "base/err.h"
 #include "hub/hub_cache.h"
 
-/* A path that exists is the result, but for a model's folder in the hub's cache, which becomes its
- * current snapshot. Else ORG/NAME[@REVISION] is looked up in the hub's cache, and so is a plain NAME; then
- * the name among the models of LM Studio and Ollama, as the command models lists them. Any other path is the
- * result, too. 0, -ENOENT and -ENODATA (a name of the hub that the cache does not have,
- * or not complete), -ENOTUNIQ (NAME of several organisations), -ENAMETOOLONG; `e` has the next step. */
+/* A path that exists is the result, but for a model's folder in the hub's cache, which becomes its current
+ * snapshot, or its GGUF file. Else canary and smollm2 are the bundled and the starter model.
+ * ORG/NAME[@REVISION][:QUANT] is looked up in the hub's cache, and so is NAME[:QUANT]; then the name among
+ * the models of LM Studio and Ollama, as the command models lists them. Any other path is the result, too. 0,
+ * -ENOENT and -ENODATA (a name of the hub that the cache does not have, or not complete), -ENOTUNIQ (NAME of
+ * several organisations, or several GGUF models), -ENAMETOOLONG; `e` has the next step. */
 int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e);
 
-/* The same of ORG/NAME[@REVISION] in the hub's cache alone. */
+/* The same of ORG/NAME[@REVISION][:QUANT] in the hub's cache alone. */
 int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e);
+
+/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of the installation
+ * (PREFIX/bin/plateau), or in the checkout of the build. 0 or -ENOENT. */
+int model_place_bundled(char ret[HUB_PATH_BYTES], struct err *e);
 
 /* The starter model: SmolLM2-135M-Instruct, where tools/fetch-starter has put it. False: it is not there. */
 bool model_place_starter(char ret[HUB_PATH_BYTES]);

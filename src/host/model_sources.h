@@ -1,5 +1,4 @@
-/* model_sources.h - the sources of models on this machine: the Hugging Face hub's cache, the
- * folders of LM Studio, and Ollama's store. */
+/* model_sources.h - the sources of models on this machine: the bundled and the X, the folders of LM Studio, and Ollama's store. */
 #ifndef PLATEAU_HOST_MODEL_SOURCES_H
 #define PLATEAU_HOST_MODEL_SOURCES_H
 

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "host/model_ggufs.h"
+#include "host/model_name.h"
 #include "host/model_place.h"
 #include "host/models_search.h"
 #include "host/models_state.h"
@@ -63,22 +64,12 @@ bool models_is_same_dir(const char *a, const char *b)
     return same;
 }
 
-void models_name_of(const char *path, char ret[MODEL_ID_BYTES])
-{
-    const char *slash = strrchr(path, '/');
-    struct hub_name hub;
-    if (hub_cache_name_of(path, &hub))
-        snprintf(ret, MODEL_ID_BYTES, "%s", hub_name_last(&hub));
-    else if (!model_ggufs_id(path, 0, ret, MODEL_ID_BYTES))
-        snprintf(ret, MODEL_ID_BYTES, "%s", slash ? slash + 1 : path);
-}
-
 /* One that was named already is not served twice; by another name it is. */
 static int add_found(void *arg, const char *path, struct err *e)
 {
     struct models *m = arg;
     char name[MODEL_ID_BYTES];
-    models_name_of(path, name);
+    model_name_of(path, name, sizeof(name));
     for (uint32_t i = 0; i < m->count && m->list[i].preload; i++)
         if (strcmp(m->list[i].id, name) == 0 && models_is_same_dir(m->list[i].dir, path))
             return 0;
@@ -234,33 +225,63 @@ static void name_gguf_twins(struct models *m)
     for (unsigned folders = 1; folders <= 2; folders++) {
         bool twins[REGISTRY_MODELS_MAX];
         for (uint32_t i = 0; i < m->count; i++)
-            twins[i] = !m->list[i].preload && has_twin(m, i);
+            twins[i] = !m->list[i].preload && !strchr(m->list[i].id, ':') && has_twin(m, i);
         for (uint32_t i = 0; i < m->count; i++)
             if (twins[i])
                 model_ggufs_id(m->list[i].dir, folders, m->list[i].id, sizeof(m->list[i].id));
     }
 }
 
-/* A model of the hub is NAME and ORG/NAME; one of several NAMEs is ORG/NAME alone. */
+void models_note_hub_ids(struct models *m, uint32_t index)
+{
+    struct hub_ids *ids = &m->hub_ids[index];
+    char text[HUB_NAME_BYTES];
+    struct hub_name hub;
+    *ids = (struct hub_ids){.whole = ""};
+    if (!hub_cache_name_of(m->list[index].dir, &hub))
+        return;
+    hub_name_text(&hub, text);
+    snprintf(ids->whole, sizeof(ids->whole), "%.*s", MODEL_ID_BYTES - 1, text);
+    if (hub.quant[0])
+        snprintf(ids->repository, sizeof(ids->repository), "%s", hub.id);
+}
+
+const char *models_short_name(const struct models *m, uint32_t index, uint32_t number)
+{
+    const struct hub_ids *ids = &m->hub_ids[index];
+    const char *names[] = {ids->whole, ids->repository, ids->repository};
+    if (number >= COUNT_OF(names) || !names[number][0])
+        return NULL;
+    const char *slash = strchr(names[number], '/');
+    return number == 1 || !slash ? names[number] : slash + 1;
+}
+
+/* Whether a model other than `index` has the name, or may get it. */
+static bool is_others(const struct models *m, uint32_t index, const char *name)
+{
+    const char *other;
+    for (uint32_t i = 0; i < m->count; i++) {
+        if (i != index && strcmp(m->list[i].id, name) == 0)
+            return true;
+        for (uint32_t k = 0; i != index && (other = models_short_name(m, i, k)); k++)
+            if (strcmp(other, name) == 0)
+                return true;
+    }
+    return false;
+}
+
+/* A model of the hub is ORG/NAME or ORG/NAME:QUANT, and has those of its short names that no other has. */
 static int name_hub_models(struct models *m, struct err *e)
 {
-    bool twins[REGISTRY_MODELS_MAX];
+    const char *name;
+    int r = 0;
     for (uint32_t i = 0; i < m->count; i++)
-        twins[i] = has_twin(m, i);
-    for (uint32_t i = 0; i < m->count; i++) {
-        struct hub_name hub;
-        if (!hub_cache_name_of(m->list[i].dir, &hub))
-            continue;
-        snprintf(m->hub_ids[i], sizeof(m->hub_ids[i]), "%s", hub.id);
-        int r = 0;
-        if (twins[i])
-            snprintf(m->list[i].id, sizeof(m->list[i].id), "%s", hub.id);
-        else
-            r = models_add_alias(&m->list[i], m->hub_ids[i], e);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+        models_note_hub_ids(m, i);
+    for (uint32_t i = 0; i < m->count; i++)
+        for (uint32_t k = 0; r == 0 && (name = models_short_name(m, i, k)); k++)
+            if (!is_others(m, i, name))
+                r = models_add_alias(&m->list[i], name, e);
+    return r;
 }
 
 /* NAME alone adds a name to the only model on the command line, NAME=ID to that model. NAME=PATH renames the
@@ -279,8 +300,11 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
         s = models_named(m, equals + 1);
     if (!s)
         return err_set(e, -ENOENT, "--alias %s: there is no model %s%s", alias, equals + 1, among(m));
-    if (by_dir)
-        return rename_model(s, alias, (size_t)(equals - alias), e);
+    const char *hub_id = m->hub_ids[s - m->list].whole;
+    if (by_dir) {
+        int r = rename_model(s, alias, (size_t)(equals - alias), e);
+        return r == 0 && hub_id[0] ? models_add_alias(s, hub_id, e) : r;
+    }
     char *name = strndup(alias, (size_t)(equals - alias));
     if (!name)
         return -ENOMEM;

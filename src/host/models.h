@@ -9,6 +9,12 @@
 
 #define MODELS_LATER_MAX 16 /* that come while a server runs */
 
+/* Names of a model in a cache of the hub; "" elsewhere. */
+struct hub_ids {
+    char whole[MODEL_ID_BYTES];    /* ORG/NAME or ORG/NAME:QUANT */
+    char repository[HUB_ID_BYTES]; /* ORG/NAME of the latter; "" otherwise */
+};
+
 struct models {
     const struct settings *settings;
     /* Models of the start, then the later ones. One thread adds to the list; entries below the count are
@@ -18,9 +24,9 @@ struct models {
     /* [REGISTRY_MODELS_MAX]; of the start, named ones first, then found ones, by path. An index is also that
      * of the registry. */
     struct model_settings *list;
-    struct settings *own;            /* likewise: what holds for each */
-    char (*hub_ids)[MODEL_ID_BYTES]; /* likewise; ORG/NAME of those that lie in a cache of the hub */
-    char *texts[SETTINGS_KEYS_MAX];  /* names cut out of --alias */
+    struct settings *own;           /* likewise: what holds for each */
+    struct hub_ids *hub_ids;        /* likewise; of those that lie in a cache of the hub */
+    char *texts[SETTINGS_KEYS_MAX]; /* names cut out of --alias */
     uint32_t text_count;
     uint32_t left_out; /* found below a --model-dir beyond REGISTRY_MODELS_MAX */
     char first_left_out[MODEL_DIR_BYTES];

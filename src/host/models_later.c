@@ -1,14 +1,15 @@
 /* models_later.c - models that come while the server runs: after a pull, and at a reload.
  *
  * They get their names by the rules of the start, except that a model that is served keeps all of its own. A
- * model of the hub is NAME and ORG/NAME, or ORG/NAME alone where NAME is taken; another revision of a model
- * that is served is ORG/NAME@COMMIT. A file is NAME, then FOLDER/NAME. Any other one with a taken name is
- * passed over, as the start would refuse it. */
+ * model of the hub is ORG/NAME or ORG/NAME:QUANT, and has its short names unless they are taken; another
+ * revision of a model that is served is ORG/NAME@COMMIT. A file is NAME, then FOLDER/NAME. Any other one with
+ * a taken name is passed over, as the start would refuse it. */
 #include "host/models_state.h"
 
 #include "base/log.h"
 #include "host/model_ggufs.h"
 #include "host/model_hint.h"
+#include "host/model_name.h"
 #include "host/models_search.h"
 #include "host/runtime.h"
 #include "hub/hub_cache.h"
@@ -34,23 +35,32 @@ static bool is_taken(const struct later *l, const char *name)
     return registry_find(l->registry, slice_of(name)) >= 0;
 }
 
-static const char *last_part(const char *path)
+/* ORG/NAME@COMMIT[:QUANT], of a path in a snapshot. */
+static void name_revision(struct model_settings *s, struct hub_name *hub)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    char text[HUB_NAME_BYTES];
+    const char *commit = strstr(s->dir, "/snapshots/");
+    if (commit)
+        snprintf(hub->revision, sizeof(hub->revision), "%.*s", COMMIT_DIGITS, commit + strlen("/snapshots/"));
+    hub_name_text(hub, text);
+    snprintf(s->id, sizeof(s->id), "%.*s", MODEL_ID_BYTES - 1, text);
 }
 
-static int name_hub_model(struct later *l, uint32_t index, const struct hub_name *hub, struct err *e)
+static int name_hub_model(struct later *l, uint32_t index, struct hub_name *hub, struct err *e)
 {
     struct models *m = l->models;
     struct model_settings *s = &m->list[index];
-    snprintf(m->hub_ids[index], sizeof(m->hub_ids[index]), "%s", hub->id);
-    bool whole = is_taken(l, hub->id), last = is_taken(l, s->id);
-    if (whole)
-        snprintf(s->id, sizeof(s->id), "%s@%.*s", hub->id, COMMIT_DIGITS, last_part(s->dir));
-    else if (last)
-        snprintf(s->id, sizeof(s->id), "%s", hub->id);
-    return whole || last ? 0 : models_add_alias(s, m->hub_ids[index], e);
+    const char *name;
+    int r = 0;
+    models_note_hub_ids(m, index);
+    if (is_taken(l, s->id)) {
+        name_revision(s, hub);
+        return 0;
+    }
+    for (uint32_t k = 0; r == 0 && (name = models_short_name(m, index, k)); k++)
+        if (!is_taken(l, name))
+            r = models_add_alias(s, name, e);
+    return r;
 }
 
 static void name_file(struct later *l, struct model_settings *s)
@@ -74,12 +84,14 @@ static int name_model(struct later *l, uint32_t index, struct err *e)
 static const struct model_settings *find_served(const struct models *m, const char *path)
 {
     char name[MODEL_ID_BYTES], other[MODEL_ID_BYTES];
-    models_name_of(path, name);
+    model_name_of(path, name, sizeof(name));
     for (uint32_t i = 0; i < m->count; i++) {
+        const char *hub_id = m->hub_ids[i].whole;
         if (strcmp(m->list[i].dir, path) == 0)
             return &m->list[i];
-        models_name_of(m->list[i].dir, other);
-        if (strcmp(other, name) == 0 && models_is_same_dir(m->list[i].dir, path))
+        if (!hub_id[0])
+            model_name_of(m->list[i].dir, other, sizeof(other));
+        if (strcmp(hub_id[0] ? hub_id : other, name) == 0 && models_is_same_dir(m->list[i].dir, path))
             return &m->list[i];
     }
     return NULL;

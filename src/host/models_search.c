@@ -1,12 +1,12 @@
 #include "host/models_search.h"
 
 #include "base/log.h"
-#include "host/model_ggufs.h"
 #include "host/model_place.h"
 #include "hub/hub_cache.h"
-#include "weights/gguf_file.h"
+#include "hub/hub_ggufs.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 struct search {
     models_found_fn *found;
@@ -49,16 +49,20 @@ int models_search_dir(const char *dir, models_found_fn *found, void *arg, uint32
     return 0;
 }
 
-static int see_gguf(void *arg, const char *path, const char *id, struct err *e)
-{
-    (void)id;
-    return see(arg, path, e);
-}
-
-/* A snapshot of GGUF files holds a model for each. */
+/* The directory, unless it has GGUF files alone, and each GGUF model. */
 static int see_snapshot(struct search *s, const char *snapshot, struct err *e)
 {
-    return gguf_file_is(snapshot) ? model_ggufs_in(snapshot, see_gguf, s, e) : see(s, snapshot, e);
+    char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
+    struct hub_ggufs g;
+    int r = hub_ggufs_of_snapshot(snapshot, &g, e);
+    if (r == 0 && (g.safetensors || g.count == 0))
+        r = see(s, snapshot, e);
+    for (uint32_t i = 0; i < g.count && r == 0; i++) {
+        snprintf(path, sizeof(path), "%s/%s", snapshot, g.list[i].file);
+        r = see(s, path, e);
+    }
+    hub_ggufs_done(&g);
+    return r;
 }
 
 static int see_in_hub(void *arg, const struct hub_cache_model *found, struct err *e)
@@ -84,10 +88,10 @@ int models_search_revision(const struct hub_name *name, models_found_fn *found, 
                            struct err *e)
 {
     struct search s = {found, arg, 0};
-    char snapshot[HUB_PATH_BYTES];
-    int r = model_place_in_hub(name, snapshot, e);
+    char path[HUB_PATH_BYTES];
+    int r = model_place_in_hub(name, path, e);
     if (r == 0)
-        r = see_snapshot(&s, snapshot, e);
+        r = see(&s, path, e);
     *count = s.count;
     return r;
 }

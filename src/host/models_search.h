@@ -20,8 +20,8 @@ int models_search_dir(const char *dir, models_found_fn *found, void *arg, uint32
  * `found`. */
 int models_search_hub(models_found_fn *found, void *arg, uint32_t *count, char ret[MODEL_DIRS_PATH_BYTES],
                       struct err *e);
-/* The same of one revision in the hub's cache. 0, an error of model_place_in_hub(), or the result of
- * `found`. */
+/* The same of the one model of that name in the hub's cache. 0, an error of model_place_in_hub(), or the
+ * result of `found`. */
 int models_search_revision(const struct hub_name *name, models_found_fn *found, void *arg, uint32_t *count,
                            struct err *e);
 

@@ -7,9 +7,11 @@
 
 /* models.c */
 
-/* What a model at this path is called unless something says otherwise: its name at the hub without the
- * organisation, or the name of its file or directory. */
-void models_name_of(const char *path, char ret[MODEL_ID_BYTES]);
+/* Fills in the names that model `index` has by its place in a cache of the hub. */
+void models_note_hub_ids(struct models *m, uint32_t index);
+/* The further names of a model of the hub: without its organisation, without its quantisation, without
+ * either. NULL: it has no more. */
+const char *models_short_name(const struct models *m, uint32_t index, uint32_t number);
 /* Whether two paths lead to one place. */
 bool models_is_same_dir(const char *a, const char *b);
 /* By id or alias, among the models of the list; NULL: none. */

@@ -3,8 +3,8 @@
 
 #include "base/check.h"
 #include "host/device_choice.h"
-#include "host/model_ggufs.h"
 #include "host/model_hint.h"
+#include "host/model_name.h"
 #include "host/model_place.h"
 #include "base/clock.h"
 #include "memory/footprint.h"
@@ -15,57 +15,24 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RUNTIME_STEP_ALONE_NS NS_PER_S
 
-/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of the
- * installation (PREFIX/bin/plateau), or in the checkout of the build. */
-static int find_bundled(char *ret, size_t bytes_max, struct err *e)
-{
-    static const char *const places[] = {"models/canary", "share/plateau/models/canary"};
-    char exe[3900];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    exe[n > 0 ? n : 0] = 0;
-    for (int up = 0; up < 2 && strrchr(exe, '/'); up++)
-        *strrchr(exe, '/') = 0;
-    for (size_t i = 0; i < COUNT_OF(places); i++) {
-        snprintf(ret, bytes_max, "%s/%s", exe, places[i]);
-        if (access(ret, R_OK) == 0)
-            return 0;
-    }
-    snprintf(ret, bytes_max, "%s/models/canary", PLATEAU_CHECKOUT);
-    if (access(ret, R_OK) == 0)
-        return 0;
-    return err_set(
-        e, -ENOENT,
-        "the bundled model is not here: name a model's directory, or copy models/canary of the checkout to "
-        "%s/%s",
-        exe, places[1]);
-}
-
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e)
 {
-    if (!model) {
-        int r = find_bundled(dir, RUNTIME_DIR_BYTES, e);
-        if (r < 0)
-            return r;
-    } else {
-        int r = model_place_find(model, dir, e);
-        if (r < 0)
-            return r;
-    }
+    int r = model ? model_place_find(model, dir, e) : model_place_bundled(dir, e);
+    if (r < 0)
+        return r;
     size_t len = strlen(dir);
     while (len > 1 && dir[len - 1] == '/')
         dir[--len] = 0;
-    struct hub_name hub;
     const char *slash = strrchr(dir, '/'), *last = slash ? slash + 1 : dir;
-    if (hub_cache_name_of(dir, &hub))
-        last = hub_name_last(&hub);
+    if (alias)
+        snprintf(id, RUNTIME_ID_BYTES, "%s", alias);
     else if (model && strncmp(last, "sha256-", 7) == 0 && !strstr(model, last))
-        last = model; /* Ollama's store names files by their sums */
-    if (alias || !model_ggufs_id(dir, 0, id, RUNTIME_ID_BYTES))
-        snprintf(id, RUNTIME_ID_BYTES, "%s", alias ? alias : last);
+        snprintf(id, RUNTIME_ID_BYTES, "%s", model); /* Ollama's store names files by their sums */
+    else
+        model_name_of(dir, id, RUNTIME_ID_BYTES);
     return 0;
 }
 

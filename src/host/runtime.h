@@ -59,8 +59,8 @@ struct runtime_faults {
 };
 extern const struct runtime_faults *runtime_faults;
 
-/* The directory of a MODEL (NULL: the bundled one, else model_place.h) and its id: the alias, the name on
- * the hub, or the directory's name. dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENAMETOOLONG, or an
+/* The directory of a MODEL (NULL: the bundled one, else model_place.h) and its id: the alias, or
+ * model_name_of(). dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENAMETOOLONG, or an
  * error of model_place_find(). */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
 /* What one model is to be served with, as far as options say it; its plan is made later. */

@@ -222,3 +222,15 @@ void hub_blob_done_with(struct hub_blob *b)
     b->done = NULL;
     b->fd = b->parts_fd = -1;
 }
+
+void hub_blob_remove(struct hub_blob *b)
+{
+    static const char *const tails[] = {"", ".plateau.incomplete", ".plateau.parts"};
+    char path[HUB_PATH_BYTES + 32];
+    hub_blob_done_with(b);
+    for (size_t i = 0; i < COUNT_OF(tails); i++) {
+        name(b, tails[i], path);
+        unlink(path);
+    }
+    b->present = false;
+}

@@ -41,6 +41,8 @@ int hub_blob_restart(struct hub_blob *b, bool whole, struct err *e);
 /* Sums some more of the file. 1: not at its end; 0: the sum is right, and the file has its name;
  * -EBADMSG: the sum is wrong; or what the system said. */
 int hub_blob_check(struct hub_blob *b, struct err *e);
+/* Removes its bytes, finished or not, and closes it. */
+void hub_blob_remove(struct hub_blob *b);
 /* Closes it; its bytes stay. Zeroed is fine. */
 void hub_blob_done_with(struct hub_blob *b);
 

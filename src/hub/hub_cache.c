@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/small_file.h"
+#include "hub/hub_ggufs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -141,24 +142,60 @@ int hub_cache_snapshot(const char *folder, const char *revision, char ret[HUB_PA
     return 0;
 }
 
+/* The last name of a path, without the slashes around it. */
+static struct slice last_part(struct slice path)
+{
+    while (path.len > 0 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    size_t from = path.len;
+    while (from > 0 && path.ptr[from - 1] != '/')
+        from--;
+    return slice_sub(path, from, path.len);
+}
+
+static struct slice above(struct slice path)
+{
+    const struct slice last = last_part(path);
+    return (struct slice){path.ptr, (size_t)(last.ptr - path.ptr)};
+}
+
+/* Whether `path` is models--ORG--NAME/snapshots/COMMIT. */
+static bool is_snapshot(struct slice path, struct hub_name *ret)
+{
+    char folder[HUB_ID_BYTES + 16];
+    const struct slice name = last_part(above(above(path)));
+    snprintf(folder, sizeof(folder), "%.*s", (int)MIN_OF(name.len, sizeof(folder) - 1), name.ptr);
+    return slice_eq(last_part(above(path)), SLICE("snapshots")) && hub_name_of_folder(folder, ret);
+}
+
+/* Finds the GGUF model of `file`; with "", the only one of a snapshot that has nothing else. */
+static void find_quant(const char *snapshot, const char *file, struct hub_name *ret)
+{
+    struct hub_ggufs g;
+    if (hub_ggufs_of_snapshot(snapshot, &g, NULL) == 0)
+        for (uint32_t i = 0; i < g.count; i++)
+            if (file[0] ? hub_gguf_has(&g.list[i], file) : g.count == 1 && !g.safetensors)
+                memcpy(ret->quant, g.list[i].quant, sizeof(ret->quant));
+    hub_ggufs_done(&g);
+}
+
 bool hub_cache_name_of(const char *path, struct hub_name *ret)
 {
-    struct slice s = slice_trim(slice_of(path), "");
-    char parts[3][256]; /* the last three, last first */
-    memset(parts, 0, sizeof(parts));
-    for (int i = 0; i < 3; i++) {
-        while (s.len > 0 && s.ptr[s.len - 1] == '/')
-            s.len--;
-        size_t from = s.len;
-        while (from > 0 && s.ptr[from - 1] != '/')
-            from--;
-        snprintf(parts[i], sizeof(parts[i]), "%.*s", (int)MIN_OF(s.len - from, sizeof(parts[i]) - 1),
-                 s.ptr + from);
-        s.len = from;
-    }
-    if (hub_name_of_folder(parts[0], ret))
+    char folder[HUB_ID_BYTES + 16], snapshot[HUB_PATH_BYTES];
+    struct slice s = slice_of(path);
+    const struct slice last = last_part(s);
+    snprintf(folder, sizeof(folder), "%.*s", (int)MIN_OF(last.len, sizeof(folder) - 1), last.ptr);
+    if (hub_name_of_folder(folder, ret))
         return true;
-    return strcmp(parts[1], "snapshots") == 0 && hub_name_of_folder(parts[2], ret);
+    for (unsigned depth = 0; depth <= HUB_FILE_DEPTH_MAX && s.len > 0; depth++, s = above(s)) {
+        if (!is_snapshot(s, ret))
+            continue;
+        const size_t head = (size_t)(last_part(s).ptr - path) + last_part(s).len;
+        snprintf(snapshot, sizeof(snapshot), "%.*s", (int)head, path);
+        find_quant(snapshot, path + head + strspn(path + head, "/"), ret);
+        return true;
+    }
+    return false;
 }
 
 static int each_entry(const char *cache, const char *name,
@@ -217,5 +254,16 @@ int hub_cache_find(const char *cache, const char *name, struct hub_name *ret, st
         r = err_set(e, -ENOENT, "the hub's cache has no %s", name);
     if (r == 0)
         *ret = f.first;
+    return r;
+}
+
+int hub_cache_find_name(const char *cache, const char *text, struct hub_name *ret, struct err *e)
+{
+    char name[HUB_ID_BYTES];
+    const size_t len = strcspn(text, ":");
+    snprintf(name, sizeof(name), "%.*s", (int)MIN_OF(len, sizeof(name) - 1), text);
+    int r = hub_cache_find(cache, name, ret, e);
+    if (r == 0 && text[len])
+        snprintf(ret->quant, sizeof(ret->quant), "%s", text + len + 1);
     return r;
 }

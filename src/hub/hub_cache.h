@@ -23,7 +23,9 @@ bool hub_is_offline(void);
  * (no such revision, or it is not complete; `e` says which), -ENAMETOOLONG. */
 int hub_cache_snapshot(const char *folder, const char *revision, char ret[HUB_PATH_BYTES], struct err *e);
 
-/* The model in whose folder `path` is a snapshot, or which it is the folder of. False: neither. */
+/* The model in whose folder `path` is a snapshot or a file of one, or which it is the folder of. A GGUF file
+ * has its quantisation, and so has a snapshot with one GGUF model alone. The revision is main. False:
+ * neither. */
 bool hub_cache_name_of(const char *path, struct hub_name *ret);
 
 /* One model of a cache. `snapshot` is "" without one, and `why` has the reason. */
@@ -38,5 +40,7 @@ int hub_cache_each(const char *cache, int (*found)(void *arg, const struct hub_c
 /* Finds the only model NAME of any organisation. 0, -ENOENT (none, or no cache), -ENOTUNIQ (several; `e`
  * names two), -E2BIG. */
 int hub_cache_find(const char *cache, const char *name, struct hub_name *ret, struct err *e);
+/* The same of NAME[:QUANT]; the quantisation is taken as it is. */
+int hub_cache_find_name(const char *cache, const char *text, struct hub_name *ret, struct err *e);
 
 #endif

@@ -192,15 +192,25 @@ static bool matches_any(const char *name, const char *const *patterns, int flags
     return false;
 }
 
+bool hub_file_matches(const struct hub_file *f, const char *const *patterns)
+{
+    return matches_any(f->name, patterns, 0);
+}
+
+bool hub_file_is_safe(const struct hub_file *f)
+{
+    static const char *const never[] = {"*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt", "*.py", "*.onnx", NULL};
+    return !hub_file_matches(f, never);
+}
+
 bool hub_file_is_weights(const struct hub_file *f)
 {
     static const char *const weights[] = {"*.safetensors", "*.gguf", NULL};
-    return matches_any(f->name, weights, 0);
+    return hub_file_matches(f, weights);
 }
 
 static bool is_wanted(const struct hub_file *f, const char *const *include, struct slice index)
 {
-    static const char *const never[] = {"*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt", "*.py", "*.onnx", NULL};
     static const char *const texts[] = {"config.json",
                                         "generation_config.json",
                                         "tokenizer*",
@@ -222,9 +232,9 @@ static bool is_wanted(const struct hub_file *f, const char *const *include, stru
                                         "mtp/weights.safetensors",
                                         "model-mtp.safetensors",
                                         NULL};
-    if (matches_any(f->name, never, 0))
+    if (!hub_file_is_safe(f))
         return false;
-    if (matches_any(f->name, texts, FNM_PATHNAME) || matches_any(f->name, include, 0))
+    if (matches_any(f->name, texts, FNM_PATHNAME) || hub_file_matches(f, include))
         return true;
     if (strchr(f->name, '/') || !slice_ends(slice_of(f->name), SLICE(".safetensors")))
         return false;
@@ -237,24 +247,15 @@ static bool is_wanted(const struct hub_file *f, const char *const *include, stru
 
 static int no_weights(const struct hub_list *l, struct err *e)
 {
-    static const char *const ggufs[] = {"*.gguf", NULL}, *const pickles[] = {"*.bin", "*.pt", "*.pth", NULL};
-    const char *gguf = NULL, *pickle = NULL;
-    for (uint32_t i = 0; i < l->count; i++) {
-        if (!gguf && matches_any(l->files[i].name, ggufs, 0))
-            gguf = l->files[i].name;
-        if (!pickle && matches_any(l->files[i].name, pickles, 0))
-            pickle = l->files[i].name;
-    }
-    if (gguf)
-        return err_set(e, -ENODATA,
-                       "there is no .safetensors file, but GGUF: --include '%.200s' fetches that file", gguf);
-    if (pickle)
-        return err_set(
-            e, -ENODATA,
-            "the weights are in .bin or .pt files only (%.200s), which may run code and are never fetched; "
-            "look for .safetensors of the same model",
-            pickle);
-    return err_set(e, -ENODATA, "there are no weights in .safetensors files");
+    static const char *const pickles[] = {"*.bin", "*.pt", "*.pth", NULL};
+    for (uint32_t i = 0; i < l->count; i++)
+        if (hub_file_matches(&l->files[i], pickles))
+            return err_set(e, -ENODATA,
+                           "the weights are in .bin or .pt files only (%.200s), which may run code and are "
+                           "never fetched; "
+                           "look for .safetensors or GGUF files of the same model",
+                           l->files[i].name);
+    return err_set(e, -ENODATA, "there are no weights in .safetensors or GGUF files");
 }
 
 int hub_list_choose(struct hub_list *l, const char *const *include, struct slice index, struct err *e)

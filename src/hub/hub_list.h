@@ -35,11 +35,15 @@ int hub_list_parse(struct slice json, struct hub_list *l, struct err *e);
 void hub_list_done(struct hub_list *l);
 
 /* Keeps the files that serving needs, and files that match one of `include` (shell patterns; NULL ends the
- * list, and may be the list). Python code and pickles never stay. `index` is the text of
+ * list, and may be the list) and are safe. `index` is the text of
  * model.safetensors.index.json, whose shards stay; empty: all do. 0, or -ENODATA (no weights stay; `e` names
  * the formats). */
 int hub_list_choose(struct hub_list *l, const char *const *include, struct slice index, struct err *e);
 const struct hub_file *hub_list_find(const struct hub_list *l, const char *name);
+/* Whether the name matches one of the shell patterns, which NULL ends; NULL has none. */
+bool hub_file_matches(const struct hub_file *f, const char *const *patterns);
+/* False: Python code or a pickle, which may run code and is never fetched. */
+bool hub_file_is_safe(const struct hub_file *f);
 /* Tensors: fetched last. */
 bool hub_file_is_weights(const struct hub_file *f);
 

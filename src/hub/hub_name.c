@@ -50,22 +50,42 @@ bool hub_commit_is_valid(struct slice s)
     return s.len == 40;
 }
 
+static bool is_quant(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!is_word(s.ptr[i]) && !strchr(".-+", s.ptr[i]))
+            return false;
+    return s.len > 0 && s.len < HUB_QUANT_BYTES;
+}
+
+/* Cuts `all` before its first `mark`, and returns the rest behind it; without one, `usual`. */
+static struct slice cut(struct slice *all, char mark, struct slice usual)
+{
+    const char *at = memchr(all->ptr, mark, all->len);
+    if (!at)
+        return usual;
+    const size_t len = (size_t)(at - all->ptr);
+    const struct slice rest = slice_sub(*all, len + 1, all->len);
+    all->len = len;
+    return rest;
+}
+
 bool hub_name_parse(const char *text, struct hub_name *ret)
 {
-    struct slice all = slice_of(text), revision = SLICE("main");
-    const char *at = strchr(text, '@');
-    if (at) {
-        all.len = (size_t)(at - text);
-        revision = slice_of(at + 1);
-    }
+    struct slice all = slice_of(text);
+    const bool has_quant = strchr(text, ':') != NULL;
+    const struct slice quant = cut(&all, ':', SLICE(""));
+    const struct slice revision = cut(&all, '@', SLICE("main"));
     const char *slash = memchr(all.ptr, '/', all.len);
-    if (!slash || all.len >= HUB_ID_BYTES || !hub_revision_is_valid(revision))
+    if (!slash || all.len >= HUB_ID_BYTES || !hub_revision_is_valid(revision) ||
+        (has_quant && !is_quant(quant)))
         return false;
     size_t org = (size_t)(slash - all.ptr);
     if (!is_part(slice_sub(all, 0, org)) || !is_part(slice_sub(all, org + 1, all.len)))
         return false;
     snprintf(ret->id, sizeof(ret->id), "%.*s", SLICE_ARGS(all));
     snprintf(ret->revision, sizeof(ret->revision), "%.*s", SLICE_ARGS(revision));
+    snprintf(ret->quant, sizeof(ret->quant), "%.*s", SLICE_ARGS(quant));
     return true;
 }
 
@@ -82,7 +102,15 @@ bool hub_name_of_folder(const char *folder, struct hub_name *ret)
         return false;
     snprintf(ret->id, sizeof(ret->id), "%.*s%s%.*s", SLICE_ARGS(org), org.len ? "/" : "", SLICE_ARGS(name));
     snprintf(ret->revision, sizeof(ret->revision), "main");
+    ret->quant[0] = 0;
     return true;
+}
+
+void hub_name_text(const struct hub_name *n, char ret[HUB_NAME_BYTES])
+{
+    const bool main = strcmp(n->revision, "main") == 0;
+    snprintf(ret, HUB_NAME_BYTES, "%s%s%s%s%s", n->id, main ? "" : "@", main ? "" : n->revision,
+             n->quant[0] ? ":" : "", n->quant);
 }
 
 void hub_name_folder(const struct hub_name *n, char ret[HUB_ID_BYTES + 16])

@@ -6,6 +6,8 @@
 
 #define HUB_ID_BYTES       200
 #define HUB_REVISION_BYTES 128
+#define HUB_QUANT_BYTES    128
+#define HUB_NAME_BYTES     (HUB_ID_BYTES + HUB_REVISION_BYTES + HUB_QUANT_BYTES) /* of its text */
 #define HUB_FOLDER_HEAD    "models--"
 #define HUB_FILE_BYTES_MAX 1024 /* of a file's name with its folders */
 #define HUB_FILE_DEPTH_MAX 4    /* parts of it */
@@ -13,15 +15,19 @@
 struct hub_name {
     char id[HUB_ID_BYTES];             /* ORG/NAME, or NAME alone */
     char revision[HUB_REVISION_BYTES]; /* "main" unless given */
+    char quant[HUB_QUANT_BYTES];       /* of a GGUF model: which of the repository; "" unless given */
 };
 
-/* "ORG/NAME" or "ORG/NAME@REVISION". Parts have letters, digits and . _ - and do not begin with a dot or a
- * dash; "--" and ".." occur nowhere. False: the text has another form, and *ret is untouched. */
+/* "ORG/NAME[@REVISION][:QUANT]". Parts have letters, digits and . _ - and do not begin with a dot or a dash;
+ * "--" and ".." occur nowhere. QUANT has letters, digits and . _ - +. False: the text has another form, and
+ * *ret is untouched. */
 bool hub_name_parse(const char *text, struct hub_name *ret);
 /* From a folder's name: "models--ORG--NAME", or "models--NAME". */
 bool hub_name_of_folder(const char *folder, struct hub_name *ret);
 /* "models--ORG--NAME" */
 void hub_name_folder(const struct hub_name *n, char ret[HUB_ID_BYTES + 16]);
+/* The text that hub_name_parse() reads; the revision main is left out. */
+void hub_name_text(const struct hub_name *n, char ret[HUB_NAME_BYTES]);
 /* NAME */
 const char *hub_name_last(const struct hub_name *n);
 /* A name of a branch, a tag or a commit: no empty or dotted part. */

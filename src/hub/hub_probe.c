@@ -1,17 +1,24 @@
-/* hub_probe.c - a header is read as safetensors have it: eight bytes with its length, then the text. A
- * weight file that is present already is linked instead. */
+/* hub_probe.c - a header is read as safetensors have it: eight bytes with its length, then the text. The
+ * length of a GGUF file's head stands nowhere, so its first bytes are read in spans that double until the
+ * parser has enough; they are mapped from the temporary file, since the memory of a pull is small. A weight
+ * file that is present already is linked instead. */
 #include "hub/hub_probe.h"
 
 #include "base/check.h"
 #include "hub/hub_remove.h"
+#include "weights/gguf.h"
 #include "weights/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* The tables of a head: a model has some thousand tensors. */
+#define GGUF_TABLES_BYTES_MAX ((size_t)32 << 20)
 
 struct span {
     int fd;
@@ -47,6 +54,39 @@ static int get_span(struct hub_work *w, const struct hub_file *f, uint64_t from,
     return r < 0 ? err_prefix(e, r, "%s", f->name) : 0;
 }
 
+/* Parses the first `len` bytes as a GGUF file's head. -EAGAIN: it is longer. */
+static int parse_head(const struct hub_file *f, int fd, size_t len)
+{
+    struct arena *tables = NULL;
+    struct gguf head;
+    const struct arena_opts opts = {.bytes_max = GGUF_TABLES_BYTES_MAX};
+    void *text = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+    if (text == MAP_FAILED)
+        return -errno;
+    int r = arena_create(&opts, &tables);
+    if (r == 0)
+        r = gguf_parse(tables, (struct slice){text, len}, f->bytes, &head, NULL);
+    arena_free(tables);
+    munmap(text, len);
+    return r;
+}
+
+static int get_gguf_head(struct hub_work *w, const struct hub_file *f, int fd, struct err *e)
+{
+    const uint64_t most = MIN_OF(f->bytes, (uint64_t)GGUF_HEAD_BYTES_MAX);
+    uint64_t have = 0;
+    int parsed = -EAGAIN;
+    while (parsed == -EAGAIN && have < most) {
+        const uint64_t next = MIN_OF(most, MAX_OF(2 * have, (uint64_t)GGUF_FIRST_READ));
+        int r = get_span(w, f, have, next - have, fd, e);
+        if (r < 0)
+            return r;
+        have = next;
+        parsed = parse_head(f, fd, (size_t)have);
+    }
+    return 0; /* a head with a mistake is the plan's to refuse */
+}
+
 static int get_header(struct hub_work *w, const struct hub_file *f, int fd, struct err *e)
 {
     char first[SAFETENSORS_FIRST_BYTES];
@@ -54,6 +94,8 @@ static int get_header(struct hub_work *w, const struct hub_file *f, int fd, stru
     uint64_t least = MIN_OF(f->bytes, (uint64_t)sizeof(first));
     if (ftruncate(fd, (off_t)f->bytes) < 0)
         return err_set(e, -errno, "a temporary file: %s", strerror(errno));
+    if (slice_ends(slice_of(f->name), SLICE(".gguf")))
+        return get_gguf_head(w, f, fd, e);
     int r = least ? get_span(w, f, 0, least, fd, e) : 0;
     if (r == 0 && pread(fd, first, least, 0) != (ssize_t)least)
         r = err_set(e, -EIO, "a temporary file cannot be read");
@@ -76,14 +118,13 @@ static int add(struct hub_work *w, const struct hub_blob *b, const char *dir, st
     char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
     snprintf(path, sizeof(path), "%s/%s", dir, b->file->name);
     make_folders(path, strlen(dir));
-    bool header = hub_file_is_weights(b->file) && slice_ends(slice_of(path), SLICE(".safetensors"));
     if (b->present) {
         char *real = realpath(b->path, NULL);
         int r = real && symlink(real, path) == 0 ? 0 : err_set(e, -errno, "%s: %s", path, strerror(errno));
         free(real);
         return r;
     }
-    if (!header)
+    if (!hub_file_is_weights(b->file))
         return 0;
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int r = fd < 0 ? err_set(e, -errno, "%s: %s", path, strerror(errno)) : get_header(w, b->file, fd, e);

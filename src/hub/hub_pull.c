@@ -109,6 +109,72 @@ static bool read_present(const struct hub_work *w, const struct hub_file *f, str
     return read && !ret->error;
 }
 
+/* Marks the models that the caller names: by --include, by the name's quantisation, or as the only one. */
+static int choose_models(const struct hub_work *w, bool chosen[], struct err *e)
+{
+    const struct hub_pull_opts *o = w->opts;
+    const struct hub_gguf *m;
+    bool any = false;
+    for (uint32_t i = 0; i < w->list.count && !o->name.quant[0]; i++)
+        for (uint32_t k = 0; hub_file_matches(&w->list.files[i], o->include) && k < w->ggufs.count; k++)
+            any |= chosen[k] |= hub_gguf_has(&w->ggufs.list[k], w->list.files[i].name);
+    if (any)
+        return 0;
+    int r = hub_ggufs_find(&w->ggufs, &o->name, &m, e);
+    if (r == 0)
+        chosen[m - w->ggufs.list] = true;
+    else if (w->ggufs.count > 1 && o->several)
+        o->several(o->arg, &w->ggufs);
+    return r;
+}
+
+/* Leaves the models that are marked. */
+static void keep_models(struct hub_ggufs *g, const bool chosen[])
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < g->count; i++) {
+        if (chosen[i])
+            g->list[kept++] = g->list[i];
+        else
+            free(g->list[i].file);
+    }
+    g->count = kept;
+}
+
+static int check_parts(const struct hub_ggufs *g, struct err *e)
+{
+    for (uint32_t i = 0; i < g->count; i++)
+        if (g->list[i].parts != g->list[i].parts_max)
+            return err_set(e, -ENODATA, "%s: the hub has %u of its %u parts", g->list[i].file,
+                           g->list[i].parts, g->list[i].parts_max);
+    return 0;
+}
+
+static int choose_ggufs(struct hub_work *w, struct err *e)
+{
+    bool *chosen = calloc(w->ggufs.count + 1, sizeof(*chosen));
+    int r = chosen ? choose_models(w, chosen, e) : err_set(e, -ENOMEM, "no memory for a list of files");
+    if (r == 0) {
+        hub_ggufs_keep(&w->list, &w->ggufs, chosen, w->opts->include);
+        keep_models(&w->ggufs, chosen);
+        r = check_parts(&w->ggufs, e);
+    }
+    free(chosen);
+    return r;
+}
+
+/* A repository's .safetensors files come first, unless the name chooses a GGUF model. */
+static int choose_weights(struct hub_work *w, struct slice index, struct err *e)
+{
+    int r = hub_ggufs_of_list(&w->list, &w->ggufs, e);
+    if (r < 0)
+        return r;
+    if (w->opts->name.quant[0] || (w->ggufs.count > 0 && !w->ggufs.safetensors))
+        return choose_ggufs(w, e);
+    hub_ggufs_done(&w->ggufs);
+    return hub_list_choose(&w->list, w->opts->include, index, e);
+}
+
 /* The files that are needed; the index of the weights says which shards are. */
 static int choose(struct hub_work *w, struct hub_transfer *t, struct err *e)
 {
@@ -123,7 +189,7 @@ static int choose(struct hub_work *w, struct hub_transfer *t, struct err *e)
             r = get(w, t, &text, e);
     }
     if (r == 0)
-        r = hub_list_choose(&w->list, w->opts->include, buf_slice(&text), e);
+        r = choose_weights(w, buf_slice(&text), e);
     buf_done(&text);
     for (uint32_t i = 0; r == 0 && i < w->list.count; i++)
         if (!w->list.files[i].etag[0])
@@ -146,12 +212,14 @@ static int look(struct hub_work *w, struct err *e)
 {
     int r = 0;
     w->blobs = calloc(w->list.count, sizeof(*w->blobs));
-    if (!w->blobs)
+    w->had = calloc(w->list.count, sizeof(*w->had));
+    if (!w->blobs || !w->had)
         return err_set(e, -ENOMEM, "no memory for a list of files");
     w->shown.files = w->list.count;
     for (uint32_t i = 0; r == 0 && i < w->list.count; i++) {
         struct hub_blob *b = &w->blobs[i];
         r = hub_blob_init(w->folder, &w->list.files[i], b, e);
+        w->had[i] = b->present || hub_blob_on_disk(b) > 0;
         b->present |= is_twin(w, i);
         w->shown.bytes_total += b->file->bytes;
         if (b->present) {
@@ -198,12 +266,25 @@ static int check_disk(const struct hub_work *w, struct err *e)
         bytes_text(bytes).text, bytes_text(free_bytes).text, w->folder, bytes_text(keep).text);
 }
 
+/* The name of GGUF model `index`, else that of the directory. */
+static struct hub_name name_of(const struct hub_work *w, uint32_t index)
+{
+    struct hub_name n = w->opts->name;
+    if (index < w->ggufs.count)
+        memcpy(n.quant, w->ggufs.list[index].quant, sizeof(n.quant));
+    return n;
+}
+
 static int plan(struct hub_work *w, struct err *e)
 {
-    char dir[HUB_PATH_BYTES];
+    char dir[HUB_PATH_BYTES], path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
     int r = hub_probe_make(w, dir, e);
-    if (r == 0)
-        r = w->opts->planned(w->opts->arg, dir, missing(w), e);
+    for (uint32_t i = 0; r == 0 && (i == 0 || i < w->ggufs.count); i++) {
+        const struct hub_name name = name_of(w, i);
+        const bool gguf = i < w->ggufs.count;
+        snprintf(path, sizeof(path), "%s%s%s", dir, gguf ? "/" : "", gguf ? w->ggufs.list[i].file : "");
+        r = w->opts->planned(w->opts->arg, &name, path, missing(w), e);
+    }
     hub_probe_remove(dir);
     return r;
 }
@@ -238,6 +319,7 @@ static int fetch(struct hub_work *w, struct hub_transfer *t, struct err *e)
         r = plan(w, e);
     if (r < 0 || o->plans_only)
         return r;
+    w->keeps = true;
     r = hub_work_fetch(w, true, e);
     return r == 0 ? link_all(w, e) : r;
 }
@@ -256,6 +338,7 @@ static int open_http(struct hub_work *w, struct err *e)
 
 static void report(const struct hub_work *w, struct hub_pulled *ret)
 {
+    ret->name = name_of(w, 0);
     snprintf(ret->commit, sizeof(ret->commit), "%s", w->list.commit);
     snprintf(ret->snapshot, sizeof(ret->snapshot), "%.3900s/snapshots/%s", w->folder, w->list.commit);
     ret->bytes = w->shown.bytes_total;
@@ -267,9 +350,15 @@ static void report(const struct hub_work *w, struct hub_pulled *ret)
 static void close_work(struct hub_work *w)
 {
     hub_http_free(w->http);
-    for (uint32_t i = 0; w->blobs && i < w->list.count; i++)
+    for (uint32_t i = 0; w->blobs && i < w->list.count; i++) {
+        /* Small files alone would look like a model whose pull was cut. */
+        if (w->blobs[i].path[0] && !w->keeps && !w->had[i])
+            hub_blob_remove(&w->blobs[i]);
         hub_blob_done_with(&w->blobs[i]);
+    }
     free(w->blobs);
+    free(w->had);
+    hub_ggufs_done(&w->ggufs);
     hub_list_done(&w->list);
 }
 
@@ -290,6 +379,8 @@ int hub_pull(const struct hub_pull_opts *o, struct hub_pulled *ret, struct err *
         r = lock = hub_links_lock(o->cache, &o->name, e);
     if (r >= 0)
         r = fetch(&w, t, e);
+    if (r == -ECANCELED || r == -EAGAIN || r == -EIO || r == -ENOSPC)
+        w.keeps = !o->plans_only;
     report(&w, ret);
     close_work(&w);
     if (lock >= 0) {

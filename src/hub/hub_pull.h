@@ -8,6 +8,7 @@
 #define PLATEAU_HUB_HUB_PULL_H
 
 #include "hub/hub_cache.h"
+#include "hub/hub_ggufs.h"
 
 #include <stdint.h>
 
@@ -26,25 +27,31 @@ struct hub_pull_opts {
     const char *const *include;
     unsigned stall_s;
     bool plans_only; /* ends after `planned` */
-    /* `dir` has the small files, and weights that consist of their headers and holes. `bytes` would be
-     * fetched. Nonzero ends the pull. */
-    int (*planned)(void *arg, const char *dir, uint64_t bytes, struct err *e);
+    /* The repository has several GGUF models, and `name` and `include` choose none: shows them to a person.
+     * NULL: the error alone names them. */
+    void (*several)(void *arg, const struct hub_ggufs *g);
+    /* Once for each model that is fetched. `path` is a directory with its small files, and weights that
+     * consist of their headers and holes; or a GGUF file of that kind. `bytes` would be fetched, of all
+     * models. Nonzero ends the pull. */
+    int (*planned)(void *arg, const struct hub_name *name, const char *path, uint64_t bytes, struct err *e);
     /* Every 100 ms or so; nonzero: -ECANCELED. */
     int (*progress)(void *arg, const struct hub_progress *p);
     void *arg;
 };
 
 struct hub_pulled {
+    struct hub_name name; /* of the first model, with its quantisation */
     char snapshot[HUB_PATH_BYTES];
     char commit[64];
     uint64_t bytes, fetched; /* of all files; by this process */
     uint32_t files, odd;     /* odd: files of the list that were left out for their names */
 };
 
-/* After a failure a second call goes on; `ret` says how far it came. 0, -ECANCELED, -ENOENT (no such
- * model or revision), -EACCES, -ENODATA (no weights that are read), -ENOSPC, -EBADMSG (a sum was wrong
- * twice), -EBUSY (another pull of the model), -EAGAIN (requests failed again and again), -EINVAL (the
- * endpoint, the token, or the hub's answers), or an error of `planned` or of the system. */
+/* After a failure a second call goes on; `ret` says how far it came. A pull that is refused and a plan remove
+ * what they have put into the cache. 0, -ECANCELED, -ENOENT (no such model or revision), -EACCES, -ENODATA
+ * (no weights that are read), -ENOTUNIQ (several GGUF models), -ENOSPC, -EBADMSG (a sum was wrong twice),
+ * -EBUSY (another pull of the model), -EAGAIN (requests failed again and again), -EINVAL (the endpoint, the
+ * token, or the hub's answers), or an error of `planned` or of the system. */
 int hub_pull(const struct hub_pull_opts *o, struct hub_pulled *ret, struct err *e);
 
 #endif

@@ -61,12 +61,18 @@ static int start(const char *cache, const struct hub_name *n, struct walk *w, st
     char name[HUB_ID_BYTES + 16];
     struct stat st;
     int r = 0, fd = open(cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool whole = true;
+    char folder[HUB_PATH_BYTES];
     hub_name_folder(n, name);
     if (fd < 0 || fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         r = err_set(e, -ENOENT, "%s is not in the hub's cache (%s)", n->id, cache);
     else if (S_ISLNK(st.st_mode))
         r = err_set(e, -ELOOP, "%s/%s is a link: remove by hand what it leads to", cache, name);
-    else if ((r = walk_entry(w, fd, name, 0)) < 0)
+    else if (n->quant[0] && (r = hub_cache_folder(cache, n, folder, e)) == 0 &&
+             (r = hub_remove_gguf(folder, n, w->removes, &w->bytes, &whole)) < 0)
+        err_set(e, r, r == -ENOENT ? "%s/%s has no GGUF model %s" : "%s/%s: %s: %s", cache, name, n->quant,
+                strerror(-r));
+    else if (r == 0 && whole && (r = walk_entry(w, fd, name, 0)) < 0)
         err_set(e, r, "%s/%s: %s", cache, name, strerror(-r));
     if (fd >= 0)
         close(fd);

@@ -12,6 +12,9 @@ struct hub_work {
     struct hub_http *http;
     struct hub_list list;
     struct hub_blob *blobs; /* [list.count] */
+    bool *had;              /* [list.count] an earlier pull left it, or some of its bytes */
+    struct hub_ggufs ggufs; /* the GGUF models that are fetched */
+    bool keeps;             /* files that came stay, although not all did: the next pull goes on */
     char folder[HUB_PATH_BYTES];
     struct hub_progress shown;
     uint64_t shown_ns;

@@ -1,6 +1,7 @@
 /* gguf_name.c - a part's name is accepted only as the writer prints it, so that a part has one name. */
 #include "weights/gguf_name.h"
 
+#include "base/check.h"
 #include "base/slice.h"
 
 #include <dirent.h>
@@ -58,6 +59,51 @@ size_t gguf_name_model(const char *name)
         return len;
     len = strlen(name);
     return gguf_name_is(name) && len > strlen(ENDING) ? len - strlen(ENDING) : len;
+}
+
+static bool is_letter_or_digit(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Bytes of the form at the start of `s`, before words that an underscore joins to it; 0: none. */
+static size_t form_len(struct slice s)
+{
+    static const char *const whole[] = {"F16", "F32", "BF16", "FP16", "FP32", "MXFP4", "NVFP4"};
+    for (size_t i = 0; i < COUNT_OF(whole); i++)
+        if (slice_starts_any_case(s, slice_of(whole[i])))
+            return strlen(whole[i]);
+    const size_t at = slice_starts_any_case(s, SLICE("IQ")) || slice_starts_any_case(s, SLICE("TQ")) ? 1 : 0;
+    const bool is = s.len > at + 1 && (s.ptr[at] == 'Q' || s.ptr[at] == 'q') && s.ptr[at + 1] >= '0' &&
+                    s.ptr[at + 1] <= '9';
+    return is ? at + 2 : 0;
+}
+
+static bool is_quant(struct slice s)
+{
+    if (slice_starts_any_case(s, SLICE("UD-")))
+        s = slice_sub(s, strlen("UD-"), s.len);
+    const size_t len = form_len(s);
+    if (len == 0)
+        return false;
+    for (size_t i = len; i < s.len; i++) {
+        const bool joint = s.ptr[i] == '_' && i + 1 < s.len;
+        if (!joint && (i == len || !is_letter_or_digit(s.ptr[i])))
+            return false;
+    }
+    return true;
+}
+
+struct slice gguf_name_quant(const char *name)
+{
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    const struct slice stem = {last, gguf_name_model(last)};
+    for (size_t i = 0; i < stem.len; i++) {
+        const struct slice rest = slice_sub(stem, i, stem.len);
+        if ((i == 0 || memchr(".-_", stem.ptr[i - 1], 3)) && is_quant(rest))
+            return rest;
+    }
+    return (struct slice){stem.ptr + stem.len, 0};
 }
 
 bool gguf_name_leads(struct dirent *const *names, int index)

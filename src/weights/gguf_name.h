@@ -3,6 +3,8 @@
 #ifndef PLATEAU_WEIGHTS_GGUF_NAME_H
 #define PLATEAU_WEIGHTS_GGUF_NAME_H
 
+#include "base/slice.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +27,9 @@ void gguf_name_of_part(const char *name, size_t len, uint32_t index, uint32_t co
 bool gguf_name_same_model(const char *a, const char *b);
 /* The length of the model's name in that of its file: without .gguf and the number of the part. */
 size_t gguf_name_model(const char *name);
+/* The quantisation at the end of that name, as it stands there: Q4_K_M, UD-Q4_K_XL, bf16. Empty: the name
+ * ends otherwise. A part of `name`, before which folders may stand. */
+struct slice gguf_name_quant(const char *name);
 /* Whether names[index] has weights and no earlier name is a part of the same model. `names` are sorted. */
 bool gguf_name_leads(struct dirent *const *names, int index);
 

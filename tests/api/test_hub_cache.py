@@ -69,7 +69,7 @@ def listed(home, *arguments, **variables):
 def test_a_model_is_found_by_its_names(home):
     snapshot = f"models--acme--Small/snapshots/{'2' * 40}"
     found = listed(home)
-    assert set(found) == {"acme/Small", "acme/Half", "acme/Begun"}
+    assert set(found) == {"canary", "acme/Small", "acme/Half", "acme/Begun"}
     assert found["acme/Small"]["path"].endswith(snapshot) and found["acme/Small"]["state"] == "fits"
     assert found["acme/Small"]["last_used"] > 1.7e9
     assert "weights are missing; plateau pull acme/Half fetches the rest" in found["acme/Half"]["reason"]
@@ -78,7 +78,7 @@ def test_a_model_is_found_by_its_names(home):
     for name in ("acme/Small", "acme/Small@old", "acme/Small@" + "1" * 40, "Small", cache / "models--acme--Small", cache / snapshot):
         got = run(home, "plan", name, "--json")
         assert got.returncode == 0, got.stderr
-        assert json.loads(got.stdout)["models"][0]["id"] == "Small"
+        assert json.loads(got.stdout)["models"][0]["id"] == "acme/Small"
     shutil.move(cache, home / "elsewhere")
     for variables in ({"HF_HUB_CACHE": str(home / "elsewhere")}, {"XDG_CACHE_HOME": str(home)}):
         (home / "huggingface").mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ def test_two_of_one_name_have_their_organisations(home, monkeypatch):
         assert {"acme/Small", "other/Small", "Half"} <= ids_of(s) and "Small" not in ids_of(s)
         passed = said(s, "event=hub_model_passed_over")
         assert len(passed) == 1 and 'model="acme/Begun"' in passed[0] and "no revision is complete" in passed[0]
-        assert any("model=Half " in x for x in said(s, "event=model_unusable"))
+        assert any("model=acme/Half " in x for x in said(s, "event=model_unusable"))
 
 
 def ids_of(server):
@@ -168,7 +168,7 @@ def test_other_programs_models_are_listed(tmp_path):
     manifest("registry.ollama.ai/library/evil/latest", json.dumps({"layers": [{**layers[1], "digest": "sha256:../../../etc/passwd"}]}))
     manifest("registry.ollama.ai/library/odd/latest", "[1, 2")
     found = listed(tmp_path)
-    assert set(found) == {"tiny", "tiny:latest", "someone/tiny:q8"}
+    assert set(found) == {"canary", "tiny", "tiny:latest", "someone/tiny:q8"}
     assert found["tiny"]["state"] == "fits"
     for name in ("tiny", "someone/tiny:q8"):
         got = run(tmp_path, "plan", name, "--json")
@@ -177,5 +177,5 @@ def test_other_programs_models_are_listed(tmp_path):
         else:
             assert got.returncode == 1 and "ends within its head" in got.stderr and digest in got.stderr, "its file was found"
     got = run(tmp_path, "plan", "someone/tiny:q9")
-    assert got.returncode == 1 and "there is no file or directory someone/tiny:q9" in got.stderr
+    assert got.returncode == 1 and "someone/tiny:q9 is not a directory here and not in the hub's cache" in got.stderr
     assert "the file ends within its head" in found["tiny:latest"]["reason"] and found["tiny:latest"]["path"].endswith(digest)

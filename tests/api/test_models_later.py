@@ -73,23 +73,23 @@ def test_a_pulled_model_is_served_at_once_under_both_names(hub):
     with serving("--allow-pull", *KEYS, key=ADMIN_KEY) as s:
         assert set(listed(s)) == {"canary"}
         now = pull(s, "acme/small")
-        assert now["served"] == "small" and now["not_served"] is None
+        assert now["served"] == "acme/small" and now["not_served"] is None
         found = listed(s)
         assert set(found) == {"canary", "small", "acme/small"}
-        assert found["acme/small"]["root"] == "small" and found["small"]["state"] == "unloaded" and found["small"]["max_model_len"] > 0
-        [row] = [m for m in s.http.get("/api/overview").json()["models"] if m["id"] == "small"]
+        assert found["small"]["root"] == "acme/small" and found["small"]["state"] == "unloaded" and found["small"]["max_model_len"] > 0
+        [row] = [m for m in s.http.get("/api/overview").json()["models"] if m["id"] == "acme/small"]
         assert row["state"] == "unloaded" and row["needed_bytes"] > 0
-        assert 'model_name="small"' in s.http.get("/metrics").text
+        assert 'model_name="acme/small"' in s.http.get("/metrics").text
         settled(s)
         before = s.memory()["reserved_bytes"]
         ids = tokens(s, "acme/small")
-        assert listed(s)["small"]["state"] == "ready" and account(s.memory(), "small")["used_bytes"] > 0
+        assert listed(s)["small"]["state"] == "ready" and account(s.memory(), "acme/small")["used_bytes"] > 0
         assert tokens(s, "small") == ids and s.chat("What does ls do?").status_code == 200
         unload(s, "acme/small")
         assert s.memory()["reserved_bytes"] <= before
         check_ledger(s.memory())
         again = pull(s, "acme/small")
-        assert again["served"] == "small" and again["fetched_bytes"] == 0 and set(listed(s)) == set(found)
+        assert again["served"] == "acme/small" and again["fetched_bytes"] == 0 and set(listed(s)) == set(found)
     with serving("--hub-cache", kind=Found) as fresh:
         assert tokens(fresh, "small") == ids
         unload(fresh, "small")
@@ -118,7 +118,7 @@ def test_a_pull_that_cannot_be_served_says_why(hub):
         assert s.http.post(ROUTE, json={"model": "acme/small", "anyway": True}).status_code == 202
         now = until(lambda: (p := s.http.get(ROUTE).json())["state"] == "done" and p)
         # As at the start: it is listed, and its load gives the reason.
-        assert now["served"] == "small"
+        assert now["served"] == "acme/small"
         assert any("model_type 'weird'" in line for line in s.lines if "event=model_unusable" in line)
         assert listed(s)["small"]["max_model_len"] is None
         reply = s.http.post("/v1/completions", json={"model": "small", "prompt": PROMPT, "max_tokens": 1})
@@ -171,7 +171,7 @@ def test_a_removed_model_says_so(home):
         for _ in range(2):
             reply = s.http.post("/v1/completions", json={"model": "Small", "prompt": PROMPT, "max_tokens": 1})
             assert reply.status_code >= 500
-            assert "the files of Small were removed: plateau pull acme/Small fetches them again" in reply.json()["error"]["message"]
+            assert "the files of acme/Small were removed: plateau pull acme/Small fetches them again" in reply.json()["error"]["message"]
         put(home / ".cache/huggingface/hub", "acme/Small", "1" * 40)
         assert s.http.post("/v1/models/Small/load").status_code == 200 and len(tokens(s, "Small")) == 8
         unload(s, "Small")

@@ -2,9 +2,11 @@
 #include "test_files.h"
 
 #include "hub/hub_cache.h"
+#include "hub/hub_ggufs.h"
 #include "hub/hub_list.h"
 #include "hub/hub_remove.h"
 #include "hub/hub_token.h"
+#include "weights/gguf_name.h"
 
 #include <errno.h>
 
@@ -16,9 +18,11 @@
 
 TEST(a_name_has_two_parts_and_perhaps_a_revision)
 {
-    static const char *const wrong[] = {"",     "acme",   "a/b/c", "../x",     "a/..",   ".a/b",  "-a/b",
-                                        "a/-b", "a--b/c", "a/b@",  "a/b@../x", "a/b@-x", "a b/c", "a/b\n",
-                                        "/a",   "a/",     "a//b",  "a/b@x//y", "a/b@.x", "a/b c", "a\\b/c"};
+    static const char *const wrong[] = {"",        "acme",        "a/b/c",    "../x", "a/..",     ".a/b",
+                                        "-a/b",    "a/-b",        "a--b/c",   "a/b@", "a/b@../x", "a/b@-x",
+                                        "a b/c",   "a/b\n",       "/a",       "a/",   "a//b",     "a/b@x//y",
+                                        "a/b@.x",  "a/b c",       "a\\b/c",   "a/b:", "a/b:../x", "a/b:x y",
+                                        "a/b@:Q4", "a/b:Q4@main", "a/b:Q4:Q8"};
     struct hub_name n = {.id = "untouched"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         assert_false(hub_name_parse(wrong[i], &n));
@@ -30,6 +34,98 @@ TEST(a_name_has_two_parts_and_perhaps_a_revision)
     assert_true(hub_name_parse("acme/Small@refs/pr/1", &n));
     assert_string_equal(n.id, "acme/Small");
     assert_string_equal(n.revision, "refs/pr/1");
+    assert_string_equal(n.quant, "");
+}
+
+TEST(a_name_may_choose_a_quantisation)
+{
+    static const char *const texts[] = {"acme/Small", "acme/Small:Q4_K_M", "acme/Small@refs/pr/1:UD-Q4_K_XL",
+                                        "acme/Small@v1"};
+    char text[HUB_NAME_BYTES];
+    struct hub_name n;
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        assert_true(hub_name_parse(texts[i], &n));
+        assert_string_equal(n.id, "acme/Small");
+        hub_name_text(&n, text);
+        assert_string_equal(text, texts[i]);
+    }
+    assert_true(hub_name_parse(texts[2], &n));
+    assert_string_equal(n.quant, "UD-Q4_K_XL");
+    assert_string_equal(n.revision, "refs/pr/1");
+}
+
+/* ---- GGUF models ---- */
+
+TEST(a_file_says_its_quantisation)
+{
+    static const char *const files[][2] = {
+        {"Small-Q4_K_M.gguf", "Q4_K_M"},
+        {"UD-Q4_K_XL/Small-UD-Q4_K_XL-00001-of-00003.gguf", "UD-Q4_K_XL"},
+        {"small.i1-IQ2_XXS.gguf", "IQ2_XXS"},
+        {"small_q8_0.gguf", "q8_0"},
+        {"small-bf16.gguf", "bf16"},
+        {"Small-MXFP4_MOE.gguf", "MXFP4_MOE"},
+        {"Q4_0.gguf", "Q4_0"},
+        {"small-q4_k_m-00002-of-00002.gguf", "q4_k_m"},
+        {"Qwen3-8B.gguf", ""},
+        {"small-Q4_K_M-chat.gguf", ""},
+        {"small-Q.gguf", ""},
+        {"small-Q4-0.gguf", ""},
+    };
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        const struct slice q = gguf_name_quant(files[i][0]);
+        assert_true(slice_eq(q, slice_of(files[i][1])));
+    }
+}
+
+static const char *found_of(const struct hub_ggufs *g, const char *quant, int result)
+{
+    const struct hub_gguf *m = NULL;
+    struct hub_name n = {.id = "acme/Small"};
+    struct err e;
+    snprintf(n.quant, sizeof(n.quant), "%s", quant);
+    assert_int_equal(hub_ggufs_find(g, &n, &m, &e), result);
+    assert_true(result == 0 || strstr(e.text, "acme/Small has ") != NULL);
+    return result == 0 ? m->file : "";
+}
+
+TEST(a_quantisation_chooses_a_model)
+{
+    static const char *const names[] = {
+        "Small-Q8_0.gguf",       "Small-Q4_K_XL.gguf",      "x/Small-UD-Q4_K_XL-00002-of-00002.gguf",
+        "mmproj-Small-F16.gguf", "mmproj-Small-F32.gguf",   "x/Small-UD-Q4_K_XL-00001-of-00002.gguf",
+        "draft/Tiny-Q8_0.gguf",  "model-Q6_K-imatrix.gguf", "README.md",
+        "config.json",           "x/Small-UD-Q4_K_XL.txt",  "script.py"};
+    struct hub_file files[COUNT_OF(names)];
+    struct hub_list l = {.files = files, .count = COUNT_OF(names)};
+    struct hub_ggufs g;
+    struct err e;
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        files[i] = (struct hub_file){.name = strdup(names[i]), .bytes = 1000 + i};
+    assert_int_equal(hub_ggufs_of_list(&l, &g, &e), 0);
+    assert_int_equal(g.count, 5);
+    assert_false(g.safetensors);
+    assert_string_equal(found_of(&g, "q4_k_xl", 0), names[1]);
+    assert_string_equal(found_of(&g, "UD-Q4_K_XL", 0), names[5]);
+    assert_string_equal(found_of(&g, "Small-Q8_0", 0), names[0]);
+    assert_string_equal(found_of(&g, "Q6_K", 0), names[7]);
+    found_of(&g, "Q8_0", -ENOTUNIQ);
+    found_of(&g, "", -ENOTUNIQ);
+    found_of(&g, "Q5_K_M", -ENOENT);
+    found_of(&g, "XL", -ENOTUNIQ);
+    found_of(&g, "Q", -ENOENT);
+    bool chosen[5] = {false};
+    for (uint32_t i = 0; i < g.count; i++)
+        chosen[i] = strcmp(g.list[i].quant, "UD-Q4_K_XL") == 0;
+    static const char *const include[] = {"*.json", "*.py", NULL};
+    hub_ggufs_keep(&l, &g, chosen, include);
+    assert_int_equal(l.count, 5);
+    for (size_t i = 2; i < COUNT_OF(names); i++)
+        if (i == 2 || i == 3 || i == 5 || i == 8 || i == 9)
+            assert_non_null(hub_list_find(&l, names[i]));
+    for (uint32_t i = 0; i < l.count; i++)
+        free(files[i].name);
+    hub_ggufs_done(&g);
 }
 
 TEST(a_folder_and_a_name_lead_to_each_other)
@@ -194,7 +290,7 @@ TEST(without_weights_the_formats_are_named)
     hub_list_done(&l);
     assert_int_equal(parse(LIST_OF(LARGE_OF("x.Q4.gguf")), &l, &e), 0);
     assert_int_equal(hub_list_choose(&l, NULL, (struct slice){0}, &e), -ENODATA);
-    assert_non_null(strstr(e.text, "--include 'x.Q4.gguf'"));
+    assert_non_null(strstr(e.text, "no weights in .safetensors or GGUF files"));
     hub_list_done(&l);
 }
 
