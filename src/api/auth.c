@@ -27,11 +27,16 @@ static bool refuse_key(struct slice given, struct reject *why)
                   : "This server needs an API key. Send it as \"Authorization: Bearer KEY\".");
 }
 
-static bool refuse_admin(struct reject *why)
+/* `known`: the key is one of this server, for other routes. */
+static bool refuse_admin(struct slice given, bool known, struct reject *why)
 {
+    const char *what = given.len == 0 ? "This route needs the admin key (--admin-key), as \"Authorization: "
+                                        "Bearer KEY\"."
+                       : known        ? "The key is valid, but not the admin key (--admin-key), which this "
+                                        "route needs."
+                                      : "The key is not valid. This route needs the admin key (--admin-key).";
     return reject_set(why, REJECT_INVALID_API_KEY, NULL,
-                      "This route needs the admin key (--admin-key), as \"Authorization: Bearer KEY\". On "
-                      "the server's machine, commands such as `plateau status` need no key.");
+                      "%s On the server's machine, commands such as `plateau status` need no key.", what);
 }
 
 static uint64_t tenant_of(const struct http_request *r, const struct key *key)
@@ -70,5 +75,5 @@ bool auth_check(const struct keyring *keys, const struct http_request *r, enum a
     case AUTH_ADMIN:
         break;
     }
-    return a.admin || refuse_admin(why);
+    return a.admin || refuse_admin(given, a.key != NULL, why);
 }

@@ -38,6 +38,15 @@ def test_keys(locked):
 
 
 @pytest.mark.smoke
+def test_a_wrong_key_is_told_from_none(locked):
+    for key, words in (None, "This route needs the admin key"), ("alice", "not the admin key"), ("roo", "The key is not valid."):
+        error = refused(get(locked, "/api/memory", key), 401, "invalid_api_key", words)
+        assert "--admin-key" in error["message"]
+    for key, words in (None, "needs an API key"), ("roo", "The API key is not valid."):
+        refused(get(locked, "/v1/models", key), 401, "invalid_api_key", words)
+
+
+@pytest.mark.smoke
 def test_forms_of_a_key(locked):
     for headers in [{"authorization": "bearer alice"}, {"authorization": "BEARER   alice"}, {"x-api-key": "bob"}]:
         assert locked.http.get("/v1/models", headers=headers).status_code == 200, headers
