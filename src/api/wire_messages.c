@@ -142,10 +142,6 @@ static void event_end(struct exchange *x)
 
 static void ping(struct exchange *x)
 {
-    if (x->reply_stage == REPLY_PENDING && gen_usage(&x->gen).admitted) {
-        reply_begin(x);
-        return;
-    }
     event_begin(x, "ping");
     event_end(x);
 }
@@ -348,6 +344,7 @@ const struct wire wire_messages = {
     .part = part,
     .whole = write_whole,
     .begin = begin,
+    .begins_admitted = true,
     .flush = flush,
     .finish = finish,
 };

@@ -73,6 +73,7 @@ static void note_admitted(const struct sched_plan *plan, uint64_t now_ns)
         j->admitted_ns = now_ns;
         stream_admit(j->stream, &(struct stream_admission){.cached_tokens = j->seq.cached,
                                                            .queued_ns = now_ns - j->arrival_ns});
+        stream_wake(j->stream); /* its reply begins before the first token */
     }
 }
 

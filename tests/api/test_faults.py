@@ -14,6 +14,7 @@ from test_streams import parse
 
 TEXT = "/v1/completions"
 CHAT = "/v1/chat/completions"
+ASK = {"messages": [{"role": "user", "content": "a"}]}
 MODEL = '{model_name="canary"}'
 ERRORS = 'vllm:request_success_total{model_name="canary",finished_reason="error"}'
 
@@ -49,10 +50,9 @@ def nothing_is_left(faulty):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("fields", [
-    {}, {"n": 3}, {"stream": True}, {"stream": True, "n": 2}, {"prompt": [5] * 1500}, {"logprobs": 2},
+    {}, {"n": 3}, {"prompt": [5] * 1500}, {"logprobs": 2},
 ], ids=str)
 def test_a_step_that_fails_is_an_answer(faulty, fields):
-    """Before the first byte: an HTTP status, for streams as well."""
     faulty.order("fail")
     error = refused(faulty.post(TEXT, **{"prompt": "a", "max_tokens": 5, **fields}), 500, "engine_error", "error 5")
     assert error["type"] == "server_error" and error["param"] is None
@@ -76,6 +76,41 @@ def test_a_step_that_fails_in_a_stream_is_an_event(faulty, path):
     assert running.answer().status == 200 and "[DONE]" not in found
     assert found[-1]["error"]["code"] == "engine_error" and found[-1]["error"]["type"] == "server_error"
     assert all("error" not in event for event in found[:-1])
+
+
+STREAMS = [(TEXT, {"prompt": "a"}, None), (CHAT, ASK, None), (CHAT, {**ASK, "n": 2}, None), ("/v1/messages", ASK, "message_start"),
+           ("/v1/responses", {"input": "a", "store": False}, "response.created")]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("path, fields, first", STREAMS, ids=str)
+def test_a_stream_begins_when_its_sequence_is_admitted(faulty, path, fields, first):
+    """Its first step hangs, so there is no token, and no time for a comment."""
+    faulty.order("hang")
+    limit = {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 5}
+    with Open(faulty, path, {"stream": True, **limit, **fields}) as o:
+        faulty.order("wait")
+        assert o.answer().status == 200 and o.answer().headers["content-type"] == "text/event-stream"
+        begun = o.event() if first else None
+        assert faulty.requests()[0]["tokens"] == 0
+        assert begun is None or begun["type"] == first
+        faulty.order("go")
+        found = list(o.events())
+        assert found and not any("error" in event for event in found if isinstance(event, dict) and path in (TEXT, CHAT))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("path, fields, first", STREAMS, ids=str)
+def test_a_first_step_that_fails_is_an_event(faulty, path, fields, first):
+    """The header is sent by then."""
+    faulty.order("hang")
+    limit = {"max_output_tokens" if path == "/v1/responses" else "max_tokens": 5}
+    with Open(faulty, path, {"stream": True, **limit, **fields}) as o:
+        assert o.answer().status == 200
+        faulty.order("fail")
+        *_, last = o.events()
+    error = last["response"]["error"] if path == "/v1/responses" else last["error"]
+    assert "error 5" in error["message"] and last.get("type") in (None, "error", "response.failed")
 
 
 @pytest.mark.parametrize("order", ["fail", "lose"])
