@@ -425,6 +425,10 @@ void exchange_prepared(struct exchange *x)
     tell_dropped(x);
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
+    if (x->gen.reject.kind && x->reply.len > 0) {
+        exchange_reply_refuse_in_stream(x, &x->gen.reject);
+        return;
+    }
     if (x->gen.reject.kind) {
         exchange_reply_refuse(x, &x->gen.reject);
         return;

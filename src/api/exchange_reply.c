@@ -2,8 +2,8 @@
  *
  * Replies are pulled, not pushed. The exchange takes tokens from a stream only when the connection has taken
  * the output of the earlier ones. So a client that does not read fills its connection, then its stream, and
- * then its sequence pauses. A stream's header goes out with its first bytes: a failure before them is an HTTP
- * status and not an event. */
+ * then its sequence pauses. A stream's header goes out when the sequence is admitted, or with the first bytes
+ * that keep the connection alive before: an earlier failure is an HTTP status and not an event. */
 #include "api/exchange_reply.h"
 
 #include "api/memory_refusal.h"
@@ -111,6 +111,12 @@ void exchange_reply_send(struct exchange *x)
     given(x);
 }
 
+static void set_stream_headers(struct exchange *x)
+{
+    http_header_set(x->http, "cache-control", "no-cache");
+    http_header_set(x->http, "x-accel-buffering", "no");
+}
+
 static void note_refusal(struct exchange *x, const struct reject *why)
 {
     x->code = reject_code(why);
@@ -127,6 +133,17 @@ static void respond(struct exchange *x, const struct reject *why)
 void exchange_reply_refuse(struct exchange *x, const struct reject *why)
 {
     respond(x, why);
+    given(x);
+}
+
+/* The bytes are paid for, as above. */
+void exchange_reply_refuse_in_stream(struct exchange *x, const struct reject *why)
+{
+    EXCHANGE_COUNT(x, requests_rejected);
+    note_refusal(x, why);
+    request_memory_hand_over(&x->gen.memory, &x->reply);
+    set_stream_headers(x);
+    http_respond_buf(x->http, 200, SSE_CONTENT_TYPE, &x->reply);
     given(x);
 }
 
@@ -271,8 +288,7 @@ static int begin_stream(struct exchange *x)
 {
     if (http_stream_is_begun(x->http))
         return 0;
-    http_header_set(x->http, "cache-control", "no-cache");
-    http_header_set(x->http, "x-accel-buffering", "no");
+    set_stream_headers(x);
     return http_stream_begin(x->http, 200, SSE_CONTENT_TYPE);
 }
 
@@ -332,6 +348,20 @@ static bool collect(struct exchange *x)
     return x->out.len > 0;
 }
 
+/* The stream begins, though it has no token yet. Dialects whose first chunk stands for the first token, by
+ * which clients measure, have only the header now. */
+static void open_stream(struct exchange *x)
+{
+    if (x->phase != EXCHANGE_RUNNING || x->reply_stage != REPLY_PENDING || !gen_usage(&x->gen).admitted)
+        return;
+    if (x->wire->begins_admitted) {
+        reply_begin(x);
+        flush(x);
+    } else if (begin_stream(x) == -ENOMEM) {
+        fail_memory(x);
+    }
+}
+
 static void pump_stream(struct exchange *x)
 {
     while (flush(x)) {
@@ -340,8 +370,10 @@ static void pump_stream(struct exchange *x)
             return;
         }
         /* While the client does not read, tokens stay in the ring, which pauses the sequence. */
-        if (http_stream_is_behind(x->http) || !collect(x))
+        if (http_stream_is_behind(x->http) || !collect(x)) {
+            open_stream(x);
             return;
+        }
     }
 }
 

@@ -13,6 +13,8 @@ void exchange_reply_drop(struct exchange *x);
 void exchange_reply_send(struct exchange *x);
 /* Ends it with an error; nothing has been sent. */
 void exchange_reply_refuse(struct exchange *x, const struct reject *why);
+/* Ends a stream with its refusal, whose events x->reply has. */
+void exchange_reply_refuse_in_stream(struct exchange *x, const struct reject *why);
 /* Ends it with an error, in the way that is still open. */
 void exchange_reply_fail(struct exchange *x, const struct reject *why);
 /* While a prep thread owns the exchange: the client gets its error, and the work is freed when the thread

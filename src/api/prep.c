@@ -102,6 +102,17 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
     return answer(x, scratch) ? PREPARE_DONE : PREPARE_REFUSED;
 }
 
+/* Some refusals of a stream are events. Without memory for these it is an HTTP error. */
+static void write_refusal(struct exchange *x)
+{
+    if (x->gen.reject.kind == REJECT_NONE || !x->wire || !x->wire->refuse || !x->request.stream || x->waits)
+        return;
+    buf_clear(&x->reply);
+    x->wire->refuse(x, &x->gen.reject, &x->reply);
+    if (x->reply.error)
+        buf_done(&x->reply);
+}
+
 /* Frees the memory of a refused request here, where its destruction delays no other request. */
 static void drop_refused(struct exchange *x)
 {
@@ -128,6 +139,7 @@ static void work_on(struct exchange *x)
     else
         work(x, scratch);
     arena_free(scratch);
+    write_refusal(x);
     drop_refused(x);
     x->gen.memory.still = NULL;
 }

@@ -223,6 +223,7 @@ bool responses_check(struct request *r, struct reject *why)
     if (!json_object_get(r->root, "input"))
         return reject_value(why, "input", "input is missing.");
     r->gen.clamps = true;
+    r->gen.messages_name = "input";
     r->stores = !json_is_false(json_object_get(r->root, "store"));
     return true;
 }

@@ -29,6 +29,9 @@ struct wire {
     const char *id_prefix;             /* of the reply's id: "chatcmpl" */
     const char *object, *chunk_object; /* what a reply and a piece of it call themselves */
     size_t own_bytes;                  /* of reply.own: the dialect's own state of a choice, zero at first */
+    /* On a prep thread, of a stream: writes the refusal as events, after which the reply ends. Nothing is
+     * written when it is an HTTP error as any other. NULL: it always is. */
+    void (*refuse)(struct exchange *x, const struct reject *why, struct buf *ret);
     /* On a prep thread, before the first part, while the prompts' ids are there. NULL: nothing. */
     void (*open)(struct reply *r);
     /* Collects a part of a choice. Before output of another kind it calls reply_turn(). */
@@ -42,6 +45,7 @@ struct wire {
     /* In pieces, into x->out: once before the first piece (NULL: nothing); a choice's collected output, if it
      * has some; its end. gen_usage() has the counts of tokens at any time. */
     void (*begin)(struct exchange *x);
+    bool begins_admitted; /* begin() does not wait for a piece: only for the admission of all choices */
     void (*flush)(struct reply *r);
     void (*finish)(struct reply *r);
 };

@@ -119,9 +119,13 @@ static void write_error_member(const struct reject *why, struct buf *ret)
         buf_puts(ret, "null");
         return;
     }
-    bool busy = reject_status(why) == 429;
+    /* Agents compact their conversation at this code, and OpenAI's API has it here too. */
+    bool too_long = why->kind == REJECT_CONTEXT_LENGTH, busy = reject_status(why) == 429;
     buf_putc(ret, '{');
-    json_write_member(ret, "code", busy ? "rate_limit_exceeded" : "server_error");
+    json_write_member(ret, "code",
+                      too_long ? reject_code(why)
+                      : busy   ? "rate_limit_exceeded"
+                               : "server_error");
     json_write_member(ret, "message", why->message);
     buf_putc(ret, '}');
 }
@@ -158,7 +162,7 @@ static void write_response(const struct exchange *x, enum stage stage, const str
     buf_puts(ret, ",\"output\":[");
     buf_put_slice(ret, buf_slice(&r->items));
     buf_putc(ret, ']');
-    if (stage == STAGE_IN_PROGRESS)
+    if (stage == STAGE_IN_PROGRESS || x->gen.submitted == 0)
         buf_puts(ret, ",\"usage\":null");
     else
         write_usage(x, ret);
@@ -525,18 +529,58 @@ static void end(struct exchange *x)
 }
 
 /* `error`, then response.failed with what there is. */
-static void fail(struct exchange *x, const struct reject *why)
+static void write_failure(struct exchange *x, const struct reject *why)
 {
-    if (!x->replies || x->reply_count == 0)
-        return;
-    if (x->reply_stage == REPLY_PENDING)
-        reply_begin(x);
     struct buf *out = event_begin(x, "error");
     json_write_member(out, "code", reject_code(why));
     json_write_member(out, "message", why->message);
     json_write_member(out, "param", why->param[0] ? why->param : NULL);
     event_end(x);
     response_event(x, "response.failed", STAGE_FAILED, why);
+}
+
+static void fail(struct exchange *x, const struct reject *why)
+{
+    if (!x->replies || x->reply_count == 0)
+        return;
+    if (x->reply_stage == REPLY_PENDING)
+        reply_begin(x);
+    write_failure(x, why);
+}
+
+/* The sampling of a request that has no sequence. */
+static void note_sampling(const struct gen_sampling *given, struct sampler_params *ret)
+{
+    sampler_params_default(ret);
+    if (!isnan(given->temperature))
+        ret->temperature = (float)given->temperature;
+    if (!isnan(given->top_p))
+        ret->top_p = (float)given->top_p;
+}
+
+/* A prompt that is too long fails as events, as in OpenAI's API: Codex compacts its conversation then, not
+ * after an HTTP error. The exchange has no sequence: a reply of its own stands for it. */
+static void refuse(struct exchange *x, const struct reject *why, struct buf *ret)
+{
+    struct reply *replies = x->replies, r;
+    struct choice none = {.gen = &x->gen};
+    struct own own = {0};
+    uint32_t count = x->reply_count;
+    if (why->kind != REJECT_CONTEXT_LENGTH)
+        return;
+    note_sampling(&x->request.gen.sampling, &none.sampling);
+    reply_init(&r, x, &none, &own);
+    x->replies = &r;
+    x->reply_count = 1;
+    open_reply(&r);
+    begin(x);
+    write_failure(x, why);
+    ret->error = reply_error(&r) ? reply_error(&r) : x->out.error;
+    buf_put_slice(ret, buf_slice(&x->out));
+    buf_done(&x->out);
+    reply_done(&r);
+    x->replies = replies;
+    x->reply_count = count;
 }
 
 static void ping(struct exchange *x)
@@ -633,10 +677,12 @@ const struct wire wire_responses = {
     .object = "response",
     .chunk_object = "response",
     .own_bytes = sizeof(struct own),
+    .refuse = refuse,
     .open = open_reply,
     .part = part,
     .whole = write_whole,
     .begin = begin,
+    .begins_admitted = true,
     .flush = flush,
     .finish = finish,
 };

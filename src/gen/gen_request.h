@@ -61,9 +61,10 @@ struct gen_request {
     enum gen_output output;
 
     /* A conversation, in the form that templates expect. */
-    json_t *messages; /* NULL: a prompt instead */
-    json_t *media;    /* what gen_media_input() reads: images and videos of the messages; NULL: none. Owned */
-    json_t *tools;    /* NULL: no tools, or the model shall call none */
+    json_t *messages;          /* NULL: a prompt instead */
+    const char *messages_name; /* of the field, for refusals; NULL: "messages" */
+    json_t *media; /* what gen_media_input() reads: images and videos of the messages; NULL: none. Owned */
+    json_t *tools; /* NULL: no tools, or the model shall call none */
     bool tools_unused;                     /* set by the rendering: the template has no place for them */
     json_t *template_kwargs;               /* owned */
     struct chat_mark marks[GEN_MARKS_MAX]; /* where the client wants the prefix cache to begin anew */
@@ -122,6 +123,12 @@ struct gen_request {
 /* Sets r->grammar; `value` gets one more reference. A second field that asks for an equal one changes
  * nothing: clients send one grammar under the names of several servers. False: it asks for another. */
 bool gen_constrain(struct gen_request *r, const char *param, enum grammar_kind kind, json_t *value);
+
+/* The field that has the conversation. */
+static inline const char *gen_messages_name(const struct gen_request *r)
+{
+    return r->messages_name ? r->messages_name : "messages";
+}
 
 /* The entries of logit bias that resolve_sampling() may write. */
 uint32_t gen_bias_count(const struct gen_request *r);

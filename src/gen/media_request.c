@@ -16,7 +16,7 @@ static bool refuse_memory(struct gen *g, size_t wanted)
     struct account *media = media_account(g->media);
     uint64_t limit = account_numbers(media).limit;
     if (wanted >= limit)
-        return reject_set(&g->reject, REJECT_MEDIA_MEMORY, "messages",
+        return reject_set(&g->reject, REJECT_MEDIA_MEMORY, gen_messages_name(g->request),
                           "An image or video of this request needs %zu bytes of memory to decode; the limit "
                           "for all images and videos is %llu (--media-memory). Send a smaller one.",
                           wanted, (ull)limit);
@@ -65,7 +65,7 @@ static bool make_task(struct gen *g)
     uint32_t count = gen_media_count(g->request), most = media_options(m)->parts_max;
     struct media_failure why;
     if (count > most)
-        return reject_set(&g->reject, REJECT_TOO_MANY_MEDIA, "messages",
+        return reject_set(&g->reject, REJECT_TOO_MANY_MEDIA, gen_messages_name(g->request),
                           "The messages have %u images and videos; the limit is %u (--max-images).", count,
                           most);
     struct media_input *inputs = request_memory_alloc(&g->memory, count * sizeof(*inputs));
@@ -133,7 +133,7 @@ static bool check_texts(struct gen *g, const struct media_marks *m)
     const json_t *const texts[] = {g->request->messages, g->request->tools, g->request->template_kwargs};
     for (size_t i = 0; i < COUNT_OF(texts); i++)
         if (texts[i] && media_prompt_forged(m, texts[i]))
-            return reject_value(&g->reject, "messages",
+            return reject_value(&g->reject, gen_messages_name(g->request),
                                 "A text of this request contains \"%.*s\", the placeholder of images in this "
                                 "model's prompts. Remove it from requests with images.",
                                 SLICE_ARGS(m->image));
@@ -173,8 +173,8 @@ bool media_request_text(struct gen *g, struct buf *text, struct chat_cuts *cuts)
     if (!has_images(g))
         return true;
     if (!g->model->tokenizer)
-        return reject_unsupported(&g->reject, "messages", "The model \"%.100s\" has no tokenizer.",
-                                  g->model->id);
+        return reject_unsupported(&g->reject, gen_messages_name(g->request),
+                                  "The model \"%.100s\" has no tokenizer.", g->model->id);
     struct media_marks marks = marks_of(g);
     if (!check_texts(g, &marks))
         return false;
@@ -199,7 +199,7 @@ static bool expand(struct gen *g, const struct media_marks *m, const struct medi
     if (!media_prompt_count(m, places, p->ids, p->count, &total, &images, &g->reject))
         return false;
     if (total > ids_max)
-        return reject_too_long(&g->reject, "messages", g->model->max_model_len, ids_max);
+        return reject_too_long(&g->reject, gen_messages_name(g->request), g->model->max_model_len, ids_max);
     uint32_t *ids = request_memory_alloc(&g->memory, total * sizeof(*ids));
     p->images = request_memory_alloc(&g->memory, images * sizeof(*p->images));
     p->image_count = p->images ? images : 0;

@@ -26,7 +26,7 @@ static const char *name_of(const struct gen *g)
 
 static bool too_long(struct gen *g, uint32_t ids_max)
 {
-    return reject_too_long(&g->reject, g->request->messages ? "messages" : name_of(g),
+    return reject_too_long(&g->reject, g->request->messages ? gen_messages_name(g->request) : name_of(g),
                            g->model->max_model_len, ids_max);
 }
 
@@ -138,13 +138,13 @@ static bool refuse_rendering(struct gen *g, const struct arena *scratch, int r, 
 {
     switch (r) {
     case -EINVAL:
-        return reject_set(&g->reject, REJECT_TEMPLATE_ERROR, "messages",
+        return reject_set(&g->reject, REJECT_TEMPLATE_ERROR, gen_messages_name(g->request),
                           "The model's chat template rejected the request: %s", e->text);
     case -E2BIG:
         /* A template sees no difference between its own limit and memory that other requests hold. */
         if (g->memory.refused && !g->memory.too_large)
             return gen_refuse_memory(g);
-        return reject_set(&g->reject, REJECT_TEMPLATE_LIMIT, "messages",
+        return reject_set(&g->reject, REJECT_TEMPLATE_LIMIT, gen_messages_name(g->request),
                           "The chat template exceeded a limit: %s", e->text);
     case -EMSGSIZE:
         return too_long(g, ids_max);
@@ -180,7 +180,7 @@ static bool end_at_mark(struct gen *g, struct buf *text, struct chat_cuts *cuts)
         found = at;
     if (found == SIZE_MAX)
         return reject_set(
-            &g->reject, REJECT_TEMPLATE_ERROR, "messages",
+            &g->reject, REJECT_TEMPLATE_ERROR, gen_messages_name(g->request),
             "The model's chat template does not write the text of the last message, so the reply "
             "cannot continue it.");
     text->len = found;
@@ -196,7 +196,7 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     struct chat_template_limits limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
     struct err e = {0};
     if (!m->template)
-        return reject_unsupported(&g->reject, "messages",
+        return reject_unsupported(&g->reject, gen_messages_name(g->request),
                                   "The model \"%.100s\" has no chat template. Use /v1/completions.", m->id);
     struct request_memory *before = request_memory_enter(&g->memory);
     bool ok = check_kwargs(g) && add_kwargs(g) && adapt_history(g) && (!g->request->continues || mark_end(g));

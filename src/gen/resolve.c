@@ -149,7 +149,7 @@ bool resolve_max_tokens(const struct gen_request *r, const struct served_model *
     if (prompt_tokens >= m->max_model_len) {
         why->tokens = prompt_tokens;
         why->tokens_max = m->max_model_len - 1;
-        return reject_set(why, REJECT_CONTEXT_LENGTH, r->parses ? "messages" : "prompt",
+        return reject_set(why, REJECT_CONTEXT_LENGTH, r->parses ? gen_messages_name(r) : "prompt",
                           "This model's maximum context length is %u tokens (--max-model-len), at least one "
                           "of them for the reply, but the prompt has %u tokens. Shorten it.",
                           m->max_model_len, prompt_tokens);

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conftest import ANSWER_S, TOP, account, openai, refused
+from conftest import ANSWER_S, TOP, account, openai, refused, serving
 
 PATH = "/v1/responses"
 IMAGE = (TOP / "tests/golden/data/canary-8bit/images/0.png").read_bytes()
@@ -353,6 +353,41 @@ def test_advice_that_is_not_known_is_named(server):
 def test_bad_fields_are_named(server, fields, param):
     reply = server.http.post(PATH, json={"model": "canary", "input": ASK, **fields})
     assert reply.status_code == 400 and reply.json()["error"]["param"] == param, reply.text
+
+
+def test_a_stream_whose_prompt_is_too_long_fails_as_events():
+    """Codex compacts then. The prompts lie around the limit: one leaves no place for the reply, longer ones
+    are not tokenized to their end."""
+    with serving("--max-model-len", "512") as server:
+        at_limit = 0
+        fields = {"instructions": "Be brief.", "tools": [WEATHER], "temperature": 0.5, "max_output_tokens": 1}
+        # The words of 512 tokens.
+        full = 612 - answered(post(server, "word " * 100, **fields))["usage"]["input_tokens"]
+        for words in full - 1, full, full + 1, 40000:
+            whole = post(server, "word " * words, **fields)
+            reply = post(server, "word " * words, stream=True, **fields)
+            assert reply.status_code == 200 and reply.headers["content-type"] == "text/event-stream"
+            found = names(reply)
+            if whole.status_code == 200:
+                assert found[-1]["type"] in ("response.completed", "response.incomplete")
+                continue
+            at_limit += "tokens. Shorten" in whole.text
+            error = refused(whole, 400, "context_length_exceeded", "--max-model-len")
+            assert error["param"] == "input"
+            assert [e["type"] for e in found] == ["response.created", "response.in_progress", "error", "response.failed"]
+            created, failed = found[0]["response"], found[-1]["response"]
+            assert {k: found[2][k] for k in ["code", "message", "param"]} == {k: error[k] for k in ["code", "message", "param"]}
+            assert failed["error"] == {"code": error["code"], "message": error["message"]}
+            assert failed["status"] == "failed" and failed["output"] == [] and failed["usage"] is None
+            same = {"status": "in_progress", "error": None}
+            assert created == {**failed, **same} and created["instructions"] == "Be brief." and created["temperature"] == 0.5
+            assert created["tools"] == [WEATHER] and len(reply.headers["x-request-id"]) == 32
+        assert at_limit == 1
+        # Other refusals are HTTP errors, and the other APIs' clients read this one as such.
+        refused(post(server, stream=True, temperature=9), 400, "invalid_value")
+        for path, limit in ("/v1/chat/completions", "max_tokens"), ("/v1/messages", "max_tokens"):
+            long = {"messages": [user("word " * 600)], limit: 1, "stream": True}
+            assert server.http.post(path, json=long).status_code == 400
 
 
 def test_tools_are_counted_in_namespaces_too(server):
