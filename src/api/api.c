@@ -468,6 +468,11 @@ void api_set_keys(struct api *a, const struct keyring *keys)
     a->opts.keys = keys;
 }
 
+void api_set_origins(struct api *a, const char *const *origins)
+{
+    a->opts.origins = origins;
+}
+
 uint32_t api_requests_now(struct api *a)
 {
     return atomic_load(&a->requests_now);

@@ -71,6 +71,10 @@ struct api_opts {
     /* Without model keys the models are open. Without admin keys the admin's routes answer on
      * API_LISTENER_SOCKET only. Borrowed; NULL: no keys. */
     const struct keyring *keys;
+    /* Origins whose pages may call the API, up to a NULL: cors.h. Only with model keys. Borrowed; NULL:
+     * none. */
+    const char *const *origins;
+    const char *default_model; /* the id of the model that serves unknown and absent names; NULL: none */
     struct registry *registry; /* borrowed; its `changed` leads to api_models_changed() */
 };
 
@@ -112,6 +116,9 @@ void api_set_live(struct api *a, const struct api_live *live);
 /* Network thread. `keys` replaces the ring for requests whose header arrives later. The previous ring may be
  * freed. */
 void api_set_keys(struct api *a, const struct keyring *keys);
+
+/* Network thread. `origins` replaces api_opts.origins. */
+void api_set_origins(struct api *a, const char *const *origins);
 
 /* A short summary of the API's state. Network thread. */
 struct api_glance {

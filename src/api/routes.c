@@ -5,6 +5,7 @@
 #include "api/routes.h"
 
 #include "api/auth.h"
+#include "api/cors.h"
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/messages.h"
@@ -12,8 +13,8 @@
 #include "api/pulls.h"
 #include "api/refuse.h"
 #include "api/report.h"
-#include "api/responses.h"
-#include "api/responses_page.h"
+#include "api/responses_routes.h"
+#include "api/route_call.h"
 #include "api/wire_openai.h"
 
 #include "base/check.h"
@@ -25,15 +26,6 @@
 #include <stdio.h>
 
 #define JSON "application/json"
-
-struct call {
-    struct api *api;
-    struct http_request *http;
-    struct slice rest; /* of the path, after a slash */
-    struct auth auth;
-};
-
-typedef void route_fn(const struct call *call);
 
 struct route {
     const char *method, *path;
@@ -428,127 +420,6 @@ static void cancel_pull(const struct call *c)
     refuse(c, &why);
 }
 
-/* ---- /v1/responses/{id} ---- */
-
-static bool response_key(const struct call *c, struct responses_key *ret)
-{
-    ret->tenant = c->auth.tenant;
-    return c->api->responses && responses_parse_id(c->rest, &ret->id);
-}
-
-static void refuse_response(const struct call *c)
-{
-    struct reject why = {0};
-    reject_set(&why, REJECT_RESPONSE_NOT_FOUND, NULL,
-               "There is no stored response %.*s. It may have been deleted, or left the store.",
-               (int)MIN_OF(c->rest.len, (size_t)60), c->rest.ptr);
-    refuse(c, &why);
-}
-
-static void respond_stored(const struct call *c, struct buf *body)
-{
-    struct reject why = {0};
-    if (body->error) {
-        memory_refusal(c->api, c->api->opts.text, body->capacity, atomic_load(&c->api->requests_now), &why);
-        refuse(c, &why);
-    } else {
-        http_respond_buf(c->http, 200, JSON, body);
-    }
-}
-
-static void answer_response(const struct call *c)
-{
-    struct responses_key key;
-    struct buf body;
-    buf_init(&body, SIZE_MAX / 4, &c->api->text);
-    if (response_key(c, &key) && responses_store_reply(c->api->responses, key, clock_now_ns(), &body))
-        respond_stored(c, &body);
-    else
-        refuse_response(c);
-    buf_done(&body);
-}
-
-/* What the query asks for. False: 400 is answered. */
-static bool find_page(const struct call *c, struct responses_page *ret)
-{
-    struct reject why = {0};
-    struct slice limit, order = SLICE("asc");
-    *ret = (struct responses_page){0};
-    http_request_query(c->http, "after", &ret->after);
-    http_request_query(c->http, "order", &order);
-    ret->newest_first = slice_eq(order, SLICE("desc"));
-    if (!ret->newest_first && !slice_eq(order, SLICE("asc"))) {
-        reject_value(&why, "order", "order is asc or desc.");
-    } else if (http_request_query(c->http, "limit", &limit) &&
-               (!slice_u64(limit, RESPONSES_PAGE_MAX, &ret->limit) || ret->limit == 0)) {
-        reject_value(&why, "limit", "limit is a number from 1 to %d.", RESPONSES_PAGE_MAX);
-    } else {
-        return true;
-    }
-    refuse(c, &why);
-    return false;
-}
-
-static void write_items(const struct call *c, struct slice items, const struct responses_page *page)
-{
-    struct reject why = {0};
-    struct buf body;
-    buf_init(&body, SIZE_MAX / 4, &c->api->text);
-    if (responses_page_write(items, page, &body)) {
-        respond_stored(c, &body);
-    } else {
-        reject_set(&why, REJECT_ITEM_NOT_FOUND, "after", "after: the response has no item %.*s.",
-                   (int)MIN_OF(page->after.len, (size_t)80), page->after.ptr);
-        refuse(c, &why);
-    }
-    buf_done(&body);
-}
-
-static void answer_items(const struct call *c)
-{
-    struct responses_key key;
-    struct responses_page page;
-    struct buf all;
-    if (!find_page(c, &page))
-        return;
-    struct responses_items *items =
-        response_key(c, &key) ? responses_store_take(c->api->responses, key, clock_now_ns()) : NULL;
-    if (!items) {
-        refuse_response(c);
-        return;
-    }
-    buf_init(&all, SIZE_MAX / 4, &c->api->text);
-    responses_items_write(items, false, &all);
-    responses_items_unref(items);
-    if (all.error)
-        respond_stored(c, &all);
-    else
-        write_items(c, buf_slice(&all), &page);
-    buf_done(&all);
-}
-
-static void delete_response(const struct call *c)
-{
-    struct responses_key key;
-    char body[128];
-    if (!response_key(c, &key) || !responses_store_delete(c->api->responses, key)) {
-        refuse_response(c);
-        return;
-    }
-    snprintf(body, sizeof(body), "{\"id\":\"%.*s\",\"object\":\"response\",\"deleted\":true}",
-             SLICE_ARGS(c->rest));
-    http_respond(c->http, 200, JSON, slice_of(body));
-}
-
-static void cancel_response(const struct call *c)
-{
-    struct reject why = {0};
-    reject_unsupported(&why, NULL,
-                       "Only background responses can be cancelled, and they are not supported. Close the "
-                       "connection, or DELETE /v1/requests/{id}.");
-    refuse(c, &why);
-}
-
 /* ---- the table ---- */
 
 static const struct route routes[] = {
@@ -569,10 +440,10 @@ static const struct route routes[] = {
     {"POST", "/v1/models/*/unpin", AUTH_ADMIN, answer_unpin},
     {"GET", "/v1/models/", AUTH_KEY, answer_model},
     {"DELETE", "/v1/requests/", AUTH_KEY, answer_delete},
-    {"GET", "/v1/responses/*/input_items", AUTH_KEY, answer_items},
-    {"POST", "/v1/responses/*/cancel", AUTH_KEY, cancel_response},
-    {"GET", "/v1/responses/", AUTH_KEY, answer_response},
-    {"DELETE", "/v1/responses/", AUTH_KEY, delete_response},
+    {"GET", "/v1/responses/*/input_items", AUTH_KEY, responses_answer_items},
+    {"POST", "/v1/responses/*/cancel", AUTH_KEY, responses_refuse_cancel},
+    {"GET", "/v1/responses/", AUTH_KEY, responses_answer},
+    {"DELETE", "/v1/responses/", AUTH_KEY, responses_answer_delete},
     {"GET", "/server_info", AUTH_KEY, answer_server_info},
     {"GET", "/model_info", AUTH_KEY, answer_model_info},
     {"GET", "/metrics", AUTH_METRICS, answer_metrics},
@@ -673,6 +544,25 @@ static bool find_route(const struct http_request *r, struct route *ret, struct s
     return false;
 }
 
+/* A page of an allowed origin may use what clients of the API use. */
+static bool is_shared(const struct http_request *r, const struct route *t)
+{
+    return http_request_listener(r) == API_LISTENER_MAIN && (t->need == AUTH_NONE || t->need == AUTH_KEY);
+}
+
+/* The methods that pages may use on the path; empty: none. */
+static void find_shared(const struct http_request *r, char methods[64])
+{
+    struct route t;
+    struct slice rest;
+    methods[0] = 0;
+    for (size_t i = 0; route_at(i, &t); i++) {
+        size_t at = strlen(methods);
+        if (is_shared(r, &t) && path_matches(&t, http_request_path(r), &rest))
+            snprintf(methods + at, 64 - at, "%s%s", at ? ", " : "", t.method);
+    }
+}
+
 /* ---- the handler ---- */
 
 /* Before the body, in the envelope of the path's dialect. */
@@ -742,7 +632,7 @@ int routes_begin(void *api, struct http_request *r)
     struct request_id id = request_id_draw();
     struct auth auth;
     struct slice rest;
-    char text[33], allow[64];
+    char text[33], allow[64], shared[64];
     request_id_text(id, text);
     http_header_set(r, "x-request-id", text);
     http_request_set_user(r, NULL);
@@ -750,12 +640,19 @@ int routes_begin(void *api, struct http_request *r)
         http_header_set(r, frame_of(r)->id_header, text);
     struct route t;
     if (!find_route(r, &t, &rest, allow, &why)) {
+        find_shared(r, shared);
+        if (cors_preflight(a->opts.origins, r, shared))
+            return 204;
+        if (shared[0] || !allow[0])
+            cors_share(a->opts.origins, r);
         if (allow[0])
             http_header_set(r, "allow", allow);
         struct reject none;
         auth_check(a->opts.keys, r, AUTH_NONE, &auth, &none);
         return refuse_early(a, r, id, &auth, &why);
     }
+    if (is_shared(r, &t))
+        cors_share(a->opts.origins, r);
     if (!auth_check(a->opts.keys, r, t.need, &auth, &why)) {
         audit_refused(&a->refusals, r, &why, clock_now_ns());
         return refuse_early(a, r, id, &auth, &why);
@@ -784,7 +681,11 @@ void routes_ready(void *api, struct http_request *r)
 
 void routes_refusing(void *api, struct http_request *r, struct http_wording *w)
 {
+    const struct api *a = api;
     if (messages_owns(http_request_path(r)))
         messages_word(r, w);
+    /* Refused before its route was looked up: a page may read why. */
+    if (w->id && http_request_listener(r) == API_LISTENER_MAIN)
+        cors_share(a->opts.origins, r);
     refuse_note(api, r, w);
 }

@@ -2,6 +2,8 @@
  * Pipes are a list by path; the same path for users and administrators is one pipe. */
 #include "host/keys.h"
 
+#include "api/cors.h"
+
 #include "base/log.h"
 #include "http/http_guard.h"
 
@@ -210,8 +212,26 @@ bool keys_host_is_loopback(const char *host)
     return http_guard_host_is_loopback(slice_of(bracketed));
 }
 
+/* Without a key the port would answer every page that its user's browser opens. */
+static int check_origins(const struct settings *o, const struct keyring *k, struct err *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && o->keys.origins[i]; i++)
+        r = cors_check_origin(o->keys.origins[i], e);
+    if (r == 0 && o->keys.origins[0] && keyring_count(k, KEYRING_MODELS) == 0)
+        r = err_set(
+            e, -EINVAL,
+            "--allow-origin %s lets web pages call the server: give an --api-key or an --api-key-file, "
+            "so that only pages with a key can",
+            o->keys.origins[0]);
+    return r;
+}
+
 int keys_check(const struct settings *o, const struct keyring *k, struct err *e)
 {
+    int r = check_origins(o, k, e);
+    if (r < 0)
+        return r;
     if (keys_host_is_loopback(o->http.host) || keyring_count(k, KEYRING_MODELS) > 0 || o->keys.allow_open)
         return 0;
     return err_set(e, -EINVAL,

@@ -22,7 +22,8 @@ int keys_open(const struct settings *o, struct key_pipes *pipes, struct keyring 
 
 /* The host is a loopback address, or "localhost". */
 bool keys_host_is_loopback(const char *host);
-/* -EINVAL when other machines could reach the models without a key and --allow-open is missing. */
+/* -EINVAL when other machines could reach the models without a key and --allow-open is missing, or web pages
+ * without a key, and for an --allow-origin that is not an origin. */
 int keys_check(const struct settings *o, const struct keyring *k, struct err *e);
 
 #endif

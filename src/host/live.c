@@ -85,6 +85,7 @@ static void apply_to_api(struct live *l)
     now.request_bytes_max = MIN_OF(now.request_bytes_max, l->request_bytes_max);
     api_set_live(l->api, &now);
     api_set_keys(l->api, l->keys);
+    api_set_origins(l->api, l->now.keys.origins);
 }
 
 static void apply_to_http(struct live *l)

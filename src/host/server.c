@@ -125,6 +125,7 @@ static int open_api(struct server *s, struct err *e)
     opts.serve_arg = s;
     opts.models_max = s->models.models_max;
     opts.keys = s->live.keys;
+    opts.origins = s->live.now.keys.origins;
     s->live.request_bytes_max = texts;
     return api_create(&opts, &s->api, e);
 }

@@ -68,7 +68,8 @@ struct models_settings {
 struct key_settings {
     const char *api_keys[SETTINGS_KEYS_MAX + 1], *admin_keys[SETTINGS_KEYS_MAX + 1],
         *metrics_keys[SETTINGS_KEYS_MAX + 1], *api_key_files[SETTINGS_KEYS_MAX + 1],
-        *admin_key_files[SETTINGS_KEYS_MAX + 1], *metrics_key_files[SETTINGS_KEYS_MAX + 1];
+        *admin_key_files[SETTINGS_KEYS_MAX + 1], *metrics_key_files[SETTINGS_KEYS_MAX + 1],
+        *origins[SETTINGS_KEYS_MAX + 1];
     bool allow_open;
 };
 

@@ -213,6 +213,11 @@ const struct setting_row settings_table[] = {
     {GROUP_NETWORK, "api-key-file", "FILE", SETTING_LIST, AT(keys.api_key_files), 0, 0, NULL,
      FIRST | COMMAND_SERVE | COMMAND_CHAT | COMMAND_BENCH | LIVE,
      "file of API keys, one per line, each alone or after its owner's name; may be given several times"},
+    {GROUP_NETWORK, "allow-origin", "ORIGIN", SETTING_LIST, AT(keys.origins), 0, 0, NULL,
+     COMMAND_SERVE | LIVE,
+     "let web pages of this origin, such as http://localhost:3000, call the API with a key (CORS); *: of "
+     "all; "
+     "may be given several times; needs an --api-key or an --api-key-file [default: none]"},
     {GROUP_NETWORK, "admin-key", "KEY", SETTING_LIST, AT(keys.admin_keys), 0, 0, NULL,
      COMMAND_SERVE | COMMAND_ADMIN | LIVE | SECRET,
      "key for all routes, admin routes included; status, load, unload, clear and trim send it to --url "

@@ -242,7 +242,8 @@ static bool origin_is_foreign(const struct guarded *f, struct http_refusal *ret)
     else if (f->origins && !http_guard_origin_is_host(f->origin, f->host))
         *ret = refusal(
             HTTP_REFUSAL_ORIGIN_NOT_ALLOWED,
-            "Without API keys a page may only call the server that it came from: Origin and Host differ.");
+            "Without API keys a page may only call the server that it came from: Origin and Host differ. "
+            "--api-key and --allow-origin open it to other pages.");
     else
         return false;
     return true;

@@ -14,8 +14,8 @@
 struct http_request;
 
 #define HTTP_CLIENT_TEXT_MAX 64
-#define HTTP_HEADERS_MAX     8   /* set by http_header_set() for one answer */
-#define HTTP_HEADER_BYTES    768 /* of all of them, names and terminating zeros included */
+#define HTTP_HEADERS_MAX     12   /* set by http_header_set() for one answer */
+#define HTTP_HEADER_BYTES    1280 /* of all of them, names and terminating zeros included */
 
 struct slice http_request_method(const struct http_request *r);
 /* Percent-decoded, starts with '/' (or is "*"), holds no zero byte. Without the query. */

@@ -1,0 +1,17 @@
+/* route_call.h - what the handler of a route gets. Network thread. */
+#ifndef PLATEAU_API_ROUTE_CALL_H
+#define PLATEAU_API_ROUTE_CALL_H
+
+#include "api/auth.h"
+
+struct call {
+    struct api *api;
+    struct http_request *http;
+    struct slice rest; /* of the path, after a slash */
+    struct auth auth;
+};
+
+/* Answers the request, which is whole. */
+typedef void route_fn(const struct call *call);
+
+#endif
