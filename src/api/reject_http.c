@@ -78,13 +78,6 @@ const char *reject_code(const struct reject *r)
     return r->kind ? row_of(r->kind)->code : NULL;
 }
 
-bool reject_model(struct reject *r, struct slice id)
-{
-    id.len = MIN_OF(id.len, (size_t)200);
-    return reject_set(r, REJECT_MODEL_NOT_FOUND, "model",
-                      "The model \"%.*s\" does not exist. GET /v1/models lists the models.", SLICE_ARGS(id));
-}
-
 void reject_write(const struct reject *r, const char *id, struct buf *ret)
 {
     (void)id;

@@ -11,9 +11,6 @@ unsigned reject_status(const struct reject *r);
 /* As the client reads it, constant; NULL for REJECT_NONE. */
 const char *reject_code(const struct reject *r);
 
-/* 404: no model has this id. */
-bool reject_model(struct reject *r, struct slice id);
-
 /* How an API tells an error: its status, and the body from the error and the request's id. */
 struct reject_envelope {
     unsigned (*status)(const struct reject *r);

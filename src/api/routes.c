@@ -9,6 +9,7 @@
 #include "api/exchange.h"
 #include "api/memory_refusal.h"
 #include "api/messages.h"
+#include "api/model_name.h"
 #include "api/page.h"
 #include "api/pulls.h"
 #include "api/refuse.h"
@@ -117,14 +118,16 @@ static void answer_model(const struct call *c)
 {
     struct reject why = {0};
     struct buf body;
-    int index = registry_find(c->api->opts.registry, c->rest);
+    int index = model_name_find(c->api, c->rest);
     if (index < 0) {
-        reject_model(&why, c->rest);
+        model_name_refuse(c->api, c->rest, &why);
         refuse(c, &why);
         return;
     }
+    bool exact = registry_find(c->api->opts.registry, c->rest) == index;
+    struct slice name = exact ? c->rest : slice_of(api_model_id(c->api, (uint32_t)index));
     buf_init(&body, 65536, NULL);
-    report_model(c->api, (uint32_t)index, c->rest, c->auth.admin, &body);
+    report_model(c->api, (uint32_t)index, name, c->auth.admin, &body);
     http_respond(c->http, 200, JSON, buf_slice(&body));
     buf_done(&body);
 }
@@ -352,10 +355,10 @@ static void set_pinned(const struct call *c, bool pinned)
     struct reject why = {0};
     struct audit who;
     struct buf body;
-    int index = registry_find(c->api->opts.registry, c->rest);
+    int index = model_name_find(c->api, c->rest);
     audit_begin(&who, c->http, &c->auth);
     if (index < 0) {
-        reject_model(&why, c->rest);
+        model_name_refuse(c->api, c->rest, &why);
         audit_done(&who, 404, "model_not_found", 0, "-");
         refuse(c, &why);
         return;
@@ -592,9 +595,9 @@ static int model_of(const struct api *a, const struct route *t, struct slice res
 {
     if (t->kind != REQUEST_LOAD && t->kind != REQUEST_UNLOAD)
         return -1;
-    int index = registry_find(a->opts.registry, rest);
+    int index = model_name_find(a, rest);
     if (index < 0)
-        reject_model(why, rest);
+        model_name_refuse(a, rest, why);
     return index;
 }
 

@@ -1,5 +1,6 @@
 /* wait.c - every change walks all waiting exchanges: at most --max-requests, and changes are rare. */
 #include "api/wait.h"
+#include "api/model_name.h"
 #include "api/reject_http.h"
 
 #include "gen/media_request.h"
@@ -97,14 +98,17 @@ static enum prepare begin_load(struct exchange *x, bool operator)
 
 enum prepare wait_find_model(struct exchange *x)
 {
-    const char *wanted = x->request.model;
+    struct slice wanted = slice_of(x->request.model);
+    bool exact;
     if (x->lease.registry)
         return PREPARE_DONE; /* It already has the lease that its wait obtained. */
-    x->model_index = registry_find(registry_of(x), wanted ? slice_of(wanted) : (struct slice){0});
+    x->model_index = model_name_serve(x->api, wanted, &exact);
     if (x->model_index < 0) {
-        reject_model(&x->gen.reject, wanted ? slice_of(wanted) : (struct slice){0});
+        model_name_refuse(x->api, wanted, &x->gen.reject);
         return PREPARE_REFUSED;
     }
+    if (!exact)
+        x->request.model = NULL; /* The reply has the model's own id. */
     if (registry_lease(registry_of(x), (uint32_t)x->model_index, &x->lease) < 0)
         return begin_load(x, false);
     x->gen.model = x->lease.model;

@@ -401,6 +401,16 @@ static int apply_pins(struct models *m, struct err *e)
     return 0;
 }
 
+static int apply_default(struct models *m, struct err *e)
+{
+    const char *name = m->settings->models.default_model;
+    const struct model_settings *s = name ? models_named(m, name) : NULL;
+    if (name && !s)
+        return err_set(e, -ENOENT, "--default-model %s: there is no such model%s", name, among(m));
+    m->default_id = s ? s->id : NULL;
+    return 0;
+}
+
 uint32_t models_most(const struct settings *o, uint32_t count)
 {
     bool grows = o->models.dirs[0] || o->models.hub_cache || o->process.allow_pull;
@@ -427,7 +437,9 @@ int models_find(const struct settings *o, struct models *ret, struct err *e)
         r = models_settle(ret, i, e);
     if (r == 0)
         r = check_sections(ret, e);
-    return r == 0 ? apply_pins(ret, e) : r;
+    if (r == 0)
+        r = apply_pins(ret, e);
+    return r == 0 ? apply_default(ret, e) : r;
 }
 
 void models_done(struct models *m)

@@ -28,7 +28,8 @@ struct models {
     struct hub_ids *hub_ids;        /* likewise; of those that lie in a cache of the hub */
     char *texts[SETTINGS_KEYS_MAX]; /* names cut out of --alias */
     uint32_t text_count;
-    uint32_t left_out; /* found below a --model-dir beyond REGISTRY_MODELS_MAX */
+    const char *default_id; /* of --default-model; NULL: none */
+    uint32_t left_out;      /* found below a --model-dir beyond REGISTRY_MODELS_MAX */
     char first_left_out[MODEL_DIR_BYTES];
     bool sees;                   /* some of them accept images */
     struct plan_process process; /* what the process takes beside them */

@@ -61,7 +61,8 @@ struct models_settings {
     const char *model;                          /* directory; NULL: the bundled one */
     const char *named[SETTINGS_MODELS_MAX + 1]; /* of serve and plan; the first is `model` */
     const char *dirs[SETTINGS_KEYS_MAX + 1], *aliases[SETTINGS_KEYS_MAX + 1], *pins[SETTINGS_KEYS_MAX + 1];
-    bool hub_cache; /* every model of the hub's cache */
+    const char *default_model; /* NULL: none */
+    bool hub_cache;            /* every model of the hub's cache */
 };
 
 /* keys.c */

@@ -104,6 +104,8 @@ const struct setting_row settings_table[] = {
      COMMAND_SERVE | SECTION,
      "a further name of a model, such as org/name; NAME alone: of the only model; NAME=DIRECTORY renames it; "
      "up to 32 a model"},
+    {GROUP_MODEL, "default-model", "MODEL", SETTING_TEXT, AT(models.default_model), 0, 0, NULL, COMMAND_SERVE,
+     "serve requests for any other name, or without one, with MODEL [default: an unknown name is 404]"},
     {GROUP_MODEL, "ttl", "SECONDS", SETTING_SECONDS, AT(model.ttl_ns), 0, 1e8, "0", COMMAND_SERVE | SECTION,
      "unload a model after SECONDS without a request; 0: never"},
     {GROUP_MODEL, "pin", "MODEL", SETTING_LIST, AT(models.pins), 0, 0, NULL, COMMAND_SERVE,

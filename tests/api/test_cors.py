@@ -1,4 +1,5 @@
-"""CORS: pages of the origins of --allow-origin may call the API with a key; no other page, and no admin's route."""
+"""CORS: pages of the origins of --allow-origin may call the API with a key. Other pages may not, and no page
+gets an admin's route."""
 
 import subprocess
 
@@ -63,7 +64,7 @@ def test_no_preflight_of_an_admins_route(shared, path):
         assert reply.status_code == 204 and reply.headers["access-control-allow-methods"] == "GET"
     else:
         assert reply.status_code in (404, 405) and "access-control-allow-methods" not in reply.headers
-    # A page of the origin is not told what an admin's route answers, whatever key it sends.
+    # A page of the origin does not see the reply of an admin's route, whatever key it sends.
     for key in "root", "alice":
         told = ask(shared, "POST" if method == "GET" else "GET", path, APP, authorization=f"Bearer {key}")
         assert (allowed(told) == APP) == (told.status_code == 404 and path == "/none"), path
@@ -89,7 +90,7 @@ def test_replies_and_streams(shared, stream):
 
 
 def test_each_header_of_a_reply_fits(shared):
-    """The longest set: a stream of Messages, with all that its request can be told."""
+    """The longest set: a stream of Messages with ignored fields."""
     fields = {f"invented_{i}_of_many": 1 for i in range(12)}
     body = {**CHAT, "stream": True, "max_tokens": 10_000_000, **fields}
     reply = shared.http.post("/v1/messages", json=body, headers={"origin": APP, "authorization": "Bearer wrong"})
