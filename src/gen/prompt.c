@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "text/chat_generic.h"
 #include "text/chat_history.h"
 #include "text/chat_template.h"
 
@@ -189,6 +190,37 @@ static bool end_at_mark(struct gen *g, struct buf *text, struct chat_cuts *cuts)
     return true;
 }
 
+/* Renders the messages as `in` has the rest; for a template that knows no tools, with these as text. */
+static int render(struct gen *g, struct arena *scratch, const struct chat_template_input *given,
+                  const struct chat_template_limits *limits, bool without_system, struct buf *ret,
+                  struct chat_cuts *cuts, struct err *e)
+{
+    struct chat_template_input in = *given;
+    struct chat_mark marks[GEN_MARKS_MAX];
+    json_t *list = NULL;
+    int r = 0;
+    if (!g->model->syntax->generic)
+        return chat_template_render_cuts(g->model->template, scratch, &in, limits, ret, cuts, e);
+    memcpy(marks, g->request->marks, sizeof(marks));
+    in.marks.list = marks;
+    in.tools = NULL;
+    struct request_memory *before = request_memory_enter(&g->memory);
+    r = chat_generic_messages(g->request->messages,
+                              &(struct chat_generic_opts){.tools = g->request->tools,
+                                                          .without_system = without_system,
+                                                          .marks = marks,
+                                                          .mark_count = g->request->mark_count},
+                              &list);
+    request_memory_enter(before);
+    in.messages = list;
+    if (r == 0)
+        r = chat_template_render_cuts(g->model->template, scratch, &in, limits, ret, cuts, e);
+    request_memory_enter(&g->memory);
+    json_decref(list);
+    request_memory_enter(before);
+    return r;
+}
+
 bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struct buf *ret,
                    struct chat_cuts *cuts)
 {
@@ -203,7 +235,8 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     request_memory_enter(before);
     if (!ok)
         return false;
-    g->request->tools_unused = g->request->tools && !chat_template_mentions(m->template, SLICE("tools"));
+    g->request->tools_unused =
+        g->request->tools && !m->syntax->generic && !chat_template_mentions(m->template, SLICE("tools"));
     struct chat_template_input in = {
         .messages = g->request->messages,
         .tools = g->request->tools,
@@ -219,9 +252,12 @@ bool prompt_render(struct gen *g, struct arena *scratch, uint32_t ids_max, struc
     }
     limits.wanted = &g->wanted;
     struct wide_integers *table = wide_integers_enter(&g->memory.wide);
-    int r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
+    bool without_system = false;
+    int r = render(g, scratch, &in, &limits, without_system, ret, cuts, &e);
+    if (r == -EINVAL && m->syntax->generic && g->request->tools)
+        r = render(g, scratch, &in, &limits, without_system = true, ret, cuts, &e);
     while (r == -EINVAL && give_way(g))
-        r = chat_template_render_cuts(m->template, scratch, &in, &limits, ret, cuts, &e);
+        r = render(g, scratch, &in, &limits, without_system, ret, cuts, &e);
     wide_integers_enter(table);
     if (r < 0)
         return refuse_rendering(g, scratch, r, ids_max, &e);

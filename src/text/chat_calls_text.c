@@ -105,6 +105,10 @@ void chat_calls_text_write(const struct chat_syntax *s, const json_t *calls, str
     put(ret, s->marker[CHAT_SECTION_BEGIN]);
     put(ret, list && !opened ? "[" : NULL);
     json_array_foreach((json_t *)calls, i, call) {
+        if (s->generic && i) {
+            put(ret, s->marker[CHAT_SECTION_END]);
+            put(ret, s->marker[CHAT_SECTION_BEGIN]);
+        }
         put(ret, list && i ? ", " : NULL);
         put_call(s, call, ret);
     }

@@ -87,7 +87,10 @@ static json_t *text_with_calls(const struct chat_syntax *s, struct slice content
     buf_init(&text, ARGUMENTS_BYTES_MAX, NULL);
     buf_put_slice(&text, content);
     chat_calls_text_write(s, calls, &text);
-    json_t *ret = text.error ? NULL : json_stringn(text.ptr, text.len);
+    struct slice all = buf_slice(&text);
+    if (s->generic && content.len == 0)
+        all = slice_trim(all, "\n"); /* as a reply that begins with a call */
+    json_t *ret = text.error ? NULL : json_stringn(all.ptr, all.len);
     buf_done(&text);
     return ret;
 }
@@ -154,7 +157,7 @@ bool chat_history_wrap(json_t *messages)
 
 /* ---- messages of the system ---- */
 
-static bool has_role(const json_t *message, const char *role)
+bool chat_history_has_role(const json_t *message, const char *role)
 {
     const char *own = json_string_value(json_object_get(message, "role"));
     return own && strcmp(own, role) == 0;
@@ -174,7 +177,7 @@ static json_t *parts_of(json_t *content)
                                    : json_array();
 }
 
-static json_t *joined(json_t *a, json_t *b)
+json_t *chat_history_joined(json_t *a, json_t *b)
 {
     if (json_is_string(a) && json_is_string(b))
         return json_sprintf("%s\n\n%s", json_string_value(a), json_string_value(b));
@@ -191,7 +194,8 @@ static json_t *joined(json_t *a, json_t *b)
 static int join_before(json_t *messages, size_t i, struct chat_mark *marks, uint32_t count)
 {
     json_t *before = json_array_get(messages, i - 1), *message = json_array_get(messages, i);
-    json_t *content = joined(json_object_get(before, "content"), json_object_get(message, "content"));
+    json_t *content =
+        chat_history_joined(json_object_get(before, "content"), json_object_get(message, "content"));
     if (!content || json_object_set_new(before, "content", content) < 0)
         return -ENOMEM;
     json_array_remove(messages, i);
@@ -204,15 +208,17 @@ int chat_history_join_system(json_t *messages, struct chat_mark *marks, uint32_t
 {
     size_t i = 0;
     bool before = false, some = false; /* before: the message before this one was the system's */
-    while (has_role(json_array_get(messages, i), "system"))
+    while (chat_history_has_role(json_array_get(messages, i), "system"))
         i++;
     while (i < json_array_size(messages)) {
         json_t *message = json_array_get(messages, i);
-        bool own = has_role(message, "system"), user = own || has_role(message, "user");
+        bool own = chat_history_has_role(message, "system"),
+             user = own || chat_history_has_role(message, "user");
         if (own && json_object_set_new(message, "role", json_string("user")) < 0)
             return -ENOMEM;
         some |= own;
-        if (user && (own || before) && i > 0 && has_role(json_array_get(messages, i - 1), "user")) {
+        if (user && (own || before) && i > 0 &&
+            chat_history_has_role(json_array_get(messages, i - 1), "user")) {
             if (join_before(messages, i, marks, count) < 0)
                 return -ENOMEM;
             before |= own;

@@ -17,5 +17,9 @@ bool chat_history_wrap(json_t *messages);
 /* Messages of the system behind the first turn join the user's turn at their place, an empty line between
  * them. The marks keep to their messages. `*ret`: some did. 0 or -ENOMEM. */
 int chat_history_join_system(json_t *messages, struct chat_mark *marks, uint32_t count, bool *ret);
+/* Whether a message has that role. */
+bool chat_history_has_role(const json_t *message, const char *role);
+/* Two contents, of text or parts, with an empty line between them. A new reference; NULL: no memory. */
+json_t *chat_history_joined(json_t *a, json_t *b);
 
 #endif

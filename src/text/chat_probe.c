@@ -571,7 +571,8 @@ void chat_probe_history(const struct chat_template *t, struct arena *scratch, st
         ret->text_arguments = p.text_arguments;
         ret->null_content = p.null_content;
     } else {
-        ret->calls_in_content = has(&p.content, CONTENT) && chat_calls_text_knows(ret) && !shows_calls(&p);
+        ret->calls_in_content =
+            ret->generic || (has(&p.content, CONTENT) && chat_calls_text_knows(ret) && !shows_calls(&p));
     }
     bool reads = false;
     for (size_t i = 0; i < COUNT_OF(members) && !reads; i++) {

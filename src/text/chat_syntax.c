@@ -175,6 +175,8 @@ static void find_tools(const struct chat_template *t, struct arena *a, struct ar
     f = by_hints(t, false);
     if (f)
         take_tools(ret, f, CHAT_BY_MARKER);
+    else if (!chat_template_mentions(t, SLICE("tools")))
+        take_tools(ret, tool_format("generic"), CHAT_BY_TABLE);
 }
 
 static void find_reasoning(const struct chat_template *t, struct arena *a, struct arena *scratch,

@@ -5,7 +5,8 @@
  * 1. a format whose shape no rendering shows, by markers that only it has;
  * 2. the markers that the template itself writes around sentinels (chat_probe.h);
  * 3. a known format, by a marker in the template's text;
- * 4. content only.
+ * 4. the generic format, if the template says nothing of tools;
+ * 5. content only.
  * Names set by hand come first. A description lives in an arena and is read-only from then on.
  *
  * A reply of shape CHAT_CALLS:
@@ -86,6 +87,8 @@ struct chat_syntax {
     const char *opens;   /* the generation prompt ends with this, the reply's first marker; NULL: none */
     /* How the template takes earlier calls: arguments as text instead of an object, empty content as null. */
     bool text_arguments, null_content;
+    /* It knows neither tools nor their results: both are written as text of messages, chat_generic.h. */
+    bool generic;
     bool calls_in_content; /* it writes none, and those of this format stand in the content as text */
     const char
         *reasoning_member; /* of an earlier message, which the template reads; NULL: reasoning_content */

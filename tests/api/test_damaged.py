@@ -56,6 +56,7 @@ def test_logits_that_are_not_numbers_are_an_error(tmp_path):
 
 @pytest.mark.smoke
 def test_a_template_without_tools_is_told(tmp_path):
+    """Where the generic format is switched off."""
     model = tmp_path / "plain"
     model.mkdir()
     for file in MODEL.iterdir():
@@ -65,7 +66,7 @@ def test_a_template_without_tools_is_told(tmp_path):
 
     class Plain(Server):
         def arguments(self):
-            return [str(model), FEW_PAGES]
+            return [str(model), FEW_PAGES, "--tool-format=none"]
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     with serving(kind=Plain) as s:
         assert s.chat(max_tokens=1, tools=[tool]).headers["x-ignored-fields"] == "tools"

@@ -1,4 +1,4 @@
-"""Names of models in requests: exact names, then those that clients and routers changed, then the default."""
+"""Names of models in requests: exact names, changed names of clients and routers, the default."""
 
 import subprocess
 
