@@ -23,7 +23,7 @@ class Server:
         model = pathlib.Path(options.model)
         self.has_text = (model / "tokenizer.json").exists()
         self.vocab = vocabulary(model)
-        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-key", ADMIN_KEY, *placed(options), *options.serve, *map(str, more)]
+        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-listen", "none", "--admin-key", ADMIN_KEY, *placed(options), *options.serve, *map(str, more)]
         self.command = " ".join(command)
         self.process = subprocess.Popen([*ENDS_WITH_GATE, *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
         where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())

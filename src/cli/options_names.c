@@ -50,11 +50,11 @@ static struct nearest_text near_variable(struct slice name)
     return nearest_question(&n, "");
 }
 
-/* Variables with our head that are no options: of the tests and the benchmarks. */
+/* Variables with our head that are no options: the sockets' directory, tests, benchmarks. */
 static bool is_known_otherwise(struct slice name)
 {
-    static const char *const names[] = {"PLATEAU_PROGRAM", "PLATEAU_BIN", "PLATEAU_LONG",
-                                        "PLATEAU_TEMPLATES"};
+    static const char *const names[] = {"PLATEAU_RUNTIME_DIR", "PLATEAU_PROGRAM", "PLATEAU_BIN",
+                                        "PLATEAU_LONG", "PLATEAU_TEMPLATES"};
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (slice_eq(name, slice_of(names[i])))
             return true;

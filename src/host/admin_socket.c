@@ -113,7 +113,8 @@ int admin_socket_open(struct admin_socket *s, const char *path, uint16_t port, i
     *s = (struct admin_socket){.socket.path = ""};
     if (path)
         return open_named(s, path, fd, e);
-    int r = err_set(e, -ENOENT, "there is no directory for it");
+    int r = err_set(e, -ENOENT,
+                    "there is no directory for it; PLATEAU_RUNTIME_DIR may name one by an absolute path");
     socket_dirs_find(true, &dirs);
     for (uint32_t i = 0; i < dirs.count && r < 0; i++) {
         r = open_in(s, &dirs.list[i], port, fd, e);

@@ -57,6 +57,11 @@ void socket_dirs_find(bool serves, struct socket_dirs *ret)
 {
     char own[32];
     *ret = (struct socket_dirs){.count = 0};
+    const char *only = environment("PLATEAU_RUNTIME_DIR");
+    if (only[0]) {
+        add(ret, only, "", false);
+        return;
+    }
     add_first(ret, environment("RUNTIME_DIRECTORY"));
     add(ret, environment("XDG_RUNTIME_DIR"), "/plateau", false);
     if (!serves || geteuid() == 0)

@@ -1,8 +1,9 @@
 /* socket_dir.h - directories for admin sockets on this machine, and the servers found there.
  *
- * In the order in which a server tries them: $RUNTIME_DIRECTORY (systemd's), $XDG_RUNTIME_DIR/plateau,
- * /run/plateau (root's), ~/.local/state/plateau/run, /tmp/plateau-UID. Each must belong to the own user,
- * and be writable by that user only. */
+ * $PLATEAU_RUNTIME_DIR, if it is set, is the only one. Without it, in the order in which a server tries
+ * them: $RUNTIME_DIRECTORY (systemd's), $XDG_RUNTIME_DIR/plateau, /run/plateau (root's),
+ * ~/.local/state/plateau/run, /tmp/plateau-UID. Each must belong to the own user, and be writable by that
+ * user only. */
 #ifndef PLATEAU_HOST_SOCKET_DIR_H
 #define PLATEAU_HOST_SOCKET_DIR_H
 
@@ -27,7 +28,8 @@ struct socket_dirs {
     uint32_t count;
 };
 
-/* serves: where a server may put its own; else all where one may be, /run/plateau too. */
+/* serves: where a server may put its own; else all where one may be, /run/plateau too. None if
+ * $PLATEAU_RUNTIME_DIR is relative or too long. */
 void socket_dirs_find(bool serves, struct socket_dirs *ret);
 /* A descriptor of the directory, made if it is missing, and locked until the descriptor is closed. -EPERM: it
  * is another user's, or others may write to it; -EBUSY: socket_dir_lock(); -ENAMETOOLONG; or the system's

@@ -32,15 +32,19 @@ READY_S = 60
 ANSWER_S = 300  # tests run beside each other, on a machine that may have other work
 # The garbage collector took a sixth of these processes' time.
 gc.set_threshold(20_000, 50, 50)
-# Sockets and keys of the servers under test lie in a directory of their own, with a short name.
+# Servers under test have a directory of their own, with a short name, for sockets, keys, home and cache. No
+# test sees a server, a model or a setting of the user.
 RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
 # Each client of httpx reads the system's certificates, in 25 ms of a processor, also to speak plain HTTP.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
-# Whether the starter model has been fetched changes no other test.
-USER_CACHE = os.environ.get("XDG_CACHE_HOME")
-os.environ["XDG_RUNTIME_DIR"] = RUNTIME.name
-os.environ["XDG_CACHE_HOME"] = RUNTIME.name + "/cache"
-os.environ.pop("RUNTIME_DIRECTORY", None)
+# The starter model is the only thing that a test takes from there.
+USER_CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+OF_TESTS = re.compile("PLATEAU_(BIN|PROGRAM|DEVICE|LONG|SEED|THREADS|TEMPLATES|TEST_.*)")
+for name in [n for n in os.environ if re.match("(PLATEAU|HF|XDG|OLLAMA)_|RUNTIME_DIRECTORY$", n) and not OF_TESTS.fullmatch(n)]:
+    del os.environ[name]
+os.environ["PLATEAU_RUNTIME_DIR"] = RUNTIME.name
+os.environ["HOME"] = RUNTIME.name + "/home"
+os.mkdir(os.environ["HOME"])
 # Tests are of the CPU also where a GPU is, unless they are run for another device.
 if "PLATEAU_DEVICE" not in os.environ:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""

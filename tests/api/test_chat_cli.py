@@ -31,7 +31,7 @@ WAIT_S = 30
 def environment(folder, **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLATEAU_") and k != "NO_COLOR"}
     return {**env, "TERM": "xterm", "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": str(folder),
-            "XDG_RUNTIME_DIR": str(folder), **more}
+            "PLATEAU_RUNTIME_DIR": str(folder), **more}
 
 
 class Terminal:

@@ -89,15 +89,15 @@ class World:
         (home / "chats.txt").write_text((TOP / "LICENSE").read_text())
         (home / ".curlrc").write_text("fail-with-body\nsilent\n")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PLATEAU_", "HF_", "XDG_"))}
-        self.env |= {"HOME": str(home), "HF_ENDPOINT": self.hub.url, "XDG_RUNTIME_DIR": str(home / "run"), "TMPDIR": str(home),
+        self.env |= {"HOME": str(home), "HF_ENDPOINT": self.hub.url, "PLATEAU_RUNTIME_DIR": str(home / "run"), "TMPDIR": str(home),
                      "XDG_CACHE_HOME": str(home / "cache"), "PATH": f"{home}/bin:{os.environ['PATH']}", "KEY": "sk-of-a-client",
                      "PLATEAU_PORT": "0", "PLATEAU_QUICK": "yes", "PLATEAU_TOKENS": "4", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
-        before = os.environ.get("XDG_RUNTIME_DIR")
-        os.environ["XDG_RUNTIME_DIR"] = str(home / "run")
+        before = os.environ["PLATEAU_RUNTIME_DIR"]
+        os.environ["PLATEAU_RUNTIME_DIR"] = str(home / "run")
         try:
             self.server = Server(*[o for name in NAMES for o in ("--alias", name)], "--embeddings", "--max-model-len=4096")
         finally:
-            os.environ["XDG_RUNTIME_DIR"] = before
+            os.environ["PLATEAU_RUNTIME_DIR"] = before
 
     def close(self):
         self.server.stop()

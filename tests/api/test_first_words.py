@@ -28,19 +28,19 @@ def home(tmp_path_factory):
 
 def run(home, *arguments, stdin="", **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("PLATEAU_") and "DISPLAY" not in k}
-    env |= {"XDG_RUNTIME_DIR": str(home), "XDG_STATE_HOME": str(home / "state"), **more}
+    env |= {"PLATEAU_RUNTIME_DIR": str(home), "XDG_STATE_HOME": str(home / "state"), **more}
     return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=ANSWER_S, env=env)
 
 
 @pytest.fixture(scope="module")
 def served(home):
     """A server whose admin socket is in `home`; `first` has the lines after the one with its address."""
-    before = os.environ["XDG_RUNTIME_DIR"]
-    os.environ["XDG_RUNTIME_DIR"] = str(home)
+    before = os.environ["PLATEAU_RUNTIME_DIR"]
+    os.environ["PLATEAU_RUNTIME_DIR"] = str(home)
     try:
         server = Server("--threads", "1", "--alias", "acme/dog", "--api-key", "a-secret", key="a-secret")
     finally:
-        os.environ["XDG_RUNTIME_DIR"] = before
+        os.environ["PLATEAU_RUNTIME_DIR"] = before
     server.first = [server.process.stdout.readline().decode() for _ in range(3)]
     yield server
     assert server.stop() == 0

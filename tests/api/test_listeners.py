@@ -458,6 +458,7 @@ def test_a_directory_that_others_have_a_hand_in_is_passed_over(wrong):
         before = dict(os.environ)
         own = pathlib.Path(home) / "run"
         own.mkdir(0o755)
+        del os.environ["PLATEAU_RUNTIME_DIR"]
         os.environ.update(XDG_RUNTIME_DIR=folder, HOME=home, XDG_STATE_HOME=home)
         try:
             s = Server()
@@ -482,7 +483,7 @@ def test_without_any_directory_there_is_a_warning_and_no_socket(tmp_path):
     (tmp_path / "file").write_text("")
     script = tmp_path / "plateau"
     script.write_text(f"""#!/bin/sh
-unset RUNTIME_DIRECTORY
+unset RUNTIME_DIRECTORY PLATEAU_RUNTIME_DIR
 export XDG_RUNTIME_DIR={tmp_path}/file HOME={tmp_path}/file XDG_STATE_HOME={tmp_path}/file
 exec {" ".join(become)} {PROGRAM} "$@"
 """)

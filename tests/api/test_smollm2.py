@@ -18,12 +18,11 @@ QUESTION = "How do I list files in a directory on Linux?"
 @pytest.fixture(scope="session")
 def cache():
     """The user's cache folder, with the model in it."""
-    env = {k: v for k, v in os.environ.items() if k != "XDG_CACHE_HOME"}
     got = subprocess.run([TOP / "tools/fetch-starter"], capture_output=True, text=True, timeout=600,
-                         env={**env, **({"XDG_CACHE_HOME": USER_CACHE} if USER_CACHE else {})})
+                         env={**os.environ, "XDG_CACHE_HOME": USER_CACHE})
     if got.returncode != 0:
         pytest.skip(got.stderr.strip().splitlines()[-1])
-    return USER_CACHE or os.path.expanduser("~/.cache")
+    return USER_CACHE
 
 
 @pytest.fixture(scope="session")
