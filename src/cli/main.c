@@ -3,6 +3,7 @@
 #include "cli/nearest.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/source_commit.h" /* PLATEAU_COMMIT, "commit 1a2b3c4d5e, " or "", written by the build */
 
 #include "base/check.h"
 #include "base/log.h"
@@ -59,7 +60,7 @@ static int run_command(int argc, char **argv)
 /* What a report of a fault begins with. */
 static void print_version(void)
 {
-    printf("plateau " PLATEAU_VERSION " (" PLATEAU_COMPILER ", kernels %s, %u cores, %s)\n",
+    printf("plateau " PLATEAU_VERSION " (" PLATEAU_COMMIT PLATEAU_COMPILER ", kernels %s, %u cores, %s)\n",
            device_choice_tier(), runtime_workers(&(struct settings){0}), device_choice_gpu());
 }
 

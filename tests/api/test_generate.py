@@ -161,7 +161,8 @@ def test_a_prompt_longer_than_the_context_is_refused_with_the_limit():
 
 @pytest.mark.smoke
 def test_version():
-    assert re.fullmatch(r"plateau \d+\.\d+\.\d+ \((gcc|clang) [\d.]+.*, kernels (ref|avx2|avx512), \d+ cores, (with|without) GPU kernels\)\n", run("--version").stdout)
+    assert re.fullmatch(r"plateau \d+\.\d+\.\d+ \((commit [0-9a-f]{10,}(-dirty)?, )?(gcc|clang) [\d.]+.*, kernels (ref|avx2|avx512), "
+                        r"\d+ cores, (with|without) GPU kernels\)\n", run("--version").stdout)
 
 
 COMMANDS = ["serve", "chat", "generate", "plan", "models", "pull", "cache", "status", "open", "bench", "load", "unload", "clear", "trim", "completion", "manual", "parse", "schema", "eval", "pack"]

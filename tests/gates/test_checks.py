@@ -1,8 +1,12 @@
-"""What the checks of sources and objects find (tools/check-asserts, tools/check-objects)."""
+"""What the checks of sources and objects find (tools/check-asserts, tools/check-objects), and which commit a
+build has (tools/source-commit)."""
 
 import importlib.machinery
 import importlib.util
 import pathlib
+import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -115,3 +119,34 @@ def test_a_circle_between_files_is_named(objects, monkeypatch):
         "src/api: a circle between files: one -> two -> one"]
     assert list(objects.check_files({"text": straight})) == [
         "src/text: listed in CIRCLES of tools/check-objects, and has no circle"]
+
+
+def test_a_build_has_the_commit_of_its_checkout_and_says_what_differs(tmp_path):
+    def git(*words):
+        return subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True, text=True).stdout
+
+    def commit():
+        subprocess.run([tmp_path / "tools/source-commit", header], check=True)
+        return re.fullmatch(r'#define PLATEAU_COMMIT "(.*)"\n', header.read_text())[1]
+
+    header = tmp_path / "commit.h"
+    (tmp_path / "tools").mkdir()
+    shutil.copy(TOOLS / "source-commit", tmp_path / "tools")
+    assert commit() == "", "an archive has none"
+    git("init", "-q")
+    assert commit() == "", "no commit is there yet"
+    git("add", "tools")
+    git("commit", "-qm", "first")
+    first = git("rev-parse", "--short=10", "HEAD").strip()
+    assert commit() == f"commit {first}, ", "a file that git does not know changes nothing"
+    before = header.stat().st_mtime_ns
+    assert commit() and header.stat().st_mtime_ns == before, "a file that is right already stays untouched"
+    (tmp_path / "tools/more").write_text("")
+    git("add", "tools/more")
+    assert commit() == f"commit {first}-dirty, "
+    git("commit", "-qm", "second")
+    assert commit() not in ("", f"commit {first}, ") and "dirty" not in commit()
+    (tmp_path / "below/tools").mkdir(parents=True)
+    shutil.copy(TOOLS / "source-commit", tmp_path / "below/tools")
+    subprocess.run([tmp_path / "below/tools/source-commit", header], check=True)
+    assert "commit" not in header.read_text().lower().replace("plateau_commit", ""), "the checkout above is another"
