@@ -18,18 +18,18 @@ gates: all ## the release gates of bench/gates; GATES="soak jitter" some of them
 
 install: ## build/plateau with its model, manual pages and completions; PREFIX=/usr/local, DESTDIR
 	@tools/install-packages run
-	@tools/configure release build
+	@tools/configure --once release build -DPLATEAU_TESTS=OFF
 	@ninja -C build plateau && cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 deb: ## build/packages/plateau_*.deb, for this release of Debian; its dependencies are computed
 	@tools/install-packages run package
-	@tools/configure release build
+	@tools/configure --once release build -DPLATEAU_TESTS=OFF
 	@ninja -C build plateau && cd build && cpack -G DEB
 	@! command -v lintian >/dev/null || lintian --fail-on warning,error build/packages/plateau_*.deb
 
 tar: ## build/packages/plateau-*.tar.gz
 	@tools/install-packages run
-	@tools/configure release build
+	@tools/configure --once release build -DPLATEAU_TESTS=OFF
 	@ninja -C build plateau && cd build && cpack -G TGZ
 
 sim: all ## 10^7 steps of scheduler and caches, simulated; STEPS and SEED say otherwise
