@@ -1,14 +1,18 @@
 """./run and tools/fetch-starter with stand-ins for pip and the program: what a fetch of the model does, and
 what a failed one leaves."""
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -46,6 +50,7 @@ class Tree:
         fetch = (TOP / "tools/fetch-starter").read_text()
         fetch = re.sub(r"(?m)^bytes=.*", f"bytes={len(MODEL)}", fetch)
         self.put("tools/fetch-starter", re.sub(r"(?m)^sha256=.*", f"sha256={hashlib.sha256(MODEL).hexdigest()}", fetch))
+        self.put("tools/progress", (TOP / "tools/progress").read_text())
         for name in ("tools/install-packages", "tools/configure", "bin/ninja"):
             self.put(name, "#!/bin/sh\n")
         self.put("build/plateau", '#!/bin/sh\necho served "$@"\n')
@@ -63,11 +68,11 @@ class Tree:
         return subprocess.Popen([self.path / command, *arguments], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, *arguments, **options):
-        """What the program was called with, and the lines before that."""
+        """What the program was called with, and the lines before that, without how far a fetch is."""
         with self.start("run", *arguments, **options) as process:
             out, said = process.communicate(timeout=60)
             assert process.returncode == 0, said
-            return out.strip(), said.splitlines()
+            return out.strip(), [line for line in said.splitlines() if not re.match(r"Fetching SmolLM2: \d+%", line)]
 
     def fetches(self):
         return self.asked.read_text().count("\n") if self.asked.exists() else 0
@@ -168,8 +173,44 @@ esac
 """)
     lean = tree.path / "lean"
     lean.mkdir()
-    for name in "sh env stat mkdir rm rmdir mv flock sha256sum grep tail dirname kill cp cat".split():
+    for name in "sh env stat mkdir rm rmdir mv flock sha256sum grep tail dirname kill cp cat sed sleep du sort cut date".split():
         if shutil.which(name):
             (lean / name).symlink_to(shutil.which(name))
     served, _ = tree.run(PATH=f"{tree.path}/bin:{lean}")
     assert served == "served serve" and tree.holds() == WHOLE
+
+
+# A ninja that does as NINJA_DOES says.
+NINJA = r"""#!/bin/sh
+echo "$NINJA_STATUS" | sed 's/%p/  0%/; s/%f/0/; s/%t/2/; s/$/Re-checking globbed directories.../'
+case $NINJA_DOES in
+fails) printf '@  50%% (1 of 2 steps)|Building\nmain.c:1: error: of a kind\nninja: build stopped\n'; exit 1 ;;
+builds) for i in 1 2 3 4; do echo "@  ${i}0% ($i of 10 steps)|Building"; done; echo "@ 100% (10 of 10 steps)|Linking" ;;
+*) echo "@ 100% (1 of 1 steps)|Looking for the commit" ;;
+esac
+"""
+
+
+def test_a_build_says_how_far_it_is_and_a_failed_one_why(tree):
+    tree.put("bin/ninja", NINJA)
+    assert tree.run("--offline", NINJA_DOES="nothing", PLATEAU_MODEL="M") == ("served serve", [])
+    _, said = tree.run(NINJA_DOES="builds", PLATEAU_MODEL="M")
+    assert said == [f"Building: {n}%" for n in (10, 20, 30, 40, 100)]
+    with tree.start("run", NINJA_DOES="fails", PLATEAU_MODEL="M") as process:
+        out, said = process.communicate(timeout=60)
+        assert process.returncode == 1 and out == "" and "main.c:1: error" in said and "The build failed" in said.splitlines()[-1]
+
+
+def test_on_a_terminal_one_line_is_written_over():
+    main, side = os.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+    lines = "@ 7% (unpacking a package with a long name)|x\n@ 40% (b)\na warning\n@ 100% (c)\n"
+    subprocess.run([TOP / "tools/progress", "Installing"], input=lines, stdout=side, stderr=side, text=True, check=True)
+    os.close(side)
+    shown = b""
+    with contextlib.suppress(OSError):
+        while block := os.read(main, 4096):
+            shown += block
+    os.close(main)
+    clear = "\r\x1b[K"
+    assert shown.decode() == f"Installing: 7% (unpacking a p{clear}Installing: 40% (b){clear}a warning\r\nInstalling: 100% (c){clear}"
