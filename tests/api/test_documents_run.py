@@ -2,6 +2,7 @@
 they name: models, keys, a hub, a server. NOT_HERE lists the commands that need more, such as root."""
 
 import contextlib
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -16,6 +17,15 @@ import pytest
 from conftest import ADMIN_KEY, MODEL, PROGRAM, TOP, Server, until
 from hub_stand_in import Hub, Model, folder
 
+def load(path):
+    loader = importlib.machinery.SourceFileLoader(path.name.replace("-", "_"), str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+check_commands = load(TOP / "tools/check-commands")
+blocks, commands, first_word = check_commands.blocks, check_commands.commands, check_commands.first_word
 DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 RUNS = ("plateau", "build/plateau", "./plateau", "curl", "printf", "openssl")
 NOT_HERE = {
@@ -29,37 +39,6 @@ NOT_HERE = {
 NAMES = ["smollm2", "big", "Qwen3-4B", "Qwen/Qwen3-4B", "Qwen3-0.6B"]
 QUESTION = "What does ls do?\n"
 SECONDS = 200
-
-
-def blocks(path):
-    """The indented blocks of a document, as texts."""
-    for block in re.findall(r"(?:^    .*\n(?:\n(?=    ))*)+", path.read_text(), re.M):
-        yield re.sub(r"^    ", "", block, flags=re.M)
-
-
-def is_complete(text):
-    return not re.search(r"[\\|]\s*$", text) and subprocess.run(["bash", "-n", "-c", text], capture_output=True).returncode == 0
-
-
-def first_word(line):
-    """Of a command, after assignments."""
-    return re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line).split()[0]
-
-
-def commands(path):
-    """Each whole command of the blocks that have commands; not those with output, and no synopses."""
-    for block in blocks(path):
-        first = first_word(block)
-        if (first not in RUNS and first not in NOT_HERE) or first == "#" or "COMMAND" in block or re.match(r"plateau \d", block):
-            continue
-        text = ""
-        for line in block.splitlines(keepends=True):
-            text += line
-            if is_complete(text):
-                if text.strip() and not re.search(r"[|\[]\[?[A-Z-]", re.sub(r"'.*'", "", text, flags=re.S)):
-                    yield text.strip()
-                text = ""
-        assert not text, f"an unfinished command in {path.name}: {text}"
 
 
 def programs(path):

@@ -1,5 +1,5 @@
-"""What the checks of sources and objects find (tools/check-asserts, tools/check-objects), and which commit a
-build has (tools/source-commit)."""
+"""What the checks of sources, objects and documents find (tools/check-asserts, tools/check-objects,
+tools/check-commands), and which commit a build has (tools/source-commit)."""
 
 import importlib.machinery
 import importlib.util
@@ -150,3 +150,29 @@ def test_a_build_has_the_commit_of_its_checkout_and_says_what_differs(tmp_path):
     shutil.copy(TOOLS / "source-commit", tmp_path / "below/tools")
     subprocess.run([tmp_path / "below/tools/source-commit", header], check=True)
     assert "commit" not in header.read_text().lower().replace("plateau_commit", ""), "the checkout above is another"
+
+
+def test_a_document_calls_only_programs_that_a_reader_can_have(tmp_path, capsys):
+    check = load("check-commands")
+    page = tmp_path / "page.md"
+    page.write_text("""Text.
+
+    ./run --port 9 | pv     # starts it
+    KEY=x curl -H "key: $(jq .key keys.json)" http://127.0.0.1/ \\
+      -d '{"a": "b; c | d"}' && sudo frobnicate
+
+Text.
+
+    model = "no command"
+
+```sh
+make deb
+```
+""")
+    assert len(list(check.commands(page))) == 3
+    assert check.main([page], {"curl"}) == 1
+    said = capsys.readouterr().out
+    assert [line.split(":")[1].strip() for line in said.splitlines()] == ["pv", "frobnicate", "jq", "make"]
+    assert "page.md: make: tools/packages lists no make" in said
+    page.write_text("    ./run\n    curl -s x\n")
+    assert check.main([page], {"curl"}) == 0 and capsys.readouterr().out == ""
