@@ -59,7 +59,7 @@ void socket_dirs_find(bool serves, struct socket_dirs *ret)
     *ret = (struct socket_dirs){.count = 0};
     const char *only = environment("PLATEAU_RUNTIME_DIR");
     if (only[0]) {
-        add(ret, only, "", false);
+        add(ret, only, "", true);
         return;
     }
     add_first(ret, environment("RUNTIME_DIRECTORY"));

@@ -37,7 +37,7 @@ gc.set_threshold(20_000, 50, 50)
 RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-test-", dir="/tmp")
 # Each client of httpx reads the system's certificates, in 25 ms of a processor, also to speak plain HTTP.
 ssl.create_default_context = functools.cache(ssl.create_default_context)
-# The starter model is the only thing that a test takes from there.
+# Tests of the starter model take it from there.
 USER_CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
 OF_TESTS = re.compile("PLATEAU_(BIN|PROGRAM|DEVICE|LONG|SEED|THREADS|TEMPLATES|TEST_.*)")
 for name in [n for n in os.environ if re.match("(PLATEAU|HF|XDG|OLLAMA)_|RUNTIME_DIRECTORY$", n) and not OF_TESTS.fullmatch(n)]:
