@@ -41,14 +41,13 @@ const struct help_row help_rows[] = {
      "  plateau generate --temperature 0 \"What does ls do?\"\n"
      "  plateau generate --image photo.jpg \"What is in the image?\"\n"
      "  plateau generate --model ~/models/Qwen3-4B --max-tokens 200 - < question.txt\n"},
-    {COMMAND_PLAN, "plan", "[MODEL...] [OPTION...]", "show where every byte of memory would go",
-     "Reads the headers of each MODEL (default: the bundled one) and prints the least and the most memory\n"
-     "that plateau serve would take with the same options, account by account. Nothing is loaded. Of a\n"
-     "model that is at the Hugging Face hub only, the list of files and the headers are fetched. Exit\n"
-     "status 1 means that it does not fit; the message names a context that would.\n",
-     "  plateau plan\n"
-     "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
-     "  plateau plan ~/models/Qwen3-4B ~/models/Qwen3-0.6B --json\n"},
+    {COMMAND_PULL, "pull", "ORG/NAME[@REVISION] [OPTION...]", "fetch a model of the Hugging Face hub",
+     "Fetches into the hub's cache of this machine, where other programs find it, too. The headers come\n"
+     "first: a model that is not served here or does not fit is refused before its weights are fetched.\n"
+     "A pull that was stopped goes on where it was. HF_TOKEN is the token for private models, HF_ENDPOINT\n"
+     "a mirror.\n",
+     "  plateau pull Qwen/Qwen3-0.6B\n"
+     "  plateau pull Qwen/Qwen3-4B@main --json\n"},
     {COMMAND_MODELS, "models", "[DIR] [OPTION...]", "list the models of a folder, or of this machine",
      "DIR is a folder of models, a cache of the Hugging Face hub, or one model; without it the hub's\n"
      "cache of this machine and the models of LM Studio and Ollama. rm ID removes a model from the hub's\n"
@@ -58,21 +57,21 @@ const struct help_row help_rows[] = {
      "  plateau models --memory-limit 12G\n"
      "  plateau models rm Qwen/Qwen3-0.6B\n"
      "  plateau models ~/models --json\n"},
-    {COMMAND_PULL, "pull", "ORG/NAME[@REVISION] [OPTION...]", "fetch a model of the Hugging Face hub",
-     "Fetches into the hub's cache of this machine, where other programs find it, too. The headers come\n"
-     "first: a model that is not served here or does not fit is refused before its weights are fetched.\n"
-     "A pull that was stopped goes on where it was. HF_TOKEN is the token for private models, HF_ENDPOINT\n"
-     "a mirror.\n",
-     "  plateau pull Qwen/Qwen3-0.6B\n"
-     "  plateau pull Qwen/Qwen3-4B@main --json\n"},
-    {COMMAND_CACHE, "cache", "ls|verify|gc DIR [OPTION...]",
-     "inspect, check and tidy up a directory of --ssd-dir",
-     "ls lists the entries in DIR by model, from the files' headers. verify reads every file completely;\n"
-     "exit status 1 means that some are inconsistent. gc removes inconsistent and unfinished files, then\n"
-     "the least recently used ones until --ssd-limit holds; it refuses while a server uses DIR.\n",
-     "  plateau cache ls /var/cache/plateau\n"
-     "  plateau cache verify /var/cache/plateau --json\n"
-     "  plateau cache gc /var/cache/plateau --ssd-limit 5G\n"},
+    {COMMAND_PLAN, "plan", "[MODEL...] [OPTION...]", "show where every byte of memory would go",
+     "Reads the headers of each MODEL (default: the bundled one) and prints the least and the most memory\n"
+     "that plateau serve would take with the same options, account by account. Nothing is loaded. Of a\n"
+     "model that is at the Hugging Face hub only, the list of files and the headers are fetched. Exit\n"
+     "status 1 means that it does not fit; the message names a context that would.\n",
+     "  plateau plan\n"
+     "  plateau plan ~/models/Qwen3-4B --memory-limit 12G --ctx 32768 --max-num-seqs 4\n"
+     "  plateau plan ~/models/Qwen3-4B ~/models/Qwen3-0.6B --json\n"},
+    {COMMAND_PACK, "pack", "MODEL OUT [OPTION...]", "write a model as one file that loads at once",
+     "OUT gets the weights as the CPU's kernels read them, the model's small files, and a checksum of each\n"
+     "part. serve, chat, generate, plan and eval take it as MODEL: its weights are mapped, so a load\n"
+     "takes no time and processes share them. Answers are those of MODEL. A call that was stopped goes on\n"
+     "where it was. --quant and --compute are fixed when packing.\n",
+     "  plateau pack ~/models/Qwen3-4B Qwen3-4B.plateau --quant q8\n"
+     "  plateau serve Qwen3-4B.plateau\n"},
     {COMMAND_STATUS, "status", "[OPTION...]", "show a running server's models, requests and memory",
      ASKS "Shows models with their state, every request with its owner, and memory against its ceiling.\n",
      "  plateau status\n"
@@ -108,16 +107,28 @@ const struct help_row help_rows[] = {
      "  plateau bench Qwen3-4B --quick --json\n"
      "  plateau bench --url http://127.0.0.1:8000 --name qwen3-4b\n"
      "  plateau bench ~/models/qwen3-4b.gguf --url http://127.0.0.1:8000 --name qwen3-4b --csv\n"},
+    {COMMAND_EVAL, "eval", "[MODEL] --text FILE [OPTION...]",
+     "measure perplexity, and divergence from a reference",
+     "Reads the text in chunks of --ctx tokens and scores the second half of each: the perplexity is exp\n"
+     "of the mean of -ln p(token). With --reference both models read the same chunks; the Kullback-Leibler\n"
+     "divergence is the mean over positions of the sum of q ln(q/p), where q is the reference's\n"
+     "distribution. Means have their standard error. Both models are in memory at once.\n",
+     "  plateau eval ~/models/Qwen3-4B-8bit --text wiki.txt --reference ~/models/Qwen3-4B\n"
+     "  plateau eval --text README.md --ctx 256 --json\n"},
+    {COMMAND_CACHE, "cache", "ls|verify|gc DIR [OPTION...]",
+     "inspect, check and tidy up a directory of --ssd-dir",
+     "ls lists the entries in DIR by model, from the files' headers. verify reads every file completely;\n"
+     "exit status 1 means that some are inconsistent. gc removes inconsistent and unfinished files, then\n"
+     "the least recently used ones until --ssd-limit holds; it refuses while a server uses DIR.\n",
+     "  plateau cache ls /var/cache/plateau\n"
+     "  plateau cache verify /var/cache/plateau --json\n"
+     "  plateau cache gc /var/cache/plateau --ssd-limit 5G\n"},
     {COMMAND_COMPLETION, "completion", "bash|zsh|fish", "print completions for a shell",
      "A package installs them. Otherwise add one of the lines below to the shell's start file, of zsh\n"
      "behind compinit.\n",
      "  source <(plateau completion bash) # ~/.bashrc\n"
      "  source <(plateau completion zsh)  # ~/.zshrc\n"
      "  plateau completion fish | source  # config.fish\n"},
-    {COMMAND_MANUAL, "manual", "[COMMAND|ini]", "print a manual page for man",
-     "Without an argument the page of the program, else that of a command, or of the configuration file.\n"
-     "A package installs them as plateau(1), plateau-COMMAND(1) and plateau.ini(5).\n",
-     "  plateau manual serve | man -l -\n"},
     {COMMAND_PARSE, "parse", "--template FILE [OPTION...]",
      "show what the parsers make of a model's raw output",
      "Reads raw output on standard input and prints one JSON object: reasoning, content and tool_calls\n"
@@ -135,24 +146,22 @@ const struct help_row help_rows[] = {
      "unsupported, standard error has the reason, and the exit status is 1.\n",
      "  plateau schema person.json < instances.jsonl\n"
      "  echo '{\"name\": \"Ada\"}' | plateau schema person.json\n"},
-    {COMMAND_EVAL, "eval", "[MODEL] --text FILE [OPTION...]",
-     "measure perplexity, and divergence from a reference",
-     "Reads the text in chunks of --ctx tokens and scores the second half of each: the perplexity is exp\n"
-     "of the mean of -ln p(token). With --reference both models read the same chunks; the Kullback-Leibler\n"
-     "divergence is the mean over positions of the sum of q ln(q/p), where q is the reference's\n"
-     "distribution. Means have their standard error. Both models are in memory at once.\n",
-     "  plateau eval ~/models/Qwen3-4B-8bit --text wiki.txt --reference ~/models/Qwen3-4B\n"
-     "  plateau eval --text README.md --ctx 256 --json\n"},
-    {COMMAND_PACK, "pack", "MODEL OUT [OPTION...]", "write a model as one file that loads at once",
-     "OUT gets the weights as the CPU's kernels read them, the model's small files, and a checksum of each\n"
-     "part. serve, chat, generate, plan and eval take it as MODEL: its weights are mapped, so a load\n"
-     "takes no time and processes share them. Answers are those of MODEL. A call that was stopped goes on\n"
-     "where it was. --quant and --compute are fixed when packing.\n",
-     "  plateau pack ~/models/Qwen3-4B Qwen3-4B.plateau --quant q8\n"
-     "  plateau serve Qwen3-4B.plateau\n"},
+    {COMMAND_MANUAL, "manual", "[COMMAND|ini]", "print a manual page for man",
+     "Without an argument the page of the program, else that of a command, or of the configuration file.\n"
+     "A package installs them as plateau(1), plateau-COMMAND(1) and plateau.ini(5).\n",
+     "  plateau manual serve | man -l -\n"},
 };
 
 const size_t help_row_count = COUNT_OF(help_rows);
+
+/* Titles of groups of commands, in --help and docs/command-line.md. A group ends where the next begins. */
+static const struct {
+    enum setting_command first;
+    const char *title;
+} groups[] = {
+    {COMMAND_SERVE, "Serve and ask"}, {COMMAND_PULL, "Models"},       {COMMAND_STATUS, "A running server"},
+    {COMMAND_BENCH, "Measurements"},  {COMMAND_CACHE, "Other tools"},
+};
 
 #define EXAMPLE_COLUMN 39 /* where what an example shows begins, in wide lines */
 
@@ -185,8 +194,10 @@ void help_program(FILE *f)
     struct help_lines l = {.f = f, .width = help_width(f)};
     help_paragraph(&l, "Plateau " PLATEAU_VERSION
                        ": an LLM inference server whose memory is planned, bounded and returned.");
-    fprintf(f, "\nUsage: plateau COMMAND [ARGUMENT...]\n\nCommands:\n");
-    for (size_t i = 0; i < help_row_count; i++) {
+    fprintf(f, "\nUsage: plateau COMMAND [ARGUMENT...]\n");
+    for (size_t i = 0, group = 0; i < help_row_count; i++) {
+        if (group < COUNT_OF(groups) && groups[group].first == help_rows[i].command)
+            fprintf(f, "\n%s:\n", groups[group++].title);
         fprintf(f, "  %-10s ", help_rows[i].name);
         l.column = 13;
         help_words(&l, 13, help_rows[i].summary);

@@ -125,7 +125,8 @@ static void page_of_program(void)
     put_line(
         "Each option of a command may also stand in the environment: PLATEAU_MAX_QUEUE=8 is --max-queue 8.\n"
         "HF_HUB_CACHE and HF_HOME say where the Hugging Face hub's cache is, HF_TOKEN has the token for\n"
-        "private models, HF_ENDPOINT names a mirror, and HF_HUB_OFFLINE=1 forbids to fetch.");
+        "private models, HF_ENDPOINT names a mirror, and HF_HUB_OFFLINE=1 forbids to fetch.\n"
+        "PLATEAU_RUNTIME_DIR is the only directory where servers and commands meet.");
     printf(".SH EXIT STATUS\n");
     put_line("0: success. 1: it failed, and standard error says why. 2: wrong arguments. 130: Ctrl-C.");
     see_also();

@@ -160,21 +160,38 @@ static void let_signals_end(void)
 
 /* --- where it listens --- */
 
+/* Canary knows Unix commands only. A copy of Canary has its directory's name. */
+static bool is_canary(const struct model_settings *m)
+{
+    const char *slash = strrchr(m->dir, '/');
+    return strcmp(slash ? slash + 1 : m->dir, "canary") == 0;
+}
+
+/* The first model that generates text; Canary only without another. NULL: no model does. */
+static const struct model_settings *chat_model(const struct models *models)
+{
+    const struct model_settings *found = NULL;
+    for (uint32_t i = 0; i < models->count; i++) {
+        const struct model_settings *m = &models->list[i];
+        if (m->planned && !m->shape.encoder && !m->shape.labels &&
+            (!found || (is_canary(found) && !is_canary(m))))
+            found = m;
+    }
+    return found;
+}
+
 /* The page's address, a question, and the way to serve another model. The own admin key stands in the address
  * on a terminal only: its reader sits at the machine. */
 static void tell_first_steps(const struct server *s)
 {
     const char *key = terminal_is(stdout) ? live_own_admin_key(&s->live) : NULL,
-               *program = program_invocation_name, *question = "Write a sentence about the sea.";
-    /* Of the models that come without being named, the last is the better one. */
-    const uint32_t count = s->models.count;
-    const bool usual = !s->live.started.models.model && !s->live.started.models.dirs[0];
-    const char *id = count == 0 ? "MODEL" : s->models.list[usual ? count - 1 : 0].id;
+               *program = program_invocation_name;
+    const struct model_settings *m = chat_model(&s->models);
     struct page_address page = page_address_of(s->live.started.http.host, http_server_port(s->http), key);
-    if (usual && !s->live.started.models.hub_cache)
-        question = strcmp(id, "canary") == 0 ? "What does ls do?" : "How do I list files on Linux?";
     printf("  the page    %s%s\n", page.text, key ? "" : "  (plateau open adds its key)");
-    printf("  a question  %s chat %s, then for example: %s\n", program, id, question);
+    if (m)
+        printf("  a question  %s chat %s, then for example: %s\n", program, m->id,
+               is_canary(m) ? "What does ls do?" : "How do I list files on Linux?");
     printf("  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or FILE.gguf\n",
            program, program);
     explicit_bzero(&page, sizeof(page));

@@ -52,6 +52,24 @@ def test_a_server_says_what_to_do_next(served):
     assert " chat canary" in question and " pull " in model and " serve " in model
 
 
+def first_question(tmp_path, *models):
+    command = [PROGRAM, "serve", "--port", "0", "--memory-limit", "2G", "--max-model-len", "1024", *models]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=tmp_path) as process:
+        try:
+            return next(line for line in process.stdout if line.startswith("  a question"))
+        finally:
+            process.terminate()
+
+
+def test_the_question_fits_the_model(tmp_path):
+    (tmp_path / "canary").symlink_to(ROOT / "models/canary")
+    (tmp_path / "another").symlink_to(ROOT / "models/canary")
+    alone = first_question(tmp_path, "canary")
+    assert "chat canary," in alone and alone.endswith("What does ls do?\n")
+    both = first_question(tmp_path, "canary", "another")
+    assert "chat another," in both and both.endswith("How do I list files on Linux?\n")
+
+
 def test_a_load_says_what_it_sets_aside_and_what_halves_it(served):
     line = next(line for line in served.lines if "event=model_loaded" in line)
     halved, option = re.search(r'kv_halved_by="--max-model-len \d+ or (--kv-dtype \w+)"', line), ["--max-model-len", re.search(r" context=(\d+)", line)[1]]

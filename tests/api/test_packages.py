@@ -32,7 +32,13 @@ def flags(command):
 
 
 def test_the_names_are_those_of_the_help():
-    assert COMMANDS == re.findall(r"^  ([a-z]+) ", run("--help").split("Commands:")[1].split("Examples:")[0], re.M)
+    assert COMMANDS == re.findall(r"^  ([a-z]+) ", run("--help").split("Usage:")[1].split("Examples:")[0], re.M)
+
+
+def test_the_documented_list_is_that_of_the_help():
+    said = run("--help").split("[ARGUMENT...]")[1].split("Examples:")[0]
+    page = (ROOT / "docs/command-line.md").read_text().split("[ARGUMENT...]\n")[1].split("\n`plateau --help`")[0]
+    assert page.split() == said.split() and re.sub("(?m)^    ", "", page).strip() == said.strip()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
