@@ -5,6 +5,7 @@
 #include "model/config_gguf.h"
 #include "model/family.h"
 #include "model/json_read.h"
+#include "model/pooling.h"
 
 #include "base/check.h"
 #include "weights/gguf_file.h"
@@ -210,6 +211,16 @@ int config_parse(struct arena *a, struct slice text, struct config *ret, struct 
     return r;
 }
 
+/* Longer texts have positions, but the model was not made for them. */
+static int limit_text(const char *dir, struct config *c, struct err *e)
+{
+    uint32_t longest;
+    int r = pooling_text_max(dir, &longest, e);
+    if (r == 0 && longest > 0)
+        c->context_max = MIN_OF(c->context_max, longest);
+    return r;
+}
+
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e)
 {
     json_t *root;
@@ -220,5 +231,5 @@ int config_load(struct arena *a, const char *dir, struct config *ret, struct err
         return r;
     r = parse_root(a, root, gguf, ret, e);
     json_decref(root);
-    return r;
+    return r == 0 && !gguf ? limit_text(dir, ret, e) : r;
 }

@@ -210,6 +210,22 @@ int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config 
     return r;
 }
 
+int pooling_text_max(const char *dir, uint32_t *ret, struct err *e)
+{
+    static const char name[] = "sentence_bert_config.json";
+    json_t *config = NULL;
+    int r = json_read_file(dir, name, &config, e);
+    *ret = 0;
+    if (r == -ENOENT)
+        return err_set(e, 0, "%s", "");
+    if (r < 0)
+        return r;
+    struct json_read in = {.object = config, .where = name, .e = e};
+    *ret = json_read_u32_or(&in, "max_seq_length", 1, UINT32_MAX, 0);
+    json_decref(config);
+    return in.error;
+}
+
 /* ---- arithmetic ---- */
 
 void pooling_take(enum pooling p, float *vector, uint32_t width, const float *rows, uint32_t from,

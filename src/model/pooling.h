@@ -43,6 +43,10 @@ const char *pooling_class(const char *type);
  * malformed), -ENOTSUP (a module or a pooling mode that is not computed), -ENOMEM. */
 int pooling_config_load(const char *dir, uint32_t hidden, struct pooling_config *ret, struct err *e);
 
+/* The longest text in tokens, with those that the tokenizer adds: max_seq_length of
+ * sentence_bert_config.json. *ret is 0 without the file or the key. 0, -EINVAL (less than 1), -ENOMEM. */
+int pooling_text_max(const char *dir, uint32_t *ret, struct err *e);
+
 /* Takes rows [from, from + count) of a text into `vector`, in order; row 0 begins it anew. A sum is one
  * chain, whatever the pieces are. */
 void pooling_take(enum pooling p, float *vector, uint32_t width, const float *rows, uint32_t from,

@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import math
 import random
+import shutil
 import struct
 import time
 
@@ -73,6 +74,21 @@ def refused(reply, param, *words):
 
 
 # ---- embeddings ----
+
+
+def test_the_longest_text_is_the_one_of_its_sentence_transformer(tmp_path):
+    model = tmp_path / "short"
+    shutil.copytree(EMBEDDING, model)
+    (model / "sentence_bert_config.json").write_text('{"max_seq_length": 20, "do_lower_case": false}')
+    server = type("Short", (Server,), {"arguments": lambda self: [str(model)]})("--compute", "f32")
+    try:
+        whole = embed(server, list(range(5, 25)), model="short")
+        assert [m["max_model_len"] for m in server.http.get("/v1/models").json()["data"]] == [20]
+        refused(server.post(ASK, model="short", input=list(range(5, 26))), "input", "20")
+        assert embed(server, list(range(5, 26)), model="short", truncate_prompt_tokens=-1,
+                     truncation_side="right") == whole
+    finally:
+        assert server.stop() == 0
 
 
 @pytest.mark.smoke
