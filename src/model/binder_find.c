@@ -15,7 +15,8 @@
 #include <stdio.h>
 
 static const char *const prefixes[] = {
-    "model.language_model.", "language_model.model.", "model.", "backbone.", "bert.", "roberta.", ""};
+    "model.language_model.", "language_model.model.",    "model.", "backbone.", "bert.", "roberta.",
+    "model.text_model.",     "language_model.backbone.", ""};
 
 const char *binder_role_name(const struct binder *b, enum tensor_role role, uint32_t turn)
 {

@@ -257,6 +257,10 @@ static int set_sizes(struct view *v)
     int r = set(v, v->root, "vocab_size", json_integer((json_int_t)table->shape[0]));
     if (r == 0 && blocks > heads)
         r = set(v, v->root, "num_hidden_layers", json_integer((json_int_t)(blocks - heads)));
+    if (r == 0 && !find(v, "attention.key_length") && number(v, "attention.head_count") > 0)
+        r = set(
+            v, v->root, "head_dim",
+            json_integer((json_int_t)(number(v, "embedding_length") / number(v, "attention.head_count"))));
     if (r == 0 && types)
         r = set(v, v->root, "type_vocab_size", json_integer((json_int_t)types->shape[0]));
     if (r == 0 && v->arch->score_by_width > 0 && blocks == v->arch->score_by_width)

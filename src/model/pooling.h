@@ -1,4 +1,4 @@
-/* pooling.h - one vector for a text: how a sentence-transformers directory or a GGUF file asks for it, and
+/* pooling.h - one vector for a text: how a sentence-transformers directory or a GGUF file describes it, and
  * its arithmetic.
  *
  * modules.json lists the modules after the transformer, 1_Pooling/config.json says which rows of the final
@@ -26,7 +26,7 @@ const char *pooling_name(enum pooling p);
 struct pooling_config {
     enum pooling kind; /* POOLING_NONE: no sentence-transformers directory */
     bool normalize;    /* vectors have length 1 */
-    char dense[POOLING_DENSE_MAX][POOLING_FOLDER_BYTES]; /* folders of Dense modules behind it */
+    char dense[POOLING_DENSE_MAX][POOLING_FOLDER_BYTES]; /* folders of Dense modules after it */
     uint32_t dense_count;
     bool scores; /* a LogitScore module instead of a pooling: the model scores pairs of texts */
     bool yes_no; /* of a GGUF file: a classifier's two rows are the tokens "yes" and "no" of a reranker */

@@ -271,6 +271,11 @@ ENTRIES = {
                     global_head_dim=12, num_global_key_value_heads=1, hidden_size_per_layer_input=6,
                     vocab_size_per_layer_input=84, enable_moe_block=True, num_experts=4, top_k_experts=2,
                     moe_intermediate_size=8, final_logit_softcapping=20.0, rewrite=published_gemma4),
+    # The same without inputs per layer and experts, whose keys its files do not have.
+    "gemma4_unified": Entry("gemma4_unified_text", hidden_size=16, head_dim=6, num_hidden_layers=3,
+                            intermediate_size=12, sliding_window=12, attention_k_eq_v=True,
+                            layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                            global_head_dim=12, num_global_key_value_heads=1, final_logit_softcapping=20.0),
     # Latent attention with a plain q_proj, a softmax router, groups by their best expert, yarn with two
     # different factors.
     "deepseek_v2": Entry("deepseek_v2", num_hidden_layers=2, num_key_value_heads=4, q_lora_rank=None,
