@@ -19,32 +19,51 @@
 /* As the file numbers them. */
 enum token_type { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
 
+#define SPLITS_MAX 5
+
 struct pre {
-    const char *names[4];
-    const char *pattern; /* NULL: digits one by one, then GPT-2's own */
+    const char *names[5];
+    const char *patterns[SPLITS_MAX]; /* one split after another; none: GPT-2's own */
+    bool digits;                      /* stand alone in front of GPT-2's own */
     bool nfc, ignore_merges, bos;
 };
 
 #define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define REST    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define BLANKS  "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REST    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" BLANKS
 #define UPPER   "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER   "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED   "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+"
+#define CAPITAL "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*"
 #define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+#define SLASHES "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" BLANKS
 
+/* The splits that llama.cpp has for each name, and NFC where Hugging Face's files of those models have it. */
 static const struct pre pres[] = {
-    {.names = {"qwen2", "deepseek-r1-qwen"}, .pattern = LETTERS "\\p{N}" REST, .nfc = true},
+    {.names = {"qwen2", "deepseek-r1-qwen"}, .patterns = {LETTERS "\\p{N}" REST}, .nfc = true},
     {.names = {"qwen35"},
-     .pattern = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
-                "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     .patterns = {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
+                  "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" BLANKS},
      .nfc = true},
-    {.names = {"llama-bpe", "llama3", "llama-v3"},
-     .pattern = LETTERS "\\p{N}{1,3}" REST,
+    {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3"},
+     .patterns = {LETTERS "\\p{N}{1,3}" REST},
      .ignore_merges = true,
      .bos = true},
-    {.names = {"gpt-4o"},
-     .pattern = "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ENDINGS "[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER
-                "*" ENDINGS "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-    {.names = {"smollm"}},
+    {.names = {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"}, .patterns = {LETTERS "\\p{N}{1,3}" REST}},
+    {.names = {"gpt-4o"}, .patterns = {CASED ENDINGS CAPITAL ENDINGS "\\p{N}{1,3}" SLASHES}},
+    {.names = {"tekken"},
+     .patterns = {CASED "|" CAPITAL "|\\p{N}" SLASHES},
+     .ignore_merges = true,
+     .bos = true},
+    {.names = {"seed-coder"}, .patterns = {LETTERS "\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" BLANKS}},
+    {.names = {"deepseek-v3", "hunyuan-dense"},
+     .patterns = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+                  "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
+                  "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" BLANKS}},
+    {.names = {"deepseek-coder"},
+     .patterns = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", "\\p{N}"}},
+    {.names = {"smollm", "refact", "starcoder", "exaone", "command-r"}, .digits = true},
+    {.names = {"gpt-2", "exaone4", "olmo"}},
 };
 
 struct reader {
@@ -257,22 +276,28 @@ static const struct pre *find_pre(const struct reader *in)
 
 static int refuse_pre(const struct reader *in)
 {
+    char known[256];
+    size_t at = 0;
     struct slice name = {"absent", 6};
     (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.pre"), &name);
-    return err_set(
-        in->e, -ENOTSUP,
-        "tokenizer.ggml.pre '%.*s' is not supported; qwen2, qwen35, llama-bpe, gpt-4o and smollm are",
-        (int)MIN_OF(name.len, (size_t)64), name.ptr);
+    for (size_t i = 0; i < COUNT_OF(pres); i++)
+        for (size_t k = 0; k < COUNT_OF(pres[i].names) && pres[i].names[k] && at < sizeof(known); k++)
+            at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", at ? ", " : "", pres[i].names[k]);
+    return err_set(in->e, -ENOTSUP, "tokenizer.ggml.pre '%.*s' is not supported; supported are %s",
+                   (int)MIN_OF(name.len, (size_t)64), name.ptr, known);
 }
 
 static json_t *pre_tokenizer_of(const struct pre *pre)
 {
-    json_t *first = pre->pattern ? json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
-                                             pre->pattern, "behavior", "Isolated", "invert", 0)
-                                 : json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1);
-    return json_pack("{s:s, s:[o, {s:s, s:b, s:b, s:b}]}", "type", "Sequence", "pretokenizers", first, "type",
-                     "ByteLevel", "add_prefix_space", 0, "trim_offsets", 0, "use_regex",
-                     pre->pattern == NULL);
+    json_t *list = json_array();
+    for (size_t i = 0; i < SPLITS_MAX && pre->patterns[i]; i++)
+        json_array_append_new(list, json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex",
+                                              pre->patterns[i], "behavior", "Isolated", "invert", 0));
+    if (pre->digits)
+        json_array_append_new(list, json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1));
+    json_array_append_new(list, json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+                                          "trim_offsets", 0, "use_regex", pre->patterns[0] == NULL));
+    return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", list);
 }
 
 static int read_byte_level(const struct reader *in, json_t *root, json_t *vocab, json_t *merges)
@@ -313,8 +338,11 @@ static int read_sentence_piece(const struct reader *in, json_t *root, json_t *vo
     json_object_set_new(model, "fuse_unk", json_true());
     struct token_walk w = walk_tokens(in);
     while (next_token(&w)) {
-        if (w.type == TOKEN_UNKNOWN)
-            json_object_set_new(model, "unk_token", json_stringn(w.text.ptr, w.text.len));
+        if (w.type != TOKEN_UNKNOWN)
+            continue;
+        json_object_set_new(model, "unk_token", json_stringn(w.text.ptr, w.text.len));
+        w.type = TOKEN_CONTROL; /* in a text it is the token, as in llama.cpp */
+        json_array_insert_new(json_object_get(root, "added_tokens"), 0, added_of(&w));
     }
     if (!in->scores || in->scores->count != in->tokens->count)
         return bad(in, "there is not one score for each token");

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import random
+import struct
 import subprocess
 import unicodedata
 
@@ -45,8 +46,10 @@ def texts(rng):
 
 class Ours:
     def __init__(self, folder, reference, config=None):
-        text = reference if isinstance(reference, str) else reference.to_str()
-        (folder / "tokenizer.json").write_text(text)
+        if isinstance(reference, pathlib.Path):
+            folder = reference
+        else:
+            (folder / "tokenizer.json").write_text(reference if isinstance(reference, str) else reference.to_str())
         if config:
             (folder / "tokenizer_config.json").write_text(json.dumps(config))
         self.process = subprocess.Popen([LINES, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -112,6 +115,12 @@ ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 NOT_HAN = r"\p{M}&&[^\p{Han}]]"
 KIMI = r"[\p{Han}]+|" + "|".join(regex.replace(r"\p{M}]", NOT_HAN) + ENDINGS for regex in (CASED, UPPER)) + \
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + TAIL
+DEEPSEEK_V3 = [
+    isolated(r"\p{N}{1,3}"), isolated("[一-龥\u3040-ゟ゠-ヿ]+"),
+    isolated(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + TAIL)]
+DEEPSEEK_CODER = [isolated(r"[\r\n]"), isolated(r"\s?\p{L}+"), isolated(r"\s?\p{P}+"), isolated("[一-龥ࠀ-一가-퟿]+"),
+                  pre_tokenizers.Digits(individual_digits=True)]
+DIGITS = [pre_tokenizers.Digits(individual_digits=True)]
 BYTE_LEVEL = {
     "gpt2": level(True),
     "roberta": level(True, True),
@@ -123,13 +132,8 @@ BYTE_LEVEL = {
     "qwen2_removed": sequence([pre_tokenizers.Split(Regex(QWEN2), "removed", invert=True), level()]),
     "o200k": sequence([isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL), level()]),
     "tekken": sequence([isolated(f"{CASED}|{UPPER}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL), level()]),
-    "deepseek_v3": sequence([
-        isolated(r"\p{N}{1,3}"), isolated("[一-龥\u3040-ゟ゠-ヿ]+"),
-        isolated(r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|" + TAIL),
-        level()]),
-    "deepseek_coder": sequence([
-        isolated(r"[\r\n]"), isolated(r"\s?\p{L}+"), isolated(r"\s?\p{P}+"), isolated("[一-龥ࠀ-一가-퟿]+"),
-        pre_tokenizers.Digits(individual_digits=True), level()]),
+    "deepseek_v3": sequence([*DEEPSEEK_V3, level()]),
+    "deepseek_coder": sequence([*DEEPSEEK_CODER, level()]),
     "falcon": sequence([pre_tokenizers.Punctuation("contiguous"), level(True), pre_tokenizers.Digits(individual_digits=False),
                         isolated("[0-9][0-9][0-9]")]),
     "bloom": sequence([isolated(r" ?[^(\s|[.,!?…。，、।۔،])]+"), level()]),
@@ -162,6 +166,68 @@ def test_byte_level(name, tmp_path):
     t.post_processor = processors.RobertaProcessing(("</s>", t.token_to_id("</s>")), ("<s>", t.token_to_id("<s>"))) if name == "roberta" else \
         processors.ByteLevel()
     compare(tmp_path, t)
+
+
+def gguf_file(path, **keys):
+    """A GGUF file with these keys of its tokenizer, texts or lists, and no tensors."""
+    def text(s):
+        s = s.encode()
+        return struct.pack("<Q", len(s)) + s
+
+    def value(v):
+        if isinstance(v, str):
+            return struct.pack("<I", 8) + text(v)
+        kind = {str: 8, float: 6, int: 5}[type(v[0])]
+        return struct.pack("<IIQ", 9, kind, len(v)) + b"".join(text(i) if kind == 8 else struct.pack("<f" if kind == 6 else "<i", i) for i in v)
+
+    data = b"GGUF" + struct.pack("<IQQ", 3, 0, 1 + len(keys)) + text("general.architecture") + value("llama")
+    for key, v in keys.items():
+        data += text("tokenizer.ggml." + key) + value(v)
+    path.write_bytes(data + bytes(-len(data) % 32))
+    return path
+
+
+def test_the_unknown_token_of_a_gguf_file_is_a_token_in_texts(tmp_path):
+    ours = Ours(tmp_path, gguf_file(tmp_path / "m.gguf", model="llama", tokens=["<unk>", "<s>", "</s>", "▁", "a", "b", "▁a"],
+                                    token_type=[2, 3, 3, 1, 1, 1, 1], scores=[0.0, 0.0, 0.0, -1.0, -2.0, -3.0, -4.0]))
+    assert ours.says == "ok"
+    assert ours.encode("a<unk>b") == [6, 0, 3, 5] and ours.encode("a€") == [6, 0]
+    ours.close()
+
+
+LLAMA3 = QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
+GGUF_PRE = {
+    "qwen2": [isolated(QWEN2)], "llama-bpe": [isolated(LLAMA3)], "falcon3": [isolated(LLAMA3)], "dbrx": [isolated(LLAMA3)],
+    "smaug-bpe": [isolated(LLAMA3)], "glm4": [isolated(LLAMA3)], "chatglm-bpe": [isolated(LLAMA3)],
+    "gpt-4o": [isolated(f"{CASED}{ENDINGS}|{UPPER}{ENDINGS}" + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)],
+    "tekken": [isolated(f"{CASED}|{UPPER}" + r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL)],
+    "seed-coder": [isolated(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|" + TAIL)],
+    "deepseek-v3": DEEPSEEK_V3, "hunyuan-dense": DEEPSEEK_V3, "deepseek-coder": DEEPSEEK_CODER,
+    "smollm": DIGITS, "refact": DIGITS, "starcoder": DIGITS, "exaone": DIGITS, "command-r": DIGITS, "gpt-2": [], "exaone4": [], "olmo": [],
+}
+
+
+@pytest.mark.parametrize("pre", GGUF_PRE)
+def test_pre_of_gguf_files(pre, tmp_path):
+    """Ids of a GGUF vocabulary: those of the library with the splits that llama.cpp has for the name."""
+    merged = pre not in ("llama-bpe", "falcon3", "tekken")
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = level(True), decoders.ByteLevel()
+    t.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    file = json.loads(t.to_str())
+    file["model"]["ignore_merges"] = not merged
+    t = Tokenizer.from_str(json.dumps(file))
+    plain = not GGUF_PRE[pre] or GGUF_PRE[pre] is DIGITS
+    t.pre_tokenizer = sequence([*GGUF_PRE[pre], level(plain)])
+    t.normalizer = normalizers.NFC() if pre == "qwen2" else None
+    ids = t.get_vocab()
+    ours = Ours(tmp_path, gguf_file(tmp_path / "m.gguf", model="gpt2", pre=pre, tokens=sorted(ids, key=ids.get),
+                                    merges=[" ".join(m) for m in file["model"]["merges"]]))
+    assert ours.says == "ok"
+    for text in texts(random.Random(SEED)):
+        want = t.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text) == want, (SEED, text)
+    ours.close()
 
 
 def bytes_alone():
