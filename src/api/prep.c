@@ -167,8 +167,11 @@ static void run_lane(struct api *a, enum prep_lane lane)
     struct prep_entry *e;
     while ((e = prep_queue_wait(&a->to_prepare, lane))) {
         struct exchange *x = CONTAINER(e, struct exchange, entry);
+        uint64_t tenant = e->fair.tenant, began_ns = clock_thread_ns();
+        size_t bytes = e->bytes;
         atomic_fetch_sub(&a->prep_queue_bytes, x->body.len);
         work_on(x);
+        prep_queue_took(&a->to_prepare, tenant, bytes, clock_thread_ns() - began_ns);
         /* It has room: its capacity is the limit on requests. */
         ASSERT(mailbox_put(a->prepared, &x) == 0);
     }

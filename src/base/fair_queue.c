@@ -56,6 +56,13 @@ void fair_queue_remove(struct fair_queue *q, struct fair_entry *e)
     q->count--;
 }
 
+void fair_queue_charge(struct fair_queue *q, uint64_t tenant, uint64_t charge)
+{
+    for (size_t i = 0; i < FAIR_QUEUE_TENANTS; i++)
+        if (q->tenants[i].tenant == tenant)
+            q->tenants[i].charged += charge;
+}
+
 /* True when x goes before y. */
 static bool goes_before(const struct fair_entry *x, const struct fair_entry *y)
 {

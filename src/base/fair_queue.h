@@ -40,6 +40,8 @@ void fair_queue_init(struct fair_queue *q);
 /* e: tenant, key and charge are set. */
 void fair_queue_put(struct fair_queue *q, struct fair_entry *e);
 void fair_queue_remove(struct fair_queue *q, struct fair_entry *e);
+/* Charges a tenant for what was taken from it before. */
+void fair_queue_charge(struct fair_queue *q, uint64_t tenant, uint64_t charge);
 /* Takes the first entry that a thread of this lane may take, and charges its tenant. NULL: there is none. */
 typedef bool fair_may_take_fn(int lane, const struct fair_entry *e);
 struct fair_entry *fair_queue_take(struct fair_queue *q, fair_may_take_fn *may_take, int lane);

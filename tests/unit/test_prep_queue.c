@@ -135,6 +135,76 @@ TEST(a_tenant_that_was_away_is_owed_nothing)
     scene_free(s);
 }
 
+#define MS 1000000ull
+
+/* Bodies of a hundred bytes whose grammars take 200 ms each. */
+TEST(a_tenant_whose_requests_take_long_leaves_the_lanes_of_short_ones)
+{
+    struct scene *s = scene_new();
+    /* Some wait already when the first ends. */
+    for (int i = 0; i < 50; i++)
+        put(s, 1, 100);
+    prep_queue_take(&s->q, PREP_SHORT);
+    prep_queue_took(&s->q, 1, 100, 200 * MS);
+    for (int i = 0; i < 50; i++)
+        put(s, 1, 100);
+    assert_null(prep_queue_take(&s->q, PREP_SHORT));
+    assert_null(prep_queue_take(&s->q, PREP_MEDIUM));
+    struct prep_entry *mine = put(s, 2, 100);
+    assert_ptr_equal(prep_queue_take(&s->q, PREP_SHORT), mine);
+    mine = put(s, 2, 100);
+    assert_int_equal(prep_queue_take(&s->q, PREP_LONG)->fair.tenant, 2);
+    assert_int_equal(prep_queue_take(&s->q, PREP_LONG)->fair.tenant, 1);
+    scene_free(s);
+}
+
+TEST(a_tenant_whose_requests_are_short_again_comes_back)
+{
+    struct scene *s = scene_new();
+    for (int i = 0; i < 20; i++)
+        prep_queue_took(&s->q, 1, 100, 200 * MS);
+    uint32_t count = 0;
+    for (struct prep_entry *e = NULL; !e; count++) {
+        put(s, 1, 100);
+        e = prep_queue_take(&s->q, PREP_SHORT);
+        prep_queue_take(&s->q, PREP_LONG);
+        prep_queue_took(&s->q, 1, 100, MS);
+    }
+    assert_in_range(count, 5, 30);
+    scene_free(s);
+}
+
+TEST(a_tenant_is_charged_processor_time)
+{
+    struct scene *s = scene_new();
+    uint32_t firsts = 0;
+    for (int i = 0; i < 40; i++) {
+        put(s, 1, 100);
+        put(s, 2, 100);
+    }
+    for (int i = 0; i < 22; i++) {
+        uint64_t tenant = prep_queue_take(&s->q, PREP_LONG)->fair.tenant;
+        firsts += tenant == 1;
+        prep_queue_took(&s->q, tenant, 100, tenant == 1 ? 100 * MS : 10 * MS);
+    }
+    assert_in_range(firsts, 1, 4);
+    scene_free(s);
+}
+
+TEST(the_past_of_so_many_tenants_is_kept)
+{
+    struct scene *s = scene_new();
+    for (uint64_t tenant = 1; tenant <= PREP_TENANTS; tenant++)
+        prep_queue_took(&s->q, tenant, 100, 200 * MS);
+    put(s, 1, 100);
+    assert_null(prep_queue_take(&s->q, PREP_SHORT));
+    /* The longest away is forgotten, which is the second one now. */
+    prep_queue_took(&s->q, 1000, 100, 200 * MS);
+    put(s, 2, 100);
+    assert_int_equal(prep_queue_take(&s->q, PREP_SHORT)->fair.tenant, 2);
+    scene_free(s);
+}
+
 /* ---- threads ---- */
 
 struct worker {
