@@ -1,8 +1,8 @@
 /* prep_queue.h - the queue of prep threads: tenants in turn, short before long, no request starves.
  *
  * An entry's cost is in bytes: its own, and those that its tenant's recent entries took in processor time
- * beyond their bytes. A grammar or a stored conversation takes a second for a body of a hundred bytes, and only
- * the tenant's past tells.
+ * beyond their bytes. A grammar or a stored conversation takes a second for a body of a hundred bytes, which
+ * only the tenant's past tells.
  *
  * A thread belongs to a lane and takes no entry that costs more than its lane allows. So short requests have
  * threads that no long one occupies; a thread of the last lane takes any entry. Among the entries of a lane,

@@ -99,6 +99,11 @@ static void make_frame(const struct gen *g, struct grammar_frame *ret)
         reply_frame_make(g->model->syntax, &g->prompts[0], ret);
 }
 
+static struct grammar_scope scope_of(const struct gen *g)
+{
+    return (struct grammar_scope){g->tenant, slice_of(g->request->cache_salt)};
+}
+
 static int compile_source(struct gen *g, const struct grammar_source *source, struct err *e)
 {
     struct charge work = request_memory_charge(&g->memory);
@@ -141,8 +146,7 @@ static enum prepare compile(struct gen *g, struct slice text)
     struct err e = {0};
     make_frame(g, &frame);
     const struct structural_tokens tokens = {find_token, (void *)g->model};
-    const struct grammar_source source = {
-        .kind = g->request->grammar.kind, .text = text, .frame = &frame, .tokens = &tokens};
+    const struct grammar_source source = {g->request->grammar.kind, text, &frame, &tokens, scope_of(g)};
     if (frame.full)
         return refuse(g, err_set(&e, -ENOTSUP, "the markers of the model's chat format are too long"), &e);
     if (is_json(source.kind) && !json_depth_within(text, JSON_DEPTH))
@@ -158,7 +162,7 @@ static enum prepare compile(struct gen *g, struct slice text)
 
 static int compile_calls(struct gen *g, struct slice text, struct err *e)
 {
-    const struct grammar_source source = {.kind = GRAMMAR_TOOLS, .text = text};
+    const struct grammar_source source = {GRAMMAR_TOOLS, text, .scope = scope_of(g)};
     if (!json_depth_within(text, JSON_DEPTH + TOOL_DEPTH))
         return err_set(e, -E2BIG, "a schema is nested deeper than %d levels", JSON_DEPTH);
     return compile_source(g, &source, e);

@@ -34,14 +34,22 @@ struct cached_grammar {
     struct err why;
 };
 
+/* A source that exceeded a limit. */
+struct failure {
+    uint8_t key[GRAMMAR_SOURCE_KEY_BYTES];
+    struct err why;
+};
+
 struct grammar_cache {
     const struct grammar_vocab *vocab;
     size_t tables_bytes;
     struct charge account;
     struct charge charge; /* of grammars and tables: evicts entries where the account has no room */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* an entry is no longer compiling */
-    struct list entries;    /* the least recently used first */
+    pthread_cond_t changed;                      /* an entry is no longer compiling */
+    struct list entries;                         /* the least recently used first */
+    struct failure failures[GRAMMAR_FAILED_MAX]; /* a ring */
+    uint32_t failed;                             /* how many were put into it */
     struct grammar_cache_numbers numbers;
     _Atomic uint64_t bytes; /* taken of `account` for entries */
 };
@@ -96,6 +104,7 @@ uint32_t grammar_cache_clear(struct grammar_cache *c, uint64_t *bytes)
     uint64_t before = atomic_load(&c->bytes);
     while (evict(c))
         count++;
+    c->failed = 0;
     uint64_t after = atomic_load(&c->bytes);
     pthread_mutex_unlock(&c->lock);
     *bytes = before > after ? before - after : 0; /* others may have begun to compile */
@@ -237,6 +246,23 @@ static void drop(struct grammar_cache *c, struct cached_grammar *g)
         entry_free(c, g);
 }
 
+/* Under the lock. */
+static const struct failure *known_failure(const struct grammar_cache *c, const uint8_t *key)
+{
+    for (uint32_t i = 0; i < MIN_OF(c->failed, (uint32_t)GRAMMAR_FAILED_MAX); i++)
+        if (memcmp(c->failures[i].key, key, sizeof(c->failures[i].key)) == 0)
+            return &c->failures[i];
+    return NULL;
+}
+
+static void keep_failure(struct grammar_cache *c, const struct cached_grammar *g, const struct err *e)
+{
+    struct failure *f = &c->failures[c->failed % GRAMMAR_FAILED_MAX];
+    memcpy(f->key, g->key, sizeof(f->key));
+    f->why = *e;
+    c->failed = c->failed + 1 == 2 * GRAMMAR_FAILED_MAX ? GRAMMAR_FAILED_MAX : c->failed + 1;
+}
+
 static void settle(struct grammar_cache *c, struct cached_grammar *g, int r, const struct err *e)
 {
     g->state = r == 0 ? READY : FAILED;
@@ -246,6 +272,8 @@ static void settle(struct grammar_cache *c, struct cached_grammar *g, int r, con
         list_remove(&g->link);
         c->numbers.entries--;
     }
+    if (r == -E2BIG)
+        keep_failure(c, g, e);
     c->numbers.compiled += r == 0;
     c->numbers.refused += r == -EINVAL || r == -ENOTSUP || r == -E2BIG;
     pthread_cond_broadcast(&c->changed);
@@ -307,7 +335,12 @@ int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
     grammar_source_key(s, key);
     pthread_mutex_lock(&c->lock);
     while (r == -EAGAIN) {
-        if ((g = find(c, key)))
+        const struct failure *f = known_failure(c, key);
+        if (f) {
+            *e = f->why;
+            c->numbers.recalled++;
+            r = -E2BIG;
+        } else if ((g = find(c, key)))
             r = join(c, opts, g, e);
         else if ((g = entry_new(c, key)))
             r = compile(c, s, opts, g, e);

@@ -5,7 +5,8 @@
  *
  * A source that several threads ask for at once is compiled by the first; the others wait for it. Ready
  * entries stay until their memory is needed: the least recently used one goes first, and none that is in
- * use. Nothing stays of a source that does not compile.
+ * use. Of the last GRAMMAR_FAILED_MAX sources that exceeded a limit the error stays: a compilation's time
+ * is spent once. Of others that do not compile nothing stays.
  *
  * Bound: the limit of the account behind `charge`, which pays for entries, grammars and tables. Any
  * thread. */
@@ -14,6 +15,8 @@
 
 #include "grammar/grammar_source.h"
 #include "grammar/matcher.h"
+
+#define GRAMMAR_FAILED_MAX 64
 
 struct grammar_cache;
 struct cached_grammar;
@@ -52,12 +55,13 @@ const uint32_t *cached_grammar_ends(const struct cached_grammar *g, uint32_t *co
 
 /* Evicts the least recently used entry that is not in use. False: there is none. */
 bool grammar_cache_evict(struct grammar_cache *c);
-/* Evicts all that are not in use. Returns how many there were; `bytes`: what they took. */
+/* Evicts all that are not in use, and forgets errors. Returns how many left; `bytes`: their memory. */
 uint32_t grammar_cache_clear(struct grammar_cache *c, uint64_t *bytes);
 
 struct grammar_cache_numbers {
     uint32_t entries, used;                    /* used: in use */
     uint64_t hits, compiled, refused, evicted; /* since creation; refused: sources that do not compile */
+    uint64_t recalled;                         /* errors that were known */
 };
 void grammar_cache_numbers(struct grammar_cache *c, struct grammar_cache_numbers *ret);
 

@@ -158,19 +158,22 @@ void grammar_source_key(const struct grammar_source *s, uint8_t ret[GRAMMAR_SOUR
     struct {
         uint32_t kind, token;
         uint8_t text[SHA256_DIGEST_LENGTH];
-    } parts[1 + GRAMMAR_PARTS_MAX];
+    } parts[2 + GRAMMAR_PARTS_MAX];
     uint32_t count = s->frame ? s->frame->count : 0;
     _Static_assert(GRAMMAR_SOURCE_KEY_BYTES == SHA256_DIGEST_LENGTH, "a digest");
     memset(parts, 0, sizeof(parts));
     parts[0].kind = (uint32_t)s->kind;
     digest(s->text, parts[0].text);
+    parts[1].kind = (uint32_t)s->scope.tenant;
+    parts[1].token = (uint32_t)(s->scope.tenant >> 32);
+    digest(s->scope.salt, parts[1].text);
     for (uint32_t i = 0; i < count; i++) {
         const struct grammar_part *p = &s->frame->parts[i];
-        parts[i + 1].kind = (uint32_t)p->kind;
-        parts[i + 1].token = p->token;
-        digest(p->text, parts[i + 1].text);
+        parts[i + 2].kind = (uint32_t)p->kind;
+        parts[i + 2].token = p->token;
+        digest(p->text, parts[i + 2].text);
     }
-    SHA256((const unsigned char *)parts, (count + 1) * sizeof(parts[0]), ret);
+    SHA256((const unsigned char *)parts, (count + 2) * sizeof(parts[0]), ret);
 }
 
 /* Whether the limit of time ended the work, and not the request. */

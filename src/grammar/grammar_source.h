@@ -1,7 +1,7 @@
 /* grammar_source.h - a grammar as a client writes it, in one of the languages of the front ends, and the
  * frame that the model's chat format puts around its text.
  *
- * The identity of a source is the SHA-256 of kind, frame and text. */
+ * The identity of a source is the SHA-256 of its scope, kind, frame and text. */
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_SOURCE_H
 #define PLATEAU_GRAMMAR_GRAMMAR_SOURCE_H
 
@@ -27,12 +27,20 @@ enum grammar_kind {
     GRAMMAR_KIND_COUNT
 };
 
+/* Whose source it is. Another tenant's, or one with another cache_salt, is another source: so the time of a
+ * compilation tells nothing of others' requests. */
+struct grammar_scope {
+    uint64_t tenant;
+    struct slice salt;
+};
+
 struct grammar_source {
     enum grammar_kind kind;
     struct slice text;                 /* UTF-8 */
     const struct grammar_frame *frame; /* NULL: none */
     /* Of GRAMMAR_STRUCTURAL; NULL: none. No part of the identity: a cache has one vocabulary. */
     const struct structural_tokens *tokens;
+    struct grammar_scope scope;
 };
 
 /* How errors call it, e.g. "schema". */

@@ -306,4 +306,77 @@ TEST(threads_that_ask_at_once_compile_it_once)
     close_scene(s);
 }
 
+static struct cached_grammar *get_as(struct scene *s, uint64_t tenant, const char *salt)
+{
+    struct grammar_source source = {GRAMMAR_REGEX, SLICE("[ab]+"), .scope = {tenant, slice_of(salt)}};
+    struct cached_grammar *g = NULL;
+    struct err e = {{0}};
+    assert_int_equal(grammar_cache_get(s->cache, &source, &(struct grammar_source_opts){0}, &g, &e), 0);
+    return g;
+}
+
+TEST(a_grammar_is_its_tenants_and_its_salts_own)
+{
+    struct scene s;
+    struct cached_grammar *g[6];
+    open_scene(&s, 32 << 20);
+    g[0] = get_as(&s, 1, NULL);
+    g[1] = get_as(&s, 2, NULL);
+    g[2] = get_as(&s, 1, "x");
+    g[3] = get_as(&s, (uint64_t)1 << 32, NULL);
+    assert_int_equal(numbers(&s).compiled, 4);
+    assert_int_equal(numbers(&s).hits, 0);
+    g[4] = get_as(&s, 2, NULL);
+    g[5] = get_as(&s, 1, "x");
+    assert_ptr_equal(g[4], g[1]);
+    assert_ptr_equal(g[5], g[2]);
+    assert_int_equal(numbers(&s).hits, 2);
+    for (size_t i = 0; i < COUNT_OF(g); i++)
+        grammar_cache_put(s.cache, g[i]);
+    close_scene(&s);
+}
+
+static int get_short_of_time(struct scene *s, uint64_t tenant, const char *text, struct err *e)
+{
+    struct grammar_source source = {GRAMMAR_REGEX, slice_of(text), .scope = {.tenant = tenant}};
+    struct cached_grammar *g = NULL;
+    int r = grammar_cache_get(s->cache, &source, &(struct grammar_source_opts){.cpu_ns = 1}, &g, e);
+    assert_true(r < 0 || !g);
+    return r;
+}
+
+/* A regular expression that takes longer than a nanosecond is compiled once. */
+TEST(a_source_that_takes_too_long_is_remembered)
+{
+    static const char slow[] = "([a-z]{1,40}[0-9]{1,40}){1,20}";
+    struct scene s;
+    struct err first = {{0}}, again = {{0}};
+    uint64_t bytes;
+    char text[64];
+    open_scene(&s, 32 << 20);
+    assert_int_equal(get_short_of_time(&s, 1, slow, &first), -E2BIG);
+    assert_int_equal(get_short_of_time(&s, 1, slow, &again), -E2BIG);
+    assert_string_equal(first.text, again.text);
+    assert_int_equal(numbers(&s).recalled, 1);
+    assert_int_equal(numbers(&s).refused, 1);
+    /* Of another tenant nothing is known. */
+    assert_int_equal(get_short_of_time(&s, 2, slow, &again), -E2BIG);
+    assert_int_equal(numbers(&s).recalled, 1);
+    /* The last ones are kept. */
+    for (int i = 0; i < 3 * GRAMMAR_FAILED_MAX; i++) {
+        snprintf(text, sizeof(text), "([a-z]{1,40}[0-9]{1,40}){1,20}x{%d}", i + 1);
+        assert_int_equal(get_short_of_time(&s, 1, text, &again), -E2BIG);
+    }
+    assert_int_equal(numbers(&s).recalled, 1);
+    assert_int_equal(get_short_of_time(&s, 1, text, &again), -E2BIG);
+    assert_int_equal(numbers(&s).recalled, 2);
+    assert_int_equal(get_short_of_time(&s, 1, slow, &again), -E2BIG);
+    assert_int_equal(numbers(&s).recalled, 2);
+    /* An order to clear forgets them. */
+    grammar_cache_clear(s.cache, &bytes);
+    assert_int_equal(get_short_of_time(&s, 1, text, &again), -E2BIG);
+    assert_int_equal(numbers(&s).recalled, 2);
+    close_scene(&s);
+}
+
 TEST_MAIN()
