@@ -54,8 +54,10 @@ static uint32_t best_rows(const struct compute_shape *s)
 static uint64_t rounded_bytes(const struct compute_opts *o)
 {
     uint32_t most = 1;
-    for (uint32_t i = 0; i < o->place_count; i++)
-        most = MAX_OF(most, o->places[i].read);
+    for (uint32_t i = 0; i < o->place_count; i++) {
+        uint32_t rows = o->places[i].rows == ROWS_PAIRS ? o->shape->top_k : 1;
+        most = MAX_OF(most, rows * ROUND_UP(o->places[i].read, CUDA_UNIT));
+    }
     return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
 }
 
@@ -74,6 +76,9 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->expert, PER_TOKEN, s->top_k * sizeof(uint32_t));
         NEED(&c->pair_weight, PER_TOKEN, FLOATS(s->top_k));
         NEED(&c->shared_gate, PER_TOKEN, FLOATS(1));
+        NEED(&c->order, PER_TOKEN, s->top_k * sizeof(uint32_t));
+        NEED(&c->groups, PER_TOKEN, s->top_k * sizeof(struct cuda_expert_group));
+        NEED(&c->group_count, PER_MODEL, sizeof(uint32_t));
     }
     NEED(&c->logits, PER_SEQ, FLOATS(s->vocab));
     NEED(&c->tops, PER_SEQ, sizeof(struct row_top));

@@ -191,6 +191,17 @@ struct cuda_copy_row {
 
 /* ---- products ---- */
 
+/* Pairs of a token and its expert, sorted by expert: columns [first, first + count) of `order` are one expert's
+ * and share its weights. Their order within an expert changes no bits. */
+struct cuda_expert_group {
+    uint32_t expert, first, count;
+};
+struct cuda_sorted {
+    const uint32_t *order; /* [pairs]: a pair's number; NULL: columns are not sorted */
+    const struct cuda_expert_group *groups;
+    const uint32_t *group_count; /* at most as many as pairs */
+};
+
 enum cuda_columns { CUDA_COLUMNS_ROWS, CUDA_COLUMNS_EXPERTS, CUDA_COLUMNS_HEADS };
 struct cuda_product {
     struct cuda_matrix w;
@@ -201,6 +212,7 @@ struct cuda_product {
     uint32_t x_step, y_step;     /* heads: from one head's values to the next */
     uint32_t bias_step;          /* experts: from one expert's bias to the next */
     const uint32_t *expert;      /* experts: [columns] */
+    struct cuda_sorted sorted;   /* experts: several columns at a time */
     struct cuda_rounded rounded; /* x as bf16, where it is there */
     /* 1: w is gate | up, and y = silu(gate) * up; y_rounded is y as bf16, y.at may be NULL then. */
     uint32_t glu;
@@ -267,6 +279,9 @@ struct cuda_tiles {
      * ended: 0 before and after. */
     float *parts;
     uint32_t *ended;
+    /* Experts: as of cuda_product. x has all rows then, and `count` is the number of pairs. */
+    struct cuda_sorted sorted;
+    uint32_t x_div, bias_step;
 };
 
 /* Rows [lane, lane + count) of `from`, in panels of kernel/matrix.h, become fragments from `panel` on. */
@@ -408,6 +423,17 @@ struct cuda_route {
     struct cuda_rows in;
     uint32_t *pair_expert;
     float *pair_weight, *shared_gate;
+};
+
+/* Sorts pairs by expert, in groups of at most `columns`. One block; dynamic shared memory: two words for each
+ * expert. */
+#define CUDA_SORT_THREADS 1024u
+struct cuda_sort {
+    const uint32_t *expert; /* [pairs] */
+    uint32_t pairs, experts, columns;
+    uint32_t *order;
+    struct cuda_expert_group *groups;
+    uint32_t *group_count;
 };
 
 /* ---- an image ---- */

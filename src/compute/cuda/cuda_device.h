@@ -80,6 +80,7 @@
     X(recurrent, ssm)                                                                                        \
     X(recurrent, ssm_end)                                                                                    \
     X(route, route)                                                                                          \
+    X(route, sort)                                                                                           \
     X(top, top)                                                                                              \
     X(encode, encode_norm)                                                                                   \
     X(encode, encode_place)                                                                                  \

@@ -141,6 +141,15 @@ static struct narrow_form narrow_form(const struct cuda_device *d, const struct 
     return best;
 }
 
+/* Groups of sorted pairs, at most. */
+static uint32_t groups_max(const struct weight *w, uint32_t pairs, uint32_t columns)
+{
+    return MIN_OF(pairs, w->experts + pairs / columns);
+}
+
+/* Blocks of sorted pairs that a multiprocessor gets for each that it can have at once, about. */
+#define SORTED_ROUNDS 4u
+
 /* Blocks that run at once take all panels. */
 static void launch_narrow(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
@@ -149,14 +158,18 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
                                                    {CUDA_KERNEL_narrow4_8, CUDA_KERNEL_narrow4_1}};
     const struct cuda_device *d = c->device;
     bool one = has_one_chain(w);
-    uint32_t columns = k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
+    bool sorted = k->sorted.order != NULL;
+    uint32_t columns = sorted ? c->sorted_by : k->expert ? 1 : MIN_OF(k->count, CUDA_NARROW_COLUMNS);
     const struct narrow_form f = narrow_form(d, w, columns, k->expert != NULL);
     uint32_t shared = narrow_shared(w, columns, f);
     /* 1024: the system's own of each block. */
     uint32_t blocks = one || f.deep ? 1 : MIN_OF(d->shared_unit / (shared + CUDA_STATIC_SHARED + 1024), 2u);
-    uint32_t batches = k->expert ? k->count : DIV_UP(k->count, CUDA_NARROW_COLUMNS);
+    uint32_t batches = sorted ? groups_max(w, k->count, columns) : DIV_UP(k->count, columns);
     uint32_t panels = DIV_UP(w->n, CUDA_PANEL);
     uint32_t work = one ? DIV_UP(panels, f.warps) : panels / (k->glu ? 2 : 1);
+    /* Blocks of several panels read a group's inputs less often. */
+    if (sorted)
+        work = MIN_OF(work, DIV_UP(SORTED_ROUNDS * MAX_OF(blocks, 1u) * d->units, MIN_OF(k->count, w->experts)));
     struct cuda_product product = *k;
     product.deep = f.deep;
     ASSERT(shared <= d->shared_max);
@@ -207,7 +220,8 @@ static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t
     cuda_run_product(c, kernels[index_of(w)][one], grid, t);
 }
 
-static void run_tiles(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
+/* A block for each of grid.x and grid.y. */
+static void run_tiles(struct cuda *c, const struct weight *w, struct cuda_tiles *t, struct cuda_grid grid)
 {
     static const enum cuda_kernel kernels[3][2] = {{CUDA_KERNEL_tiles16_8, CUDA_KERNEL_tiles16_1},
                                                    {CUDA_KERNEL_tiles8_8, CUDA_KERNEL_tiles8_1},
@@ -215,17 +229,53 @@ static void run_tiles(struct cuda *c, const struct weight *w, struct cuda_tiles 
     uint32_t stage =
         CUDA_TILE_ROWS / CUDA_PANEL * (128u * w->bits + side_bytes(w)) + CUDA_TILE_COLUMNS * 2 * CUDA_UNIT;
     t->stages = 4 * stage <= c->device->shared_max ? 4 : 2;
-    cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)],
-                     (struct cuda_grid){DIV_UP(t->count, CUDA_TILE_COLUMNS), DIV_UP(w->n, CUDA_TILE_ROWS), 1,
-                                        CUDA_THREADS, t->stages * stage},
-                     t);
+    grid.z = 1;
+    grid.threads = CUDA_THREADS;
+    grid.shared_bytes = t->stages * stage;
+    cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)], grid, t);
+}
+
+/* Rows [from, from + count) of x become bf16; at most `room` rows. */
+static struct cuda_rounded round_rows(struct cuda *c, const struct weight *w, struct cuda_rows x, uint32_t from,
+                                      uint32_t count, uint32_t room)
+{
+    struct cuda_round r = {x, {c->rounded[c->rounded_turn], room, 0}, DIV_UP(w->k, CUDA_UNIT)};
+    ASSERT(count <= room);
+    r.x.width = w->k;
+    r.x.at += (uint64_t)from * x.stride;
+    cuda_run_product(c, CUDA_KERNEL_round, cuda_by_row(count), &r);
+    c->rounded_of.width = 0;
+    return r.to;
+}
+
+/* Rows of a product's inputs as bf16 that there is room for. */
+static uint32_t rounded_room(const struct cuda *c, const struct weight *w)
+{
+    return (uint32_t)(c->rounded_bytes / (2 * ROUND_UP(w->k, CUDA_UNIT)));
+}
+
+/* Many columns of each expert. */
+static void launch_sorted(struct cuda *c, const struct weight *w, const struct cuda_product *k)
+{
+    struct cuda_tiles t = {.w = k->w,
+                           .x = k->rounded,
+                           .count = k->count,
+                           .y = k->y,
+                           .bias = k->bias,
+                           .sorted = k->sorted,
+                           .x_div = k->x_div,
+                           .bias_step = k->bias_step};
+    if (!t.x.at)
+        t.x = round_rows(c, w, k->x, 0, k->count / k->x_div, rounded_room(c, w));
+    run_tiles(c, w, &t,
+              (struct cuda_grid){.x = DIV_UP(w->n, CUDA_TILE_ROWS),
+                                 .y = groups_max(w, k->count, CUDA_TILE_COLUMNS)});
 }
 
 /* Inputs that are not there as bf16 become it, as many rows at a time as there is room for. */
 static void launch_tiles(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
-    uint32_t stride = ROUND_UP(w->k, CUDA_UNIT), room = (uint32_t)(c->rounded_bytes / (2 * stride));
-    uint32_t most = k->rounded.at ? k->count : room;
+    uint32_t room = rounded_room(c, w), most = k->rounded.at ? k->count : room;
     ASSERT(most > 0);
     for (uint32_t from = 0; from < k->count; from += most) {
         struct cuda_tiles t = {.w = k->w,
@@ -236,16 +286,12 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
                                .glu = k->glu,
                                .y_rounded = k->y_rounded};
         t.y.at += (uint64_t)from * k->y.stride;
-        if (!k->rounded.at) {
-            struct cuda_round r = {k->x, {c->rounded[c->rounded_turn], room, 0}, stride / CUDA_UNIT};
-            r.x.width = w->k;
-            r.x.at += (uint64_t)from * k->x.stride;
-            t.x = r.to;
-            cuda_run_product(c, CUDA_KERNEL_round, cuda_by_row(t.count), &r);
-            c->rounded_of.width = 0;
-        }
+        if (!k->rounded.at)
+            t.x = round_rows(c, w, k->x, from, t.count, room);
         if (!c->device->wide || t.x.first % 8 != 0)
-            run_tiles(c, w, &t);
+            run_tiles(c, w, &t,
+                      (struct cuda_grid){.x = DIV_UP(t.count, CUDA_TILE_COLUMNS),
+                                         .y = DIV_UP(w->n, CUDA_TILE_ROWS)});
         else if (t.count <= CUDA_FEW_COLUMNS)
             run_few(c, w, &t);
         else
@@ -272,9 +318,22 @@ bool cuda_takes_add(const struct cuda *c, const struct weight *w, uint32_t count
     return w->form == CUDA_FRAGMENTS && !has_one_chain(w) && cuda_is_narrow(c, w, count);
 }
 
+uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w, uint32_t pairs)
+{
+    uint32_t columns = pairs > 4 * w->experts ? CUDA_NARROW_COLUMNS : CUDA_NARROW_COLUMNS / 2;
+    if (c->step.tokens == 1)
+        return 1;
+    return pairs <= CUDA_NARROW_COLUMNS * w->experts &&
+                   narrow_shared(w, columns, narrow_least(w)) <= c->device->shared_max
+               ? columns
+               : CUDA_TILE_COLUMNS;
+}
+
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k)
 {
-    if (k->expert || cuda_is_narrow(c, w, k->count))
+    if (k->sorted.order && c->sorted_by == CUDA_TILE_COLUMNS)
+        launch_sorted(c, w, k);
+    else if (k->expert || cuda_is_narrow(c, w, k->count))
         launch_narrow(c, w, k);
     else
         launch_tiles(c, w, k);

@@ -1,4 +1,4 @@
-/* cuda_project.c - products, experts, and what the host reads of them: logits, drafts, values. */
+/* cuda_project.c - products, and what the host reads of them: logits, drafts, values. */
 #include "compute/cuda/cuda_step.h"
 
 /* ---- products ---- */
@@ -138,30 +138,6 @@ static void multiply_heads(struct cuda *c, const struct op_product *a)
     launch_product(c, &k, panels_of(w), w->experts);
 }
 
-/* Parts of other forms have their outputs one after the other. */
-static void multiply_experts(struct cuda *c, const struct op_product *a)
-{
-    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS;
-    struct cuda_product k = {.x = cuda_rows(c, a->x),
-                             .y = cuda_rows(c, a->y),
-                             .bias = cuda_pointer(a->w->bias),
-                             .count = c->step.tokens * c->shape->top_k,
-                             .x_div = by_pair ? 1 : c->shape->top_k,
-                             .bias_step = a->w->out,
-                             .expert = c->expert};
-    for (uint32_t i = 0; i < a->w->part_count; i++) {
-        const struct weight *w = &a->w->parts[i];
-        k.w = cuda_matrix(w);
-        if (w->form == CUDA_FRAGMENTS)
-            cuda_multiply_fragments(c, w, &k);
-        else
-            cuda_run(c, CUDA_KERNEL_product_experts,
-                     (struct cuda_grid){panels_of(w), k.count, 1, CUDA_THREADS, 0}, &k);
-        k.y.at += w->n;
-        k.bias = k.bias ? k.bias + w->n : NULL;
-    }
-}
-
 /* Rows [from, from + count) of x, of which the first product computes the norm; the parts' outputs one after
  * the other. */
 static void multiply_rows(struct cuda *c, const struct op_product *a, const struct cuda_norm_held *norm,
@@ -169,6 +145,7 @@ static void multiply_rows(struct cuda *c, const struct op_product *a, const stru
 {
     struct cuda_rows x = cuda_rows(c, a->x);
     const float *bias = cuda_pointer(a->w->bias);
+    const struct act rounded = c->rounded_of;
     x.at += (uint64_t)from * x.stride;
     for (uint32_t i = 0; i < a->w->part_count; i++) {
         const struct weight *w = &a->w->parts[i];
@@ -182,6 +159,8 @@ static void multiply_rows(struct cuda *c, const struct op_product *a, const stru
         if (i == 0)
             norm_inputs(&k, norm);
         multiply(c, w, &k);
+        if (w->form != CUDA_FRAGMENTS)
+            cuda_keep_rounded(c, rounded, a->y);
         y.at += w->n;
         bias = bias ? bias + w->n : NULL;
     }
@@ -243,7 +222,7 @@ void cuda_project(struct compute *compute, const struct op_product *list, uint32
         if (a->y.place == OP_LOGITS)
             multiply_logits(c, a);
         else if (a->columns == COLUMNS_EXPERTS)
-            multiply_experts(c, a);
+            cuda_multiply_experts(c, a);
         else if (a->columns == COLUMNS_HEADS)
             multiply_heads(c, a);
         else
@@ -335,43 +314,4 @@ void cuda_best(struct compute *compute, const struct op_best *a)
     (void)cuda_done(
         c, d->driver->get(c->in->best, (uintptr_t)c->best, count * sizeof(struct draft_best), d->stream),
         "best");
-}
-
-/* ---- experts ---- */
-
-/* The shared expert's activation. A row has the router's logits, the shared expert's gate, then gate | up. */
-static void activate_shared(struct cuda *c, const struct op_route *a)
-{
-    uint32_t n = a->out.width, at = c->shape->experts + (a->shared == ROUTE_SHARED_GATED);
-    const struct cuda_rows in = cuda_rows(c, act_part(a->in, at, n));
-    const struct cuda_glu k = {.function = (uint32_t)a->function,
-                               .has_up = !a->plain,
-                               .alpha = a->clip.alpha,
-                               .limit = a->clip.limit,
-                               .in = in,
-                               .up = {in.at + n, in.stride, n},
-                               .out = cuda_rows(c, a->out)};
-    cuda_run(c, CUDA_KERNEL_glu, cuda_by_row(c->step.tokens), &k);
-}
-
-void cuda_route(struct compute *compute, const struct op_route *a)
-{
-    struct cuda *c = cuda_of(compute);
-    const struct cuda_route k = {.score = (uint32_t)a->score,
-                                 .shared = (uint32_t)a->shared,
-                                 .normalise = a->normalise,
-                                 .groups = a->groups,
-                                 .groups_top = a->groups_top,
-                                 .group_max = a->group_max,
-                                 .normalise_eps = a->normalise_eps,
-                                 .scale = a->scale,
-                                 .correction = cuda_pointer(a->correction),
-                                 .expert_scale = cuda_pointer(a->expert_scale),
-                                 .in = cuda_rows(c, a->in),
-                                 .pair_expert = c->expert,
-                                 .pair_weight = c->pair_weight,
-                                 .shared_gate = c->shared_gate};
-    cuda_run_step(c, CUDA_KERNEL_route, cuda_by_row(c->step.tokens), &k);
-    if (a->shared != ROUTE_SHARED_NONE)
-        activate_shared(c, a);
 }

@@ -72,6 +72,9 @@ struct cuda {
     char *batch;          /* the batch's arrays, one after the other */
     uint32_t *expert;     /* [pairs] */
     float *pair_weight;   /* [pairs] */
+    uint32_t *order;      /* [pairs]: struct cuda_sorted */
+    struct cuda_expert_group *groups; /* [pairs] */
+    uint32_t *group_count;            /* [1] */
     float *shared_gate;   /* [tokens] */
     float *logits;        /* [seqs_max][vocab] */
     float *best;          /* [seqs_max][2] */
@@ -97,6 +100,7 @@ struct cuda {
     const struct row_want *wants; /* [logits]: on the device */
     uint32_t rows_left;           /* rows in `logits` that may not be on the host, since the last step */
     float *rows_to;               /* where they go */
+    uint32_t sorted_by;           /* columns of a group of the sorted pairs; 0: they are not sorted yet */
     uint32_t rounded_turn;        /* which of them was written last */
     struct act rounded_of;        /* what it holds, in all of its rows; width 0: nothing */
     struct cuda_held held;
@@ -205,13 +209,18 @@ static inline void cuda_run_product(struct cuda *c, enum cuda_kernel k, struct c
     cuda_run_beside(c, k, g, arguments);
 }
 
+/* Rows of `a` in this step. */
+static inline uint32_t cuda_rows_of(const struct cuda *c, struct act a, uint32_t tokens)
+{
+    return tokens * (c->places[a.place].rows == ROWS_PAIRS ? c->shape->top_k : 1);
+}
 /* Where an operation writes `a` as bf16, too; nowhere in other modes. The caller says when it has been put
  * into the queue: cuda_has_rounded(). */
 static inline struct cuda_rounded cuda_rounded_for(const struct cuda *c, struct act a)
 {
-    uint64_t bytes = 2 * (uint64_t)c->tokens_max * ROUND_UP(a.width, CUDA_UNIT);
-    bool fits = a.width > 0 && bytes <= c->rounded_bytes && c->places[a.place].rows == ROWS_TOKENS;
-    return fits ? (struct cuda_rounded){c->rounded[!c->rounded_turn], c->step.tokens, 0}
+    uint64_t bytes = 2 * (uint64_t)cuda_rows_of(c, a, c->tokens_max) * ROUND_UP(a.width, CUDA_UNIT);
+    bool fits = a.width > 0 && bytes <= c->rounded_bytes;
+    return fits ? (struct cuda_rounded){c->rounded[!c->rounded_turn], cuda_rows_of(c, a, c->step.tokens), 0}
                 : (struct cuda_rounded){0};
 }
 /* The same for an operation that writes no zeros past a row. */
@@ -231,8 +240,14 @@ static inline struct cuda_rounded cuda_rounded_of(const struct cuda *c, struct a
 {
     const struct act *b = &c->rounded_of;
     bool is_there = b->width > 0 && b->place == a.place && b->from == a.from && b->width == a.width;
-    return is_there ? (struct cuda_rounded){c->rounded[c->rounded_turn], c->step.tokens, 0}
+    return is_there ? (struct cuda_rounded){c->rounded[c->rounded_turn], cuda_rows_of(c, a, c->step.tokens), 0}
                     : (struct cuda_rounded){0};
+}
+/* After operations that wrote `written` and nothing as bf16: `before`, what was there as bf16, still is. */
+static inline void cuda_keep_rounded(struct cuda *c, struct act before, struct act written)
+{
+    if (before.place != written.place)
+        c->rounded_of = before;
 }
 
 /* y = w x of matrix `w`, for rows [0, count) of x. */
@@ -270,6 +285,12 @@ const uint64_t *cuda_valid(struct cuda *c); /* cuda_project.c */
 void cuda_get_logits(struct cuda *c);          /* cuda_top.c */
 int cuda_row(struct compute *c, uint32_t row); /* cuda_top.c */
 
+/* The products of COLUMNS_EXPERTS. */
+void cuda_multiply_experts(struct cuda *c, const struct op_product *a); /* cuda_experts.c */
+/* Columns of one expert that a block of a product with fragments takes, for so many pairs; 1: they are not to be
+ * sorted. */
+uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w, uint32_t pairs); /* cuda_fragments.c */
+
 /* The same with fragments, and for experts; cuda_fragments.c. */
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);
 
@@ -285,7 +306,7 @@ void cuda_gather(struct compute *c, const struct op_gather *a);                 
 void cuda_pair(struct compute *c, const struct op_pair *a);                       /* cuda_rows.c */
 void cuda_copy_row(struct compute *c, const struct op_copy_row *a);               /* cuda_rows.c */
 void cuda_project(struct compute *c, const struct op_product *l, uint32_t count); /* cuda_project.c */
-void cuda_route(struct compute *c, const struct op_route *a);                     /* cuda_project.c */
+void cuda_route(struct compute *c, const struct op_route *a);                     /* cuda_experts.c */
 void cuda_finish(struct compute *c, const struct op_finish *a);                   /* cuda_project.c */
 void cuda_best(struct compute *c, const struct op_best *a);                       /* cuda_project.c */
 void cuda_values(struct compute *c, const struct op_values *a);                   /* cuda_project.c */

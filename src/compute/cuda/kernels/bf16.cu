@@ -93,12 +93,34 @@ template <uint32_t BITS> struct stream {
 
 /* ---- inputs in shared memory: [units][columns][128 bytes], as cuda_rounded has them ---- */
 
+/* The rows of x and y of a column. */
+DEVICE uint32_t input_row(const cuda_sorted &sorted, uint32_t x_div, uint32_t column)
+{
+    uint32_t pair = sorted.order ? sorted.order[column] : column;
+    return x_div ? pair / x_div : pair;
+}
+DEVICE uint32_t output_row(const cuda_sorted &sorted, uint32_t column)
+{
+    return sorted.order ? sorted.order[column] : column;
+}
+
+/* Rows of sorted pairs keep the places of their pieces. */
+DEVICE void bring_sorted(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t count, uint32_t units)
+{
+    for (uint32_t i = threadIdx.x; i < units * count * 8; i += blockDim.x) {
+        uint32_t unit = i / 8 / count, column = i / 8 - unit * count;
+        uint32_t row = a.rounded.first + input_row(a.sorted, a.x_div, from + column);
+        const uint16_t *x = a.rounded.at + ((uint64_t)unit * a.rounded.rows + row) * UNIT;
+        *(uint4 *)(to + i * 16) = *(const uint4 *)(x + i % 8 * 8);
+    }
+}
+
 DEVICE void bring_rounded(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t count, uint32_t units)
 {
-    uint32_t eights = count * 8;
+    uint32_t eights = count * 8, row = a.rounded.first + input_row(a.sorted, a.x_div, from);
     for (uint32_t i = threadIdx.x; i < units * eights; i += blockDim.x) {
         uint32_t unit = i / eights, at = i - unit * eights;
-        const uint16_t *x = a.rounded.at + ((uint64_t)unit * a.rounded.rows + a.rounded.first + from) * UNIT;
+        const uint16_t *x = a.rounded.at + ((uint64_t)unit * a.rounded.rows + row) * UNIT;
         *(uint4 *)(to + i * 16) = *(const uint4 *)(x + at * 8);
     }
 }
@@ -108,7 +130,7 @@ DEVICE void bring_x(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t 
     uint32_t eights = units * 8, k = a.w.k;
     for (uint32_t i = threadIdx.x; i < count * eights; i += blockDim.x) {
         uint32_t column = i / eights, at = i % eights * 8;
-        const float *x = row_of(a.x, a.x_div ? (from + column) / a.x_div : from + column) + at;
+        const float *x = row_of(a.x, input_row(a.sorted, a.x_div, from + column)) + at;
         uint4 v = {0, 0, 0, 0};
         if (at + 8 <= k && (uintptr_t)x % 16 == 0) {
             float4 low = *(const float4 *)x, high = *(const float4 *)(x + 4);
@@ -207,7 +229,8 @@ struct piece {
 #if BULK_COPIES
         if (a.normed.at && a.normed.width * 4 <= row_bytes)
             from = a.normed.at, to = row, bytes = a.normed.width * 4;
-        else if (!a.normed.at && a.rounded.at && a.rounded.rows == count && a.rounded.first == 0)
+        else if (!a.normed.at && !a.sorted.order && a.rounded.at && a.rounded.rows == count &&
+                 a.rounded.first == 0)
             from = a.rounded.at, to = x, bytes = units * count * 2 * UNIT;
         if (from && threadIdx.x == 0) {
             barrier_init(there, 1);
@@ -289,7 +312,7 @@ DEVICE void put_sum(const cuda_product &a, const float *bias, uint32_t panel, ui
 {
     uint32_t i = panel * CUDA_PANEL + row;
     if (i < a.w.n)
-        row_of(a.y, column)[i] = bias ? sum + bias[i] : sum;
+        row_of(a.y, output_row(a.sorted, column))[i] = bias ? sum + bias[i] : sum;
 }
 /* The value of the residual stream that a thread adds a sum to: one row of one column. */
 DEVICE float added_to(const cuda_product &a, uint32_t panel, uint32_t from, uint32_t count)
@@ -418,7 +441,7 @@ DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&s
 }
 
 /* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: one of each warp at a time), 16
- * columns; or one column with its own expert's matrix. With `glu` a gate's panel, then its values', or with
+ * columns; or a group of sorted columns with their expert's matrix; or one column with its own. With `glu` a gate's panel, then its values', or with
  * one chain half of the warps have each. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
 {
@@ -430,9 +453,15 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
     const cuda_matrix &m = a.w;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t columns = a.expert ? 1 : CUDA_NARROW_COLUMNS, first = blockIdx.y * columns;
-    uint32_t count = min(columns, a.count - first), expert = 0;
+    uint32_t count = min(columns, a.count - min(first, a.count)), expert = 0;
     grid_next();
-    if (a.expert) {
+    if (a.sorted.order) {
+        grid_wait();
+        if (blockIdx.y >= *a.sorted.group_count)
+            return;
+        const cuda_expert_group g = a.sorted.groups[blockIdx.y];
+        first = g.first, count = g.count, expert = g.expert;
+    } else if (a.expert) {
         grid_wait();
         expert = a.expert[first];
     }
@@ -487,13 +516,19 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
     inputs.bring();
     if (a.normed.at)
         bring_normed(x, squares, a, inputs.from ? (const float *)sums : a.normed.at, norm);
+    else if (!inputs.from && a.rounded.at && a.sorted.order)
+        bring_sorted(x, a, first, count, units);
     else if (!inputs.from && a.rounded.at)
         bring_rounded(x, a, first, count, units);
     else if (!inputs.from)
         bring_x(x, a, first, count, units);
     __syncthreads();
     uint32_t column = min(lane % 8, count - 1), next = min(lane % 8 + 8, count - 1);
-    uint32_t row = first + (a.rounded.at ? a.rounded.first : 0), x_unit = count * 2 * UNIT;
+    uint32_t row = first + column, row_second = first + next, x_unit = count * 2 * UNIT;
+    if (a.rounded.at) {
+        row = a.rounded.first + input_row(a.sorted, a.x_div, row);
+        row_second = a.rounded.first + input_row(a.sorted, a.x_div, row_second);
+    }
     const narrow_work w = {
         a,
         a.bias ? a.bias + (uint64_t)expert * a.bias_step : NULL,
@@ -504,8 +539,8 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product 
         rounds,
         mine,
         to - from,
-        inputs_at(x + column * 2 * UNIT, row + column) + from * x_unit,
-        inputs_at(x + next * 2 * UNIT, row + next) + from * x_unit,
+        inputs_at(x + column * 2 * UNIT, row) + from * x_unit,
+        inputs_at(x + next * 2 * UNIT, row_second) + from * x_unit,
         x_unit,
         ring<BITS>::CODES - lane * 16 + lane / 4 * (BITS < 16 ? side_bytes(m) : 0) +
             (BITS < 16 && m.group < UNIT ? lane % 4 * 16 / m.group * CUDA_PANEL * side_bytes(m) : 0),
@@ -550,42 +585,81 @@ KERNEL plateau_round(const cuda_round a)
 
 #define TILE_PANELS (CUDA_TILE_ROWS / CUDA_PANEL)
 
+/* What a block has: columns [first, first + count), of one expert where they are sorted. */
+struct tile_work {
+    const uint8_t *weights;
+    const float *bias;
+    uint32_t first_panel, first, count;
+};
+
+/* False: there are fewer groups than blocks. */
+DEVICE bool find_tile(const cuda_tiles &a, tile_work &ret)
+{
+    if (!a.sorted.order) {
+        uint32_t first = blockIdx.x * CUDA_TILE_COLUMNS;
+        ret = {a.w.data, a.bias, blockIdx.y * TILE_PANELS, first, min(a.count - first, CUDA_TILE_COLUMNS)};
+        return true;
+    }
+    if (blockIdx.y >= *a.sorted.group_count)
+        return false;
+    const cuda_expert_group g = a.sorted.groups[blockIdx.y];
+    ret = {a.w.data + g.expert * a.w.expert_bytes,
+           a.bias ? a.bias + (uint64_t)g.expert * a.bias_step : NULL, blockIdx.x * TILE_PANELS, g.first,
+           g.count};
+    return true;
+}
+
+/* Pieces of inputs that a thread brings of each unit. */
+#define TILE_PIECES (CUDA_TILE_COLUMNS * 8 / CUDA_THREADS)
+
 template <uint32_t BITS> struct tile_loader {
     const cuda_tiles &a;
-    uint32_t first_panel, first_column, side_all, stage_bytes;
+    const tile_work &work;
+    uint32_t side_all, stage_bytes;
     uint64_t panel_size;
+    uint32_t from[TILE_PIECES], to[TILE_PIECES]; /* in pieces: of a unit, and of a stage's inputs */
+
+    /* A row's pieces lie in an order that its number gives; in a stage the column's number does. */
+    __device__ __forceinline__ void begin()
+    {
+#pragma unroll
+        for (uint32_t j = 0; j < TILE_PIECES; j++) {
+            uint32_t i = threadIdx.x + j * CUDA_THREADS, column = min(i / 8, work.count - 1);
+            uint32_t row = a.x.first + input_row(a.sorted, a.x_div, work.first + column);
+            from[j] = row * 8 + i % 8;
+            to[j] = i ^ (row % 8 ^ i / 8 % 8);
+        }
+    }
 
     __device__ __forceinline__ void load(uint8_t *stage, uint32_t unit) const
     {
         const uint32_t codes = ring<BITS>::CODES, last = (a.w.n + CUDA_PANEL - 1) / CUDA_PANEL - 1;
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < TILE_PANELS * codes / 16; i += CUDA_THREADS) {
-            uint32_t panel = min(first_panel + i / (codes / 16), last);
+            uint32_t panel = min(work.first_panel + i / (codes / 16), last);
             copy16(stage + i * 16,
-                   a.w.data + panel * panel_size + (uint64_t)unit * codes + i % (codes / 16) * 16);
+                   work.weights + panel * panel_size + (uint64_t)unit * codes + i % (codes / 16) * 16);
         }
         if (BITS < 16) {
             uint32_t pieces = side_all / 16;
             for (uint32_t i = threadIdx.x; i < TILE_PANELS * pieces; i += CUDA_THREADS) {
-                uint32_t panel = min(first_panel + i / pieces, last);
-                copy16(stage + TILE_PANELS * codes + i * 16, a.w.data + panel * panel_size +
+                uint32_t panel = min(work.first_panel + i / pieces, last);
+                copy16(stage + TILE_PANELS * codes + i * 16, work.weights + panel * panel_size +
                                                                  sides_at(a.w, unit * UNIT / a.w.group) +
                                                                  i % pieces * 16);
             }
         }
         uint8_t *x = stage + TILE_PANELS * (codes + side_all);
 #pragma unroll
-        for (uint32_t i = threadIdx.x; i < CUDA_TILE_COLUMNS * 8; i += CUDA_THREADS) {
-            uint32_t column = min(first_column + i / 8, a.count - 1);
-            copy16(x + i * 16, a.x.at + ((uint64_t)unit * a.x.rows + a.x.first + column) * UNIT + i % 8 * 8);
-        }
+        for (uint32_t j = 0; j < TILE_PIECES; j++)
+            copy16(x + to[j] * 16, a.x.at + (uint64_t)unit * a.x.rows * UNIT + (uint64_t)from[j] * 8);
     }
 };
 
-/* Adds a unit to COUNT of a warp's panels x 64 columns. */
+/* Adds a unit to COUNT of a warp's panels x `eights` times 8 columns, 64 at most. */
 template <uint32_t BITS, bool WHOLE, uint32_t COUNT>
 DEVICE void add_panels(float (*c)[8][4], const uint8_t *stage, const cuda_matrix &m, uint32_t side_all,
-                       uint32_t panel, uint32_t column, uint32_t row)
+                       uint32_t panel, uint32_t column, uint32_t eights)
 {
     uint32_t lane = threadIdx.x % 32;
     uint32_t a[COUNT][16];
@@ -605,10 +679,12 @@ DEVICE void add_panels(float (*c)[8][4], const uint8_t *stage, const cuda_matrix
         unit_fragments<BITS, WHOLE>(a[i], q, raw, m);
     }
     const uint8_t *x = stage + TILE_PANELS * (ring<BITS>::CODES + side_all) + (column + lane % 8) * 2 * UNIT;
-    uint32_t at = inputs_at(x, row + column + lane % 8);
+    uint32_t at = inputs_at(x, lane);
 #pragma unroll
     for (uint32_t n = 0; n < 8; n++) {
         uint32_t b[8];
+        if (n >= eights)
+            break;
         inputs_of(b, at + n * 8 * 2 * UNIT);
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++) {
@@ -622,13 +698,13 @@ DEVICE void add_panels(float (*c)[8][4], const uint8_t *stage, const cuda_matrix
 /* Both of a warp's panels. Code for newer chips takes more registers. */
 template <uint32_t BITS, bool WHOLE>
 DEVICE void add_tile(float c[2][8][4], const uint8_t *stage, const cuda_matrix &m, uint32_t side_all,
-                     uint32_t panel, uint32_t column, uint32_t row)
+                     uint32_t panel, uint32_t column, uint32_t eights)
 {
 #if __CUDA_ARCH__ >= 1000
-    add_panels<BITS, WHOLE, 1>(c, stage, m, side_all, panel, column, row);
-    add_panels<BITS, WHOLE, 1>(c + 1, stage, m, side_all, panel + 1, column, row);
+    add_panels<BITS, WHOLE, 1>(c, stage, m, side_all, panel, column, eights);
+    add_panels<BITS, WHOLE, 1>(c + 1, stage, m, side_all, panel + 1, column, eights);
 #else
-    add_panels<BITS, WHOLE, 2>(c, stage, m, side_all, panel, column, row);
+    add_panels<BITS, WHOLE, 2>(c, stage, m, side_all, panel, column, eights);
 #endif
 }
 
@@ -642,7 +718,7 @@ DEVICE void end_chain(float sum[2][8][4], float c[2][8][4])
     }
 }
 
-/* Block: 128 columns blockIdx.x, 128 rows blockIdx.y. */
+/* Block: 128 columns blockIdx.x, 128 rows blockIdx.y; of sorted columns a group blockIdx.y, rows blockIdx.x. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -650,10 +726,13 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, units = fragment_units(m);
     uint32_t panel = warp % 4 * 2, column = warp / 4 * 64, side_all = unit_side_bytes(m);
     uint32_t stage_bytes = TILE_PANELS * (ring<BITS>::CODES + side_all) + CUDA_TILE_COLUMNS * 2 * UNIT;
-    const tile_loader<BITS> in = {
-        a,           blockIdx.y * TILE_PANELS, blockIdx.x * CUDA_TILE_COLUMNS, side_all,
-        stage_bytes, fragment_panel_bytes(m)};
+    tile_work work;
     grid_begin();
+    if (!find_tile(a, work))
+        return;
+    tile_loader<BITS> in = {a, work, side_all, stage_bytes, fragment_panel_bytes(m)};
+    in.begin();
+    uint32_t eights = column < work.count ? (work.count - column + 7) / 8 : 0;
     float c[2][8][4] = {}, sum[CHAINS > 1 ? 2 : 1][8][4];
     uint32_t chain = 0;
     /* -0 + x is x, with its sign. */
@@ -679,10 +758,12 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
             in.load(shared + (u + a.stages - 1) % a.stages * stage_bytes, u + a.stages - 1);
         copies_end();
         const uint8_t *stage = shared + u % a.stages * stage_bytes;
+        if (eights == 0)
+            continue;
         if (BITS < 16 && is_whole(m))
-            add_tile<BITS, true>(c, stage, m, side_all, panel, column, a.x.first + in.first_column);
+            add_tile<BITS, true>(c, stage, m, side_all, panel, column, eights);
         else
-            add_tile<BITS, false>(c, stage, m, side_all, panel, column, a.x.first + in.first_column);
+            add_tile<BITS, false>(c, stage, m, side_all, panel, column, eights);
     }
     if constexpr (CHAINS > 1) {
         for (; chain < CHAINS; chain++)
@@ -690,12 +771,12 @@ template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
     }
 #pragma unroll
     for (uint32_t i = 0; i < 64; i++) {
-        uint32_t row = (in.first_panel + panel + i / 32) * CUDA_PANEL + sum_row(lane, i % 4);
-        uint32_t at = in.first_column + column + i / 4 % 8 * 8 + sum_column(lane, i % 4);
+        uint32_t row = (work.first_panel + panel + i / 32) * CUDA_PANEL + sum_row(lane, i % 4);
+        uint32_t at = column + i / 4 % 8 * 8 + sum_column(lane, i % 4);
         float y =
             CHAINS > 1 ? sum[i / 32 % (CHAINS > 1 ? 2 : 1)][i / 4 % 8][i % 4] : c[i / 32][i / 4 % 8][i % 4];
-        if (row < m.n && at < a.count)
-            row_of(a.y, at)[row] = a.bias ? y + a.bias[row] : y;
+        if (row < m.n && at < work.count)
+            row_of(a.y, output_row(a.sorted, work.first + at))[row] = work.bias ? y + work.bias[row] : y;
     }
 }
 

@@ -1,4 +1,5 @@
-/* route.cu - which experts a token takes. A block takes a token; sums are one thread's, in their order. */
+/* route.cu - which experts a token takes, a block for each token, with sums of one thread in their order. And
+ * the pairs of tokens and experts, sorted by expert. */
 #include "compute/cuda/kernels/common.cuh"
 
 enum { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SOFTMAX_CHOSEN };
@@ -119,4 +120,53 @@ KERNEL plateau_route(const cuda_step s, const cuda_route a)
     }
     if (threadIdx.x == 0)
         a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(p[n]) : 1;
+}
+
+/* x becomes the sum of those before it. One warp; returns the sum of all. */
+DEVICE uint32_t sums_before(uint32_t *x, uint32_t n)
+{
+    uint32_t lane = threadIdx.x % 32, all = 0;
+    for (uint32_t from = 0; from < n; from += 32) {
+        uint32_t own = from + lane < n ? x[from + lane] : 0, sum = own;
+        for (uint32_t d = 1; d < 32; d *= 2) {
+            uint32_t other = __shfl_sync(0xffffffffu, sum, lane >= d ? lane - d : lane);
+            sum += lane >= d ? other : 0;
+        }
+        if (from + lane < n)
+            x[from + lane] = all + sum - own;
+        all += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    return all;
+}
+
+KERNEL plateau_sort(const cuda_sort a)
+{
+    extern __shared__ __align__(128) uint8_t shared[];
+    uint32_t *counts = (uint32_t *)shared; /* pairs of each expert; then where its next pair goes */
+    uint32_t *groups = counts + a.experts; /* groups of each expert; then where they begin */
+    grid_begin();
+    for (uint32_t e = threadIdx.x; e < a.experts; e += blockDim.x)
+        counts[e] = 0;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < a.pairs; i += blockDim.x)
+        atomicAdd(&counts[a.expert[i]], 1u);
+    __syncthreads();
+    for (uint32_t e = threadIdx.x; e < a.experts; e += blockDim.x)
+        groups[e] = (counts[e] + a.columns - 1) / a.columns;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        uint32_t all = sums_before(groups, a.experts);
+        sums_before(counts, a.experts);
+        if (threadIdx.x == 0)
+            *a.group_count = all;
+    }
+    __syncthreads();
+    for (uint32_t e = threadIdx.x; e < a.experts; e += blockDim.x) {
+        uint32_t end = e + 1 < a.experts ? counts[e + 1] : a.pairs, group = groups[e];
+        for (uint32_t at = counts[e]; at < end; at += a.columns)
+            a.groups[group++] = {e, at, min(a.columns, end - at)};
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < a.pairs; i += blockDim.x)
+        a.order[atomicAdd(&counts[a.expert[i]], 1u)] = i;
 }
