@@ -1,6 +1,6 @@
-/* Experts in bf16 on a GPU, through the compute contract: a token has the same bits alone, where its experts have a
- * column each, and among others, where an expert's columns are multiplied together. Skipped where there is no
- * GPU. */
+/* Experts in bf16 on a GPU, through the compute contract. A token has the same bits alone, where each of its
+ * experts has one column, and among others, where an expert's columns are multiplied together. Skipped where
+ * there is no GPU. */
 #include "test_rng.h"
 #include "cuda_test.h"
 
@@ -37,7 +37,8 @@ static const struct rope_tables no_ropes;
 
 static struct linear_source random_source(struct rng *r, uint32_t bits, uint32_t n, uint32_t k)
 {
-    return bits == 16 ? random_dense(r, DTYPE_BF16, 1, n, k) : random_affine(r, bits, 32, DTYPE_BF16, 1, n, k);
+    return bits == 16 ? random_dense(r, DTYPE_BF16, 1, n, k)
+                      : random_affine(r, bits, 32, DTYPE_BF16, 1, n, k);
 }
 
 /* A stack of `count` matrices. */
@@ -136,7 +137,8 @@ static void put_layer(const struct experts *x)
         .in = k, .out = up, .part_count = 1, .parts = {x->up}, .bias = x->up_bias};
     const struct projection down = {
         .in = of->width, .out = k, .part_count = 1, .parts = {x->down}, .bias = x->down_bias};
-    const struct act h = {PLACE_H, 0, k}, normed = {PLACE_NORMED, 0, k}, scores = {PLACE_SCORES, 0, of->experts};
+    const struct act h = {PLACE_H, 0, k}, normed = {PLACE_NORMED, 0, k},
+                     scores = {PLACE_SCORES, 0, of->experts};
     const struct act pair_up = {PLACE_PAIR_UP, 0, up}, mid = {PLACE_PAIR_UP, 0, of->width};
     const struct act pair_out = {PLACE_PAIR_OUT, 0, k};
     compute_norm(x->compute,
@@ -150,12 +152,12 @@ static void put_layer(const struct experts *x)
                 &(struct op_glu){.function = GLU_SILU, .in = pair_up, .out = mid, .reader = &down});
     compute_project(x->compute,
                     &(struct op_product){.w = &down, .x = mid, .y = pair_out, .columns = COLUMNS_EXPERTS}, 1);
-    compute_norm(x->compute, &(struct op_norm){.add = {.kind = RESIDUAL_EXPERTS,
-                                                       .out = {PLACE_H, 0, 0},
-                                                       .pairs = pair_out,
-                                                       .sum = normed},
-                                               .h = h,
-                                               .y = {PLACE_NORMED, 0, 0}});
+    compute_norm(
+        x->compute,
+        &(struct op_norm){
+            .add = {.kind = RESIDUAL_EXPERTS, .out = {PLACE_H, 0, 0}, .pairs = pair_out, .sum = normed},
+            .h = h,
+            .y = {PLACE_NORMED, 0, 0}});
 }
 
 /* h after the layer for inputs first, first + 1, ...: [count][hidden] */
@@ -196,8 +198,8 @@ TEST(a_token_alone_has_the_bits_of_many)
 {
     /* Few columns of many experts, several groups of an expert, and more columns than a tile has. */
     static const struct shape shapes[] = {
-        {128, 64, 40, 3, 4, false, 24},  {192, 64, 6, 3, 4, false, 40}, {128, 96, 5, 2, 8, true, 44},
-        {256, 64, 4, 2, 16, true, 36},   {64, 32, 1, 1, 4, false, 150}, {72, 40, 3, 2, 16, false, 28},
+        {128, 64, 40, 3, 4, false, 24}, {192, 64, 6, 3, 4, false, 40}, {128, 96, 5, 2, 8, true, 44},
+        {256, 64, 4, 2, 16, true, 36},  {64, 32, 1, 1, 4, false, 150}, {72, 40, 3, 2, 16, false, 28},
         {576, 320, 7, 4, 4, true, 12},
     };
     NEEDS_GPU

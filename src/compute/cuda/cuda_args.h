@@ -191,15 +191,15 @@ struct cuda_copy_row {
 
 /* ---- products ---- */
 
-/* Pairs of a token and its expert, sorted by expert: columns [first, first + count) of `order` are one expert's
- * and share its weights. Their order within an expert changes no bits. */
+/* Pairs of a token and its expert, sorted by expert. Columns [first, first + count) of `order` have one
+ * expert and share its weights. Their order within an expert changes no bits. */
 struct cuda_expert_group {
     uint32_t expert, first, count;
 };
 struct cuda_sorted {
     const uint32_t *order; /* [pairs]: a pair's number; NULL: columns are not sorted */
     const struct cuda_expert_group *groups;
-    const uint32_t *group_count; /* at most as many as pairs */
+    const uint32_t *group_count; /* at most the number of pairs */
 };
 
 enum cuda_columns { CUDA_COLUMNS_ROWS, CUDA_COLUMNS_EXPERTS, CUDA_COLUMNS_HEADS };

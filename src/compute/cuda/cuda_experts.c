@@ -1,13 +1,13 @@
 /* cuda_experts.c - routes, and products with the matrices of the chosen experts.
  *
- * A step of one token has a column for each of its experts. With more tokens, experts have several columns: the
- * pairs of tokens and experts are sorted by expert, and a block takes a group of an expert's columns, so it reads
- * the weights once for all of them. An output has the same bits either way (kernels/bf16.cu). */
+ * A step of one token has a column for each of its experts. With more tokens an expert has several columns. A
+ * kernel sorts the pairs of tokens and experts by expert. A block takes a group of an expert's columns, and
+ * reads the weights once for all of them. An output has the same bits either way (kernels/bf16.cu). */
 #include "compute/cuda/cuda_step.h"
 
 /* ---- sorted pairs ---- */
 
-/* Sorts the step's pairs into groups of at most `columns`, unless they are. */
+/* Sorts the step's pairs into groups of at most `columns`, unless an earlier product did. */
 static struct cuda_sorted sort_pairs(struct cuda *c, uint32_t columns)
 {
     const struct cuda_sort k = {.expert = c->expert,
@@ -27,7 +27,7 @@ static struct cuda_sorted sort_pairs(struct cuda *c, uint32_t columns)
 
 /* ---- products ---- */
 
-/* Each part has its own outputs, which follow those of the part before. */
+/* The outputs of a part follow the outputs of the part before. */
 void cuda_multiply_experts(struct cuda *c, const struct op_product *a)
 {
     bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS;

@@ -169,7 +169,8 @@ static void launch_narrow(struct cuda *c, const struct weight *w, const struct c
     uint32_t work = one ? DIV_UP(panels, f.warps) : panels / (k->glu ? 2 : 1);
     /* Blocks of several panels read a group's inputs less often. */
     if (sorted)
-        work = MIN_OF(work, DIV_UP(SORTED_ROUNDS * MAX_OF(blocks, 1u) * d->units, MIN_OF(k->count, w->experts)));
+        work =
+            MIN_OF(work, DIV_UP(SORTED_ROUNDS * MAX_OF(blocks, 1u) * d->units, MIN_OF(k->count, w->experts)));
     struct cuda_product product = *k;
     product.deep = f.deep;
     ASSERT(shared <= d->shared_max);
@@ -236,8 +237,8 @@ static void run_tiles(struct cuda *c, const struct weight *w, struct cuda_tiles 
 }
 
 /* Rows [from, from + count) of x become bf16; at most `room` rows. */
-static struct cuda_rounded round_rows(struct cuda *c, const struct weight *w, struct cuda_rows x, uint32_t from,
-                                      uint32_t count, uint32_t room)
+static struct cuda_rounded round_rows(struct cuda *c, const struct weight *w, struct cuda_rows x,
+                                      uint32_t from, uint32_t count, uint32_t room)
 {
     struct cuda_round r = {x, {c->rounded[c->rounded_turn], room, 0}, DIV_UP(w->k, CUDA_UNIT)};
     ASSERT(count <= room);

@@ -8,13 +8,16 @@ static uint32_t panels_of(const struct weight *w)
     return DIV_UP(w->n, CUDA_PANEL);
 }
 
-/* Columns that one block takes, by their count: they share the weights. */
+/* Columns of a block share the weights. With a matrix of few rows the columns have blocks of their own
+ * instead, until each multiprocessor has a block. */
 static void launch_product(struct cuda *c, const struct cuda_product *k, uint32_t panels, uint32_t heads)
 {
-    enum cuda_kernel kernel = k->count == 1   ? CUDA_KERNEL_product
-                              : k->count <= 4 ? CUDA_KERNEL_product4
-                                              : CUDA_KERNEL_product16;
     uint32_t each = k->count == 1 ? 1 : k->count <= 4 ? 4 : 16;
+    while (each > 1 && panels * heads * DIV_UP(k->count, each) < c->device->units)
+        each /= 4;
+    enum cuda_kernel kernel = each == 1   ? CUDA_KERNEL_product
+                              : each == 4 ? CUDA_KERNEL_product4
+                                          : CUDA_KERNEL_product16;
     cuda_run(c, kernel, (struct cuda_grid){panels, DIV_UP(k->count, each), heads, CUDA_THREADS, 0}, k);
 }
 

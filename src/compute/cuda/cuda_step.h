@@ -69,18 +69,18 @@ struct cuda {
     struct cuda_place places[COMPUTE_PLACES_MAX];
     uint32_t tokens_max, seqs_max, pages_max; /* pages_max: of a sequence's table */
     /* Workspace on the device. */
-    char *batch;          /* the batch's arrays, one after the other */
-    uint32_t *expert;     /* [pairs] */
-    float *pair_weight;   /* [pairs] */
-    uint32_t *order;      /* [pairs]: struct cuda_sorted */
+    char *batch;                      /* the batch's arrays, one after the other */
+    uint32_t *expert;                 /* [pairs] */
+    float *pair_weight;               /* [pairs] */
+    uint32_t *order;                  /* [pairs]: struct cuda_sorted */
     struct cuda_expert_group *groups; /* [pairs] */
     uint32_t *group_count;            /* [1] */
-    float *shared_gate;   /* [tokens] */
-    float *logits;        /* [seqs_max][vocab] */
-    float *best;          /* [seqs_max][2] */
-    struct row_top *tops; /* [seqs_max] */
-    uint64_t *valid;      /* bit per id */
-    uint32_t *draft_ids;  /* [draft_vocab] */
+    float *shared_gate;               /* [tokens] */
+    float *logits;                    /* [seqs_max][vocab] */
+    float *best;                      /* [seqs_max][2] */
+    struct row_top *tops;             /* [seqs_max] */
+    uint64_t *valid;                  /* bit per id */
+    uint32_t *draft_ids;              /* [draft_vocab] */
     struct cuda_ropes *ropes;
     uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
     uint64_t rounded_bytes; /* of each */
@@ -240,10 +240,11 @@ static inline struct cuda_rounded cuda_rounded_of(const struct cuda *c, struct a
 {
     const struct act *b = &c->rounded_of;
     bool is_there = b->width > 0 && b->place == a.place && b->from == a.from && b->width == a.width;
-    return is_there ? (struct cuda_rounded){c->rounded[c->rounded_turn], cuda_rows_of(c, a, c->step.tokens), 0}
-                    : (struct cuda_rounded){0};
+    return is_there
+               ? (struct cuda_rounded){c->rounded[c->rounded_turn], cuda_rows_of(c, a, c->step.tokens), 0}
+               : (struct cuda_rounded){0};
 }
-/* After operations that wrote `written` and nothing as bf16: `before`, what was there as bf16, still is. */
+/* After operations that wrote `written` in f32 only: the values of `before` are still there as bf16. */
 static inline void cuda_keep_rounded(struct cuda *c, struct act before, struct act written)
 {
     if (before.place != written.place)
@@ -287,9 +288,9 @@ int cuda_row(struct compute *c, uint32_t row); /* cuda_top.c */
 
 /* The products of COLUMNS_EXPERTS. */
 void cuda_multiply_experts(struct cuda *c, const struct op_product *a); /* cuda_experts.c */
-/* Columns of one expert that a block of a product with fragments takes, for so many pairs; 1: they are not to be
- * sorted. */
-uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w, uint32_t pairs); /* cuda_fragments.c */
+/* Columns of one expert that a block of a product with fragments takes; 1: the pairs are not to be sorted. */
+uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w,
+                             uint32_t pairs); /* cuda_fragments.c */
 
 /* The same with fragments, and for experts; cuda_fragments.c. */
 void cuda_multiply_fragments(struct cuda *c, const struct weight *w, const struct cuda_product *k);

@@ -441,8 +441,8 @@ DEVICE void narrow_units(const narrow_work &w, stream<BITS> &in, narrow_sums (&s
 }
 
 /* Block: panels blockIdx.x and every gridDim.x-th after it (one chain: one of each warp at a time), 16
- * columns; or a group of sorted columns with their expert's matrix; or one column with its own. With `glu` a gate's panel, then its values', or with
- * one chain half of the warps have each. */
+ * columns; or a group of sorted columns with their expert's matrix; or one column with its own. With `glu` a
+ * gate's panel, then its values', or with one chain half of the warps have each. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void narrow(const cuda_product &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];
@@ -585,7 +585,7 @@ KERNEL plateau_round(const cuda_round a)
 
 #define TILE_PANELS (CUDA_TILE_ROWS / CUDA_PANEL)
 
-/* What a block has: columns [first, first + count), of one expert where they are sorted. */
+/* A block's panels and columns [first, first + count), which have one expert where they are sorted. */
 struct tile_work {
     const uint8_t *weights;
     const float *bias;
@@ -718,7 +718,8 @@ DEVICE void end_chain(float sum[2][8][4], float c[2][8][4])
     }
 }
 
-/* Block: 128 columns blockIdx.x, 128 rows blockIdx.y; of sorted columns a group blockIdx.y, rows blockIdx.x. */
+/* Block: 128 columns blockIdx.x and 128 rows blockIdx.y, or a group blockIdx.y of sorted columns and 128 rows
+ * blockIdx.x. */
 template <uint32_t BITS, uint32_t CHAINS> DEVICE void tiles(const cuda_tiles &a)
 {
     extern __shared__ __align__(128) uint8_t shared[];

@@ -329,6 +329,33 @@ DEVICE float *page_at(const cuda_step &s, const cuda_seq &seq, const cuda_kv &kv
     return page_of(s, kv, head, page_index(s, seq, kv, page));
 }
 
+/* x = the sum of token t's experts' outputs, in their order. By all threads of a block. */
+DEVICE void sum_experts(const cuda_step &s, const cuda_residual &a, float *x, uint32_t width, uint32_t t)
+{
+    const float *weights = s.pair_weight + (uint64_t)t * s.top_k;
+    const float *first = row_of(a.pairs, (uint64_t)t * s.top_k);
+    bool fours = width % 4 == 0 && ((uintptr_t)first | (uintptr_t)x) % 16 == 0 && a.pairs.stride % 4 == 0;
+    uint32_t fours_end = fours ? width : 0;
+    for (uint32_t i = threadIdx.x * 4; i < fours_end; i += blockDim.x * 4) {
+        float4 sum = {0, 0, 0, 0};
+#pragma unroll 8
+        for (uint32_t k = 0; k < s.top_k; k++) {
+            const float4 v = *(const float4 *)(first + (uint64_t)k * a.pairs.stride + i);
+            sum.x = fmaf(weights[k], v.x, sum.x);
+            sum.y = fmaf(weights[k], v.y, sum.y);
+            sum.z = fmaf(weights[k], v.z, sum.z);
+            sum.w = fmaf(weights[k], v.w, sum.w);
+        }
+        *(float4 *)(x + i) = sum;
+    }
+    for (uint32_t i = fours_end + threadIdx.x; i < width; i += blockDim.x) {
+        float sum = 0;
+        for (uint32_t k = 0; k < s.top_k; k++)
+            sum = fmaf(weights[k], first[(uint64_t)k * a.pairs.stride + i], sum);
+        x[i] = sum;
+    }
+}
+
 /* Adds token t's residual to the row h. By all threads of a block. */
 DEVICE void add_residual(const cuda_step &s, const cuda_residual &a, float *h, uint32_t width, uint32_t t)
 {
@@ -336,12 +363,7 @@ DEVICE void add_residual(const cuda_step &s, const cuda_residual &a, float *h, u
         return;
     float *x = row_of(a.kind == CUDA_RESIDUAL_ADD ? a.out : a.sum, t);
     if (a.kind == CUDA_RESIDUAL_EXPERTS) {
-        for (uint32_t i = threadIdx.x; i < width; i += blockDim.x) {
-            float sum = 0;
-            for (uint32_t pair = t * s.top_k; pair < (t + 1) * s.top_k; pair++)
-                sum = fmaf(s.pair_weight[pair], row_of(a.pairs, pair)[i], sum);
-            x[i] = sum;
-        }
+        sum_experts(s, a, x, width, t);
         __syncthreads();
         if (a.norm_pairs)
             rms_row(x, x, a.norm_pairs, width, a.eps);

@@ -15,16 +15,87 @@ template <uint32_t C> struct round_sums {
     sides side[SLICES][CUDA_PANEL];
 };
 
+/* Values of k that a thread asks for before it multiplies the first. */
+template <uint32_t C> DEVICE constexpr uint32_t dense_ahead()
+{
+    return C > 4 ? 4 : 16;
+}
+
+/* A whole block of k, of inputs that begin at whole vectors of four. */
+template <uint32_t FORM, uint32_t C>
+DEVICE void dense_whole(const uint8_t *panel, const float *const x[C], uint32_t from, uint32_t row,
+                        float p[C])
+{
+    constexpr uint32_t AHEAD = dense_ahead<C>();
+#pragma unroll 4
+    for (uint32_t k = from; k < from + DENSE_BLOCK; k += AHEAD) {
+        float w[AHEAD];
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++)
+            w[i] = dense_value(panel, FORM, (uint64_t)(k + i) * CUDA_PANEL + row);
+#pragma unroll
+        for (uint32_t c = 0; c < C; c++) {
+#pragma unroll
+            for (uint32_t i = 0; i < AHEAD; i += 4) {
+                const float4 v = *(const float4 *)(x[c] + k + i);
+                p[c] = fmaf(w[i], v.x, p[c]);
+                p[c] = fmaf(w[i + 1], v.y, p[c]);
+                p[c] = fmaf(w[i + 2], v.z, p[c]);
+                p[c] = fmaf(w[i + 3], v.w, p[c]);
+            }
+        }
+    }
+}
+
+template <uint32_t C> DEVICE bool has_vectors(const float *const x[C])
+{
+    uintptr_t places = 0;
+#pragma unroll
+    for (uint32_t c = 0; c < C; c++)
+        places |= (uintptr_t)x[c];
+    return places % sizeof(float4) == 0;
+}
+
 template <uint32_t C>
 DEVICE void dense_part(const cuda_matrix &m, const uint8_t *panel, const float *const x[C], uint32_t block,
                        uint32_t row, float p[C])
 {
-    uint32_t end = min(m.k, (block + 1) * DENSE_BLOCK);
-    for (uint32_t k = block * DENSE_BLOCK; k < end; k++) {
+    uint32_t from = block * DENSE_BLOCK, end = min(m.k, from + DENSE_BLOCK);
+    bool whole = end - from == DENSE_BLOCK && has_vectors<C>(x);
+    if (whole && m.form == CUDA_F32)
+        return dense_whole<CUDA_F32, C>(panel, x, from, row, p);
+    if (whole && m.form == CUDA_BF16)
+        return dense_whole<CUDA_BF16, C>(panel, x, from, row, p);
+    for (uint32_t k = from; k < end; k++) {
         float w = dense_value(panel, m.form, (uint64_t)k * CUDA_PANEL + row);
 #pragma unroll
         for (uint32_t c = 0; c < C; c++)
             p[c] = fmaf(w, x[c][k], p[c]);
+    }
+}
+
+/* Whole numbers of a byte each, of a group of k from `from` on; inputs as of dense_whole(). */
+template <uint32_t C>
+DEVICE void affine_bytes(const uint8_t *codes, const float *const x[C], uint32_t from, uint32_t group,
+                         float p[C], float sum[C])
+{
+    constexpr uint32_t AHEAD = dense_ahead<C>();
+    for (uint32_t k = 0; k < group; k += AHEAD) {
+        float q[AHEAD];
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++)
+            q[i] = (float)(int8_t)codes[(k + i) * CUDA_PANEL];
+#pragma unroll
+        for (uint32_t c = 0; c < C; c++) {
+#pragma unroll
+            for (uint32_t i = 0; i < AHEAD; i += 4) {
+                const float4 v = *(const float4 *)(x[c] + from + k + i);
+                p[c] = fmaf(q[i], v.x, p[c]), sum[c] += v.x;
+                p[c] = fmaf(q[i + 1], v.y, p[c]), sum[c] += v.y;
+                p[c] = fmaf(q[i + 2], v.z, p[c]), sum[c] += v.z;
+                p[c] = fmaf(q[i + 3], v.w, p[c]), sum[c] += v.w;
+            }
+        }
     }
 }
 
@@ -33,6 +104,8 @@ DEVICE void affine_part(const cuda_matrix &m, const uint8_t *panel, const float 
                         uint32_t row, float p[C], float sum[C])
 {
     const uint8_t *codes = panel + group_offset(m, group) + sides_bytes(m) + row;
+    if (m.bits == 8 && m.codes == CUDA_CODES_WHOLE && m.group % 16 == 0 && has_vectors<C>(x))
+        return affine_bytes<C>(codes, x, group * m.group, m.group, p, sum);
     for (uint32_t i = 0; i < m.group; i++) {
         float q = code_value(codes, m.bits, m.codes, i);
 #pragma unroll

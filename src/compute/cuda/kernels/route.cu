@@ -5,10 +5,13 @@
 enum { SCORE_SOFTMAX, SCORE_SIGMOID, SCORE_SOFTMAX_CHOSEN };
 enum { SHARED_NONE, SHARED_GATED, SHARED_WHOLE };
 
+/* A block keeps the scores of up to 1,024 experts in shared memory; more of them stay in global memory. */
+#define SCORES_MAX 1024u
+
 /* By all threads. */
 DEVICE void softmax(float *x, uint32_t n)
 {
-    __shared__ float sum;
+    __shared__ float all;
     float max = -INFINITY;
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
         max = fmaxf(max, x[i]);
@@ -17,13 +20,15 @@ DEVICE void softmax(float *x, uint32_t n)
         x[i] = expf(x[i] - max);
     __syncthreads();
     if (threadIdx.x == 0) {
-        sum = 0;
+        float sum = 0;
+#pragma unroll 8
         for (uint32_t i = 0; i < n; i++)
             sum += x[i];
+        all = sum;
     }
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        x[i] /= sum;
+        x[i] /= all;
     __syncthreads();
 }
 
@@ -48,7 +53,7 @@ DEVICE float group_score(const cuda_route &a, const float *p, uint32_t from, uin
     return best + (to - from > 1 && !a.group_max ? second : 0);
 }
 
-/* Bit g: experts of group g may be chosen. One thread. */
+/* Bit g: experts of group g may be chosen. Any thread. */
 DEVICE uint64_t best_groups(const cuda_route &a, const float *p, uint32_t n)
 {
     uint64_t chosen = 0;
@@ -70,42 +75,66 @@ DEVICE uint64_t best_groups(const cuda_route &a, const float *p, uint32_t n)
     return chosen;
 }
 
-KERNEL plateau_route(const cuda_step s, const cuda_route a)
+/* One warp. */
+DEVICE best warp_best(best x)
 {
-    grid_begin();
-    __shared__ uint64_t groups;
-    __shared__ float sum;
-    uint32_t t = blockIdx.x, n = s.experts, k = s.top_k, size = a.groups > 1 ? n / a.groups : n;
-    float *p = row_of(a.in, t), *weights = a.pair_weight + (uint64_t)t * k;
-    uint32_t *experts = a.pair_expert + (uint64_t)t * k;
-    bool chosen = a.score == SCORE_SOFTMAX_CHOSEN;
-    float taken = chosen ? -INFINITY : -1;
-    if (a.score == SCORE_SOFTMAX)
-        softmax(p, n);
-    for (uint32_t i = threadIdx.x; a.score == SCORE_SIGMOID && i < n; i += blockDim.x)
-        p[i] = sigmoid(p[i]);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        groups = a.groups > 1 ? best_groups(a, p, n) : 1;
-        sum = 0;
+    for (uint32_t d = 16; d > 0; d /= 2) {
+        best other = {__shfl_xor_sync(0xffffffffu, x.value, d), __shfl_xor_sync(0xffffffffu, x.index, d)};
+        x = better(x, other);
     }
-    __syncthreads();
+    return x;
+}
+
+/* The k experts of the best choices, and their scores in turn, whose sum is returned. One warp; spoils p. */
+DEVICE float choose(const cuda_route &a, float *p, uint32_t n, uint32_t k, uint64_t groups, uint32_t *experts,
+                    float *weights)
+{
+    uint32_t size = a.groups > 1 ? n / a.groups : n, lane = threadIdx.x % 32;
+    const float taken = a.score == SCORE_SOFTMAX_CHOSEN ? -INFINITY : -1;
+    float sum = 0;
     for (uint32_t r = 0; r < k; r++) {
         best mine = {0, CUDA_NONE};
-        for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        for (uint32_t i = lane; i < n; i += 32) {
             if (p[i] != taken && (groups >> i / size & 1))
                 mine = better(mine, {choice_of(a, p, i), i});
         }
-        mine = block_best(mine);
+        mine = warp_best(mine);
         uint32_t expert = mine.index == CUDA_NONE ? 0 : mine.index;
-        if (threadIdx.x == 0) {
+        float score = p[expert];
+        sum += score;
+        __syncwarp();
+        if (lane == 0) {
             experts[r] = expert;
-            weights[r] = p[expert];
-            sum += p[expert];
+            weights[r] = score;
             p[expert] = taken;
         }
-        __syncthreads();
+        __syncwarp();
     }
+    return sum;
+}
+
+KERNEL plateau_route(const cuda_step s, const cuda_route a)
+{
+    grid_begin();
+    __shared__ float scores[SCORES_MAX];
+    __shared__ float sum;
+    uint32_t t = blockIdx.x, n = s.experts, k = s.top_k;
+    float *in = row_of(a.in, t), *p = n <= SCORES_MAX ? scores : in;
+    float *weights = a.pair_weight + (uint64_t)t * k;
+    uint32_t *experts = a.pair_expert + (uint64_t)t * k;
+    bool chosen = a.score == SCORE_SOFTMAX_CHOSEN;
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+        p[i] = a.score == SCORE_SIGMOID ? sigmoid(in[i]) : in[i];
+    __syncthreads();
+    if (a.score == SCORE_SOFTMAX)
+        softmax(p, n);
+    if (threadIdx.x < 32) {
+        uint64_t groups = a.groups > 1 ? best_groups(a, p, n) : 1;
+        float chosen_sum = choose(a, p, n, k, groups, experts, weights);
+        if (threadIdx.x == 0)
+            sum = chosen_sum;
+    }
+    __syncthreads();
     if (chosen)
         softmax(weights, k);
     for (uint32_t r = threadIdx.x; r < k; r += blockDim.x) {
@@ -119,7 +148,7 @@ KERNEL plateau_route(const cuda_step s, const cuda_route a)
         weights[r] = w;
     }
     if (threadIdx.x == 0)
-        a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(p[n]) : 1;
+        a.shared_gate[t] = a.shared == SHARED_GATED ? sigmoid(in[n]) : 1;
 }
 
 /* x becomes the sum of those before it. One warp; returns the sum of all. */
