@@ -147,9 +147,13 @@ static int open_address(struct opening *p, const char *what, const struct addres
     if (r < 0)
         return err_prefix(e, r, "--%s-listen", what);
     r = join(p, fd, kind, keys_host_is_loopback(a->host), e, &s);
-    if (r == 0)
-        LOG_INFO("listening", "for=%s address=\"%s\" port=%u", what, a->host, http_server_port(s));
-    return r;
+    if (r < 0)
+        return r;
+    ASSERT(p->l->address_count < COUNT_OF(p->l->addresses));
+    struct listener_address *open = &p->l->addresses[p->l->address_count++];
+    *open = (struct listener_address){.option = what, .port = http_server_port(s)};
+    snprintf(open->host, sizeof(open->host), "%s", a->host);
+    return 0;
 }
 
 static int open_socket(struct opening *p, const char *path, struct err *e)
@@ -166,10 +170,7 @@ static int open_socket(struct opening *p, const char *path, struct err *e)
     }
     if (s->skipped.text[0])
         LOG_WARN("admin_socket_moved", "path=\"%s\" reason=\"%s\"", s->socket.path, s->skipped.text);
-    r = join(p, fd, API_LISTENER_SOCKET, false, e, &joined);
-    if (r == 0)
-        LOG_INFO("listening", "for=admin path=\"%s\"", s->socket.path);
-    return r;
+    return join(p, fd, API_LISTENER_SOCKET, false, e, &joined);
 }
 
 int listeners_open(struct listeners *l, const struct settings *s, struct api *api, struct http_server *http,
@@ -190,6 +191,16 @@ int listeners_open(struct listeners *l, const struct settings *s, struct api *ap
     if (r == 0 && w.has_metrics)
         r = open_address(&p, "metrics", &w.metrics, API_LISTENER_METRICS, e);
     return r;
+}
+
+void listeners_log(const struct listeners *l)
+{
+    if (l->socket.socket.path[0])
+        LOG_INFO("listening", "for=admin path=\"%s\"", l->socket.socket.path);
+    for (uint32_t i = 0; i < l->address_count; i++) {
+        const struct listener_address *a = &l->addresses[i];
+        LOG_INFO("listening", "for=%s address=\"%s\" port=%u", a->option, a->host, a->port);
+    }
 }
 
 void listeners_tell_key(struct listeners *l, const char *own_admin_key)

@@ -13,8 +13,16 @@
 
 #define LISTENERS_PLACES 8
 
+struct listener_address {
+    const char *option; /* "admin" or "metrics" */
+    char host[256];
+    uint16_t port; /* the bound one */
+};
+
 struct listeners {
     struct admin_socket socket;
+    struct listener_address addresses[SETTINGS_KEYS_MAX + 1]; /* open ones */
+    uint32_t address_count;
 };
 
 /* -EINVAL: an --admin-listen or --metrics-listen says nothing that can be listened on. */
@@ -25,6 +33,8 @@ uint64_t listeners_bytes(const struct settings *o);
  * the server runs without it; a failure of a listener named by an option is an error. */
 int listeners_open(struct listeners *l, const struct settings *s, struct api *api, struct http_server *http,
                    struct account *network, struct err *e);
+/* One line of the log for each listener: after the words for people, which say where the server listens. */
+void listeners_log(const struct listeners *l);
 /* The key file has `own_admin_key`, which opens the admin routes now; NULL: there is no key file. */
 void listeners_tell_key(struct listeners *l, const char *own_admin_key);
 /* Removes the files; before the listeners are closed. Zeroed is fine. */

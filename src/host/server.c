@@ -186,6 +186,7 @@ int server_open(struct server *s, struct err *e)
 
 int server_run(struct server *s, struct err *e)
 {
+    listeners_log(&s->listeners);
     int r = registry_start(s->registry, e);
     if (r < 0)
         return r;
