@@ -46,7 +46,7 @@ static bool is_pressed(const struct look *l)
 
 static bool refuses_loads(const struct look *l)
 {
-    return l->rates[ATTENTION_LOADS_REFUSED] > 0;
+    return l->now->lacks_memory && l->rates[ATTENTION_LOADS_REFUSED] > 0;
 }
 
 static bool steps_fail(const struct look *l)
@@ -165,6 +165,7 @@ void attention_update(struct attention *a, uint64_t now_ns, const struct attenti
 {
     struct look look = {.now = facts};
     read_rates(a, facts, look.rates);
+    a->lacks_memory = facts->lacks_memory;
     mark(a, now_ns, facts);
     for (uint32_t i = 0; i < ATTENTION_ROWS; i++) {
         if (!rows[i].holds(&look))
@@ -178,12 +179,15 @@ void attention_update(struct attention *a, uint64_t now_ns, const struct attenti
 struct attention_item attention_row(uint32_t row)
 {
     ASSERT(row < ATTENTION_ROWS);
-    return (struct attention_item){rows[row].id, rows[row].level, rows[row].what, rows[row].remedy, 0};
+    return (struct attention_item){
+        .id = rows[row].id, .level = rows[row].level, .what = rows[row].what, .remedy = rows[row].remedy};
 }
 
 bool attention_at(const struct attention *a, uint32_t row, struct attention_item *ret)
 {
     *ret = attention_row(row);
     ret->since_ns = a->since_ns[row];
+    if (rows[row].holds == refuses_loads)
+        ret->model = a->lacks_memory;
     return a->listed[row];
 }

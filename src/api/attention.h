@@ -24,7 +24,8 @@ struct attention_facts {
     int64_t unaccounted_bytes;
     uint32_t orphans, stage, prep_waiting, media_waiting, waiting;
     uint64_t pending_trim_bytes;
-    double first_token_s; /* 95 of 100 within; NAN: none came */
+    double first_token_s;     /* 95 of 100 within; NAN: none came */
+    const char *lacks_memory; /* a model whose last load found no memory; NULL: none */
     uint64_t counters[ATTENTION_COUNTERS];
 };
 
@@ -36,6 +37,7 @@ struct attention_facts {
 struct attention {
     uint64_t since_ns[ATTENTION_ROWS]; /* 0: the condition does not hold */
     bool listed[ATTENTION_ROWS];
+    const char *lacks_memory; /* as the last facts have it */
     /* Counters at multiples of ATTENTION_MARK_NS. */
     struct {
         uint64_t at_ns, counters[ATTENTION_COUNTERS];
@@ -48,6 +50,7 @@ void attention_update(struct attention *a, uint64_t now_ns, const struct attenti
 struct attention_item {
     const char *id, *level; /* "warn" or "bad" */
     const char *what, *remedy;
+    const char *model; /* that it is about; NULL: about none in particular */
     uint64_t since_ns;
 };
 /* The row, or false: its condition does not hold, or not for long enough. row < ATTENTION_ROWS. */

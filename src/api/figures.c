@@ -110,6 +110,10 @@ static void read_models(struct api *a, struct figures *f, struct sample *s)
     for (uint32_t i = 0; i < api_model_count(a); i++) {
         struct engine_numbers n;
         const struct metrics_histogram *h = &a->metrics[i].histograms[METRICS_TTFT];
+        struct registry_info info;
+        registry_info(a->opts.registry, i, &info);
+        if (info.lacks_memory)
+            s->facts.lacks_memory = api_model_id(a, i);
         api_engine_numbers(a, i, &n);
         running += n.running;
         waiting += n.waiting;

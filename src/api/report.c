@@ -68,6 +68,12 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
         return;
     buf_putc(ret, ',');
     gauges_write_members(&report_model_gauges, "load", &(struct report_model){.info = i}, ret);
+    if (i.unloaded_why == UNLOAD_NONE)
+        return;
+    buf_puts(ret, ",\"unloaded\":{");
+    json_write_member(ret, "reason", unload_reason_name(i.unloaded_why));
+    json_write_member(ret, "for", i.unloaded_for);
+    buf_printf(ret, ",\"seconds\":%.1f}", (double)i.unloaded_ns / (double)NS_PER_S);
 }
 
 /* The limits on images of a request. */

@@ -78,11 +78,11 @@ static bool refuse_slow(struct exchange *x)
     registry_info(registry_of(x), (uint32_t)x->model_index, &info);
     explain_slow(x, &info, why);
     x->gen.reject.retry_after_s = 10;
-    return reject_set(
-        &x->gen.reject, REJECT_MODEL_LOADING, "model",
-        "%s was not loaded within %u s (--load-timeout); %.0f %% of it is loaded.%s Try again later.",
-        id_of(x), x->api->live.load_timeout_s,
-        info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0, why);
+    return reject_set(&x->gen.reject, REJECT_MODEL_LOADING, "model",
+                      "%s was not loaded within %u s (--load-timeout); %.0f %% of it is loaded.%s %s",
+                      id_of(x), x->api->live.load_timeout_s,
+                      info.bytes_total ? 100.0 * (double)info.bytes_done / (double)info.bytes_total : 0.0,
+                      why, x->kind == REQUEST_LOAD ? "The load goes on." : "Try again later.");
 }
 
 /* ---- on a prep thread ---- */

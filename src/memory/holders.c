@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WANT_PATIENCE_NS NS_PER_S       /* after that it evicts its own entries, as a single share does */
 #define WANT_DENIED_NS   (NS_PER_S / 2) /* after an ask without result, no further ask for this time */
@@ -330,6 +331,7 @@ bool holders_next_want(struct holders *hs, struct holder_want *ret)
         ASSERT(first->state == HOLDER_LIVE);
         first->want = WANT_TAKEN;
         *ret = (struct holder_want){first->id, first->want_bytes, first->of->domain};
+        memcpy(ret->name, first->name, sizeof(ret->name));
     }
     pthread_mutex_unlock(&hs->lock);
     return first != NULL;

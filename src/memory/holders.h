@@ -185,6 +185,7 @@ void holders_listen(struct holders *hs, void (*wanted)(void *arg), void *arg);
 struct holder_want {
     uint64_t id, bytes;
     const struct domain *domain;
+    char name[HOLDER_NAME_MAX];
 };
 /* A holder with an open want. False: none. */
 bool holders_next_want(struct holders *hs, struct holder_want *ret);

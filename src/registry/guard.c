@@ -32,7 +32,7 @@ static void help(struct guard *g, const struct holder_want *w)
     while (given < w->bytes && guard_count(g, w->domain, &silent).cached_bytes > 0)
         given += guard_take_cached(g, w->domain, &silent, w->bytes - given);
     if (given == 0)
-        given = guard_take_idle(g, w->domain, w->bytes);
+        given = guard_take_idle(g, w->domain, w->bytes, w->name);
     atomic_fetch_add(&g->helps, given > 0);
     holders_helped(g->opts.holders, w->id, given);
 }
@@ -62,7 +62,7 @@ static void shrink(struct guard *g)
 static void unload_one(struct guard *g)
 {
     struct account_numbers root = account_numbers(ledger_root(g->opts.ledger));
-    guard_take_idle(g, domain_machine(), root.limit - MIN_OF(root.reserved, root.limit) + 1);
+    guard_take_idle(g, domain_machine(), root.limit - MIN_OF(root.reserved, root.limit) + 1, NULL);
 }
 
 /* Each look repeats the action of the present stage and of all stages before it. */

@@ -37,7 +37,8 @@ struct guard_models {
     /* Unloads such models, the cheapest to load again that suffice, until the domain has room for `bytes`
      * more, and waits for it. None goes when all of them together would not do. Returns by how much the
      * reserved bytes of the domain's root fell. */
-    uint64_t (*free_idle)(void *arg, const struct domain *domain, uint64_t bytes);
+    /* `name`: the model that the memory is for; NULL: the machine runs short. */
+    uint64_t (*free_idle)(void *arg, const struct domain *domain, uint64_t bytes, const char *name);
     void *arg;
 };
 

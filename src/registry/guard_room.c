@@ -111,7 +111,7 @@ static void take(struct making *m, enum room_step step, uint64_t needed)
         guard_take_cached(m->g, m->domain, &m->silent, needed);
         break;
     case ROOM_IDLE:
-        m->idle_failures += guard_take_idle_locked(m->g, m->domain, m->w->bytes) == 0;
+        m->idle_failures += guard_take_idle_locked(m->g, m->domain, m->w->bytes, m->w->name) == 0;
         break;
     case ROOM_FITS:
     case ROOM_NONE:

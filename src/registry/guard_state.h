@@ -61,8 +61,9 @@ struct guard_count guard_count(struct guard *g, const struct domain *domain,
                                const struct guard_silent *silent);
 /* Unloads idle models until the domain has room for `bytes` more. Takes `room`, which the caller does not
  * hold. */
-uint64_t guard_take_idle(struct guard *g, const struct domain *domain, uint64_t bytes);
+uint64_t guard_take_idle(struct guard *g, const struct domain *domain, uint64_t bytes, const char *name);
 /* The same for a caller that holds it. */
-uint64_t guard_take_idle_locked(struct guard *g, const struct domain *domain, uint64_t bytes);
+uint64_t guard_take_idle_locked(struct guard *g, const struct domain *domain, uint64_t bytes,
+                                const char *name);
 
 #endif

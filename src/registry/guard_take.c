@@ -78,17 +78,18 @@ struct guard_count guard_count(struct guard *g, const struct domain *domain,
     return sum;
 }
 
-uint64_t guard_take_idle_locked(struct guard *g, const struct domain *domain, uint64_t bytes)
+uint64_t guard_take_idle_locked(struct guard *g, const struct domain *domain, uint64_t bytes,
+                                const char *name)
 {
-    uint64_t given = g->models.free_idle ? g->models.free_idle(g->models.arg, domain, bytes) : 0;
+    uint64_t given = g->models.free_idle ? g->models.free_idle(g->models.arg, domain, bytes, name) : 0;
     atomic_fetch_add(&g->given.idle_bytes, given);
     return given;
 }
 
-uint64_t guard_take_idle(struct guard *g, const struct domain *domain, uint64_t bytes)
+uint64_t guard_take_idle(struct guard *g, const struct domain *domain, uint64_t bytes, const char *name)
 {
     pthread_mutex_lock(&g->room);
-    uint64_t given = guard_take_idle_locked(g, domain, bytes);
+    uint64_t given = guard_take_idle_locked(g, domain, bytes, name);
     pthread_mutex_unlock(&g->room);
     return given;
 }

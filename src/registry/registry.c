@@ -95,9 +95,9 @@ static uint64_t idle_bytes(void *arg, const struct domain *domain)
     return registry_idle_bytes(arg, domain);
 }
 
-static uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes)
+static uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes, const char *name)
 {
-    return registry_free_idle(arg, domain, bytes);
+    return registry_free_idle(arg, domain, bytes, name);
 }
 
 static int init_entries(struct registry *r, struct err *e)
@@ -236,7 +236,8 @@ static void close_entry(struct entry *e)
     ASSERT(e->leases == 0 && e->looks == 0 && e->waiters == 0 && !e->has_thread);
     if (e->state != MODEL_READY && e->state != MODEL_DRAINING)
         return;
-    e->state = MODEL_DRAINING;
+    if (e->state == MODEL_READY)
+        registry_drain(e, UNLOAD_SHUTDOWN, clock_now_ns());
     e->closing = true;
     registry_unload_now(e);
 }
@@ -322,7 +323,11 @@ void registry_info(struct registry *r, uint32_t index, struct registry_info *ret
                                   .load_ns = e->load_ns,
                                   .loads = e->loads,
                                   .unloads = e->unloads,
-                                  .failures = e->failures};
+                                  .failures = e->failures,
+                                  .unloaded_why = e->unloaded_why,
+                                  .unloaded_for = e->unloaded_for ? e->unloaded_for->known.id : NULL,
+                                  .unloaded_ns = clock_now_ns() - e->unloaded_ns,
+                                  .lacks_memory = e->state == MODEL_FAILED && e->failure.code == -ENOMEM};
     if (e->state == MODEL_READY || (e->state == MODEL_DRAINING && !e->closing))
         loaded_model_bytes(&e->loaded, &ret->reserved_bytes, &ret->used_bytes);
     ret->step = atomic_load(&e->step);
@@ -447,7 +452,12 @@ int registry_want(struct registry *r, uint32_t index, bool operator, struct regi
     if (error == 0) {
         e->waiters++;
         registry_device_state(e)->told |= operator;
-        atomic_store(&e->cancel, false);
+        if (operator&& !takes_requests(e)) {
+            e->ordered = true;
+            e->stopped = false;
+        }
+        if (!e->stopped)
+            atomic_store(&e->cancel, false);
         begin_load(e, operator);
     }
     pthread_mutex_unlock(&r->lock);
@@ -486,7 +496,8 @@ void registry_unwant(struct registry *r, uint32_t index)
 {
     struct entry *e = lock_entry(r, index);
     ASSERT(e->waiters > 0);
-    if (--e->waiters == 0 && !e->held) {
+    e->waiters--;
+    if (!registry_is_wanted(e)) {
         atomic_store(&e->cancel, true);
         registry_wake(r);
     }
@@ -534,14 +545,11 @@ int registry_started(struct registry *r, uint32_t *index, struct registry_failur
 static int refuse_unload(const struct entry *e, struct err *why)
 {
     const char *id = e->known.id;
-    if (e->pinned)
+    if (e->pinned && e->state != MODEL_LOADING)
         return err_set(why, -EPERM, "%s is pinned (--pin) and cannot be unloaded.", id);
     switch (e->state) {
     case MODEL_LOADING:
-        return err_set(why, -EBUSY,
-                       "%s is being loaded, and %u requests wait for it. The load is cancelled when the last "
-                       "of them leaves.",
-                       id, e->waiters + e->held);
+        return e->held ? err_set(why, -EBUSY, "%s is being loaded for the server's start.", id) : 0;
     case MODEL_UNLOADED:
     case MODEL_FAILED:
         return err_set(why, -EALREADY, "%s is not loaded.", id);
@@ -556,12 +564,18 @@ int registry_unload(struct registry *r, uint32_t index, struct registry_unloadin
 {
     struct entry *e = lock_entry(r, index);
     int error = refuse_unload(e, why);
+    if (error == 0)
+        e->ordered = false;
+    if (error == 0 && e->state == MODEL_LOADING) {
+        e->stopped = true;
+        atomic_store(&e->cancel, true);
+        registry_wake(r);
+    }
     if (error == 0 && e->state == MODEL_READY) {
-        e->state = MODEL_DRAINING;
-        e->drain_until_ns = clock_now_ns() + r->opts.drain_ns;
+        registry_drain(e, UNLOAD_ADMIN, clock_now_ns());
         registry_tell(r);
     }
-    *ret = (struct registry_unloading){e->leases, e->unloads + 1};
+    *ret = (struct registry_unloading){e->leases, e->ends + 1};
     pthread_mutex_unlock(&r->lock);
     return error;
 }
@@ -569,7 +583,7 @@ int registry_unload(struct registry *r, uint32_t index, struct registry_unloadin
 bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret)
 {
     struct entry *e = lock_entry(r, index);
-    bool over = e->unloads >= ticket;
+    bool over = e->ends >= ticket;
     if (over)
         *ret = e->returned;
     pthread_mutex_unlock(&r->lock);

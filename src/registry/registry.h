@@ -7,9 +7,9 @@
  * Models are added and never removed, and an index names one for the life of the process. A user of a loaded
  * model holds a lease on it; while there is one, nothing of the model is freed. A request for another
  * model counts as a waiter: the first one starts the load, all share it, and it stops when the last one
- * leaves. Each load and each unload runs on a thread of its own, at most REGISTRY_LOADS_MAX of either. The
- * registry's thread watches times and joins them. There is one lock; loading, freeing and waiting happen
- * outside of it.
+ * leaves, unless an operator has ordered the load. Each load and each unload runs on a thread of its own, at
+ * most REGISTRY_LOADS_MAX of either. The registry's thread watches times and joins them. There is one lock;
+ * loading, freeing and waiting happen outside of it.
  *
  * Only loads touch a model's files, and a system call on a dead network drive may never return. Such a load
  * hangs. Its thread cannot be ended: other loads do not wait for it, reports name it, and the process ends
@@ -31,6 +31,18 @@ struct guard;
 #define REGISTRY_MODELS_MAX 64
 #define REGISTRY_LOADS_MAX  4 /* at once; more wait for a place */
 #define REGISTRY_HUNG_MAX   4 /* in addition: hanging loads, which do not delay others */
+
+/* Why a model was unloaded last. */
+enum unload_reason {
+    UNLOAD_NONE,
+    UNLOAD_ADMIN,       /* by order */
+    UNLOAD_TTL,         /* idle for its time */
+    UNLOAD_MADE_ROOM,   /* for another model */
+    UNLOAD_PRESSURE,    /* the machine ran short of memory */
+    UNLOAD_DEVICE_LOST, /* or its engine failed */
+    UNLOAD_SHUTDOWN
+};
+const char *unload_reason_name(enum unload_reason why);
 
 enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED };
 const char *model_state_name(enum model_state s);
@@ -134,7 +146,11 @@ struct registry_info {
     uint64_t still_ns;                   /* for how long that has not moved */
     bool waits;                          /* loading, and there is no place for its load */
     uint64_t loads, unloads, failures;
-    char reason[512]; /* of `failed`, and of the last unload's troubles; else empty */
+    enum unload_reason unloaded_why; /* of the last unload */
+    const char *unloaded_for;        /* with UNLOAD_MADE_ROOM: the other model, where it is known; or NULL */
+    uint64_t unloaded_ns;            /* since that unload */
+    bool lacks_memory;               /* failed, because there was no room */
+    char reason[512];                /* of `failed`, and of the last unload's troubles; else empty */
 };
 void registry_info(struct registry *r, uint32_t index, struct registry_info *ret);
 
@@ -169,14 +185,14 @@ struct registry_failure {
 };
 
 /* Adds a waiter for the model. 0: wait for `changed` and poll; -ESHUTDOWN: no waiter was added, and `why`
- * has the reason. `operator`: an administrator asks, so a remembered failure is retried; otherwise a load
- * that failed within the last 30 s fails again in the same way if its files have not changed. Touches no
- * file. */
+ * has the reason. `operator`: an administrator orders the load. It goes on when its waiters leave, and
+ * retries a remembered failure. Otherwise a load that failed within the last 30 s fails again in the same way
+ * if its files have not changed. Touches no file. */
 int registry_want(struct registry *r, uint32_t index, bool operator, struct registry_failure * why);
 /* 0: it is there, and `ret` is a lease on it; -EAGAIN: not yet; else the load has failed. In each case the
  * waiter is still counted. */
 int registry_poll(struct registry *r, uint32_t index, struct lease *ret, struct registry_failure *why);
-/* One fewer. The last one stops the load. */
+/* One fewer. The last one stops the load, unless an operator has ordered it. */
 void registry_unwant(struct registry *r, uint32_t index);
 
 /* How the server's start stands: 0, all that are to be loaded at the start are; -EAGAIN; or why the model
@@ -189,15 +205,15 @@ struct registry_unloading {
     uint32_t leases; /* how many requests it waits for */
     uint64_t ticket; /* for registry_unloaded() */
 };
-/* Begins to unload. 0: poll registry_unloaded(); -EPERM: pinned; -EBUSY: it is being loaded; -EALREADY: it
- * is not loaded. `e` has the sentence for the client. */
+/* Begins to unload, or stops a load, whose waiters then fail. 0: poll registry_unloaded(); -EPERM: pinned;
+ * -EBUSY: the server's start loads it; -EALREADY: it is not loaded. `e` has the sentence for the client. */
 int registry_unload(struct registry *r, uint32_t index, struct registry_unloading *ret, struct err *e);
 struct registry_returned {
     uint64_t bytes;         /* by how much the process's own memory fell, measured */
     uint64_t account_bytes; /* what the model's accounts had reserved */
     char trouble[256];      /* steps that reported a failure, by name; empty: none */
 };
-/* Whether that unload is over, and what the last one gave back. */
+/* Whether that unload or load is over, and what the last unload gave back. */
 bool registry_unloaded(struct registry *r, uint32_t index, uint64_t ticket, struct registry_returned *ret);
 
 /* What unloading every idle unpinned model would give back of the domain's memory, as the ledger has it. */
@@ -206,8 +222,10 @@ uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain);
 uint64_t registry_busy_bytes(struct registry *r, const struct domain *domain, bool *loads);
 /* Unloads idle unpinned models, those whose reload is cheapest, until the domain's root has room for `bytes`
  * more, and waits for it. None goes when all of them together would not do. Busy, pinned and leased ones are
- * never touched. Returns by how much the root's reserved bytes fell. Not under a lease that the caller has on
- * an idle model, and from one thread at a time (a load's, as a rule). */
-uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes);
+ * never touched. `name` is the model that the room is for; NULL: the machine runs short. Returns by how much
+ * the root's reserved bytes fell. Not under a lease that the caller has on an idle model, and from one thread
+ * at a time (a load's, as a rule). */
+uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes,
+                            const char *name);
 
 #endif

@@ -71,8 +71,9 @@ static uint64_t missing(struct account *a, uint64_t bytes)
     return bytes > room ? bytes - room : 0;
 }
 
-uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes)
+uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes, const char *name)
 {
+    int index = name ? registry_find(r, slice_of(name)) : -1;
     struct victim v[VICTIMS_MAX];
     struct account *root = ledger_root_of(r->opts.ledger, domain);
     uint64_t before = account_numbers(root).reserved;
@@ -80,7 +81,8 @@ uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uin
     uint32_t count = victims_choose(v, list_victims(r, domain, v), missing(root, bytes));
     for (uint32_t i = 0; i < count; i++) {
         struct entry *e = &r->entries[v[i].index];
-        e->state = MODEL_DRAINING;
+        registry_drain(e, name ? UNLOAD_MADE_ROOM : UNLOAD_PRESSURE, clock_now_ns());
+        e->leaves_for = index < 0 ? NULL : &r->entries[index];
         e->closing = true;
     }
     pthread_mutex_unlock(&r->lock);

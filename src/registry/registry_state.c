@@ -1,6 +1,7 @@
 /* registry_state.c - the number of models, the end of an unload, and messages about changes of a state. */
 #include "registry/registry_state.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "memory/footprint.h"
@@ -30,6 +31,23 @@ static uint64_t own_memory(void)
     return f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes;
 }
 
+void registry_drain(struct entry *e, enum unload_reason why, uint64_t now_ns)
+{
+    ASSERT(e->state == MODEL_READY && why != UNLOAD_NONE);
+    e->state = MODEL_DRAINING;
+    e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
+    e->leaves = why;
+    e->leaves_for = NULL;
+}
+
+const char *unload_reason_name(enum unload_reason why)
+{
+    static const char *const names[] = {"none",     "admin",       "ttl",     "made_room",
+                                        "pressure", "device_lost", "shutdown"};
+    ASSERT((size_t)why < COUNT_OF(names));
+    return names[why];
+}
+
 void registry_unload_now(struct entry *e)
 {
     struct registry *r = e->registry;
@@ -41,14 +59,20 @@ void registry_unload_now(struct entry *e)
     footprint_purge_heap();
     uint64_t after = own_memory();
     returned.bytes = before > after ? before - after : 0;
-    LOG_INFO("model_unloaded", "model=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"",
-             e->known.id, (ull)returned.bytes, (ull)returned.account_bytes,
-             (ull)((clock_now_ns() - began_ns) / NS_PER_MS), returned.trouble);
+    LOG_INFO("model_unloaded",
+             "model=%s reason=%s for=%s bytes_returned=%llu account_bytes=%llu ms=%llu trouble=\"%s\"",
+             e->known.id, unload_reason_name(e->leaves), e->leaves_for ? e->leaves_for->known.id : "-",
+             (ull)returned.bytes, (ull)returned.account_bytes, (ull)((clock_now_ns() - began_ns) / NS_PER_MS),
+             returned.trouble);
     pthread_mutex_lock(&r->lock);
     e->returned = returned;
     e->closing = e->ending = false;
     e->unloads++;
-    e->state = e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED;
+    e->ends++;
+    e->unloaded_why = e->leaves;
+    e->unloaded_for = e->leaves_for;
+    e->unloaded_ns = clock_now_ns();
+    e->state = registry_is_wanted(e) ? MODEL_LOADING : MODEL_UNLOADED;
     registry_tell(r);
     pthread_mutex_unlock(&r->lock);
 }

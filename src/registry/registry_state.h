@@ -30,7 +30,7 @@ struct entry {
 
     /* Any thread. */
     _Atomic uint64_t bytes_done, bytes_total;
-    atomic_bool cancel;         /* the load has no waiters left */
+    atomic_bool cancel;         /* the load is to stop */
     _Atomic uint64_t waited_ns; /* of the load, for room */
     atomic_bool has_room;       /* the load waits for no other model's memory */
     _Atomic uint64_t moved_ns;  /* time of the load's last progress */
@@ -41,10 +41,18 @@ struct entry {
     uint32_t leases, looks, waiters;
     bool pinned;  /* as the options said, until registry_pin() */
     bool held;    /* the server's start waits for it */
+    bool ordered; /* by an operator: its load needs no waiter */
+    bool stopped; /* loading, and an operator has stopped that */
     bool closing; /* draining without leases: its memory is being freed */
     bool ending;  /* draining past its limit: its engine was asked to end */
     uint64_t last_used_ns, drain_until_ns, load_ns;
     uint64_t loads, unloads, failures;
+    uint64_t ends;                   /* of unloads, and of loads that an operator stopped */
+    enum unload_reason leaves;       /* draining: why */
+    const struct entry *leaves_for;  /* with UNLOAD_MADE_ROOM: for this model; NULL: not known */
+    enum unload_reason unloaded_why; /* likewise, of the last unload */
+    const struct entry *unloaded_for;
+    uint64_t unloaded_ns; /* when that was */
     struct registry_failure failure;
     uint64_t failed_ns;
     struct file_stamp failed_stamp; /* what the files were like that it failed with */
@@ -94,6 +102,8 @@ void *registry_main(void *registry);
  * outside as well, for a state has changed. */
 void registry_wake(struct registry *r);
 void registry_tell(struct registry *r);
+/* Under the lock: a ready model drains from now on. */
+void registry_drain(struct entry *e, enum unload_reason why, uint64_t now_ns);
 /* Unloads on the calling thread: the entry is closing, and this its one mover. Not under the lock. */
 void registry_unload_now(struct entry *e);
 
@@ -128,6 +138,11 @@ static inline bool registry_hangs(const struct entry *e, uint64_t now_ns)
 static inline bool registry_is_idle(const struct entry *e)
 {
     return e->state == MODEL_READY && e->leases == 0 && e->waiters == 0 && !e->held;
+}
+/* True while its load has a waiter or an order. */
+static inline bool registry_is_wanted(const struct entry *e)
+{
+    return e->waiters > 0 || e->held || e->ordered;
 }
 
 #endif

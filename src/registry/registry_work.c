@@ -180,7 +180,7 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
     if (r->opts.guard)
         return ask_guard(&(struct demand){e, account, bytes, clock_now_ns() + ROOM_WAIT_NS}, why);
     pthread_mutex_lock(&r->room);
-    registry_free_idle(r, domain, bytes);
+    registry_free_idle(r, domain, bytes, e->known.id);
     error = account_set_floor(account, bytes);
     if (error < 0)
         refuse_room(e, account, bytes, registry_idle_bytes(r, domain), why);
@@ -218,20 +218,34 @@ static int load(struct entry *e, struct registry_failure *why)
     return error;
 }
 
+/* Under the lock. An operator has stopped the load: those who wait for it learn that. */
+static void load_stopped(struct entry *e)
+{
+    struct registry_failure *f = &e->failure;
+    e->ends++;
+    e->state = e->waiters > 0 ? MODEL_FAILED : MODEL_UNLOADED;
+    *f = (struct registry_failure){.code = -ECANCELED};
+    err_set(&f->e, f->code, "an administrator stopped its load");
+}
+
 /* Under the lock. */
 static void load_ended(struct entry *e, int error, const struct registry_failure *why, uint64_t took_ns,
                        struct file_stamp stamp)
 {
     uint64_t now_ns = clock_now_ns();
     e->last_used_ns = now_ns;
-    if (error == 0) {
+    if (error == -ECANCELED && e->stopped) {
+        load_stopped(e);
+        e->failed_ns = now_ns;
+        e->failed_stamp = stamp;
+    } else if (error == 0) {
         e->state = MODEL_READY;
         e->ending = e->closing = false;
         e->load_ns = took_ns;
         e->loads++;
     } else if (error == -ECANCELED) {
-        e->state =
-            e->waiters > 0 ? MODEL_LOADING : MODEL_UNLOADED; /* a waiter arrived after it had stopped */
+        /* A waiter may have arrived after it had stopped. */
+        e->state = e->waiters > 0 || e->ordered ? MODEL_LOADING : MODEL_UNLOADED;
     } else if (error == LOAD_AS_BEFORE) {
         e->state = e->recheck ? MODEL_FAILED : MODEL_LOADING; /* the operator came meanwhile */
     } else {
@@ -241,7 +255,11 @@ static void load_ended(struct entry *e, int error, const struct registry_failure
         e->failed_stamp = stamp;
         e->failures++;
     }
-    e->held = e->recheck = e->hang_told = false;
+    if (error == 0 && e->stopped)
+        registry_drain(e, UNLOAD_ADMIN, now_ns); /* it had ended before it saw the order */
+    if (e->state != MODEL_LOADING)
+        e->ordered = false;
+    e->held = e->recheck = e->hang_told = e->stopped = false;
     if (e->registry->stopping && e->state == MODEL_READY)
         engine_stop(e->loaded.engine);
 }
@@ -410,8 +428,8 @@ static void refuse_load(struct entry *e, int error, struct registry_failure *why
 static void start_load(struct entry *e)
 {
     struct registry_failure why = {.code = -EAGAIN};
-    if (e->waiters == 0 && !e->held) {
-        e->state = MODEL_UNLOADED;
+    if (e->stopped || !registry_is_wanted(e)) {
+        load_ended(e, -ECANCELED, &why, 0, (struct file_stamp){0});
         registry_tell(e->registry);
         return;
     }
@@ -477,13 +495,13 @@ static void rest(struct entry *e, uint64_t now_ns)
     int failure = registry_device_is_lost(e, now_ns) ? -ENODEV : engine_failure(e->loaded.engine);
     if (failure == 0 && ttl_end_ns(e) > now_ns)
         return;
+    enum unload_reason why = failure != 0 ? UNLOAD_DEVICE_LOST : UNLOAD_TTL;
     if (failure != 0)
         LOG_WARN("failure_unload", "model=%s error=%d", e->known.id, -failure);
     else
         LOG_INFO("idle_unload", "model=%s idle_s=%llu", e->known.id,
                  (ull)(e->known.options.ttl_ns / NS_PER_S));
-    e->state = MODEL_DRAINING;
-    e->drain_until_ns = now_ns + e->registry->opts.drain_ns;
+    registry_drain(e, why, now_ns);
     registry_tell(e->registry);
     drain(e, now_ns);
 }

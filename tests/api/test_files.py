@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import FAULTY, MODEL, Faulty, Server, all_returned, check_ledger, settled, until
+from conftest import ADMIN_KEY, FAULTY, MODEL, Faulty, Open, Server, all_returned, check_ledger, settled, until
 
 TRUNCATIONS = int(os.environ.get("TRUNCATIONS", 8))
 # Of the bundled model; what a broken one does not have as a file of its own is a link to it.
@@ -169,6 +169,52 @@ def test_a_load_that_hangs_and_goes_on_leaves_nothing(hanging):
         until(lambda: s.load("h0").status_code == 200)  # a busy machine may need longer than --load-timeout
         assert s.stop() == 0
         assert not s.said("event=load_left")
+    finally:
+        kill(s)
+
+
+def test_a_load_that_was_ordered_outlives_its_client(hanging):
+    s = stalling(hanging)
+    try:
+        s.order("stall h0/model-mtp")
+        with Open(s, "/v1/models/h0/load", {}, key=ADMIN_KEY):
+            until(lambda: s.state("h0") == "loading")
+        # Requests that wait for it come and go.
+        with Open(s, "/v1/completions", {"model": "h0", "prompt": [1], "max_tokens": 1}):
+            until(lambda: s.requests("loading"))
+        until(lambda: s.requests("loading") == [])
+        s.says('action="POST /v1/models/h0/load" status=0 result=left')
+        assert s.state("h0") == "loading"
+        s.order("flow")
+        until(lambda: s.state("h0") == "ready")
+        assert s.stop() == 0
+    finally:
+        kill(s)
+
+
+def test_a_load_is_stopped_by_order(hanging):
+    s = stalling(hanging)
+    try:
+        before = settled(s)
+        s.order("stall h0/model-mtp")
+        answers = {}
+        waiting = {name: threading.Thread(target=lambda name=name, work=work: answers.update({name: work()}))
+                   for name, work in {"load": lambda: s.load("h0"), "ask": lambda: s.ask("h0"),
+                                      "stop": lambda: s.http.post("/v1/models/h0/unload")}.items()}
+        for name in ("load", "ask"):
+            waiting[name].start()
+        until(lambda: len(s.requests("loading")) == 2)
+        waiting["stop"].start()
+        s.order("flow")
+        for thread in waiting.values():
+            thread.join()
+        assert answers["stop"].status_code == 200 and answers["stop"].json()["bytes_returned"] == 0
+        for name, status in {"load": 409, "ask": 503}.items():
+            assert answers[name].status_code == status and "administrator stopped its load" in answers[name].text, answers[name].text
+        s.says("event=load_stopped model=h0")
+        all_returned(s, before)
+        assert s.load("h0").status_code == 200
+        assert s.stop() == 0
     finally:
         kill(s)
 

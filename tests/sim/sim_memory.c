@@ -338,8 +338,9 @@ static uint64_t idle_bytes(void *arg, const struct domain *domain)
     return bytes;
 }
 
-static uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes)
+static uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes, const char *name)
 {
+    (void)name;
     struct victim v[VICTIMS_MAX];
     struct account *root = sim.roots[domain_index(domain)];
     (void)arg;

@@ -111,6 +111,7 @@ TEST(a_counter_is_listed_while_it_rose_within_five_minutes)
         struct attention a = {0};
         struct attention_facts f = calm();
         uint64_t now_ns = START;
+        f.lacks_memory = "a-model";
         f.counters[counters[i].counter] = 7; /* from before the start */
         hold(&a, &now_ns, 20, &f);
         f.counters[counters[i].counter] += counters[i].least - 1;
@@ -128,6 +129,25 @@ TEST(a_counter_is_listed_while_it_rose_within_five_minutes)
         hold(&a, &now_ns, 400, &f);
         assert_false(has(&a, counters[i].id));
     }
+}
+
+TEST(a_refused_load_names_its_model_until_that_is_settled)
+{
+    struct attention a = {0};
+    struct attention_facts f = calm();
+    struct attention_item item;
+    uint64_t now_ns = START;
+    hold(&a, &now_ns, 20, &f);
+    f.counters[ATTENTION_LOADS_REFUSED]++;
+    f.lacks_memory = "a-model";
+    hold(&a, &now_ns, 2, &f);
+    assert_true(has(&a, "loads_refused"));
+    for (uint32_t i = 0; i < ATTENTION_ROWS; i++)
+        if (attention_at(&a, i, &item))
+            assert_string_equal(item.model, "a-model");
+    f.lacks_memory = NULL;
+    hold(&a, &now_ns, 1, &f);
+    assert_false(has(&a, "loads_refused"));
 }
 
 TEST_MAIN()

@@ -54,8 +54,9 @@ TEST(a_load_takes_caches_of_all_models_before_an_idle_one)
     machine_close(&m);
 }
 
-static uint64_t free_one_idle(void *arg, const struct domain *domain, uint64_t bytes)
+static uint64_t free_one_idle(void *arg, const struct domain *domain, uint64_t bytes, const char *name)
 {
+    (void)name;
     struct machine *m = arg;
     (void)bytes;
     assert_ptr_equal(domain, domain_machine());
@@ -65,8 +66,9 @@ static uint64_t free_one_idle(void *arg, const struct domain *domain, uint64_t b
     return UNIT_BYTES;
 }
 
-static uint64_t free_no_idle(void *arg, const struct domain *domain, uint64_t bytes)
+static uint64_t free_no_idle(void *arg, const struct domain *domain, uint64_t bytes, const char *name)
 {
+    (void)name;
     struct machine *m = arg;
     (void)bytes;
     assert_ptr_equal(domain, domain_machine());

@@ -26,8 +26,9 @@ static inline uint64_t idle_bytes(void *arg, const struct domain *domain)
     return m->idle && account_domain(m->idle) == domain ? m->idle_bytes : 0;
 }
 
-static inline uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes)
+static inline uint64_t free_idle(void *arg, const struct domain *domain, uint64_t bytes, const char *name)
 {
+    (void)name;
     struct machine *m = arg;
     struct account_numbers root = account_numbers(ledger_root_of(test_ledger(), domain));
     if (idle_bytes(arg, domain) == 0 || root.limit - root.reserved + m->idle_bytes < bytes)
