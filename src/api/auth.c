@@ -56,6 +56,7 @@ bool auth_check(const struct keyring *keys, const struct http_request *r, enum a
     const struct key *user = found.at[KEYRING_MODELS], *admin = found.at[KEYRING_ADMIN],
                      *metrics = found.at[KEYRING_METRICS];
     struct auth a = {.key = user ? user : admin ? admin : metrics};
+    a.unknown = given.len > 0 && !a.key;
     a.tenant = tenant_of(r, a.key);
     a.admin = admin || listener == API_LISTENER_SOCKET;
     a.all_metrics = a.admin || metrics || listener == API_LISTENER_METRICS;

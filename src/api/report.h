@@ -89,7 +89,7 @@ void report_trace(struct api *a, const uint64_t *tenant, uint64_t after, uint32_
 
 /* report_overview.c: what the page shows, in one snapshot. An administrator sees everything; a tenant the
  * models' states and its own requests. */
-void report_overview(struct api *a, bool admin, uint64_t tenant, struct buf *ret);
+void report_overview(struct api *a, const struct auth *who, struct buf *ret);
 
 /* report_history.c. a->figures is there. */
 void report_history(struct api *a, enum history_range range, struct buf *ret);

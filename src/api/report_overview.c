@@ -117,12 +117,14 @@ static void write_memory(struct api *a, uint64_t pending_trim_bytes, struct buf 
     buf_puts(ret, ",\"memory\":{");
     write_owners(&owners, ret);
     footprint_read(&f);
+    uint64_t resident = f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes;
+    int64_t unaccounted = report_unaccounted(a);
     buf_printf(ret,
-               ",\"unaccounted_bytes\":%lld,\"pending_trim_bytes\":%llu,\"resident_bytes\":%llu,"
+               ",\"unaccounted_bytes\":%lld,\"accounted_bytes\":%lld,\"pending_trim_bytes\":%llu,\"resident_"
+               "bytes\":%llu,"
                "\"ram_bytes\":%llu,\"ram_available_bytes\":%llu,\"devices\":[",
-               (long long)report_unaccounted(a), (ull)pending_trim_bytes,
-               (ull)(f.rss_anon_bytes + f.rss_shmem_bytes + f.swap_bytes), (ull)f.ram_bytes,
-               (ull)f.ram_available_bytes);
+               (long long)unaccounted, (long long)resident - (long long)unaccounted, (ull)pending_trim_bytes,
+               (ull)resident, (ull)f.ram_bytes, (ull)f.ram_available_bytes);
     for (uint32_t i = 1; owners_read(a, i, &owners); i++) {
         buf_puts(ret, i > 1 ? ",{" : "{");
         write_owners(&owners, ret);
@@ -169,6 +171,7 @@ static void write_attention(const struct figures *f, struct buf *ret)
         json_write_member(ret, "level", item.level);
         json_write_member(ret, "what", item.what);
         json_write_member(ret, "do", item.remedy);
+        json_write_member(ret, "model", item.model);
         buf_printf(ret, ",\"since\":%.0f}", now_s - (double)(now_ns - item.since_ns) / (double)NS_PER_S);
         first = false;
     }
@@ -193,21 +196,30 @@ static void write_admins(struct api *a, const struct engine_numbers *cache, stru
     buf_printf(ret, ",\"log_last\":%llu", (ull)log_ring_last());
 }
 
-void report_overview(struct api *a, bool admin, uint64_t tenant, struct buf *ret)
+/* Which key was sent, and whether one is needed to use the models. */
+static void write_key(struct api *a, const struct auth *who, struct buf *ret)
+{
+    bool needed = keyring_count(a->opts.keys, KEYRING_MODELS) > 0;
+    buf_printf(ret, ",\"admin\":%s,\"key_unknown\":%s,\"key_needed\":%s", who->admin ? "true" : "false",
+               who->unknown ? "true" : "false", needed ? "true" : "false");
+}
+
+void report_overview(struct api *a, const struct auth *who, struct buf *ret)
 {
     struct engine_numbers cache = {0};
     struct report_requests requests;
-    buf_printf(ret,
-               "{\"version\":\"" PLATEAU_VERSION "\",\"admin\":%s,\"time\":%.3f,\"uptime_seconds\":%.1f,",
-               admin ? "true" : "false", clock_wall_s(),
+    const uint64_t *tenant = who->admin ? NULL : &who->tenant;
+    buf_puts(ret, "{\"version\":\"" PLATEAU_VERSION "\"");
+    write_key(a, who, ret);
+    buf_printf(ret, ",\"time\":%.3f,\"uptime_seconds\":%.1f,", clock_wall_s(),
                (double)(clock_now_ns() - a->started_ns) / (double)NS_PER_S);
     report_state(a, ret);
-    write_models(a, admin, &cache, ret);
+    write_models(a, who->admin, &cache, ret);
     buf_puts(ret, ",\"requests\":");
-    report_requests(a, admin ? NULL : &tenant, REQUESTS_MAX, &requests, ret);
+    report_requests(a, tenant, REQUESTS_MAX, &requests, ret);
     buf_printf(ret, ",\"active_requests\":%u,\"waiting_requests\":%u", requests.active, requests.waiting);
-    buf_printf(ret, ",\"requests_last\":%llu", (ull)trace_last(a->trace, admin ? NULL : &tenant));
-    if (admin)
+    buf_printf(ret, ",\"requests_last\":%llu", (ull)trace_last(a->trace, tenant));
+    if (who->admin)
         write_admins(a, &cache, ret);
     buf_putc(ret, '}');
 }

@@ -174,7 +174,7 @@ static void answer_status(const struct call *c)
 
 static void write_overview(const struct call *c, struct buf *ret)
 {
-    report_overview(c->api, c->auth.admin, c->auth.tenant, ret);
+    report_overview(c->api, &c->auth, ret);
 }
 
 static void answer_overview(const struct call *c)

@@ -2,8 +2,8 @@
  *
  * TRACE_RECORDS of them, in memory of a fixed size (trace_bytes(): at most 160 KiB) of the account `history`.
  * When all are taken, the tenant that has most of them loses its oldest one: the requests of one tenant push
- * out no other's. A request that computed something leaves a record, and one that was refused. Each refusal is
- * a line of the log too. A client beyond its lines of a minute (line_limit.h) leaves neither. Network
+ * out no other's. A request that computed something leaves a record, and one that was refused. Each refusal
+ * is a line of the log too. A client beyond its lines of a minute (line_limit.h) leaves neither. Network
  * thread. */
 #ifndef PLATEAU_API_TRACE_H
 #define PLATEAU_API_TRACE_H

@@ -2,21 +2,44 @@
 // address: the one that the page was opened with loses it at once.
 
 const KEY = "plateau-key";
+let changes = 0;
 
-export function takeKey() {
-  const found = /^#key=([^&]+)/.exec(location.hash);
-  if (!found) return;
-  sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
-  history.replaceState(null, "", location.pathname);
+// Null: the text has a broken escape.
+export function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
 }
 
-export function hasKey() {
-  return sessionStorage.getItem(KEY) !== null;
+// What a server may have as a key; a header could not carry other texts.
+export function isKey(text) {
+  return text !== null && /^[\x21-\x7e]{1,1024}$/.test(text);
+}
+
+// The key in the address, which loses it. Null: none, or a text that is not a key.
+export function keyOfAddress() {
+  const found = /^#key=([^&]*)/.exec(location.hash);
+  if (!found) return null;
+  history.replaceState(null, "", location.pathname);
+  const key = decoded(found[1]);
+  return isKey(key) ? key : null;
+}
+
+export function currentKey() {
+  return sessionStorage.getItem(KEY);
 }
 
 export function setKey(key) {
+  changes += 1;
   if (key) sessionStorage.setItem(KEY, key);
   else sessionStorage.removeItem(KEY);
+}
+
+// How often the key has changed: what was fetched before may be another's.
+export function keyChanges() {
+  return changes;
 }
 
 function headers(body) {

@@ -1,7 +1,7 @@
 // app.js - which page is shown, the key, the colours, and the poll that feeds all of it.
 
-import { get, hasKey, Refusal, setKey, takeKey } from "./api.js";
-import { el, text, toast } from "./dom.js";
+import { currentKey, decoded, get, isKey, keyOfAddress, Refusal, setKey } from "./api.js";
+import { ask, el, text, toast } from "./dom.js";
 import { openChat } from "./chat.js";
 import { openOverview } from "./overview.js";
 
@@ -12,6 +12,16 @@ let calm = 0;      // polls in a row in which nothing moved
 let timer = null;
 let last = null;   // the last overview
 let lostSince = null;
+
+// A link's key is taken where the tab has none. It replaces another one only if its reader wants that: the maker
+// of a link could otherwise have them act with a key of theirs.
+async function takeKey() {
+  const key = keyOfAddress();
+  if (!key || key === currentKey()) return;
+  if (currentKey() && !(await ask("Use the key of this link?", "This tab has another key. With the link's key the page acts as the owner of that one.", "Use it"))) return;
+  setKey(key);
+  if (last) wake();
+}
 
 takeKey();
 const overview = openOverview($("overview"));
@@ -41,11 +51,13 @@ function askForKey(why) {
     el("p", {}, why),
     el("label", { for: "key" }, "API key or admin key"),
     el("div", { class: "row" }, input, el("button", { class: "btn strong" }, "Open")),
-    el("p", { class: "soft" }, "The key stays in this tab and goes to this server only. A server on a terminal prints, ",
-      "when it starts, an address that opens this page as its administrator."));
+    el("p", { class: "soft" }, "The key stays in this tab and goes to this server only. On the server's machine ", el("code", {}, "plateau open"),
+      " opens this page with the admin key."));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    setKey(input.value.trim());
+    const key = input.value.trim();
+    if (isKey(key)) setKey(key);
+    else toast("A key has visible ASCII characters only.", "bad");
     wake();
   });
   gate.replaceChildren(form);
@@ -73,7 +85,7 @@ function route() {
   const open = last !== null && $("gate").hidden;
   $("overview").hidden = !open || isChat;
   $("chat").hidden = !open || !isChat;
-  if (open && isChat) chat.show(last, decodeURIComponent(location.hash.slice(6)));
+  if (open && isChat) chat.show(last, decoded(location.hash.slice(6)));
 }
 addEventListener("hashchange", () => {
   takeKey();
@@ -107,7 +119,7 @@ function show(now) {
 
 function fail(error) {
   if (error instanceof Refusal && error.status === 401) {
-    const had = hasKey();
+    const had = currentKey() !== null;
     setKey(null);
     last = null;
     $("overview").hidden = $("chat").hidden = true;

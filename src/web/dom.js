@@ -79,6 +79,27 @@ export function ask(question, consequence, action) {
   });
 }
 
+// Asks for a line of text. Resolves to it, or to null.
+export function askText(question, value, action) {
+  return new Promise((resolve) => {
+    const before = document.activeElement;
+    const input = el("input", { name: "text", value, maxlength: 200, "aria-label": question, required: true });
+    const dialog = el("dialog", { "aria-label": question }, el("h2", {}, question),
+      el("form", { method: "dialog" }, input, el("div", { class: "row" },
+        el("button", { class: "btn", type: "button", onclick: () => dialog.close("no") }, "Cancel"), el("button", { class: "btn strong", value: "yes" }, action))));
+    dialog.addEventListener("close", () => {
+      resolve(dialog.returnValue === "yes" ? input.value : null);
+      dialog.remove();
+      // The caret went with the line: without this the element that had the focus takes no keys.
+      before?.blur();
+      before?.focus();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    input.select();
+  });
+}
+
 // A long name keeps its beginning and its end; the title has all of it.
 export function shorten(name, most) {
   if (name.length <= most) return name;

@@ -14,7 +14,7 @@ const UNACCOUNTED = 32 << 20; // as the alert has it
 export function openMemory() {
   const used = figure("memory.used_bytes"), limit = figure("memory.limit_bytes"), zero = el("span", {}, "0"), end = el("span", {});
   const bar = el("div", { class: "bar", role: "img" }), aside = el("span", {}), body = el("tbody", {});
-  const devices = el("div", { class: "devices" });
+  const devices = el("div", { class: "devices" }), sum = el("p", { class: "soft sum" });
   const chips = Object.fromEntries([["unaccounted_bytes", "Unaccounted"], ["pending_trim_bytes", "Waiting to go back"], ["resident_bytes", "The system counts"], ["peak_bytes", "Peak"]]
     .map(([name, words]) => [name, { node: figure(`memory.${name}`), words }]));
   const node = el("section", { class: "card memory", id: "memory" }, el("h2", {}, "Memory by owner"),
@@ -22,7 +22,7 @@ export function openMemory() {
     el("div", { class: "scale" }, zero, aside, end),
     el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Owner"), ...["Now", "Peak", "Limit"].map((t) => el("th", { scope: "col", class: t === "Now" ? "n" : "n wide" }, t)))), body),
     devices,
-    el("div", { class: "chips" }, Object.values(chips).map((c) => el("span", {}, `${c.words} `, c.node))));
+    el("div", { class: "chips" }, Object.values(chips).map((c) => el("span", {}, `${c.words} `, c.node))), sum);
 
   // A slice of the bar, and a row of the table, for each part.
   function partsOf(memory) {
@@ -67,7 +67,8 @@ export function openMemory() {
     keyed(body, parts, (p) => p.key, makeRow, updateRow);
     for (const [name, chip] of Object.entries(chips)) setFigure(chip.node, m[name], bytes(m[name]));
     chips.unaccounted_bytes.node.dataset.level = Math.abs(m.unaccounted_bytes) > UNACCOUNTED ? "warn" : "ok";
-    chips.unaccounted_bytes.node.title = "What the system counts, less what the accounts and the heap's allocator hold. Up to 32 MiB either way is no fault";
+    const less = m.unaccounted_bytes < 0, big = Math.abs(m.unaccounted_bytes) > UNACCOUNTED;
+    text(sum, `The system counts ${bytes(m.resident_bytes)}, the accounts and the allocator hold ${bytes(m.accounted_bytes)}: ${bytes(Math.abs(m.unaccounted_bytes))} ${less ? "less" : "more"} is unaccounted. ${big ? "More than 32 MiB is a fault." : "Up to 32 MiB either way is no fault."}`);
     chips.resident_bytes.node.title = "Resident and swapped memory of the process, without mapped files";
     keyed(devices, m.devices, (d) => d.domain, () => el("p", {}), (p, d) => text(p, `${d.domain}: ${bytes(d.used_bytes)} of ${bytes(d.limit_bytes)}, ${bytes(d.reserved_bytes)} reserved`));
   }

@@ -1,5 +1,6 @@
 // overview.js - the dashboard: one sentence, memory, rates, requests, models, caches, log, how to connect.
 
+import { act, changed } from "./act.js";
 import { modelPath, order } from "./api.js";
 import { sparkline } from "./chart.js";
 import { openConnect } from "./connect.js";
@@ -8,35 +9,21 @@ import { bytes, clock, count, plural, rate, seconds } from "./format.js";
 import { openLog } from "./log.js";
 import { openMemory, openTimeline } from "./memory.js";
 import { openPull } from "./pull.js";
+import { openEnded, openRequests } from "./requests.js";
 
-const REQUESTS_SHOWN = 50, MODELS_SHOWN = 12;
-const PHASES = {
-  receiving: "arriving", preparing: "preparing", loading: "waiting for the model", media: "decoding images", queued: "queued",
-  fetching: "fetching from SSD", encoding: "encoding images", prefilling: "reading", decoding: "writing", parked: "parked",
-  paused: "paused: its client does not read", preempted: "preempted", sending: "sending",
-};
+const MODELS_SHOWN = 12;
+const UNLOADED = { admin: "by order", ttl: "was idle", pressure: "memory ran short", device_lost: "its device failed", shutdown: "the server ended" };
 
-export function changed() {
-  document.dispatchEvent(new Event("plateau-changed"));
-}
-
-// Runs an administrator's order and says what came of it.
-export async function act(button, work, words) {
-  button.disabled = true;
-  try {
-    toast(words(await work()));
-  } catch (error) {
-    toast(error.message, "bad");
-  }
-  button.disabled = false;
-  changed();
+function whyUnloaded({ reason, for: other }) {
+  return reason === "made_room" ? `made room for ${other || "another model"}` : UNLOADED[reason] || reason;
 }
 
 // ---- the sentence ----
 
 function openVerdict() {
   const title = el("h1", {}), line = el("p", {}), list = el("ul", { class: "attention" });
-  const node = el("div", { class: "verdict", id: "verdict" }, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, title, line, list));
+  const keyWords = el("span", {}), hint = el("p", { class: "hint", hidden: true }, keyWords, "On the server's machine ", el("code", {}, "plateau open"), " opens this page with the admin key; the button Key takes one by hand.");
+  const node = el("div", { class: "verdict", id: "verdict" }, el("span", { class: "dot", "aria-hidden": "true" }), el("div", {}, title, line, hint, list));
 
   function say(level, words, more) {
     node.dataset.level = level;
@@ -49,6 +36,7 @@ function openVerdict() {
     if (now.status === "loading") return ["busy", "Models are loading"];
     if (now.status === "draining") return ["warn", "The server is ending"];
     if (now.status === "failed") return ["bad", now.reason || "The server has failed"];
+    if (now.key_unknown) return ["bad", "The key of this tab is not one of this server"];
     if (worst) return [worst.level, worst.what];
     if (now.status === "stuck") return ["bad", `${now.model} makes no progress`];
     const failed = now.models.find((m) => m.state === "failed");
@@ -63,9 +51,11 @@ function openVerdict() {
       `${count(now.active_requests)} running, ${count(now.waiting_requests)} waiting`, `up ${seconds(now.uptime_seconds)}`];
     if (!now.admin) facts.push("your own requests");
     say(level, words, facts.join(" · "));
+    hint.hidden = now.admin;
+    text(keyWords, now.key_unknown ? "You see what everyone sees. " : "Memory, all requests, caches and the log need the admin key. ");
     keyed(list, now.attention || [], (a) => a.id, () => el("li", {}), (item, a) => {
       item.dataset.level = a.level;
-      text(item, `${a.what}, since ${clock(a.since)}. ${a.do}`);
+      text(item, `${a.what}${a.model ? `: ${a.model}` : ""}, since ${clock(a.since)}. ${a.do}`);
     });
   }
 
@@ -107,61 +97,13 @@ function openTiles() {
   return { node, show };
 }
 
-// ---- requests ----
-
-function openRequests() {
-  const body = el("tbody", {}), more = el("p", { class: "soft" });
-  const table = el("table", {}, el("thead", {}, el("tr", {},
-    ...["Model", "Who", "Doing"].map((t) => el("th", { scope: "col" }, t)), el("th", { scope: "col" }, "Prompt"),
-    ...["Written", "Memory", "Age"].map((t) => el("th", { scope: "col", class: "n" }, t)), el("th", { scope: "col" }, el("span", { class: "hidden" }, "Stop")))), body);
-  const node = el("section", { class: "card", id: "requests" }, el("h2", {}, "Requests"), table, more);
-
-  function make(request) {
-    const bar = el("i", {}), cells = {};
-    const row = el("tr", { "data-request": request.id });
-    for (const name of ["model", "who", "doing", "prompt", "written", "memory", "age", "stop"])
-      row.append((cells[name] = el("td", { class: ["written", "memory", "age"].includes(name) ? `n ${name}` : name })));
-    cells.words = el("span", { class: "num" });
-    cells.prompt.append(el("span", { class: "progress", "aria-hidden": "true" }, bar), cells.words);
-    const stop = el("button", { type: "button", class: "btn small", title: `DELETE /v1/requests/${request.id}`, "aria-label": `Stop request ${request.id.slice(0, 8)}` }, "Stop");
-    stop.addEventListener("click", () => act(stop, () => order("DELETE", `/v1/requests/${request.id}`), () => "The request was stopped."));
-    cells.stop.append(stop);
-    row.cells_ = { ...cells, bar };
-    return row;
-  }
-
-  function update(row, r) {
-    const c = row.cells_;
-    text(c.model, r.model ? shorten(r.model, 28) : "–");
-    c.model.title = r.model || "";
-    text(c.who, shorten(r.key || r.client, 22));
-    c.who.title = `${r.key || "no key"}, ${r.client}, ${r.route}`;
-    text(c.doing, (PHASES[r.phase] || r.phase) + (r.images ? `, ${plural(r.images, "image", "images")}` : ""));
-    const done = r.phase === "prefilling" ? r.progress : r.tokens > 0 ? 1 : r.progress;
-    c.bar.style.width = `${Math.round(Math.min(1, done) * 100)}%`;
-    text(c.words, r.prompt_tokens ? count(r.prompt_tokens) + (r.cached_tokens ? `, ${Math.round((100 * r.cached_tokens) / r.prompt_tokens)} % found` : "") : "");
-    text(c.written, count(r.tokens));
-    text(c.memory, bytes(r.bytes));
-    text(c.age, r.age_seconds < 60 ? `${Math.floor(r.age_seconds)} s` : seconds(r.age_seconds));
-  }
-
-  function show(now) {
-    keyed(body, now.requests.slice(0, REQUESTS_SHOWN), (r) => r.id, make, update);
-    const left = now.active_requests + now.waiting_requests - Math.min(now.requests.length, REQUESTS_SHOWN);
-    text(more, now.requests.length === 0 ? "No request is under way." : left > 0 ? `and ${count(left)} more` : "");
-    table.hidden = now.requests.length === 0;
-  }
-
-  return { node, show };
-}
-
 // ---- models ----
 
 function openModels() {
   const body = el("tbody", {}), more = el("p", { class: "soft" });
-  const heads = [["Model"], ["State"], ["Holds", "n"], ["Needs at least", "n wide"], ["Context", "n wide"], ["Written", "n wide"], ["Loaded in", "n wide"], ["Tokens", "wide"]];
+  const heads = [["Model"], ["State"], ["Holds", "n"], ["Needs at least", "n wide"], ["Context", "n wide"], ["Written", "n wide"], ["Loaded in", "n wide"], ["Answers", "wide"]];
   const table = el("table", {}, el("thead", {}, el("tr", {}, heads.map(([t, c]) => el("th", { scope: "col", class: c }, t)), el("th", { scope: "col" }, el("span", { class: "hidden" }, "Actions")))), body);
-  const pull = openPull(changed);
+  const pull = openPull(changed), leftAt = new Map(); // when each model was unloaded last
   const node = el("section", { class: "card", id: "models" }, el("h2", {}, "Models"), table, more, pull.node);
 
   async function unload(button, model) {
@@ -179,10 +121,11 @@ function openModels() {
     };
     const load = button("Load", "POST /v1/models/…/load", (b, m) => act(b, () => order("POST", modelPath(m.id, "load")), () => `${m.id} is loaded.`));
     const drop = button("Unload", "POST /v1/models/…/unload", unload);
+    const stop = button("Stop", "POST /v1/models/…/unload", (b, m) => act(b, () => order("POST", modelPath(m.id, "unload")), () => `The load of ${m.id} was stopped.`));
     const pin = button("Pin", "Neither idle time nor other models unload it", (b, m) => act(b, () => order("POST", modelPath(m.id, m.pinned ? "unpin" : "pin")), () => `${m.id} is ${m.pinned ? "no longer pinned" : "pinned"}.`));
     const go = el("a", { class: "btn small", href: `#chat=${encodeURIComponent(model.id)}`, "aria-label": `Try ${model.id}` }, "Try it");
-    row.append(...cells, el("td", { class: "actions" }, go, load, drop, pin));
-    Object.assign(row, { cells_: cells, buttons_: { load, drop, pin, go } });
+    row.append(...cells, el("td", { class: "actions" }, go, load, stop, drop, pin));
+    Object.assign(row, { cells_: cells, buttons_: { load, stop, drop, pin, go } });
     return row;
   }
 
@@ -199,8 +142,11 @@ function openModels() {
     text(c[4], m.max_model_len ? count(m.max_model_len) : "–");
     text(c[5], m.generated_tokens === undefined ? "–" : count(m.generated_tokens));
     text(c[6], m.load_seconds ? seconds(m.load_seconds) : "–");
-    text(c[7], m.exact === undefined ? (m.reason || "") : m.exact ? "the same in any batch and cache" : "fast: may differ between batches");
+    const gone = m.state === "unloaded" && m.unloaded;
+    text(c[7], gone ? whyUnloaded(gone) : m.exact === undefined ? (m.reason || "") : m.exact ? "exact" : "may vary");
+    c[7].title = gone || m.exact === undefined ? "" : m.exact ? "The same tokens in any batch, with and without the cache" : "Faster; tokens may differ between batches";
     b.load.hidden = !row.admin_ || ready || m.state === "loading" || m.state === "draining";
+    b.stop.hidden = !row.admin_ || m.state !== "loading";
     b.drop.hidden = !row.admin_ || !ready;
     b.drop.disabled = Boolean(m.pinned);
     b.pin.hidden = !row.admin_;
@@ -208,7 +154,17 @@ function openModels() {
     b.go.hidden = m.chat === false;
   }
 
+  // A model that another one pushed out says so once, also where its row is not seen.
+  function tellGone(now) {
+    for (const m of now.models) {
+      const at = m.unloaded ? now.time - m.unloaded.seconds : 0, before = leftAt.get(m.id);
+      if (before !== undefined && at > before + 1 && m.unloaded.reason === "made_room") toast(`${m.id} was unloaded: it ${whyUnloaded(m.unloaded)}.`);
+      leftAt.set(m.id, at);
+    }
+  }
+
   function show(now) {
+    tellGone(now);
     keyed(body, now.models.slice(0, MODELS_SHOWN), (m) => m.id, make, (row, m) => {
       row.admin_ = now.admin;
       update(row, m);
@@ -266,17 +222,16 @@ function openCaches() {
 
 export function openOverview(place) {
   const verdict = openVerdict(), memory = openMemory(), tiles = openTiles(), timeline = openTimeline();
-  const requests = openRequests(), models = openModels(), caches = openCaches(), log = openLog(), connect = openConnect();
-  const hint = el("p", { class: "soft hint" }, "Memory, all requests, caches and the log need the admin key: the button Key, or the address that a server on a terminal prints when it starts.");
+  const requests = openRequests(), ended = openEnded(), models = openModels(), caches = openCaches(), log = openLog(), connect = openConnect();
   const adminOnly = [memory.node, tiles.node, timeline.node, caches.node, log.node];
-  place.append(verdict.node, memory.node, tiles.node, timeline.node, requests.node, caches.node, models.node, log.node, connect.node, hint);
+  place.append(verdict.node, memory.node, tiles.node, timeline.node, requests.node, caches.node, ended.node, models.node, log.node, connect.node);
 
   return {
     show(now) {
       for (const node of adminOnly) node.hidden = !now.admin;
-      hint.hidden = now.admin;
       verdict.show(now);
       requests.show(now);
+      ended.show(now);
       models.show(now);
       connect.show(now);
       if (!now.admin) return;

@@ -26,12 +26,16 @@
     X(dom, "dom.js", SCRIPT)                                                                                 \
     X(format, "format.js", SCRIPT)                                                                           \
     X(chart, "chart.js", SCRIPT)                                                                             \
+    X(act, "act.js", SCRIPT)                                                                                 \
+    X(requests, "requests.js", SCRIPT)                                                                       \
     X(pull, "pull.js", SCRIPT)                                                                               \
     X(overview, "overview.js", SCRIPT)                                                                       \
     X(memory, "memory.js", SCRIPT)                                                                           \
     X(log, "log.js", SCRIPT)                                                                                 \
     X(connect, "connect.js", SCRIPT)                                                                         \
     X(markdown, "markdown.js", SCRIPT)                                                                       \
+    X(keep, "keep.js", SCRIPT)                                                                               \
+    X(conversations, "conversations.js", SCRIPT)                                                             \
     X(chat, "chat.js", SCRIPT)
 
 FILES(FILE_OF)

@@ -216,6 +216,35 @@ def test_when_others_take_the_memory_new_work_goes_last(serve):
     until(lambda: lines() == server.status()["memory_pressure"]["changes"] >= 6, every=0.1)
 
 
+def test_a_model_that_makes_room_says_for_which(serve):
+    server, floors = fitting(serve, ["a"], 2 * MIB)
+    assert server.http.post("/v1/models/b/load").status_code == 200
+    server.says("event=model_unloaded model=a reason=made_room for=b ")
+
+    def told():
+        """the overview says why"""
+        models = {m["id"]: m for m in server.http.get("/api/overview").json()["models"]}
+        return "unloaded" in models["a"] and models["a"]["unloaded"]
+
+    unloaded = until(told)
+    assert (unloaded["reason"], unloaded["for"]) == ("made_room", "b") and unloaded["seconds"] < 300
+    server.unload("b")
+    server.says("event=model_unloaded model=b reason=admin for=- ")
+
+
+def test_a_refused_load_names_its_model_until_it_loads(serve):
+    server, floors = fitting(serve, ["a"], 2 * MIB)
+    refusals = lambda: [x["model"] for x in server.http.get("/api/overview").json()["attention"] if x["id"] == "loads_refused"]
+    assert server.http.post("/v1/models/a/pin").status_code == 200
+    # The first second sets the base of the counters.
+    until(lambda: server.http.get("/api/overview").json()["uptime_seconds"] > 2)
+    assert server.http.post("/v1/models/b/load").status_code == 507
+    until(lambda: refusals() == ["b"])
+    assert server.http.post("/v1/models/a/unpin").status_code == 200
+    assert server.http.post("/v1/models/b/load").status_code == 200
+    until(lambda: refusals() == [])
+
+
 def test_a_server_ends_well_though_the_system_takes_nothing_back(serve):
     server = serve()
     for model in Models.names:

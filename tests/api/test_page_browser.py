@@ -182,6 +182,160 @@ def test_a_chat_answers(page):
     assert "list directory contents" in page.js("return document.querySelector('.message.assistant .body').textContent")
 
 
+def test_ended_and_refused_requests_are_a_table_that_opens(page):
+    page.js("location.hash = '#'")
+    page.server.complete("What does ls do?", max_tokens=4, ignore_eos=True)
+    reply = page.server.complete("a", temperature="<b>hot</b>")
+    row = lambda words: page.js("return [...document.querySelectorAll('#ended tbody tr')].findIndex((r) => r.textContent.includes(arguments[0]))", words)
+    until(lambda: row("400 invalid_value") >= 0)
+    page.js("document.querySelectorAll('#ended tbody tr')[arguments[0]].querySelector('button').click()", row("400 invalid_value"))
+    opened = page.js("return document.querySelector('#ended .detail').textContent")
+    assert reply.json()["error"]["message"] in opened and reply.headers["x-request-id"] in opened
+    page.js("document.querySelectorAll('#ended tbody tr')[arguments[0]].querySelector('button').click()", row("cut at max tokens"))
+    until(lambda: page.js("return [...document.querySelectorAll('#ended .detail')].some((r) => r.textContent.includes('Prompt read'))"))
+
+
+def test_the_lines_to_paste_fit_the_server(page):
+    page.js("location.hash = '#'")
+    lines = {}
+    for name in ("Claude Code", "Codex"):
+        page.js("[...document.querySelectorAll('#connect .segments button')].find((b) => b.textContent === arguments[0]).click()", name)
+        lines[name] = page.js("return document.querySelector('#connect code').textContent")
+    window = page.server.http.get("/v1/models/canary").json()["max_model_len"]
+    assert "ANTHROPIC_AUTH_TOKEN=none " in lines["Claude Code"] and f"CLAUDE_CODE_MAX_CONTEXT_TOKENS={window} " in lines["Claude Code"]
+    assert f"model_context_window = {window}\n" in lines["Codex"]
+
+
+def messages(page):
+    return page.js("return [...document.querySelectorAll('.message .body')].map((m) => m.textContent)")
+
+
+def titles(page):
+    return page.js("return [...document.querySelectorAll('.conversations .title')].map((t) => t.textContent)")
+
+
+def press(page, scope, words):
+    """Presses the button with these words."""
+    page.js("[...document.querySelectorAll(`${arguments[0]} button`)].find((b) => b.textContent === arguments[1] && b.getClientRects().length).click()", scope, words)
+
+
+def said(page, text):
+    count = len(messages(page))
+    page.type("#chat-input", text)
+    until(lambda: len(messages(page)) == count + 2)
+    until(lambda: page.js("return [...document.querySelectorAll('.message.assistant')].at(-1).dataset.over") == "true")
+    until(lambda: page.js("return document.querySelector('.conversations [data-current=true]') !== null"))
+
+
+def test_conversations_are_kept_in_the_browser(served):
+    with contextlib.closing(Page(served, f"#key={ADMIN_KEY}")) as page:
+        until(lambda: page.connection() == "ok")
+        page.js("location.hash = '#chat'")
+        until(lambda: page.js("return document.getElementById('chat-input').getClientRects().length"))
+        said(page, "What does ls do?")
+        said(page, "What does mkdir do?")
+        before = messages(page)
+        press(page, ".chats", "New")
+        assert messages(page) == []
+        said(page, "Who are you?")
+        until(lambda: titles(page) == ["Who are you?", "What does ls do?"])
+        page.driver.refresh()
+        until(lambda: messages(page)[:1] == ["Who are you?"])
+        # Search finds words of the answers; a conversation opens; it has another name.
+        page.js("const s = document.getElementById('chat-search'); s.value = 'MKDIR'; s.dispatchEvent(new Event('input'))")
+        until(lambda: titles(page) == ["What does ls do?"])
+        press(page, ".conversations", "What does ls do?")
+        until(lambda: messages(page) == before)
+        press(page, ".conversations", "Rename")
+        page.js("document.querySelector('dialog input').value = '<b>files</b>'")
+        press(page, "dialog", "Rename")
+        page.js("const s = document.getElementById('chat-search'); s.value = ''; s.dispatchEvent(new Event('input'))")
+        until(lambda: titles(page) == ["Who are you?", "<b>files</b>"])
+        said(page, "What does cat do?")
+        until(lambda: titles(page) == ["<b>files</b>", "Who are you?"])
+        assert page.js("return document.querySelectorAll('.conversations b').length") == 0
+        # Exports hold all messages.
+        page.js("window.made = []; URL.createObjectURL = (blob) => { blob.text().then((t) => made.push(t)); return 'blob:' }")
+        press(page, ".chats", "JSON")
+        until(lambda: page.js("return made.length") == 1)
+        made = json.loads(page.js("return made[0]"))
+        assert made["title"] == "<b>files</b>" and [m["role"] for m in made["messages"]] == ["user", "assistant"] * 3
+        press(page, ".chats", "Markdown")
+        until(lambda: page.js("return made.length") == 2)
+        assert page.js("return made[1]").startswith("# <b>files</b>\n\n## You\n\nWhat does ls do?\n")
+        press(page, ".conversations", "Delete")
+        press(page, "dialog", "Delete")
+        until(lambda: titles(page) == ["Who are you?"] and messages(page) == [])
+        press(page, ".chats", "Delete all")
+        press(page, "dialog", "Delete all")
+        until(lambda: titles(page) == [])
+        page.driver.refresh()
+        until(lambda: page.connection() == "ok")
+        assert titles(page) == messages(page) == []
+        assert {a for a in page.addresses() if not a.startswith((served.url + "/", "data:", "blob:"))} == set()
+
+
+def test_old_conversations_make_room(page):
+    gone, left = page.driver.execute_async_script("""
+        const done = arguments[0];
+        import('/web/keep.js').then(async ({ put, list, dropAll }) => {
+            await dropAll();
+            const of = (i, url) => ({ id: `c${i}`, title: `t${i}`, model: 'm', system: '', messages: [{ id: 'a', role: 'user', text: 'x', images: url ? [{ name: 'p', url }] : [] }] });
+            let gone = [];
+            for (let i = 0; i < 203; i++) gone = [...gone, ...await put(of(i))];
+            const large = 'data:,' + 'x'.repeat(15 << 20);
+            for (let i = 0; i < 6; i++) await put(of(1000 + i, large));
+            await put(of(2000, large + large));
+            const left = (await list()).map((h) => [h.id, h.bytes]);
+            await dropAll();
+            done([gone, left]);
+        });""")
+    assert gone == ["t0", "t1", "t2"]
+    assert sum(size for _, size in left) <= 64 << 20 and left[0][0] == "c2000" and left[0][1] < 1000
+    assert [name for name, size in left if size > 1 << 20] == ["c1005", "c1004", "c1003", "c1002"]
+
+
+def test_a_text_file_is_part_of_the_message(served):
+    with contextlib.closing(Page(served)) as page:
+        until(lambda: page.connection() == "ok")
+        page.js("location.hash = '#chat'")
+        until(lambda: page.js("return document.getElementById('chat-input').getClientRects().length"))
+        page.js("""window.sent = []; const before = window.fetch;
+            window.fetch = (path, options) => { if (options?.body) sent.push(options.body); return before(path, options); };
+            const pick = (name, type, parts) => { const t = new DataTransfer(); t.items.add(new File(parts, name, { type }));
+                const input = document.querySelector('.composer input[type=file]'); input.files = t.files; input.dispatchEvent(new Event('change')); };
+            pick('a.c', 'text/x-c', ['int a; // ```']); pick('b.bin', '', [new Uint8Array([0, 1, 2])]);""")
+        until(lambda: "neither a text" in page.js("return document.getElementById('toast').textContent"))
+        until(lambda: page.js("return document.querySelectorAll('.composer .chip').length") == 1)
+        said(page, "What is this?")
+        [body] = [json.loads(b) for b in page.js("return sent") if "messages" in b]
+        assert body["messages"][0]["content"] == "a.c:\n````\nint a; // ```\n````\n\nWhat is this?"
+
+
+def test_a_link_does_not_replace_a_key(served):
+    key = lambda page: page.js("return sessionStorage.getItem('plateau-key')")
+    with contextlib.closing(Page(served)) as page:
+        until(lambda: page.connection() == "ok")
+        for fragment in ("#key=sk-other", "#key=%zz", "#key=a%0d%0ab", "#key=%E2%82%AC", "#key=", "#chat=%zz", "#chat=%"):
+            page.js("location.hash = arguments[0]", fragment)
+            until(lambda: "key=" not in page.driver.current_url)
+            assert key(page) == ADMIN_KEY, fragment
+        until(lambda: page.js("return document.querySelectorAll('dialog').length") == 1)
+        press(page, "dialog", "Cancel")
+        assert key(page) == ADMIN_KEY
+        page.js("location.hash = '#key=sk-other'")
+        until(lambda: page.js("return document.querySelectorAll('dialog').length") == 1)
+        press(page, "dialog", "Use it")
+        until(lambda: key(page) == "sk-other")
+        # It is not one of this server: the page says so at its top, and how to get in.
+        until(lambda: "not one of this server" in page.js("return document.querySelector('#verdict h1').textContent"))
+        assert "plateau open" in page.js("return document.getElementById('verdict').textContent")
+        page.driver.get(served.url + "/#key=%zz")
+        page.driver.refresh()
+        until(lambda: page.connection() == "ok")
+        assert [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"] == []
+
+
 def test_nothing_went_elsewhere_and_the_console_is_empty(page):
     assert [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"] == []
     assert {a for a in page.addresses() if not a.startswith((page.server.url + "/", "data:", "blob:"))} == set()

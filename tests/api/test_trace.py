@@ -1,4 +1,4 @@
-"""Each request leaves a trace: a line of the log, and a record among the last ones, for those who may see it."""
+"""Each request leaves a trace: a line of the log, and a record that its tenant and administrators see."""
 
 import re
 import socket
