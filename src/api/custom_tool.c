@@ -8,6 +8,7 @@
 #include "gen/json_depth.h"
 #include "grammar/choice.h"
 #include "grammar/lark.h"
+#include "text/json_stream.h"
 
 #define PATTERN_BYTES_MAX ((size_t)4 << 10)
 #define LARK_BYTES_MAX    ((size_t)16 << 10)
@@ -109,16 +110,41 @@ json_t *custom_tool_arguments(json_t *input)
     return json_pack("{sO}", "input", input);
 }
 
-void custom_tool_input(struct request_memory *memory, struct slice arguments, struct buf *ret)
+static json_t *read_object(struct request_memory *memory, struct slice text)
 {
     json_error_t e;
-    json_t *object = json_depth_within(arguments, INPUT_DEPTH_MAX) && arguments.len > 0
-                         ? request_memory_parse(memory, arguments.ptr, arguments.len, &e)
-                         : NULL;
+    return text.len > 0 && json_depth_within(text, INPUT_DEPTH_MAX)
+               ? request_memory_parse(memory, text.ptr, text.len, &e)
+               : NULL;
+}
+
+/* Arguments that were cut, read as if they were closed there: the input is a text, and half of one is its
+ * head. NULL: they are not JSON even so, or no memory. */
+static json_t *read_cut(struct request_memory *memory, struct slice arguments)
+{
+    struct charge charge = request_memory_charge(memory);
+    struct json_stream s;
+    struct buf text;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    json_stream_init(&s, SIZE_MAX / 4, &charge);
+    json_stream_feed(&s, arguments, &text);
+    json_stream_close(&s, &text);
+    json_t *ret = s.held.error || text.error || s.broken ? NULL : read_object(memory, buf_slice(&text));
+    json_stream_done(&s);
+    buf_done(&text);
+    return ret;
+}
+
+void custom_tool_input(struct request_memory *memory, struct slice arguments, struct buf *ret)
+{
+    json_t *object = read_object(memory, arguments);
+    bool cut = !object;
+    if (cut)
+        object = read_cut(memory, arguments);
     const json_t *input = json_object_get(object, "input");
     if (json_is_string(input))
         buf_put(ret, json_string_value(input), json_string_length(input));
-    else
+    else if (!cut || json_object_size(object) > 0 || !object)
         buf_put_slice(ret, arguments);
     json_decref(object);
 }

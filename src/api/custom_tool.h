@@ -21,7 +21,8 @@ json_t *custom_tool_schema(struct request *r, struct request_memory *memory, con
                            const struct custom_format *format);
 /* The function's arguments in an earlier call with this input, a new reference. NULL: no memory. */
 json_t *custom_tool_arguments(json_t *input);
-/* Appends the text that the model wrote as `input`; arguments that have none stand for themselves. */
+/* Appends the text that the model wrote as `input`, or its head where the arguments were cut; arguments that
+ * have none stand for themselves. */
 void custom_tool_input(struct request_memory *memory, struct slice arguments, struct buf *ret);
 
 #endif

@@ -12,6 +12,7 @@
 struct own {
     enum piece_kind open; /* kind of the block that is open in the stream */
     uint32_t blocks;      /* begun until now */
+    bool has_input;       /* the open block, a call, has bytes of its arguments */
     struct messages_signature signature;
 };
 
@@ -83,6 +84,20 @@ static void write_thinking(struct reply *r, struct buf *ret)
     buf_printf(ret, ",\"signature\":\"%s\"}", signature);
 }
 
+/* An input is an object: one that was cut has its open text inside, in the form in which Anthropic's
+ * documentation has clients return such a text. No tool takes it for its arguments. */
+static void write_input(const struct reply *r, struct buf *ret)
+{
+    struct slice text = buf_slice(&r->arguments);
+    if (!r->choice->call_cut) {
+        buf_put_slice(ret, text.len ? text : SLICE("{}"));
+        return;
+    }
+    buf_puts(ret, "{\"INVALID_JSON\":");
+    json_write_string(ret, text);
+    buf_putc(ret, '}');
+}
+
 /* The collected block goes to the items. */
 static void write_block(struct reply *r)
 {
@@ -106,7 +121,7 @@ static void write_block(struct reply *r)
         break;
     case PIECE_CALL:
         write_call_head(r, ret);
-        buf_put_slice(ret, r->arguments.len ? buf_slice(&r->arguments) : SLICE("{}"));
+        write_input(r, ret);
         buf_putc(ret, '}');
         break;
     }
@@ -200,6 +215,7 @@ static void open_block(struct reply *r)
     struct own *own = r->own;
     struct buf *out = &r->exchange->out;
     own->open = r->pending;
+    own->has_input = false;
     event_begin(r->exchange, "content_block_start");
     buf_printf(out, ",\"index\":%u,\"content_block\":", own->blocks++);
     if (r->pending == PIECE_REASONING) {
@@ -243,14 +259,27 @@ static void flush(struct reply *r)
         put_delta(r, "text_delta", "text", &r->content);
         break;
     case PIECE_CALL:
+        own->has_input |= r->arguments.len > 0;
         put_delta(r, "input_json_delta", "partial_json", &r->arguments);
         break;
     }
 }
 
+/* Clients take no bytes for {}: a call that was cut before its arguments has the first one. */
+static void open_input(struct reply *r)
+{
+    struct own *own = r->own;
+    if (own->open != PIECE_CALL || own->has_input || !r->choice->call_cut)
+        return;
+    delta_begin(r, "input_json_delta");
+    buf_puts(&r->exchange->out, "\"partial_json\":\"{\"");
+    delta_end(r);
+}
+
 static void finish(struct reply *r)
 {
     struct exchange *x = r->exchange;
+    open_input(r);
     close_block(r);
     event_begin(x, "message_delta");
     buf_puts(&x->out, ",\"delta\":{");

@@ -129,7 +129,7 @@ static const char *finish_reason(const struct choice *c)
 {
     switch (c->finish.reason) {
     case FINISH_STOP:
-        return c->call_count > 0 ? "tool_calls" : "stop";
+        return c->call_count > 0 && !c->call_cut ? "tool_calls" : "stop";
     case FINISH_LENGTH:
         return "length";
     default:

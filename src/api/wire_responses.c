@@ -447,11 +447,11 @@ static void close_item(struct reply *r)
     own->open = PIECE_NONE;
 }
 
-/* The last item of a reply that ended by its length is not whole. */
+/* The last item of a reply that ended by its length is not whole, unless it is a call that was. */
 static void close_last(struct reply *r)
 {
     struct own *own = r->own;
-    own->cut = stage_of(r) == STAGE_INCOMPLETE;
+    own->cut = own->open == PIECE_CALL ? r->choice->call_cut : stage_of(r) == STAGE_INCOMPLETE;
     close_item(r);
 }
 

@@ -106,6 +106,7 @@ static void on_event(void *arg, const struct chat_event *event)
         return;
     if (event->kind == CHAT_TOOL_BEGIN)
         c->call_count = event->index + 1;
+    c->call_cut = event->kind == CHAT_TOOL_END && event->cut;
     put(c, &(struct part){
                .kind = kinds[event->kind], .text = event->text, .call_index = event->index, .id = event->id});
 }

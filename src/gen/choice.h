@@ -63,6 +63,7 @@ struct choice {
     bool in_reasoning;
     uint32_t reasoning_tokens;
     uint32_t call_count;
+    bool call_cut; /* the output was cut inside the last call, whose arguments stay open */
 
     bool over;
     struct stream_finish finish;

@@ -6,9 +6,10 @@
  * at a time.
  *
  * Arguments come in pieces of at most CHAT_PIECE_BYTES_MAX bytes: JSON and strings while the model writes
- * them, other tagged values when they are complete. When the output ends inside a call, its complete
- * parameters stay, a string that has begun is closed, and so is the object. Arguments that are no JSON
- * are passed on as written. */
+ * them, other tagged values when they are complete. When the model ends its output inside a call, its
+ * complete parameters stay, a string that has begun is closed, and so is the object. When a limit or a stop
+ * string cuts the output there, nothing is closed: half a text must not look whole. Arguments that are not
+ * JSON are passed on as written. */
 #ifndef PLATEAU_TEXT_CHAT_FORMAT_H
 #define PLATEAU_TEXT_CHAT_FORMAT_H
 
@@ -27,7 +28,7 @@ enum chat_event_kind {
     CHAT_TOOL_BEGIN,     /* text: the function's name; index: 0, 1, ... */
     CHAT_TOOL_ARGUMENTS, /* text: the next piece of the arguments' JSON object; the pieces of a call
                             concatenate to it */
-    CHAT_TOOL_END        /* the call is complete */
+    CHAT_TOOL_END        /* the call is over */
 };
 
 struct chat_event {
@@ -35,6 +36,7 @@ struct chat_event {
     uint32_t index;
     struct slice text; /* valid during the call of the sink */
     struct slice id;   /* of CHAT_TOOL_BEGIN: the id that the model gave the call; empty: none */
+    bool cut;          /* of CHAT_TOOL_END: the output was cut inside the call, whose arguments stay open */
 };
 
 typedef void chat_sink_fn(void *arg, const struct chat_event *event);
@@ -69,8 +71,8 @@ int chat_parser_push_special(struct chat_parser *p, uint32_t index);
 /* How an output ends: `cut` by a limit or a stop string, or by the model. */
 enum chat_end { CHAT_END_BY_MODEL, CHAT_END_CUT };
 /* The output is over: emits the text held back; an unfinished call's complete parameters are kept and its
- * object closed. Of an output that was cut, the head of a marker and a call without its whole name are
- * dropped; they are markup, and no text. */
+ * object closed. Of an output that was cut, the arguments stay open; the head of a marker and a call without
+ * its whole name are dropped, because they are markup and not text. */
 int chat_parser_finish(struct chat_parser *p, enum chat_end end);
 /* The next text is reasoning. */
 bool chat_parser_reasons(const struct chat_parser *p);

@@ -460,6 +460,10 @@ int chat_parser_push_special(struct chat_parser *p, uint32_t index)
 /* The call that the output ends in. */
 static void finish_call(struct chat_parser *p)
 {
+    if (p->cut) {
+        chat_cut_call(p);
+        return;
+    }
     switch (p->opts.syntax->arguments) {
     case CHAT_JSON:
         chat_finish_json(p);

@@ -243,15 +243,19 @@ int chat_parser_error(const struct chat_parser *p)
 }
 
 /* Nothing follows a failure: an event would lack bytes. A model may write an empty name. */
+static void say_event(struct chat_parser *p, struct chat_event event)
+{
+    event.index = event.kind == CHAT_REASONING || event.kind == CHAT_CONTENT ? 0 : p->calls - 1;
+    if (event.kind == CHAT_TOOL_BEGIN)
+        event.id = buf_slice(&p->id);
+    bool of_call = event.kind == CHAT_TOOL_BEGIN || event.kind == CHAT_TOOL_END;
+    if ((event.text.len > 0 || of_call) && !chat_parser_error(p))
+        p->opts.sink(p->opts.sink_arg, &event);
+}
+
 static void say(struct chat_parser *p, enum chat_event_kind kind, struct slice text)
 {
-    uint32_t index = kind == CHAT_REASONING || kind == CHAT_CONTENT ? 0 : p->calls - 1;
-    struct chat_event event = {.kind = kind, .index = index, .text = text};
-    if (kind == CHAT_TOOL_BEGIN)
-        event.id = buf_slice(&p->id);
-    bool of_call = kind == CHAT_TOOL_BEGIN || kind == CHAT_TOOL_END;
-    if ((text.len > 0 || of_call) && !chat_parser_error(p))
-        p->opts.sink(p->opts.sink_arg, &event);
+    say_event(p, (struct chat_event){.kind = kind, .text = text});
 }
 
 void chat_emit(struct chat_parser *p, enum chat_event_kind kind, struct slice text)
@@ -314,14 +318,25 @@ void chat_begin_call(struct chat_parser *p)
     chat_emit(p, CHAT_TOOL_BEGIN, buf_slice(&p->name));
 }
 
-void chat_end_call(struct chat_parser *p)
+static void end_call(struct chat_parser *p, bool cut)
 {
     ASSERT(p->in_call);
-    chat_emit(p, CHAT_TOOL_END, SLICE(""));
+    say_event(p, (struct chat_event){.kind = CHAT_TOOL_END, .cut = cut});
     p->in_call = false;
     p->at_start = false;
     p->after_call = true;
     p->state = CHAT_AT_AFTER;
+}
+
+void chat_end_call(struct chat_parser *p)
+{
+    end_call(p, false);
+}
+
+void chat_cut_call(struct chat_parser *p)
+{
+    ASSERT(p->over && p->cut);
+    end_call(p, true);
 }
 
 void chat_to_text(struct chat_parser *p)

@@ -156,6 +156,10 @@ void chat_finish_literal(struct chat_parser *p)
         }
         return;
     }
+    if (p->cut) {
+        chat_cut_call(p);
+        return;
+    }
     buf_clear(&p->json);
     chat_literal_close(&p->literal, &p->json);
     chat_emit_arguments(p, buf_slice(&p->json));

@@ -384,6 +384,10 @@ void chat_finish_object(struct chat_parser *p)
         }
         return;
     }
+    if (p->cut && (o->state == CHAT_OBJECT_ARGUMENTS || !o->has_arguments)) {
+        chat_cut_call(p);
+        return;
+    }
     if (o->state == CHAT_OBJECT_ARGUMENTS) {
         buf_clear(&p->json);
         if (p->value_begun)

@@ -133,6 +133,8 @@ void chat_begin_call(struct chat_parser *p);
 /* Arguments, in pieces; special tokens become the content of a JSON string. */
 void chat_emit_arguments(struct chat_parser *p, struct slice text);
 void chat_end_call(struct chat_parser *p);
+/* The output is cut inside the call. */
+void chat_cut_call(struct chat_parser *p);
 /* The state after a section. */
 void chat_to_text(struct chat_parser *p);
 /* Reads the JSON value at p->stream on, up to a marker when it is broken; certain bytes go to

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from conftest import ANSWER_S, anthropic, openai
+from conftest import ANSWER_S, anthropic, events, openai
 
 SCHEMA = {"type": "object", "properties": {
     "path": {"type": "string", "pattern": "^/[a-z]{1,8}$"},
@@ -203,3 +203,67 @@ def test_a_call_that_is_cut_is_no_text(server):
             "store": False}).json()
         assert flat["status"] == "incomplete" and [o["type"] for o in flat["output"]] in ([], ["function_call"])
     assert 0 < named_call < 26, "the limit has to fall before and behind the name"
+
+
+TEXT = {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}, "required": ["path", "content"],
+        "additionalProperties": False}
+
+
+def is_open(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(text)
+    return True
+
+
+@pytest.mark.parametrize("limit", [13, 20, 38])
+def test_arguments_that_are_cut_stay_open(server, limit):
+    """Neither a strict grammar nor a writer closes them: an agent must not write half a file."""
+    ask = {"messages": ASK, "temperature": 0, "max_tokens": limit}
+    chats = {**ask, "tools": [chat_tool("write", TEXT, strict=True)], "tool_choice": "required"}
+    (choice,) = server.post("/v1/chat/completions", **chats).json()["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    text = call["function"]["arguments"]
+    assert choice["finish_reason"] == "length" and is_open(text) and text.startswith("{")
+    found = events(server.post("/v1/chat/completions", stream=True, **chats).text)
+    pieces = [c["function"].get("arguments", "") for e in found[:-1] for c in e["choices"][0]["delta"].get("tool_calls", [])]
+    assert "".join(pieces) == text
+
+    claude = {**ask, "tools": [{"name": "write", "strict": True, "input_schema": TEXT}], "tool_choice": {"type": "any"}}
+    (block,) = server.post("/v1/messages", **claude).json()["content"]
+    assert block["input"] == {"INVALID_JSON": text}
+    found = server.post("/v1/messages", stream=True, **claude).text
+    deltas = [json.loads(line[6:]).get("delta", {}) for line in found.splitlines() if line.startswith("data: ")]
+    assert "".join(d.get("partial_json", "") for d in deltas) == text
+
+    flat = {"input": ASK, "temperature": 0, "max_output_tokens": limit, "store": False, "tool_choice": "required",
+            "tools": [{"type": "function", "name": "write", "strict": True, "parameters": TEXT}]}
+    (item,) = server.post("/v1/responses", **flat).json()["output"]
+    assert item["arguments"] == text and item["status"] == "incomplete"
+    *_, last = events(server.post("/v1/responses", stream=True, **flat).text)
+    assert last["type"] == "response.incomplete" and last["response"]["output"][0]["arguments"] == text
+
+    # The conversation goes on.
+    history = [*ASK, choice["message"], {"role": "tool", "tool_call_id": call["id"], "content": "not JSON"}]
+    assert server.post("/v1/chat/completions", **{**chats, "messages": history, "tool_choice": "auto"}).status_code == 200
+    flat["input"] = [*ASK, item, {"type": "function_call_output", "call_id": item["call_id"], "output": "not JSON"}]
+    assert server.post("/v1/responses", **{**flat, "tool_choice": "auto"}).status_code == 200
+
+
+def test_a_stop_string_leaves_arguments_open(server):
+    body = {"messages": ASK, "temperature": 0, "max_tokens": 60, "tools": [chat_tool("write", TEXT, strict=True)], "tool_choice": "required"}
+    whole = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]
+    stop = whole.split('"path": "')[1].split()[1]
+    (choice,) = server.post("/v1/chat/completions", stop=stop, **body).json()["choices"]
+    assert choice["finish_reason"] == "stop" and is_open(choice["message"]["tool_calls"][0]["function"]["arguments"])
+
+
+@pytest.mark.parametrize("limit", [13, 18, 22])
+def test_the_input_of_a_custom_tool_is_cut_as_text(server, limit):
+    ask = {"temperature": 0, "tool_choice": "required"}
+    flat = {**ask, "input": ASK, "store": False, "tools": [{"type": "custom", "name": "shell"}]}
+    (item,) = server.post("/v1/responses", max_output_tokens=limit, **flat).json()["output"]
+    longer = server.post("/v1/responses", max_output_tokens=limit + 9, **flat).json()["output"][0]["input"]
+    assert item["status"] == "incomplete" and longer.startswith(item["input"]) and "input" not in item["input"]
+    chats = {**ask, "messages": ASK, "max_tokens": limit, "tools": [{"type": "custom", "custom": {"name": "shell"}}]}
+    (choice,) = server.post("/v1/chat/completions", **chats).json()["choices"]
+    assert choice["finish_reason"] == "length" and choice["message"]["tool_calls"][0]["custom"]["input"] == item["input"]

@@ -69,8 +69,9 @@ static int run(struct slice text, size_t piece, struct chat_parser_opts opts, en
 {
     struct chat_parser *p = NULL;
     enum chat_arguments encoding = opts.syntax->arguments;
-    *ret = (struct told){
-        .kind = -1, .json = encoding == CHAT_TAGGED || encoding == CHAT_PYTHON || encoding == CHAT_BRACED};
+    *ret = (struct told){.kind = -1,
+                         .json = end != CHAT_END_CUT && (encoding == CHAT_TAGGED || encoding == CHAT_PYTHON ||
+                                                         encoding == CHAT_BRACED)};
     buf_init(&ret->all, 1 << 20, NULL);
     buf_init(&ret->arguments, 1 << 20, NULL);
     opts.sink = tell;

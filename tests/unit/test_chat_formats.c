@@ -180,6 +180,7 @@ struct record {
     int last;
     bool in_call;
     size_t longest;
+    uint32_t cuts; /* calls whose arguments stay open */
 };
 
 static void record_event(void *arg, const struct chat_event *event)
@@ -202,9 +203,11 @@ static void record_event(void *arg, const struct chat_event *event)
         buf_put_slice(&r->arguments, event->text);
     } else if (event->kind == CHAT_TOOL_END) {
         json_t *v = json_loadb(r->arguments.ptr, r->arguments.len, 0, NULL);
-        if (!json_is_object(v))
-            fail_msg("arguments are no object: %.*s", SLICE_ARGS(buf_slice(&r->arguments)));
+        if (json_is_object(v) == event->cut)
+            fail_msg("arguments are%s an object: %.*s", event->cut ? "" : " not",
+                     SLICE_ARGS(buf_slice(&r->arguments)));
         json_decref(v);
+        r->cuts += event->cut;
         r->in_call = false;
     }
     if (event->kind != CHAT_TOOL_END)
@@ -254,6 +257,8 @@ static void push(struct chat_parser *p, const struct chat_syntax *s, struct slic
     }
 }
 
+static uint32_t cuts; /* of the last text that was parsed */
+
 /* The events of the text in pieces of `piece` bytes; the caller frees them. */
 static char *parse_to(const struct chat_syntax *s, struct slice text, size_t piece, bool tools, bool whole,
                       enum chat_end end)
@@ -276,6 +281,7 @@ static char *parse_to(const struct chat_syntax *s, struct slice text, size_t pie
     chat_parser_free(p);
     json_decref(schema);
     assert_false(record.in_call);
+    cuts = record.cuts;
     if (whole)
         assert_true(record.longest <= CHAT_PIECE_BYTES_MAX);
     buf_putc(&record.text, 0);
@@ -321,6 +327,45 @@ TEST(cut_anywhere_a_call_is_whole)
             free(whole);
             free(pieces);
         }
+    }
+}
+
+/* How many cuts of the output leave a call open. record_event() looks at the arguments: they are an object,
+ * or the event says that they are open. */
+static uint32_t open_cuts(const char *format, struct slice raw)
+{
+    struct chat_syntax s = syntax_of(format);
+    uint32_t open = 0;
+    for (size_t cut = 0; cut <= raw.len; cut++) {
+        if (cut < raw.len && ((unsigned char)raw.ptr[cut] & 0xc0) == 0x80)
+            continue;
+        char *whole = parse_to(&s, slice_sub(raw, 0, cut), raw.len, true, false, CHAT_END_CUT);
+        uint32_t before = cuts;
+        char *pieces = parse_to(&s, slice_sub(raw, 0, cut), 1, true, false, CHAT_END_CUT);
+        if (strcmp(whole, pieces) != 0 || cuts != before || cuts > 1)
+            fail_msg("%s, cut at %zu: %s and %s", format, cut, whole, pieces);
+        open += cuts;
+        free(whole);
+        free(pieces);
+    }
+    return open;
+}
+
+TEST(cut_by_a_limit_arguments_stay_open)
+{
+    for (size_t i = 0; i < COUNT_OF(outputs); i++) {
+        uint32_t open = 0;
+        bool calls = false;
+        for (size_t j = 0; j < COUNT_OF(outputs); j++) {
+            if (strcmp(outputs[i].format, outputs[j].format) != 0)
+                continue;
+            open += open_cuts(outputs[j].format, slice_of(outputs[j].raw));
+            calls = calls || strstr(outputs[j].events, "]E");
+        }
+        if (calls && open == 0)
+            fail_msg("%s: no cut left a call open", outputs[i].format);
+        while (i + 1 < COUNT_OF(outputs) && strcmp(outputs[i].format, outputs[i + 1].format) == 0)
+            i++;
     }
 }
 
