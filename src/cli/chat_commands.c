@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/chat.h"
+#include "cli/help_lines.h"
 #include "cli/remote_attach.h"
 #include "memory/footprint.h"
 
@@ -40,6 +41,8 @@ static int attach(struct chat *c, enum media_kind kind, struct slice what, struc
                                             : "[Nothing goes with the next message.]");
         return 0;
     }
+    if (c->from.remote && c->from.remote->text_only)
+        return err_set(e, -EINVAL, "the model %s takes text only", c->from.remote->id);
     int r = c->from.rt ? attach_add(&c->attached, kind, what, &tokens, e)
                        : remote_attach(&c->attached, kind, what, e);
     if (r == 0 && !c->from.rt && c->screen->terminal)
@@ -111,7 +114,11 @@ static int stats(struct chat *c, struct slice argument, struct err *e)
 {
     const struct stream_finish *f = &c->last;
     (void)argument, (void)e;
-    if (c->answers) {
+    /* A server counts with the answer's first part, and others than Plateau at its end. */
+    const bool counted = f->prompt_tokens > 0 || f->completion_tokens > 0;
+    if (c->answers && !counted)
+        printf("Last answer\n  stopped before its tokens were counted\n");
+    if (c->answers && counted) {
         double prefill_s = (double)f->prefill_ns / NS_PER_S, decode_s = (double)f->decode_ns / NS_PER_S;
         printf("Last answer\n  prompt   %u tokens in %.3f s", f->prompt_tokens, prefill_s);
         if (f->cached_tokens)
@@ -123,8 +130,9 @@ static int stats(struct chat *c, struct slice argument, struct err *e)
         printf("\n  context  %u", f->prompt_tokens + f->completion_tokens);
         printf(c->from.context ? " of %u tokens\n" : " tokens\n", c->from.context);
     }
-    printf("Conversation\n  %zu messages, %u answers since the start\n", json_array_size(c->messages),
-           c->answers);
+    const size_t messages = json_array_size(c->messages);
+    printf("Conversation\n  %zu message%s, %u answer%s since the start\n", messages, messages == 1 ? "" : "s",
+           c->answers, c->answers == 1 ? "" : "s");
     if (c->from.rt)
         print_memory(c->from.rt);
     else
@@ -145,30 +153,33 @@ static const struct chat_command {
     int (*run)(struct chat *c, struct slice argument, struct err *e);
     const char *help;
 } commands[] = {
-    {"help", NULL, help, "this list"},
+    {"help", NULL, help, "list these commands"},
     {"reset", NULL, reset, "begin a new conversation; the system message stays"},
-    {"system", "TEXT", set_system, "set the system message; without TEXT there is none any more"},
+    {"system", "TEXT", set_system, "set the system message; without TEXT remove it"},
     {"image", "FILE", attach_image,
-     "show an image (a file or an address) with the next message; without FILE forget what was to go with "
-     "it"},
-    {"video", "FILE", attach_video, "the same of a video"},
+     "attach an image (a file or an address) to the next message; without FILE drop the attachments"},
+    {"video", "FILE", attach_video, "attach a video likewise"},
     {"retry", NULL, retry, "answer the last message again"},
     {"save", "FILE", save, "write the conversation to a new file, as JSON that the API takes"},
-    {"stats", NULL, stats, "tokens, speed, and where the memory is"},
+    {"stats", NULL, stats, "tokens, speed and memory"},
     {"exit", NULL, leave, "leave, as Ctrl-D does"},
 };
 
 static int help(struct chat *c, struct slice argument, struct err *e)
 {
+    struct help_lines l = {.f = stdout, .width = help_width(stdout)};
     (void)c, (void)argument, (void)e;
     for (size_t i = 0; i < COUNT_OF(commands); i++) {
         char usage[32];
         snprintf(usage, sizeof(usage), "/%s %s", commands[i].name,
                  commands[i].argument ? commands[i].argument : "");
-        printf("  %-16s %s\n", usage, commands[i].help);
+        l.column = (unsigned)printf("  %-16s ", usage);
+        help_words(&l, l.column, commands[i].help);
+        help_line(&l, 0);
     }
-    printf("\nCtrl-C stops an answer. A line that ends in \\ goes on in the next one. A message that begins\n"
-           "with / is written with two: //etc is a folder.\n");
+    putchar('\n');
+    help_paragraph(&l, "Ctrl-C stops an answer. A line that ends in \\ continues in the next one. To begin a "
+                       "message with /, type two: //etc is a folder.");
     fflush(stdout);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* chat_main.c - the command chat: loads a model, then reads line after line until the end. */
 #include "cli/chat.h"
 #include "cli/cli.h"
+#include "cli/first_question.h"
 #include "cli/interrupt.h"
 #include "cli/line_input.h"
 #include "cli/output.h"
@@ -61,19 +62,12 @@ static int converse(struct chat *c, struct line_input *in)
     return 0;
 }
 
-/* Of a model that was not named. */
-static void tell_model(const struct runtime *rt, struct chat_screen *screen)
+/* What a model that comes with the program is asked. */
+static void tell_model(const char *id, struct chat_screen *screen)
 {
-    char starter[HUB_PATH_BYTES];
-    if (!rt)
-        return;
-    if (!rt->settings->models.model)
-        chat_screen_note(screen,
-                         "The bundled model has 30 million parameters and knows Unix commands. Try: What "
-                         "does mkdir do?  Who are you?");
-    else if (model_place_starter(starter) && strcmp(starter, rt->model_dir) == 0)
-        chat_screen_note(screen, "SmolLM2 has 135 million parameters. Try: How do I list files in a "
-                                 "directory on Linux?");
+    const struct first_question q = first_question_of(id);
+    if (q.about)
+        chat_screen_note(screen, "%s Try: %s", q.about, q.question);
 }
 
 static void greet(const struct chat_source *from, struct chat_screen *screen)
@@ -84,9 +78,9 @@ static void greet(const struct chat_source *from, struct chat_screen *screen)
     if (from->remote && !from->settings->url)
         chat_screen_note(screen, "The server at %s has the model; --local loads it here.",
                          remote_where(from->remote));
-    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s%s. /help lists commands.",
-                     from->remote ? from->remote->id : from->rt->model_id, context);
-    tell_model(from->rt, screen);
+    const char *id = from->remote ? from->remote->id : from->rt->model_id;
+    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s%s. /help lists commands.", id, context);
+    tell_model(id, screen);
 }
 
 static int talk(const struct chat_source *from, struct chat_screen *screen, struct err *e)

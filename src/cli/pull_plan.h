@@ -1,4 +1,4 @@
-/* pull_plan.h - what is said of a model before its weights are fetched. */
+/* pull_plan.h - describes a model before its weights are fetched. */
 #ifndef PLATEAU_CLI_PULL_PLAN_H
 #define PLATEAU_CLI_PULL_PLAN_H
 
@@ -11,8 +11,8 @@
 int pull_plan_show(const struct settings *o, const char *model, const char *path, uint64_t bytes, bool anyway,
                    struct err *e);
 
-/* The GGUF models of a repository, on standard error (JSON: an event on standard output): sizes, which fit in
- * memory by their size alone, and the command `command` with the one to take if in doubt. */
+/* Lists the GGUF models of a repository on standard error, with their sizes and which fit in memory by size
+ * alone. The last line is `command` with the model to take if in doubt. JSON: an event on standard output. */
 void pull_plan_show_several(const struct settings *o, const char *command, const struct hub_name *name,
                             const struct hub_ggufs *g);
 

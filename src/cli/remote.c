@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "cli/first_question.h"
 #include "cli/page_address.h"
 #include "cli/stream_client.h"
 #include "host/socket_dir.h"
@@ -24,16 +25,37 @@ static const char *id_of(const json_t *model)
     return id ? id : "";
 }
 
-/* NULL: it has none of that name. */
+/* Whether it is the bundled model, by whatever name. */
+static bool is_toy(const json_t *model)
+{
+    const char *root = json_string_value(json_object_get(model, "root"));
+    return first_question_is_toy(root ? root : id_of(model));
+}
+
+/* The model of that name; without a name the first, or one after it if that is the bundled one. NULL: no
+ * model has the name. */
 static const json_t *choose(const json_t *list, const char *name)
 {
     size_t i;
     const json_t *model;
     json_array_foreach(list, i, model) {
-        if (!name || strcmp(id_of(model), name) == 0)
+        if (name ? strcmp(id_of(model), name) == 0 : !is_toy(model))
             return model;
     }
-    return NULL;
+    return name ? NULL : json_array_get(list, 0);
+}
+
+static bool is_text_only(const json_t *model)
+{
+    const json_t *modalities = json_object_get(model, "input_modalities");
+    size_t i;
+    const json_t *one;
+    json_array_foreach(modalities, i, one) {
+        const char *name = json_string_value(one);
+        if (!name || strcmp(name, "text") != 0)
+            return false;
+    }
+    return json_array_size(modalities) > 0;
 }
 
 static int no_model(const json_t *list, const struct remote *r, struct err *e)
@@ -66,6 +88,7 @@ static int look(struct remote *r, struct err *e)
         json_int_t context = json_integer_value(json_object_get(model, "max_model_len"));
         if (model) {
             snprintf(r->id, sizeof(r->id), "%s", id_of(model));
+            r->text_only = is_text_only(model);
             r->context = context > 0 && context < UINT32_MAX ? (uint32_t)context : 0;
         } else {
             error = no_model(list, r, e);
@@ -172,6 +195,9 @@ static json_t *request_of(const struct remote *r, json_t *messages, uint64_t see
         json_pack("{s:s, s:O, s:b, s:{s:b}, s:I, s:{s:b}}", "model", r->id, "messages", messages, "stream", 1,
                   "stream_options", "include_usage", 1, "seed", (json_int_t)(seed >> 2),
                   "chat_template_kwargs", "enable_thinking", o->answer.think);
+    /* Usage of an answer that is stopped; servers of others may refuse the member. */
+    if (!o->url)
+        json_object_set_new(json_object_get(body, "stream_options"), "continuous_usage_stats", json_true());
     if (s->temperature >= 0)
         json_object_set_new(body, "temperature", json_real(s->temperature));
     if (s->top_p > 0)

@@ -13,9 +13,11 @@ struct remote {
     struct admin_client client;
     char id[REMOTE_ID_BYTES];
     uint32_t context; /* tokens; 0: the server does not say */
+    bool text_only;   /* the server says that the model takes neither images nor videos */
 };
 
-/* The server of --url, and its model: the one named by `o`, else its first. 0, -ENOENT (it has no such model:
+/* The server of --url, and its model: the one named by `o`, else its first that is not
+ * the bundled one. 0, -ENOENT (it has no such model:
  * `e` lists those it has), or an error of admin_client_ask. remote_close() either way. */
 int remote_open(const struct settings *o, struct remote *ret, struct err *e);
 /* A server of this user on this machine that has the model named by `o`, or without a name any. False: there

@@ -8,10 +8,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/first_question.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/page_address.h"
 #include "cli/progress.h"
+#include "host/model_name.h"
 #include "host/server.h"
 
 #include <errno.h>
@@ -164,7 +166,7 @@ static void let_signals_end(void)
 static bool is_canary(const struct model_settings *m)
 {
     const char *slash = strrchr(m->dir, '/');
-    return strcmp(slash ? slash + 1 : m->dir, "canary") == 0;
+    return first_question_is_toy(slash ? slash + 1 : m->dir);
 }
 
 /* The first model that generates text; Canary only without another. NULL: no model does. */
@@ -191,7 +193,7 @@ static void tell_first_steps(const struct server *s)
     printf("  the page    %s%s\n", page.text, key ? "" : "  (plateau open adds its key)");
     if (m)
         printf("  a question  %s chat %s, then for example: %s\n", program, m->id,
-               is_canary(m) ? "What does ls do?" : "How do I list files on Linux?");
+               first_question_of(is_canary(m) ? MODEL_NAME_BUNDLED : m->id).question);
     printf("  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or FILE.gguf\n",
            program, program);
     explicit_bzero(&page, sizeof(page));

@@ -1,4 +1,5 @@
-/* model_sources.h - the sources of models on this machine: the bundled and the X, the folders of LM Studio, and Ollama's store. */
+/* model_sources.h - the sources of models on this machine: the bundled and the starter model, the hub's
+ * cache, the folders of LM Studio, and Ollama's store. */
 #ifndef PLATEAU_HOST_MODEL_SOURCES_H
 #define PLATEAU_HOST_MODEL_SOURCES_H
 

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define RUNTIME_STEP_ALONE_NS NS_PER_S
 
@@ -131,13 +132,27 @@ static int open_ledger(struct runtime *rt)
     return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
 
+/* A directory that cannot be made is a mistake in the options, or lacks its disk. One that fails or is in use
+ * later only turns the tier off. */
+static int make_ssd_dir(const char *dir, struct err *e)
+{
+    struct stat st;
+    if (mkdir(dir, 0700) == 0 || (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
+        return 0;
+    const int error = errno == EEXIST ? ENOTDIR : errno;
+    return err_set(e, -error, "--ssd-dir %s cannot be made: %s", dir, strerror(error));
+}
+
 static int open_store(struct runtime *rt, struct err *e)
 {
     const struct plan_process *p = &rt->process;
     const struct settings *o = rt->settings;
     if (p->ssd_staging_bytes == 0)
         return 0;
-    int r = open_account(rt, ACCOUNT_SSD_STAGING, p->ssd_staging_bytes, &rt->ssd_staging);
+    int r = make_ssd_dir(o->store.dir, e);
+    if (r < 0)
+        return r;
+    r = open_account(rt, ACCOUNT_SSD_STAGING, p->ssd_staging_bytes, &rt->ssd_staging);
     if (r == 0)
         r = open_account(rt, ACCOUNT_SSD_TABLE, p->ssd_table_bytes, &rt->ssd_table);
     if (r < 0)

@@ -6,6 +6,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Bound on closing after a drain, as reported to the service manager. */
@@ -131,6 +133,22 @@ static int open_api(struct server *s, struct err *e)
     return api_create(&opts, &s->api, e);
 }
 
+/* Says more of a port that is taken: by a server of this user, or another program. */
+static int tell_taken(uint16_t port, struct err *e)
+{
+    struct socket_servers servers;
+    char name[48];
+    bool ours = false;
+    snprintf(name, sizeof(name), "/plateau-%u.sock", port);
+    socket_servers_find(&servers);
+    for (uint32_t i = 0; i < servers.count; i++)
+        ours |= slice_ends(slice_of(servers.paths[i]), slice_of(name));
+    const size_t len = strlen(e->text);
+    snprintf(e->text + len, sizeof(e->text) - len, "%s; --port N chooses another, --port 0 a free one",
+             ours ? " by another Plateau server (see plateau status)" : "");
+    return -EADDRINUSE;
+}
+
 static int open_http(struct server *s, struct err *e)
 {
     const struct settings *o = &s->live.started;
@@ -142,6 +160,8 @@ static int open_http(struct server *s, struct err *e)
     opts.handler = api_handler(s->api);
     opts.arg = s->api;
     int r = http_server_create(&opts, e, &s->http);
+    if (r == -EADDRINUSE)
+        return tell_taken(opts.port, e);
     if (r == 0 && (r = api_attach(s->api, s->http)) < 0)
         return err_set(e, r, "the server's queues cannot be watched");
     if (r == 0 && (r = http_server_watch(s->http, s->finder.ended_fd, on_search_ended, s)) < 0)

@@ -277,17 +277,22 @@ def test_clearing_says_how_much_came_back(tmp_path):
         assert answer(s, prompt_of(1, 400))[1] == 0
 
 
+def test_a_directory_that_cannot_be_made_ends_the_start(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for directory, words in (("no/such", "No such file or directory"), ("file", "Not a directory"), ("file/below", "Not a directory")):
+        with pytest.raises(RuntimeError, match=f"--ssd-dir {tmp_path / directory} cannot be made: {words}"):
+            with serving_from(tmp_path / directory):
+                pass
+
+
 def test_a_directory_that_cannot_be_used_leaves_the_tier_off(tmp_path):
-    with serving_from(tmp_path / "no" / "such") as s:
-        assert answer(s, prompt_of(1))[1] == 0
-        assert answer(s, prompt_of(1))[1] == 192
-        assert ssd(s)["state"] == "off" and "No such file" in ssd(s)["reason"]
-        assert s.metrics()["plateau_ssd_off"] == 1
-        assert s.http.post("/api/ssd-cache/clear").json()["status"] == "partial"
     with serving_from(tmp_path) as s, serving_from(tmp_path) as second:
         until(lambda: ssd(second)["state"] == "off")
         assert "another process" in ssd(second)["reason"]
-        answer(second, prompt_of(1))
+        assert answer(second, prompt_of(1))[1] == 0
+        assert answer(second, prompt_of(1))[1] == 192
+        assert second.metrics()["plateau_ssd_off"] == 1
+        assert second.http.post("/api/ssd-cache/clear").json()["status"] == "partial"
         assert cache("gc", tmp_path)[0] == 1
         assert ssd(s)["state"] == "on"
 
