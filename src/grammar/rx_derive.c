@@ -105,10 +105,36 @@ static void add_all(struct rx_bytes *set)
     memset(set, 0xFF, sizeof(*set));
 }
 
-void rx_first(const struct rx_store *s, rx_id x, struct rx_bytes *set)
+/* Parts may be shared: a walk that took each of them as often as it occurs would take 2^n steps for n nodes. It
+ * passes over those that it remembers, and one of more steps than these adds all bytes. */
+enum { FIRST_SEEN = 256, FIRST_STEPS = 1 << 16 };
+
+struct first_walk {
+    const struct rx_store *store;
+    struct rx_bytes *set;
+    uint32_t steps;
+    rx_id seen[FIRST_SEEN]; /* id + 1, by id */
+};
+
+static bool first_is_new(struct first_walk *w, rx_id x)
 {
-    for (;;) {
+    rx_id *seen = &w->seen[x % FIRST_SEEN];
+    if (*seen == x + 1)
+        return false;
+    *seen = x + 1;
+    return true;
+}
+
+static void add_first(struct first_walk *w, rx_id x)
+{
+    const struct rx_store *s = w->store;
+    struct rx_bytes *set = w->set;
+    while (first_is_new(w, x)) {
         const struct rx_item *n = rx_at(s, x);
+        if (++w->steps >= FIRST_STEPS) {
+            add_all(set);
+            return;
+        }
         switch ((enum rx_kind)n->kind) {
         case RX_K_NONE:
         case RX_K_EMPTY:
@@ -118,13 +144,13 @@ void rx_first(const struct rx_store *s, rx_id x, struct rx_bytes *set)
                 set->bits[i] |= rx_set_at(s, n->a)->bits[i];
             return;
         case RX_K_CAT:
-            rx_first(s, n->a, set);
+            add_first(w, n->a);
             if (!(rx_at(s, n->a)->flags & RX_F_NULLABLE))
                 return;
             x = n->b;
             break;
         case RX_K_OR:
-            rx_first(s, n->a, set);
+            add_first(w, n->a);
             x = n->b;
             break;
         case RX_K_REPEAT:
@@ -137,7 +163,16 @@ void rx_first(const struct rx_store *s, rx_id x, struct rx_bytes *set)
     }
 }
 
+void rx_first(const struct rx_store *s, rx_id x, struct rx_bytes *set)
+{
+    struct first_walk w = {.store = s, .set = set};
+    add_first(&w, x);
+}
+
 /* ---- Without the empty text ---- */
+
+/* Its results are in the memo of derivatives, by this number in place of a byte. */
+enum { NO_BYTE = 256 };
 
 /* In a chain of nullable parts the first part that takes a byte is any of them. */
 static rx_id chain_without_empty(struct rx_store *s, rx_id x)
@@ -172,13 +207,9 @@ static rx_id list_without_empty(struct rx_store *s, rx_id x)
     return rx_or_list(s, from);
 }
 
-rx_id rx_without_empty(struct rx_store *s, rx_id x)
+static rx_id node_without_empty(struct rx_store *s, rx_id x)
 {
     const struct rx_item *n = rx_at(s, x);
-    if (s->failed || x == RX_EMPTY)
-        return RX_NONE;
-    if (!(n->flags & RX_F_NULLABLE))
-        return x;
     if (n->kind == RX_K_CAT)
         return chain_without_empty(s, x);
     if (n->kind == RX_K_OR)
@@ -191,4 +222,20 @@ rx_id rx_without_empty(struct rx_store *s, rx_id x)
         return rx_repeat(s, body, 1, max);
     rx_id rest = rx_repeat(s, body, 0, max == RX_UNBOUNDED ? max : max - 1);
     return rx_cat(s, rx_without_empty(s, body), rest);
+}
+
+rx_id rx_without_empty(struct rx_store *s, rx_id x)
+{
+    rx_step(s);
+    if (s->failed || x == RX_EMPTY)
+        return RX_NONE;
+    if (!(rx_at(s, x)->flags & RX_F_NULLABLE))
+        return x;
+    struct rx_memo *m = &s->memo[(x * 31u + NO_BYTE) % RX_MEMO];
+    if (m->of == x && m->byte == NO_BYTE)
+        return m->rest;
+    rx_id made = node_without_empty(s, x);
+    if (!s->failed)
+        *m = (struct rx_memo){.of = x, .byte = NO_BYTE, .rest = made};
+    return s->failed ? (rx_id)RX_NONE : made;
 }

@@ -54,7 +54,7 @@ struct rx_store {
     /* A stack of ids that functions build lists on. */
     rx_id *list;
     uint32_t list_count, list_room;
-    struct rx_memo *memo; /* of rx_derive */
+    struct rx_memo *memo; /* of rx_derive and rx_without_empty */
     uint32_t *alive_memo; /* of rx_alive: id * 2 + whether some text matches */
     uint8_t classes[256]; /* bytes that no set of the first `classes_sets` tells apart */
     uint32_t class_count, classes_sets;

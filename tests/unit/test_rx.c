@@ -200,6 +200,36 @@ TEST(long_literals_and_unions_need_no_recursion)
     arena_free(arena);
 }
 
+/* Each level has the level below it twice: 2^60 paths through some hundred nodes. */
+enum { SHARED_LEVELS = 60 };
+
+TEST(shared_parts_are_visited_once)
+{
+    struct rx_store *s = store_new(10000);
+    struct rx_bytes first = {{0}};
+    rx_id x = byte_set(s, "a");
+    for (int i = 0; i < SHARED_LEVELS; i++)
+        x = rx_cat(s, rx_repeat(s, x, 0, 1), x);
+    rx_first(s, x, &first);
+    for (uint32_t byte = 0; byte < 256; byte++)
+        assert_int_equal(rx_has(&first, (uint8_t)byte), byte == 'a');
+    assert_false(rx_failed(s));
+    arena_free(arena);
+}
+
+TEST(the_empty_text_leaves_shared_parts_once)
+{
+    struct rx_store *s = store_new(10000);
+    rx_id x = rx_repeat(s, byte_set(s, "a"), 0, 1);
+    for (int i = 0; i < SHARED_LEVELS; i++)
+        x = rx_repeat(s, rx_cat(s, x, rx_repeat(s, rx_or(s, x, byte_set(s, "b")), 0, 1)), 0, 1);
+    uint64_t before = s->work;
+    rx_id made = rx_without_empty(s, x);
+    assert_true(rx_failed(s) || !rx_nullable(s, made));
+    assert_true(s->work - before < 100000);
+    arena_free(arena);
+}
+
 TEST(a_full_store_fails_and_stays_so)
 {
     struct rx_store *s = store_new(20);
