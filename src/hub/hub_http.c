@@ -23,6 +23,7 @@
 #define TOKEN_MAX    1024
 #define HEADER_BYTES 256
 #define BUFFER_BYTES 131072l
+#define ERROR_BYTES  65536u /* of a body that is not read */
 
 struct origin {
     char scheme[16], host[256], port[8];
@@ -38,6 +39,8 @@ struct exchange {
     bool home;    /* the address is the endpoint's */
     bool refused; /* it leads to a private address */
     bool whole, longer, moved;
+    bool over;       /* the body that is not read is long: its headers are enough */
+    uint64_t unread; /* bytes of it */
     /* Of the reply. */
     char error[HEADER_BYTES], range[HEADER_BYTES];
     unsigned retry_s;
@@ -191,8 +194,12 @@ static size_t take_bytes(char *bytes, size_t size, size_t count, void *arg)
     size_t len = size * count;
     long status = status_of(x);
     uint64_t most = t->bytes ? t->bytes : t->bytes_max;
-    if (status != 200 && status != 206)
-        return len; /* of an error or a redirect: the headers say what counts */
+    /* The headers of an error or a redirect say what counts. */
+    if (status != 200 && status != 206) {
+        x->unread += len;
+        x->over = x->unread > ERROR_BYTES;
+        return x->over ? CURL_WRITEFUNC_ERROR : len;
+    }
     x->whole = status == 200 && t->bytes && (t->from > 0 || t->bytes != t->file_bytes);
     x->moved = status == 206 && !range_is_right(x);
     x->longer = !x->whole && len > most - t->came;
@@ -279,6 +286,8 @@ static void stop(struct exchange *x)
 static int ask(struct exchange *x)
 {
     stop(x);
+    x->over = false;
+    x->unread = 0;
     x->easy = curl_easy_init();
     bool asked = x->easy && set_headers(x) && set_up(x) == CURLE_OK &&
                  curl_multi_add_handle(x->http->multi, x->easy) == CURLM_OK;
@@ -421,7 +430,7 @@ static bool finish(struct exchange *x, CURLcode code)
     struct hub_transfer *t = x->t;
     long status = status_of(x);
     t->end = HUB_END_OK;
-    if (code != CURLE_OK)
+    if (code != CURLE_OK && !x->over)
         end_error(x, code);
     else if (status >= 300 && status < 400 && status != 304)
         return !follow(x);

@@ -166,6 +166,13 @@ class Hub:
             return self.send(h, 429, b"slow down", Retry_After="1")
         if fault == "500":
             return self.send(h, 500)
+        if fault == "endless":  # the body of an error that never ends
+            h.send_response(503)
+            h.send_header("Retry-After", "1")
+            h.end_headers()
+            h.close_connection = True
+            while True:
+                h.wfile.write(bytes(65536))
         if fault == "expired":
             return self.send(h, 403, b"Request has expired")
         if ranged and fault != "no ranges":

@@ -217,6 +217,14 @@ def test_a_line_that_breaks_after_the_last_byte(hub, model, tmp_path):
     assert set(check_cache(tmp_path, model)) == WANTED
 
 
+def test_the_body_of_an_error_does_not_end(hub, model, tmp_path):
+    left = ["endless"]
+    hub.faults = lambda name, part: left.pop() if left and name.endswith(".safetensors") else None
+    p = pull(hub, tmp_path, "acme/small")
+    assert p.returncode == 0, p.stderr
+    assert not left and set(check_cache(tmp_path, model)) == WANTED
+
+
 def test_a_killed_pull_goes_on(hub, model, tmp_path):
     files = {**model.files, "tokenizer.json": random.Random(1).randbytes(24 << 20)}
     hub.models["acme/small"] = model = Model(files)
