@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conftest import events, serving, until
+from conftest import ANSWER_S, events, serving, until
 from test_generate import run
 from test_plan_images import planned
 
@@ -85,7 +85,7 @@ def drafted(server):
         answer(server, temperature=0)
         return metric(server, "vllm:spec_decode_num_accepted_tokens_total") != [0]
 
-    until(accepted)
+    until(accepted, ANSWER_S)
 
 
 def test_the_same_answers_with_drafts_and_without(drafting, plain):
