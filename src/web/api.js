@@ -19,12 +19,21 @@ export function isKey(text) {
 }
 
 // The key in the address, which loses it. Null: none, or a text that is not a key.
-export function keyOfAddress() {
+function keyOfAddress() {
   const found = /^#key=([^&]*)/.exec(location.hash);
   if (!found) return null;
   history.replaceState(null, "", location.pathname);
   const key = decoded(found[1]);
   return isKey(key) ? key : null;
+}
+
+// A link's key is taken where the tab has none. It replaces another one only if `ask` resolves to true: the maker of
+// a link could otherwise have its reader act with a key of theirs. Resolves to true if the key has changed.
+export async function takeKey(ask) {
+  const key = keyOfAddress();
+  if (!key || key === currentKey() || (currentKey() && !(await ask()))) return false;
+  setKey(key);
+  return true;
 }
 
 export function currentKey() {

@@ -1,6 +1,6 @@
 // app.js - which page is shown, the key, the colours, and the poll that feeds all of it.
 
-import { currentKey, decoded, get, isKey, keyOfAddress, Refusal, setKey } from "./api.js";
+import { currentKey, decoded, get, isKey, Refusal, setKey, takeKey } from "./api.js";
 import { ask, el, text, toast } from "./dom.js";
 import { openChat } from "./chat.js";
 import { openOverview } from "./overview.js";
@@ -13,17 +13,12 @@ let timer = null;
 let last = null;   // the last overview
 let lostSince = null;
 
-// A link's key is taken where the tab has none. It replaces another one only if its reader wants that: the maker
-// of a link could otherwise have them act with a key of theirs.
-async function takeKey() {
-  const key = keyOfAddress();
-  if (!key || key === currentKey()) return;
-  if (currentKey() && !(await ask("Use the key of this link?", "This tab has another key. With the link's key the page acts as the owner of that one.", "Use it"))) return;
-  setKey(key);
-  if (last) wake();
+async function takeLink() {
+  const changed = await takeKey(() => ask("Use the key of this link?", "This tab has another key. With the link's key the page acts as the owner of that one.", "Use it"));
+  if (changed && last) wake();
 }
 
-takeKey();
+takeLink();
 const overview = openOverview($("overview"));
 const chat = openChat($("chat"));
 
@@ -88,7 +83,7 @@ function route() {
   if (open && isChat) chat.show(last, decoded(location.hash.slice(6)));
 }
 addEventListener("hashchange", () => {
-  takeKey();
+  takeLink();
   route();
   wake();
 });

@@ -4,7 +4,7 @@
 
 import { el, toast } from "./dom.js";
 
-const DEPTH = 6;
+const DEPTH = 6, REACH = 4000;
 const LINK = /^https?:\/\/[^\s<>"]+$/i;
 
 // ---- within a line ----
@@ -24,13 +24,28 @@ function link(words, address, whole, deeper) {
   return el("a", { href: address, rel: "noreferrer noopener nofollow", target: "_blank" }, ...shown);
 }
 
+// Ends of the pairs whose inside may be anything. Each is looked for once, and not at every beginning: an answer of
+// beginnings alone would take the square of its length.
+const ENDS = { "**": /\S\*\*/g, __: /\S__(?!\w)/g, "~~": /\S~~/g };
+
+function endsOf(line) {
+  const next = {};
+  return (pair, at) => {
+    if (!(next[pair] >= at + 2)) {
+      ENDS[pair].lastIndex = at + 2;
+      next[pair] = ENDS[pair].exec(line)?.index ?? Infinity;
+    }
+    return next[pair] - at < REACH;
+  };
+}
+
 function inline(line, depth) {
-  const parts = [];
+  const parts = [], ends = endsOf(line);
   let plain = "", at = 0;
   const deeper = (inner) => (depth < DEPTH ? inline(inner, depth + 1) : [inner]);
   while (at < line.length) {
-    const rest = line.slice(at, at + 4000);
-    const rule = "`*_~[!".includes(rest[0]) ? INLINE.map(([pattern, make]) => [pattern.exec(rest), make]).find(([m]) => m) : null;
+    const rest = line.slice(at, at + REACH), pair = rest.slice(0, 2);
+    const rule = "`*_~[!".includes(rest[0]) && (!ENDS[pair] || ends(pair, at)) ? INLINE.map(([pattern, make]) => [pattern.exec(rest), make]).find(([m]) => m) : null;
     if (rule && !(rest.startsWith("_") && /\w/.test(line[at - 1] || ""))) {
       parts.push(plain, rule[1](rule[0], deeper));
       plain = "";

@@ -175,6 +175,18 @@ def test_hostile_text_becomes_no_markup(page):
         assert not [name for name in counts[2] if name.startswith("on")], text
 
 
+def test_marks_without_an_end_stay_text(page):
+    found = page.driver.execute_async_script("""
+        const done = arguments[0];
+        import('/web/markdown.js').then(({ markdown }) => {
+            const place = document.createElement('div'), texts = ['**a ', '__a ', '~~a '].map((s) => s.repeat(20000).trim());
+            const whole = texts.map((t) => { place.replaceChildren(...markdown(t)); return place.textContent === t; });
+            place.replaceChildren(...markdown(`${'**a '.repeat(3000)}b** c **d** __e__ ~~f~~`));
+            done([whole, [...place.querySelectorAll('strong, s')].slice(1).map((n) => n.textContent)]);
+        });""")
+    assert found == [[True] * 3, ["d", "e", "f"]]
+
+
 def test_a_chat_answers(page):
     page.js("location.hash = '#chat'")
     page.driver.find_element("id", "chat-input").send_keys("What does ls do?\n")
