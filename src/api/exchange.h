@@ -16,6 +16,7 @@
 #include "api/api_state.h"
 #include "api/reply.h"
 #include "api/prep_queue.h"
+#include "api/responses_page.h"
 
 struct reject_envelope;
 
@@ -38,6 +39,13 @@ struct exchange_sums {
     uint32_t choices, prompt_tokens, cached_tokens, tokens;
     uint64_t queued_ns;     /* the longest */
     enum finish_reason end; /* of the last one */
+};
+
+/* What REQUEST_ITEMS asks for. */
+struct exchange_list {
+    char id[64]; /* of the response; cut where it is longer, which no id is */
+    struct responses_page page;
+    char *after; /* page.after, in the request's memory; NULL: none */
 };
 
 /* What the route of a request says about it. */
@@ -89,7 +97,8 @@ struct exchange {
     unsigned status;         /* of a reply that needs no engine; 200 */
     struct reply *replies;   /* one for each choice, from before they are submitted */
     uint32_t reply_count;
-    void *own;                /* wire.own_bytes for each of them */
+    void *own; /* wire.own_bytes for each of them */
+    struct exchange_list list;
     struct buf reply;         /* a reply that needs no engine */
     uint64_t reclaimed_bytes; /* bytes that an admin's order returned to the system */
 

@@ -8,6 +8,7 @@
 
 #include "api/memory_refusal.h"
 #include "api/reject_http.h"
+#include "api/responses_list.h"
 #include "api/wait.h"
 #include "api/wire.h"
 
@@ -86,6 +87,7 @@ void exchange_reply_drop(struct exchange *x)
     drop_replies(x);
     gen_done(&x->gen);
     request_done(&x->request);
+    responses_list_done(x);
     buf_done(&x->body);
     buf_done(&x->reply);
     buf_done(&x->out);

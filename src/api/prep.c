@@ -2,6 +2,7 @@
 #include "api/prep.h"
 
 #include "api/memory_refusal.h"
+#include "api/responses_list.h"
 #include "api/utility.h"
 #include "api/utility_form.h"
 #include "api/wait.h"
@@ -76,6 +77,8 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
     }
     switch (x->stage) {
     case EXCHANGE_AT_BODY:
+        if (x->kind == REQUEST_ITEMS)
+            return responses_list_write(x) ? PREPARE_DONE : PREPARE_REFUSED;
         if (!parse(x))
             return PREPARE_REFUSED;
         x->stage = EXCHANGE_AT_MODEL;

@@ -5,6 +5,8 @@
 #include "api/responses_store.h"
 #include "text/chat_format.h"
 
+#include <errno.h>
+
 /* Takes the first or the last item off the list. */
 static struct slice take_item(struct slice *list, bool last)
 {
@@ -57,26 +59,35 @@ static struct slice id_of(struct slice item)
     return SLICE("null");
 }
 
-static bool skip_to(struct slice *rest, const struct responses_page *page)
+/* 0, -ENOENT, -ECANCELED, -ETIME. */
+static int skip_to(struct slice *rest, const struct responses_page *page)
 {
     struct buf after;
-    bool found = page->after.len == 0;
+    int r = page->after.len == 0 ? 0 : -ENOENT;
     buf_init(&after, SIZE_MAX / 4, NULL);
-    if (!found)
+    if (r < 0)
         json_write_string(&after, page->after);
-    while (!found && rest->len)
-        found = slice_eq(id_of(take_item(rest, page->newest_first)), buf_slice(&after));
+    while (r == -ENOENT && rest->len) {
+        int stopped = wanted_look(page->wanted);
+        if (stopped < 0)
+            r = stopped;
+        else if (slice_eq(id_of(take_item(rest, page->newest_first)), buf_slice(&after)))
+            r = 0;
+    }
     buf_done(&after);
-    return found;
+    return r;
 }
 
-bool responses_page_write(struct slice items, const struct responses_page *page, struct buf *ret)
+int responses_page_write(struct slice items, const struct responses_page *page, struct buf *ret)
 {
     struct slice rest = items, first = SLICE("null"), last = first;
-    if (!skip_to(&rest, page))
-        return false;
+    int r = skip_to(&rest, page);
+    if (r < 0)
+        return r;
     buf_puts(ret, "{\"object\":\"list\",\"data\":[");
     for (uint64_t count = 0; rest.len && (page->limit == 0 || count < page->limit); count++) {
+        if ((r = wanted_look(page->wanted)) < 0)
+            return r;
         struct slice item = take_item(&rest, page->newest_first);
         last = id_of(item);
         if (count == 0)
@@ -90,5 +101,5 @@ bool responses_page_write(struct slice items, const struct responses_page *page,
     buf_puts(ret, ",\"last_id\":");
     buf_put_slice(ret, last);
     buf_puts(ret, rest.len ? ",\"has_more\":true}" : ",\"has_more\":false}");
-    return true;
+    return 0;
 }

@@ -6,8 +6,6 @@
 
 /* GET, DELETE. */
 route_fn responses_answer, responses_answer_delete;
-/* GET .../input_items. */
-route_fn responses_answer_items;
 /* POST .../cancel: only background responses could be cancelled. */
 route_fn responses_refuse_cancel;
 

@@ -14,6 +14,7 @@
 #include "api/pulls.h"
 #include "api/refuse.h"
 #include "api/report.h"
+#include "api/responses_list.h"
 #include "api/responses_routes.h"
 #include "api/route_call.h"
 #include "api/wire_openai.h"
@@ -443,7 +444,7 @@ static const struct route routes[] = {
     {"POST", "/v1/models/*/unpin", AUTH_ADMIN, answer_unpin},
     {"GET", "/v1/models/", AUTH_KEY, answer_model},
     {"DELETE", "/v1/requests/", AUTH_KEY, answer_delete},
-    {"GET", "/v1/responses/*/input_items", AUTH_KEY, responses_answer_items},
+    {"GET", "/v1/responses/*/input_items", AUTH_KEY, NULL, REQUEST_ITEMS},
     {"POST", "/v1/responses/*/cancel", AUTH_KEY, responses_refuse_cancel},
     {"GET", "/v1/responses/", AUTH_KEY, responses_answer},
     {"DELETE", "/v1/responses/", AUTH_KEY, responses_answer_delete},
@@ -608,7 +609,10 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
     struct exchange *x;
     if (!api_is_ready(a, &why) || is_out_of_memory(a, t, &why))
         return refuse_early(a, r, id, auth, &why);
+    struct responses_page page = {0};
     int model_index = model_of(a, t, rest, &why);
+    if (t->kind == REQUEST_ITEMS)
+        responses_list_find(r, &page, &why);
     if (why.kind)
         return refuse_early(a, r, id, auth, &why);
     if (atomic_load(&a->requests_now) >= a->live.requests_max) {
@@ -624,6 +628,11 @@ static int begin_exchange(struct api *a, struct http_request *r, const struct ro
         return refuse_early(a, r, id, auth, &why);
     }
     x->model_index = model_index;
+    if (t->kind == REQUEST_ITEMS && !responses_list_begin(x, rest, &page)) {
+        exchange_free(x);
+        memory_refusal(a, a->opts.text, page.after.len, atomic_load(&a->requests_now), &why);
+        return refuse_early(a, r, id, auth, &why);
+    }
     http_request_set_user(r, x);
     return 0;
 }

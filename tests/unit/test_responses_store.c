@@ -1,9 +1,11 @@
 /* test_responses_store.c - stored responses: tenants, bounds, references, age. */
 #include "test_ledger.h"
 
+#include "api/responses_page.h"
 #include "api/responses_store.h"
 #include "base/check.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define STORE_BYTES ((uint64_t)256 << 10)
@@ -193,6 +195,37 @@ TEST(a_conversation_has_an_end)
     assert_true(id <= RESPONSES_DEPTH_MAX);
     responses_items_unref(before);
     end(&s);
+}
+
+static int page_of(struct slice items, const struct responses_page *page, char text[static 256])
+{
+    struct buf out;
+    buf_init(&out, 1 << 16, NULL);
+    int r = responses_page_write(items, page, &out);
+    snprintf(text, 256, "%.*s", SLICE_ARGS(buf_slice(&out)));
+    buf_done(&out);
+    return r;
+}
+
+TEST(a_page_ends_where_nobody_wants_it)
+{
+    static const char items[] =
+        "{\"id\":\"a\"}" RESPONSES_BETWEEN "{\"id\":\"b\"}" RESPONSES_BETWEEN "{\"id\":\"c\"}";
+    _Atomic bool left = false;
+    const struct wanted wanted = {.cancelled = &left};
+    struct responses_page page = {.limit = 1, .after = SLICE("a"), .wanted = &wanted};
+    char text[256];
+    assert_int_equal(page_of(SLICE(items), &page, text), 0);
+    assert_string_equal(text,
+                        "{\"object\":\"list\",\"data\":[{\"id\":\"b\"}],\"first_id\":\"b\",\"last_id\":\"b\","
+                        "\"has_more\":true}");
+    page.after = SLICE("d");
+    assert_int_equal(page_of(SLICE(items), &page, text), -ENOENT);
+    assert_string_equal(text, "");
+    left = true;
+    assert_int_equal(page_of(SLICE(items), &page, text), -ECANCELED);
+    page.after = (struct slice){0};
+    assert_int_equal(page_of(SLICE(items), &page, text), -ECANCELED);
 }
 
 TEST_MAIN()
