@@ -1,9 +1,9 @@
 /* request_messages.c - converts the messages of clients to the form that templates expect.
  *
  * Templates are written for one form: content is a string, the arguments of earlier calls are an object, no
- * value is null. Parts of text are joined without a separator, as templates that accept parts do; with an
- * image among them they stay a list. The role `developer` is OpenAI's newer name for `system`, and most
- * templates have only the latter. */
+ * value is null. One part of text becomes a string; several stay a list until the template is known
+ * (chat_history.h). The role `developer` is OpenAI's newer name for `system`, and most templates have only
+ * the latter. */
 #include "api/custom_tool.h"
 #include "api/field.h"
 #include "gen/json_depth.h"
@@ -56,40 +56,6 @@ static bool refuse_part(const struct place *p, size_t index, const json_t *part)
                               "%s must be a part of type \"text\", \"image_url\" or \"video_url\".", param);
 }
 
-/* Parts of text into one string. */
-static bool join_parts(const struct place *p, json_t *message, const json_t *parts)
-{
-    struct charge charge = request_memory_charge(p->memory);
-    struct buf text;
-    size_t i;
-    json_t *part;
-    bool ok = true;
-    buf_init(&text, SIZE_MAX / 4, &charge);
-    json_array_foreach(parts, i, part) {
-        const json_t *s = text_of_part(part);
-        if (!s) {
-            ok = refuse_part(p, i, part);
-            break;
-        }
-        buf_put(&text, json_string_value(s), json_string_length(s));
-    }
-    if (ok && (text.error ||
-               json_object_set_new(message, "content", json_stringn(text.ptr ? text.ptr : "", text.len)) < 0))
-        ok = no_memory(p);
-    buf_done(&text);
-    return ok;
-}
-
-static bool has_media(const json_t *parts)
-{
-    size_t i;
-    const json_t *part;
-    json_array_foreach(parts, i, part)
-        if (request_is_media(part))
-            return true;
-    return false;
-}
-
 /* Moves its source to the list; the template gets a placeholder in its position. */
 static bool add_media(const struct place *p, json_t *list, const json_t *part, size_t index)
 {
@@ -106,7 +72,7 @@ static bool add_media(const struct place *p, json_t *list, const json_t *part, s
     return true;
 }
 
-/* Templates that accept images take a list: parts with text, and one placeholder for each image. */
+/* A list of parts with text and one placeholder for each image; a string where one text is all. */
 static bool sort_parts(const struct place *p, json_t *message, const json_t *parts)
 {
     json_t *list = json_array();
@@ -125,6 +91,12 @@ static bool sort_parts(const struct place *p, json_t *message, const json_t *par
         json_decref(list);
         return false;
     }
+    json_t *text = json_object_get(json_array_get(list, 0), "text");
+    if (json_array_size(list) == 0 || (json_array_size(list) == 1 && text)) {
+        json_t *alone = text ? json_incref(text) : json_string("");
+        json_decref(list);
+        list = alone;
+    }
     return json_object_set_new(message, "content", list) == 0 || no_memory(p);
 }
 
@@ -133,10 +105,8 @@ static bool normalise_content(const struct place *p, json_t *message, bool may_b
     const json_t *content = json_object_get(message, "content");
     if (json_is_string(content))
         return true;
-    if (json_is_array(content) && has_media(content))
-        return sort_parts(p, message, content);
     if (json_is_array(content))
-        return join_parts(p, message, content);
+        return sort_parts(p, message, content);
     if (content && !json_is_null(content))
         return refuse_message(p, ".content must be a string or a list of parts.");
     if (!may_be_absent)
@@ -335,6 +305,15 @@ static bool normalise_message(const struct place *p, json_t *message, const stru
     return normalise_content(p, message, tool && json_is_null(json_object_get(message, "content")));
 }
 
+static bool has_text(const json_t *content)
+{
+    size_t i, bytes = json_string_length(content);
+    const json_t *part;
+    json_array_foreach(content, i, part)
+        bytes += json_string_length(json_object_get(part, "text"));
+    return bytes > 0;
+}
+
 /* continue_final_message: the last message must have a text that the reply can continue. */
 static bool check_continued(const struct request *r, struct reject *why)
 {
@@ -348,7 +327,7 @@ static bool check_continued(const struct request *r, struct reject *why)
                             "continue_final_message begins no new message: it needs "
                             "add_generation_prompt false.");
     if (!role || strcmp(role, "assistant") != 0 || json_object_get(last, "tool_calls") ||
-        json_string_length(json_object_get(last, "content")) == 0)
+        !has_text(json_object_get(last, "content")))
         return reject_value(why, field,
                             "continue_final_message continues the text of a last message of the assistant, "
                             "without tool_calls; the last message has none.");

@@ -80,6 +80,35 @@ static int write_reasoning(const struct chat_syntax *s, json_t *message, bool la
     return 0;
 }
 
+static bool is_text_only(const json_t *parts)
+{
+    size_t i;
+    const json_t *part;
+    json_array_foreach(parts, i, part)
+        if (!json_is_string(json_object_get(part, "text")))
+            return false;
+    return json_is_array(parts);
+}
+
+/* Several texts become one. */
+static int join_texts(const struct chat_syntax *s, json_t *message)
+{
+    const json_t *content = json_object_get(message, "content"), *part;
+    struct buf text;
+    size_t i;
+    if (!is_text_only(content))
+        return 0;
+    buf_init(&text, ARGUMENTS_BYTES_MAX, NULL);
+    json_array_foreach(content, i, part) {
+        const json_t *own = json_object_get(part, "text");
+        buf_puts(&text, i == 0 ? "" : s->between_parts ? s->between_parts : "\n");
+        buf_put(&text, json_string_value(own), json_string_length(own));
+    }
+    json_t *joined = text.error ? NULL : json_stringn(text.ptr ? text.ptr : "", text.len);
+    buf_done(&text);
+    return joined && json_object_set_new(message, "content", joined) == 0 ? 0 : -ENOMEM;
+}
+
 /* The text of the calls, behind `content`. */
 static json_t *text_with_calls(const struct chat_syntax *s, struct slice content, const json_t *calls)
 {
@@ -121,7 +150,9 @@ int chat_history_adapt(const struct chat_syntax *s, json_t *messages)
     size_t i, k;
     json_t *message, *call;
     json_array_foreach(messages, i, message) {
-        int r = adapt_reasoning(s, message);
+        int r = join_texts(s, message);
+        if (r == 0)
+            r = adapt_reasoning(s, message);
         if (r == 0)
             r = write_reasoning(s, message, i + 1 == json_array_size(messages));
         if (r == 0)

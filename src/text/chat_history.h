@@ -7,9 +7,9 @@
 
 #include <jansson.h>
 
-/* Changes the messages: reasoning_content gets the name that the template reads, arguments become text
- * where the template wants text, and the empty content of a message with calls becomes null where it wants
- * that. 0 or -ENOMEM. */
+/* Changes the messages: several texts of one message become one, reasoning_content gets the name that the
+ * template reads, arguments become text where the template wants text, and the empty content of a message
+ * with calls becomes null where it wants that. 0 or -ENOMEM. */
 int chat_history_adapt(const struct chat_syntax *s, json_t *messages);
 /* Arguments that are a text become the object {"arguments": text}, for a template that takes objects only.
  * True: some were. */

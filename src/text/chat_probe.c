@@ -563,6 +563,26 @@ static bool keeps_system(struct probe *p)
     return render(p->t, p->scratch, b, NULL, NULL, true, &p->one) && ok && has_in_order(&p->one, later);
 }
 
+/* What a template that reads lists of parts writes between two texts. NULL: it reads none. */
+static const char *between_parts(struct probe *p)
+{
+    static const char *const some[] = {"", "\n", " ", "\n\n"};
+    json_t *content = json_pack("[{s:s, s:s}, {s:s, s:s}]", "type", "text", "text", "zqone", "type", "text",
+                                "text", "zqtwo");
+    json_t *message = json_pack("{s:s, s:o}", "role", "user", "content", content);
+    if (!render(p->t, p->scratch, json_pack("[o]", message), NULL, NULL, false, &p->one))
+        return NULL;
+    size_t from = slice_find(buf_slice(&p->one), SLICE("zqone"), 0);
+    size_t to = slice_find(buf_slice(&p->one), SLICE("zqtwo"), 0);
+    if (from == SIZE_MAX || to == SIZE_MAX)
+        return NULL;
+    struct slice between = cut(buf_slice(&p->one), from + strlen("zqone"), to);
+    for (size_t i = 0; i < COUNT_OF(some); i++)
+        if (slice_eq(between, slice_of(some[i])))
+            return some[i];
+    return NULL;
+}
+
 void chat_probe_history(const struct chat_template *t, struct arena *scratch, struct chat_syntax *ret)
 {
     struct probe p = {.t = t, .scratch = scratch};
@@ -582,6 +602,7 @@ void chat_probe_history(const struct chat_template *t, struct arena *scratch, st
     if (!reads)
         probe_reasoning_in_content(&p, ret);
     ret->system_in_place = keeps_system(&p);
+    ret->between_parts = between_parts(&p);
     end(&p);
 }
 

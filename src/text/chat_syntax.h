@@ -89,7 +89,8 @@ struct chat_syntax {
     bool text_arguments, null_content;
     /* It knows neither tools nor their results: both are written as text of messages, chat_generic.h. */
     bool generic;
-    bool calls_in_content; /* it writes none, and those of this format stand in the content as text */
+    const char *between_parts; /* joins texts of one message; NULL: a line feed */
+    bool calls_in_content;     /* it writes none, and those of this format stand in the content as text */
     const char
         *reasoning_member; /* of an earlier message, which the template reads; NULL: reasoning_content */
     /* It reads none, but writes content as it is: earlier reasoning stands there between its markers. The

@@ -181,6 +181,39 @@ TEST(a_last_message_that_is_continued_has_no_end_of_text)
     json_decref(messages);
 }
 
+static void expect_texts(const char *source, const char *want)
+{
+    struct arena *a, *scratch;
+    struct chat_template *t;
+    struct chat_syntax s;
+    struct err e = {""};
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &scratch), 0);
+    assert_int_equal(chat_template_compile(a, slice_of(source), &t, &e), 0);
+    const struct chat_syntax_opts opts = {.template = t};
+    assert_int_equal(chat_syntax_find(a, scratch, &opts, &s, &e), 0);
+    json_t *messages = json_of("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, "
+                               "{\"type\": \"text\", \"text\": \"b\"}]}, {\"role\": \"user\", \"content\": "
+                               "[{\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"c\"}]}]");
+    assert_int_equal(chat_history_adapt(&s, messages), 0);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(messages, 0), "content")), want);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(messages, 1), "content")), 2);
+    json_decref(messages);
+    arena_free(a);
+    arena_free(scratch);
+}
+
+TEST(texts_of_one_message_are_apart_where_the_template_reads_strings)
+{
+    expect_texts("{% for m in messages %}<u>{{ m.content }}</u>{% endfor %}", "a\nb");
+    expect_texts("{% for m in messages %}<u>{% if m.content is string %}{{ m.content }}{% else %}"
+                 "{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}</u>{% endfor %}",
+                 "ab");
+    expect_texts("{% for m in messages %}<u>{% if m.content is string %}{{ m.content }}{% else %}"
+                 "{{ m.content | map(attribute='text') | join(' ') }}{% endif %}</u>{% endfor %}",
+                 "a b");
+}
+
 #define TURNS(before, after)                                                                                 \
     "{% for m in messages %}{% if m.role == 'assistant' %}" before "{{ m.content }}" after                   \
     "{% else %}[INST]{{ m.content }}[/INST]{% endif %}{% endfor %}"
