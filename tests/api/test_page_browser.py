@@ -312,7 +312,7 @@ def test_a_text_file_is_part_of_the_message(served):
         until(lambda: page.connection() == "ok")
         page.js("location.hash = '#chat'")
         until(lambda: page.js("return document.getElementById('chat-input').getClientRects().length"))
-        page.js("""window.sent = []; const before = window.fetch;
+        page.js("""document.getElementById('chat-max_tokens').value = 8; window.sent = []; const before = window.fetch;
             window.fetch = (path, options) => { if (options?.body) sent.push(options.body); return before(path, options); };
             const pick = (name, type, parts) => { const t = new DataTransfer(); t.items.add(new File(parts, name, { type }));
                 const input = document.querySelector('.composer input[type=file]'); input.files = t.files; input.dispatchEvent(new Event('change')); };
