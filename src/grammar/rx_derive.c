@@ -105,8 +105,8 @@ static void add_all(struct rx_bytes *set)
     memset(set, 0xFF, sizeof(*set));
 }
 
-/* Parts may be shared: a walk that took each of them as often as it occurs would take 2^n steps for n nodes. It
- * passes over those that it remembers, and one of more steps than these adds all bytes. */
+/* Parts may be shared: a walk that takes each as often as it occurs takes 2^n steps for n nodes. This walk
+ * passes over the nodes that it remembers. After FIRST_STEPS it adds all bytes. */
 enum { FIRST_SEEN = 256, FIRST_STEPS = 1 << 16 };
 
 struct first_walk {
