@@ -8,6 +8,7 @@
  * Until the end content is a list of parts; a list without images then becomes their text. */
 #include "api/field.h"
 #include "api/messages.h"
+#include "api/reasoning_seal.h"
 
 #include "base/check.h"
 #include "text/utf8.h"
@@ -309,6 +310,36 @@ static bool is_dropped(const char *type)
            slice_ends(slice_of(type), tail);
 }
 
+/* True: the signature of a block without text has the text, which is added to `list`. */
+static bool unseal(const struct messages_place *p, json_t *list, const json_t *block, bool *failed)
+{
+    const json_t *shown = json_object_get(block, "thinking"), *given = json_object_get(block, "signature");
+    struct slice sealed = {json_string_value(given), json_string_length(given)};
+    struct charge charge = request_memory_charge(p->memory);
+    struct buf text;
+    *failed = false;
+    if (!json_is_string(shown) || json_string_length(shown) > 0 || sealed.len == 0)
+        return false;
+    buf_init(&text, SIZE_MAX / 4, &charge);
+    bool ok = reasoning_unseal(sealed, &text);
+    json_t *words = ok && text.error == 0 ? json_stringn(text.ptr ? text.ptr : "", text.len) : NULL;
+    *failed = (text.error && !messages_no_memory(p)) ||
+              (ok && !(words ? add_text(p, list, words) : messages_no_memory(p)));
+    json_decref(words);
+    buf_done(&text);
+    return ok;
+}
+
+/* The text that the client has, or that of the signature; a signature of another server is not checked. */
+static bool add_thinking(struct messages_place *p, json_t *turn, const json_t *block)
+{
+    json_t *list = list_of(p, turn, "reasoning_content");
+    bool failed = false;
+    if (list && (unseal(p, list, block, &failed) || failed))
+        return !failed;
+    return list && add_text(p, list, json_object_get(block, "thinking"));
+}
+
 static bool add_assistant_block(struct messages_place *p, json_t *turn, json_t *block)
 {
     const char *type = string_of(block, "type");
@@ -316,10 +347,8 @@ static bool add_assistant_block(struct messages_place *p, json_t *turn, json_t *
         return refuse(p, " must be an object with a type.");
     if (strcmp(type, "text") == 0)
         return add_text(p, json_object_get(turn, "content"), json_object_get(block, "text"));
-    if (strcmp(type, "thinking") == 0) {
-        json_t *list = list_of(p, turn, "reasoning_content");
-        return list && add_text(p, list, json_object_get(block, "thinking"));
-    }
+    if (strcmp(type, "thinking") == 0)
+        return add_thinking(p, turn, block);
     if (strcmp(type, "tool_use") == 0)
         return add_call(p, turn, block);
     return is_dropped(type) ||

@@ -38,8 +38,8 @@ struct reply {
     struct buf logprobs;     /* chat: entries; completion: of token_logprobs */
     struct buf logprob_tokens, logprob_tops, logprob_offsets; /* completion */
     struct buf prompt_logprobs;
-    struct buf echo;                          /* Responses: what each reply repeats of its request */
-    struct buf block;                         /* Responses: all of the item that is open */
+    struct buf echo;  /* Responses: what each reply repeats of its request */
+    struct buf block; /* Responses: all of the item that is open; Messages: reasoning that is omitted */
     struct buf block_logprobs, next_logprobs; /* likewise: its entries; those of tokens without text so far */
     bool finish_told;                         /* streams: its finish_reason is sent */
     void *own;                                /* wire.own_bytes */

@@ -1,7 +1,7 @@
 /* responses.h - OpenAI's Responses: declarations that its files share.
  *
  * responses_request.c reads the fields. responses_items.c and responses_tools.c convert items and tools to
- * the form that templates expect. wire_responses.c writes replies, responses_seal.c sealed reasoning. */
+ * the form that templates expect. wire_responses.c writes replies. */
 #ifndef PLATEAU_API_RESPONSES_H
 #define PLATEAU_API_RESPONSES_H
 
@@ -57,13 +57,5 @@ bool responses_convert_tools(struct responses_place *p);
 bool responses_flat_name(const char *space, const char *name, char ret[RESPONSES_NAME_BYTES]);
 /* The client's own tool of that name, and the namespace that it is in (NULL: none). NULL: there is none. */
 const json_t *responses_find_tool(const struct request *r, struct slice flat, const char **space);
-
-/* ---- sealed reasoning ---- */
-
-/* `encrypted_content`: the text in base64 after a signature of this process. It is not secret: clients get
- * the same text in `content`. */
-void responses_seal(struct slice text, struct buf *ret);
-/* False: not sealed here, or damaged; `ret` is empty then. */
-bool responses_unseal(struct slice sealed, struct buf *ret);
 
 #endif

@@ -7,6 +7,7 @@
  * run are dropped. */
 #include "api/custom_tool.h"
 #include "api/field.h"
+#include "api/reasoning_seal.h"
 #include "api/responses.h"
 
 #include "base/check.h"
@@ -92,7 +93,7 @@ static bool unseal(struct responses_place *p, const json_t *item, bool *failed)
     struct buf text;
     buf_init(&text, SIZE_MAX / 4, &charge);
     bool ok = json_is_string(sealed) &&
-              responses_unseal((struct slice){json_string_value(sealed), json_string_length(sealed)}, &text);
+              reasoning_unseal((struct slice){json_string_value(sealed), json_string_length(sealed)}, &text);
     *failed = (text.error && !responses_no_memory(p)) || (ok && !add_reasoning(p, buf_slice(&text)));
     buf_done(&text);
     return ok;

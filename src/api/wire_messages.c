@@ -1,10 +1,12 @@
 /* wire_messages.c - Anthropic's Messages: replies of ordered blocks, whole and as events.
  *
  * A block is open while parts of its kind arrive; another kind, or another call, closes it. A thinking block
- * ends with a signature. The first event has the number of prompt tokens without the cached ones, so it waits
+ * ends with a signature, which has the text where the block omits it: the client returns it, and the next
+ * prompt has the reasoning. The first event has the number of prompt tokens without the cached ones, so it waits
  * for the admission of the sequence. */
 #include "api/messages.h"
 
+#include "api/reasoning_seal.h"
 #include "base/check.h"
 #include "http/sse.h"
 #include "text/chat_format.h"
@@ -71,17 +73,27 @@ static void write_call_head(const struct reply *r, struct buf *ret)
 
 /* ---- whole ---- */
 
+static void write_signature(struct own *own, bool omitted, struct slice text, struct buf *ret)
+{
+    char signature[MESSAGES_SIGNATURE_BYTES];
+    messages_signature_end(&own->signature, signature);
+    if (omitted)
+        reasoning_seal(text, ret);
+    else
+        buf_puts(ret, signature);
+}
+
 static void write_thinking(struct reply *r, struct buf *ret)
 {
     struct own *own = r->own;
-    char signature[MESSAGES_SIGNATURE_BYTES];
     bool omitted = r->exchange->request.thinking_omitted;
     messages_signature_begin(&own->signature);
     messages_signature_add(&own->signature, buf_slice(&r->reasoning));
-    messages_signature_end(&own->signature, signature);
     buf_puts(ret, "{\"type\":\"thinking\",\"thinking\":");
     json_write_string(ret, omitted ? SLICE("") : buf_slice(&r->reasoning));
-    buf_printf(ret, ",\"signature\":\"%s\"}", signature);
+    buf_puts(ret, ",\"signature\":\"");
+    write_signature(own, omitted, buf_slice(&r->reasoning), ret);
+    buf_puts(ret, "\"}");
 }
 
 /* An input is an object: one that was cut has its open text inside, in the form in which Anthropic's
@@ -189,11 +201,11 @@ static void delta_end(struct reply *r)
 
 static void sign(struct reply *r)
 {
-    struct own *own = r->own;
-    char signature[MESSAGES_SIGNATURE_BYTES];
-    messages_signature_end(&own->signature, signature);
+    struct buf *out = &r->exchange->out;
     delta_begin(r, "signature_delta");
-    buf_printf(&r->exchange->out, "\"signature\":\"%s\"", signature);
+    buf_puts(out, "\"signature\":\"");
+    write_signature(r->own, r->exchange->request.thinking_omitted, buf_slice(&r->block), out);
+    buf_putc(out, '"');
     delta_end(r);
 }
 
@@ -220,6 +232,7 @@ static void open_block(struct reply *r)
     buf_printf(out, ",\"index\":%u,\"content_block\":", own->blocks++);
     if (r->pending == PIECE_REASONING) {
         messages_signature_begin(&own->signature);
+        buf_clear(&r->block);
         buf_puts(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     } else if (r->pending == PIECE_CONTENT) {
         buf_puts(out, "{\"type\":\"text\",\"text\":\"\"}");
@@ -252,7 +265,9 @@ static void flush(struct reply *r)
         break;
     case PIECE_REASONING:
         messages_signature_add(&own->signature, buf_slice(&r->reasoning));
-        if (!r->exchange->request.thinking_omitted)
+        if (r->exchange->request.thinking_omitted)
+            buf_put_slice(&r->block, buf_slice(&r->reasoning));
+        else
             put_delta(r, "thinking_delta", "thinking", &r->reasoning);
         break;
     case PIECE_CONTENT:

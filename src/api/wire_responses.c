@@ -7,6 +7,7 @@
 
 #include "api/custom_tool.h"
 #include "api/field.h"
+#include "api/reasoning_seal.h"
 #include "api/wire_openai.h"
 #include "base/check.h"
 #include "base/clock.h"
@@ -287,7 +288,7 @@ static void write_reasoning(const struct reply *r, struct slice text, bool begin
         return;
     }
     buf_putc(ret, '"');
-    responses_seal(text, ret);
+    reasoning_seal(text, ret);
     buf_putc(ret, '"');
 }
 

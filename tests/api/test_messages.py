@@ -139,10 +139,37 @@ def test_thinking(claude, server):
     history[1]["content"].insert(0, {"type": "redacted_thinking", "data": "xyz"})
     assert post(server, messages=history, max_tokens=1).status_code == 200
     quiet = answered(post(server, thinking={**thinking, "display": "omitted"}, max_tokens=2000))
-    assert quiet["content"][0]["thinking"] == "" and quiet["content"][0]["signature"] == m.content[0].signature
+    assert quiet["content"][0]["thinking"] == "" and quiet["content"][0]["signature"].startswith(m.content[0].signature)
     for off in {"type": "disabled"}, None:
         assert [b["type"] for b in answered(post(server, thinking=off))["content"]] == ["text"]
     assert answered(post(server, thinking={"type": "adaptive"}))["content"][0]["type"] == "thinking"
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("stream", [False, True])
+def test_omitted_thinking_comes_back_in_its_signature(server, stream):
+    """The next prompt is that of a client that has the text: the same tokens, found in the prefix cache."""
+    def first(display):
+        fields = {"thinking": {"type": "adaptive", "display": display}, "tools": [WEATHER], "max_tokens": 300,
+                  "messages": [user("What is the weather in Paris?")]}
+        if not stream:
+            return answered(post(server, **fields))["content"]
+        return blocks_of(names(post(server, stream=True, **fields)))
+    shown, quiet = first("summarized"), first("omitted")
+    assert shown[0]["thinking"] and quiet[0]["thinking"] == "" and [b["type"] for b in shown] == [b["type"] for b in quiet]
+
+    def prompt(thinking):
+        call = {"type": "tool_use", "id": "a", "name": "get_weather", "input": {"city": "Paris"}}
+        messages = [user("What is the weather in Paris?"), {"role": "assistant", "content": [thinking, call]},
+                    user([{"type": "tool_result", "tool_use_id": "a", "content": "sun"}])]
+        return counted(server, messages=messages, tools=[WEATHER], thinking={"type": "adaptive"})
+    whole, sealed = prompt(shown[0]), quiet[0]["signature"]
+    assert prompt(quiet[0]) == whole > prompt({**quiet[0], "signature": "of another server"})
+    # A text of the client's own goes first; a damaged signature has none.
+    assert prompt({**shown[0], "signature": sealed}) == whole
+    damaged = sealed[:-8] + ("A" if sealed[-8] != "A" else "B") + sealed[-7:]
+    for wrong in damaged, sealed[:-4], sealed[:44], "=" * 48, sealed + "AAAA":
+        assert prompt({**quiet[0], "signature": wrong}) < whole
 
 
 def test_images(claude, server):

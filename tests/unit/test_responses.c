@@ -1,6 +1,7 @@
 /* test_responses.c - OpenAI's Responses: bodies to conversations and tools, sealed reasoning. */
 #include "test_parsed.h"
 
+#include "api/reasoning_seal.h"
 #include "api/responses.h"
 #include "base/check.h"
 #include "text/chat_format.h"
@@ -160,15 +161,15 @@ TEST(sealed_reasoning_comes_back)
         struct slice own = {text, len};
         buf_clear(&sealed);
         buf_clear(&back);
-        responses_seal(own, &sealed);
-        assert_true(responses_unseal(buf_slice(&sealed), &back));
+        reasoning_seal(own, &sealed);
+        assert_true(reasoning_unseal(buf_slice(&sealed), &back));
         assert_true(slice_eq(buf_slice(&back), own));
         buf_clear(&back);
         sealed.ptr[sealed.len / 2] ^= 1;
-        assert_false(responses_unseal(buf_slice(&sealed), &back));
+        assert_false(reasoning_unseal(buf_slice(&sealed), &back));
         assert_int_equal(back.len, 0);
     }
-    assert_false(responses_unseal(SLICE("gAAAAABo"), &back));
+    assert_false(reasoning_unseal(SLICE("gAAAAABo"), &back));
     buf_done(&sealed);
     buf_done(&back);
 }

@@ -1,6 +1,6 @@
-/* responses_seal.c - encrypted_content of reasoning items: a signature, then the text, both in base64.
- * Another server's content does not have the signature, so it is recognised and dropped. */
-#include "api/responses.h"
+/* reasoning_seal.c - a signature, then the text, both in base64. Another server's content does not have the
+ * signature, so it is recognised and dropped. */
+#include "api/reasoning_seal.h"
 
 #include "api/messages.h"
 #include "base/check.h"
@@ -20,7 +20,7 @@ static void sign(struct slice text, char ret[MESSAGES_SIGNATURE_BYTES])
     ASSERT(strlen(ret) == SIGNATURE_CHARS);
 }
 
-void responses_seal(struct slice text, struct buf *ret)
+void reasoning_seal(struct slice text, struct buf *ret)
 {
     char signature[MESSAGES_SIGNATURE_BYTES];
     unsigned char chars[CHUNK_CHARS + 1];
@@ -48,7 +48,7 @@ static bool decode(struct slice chars, bool last, struct buf *ret)
     return true;
 }
 
-bool responses_unseal(struct slice sealed, struct buf *ret)
+bool reasoning_unseal(struct slice sealed, struct buf *ret)
 {
     char signature[MESSAGES_SIGNATURE_BYTES];
     bool ok = sealed.len >= SIGNATURE_CHARS && sealed.len % 4 == 0;
