@@ -1,6 +1,7 @@
 /* admin_commands.c - status, load, unload, clear, trim: one order each, and its result for people. */
 #include "cli/admin_client.h"
 #include "cli/cli.h"
+#include "cli/output.h"
 
 #include "base/bytes_text.h"
 #include "base/check.h"
@@ -15,13 +16,6 @@
 #define ROWS_SHOWN  1024
 
 /* ---- lines ---- */
-
-/* A model's name may have control characters. */
-static void put(FILE *f, const char *text)
-{
-    for (; *text; text++)
-        fputc((unsigned char)*text < ' ' && *text != '\n' ? '?' : *text == 0x7f ? '?' : *text, f);
-}
 
 /* The unchanged body, and a line feed. */
 static void show_json(const struct admin_reply *r)
@@ -38,15 +32,8 @@ static void show_line(const char *format, ...)
     va_start(ap, format);
     vsnprintf(text, sizeof(text), format, ap);
     va_end(ap);
-    put(stdout, text);
+    plain_write(stdout, text);
     putchar('\n');
-}
-
-static void show_error(const char *text)
-{
-    fputs("plateau: ", stderr);
-    put(stderr, text);
-    fputc('\n', stderr);
 }
 
 /* ---- values ---- */
@@ -94,7 +81,7 @@ typedef void cells_fn(const json_t *row, char cells[COLUMNS_MAX][CELL_BYTES]);
 static void print_row(char cells[COLUMNS_MAX][CELL_BYTES], const int *widths, int columns)
 {
     for (int i = 0; i < columns; i++) {
-        put(stdout, cells[i]);
+        plain_write(stdout, cells[i]);
         if (i + 1 < columns)
             printf("%*s", widths[i] - (int)strlen(cells[i]) + 2, "");
     }
@@ -326,6 +313,6 @@ int command_admin(int argc, char **argv)
         options_hide(order->command, argc, argv);
     settings_done(&o);
     if (r < 0)
-        show_error(e.text);
+        plain_error(e.text);
     return r == -EINVAL ? 2 : r < 0;
 }

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
 #include "store/store_audit.h"
@@ -265,6 +266,6 @@ int command_cache(int argc, char **argv)
         r = run(&o, &e);
     settings_done(&o);
     if (r < 0)
-        fprintf(stderr, "plateau: %s\n", e.text);
+        plain_error(e.text);
     return r == -EINVAL ? 2 : r < 0 ? 1 : r;
 }

@@ -62,8 +62,10 @@ void chat_screen_end(struct chat_screen *s)
 static void tell(struct chat_screen *s, const char *colour, const char *format, va_list ap)
 {
     FILE *f = s->terminal ? stdout : stderr;
+    char text[2048];
     fputs(!s->terminal ? "plateau: " : s->colours ? colour : "", f);
-    vfprintf(f, format, ap);
+    vsnprintf(text, sizeof(text), format, ap);
+    plain_write(f, text);
     fputs(s->colours ? PLAIN "\n" : "\n", f);
     f == stdout ? output_flush() : fflush(f);
 }

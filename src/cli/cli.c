@@ -1,5 +1,6 @@
 /* cli.c - from a command line to settings, and from a result to an exit status. */
 #include "cli/cli.h"
+#include "cli/output.h"
 
 #include <errno.h>
 
@@ -49,6 +50,6 @@ int cli_status(int r, const struct err *e)
     if (r == -ECANCELED)
         return EXIT_INTERRUPTED;
     if (e->text[0])
-        fprintf(stderr, "plateau: %s\n", e->text);
+        plain_error(e->text);
     return 1;
 }

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/models_remove.h"
+#include "cli/output.h"
 #include "host/model_folder.h"
 #include "host/model_listing.h"
 #include "host/model_sources.h"
@@ -20,13 +21,6 @@ struct list {
     struct buf json;
     uint32_t count;
 };
-
-/* Names and messages come from files: what could move a terminal's cursor is replaced. */
-static void print_plain(const char *text)
-{
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        putchar(*c == '\n' ? ' ' : *c < 0x20 || *c == 0x7f ? '?' : *c);
-}
 
 struct count_text {
     char text[16];
@@ -67,7 +61,7 @@ static const char *const yes_texts[] = {
 
 static void print_row(const char *id, const struct model_listing *m)
 {
-    print_plain(id);
+    plain_write(stdout, id);
     int pad = 36 - (int)strlen(id);
     printf("%*s", pad > 0 ? pad : 0, "");
     if (m->state == LISTING_REFUSED)
@@ -79,7 +73,7 @@ static void print_row(const char *id, const struct model_listing *m)
                bytes_text(m->disk_bytes).text, bytes_text(m->floor_bytes).text, day_text(m->used_s).text,
                m->state == LISTING_FITS ? yes_texts[m->kind] : "no: ");
     if (m->state != LISTING_FITS)
-        print_plain(m->why.text);
+        plain_write(stdout, m->why.text);
     else if (m->max_model_len < m->shape.context_max)
         printf(", with a context of %u", m->max_model_len);
     putchar('\n');

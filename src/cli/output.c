@@ -83,6 +83,26 @@ static size_t control_len(struct slice text, size_t at)
     return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
 }
 
+void plain_write(FILE *f, const char *text)
+{
+    const struct slice s = slice_of(text);
+    for (size_t i = 0; i < s.len;) {
+        const size_t n = control_len(s, i);
+        if (n)
+            fprintf(f, "\\x%02x", (unsigned char)s.ptr[i + n - 1]);
+        else
+            fputc(s.ptr[i], f);
+        i += n ? n : 1;
+    }
+}
+
+void plain_error(const char *text)
+{
+    fputs("plateau: ", stderr);
+    plain_write(stderr, text);
+    fputc('\n', stderr);
+}
+
 void terminal_write(FILE *f, struct slice text)
 {
     size_t from = 0;

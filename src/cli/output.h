@@ -20,6 +20,12 @@ bool output_failed(void);
  * everything was written. */
 int output_end(int status);
 
+/* Writes a text of a file, of the hub or of a server: control characters other than line feed and tab become
+ * \x1b and the like, so that no such text moves a cursor or renames a window. UTF-8 stays. */
+void plain_write(FILE *f, const char *text);
+/* "plateau: TEXT" on standard error, in that way. */
+void plain_error(const char *text);
+
 bool terminal_is(FILE *f);
 /* A terminal that wants colours: not TERM=dumb, no NO_COLOR. */
 bool terminal_has_colours(FILE *f);

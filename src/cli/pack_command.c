@@ -48,7 +48,7 @@ static int run(struct settings *o, struct err *e)
     if (r == 0)
         say_done(o, &result, (double)(clock_now_ns() - began_ns) / NS_PER_S);
     if (r == -ECANCELED)
-        fprintf(stderr, "plateau: %s\n", e->text);
+        plain_error(e->text);
     return cli_status(r, e);
 }
 

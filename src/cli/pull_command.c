@@ -62,7 +62,9 @@ static void draw(struct screen *s, const struct hub_progress *p, uint64_t now)
                  bytes_text(p->bytes_done).text, bytes_text(p->bytes_total).text, left);
     else
         snprintf(line, most, "Pulling %.24s: reading the %s", s->model, p->phase);
-    fprintf(stderr, "\r\033[K%s\r", line);
+    fputs("\r\033[K", stderr);
+    plain_write(stderr, line);
+    fputc('\r', stderr);
     fflush(stderr);
     s->drawn = true;
 }
@@ -203,7 +205,7 @@ static int pull(struct settings *o, struct err *e)
     else
         say_failed(&s, r, e);
     if (r == -ECANCELED)
-        fprintf(stderr, "plateau: %s\n", e->text);
+        plain_error(e->text);
     return cli_status(r, e);
 }
 

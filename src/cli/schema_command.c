@@ -9,6 +9,7 @@
 #include "base/small_file.h"
 #include "base/wide_integer.h"
 #include "cli/cli.h"
+#include "cli/output.h"
 #include "cli/options.h"
 #include "grammar/matcher.h"
 #include "grammar/schema.h"
@@ -159,7 +160,7 @@ static int judge_file(const char *path)
             fprintf(stderr, "plateau: unsupported: %s\n", e.text);
         judge_lines(&j, r < 0 ? e.text : NULL);
     } else {
-        fprintf(stderr, "plateau: %s\n", e.text);
+        plain_error(e.text);
     }
     matcher_free(j.matcher);
     matcher_tables_free(j.tables);

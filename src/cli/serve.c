@@ -265,7 +265,7 @@ static int serve(struct serve *s)
         closed = close_all(s);
     }
     if (r < 0)
-        fprintf(stderr, "plateau: %s\n", e.text);
+        plain_error(e.text);
     int status = r < 0 || failed ? 1 : 0;
     if (!closed)
         leave(status);
@@ -282,7 +282,7 @@ int command_serve(int argc, char **argv)
     int r = open_settings(&s, argc, argv, &e), status;
     options_check_environment();
     if (r < 0) {
-        fprintf(stderr, "plateau: %s\n", e.text);
+        plain_error(e.text);
         status = 2;
     } else {
         status = cli_help(COMMAND_SERVE, &s.server.live.started) ? 0 : serve(&s);

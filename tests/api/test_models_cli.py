@@ -78,7 +78,7 @@ def test_a_table_has_a_line_each(top):
     got = models(top)
     lines = got.stdout.splitlines()
     assert (got.returncode, got.stderr, len(lines)) == (0, "", 11)
-    assert "\x1b" not in got.stdout and any(line.startswith("odd?[2Jname ") for line in lines)
+    assert "\x1b" not in got.stdout and any(line.startswith("odd\\x1b[2Jname ") for line in lines)
     (row,) = (line for line in lines if line.startswith("qwen3 "))
     assert row.split()[1:4:2] == ["qwen3", "BF16"] and row.endswith("   yes")
     assert any(line.startswith("sparse ") and " no: " in line and "deepseek_v32" in line for line in lines)

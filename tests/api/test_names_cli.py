@@ -100,3 +100,15 @@ def test_a_port_that_is_taken(served, caches):
         got = run(caches, "serve", "canary", "--port", other.getsockname()[1], "--threads", "1")
     assert "Address already in use; --port N chooses another" in got.stderr
 
+
+
+def test_texts_of_others_move_no_cursor(caches, tmp_path):
+    """Names of files, and what configurations say: control characters are shown, not sent."""
+    odd = tmp_path / "m\x1b]0;x\x07"
+    odd.mkdir()
+    (odd / "config.json").write_text(json.dumps({"model_type": "a\x1b[31m\x9bb"}))
+    (odd / "model.safetensors").write_bytes(b"x" * 100)
+    for arguments in (["plan", odd], ["models", tmp_path], ["chat", "--local", odd], ["serve", odd]):
+        got = run(caches, *arguments)
+        said = got.stdout + got.stderr
+        assert "\\x1b" in said and not any(c in said for c in "\x1b\x07\x9b"), said
