@@ -222,3 +222,15 @@ def test_input_items_come_in_pages(server):
         refused(server.http.get(f"{PATH}/{two['id']}/input_items", params=query), 400, "invalid_value", *query)
     refused(server.http.get(f"{PATH}/{two['id']}/input_items", params={"after": "msg_0"}), 404, "item_not_found", "after")
     delete(server, one, two)
+
+
+def test_stored_responses_are_counted_once():
+    """Their bytes come from the allocator, whose own figure has them already."""
+    junk = [{"type": "web_search_call", "id": f"x{n}", "blob": "y" * 1000} for n in range(12000)]
+    with serving() as server:
+        ids = [answered(post(server, [*junk, user("hi")], max_output_tokens=1)) for _ in range(4)]
+        memory = server.memory()
+        assert server.http.get("/api/status").json()["responses"]["bytes"] > 40 << 20
+        if memory["system"]["heap_bytes"] > 0:
+            assert abs(memory["unaccounted_bytes"]) <= 32 << 20, memory["unaccounted_bytes"]
+        delete(server, *ids)
