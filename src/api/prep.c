@@ -41,6 +41,7 @@ static bool answer(struct exchange *x, struct arena *scratch)
     case REQUEST_TOKENIZE:
         return utility_tokenize(x, scratch);
     case REQUEST_COUNT_TOKENS:
+    case REQUEST_INPUT_TOKENS:
         return utility_count_tokens(x, scratch);
     case REQUEST_DETOKENIZE:
         return utility_detokenize(x);

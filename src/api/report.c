@@ -2,6 +2,7 @@
 #include "api/report.h"
 
 #include "base/check.h"
+#include "text/chat_template.h"
 #include "base/clock.h"
 #include "model/model_work.h"
 #include "registry/speculation.h"
@@ -180,6 +181,12 @@ void report_model(struct api *a, uint32_t index, struct slice name, bool all, st
         write_loaded(a, look.model, ret);
     else
         write_unloaded(a, index, ret);
+    const struct model_settings *s = registry_settings(a->opts.registry, index);
+    report_capabilities(a, look.model,
+                        loaded       ? look.model->max_model_len
+                        : s->planned ? s->plan.max_model_len
+                                     : 0,
+                        ret);
     buf_putc(ret, '}');
     registry_look_away(&look);
 }
@@ -252,6 +259,30 @@ void report_model_info(struct api *a, struct buf *ret)
     buf_putc(ret, '{');
     if (look_at_first(a, &look)) {
         write_model_info(look.model, ret);
+        registry_look_away(&look);
+    }
+    buf_putc(ret, '}');
+}
+
+static void write_text(const char *name, struct slice text, struct buf *ret)
+{
+    buf_printf(ret, ",\"%s\":", name);
+    if (text.len)
+        json_write_string(ret, text);
+    else
+        buf_puts(ret, "null");
+}
+
+void report_tokenizer_info(struct api *a, struct buf *ret)
+{
+    struct lease look;
+    buf_puts(ret, "{\"tokenizer_class\":\"plateau\"");
+    if (look_at_first(a, &look)) {
+        const struct served_model *m = look.model;
+        write_text("bos_token", m->tokenizer ? tokenizer_bos(m->tokenizer) : (struct slice){0}, ret);
+        write_text("eos_token", m->tokenizer ? tokenizer_eos(m->tokenizer) : (struct slice){0}, ret);
+        write_text("chat_template", m->template ? chat_template_source(m->template) : (struct slice){0}, ret);
+        buf_printf(ret, ",\"model_max_length\":%u", m->max_model_len);
         registry_look_away(&look);
     }
     buf_putc(ret, '}');

@@ -21,6 +21,13 @@ void report_model_state(struct api *a, uint32_t index, bool all, struct buf *ret
 void report_speculation(const struct drafting_opts *g, struct buf *ret);
 void report_server_info(struct api *a, struct buf *ret);
 void report_model_info(struct api *a, struct buf *ret);
+/* The first model's tokenizer and chat template, as vLLM tells them. */
+void report_tokenizer_info(struct api *a, struct buf *ret);
+
+/* report_capabilities.c: members of a model. `m` NULL: it is not loaded. max_model_len 0:
+ * unknown. */
+void report_capabilities(const struct api *a, const struct served_model *m, uint32_t max_model_len,
+                         struct buf *ret);
 
 /* report_memory.c */
 void report_memory(struct api *a, struct buf *ret);

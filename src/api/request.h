@@ -25,6 +25,7 @@ enum request_kind {
     REQUEST_TEMPLATE,
     REQUEST_COUNT_TOKENS, /* of Messages */
     REQUEST_ITEMS,        /* /v1/responses/{id}/input_items: without a body */
+    REQUEST_INPUT_TOKENS, /* of Responses: the same */
     REQUEST_CLEAR,        /* /api/hot-cache/clear: its body may be empty */
     REQUEST_CLEAR_SSD,    /* /api/ssd-cache/clear: likewise */
     REQUEST_TRIM,         /* /api/trim: likewise */

@@ -17,6 +17,8 @@ bool responses_check(struct request *r, struct reject *why);
 bool responses_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
                        struct reject *why);
 extern const struct field_group *const responses_groups[];
+/* Of /v1/responses/input_tokens, which stores nothing. */
+extern const struct request_form responses_count_form;
 
 /* A request that is being converted: its memory is entered. */
 struct responses_place {

@@ -241,3 +241,16 @@ bool responses_convert(struct request *r, const struct request_limits *limits, s
     request_memory_enter(NULL);
     return ok;
 }
+
+static bool check_count(struct request *r, struct reject *why)
+{
+    bool ok = responses_check(r, why);
+    r->stores = false;
+    return ok;
+}
+
+const struct request_form responses_count_form = {.groups = responses_groups,
+                                                  .output = GEN_IDS,
+                                                  .parses = true,
+                                                  .check = check_count,
+                                                  .convert = responses_convert};

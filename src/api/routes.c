@@ -153,6 +153,16 @@ static void answer_model_info(const struct call *c)
     respond_report(c, 200, JSON, write_model_info);
 }
 
+static void write_tokenizer_info(const struct call *c, struct buf *ret)
+{
+    report_tokenizer_info(c->api, ret);
+}
+
+static void answer_tokenizer_info(const struct call *c)
+{
+    respond_report(c, 200, JSON, write_tokenizer_info);
+}
+
 static void write_memory(const struct call *c, struct buf *ret)
 {
     report_memory(c->api, ret);
@@ -437,6 +447,7 @@ static const struct route routes[] = {
     {"POST", "/detokenize", AUTH_KEY, NULL, REQUEST_DETOKENIZE},
     {"POST", "/apply-template", AUTH_KEY, NULL, REQUEST_TEMPLATE},
     {"POST", "/v1/messages/count_tokens", AUTH_KEY, NULL, REQUEST_COUNT_TOKENS},
+    {"POST", "/v1/responses/input_tokens", AUTH_KEY, NULL, REQUEST_INPUT_TOKENS},
     {"GET", "/v1/models", AUTH_KEY, answer_models},
     {"POST", "/v1/models/*/load", AUTH_ADMIN, NULL, REQUEST_LOAD},
     {"POST", "/v1/models/*/unload", AUTH_ADMIN, NULL, REQUEST_UNLOAD},
@@ -450,6 +461,7 @@ static const struct route routes[] = {
     {"DELETE", "/v1/responses/", AUTH_KEY, responses_answer_delete},
     {"GET", "/server_info", AUTH_KEY, answer_server_info},
     {"GET", "/model_info", AUTH_KEY, answer_model_info},
+    {"GET", "/tokenizer_info", AUTH_KEY, answer_tokenizer_info},
     {"GET", "/metrics", AUTH_METRICS, answer_metrics},
     {"GET", "/api/memory", AUTH_ADMIN, answer_memory},
     {"GET", "/api/status", AUTH_ADMIN, answer_status},

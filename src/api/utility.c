@@ -91,7 +91,8 @@ bool utility_count_tokens(struct exchange *x, struct arena *scratch)
     struct prompt_ids ids = {0};
     bool ok = prompt_of_messages(&x->gen, scratch, UINT32_MAX, false, &ids);
     if (ok)
-        buf_printf(&x->reply, "{\"input_tokens\":%u}", ids.count);
+        buf_printf(&x->reply, "{%s\"input_tokens\":%u}",
+                   x->kind == REQUEST_INPUT_TOKENS ? "\"object\":\"response.input_tokens\"," : "", ids.count);
     request_memory_free(&x->gen.memory, ids.ids, ids.count * sizeof(uint32_t));
     request_memory_free(&x->gen.memory, ids.images, ids.image_count * sizeof(*ids.images));
     return ok && reply_is_whole(x);

@@ -9,7 +9,7 @@
 
 /* Each fills x->reply with the JSON; false: the reject has the reason. */
 bool utility_tokenize(struct exchange *x, struct arena *scratch);
-/* The prompt of Messages: its number of tokens. */
+/* The prompt of Messages or Responses: its number of tokens. */
 bool utility_count_tokens(struct exchange *x, struct arena *scratch);
 bool utility_detokenize(struct exchange *x);
 bool utility_template(struct exchange *x, struct arena *scratch);

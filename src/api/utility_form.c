@@ -6,6 +6,7 @@
 
 #include "api/field.h"
 #include "api/messages.h"
+#include "api/responses.h"
 #include "api/wire_openai.h"
 
 #include "base/check.h"
@@ -101,5 +102,7 @@ const struct request_form *utility_form(enum request_kind kind)
     ASSERT(kind != REQUEST_GENERATE);
     if (kind == REQUEST_COUNT_TOKENS)
         return &messages_count_form;
+    if (kind == REQUEST_INPUT_TOKENS)
+        return &responses_count_form;
     return forms[kind].groups ? &forms[kind] : &order;
 }

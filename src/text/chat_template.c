@@ -31,6 +31,11 @@ static struct slice normalised(struct arena *a, struct slice source)
     return (struct slice){out, n};
 }
 
+struct slice chat_template_source(const struct chat_template *t)
+{
+    return t->source;
+}
+
 int chat_template_compile(struct arena *a, struct slice source, struct chat_template **ret, struct err *e)
 {
     if (source.len > TMPL_SOURCE_BYTES_MAX)

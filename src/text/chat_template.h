@@ -66,6 +66,8 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
                               const struct chat_template_input *in, const struct chat_template_limits *limits,
                               struct buf *ret, struct chat_cuts *cuts, struct err *e);
 
+/* Lines end in LF alone. Lives as long as the template. */
+struct slice chat_template_source(const struct chat_template *t);
 /* True when its source contains this text ("enable_thinking", "<function="). */
 bool chat_template_mentions(const struct chat_template *t, struct slice word);
 
