@@ -1,6 +1,6 @@
 /* cors.c - an origin is compared as a whole: browsers write it in one form, in small letters.
  *
- * A preflight gets the headers that it asks for: clients have headers of their own (x-stainless-*,
+ * A preflight gets the headers that it names: clients have headers of their own (x-stainless-*,
  * anthropic-*), and a header that no route reads does nothing. */
 #include "api/cors.h"
 

@@ -2,8 +2,8 @@
  *
  * A block is open while parts of its kind arrive; another kind, or another call, closes it. A thinking block
  * ends with a signature, which has the text where the block omits it: the client returns it, and the next
- * prompt has the reasoning. The first event has the number of prompt tokens without the cached ones, so it waits
- * for the admission of the sequence. */
+ * prompt has the reasoning. The first event has the number of prompt tokens without the cached ones, so it
+ * waits for the admission of the sequence. */
 #include "api/messages.h"
 
 #include "api/reasoning_seal.h"
