@@ -1,5 +1,5 @@
 /* figures.c - samples. A rate is the rise of a counter over ten seconds; counters of models that are unloaded
- * fall, which is no rate. Quantiles come from the histogram's rise over five minutes, as the alert's do. */
+ * fall: that is not a rate. Quantiles come from the histogram's rise over five minutes, as the alert's do. */
 #include "api/figures.h"
 
 #include "api/owners.h"
