@@ -20,9 +20,10 @@ struct bench_rows {
     uint32_t *pending;                              /* [rows]: of each one's state */
     struct model_seq *rows;
     struct model_draft_seq *drafts;
-    bool best; /* the host gets the best tokens of rows */
-    struct row_want *wants;
-    struct row_top *tops;
+    bool draws; /* from rows of logits */
+    struct row_draw *orders;
+    struct row_drawn *drawn;
+    struct row_draws step;
 };
 
 static uint32_t pages_per_row(uint32_t prompt, uint32_t decode_max)
@@ -68,15 +69,15 @@ int bench_rows_create(const struct bench_rows_opts *o, struct bench_rows **ret)
     b->pending = calloc(o->rows, sizeof(b->pending[0]));
     b->rows = calloc(o->rows, sizeof(b->rows[0]));
     b->drafts = calloc(o->rows, sizeof(b->drafts[0]));
-    b->wants = calloc(o->rows, sizeof(b->wants[0]));
-    b->tops = calloc(o->rows, sizeof(b->tops[0]));
+    b->orders = calloc(o->rows, sizeof(b->orders[0]));
+    b->drawn = calloc(o->rows, sizeof(b->drawn[0]));
     if (r < 0 || !b->logits || !b->tables || !b->prompt || !b->tokens || !b->positions || !b->pending ||
-        !b->rows || !b->drafts || !b->wants || !b->tops) {
+        !b->rows || !b->drafts || !b->orders || !b->drawn) {
         bench_rows_free(b);
         return -ENOMEM;
     }
     if (o->device)
-        device_pin(o->device, b->tops, o->rows * sizeof(b->tops[0]));
+        device_pin(o->device, b->drawn, o->rows * sizeof(b->drawn[0]));
     if (o->device)
         device_pin(o->device, b->logits,
                    (size_t)o->rows * (1 + o->drafts_max) * b->shape->vocab * sizeof(float));
@@ -96,10 +97,10 @@ void bench_rows_free(struct bench_rows *b)
     room_free(&b->states);
     if (b->opts.device && b->logits)
         device_unpin(b->opts.device, b->logits);
-    if (b->opts.device && b->tops)
-        device_unpin(b->opts.device, b->tops);
-    free(b->tops);
-    free(b->wants);
+    if (b->opts.device && b->drawn)
+        device_unpin(b->opts.device, b->drawn);
+    free(b->drawn);
+    free(b->orders);
     free(b->logits);
     free(b->tables);
     free(b->prompt);
@@ -145,10 +146,9 @@ static void forward(struct bench_rows *b, uint32_t count)
 {
     struct model_step step = {
         .seqs = b->rows, .seq_count = count, .states = b->states.at, .logits = b->logits};
-    if (b->best) {
-        step.wants = b->wants;
-        step.tops = b->tops;
-    }
+    b->step = (struct row_draws){.rows = b->orders, .drawn = b->drawn};
+    if (b->draws)
+        step.draws = &b->step;
     fill_bases(b, step.pages);
     int r = model_forward(b->opts.model, &step);
     ASSERT(r == 0);
@@ -216,11 +216,11 @@ static uint32_t *row_tokens(struct bench_rows *b, uint32_t r)
     return b->tokens + (size_t)r * (1 + b->opts.drafts_max);
 }
 
-void bench_rows_want(struct bench_rows *b, uint32_t count)
+void bench_rows_draws(struct bench_rows *b, const struct row_draw *d)
 {
-    b->best = count > 0;
-    for (uint32_t r = 0; r < b->opts.rows; r++)
-        b->wants[r] = (struct row_want){.count = count};
+    b->draws = d && b->shape->draws;
+    for (uint32_t r = 0; b->draws && r < b->opts.rows; r++)
+        b->orders[r] = *d;
 }
 
 /* Rows [0, count) with `tokens` of theirs each; the first is known. */

@@ -2,13 +2,11 @@
  *
  * Two rows: normally distributed logits, as random weights give; and such a row with two hundred tokens that
  * stand out, as a trained model gives. Printed is the least of many draws on one thread: of making the row's
- * blocks ready and weighing them, which an engine shares out to its workers; of the draw; and of a draw from
- * the row's best tokens alone, as a GPU gives them, where they suffice. */
+ * blocks ready and weighing them, which an engine shares out to its workers; and of the draw. */
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "compute/row_top.h"
 #include "sample/sampler.h"
 
 #include <math.h>
@@ -38,12 +36,10 @@ struct bench {
     float *row, *copy;
     struct sampler_blocks blocks;
     uint32_t vocab;
-    struct row_top top;
 };
 
 struct times {
     double ready_ms, draw_ms;
-    double best_ms; /* NAN: the best tokens do not suffice */
 };
 
 static void make_ready(const struct sampler *s, const struct sampler_row *row, struct sampler_blocks *blocks)
@@ -57,27 +53,6 @@ static void make_ready(const struct sampler *s, const struct sampler_row *row, s
     memset(blocks->bins, 0, SAMPLER_BINS * sizeof(*blocks->bins));
     for (uint32_t k = 0; k < count; k += BLOCKS_EACH)
         sampler_weigh(s, row, blocks, k, MIN_OF(k + BLOCKS_EACH, count));
-}
-
-static double measure_best(struct bench *b, struct sampler *s)
-{
-    struct row_want want;
-    uint64_t least = UINT64_MAX;
-    bool suffices = true;
-    sampler_wants(s, 0, ROW_TOP_MAX, &want.count, &want.temperature);
-    row_top_of(b->row, b->vocab, NULL, &want, &b->top);
-    const struct sampler_best best = {.list = b->top.list,
-                                      .count = b->top.count,
-                                      .vocab = b->vocab,
-                                      .mass = b->top.mass,
-                                      .error = ROW_TOP_ERROR};
-    for (uint32_t i = 0; i < DRAWS; i++) {
-        struct sampled token;
-        uint64_t began = clock_now_ns();
-        suffices = suffices && sampler_draw_best(s, b->scratch, &best, i, i, &token);
-        least = MIN_OF(least, clock_now_ns() - began);
-    }
-    return suffices ? (double)least / 1e6 : (double)NAN;
 }
 
 static struct times measure(struct bench *b, const struct sampler_params *p)
@@ -97,7 +72,7 @@ static struct times measure(struct bench *b, const struct sampler_params *p)
         ready = MIN_OF(ready, between - began);
         drawn = MIN_OF(drawn, end - between);
     }
-    return (struct times){(double)ready / 1e6, (double)drawn / 1e6, measure_best(b, s)};
+    return (struct times){(double)ready / 1e6, (double)drawn / 1e6};
 }
 
 static void print_row(struct bench *b, const char *name)
@@ -124,8 +99,7 @@ static void print_row(struct bench *b, const char *name)
         p.logprobs = settings[i].logprobs;
         p.top_logprobs = p.logprobs ? 5 : 0;
         struct times t = measure(b, &p);
-        printf("  %-38s ready %7.3f ms, draw %7.3f ms, of the best %7.4f ms\n", settings[i].name, t.ready_ms,
-               t.draw_ms, t.best_ms);
+        printf("  %-38s ready %7.3f ms, draw %7.3f ms\n", settings[i].name, t.ready_ms, t.draw_ms);
     }
 }
 

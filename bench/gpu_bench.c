@@ -1,11 +1,13 @@
-/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-t TOKENS] [-k] [-u] MODEL...: tokens per second of
- * whole models on a GPU, in one run. -p: of a prompt; -t, up to eight times: at its end. With -k the time of
- * each kernel, too; with -u that of committing and decommitting a unit of memory beside steps.
+/* gpu_bench.c - gpu_bench [-d N] [-c MODE] [-p TOKENS] [-t TOKENS] [-r ROWS,...] [-m TOKENS] [-n STEPS] [-k]
+ * [-u] MODEL...: tokens per second of whole models on a GPU, in one run. -p: of a prompt; -t, up to eight
+ * times: at its end; -r: sequences of a step; -m: the first tokens of a prompt, beside fewer sequences than
+ * the most; -n: steps that are timed. With -k the time of each kernel, too; with -u that of committing and
+ * decommitting a unit of memory beside steps.
  *
  * A MODEL is a directory. Prefill is a prompt in one step; its last tokens are computed once more, as after a
  * hit in the prefix cache. Decoding is steps of 1, 4 and 16 sequences after it, with logits and their way to
- * the host, and in brackets with the 36 best tokens of each row instead. Figures are medians. Bytes are the
- * packed weights that a token of one sequence reads. */
+ * the host, and in brackets with draws on the device at temperature 0 and 1. Figures are medians. Bytes are
+ * the packed weights that a token of one sequence reads. */
 #include "bench_rows.h"
 #include "gpu_units.h"
 
@@ -22,13 +24,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 16, PREFILLS = 5, STEPS = 48, PROFILED = 4, TAILS_MAX = 8, BEST = 36 };
+enum { PREFILLS = 5, STEPS_MAX = 48, PROFILED = 4, TAILS_MAX = 8, COUNTS_MAX = 16, SETTINGS = 3 };
 
 struct options {
     enum compute_mode compute;
-    uint32_t prompt, tails[TAILS_MAX], tail_count;
+    uint32_t prompt, tails[TAILS_MAX], tail_count, steps;
+    uint32_t counts[COUNTS_MAX], count_count, rows; /* rows: the largest count */
+    uint32_t beside;                                /* tokens of a prompt; 0: none */
     bool kernels, units;
 };
+
+/* Of every function that is timed. */
+static const struct options *options;
 
 static double seconds_of(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,
                          uint32_t count)
@@ -44,11 +51,16 @@ static void prefill(struct bench_rows *b, uint32_t count)
     bench_rows_prefill(b);
 }
 
+static void mixed(struct bench_rows *b, uint32_t count)
+{
+    bench_rows_mixed(b, count, options->beside);
+}
+
 static double median_seconds(void (*f)(struct bench_rows *b, uint32_t count), struct bench_rows *b,
                              uint32_t count, uint32_t times)
 {
-    double seconds[STEPS];
-    ASSERT(times <= STEPS);
+    double seconds[STEPS_MAX];
+    ASSERT(times <= STEPS_MAX);
     for (uint32_t i = 0; i < times; i++)
         seconds[i] = seconds_of(f, b, count);
     return median_of(seconds, times);
@@ -79,16 +91,37 @@ static void print_shares(struct device *d, const char *what, void (*f)(struct be
     }
 }
 
+/* Steps without draws, and with draws at temperature 0 and 1; the first two are not timed. */
+static void print_decoding(struct bench_rows *b, uint32_t count)
+{
+    double seconds[SETTINGS];
+    for (uint32_t i = 0; i < SETTINGS; i++) {
+        const struct row_draw draw = {.part = 0.5,
+                                      .wanted = 1,
+                                      .temperature = i == 1 ? 0 : 1,
+                                      .window = 27.631021f,
+                                      .top_p = 1,
+                                      .mask = ROW_DRAW_ALL};
+        bench_rows_draws(b, i > 0 ? &draw : NULL);
+        bench_rows_decode(b, count);
+        bench_rows_decode(b, count);
+        seconds[i] = median_seconds(bench_rows_decode, b, count, options->steps);
+    }
+    bench_rows_draws(b, NULL);
+    printf(" %u rows %.3f ms, %.1f tokens/s (%.3f, %.1f; %.3f, %.1f);", count, seconds[0] * 1e3,
+           count / seconds[0], seconds[1] * 1e3, count / seconds[1], seconds[2] * 1e3, count / seconds[2]);
+}
+
 static void measure(struct device *d, struct model *m, const char *name, const struct options *o, double load)
 {
-    static const uint32_t counts[] = {1, 4, ROWS};
     const struct model_shape *s = model_shape(m);
     const struct bench_rows_opts opts = {.device = d,
                                          .model = m,
-                                         .rows = ROWS,
+                                         .rows = o->rows,
                                          .prompt = o->prompt,
-                                         .decode_max = (2 * STEPS + PROFILED) * COUNT_OF(counts) +
-                                                       ROWS * GPU_GRAPH_STEPS};
+                                         .decode_max =
+                                             (SETTINGS * (o->steps + 2) + PROFILED) * o->count_count +
+                                             (o->units ? o->rows * GPU_GRAPH_STEPS : 0)};
     struct bench_rows *b;
     int r = bench_rows_create(&opts, &b);
     if (r < 0) {
@@ -102,22 +135,23 @@ static void measure(struct device *d, struct model *m, const char *name, const s
            once * 1e3, o->prompt / once);
     for (uint32_t i = 0; i < o->tail_count; i++)
         printf(" its last %u %.3f ms;", o->tails[i],
-               median_seconds(bench_rows_tail, b, o->tails[i], STEPS) * 1e3);
+               median_seconds(bench_rows_tail, b, o->tails[i], o->steps) * 1e3);
     bench_rows_spread(b);
     if (o->units)
-        gpu_graphs_print(b, ROWS);
-    for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
-        double step = median_seconds(bench_rows_decode, b, counts[i], STEPS);
-        bench_rows_want(b, BEST);
-        double best = median_seconds(bench_rows_decode, b, counts[i], STEPS);
-        bench_rows_want(b, 0);
-        printf(" %u rows %.3f ms, %.1f tokens/s (%.3f, %.1f);", counts[i], step * 1e3, counts[i] / step,
-               best * 1e3, counts[i] / best);
-    }
+        gpu_graphs_print(b, o->rows);
+    for (uint32_t i = 0; i < o->count_count; i++)
+        print_decoding(b, o->counts[i]);
+    for (uint32_t i = 0; i < o->count_count && o->beside > 0; i++)
+        if (o->counts[i] < o->rows)
+            printf(" %u rows beside %u tokens %.3f ms;", o->counts[i], o->beside,
+                   median_seconds(mixed, b, o->counts[i], o->steps) * 1e3);
     printf("\n");
     fflush(stdout);
-    for (uint32_t i = 0; o->kernels && i < COUNT_OF(counts); i += 2)
-        print_shares(d, counts[i] == 1 ? "1 row" : "16 rows", bench_rows_decode, b, counts[i], PROFILED);
+    for (uint32_t i = 0; o->kernels && i < o->count_count; i++) {
+        char what[32];
+        snprintf(what, sizeof(what), "%u rows", o->counts[i]);
+        print_shares(d, what, bench_rows_decode, b, o->counts[i], PROFILED);
+    }
     if (o->kernels) {
         print_shares(d, "last tokens", bench_rows_tail, b, o->tails[0], PROFILED);
         print_shares(d, "prefill", prefill, b, 0, 1);
@@ -133,9 +167,9 @@ static int bench(struct device *d, const char *dir, const struct options *o)
     struct err e = {{0}};
     struct model *m;
     const struct model_opts opts = {
-        .tokens_max = o->prompt,
-        .seqs_max = ROWS,
-        .logits_max = ROWS,
+        .tokens_max = MAX_OF(o->prompt, o->rows + o->beside),
+        .seqs_max = o->rows,
+        .logits_max = o->rows,
         .context = o->prompt + 4096,
         .parts = {.backend = d->backend, .compute = o->compute, .kv_form = KV_AUTO},
         .device = d};
@@ -150,19 +184,40 @@ static int bench(struct device *d, const char *dir, const struct options *o)
     return 0;
 }
 
+/* Numbers with commas between them. False: there are too many, or some are 0. */
+static bool parse_counts(char *text, struct options *o)
+{
+    o->count_count = o->rows = 0;
+    for (char *at = strtok(text, ","); at; at = strtok(NULL, ",")) {
+        uint32_t count = (uint32_t)atoi(at);
+        if (o->count_count == COUNTS_MAX || count == 0)
+            return false;
+        o->counts[o->count_count++] = count;
+        o->rows = MAX_OF(o->rows, count);
+    }
+    return o->rows > 0;
+}
+
 int main(int argc, char **argv)
 {
-    struct options o = {.prompt = 2048};
+    struct options o = {
+        .prompt = 2048, .steps = STEPS_MAX, .counts = {1, 4, 16}, .count_count = 3, .rows = 16};
     struct device *d;
     uint32_t index = 0;
     int failed = 0;
-    for (int c; (c = getopt(argc, argv, "d:c:p:t:ku")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "d:c:p:t:r:m:n:ku")) != -1;) {
         if (c == 'd')
             index = (uint32_t)atoi(optarg);
         else if (c == 'p')
             o.prompt = (uint32_t)atoi(optarg);
         else if (c == 't' && o.tail_count < TAILS_MAX)
             o.tails[o.tail_count++] = (uint32_t)atoi(optarg);
+        else if (c == 'm')
+            o.beside = (uint32_t)atoi(optarg);
+        else if (c == 'n')
+            o.steps = MIN_OF(MAX_OF((uint32_t)atoi(optarg), 1u), (uint32_t)STEPS_MAX);
+        else if (c == 'r' && parse_counts(optarg, &o))
+            continue;
         else if (c == 'k')
             o.kernels = true;
         else if (c == 'u')
@@ -175,6 +230,9 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < o.tail_count; i++)
         if (o.tails[i] < 1 || o.tails[i] > o.prompt)
             return 2;
+    if (o.beside > o.prompt)
+        return 2;
+    options = &o;
     if (cuda_device_open(index, &d) < 0) {
         printf("gpu_bench: skipped, no NVIDIA GPU is here\n");
         return 0;

@@ -36,7 +36,7 @@ struct backend {
     bool ranges;        /* its part of a workspace lies in a range of the device's domain */
     const char *layout; /* of its weights in packed files, renewed with each change; NULL: it maps none */
     bool bf16;          /* it has COMPUTE_BF16 */
-    bool tops;          /* it finds the best tokens of rows of logits */
+    bool draws;         /* it draws tokens from rows of logits */
     bool integers;      /* it has COMPUTE_INT16, COMPUTE_INT8, and every form of K and V */
     /* Whether this machine computes unquantised weights faster in bf16 than in f32; NULL: it does not. */
     bool (*prefers_bf16)(void);

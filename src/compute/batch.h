@@ -9,6 +9,7 @@
 
 #include "memory/dev.h"
 #include "base/page_tokens.h"
+#include "compute/row_draw.h"
 #include "compute/row_top.h"
 #include "compute/rope.h"
 
@@ -48,14 +49,16 @@ struct batch {
                                      * the step before */
     dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the pools, by group */
     dev_ptr states;
-    struct batch_beside *beside;  /* NULL: none */
-    const struct row_want *wants; /* [logits], for a backend with `tops`; NULL: all logits of all rows */
+    struct batch_beside *beside; /* NULL: none */
+    /* For a backend with `draws`: complete when compute_step_end() is called, which draws. At most
+     * ROW_EDITS_EACH * seqs_max edits and seqs_max masks. NULL: all logits of all rows. */
+    const struct row_draws *draws;
     /* Results in host memory, complete after compute_step_end(). */
-    float *logits;             /* [logits][vocab]; a row with a want, of 1 token or more: by compute_row() */
-    struct row_top *tops;      /* [logits]: of rows with a want; `count` is 0 where none could be made */
+    float *logits;             /* [logits][vocab]; a row with a draw: by compute_row() */
+    struct row_top *tops;      /* [logits]: of rows with a draw that wants some */
     float *values;             /* [values][hidden]: of compute_values() */
     struct draft_best *best;   /* [tokens]: of compute_best() */
-    const uint64_t *valid_ids; /* of compute_best() and tops: bit per id, constant; NULL: all */
+    const uint64_t *valid_ids; /* of compute_best() and draws: bit per id, constant; NULL: all */
 };
 
 #endif

@@ -382,7 +382,7 @@ struct compute_ops {
     void (*pair)(struct compute *c, const struct op_pair *a);
     void (*best)(struct compute *c, const struct op_best *a);
     void (*copy_row)(struct compute *c, const struct op_copy_row *a);
-    int (*row)(struct compute *c, uint32_t row); /* NULL: the backend has no tops */
+    int (*row)(struct compute *c, uint32_t row); /* NULL: the backend has no draws */
     bool (*encode)(struct compute *c, const struct op_encode *a, uint32_t *at);
 };
 struct compute {

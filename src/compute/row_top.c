@@ -25,16 +25,12 @@ static void insert(struct row_top *top, uint32_t most, struct candidate c)
     top->list[at] = c;
 }
 
-void row_top_of(const float *logits, uint32_t vocab, const uint64_t *valid, const struct row_want *want,
+void row_top_of(const float *logits, uint32_t vocab, const uint64_t *valid, uint32_t want,
                 struct row_top *ret)
 {
-    ASSERT(want->count <= ROW_TOP_MAX);
+    ASSERT(want <= ROW_TOP_MAX);
     ret->count = 0;
-    ret->mass = 0;
     for (uint32_t i = 0; i < vocab; i++)
         if (counts(logits, valid, i))
-            insert(ret, want->count, (struct candidate){logits[i], i});
-    for (uint32_t i = 0; i < vocab && want->temperature > 0 && ret->count > 0; i++)
-        if (counts(logits, valid, i))
-            ret->mass += exp((double)((logits[i] - ret->list[0].logit) / want->temperature));
+            insert(ret, want, (struct candidate){logits[i], i});
 }

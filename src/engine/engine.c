@@ -161,7 +161,7 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         drafting_arena_bytes(o->max_num_seqs) + logit_rows(o, shape) * vocab * sizeof(float) +
         values_max(o, shape) * (size_t)shape->hidden * sizeof(float) + vocab / 8 +
         engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
-        engine_tops_bytes(o, shape) + publish_arena_bytes(places_of(o), o->max_num_seqs) +
+        engine_draws_bytes(o, shape) + publish_arena_bytes(places_of(o), o->max_num_seqs) +
         vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
 }
 
@@ -295,7 +295,7 @@ static int create_tables(struct engine *en)
     if (r == 0)
         r = engine_rows_init(en);
     if (r == 0)
-        r = engine_tops_init(en);
+        r = engine_draws_init(en);
     if (r == 0)
         r = sampler_scratch_create(en->arena, en->shape->vocab, &en->scratch);
     struct mailbox_opts inbox = inbox_opts(&en->opts, &charge);
@@ -415,7 +415,7 @@ void engine_close(struct engine *en)
     publish_done(&en->publish);
     if (en->logits)
         device_unpin(en->opts.device, en->logits);
-    engine_tops_done(en);
+    engine_draws_done(en);
     arena_free(en->arena);
     /* Each demands that nothing is reserved: a leak stops here. */
     account_close(en->requests);

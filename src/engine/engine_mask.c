@@ -151,13 +151,14 @@ static bool is_set(const uint64_t *bits, uint32_t id)
 }
 
 /* The grammar goes before min_tokens: where it allows nothing but tokens that stop, one of them is drawn. */
-static uint32_t outputs_of(const struct job *j, const struct engine_mask *m, const uint64_t *bits)
+static uint32_t outputs_of(const struct job *j, uint32_t outputs, const struct engine_mask *m,
+                           const uint64_t *bits)
 {
     const struct sampler_params *p = sampler_params_of(j->sampler);
     uint32_t stops = 0;
     for (uint32_t i = 0; i < p->stop_count; i++)
         stops += is_set(bits, p->stop_ids[i]);
-    return stops >= m->count ? MAX_OF(j->output_count, j->min_tokens) : j->output_count;
+    return stops >= m->count ? MAX_OF(outputs, j->min_tokens) : outputs;
 }
 
 static bool is_stop(const struct sampler_params *p, uint32_t id)
@@ -196,6 +197,13 @@ const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_
     return bits;
 }
 
+uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t right)
+{
+    const uint64_t *bits = engine_mask_bits(en, j, right);
+    uint32_t outputs = j->output_count + right;
+    return bits ? outputs_of(j, outputs, &en->masks.rows[j->mask_row + right], bits) : outputs;
+}
+
 bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret)
 {
     const struct engine_row *from = &en->rows.list[row];
@@ -204,14 +212,14 @@ bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t
         const struct engine_mask *m = &en->masks.rows[j->mask_row + right];
         if (m->error < 0 || m->count == 0)
             return fail(j, m->error);
-        outputs = outputs_of(j, m, from->logits.allowed);
+        outputs = outputs_of(j, outputs, m, from->logits.allowed);
     }
     uint32_t position = j->prompt_count + j->output_count;
     sampler_allow(j->sampler, from->logits.allowed);
-    if (!from->top)
+    if (from->drawn)
+        engine_drawn_take(en, j, from->drawn, outputs, ret);
+    else
         sampler_draw_ready(j->sampler, en->scratch, &from->logits, &from->blocks, position, outputs, ret);
-    else if (engine_tops_draw(en, j, from, position, outputs, ret) < 0)
-        return end_without(j, "The device that computes this model failed");
     return ret->none ? fail_without_logits(j) : true;
 }
 

@@ -45,7 +45,7 @@ static struct engine_row row_of(struct engine *en, struct job *j, float *logits,
         j,
         {logits, en->shape->vocab, en->valid_ids, allowed},
         {.most = s->most + at, .weights = s->weights + at, .bins = s->bins + (size_t)s->count * SAMPLER_BINS},
-        engine_tops_of(en, logits)};
+        engine_drawn_of(en, logits)};
 }
 
 /* The plan's i-th sequence draws from the last of its rows of logits, with draft tokens from each. */
@@ -59,7 +59,7 @@ static void add_rows(struct engine *en, const struct sched_step_seq *r, uint32_t
         ASSERT(s->count < engine_rows_max(&en->opts));
         s->list[s->count] =
             row_of(en, j, s->begin[i] + (size_t)k * en->shape->vocab, engine_mask_bits(en, j, k - from));
-        s->whole += !s->list[s->count].top;
+        s->whole += !s->list[s->count].drawn;
         s->count++;
     }
 }
@@ -99,7 +99,7 @@ static void ready_blocks(void *arg, uint32_t i)
 {
     uint32_t from, until;
     struct engine_row *row = row_of_ticket(arg, i, &from, &until);
-    for (uint32_t k = from; k < until && !row->top; k++)
+    for (uint32_t k = from; k < until && !row->drawn; k++)
         row->blocks.most[k] = sampler_ready(row->job->sampler, &row->logits, k);
 }
 
@@ -117,7 +117,7 @@ static uint32_t begin_weighing(struct engine *en)
     uint32_t count = 0;
     for (uint32_t i = 0; i < en->rows.count; i++) {
         struct engine_row *row = &en->rows.list[i];
-        row->blocks.weighed = !row->top && sampler_weighs(row->job->sampler, row->logits.allowed);
+        row->blocks.weighed = !row->drawn && sampler_weighs(row->job->sampler, row->logits.allowed);
         if (!row->blocks.weighed)
             continue;
         memset(row->blocks.bins, 0, SAMPLER_BINS * sizeof(row->blocks.bins[0]));

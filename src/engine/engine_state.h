@@ -50,12 +50,12 @@ struct engine_row {
     struct job *job;
     struct sampler_row logits; /* `allowed` by the job's grammar */
     struct sampler_blocks blocks;
-    const struct row_top *top; /* NULL: the row is there; else its best tokens are, and nothing is ready */
+    const struct row_drawn *drawn; /* NULL: the row is there; else its token is, and nothing is ready */
 };
 struct engine_rows {
     struct engine_row *list; /* [engine_rows_max]: those of a sequence side by side */
     uint32_t count, blocks;
-    uint32_t whole;  /* of them those without a top */
+    uint32_t whole;  /* of them those that are there */
     float *most;     /* [engine_rows_max][blocks], as the two below for sampler_blocks */
     double *weights; /* [engine_rows_max][blocks] */
     uint32_t *bins;  /* [engine_rows_max][SAMPLER_BINS] */
@@ -63,11 +63,15 @@ struct engine_rows {
     float **begin;   /* [max_num_seqs]: all of a sequence's logits */
 };
 
-/* Rows of logits of the step under way, and what of them the device gives. */
-struct engine_tops {
-    struct row_want *wants; /* [logit rows]: of the device from a step's begin to its end */
-    struct row_top *list;   /* likewise; NULL: all rows are whole */
-    uint32_t count;
+/* Rows of logits of the step under way, and what the device draws from them. */
+struct engine_draws {
+    void *pinned;            /* has the next four; NULL: the device draws nothing */
+    struct row_draw *rows;   /* [logit rows], as the next two */
+    struct row_drawn *drawn; /* of the device from a step's begin to its end, as the next one */
+    struct row_top *tops;
+    struct row_edit *edits; /* of all rows together */
+    struct row_draws step;
+    uint32_t count; /* 0: none is drawn from */
 };
 
 struct engine {
@@ -109,7 +113,7 @@ struct engine {
     struct sampler_scratch *scratch;
     struct engine_masks masks;
     struct engine_rows rows;
-    struct engine_tops tops;
+    struct engine_draws draws;
     float *logits;                 /* [engine_logits_max][vocab]; one row where all jobs make vectors */
     float *values;                 /* [engine_logits_max][hidden]; [tokens_max] where a text is one step */
     struct model_seq *seqs;        /* [max_num_seqs] */
@@ -178,6 +182,8 @@ struct batch_beside *engine_masks_begin(struct engine *en, const struct sched_pl
 void engine_masks_end(struct engine *en);
 /* What may be drawn after `right` draft tokens; NULL: anything, or there is no mask. */
 const uint64_t *engine_mask_bits(struct engine *en, const struct job *j, uint32_t right);
+/* The number of outputs that a draw after `right` draft tokens counts for min_tokens. */
+uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t right);
 /* Draws the token after `right` draft tokens that were accepted from this row of engine_rows; the job's
  * grammar decides what from. False: the job ends instead, and its finish says why. */
 bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret);
@@ -188,19 +194,21 @@ uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room);
 /* How many of the draft tokens the grammar allows. */
 uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t count);
 
-/* engine_tops.c: room for lists of best tokens. 0 or -ENOMEM; done in either case. */
-int engine_tops_init(struct engine *en);
-void engine_tops_done(struct engine *en);
-size_t engine_tops_bytes(const struct engine_opts *o, const struct model_shape *s);
-/* Before a step, of which the plan's sequences are known: which rows are wanted. */
-void engine_tops_begin(struct engine *en, const struct sched_plan *plan, struct model_step *step);
-/* After it: rows without a list come to the host. As model_step_end(). */
-int engine_tops_end(struct engine *en);
+/* engine_draws.c: room for orders and results. 0 or -ENOMEM; done in either case. */
+int engine_draws_init(struct engine *en);
+void engine_draws_done(struct engine *en);
+size_t engine_draws_bytes(const struct engine_opts *o, const struct model_shape *s);
+/* Before a step, of which the plan's sequences are known: which rows may be drawn from. */
+void engine_draws_begin(struct engine *en, const struct sched_plan *plan, struct model_step *step);
+/* Before its end, and after engine_masks_end(): what each draw needs. */
+void engine_draws_order(struct engine *en, const struct sched_plan *plan);
+/* After it: rows that the host draws from come. As model_step_end(). */
+int engine_draws_end(struct engine *en);
 /* Of a row that begins there; NULL: the row is there. */
-const struct row_top *engine_tops_of(const struct engine *en, const float *logits);
-/* sampler_draw() of a row with a top. As model_step_end(); the engine fails with the device. */
-int engine_tops_draw(struct engine *en, struct job *j, const struct engine_row *from, uint32_t position,
-                     uint32_t outputs, struct sampled *ret);
+const struct row_drawn *engine_drawn_of(const struct engine *en, const float *logits);
+/* sampler_draw() of such a row. */
+void engine_drawn_take(struct engine *en, struct job *j, const struct row_drawn *drawn, uint32_t outputs,
+                       struct sampled *ret);
 
 /* engine_rows.c: room for the rows of a step. 0 or -ENOMEM. */
 int engine_rows_init(struct engine *en);

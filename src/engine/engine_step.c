@@ -116,7 +116,7 @@ static void begin_forward(struct engine *en)
         .beside = engine_masks_begin(en, plan),
     };
     memcpy(step.pages, en->pools.page_base, sizeof(step.pages));
-    engine_tops_begin(en, plan, &step);
+    engine_draws_begin(en, plan, &step);
     model_step_begin(en->opts.model, &step);
     en->pass.begun = true;
 }
@@ -154,7 +154,7 @@ static int end_compute(struct engine *en)
         return p->error;
     int r = model_step_end(en->opts.model);
     if (r == 0)
-        r = engine_tops_end(en);
+        r = engine_draws_end(en);
     device_work_end(en->opts.device);
     if (r == 0 && faults && faults->step_end)
         r = faults->step_end(faults->arg);
@@ -476,8 +476,10 @@ void engine_step_end(struct engine *en)
 {
     const struct engine_pass *p = &en->pass;
     const struct sched_plan *plan = &p->plan;
-    if (p->begun)
+    if (p->begun) {
         engine_masks_end(en);
+        engine_draws_order(en, plan);
+    }
     int r = end_compute(en);
     uint64_t now_ns = clock_now_ns();
     uint32_t decoding = count_planned_decoding(plan);

@@ -40,8 +40,7 @@ struct job {
     struct cached_grammar *grammar; /* NULL: any output */
     struct matcher *matcher;        /* has taken the output */
     struct engine_think think;
-    uint32_t mask_row;   /* the first of its masks in the step under way */
-    uint32_t whole_rows; /* steps that come next whose rows come to the host */
+    uint32_t mask_row; /* the first of its masks in the step under way */
     /* Keys under which other requests find its pages; NULL: none. */
     struct prefix_key *keys; /* of its whole pages: sequence.key_count are there */
     struct prefix_key root;

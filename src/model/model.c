@@ -125,7 +125,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .parameters = b->parameters,
         .workspace = step_cost(c),
         .apart = c->backend->apart,
-        .tops = c->backend->tops,
+        .draws = c->backend->draws,
         .ranges = c->backend->ranges,
         .text_alone = c->text_alone,
         .compute = c->shown,

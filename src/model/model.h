@@ -110,7 +110,7 @@ struct model_shape {
     uint64_t parameters;
     struct compute_cost workspace; /* of a step: per unit of model_opts */
     bool apart;                    /* it computes in memory that is not the machine's */
-    bool tops;                     /* its device finds the best tokens of rows of logits */
+    bool draws;                    /* its device draws tokens from rows of logits */
     bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
     char form[64];             /* of its matrices in the files: "BF16", "Q4_K and 2 others" (form_names.h) */
@@ -200,7 +200,7 @@ struct model_step {
     dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the page pools: page p at pages[g] + p * page_bytes of g */
     dev_ptr states;                 /* base of the state pool; null without states */
     float *logits;                  /* [logit rows][vocab]: of sequence 0 first */
-    const struct row_want *wants;   /* [logit rows]; NULL: all of each row. batch.h, like the next two */
+    const struct row_draws *draws;  /* of [logit rows]; NULL: all of each row. batch.h, like the next two */
     struct row_top *tops;           /* [logit rows] */
     const uint64_t *valid_ids;
     float *values;                 /* [value rows][hidden]: likewise; may be NULL without such rows */
@@ -217,7 +217,7 @@ void model_step_begin(struct model *m, const struct model_step *s);
  * of the device: -EIO, -ENODEV (it is lost). After any of them pages and states of this step's tokens are
  * undefined (states only when state_out == state_in), and the step counts as not done. */
 int model_step_end(struct model *m);
-/* After a step, before anything else begins: a row of which only the best tokens were wanted comes into the
+/* After a step, before anything else begins: a row that was drawn from comes into the
  * step's `logits`. As model_step_end(). */
 int model_row(struct model *m, uint32_t row);
 static inline int model_forward(struct model *m, const struct model_step *s)

@@ -228,7 +228,7 @@ void step_fill(struct step *s, const struct model_step *in)
                               .hidden_columns = s->hidden_columns,
                               .states = in->states,
                               .beside = in->beside,
-                              .wants = in->wants,
+                              .draws = in->draws,
                               .logits = in->logits,
                               .tops = in->tops,
                               .valid_ids = in->valid_ids,

@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/rng.h"
 
-#include <float.h>
 #include <math.h>
 
 /* ---- pools ---- */
@@ -16,44 +15,6 @@
 static bool comes_before(const struct candidate *a, const struct candidate *b)
 {
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
-}
-
-/* Bounds of the sum that draw_pool_of_row() would make: the tokens that are not in the list may be within the
- * window or not, and sums of the same terms differ by their rounding. */
-static void bound_mass(const struct sampler_best *b, float window, double listed, struct draw_pool *c)
-{
-    double rounding = ((double)b->vocab + 8) * DBL_EPSILON;
-    double outside = (double)(b->vocab - b->count) * exp(-(double)window);
-    double least = c->whole ? listed : MAX_OF(listed, b->mass * (1 - b->error) - outside);
-    double most = c->whole ? listed : b->mass * (1 + b->error);
-    c->mass_min = least * (1 - rounding);
-    c->mass_max = most * (1 + rounding);
-}
-
-/* Several logits may have one `below`. Then the draw's order is that of ids, across the list's end too: so a
- * list that is not the whole row loses the last of them. */
-void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *b, struct candidate *list,
-                       struct draw_pool *ret)
-{
-    float window = draw_window(p), max = b->list[0].logit;
-    double listed = 0;
-    uint32_t count = 0, known = b->count;
-    for (; count < b->count; count++) {
-        uint32_t at = b->count - 1 - count;
-        struct candidate c = {(b->list[count].logit - max) / p->temperature, b->list[count].id};
-        if (!(c.logit >= -window))
-            break;
-        listed += weight_of(c.logit);
-        for (; at + 1 < b->count && comes_before(&c, &list[at + 1]); at++)
-            list[at] = list[at + 1];
-        list[at] = c;
-    }
-    *ret = (struct draw_pool){.list = list + known - count, .count = count};
-    ret->whole = count < known || known == b->vocab;
-    bound_mass(b, window, listed, ret);
-    while (!ret->whole && ret->count > 0 && ret->list[0].logit == list[0].logit)
-        ret->list++, ret->count--;
-    ret->cuts = draw_top_k_cuts(p, ret->count);
 }
 
 /* ---- order ---- */
@@ -86,22 +47,6 @@ static double next_weight(struct draw_pool *c, uint32_t done)
         sift_down(c->list, --c->unordered, 0);
     }
     return weight_of(at->logit);
-}
-
-/* Into order of id, as a row's pool is. */
-static void order_by_id(struct draw_pool *c)
-{
-    for (uint32_t gap = c->count / 2; gap > 0; gap /= 2) {
-        for (uint32_t i = gap; i < c->count; i++) {
-            struct candidate moved = c->list[i];
-            uint32_t at = i;
-            for (; at >= gap && c->list[at - gap].id > moved.id; at -= gap)
-                c->list[at] = c->list[at - gap];
-            c->list[at] = moved;
-        }
-    }
-    c->unordered = c->count;
-    c->mass_min = c->mass_max = draw_weight_by_id(c->list, c->count);
 }
 
 /* ---- the draw ---- */
@@ -138,32 +83,22 @@ static void leave_out(struct draw_pool *c, uint32_t count, double weight)
 }
 
 /* Keeps the best candidates: at most top_k, and as few as make up top_p of the weight that top_k leaves.
- * They end at the list's end. False: that depends on candidates that are missing, or on the bounds. */
-static bool keep_best(const struct sampler_params *p, struct draw_pool *c, uint32_t *kept, double *mass)
+ * They end at the list's end. Returns how many; *mass is their weight. */
+static uint32_t keep_best(const struct sampler_params *p, struct draw_pool *c, double *mass)
 {
-    bool cuts = c->cuts;
     /* Without top_k the whole weight is known, and popping stops as soon as top_p of it is reached. */
-    double surely = cuts ? INFINITY : c->mass_min * (double)p->top_p;
-    double perhaps = cuts ? INFINITY : c->mass_max * (double)p->top_p, sum = 0;
-    if (!c->whole && !cuts && p->top_k > 0)
-        return false;
+    double goal = c->cuts ? (double)INFINITY : c->mass * (double)p->top_p, sum = 0;
     if (c->unordered == c->count && !c->few)
-        leave_out(c, cuts ? p->top_k : 0, perhaps);
-    uint32_t k = cuts ? p->top_k : c->count, n = 0;
+        leave_out(c, c->cuts ? p->top_k : 0, goal);
+    uint32_t k = c->cuts ? p->top_k : c->count, n = 0;
     for (uint32_t i = c->unordered / 2; i-- > 0;)
         sift_down(c->list, c->unordered, i);
-    for (; n < k && sum < perhaps; n++) {
-        if (sum >= surely)
-            return false;
+    for (; n < k && sum < goal; n++)
         sum += next_weight(c, n);
-    }
-    if (!c->whole && !cuts && sum < perhaps)
-        return false;
-    if (cuts && p->top_p < 1)
+    if (c->cuts && p->top_p < 1)
         n = keep_part(c, n, sum * (double)p->top_p, &sum);
-    *kept = n;
     *mass = sum;
-    return true;
+    return n;
 }
 
 /* Inverse of the cumulative weights, from the best one on. Blocks before the one that reaches `target` are
@@ -189,22 +124,13 @@ static uint32_t pick_by_rank(const struct draw_pool *c, uint32_t kept, double ta
     return c->list[c->count - kept].id; /* the last one: rounding left a crumb */
 }
 
-bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position, uint32_t *ret)
+uint32_t draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position)
 {
-    uint32_t kept = c->count;
-    double mass = c->mass_max, part = rng_uniform_at(p->seed, position);
-    ASSERT(c->count > 0 || !c->whole);
-    if (c->cuts || p->top_p < 1) {
-        if (!keep_best(p, c, &kept, &mass))
-            return false;
-        ASSERT(kept > 0 && kept <= c->count);
-        *ret = pick_by_rank(c, kept, part * mass);
-        return true;
-    }
-    if (!c->whole)
-        return false;
-    if (c->unordered == 0)
-        order_by_id(c);
-    *ret = draw_by_id(c->list, c->count, part * c->mass_max);
-    return true;
+    double mass, part = rng_uniform_at(p->seed, position);
+    ASSERT(c->count > 0);
+    if (!c->cuts && p->top_p >= 1)
+        return draw_by_id(c->list, c->count, part * c->mass);
+    uint32_t kept = keep_best(p, c, &mass);
+    ASSERT(kept > 0 && kept <= c->count);
+    return pick_by_rank(c, kept, part * mass);
 }

@@ -9,9 +9,7 @@
  *   2. u in [0, 1) is a function of seed and position. The result is the first token whose cumulative weight
  *      exceeds u of the kept weight: best first after top_k or top_p, else highest id first.
  *
- * A pool holds all candidates of a row, or only the best ones with bounds of the row's weight. A decision
- * between the bounds is not taken: the pool does not suffice, and the caller draws from the whole row. Both
- * kinds of pool therefore give the same token, whatever the error of the bounds. */
+ * A device draws by the same definition (compute/row_draw.h). */
 #ifndef PLATEAU_SAMPLE_DRAW_H
 #define PLATEAU_SAMPLE_DRAW_H
 
@@ -21,14 +19,14 @@
  * together. */
 #define DRAW_WINDOW 27.631021f /* ln 1e12 */
 
+/* The candidates of a row, but for some that are not kept. */
 struct draw_pool {
     struct candidate *list; /* logit: below. The best one comes last */
     uint32_t count;
-    uint32_t unordered;        /* the first ones: in order of id, and not compared yet */
-    bool whole;                /* no candidate of the row is missing that may be kept */
-    bool cuts;                 /* top_k leaves some out */
-    bool few;                  /* most candidates that top_p leaves out are missing */
-    double mass_min, mass_max; /* of a row; 0 where top_k cuts, which needs none */
+    uint32_t unordered; /* the first ones: in order of id, and not compared yet */
+    bool cuts;          /* top_k leaves some out */
+    bool few;           /* most candidates that top_p leaves out are missing */
+    double mass;        /* of the row; 0 where top_k cuts, which needs none */
 };
 
 /* A row of logits, and which of its ids may be drawn: those that both masks have; NULL: all. */
@@ -50,11 +48,8 @@ bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, str
 
 /* ---- draw.c: pools ---- */
 
-/* Those among the best tokens, into list[best->count]. */
-void draw_pool_of_best(const struct sampler_params *p, const struct sampler_best *best,
-                       struct candidate *list, struct draw_pool *ret);
-/* Draws; reorders the pool. False: the pool does not suffice, which never happens to one of a row. */
-bool draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position, uint32_t *ret);
+/* Draws; reorders the pool. */
+uint32_t draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t position);
 
 /* ---- draw_parts.c ---- */
 

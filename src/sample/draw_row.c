@@ -152,11 +152,11 @@ static void pool_of_row(const struct sampler_params *p, const struct draw_row *r
         else
             more |= most >= scan.least;
     }
-    *ret = (struct draw_pool){.list = list, .count = count, .unordered = count, .whole = true};
+    *ret = (struct draw_pool){.list = list, .count = count, .unordered = count};
     ret->cuts = more || draw_top_k_cuts(p, count);
     /* Where top_k cuts, the weight of all is not needed. */
     if (!ret->cuts)
-        ret->mass_min = ret->mass_max = draw_weight_by_id(list, count);
+        ret->mass = draw_weight_by_id(list, count);
 }
 
 /* ---- rows that are weighed ---- */
@@ -233,8 +233,7 @@ static void pool_of_weighed(const struct sampler_params *p, const struct draw_ro
             count += draw_bin_of(list[k].logit) <= last;
         }
     }
-    *ret = (struct draw_pool){
-        .list = list, .count = count, .unordered = count, .whole = true, .few = true, mass, mass};
+    *ret = (struct draw_pool){.list = list, .count = count, .unordered = count, .few = true, .mass = mass};
     /* Bins know weights to a part only, and sums of the same terms differ by their rounding. */
     if (weights_sum(list, count) < weight * (1 + 1e-9))
         pool_of_row(p, row, max, list, ret);
@@ -257,7 +256,6 @@ bool draw_of_row(const struct sampler_params *p, const struct draw_row *row, str
         return true;
     }
     (weighed ? pool_of_weighed : pool_of_row)(p, row, max, list, &pool);
-    bool drawn = draw_from(p, &pool, position, ret);
-    ASSERT(drawn);
+    *ret = draw_from(p, &pool, position);
     return true;
 }

@@ -10,11 +10,10 @@
 #include "base/rng.h"
 
 #include <errno.h>
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
-#define LEAST (-500.0f) /* of what logprobs take an exponential */
+#define LEAST ROW_DRAW_LEAST /* of what logprobs take an exponential */
 
 struct seen {
     uint32_t id_plus_1; /* 0: empty */
@@ -25,7 +24,9 @@ struct sampler {
     struct sampler_params params;
     struct seen *seen; /* NULL without penalties */
     uint32_t seen_mask;
-    const uint64_t *allowed; /* NULL: all ids */
+    uint32_t *slots, slot_count; /* of tokens that were seen, in the order in which they came */
+    bool bias_twice;             /* an id has several entries in params.bias */
+    const uint64_t *allowed;     /* NULL: all ids */
 };
 
 struct sampler_scratch {
@@ -131,11 +132,20 @@ static uint64_t seen_slots(uint32_t tokens_max)
 
 size_t sampler_bytes(const struct sampler_params *p, uint32_t tokens_max)
 {
-    /* 64 bytes of alignment for each of the three blocks. */
-    size_t bytes = sizeof(struct sampler) + p->bias_count * sizeof(struct logit_bias) + 3 * 64;
+    /* 64 bytes of alignment for each of the four blocks. */
+    size_t bytes = sizeof(struct sampler) + p->bias_count * sizeof(struct logit_bias) + 4 * 64;
     if (has_penalties(p))
-        bytes += seen_slots(tokens_max) * sizeof(struct seen);
+        bytes += seen_slots(tokens_max) * sizeof(struct seen) + tokens_max * sizeof(uint32_t);
     return bytes;
+}
+
+static bool has_twice(const struct sampler_params *p)
+{
+    for (uint32_t i = 1; i < p->bias_count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (p->bias[k].id == p->bias[i].id)
+                return true;
+    return false;
 }
 
 int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max, struct sampler **ret)
@@ -148,10 +158,12 @@ int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tok
     if (p->bias_count)
         memcpy(bias, p->bias, p->bias_count * sizeof(*bias));
     s->params.bias = bias;
+    s->bias_twice = has_twice(p);
     if (has_penalties(p)) {
         uint64_t slots = seen_slots(tokens_max);
         s->seen = ARENA_ARRAY(a, struct seen, slots);
-        if (!s->seen)
+        s->slots = ARENA_ARRAY(a, uint32_t, tokens_max);
+        if (!s->seen || !s->slots)
             return -ENOMEM;
         s->seen_mask = (uint32_t)(slots - 1);
     }
@@ -169,19 +181,25 @@ static struct seen *seen_find(const struct sampler *s, uint32_t id)
     }
 }
 
+static struct seen *see(struct sampler *s, uint32_t id)
+{
+    struct seen *slot = seen_find(s, id);
+    if (slot->id_plus_1 == 0)
+        s->slots[s->slot_count++] = (uint32_t)(slot - s->seen);
+    slot->id_plus_1 = id + 1;
+    return slot;
+}
+
 void sampler_see_prompt(struct sampler *s, const uint32_t *ids, uint32_t count)
 {
     for (uint32_t i = 0; s->seen && i < count; i++)
-        seen_find(s, ids[i])->id_plus_1 = ids[i] + 1;
+        (void)see(s, ids[i]);
 }
 
 void sampler_see_output(struct sampler *s, uint32_t id)
 {
-    if (!s->seen)
-        return;
-    struct seen *slot = seen_find(s, id);
-    slot->id_plus_1 = id + 1;
-    slot->outputs++;
+    if (s->seen)
+        see(s, id)->outputs++;
 }
 
 int sampler_scratch_create(struct arena *a, uint32_t vocab, struct sampler_scratch **ret)
@@ -237,6 +255,11 @@ static double add_block(const float *logits, const uint64_t *valid_ids, float ma
     return weights_sum(list, count);
 }
 
+static double log_sum_of(float largest, double sum)
+{
+    return isfinite(largest) ? (double)largest + log(sum) : (double)NAN;
+}
+
 void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid_ids, uint32_t id,
                       uint32_t top, struct sampled *ret)
 {
@@ -246,7 +269,7 @@ void sampler_logprobs(const float *logits, uint32_t vocab, const uint64_t *valid
     for (uint32_t from = 0; from < vocab; from += SAMPLER_BLOCK)
         sum += add_block(logits, valid_ids, max, from, MIN_OF(vocab, from + SAMPLER_BLOCK),
                          MIN_OF(top, (uint32_t)SAMPLER_TOP_MAX), ret);
-    double log_sum = isfinite(max) ? (double)max + log(sum) : NAN;
+    double log_sum = log_sum_of(max, sum);
     for (uint32_t i = 0; i < ret->top_count; i++)
         ret->top[i].logprob = (float)((double)ret->top[i].logprob - log_sum);
     ret->logprob = (float)((double)logits[id] - log_sum);
@@ -310,10 +333,11 @@ static float penalised(const struct sampler_params *p, float logit, uint32_t out
 
 static void apply_penalties(const struct sampler *s, float *logits, uint32_t vocab)
 {
-    for (uint64_t i = 0; s->seen && i <= s->seen_mask; i++) {
-        uint32_t id = s->seen[i].id_plus_1 - 1;
-        if (s->seen[i].id_plus_1 != 0 && id < vocab)
-            logits[id] = penalised(&s->params, logits[id], s->seen[i].outputs);
+    for (uint32_t i = 0; i < s->slot_count; i++) {
+        const struct seen *seen = &s->seen[s->slots[i]];
+        uint32_t id = seen->id_plus_1 - 1;
+        if (id < vocab)
+            logits[id] = penalised(&s->params, logits[id], seen->outputs);
     }
 }
 
@@ -389,158 +413,118 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
     sampler_draw_ready(s, scratch, &row, NULL, position, outputs, ret);
 }
 
-/* ---- the best tokens ---- */
+/* ---- draws of a device ---- */
 
-/* Entries of logit_bias that are looked for in a list. */
-#define BIAS_FEW 16u
-
-/* Whether edits raise no logit, and are few enough to be made in a list. */
-static bool lowers_only(const struct sampler *s)
-{
-    const struct sampler_params *p = &s->params;
-    bool lowers = p->repetition_penalty >= 1 && p->presence_penalty >= 0 && p->frequency_penalty >= 0 &&
-                  p->bias_count <= BIAS_FEW;
-    for (uint32_t i = 0; i < p->bias_count && lowers; i++)
-        lowers = p->bias[i].bias <= 0;
-    return lowers;
-}
-
-/* What adjust() makes of a token's logit. True: it edits it. */
-static bool edit(const struct sampler *s, uint32_t outputs, struct candidate *c)
-{
-    const struct sampler_params *p = &s->params;
-    const struct seen *seen = s->seen ? seen_find(s, c->id) : NULL;
-    bool edited = false;
-    for (uint32_t i = 0; i < p->bias_count; i++) {
-        bool is_it = p->bias[i].id == c->id;
-        c->logit += is_it ? p->bias[i].bias : 0;
-        edited |= is_it;
-    }
-    if (outputs < p->min_tokens && is_stop(p, c->id)) {
-        c->logit = -INFINITY;
-        edited = true;
-    }
-    if (seen && seen->id_plus_1 != 0) {
-        c->logit = penalised(p, c->logit, seen->outputs);
-        edited = true;
-    }
-    return edited;
-}
-
-/* Edits a list that lacks edits, where they raise no logit. A token outside of it has at most the last one's
- * logit, so edited ones above that are in order; the others are left out. False: none is known to be best. */
-static bool edit_best(const struct sampler *s, const struct sampler_best *b, uint32_t outputs,
-                      struct candidate *list, struct sampler_best *ret)
-{
-    const float least = b->list[b->count - 1].logit;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < b->count; i++) {
-        struct candidate c = b->list[i];
-        uint32_t at = count;
-        if (edit(s, outputs, &c) && !(c.logit > least))
-            continue;
-        for (; at > 0 && comes_before(c.logit, c.id, list[at - 1].logit, list[at - 1].id); at--)
-            list[at] = list[at - 1];
-        list[at] = c;
-        count++;
-    }
-    *ret = (struct sampler_best){
-        .list = list, .count = count, .vocab = b->vocab, .edited = true, .mass = (double)INFINITY};
-    return count > 0 && list[0].logit > -INFINITY;
-}
-
-static bool draw_best(const struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,
-                      uint32_t position, uint32_t *ret)
-{
-    struct draw_pool pool;
-    *ret = b->list[0].id;
-    if (draw_is_greedy(&s->params, b->list[0].logit))
-        return true;
-    draw_pool_of_best(&s->params, b, scratch->candidates, &pool);
-    return draw_from(&s->params, &pool, position, ret);
-}
-
-/* The log-softmax that sampler_logprobs() computes, if all sums within the bounds give the same bits. */
-struct log_sum {
-    double low, high;
+/* Edits go one after the other; `room` runs out where they have none. */
+struct edit_list {
+    struct row_edit *next;
+    uint32_t room;
+    bool full;
 };
 
-static bool logprob_within(const struct log_sum *l, float logit, float *ret)
+static void add_edit(struct edit_list *l, uint32_t id, float value)
 {
-    *ret = (float)((double)logit - l->low);
-    return isfinite(logit) && *ret == (float)((double)logit - l->high);
-}
-
-/* Several sums of the same terms differ by their rounding, and so do a logarithm and a sum of two. */
-static struct log_sum bound_log_sum(const struct sampler_best *b)
-{
-    double max = (double)b->list[0].logit, middle = max + log(b->sum);
-    double width = b->error * 2 + ((double)b->vocab + 8 * (2 + fabs(max) + fabs(middle))) * DBL_EPSILON;
-    return (struct log_sum){middle - width, middle + width};
-}
-
-static bool add_logprobs(const struct sampler *s, const struct sampler_best *b, struct sampled *ret)
-{
-    struct log_sum l = bound_log_sum(b);
-    uint32_t drawn = 0, top = MIN_OF(s->params.top_logprobs, SAMPLER_TOP_MAX);
-    while (b->list[drawn].id != ret->id)
-        drawn++;
-    if (top > b->count || !logprob_within(&l, b->list[drawn].logit, &ret->logprob))
-        return false;
-    for (; ret->top_count < top; ret->top_count++) {
-        struct sampler_alternative *it = &ret->top[ret->top_count];
-        it->id = b->list[ret->top_count].id;
-        if (!logprob_within(&l, b->list[ret->top_count].logit, &it->logprob))
-            return false;
+    if (l->room == 0) {
+        l->full = true;
+        return;
     }
-    return true;
+    *l->next++ = (struct row_edit){id, value};
+    l->room--;
 }
 
-/* More than top_k: the last ones of a list, and their equals, do not count. */
-#define BEYOND_TOP_K 16u
+static uint32_t times_in(const uint32_t *ids, uint32_t count, uint32_t id)
+{
+    uint32_t times = 0;
+    for (uint32_t i = 0; i < count; i++)
+        times += ids[i] == id;
+    return times;
+}
 
-void sampler_wants(const struct sampler *s, uint32_t outputs, uint32_t most, uint32_t *count,
-                   float *temperature)
+static void add_bias(const struct sampler *s, struct edit_list *l)
+{
+    for (uint32_t i = 0; i < s->params.bias_count; i++)
+        add_edit(l, s->params.bias[i].id, s->params.bias[i].bias);
+}
+
+static void add_banned(const struct sampler *s, struct edit_list *l)
 {
     const struct sampler_params *p = &s->params;
-    *count = 0;
-    *temperature = 0;
-    bool edits = has_edits(s, outputs), fits = p->top_k > 0 && p->top_k + BEYOND_TOP_K <= most;
-    if (s->allowed || p->only_biased || p->logprobs || (edits && !lowers_only(s)))
-        return;
-    if (draw_is_greedy(p, 0))
-        *count = edits ? most : 1;
-    else if (p->top_k > 0)
-        *count = !fits ? 0 : edits ? most : p->top_k + BEYOND_TOP_K;
-    else if (edits ? p->min_p > 0 && p->top_p == 1 : p->min_p > 0 || p->top_p < 1)
-        *count = most;
-    if (*count > 1 && p->top_k == 0 && p->top_p < 1)
-        *temperature = p->temperature;
+    for (uint32_t i = 0; i < p->stop_count; i++)
+        if (times_in(p->stop_ids, i, p->stop_ids[i]) == 0)
+            add_edit(l, p->stop_ids[i], 0);
 }
 
-bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,
-                       uint32_t position, uint32_t outputs, struct sampled *ret)
+static void add_seen(const struct sampler *s, const struct sampler_place *at, uint32_t vocab,
+                     struct edit_list *l)
 {
-    struct sampled drawn = {.top_count = 0};
-    bool edits = has_edits(s, outputs);
-    ASSERT(b->count <= b->vocab && b->vocab <= scratch->vocab);
-    if (b->count == 0 || s->allowed || s->params.only_biased || (edits && s->params.logprobs))
-        return false;
-    struct sampler_best own;
-    if (edits && !b->edited) {
-        struct candidate *list = scratch->candidates + b->count;
-        bool room = 2 * b->count <= scratch->vocab && b->count < b->vocab;
-        if (!room || !lowers_only(s) || !edit_best(s, b, outputs, list, &own))
-            return false;
-        b = &own;
+    for (uint32_t i = 0; i < s->slot_count && !l->full; i++) {
+        const struct seen *seen = &s->seen[s->slots[i]];
+        uint32_t id = seen->id_plus_1 - 1, more = times_in(at->drafts, at->draft_count, id);
+        if (id < vocab)
+            add_edit(l, id, (float)(seen->outputs + more));
     }
-    if (!draw_best(s, scratch, b, position, &drawn.id))
+    for (uint32_t i = 0; s->seen && i < at->draft_count; i++) {
+        uint32_t id = at->drafts[i];
+        if (id < vocab && seen_find(s, id)->id_plus_1 == 0 && times_in(at->drafts, i, id) == 0)
+            add_edit(l, id, (float)times_in(at->drafts, at->draft_count, id));
+    }
+}
+
+bool sampler_order(const struct sampler *s, const struct sampler_place *at, uint32_t vocab,
+                   struct row_edit *edits, uint32_t room, struct row_draw *ret)
+{
+    const struct sampler_params *p = &s->params;
+    struct edit_list l = {edits, room, s->bias_twice};
+    *ret = (struct row_draw){.part = rng_uniform_at(p->seed, at->position),
+                             .temperature = p->temperature,
+                             .window = draw_window(p),
+                             .top_k = p->top_k,
+                             .top_p = p->top_p,
+                             .repetition_penalty = p->repetition_penalty,
+                             .presence_penalty = p->presence_penalty,
+                             .frequency_penalty = p->frequency_penalty,
+                             .mask = ROW_DRAW_ALL,
+                             .sums = p->logprobs,
+                             .tops = p->logprobs ? MIN_OF(p->top_logprobs, (uint32_t)SAMPLER_TOP_MAX) : 0};
+    add_bias(s, &l);
+    ret->bias_count = (uint32_t)(l.next - edits);
+    if (at->outputs < p->min_tokens)
+        add_banned(s, &l);
+    ret->banned_count = (uint32_t)(l.next - edits) - ret->bias_count;
+    add_seen(s, at, vocab, &l);
+    ret->seen_count = (uint32_t)(l.next - edits) - ret->bias_count - ret->banned_count;
+    return !l.full;
+}
+
+void sampler_mask_biased(const struct sampler *s, uint64_t *bits, uint32_t vocab)
+{
+    const struct sampler_params *p = &s->params;
+    bool kept[SAMPLER_BIAS_MAX];
+    for (uint32_t i = 0; i < p->bias_count; i++)
+        kept[i] = is_listed(bits, p->bias[i].id);
+    memset(bits, 0, DIV_UP(vocab, 64u) * sizeof(*bits));
+    for (uint32_t i = 0; i < p->bias_count; i++)
+        bits[p->bias[i].id / 64] |= (uint64_t)kept[i] << p->bias[i].id % 64;
+}
+
+bool sampler_take(const struct sampler *s, const struct row_drawn *drawn, const struct row_top *top,
+                  uint32_t outputs, struct sampled *ret)
+{
+    const struct sampler_params *p = &s->params;
+    uint32_t count = p->logprobs ? MIN_OF(p->top_logprobs, (uint32_t)SAMPLER_TOP_MAX) : 0;
+    if (drawn->state == ROW_LEFT || (count > 0 && top->count < count))
         return false;
-    drawn.none = b->list[0].logit == -INFINITY;
-    drawn.stop = outputs >= s->params.min_tokens && is_stop(&s->params, drawn.id);
-    if (s->params.logprobs && !add_logprobs(s, b, &drawn))
-        return false;
-    *ret = drawn;
+    ret->id = drawn->id;
+    ret->none = drawn->state == ROW_EMPTY;
+    ret->stop = outputs >= p->min_tokens && is_stop(p, ret->id);
+    ret->top_count = count;
+    if (!p->logprobs)
+        return true;
+    double log_sum = log_sum_of(drawn->largest, drawn->sum);
+    for (uint32_t i = 0; i < count; i++)
+        ret->top[i] =
+            (struct sampler_alternative){top->list[i].id, (float)((double)top->list[i].logit - log_sum)};
+    ret->logprob = (float)((double)drawn->logit - log_sum);
     return true;
 }
 

@@ -11,6 +11,8 @@
 #include "base/arena.h"
 #include "base/candidate.h"
 #include "base/err.h"
+#include "compute/row_draw.h"
+#include "compute/row_top.h"
 
 #include <stdbool.h>
 
@@ -65,7 +67,8 @@ struct sampled {
 struct sampler;
 
 /* The most bytes of arena of a sampler for this many tokens (prompt + output): the table of seen tokens,
- * only with penalties. It takes 16 bytes for each of at least tokens_max * 4 / 3 slots. */
+ * only with penalties. It takes 8 bytes for each of at least tokens_max * 4 / 3 slots, and 4 bytes for each
+ * token. */
 size_t sampler_bytes(const struct sampler_params *p, uint32_t tokens_max);
 /* 0 or -ENOMEM. */
 int sampler_create(struct arena *a, const struct sampler_params *p, uint32_t tokens_max,
@@ -94,7 +97,7 @@ void sampler_draw(struct sampler *s, struct sampler_scratch *scratch, float *log
  *
  * A part of a draw does not depend on other draws, and several threads may do it before: each block of ids is
  * made ready, and some rows are weighed. Then the row is drawn from. The token is the same. */
-#define SAMPLER_BLOCK 1024u
+#define SAMPLER_BLOCK ROW_DRAW_BLOCK
 #define SAMPLER_BINS  512u
 
 /* Facts of a row's blocks, before its draw. The caller's arrays. */
@@ -126,46 +129,30 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, cons
                         const struct sampler_blocks *blocks, uint32_t position, uint32_t outputs,
                         struct sampled *ret);
 
-/* ---- candidates ----
+/* ---- draws of a device ----
  *
- * A device can order the best tokens of a row and sum the row, instead of copying it to the host. The draw
- * from this list has one definition with sampler_draw(): the token and the bits of its logprobs are equal.
- * The list does not suffice where they may depend on more; then the caller passes the whole row to
- * sampler_draw().
- *   temperature 0, top_k 1    any list suffices
- *   top_k                     suffices if it is less than count - 1, also with top_p
- *   top_p                     suffices if the list reaches that part of the mass, and no token's cumulative
- *                             weight is within the error of it
- *   others                    suffice if the list passes the window's end: 1e-12 of the largest weight, or
- *                             min_p of it. With plain temperature only peaked rows do
- *   logprobs                  in addition: no edits, the list has the alternatives, and all sums within the
- *                             error give the same floats
- * Logits that differ may be equal after division by the temperature; their order is then that of ids. So the
- * list's last token, and its equals, do not count as ordered. */
-/* What a draw after so many outputs wants of its row: *count of its best tokens, at most `most`, and its mass
- * at a temperature (0: not). 0 tokens: the row, since a list of `most` seldom suffices. */
-void sampler_wants(const struct sampler *s, uint32_t outputs, uint32_t most, uint32_t *count,
-                   float *temperature);
+ * A device that has the row of logits can draw from it: compute/row_draw.h. The token and the bits of its
+ * logprobs are equal to sampler_draw()'s. */
 
-/* Ids without a token have the logit -infinity, and NaN counts as -infinity. Differences of logits, and their
- * quotients by the temperature, are rounded to float, as in sampler_draw(). */
-struct sampler_best {
-    const struct candidate *list; /* logit down, id up */
-    uint32_t count, vocab;        /* of the list, of the row */
-    /* min_tokens, logit_bias and penalties are applied, with the operations and in the order of
-     * sampler_draw(). False: the draw applies them, where they raise no logit and logit_bias has few entries;
-     * else the list suffices only without them. */
-    bool edited;
-    double sum;  /* of exp(logit - list[0].logit) over the row; read for logprobs */
-    double mass; /* of exp((logit - list[0].logit) / temperature) over the row; read for top_p */
-    /* Relative, of sum and mass, at most. Sums in double (1e-12) seldom keep a list from sufficing; sums in
-     * float (1e-6) do for nearly all logprobs. */
-    double error;
+/* A draw, and where it is in its sequence. */
+struct sampler_place {
+    uint32_t position, outputs; /* as for sampler_draw() */
+    /* Output tokens that the sampler has not seen, before the draw; outputs has them counted. */
+    const uint32_t *drafts;
+    uint32_t draft_count;
 };
 
-/* sampler_draw() from the best tokens of its row. False, and nothing has happened: they do not suffice. */
-bool sampler_draw_best(struct sampler *s, struct sampler_scratch *scratch, const struct sampler_best *b,
-                       uint32_t position, uint32_t outputs, struct sampled *ret);
+/* Fills *ret, but for `wanted`, `mask` and `edits`, and the edits of a row of `vocab` logits, at most `room`.
+ * The mask is sampler_allow()'s, and with only_biased also sampler_mask_biased()'s. False: the edits have no
+ * room, or logit_bias names an id twice. Then the host draws. */
+bool sampler_order(const struct sampler *s, const struct sampler_place *at, uint32_t vocab,
+                   struct row_edit *edits, uint32_t room, struct row_draw *ret);
+/* Clears the bits of ids that logit_bias has no entry for. */
+void sampler_mask_biased(const struct sampler *s, uint64_t *bits, uint32_t vocab);
+/* Takes the token that a device drew from a row, as sampler_draw() would have drawn it. False: the device
+ * left the draw to the host, or found fewer alternatives than params.top_logprobs. */
+bool sampler_take(const struct sampler *s, const struct row_drawn *drawn, const struct row_top *top,
+                  uint32_t outputs, struct sampled *ret);
 
 /* Takes this id without sampling, as if it had been sampled there; logits: NULL without logprobs. False:
  * it would end the sequence before min_tokens are reached, and nothing has happened. */

@@ -6,15 +6,16 @@
 
 static inline __m256d four_weights(__m128 below)
 {
+    static const double series[WEIGHT_TERMS + 1] = WEIGHT_SERIES;
     const __m256d round = _mm256_set1_pd(WEIGHT_ROUND);
     __m256d x = _mm256_cvtps_pd(below);
     __m256d t = _mm256_add_pd(_mm256_mul_pd(x, _mm256_set1_pd(WEIGHT_PER_LN2)), round);
-    __m256d n = _mm256_sub_pd(t, round), y = _mm256_set1_pd(weight_series[0]);
+    __m256d n = _mm256_sub_pd(t, round), y = _mm256_set1_pd(series[0]);
     __m256d r = _mm256_sub_pd(x, _mm256_mul_pd(n, _mm256_set1_pd(WEIGHT_LN2_HIGH)));
     r = _mm256_sub_pd(r, _mm256_mul_pd(n, _mm256_set1_pd(WEIGHT_LN2_LOW)));
 #pragma GCC unroll 12
     for (int i = 1; i <= WEIGHT_TERMS; i++)
-        y = _mm256_add_pd(_mm256_mul_pd(y, r), _mm256_set1_pd(weight_series[i]));
+        y = _mm256_add_pd(_mm256_mul_pd(y, r), _mm256_set1_pd(series[i]));
     __m256i power = _mm256_slli_epi64(_mm256_castpd_si256(t), 52);
     return _mm256_castsi256_pd(_mm256_add_epi64(_mm256_castpd_si256(y), power));
 }

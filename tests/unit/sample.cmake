@@ -1,5 +1,5 @@
 plateau_test(test_sampler sample base)
-plateau_test(test_sampler_best sample base)
+plateau_test(test_sampler_order sample base)
 plateau_test(test_sampler_ready sample base)
 plateau_test(test_ngram spec base)
 plateau_test(test_drafting spec)

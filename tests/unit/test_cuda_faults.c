@@ -55,8 +55,9 @@ struct fixture {
     struct room room[2]; /* of recorded steps: the device's and the machine's */
     struct charge charges[2];
     float logits[SEQS * VOCAB];
-    bool lists; /* of the first sequence's row the host gets the best tokens */
-    struct row_top tops[SEQS];
+    bool draw; /* from the first sequence's row the device draws */
+    struct row_drawn drawn[SEQS];
+    struct row_draws draws;
 };
 
 /* Of VOCAB rows: embeddings and logits. */
@@ -145,10 +146,11 @@ static void begin_step(struct fixture *f)
     static const uint32_t ids[SEQS] = {1, 2}, columns[SEQS] = {0, 1};
     static const struct rope_position positions[SEQS];
     static const dev_ptr features[SEQS];
-    static const struct row_want wants[SEQS] = {{4, 0}};
+    static const struct row_draw orders[SEQS] = {{.wanted = 1, .mask = ROW_DRAW_ALL}};
     static const uint64_t valid_ids = 0xff;
     static const struct batch_seq seqs[SEQS] = {{.first = 0, .count = 1, .second = NONE},
                                                 {.first = 1, .count = 1, .second = NONE}};
+    f->draws = (struct row_draws){.rows = orders, .drawn = f->drawn};
     f->batch = (struct batch){.token_count = SEQS,
                               .seq_count = SEQS,
                               .logit_count = SEQS,
@@ -159,9 +161,8 @@ static void begin_step(struct fixture *f)
                               .features = features,
                               .logit_columns = columns,
                               .hidden_columns = columns,
-                              .wants = f->lists ? wants : NULL,
+                              .draws = f->draw ? &f->draws : NULL,
                               .valid_ids = &valid_ids,
-                              .tops = f->tops,
                               .logits = f->logits};
     const struct act h = {PLACE_H, 0, WIDTH};
     struct compute *c = f->compute;
@@ -185,8 +186,8 @@ static int checked_step(struct fixture *f)
     begin_step(f);
     int r = compute_step_end(f->compute);
     if (r == 0) {
-        assert_int_equal(fake_cuda.ran - ran, KERNELS + f->lists);
-        assert_int_equal(fake_cuda.copied - copied, 1 + f->lists);
+        assert_int_equal(fake_cuda.ran - ran, KERNELS + 2 * f->draw);
+        assert_int_equal(fake_cuda.copied - copied, 1 + f->draw);
     }
     assert_null(fake_cuda.recorded);
     return r;
@@ -264,12 +265,12 @@ TEST(a_step_that_is_cancelled_leaves_no_record)
 }
 
 /* How many of four steps, the calls of which fail once, fail. The four after them do not. */
-static uint32_t steps_with(unsigned fails, cuda_result error, bool lists, bool *failed)
+static uint32_t steps_with(unsigned fails, cuda_result error, bool draw, bool *failed)
 {
     struct fixture f;
     uint32_t bad = 0;
     open_fixture(&f);
-    f.lists = lists;
+    f.draw = draw;
     fake_fail(fails, error);
     for (uint32_t i = 0; i < 4; i++) {
         int r = checked_step(&f);
@@ -286,13 +287,13 @@ static uint32_t steps_with(unsigned fails, cuda_result error, bool lists, bool *
     return bad;
 }
 
-static void fail_each_call(bool lists)
+static void fail_each_call(bool draw)
 {
     bool failed = true;
     uint32_t costs = 0, free = 0;
     for (unsigned n = 1; failed; n++) {
         assert_true(n < CALLS_MAX);
-        uint32_t bad = steps_with(n, n % 2 ? FAKE_OUT_OF_MEMORY : FAKE_CAPTURE_ENDED, lists, &failed);
+        uint32_t bad = steps_with(n, n % 2 ? FAKE_OUT_OF_MEMORY : FAKE_CAPTURE_ENDED, draw, &failed);
         assert_true(bad <= 1 && (failed || bad == 0));
         costs += bad;
         free += failed && bad == 0;
@@ -311,14 +312,14 @@ TEST(a_row_that_cannot_be_fetched_is_said)
 {
     struct fixture f;
     open_fixture(&f);
-    f.lists = true;
+    f.draw = true;
     assert_int_equal(checked_step(&f), 0);
     fake_fail(1, FAKE_OUT_OF_MEMORY);
     assert_int_equal(compute_row(f.compute, 0), -EIO);
     unsigned copied = fake_cuda.copied;
     assert_int_equal(compute_row(f.compute, 0), 0);
     assert_int_equal(fake_cuda.copied - copied, 1);
-    f.lists = false;
+    f.draw = false;
     assert_int_equal(checked_step(&f), 0);
     copied = fake_cuda.copied;
     assert_int_equal(compute_row(f.compute, 0), 0);

@@ -89,15 +89,18 @@ TEST(sampled_tokens_are_the_same_alone_and_eight_at_a_time)
     test_engine_close(&f);
 }
 
-/* Logprobs make a device give whole rows, and change no draw. The CPU gives whole rows always. */
-TEST(draws_from_the_best_tokens_are_those_from_whole_rows)
+/* A device draws. An id that logit_bias names twice makes it give whole rows, and changes no draw where
+ * nothing is added. The CPU gives whole rows always. */
+TEST(draws_of_the_device_are_those_from_whole_rows)
 {
-    enum { ROWS = 8, TOKENS = 16 };
+    enum { ROWS = 10, TOKENS = 16 };
     static const struct {
         float temperature, top_p, min_p;
         uint32_t top_k;
     } draws[ROWS] = {{0, 1, 0, 0},   {0.7f, 0.95f, 0, 20}, {1, 0.9f, 0, 0},  {1.5f, 1, 0.02f, 0},
-                     {2, 1, 0, 700}, {2, 0.9999f, 0, 0},   {1, 1, 1e-9f, 0}, {2, 0.99f, 0.1f, 0}};
+                     {2, 1, 0, 700}, {2, 0.9999f, 0, 0},   {1, 1, 1e-9f, 0}, {2, 0.99f, 0.1f, 0},
+                     {1, 1, 0, 0},   {2, 1, 0, 0}};
+    static const struct logit_bias twice[] = {{5, 0}, {5, 0}};
     struct fixture f;
     struct engine_opts o = test_engine_opts(CANARY);
     struct job_spec specs[ROWS];
@@ -111,19 +114,24 @@ TEST(draws_from_the_best_tokens_are_those_from_whole_rows)
         specs[i].sampling.top_p = draws[i].top_p;
         specs[i].sampling.top_k = draws[i].top_k;
         specs[i].sampling.min_p = draws[i].min_p;
-        specs[i].sampling.presence_penalty = i == 1 ? 1.5f : 0;
+        specs[i].sampling.presence_penalty = i % 3 == 1 ? 1.5f : 0;
+        specs[i].sampling.repetition_penalty = i % 4 == 1 ? 0.9f : 1;
+        specs[i].sampling.logprobs = i % 2;
+        specs[i].sampling.top_logprobs = i % 2 * 3;
         specs[i].sampling.seed = i;
         submit(&f, &specs[i]);
     }
     wait_all(&f);
     struct fake_numbers n = fake_device_numbers(test_device);
-    assert_true(n.tops > ROWS * TOKENS / 2 && n.rows > 0 && n.rows < n.tops / 2);
+    assert_true(n.drawn >= ROWS * TOKENS && n.rows > 0 && n.rows < n.drawn / 8);
     for (uint32_t i = 0; i < ROWS; i++) {
-        specs[i].sampling.logprobs = true;
+        specs[i].sampling.bias = twice;
+        specs[i].sampling.bias_count = 2;
         struct client *whole = submit(&f, &specs[i]);
         wait_over(&f, whole);
         expect_tokens(f.clients[i], whole->ids, whole->count);
     }
+    assert_true(fake_device_numbers(test_device).drawn == n.drawn);
     test_engine_close(&f);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define ALIGN     64u
-#define NEEDS_MAX 32
+#define NEEDS_MAX 40
 /* A row begins at a whole line of 128 bytes. */
 #define ROW_FLOATS 32u
 
@@ -31,10 +31,10 @@ struct need {
 /* ---- the workspace ---- */
 
 /* The batch's arrays, each rounded up to ALIGN. */
-#define BATCH_ARRAYS 9u
+#define BATCH_ARRAYS 8u
 static uint64_t batch_token_bytes(void)
 {
-    return 4 * sizeof(uint32_t) + sizeof(struct rope_position) + sizeof(dev_ptr) + sizeof(struct row_want);
+    return 4 * sizeof(uint32_t) + sizeof(struct rope_position) + sizeof(dev_ptr);
 }
 static uint32_t pages_max(const struct compute_shape *s)
 {
@@ -61,6 +61,20 @@ static uint64_t rounded_bytes(const struct compute_opts *o)
     return 2 * (uint64_t)ROUND_UP(most, CUDA_UNIT);
 }
 
+/* Draws from rows of logits. */
+static struct need *list_draws(struct cuda *c, const struct compute_shape *s, struct need *need)
+{
+    const uint64_t blocks = DIV_UP(s->vocab, ROW_DRAW_BLOCK), words = DIV_UP(s->vocab, 64u);
+    NEED(&c->tops, PER_SEQ, sizeof(struct row_top));
+    NEED(&c->draws, PER_SEQ, sizeof(struct row_draw));
+    NEED(&c->drawn, PER_SEQ, sizeof(struct row_drawn));
+    NEED(&c->edits, PER_SEQ, ROW_EDITS_EACH * sizeof(struct row_edit));
+    NEED(&c->masks, PER_SEQ, words * sizeof(uint64_t));
+    NEED(&c->most, PER_SEQ, blocks * sizeof(float));
+    NEED(&c->block_weights, PER_SEQ, blocks * sizeof(double));
+    return need;
+}
+
 static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct need needs[NEEDS_MAX])
 {
     const struct compute_shape *s = o->shape;
@@ -81,7 +95,7 @@ static uint32_t list_needs(struct cuda *c, const struct compute_opts *o, struct 
         NEED(&c->group_count, PER_MODEL, sizeof(uint32_t));
     }
     NEED(&c->logits, PER_SEQ, FLOATS(s->vocab));
-    NEED(&c->tops, PER_SEQ, sizeof(struct row_top));
+    need = list_draws(c, s, need);
     NEED(&c->valid, PER_MODEL, DIV_UP(s->vocab, 64u) * sizeof(uint64_t));
     if (s->mtp_count) {
         NEED(&c->best, PER_SEQ, FLOATS(2));
@@ -222,8 +236,6 @@ static void pack_batch(struct cuda *c, const struct batch *b)
          &c->step.logit_columns);
     pack(&p, seqs_max * sizeof(b->hidden_columns[0]), b->seq_count * sizeof(b->hidden_columns[0]),
          b->hidden_columns, &c->step.hidden_columns);
-    pack(&p, all * sizeof(b->wants[0]), b->wants ? b->logit_count * sizeof(b->wants[0]) : 0, b->wants,
-         &c->wants);
     pack_tables(&p, b, seqs);
     (void)cuda_done(c, c->device->driver->put((uintptr_t)c->batch, c->staging, p.used, c->device->stream),
                     "batch");

@@ -134,7 +134,7 @@ struct attend {
     uint32_t threads, shared_bytes, stages;
 };
 
-/* A block of a token and 16 heads that share keys, for so many tokens. */
+/* A block has a token and 16 heads that share keys. `tokens` have such blocks. */
 static struct attend attend_few(const struct cuda *c, const struct cuda_attention *k, uint32_t tokens)
 {
     uint32_t d = k->kv.k_width, group = k->heads / k->kv.heads, rows = CUDA_PARTS_ROWS(group);

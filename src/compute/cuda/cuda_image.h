@@ -15,6 +15,7 @@
     X(recurrent)                                                                                             \
     X(route)                                                                                                 \
     X(top)                                                                                                   \
+    X(draw)                                                                                                  \
     X(encode)
 
 enum cuda_image {

@@ -78,7 +78,13 @@ struct cuda {
     float *shared_gate;               /* [tokens] */
     float *logits;                    /* [seqs_max][vocab] */
     float *best;                      /* [seqs_max][2] */
-    struct row_top *tops;             /* [seqs_max] */
+    struct row_top *tops;             /* [seqs_max], like the next three */
+    struct row_draw *draws;
+    struct row_drawn *drawn;
+    struct row_edit *edits; /* ROW_EDITS_EACH of each */
+    uint64_t *masks;        /* [seqs_max][words], bit per id */
+    float *most;            /* [seqs_max][blocks], like block_weights: struct cuda_draw */
+    double *block_weights;
     uint64_t *valid;                  /* bit per id */
     uint32_t *draft_ids;              /* [draft_vocab] */
     struct cuda_ropes *ropes;
@@ -97,7 +103,6 @@ struct cuda {
     bool failed; /* something since the last step's end */
     struct cuda_step step;
     bool logits_here;             /* all rows of logits are in `logits`; else the host has them */
-    const struct row_want *wants; /* [logits]: on the device */
     uint32_t rows_left;           /* rows in `logits` that may not be on the host, since the last step */
     float *rows_to;               /* where they go */
     uint32_t sorted_by;           /* columns of a group of the sorted pairs; 0: they are not sorted yet */
@@ -279,12 +284,12 @@ void cuda_replay_wait(struct cuda *c);
 void cuda_records_free(struct cuda *c);
 
 /* All that is in the queue has been done. 0, or the first failure since the last step's end. */
-int cuda_finish_step(struct cuda *c); /* cuda_top.c */
+int cuda_finish_step(struct cuda *c); /* cuda_draw.c */
 /* The valid ids on the device; brings them there the first time. NULL: all are. */
 const uint64_t *cuda_valid(struct cuda *c); /* cuda_project.c */
-/* Puts the copies of the step's logits, or of their best tokens, into the queue. */
-void cuda_get_logits(struct cuda *c);          /* cuda_top.c */
-int cuda_row(struct compute *c, uint32_t row); /* cuda_top.c */
+/* Puts the draws from the step's logits, or their copies, into the queue. */
+void cuda_get_logits(struct cuda *c);          /* cuda_draw.c */
+int cuda_row(struct compute *c, uint32_t row); /* cuda_draw.c */
 
 /* The products of COLUMNS_EXPERTS. */
 void cuda_multiply_experts(struct cuda *c, const struct op_product *a); /* cuda_experts.c */

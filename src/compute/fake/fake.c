@@ -83,7 +83,6 @@ struct copied {
     uint32_t *ids, *token_seq, *logit_columns, *hidden_columns;
     struct rope_position *positions;
     dev_ptr *features;
-    struct row_want *wants;
 };
 
 struct fake {
@@ -97,11 +96,12 @@ struct fake {
     struct batch batch;
     struct copied copied;
     uint32_t vocab, seqs_max;
-    float *rows;        /* [seqs_max][vocab]: logits of rows whose best tokens the host got */
-    uint32_t rows_left; /* that there may be, since the last step */
-    float *rows_to;     /* where they go */
-    size_t logit_bytes; /* of a row of logits */
-    size_t value_bytes; /* of a row of values */
+    float *rows;                  /* [seqs_max][vocab]: logits of rows that were drawn from */
+    struct candidate *candidates; /* [vocab]: of a draw */
+    uint32_t rows_left;           /* that there may be, since the last step */
+    float *rows_to;               /* where they go */
+    size_t logit_bytes;           /* of a row of logits */
+    size_t value_bytes;           /* of a row of values */
     bool begun;
     const struct charge *charge, *host_charge; /* for recordings */
 };
@@ -121,19 +121,18 @@ static uint32_t ops_max(const struct compute_shape *s)
 static uint64_t token_bytes(const struct copied *b)
 {
     return sizeof(b->ids[0]) + sizeof(b->token_seq[0]) + sizeof(b->logit_columns[0]) +
-           sizeof(b->hidden_columns[0]) + sizeof(b->positions[0]) + sizeof(b->features[0]) +
-           sizeof(b->wants[0]);
+           sizeof(b->hidden_columns[0]) + sizeof(b->positions[0]) + sizeof(b->features[0]);
 }
 
 struct compute_cost fake_cost(const struct compute_opts *o)
 {
     struct compute_cost c = backend_cpu.cost(o);
-    const uint32_t arrays = COMPUTE_KEYS + 8;
+    const uint32_t arrays = COMPUTE_KEYS + 7;
     c.host.fixed += sizeof(struct fake) + arrays * 64 +
                     (COMPUTE_KEYS * (uint64_t)ops_max(o->shape) + COPIES_MAX) * sizeof(struct queued);
     c.host.token += token_bytes(NULL);
     c.host.seq += sizeof(struct batch_seq);
-    c.device.fixed += 64;
+    c.device.fixed += 2 * 64 + o->shape->vocab * sizeof(struct candidate);
     c.device.seq += o->shape->vocab * sizeof(float);
     c.recorded_bytes = c.recorded_host_bytes = COMPUTE_KEYS * (uint64_t)ops_max(o->shape) * OP_BYTES;
     return c;
@@ -153,10 +152,9 @@ static int make_copied(struct arena *a, const struct compute_opts *o, struct cop
                            .logit_columns = ARENA_ARRAY(a, uint32_t, o->tokens_max),
                            .hidden_columns = ARENA_ARRAY(a, uint32_t, o->tokens_max),
                            .positions = ARENA_ARRAY(a, struct rope_position, o->tokens_max),
-                           .features = ARENA_ARRAY(a, dev_ptr, o->tokens_max),
-                           .wants = ARENA_ARRAY(a, struct row_want, o->tokens_max)};
+                           .features = ARENA_ARRAY(a, dev_ptr, o->tokens_max)};
     return ret->seqs && ret->ids && ret->token_seq && ret->logit_columns && ret->hidden_columns &&
-                   ret->positions && ret->features && ret->wants
+                   ret->positions && ret->features
                ? 0
                : -ENOMEM;
 }
@@ -183,8 +181,6 @@ static void step_begin(struct compute *compute, const struct batch *b)
     take(f->copied.logit_columns, b->logit_columns, b->logit_count + b->value_count,
          sizeof(b->logit_columns[0]));
     take(f->copied.hidden_columns, b->hidden_columns, b->seq_count, sizeof(b->hidden_columns[0]));
-    if (b->wants)
-        take(f->copied.wants, b->wants, b->logit_count, sizeof(b->wants[0]));
     f->batch = *b;
     f->batch.seqs = f->copied.seqs;
     f->batch.ids = f->copied.ids;
@@ -193,7 +189,6 @@ static void step_begin(struct compute *compute, const struct batch *b)
     f->batch.features = f->copied.features;
     f->batch.logit_columns = f->copied.logit_columns;
     f->batch.hidden_columns = f->copied.hidden_columns;
-    f->batch.wants = b->wants ? f->copied.wants : NULL;
     f->batch.beside = NULL; /* the caller computes on meanwhile */
     f->ahead.count = 0;
     f->rows_left = 0;
@@ -314,25 +309,31 @@ static void keep(struct fake *f, struct list *l)
     atomic_fetch_add(&f->device->committed, l->count * OP_BYTES);
 }
 
-/* Of a row whose best tokens the host wants it gets nothing else: but all of them where there is no room. */
-static void keep_rows(struct fake *f)
+/* One draw in so many is left to the host, as a device may do with any. */
+#define LEFT_EACH 16u
+
+/* Of a row that is drawn from the host gets no logits: but all of them where there is no room. */
+static void draw_rows(struct fake *f)
 {
     const struct batch *b = &f->batch;
     bool fit = b->logit_count <= f->seqs_max;
-    f->rows_left = fit && b->wants ? b->logit_count : 0;
+    f->rows_left = fit && b->draws ? b->logit_count : 0;
     f->rows_to = b->logits;
-    for (uint32_t i = 0; b->wants && i < b->logit_count; i++) {
+    for (uint32_t i = 0; b->draws && i < b->logit_count; i++) {
+        const struct row_draw *d = &b->draws->rows[i];
         float *row = b->logits + (size_t)i * f->vocab;
-        if (b->wants[i].count == 0)
+        b->draws->drawn[i].state = ROW_LEFT;
+        if (!d->wanted || !fit)
             continue;
-        b->tops[i].count = 0;
-        if (!fit)
-            continue;
-        row_top_of(row, f->vocab, b->valid_ids, &b->wants[i], &b->tops[i]);
         memcpy(f->rows + (size_t)i * f->vocab, row, f->logit_bytes);
-        if (b->tops[i].count > 0)
-            memset(row, 0xff, f->logit_bytes);
-        atomic_fetch_add(&f->device->tops, 1);
+        if (d->tops > 0)
+            row_top_of(row, f->vocab, b->valid_ids, d->tops, &b->tops[i]);
+        row_draw_of(b->draws, i, row, f->vocab, b->valid_ids, f->candidates, &b->draws->drawn[i]);
+        if (b->draws->drawn[i].state == ROW_DRAWN)
+            b->draws->drawn[i].logit = f->rows[(size_t)i * f->vocab + b->draws->drawn[i].id];
+        if (atomic_fetch_add(&f->device->drawn, 1) % LEFT_EACH == LEFT_EACH - 1)
+            b->draws->drawn[i].state = ROW_LEFT;
+        memset(row, 0xff, f->logit_bytes);
     }
 }
 
@@ -363,7 +364,7 @@ static int step_end(struct compute *compute)
     if (r == 0)
         r = run(f, f->run);
     if (r == 0)
-        keep_rows(f);
+        draw_rows(f);
     return r;
 }
 
@@ -500,7 +501,8 @@ int fake_open(const struct compute_opts *o, struct compute **ret)
     if (r == 0)
         r = backend_cpu.open(&inner, &f->cpu);
     f->rows = arena_alloc_array(o->device_memory, (size_t)f->seqs_max * f->vocab, sizeof(float));
-    if (r == 0 && !f->rows)
+    f->candidates = ARENA_ARRAY(o->device_memory, struct candidate, f->vocab);
+    if (r == 0 && (!f->rows || !f->candidates))
         r = -ENOMEM;
     *ret = &f->compute;
     return r;

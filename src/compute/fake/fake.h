@@ -41,7 +41,7 @@ void fake_device_set_faults(struct device *d, const struct fake_faults *faults);
 void fake_device_lose(struct device *d);
 struct fake_numbers {
     uint64_t committed_bytes, steps, replays, faults;
-    uint64_t tops, rows; /* rows of which the host got the best tokens; of them those that it got, too */
+    uint64_t drawn, rows; /* rows that were drawn from; of them those that the host got, too */
 };
 struct fake_numbers fake_device_numbers(const struct device *d);
 

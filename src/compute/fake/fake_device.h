@@ -16,7 +16,7 @@ struct fake_device {
     char name[24];
     struct device *cpu; /* that computes */
     atomic_uint_least64_t committed, reserved, steps, replays, faults_seen;
-    atomic_uint_least64_t tops, rows;
+    atomic_uint_least64_t drawn, rows;
     pthread_mutex_t lock; /* of faults and draws */
     struct fake_faults faults;
     uint64_t draws;

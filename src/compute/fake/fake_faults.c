@@ -90,6 +90,6 @@ struct fake_numbers fake_device_numbers(const struct device *device)
                                  .steps = atomic_load(&d->steps),
                                  .replays = atomic_load(&d->replays),
                                  .faults = atomic_load(&d->faults_seen),
-                                 .tops = atomic_load(&d->tops),
+                                 .drawn = atomic_load(&d->drawn),
                                  .rows = atomic_load(&d->rows)};
 }

@@ -56,9 +56,9 @@ template <class To, class From> static inline To simt_cast(From x)
     return y;
 }
 /* Threads run one at a time. */
-static inline uint32_t atomicAdd(uint32_t *at, uint32_t x)
+template <class T> static inline T atomicAdd(T *at, T x)
 {
-    uint32_t was = *at;
+    T was = *at;
     *at = was + x;
     return was;
 }
@@ -118,6 +118,10 @@ template <class T> static inline T __shfl_sync(uint32_t, T value, uint32_t from)
 template <class T> static inline T __shfl_xor_sync(uint32_t, T value, uint32_t mask)
 {
     return simt_shuffle(value, simt::lane() ^ mask);
+}
+template <class T> static inline T __shfl_up_sync(uint32_t, T value, uint32_t by)
+{
+    return simt_shuffle(value, simt::lane() >= by ? simt::lane() - by : simt::lane());
 }
 template <class T> static inline T __shfl_down_sync(uint32_t, T value, uint32_t by)
 {

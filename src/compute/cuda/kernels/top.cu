@@ -1,6 +1,6 @@
 /* top.cu - the best tokens of a row of logits (compute/row_top.h). A cluster of blocks takes a row, and each
- * block reads its part up to four times: for the best token, to count tokens by their distance from it, to
- * take the near ones, and for the mass. The first block of the cluster joins what the blocks find. */
+ * block reads its part up to three times: for the best token, to count tokens by their distance from it, and
+ * to take the near ones. The first block of the cluster joins what the blocks find. */
 #include "compute/cuda/kernels/common.cuh"
 
 #define THREADS CUDA_TOP_THREADS
@@ -8,6 +8,8 @@
 /* Bins of tokens by their distance from the best one, 1 / PER_ONE wide; the last one has all farther ones. */
 #define BINS    2048u
 #define PER_ONE 64.f
+/* Tokens of the first bins together, at most. */
+#define ROOM    1024u
 
 DEVICE bool is_valid(const cuda_top &a, uint32_t id)
 {
@@ -77,9 +79,8 @@ template <class Use> DEVICE void each_logit(const cuda_top &a, const float *x, c
 /* What blocks of a cluster tell each other: the first one all, every one `bests` and `bins_taken`. */
 struct findings {
     best bests[CUDA_TOP_BLOCKS];
-    double masses[CUDA_TOP_BLOCKS];
     uint32_t bins[BINS], bins_taken, count;
-    uint64_t ranks[ROW_TOP_MAX];
+    uint64_t ranks[ROOM];
 };
 
 DEVICE best best_of(const cuda_top &a, const float *x, findings &f)
@@ -108,7 +109,7 @@ DEVICE uint32_t bins_for(const uint32_t *bins, uint32_t want)
     }
     for (uint32_t i = 0; i < each; i++) {
         uint32_t until = before + bins[lane * each + i];
-        some += before < want && until <= ROW_TOP_MAX && lane * each + i < BINS - 1;
+        some += before < want && until <= ROOM && lane * each + i < BINS - 1;
         before = until;
     }
     for (uint32_t d = 16; d > 0; d /= 2)
@@ -173,22 +174,6 @@ DEVICE void sort(uint64_t *ranks, uint32_t count)
     }
 }
 
-/* Sums in double of sums of eight in float: within ROW_TOP_ERROR. */
-DEVICE double mass_of(const cuda_top &a, const float *x, float max, float temperature)
-{
-    double sum = 0;
-    uint32_t count = 0;
-    float eight = 0;
-    each_logit(a, x, [&](float logit, uint32_t) {
-        eight += expf((logit - max) / temperature);
-        if (++count % 8 == 0) {
-            sum += eight;
-            eight = 0;
-        }
-    });
-    return block_sum(sum + eight);
-}
-
 DEVICE void findings_begin(findings &f)
 {
     for (uint32_t i = threadIdx.x; i < BINS; i += THREADS)
@@ -208,21 +193,16 @@ OF_CLUSTER plateau_top(const cuda_top a)
 {
     __shared__ findings f;
     uint32_t row = blockIdx.x / BLOCKS;
-    const row_want want = a.wants[row];
+    const uint32_t want = a.rows[row].tops;
     row_top *top = a.tops + row;
     const float *x = a.logits + (uint64_t)row * a.vocab;
-    if (want.count == 0)
+    if (want == 0)
         return;
     findings_begin(f);
     best first = best_of(a, x, f);
-    bool some = first.index != CUDA_NONE, more = some && want.count > 1 && first.value < INFINITY;
+    bool some = first.index != CUDA_NONE, more = some && want > 1 && first.value < INFINITY;
     if (more)
-        take(a, x, first.value, bins_of(a, x, first.value, want.count, f), f);
-    if (some && want.temperature > 0) {
-        double mass = mass_of(a, x, first.value, want.temperature);
-        if (threadIdx.x == 0)
-            *far_of(&f.masses[cluster_rank()], 0) = mass;
-    }
+        take(a, x, first.value, bins_of(a, x, first.value, want, f), f);
     cluster_meet();
     if (cluster_rank() > 0)
         return;
@@ -231,14 +211,9 @@ OF_CLUSTER plateau_top(const cuda_top a)
     uint32_t count = more ? f.count : some;
     if (more)
         sort(f.ranks, count);
-    count = min(count, want.count);
-    if (threadIdx.x == 0) {
-        double mass = 0;
-        for (uint32_t i = 0; some && want.temperature > 0 && i < BLOCKS; i++)
-            mass += f.masses[i];
+    count = min(count, want);
+    if (threadIdx.x == 0)
         top->count = count;
-        top->mass = mass;
-    }
     if (threadIdx.x < count)
         top->list[threadIdx.x] = candidate_of(f.ranks[threadIdx.x]);
 }

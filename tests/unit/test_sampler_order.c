@@ -1,5 +1,5 @@
-/* Draws from whole rows and from lists of the best tokens, against one plain definition: the same tokens and
- * the same bits of logprobs. A list may not suffice; how often is checked too. */
+/* Draws from whole rows, and orders for a device that its reference carries out (compute/row_draw.h), against
+ * one plain definition: the same tokens and the same bits of logprobs. */
 #include "test_rng.h"
 #include "test.h"
 
@@ -275,12 +275,6 @@ static void make_settings(struct scene *s)
         make_edits(s);
 }
 
-static bool has_edits(const struct sampler_params *p, uint32_t outputs)
-{
-    return p->bias_count > 0 || p->repetition_penalty != 1 || p->presence_penalty != 0 ||
-           p->frequency_penalty != 0 || (outputs < p->min_tokens && p->stop_count > 0);
-}
-
 /* ---- the subject ---- */
 
 struct subject {
@@ -308,117 +302,54 @@ static void draw_whole(const struct subject *u, const struct scene *s, struct sa
     sampler_draw(u->sampler, u->scratch, logits, s->vocab, s->valid_ids, s->position, s->outputs, ret);
 }
 
-/* What a device makes of the row: sums in another order, and off by a part of `error`. */
-static void make_best(struct scene *s, double error, bool edited, struct candidate *list,
-                      struct sampler_best *ret)
+/* What a device makes of the row. Some of the outputs may be drafts that the sampler has not seen. */
+static void draw_order(const struct subject *u, const struct scene *s, const uint32_t *drafts,
+                       uint32_t draft_count, const uint64_t *mask, struct row_drawn *drawn,
+                       struct row_top *top)
 {
-    long double sum = 0, mass = 0;
-    for (uint32_t i = 0; i < s->vocab; i++)
-        list[i] = (struct candidate){edited ? s->edited[i] : s->raw[i], i};
-    qsort(list, s->vocab, sizeof(list[0]), order);
-    for (uint32_t i = s->vocab; i-- > 0;) {
-        float below = list[i].logit - list[0].logit;
-        sum += expl((long double)below);
-        mass += expl((long double)(below / s->params.temperature));
-    }
-    double off = rng_uniform(&s->rng) * 2 - 1;
-    *ret = (struct sampler_best){.list = list,
-                                 .vocab = s->vocab,
-                                 .edited = edited,
-                                 .sum = (double)sum * (1 + error * off),
-                                 .mass = (double)mass * (1 + error * off),
-                                 .error = error};
+    static struct candidate list[VOCAB_MAX];
+    static struct row_edit edits[SEEN_MAX * 3];
+    struct row_draw order;
+    float logits[VOCAB_MAX];
+    const struct sampler_place at = {s->position, s->outputs, drafts, draft_count};
+    assert_true(sampler_order(u->sampler, &at, s->vocab, edits, COUNT_OF(edits), &order));
+    order.wanted = 1;
+    order.mask = mask ? 0 : ROW_DRAW_ALL;
+    const struct row_draws draws = {.rows = &order,
+                                    .edits = edits,
+                                    .edit_count = order.bias_count + order.banned_count + order.seen_count,
+                                    .masks = mask,
+                                    .mask_count = mask != NULL};
+    assert_true(draws.edit_count <= COUNT_OF(edits));
+    memcpy(logits, s->logits, sizeof(logits));
+    row_top_of(logits, s->vocab, s->valid_ids, order.tops, top);
+    row_draw_of(&draws, 0, logits, s->vocab, s->valid_ids, list, drawn);
+    drawn->logit = s->logits[drawn->id];
 }
 
-/* ---- how often lists suffice ---- */
-
-enum use { GREEDY, TOP_K, TOP_P, MIN_P, PLAIN, USES };
-
-static enum use use_of(const struct sampler_params *p)
+static void assert_taken(const struct subject *u, const struct scene *s, const struct row_drawn *drawn,
+                         const struct row_top *top, const struct sampled *want)
 {
-    if (p->temperature == 0 || p->top_k == 1)
-        return GREEDY;
-    if (p->top_k > 0)
-        return TOP_K;
-    if (p->top_p < 1)
-        return TOP_P;
-    return p->min_p > 0 ? MIN_P : PLAIN;
-}
-
-struct tally {
-    uint32_t drawn[USES], sufficed[USES]; /* of lists of 64 and more, without logprobs */
-    uint32_t lowered, lowered_sufficed;   /* of lists of 300 and more that lack edits */
-    uint32_t logprobs, logprobs_sufficed;
-};
-
-static void count_draw(struct tally *t, const struct scene *s, const struct sampler_best *b, bool sufficed)
-{
-    if (b->count < 64 || b->error > 1e-11 || !isfinite(b->list[0].logit))
+    struct sampled got;
+    if (!sampler_take(u->sampler, drawn, top, s->outputs, &got)) {
+        assert_true(top->count < s->params.top_logprobs);
         return;
-    if (s->params.logprobs && !has_edits(&s->params, s->outputs)) {
-        t->logprobs++;
-        t->logprobs_sufficed += sufficed;
-    } else if (!s->params.logprobs) {
-        t->drawn[use_of(&s->params)]++;
-        t->sufficed[use_of(&s->params)] += sufficed;
     }
+    assert_int_equal(got.none, want->none);
+    if (!got.none)
+        assert_same_by(s, &got, want, is_same_float);
 }
 
-static bool lowers_only(const struct sampler_params *p)
+static bool names_twice(const struct sampler_params *p)
 {
-    bool lowers = p->repetition_penalty >= 1 && p->presence_penalty >= 0 && p->frequency_penalty >= 0;
+    bool twice = false;
     for (uint32_t i = 0; i < p->bias_count; i++)
-        lowers = lowers && p->bias[i].bias <= 0;
-    return lowers;
+        for (uint32_t k = 0; k < i; k++)
+            twice |= p->bias[i].id == p->bias[k].id;
+    return twice;
 }
 
-/* Lists of the model's logits, where the draw's are others. */
-static void compare_unedited(struct scene *s, const struct subject *u, const struct sampled *want,
-                             struct tally *tally)
-{
-    static struct candidate list[VOCAB_MAX];
-    static const uint32_t counts[] = {1, 2, 6, 20, 64, 300, 700, VOCAB_MAX};
-    struct sampler_best best;
-    const struct sampler_params *p = &s->params;
-    make_best(s, 1e-12, false, list, &best);
-    for (uint32_t i = 0; i < COUNT_OF(counts) && has_edits(p, s->outputs); i++) {
-        struct sampled got = {.id = UINT32_MAX};
-        best.count = MIN_OF(counts[i], s->vocab);
-        bool sufficed = sampler_draw_best(u->sampler, u->scratch, &best, s->position, s->outputs, &got);
-        if (sufficed)
-            assert_same_by(s, &got, want, is_same_float);
-        else
-            assert_int_equal(got.id, UINT32_MAX);
-        if (best.count < 300 || 2 * best.count > s->vocab || p->logprobs || !lowers_only(p) ||
-            !isfinite(best.list[0].logit) || (use_of(p) != TOP_K && use_of(p) != GREEDY) || p->top_k > 100)
-            continue;
-        tally->lowered++;
-        tally->lowered_sufficed += sufficed;
-    }
-}
-
-static void compare_lists(struct scene *s, const struct subject *u, const struct sampled *want,
-                          struct tally *tally)
-{
-    static struct candidate list[VOCAB_MAX];
-    static const uint32_t counts[] = {1, 2, 6, 20, 64, 300, 1024, VOCAB_MAX};
-    static const double errors[] = {1e-15, 1e-12, 1e-6, 1e-2};
-    struct sampler_best best;
-    make_best(s, errors[rng_below(&s->rng, COUNT_OF(errors))], true, list, &best);
-    for (uint32_t i = 0; i < COUNT_OF(counts); i++) {
-        struct sampled got = {.id = UINT32_MAX};
-        best.count = MIN_OF(counts[i], s->vocab);
-        best.edited = rng_below(&s->rng, 4) > 0 || has_edits(&s->params, s->outputs);
-        bool sufficed = sampler_draw_best(u->sampler, u->scratch, &best, s->position, s->outputs, &got);
-        if (sufficed)
-            assert_same_by(s, &got, want, is_same_float);
-        else
-            assert_int_equal(got.id, UINT32_MAX);
-        count_draw(tally, s, &best, sufficed);
-    }
-}
-
-static void compare(uint64_t seed, struct tally *tally)
+static void compare(uint64_t seed)
 {
     static struct scene s;
     s = (struct scene){.rng = {seed, 0}};
@@ -426,165 +357,135 @@ static void compare(uint64_t seed, struct tally *tally)
     for (uint32_t i = 0; i < CASES; i++) {
         struct subject u;
         struct sampled want, whole;
+        struct row_drawn drawn;
+        struct row_top top;
         make_settings(&s);
         subject_init(&u, &s);
         plain(&s, &want);
         draw_whole(&u, &s, &whole);
         assert_same_by(&s, &whole, &want, is_near_float);
-        compare_lists(&s, &u, &whole, tally);
-        compare_unedited(&s, &u, &whole, tally);
+        if (!names_twice(&s.params)) {
+            draw_order(&u, &s, NULL, 0, NULL, &drawn, &top);
+            assert_taken(&u, &s, &drawn, &top, &whole);
+        }
         arena_free(u.a);
     }
 }
 
-PROPERTY(whole_rows_and_lists_draw_by_one_definition, seed)
+PROPERTY(whole_rows_and_orders_draw_by_one_definition, seed)
 {
-    struct tally tally = {0};
     for (uint64_t i = 0; i < 5; i++)
-        compare(seed * 8 + i, &tally);
+        compare(seed * 8 + i);
 }
 
-TEST(lists_suffice_where_they_can)
+/* The last outputs are drafts that the sampler has not seen. */
+PROPERTY(drafts_count_as_outputs, seed)
 {
-    struct tally t = {0};
-    for (uint64_t seed = 1; seed <= 200; seed++)
-        compare(seed, &t);
-    for (enum use i = 0; i < USES; i++) {
-        print_message("use %d: %u of %u lists sufficed\n", (int)i, t.sufficed[i], t.drawn[i]);
-        assert_true(t.drawn[i] >= 100);
+    static struct scene s;
+    s = (struct scene){.rng = {seed, 0}};
+    make_row(&s);
+    for (uint32_t i = 0; i < CASES; i++) {
+        struct subject u, before;
+        struct sampled whole;
+        struct row_drawn drawn;
+        struct row_top top;
+        make_settings(&s);
+        make_edits(&s);
+        if (names_twice(&s.params))
+            continue;
+        const uint32_t all = s.outputs, drafts = (uint32_t)rng_below(&s.rng, MIN_OF(all, 5u) + 1);
+        subject_init(&u, &s);
+        draw_whole(&u, &s, &whole);
+        s.outputs -= drafts;
+        subject_init(&before, &s);
+        s.outputs = all;
+        draw_order(&before, &s, s.output + all - drafts, drafts, NULL, &drawn, &top);
+        assert_taken(&before, &s, &drawn, &top, &whole);
+        arena_free(u.a);
+        arena_free(before.a);
     }
-    print_message("logprobs: %u of %u\n", t.logprobs_sufficed, t.logprobs);
-    print_message("edits that lower logits: %u of %u\n", t.lowered_sufficed, t.lowered);
-    assert_true(t.lowered >= 30 && t.lowered_sufficed * 10 >= t.lowered * 8);
-    assert_int_equal(t.sufficed[GREEDY], t.drawn[GREEDY]);
-    assert_true(t.sufficed[TOP_K] * 10 >= t.drawn[TOP_K] * 7);
-    assert_true(t.sufficed[TOP_P] * 10 >= t.drawn[TOP_P] * 6);
-    assert_true(t.sufficed[MIN_P] * 10 >= t.drawn[MIN_P] * 6);
-    assert_true(t.sufficed[PLAIN] >= 20 && t.sufficed[PLAIN] < t.drawn[PLAIN]);
-    assert_true(t.logprobs_sufficed * 2 >= t.logprobs && t.logprobs_sufficed < t.logprobs);
 }
 
-/* A row of `count` tokens, the list of its best `listed`, and default settings. */
-static void make_simple(struct scene *s, const float *logits, uint32_t count, uint32_t listed,
-                        struct candidate *list, struct sampler_best *best)
+/* A mask beside the row does what sampler_allow() does; only_biased is a mask, too. */
+PROPERTY(masks_are_those_of_allowed_ids, seed)
 {
-    *s = (struct scene){.rng = {1, 0}, .vocab = count};
-    memset(s->valid_ids, 0xff, sizeof(s->valid_ids));
-    memcpy(s->logits, logits, count * sizeof(*logits));
-    sampler_params_default(&s->params);
-    plain_edits(s);
-    make_best(s, 1e-12, true, list, best);
-    best->count = listed;
+    static struct scene s;
+    s = (struct scene){.rng = {seed, 0}};
+    make_row(&s);
+    for (uint32_t i = 0; i < CASES; i++) {
+        struct subject u;
+        struct sampled whole;
+        struct row_drawn drawn;
+        struct row_top top;
+        uint64_t allowed[VOCAB_MAX / 64 + 1], mask[VOCAB_MAX / 64 + 1];
+        make_settings(&s);
+        make_edits(&s);
+        s.params.only_biased = s.params.bias_count > 0 && s.params.min_tokens == 0;
+        if (names_twice(&s.params))
+            continue;
+        for (uint32_t w = 0; w < COUNT_OF(allowed); w++)
+            allowed[w] = rng_next(&s.rng);
+        memcpy(mask, allowed, sizeof(mask));
+        subject_init(&u, &s);
+        sampler_allow(u.sampler, allowed);
+        draw_whole(&u, &s, &whole);
+        if (s.params.only_biased)
+            sampler_mask_biased(u.sampler, mask, s.vocab);
+        draw_order(&u, &s, NULL, 0, mask, &drawn, &top);
+        assert_taken(&u, &s, &drawn, &top, &whole);
+        arena_free(u.a);
+    }
 }
 
-static bool suffices(struct scene *s, const struct sampler_best *best)
+TEST(edits_without_room_and_ids_named_twice_are_left_to_the_host)
 {
+    static struct scene s;
+    static const struct logit_bias twice[] = {{3, 1}, {4, 1}, {3, -2}};
+    struct row_edit edits[4];
+    struct row_draw order;
     struct subject u;
-    struct sampled got;
-    subject_init(&u, s);
-    bool ret = sampler_draw_best(u.sampler, u.scratch, best, s->position, s->outputs, &got);
+    s = (struct scene){.vocab = 100, .prompt = {1, 2, 3, 2}, .prompt_count = 4};
+    const struct sampler_place at = {.position = 4};
+    sampler_params_default(&s.params);
+    s.params.repetition_penalty = 1.5f;
+    subject_init(&u, &s);
+    assert_false(sampler_order(u.sampler, &at, s.vocab, edits, 2, &order));
+    assert_true(sampler_order(u.sampler, &at, s.vocab, edits, 3, &order));
+    assert_int_equal(order.seen_count, 3);
     arena_free(u.a);
-    return ret;
-}
-
-TEST(a_plain_temperature_needs_the_whole_window)
-{
-    static const float logits[] = {9, 8, 7, 0, -100, -100};
-    struct candidate list[6];
-    struct sampler_best best;
-    struct scene s;
-    make_simple(&s, logits, 6, 4, list, &best);
-    assert_false(suffices(&s, &best)); /* the fifth might count */
-    best.count = 5;
-    assert_true(suffices(&s, &best));
-    s.params.min_p = 0.01f;
-    best.count = 4;
-    assert_true(suffices(&s, &best));
-    s.params.min_p = 0;
-    s.params.top_k = 2;
-    assert_true(suffices(&s, &best));
-    s.params.top_k = 3; /* the fifth might weigh as much as the fourth */
-    assert_false(suffices(&s, &best));
-    s.params.top_k = 0;
-    s.params.top_p = 0.99f;
-    assert_true(suffices(&s, &best));
-    s.params.top_p = 0.99999f;
-    assert_false(suffices(&s, &best));
-}
-
-TEST(an_end_of_top_p_within_the_error_refuses)
-{
-    static const float logits[] = {1, 1, 1, 1};
-    struct candidate list[4];
-    struct sampler_best best;
-    struct scene s;
-    make_simple(&s, logits, 4, 4, list, &best);
-    s.params.top_p = 0.5f;
-    assert_false(suffices(&s, &best));
-    s.params.top_p = 0.51f;
-    assert_true(suffices(&s, &best));
-}
-
-/* Token 2 is not in the list, and equals an edited one that is. */
-TEST(an_edited_token_like_the_lists_last_is_not_in_order)
-{
-    static const float logits[] = {-90, 5, 5, -90, -90, 9};
-    static const struct logit_bias bias[] = {{5, -4}, {1, -3}};
-    struct candidate list[6];
-    struct sampler_best best;
-    struct scene s;
-    make_simple(&s, logits, 6, 2, list, &best);
-    best.edited = false;
-    s.params.temperature = 0;
-    assert_true(suffices(&s, &best));
-    memcpy(s.bias, bias, sizeof(bias));
-    s.params.bias = s.bias;
+    sampler_params_default(&s.params);
+    s.params.bias = twice;
     s.params.bias_count = 2;
-    assert_false(suffices(&s, &best));
-    s.bias[0].bias = -3.5f;
-    assert_true(suffices(&s, &best));
+    subject_init(&u, &s);
+    assert_true(sampler_order(u.sampler, &at, s.vocab, edits, 4, &order));
+    arena_free(u.a);
+    s.params.bias_count = 3;
+    subject_init(&u, &s);
+    assert_false(sampler_order(u.sampler, &at, s.vocab, edits, 4, &order));
+    arena_free(u.a);
 }
 
-TEST(a_list_without_edits_serves_samplers_without)
+/* A token is taken only if the device drew one, and found all alternatives. */
+TEST(what_a_device_leaves_is_not_taken)
 {
-    static const float logits[] = {9, 8, -90};
-    struct candidate list[3];
-    struct sampler_best best;
-    struct scene s;
-    make_simple(&s, logits, 3, 3, list, &best);
-    best.edited = false;
-    assert_true(suffices(&s, &best));
-    s.params.stop_ids[0] = 1;
-    s.params.stop_count = 1;
-    s.params.min_tokens = 2;
-    s.outputs = 1;
-    assert_false(suffices(&s, &best));
-    s.outputs = 2;
-    assert_true(suffices(&s, &best));
-    s.params.frequency_penalty = 1;
-    assert_false(suffices(&s, &best));
-    best.edited = true;
-    assert_true(suffices(&s, &best));
-    s.params.logprobs = true; /* of the logits before the edits */
-    assert_false(suffices(&s, &best));
-}
-
-TEST(logprobs_need_their_alternatives_and_an_exact_sum)
-{
-    static const float logits[] = {9, 8, 7, 0, -100, -100};
-    struct candidate list[6];
-    struct sampler_best best;
-    struct scene s;
-    make_simple(&s, logits, 6, 3, list, &best);
-    s.params.temperature = 0;
+    static struct scene s;
+    const struct row_top one = {.count = 1, .list = {{2, 7}}};
+    struct row_drawn drawn = {.state = ROW_LEFT};
+    struct sampled got;
+    struct subject u;
+    s = (struct scene){.vocab = 100};
+    sampler_params_default(&s.params);
     s.params.logprobs = true;
-    s.params.top_logprobs = 3;
-    assert_true(suffices(&s, &best));
-    best.error = 1e-5;
-    assert_false(suffices(&s, &best));
-    best.error = 1e-12;
-    s.params.top_logprobs = 4;
-    assert_false(suffices(&s, &best));
+    s.params.top_logprobs = 2;
+    subject_init(&u, &s);
+    assert_false(sampler_take(u.sampler, &drawn, &one, 0, &got));
+    drawn = (struct row_drawn){ROW_DRAWN, 7, 2, 2, 2};
+    assert_false(sampler_take(u.sampler, &drawn, &one, 0, &got));
+    drawn.state = ROW_EMPTY;
+    const struct row_top two = {.count = 2, .list = {{2, 7}, {1, 9}}};
+    assert_true(sampler_take(u.sampler, &drawn, &two, 0, &got));
+    assert_true(got.none && got.top_count == 2 && got.top[1].id == 9);
+    arena_free(u.a);
 }
 
 TEST_MAIN()
