@@ -20,8 +20,10 @@
 #define WEIGHT_TERMS    12
 /* 1/12! ... 1/1!, 1: the series of exp, within 2^-52 of it for |r| <= ln 2 / 2. */
 #define WEIGHT_SERIES                                                                                        \
-    {1. / 479001600, 1. / 39916800, 1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720,              \
-     1. / 120,       1. / 24,       1. / 6,       1. / 2,      1,          1}
+    {                                                                                                        \
+        1. / 479001600, 1. / 39916800, 1. / 3628800, 1. / 362880, 1. / 40320, 1. / 5040, 1. / 720, 1. / 120, \
+            1. / 24, 1. / 6, 1. / 2, 1, 1                                                                    \
+    }
 
 /* exp(below), within three units of the last place; `below` in [-512, 0]. Plain operations in a fixed order,
  * so that several at a time have the same bits. */

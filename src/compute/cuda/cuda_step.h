@@ -85,8 +85,8 @@ struct cuda {
     uint64_t *masks;        /* [seqs_max][words], bit per id */
     float *most;            /* [seqs_max][blocks], like block_weights: struct cuda_draw */
     double *block_weights;
-    uint64_t *valid;                  /* bit per id */
-    uint32_t *draft_ids;              /* [draft_vocab] */
+    uint64_t *valid;     /* bit per id */
+    uint32_t *draft_ids; /* [draft_vocab] */
     struct cuda_ropes *ropes;
     uint16_t *rounded[2];   /* bf16 mode: a product's inputs */
     uint64_t rounded_bytes; /* of each */
@@ -102,12 +102,12 @@ struct cuda {
     const struct batch *in;
     bool failed; /* something since the last step's end */
     struct cuda_step step;
-    bool logits_here;             /* all rows of logits are in `logits`; else the host has them */
-    uint32_t rows_left;           /* rows in `logits` that may not be on the host, since the last step */
-    float *rows_to;               /* where they go */
-    uint32_t sorted_by;           /* columns of a group of the sorted pairs; 0: they are not sorted yet */
-    uint32_t rounded_turn;        /* which of them was written last */
-    struct act rounded_of;        /* what it holds, in all of its rows; width 0: nothing */
+    bool logits_here;      /* all rows of logits are in `logits`; else the host has them */
+    uint32_t rows_left;    /* rows in `logits` that may not be on the host, since the last step */
+    float *rows_to;        /* where they go */
+    uint32_t sorted_by;    /* columns of a group of the sorted pairs; 0: they are not sorted yet */
+    uint32_t rounded_turn; /* which of them was written last */
+    struct act rounded_of; /* what it holds, in all of its rows; width 0: nothing */
     struct cuda_held held;
     struct cuda_norm_held norm;
     struct cuda_append append;
