@@ -31,7 +31,7 @@ static double sum_back(const struct candidate *list, uint32_t count)
     return weight_add(s);
 }
 
-/* Of a list in order of id: from `begin` on, those of one block. */
+/* Where the block of list[begin] ends, in order of id. */
 static uint32_t block_end(const struct candidate *list, uint32_t count, uint32_t begin)
 {
     uint32_t end = begin + 1;
@@ -50,7 +50,7 @@ static double sum_by_id(const struct candidate *list, uint32_t count)
     return sum;
 }
 
-/* ---- the row as it is ---- */
+/* ---- rows without edits ---- */
 
 static float largest_of(const float *logits, uint32_t vocab, const uint64_t *valid, const uint64_t *mask)
 {
@@ -116,7 +116,7 @@ static uint32_t keep(const struct candidate *list, uint32_t count, double goal, 
     return kept;
 }
 
-/* Candidates whose weights are added before those of worse ones. */
+/* Candidates of a block in order of rank. */
 #define RANKS 512u
 
 static uint32_t by_rank(const struct row_draw *d, struct candidate *list, uint32_t count, double mass,

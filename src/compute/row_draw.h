@@ -10,11 +10,11 @@
 
 #include <stdint.h>
 
-#define ROW_DRAW_BLOCK 1024u /* ids whose weights are added before those of other ids */
+#define ROW_DRAW_BLOCK 1024u /* ids of a block, whose weights are added first */
 #define ROW_DRAW_ALL   UINT32_MAX
 #define ROW_EDITS_EACH 4096u /* edits of a step, at most, for each sequence that it may have */
 
-/* A change of a logit: what is added to it, nothing, or how often the token is in the output. */
+/* A change of a logit. Its value is a summand, or the number of times that the token was put out. */
 struct row_edit {
     uint32_t id; /* < vocab */
     float value;

@@ -118,7 +118,7 @@ DEVICE uint32_t place_of(uint32_t count, uint32_t *all)
 /* What makes ids candidates. */
 struct scan {
     float largest, temperature, least;
-    bool all; /* those that are farther count as if they were at `least` */
+    bool all; /* ids below `least` count with its weight */
 };
 DEVICE float below_of(const scan &s, float x)
 {
@@ -189,7 +189,7 @@ KERNEL __launch_bounds__(QUADS) plateau_draw_weigh(const cuda_draw a)
 
 /* ---- edits ---- */
 
-/* The row's edits in place; their entries get what was there. Then the row is as it was again, by undo(). */
+/* Edits the row in place; each entry gets the old logit, which undo() puts back. */
 DEVICE void apply(const cuda_draw &a, const row_draw &d, float *row)
 {
     row_edit *e = a.edits + d.edits;
@@ -225,7 +225,7 @@ DEVICE void undo(const cuda_draw &a, const row_draw &d, float *row)
     }
 }
 
-/* Block: a row. What sums of it are wanted, and then its edits. */
+/* Block: a row. Adds the blocks' weights, and then edits the row. */
 KERNEL plateau_draw_edit(const cuda_draw a)
 {
     grid_begin();
@@ -290,7 +290,7 @@ DEVICE double mass_of(const cuda_draw &a, uint32_t row, drawing &f)
     return f.mass;
 }
 
-/* The token whose weight, with those of all higher ids, exceeds `target`. */
+/* The highest token from which the cumulative weight exceeds `target`. */
 DEVICE uint32_t draw_by_id(const cuda_draw &a, const float *row, const uint64_t *mask, const scan &s,
                            double target, drawing &f)
 {
@@ -541,7 +541,7 @@ DEVICE uint32_t draw_id(const cuda_draw &a, const row_draw &d, uint32_t r, const
 }
 
 /* Block: a row. */
-KERNEL __launch_bounds__(THREADS) plateau_draw_pick(const cuda_draw a)
+KERNEL __launch_bounds__(THREADS, 1) plateau_draw_pick(const cuda_draw a)
 {
     __shared__ drawing f;
     grid_begin();
