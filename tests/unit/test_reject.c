@@ -87,7 +87,7 @@ TEST(the_first_finding_stays)
 {
     struct reject why = {0};
     reject_as(&why, REJECT_REQUEST_CANCELLED);
-    reject_model(&why, SLICE("other"));
+    reject_set(&why, REJECT_MODEL_NOT_FOUND, "model", "There is no model.");
     assert_int_equal(why.kind, REJECT_REQUEST_CANCELLED);
     assert_string_equal(why.message, "The request was cancelled.");
     assert_string_equal(why.param, "");
