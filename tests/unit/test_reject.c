@@ -104,14 +104,13 @@ TEST(an_interrupted_preparation_is_a_cancellation_or_a_timeout)
     assert_true(late.retry_after_s > 0);
 }
 
-/* 200 bytes of the id are quoted at most, and no control character. */
-TEST(the_id_of_an_unknown_model_is_quoted_safely)
+TEST(no_control_character_of_a_client_is_quoted)
 {
     char id[400];
     struct reject why = {0};
     memset(id, 'x', sizeof(id));
     id[3] = '\n';
-    reject_model(&why, (struct slice){id, sizeof(id)});
+    reject_set(&why, REJECT_MODEL_NOT_FOUND, "model", "The model \"%.*s\" does not exist.", 200, id);
     assert_null(strchr(why.message, '\n'));
     assert_true(strlen(why.message) < 300);
     assert_string_equal(why.param, "model");
