@@ -6,7 +6,7 @@
 #include "cli/line_input.h"
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "host/model_place.h"
+#include "host/model_shipped.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -158,7 +158,7 @@ static int run(struct settings *o, struct err *e)
     if (r == 0 && (o->url || remote_find(o, &remote))) {
         r = run_remote(&remote, &screen, e);
     } else if (r == 0) {
-        if (!o->models.model && model_place_starter(starter))
+        if (!o->models.model && model_shipped_starter(starter))
             o->models.model = starter;
         r = run_here(o, &screen, e);
     }

@@ -4,15 +4,13 @@
 
 #include "base/check.h"
 #include "host/model_name.h"
+#include "host/model_shipped.h"
 #include "host/model_sources.h"
 #include "hub/hub_ggufs.h"
-#include "weights/gguf_file.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static int keep(const char *path, char ret[HUB_PATH_BYTES], struct err *e)
 {
@@ -93,44 +91,6 @@ int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], st
     return r;
 }
 
-/* ---- models that come with the program ---- */
-
-int model_place_bundled(char ret[HUB_PATH_BYTES], struct err *e)
-{
-    static const char *const places[] = {"models/" MODEL_NAME_BUNDLED,
-                                         "share/plateau/models/" MODEL_NAME_BUNDLED};
-    char exe[3900];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    exe[n > 0 ? n : 0] = 0;
-    for (int up = 0; up < 2 && strrchr(exe, '/'); up++)
-        *strrchr(exe, '/') = 0;
-    for (size_t i = 0; i < COUNT_OF(places); i++) {
-        snprintf(ret, HUB_PATH_BYTES, "%s/%s", exe, places[i]);
-        if (access(ret, R_OK) == 0)
-            return 0;
-    }
-    snprintf(ret, HUB_PATH_BYTES, "%s/%s", PLATEAU_CHECKOUT, places[0]);
-    if (access(ret, R_OK) == 0)
-        return 0;
-    return err_set(
-        e, -ENOENT,
-        "the bundled model is not here: name a model's directory, or copy models/canary of the checkout to "
-        "%s/%s",
-        exe, places[1]);
-}
-
-bool model_place_starter(char ret[HUB_PATH_BYTES])
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    bool named = cache && cache[0];
-    int n = snprintf(ret, HUB_PATH_BYTES, "%s%s/plateau/%s",
-                     named  ? cache
-                     : home ? home
-                            : "",
-                     named ? "" : "/.cache", MODEL_NAME_STARTER);
-    return n > 0 && n < HUB_PATH_BYTES && gguf_file_is(ret);
-}
-
 /* ---- names ---- */
 
 struct wanted_id {
@@ -177,8 +137,8 @@ int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
         return S_ISDIR(st.st_mode) && is_hub_folder(model, &name) ? in_folder(model, &name, ret, e)
                                                                   : keep(model, ret, e);
     if (strcmp(model, MODEL_NAME_BUNDLED) == 0)
-        return model_place_bundled(ret, e);
-    if (strcmp(model, MODEL_NAME_STARTER) == 0 && model_place_starter(ret))
+        return model_shipped_bundled(ret, e);
+    if (strcmp(model, MODEL_NAME_STARTER) == 0 && model_shipped_starter(ret))
         return 0;
     if (hub_name_parse(model, &name))
         return find_hub_name(model, &name, ret, e);

@@ -17,11 +17,4 @@ int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e)
 /* The same of ORG/NAME[@REVISION][:QUANT] in the hub's cache alone. */
 int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e);
 
-/* The bundled model: beside the program's folder (build/plateau in a checkout), in share of the installation
- * (PREFIX/bin/plateau), or in the checkout of the build. 0 or -ENOENT. */
-int model_place_bundled(char ret[HUB_PATH_BYTES], struct err *e);
-
-/* The starter model: SmolLM2-135M-Instruct, where tools/fetch-starter has put it. False: it is not there. */
-bool model_place_starter(char ret[HUB_PATH_BYTES]);
-
 #endif

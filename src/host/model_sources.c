@@ -6,7 +6,7 @@
 #include "base/slice.h"
 #include "base/small_file.h"
 #include "host/model_name.h"
-#include "host/model_place.h"
+#include "host/model_shipped.h"
 #include "hub/hub_cache.h"
 
 #include <dirent.h>
@@ -129,9 +129,9 @@ int model_sources_each(model_found_fn *found, void *arg, struct err *e)
     char path[PATH_BYTES];
     const char *ollama = getenv("OLLAMA_MODELS"), *home = getenv("HOME");
     int r = 0;
-    if (model_place_bundled(path, NULL) == 0)
+    if (model_shipped_bundled(path, NULL) == 0)
         r = found(arg, path, MODEL_NAME_BUNDLED, e);
-    if (r == 0 && model_place_starter(path))
+    if (r == 0 && model_shipped_starter(path))
         r = found(arg, path, MODEL_NAME_STARTER, e);
     if (r == 0 && hub_cache_dir(path, NULL) == 0 && is_directory(path))
         r = model_folder_each(path, found, arg, e);

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "host/model_ggufs.h"
 #include "host/model_name.h"
-#include "host/model_place.h"
+#include "host/model_shipped.h"
 #include "host/models_search.h"
 #include "host/models_state.h"
 #include "host/runtime.h"
@@ -123,7 +123,7 @@ static int find_own(struct models *m, struct err *e)
 {
     char starter[HUB_PATH_BYTES];
     int r = add(m, NULL, true, e);
-    return r == 0 && model_place_starter(starter) ? add(m, starter, false, e) : r;
+    return r == 0 && model_shipped_starter(starter) ? add(m, starter, false, e) : r;
 }
 
 static int find_all(struct models *m, struct err *e)

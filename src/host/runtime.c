@@ -6,6 +6,7 @@
 #include "host/model_hint.h"
 #include "host/model_name.h"
 #include "host/model_place.h"
+#include "host/model_shipped.h"
 #include "base/clock.h"
 #include "memory/footprint.h"
 #include "memory/holders.h"
@@ -21,7 +22,7 @@
 
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e)
 {
-    int r = model ? model_place_find(model, dir, e) : model_place_bundled(dir, e);
+    int r = model ? model_place_find(model, dir, e) : model_shipped_bundled(dir, e);
     if (r < 0)
         return r;
     size_t len = strlen(dir);
