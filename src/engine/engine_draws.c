@@ -185,10 +185,3 @@ const struct row_drawn *engine_drawn_of(const struct engine *en, const float *lo
     bool drawn = row < t->count && t->rows[row].wanted && t->drawn[row].state != ROW_LEFT;
     return drawn ? &t->drawn[row] : NULL;
 }
-
-void engine_drawn_take(struct engine *en, struct job *j, const struct row_drawn *drawn, uint32_t outputs,
-                       struct sampled *ret)
-{
-    bool taken = sampler_take(j->sampler, drawn, &en->draws.tops[drawn - en->draws.drawn], outputs, ret);
-    ASSERT(taken);
-}

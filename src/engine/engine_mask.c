@@ -204,6 +204,14 @@ uint32_t engine_mask_outputs(struct engine *en, const struct job *j, uint32_t ri
     return bits ? outputs_of(j, outputs, &en->masks.rows[j->mask_row + right], bits) : outputs;
 }
 
+/* The token that the device drew. */
+static void take_drawn(struct engine *en, struct job *j, const struct row_drawn *drawn, uint32_t outputs,
+                       struct sampled *ret)
+{
+    bool taken = sampler_take(j->sampler, drawn, &en->draws.tops[drawn - en->draws.drawn], outputs, ret);
+    ASSERT(taken);
+}
+
 bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t row, struct sampled *ret)
 {
     const struct engine_row *from = &en->rows.list[row];
@@ -217,7 +225,7 @@ bool engine_mask_draw(struct engine *en, struct job *j, uint32_t right, uint32_t
     uint32_t position = j->prompt_count + j->output_count;
     sampler_allow(j->sampler, from->logits.allowed);
     if (from->drawn)
-        engine_drawn_take(en, j, from->drawn, outputs, ret);
+        take_drawn(en, j, from->drawn, outputs, ret);
     else
         sampler_draw_ready(j->sampler, en->scratch, &from->logits, &from->blocks, position, outputs, ret);
     return ret->none ? fail_without_logits(j) : true;

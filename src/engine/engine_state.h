@@ -206,9 +206,6 @@ void engine_draws_order(struct engine *en, const struct sched_plan *plan);
 int engine_draws_end(struct engine *en);
 /* Of a row that begins there; NULL: the row is there. */
 const struct row_drawn *engine_drawn_of(const struct engine *en, const float *logits);
-/* sampler_draw() of such a row. */
-void engine_drawn_take(struct engine *en, struct job *j, const struct row_drawn *drawn, uint32_t outputs,
-                       struct sampled *ret);
 
 /* engine_rows.c: room for the rows of a step. 0 or -ENOMEM. */
 int engine_rows_init(struct engine *en);
