@@ -32,16 +32,6 @@ uint64_t registry_stack_bytes(uint32_t models_max)
     return thread_stack_bytes(REGISTRY_STACK_BYTES) + threads * thread_stack_bytes(MOVE_STACK_BYTES);
 }
 
-static bool is_called(const struct model_settings *s, struct slice name)
-{
-    if (slice_eq(slice_of(s->id), name))
-        return true;
-    for (uint32_t i = 0; i < s->alias_count; i++)
-        if (slice_eq(slice_of(s->aliases[i]), name))
-            return true;
-    return false;
-}
-
 static int check_name(const struct registry *r, const struct model_settings *s, const char *name,
                       struct err *e)
 {
@@ -293,14 +283,6 @@ const struct model_settings *registry_settings(const struct registry *r, uint32_
 {
     ASSERT(index < registry_count(r));
     return &r->entries[index].known;
-}
-
-int registry_find(const struct registry *r, struct slice name)
-{
-    for (uint32_t i = 0; i < registry_count(r); i++)
-        if (!name.ptr || is_called(&r->entries[i].known, name))
-            return (int)i;
-    return -1;
 }
 
 static struct entry *lock_entry(struct registry *r, uint32_t index)

@@ -1,4 +1,4 @@
-/* registry_state.c - the number of models, the end of an unload, and messages about changes of a state. */
+/* registry_state.c - the number and names of models, the end of an unload, and messages about changes of a state. */
 #include "registry/registry_state.h"
 
 #include "base/check.h"
@@ -9,6 +9,24 @@
 uint32_t registry_count(const struct registry *r)
 {
     return atomic_load(&r->count);
+}
+
+static bool is_called(const struct model_settings *s, struct slice name)
+{
+    if (slice_eq(slice_of(s->id), name))
+        return true;
+    for (uint32_t i = 0; i < s->alias_count; i++)
+        if (slice_eq(slice_of(s->aliases[i]), name))
+            return true;
+    return false;
+}
+
+int registry_find(const struct registry *r, struct slice name)
+{
+    for (uint32_t i = 0; i < registry_count(r); i++)
+        if (!name.ptr || is_called(&r->entries[i].known, name))
+            return (int)i;
+    return -1;
 }
 
 void registry_wake(struct registry *r)
