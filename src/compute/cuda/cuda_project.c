@@ -141,6 +141,60 @@ static void multiply_heads(struct cuda *c, const struct op_product *a)
     launch_product(c, &k, panels_of(w), w->experts);
 }
 
+/* ---- experts ----
+ *
+ * A step of one token has a column for each of its experts. With more tokens an expert has several columns. A
+ * kernel sorts the pairs of tokens and experts by expert. A block takes a group of an expert's columns, and
+ * reads the weights once for all of them. An output has the same bits either way (kernels/bf16.cu). */
+
+/* Sorts the step's pairs into groups of at most `columns`, unless an earlier product did. */
+static struct cuda_sorted sort_pairs(struct cuda *c, uint32_t columns)
+{
+    const struct cuda_sort k = {.expert = c->expert,
+                                .pairs = c->step.tokens * c->shape->top_k,
+                                .experts = c->shape->experts,
+                                .columns = columns,
+                                .order = c->order,
+                                .groups = c->groups,
+                                .group_count = c->group_count};
+    if (c->sorted_by != columns)
+        cuda_run_product(
+            c, CUDA_KERNEL_sort,
+            (struct cuda_grid){1, 1, 1, CUDA_SORT_THREADS, 2 * k.experts * (uint32_t)sizeof(uint32_t)}, &k);
+    c->sorted_by = columns;
+    return (struct cuda_sorted){c->order, c->groups, c->group_count};
+}
+
+/* The outputs of a part follow the outputs of the part before. */
+static void multiply_experts(struct cuda *c, const struct op_product *a)
+{
+    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS;
+    struct cuda_product k = {.x = cuda_rows(c, a->x),
+                             .y = cuda_rows(c, a->y),
+                             .bias = cuda_pointer(a->w->bias),
+                             .count = c->step.tokens * c->shape->top_k,
+                             .x_div = by_pair ? 1 : c->shape->top_k,
+                             .bias_step = a->w->out,
+                             .expert = c->expert,
+                             .rounded = cuda_rounded_of(c, a->x)};
+    for (uint32_t i = 0; i < a->w->part_count; i++) {
+        const struct weight *w = &a->w->parts[i];
+        k.w = cuda_matrix(w);
+        uint32_t columns = w->form == CUDA_FRAGMENTS ? cuda_expert_columns(c, w, k.count) : 1;
+        if (columns > 1)
+            k.sorted = sort_pairs(c, columns);
+        if (w->form == CUDA_FRAGMENTS)
+            cuda_multiply_fragments(c, w, &k);
+        else
+            cuda_run(c, CUDA_KERNEL_product_experts,
+                     (struct cuda_grid){DIV_UP(w->n, CUDA_PANEL), k.count, 1, CUDA_THREADS, 0}, &k);
+        k.y.at += w->n;
+        k.bias = k.bias ? k.bias + w->n : NULL;
+    }
+}
+
+/* ---- lists of products ---- */
+
 /* Rows [from, from + count) of x, of which the first product computes the norm; the parts' outputs one after
  * the other. */
 static void multiply_rows(struct cuda *c, const struct op_product *a, const struct cuda_norm_held *norm,
@@ -225,7 +279,7 @@ void cuda_project(struct compute *compute, const struct op_product *list, uint32
         if (a->y.place == OP_LOGITS)
             multiply_logits(c, a);
         else if (a->columns == COLUMNS_EXPERTS)
-            cuda_multiply_experts(c, a);
+            multiply_experts(c, a);
         else if (a->columns == COLUMNS_HEADS)
             multiply_heads(c, a);
         else

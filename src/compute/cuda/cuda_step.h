@@ -291,8 +291,6 @@ const uint64_t *cuda_valid(struct cuda *c); /* cuda_project.c */
 void cuda_get_logits(struct cuda *c);          /* cuda_draw.c */
 int cuda_row(struct compute *c, uint32_t row); /* cuda_draw.c */
 
-/* The products of COLUMNS_EXPERTS. */
-void cuda_multiply_experts(struct cuda *c, const struct op_product *a); /* cuda_experts.c */
 /* Columns of one expert that a block of a product with fragments takes; 1: the pairs are not to be sorted. */
 uint32_t cuda_expert_columns(const struct cuda *c, const struct weight *w,
                              uint32_t pairs); /* cuda_fragments.c */
@@ -312,7 +310,7 @@ void cuda_gather(struct compute *c, const struct op_gather *a);                 
 void cuda_pair(struct compute *c, const struct op_pair *a);                       /* cuda_rows.c */
 void cuda_copy_row(struct compute *c, const struct op_copy_row *a);               /* cuda_rows.c */
 void cuda_project(struct compute *c, const struct op_product *l, uint32_t count); /* cuda_project.c */
-void cuda_route(struct compute *c, const struct op_route *a);                     /* cuda_experts.c */
+void cuda_route(struct compute *c, const struct op_route *a);                     /* cuda_route.c */
 void cuda_finish(struct compute *c, const struct op_finish *a);                   /* cuda_project.c */
 void cuda_best(struct compute *c, const struct op_best *a);                       /* cuda_project.c */
 void cuda_values(struct compute *c, const struct op_values *a);                   /* cuda_project.c */

@@ -1,0 +1,45 @@
+/* cuda_route.c - a token's experts, their weights, and the shared expert's activation. */
+#include "compute/cuda/cuda_step.h"
+
+/* The shared expert's activation. A row has the router's logits, the shared expert's gate, then gate | up. */
+static void activate_shared(struct cuda *c, const struct op_route *a)
+{
+    uint32_t n = a->out.width, at = c->shape->experts + (a->shared == ROUTE_SHARED_GATED);
+    const struct cuda_rows in = cuda_rows(c, act_part(a->in, at, n));
+    const struct cuda_glu k = {.function = (uint32_t)a->function,
+                               .has_up = !a->plain,
+                               .alpha = a->clip.alpha,
+                               .limit = a->clip.limit,
+                               .in = in,
+                               .up = {in.at + n, in.stride, n},
+                               .out = cuda_rows(c, a->out)};
+    cuda_run(c, CUDA_KERNEL_glu, cuda_by_row(c->step.tokens), &k);
+}
+
+void cuda_route(struct compute *compute, const struct op_route *a)
+{
+    struct cuda *c = cuda_of(compute);
+    const struct cuda_route k = {.score = (uint32_t)a->score,
+                                 .shared = (uint32_t)a->shared,
+                                 .normalise = a->normalise,
+                                 .groups = a->groups,
+                                 .groups_top = a->groups_top,
+                                 .group_max = a->group_max,
+                                 .normalise_eps = a->normalise_eps,
+                                 .scale = a->scale,
+                                 .correction = cuda_pointer(a->correction),
+                                 .expert_scale = cuda_pointer(a->expert_scale),
+                                 .in = cuda_rows(c, a->in),
+                                 .pair_expert = c->expert,
+                                 .pair_weight = c->pair_weight,
+                                 .shared_gate = c->shared_gate};
+    cuda_flush(c);
+    const struct act rounded = c->rounded_of;
+    c->sorted_by = 0;
+    cuda_run_step(c, CUDA_KERNEL_route, cuda_by_row(c->step.tokens), &k);
+    cuda_keep_rounded(c, rounded, a->in);
+    if (a->shared == ROUTE_SHARED_NONE)
+        return;
+    activate_shared(c, a);
+    cuda_keep_rounded(c, rounded, a->out);
+}
