@@ -425,7 +425,8 @@ void exchange_prepared(struct exchange *x)
     tell_dropped(x);
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
-    if (x->gen.reject.kind && x->reply.len > 0) {
+    /* A reply that other routes have begun is dropped with the refusal. */
+    if (x->gen.reject.kind && x->wire && x->wire->refuse && x->reply.len > 0) {
         exchange_reply_refuse_in_stream(x, &x->gen.reject);
         return;
     }
