@@ -1,4 +1,5 @@
-/* registry_state.c - the number and names of models, the end of an unload, and messages about changes of a state. */
+/* registry_state.c - the number and names of models, the end of an unload, and messages about changes of a
+ * state. */
 #include "registry/registry_state.h"
 
 #include "base/check.h"

@@ -234,6 +234,7 @@ class Server:
         until = time.monotonic() + READY_S
         while time.monotonic() < until:
             if self.process.poll() is not None:
+                self.reader.join(timeout=10)  # of its last words
                 raise RuntimeError(f"the server ended with {self.process.returncode}: {''.join(self.lines[-20:])}")
             try:
                 if self.http.get("/health").status_code == 200:

@@ -14,6 +14,7 @@ import sys
 import httpx
 import pytest
 
+import gguf_made
 from conftest import ADMIN_KEY, MODEL, PROGRAM, TOP, Server, until
 from hub_stand_in import Hub, Model, folder
 
@@ -50,7 +51,7 @@ class World:
 
     def __init__(self, home):
         self.home, files = home, folder(MODEL)
-        self.hub = Hub({"Qwen/Qwen3-0.6B": Model(files)})
+        self.hub = Hub({"Qwen/Qwen3-0.6B": Model(files), "unsloth/Qwen3-4B-GGUF": Model(gguf_made.files(["Qwen3-4B-Q4_K_M"]))})
         for name in ("build", "tests", "models", "docs", "LICENSE"):
             (home / name).symlink_to(pathlib.Path(PROGRAM).parent if name == "build" else TOP / name)
         for name in ("plateau", "bin/plateau"):

@@ -353,7 +353,10 @@ TEST(history_becomes_what_templates_expect)
                "{\"id\":\"2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"\"}}]},"
                "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"r\"}]}");
     assert_string_equal(text_of(message(p, 0), "role"), "system");
-    assert_string_equal(text_of(message(p, 1), "content"), "ab");
+    const json_t *parts = json_object_get(message(p, 1), "content");
+    assert_int_equal(json_array_size(parts), 2);
+    assert_string_equal(text_of(json_array_get(parts, 0), "text"), "a");
+    assert_string_equal(text_of(json_array_get(parts, 1), "text"), "b");
     assert_string_equal(text_of(message(p, 2), "content"), "");
     assert_string_equal(text_of(message(p, 2), "reasoning_content"), "why");
     assert_null(json_object_get(message(p, 2), "reasoning"));
