@@ -54,7 +54,8 @@ def narrow(options, domain):
     while plan(tried).returncode:  # and more again where its texts have their full size
         ceiling += MIB
         tried = within(ceiling)
-    # For what the list of two models takes. A plan counts the admin socket's connections, which this server lacks.
+    # For what the list of two models takes. A plan counts the admin socket's connections, which these servers
+    # do not have.
     return within(ceiling if domain == "machine" else ceiling + MIB)
 
 

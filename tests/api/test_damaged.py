@@ -45,7 +45,7 @@ def test_logits_that_are_not_numbers_are_an_error(tmp_path):
         alone = [ids(p) for p in prompts]
         for fields in {}, {"temperature": 0}, {"logprobs": 2}, {"n": 2}, {"stream": True}, {"top_p": 0.5}, {"top_k": 5}:
             reply = ask([BROKEN] * 70, **fields)
-            if fields.get("stream") and reply.status_code == 200:  # its header was sent when the sequence was admitted
+            if fields.get("stream") and reply.status_code == 200:  # the header goes out at the admission
                 assert all(word in reply.text for word in NOT_NUMBERS[1:]) and "[DONE]" not in reply.text, reply.text
             else:
                 refused(reply, *NOT_NUMBERS)
