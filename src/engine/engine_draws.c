@@ -39,7 +39,7 @@ static size_t pinned_bytes(const struct engine_opts *o, const struct model_shape
                  {&t->tops, rows * sizeof(*t->tops)},
                  {&t->edits, edits_max(o) * sizeof(*t->edits)}};
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
-        char *here = at + used;
+        char *here = at ? at + used : NULL;
         if (at)
             memcpy(parts[i].place, &here, sizeof(here));
         used += ROUND_UP(parts[i].bytes, (size_t)64);
