@@ -172,13 +172,15 @@ void trace_refusal_of(struct trace_refusal *ret, unsigned status, const struct r
     snprintf(ret->message, sizeof(ret->message), "%s", copy.message);
 }
 
-/* A text of a client stands between quotes in the log: it ends none. */
+/* A text of a client stands between quotes in the log: it ends none, and has printable ASCII alone. */
 static const char *quoted(const char *text, char *ret, size_t bytes_max)
 {
     snprintf(ret, bytes_max, "%s", text);
     for (char *c = ret; *c; c++)
         if (*c == '"' || *c == '\\')
             *c = '\'';
+        else if (*c < ' ' || *c > '~')
+            *c = '?';
     return ret;
 }
 
