@@ -179,6 +179,20 @@ const struct mk_shape mk_shapes[] = {
      .top_k = 8,
      .expert_intermediate = 512,
      .shared_intermediate = 512},
+    /* Experts without a shared one, and attention in every layer. */
+    {.name = "qwen3-30b-a3b",
+     .model_type = "qwen3_moe",
+     .layers = 48,
+     .hidden = 2048,
+     .vocab = 151936,
+     .context_max = 40960,
+     .heads = 32,
+     .kv_heads = 4,
+     .head_dim = 128,
+     .rope_theta = 1e6,
+     .experts = 128,
+     .top_k = 8,
+     .expert_intermediate = 768},
     {0},
 };
 
@@ -215,7 +229,7 @@ static void write_quantization(FILE *out, const struct mk_shape *s, const struct
     fprintf(out, "  \"quantization\": {\n    \"group_size\": %u, \"bits\": %u, \"mode\": \"affine\"",
             MK_GROUP, f->bits);
     for (uint32_t i = 0; s->experts && i < layers; i++) {
-        for (int g = 0; g < 2; g++)
+        for (int g = 0; g < (s->shared_intermediate ? 2 : 1); g++)
             fprintf(out, ",\n    \"%slayers.%u.%s\": {\"group_size\": %u, \"bits\": %u}",
                     mk_shape_prefix(s, f), i, gates[g], MK_GROUP, mk_form_gate_bits(f));
     }
@@ -238,10 +252,14 @@ static void write_hybrid(FILE *out, const struct mk_shape *s, uint32_t layers)
 
 static void write_experts(FILE *out, const struct mk_shape *s)
 {
-    fprintf(out,
-            "    \"num_experts\": %u,\n    \"num_experts_per_tok\": %u,\n    \"moe_intermediate_size\": %u,\n"
-            "    \"shared_expert_intermediate_size\": %u,\n",
-            s->experts, s->top_k, s->expert_intermediate, s->shared_intermediate);
+    fprintf(
+        out,
+        "    \"num_experts\": %u,\n    \"num_experts_per_tok\": %u,\n    \"moe_intermediate_size\": %u,\n",
+        s->experts, s->top_k, s->expert_intermediate);
+    if (s->shared_intermediate)
+        fprintf(out, "    \"shared_expert_intermediate_size\": %u,\n", s->shared_intermediate);
+    else
+        fputs("    \"norm_topk_prob\": true,\n", out);
 }
 
 static void write_vision(FILE *out, const struct mk_shape *s)

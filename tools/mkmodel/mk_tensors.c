@@ -182,8 +182,9 @@ static void list_experts(struct lister *l)
     struct dims fused = {3, {s->experts, 2 * im, s->hidden}};
     add_matrix(l, mk_form_gate_bits(l->form), (struct dims){2, {s->experts, s->hidden}},
                layer_name(l, "mlp.gate", full), ".weight");
-    add_matrix(l, mk_form_gate_bits(l->form), (struct dims){2, {1, s->hidden}},
-               layer_name(l, "mlp.shared_expert_gate", full), ".weight");
+    if (s->shared_intermediate)
+        add_matrix(l, mk_form_gate_bits(l->form), (struct dims){2, {1, s->hidden}},
+                   layer_name(l, "mlp.shared_expert_gate", full), ".weight");
     if (l->form->bits == 0) {
         add_matrix(l, 0, fused, layer_name(l, "mlp.experts.gate_up_proj", full), "");
         add_matrix(l, 0, down, layer_name(l, "mlp.experts.down_proj", full), "");
@@ -192,6 +193,8 @@ static void list_experts(struct lister *l)
         add_matrix(l, l->form->bits, up, layer_name(l, "mlp.switch_mlp.up_proj", full), "");
         add_matrix(l, l->form->bits, down, layer_name(l, "mlp.switch_mlp.down_proj", full), "");
     }
+    if (s->shared_intermediate == 0)
+        return;
     add_linear(l, "mlp.shared_expert.gate_proj", s->shared_intermediate, s->hidden);
     add_linear(l, "mlp.shared_expert.up_proj", s->shared_intermediate, s->hidden);
     add_linear(l, "mlp.shared_expert.down_proj", s->hidden, s->shared_intermediate);
