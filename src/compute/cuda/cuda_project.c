@@ -187,7 +187,7 @@ static void multiply_experts(struct cuda *c, const struct op_product *a)
             cuda_multiply_fragments(c, w, &k);
         else
             cuda_run(c, CUDA_KERNEL_product_experts,
-                     (struct cuda_grid){DIV_UP(w->n, CUDA_PANEL), k.count, 1, CUDA_THREADS, 0}, &k);
+                     (struct cuda_grid){panels_of(w), k.count, 1, CUDA_THREADS, 0}, &k);
         k.y.at += w->n;
         k.bias = k.bias ? k.bias + w->n : NULL;
     }

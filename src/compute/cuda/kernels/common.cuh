@@ -73,13 +73,19 @@ DEVICE best better(best a, best b)
     return second ? b : a;
 }
 
-DEVICE best block_best(best x)
+DEVICE best warp_best(best x)
 {
-    __shared__ best parts[32];
     for (uint32_t d = 16; d > 0; d /= 2) {
         best other = {__shfl_xor_sync(0xffffffffu, x.value, d), __shfl_xor_sync(0xffffffffu, x.index, d)};
         x = better(x, other);
     }
+    return x;
+}
+
+DEVICE best block_best(best x)
+{
+    __shared__ best parts[32];
+    x = warp_best(x);
     __syncthreads();
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = x;

@@ -75,16 +75,6 @@ DEVICE uint64_t best_groups(const cuda_route &a, const float *p, uint32_t n)
     return chosen;
 }
 
-/* One warp. */
-DEVICE best warp_best(best x)
-{
-    for (uint32_t d = 16; d > 0; d /= 2) {
-        best other = {__shfl_xor_sync(0xffffffffu, x.value, d), __shfl_xor_sync(0xffffffffu, x.index, d)};
-        x = better(x, other);
-    }
-    return x;
-}
-
 /* The k experts of the best choices, and their scores in turn, whose sum is returned. One warp; spoils p. */
 DEVICE float choose(const cuda_route &a, float *p, uint32_t n, uint32_t k, uint64_t groups, uint32_t *experts,
                     float *weights)
