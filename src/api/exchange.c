@@ -425,8 +425,8 @@ void exchange_prepared(struct exchange *x)
     tell_dropped(x);
     if (!exchange_is_exact(x))
         http_header_set(x->http, "x-exact", "false");
-    /* A reply that other routes have begun is dropped with the refusal. */
-    if (x->gen.reject.kind && x->wire && x->wire->refuse && x->reply.len > 0) {
+    /* The reply of a refusal is the events of a stream. */
+    if (x->gen.reject.kind && x->reply.len > 0) {
         exchange_reply_refuse_in_stream(x, &x->gen.reject);
         return;
     }

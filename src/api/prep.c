@@ -106,14 +106,16 @@ static enum prepare work(struct exchange *x, struct arena *scratch)
     return answer(x, scratch) ? PREPARE_DONE : PREPARE_REFUSED;
 }
 
-/* Some refusals of a stream are events. Without memory for these it is an HTTP error. */
+/* Drops a reply that the refused request has begun. Some refusals of a stream are events; without memory for
+ * these it is an HTTP error. */
 static void write_refusal(struct exchange *x)
 {
-    if (x->gen.reject.kind == REJECT_NONE || !x->wire || !x->wire->refuse || !x->request.stream || x->waits)
+    if (x->gen.reject.kind == REJECT_NONE || x->waits)
         return;
     buf_clear(&x->reply);
-    x->wire->refuse(x, &x->gen.reject, &x->reply);
-    if (x->reply.error)
+    if (x->wire && x->wire->refuse && x->request.stream)
+        x->wire->refuse(x, &x->gen.reject, &x->reply);
+    if (x->reply.error || x->reply.len == 0)
         buf_done(&x->reply);
 }
 
