@@ -140,7 +140,7 @@ def judge_cost(report, looks, requests, seconds):
 def run(options):
     report = Report("tabs", options)
     if not webdriver.is_there():
-        raise SystemExit("tabs: it needs chromium and chromedriver (Debian: chromium-driver)")
+        raise SystemExit("tabs: it needs Chromium: tools/install-packages browser")
     # The cache is full when the first tenth is over.
     cache = ("--host-cache", "32M")
     with Server(options, *cache) as with_tabs, Server(options, *cache) as without, Tabs(with_tabs, options.tabs) as tabs:

@@ -1,4 +1,4 @@
-"""Chromium over the WebDriver protocol, without a library: windows, scripts, screenshots."""
+"""Chromium over the WebDriver protocol, without a library: windows, scripts, keys, logs, screenshots."""
 
 import base64
 import contextlib
@@ -12,6 +12,7 @@ import urllib.request
 PLAIN = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
 # A window that no one sees polls as one that is seen.
 ALWAYS_ACTIVE = ("--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding")
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's name of an element in an answer
 
 
 def is_there():
@@ -26,19 +27,44 @@ def ask(url, body=None, method="POST", seconds=120):
 
 
 class Browser:
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, logs=False):
+        """With `logs`, chromedriver keeps what log() returns."""
         self.driver = subprocess.Popen([shutil.which("chromedriver"), "--port=0"], stdout=subprocess.PIPE, text=True)
         found = next(filter(None, (re.search(r"started successfully on port (\d+)", line) for line in self.driver.stdout)))
         self.url = f"http://127.0.0.1:{found[1]}/session"
-        options = {"args": [*PLAIN, *arguments]}
-        made = ask(self.url, {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}})
+        wanted = {"browserName": "chrome", "goog:chromeOptions": {"args": [*PLAIN, *arguments]},
+                  "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"} if logs else {}}
+        made = ask(self.url, {"capabilities": {"alwaysMatch": wanted}})
         self.url += "/" + made["sessionId"]
 
-    def js(self, script):
-        return ask(self.url + "/execute/sync", {"script": script, "args": []})
+    def js(self, script, *arguments):
+        return ask(self.url + "/execute/sync", {"script": script, "args": arguments})
+
+    def js_done(self, script, *arguments):
+        """The value with which the script calls its last argument."""
+        return ask(self.url + "/execute/async", {"script": script, "args": arguments})
 
     def open(self, address):
         ask(self.url + "/url", {"url": address})
+
+    def refresh(self):
+        ask(self.url + "/refresh", {})
+
+    def address(self):
+        return ask(self.url + "/url", method="GET")
+
+    def focused(self):
+        return ask(self.url + "/element/active", method="GET")[ELEMENT]
+
+    def find(self, selector):
+        return ask(self.url + "/element", {"using": "css selector", "value": selector})[ELEMENT]
+
+    def keys(self, element, text):
+        ask(f"{self.url}/element/{element}/value", {"text": text})
+
+    def log(self, kind):
+        """Entries since the last call: the console's ("browser") or Chromium's own events ("performance")."""
+        return ask(self.url + "/se/log", {"type": kind})
 
     def windows(self):
         return ask(self.url + "/window/handles", method="GET")
@@ -51,8 +77,14 @@ class Browser:
         ask(self.url + "/window", {"handle": window})
 
     def size(self, width, height):
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        ask(self.url + "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
+        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def scheme(self, name):
+        """`light` or `dark`."""
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def devtools(self, command, **fields):
+        ask(self.url + "/goog/cdp/execute", {"cmd": command, "params": fields})
 
     def until(self, script, seconds=120):
         for _ in range(seconds * 10):

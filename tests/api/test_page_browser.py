@@ -1,22 +1,23 @@
 """The page in Chromium: its figures, three widths, contrast, the keyboard, hostile text, a lost server.
 
-It needs Debian's chromium and chromium-driver, and selenium; without them it is skipped."""
+It needs Debian's chromium and chromium-driver; without them it is skipped."""
 
 import contextlib
 import json
 import random
-import shutil
-import time
+import sys
 
 import pytest
 
 from conftest import ADMIN_KEY, TOP, Server, serving, until
 from hub_stand_in import Hub, Model, folder
 
-selenium = pytest.importorskip("selenium", reason="selenium is not installed")
-webdriver = pytest.importorskip("selenium.webdriver")
-if not shutil.which("chromedriver") or not shutil.which("chromium"):
-    pytest.skip("chromium and chromedriver are not installed", allow_module_level=True)
+sys.path.insert(0, str(TOP / "bench/gates"))
+
+import webdriver
+
+if not webdriver.is_there():
+    pytest.skip("chromium is not installed: tools/install-packages browser brings it", allow_module_level=True)
 
 HOSTILE = ["<img src=x onerror=alert(1)>", "<script>alert(1)</script>", "[x](javascript:alert(1))", "[x](data:text/html,x)",
            "![x](https://elsewhere.example/x.png)", "<svg onload=alert(1)>", "`</code><script>alert(1)</script>`",
@@ -50,41 +51,30 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
-class Page:
+class Page(webdriver.Browser):
     def __init__(self, server, fragment=f"#key={ADMIN_KEY}"):
-        options = webdriver.ChromeOptions()
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
-            options.add_argument(argument)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        service = webdriver.ChromeService(shutil.which("chromedriver"))
-        self.driver, self.server = webdriver.Chrome(options=options, service=service), server
-        self.resize(1420)
-        self.driver.get(f"{server.url}/{fragment}")
-
-    def resize(self, width, height=1000):
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-    def scheme(self, name):
-        features = [{"name": "prefers-color-scheme", "value": name}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
-    def js(self, script, *arguments):
-        return self.driver.execute_script(script, *arguments)
+        super().__init__(logs=True)
+        self.server = server
+        self.size(1420, 1000)
+        self.open(f"{server.url}/{fragment}")
 
     def type(self, selector, text):
         """Types a line."""
-        self.driver.find_element("css selector", selector).send_keys(text + "\n")
+        self.keys(self.find(selector), text + "\n")
 
-    def close(self):
-        self.driver.quit()
+    def drawn(self):
+        """Waits until what was changed is laid out."""
+        self.js_done("const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
 
     def connection(self):
         return self.js("return document.body.dataset.connection")
 
+    def errors(self):
+        return [e for e in self.log("browser") if e["level"] == "SEVERE"]
+
     def addresses(self):
         """Where its requests went."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        messages = [json.loads(entry["message"])["message"] for entry in self.log("performance")]
         return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
@@ -99,7 +89,7 @@ def page(served):
     p = Page(served)
     until(lambda: p.js("return document.querySelector('[data-figure=\"memory.used_bytes\"]')?.dataset.value"))
     yield p
-    p.driver.quit()
+    p.close()
 
 
 def test_the_figures_are_those_of_memory(page):
@@ -112,7 +102,7 @@ def test_the_figures_are_those_of_memory(page):
                          "peak_bytes": memory["accounts"][0]["peak_bytes"]}
 
     until(same)
-    assert ADMIN_KEY not in page.driver.current_url
+    assert ADMIN_KEY not in page.address()
 
 
 def test_a_request_is_shown_and_stopped(page):
@@ -130,18 +120,18 @@ def test_a_request_is_shown_and_stopped(page):
 @pytest.mark.parametrize("at", ["#", "#chat"])
 def test_nothing_scrolls_sideways(page, width, at):
     page.js("location.hash = arguments[0]", at)
-    page.resize(width)
-    time.sleep(0.3)
+    page.size(width, 1000)
+    page.drawn()
     assert page.js("return document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("at", ["#", "#chat"])
 def test_text_has_a_contrast_of_seven(page, scheme, at):
-    page.resize(1420)
+    page.size(1420, 1000)
     page.scheme(scheme)
     page.js("location.hash = arguments[0]", at)
-    time.sleep(0.3)
+    page.drawn()
     found = page.js(COLOURS)
     assert len(found) > 8
     weak = [(text, round(contrast(a, b), 2)) for text, a, b in found if contrast(a, b) < 7]
@@ -154,7 +144,7 @@ def test_everything_is_reached_by_keyboard(page):
                          ".filter((n) => n.getClientRects().length && !n.disabled).map((n) => n.textContent || n.id)"))
     seen = set()
     for _ in range(80):
-        page.driver.switch_to.active_element.send_keys("\ue004")
+        page.keys(page.focused(), "\ue004")
         seen.add(page.js("return document.activeElement.textContent || document.activeElement.id"))
     assert wanted <= seen
 
@@ -162,7 +152,7 @@ def test_everything_is_reached_by_keyboard(page):
 def test_hostile_text_becomes_no_markup(page):
     page.js("location.hash = '#chat'")
     for text in HOSTILE:
-        counts = page.driver.execute_async_script("""
+        counts = page.js_done("""
             const done = arguments[1];
             import('/web/markdown.js').then(({ markdown }) => {
                 const place = document.createElement('div');
@@ -176,7 +166,7 @@ def test_hostile_text_becomes_no_markup(page):
 
 
 def test_marks_without_an_end_stay_text(page):
-    found = page.driver.execute_async_script("""
+    found = page.js_done("""
         const done = arguments[0];
         import('/web/markdown.js').then(({ markdown }) => {
             const place = document.createElement('div'), texts = ['**a ', '__a ', '~~a '].map((s) => s.repeat(20000).trim());
@@ -189,7 +179,7 @@ def test_marks_without_an_end_stay_text(page):
 
 def test_a_chat_answers(page):
     page.js("location.hash = '#chat'")
-    page.driver.find_element("id", "chat-input").send_keys("What does ls do?\n")
+    page.type("#chat-input", "What does ls do?")
     until(lambda: page.js("return document.querySelector('.message.assistant[data-over=true] .facts')?.textContent.includes('tokens')"))
     assert "list directory contents" in page.js("return document.querySelector('.message.assistant .body').textContent")
 
@@ -251,7 +241,7 @@ def test_conversations_are_kept_in_the_browser(served):
         assert messages(page) == []
         said(page, "Who are you?")
         until(lambda: titles(page) == ["Who are you?", "What does ls do?"])
-        page.driver.refresh()
+        page.refresh()
         until(lambda: messages(page)[:1] == ["Who are you?"])
         # Search finds words of the answers; a conversation opens; it has another name.
         page.js("const s = document.getElementById('chat-search'); s.value = 'MKDIR'; s.dispatchEvent(new Event('input'))")
@@ -281,14 +271,14 @@ def test_conversations_are_kept_in_the_browser(served):
         press(page, ".chats", "Delete all")
         press(page, "dialog", "Delete all")
         until(lambda: titles(page) == [])
-        page.driver.refresh()
+        page.refresh()
         until(lambda: page.connection() == "ok")
         assert titles(page) == messages(page) == []
         assert {a for a in page.addresses() if not a.startswith((served.url + "/", "data:", "blob:"))} == set()
 
 
 def test_old_conversations_make_room(page):
-    gone, left = page.driver.execute_async_script("""
+    gone, left = page.js_done("""
         const done = arguments[0];
         import('/web/keep.js').then(async ({ put, list, dropAll }) => {
             await dropAll();
@@ -330,7 +320,7 @@ def test_a_link_does_not_replace_a_key(served):
         until(lambda: page.connection() == "ok")
         for fragment in ("#key=sk-other", "#key=%zz", "#key=a%0d%0ab", "#key=%E2%82%AC", "#key=", "#chat=%zz", "#chat=%"):
             page.js("location.hash = arguments[0]", fragment)
-            until(lambda: "key=" not in page.driver.current_url)
+            until(lambda: "key=" not in page.address())
             assert key(page) == ADMIN_KEY, fragment
         until(lambda: page.js("return document.querySelectorAll('dialog').length") == 1)
         press(page, "dialog", "Cancel")
@@ -342,14 +332,14 @@ def test_a_link_does_not_replace_a_key(served):
         # It is not one of this server: the page says so at its top, and how to get in.
         until(lambda: "not one of this server" in page.js("return document.querySelector('#verdict h1').textContent"))
         assert "plateau open" in page.js("return document.getElementById('verdict').textContent")
-        page.driver.get(served.url + "/#key=%zz")
-        page.driver.refresh()
+        page.open(served.url + "/#key=%zz")
+        page.refresh()
         until(lambda: page.connection() == "ok")
-        assert [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"] == []
+        assert page.errors() == []
 
 
 def test_nothing_went_elsewhere_and_the_console_is_empty(page):
-    assert [e for e in page.driver.get_log("browser") if e["level"] == "SEVERE"] == []
+    assert page.errors() == []
     assert {a for a in page.addresses() if not a.startswith((page.server.url + "/", "data:", "blob:"))} == set()
 
 
@@ -365,7 +355,7 @@ def test_a_model_is_pulled_and_a_pull_is_stopped(tmp_path, monkeypatch):
             page.type("#pull-name", "<b>x</b>")
             until(lambda: "ORG/NAME" in page.js("return document.getElementById('toast').textContent"))
             assert page.js("return document.querySelectorAll('#toast b').length") == 0
-            page.driver.find_element("id", "pull-name").clear()
+            page.js("document.getElementById('pull-name').value = ''")
             page.type("#pull-name", "acme/small")
             until(lambda: int(page.js("return document.querySelector('[data-figure=\"pull.bytes\"]').dataset.value || 0")) > 0)
             page.js("document.querySelector('.pulling button').click()")
@@ -373,7 +363,7 @@ def test_a_model_is_pulled_and_a_pull_is_stopped(tmp_path, monkeypatch):
             until(lambda: "was stopped at" in page.js("return document.querySelector('#pull [role=status]').textContent"))
             hub.faults = lambda *_: None
             page.type("#pull-name", "acme/small")
-            until(lambda: "It is served as small" in page.js("return document.querySelector('#pull [role=status]').textContent"))
+            until(lambda: "It is served as acme/small;" in page.js("return document.querySelector('#pull [role=status]').textContent"))
             until(lambda: "small" in page.js("return document.getElementById('models').textContent"))
 
 
@@ -383,11 +373,11 @@ def test_without_a_key_there_is_the_frame_and_a_lost_server_is_said():
     try:
         until(lambda: page.js("return document.getElementById('key') !== null"))
         assert page.js("return document.getElementById('overview').hidden && document.getElementById('chat').hidden")
-        page.driver.find_element("id", "key").send_keys("sk-alice-0123\n")
+        page.type("#key", "sk-alice-0123")
         until(lambda: page.connection() == "ok")
         assert page.js("return document.getElementById('memory').hidden")
         assert s.stop() == 0
         until(lambda: page.connection() == "lost", 20)
     finally:
-        page.driver.quit()
+        page.close()
         s.stop()

@@ -76,7 +76,7 @@ def test_a_slow_machine_is_not_the_tabs(report):
     assert not [what for what in report.broken if "that without" in what]
 
 
-@pytest.mark.skipif(not webdriver.is_there(), reason="chromium and chromedriver are not installed")
+@pytest.mark.skipif(not webdriver.is_there(), reason="chromium is not installed: tools/install-packages browser brings it")
 def test_it_runs_with_a_browser(tmp_path):
     """Conditions hold that need no long run and no quiet machine."""
     report = run_gate("tabs", tmp_path, "--tabs", "2", "--tabs-seconds", "5", "--jitter-prompt", "64")
