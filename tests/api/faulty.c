@@ -24,6 +24,7 @@
  *     damage page           a cached page with one reference too many
  *     damage table          the first sequence's table with a page of another
  *     damage holder         the engine's holder, closing while it can be asked
+ *     even           speculative decoding measures 1 ms for each step, and 1 us for each pass of the MTP head
  *     mallocs        N: allocations on engines' threads since they were started
  *     heap           N: allocations on all threads
  * The answer is "ok N": the number of reservations since the last such order. */
@@ -35,6 +36,7 @@
 #include "engine/engine_state.h"
 #include "memory/holders_state.h"
 #include "memory/ledger_state.h"
+#include "spec/draft_length.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -304,6 +306,24 @@ static void read_footprint(void *arg, struct footprint *ret)
             (struct footprint){.ram_bytes = (uint64_t)64 << 30, .ram_available_bytes = (uint64_t)mib << 20};
 }
 
+/* Draft lengths follow measured times: on a busy machine no draft token may be worth its time. */
+static atomic_bool even;
+
+void __real_draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t drafts, uint64_t ns);
+void __wrap_draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t drafts, uint64_t ns);
+void __real_draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns);
+void __wrap_draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns);
+
+void __wrap_draft_length_measure_step(struct draft_length *b, uint32_t seqs, uint32_t drafts, uint64_t ns)
+{
+    __real_draft_length_measure_step(b, seqs, drafts, atomic_load(&even) ? 1000000 : ns);
+}
+
+void __wrap_draft_length_measure_draft(struct draft_length *b, uint32_t seqs, uint32_t depth, uint64_t ns)
+{
+    __real_draft_length_measure_draft(b, seqs, depth, atomic_load(&even) ? 1000 * depth : ns);
+}
+
 static void obey(const char *order)
 {
     unsigned from = 0, count = 0, mib = 0;
@@ -332,6 +352,8 @@ static void obey(const char *order)
         wait_standing();
     else if (strncmp(order, "damage ", 7) == 0)
         set_damage(order + 7);
+    else if (strcmp(order, "even\n") == 0)
+        atomic_store(&even, true);
     else if (strcmp(order, "mallocs\n") == 0)
         count = (unsigned)heap_watch_forbidden();
     else if (strcmp(order, "heap\n") == 0)
