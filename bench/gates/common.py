@@ -8,11 +8,14 @@ import pathlib
 import re
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
 MIB = 1 << 20
 ADMIN_KEY = "sk-root-of-the-gates"
+# The admin sockets of the gates' servers: no gate meets a server of the user.
+RUNTIME = tempfile.TemporaryDirectory(prefix="plateau-gates-", dir="/tmp")
 ENDS_WITH_GATE = ("setpriv", "--pdeathsig", "KILL")  # the kernel ends the server when the gate is killed
 
 
@@ -23,9 +26,10 @@ class Server:
         model = pathlib.Path(options.model)
         self.has_text = (model / "tokenizer.json").exists()
         self.vocab = vocabulary(model)
-        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-listen", "none", "--admin-key", ADMIN_KEY, *placed(options), *options.serve, *map(str, more)]
+        command = [options.program, "serve", *([str(model)] if named else []), "--port", "0", "--log-level", "warn", "--admin-key", ADMIN_KEY, *placed(options), *options.serve, *map(str, more)]
         self.command = " ".join(command)
-        self.process = subprocess.Popen([*ENDS_WITH_GATE, *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+        self.process = subprocess.Popen([*ENDS_WITH_GATE, *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                        env={**os.environ, "PLATEAU_RUNTIME_DIR": RUNTIME.name, **(environment or {})})
         where = re.search(rb"http://127\.0\.0\.1:(\d+)", self.process.stdout.readline())
         if not where:
             raise SystemExit(f"The server did not start: {self.command}")

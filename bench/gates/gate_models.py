@@ -48,15 +48,12 @@ def narrow(options, domain):
     tried = options
     for _ in range(4):  # the server itself takes less of a lower ceiling
         _, server, model = planned(tried)[domain]
-        # Stored responses take their bytes when they come: what is planned for them is free for a model, too.
-        ceiling = server + model + min(SPARE, model // 4)
+        ceiling = server + model + min(SPARE, model // 2)
         tried = within(ceiling)
     while plan(tried).returncode:  # and more again where its texts have their full size
         ceiling += MIB
         tried = within(ceiling)
-    # For what the list of two models takes. A plan counts the admin socket's connections, which these servers
-    # do not have.
-    return within(ceiling if domain == "machine" else ceiling + MIB)
+    return within(ceiling + MIB)  # for what the list of two models takes
 
 
 def serve(options, folder, *more):
