@@ -2,6 +2,7 @@
 
 Outputs are drawn at temperature 1 with a new seed in each run; PLATEAU_SEED=n replays one."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -417,6 +418,17 @@ def test_an_output_that_is_too_complex_ends_with_an_error(server):
 
 
 # ---- load and hostile sources ----
+
+
+def test_the_memory_of_constrained_streams_is_accounted():
+    """The blocks of 30 jobs are mapped, not taken from the allocator."""
+    with serving() as server, contextlib.ExitStack() as stack:
+        for n in range(30):
+            stack.enter_context(server.begin(structured_outputs={"regex": "[a-z ]{%d,}" % (50000 + n % 8)}))
+        until(lambda: account(server.memory(), "requests")["used_bytes"] > 48 << 20)
+        memory = server.memory()
+        if memory["system"]["heap_bytes"] > 0:
+            assert abs(memory["unaccounted_bytes"]) <= 32 << 20, memory["unaccounted_bytes"]
 
 
 def test_many_schemas_at_once(server):
