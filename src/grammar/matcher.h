@@ -64,8 +64,8 @@ void matcher_free(struct matcher *m);
 void matcher_reset(struct matcher *m); /* to the empty text */
 
 /* 1: taken. 0: the grammar does not allow it, and nothing has changed. -E2BIG: the grammar is too complex
- * here (items_max, bytes_max); nothing has changed. An end token is allowed where matcher_may_end(), and
- * nothing after it. */
+ * here (items_max, bytes_max, or a row of too many steps); nothing has changed. An end token is allowed
+ * where matcher_may_end(), and nothing after it. */
 int matcher_take(struct matcher *m, uint32_t token);
 /* The same for bytes, as one mark. */
 int matcher_take_bytes(struct matcher *m, struct slice bytes);

@@ -15,7 +15,10 @@
 
 #include <errno.h>
 
-enum { ROW_FULL = 1 }; /* the pool is full: flush and make the row again */
+enum {
+    ROW_FULL = 1,           /* the pool is full: flush and make the row again */
+    ROW_WORK_MAX = 1 << 18, /* steps of one row: with n items that wait for one rule there are n * n */
+};
 
 struct making {
     struct matcher *m;
@@ -78,6 +81,7 @@ static int advance_all(struct making *k, uint32_t from, uint32_t symbol)
     const uint32_t *of = &k->g->corners_of[symbol];
     uint32_t asked = PLACE_TERMINAL;
     int r = 0;
+    k->t->work += row->count;
     for (uint32_t i = 0; i < row->count && r == 0; i++) {
         uint32_t place = k->g->places[items[i].place];
         if (grammar_symbol(k->g, place) == symbol)
@@ -107,6 +111,7 @@ static int only_item(struct making *k, uint32_t from, uint32_t rule, struct item
     uint32_t asked = PLACE_TERMINAL;
     for (uint32_t i = 0; i < row->count; i++) {
         uint32_t place = k->g->places[items[i].place];
+        k->t->work++;
         if (place == rule) {
             if (one.place != UINT32_MAX)
                 return 0;
@@ -184,8 +189,11 @@ uint32_t parse_origin(struct matcher *m, struct item item)
 
 static int complete_all(struct making *k)
 {
+    uint64_t work_max = k->t->work + ROW_WORK_MAX;
     int r = 0;
     for (uint32_t i = 0; i < k->done && r == 0; i++) {
+        if (k->t->work > work_max)
+            return -E2BIG;
         uint32_t rule = k->t->done[i].terminal, row = k->t->done[i].row;
         r = climb(k, &rule, &row);
         /* The end of a chain may have been completed already. */

@@ -296,6 +296,53 @@ TEST(the_work_of_a_mask_is_bounded)
     scene_free(&s);
 }
 
+/* A row that n rows before it complete has n * n steps, in few items. */
+TEST(the_work_of_a_row_is_bounded)
+{
+    struct scene s;
+    struct rng r = {5, 0};
+    make_texts(&r);
+    builder(&s);
+    sym_id top = grammar_rule(s.b);
+    grammar_alternative(s.b, top, (sym_id[]){top, top}, 2);
+    grammar_alternative(s.b, top, (sym_id[]){grammar_terminal(s.b, pattern(s.b, "a"))}, 1);
+    scene_make(&s, top, (size_t)64 << 20, 0);
+    uint64_t most = 0;
+    uint32_t count = 0;
+    int taken = 1;
+    for (; taken == 1; count++) {
+        uint64_t work = s.tables->work;
+        taken = matcher_take_bytes(s.matcher, SLICE("a"));
+        most = MAX_OF(most, s.tables->work - work);
+    }
+    assert_int_equal(taken, -E2BIG);
+    assert_true(count > 100 && count < MATCHER_ITEMS / 2);
+    assert_true(most > 1 << 17 && most < 1 << 19);
+    scene_free(&s);
+}
+
+/* Rows that a mask makes on its way count. */
+TEST(the_rows_of_a_mask_are_part_of_its_work)
+{
+    enum { WORK = 1 << 16, ROW = 1 << 18 };
+    struct scene s;
+    struct rng r = {6, 0};
+    struct matcher_mask mask;
+    uint32_t bits[TOKENS / 32 + 1];
+    make_texts(&r);
+    builder(&s);
+    scene_make(&s, ambiguous(&s), (size_t)64 << 20, 0);
+    int made = 0;
+    for (int i = 0; i < 400 && made == 0; i++) {
+        uint64_t work = s.tables->work;
+        made = matcher_mask(s.matcher, WORK, bits, &mask);
+        assert_true(s.tables->work - work < WORK + 2 * ROW);
+        assert_int_equal(matcher_take_bytes(s.matcher, SLICE("a")), 1);
+    }
+    assert_int_equal(made, -E2BIG);
+    scene_free(&s);
+}
+
 TEST(forced_tokens_stop_where_others_go_beyond)
 {
     static const struct {
