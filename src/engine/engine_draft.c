@@ -15,6 +15,17 @@ static uint32_t room_of(const struct job *j)
     return MIN_OF(sched_drafts_max(&j->seq), in_stream ? in_stream - 1 : 0);
 }
 
+/* Time of a grammar for one token, in nanoseconds. A sequence whose grammar takes longer has no draft tokens:
+ * each needs a mask of its own. */
+#define MATCH_DRAFTS_NS 2000000
+
+/* `before`: the draft tokens of its last step. */
+static uint32_t most_drafts(const struct drafting *g, const struct job *j, uint32_t before)
+{
+    bool slow = j->seq.match_last_ns > MATCH_DRAFTS_NS * (uint64_t)(1 + before);
+    return j->draft.speculative && !slow ? MIN_OF(room_of(j), g->opts.drafts_max) : 0;
+}
+
 uint32_t engine_draft_allow(struct engine *en)
 {
     struct drafting *g = &en->drafting;
@@ -23,10 +34,11 @@ uint32_t engine_draft_allow(struct engine *en)
     drafting_begin(g);
     LIST_EACH(it, &en->jobs) {
         struct job *j = LIST_ENTRY(it, struct job, link);
+        uint32_t before = j->seq.drafts;
         j->seq.drafts = 0;
         if (j->seq.phase != SCHED_DECODING || j->seq.paused)
             continue;
-        uint32_t room = j->draft.speculative ? MIN_OF(room_of(j), g->opts.drafts_max) : 0;
+        uint32_t room = most_drafts(g, j, before);
         j->draft.forced = engine_mask_forced(j, j->seq.tokens, room);
         drafting_add(g, &j->draft, j->seq.tokens, room, &j->seq.drafts);
     }

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define MASK_WORK_MAX ((uint64_t)1 << 20) /* steps of the automaton; about 20 ms */
+#define MASK_WORK_MAX ((uint64_t)1 << 20) /* steps of automaton and parser; about 20 ms */
 
 size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab)
 {
@@ -37,6 +37,23 @@ static uint64_t *bits_of(const struct engine *en, uint32_t row)
     return en->masks.bits + (size_t)row * en->masks.words;
 }
 
+/* ---- the time of a grammar ---- */
+
+/* The matcher of a job is used between these two. Other threads' use of the same grammar is no part of the
+ * job's time. */
+static uint64_t match_begin(struct job *j)
+{
+    cached_grammar_lock(j->grammar);
+    return clock_thread_ns();
+}
+
+static void match_end(struct job *j, uint64_t began_ns)
+{
+    uint64_t now_ns = clock_thread_ns();
+    cached_grammar_unlock(j->grammar);
+    j->seq.match_ns += now_ns > began_ns ? now_ns - began_ns : 0;
+}
+
 /* ---- making ---- */
 
 static void make_row(struct engine *en, struct job *j, uint32_t row)
@@ -53,13 +70,13 @@ static void make_rows(struct engine *en, struct job *j, uint32_t drafts)
 {
     const uint32_t *next = j->tokens + j->prompt_count + j->output_count;
     uint32_t made = 0;
-    cached_grammar_lock(j->grammar);
+    uint64_t began_ns = match_begin(j);
     uint32_t marks = matcher_marks(j->matcher);
     do
         make_row(en, j, j->mask_row + made);
     while (made < drafts && matcher_take(j->matcher, next[made]) == 1 && ++made);
     matcher_rewind(j->matcher, marks);
-    cached_grammar_unlock(j->grammar);
+    match_end(j, began_ns);
     for (uint32_t i = made + 1; i <= drafts; i++)
         en->masks.rows[j->mask_row + i] = (struct engine_mask){.error = -E2BIG};
 }
@@ -235,9 +252,9 @@ void engine_mask_take(struct job *j, uint32_t token)
 {
     if (!j->matcher)
         return;
-    cached_grammar_lock(j->grammar);
+    uint64_t began_ns = match_begin(j);
     int r = matcher_take(j->matcher, token);
-    cached_grammar_unlock(j->grammar);
+    match_end(j, began_ns);
     if (r != 1) {
         fail(j, r);
     } else if (matcher_has_ended(j->matcher)) {
@@ -253,9 +270,9 @@ uint32_t engine_mask_forced(struct job *j, uint32_t known, uint32_t room)
 {
     if (!j->matcher || room == 0)
         return 0;
-    cached_grammar_lock(j->grammar);
+    uint64_t began_ns = match_begin(j);
     uint32_t count = matcher_forced(j->matcher, MIN_OF(room, (uint32_t)MODEL_DRAFTS_MAX), j->tokens + known);
-    cached_grammar_unlock(j->grammar);
+    match_end(j, began_ns);
     return count;
 }
 
@@ -264,11 +281,11 @@ uint32_t engine_mask_drafts(struct job *j, const uint32_t *drafts, uint32_t coun
     uint32_t right = 0;
     if (!j->matcher)
         return count;
-    cached_grammar_lock(j->grammar);
+    uint64_t began_ns = match_begin(j);
     uint32_t marks = matcher_marks(j->matcher);
     while (right < count && matcher_take(j->matcher, drafts[right]) == 1)
         right++;
     matcher_rewind(j->matcher, marks);
-    cached_grammar_unlock(j->grammar);
+    match_end(j, began_ns);
     return right;
 }

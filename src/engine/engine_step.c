@@ -430,6 +430,9 @@ static void measure(struct engine *en, const struct sched_plan *plan, uint32_t d
     drafting_measure(&en->drafting, plan->tokens, decoding, now_ns - drafted_ns);
 }
 
+/* The part of --step-ms that the grammars of one step may take. */
+#define MATCH_PART 4
+
 static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *ret)
 {
     const struct budget *b = &en->budget;
@@ -443,6 +446,7 @@ static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *
         .tokens_shared = budget_tokens(b, shared_ns, load.seq_tokens),
         .tokens_alone = budget_tokens(b, alone_ns, load.seq_tokens),
         .prompt_token_ns = b->prompt_ns,
+        .match_ns_max = atomic_load(&en->live->step_ns) / MATCH_PART,
     };
 }
 

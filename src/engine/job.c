@@ -120,6 +120,7 @@ static int create_matcher(struct job *j, const struct job_opts *opts)
     const struct job_spec *spec = opts->spec;
     if (!spec->grammar)
         return 0;
+    j->seq.matched = true;
     int r = cached_grammar_matcher(spec->grammar, matcher_bytes(spec), opts->charge, &j->matcher);
     if (r < 0)
         return r;

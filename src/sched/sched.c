@@ -15,6 +15,7 @@
 
 #include "sched/admit.h"
 #include "sched/fetching.h"
+#include "sched/matching.h"
 #include "sched/places.h"
 #include "sched/seq_cache.h"
 #include "sched/seq_fetch.h"
@@ -95,6 +96,7 @@ int sched_add(struct sched *s, struct sched_seq *seq)
     seq->fetch_from = seq->fetch_to = 0;
     memset(seq->first, 0, sizeof(seq->first));
     seq->secured = seq->examined = seq->blocked_ns = 0;
+    seq->match_ns = seq->match_last_ns = seq->held = 0;
     seq->returns = seq->takes = false;
     seq->share = shares_take(&s->shares, seq->tenant_id, seq->weight);
     list_init(&seq->link);
@@ -109,6 +111,7 @@ void sched_remove(struct sched *s, struct sched_seq *seq)
         list_remove(&seq->link);
     } else {
         places_leave(s, seq);
+        matching_charge(seq);
         shares_give(seq->share);
     }
     ASSERT(list_empty(&seq->link));
@@ -213,7 +216,7 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
 {
     ASSERT(s->now_ns <= ev->now_ns);
     ASSERT(!s->planned);
-    uint64_t preemptions = s->preemptions;
+    uint64_t preemptions = s->preemptions, since_ns = ev->now_ns - s->now_ns;
     s->plan_number++;
     s->seq_count = s->tokens = 0;
     s->now_ns = ev->now_ns;
@@ -228,6 +231,7 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     if (s->opts.tier)
         fetching_begin(s);
     admit_queue(s);
+    matching_plan(s, since_ns, ev->match_ns_max);
     tokens_plan(s, is_alone(s) ? ev->tokens_alone : ev->tokens_shared);
     ASSERT(s->seq_count <= s->running_count);
     ASSERT(s->tokens <= s->opts.tokens_max);

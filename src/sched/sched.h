@@ -120,6 +120,10 @@ struct sched_seq {
      * state. */
     uint32_t ready;
     uint32_t drafts; /* draft tokens that a step may add after the last known token, while it decodes */
+    bool matched;    /* its tokens follow a grammar, which takes time of its own: matching.h */
+    /* That time since the last plan, in nanoseconds of processors. A plan charges it to the tenant and clears
+     * it. */
+    uint64_t match_ns;
     /* Written by the scheduler; others may read. */
     enum sched_phase phase;
     enum sched_end end; /* with SCHED_ENDED */
@@ -147,8 +151,10 @@ struct sched_seq {
     uint64_t blocked_ns;      /* since when only missing pages keep it from a place; 0: they do not */
     uint64_t served_ns;       /* when it last got tokens, or a place */
     int64_t rank;
-    uint64_t order;   /* decides between equal ranks */
-    uint64_t secured; /* number of the last plan in which it had a page for its next token */
+    uint64_t order;         /* decides between equal ranks */
+    uint64_t secured;       /* number of the last plan in which it had a page for its next token */
+    uint64_t match_last_ns; /* match_ns of its last step; 0: none yet */
+    uint64_t held;          /* number of the last plan that held it back for its grammar's time */
     struct list link;
 };
 
@@ -198,6 +204,7 @@ struct sched_events {
     uint32_t tokens_shared; /* tokens of a step that other sequences wait for, decoding sequences included */
     uint32_t tokens_alone;  /* tokens of a step that no other sequence waits for */
     double prompt_token_ns; /* time to compute a token of a prompt; 0: not measured yet */
+    uint64_t match_ns_max;  /* match_ns of one step, of all its sequences; 0: no limit */
 };
 
 struct sched_step_seq {
@@ -217,9 +224,9 @@ struct sched_plan {
 };
 
 /* Ends sequences that waited too long, preempts, admits, and gives out tokens. Every decoding sequence gets
- * one token and the draft tokens that it may have. Prompts get the rest of the budget, at least one page, in
- * chunks of whole pages; a prompt's last chunk may end inside a page. An empty plan: no sequence can run
- * now. */
+ * one token and the draft tokens that it may have, unless its grammar holds it back (matching.h). Prompts
+ * get the rest of the budget, at least one page, in chunks of whole pages; a prompt's last chunk may end
+ * inside a page. An empty plan: no sequence can run now. */
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret);
 
 struct sched_results {

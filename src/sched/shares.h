@@ -33,6 +33,7 @@ struct share {
     uint32_t weight;  /* 1 to SHARE_WEIGHT_MAX; that of the sequence that came last */
     uint32_t seqs;    /* in the scheduler; 0: the entry may be taken */
     uint32_t running; /* of them, sequences with a place */
+    uint32_t owed_us; /* time of its grammars that is not paid yet: matching.h */
     uint64_t served;
     uint64_t active;    /* number of the last plan in which a sequence of it could run; 0: none yet */
     bool rested;        /* no sequence of it could run in the plan before that */

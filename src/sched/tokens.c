@@ -1,12 +1,14 @@
 /* tokens.c - decoding sequences first, then chunks of prompts.
  *
- * Decoding sequences get their token whatever the budget is, so a prompt never takes one from them. Draft
+ * Decoding sequences get their token whatever the budget is, so a prompt never takes one from them. Sequences
+ * that are held back for their grammar's time (matching.h) get none in this plan. Draft
  * tokens have a limit of their own, shared by all sequences in order of rank. A chunk of a prompt ends at a
  * page's end, so that its pages can join the prefix cache, and never passes a cut; chunk_of() has the
  * exceptions. The first prompt gets at least one page, whatever the budget is, or all of its tokens if they
  * are computed at once. */
 #include "sched/tokens.h"
 
+#include "sched/matching.h"
 #include "sched/seq_cache.h"
 #include "sched/secure.h"
 
@@ -36,7 +38,7 @@ static void plan_decoding(struct sched *s)
     LIST_EACH(it, &s->running) {
         struct sched_seq *seq = SEQ(it);
         if (seq->phase != SCHED_DECODING || seq->secured != s->plan_number || seq->paused ||
-            sched_can_go(seq) == 0)
+            sched_can_go(seq) == 0 || matching_holds(s, seq))
             continue;
         uint32_t drafts = MIN_OF(MIN_OF(seq->drafts, drafts_left), sched_drafts_max(seq));
         ASSERT(seq->tokens < seq->tokens_limit && sched_has_page_for_next(seq));
@@ -71,7 +73,7 @@ static uint32_t order_prompts(struct sched *s)
     LIST_EACH(it, &s->running) {
         struct sched_seq *seq = SEQ(it);
         if (seq->phase != SCHED_PREFILLING || seq->paused || seq->secured != s->plan_number ||
-            sched_can_go(seq) == 0)
+            sched_can_go(seq) == 0 || matching_holds(s, seq))
             continue;
         uint32_t at = count++;
         for (; at > 0 && tokens_prompt_before(seq, s->prompts[at - 1], s->now_ns); at--)
@@ -138,6 +140,13 @@ static void plan_prompts(struct sched *s, uint32_t budget)
 
 void tokens_plan(struct sched *s, uint32_t budget)
 {
+    plan_decoding(s);
+    plan_prompts(s, budget);
+    if (s->seq_count > 0 || !s->holds)
+        return;
+    /* The sequences for which others were held back cannot run themselves. */
+    ASSERT(s->tokens == 0);
+    s->holds = false;
     plan_decoding(s);
     plan_prompts(s, budget);
 }
