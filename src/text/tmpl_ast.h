@@ -28,25 +28,27 @@ enum tmpl_kind {
     TMPL_BREAK,
     TMPL_CONTINUE,
     /* Expressions. */
-    TMPL_CONST,   /* value */
-    TMPL_NAME,    /* name */
-    TMPL_LIST,    /* list */
-    TMPL_TUPLE,   /* list */
-    TMPL_DICT,    /* list: key, value, key, value */
-    TMPL_ATTR,    /* a.name */
-    TMPL_INDEX,   /* a[b] */
-    TMPL_SLICE,   /* a[b:c:d], each may be NULL */
-    TMPL_CALL,    /* a(list), names[i].ptr != NULL: keyword */
-    TMPL_FILTER,  /* a | name(list) */
-    TMPL_TEST,    /* a is name(list) */
-    TMPL_NOT,     /* a */
-    TMPL_NEGATE,  /* a */
-    TMPL_PLUS,    /* a */
-    TMPL_AND,     /* a, b */
-    TMPL_OR,      /* a, b */
-    TMPL_TERNARY, /* b if a else c (c may be NULL) */
-    TMPL_COMPARE, /* a, then ops[i] list[i] */
-    TMPL_BINARY,  /* a op b */
+    TMPL_CONST,        /* value */
+    TMPL_NAME,         /* name */
+    TMPL_LIST,         /* list */
+    TMPL_TUPLE,        /* list */
+    TMPL_DICT,         /* list: key, value, key, value */
+    TMPL_ATTR,         /* a.name */
+    TMPL_INDEX,        /* a[b] */
+    TMPL_SLICE,        /* a[b:c:d], each may be NULL */
+    TMPL_CALL,         /* a(list), names[i].ptr != NULL: keyword */
+    TMPL_SPREAD,       /* *a, an argument of a call: each item is one */
+    TMPL_SPREAD_NAMED, /* **a: each member is a keyword */
+    TMPL_FILTER,       /* a | name(list) */
+    TMPL_TEST,         /* a is name(list) */
+    TMPL_NOT,          /* a */
+    TMPL_NEGATE,       /* a */
+    TMPL_PLUS,         /* a */
+    TMPL_AND,          /* a, b */
+    TMPL_OR,           /* a, b */
+    TMPL_TERNARY,      /* b if a else c (c may be NULL) */
+    TMPL_COMPARE,      /* a, then ops[i] list[i] */
+    TMPL_BINARY,       /* a op b */
 };
 
 enum tmpl_op {

@@ -136,12 +136,57 @@ static void trace_asked(struct tmpl_run *run, struct slice name)
 
 /* --- calls --- */
 
+static bool push_arg(struct tmpl_run *run, struct tmpl_args *args, struct slice name, struct tmpl_value v)
+{
+    if (args->count == TMPL_ARGS_MAX) {
+        tmpl_fail(run, "a call has more than %d arguments", TMPL_ARGS_MAX);
+        return false;
+    }
+    for (uint32_t i = 0; name.ptr && i < args->count; i++) {
+        if (args->names[i].ptr && slice_eq(args->names[i], name)) {
+            tmpl_fail(run, "keyword argument repeated: %.*s", SLICE_ARGS(slice_sub(name, 0, 40)));
+            return false;
+        }
+    }
+    args->items[args->count] = v;
+    args->names[args->count++] = name;
+    return true;
+}
+
+/* Appends the items of *v, or the members of **v. */
+static void spread_args(struct tmpl_run *run, bool named, const struct tmpl_value *v, struct tmpl_args *ret)
+{
+    if (named && v->type != TMPL_DICT_VALUE) {
+        tmpl_fail(run, "an argument after ** must be a mapping, not %s", tmpl_type_name(v));
+        return;
+    }
+    struct tmpl_seq *items = named ? NULL : tmpl_iterate(run, v);
+    for (uint32_t i = 0; items && i < items->count && push_arg(run, ret, (struct slice){0}, items->items[i]);
+         i++)
+        ;
+    for (uint32_t i = 0; named && i < v->dict->count && !run->error; i++) {
+        const struct tmpl_value *key = &v->dict->keys[i];
+        if (key->type != TMPL_STRING)
+            tmpl_fail(run, "keywords must be strings");
+        else
+            push_arg(run, ret, key->s, v->dict->values[i]);
+    }
+}
+
+/* Items of a list follow the positional arguments: Jinja takes no others after it. */
 static bool eval_args(struct tmpl_run *run, const struct tmpl_node *n, struct tmpl_args *ret)
 {
-    ret->count = n->list_count;
+    ret->count = 0;
     for (uint32_t i = 0; i < n->list_count && !run->error; i++) {
-        ret->items[i] = eval(run, n->list[i]);
-        ret->names[i] = n->names ? n->names[i] : (struct slice){0};
+        const struct tmpl_node *arg = n->list[i];
+        bool list = arg->kind == TMPL_SPREAD, dict = arg->kind == TMPL_SPREAD_NAMED;
+        struct tmpl_value v = eval(run, list || dict ? arg->a : arg);
+        if (run->error)
+            break;
+        if (list || dict)
+            spread_args(run, dict, &v, ret);
+        else
+            push_arg(run, ret, n->names ? n->names[i] : (struct slice){0}, v);
     }
     return run->error == 0;
 }
@@ -169,16 +214,36 @@ static struct tmpl_value parameter(struct tmpl_run *run, const struct tmpl_node 
     return i >= first_default ? eval(run, m->list[i - first_default]) : tmpl_undefined(m->names[i]);
 }
 
+/* True if positional arguments and keywords each have a parameter of their own. */
+static bool args_fit(struct tmpl_run *run, const struct tmpl_node *m, const struct tmpl_args *args)
+{
+    uint32_t positional = 0, own;
+    for (uint32_t i = 0; i < args->count; i++)
+        positional += args->names[i].ptr == NULL;
+    if (positional > m->name_count) {
+        tmpl_fail(run, "macro '%.*s' takes not more than %u arguments", SLICE_ARGS(m->name), m->name_count);
+        return false;
+    }
+    for (uint32_t i = 0; i < args->count; i++) {
+        struct slice name = args->names[i];
+        for (own = positional; name.ptr && own < m->name_count && !slice_eq(name, m->names[own]); own++)
+            ;
+        if (name.ptr && own == m->name_count && !slice_eq(name, SLICE("caller"))) {
+            tmpl_fail(run, "macro '%.*s' takes no keyword argument '%.*s'", SLICE_ARGS(m->name),
+                      SLICE_ARGS(slice_sub(name, 0, 40)));
+            return false;
+        }
+    }
+    return true;
+}
+
 static struct tmpl_value call_macro(struct tmpl_run *run, const struct tmpl_macro *macro,
                                     const struct tmpl_args *args)
 {
     struct tmpl_scope *caller = run->scope, *s = scope_new(run, macro->scope);
-    uint32_t positional = 0, flow = run->flow;
-    for (uint32_t i = 0; i < args->count; i++)
-        positional += args->names[i].ptr == NULL;
-    if (positional > macro->node->name_count)
-        return tmpl_fail(run, "macro '%.*s' takes not more than %u arguments", SLICE_ARGS(macro->node->name),
-                         macro->node->name_count);
+    uint32_t flow = run->flow;
+    if (!args_fit(run, macro->node, args))
+        return tmpl_none();
     if (!s)
         return tmpl_none();
     run->scope = s;

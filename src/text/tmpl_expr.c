@@ -230,10 +230,42 @@ static struct tmpl_node *parse_primary(struct tmpl_parser *p)
     return tmpl_p_fail(p, "a value is expected here");
 }
 
+/* Kinds of arguments that a call has so far. */
+struct arguments_seen {
+    bool named, list, dict;
+};
+
+/* One argument: a value, name=value, *list or **dict, in the orders that Jinja takes. */
+static struct tmpl_node *parse_argument(struct tmpl_parser *p, struct arguments_seen *seen,
+                                        struct slice *name)
+{
+    const struct tmpl_token *next = &p->tokens[p->at + 1];
+    bool list = tmpl_p_is_op(p, "*"), dict = tmpl_p_is_op(p, "**");
+    bool named = tmpl_p_now(p)->kind == TMPL_TOKEN_NAME && next->kind == TMPL_TOKEN_OP &&
+                 slice_eq(next->text, SLICE("="));
+    if (seen->dict || (list && seen->list) || (!list && !dict && !named && (seen->list || seen->named)))
+        return tmpl_p_fail(p, "an argument that may follow those before it is expected here");
+    seen->list |= list;
+    seen->dict |= dict;
+    seen->named |= named;
+    if (named) {
+        *name = tmpl_p_now(p)->text;
+        p->at += 2;
+    }
+    if (!list && !dict)
+        return tmpl_p_parse_expression(p);
+    struct tmpl_node *n = tmpl_p_node(p, list ? TMPL_SPREAD : TMPL_SPREAD_NAMED);
+    p->at++;
+    if (n)
+        n->a = tmpl_p_parse_expression(p);
+    return n && n->a ? n : NULL;
+}
+
 /* Arguments after "(" into n's list and names. */
 static struct tmpl_node *parse_arguments(struct tmpl_parser *p, struct tmpl_node *n)
 {
     struct tmpl_node_list l = {0};
+    struct arguments_seen seen = {0};
     if (!n)
         return NULL;
     n->names = ARENA_ARRAY(p->a, struct slice, TMPL_ARGS_MAX);
@@ -242,13 +274,7 @@ static struct tmpl_node *parse_arguments(struct tmpl_parser *p, struct tmpl_node
     while (!p->error && !tmpl_p_take_op(p, ")")) {
         if (l.count == TMPL_ARGS_MAX)
             return tmpl_p_fail(p, "too many arguments here (16)");
-        const struct tmpl_token *next = &p->tokens[p->at + 1];
-        if (tmpl_p_now(p)->kind == TMPL_TOKEN_NAME && next->kind == TMPL_TOKEN_OP &&
-            slice_eq(next->text, SLICE("="))) {
-            n->names[l.count] = tmpl_p_now(p)->text;
-            p->at += 2;
-        }
-        if (!tmpl_p_list_push(p, &l, tmpl_p_parse_expression(p)))
+        if (!tmpl_p_list_push(p, &l, parse_argument(p, &seen, &n->names[l.count])))
             return NULL;
         if (!tmpl_p_is_op(p, ")") && !tmpl_p_need_op(p, ",", "a comma or ')' is expected here"))
             return NULL;

@@ -459,6 +459,7 @@ static const struct {
     {TMPL_STRING, "count", method_count},
     {TMPL_STRING, "endswith", method_endswith},
     {TMPL_STRING, "find", method_find},
+    {TMPL_STRING, "format", tmpl_method_format},
     {TMPL_STRING, "isdigit", method_isdigit},
     {TMPL_STRING, "join", method_join},
     {TMPL_STRING, "lower", tmpl_filter_lower},

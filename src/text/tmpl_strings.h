@@ -13,6 +13,6 @@ bool tmpl_parse_float(struct tmpl_run *run, struct slice s, double *ret);
 bool tmpl_deep_copy(struct arena *a, const struct tmpl_value *v, uint32_t depth, struct tmpl_value *ret);
 
 tmpl_builtin_fn tmpl_filter_capitalize, tmpl_filter_escape, tmpl_filter_indent, tmpl_filter_lower,
-    tmpl_filter_replace, tmpl_filter_title, tmpl_filter_trim, tmpl_filter_upper;
+    tmpl_filter_replace, tmpl_filter_title, tmpl_filter_trim, tmpl_filter_upper, tmpl_method_format;
 
 #endif

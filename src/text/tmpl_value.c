@@ -501,6 +501,14 @@ void tmpl_print(struct tmpl_text *t, const struct tmpl_value *v)
         put_repr(t, v, 0);
 }
 
+void tmpl_print_repr(struct tmpl_text *t, const struct tmpl_value *v)
+{
+    if (v->type == TMPL_UNDEFINED)
+        put_cstr(t, "Undefined");
+    else
+        put_repr(t, v, 0);
+}
+
 static void json_unicode(struct tmpl_text *t, struct slice s, size_t *at)
 {
     unsigned char c = (unsigned char)s.ptr[*at];

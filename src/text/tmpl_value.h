@@ -163,8 +163,9 @@ bool tmpl_integer(const struct tmpl_value *v, int64_t *ret);
 /* Python's name of the type: "str", "dict". */
 const char *tmpl_type_name(const struct tmpl_value *v);
 
-/* Python's str(v). */
+/* Python's str(v), and repr(v). */
 void tmpl_print(struct tmpl_text *t, const struct tmpl_value *v);
+void tmpl_print_repr(struct tmpl_text *t, const struct tmpl_value *v);
 
 struct tmpl_json_opts {
     int indent; /* -1: one line */

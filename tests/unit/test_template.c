@@ -128,6 +128,85 @@ TEST(macros_see_globals_and_return_text)
     REFUSES("{% macro f() %}{% endmacro %}{{ f(1) }}");
 }
 
+TEST(calls_take_lists_and_dicts_apart)
+{
+    RENDERS("{% macro f(a, b='B', c='C') %}{{ a }}{{ b }}{{ c }}{% endmacro %}"
+            "{{ f(*[1, 2]) }} {{ f(1, *[2], c=3) }} {{ f(c=3, *[1]) }} {{ f(1, **{'c': 9}) }} {{ f(*[]) }} "
+            "{{ [f][0](*[[4]]) }}",
+            "12C 123 1B3 1B9 BC [4]BC");
+    RENDERS(
+        "{{ range(*[2, 5])|list }} {{ ['a', 'b']|join(*['-']) }} {{ dict(**d).b }} {{ 'x'.join(*['ab'])}}",
+        "[2, 3, 4] a-b 1 axb");
+    REFUSES("{% macro f(a) %}{% endmacro %}{{ f(*[1, 2]) }}");
+    REFUSES("{% macro f(a) %}{% endmacro %}{{ f(1, **{'a': 1}) }}");
+    REFUSES("{% macro f(a) %}{% endmacro %}{{ f(a=1, **{'a': 1}) }}");
+    REFUSES("{% macro f(a) %}{% endmacro %}{{ f(b=1) }}");
+    REFUSES("{{ range(*n) }}");
+    REFUSES("{{ dict(**[1]) }}");
+    REFUSES("{{ dict(**{1: 2}) }}");
+    REFUSES("{{ namespace(*range(17)) }}");
+    INVALID("{{ range(*[1], 2) }}");
+    INVALID("{{ range(*[1], *[2]) }}");
+    INVALID("{{ dict(**d, a=1) }}");
+    INVALID("{{ [*d.a] }}");
+}
+
+TEST(format_fills_fields_as_python_does)
+{
+    RENDERS(
+        "{{ '{} {}'.format(n, s) }} {{ '{1}{0}{1}'.format('x', 'y') }} {{ '{a.b}{a[a][1]}'.format(a=d) }}",
+        "3 Grüße yxy 1two");
+    RENDERS("{{ '{{}} {{{}}}'.format(none) }} [{{ '{}'.format(nothing) }}] {{ '{!r}'.format('q') }} "
+            "{{ '{!s:>5}'.format(true) }}",
+            "{} {None} [] 'q'  True");
+    RENDERS("{{ '[{:>6}|{:<6}|{:^7}|{:é^7}|{:.3}|{:05}]'.format(s, s, s, s, s, s) }}",
+            "[ Grüße|Grüße | Grüße |éGrüßeé|Grü|Grüße]");
+    RENDERS("{{ '{:05} {:+d} {:,} {:x} {:>4} {:_}'.format(-42, 7, 1234567, 255, true, 1000) }}",
+            "-0042 +7 1,234,567 ff    1 1_000");
+    RENDERS("{{ '{:.2f} {:8.1f} {:.0%} {:,.1f} {:6}'.format(0.125, -2.25, 0.5, 12345.67, 0.5) }}",
+            "0.12     -2.2 50% 12,345.7    0.5");
+    RENDERS("{{ '{:>{}} {:{w}.{p}f}'.format('x', 4, 0.5, w=6, p=2) }}", "   x   0.50");
+    RENDERS("{{ ('<{}>'|safe).format('<') }}", "<&lt;>");
+}
+
+TEST(format_refuses_what_it_does_not_have)
+{
+    static const char *const sources[] = {
+        "'{'.format(1)",
+        "'}'.format(1)",
+        "'{} {}'.format(1)",
+        "'{a}'.format(1)",
+        "'{} {0}'.format(1)",
+        "'{0} {}'.format(1)",
+        "'{!q}'.format(1)",
+        "'{!'.format(1)",
+        "'{:'.format(1)",
+        "'{:d}'.format('x')",
+        "'{:s}'.format(1)",
+        "'{:5}'.format(none)",
+        "'{:e}'.format(0.5)",
+        "'{:.}'.format(0.5)",
+        "'{:4097}'.format(1)",
+        "'{:.101f}'.format(0.5)",
+        "'{:.2}'.format(1)",
+        "'{:08,}'.format(1)",
+        "'{:=5}'.format('x')",
+        "'{:+}'.format('x')",
+        "'{0[}'.format([1])",
+        "'{0.}'.format(d)",
+        "'{a.b}'.format(a=none.b)",
+        "'{:{:{:{}}}}'.format(1, 2, 3, 4)",
+    };
+    for (size_t i = 0; i < COUNT_OF(sources); i++) {
+        char text[128];
+        snprintf(text, sizeof(text), "{{ %s }}", sources[i]);
+        REFUSES(text);
+    }
+    limits = (struct chat_template_limits){10000, 100, 1000};
+    REFUSES("{{ '{:4000}'.format(1) }}");
+    limits = CHAT_TEMPLATE_LIMITS_DEFAULT;
+}
+
 TEST(filters_tests_and_methods)
 {
     RENDERS("{{ 'xy'.startswith('x') }} {{ 'xy'.startswith('y') }} {{ 'xy'.endswith('y') }} {{ "
