@@ -13,8 +13,8 @@
 #define WIDTH_MAX     4096
 #define PRECISION_MAX 100
 /* A text's fields, those of a field's specification, and of a field there: Python's own limit. */
-#define LEVELS_MAX    3
-#define NUMBER_UNITS  500
+#define LEVELS_MAX   3
+#define NUMBER_UNITS 500
 
 /* One call of format(). */
 struct call {
@@ -36,9 +36,9 @@ struct spec {
     char sign;         /* '+', ' ', '-', or 0 */
     bool zero;
     size_t width;
-    char group;        /* ',', '_', or 0 */
-    int precision;     /* -1: none */
-    char type;         /* 0: none */
+    char group;    /* ',', '_', or 0 */
+    int precision; /* -1: none */
+    char type;     /* 0: none */
 };
 
 static bool is_align(const struct slice s, size_t at)
@@ -46,7 +46,7 @@ static bool is_align(const struct slice s, size_t at)
     return at < s.len && memchr("<>^=", s.ptr[at], 4) != NULL;
 }
 
-/* Digits at *at, which moves behind them. -1: there are none. -2: over `max`. */
+/* Reads the digits at *at and moves *at past them. -1: there are none. -2: over `max`. */
 static int digits(struct slice s, size_t *at, int max)
 {
     int n = -1;
@@ -148,9 +148,9 @@ static void put_number(struct tmpl_run *run, struct tmpl_text *t, const struct s
     bool whole = tmpl_integer(v, &i), real = spec->type == 'f' || spec->type == '%';
     tmpl_number(v, &f);
     bool zeros = spec->zero || (spec->align == '=' && slice_eq(spec->fill, SLICE("0")));
-    bool fits = real || (whole ? spec->type != 's' && spec->precision < 0 : !spec->type && spec->precision < 0);
-    if (!fits || (spec->group == ',' && spec->type == 'x') ||
-        (spec->group && (zeros || (!whole && !real)))) {
+    bool fits =
+        real || (whole ? spec->type != 's' && spec->precision < 0 : !spec->type && spec->precision < 0);
+    if (!fits || (spec->group == ',' && spec->type == 'x') || (spec->group && (zeros || (!whole && !real)))) {
         tmpl_fail(run, "format: the specification does not fit '%s'", tmpl_type_name(v));
         return;
     }
@@ -171,7 +171,7 @@ static void put_number(struct tmpl_run *run, struct tmpl_text *t, const struct s
     }
     if (spec->group && (!real || isfinite(f)))
         body = grouped(body, spec->group, spec->type == 'x' ? 4 : 3, parts);
-    struct slice sign = negative                           ? SLICE("-")
+    struct slice sign = negative                          ? SLICE("-")
                         : spec->sign && spec->sign != '-' ? (struct slice){&spec->sign, 1}
                                                           : SLICE("");
     if (!run->error)
@@ -195,7 +195,7 @@ static void put_value(struct call *c, struct tmpl_text *t, const struct tmpl_val
         tmpl_fail(run, "format: a specification for '%s' is not supported", tmpl_type_name(v));
 }
 
-/* The field that begins at *at, behind its brace; *at moves behind its end. */
+/* Reads the field after an opening brace at *at, and moves *at past its closing brace. */
 static bool parse_field(struct tmpl_run *run, struct slice s, size_t *at, struct field *ret)
 {
     size_t i = *at, depth = 1;
@@ -248,7 +248,8 @@ static struct tmpl_value field_value(struct call *c, struct slice name)
             found = &c->args->items[i];
     }
     if (!found)
-        return tmpl_fail(run, "format: the field \"%.*s\" has no argument", SLICE_ARGS(slice_sub(name, 0, 40)));
+        return tmpl_fail(run, "format: the field \"%.*s\" has no argument",
+                         SLICE_ARGS(slice_sub(name, 0, 40)));
     struct tmpl_value v = *found;
     while (end < name.len && !run->error && tmpl_step(run, 1)) {
         bool item = name.ptr[end] == '[';
@@ -256,13 +257,16 @@ static struct tmpl_value field_value(struct call *c, struct slice name)
         end = item ? slice_find(name, SLICE("]"), from) : from;
         while (!item && end < name.len && name.ptr[end] != '.' && name.ptr[end] != '[')
             end++;
-        if (end == SIZE_MAX || end == from || (item && end + 1 < name.len && !memchr(".[", name.ptr[end + 1], 2)))
-            return tmpl_fail(run, "format: \"%.*s\" is not a field's name", SLICE_ARGS(slice_sub(name, 0, 40)));
+        if (end == SIZE_MAX || end == from ||
+            (item && end + 1 < name.len && !memchr(".[", name.ptr[end + 1], 2)))
+            return tmpl_fail(run, "format: \"%.*s\" is not a field's name",
+                             SLICE_ARGS(slice_sub(name, 0, 40)));
         struct slice key = slice_sub(name, from, end - from);
         if (!item)
             v = tmpl_get_attribute(run, v, key);
         else
-            v = tmpl_get_item(run, v, slice_u64(key, INT32_MAX, &index) ? tmpl_int((int64_t)index) : tmpl_string(key));
+            v = tmpl_get_item(
+                run, v, slice_u64(key, INT32_MAX, &index) ? tmpl_int((int64_t)index) : tmpl_string(key));
         end += item;
     }
     return v;

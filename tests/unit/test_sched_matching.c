@@ -14,14 +14,15 @@ struct fixture {
     struct sched_plan plan;
     struct sched_seq seqs[SEQS];
     uint32_t tables[SEQS][32];
-    uint32_t got[SEQS];          /* steps that it was in */
-    uint64_t match_ns[SEQS];     /* that each of its tokens takes */
+    uint32_t got[SEQS];      /* steps that it was in */
+    uint64_t match_ns[SEQS]; /* that each of its tokens takes */
 };
 
 static void open_sched(struct fixture *f)
 {
     *f = (struct fixture){.ev = {.now_ns = 1, .tokens_shared = 96, .tokens_alone = 256}};
-    struct page_pool_opts pages = {.pages_max = 200, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
+    struct page_pool_opts pages = {
+        .pages_max = 200, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
     struct sched_opts o = {.seqs_max = SEQS,
                            .queue_max = SEQS,
                            .tokens_max = 256,
