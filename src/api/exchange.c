@@ -155,9 +155,11 @@ void exchange_free(struct exchange *x)
         return;
     ASSERT(x->phase != EXCHANGE_PREPARING);
     struct api *a = x->api;
-    /* The client left before the result. */
-    if (x->audit_owed)
-        audit_done(&x->who, 0, x->code ? x->code : "left", 0, x->id_text);
+    /* The client left before the result. A load or an unload goes on without it. */
+    if (x->audit_owed && x->order_goes_on)
+        audit_done(&x->who, 202, "goes_on", 0, x->id_text);
+    else if (x->audit_owed)
+        audit_done(&x->who, 0, x->code ? x->code : LEFT, 0, x->id_text);
     exchange_reply_drop(x);
     request_memory_done(&x->gen.memory);
     list_remove(&x->all);

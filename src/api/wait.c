@@ -171,7 +171,9 @@ static enum prepare begin_unload(struct exchange *x)
 
 enum prepare wait_order(struct exchange *x)
 {
-    return x->kind == REQUEST_LOAD ? begin_load(x, true) : begin_unload(x);
+    enum prepare r = x->kind == REQUEST_LOAD ? begin_load(x, true) : begin_unload(x);
+    x->order_goes_on = r == PREPARE_WAITS;
+    return r;
 }
 
 /* ---- on the network thread ---- */

@@ -183,7 +183,7 @@ def test_a_load_that_was_ordered_outlives_its_client(hanging):
         with Open(s, "/v1/completions", {"model": "h0", "prompt": [1], "max_tokens": 1}):
             until(lambda: s.requests("loading"))
         until(lambda: s.requests("loading") == [])
-        s.says('action="POST /v1/models/h0/load" status=0 result=left')
+        s.says('action="POST /v1/models/h0/load" status=202 result=goes_on')
         assert s.state("h0") == "loading"
         s.order("flow")
         until(lambda: s.state("h0") == "ready")
