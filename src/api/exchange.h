@@ -93,7 +93,7 @@ struct exchange {
     int model_index; /* in the registry; -1: not known yet */
     struct lease lease;
     struct registry_unloading unloading;
-    bool order_goes_on; /* a load or an unload was begun, which ends without this request */
+    bool order_goes_on;      /* a load or an unload was begun, which ends without this request */
     uint64_t waits_since_ns; /* network thread; 0: the wait has not been checked yet */
     unsigned status;         /* of a reply that needs no engine; 200 */
     struct reply *replies;   /* one for each choice, from before they are submitted */

@@ -263,10 +263,10 @@ static struct tmpl_value field_value(struct call *c, struct slice name)
                              SLICE_ARGS(slice_sub(name, 0, 40)));
         struct slice key = slice_sub(name, from, end - from);
         if (!item)
-            v = tmpl_get_attribute(run, v, key);
+            v = run->attribute(run, v, key);
         else
-            v = tmpl_get_item(
-                run, v, slice_u64(key, INT32_MAX, &index) ? tmpl_int((int64_t)index) : tmpl_string(key));
+            v = run->item(run, v,
+                          slice_u64(key, INT32_MAX, &index) ? tmpl_int((int64_t)index) : tmpl_string(key));
         end += item;
     }
     return v;
