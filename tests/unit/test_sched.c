@@ -1,5 +1,5 @@
 /* The scheduler's rules, each by itself; the simulation has them all at once. */
-#include "test_ledger.h"
+#include "test_sched.h"
 
 #include "base/check.h"
 #include "sched/sched.h"
@@ -31,16 +31,10 @@ static struct sched_opts usual(void)
 
 static void open_sched(struct fixture *f, const struct sched_opts *opts, uint32_t pages_max)
 {
-    struct sched_opts o = *opts;
     *f = (struct fixture){.kv = test_account(ACCOUNT_NO_LIMIT), .pages_max = pages_max};
     f->ev = (struct sched_events){.now_ns = 1, .tokens_shared = 128, .tokens_alone = 256};
     struct page_pool_opts pages = {.pages_max = pages_max, .page_bytes = UNIT_BYTES / 4, .kv = f->kv};
-    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
-    assert_int_equal(arena_create(&arena, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    o.groups[0].pages = f->pages;
-    o.group_count = 1;
-    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+    open_with_pages(opts, &pages, &f->arena, &f->pages, &f->sched);
 }
 
 static void close_sched(struct fixture *f)

@@ -1,10 +1,23 @@
-/* test_sched.h - one step of a scheduler on its own, for its tests. */
+/* test_sched.h - a scheduler on its own, and one step of it, for its tests. */
 #ifndef PLATEAU_TESTS_TEST_SCHED_H
 #define PLATEAU_TESTS_TEST_SCHED_H
 
 #include "test_ledger.h"
 
 #include "sched/sched.h"
+
+/* Makes a scheduler with one group of pages; its pool and itself are in *arena. The caller ends both. */
+static inline void open_with_pages(const struct sched_opts *opts, const struct page_pool_opts *pages,
+                                   struct arena **arena, struct page_pool **pool, struct sched **sched)
+{
+    struct sched_opts o = *opts;
+    struct arena_opts room = {.bytes_max = page_pool_arena_bytes(pages) + sched_arena_bytes(&o)};
+    assert_int_equal(arena_create(&room, arena), 0);
+    assert_int_equal(page_pool_create(*arena, pages, pool), 0);
+    o.groups[0].pages = *pool;
+    o.group_count = 1;
+    assert_int_equal(sched_create(*arena, &o, sched), 0);
+}
 
 /* Plans, computes for a millisecond, and checks every invariant on the way. index may be NULL. */
 static inline void step_of(struct sched *sched, struct sched_events *ev, struct sched_plan *plan,

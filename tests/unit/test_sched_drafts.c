@@ -1,9 +1,8 @@
 /* Drafts in a plan: what bounds them, and what becomes of right and wrong ones. The simulation has them in
  * all company. */
-#include "test_ledger.h"
+#include "test_sched.h"
 
 #include "base/check.h"
-#include "sched/sched.h"
 
 #include <errno.h>
 
@@ -26,15 +25,10 @@ static void open_sched(struct fixture *f, uint32_t drafts_max)
                            .tokens_max = SEQS - 1 + PAGE_TOKENS + drafts_max,
                            .drafts_max = drafts_max,
                            .logits_max = SEQS + drafts_max,
-                           .logits_chunk_max = 1,
-                           .group_count = 1};
+                           .logits_chunk_max = 1};
     *f = (struct fixture){.ev = {.now_ns = 1, .tokens_shared = 1, .tokens_alone = 1}};
     struct page_pool_opts pages = {.pages_max = 16, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
-    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
-    assert_int_equal(arena_create(&arena, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    o.groups[0].pages = f->pages;
-    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+    open_with_pages(&o, &pages, &f->arena, &f->pages, &f->sched);
 }
 
 static void close_sched(struct fixture *f)

@@ -23,17 +23,9 @@ static void open_sched(struct fixture *f)
     *f = (struct fixture){.ev = {.now_ns = 1, .tokens_shared = 96, .tokens_alone = 256}};
     struct page_pool_opts pages = {
         .pages_max = 200, .page_bytes = 4096, .kv = test_account(ACCOUNT_NO_LIMIT)};
-    struct sched_opts o = {.seqs_max = SEQS,
-                           .queue_max = SEQS,
-                           .tokens_max = 256,
-                           .logits_max = SEQS,
-                           .logits_chunk_max = 1,
-                           .group_count = 1};
-    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
-    assert_int_equal(arena_create(&arena, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    o.groups[0].pages = f->pages;
-    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+    struct sched_opts o = {
+        .seqs_max = SEQS, .queue_max = SEQS, .tokens_max = 256, .logits_max = SEQS, .logits_chunk_max = 1};
+    open_with_pages(&o, &pages, &f->arena, &f->pages, &f->sched);
 }
 
 static void close_sched(struct fixture *f)

@@ -1,8 +1,7 @@
 /* Each tenant's part of places, tokens, queue and memory, under any load of the others. */
-#include "test_ledger.h"
+#include "test_sched.h"
 
 #include "base/check.h"
-#include "sched/sched.h"
 #include "sched/shares.h"
 #include "sched/tokens.h"
 
@@ -41,13 +40,8 @@ static struct fixture *open_sched(uint32_t seqs_max, uint32_t pages_max)
                            .queue_max = SEQS,
                            .tokens_max = 256,
                            .logits_max = seqs_max,
-                           .logits_chunk_max = 1,
-                           .group_count = 1};
-    struct arena_opts arena = {.bytes_max = page_pool_arena_bytes(&pages) + sched_arena_bytes(&o)};
-    assert_int_equal(arena_create(&arena, &f->arena), 0);
-    assert_int_equal(page_pool_create(f->arena, &pages, &f->pages), 0);
-    o.groups[0].pages = f->pages;
-    assert_int_equal(sched_create(f->arena, &o, &f->sched), 0);
+                           .logits_chunk_max = 1};
+    open_with_pages(&o, &pages, &f->arena, &f->pages, &f->sched);
     return f;
 }
 
