@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define MASK_WORK_MAX ((uint64_t)1 << 20) /* steps of automaton and parser; about 20 ms */
+#define MASK_WORK_MAX ((uint64_t)1 << 20) /* steps of automaton and parser */
 
 size_t engine_masks_bytes(const struct engine_opts *o, uint32_t vocab)
 {
