@@ -193,6 +193,39 @@ int binder_projection(struct binder *b, struct linear_source *parts, uint32_t co
     return binder_biases(b, parts, count, &ret->bias);
 }
 
+/* The key that says whether a matrix of this role has a bias; NULL: it is true, or there is none. */
+static const char *bias_denied(const struct config *c, enum tensor_role role)
+{
+    switch (role) {
+    case ROLE_Q:
+    case ROLE_K:
+    case ROLE_V:
+    case ROLE_QKV:
+    case ROLE_O:
+    case ROLE_LATENT_Q_A:
+    case ROLE_LATENT_KV_A:
+        return c->attention_biases ? NULL : "attention_bias";
+    case ROLE_GATE:
+    case ROLE_UP:
+    case ROLE_GATE_UP:
+    case ROLE_DOWN:
+        return c->mlp_biases ? NULL : "mlp_bias";
+    default:
+        return NULL;
+    }
+}
+
+/* transformers leaves out a bias that the configuration denies. Whether it was trained is not known, except
+ * beside a quantised matrix, where GPTQ's writers put zeros. */
+static int check_denied(struct binder *b, const char *path, enum tensor_role role,
+                        const struct linear_source *s)
+{
+    const char *key = bias_denied(b->config, role);
+    if (!s->has_bias || s->affine || s->stored || !key)
+        return 0;
+    return err_set(b->e, -EINVAL, "tensor %s%s has a bias, but %s is false", b->prefix, path, key);
+}
+
 int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
                           uint32_t count, uint64_t in, struct linear_source *ret)
 {
@@ -200,6 +233,8 @@ int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_
     int r = 0;
     for (uint32_t i = 0; r == 0 && i < count; i++) {
         r = binder_linear(b, binder_path(b, layer, matrices[i].role, path), matrices[i].out, in, &ret[i]);
+        if (r == 0)
+            r = check_denied(b, path, matrices[i].role, &ret[i]);
         if (r == 0)
             r = binder_check_bias(b, layer, matrices[i].role, ret[i].has_bias);
         if (r == 0) {

@@ -62,6 +62,8 @@ static const struct config_key keys[] = {
     CONFIG_FLOAT(eps, 0, 1, 1e-6, "rms_norm_eps"),
     CONFIG_FLAG(tied, false, "tie_word_embeddings"),
     CONFIG_FLAG(causal, true, "is_causal"),
+    CONFIG_FLAG(attention_biases, true, "attention_bias"),
+    CONFIG_FLAG(mlp_biases, true, "mlp_bias"),
     CONFIG_WORD(activation, activations, ACTIVATION_SILU, "hidden_act"),
     CONFIG_U32(experts, 0, CONFIG_EXPERTS_MAX, 0, "num_experts", "num_local_experts", "n_routed_experts"),
     CONFIG_KEY_END,

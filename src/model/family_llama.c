@@ -19,6 +19,12 @@ static const struct config_key smollm_keys[] = {
     CONFIG_KEY_END,
 };
 
+static const struct config_key ernie_keys[] = {
+    CONFIG_FLAG(attention_biases, true, "use_bias"),
+    CONFIG_FLAG(mlp_biases, true, "use_bias"),
+    CONFIG_KEY_END,
+};
+
 const struct family families_llama[] = {
     {.names = {"llama"}, .defaults = "{'max_position_embeddings': 2048}"},
     {.names = {"seed_oss"},
@@ -45,6 +51,7 @@ const struct family families_llama[] = {
      .rope_except = 4,
      .rope_theta = 2e6},
     {.names = {"ernie4_5"},
+     .keys = ernie_keys,
      .defaults = "{'max_position_embeddings': 131072, 'num_key_value_heads': 2, 'head_dim': 128, "
                  "'rms_norm_eps': 1e-5}",
      .rope_adjacent = true,

@@ -29,6 +29,13 @@ static const struct config_key window_keys[] = {
     CONFIG_KEY_END,
 };
 
+/* q, k and v have biases whatever attention_bias says. */
+static const struct config_key qwen2_keys[] = {
+    WINDOW_KEYS,
+    CONFIG_FLAG(attention_biases, true, "qkv_bias"),
+    CONFIG_KEY_END,
+};
+
 static const struct config_key qwen3_moe_keys[] = {
     CONFIG_FLAG(use_window, false, "use_sliding_window"),
     CONFIG_U32(window, 1, CONFIG_CONTEXT_MAX, 0, "sliding_window"),
@@ -39,6 +46,7 @@ static const struct config_key qwen3_moe_keys[] = {
 
 static const struct config_key qwen2_moe_keys[] = {
     WINDOW_KEYS,
+    CONFIG_FLAG(attention_biases, true, "qkv_bias"),
     CONFIG_FLAG(normalise, false, "norm_topk_prob"),
     CONFIG_U32(sparse_step, 1, CONFIG_LAYERS_MAX, 1, "decoder_sparse_step"),
     CONFIG_U32_NEEDED(shared_intermediate, 1, CONFIG_INTERMEDIATE_MAX, "shared_expert_intermediate_size"),
@@ -79,7 +87,7 @@ static const struct config_key qwen3_5_moe_keys[] = {
 const struct family families_qwen[] = {
     {.names = {"qwen2"},
      .defaults = "{'max_position_embeddings': 32768}",
-     .keys = window_keys,
+     .keys = qwen2_keys,
      WINDOWED_LAYERS},
     {.names = {"qwen2_moe"},
      .keys = qwen2_moe_keys,

@@ -301,6 +301,16 @@ static void add_bias(struct test_tensors *l)
     test_tensor_add(l, "model.layers.0.self_attn.q_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){63});
 }
 
+static void add_denied_bias(struct test_tensors *l)
+{
+    test_tensor_add(l, "model.layers.0.self_attn.v_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){32});
+}
+
+static void add_denied_mlp_bias(struct test_tensors *l)
+{
+    test_tensor_add(l, "model.layers.0.mlp.down_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){64});
+}
+
 static void add_scales(struct test_tensors *l)
 {
     test_tensor_add(l, "model.layers.0.self_attn.q_proj.scales", DTYPE_BF16, 2, (const uint64_t[]){64, 1});
@@ -353,6 +363,10 @@ TEST(what_does_not_fit_the_configuration_is_named)
     small_refuses(small_changed(llama, drop_embedding), -EINVAL, "no tensor model.embed_tokens.weight");
     small_refuses(small_changed(llama, add_bias), -EINVAL,
                   "q_proj.bias has shape [63], the configuration wants [64]");
+    small_refuses(small_changed(llama, add_denied_bias), -EINVAL,
+                  "tensor model.layers.0.self_attn.v_proj has a bias, but attention_bias is false");
+    small_refuses(small_changed(llama, add_denied_mlp_bias), -EINVAL,
+                  "tensor model.layers.0.mlp.down_proj has a bias, but mlp_bias is false");
     small_refuses(small_changed(llama, add_scales), -EINVAL, "no quantization block");
     small_refuses(small_changed(llama, make_fp8), -ENOTSUP, "v_proj.weight has dtype F8_E4M3");
     small_refuses(small_changed(llama, shorten_norm), -EINVAL, "model.norm.weight has shape [63]");

@@ -254,12 +254,21 @@ static void make(const struct form *f, const struct dims *d, struct test_tensors
     add_matrix(l, dense, rng, f, "mlp.down_proj", d->hidden, d->wide);
 }
 
+/* Some writers have a bias of zeros beside each matrix, whatever the configuration says. */
+static void add_zeros(struct test_tensors *l, const struct dims *d)
+{
+    const uint64_t rows = 2 * d->head;
+    memset(test_tensor_add(l, "model.layers.0.self_attn.q_proj.bias", DTYPE_F32, 1, &rows), 0,
+           rows * sizeof(float));
+}
+
 static void config_of(const struct dims *d, const struct form *f, char *ret, size_t bytes_max)
 {
     snprintf(ret, bytes_max,
              "{\"model_type\":\"llama\",\"hidden_size\":%u,\"num_hidden_layers\":1,\"intermediate_size\":%u,"
              "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":%u,\"vocab_size\":96,"
-             "\"rms_norm_eps\":1e-6,\"tie_word_embeddings\":true,\"max_position_embeddings\":512%s%s}",
+             "\"rms_norm_eps\":1e-6,\"tie_word_embeddings\":true,\"max_position_embeddings\":512,"
+             "\"attention_bias\":false%s%s}",
              (unsigned)d->hidden, (unsigned)d->wide, (unsigned)d->head, f ? ",\"quantization_config\":" : "",
              f ? f->block : "");
 }
@@ -273,6 +282,7 @@ TEST(every_form_means_its_values_in_rows_of_any_width)
         struct small_answer expected, got;
         char config[1024];
         make(f, d, l, dense);
+        add_zeros(l, d);
         config_of(d, NULL, config, sizeof(config));
         small_ask(small_write(config, dense), &expected);
         config_of(d, f, config, sizeof(config));
