@@ -89,7 +89,8 @@ struct rope_config {
     double low_freq, high_freq;  /* llama3 */
     double beta_fast, beta_slow; /* yarn */
     double attention_factor;     /* yarn, longrope; 0: the default */
-    double mscale, mscale_all;   /* yarn; 0: not given */
+    double mscale;               /* yarn; 0: not given */
+    double mscale_all;           /* every type but the default; 0: not given */
     bool untruncated;            /* yarn: the blend may begin and end between two indices */
     double alpha;                /* dynamic: theta is times alpha^(rot / (rot - 2)); 0: unscaled */
     double growth;               /* of queries, by original_max positions; 0: none */
@@ -237,7 +238,7 @@ void config_serve(struct config *c, uint32_t context);
 /* The frequencies of a rotary position embedding. */
 void rope_init(struct rope *r, const struct rope_config *c);
 
-/* What scores are times beside 1 / sqrt(head_dim), where the family asks for it: yarn's mscale_all_dim. */
+/* What scores are times beside 1 / sqrt(head_dim), where the family asks for it: mscale_all_dim. */
 double config_score_factor(const struct config *c);
 
 /* Channels of the delta net's convolution: q, k and v of all heads. */

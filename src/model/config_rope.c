@@ -88,6 +88,8 @@ static void read_longrope(struct json_read *p, struct rope_config *rope, uint32_
 
 static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uint32_t context_max)
 {
+    if (rope->type != ROPE_DEFAULT)
+        rope->mscale_all = json_read_f64_or(p, "mscale_all_dim", 0, 1e6, 0);
     switch (rope->type) {
     case ROPE_DEFAULT:
         break;
@@ -97,6 +99,7 @@ static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uin
     case ROPE_DYNAMIC:
         /* Without alpha it changes positions beyond max_position_embeddings alone, which are not served. */
         rope->alpha = json_read_f64_or(p, "alpha", 0, 1e9, 0);
+        rope->factor = json_read_f64_or(p, "factor", 1e-6, 1e9, 1);
         break;
     case ROPE_LONG:
         read_longrope(p, rope, context_max);
@@ -122,7 +125,6 @@ static void read_rope_scaling(struct json_read *p, struct rope_config *rope, uin
         rope->untruncated = !json_read_bool_or(p, "truncate", true);
         rope->attention_factor = json_read_f64_or(p, "attention_factor", 1e-6, 1e6, 0);
         rope->mscale = json_read_f64_or(p, "mscale", 0, 1e6, 0);
-        rope->mscale_all = json_read_f64_or(p, "mscale_all_dim", 0, 1e6, 0);
         break;
     }
 }
@@ -189,6 +191,13 @@ static void read_table(struct json_read *r, struct json_read *p, const struct co
                        type);
     else
         read_rope_scaling(p, rope, c->context_max);
+    /* The family's class in transformers would turn the whole head, other servers a part of it. GGUF files
+     * mean the part. */
+    if (rope->type == ROPE_DEFAULT && rope->part != 1 && c->family->rotary_part == 0 && !c->gguf)
+        json_read_fail(r, -ENOTSUP,
+                       "partial_rotary_factor %g with rope_type 'default' is not supported for models of "
+                       "type %s",
+                       rope->part, c->family_name);
     if (c->family->query_growth)
         rope->growth = json_read_f64_or(p, "llama_4_scaling_beta", 0, 1e6, 0);
     read_sections(p, rope);

@@ -106,7 +106,7 @@ void rope_init(struct rope *r, const struct rope_config *c)
 double config_score_factor(const struct config *c)
 {
     const struct rope_config *r = &c->ropes[0];
-    double g = r->type == ROPE_YARN && r->mscale_all > 0 ? yarn_growth(r, r->mscale_all) : 1;
+    double g = r->mscale_all > 0 ? yarn_growth(r, r->mscale_all) : 1;
     return g * g;
 }
 

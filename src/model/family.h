@@ -99,11 +99,12 @@ struct family {
     enum norm_shift norm_shift;
     bool layer_norm; /* norms of the residual stream take the mean off */
     enum qk_norm qk_norm;
-    bool sinks;                          /* ROLE_SINKS takes part in the softmax of scores */
-    bool attention_gate;                 /* q_proj holds query and gate of each head in turn */
-    const struct block *mlp;             /* the dense one; NULL: block_mlp */
-    const struct expert_form *experts;   /* layers may have them instead of the dense MLP; NULL: none */
-    double rotary_part;                  /* of a head; 0: all of it */
+    bool sinks;                        /* ROLE_SINKS takes part in the softmax of scores */
+    bool attention_gate;               /* q_proj holds query and gate of each head in turn */
+    const struct block *mlp;           /* the dense one; NULL: block_mlp */
+    const struct expert_form *experts; /* layers may have them instead of the dense MLP; NULL: none */
+    double rotary_part; /* the part of a head that rotates where the file does not say; 0: all of it, and no
+                           other part with the default rotation */
     double rope_theta, rope_theta_local; /* where the file has none; 0: 10000, and the main one's */
     const struct key_word *rope_types;   /* names of its own for types of rotation; NULL: none */
     uint32_t rope_except;   /* every so many layers one does not rotate, unless no_rope_layers says which; 0:

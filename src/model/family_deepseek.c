@@ -25,11 +25,10 @@ static const struct key_word choices[] = {{"noaux_tc", TOPK_CORRECTED},
     .kinds = {{.names = {"full_attention", "attention"}, .mixer = &block_latent}}, .tensors = tensors
 
 /* `score` to `dense` where the file has none. */
-#define EXPERT_KEYS(score, choice, normal, scale, count, top, dense)                                         \
+#define EXPERT_KEYS(score, choice, scale, count, top, dense)                                                 \
     CONFIG_WORD(route_score, scores, score, "scoring_func"),                                                 \
         CONFIG_WORD(topk_method, choices, choice, "topk_method"), CONFIG_ONLY(1, "moe_layer_freq"),          \
         CONFIG_U32(shared_experts, 0, 1024, 1, "n_shared_experts"),                                          \
-        CONFIG_FLAG(normalise, normal, "norm_topk_prob"),                                                    \
         CONFIG_FLOAT(routed_scale, 1e-6, 1e6, scale, "routed_scaling_factor"),                               \
         CONFIG_U32(groups, 1, ROUTE_GROUPS_MAX, count, "n_group"),                                           \
         CONFIG_U32(groups_top, 1, ROUTE_GROUPS_MAX, top, "topk_group"),                                      \
@@ -37,19 +36,24 @@ static const struct key_word choices[] = {{"noaux_tc", TOPK_CORRECTED},
 
 static const struct config_key v3_keys[] = {
     LATENT_KEYS,
-    EXPERT_KEYS(ROUTE_SIGMOID, TOPK_CORRECTED, true, 2.5, 8, 4, 3),
+    EXPERT_KEYS(ROUTE_SIGMOID, TOPK_CORRECTED, 2.5, 8, 4, 3),
+    CONFIG_FLAG(normalise, true, "norm_topk_prob"),
     CONFIG_KEY_END,
 };
 
+/* With norm_topk_prob the first code leaves out routed_scaling_factor, vLLM applies it, and transformers
+ * does not normalise: no checkpoint says which is meant. */
 static const struct config_key v2_keys[] = {
     LATENT_KEYS,
-    EXPERT_KEYS(ROUTE_SOFTMAX, TOPK_GREEDY, false, 1, 1, 1, 0),
+    EXPERT_KEYS(ROUTE_SOFTMAX, TOPK_GREEDY, 1, 1, 1, 0),
+    CONFIG_ONLY(false, "norm_topk_prob"),
     CONFIG_KEY_END,
 };
 
 static const struct config_key glm_keys[] = {
     LATENT_KEYS,
-    EXPERT_KEYS(ROUTE_SIGMOID, TOPK_CORRECTED, true, 1.8, 1, 1, 1),
+    EXPERT_KEYS(ROUTE_SIGMOID, TOPK_CORRECTED, 1.8, 1, 1, 1),
+    CONFIG_FLAG(normalise, true, "norm_topk_prob"),
     CONFIG_KEY_END,
 };
 
@@ -83,6 +87,7 @@ const struct family families_deepseek[] = {
                  ", 'n_routed_experts': 64, 'num_experts_per_tok': 4, 'moe_intermediate_size': 1536, "
                  "'rms_norm_eps': 1e-5}",
      LATENT_LAYERS,
-     .experts = &corrected},
+     .experts = &corrected,
+     .rotary_part = 1},
     {{NULL}},
 };

@@ -60,6 +60,7 @@ const struct family families_mixtral[] = {
      .defaults = "{'max_position_embeddings': 196608, 'num_key_value_heads': 8, 'num_local_experts': 256, "
                  "'num_experts_per_tok': 8}",
      .qk_norm = QK_NORM_ALL,
+     .rotary_part = 1,
      .rope_theta = 5e6,
      .experts = &minimax_experts},
     {{NULL}},

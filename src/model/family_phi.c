@@ -16,6 +16,7 @@ const struct family families_phi[] = {
      .defaults = "{'max_position_embeddings': 4096}",
      .keys = keys,
      .rope_types = rope_types,
+     .rotary_part = 1,
      .kinds = {{.names = {"sliding_attention"}, .mixer = &block_attention, .windowed = true},
                {.names = {"full_attention"}, .mixer = &block_attention}}},
     {{NULL}},

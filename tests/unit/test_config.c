@@ -106,7 +106,12 @@ TEST(rope_reads_both_generations)
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"other\",\"factor\":4}}", -ENOTSUP, "rope_type 'other'");
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}", -EINVAL, "factor is missing");
     refuses("{" LLAMA ",\"rope_scaling\":7}", -EINVAL, "rope_scaling must be an object");
-    refuses("{" LLAMA ",\"partial_rotary_factor\":0.2}", -ENOTSUP, "leaves 3 rotating");
+    refuses("{" LLAMA ",\"partial_rotary_factor\":0.2,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
+            -ENOTSUP, "leaves 3 rotating");
+    /* Without scaling, llama's class turns whole heads. */
+    refuses("{" LLAMA ",\"partial_rotary_factor\":0.5}", -ENOTSUP,
+            "partial_rotary_factor 0.5 with rope_type 'default' is not supported for models of type llama");
+    assert_int_equal(reads("{" LLAMA ",\"partial_rotary_factor\":1}").ropes[0].rot, 16);
     refuses("{" LLAMA ",\"rope_theta\":0}", -EINVAL, "rope_theta must be a number in 1..");
 }
 

@@ -73,12 +73,17 @@ TEST(kimi_is_a_deepseek_v3)
     assert_true(c.family == family_find("deepseek_v3"));
 }
 
-static double score_factor(const char *rope)
+static double score_factor_of(const char *type, const char *rope)
 {
     char text[2048];
-    snprintf(text, sizeof(text), "{" V2 ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":40%s}}", rope);
+    snprintf(text, sizeof(text), "{" V2 ",\"rope_scaling\":{\"type\":\"%s\",\"factor\":40%s}}", type, rope);
     struct config c = reads(text);
     return config_score_factor(&c);
+}
+
+static double score_factor(const char *rope)
+{
+    return score_factor_of("yarn", rope);
 }
 
 static double magnitude(const char *rope)
@@ -101,6 +106,8 @@ TEST(yarn_has_a_factor_of_scores_and_one_of_angles)
     assert_true(fabs(magnitude("") - whole) < 1e-12);
     assert_true(fabs(magnitude(",\"mscale\":1,\"mscale_all_dim\":1") - 1) < 1e-12);
     assert_true(fabs(magnitude(",\"mscale\":1,\"mscale_all_dim\":0.5") - whole / half) < 1e-12);
+    assert_true(fabs(score_factor_of("linear", ",\"mscale_all_dim\":1") - whole * whole) < 1e-12);
+    assert_true(fabs(score_factor_of("dynamic", ",\"mscale_all_dim\":1") - whole * whole) < 1e-12);
     /* One alone says nothing. */
     assert_true(fabs(magnitude(",\"mscale\":0.5") - whole) < 1e-12);
     assert_true(fabs(magnitude(",\"mscale\":1,\"mscale_all_dim\":0.5,\"attention_factor\":3") - 3) < 1e-12);
@@ -111,6 +118,7 @@ TEST(routers_are_as_the_file_says)
     struct config c = reads("{" V2 ",\"q_lora_rank\":null}");
     assert_true(c.route_score == ROUTE_SOFTMAX && c.topk_method == TOPK_GREEDY && !c.normalise);
     assert_int_equal(c.q_rank, 0);
+    refuses("{" V2 ",\"norm_topk_prob\":true}", -ENOTSUP, "norm_topk_prob is true, which is not supported");
     assert_int_equal(reads("{" V2 "}").q_rank, 1536);
     assert_true(c.layer[0].mlp == &block_experts);
     c = reads("{" V2 ",\"topk_method\":\"group_limited_greedy\",\"scoring_func\":\"sigmoid\"}");
