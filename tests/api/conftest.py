@@ -8,7 +8,6 @@ import functools
 import gc
 import http.client
 import importlib
-import importlib.util
 import json
 import os
 import pathlib
@@ -55,12 +54,6 @@ ADMIN_KEY = "sk-root-of-the-tests"
 AS_ADMIN = {"authorization": f"Bearer {ADMIN_KEY}"}
 # For a server with a tiny model: the more memory, the more pages, whose tables a start writes.
 FEW_PAGES = "--memory-limit=1G"
-
-
-# Tests with clients of other projects run in the environment that has the package: see `./test clients`.
-PACKAGES = {"agents": "agents", "described": "schemathesis", "instructor": "instructor",
-            "langchain": "langchain_openai", "litellm": "litellm", "anthropic": "anthropic", "metaschema": "jsonschema"}
-collect_ignore = [f"test_sdk_{name}.py" for name, package in PACKAGES.items() if not importlib.util.find_spec(package)]
 
 
 class Late:

@@ -187,7 +187,7 @@ def runner(world):
 
 
 # The environments of `./test clients`.
-OF_CLIENTS = any(importlib.util.find_spec(name) for name in ("litellm", "agents"))
+OF_CLIENTS = any(importlib.util.find_spec(name) for name in ("instructor", "agents"))
 
 
 def of_packages(text):

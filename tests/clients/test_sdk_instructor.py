@@ -8,7 +8,7 @@ import openai
 import pydantic
 import pytest
 
-from conftest import ANSWER_S, SDK_KEY
+from servers import ANSWER_S, SDK_KEY
 
 ORDER = [{"role": "user", "content": "Extract JSON with item, quantity and price: 18 of pencil at 37.75 each."}]
 

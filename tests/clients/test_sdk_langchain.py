@@ -10,7 +10,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
 
-from conftest import ANSWER_S, SDK_KEY
+from servers import ANSWER_S, SDK_KEY
 from sdk import ANSWER, ASK, LOOK, MKDIR, SEEN, TIME, failing_first
 
 

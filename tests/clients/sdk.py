@@ -5,12 +5,16 @@ import contextlib
 import http.server
 import os
 import threading
+import typing
 import urllib.request
 
-from conftest import SDK_KEY, TOP
+import pydantic
+
+from servers import SDK_KEY, TOP
 
 # The clients reach no other server.
-os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", OPENAI_AGENTS_DISABLE_TRACING="1", LANGSMITH_TRACING="false")
+os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", OPENAI_AGENTS_DISABLE_TRACING="1", LANGSMITH_TRACING="false",
+                  HAYSTACK_TELEMETRY_ENABLED="False", DO_NOT_TRACK="1", HF_HUB_DISABLE_TELEMETRY="1")
 
 ALIAS = "Qwen/Qwen3-4B"
 MKDIR = "What does mkdir do?"
@@ -25,6 +29,16 @@ SEEN = "A green triangle on a gray background."
 TOOL = {"type": "function", "function": {"name": "get_time", "description": "Local time of a city.", "parameters": {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
 LONG = "word " * 40000
+EXTRACT = "Extract JSON with item, quantity and price: 18 of pencil at 37.75 each."
+FOREVER = {"ignore_eos": True}
+ENDLESS = 7000  # tokens of a stream that is left; they fit the starter model
+
+
+class Order(pydantic.BaseModel):
+    """Small models write what the schema leaves open up to its limit."""
+    item: typing.Literal["pencil", "pen"]
+    quantity: int = pydantic.Field(ge=0, le=99)
+    paid: bool
 
 
 @contextlib.contextmanager

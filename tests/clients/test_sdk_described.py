@@ -17,7 +17,7 @@ from openai.types import completion_create_params as completion
 from openai.types.chat import ChatCompletion, completion_create_params as chat
 from openai.types.responses import Response, response_create_params as response
 
-from conftest import SDK_KEY
+from servers import SDK_KEY
 from sdk import ASK
 
 LONG = os.environ.get("PLATEAU_LONG")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from conftest import ANSWER_S, SDK_KEY, anthropic
+from servers import ANSWER_S, SDK_KEY, anthropic
 from sdk import ALIAS, ANSWER, ASK, IMAGE, SEEN, TIME, TOOL, failing_first
 
 COLD = {"temperature": 0}

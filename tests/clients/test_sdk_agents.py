@@ -9,7 +9,7 @@ import sdk as _  # before agents are used: they would send traces
 import agents
 from agents import Agent, ModelSettings, RunConfig, Runner, function_tool
 
-from conftest import ANSWER_S, SDK_KEY
+from servers import ANSWER_S, SDK_KEY
 from sdk import ANSWER, IMAGE, MKDIR, SEEN, TIME
 
 agents.set_tracing_disabled(True)

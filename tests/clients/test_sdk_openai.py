@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conftest import ANSWER_S, GOLDEN, SDK_KEY, openai
+from servers import ANSWER_S, GOLDEN, SDK_KEY, openai
 from sdk import ALIAS, ANSWER, ASK, IMAGE, LONG, LOOK, MKDIR, SEEN, TIME, TOOL, failing_first
 
 GREEDY = {"model": "canary", "temperature": 0}

@@ -9,7 +9,7 @@ import typing
 import pydantic
 import pytest
 
-from conftest import ANSWER_S, SDK_KEY, openai
+from servers import ANSWER_S, SDK_KEY, openai
 from sdk import ASK, MKDIR, TIME, TOOL
 
 GREEDY = {"model": "canary", "temperature": 0}

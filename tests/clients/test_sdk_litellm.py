@@ -7,7 +7,7 @@ import litellm
 import pytest
 
 import sdk as _  # before litellm is used: it would fetch a list of prices
-from conftest import ANSWER_S, SDK_KEY
+from servers import ANSWER_S, SDK_KEY
 from sdk import ALIAS, ANSWER, ASK, LONG, LOOK, MKDIR, SEEN, TIME, TOOL, failing_first
 
 litellm.telemetry = False

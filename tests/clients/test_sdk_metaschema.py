@@ -9,7 +9,7 @@ import subprocess
 import jsonschema
 import pytest
 
-from conftest import PROGRAM
+from servers import PROGRAM
 
 SEED = int(os.environ.get("PLATEAU_SEED") or random.randrange(2**32))
 CASES = 2000 if os.environ.get("PLATEAU_LONG") else 60
