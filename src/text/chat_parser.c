@@ -204,10 +204,10 @@ static bool step_stray(struct chat_parser *p, struct slice s)
         return true;
     }
     bool objects = p->opts.syntax->arguments == CHAT_JSON_CALL;
-    size_t at = objects ? SIZE_MAX : chat_find_mark(p, s, 0, calls | ends, &found);
-    for (size_t i = 0; objects && i < s.len && at == SIZE_MAX; i++)
-        if (s.ptr[i] == '{' || s.ptr[i] == '[' || chat_is_mark(p, slice_sub(s, i, s.len), CHAT_SECTION_END)) {
-            found = s.ptr[i] == '{' || s.ptr[i] == '[' ? CHAT_CALL_BEGIN : CHAT_SECTION_END;
+    size_t from = p->scanned, at = chat_await_mark(p, objects ? ends : calls | ends, &found);
+    for (size_t i = from; objects && i < MIN_OF(s.len, at); i++)
+        if (s.ptr[i] == '{' || s.ptr[i] == '[') {
+            found = CHAT_CALL_BEGIN;
             at = i;
         }
     if (at == SIZE_MAX) {
@@ -431,6 +431,7 @@ static int advance(struct chat_parser *p)
     uint32_t idle = 0;
     size_t at = p->at;
     while (!chat_parser_error(p) && step(p)) {
+        p->scanned = p->id_scanned = 0;
         idle = p->at == at ? idle + 1 : 0;
         at = p->at;
         if (idle > IDLE_STEPS_MAX)

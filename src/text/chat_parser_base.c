@@ -89,6 +89,15 @@ size_t chat_find_mark(const struct chat_parser *p, struct slice text, size_t fro
     return SIZE_MAX;
 }
 
+size_t chat_await_mark(struct chat_parser *p, uint32_t marks, enum chat_marker *ret)
+{
+    struct slice s = chat_rest(p);
+    size_t at = chat_find_mark(p, s, p->scanned, marks, ret);
+    if (at == SIZE_MAX)
+        p->scanned = s.len - chat_mark_tail(p, s, marks);
+    return at;
+}
+
 /* Length of the longest tail of `s` that is a proper head of `marker`. */
 static size_t tail_of(struct slice s, struct slice marker)
 {
@@ -146,7 +155,8 @@ void chat_consume(struct chat_parser *p, size_t bytes)
 {
     ASSERT(bytes <= p->pending.len - p->at);
     p->at += bytes;
-    p->scanned = 0;
+    if (bytes > 0)
+        p->scanned = p->id_scanned = 0;
     if (!p->in_call)
         return;
     p->call_bytes += bytes;

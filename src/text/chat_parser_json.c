@@ -86,18 +86,22 @@ static bool is_plain(struct slice s)
     return true;
 }
 
-/* The end of the name or id, and the marker there; without NAME_END the arguments' first one ends it. */
-static size_t name_end(struct chat_parser *p, struct slice s, uint32_t marks, enum chat_marker *found)
+/* The end of the name or id, and the marker there; without NAME_END the arguments' first one ends it. The
+ * search begins at *scanned, and is noted there when it fails. */
+static size_t name_end(struct chat_parser *p, struct slice s, uint32_t marks, size_t *scanned,
+                       enum chat_marker *found)
 {
     bool json = p->opts.syntax->arguments == CHAT_JSON;
     if (p->opts.syntax->arguments == CHAT_TAGGED && !p->mark[CHAT_NAME_END].len)
         marks |= CHAT_MARK_BIT(CHAT_KEY_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_END);
-    size_t at = chat_find_mark(p, s, 0, marks, found);
-    const char *brace = json && s.len ? memchr(s.ptr, '{', s.len) : NULL;
+    size_t at = chat_find_mark(p, s, *scanned, marks, found);
+    const char *brace = json && s.len ? memchr(s.ptr + *scanned, '{', s.len - *scanned) : NULL;
     if (brace && (size_t)(brace - s.ptr) < at) {
         *found = CHAT_MARKER_COUNT;
         return (size_t)(brace - s.ptr);
     }
+    if (at == SIZE_MAX)
+        *scanned = s.len - chat_mark_tail(p, s, marks);
     return at;
 }
 
@@ -113,8 +117,10 @@ static bool step_plain_name(struct chat_parser *p, struct slice s, size_t at)
 /* Of calls in JSON an object may stand in place of the name: an older form of the same format. */
 static bool is_object(struct chat_parser *p, struct slice s)
 {
-    s = trimmed(s);
-    return p->opts.syntax->arguments == CHAT_JSON && s.len && (s.ptr[0] == '{' || s.ptr[0] == '[');
+    size_t n = 0;
+    while (n < s.len && n < CHAT_BLANKS_MAX && chat_is_blank(s.ptr[n]))
+        n++;
+    return p->opts.syntax->arguments == CHAT_JSON && n < s.len && (s.ptr[n] == '{' || s.ptr[n] == '[');
 }
 
 bool chat_step_name(struct chat_parser *p)
@@ -132,7 +138,9 @@ bool chat_step_name(struct chat_parser *p)
         chat_object_start(p, false, false);
         return true;
     }
-    size_t at = name_end(p, s, CHAT_MARK_BIT(CHAT_NAME_END) | CHAT_MARK_BIT(CHAT_ID_BEGIN), &found), end = at;
+    size_t at = name_end(p, s, CHAT_MARK_BIT(CHAT_NAME_END) | CHAT_MARK_BIT(CHAT_ID_BEGIN), &p->scanned,
+                         &found),
+           end = at;
     if (plain && (!step_plain_name(p, s, at) || p->state == CHAT_AT_TEXT))
         return p->state == CHAT_AT_TEXT;
     if (at == SIZE_MAX)
@@ -140,7 +148,7 @@ bool chat_step_name(struct chat_parser *p)
     buf_clear(&p->id);
     if (found == CHAT_ID_BEGIN) {
         struct slice id = slice_sub(s, at + p->mark[CHAT_ID_BEGIN].len, s.len);
-        size_t bytes = name_end(p, id, CHAT_MARK_BIT(CHAT_NAME_END), &found);
+        size_t bytes = name_end(p, id, CHAT_MARK_BIT(CHAT_NAME_END), &p->id_scanned, &found);
         if (bytes == SIZE_MAX)
             return false;
         set_text(p, &p->id, slice_sub(id, 0, bytes));

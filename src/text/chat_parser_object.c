@@ -59,16 +59,15 @@ static bool take_blanks(struct chat_parser *p, const char *also)
     return n < s.len;
 }
 
-/* The bytes of the JSON string at the start of `s`; 0: its end is missing. */
-static size_t string_bytes(struct slice s)
+/* The bytes of the JSON string at the start of the rest; 0: its end is missing. */
+static size_t string_bytes(struct chat_parser *p)
 {
-    for (size_t i = 1; i < s.len; i++) {
-        if (s.ptr[i] == '\\')
-            i++;
-        else if (s.ptr[i] == '"')
-            return i + 1;
-    }
-    return 0;
+    struct slice s = chat_rest(p);
+    size_t i = MAX_OF(p->scanned, (size_t)1);
+    while (i < s.len && s.ptr[i] != '"' && (s.ptr[i] != '\\' || i + 1 < s.len))
+        i += s.ptr[i] == '\\' ? 2 : 1;
+    p->scanned = i;
+    return i < s.len && s.ptr[i] == '"' ? i + 1 : 0;
 }
 
 static bool decode(struct slice quoted, struct buf *ret)
@@ -88,7 +87,7 @@ static int take_string(struct chat_parser *p, struct buf *ret)
     struct slice s = chat_rest(p);
     if (s.ptr[0] != '"')
         return -1;
-    size_t n = string_bytes(s);
+    size_t n = string_bytes(p);
     if (n == 0)
         return 0;
     if (!decode(slice_sub(s, 0, n), ret))
@@ -297,7 +296,7 @@ static bool step_skip(struct chat_parser *p)
 static bool step_text_arguments(struct chat_parser *p)
 {
     struct slice s = chat_rest(p);
-    size_t n = s.ptr[0] == '"' ? string_bytes(s) : s.len >= 4 ? 4 : 0;
+    size_t n = s.ptr[0] == '"' ? string_bytes(p) : s.len >= 4 ? 4 : 0;
     if (n == 0)
         return false;
     if (s.ptr[0] == '"' && !decode(slice_sub(s, 0, n), &p->json)) {

@@ -73,7 +73,8 @@ struct chat_parser {
     size_t call_bytes;
     struct buf pending;
     size_t at;
-    size_t scanned; /* of the rest: no marker begins before */
+    size_t scanned;    /* bytes of the rest that the waiting step has looked through; each is read once */
+    size_t id_scanned; /* bytes behind ID_BEGIN, likewise */
     struct buf name, id, key, json, shown;
     /* A tagged value. */
     bool value_streams; /* a string, streamed; of CHAT_JSON: not JSON, passed on unchanged */
@@ -114,6 +115,9 @@ bool chat_may_become(const struct chat_parser *p, struct slice text, enum chat_m
 /* The first of these markers (a bit each) in `text` from `from` on: its place, and which; SIZE_MAX: none. */
 size_t chat_find_mark(const struct chat_parser *p, struct slice text, size_t from, uint32_t marks,
                       enum chat_marker *ret);
+/* Returns where the first of these markers begins in the rest; SIZE_MAX: nowhere. Looks from p->scanned on,
+ * and moves it. */
+size_t chat_await_mark(struct chat_parser *p, uint32_t marks, enum chat_marker *ret);
 /* How many bytes at the end of `text` may be the head of one of these markers. */
 size_t chat_mark_tail(const struct chat_parser *p, struct slice text, uint32_t marks);
 /* How many of them are held back: at the end of input none, or those that can only be a marker's. */

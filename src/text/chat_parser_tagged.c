@@ -48,7 +48,7 @@ bool chat_step_key(struct chat_parser *p)
         return true;
     }
     uint32_t marks = CHAT_MARK_BIT(CHAT_KEY_END) | CHAT_MARK_BIT(CHAT_KEY_END_JSON);
-    size_t at = chat_find_mark(p, s, 0, marks, &found);
+    size_t at = chat_await_mark(p, marks, &found);
     if (at == SIZE_MAX)
         return false;
     buf_clear(&p->key);

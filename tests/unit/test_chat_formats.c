@@ -312,6 +312,51 @@ TEST(each_format_parses_alike_whole_and_in_pieces)
     }
 }
 
+static void ignore_event(void *arg, const struct chat_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+/* Markup that never ends, of a megabyte. A parser that looks through it again at each piece takes minutes. */
+TEST(each_byte_of_endless_markup_is_read_once)
+{
+    static const struct {
+        const char *format, *head;
+        char unit;
+    } texts[] = {
+        {"hermes", "<tool_call>", '"'},
+        {"hermes", "<tool_call>{\"", 'k'},
+        {"hermes", "<tool_call>{\"name\": \"", '\\'},
+        {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"", 'a'},
+        {"mistral", "[TOOL_CALLS]", 'n'},
+        {"mistral", "[TOOL_CALLS]", ' '},
+        {"mistral", "[TOOL_CALLS]f[CALL_ID]", 'i'},
+        {"qwen3_xml", "<tool_call>\n<function=", 'n'},
+        {"qwen3_xml", "<tool_call>\n", 'x'},
+        {"glm45", "<tool_call>f\n<arg_key>", 'k'},
+        {"glm45", "<tool_call>f\n<arg_key>i</arg_key>\n<arg_value>", '1'},
+    };
+    struct buf text;
+    buf_init(&text, 2 << 20, NULL);
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        struct chat_syntax s = syntax_of(texts[i].format);
+        struct chat_parser_opts opts = {
+            .syntax = &s, .parse_tools = true, .bytes_max = 2 << 20, .sink = ignore_event};
+        struct chat_parser *p;
+        buf_clear(&text);
+        buf_puts(&text, texts[i].head);
+        while (text.len < 1 << 20)
+            buf_putc(&text, texts[i].unit);
+        assert_int_equal(chat_parser_create(&opts, &p), 0);
+        for (size_t at = 0; at < text.len; at += 8)
+            assert_int_equal(chat_parser_push(p, slice_sub(buf_slice(&text), at, 8)), 0);
+        assert_int_equal(chat_parser_finish(p, CHAT_END_CUT), 0);
+        chat_parser_free(p);
+    }
+    buf_done(&text);
+}
+
 TEST(cut_anywhere_a_call_is_whole)
 {
     for (size_t i = 0; i < COUNT_OF(outputs); i++) {
