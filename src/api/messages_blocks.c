@@ -5,7 +5,8 @@
  * stays at its place, or joins the user's turn there (gen/prompt.c): moved to the front it would change the
  * prefix of every later prompt. A last message of the assistant is continued by the reply.
  *
- * Until the end content is a list of parts; a list without images then becomes their text. */
+ * Until the end content is a list of parts. Then the texts of the system and of the assistant become one;
+ * several texts of a user or of a result stay a list until the template is known (chat_history.h). */
 #include "api/field.h"
 #include "api/messages.h"
 #include "api/reasoning_seal.h"
@@ -54,12 +55,10 @@ static bool add_text(const struct messages_place *p, json_t *parts, json_t *text
     return append(p, parts, json_pack("{sssO}", "type", "text", "text", text));
 }
 
-static bool add_words(const struct messages_place *p, json_t *parts, const char *words)
+/* Joins its two neighbours. */
+static bool add_glue(const struct messages_place *p, json_t *parts, const char *words)
 {
-    json_t *text = json_string(words);
-    bool ok = text ? add_text(p, parts, text) : messages_no_memory(p);
-    json_decref(text);
-    return ok;
+    return append(p, parts, request_glue(words));
 }
 
 /* "data:image/png;base64,...": one copy of the data, and the original goes. */
@@ -135,7 +134,7 @@ static bool add_line(const struct messages_place *p, json_t *parts, const json_t
     json_t *text = json_object_get(block, name);
     if (!json_is_string(text) || json_string_length(text) == 0)
         return true;
-    return add_text(p, parts, text) && add_words(p, parts, "\n");
+    return add_text(p, parts, text) && add_glue(p, parts, "\n");
 }
 
 /* A text, or blocks; PDFs would have to be rendered. */
@@ -224,7 +223,7 @@ static bool add_result(struct messages_place *p, json_t *block)
     }
     if (!append(p, p->request->gen.messages, message))
         return false;
-    if (json_is_true(json_object_get(block, "is_error")) && !add_words(p, parts, "Error: "))
+    if (json_is_true(json_object_get(block, "is_error")) && !add_glue(p, parts, "Error: "))
         return false;
     messages_mark(p->request, block, last_index(p), SIZE_MAX);
     return !content || json_is_null(content) || add_list(p, parts, content);
@@ -243,7 +242,7 @@ static bool has_other_blocks(const json_t *content)
 /* A line between the texts of messages that become one. */
 static bool add_break(const struct messages_place *p, json_t *parts)
 {
-    return json_array_size(parts) == 0 || add_words(p, parts, "\n\n");
+    return json_array_size(parts) == 0 || add_glue(p, parts, "\n\n");
 }
 
 static bool convert_user(struct messages_place *p, size_t index, json_t *content)
@@ -464,10 +463,12 @@ static bool finish(const struct messages_place *p)
 {
     json_t *all = p->request->gen.messages, *message;
     size_t i;
-    json_array_foreach(all, i, message)
-        if (!request_join_parts(message, "content", p->memory) ||
-            !request_join_parts(message, "reasoning_content", p->memory))
+    json_array_foreach(all, i, message) {
+        bool whole = is_role(message, "assistant") || is_role(message, "system");
+        if (!request_join_parts(message, "content", whole, p->memory) ||
+            !request_join_parts(message, "reasoning_content", true, p->memory))
             return messages_no_memory(p);
+    }
     p->request->gen.continues = is_continued(json_array_get(all, json_array_size(all) - 1));
     return true;
 }

@@ -123,9 +123,11 @@ bool request_convert_messages(struct request *r, const struct request_limits *li
  * it back. False: no memory. */
 bool request_read_arguments(json_t *function, const struct request_limits *limits,
                             struct request_memory *memory);
-/* The list of parts `message[name]`, of texts only, becomes their text; a list with images stays. False: no
- * memory. */
-bool request_join_parts(json_t *message, const char *name, struct request_memory *memory);
+/* A part for request_join_parts: `text` joins its two neighbours. NULL: no memory. */
+json_t *request_glue(const char *text);
+/* In the list of parts `message[name]` glued texts become one, and with `whole` all that stand in a row. A
+ * list of one text becomes a string. False: no memory. */
+bool request_join_parts(json_t *message, const char *name, bool whole, struct request_memory *memory);
 
 /* request_tools.c: the field `tools` of chats. */
 bool request_check_tools(struct request *r, const json_t *tools, struct reject *why);

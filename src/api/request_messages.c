@@ -72,6 +72,15 @@ static bool add_media(const struct place *p, json_t *list, const json_t *part, s
     return true;
 }
 
+/* A string where one text is all; a new reference. */
+static json_t *alone_or_list(json_t *list)
+{
+    json_t *text = json_object_get(json_array_get(list, 0), "text");
+    if (json_array_size(list) == 0)
+        return json_string("");
+    return json_incref(json_array_size(list) == 1 && text ? text : list);
+}
+
 /* A list of parts with text and one placeholder for each image; a string where one text is all. */
 static bool sort_parts(const struct place *p, json_t *message, const json_t *parts)
 {
@@ -91,13 +100,9 @@ static bool sort_parts(const struct place *p, json_t *message, const json_t *par
         json_decref(list);
         return false;
     }
-    json_t *text = json_object_get(json_array_get(list, 0), "text");
-    if (json_array_size(list) == 0 || (json_array_size(list) == 1 && text)) {
-        json_t *alone = text ? json_incref(text) : json_string("");
-        json_decref(list);
-        list = alone;
-    }
-    return json_object_set_new(message, "content", list) == 0 || no_memory(p);
+    json_t *content = alone_or_list(list);
+    json_decref(list);
+    return json_object_set_new(message, "content", content) == 0 || no_memory(p);
 }
 
 static bool normalise_content(const struct place *p, json_t *message, bool may_be_absent)
@@ -354,32 +359,62 @@ bool request_convert_messages(struct request *r, const struct request_limits *li
 
 /* ---- lists of parts that other dialects make ---- */
 
-static bool is_text_only(const json_t *parts)
+json_t *request_glue(const char *text)
 {
-    size_t i;
-    const json_t *part;
-    json_array_foreach(parts, i, part)
-        if (!text_of_part(json_array_get(parts, i)))
-            return false;
+    return json_pack("{sssssb}", "type", "text", "text", text, "glue", 1);
+}
+
+/* A list of parts, and the text that will be its next part. */
+struct joined {
+    json_t *list;
+    struct buf text;
+    bool begun, glued; /* a text was begun; the next one continues it */
+};
+
+/* The text that was begun becomes a part. */
+static bool end_text(struct joined *j)
+{
+    json_t *text =
+        j->begun && !j->text.error ? json_stringn(j->text.ptr ? j->text.ptr : "", j->text.len) : NULL;
+    bool ok =
+        !j->begun ||
+        (text && json_array_append_new(j->list, json_pack("{sssO}", "type", "text", "text", text)) == 0);
+    json_decref(text);
+    buf_clear(&j->text);
+    j->begun = j->glued = false;
+    return ok;
+}
+
+static bool add_joined(struct joined *j, json_t *part, bool whole)
+{
+    const json_t *text = text_of_part(part);
+    if (!text)
+        return end_text(j) && json_array_append(j->list, part) == 0;
+    bool glue = json_is_true(json_object_get(part, "glue"));
+    if (!whole && !glue && !j->glued && !end_text(j))
+        return false;
+    buf_put(&j->text, json_string_value(text), json_string_length(text));
+    j->begun = true;
+    j->glued = glue;
     return true;
 }
 
-bool request_join_parts(json_t *message, const char *name, struct request_memory *memory)
+bool request_join_parts(json_t *message, const char *name, bool whole, struct request_memory *memory)
 {
     struct charge charge = request_memory_charge(memory);
-    const json_t *parts = json_object_get(message, name), *part;
-    struct buf text;
+    json_t *parts = json_object_get(message, name), *part;
+    struct joined j = {.list = json_array()};
     size_t i;
-    if (!json_is_array(parts) || !is_text_only(parts))
+    bool ok = j.list != NULL;
+    if (!json_is_array(parts)) {
+        json_decref(j.list);
         return true;
-    if (json_array_size(parts) == 1)
-        return json_object_set(message, name, json_object_get(json_array_get(parts, 0), "text")) == 0;
-    buf_init(&text, SIZE_MAX / 4, &charge);
-    json_array_foreach(parts, i, part) {
-        const json_t *own = json_object_get(part, "text");
-        buf_put(&text, json_string_value(own), json_string_length(own));
     }
-    json_t *joined = text.error ? NULL : json_stringn(text.ptr ? text.ptr : "", text.len);
-    buf_done(&text);
-    return json_object_set_new(message, name, joined) == 0;
+    buf_init(&j.text, SIZE_MAX / 4, &charge);
+    json_array_foreach(parts, i, part)
+        ok = ok && add_joined(&j, part, whole);
+    ok = ok && end_text(&j) && json_object_set_new(message, name, alone_or_list(j.list)) == 0;
+    buf_done(&j.text);
+    json_decref(j.list);
+    return ok;
 }

@@ -52,7 +52,8 @@ static json_t *list_of(const struct responses_place *p, json_t *message, const c
 /* A line between the texts of messages that become one. */
 static bool add_break(const struct responses_place *p, json_t *parts)
 {
-    return json_array_size(parts) == 0 || responses_add_words(p, parts, SLICE("\n\n"));
+    return json_array_size(parts) == 0 || json_array_append_new(parts, request_glue("\n\n")) == 0 ||
+           responses_no_memory(p);
 }
 
 /* ---- messages ---- */
@@ -264,8 +265,8 @@ static bool join_all(const struct responses_place *p)
     json_t *message;
     size_t i;
     json_array_foreach(p->request->gen.messages, i, message)
-        if (!request_join_parts(message, "content", p->memory) ||
-            !request_join_parts(message, "reasoning_content", p->memory))
+        if (!request_join_parts(message, "content", is_role(message, "assistant"), p->memory) ||
+            !request_join_parts(message, "reasoning_content", true, p->memory))
             return responses_no_memory(p);
     return json_array_size(p->request->gen.messages) > 0 ||
            reject_value(p->why, "input", "input has no message.");

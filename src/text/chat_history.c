@@ -208,13 +208,28 @@ static json_t *parts_of(json_t *content)
                                    : json_array();
 }
 
+/* An empty line between the last part of one list and the first of the other, which become one where both
+ * are texts. */
+static bool join_ends(json_t *all, json_t *more)
+{
+    size_t last = json_array_size(all) - 1;
+    const char *end = json_string_value(json_object_get(json_array_get(all, last), "text"));
+    const char *start = json_string_value(json_object_get(json_array_get(more, 0), "text"));
+    if (!end || !start)
+        return json_array_append_new(all, text_part("\n\n")) == 0;
+    json_t *text = json_sprintf("%s\n\n%s", end, start);
+    bool ok =
+        text && json_array_set_new(all, last, json_pack("{s:s, s:O}", "type", "text", "text", text)) == 0;
+    json_decref(text);
+    return ok && json_array_remove(more, 0) == 0;
+}
+
 json_t *chat_history_joined(json_t *a, json_t *b)
 {
     if (json_is_string(a) && json_is_string(b))
         return json_sprintf("%s\n\n%s", json_string_value(a), json_string_value(b));
     json_t *all = parts_of(a), *more = parts_of(b);
-    bool ok = all && more && json_array_append_new(all, text_part("\n\n")) == 0 &&
-              json_array_extend(all, more) == 0;
+    bool ok = all && more && join_ends(all, more) && json_array_extend(all, more) == 0;
     json_decref(more);
     if (!ok)
         json_decref(all);

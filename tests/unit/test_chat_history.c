@@ -336,6 +336,13 @@ TEST(later_messages_of_the_system_join_the_users_turn)
                   "[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}, " TEXT_PART(
                       "\\n\\n") ", " TEXT_PART("b") "]}]",
                   0, 0);
+    /* A list's texts stay apart, but for those that meet. */
+    expect_joined(
+        "[{\"role\": \"user\", \"content\": [" TEXT_PART("a") ", " TEXT_PART("b") "]}, " SAYS(
+            "system", "c") ", {\"role\": \"user\", \"content\": [" TEXT_PART("d") ", " TEXT_PART("e") "]}]",
+        "[{\"role\": \"user\", \"content\": [" TEXT_PART("a") ", " TEXT_PART(
+            "b\\n\\nc\\n\\nd") ", " TEXT_PART("e") "]}]",
+        0, 0);
 }
 
 TEST_MAIN()

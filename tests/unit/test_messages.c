@@ -64,7 +64,22 @@ TEST(turns_of_one_role_become_one)
     expect(
         "\"messages\":[" SAYS("user", "a") "," SAYS("system", "b") ",{\"role\":\"user\",\"content\":[" TEXT(
             "c") "," TEXT("d") "]}," SAYS("assistant", "e") "," SAYS("assistant", "f") "]",
-        "[" SAYS("user", "a") "," SAYS("system", "b") "," SAYS("user", "cd") "," SAYS("assistant", "ef") "]");
+        "[" SAYS("user", "a") "," SAYS("system", "b") ",{\"role\":\"user\",\"content\":[" TEXT("c") "," TEXT(
+            "d") "]}," SAYS("assistant", "ef") "]");
+}
+
+/* A template that reads strings gets a line feed between them. */
+TEST(texts_of_users_and_results_stay_apart)
+{
+    expect(
+        "\"messages\":[" SAYS("user", "a") ",{\"role\":\"user\",\"content\":[" TEXT("b") "," TEXT("c") "]}]",
+        "[{\"role\":\"user\",\"content\":[" TEXT("a\\n\\nb") "," TEXT("c") "]}]");
+    expect("\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"document\",\"title\":\"t\","
+           "\"source\":{\"type\":\"text\",\"data\":\"d\"}}," TEXT("q") "]}]",
+           "[{\"role\":\"user\",\"content\":[" TEXT("t\\nd") "," TEXT("q") "]}]");
+    expect("\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"1\","
+           "\"is_error\":true,\"content\":[" TEXT("r") "," TEXT("s") "]}]}]",
+           "[{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":[" TEXT("Error: r") "," TEXT("s") "]}]");
 }
 
 TEST(system_comes_first_and_without_the_billing_header)

@@ -52,6 +52,32 @@ TEST(instructions_and_leading_messages_of_the_developer_become_one)
            "[" SAYS("system", "i\\n\\nd") "," SAYS("user", "a") "," SAYS("system", "e") "]");
 }
 
+/* A template that reads strings gets a line feed between them. */
+TEST(texts_of_one_message_stay_apart)
+{
+#define PART(type, words) "{\"type\":\"" type "\",\"text\":\"" words "\"}"
+    expect(
+        "\"instructions\":\"i\",\"input\":[{\"role\":\"developer\",\"content\":[" PART("input_text", "d") "," PART(
+            "input_text",
+            "e") "]},{\"role\":\"user\",\"content\":[" PART("input_text",
+                                                            "a") "," PART("input_text",
+                                                                          "b") "]},{\"role\":"
+                                                                               "\"assistant\",\"content\":"
+                                                                               "[" PART(
+                                                                                   "output_text",
+                                                                                   "c") "," PART("out"
+                                                                                                 "put"
+                                                                                                 "_te"
+                                                                                                 "xt",
+                                                                                                 "d") "]}]",
+        "[{\"role\":\"system\",\"content\":[" PART("text", "i\\n\\nd") "," PART(
+            "text", "e") "]},{\"role\":\"user\",\"content\":[" PART("text",
+                                                                    "a") "," PART("text",
+                                                                                  "b") "]}," SAYS("assistant",
+                                                                                                  "cd") "]");
+#undef PART
+}
+
 TEST(items_of_the_assistant_become_one_turn)
 {
     expect("\"input\":[" SAYS(
