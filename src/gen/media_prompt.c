@@ -51,13 +51,13 @@ const char *media_prompt_forged(const struct media_marks *m, const json_t *v)
 
 /* ---- text ---- */
 
-static bool refuse_count(uint32_t parts, uint32_t found, struct reject *why)
+static bool refuse_count(const struct media_places *places, uint32_t found, struct reject *why)
 {
     return reject_set(
-        why, REJECT_MEDIA_MISMATCH, "messages",
+        why, REJECT_MEDIA_MISMATCH, places->field,
         "The messages have %u images and videos, and the model's chat template placed %u of them: it drops "
         "those in roles or turns where it expects none. Put them into user messages.",
-        parts, found);
+        places->count, found);
 }
 
 /* The next placeholder at or after `from`; of length 0 at the end. */
@@ -121,7 +121,7 @@ bool media_prompt_text(const struct media_marks *m, const struct media_places *p
             break;
         bool video = mark.ptr == m->video.ptr;
         if (part >= places->count || (places->parts[part].kind == MEDIA_VIDEO) != video)
-            return refuse_count(places->count, part, why);
+            return refuse_count(places, part, why);
         struct edit e = edit_of(m, text, at, video);
         size_t before = e.from > read ? e.from - read : 0;
         buf_put_slice(ret, slice_sub(text, read, before));
@@ -134,7 +134,7 @@ bool media_prompt_text(const struct media_marks *m, const struct media_places *p
     }
     buf_put_slice(ret, slice_sub(text, read, text.len));
     move_cuts(cuts, cut, text.len, ret->len, text.len);
-    return part == places->count || refuse_count(places->count, part, why);
+    return part == places->count || refuse_count(places, part, why);
 }
 
 /* ---- tokens ---- */
@@ -176,13 +176,13 @@ bool media_prompt_count(const struct media_marks *m, const struct media_places *
             continue;
         const struct image *p = look(&w, &video);
         if (!p || video != video_id)
-            return refuse_count(places->count, w.part, why);
+            return refuse_count(places, w.part, why);
         total += tokens_of(m, p) - 1;
         w.image++;
         found++;
     }
     if (look(&w, &video))
-        return refuse_count(places->count, w.part, why);
+        return refuse_count(places, w.part, why);
     *ret = total;
     *images = found;
     return true;

@@ -148,14 +148,14 @@ static bool has_images(const struct gen *g)
 /* The results of all parts in order; those of the task in the request's memory. False: that was refused. */
 static bool take_places(struct gen *g, struct media_places *ret)
 {
-    *ret = (struct media_places){g->results, g->result_count};
+    *ret = (struct media_places){g->results, g->result_count, gen_messages_name(g->request)};
     if (!g->task)
         return true;
     uint32_t count = media_task_parts(g->task);
     struct media_result *parts = request_memory_alloc(&g->memory, count * sizeof(*parts));
     for (uint32_t i = 0; parts && i < count; i++)
         parts[i] = media_task_result(g->task, i);
-    *ret = (struct media_places){parts, count};
+    *ret = (struct media_places){parts, count, ret->field};
     return parts || gen_refuse_memory(g);
 }
 

@@ -187,7 +187,7 @@ static void add(struct scene *s, enum media_kind kind, uint32_t count, uint32_t 
 
 static struct media_places places_of(const struct scene *s)
 {
-    return (struct media_places){s->parts, s->part_count};
+    return (struct media_places){s->parts, s->part_count, "input"};
 }
 
 static void text_becomes(const struct scene *s, const char *text, const char *expected)
@@ -204,6 +204,7 @@ static void text_becomes(const struct scene *s, const char *text, const char *ex
         assert_false(ok);
         assert_int_equal(reject_status(&why), 400);
         assert_string_equal(reject_code(&why), "media_mismatch");
+        assert_string_equal(why.param, "input");
     }
     buf_done(&ret);
 }
