@@ -97,7 +97,7 @@ static const char *headers_for(const struct http_request *r, char asked[ASKED_BY
 
 bool cors_preflight(const char *const *origins, struct http_request *r, const char *methods)
 {
-    struct slice method;
+    struct slice method, network;
     char asked[ASKED_BYTES_MAX + 1];
     if (!origins || !*origins || !*methods || !slice_eq(http_request_method(r), SLICE("OPTIONS")) ||
         !http_request_header(r, "access-control-request-method", &method) || !allow(origins, r))
@@ -106,6 +106,10 @@ bool cors_preflight(const char *const *origins, struct http_request *r, const ch
     set(r, "access-control-allow-methods", methods);
     set(r, "access-control-allow-headers", headers_for(r, asked));
     set(r, "access-control-max-age", "600");
+    /* Chromium asks before a public page may reach a server of a private network or of this machine. */
+    if (http_request_header(r, "access-control-request-private-network", &network) &&
+        slice_eq(network, SLICE("true")))
+        set(r, "access-control-allow-private-network", "true");
     http_respond(r, 204, NULL, (struct slice){0});
     return true;
 }

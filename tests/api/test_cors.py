@@ -48,6 +48,15 @@ def test_a_preflight_names_methods_and_headers(shared, path, methods):
         assert "access-control-allow-credentials" not in reply.headers and len(reply.headers["x-request-id"]) == 32
 
 
+def test_a_public_page_may_reach_a_private_network_if_its_origin_is_allowed(shared):
+    def network(origin, value):
+        reply = ask(shared, "OPTIONS", "/v1/messages", origin, access_control_request_method="POST", access_control_request_private_network=value)
+        return reply.headers.get("access-control-allow-private-network")
+
+    assert network(APP, "true") == "true"
+    assert network(APP, "false") is None and network("http://evil.example", "true") is None
+
+
 @pytest.mark.parametrize("asked", ["x-" + "a" * 600, "x-a;b", "x-é".encode(), ""])
 def test_a_strange_list_of_headers_gets_a_fixed_one(shared, asked):
     reply = preflight(shared, "/v1/messages", asked=asked)
