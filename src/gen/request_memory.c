@@ -7,8 +7,8 @@
  * use.
  *
  * jansson's lexer writes past its end when a block is refused in the middle of a token. So none is refused.
- * The parser reserves the maximum that a text can need before the first block. Each block comes out of that,
- * and the rest is returned. */
+ * The parser reserves the maximum that a text can need before the first block, in the account and from the
+ * system. Each block comes out of that, and the rest is returned. */
 #include "gen/request_memory.h"
 
 #include "base/check.h"
@@ -40,18 +40,22 @@ static bool reserve(struct request_memory *m, size_t bytes)
     return true;
 }
 
+static int refuse(struct request_memory *m, size_t bytes, bool too_large)
+{
+    m->refused = true;
+    m->too_large = too_large;
+    m->wanted = bytes;
+    return -ENOMEM;
+}
+
 static int take(void *owner, size_t bytes)
 {
     struct request_memory *m = owner;
     bool allowed = bytes <= m->bytes_max && m->used <= m->bytes_max - bytes;
-    if (allowed && reserve(m, m->used + bytes)) {
-        m->used += bytes;
-        return 0;
-    }
-    m->refused = true;
-    m->too_large = !allowed;
-    m->wanted = bytes;
-    return -ENOMEM;
+    if (!allowed || !reserve(m, m->used + bytes))
+        return refuse(m, bytes, !allowed);
+    m->used += bytes;
+    return 0;
 }
 
 static void give(void *owner, size_t bytes)
@@ -207,10 +211,26 @@ static size_t feed(void *into, size_t len, void *arg)
     return s->m->unwanted ? (size_t)-1 : json_source_read(&s->json, into, len);
 }
 
+/* Reserves the bytes of a parse. The system is asked for one block of that size, whose addresses the heap
+ * keeps for the value's blocks: under a limit of the process it refuses the request, not a block of it. */
+static int take_parse(struct request_memory *m, size_t bytes)
+{
+    int r = take(m, bytes);
+    if (r < 0)
+        return r;
+    void *volatile probe = malloc(bytes);
+    bool there = probe != NULL;
+    free(probe);
+    if (there)
+        return 0;
+    give(m, bytes);
+    return refuse(m, bytes, false);
+}
+
 json_t *request_memory_parse(struct request_memory *m, const char *text, size_t len, json_error_t *e)
 {
     size_t bytes = json_parse_bytes((struct slice){text, len}, sizeof(struct block));
-    if (take(m, bytes) < 0) {
+    if (take_parse(m, bytes) < 0) {
         *e = (json_error_t){.text = "no memory is left for it"};
         return NULL;
     }

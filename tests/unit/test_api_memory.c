@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 static uint64_t reserved(struct account *a)
 {
@@ -152,6 +153,30 @@ TEST(json_is_refused_before_it_is_parsed_never_within)
         request_memory_done(&m);
     }
 }
+
+#ifndef PLATEAU_DEBUG /* sanitizers need their address space */
+TEST(json_is_refused_before_it_is_parsed_under_a_limit_of_the_process)
+{
+    size_t len = (size_t)4 << 20;
+    char *text = malloc(len);
+    assert_non_null(text);
+    memset(text, 'y', len);
+    text[0] = text[len - 1] = '"';
+    struct rlimit usual, low;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &usual), 0);
+    low = (struct rlimit){1 << 20, usual.rlim_max};
+    struct request_memory m;
+    json_error_t e;
+    request_memory_init(&m, NULL, SIZE_MAX);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &low), 0);
+    json_t *v = request_memory_parse(&m, text, len, &e);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &usual), 0);
+    assert_null(v);
+    assert_true(m.refused && !m.too_large);
+    request_memory_done(&m);
+    free(text);
+}
+#endif
 
 TEST(what_is_foreseen_grows_by_the_values_of_the_text)
 {
