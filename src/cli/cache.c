@@ -105,15 +105,15 @@ static void print_time(int64_t s)
 
 static void print_sum(const struct report *r)
 {
-    printf("%s: %llu entries, %s on disk, %llu unfinished, %llu not ours\n", r->dir,
-           (ull)r->sum.count[STORE_FOUND_ENTRY], bytes_text(r->sum.bytes).text,
-           (ull)r->sum.count[STORE_FOUND_UNFINISHED], (ull)r->sum.count[STORE_FOUND_FOREIGN]);
+    plain_printf(stdout, "%s: %llu entries, %s on disk, %llu unfinished, %llu not ours\n", r->dir,
+                 (ull)r->sum.count[STORE_FOUND_ENTRY], bytes_text(r->sum.bytes).text,
+                 (ull)r->sum.count[STORE_FOUND_UNFINISHED], (ull)r->sum.count[STORE_FOUND_FOREIGN]);
 }
 
 static void print_damaged(const struct report *r)
 {
     for (uint32_t i = 0; i < r->damaged_count; i++)
-        printf("%s: %s\n", r->damaged[i].path, why(r->damaged[i].error));
+        plain_printf(stdout, "%s: %s\n", r->damaged[i].path, why(r->damaged[i].error));
     printf("%llu inconsistent\n", (ull)r->sum.count[STORE_FOUND_DAMAGED]);
 }
 
@@ -130,7 +130,7 @@ static void print_list(const struct report *r)
         printf("%.12s  %8llu  %9llu  %10s", hex, (ull)g->pages, (ull)g->snapshots, bytes_text(g->bytes).text);
         print_time(g->oldest_s);
         print_time(g->newest_s);
-        printf("  %s\n", g->identity.layout);
+        plain_printf(stdout, "  %s\n", g->identity.layout);
     }
     if (r->others > 0)
         printf("%llu entries of other models\n", (ull)r->others);

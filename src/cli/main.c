@@ -52,8 +52,8 @@ static int run_command(int argc, char **argv)
             return commands[i].run(argc, argv);
         nearest_try(&n, commands[i].name);
     }
-    fprintf(stderr, "plateau: there is no command %s%s; plateau --help lists them\n", argv[0],
-            nearest_question(&n, "").text);
+    plain_printf(stderr, "plateau: there is no command %s%s; plateau --help lists them\n", argv[0],
+                 nearest_question(&n, "").text);
     return 2;
 }
 

@@ -131,8 +131,9 @@ static int run(struct settings *o, struct err *e)
     if (r == 0 && o->json)
         fwrite(l.json.ptr, 1, l.json.len, stdout);
     else if (r == 0 && l.count == 0)
-        fprintf(stderr, "plateau: there are no models in %s\n",
-                dir ? dir : "the hub's cache, nor of LM Studio or Ollama; plateau models DIR lists a folder");
+        plain_printf(stderr, "plateau: there are no models in %s\n",
+                     dir ? dir
+                         : "the hub's cache, nor of LM Studio or Ollama; plateau models DIR lists a folder");
     buf_done(&l.json);
     return cli_status(r, e);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,19 @@ void plain_write(FILE *f, const char *text)
             fputc(s.ptr[i], f);
         i += n ? n : 1;
     }
+}
+
+void plain_printf(FILE *f, const char *format, ...)
+{
+    char *text;
+    va_list list;
+    va_start(list, format);
+    int n = vasprintf(&text, format, list);
+    va_end(list);
+    if (n < 0)
+        return;
+    plain_write(f, text);
+    free(text);
 }
 
 void plain_error(const char *text)

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "text/chat_format.h"
 #include "text/chat_probe.h"
 #include "text/chat_template.h"
@@ -130,7 +131,7 @@ static void print(const struct parsed *r)
     buf_puts(&out, ", \"tool_calls\": [");
     buf_put_slice(&out, buf_slice(&r->calls));
     buf_puts(&out, "]}\n");
-    fwrite(out.ptr, 1, out.len, stdout);
+    terminal_write(stdout, buf_slice(&out));
     buf_done(&out);
 }
 
@@ -207,7 +208,7 @@ static void describe(const struct chat_syntax *syntax)
     buf_putc(&out, '{');
     chat_syntax_describe(syntax, &out);
     buf_puts(&out, "}\n");
-    fwrite(out.ptr, 1, out.len, stdout);
+    terminal_write(stdout, buf_slice(&out));
     buf_done(&out);
 }
 

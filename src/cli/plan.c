@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "cli/cli.h"
 #include "cli/interrupt.h"
+#include "cli/output.h"
 #include "cli/pull_plan.h"
 #include "host/device_choice.h"
 #include "host/model_hint.h"
@@ -20,8 +21,8 @@
 static void print_line(const char *name, uint32_t indent, const char *class, uint64_t floor, uint64_t limit,
                        const char *note)
 {
-    printf("%*s%-*s %-6s %12s %12s   %s\n", (int)indent, "", (int)(24 - indent), name, class,
-           bytes_text(floor).text, bytes_text(limit).text, note);
+    plain_printf(stdout, "%*s%-*s %-6s %12s %12s   %s\n", (int)indent, "", (int)(24 - indent), name, class,
+                 bytes_text(floor).text, bytes_text(limit).text, note);
 }
 
 static void print_drafting(const struct planning *p)
@@ -113,11 +114,12 @@ static void print_others(const struct device_choice *c)
 static void print_table(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
-    printf("%s: %s, %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
-           "queue\n",
-           plan->model.name, p->model.shape.family, p->model.shape.form,
-           (double)p->model.shape.parameters / 1e6, p->model.shape.layers, plan->max_model_len,
-           plan->model.context_max, plan->seqs, plan->queue);
+    plain_printf(
+        stdout,
+        "%s: %s, %s, %.3g million parameters, %u layers, context %u of %u tokens, %u sequences, %u in the "
+        "queue\n",
+        plan->model.name, p->model.shape.family, p->model.shape.form, (double)p->model.shape.parameters / 1e6,
+        p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
     printf("ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
     print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
@@ -358,7 +360,8 @@ static int plan_headers(void *arg, const struct hub_name *name, const char *path
     hub_name_text(name, text);
     a->headers = true;
     if (!a->o->json)
-        printf("%s is at the hub, %s to fetch: plateau pull %s\n\n", text, bytes_text(bytes).text, text);
+        plain_printf(stdout, "%s is at the hub, %s to fetch: plateau pull %s\n\n", text,
+                     bytes_text(bytes).text, text);
     int r = plan_directory(a->o, path, id, a->sum, a->json, e);
     if (r < 0) {
         pull_plain_reason(e->text, path, why, sizeof(why));

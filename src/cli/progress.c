@@ -27,8 +27,11 @@ static void draw(const struct progress *p, uint64_t done, uint64_t total, double
     char rest[48] = "";
     if (done > 0 && done < total)
         snprintf(rest, sizeof(rest), ", %.0f s left", (double)(total - done) * seconds / (double)done);
-    fprintf(stderr, "\r\033[K%s %.24s: %u %%, %s of %s%s\r", p->doing, p->what,
-            (unsigned)(done * 100.0 / (double)total), bytes_text(done).text, bytes_text(total).text, rest);
+    fputs("\r\033[K", stderr);
+    plain_printf(stderr, "%s %.24s: %u %%, %s of %s%s", p->doing, p->what,
+                 (unsigned)(done * 100.0 / (double)total), bytes_text(done).text, bytes_text(total).text,
+                 rest);
+    fputc('\r', stderr);
     fflush(stderr);
 }
 

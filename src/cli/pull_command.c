@@ -143,8 +143,10 @@ static void say_done(const struct screen *s, const struct hub_pulled *p)
         buf_done(&b);
         return;
     }
-    printf("%s is in the hub's cache: %u file%s, %s, of which %s were fetched now. plateau chat %s\n", model,
-           p->files, p->files == 1 ? "" : "s", bytes_text(p->bytes).text, bytes_text(p->fetched).text, model);
+    plain_printf(stdout,
+                 "%s is in the hub's cache: %u file%s, %s, of which %s were fetched now. plateau chat %s\n",
+                 model, p->files, p->files == 1 ? "" : "s", bytes_text(p->bytes).text,
+                 bytes_text(p->fetched).text, model);
 }
 
 static void say_failed(const struct screen *s, int r, struct err *e)
@@ -198,8 +200,8 @@ static int pull(struct settings *o, struct err *e)
     r = hub_pull(&opts, &pulled, e);
     erase(&s);
     if (pulled.odd > 0)
-        fprintf(stderr, "plateau: %u files of %s were left out: their names leave the directory\n",
-                pulled.odd, s.model);
+        plain_printf(stderr, "plateau: %u files of %s were left out: their names leave the directory\n",
+                     pulled.odd, s.model);
     if (r == 0)
         say_done(&s, &pulled);
     else

@@ -50,9 +50,9 @@ int pull_plan_show(const struct settings *o, const char *model, const char *path
     if (o->json)
         write_event(model, bytes, &m);
     FILE *f = o->json ? stderr : stdout;
-    fprintf(f, "%s: family %s, %s, context %u, %s to fetch; serving takes at least %s of %s: ", model,
-            m.shape.family, m.shape.form, m.shape.context_max, bytes_text(bytes).text,
-            bytes_text(m.floor_bytes).text, bytes_text(m.ceiling_bytes).text);
+    plain_printf(f, "%s: family %s, %s, context %u, %s to fetch; serving takes at least %s of %s: ", model,
+                 m.shape.family, m.shape.form, m.shape.context_max, bytes_text(bytes).text,
+                 bytes_text(m.floor_bytes).text, bytes_text(m.ceiling_bytes).text);
     if (m.state == LISTING_FITS && m.max_model_len < m.shape.context_max)
         fprintf(f, "it fits with a context of %u\n", m.max_model_len);
     else
@@ -108,12 +108,13 @@ void pull_plan_show_several(const struct settings *o, const char *command, const
         write_several(name, g, bytes, first);
         return;
     }
-    fprintf(stderr, "%s has %u GGUF models; %s of memory are there for one:\n", name->id, g->count,
-            bytes_text(bytes).text);
+    plain_printf(stderr, "%s has %u GGUF models; %s of memory are there for one:\n", name->id, g->count,
+                 bytes_text(bytes).text);
     for (uint32_t i = 0; i < g->count; i++)
-        fprintf(stderr, "  %-24s %10s  %s%s\n", g->list[i].quant, bytes_text(g->list[i].bytes).text,
-                g->list[i].bytes <= bytes ? "fits" : "does not fit", i == first ? "  <- if in doubt" : "");
+        plain_printf(stderr, "  %-24s %10s  %s%s\n", g->list[i].quant, bytes_text(g->list[i].bytes).text,
+                     g->list[i].bytes <= bytes ? "fits" : "does not fit",
+                     i == first ? "  <- if in doubt" : "");
     memcpy(one.quant, g->list[first].quant, sizeof(one.quant));
     hub_name_text(&one, text);
-    fprintf(stderr, "plateau %s %s\n", command, text);
+    plain_printf(stderr, "plateau %s %s\n", command, text);
 }

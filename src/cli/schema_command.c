@@ -70,8 +70,8 @@ static int compile(struct judge *j, struct err *e)
     if (r == 0)
         r = grammar_finish(b, start, &j->grammar, e);
     if (r == 0 && ignored.len)
-        fprintf(stderr, "plateau: no draft defines these keywords, so they assert nothing: %.*s\n",
-                SLICE_ARGS(buf_slice(&ignored)));
+        plain_printf(stderr, "plateau: no draft defines these keywords, so they assert nothing: %.*s\n",
+                     SLICE_ARGS(buf_slice(&ignored)));
     buf_done(&ignored);
     grammar_builder_free(b);
     return r < 0 ? r : open_matcher(j, e);
@@ -157,7 +157,7 @@ static int judge_file(const char *path)
         j.schema = schema;
         r = compile(&j, &e);
         if (r < 0)
-            fprintf(stderr, "plateau: unsupported: %s\n", e.text);
+            plain_printf(stderr, "plateau: unsupported: %s\n", e.text);
         judge_lines(&j, r < 0 ? e.text : NULL);
     } else {
         plain_error(e.text);

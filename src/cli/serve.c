@@ -192,8 +192,8 @@ static void tell_first_steps(const struct server *s)
     struct page_address page = page_address_of(s->live.started.http.host, http_server_port(s->http), key);
     printf("  the page    %s%s\n", page.text, key ? "" : "  (plateau open adds its key)");
     if (m)
-        printf("  a question  %s chat %s, then for example: %s\n", program, m->id,
-               first_question_of(is_canary(m) ? MODEL_NAME_BUNDLED : m->id).question);
+        plain_printf(stdout, "  a question  %s chat %s, then for example: %s\n", program, m->id,
+                     first_question_of(is_canary(m) ? MODEL_NAME_BUNDLED : m->id).question);
     printf("  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or FILE.gguf\n",
            program, program);
     explicit_bzero(&page, sizeof(page));
@@ -205,7 +205,7 @@ static void tell_where(const struct server *s)
     printf("Plateau listens on http://%s%s%s:%u ", v6 ? "[" : "", s->live.started.http.host, v6 ? "]" : "",
            http_server_port(s->http));
     if (s->models.count == 1)
-        printf("(model %s)\n", s->models.list[0].id);
+        plain_printf(stdout, "(model %s)\n", s->models.list[0].id);
     else
         printf("(%u models)\n", s->models.count);
     tell_first_steps(s);

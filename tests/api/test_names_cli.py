@@ -112,3 +112,7 @@ def test_texts_of_others_move_no_cursor(caches, tmp_path):
         got = run(caches, *arguments)
         said = got.stdout + got.stderr
         assert "\\x1b" in said and not any(c in said for c in "\x1b\x07\x9b"), said
+    table = tmp_path / "c\x1b]0;x\x07"
+    table.symlink_to(TOP / "models/canary")
+    got = run(caches, "plan", table)
+    assert got.returncode == 0 and got.stdout.startswith("c\\x1b]0;x\\x07: ") and "\x1b" not in got.stdout

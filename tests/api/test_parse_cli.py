@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import pty
 import subprocess
 
 import pytest
@@ -75,6 +76,19 @@ def test_bytes_that_are_no_text_are_replaced():
     done = subprocess.run([PROGRAM, "parse", "--tool-format", "hermes", "--chunk", "1"], input=b"a\xff\xe2\x82",
                           capture_output=True, timeout=60)
     assert json.loads(done.stdout)["content"] == "a\ufffd\ufffd"
+
+
+def test_control_characters_are_not_sent_to_a_terminal():
+    """JSON escapes those of ASCII; the others are replaced there, and kept elsewhere."""
+    master, slave = pty.openpty()
+    text = "a\x9b31m\x7fb".encode()
+    shown = subprocess.run([PROGRAM, "parse", "--tool-format", "hermes"], input=text, stdout=slave, stderr=subprocess.PIPE, timeout=60)
+    os.close(slave)
+    assert shown.returncode == 0, shown.stderr
+    said = os.read(master, 4096).decode()
+    os.close(master)
+    assert json.loads(said)["content"] == "a\ufffd31m\x7fb" and "\x7f" not in said
+    assert run(text.decode(), "--tool-format", "hermes")["content"] == "a\x9b31m\x7fb"
 
 
 def test_the_format_is_described():

@@ -77,3 +77,8 @@ def test_hostile_schemas_end(tmp_path):
     for schema in [deep, many, {"enum": list(range(20000))}, {"type": "string", "pattern": "((((a{900}){900}){900}){900})*"}]:
         got = judge(tmp_path, schema, ["1"])
         assert got.stdout.split() in (["unsupported"], ["reject"])
+
+
+def test_names_of_keywords_move_no_cursor(tmp_path):
+    got = judge(tmp_path, {"type": "object", "odd\x1b]0;x\x07\x9b": 1}, ["{}"])
+    assert got.returncode == 0 and "odd\\x1b]0;x\\x07\\x9b" in got.stderr and not any(c in got.stderr for c in "\x1b\x07\x9b")
