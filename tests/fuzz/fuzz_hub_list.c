@@ -1,7 +1,8 @@
 /* The hub's list of files, as any bytes. Invariants: no crash; every file that is kept has a name that stays
  * below its directory, and a sum of the right length or none; what is chosen is a part of the list, without
- * code and pickles. */
+ * code and pickles; GGUF models have names, by which each is found, and keep files of the list. */
 #include "base/check.h"
+#include "hub/hub_ggufs.h"
 #include "hub/hub_list.h"
 
 #include <errno.h>
@@ -38,6 +39,34 @@ static void choose(struct hub_list *l, const char *const *include, struct slice 
     ASSERT(l->count <= before && weights > 0);
 }
 
+static void find_ggufs(struct hub_list *l)
+{
+    static const char *const none[] = {NULL};
+    static bool chosen[HUB_GGUFS_MAX];
+    const struct hub_name name = {.id = "a/b"};
+    struct hub_ggufs g;
+    struct err e;
+    char text[256];
+    if (hub_ggufs_of_list(l, &g, &e) == 0 && g.count > 0) {
+        ASSERT(hub_ggufs_suggest(&g, 1 << 20) < g.count);
+        hub_ggufs_text(&g, text, sizeof(text));
+        for (uint32_t i = 0; i < g.count; i++) {
+            const struct hub_gguf *found;
+            struct hub_name one = name;
+            memcpy(one.quant, g.list[i].quant, sizeof(one.quant));
+            int r = hub_ggufs_find(&g, &one, &found, &e);
+            ASSERT(r == 0 || r == -ENOTUNIQ || r == -ENOENT);
+            ASSERT(hub_list_find(l, g.list[i].file) && hub_gguf_has(&g.list[i], g.list[i].file));
+        }
+        memset(chosen, 0, sizeof(chosen));
+        chosen[0] = true;
+        const uint32_t before = l->count;
+        hub_ggufs_keep(l, &g, chosen, none);
+        ASSERT(l->count <= before && hub_list_find(l, g.list[0].file));
+    }
+    hub_ggufs_done(&g);
+}
+
 /* The first line is the index of the weights and decides what is included; the list follows. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -54,7 +83,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_file(&l.files[i]);
     if (r == 0) {
         ASSERT(hub_commit_is_valid(slice_of(l.commit)));
-        choose(&l, index.len % 2 ? all : NULL, index);
+        if (index.len % 3 == 2)
+            find_ggufs(&l);
+        else
+            choose(&l, index.len % 3 ? all : NULL, index);
     }
     hub_list_done(&l);
     return 0;
