@@ -603,6 +603,18 @@ static bool is_out_of_memory(struct api *a, const struct route *t, struct reject
     return true;
 }
 
+/* The holders of several keys share the connections. */
+static bool has_share(const struct api *a, struct http_request *r, const struct auth *auth,
+                      struct reject *why)
+{
+    bool shared = auth->key && !auth->admin && keyring_count(a->opts.keys, KEYRING_MODELS) > 1;
+    if (!shared || http_request_share(r, auth->tenant))
+        return true;
+    return reject_set(why, REJECT_TOO_MANY_REQUESTS, NULL,
+                      "The requests of this API key have most of the server's connections. Wait until some "
+                      "have ended, or raise --max-connections.");
+}
+
 /* The model of a route's path; -1: the path names none. */
 static int model_of(const struct api *a, const struct route *t, struct slice rest, struct reject *why)
 {
@@ -681,6 +693,8 @@ int routes_begin(void *api, struct http_request *r)
         audit_refused(&a->refusals, r, &why, clock_now_ns());
         return refuse_early(a, r, id, &auth, &why);
     }
+    if (t.need != AUTH_NONE && t.need != AUTH_PAGE && !has_share(a, r, &auth, &why))
+        return refuse_early(a, r, id, &auth, &why);
     return t.answer ? 0 : begin_exchange(a, r, &t, rest, id, &auth);
 }
 

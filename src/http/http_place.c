@@ -198,6 +198,24 @@ void http_place_take(struct http_conn *c)
     http_place_judge(c);
 }
 
+bool http_request_share(struct http_request *r, uint64_t tenant)
+{
+    struct http_server *s = http_conn_of(r)->server;
+    ASSERT(r->begun && tenant != 0);
+    r->tenant = tenant;
+    uint32_t others = s->requests_open - !r->late, own = 0;
+    uint32_t free_places = s->opts.connections_max - MIN_OF(others, s->opts.connections_max);
+    /* Most requests come while few connections are in use: then no count can be above the share. */
+    if (others < (uint64_t)HTTP_SHARE_OF_FREE * free_places)
+        return true;
+    for (uint32_t i = 0; i < s->conns_max; i++) {
+        const struct http_request *other = &s->conns[i].request;
+        bool open = s->conns[i].open && other->begun && other->phase != HTTP_PHASE_OVER;
+        own += open && other != r && other->tenant == tenant;
+    }
+    return own < (uint64_t)HTTP_SHARE_OF_FREE * free_places;
+}
+
 void http_place_fault(struct http_conn *c)
 {
     ASSERT(c->raw.fault);

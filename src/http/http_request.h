@@ -37,6 +37,11 @@ struct http_client_net {
     uint8_t bytes[8];
 };
 struct http_client_net http_request_client_net(const struct http_request *r);
+/* Within the handler's begin: counts the connection for the tenant (not 0) until the request ends. False: the
+ * tenant has HTTP_SHARE_OF_FREE times as many connections with open requests as are free of them, so that
+ * tenants that take all they get always leave some to others. */
+#define HTTP_SHARE_OF_FREE 4
+bool http_request_share(struct http_request *r, uint64_t tenant);
 /* http_server_opts.listener of the server that it came to. */
 uint8_t http_request_listener(const struct http_request *r);
 void http_request_set_user(struct http_request *r, void *user);

@@ -69,6 +69,7 @@ struct http_request {
     struct buf body;
     uint64_t body_bytes; /* received so far, of this request's body */
     uint64_t since_ns;   /* when the request line came */
+    uint64_t tenant;     /* whose connection it is; 0 = not said */
     /* The answer, from http_respond() or http_stream_begin() until MHD has it. */
     struct MHD_Response *reply;
     unsigned status;      /* 0 = none yet */

@@ -162,3 +162,34 @@ def test_a_client_beyond_its_share():
         reply = httpx.get(s.url + "/v1/models")
         assert reply.status_code == 429 and "--connections-per-ip" in reply.json()["error"]["message"]
         assert httpx.get(s.url + "/health").status_code == 200
+
+
+def test_a_key_leaves_connections_to_others():
+    with serving("--api-key", "sk-alice", "--api-key", "sk-bob", "--admin-key", "root", "--max-connections", 10,
+                 key="root") as s, contextlib.ExitStack() as stack:
+        def begin(key):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", s.port), 60))
+            sock.sendall(POST + b"Authorization: Bearer " + key + b"\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
+            got = sock.recv(4000)
+            if got.startswith(b"HTTP/1.1 100 "):
+                sock.sendall(b" " * 4900)
+            return got
+
+        # Eight have four times the two that are left.
+        taken = [begin(b"sk-alice") for _ in range(10)]
+        assert [got[9:12] for got in taken] == [b"100"] * 8 + [b"429"] * 2
+        assert b'"too_many_requests"' in taken[-1] and b"--max-connections" in taken[-1]
+        assert httpx.get(s.url + "/health", headers={"authorization": "Bearer sk-alice"}).status_code == 200
+        for _ in range(3):
+            reply = httpx.post(s.url + "/tokenize", content=GOOD, headers={"authorization": "Bearer sk-bob"})
+            assert reply.status_code == 200, reply.text
+
+
+def test_one_key_may_have_all_connections():
+    with serving("--api-key", "sk-alice", "--admin-key", "root", "--max-connections", 10, key="root") as s, \
+            contextlib.ExitStack() as stack:
+        for _ in range(9):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", s.port), 60))
+            sock.sendall(POST + b"Authorization: Bearer sk-alice\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
+            assert sock.recv(4000).startswith(b"HTTP/1.1 100 ")
+            sock.sendall(b" " * 4900)
