@@ -190,6 +190,11 @@ static cuda_result fake_module_function(void **function, void *module, const cha
 #endif
     return fake_turn();
 }
+static cuda_result fake_function_load(void *function)
+{
+    (void)function;
+    return fake_turn();
+}
 static cuda_result fake_function_set(void *function, int attribute, int value)
 {
     (void)function, (void)attribute, (void)value;

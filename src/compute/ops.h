@@ -407,8 +407,9 @@ static inline bool compute_replay(struct compute *c, uint32_t key)
 {
     return c->ops->replay(c, key);
 }
-/* Everything has been done. 0, or the first failure since the step began: -EIO, or -ENODEV when the device is
- * lost. Then results are undefined, as are the pages and states that the step was to write. */
+/* Everything has been done. 0, or the failure since the step began: -ENOMEM, the device had no memory for the
+ * step and can compute it later; -EIO, or -ENODEV when the device is lost. Then results are undefined, as are
+ * the pages and states that the step was to write. */
 static inline int compute_step_end(struct compute *c)
 {
     return c->ops->step_end(c);

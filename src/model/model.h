@@ -213,9 +213,10 @@ struct model_step {
 /* Begins a step: gives its operations to the device, which may compute until model_step_end(). Until then
  * the caller leaves sequences, tokens, page tables and features alone, and begins nothing else. */
 void model_step_begin(struct model *m, const struct model_step *s);
-/* Waits for the step; then its logits are complete. 0, -ECANCELED between two layers, or the first failure
- * of the device: -EIO, -ENODEV (it is lost). After any of them pages and states of this step's tokens are
- * undefined (states only when state_out == state_in), and the step counts as not done. */
+/* Waits for the step; then its logits are complete. 0, -ECANCELED between two layers, -ENOMEM: the device had
+ * no memory for the step, or a failure of the device: -EIO, -ENODEV (it is lost). After any of them pages and
+ * states of this step's tokens are undefined (states only when state_out == state_in), and the step counts as
+ * not done. */
 int model_step_end(struct model *m);
 /* After a step, before anything else begins: a row that was drawn from comes into the
  * step's `logits`. As model_step_end(). */

@@ -340,7 +340,6 @@ int cuda_open(const struct compute_opts *o, struct compute **ret)
                        .tokens_max = o->tokens_max,
                        .seqs_max = o->seqs_max,
                        .pages_max = pages_max(o->shape),
-                       .stream = cuda_device_of(o->device)->stream,
                        .recorded = o->recorded,
                        .recorded_host = o->recorded_host};
     uint64_t at = ROUND_UP(o->range.at, (uint64_t)ALIGN);

@@ -85,6 +85,7 @@ static int opened(struct cuda_device *d, cuda_result r, const char *what)
     return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOSPC : -EIO;
 }
 
+/* The driver would load a kernel's code with its first launch, when there may be no memory for it. */
 static int load_kernels(struct cuda_device *d)
 {
     const struct cuda_driver *v = d->driver;
@@ -92,9 +93,12 @@ static int load_kernels(struct cuda_device *d)
     int r = 0;
     for (uint32_t i = 0; i < CUDA_IMAGE_COUNT && r == 0; i++)
         r = opened(d, v->module_load(&modules[i], cuda_image((enum cuda_image)i)), "load");
-    for (uint32_t k = 0; k < CUDA_KERNEL_COUNT && r == 0; k++)
+    for (uint32_t k = 0; k < CUDA_KERNEL_COUNT && r == 0; k++) {
         r = opened(d, v->module_function(&d->functions[k], modules[kernels[k].image], kernels[k].name),
                    kernels[k].name);
+        if (r == 0)
+            r = opened(d, v->function_load(d->functions[k]), kernels[k].name);
+    }
     return r;
 }
 

@@ -3,8 +3,6 @@
  * The rows stay on the device until the next step. */
 #include "compute/cuda/cuda_step.h"
 
-#include <errno.h>
-
 static void get_rows(struct cuda *c, float *to, uint32_t from, uint32_t count)
 {
     struct cuda_device *d = c->device;
@@ -124,9 +122,9 @@ void cuda_get_logits(struct cuda *c)
 int cuda_finish_step(struct cuda *c)
 {
     int r = cuda_wait(c->device);
-    bool failed = c->failed;
-    c->failed = false;
-    return r == 0 && failed ? -EIO : r;
+    int error = c->error;
+    c->error = 0;
+    return r == 0 ? error : r;
 }
 
 int cuda_row(struct compute *compute, uint32_t row)

@@ -75,6 +75,7 @@ enum {
     X(context_limit, "cuCtxSetLimit", (int limit, size_t value))                                             \
     X(module_load, "cuModuleLoadData", (void **module, const void *image))                                   \
     X(module_function, "cuModuleGetFunction", (void **function, void *module, const char *name))             \
+    X(function_load, "cuFuncLoad", (void *function))                                                         \
     X(stream_create, "cuStreamCreate", (void **stream, unsigned flags))                                      \
     X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                                  \
     X(stream_query, "cuStreamQuery", (void *stream))                                                         \

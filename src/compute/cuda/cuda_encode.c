@@ -201,6 +201,9 @@ bool cuda_encode(struct compute *compute, const struct op_encode *op, uint32_t *
     else
         run_kernel(c, op);
     cuda_queued(c->device);
+    /* The features are wrong, and no step computes them again. */
+    if (c->error < 0)
+        c->error = -EIO;
     *at = 1;
     return true;
 }

@@ -2,7 +2,8 @@
  *
  * A step's kernels take their arguments from its operations and from struct cuda_step; all else that differs
  * lies in the batch on the device. So a record is of one key and one struct cuda_step. It is made when such a
- * step comes for the second time, in a queue of its own: other models use the device's meanwhile.
+ * step comes for the second time, in a queue of its own, beside the launches that compute the step: a driver
+ * that has no memory for the record costs no step.
  *
  * The driver keeps a record's kernels and their arguments on the device and in the heap, and says nothing of
  * their size. So a record is charged by the number of its kernels, which are counted when the step comes for
@@ -22,6 +23,8 @@
  * 32; for a family with more there is room for fewer records. */
 #define LAYER_KERNELS 16u
 #define STEP_KERNELS  32u
+
+#define REFUSED_NS (30 * NS_PER_S) /* until the driver is asked again */
 
 void cuda_records_cost(const struct compute_shape *s, struct compute_cost *ret)
 {
@@ -77,7 +80,12 @@ static void unmake(struct cuda *c, struct cuda_record *r)
 static void refuse(struct cuda *c, struct cuda_record *r)
 {
     unmake(c, r);
-    r->refused = true;
+    r->refused_ns = clock_now_ns();
+}
+
+static bool is_refused(const struct cuda_record *r)
+{
+    return r->refused_ns > 0 && clock_now_ns() - r->refused_ns < REFUSED_NS;
 }
 
 static void drop(struct cuda *c, struct cuda_record *r)
@@ -105,14 +113,14 @@ static void begin(struct cuda *c, struct cuda_record *r)
     struct cuda_device *d = c->device;
     if (!c->recording &&
         !cuda_ok(d, d->driver->stream_create(&c->recording, CUDA_STREAM_NON_BLOCKING), "record")) {
-        r->refused = true;
+        refuse(c, r);
         return;
     }
     if (!charge(c, r))
         return;
     if (cuda_ok(d, d->driver->capture_begin(c->recording, CUDA_CAPTURE_RELAXED), "record")) {
         c->record = r;
-        c->stream = c->recording;
+        c->record_failed = false;
     } else {
         refuse(c, r);
     }
@@ -145,7 +153,7 @@ bool cuda_replay(struct compute *compute, uint32_t key)
     r->used = ++c->clock;
     if (r->made)
         return replay(c, r);
-    if (!r->refused)
+    if (!is_refused(r))
         begin(c, r);
     return false;
 }
@@ -174,15 +182,12 @@ void cuda_record_end(struct cuda *c, bool run)
     end_noted(c, run);
     if (!r)
         return;
-    bool ok = cuda_done(c, d->driver->capture_end(c->recording, &graph), "record");
-    c->stream = d->stream;
+    bool ok = cuda_ok(d, d->driver->capture_end(c->recording, &graph), "record");
     c->record = NULL;
-    if (!run)
+    if (!run || c->error < 0)
         unmake(c, r);
-    else if (c->failed || !cuda_done(c, d->driver->graph_make(&r->made, graph, 0), "record"))
+    else if (!ok || c->record_failed || !cuda_ok(d, d->driver->graph_make(&r->made, graph, 0), "record"))
         refuse(c, r);
-    else
-        (void)cuda_done(c, d->driver->graph_launch(r->made, d->stream), "record");
     if (ok)
         (void)d->driver->graph_destroy(graph);
 }

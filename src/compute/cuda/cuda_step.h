@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "base/none.h"
 
+#include <errno.h>
+
 #define CUDA_PARTS_BYTES ((uint64_t)32 << 20)
 _Static_assert((uint64_t)CUDA_FEW_TILES *CUDA_CHAINS *CUDA_FEW_COLUMNS *CUDA_TILE_ROWS * sizeof(float) <=
                    CUDA_PARTS_BYTES,
@@ -30,7 +32,7 @@ struct cuda_record {
     struct cuda_step step; /* all that the operations' arguments depend on */
     uint32_t kernels;      /* of the step */
     bool charged;          /* for them */
-    bool refused;          /* the driver did not make it, and is not asked again */
+    uint64_t refused_ns;   /* when the driver last did not make or launch it; 0: it never did not */
     void *made;            /* NULL: it is not recorded */
     uint64_t used;         /* when; 0: a free place */
     uint64_t took_ns;      /* of its last replays the shortest; 0: none was waited for */
@@ -100,7 +102,7 @@ struct cuda {
     const uint64_t *valid_of;           /* that `valid` holds; NULL: none yet */
     /* The step. */
     const struct batch *in;
-    bool failed; /* something since the last step's end */
+    int error; /* of the calls since the last step's end: 0, -ENOMEM: memory alone was lacking, or -EIO */
     struct cuda_step step;
     bool logits_here;      /* all rows of logits are in `logits`; else the host has them */
     uint32_t rows_left;    /* rows in `logits` that may not be on the host, since the last step */
@@ -111,9 +113,9 @@ struct cuda {
     struct cuda_held held;
     struct cuda_norm_held norm;
     struct cuda_append append;
-    void *stream;                 /* the queue, or the one that is recorded */
-    void *recording;              /* it; NULL: none was needed yet */
+    void *recording;              /* the queue that is recorded; NULL: none was needed yet */
     struct cuda_record *record;   /* that is being made; NULL: none */
+    bool record_failed;           /* a call for it did */
     struct cuda_record *replayed; /* by this step, and when; NULL: none */
     uint64_t replayed_ns;
     struct cuda_record *noted; /* of this step, which came for the first time; NULL: it did not */
@@ -181,15 +183,29 @@ void cuda_flush(struct cuda *c); /* cuda_project.c */
 static inline bool cuda_done(struct cuda *c, cuda_result r, const char *what)
 {
     bool ok = cuda_ok(c->device, r, what);
-    c->failed |= !ok;
+    if (!ok)
+        c->error = r == CUDA_ERROR_OUT_OF_MEMORY && c->error != -EIO ? -ENOMEM : -EIO;
     return ok;
 }
 
-/* Launches. Rounded inputs stay valid. */
+/* The launch for the record that is being made, if any. */
+static inline void cuda_record_launch(struct cuda *c, enum cuda_kernel k, struct cuda_grid g,
+                                      void **arguments)
+{
+    if (c->record && !c->record_failed)
+        c->record_failed =
+            !cuda_ok(c->device, cuda_launch(c->device, c->recording, k, g, arguments), "record");
+}
+
+/* Launches, unless the step has failed: kernels would read what the missing one did not write. Rounded inputs
+ * stay valid. */
 static inline void cuda_run_beside(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, void **arguments)
 {
     c->kernels++;
-    (void)cuda_done(c, cuda_launch(c->device, c->stream, k, g, arguments), "launch");
+    if (c->error < 0)
+        return;
+    (void)cuda_done(c, cuda_launch(c->device, c->device->stream, k, g, arguments), "launch");
+    cuda_record_launch(c, k, g, arguments);
 }
 /* Launches with the step and the operation's struct, or with that alone. Rounded inputs count no more. */
 static inline void cuda_run_all(struct cuda *c, enum cuda_kernel k, struct cuda_grid g, void **arguments)
@@ -283,7 +299,8 @@ void cuda_record_end(struct cuda *c, bool run);
 void cuda_replay_wait(struct cuda *c);
 void cuda_records_free(struct cuda *c);
 
-/* All that is in the queue has been done. 0, or the first failure since the last step's end. */
+/* All that is in the queue has been done. 0, -ENODEV, -EIO, or -ENOMEM: something was not done since the last
+ * step's end, because the driver had no memory for it alone. */
 int cuda_finish_step(struct cuda *c); /* cuda_draw.c */
 /* The valid ids on the device; brings them there the first time. NULL: all are. */
 const uint64_t *cuda_valid(struct cuda *c); /* cuda_project.c */
