@@ -139,8 +139,9 @@ static void write_figures(const struct domain *d, struct buf *ret)
     if (d->ops->committed)
         buf_printf(ret, ",\"committed_bytes\":%llu", (ull)d->ops->committed(d->arg));
     if (domain_figures(d, &f))
-        buf_printf(ret, ",\"total_bytes\":%llu,\"free_bytes\":%llu,\"unaccounted_bytes\":%lld",
-                   (ull)f.total_bytes, (ull)f.free_bytes, (long long)f.unaccounted_bytes);
+        buf_printf(
+            ret, ",\"total_bytes\":%llu,\"free_bytes\":%llu,\"others_bytes\":%llu,\"unaccounted_bytes\":%lld",
+            (ull)f.total_bytes, (ull)f.free_bytes, (ull)f.others_bytes, (long long)f.unaccounted_bytes);
 }
 
 static void write_devices(const struct account_numbers *accounts, uint32_t count, struct buf *ret)

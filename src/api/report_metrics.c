@@ -173,6 +173,8 @@ static void write_device_bytes(const struct gauge *g, const void *numbers, struc
                    (ull)f->total_bytes);
         buf_printf(b, "%s{device=\"%s\",kind=\"free\"} %llu\n", g->series, n->devices[i].name,
                    (ull)f->free_bytes);
+        buf_printf(b, "%s{device=\"%s\",kind=\"others\"} %llu\n", g->series, n->devices[i].name,
+                   (ull)f->others_bytes);
     }
 }
 
@@ -186,7 +188,8 @@ static void write_device_unaccounted(const struct gauge *g, const void *numbers,
 
 static const struct gauge device_rows[] = {
     {.write = write_device_bytes,
-     GAUGE("plateau_device_memory_bytes", "Memory of each device, and what is free of it, by its driver."),
+     GAUGE("plateau_device_memory_bytes",
+           "Memory of each device, what is free of it, and what others have, by its driver."),
      .item_label = "device,kind"},
     {.write = write_device_unaccounted,
      GAUGE("plateau_device_memory_unaccounted_bytes",

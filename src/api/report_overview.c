@@ -95,8 +95,11 @@ static void write_totals(const struct account_numbers *n, struct buf *ret)
 
 static void write_owners(const struct owners *o, struct buf *ret)
 {
+    struct domain_figures f;
     json_write_member(ret, "domain", o->root->domain->name);
     write_totals(o->root, ret);
+    if (domain_figures(o->root->domain, &f))
+        buf_printf(ret, ",\"free_bytes\":%llu,\"others_bytes\":%llu", (ull)f.free_bytes, (ull)f.others_bytes);
     buf_printf(ret, ",\"server_bytes\":%llu,\"owners\":[", (ull)o->server);
     for (uint32_t i = 0; i < o->count; i++) {
         const struct owner *m = &o->models[i];

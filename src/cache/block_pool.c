@@ -461,6 +461,7 @@ void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret)
         .cached_bytes = (uint64_t)units_committed(p->units) * UNIT_BYTES - active,
         .limit_bytes = (uint64_t)units_max(p->units) * UNIT_BYTES,
         .recommitted = p->recommitted,
+        .refused = units_refused(p->units),
     };
 }
 

@@ -82,6 +82,7 @@ struct pool_numbers {
     uint64_t cached_bytes; /* committed and free */
     uint64_t limit_bytes;  /* all units */
     uint64_t recommitted;  /* units decommitted and committed again within a second, since creation */
+    uint64_t refused;      /* commits that the system refused, and not the account, since creation */
 };
 void block_pool_numbers(const struct block_pool *p, struct pool_numbers *ret);
 

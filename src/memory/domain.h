@@ -11,10 +11,14 @@
 #define UNIT_BYTES       ((size_t)2 << 20)
 #define UNIT_SMALL_BYTES ((size_t)128 << 10)
 
-/* A device's memory by the driver's figures. unaccounted_bytes: by how much more of it is taken than when the
- * device was opened, less what has been committed since: by the driver itself, and by other programs. */
+/* A device's memory by the driver's figures. */
 struct domain_figures {
     uint64_t total_bytes, free_bytes;
+    /* Taken now, and neither committed by this process nor its context's: of other programs, and the driver's
+     * own. */
+    uint64_t others_bytes;
+    /* By how much more is taken than when the device was opened, less what has been committed since: by the
+     * driver itself, and by other programs. */
     int64_t unaccounted_bytes;
 };
 

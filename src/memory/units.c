@@ -11,6 +11,7 @@ struct units {
     struct account *account;
     size_t unit_bytes;
     uint32_t units_max, committed;
+    uint64_t refused;
     dev_ptr base;
     bool is_committed[];
 };
@@ -100,6 +101,11 @@ uint32_t units_committed(const struct units *u)
     return u->committed;
 }
 
+uint64_t units_refused(const struct units *u)
+{
+    return u->refused;
+}
+
 bool unit_is_committed(const struct units *u, uint32_t index)
 {
     ASSERT(index < u->units_max);
@@ -119,8 +125,11 @@ int unit_commit(struct units *u, uint32_t index)
     int r = account_reserve(u->account, u->unit_bytes);
     if (r < 0)
         return r;
-    r = domain_commit(u->domain, unit_start(u, index), u->unit_bytes);
+    r = faults.commit && faults.commit(faults.arg)
+            ? -ENOMEM
+            : domain_commit(u->domain, unit_start(u, index), u->unit_bytes);
     if (r < 0) {
+        u->refused++;
         account_release(u->account, u->unit_bytes);
         return r;
     }
@@ -177,6 +186,8 @@ uint32_t units_commit_many(struct units *u, const uint32_t *indices, uint32_t co
                            const struct units_crew *crew)
 {
     ASSERT(count <= UNITS_AT_ONCE);
+    if (faults.commit && faults.commit(faults.arg))
+        return 0;
     struct populating p = {.units = u, .indices = indices};
     uint32_t opened = open_many(u, indices, count), done = 0;
     if (opened > 0 && crew->run(crew->arg, populate_one, &p, opened)) {

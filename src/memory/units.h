@@ -29,6 +29,8 @@ dev_ptr units_base(const struct units *u);
 const struct domain *units_domain(const struct units *u);
 uint32_t units_max(const struct units *u);
 uint32_t units_committed(const struct units *u);
+/* Calls of unit_commit() that the system refused, and not the account. */
+uint64_t units_refused(const struct units *u);
 bool unit_is_committed(const struct units *u, uint32_t index);
 
 /* 0, or -ENOMEM (the account or the system refused) and nothing has changed. 0 when committed already. */
@@ -55,6 +57,7 @@ int unit_decommit(struct units *u, uint32_t index);
 struct units_faults {
     int (*decommit)(void *arg);
     void *arg;
+    int (*commit)(void *arg); /* likewise before each commit, which fails with -ENOMEM; NULL: none does */
 };
 /* While no other thread uses units. NULL: no faults. */
 void units_set_faults(const struct units_faults *f);

@@ -4,6 +4,10 @@
  * Each line on stdin is an order, answered by a line on stdout when it holds:
  *     fail           the next step fails
  *     lose           the device is lost at the end of the next step
+ *     lack           the device has no memory for the next step
+ *     others N       other programs hold N bytes of each fake device, at most what is free
+ *     scarce         the system has no memory for units
+ *     plenty         it has again
  *     hang           steps stand still from the next one on
  *     wait           until one stands there
  *     go             they go on
@@ -32,6 +36,7 @@
 #include "base/heap_watch.h"
 #include "cache/page_state.h"
 #include "cli/cli.h"
+#include "compute/fake/fake.h"
 #include "host/runtime.h"
 #include "engine/engine_state.h"
 #include "memory/holders_state.h"
@@ -51,7 +56,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool fails, hangs, stands; /* under `lock`; stands: a step does */
-static bool loses;                /* likewise */
+static int step_ends;             /* likewise: the error of the next step's end; 0: none */
 static bool mute;                 /* likewise */
 
 static char failing_step[32]; /* likewise */
@@ -61,7 +66,7 @@ static unsigned stalled;  /* likewise: reads that stand */
 static atomic_bool stalls;
 
 static atomic_uint asked, refused_from;
-static atomic_bool refuses_all, keeps;
+static atomic_bool refuses_all, keeps, scarce;
 static atomic_uint available_mib;
 
 static char damage[64]; /* likewise; empty: none is ordered */
@@ -155,16 +160,16 @@ static int step_end(void *arg)
 {
     (void)arg;
     pthread_mutex_lock(&lock);
-    int r = loses ? -ENODEV : 0;
-    loses = false;
+    int r = step_ends;
+    step_ends = 0;
     pthread_mutex_unlock(&lock);
     return r;
 }
 
-static void lose(void)
+static void end_step_with(int error)
 {
     pthread_mutex_lock(&lock);
-    loses = true;
+    step_ends = error;
     pthread_mutex_unlock(&lock);
 }
 
@@ -296,6 +301,12 @@ static int decommit(void *arg)
     return atomic_load(&keeps) ? -EINVAL : 0;
 }
 
+static int commit(void *arg)
+{
+    (void)arg;
+    return atomic_load(&scarce);
+}
+
 static void read_footprint(void *arg, struct footprint *ret)
 {
     unsigned mib = atomic_load(&available_mib);
@@ -327,6 +338,7 @@ void __wrap_draft_length_measure_draft(struct draft_length *b, uint32_t seqs, ui
 static void obey(const char *order)
 {
     unsigned from = 0, count = 0, mib = 0;
+    unsigned long long others;
     char word[8] = "";
     if (sscanf(order, "refuse %u %7s", &from, word) >= 1)
         count = set_refusal(from, strcmp(word, "all") == 0);
@@ -347,7 +359,13 @@ static void obey(const char *order)
     else if (strcmp(order, "flow\n") == 0)
         set_stalling("");
     else if (strcmp(order, "lose\n") == 0)
-        lose();
+        end_step_with(-ENODEV);
+    else if (strcmp(order, "lack\n") == 0)
+        end_step_with(-ENOMEM);
+    else if (sscanf(order, "others %llu", &others) == 1)
+        fake_set_others(others);
+    else if (strcmp(order, "scarce\n") == 0 || strcmp(order, "plenty\n") == 0)
+        atomic_store(&scarce, order[0] == 's');
     else if (strcmp(order, "wait\n") == 0)
         wait_standing();
     else if (strncmp(order, "damage ", 7) == 0)
@@ -377,7 +395,7 @@ int main(int argc, char **argv)
     static const struct runtime_faults faults = {.ledger = {reserve, NULL},
                                                  .engine = {.step = step, .step_end = step_end, .walk = walk},
                                                  .registry = {move, NULL},
-                                                 .units = {decommit, NULL},
+                                                 .units = {.decommit = decommit, .commit = commit},
                                                  .footprint = read_footprint};
     pthread_t listener;
     sigset_t all, before;

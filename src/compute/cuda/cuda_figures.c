@@ -71,8 +71,10 @@ int cuda_figures(void *arg, struct domain_figures *ret)
     if (!known)
         return -ENODEV;
     int64_t more = (int64_t)m->free_bytes - (int64_t)free_bytes;
+    uint64_t taken = total - MIN_OF(free_bytes, total), own = m->context_bytes + atomic_load(&d->committed);
     *ret = (struct domain_figures){.total_bytes = total,
                                    .free_bytes = free_bytes,
+                                   .others_bytes = taken - MIN_OF(own, taken),
                                    .unaccounted_bytes = more - (int64_t)atomic_load(&d->committed)};
     return 0;
 }

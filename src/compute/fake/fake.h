@@ -5,7 +5,7 @@
  * either. Operations are queued and done at the end of their step; a step whose key was seen before repeats
  * what was recorded then. The batch is copied when a step begins, and the caller's arrays are filled with
  * garbage. Its memory is a domain with a size of its own. Faults come by chance, from a seed: commits that
- * fail, steps that fail, a device that is lost.
+ * fail, steps that fail or find no memory, a device that is lost.
  *
  * Work is done by the CPU backend, so the bits are its. */
 #ifndef PLATEAU_COMPUTE_FAKE_H
@@ -20,6 +20,7 @@ struct fake_faults {
     uint64_t seed;
     uint32_t commit;      /* -ENOMEM of open or populate */
     uint32_t step;        /* -EIO at the end of a step */
+    uint32_t memory;      /* -ENOMEM at the end of a step */
     uint32_t lost;        /* -ENODEV at the end of a step, and from then on everywhere */
     uint32_t context_mib; /* no fault: MiB of its memory that a context takes */
 };
@@ -39,6 +40,8 @@ int fake_device_open(const struct fake_opts *opts, struct device **ret);
 /* For tests. Any thread; faults set from now on, and what has happened until now. */
 void fake_device_set_faults(struct device *d, const struct fake_faults *faults);
 void fake_device_lose(struct device *d);
+/* Other programs hold `bytes` of each fake device of the process, or what is free of it if that is less. */
+void fake_set_others(uint64_t bytes);
 struct fake_numbers {
     uint64_t committed_bytes, steps, replays, faults;
     uint64_t drawn, rows; /* rows that were drawn from; of them those that the host got, too */

@@ -28,9 +28,9 @@ static inline struct fake_device *fake_of(struct device *d)
 }
 
 /* By chance: the next draw says that this fails. */
-enum fake_fault { FAKE_COMMIT, FAKE_STEP, FAKE_LOST };
+enum fake_fault { FAKE_COMMIT, FAKE_STEP, FAKE_MEMORY, FAKE_LOST };
 bool fake_draw(struct fake_device *d, enum fake_fault what);
-/* What a step ends with, apart from its operations: 0, -EIO, -ENODEV. */
+/* What a step ends with, apart from its operations: 0, -EIO, -ENOMEM, -ENODEV. */
 int fake_step_fault(struct fake_device *d);
 
 /* fake_memory.c */

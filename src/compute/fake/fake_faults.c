@@ -11,9 +11,10 @@
 bool fake_draw(struct fake_device *d, enum fake_fault what)
 {
     pthread_mutex_lock(&d->lock);
-    uint32_t one_in = what == FAKE_COMMIT ? d->faults.commit
-                      : what == FAKE_STEP ? d->faults.step
-                                          : d->faults.lost;
+    const struct fake_faults *f = &d->faults;
+    const uint32_t each[] = {
+        [FAKE_COMMIT] = f->commit, [FAKE_STEP] = f->step, [FAKE_MEMORY] = f->memory, [FAKE_LOST] = f->lost};
+    uint32_t one_in = each[what];
     bool hit = one_in > 0 && rng_at(d->faults.seed, d->draws++) % one_in == 0;
     pthread_mutex_unlock(&d->lock);
     atomic_fetch_add(&d->faults_seen, hit);
@@ -27,7 +28,9 @@ int fake_step_fault(struct fake_device *d)
         atomic_store(&d->device.lost, true);
     if (atomic_load(&d->device.lost))
         return -ENODEV;
-    return fake_draw(d, FAKE_STEP) ? -EIO : 0;
+    if (fake_draw(d, FAKE_STEP))
+        return -EIO;
+    return fake_draw(d, FAKE_MEMORY) ? -ENOMEM : 0;
 }
 
 static bool parse_part(const char *name, size_t len, uint64_t value, struct fake_faults *ret)
@@ -35,8 +38,11 @@ static bool parse_part(const char *name, size_t len, uint64_t value, struct fake
     const struct {
         const char *name;
         uint32_t *count;
-    } parts[] = {
-        {"commit", &ret->commit}, {"step", &ret->step}, {"lost", &ret->lost}, {"context", &ret->context_mib}};
+    } parts[] = {{"commit", &ret->commit},
+                 {"step", &ret->step},
+                 {"memory", &ret->memory},
+                 {"lost", &ret->lost},
+                 {"context", &ret->context_mib}};
     if (len == 4 && memcmp(name, "seed", 4) == 0) {
         ret->seed = value;
         return true;

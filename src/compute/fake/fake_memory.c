@@ -34,12 +34,28 @@ static int fake_release(void *arg, dev_ptr base, uint64_t bytes)
     return r;
 }
 
+/* Of other programs on each device. */
+static atomic_uint_least64_t others;
+
+void fake_set_others(uint64_t bytes)
+{
+    atomic_store(&others, bytes);
+}
+
+/* Free beside `committed` bytes, and what other programs have of that. */
+static uint64_t free_beside(const struct fake_device *d, uint64_t committed, uint64_t *others_bytes)
+{
+    uint64_t all = d->device.measured.free_bytes, left = all - MIN_OF(committed, all);
+    *others_bytes = MIN_OF(atomic_load(&others), left);
+    return left - *others_bytes;
+}
+
 /* Takes `bytes` of the device's memory. */
 static bool take(struct fake_device *d, uint64_t bytes)
 {
-    uint64_t had = atomic_load(&d->committed), all = d->device.measured.free_bytes;
+    uint64_t had = atomic_load(&d->committed), others_bytes;
     do {
-        if (had > all || bytes > all - had)
+        if (bytes > free_beside(d, had, &others_bytes))
             return false;
     } while (!atomic_compare_exchange_weak(&d->committed, &had, had + bytes));
     return true;
@@ -100,16 +116,16 @@ static uint64_t fake_committed(void *arg)
     return d->device.measured.context_bytes + atomic_load(&d->committed);
 }
 
-/* No one else takes of it. */
 static int fake_figures(void *arg, struct domain_figures *ret)
 {
     const struct fake_device *d = arg;
     const struct device_measured *m = &d->device.measured;
     if (atomic_load(&d->device.lost))
         return -ENODEV;
+    *ret = (struct domain_figures){.total_bytes = m->total_bytes};
     /* A commit that is being refused counts, too. */
-    uint64_t taken = MIN_OF(atomic_load(&d->committed), m->free_bytes);
-    *ret = (struct domain_figures){.total_bytes = m->total_bytes, .free_bytes = m->free_bytes - taken};
+    ret->free_bytes = free_beside(d, atomic_load(&d->committed), &ret->others_bytes);
+    ret->unaccounted_bytes = (int64_t)ret->others_bytes;
     return 0;
 }
 
