@@ -26,6 +26,8 @@
 #define ROOM_WAIT_NS   (2 * NS_PER_S)
 #define ROOM_LOOK_NS   (10 * NS_PER_MS)
 #define LOAD_AS_BEFORE (-EALREADY) /* the remembered failure stands */
+/* Of other programs. Less may be the driver's own. */
+#define OTHERS_LEAST ((uint64_t)64 << 20)
 
 /* ---- whether a model's files have changed ---- */
 
@@ -167,9 +169,22 @@ static int ask_guard(struct demand *d, struct err *why)
     return error == -ENOMEM ? err_set(why, error, "%s", refusal.text) : error;
 }
 
-static int make_room(void *arg, struct account *account, uint64_t bytes, struct err *why)
+/* The accounts may have room that other programs have taken since the device was opened. */
+static int check_others(const struct entry *e, const struct domain *domain, uint64_t bytes, struct err *why)
 {
-    struct entry *e = arg;
+    struct domain_figures f;
+    if (!domain_figures(domain, &f) || f.others_bytes < OTHERS_LEAST || f.free_bytes >= bytes)
+        return 0;
+    return err_set(
+        why, -ENOMEM,
+        "There is no memory to load %s: it needs %llu bytes of device %s, and of its %llu bytes %llu "
+        "are free. Other programs hold %llu. Load it again when they have given memory back, or unload a "
+        "model.",
+        e->known.id, (ull)bytes, domain->name, (ull)f.total_bytes, (ull)f.free_bytes, (ull)f.others_bytes);
+}
+
+static int make_room_in(struct entry *e, struct account *account, uint64_t bytes, struct err *why)
+{
     struct registry *r = e->registry;
     const struct domain *domain = account_domain(account);
     if (r->opts.guard && guard_refuses_loads(r->opts.guard, e->known.id, why))
@@ -186,6 +201,12 @@ static int make_room(void *arg, struct account *account, uint64_t bytes, struct 
         refuse_room(e, account, bytes, registry_idle_bytes(r, domain), why);
     pthread_mutex_unlock(&r->room);
     return error;
+}
+
+static int make_room(void *arg, struct account *account, uint64_t bytes, struct err *why)
+{
+    int error = make_room_in(arg, account, bytes, why);
+    return error == 0 ? check_others(arg, account_domain(account), bytes, why) : error;
 }
 
 static int load(struct entry *e, struct registry_failure *why)
