@@ -212,6 +212,9 @@ static bool failed(struct exchange *x, const struct reply *r, struct reject *why
             why, REJECT_QUEUE_TIMEOUT, NULL,
             "The request waited %.0f s in the queue, the limit of --queue-timeout. Try again later.",
             (double)f->queued_ns / (double)NS_PER_S);
+    case FINISH_MEMORY_TAKEN:
+        why->retry_after_s = ENGINE_RETRY_TAKEN_S;
+        return !reject_set(why, REJECT_MEMORY_SHORT, NULL, "%s", f->error);
     case FINISH_SHUTDOWN:
         return !reject_set(why, REJECT_SHUTTING_DOWN, NULL,
                            "The model is being unloaded, or the server is shutting down.");

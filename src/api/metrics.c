@@ -23,6 +23,7 @@ const char *metrics_end_name(uint32_t end)
                                         [FINISH_ABORTED] = "abort",
                                         [FINISH_TOO_SLOW] = "client_too_slow",
                                         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
+                                        [FINISH_MEMORY_TAKEN] = "memory_short",
                                         [FINISH_SHUTDOWN] = "shutdown",
                                         [FINISH_ERROR] = "error"};
     ASSERT(end < COUNT_OF(names));

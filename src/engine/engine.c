@@ -189,10 +189,12 @@ void engine_plan(const struct engine_opts *opts, const struct model_shape *shape
     ret->matcher_bytes_max = JOB_MATCHER_BYTES_MAX;
 }
 
-static bool memory_requested(void *arg)
+static enum sched_memory memory_refused(void *arg)
 {
     const struct pools *p = arg;
-    return p->memory_requested;
+    if (p->memory_requested)
+        return SCHED_MEMORY_REQUESTED;
+    return pools_memory_taken(p, p->now_ns) ? SCHED_MEMORY_TAKEN : SCHED_MEMORY_NONE;
 }
 
 /* For the pools, when nothing of theirs is free. */
@@ -236,8 +238,8 @@ static int create_pools(struct engine *en, struct layout *l)
     memcpy(l->sched.groups, en->pools.groups, sizeof(l->sched.groups));
     l->sched.group_count = en->pools.group_count;
     l->sched.states = en->pools.states;
-    l->sched.memory_requested = memory_requested;
-    l->sched.memory_requested_arg = &en->pools;
+    l->sched.memory_refused = memory_refused;
+    l->sched.memory_refused_arg = &en->pools;
     l->sched.state_bytes = en->pools.state_bytes;
     l->sched.name = name_seq;
     l->sched.tier = en->tier.arg ? &en->tier : NULL;
@@ -592,6 +594,13 @@ static int make_and_put(struct engine *en, const struct job_spec *spec, struct s
     return err_set(e, -EPIPE, "%s is being unloaded", en->name);
 }
 
+/* Requests that are here have waited for it as long as a new one would. */
+static bool is_memory_taken(struct engine *en)
+{
+    uint64_t since_ns = atomic_load(&en->taken_ns);
+    return since_ns > 0 && clock_now_ns() >= since_ns + SCHED_PATIENCE_NS;
+}
+
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e)
 {
@@ -600,6 +609,13 @@ int engine_submit(struct engine *en, const struct job_spec *job, struct stream *
     int r = check_spec(en, job, s, e);
     if (r < 0)
         return r;
+    if (is_memory_taken(en)) {
+        char text[320];
+        engine_say_taken(en, text, sizeof(text));
+        if (retry_after_s)
+            *retry_after_s = ENGINE_RETRY_TAKEN_S;
+        return err_set(e, -EBUSY, "%s", text);
+    }
     uint32_t after = engine_retry_after_s(en);
     bool taken = admission_take(&en->admission, job->tenant, places_now(en));
     if (taken)

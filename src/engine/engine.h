@@ -216,8 +216,10 @@ struct job_spec {
  * record. On failure nothing has changed and the caller keeps both halves. e has the sentence for the
  * client. -EINVAL: prompt + max_tokens can never fit, an id is bad, ... (400). -EAGAIN: the queue is full
  * (429). -ENOBUFS: other jobs have the planned memory of jobs (429). -ENOMEM: no job will make room by
- * ending (507). -EPIPE: the engine is closing (503). With both 429 *retry_after_s comes from the measured
- * queue. */
+ * ending (507). -EBUSY: other programs have the memory that jobs here wait for (503). -EPIPE: the engine is
+ * closing (503). With both 429 *retry_after_s comes from the measured queue, with -EBUSY it is
+ * ENGINE_RETRY_TAKEN_S. */
+#define ENGINE_RETRY_TAKEN_S 5
 int engine_submit(struct engine *en, const struct job_spec *job, struct stream *s, uint32_t *retry_after_s,
                   struct err *e);
 
@@ -286,6 +288,7 @@ struct engine_numbers {
     uint64_t fetched_hits;                /* requests with a prefix from the SSD tier */
     uint64_t fetched_tokens;              /* part of cached_tokens: from the SSD tier */
     uint32_t fetching;                    /* of those waiting: requests that wait for the SSD tier */
+    bool memory_taken;                    /* requests wait for memory that other programs have */
     uint64_t fetches, fetches_failed;     /* failed: less arrived than was requested */
     uint64_t pending_trim_bytes;          /* at most, of the trim that is due */
     struct trim_numbers trim;

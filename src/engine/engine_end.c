@@ -1,6 +1,7 @@
 /* engine_end.c - the end of a job, and of the engine: by order, or because its device failed. */
 #include "engine/engine_state.h"
 
+#include "base/bytes_text.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -76,6 +77,23 @@ void engine_fail(struct engine *en, int error)
     LOG_ERROR("device_failed", "model=%s error=\"%s\"", en->name,
               strerrordesc_np(-error) ? strerrordesc_np(-error) : "unknown");
     engine_stop(en);
+}
+
+void engine_say_taken(const struct engine *en, char *ret, size_t bytes_max)
+{
+    const struct domain *d = en->opts.device->domain;
+    struct domain_figures f;
+    char where[DOMAIN_HOLDER_BYTES + 160];
+    if (domain_figures(d, &f))
+        snprintf(where, sizeof(where), "Other programs hold %s of the %s of device %s, and %s are free",
+                 bytes_text(f.others_bytes).text, bytes_text(f.total_bytes).text, d->name,
+                 bytes_text(f.free_bytes).text);
+    else
+        snprintf(where, sizeof(where), "Other programs have the machine's memory");
+    snprintf(ret, bytes_max,
+             "%s: there is no memory for the KV cache of new requests. Running requests go on. Try again in "
+             "%d s.",
+             where, ENGINE_RETRY_TAKEN_S);
 }
 
 void engine_fail_with_device(struct engine *en, struct job *j)

@@ -161,12 +161,13 @@ static void look(struct engine *en)
         look_at(en, JOB(it), now_ns);
 }
 
-/* Nothing can run, and that is correct: each sequence has all its tokens, or its client does not read. A
- * sequence that could run and does not leaves the time unchanged, for the watchdog. */
+/* Nothing can run, and that is correct: each sequence has all its tokens, or its client does not read, or
+ * other programs have the memory. A sequence that could run and does not leaves the time unchanged, for the
+ * watchdog. */
 static void note_rest(struct engine *en)
 {
     LIST_EACH(it, &en->jobs)
-        if (!JOB(it)->seq.paused && JOB(it)->seq.phase != SCHED_FETCHING)
+        if (!JOB(it)->seq.paused && JOB(it)->seq.phase != SCHED_FETCHING && atomic_load(&en->taken_ns) == 0)
             return;
     atomic_store(&en->progress_ns, 0);
 }

@@ -99,6 +99,7 @@ struct engine {
     atomic_int failure;           /* as engine_failure() */
     _Atomic uint64_t progress_ns; /* engine_numbers.progress_ns */
     _Atomic uint64_t service_ns;  /* moving average: a job from its place to its end */
+    _Atomic uint64_t taken_ns;    /* as sched_numbers.taken_ns, of the last plan */
 
     /* The thread that creates, starts and closes the engine. */
     struct thread_stack stack;
@@ -142,6 +143,8 @@ void engine_fail_job(struct engine *en, struct job *j, const char *format, ...)
 void engine_fail(struct engine *en, int error);
 /* A job ends because of that. */
 void engine_fail_with_device(struct engine *en, struct job *j);
+/* Says that other programs have the memory for new requests; any thread. */
+void engine_say_taken(const struct engine *en, char *ret, size_t bytes_max);
 
 /* engine_loop.c */
 void *engine_thread(void *arg);

@@ -121,6 +121,12 @@ static void begin_forward(struct engine *en)
     en->pass.begun = true;
 }
 
+/* After such a failure of a step the next one can be computed. */
+static bool can_go_on(int error)
+{
+    return error == -ECANCELED || error == -ENOMEM;
+}
+
 /* The turn is for what the workers of the process compute: on the CPU all of it. A device of its own computes
  * on when the turn has ended. */
 static void begin_compute(struct engine *en)
@@ -142,7 +148,7 @@ static void begin_compute(struct engine *en)
     device_turn_end(en->opts.device);
     if (!p->begun)
         device_work_end(en->opts.device);
-    if (p->error < 0 && p->error != -ECANCELED)
+    if (p->error < 0 && !can_go_on(p->error))
         engine_fail(en, p->error);
 }
 
@@ -158,7 +164,7 @@ static int end_compute(struct engine *en)
     device_work_end(en->opts.device);
     if (r == 0 && faults && faults->step_end)
         r = faults->step_end(faults->arg);
-    if (r < 0 && r != -ECANCELED)
+    if (r < 0 && !can_go_on(r))
         engine_fail(en, r);
     return r;
 }
@@ -391,18 +397,30 @@ static void fail_seqs(struct engine *en, const struct sched_plan *plan, int r)
     }
 }
 
+/* The device had no memory for the step. The scheduler has preempted its sequences. */
+static void count_refused(struct engine *en, const struct sched_plan *plan)
+{
+    en->now.step_errors++;
+    LOG_WARN("step_refused", "model=%s seqs=%u tokens=%u reason=\"no memory on the device\"", en->name,
+             plan->seq_count, plan->tokens);
+}
+
 static void take_ended(struct engine *en)
 {
     struct sched_seq *seq;
     while ((seq = sched_take_ended(en->sched)) != NULL) {
         struct job *j = job_of(seq);
-        if (seq->end == SCHED_END_TIMEOUT)
+        if (seq->end == SCHED_END_TIMEOUT) {
             engine_end_job(en, j, FINISH_QUEUE_TIMEOUT);
-        else
+        } else if (seq->end == SCHED_END_TAKEN) {
+            engine_say_taken(en, j->finish.error, sizeof(j->finish.error));
+            engine_end_job(en, j, FINISH_MEMORY_TAKEN);
+        } else {
             engine_fail_job(en, j,
                             "There is no memory for the KV cache of more than the %u tokens that this "
                             "request has so far.",
                             seq->tokens);
+        }
     }
 }
 
@@ -450,6 +468,22 @@ static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *
     };
 }
 
+/* Memory that other programs have, or have given back. */
+static void note_taken(struct engine *en)
+{
+    struct sched_numbers n;
+    sched_numbers(en->sched, &n);
+    uint64_t before = atomic_exchange(&en->taken_ns, n.taken_ns);
+    char text[320];
+    if (before == 0 && n.taken_ns > 0) {
+        engine_say_taken(en, text, sizeof(text));
+        LOG_WARN("memory_taken", "model=%s reason=\"%s\"", en->name, text);
+    } else if (before > 0 && n.taken_ns == 0) {
+        LOG_INFO("memory_is_back", "model=%s ms=%llu", en->name,
+                 (ull)((clock_now_ns() - before) / NS_PER_MS));
+    }
+}
+
 bool engine_step_begin(struct engine *en)
 {
     struct engine_pass *p = &en->pass;
@@ -465,6 +499,7 @@ bool engine_step_begin(struct engine *en)
     if (p->plan.seq_count == 0 && image_sched_look(&en->image_sched))
         sched_plan(en->sched, &ev, &p->plan);
     take_ended(en);
+    note_taken(en);
     if (p->plan.seq_count == 0)
         return false;
     trim_call_off(&en->trim);
@@ -491,9 +526,11 @@ void engine_step_end(struct engine *en)
         take_results(en, plan, now_ns);
         accept(en, plan);
     }
-    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->sampled});
+    sched_done(en->sched, &(struct sched_results){now_ns, r == 0, en->sampled, r == -ENOMEM});
     if (r == 0)
         end_seqs(en, plan);
+    else if (r == -ENOMEM)
+        count_refused(en, plan);
     else
         fail_seqs(en, plan, r);
     /* A step that was cut short does not measure the cost of tokens. */

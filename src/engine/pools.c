@@ -104,10 +104,22 @@ static void ask_others(struct pools *p)
         p->holder && is_refused_by_all(p) && holder_want(p->holder, REQUEST_BYTES, p->now_ns);
 }
 
+/* Whether the system has refused the unit, or an account. */
+static void note_refusal(struct pools *p)
+{
+    uint64_t refused = 0;
+    for (uint32_t kind = 0; kind < TIER_KINDS; kind++)
+        refused += pools_numbers(p, kind).refused;
+    if (refused > p->refused)
+        p->taken_ns = p->now_ns;
+    p->refused = refused;
+}
+
 /* The other pools' free units, then the units of their cached entries. */
 static bool reclaim(struct pools *p, const struct block_pool *wants, bool cached)
 {
     p->reclaims += cached;
+    note_refusal(p);
     if (give_more(p))
         return true;
     do {

@@ -83,6 +83,7 @@ const char *finish_reason_name(enum finish_reason r)
         [FINISH_ABORTED] = "aborted",
         [FINISH_TOO_SLOW] = "client_too_slow",
         [FINISH_QUEUE_TIMEOUT] = "queue_timeout",
+        [FINISH_MEMORY_TAKEN] = "memory_short",
         [FINISH_SHUTDOWN] = "shutdown",
         [FINISH_ERROR] = "error",
     };

@@ -37,6 +37,7 @@ enum finish_reason {
     FINISH_ABORTED,       /* DELETE /v1/requests/{id}, or the client went away */
     FINISH_TOO_SLOW,      /* the client did not read for too long */
     FINISH_QUEUE_TIMEOUT, /* waited too long for a place */
+    FINISH_MEMORY_TAKEN,  /* never had a place: other programs have the memory for it; see `error` */
     FINISH_SHUTDOWN,      /* the model is being unloaded or the server stops */
     FINISH_ERROR          /* see `error` */
 };
@@ -51,7 +52,7 @@ struct stream_finish {
     uint64_t text_bytes; /* with stopped_by_string: the output text ends at this byte of its decoded tokens */
     uint32_t stop_token; /* with FINISH_STOP and not by string: the token that ended it */
     uint64_t queued_ns, prefill_ns, decode_ns; /* for metrics and logs */
-    char error[256];                           /* with FINISH_ERROR: a sentence for the client */
+    char error[320]; /* with FINISH_ERROR and FINISH_MEMORY_TAKEN: a sentence for the client */
 };
 
 struct stream;

@@ -25,6 +25,7 @@
 #define SPARE_LEAST_BYTES (4 * (uint64_t)UNIT_BYTES)
 #define REGRET_NS         NS_PER_S /* units not needed again for this long were returned rightly */
 #define RELIEF_PART       8
+#define TAKEN_NS          (10 * NS_PER_S) /* units stay so long after other programs had the memory for one */
 
 void trim_init(struct trim *t, const struct trim_opts *opts)
 {
@@ -219,7 +220,9 @@ static uint64_t spare_bytes(const struct trim *t, uint64_t before_ns)
 
 static bool has_too_much(const struct trim *t, uint32_t running, uint64_t before_ns)
 {
-    return !t->opts.keep_units && spare_bytes(t, before_ns) > threshold_bytes(t, running);
+    bool keeps =
+        t->opts.keep_units || pools_memory_taken(t->opts.pools, before_ns - MIN_OF(before_ns, TAKEN_NS));
+    return !keeps && spare_bytes(t, before_ns) > threshold_bytes(t, running);
 }
 
 static void learn_to_keep(struct trim *t, uint64_t now_ns)

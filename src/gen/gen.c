@@ -95,6 +95,9 @@ static bool refuse_submit(struct gen *g, int r, uint32_t retry_after_s, const st
     case -ENOBUFS:
         g->reject.retry_after_s = retry_after_s;
         return reject_set(&g->reject, REJECT_BUSY, NULL, "%s", e->text);
+    case -EBUSY:
+        g->reject.retry_after_s = retry_after_s;
+        return reject_set(&g->reject, REJECT_MEMORY_SHORT, NULL, "%s", e->text);
     case -EPIPE:
         return reject_set(&g->reject, REJECT_SHUTTING_DOWN, NULL, "%s", e->text);
     default:
@@ -243,7 +246,8 @@ int gen_go_on(struct gen *g)
     while (g->submitted < g->choice_count && g->submitted - g->over < window_of(g)) {
         if (!submit(g, &g->choices[g->submitted])) {
             enum reject_kind kind = g->reject.kind;
-            bool full = kind == REJECT_QUEUE_FULL || kind == REJECT_BUSY || kind == REJECT_TOO_MANY_REQUESTS;
+            bool full = kind == REJECT_QUEUE_FULL || kind == REJECT_BUSY || kind == REJECT_MEMORY_SHORT ||
+                        kind == REJECT_TOO_MANY_REQUESTS;
             if (full)
                 g->reject = (struct reject){0};
             return full ? -EAGAIN : -ECANCELED;

@@ -183,7 +183,7 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
     ASSERT(s->running_count < s->opts.seqs_max);
     bool parked = seq->phase == SCHED_PARKED;
     if (begin(s, seq, hit) < 0) {
-        (void)secure_memory_requested(s);
+        secure_note_refusal(s, false);
         return false;
     }
     while (!sched_has_page_for_next(seq) && secure_page(s, seq))
@@ -225,8 +225,8 @@ static bool is_passed(struct sched *s, struct sched_seq *seq)
     return !seq->takes && s->now_ns - seq->blocked_ns < BLOCKED_NS;
 }
 
-/* Every sequence with a place is paused: this one takes from any other sequence that has pages, and ends
- * when no other has any. */
+/* Every sequence with a place is paused: this one takes from any other sequence that has pages. When no other
+ * has any, it waits for memory that other programs have, or ends. */
 static void insist(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(s->running_count == s->paused_count);
@@ -235,7 +235,11 @@ static void insist(struct sched *s, struct sched_seq *seq)
         victim = places_newest_paused(s, seq);
     if (victim)
         places_preempt(s, victim);
-    else if (!places_drop_fetched(s, seq))
+    else if (places_drop_fetched(s, seq))
+        return;
+    else if (sched_waits_for_memory(s))
+        seq->share->examined = s->plan_number;
+    else
         places_end(s, seq, SCHED_END_NO_MEMORY);
 }
 

@@ -30,6 +30,8 @@
  * Otherwise a sequence that was preempted because of the refusal would come back at once and be preempted
  * again. */
 #define REFUSED_NS 1000000000ull
+/* After a step for which the device had no memory, nothing is computed for this long. */
+#define REST_NS 100000000ull
 
 #define SEQ SCHED_SEQ
 
@@ -179,17 +181,25 @@ void sched_set_queue_timeout(struct sched *s, uint64_t ns)
     s->opts.queue_timeout_ns = ns;
 }
 
+static bool has_waited(const struct sched *s, uint64_t since_ns, uint64_t ns)
+{
+    return s->now_ns >= since_ns && s->now_ns - since_ns >= ns;
+}
+
 static void end_if_late(struct sched *s, struct sched_seq *seq)
 {
     ASSERT(sched_waits(seq));
-    if (seq->phase != SCHED_PREEMPTED && seq->phase != SCHED_PARKED && s->now_ns >= seq->arrival_ns &&
-        s->now_ns - seq->arrival_ns >= s->opts.queue_timeout_ns)
+    if (seq->phase == SCHED_PREEMPTED || seq->phase == SCHED_PARKED)
+        return;
+    if (s->opts.queue_timeout_ns > 0 && has_waited(s, seq->arrival_ns, s->opts.queue_timeout_ns))
         places_end(s, seq, SCHED_END_TIMEOUT);
+    else if (s->taken_ns > 0 && has_waited(s, MAX_OF(seq->arrival_ns, s->taken_ns), SCHED_PATIENCE_NS))
+        places_end(s, seq, SCHED_END_TAKEN);
 }
 
 static void end_timeouts(struct sched *s)
 {
-    if (s->opts.queue_timeout_ns == 0)
+    if (s->opts.queue_timeout_ns == 0 && s->taken_ns == 0)
         return;
     LIST_EACH(it, &s->queue)
         end_if_late(s, SEQ(it));
@@ -212,6 +222,17 @@ static void level_tenants(struct sched *s)
     shares_level(&s->shares, s->plan_number);
 }
 
+/* Pages, places, and tokens. since_ns: time since the plan before. */
+static void choose(struct sched *s, const struct sched_events *ev, uint64_t since_ns)
+{
+    secure_running(s);
+    if (s->opts.tier)
+        fetching_begin(s);
+    admit_queue(s);
+    matching_plan(s, since_ns, ev->match_ns_max);
+    tokens_plan(s, is_alone(s) ? ev->tokens_alone : ev->tokens_shared);
+}
+
 void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_plan *ret)
 {
     ASSERT(s->now_ns <= ev->now_ns);
@@ -227,12 +248,11 @@ void sched_plan(struct sched *s, const struct sched_events *ev, struct sched_pla
     end_timeouts(s);
     if (s->opts.tier)
         fetching_go_on(s);
-    secure_running(s);
-    if (s->opts.tier)
-        fetching_begin(s);
-    admit_queue(s);
-    matching_plan(s, since_ns, ev->match_ns_max);
-    tokens_plan(s, is_alone(s) ? ev->tokens_alone : ev->tokens_shared);
+    if (s->now_ns >= s->rest_ns)
+        choose(s, ev, since_ns);
+    if (!s->refused)
+        s->taken_ns = 0;
+    ASSERT(s->taken_ns <= s->now_ns + (s->now_ns == 0));
     ASSERT(s->seq_count <= s->running_count);
     ASSERT(s->tokens <= s->opts.tokens_max);
     s->planned = s->seq_count > 0;
@@ -261,12 +281,33 @@ static void advance(struct sched *s, const struct sched_step_seq *r, uint32_t sa
     seq->phase = SCHED_DECODING;
 }
 
+/* The device had no memory for the step. */
+static void take_back(struct sched *s, uint64_t now_ns)
+{
+    ASSERT(s->seq_count > 0 && !s->planned);
+    s->now_ns = MAX_OF(s->now_ns, now_ns);
+    s->refused = true;
+    s->refused_ns = s->now_ns;
+    s->rest_ns = s->now_ns + REST_NS;
+    if (s->taken_ns == 0)
+        s->taken_ns = MAX_OF(s->now_ns, 1u);
+    for (uint32_t i = 0; i < s->seq_count; i++) {
+        ASSERT(sched_has_place(s->seqs[i].seq));
+        if (sched_waits_for_memory(s))
+            places_preempt(s, s->seqs[i].seq);
+        else
+            places_end(s, s->seqs[i].seq, SCHED_END_NO_MEMORY);
+    }
+}
+
 void sched_done(struct sched *s, const struct sched_results *results)
 {
     ASSERT(s->planned);
     s->planned = false;
     for (uint32_t i = 0; i < s->seq_count && results->computed; i++)
         advance(s, &s->seqs[i], results->sampled ? results->sampled[i] : 1, results->now_ns);
+    if (!results->computed && results->no_memory)
+        take_back(s, results->now_ns);
 }
 
 /* ---- looking ---- */
@@ -281,7 +322,8 @@ void sched_numbers(const struct sched *s, struct sched_numbers *ret)
                                   .fetching = s->fetching_count,
                                   .preemptions = s->preemptions,
                                   .fetches = s->fetches,
-                                  .fetches_failed = s->fetches_failed};
+                                  .fetches_failed = s->fetches_failed,
+                                  .taken_ns = s->running_count + s->waiting_count > 0 ? s->taken_ns : 0};
     ASSERT(ret->fetching + ret->parked <= ret->waiting);
     ASSERT(ret->fetches_failed <= ret->fetches);
 }

@@ -39,11 +39,22 @@
 #define SCHED_TOKENS_MAX   2000          /* more tokens count as this: 10 s */
 #define SCHED_PRIORITY_MAX 1000000       /* beyond it a priority counts as this */
 #define SCHED_AGE_NS       1000000000ull /* a prompt without a token that long goes before shorter ones */
+/* While other programs have the memory that sequences need: how long a sequence waits that never had a place,
+ * and one that had. */
+#define SCHED_PATIENCE_NS 2000000000ull
+#define SCHED_TAKEN_NS    300000000000ull
 
 #define SCHED_NAME_BYTES 64
 
 struct sched;
 struct sched_seq;
+
+/* What may become of memory that was refused. */
+enum sched_memory {
+    SCHED_MEMORY_NONE,      /* none will come: a limit of the server's refused it */
+    SCHED_MEMORY_REQUESTED, /* other holders are releasing some */
+    SCHED_MEMORY_TAKEN      /* other programs have it, and may give it back */
+};
 
 struct sched_opts {
     uint32_t seqs_max;  /* of one step */
@@ -66,10 +77,11 @@ struct sched_opts {
     /* With a tier: puts the bytes of an arrival into a page or a state that the scheduler has taken. */
     void (*arrived)(void *arg, const struct tier_arrival *a, uint32_t block);
     void *arrived_arg;
-    /* Called when memory was refused. True: other holders are releasing memory, so no sequence is preempted
-     * or ended for lack of it; a sequence without a page skips the step. NULL: never. */
-    bool (*memory_requested)(void *arg);
-    void *memory_requested_arg;
+    /* Called when memory was refused. Requested: no sequence is preempted or ended for lack of it; a sequence
+     * without a page skips the step. Taken: sequences are preempted, and wait up to SCHED_TAKEN_NS instead of
+     * being ended; those that never had a place end after SCHED_PATIENCE_NS. NULL: none will come. */
+    enum sched_memory (*memory_refused)(void *arg);
+    void *memory_refused_arg;
     /* Names a sequence in which sched_check() finds an error, for the log. NULL: the sequence's number is
      * logged. */
     void (*name)(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES]);
@@ -88,6 +100,7 @@ enum sched_phase {
 
 enum sched_end {
     SCHED_END_TIMEOUT,  /* queued for longer than queue_timeout_ns */
+    SCHED_END_TAKEN,    /* it never had a place, and other programs have the memory for it */
     SCHED_END_NO_MEMORY /* alone, and still the account or the system had no memory for its next page */
 };
 
@@ -235,6 +248,9 @@ struct sched_results {
     /* [seq_count]: tokens gained by each sequence of the plan that samples: 1, and 1 for each accepted draft
      * token. NULL: 1 each. */
     const uint32_t *sampled;
+    /* With `computed` false: the device had no memory for the step. Its sequences are preempted instead, or
+     * end after SCHED_TAKEN_NS without memory. */
+    bool no_memory;
 };
 /* Takes the plan's results. Its tokens count as computed, of draft tokens only the accepted ones, and a
  * sequence that samples gains its sampled tokens. The keys of pages that become whole must be there already.
@@ -253,6 +269,7 @@ struct sched_numbers {
     uint32_t waiting, waiting_paused, fetching, parked; /* the last three: of those waiting */
     uint64_t preemptions;
     uint64_t fetches, fetches_failed; /* begun; ended with less than requested */
+    uint64_t taken_ns; /* since when other programs have memory that sequences need; 0: they do not */
 };
 void sched_numbers(const struct sched *s, struct sched_numbers *ret);
 

@@ -25,6 +25,8 @@ struct sched {
     uint64_t refused_ns; /* when account or system last had no memory for a page */
     bool refused;        /* and whether that is less than REFUSED_NS ago */
     uint64_t helped;     /* number of the last plan that lacked memory which other holders were releasing */
+    uint64_t taken_ns;   /* since when other programs have memory that sequences need; 0: they do not */
+    uint64_t rest_ns;    /* nothing is planned before this time: the device had no memory for a step */
     /* The plan. */
     const struct sched_seq *oldest; /* with a place and not paused, when it began */
     struct sched_step_seq *seqs;    /* [seqs_max] */
@@ -61,6 +63,12 @@ static inline bool sched_waits(const struct sched_seq *seq)
 static inline bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->order < b->order;
+}
+
+/* Other programs have the memory that a sequence lacks, and not for so long that it ends. */
+static inline bool sched_waits_for_memory(const struct sched *s)
+{
+    return s->taken_ns > 0 && s->now_ns - s->taken_ns < SCHED_TAKEN_NS;
 }
 
 /* Known tokens that can be computed now: the ones before `ready`. */

@@ -3,8 +3,8 @@
  * The pass visits running sequences from the oldest on, and `examined` marks the visited ones. It takes
  * pages from one victim at a time until the sequence has its page. When memory is refused and no other
  * holder is releasing some, `refused_ns` notes the time: admission stays within committed memory for a while
- * after it. This pass ends a sequence only when it is the only one with a place, still gets no page, and no
- * other holder is releasing memory. */
+ * after it. This pass ends a sequence only when it is the only one with a place, still gets no page, and
+ * neither another holder is releasing memory nor another program may do so. */
 #include "sched/secure.h"
 
 #include "sched/places.h"
@@ -16,25 +16,31 @@
 
 #define SEQ SCHED_SEQ
 
-bool secure_memory_requested(struct sched *s)
-{
-    if (s->opts.memory_requested && s->opts.memory_requested(s->opts.memory_requested_arg))
-        s->helped = s->plan_number;
-    return s->helped == s->plan_number;
-}
-
 bool secure_waits_for_help(const struct sched *s)
 {
     return s->helped == s->plan_number;
 }
 
+void secure_note_refusal(struct sched *s, bool page)
+{
+    enum sched_memory m =
+        s->opts.memory_refused ? s->opts.memory_refused(s->opts.memory_refused_arg) : SCHED_MEMORY_NONE;
+    if (m == SCHED_MEMORY_REQUESTED)
+        s->helped = s->plan_number;
+    if (secure_waits_for_help(s) || (m == SCHED_MEMORY_NONE && !page))
+        return;
+    ASSERT(m != SCHED_MEMORY_REQUESTED);
+    s->refused = true;
+    s->refused_ns = s->now_ns;
+    if (m == SCHED_MEMORY_TAKEN && s->taken_ns == 0)
+        s->taken_ns = MAX_OF(s->now_ns, 1u);
+}
+
 bool secure_page(struct sched *s, struct sched_seq *seq)
 {
     int r = seq_cache_extend(&s->opts, seq);
-    if (r == -ENOMEM && !secure_memory_requested(s)) {
-        s->refused = true;
-        s->refused_ns = s->now_ns;
-    }
+    if (r == -ENOMEM)
+        secure_note_refusal(s, true);
     ASSERT(r == 0 || r == -ENOMEM || r == -ENOSPC);
     return r == 0;
 }
@@ -100,7 +106,7 @@ void secure_running(struct sched *s)
     /* A sequence that makes room may stand anywhere in the list, so each search begins at its head. */
     while ((seq = next_seq(s)) != NULL) {
         seq->examined = s->plan_number;
-        if (secure(s, seq) || s->running_count > 1 || secure_waits_for_help(s))
+        if (secure(s, seq) || s->running_count > 1 || secure_waits_for_help(s) || sched_waits_for_memory(s))
             continue;
         ASSERT(s->running_count == 1);
         places_end(s, seq, SCHED_END_NO_MEMORY);

@@ -19,9 +19,10 @@ void secure_running(struct sched *s);
 
 /* Takes one more page of each group for the sequence. False: all are referenced, or memory was refused. */
 bool secure_page(struct sched *s, struct sched_seq *seq);
-/* Called after a refusal of memory. True: other holders are releasing some, so no sequence is preempted or
- * ended for lack of it in this plan. secure_waits_for_help() repeats the answer of this plan. */
-bool secure_memory_requested(struct sched *s);
+/* Notes a refusal of memory, of a page's or a state's. */
+void secure_note_refusal(struct sched *s, bool page);
+/* Memory was refused in this plan, and other holders are releasing some: no sequence is preempted or ended
+ * for lack of it. */
 bool secure_waits_for_help(const struct sched *s);
 
 #endif

@@ -357,9 +357,9 @@ TEST(refused_memory_ends_a_seq_only_if_it_runs_alone)
     close_sched(&f);
 }
 
-static bool memory_requested(void *arg)
+static enum sched_memory memory_refused(void *arg)
 {
-    return *(const bool *)arg;
+    return *(const enum sched_memory *)arg;
 }
 
 /* The same, while others are about to release memory: a sequence with its page continues, one without waits,
@@ -367,10 +367,10 @@ static bool memory_requested(void *arg)
 TEST(while_memory_is_requested_no_seq_is_preempted_or_ended)
 {
     struct fixture f;
-    bool comes = true;
+    enum sched_memory comes = SCHED_MEMORY_REQUESTED;
     struct sched_opts o = usual();
-    o.memory_requested = memory_requested;
-    o.memory_requested_arg = &comes;
+    o.memory_refused = memory_refused;
+    o.memory_refused_arg = &comes;
     open_sched(&f, &o, 32);
     struct sched_seq *old = add(&f, 0, 60, 200), *new = add(&f, 1, 64, 200);
     step(&f);
@@ -397,10 +397,90 @@ TEST(while_memory_is_requested_no_seq_is_preempted_or_ended)
     for (int i = 0; i < 200; i++)
         step(&f);
     assert_int_equal(old->phase, SCHED_DECODING);
-    comes = false;
+    comes = SCHED_MEMORY_NONE;
     step(&f);
     assert_int_equal(old->phase, SCHED_ENDED);
     assert_int_equal(sched_take_ended(f.sched)->end, SCHED_END_NO_MEMORY);
+    close_sched(&f);
+}
+
+/* Page for page, the oldest goes on with what the newest had; what never had a place ends. */
+TEST(memory_that_other_programs_have_is_waited_for)
+{
+    struct fixture f;
+    enum sched_memory taken = SCHED_MEMORY_TAKEN;
+    struct sched_numbers n;
+    struct sched_opts o = usual();
+    o.memory_refused = memory_refused;
+    o.memory_refused_arg = &taken;
+    open_sched(&f, &o, 32);
+    struct sched_seq *old = add(&f, 0, 60, 900), *new = add(&f, 1, 64, 200);
+    step(&f);
+    account_set_limit(f.kv, UNIT_BYTES);
+    struct sched_seq *queued = add(&f, 2, 40, 10);
+    for (int i = 0; i < 190; i++)
+        step(&f);
+    /* Four pages: the oldest has them all, and lacks the fifth. */
+    assert_int_equal(old->phase, SCHED_DECODING);
+    assert_int_equal(old->done, 128);
+    assert_int_equal(new->phase, SCHED_PREEMPTED);
+    assert_int_equal(f.plan.seq_count, 0);
+    sched_numbers(f.sched, &n);
+    assert_true(n.taken_ns > 0);
+    f.ev.now_ns += SCHED_PATIENCE_NS;
+    step(&f);
+    assert_ptr_equal(sched_take_ended(f.sched), queued);
+    assert_int_equal(queued->end, SCHED_END_TAKEN);
+    f.ev.now_ns += 100 * S;
+    step(&f);
+    assert_null(sched_take_ended(f.sched));
+    /* It has come back. */
+    account_set_limit(f.kv, ACCOUNT_NO_LIMIT);
+    for (int i = 0; i < 200 && new->phase == SCHED_PREEMPTED; i++)
+        step(&f);
+    assert_true(old->done > 128 && new->phase == SCHED_DECODING);
+    sched_numbers(f.sched, &n);
+    assert_int_equal(n.taken_ns, 0);
+    sched_remove(f.sched, new);
+    account_set_limit(f.kv, 0);
+    for (int i = 0; i < 300; i++)
+        step(&f);
+    assert_true(old->phase == SCHED_DECODING && f.plan.seq_count == 0);
+    f.ev.now_ns += SCHED_TAKEN_NS;
+    step(&f);
+    assert_ptr_equal(sched_take_ended(f.sched), old);
+    assert_int_equal(old->end, SCHED_END_NO_MEMORY);
+    account_set_limit(f.kv, ACCOUNT_NO_LIMIT);
+    close_sched(&f);
+}
+
+/* Its sequences begin anew after a moment, and end when that goes on for long. */
+TEST(a_step_without_memory_is_planned_again)
+{
+    struct fixture f;
+    struct sched_opts o = usual();
+    open_sched(&f, &o, 8);
+    struct sched_seq *seq = add(&f, 0, 40, 30);
+    step(&f);
+    uint64_t began_ns = f.ev.now_ns;
+    while (seq->phase != SCHED_ENDED) {
+        uint32_t tokens = seq->tokens, preemptions = seq->preemptions;
+        plan(&f);
+        if (f.plan.seq_count > 0) {
+            sched_done(f.sched, &(struct sched_results){.now_ns = f.ev.now_ns, .no_memory = true});
+            sched_check(f.sched);
+            assert_true(seq->phase == SCHED_ENDED ||
+                        (seq->preemptions == preemptions + 1 && seq->done == 0 && seq->tokens == tokens));
+        }
+        f.ev.now_ns += 50 * MS;
+        assert_true(f.ev.now_ns - began_ns < SCHED_TAKEN_NS + S);
+    }
+    assert_true(f.ev.now_ns - began_ns > SCHED_TAKEN_NS && seq->preemptions < SCHED_TAKEN_NS / (99 * MS));
+    assert_ptr_equal(sched_take_ended(f.sched), seq);
+    seq = add(&f, 1, 40, 3);
+    f.ev.now_ns += S;
+    step(&f);
+    assert_int_equal(given(&f, 1), 40);
     close_sched(&f);
 }
 
