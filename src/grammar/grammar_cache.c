@@ -26,6 +26,10 @@ struct cached_grammar {
     uint8_t key[GRAMMAR_SOURCE_KEY_BYTES];
     enum state state;
     uint32_t users;
+    uint64_t tenant;
+    struct charge charge;   /* of its grammar and tables: evicts entries where the account has no room */
+    _Atomic uint64_t bytes; /* of the entry, taken of the cache's account */
+    bool refused;           /* its charge had no room */
     struct grammar *grammar;
     struct matcher_tables *tables;
     pthread_mutex_t tables_lock;
@@ -42,9 +46,9 @@ struct failure {
 
 struct grammar_cache {
     const struct grammar_vocab *vocab;
+    uint64_t bytes_max;
     size_t tables_bytes;
     struct charge account;
-    struct charge charge; /* of grammars and tables: evicts entries where the account has no room */
     pthread_mutex_t lock;
     pthread_cond_t changed;                      /* an entry is no longer compiling */
     struct list entries;                         /* the least recently used first */
@@ -63,6 +67,13 @@ static void give_room(void *owner, size_t bytes)
     atomic_fetch_sub(&c->bytes, bytes);
 }
 
+static void give_entry(void *owner, size_t bytes)
+{
+    struct cached_grammar *g = owner;
+    atomic_fetch_sub(&g->bytes, bytes);
+    give_room(g->cache, bytes);
+}
+
 static void entry_free(struct grammar_cache *c, struct cached_grammar *g)
 {
     ASSERT(g->users == 0);
@@ -70,6 +81,7 @@ static void entry_free(struct grammar_cache *c, struct cached_grammar *g)
     matcher_tables_free(g->tables);
     grammar_free(g->grammar);
     pthread_mutex_destroy(&g->tables_lock);
+    ASSERT(atomic_load(&g->bytes) == sizeof(*g));
     free(g);
     give_room(c, sizeof(*g));
 }
@@ -122,17 +134,42 @@ static int take_room(struct grammar_cache *c, size_t bytes)
     return r;
 }
 
-static int charge_room(void *owner, size_t bytes)
+/* The entry may have that many bytes more beside those in use. Under the lock. */
+static bool has_share(struct grammar_cache *c, const struct cached_grammar *g, size_t bytes)
 {
-    struct grammar_cache *c = owner;
-    pthread_mutex_lock(&c->lock);
-    int r = take_room(c, bytes);
-    pthread_mutex_unlock(&c->lock);
+    uint64_t all = 0, own = 0;
+    LIST_EACH(it, &c->entries) {
+        const struct cached_grammar *e = CONTAINER(it, struct cached_grammar, link);
+        uint64_t taken = e->users > 0 ? atomic_load(&e->bytes) : 0;
+        all += taken;
+        own += e != g && e->tenant == g->tenant ? taken : 0;
+    }
+    uint64_t rest = c->bytes_max - MIN_OF(all, c->bytes_max);
+    return own == 0 || own + atomic_load(&g->bytes) + bytes <= GRAMMAR_SHARE_OF_FREE * rest;
+}
+
+/* Under the lock. */
+static int take_entry(struct cached_grammar *g, size_t bytes)
+{
+    int r = has_share(g->cache, g, bytes) ? take_room(g->cache, bytes) : -ENOMEM;
+    if (r == 0)
+        atomic_fetch_add(&g->bytes, bytes);
+    else
+        g->refused = true;
+    return r;
+}
+
+static int charge_entry(void *owner, size_t bytes)
+{
+    struct cached_grammar *g = owner;
+    pthread_mutex_lock(&g->cache->lock);
+    int r = take_entry(g, bytes);
+    pthread_mutex_unlock(&g->cache->lock);
     return r;
 }
 
 /* A new entry, compiling, with one user. Under the lock. */
-static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *key)
+static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *key, uint64_t tenant)
 {
     if (take_room(c, sizeof(struct cached_grammar)) < 0)
         return NULL;
@@ -142,6 +179,9 @@ static struct cached_grammar *entry_new(struct grammar_cache *c, const uint8_t *
         return NULL;
     }
     g->cache = c;
+    g->tenant = tenant;
+    g->charge = (struct charge){charge_entry, give_entry, g};
+    atomic_init(&g->bytes, sizeof(*g));
     memcpy(g->key, key, sizeof(g->key));
     list_init(&g->link);
     pthread_mutex_init(&g->tables_lock, NULL);
@@ -174,7 +214,7 @@ int grammar_cache_create(const struct grammar_cache_opts *opts, struct grammar_c
     }
     c->vocab = opts->vocab;
     c->account = *opts->charge;
-    c->charge = (struct charge){charge_room, give_room, c};
+    c->bytes_max = opts->bytes_max;
     c->tables_bytes =
         (size_t)MIN_OF(MAX_OF(opts->bytes_max / TABLES_PART, TABLES_BYTES_MIN), MATCHER_TABLES_BYTES);
     pthread_mutex_init(&c->lock, NULL);
@@ -209,8 +249,16 @@ void grammar_cache_numbers(struct grammar_cache *c, struct grammar_cache_numbers
 
 /* ---- Getting ---- */
 
-static int no_room(const struct grammar_source *s, struct err *e)
+/* Under the lock: unused entries have been evicted. */
+static int no_room(const struct grammar_cache *c, const struct cached_grammar *g,
+                   const struct grammar_source *s, struct err *e)
 {
+    bool alone = true;
+    LIST_EACH(it, &c->entries)
+        alone = alone && g && it == &g->link;
+    if (alone)
+        return err_set(e, -E2BIG, "the %s needs more than the %llu bytes of the cache for grammars",
+                       grammar_kind_name(s->kind), (unsigned long long)c->bytes_max);
     return err_set(e, -ENOMEM, "there is no memory for the %s beside the grammars in use",
                    grammar_kind_name(s->kind));
 }
@@ -226,15 +274,14 @@ static int fill(struct grammar_cache *c, struct cached_grammar *g, const struct 
                 const struct grammar_source_opts *opts, struct err *e)
 {
     struct grammar_source_opts own = *opts;
-    own.charge = &c->charge;
+    own.charge = &g->charge;
     int r = grammar_source_compile(s, &own, &g->grammar, e);
-    give_room(c, tables_room(c));
+    give_entry(g, tables_room(c));
     if (r < 0)
         return r;
     struct matcher_tables_opts tables = {
-        .grammar = g->grammar, .vocab = c->vocab, .bytes_max = c->tables_bytes, .charge = &c->charge};
-    r = matcher_tables_create(&tables, &g->tables);
-    return r < 0 ? no_room(s, e) : 0;
+        .grammar = g->grammar, .vocab = c->vocab, .bytes_max = c->tables_bytes, .charge = &g->charge};
+    return matcher_tables_create(&tables, &g->tables);
 }
 
 /* Under the lock. */
@@ -283,10 +330,14 @@ static void settle(struct grammar_cache *c, struct cached_grammar *g, int r, con
 static int compile(struct grammar_cache *c, const struct grammar_source *s,
                    const struct grammar_source_opts *opts, struct cached_grammar *g, struct err *e)
 {
-    int r = take_room(c, tables_room(c));
-    pthread_mutex_unlock(&c->lock);
-    r = r < 0 ? no_room(s, e) : fill(c, g, s, opts, e);
-    pthread_mutex_lock(&c->lock);
+    int r = take_entry(g, tables_room(c));
+    if (r == 0) {
+        pthread_mutex_unlock(&c->lock);
+        r = fill(c, g, s, opts, e);
+        pthread_mutex_lock(&c->lock);
+    }
+    if (r == -ENOMEM && g->refused)
+        r = no_room(c, g, s, e);
     settle(c, g, r, e);
     if (r < 0)
         drop(c, g);
@@ -342,10 +393,10 @@ int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
             r = -E2BIG;
         } else if ((g = find(c, key)))
             r = join(c, opts, g, e);
-        else if ((g = entry_new(c, key)))
+        else if ((g = entry_new(c, key, s->scope.tenant)))
             r = compile(c, s, opts, g, e);
         else
-            r = no_room(s, e);
+            r = no_room(c, NULL, s, e);
     }
     pthread_mutex_unlock(&c->lock);
     if (r == 0)

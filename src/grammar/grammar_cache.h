@@ -8,15 +8,17 @@
  * use. Of the last GRAMMAR_FAILED_MAX sources that exceeded a limit the error stays: a compilation's time
  * is spent once. Of others that do not compile nothing stays.
  *
- * Bound: the limit of the account behind `charge`, which pays for entries, grammars and tables. Any
- * thread. */
+ * Bound: the limit of the account behind `charge`, which pays for entries, grammars and tables. A tenant with
+ * several entries in use gets no more once they take GRAMMAR_SHARE_OF_FREE times the bytes that no entry in
+ * use has. So tenants that take all they get always leave room to others. Any thread. */
 #ifndef PLATEAU_GRAMMAR_GRAMMAR_CACHE_H
 #define PLATEAU_GRAMMAR_GRAMMAR_CACHE_H
 
 #include "grammar/grammar_source.h"
 #include "grammar/matcher.h"
 
-#define GRAMMAR_FAILED_MAX 64
+#define GRAMMAR_FAILED_MAX    64
+#define GRAMMAR_SHARE_OF_FREE 2
 
 struct grammar_cache;
 struct cached_grammar;
@@ -33,7 +35,7 @@ int grammar_cache_create(const struct grammar_cache_opts *opts, struct grammar_c
 void grammar_cache_free(struct grammar_cache *c);
 
 /* The entry of this source, in use until grammar_cache_put(). `opts->charge` is not used. 0, or as
- * grammar_source_compile(); -ENOMEM: entries in use leave no room. */
+ * grammar_source_compile(); -ENOMEM: entries in use leave no room; -E2BIG also: the cache is too small. */
 int grammar_cache_get(struct grammar_cache *c, const struct grammar_source *s,
                       const struct grammar_source_opts *opts, struct cached_grammar **ret, struct err *e);
 void grammar_cache_put(struct grammar_cache *c, struct cached_grammar *g);

@@ -271,6 +271,51 @@ TEST(entries_in_use_refuse_others)
     close_scene(&s);
 }
 
+/* Holds grammars of the tenant until there is no room; how many. */
+static uint32_t hold(struct scene *s, uint64_t tenant, struct cached_grammar **held, uint32_t max)
+{
+    struct err e = {{0}};
+    char text[40];
+    int r = 0;
+    uint32_t count = 0;
+    while (r == 0 && count < max) {
+        snprintf(text, sizeof(text), "text %u", count);
+        struct grammar_source source = {GRAMMAR_REGEX, slice_of(text), .scope = {.tenant = tenant}};
+        r = grammar_cache_get(s->cache, &source, &(struct grammar_source_opts){0}, &held[count], &e);
+        count += r == 0;
+    }
+    assert_true(r == 0 || r == -ENOMEM);
+    return count;
+}
+
+TEST(tenants_that_take_all_they_get_leave_room_to_others)
+{
+    struct scene s;
+    struct cached_grammar *held[100];
+    open_scene(&s, 32 << 20);
+    uint32_t count = hold(&s, 1, held, COUNT_OF(held));
+    assert_true(count > 2 && count < COUNT_OF(held));
+    uint32_t second = hold(&s, 2, held + count, COUNT_OF(held) - count);
+    assert_true(second > 1 && second <= count);
+    count += second;
+    assert_int_equal(hold(&s, 3, held + count, 1), 1);
+    count++;
+    for (uint32_t i = 0; i < count; i++)
+        grammar_cache_put(s.cache, held[i]);
+    close_scene(&s);
+}
+
+TEST(a_cache_that_is_too_small_says_so)
+{
+    struct scene s;
+    struct cached_grammar *g;
+    struct err e = {{0}};
+    open_scene(&s, 300 << 10);
+    assert_int_equal(get(&s, GRAMMAR_REGEX, "a", &g, &e), -E2BIG);
+    assert_non_null(strstr(e.text, "307200 bytes"));
+    close_scene(&s);
+}
+
 struct asking {
     struct scene scene;
     struct grammar_source source;
