@@ -229,12 +229,23 @@ static void end_call(struct reply *r)
     write_call(r, true, &r->items);
 }
 
+/* True for a token of a stream with logprobs that the text leaves out, such as the end token. Clients take
+ * the tokens of a chunk for its text. */
+static bool has_no_text(const struct reply *r, const struct part *p)
+{
+    const struct exchange *x = r->exchange;
+    return p->kind == PART_TOKEN && x->request.stream && x->request.gen.sampling.logprobs &&
+           tokenizer_is_special(x->gen.model->tokenizer, p->token->id);
+}
+
 static void part(void *arg, const struct part *p)
 {
     struct reply *r = arg;
     switch (p->kind) {
     case PART_TOKEN:
     case PART_PROMPT_TOKEN:
+        if (has_no_text(r, p))
+            reply_flush(r);
         openai_note_token(r, p);
         if (p->kind == PART_TOKEN && r->exchange->request.gen.sampling.logprobs)
             openai_note_logprob(r, p->token, &r->logprobs);

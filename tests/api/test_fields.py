@@ -190,6 +190,18 @@ def test_chat_logprobs_streamed_are_the_same(server):
     assert streamed == whole
 
 
+def test_the_tokens_of_a_chunk_are_its_text(server):
+    """The end token, which the text leaves out, comes in a chunk without text, also when it was decoded with
+    others."""
+    for fields in [{}] * 8 + [{"guided_regex": "[0-9]{4}"}, {"guided_choice": ["yes", "no"]}]:
+        reply = server.chat(stream=True, logprobs=True, max_tokens=60, temperature=0, **fields)
+        said = [c for e in events(reply.text) if e != "[DONE]" for c in e["choices"] if c["logprobs"]]
+        for choice in said:
+            tokens = [t["token"] for t in choice["logprobs"]["content"]]
+            assert "".join(tokens) == choice["delta"].get("content", "<|im_end|>")
+        assert said[-1]["delta"] == {}
+
+
 def test_completion_logprobs(server):
     r = server.complete("The", **GREEDY, max_tokens=6, logprobs=2, ignore_eos=True, return_token_ids=True)
     c = r.json()["choices"][0]
