@@ -1,0 +1,51 @@
+"""guidance: its OpenAI model for texts, its vLLM model for grammars."""
+
+import typing
+
+import openai
+import pydantic
+from guidance import assistant, gen, json, models, select, user
+from guidance.models.experimental import VLLMModel
+
+from sdk import EXTRACT, LONG, MKDIR, Order
+
+PACKAGE = "guidance"
+OVERFLOW = openai.BadRequestError
+LACKS = {"stream": "its streams lose the role of the block that they are in", "cancel": "as stream"}
+City = typing.Annotated[str, pydantic.Field(max_length=20)]  # its tools have no limit of tokens
+
+
+def asked(at, text=MKDIR, kind=models.OpenAI):
+    with user():
+        return kind(at.model, base_url=at.base, api_key=at.key, echo=False) + text
+
+
+def said(model, node):
+    with assistant():
+        return model + node
+
+
+def hello(at):
+    return said(asked(at), gen("text", max_tokens=60, temperature=1e-6))["text"]
+
+
+def tools(at):
+    calls = []
+
+    def get_time(city: City):
+        """Local time of a city."""
+        calls.append(("get_time", {"city": city}))
+        return "15:20"
+
+    said(asked(at), gen(tools=[get_time], tool_choice="required"))
+    return calls[0]
+
+
+def structured(at):
+    assert said(asked(at, kind=VLLMModel), select(["yes", "no"], name="answer"))["answer"] in ("yes", "no")
+    assert len(said(asked(at, kind=VLLMModel), gen("year", regex="[0-9]{4}"))["year"]) == 4
+    return Order.model_validate_json(said(asked(at, EXTRACT), json("order", schema=Order))["order"])
+
+
+def overflow(at):
+    said(asked(at, LONG), gen("text", max_tokens=60))
