@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
+#include "host/model_sources.h"
 #include "store/store_audit.h"
 #include "text/chat_format.h"
 
@@ -21,6 +22,7 @@
 /* Pages and snapshots of one model, by whose fingerprint and layout they are. */
 struct group {
     struct store_identity identity;
+    char name[80]; /* of the model, cut at that; "": none of those that `plateau models` lists */
     uint64_t pages, snapshots, bytes;
     int64_t oldest_s, newest_s;
 };
@@ -88,6 +90,23 @@ static const char *why(int error)
     }
 }
 
+/* ---- names ---- */
+
+/* The groups of this model get its name. A model that cannot be read has none. */
+static int name_groups(void *arg, const char *path, const char *id, struct err *e)
+{
+    struct report *r = arg;
+    uint8_t fingerprint[32];
+    if (model_sources_fingerprint(path, fingerprint, e) < 0)
+        return 0;
+    for (uint32_t i = 0; i < r->group_count; i++) {
+        struct group *g = &r->groups[i];
+        if (!g->name[0] && memcmp(g->identity.fingerprint, fingerprint, sizeof(fingerprint)) == 0)
+            snprintf(g->name, sizeof(g->name), "%s", id);
+    }
+    return 0;
+}
+
 /* ---- as text ---- */
 
 static void hex_of(const struct store_identity *id, char ret[65])
@@ -121,13 +140,15 @@ static void print_list(const struct report *r)
 {
     print_sum(r);
     if (r->group_count > 0)
-        printf("\n%-12s  %8s  %9s  %10s  %-20s  %-20s  %s\n", "model", "pages", "snapshots", "bytes",
+        printf("\n%-24s  %8s  %9s  %10s  %-20s  %-20s  %s\n", "model", "pages", "snapshots", "bytes",
                "oldest use", "newest use", "layout");
     for (uint32_t i = 0; i < r->group_count; i++) {
         const struct group *g = &r->groups[i];
         char hex[65];
         hex_of(&g->identity, hex);
-        printf("%.12s  %8llu  %9llu  %10s", hex, (ull)g->pages, (ull)g->snapshots, bytes_text(g->bytes).text);
+        hex[12] = 0;
+        plain_printf(stdout, "%-24s  %8llu  %9llu  %10s", g->name[0] ? g->name : hex, (ull)g->pages,
+                     (ull)g->snapshots, bytes_text(g->bytes).text);
         print_time(g->oldest_s);
         print_time(g->newest_s);
         plain_printf(stdout, "  %s\n", g->identity.layout);
@@ -169,6 +190,8 @@ static void json_models(const struct report *r, struct buf *b)
         char hex[65];
         hex_of(&g->identity, hex);
         buf_printf(b, "%s{\"fingerprint\":\"%s\"", i ? "," : "", hex);
+        if (g->name[0])
+            json_write_member(b, "model", g->name);
         json_write_member(b, "layout", g->identity.layout);
         buf_printf(
             b, ",\"pages\":%llu,\"snapshots\":%llu,\"bytes\":%llu,\"oldest_s\":%lld,\"newest_s\":%lld}",
@@ -198,6 +221,8 @@ static int look(const struct settings *o, bool verify, struct err *e)
     int error = store_audit(o->store.dir, verify, see, &r, &r.sum, e);
     if (error < 0)
         return error;
+    if (!verify && r.group_count > 0)
+        model_sources_each(name_groups, &r, e);
     if (o->json) {
         print_json(&r, !verify);
     } else if (verify) {

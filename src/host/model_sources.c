@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/slice.h"
 #include "base/small_file.h"
+#include "engine/fingerprint.h"
 #include "host/model_name.h"
 #include "host/model_shipped.h"
 #include "hub/hub_cache.h"
@@ -121,6 +122,11 @@ static int each_at_home(const char *below, model_found_fn *found, void *arg, str
     if (!home || !home[0] || !join(home, below, path) || !is_directory(path))
         return 0;
     return model_folder_each(path, found, arg, e);
+}
+
+int model_sources_fingerprint(const char *path, uint8_t ret[32], struct err *e)
+{
+    return fingerprint_files(path, ret, e);
 }
 
 int model_sources_each(model_found_fn *found, void *arg, struct err *e)

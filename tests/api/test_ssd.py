@@ -313,7 +313,9 @@ def test_another_model_finds_nothing_of_the_first(tmp_path):
         answer(s, prompt_of(1))
         wait_written(s, 6)
     command = [PROGRAM, "cache", "ls", str(tmp_path / "ssd"), "--json"]
-    assert len(json.loads(subprocess.check_output(command))["models"]) == 1
+    assert [m.get("model") for m in json.loads(subprocess.check_output(command))["models"]] == ["canary"]
+    table = subprocess.check_output(command[:-1], text=True).splitlines()
+    assert table[2].split()[0] == "model" and table[3].startswith("canary  "), table
     again = subprocess.Popen([PROGRAM, "serve", str(other), "--port", "0", "--ssd-dir", str(tmp_path / "ssd")],
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
@@ -326,7 +328,10 @@ def test_another_model_finds_nothing_of_the_first(tmp_path):
     finally:
         again.terminate()
         again.wait(20)
-    assert len(json.loads(subprocess.check_output(command))["models"]) == 2
+    found = json.loads(subprocess.check_output(command))["models"]
+    assert {m.get("model") for m in found} == {"canary", None}, "a directory that plateau models does not list"
+    other_row = next(m for m in found if "model" not in m)
+    assert f"\n{other_row['fingerprint'][:12]}  " in subprocess.check_output(command[:-1], text=True)
 
 
 def test_a_limit_of_file_size_is_a_full_disk(tmp_path):
