@@ -265,6 +265,20 @@ def test_stats_tells_tokens_speed_and_the_ledger(chat):
     assert re.search(r"weights +\d+\.\d MiB", t.shown)
 
 
+def test_stats_count_a_stopped_answer(chat):
+    t = chat("--ignore-eos")
+    t.type("What is chsh?\r")
+    t.wait_for(CHSH)
+    t.type(CTRL_C)
+    t.wait_for("[Stopped.")
+    t.wait_for("> ")
+    t.type("/stats\r")
+    t.wait_for("limit")
+    t.wait_for("> ")
+    prompt, answer, context = (int(re.search(words, t.shown)[1]) for words in (r"prompt +(\d+) tokens in", r"answer +(\d+) tokens in", r"context +(\d+) of"))
+    assert prompt > 10 and answer >= 6 and context == prompt + answer, t.shown
+
+
 def test_reasoning_is_dim_or_hidden_and_never_part_of_the_answer(chat, tmp_path):
     dim = chat("--think")
     dim.say("What does tcgetpgrp do?", "tcgetpgrp(3) - get and set terminal foreground process group.")

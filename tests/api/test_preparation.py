@@ -62,7 +62,7 @@ def test_a_chat_does_not_wait_for_long_texts(own, path):
     for t in others:
         t.start()
     try:
-        time.sleep(0.5)
+        until(lambda: statuses)  # one was prepared; others wait
         waits = []
         for _ in range(8):
             waits.append(seconds_of(lambda: own.chat(max_tokens=1)))
