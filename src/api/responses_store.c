@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define BUCKETS 1024
+#define SHARES  256
 
 struct responses_items {
     struct responses_store *store;
@@ -26,12 +27,18 @@ struct responses_items {
 };
 
 struct entry {
-    struct list by_key, by_use;
+    struct list by_key, by_use, by_share;
     struct responses_key key;
     struct responses_items *items; /* a reference */
     uint64_t used_ns;
     size_t bytes; /* of this struct and its reply */
     struct slice reply;
+};
+
+/* Entries of the tenants with one hash: nearly always one tenant. */
+struct share {
+    struct list by_use; /* the least recently used first */
+    uint64_t bytes;     /* of entries and their own items */
 };
 
 struct responses_store {
@@ -40,6 +47,7 @@ struct responses_store {
     pthread_mutex_t lock;
     struct list buckets[BUCKETS];
     struct list by_use; /* the least recently used first */
+    struct share shares[SHARES];
     struct responses_store_numbers numbers;
 };
 
@@ -105,9 +113,17 @@ static struct entry *find(struct responses_store *s, const struct responses_key 
     return NULL;
 }
 
+static struct share *share_of(struct responses_store *s, uint64_t tenant)
+{
+    return &s->shares[hash_bytes(&tenant, sizeof(tenant)) % SHARES];
+}
+
 static void remove_entry(struct responses_store *s, struct entry *e)
 {
-    ASSERT(s->numbers.entries > 0);
+    struct share *share = share_of(s, e->key.tenant);
+    ASSERT(s->numbers.entries > 0 && share->bytes >= e->bytes + e->items->bytes);
+    share->bytes -= e->bytes + e->items->bytes;
+    list_remove(&e->by_share);
     s->numbers.entries--;
     list_remove(&e->by_key);
     list_remove(&e->by_use);
@@ -118,6 +134,16 @@ static void remove_entry(struct responses_store *s, struct entry *e)
 static struct entry *oldest(struct responses_store *s)
 {
     return list_empty(&s->by_use) ? NULL : LIST_ENTRY(s->by_use.next, struct entry, by_use);
+}
+
+/* The entry to evict for `own`, which loses one rather than another share of its size. NULL: there is
+ * none. */
+static struct entry *victim(struct responses_store *s, struct share *own)
+{
+    struct share *most = own;
+    for (size_t i = 0; i < SHARES; i++)
+        most = s->shares[i].bytes > most->bytes ? &s->shares[i] : most;
+    return list_empty(&most->by_use) ? NULL : LIST_ENTRY(most->by_use.next, struct entry, by_share);
 }
 
 static void expire(struct responses_store *s, uint64_t now_ns)
@@ -139,13 +165,16 @@ static struct entry *use(struct responses_store *s, const struct responses_key *
     e->used_ns = now_ns;
     list_remove(&e->by_use);
     list_push_back(&s->by_use, &e->by_use);
+    list_remove(&e->by_share);
+    list_push_back(&share_of(s, e->key.tenant)->by_use, &e->by_share);
     return e;
 }
 
-/* Evicts until `bytes` more fit. */
-static void make_room(struct responses_store *s, size_t bytes)
+/* Evicts until `bytes` more fit for the tenant. */
+static void make_room(struct responses_store *s, uint64_t tenant, size_t bytes)
 {
-    for (struct entry *e; s->numbers.bytes + bytes > s->opts.bytes_max && (e = oldest(s));
+    for (struct entry *e;
+         s->numbers.bytes + bytes > s->opts.bytes_max && (e = victim(s, share_of(s, tenant)));
          s->numbers.evicted++)
         remove_entry(s, e);
 }
@@ -168,7 +197,8 @@ static bool put(struct responses_store *s, const struct responses_key *key, cons
                 uint64_t now_ns)
 {
     struct slice copy;
-    make_room(s, sizeof(struct responses_items) + p->items.len + sizeof(struct entry) + p->reply.len);
+    make_room(s, key->tenant,
+              sizeof(struct responses_items) + p->items.len + sizeof(struct entry) + p->reply.len);
     struct responses_items *own = make_items(s, p);
     struct entry *e = own ? make(s, sizeof(*e), p->reply, &copy) : NULL;
     if (!e) {
@@ -177,6 +207,7 @@ static bool put(struct responses_store *s, const struct responses_key *key, cons
     }
     list_init(&e->by_key);
     list_init(&e->by_use);
+    list_init(&e->by_share);
     e->key = *key;
     e->items = own;
     e->used_ns = now_ns;
@@ -184,6 +215,8 @@ static bool put(struct responses_store *s, const struct responses_key *key, cons
     e->reply = copy;
     list_push_back(bucket_of(s, key), &e->by_key);
     list_push_back(&s->by_use, &e->by_use);
+    list_push_back(&share_of(s, key->tenant)->by_use, &e->by_share);
+    share_of(s, key->tenant)->bytes += e->bytes + own->bytes;
     s->numbers.entries++;
     return true;
 }
@@ -213,6 +246,8 @@ int responses_store_create(const struct responses_store_opts *opts, struct respo
     list_init(&s->by_use);
     for (size_t i = 0; i < BUCKETS; i++)
         list_init(&s->buckets[i]);
+    for (size_t i = 0; i < SHARES; i++)
+        list_init(&s->shares[i].by_use);
     *ret = s;
     return 0;
 }
@@ -326,7 +361,8 @@ void responses_store_give(struct responses_store *s, uint64_t bytes)
 {
     pthread_mutex_lock(&s->lock);
     uint64_t before = s->numbers.bytes;
-    for (struct entry *e; before - s->numbers.bytes < bytes && (e = oldest(s)); s->numbers.evicted++)
+    for (struct entry *e; before - s->numbers.bytes < bytes && (e = victim(s, &s->shares[0]));
+         s->numbers.evicted++)
         remove_entry(s, e);
     pthread_mutex_unlock(&s->lock);
 }
@@ -349,7 +385,7 @@ static void check_entry(struct responses_store *s, const struct entry *e)
 
 void responses_store_check(struct responses_store *s, struct walk *w)
 {
-    uint64_t entries = 0, bytes = 0;
+    uint64_t entries = 0, bytes = 0, shares = 0;
     pthread_mutex_lock(&s->lock);
     const struct responses_store_numbers *n = &s->numbers;
     ASSERT_OF(n->bytes <= s->opts.bytes_max, "responses: %llu bytes stored, the limit is %llu", (ull)n->bytes,
@@ -364,6 +400,10 @@ void responses_store_check(struct responses_store *s, struct walk *w)
     }
     ASSERT_OF(w->called_off || entries == n->entries, "responses: %llu entries listed, %llu counted",
               (ull)entries, (ull)n->entries);
+    for (size_t i = 0; i < SHARES; i++)
+        shares += s->shares[i].bytes;
+    ASSERT_OF(w->called_off || shares == bytes, "responses: entries of %llu bytes, tenants have %llu",
+              (ull)bytes, (ull)shares);
     ASSERT_OF(bytes <= n->bytes, "responses: entries of %llu bytes, %llu counted", (ull)bytes, (ull)n->bytes);
     pthread_mutex_unlock(&s->lock);
 }

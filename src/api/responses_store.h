@@ -3,7 +3,8 @@
  * An entry is a reply and the items that led to it, as JSON; no tokens and no pages: the prefix cache has
  * those. An entry refers to the items of the response before it, so that a conversation is stored once.
  * Items stay while an entry or a running request refers to them. The store never holds more than
- * opts.bytes_max: the least recently used entries leave first, and those that no request used for ttl_ns.
+ * opts.bytes_max: entries leave that no request used for ttl_ns, then the least recently used one of the
+ * tenant with the most bytes, so that no tenant evicts entries of another with less.
  * Entries of other tenants are reported as not found. Any thread. */
 #ifndef PLATEAU_API_RESPONSES_STORE_H
 #define PLATEAU_API_RESPONSES_STORE_H

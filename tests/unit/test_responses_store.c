@@ -45,15 +45,21 @@ static void check(struct scene *s)
     responses_store_check(s->store, &w);
 }
 
-static bool put(struct scene *s, uint32_t id, struct responses_items *before, const char *items,
-                size_t reply_len, uint64_t now_ns)
+static bool put_of(struct scene *s, uint64_t tenant, uint32_t id, struct responses_items *before,
+                   const char *items, size_t reply_len, uint64_t now_ns)
 {
     static char reply[STORE_BYTES];
     struct responses_put p = {before, slice_of(items), {reply, reply_len}, 1};
     memset(reply, 'r', sizeof(reply));
-    bool ok = responses_store_put(s->store, key_of(1, id), &p, now_ns);
+    bool ok = responses_store_put(s->store, key_of(tenant, id), &p, now_ns);
     check(s);
     return ok;
+}
+
+static bool put(struct scene *s, uint32_t id, struct responses_items *before, const char *items,
+                size_t reply_len, uint64_t now_ns)
+{
+    return put_of(s, 1, id, before, items, reply_len, now_ns);
 }
 
 static bool has(struct scene *s, uint64_t tenant, uint32_t id, uint64_t now_ns)
@@ -122,6 +128,21 @@ TEST(the_least_recently_used_leave_first)
     assert_int_equal(responses_store_numbers(s.store).evicted, 1);
     assert_false(put(&s, 6, NULL, "ab", STORE_BYTES / 3, 7));
     assert_int_equal(responses_store_numbers(s.store).entries, 4);
+    end(&s);
+}
+
+TEST(the_tenant_with_the_most_bytes_loses_its_own)
+{
+    struct scene s = begin(STORE_BYTES);
+    assert_true(put_of(&s, 2, 1, NULL, "ab", 100, 1));
+    for (uint32_t id = 2; id < 40; id++)
+        assert_true(put_of(&s, 1, id, NULL, "ab", STORE_BYTES / 5, id));
+    assert_true(has(&s, 2, 1, 50));
+    assert_true(has(&s, 1, 39, 50) && !has(&s, 1, 35, 50));
+    /* The other way round: what the second tenant takes, the first one loses, up to an equal share. */
+    for (uint32_t id = 40; id < 80; id++)
+        assert_true(put_of(&s, 2, id, NULL, "ab", STORE_BYTES / 5, id));
+    assert_true(has(&s, 1, 39, 90) && has(&s, 1, 38, 90));
     end(&s);
 }
 
