@@ -335,6 +335,25 @@ void http_server_stop(struct http_server *s, uint64_t grace_ns)
     wake(s);
 }
 
+/* MHD_pool_create() maps larger ones. */
+#define POOL_HEAP_BYTES_MAX ((size_t)32 << 10)
+
+static void add_pools(struct http_server *s, struct http_pools *ret)
+{
+    uint64_t now = atomic_load_explicit(&s->counters.connections_now, memory_order_relaxed);
+    size_t pool = pool_bytes(&s->opts);
+    *(pool <= POOL_HEAP_BYTES_MAX ? &ret->heap : &ret->mapped) += now * pool;
+}
+
+struct http_pools http_server_pools(struct http_server *s)
+{
+    struct http_pools pools = {0};
+    add_pools(s, &pools);
+    for (uint32_t i = 0; i < s->joined_count; i++)
+        add_pools(s->joined[i], &pools);
+    return pools;
+}
+
 struct http_counters http_server_counters(struct http_server *s)
 {
     struct http_counters n = {0};

@@ -140,4 +140,11 @@ struct http_counters {
 /* Any thread. */
 struct http_counters http_server_counters(struct http_server *s);
 
+/* Bytes of MHD's memory for the open connections, those of joined servers included: blocks of the general
+ * heap, or mapped. A connection touches part of its own. Any thread, after the last http_server_join(). */
+struct http_pools {
+    uint64_t heap, mapped;
+};
+struct http_pools http_server_pools(struct http_server *s);
+
 #endif

@@ -193,3 +193,16 @@ def test_one_key_may_have_all_connections():
             sock.sendall(POST + b"Authorization: Bearer sk-alice\r\nExpect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
             assert sock.recv(4000).startswith(b"HTTP/1.1 100 ")
             sock.sendall(b" " * 4900)
+
+
+def test_memory_of_connections_is_accounted():
+    """Their pools of over 1 MB each are mapped, not of the heap."""
+    with serving("--max-header-bytes", 1000000) as s, contextlib.ExitStack() as stack:
+        before = s.memory()["unaccounted_bytes"]
+        for _ in range(60):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", s.port), 60))
+            sock.sendall(b"GET /live HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert sock.recv(4096).startswith(b"HTTP/1.1 200")
+        after = s.memory()
+        if after["system"]["heap_bytes"] > 0:
+            assert abs(after["unaccounted_bytes"] - before) < 16 << 20
