@@ -165,7 +165,7 @@ static const struct gauge rows[] = {
     {E(masks), MEMBER("grammars", 7, "masks"),
      COUNTER("plateau_grammar_masks_total", "Masks of tokens made for constrained decoding.")},
     {E(mask_ns), .unit = GAUGE_SECONDS, MEMBER("grammars", 8, "mask_seconds"),
-     COUNTER("plateau_grammar_mask_seconds_total", "Processor time spent making them.")},
+     COUNTER("plateau_grammar_mask_seconds_total", "Wall time spent making them.")},
     {E(mask_max_ns), .unit = GAUGE_MS, MEMBER("grammars", 9, "longest_mask_ms"),
      GAUGE("plateau_grammar_mask_seconds_max", "Time of the longest mask.")},
 
