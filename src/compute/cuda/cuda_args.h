@@ -409,6 +409,7 @@ struct cuda_conv {
     const float *weight, *bias;
     struct cuda_rows u, y;
     uint32_t channels, taps, linear;
+    uint32_t each;  /* tokens of a block */
     uint32_t gated; /* short convolution: u is the last third of its row, and gates are the first two */
     uint64_t state_offset, pending_offset, pending_floats;
 };
@@ -418,6 +419,7 @@ struct cuda_delta {
     float eps;
     const float *decay, *dt_bias, *norm;
     struct cuda_rows in, conv_out, gates, out;
+    struct cuda_rounded rounded; /* out as bf16, too */
     uint64_t state_offset, pending_offset, pending_floats, k_at, v_at, alpha_at, beta_at;
 };
 

@@ -72,12 +72,14 @@
     X(attend_wide, attend_wide64)                                                                            \
     X(attend_wide, attend_wide128)                                                                           \
     X(recurrent, conv)                                                                                       \
-    X(recurrent, delta_norm)                                                                                 \
-    X(recurrent, delta_gates)                                                                                \
+    X(recurrent, conv_keep)                                                                                  \
+    X(recurrent, delta_inputs)                                                                               \
     X(recurrent, delta)                                                                                      \
+    X(recurrent, delta_walk)                                                                                 \
     X(recurrent, delta_end)                                                                                  \
     X(recurrent, ssm_gates)                                                                                  \
     X(recurrent, ssm)                                                                                        \
+    X(recurrent, ssm_walk)                                                                                   \
     X(recurrent, ssm_end)                                                                                    \
     X(route, route)                                                                                          \
     X(route, sort)                                                                                           \

@@ -5,20 +5,48 @@
 
 #define CHANNELS      128u /* of a block */
 #define STATE_COLUMNS 32u  /* likewise, as in kernels/recurrent.cu */
+#define STATE_ROWS    128u /* of a column in registers */
+#define WARP_HEADS    (CHANNELS / 32u)
 
-static void run_conv(struct cuda *c, const struct cuda_conv *k)
+/* A block has its tokens one after the other, each with an input more. Few tokens have blocks of their own. */
+#define CONV_TOKENS_FEW 128u
+#define CONV_TOKENS     16u
+
+static void run_conv(struct cuda *c, struct cuda_conv k)
 {
-    ASSERT(k->taps >= 1 && k->taps <= 8);
+    uint32_t blocks = DIV_UP(k.channels, CHANNELS);
+    k.each = c->step.tokens > CONV_TOKENS_FEW ? CONV_TOKENS : 1;
+    ASSERT(k.taps >= 1 && k.taps <= 8 && k.u.at != k.y.at);
     cuda_run_step(c, CUDA_KERNEL_conv,
-                  (struct cuda_grid){DIV_UP(k->channels, CHANNELS), c->step.seqs, 1, CHANNELS, 0}, k);
+                  (struct cuda_grid){blocks, DIV_UP(c->step.tokens, k.each), 1, CHANNELS, 0}, &k);
+    if (c->step.tokens != c->step.seqs)
+        cuda_run_step(c, CUDA_KERNEL_conv_keep, (struct cuda_grid){blocks, c->step.seqs, 1, CHANNELS, 0}, &k);
 }
 
-/* A column of `rows` values for each thread. */
-static struct cuda_grid state_grid(const struct cuda *c, uint32_t columns, uint32_t heads, uint32_t rows)
+struct recurrence {
+    uint32_t columns, heads, rows; /* of a head's state: rows values in a column */
+    struct cuda_rows x;
+    uint64_t pending; /* where what a token keeps pending has its rows, and from one to the next: any of its bits */
+};
+
+/* Whether columns are walked over in registers: what tokens bring comes in pieces of 16 bytes. */
+static bool can_walk(const struct cuda *c, const struct recurrence *r)
 {
-    uint32_t shared = rows * STATE_COLUMNS * (uint32_t)sizeof(float);
+    uint64_t places = (uintptr_t)r->x.at | r->x.stride * sizeof(float) | r->pending | c->step.state_bytes;
+    return r->rows == STATE_ROWS && r->columns % STATE_COLUMNS == 0 && places % 16 == 0;
+}
+
+/* A column for each thread. */
+static void recur(struct cuda *c, const struct recurrence *r, enum cuda_kernel plain, enum cuda_kernel walk,
+                  const void *k)
+{
+    bool usual = can_walk(c, r);
+    uint32_t shared = usual ? 0 : r->rows * STATE_COLUMNS * (uint32_t)sizeof(float);
     ASSERT(shared <= 48u << 10);
-    return (struct cuda_grid){DIV_UP(columns, STATE_COLUMNS), heads, c->step.seqs, STATE_COLUMNS, shared};
+    cuda_run_step(c, usual ? walk : plain,
+                  (struct cuda_grid){DIV_UP(r->columns, STATE_COLUMNS), r->heads, c->step.seqs, STATE_COLUMNS,
+                                     shared},
+                  k);
 }
 
 /* ---- the delta net ---- */
@@ -63,18 +91,23 @@ void cuda_convolve(struct compute *compute, const struct op_delta *a)
                                    .state_offset = s->recurrent[a->layer].offset,
                                    .pending_offset = k.pending_offset,
                                    .pending_floats = k.pending_floats};
-    run_conv(c, &conv);
-    cuda_run(c, CUDA_KERNEL_delta_norm, (struct cuda_grid){c->step.tokens, 2 * s->key_heads, 1, CHANNELS, 0},
-             &k);
-    cuda_run(c, CUDA_KERNEL_delta_gates, cuda_by_row(c->step.tokens), &k);
+    run_conv(c, conv);
+    cuda_run(c, CUDA_KERNEL_delta_inputs,
+             (struct cuda_grid){c->step.tokens, DIV_UP(2 * s->key_heads, WARP_HEADS) + 1, 1, CHANNELS, 0}, &k);
 }
 
 void cuda_recur(struct compute *compute, const struct op_delta *a)
 {
     struct cuda *c = cuda_of(compute);
-    const struct cuda_delta k = delta_of(c, a);
-    cuda_run_step(c, CUDA_KERNEL_delta, state_grid(c, k.value_dim, k.value_heads, k.key_dim), &k);
-    cuda_run_step(c, CUDA_KERNEL_delta_end, cuda_by_row(c->step.tokens), &k);
+    struct cuda_delta k = delta_of(c, a);
+    const struct recurrence r = {
+        k.value_dim, k.value_heads, k.key_dim, k.conv_out,
+        k.pending_offset | (k.pending_floats | k.k_at) * sizeof(float)};
+    recur(c, &r, CUDA_KERNEL_delta, CUDA_KERNEL_delta_walk, &k);
+    k.rounded = cuda_rounded_whole(c, a->out);
+    cuda_run_step(c, CUDA_KERNEL_delta_end,
+                  (struct cuda_grid){c->step.tokens, DIV_UP(k.value_heads, WARP_HEADS), 1, CHANNELS, 0}, &k);
+    cuda_has_rounded(c, k.rounded, a->out);
 }
 
 /* ---- Mamba-2 ---- */
@@ -123,7 +156,7 @@ void cuda_ssm_convolve(struct compute *compute, const struct op_ssm *a)
                                    .state_offset = c->shape->recurrent[a->layer].offset,
                                    .pending_offset = k.pending_offset,
                                    .pending_floats = k.pending_floats};
-    run_conv(c, &conv);
+    run_conv(c, conv);
     cuda_run(c, CUDA_KERNEL_ssm_gates, cuda_by_row(c->step.tokens), &k);
 }
 
@@ -131,7 +164,9 @@ void cuda_ssm_recur(struct compute *compute, const struct op_ssm *a)
 {
     struct cuda *c = cuda_of(compute);
     const struct cuda_ssm k = ssm_of(c, a);
-    cuda_run_step(c, CUDA_KERNEL_ssm, state_grid(c, k.head_dim, k.heads, k.state), &k);
+    const struct recurrence r = {k.head_dim, k.heads, k.state, k.conv_out,
+                                 k.pending_offset | (k.pending_floats | k.b_at) * sizeof(float)};
+    recur(c, &r, CUDA_KERNEL_ssm, CUDA_KERNEL_ssm_walk, &k);
     cuda_run_step(c, CUDA_KERNEL_ssm_end, cuda_by_row(c->step.tokens), &k);
 }
 
@@ -153,5 +188,5 @@ void cuda_short_conv(struct compute *compute, const struct op_short_conv *a)
                                    .pending_offset = l->pending_offset,
                                    .pending_floats = l->token_floats};
     ASSERT(a->in.width == 3 * a->out.width && a->in.from == 0);
-    run_conv(c, &conv);
+    run_conv(c, conv);
 }

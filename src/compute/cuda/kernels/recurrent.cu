@@ -1,96 +1,233 @@
-/* recurrent.cu - the recurrent layers: convolutions, the delta rule, Mamba-2, token after token.
+/* recurrent.cu - the recurrent layers: convolutions, the delta rule, Mamba-2.
  *
- * A thread takes a channel, or a column of a head's state, and walks over its sequence's tokens. */
+ * A convolution's outputs are apart from each other: a thread takes a channel of some tokens. In a recurrence a
+ * thread takes a column of a head's state and walks over its sequence's tokens, with its sums in the order of
+ * kernel/kern.h. */
 #include "compute/cuda/kernels/common.cuh"
 
 #define TAPS_MAX 8
 #define COLUMNS  32 /* of a state, in a block: one warp */
 
-/* Block: a sequence, some channels. */
+/* ---- convolutions ---- */
+
+/* Input `i` of channel c, from the sequence's first token of this step on. Those before it, whose numbers are
+ * negative, are what the state holds, and after that what it keeps pending. */
+DEVICE float conv_input(const cuda_step &s, const cuda_conv &a, const cuda_seq &seq, uint32_t c, int32_t i)
+{
+    if (i >= 0) {
+        const float *row = row_of(a.u, seq.first + (uint32_t)i);
+        return a.gated ? row[2 * a.channels + c] * row[c] : row[c];
+    }
+    const float *state = state_at(s, seq.state_in, a.state_offset);
+    uint32_t past = a.taps - 1, at = past + seq.pending - (uint32_t)-i;
+    if (!state)
+        return 0;
+    return at < past ? state[(uint64_t)at * a.channels + c]
+                     : state_at(s, seq.state_in, a.pending_offset)[(at - past) * a.pending_floats + c];
+}
+
+/* The `past` inputs before input `i`. */
+DEVICE void load_window(float window[TAPS_MAX], const cuda_step &s, const cuda_conv &a, const cuda_seq &seq,
+                        uint32_t c, int32_t i)
+{
+    int32_t past = (int32_t)a.taps - 1;
+#pragma unroll
+    for (int32_t j = 0; j < TAPS_MAX; j++)
+        window[j] = j < past ? conv_input(s, a, seq, c, i - past + j) : 0;
+}
+
+/* What the sequence leaves in its state: the inputs after its tokens, or those before them and its own ones.
+ * state_out may be state_in. */
+DEVICE void keep_inputs(const cuda_step &s, const cuda_conv &a, const cuda_seq &seq, uint32_t c)
+{
+    float window[TAPS_MAX];
+    float *state = state_at(s, seq.state_out, a.state_offset);
+    float *pending = state_at(s, seq.state_out, a.pending_offset);
+    load_window(window, s, a, seq, c, seq.keep_pending ? 0 : (int32_t)seq.count);
+#pragma unroll
+    for (uint32_t i = 0; i < TAPS_MAX; i++) {
+        if (i + 1 < a.taps)
+            state[(uint64_t)i * a.channels + c] = window[i];
+    }
+    for (uint32_t t = 0; seq.keep_pending && t < seq.count; t++)
+        pending[t * a.pending_floats + c] = conv_input(s, a, seq, c, (int32_t)t);
+}
+
+/* Block: some channels, `each` tokens. Where each sequence has one token, its thread keeps its inputs, too. */
 KERNEL plateau_conv(const cuda_step s, const cuda_conv a)
 {
     grid_begin();
-    const cuda_seq &seq = s.seq[blockIdx.y];
     uint32_t c = blockIdx.x * blockDim.x + threadIdx.x, past = a.taps - 1, n = a.channels;
+    uint32_t first = blockIdx.y * a.each, end = min(first + a.each, s.tokens);
     if (c >= n)
         return;
-    const float *state_in = state_at(s, seq.state_in, a.state_offset);
-    const float *pending_in = state_at(s, seq.state_in, a.pending_offset);
-    float *state_out = state_at(s, seq.state_out, a.state_offset);
-    float *pending_out = state_at(s, seq.state_out, a.pending_offset);
-    float window[TAPS_MAX];
+    float window[TAPS_MAX], weight[TAPS_MAX], bias = a.bias ? a.bias[c] : 0;
 #pragma unroll
     for (uint32_t i = 0; i < TAPS_MAX; i++)
-        window[i] = i < past && state_in ? state_in[(uint64_t)i * n + c] : 0;
-    /* An input goes to the window's last place, `past`; then all move by one. */
-    auto push = [&](float u) {
-#pragma unroll
-        for (uint32_t i = 0; i < TAPS_MAX; i++) {
-            if (i == past)
-                window[i] = u;
-        }
-    };
-    auto move = [&]() {
-#pragma unroll
-        for (uint32_t i = 0; i + 1 < TAPS_MAX; i++)
-            window[i] = window[i + 1];
-    };
-    for (uint32_t t = 0; t < seq.pending; t++) {
-        push(pending_in[t * a.pending_floats + c]);
-        move();
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < TAPS_MAX; i++) {
-        if (seq.keep_pending && i < past)
-            state_out[(uint64_t)i * n + c] = window[i];
-    }
-    for (uint32_t t = 0; t < seq.count; t++) {
-        const float *row = row_of(a.u, seq.first + t);
-        float *y = row_of(a.y, seq.first + t);
-        float u = a.gated ? row[2 * n + c] * row[c] : row[c], sum = a.bias ? a.bias[c] : 0;
-        push(u);
+        weight[i] = i <= past ? a.weight[(uint64_t)i * n + c] : 0;
+    for (uint32_t t = first; t < end; t++) {
+        const cuda_seq &seq = seq_of(s, t);
+        if (t == first || t == seq.first)
+            load_window(window, s, a, seq, c, (int32_t)(t - seq.first));
+        const float *row = row_of(a.u, t);
+        float u = conv_input(s, a, seq, c, (int32_t)(t - seq.first)), sum = bias;
 #pragma unroll
         for (uint32_t i = 0; i < TAPS_MAX; i++) {
             if (i <= past)
-                sum = fmaf(a.weight[(uint64_t)i * n + c], window[i], sum);
+                sum = fmaf(weight[i], i == past ? u : window[i], sum);
         }
         sum = a.linear ? sum : silu(sum);
-        y[c] = a.gated ? sum * row[n + c] : sum;
-        move();
-    }
-    for (uint32_t t = 0; seq.keep_pending && t < seq.count; t++) {
-        const float *row = row_of(a.u, seq.first + t);
-        pending_out[t * a.pending_floats + c] = a.gated ? row[2 * n + c] * row[c] : row[c];
-    }
+        row_of(a.y, t)[c] = a.gated ? sum * row[n + c] : sum;
+        if (s.tokens == s.seqs)
+            keep_inputs(s, a, seq, c);
 #pragma unroll
-    for (uint32_t i = 0; i < TAPS_MAX; i++) {
-        if (!seq.keep_pending && i < past)
-            state_out[(uint64_t)i * n + c] = window[i];
+        for (uint32_t i = 0; i + 1 < TAPS_MAX; i++)
+            window[i] = i + 1 == past ? u : window[i + 1];
     }
+}
+
+/* Block: a sequence, some channels. */
+KERNEL plateau_conv_keep(const cuda_step s, const cuda_conv a)
+{
+    grid_begin();
+    uint32_t c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c < a.channels)
+        keep_inputs(s, a, s.seq[blockIdx.y], c);
+}
+
+/* ---- columns in registers ----
+ *
+ * The usual heads have ROWS values in a column. What the tokens bring comes through a ring in shared memory:
+ * two rows of ROWS values, and a value for each column. */
+
+#define ROWS        128
+#define WALK_STAGES 8
+#define WALK_FLOATS (2 * ROWS + COLUMNS)
+
+DEVICE float4 floats_at(uint32_t at)
+{
+    uint4 v = read_piece(at);
+    return {__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z), __uint_as_float(v.w)};
+}
+
+struct walk_from {
+    cuda_rows x, gates;
+    uint32_t rows[2], values; /* in a row of x */
+    uint32_t gate[2];         /* in a row of gates */
+};
+
+/* One warp: a block's way over the tokens [first, first + count). */
+struct walk {
+    const walk_from &from;
+    float *ring;
+    uint32_t first, count, loaded;
+    float gates[2], next_gates[2]; /* lane l: of token l of these 32 tokens, and of the next ones */
+
+    /* Puts the next token's copies on their way. */
+    __device__ __forceinline__ void load()
+    {
+        if (loaded < count) {
+            const float *x = row_of(from.x, first + loaded);
+            float *to = ring + loaded % WALK_STAGES * WALK_FLOATS;
+#pragma unroll
+            for (uint32_t i = threadIdx.x; i < WALK_FLOATS / 4; i += COLUMNS) {
+                uint32_t at = i < ROWS / 4       ? from.rows[0]
+                              : i < 2 * ROWS / 4 ? from.rows[1] - ROWS
+                                                 : from.values - 2 * ROWS;
+                copy16(shared_at(to + i * 4), x + (at + i * 4));
+            }
+        }
+        loaded++;
+        copies_end();
+    }
+    __device__ __forceinline__ void load_gates(float ret[2], uint32_t t) const
+    {
+        t += threadIdx.x;
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++)
+            ret[i] = t < count ? row_of(from.gates, first + t)[from.gate[i]] : 0;
+    }
+    __device__ __forceinline__ void begin()
+    {
+        load_gates(next_gates, 0);
+        for (uint32_t i = 0; i + 2 < WALK_STAGES; i++)
+            load();
+    }
+    /* A row that is pending, in shared memory until the next call. */
+    __device__ __forceinline__ uint32_t keep(const float *row) const
+    {
+        float *to = ring + WALK_STAGES * WALK_FLOATS;
+        __syncwarp();
+        *(float4 *)(to + threadIdx.x * 4) = *(const float4 *)(row + threadIdx.x * 4);
+        __syncwarp();
+        return shared_at(to);
+    }
+    /* Token t is there, and the one before it still. */
+    __device__ __forceinline__ void enter(uint32_t t)
+    {
+        if (t % COLUMNS == 0) {
+            gates[0] = next_gates[0], gates[1] = next_gates[1];
+            load_gates(next_gates, t + COLUMNS);
+        }
+        copies_wait<WALK_STAGES - 3>();
+        __syncwarp();
+        load();
+    }
+    __device__ __forceinline__ uint32_t row(uint32_t t, uint32_t i) const
+    {
+        return shared_at(ring + t % WALK_STAGES * WALK_FLOATS + i * ROWS);
+    }
+    __device__ __forceinline__ float value(uint32_t t) const
+    {
+        return __uint_as_float(read_word(row(t, 2) + threadIdx.x * 4));
+    }
+    /* The token that was entered last. */
+    __device__ __forceinline__ float gate(uint32_t t, uint32_t i) const
+    {
+        return __shfl_sync(0xffffffffu, gates[i], t % COLUMNS);
+    }
+};
+
+DEVICE void load_registers(float (&s)[ROWS], const float *state, uint32_t width)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < ROWS; i++)
+        s[i] = state ? state[(uint64_t)i * width] : 0;
+}
+DEVICE void store_registers(const float (&s)[ROWS], float *state, uint32_t width)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < ROWS; i++)
+        state[(uint64_t)i * width] = s[i];
 }
 
 /* ---- the delta net ---- */
 
-/* Block: a token, a head of queries or keys. */
-KERNEL plateau_delta_norm(const cuda_delta a)
+/* Four warps, each with a head of queries or keys: its row becomes as long as the rule wants it. */
+DEVICE void delta_norm(const cuda_delta &a, float *x, uint32_t head)
 {
-    grid_begin();
-    uint32_t n = a.key_dim;
-    float *x = row_of(a.conv_out, blockIdx.x) + (uint64_t)blockIdx.y * n;
-    float scale = blockIdx.y < a.key_heads ? (float)(1 / sqrt((double)n)) : 1;
+    uint32_t n = a.key_dim, lane = threadIdx.x % 32;
+    float scale = head < a.key_heads ? (float)(1 / sqrt((double)n)) : 1;
     double sum = 0;
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+    x += (uint64_t)head * n;
+    for (uint32_t i = lane; i < n; i += 32)
         sum += (double)x[i] * x[i];
-    sum = block_sum(sum);
+    sum = __shfl_sync(0xffffffffu, warp_sum(sum), 0);
     float r = (float)(scale / sqrt(sum + 1e-6f));
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
+    for (uint32_t i = lane; i < n; i += 32)
         x[i] = x[i] * r;
 }
 
-KERNEL plateau_delta_gates(const cuda_delta a)
+/* Block: a token, four heads of queries and keys; the last one has the gates. */
+KERNEL plateau_delta_inputs(const cuda_delta a)
 {
     grid_begin();
-    uint32_t t = blockIdx.x;
+    uint32_t t = blockIdx.x, head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
+    if (blockIdx.y + 1 < gridDim.y) {
+        if (head < 2 * a.key_heads)
+            delta_norm(a, row_of(a.conv_out, t), head);
+        return;
+    }
     const float *b = row_of(a.in, t) + a.channels + a.value_heads * a.value_dim;
     float *alpha = row_of(a.gates, t), *beta = alpha + a.value_heads;
     for (uint32_t h = threadIdx.x; h < a.value_heads; h += blockDim.x) {
@@ -158,29 +295,142 @@ KERNEL plateau_delta(const cuda_step s, const cuda_delta a)
         store_column(column, out, dk, dv);
 }
 
-/* What token t brought to the recurrence, then the gated norm. Block: a token. */
+/* The column decays; what k reads of it then. */
+DEVICE float delta_read(float (&s)[ROWS], uint32_t k, float alpha)
+{
+    float m = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < ROWS; i += 4) {
+        float4 by = floats_at(k + i * 4);
+        m = fmaf(s[i] = s[i] * alpha, by.x, m);
+        m = fmaf(s[i + 1] = s[i + 1] * alpha, by.y, m);
+        m = fmaf(s[i + 2] = s[i + 2] * alpha, by.z, m);
+        m = fmaf(s[i + 3] = s[i + 3] * alpha, by.w, m);
+    }
+    return m;
+}
+/* d is written along k; what q reads then. */
+DEVICE float delta_write(float (&s)[ROWS], uint32_t k, float d, uint32_t q)
+{
+    float o = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < ROWS; i += 4) {
+        float4 by = floats_at(k + i * 4), at = floats_at(q + i * 4);
+        o = fmaf(s[i] = fmaf(by.x, d, s[i]), at.x, o);
+        o = fmaf(s[i + 1] = fmaf(by.y, d, s[i + 1]), at.y, o);
+        o = fmaf(s[i + 2] = fmaf(by.z, d, s[i + 2]), at.z, o);
+        o = fmaf(s[i + 3] = fmaf(by.w, d, s[i + 3]), at.w, o);
+    }
+    return o;
+}
+/* delta_write() of a token and delta_read() of the next one in one walk: neither sum waits for the other. */
+DEVICE float delta_write_read(float (&s)[ROWS], uint32_t k, float d, uint32_t q, uint32_t next_k, float alpha,
+                              float &m)
+{
+    float o = 0;
+    m = 0;
+    auto pass = [&](float &x, float by, float at, float next) {
+        x = fmaf(by, d, x);
+        o = fmaf(x, at, o);
+        x = x * alpha;
+        m = fmaf(x, next, m);
+    };
+#pragma unroll
+    for (uint32_t i = 0; i < ROWS; i += 4) {
+        float4 by = floats_at(k + i * 4), at = floats_at(q + i * 4);
+        float4 next = floats_at(next_k + i * 4);
+        pass(s[i], by.x, at.x, next.x);
+        pass(s[i + 1], by.y, at.y, next.y);
+        pass(s[i + 2], by.z, at.z, next.z);
+        pass(s[i + 3], by.w, at.w, next.w);
+    }
+    return o;
+}
+
+/* As plateau_delta, of heads with ROWS columns of ROWS values. */
+extern "C" __global__ void __launch_bounds__(COLUMNS)
+    plateau_delta_walk(const cuda_step s, const cuda_delta a)
+{
+    __shared__ __align__(16) float ring[WALK_STAGES * WALK_FLOATS + ROWS];
+    grid_begin();
+    const cuda_seq &seq = s.seq[blockIdx.z];
+    uint32_t c = blockIdx.x * COLUMNS + threadIdx.x, head = blockIdx.y;
+    uint32_t key = head / (a.value_heads / a.key_heads) * ROWS, keys = a.key_heads * ROWS;
+    uint64_t at = a.state_offset + (uint64_t)head * ROWS * ROWS * sizeof(float);
+    const float *in = state_at(s, seq.state_in, at), *pending = state_at(s, seq.state_in, a.pending_offset);
+    float *out = state_at(s, seq.state_out, at) + c;
+    const walk_from from = {a.conv_out,
+                            a.gates,
+                            {keys + key, key},
+                            2 * keys + head * ROWS + blockIdx.x * COLUMNS,
+                            {head, a.value_heads + head}};
+    walk w = {from, ring, seq.first, seq.count};
+    float column[ROWS], m;
+    w.begin();
+    load_registers(column, in ? in + c : NULL, ROWS);
+    for (uint32_t t = 0; t < seq.pending; t++, pending += a.pending_floats) {
+        uint32_t k = w.keep(pending + a.k_at + key);
+        float v = pending[a.v_at + head * ROWS + c];
+        m = delta_read(column, k, pending[a.alpha_at + head]);
+        __syncwarp(); /* k is read anew: kept in registers, it would leave the column none */
+        delta_write(column, k, pending[a.beta_at + head] * (v - m), k);
+    }
+    if (seq.keep_pending)
+        store_registers(column, out, ROWS);
+    w.enter(0);
+    m = delta_read(column, w.row(0, 0), w.gate(0, 0));
+    float beta = w.gate(0, 1);
+    uint32_t last = seq.count - 1;
+    for (uint32_t t = 0; t < last; t++) {
+        w.enter(t + 1);
+        float d = beta * (w.value(t) - m), alpha = w.gate(t + 1, 0);
+        beta = w.gate(t + 1, 1);
+        row_of(a.out, seq.first + t)[head * ROWS + c] =
+            delta_write_read(column, w.row(t, 0), d, w.row(t, 1), w.row(t + 1, 0), alpha, m);
+    }
+    row_of(a.out, seq.first + last)[head * ROWS + c] =
+        delta_write(column, w.row(last, 0), beta * (w.value(last) - m), w.row(last, 1));
+    if (!seq.keep_pending)
+        store_registers(column, out, ROWS);
+}
+
+/* What token t brought to the recurrence. By all threads of the token's blocks. */
+DEVICE void keep_delta(const cuda_step &s, const cuda_delta &a, const cuda_seq &seq, uint32_t t)
+{
+    uint32_t keys = a.key_heads * a.key_dim, step = gridDim.y * blockDim.x;
+    uint32_t first = blockIdx.y * blockDim.x + threadIdx.x;
+    const float *x = row_of(a.conv_out, t) + keys, *gates = row_of(a.gates, t);
+    float *pending = state_at(s, seq.state_out, a.pending_offset) + (t - seq.first) * a.pending_floats;
+    for (uint32_t i = first; i < keys + a.value_heads * a.value_dim; i += step)
+        pending[a.k_at + i] = x[i];
+    for (uint32_t i = first; i < a.value_heads; i += step) {
+        pending[a.alpha_at + i] = gates[i];
+        pending[a.beta_at + i] = gates[a.value_heads + i];
+    }
+}
+
+/* The gated norm, and what the token leaves pending. Block: a token, four value heads. */
 KERNEL plateau_delta_end(const cuda_step s, const cuda_delta a)
 {
     grid_begin();
-    uint32_t t = blockIdx.x, dv = a.value_dim, keys = a.key_heads * a.key_dim;
+    uint32_t t = blockIdx.x, dv = a.value_dim, lane = threadIdx.x % 32;
+    uint32_t head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
     const cuda_seq &seq = seq_of(s, t);
-    const float *x = row_of(a.conv_out, t) + keys, *gates = row_of(a.gates, t);
-    if (seq.keep_pending) {
-        float *pending =
-            state_at(s, seq.state_out, a.pending_offset) + (t - seq.first) * a.pending_floats;
-        for (uint32_t i = threadIdx.x; i < keys + a.value_heads * dv; i += blockDim.x)
-            pending[a.k_at + i] = x[i];
-        for (uint32_t i = threadIdx.x; i < a.value_heads; i += blockDim.x) {
-            pending[a.alpha_at + i] = gates[i];
-            pending[a.beta_at + i] = gates[a.value_heads + i];
-        }
-    }
-    const float *z = row_of(a.in, t) + a.channels;
-    for (uint32_t h = 0; h < a.value_heads; h++, z += dv) {
-        float *o = row_of(a.out, t) + (uint64_t)h * dv;
-        rms_row(o, o, a.norm, dv, a.eps);
-        for (uint32_t i = threadIdx.x; i < dv; i += blockDim.x)
-            o[i] = o[i] * silu(z[i]);
+    if (seq.keep_pending)
+        keep_delta(s, a, seq, t);
+    if (head >= a.value_heads)
+        return;
+    const float *z = row_of(a.in, t) + a.channels + (uint64_t)head * dv;
+    float *o = row_of(a.out, t) + (uint64_t)head * dv;
+    double sum = 0;
+    for (uint32_t i = lane; i < dv; i += 32)
+        sum += (double)o[i] * o[i];
+    sum = __shfl_sync(0xffffffffu, warp_sum(sum), 0);
+    float r = (float)(1 / sqrt(sum / dv + a.eps));
+    for (uint32_t i = lane; i < dv; i += 32) {
+        float y = a.norm[i] * (o[i] * r) * silu(z[i]);
+        o[i] = y;
+        put_rounded(a.rounded, t, head * dv + i, y);
     }
 }
 
@@ -241,6 +491,58 @@ KERNEL plateau_ssm(const cuda_step s, const cuda_ssm a)
     }
     if (!seq.keep_pending)
         store_column(column, out, n, p);
+}
+
+DEVICE float ssm_walk_update(float (&s)[ROWS], uint32_t b, float x, float decay, uint32_t c)
+{
+    float y = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < ROWS; i += 4) {
+        float4 by = floats_at(b + i * 4), at = floats_at(c + i * 4);
+        y = fmaf(s[i] = fmaf(by.x, x, s[i] * decay), at.x, y);
+        y = fmaf(s[i + 1] = fmaf(by.y, x, s[i + 1] * decay), at.y, y);
+        y = fmaf(s[i + 2] = fmaf(by.z, x, s[i + 2] * decay), at.z, y);
+        y = fmaf(s[i + 3] = fmaf(by.w, x, s[i + 3] * decay), at.w, y);
+    }
+    return y;
+}
+
+/* As plateau_ssm, of heads with ROWS values in a column and whole blocks of columns. */
+extern "C" __global__ void __launch_bounds__(COLUMNS)
+    plateau_ssm_walk(const cuda_step s, const cuda_ssm a)
+{
+    __shared__ __align__(16) float ring[WALK_STAGES * WALK_FLOATS + ROWS];
+    grid_begin();
+    const cuda_seq &seq = s.seq[blockIdx.z];
+    uint32_t j = blockIdx.x * COLUMNS + threadIdx.x, head = blockIdx.y, p = a.head_dim;
+    uint32_t group = head / (a.heads / a.groups) * ROWS, inner = a.heads * p;
+    uint64_t at = a.state_offset + (uint64_t)head * ROWS * p * sizeof(float);
+    const float *in = state_at(s, seq.state_in, at), *pending = state_at(s, seq.state_in, a.pending_offset);
+    float *out = state_at(s, seq.state_out, at) + j;
+    const walk_from from = {a.conv_out,
+                            a.gates,
+                            {inner + group, inner + a.groups * ROWS + group},
+                            head * p + blockIdx.x * COLUMNS,
+                            {head, a.heads + head}};
+    walk w = {from, ring, seq.first, seq.count};
+    float column[ROWS];
+    w.begin();
+    load_registers(column, in ? in + j : NULL, p);
+    for (uint32_t t = 0; t < seq.pending; t++, pending += a.pending_floats) {
+        uint32_t b = w.keep(pending + a.b_at + group);
+        ssm_walk_update(column, b, pending[a.dt_at + head] * pending[a.x_at + head * p + j],
+                        pending[a.decay_at + head], b);
+    }
+    if (seq.keep_pending)
+        store_registers(column, out, p);
+    for (uint32_t t = 0; t < seq.count; t++) {
+        w.enter(t);
+        float x = w.value(t);
+        float y = ssm_walk_update(column, w.row(t, 0), w.gate(t, 0) * x, w.gate(t, 1), w.row(t, 1));
+        row_of(a.out, seq.first + t)[head * p + j] = fmaf(a.skip[head], x, y);
+    }
+    if (!seq.keep_pending)
+        store_registers(column, out, p);
 }
 
 /* What token t brought to the recurrence, then gate and norm. Block: a token. */
