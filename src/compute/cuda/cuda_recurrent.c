@@ -26,14 +26,17 @@ static void run_conv(struct cuda *c, struct cuda_conv k)
 struct recurrence {
     uint32_t columns, heads, rows; /* of a head's state: rows values in a column */
     struct cuda_rows x;
-    uint64_t pending; /* where what a token keeps pending has its rows, and from one to the next: any of its bits */
+    uint64_t
+        pending; /* where what a token keeps pending has its rows, and from one to the next: any of its bits */
+    bool square; /* the kernel for columns in registers takes as many as they have rows */
 };
 
-/* Whether columns are walked over in registers: what tokens bring comes in pieces of 16 bytes. */
+/* Whether columns are walked over in registers: whole blocks of them, whose inputs come in pieces of 16 bytes. */
 static bool can_walk(const struct cuda *c, const struct recurrence *r)
 {
     uint64_t places = (uintptr_t)r->x.at | r->x.stride * sizeof(float) | r->pending | c->step.state_bytes;
-    return r->rows == STATE_ROWS && r->columns % STATE_COLUMNS == 0 && places % 16 == 0;
+    bool whole = r->square ? r->columns == r->rows : r->columns % STATE_COLUMNS == 0;
+    return r->rows == STATE_ROWS && whole && places % 16 == 0;
 }
 
 /* A column for each thread. */
@@ -43,10 +46,10 @@ static void recur(struct cuda *c, const struct recurrence *r, enum cuda_kernel p
     bool usual = can_walk(c, r);
     uint32_t shared = usual ? 0 : r->rows * STATE_COLUMNS * (uint32_t)sizeof(float);
     ASSERT(shared <= 48u << 10);
-    cuda_run_step(c, usual ? walk : plain,
-                  (struct cuda_grid){DIV_UP(r->columns, STATE_COLUMNS), r->heads, c->step.seqs, STATE_COLUMNS,
-                                     shared},
-                  k);
+    cuda_run_step(
+        c, usual ? walk : plain,
+        (struct cuda_grid){DIV_UP(r->columns, STATE_COLUMNS), r->heads, c->step.seqs, STATE_COLUMNS, shared},
+        k);
 }
 
 /* ---- the delta net ---- */
@@ -93,16 +96,20 @@ void cuda_convolve(struct compute *compute, const struct op_delta *a)
                                    .pending_floats = k.pending_floats};
     run_conv(c, conv);
     cuda_run(c, CUDA_KERNEL_delta_inputs,
-             (struct cuda_grid){c->step.tokens, DIV_UP(2 * s->key_heads, WARP_HEADS) + 1, 1, CHANNELS, 0}, &k);
+             (struct cuda_grid){c->step.tokens, DIV_UP(2 * s->key_heads, WARP_HEADS) + 1, 1, CHANNELS, 0},
+             &k);
 }
 
 void cuda_recur(struct compute *compute, const struct op_delta *a)
 {
     struct cuda *c = cuda_of(compute);
     struct cuda_delta k = delta_of(c, a);
-    const struct recurrence r = {
-        k.value_dim, k.value_heads, k.key_dim, k.conv_out,
-        k.pending_offset | (k.pending_floats | k.k_at) * sizeof(float)};
+    const struct recurrence r = {k.value_dim,
+                                 k.value_heads,
+                                 k.key_dim,
+                                 k.conv_out,
+                                 k.pending_offset | (k.pending_floats | k.k_at) * sizeof(float),
+                                 true};
     recur(c, &r, CUDA_KERNEL_delta, CUDA_KERNEL_delta_walk, &k);
     k.rounded = cuda_rounded_whole(c, a->out);
     cuda_run_step(c, CUDA_KERNEL_delta_end,
@@ -164,8 +171,12 @@ void cuda_ssm_recur(struct compute *compute, const struct op_ssm *a)
 {
     struct cuda *c = cuda_of(compute);
     const struct cuda_ssm k = ssm_of(c, a);
-    const struct recurrence r = {k.head_dim, k.heads, k.state, k.conv_out,
-                                 k.pending_offset | (k.pending_floats | k.b_at) * sizeof(float)};
+    const struct recurrence r = {k.head_dim,
+                                 k.heads,
+                                 k.state,
+                                 k.conv_out,
+                                 k.pending_offset | (k.pending_floats | k.b_at) * sizeof(float),
+                                 false};
     recur(c, &r, CUDA_KERNEL_ssm, CUDA_KERNEL_ssm_walk, &k);
     cuda_run_step(c, CUDA_KERNEL_ssm_end, cuda_by_row(c->step.tokens), &k);
 }
