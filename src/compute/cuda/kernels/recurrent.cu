@@ -541,8 +541,9 @@ extern "C" __global__ void __launch_bounds__(COLUMNS)
         float y = ssm_walk_update(column, w.row(t, 0), w.gate(t, 0) * x, w.gate(t, 1), w.row(t, 1));
         row_of(a.out, seq.first + t)[head * p + j] = fmaf(a.skip[head], x, y);
     }
+    /* A width that the compiler knows to be p's would keep the addresses of the first store in registers. */
     if (!seq.keep_pending)
-        store_registers(column, out, p);
+        store_registers(column, out, __shfl_sync(0xffffffffu, p, 0));
 }
 
 /* What token t brought to the recurrence, then gate and norm. Block: a token. */
