@@ -1,6 +1,6 @@
-/* The delta net and Mamba-2 on a GPU, through the compute contract. A sequence has the same bits as one chunk, in
- * several, beside others, and behind tokens that a state keeps pending. Columns in registers have the bits of the
- * plain kernels, which goldens compare with the reference. Skipped where there is no GPU. */
+/* The delta net and Mamba-2 on a GPU, through the compute contract. A sequence has the same bits as one chunk,
+ * in several chunks, in a batch, and after pending tokens of a state. Columns in registers have the bits of
+ * the plain kernels, which goldens compare with the reference. Skipped where there is no GPU. */
 #include "test_rng.h"
 #include "cuda_test.h"
 
@@ -182,7 +182,7 @@ static void run(const struct layer *l, uint32_t from, struct batch_seq *seqs, ui
     free(values);
 }
 
-/* Tokens [position, position + count) behind `state`, NONE at the begin, which holds what is behind them then. */
+/* Tokens [position, position + count). `state` is the one before them, and becomes the one after them. */
 static struct batch_seq chunk(uint32_t position, uint32_t count, uint32_t state)
 {
     return (struct batch_seq){
@@ -213,7 +213,7 @@ static void among_others(const struct layer *l, uint32_t from, float *ret)
     run(l, from, one, SEQS_MAX, ret);
 }
 
-/* A known token and four drafts, of which three hold, behind a state that stays; then from those three on. */
+/* A known token and four drafts after a state that stays; three hold. Then the tokens after those. */
 static void with_drafts(const struct layer *l, uint32_t from, float *ret)
 {
     run_chunk(l, from, chunk(0, 40, 0), ret);

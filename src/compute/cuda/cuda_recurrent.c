@@ -8,7 +8,7 @@
 #define STATE_ROWS    128u /* of a column in registers */
 #define WARP_HEADS    (CHANNELS / 32u)
 
-/* A block has its tokens one after the other, each with an input more. Few tokens have blocks of their own. */
+/* A block has its tokens one after the other. Few tokens have blocks of their own. */
 #define CONV_TOKENS_FEW 128u
 #define CONV_TOKENS     16u
 
@@ -26,12 +26,11 @@ static void run_conv(struct cuda *c, struct cuda_conv k)
 struct recurrence {
     uint32_t columns, heads, rows; /* of a head's state: rows values in a column */
     struct cuda_rows x;
-    uint64_t
-        pending; /* where what a token keeps pending has its rows, and from one to the next: any of its bits */
-    bool square; /* the kernel for columns in registers takes as many as they have rows */
+    uint64_t pending; /* offset of a pending token's rows, ORed with the distance between tokens */
+    bool square;      /* the kernel for columns in registers takes as many as they have rows */
 };
 
-/* Whether columns are walked over in registers: whole blocks of them, whose inputs come in pieces of 16 bytes. */
+/* Whether columns stay in registers: whole blocks of them, whose inputs come in pieces of 16 bytes. */
 static bool can_walk(const struct cuda *c, const struct recurrence *r)
 {
     uint64_t places = (uintptr_t)r->x.at | r->x.stride * sizeof(float) | r->pending | c->step.state_bytes;

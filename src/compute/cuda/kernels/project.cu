@@ -119,8 +119,8 @@ DEVICE void affine_part(const cuda_matrix &m, const uint8_t *panel, const float 
 
 /* Row `row` and column of the block's; the rest of its threads bring the next sums. */
 template <uint32_t C>
-DEVICE float add_round(const round_sums<C> &r, bool affine, bool biased, uint32_t count, uint32_t row, uint32_t c,
-                       float acc)
+DEVICE float add_round(const round_sums<C> &r, bool affine, bool biased, uint32_t count, uint32_t row,
+                       uint32_t c, float acc)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (affine) {

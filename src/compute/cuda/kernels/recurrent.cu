@@ -1,8 +1,8 @@
 /* recurrent.cu - the recurrent layers: convolutions, the delta rule, Mamba-2.
  *
- * A convolution's outputs are apart from each other: a thread takes a channel of some tokens. In a recurrence a
- * thread takes a column of a head's state and walks over its sequence's tokens, with its sums in the order of
- * kernel/kern.h. */
+ * A convolution's outputs are apart from each other: a thread takes a channel of some tokens. In a
+ * recurrence a thread takes a column of a head's state and walks over its sequence's tokens, with its sums in
+ * the order of kernel/kern.h. */
 #include "compute/cuda/kernels/common.cuh"
 
 #define TAPS_MAX 8
@@ -53,7 +53,7 @@ DEVICE void keep_inputs(const cuda_step &s, const cuda_conv &a, const cuda_seq &
         pending[t * a.pending_floats + c] = conv_input(s, a, seq, c, (int32_t)t);
 }
 
-/* Block: some channels, `each` tokens. Where each sequence has one token, its thread keeps its inputs, too. */
+/* Block: some channels, `each` tokens. If each sequence has one token, its thread keeps its inputs, too. */
 KERNEL plateau_conv(const cuda_step s, const cuda_conv a)
 {
     grid_begin();
