@@ -1,6 +1,6 @@
-/* The delta net and Mamba-2 on a GPU, through the compute contract. A sequence has the same bits as one chunk,
- * in several chunks, in a batch, and after pending tokens of a state. Columns in registers have the bits of
- * the plain kernels, which goldens compare with the reference. Skipped where there is no GPU. */
+/* The delta net and Mamba-2 on a GPU, through the compute contract. A sequence has the same bits as one
+ * chunk, in several chunks, in a batch, and after pending tokens of a state. Columns in registers have the
+ * bits of the plain kernels, which goldens compare with the reference. Skipped where there is no GPU. */
 #include "test_rng.h"
 #include "cuda_test.h"
 
