@@ -1,6 +1,8 @@
 /* output.c - stdio remembers that a write failed, but not why: that is kept here, of the first failure. */
 #include "cli/output.h"
 
+#include "cli/help_lines.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -84,17 +86,64 @@ static size_t control_len(struct slice text, size_t at)
     return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
 }
 
-void plain_write(FILE *f, const char *text)
+static void plain_slice(FILE *f, struct slice text)
 {
-    const struct slice s = slice_of(text);
-    for (size_t i = 0; i < s.len;) {
-        const size_t n = control_len(s, i);
+    for (size_t i = 0; i < text.len;) {
+        const size_t n = control_len(text, i);
         if (n)
-            fprintf(f, "\\x%02x", (unsigned char)s.ptr[i + n - 1]);
+            fprintf(f, "\\x%02x", (unsigned char)text.ptr[i + n - 1]);
         else
-            fputc(s.ptr[i], f);
+            fputc(text.ptr[i], f);
         i += n ? n : 1;
     }
+}
+
+void plain_write(FILE *f, const char *text)
+{
+    plain_slice(f, slice_of(text));
+}
+
+/* The indent of further lines: the column after a gap of blanks in the line's first half, else 0. */
+static size_t hanging(struct slice line, size_t width)
+{
+    size_t at = 0;
+    for (size_t i = 0; i + 2 < line.len && i < width / 2; i++)
+        if (line.ptr[i] == ' ' && line.ptr[i + 1] == ' ' && line.ptr[i + 2] != ' ')
+            at = i + 2;
+    return at;
+}
+
+/* Writes a line that begins at `column`, in lines of at most `width` columns. */
+static void plain_line(FILE *f, struct slice line, size_t column, size_t width)
+{
+    const size_t indent = hanging(line, width);
+    while (column + line.len > width) {
+        size_t at = column < width ? width - column : 0;
+        while (at > 0 && line.ptr[at] != ' ')
+            at--;
+        /* A word that is wider than the line stays whole. */
+        while (at == 0 || (at < line.len && line.ptr[at] != ' '))
+            at++;
+        if (at == line.len)
+            break;
+        plain_slice(f, slice_sub(line, 0, at));
+        fprintf(f, "\n%*s", (int)indent, "");
+        line = slice_sub(line, at + 1, line.len);
+        column = indent;
+    }
+    plain_slice(f, line);
+}
+
+/* Writes text that begins at `column`. A terminal's lines end between words. */
+static void plain_text(FILE *f, struct slice text, size_t column)
+{
+    const size_t width = terminal_is(f) ? help_width(f) : SIZE_MAX / 2;
+    for (size_t end; (end = slice_find(text, SLICE("\n"), 0)) != SIZE_MAX; column = 0) {
+        plain_line(f, slice_sub(text, 0, end), column, width);
+        fputc('\n', f);
+        text = slice_sub(text, end + 1, text.len);
+    }
+    plain_line(f, text, column, width);
 }
 
 void plain_printf(FILE *f, const char *format, ...)
@@ -106,14 +155,15 @@ void plain_printf(FILE *f, const char *format, ...)
     va_end(list);
     if (n < 0)
         return;
-    plain_write(f, text);
+    plain_text(f, slice_of(text), 0);
     free(text);
 }
 
 void plain_error(const char *text)
 {
-    fputs("plateau: ", stderr);
-    plain_write(stderr, text);
+    static const char name[] = "plateau: ";
+    fputs(name, stderr);
+    plain_text(stderr, slice_of(text), sizeof(name) - 1);
     fputc('\n', stderr);
 }
 

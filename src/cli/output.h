@@ -23,7 +23,8 @@ int output_end(int status);
 /* Writes a text of a file, of the hub or of a server: control characters other than line feed and tab become
  * \x1b and the like, so that no such text moves a cursor or renames a window. UTF-8 stays. */
 void plain_write(FILE *f, const char *text);
-/* As fprintf(), but of the result's control characters only line feed and tab stay, as plain_write() says. */
+/* As fprintf() from the start of a line, but of the result's control characters only line feed and tab stay,
+ * as plain_write() says, and on a terminal lines end between words. */
 void plain_printf(FILE *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "plateau: TEXT" on standard error, in that way. */
 void plain_error(const char *text);

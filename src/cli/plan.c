@@ -34,7 +34,8 @@ static void print_drafting(const struct planning *p)
                                               : "the MTP head";
     if (g->drafts_max == 0)
         return;
-    printf(
+    plain_printf(
+        stdout,
         "Speculative decoding: %s, up to %u draft tokens per sequence%s; takes %s of the weights, %s of each "
         "page and %s of each recurrent state.\n",
         who, g->drafts_max, g->optimistic ? ", accepted without verification: NOT EXACT" : "",
@@ -70,8 +71,8 @@ static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
     }
     printf(".\n");
     if (s->recurrent_layers)
-        printf("A recurrent state holds %u layers in %s.\n", s->recurrent_layers,
-               bytes_text(s->state_bytes).text);
+        plain_printf(stdout, "A recurrent state holds %u layers in %s.\n", s->recurrent_layers,
+                     bytes_text(s->state_bytes).text);
 }
 
 /* The arithmetic, and the part of the context in what a load sets aside. */
@@ -79,14 +80,15 @@ static void print_arithmetic(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
     if (p->model.shape.quant)
-        printf("Matrices of floats are quantised to %s while the model is loaded (--quant). ",
+        printf("Matrices of floats are quantised to %s while the model is loaded (--quant).\n",
                planning_quant(p));
-    printf("Products with the weights are computed in %s (--compute).", planning_compute(p));
+    printf("Products with the weights are computed in %s (--compute).\n", planning_compute(p));
     if (p->model.shape.kv_count > 0)
-        printf(" A load sets %s aside for keys and values of one context, in %s (--max-model-len, "
-               "--kv-dtype).",
-               bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text, planning_kv_dtype(p));
-    printf("\n");
+        plain_printf(stdout,
+                     "A load sets %s aside for keys and values of one context, in %s (--max-model-len, "
+                     "--kv-dtype).\n",
+                     bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text,
+                     planning_kv_dtype(p));
 }
 
 /* What a sequence has of the groups with a window. */
@@ -95,10 +97,12 @@ static void print_windows(const struct plan *plan)
     const struct plan_model *m = &plan->model;
     for (uint32_t i = 0; i < m->window_count; i++) {
         const struct plan_window *w = &m->windows[i];
-        printf("Of layers with a window of %u a sequence keeps at most %u pages of %s, and %llu while its "
-               "prompt is read.\n",
-               w->tokens, page_window_most(w->tokens, 1), bytes_text(w->page_bytes).text,
-               (ull)plan_window_pages(m, w, plan->max_model_len, 1));
+        plain_printf(
+            stdout,
+            "Of layers with a window of %u a sequence keeps at most %u pages of %s, and %llu while its "
+            "prompt is read.\n",
+            w->tokens, page_window_most(w->tokens, 1), bytes_text(w->page_bytes).text,
+            (ull)plan_window_pages(m, w, plan->max_model_len, 1));
     }
 }
 
@@ -120,7 +124,7 @@ static void print_table(const struct planning *p)
         "queue\n",
         plan->model.name, p->model.shape.family, p->model.shape.form, (double)p->model.shape.parameters / 1e6,
         p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
-    printf("ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
+    plain_printf(stdout, "ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
     print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
     if (plan->device.name) {
@@ -130,22 +134,28 @@ static void print_table(const struct planning *p)
         print_lines(plan, plan->model.domain);
         print_line("together", 0, "", plan->device.floor_bytes, plan->device.limit_bytes, "");
     }
-    printf("\nA connection takes %s, of %u; a request of the whole context %s of pages and %s of tables.\n",
-           bytes_text(plan->process.connection_bytes).text, p->settings->http.connections_max,
-           bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text,
-           bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
+    plain_printf(
+        stdout,
+        "\nA connection takes %s, of %u; a request of the whole context %s of pages and %s of tables.\n",
+        bytes_text(plan->process.connection_bytes).text, p->settings->http.connections_max,
+        bytes_text(plan_sequence_bytes(&plan->model, plan->max_model_len)).text,
+        bytes_text(plan->model.job_bytes + plan->model.job_token_bytes * plan->max_model_len).text);
     print_layouts(&p->model.shape, plan->model.page_tokens);
     print_arithmetic(p);
     print_windows(plan);
     const struct model_vision *v = &p->model.shape.vision;
     if (v->present)
-        printf("An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
-               "%s.\n",
-               (ull)v->pixels_max, (ull)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
-               bytes_text(v->weight_bytes).text);
+        plain_printf(
+            stdout,
+            "An image has at most %llu pixels, which are %llu tokens; the vision encoder's weights take "
+            "%s.\n",
+            (ull)v->pixels_max, (ull)v->pixels_max / ((uint64_t)v->patch * v->merge * v->patch * v->merge),
+            bytes_text(v->weight_bytes).text);
     print_drafting(p);
-    printf("The load takes %s for the tensor table and a read buffer; the pools take their place later.\n",
-           bytes_text(plan->loading_bytes).text);
+    plain_printf(
+        stdout,
+        "The load takes %s for the tensor table and a read buffer; the pools take their place later.\n",
+        bytes_text(plan->loading_bytes).text);
 }
 
 /* ---- as JSON ---- */
@@ -431,7 +441,8 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
     if (o->json)
         fwrite(json->ptr, 1, json->len, stdout);
     else if (sum.models > 1)
-        printf(
+        plain_printf(
+            stdout,
             "\nAll %u need at least %s at once, with %s that the process has once. The ceiling is %s: %s\n",
             sum.models, bytes_text(together).text, bytes_text(sum.shared_bytes).text,
             bytes_text(sum.ceiling_bytes).text,
@@ -441,9 +452,9 @@ static int plan_all(const struct settings *o, struct buf *json, struct err *e)
         char once[64] = "";
         if (d->context_bytes > 0)
             snprintf(once, sizeof(once), ", with a context of %s", bytes_text(d->context_bytes).text);
-        printf("On device %s its models need at least %s at once%s. Its ceiling is %s: %s\n", d->name,
-               bytes_text(d->floor_bytes).text, once, bytes_text(d->ceiling_bytes).text,
-               d->floor_bytes <= d->ceiling_bytes ? "they fit." : "they do not fit together.");
+        plain_printf(stdout, "On device %s its models need at least %s at once%s. Its ceiling is %s: %s\n",
+                     d->name, bytes_text(d->floor_bytes).text, once, bytes_text(d->ceiling_bytes).text,
+                     d->floor_bytes <= d->ceiling_bytes ? "they fit." : "they do not fit together.");
     }
     return fits ? json->error : -ENOMEM;
 }

@@ -194,8 +194,10 @@ static void tell_first_steps(const struct server *s)
     if (m)
         plain_printf(stdout, "  a question  %s chat %s, then for example: %s\n", program, m->id,
                      first_question_of(is_canary(m) ? MODEL_NAME_BUNDLED : m->id).question);
-    printf("  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or FILE.gguf\n",
-           program, program);
+    plain_printf(
+        stdout,
+        "  your model  %s pull Qwen/Qwen3-0.6B && %s serve Qwen/Qwen3-0.6B, or serve DIR, or FILE.gguf\n",
+        program, program);
     explicit_bzero(&page, sizeof(page));
 }
 

@@ -478,7 +478,7 @@ static void add_lines_of(struct plan *p, uint32_t domain, const struct model_lin
 static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
 {
     const struct plan_model *m = &p->model;
-    const char *vision = m->vision_bytes ? "encoding one image; the encoder's weights are above"
+    const char *vision = m->vision_bytes ? "encoding one image; weights are above"
                          : m->has_vision ? "left out"
                                          : "the model has none";
     const char *mtp = m->mtp_mapped  ? "draft vocabulary; the MTP head is in weights, kv and state"

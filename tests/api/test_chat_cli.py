@@ -610,3 +610,15 @@ def test_an_empty_line_is_not_kept_for_the_arrow_keys(chat, tmp_path):
     assert t.end() == 0
     kept = (tmp_path / "plateau" / "chat_history").read_text()
     assert "chsh" in kept and "" not in kept.rstrip("\n").split("\n")
+
+
+def test_words_stay_whole_on_a_terminal(terminal):
+    t = terminal("plan", "canary")
+    assert t.end() == 0
+    lines = t.shown.splitlines()
+    assert max(map(len, lines)) <= 100 and "An image has at most" in t.shown
+    piped = subprocess.run([PROGRAM, "plan", "canary"], capture_output=True, text=True, timeout=WAIT_S)
+    assert t.shown.split() == piped.stdout.split(), "in one line each where no terminal is"
+    assert max(map(len, piped.stdout.splitlines())) > 100
+    t = terminal("plan", "/" + "none/" * 30)
+    assert t.end() == 1 and t.shown.startswith("plateau: ") and "none/" * 29 in t.shown
