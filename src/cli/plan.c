@@ -124,6 +124,9 @@ static void print_table(const struct planning *p)
         "queue\n",
         plan->model.name, p->model.shape.family, p->model.shape.form, (double)p->model.shape.parameters / 1e6,
         p->model.shape.layers, plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue);
+    if (p->seqs == 0 && plan->device.name)
+        plain_printf(stdout, "%u sequences are what the memory of %s carries (--max-num-seqs)\n", plan->seqs,
+                     plan->device.name);
     plain_printf(stdout, "ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
     print_lines(plan, 0);
     print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
@@ -224,6 +227,10 @@ static void json_model(const struct planning *p, struct buf *b)
                "bytes\":%llu",
                plan->max_model_len, plan->model.context_max, plan->seqs, plan->queue,
                (ull)plan->ceiling_bytes);
+    json_write_member(b, "max_num_seqs_from",
+                      p->seqs > 0         ? "--max-num-seqs"
+                      : plan->device.name ? "the device's memory"
+                                          : "default");
     json_write_member(b, "ceiling_from", p->ceiling_from);
     json_write_member(b, "compute", planning_compute(p));
     json_write_member(b, "kv_dtype", planning_kv_dtype(p));

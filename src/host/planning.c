@@ -131,9 +131,9 @@ static int refuse(const struct planning *p, const char *name, const struct plan_
     if (why->context)
         snprintf(context, sizeof(context), " A context of %u tokens would fit (--max-model-len %u).",
                  why->context, why->context);
-    if (why->seqs_max && why->seqs_max < p->seqs)
+    if (why->seqs_max && why->seqs_max < p->plan.seqs)
         snprintf(seqs, sizeof(seqs), " %u sequences instead of %u would fit (--max-num-seqs %u).",
-                 why->seqs_max, p->seqs, why->seqs_max);
+                 why->seqs_max, p->plan.seqs, why->seqs_max);
     if (v->present) {
         uint64_t bytes = v->weight_bytes + p->plan.model.vision_bytes + p->plan.model.image_bytes +
                          p->plan.process.media_bytes;
@@ -196,7 +196,8 @@ static int make(struct planning *p, const struct device_choice *device, struct p
         if (p->model_bytes_max)
             limit_model(p, process);
         struct plan_wish wish = wish_of(p, process);
-        r = plan_make(process, model_plan_numbers, &p->model, p->seqs, &wish, &p->plan, why);
+        uint32_t seqs = p->seqs ? p->seqs : plan_seqs(process, model_plan_numbers, &p->model, &wish);
+        r = plan_make(process, model_plan_numbers, &p->model, seqs, &wish, &p->plan, why);
     }
     return r;
 }

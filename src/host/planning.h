@@ -9,7 +9,8 @@ struct device_choices;
 
 struct planning {
     const struct settings *settings;
-    uint32_t seqs, queue, workers;
+    uint32_t seqs; /* 0: plan_seqs() */
+    uint32_t queue, workers;
     uint32_t models; /* that the process may load; 0 counts as 1 */
     bool serves;     /* there are connections and prep threads */
     bool looks;      /* the command accepts images; serve does */

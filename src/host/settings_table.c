@@ -256,8 +256,9 @@ const struct setting_row settings_table[] = {
     {GROUP_NETWORK, "drain", "SECONDS", SETTING_SECONDS, AT(registry.drain_ns), 0, 3600, "10",
      COMMAND_SERVE | LIVE, "how long SIGTERM and Ctrl-C wait for open requests"},
 
-    {GROUP_BATCH, "max-num-seqs", "N", SETTING_COUNT, AT(model.engine.max_num_seqs), 1, 256, "8",
-     FIRST | COMMAND_SIZE | SECTION, "sequences in a batch (continuous batching)"},
+    {GROUP_BATCH, "max-num-seqs", "N", SETTING_COUNT, AT(model.engine.max_num_seqs), 0, 256, "0",
+     FIRST | COMMAND_SIZE | SECTION,
+     "sequences in a batch (continuous batching); 0: 8 on the CPU, on a GPU by its memory, up to 256"},
     {GROUP_BATCH, "max-queue", "N", SETTING_COUNT, AT(model.engine.max_queue), 1, 65536, "256",
      COMMAND_SIZE | LIVE | PLANNED, "requests in the queue, shared by tenants; more get 429"},
     {GROUP_BATCH, "queue-timeout", "SECONDS", SETTING_SECONDS, AT(model.engine.queue_timeout_ns), 0, 86400,

@@ -175,4 +175,13 @@ static inline uint64_t plan_load_bytes(const struct plan *p)
 int plan_make(const struct plan_process *process, plan_model_fn *model, void *arg, uint32_t seqs,
               const struct plan_wish *wish, struct plan *ret, struct plan_refusal *why);
 
+/* Sequences of a batch by default: PLAN_SEQS_LEAST in the machine's memory, where more of them gain little.
+ * On a device the largest of 256, 128, 64, 32, 16 and 8 for which each has 300 MiB of the ceiling and 512
+ * tokens of the pages, the default context is at most shortened to 32768 tokens, and a load reserves at most
+ * an eighth of each ceiling more than with 8. */
+#define PLAN_SEQS_LEAST 8u
+#define PLAN_SEQS_MOST  256u
+uint32_t plan_seqs(const struct plan_process *process, plan_model_fn *model, void *arg,
+                   const struct plan_wish *wish);
+
 #endif

@@ -134,6 +134,27 @@ def test_a_plan_has_a_line_for_the_context_and_room_beside_it():
     assert code == 1 and "does not fit on device fake:0" in error
 
 
+def test_a_large_device_carries_more_sequences_by_default():
+    def planned(*options):
+        got = subprocess.run([PROGRAM, "plan", MODEL, *map(str, options)], capture_output=True, text=True, timeout=60)
+        assert got.returncode == 0, got.stderr
+        return got.stdout
+
+    def chosen(*options):
+        (model,) = json.loads(planned("--json", *options))["models"]
+        return model["max_num_seqs"], model["max_num_seqs_from"]
+
+    large = ("--device", "fake:0", "--device-memory-limit", "22G")
+    assert chosen("--device", "cpu") == (8, "default")
+    assert chosen(*FAKE) == (8, "the device's memory")
+    assert chosen(*large) == (64, "the device's memory")
+    assert chosen(*large, "--max-num-seqs", 5) == (5, "--max-num-seqs")
+    assert "64 sequences are what the memory of fake:0 carries (--max-num-seqs)" in planned(*large)
+    assert "(--max-num-seqs)" not in planned(*large, "--max-num-seqs", 5)
+    with serving(*large, "--max-model-len", 1024) as server:
+        assert server.complete("a", max_tokens=4).status_code == 200
+
+
 def test_the_drivers_figures_are_told_beside_the_accounts():
     with serving("--device", "fake:0,context=6", "--device-memory-limit", "1G") as server:
         server.complete("once upon a time", max_tokens=4)

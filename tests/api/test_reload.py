@@ -59,7 +59,7 @@ def test_what_may_change_changes_and_the_rest_is_said(configured):
     changed = configured.changed()
     assert changed == {"max-queue": ("8", "3"), "step-ms": ("50", "20"), "log-level": ("", "debug"),
                        "idle-timeout": ("60", "7")}
-    assert configured.changed("setting_needs_restart") == {"max-num-seqs": ("8", "5")}
+    assert configured.changed("setting_needs_restart") == {"max-num-seqs": ("0", "5")}
     assert configured.server.complete("a", max_tokens=2).status_code == 200
     until(lambda: configured.server.said("level=debug"))
     configured.reload("max-queue = 8\nstep-ms = 50\n")  # and back: a setting without a line has its default

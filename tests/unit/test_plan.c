@@ -458,6 +458,39 @@ TEST(a_model_on_a_device_has_its_weights_and_pools_there)
 }
 
 /* As if the ceiling were lower by the context, beside a line of its own. */
+static uint32_t seqs_on(uint64_t ceiling, const struct made *m, uint32_t length)
+{
+    struct plan_process o = with_devices(65536 * MIB, ceiling, MIB);
+    struct plan_wish wish = {.max_model_len = length, .prefix_cache_bytes = PLAN_ALL};
+    struct made copy = *m;
+    return plan_seqs(&o, numbers_of, &copy, &wish);
+}
+
+/* Of the ceiling, of the pages, of what a load reserves, and of the context. */
+TEST(a_device_carries_as_many_sequences_as_have_their_part)
+{
+    struct made m = a_model();
+    assert_int_equal(seqs_on(139 * 1024 * MIB, &m, 0), 8); /* in the machine's memory */
+    m.model.domain = 1;
+    m.model.state_bytes = 0;
+    m.model.page_bytes = MIB;
+    assert_int_equal(seqs_on(139 * 1024 * MIB, &m, 0), 256);
+    assert_int_equal(seqs_on(78 * 1024 * MIB, &m, 0), 256);
+    assert_int_equal(seqs_on(22 * 1024 * MIB, &m, 0), 64);
+    assert_int_equal(seqs_on(4 * 1024 * MIB, &m, 0), 8);
+    assert_int_equal(seqs_on(200 * MIB, &m, 0), 8); /* which is refused then, with its numbers */
+    m.model.weight_bytes = 21 * 1024 * MIB;
+    assert_int_equal(seqs_on(22 * 1024 * MIB, &m, 1024), 32);
+    m.model.weight_bytes = 100 * MIB;
+    m.model.state_bytes = 64 * MIB;
+    assert_int_equal(seqs_on(22 * 1024 * MIB, &m, 0), 16);
+    m.model.state_bytes = 0;
+    m.row_bytes = 40 * MIB;
+    assert_int_equal(seqs_on(22 * 1024 * MIB, &m, 0), 64);
+    m.model.page_bytes = 20 * MIB; /* a context of 32768 takes 20 GiB, and 64 rows of workspace the rest */
+    assert_int_equal(seqs_on(22 * 1024 * MIB, &m, 0), 32);
+}
+
 TEST(a_context_is_a_part_of_what_the_process_takes)
 {
     struct made m = a_model();
