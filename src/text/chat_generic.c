@@ -62,24 +62,6 @@ static int add_tools(json_t *list, const json_t *tools, struct chat_mark *marks,
     return r < 0 ? -ENOMEM : 0;
 }
 
-/* The content between the marks of a result. */
-static json_t *result_of(const json_t *content)
-{
-    if (json_is_string(content))
-        return json_sprintf(RESULT_BEGIN "%.*s" RESULT_END, (int)json_string_length(content),
-                            json_string_value(content));
-    json_t *all = json_pack("[{s:s, s:s}]", "type", "text", "text", RESULT_BEGIN);
-    json_t *end = json_pack("{s:s, s:s}", "type", "text", "text", RESULT_END);
-    bool ok = all && (!json_is_array(content) || json_array_extend(all, (json_t *)content) == 0);
-    if (ok && end && json_array_append(all, end) == 0) {
-        json_decref(end);
-        return all;
-    }
-    json_decref(end);
-    json_decref(all);
-    return NULL;
-}
-
 /* `message` becomes a part of the one before it in the list, which is of the user. */
 static int join(json_t *list, json_t *content, struct chat_mark *marks, uint32_t count)
 {
@@ -102,7 +84,7 @@ static int put(json_t *list, json_t *message, bool *open, const struct chat_gene
     bool system = o->without_system && chat_history_has_role(message, "system") && json_array_size(list) == 0;
     bool user = chat_history_has_role(message, "user");
     json_t *content = json_object_get(message, "content");
-    content = result ? result_of(content) : json_incref(content);
+    content = result ? chat_history_between(content, RESULT_BEGIN, RESULT_END) : json_incref(content);
     int r = 0;
     if (*open && (result || user)) {
         r = join(list, content, o->marks, o->mark_count);

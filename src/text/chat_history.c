@@ -208,20 +208,47 @@ static json_t *parts_of(json_t *content)
                                    : json_array();
 }
 
+/* NULL: no text. */
+static const char *text_at(const json_t *parts, size_t at)
+{
+    return json_string_value(json_object_get(json_array_get(parts, at), "text"));
+}
+
+/* Takes `text`, of which NULL is no memory. */
+static bool set_text(json_t *parts, size_t at, json_t *text)
+{
+    bool ok =
+        text && json_array_set_new(parts, at, json_pack("{s:s, s:O}", "type", "text", "text", text)) == 0;
+    json_decref(text);
+    return ok;
+}
+
+json_t *chat_history_between(json_t *content, const char *before, const char *after)
+{
+    if (json_is_string(content))
+        return json_sprintf("%s%s%s", before, json_string_value(content), after);
+    json_t *parts = parts_of(content);
+    const char *text = text_at(parts, 0);
+    bool ok = parts && (text ? set_text(parts, 0, json_sprintf("%s%s", before, text))
+                             : json_array_insert_new(parts, 0, text_part(before)) == 0);
+    size_t last = json_array_size(parts) - 1;
+    text = text_at(parts, last);
+    ok = ok && (text ? set_text(parts, last, json_sprintf("%s%s", text, after))
+                     : json_array_append_new(parts, text_part(after)) == 0);
+    if (!ok)
+        json_decref(parts);
+    return ok ? parts : NULL;
+}
+
 /* An empty line between the last part of one list and the first of the other, which become one where both
  * are texts. */
 static bool join_ends(json_t *all, json_t *more)
 {
     size_t last = json_array_size(all) - 1;
-    const char *end = json_string_value(json_object_get(json_array_get(all, last), "text"));
-    const char *start = json_string_value(json_object_get(json_array_get(more, 0), "text"));
+    const char *end = text_at(all, last), *start = text_at(more, 0);
     if (!end || !start)
         return json_array_append_new(all, text_part("\n\n")) == 0;
-    json_t *text = json_sprintf("%s\n\n%s", end, start);
-    bool ok =
-        text && json_array_set_new(all, last, json_pack("{s:s, s:O}", "type", "text", "text", text)) == 0;
-    json_decref(text);
-    return ok && json_array_remove(more, 0) == 0;
+    return set_text(all, last, json_sprintf("%s\n\n%s", end, start)) && json_array_remove(more, 0) == 0;
 }
 
 json_t *chat_history_joined(json_t *a, json_t *b)

@@ -9,8 +9,11 @@
 #define USER      "{\"role\":\"user\",\"content\":\"Hi\"}"
 #define ASSISTANT "{\"role\":\"assistant\",\"content\":\"a call\"}"
 #define RESULT    "{\"role\":\"tool\",\"tool_call_id\":\"1\",\"content\":\"3 \\u0001 files\"}"
-#define RESULTS   "{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}"
-#define TOOLS     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]"
+#define RESULTS                                                                                              \
+    "{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":\"text\",\"text\":\"y\"}]" \
+    "}"
+#define IMAGE "{\"role\":\"tool\",\"content\":[{\"type\":\"image\"}]}"
+#define TOOLS "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]"
 
 static json_t *json_of(const char *text)
 {
@@ -95,13 +98,23 @@ TEST(results_become_one_turn_of_the_user)
     json_decref(m.list);
 }
 
+static const char *text_at(const json_t *parts, size_t at)
+{
+    return json_string_value(json_object_get(json_array_get(parts, at), "text"));
+}
+
+/* A template that takes texts puts a line feed between parts: marks and texts are one part. */
 TEST(results_of_parts_keep_them)
 {
-    struct made m = make("[" USER "," ASSISTANT "," RESULTS "," RESULT "]", NULL, false);
+    struct made m = make("[" USER "," ASSISTANT "," RESULTS "," RESULT "," IMAGE "]", NULL, false);
     const json_t *parts = json_object_get(json_array_get(m.list, 2), "content");
     assert_int_equal(json_array_size(m.list), 3);
-    assert_int_equal(json_array_size(parts), 5); /* begin, x, end, an empty line, the other result */
-    assert_string_equal(json_string_value(json_object_get(json_array_get(parts, 1), "text")), "x");
+    assert_int_equal(json_array_size(parts), 4);
+    assert_string_equal(text_at(parts, 0), "<tool_response>\nx");
+    assert_string_equal(text_at(parts, 1), "y\n</tool_response>\n\n<tool_response>\n3 \x01 files\n"
+                                           "</tool_response>\n\n<tool_response>\n");
+    assert_null(text_at(parts, 2));
+    assert_string_equal(text_at(parts, 3), "\n</tool_response>");
     json_decref(m.list);
 }
 
