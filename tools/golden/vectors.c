@@ -159,6 +159,13 @@ static int run_texts(struct run *r, uint32_t from, uint32_t to, uint32_t chunk)
     return 0;
 }
 
+static double bound_of(const struct model_shape *s)
+{
+    return s->compute == COMPUTE_BF16 ? VECTOR_BOUND_BF16
+           : s->kv_form == KV_F32     ? VECTOR_BOUND
+                                      : VECTOR_BOUND_KV;
+}
+
 static void compare(struct run *r, uint32_t i, struct vectors_result *ret)
 {
     const struct text *t = &r->texts[i];
@@ -169,10 +176,7 @@ static void compare(struct run *r, uint32_t i, struct vectors_result *ret)
     }
     if (!(error <= ret->error_max))
         ret->error_max = error;
-    if (!(error <= (model_shape(r->model)->kv_form == KV_F32 && model_shape(r->model)->compute != COMPUTE_BF16
-                        ? VECTOR_BOUND
-                        : VECTOR_BOUND_KV)) &&
-        ret->wrong++ == 0)
+    if (!(error <= bound_of(model_shape(r->model))) && ret->wrong++ == 0)
         ret->first_wrong = i;
 }
 
