@@ -43,7 +43,7 @@ static uint32_t check_content(const json_t *content)
         ASSERT(json_object_size(part) == (is_text ? 2 : 1));
         images += !is_text;
     }
-    ASSERT(json_is_string(content) || images > 0);
+    ASSERT(json_is_string(content) || images > 0 || json_array_size(content) > 1);
     return images;
 }
 
@@ -72,6 +72,7 @@ static void check_messages(const struct request *r)
                !is_role(before, json_string_value(json_object_get(m, "role"))));
         if (is_role(m, "assistant"))
             check_assistant(m);
+        ASSERT(!is_role(m, "system") || json_is_string(json_object_get(m, "content")));
         if (is_role(m, "tool"))
             ASSERT(json_is_string(json_object_get(m, "tool_call_id")));
         images += check_content(json_object_get(m, "content"));
