@@ -18,7 +18,7 @@ static void check(const struct settings *o)
     struct settings own;
     struct err e = {{0}};
     const char *section;
-    ASSERT(o->http.port <= 65535 && o->model.engine.max_num_seqs >= 1 && o->model.engine.max_num_seqs <= 256);
+    ASSERT(o->http.port <= 65535 && o->model.engine.max_num_seqs <= 256);
     for (uint32_t i = 0; (section = settings_section(o, i)); i++) {
         int r = settings_of_model(o, section, &own, &e);
         ASSERT(r == 0 || (r == -EINVAL && e.text[0]));
