@@ -96,8 +96,10 @@ static int64_t unaccounted(struct api *a, uint32_t count, const struct footprint
     }
     uint64_t known = mapped + (f->heap_bytes ? f->heap_bytes : heap);
     uint64_t resident = f->rss_anon_bytes + f->rss_shmem_bytes + f->swap_bytes;
-    if (resident >= known || !resident) /* 0: there is no /proc */
-        return resident ? (int64_t)(resident - known) : 0;
+    if (resident == 0) /* there is no /proc */
+        return 0;
+    if (resident >= known)
+        return (int64_t)(resident - known);
     uint64_t missing = known - resident;
     return -(int64_t)(missing - MIN_OF(pools.heap + pools.mapped, missing));
 }

@@ -21,7 +21,8 @@ int chat_history_join_system(json_t *messages, struct chat_mark *marks, uint32_t
 bool chat_history_has_role(const json_t *message, const char *role);
 /* Two contents, of text or parts, with an empty line between them. A new reference; NULL: no memory. */
 json_t *chat_history_joined(json_t *a, json_t *b);
-/* A content, of text or parts, between two texts, which join the texts at its ends. As above. */
+/* A content, of text or parts, between two texts, which join the texts at its ends. A new reference; NULL: no
+ * memory. */
 json_t *chat_history_between(json_t *content, const char *before, const char *after);
 
 #endif

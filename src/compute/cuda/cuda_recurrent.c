@@ -103,12 +103,12 @@ void cuda_recur(struct compute *compute, const struct op_delta *a)
 {
     struct cuda *c = cuda_of(compute);
     struct cuda_delta k = delta_of(c, a);
-    const struct recurrence r = {k.value_dim,
-                                 k.value_heads,
-                                 k.key_dim,
-                                 k.conv_out,
-                                 k.pending_offset | (k.pending_floats | k.k_at) * sizeof(float),
-                                 true};
+    const struct recurrence r = {.columns = k.value_dim,
+                                 .heads = k.value_heads,
+                                 .rows = k.key_dim,
+                                 .x = k.conv_out,
+                                 .pending = k.pending_offset | (k.pending_floats | k.k_at) * sizeof(float),
+                                 .square = true};
     recur(c, &r, CUDA_KERNEL_delta, CUDA_KERNEL_delta_walk, &k);
     k.rounded = cuda_rounded_whole(c, a->out);
     cuda_run_step(c, CUDA_KERNEL_delta_end,
@@ -170,12 +170,11 @@ void cuda_ssm_recur(struct compute *compute, const struct op_ssm *a)
 {
     struct cuda *c = cuda_of(compute);
     const struct cuda_ssm k = ssm_of(c, a);
-    const struct recurrence r = {k.head_dim,
-                                 k.heads,
-                                 k.state,
-                                 k.conv_out,
-                                 k.pending_offset | (k.pending_floats | k.b_at) * sizeof(float),
-                                 false};
+    const struct recurrence r = {.columns = k.head_dim,
+                                 .heads = k.heads,
+                                 .rows = k.state,
+                                 .x = k.conv_out,
+                                 .pending = k.pending_offset | (k.pending_floats | k.b_at) * sizeof(float)};
     recur(c, &r, CUDA_KERNEL_ssm, CUDA_KERNEL_ssm_walk, &k);
     cuda_run_step(c, CUDA_KERNEL_ssm_end, cuda_by_row(c->step.tokens), &k);
 }

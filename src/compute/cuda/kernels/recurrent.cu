@@ -347,7 +347,7 @@ DEVICE float delta_write_read(float (&s)[ROWS], uint32_t k, float d, uint32_t q,
     return o;
 }
 
-/* As plateau_delta, of heads with ROWS columns of ROWS values. */
+/* plateau_delta for heads with ROWS columns of ROWS values. */
 extern "C" __global__ void __launch_bounds__(COLUMNS)
     plateau_delta_walk(const cuda_step s, const cuda_delta a)
 {
@@ -507,7 +507,7 @@ DEVICE float ssm_walk_update(float (&s)[ROWS], uint32_t b, float x, float decay,
     return y;
 }
 
-/* As plateau_ssm, of heads with ROWS values in a column and whole blocks of columns. */
+/* plateau_ssm for heads with ROWS values in a column and whole blocks of columns. */
 extern "C" __global__ void __launch_bounds__(COLUMNS)
     plateau_ssm_walk(const cuda_step s, const cuda_ssm a)
 {
