@@ -129,13 +129,13 @@ static bool read_tools(struct request *r, const struct field *f, json_t *v, stru
 
 /* {"type": "function", "function": {"name": ...}}, or "custom" twice; newer clients have the name beside the
  * type. */
-static bool allow_tool(struct request *r, const json_t *v)
+static bool take_tool(struct request *r, const json_t *v, void take(struct request *, const char *))
 {
     const char *type = field_string_in(v, "type"), *inner = field_string_in(json_object_get(v, type), "name");
     const char *name = inner[0] ? inner : field_string_in(v, "name");
     if ((strcmp(type, "function") != 0 && strcmp(type, "custom") != 0) || !name[0])
         return false;
-    tool_choice_allow(r, name);
+    take(r, name);
     return true;
 }
 
@@ -146,7 +146,7 @@ static bool allow_list(struct request *r, const json_t *allowed)
     if (json_array_size(tools) == 0 || json_array_size(tools) > REQUEST_TOOLS_MAX)
         return false;
     json_array_foreach(tools, i, each)
-        if (!allow_tool(r, each))
+        if (!take_tool(r, each, tool_choice_allow))
             return false;
     return true;
 }
@@ -156,10 +156,10 @@ static bool read_named(struct request *r, const struct field *f, const json_t *v
     const json_t *inner = json_object_get(v, "allowed_tools"), *allowed = json_is_object(inner) ? inner : v;
     const char *mode = field_string_in(allowed, "mode");
     bool list = strcmp(field_string_in(v, "type"), "allowed_tools") == 0;
-    r->gen.calls.required = !list || strcmp(mode, "required") == 0;
+    r->gen.calls.required = strcmp(mode, "required") == 0;
     if (list && !r->gen.calls.required && strcmp(mode, "auto") != 0)
         return reject_value(why, f->name, "tool_choice.allowed_tools.mode must be \"auto\" or \"required\".");
-    if (list ? allow_list(r, allowed) : allow_tool(r, v))
+    if (list ? allow_list(r, allowed) : take_tool(r, v, tool_choice_require))
         return true;
     return reject_value(
         why, f->name,

@@ -33,11 +33,11 @@ static bool read_tool_choice(struct request *r, const struct field *f, json_t *v
     const char *type = field_string_in(v, "type");
     const char *name = json_string_value(json_object_get(v, "name"));
     bool named = strcmp(type, "tool") == 0;
-    r->gen.calls.required = named || strcmp(type, "any") == 0;
+    r->gen.calls.required = strcmp(type, "any") == 0;
     if (named && (!name || !name[0]))
         return reject_value(why, f->name, "tool_choice of type \"tool\" needs a name.");
     if (named)
-        tool_choice_allow(r, name);
+        tool_choice_require(r, name);
     else if (strcmp(type, "none") == 0)
         r->tools_off = true; /* not offered, so not called */
     else if (!r->gen.calls.required && strcmp(type, "auto") != 0)

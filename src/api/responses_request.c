@@ -60,8 +60,7 @@ static bool read_named(struct request *r, const struct field *f, const json_t *v
             type);
     if (!own[0] || !responses_flat_name(space[0] ? space : NULL, own, name))
         return reject_value(why, f->name, "tool_choice of type \"%s\" needs the name of a tool.", type);
-    r->gen.calls.required = true;
-    tool_choice_allow(r, name);
+    tool_choice_require(r, name);
     return true;
 }
 

@@ -15,6 +15,12 @@ void tool_choice_allow(struct request *r, const char *name)
     add(r, &r->gen.calls.names, name, true);
 }
 
+void tool_choice_require(struct request *r, const char *name)
+{
+    r->gen.calls.required = r->gen.calls.single = true;
+    tool_choice_allow(r, name);
+}
+
 void tool_choice_strict(struct request *r, const char *name)
 {
     add(r, &r->gen.calls.strict, name, true);

@@ -6,6 +6,8 @@
 
 /* One more tool that may be called; without any, all may. Memory that is missing is noticed by the check. */
 void tool_choice_allow(struct request *r, const char *name);
+/* The reply is one call of this tool. */
+void tool_choice_require(struct request *r, const char *name);
 /* The arguments of this tool follow its schema. */
 void tool_choice_strict(struct request *r, const char *name);
 /* They do where a grammar is possible; a refusal of the schema is none of the request. */

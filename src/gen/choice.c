@@ -101,8 +101,8 @@ static void on_event(void *arg, const struct chat_event *event)
                                            [CHAT_TOOL_END] = PART_CALL_END};
     struct choice *c = arg;
     bool call = event->kind != CHAT_REASONING && event->kind != CHAT_CONTENT;
-    /* parallel_tool_calls false: the first call is the reply's, as the client asked. */
-    if (call && event->index > 0 && !c->gen->request->parallel_tool_calls)
+    /* A reply that may have one call ends with the first. */
+    if (call && event->index > 0 && !gen_repeats_calls(c->gen->request))
         return;
     if (event->kind == CHAT_TOOL_BEGIN)
         c->call_count = event->index + 1;

@@ -49,6 +49,7 @@ struct gen_grammar {
 /* Which of the tools may be called, and whether the reply has to. */
 struct gen_calls {
     bool required;      /* the reply is calls */
+    bool single;        /* the reply has no second call: tool_choice names the tool */
     bool strict_unused; /* set by the preparation: arguments of strict tools are not constrained */
     bool failed;        /* no memory for the sets */
     /* Owned, by the name of a tool. */
@@ -123,6 +124,12 @@ struct gen_request {
 /* Sets r->grammar; `value` gets one more reference. A second field that asks for an equal one changes
  * nothing: clients send one grammar under the names of several servers. False: it asks for another. */
 bool gen_constrain(struct gen_request *r, const char *param, enum grammar_kind kind, json_t *value);
+
+/* True if the reply may have more than one call. */
+static inline bool gen_repeats_calls(const struct gen_request *r)
+{
+    return r->parallel_tool_calls && !r->calls.single;
+}
 
 /* The field that has the conversation. */
 static inline const char *gen_messages_name(const struct gen_request *r)

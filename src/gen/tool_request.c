@@ -90,7 +90,7 @@ void tool_request_write(struct gen *g, struct buf *ret)
                                           .schema = schema ? r->grammar.value : NULL,
                                           .object = has_format(r),
                                           .required = r->calls.required,
-                                          .parallel = r->parallel_tool_calls,
+                                          .parallel = gen_repeats_calls(r),
                                           .in_reasoning = g->prompts[0].in_reasoning,
                                           .by_token = true};
     struct wide_integers *before = wide_integers_enter(&g->memory.wide);

@@ -77,6 +77,21 @@ def test_required_calls_are_right_at_any_temperature(server, seed):
     assert reply["finish_reason"] == "tool_calls" and fits(name, arguments)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_named_tool_is_called_once(server, seed):
+    """On three APIs, where nothing turns parallel calls off. "required" may bring several."""
+    ask = {"temperature": 1.5, "seed": seed}
+    reply = chat(server, tool_choice=named("count"), **ask).json()["choices"][0]
+    [(name, arguments)] = calls_of(reply["message"])
+    assert reply["finish_reason"] == "tool_calls" and name == "count" and fits(name, arguments)
+    claude = server.post("/v1/messages", messages=ASK, max_tokens=400, tools=CLAUDE,
+                         tool_choice={"type": "tool", "name": "count"}, **ask).json()
+    assert [b["type"] for b in claude["content"]] == ["tool_use"] and claude["stop_reason"] == "tool_use"
+    flat = server.post("/v1/responses", input=ASK, max_output_tokens=400, store=False, tools=FLAT,
+                       tool_choice={"type": "function", "name": "count"}, **ask).json()
+    assert [i["type"] for i in flat["output"]] == ["function_call"] and flat["parallel_tool_calls"] is True
+
+
 def test_a_streamed_call_is_the_same(server):
     whole = chat(server, tool_choice=named("open_file"), seed=1).json()["choices"][0]
     with openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=ANSWER_S) as client:
@@ -88,7 +103,7 @@ def test_a_streamed_call_is_the_same(server):
                 names += [call.function.name] if call.function.name else []
                 text += call.function.arguments or ""
             reasons.append(chunk.choices[0].finish_reason)
-    assert [(names[0], json.loads(text))] == calls_of(whole["message"])[:1] and reasons[-1] == "tool_calls"
+    assert [(names[0], json.loads(text))] == calls_of(whole["message"]) and reasons[-1] == "tool_calls"
 
 
 def test_reasoning_comes_before_a_required_call(server):

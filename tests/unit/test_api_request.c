@@ -504,14 +504,15 @@ TEST(tool_choice_says_which_calls_come)
 {
     struct parsed *p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":\"required\""));
     assert_true(p->request.gen.calls.required && !p->request.gen.calls.names);
+    assert_true(gen_repeats_calls(&p->request.gen));
     done(p);
     p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":" NAMED("g")));
-    assert_true(p->request.gen.calls.required);
+    assert_true(p->request.gen.calls.required && !gen_repeats_calls(&p->request.gen));
     assert_int_equal(json_object_size(p->request.gen.calls.names), 1);
     done(p);
     p = accept(&wire_chat.form, CHAT(TWO "\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{"
                                          "\"mode\":\"auto\",\"tools\":[" NAMED("f") "," NAMED("g") "]}}"));
-    assert_false(p->request.gen.calls.required);
+    assert_true(!p->request.gen.calls.required && gen_repeats_calls(&p->request.gen));
     assert_int_equal(json_object_size(p->request.gen.calls.names), 2);
     done(p);
     refuse(&wire_chat.form, CHAT(TWO "\"tool_choice\":" NAMED("h")), 400, "tool_choice", "\"h\"");
