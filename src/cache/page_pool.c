@@ -1,8 +1,9 @@
 /* page_pool.c - references and an order of last use over a block pool.
  *
- * Cached pages form a list through indices, 8 bytes a page, least recently used first. A page joins it with
- * the release of its last reference, so the order of joining is the order of last use. A page's number in
- * that order compares it with pages of other pools. */
+ * Cached pages of a share form a list through indices, 8 bytes a page, least recently used first. The share
+ * with the most of them is found by a scan of all shares. A page joins it with the release of its last
+ * reference, so the order of joining is the order of last use. A page's number in that order compares it with
+ * pages of other pools. */
 #include "cache/page_pool.h"
 
 #include "cache/page_state.h"
@@ -29,12 +30,13 @@ static void move(void *arg, uint32_t from, uint32_t to)
     struct page *at = &p->pages[to];
     *at = p->pages[from];
     p->pages[from] = (struct page){0};
+    struct cached *c = &p->shares[at->share];
     if (at->prev == NONE)
-        p->oldest = to;
+        c->oldest = to;
     else
         p->pages[at->prev].next = to;
     if (at->next == NONE)
-        p->newest = to;
+        c->newest = to;
     else
         p->pages[at->next].prev = to;
 }
@@ -66,7 +68,8 @@ int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct 
     p->opts = *opts;
     if (!opts->uses)
         p->opts.uses = &p->uses;
-    p->oldest = p->newest = NONE;
+    for (uint32_t i = 0; i < PAGE_SHARES; i++)
+        p->shares[i] = (struct cached){NONE, NONE, 0};
     p->pages = ARENA_ARRAY(a, struct page, opts->pages_max);
     if (!p->pages)
         return -ENOMEM;
@@ -81,19 +84,21 @@ struct units *page_pool_done(struct page_pool *p)
     return p ? block_pool_done(p->blocks) : NULL;
 }
 
-/* ---- the cached list ---- */
+/* ---- the cached lists ---- */
 
 static void cached_add(struct page_pool *p, uint32_t page)
 {
     ASSERT(p->pages[page].refs == 0 && p->pages[page].kept);
-    ASSERT((p->oldest == NONE) == (p->newest == NONE));
-    p->pages[page].prev = p->newest;
+    struct cached *c = &p->shares[p->pages[page].share];
+    ASSERT((c->oldest == NONE) == (c->newest == NONE));
+    p->pages[page].prev = c->newest;
     p->pages[page].next = NONE;
-    if (p->newest == NONE)
-        p->oldest = page;
+    if (c->newest == NONE)
+        c->oldest = page;
     else
-        p->pages[p->newest].next = page;
-    p->newest = page;
+        p->pages[c->newest].next = page;
+    c->newest = page;
+    c->count++;
     p->pages[page].used = (*p->opts.uses)++;
     p->pages[page].used_ms = (uint32_t)(p->now_ns / NS_PER_MS);
     p->cached++;
@@ -102,18 +107,40 @@ static void cached_add(struct page_pool *p, uint32_t page)
 static void cached_remove(struct page_pool *p, uint32_t page)
 {
     struct page *at = &p->pages[page];
-    ASSERT(p->cached > 0);
-    ASSERT(at->prev == NONE ? p->oldest == page : p->pages[at->prev].next == page);
-    ASSERT(at->next == NONE ? p->newest == page : p->pages[at->next].prev == page);
+    struct cached *c = &p->shares[at->share];
+    ASSERT(p->cached > 0 && c->count > 0);
+    ASSERT(at->prev == NONE ? c->oldest == page : p->pages[at->prev].next == page);
+    ASSERT(at->next == NONE ? c->newest == page : p->pages[at->next].prev == page);
     if (at->prev == NONE)
-        p->oldest = at->next;
+        c->oldest = at->next;
     else
         p->pages[at->prev].next = at->next;
     if (at->next == NONE)
-        p->newest = at->prev;
+        c->newest = at->prev;
     else
         p->pages[at->next].prev = at->prev;
+    c->count--;
     p->cached--;
+}
+
+static uint32_t age_of(const struct page_pool *p, uint32_t page)
+{
+    ASSERT(page < p->pages_max && p->pages[page].kept);
+    return *p->opts.uses - p->pages[page].used;
+}
+
+/* The page to evict; of shares with as many pages, the older one. NONE: no page is cached. */
+static uint32_t victim(const struct page_pool *p)
+{
+    const struct cached *most = NULL;
+    for (const struct cached *c = p->shares; p->cached > 0 && c < p->shares + PAGE_SHARES; c++) {
+        if (c->count == 0 || (most && c->count < most->count))
+            continue;
+        if (!most || c->count > most->count || age_of(p, c->oldest) > age_of(p, most->oldest))
+            most = c;
+    }
+    ASSERT((most == NULL) == (p->cached == 0));
+    return most ? most->oldest : NONE;
 }
 
 /* ---- interface ---- */
@@ -143,7 +170,7 @@ int page_pool_take(struct page_pool *p, uint32_t *ret)
     uint32_t page;
     int r = take_free(p, false, &page);
     if (r < 0 && p->cached > 0) {
-        page = p->oldest;
+        page = victim(p);
         tell_evicted(p, page);
         cached_remove(p, page);
         p->pages[page].kept = false;
@@ -163,7 +190,7 @@ int page_pool_take(struct page_pool *p, uint32_t *ret)
 
 bool page_pool_evict(struct page_pool *p)
 {
-    uint32_t page = p->oldest;
+    uint32_t page = victim(p);
     if (page == NONE)
         return false;
     ASSERT(p->pages[page].refs == 0 && p->cached > 0);
@@ -196,10 +223,11 @@ void page_pool_unref(struct page_pool *p, uint32_t page)
         block_pool_give(p->blocks, page);
 }
 
-void page_pool_keep(struct page_pool *p, uint32_t page)
+void page_pool_keep(struct page_pool *p, uint32_t page, uint32_t share)
 {
-    ASSERT(page < p->pages_max && p->pages[page].refs > 0);
+    ASSERT(page < p->pages_max && p->pages[page].refs > 0 && share < PAGE_SHARES);
     p->pages[page].kept = true;
+    p->pages[page].share = (uint8_t)share;
 }
 
 void page_pool_drop(struct page_pool *p, uint32_t page)
@@ -225,17 +253,18 @@ uint32_t page_pool_cached(const struct page_pool *p)
 
 uint32_t page_pool_age(const struct page_pool *p)
 {
-    ASSERT(p->oldest == NONE || p->cached > 0);
-    return p->oldest == NONE ? 0 : *p->opts.uses - p->pages[p->oldest].used;
+    uint32_t page = victim(p);
+    return page == NONE ? 0 : age_of(p, page);
 }
 
-/* The age is right for 49 days. After that it appears young, and still is the oldest of its pool. */
+/* The age is right for 49 days. After that it appears young, and still is evicted first. */
 uint64_t page_pool_oldest_ns(const struct page_pool *p)
 {
-    if (p->oldest == NONE)
+    uint32_t page = victim(p);
+    if (page == NONE)
         return 0;
     uint64_t now_ms = p->now_ns / NS_PER_MS;
-    uint32_t age_ms = (uint32_t)now_ms - p->pages[p->oldest].used_ms;
+    uint32_t age_ms = (uint32_t)now_ms - p->pages[page].used_ms;
     return MAX_OF((now_ms - MIN_OF(age_ms, now_ms)) * NS_PER_MS, 1);
 }
 
@@ -289,25 +318,38 @@ static void check_page(const struct page_pool *p, uint32_t i)
               is_taken, at->refs, at->kept);
     if (at->refs > 0 || !at->kept)
         return;
-    ASSERT_OF(at->prev == NONE ? p->oldest == i : at->prev < p->pages_max && p->pages[at->prev].next == i,
+    const struct cached *c = &p->shares[at->share];
+    ASSERT_OF(at->prev == NONE ? c->oldest == i : at->prev < p->pages_max && p->pages[at->prev].next == i,
               "page %u: what was used before it is not linked with it", i);
-    ASSERT_OF(at->next == NONE ? p->newest == i : at->next < p->pages_max && p->pages[at->next].prev == i,
+    ASSERT_OF(at->next == NONE ? c->newest == i : at->next < p->pages_max && p->pages[at->next].prev == i,
               "page %u: what was used after it is not linked with it", i);
 }
 
-/* Walks the cached pages in order of last use; `cached`: their count. */
-static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk *w)
+/* Walks the share's cached pages in order of last use. */
+static bool walk_share(const struct page_pool *p, const struct cached *c, struct walk *w)
 {
     uint32_t prev = NONE, count = 0;
-    for (uint32_t i = p->oldest; i != NONE && walk_on(w); prev = i, i = p->pages[i].next, count++) {
+    for (uint32_t i = c->oldest; i != NONE && walk_on(w); prev = i, i = p->pages[i].next, count++) {
         const struct page *at = &p->pages[i];
         ASSERT_OF(at->refs == 0 && at->kept, "page %u: listed as cached, with %u references, kept %d", i,
                   at->refs, at->kept);
-        ASSERT_OF(count < cached && at->prev == prev, "page %u: listed twice", i);
+        ASSERT_OF(count < c->count && at->prev == prev, "page %u: listed twice", i);
         ASSERT_OF(prev == NONE || at->used - p->pages[prev].used - 1 < UINT32_MAX / 2,
                   "page %u: listed after page %u, which was used later", i, prev);
     }
-    ASSERT(w->called_off || (count == cached && p->newest == prev));
+    ASSERT(w->called_off || (count == c->count && c->newest == prev));
+    return !w->called_off;
+}
+
+/* `cached`: the count of all cached pages. */
+static bool walk_cached(const struct page_pool *p, uint32_t cached, struct walk *w)
+{
+    uint32_t listed = 0;
+    for (uint32_t i = 0; i < PAGE_SHARES && !w->called_off; i++) {
+        listed += p->shares[i].count;
+        walk_share(p, &p->shares[i], w);
+    }
+    ASSERT_OF(w->called_off || listed == cached, "%u pages are cached, shares have %u", cached, listed);
     return !w->called_off;
 }
 

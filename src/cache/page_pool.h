@@ -2,14 +2,17 @@
  *
  * Owns every page from load to unload; only this module frees one. A page is free, referenced (refs > 0) or
  * cached (refs == 0, with a prefix that a later request may reuse). Only cached pages are ever evicted or
- * moved. A page's units are committed before it is handed out, so a step neither faults nor runs out of
- * memory. Bound of the tables: 24 bytes a page, and block_pool's. Called by the engine thread only, so there
- * are no locks inside. */
+ * moved. The page to evict is the least recently used one of the share with the most cached pages, so a share
+ * alone may have them all, and a share that grows evicts none of a smaller one. A page's units are committed
+ * before it is handed out, so a step neither faults nor runs out of memory. Bound of the tables: 24 bytes a
+ * page, 12 a share, and block_pool's. Called by the engine thread only, so there are no locks inside. */
 #ifndef PLATEAU_CACHE_PAGE_POOL_H
 #define PLATEAU_CACHE_PAGE_POOL_H
 
 #include "base/page_tokens.h"
 #include "cache/block_pool.h"
+
+#define PAGE_SHARES 256 /* tenants with one hash have one share: nearly always one tenant */
 
 struct page_pool;
 
@@ -40,7 +43,7 @@ int page_pool_create(struct arena *a, const struct page_pool_opts *opts, struct 
 /* As block_pool_done. */
 struct units *page_pool_done(struct page_pool *p);
 
-/* References one page: the lowest free one, else the least recently used cached one. When the account
+/* References one page: the lowest free one, else the cached one that is to be evicted. When the account
  * refuses, it tries free memory of other pools, then a cached page of its own, then cached entries of other
  * pools. 0, -ENOSPC (all are referenced), or -ENOMEM (account or system refused, and nothing could be
  * reclaimed; nothing has changed). It never waits: the scheduler decides which sequence to preempt. */
@@ -52,9 +55,9 @@ void page_pool_prepare(struct page_pool *p, uint32_t pages);
 void page_pool_ref(struct page_pool *p, uint32_t page);
 /* Releases a reference. The last release frees the page, or caches it if it is kept. */
 void page_pool_unref(struct page_pool *p, uint32_t page);
-/* The page has a prefix: its last release will cache it. The page is referenced. */
-void page_pool_keep(struct page_pool *p, uint32_t page);
-/* Frees the least recently used cached page after calling `evict`. False: no page is cached. */
+/* The page has a prefix of this share: its last release will cache it. The page is referenced. */
+void page_pool_keep(struct page_pool *p, uint32_t page, uint32_t share);
+/* Frees the cached page that is to be evicted, after calling `evict`. False: no page is cached. */
 bool page_pool_evict(struct page_pool *p);
 /* The prefix is no longer useful: frees the page now, or with its last reference. */
 void page_pool_drop(struct page_pool *p, uint32_t page);
@@ -62,7 +65,7 @@ void page_pool_drop(struct page_pool *p, uint32_t page);
 uint32_t page_pool_refs(const struct page_pool *p, uint32_t page);
 /* Kept pages without a reference. */
 uint32_t page_pool_cached(const struct page_pool *p);
-/* Age of the least recently used cached page, in `uses`; 0: no page is cached. */
+/* Age of the cached page that is to be evicted, in `uses`; 0: no page is cached. */
 uint32_t page_pool_age(const struct page_pool *p);
 /* When it became cached, by the pool's clock, to a millisecond; 0: no page is cached. */
 uint64_t page_pool_oldest_ns(const struct page_pool *p);

@@ -10,6 +10,12 @@ struct page {
     uint32_t used;       /* `uses` when it joined that */
     uint32_t used_ms;    /* and the clock, modulo 2^32 */
     bool kept;           /* holds a prefix */
+    uint8_t share;       /* whose; while it is kept */
+};
+
+/* The cached pages of one share. */
+struct cached {
+    uint32_t oldest, newest, count;
 };
 
 struct page_pool {
@@ -18,8 +24,8 @@ struct page_pool {
     struct page_pool_opts opts;
     /* Engine thread only. */
     struct block_pool *blocks;
-    struct page *pages;      /* [pages_max] */
-    uint32_t oldest, newest; /* of the cached ones */
+    struct page *pages; /* [pages_max] */
+    struct cached shares[PAGE_SHARES];
     uint32_t referenced, cached;
     uint32_t uses; /* unless it is shared */
     uint64_t now_ns;

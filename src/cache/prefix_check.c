@@ -28,6 +28,8 @@ static void check_links(const struct prefix_index *ix, uint32_t i)
               "prefix node %u: its parent, node %u, is free", i, n->parent);
     ASSERT_OF(n->depth == 1 + (n->parent == NONE ? 0 : ix->nodes[n->parent].depth),
               "prefix node %u: depth %u", i, n->depth);
+    ASSERT_OF(n->parent == NONE || n->share == ix->nodes[n->parent].share,
+              "prefix node %u: share %u, its parent's is %u", i, n->share, ix->nodes[n->parent].share);
     for (uint32_t c = n->child; c != NONE; prev = c, c = ix->nodes[c].next) {
         ASSERT_OF(c < ix->nodes_max && left-- > 0, "prefix node %u: its list of children is broken", i);
         ASSERT_OF(ix->nodes[c].parent == i && ix->nodes[c].prev == prev,
@@ -132,7 +134,10 @@ static bool walk_lists(const struct prefix_index *ix, struct walk *w)
     if (w->called_off)
         return false;
     ASSERT(i == last && unused == ix->nodes_max - ix->numbers.nodes);
-    ASSERT(listed == ix->numbers.snapshots);
+    uint32_t of_shares = 0;
+    for (uint32_t share = 0; share < PAGE_SHARES; share++)
+        of_shares += ix->share_snapshots[share];
+    ASSERT(listed == ix->numbers.snapshots && of_shares == listed);
     return true;
 }
 

@@ -201,6 +201,7 @@ static void snapshot_link(struct prefix_index *ix, uint32_t state)
     if (s->next != NONE)
         ix->snapshots[s->next].prev = state;
     ix->newest = state;
+    ix->share_snapshots[ix->nodes[s->node].share]++;
     ix->numbers.snapshots++;
 }
 
@@ -219,7 +220,8 @@ static void snapshot_drop(struct prefix_index *ix, uint32_t state)
         ix->snapshots[s->prev].next = s->next;
     else
         ix->newest = s->next;
-    ASSERT(ix->numbers.snapshots > ix->numbers.pinned);
+    ASSERT(ix->numbers.snapshots > ix->numbers.pinned && ix->share_snapshots[n->share] > 0);
+    ix->share_snapshots[n->share]--;
     ix->numbers.snapshots--;
     block_pool_give(ix->states, state);
 }
@@ -477,7 +479,8 @@ uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node, u
 
 /* ---- growing ---- */
 
-static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key)
+static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
+                            uint8_t share)
 {
     uint32_t node = ix->free;
     ASSERT(node != NONE); /* there are as many as pages of the first group */
@@ -494,11 +497,12 @@ static uint32_t node_create(struct prefix_index *ix, uint32_t parent, const stru
                        .prev = NONE,
                        .snapshot = NONE,
                        .depth = 1,
-                       .wanted = 1 << TIER_PAGE | 1 << TIER_SNAPSHOT};
+                       .wanted = 1 << TIER_PAGE | 1 << TIER_SNAPSHOT,
+                       .share = share};
     *bucket = node;
     if (parent != NONE) {
         struct node *above = &ix->nodes[parent];
-        ASSERT(above->depth > 0);
+        ASSERT(above->depth > 0 && above->share == share);
         n->depth = above->depth + 1;
         n->next = above->child;
         if (n->next != NONE)
@@ -518,7 +522,7 @@ static void add_page(struct prefix_index *ix, uint32_t node, uint32_t group, uin
         return;
     if (has == NONE) {
         page_link(ix, node, group, *page);
-        page_pool_keep(pool, *page);
+        page_pool_keep(pool, *page, ix->nodes[node].share);
     } else {
         ASSERT(page_pool_refs(pool, *page) == 1);
         page_pool_ref(pool, has);
@@ -527,13 +531,18 @@ static void add_page(struct prefix_index *ix, uint32_t node, uint32_t group, uin
     }
 }
 
-uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
-                          uint32_t *pages)
+static uint8_t share_of(uint64_t tenant)
+{
+    return (uint8_t)(hash_bytes(&tenant, sizeof(tenant)) % PAGE_SHARES);
+}
+
+uint32_t prefix_index_add(struct prefix_index *ix, uint64_t tenant, uint32_t parent,
+                          const struct prefix_key *key, uint32_t *pages)
 {
     ASSERT(parent == NONE || refs_of(ix, parent) > 0);
     uint32_t node = look_up(ix, key);
     if (node == NONE)
-        node = node_create(ix, parent, key);
+        node = node_create(ix, parent, key, parent == NONE ? share_of(tenant) : ix->nodes[parent].share);
     for (uint32_t g = 0; g < ix->group_count; g++)
         add_page(ix, node, g, &pages[g]);
     ASSERT(refs_of(ix, node) > 0);
@@ -603,19 +612,27 @@ bool prefix_index_evict(struct prefix_index *ix)
     return page_pool_evict(ix->groups[oldest].is.pages) || prefix_index_evict_snapshot(ix);
 }
 
+/* True if snapshot `a` is to be evicted before `b`, which is newer. */
+static bool goes_before(const struct prefix_index *ix, uint32_t a, uint32_t b)
+{
+    uint32_t has = ix->share_snapshots[ix->nodes[ix->snapshots[a].node].share];
+    uint32_t other = ix->share_snapshots[ix->nodes[ix->snapshots[b].node].share];
+    ASSERT(has > 0 && other > 0);
+    return has != other ? has > other : ix->snapshots[a].price <= ix->snapshots[b].price;
+}
+
 bool prefix_index_evict_snapshot(struct prefix_index *ix)
 {
     uint32_t cheapest = NONE;
     for (uint32_t s = ix->newest; s != NONE; s = ix->snapshots[s].next)
-        if (ix->nodes[ix->snapshots[s].node].pins == 0 &&
-            (cheapest == NONE || ix->snapshots[s].price <= ix->snapshots[cheapest].price))
+        if (ix->nodes[ix->snapshots[s].node].pins == 0 && (cheapest == NONE || goes_before(ix, s, cheapest)))
             cheapest = s;
     if (cheapest == NONE)
         return false;
     ASSERT(ix->nodes[ix->snapshots[cheapest].node].snapshot == cheapest);
     uint32_t node = ix->snapshots[cheapest].node;
     prefix_tier_evicting(ix, node, TIER_SNAPSHOT);
-    ix->age = ix->snapshots[cheapest].price;
+    ix->age = MAX_OF(ix->age, ix->snapshots[cheapest].price);
     ix->numbers.snapshots_evicted++;
     snapshot_drop(ix, cheapest);
     prune_evicting(ix, node);

@@ -13,13 +13,17 @@
  * are removed at once. A snapshot is the only state that the index owns. It is evicted by price: the pages it
  * saves, aged by the evictions since its last use (GreedyDual, Young 1994).
  *
+ * Keys include the tenant, so a chain is one tenant's, and its entries count for the share of the tenant that
+ * added its first node. Evictions take from the share with the most pages in the pool, or the most snapshots;
+ * one tenant alone may have all.
+ *
  * A tier below gets each page of the first group and each snapshot. Of a window it gets only the pages that
  * likely ends of prefixes need: snapshots with recurrent layers, else prefix_index_ends_here() and a node in
  * every eight windows.
  *
  * Bound: for each page of the first group 68 bytes, 4 for each group, and a table entry of 4 to 8; for each
- * page of any group 4; for each state 24. All in the arena of the caller (the engine's, charged to its
- * account). Engine thread only. */
+ * page of any group 4; for each state 24; for each share 4. All in the arena of the caller (the engine's,
+ * charged to its account). Engine thread only. */
 #ifndef PLATEAU_CACHE_PREFIX_INDEX_H
 #define PLATEAU_CACHE_PREFIX_INDEX_H
 
@@ -80,12 +84,12 @@ uint32_t prefix_index_referenced(const struct prefix_index *ix, uint32_t node, u
 /* The node with this page of the first group; NONE: no such node. */
 uint32_t prefix_index_node_of(const struct prefix_index *ix, uint32_t page);
 
-/* Adds the computed pages after `parent` (NONE: the first ones). The caller references them and the first
- * pages of all nodes before. pages[group]: NONE where the window has passed. Returns the node. If the node
- * has pages with the same bits already, the caller's are released, and pages[] gets references to the node's.
- * Missing pages of the node are filled in. */
-uint32_t prefix_index_add(struct prefix_index *ix, uint32_t parent, const struct prefix_key *key,
-                          uint32_t *pages);
+/* Adds the tenant's computed pages after `parent` (NONE: the first ones). The caller references them and
+ * the first pages of all nodes before. pages[group]: NONE where the window has passed. Returns the node. If
+ * the node has pages with the same bits already, the caller's are released, and pages[] gets references to
+ * the node's. Missing pages of the node are filled in. */
+uint32_t prefix_index_add(struct prefix_index *ix, uint64_t tenant, uint32_t parent,
+                          const struct prefix_key *key, uint32_t *pages);
 /* Later prompts are likely to continue after this node: the tier below gets the pages of its windows. With
  * recurrent layers this changes nothing: there the nodes with snapshots are such ends. */
 void prefix_index_ends_here(struct prefix_index *ix, uint32_t node);
@@ -99,10 +103,11 @@ void prefix_index_released(struct prefix_index *ix, uint32_t node);
 /* The new allowance; the index must not hold more. */
 void prefix_index_allow(struct prefix_index *ix, uint64_t bytes);
 
-/* Evicts the least recently used page of all groups, so pages that a window has passed go before the chain's
- * end; without a page, a snapshot. False: nothing to evict. */
+/* Evicts the least recently used of the pages that the pools would evict, so pages that a window has passed
+ * go before the chain's end; without a page, a snapshot. False: nothing to evict. */
 bool prefix_index_evict(struct prefix_index *ix);
-/* Evicts the cheapest unpinned snapshot. False: there is no such snapshot. */
+/* Evicts the cheapest unpinned snapshot of the share with the most snapshots. False: there is no such
+ * snapshot. */
 bool prefix_index_evict_snapshot(struct prefix_index *ix);
 /* Drops every node and every page without a reference. Returns how many nodes. */
 uint32_t prefix_index_clear(struct prefix_index *ix);

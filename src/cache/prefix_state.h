@@ -13,6 +13,7 @@ struct node {
     /* Bits by tier_kind: which entries are of use in the tier below, and which of them it has. A bit of
      * `stored` is set only while the index has that entry. */
     uint8_t wanted, stored;
+    uint8_t share; /* of its tenant; a child has its parent's */
 };
 
 struct snapshot {
@@ -44,8 +45,9 @@ struct prefix_index {
     uint32_t *buckets;          /* [bucket_mask + 1]: the first node */
     struct snapshot *snapshots; /* [states_max] */
     uint32_t newest;            /* snapshot */
-    uint64_t allowed;           /* <= opts.bytes_max */
-    uint64_t age;               /* the price of the last eviction */
+    uint32_t share_snapshots[PAGE_SHARES];
+    uint64_t allowed; /* <= opts.bytes_max */
+    uint64_t age;     /* the price of the last eviction */
     struct prefix_numbers numbers;
     bool evicts; /* removals are evictions and call opts.evicting */
 };

@@ -176,7 +176,7 @@ static void add_pages(const struct sched_opts *o, struct sched_seq *seq, uint32_
         ASSERT(at < seq->page_count);
         for (uint32_t g = 0; g < o->group_count; g++)
             pages[g] = seq->pages[g][at];
-        seq->node = prefix_index_add(o->prefix, seq->node, &seq->keys[at], pages);
+        seq->node = prefix_index_add(o->prefix, seq->tenant_id, seq->node, &seq->keys[at], pages);
         for (uint32_t g = 0; g < o->group_count; g++)
             seq->pages[g][at] = pages[g];
         if (is_cut(seq, (at + 1) * PAGE_TOKENS))

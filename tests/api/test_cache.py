@@ -94,6 +94,21 @@ def test_keys_share_nothing():
         assert denied.status_code in (401, 403)
 
 
+def test_a_tenant_that_fills_the_cache_evicts_its_own_prefixes():
+    options = ("--host-cache", "8M", "--api-key", "ann", "--api-key", "bob", "--admin-key", "root")
+    with serving(*options, key="root") as server:
+
+        def ask(key, first):
+            prompt = {"prompt": [first] + [500 + i for i in range(300)], "max_tokens": 1}
+            headers = {"Authorization": f"Bearer {key}"}
+            return cached_tokens(server.http.post("/v1/completions", json=prompt, headers=headers))
+
+        assert [ask("bob", 20), ask("bob", 20)] == [0, 288]
+        assert [ask("ann", 20 + i) for i in range(60)] == [0] * 60
+        assert ask("ann", 20) == 0  # the oldest of hers is gone
+        assert ask("bob", 20) == 288
+
+
 @pytest.mark.smoke
 def test_clearing_gives_the_memory_back(cached):
     clear(cached)

@@ -94,7 +94,7 @@ static uint32_t take(struct fixture *f)
 
 static void cache(struct fixture *f, uint32_t page)
 {
-    page_pool_keep(f->pool, page);
+    page_pool_keep(f->pool, page, 0);
     page_pool_unref(f->pool, page);
 }
 

@@ -266,7 +266,7 @@ TEST(take_never_evicts_a_referenced_page)
     struct fixture f;
     open_pool(&f, 4, 4096);
     for (int i = 0; i < 4; i++)
-        page_pool_keep(f.pool, take(&f));
+        page_pool_keep(f.pool, take(&f), 0);
     assert_int_equal(page_pool_take(f.pool, &(uint32_t){0}), -ENOSPC);
     page_pool_ref(f.pool, 2);
     page_pool_unref(f.pool, 2);
@@ -281,12 +281,40 @@ TEST(take_never_evicts_a_referenced_page)
     close_pool(&f);
 }
 
+/* Takes a page and caches it for the share. */
+static uint32_t cache(struct fixture *f, uint32_t share)
+{
+    uint32_t page = take(f);
+    page_pool_keep(f->pool, page, share);
+    page_pool_unref(f->pool, page);
+    page_pool_check(f->pool);
+    return page;
+}
+
+TEST(a_share_that_grows_evicts_its_own_pages)
+{
+    struct fixture f;
+    open_pool(&f, 6, 4096);
+    uint32_t first = cache(&f, 1), second = cache(&f, 1);
+    for (int i = 0; i < 40; i++)
+        cache(&f, 2);
+    assert_int_equal(f.evicted_count, 36);
+    for (uint32_t i = 0; i < f.evicted_count; i++)
+        assert_true(f.evicted[i] != first && f.evicted[i] != second);
+    /* Shares of two pages each: the older page goes. */
+    assert_true(page_pool_evict(f.pool) && page_pool_evict(f.pool));
+    assert_int_equal(page_pool_age(f.pool), 42);
+    assert_true(page_pool_evict(f.pool));
+    assert_int_equal(f.evicted[38], first);
+    close_pool(&f);
+}
+
 TEST(the_least_recently_used_page_is_evicted_and_free_ones_go_first)
 {
     struct fixture f;
     open_pool(&f, 4, 4096);
     for (int i = 0; i < 4; i++)
-        page_pool_keep(f.pool, take(&f));
+        page_pool_keep(f.pool, take(&f), 0);
     page_pool_unref(f.pool, 3);
     page_pool_unref(f.pool, 0);
     page_pool_unref(f.pool, 1);
@@ -314,7 +342,7 @@ TEST(a_cached_page_keeps_its_unit)
 {
     struct fixture f;
     open_pool(&f, 2, UNIT_BYTES);
-    page_pool_keep(f.pool, take(&f));
+    page_pool_keep(f.pool, take(&f), 0);
     page_pool_unref(f.pool, 0);
     assert_int_equal(block_pool_trim(page_pool_blocks(f.pool), 10, UINT64_MAX), 0);
     page_pool_drop(f.pool, 0);
@@ -336,7 +364,7 @@ TEST(wrong_options_are_refused_and_wrong_calls_stop)
     assert_null(none);
     assert_stops(page_pool_unref(f.pool, 0));
     assert_stops(page_pool_ref(f.pool, 1));
-    assert_stops(page_pool_keep(f.pool, 2));
+    assert_stops(page_pool_keep(f.pool, 2, 0));
     page_pool_done(NULL);
     close_pool(&f);
 }
@@ -378,7 +406,7 @@ PROPERTY(pages_follow_their_counts, seed)
             break;
         case 4:
             if (refs[page]) {
-                page_pool_keep(f.pool, page);
+                page_pool_keep(f.pool, page, 0);
                 kept[page] = true;
             } else if (kept[page]) {
                 page_pool_drop(f.pool, page);

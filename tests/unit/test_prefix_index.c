@@ -86,6 +86,7 @@ static uint32_t keys_of(const char *text, struct prefix_key *ret)
 struct row {
     struct prefix_key keys[CHAIN_MAX];
     uint32_t key_count, page_count, table[CHAIN_MAX], node;
+    uint64_t tenant;
     bool live;
 };
 
@@ -111,7 +112,7 @@ static bool compute(struct fixture *f, struct row *r)
         return false;
     memcpy(test_pages(f->pages) + (size_t)page * PAGE_BYTES, &r->keys[r->page_count],
            sizeof(struct prefix_key));
-    r->node = prefix_index_add(f->index, r->node, &r->keys[r->page_count], &page);
+    r->node = prefix_index_add(f->index, r->tenant, r->node, &r->keys[r->page_count], &page);
     r->table[r->page_count] = page;
     r->page_count++;
     return true;
@@ -141,15 +142,21 @@ static void end(struct fixture *f, struct row *r)
     prefix_index_check(f->index);
 }
 
-static void pass(struct fixture *f, const char *text)
+static void pass_as(struct fixture *f, uint64_t tenant, const char *text)
 {
     struct row r;
     begin(f, &r, text);
+    r.tenant = tenant;
     while (r.page_count < r.key_count)
         assert_true(compute(f, &r));
     if (f->states)
         assert_true(snapshot(f, &r));
     end(f, &r);
+}
+
+static void pass(struct fixture *f, const char *text)
+{
+    pass_as(f, 0, text);
 }
 
 static uint32_t found(struct fixture *f, const char *text)
@@ -265,6 +272,35 @@ TEST(the_snapshot_that_saves_least_goes_first)
     for (char c = '0'; c <= '9'; c++)
         pass(&f, (char[]){c, c, 0});
     assert_int_equal(found(&f, "abcdef"), 0);
+    close_index(&f);
+}
+
+TEST(a_tenants_snapshots_evict_none_of_a_smaller_tenant)
+{
+    struct fixture f;
+    open_index(&f, 24, 4);
+    pass_as(&f, 1, "x");
+    for (char c = '0'; c <= '9'; c++)
+        pass_as(&f, 2, (char[]){c, c, c, 0});
+    assert_int_equal(found(&f, "x"), 1);
+    assert_int_equal(numbers(&f).snapshots, 4);
+    close_index(&f);
+}
+
+TEST(a_tenants_pages_evict_none_of_a_smaller_tenant)
+{
+    struct fixture f;
+    open_index(&f, 12, 0);
+    f.index_opts.bytes_max = 8 * PAGE_BYTES;
+    reopen_index(&f);
+    pass_as(&f, 1, "abc");
+    for (char c = '0'; c <= '9'; c++)
+        pass_as(&f, 2, (char[]){c, c, c, c, c, 0});
+    assert_int_equal(found(&f, "abc"), 3);
+    assert_int_equal(numbers(&f).bytes, 8 * PAGE_BYTES);
+    /* With as many pages as the others have, the tail of the longest unused prefix goes. */
+    pass_as(&f, 1, "defgh");
+    assert_true(found(&f, "99999") >= 3);
     close_index(&f);
 }
 
