@@ -1,9 +1,9 @@
 /* page_pool.c - references and an order of last use over a block pool.
  *
- * Cached pages of a share form a list through indices, 8 bytes a page, least recently used first. The share
- * with the most of them is found by a scan of all shares. A page joins it with the release of its last
- * reference, so the order of joining is the order of last use. A page's number in that order compares it with
- * pages of other pools. */
+ * Cached pages of a share form a list through indices, 8 bytes a page, least recently used first. A scan of
+ * all shares finds the one to evict from. A page joins the list with the release of its last reference, so
+ * the order of joining is the order of last use. A page's number in that order compares it with pages of
+ * other pools. */
 #include "cache/page_pool.h"
 
 #include "cache/page_state.h"
@@ -129,18 +129,34 @@ static uint32_t age_of(const struct page_pool *p, uint32_t page)
     return *p->opts.uses - p->pages[page].used;
 }
 
-/* The page to evict; of shares with as many pages, the older one. NONE: no page is cached. */
+static uint32_t unused_ms(const struct page_pool *p, uint32_t page)
+{
+    ASSERT(p->pages[page].refs == 0 && p->pages[page].kept);
+    return (uint32_t)(p->now_ns / NS_PER_MS) - p->pages[page].used_ms;
+}
+
+/* True if share `a` loses a page rather than `b`. Both have one. */
+static bool loses_before(const struct page_pool *p, const struct cached *a, const struct cached *b)
+{
+    ASSERT(a != b && a->count > 0 && b->count > 0);
+    bool a_stale = unused_ms(p, a->oldest) >= PAGE_STALE_MS;
+    bool b_stale = unused_ms(p, b->oldest) >= PAGE_STALE_MS;
+    if (a_stale != b_stale)
+        return a_stale;
+    if (!a_stale && a->count != b->count)
+        return a->count > b->count;
+    return age_of(p, a->oldest) > age_of(p, b->oldest);
+}
+
+/* The page to evict. NONE: no page is cached. */
 static uint32_t victim(const struct page_pool *p)
 {
-    const struct cached *most = NULL;
-    for (const struct cached *c = p->shares; p->cached > 0 && c < p->shares + PAGE_SHARES; c++) {
-        if (c->count == 0 || (most && c->count < most->count))
-            continue;
-        if (!most || c->count > most->count || age_of(p, c->oldest) > age_of(p, most->oldest))
-            most = c;
-    }
-    ASSERT((most == NULL) == (p->cached == 0));
-    return most ? most->oldest : NONE;
+    const struct cached *loser = NULL;
+    for (const struct cached *c = p->shares; p->cached > 0 && c < p->shares + PAGE_SHARES; c++)
+        if (c->count > 0 && (!loser || loses_before(p, c, loser)))
+            loser = c;
+    ASSERT((loser == NULL) == (p->cached == 0));
+    return loser ? loser->oldest : NONE;
 }
 
 /* ---- interface ---- */
@@ -264,8 +280,14 @@ uint64_t page_pool_oldest_ns(const struct page_pool *p)
     if (page == NONE)
         return 0;
     uint64_t now_ms = p->now_ns / NS_PER_MS;
-    uint32_t age_ms = (uint32_t)now_ms - p->pages[page].used_ms;
-    return MAX_OF((now_ms - MIN_OF(age_ms, now_ms)) * NS_PER_MS, 1);
+    return MAX_OF((now_ms - MIN_OF(unused_ms(p, page), now_ms)) * NS_PER_MS, 1);
+}
+
+bool page_pool_stale(const struct page_pool *p, uint32_t page)
+{
+    const struct page *at = &p->pages[page];
+    ASSERT(page < p->pages_max);
+    return at->refs == 0 && at->kept && unused_ms(p, page) >= PAGE_STALE_MS;
 }
 
 uint32_t page_pool_available(const struct page_pool *p)

@@ -2,17 +2,21 @@
  *
  * Owns every page from load to unload; only this module frees one. A page is free, referenced (refs > 0) or
  * cached (refs == 0, with a prefix that a later request may reuse). Only cached pages are ever evicted or
- * moved. The page to evict is the least recently used one of the share with the most cached pages, so a share
- * alone may have them all, and a share that grows evicts none of a smaller one. A page's units are committed
- * before it is handed out, so a step neither faults nor runs out of memory. Bound of the tables: 24 bytes a
- * page, 12 a share, and block_pool's. Called by the engine thread only, so there are no locks inside. */
+ * moved. Stale pages, unused for half an hour, are evicted first, in the order of last use. After them goes
+ * the least recently used page of the share with the most cached pages. So a share alone may have them all,
+ * and a share that grows evicts none that a smaller one uses.
+ *
+ * A page's units are committed before it is handed out, so a step neither faults nor runs out of memory.
+ * Bound of the tables: 24 bytes a page, 12 a share, and block_pool's. Called by the engine thread only, so
+ * there are no locks inside. */
 #ifndef PLATEAU_CACHE_PAGE_POOL_H
 #define PLATEAU_CACHE_PAGE_POOL_H
 
 #include "base/page_tokens.h"
 #include "cache/block_pool.h"
 
-#define PAGE_SHARES 256 /* tenants with one hash have one share: nearly always one tenant */
+#define PAGE_SHARES   256              /* tenants with one hash have one share: nearly always one tenant */
+#define PAGE_STALE_MS (30 * 60 * 1000) /* a page that is cached for longer is stale */
 
 struct page_pool;
 
@@ -69,6 +73,8 @@ uint32_t page_pool_cached(const struct page_pool *p);
 uint32_t page_pool_age(const struct page_pool *p);
 /* When it became cached, by the pool's clock, to a millisecond; 0: no page is cached. */
 uint64_t page_pool_oldest_ns(const struct page_pool *p);
+/* True for a page that has been cached for PAGE_STALE_MS. */
+bool page_pool_stale(const struct page_pool *p, uint32_t page);
 /* How many pages page_pool_take could hand out by the pool's size: free and cached ones. */
 uint32_t page_pool_available(const struct page_pool *p);
 /* Those of them that need no commit: all that can be taken while the account refuses. */

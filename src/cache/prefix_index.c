@@ -615,10 +615,14 @@ bool prefix_index_evict(struct prefix_index *ix)
 /* True if snapshot `a` is to be evicted before `b`, which is newer. */
 static bool goes_before(const struct prefix_index *ix, uint32_t a, uint32_t b)
 {
-    uint32_t has = ix->share_snapshots[ix->nodes[ix->snapshots[a].node].share];
-    uint32_t other = ix->share_snapshots[ix->nodes[ix->snapshots[b].node].share];
-    ASSERT(has > 0 && other > 0);
-    return has != other ? has > other : ix->snapshots[a].price <= ix->snapshots[b].price;
+    uint32_t node = ix->snapshots[a].node, other = ix->snapshots[b].node;
+    bool stale = page_pool_stale(ix->first.pages, page_of(ix, node, 0));
+    if (stale != page_pool_stale(ix->first.pages, page_of(ix, other, 0)))
+        return stale;
+    uint32_t has = ix->share_snapshots[ix->nodes[node].share];
+    uint32_t other_has = ix->share_snapshots[ix->nodes[other].share];
+    ASSERT(node != other && has > 0 && other_has > 0);
+    return !stale && has != other_has ? has > other_has : ix->snapshots[a].price <= ix->snapshots[b].price;
 }
 
 bool prefix_index_evict_snapshot(struct prefix_index *ix)

@@ -14,8 +14,8 @@
  * saves, aged by the evictions since its last use (GreedyDual, Young 1994).
  *
  * Keys include the tenant, so a chain is one tenant's, and its entries count for the share of the tenant that
- * added its first node. Evictions take from the share with the most pages in the pool, or the most snapshots;
- * one tenant alone may have all.
+ * added its first node. Evictions take stale entries first (PAGE_STALE_MS), then entries of the share with
+ * the most pages in the pool, or the most snapshots. One tenant alone may have all.
  *
  * A tier below gets each page of the first group and each snapshot. Of a window it gets only the pages that
  * likely ends of prefixes need: snapshots with recurrent layers, else prefix_index_ends_here() and a node in
@@ -106,8 +106,8 @@ void prefix_index_allow(struct prefix_index *ix, uint64_t bytes);
 /* Evicts the least recently used of the pages that the pools would evict, so pages that a window has passed
  * go before the chain's end; without a page, a snapshot. False: nothing to evict. */
 bool prefix_index_evict(struct prefix_index *ix);
-/* Evicts the cheapest unpinned snapshot of the share with the most snapshots. False: there is no such
- * snapshot. */
+/* Evicts the cheapest unpinned snapshot: of nodes with stale pages, else of the share with the most
+ * snapshots. False: there is no such snapshot. */
 bool prefix_index_evict_snapshot(struct prefix_index *ix);
 /* Drops every node and every page without a reference. Returns how many nodes. */
 uint32_t prefix_index_clear(struct prefix_index *ix);

@@ -91,10 +91,14 @@ static bool damage_account(struct engine *en, const char *name)
 static bool damage_page(struct engine *en)
 {
     struct page_pool *p = en->pools.groups[0].pages;
-    if (p->oldest == NONE)
-        return false;
-    p->pages[p->oldest].refs++;
-    return true;
+    for (uint32_t share = 0; share < PAGE_SHARES; share++) {
+        uint32_t page = p->shares[share].oldest;
+        if (page == NONE)
+            continue;
+        p->pages[page].refs++;
+        return true;
+    }
+    return false;
 }
 
 static bool damage_table(struct engine *en)

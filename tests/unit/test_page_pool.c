@@ -309,6 +309,31 @@ TEST(a_share_that_grows_evicts_its_own_pages)
     close_pool(&f);
 }
 
+TEST(a_stale_share_gives_its_pages_to_the_others)
+{
+    struct fixture f;
+    const uint64_t ms = 1000000, start = 5000;
+    open_pool(&f, 6, 4096);
+    page_pool_clock(f.pool, start * ms);
+    uint32_t first = cache(&f, 1), second = cache(&f, 1);
+    page_pool_clock(f.pool, (start + PAGE_STALE_MS - 1) * ms);
+    for (int i = 0; i < 10; i++)
+        cache(&f, 2);
+    assert_int_equal(f.evicted_count, 6);
+    for (uint32_t i = 0; i < f.evicted_count; i++)
+        assert_true(f.evicted[i] != first && f.evicted[i] != second);
+    assert_false(page_pool_stale(f.pool, first));
+    page_pool_clock(f.pool, (start + PAGE_STALE_MS) * ms);
+    assert_true(page_pool_stale(f.pool, first));
+    assert_int_equal(page_pool_oldest_ns(f.pool), start * ms);
+    cache(&f, 2);
+    cache(&f, 2);
+    assert_int_equal(f.evicted_count, 8);
+    assert_int_equal(f.evicted[6], first);
+    assert_int_equal(f.evicted[7], second);
+    close_pool(&f);
+}
+
 TEST(the_least_recently_used_page_is_evicted_and_free_ones_go_first)
 {
     struct fixture f;

@@ -287,6 +287,20 @@ TEST(a_tenants_snapshots_evict_none_of_a_smaller_tenant)
     close_index(&f);
 }
 
+TEST(stale_snapshots_go_first)
+{
+    struct fixture f;
+    open_index(&f, 24, 4);
+    pass_as(&f, 1, "xyz");
+    page_pool_clock(f.pages, PAGE_STALE_MS * 1000000ull);
+    for (char c = '0'; c <= '3'; c++)
+        pass_as(&f, 2, (char[]){c, c, 0});
+    assert_int_equal(found(&f, "xyz"), 0);
+    for (char c = '0'; c <= '3'; c++)
+        assert_int_equal(found(&f, (char[]){c, c, 0}), 2);
+    close_index(&f);
+}
+
 TEST(a_tenants_pages_evict_none_of_a_smaller_tenant)
 {
     struct fixture f;
