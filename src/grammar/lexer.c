@@ -102,7 +102,7 @@ uint32_t lexer_step_new(struct matcher_tables *t, uint32_t state, uint32_t class
             return STATE_COMPLEX;
     }
     if (rx_failed(t->rx))
-        return STATE_FULL;
+        return rx_is_spent(t->rx) ? STATE_COMPLEX : STATE_FULL;
     uint32_t to = lexer_state(t, t->pairs, kept);
     if (to == STATE_DEAD || to >= STATE_FIRST)
         t->pool[state + class] = to;

@@ -214,7 +214,9 @@ static int walk_all(struct matcher *m, uint64_t work_max, uint32_t *bits, uint32
         memcpy(bits, slice->bits, t->vocab->words * sizeof(*bits));
     else
         memset(bits, 0, t->vocab->words * sizeof(*bits));
+    rx_limit(t->rx, work_max ? t->rx->work + work_max : UINT64_MAX);
     int r = walk(m, slice ? &slice->rest : &t->vocab->all, bits);
+    rx_limit(t->rx, UINT64_MAX);
     m->top = top;
     *count = w->tokens;
     return r;

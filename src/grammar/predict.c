@@ -104,7 +104,7 @@ static uint32_t expected_symbols(struct matcher_tables *t, struct row_head *row)
         t->stamps[symbol] = t->stamp;
         t->list[count++] = symbol;
     }
-    return rx_sort(t->list, count);
+    return rx_sort(t->list, count, &t->work);
 }
 
 static uint32_t predict_find(const struct matcher_tables *t, uint32_t hash, uint32_t count)
@@ -151,7 +151,7 @@ static uint32_t predict_make(struct matcher_tables *t, uint32_t keys, uint32_t h
             t->list[terminals++] = symbol - t->grammar->rule_count;
         }
     }
-    terminals = rx_sort(t->list, first_terminals(t, rules, terminals));
+    terminals = rx_sort(t->list, first_terminals(t, rules, terminals), &t->work);
     t->work += terminals;
     uint32_t state = predict_fill(t, terminals, &tokens);
     if (state != STATE_DEAD && state < STATE_FIRST)

@@ -15,13 +15,26 @@ const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted)
 {
     const struct wanted *before = s->wanted;
     s->wanted = wanted;
-    s->next_look = wanted ? s->work : UINT64_MAX;
+    s->next_look = wanted ? s->work : s->work_end;
     return before;
+}
+
+void rx_limit(struct rx_store *s, uint64_t work_end)
+{
+    if (s->failed && rx_is_spent(s)) {
+        s->failed = false;
+        s->list_count = 0;
+    }
+    s->work_end = work_end;
+    s->next_look = s->wanted ? s->work : work_end;
 }
 
 void rx_look(struct rx_store *s)
 {
-    s->next_look = s->wanted ? s->work + RX_LOOK_STEPS : UINT64_MAX;
+    uint64_t next = s->wanted ? s->work + RX_LOOK_STEPS : UINT64_MAX;
+    s->next_look = MIN_OF(next, s->work_end);
+    if (rx_is_spent(s))
+        rx_fail(s);
     int r = wanted_look(s->wanted);
     if (r < 0 && !s->failed) {
         s->stopped = r;
@@ -282,6 +295,7 @@ static int store_init(struct rx_store *s, uint32_t nodes, uint32_t buckets_log2)
     s->memo = ARENA_ARRAY(s->arena, struct rx_memo, RX_MEMO);
     s->alive_memo = ARENA_ARRAY(s->arena, uint32_t, RX_MEMO);
     s->class_count = 1;
+    s->work_end = s->next_look = UINT64_MAX;
     return s->chunks && s->buckets && s->memo && s->alive_memo ? 0 : -ENOMEM;
 }
 

@@ -7,7 +7,11 @@
 
 #include "base/check.h"
 
-enum { MERGE_MAX = 24 }; /* longer lists are not searched for repetitions that add up */
+enum {
+    MERGE_MAX = 24, /* longer lists are not searched for repetitions that add up */
+    SHORT = 16,     /* shorter lists are sorted by insertion */
+    SWAPS_PER_STEP = 32
+};
 
 bool rx_push(struct rx_store *s, rx_id x)
 {
@@ -59,9 +63,16 @@ static void sort_short(rx_id *ids, uint32_t count)
     }
 }
 
-uint32_t rx_sort(rx_id *ids, uint32_t count)
+/* Heapsort swaps each element log2(count) times. Some swaps take the time of one step elsewhere. */
+static uint64_t sort_steps(uint32_t count)
 {
-    if (count < 16)
+    return count < SHORT ? 0 : count * (uint64_t)(31 - __builtin_clz(count)) / SWAPS_PER_STEP;
+}
+
+uint32_t rx_sort(rx_id *ids, uint32_t count, uint64_t *work)
+{
+    *work += sort_steps(count);
+    if (count < SHORT)
         sort_short(ids, count);
     else {
         for (uint32_t i = count / 2; i-- > 0;)
@@ -202,7 +213,7 @@ static uint32_t drop_empty(const struct rx_store *s, rx_id *ids, uint32_t count)
 
 static rx_id or_sorted(struct rx_store *s, uint32_t from)
 {
-    uint32_t count = rx_sort(s->list + from, s->list_count - from);
+    uint32_t count = rx_sort(s->list + from, s->list_count - from, &s->work);
     if (count > 0 && s->list[from] == RX_NONE) {
         count--;
         memmove(s->list + from, s->list + from + 1, count * sizeof(rx_id));
@@ -221,7 +232,7 @@ static rx_id or_sorted(struct rx_store *s, uint32_t from)
     /* A merged run may be nullable or a list itself. */
     if (count != before) {
         s->list_count = from + count;
-        count = rx_sort(s->list + from, count);
+        count = rx_sort(s->list + from, count, &s->work);
     }
     count = drop_empty(s, s->list + from, count);
     if (count == 2 && s->list[from] == RX_EMPTY) {
@@ -271,7 +282,7 @@ rx_id rx_any(struct rx_store *s, const rx_id *list, uint32_t count)
 static rx_id and_sorted(struct rx_store *s, uint32_t from)
 {
     rx_id *ids = s->list + from;
-    uint32_t count = rx_sort(ids, s->list_count - from), kept = 0;
+    uint32_t count = rx_sort(ids, s->list_count - from, &s->work), kept = 0;
     for (uint32_t i = 0; i < count; i++)
         if (ids[i] != RX_ALL)
             ids[kept++] = ids[i];
@@ -287,7 +298,7 @@ static rx_id and_sorted(struct rx_store *s, uint32_t from)
         return RX_EMPTY;
     }
     count = melt_sets(s, ids, count, true);
-    count = rx_sort(ids, count);
+    count = rx_sort(ids, count, &s->work);
     if (ids[0] == RX_NONE)
         return RX_NONE;
     return build(s, RX_K_AND, ids, count);

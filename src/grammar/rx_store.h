@@ -60,7 +60,8 @@ struct rx_store {
     uint32_t class_count, classes_sets;
     struct rx_search *search;    /* NULL until the first */
     uint64_t work;               /* steps since creation */
-    uint64_t next_look;          /* at `wanted`, in steps */
+    uint64_t work_end;           /* at so many steps the store fails; UINT64_MAX: never */
+    uint64_t next_look;          /* at `wanted` and at `work_end`, in steps */
     const struct wanted *wanted; /* asked every RX_LOOK_STEPS; NULL: never */
     int stopped;                 /* why `wanted` ended the work, or 0 */
     bool failed, too_large;      /* for a limit of its own */
@@ -89,7 +90,14 @@ rx_id rx_intern(struct rx_store *s, enum rx_kind kind, uint32_t a, uint32_t b, u
 rx_id rx_fail(struct rx_store *s);
 /* When to give up: the store fails then. NULL: never. Returns what it was before. */
 const struct wanted *rx_wanted(struct rx_store *s, const struct wanted *wanted);
-/* Looks at the clock. */
+/* Sets the count of steps at which the store fails; UINT64_MAX: never. One derivative of nested lists may
+ * take any number of steps. A store that failed at its last limit serves again, with its nodes. */
+void rx_limit(struct rx_store *s, uint64_t work_end);
+static inline bool rx_is_spent(const struct rx_store *s)
+{
+    return s->work >= s->work_end;
+}
+/* Looks at the clock and the limit. */
 void rx_look(struct rx_store *s);
 static inline void rx_step(struct rx_store *s)
 {
@@ -103,8 +111,8 @@ bool rx_push_list(struct rx_store *s, enum rx_kind kind, rx_id x);
 /* Makes OR or AND of the stack's elements from `from` on, and takes them off. */
 rx_id rx_or_list(struct rx_store *s, uint32_t from);
 rx_id rx_and_list(struct rx_store *s, uint32_t from);
-/* Sorts and drops equal ones; returns how many are left. */
-uint32_t rx_sort(rx_id *ids, uint32_t count);
+/* Sorts, drops equal ones and adds the steps to *work; returns how many are left. */
+uint32_t rx_sort(rx_id *ids, uint32_t count, uint64_t *work);
 
 /* A store over `base`, whose memory is all taken here: `nodes_max` more nodes. 0 or -ENOMEM. */
 int rx_store_over(struct arena *a, const struct rx_store *base, uint32_t nodes_max, struct rx_store **ret);

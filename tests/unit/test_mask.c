@@ -296,6 +296,37 @@ TEST(the_work_of_a_mask_is_bounded)
     scene_free(&s);
 }
 
+/* Each byte of a text may stand on any level of nested repetitions: one derivative takes more steps than the
+ * whole mask may. The tables serve on. */
+TEST(the_work_of_a_derivative_is_bounded)
+{
+    enum { LEVELS = 60, WORK_MAX = 20000 };
+    struct scene s;
+    struct rng r = {6, 0};
+    struct matcher_mask mask;
+    uint32_t bits[TOKENS / 32 + 1];
+    make_texts(&r);
+    builder(&s);
+    rx_id x = pattern(s.b, "a");
+    for (int i = 0; i < LEVELS; i++)
+        x = rx_cat(grammar_rx(s.b), rx_repeat(grammar_rx(s.b), x, 0, 1), x);
+    scene_make(&s, grammar_terminal(s.b, x), 0, 0);
+    int result = 0;
+    uint64_t most = 0;
+    for (uint32_t taken = 0; taken < 8 && result == 0; taken++) {
+        uint64_t before = s.tables->rx->work;
+        result = matcher_mask(s.matcher, WORK_MAX, bits, &mask);
+        most = MAX_OF(most, s.tables->rx->work - before);
+        if (result == 0)
+            assert_int_equal(matcher_take_bytes(s.matcher, SLICE("a")), 1);
+    }
+    assert_int_equal(result, -E2BIG);
+    assert_true(most < 2 * WORK_MAX);
+    matcher_reset(s.matcher);
+    check_all_tokens(&s);
+    scene_free(&s);
+}
+
 /* A row that n rows before it complete has n * n steps, in few items. */
 TEST(the_work_of_a_row_is_bounded)
 {
