@@ -67,7 +67,7 @@ static bool is_anchored(const struct part *part, int end)
 
 /* ---- Atoms ---- */
 
-/* After (: past ?: or a name. False: not supported. */
+/* After (: past ?: or ?s: or a name. False: not supported. */
 static bool group_head(struct rx_parser *p)
 {
     static const struct {
@@ -86,6 +86,11 @@ static bool group_head(struct rx_parser *p)
         p->at += 2;
         return true;
     }
+    if (slice_starts(left, SLICE("?s:"))) {
+        p->at += 3;
+        p->dot_all = true;
+        return true;
+    }
     size_t end = slice_starts(left, SLICE("?<")) ? slice_find(p->text, SLICE(">"), p->at) : SIZE_MAX;
     if (end == SIZE_MAX || end == p->at + 2)
         return rx_parse_fail(p, p->at - 1, "this kind of group is not supported");
@@ -97,6 +102,7 @@ static struct part group(struct rx_parser *p)
 {
     size_t start = p->at - 1;
     struct part made = plain(RX_NONE);
+    bool dot_all = p->dot_all;
     if (++p->depth > DEPTH_MAX)
         rx_parse_fail(p, start, "groups are nested more than 60 deep");
     else if (group_head(p))
@@ -105,7 +111,17 @@ static struct part group(struct rx_parser *p)
         rx_parse_fail(p, start, "a group has no closing parenthesis");
     p->at++;
     p->depth--;
+    p->dot_all = dot_all;
     return made;
+}
+
+/* Any character, but no line's end outside of (?s:...). */
+static bool any_character(struct rx_parser *p, struct rx_set *set)
+{
+    struct arena *a = p->store->arena;
+    bool ok = p->dot_all || (rx_set_add(a, set, '\n', '\n') && rx_set_add(a, set, '\r', '\r') &&
+                             rx_set_add(a, set, 0x2028, 0x2029));
+    return ok && rx_set_complement(a, set);
 }
 
 /* One character or class. */
@@ -122,8 +138,7 @@ static struct part character(struct rx_parser *p)
         ok = rx_parse_class(p, &set);
     } else if (rx_parse_next_is(p, '.')) {
         p->at++;
-        ok = rx_set_add(p->store->arena, &set, '\n', '\n') && rx_set_add(p->store->arena, &set, '\r', '\r') &&
-             rx_set_add(p->store->arena, &set, 0x2028, 0x2029) && rx_set_complement(p->store->arena, &set);
+        ok = any_character(p, &set);
     } else
         ok = rx_parse_code(p, &code) && rx_set_add(p->store->arena, &set, code, code);
     if (!ok && p->result == 0)

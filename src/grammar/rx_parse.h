@@ -2,7 +2,7 @@
  * it) to a regular expression.
  *
  * Supported: literals, classes with \d \w \s and \p of general categories, groups (capturing, named,
- * (?:...)), alternation, * + ? {m,n} and their lazy forms (same language), ^ and $ at the ends of
+ * (?:...), (?s:...)), alternation, * + ? {m,n} and their lazy forms (same language), ^ and $ at the ends of
  * alternatives, and escapes. With `search` an alternative outside of groups may have look-ahead right after
  * its ^. Other look-around, back references and \b are refused by name. */
 #ifndef PLATEAU_GRAMMAR_RX_PARSE_H

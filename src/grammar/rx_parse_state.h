@@ -13,6 +13,7 @@ struct rx_parser {
     const struct rx_parse_opts *opts;
     struct err *e;
     uint32_t depth; /* of groups */
+    bool dot_all;   /* within (?s:...), where . is any character */
     int result;     /* the first failure, which ends everything */
 };
 

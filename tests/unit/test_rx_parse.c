@@ -45,8 +45,8 @@ static void random_term(struct text *t, struct rng *r, int depth)
                                         "\\.",      "\\p{L}", "\\P{Lu}", "[b\\-]",   "\\n"};
     static const char *const counts[] = {"*", "+", "?", "{2}", "{1,2}", "{1,}", "*?", "+?", "{0,2}?", "{0}"};
     if (depth > 0 && rng_below(r, 4) == 0) {
-        static const char *const heads[] = {"(", "(?:"};
-        put(t, heads[rng_below(r, 2)]);
+        static const char *const heads[] = {"(", "(?:", "(?s:"};
+        put(t, heads[rng_below(r, 3)]);
         random_alternatives(t, r, depth - 1, false, false);
         put(t, ")");
     } else
