@@ -23,8 +23,12 @@ struct front_name {
     uint32_t body_line;
     bool busy, known;
     struct piece piece;
+    bool lazy;          /* of Lark's rules: matches as few bytes as possible */
+    const char *suffix; /* the expression of [suffix=...]; NULL: none */
     struct front_name *next, *listed;
 };
+
+struct schema_opts;
 
 struct front_text {
     struct grammar_builder *b;
@@ -39,6 +43,7 @@ struct front_text {
     void *encode_arg;
     rx_id within;
     bool flat;
+    const struct schema_opts *schemas; /* of its %json blocks; NULL: these are refused */
     struct front_name *names[FRONT_TEXT_NAMES];
     struct front_name *first, **last;
 };

@@ -98,7 +98,9 @@ static int from_gbnf(struct compiling *c, sym_id *ret)
 
 static int from_lark(struct compiling *c, sym_id *ret)
 {
-    return lark_compile(c->b, c->text, c->work, ret, c->e);
+    const struct schema_opts schemas = {.wanted = &c->wanted, .charge = c->work, .plain = true};
+    const struct lark_opts opts = {.charge = c->work, .schemas = &schemas};
+    return lark_compile_as(c->b, c->text, &opts, ret, c->e);
 }
 
 static int from_structural(struct compiling *c, sym_id *ret)

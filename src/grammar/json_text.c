@@ -233,8 +233,17 @@ rx_id json_text_one_of(struct json_text *t, const struct slice *sorted, uint32_t
 
 /* ---- white space and brackets ---- */
 
+void json_text_space(struct json_text *t, const struct json_spacing *spacing)
+{
+    t->space = spacing->space;
+    t->comma = spacing->comma;
+    t->colon = spacing->colon;
+}
+
 rx_id json_text_open(struct json_text *t, char bracket)
 {
+    if (bracket == ',')
+        return t->comma;
     return rx_cat(t->s, rx_literal(t->s, (struct slice){&bracket, 1}), t->space);
 }
 
@@ -246,8 +255,7 @@ rx_id json_text_close(struct json_text *t, char bracket)
 rx_id json_text_key(struct json_text *t, char head, rx_id content)
 {
     struct rx_store *s = t->s;
-    rx_id colon = rx_cat(s, rx_repeat(s, rx_literal(s, SLICE(" ")), 0, 1), json_text_open(t, ':'));
-    return rx_cat(s, json_text_open(t, head), rx_cat(s, json_text_quoted(t, content), colon));
+    return rx_cat(s, json_text_open(t, head), rx_cat(s, json_text_quoted(t, content), t->colon));
 }
 
 static rx_id white_space(struct rx_store *s)
@@ -287,6 +295,8 @@ static void init(struct json_text *t, struct grammar_builder *b, bool raw, bool 
     t->character = json_text_encode(t, t->s, all, COUNT_OF(all));
     t->text = rx_repeat(t->s, t->character, 0, RX_UNBOUNDED);
     t->space = white_space(t->s);
+    t->comma = rx_cat(t->s, rx_literal(t->s, SLICE(",")), t->space);
+    t->colon = rx_cat(t->s, rx_repeat(t->s, rx_literal(t->s, SLICE(" ")), 0, 1), json_text_open(t, ':'));
     t->number =
         any_number(t->s, plain ? JSON_DIGITS_MAX : RX_UNBOUNDED, plain ? JSON_EXPONENT_MAX : RX_UNBOUNDED);
 }

@@ -2,7 +2,8 @@
  *
  * Strings: every character may stand as itself, as a short escape, or as \uXXXX in either case, above U+FFFF
  * as a pair of surrogates. Lone surrogates are not characters. White space: after { [ , : and before } ] one
- * space, or a line end and at most 80 spaces or 20 tabs; before : one space. None around the whole. */
+ * space, or a line end and at most 80 spaces or 20 tabs; before : one space. None around the whole.
+ * json_text_space() sets others. */
 #ifndef PLATEAU_GRAMMAR_JSON_TEXT_H
 #define PLATEAU_GRAMMAR_JSON_TEXT_H
 
@@ -13,6 +14,7 @@ struct json_text {
     struct rx_store *s;
     rx_id character, text; /* one character of a string; any number of them */
     rx_id space;           /* white space or nothing */
+    rx_id comma, colon;    /* with the white space around them */
     rx_id number;          /* every number, with exponents */
     rx_id ascii[128];      /* spellings of one character; 0: not made yet */
     sym_id any, object;    /* rules; UINT32_MAX: not made yet */
@@ -29,6 +31,12 @@ void json_text_init_plain(struct json_text *t, struct grammar_builder *b);
 /* Strings stand as raw text, each of the texts `within`. For values that are strings: keys and other values
  * are written as JSON. */
 void json_text_init_raw(struct json_text *t, struct grammar_builder *b, rx_id within);
+
+/* How values are set apart; none of the two separators matches the empty text. */
+struct json_spacing {
+    rx_id space, comma, colon;
+};
+void json_text_space(struct json_text *t, const struct json_spacing *spacing);
 
 /* Any character of the ranges in each of its spellings: an rx_encode_fn; `arg` is a json_text. */
 rx_id json_text_encode(void *arg, struct rx_store *s, const struct rx_range *ranges, uint32_t count);

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/json_source_load.h"
 #include "grammar/front_text.h"
+#include "grammar/lark_json.h"
 #include "grammar/lark_text.h"
 
 #include <errno.h>
@@ -25,6 +26,36 @@ static bool is_terminal(struct slice name)
 static rx_id within(struct front_text *f, rx_id rx)
 {
     return f->flat || f->within == RX_NONE ? rx : rx_and(grammar_rx(f->b), rx, f->within);
+}
+
+static struct piece element(struct front_text *f);
+
+/* The texts of `rx` that begin with no shorter one. */
+static rx_id shortest(struct front_text *f, rx_id rx)
+{
+    struct rx_store *s = grammar_rx(f->b);
+    rx_id longer = rx_cat(s, rx, rx_cat(s, rx_byte_range(s, 0, 0xFF), RX_ALL));
+    return rx_and(s, rx, rx_not(s, longer));
+}
+
+/* The body of a rule with its attributes. The position comes back. */
+static struct piece attributed(struct front_text *f, const struct front_name *n, struct piece p)
+{
+    const char *at = f->at, *end = f->end;
+    struct piece suffix = piece_rx(RX_EMPTY);
+    if (!n->lazy || f->error)
+        return p;
+    if (n->suffix) {
+        f->at = n->suffix;
+        f->end = n->body;
+        suffix = element(f);
+        f->at = at;
+        f->end = end;
+    }
+    if (!p.regular || !suffix.regular)
+        front_text_fail(f, -EINVAL, "%.*s is lazy, so its body and suffix are expressions without rules",
+                        SLICE_ARGS(slice_sub(n->name, 0, 60)));
+    return f->error ? piece_rx(RX_NONE) : piece_rx(shortest(f, rx_cat(grammar_rx(f->b), p.rx, suffix.rx)));
 }
 
 /* Reads the body of a terminal; the position comes back. */
@@ -51,6 +82,7 @@ static struct piece terminal(struct front_text *f, struct front_name *n)
     struct piece p = alternatives(f, true);
     if (!f->error && f->at < f->end)
         front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(*f->at));
+    p = attributed(f, n, p);
     if (!f->error && !p.regular)
         front_text_fail(f, -EINVAL, "the terminal %.*s has a rule in it",
                         SLICE_ARGS(slice_sub(n->name, 0, 60)));
@@ -69,7 +101,8 @@ static struct piece reference(struct front_text *f)
     struct front_name *n = front_text_name(f, lark_name(f));
     if (!n || f->error)
         return piece_rx(RX_NONE);
-    if (front_text_has(f, '{')) {
+    bool counted = f->end - f->at > 1 && (f->at[1] == ',' || (f->at[1] >= '0' && f->at[1] <= '9'));
+    if (front_text_has(f, '{') && !counted) {
         front_text_fail(f, -ENOTSUP, "templates are not supported");
         return piece_rx(RX_NONE);
     }
@@ -93,9 +126,48 @@ static struct piece group(struct front_text *f, char close)
     return close == ']' && !f->error ? piece_repeat(f->b, p, 0, 1) : p;
 }
 
+/* The JSON object here, taken; empty: there is none, or it is too deep. */
+static struct slice take_object(struct front_text *f)
+{
+    const char *from = f->at;
+    bool string = false;
+    uint32_t depth = 0;
+    for (const char *at = from; front_text_has(f, '{') && at < f->end; at++) {
+        if (string && *at == '\\' && f->end - at > 1)
+            at++;
+        else if (*at == '"')
+            string = !string;
+        else if (!string && (*at == '{' || *at == '[') && ++depth > FRONT_TEXT_DEPTH_MAX)
+            break;
+        else if (!string && (*at == '}' || *at == ']') && --depth == 0) {
+            for (; f->at <= at; f->at++)
+                f->line += *f->at == '\n';
+            return (struct slice){from, (size_t)(f->at - from)};
+        }
+    }
+    return SLICE("");
+}
+
+/* The schema of %json {...}, taken. */
+static struct slice take_schema(struct front_text *f)
+{
+    f->at++;
+    struct slice word = lark_name(f), schema = SLICE("");
+    lark_skip(f, false);
+    if (!slice_eq(word, SLICE("json")))
+        front_text_fail(f, -ENOTSUP, "%%%.*s is not supported", SLICE_ARGS(slice_sub(word, 0, 60)));
+    else
+        schema = take_object(f);
+    if (schema.len == 0)
+        front_text_fail(f, -EINVAL, "%%json needs a JSON object");
+    return schema;
+}
+
 static struct piece element(struct front_text *f)
 {
     char c = *f->at;
+    if (c == '%')
+        return lark_json(f, take_schema(f));
     if (c == '(' || c == '[')
         return group(f, c == '(' ? ')' : ']');
     if (c == '"')
@@ -124,12 +196,32 @@ static struct piece counted(struct front_text *f, struct piece p)
     return f->error ? p : piece_repeat(f->b, p, min, max);
 }
 
+/* {n}, {n,}, {,m} or {n,m}. */
+static struct piece braced(struct front_text *f, struct piece p)
+{
+    f->at++;
+    uint32_t min = front_text_has(f, ',') ? 0 : front_text_number(f), max = min;
+    if (front_text_has(f, ',')) {
+        f->at++;
+        lark_skip(f, false);
+        max = front_text_has(f, '}') ? RX_UNBOUNDED : front_text_number(f);
+    }
+    if (!front_text_has(f, '}'))
+        front_text_fail(f, -EINVAL, "a } is missing");
+    if (max < min)
+        front_text_fail(f, -EINVAL, "{%u,%u} ends before it begins", min, max);
+    f->at += !f->error;
+    return f->error ? p : piece_repeat(f->b, p, min, max);
+}
+
 static struct piece repeated(struct front_text *f, struct piece p)
 {
     while (f->at < f->end && !f->error) {
         char c = *f->at;
         if (c == '~') {
             p = counted(f, p);
+        } else if (c == '{') {
+            p = braced(f, p);
         } else if (c == '?' || c == '*' || c == '+') {
             p = piece_repeat(f->b, p, c == '+', c == '?' ? 1 : RX_UNBOUNDED);
             f->at++;
@@ -191,35 +283,67 @@ static const char *body_end(struct front_text *f)
         if (f->error || f->at >= f->end || (open == 0 && (*f->at == '\n' || *f->at == '\r')))
             return f->at;
         char c = *f->at;
-        if (c == '"' || c == '/') {
+        if (c == '"' || c == '/')
             lark_pass(f, c);
+        else if (c == '%')
+            take_schema(f);
+        if (c == '"' || c == '/' || c == '%')
             continue;
-        }
         open += c == '(' || c == '[';
         open -= (c == ')' || c == ']') && open > 0;
         f->at++;
     }
 }
 
-/* [capture] or [capture="NAME"] after a rule's name, as guidance writes: clients name parts of the
- * output so. */
-static void attributes(struct front_text *f)
+/* Over the value of an attribute: a string, an expression, a name or a number. */
+static void pass_value(struct front_text *f)
+{
+    if (front_text_has(f, '"') || front_text_has(f, '/'))
+        lark_pass(f, *f->at);
+    else
+        while (f->at < f->end && (lark_is_name(*f->at) || *f->at == '.'))
+            f->at++;
+}
+
+/* One of a rule, as guidance writes them. Captures are names of parts that a client finds by itself. */
+static void attribute(struct front_text *f, struct front_name *n)
+{
+    static const struct {
+        const char *name, *why;
+    } refused[] = {
+        {"max_tokens", ": send the request's max_tokens, or bound the expression, as in /.{0,80}/"},
+        {"stop", ": it takes text back that was sent, suffix keeps it"},
+        {"temperature", ": send the request's temperature"}};
+    struct slice name = lark_name(f);
+    const char *value = NULL, *why = "";
+    lark_skip(f, false);
+    if (front_text_has(f, '=')) {
+        f->at++;
+        lark_skip(f, false);
+        value = f->at;
+        pass_value(f);
+        lark_skip(f, false);
+    }
+    if (slice_eq(name, SLICE("capture")) || slice_eq(name, SLICE("stop_capture")))
+        return;
+    if (value ? slice_eq(name, SLICE("suffix")) : slice_eq(name, SLICE("lazy"))) {
+        n->lazy = true;
+        n->suffix = value ? value : n->suffix;
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(refused); i++)
+        if (slice_eq(name, slice_of(refused[i].name)))
+            why = refused[i].why;
+    front_text_fail(f, -ENOTSUP, "the attribute %.*s of a rule is not supported%s",
+                    SLICE_ARGS(slice_sub(name, 0, 60)), why);
+}
+
+static void attributes(struct front_text *f, struct front_name *n)
 {
     do {
         f->at++;
         lark_skip(f, false);
-        struct slice name = lark_name(f);
-        if (!slice_eq(name, SLICE("capture")))
-            front_text_fail(f, -ENOTSUP, "the attribute %.*s is not supported",
-                            SLICE_ARGS(slice_sub(name, 0, 60)));
-        lark_skip(f, false);
-        if (front_text_has(f, '=')) {
-            f->at++;
-            lark_skip(f, false);
-            if (front_text_has(f, '"'))
-                lark_pass(f, '"');
-        }
-        lark_skip(f, false);
+        attribute(f, n);
     } while (!f->error && front_text_has(f, ','));
     if (!front_text_has(f, ']'))
         front_text_fail(f, -EINVAL, "a ] is missing");
@@ -236,7 +360,7 @@ static void define(struct front_text *f)
     if (front_text_has(f, '{'))
         front_text_fail(f, -ENOTSUP, "templates are not supported");
     if (front_text_has(f, '[') && !f->error)
-        attributes(f);
+        attributes(f, n);
     if (front_text_has(f, '.'))
         while (f->at < f->end && (*f->at == '.' || *f->at == '-' || (*f->at >= '0' && *f->at <= '9')))
             f->at++;
@@ -293,36 +417,16 @@ static void import(struct front_text *f)
     f->at += list;
 }
 
-/* The end of the JSON object here; NULL: it has none, or is too deep. */
-static const char *object_end(const struct front_text *f)
-{
-    bool string = false;
-    uint32_t depth = 0;
-    for (const char *at = f->at; at < f->end; at++) {
-        if (string && *at == '\\' && f->end - at > 1)
-            at++;
-        else if (*at == '"')
-            string = !string;
-        else if (!string && (*at == '{' || *at == '[') && ++depth > FRONT_TEXT_DEPTH_MAX)
-            return NULL;
-        else if (!string && (*at == '}' || *at == ']') && --depth == 0)
-            return at + 1;
-    }
-    return NULL;
-}
-
 /* %llguidance {...}: which lexer another engine takes. Its options say how that one works, and which texts
  * between tokens it skips, which no grammar that is supported here has. */
 static void header(struct front_text *f)
 {
     static const char *const known[] = {"no_forcing", "allow_initial_skip", "allow_invalid_utf8",
                                         "verbose_errors", "test_trace"};
-    const char *end = front_text_has(f, '{') ? object_end(f) : NULL, *name;
+    struct slice source = take_object(f);
+    const char *name;
     json_error_t e;
-    json_t *options = end ? json_source_load((struct slice){f->at, (size_t)(end - f->at)},
-                                             JSON_REJECT_DUPLICATES, &e)
-                          : NULL,
-           *value;
+    json_t *options = source.len ? json_source_load(source, JSON_REJECT_DUPLICATES, &e) : NULL, *value;
     if (!options)
         front_text_fail(f, -EINVAL, "%%llguidance needs a JSON object");
     json_object_foreach(options, name, value) {
@@ -333,8 +437,6 @@ static void header(struct front_text *f)
             front_text_fail(f, -ENOTSUP, "the option \"%.40s\" of %%llguidance is not supported", name);
     }
     json_decref(options);
-    for (; end && f->at < end; f->at++)
-        f->line += *f->at == '\n';
 }
 
 static void statement(struct front_text *f)
@@ -367,6 +469,7 @@ static void read_rule(struct front_text *f, struct front_name *n)
     struct piece p = alternatives(f, false);
     if (!f->error && f->at < f->end)
         front_text_fail(f, -EINVAL, "%c is not expected here", lark_shown(*f->at));
+    p = attributed(f, n, p);
     if (f->error)
         return;
     bool empty = p.regular && p.rx == RX_EMPTY;
@@ -410,6 +513,7 @@ static int compile(struct grammar_builder *b, struct slice text, const struct la
     f.encode_arg = opts->encode_arg;
     f.within = opts->within;
     f.flat = flat;
+    f.schemas = opts->schemas;
     lark_skip(&f, true);
     while (f.at < f.end && !f.error && !grammar_builder_failed(b)) {
         statement(&f);

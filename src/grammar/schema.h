@@ -30,6 +30,8 @@
 
 #include <jansson.h>
 
+struct json_spacing;
+
 #define SCHEMA_DEPTH_MAX      64
 #define SCHEMA_ENUM_MAX       10000
 #define SCHEMA_ENUM_BYTES_MAX ((size_t)256 << 10)
@@ -52,6 +54,7 @@ struct schema_opts {
      * integers and whole numbers of enum and const without a point, and of an object with `properties` and
      * without `additionalProperties` no other members. Otherwise every JSON text of an instance. */
     bool plain;
+    const struct json_spacing *spacing; /* of values that are JSON; NULL: as json_text.h has it */
 };
 
 /* Adds the rules; `ret` is the value's. 0; -EINVAL (no schema); -ENOTSUP (not supported), each with the JSON

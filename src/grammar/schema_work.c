@@ -113,6 +113,8 @@ int schema_work_open(struct schema_work *w, struct grammar_builder *b, const jso
         json_text_init_plain(&w->text, b);
     else
         json_text_init(&w->text, b);
+    if (opts->spacing)
+        json_text_space(&w->text, opts->spacing);
     return schema_doc_open(w, schema);
 }
 

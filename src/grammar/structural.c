@@ -104,9 +104,10 @@ static struct piece grammar(struct structural_work *w, const json_t *format,
         structural_fail(w, -EINVAL, "grammar must be a string");
         return structural_none();
     }
+    const struct lark_opts lark = {.charge = w->opts->charge, .schemas = w->opts};
     bool gbnf = slice_find(text, SLICE("::="), 0) != SIZE_MAX;
     int r = gbnf ? gbnf_compile(w->b, text, w->opts->charge, &sym, &why)
-                 : lark_compile(w->b, text, w->opts->charge, &sym, &why);
+                 : lark_compile_as(w->b, text, &lark, &sym, &why);
     return made(w, r, &why, sym);
 }
 

@@ -117,6 +117,7 @@ def test_any_text(server):
 
 @pytest.mark.parametrize("syntax, definition", [
     ("regex", "(?=a)b"), ("regex", "a" * 5000), ("lark", "start: missing"), ("lark", 'start: "a"\n%ignore " "'),
+    ("lark", 'start: %json {"type": "null"}'),
     ("lark", 'start: "' + "a" * (17 << 10) + '"'), ("regex", "a\0b")])
 def test_a_grammar_that_is_not_supported_is_listed(server, syntax, definition):
     reply = post(server, tools=[custom("t", syntax, definition)], max_tokens=1)

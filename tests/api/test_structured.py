@@ -51,7 +51,16 @@ def check_object(text):
 GBNF = 'root ::= "<" [a-c]{1,9} ">" item{1,3}\nitem ::= " " ("x" | "yy")'
 LARK = 'start: "<" LETTERS ">" item~1..3\nitem: " " ("x" | "yy")\nLETTERS: /[a-c]{1,9}/'
 GUIDANCE = "%llguidance {}\n\n" + LARK.replace("\nitem:", "\nitem[capture]:")
+SPACED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+WITHIN = 'start: body "\\n" page\nbody[suffix=">"]: /(?s:.{0,9})/\npage: %json ' + json.dumps({**PAGE, "x-guidance": SPACED}, indent=2)
 NAMED = {"name": "page", "schema": PAGE}
+
+
+def check_within(text):
+    """As Python spaces JSON, too."""
+    page = text[text.index(">\n") + 2:]
+    check_page(page)
+    assert ">" not in text[:text.index(">\n")] and page == json.dumps(json.loads(page), ensure_ascii=False), text
 
 
 def check_items(text):
@@ -105,6 +114,7 @@ FIELDS = {
     "structured_outputs.choice": ({"structured_outputs": {"choice": COLOURS}}, check_colour),
     "structured_outputs.grammar": ({"structured_outputs": {"grammar": GBNF}}, check_items),
     "a Lark grammar": ({"structured_outputs": {"grammar": LARK}}, check_items),
+    "a schema within a grammar": ({"structured_outputs": {"grammar": WITHIN}}, check_within),
     "a structural tag": ({"response_format": TAGS}, check_tags),
     "structured_outputs.structural_tag": ({"structured_outputs": {"structural_tag": TRIGGERED}}, check_triggered),
     "structured_outputs.structural_tag as text": ({"structured_outputs": {"structural_tag": json.dumps(TAGS)}}, check_tags),

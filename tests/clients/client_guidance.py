@@ -44,6 +44,9 @@ def tools(at):
 def structured(at):
     assert said(asked(at, kind=VLLMModel), select(["yes", "no"], name="answer"))["answer"] in ("yes", "no")
     assert len(said(asked(at, kind=VLLMModel), gen("year", regex="[0-9]{4}"))["year"]) == 4
+    part = "The order: " + json("order", schema=Order) + gen("end", regex="[a-z ]{0,20}", suffix=".")
+    reply = said(asked(at, EXTRACT, VLLMModel), part)
+    assert Order.model_validate_json(reply["order"]) and len(reply["end"]) <= 20 and "." not in reply["end"]
     return Order.model_validate_json(said(asked(at, EXTRACT), json("order", schema=Order))["order"])
 
 

@@ -1,6 +1,7 @@
 /* Grammars as LARK text. Invariants: no crash; every refusal has a message. */
 #include "base/check.h"
 #include "grammar/lark.h"
+#include "grammar/schema.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -11,7 +12,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err e = {{0}};
     sym_id start;
     ASSERT(grammar_builder_create(NULL, NULL, &b) == 0);
-    int r = lark_compile(b, (struct slice){(const char *)data, size}, NULL, &start, &e);
+    const struct schema_opts schemas = {.plain = true};
+    const struct lark_opts opts = {.schemas = &schemas};
+    int r = lark_compile_as(b, (struct slice){(const char *)data, size}, &opts, &start, &e);
     if (r == 0)
         r = grammar_finish(b, start, &g, &e);
     ASSERT(r == 0 || e.text[0]);

@@ -5,6 +5,7 @@
 #include "grammar/json_text.h"
 #include "grammar/front_text.h"
 #include "grammar/lark.h"
+#include "grammar/schema.h"
 #include "test_recogniser.h"
 
 #include <errno.h>
@@ -164,6 +165,32 @@ TEST(lark_headers_of_llguidance_have_no_effect)
     check_refused(lark_compile, deep, -EINVAL, "JSON object");
 }
 
+TEST(lark_repeats_in_braces)
+{
+    check(lark_compile, "start: A{2} (\"b\" | \"c\"){1,} \"d\"{,2} \"e\"{1, 2}\nA: \"a\"", "aabe|aabccddee",
+          "abe|aae|aabddde|aabeee");
+    check_refused(lark_compile, "start: \"a\"{3,2}", -EINVAL, "ends before");
+    check_refused(lark_compile, "start: \"a\"{3", -EINVAL, "}");
+    check_refused(lark_compile, "start: \"a\"{1001}", -E2BIG, "count");
+}
+
+TEST(lark_rules_may_be_lazy)
+{
+    check(lark_compile, "start: t /[a-c]/\nt[lazy]: /[a-c]*c/", "cb|acb|cc", "c|acab|accb|ab");
+    check(lark_compile, "start: t \"b\"\nt[lazy]: /a*/", "b", "ab|aab");
+    check(lark_compile, "start: t \"Y\"\nt[capture, suffix=\"\\n\", stop_capture=\"s\"]: /(?s:.*)/",
+          "a\nY|\nY|Y\nY", "a\n\nY|aY|a\n");
+    check(lark_compile, "start: t\nt[suffix = END]: T\nT: /a+/ | \"b\"\nEND: /x|yz?/", "ax|aay|by",
+          "a|ayz|axx|aby");
+    check_refused(lark_compile, "start: t\nt[lazy]: start2\nstart2: \"a\"", -EINVAL, "t is lazy");
+    check_refused(lark_compile, "start: t\nt[suffix=start2]: \"a\"\nstart2: \"a\"", -EINVAL, "t is lazy");
+    check_refused(lark_compile, "start: t\nt[suffix=NO]: \"a\"", -EINVAL, "no terminal NO");
+    check_refused(lark_compile, "start: t\nt[suffix]: \"a\"", -ENOTSUP, "suffix");
+    check_refused(lark_compile, "start: t\nt[stop=/x/]: \"a\"", -ENOTSUP,
+                  "the attribute stop of a rule is not supported");
+    check_refused(lark_compile, "start: t\nt[temperature=0.5]: \"a\"", -ENOTSUP, "temperature");
+}
+
 /* `depth` terminals, each in the one before; the last is "a". */
 static const char *chained(int depth)
 {
@@ -220,6 +247,61 @@ static int lark_within(struct grammar_builder *b, struct slice text, const struc
 {
     const struct lark_opts opts = {.charge = charge, .within = without(b, "bc")};
     return lark_compile_as(b, text, &opts, ret, e);
+}
+
+static int lark_with_schemas(struct grammar_builder *b, struct slice text, const struct charge *charge,
+                             sym_id *ret, struct err *e)
+{
+    const struct schema_opts schemas = {.charge = charge, .plain = true};
+    const struct lark_opts opts = {.charge = charge, .schemas = &schemas};
+    return lark_compile_as(b, text, &opts, ret, e);
+}
+
+#define POINT                                                                                                \
+    "\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"integer\", \"maximum\": 9, \"minimum\": "    \
+    "0},\n"                                                                                                  \
+    "\"y\": {\"type\": \"array\", \"items\": {\"enum\": [\"}\", [1, {}], {\"k\": 2}]}}}, \"required\": "     \
+    "[\"x\"]"
+
+TEST(lark_has_instances_of_a_schema)
+{
+    check(lark_with_schemas, "start: \"<\" o+ \">\" // }\no[capture]: %json {" POINT "}\n  | \"-\"",
+          "<{\"x\":1}>|<-{\"x\": 2}->", "<>|<{}>|<{\"x\":10}>|{\"x\":1}");
+    check(lark_with_schemas, "start: (%json {\"enum\": [1]}\n){1,2}", "1|11", "|111");
+    /* As guidance sends it. */
+    check(lark_with_schemas,
+          "%llguidance {}\n\nstart: o\n\no[capture]: %json {\n" POINT ",\n\"x-guidance\": {"
+          "\"whitespace_flexible\": false, \"whitespace_pattern\": null, \"item_separator\": \", \", "
+          "\"key_separator\": \": \", \"coerce_one_of\": true, \"lenient\": false}\n}\n",
+          "{\"x\": 1}|{\"x\": 1, \"y\": []}|{\"x\": 1, \"y\": [\"}\", [1, {}], {\"k\": 2}]}",
+          "{\"x\":1}|{ \"x\": 1}|{\"x\": 1,\"y\": []}|{\"x\": 1, \"y\": [\"}\",[1, {}]]}|{\"x\": 1 }|{\"x\": "
+          "1, \"y\": [ ]}");
+    check(lark_with_schemas,
+          "start: %json {\"x-guidance\": {\"item_separator\": \"[,;]\", \"whitespace_pattern\": \"_\"}, "
+          "\"const\": [1, {\"a\": 2}]}",
+          "[1,{\"a\":2}]|[_1;_{_\"a\":_2_}_]", "[1, {\"a\":2}]|[1{\"a\":2}]|[__1,{\"a\":2}]");
+}
+
+TEST(lark_refuses_schemas)
+{
+    check_refused(lark_with_schemas, "start: \"a\" o\no: %json {\n\"contains\": {}}", -ENOTSUP,
+                  "%json: schema at #");
+    check_refused(lark_with_schemas, "start: %json {\"a\": }", -EINVAL, "%json needs a JSON object");
+    check_refused(lark_with_schemas, "start: %json", -EINVAL, "%json needs a JSON object");
+    check_refused(lark_with_schemas, "start: %json {", -EINVAL, "%json needs a JSON object");
+    check_refused(lark_with_schemas, "start: %regex {\"substring_chars\": \"a\"}", -ENOTSUP,
+                  "%regex is not supported");
+    check_refused(lark_with_schemas, "start: %lark {\nstart: \"a\"\n}", -ENOTSUP, "%lark is not supported");
+    check_refused(lark_with_schemas, "start: A\nA: %json {}", -EINVAL, "a rule in it");
+    check_refused(lark_with_schemas, "start: %json {\"x-guidance\": 1}", -EINVAL, "x-guidance");
+    check_refused(lark_with_schemas, "start: %json {\"x-guidance\": {\"other\": 1}}", -ENOTSUP, "other");
+    check_refused(lark_with_schemas, "start: %json {\"x-guidance\": {\"whitespace_flexible\": 1}}", -EINVAL,
+                  "flexible");
+    check_refused(lark_with_schemas, "start: %json {\"x-guidance\": {\"key_separator\": \"(\"}}", -EINVAL,
+                  "key_separator");
+    check_refused(lark_with_schemas, "start: %json {\"x-guidance\": {\"item_separator\": \",?\"}}", -EINVAL,
+                  "empty text");
+    check_refused(lark_compile, "start: %json {}", -ENOTSUP, "%json is not supported in this kind");
 }
 
 static int lark_in_json(struct grammar_builder *b, struct slice text, const struct charge *charge,
