@@ -118,13 +118,15 @@ static int add(struct hub_work *w, const struct hub_blob *b, const char *dir, st
     char path[HUB_PATH_BYTES + HUB_FILE_BYTES_MAX + 2];
     snprintf(path, sizeof(path), "%s/%s", dir, b->file->name);
     make_folders(path, strlen(dir));
-    if (b->present) {
-        char *real = realpath(b->path, NULL);
+    bool weights = hub_file_is_weights(b->file);
+    char *real = b->present ? realpath(b->path, NULL) : NULL;
+    /* The content of weights that are in the list twice comes later, once. */
+    if (real || (b->present && !weights)) {
         int r = real && symlink(real, path) == 0 ? 0 : err_set(e, -errno, "%s: %s", path, strerror(errno));
         free(real);
         return r;
     }
-    if (!hub_file_is_weights(b->file))
+    if (!weights)
         return 0;
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int r = fd < 0 ? err_set(e, -errno, "%s: %s", path, strerror(errno)) : get_header(w, b->file, fd, e);

@@ -106,6 +106,15 @@ def test_what_cannot_run_is_said_before_the_weights_are_fetched(hub, model, tmp_
     check_cache(tmp_path, hub.models["acme/odd"], "odd")
 
 
+def test_weights_that_are_in_the_list_twice(hub, model, tmp_path):
+    """The header of the second is read before the content of the first is there."""
+    twins = Model({**model.files, "model-00002.safetensors": model.files["model.safetensors"]})
+    hub.models["acme/twins"] = twins
+    got = pull(hub, tmp_path, "acme/twins", "--anyway")
+    assert got.returncode == 0, got.stderr
+    assert set(check_cache(tmp_path, twins, "twins")) == WANTED | {"model-00002.safetensors"}
+
+
 def plan(hub, home, *arguments, **variables):
     env = environment(hub, home, **variables)
     return subprocess.run([PROGRAM, "plan", *arguments], capture_output=True, text=True, timeout=60, env=env)
