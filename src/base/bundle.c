@@ -97,8 +97,8 @@ static void take_part(struct reader *r, uint64_t file_bytes, uint64_t *least)
 {
     const struct file_part p = {
         .from = take(r, 8), .bytes = take(r, 8), .at = take(r, 8), .check = take(r, 8)};
-    r->bad = r->bad || p.bytes == 0 || p.from < *least || p.from > file_bytes ||
-             p.bytes > file_bytes - p.from || p.at < BUNDLE_PAGE || p.at > r->end ||
+    r->bad = r->bad || p.bytes == 0 || p.bytes > BUNDLE_PART_BYTES_MAX || p.from < *least ||
+             p.from > file_bytes || p.bytes > file_bytes - p.from || p.at < BUNDLE_PAGE || p.at > r->end ||
              p.bytes > r->end - p.at || r->parts == BUNDLE_PARTS_MAX;
     if (r->bad)
         return;
@@ -183,7 +183,7 @@ void bundle_put_file(struct buf *table, const char *name, uint64_t bytes, uint32
 
 void bundle_put_part(struct buf *table, const struct file_part *part)
 {
-    ASSERT(part->bytes > 0 && part->at >= BUNDLE_PAGE);
+    ASSERT(part->bytes > 0 && part->bytes <= BUNDLE_PART_BYTES_MAX && part->at >= BUNDLE_PAGE);
     put(table, part->from, 8);
     put(table, part->bytes, 8);
     put(table, part->at, 8);

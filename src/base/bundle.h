@@ -12,7 +12,8 @@
  *           name, the bytes of the file as its source has it, 8, the number of parts, 4; of each part where
  *           it begins in that file, 8, its bytes, 8, where it lies in the bundle, 8, and its XXH3-64, 8
  *
- * Numbers are little-endian. Parts of a file ascend and do not overlap. Parsing is pure; a bundle that is
+ * Numbers are little-endian. Parts of a file ascend, do not overlap, and have at most BUNDLE_PART_BYTES_MAX:
+ * checking one takes as much memory. Parsing is pure; a bundle that is
  * open is constant, any thread. */
 #ifndef PLATEAU_BASE_BUNDLE_H
 #define PLATEAU_BASE_BUNDLE_H
@@ -30,6 +31,7 @@
 #define BUNDLE_NAME_MAX        255
 #define BUNDLE_FILES_MAX       8192
 #define BUNDLE_PARTS_MAX       1048576 /* of all files together */
+#define BUNDLE_PART_BYTES_MAX  ((uint64_t)16 << 20)
 #define BUNDLE_TABLE_BYTES_MAX ((uint64_t)64 << 20)
 
 struct bundle_file {

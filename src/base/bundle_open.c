@@ -115,7 +115,7 @@ int bundle_check(const struct bundle *b, const struct bundle_file *file, struct 
     int r = 0;
     for (uint32_t i = 0; i < file->part_count && r == 0; i++) {
         const struct file_part *p = &file->parts[i];
-        char *more = p->bytes <= SIZE_MAX ? realloc(bytes, (size_t)p->bytes) : NULL;
+        char *more = realloc(bytes, (size_t)p->bytes);
         if (!more) {
             r = err_set(e, -ENOMEM, "no memory left to check %s", file->name);
             break;

@@ -16,7 +16,6 @@
 
 #define PATH_BYTES      4608
 #define FILE_BYTES_MAX  ((uint64_t)1 << 30) /* of a file that goes in whole */
-#define PART_BYTES      ((uint64_t)16 << 20)
 #define RANGES_MAX      (2 + 2 * VECTOR_HEAD_MAX)
 #define SMALL_FILES_MAX 1024
 
@@ -46,19 +45,18 @@ static int put_part(struct pack_files *p, uint64_t from, const char *bytes, size
     return put_all(p, bytes, len, e);
 }
 
-/* Parts of at most PART_BYTES. */
 static uint32_t parts_of(const struct range *r)
 {
-    return (uint32_t)((r->to - r->from + PART_BYTES - 1) / PART_BYTES);
+    return (uint32_t)((r->to - r->from + BUNDLE_PART_BYTES_MAX - 1) / BUNDLE_PART_BYTES_MAX);
 }
 
 static int copy_range(struct pack_files *p, const struct regular_file *f, const struct range *r,
                       struct err *e)
 {
-    char *bytes = malloc((size_t)MIN_OF(r->to - r->from, PART_BYTES));
+    char *bytes = malloc((size_t)MIN_OF(r->to - r->from, BUNDLE_PART_BYTES_MAX));
     int error = bytes ? 0 : err_set(e, -ENOMEM, "no memory left to copy it");
     for (uint64_t at = r->from; error == 0 && at < r->to;) {
-        const size_t n = (size_t)MIN_OF(r->to - at, PART_BYTES);
+        const size_t n = (size_t)MIN_OF(r->to - at, BUNDLE_PART_BYTES_MAX);
         error = regular_file_read(f, at, bytes, n, e);
         if (error == 0)
             error = put_part(p, at, bytes, n, e);

@@ -13,7 +13,7 @@
 #define PACKED_ABOUT      ".packed/about.json"
 #define PACKED_WEIGHTS    ".packed/weights"
 #define PACKED_HEAD       ".packed/mtp"
-#define PACKED_PART_BYTES ((uint64_t)16 << 20)
+#define PACKED_PART_BYTES BUNDLE_PART_BYTES_MAX
 #define PACKED_PAGE       ((uint64_t)4096)
 #define PACKED_TEXT_BYTES 256
 

@@ -1,6 +1,8 @@
 /* The opener of all files that others write: refusals, and the result of reading a file that changes. */
 #include "test_files.h"
 
+#include "base/buf.h"
+#include "base/bundle.h"
 #include "base/check.h"
 #include "base/regular_file.h"
 #include "base/small_file.h"
@@ -138,6 +140,29 @@ TEST(neither_a_refused_path_nor_a_closed_file_stays_open)
         assert_int_equal(f.fd, -1);
     }
     assert_int_equal(open_files(), before);
+}
+
+/* Checking a part takes memory of its size. */
+TEST(parts_of_a_bundle_have_a_bound)
+{
+    for (int beyond = 0; beyond < 2; beyond++) {
+        struct buf table;
+        struct bundle b = {0};
+        struct err e = {{0}};
+        const struct file_part part = {0, BUNDLE_PART_BYTES_MAX, BUNDLE_PAGE, 0};
+        buf_init(&table, 1024, NULL);
+        bundle_put_count(&table, 1);
+        bundle_put_file(&table, "config.json", (uint64_t)1 << 30, 1);
+        bundle_put_part(&table, &part);
+        /* The part's bytes are the third number from the end. */
+        char *bytes = table.ptr + table.len - 24;
+        assert_memory_equal(bytes, &part.bytes, sizeof(part.bytes));
+        memcpy(bytes, &(uint64_t){part.bytes + (uint64_t)beyond}, sizeof(part.bytes));
+        int r = bundle_parse_table(buf_slice(&table), (uint64_t)1 << 30, &b, &e);
+        assert_int_equal(r, beyond ? -EINVAL : 0);
+        bundle_free(&b);
+        buf_done(&table);
+    }
 }
 
 TEST_MAIN()
