@@ -11,14 +11,16 @@
 /* The CPU takes some microseconds for an mma: fewer columns, and some of the cases. */
 #ifdef TEST_SIMT
 #define COLUMNS(n)   ((n) > 1000 ? 18u : 130u)
-#define COUNTS       1, 3, 8, 9, 16, 17, 129
+#define COLUMNS_F32  290u
+#define COUNTS       1, 3, 8, 9, 16, 17, 129, 256
 #define REPEATS      1
 #define EACH         4
 #define LARGE_K      128u
 #define MEMORY_BYTES ((uint64_t)64 << 20)
 #else
 #define COLUMNS(n)   2048u
-#define COUNTS       1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 255
+#define COLUMNS_F32  2048u
+#define COUNTS       1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 255, 256, 1000
 #define REPEATS      3
 #define EACH         1
 #define LARGE_K      640u
@@ -83,7 +85,8 @@ static struct weight put(struct products *p, const struct linear_source *s, enum
 static void products_init(struct products *p, enum compute_mode mode, uint32_t n, uint32_t k, struct rng *r)
 {
     const struct place_spec places[PLACES] = {{ROWS_TOKENS, k, k}, {ROWS_TOKENS, n, 0}};
-    *p = (struct products){.n = n, .k = k, .columns = COLUMNS(n), .mode = mode};
+    *p = (struct products){
+        .n = n, .k = k, .columns = mode == COMPUTE_F32 ? COLUMNS_F32 : COLUMNS(n), .mode = mode};
     p->shape = (struct compute_shape){
         .hidden = n, .vocab = VOCAB, .eps = 1e-6f, .layers = 1, .context_max = p->columns};
     gpu_open(&p->gpu, MEMORY_BYTES);
@@ -230,12 +233,27 @@ TEST(every_stored_form_has_fragments)
     }
 }
 
+/* With 2112 values a column alone has more groups than its block has slices. */
 TEST(products_in_f32_do_not_depend_on_the_columns)
 {
+    static const struct {
+        enum dtype dtype;
+        uint32_t n, k;
+    } dense[] = {{DTYPE_F32, 65, 200}, {DTYPE_F32, 65, 224}, {DTYPE_BF16, 70, 224}, {DTYPE_F16, 24, 224}};
+    static const uint32_t bits[] = {8, 4}, groups[] = {64, 16};
     NEEDS_GPU
     struct rng r = {8, 0};
-    struct linear_source dense = random_dense(&r, DTYPE_F32, 1, 65, 200);
-    holds("f32 weights in f32", COMPUTE_F32, &dense, 65, 200, &r);
+    for (uint32_t i = 0; i < COUNT_OF(dense); i++) {
+        struct linear_source s = random_dense(&r, dense[i].dtype, 1, dense[i].n, dense[i].k);
+        holds(dtype_name(dense[i].dtype), COMPUTE_F32, &s, dense[i].n, dense[i].k, &r);
+    }
+    for (uint32_t i = 0; i < COUNT_OF(bits) * COUNT_OF(groups); i++) {
+        uint32_t group = groups[i / COUNT_OF(bits)], k = group == 64 ? 2112 : 544;
+        struct linear_source s = random_affine(&r, bits[i % COUNT_OF(bits)], group, DTYPE_BF16, 1, 70, k);
+        char name[32];
+        snprintf(name, sizeof(name), "%u bits, groups of %u", bits[i % COUNT_OF(bits)], group);
+        holds(name, COMPUTE_F32, &s, 70, k, &r);
+    }
     for (uint32_t i = 0; i < COUNT_OF(kern_forms); i += EACH) {
         struct linear_source s = random_form(&r, &kern_forms[i], 1, 40, 512);
         holds(kern_forms[i].name, COMPUTE_F32, &s, 40, 512, &r);

@@ -228,6 +228,14 @@ struct cuda_product {
     uint32_t deep; /* few columns, 16 bits, 8 chains: a warp has CUDA_RING_DEEP units on their way */
 };
 
+/* Products in f32 (kernels/project.cu): threads of a block with one column; columns from which on blocks take
+ * tiles; a tile's columns, its most panels, and k values of a step. */
+#define CUDA_PRODUCT_THREADS 512u
+#define CUDA_PRODUCT_MANY    256u
+#define CUDA_PRODUCT_COLUMNS 32u
+#define CUDA_PRODUCT_PANELS  4u
+#define CUDA_PRODUCT_STEP    32u
+
 /* A matrix of so many rows has 1 chain, else 8 (kernels/bf16.cu). */
 #define CUDA_CHAINS         8u
 #define CUDA_ONE_CHAIN_ROWS 16384u

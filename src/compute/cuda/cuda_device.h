@@ -52,6 +52,7 @@
     X(project, product)                                                                                      \
     X(project, product4)                                                                                     \
     X(project, product16)                                                                                    \
+    X(project, product_tiles)                                                                                \
     X(project, product_experts)                                                                              \
     X(attention, append)                                                                                     \
     X(attention, append_many64)                                                                              \

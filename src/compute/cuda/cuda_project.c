@@ -8,17 +8,41 @@ static uint32_t panels_of(const struct weight *w)
     return DIV_UP(w->n, CUDA_PANEL);
 }
 
+static bool takes_tiles(const struct cuda_product *k)
+{
+    uintptr_t places = (uintptr_t)k->x.at | k->x.stride * sizeof(*k->x.at) | k->x_step * sizeof(*k->x.at);
+    return k->count >= CUDA_PRODUCT_MANY && places % 16 == 0 && k->w.k % CUDA_PRODUCT_STEP == 0 &&
+           (k->w.form != CUDA_AFFINE || k->w.group % 16 == 0);
+}
+
+/* Warps of a block share columns, not panels: fewer of them, until each multiprocessor has a block. Blocks
+ * with the last panels, which may be fewer, come last. */
+static void launch_product_tiles(struct cuda *c, const struct cuda_product *k, uint32_t panels,
+                                 uint32_t heads)
+{
+    uint32_t columns = DIV_UP(k->count, CUDA_PRODUCT_COLUMNS), each = CUDA_PRODUCT_PANELS;
+    while (each > 1 && DIV_UP(panels, each) * columns * heads < c->device->units)
+        each /= 2;
+    cuda_run(c, CUDA_KERNEL_product_tiles,
+             (struct cuda_grid){columns, DIV_UP(panels, each), heads, 32 * each, 0}, k);
+}
+
 /* Columns of a block share the weights. With a matrix of few rows the columns have blocks of their own
  * instead, until each multiprocessor has a block. */
 static void launch_product(struct cuda *c, const struct cuda_product *k, uint32_t panels, uint32_t heads)
 {
     uint32_t each = k->count == 1 ? 1 : k->count <= 4 ? 4 : 16;
+    if (takes_tiles(k)) {
+        launch_product_tiles(c, k, panels, heads);
+        return;
+    }
     while (each > 1 && panels * heads * DIV_UP(k->count, each) < c->device->units)
         each /= 4;
     enum cuda_kernel kernel = each == 1   ? CUDA_KERNEL_product
                               : each == 4 ? CUDA_KERNEL_product4
                                           : CUDA_KERNEL_product16;
-    cuda_run(c, kernel, (struct cuda_grid){panels, DIV_UP(k->count, each), heads, CUDA_THREADS, 0}, k);
+    uint32_t threads = each == 1 ? CUDA_PRODUCT_THREADS : CUDA_THREADS;
+    cuda_run(c, kernel, (struct cuda_grid){panels, DIV_UP(k->count, each), heads, threads, 0}, k);
 }
 
 static void multiply(struct cuda *c, const struct weight *w, const struct cuda_product *k)

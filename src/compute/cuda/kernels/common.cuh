@@ -274,13 +274,19 @@ struct sides {
     float scale, bias; /* the bias with its centre's share */
 };
 
-DEVICE sides sides_of(const uint8_t *panel, uint32_t group, const cuda_matrix &m, uint32_t lane)
+/* A group's upper scales; NULL: it has none. */
+DEVICE const uint8_t *upper_of(const uint8_t *panel, uint32_t group, const cuda_matrix &m)
 {
-    const uint8_t *at = panel + group_offset(m, group), *biases = at + scale_bytes(m), *upper = NULL;
+    return m.super ? panel + group_offset(m, group - group % (m.super / m.group)) - super_bytes(m) : NULL;
+}
+
+/* at: the group's scales. */
+DEVICE sides sides_at(const uint8_t *at, const uint8_t *upper, const cuda_matrix &m, uint32_t lane)
+{
+    const uint8_t *biases = at + scale_bytes(m);
     const float centre = (float)(1u << (m.bits - 1));
     sides s = {side_value(at, m.qparams, lane), 0};
     if (m.super) {
-        upper = panel + group_offset(m, group - group % (m.super / m.group)) - super_bytes(m);
         s.scale = dense_value(upper, m.qparams == CUDA_E4M3 ? CUDA_F32 : CUDA_F16, lane) * s.scale;
     }
     s.scale *= m.codes == CUDA_CODES_E2M1 ? 0.5f : m.codes == CUDA_CODES_E4M3 ? 256.0f : 1.0f;
@@ -293,6 +299,11 @@ DEVICE sides sides_of(const uint8_t *panel, uint32_t group, const cuda_matrix &m
         s.bias = fmaf(s.scale, centre, s.bias);
     }
     return s;
+}
+
+DEVICE sides sides_of(const uint8_t *panel, uint32_t group, const cuda_matrix &m, uint32_t lane)
+{
+    return sides_at(panel + group_offset(m, group), upper_of(panel, group, m), m, lane);
 }
 
 /* Value k of row `row`, dequantised. */
