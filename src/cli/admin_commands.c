@@ -2,6 +2,7 @@
 #include "cli/admin_client.h"
 #include "cli/cli.h"
 #include "cli/output.h"
+#include "cli/table.h"
 
 #include "base/bytes_text.h"
 #include "base/check.h"
@@ -11,9 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CELL_BYTES  64
-#define COLUMNS_MAX 8
-#define ROWS_SHOWN  1024
+#define DURATION_BYTES 32
+#define ROWS_SHOWN     1024
 
 /* ---- lines ---- */
 
@@ -76,75 +76,63 @@ static void write_duration(double seconds, char *ret, size_t bytes_max)
 
 /* ---- tables ---- */
 
-typedef void cells_fn(const json_t *row, char cells[COLUMNS_MAX][CELL_BYTES]);
+typedef void cells_fn(struct table *t, const json_t *row);
 
-static void print_row(char cells[COLUMNS_MAX][CELL_BYTES], const int *widths, int columns)
+static void print_table(const json_t *rows, const struct table_column *columns, uint32_t column_count,
+                        cells_fn *add_cells)
 {
-    for (int i = 0; i < columns; i++) {
-        plain_write(stdout, cells[i]);
-        if (i + 1 < columns)
-            printf("%*s", widths[i] - (int)strlen(cells[i]) + 2, "");
-    }
-    putchar('\n');
+    struct table t;
+    const size_t count_shown = MIN_OF(json_array_size(rows), (size_t)ROWS_SHOWN);
+    table_init(&t, columns, column_count);
+    for (size_t k = 0; k < count_shown; k++)
+        add_cells(&t, json_array_get(rows, k));
+    if (count_shown > 0)
+        putchar('\n');
+    if (table_end(&t, stdout) < 0)
+        plain_error("no memory for a table");
 }
 
-static void print_table(const json_t *rows, const char *const *heads, int columns, cells_fn *cells_of)
-{
-    char cells[COLUMNS_MAX][CELL_BYTES];
-    int widths[COLUMNS_MAX] = {0};
-    size_t count_shown = MIN_OF(json_array_size(rows), (size_t)ROWS_SHOWN);
-    ASSERT(columns <= COLUMNS_MAX);
-    for (int i = 0; i < columns; i++)
-        widths[i] = (int)strlen(heads[i]);
-    for (size_t k = 0; k < count_shown; k++) {
-        cells_of(json_array_get(rows, k), cells);
-        for (int i = 0; i < columns; i++)
-            widths[i] = MAX_OF(widths[i], (int)strlen(cells[i]));
-    }
-    for (int i = 0; i < columns; i++)
-        snprintf(cells[i], CELL_BYTES, "%s", heads[i]);
-    putchar('\n');
-    print_row(cells, widths, columns);
-    for (size_t k = 0; k < count_shown; k++) {
-        cells_of(json_array_get(rows, k), cells);
-        print_row(cells, widths, columns);
-    }
-}
+static const struct table_column model_columns[] = {{"MODEL", false, 0},  {"STATE", false, 0},
+                                                    {"MEMORY", true, 0},  {"CACHE", true, 0},
+                                                    {"RUNNING", true, 0}, {"WAITING", false, 0}};
 
-static void model_cells(const json_t *m, char cells[COLUMNS_MAX][CELL_BYTES])
+static void model_cells(struct table *t, const json_t *m)
 {
-    snprintf(cells[0], CELL_BYTES, "%s", text(at(m, "id", NULL)));
+    table_cell(t, "%s", text(at(m, "id", NULL)));
     if (json_is_number(at(m, "progress", NULL)))
-        snprintf(cells[1], CELL_BYTES, "%s %.0f %%", text(at(m, "state", NULL)),
-                 100 * json_number_value(at(m, "progress", NULL)));
+        table_cell(t, "%s %.0f %%", text(at(m, "state", NULL)),
+                   100 * json_number_value(at(m, "progress", NULL)));
     else
-        snprintf(cells[1], CELL_BYTES, "%s%s", text(at(m, "state", NULL)),
-                 json_is_true(at(m, "pinned", NULL)) ? ", pinned" : "");
-    snprintf(cells[2], CELL_BYTES, "%s", bytes(at(m, "used_bytes", NULL)).text);
-    snprintf(cells[3], CELL_BYTES, "%s", bytes(at(m, "cache", "bytes")).text);
-    snprintf(cells[4], CELL_BYTES, "%llu", count(at(m, "running", NULL)));
-    snprintf(cells[5], CELL_BYTES, "%llu", count(at(m, "waiting", NULL)));
+        table_cell(t, "%s%s", text(at(m, "state", NULL)),
+                   json_is_true(at(m, "pinned", NULL)) ? ", pinned" : "");
+    table_cell(t, "%s", bytes(at(m, "used_bytes", NULL)).text);
+    table_cell(t, "%s", bytes(at(m, "cache", "bytes")).text);
+    table_cell(t, "%llu", count(at(m, "running", NULL)));
+    table_cell(t, "%llu", count(at(m, "waiting", NULL)));
 }
 
-static void request_cells(const json_t *r, char cells[COLUMNS_MAX][CELL_BYTES])
+static const struct table_column request_columns[] = {
+    {"REQUEST", false, 0}, {"KEY", false, 2},   {"CLIENT", false, 1}, {"MODEL", false, 0},
+    {"PHASE", false, 0},   {"TOKENS", true, 0}, {"AGE", false, 0}};
+
+static void request_cells(struct table *t, const json_t *r)
 {
-    snprintf(cells[0], CELL_BYTES, "%s", text(at(r, "id", NULL)));
-    snprintf(cells[1], CELL_BYTES, "%s", text(at(r, "key", NULL)));
-    snprintf(cells[2], CELL_BYTES, "%s", text(at(r, "client", NULL)));
-    snprintf(cells[3], CELL_BYTES, "%s", text(at(r, "model", NULL)));
-    snprintf(cells[4], CELL_BYTES, "%s %.0f %%", text(at(r, "phase", NULL)),
-             100 * json_number_value(at(r, "progress", NULL)));
-    snprintf(cells[5], CELL_BYTES, "%llu", count(at(r, "tokens", NULL)));
-    write_duration(json_number_value(at(r, "age_seconds", NULL)), cells[6], CELL_BYTES);
+    char age[DURATION_BYTES];
+    write_duration(json_number_value(at(r, "age_seconds", NULL)), age, sizeof(age));
+    table_cell(t, "%s", text(at(r, "id", NULL)));
+    table_cell(t, "%s", text(at(r, "key", NULL)));
+    table_cell(t, "%s", text(at(r, "client", NULL)));
+    table_cell(t, "%s", text(at(r, "model", NULL)));
+    table_cell(t, "%s %.0f %%", text(at(r, "phase", NULL)), 100 * json_number_value(at(r, "progress", NULL)));
+    table_cell(t, "%llu", count(at(r, "tokens", NULL)));
+    table_cell(t, "%s", age);
 }
 
 /* Prints /api/status and /api/memory. Missing fields show as 0 or "-". */
 static void show_status(const char *where, const json_t *status, const json_t *memory)
 {
-    static const char *const models[] = {"MODEL", "STATE", "MEMORY", "CACHE", "RUNNING", "WAITING"};
-    static const char *const requests[] = {"REQUEST", "KEY", "CLIENT", "MODEL", "PHASE", "TOKENS", "AGE"};
     const json_t *host = at(at(status, "caches", NULL), "host", NULL);
-    char up[CELL_BYTES];
+    char up[DURATION_BYTES];
     write_duration(json_number_value(at(status, "uptime_seconds", NULL)), up, sizeof(up));
     show_line("server        %s, up %s", where, up);
     show_line("requests      %llu active, %llu waiting", count(at(status, "active_requests", NULL)),
@@ -153,9 +141,9 @@ static void show_status(const char *where, const json_t *status, const json_t *m
               bytes(at(memory, "reserved_bytes", NULL)).text, bytes(at(memory, "limit_bytes", NULL)).text);
     show_line("prefix cache  %s of %s", bytes(at(host, "bytes", NULL)).text,
               bytes(at(host, "limit_bytes", NULL)).text);
-    print_table(at(status, "models", NULL), models, COUNT_OF(models), model_cells);
+    print_table(at(status, "models", NULL), model_columns, COUNT_OF(model_columns), model_cells);
     if (json_array_size(at(status, "requests", NULL)) > 0)
-        print_table(at(status, "requests", NULL), requests, COUNT_OF(requests), request_cells);
+        print_table(at(status, "requests", NULL), request_columns, COUNT_OF(request_columns), request_cells);
 }
 
 /* ---- orders ---- */

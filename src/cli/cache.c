@@ -8,6 +8,7 @@
 #include "cli/output.h"
 #include "cli/nearest.h"
 #include "cli/options.h"
+#include "cli/table.h"
 #include "host/model_sources.h"
 #include "store/store_audit.h"
 #include "text/chat_format.h"
@@ -115,11 +116,15 @@ static void hex_of(const struct store_identity *id, char ret[65])
         snprintf(ret + 2 * i, 3, "%02x", id->fingerprint[i]);
 }
 
-static void print_time(int64_t s)
-{
+struct time_text {
     char text[CLOCK_TEXT_BYTES];
-    clock_text(s, text);
-    printf("  %sZ", text);
+};
+
+static struct time_text time_text(int64_t s)
+{
+    struct time_text t;
+    clock_text(s, t.text);
+    return t;
 }
 
 static void print_sum(const struct report *r)
@@ -136,23 +141,37 @@ static void print_damaged(const struct report *r)
     printf("%llu inconsistent\n", (ull)r->sum.count[STORE_FOUND_DAMAGED]);
 }
 
-static void print_list(const struct report *r)
+static const struct table_column columns[] = {
+    {"model", false, 0},      {"pages", true, 0},       {"snapshots", true, 0}, {"bytes", true, 0},
+    {"oldest use", false, 1}, {"newest use", false, 2}, {"layout", false, 0}};
+
+static void print_groups(const struct report *r)
 {
-    print_sum(r);
-    if (r->group_count > 0)
-        printf("\n%-24s  %8s  %9s  %10s  %-20s  %-20s  %s\n", "model", "pages", "snapshots", "bytes",
-               "oldest use", "newest use", "layout");
+    struct table t;
+    table_init(&t, columns, COUNT_OF(columns));
     for (uint32_t i = 0; i < r->group_count; i++) {
         const struct group *g = &r->groups[i];
         char hex[65];
         hex_of(&g->identity, hex);
         hex[12] = 0;
-        plain_printf(stdout, "%-24s  %8llu  %9llu  %10s", g->name[0] ? g->name : hex, (ull)g->pages,
-                     (ull)g->snapshots, bytes_text(g->bytes).text);
-        print_time(g->oldest_s);
-        print_time(g->newest_s);
-        plain_printf(stdout, "  %s\n", g->identity.layout);
+        table_cell(&t, "%s", g->name[0] ? g->name : hex);
+        table_cell(&t, "%llu", (ull)g->pages);
+        table_cell(&t, "%llu", (ull)g->snapshots);
+        table_cell(&t, "%s", bytes_text(g->bytes).text);
+        table_cell(&t, "%sZ", time_text(g->oldest_s).text);
+        table_cell(&t, "%sZ", time_text(g->newest_s).text);
+        table_cell(&t, "%s", g->identity.layout);
     }
+    if (r->group_count > 0)
+        putchar('\n');
+    if (table_end(&t, stdout) < 0)
+        plain_error("no memory for the table of models");
+}
+
+static void print_list(const struct report *r)
+{
+    print_sum(r);
+    print_groups(r);
     if (r->others > 0)
         printf("%llu entries of other models\n", (ull)r->others);
     if (r->sum.count[STORE_FOUND_DAMAGED] > 0)

@@ -79,7 +79,9 @@ static void greet(const struct chat_source *from, struct chat_screen *screen)
         chat_screen_note(screen, "The server at %s has the model; --local loads it here.",
                          remote_where(from->remote));
     const char *id = from->remote ? from->remote->id : from->rt->model_id;
-    chat_screen_note(screen, "Plateau " PLATEAU_VERSION ", %s%s. /help lists commands.", id, context);
+    chat_screen_note(screen,
+                     "Plateau " PLATEAU_VERSION ", %s%s. /help lists commands. Ctrl-C stops an answer.", id,
+                     context);
     tell_model(id, screen);
 }
 

@@ -65,7 +65,7 @@ static void tell(struct chat_screen *s, const char *colour, const char *format, 
     char text[2048];
     fputs(!s->terminal ? "plateau: " : s->colours ? colour : "", f);
     vsnprintf(text, sizeof(text), format, ap);
-    plain_write(f, text);
+    plain_printf(f, "%s", text);
     fputs(s->colours ? PLAIN "\n" : "\n", f);
     f == stdout ? output_flush() : fflush(f);
 }

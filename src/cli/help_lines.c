@@ -1,4 +1,4 @@
-/* help_lines.c - a word goes to the next line when it does not fit behind the last one. */
+/* help_lines.c - a word goes to the next line when the line has no place for it. */
 #include "cli/help_lines.h"
 
 #include "base/check.h"
@@ -8,15 +8,19 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-unsigned help_width(FILE *f)
+unsigned terminal_columns(FILE *f)
 {
     const char *given = getenv("COLUMNS");
     struct winsize size;
-    uint64_t width = HELP_WIDTH_MAX;
-    if ((!given || !slice_u64(slice_of(given), 10000, &width)) && ioctl(fileno(f), TIOCGWINSZ, &size) == 0 &&
-        size.ws_col > 0)
-        width = size.ws_col;
-    return (unsigned)MIN_OF(MAX_OF(width, (uint64_t)HELP_WIDTH_MIN), (uint64_t)HELP_WIDTH_MAX);
+    uint64_t columns;
+    if (given && slice_u64(slice_of(given), 10000, &columns) && columns > 0)
+        return (unsigned)columns;
+    return ioctl(fileno(f), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : HELP_WIDTH_MAX;
+}
+
+unsigned help_width(FILE *f)
+{
+    return MIN_OF(MAX_OF(terminal_columns(f), (unsigned)HELP_WIDTH_MIN), (unsigned)HELP_WIDTH_MAX);
 }
 
 void help_line(struct help_lines *l, unsigned indent)
@@ -60,7 +64,7 @@ static unsigned shell_word(const char *text)
     return len;
 }
 
-/* Bytes of a word, and of the value behind it if it is an option. */
+/* Bytes of a word, and of its value if it is an option. */
 static unsigned shell_unit(const char *text)
 {
     const unsigned len = shell_word(text);

@@ -9,7 +9,9 @@
 #define HELP_NARROW    72 /* below this width texts of a second column stand on lines of their own, at ... */
 #define HELP_INDENT    6
 
-/* Columns of a line: the variable COLUMNS, else the terminal's width, within the bounds above. */
+/* Columns of a terminal: the variable COLUMNS, else what the terminal says, else HELP_WIDTH_MAX. */
+unsigned terminal_columns(FILE *f);
+/* Columns of a line: terminal_columns() within the bounds above. */
 unsigned help_width(FILE *f);
 
 struct help_lines {

@@ -5,6 +5,8 @@
 #include "cli/cli.h"
 #include "cli/models_remove.h"
 #include "cli/output.h"
+#include "cli/pull_plan.h"
+#include "cli/table.h"
 #include "host/model_folder.h"
 #include "host/model_listing.h"
 #include "host/model_sources.h"
@@ -16,8 +18,14 @@
 
 #define JSON_BYTES_MAX ((size_t)32 << 20)
 
+static const struct table_column columns[] = {
+    {"model", false, 0}, {"family", false, 2},    {"parameters", true, 0},
+    {"form", false, 3},  {"context", true, 0},    {"on disk", true, 0},
+    {"takes", true, 0},  {"last used", false, 1}, {"served here?", false, 0}};
+
 struct list {
     const struct settings *settings;
+    struct table table;
     struct buf json;
     uint32_t count;
 };
@@ -29,13 +37,15 @@ struct count_text {
 static struct count_text parameters_text(uint64_t n)
 {
     struct count_text r;
-    const double billions = (double)n / 1e9, millions = (double)n / 1e6;
-    if (billions >= 100)
-        snprintf(r.text, sizeof(r.text), "%.0fB", billions);
-    else if (billions >= 1)
-        snprintf(r.text, sizeof(r.text), "%.3gB", billions);
+    const double size = (double)n;
+    if (size >= 100e9)
+        snprintf(r.text, sizeof(r.text), "%.0fB", size / 1e9);
+    else if (size >= 1e9)
+        snprintf(r.text, sizeof(r.text), "%.3gB", size / 1e9);
+    else if (size >= 1e6)
+        snprintf(r.text, sizeof(r.text), "%.3gM", size / 1e6);
     else
-        snprintf(r.text, sizeof(r.text), "%.3gM", millions);
+        snprintf(r.text, sizeof(r.text), "%.3gK", size / 1e3);
     return r;
 }
 
@@ -49,34 +59,29 @@ static struct count_text day_text(int64_t seconds)
     return r;
 }
 
-static void print_head(void)
-{
-    printf("%-36s %-16s %10s %-26s %9s %12s %12s %-10s   %s\n", "model", "family", "parameters", "form",
-           "context", "on disk", "takes", "last used", "served here?");
-}
-
 /* What it serves. */
 static const char *const yes_texts[] = {
     [MODEL_GENERATES] = "yes", [MODEL_EMBEDS] = "yes, embeddings", [MODEL_RERANKS] = "yes, rerank"};
 
-static void print_row(const char *id, const struct model_listing *m)
+static void add_row(struct table *t, const char *path, const char *id, const struct model_listing *m)
 {
-    plain_write(stdout, id);
-    int pad = 36 - (int)strlen(id);
-    printf("%*s", pad > 0 ? pad : 0, "");
-    if (m->state == LISTING_REFUSED)
-        printf(" %-16s %10s %-26s %9s %12s %12s %-10s   no: ", "?", "?", "?", "?",
-               bytes_text(m->disk_bytes).text, "?", day_text(m->used_s).text);
-    else
-        printf(" %-16s %10s %-26s %9u %12s %12s %-10s   %s", m->shape.family,
-               parameters_text(m->shape.parameters).text, m->shape.form, m->shape.context_max,
-               bytes_text(m->disk_bytes).text, bytes_text(m->floor_bytes).text, day_text(m->used_s).text,
-               m->state == LISTING_FITS ? yes_texts[m->kind] : "no: ");
+    const bool known = m->state != LISTING_REFUSED;
+    char why[sizeof(m->why.text)];
+    table_cell(t, "%s", id);
+    table_cell(t, "%s", known ? m->shape.family : "-");
+    table_cell(t, "%s", known ? parameters_text(m->shape.parameters).text : "-");
+    table_cell(t, "%s", known ? m->shape.form : "-");
+    known ? table_cell(t, "%u", m->shape.context_max) : table_cell(t, "-");
+    table_cell(t, "%s", bytes_text(m->disk_bytes).text);
+    table_cell(t, "%s", known ? bytes_text(m->floor_bytes).text : "-");
+    table_cell(t, "%s", day_text(m->used_s).text);
+    pull_plain_reason(m->why.text, path, why, sizeof(why));
     if (m->state != LISTING_FITS)
-        plain_write(stdout, m->why.text);
+        table_cell(t, "no: %s", why);
     else if (m->max_model_len < m->shape.context_max)
-        printf(", with a context of %u", m->max_model_len);
-    putchar('\n');
+        table_cell(t, "%s, with a context of %u", yes_texts[m->kind], m->max_model_len);
+    else
+        table_cell(t, "%s", yes_texts[m->kind]);
 }
 
 static void json_row(const char *path, const char *id, const struct model_listing *m, struct buf *b)
@@ -107,9 +112,7 @@ static int found(void *arg, const char *path, const char *id, struct err *e)
         buf_puts(&l->json, l->count ? "," : "");
         json_row(path, id, &m, &l->json);
     } else {
-        if (l->count == 0)
-            print_head();
-        print_row(id, &m);
+        add_row(&l->table, path, id, &m);
     }
     l->count++;
     return l->json.error;
@@ -122,11 +125,15 @@ static int run(struct settings *o, struct err *e)
     if (dir && strcmp(dir, "rm") == 0)
         return o->models.model ? cli_status(models_remove(o->models.model, o->yes, e), e)
                                : err_set(e, -EINVAL, "plateau models rm needs the name of a model");
+    table_init(&l.table, columns, COUNT_OF(columns));
     buf_init(&l.json, JSON_BYTES_MAX, NULL);
     buf_puts(&l.json, "{\"models\":[");
     int r = dir ? model_folder_each(dir, found, &l, e) : model_sources_each(found, &l, e);
     if (r == -ENOENT && !dir)
         r = 0;
+    const int printed = table_end(&l.table, stdout);
+    if (r == 0 && printed < 0)
+        r = err_set(e, printed, "no memory for the table of models");
     buf_puts(&l.json, "]}\n");
     if (r == 0 && o->json)
         fwrite(l.json.ptr, 1, l.json.len, stdout);

@@ -113,10 +113,10 @@ static size_t hanging(struct slice line, size_t width)
     return at;
 }
 
-/* Writes a line that begins at `column`, in lines of at most `width` columns. */
-static void plain_line(FILE *f, struct slice line, size_t column, size_t width)
+/* Writes a line that begins at `column`, in lines of at most `width` columns. Further ones begin at
+ * `indent`. */
+static void plain_line(FILE *f, struct slice line, size_t column, size_t indent, size_t width)
 {
-    const size_t indent = hanging(line, width);
     while (column + line.len > width) {
         size_t at = column < width ? width - column : 0;
         while (at > 0 && line.ptr[at] != ' ')
@@ -134,16 +134,22 @@ static void plain_line(FILE *f, struct slice line, size_t column, size_t width)
     plain_slice(f, line);
 }
 
+void plain_words(FILE *f, const char *text, size_t column, size_t width)
+{
+    plain_line(f, slice_of(text), column, column, width);
+}
+
 /* Writes text that begins at `column`. A terminal's lines end between words. */
 static void plain_text(FILE *f, struct slice text, size_t column)
 {
     const size_t width = terminal_is(f) ? help_width(f) : SIZE_MAX / 2;
     for (size_t end; (end = slice_find(text, SLICE("\n"), 0)) != SIZE_MAX; column = 0) {
-        plain_line(f, slice_sub(text, 0, end), column, width);
+        const struct slice line = slice_sub(text, 0, end);
+        plain_line(f, line, column, hanging(line, width), width);
         fputc('\n', f);
         text = slice_sub(text, end + 1, text.len);
     }
-    plain_line(f, text, column, width);
+    plain_line(f, text, column, hanging(text, width), width);
 }
 
 void plain_printf(FILE *f, const char *format, ...)

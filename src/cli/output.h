@@ -26,6 +26,9 @@ void plain_write(FILE *f, const char *text);
 /* As fprintf() from the start of a line, but of the result's control characters only line feed and tab stay,
  * as plain_write() says, and on a terminal lines end between words. */
 void plain_printf(FILE *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Writes one line's text from `column` on, in lines of at most `width` columns that end between words.
+ * Further ones begin at `column`, too. */
+void plain_words(FILE *f, const char *text, size_t column, size_t width);
 /* "plateau: TEXT" on standard error, in that way. */
 void plain_error(const char *text);
 

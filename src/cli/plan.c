@@ -5,6 +5,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/pull_plan.h"
+#include "cli/table.h"
 #include "host/device_choice.h"
 #include "host/model_hint.h"
 #include "host/models.h"
@@ -18,11 +19,17 @@
 
 /* ---- as a table ---- */
 
-static void print_line(const char *name, uint32_t indent, const char *class, uint64_t floor, uint64_t limit,
-                       const char *note)
+static const struct table_column columns[] = {
+    {"account", false, 0}, {"class", false, 1}, {"at least", true, 0}, {"at most", true, 0}, {"", false, 0}};
+
+static void add_line(struct table *t, const char *name, uint32_t indent, const char *class, uint64_t floor,
+                     uint64_t limit, const char *note)
 {
-    plain_printf(stdout, "%*s%-*s %-6s %12s %12s   %s\n", (int)indent, "", (int)(24 - indent), name, class,
-                 bytes_text(floor).text, bytes_text(limit).text, note);
+    table_cell(t, "%*s%s", (int)indent, "", name);
+    table_cell(t, "%s", class);
+    table_cell(t, "%s", bytes_text(floor).text);
+    table_cell(t, "%s", bytes_text(limit).text);
+    table_cell(t, "%s", note);
 }
 
 static void print_drafting(const struct planning *p)
@@ -42,34 +49,42 @@ static void print_drafting(const struct planning *p)
         bytes_text(t->weight_bytes).text, bytes_text(t->page_bytes).text, bytes_text(t->state_bytes).text);
 }
 
-static void print_lines(const struct plan *plan, uint32_t domain)
+/* The accounts of a domain, and their sums. */
+static void print_lines(const struct plan *plan, uint32_t domain, uint64_t floor, uint64_t limit)
 {
-    printf("%-24s %-6s %12s %12s\n", "account", "class", "at least", "at most");
+    struct table t;
+    table_init(&t, columns, COUNT_OF(columns));
     for (uint32_t i = 0; i < plan->line_count; i++) {
         const struct plan_line *l = &plan->lines[i];
         if (l->domain == domain)
-            print_line(l->name, 2 * l->depth, account_class_name(l->class), l->floor_bytes, l->limit_bytes,
-                       l->note);
+            add_line(&t, l->name, 2 * l->depth, account_class_name(l->class), l->floor_bytes, l->limit_bytes,
+                     l->note);
     }
+    add_line(&t, "together", 0, "", floor, limit, "");
+    if (table_end(&t, stdout) < 0)
+        plain_error("no memory for the table of accounts");
 }
 
 /* What a page holds, and a recurrent state. */
 static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
 {
-    printf("\nA page holds %u tokens in %s, %llu bytes a token:", page_tokens, bytes_text(s->page_bytes).text,
-           (unsigned long long)s->page_bytes / page_tokens);
+    struct buf b;
+    buf_init(&b, (size_t)1 << 20, NULL);
     for (uint32_t i = 0; i < s->kv_count; i++) {
         const struct model_kv *kv = &s->kv[i];
-        printf("%s %u layers with %u KV heads of %u", i ? ";" : "", kv->layers, kv->heads, kv->k_width);
+        buf_printf(&b, "%s %u layers with %u KV heads of %u", i ? ";" : "", kv->layers, kv->heads,
+                   kv->k_width);
         if (kv->v_in_k)
-            printf(" whose values are the first %u", kv->v_width);
+            buf_printf(&b, " whose values are the first %u", kv->v_width);
         else if (kv->v_width != kv->k_width)
-            printf(" and values of %u", kv->v_width);
+            buf_printf(&b, " and values of %u", kv->v_width);
         if (kv->window)
-            printf(" and a window of %u", kv->window);
-        printf(", %s", bytes_text(kv->page_bytes).text);
+            buf_printf(&b, " and a window of %u", kv->window);
+        buf_printf(&b, ", %s", bytes_text(kv->page_bytes).text);
     }
-    printf(".\n");
+    plain_printf(stdout, "\nA page holds %u tokens in %s, %llu bytes a token:%.*s.\n", page_tokens,
+                 bytes_text(s->page_bytes).text, (ull)s->page_bytes / page_tokens, SLICE_ARGS(buf_slice(&b)));
+    buf_done(&b);
     if (s->recurrent_layers)
         plain_printf(stdout, "A recurrent state holds %u layers in %s.\n", s->recurrent_layers,
                      bytes_text(s->state_bytes).text);
@@ -80,8 +95,8 @@ static void print_arithmetic(const struct planning *p)
 {
     const struct plan *plan = &p->plan;
     if (p->model.shape.quant)
-        printf("Matrices of floats are quantised to %s while the model is loaded (--quant).\n",
-               planning_quant(p));
+        plain_printf(stdout, "Matrices of floats are quantised to %s while the model is loaded (--quant).\n",
+                     planning_quant(p));
     printf("Products with the weights are computed in %s (--compute).\n", planning_compute(p));
     if (p->model.shape.kv_count > 0)
         plain_printf(stdout,
@@ -128,14 +143,12 @@ static void print_table(const struct planning *p)
         plain_printf(stdout, "%u sequences are what the memory of %s carries (--max-num-seqs)\n", plan->seqs,
                      plan->device.name);
     plain_printf(stdout, "ceiling %s, from %s\n\n", bytes_text(plan->ceiling_bytes).text, p->ceiling_from);
-    print_lines(plan, 0);
-    print_line("together", 0, "", plan->floor_bytes, plan->limit_bytes, "");
+    print_lines(plan, 0, plan->floor_bytes, plan->limit_bytes);
     if (plan->device.name) {
         printf("\ndevice %s: ceiling %s\n", plan->device.name, bytes_text(plan->device.ceiling_bytes).text);
         print_others(device_choices_named(p->devices, plan->device.name));
         putchar('\n');
-        print_lines(plan, plan->model.domain);
-        print_line("together", 0, "", plan->device.floor_bytes, plan->device.limit_bytes, "");
+        print_lines(plan, plan->model.domain, plan->device.floor_bytes, plan->device.limit_bytes);
     }
     plain_printf(
         stdout,

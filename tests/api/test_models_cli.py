@@ -1,9 +1,13 @@
 """plateau models: a line for each model of a folder; what is refused and why."""
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import shutil
 import struct
 import subprocess
+import termios
 
 import pytest
 
@@ -15,6 +19,22 @@ DATA = TOP / "tests/golden/data"
 def models(*arguments, cwd=None):
     return subprocess.run([PROGRAM, "models", *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=cwd,
                           stdin=subprocess.DEVNULL, env={**os.environ, "PLATEAU_MEMORY_LIMIT": "2G"})
+
+
+def on_terminal(columns, *arguments):
+    """The lines of a terminal so wide."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+    with subprocess.Popen([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=its, stderr=its, env={**environment, "PLATEAU_MEMORY_LIMIT": "2G"}) as p:
+        os.close(its)
+        shown = b""
+        with contextlib.suppress(OSError):
+            while block := os.read(ours, 65536):
+                shown += block
+        os.close(ours)
+    assert p.returncode == 0, shown
+    return shown.decode().replace("\r", "").splitlines()
 
 
 def listed(*arguments):
@@ -80,8 +100,39 @@ def test_a_table_has_a_line_each(top):
     assert (got.returncode, got.stderr, len(lines)) == (0, "", 11)
     assert "\x1b" not in got.stdout and any(line.startswith("odd\\x1b[2Jname ") for line in lines)
     (row,) = (line for line in lines if line.startswith("qwen3 "))
-    assert row.split()[1:4:2] == ["qwen3", "BF16"] and row.endswith("   yes")
+    assert row.split()[1:4:2] == ["qwen3", "BF16"] and row.endswith("  yes")
     assert any(line.startswith("sparse ") and " no: " in line and "deepseek_v32" in line for line in lines)
+    assert str(top) not in got.stdout, "a reason without the folder, which the name stands for"
+
+
+def test_a_table_fits_the_terminal(top):
+    piped = [line.split() for line in models(top).stdout.splitlines()]
+    for columns, left_out in [(80, ["family", "form", "last used"]), (100, ["family", "last used"]), (160, [])]:
+        lines = on_terminal(columns, "models", top)
+        assert max(map(len, lines)) <= columns and not any(line != line.rstrip() for line in lines)
+        assert [head for head in ["model", "family", "parameters", "form", "context", "on disk", "takes", "last used", "served here?"] if head not in lines[0]] == left_out
+        (row,) = (line for line in lines if line.startswith("qwen3 "))
+        assert lines[0].index("served here?") == row.index("yes") and row.endswith("  yes")
+        # A reason goes on below its row, between words.
+        at = next(i for i, line in enumerate(lines) if line.startswith("sparse "))
+        assert "no: config.json: models of type deepseek_v32 are not computed: an indexer" in " ".join(" ".join(lines[at:at + 4]).split())
+        assert sum(line[0] != " " for line in lines) == len(piped), "a row begins with its model"
+
+
+def test_a_long_name_has_a_line_of_its_own(tmp_path):
+    name = "a-model-whose-name-leaves-no-place-for-further-columns-of-a-terminal"
+    (tmp_path / name).symlink_to(DATA / "qwen3")
+    heads, first, second = on_terminal(80, "models", tmp_path)
+    assert first == name and heads.index("served") == second.index("yes")
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_plan_fits_the_terminal(columns):
+    lines = on_terminal(columns, "plan", TOP / "models/canary")
+    assert max(map(len, lines)) <= columns
+    head = next(line for line in lines if line.startswith("account "))
+    together = next(line for line in lines if line.startswith("together "))
+    assert len(head) == len(together) and head.endswith("at most")
 
 
 def test_a_model_that_does_not_fit_has_the_numbers(top):
