@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 PLAIN = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
@@ -22,8 +23,13 @@ def is_there():
 def ask(url, body=None, method="POST", seconds=120):
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, method=method, headers={"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=seconds) as reply:
-        return json.loads(reply.read())["value"]
+    try:
+        with urllib.request.urlopen(request, timeout=seconds) as reply:
+            return json.loads(reply.read())["value"]
+    except urllib.error.HTTPError as error:
+        # The driver answers 500 for a script that throws, too: only its words tell what failed.
+        said = json.loads(error.read())["value"]
+        raise RuntimeError(f"chromedriver: {said['error']}: {said['message']}") from None
 
 
 class Browser:

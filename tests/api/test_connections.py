@@ -156,7 +156,7 @@ def test_a_client_beyond_its_share():
         for _ in range(2):
             sock = stack.enter_context(socket.create_connection(("127.0.0.1", s.port), 60))
             sock.sendall(POST + b"Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n")
-            # Its header has been read: no other connection takes its place any more.
+            # Its header has been read: no other connection takes its place.
             assert sock.recv(1000).startswith(b"HTTP/1.1 100 ")
             sock.sendall(b" " * 4900)
         reply = httpx.get(s.url + "/v1/models")

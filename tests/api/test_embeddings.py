@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import ANSWER_S, FEW_PAGES, MODEL, TOP, Open, Server, all_returned, openai, settled
+from conftest import ANSWER_S, FEW_PAGES, MODEL, TOP, Open, Server, all_returned, openai, settled, until
 from hostile import draws
 
 EMBEDDING = TOP / "tests/golden/data/qwen3_embedding"
@@ -140,9 +140,10 @@ def test_many_inputs_beyond_the_queue(served):
 
 def test_a_client_that_leaves_leaves_nothing(served):
     """Texts with the engine, and texts that it has not seen yet."""
-    for wait in (0, 0.05, 0.2):
+    phases = {"sent": None, "known": {"receiving", "preparing", "queued", "prefilling"}, "computed": {"prefilling"}}
+    for wanted in phases.values():
         with Open(served, ASK, {"model": "qwen3_embedding", "input": [[5] * 500] * 1000}):
-            time.sleep(wait)
+            until(lambda: not wanted or any(r["phase"] in wanted for r in served.requests()))
     assert len(embed(served, [5])[0]) == 64
     served.wait_idle()
 

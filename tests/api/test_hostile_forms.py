@@ -62,7 +62,7 @@ def bits(rng, data, end):
 
 
 def with_nan(rng, data):
-    """A scale that is no number; None: the form has none that could be."""
+    """A scale that is not a number; None: the form has none that could be."""
     tensors, body = parts(data)
     scales = [t for name, t in tensors.items() if name.split(".")[-1] in ("scales", "weight_scale", "weight_scale_inv", "weight_global_scale") and t["dtype"] in NAN]
     if not scales:
