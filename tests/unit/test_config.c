@@ -316,6 +316,19 @@ TEST(a_value_that_is_not_computed_is_refused_by_key_and_value)
             "hidden_activation 'relu' is not supported; supported: gelu_pytorch_tanh, gelu");
 }
 
+TEST(gemmas_activation_is_exact_where_the_newer_key_says_gelu)
+{
+    static const char *const names[] = {"gemma2", "gemma3_text", "gemma4_text"};
+    char text[512];
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        snprintf(text, sizeof(text), "{\"model_type\":\"%s\"," NUMBERS ",\"hidden_activation\":\"gelu\"}",
+                 names[i]);
+        assert_int_equal(reads(text).activation, ACTIVATION_GELU_ERF);
+        snprintf(text, sizeof(text), "{\"model_type\":\"%s\"," NUMBERS ",\"hidden_act\":\"gelu\"}", names[i]);
+        assert_int_equal(reads(text).activation, ACTIVATION_GELU_TANH);
+    }
+}
+
 TEST(every_number_has_bounds)
 {
     static const struct {
