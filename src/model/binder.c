@@ -201,10 +201,11 @@ static const char *bias_denied(const struct config *c, enum tensor_role role)
     case ROLE_K:
     case ROLE_V:
     case ROLE_QKV:
-    case ROLE_O:
     case ROLE_LATENT_Q_A:
     case ROLE_LATENT_KV_A:
         return c->attention_biases ? NULL : "attention_bias";
+    case ROLE_O:
+        return c->attention_out_biases ? NULL : "attention_bias (or attention_out_bias)";
     case ROLE_GATE:
     case ROLE_UP:
     case ROLE_GATE_UP:

@@ -63,6 +63,7 @@ static const struct config_key keys[] = {
     CONFIG_FLAG(tied, false, "tie_word_embeddings"),
     CONFIG_FLAG(causal, true, "is_causal"),
     CONFIG_FLAG(attention_biases, true, "attention_bias"),
+    CONFIG_FLAG(attention_out_biases, true, "attention_out_bias", "attention_bias"),
     CONFIG_FLAG(mlp_biases, true, "mlp_bias"),
     CONFIG_WORD(activation, activations, ACTIVATION_SILU, "hidden_act"),
     CONFIG_U32(experts, 0, CONFIG_EXPERTS_MAX, 0, "num_experts", "num_local_experts", "n_routed_experts"),

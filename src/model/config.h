@@ -145,9 +145,10 @@ struct config {
     uint32_t heads, kv_heads, head_dim;
     uint32_t intermediate; /* dense MLP; 0: not given */
     float eps;
-    bool layer_norm;                   /* norms take the mean off */
-    bool tied;                         /* as the file has it; whether an lm_head exists decides */
-    bool attention_biases, mlp_biases; /* false: the file says that such matrices have none */
+    bool layer_norm; /* norms take the mean off */
+    bool tied;       /* as the file has it; whether an lm_head exists decides */
+    /* False: the file says that such matrices have none. */
+    bool attention_biases, attention_out_biases, mlp_biases;
     /* Windows: of the layers from window_from on whose kind has one. */
     uint32_t window, window_from;
     bool use_window, use_qk_norm, use_expert_bias;

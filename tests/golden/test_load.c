@@ -306,6 +306,11 @@ static void add_denied_bias(struct test_tensors *l)
     test_tensor_add(l, "model.layers.0.self_attn.v_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){32});
 }
 
+static void add_denied_out_bias(struct test_tensors *l)
+{
+    test_tensor_add(l, "model.layers.0.self_attn.o_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){64});
+}
+
 static void add_denied_mlp_bias(struct test_tensors *l)
 {
     test_tensor_add(l, "model.layers.0.mlp.down_proj.bias", DTYPE_BF16, 1, (const uint64_t[]){64});
@@ -365,6 +370,8 @@ TEST(what_does_not_fit_the_configuration_is_named)
                   "q_proj.bias has shape [63], the configuration wants [64]");
     small_refuses(small_changed(llama, add_denied_bias), -EINVAL,
                   "tensor model.layers.0.self_attn.v_proj has a bias, but attention_bias is false");
+    small_refuses(small_changed(llama, add_denied_out_bias), -EINVAL,
+                  "o_proj has a bias, but attention_bias (or attention_out_bias) is false");
     small_refuses(small_changed(llama, add_denied_mlp_bias), -EINVAL,
                   "tensor model.layers.0.mlp.down_proj has a bias, but mlp_bias is false");
     small_refuses(small_changed(llama, add_scales), -EINVAL, "no quantization block");
