@@ -156,7 +156,8 @@ static void read_keys(struct json_read *r, struct config *c)
 static bool has_other_parts(const json_t *root)
 {
     return json_is_object(json_object_get(root, "vision_config")) ||
-           json_is_object(json_object_get(root, "audio_config"));
+           json_is_object(json_object_get(root, "audio_config")) ||
+           json_is_object(json_object_get(root, "sound_config"));
 }
 
 /* A new reference; NULL: it has none. */
@@ -180,11 +181,10 @@ static int parse_root(struct arena *a, const json_t *root, const struct gguf_arc
                       struct err *e)
 {
     struct config c = {.gguf = gguf};
-    const json_t *text = json_object_get(root, "text_config");
-    if (text && !json_is_object(text))
-        return err_set(e, -EINVAL, "config.json: text_config must be an object");
-    struct json_read r = {
-        .object = text, .fallback = root, .where = gguf ? "metadata" : "config.json", .e = e};
+    struct json_read r = {.fallback = root, .where = gguf ? "metadata" : "config.json", .e = e};
+    r.object = json_read_text_part(&r, root);
+    if (r.error)
+        return r.error;
     read_family(&r, root, &c);
     json_t *defaults = defaults_of(c.family, &r);
     r.defaults = defaults;

@@ -21,6 +21,7 @@ static const struct config_key smollm_keys[] = {
 
 static const struct config_key ernie_keys[] = {
     CONFIG_FLAG(attention_biases, true, "use_bias"),
+    CONFIG_FLAG(attention_out_biases, true, "use_bias"),
     CONFIG_FLAG(mlp_biases, true, "use_bias"),
     CONFIG_KEY_END,
 };

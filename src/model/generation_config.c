@@ -63,10 +63,8 @@ int generation_config_load(const char *dir, struct generation_defaults *ret, str
     json_t *config = NULL, *generation = NULL;
     int r = json_read_file(dir, "config.json", &config, e);
     if (r == 0) {
-        struct json_read top = {.object = json_object_get(config, "text_config"),
-                                .fallback = config,
-                                .where = "config.json",
-                                .e = e};
+        struct json_read top = {.fallback = config, .where = "config.json", .e = e};
+        top.object = json_read_text_part(&top, config);
         read_eos(&top, &g);
         r = top.error;
     }

@@ -210,3 +210,16 @@ void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t 
     }
     *count = (uint32_t)n;
 }
+
+const json_t *json_read_text_part(struct json_read *r, const json_t *config)
+{
+    static const char *const keys[] = {"text_config", "llm_config"};
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        const json_t *part = json_object_get(config, keys[i]);
+        if (json_is_object(part))
+            return part;
+        if (part && !json_is_null(part))
+            json_read_fail(r, -EINVAL, "%s must be an object", keys[i]);
+    }
+    return NULL;
+}

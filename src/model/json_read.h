@@ -46,6 +46,10 @@ const char *json_read_string_or(struct json_read *r, const char *key, const char
 void json_read_ids(struct json_read *r, const char *key, uint32_t max, uint32_t *ret, uint32_t count_max,
                    uint32_t *count);
 
+/* The text's configuration in that of a larger model: its object text_config, or llm_config. NULL: it has
+ * neither, or one that is not an object, which is recorded as a failure. */
+const json_t *json_read_text_part(struct json_read *r, const json_t *config);
+
 /* Records a failure; the first one stays. */
 void json_read_fail(struct json_read *r, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

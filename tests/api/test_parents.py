@@ -13,7 +13,10 @@ DATA = TOP / "tests/golden/data"
 GOLDEN_PROGRAM = pathlib.Path(PROGRAM).parent / "golden"
 # model_type of the parent, the golden, and where writers put the text's tensors
 PARENTS = [("gemma3", "gemma3", "language_model.model."), ("gemma4", "gemma4", "model.language_model."),
-           ("mistral3", "llama", "language_model.model."), ("lfm2_vl", "lfm2", "model.language_model."), ("kimi_vl", "qwen3", "model.language_model.")]
+           ("mistral3", "llama", "language_model.model."), ("lfm2_vl", "lfm2", "model.language_model."), ("kimi_vl", "qwen3", "model.language_model."),
+           ("nemotron_h_omni", "nemotron_h", "language_model.backbone.")]
+# Parents whose text's configuration has another key than text_config.
+TEXT_KEYS = {"nemotron_h_omni": "llm_config"}
 
 
 def read_safetensors(path):
@@ -32,7 +35,7 @@ def make_parent(top, kind, golden, prefix, text_type=None):
         text["model_type"] = text_type
     elif text_type == "":
         del text["model_type"]
-    config = {"model_type": kind, "text_config": text, "vision_config": {"model_type": "siglip", "hidden_size": 8},
+    config = {"model_type": kind, TEXT_KEYS.get(kind, "text_config"): text, "vision_config": {"model_type": "siglip", "hidden_size": 8},
               "tie_word_embeddings": tied, "hidden_size": 7}
     (folder / "config.json").write_text(json.dumps(config))
     header, data = read_safetensors(DATA / golden / "model.safetensors")

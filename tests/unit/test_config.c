@@ -445,6 +445,7 @@ TEST(what_we_do_not_compute_is_refused)
             "num_experts is 4, but llama with experts is not supported");
     refuses("{" QWEN3_5 ",\"output_gate_type\":\"sigmoid\"}", -ENOTSUP, "output_gate_type 'sigmoid'");
     refuses("{\"text_config\":3}", -EINVAL, "text_config must be an object");
+    refuses("{\"llm_config\":[]}", -EINVAL, "llm_config must be an object");
     refuses("{\"linear_key_head_dim\":24,\"text_config\":{\"linear_key_head_dim\":null," QWEN3_5_BUT_KEY_DIM
             "}}",
             -ENOTSUP, "linear head dimensions 24 and 32 must be multiples of 16");
@@ -506,6 +507,9 @@ TEST(known_families_that_are_not_computed_say_why)
 TEST(a_parent_is_known_by_its_text_or_by_its_name)
 {
     struct config c = reads("{\"model_type\":\"kimi_vl\",\"text_config\":{" LLAMA "},\"vision_config\":{}}");
+    assert_string_equal(c.family_name, "llama");
+    assert_true(c.text_alone);
+    c = reads("{\"model_type\":\"x\",\"llm_config\":{" LLAMA "},\"sound_config\":{}}");
     assert_string_equal(c.family_name, "llama");
     assert_true(c.text_alone);
     c = reads("{\"model_type\":\"mistral3\",\"text_config\":{" LLAMA_NUMBERS "},\"vision_config\":{}}");
