@@ -147,7 +147,7 @@ ENTRIES = {
     "lfm2_moe": Entry("lfm2_moe", intermediate_size=24, moe_intermediate_size=12, num_dense_layers=1,
                       num_experts=5, num_experts_per_tok=2, routed_scaling_factor=1.5,
                       layer_types=["conv", "full_attention", "conv"]),
-    # A bias behind the attention alone.
+    # Biases of o_proj only.
     "seed_oss": Entry("seed_oss", head_dim=8, attention_bias=False, attention_out_bias=True, prompt=33, **TINY),
     # Fused projections, half of a head rotates, long factors, a window in every layer.
     "phi3": Entry("phi3", hidden_size=36, num_attention_heads=3, num_key_value_heads=1,
