@@ -276,7 +276,7 @@ static const struct pre *find_pre(const struct reader *in)
 
 static int refuse_pre(const struct reader *in)
 {
-    char known[256];
+    char known[512];
     size_t at = 0;
     struct slice name = {"absent", 6};
     (void)gguf_string(gguf_find(in->g, "tokenizer.ggml.pre"), &name);
@@ -514,6 +514,30 @@ static int read_unigram(const struct reader *in, json_t *root, json_t *vocab, js
 
 /* ---- the objects ---- */
 
+static json_t *text_of(const char *id, int type)
+{
+    return json_pack("{s:{s:s, s:i}}", "Sequence", "id", id, "type_id", type);
+}
+
+/* TemplateProcessing: a token behind each text, where the file asks for one. */
+static int add_end(const struct reader *in, json_t *root)
+{
+    static const char *const keys[2] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eos_token_id"};
+    uint64_t id;
+    struct slice text;
+    if (!flag(in, "tokenizer.ggml.add_eos_token", false) || json_object_get(root, "post_processor"))
+        return 0;
+    if (!special_of(in, keys, &id, &text))
+        return bad(in, "add_eos_token is true, but eos_token_id is no token");
+    json_t *end = json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", "end", "type_id", 0);
+    json_t *post = json_pack("{s:s, s:[o, O], s:[o, O, o, O], s:{s:{s:[i]}}}", "type", "TemplateProcessing",
+                             "single", text_of("A", 0), end, "pair", text_of("A", 0), end, text_of("B", 0),
+                             end, "special_tokens", "end", "ids", (int)id);
+    json_decref(end);
+    return json_object_set_new(root, "post_processor", post) == 0 ? 0
+                                                                  : bad(in, "no memory for add_eos_token");
+}
+
 static int set_token(const struct reader *in, const char *key, json_t *config, const char *name)
 {
     uint64_t id;
@@ -595,6 +619,8 @@ static int fill(struct reader *in, json_t *root, json_t *config)
                        (int)MIN_OF(name.len, (size_t)64), name.ptr ? name.ptr : "");
     json_object_set_new(json_object_get(root, "model"), "type", json_string(kind->type));
     r = kind->read(in, root, vocab, merges);
+    if (r == 0)
+        r = add_end(in, root);
     return r == 0 ? read_config(in, kind->bos || (kind->by_pre && find_pre(in)->bos), config) : r;
 }
 

@@ -58,15 +58,27 @@ static const int32_t piece_types[PIECES] = {2, 3, 6, 1, 1, 1, 1, 1, 1, 1};
 /* "bc" is better than "ab". */
 static const float piece_scores[PIECES] = {0, 0, 0, -10, -11, -12, -13, -3, -4, -2};
 
-static void write_pieces(uint32_t scores, uint32_t bos)
+static void put_pieces(uint32_t scores, uint32_t bos, uint64_t keys)
 {
-    test_gguf_begin(&file, 3, 0, 6);
+    test_gguf_begin(&file, 3, 0, keys);
     test_gguf_key_text(&file, "tokenizer.ggml.model", "llama");
     put_texts("tokenizer.ggml.tokens", pieces, PIECES);
     put_numbers("tokenizer.ggml.token_type", GGUF_I32, piece_types, PIECES);
     put_numbers("tokenizer.ggml.scores", GGUF_F32, piece_scores, scores);
     test_gguf_key_u32(&file, "tokenizer.ggml.bos_token_id", bos);
     test_gguf_key_text(&file, "tokenizer.chat_template", "{{ 1 + 1 }}");
+}
+
+static void write_pieces(uint32_t scores, uint32_t bos)
+{
+    put_pieces(scores, bos, 6);
+}
+
+static void write_ended_pieces(uint32_t eos)
+{
+    put_pieces(PIECES, 1, 8);
+    test_gguf_key_u32(&file, "tokenizer.ggml.eos_token_id", eos);
+    test_gguf_key_bool(&file, "tokenizer.ggml.add_eos_token", true);
 }
 
 static void check_ids(const struct tokenizer *t, const char *text, bool special, const uint32_t *ids,
@@ -96,6 +108,22 @@ TEST(pieces_merge_by_their_scores)
     check_ids(t, "abb", false, (const uint32_t[]){6, 7, 4}, 3);
     check_ids(t, "A", true, (const uint32_t[]){1, 6, 2}, 3);
     check_ids(t, "<s>", false, (const uint32_t[]){1}, 1);
+}
+
+/* Embedders such as Qwen3-Embedding take the row of that token. */
+TEST(a_text_ends_with_a_token_where_the_file_says_so)
+{
+    struct tokenizer *t;
+    struct err e = {{0}};
+    write_ended_pieces(9);
+    assert_int_equal(tokenizer_load(arena(), save(), &t, &e), 0);
+    check_ids(t, "A", true, (const uint32_t[]){1, 6, 2, 9}, 4);
+    check_ids(t, "A", false, (const uint32_t[]){6, 2}, 2);
+    const struct tokenizer_pair *pair = tokenizer_pair(t);
+    assert_true(pair->known && pair->between.count == 1 && pair->behind.count == 1);
+    assert_int_equal(pair->behind.ids[0], 9);
+    write_ended_pieces(PIECES);
+    refuses(-EINVAL, "add_eos_token is true, but eos_token_id is no token");
 }
 
 TEST(the_template_is_the_file_s)
