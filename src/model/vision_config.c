@@ -136,6 +136,17 @@ static void read_triple(struct json_read *r, const char *key, double min, float 
     }
 }
 
+/* Steps that a preprocessor may be told to leave out, and the filter: 3 is bicubic. */
+static void expect_steps(struct json_read *r)
+{
+    static const char *const steps[] = {"do_resize", "do_rescale", "do_normalize"};
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        if (!json_read_bool_or(r, steps[i], true))
+            json_read_fail(r, -ENOTSUP, "%s is false, which is not supported", steps[i]);
+    }
+    expect(r, "resample", 3);
+}
+
 static void read_image(struct json_read *r, struct vision_config *v)
 {
     struct model_vision *s = &v->shape;
@@ -143,6 +154,7 @@ static void read_image(struct json_read *r, struct vision_config *v)
     expect(r, "patch_size", s->patch);
     expect(r, "merge_size", s->merge);
     expect(r, "temporal_patch_size", VISION_FRAMES);
+    expect_steps(r);
     s->pixels_min = 65536;
     s->pixels_max = 16777216;
     read_bounds(r, &s->pixels_min, &s->pixels_max);

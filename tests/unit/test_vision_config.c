@@ -139,6 +139,12 @@ TEST(a_vision_config_that_is_not_supported_is_named)
             "hidden_act 'relu'");
     refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"patch_size\":14}", -ENOTSUP, "patch_size is 14");
     refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"image_std\":[0,1,1]}", -EINVAL, "image_std");
+    refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"resample\":2}", -ENOTSUP,
+            "resample is 2; supported is 3");
+    refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"do_normalize\":false}", -ENOTSUP,
+            "do_normalize is false, which is not supported");
+    refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"do_resize\":false}", -ENOTSUP,
+            "do_resize is false");
     refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"rescale_factor\":1}", -ENOTSUP,
             "rescale_factor");
     refuses("{" TEXT ",\"vision_config\":{" VISION "}}", "{\"min_pixels\":9,\"max_pixels\":8}", -EINVAL,
