@@ -219,6 +219,7 @@ static bool is_wanted(const struct hub_file *f, const char *const *include, stru
                                         "vocab*",
                                         "merges.txt",
                                         "chat_template*",
+                                        "additional_chat_templates/*.jinja",
                                         "*preprocessor_config.json",
                                         "processor_config.json",
                                         "*.safetensors.index.json",

@@ -277,6 +277,8 @@ int pack_files_add(struct pack_files *p, const char *dir, const struct source *s
         if (r == 0)
             r = add_folder(p, dir, "mtp", small, e);
         if (r == 0)
+            r = add_folder(p, dir, "additional_chat_templates", small, e);
+        if (r == 0)
             r = add_modules(p, dir, e);
     }
     for (uint32_t i = 0; i < checkpoint_file_count(s->checkpoint) && r == 0; i++)

@@ -130,20 +130,41 @@ static int load_from_gguf(struct arena *a, const char *path, struct chat_templat
     return r;
 }
 
-int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
+/* -ENOENT: the file does not exist. */
+static int load_from_file(struct arena *a, const char *dir, const char *name, struct chat_template **ret,
+                          struct err *e)
 {
     struct small_file file;
-    if (gguf_file_is(dir))
-        return load_from_gguf(a, dir, ret, e);
-    int r = read_file(dir, "chat_template.jinja", &file, e);
+    int r = read_file(dir, name, &file, e);
+    if (r < 0 || !file.bytes)
+        return r < 0 ? r : -ENOENT;
+    r = chat_template_compile(a, (struct slice){file.bytes, file.len}, ret, e);
+    small_file_done(&file);
+    return r < 0 ? err_prefix(e, r, "%s", name) : 0;
+}
+
+/* chat_template.jinja, and the template for tools that newer writers put beside it. */
+static int load_from_files(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
+{
+    struct chat_template *main, *tool_use = NULL;
+    int r = load_from_file(a, dir, "chat_template.jinja", &main, e);
     if (r < 0)
         return r;
-    if (file.bytes) {
-        r = chat_template_compile(a, (struct slice){file.bytes, file.len}, ret, e);
-        small_file_done(&file);
+    r = load_from_file(a, dir, CHAT_TEMPLATE_TOOL_USE, &tool_use, e);
+    if (r < 0 && r != -ENOENT)
         return r;
-    }
-    r = load_from_json(a, dir, "chat_template.json", ret, e);
+    main->tool_use = tool_use;
+    *ret = main;
+    return 0;
+}
+
+int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
+{
+    if (gguf_file_is(dir))
+        return load_from_gguf(a, dir, ret, e);
+    int r = load_from_files(a, dir, ret, e);
+    if (r == -ENOENT)
+        r = load_from_json(a, dir, "chat_template.json", ret, e);
     if (r == -ENOENT)
         r = load_from_json(a, dir, "tokenizer_config.json", ret, e);
     if (r == -ENOENT)
@@ -224,5 +245,6 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
 
 bool chat_template_mentions(const struct chat_template *t, struct slice word)
 {
-    return slice_find(t->source, word, 0) != SIZE_MAX;
+    return slice_find(t->source, word, 0) != SIZE_MAX ||
+           (t->tool_use && slice_find(t->tool_use->source, word, 0) != SIZE_MAX);
 }

@@ -43,9 +43,10 @@ struct chat_template_limits {
  * -ENOMEM. */
 int chat_template_compile(struct arena *a, struct slice source, struct chat_template **ret, struct err *e);
 
-/* The template of a model directory: chat_template.jinja, else chat_template.json, else tokenizer_config.json
- * (a string, or a list of {name, template}: "default", and "tool_use" when a rendering has tools). -ENOENT
- * when there is none of these. */
+/* The template of a model directory: chat_template.jinja (and CHAT_TEMPLATE_TOOL_USE when a rendering has
+ * tools), else chat_template.json, else tokenizer_config.json (a string, or a list of {name, template}:
+ * "default", and "tool_use"). -ENOENT when there is none of these. */
+#define CHAT_TEMPLATE_TOOL_USE "additional_chat_templates/tool_use.jinja"
 int chat_template_load(struct arena *a, const char *dir, struct chat_template **ret, struct err *e);
 
 struct chat_template_input {

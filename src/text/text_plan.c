@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/regular_file.h"
+#include "text/chat_template.h"
 #include "weights/gguf_file.h"
 
 #include <stdio.h>
@@ -33,8 +34,8 @@ static struct text_plan plan_of(uint64_t vocabulary, uint64_t templates)
 
 struct text_plan text_plan_of(const char *path, uint32_t vocab)
 {
-    static const char *const templates[] = {"chat_template.jinja", "chat_template.json",
-                                            "tokenizer_config.json"};
+    static const char *const templates[] = {"chat_template.jinja", CHAT_TEMPLATE_TOOL_USE,
+                                            "chat_template.json", "tokenizer_config.json"};
     uint64_t bytes = 0;
     if (gguf_file_is(path))
         return plan_of((uint64_t)vocab * TOKEN_BYTES, TEMPLATE_BYTES);

@@ -3,12 +3,14 @@
  *
  * They are not ours to copy: the folder is PLATEAU_TEMPLATES, or templates/ in the folder shared/ beside the
  * checkout. */
-#include "test.h"
+#include "test_files.h"
 
 #include "base/check.h"
 #include "text/chat_template.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 static json_t *variables_of(const json_t *conversation)
@@ -99,6 +101,51 @@ TEST(every_template_renders_and_refuses_as_transformers_does)
     assert_true(count > 0);
     arena_free(scratch);
     json_decref(root);
+}
+
+static void loads(const char *dir, bool tools, const char *says)
+{
+    struct arena *a, *scratch;
+    struct chat_template *t;
+    struct err e = {{0}};
+    struct buf got;
+    json_t *list = json_pack("[{s:s}]", "type", "function");
+    struct chat_template_input in = {.messages = json_array(), .tools = tools ? list : NULL};
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &a), 0);
+    assert_int_equal(arena_create(&(struct arena_opts){(size_t)16 << 20, 0, NULL}, &scratch), 0);
+    int r = chat_template_load(a, dir, &t, &e);
+    buf_init(&got, 1 << 10, NULL);
+    if (r == 0)
+        r = chat_template_render_cuts(t, scratch, &in, &CHAT_TEMPLATE_LIMITS_DEFAULT, &got, NULL, &e);
+    buf_putc(&got, 0);
+    assert_string_equal(r == 0 ? got.ptr : e.text, says);
+    buf_done(&got);
+    arena_free(a);
+    arena_free(scratch);
+    json_decref(list);
+    json_decref((json_t *)in.messages);
+}
+
+TEST(newer_files_have_templates_for_tools_beside_the_template)
+{
+    char folder[512];
+    const char *dir = test_dir();
+    test_write_text(dir, "tokenizer_config.json",
+                    "{\"chat_template\": [{\"name\": \"default\", \"template\": "
+                    "\"old\"}, {\"name\": \"tool_use\", \"template\": \"old tools\"}]}");
+    loads(dir, false, "old");
+    loads(dir, true, "old tools");
+    test_write_text(dir, "chat_template.jinja", "plain");
+    loads(dir, true, "plain");
+    snprintf(folder, sizeof(folder), "%s/additional_chat_templates", dir);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    test_write_text(folder, "tool_use.jinja", "{{ tools | length }} tools");
+    loads(dir, false, "plain");
+    loads(dir, true, "1 tools");
+    test_write_text(folder, "tool_use.jinja", "{{");
+    loads(
+        dir, false,
+        "additional_chat_templates/tool_use.jinja: chat template: line 1: a tag opens here and does not end");
 }
 
 TEST(the_bundled_models_template_renders_the_golden_prompts)
