@@ -143,7 +143,7 @@ static int load_from_file(struct arena *a, const char *dir, const char *name, st
     return r < 0 ? err_prefix(e, r, "%s", name) : 0;
 }
 
-/* chat_template.jinja, and the template for tools that newer writers put beside it. */
+/* chat_template.jinja, and the template for tools of newer writers. */
 static int load_from_files(struct arena *a, const char *dir, struct chat_template **ret, struct err *e)
 {
     struct chat_template *main, *tool_use = NULL;

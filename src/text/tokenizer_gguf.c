@@ -519,7 +519,7 @@ static json_t *text_of(const char *id, int type)
     return json_pack("{s:{s:s, s:i}}", "Sequence", "id", id, "type_id", type);
 }
 
-/* TemplateProcessing: a token behind each text, where the file asks for one. */
+/* TemplateProcessing: the end token after each text, if the file has add_eos_token. */
 static int add_end(const struct reader *in, json_t *root)
 {
     static const char *const keys[2] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eos_token_id"};
