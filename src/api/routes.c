@@ -615,6 +615,19 @@ static bool has_share(const struct api *a, struct http_request *r, const struct 
                       "have ended, or raise --max-connections.");
 }
 
+/* Open routes count for no share of the connections, so a slow body there may not hold one. */
+static bool has_needless_body(const struct http_request *r, const struct route *t, struct reject *why)
+{
+    struct slice length;
+    bool sized = http_request_header(r, "content-length", &length) && !slice_eq(length, SLICE("0"));
+    if ((t->need != AUTH_NONE && t->need != AUTH_PAGE) ||
+        (!sized && !http_request_header(r, "transfer-encoding", &length)))
+        return false;
+    return reject_set(why, REJECT_REQUEST_TOO_LARGE, NULL,
+                      "%s %s takes no body: send the request without one.", t->method, t->path),
+           true;
+}
+
 /* The model of a route's path; -1: the path names none. */
 static int model_of(const struct api *a, const struct route *t, struct slice rest, struct reject *why)
 {
@@ -693,6 +706,8 @@ int routes_begin(void *api, struct http_request *r)
         audit_refused(&a->refusals, r, &why, clock_now_ns());
         return refuse_early(a, r, id, &auth, &why);
     }
+    if (has_needless_body(r, &t, &why))
+        return refuse_early(a, r, id, &auth, &why);
     if (t.need != AUTH_NONE && t.need != AUTH_PAGE && !has_share(a, r, &auth, &why))
         return refuse_early(a, r, id, &auth, &why);
     return t.answer ? 0 : begin_exchange(a, r, &t, rest, id, &auth);

@@ -164,6 +164,14 @@ def test_a_client_beyond_its_share():
         assert httpx.get(s.url + "/health").status_code == 200
 
 
+@pytest.mark.parametrize("size", [b"Content-Length: 9000000", b"Transfer-Encoding: chunked"])
+def test_open_routes_take_no_body(keyed, size):
+    """They count for no share of the connections, so a slow body there may not hold one."""
+    for path in (b"/health", b"/live", b"/version", b"/"):
+        one_refusal(exchange(keyed, b"GET " + path + b" HTTP/1.1\r\n" + HOST + size + b"\r\n\r\n"), 413, "request_too_large")
+    assert httpx.request("GET", keyed.url + "/health", headers={"content-length": "0"}).status_code == 200
+
+
 def test_a_key_leaves_connections_to_others():
     with serving("--api-key", "sk-alice", "--api-key", "sk-bob", "--admin-key", "root", "--max-connections", 10,
                  key="root") as s, contextlib.ExitStack() as stack:
