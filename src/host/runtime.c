@@ -1,6 +1,7 @@
 /* runtime.c - opening is a list, closing is the list backwards. */
 #include "host/runtime.h"
 
+#include "base/log.h"
 #include "base/check.h"
 #include "host/device_choice.h"
 #include "host/model_hint.h"
@@ -139,8 +140,14 @@ static int open_ledger(struct runtime *rt)
 static int make_ssd_dir(const char *dir, struct err *e)
 {
     struct stat st;
-    if (mkdir(dir, 0700) == 0 || (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
+    if (mkdir(dir, 0700) == 0)
         return 0;
+    if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) {
+        /* The tier takes each file with the right name and checksums. */
+        if (st.st_mode & S_IWOTH)
+            LOG_WARN("ssd_dir_exposed", "dir=\"%s\" problem=\"everybody may write to it\"", dir);
+        return 0;
+    }
     const int error = errno == EEXIST ? ENOTDIR : errno;
     return err_set(e, -error, "--ssd-dir %s cannot be made: %s", dir, strerror(error));
 }

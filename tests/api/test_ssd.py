@@ -285,6 +285,16 @@ def test_a_directory_that_cannot_be_made_ends_the_start(tmp_path):
                 pass
 
 
+@pytest.mark.parametrize("mode", [0o700, 0o755, 0o777])
+def test_a_directory_that_all_users_may_write_to_is_logged(tmp_path, mode):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(mode)
+    with serving_from(shared) as s:
+        told = any("event=ssd_dir_exposed" in line and str(shared) in line for line in s.lines)
+    assert told == (mode == 0o777)
+
+
 def test_a_directory_that_cannot_be_used_leaves_the_tier_off(tmp_path):
     with serving_from(tmp_path) as s, serving_from(tmp_path) as second:
         until(lambda: ssd(second)["state"] == "off")
