@@ -48,7 +48,7 @@ function openVerdict() {
     const ready = now.models.filter((m) => m.state === "ready").length;
     const [level, words] = sentence(now);
     const facts = [`${ready} of ${plural(now.models.length, "model", "models")} ready`,
-      `${count(now.active_requests)} running, ${count(now.waiting_requests)} waiting`, `up ${seconds(now.uptime_seconds)}`];
+      `${count(now.active_requests)} running, ${count(now.waiting_requests)} waiting`, `up ${seconds(now.uptime_seconds).replaceAll(" ", "\u00a0")}`];
     if (!now.admin) facts.push("your own requests");
     say(level, words, facts.join(" · "));
     hint.hidden = now.admin;
@@ -178,6 +178,15 @@ function openModels() {
 
 // ---- caches ----
 
+const FULL = 0.95;
+
+// What becomes of cached prefixes: the bar falls at once by many of them, which is no fault.
+function prefixesGo(host) {
+  if (!host.bytes) return "";
+  return host.bytes < FULL * host.limit_bytes ? "Prefixes stay for later prompts. Requests and models that need the memory get it, many prefixes at a time."
+    : "Full: new prefixes take the place of those unused for longest, many at a time.";
+}
+
 function openCaches() {
   const rows = el("div", {});
   const clear = el("button", { type: "button", class: "btn small", title: "POST /api/hot-cache/clear" }, "Clear memory");
@@ -201,16 +210,17 @@ function openCaches() {
     now = overview;
     const { host, ssd, images } = now.caches;
     clearSsd.hidden = !ssd;
-    const all = [["Prefix cache", "caches.host_bytes", host.bytes, host.limit_bytes, `${count(host.hit_tokens)} tokens found`]];
+    const all = [["Prefix cache", "caches.host_bytes", host.bytes, host.limit_bytes, `${count(host.hit_tokens)} tokens found`, prefixesGo(host)]];
     if (ssd) all.push(["On disk", "caches.ssd_bytes", ssd.bytes, ssd.limit_bytes, ssd.state === "off" ? "off" : `${count(ssd.hit_tokens)} tokens found`]);
     if (images.limit_bytes) all.push(["Images", "caches.images_bytes", images.bytes, images.limit_bytes, `${count(images.found)} found, ${count(images.encoded)} encoded`]);
     keyed(rows, all, (r) => r[0], (r) => {
-      const value = figure(r[1]), limit = el("span", {}), note = el("span", { class: "soft" }), bar = el("i", {});
-      return Object.assign(el("div", { class: "cache" }, el("p", {}, el("b", {}, r[0]), " ", value, " of ", limit, note), el("span", { class: "progress full", "aria-hidden": "true" }, bar)), { parts_: { value, limit, note, bar } });
-    }, (row, [, , used, limit, words]) => {
+      const value = figure(r[1]), limit = el("span", {}), note = el("span", { class: "soft" }), bar = el("i", {}), goes = el("p", { class: "goes" });
+      return Object.assign(el("div", { class: "cache" }, el("p", {}, el("b", {}, r[0]), " ", value, " of ", limit, note), el("span", { class: "progress full", "aria-hidden": "true" }, bar), goes), { parts_: { value, limit, note, bar, goes } });
+    }, (row, [, , used, limit, words, goes]) => {
       setFigure(row.parts_.value, used, bytes(used));
       text(row.parts_.limit, bytes(limit));
       text(row.parts_.note, words);
+      text(row.parts_.goes, goes || "");
       row.parts_.bar.style.width = `${limit ? Math.min(100, (100 * used) / limit) : 0}%`;
     });
   }

@@ -125,7 +125,8 @@ export function openEnded() {
     const bar = el("div", { class: "bar phases", "aria-hidden": "true" }, PHASES.map(([name, words]) => el("span", { class: `phase ${name}`, style: { width: `${(100 * r.phases[name]) / (sum || 1)}%` }, title: `${words}: ${millis(r.phases[name])}` })));
     const facts = PHASES.filter(([name]) => r.phases[name] > 0 || (r.prompt_tokens && ["queued", "prefilling", "decoding"].includes(name)))
       .map(([name, words]) => el("li", {}, el("i", { class: `swatch phase ${name}`, "aria-hidden": "true" }), `${words} `, el("b", { class: "num" }, millis(r.phases[name]))));
-    const about = [["Id", r.id], ["Request", r.action], ["Key of", r.key === "-" ? null : r.key], ["Client", r.client], ["Choices", r.choices > 1 ? r.choices : null], ["Field", r.param]]
+    const about = [["Id", r.id], ["Request", r.action], ["Key of", r.key === "-" ? null : r.key], ["Client", r.client], ["Model", r.model], ["Prompt", r.prompt_tokens ? `${count(r.prompt_tokens)}, found ${count(r.cached_tokens)}` : null],
+      ["Written", r.prompt_tokens ? count(r.tokens) : null], ["Choices", r.choices > 1 ? r.choices : null], ["Field", r.param]]
       .filter(([, value]) => value).map(([name, value]) => el("span", {}, `${name} `, el("b", { class: "num" }, String(value))));
     return el("tr", { class: "detail" }, el("td", { colspan: COLUMNS.length },
       r.message ? el("p", { class: "said" }, r.message) : null, r.prompt_tokens ? bar : null, el("ul", { class: "steps" }, facts, el("li", {}, "In all ", el("b", { class: "num" }, millis(sum)))),

@@ -188,13 +188,20 @@ def test_ended_and_refused_requests_are_a_table_that_opens(page):
     page.js("location.hash = '#'")
     page.server.complete("What does ls do?", max_tokens=4, ignore_eos=True)
     reply = page.server.complete("a", temperature="<b>hot</b>")
-    row = lambda words: page.js("return [...document.querySelectorAll('#ended tbody tr')].findIndex((r) => r.textContent.includes(arguments[0]))", words)
-    until(lambda: row("400 invalid_value") >= 0)
-    page.js("document.querySelectorAll('#ended tbody tr')[arguments[0]].querySelector('button').click()", row("400 invalid_value"))
+    # One script finds the row and opens it: others may come between two scripts.
+    opens = lambda words: page.js("const row = [...document.querySelectorAll('#ended tr[data-ended]')].find((r) => r.textContent.includes(arguments[0])); row?.querySelector('button').click(); return !!row", words)
+    until(lambda: opens("400 invalid_value"))
     opened = page.js("return document.querySelector('#ended .detail').textContent")
     assert reply.json()["error"]["message"] in opened and reply.headers["x-request-id"] in opened
-    page.js("document.querySelectorAll('#ended tbody tr')[arguments[0]].querySelector('button').click()", row("cut at max tokens"))
-    until(lambda: page.js("return [...document.querySelectorAll('#ended .detail')].some((r) => r.textContent.includes('Prompt read'))"))
+    until(lambda: opens("cut at max tokens"))
+    until(lambda: page.js("return [...document.querySelectorAll('#ended .detail')].some((r) => r.textContent.includes('Prompt read') && r.textContent.includes('found'))"))
+    # In no width do texts overlap, break within a word of a row, or leave the page.
+    for width in (400, 760, 800, 1000, 1100, 1420):
+        page.size(width, 1000)
+        page.drawn()
+        wide = page.js("return [document.documentElement.scrollWidth, ...[...document.querySelectorAll('#ended tr[data-ended] td')].filter((c) => getComputedStyle(c).display === 'table-cell' && c.clientHeight > 40).map((c) => c.textContent)]")
+        assert wide == [width], (width, wide)
+    page.size(1420, 1000)
 
 
 def test_the_lines_to_paste_fit_the_server(page):
