@@ -2,6 +2,7 @@
 and the server continues with all its promises."""
 
 import itertools
+import json
 import re
 import signal
 import subprocess
@@ -262,6 +263,26 @@ def test_each_reservation_may_be_refused(faulty, path, body, lasts):
         if n % 8 == 0:
             all_returned(faulty, before)
     assert ends[-1] and not ends[0], ends
+
+
+def test_a_stream_is_refused_by_whole_events_or_by_an_http_error():
+    """The events of a prompt that is too long quote its instructions. Without memory for all none is sent."""
+    whole = ["response.created", "response.in_progress", "error", "response.failed"]
+    with serving("--max-model-len", "512", kind=Faulty) as s:
+        ends, n, asked = [], 0, 1
+        while asked >= n:
+            n += 1
+            s.order(f"refuse {n} all")
+            reply = s.post("/v1/responses", input="word " * 600, instructions="brief " * 10000, stream=True, max_output_tokens=1)
+            asked = s.order("refuse 0")
+            ends.append(reply.status_code)
+            if ends[-1] == 400:
+                refused(reply, 400, "context_length_exceeded", "--max-model-len")
+            elif ends[-1] == 200:
+                assert [json.loads(data)["type"] for data in re.findall("^data: (.*)$", reply.text, re.MULTILINE)] == whole
+            else:
+                told(reply)
+        assert ends[0] == 429 and 400 in ends and ends[-1] == 200, ends
 
 
 # ---- a start that is refused memory ----
