@@ -211,8 +211,6 @@ int chat_template_render_cuts(const struct chat_template *t, struct arena *scrat
     size_t mark = arena_mark(scratch);
     struct tmpl_text out;
     struct tmpl_run run = {.a = scratch,
-                           .attribute = tmpl_get_attribute,
-                           .item = tmpl_get_item,
                            .e = e,
                            .steps_left = limits->steps_max,
                            .depth_left = limits->depth_max,

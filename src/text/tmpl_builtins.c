@@ -433,6 +433,29 @@ static struct tmpl_value filter_from_json(struct tmpl_run *run, struct tmpl_valu
     return ok ? kept : tmpl_fail_memory(run);
 }
 
+/* Lists of a given number of items; the last is filled up. */
+static struct tmpl_value filter_batch(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
+{
+    const struct tmpl_value *fill = tmpl_arg(args, 1, "fill_with");
+    int64_t size = arg_int(args, 0, "linecount", 0);
+    struct tmpl_seq *items = tmpl_iterate(run, &v), *batches = tmpl_seq_begin(run, 0);
+    bool ok = items && batches;
+    if (ok && (size < 1 || size > TMPL_RANGE_MAX))
+        return tmpl_fail(run, "batch takes a number of 1 to %d", TMPL_RANGE_MAX);
+    for (uint32_t i = 0; ok && i < items->count;) {
+        struct tmpl_seq *one = tmpl_seq_begin(run, 0);
+        ok = one != NULL;
+        for (int64_t n = 0; ok && n < size && tmpl_step(run, 1); n++, i++) {
+            if (i < items->count)
+                ok = tmpl_seq_push(run->a, one, items->items[i]);
+            else if (fill && fill->type != TMPL_NONE)
+                ok = tmpl_seq_push(run->a, one, *fill);
+        }
+        ok = ok && !run->error && tmpl_seq_push(run->a, batches, tmpl_list_of(run, one, TMPL_SEQ_LIST));
+    }
+    return ok ? tmpl_list_of(run, batches, TMPL_SEQ_GENERATOR) : tmpl_fail_memory(run);
+}
+
 static struct tmpl_value filter_safe(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
 {
     (void)args;
@@ -446,7 +469,9 @@ static const struct {
     tmpl_builtin_fn *call;
 } filters[] = {
     {"abs", filter_abs},
+    {"batch", filter_batch},
     {"capitalize", tmpl_filter_capitalize},
+    {"center", tmpl_filter_center},
     {"count", filter_length},
     {"d", filter_default},
     {"default", filter_default},
@@ -455,6 +480,8 @@ static const struct {
     {"escape", tmpl_filter_escape},
     {"first", filter_first},
     {"float", filter_float},
+    {"forceescape", tmpl_filter_escape},
+    {"format", tmpl_filter_format},
     {"from_json", filter_from_json},
     {"indent", tmpl_filter_indent},
     {"int", filter_int},
@@ -481,8 +508,10 @@ static const struct {
     {"title", tmpl_filter_title},
     {"tojson", filter_tojson},
     {"trim", tmpl_filter_trim},
+    {"truncate", tmpl_filter_truncate},
     {"unique", filter_unique},
     {"upper", tmpl_filter_upper},
+    {"wordcount", tmpl_filter_wordcount},
 };
 
 int tmpl_filter_find(struct slice name)

@@ -30,8 +30,6 @@ const struct tmpl_value *tmpl_arg(const struct tmpl_args *args, uint32_t index, 
 int tmpl_filter_find(struct slice name);
 int tmpl_test_find(struct slice name);
 int tmpl_function_find(struct slice name);
-/* A method of values of this type; -1: not found. */
-int tmpl_method_find(const struct tmpl_value *self, struct slice name);
 
 /* Each sets the run's error on failure; its result is ignored then. */
 struct tmpl_value tmpl_filter_call(struct tmpl_run *run, int filter, struct tmpl_value v,

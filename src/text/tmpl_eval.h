@@ -24,14 +24,13 @@ struct tmpl_run {
     struct tmpl_trace *trace; /* NULL: no record of which message wrote which bytes */
     struct tmpl_scope *globals, *scope;
     enum { TMPL_FLOW_ON, TMPL_FLOW_BREAK, TMPL_FLOW_CONTINUE } flow;
-    /* tmpl_get_attribute() and tmpl_get_item(), for format(), which the former finds as a method. */
-    struct tmpl_value (*attribute)(struct tmpl_run *run, struct tmpl_value v, struct slice name);
-    struct tmpl_value (*item)(struct tmpl_run *run, struct tmpl_value v, struct tmpl_value key);
 };
 
 struct tmpl_loop {
     struct tmpl_seq *items;
-    uint32_t index0, depth;
+    uint32_t index0;
+    bool called;            /* changed() has been called */
+    struct tmpl_value last; /* its arguments then, as a list */
 };
 
 struct tmpl_macro {

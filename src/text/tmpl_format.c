@@ -1,9 +1,12 @@
-/* tmpl_format.c - str.format() of templates.
+/* tmpl_format.c - str.format() and the filter format of templates.
  *
  * Replacement fields are Python's: {} and {0} by position, {name} by keyword, then .name and [index], !s and
  * !r, and a format specification, which may have fields itself. A specification has fill, alignment, sign, 0,
  * width, grouping and precision, with the types s, d, x, f and %. Other types end the run: chat templates
- * do not use them. */
+ * do not use them.
+ *
+ * The filter fills Python's older fields: %s, %(name)s, with the flags -, +, blank and 0, width and precision,
+ * and the types s, r, d, i, x and f. */
 #include "text/tmpl_strings.h"
 #include "base/check.h"
 
@@ -263,10 +266,10 @@ static struct tmpl_value field_value(struct call *c, struct slice name)
                              SLICE_ARGS(slice_sub(name, 0, 40)));
         struct slice key = slice_sub(name, from, end - from);
         if (!item)
-            v = run->attribute(run, v, key);
+            v = tmpl_get_attribute(run, v, key);
         else
-            v = run->item(run, v,
-                          slice_u64(key, INT32_MAX, &index) ? tmpl_int((int64_t)index) : tmpl_string(key));
+            v = tmpl_get_item(
+                run, v, slice_u64(key, INT32_MAX, &index) ? tmpl_int((int64_t)index) : tmpl_string(key));
         end += item;
     }
     return v;
@@ -340,4 +343,119 @@ struct tmpl_value tmpl_method_format(struct tmpl_run *run, struct tmpl_value v, 
     struct tmpl_value ret = tmpl_text_end(run, &t);
     ret.markup = v.markup;
     return ret;
+}
+
+/* ---- the filter ---- */
+
+/* A field after its '%', which *at is moved past; `ret->type` '%': it is that character. */
+static bool parse_older(struct tmpl_run *run, struct slice s, size_t *at, struct spec *ret, struct slice *key)
+{
+    const size_t from = *at;
+    *ret = (struct spec){.fill = SLICE(" "), .align = '>', .precision = -1};
+    *key = (struct slice){0};
+    if (one_of(s, at, "(")) {
+        size_t end = MIN_OF(slice_find(s, SLICE(")"), *at), s.len);
+        *key = slice_sub(s, *at, end - *at);
+        *at = end + 1;
+    }
+    for (char flag; (flag = one_of(s, at, "-+ 0"));) {
+        if (flag == '-')
+            ret->align = '<';
+        else if (flag == '0')
+            ret->zero = true;
+        else if (ret->sign != '+')
+            ret->sign = flag;
+    }
+    int width = digits(s, at, WIDTH_MAX);
+    if (one_of(s, at, ".")) {
+        int precision = digits(s, at, PRECISION_MAX);
+        ret->precision = precision == -1 ? 0 : precision;
+    }
+    ret->width = (size_t)MAX_OF(width, 0);
+    ret->type = one_of(s, at, "srdixf%");
+    if (ret->type && width != -2 && ret->precision != -2)
+        return true;
+    tmpl_fail(run, "format: \"%%%.*s\" is not one of the fields that templates may use",
+              SLICE_ARGS(slice_sub(s, from, 40)));
+    return false;
+}
+
+/* A number by a field: d and i drop the fraction, as in Python. */
+static void put_older_number(struct tmpl_run *run, struct tmpl_text *t, struct spec *spec,
+                             const struct tmpl_value *v)
+{
+    double f;
+    struct tmpl_value whole = *v;
+    if (!tmpl_number(v, &f)) {
+        tmpl_fail(run, "format: %%%c needs a number, not '%s'", spec->type, tmpl_type_name(v));
+        return;
+    }
+    if (spec->type != 'f' && spec->type != 'x' && v->type == TMPL_FLOAT && fabs(f) < 9e18)
+        whole = tmpl_int((int64_t)f);
+    if (spec->type == 'i')
+        spec->type = 'd';
+    if (spec->zero && spec->align == '<')
+        spec->zero = false;
+    if (spec->zero) {
+        spec->fill = SLICE("0");
+        spec->align = 0;
+    }
+    put_number(run, t, spec, &whole);
+}
+
+static void put_older(struct tmpl_run *run, struct tmpl_text *t, struct spec *spec,
+                      const struct tmpl_value *v)
+{
+    if (spec->type != 's' && spec->type != 'r') {
+        put_older_number(run, t, spec, v);
+        return;
+    }
+    struct tmpl_text own;
+    tmpl_text_begin(run, &own);
+    if (spec->type == 'r')
+        tmpl_print_repr(&own, v);
+    else
+        tmpl_print(&own, v);
+    struct slice s = tmpl_text_end(run, &own).s;
+    spec->type = 's';
+    spec->sign = 0;
+    if (!run->error)
+        put_string(run, t, spec, s);
+}
+
+struct tmpl_value tmpl_filter_format(struct tmpl_run *run, struct tmpl_value v, const struct tmpl_args *args)
+{
+    struct slice s = tmpl_to_string(run, &v).s, key;
+    struct spec spec;
+    struct tmpl_text t;
+    uint32_t used = 0, named = 0;
+    tmpl_text_begin(run, &t);
+    for (uint32_t i = 0; i < args->count; i++)
+        named += args->names[i].ptr != NULL;
+    if (named > 0 && named < args->count)
+        return tmpl_fail(run, "format takes either positional or keyword arguments");
+    for (size_t at = 0, end; at < s.len && !run->error && !t.failed && tmpl_step(run, 1);) {
+        if (!tmpl_work(run, tmpl_cost_find(s.len - at)))
+            break;
+        end = MIN_OF(slice_find(s, SLICE("%"), at), s.len);
+        tmpl_text_put(&t, slice_sub(s, at, end - at));
+        at = end + 1;
+        if (end == s.len || !parse_older(run, s, &at, &spec, &key))
+            break;
+        if (spec.type == '%') {
+            tmpl_text_putc(&t, '%');
+            continue;
+        }
+        const struct tmpl_value *one = NULL;
+        for (uint32_t i = 0; named && i < args->count && !one; i++)
+            one = slice_eq(args->names[i], key) ? &args->items[i] : NULL;
+        if (!named && !key.ptr && used < args->count)
+            one = &args->items[used++];
+        if (!one)
+            return tmpl_fail(run, "format: a field has no argument");
+        put_older(run, &t, &spec, one);
+    }
+    if (!run->error && !named && used < args->count)
+        return tmpl_fail(run, "format: not all arguments have a field");
+    return run->error ? tmpl_none() : tmpl_text_end(run, &t);
 }

@@ -1,5 +1,21 @@
 /* tmpl_lookup.c - v.name and v[key]. */
+#include "base/check.h"
+#include "text/tmpl_methods.h"
 #include "text/tmpl_strings.h"
+
+#define NAME(type, name, function) {type, name},
+static const struct {
+    enum tmpl_type type;
+    const char *name;
+} methods[] = {TMPL_METHODS(NAME)};
+
+static int find_method(const struct tmpl_value *self, struct slice name)
+{
+    for (size_t i = 0; i < COUNT_OF(methods); i++)
+        if (methods[i].type == self->type && slice_eq(name, slice_of(methods[i].name)))
+            return (int)i;
+    return -1;
+}
 
 static struct tmpl_value loop_attribute(const struct tmpl_loop *l, struct slice name)
 {
@@ -23,6 +39,10 @@ static struct tmpl_value loop_attribute(const struct tmpl_loop *l, struct slice 
         return i > 0 ? items->items[i - 1] : tmpl_undefined(SLICE("there is no previous item"));
     if (slice_eq(name, SLICE("nextitem")))
         return i + 1 < items->count ? items->items[i + 1] : tmpl_undefined(SLICE("there is no next item"));
+    if (slice_eq(name, SLICE("depth")))
+        return tmpl_int(1); /* counts recursive loops, which are not supported */
+    if (slice_eq(name, SLICE("depth0")))
+        return tmpl_int(0);
     return tmpl_undefined(name);
 }
 
@@ -30,9 +50,7 @@ struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, 
 {
     if (v.type == TMPL_UNDEFINED)
         return tmpl_undefined_access(run, v);
-    if (v.type == TMPL_LOOP)
-        return loop_attribute(v.loop, name);
-    int method = tmpl_method_find(&v, name);
+    int method = find_method(&v, name);
     if (method >= 0) {
         struct tmpl_value *self = ARENA_NEW(run->a, struct tmpl_value);
         if (!self)
@@ -40,6 +58,8 @@ struct tmpl_value tmpl_get_attribute(struct tmpl_run *run, struct tmpl_value v, 
         *self = v;
         return (struct tmpl_value){.type = TMPL_METHOD, .i = method, .s = name, .self = self};
     }
+    if (v.type == TMPL_LOOP)
+        return loop_attribute(v.loop, name);
     const struct tmpl_value *item = NULL;
     if (v.type == TMPL_DICT_VALUE || v.type == TMPL_NAMESPACE)
         item = tmpl_dict_find(run, v.dict, name);

@@ -133,10 +133,7 @@ STRING_FILTER(title, in_case(run, s, TITLE))
 
 STRING_FILTER(escape, tmpl_escape(run, s))
 
-enum strip_side { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
-
-/* Length in bytes of the code point at the front or, `back`, at the end of s. */
-static size_t edge_char(struct slice s, bool back)
+size_t tmpl_edge_char(struct slice s, bool back)
 {
     size_t n = 1;
     if (back)
@@ -148,8 +145,7 @@ static size_t edge_char(struct slice s, bool back)
     return n;
 }
 
-/* Python's str.isspace for one code point. */
-static bool is_blank_char(struct slice c)
+bool tmpl_is_blank(struct slice c)
 {
     utf8proc_int32_t code;
     if (utf8proc_iterate((const utf8proc_uint8_t *)c.ptr, (utf8proc_ssize_t)c.len, &code) <= 0)
@@ -166,22 +162,23 @@ static bool strips(struct tmpl_run *run, struct slice c, const struct tmpl_value
     bool blanks = !chars || chars->type != TMPL_STRING;
     if (!tmpl_work(run, blanks ? tmpl_cost_unicode(1) : PUT_UNITS + tmpl_cost_find(chars->s.len)))
         return false;
-    return blanks ? is_blank_char(c) : slice_find(chars->s, c, 0) != SIZE_MAX;
+    return blanks ? tmpl_is_blank(c) : slice_find(chars->s, c, 0) != SIZE_MAX;
 }
 
-static struct slice strip(struct tmpl_run *run, struct slice s, const struct tmpl_value *chars,
-                          unsigned sides)
+struct slice tmpl_strip(struct tmpl_run *run, struct slice s, const struct tmpl_value *chars, unsigned sides)
 {
     size_t n;
-    while ((sides & STRIP_LEFT) && s.len && (n = edge_char(s, false), strips(run, slice_sub(s, 0, n), chars)))
+    while ((sides & TMPL_STRIP_LEFT) && s.len &&
+           (n = tmpl_edge_char(s, false), strips(run, slice_sub(s, 0, n), chars)))
         s = slice_sub(s, n, s.len);
-    while ((sides & STRIP_RIGHT) && s.len &&
-           (n = edge_char(s, true), strips(run, slice_sub(s, s.len - n, n), chars)))
+    while ((sides & TMPL_STRIP_RIGHT) && s.len &&
+           (n = tmpl_edge_char(s, true), strips(run, slice_sub(s, s.len - n, n), chars)))
         s.len -= n;
     return s;
 }
 
-STRING_FILTER(trim, tmpl_string(strip(run, s, tmpl_arg(args, 0, "chars"), STRIP_LEFT | STRIP_RIGHT)))
+STRING_FILTER(trim,
+              tmpl_string(tmpl_strip(run, s, tmpl_arg(args, 0, "chars"), TMPL_STRIP_LEFT | TMPL_STRIP_RIGHT)))
 
 static struct tmpl_value replaced(struct tmpl_run *run, struct slice s, const struct tmpl_args *args)
 {
@@ -206,7 +203,7 @@ static struct tmpl_value replaced(struct tmpl_run *run, struct slice s, const st
         tmpl_text_put(&t, new->s);
         from = at + old->s.len;
         if (old->s.len == 0) {
-            size_t n = from < s.len ? edge_char(slice_sub(s, from, s.len), false) : 1;
+            size_t n = from < s.len ? tmpl_edge_char(slice_sub(s, from, s.len), false) : 1;
             tmpl_text_put(&t, slice_sub(s, from, n));
             from += n;
         }
@@ -246,263 +243,57 @@ static struct tmpl_value indented(struct tmpl_run *run, struct slice s, const st
 
 STRING_FILTER(indent, indented(run, s, args))
 
-/* --- methods --- */
-
-TMPL_BUILTIN(method_lstrip, tmpl_string(strip(run, v.s, tmpl_arg(args, 0, "chars"), STRIP_LEFT)))
-TMPL_BUILTIN(method_rstrip, tmpl_string(strip(run, v.s, tmpl_arg(args, 0, "chars"), STRIP_RIGHT)))
-
-/* startswith and endswith take a string or a tuple of them. */
-static struct tmpl_value at_edge(struct tmpl_run *run, struct slice s, const struct tmpl_args *args,
-                                 bool (*holds)(struct slice, struct slice))
+/* The beginning of a text with more than `length` + `leeway` characters, cut between words, and `end`. */
+static struct tmpl_value truncated(struct tmpl_run *run, struct slice s, const struct tmpl_args *args)
 {
-    const struct tmpl_value *v = tmpl_arg(args, 0, "prefix");
-    if (v && v->type == TMPL_STRING)
-        return tmpl_bool(tmpl_work(run, tmpl_cost_copy(v->s.len)) && holds(s, v->s));
-    if (!v || v->type != TMPL_SEQ || v->seq != TMPL_SEQ_TUPLE)
-        return tmpl_fail(run, "the argument must be a string or a tuple of strings");
-    for (uint32_t i = 0; i < v->list->count; i++) {
-        const struct tmpl_value *item = &v->list->items[i];
-        if (!tmpl_work(run, PUT_UNITS + tmpl_cost_copy(MIN_OF(item->s.len, s.len))))
-            break;
-        if (item->type == TMPL_STRING && holds(s, item->s))
-            return tmpl_bool(true);
-    }
-    return tmpl_bool(false);
-}
-
-TMPL_BUILTIN(method_startswith, at_edge(run, v.s, args, slice_starts))
-TMPL_BUILTIN(method_endswith, at_edge(run, v.s, args, slice_ends))
-
-static bool push_text(struct tmpl_run *run, struct tmpl_seq *l, struct slice s)
-{
-    bool ok = tmpl_step(run, 1) && tmpl_seq_push(run->a, l, tmpl_string(s));
-    if (!ok)
-        tmpl_fail_memory(run);
-    return ok;
-}
-
-/* split() without a separator: at runs of blanks, none at the edges. */
-static void split_blanks(struct tmpl_run *run, struct slice s, int64_t limit, struct tmpl_seq *l)
-{
-    s = strip(run, s, NULL, STRIP_LEFT);
-    while (s.len && !run->error) {
-        size_t end = 0;
-        if (limit-- == 0) {
-            push_text(run, l, strip(run, s, NULL, STRIP_RIGHT));
-            return;
-        }
-        while (end < s.len) {
-            size_t n = edge_char(slice_sub(s, end, s.len), false);
-            if (!tmpl_work(run, tmpl_cost_unicode(1)) || is_blank_char(slice_sub(s, end, n)))
-                break;
-            end += n;
-        }
-        push_text(run, l, slice_sub(s, 0, end));
-        s = strip(run, slice_sub(s, end, s.len), NULL, STRIP_LEFT);
-    }
-}
-
-static struct tmpl_value method_split(struct tmpl_run *run, struct tmpl_value self,
-                                      const struct tmpl_args *args)
-{
-    const struct tmpl_value *separator = tmpl_arg(args, 0, "sep"), *max = tmpl_arg(args, 1, "maxsplit");
-    struct tmpl_seq *l = tmpl_seq_begin(run, 0);
-    int64_t limit = -1;
-    if (!l)
-        return tmpl_none();
-    if (max && !tmpl_integer(max, &limit))
-        return tmpl_fail(run, "split takes an integer as its limit");
-    if (!separator || separator->type == TMPL_NONE) {
-        split_blanks(run, self.s, limit, l);
-        return tmpl_list_of(run, l, TMPL_SEQ_LIST);
-    }
-    if (separator->type != TMPL_STRING || separator->s.len == 0)
-        return tmpl_fail(run, "split needs a separator that is not empty");
-    size_t from = 0, at;
-    if (!tmpl_work(run, tmpl_cost_find(self.s.len) + tmpl_cost_copy(separator->s.len)))
-        return tmpl_none();
-    for (; limit != 0 && (at = slice_find(self.s, separator->s, from)) != SIZE_MAX; limit--) {
-        if (!push_text(run, l, slice_sub(self.s, from, at - from)))
-            break;
-        from = at + separator->s.len;
-    }
-    push_text(run, l, slice_sub(self.s, from, self.s.len));
-    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
-}
-
-static struct tmpl_value method_rsplit(struct tmpl_run *run, struct tmpl_value self,
-                                       const struct tmpl_args *args)
-{
-    const struct tmpl_value *separator = tmpl_arg(args, 0, "sep"), *max = tmpl_arg(args, 1, "maxsplit");
-    int64_t limit = -1;
-    if (!max || !tmpl_integer(max, &limit) || limit < 0)
-        return method_split(run, self, args);
-    struct tmpl_args once = {.count = 1, .items = {separator ? *separator : tmpl_none()}};
-    struct tmpl_value all = method_split(run, self, &once);
-    if (run->error || (int64_t)all.list->count <= limit + 1 || !separator || separator->type != TMPL_STRING)
-        return all;
-    /* The first parts become one again: they are adjacent in the text. */
-    struct tmpl_seq *l = all.list;
-    uint32_t joined = l->count - (uint32_t)limit;
-    const struct slice last = l->items[joined - 1].s;
-    l->items[0] = tmpl_string(slice_sub(self.s, 0, (size_t)(last.ptr + last.len - self.s.ptr)));
-    memmove(&l->items[1], &l->items[joined], (size_t)limit * sizeof(*l->items));
-    l->count = (uint32_t)limit + 1;
-    return all;
-}
-
-static struct tmpl_value method_splitlines(struct tmpl_run *run, struct tmpl_value self,
-                                           const struct tmpl_args *args)
-{
-    struct tmpl_seq *l = tmpl_seq_begin(run, 0);
-    (void)args;
-    if (!tmpl_work(run, tmpl_cost_chars(self.s.len)))
-        return tmpl_none();
-    for (size_t from = 0; l && from < self.s.len && !run->error;) {
-        size_t end = from;
-        while (end < self.s.len && self.s.ptr[end] != '\n' && self.s.ptr[end] != '\r')
-            end++;
-        push_text(run, l, slice_sub(self.s, from, end - from));
-        from = end + (slice_starts(slice_sub(self.s, end, 2), SLICE("\r\n")) ? 2 : 1);
-    }
-    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
-}
-
-static struct tmpl_value method_find(struct tmpl_run *run, struct tmpl_value self,
-                                     const struct tmpl_args *args)
-{
-    const struct tmpl_value *v = tmpl_arg(args, 0, "sub");
-    if (!v || v->type != TMPL_STRING)
-        return tmpl_fail(run, "find takes a string");
-    if (!tmpl_work(run, tmpl_cost_find(self.s.len) + tmpl_cost_chars(self.s.len) + tmpl_cost_copy(v->s.len)))
-        return tmpl_none();
-    size_t at = slice_find(self.s, v->s, 0);
-    return tmpl_int(at == SIZE_MAX ? -1 : (int64_t)tmpl_chars(slice_sub(self.s, 0, at)));
-}
-
-static struct tmpl_value method_count(struct tmpl_run *run, struct tmpl_value self,
-                                      const struct tmpl_args *args)
-{
-    const struct tmpl_value *v = tmpl_arg(args, 0, "sub");
-    int64_t n = 0;
-    if (!v || v->type != TMPL_STRING || v->s.len == 0)
-        return tmpl_fail(run, "count takes a string that is not empty");
-    if (!tmpl_work(run, tmpl_cost_find(self.s.len) + tmpl_cost_copy(v->s.len)))
-        return tmpl_none();
-    for (size_t at = 0; (at = slice_find(self.s, v->s, at)) != SIZE_MAX && tmpl_step(run, 1); at += v->s.len)
-        n++;
-    return tmpl_int(n);
-}
-
-static struct tmpl_value method_isdigit(struct tmpl_run *run, struct tmpl_value self,
-                                        const struct tmpl_args *args)
-{
-    (void)args;
-    if (!tmpl_work(run, tmpl_cost_chars(self.s.len)))
-        return tmpl_none();
-    for (size_t i = 0; i < self.s.len; i++)
-        if (self.s.ptr[i] < '0' || self.s.ptr[i] > '9')
-            return tmpl_bool(false);
-    return tmpl_bool(self.s.len > 0);
-}
-
-static struct tmpl_value method_join(struct tmpl_run *run, struct tmpl_value self,
-                                     const struct tmpl_args *args)
-{
-    const struct tmpl_value *v = tmpl_arg(args, 0, "iterable");
-    struct tmpl_seq *l = v ? tmpl_iterate(run, v) : NULL;
+    const struct tmpl_value *length = tmpl_arg(args, 0, "length"), *kill = tmpl_arg(args, 1, "killwords");
+    const struct tmpl_value *end = tmpl_arg(args, 2, "end"), *leeway = tmpl_arg(args, 3, "leeway");
+    struct slice tail = end && end->type == TMPL_STRING ? end->s : SLICE("...");
+    int64_t max = 255, more = 5;
     struct tmpl_text t;
+    if ((length && !tmpl_integer(length, &max)) || (leeway && !tmpl_integer(leeway, &more)) || more < 0 ||
+        max < (int64_t)tmpl_chars(tail) || max > INT32_MAX || more > INT32_MAX)
+        return tmpl_fail(run, "truncate takes a length that is not less than that of its end");
+    if (!tmpl_work(run, 2 * tmpl_cost_chars(s.len)))
+        return tmpl_none();
+    if ((int64_t)tmpl_chars(s) <= max + more)
+        return tmpl_string(s);
+    s.len = tmpl_char_at(s, (size_t)max - tmpl_chars(tail));
+    size_t blank = s.len;
+    while (blank > 0 && s.ptr[blank - 1] != ' ')
+        blank--;
+    if (blank > 0 && !(kill && tmpl_truthy(kill)))
+        s.len = blank - 1;
     tmpl_text_begin(run, &t);
-    if (!l)
-        return tmpl_fail(run, "join takes a list");
-    for (uint32_t i = 0; i < l->count && tmpl_step(run, 1); i++) {
-        if (l->items[i].type != TMPL_STRING)
-            return tmpl_fail(run, "join: item %u is no string but '%s'", i, tmpl_type_name(&l->items[i]));
-        if (i > 0)
-            tmpl_text_put(&t, self.s);
-        tmpl_text_put(&t, l->items[i].s);
-    }
+    tmpl_text_put(&t, s);
+    tmpl_text_put(&t, tail);
     return tmpl_text_end(run, &t);
 }
 
-static struct tmpl_value method_get(struct tmpl_run *run, struct tmpl_value self,
-                                    const struct tmpl_args *args)
+STRING_FILTER(truncate, truncated(run, s, args))
+
+/* Python's \w for one code point. */
+static bool is_of_word(struct slice c)
 {
-    const struct tmpl_value *key = tmpl_arg(args, 0, "key"), *otherwise = tmpl_arg(args, 1, "default");
-    if (!key)
-        return tmpl_fail(run, "get takes a key");
-    const struct tmpl_value *v = tmpl_dict_get(run, self.dict, key);
-    return v ? *v : otherwise ? *otherwise : tmpl_none();
+    utf8proc_int32_t code;
+    if (utf8proc_iterate((const utf8proc_uint8_t *)c.ptr, (utf8proc_ssize_t)c.len, &code) <= 0)
+        return false;
+    utf8proc_category_t category = utf8proc_category(code);
+    return code == '_' || (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) ||
+           (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
 }
 
-/* The keys of a dict, or its values. */
-static struct tmpl_value listed(struct tmpl_run *run, const struct tmpl_value *items, uint32_t count)
+static struct tmpl_value word_count(struct tmpl_run *run, struct slice s)
 {
-    struct tmpl_seq *l = tmpl_seq_begin(run, count);
-    for (uint32_t i = 0; l && i < count && tmpl_step(run, 1); i++)
-        l->items[l->count++] = items[i];
-    return tmpl_list_of(run, l, TMPL_SEQ_LIST);
+    int64_t words = 0;
+    bool inside = false;
+    for (size_t at = 0, n; at < s.len && tmpl_work(run, tmpl_cost_unicode(1)); at += n) {
+        n = tmpl_edge_char(slice_sub(s, at, s.len), false);
+        bool of_word = is_of_word(slice_sub(s, at, n));
+        words += of_word && !inside;
+        inside = of_word;
+    }
+    return tmpl_int(words);
 }
 
-TMPL_BUILTIN(method_items, tmpl_pairs(run, v.dict))
-TMPL_BUILTIN(method_keys, listed(run, v.dict->keys, v.dict->count))
-TMPL_BUILTIN(method_values, listed(run, v.dict->values, v.dict->count))
-/* The immutable sandbox forbids methods that change a value. */
-TMPL_BUILTIN(method_unsafe, tmpl_fail(run, "a template may not change a %s", tmpl_type_name(&v)))
-
-static const struct {
-    enum tmpl_type type;
-    const char *name;
-    tmpl_builtin_fn *call;
-} methods[] = {
-    {TMPL_STRING, "capitalize", tmpl_filter_capitalize},
-    {TMPL_STRING, "count", method_count},
-    {TMPL_STRING, "endswith", method_endswith},
-    {TMPL_STRING, "find", method_find},
-    {TMPL_STRING, "format", tmpl_method_format},
-    {TMPL_STRING, "isdigit", method_isdigit},
-    {TMPL_STRING, "join", method_join},
-    {TMPL_STRING, "lower", tmpl_filter_lower},
-    {TMPL_STRING, "lstrip", method_lstrip},
-    {TMPL_STRING, "replace", tmpl_filter_replace},
-    {TMPL_STRING, "rsplit", method_rsplit},
-    {TMPL_STRING, "rstrip", method_rstrip},
-    {TMPL_STRING, "split", method_split},
-    {TMPL_STRING, "splitlines", method_splitlines},
-    {TMPL_STRING, "startswith", method_startswith},
-    {TMPL_STRING, "strip", tmpl_filter_trim},
-    {TMPL_STRING, "title", tmpl_filter_title},
-    {TMPL_STRING, "upper", tmpl_filter_upper},
-    {TMPL_DICT_VALUE, "get", method_get},
-    {TMPL_DICT_VALUE, "items", method_items},
-    {TMPL_DICT_VALUE, "keys", method_keys},
-    {TMPL_DICT_VALUE, "values", method_values},
-    {TMPL_DICT_VALUE, "clear", method_unsafe},
-    {TMPL_DICT_VALUE, "pop", method_unsafe},
-    {TMPL_DICT_VALUE, "popitem", method_unsafe},
-    {TMPL_DICT_VALUE, "setdefault", method_unsafe},
-    {TMPL_DICT_VALUE, "update", method_unsafe},
-    {TMPL_SEQ, "append", method_unsafe},
-    {TMPL_SEQ, "clear", method_unsafe},
-    {TMPL_SEQ, "extend", method_unsafe},
-    {TMPL_SEQ, "insert", method_unsafe},
-    {TMPL_SEQ, "pop", method_unsafe},
-    {TMPL_SEQ, "remove", method_unsafe},
-    {TMPL_SEQ, "reverse", method_unsafe},
-    {TMPL_SEQ, "sort", method_unsafe},
-};
-
-int tmpl_method_find(const struct tmpl_value *self, struct slice name)
-{
-    for (size_t i = 0; i < COUNT_OF(methods); i++)
-        if (methods[i].type == self->type && slice_eq(name, slice_of(methods[i].name)))
-            return (int)i;
-    return -1;
-}
-
-struct tmpl_value tmpl_method_call(struct tmpl_run *run, int method, const struct tmpl_value *self,
-                                   const struct tmpl_args *args)
-{
-    ASSERT(method >= 0 && (size_t)method < COUNT_OF(methods) && methods[method].type == self->type);
-    return tmpl_step(run, 1) ? methods[method].call(run, *self, args) : *self;
-}
+STRING_FILTER(wordcount, word_count(run, s))

@@ -166,8 +166,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct arena *a = NULL;
     ASSERT(arena_create(&(struct arena_opts){.bytes_max = (size_t)64 << 20}, &a) == 0);
     struct machine m = {.run = {.a = a,
-                                .attribute = tmpl_get_attribute,
-                                .item = tmpl_get_item,
                                 .e = &e,
                                 .steps_left = 50000,
                                 .depth_left = 400,

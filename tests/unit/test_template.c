@@ -231,6 +231,73 @@ TEST(filters_tests_and_methods)
     INVALID("{{ n is notest }}");
 }
 
+TEST(loops_cycle_and_see_changes)
+{
+    RENDERS("{% for i in range(5) %}{{ loop.cycle(\"a\", \"b\", 3) }}{% endfor %}", "ab3ab");
+    RENDERS("{% for i in [1, 1, 2, 2, 1] %}{{ loop.changed(i) }} {% endfor %}",
+            "True False True False True ");
+    RENDERS(
+        "{% for i in [1, 2] %}{% for j in \"ab\" %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}{% endfor %}",
+        "10101010");
+    REFUSES("{% for i in [1] %}{{ loop.cycle() }}{% endfor %}");
+}
+
+TEST(the_filter_format_fills_pythons_older_fields)
+{
+    RENDERS("{{ \"%s is %d, %5.2f|%-4s|%04d|%x|%%|%r|%+d|% d\" | format(\"a\", 3.7, 1.5, \"b\", 42, 255, "
+            "\"q\", 5, 5) }}",
+            "a is 3,  1.50|b   |0042|ff|%|'q'|+5| 5");
+    RENDERS("{{ \"%(a)s-%(b)03d\" | format(a=\"x\", b=7) }}", "x-007");
+    RENDERS("{{ \"%5s|%-5s|%.2s\" | format(\"ab\", \"cd\", \"xyz\") }} {{ \"%s\" | format(none) }} {{ \"%s\" "
+            "| format([1, \"a\"]) }}",
+            "   ab|cd   |xy None [1, 'a']");
+    RENDERS("{{ \"%d%%\" | format(true) }} {{ \"%f\" | format(1) }} {{ \"%i\" | format(-3.9) }} {{ "
+            "\"%05.1f\" | format(-2.25) }} {{ \"%-05d|\" | format(3) }}",
+            "1% 1.000000 -3 -02.2 3    |");
+    REFUSES("{{ \"%s %s\" | format(\"a\") }}");
+    REFUSES("{{ \"%s\" | format(\"a\", \"b\") }}");
+    REFUSES("{{ \"%q\" | format(1) }}");
+    REFUSES("{{ \"%d\" | format(\"a\") }}");
+    REFUSES("{{ \"%(a)s\" | format(\"x\") }}");
+    REFUSES("{{ \"%\" | format }}");
+    REFUSES("{{ \"%9999s\" | format(1) }}");
+}
+
+TEST(texts_and_lists_have_the_methods_of_python)
+{
+    RENDERS("{{ \"a.b.c\".partition(\".\") }} {{ \"a.b.c\".rpartition(\".\") }} {{ \"abc\".partition(\".\") "
+            "}} {{ \"abc\".rpartition(\".\") }}",
+            "('a', '.', 'b.c') ('a.b', '.', 'c') ('abc', '', '') ('', '', 'abc')");
+    RENDERS("{{ \"prefix-x\".removeprefix(\"prefix-\") }}|{{ \"x.py\".removesuffix(\".py\") }}|{{ "
+            "\"x\".removeprefix(\"y\") }}",
+            "x|x|x");
+    RENDERS("{{ \"ababa\".rfind(\"ab\") }} {{ \"ababa\".find(\"c\") }} {{ \"aßb\".index(\"b\") }} {{ "
+            "\"aa\".find(\"\") }}",
+            "2 -1 2 0");
+    RENDERS("{{ \"abc\".center(8) }}|{{ \"ab\".center(5, \"*\") }}|{{ \"a\".ljust(3) }}|{{ \"ü\".rjust(3, "
+            "\".\") }}|{{ \"abcd\" | center(7) }}",
+            "  abc   |**ab*|a  |..ü|  abcd ");
+    RENDERS("{{ \"٣4\".isdigit() }} {{ \"\".isdigit() }} {{ \"aß\".isalpha() }} {{ \"a1\".isalpha() }} {{ "
+            "\"a1\".isalnum() }} {{ \" \\t\".isspace() }} {{ \"A1\".isupper() }} {{ \"aB\".islower() }} {{ "
+            "\"1\".islower() }} {{ s.islower() }}",
+            "True False True False True True True False False False");
+    RENDERS("{{ [1, 2, 1].count(1) }} {{ [1, 2, 1].index(2) }} {{ [\"a\"].count(\"b\") }}", "2 1 0");
+    RENDERS("{{ [1, 2, 3, 4, 5] | batch(2) | list }} {{ [1, 2, 3] | batch(2, \"-\") | list }}",
+            "[[1, 2], [3, 4], [5]] [[1, 2], [3, '-']]");
+    RENDERS("{{ \"one two  three-four x_y é1\" | wordcount }} {{ \"\" | wordcount }}", "6 0");
+    RENDERS("{{ \"foo bar baz qux\" | truncate(9) }}|{{ \"foo bar baz qux\" | truncate(9, true) }}|{{ \"foo "
+            "bar baz qux\" | truncate(11) }}|{{ \"foo bar baz qux\" | truncate(11, false, \"..\", 0) }}|{{ "
+            "\"abcdefghijklmnop\" | truncate(8) }}",
+            "foo...|foo ba...|foo bar baz qux|foo bar..|abcde...");
+    RENDERS("{{ \"<b>\" | safe | forceescape }}", "&lt;b&gt;");
+    REFUSES("{{ \"a\".index(\"b\") }}");
+    REFUSES("{{ [1].index(2) }}");
+    REFUSES("{{ \"a\".partition(\"\") }}");
+    REFUSES("{{ \"x\" | truncate(2) }}");
+    REFUSES("{{ [1] | batch(0) | list }}");
+    REFUSES("{{ \"x\".center(9999) }}");
+}
+
 TEST(a_templates_own_refusal_reaches_the_client_in_its_words)
 {
     RENDERS("{{ raise_exception('No system role, please.') }}", "refused: No system role, please.");
