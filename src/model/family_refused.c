@@ -12,6 +12,7 @@ static const struct refused {
     {{"gemma3n"}, "its layers predict and correct several residual streams"},
     {{"llama4"}, "its layers attend in chunks and choose their experts before weighing them"},
     {{"jamba"}, "its layers are Mamba-1"},
+    {{"paligemma"}, "the tokens of its prompt see later ones"},
     {{"rwkv", "rwkv5", "rwkv6", "rwkv7"}, "its layers are RWKV's recurrence"},
     {{"minimax_m3", "qwen4_exp"}, "its kinds of layers are newer than this version"},
 };
