@@ -160,6 +160,11 @@ ENTRIES = {
     "olmo3": Entry("olmo3", num_hidden_layers=4, hidden_size=24, intermediate_size=24, sliding_window=16,
                    vocab_size=512, max_position_embeddings=4096, tie_word_embeddings=True,
                    layer_types=["sliding_attention", "full_attention"] * 2),
+    # yarn in layers without a window, whose attention_factor GGUF files have whole.
+    "olmo3_yarn": Entry("olmo3", sliding_window=12, prompt=33, layer_types=["sliding_attention", "full_attention"],
+                        rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 5000.0},
+                                         "full_attention": {"rope_type": "yarn", "rope_theta": 5000.0, "factor": 8.0,
+                                                            "original_max_position_embeddings": 16}}, **TINY),
     # Every second layer does not rotate.
     "smollm3": Entry("smollm3", head_dim=10, no_rope_layer_interval=2, num_hidden_layers=4,
                      intermediate_size=24, tie_word_embeddings=True,
