@@ -2,11 +2,11 @@
  *
  * Replacement fields are Python's: {} and {0} by position, {name} by keyword, then .name and [index], !s and
  * !r, and a format specification, which may have fields itself. A specification has fill, alignment, sign, 0,
- * width, grouping and precision, with the types s, d, x, f and %. Other types end the run: chat templates
- * do not use them.
+ * width, grouping and precision, with the types s, d, x, f and %. Other types end the run, since chat
+ * templates do not use them.
  *
- * The filter fills Python's older fields: %s, %(name)s, with the flags -, +, blank and 0, width and precision,
- * and the types s, r, d, i, x and f. */
+ * The filter fills Python's older fields: %s and %(name)s, with the flags -, +, blank and 0, with width and
+ * precision, and with the types s, r, d, i, x and f. */
 #include "text/tmpl_strings.h"
 #include "base/check.h"
 

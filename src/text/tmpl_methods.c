@@ -129,7 +129,7 @@ static struct tmpl_value method_splitlines(struct tmpl_run *run, struct tmpl_val
     return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
-/* removeprefix and removesuffix: the text without that edge, or as it is. */
+/* removeprefix and removesuffix: the text without that edge, or unchanged. */
 static struct tmpl_value without_edge(struct tmpl_run *run, struct slice s, const struct tmpl_args *args,
                                       bool front)
 {
@@ -202,7 +202,7 @@ TMPL_BUILTIN(method_rpartition, parted(run, v.s, args, true))
 /* Texts of one line of a table. */
 #define WIDTH_MAX 4096
 
-/* The text within a width: `left` parts of two of what is missing stand in front of it. */
+/* The text within a width: of the missing characters, `left` halves stand in front of it. */
 static struct tmpl_value padded(struct tmpl_run *run, struct slice s, const struct tmpl_args *args, int left)
 {
     const struct tmpl_value *width = tmpl_arg(args, 0, "width"), *fill = tmpl_arg(args, 1, "fillchar");
@@ -330,7 +330,7 @@ static struct tmpl_value listed(struct tmpl_run *run, const struct tmpl_value *i
     return tmpl_list_of(run, l, TMPL_SEQ_LIST);
 }
 
-/* Of a loop: one of the arguments, in turn by iterations. */
+/* loop.cycle(): one of the arguments, in turn by iterations. */
 static struct tmpl_value method_cycle(struct tmpl_run *run, struct tmpl_value self,
                                       const struct tmpl_args *args)
 {
@@ -338,7 +338,7 @@ static struct tmpl_value method_cycle(struct tmpl_run *run, struct tmpl_value se
                        : tmpl_fail(run, "no items for cycling given");
 }
 
-/* Of a loop: true if the arguments are others than those of its last call. */
+/* loop.changed(): true if the arguments differ from the last call's. */
 static struct tmpl_value method_changed(struct tmpl_run *run, struct tmpl_value self,
                                         const struct tmpl_args *args)
 {

@@ -243,7 +243,7 @@ static struct tmpl_value indented(struct tmpl_run *run, struct slice s, const st
 
 STRING_FILTER(indent, indented(run, s, args))
 
-/* The beginning of a text with more than `length` + `leeway` characters, cut between words, and `end`. */
+/* A text of more than `length` + `leeway` characters is cut between words, and gets `end`. */
 static struct tmpl_value truncated(struct tmpl_run *run, struct slice s, const struct tmpl_args *args)
 {
     const struct tmpl_value *length = tmpl_arg(args, 0, "length"), *kill = tmpl_arg(args, 1, "killwords");
