@@ -245,13 +245,13 @@ ENTRIES = {
                                       "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                       "original_max_position_embeddings": 64}),
     # Queries that grow, yarn with both mscales.
-    "ministral3": Entry("ministral3", head_dim=10,
+    "ministral3": Entry("ministral3", head_dim=10, hidden_size=16, intermediate_size=24,
                         rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0,
                                          "original_max_position_embeddings": 16, "beta_fast": 4.0,
                                          "beta_slow": 0.5, "mscale": 1.0, "mscale_all_dim": 0.5,
                                          "llama_4_scaling_beta": 0.3}),
     # Norms after the rotation, alpha.
-    "hunyuan_v1_dense": Entry("hunyuan_v1_dense", rewrite=older_rope, head_dim=10,
+    "hunyuan_v1_dense": Entry("hunyuan_v1_dense", rewrite=older_rope, head_dim=10, hidden_size=16, intermediate_size=24,
                               rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "alpha": 50.0,
                                                "factor": 1.0}),
     # Factors of the embedding, of scores, of what blocks add, and of the logits.
