@@ -143,10 +143,9 @@ static void say_done(const struct screen *s, const struct hub_pulled *p)
         buf_done(&b);
         return;
     }
-    plain_printf(stdout,
-                 "%s is in the hub's cache: %u file%s, %s, of which %s were fetched now. plateau chat %s\n",
-                 model, p->files, p->files == 1 ? "" : "s", bytes_text(p->bytes).text,
-                 bytes_text(p->fetched).text, model);
+    plain_printf(stdout, "%s is in the hub's cache: %u file%s, %s; fetched now: %s. plateau chat %s\n", model,
+                 p->files, p->files == 1 ? "" : "s", bytes_text(p->bytes).text, bytes_text(p->fetched).text,
+                 model);
 }
 
 static void say_failed(const struct screen *s, int r, struct err *e)
