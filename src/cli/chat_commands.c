@@ -124,8 +124,8 @@ static int stats(struct chat *c, struct slice argument, struct err *e)
         if (f->cached_tokens)
             printf(", %u of them cached", f->cached_tokens);
         printf("\n  answer   %u tokens in %.3f s", f->completion_tokens, decode_s);
-        /* The first token comes with the prompt. */
-        if (f->completion_tokens > 1 && f->decode_ns)
+        /* The first token comes with the prompt. Others that all arrive at once tell no speed. */
+        if (f->completion_tokens > 1 && f->decode_ns >= NS_PER_MS)
             printf(", %.1f tokens/s", (f->completion_tokens - 1) / decode_s);
         printf("\n  context  %u", f->prompt_tokens + f->completion_tokens);
         printf(c->from.context ? " of %u tokens\n" : " tokens\n", c->from.context);
