@@ -1,140 +1,145 @@
-"""Heavy programs, with PLATEAU_LONG=1: Claude Code, Codex, inspect-ai and lm-eval, from
-requirements/programs.txt. Prompts of the first two have more tokens than the context of the starter model."""
+"""The cells of heavy programs, with PLATEAU_LONG=1: program_NAME.py, from requirements/programs.txt. Each has
+a home and a time limit of its own. One that exceeds it fails with the server's last lines."""
 
-import importlib.util
-import json
+import importlib
 import os
 import pathlib
+import signal
 import subprocess
-import sys
 
 import pytest
 
-from servers import ANSWER_S, SDK_KEY
-from sdk import MKDIR, Order
+from cells import declared
+from servers import ANSWER_S, SDK_KEY, until
+from sdk import Order
 
-LONG = os.environ.get("PLATEAU_LONG")
-BOTH = pytest.mark.parametrize("model", ["canary", "smollm2"])
+PROGRAMS = declared("program") if "PLATEAU_LONG" in os.environ else {}
 
 
-def needs(module):
-    """Its folder; skips the test where it is not installed or not asked for."""
-    spec = importlib.util.find_spec(module)
-    if not LONG or not spec:
-        pytest.skip("PLATEAU_LONG is not set" if not LONG else f"{module} is not installed")
-    return pathlib.Path(spec.submodule_search_locations[0])
+class Place:
+    """Where programs run: a home, a server and one of its models."""
+
+    def __init__(self, server, model, home):
+        self.server, self.model, self.home, self.key = server, model, home, SDK_KEY
+        self.url, self.base = server.url, server.url + "/v1"
+
+    def begin(self, command, text, env):
+        """In a process group of its own. It writes files: children that outlive it would hold pipes open."""
+        (self.home / "input").write_text(text)
+        with open(self.home / "input") as given, open(self.home / "output", "w") as out, open(self.home / "errors", "w") as err:
+            return subprocess.Popen([str(c) for c in command], stdin=given, stdout=out, stderr=err, cwd=self.home,
+                                    env={**os.environ, "HOME": str(self.home), **env}, start_new_session=True)
+
+    def end(self, process, how=signal.SIGKILL):
+        """Its whole group."""
+        try:
+            os.killpg(process.pid, how)
+        except ProcessLookupError:
+            pass
+
+    def read(self, name):
+        return pathlib.Path(self.home / name).read_text(errors="replace")
+
+    def report(self, what):
+        return "\n".join([what, self.read("output")[-3000:], self.read("errors")[-3000:], "The server's last lines:",
+                          *self.server.lines[-20:]])
+
+    def wait(self, process, seconds=ANSWER_S):
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.end(process)
+            process.wait()
+            pytest.fail(self.report(f"not over after {seconds} s"), pytrace=False)
+        finally:
+            self.end(process)
+
+    def run(self, *command, text="", status=(0,), env=None, errors=False):
+        """Returns its output, or what it wrote as errors."""
+        returned = self.wait(self.begin(command, text, env or {}))
+        assert returned in status, self.report(f"status {returned}")
+        return self.read("errors" if errors else "output")
+
+    def leave(self, *command, text="", env=None, ready=lambda output: True):
+        """Interrupts it while the server has its request and `ready` holds of its output."""
+        process = self.begin(command, text, env or {})
+        under_way = lambda: process.poll() is not None or (self.server.requests() and ready(self.read("output")))
+        try:
+            until(under_way, ANSWER_S)
+            assert process.poll() is None, self.report("it ended by itself")
+            self.end(process, signal.SIGINT)
+        finally:
+            self.wait(process, 60)
+
+
+def cell(name):
+    here = [(n, m) for n, p in PROGRAMS.items() if p.here and name in p.cells for m in p.models]
+    return pytest.mark.parametrize("name, model", here)
 
 
 @pytest.fixture
-def run(both, tmp_path):
-    """Runs a program in a home of its own, which must end well and send a prompt. Returns its output."""
-    def run(*command, **env):
-        before = prompts(both)
-        got = subprocess.run([str(c) for c in command], input="", capture_output=True, text=True, timeout=ANSWER_S,
-                             cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path), **env})
-        assert got.returncode == 0, got.stdout[-3000:] + got.stderr[-3000:]
-        assert prompts(both) > before
-        return got.stdout
-    return run
+def at(both, model, tmp_path):
+    if model == "smollm2" and both.missing:
+        pytest.skip(both.missing)
+    before = prompts(both)
+    yield Place(both, model, tmp_path)
+    both.wait_idle()
+    assert prompts(both) > before
 
 
 def prompts(server):
-    return sum(v for k, v in server.metrics().items() if k.startswith("vllm:prompt_tokens_total"))
+    """Prompt tokens, and requests that were refused or left before they had any."""
+    counted = ("vllm:prompt_tokens_total", "plateau_requests_rejected_total", "plateau_requests_aborted_total")
+    return sum(v for k, v in server.metrics().items() if k.startswith(counted))
 
 
-@pytest.fixture
-def claude(both, run):
-    program = needs("claude_agent_sdk") / "_bundled/claude"
-    env = dict(ANTHROPIC_BASE_URL=both.url, ANTHROPIC_AUTH_TOKEN=SDK_KEY, ANTHROPIC_MODEL="canary",
-               ANTHROPIC_DEFAULT_OPUS_MODEL="canary", ANTHROPIC_DEFAULT_SONNET_MODEL="canary",
-               ANTHROPIC_DEFAULT_HAIKU_MODEL="canary", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
-               CLAUDE_CODE_MAX_CONTEXT_TOKENS="32768", DISABLE_AUTOUPDATER="1")
-    return lambda *words: run(program, "-p", MKDIR, "--max-turns", "1", *words, **env)
+def program(name):
+    return importlib.import_module("program_" + name)
 
 
-def test_claude_code(claude):
-    output = claude("--output-format", "stream-json", "--verbose", "--include-partial-messages")
-    said = [json.loads(line) for line in output.splitlines()]
-    deltas = [s for s in said if s["type"] == "stream_event" and s["event"]["type"] == "content_block_delta"]
-    assert deltas and said[-1]["type"] == "result" and not said[-1]["is_error"]
+@cell("hello")
+def test_hello(at, name):
+    assert program(name).hello(at).strip()
 
 
-@pytest.fixture
-def codex(both, run, tmp_path):
-    program = needs("codex_cli_bin") / "bin/codex"
-    (tmp_path / ".codex").mkdir()
-    (tmp_path / ".codex/config.toml").write_text(f"""model = "canary"
-model_provider = "plateau"
-model_context_window = 32768
-[model_providers.plateau]
-name = "Plateau"
-base_url = "{both.url}/v1"
-env_key = "LOCAL_KEY"
-wire_api = "responses"
-""")
-    return lambda *words: run(program, "exec", "--skip-git-repo-check", "--json", *words, MKDIR, LOCAL_KEY=SDK_KEY,
-                              CODEX_HOME=str(tmp_path / ".codex"))
+@cell("stream")
+def test_stream(at, name):
+    parts = program(name).stream(at)
+    assert len(parts) > 1 and all(isinstance(p, str) for p in parts)
 
 
-def items(output, kind):
-    found = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    assert not [f for f in found if f["type"] in ("error", "turn.failed")], found
-    return [f["item"] for f in found if f["type"] == "item.completed" and f["item"]["type"] == kind]
+@cell("tools")
+def test_tools(at, name):
+    p = program(name)
+    tool, arguments = p.tools(at)
+    assert tool == p.TOOL[0] and isinstance(arguments[p.TOOL[1]], str)
 
 
-def test_codex(codex):
-    assert items(codex(), "agent_message")
+@cell("structured")
+def test_structured(at, name):
+    assert isinstance(program(name).structured(at), Order)
 
 
-def test_codex_with_a_schema(codex, tmp_path):
-    (tmp_path / "order.json").write_text(json.dumps({**Order.model_json_schema(), "additionalProperties": False}))
-    assert Order.model_validate_json(items(codex("--output-schema", "order.json"), "agent_message")[-1]["text"])
+@cell("overflow")
+def test_overflow(at, name):
+    p = program(name)
+    assert p.OVERFLOW in p.overflow(at)
 
 
-INSPECT = '''
-import sys
-from inspect_ai import Task, eval
-from inspect_ai.dataset import Sample
-from inspect_ai.scorer import includes
-from inspect_ai.solver import generate
-
-task = Task([Sample(input="What does mkdir do?", target="directory")], solver=generate(), scorer=includes())
-(log,) = eval(task, model=sys.argv[1], model_base_url=sys.argv[2], display="none", max_tokens=60, temperature=0,
-              log_dir="logs")
-assert log.status == "success", log.error
-print(log.samples[0].output.completion)
-'''
+@cell("cancel")
+def test_cancel(at, name):
+    """The sequence of a program that was interrupted goes before its end, and is counted as left."""
+    left = lambda: sum(v for k, v in at.server.metrics().items() if k.startswith("plateau_requests_aborted_total"))
+    before = left()
+    program(name).cancel(at)
+    at.server.wait_idle()
+    assert left() > before
 
 
-@pytest.mark.parametrize("provider", ["openai-api/plateau", "openai"])
-def test_inspect_ai(both, run, provider):
-    needs("inspect_ai")
-    said = run(sys.executable, "-c", INSPECT, f"{provider}/canary", both.url + "/v1",
-               PLATEAU_API_KEY=SDK_KEY, OPENAI_API_KEY=SDK_KEY)
-    assert "directory" in said
-
-
-@BOTH
-def test_lm_eval(both, run, model, tmp_path):
-    needs("lm_eval")
-    if model == "smollm2" and both.missing:
-        pytest.skip(both.missing)
-    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(q) + "\n" for q in (
-        {"question": "mkdir creates a", "choices": ["directory", "banana"], "answer": 0},
-        {"question": "ls lists", "choices": ["trees", "files"], "answer": 1})))
-    (tmp_path / "two.yaml").write_text(f"""task: two
-dataset_path: json
-dataset_kwargs:
-  data_files: {{test: {tmp_path}/questions.jsonl}}
-test_split: test
-output_type: multiple_choice
-doc_to_text: "{{{{question}}}}"
-doc_to_choice: choices
-doc_to_target: answer
-metric_list: [{{metric: acc}}]
-""")
-    said = run(sys.executable, "-m", "lm_eval", "--model", "local-completions", "--tasks", "two", "--include_path", tmp_path,
-               "--output_path", "out", "--model_args",
-               f"model={model},base_url={both.url}/v1/completions,tokenizer_backend=remote,auth_token={SDK_KEY}",
-               OPENAI_API_KEY=SDK_KEY, HF_DATASETS_OFFLINE="1")
-    assert "|two" in said
+def test_a_program_that_hangs_fails_with_the_lines_of_the_server(both, tmp_path):
+    """Also where a child of its own holds its output open."""
+    place = Place(both, "canary", tmp_path)
+    process = place.begin(["sh", "-c", "echo begun; sleep 1000 & sleep 1000"], "", {})
+    until(lambda: "begun" in place.read("output"))
+    with pytest.raises(pytest.fail.Exception, match="not over after 0.1 s[^$]*begun[^$]*event=ready"):
+        place.wait(process, 0.1)

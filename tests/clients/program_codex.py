@@ -1,0 +1,64 @@
+"""Codex, the program in the wheel of openai-codex. Its first prompt has more tokens than the context of the
+starter model."""
+
+import importlib.util
+import json
+import pathlib
+
+from sdk import LONG, MKDIR, Order
+
+PACKAGE = "openai-codex"
+MODULE = "codex_cli_bin"
+MODELS = ["canary"]
+OVERFLOW = "ran out of room in the model's context window"
+LACKS = {"stream": "codex exec prints whole items", "tools": "it forces no tool, and the bundled model calls none by itself"}
+
+
+def command(at, *words):
+    program = pathlib.Path(importlib.util.find_spec(MODULE).submodule_search_locations[0]) / "bin/codex"
+    home = at.home / ".codex"
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(f"""model = "{at.model}"
+model_provider = "plateau"
+model_context_window = 32768
+[model_providers.plateau]
+name = "Plateau"
+base_url = "{at.base}"
+env_key = "LOCAL_KEY"
+wire_api = "responses"
+""")
+    return program, "exec", "--skip-git-repo-check", "--json", *words, "-"
+
+
+def env(at):
+    return dict(LOCAL_KEY=at.key, CODEX_HOME=str(at.home / ".codex"))
+
+
+def said(at, *words, text=MKDIR, status=(0,)):
+    lines = at.run(*command(at, *words), text=text, status=status, env=env(at)).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def message(lines):
+    assert not [s for s in lines if s["type"] in ("error", "turn.failed")], lines
+    return [s["item"]["text"] for s in lines if s["type"] == "item.completed" and s["item"]["type"] == "agent_message"][-1]
+
+
+def hello(at):
+    return message(said(at))
+
+
+def structured(at):
+    (at.home / "order.json").write_text(json.dumps({**Order.model_json_schema(), "additionalProperties": False}))
+    return Order.model_validate_json(message(said(at, "--output-schema", "order.json")))
+
+
+def overflow(at):
+    *_, last = said(at, text=LONG, status=(1,))
+    assert last["type"] == "turn.failed"
+    return last["error"]["message"]
+
+
+def cancel(at):
+    """During the prompt, which is long enough."""
+    at.leave(*command(at), text=MKDIR + " word" * 5000, env=env(at))
