@@ -331,6 +331,11 @@ static cuda_result fake_event_record(void *event, void *stream)
     (void)event, (void)stream;
     return 0;
 }
+static cuda_result fake_event_wait(void *event)
+{
+    (void)event;
+    return 0;
+}
 static cuda_result fake_event_between(float *ms, void *from, void *to)
 {
     (void)from, (void)to;

@@ -51,8 +51,9 @@ struct backend {
     /* That matrix at `at`, 64-byte aligned, whose rows are not written yet. */
     struct weight (*weight_begin)(const struct linear_source *s, uint32_t count, enum compute_mode mode,
                                   dev_ptr at);
-    /* The rows of `rows`, a source without experts, become rows `at` and following. Rows are written in their
-     * order and without a gap; `rows` is read before the call returns. */
+    /* The rows of `rows`, a source without experts, become rows `at` and following. `rows` is read before the
+     * call returns. Any thread; rows of a panel (WEIGHT_PANEL) are written in order, without a gap, by one
+     * thread at a time. */
     void (*weight_put)(struct device *d, const struct weight *w, uint32_t at,
                        const struct linear_source *rows);
 

@@ -1,7 +1,8 @@
 /* binder.c - packing: matrices into projections, stacks of experts, the embedding and the output matrix.
  *
- * Packing reads a tensor piece by piece into the stage and drops it from the page cache after reading. So a
- * load holds one copy of the weights and one piece. How rows are stored is the backend's. */
+ * Packers read pieces of matrices into their stages. After reading, tensors are dropped from the page cache.
+ * So a load holds one copy of the weights, a piece for each packer, and of the page cache one matrix or
+ * RUN_BYTES of experts. How rows are stored is the backend's. */
 #include "model/binder.h"
 
 #include "compute/backend.h"
@@ -13,6 +14,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 uint64_t binder_source_bytes(const struct linear_source *s)
@@ -34,11 +36,12 @@ static bool is_number(const struct linear_source *s)
 }
 
 /* -EINVAL: the tensor of `from` that `t` is holds such a value; the scales of blocks lie in the weight. */
-static int not_finite(struct binder *b, const struct linear_source *from, const struct tensor *t)
+static int not_finite(const struct checkpoint *c, const struct linear_source *from, const struct tensor *t,
+                      struct err *e)
 {
     const struct tensor *of = t->bytes > 0 ? t : &from->weight;
-    return err_set(b->e, -EINVAL, "tensor %s holds a value that is infinite%s or not a number",
-                   checkpoint_name_of(b->checkpoint, of), from->at_load ? ", too large for --quant" : "");
+    return err_set(e, -EINVAL, "tensor %s holds a value that is infinite%s or not a number",
+                   checkpoint_name_of(c, of), from->at_load ? ", too large for --quant" : "");
 }
 
 /* As the kernels take a scale. */
@@ -64,18 +67,19 @@ static bool is_finite(const struct tensor *t)
     return true;
 }
 
-int binder_check_quantised(struct binder *b, const struct linear_source *from, const struct linear_source *s)
+int binder_check_quantised(const struct checkpoint *c, const struct linear_source *from,
+                           const struct linear_source *s, struct err *e)
 {
     const bool biases = s->bias_kind == BIASES_STORED, levels = s->super || s->codes != CODES_WHOLE;
     if (!s->affine)
-        return !from->stored || is_finite(&s->weight) ? 0 : not_finite(b, from, &from->scales);
+        return !from->stored || is_finite(&s->weight) ? 0 : not_finite(c, from, &from->scales, e);
     if (!is_number(s))
-        return not_finite(b, from, &from->weight);
+        return not_finite(c, from, &from->weight, e);
     if (levels ? !scales_are_finite(s) : !is_finite(&s->scales))
-        return not_finite(b, from, &from->scales);
+        return not_finite(c, from, &from->scales, e);
     if (biases && s->super && !is_finite(&s->supers))
-        return not_finite(b, from, &from->supers);
-    return biases && !levels && !is_finite(&s->biases) ? not_finite(b, from, &from->biases) : 0;
+        return not_finite(c, from, &from->supers, e);
+    return biases && !levels && !is_finite(&s->biases) ? not_finite(c, from, &from->biases, e) : 0;
 }
 
 void binder_drop(struct binder *b, const struct linear_source *s)
@@ -121,34 +125,108 @@ static bool same_form(const struct linear_source *x, const struct linear_source 
            x->biases.dtype == y->biases.dtype;
 }
 
-int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, const struct weight *w)
+/* ---- packing ---- */
+
+#define RUN_BYTES ((uint64_t)32 << 20) /* of sources that are packed together, about */
+
+/* Matrices of one form and size, packed together. Each is `count` sources, one above the other. A tile is a
+ * number of whole panels of one matrix. */
+struct run {
+    struct binder *b;
+    const struct linear_source *sources; /* of matrix i from sources[i * apart] on */
+    uint32_t matrices, count, apart;
+    struct weight first; /* matrix i lies `stride` bytes behind matrix i - 1 */
+    uint64_t stride;
+    uint32_t rows, tiles;       /* of a tile, but for the last; of a matrix */
+    atomic_uint_least64_t read; /* bytes of sources since the last progress */
+};
+
+/* Rows [from, to) of a source become rows `at` and following. */
+static int pack_rows(struct run *p, const struct linear_source *s, uint64_t from, uint64_t to, uint32_t at,
+                     const struct weight *w, struct stage *stage, struct err *e)
 {
+    const struct binder *b = p->b;
     struct linear_source piece;
-    int r = 0;
-    for (uint64_t row = 0; r == 0 && row < s->out; row += piece.out) {
-        r = stage_rows(b->stage, s, row, &piece, b->e);
+    for (uint64_t row = from; row < to; row += piece.out) {
+        int r = stage_rows(stage, s, row, to - row, &piece, e);
         if (r == 0)
-            r = binder_check_quantised(b, s, &piece);
+            r = binder_check_quantised(b->checkpoint, s, &piece, e);
         if (r < 0)
             return r;
-        b->config->backend->weight_put(b->device, w, at + (uint32_t)row, &piece);
-        r = binder_advance(b, binder_source_bytes(s) / s->out * piece.out);
+        b->config->backend->weight_put(b->device, w, at + (uint32_t)(row - from), &piece);
+        atomic_fetch_add(&p->read, binder_source_bytes(s) / s->out * piece.out);
     }
-    binder_drop(b, s);
+    return 0;
+}
+
+static int pack_tile(void *arg, uint32_t tile, struct stage *stage, struct err *e)
+{
+    struct run *p = arg;
+    const uint32_t matrix = tile / p->tiles, from = tile % p->tiles * p->rows;
+    const uint32_t to = MIN_OF(from + p->rows, p->first.n);
+    const struct linear_source *s = p->sources + matrix * p->apart;
+    struct weight w = p->first;
+    w.data = dev_add(w.data, matrix * p->stride);
+    int r = 0;
+    for (uint32_t at = 0, i = 0; r == 0 && at < to; at += (uint32_t)s[i++].out) {
+        ASSERT(i < p->count);
+        uint32_t first = MAX_OF(from, at), end = MIN_OF(to, at + (uint32_t)s[i].out);
+        if (first < end)
+            r = pack_rows(p, &s[i], first - at, end - at, first, &w, stage, e);
+    }
     return r;
 }
 
-/* Packs sources of one form into a matrix that has its place. */
-static int pack(struct binder *b, const struct linear_source *s, uint32_t count, const struct weight *w)
+static int tell_progress(void *arg)
 {
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int r = binder_pack(b, &s[i], at, w);
-        if (r < 0)
-            return r;
-        at += (uint32_t)s[i].out;
+    struct run *p = arg;
+    return binder_advance(p->b, atomic_exchange(&p->read, 0));
+}
+
+static uint32_t rows_of_tile(const struct run *p)
+{
+    uint64_t rows = p->first.n;
+    for (uint32_t i = 0; i < p->count; i++)
+        rows = MIN_OF(rows, MAX_OF(stage_rows_max(packers_stage(p->b->packers), &p->sources[i]), 1u));
+    return MAX_OF((uint32_t)rows / WEIGHT_PANEL * WEIGHT_PANEL, WEIGHT_PANEL);
+}
+
+static int pack_run(struct run *p)
+{
+    const struct packers_work work = {.tile = pack_tile, .between = tell_progress, .arg = p};
+    p->rows = rows_of_tile(p);
+    p->tiles = DIV_UP(p->first.n, p->rows);
+    int r = packers_run(p->b->packers, &work, p->matrices * p->tiles, p->b->e);
+    if (r == 0)
+        r = tell_progress(p);
+    for (uint32_t i = 0; i < p->matrices; i++) {
+        for (uint32_t k = 0; k < p->count; k++)
+            binder_drop(p->b, &p->sources[i * p->apart + k]);
     }
-    return 0;
+    return r;
+}
+
+int binder_pack(struct binder *b, const struct linear_source *s, uint32_t count, const struct weight *w)
+{
+    struct run p = {.b = b, .sources = s, .matrices = 1, .count = count, .first = *w};
+    return pack_run(&p);
+}
+
+/* As many matrices at a time as RUN_BYTES of sources are. */
+static int pack_stack(struct run *p, uint32_t matrices)
+{
+    uint64_t bytes = 0;
+    int r = 0;
+    for (uint32_t k = 0; k < p->count; k++)
+        bytes += binder_source_bytes(&p->sources[k]);
+    const uint32_t most = (uint32_t)MIN_OF(DIV_UP(RUN_BYTES, MAX_OF(bytes, 1u)), (uint64_t)matrices);
+    for (uint32_t from = 0; r == 0 && from < matrices; from += p->matrices) {
+        p->matrices = MIN_OF(most, matrices - from);
+        r = pack_run(p);
+        p->sources += p->matrices * p->apart;
+        p->first.data = dev_add(p->first.data, p->matrices * p->stride);
+    }
+    return r;
 }
 
 static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t count, struct weight *ret)
@@ -162,7 +240,7 @@ static int bind_matrix(struct binder *b, const struct linear_source *s, uint32_t
     count_sources(b, s, count);
     *ret = b->config->backend->weight_begin(s, count, b->config->compute, at);
     binder_note(b, ret);
-    return binder_packs(b) ? pack(b, s, count, ret) : 0;
+    return binder_packs(b) ? binder_pack(b, s, count, ret) : 0;
 }
 
 /* A matrix of a projection. */
@@ -282,14 +360,12 @@ static int bind_stack(struct binder *b, const struct linear_source *parts, uint3
     if (r < 0)
         return r;
     count_active(b, parts, each, stride, b->config->top_k);
-    for (uint32_t i = 0; r == 0 && i < experts; i++) {
-        const struct weight one =
-            backend->weight_begin(&parts[i * count], each, b->config->compute, dev_add(at, i * stride));
+    for (uint32_t i = 0; i < experts; i++)
         count_sources(b, &parts[i * count], each);
-        if (binder_packs(b))
-            r = pack(b, &parts[i * count], each, &one);
-    }
     *ret = backend->weight_begin(parts, each, b->config->compute, at);
+    struct run p = {.b = b, .sources = parts, .count = each, .apart = count, .first = *ret, .stride = stride};
+    if (binder_packs(b))
+        r = pack_stack(&p, experts);
     ret->experts = experts;
     ret->expert_bytes = stride;
     count_part(b, ret);

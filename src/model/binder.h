@@ -4,14 +4,15 @@
  * its shape checked, bytes are counted, nothing is read), then to pack. So a load fails for a reason in the
  * headers before a byte of weights is touched, and the bytes reserved are exactly the bytes used. Tensors are
  * asked for by role (role.h); a module's path is relative to the text model: "layers.3.self_attn.q_proj". The
- * prefix in front of it differs between writers and is found once. One thread, the loading one. */
+ * prefix in front of it differs between writers and is found once. One thread, the loading one; its packers
+ * (packers.h) share the packing of each matrix. */
 #ifndef PLATEAU_MODEL_BINDER_H
 #define PLATEAU_MODEL_BINDER_H
 
 #include "model/form_names.h"
 #include "model/layer.h"
 #include "model/role.h"
-#include "model/stage.h"
+#include "model/packers.h"
 #include "model/weight_memory.h"
 
 #include "base/arena.h"
@@ -31,9 +32,9 @@ struct binder {
     const struct config *config;
     struct arena *scratch;        /* rewound after every use */
     struct weight_memory *memory; /* NULL while measuring */
-    uint64_t ready;        /* bytes at its begin that are packed already: there only places are bound */
-    struct device *device; /* that packs; not used while measuring */
-    struct stage *stage;   /* likewise */
+    uint64_t ready;          /* bytes at its begin that are packed already: there only places are bound */
+    struct device *device;   /* that packs; not used while measuring */
+    struct packers *packers; /* likewise */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
     uint64_t source_bytes_total; /* the sum of the measuring pass */
@@ -186,8 +187,9 @@ int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t
 int binder_check_float(struct binder *b, const char *name, const struct tensor *t);
 int binder_check_shape(struct binder *b, const char *name, const struct tensor *t, uint32_t rank,
                        const uint64_t *wanted);
-/* Values of `s`, rows of `from` in memory: scales, biases, and codes that are no numbers. */
-int binder_check_quantised(struct binder *b, const struct linear_source *from, const struct linear_source *s);
+/* Values of `s`, rows of `from` in memory: scales, biases, and codes that are no numbers. 0 or -EINVAL. */
+int binder_check_quantised(const struct checkpoint *c, const struct linear_source *from,
+                           const struct linear_source *s, struct err *e);
 /* Bytes of its tensors. */
 uint64_t binder_source_bytes(const struct linear_source *s);
 /* Matrices of floats are to be quantised in codes of `bits` bits (quantise.h) while they are packed: but
@@ -195,8 +197,8 @@ uint64_t binder_source_bytes(const struct linear_source *s);
 void binder_quantise(struct binder *b, struct linear_source *parts, uint32_t count, uint32_t bits);
 /* Its tensors leave the page cache. */
 void binder_drop(struct binder *b, const struct linear_source *s);
-/* Packs all rows of `s` as rows `at` and following, and drops them from the page cache. */
-int binder_pack(struct binder *b, const struct linear_source *s, uint32_t at, const struct weight *w);
+/* Packs `count` sources of one form into a matrix that has its place, and drops them from the page cache. */
+int binder_pack(struct binder *b, const struct linear_source *s, uint32_t count, const struct weight *w);
 int binder_check_finite(struct binder *b, const struct tensor *t, const char *what);
 /* Writers of MLX files swap the axes of a convolution. */
 bool binder_conv_is_mlx(const struct tensor *t, uint32_t conv_width);

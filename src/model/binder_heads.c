@@ -52,15 +52,16 @@ static void turn(const struct linear_source *s, char *to)
 
 static int pack_turned(struct binder *b, const struct linear_source *s, const struct weight *w)
 {
+    struct stage *stage = packers_stage(b->packers);
     struct linear_source rows, t = turned(s);
-    ASSERT(b->stage->bytes >= rows_bytes(s) + t.weight.bytes);
-    int r = stage_rows(b->stage, s, 0, &rows, b->e);
+    ASSERT(stage->bytes >= rows_bytes(s) + t.weight.bytes);
+    int r = stage_rows(stage, s, 0, s->out, &rows, b->e);
     if (r == 0)
-        r = binder_check_quantised(b, s, &rows);
+        r = binder_check_quantised(b->checkpoint, s, &rows, b->e);
     if (r < 0)
         return r;
     ASSERT(rows.out == s->out);
-    char *to = b->stage->memory + rows_bytes(s);
+    char *to = stage->memory + rows_bytes(s);
     turn(&rows, to);
     t.weight.data = to;
     b->config->backend->weight_put(b->device, w, 0, &t);
@@ -93,7 +94,7 @@ int binder_heads(struct binder *b, const struct linear_source *parts, uint32_t h
         const struct weight one = backend->weight_begin(&form, 1, COMPUTE_F32, dev_add(at, i * stride));
         count(b, &parts[i], turn_them, stride);
         if (binder_packs(b))
-            r = turn_them ? pack_turned(b, &parts[i], &one) : binder_pack(b, &parts[i], 0, &one);
+            r = turn_them ? pack_turned(b, &parts[i], &one) : binder_pack(b, &parts[i], 1, &one);
     }
     struct weight stack = backend->weight_begin(&form, 1, COMPUTE_F32, at);
     stack.experts = heads;

@@ -244,7 +244,7 @@ static int check_order(struct finder *f, const struct tensor *t, uint64_t column
     f->b->stage_bytes = MAX_OF(f->b->stage_bytes, stage_vector_bytes(t));
     if (r < 0 || !f->b->memory || f->b->used < f->b->ready)
         return r;
-    r = stage_vector(f->b->stage, t, &order, f->b->e);
+    r = stage_vector(packers_stage(f->b->packers), t, &order, f->b->e);
     for (uint64_t i = 0; r == 0 && i < in; i++) {
         int32_t group;
         memcpy(&group, (const char *)order.data + i * 4, 4);

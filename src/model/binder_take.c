@@ -33,7 +33,7 @@ int binder_take(struct binder *b, uint64_t bytes, dev_ptr *ret)
     add(b, &bytes, 1);
     if (!b->memory)
         return 0;
-    int r = weight_memory_commit(b->memory, (size_t)b->used);
+    int r = weight_memory_commit(b->memory, (size_t)b->used, b->packers);
     if (r < 0)
         return err_set(b->e, r, "the system has no memory for %llu bytes of weights", (ull)b->used);
     *ret = dev_add(b->memory->base, from);

@@ -25,7 +25,7 @@ static int take_floats(struct binder *b, const struct tensor *t, uint64_t n, dev
 /* The values of a tensor that take_floats made room for. */
 static int read_floats(struct binder *b, const struct tensor *from, const char *name, struct tensor *ret)
 {
-    int r = stage_vector(b->stage, from, ret, b->e);
+    int r = stage_vector(packers_stage(b->packers), from, ret, b->e);
     if (r == 0)
         r = binder_check_finite(b, ret, name);
     return r == 0 ? binder_advance(b, from->bytes) : r;

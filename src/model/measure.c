@@ -32,7 +32,7 @@ int measure_arena(struct account *account, size_t bytes_max, struct arena **ret)
 
 void source_close(struct source *s)
 {
-    stage_done(&s->stage);
+    packers_stop(&s->packers);
     vector_head_close(&s->vector_head);
     checkpoint_close(s->checkpoint);
     arena_free(s->arena);
@@ -56,12 +56,18 @@ void source_plan(struct source *s, uint64_t bytes)
         account_set_planned(s->account, bytes);
 }
 
-int source_stage(struct source *s, uint64_t bytes, struct err *e)
+uint64_t measured_stage_bytes(const struct measured *m)
 {
-    uint64_t stage = bytes - arena_committed_bytes(s->arena);
-    source_plan(s, bytes);
-    int r = stage_init(&s->stage, s->checkpoint, s->account, stage);
-    return r == 0 ? 0 : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage);
+    return ROUND_UP(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes), (uint64_t)65536);
+}
+
+int source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e)
+{
+    const struct packers_opts opts = {s->checkpoint, s->account, device, stage_bytes};
+    source_plan(s, arena_committed_bytes(s->arena) + packers_bytes(stage_bytes));
+    int r = packers_start(&s->packers, &opts);
+    return r == 0 ? 0
+                  : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage_bytes);
 }
 
 /* ---- binding ---- */

@@ -26,12 +26,12 @@ struct measured {
     struct err mtp_absent;      /* why a requested MTP head is missing */
 };
 
-/* A checkpoint that is read: its tables, and one piece of its tensors. */
+/* A checkpoint, its tables, and its packers. */
 struct source {
     struct account *account; /* of all of it */
     struct arena *arena;
     struct checkpoint *checkpoint;
-    struct stage stage;
+    struct packers packers;
     struct vector_head_source vector_head;
 };
 
@@ -50,10 +50,12 @@ int measure_arena(struct account *account, size_t bytes_max, struct arena **ret)
 
 /* 0, or as checkpoint_open(). The caller closes it in both cases. */
 int source_open(struct source *s, const char *dir, struct account *parent, struct err *e);
-/* The plan's number for its account: of tables and stage. */
+/* The plan's number for its account: of tables, stages and stacks. */
 void source_plan(struct source *s, uint64_t bytes);
-/* Makes the stage. `bytes`: of tables and stage together. 0 or -ENOMEM. */
-int source_stage(struct source *s, uint64_t bytes, struct err *e);
+/* Bytes of the largest stage that packing needs, whole grains of an arena. */
+uint64_t measured_stage_bytes(const struct measured *m);
+/* Starts the packers with stages of `stage_bytes`. 0 or -ENOMEM. */
+int source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e);
 /* Zeroed is fine. */
 void source_close(struct source *s);
 

@@ -89,11 +89,6 @@ static uint64_t tables_bytes(const struct config *c)
     return in_grains(bytes + TABLES_FIXED_BYTES);
 }
 
-static uint64_t staging_bytes(const struct measured *m)
-{
-    return in_grains(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes));
-}
-
 static void fill_shape(const struct config *c, const struct source *s, const struct packed *packed,
                        const struct measured *measured, struct model_shape *ret)
 {
@@ -113,7 +108,8 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .weight_bytes = weight_memory_round(b->used) + weight_memory_round(mapped),
         .mapped = packed->present,
         .checkpoint_bytes = packed->present ? packed->bundle.at.bytes : checkpoint_bytes(s->checkpoint),
-        .loading_bytes = arena_committed_bytes(s->arena) + (packed->present ? 0 : staging_bytes(measured)),
+        .loading_bytes = arena_committed_bytes(s->arena) +
+                         (packed->present ? 0 : packers_bytes(measured_stage_bytes(measured))),
         .tables_bytes = tables_bytes(c) + in_grains(vector_head_bytes(&s->vector_head.shape)),
         .vector_width = vector_head_width(&s->vector_head.shape, c->hidden),
         .vector_room = vector_head_room(&s->vector_head.shape, c->hidden),
@@ -252,7 +248,7 @@ static int create_range(struct model *m, const struct model_opts *opts, uint64_t
     if (m->workspace_account)
         account_set_planned(m->workspace_account, bytes);
     int r = weight_memory_init(&m->workspace_range, opts->device->domain, m->workspace_account, bytes);
-    return r == 0 ? weight_memory_commit(&m->workspace_range, (size_t)bytes) : r;
+    return r == 0 ? weight_memory_commit(&m->workspace_range, (size_t)bytes, NULL) : r;
 }
 
 /* Records come with the steps: until then the bytes are guaranteed. */
@@ -303,12 +299,12 @@ static int create_encoder(struct model *m, const struct model_opts *opts, struct
 }
 
 /* Reserves the memory that `measured` counted, and turns `measured` into a binder that packs into it. */
-static int prepare_packing(struct binder *b, struct stage *stage, const struct model_opts *opts,
+static int prepare_packing(struct binder *b, struct packers *packers, const struct model_opts *opts,
                            struct account *account, struct weight_memory *memory, struct err *e)
 {
     uint64_t bytes = weight_memory_round(b->used);
     b->memory = memory;
-    b->stage = stage;
+    b->packers = packers;
     b->device = opts->device;
     b->progress = opts->progress;
     b->progress_arg = opts->progress_arg;
@@ -373,7 +369,7 @@ static int pack_head(struct model *m, const struct measured *measured, struct so
 {
     struct binder b = measured->mtp;
     int r = m->packed.present ? map_head(m, &b, measured, opts, e)
-                              : prepare_packing(&b, &s->stage, opts, m->mtp_account, &m->mtp_memory, e);
+                              : prepare_packing(&b, &s->packers, opts, m->mtp_account, &m->mtp_memory, e);
     b.packed_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
     m->mtp = (struct mtp){.embedding = &m->ends.embedding,
@@ -403,7 +399,7 @@ static int pack(struct model *m, const struct measured *measured, struct source 
 {
     struct binder b = measured->text;
     int r = m->packed.present ? map_weights(m, &b, measured, opts, e)
-                              : prepare_packing(&b, &s->stage, opts, m->weights_account, &m->weights, e);
+                              : prepare_packing(&b, &s->packers, opts, m->weights_account, &m->weights, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
         return r;
@@ -453,7 +449,7 @@ static int load(struct model *m, struct source *s, const char *dir, struct model
     if (r == 0 && m->packed.present)
         source_plan(s, m->shape.loading_bytes);
     else if (r == 0)
-        r = source_stage(s, m->shape.loading_bytes, e);
+        r = source_begin(s, opts->device, measured_stage_bytes(&measured), e);
     if (r == 0)
         r = pack(m, &measured, s, opts, e);
     if (r == 0)

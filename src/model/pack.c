@@ -249,11 +249,6 @@ static int open_regions(struct packing *p, struct err *e)
 
 /* ---- packing ---- */
 
-static uint64_t staging_bytes(const struct measured *m)
-{
-    return ROUND_UP(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes), (uint64_t)65536);
-}
-
 static void prepare(struct packing *p, struct region *r, struct binder *b)
 {
     const uint32_t done = p->resumed > r->first ? MIN_OF(p->resumed - r->first, r->parts) : 0;
@@ -262,7 +257,7 @@ static void prepare(struct packing *p, struct region *r, struct binder *b)
                                        .bytes = (size_t)ROUND_UP(r->bytes, (uint64_t)UNIT_BYTES),
                                        .committed = (size_t)ROUND_UP(r->bytes, (uint64_t)UNIT_BYTES)};
     b->memory = &r->memory;
-    b->stage = &p->source.stage;
+    b->packers = &p->source.packers;
     b->device = p->opts->device;
     b->ready = MIN_OF(done * p->part_bytes, r->used);
     b->progress = advance;
@@ -303,7 +298,7 @@ static int pack_text(struct packing *p)
 
 static int pack(struct packing *p, struct err *e)
 {
-    int r = source_stage(&p->source, arena_committed_bytes(p->source.arena) + staging_bytes(&p->measured), e);
+    int r = source_begin(&p->source, p->opts->device, measured_stage_bytes(&p->measured), e);
     if (r == 0)
         r = pack_text(p);
     if (r == 0 && p->config.mtp_count)

@@ -95,7 +95,7 @@ static uint64_t transposed_bytes(const struct linear_source *s)
     return MIN_OF(MAX_OF(most, (size_t)1), (size_t)s->out) * one + TRANSPOSED_ROUND;
 }
 
-/* What rows of floats take before they are quantised: one, and what is rounded up. */
+/* Bytes that a row of floats takes before it is quantised, and of rounding. */
 static size_t floats_of(const struct linear_source *s, size_t *round)
 {
     *round = s->transposed ? TRANSPOSED_ROUND : STAGE_ROUND;
@@ -226,12 +226,13 @@ static uint64_t rows_that_fit(const struct stage *s, const struct linear_source 
     return s->bytes > round ? MAX_OF((s->bytes - round) / MAX_OF(one, (size_t)1), (size_t)1) : 1;
 }
 
-/* Rows of a transposed matrix that there is room for, all from one half of interleaved ones. */
-static uint64_t transposed_that_fit(const struct stage *s, const struct linear_source *from, uint64_t first)
+/* Rows of a transposed matrix that have room, at most `most`, all from one half of interleaved ones. */
+static uint64_t transposed_that_fit(const struct stage *s, const struct linear_source *from, uint64_t first,
+                                    uint64_t most)
 {
     uint64_t half = from->interleaved ? from->out / 2 : from->out, end = first < half ? half : from->out;
     ASSERT(s->bytes >= transposed_row(from) + TRANSPOSED_ROUND);
-    return MIN_OF((s->bytes - TRANSPOSED_ROUND) / transposed_row(from), end - first);
+    return MIN_OF((s->bytes - TRANSPOSED_ROUND) / transposed_row(from), MIN_OF(end - first, most));
 }
 
 /* Values 0, step, 2 * step, ... of a line become one column of rows of `in` values. */
@@ -241,12 +242,12 @@ static void spread_line(char *column, const char *line, size_t count, size_t ste
         memcpy(column + i * in * value, line + i * step * value, value);
 }
 
-static int transposed_rows(struct stage *s, const struct linear_source *from, uint64_t first,
+static int transposed_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
                            struct linear_source *ret, struct err *e)
 {
     struct linear_source piece = *from;
     size_t value = dtype_bytes(from->weight.dtype), in = (size_t)from->in, step = from->interleaved ? 2 : 1;
-    size_t count = (size_t)transposed_that_fit(s, from, first);
+    size_t count = (size_t)transposed_that_fit(s, from, first, most);
     size_t begin = (size_t)linear_source_column(from, first) * value, span = ((count - 1) * step + 1) * value;
     char *line = s->memory + aligned(count * in * value);
     ASSERT(count > 0 && line + span <= s->memory + s->bytes);
@@ -361,10 +362,10 @@ static void split_rows(struct stage *s, const struct linear_source *from, size_t
     piece->supers = tensor_in_memory(DTYPE_F16, n, supers, supers_at);
 }
 
-static int stored_rows(struct stage *s, const struct linear_source *from, uint64_t first,
+static int stored_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
                        struct linear_source *ret, struct err *e)
 {
-    uint64_t count = MIN_OF(rows_that_fit(s, from), from->out - first);
+    uint64_t count = MIN_OF(rows_that_fit(s, from), MIN_OF(from->out - first, most));
     ASSERT(stored_form_bytes(from, count) <= s->bytes);
     if (in_strips(from))
         checkpoint_ahead(s->checkpoint, &from->weight);
@@ -392,17 +393,24 @@ static void quantise_row(const struct linear_source *rows, uint64_t row, const s
     }
 }
 
-/* Rows of floats are read into the first part of the stage; what becomes of them lies behind it. */
-static int quantised_rows(struct stage *s, const struct linear_source *from, uint64_t first,
+/* Rows of floats that fit in a stage with what becomes of them. */
+static size_t quantised_that_fit(const struct stage *s, const struct linear_source *from)
+{
+    size_t round, one = floats_of(from, &round);
+    ASSERT(s->bytes >= one + made_of(from) + round + MADE_ROUND);
+    return (s->bytes - round - MADE_ROUND) / (one + made_of(from));
+}
+
+/* Rows of floats are read into the first part of the stage; their codes follow. */
+static int quantised_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
                           struct linear_source *ret, struct err *e)
 {
     struct linear_source floats = *from, piece = *from, rows;
     struct stage part = *s;
     size_t round, one = floats_of(from, &round), codes = codes_of(from), sides = sides_of(from);
-    ASSERT(s->bytes >= one + made_of(from) + round + MADE_ROUND);
-    part.bytes = (s->bytes - round - MADE_ROUND) / (one + made_of(from)) * one + round;
+    part.bytes = quantised_that_fit(s, from) * one + round;
     floats.at_load = floats.affine = false;
-    int r = stage_rows(&part, &floats, first, &rows, e);
+    int r = stage_rows(&part, &floats, first, most, &rows, e);
     if (r < 0)
         return r;
     const size_t n = (size_t)rows.out;
@@ -425,19 +433,28 @@ static int quantised_rows(struct stage *s, const struct linear_source *from, uin
     return 0;
 }
 
-int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
-               struct err *e)
+uint64_t stage_rows_max(const struct stage *s, const struct linear_source *from)
 {
+    uint64_t fit = from->at_load      ? quantised_that_fit(s, from)
+                   : from->transposed ? transposed_that_fit(s, from, 0, from->out)
+                                      : rows_that_fit(s, from);
+    return MIN_OF(fit, from->out);
+}
+
+int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
+               struct linear_source *ret, struct err *e)
+{
+    ASSERT(most > 0 && first < from->out);
     if (from->at_load)
-        return quantised_rows(s, from, first, ret, e);
+        return quantised_rows(s, from, first, most, ret, e);
     if (from->transposed)
-        return transposed_rows(s, from, first, ret, e);
-    ASSERT(from->weight.rank == 2 && first < from->out);
+        return transposed_rows(s, from, first, most, ret, e);
+    ASSERT(from->weight.rank == 2);
     if (from->stored)
-        return stored_rows(s, from, first, ret, e);
+        return stored_rows(s, from, first, most, ret, e);
     struct linear_source piece = *from;
     size_t at = 0;
-    piece.out = MIN_OF(rows_that_fit(s, from), from->out - first);
+    piece.out = MIN_OF(rows_that_fit(s, from), MIN_OF(from->out - first, most));
     int r = read_rows(s, from, &from->weight, first, piece.out, &at, &piece.weight, e);
     if (r == 0 && from->weight.form)
         split_rows(s, from, at, &piece);

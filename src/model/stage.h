@@ -1,9 +1,9 @@
 /* stage.h - memory in which pieces of a checkpoint's tensors lie while they are packed.
  *
- * A load has one, as large as the plan says: STAGE_BYTES, less where all matrices are smaller, more where a
- * single row or a vector is larger or a matrix is transposed. So it does not grow with the model. A piece is
- * some rows of a matrix with their scales and biases, or a whole vector; it is valid until the next one is
- * read. One thread. */
+ * Each packer of a load has one (packers.h), as large as the plan says: STAGE_BYTES, less where all matrices
+ * are smaller, more where a single row or a vector is larger or a matrix is transposed. So it does not grow
+ * with the model. A piece is some rows of a matrix with their scales and biases, or a whole vector. It is
+ * valid until the next read. One thread. */
 #ifndef PLATEAU_MODEL_STAGE_H
 #define PLATEAU_MODEL_STAGE_H
 
@@ -33,10 +33,12 @@ int stage_init(struct stage *s, const struct checkpoint *c, struct account *acco
 /* Fine on a zeroed struct. */
 void stage_done(struct stage *s);
 
-/* As many rows of `from` as there is room for, from row `first` on: *ret->out of them, at least one. They are
- * in order, whatever `from` was. 0, or what checkpoint_read() said. */
-int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, struct linear_source *ret,
-               struct err *e);
+/* The most rows of a piece: the stage's room for them, and at least one. */
+uint64_t stage_rows_max(const struct stage *s, const struct linear_source *from);
+/* A piece of `from`, from row `first` on: *ret->out rows, at least one and at most `most`, as room allows.
+ * They are in order, whatever `from` was. 0 or an error of checkpoint_read(). */
+int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
+               struct linear_source *ret, struct err *e);
 int stage_vector(struct stage *s, const struct tensor *from, struct tensor *ret, struct err *e);
 
 #endif

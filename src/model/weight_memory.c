@@ -7,6 +7,8 @@
 
 #include <errno.h>
 
+#define FILLED_AT_ONCE 32u /* that are filled together */
+
 uint64_t weight_memory_round(uint64_t bytes)
 {
     return ROUND_UP(bytes, (uint64_t)UNIT_BYTES);
@@ -68,19 +70,47 @@ static void count_unit(struct weight_memory *m)
     priority_restore();
 }
 
-int weight_memory_commit(struct weight_memory *m, size_t bytes)
+static dev_ptr next_unit(const struct weight_memory *m, uint32_t unit)
+{
+    ASSERT(m->committed + (unit + 1) * UNIT_BYTES <= m->bytes);
+    return dev_add(m->base, m->committed + unit * UNIT_BYTES);
+}
+
+/* A unit at a time: the kernel's lock on the address space is held while a range is populated. Other models'
+ * engines need it to commit a unit of their own. */
+static int fill_unit(void *arg, uint32_t unit, struct stage *stage, struct err *e)
+{
+    const struct weight_memory *m = arg;
+    (void)stage, (void)e;
+    return domain_populate(m->domain, next_unit(m, unit), UNIT_BYTES);
+}
+
+/* The next units; all of them or none. */
+static int commit_units(struct weight_memory *m, uint32_t count, struct packers *packers)
+{
+    const struct packers_work fill = {.tile = fill_unit, .arg = m};
+    uint32_t opened = 0;
+    int r = 0;
+    while (r == 0 && opened < count)
+        r = domain_open(m->domain, next_unit(m, opened++), UNIT_BYTES);
+    if (r == 0)
+        r = packers_run(packers, &fill, count, NULL);
+    for (uint32_t i = 0; r < 0 && i < opened; i++)
+        (void)domain_decommit(m->domain, next_unit(m, i), UNIT_BYTES);
+    for (uint32_t i = 0; r == 0 && i < count; i++, m->committed += UNIT_BYTES)
+        count_unit(m);
+    return r;
+}
+
+int weight_memory_commit(struct weight_memory *m, size_t bytes, struct packers *packers)
 {
     size_t want = ROUND_UP(bytes, UNIT_BYTES);
+    int r = 0;
     ASSERT(want <= m->bytes);
-    /* A unit at a time: the kernel's lock on the address space is held while a range is populated. Other
-     * models' engines need it to commit a unit of their own. */
-    for (int r; m->committed < want; m->committed += UNIT_BYTES) {
-        r = domain_commit(m->domain, dev_add(m->base, m->committed), UNIT_BYTES);
-        if (r < 0)
-            return r;
-        count_unit(m);
-    }
-    return 0;
+    while (r == 0 && m->committed < want)
+        r = commit_units(m, (uint32_t)MIN_OF((want - m->committed) / UNIT_BYTES, (size_t)FILLED_AT_ONCE),
+                         packers);
+    return r;
 }
 
 void weight_memory_done(struct weight_memory *m)

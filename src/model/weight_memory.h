@@ -6,6 +6,8 @@
 #ifndef PLATEAU_MODEL_WEIGHT_MEMORY_H
 #define PLATEAU_MODEL_WEIGHT_MEMORY_H
 
+#include "model/packers.h"
+
 #include "base/mapped_file.h"
 #include "memory/domain.h"
 
@@ -30,8 +32,8 @@ int weight_memory_map(struct weight_memory *m, struct mapped_file *mapped, uint6
                       struct account *account);
 /* 0, or -EIO: its file was cut or changed. Memory of its own has none. */
 int weight_memory_check(const struct weight_memory *m);
-/* Makes the first `bytes` usable, zeroed. 0 or -ENOMEM. */
-int weight_memory_commit(struct weight_memory *m, size_t bytes);
+/* Makes the first `bytes` usable, zeroed; `packers` fill them, NULL: the caller. 0 or -ENOMEM. */
+int weight_memory_commit(struct weight_memory *m, size_t bytes, struct packers *packers);
 /* Releases all memory. Fine on a zeroed struct. */
 void weight_memory_done(struct weight_memory *m);
 

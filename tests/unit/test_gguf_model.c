@@ -92,7 +92,7 @@ static void rows_are_right(uint32_t type, struct part_order rows, struct part_or
     const char *data = file.bytes + file.len - s.weight.bytes;
     uint32_t pieces = 0;
     for (uint64_t row = 0; row < ROWS; row += piece.out, pieces++) {
-        assert_int_equal(stage_rows(&stage, &s, row, &piece, NULL), 0);
+        assert_int_equal(stage_rows(&stage, &s, row, s.out - row, &piece, NULL), 0);
         assert_true(piece.out > 0 && row + piece.out <= ROWS && !piece.weight.form);
         check_piece(&piece, &s, row, data);
     }

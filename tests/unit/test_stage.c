@@ -32,7 +32,7 @@ static void rows_are_right(struct stage *s, const struct linear_source *file,
 {
     struct linear_source piece;
     for (uint64_t row = 0; row < OUT; row += piece.out) {
-        assert_int_equal(stage_rows(s, file, row, &piece, NULL), 0);
+        assert_int_equal(stage_rows(s, file, row, file->out - row, &piece, NULL), 0);
         assert_true(piece.out > 0 && row + piece.out <= OUT && !piece.transposed && !piece.interleaved);
         for (uint64_t i = 0; i < piece.out; i++)
             for (uint64_t k = 0; k < IN; k++)

@@ -131,13 +131,18 @@ static int open_context(struct cuda_device *d)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;
     if (r == 0)
         r = opened(d, v->take(&d->repacking, CUDA_STAGING_BYTES), "memory");
+    if (r == 0)
+        cuda_staging_pin(d);
     return r == 0 ? cuda_probe(d) : r;
 }
 
 static void close_context(struct cuda_device *d)
 {
-    if (d->context)
+    if (d->context) {
+        (void)d->driver->context_set(d->context);
+        cuda_staging_unpin(d);
         (void)d->driver->context_destroy(d->context);
+    }
     d->context = d->stream = NULL;
 }
 
@@ -184,9 +189,8 @@ static int find_device(struct cuda_device *d, uint32_t index)
 
 static void free_device(struct cuda_device *d)
 {
-    cuda_memory_done(d);
     close_context(d);
-    pthread_mutex_destroy(&d->staging_lock);
+    cuda_memory_done(d);
     pthread_rwlock_destroy(&d->context_lock);
     free(d);
 }
@@ -286,7 +290,6 @@ int cuda_device_open(uint32_t index, struct device **ret)
                                 .crew = {run_crew, d},
                                 .workers = 1,
                                 .tier = d->tier};
-    pthread_mutex_init(&d->staging_lock, NULL);
     pthread_rwlock_init(&d->context_lock, NULL);
     int r = cuda_memory_init(d);
     if (r == 0)

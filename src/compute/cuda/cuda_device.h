@@ -122,6 +122,8 @@ enum {
 #define CUDA_RANGES_MAX    4096
 #define CUDA_FRESH_MAX     64
 #define CUDA_STAGING_BYTES ((size_t)8 << 20)
+#define CUDA_STAGING_SLOT  ((size_t)1 << 20)
+#define CUDA_STAGING_SLOTS (CUDA_STAGING_BYTES / CUDA_STAGING_SLOT)
 #define CUDA_STACK_BYTES   256u /* of a kernel's thread */
 
 /* UNIT_BYTES of a range: memory of the driver's, while any of its small units is committed. */
@@ -163,8 +165,14 @@ struct cuda_device {
     struct cuda_range *ranges;
     struct cuda_fresh fresh[CUDA_FRESH_MAX]; /* committed, and to be zeroed before anything else */
     atomic_uint fresh_count;
+    /* CUDA_STAGING_BYTES of host memory, for what the host writes piece by piece: see cuda_staging_take(). */
+    char *staging;
+    bool staging_pinned;
+    void *staging_read[CUDA_STAGING_SLOTS]; /* events: the last copy of the part that begins there */
     pthread_mutex_t staging_lock;
-    char *staging; /* CUDA_STAGING_BYTES of host memory, for what the host writes piece by piece */
+    pthread_cond_t staging_given;
+    uint32_t staging_taken;         /* a bit for each slot; with the lock held */
+    pthread_mutex_t repacking_lock; /* held from a copy to `repacking` to the kernel that reads it */
 };
 
 static inline struct cuda_device *cuda_device_of(struct device *d)
@@ -211,6 +219,19 @@ void cuda_profile_read(struct cuda_device *d);
 extern const struct domain_ops cuda_domain_ops;
 int cuda_memory_init(struct cuda_device *d);
 void cuda_memory_done(struct cuda_device *d);
+/* `bytes` of staging memory, at most CUDA_STAGING_BYTES; waits while others have too much of it. The same
+ * part of `repacking` goes with it, at the same distance from its begin. A thread has one part at a time. */
+char *cuda_staging_take(struct cuda_device *d, uint64_t bytes);
+/* Puts a copy of the part's first bytes into the queue. They stay as they are until cuda_staging_wait(). */
+void cuda_staging_put(struct cuda_device *d, dev_ptr to, const char *at, uint64_t bytes);
+/* The part's last copy has been read. */
+void cuda_staging_wait(struct cuda_device *d, const char *at);
+/* Waits as well. */
+void cuda_staging_give(struct cuda_device *d, char *at, uint64_t bytes);
+/* Pins staging memory while there is a context, so that copies of it are quick; without it all else is the
+ * same. */
+void cuda_staging_pin(struct cuda_device *d);
+void cuda_staging_unpin(struct cuda_device *d);
 
 /* cuda_figures.c */
 

@@ -49,6 +49,8 @@ enum {
     CUDA_LIMIT_STACK = 0,
     CUDA_CONTEXT_BLOCKING = 4, /* a thread that waits sleeps */
     CUDA_STREAM_NON_BLOCKING = 1,
+    CUDA_EVENT_SLEEPS = 1, /* who waits for it sleeps, and does not spin */
+    CUDA_EVENT_UNTIMED = 2,
     CUDA_ATTRIBUTE_MULTIPROCESSORS = 16,
     CUDA_ATTRIBUTE_SHARED_UNIT = 81,
     CUDA_ATTRIBUTE_SHARED_BLOCK = 97,
@@ -94,6 +96,7 @@ enum {
     X(event_destroy, "cuEventDestroy_v2", (void *event))                                                     \
     X(event_record, "cuEventRecord", (void *event, void *stream))                                            \
     X(event_between, "cuEventElapsedTime", (float *ms, void *from, void *to))                                \
+    X(event_wait, "cuEventSynchronize", (void *event))                                                       \
     X(host_task, "cuLaunchHostFunc", (void *stream, void (*task)(void *arg), void *arg))                     \
     X(pin, "cuMemHostRegister_v2", (void *at, size_t bytes, unsigned flags))                                 \
     X(unpin, "cuMemHostUnregister", (void *at))                                                              \

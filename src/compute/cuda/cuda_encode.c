@@ -56,9 +56,8 @@ static void put_tables(struct cuda_device *d, const struct encode_image *p)
     const struct arrays a = arrays_of(p);
     uint32_t n = p->shape->head_dim / 4, edge = MAX_OF(p->rows, p->columns);
     uint64_t apart = (a.sines - a.cosines) / sizeof(float);
-    ASSERT(2 * apart * sizeof(float) <= CUDA_STAGING_BYTES);
-    pthread_mutex_lock(&d->staging_lock);
-    float *cosines = (float *)d->staging, *sines = cosines + apart;
+    const uint64_t bytes = 2 * apart * sizeof(float);
+    float *cosines = (float *)(void *)cuda_staging_take(d, bytes), *sines = cosines + apart;
     for (uint32_t j = 0; j < n; j++) {
         float inv = (float)pow(p->shape->theta, -(double)j / n);
         for (uint32_t i = 0; i < edge; i++) {
@@ -66,8 +65,8 @@ static void put_tables(struct cuda_device *d, const struct encode_image *p)
             sines[(size_t)i * n + j] = (float)sin((double)i * inv);
         }
     }
-    domain_put(&d->domain, dev_add(p->own, a.cosines), cosines, 2 * apart * sizeof(float));
-    pthread_mutex_unlock(&d->staging_lock);
+    cuda_staging_put(d, dev_add(p->own, a.cosines), (const char *)cosines, bytes);
+    cuda_staging_give(d, (char *)cosines, bytes);
 }
 
 /* The values of a pixel's byte, by channel. */
@@ -107,18 +106,19 @@ static void read_patch(const struct encode_image *image, const struct levels *le
 static void put_pixels(struct cuda_device *d, const struct op_encode *op)
 {
     size_t row_bytes = op->y.stride * sizeof(float);
-    uint32_t each = (uint32_t)(CUDA_STAGING_BYTES / row_bytes);
+    uint32_t each = MIN_OF((uint32_t)(CUDA_STAGING_BYTES / row_bytes), op->count);
     struct levels levels;
     ASSERT(each > 0);
     fill_levels(op->image->shape, &levels);
-    pthread_mutex_lock(&d->staging_lock);
+    char *staging = cuda_staging_take(d, each * row_bytes);
     for (uint32_t from = 0; from < op->count; from += each) {
         uint32_t count = MIN_OF(each, op->count - from);
         for (uint32_t i = 0; i < count; i++)
-            read_patch(op->image, &levels, op->from + from + i, (float *)(d->staging + i * row_bytes));
-        domain_put(&d->domain, dev_add(op->y.at, from * row_bytes), d->staging, count * row_bytes);
+            read_patch(op->image, &levels, op->from + from + i, (float *)(void *)(staging + i * row_bytes));
+        cuda_staging_put(d, dev_add(op->y.at, from * row_bytes), staging, count * row_bytes);
+        cuda_staging_wait(d, staging);
     }
-    pthread_mutex_unlock(&d->staging_lock);
+    cuda_staging_give(d, staging, each * row_bytes);
 }
 
 /* ---- on the device ---- */

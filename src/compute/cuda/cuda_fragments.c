@@ -65,13 +65,17 @@ struct weight cuda_fragments_begin(const struct linear_source *s, uint32_t count
     return w;
 }
 
+#define REPACKED_WORDS 4u /* of a thread, about */
+
 void cuda_fragments_put(struct cuda_device *d, const struct weight *w, const struct cuda_repack *rows)
 {
     struct cuda_repack a = *rows;
     void *arguments[] = {&a};
     a.to = cuda_matrix(w);
     cuda_use(d);
-    const struct cuda_grid grid = {DIV_UP(a.lane + a.count, CUDA_PANEL), 1, 1, CUDA_THREADS, 0};
+    uint32_t words = DIV_UP(w->k, CUDA_UNIT) * 128u * w->bits / 4;
+    const struct cuda_grid grid = {DIV_UP(a.lane + a.count, CUDA_PANEL),
+                                   DIV_UP(words, CUDA_THREADS * REPACKED_WORDS), 1, CUDA_THREADS, 0};
     cuda_must(d, cuda_launch(d, d->stream, CUDA_KERNEL_repack, grid, arguments), "repack");
     cuda_queued(d);
 }

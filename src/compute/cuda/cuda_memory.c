@@ -23,6 +23,9 @@ static void *map_zeros(size_t bytes)
 int cuda_memory_init(struct cuda_device *d)
 {
     pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&d->staging_lock, NULL);
+    pthread_mutex_init(&d->repacking_lock, NULL);
+    pthread_cond_init(&d->staging_given, NULL);
     d->ranges = map_zeros(CUDA_RANGES_MAX * sizeof(d->ranges[0]));
     d->staging = map_zeros(CUDA_STAGING_BYTES);
     return d->ranges && d->staging ? 0 : -ENOMEM;
@@ -37,7 +40,93 @@ void cuda_memory_done(struct cuda_device *d)
         munmap(d->ranges, CUDA_RANGES_MAX * sizeof(d->ranges[0]));
     if (d->staging)
         munmap(d->staging, CUDA_STAGING_BYTES);
+    pthread_cond_destroy(&d->staging_given);
+    pthread_mutex_destroy(&d->repacking_lock);
+    pthread_mutex_destroy(&d->staging_lock);
     pthread_mutex_destroy(&d->lock);
+}
+
+/* ---- staging memory ---- */
+
+#define SLOTS ((uint32_t)CUDA_STAGING_SLOTS)
+
+static size_t slot_of(const struct cuda_device *d, const char *at)
+{
+    ASSERT(at >= d->staging && at < d->staging + CUDA_STAGING_BYTES);
+    return (size_t)(at - d->staging) / CUDA_STAGING_SLOT;
+}
+
+void cuda_staging_unpin(struct cuda_device *d)
+{
+    if (d->staging_pinned)
+        (void)d->driver->unpin(d->staging);
+    d->staging_pinned = false;
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        if (d->staging_read[i])
+            (void)d->driver->event_destroy(d->staging_read[i]);
+        d->staging_read[i] = NULL;
+    }
+}
+
+void cuda_staging_pin(struct cuda_device *d)
+{
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < SLOTS; i++)
+        ok = d->driver->event_create(&d->staging_read[i], CUDA_EVENT_SLEEPS | CUDA_EVENT_UNTIMED) == 0;
+    d->staging_pinned = ok && d->driver->pin(d->staging, CUDA_STAGING_BYTES, 0) == 0;
+    if (!d->staging_pinned)
+        cuda_staging_unpin(d);
+}
+
+/* The driver reads pinned memory when the queue gets there, and pageable memory before its call returns. */
+void cuda_staging_put(struct cuda_device *d, dev_ptr to, const char *at, uint64_t bytes)
+{
+    domain_put(&d->domain, to, at, bytes);
+    if (d->staging_pinned)
+        cuda_must(d, d->driver->event_record(d->staging_read[slot_of(d, at)], d->stream), "put");
+}
+
+void cuda_staging_wait(struct cuda_device *d, const char *at)
+{
+    if (d->staging_pinned)
+        cuda_must(d, d->driver->event_wait(d->staging_read[slot_of(d, at)]), "put");
+}
+
+static uint32_t slots_of(uint64_t bytes)
+{
+    ASSERT(bytes > 0 && bytes <= CUDA_STAGING_BYTES);
+    return (1u << DIV_UP(bytes, (uint64_t)CUDA_STAGING_SLOT)) - 1;
+}
+
+/* The lowest place for the slots; SLOTS: none. */
+static uint32_t place_for(const struct cuda_device *d, uint32_t slots)
+{
+    uint32_t at = 0;
+    while (at < SLOTS && (slots << at >= 1u << SLOTS || (d->staging_taken & slots << at)))
+        at += slots << at >= 1u << SLOTS ? SLOTS : 1;
+    return MIN_OF(at, SLOTS);
+}
+
+char *cuda_staging_take(struct cuda_device *d, uint64_t bytes)
+{
+    uint32_t slots = slots_of(bytes), at;
+    pthread_mutex_lock(&d->staging_lock);
+    while ((at = place_for(d, slots)) == SLOTS)
+        pthread_cond_wait(&d->staging_given, &d->staging_lock);
+    d->staging_taken |= slots << at;
+    pthread_mutex_unlock(&d->staging_lock);
+    return d->staging + at * CUDA_STAGING_SLOT;
+}
+
+void cuda_staging_give(struct cuda_device *d, char *at, uint64_t bytes)
+{
+    uint32_t slots = slots_of(bytes) << slot_of(d, at);
+    cuda_staging_wait(d, at);
+    pthread_mutex_lock(&d->staging_lock);
+    ASSERT((d->staging_taken & slots) == slots);
+    d->staging_taken &= ~slots;
+    pthread_cond_broadcast(&d->staging_given);
+    pthread_mutex_unlock(&d->staging_lock);
 }
 
 /* ---- ranges; the lock is held ---- */

@@ -1,7 +1,7 @@
 /* cuda_weight.c - weights are the kernels' matrices of the CPU (kernel/matrix.h), packed on the host.
  *
  * Panels are filled in the device's staging memory and go to the device a few at a time. A panel whose first
- * rows came with an earlier call is fetched back. */
+ * rows came with an earlier call is fetched back. Several threads put panels of their own at once. */
 #include "compute/cuda/cuda_device.h"
 
 #include "base/check.h"
@@ -68,7 +68,16 @@ static void put_piece(struct cuda_device *d, const struct weight *w, const struc
     if (lane > 0)
         (void)domain_get(&d->domain, staging, to, panel_bytes);
     matrix_put_part(&part, lane, rows, p->from, p->count);
-    domain_put(&d->domain, to, staging, panels * (uint64_t)panel_bytes);
+    cuda_staging_put(d, to, staging, panels * (uint64_t)panel_bytes);
+    cuda_staging_wait(d, staging);
+}
+
+/* Panels that a call has staging memory for at once: a slot's, but at least one, and no more than it has. */
+static uint32_t panels_at_once(size_t panel_bytes, uint32_t at, uint32_t count)
+{
+    uint32_t fit = MAX_OF((uint32_t)(CUDA_STAGING_SLOT / panel_bytes), 1u);
+    ASSERT(panel_bytes <= CUDA_STAGING_BYTES);
+    return MIN_OF(fit, DIV_UP(at % MATRIX_PANEL + count, (uint32_t)MATRIX_PANEL));
 }
 
 static void put_panels(struct cuda_device *d, const struct weight *w, uint32_t at,
@@ -76,49 +85,65 @@ static void put_panels(struct cuda_device *d, const struct weight *w, uint32_t a
 {
     const struct matrix shape = matrix_of(w, NULL);
     size_t panel_bytes = matrix_panel_bytes(&shape);
-    uint32_t panels = (uint32_t)(CUDA_STAGING_BYTES / panel_bytes), count = (uint32_t)rows->out;
-    ASSERT(panels > 0);
+    uint32_t count = (uint32_t)rows->out, panels = panels_at_once(panel_bytes, at, count);
+    char *staging = cuda_staging_take(d, panels * panel_bytes);
     for (uint32_t done = 0; done < count;) {
         struct piece p = {at + done, done, panels * MATRIX_PANEL - (at + done) % MATRIX_PANEL};
         p.count = MIN_OF(p.count, count - done);
-        put_piece(d, w, &p, rows, d->staging);
+        put_piece(d, w, &p, rows, staging);
         done += p.count;
     }
+    cuda_staging_give(d, staging, panels * panel_bytes);
+}
+
+/* The panels of m, in staging memory, become fragments of w: `count` rows from row `at` of w on. */
+static void repack(struct cuda_device *d, const struct weight *w, const struct matrix *m, uint32_t at,
+                   uint32_t count)
+{
+    const char *staging = m->data;
+    dev_ptr to = {d->repacking + (size_t)(staging - d->staging)};
+    const struct cuda_repack rows = {.from = {.data = (const uint8_t *)(uintptr_t)to.at,
+                                              .n = m->n,
+                                              .k = m->k,
+                                              .experts = 1,
+                                              .form = m->form,
+                                              .qparams = m->qparams,
+                                              .bits = m->bits,
+                                              .group = m->group,
+                                              .codes = m->codes,
+                                              .biases = m->bias_kind,
+                                              .super = m->super},
+                                     .panel = at / MATRIX_PANEL,
+                                     .lane = at % MATRIX_PANEL,
+                                     .count = count};
+    pthread_mutex_lock(&d->repacking_lock);
+    cuda_staging_put(d, to, staging, matrix_panels(m) * matrix_panel_bytes(m));
+    cuda_fragments_put(d, w, &rows);
+    pthread_mutex_unlock(&d->repacking_lock);
+    cuda_staging_wait(d, staging);
 }
 
 /* Panels as they are on the CPU go to the device, which makes fragments of them. */
 static void put_fragments(struct cuda_device *d, const struct weight *w, uint32_t at,
                           const struct linear_source *rows)
 {
-    struct matrix m = matrix_begin(rows, 1, d->staging);
+    struct matrix m = matrix_begin(rows, 1, NULL);
     size_t panel_bytes = matrix_panel_bytes(&m);
-    uint32_t panels = (uint32_t)(CUDA_STAGING_BYTES / panel_bytes), count = (uint32_t)rows->out;
-    ASSERT(panels > 0 && m.k == w->k);
+    uint32_t count = (uint32_t)rows->out, panels = panels_at_once(panel_bytes, at, count);
+    char *staging = cuda_staging_take(d, panels * panel_bytes);
+    m.data = staging;
+    ASSERT(m.k == w->k);
     for (uint32_t done = 0; done < count;) {
         uint32_t lane = (at + done) % MATRIX_PANEL;
         uint32_t some = MIN_OF(panels * MATRIX_PANEL - lane, count - done);
         m.n = ROUND_UP(lane + some, (uint32_t)MATRIX_PANEL);
         if (lane > 0)
-            memset(d->staging, 0, panel_bytes);
+            memset(staging, 0, panel_bytes);
         matrix_put_part(&m, lane, rows, done, some);
-        domain_put(&d->domain, (dev_ptr){d->repacking}, d->staging, matrix_panels(&m) * panel_bytes);
-        cuda_fragments_put(d, w,
-                           &(struct cuda_repack){.from = {.data = (const uint8_t *)(uintptr_t)d->repacking,
-                                                          .n = m.n,
-                                                          .k = m.k,
-                                                          .experts = 1,
-                                                          .form = m.form,
-                                                          .qparams = m.qparams,
-                                                          .bits = m.bits,
-                                                          .group = m.group,
-                                                          .codes = m.codes,
-                                                          .biases = m.bias_kind,
-                                                          .super = m.super},
-                                                 .panel = (at + done) / MATRIX_PANEL,
-                                                 .lane = lane,
-                                                 .count = some});
+        repack(d, w, &m, at + done, some);
         done += some;
     }
+    cuda_staging_give(d, staging, panels * panel_bytes);
 }
 
 void cuda_weight_put(struct device *device, const struct weight *w, uint32_t at,
@@ -126,10 +151,8 @@ void cuda_weight_put(struct device *device, const struct weight *w, uint32_t at,
 {
     struct cuda_device *d = cuda_device_of(device);
     ASSERT(!rows->transposed);
-    pthread_mutex_lock(&d->staging_lock);
     if (w->form == CUDA_FRAGMENTS)
         put_fragments(d, w, at, rows);
     else
         put_panels(d, w, at, rows);
-    pthread_mutex_unlock(&d->staging_lock);
 }

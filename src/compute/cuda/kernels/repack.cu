@@ -48,7 +48,7 @@ DEVICE uint32_t narrowed(uint32_t form, float x)
                              : __half_as_ushort(__float2half_rn(x));
 }
 
-/* Block: a panel. Each thread owns whole words. */
+/* Blocks (x, y): panel x. Each thread owns whole words. */
 KERNEL plateau_repack(const cuda_repack a)
 {
     const cuda_matrix &m = a.from, &to = a.to;
@@ -57,7 +57,8 @@ KERNEL plateau_repack(const cuda_repack a)
     uint32_t begin = blockIdx.x > 0 ? 0 : a.lane,
              end = min(CUDA_PANEL, a.lane + a.count - blockIdx.x * CUDA_PANEL);
     uint32_t each = 32 / to.bits, words = fragment_units(to) * unit_bytes(to.bits) / 4;
-    for (uint32_t i = threadIdx.x; i < words; i += blockDim.x) {
+    uint32_t first = blockIdx.y * blockDim.x + threadIdx.x, step_words = gridDim.y * blockDim.x;
+    for (uint32_t i = first; i < words; i += step_words) {
         /* The word's values: of place_of(), all with this word. */
         uint32_t word = 0, mask = 0, per_unit = words / fragment_units(to), k0 = i / per_unit * UNIT;
         uint32_t lane = 0, k = 0, in = i % per_unit;
@@ -90,7 +91,7 @@ KERNEL plateau_repack(const cuda_repack a)
     if (to.bits == 16)
         return;
     uint32_t groups = (fragment_units(to) * UNIT + to.group - 1) / to.group;
-    for (uint32_t i = threadIdx.x; i < groups * CUDA_PANEL; i += blockDim.x) {
+    for (uint32_t i = first; i < groups * CUDA_PANEL; i += step_words) {
         uint32_t row = i % CUDA_PANEL, group = i / CUDA_PANEL;
         if (row < begin || row >= end)
             continue;
