@@ -126,6 +126,8 @@ struct cuda_layer_inputs {
 
 /* Values of a row that the usual norm takes, at most. */
 #define CUDA_NORM_WIDTH (32u * CUDA_THREADS)
+/* As CUDA_NORM_WIDTH, but of a norm that sums experts. */
+#define CUDA_NORM_SUMS (16u * CUDA_THREADS)
 /* The usual case: h += out, y = rmsnorm(h), four values at a time. */
 #ifdef __CUDACC__
 static __device__ __forceinline__
@@ -136,10 +138,11 @@ static inline
     cuda_norm_is_usual(const struct cuda_residual *add, const struct cuda_norm *norm,
                        const struct cuda_rows *h, const struct cuda_rows *y)
 {
-    uintptr_t places = (uintptr_t)h->at | (uintptr_t)y->at | (uintptr_t)add->out.at | (uintptr_t)norm->weight;
-    return add->kind != CUDA_RESIDUAL_EXPERTS && !add->norm.weight && !add->layer_scale && norm->weight &&
-           !norm->layer_norm && y->width == h->width && h->width % 4 == 0 && places % 16 == 0 &&
-           h->width <= CUDA_NORM_WIDTH;
+    uintptr_t places = (uintptr_t)h->at | (uintptr_t)y->at | (uintptr_t)add->out.at |
+                       (uintptr_t)norm->weight | (uintptr_t)add->pairs.at | add->pairs.stride * 4;
+    uint32_t most = add->kind == CUDA_RESIDUAL_EXPERTS ? CUDA_NORM_SUMS : CUDA_NORM_WIDTH;
+    return !add->norm_pairs && !add->norm.weight && !add->layer_scale && norm->weight && !norm->layer_norm &&
+           y->width == h->width && h->width % 4 == 0 && places % 16 == 0 && h->width <= most;
 }
 struct cuda_norm_op {
     struct cuda_residual add;

@@ -44,6 +44,11 @@ DEVICE double add_square(double sum, float x)
     return fma((double)x, (double)x, sum);
 }
 
+DEVICE float4 add_four(float4 sum, float factor, float4 x)
+{
+    return {fmaf(factor, x.x, sum.x), fmaf(factor, x.y, sum.y), fmaf(factor, x.z, sum.z),
+            fmaf(factor, x.w, sum.w)};
+}
 DEVICE float norm_factor(double squares, uint32_t n, float eps)
 {
     return (float)(1 / sqrt(squares / n + eps));

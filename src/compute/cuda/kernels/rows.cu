@@ -58,12 +58,25 @@ KERNEL plateau_layer_inputs(const cuda_step s, const cuda_layer_inputs a)
 
 /* ---- norms ---- */
 
-/* The usual case, by registers: h += out, y = rmsnorm(h). */
+/* Values `i` to i + 3 of what a token's experts add, in their order, and of the shared expert's. */
+DEVICE float4 experts_four(const cuda_step &s, const cuda_residual &add, uint32_t t, uint32_t i)
+{
+    const float *weights = s.pair_weight + (uint64_t)t * s.top_k;
+    const float *first = row_of(add.pairs, (uint64_t)t * s.top_k) + i;
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll 4
+    for (uint32_t k = 0; k < s.top_k; k++)
+        sum = add_four(sum, weights[k], *(const float4 *)(first + (uint64_t)k * add.pairs.stride));
+    return add.out.width > 0 ? add_four(sum, s.shared_gate[t], *(const float4 *)(row_of(add.out, t) + i))
+                             : sum;
+}
+
+/* The usual case, by registers: h += what token t adds, y = rmsnorm(h), row `row` of the results. */
 #define NORM_EACH (CUDA_NORM_WIDTH / CUDA_THREADS / 4) /* of four values */
 template <uint32_t EACH>
-DEVICE void norm_plain(const cuda_residual &add, const cuda_norm &norm, const cuda_rounded &rounded,
-                       const float *out, float *__restrict__ h, float *__restrict__ y, uint32_t n,
-                       uint32_t row)
+DEVICE void norm_plain(const cuda_step &s, const cuda_residual &add, const cuda_norm &norm,
+                       const cuda_rounded &rounded, float *__restrict__ h, float *__restrict__ y, uint32_t n,
+                       uint32_t t, uint32_t row)
 {
     float4 x[EACH], w[EACH];
 #pragma unroll
@@ -77,19 +90,27 @@ DEVICE void norm_plain(const cuda_residual &add, const cuda_norm &norm, const cu
         uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
         x[j] = i < n ? *(const float4 *)(h + i) : float4{0, 0, 0, 0};
     }
-    if (out) {
-        float scale = add.scale != 0 ? add.scale : 1;
+    constexpr bool SUMS = EACH * 4 * CUDA_THREADS <= CUDA_NORM_SUMS;
+    if (add.kind != CUDA_RESIDUAL_NONE) {
+        const float scale = add.scale != 0 ? add.scale : 1, *out = row_of(add.out, t);
         float4 r[EACH];
+        if (SUMS && add.kind == CUDA_RESIDUAL_EXPERTS) {
 #pragma unroll
-        for (uint32_t j = 0; j < EACH; j++) {
-            uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
-            r[j] = i < n ? *(const float4 *)(out + i) : float4{0, 0, 0, 0};
+            for (uint32_t j = 0; j < EACH; j++) {
+                uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
+                r[j] = i < n ? experts_four(s, add, t, i) : float4{0, 0, 0, 0};
+            }
+        } else {
+#pragma unroll
+            for (uint32_t j = 0; j < EACH; j++) {
+                uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
+                r[j] = i < n ? *(const float4 *)(out + i) : float4{0, 0, 0, 0};
+            }
         }
 #pragma unroll
         for (uint32_t j = 0; j < EACH; j++) {
             uint32_t i = (threadIdx.x + j * CUDA_THREADS) * 4;
-            x[j] = {fmaf(scale, r[j].x, x[j].x), fmaf(scale, r[j].y, x[j].y), fmaf(scale, r[j].z, x[j].z),
-                    fmaf(scale, r[j].w, x[j].w)};
+            x[j] = add_four(x[j], scale, r[j]);
             if (i < n)
                 *(float4 *)(h + i) = x[j];
         }
@@ -113,17 +134,20 @@ DEVICE void norm_plain(const cuda_residual &add, const cuda_norm &norm, const cu
 }
 
 /* Row t of h; row `row` of y. */
-DEVICE void norm_usual(const cuda_residual &add, const cuda_norm &norm, const cuda_rounded &rounded,
-                       const cuda_rows &rows, const cuda_rows &results, uint32_t t, uint32_t row)
+DEVICE void norm_usual(const cuda_step &s, const cuda_residual &add, const cuda_norm &norm,
+                       const cuda_rounded &rounded, const cuda_rows &rows, const cuda_rows &results,
+                       uint32_t t, uint32_t row)
 {
-    const float *out = add.kind == CUDA_RESIDUAL_ADD ? row_of(add.out, t) : NULL;
     float *h = row_of(rows, t), *y = row_of(results, row);
-    if (rows.width <= 4 * CUDA_THREADS)
-        norm_plain<1>(add, norm, rounded, out, h, y, rows.width, row);
-    else if (rows.width <= 16 * CUDA_THREADS)
-        norm_plain<4>(add, norm, rounded, out, h, y, rows.width, row);
+    const uint32_t n = rows.width;
+    if (n <= 4 * CUDA_THREADS)
+        norm_plain<1>(s, add, norm, rounded, h, y, n, t, row);
+    else if (n <= 8 * CUDA_THREADS)
+        norm_plain<2>(s, add, norm, rounded, h, y, n, t, row);
+    else if (n <= 16 * CUDA_THREADS)
+        norm_plain<4>(s, add, norm, rounded, h, y, n, t, row);
     else
-        norm_plain<NORM_EACH>(add, norm, rounded, out, h, y, rows.width, row);
+        norm_plain<NORM_EACH>(s, add, norm, rounded, h, y, n, t, row);
 }
 
 KERNEL plateau_norm(const cuda_step s, const cuda_norm_op a)
@@ -131,7 +155,7 @@ KERNEL plateau_norm(const cuda_step s, const cuda_norm_op a)
     grid_next();
     uint32_t t = blockIdx.x;
     if (cuda_norm_is_usual(&a.add, &a.norm, &a.h, &a.y) && !a.keep.width && !a.stream) {
-        norm_usual(a.add, a.norm, a.rounded, a.h, a.y, t, t);
+        norm_usual(s, a.add, a.norm, a.rounded, a.h, a.y, t, t);
         return;
     }
     grid_wait();
@@ -177,7 +201,7 @@ KERNEL plateau_gather(const cuda_step s, const cuda_gather a)
     grid_begin();
     uint32_t t = s.logit_columns[blockIdx.x];
     if (cuda_norm_is_usual(&a.add, &a.norm, &a.h, &a.y)) {
-        norm_usual(a.add, a.norm, a.rounded, a.h, a.y, t, blockIdx.x);
+        norm_usual(s, a.add, a.norm, a.rounded, a.h, a.y, t, blockIdx.x);
         return;
     }
     float *h = row_of(a.h, t), *y = row_of(a.y, blockIdx.x);
