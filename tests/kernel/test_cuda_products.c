@@ -16,6 +16,7 @@
 #define REPEATS      1
 #define EACH         4
 #define LARGE_K      128u
+#define LONG_K       640u
 #define MEMORY_BYTES ((uint64_t)64 << 20)
 #else
 #define COLUMNS(n)   2048u
@@ -24,6 +25,7 @@
 #define REPEATS      3
 #define EACH         1
 #define LARGE_K      640u
+#define LONG_K       4480u
 #define MEMORY_BYTES ((uint64_t)1 << 30)
 #endif
 
@@ -213,7 +215,7 @@ TEST(codes_are_dequantised_to_bf16)
     for (uint32_t i = 0; i < COUNT_OF(bits); i++)
         for (uint32_t g = 0; g < COUNT_OF(groups); g++) {
             char name[32];
-            uint32_t n = i == 2 && g == 1 ? 16390 : 90, k = n > 1000 ? LARGE_K : 640;
+            uint32_t n = i == 2 && g == 1 ? 16390 : 90, k = n > 1000 ? LARGE_K : g == 2 ? LONG_K : 640;
             if ((i + g) % EACH != EACH - 1)
                 continue;
             struct linear_source s =

@@ -252,7 +252,7 @@ struct cuda_product {
 #define CUDA_WIDE_COLUMNS_1 256u
 #define CUDA_WIDE_COLUMNS_8 128u
 #define CUDA_WIDE_THREADS   384u
-/* Where there are no more columns than these: of a block, of which so many run on a multiprocessor. */
+/* Few columns: the most of a block, and blocks of a multiprocessor. */
 #define CUDA_FEW_COLUMNS 64u
 #define CUDA_FEW_BLOCKS  2u
 /* Its blocks along the rows, at most, with 8 chains. */
@@ -268,6 +268,10 @@ struct cuda_product {
 #define CUDA_RING_DEEP 8u
 /* k steps of a unit (kernels/fragment.cuh). */
 #define CUDA_UNIT 64u
+/* Codes of few columns and 8 chains: most k values of which blocks walk through tiles. */
+#define CUDA_WALK_K 4096u
+/* Bytes in which gates meet their values, of a block that walks through tiles. */
+#define CUDA_WALK_GLU_BYTES (CUDA_TILE_COLUMNS / 2 * CUDA_TILE_ROWS * 4)
 /* Bytes of shared memory that those kernels have in any case, at most. */
 #define CUDA_STATIC_SHARED 16512u
 

@@ -125,7 +125,7 @@ static int open_context(struct cuda_device *d)
     if (r == 0)
         r = load_kernels(d);
     /* Static shared memory counts, too. */
-    for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_few4_8; k++)
+    for (uint32_t k = CUDA_KERNEL_narrow16_1; r == 0 && k <= CUDA_KERNEL_walk4; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_max) ? 0 : -EIO;
     for (uint32_t k = CUDA_KERNEL_attend_parts64; r == 0 && k <= CUDA_KERNEL_attend_wide128; k++)
         r = give_shared(d, (enum cuda_kernel)k, d->shared_attend) ? 0 : -EIO;

@@ -47,6 +47,9 @@
     X(wide, few8_8)                                                                                          \
     X(wide, few4_1)                                                                                          \
     X(wide, few4_8)                                                                                          \
+    X(wide, walk16)                                                                                          \
+    X(wide, walk8)                                                                                           \
+    X(wide, walk4)                                                                                           \
     X(repack, repack)                                                                                        \
     X(repack, copy_fragments)                                                                                \
     X(project, product)                                                                                      \

@@ -208,6 +208,25 @@ static void run_wide(struct cuda *c, const struct weight *w, struct cuda_tiles *
     cuda_run_product(c, kernels[index_of(w)][has_one_chain(w)], grid, t);
 }
 
+/* 8 chains: blocks walk through the tiles, one on each multiprocessor. */
+static void run_walk(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
+{
+    static const enum cuda_kernel kernels[3] = {CUDA_KERNEL_walk16, CUDA_KERNEL_walk8, CUDA_KERNEL_walk4};
+    uint32_t glu = t->glu ? CUDA_WALK_GLU_BYTES : 0;
+    struct cuda_grid grid = wide_grid(w, t, CUDA_TILE_COLUMNS, c->device->shared_max - 1024 - glu);
+    uint32_t groups = t->sorted.order ? groups_max(w, t->count, CUDA_TILE_COLUMNS) : grid.x;
+    grid.x = MIN_OF(groups * DIV_UP(w->n, CUDA_TILE_ROWS), c->device->units);
+    grid.y = 1;
+    grid.shared_bytes += glu;
+    cuda_run_product(c, kernels[index_of(w)], grid, t);
+}
+
+/* Few columns: a block for each chain is faster where chains of codes are long. */
+static bool takes_walk(const struct weight *w)
+{
+    return !has_one_chain(w) && (w->bits == 16 || w->k <= CUDA_WALK_K);
+}
+
 /* A block for each chain. */
 static void run_few(struct cuda *c, const struct weight *w, struct cuda_tiles *t)
 {
@@ -267,14 +286,19 @@ static void launch_sorted(struct cuda *c, const struct weight *w, const struct c
                            .count = k->count,
                            .y = k->y,
                            .bias = k->bias,
+                           .glu = k->glu,
+                           .y_rounded = k->y_rounded,
                            .sorted = k->sorted,
                            .x_div = k->x_div,
                            .bias_step = k->bias_step};
     if (!t.x.at)
         t.x = round_rows(c, w, k->x, 0, k->count / k->x_div, rounded_room(c, w));
-    run_tiles(c, w, &t,
-              (struct cuda_grid){.x = DIV_UP(w->n, CUDA_TILE_ROWS),
-                                 .y = groups_max(w, k->count, CUDA_TILE_COLUMNS)});
+    if (c->device->wide && !has_one_chain(w))
+        run_walk(c, w, &t);
+    else
+        run_tiles(c, w, &t,
+                  (struct cuda_grid){.x = DIV_UP(w->n, CUDA_TILE_ROWS),
+                                     .y = groups_max(w, k->count, CUDA_TILE_COLUMNS)});
 }
 
 /* Inputs that are not there as bf16 become it, as many rows at a time as there is room for. */
@@ -297,6 +321,8 @@ static void launch_tiles(struct cuda *c, const struct weight *w, const struct cu
             run_tiles(c, w, &t,
                       (struct cuda_grid){.x = DIV_UP(t.count, CUDA_TILE_COLUMNS),
                                          .y = DIV_UP(w->n, CUDA_TILE_ROWS)});
+        else if (t.count <= CUDA_FEW_COLUMNS && takes_walk(w))
+            run_walk(c, w, &t);
         else if (t.count <= CUDA_FEW_COLUMNS)
             run_few(c, w, &t);
         else
@@ -316,6 +342,12 @@ bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count
     if (!has_one_chain(w) && cuda_is_narrow(c, w, count))
         return w->n % (2 * CUDA_PANEL) == 0;
     return w->n % CUDA_TILE_ROWS == 0 && (cuda_is_narrow(c, w, count) || c->device->wide);
+}
+
+bool cuda_takes_experts_glu(const struct cuda *c, const struct weight *w, uint32_t pairs)
+{
+    return c->device->wide && w->form == CUDA_FRAGMENTS && !has_one_chain(w) && w->n % CUDA_TILE_ROWS == 0 &&
+           cuda_expert_columns(c, w, pairs) == CUDA_TILE_COLUMNS;
 }
 
 bool cuda_takes_add(const struct cuda *c, const struct weight *w, uint32_t count)

@@ -59,6 +59,72 @@ void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, s
     multiply(c, w, &(struct cuda_product){.w = cuda_matrix(w), .x = x, .y = y, .bias = bias, .count = count});
 }
 
+/* ---- experts ----
+ *
+ * A step of one token has a column for each of its experts. With more tokens an expert has several columns. A
+ * kernel sorts the pairs of tokens and experts by expert. A block takes a group of an expert's columns, and
+ * reads the weights once for all of them. An output has the same bits either way (kernels/bf16.cu). */
+
+/* Sorts the step's pairs into groups of at most `columns`, unless an earlier product did. */
+static struct cuda_sorted sort_pairs(struct cuda *c, uint32_t columns)
+{
+    const struct cuda_sort k = {.expert = c->expert,
+                                .pairs = c->step.tokens * c->shape->top_k,
+                                .experts = c->shape->experts,
+                                .columns = columns,
+                                .order = c->order,
+                                .groups = c->groups,
+                                .group_count = c->group_count};
+    if (c->sorted_by != columns)
+        cuda_run_product(
+            c, CUDA_KERNEL_sort,
+            (struct cuda_grid){1, 1, 1, CUDA_SORT_THREADS, 2 * k.experts * (uint32_t)sizeof(uint32_t)}, &k);
+    c->sorted_by = columns;
+    return (struct cuda_sorted){c->order, c->groups, c->group_count};
+}
+
+/* Columns are pairs; the matrix is for the caller to say. `out`: from one expert's bias to the next. */
+static struct cuda_product product_of_experts(const struct cuda *c, struct act x, struct act y,
+                                              const float *bias, uint32_t out)
+{
+    bool by_pair = c->places[x.place].rows == ROWS_PAIRS;
+    return (struct cuda_product){.x = cuda_rows(c, x),
+                                 .y = cuda_rows(c, y),
+                                 .bias = bias,
+                                 .count = c->step.tokens * c->shape->top_k,
+                                 .x_div = by_pair ? 1 : c->shape->top_k,
+                                 .bias_step = out,
+                                 .expert = c->expert,
+                                 .rounded = cuda_rounded_of(c, x)};
+}
+
+static void multiply_pairs(struct cuda *c, const struct weight *w, struct cuda_product *k)
+{
+    uint32_t columns = w->form == CUDA_FRAGMENTS ? cuda_expert_columns(c, w, k->count) : 1;
+    k->w = cuda_matrix(w);
+    if (columns > 1)
+        k->sorted = sort_pairs(c, columns);
+    if (w->form == CUDA_FRAGMENTS)
+        cuda_multiply_fragments(c, w, k);
+    else
+        cuda_run(c, CUDA_KERNEL_product_experts,
+                 (struct cuda_grid){panels_of(w), k->count, 1, CUDA_THREADS, 0}, k);
+}
+
+/* The outputs of a part follow the outputs of the part before. */
+static void multiply_experts(struct cuda *c, const struct op_product *a)
+{
+    struct cuda_product k = product_of_experts(c, a->x, a->y, cuda_pointer(a->w->bias), a->w->out);
+    for (uint32_t i = 0; i < a->w->part_count; i++) {
+        const struct weight *w = &a->w->parts[i];
+        multiply_pairs(c, w, &k);
+        k.y.at += w->n;
+        k.bias = k.bias ? k.bias + w->n : NULL;
+    }
+}
+
+/* ---- products that wait for the next operation ---- */
+
 /* The product computes the norm of its inputs. */
 static void norm_inputs(struct cuda_product *k, const struct cuda_norm_held *n)
 {
@@ -73,12 +139,13 @@ static void norm_inputs(struct cuda_product *k, const struct cuda_norm_held *n)
 static void run_held(struct cuda *c, const struct cuda_product *end)
 {
     const struct cuda_held h = c->held;
-    struct cuda_product k = {.w = cuda_matrix(h.w),
-                             .x = cuda_rows(c, h.x),
-                             .y = cuda_rows(c, h.y),
-                             .bias = h.bias,
-                             .count = h.count,
-                             .rounded = cuda_rounded_of(c, h.x)};
+    struct cuda_product k = h.experts ? product_of_experts(c, h.x, h.y, h.bias, h.w->n)
+                                      : (struct cuda_product){.w = cuda_matrix(h.w),
+                                                              .x = cuda_rows(c, h.x),
+                                                              .y = cuda_rows(c, h.y),
+                                                              .bias = h.bias,
+                                                              .count = h.count,
+                                                              .rounded = cuda_rounded_of(c, h.x)};
     c->held.w = NULL;
     norm_inputs(&k, &h.norm);
     k.add = end->add;
@@ -88,7 +155,10 @@ static void run_held(struct cuda *c, const struct cuda_product *end)
         k.y = end->y;
         k.y_rounded = end->y_rounded;
     }
-    multiply(c, h.w, &k);
+    if (h.experts)
+        multiply_pairs(c, h.w, &k);
+    else
+        multiply(c, h.w, &k);
 }
 
 static void run_norm(struct cuda *c)
@@ -126,10 +196,11 @@ bool cuda_glu_of_held(struct cuda *c, const struct op_glu *a)
     const struct cuda_held *h = &c->held;
     const struct cuda_product k = {
         .glu = 1, .y = cuda_rows(c, a->out), .y_rounded = cuda_rounded_whole(c, a->out)};
-    if (!h->w || h->bias || !cuda_takes_glu(c, h->w, h->count) || a->function != GLU_SILU || a->plain ||
-        a->up.width > 0 || a->in.place != h->y.place || a->in.from != h->y.from ||
-        2 * a->out.width != h->w->n || a->out.place == h->x.place || a->out.place == h->y.place ||
-        !k.y_rounded.at || !reads_rounded(a->reader))
+    if (!h->w || h->bias || a->function != GLU_SILU || a->plain || a->up.width > 0 ||
+        a->in.place != h->y.place || a->in.from != h->y.from || 2 * a->out.width != h->w->n ||
+        a->out.place == h->x.place || !k.y_rounded.at || !reads_rounded(a->reader))
+        return false;
+    if (!h->experts && (a->out.place == h->y.place || !cuda_takes_glu(c, h->w, h->count)))
         return false;
     run_held(c, &k);
     cuda_has_rounded(c, k.y_rounded, a->out);
@@ -140,7 +211,7 @@ bool cuda_add_of_held(struct cuda *c, const struct residual *add, struct act h)
 {
     const struct cuda_held *p = &c->held;
     const struct cuda_product k = {.add = cuda_rows(c, h), .add_scale = add->scale != 0 ? add->scale : 1};
-    if (!p->w || add->kind != RESIDUAL_ADD || !dev_is_null(add->norm.weight) ||
+    if (!p->w || p->experts || add->kind != RESIDUAL_ADD || !dev_is_null(add->norm.weight) ||
         !dev_is_null(add->layer_scale) || add->out.place != p->y.place || add->out.from != p->y.from ||
         add->out.width != p->w->n || h.width != p->w->n || h.place == p->x.place ||
         !cuda_takes_add(c, p->w, p->count))
@@ -163,58 +234,6 @@ static void multiply_heads(struct cuda *c, const struct op_product *a)
     ASSERT(w->form != CUDA_FRAGMENTS && a->w->part_count == 1 && a->x.width % w->experts == 0 &&
            a->y.width % w->experts == 0);
     launch_product(c, &k, panels_of(w), w->experts);
-}
-
-/* ---- experts ----
- *
- * A step of one token has a column for each of its experts. With more tokens an expert has several columns. A
- * kernel sorts the pairs of tokens and experts by expert. A block takes a group of an expert's columns, and
- * reads the weights once for all of them. An output has the same bits either way (kernels/bf16.cu). */
-
-/* Sorts the step's pairs into groups of at most `columns`, unless an earlier product did. */
-static struct cuda_sorted sort_pairs(struct cuda *c, uint32_t columns)
-{
-    const struct cuda_sort k = {.expert = c->expert,
-                                .pairs = c->step.tokens * c->shape->top_k,
-                                .experts = c->shape->experts,
-                                .columns = columns,
-                                .order = c->order,
-                                .groups = c->groups,
-                                .group_count = c->group_count};
-    if (c->sorted_by != columns)
-        cuda_run_product(
-            c, CUDA_KERNEL_sort,
-            (struct cuda_grid){1, 1, 1, CUDA_SORT_THREADS, 2 * k.experts * (uint32_t)sizeof(uint32_t)}, &k);
-    c->sorted_by = columns;
-    return (struct cuda_sorted){c->order, c->groups, c->group_count};
-}
-
-/* The outputs of a part follow the outputs of the part before. */
-static void multiply_experts(struct cuda *c, const struct op_product *a)
-{
-    bool by_pair = c->places[a->x.place].rows == ROWS_PAIRS;
-    struct cuda_product k = {.x = cuda_rows(c, a->x),
-                             .y = cuda_rows(c, a->y),
-                             .bias = cuda_pointer(a->w->bias),
-                             .count = c->step.tokens * c->shape->top_k,
-                             .x_div = by_pair ? 1 : c->shape->top_k,
-                             .bias_step = a->w->out,
-                             .expert = c->expert,
-                             .rounded = cuda_rounded_of(c, a->x)};
-    for (uint32_t i = 0; i < a->w->part_count; i++) {
-        const struct weight *w = &a->w->parts[i];
-        k.w = cuda_matrix(w);
-        uint32_t columns = w->form == CUDA_FRAGMENTS ? cuda_expert_columns(c, w, k.count) : 1;
-        if (columns > 1)
-            k.sorted = sort_pairs(c, columns);
-        if (w->form == CUDA_FRAGMENTS)
-            cuda_multiply_fragments(c, w, &k);
-        else
-            cuda_run(c, CUDA_KERNEL_product_experts,
-                     (struct cuda_grid){panels_of(w), k.count, 1, CUDA_THREADS, 0}, &k);
-        k.y.at += w->n;
-        k.bias = k.bias ? k.bias + w->n : NULL;
-    }
 }
 
 /* ---- lists of products ---- */
@@ -283,10 +302,13 @@ static bool hold(struct cuda *c, const struct op_product *a, const struct cuda_n
 {
     const struct projection *w = a->w;
     const struct weight *first = &w->parts[0];
-    if (a->columns != COLUMNS_TOKENS || w->part_count != 1 || a->y.place == OP_LOGITS ||
-        !(cuda_takes_add(c, first, c->step.tokens) || cuda_takes_glu(c, first, c->step.tokens)))
+    bool experts = a->columns == COLUMNS_EXPERTS;
+    bool takes = experts
+                     ? cuda_takes_experts_glu(c, first, c->step.tokens * c->shape->top_k)
+                     : cuda_takes_add(c, first, c->step.tokens) || cuda_takes_glu(c, first, c->step.tokens);
+    if ((!experts && a->columns != COLUMNS_TOKENS) || w->part_count != 1 || a->y.place == OP_LOGITS || !takes)
         return false;
-    c->held = (struct cuda_held){first, a->x, a->y, c->step.tokens, cuda_pointer(w->bias), *norm};
+    c->held = (struct cuda_held){first, a->x, a->y, c->step.tokens, cuda_pointer(w->bias), *norm, experts};
     return true;
 }
 

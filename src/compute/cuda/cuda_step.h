@@ -52,6 +52,7 @@ struct cuda_held {
     uint32_t count;
     const float *bias;
     struct cuda_norm_held norm; /* of x */
+    bool experts;               /* each pair of a token and an expert is a column */
 };
 
 /* Queries and keys that wait for their attention, whose kernel may take them. */
@@ -277,6 +278,8 @@ void cuda_multiply(struct cuda *c, const struct weight *w, struct cuda_rows x, s
                    const float *bias, uint32_t count);
 /* Whether a product of w = gate | up can have the activation in it. */
 bool cuda_takes_glu(const struct cuda *c, const struct weight *w, uint32_t count); /* cuda_fragments.c */
+/* As cuda_takes_glu(), but for a product of experts; cuda_fragments.c. */
+bool cuda_takes_experts_glu(const struct cuda *c, const struct weight *w, uint32_t pairs);
 
 /* Whether the kernel for few columns computes the product. */
 bool cuda_is_narrow(const struct cuda *c, const struct weight *w, uint32_t count); /* cuda_fragments.c */

@@ -93,17 +93,6 @@ template <uint32_t BITS> struct stream {
 
 /* ---- inputs in shared memory: [units][columns][128 bytes], as cuda_rounded has them ---- */
 
-/* The rows of x and y of a column. */
-DEVICE uint32_t input_row(const cuda_sorted &sorted, uint32_t x_div, uint32_t column)
-{
-    uint32_t pair = sorted.order ? sorted.order[column] : column;
-    return x_div ? pair / x_div : pair;
-}
-DEVICE uint32_t output_row(const cuda_sorted &sorted, uint32_t column)
-{
-    return sorted.order ? sorted.order[column] : column;
-}
-
 /* Rows of sorted pairs keep the places of their pieces. */
 DEVICE void bring_sorted(uint8_t *to, const cuda_product &a, uint32_t from, uint32_t count, uint32_t units)
 {
