@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #if defined(__clang__)
 #define PLATEAU_COMPILER "clang " __clang_version__
@@ -64,6 +65,19 @@ static void print_version(void)
            device_choice_tier(), runtime_workers(&(struct settings){0}), device_choice_gpu());
 }
 
+/* Of the main thread: with 128, generate was a fault. */
+#define STACK_LEAST_KIB 512u
+
+static bool has_stack(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_STACK, &l) < 0 || l.rlim_cur / 1024 >= STACK_LEAST_KIB)
+        return true;
+    fprintf(stderr, "plateau: a stack has %llu KiB here (ulimit -s), and %u are needed\n",
+            (ull)l.rlim_cur / 1024, STACK_LEAST_KIB);
+    return false;
+}
+
 static int run(int argc, char **argv)
 {
     static const char *const version[] = {"--version", "-V", "version"};
@@ -77,7 +91,7 @@ static int run(int argc, char **argv)
         return 0;
     }
     if (!is_one_of(argv[1], help, COUNT_OF(help)))
-        return run_command(argc - 1, argv + 1);
+        return has_stack() ? run_command(argc - 1, argv + 1) : 1;
     if (argc == 2) {
         help_program(stdout);
         return 0;

@@ -61,6 +61,13 @@ def test_a_file_at_its_size_limit_is_a_full_disk(tmp_path):
     assert got.stderr == "plateau: standard output could not be written: File too large\n"
 
 
+@pytest.mark.parametrize("kib,status", ((64, 1), (511, 1), (512, 0)))
+def test_a_stack_that_is_too_small_is_said(kib, status):
+    got = subprocess.run(["sh", "-c", f'ulimit -s {kib} && exec "$0" models --help', PROGRAM], capture_output=True, text=True)
+    assert got.returncode == status
+    assert (f"plateau: a stack has {kib} KiB here (ulimit -s), and 512 are needed" in got.stderr) == (status == 1)
+
+
 def test_a_mistake_keeps_its_own_status_when_nothing_was_to_be_printed():
     assert run("generate", shell=">&-").returncode == 2
     assert run("generate", "x", "--model", "/nowhere", shell=">&-").returncode == 1
