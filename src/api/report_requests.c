@@ -69,6 +69,9 @@ static struct work work_of(struct exchange *x, uint32_t job_count)
         if (j->phase != JOB_QUEUED && (furthest == JOB_QUEUED || j->phase == JOB_DECODING))
             furthest = j->phase;
     }
+    /* No reader holds up a request without a token: some texts have their vectors, and others follow. */
+    if (furthest == JOB_PAUSED && w.tokens == 0)
+        furthest = JOB_PREFILLING;
     if (x->phase == EXCHANGE_RUNNING)
         w.phase =
             w.tokens > 0 && furthest == JOB_QUEUED ? job_phase_name(JOB_DECODING) : job_phase_name(furthest);

@@ -68,12 +68,13 @@ class Terminal:
         return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", self.seen).replace("\r", "")
 
     def wait_for(self, text):
-        """Until `text` is shown after the text of the previous wait."""
+        """Until `text` is shown after the text of the previous wait. Long lines break between words."""
         until = time.monotonic() + WAIT_S
-        while text not in self.shown[self.at :]:
+        words = re.compile("[ \n]".join(map(re.escape, text.split(" "))))
+        while not (found := words.search(self.shown, self.at)):
             assert time.monotonic() < until, f"no {text!r} in {self.shown[self.at:]!r}"
-            assert self._read(0.1) or text in self.shown[self.at :], f"ended without {text!r}: {self.shown!r}"
-        self.at = self.shown.index(text, self.at) + len(text)
+            assert self._read(0.1) or words.search(self.shown, self.at), f"ended without {text!r}: {self.shown!r}"
+        self.at = found.end()
 
     def type(self, text):
         os.write(self.fd, text.encode())

@@ -141,8 +141,10 @@ def test_many_inputs_beyond_the_queue(served):
 def test_a_client_that_leaves_leaves_nothing(served):
     """Texts with the engine, and texts that it has not seen yet."""
     phases = {"sent": None, "known": {"receiving", "preparing", "queued", "prefilling"}, "computed": {"prefilling"}}
+    draw = random.Random(7)
     for wanted in phases.values():
-        with Open(served, ASK, {"model": "qwen3_embedding", "input": [[5] * 500] * 1000}):
+        texts = [[draw.randrange(3, 512) for _ in range(500)] for _ in range(1000)]  # none is cached
+        with Open(served, ASK, {"model": "qwen3_embedding", "input": texts}):
             until(lambda: not wanted or any(r["phase"] in wanted for r in served.requests()))
     assert len(embed(served, [5])[0]) == 64
     served.wait_idle()

@@ -152,8 +152,7 @@ def test_a_request_that_was_left_has_true_figures(served):
 
 def test_a_request_that_leaves_the_queue_has_waited():
     with serving("--max-num-seqs", "1", "--admin-key", ADMIN_KEY, key=ADMIN_KEY) as s:
-        with s.begin() as running:
-            running.read_on()
+        with s.begin(stream=False):  # a stream whose reader is slow pauses, and gives its place away
             until(lambda: s.requests("decoding"))
             with Open(s, "/v1/completions", {"prompt": "b", "max_tokens": 5}):
                 [queued] = until(lambda: s.requests("queued"))
