@@ -115,7 +115,7 @@ static struct entry *find(struct responses_store *s, const struct responses_key 
 
 static struct share *share_of(struct responses_store *s, uint64_t tenant)
 {
-    return &s->shares[hash_bytes(&tenant, sizeof(tenant)) % SHARES];
+    return &s->shares[hash_share(tenant, SHARES)];
 }
 
 static void remove_entry(struct responses_store *s, struct entry *e)

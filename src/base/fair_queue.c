@@ -33,7 +33,7 @@ static struct fair_tenant *counter_of(struct fair_queue *q, uint64_t tenant)
             lowest = t;
     }
     if (!lowest)
-        return &q->tenants[hash_bytes(&tenant, sizeof(tenant)) % FAIR_QUEUE_TENANTS];
+        return &q->tenants[hash_share(tenant, FAIR_QUEUE_TENANTS)];
     *lowest = (struct fair_tenant){.tenant = tenant};
     return lowest;
 }

@@ -8,6 +8,11 @@
 #include "base/slice.h"
 
 uint64_t hash_bytes(const void *bytes, size_t len);
+/* The tenant's share of `shares`. Tenants with one hash have one share. */
+static inline uint32_t hash_share(uint64_t tenant, uint32_t shares)
+{
+    return (uint32_t)(hash_bytes(&tenant, sizeof(tenant)) % shares);
+}
 
 /* Buckets of a table of `count` entries: the least power of two from `least` on that is no less. */
 static inline uint32_t hash_buckets(uint32_t least, uint32_t count)

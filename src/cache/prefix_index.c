@@ -531,18 +531,15 @@ static void add_page(struct prefix_index *ix, uint32_t node, uint32_t group, uin
     }
 }
 
-static uint8_t share_of(uint64_t tenant)
-{
-    return (uint8_t)(hash_bytes(&tenant, sizeof(tenant)) % PAGE_SHARES);
-}
-
 uint32_t prefix_index_add(struct prefix_index *ix, uint64_t tenant, uint32_t parent,
                           const struct prefix_key *key, uint32_t *pages)
 {
     ASSERT(parent == NONE || refs_of(ix, parent) > 0);
     uint32_t node = look_up(ix, key);
     if (node == NONE)
-        node = node_create(ix, parent, key, parent == NONE ? share_of(tenant) : ix->nodes[parent].share);
+        node =
+            node_create(ix, parent, key,
+                        parent == NONE ? (uint8_t)hash_share(tenant, PAGE_SHARES) : ix->nodes[parent].share);
     for (uint32_t g = 0; g < ix->group_count; g++)
         add_page(ix, node, g, &pages[g]);
     ASSERT(refs_of(ix, node) > 0);

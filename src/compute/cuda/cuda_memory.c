@@ -101,10 +101,10 @@ static uint32_t slots_of(uint64_t bytes)
 /* The lowest place for the slots; SLOTS: none. */
 static uint32_t place_for(const struct cuda_device *d, uint32_t slots)
 {
-    uint32_t at = 0;
-    while (at < SLOTS && (slots << at >= 1u << SLOTS || (d->staging_taken & slots << at)))
-        at += slots << at >= 1u << SLOTS ? SLOTS : 1;
-    return MIN_OF(at, SLOTS);
+    for (uint32_t at = 0; slots << at < 1u << SLOTS; at++)
+        if (!(d->staging_taken & slots << at))
+            return at;
+    return SLOTS;
 }
 
 char *cuda_staging_take(struct cuda_device *d, uint64_t bytes)

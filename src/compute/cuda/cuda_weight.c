@@ -72,7 +72,7 @@ static void put_piece(struct cuda_device *d, const struct weight *w, const struc
     cuda_staging_wait(d, staging);
 }
 
-/* Panels that a call has staging memory for at once: a slot's, but at least one, and no more than it has. */
+/* Panels in staging memory at once: as many as a slot holds, at least one, and no more than the rows take. */
 static uint32_t panels_at_once(size_t panel_bytes, uint32_t at, uint32_t count)
 {
     uint32_t fit = MAX_OF((uint32_t)(CUDA_STAGING_SLOT / panel_bytes), 1u);
