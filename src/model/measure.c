@@ -50,12 +50,6 @@ int source_open(struct source *s, const char *dir, struct account *parent, struc
     return checkpoint_open(s->arena, dir, s->account, &s->checkpoint, e);
 }
 
-void source_plan(struct source *s, uint64_t bytes)
-{
-    if (s->account)
-        account_set_planned(s->account, bytes);
-}
-
 uint64_t measured_stage_bytes(const struct measured *m)
 {
     return ROUND_UP(MAX_OF(m->text.stage_bytes, m->mtp.stage_bytes), (uint64_t)65536);
@@ -64,7 +58,8 @@ uint64_t measured_stage_bytes(const struct measured *m)
 int source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e)
 {
     const struct packers_opts opts = {s->checkpoint, s->account, device, stage_bytes};
-    source_plan(s, arena_committed_bytes(s->arena) + packers_bytes(stage_bytes));
+    if (s->account)
+        account_set_planned(s->account, arena_committed_bytes(s->arena) + packers_bytes(stage_bytes));
     int r = packers_start(&s->packers, &opts);
     return r == 0 ? 0
                   : err_set(e, r, "%llu bytes to read tensors into are more than is left", (ull)stage_bytes);

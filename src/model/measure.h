@@ -50,11 +50,9 @@ int measure_arena(struct account *account, size_t bytes_max, struct arena **ret)
 
 /* 0, or as checkpoint_open(). The caller closes it in both cases. */
 int source_open(struct source *s, const char *dir, struct account *parent, struct err *e);
-/* The plan's number for its account: of tables, stages and stacks. */
-void source_plan(struct source *s, uint64_t bytes);
 /* Bytes of the largest stage that packing needs, whole grains of an arena. */
 uint64_t measured_stage_bytes(const struct measured *m);
-/* Starts the packers with stages of `stage_bytes`. 0 or -ENOMEM. */
+/* Plans the account's bytes and starts the packers. `stage_bytes` 0: their stages are empty. 0 or -ENOMEM. */
 int source_begin(struct source *s, const struct device *device, uint64_t stage_bytes, struct err *e);
 /* Zeroed is fine. */
 void source_close(struct source *s);

@@ -89,6 +89,12 @@ static uint64_t tables_bytes(const struct config *c)
     return in_grains(bytes + TABLES_FIXED_BYTES);
 }
 
+/* Weights that are mapped pass no stage. */
+static uint64_t stage_bytes(const struct packed *packed, const struct measured *measured)
+{
+    return packed->present ? 0 : measured_stage_bytes(measured);
+}
+
 static void fill_shape(const struct config *c, const struct source *s, const struct packed *packed,
                        const struct measured *measured, struct model_shape *ret)
 {
@@ -108,8 +114,7 @@ static void fill_shape(const struct config *c, const struct source *s, const str
         .weight_bytes = weight_memory_round(b->used) + weight_memory_round(mapped),
         .mapped = packed->present,
         .checkpoint_bytes = packed->present ? packed->bundle.at.bytes : checkpoint_bytes(s->checkpoint),
-        .loading_bytes = arena_committed_bytes(s->arena) +
-                         (packed->present ? 0 : packers_bytes(measured_stage_bytes(measured))),
+        .loading_bytes = arena_committed_bytes(s->arena) + packers_bytes(stage_bytes(packed, measured)),
         .tables_bytes = tables_bytes(c) + in_grains(vector_head_bytes(&s->vector_head.shape)),
         .vector_width = vector_head_width(&s->vector_head.shape, c->hidden),
         .vector_room = vector_head_room(&s->vector_head.shape, c->hidden),
@@ -327,18 +332,19 @@ static int map_region(struct model *m, const char *region, uint64_t used, const 
     return r;
 }
 
-static struct packed_load packed_load_of(const struct measured *measured, const struct model_opts *opts)
+static struct packed_load packed_load_of(const struct measured *measured, struct source *s,
+                                         const struct model_opts *opts)
 {
-    return (struct packed_load){.threads = opts->device->workers,
+    return (struct packed_load){.packers = &s->packers,
                                 .progress = opts->progress,
                                 .arg = opts->progress_arg,
                                 .total = measured->text.used + measured->head_mark.used};
 }
 
-static int map_head(struct model *m, struct binder *b, const struct measured *measured,
+static int map_head(struct model *m, struct binder *b, const struct measured *measured, struct source *s,
                     const struct model_opts *opts, struct err *e)
 {
-    struct packed_load load = packed_load_of(measured, opts);
+    struct packed_load load = packed_load_of(measured, s, opts);
     load.before = measured->text.used;
     b->e = e;
     return map_region(m, PACKED_HEAD, measured->head_mark.used, &load, &m->mtp_memory, b);
@@ -368,7 +374,7 @@ static int pack_head(struct model *m, const struct measured *measured, struct so
                      const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->mtp;
-    int r = m->packed.present ? map_head(m, &b, measured, opts, e)
+    int r = m->packed.present ? map_head(m, &b, measured, s, opts, e)
                               : prepare_packing(&b, &s->packers, opts, m->mtp_account, &m->mtp_memory, e);
     b.packed_bytes = measured->text.source_bytes;
     b.source_bytes_total = b.packed_bytes + measured->mtp.source_bytes;
@@ -384,10 +390,10 @@ static int pack_head(struct model *m, const struct measured *measured, struct so
     return r;
 }
 
-static int map_weights(struct model *m, struct binder *b, const struct measured *measured,
+static int map_weights(struct model *m, struct binder *b, const struct measured *measured, struct source *s,
                        const struct model_opts *opts, struct err *e)
 {
-    const struct packed_load load = packed_load_of(measured, opts);
+    const struct packed_load load = packed_load_of(measured, s, opts);
     if (m->weights_account)
         account_set_planned(m->weights_account, m->shape.weight_bytes);
     b->e = e;
@@ -398,7 +404,7 @@ static int pack(struct model *m, const struct measured *measured, struct source 
                 const struct model_opts *opts, struct err *e)
 {
     struct binder b = measured->text;
-    int r = m->packed.present ? map_weights(m, &b, measured, opts, e)
+    int r = m->packed.present ? map_weights(m, &b, measured, s, opts, e)
                               : prepare_packing(&b, &s->packers, opts, m->weights_account, &m->weights, e);
     b.source_bytes_total = measured->text.source_bytes + (m->shape.mtp ? measured->mtp.source_bytes : 0);
     if (r < 0)
@@ -446,10 +452,8 @@ static int load(struct model *m, struct source *s, const char *dir, struct model
     r = create_workspace(m, opts, e);
     if (r == 0)
         r = create_encoder(m, opts, e);
-    if (r == 0 && m->packed.present)
-        source_plan(s, m->shape.loading_bytes);
-    else if (r == 0)
-        r = source_begin(s, opts->device, measured_stage_bytes(&measured), e);
+    if (r == 0)
+        r = source_begin(s, opts->device, stage_bytes(&m->packed, &measured), e);
     if (r == 0)
         r = pack(m, &measured, s, opts, e);
     if (r == 0)

@@ -1,14 +1,13 @@
 /* packed.c - opening a packed file, and its weights as memory.
  *
- * Each byte of the file has a checksum: a load reads all weights once, which also brings the pages in. Some
- * threads share that work, each a part at a time. */
+ * Each byte of the file has a checksum: a load reads all weights once, which also brings the pages in. The
+ * packers share that work, each a part at a time. */
 #include "model/packed.h"
 
 #include "compute/backend.h"
 #include "model/json_read.h"
 
 #include "base/check.h"
-#include "base/thread_stack.h"
 #include "tensor/quantise.h"
 
 #include <errno.h>
@@ -17,8 +16,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define THREADS_MAX  8
-#define STACK_BYTES  ((size_t)64 << 10)
 #define PIECE_BYTES  ((size_t)2 << 20) /* that is brought in before it is read */
 #define DIGEST_BYTES 17
 
@@ -177,73 +174,39 @@ int packed_check(const struct packed *p, const struct config *c, const struct me
 /* ---- checksums ---- */
 
 struct checking {
+    const struct packed *packed;
     const struct bundle_file *file;
     const char *at; /* of its first byte */
     uint64_t used;
     uint32_t parts;
-    _Atomic uint32_t next, done;
-    atomic_bool damaged, canceled;
+    _Atomic uint32_t done;
     const struct packed_load *load;
 };
 
-static void check_part(struct checking *c, const struct file_part *part)
+static int check_part(void *arg, uint32_t index, struct stage *stage, struct err *e)
 {
+    struct checking *c = arg;
+    const struct file_part *part = &c->file->parts[index];
     const char *from = c->at + part->from;
     const size_t page = PACKED_PAGE;
+    (void)stage;
     for (size_t i = 0; i < part->bytes; i += PIECE_BYTES) {
         /* Whole pages at once instead of a fault each. An old kernel refuses: then they fault. */
         const size_t n = MIN_OF(PIECE_BYTES, (size_t)part->bytes - i);
         (void)madvise((void *)(uintptr_t)(from + i), ROUND_UP(n, page), MADV_POPULATE_READ);
     }
     if (bundle_check_of(from, (size_t)part->bytes) != part->check)
-        atomic_store(&c->damaged, true);
+        return err_set(e, -EINVAL, "%s is damaged: a checksum of its weights differs", c->packed->path);
     atomic_fetch_add(&c->done, 1);
+    return 0;
 }
 
-static bool check_next(struct checking *c)
+static int report_checked(void *arg)
 {
-    const uint32_t i = atomic_fetch_add(&c->next, 1);
-    if (i >= c->parts || atomic_load(&c->damaged) || atomic_load(&c->canceled))
-        return false;
-    check_part(c, &c->file->parts[i]);
-    return true;
-}
-
-static void *check_thread(void *checking)
-{
-    while (check_next(checking))
-        ;
-    return NULL;
-}
-
-static void check_here(struct checking *c)
-{
+    struct checking *c = arg;
     const struct packed_load *l = c->load;
-    while (check_next(c)) {
-        const uint64_t done = c->used / c->parts * MIN_OF(atomic_load(&c->done), c->parts);
-        if (l->progress && l->progress(l->arg, l->before + done, l->total) != 0)
-            atomic_store(&c->canceled, true);
-    }
-}
-
-static void check_all(struct checking *c)
-{
-    struct thread_stack stacks[THREADS_MAX] = {{0}};
-    pthread_t threads[THREADS_MAX];
-    const uint32_t wanted = MIN_OF(MIN_OF(c->load->threads, (uint32_t)THREADS_MAX), c->parts);
-    uint32_t count = 0;
-    while (count + 1 < wanted && thread_stack_init(&stacks[count], STACK_BYTES, NULL) == 0) {
-        if (thread_stack_start(&stacks[count], check_thread, c, &threads[count]) < 0) {
-            thread_stack_done(&stacks[count]);
-            break;
-        }
-        count++;
-    }
-    check_here(c);
-    for (uint32_t i = 0; i < count; i++) {
-        pthread_join(threads[i], NULL);
-        thread_stack_done(&stacks[i]);
-    }
+    const uint64_t done = c->used / c->parts * atomic_load(&c->done);
+    return l->progress && l->progress(l->arg, l->before + done, l->total) != 0 ? -ECANCELED : 0;
 }
 
 /* The parts of a region that has no gaps: the first `parts` of them have `used` bytes. */
@@ -271,7 +234,8 @@ static int find_parts(const struct packed *p, const char *name, uint64_t used, c
 int packed_map(const struct packed *p, const char *region, uint64_t used, const struct packed_load *load,
                struct account *account, struct weight_memory *ret, struct err *e)
 {
-    struct checking c = {.used = used, .load = load};
+    struct checking c = {.packed = p, .used = used, .load = load};
+    const struct packers_work work = {check_part, report_checked, &c};
     struct mapped_file mapped = {0};
     int r = find_parts(p, region, used, &c.file, &c.parts, e);
     if (r < 0)
@@ -283,14 +247,14 @@ int packed_map(const struct packed *p, const char *region, uint64_t used, const 
     if (r < 0)
         return err_prefix(e, r, "%s", p->path);
     c.at = mapped.at;
-    check_all(&c);
+    int checked = packers_run(load->packers, &work, c.parts, e);
     r = mapped_file_check(&mapped, e);
     if (r < 0)
         err_prefix(e, r, "%s", p->path);
-    else if (atomic_load(&c.damaged))
-        r = err_set(e, -EINVAL, "%s is damaged: a checksum of its weights differs", p->path);
-    else if (atomic_load(&c.canceled))
-        r = err_set(e, -ECANCELED, "the load was cancelled");
+    else if (checked == -ECANCELED)
+        r = err_set(e, checked, "the load was cancelled");
+    else
+        r = checked;
     if (r < 0) {
         mapped_file_close(&mapped);
         return r;

@@ -9,6 +9,7 @@
 
 #include "base/bundle.h"
 #include "model/measure.h"
+#include "model/packers.h"
 
 #define PACKED_ABOUT      ".packed/about.json"
 #define PACKED_WEIGHTS    ".packed/weights"
@@ -51,7 +52,7 @@ int packed_check(const struct packed *p, const struct config *c, const struct me
 
 /* What a load brings along. */
 struct packed_load {
-    uint32_t threads;                                                      /* that compare checksums */
+    struct packers *packers; /* that compare checksums; may be NULL */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* nonzero: -ECANCELED */
     void *arg;
     uint64_t before, total; /* for progress: bytes mapped already, and bytes of all regions */

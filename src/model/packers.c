@@ -98,8 +98,7 @@ static void *packer_main(void *arg)
 
 static uint32_t count_for(uint64_t stage_bytes, uint32_t workers)
 {
-    ASSERT(stage_bytes > 0);
-    uint64_t fit = MAX_OF(STAGES_BYTES_MAX / stage_bytes, (uint64_t)1);
+    uint64_t fit = stage_bytes > 0 ? MAX_OF(STAGES_BYTES_MAX / stage_bytes, (uint64_t)1) : PACKERS_MAX;
     return (uint32_t)MIN_OF(fit, (uint64_t)MIN_OF(workers, PACKERS_MAX));
 }
 
@@ -109,13 +108,18 @@ uint64_t packers_bytes(uint64_t stage_bytes)
     return count * stage_bytes + (count - 1) * (uint64_t)thread_stack_bytes(PACKERS_STACK_BYTES);
 }
 
+static int give_stage(struct packer *own, const struct packers_opts *o)
+{
+    return o->stage_bytes > 0 ? stage_init(&own->stage, o->checkpoint, o->account, o->stage_bytes) : 0;
+}
+
 /* Adds a thread with its stage. False: the system refused one of them. */
 static bool add_thread(struct packers *p, const struct packers_opts *o)
 {
     struct packer *own = &p->each[p->count];
     struct charge charge = o->account ? account_charge(o->account) : (struct charge){0};
     *own = (struct packer){.packers = p};
-    if (stage_init(&own->stage, o->checkpoint, o->account, o->stage_bytes) < 0)
+    if (give_stage(own, o) < 0)
         return false;
     if (thread_stack_init(&own->stack, PACKERS_STACK_BYTES, o->account ? &charge : NULL) == 0) {
         if (thread_stack_start(&own->stack, packer_main, own, &own->thread) == 0) {
@@ -134,7 +138,7 @@ int packers_start(struct packers *p, const struct packers_opts *o)
     uint32_t count =
         count_for(o->stage_bytes, o->device->backend->apart ? most : MIN_OF(o->device->workers, most));
     *p = (struct packers){.device = o->device};
-    int r = stage_init(&p->each[0].stage, o->checkpoint, o->account, o->stage_bytes);
+    int r = give_stage(&p->each[0], o);
     if (r < 0)
         return r;
     pthread_mutex_init(&p->lock, NULL);

@@ -1,4 +1,5 @@
-/* packers.h - the threads of a load. They read pieces of tensors and pack them, and fill memory.
+/* packers.h - the threads of a load. They read pieces of tensors and pack them, fill memory, and compare a
+ * packed file's checksums.
  *
  * The loading thread divides work into tiles and takes part in it. While an engine computes on the device, it
  * goes on alone. Bound: PACKERS_MAX threads; their stages take at most 8 MiB together, or there is one stage.
@@ -52,7 +53,7 @@ struct packers_opts {
     const struct checkpoint *checkpoint;
     struct account *account; /* of stages and stacks; may be NULL */
     const struct device *device;
-    uint64_t stage_bytes; /* of a stage, whole pages */
+    uint64_t stage_bytes; /* of a stage, whole pages; 0: stages are empty */
 };
 
 /* Bytes that the packers of any device take at most on this machine, with stages of `stage_bytes`. */

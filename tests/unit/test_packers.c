@@ -151,6 +151,31 @@ TEST(beside_a_busy_engine_the_loading_thread_is_alone)
     scene_free(s);
 }
 
+static int take_with_empty_stage(void *arg, uint32_t tile, struct stage *stage, struct err *e)
+{
+    struct scene *s = arg;
+    (void)e;
+    assert_null(stage->memory);
+    atomic_fetch_add(&s->taken[tile], 1);
+    return 0;
+}
+
+TEST(packers_without_stages_charge_stacks_alone)
+{
+    struct account *account = test_account(ACCOUNT_NO_LIMIT);
+    struct scene *s = scene_new(NULL);
+    const struct packers_opts opts = {.account = account, .device = &s->device};
+    const struct packers_work work = {.tile = take_with_empty_stage, .arg = s};
+    packers_stop(&s->packers);
+    assert_int_equal(packers_start(&s->packers, &opts), 0);
+    assert_int_equal(s->packers.count, MIN_OF(device_default_workers(), PACKERS_MAX));
+    assert_int_equal(account_numbers(account).used, packers_bytes(0));
+    assert_int_equal(packers_run(&s->packers, &work, TILES, NULL), 0);
+    assert_int_equal(atomic_load(&s->taken[TILES - 1]), 1);
+    scene_free(s);
+    assert_int_equal(account_numbers(account).used, 0);
+}
+
 static int take_without_stage(void *arg, uint32_t tile, struct stage *stage, struct err *e)
 {
     struct scene *s = arg;
