@@ -15,8 +15,7 @@ struct budget {
 /* The work that a step competes with. */
 struct budget_load {
     uint32_t seq_tokens; /* of decoding sequences: a known token each, and draft tokens */
-    uint32_t
-        prompts; /* sequences that want prompt tokens computed: those being read and those in the queue */
+    uint32_t prompts;    /* sequences that want prompt tokens computed; of several tenants one each */
 };
 
 /* Target time of a step that other requests wait for: step_ns. With several waiting prompts it is up to

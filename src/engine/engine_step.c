@@ -20,22 +20,6 @@
 
 /* ---- before ---- */
 
-/* Sequences that wait for something other than a step do not count: for their reader, the SSD tier, or
- * image embeddings. */
-static void count_load(const struct engine *en, uint32_t drafts, struct budget_load *ret)
-{
-    *ret = (struct budget_load){.seq_tokens = drafts};
-    for (const struct list *it = en->jobs.next; it != &en->jobs; it = it->next) {
-        const struct sched_seq *seq = &LIST_ENTRY(it, const struct job, link)->seq;
-        if (seq->paused || seq->phase == SCHED_FETCHING || (seq->ready && seq->ready <= seq->done))
-            continue;
-        if (seq->phase == SCHED_DECODING)
-            ret->seq_tokens++;
-        else
-            ret->prompts++;
-    }
-}
-
 /* Does more than the logits decide the next token? */
 static bool is_bound(const struct job *j)
 {
@@ -454,8 +438,10 @@ static void measure(struct engine *en, const struct sched_plan *plan, uint32_t d
 static void set_events(struct engine *en, uint64_t now_ns, struct sched_events *ret)
 {
     const struct budget *b = &en->budget;
-    struct budget_load load;
-    count_load(en, engine_draft_allow(en), &load);
+    struct sched_load waiting;
+    sched_load(en->sched, &waiting);
+    struct budget_load load = {.seq_tokens = waiting.decoding + engine_draft_allow(en),
+                               .prompts = waiting.prompts};
     uint64_t shared_ns = budget_shared_ns(b, atomic_load(&en->live->step_ns), &load);
     /* Another model waits for a step as other sequences do. */
     uint64_t alone_ns = device_is_shared(en->opts.device) ? shared_ns : en->opts.step_alone_ns;

@@ -170,6 +170,41 @@ struct sched_seq *sched_first_waiting(const struct sched *s)
     return first;
 }
 
+static void add_load(const struct list *list, struct sched_load *load)
+{
+    for (const struct list *it = list->next; it != list; it = it->next) {
+        const struct sched_seq *seq = SEQ(it);
+        if (seq->paused || (seq->ready && seq->ready <= seq->done))
+            continue;
+        ASSERT(seq->share->seqs > 0 && seq->done <= seq->tokens);
+        bool decodes = seq->phase == SCHED_DECODING;
+        load->decoding += decodes;
+        load->prompts += !decodes;
+        seq->share->works = true;
+        seq->share->reads |= !decodes;
+    }
+}
+
+void sched_load(struct sched *s, struct sched_load *ret)
+{
+    *ret = (struct sched_load){0};
+    LIST_EACH(it, &s->shares.present) {
+        struct share *x = LIST_ENTRY(it, struct share, link);
+        x->works = x->reads = false;
+    }
+    add_load(&s->running, ret);
+    add_load(&s->queue, ret);
+    uint32_t work = 0, read = 0;
+    LIST_EACH(at, &s->shares.present) {
+        const struct share *x = LIST_ENTRY(at, const struct share, link);
+        work += x->works;
+        read += x->reads;
+    }
+    ASSERT(read <= work && read <= ret->prompts && work <= ret->decoding + ret->prompts);
+    if (work > 1)
+        ret->prompts = read;
+}
+
 static bool is_alone(const struct sched *s)
 {
     ASSERT(s->paused_count <= s->running_count && s->waiting_paused <= s->waiting_count);

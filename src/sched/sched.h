@@ -261,6 +261,16 @@ void sched_done(struct sched *s, const struct sched_results *results);
  * (sched_seq.ready). NULL: none. */
 struct sched_seq *sched_first_waiting(const struct sched *s);
 
+/* Sequences that wait for a step. Paused and fetching ones do not, nor do those that wait for image
+ * embeddings. */
+struct sched_load {
+    uint32_t decoding;
+    /* Prompts, the queue's included, where one tenant has all these sequences. Else tenants with a prompt:
+     * many prompts of one tenant do not lengthen the steps of another. */
+    uint32_t prompts;
+};
+void sched_load(struct sched *s, struct sched_load *ret);
+
 /* Returns a sequence that the scheduler ended; it is SCHED_NEW again. NULL: none. */
 struct sched_seq *sched_take_ended(struct sched *s);
 

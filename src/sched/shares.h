@@ -37,6 +37,7 @@ struct share {
     uint64_t served;
     uint64_t active;    /* number of the last plan in which a sequence of it could run; 0: none yet */
     bool rested;        /* no sequence of it could run in the plan before that */
+    bool works, reads;  /* sched_load(): it has a sequence that waits for a step, one of a prompt */
     uint64_t examined;  /* number of the last plan that admits no more sequences of it */
     uint64_t looked_at; /* number of the last plan that has searched the tier for it, */
     uint32_t looks;     /* and how often */

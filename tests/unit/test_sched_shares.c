@@ -331,6 +331,53 @@ TEST(among_equals_a_short_request_passes_long_ones_for_a_while_only)
     close_sched(f);
 }
 
+static void assert_load(const struct fixture *f, uint32_t decoding, uint32_t prompts)
+{
+    struct sched_load load;
+    sched_load(f->sched, &load);
+    assert_int_equal(load.decoding, decoding);
+    assert_int_equal(load.prompts, prompts);
+}
+
+TEST(many_prompts_of_one_tenant_count_once_beside_another_tenant)
+{
+    struct fixture *f = open_sched(4, PLENTY);
+    assert_load(f, 0, 0);
+    uint32_t first = add(f, &(struct ask){1, 1, 400, 50, 0}, 16);
+    assert_load(f, 0, 16);
+    step(f, 400);
+    assert_load(f, 0, 16);
+    uint32_t other = add(f, &(struct ask){2, 1, 20, 50, 0}, 1);
+    assert_load(f, 0, 2);
+    steps_to_first(f, other, 400, 100);
+    assert_int_equal(f->seqs[other].phase, SCHED_DECODING);
+    assert_load(f, 1, 1);
+    add(f, &(struct ask){3, 1, 400, 50, 0}, 5);
+    assert_load(f, 1, 2);
+    sched_pause(f->sched, &f->seqs[other]);
+    assert_load(f, 0, 2);
+    for (uint32_t i = first; i < first + 16; i++)
+        sched_remove(f->sched, &f->seqs[i]);
+    assert_load(f, 0, 5);
+    sched_resume(f->sched, &f->seqs[other]);
+    assert_load(f, 1, 1);
+    close_sched(f);
+}
+
+TEST(a_seq_that_waits_for_image_embeddings_is_no_load)
+{
+    struct fixture *f = open_sched(4, PLENTY);
+    uint32_t first = add(f, &(struct ask){1, 1, 400, 50, 0}, 3);
+    f->seqs[first].ready = 32;
+    f->seqs[first + 1].ready = 400;
+    assert_load(f, 0, 3);
+    while (f->seqs[first].done < 32)
+        step(f, 400);
+    assert_int_equal(f->seqs[first + 1].phase, SCHED_PREFILLING);
+    assert_load(f, 0, 2);
+    close_sched(f);
+}
+
 TEST(more_tenants_than_the_table_has_share_entries)
 {
     struct fixture *f = open_sched(4, PLENTY);
