@@ -1,5 +1,6 @@
 """What the checks of sources, objects and documents find (tools/check-asserts, tools/check-objects,
-tools/check-commands), and which commit a build has (tools/source-commit)."""
+tools/check-commands), which commit a build has (tools/source-commit), and which tests an edit changed
+(tools/changed-tests)."""
 
 import importlib.machinery
 import importlib.util
@@ -176,3 +177,44 @@ make deb
     assert "page.md: make: tools/packages lists no make" in said
     page.write_text("    ./run\n    curl -s x\n")
     assert check.main([page], {"curl"}) == 0 and capsys.readouterr().out == ""
+
+
+TWO_TESTS = """
+cmake_minimum_required(VERSION 3.25)
+project(two NONE)
+enable_testing()
+add_test(NAME one COMMAND ${CMAKE_SOURCE_DIR}/one.sh)
+add_test(NAME two COMMAND ${CMAKE_SOURCE_DIR}/two.sh argument)
+"""
+
+
+def write_program(path, lines):
+    path.write_text("#!/bin/sh\n" + lines)
+    path.chmod(0o755)
+
+
+def changed_tests(place, *options):
+    command = [TOOLS / "changed-tests", *options, place / "build"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_tests_run_until_they_pass_and_again_once_they_change(tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(TWO_TESTS)
+    write_program(tmp_path / "one.sh", "exit 0")
+    write_program(tmp_path / "two.sh", "exit 1")
+    subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build"], check=True, capture_output=True)
+
+    assert changed_tests(tmp_path, "--list").stdout == "one\ntwo\n"
+    ran = changed_tests(tmp_path)
+    assert ran.returncode != 0 and "2 of 2 tests had changed" in ran.stdout
+    assert changed_tests(tmp_path, "--list").stdout == "two\n"
+
+    write_program(tmp_path / "two.sh", "exit 0 # now")
+    assert changed_tests(tmp_path).returncode == 0
+    ran = changed_tests(tmp_path)
+    assert ran.returncode == 0 and "0 of 2 tests had changed" in ran.stdout
+
+    write_program(tmp_path / "one.sh", "exit 0 # again")
+    assert changed_tests(tmp_path, "--list").stdout == "one\n"
+    changed_tests(tmp_path, "--passed")
+    assert changed_tests(tmp_path, "--list").stdout == ""
