@@ -35,8 +35,8 @@ struct guard_models {
     /* What unloading every idle model that is neither pinned nor leased would give back of the domain. */
     uint64_t (*idle_bytes)(void *arg, const struct domain *domain);
     /* Unloads such models, the cheapest to load again that suffice, until the domain has room for `bytes`
-     * more, and waits for it. None goes when all of them together would not do. Returns by how much the
-     * reserved bytes of the domain's root fell. */
+     * more by its accounts and by the driver's figures, and waits for it. None goes when all of them together
+     * would not do. Returns by how much the reserved bytes of the domain's root fell. */
     /* `name`: the model that the memory is for; NULL: the machine runs short. */
     uint64_t (*free_idle)(void *arg, const struct domain *domain, uint64_t bytes, const char *name);
     void *arg;
@@ -85,6 +85,9 @@ struct guard_wish {
      * it should take all of it at once, for example by account_set_floor(). NULL: room in the account and
      * its parents is enough. */
     int (*take)(void *arg);
+    /* Bytes that the domain's memory lacks by the driver's figures though the account has room: other
+     * programs have them. take() fails while there are some. NULL: none. */
+    uint64_t (*lacks)(void *arg);
     /* True once the request for room is withdrawn: the guard stops taking. May be NULL. */
     bool (*cancelled)(void *arg);
     /* There is no room now. Waits a little and returns true to look once more, or returns false: refused.

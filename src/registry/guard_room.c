@@ -39,12 +39,34 @@ static uint64_t idle_bytes(struct guard *g, const struct domain *domain)
     return g->models.idle_bytes ? g->models.idle_bytes(g->models.arg, domain) : 0;
 }
 
+static uint64_t lacks(const struct guard_wish *w)
+{
+    return w->lacks ? w->lacks(w->arg) : 0;
+}
+
+/* Memory within the floors of accounts counts, too: it goes back to the driver as any other. */
+static void look_at_others(struct making *m, struct room_look *ret)
+{
+    struct guard_count count;
+    ret->needed_bytes = lacks(m->w);
+    if (ret->needed_bytes == 0)
+        return;
+    m->domain = account_domain(m->w->account);
+    count = guard_count(m->g, m->domain, &m->silent);
+    ret->free_bytes = count.free_bytes;
+    ret->cached_bytes = count.cached_bytes;
+    ret->reach_bytes = count.free_bytes + count.cached_bytes;
+    ret->idle_bytes = m->idle_failures < IDLE_FAILURES_MAX ? idle_bytes(m->g, m->domain) : 0;
+}
+
 static void look(struct making *m, struct room_look *ret)
 {
     struct account_numbers n;
     *ret = (struct room_look){0};
-    if (!account_refuses(m->w->account, m->w->bytes, &n))
+    if (!account_refuses(m->w->account, m->w->bytes, &n)) {
+        look_at_others(m, ret);
         return;
+    }
     m->domain = n.domain;
     ret->own_limit = !n.is_root;
     ret->needed_bytes = MIN_OF(n.reserved + m->w->bytes - n.limit, m->w->bytes);

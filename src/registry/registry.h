@@ -221,10 +221,10 @@ uint64_t registry_idle_bytes(struct registry *r, const struct domain *domain);
 /* About the same of unpinned models that requests use, or that load for them (`loads`). */
 uint64_t registry_busy_bytes(struct registry *r, const struct domain *domain, bool *loads);
 /* Unloads idle unpinned models, those whose reload is cheapest, until the domain's root has room for `bytes`
- * more, and waits for it. None goes when all of them together would not do. Busy, pinned and leased ones are
- * never touched. `name` is the model that the room is for; NULL: the machine runs short. Returns by how much
- * the root's reserved bytes fell. Not under a lease that the caller has on an idle model, and from one thread
- * at a time (a load's, as a rule). */
+ * more by the ledger and by the driver's figures, and waits for it. None goes when all of them together would
+ * not do. Busy, pinned and leased ones are never touched. `name` is the model that the room is for; NULL: the
+ * machine runs short. Returns by how much the root's reserved bytes fell. Not under a lease that the caller
+ * has on an idle model, and from one thread at a time (a load's, as a rule). */
 uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uint64_t bytes,
                             const char *name);
 

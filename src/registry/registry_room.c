@@ -6,6 +6,17 @@
 
 _Static_assert(REGISTRY_MODELS_MAX <= VICTIMS_MAX, "all models may be victims");
 
+/* Of other programs. Less may be the driver's own. */
+#define OTHERS_LEAST ((uint64_t)64 << 20)
+
+uint64_t registry_lacks(const struct domain *domain, uint64_t bytes)
+{
+    struct domain_figures f;
+    if (!domain_figures(domain, &f) || f.others_bytes < OTHERS_LEAST)
+        return 0;
+    return bytes > f.free_bytes ? bytes - f.free_bytes : 0;
+}
+
 /* Under the lock. */
 static uint32_t list_victims(struct registry *r, const struct domain *domain, struct victim *ret)
 {
@@ -78,7 +89,8 @@ uint64_t registry_free_idle(struct registry *r, const struct domain *domain, uin
     struct account *root = ledger_root_of(r->opts.ledger, domain);
     uint64_t before = account_numbers(root).reserved;
     pthread_mutex_lock(&r->lock);
-    uint32_t count = victims_choose(v, list_victims(r, domain, v), missing(root, bytes));
+    uint64_t needed = MAX_OF(missing(root, bytes), registry_lacks(domain, bytes));
+    uint32_t count = victims_choose(v, list_victims(r, domain, v), needed);
     for (uint32_t i = 0; i < count; i++) {
         struct entry *e = &r->entries[v[i].index];
         registry_drain(e, name ? UNLOAD_MADE_ROOM : UNLOAD_PRESSURE, clock_now_ns());

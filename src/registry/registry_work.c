@@ -26,8 +26,6 @@
 #define ROOM_WAIT_NS   (2 * NS_PER_S)
 #define ROOM_LOOK_NS   (10 * NS_PER_MS)
 #define LOAD_AS_BEFORE (-EALREADY) /* the remembered failure stands */
-/* Of other programs. Less may be the driver's own. */
-#define OTHERS_LEAST ((uint64_t)64 << 20)
 
 /* ---- whether a model's files have changed ---- */
 
@@ -122,10 +120,16 @@ static int set_floor(struct entry *e, struct account *account, uint64_t bytes)
     return r;
 }
 
+static uint64_t lacks(void *arg)
+{
+    const struct demand *d = arg;
+    return registry_lacks(account_domain(d->account), d->bytes);
+}
+
 static int take(void *arg)
 {
     const struct demand *d = arg;
-    return set_floor(d->entry, d->account, d->bytes);
+    return lacks(arg) > 0 ? -ENOMEM : set_floor(d->entry, d->account, d->bytes);
 }
 
 static bool is_cancelled(void *arg)
@@ -153,27 +157,11 @@ static bool waits_for_busy(void *arg, const struct guard_refusal *why)
     return true;
 }
 
-static int ask_guard(struct demand *d, struct err *why)
-{
-    struct guard_refusal refusal;
-    struct guard_wish w = {.name = d->entry->known.id,
-                           .bytes = d->bytes,
-                           .account = d->account,
-                           .take = take,
-                           .cancelled = is_cancelled,
-                           .waits = waits_for_busy,
-                           .arg = d};
-    uint64_t began_ns = clock_now_ns();
-    int error = guard_make_room(d->entry->registry->opts.guard, &w, &refusal);
-    atomic_fetch_add(&d->entry->waited_ns, clock_now_ns() - began_ns);
-    return error == -ENOMEM ? err_set(why, error, "%s", refusal.text) : error;
-}
-
 /* The accounts may have room that other programs have taken since the device was opened. */
 static int check_others(const struct entry *e, const struct domain *domain, uint64_t bytes, struct err *why)
 {
     struct domain_figures f;
-    if (!domain_figures(domain, &f) || f.others_bytes < OTHERS_LEAST || f.free_bytes >= bytes)
+    if (registry_lacks(domain, bytes) == 0 || !domain_figures(domain, &f))
         return 0;
     return err_set(
         why, -ENOMEM,
@@ -183,30 +171,50 @@ static int check_others(const struct entry *e, const struct domain *domain, uint
         e->known.id, (ull)bytes, domain->name, (ull)f.total_bytes, (ull)f.free_bytes, (ull)f.others_bytes);
 }
 
-static int make_room_in(struct entry *e, struct account *account, uint64_t bytes, struct err *why)
+static int ask_guard(struct demand *d, struct err *why)
 {
+    struct guard_refusal refusal;
+    struct guard_wish w = {.name = d->entry->known.id,
+                           .bytes = d->bytes,
+                           .account = d->account,
+                           .take = take,
+                           .lacks = lacks,
+                           .cancelled = is_cancelled,
+                           .waits = waits_for_busy,
+                           .arg = d};
+    uint64_t began_ns = clock_now_ns();
+    int error = guard_make_room(d->entry->registry->opts.guard, &w, &refusal);
+    atomic_fetch_add(&d->entry->waited_ns, clock_now_ns() - began_ns);
+    if (error != -ENOMEM || check_others(d->entry, account_domain(d->account), d->bytes, why) < 0)
+        return error;
+    return err_set(why, error, "%s", refusal.text);
+}
+
+/* Without a guard only idle models make room. */
+static int ask_idle(struct demand *d, struct err *why)
+{
+    struct entry *e = d->entry;
     struct registry *r = e->registry;
-    const struct domain *domain = account_domain(account);
-    if (r->opts.guard && guard_refuses_loads(r->opts.guard, e->known.id, why))
-        return -ENOMEM;
-    int error = set_floor(e, account, bytes);
-    if (error == 0)
-        return 0;
-    if (r->opts.guard)
-        return ask_guard(&(struct demand){e, account, bytes, clock_now_ns() + ROOM_WAIT_NS}, why);
+    const struct domain *domain = account_domain(d->account);
     pthread_mutex_lock(&r->room);
-    registry_free_idle(r, domain, bytes, e->known.id);
-    error = account_set_floor(account, bytes);
-    if (error < 0)
-        refuse_room(e, account, bytes, registry_idle_bytes(r, domain), why);
+    registry_free_idle(r, domain, d->bytes, e->known.id);
+    int error = take(d);
+    if (error < 0 && check_others(e, domain, d->bytes, why) == 0)
+        refuse_room(e, d->account, d->bytes, registry_idle_bytes(r, domain), why);
     pthread_mutex_unlock(&r->room);
     return error;
 }
 
 static int make_room(void *arg, struct account *account, uint64_t bytes, struct err *why)
 {
-    int error = make_room_in(arg, account, bytes, why);
-    return error == 0 ? check_others(arg, account_domain(account), bytes, why) : error;
+    struct entry *e = arg;
+    struct guard *g = e->registry->opts.guard;
+    struct demand d = {e, account, bytes, clock_now_ns() + ROOM_WAIT_NS};
+    if (g && guard_refuses_loads(g, e->known.id, why))
+        return -ENOMEM;
+    if (take(&d) == 0)
+        return 0;
+    return g ? ask_guard(&d, why) : ask_idle(&d, why);
 }
 
 static int load(struct entry *e, struct registry_failure *why)

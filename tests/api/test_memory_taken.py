@@ -82,7 +82,7 @@ def test_a_model_that_rests_refuses_until_memory_is_back(kind, device):
 
 def test_a_load_is_refused_with_the_numbers(tmp_path):
     (tmp_path / "second").symlink_to(MODEL)
-    with serving(*FAKE, *OPTIONS, "--model-dir", tmp_path, kind=Faulty) as server:
+    with serving(*FAKE, *OPTIONS, "--pin", MODEL.name, "--model-dir", tmp_path, kind=Faulty) as server:
         before = settled(server)
         server.order(f"others {ALL}")
         (device,) = server.memory()["system"]["devices"]
@@ -97,6 +97,26 @@ def test_a_load_is_refused_with_the_numbers(tmp_path):
         assert server.post(PATH, model="second", prompt="a", max_tokens=2).status_code == 200
         assert server.http.post("/v1/models/second/unload").status_code == 200
         all_returned(server, before)
+
+
+def test_an_idle_model_goes_when_other_programs_leave_no_room_for_a_load(tmp_path):
+    (tmp_path / "second").symlink_to(MODEL)
+    with serving(*FAKE, *OPTIONS, "--model-dir", tmp_path, kind=Faulty) as server:
+        first = MODEL.name
+        assert server.complete("a", max_tokens=2).status_code == 200
+        settled(server)
+        memory = server.memory()
+        (device,), (root,) = memory["system"]["devices"], [a for a in memory["accounts"] if a["name"] == "fake:0"]
+        (own,) = [a for a in root["children"] if a["name"] == first]
+        left = own["reserved_bytes"] - own["used_bytes"] // 2  # too little, until the first model goes
+        server.order(f"others {device['free_bytes'] - left}")
+        assert server.http.post("/v1/models/second/load").status_code == 200
+        states = {m["id"]: m["state"] for m in server.status()["models"]}
+        assert (states[first], states["second"]) == ("unloaded", "ready")
+        assert server.post(PATH, model="second", prompt="a", max_tokens=2).status_code == 200
+        server.order("others 0")
+        assert server.http.post("/v1/models/second/unload").status_code == 200
+        assert server.http.post(f"/v1/models/{first}/load").status_code == 200
 
 
 @DEVICES
