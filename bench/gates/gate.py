@@ -6,6 +6,7 @@ and NAME.json.
     bench/gates/gate.py --model DIR return        with another one
     bench/gates/gate.py tabs                      open browser tabs for an hour; only when named
     bench/gates/gate.py --device cuda:0 gpu       beside the driver's figures; only when named
+    bench/gates/gate.py --device cuda:0 others    while another process has the GPU's memory; only when named
     bench/gates/gate.py --device fake:0 --memory-limit 1G --device-memory-limit 66M soak return models
                                                   with two domains of memory, each judged; less load
 
@@ -17,7 +18,7 @@ import pathlib
 import sys
 
 GATES = ("soak", "return", "flat", "jitter", "agent", "agents", "fairness", "tenants", "trim-cost", "warm-start", "load-gap", "models", "images", "draft", "busy")
-NAMED = ("tabs", "gpu")  # only when named: an hour, and a browser; an NVIDIA GPU
+NAMED = ("tabs", "gpu", "others")  # only when named: an hour, and a browser; an NVIDIA GPU
 # Instead, with --device-memory-limit: loads for which 64 MiB beside the machine's memory suffice.
 ON_A_DEVICE = {"longest": 256, "soak_batch": 4, "load": 4, "prompt": 1024}
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -78,6 +79,9 @@ def arguments():
     p.add_argument("--gpu-prompts", type=int, default=20, help="gpu: of each length (20)")
     p.add_argument("--gpu-cycles", type=int, default=100, help="gpu: loads and unloads of the model (100)")
     p.add_argument("--gpu-idle", type=float, default=30, help="gpu: seconds of rest (30)")
+    p.add_argument("--others-seconds", type=float, default=30, help="others: that the other process has the memory (30)")
+    p.add_argument("--others-left", type=int, default=49, help="others: MiB that it leaves (49)")
+    p.add_argument("--others-tokens", type=int, default=3000, help="others: of each of 16 streams (3000)")
     p.add_argument("--draft-steps", type=int, default=10000, help="draft: steps with drafts of one generation (10000)")
     p.add_argument("--draft-tokens", type=int, default=10000, help="draft: tokens that are drawn with temperature and seed (10000)")
     p.add_argument("--draft-batch", type=int, default=512, help="draft: tokens of each of eight at once (512)")
