@@ -91,9 +91,15 @@ void engine_say_taken(const struct engine *en, char *ret, size_t bytes_max)
     else
         snprintf(where, sizeof(where), "Other programs have the machine's memory");
     snprintf(ret, bytes_max,
-             "%s: there is no memory for the KV cache of new requests. Running requests go on. Try again in "
+             "%s: there is no memory for new requests. Running requests go on. Try again in "
              "%d s.",
              where, ENGINE_RETRY_TAKEN_S);
+}
+
+void engine_end_taken(struct engine *en, struct job *j)
+{
+    engine_say_taken(en, j->finish.error, sizeof(j->finish.error));
+    engine_end_job(en, j, FINISH_MEMORY_TAKEN);
 }
 
 void engine_fail_with_device(struct engine *en, struct job *j)

@@ -47,9 +47,14 @@ static void image_begins(void *arg)
     trim_call_off(&en->trim);
 }
 
-static void image_refused(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding)
+static void image_refused(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding,
+                          bool taken)
 {
     const struct image *p = j->images[index];
+    if (taken) {
+        engine_end_taken(arg, j);
+        return;
+    }
     engine_fail_job(arg, j,
                     "There is no memory to encode image %u of this request: the embeddings of its %u x %u "
                     "pixels take %llu bytes, and encoding them %llu.",

@@ -145,6 +145,8 @@ void engine_fail(struct engine *en, int error);
 void engine_fail_with_device(struct engine *en, struct job *j);
 /* Says that other programs have the memory for new requests; any thread. */
 void engine_say_taken(const struct engine *en, char *ret, size_t bytes_max);
+/* A job ends because of that. */
+void engine_end_taken(struct engine *en, struct job *j);
 
 /* engine_loop.c */
 void *engine_thread(void *arg);

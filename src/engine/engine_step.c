@@ -397,8 +397,7 @@ static void take_ended(struct engine *en)
         if (seq->end == SCHED_END_TIMEOUT) {
             engine_end_job(en, j, FINISH_QUEUE_TIMEOUT);
         } else if (seq->end == SCHED_END_TAKEN) {
-            engine_say_taken(en, j->finish.error, sizeof(j->finish.error));
-            engine_end_job(en, j, FINISH_MEMORY_TAKEN);
+            engine_end_taken(en, j);
         } else {
             engine_fail_job(en, j,
                             "There is no memory for the KV cache of more than the %u tokens that this "
@@ -459,12 +458,15 @@ static void note_taken(struct engine *en)
 {
     struct sched_numbers n;
     sched_numbers(en->sched, &n);
-    uint64_t before = atomic_exchange(&en->taken_ns, n.taken_ns);
+    uint64_t images_ns = en->image_sched.taken_ns;
+    uint64_t taken_ns =
+        n.taken_ns > 0 && images_ns > 0 ? MIN_OF(n.taken_ns, images_ns) : n.taken_ns + images_ns;
+    uint64_t before = atomic_exchange(&en->taken_ns, taken_ns);
     char text[320];
-    if (before == 0 && n.taken_ns > 0) {
+    if (before == 0 && taken_ns > 0) {
         engine_say_taken(en, text, sizeof(text));
         LOG_WARN("memory_taken", "model=%s reason=\"%s\"", en->name, text);
-    } else if (before > 0 && n.taken_ns == 0) {
+    } else if (before > 0 && taken_ns == 0) {
         LOG_INFO("memory_is_back", "model=%s ms=%llu", en->name,
                  (ull)((clock_now_ns() - before) / NS_PER_MS));
     }

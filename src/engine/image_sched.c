@@ -20,6 +20,7 @@
 
 #define SLICE_LEAST_NS (NS_PER_MS / 2)
 #define SLICE_ALONE_NS (20 * NS_PER_MS) /* between two looks at the inbox */
+#define RETRY_NS       (10 * NS_PER_MS) /* until memory that was refused is tried again */
 
 static uint32_t end_of(const struct model_grid *g)
 {
@@ -252,15 +253,28 @@ static enum room find_room(struct image_sched *s, const struct job *j, uint64_t 
     return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
 }
 
+/* The accounts have room for it: the system refused, because other programs have the memory. */
+static bool is_taken(const struct image_sched *s, uint64_t features)
+{
+    struct account_numbers n;
+    return !account_refuses(s->opts.parent, features + UNIT_BYTES, &n);
+}
+
 /* The job's image got no memory. True: there is some now. */
 static bool refuse(struct image_sched *s, struct job *j, uint32_t i, bool stepped)
 {
     const struct image *p = j->images[i];
+    uint64_t now_ns = clock_now_ns();
     uint64_t features = token_bytes(s->opts.shape) * j->grids[i].rows * j->grids[i].columns;
     uint64_t encoding = model_encode_bytes(s->opts.shape, (uint64_t)p->width * p->height);
     enum room room = find_room(s, j, features + encoding, stepped);
-    if (room == ROOM_NONE)
-        s->opts.port.refused(s->opts.port.arg, j, i, features, encoding);
+    bool taken = room == ROOM_NONE && is_taken(s, features);
+    if (taken && s->taken_ns == 0)
+        s->taken_ns = now_ns;
+    if (room == ROOM_NONE && (!taken || now_ns - s->taken_ns >= SCHED_TAKEN_NS))
+        s->opts.port.refused(s->opts.port.arg, j, i, features, encoding, taken);
+    else if (room != ROOM_MADE)
+        s->retry_ns = now_ns + RETRY_NS;
     return room == ROOM_MADE;
 }
 
@@ -293,7 +307,11 @@ static uint32_t image_at(const struct job *j, uint32_t token)
 static bool begin(struct image_sched *s, bool stepped)
 {
     struct job *j = next_job(s);
-    if (!j)
+    if (!j) {
+        s->taken_ns = 0;
+        return false;
+    }
+    if (clock_now_ns() < s->retry_ns)
         return false;
     uint32_t at = image_at(j, j->seq.ready), entry;
     struct embedding_cache_key key = key_of(j, at);
@@ -325,6 +343,8 @@ static int prepare(struct image_sched *s)
                              .features = embedding_cache_features(s->embedding_cache, s->entry)};
     r = s->opts.encoder.begin(s->opts.encoder.of, &in);
     s->begun = r == 0;
+    if (s->begun)
+        s->taken_ns = 0;
     return r < 0 ? r : 0;
 }
 
@@ -390,15 +410,15 @@ static void count_slice(struct image_sched *s, uint64_t began_ns)
 }
 
 /* The image in progress begins again when there is room, or its job ends. */
-static void refuse_current(struct image_sched *s)
+static void refuse_current(struct image_sched *s, bool stepped)
 {
     struct job *j = s->owner;
     uint32_t at = s->at;
     stop(s);
-    (void)refuse(s, j, at, true);
+    (void)refuse(s, j, at, stepped);
 }
 
-static void slice(struct image_sched *s)
+static void slice(struct image_sched *s, bool stepped)
 {
     if (s->opts.port.slice)
         s->opts.port.slice(s->opts.port.slice_arg);
@@ -409,17 +429,19 @@ static void slice(struct image_sched *s)
         finish(s);
     count_slice(s, began_ns);
     if (r < 0)
-        refuse_current(s);
+        refuse_current(s, stepped);
 }
 
 bool image_sched_run(struct image_sched *s, bool stepped)
 {
+    if (s->jobs == 0)
+        s->taken_ns = 0;
     if (s->jobs == 0 || atomic_load(s->opts.closing))
         return false;
     if (!s->owner && !begin(s, stepped))
         return false;
     if (s->owner)
-        slice(s);
+        slice(s, stepped);
     return true;
 }
 

@@ -10,7 +10,8 @@
  *
  * No deadlock: a sequence releases its embeddings as it advances. If none can advance, all but the next in
  * line release theirs. A job ends for lack of memory when memory for its next image is refused, no sequence
- * references embeddings, and no other engine will give any. Engine thread only. */
+ * references embeddings, and no other engine will give any. Where other programs have the memory, it waits
+ * for SCHED_TAKEN_NS before that. Engine thread only. */
 #ifndef PLATEAU_ENGINE_IMAGE_SCHED_H
 #define PLATEAU_ENGINE_IMAGE_SCHED_H
 
@@ -36,8 +37,9 @@ struct image_sched_port {
     /* Work on an image begins: free memory is about to be needed. */
     void (*begins)(void *arg);
     /* There is no memory for image `index` of the job, which has to end: bytes of its embeddings, and of
-     * encoding them. */
-    void (*refused)(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding);
+     * encoding them. `taken`: other programs have it. */
+    void (*refused)(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding,
+                    bool taken);
     void *arg;
     void (*slice)(void *arg); /* NULL but in tests: called before a slice */
     void *slice_arg;
@@ -76,6 +78,8 @@ struct image_sched {
     struct image *image;  /* its pixels, held */
     bool begun;           /* the model has it; before that its memory is being committed */
     uint64_t ended_ns;    /* when the last one ended */
+    uint64_t taken_ns;    /* since when other programs have memory that an image needs; 0: they do not */
+    uint64_t retry_ns;    /* no image begins before, because memory was refused */
     uint64_t least_bytes; /* least bytes of `vision`, encoding or not */
     uint64_t steps_ns[IMAGE_SCHED_STEPS],
         step_count; /* of steps in which sequences decoded and nothing else happened */

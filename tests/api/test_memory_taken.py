@@ -8,6 +8,7 @@ import concurrent.futures
 import pytest
 
 from conftest import FAULTY, MODEL, Faulty, Open, all_returned, refused, serving, settled, until
+from seeing import SEEN, data_url, file_of, image, text
 
 pytestmark = pytest.mark.skipif(not FAULTY.exists(), reason="built without tests")
 
@@ -117,6 +118,22 @@ def test_an_idle_model_goes_when_other_programs_leave_no_room_for_a_load(tmp_pat
         server.order("others 0")
         assert server.http.post("/v1/models/second/unload").status_code == 200
         assert server.http.post(f"/v1/models/{first}/load").status_code == 200
+
+
+def test_an_image_waits_for_memory():
+    """Pages are there, as nothing is trimmed; the encoder's memory is not."""
+    content = [image(data_url(file_of(SEEN[0]))), text("What is this?")]
+    message = {"messages": [{"role": "user", "content": content}], "max_tokens": 8, "temperature": 0}
+    with serving(*FAKE, "--spec", "off", "--trim", "off", "--image-cache", 0, "--max-model-len", 4096, kind=Faulty) as server:
+        assert server.complete([5] * 1000, max_tokens=64).status_code == 200
+        server.order(f"others {ALL}")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(server.post, "/v1/chat/completions", **message)
+            server.says("event=memory_taken")
+            assert not waits.done()
+            server.order("others 0")
+            got = waits.result(120).json()["choices"][0]["message"]
+        assert got == server.post("/v1/chat/completions", **message).json()["choices"][0]["message"]
 
 
 @DEVICES

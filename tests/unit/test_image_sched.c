@@ -2,10 +2,12 @@
 #include "test_ledger.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "engine/image_sched.h"
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #define JOBS        3
 #define EDGE        4u /* pixels of a token */
@@ -14,6 +16,7 @@
 /* It only counts. */
 struct vision_encoder {
     uint32_t begun, stopped, slices, left; /* slices: that an image takes */
+    uint32_t refuses;                      /* so many begins find no memory */
 };
 
 struct fixture {
@@ -33,12 +36,14 @@ struct fixture {
     uint32_t entries[JOBS];
     struct vision_encoder encoder;
     /* The engine. */
-    uint32_t called_off, refused;
+    uint32_t called_off, refused, taken;
 };
 
 static int begin(struct vision_encoder *e, const struct model_image *in)
 {
     assert_true(in->width == 2 * EDGE && in->height == 4 * EDGE);
+    if (e->refuses > 0 && e->refuses--)
+        return -ENOMEM;
     e->begun++;
     e->left = e->slices;
     return 0;
@@ -79,11 +84,13 @@ static void begins(void *arg)
     f->called_off++;
 }
 
-static void refused(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding)
+static void refused(void *arg, struct job *j, uint32_t index, uint64_t features, uint64_t encoding,
+                    bool taken)
 {
     struct fixture *f = arg;
     assert_true(index == 0 && features == 8 * TOKEN_BYTES && encoding == UNIT_BYTES);
     f->refused++;
+    f->taken += taken;
     image_sched_leave(&f->s, j);
     list_remove(&j->link);
 }
@@ -233,8 +240,51 @@ TEST(a_job_ends_when_nothing_can_make_room_for_its_image)
     assert_int_equal(account_reserve(f.parent, taken), 0);
     image_sched_look(&f.s);
     assert_true(image_sched_run(&f.s, false) == false);
-    assert_true(f.refused == 1 && f.encoder.begun == 0 && f.s.jobs == 0);
+    assert_true(f.refused == 1 && f.taken == 0 && f.encoder.begun == 0 && f.s.jobs == 0);
     account_release(f.parent, taken);
+    teardown(&f);
+}
+
+/* Runs until the encoder has refused once more, or begun. */
+static void ask(struct fixture *f)
+{
+    uint32_t left = f->encoder.refuses;
+    for (int i = 0; f->encoder.refuses == left && f->encoder.begun == 0; i++) {
+        assert_in_range(i, 0, 10000);
+        image_sched_look(&f->s);
+        (void)image_sched_run(&f->s, false);
+        nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS}, NULL);
+    }
+}
+
+TEST(an_image_waits_for_memory_that_other_programs_have)
+{
+    struct fixture f;
+    setup(&f, ACCOUNT_NO_LIMIT);
+    f.encoder.refuses = 2;
+    add_job(&f, 0, 1);
+    ask(&f);
+    uint64_t since_ns = f.s.taken_ns;
+    assert_true(since_ns > 0 && f.refused == 0 && !f.s.owner);
+    ask(&f);
+    assert_int_equal(f.s.taken_ns, since_ns);
+    ask(&f);
+    assert_true(f.encoder.begun == 1 && f.s.taken_ns == 0 && f.refused == 0);
+    teardown(&f);
+}
+
+TEST(an_image_does_not_wait_for_ever)
+{
+    struct fixture f;
+    setup(&f, ACCOUNT_NO_LIMIT);
+    f.encoder.refuses = 2;
+    add_job(&f, 0, 1);
+    ask(&f);
+    f.s.taken_ns = clock_now_ns() - SCHED_TAKEN_NS;
+    ask(&f);
+    assert_true(f.refused == 1 && f.taken == 1 && f.s.jobs == 0);
+    assert_false(image_sched_run(&f.s, false));
+    assert_int_equal(f.s.taken_ns, 0);
     teardown(&f);
 }
 
