@@ -485,6 +485,10 @@ struct linear_source binder_slice(const struct linear_source *s, uint64_t expert
         one.scales = slice_tensor(&s->scales, expert);
         if (s->bias_kind != BIASES_CENTRED)
             one.biases = slice_tensor(&s->biases, expert);
+        if (s->weight.form && s->supers.rank == 1) {
+            one.supers.bytes /= (size_t)s->experts;
+            one.supers.offset += expert * one.supers.bytes;
+        }
     }
     if (s->has_bias)
         one.bias = slice_vector(&s->bias, expert);

@@ -7,6 +7,7 @@
 #include "tensor/block_form.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 /* Groups of columns move as a whole. */
 static int check_order(struct binder *b, const char *name, const struct linear_source *s)
@@ -16,6 +17,25 @@ static int check_order(struct binder *b, const char *name, const struct linear_s
         return 0;
     return err_set(b->e, -ENOTSUP, "tensor %s: columns of heads of %llu in groups of %u are not supported",
                    name, (ull)o->size, s->group);
+}
+
+/* The factor of all scales that a matrix of NVFP4 may have beside its blocks, or one for each expert. */
+static int find_factor(struct binder *b, const char *module, struct linear_source *s)
+{
+    char name[BINDER_NAME_MAX];
+    struct tensor t;
+    snprintf(name, sizeof(name), "%s.scale", module);
+    if (!checkpoint_find(b->checkpoint, name, &t))
+        return 0;
+    if (!s->weight.form || s->weight.form->scales != DTYPE_F8_E4M3)
+        return err_set(b->e, -ENOTSUP, "tensor %s: a factor of a matrix of dtype %s is not supported", name,
+                       tensor_form_name(&s->weight));
+    if (t.dtype != DTYPE_F32)
+        return err_set(b->e, -ENOTSUP, "tensor %s has dtype %s; supported is F32", name,
+                       tensor_form_name(&t));
+    s->supers = t;
+    s->super = (uint32_t)s->in;
+    return binder_check_shape(b, name, &t, 1, &s->experts);
 }
 
 int binder_gguf_source(struct binder *b, const char *name, const char *module, struct linear_source *s)
@@ -32,7 +52,8 @@ int binder_gguf_source(struct binder *b, const char *name, const char *module, s
         memcpy(s->biases.shape, s->weight.shape, sizeof(s->biases.shape));
         memcpy(s->supers.shape, s->weight.shape, sizeof(s->supers.shape));
     }
-    return check_order(b, name, s);
+    int r = find_factor(b, module, s);
+    return r == 0 ? check_order(b, name, s) : r;
 }
 
 struct part_order binder_gguf_order(const struct binder *b, const char *path)

@@ -40,7 +40,7 @@ static size_t sides_of(const struct linear_source *s)
 static size_t supers_of(const struct linear_source *s)
 {
     size_t each = s->bias_kind == BIASES_STORED ? 2 : 1;
-    return s->super ? (size_t)(s->in / s->super) * each * sizeof(uint16_t) : 0;
+    return s->super ? (size_t)(s->in / s->super) * each * dtype_bytes(s->supers.dtype) : 0;
 }
 
 /* Of weight, scales and biases together. */
@@ -328,19 +328,32 @@ static void split_row(const struct linear_source *from, const char *row, const s
     const struct part_order *o = &from->column_order;
     /* The inverse of a transposition is the other transposition. */
     const struct part_order back = {o->from, o->columns, o->rows, o->size};
+    const bool levels = from->super && from->supers.dtype == DTYPE_F16;
     struct block_parts p;
     for (uint64_t k = 0; k < from->in; k += f->values, row += f->bytes) {
         block_form_split(f, row, &p);
         for (uint32_t i = 0; i < f->values; i += f->group)
             put_group(from, &p, i, part_order_at(&back, k + i) / f->group, to);
-        for (uint32_t i = 0; from->super && i < f->values; i += from->super)
+        for (uint32_t i = 0; levels && i < f->values; i += from->super)
             put_super(from, &p, part_order_at(&back, k + i) / from->super, to->supers);
     }
 }
 
+/* The matrix's one factor of all scales, which is not in its blocks, for each of `count` rows. */
+static int read_factor(struct stage *s, const struct linear_source *from, size_t count, float *supers,
+                       struct err *e)
+{
+    float value;
+    ASSERT(from->super == from->in && from->supers.bytes == sizeof(value));
+    int r = checkpoint_read(s->checkpoint, &from->supers, 0, &value, sizeof(value), e);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        supers[i] = value;
+    return r;
+}
+
 /* The piece's rows of blocks, which have been read, become an affine matrix from `at` on. */
-static void split_rows(struct stage *s, const struct linear_source *from, size_t at,
-                       struct linear_source *piece)
+static int split_rows(struct stage *s, const struct linear_source *from, size_t at,
+                      struct linear_source *piece, struct err *e)
 {
     size_t n = (size_t)piece->out, codes = codes_of(from), sides = sides_of(from), supers = supers_of(from),
            row = row_of(&from->weight);
@@ -359,7 +372,10 @@ static void split_rows(struct stage *s, const struct linear_source *from, size_t
     piece->weight = tensor_in_memory(DTYPE_U32, n, codes, codes_at);
     piece->scales = tensor_in_memory(from->scales.dtype, n, sides, scales_at);
     piece->biases = tensor_in_memory(from->scales.dtype, n, sides, biases_at);
-    piece->supers = tensor_in_memory(DTYPE_F16, n, supers, supers_at);
+    piece->supers = tensor_in_memory(from->supers.dtype, n, supers, supers_at);
+    return from->super && from->supers.dtype == DTYPE_F32
+               ? read_factor(s, from, n, (float *)(void *)supers_at, e)
+               : 0;
 }
 
 static int stored_rows(struct stage *s, const struct linear_source *from, uint64_t first, uint64_t most,
@@ -457,7 +473,7 @@ int stage_rows(struct stage *s, const struct linear_source *from, uint64_t first
     piece.out = MIN_OF(rows_that_fit(s, from), MIN_OF(from->out - first, most));
     int r = read_rows(s, from, &from->weight, first, piece.out, &at, &piece.weight, e);
     if (r == 0 && from->weight.form)
-        split_rows(s, from, at, &piece);
+        r = split_rows(s, from, at, &piece, e);
     else if (r == 0 && from->affine)
         r = read_rows(s, from, &from->scales, first, piece.out, &at, &piece.scales, e);
     if (r == 0 && from->affine && !from->weight.form && from->bias_kind == BIASES_STORED)
