@@ -117,7 +117,7 @@ static void readers(const struct layer *l, const struct projection *ret[OP_READE
     ret[0] = &l->attention.in;
 }
 
-/* Of the layer's table; ROPE_ABSENT: none. */
+/* Returns the growth of queries with position / *every; 0 for ROPE_ABSENT. */
 static float growth_of(const struct config *c, uint32_t rope, uint32_t *every)
 {
     *every = 0;

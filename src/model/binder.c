@@ -44,7 +44,7 @@ static int not_finite(const struct checkpoint *c, const struct linear_source *fr
                    checkpoint_name_of(c, of), from->at_load ? ", too large for --quant" : "");
 }
 
-/* As the kernels take a scale. */
+/* True if all scales are finite in the kernels' form: scale * code_scale(). */
 static bool scales_are_finite(const struct linear_source *s)
 {
     uint64_t groups = s->in / s->group;
@@ -127,17 +127,17 @@ static bool same_form(const struct linear_source *x, const struct linear_source 
 
 /* ---- packing ---- */
 
-#define RUN_BYTES ((uint64_t)32 << 20) /* of sources that are packed together, about */
+#define RUN_BYTES ((uint64_t)32 << 20) /* bytes of sources that are packed together, about */
 
 /* Matrices of one form and size, packed together. Each is `count` sources, one above the other. A tile is a
  * number of whole panels of one matrix. */
 struct run {
     struct binder *b;
-    const struct linear_source *sources; /* of matrix i from sources[i * apart] on */
+    const struct linear_source *sources; /* matrix i begins at sources[i * apart] */
     uint32_t matrices, count, apart;
     struct weight first; /* matrix i lies `stride` bytes behind matrix i - 1 */
     uint64_t stride;
-    uint32_t rows, tiles;       /* of a tile, but for the last; of a matrix */
+    uint32_t rows, tiles;       /* rows of a tile except the last; tiles of a matrix */
     atomic_uint_least64_t read; /* bytes of sources since the last progress */
 };
 
@@ -212,7 +212,7 @@ int binder_pack(struct binder *b, const struct linear_source *s, uint32_t count,
     return pack_run(&p);
 }
 
-/* As many matrices at a time as RUN_BYTES of sources are. */
+/* Packs up to `matrices` at a time, as long as their sources stay within RUN_BYTES. */
 static int pack_stack(struct run *p, uint32_t matrices)
 {
     uint64_t bytes = 0;
@@ -335,7 +335,7 @@ int binder_layer_projection(struct binder *b, uint32_t layer, const struct binde
     return r == 0 ? binder_projection(b, sources, count, ret) : r;
 }
 
-/* Of each expert, one after the other. A token takes top_k of them. */
+/* Binds the experts' biases, one expert after the other. A token reads those of top_k experts. */
 static int bind_expert_biases(struct binder *b, const struct linear_source *parts, uint32_t experts,
                               uint32_t count, dev_ptr *ret)
 {
@@ -441,7 +441,7 @@ static int bind_embedding(struct binder *b, struct weight *embedding, struct pro
         snprintf(name, sizeof(name), "%s.weight", module);
         if (!checkpoint_find(b->checkpoint, name, &t) && !binder_has_stored(b, module))
             continue;
-        b->active = active; /* of the table a token reads one row */
+        b->active = active; /* a token reads one row of the table */
         r = binder_unbiased(b, module, vocab, hidden, &s);
         if (r < 0)
             return r;

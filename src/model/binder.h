@@ -22,7 +22,7 @@
 /* The cost of one decoded token: of experts the chosen ones, of the embedding table nothing. */
 struct binder_active {
     uint64_t bytes;        /* packed, read */
-    uint64_t source_bytes; /* the same in the checkpoint's form */
+    uint64_t source_bytes; /* their bytes in the checkpoint's form */
     uint64_t products;     /* multiply-adds with matrices */
 };
 
@@ -34,7 +34,7 @@ struct binder {
     struct weight_memory *memory; /* NULL while measuring */
     uint64_t ready;          /* bytes at its begin that are packed already: there only places are bound */
     struct device *device;   /* that packs; not used while measuring */
-    struct packers *packers; /* likewise */
+    struct packers *packers; /* the threads that pack; not used while measuring */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total);
     void *progress_arg;
     uint64_t source_bytes_total; /* the sum of the measuring pass */
@@ -42,23 +42,23 @@ struct binder {
     /* Found by binder_init. */
     const char *prefix;
     bool add_one; /* to norms: the files hold w - 1 */
-    /* Of a head that another program wrote beside the checkpoint, see mtp_bind.c. */
+    /* Set for a head that another program wrote beside the checkpoint, see mtp_bind.c. */
     bool add_one_by_mean;        /* to a norm whose mean shows that it is w - 1 */
     bool bits_by_shape;          /* tensors' shapes decide the quantisation, before config.json */
-    struct linear_source output; /* of binder_embedding: the output matrix */
+    struct linear_source output; /* the output matrix, found by binder_embedding */
     /* Counted. */
     uint64_t used;         /* bytes of packed memory */
     uint64_t taken_from;   /* begin of the last take: all bytes before it are complete */
-    uint64_t digest;       /* of the layout of these bytes: places, sizes, forms of matrices */
+    uint64_t digest;       /* digest of the layout of these bytes: places, sizes, forms of matrices */
     uint64_t vision_bytes; /* part of it: the vision encoder's */
     uint64_t source_bytes; /* bytes of the tensors bound */
     uint64_t packed_bytes; /* part of it: bytes read until now */
     struct binder_active active;
     uint64_t parameters;
-    struct form_names forms; /* of matrices */
+    struct form_names forms; /* forms of the matrices */
     bool keeps_floats;       /* matrices bound now are exempt from config->quant */
     uint32_t quantised;      /* matrices that config->quant quantises */
-    bool table;              /* what is bound now is a table of tokens: no part of the name */
+    bool table;              /* a table of tokens is bound now: no part of the name */
     uint64_t stage_bytes;    /* bytes that packing needs of a stage */
     unsigned sums;           /* weight.sums of all projections */
     bool fast;               /* some of them are in the compute mode, others may be in f32 */
@@ -79,7 +79,7 @@ int binder_stack_transposed(struct binder *b, const char *path, uint64_t experts
                             struct linear_source *ret);
 /* Whether tensor `path`, with ".weight" or without, has this shape. */
 bool binder_is_shaped(const struct binder *b, const char *path, uint32_t rank, const uint64_t *shape);
-/* The same without a bias, which the caller binds by itself. */
+/* As `binder_linear()`, but leaves the bias to the caller. */
 int binder_linear_biased(struct binder *b, const char *path, uint64_t out, uint64_t in,
                          struct linear_source *ret);
 /* The filters of a convolution whose stride is their size, as a matrix over what they see. Of two shapes,
@@ -120,14 +120,14 @@ void binder_note(struct binder *b, const struct weight *w);
 
 /* A vector of n values, unchanged. */
 int binder_vector(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
-/* The same times `factor`. */
+/* As `binder_vector()`, but times `factor`. */
 int binder_vector_times(struct binder *b, const char *path, uint64_t n, float factor, dev_ptr *ret);
 /* n ones, of no tensor. */
 int binder_ones(struct binder *b, uint64_t n, dev_ptr *ret);
 /* A norm's weight, such that y = w * x / rms(x). */
 int binder_norm(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
-/* The same of the residual stream, which has a bias where the model's norms are LayerNorms and the checkpoint
- * has it. */
+/* Binds a norm of the residual stream. It has a bias where the model's norms are LayerNorms and the
+ * checkpoint has one. */
 int binder_norm_biased(struct binder *b, const char *path, uint64_t n, struct norm *ret);
 /* -exp of a vector: for the delta net's A_log. */
 int binder_decay(struct binder *b, const char *path, uint64_t n, dev_ptr *ret);
@@ -140,7 +140,7 @@ int binder_conv(struct binder *b, const char *path, uint32_t channels, uint32_t 
  * layer. */
 #define BINDER_PATH_MAX 160
 char *binder_path(const struct binder *b, uint32_t layer, enum tensor_role role, char ret[BINDER_PATH_MAX]);
-/* The same of one expert's. */
+/* As `binder_path()`, but of one expert's tensor. */
 char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
                          char ret[BINDER_PATH_MAX]);
 
@@ -152,12 +152,12 @@ int binder_check_bias(struct binder *b, uint32_t layer, enum tensor_role role, b
 struct binder_matrix {
     enum tensor_role role;
     uint64_t out;
-    float bias_factor; /* as linear_source's */
+    float bias_factor; /* linear_source.bias_factor */
 };
 /* Finds the matrices of a layer, as binder_linear. */
 int binder_layer_matrices(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
                           uint32_t count, uint64_t in, struct linear_source *ret);
-/* The same, and packs them into a projection, in their order. */
+/* Finds the matrices as binder_layer_matrices() and packs them into a projection, in their order. */
 int binder_layer_projection(struct binder *b, uint32_t layer, const struct binder_matrix *matrices,
                             uint32_t count, uint64_t in, struct projection *ret);
 
@@ -181,7 +181,7 @@ int binder_stored_source(struct binder *b, const char *module, uint32_t rank, st
 bool binder_has_stored(const struct binder *b, const char *module);
 /* The order of the values of a vector. */
 struct part_order binder_gguf_order(const struct binder *b, const char *path);
-/* As find_linear in binder_find.c: of a module by its full name, without a bias. */
+/* Finds the matrix of a module by its full name, without a bias. */
 int binder_unbiased(struct binder *b, const char *module, uint64_t out, uint64_t in,
                     struct linear_source *ret);
 int binder_check_float(struct binder *b, const char *name, const struct tensor *t);

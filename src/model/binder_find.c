@@ -44,7 +44,7 @@ static char *path_of(const struct binder *b, const char *name, uint32_t layer, u
     return ret;
 }
 
-/* Of several names the one that the checkpoint has; none: the first one. */
+/* Writes the first of a role's names that the checkpoint has; without any, the first name. */
 char *binder_expert_path(const struct binder *b, uint32_t layer, enum tensor_role role, uint32_t expert,
                          char ret[BINDER_PATH_MAX])
 {
@@ -158,7 +158,7 @@ int binder_init(struct binder *b)
 
 /* ---- finding a linear layer ---- */
 
-/* What converters rename, both ways. */
+/* Prefixes that converters rename, both ways. */
 static const char *const renamed[][2] = {{"model.language_model.", "language_model.model."},
                                          {"language_model.model.", "model.language_model."},
                                          {"model.visual.", "vision_tower."},
@@ -203,7 +203,7 @@ static bool entry_of_shapes(const struct binder *b, const char *module, const st
     return true;
 }
 
-/* What MLX's modes are: without biases, scales in bytes. */
+/* MLX's modes without biases, whose scales are bytes. */
 static const struct {
     enum code_map codes;
     enum bias_kind bias_kind;

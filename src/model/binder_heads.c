@@ -17,7 +17,7 @@ static enum dtype turned_dtype(const struct linear_source *s)
     return s->affine ? DTYPE_F32 : s->weight.dtype;
 }
 
-/* What packing sees of the transpose, without its values. */
+/* Describes the transpose for packing, without its values. */
 static struct linear_source turned(const struct linear_source *s)
 {
     struct linear_source t = {.experts = 1, .out = s->in, .in = s->out};

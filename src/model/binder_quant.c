@@ -17,7 +17,7 @@ struct finder {
     const char *module;
     uint32_t rank; /* 2, or 3: a stack */
     struct linear_source *s;
-    char name[BINDER_NAME_MAX]; /* of the tensor that was looked for last */
+    char name[BINDER_NAME_MAX]; /* name of the tensor that was looked for last */
 };
 
 static bool has(struct finder *f, const char *suffix, struct tensor *ret)

@@ -45,7 +45,7 @@ static int find_vector(struct binder *b, const char *path, uint64_t n, struct te
     return r < 0 ? r : binder_check_shape(b, name, t, 1, &n);
 }
 
-/* What becomes of a value on its way in. */
+/* Change of a value on its way in. */
 enum vector_change { VECTOR_AS_IS, VECTOR_PLUS_ONE, VECTOR_PLUS_ONE_BY_MEAN, VECTOR_MINUS_EXP };
 
 /* Weights of norms are about 1, so weights stored as w - 1 are about 0. */
@@ -69,13 +69,13 @@ static float changed(float x, enum vector_change change)
     }
 }
 
-/* What becomes a packed vector. It is put a block at a time, for packed memory may be a device's. */
+/* Source of a packed vector. It is put a block at a time, for packed memory may be a device's. */
 struct vector_source {
     const struct tensor *tensor;
     enum vector_change change;
     float factor;            /* 0: none */
-    uint32_t rows, columns;  /* of a transposed matrix [columns][rows]; rows 0: in order */
-    struct part_order order; /* of the vector, or of those columns */
+    uint32_t rows, columns;  /* shape of a transposed matrix [columns][rows]; rows 0: in order */
+    struct part_order order; /* order of the vector, or of those columns */
 };
 
 static float vector_at(const struct vector_source *v, uint64_t i)

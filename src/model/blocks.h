@@ -63,8 +63,7 @@ void moe_compute(struct step *s, const struct moe_weights *w, struct act mid);
 
 /* ---- layers (layer.c) ---- */
 
-/* Of the text model's layer `index`, or with ret->mtp of the head's. *ret has config and mtp, nothing
- * else. */
+/* Binds layer `index` of the text model, or with ret->mtp of the MTP head. *ret has config and mtp alone. */
 int layer_bind(struct binder *b, uint32_t index, struct layer *ret);
 void layer_forward(struct step *s, const struct layer *l);
 

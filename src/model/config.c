@@ -106,7 +106,7 @@ static void derive_directions(struct config *c)
     c->both_ways |= !c->causal;
 }
 
-/* What follows from other numbers, and must fit them. */
+/* Derives numbers from others and checks that they fit. */
 static void derive(struct json_read *r, struct config *c)
 {
     /* A family's default is not meant where it cannot be. */

@@ -58,7 +58,7 @@ struct layer_config {
     uint32_t recurrent;              /* where the state lies: in compute_shape.recurrent */
     /* Attention. */
     uint32_t heads, kv_heads;
-    uint32_t head_dim, value_dim; /* of keys and of values */
+    uint32_t head_dim, value_dim; /* width of a key, and of a value */
     bool v_in_k;                  /* the value is the first part of the key, stored once */
     uint32_t rope_dim;            /* values of a head that may rotate; 0: all */
     uint32_t rope;                /* its table in config.ropes; ROPE_ABSENT: no rotation */
@@ -77,13 +77,13 @@ enum rope_type {
     ROPE_YARN,
     ROPE_LONG,
     ROPE_PROPORTIONAL,
-    ROPE_FACTORS /* of GGUF files: frequencies divided by numbers of the file, factors_short */
+    ROPE_FACTORS /* GGUF: frequencies divided by factors_short, numbers of the file */
 };
 
 struct rope_config {
     enum rope_type type;
     uint32_t rot; /* leading dimensions that rotate; even */
-    double part;  /* of a head: rot of its dimensions */
+    double part;  /* share of a head's dimensions: rot of them */
     double theta, factor;
     double original_max;         /* llama3, yarn: positions the model was trained on */
     double low_freq, high_freq;  /* llama3 */
@@ -93,10 +93,10 @@ struct rope_config {
     double mscale_all;           /* every type but the default; 0: not given */
     bool untruncated;            /* yarn: the blend may begin and end between two indices */
     double alpha;                /* dynamic: theta is times alpha^(rot / (rot - 2)); 0: unscaled */
-    double growth;               /* of queries, by original_max positions; 0: none */
+    double growth;               /* strength of queries' growth with position / original_max; 0: none */
     /* longrope: divisors of the frequencies, for contexts up to original_max and for longer ones */
     float factors_short[ROPE_HALF_MAX], factors_long[ROPE_HALF_MAX];
-    uint32_t factors;     /* of each list */
+    uint32_t factors;     /* length of each list */
     bool beyond;          /* the context is longer: config_serve */
     uint32_t sections[3]; /* M-RoPE: frequencies of time, row and column; zeros: all are of time */
     bool interleaved;     /* T H W T H W ...; else one section after the other */
@@ -123,7 +123,7 @@ enum quantization_method {
 struct quantization {
     bool present;
     enum quantization_method method;
-    uint32_t block_rows, block_columns; /* of a scale of FP8; 0: not given */
+    uint32_t block_rows, block_columns; /* rows and columns that share a scale of FP8; 0: not given */
     /* The rest: MLX. */
     struct quantization_entry global;
     struct quantization_entry *entries; /* by module path */
@@ -133,12 +133,13 @@ struct quantization {
 struct config {
     const struct backend *backend; /* that computes it; its sizes are the plan's */
     enum compute_mode compute;     /* how */
-    enum kv_form kv_form;          /* of K and V in its pages */
+    enum kv_form kv_form;          /* form of K and V in pages */
     uint32_t quant;                /* bits of codes that matrices of floats become; 0: they stay */
-    enum compute_mode shown;       /* the same after binding: f32 where no matrix takes it */
-    unsigned sums;                 /* what its products need beside their inputs, after binding */
+    enum compute_mode shown;       /* `compute` after binding: f32 where no matrix takes it */
+    unsigned sums;                 /* sums that products need beside their inputs (weight.sums), after
+                                    * binding */
     const struct family *family;
-    const struct gguf_arch *gguf; /* of a GGUF file: its names; NULL: another checkpoint */
+    const struct gguf_arch *gguf; /* names of a GGUF file; NULL: another checkpoint */
     char family_name[32];         /* model_type without "_text" */
     bool text_alone;              /* the file has encoders of images or sound, which are not computed */
     uint32_t layers, hidden, vocab, context_max;
@@ -146,19 +147,19 @@ struct config {
     uint32_t intermediate; /* dense MLP; 0: not given */
     float eps;
     bool layer_norm; /* norms take the mean off */
-    bool tied;       /* as the file has it; whether an lm_head exists decides */
+    bool tied;       /* the file's word; whether an lm_head exists decides */
     /* False: the file says that such matrices have none. */
     bool attention_biases, attention_out_biases, mlp_biases;
     /* Windows: of the layers from window_from on whose kind has one. */
     uint32_t window, window_from;
     bool use_window, use_qk_norm, use_expert_bias;
-    /* Of layers without a window; 0: as the others. */
+    /* Numbers of layers without a window; 0: those of the others. */
     uint32_t global_head_dim, global_kv_heads;
     bool global_v_is_k;
     uint32_t kv_shared_layers; /* the last ones, which read an earlier layer's K and V */
     bool double_wide;          /* the MLP of those is twice as wide */
-    uint32_t bidirectional;    /* of images alone */
-    bool causal;               /* as the file has it */
+    uint32_t bidirectional;    /* attention among an image's tokens alone */
+    bool causal;               /* the file's word */
     bool both_ways;            /* queries see later tokens, too */
     /* Learned positions: rows of their table, and the first one's; of the table of token types. 0: none. */
     uint32_t position_rows, position_first, token_types;
@@ -168,9 +169,9 @@ struct config {
     /* Factors and caps; 0: none. */
     float embedding_scale, residual_scale, score_scale, score_scalar, logits_scale, logits_divisor;
     float score_cap, logits_cap;
-    uint32_t activation;        /* of the MLP: enum activation */
-    uint32_t gate_activation;   /* of the delta net's gate, likewise */
-    float glu_alpha, glu_limit; /* of ACTIVATION_SWIGLU_CLIP */
+    uint32_t activation;        /* the MLP's: enum activation */
+    uint32_t gate_activation;   /* the delta net's gate: enum activation */
+    float glu_alpha, glu_limit; /* constants of ACTIVATION_SWIGLU_CLIP */
     uint32_t rotary_dim;        /* that rotate, of a head; 0: not given */
     struct rope_config ropes[ROPES_MAX];
     uint32_t rope_count;
@@ -182,27 +183,28 @@ struct config {
     uint32_t drafts_max;  /* the longest draft after a known token */
     uint32_t draft_vocab; /* tokens among which the head looks for them; 0: all */
     /* Latent attention; 0 without such layers. Of a head, head_dim values rotate. */
-    uint32_t q_rank, kv_rank;            /* of queries (0: none) and of keys and values */
-    uint32_t nope_dim, latent_value_dim; /* of a head: of its key without rotation, of its value */
+    uint32_t q_rank, kv_rank;            /* rank of queries (0: none), and of keys and values */
+    uint32_t nope_dim, latent_value_dim; /* widths of a head's key without rotation, and of its value */
     bool rope_interleave;                /* adjacent pairs rotate together */
     /* Experts; 0 = none. */
     bool use_experts;
     uint32_t experts, top_k, expert_intermediate, shared_intermediate;
-    uint32_t shared_experts; /* of expert_intermediate each, where shared_intermediate is not given */
+    uint32_t shared_experts; /* shared experts, expert_intermediate wide each, where shared_intermediate is
+                              * not given */
     uint32_t dense_layers, sparse_step; /* the first layers, and of those after them all but each n-th, are
                                            dense */
     uint32_t route_score;               /* enum route_score */
     uint32_t topk_method;               /* enum topk_method */
     bool normalise;                     /* the weights of the chosen experts sum to routed_scale */
     float routed_scale;
-    uint32_t groups, groups_top; /* of experts; 0: one group */
+    uint32_t groups, groups_top; /* groups of experts; 0: one */
     /* Mamba-2; zeros without such layers. */
     struct ssm_shape ssm;
     uint32_t ssm_inner, ssm_expand; /* head_dim 0: all heads are so wide, or hidden times expand */
     bool ssm_normed, ssm_norm_first;
-    float ssm_dt_limit[2];    /* of steps of time; [1] 0: none */
-    float ssm_multipliers[5]; /* of z, x, B, C, dt; 0: none */
-    /* Of a mixer's input, its keys and results; of the gate and of an MLP's result. 0: none. */
+    float ssm_dt_limit[2];    /* bounds of time steps; [1] 0: none */
+    float ssm_multipliers[5]; /* factors of z, x, B, C, dt; 0: none */
+    /* Factors of a mixer's input and result, of keys, and of an MLP's gate and result; 0: none. */
     float ssm_in_scale, ssm_out_scale, attention_in_scale, attention_out_scale, key_scale, mlp_scales[2];
     uint32_t rope_absent; /* in spite of the layers' kinds */
     /* Widths of MLPs that follow from intermediate_size: two thirds of it, times a factor, rounded up. */
@@ -223,14 +225,15 @@ struct config {
 int config_parse(struct arena *a, struct slice text, struct config *ret, struct err *e);
 int config_load(struct arena *a, const char *dir, struct config *ret, struct err *e);
 
-/* What KV_AUTO means with c->compute on c->backend. */
+/* Returns the form of K and V that KV_AUTO means with c->compute on c->backend. */
 enum kv_form config_own_kv_form(const struct config *c);
 
-/* What the model's operations depend on, into c->shape: all numbers are set by now. `a` keeps the layouts of
- * pages and states. 0 or -ENOMEM. */
+/* Writes the numbers that the operations depend on into c->shape: all are set by now. `a` keeps the layouts
+ * of pages and states. 0 or -ENOMEM. */
 int config_lay_out(struct arena *a, struct config *c);
 
-/* What a page and a state hold, after that, and the forms that c->backend has for K and V. */
+/* Fills in, after config_lay_out(), the layouts of a page and a state and the forms that c->backend has for K
+ * and V. */
 void config_fill_layouts(const struct config *c, struct model_shape *s);
 
 /* Decides what depends on the longest sequence that is served, of `context` tokens; 0: the model's own. */
@@ -239,7 +242,7 @@ void config_serve(struct config *c, uint32_t context);
 /* The frequencies of a rotary position embedding. */
 void rope_init(struct rope *r, const struct rope_config *c);
 
-/* What scores are times beside 1 / sqrt(head_dim), where the family asks for it: mscale_all_dim. */
+/* Returns the factor of scores beside 1 / sqrt(head_dim), where the family has one: mscale_all_dim. */
 double config_score_factor(const struct config *c);
 
 /* Channels of the delta net's convolution: q, k and v of all heads. */

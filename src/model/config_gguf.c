@@ -134,7 +134,7 @@ static int copy_scaling(struct view *v)
         {"rope.scaling.yarn_beta_fast", "beta_fast"},
         {"rope.scaling.yarn_beta_slow", "beta_slow"}};
     struct slice type = {NULL, 0};
-    const double linear = real(v, "rope.scale_linear", 1); /* of old files */
+    const double linear = real(v, "rope.scale_linear", 1); /* key of old files */
     const bool named = gguf_string(find(v, "rope.scaling.type"), &type);
     if (!named && linear > 1)
         return set(v, v->rope, "rope_type", json_string("linear")) < 0

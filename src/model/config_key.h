@@ -33,8 +33,8 @@ enum config_key_kind {
 struct config_key {
     enum config_key_kind kind;
     bool needed;
-    const char *names[4]; /* of one thing, newest first */
-    size_t at;            /* of the field in struct config */
+    const char *names[4]; /* names of one key, newest first */
+    size_t at;            /* offset of the field in struct config */
     double min, max, absent;
     const struct key_word *words;
     uint32_t count;

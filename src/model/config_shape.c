@@ -43,7 +43,7 @@ static double yarn_growth(const struct rope_config *c, double m)
     return c->factor > 1 ? 0.1 * m * log(c->factor) + 1 : 1;
 }
 
-/* Of cos and sin. */
+/* Returns the factor of cos and sin. */
 static double yarn_magnitude(const struct rope_config *c)
 {
     if (c->attention_factor > 0)

@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-/* Of the MLP, and of the convolution and the gate. */
+/* Activation of the MLP, and of the convolution and the gate. */
 static const struct key_word silu[] = {{"silu", ACTIVATION_SILU}, {"swish", ACTIVATION_SILU}, {NULL, 0}};
 
 static const struct config_key keys[] = {

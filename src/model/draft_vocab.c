@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Default size. */
-#define SHARE         4 /* of the vocabulary */
+#define SHARE         4 /* the vocabulary's size is divided by this */
 #define SIZE_MIN      1024u
 #define SIZE_MAX_AUTO 16384u
 /* A place and one more fit into 16 bits. */

@@ -31,10 +31,10 @@ enum norm_shift {
 /* Norms of queries and keys, in front of the rotation unless said otherwise. */
 enum qk_norm {
     QK_NORM_NONE,
-    QK_NORM_HEAD,    /* of each head */
-    QK_NORM_ALL,     /* of all heads together */
-    QK_NORM_OPTION,  /* of each head, with config.use_qk_norm */
-    QK_NORM_ROTATED, /* of each head, after the rotation */
+    QK_NORM_HEAD,    /* each head is normed */
+    QK_NORM_ALL,     /* all heads are normed together */
+    QK_NORM_OPTION,  /* each head is normed with config.use_qk_norm */
+    QK_NORM_ROTATED, /* each head is normed after the rotation */
 };
 
 /* A kind of layer, by its names in layer_types. */
@@ -88,10 +88,10 @@ struct expert_form {
 
 struct family {
     const char *names[FAMILY_NAMES_MAX];   /* model_type, without "_text" */
-    const char *parents[FAMILY_NAMES_MAX]; /* of a file whose text_config is of this family */
+    const char *parents[FAMILY_NAMES_MAX]; /* model_type of a file whose text_config is of this family */
     const struct tensor_name *tensors;     /* named otherwise; NULL: none */
     const struct config_key *keys;         /* declared in addition or otherwise; NULL: none */
-    const char *defaults; /* of keys that config.json leaves out, as JSON with ' for "; NULL: none */
+    const char *defaults; /* values of keys that config.json leaves out, as JSON with ' for "; NULL: none */
     const char *layers;   /* in front of a layer's number; NULL: "layers" */
     struct layer_kind kinds[LAYER_KINDS_MAX]; /* none: full attention */
     struct layer_pattern pattern;
@@ -112,7 +112,7 @@ struct family {
     bool query_growth;      /* queries grow with their position by llama_4_scaling_beta */
     bool rope_adjacent;     /* pairs (2 j, 2 j + 1) turn together */
     bool rope_proportional; /* the main table's type where the file has none */
-    float score_scale;      /* of scores; 0: by the head's size */
+    float score_scale;      /* factor of scores; 0: by the head's size */
     bool v_norm;            /* each head of the values is normed, without a weight */
     bool single_layers;     /* per_layer_config has numbers of single layers */
     bool layer_scale;       /* the residual stream is times a number after each layer */

@@ -36,7 +36,7 @@ static const struct config_key gemma3_keys[] = {
     CONFIG_KEY_END,
 };
 
-/* What an image's tokens see is no matter to text. */
+/* use_bidirectional_attention: what an image's tokens see does not concern text. */
 static const struct key_word directions[] = {{"vision", 0}, {NULL, 0}};
 
 /* Defaults of the class; the sizes of global layers stand in per_layer_config where that is written. */

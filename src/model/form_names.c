@@ -19,7 +19,7 @@ static struct form_key key_of(const struct linear_source *s)
     k.at_load = s->at_load;
     k.codes = s->codes;
     k.scales = s->scales.dtype;
-    k.group = s->stored ? 0 : s->group; /* of kernels: a stored scale may be of more columns */
+    k.group = s->stored ? 0 : s->group; /* the kernels' group: a stored scale may be of more columns */
     k.rows = s->stored ? s->scale_rows : 0;
     k.columns = s->stored && (k.rows > 1 || s->scale_columns != s->in) ? s->scale_columns : 0;
     return k;

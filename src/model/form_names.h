@@ -12,26 +12,26 @@
 #define FORM_NAMES_MAX   32 /* forms of one model; further ones are not counted */
 #define FORM_NAMES_BYTES 64
 
-/* What tells two forms apart. */
+/* Tells two forms apart. */
 struct form_key {
     const struct block_form *blocks;
     const struct stored_form *stored;
     enum dtype dtype, scales;
     enum code_map codes;
     uint32_t bits, group;   /* 0: a float */
-    uint32_t rows, columns; /* of one stored scale */
-    bool at_load;           /* of `dtype` in the files, quantised while it is loaded */
+    uint32_t rows, columns; /* rows and columns of one stored scale */
+    bool at_load;           /* the files have `dtype`, which is quantised while it is loaded */
 };
 
 struct form_names {
     struct form_key keys[FORM_NAMES_MAX];
-    uint64_t bytes[FORM_NAMES_MAX]; /* of a matrix of each, in the files */
+    uint64_t bytes[FORM_NAMES_MAX]; /* bytes of a matrix of each form, in the files */
     uint32_t count;
 };
 
 /* `bytes` of matrix `s` are in the files. 0: a table, which is not what the model is named after. */
 void form_names_add(struct form_names *f, const struct linear_source *s, uint64_t bytes);
-/* Of all together; "no matrices" without any. */
+/* Writes the names of all forms; "no matrices" without any. */
 void form_names_text(const struct form_names *f, char ret[FORM_NAMES_BYTES]);
 
 #endif

@@ -13,7 +13,7 @@
 /* Weights outside the layers. */
 struct model_ends {
     struct weight embedding;
-    struct weight positions, types; /* of an encoder */
+    struct weight positions, types; /* tables of an encoder */
     struct projection head;         /* zeros of an encoder */
     struct norm final_norm;         /* [hidden] */
     struct layer_inputs layer_inputs;

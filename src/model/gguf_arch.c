@@ -137,7 +137,7 @@ static const struct gguf_arch archs[] = {
     {"qwen2", .model_type = "qwen2"},
     {"qwen2moe", .experts = true, .model_type = "qwen2_moe"},
     {"qwen3", .model_type = "qwen3"},
-    {"qwen3vl", .model_type = "qwen3"}, /* of text alone, where its three positions are one */
+    {"qwen3vl", .model_type = "qwen3"}, /* text alone, where its three positions are one */
     {"qwen3vlmoe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
     {"qwen3moe", .experts = true, .model_type = "qwen3_moe", .facts = "{\"norm_topk_prob\": true}"},
     {"qwen35", .model_type = "qwen3_5", .keys = delta_net_keys, .facts = "{" SECTIONS "}",

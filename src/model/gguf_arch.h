@@ -23,8 +23,8 @@ struct gguf_key {
 enum gguf_order {
     GGUF_ORDER_PAIRS,       /* rows of each head: the two that rotate together side by side */
     GGUF_ORDER_HEADS,       /* rows of value heads: the first of each key head, then the second, ... */
-    GGUF_ORDER_AFTER_KEYS,  /* likewise, after the rows of queries and keys */
-    GGUF_ORDER_NUMBERS,     /* likewise, one number for each head */
+    GGUF_ORDER_AFTER_KEYS,  /* value heads, after the rows of queries and keys */
+    GGUF_ORDER_NUMBERS,     /* value heads, one number for each */
     GGUF_ORDER_HEAD_COLUMNS /* columns of value heads */
 };
 
@@ -37,7 +37,7 @@ struct gguf_arch {
     const char *name;       /* general.architecture */
     bool experts;           /* the row of files whose expert_count is over 0; another row has the others */
     bool windowed;          /* the row of files with a window, which comes before the row of those without */
-    const char *model_type; /* of config.json */
+    const char *model_type; /* its model_type in config.json */
     const struct gguf_key *keys; /* in addition to the common ones; NULL: none */
     const char *facts;           /* members of config.json that the metadata leave out, as JSON; NULL: none */
     uint32_t score_by_width;     /* a model of this many layers scales scores by hidden / heads; 0: none */

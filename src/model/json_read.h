@@ -17,15 +17,15 @@
 /* Parses one JSON object of at most 4 MiB, nested at most 32 deep, no duplicate keys. The caller owns *ret
  * (json_decref). 0, -EINVAL, -ENOMEM. `name` goes into the messages. */
 int json_read_parse(struct slice text, const char *name, json_t **ret, struct err *e);
-/* The same from dir/name. Also -ENOENT and what open and read said. */
+/* As `json_read_parse()`, but of dir/name. Also -ENOENT and the errors of open and read. */
 int json_read_file(const char *dir, const char *name, json_t **ret, struct err *e);
 
-/* The same for a file with a list. */
+/* As `json_read_file()`, but of a file with a list. */
 int json_read_list_file(const char *dir, const char *name, json_t **ret, struct err *e);
 
 struct json_read {
     const json_t *object, *fallback; /* either may be NULL */
-    const json_t *defaults;          /* likewise */
+    const json_t *defaults;          /* values of keys that neither has; may be NULL */
     const char *where;               /* for messages: "config.json" */
     struct err *e;
     int error; /* 0 or the first failure */

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <math.h>
 
-/* Of the two inner norms, whatever the file says. */
+/* Epsilon of the two inner norms; the file's does not apply. */
 #define INNER_EPS 1e-6f
 
 /* ---- configuration ---- */
@@ -81,7 +81,7 @@ static int bind_halves(struct binder *b, uint32_t layer, struct linear_source *k
     return r;
 }
 
-/* The same as stacks, as later MLX writers keep them: of queries [heads, kv_rank, nope_dim]. */
+/* Binds keys and values that later MLX writers keep as stacks: of queries [heads, kv_rank, nope_dim]. */
 static int bind_stacks(struct binder *b, uint32_t layer, struct linear_source *k, struct linear_source *v)
 {
     char path[BINDER_PATH_MAX];
@@ -117,7 +117,7 @@ static int bind_heads(struct binder *b, uint32_t layer, struct latent_weights *r
     return r;
 }
 
-/* What reads the normed tokens: queries, or their low-rank form, and c | r. */
+/* Binds the projections of the normed tokens: queries, or their low-rank form, and c | r. */
 static int bind_in(struct binder *b, uint32_t layer, struct latent_weights *ret)
 {
     char path[BINDER_PATH_MAX];

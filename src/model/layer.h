@@ -12,18 +12,18 @@ struct attention_weights {
     struct projection out;
     dev_ptr q_norm, k_norm; /* [head_dim]; null: none */
     dev_ptr sinks;          /* [heads]; null: none */
-    dev_ptr v_norm;         /* likewise; ones */
-    float scale;            /* of scores */
+    dev_ptr v_norm;         /* [head width] ones; null: none */
+    float scale;            /* factor of scores */
     bool gated;
 };
 
 struct latent_weights {
     struct projection in;           /* q, or its low-rank form | c | r */
     struct projection q;            /* from the low-rank form, if there is one */
-    struct norm q_norm, kv_norm;    /* of the low-rank form, if there is one, and of c */
+    struct norm q_norm, kv_norm;    /* norm of the low-rank form, if there is one, and of c */
     struct projection query, value; /* stacks: [heads] of queries to c's space, and of c to values */
     struct projection out;
-    float scale; /* of scores */
+    float scale; /* factor of scores */
 };
 
 struct delta_weights {
@@ -58,7 +58,7 @@ struct mlp_weights {
 struct moe_weights {
     enum route_shared shared;
     dev_ptr correction;   /* [experts]; null: none */
-    dev_ptr expert_scale; /* likewise */
+    dev_ptr expert_scale; /* [experts]; null: none */
     struct projection in; /* router | shared expert's gate (1) | shared gate | shared up, as far as it has
                              them */
     struct projection shared_out;
@@ -69,7 +69,7 @@ struct beside_weights {
     struct mlp_weights mlp; /* first, where the block of the MLP has it, too */
     struct moe_weights moe;
     dev_ptr norm_router, norm_experts; /* [hidden]: in front of the router, and of the experts */
-    dev_ptr norm_mlp, norm_sum;        /* likewise: of both results */
+    dev_ptr norm_mlp, norm_sum;        /* [hidden]: norms of both results */
 };
 
 struct layer_input_weights {

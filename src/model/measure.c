@@ -185,7 +185,7 @@ static int find_vector_head(const struct config *c, const char *dir, const struc
                                     &s->vector_head, e);
 }
 
-/* What binding found: a mode that no matrix takes is f32. */
+/* Takes over the mode that binding found: f32 if no matrix takes the requested one. */
 static void take_mode(struct config *c, const struct binder *b)
 {
     c->sums = b->sums;

@@ -18,17 +18,17 @@ struct bind_mark {
     uint64_t used, digest;
 };
 
-/* What binding without packing found. */
+/* Results of binding without packing. */
 struct measured {
     struct binder text, mtp;
     struct bind_mark text_mark; /* without the vision encoder, which follows */
-    struct bind_mark head_mark; /* of the MTP head, without the draft vocabulary, which follows */
+    struct bind_mark head_mark; /* the MTP head, without the draft vocabulary, which follows */
     struct err mtp_absent;      /* why a requested MTP head is missing */
 };
 
 /* A checkpoint, its tables, and its packers. */
 struct source {
-    struct account *account; /* of all of it */
+    struct account *account; /* account of the tables, the checkpoint and the packers */
     struct arena *arena;
     struct checkpoint *checkpoint;
     struct packers packers;

@@ -27,7 +27,7 @@
 #define MODEL_TABLES_MAX       ((size_t)64 << 20)
 #define QUANTIZED_MODULE_BYTES 512   /* entry, name, place in the table */
 #define TABLES_FIXED_BYTES     16384 /* the arena's own, and what reading the file takes */
-#define LAYOUT_BYTES           (sizeof(struct kv_layer) + sizeof(struct recurrent_layer)) /* of a layer */
+#define LAYOUT_BYTES           (sizeof(struct kv_layer) + sizeof(struct recurrent_layer)) /* a layer\'s */
 #define TOKENS_MAX_LIMIT       (1u << 20)
 
 struct model {
@@ -42,7 +42,7 @@ struct model {
     struct arena *tables, *workspace, *host_workspace; /* host_workspace: NULL: workspace */
     struct packed packed;                              /* while it loads */
     struct weight_memory weights, mtp_memory;
-    struct weight_memory draft_memory;    /* of the draft vocabulary where the head is mapped */
+    struct weight_memory draft_memory;    /* the draft vocabulary where the head is mapped */
     struct weight_memory workspace_range; /* instead of `workspace`, where the backend wants ranges */
     struct layer *layers;                 /* [config.layers] */
     struct model_ends ends;

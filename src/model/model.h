@@ -23,12 +23,12 @@ struct model;
 bool compute_mode_parse(const char *name, enum compute_mode *ret);
 const char *compute_mode_name(enum compute_mode m);
 struct model_shape;
-/* The same of the form of its keys and values. */
+/* Returns the name of the form of the model's keys and values. */
 const char *model_kv_dtype(const struct model_shape *s);
 /* The next smaller one that its pages can have; NULL: none. */
 const char *model_kv_smaller(const struct model_shape *s);
 
-/* As a wish: the form that suits the mode and the device. */
+/* Requested form of K and V: the one that suits the mode and the device. */
 #define KV_AUTO ((enum kv_form)KV_FORMS)
 
 /* Requested parts of a checkpoint in addition to its text model, room for the options that depend on them,
@@ -36,10 +36,10 @@ const char *model_kv_smaller(const struct model_shape *s);
 struct model_parts {
     const struct backend *backend; /* that will compute it; NULL: the CPU's */
     enum compute_mode compute;     /* COMPUTE_AUTO: int16, bf16 or f32, see measure.c */
-    enum kv_form kv_form;          /* of K and V in the pages */
+    enum kv_form kv_form;          /* form of K and V in pages */
     uint32_t quant;            /* bits of codes that matrices of floats become (quantise.h); 0: they stay */
     bool vision;               /* the vision encoder, if there is one */
-    uint64_t image_pixels_max; /* of an image after resizing, if the model allows more; 0: 4194304 */
+    uint64_t image_pixels_max; /* limit of an image after resizing, if the model allows more; 0: 4194304 */
     bool mtp; /* the MTP head, if there is one and drafts_max > 0: its weights, and K and V of it in the
                * pages */
     uint32_t drafts_max;  /* longest draft after a known token (of any drafter): room for its inputs in each
@@ -56,8 +56,8 @@ struct model_vision {
     bool present;
     uint32_t patch, merge;   /* pixels of a patch's edge; patches of a token's edge */
     uint32_t feature_floats; /* per token: what replaces its embedding, then a DeepStack layer's each */
-    uint64_t pixels_min, pixels_max;             /* of an image after resizing */
-    uint64_t video_pixels_min, video_pixels_max; /* of all frames of a video together */
+    uint64_t pixels_min, pixels_max;             /* limits of an image after resizing */
+    uint64_t video_pixels_min, video_pixels_max; /* limits of all frames of a video together */
     double video_fps;
     uint32_t video_frames_min, video_frames_max;
     uint32_t image_token, video_token, start_token, end_token;
@@ -72,7 +72,7 @@ struct model_kv {
     bool v_in_k;                              /* the value is a part of the key, stored once */
     uint32_t window;                          /* keys that a query sees, its own counted; 0: all */
     uint32_t group;                           /* index in model_shape.groups */
-    size_t page_bytes;                        /* of all these layers together */
+    size_t page_bytes;                        /* bytes of a page for all these layers together */
 };
 #define MODEL_KV_MAX 8
 
@@ -86,13 +86,14 @@ struct model_shape {
     bool encoder;          /* it has no logits */
     uint32_t token_types;  /* rows of their table; 0: none */
     uint32_t vector_width; /* values of a vector: hidden, or those of the last Dense module */
-    uint32_t vector_room;  /* of a pooled vector and of what becomes of it */
-    uint32_t labels;       /* of its classifier: a vector is their scores; 0: it has none */
+    uint32_t vector_room;  /* floats of a pooled vector and of what the head makes of it */
+    uint32_t labels;       /* classes of its classifier: a vector is their scores; 0: it has none */
     const char *longrope;  /* factors of a longrope for the context: "short" or "long"; NULL: none */
-    struct kv_group groups[PAGE_GROUPS_MAX]; /* of attention layers: each has its own pages */
+    struct kv_group groups[PAGE_GROUPS_MAX]; /* groups of attention layers: each has its own pages */
     uint32_t group_count;
     size_t page_bytes; /* a page of each group: 32 tokens of K and V of all layers; a multiple of 64 */
-    struct model_kv kv[MODEL_KV_MAX]; /* what pages hold; the last one also what has no place in the list */
+    struct model_kv kv[MODEL_KV_MAX]; /* layouts of pages; the last one also has the layers without a place in
+                                       * the list */
     uint32_t kv_count;
     uint32_t recurrent_layers;
     size_t state_bytes; /* one sequence's recurrent state; 0 without recurrent layers; a multiple of 64 */
@@ -104,20 +105,21 @@ struct model_shape {
     uint64_t tables_bytes;  /* descriptions of its layers, at most */
     uint64_t
         active_weight_bytes; /* read per decoded token of one sequence: experts counted by those chosen */
-    uint64_t active_checkpoint_bytes; /* the same weights as the checkpoint has them */
+    uint64_t active_checkpoint_bytes; /* bytes of those weights in the checkpoint */
     uint64_t token_products; /* multiply-adds with weights per token, vocab * hidden of them for its logits */
     bool routed;             /* it has experts, of which a token uses some */
     uint64_t parameters;
-    struct compute_cost workspace; /* of a step: per unit of model_opts */
+    struct compute_cost workspace; /* cost of a step's workspace per unit of model_opts */
     bool apart;                    /* it computes in memory that is not the machine's */
     bool draws;                    /* its device draws tokens from rows of logits */
     bool ranges;                   /* its workspace there is a range of the device's domain */
     struct model_vision vision;
-    char form[64];             /* of its matrices in the files: "BF16", "Q4_K and 2 others" (form_names.h) */
+    char form[64];             /* form of its matrices in the files: "BF16", "Q4_K and 2 others"
+                                * (form_names.h) */
     enum compute_mode compute; /* f32 also where another was asked for and no matrix takes it */
     enum kv_form kv_form;      /* f32 also where another was asked for and no layer can have it */
     enum kv_form kv_smaller;   /* the next smaller form that layers can have; KV_AUTO: none */
-    uint32_t quant;            /* as requested */
+    uint32_t quant;            /* requested bits of codes; 0: floats stay */
     bool text_alone;           /* the checkpoint is of a larger model, of which the text alone is computed */
     bool has_vision, has_mtp;  /* in the checkpoint, requested or not */
     bool mtp;                  /* requested and complete: model_draft() works */
@@ -127,8 +129,8 @@ struct model_shape {
 };
 
 struct model_opts {
-    uint32_t tokens_max; /* of one step, all sequences */
-    uint32_t seqs_max;   /* of one step */
+    uint32_t tokens_max; /* tokens of one step, all sequences */
+    uint32_t seqs_max;   /* sequences of one step */
     uint32_t logits_max; /* logit rows of one step */
     uint32_t context;    /* tokens of the longest sequence; 0: the model's own limit */
     struct model_parts parts;
@@ -156,7 +158,7 @@ struct model_workspace {
 struct model_workspace model_workspace_bytes(const struct model_shape *s, uint32_t tokens_max,
                                              uint32_t seqs_max, uint32_t workers);
 
-/* As model_probe, then packs the weights. On failure nothing remains. */
+/* Loads what `model_probe()` reads: packs the weights. On failure nothing remains. */
 int model_load(const char *dir, const struct model_opts *opts, struct model **ret, struct err *e);
 void model_free(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
@@ -173,7 +175,7 @@ struct model_grid {
 struct model_seq {
     const uint32_t *tokens; /* ids < vocab */
     uint32_t token_count;   /* >= 1 */
-    uint32_t position;      /* of tokens[0] in the sequence */
+    uint32_t position;      /* position of tokens[0] in the sequence */
     uint32_t second;        /* token types: 1 from this position on; 0: all are 0 */
     /* By group: the page of token t is pages[group][t / 32], for every t < position + token_count that one of
      * these tokens sees; the others are not looked at. */
@@ -200,12 +202,12 @@ struct model_step {
     dev_ptr pages[PAGE_GROUPS_MAX]; /* bases of the page pools: page p at pages[g] + p * page_bytes of g */
     dev_ptr states;                 /* base of the state pool; null without states */
     float *logits;                  /* [logit rows][vocab]: of sequence 0 first */
-    const struct row_draws *draws;  /* of [logit rows]; NULL: all of each row. batch.h, like the next two */
+    const struct row_draws *draws;  /* [logit rows]; NULL: all of each row. batch.h, like the next two */
     struct row_top *tops;           /* [logit rows] */
     const uint64_t *valid_ids;
     float *values;                 /* [value rows][hidden]: likewise; may be NULL without such rows */
     atomic_bool *cancel;           /* read between layers; may be NULL */
-    atomic_bool *stop;             /* likewise */
+    atomic_bool *stop;             /* read between layers; may be NULL */
     _Atomic uint64_t *progress_ns; /* set to the clock's time after each layer; may be NULL */
     struct batch_beside *beside;   /* tasks of the caller; NULL: none */
 };
@@ -236,10 +238,10 @@ void model_finish_vector(const struct model *m, float *vector);
 /* Drafts with the MTP head after tokens that are known but not computed yet. */
 struct model_draft_seq {
     uint32_t token, position;               /* the last known token, and where it is in its sequence; >= 1 */
-    const uint32_t *pages[PAGE_GROUPS_MAX]; /* as in model_seq, for t < position + count; K and V of rejected
-                                               drafts are overwritten later */
+    const uint32_t *pages[PAGE_GROUPS_MAX]; /* model_seq.pages for t < position + count; K and V of rejected
+                                             * drafts are overwritten later */
     uint32_t state; /* the next model_seq's state_in: after it lies the hidden state of token position - 1 */
-    uint32_t pending; /* as in model_seq */
+    uint32_t pending; /* model_seq.pending */
     const struct model_grid *grids;
     uint32_t grid_count;
     uint32_t count;   /* requested: 1..drafts_max */
@@ -249,9 +251,9 @@ struct model_draft_seq {
 struct model_draft {
     const struct model_draft_seq *seqs; /* seq_count <= seqs_max */
     uint32_t seq_count;
-    dev_ptr pages[PAGE_GROUPS_MAX], states; /* as in model_step */
+    dev_ptr pages[PAGE_GROUPS_MAX], states; /* pages and states of model_step */
     const uint64_t *valid_ids;              /* bit per id that may be drafted; NULL: all */
-    atomic_bool *stop;                      /* as in model_step */
+    atomic_bool *stop;                      /* model_step.stop */
 };
 /* Needs parts.mtp and a checkpoint with the head. Begins with the first token of each draft; the others
  * follow in model_draft_end(), for each needs the one before. `d` stays until then. */

@@ -6,11 +6,11 @@
 #include "model/model.h"
 
 struct model_work {
-    /* Of the checkpoint, that one decoding sequence reads for a token: each matrix once, an embedding table
-     * only where it is the output head too, of experts the chosen ones. */
+    /* Bytes of the checkpoint that one decoding sequence reads for a token: each matrix once, an embedding
+     * table only where it is the output head too, of experts the chosen ones. */
     uint64_t token_bytes;
     /* Two for each multiply-add with a weight. Those of attention and of recurrent layers do not count. */
-    uint64_t token_operations, logits_operations; /* of a token without logits; of its logits */
+    uint64_t token_operations, logits_operations; /* operations of a token without logits; of its logits */
     bool routed; /* experts: several sequences read more than one, by an amount that is not known */
 };
 

@@ -42,7 +42,7 @@ void mtp_copy_rows(struct step *s, const struct mtp *m);
  * the pairs to the pages, and to the states the hidden states that the next step starts from. */
 struct op_product mtp_pair(struct step *s, const struct mtp *m);
 void mtp_put(struct step *s, const struct mtp *m);
-/* As the functions of model.h. */
+/* Do model_draft_begin() and model_draft_end() of model.h. */
 void mtp_draft_begin(struct step *s, const struct mtp *m, const struct model_draft *d);
 int mtp_draft_end(struct step *s, const struct mtp *m);
 

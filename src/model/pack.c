@@ -56,7 +56,7 @@ struct packing {
     struct region *at;       /* that is filled now */
     const struct binder *by; /* that fills it */
     struct err *e;
-    int error; /* of a part */
+    int error; /* first error of a part */
 };
 
 /* ---- paths ---- */
@@ -192,7 +192,7 @@ static int advance(void *arg, uint64_t done, uint64_t total)
     return p->error;
 }
 
-/* ---- what an earlier call left ---- */
+/* ---- parts of an earlier call ---- */
 
 /* How many parts of the journal are what the file has. */
 static uint32_t complete(const struct packing *p)

@@ -12,8 +12,8 @@ struct pack_opts {
     enum compute_mode compute;
     uint32_t quant;
     struct device *device;   /* the CPU */
-    const char *fingerprint; /* of the source's files, in hex, 64 digits */
-    struct account *parent;  /* as model_opts */
+    const char *fingerprint; /* digest of the source's files, in hex, 64 digits */
+    struct account *parent;  /* model_opts.parent */
     uint64_t part_bytes;     /* a multiple of 4096; 0: PACKED_PART_BYTES. For tests */
     bool replace;            /* OUT may exist */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* nonzero: -ECANCELED */
@@ -21,9 +21,9 @@ struct pack_opts {
 };
 
 struct pack_result {
-    uint64_t bytes;         /* of the file */
-    uint64_t weight_bytes;  /* of them weights */
-    uint64_t resumed_bytes; /* of these, found complete */
+    uint64_t bytes;         /* bytes of the file */
+    uint64_t weight_bytes;  /* bytes of weights in it */
+    uint64_t resumed_bytes; /* bytes of weights that were found complete */
 };
 
 /* 0; -ECANCELED: complete parts stay for the next call; -EEXIST: OUT is there; -EBUSY: another process

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define PATH_BYTES      4608
-#define FILE_BYTES_MAX  ((uint64_t)1 << 30) /* of a file that goes in whole */
+#define FILE_BYTES_MAX  ((uint64_t)1 << 30) /* largest file that goes in whole */
 #define RANGES_MAX      (2 + 2 * VECTOR_HEAD_MAX)
 #define SMALL_FILES_MAX 1024
 

@@ -11,7 +11,7 @@
 struct pack_files {
     int fd; /* written to at `at`, which moves */
     uint64_t at;
-    struct buf table; /* of bundle.h, without the number of files */
+    struct buf table; /* table of bundle.h, without the number of files */
     uint32_t count;
 };
 

@@ -176,7 +176,7 @@ int packed_check(const struct packed *p, const struct config *c, const struct me
 struct checking {
     const struct packed *packed;
     const struct bundle_file *file;
-    const char *at; /* of its first byte */
+    const char *at; /* its first byte */
     uint64_t used;
     uint32_t parts;
     _Atomic uint32_t done;

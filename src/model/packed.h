@@ -18,10 +18,10 @@
 #define PACKED_PAGE       ((uint64_t)4096)
 #define PACKED_TEXT_BYTES 256
 
-/* What the weights were packed for. */
+/* Facts of the pack: source, layout and mode that the weights were packed for. */
 struct packed_about {
     char source[PACKED_TEXT_BYTES]; /* the last part of its path */
-    char fingerprint[65];           /* of the source's files, in hex */
+    char fingerprint[65];           /* digest of the source's files, in hex */
     char layout[32];                /* the backend's */
     char program[32];               /* the version that packed it */
     enum compute_mode compute;
@@ -50,7 +50,7 @@ int packed_check_files(const struct packed *p, struct err *e);
 /* Whether the layout of the file is what this program would pack. 0 or -ENOTSUP. */
 int packed_check(const struct packed *p, const struct config *c, const struct measured *m, struct err *e);
 
-/* What a load brings along. */
+/* Options of a load. */
 struct packed_load {
     struct packers *packers; /* that compare checksums; may be NULL */
     int (*progress)(void *arg, uint64_t bytes_done, uint64_t bytes_total); /* nonzero: -ECANCELED */

@@ -51,9 +51,9 @@ struct packers {
 
 struct packers_opts {
     const struct checkpoint *checkpoint;
-    struct account *account; /* of stages and stacks; may be NULL */
+    struct account *account; /* account of stages and stacks; may be NULL */
     const struct device *device;
-    uint64_t stage_bytes; /* of a stage, whole pages; 0: stages are empty */
+    uint64_t stage_bytes; /* bytes of a stage, whole pages; 0: stages are empty */
 };
 
 /* Bytes that the packers of any device take at most on this machine, with stages of `stage_bytes`. */

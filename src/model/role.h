@@ -15,15 +15,16 @@ enum tensor_role {
     ROLE_POSITIONS,
     ROLE_TOKEN_TYPES,
     ROLE_EMBEDDING_NORM,
-    ROLE_SCORE_DENSE, /* of a classifier: its first layer, if it has two, and its scores. Likewise beside */
+    ROLE_SCORE_DENSE, /* a classifier's first layer, if it has two; it and its scores lie beside the text
+                       * model */
     ROLE_SCORE,
     ROLE_HEAD, /* beside the text model: without its prefix */
     ROLE_LAYER_INPUT_TABLE,
     ROLE_LAYER_INPUT_MODEL,
     ROLE_LAYER_INPUT_NORM,
-    /* Of a layer. */
+    /* Tensors of a layer. */
     ROLE_MIXER_NORM,       /* in front of the mixer */
-    ROLE_MIXER_NORM_AFTER, /* of its result */
+    ROLE_MIXER_NORM_AFTER, /* norm of the mixer's result */
     ROLE_MLP_NORM,
     ROLE_MLP_NORM_AFTER,
     ROLE_LAYER_SCALE,
@@ -102,7 +103,7 @@ enum tensor_role {
     ROLE_EXPERTS_NORM,
     ROLE_EXPERTS_NORM_AFTER,
     ROLE_MLP_RESULT_NORM,
-    /* Of the MTP head, beside its layer. */
+    /* Tensors of the MTP head, beside its layer. */
     ROLE_MTP_PAIR,
     ROLE_MTP_NORM_EMBEDDING,
     ROLE_MTP_NORM_HIDDEN,

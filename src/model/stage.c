@@ -26,7 +26,7 @@ static size_t row_of(const struct tensor *t)
     return t->bytes / (size_t)t->shape[0];
 }
 
-/* What becomes of blocks: bytes of a row's codes, of its scales or biases, and of its upper scales. */
+/* Bytes of a row of blocks: codes, scales or biases, and upper scales. */
 static size_t codes_of(const struct linear_source *s)
 {
     return (size_t)(s->in * s->bits / 8);
@@ -43,7 +43,7 @@ static size_t supers_of(const struct linear_source *s)
     return s->super ? (size_t)(s->in / s->super) * each * dtype_bytes(s->supers.dtype) : 0;
 }
 
-/* Of weight, scales and biases together. */
+/* Bytes of `count` rows: weight, scales and biases. */
 static size_t rows_bytes(const struct linear_source *s, uint64_t count)
 {
     size_t n = (size_t)count;

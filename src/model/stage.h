@@ -22,10 +22,10 @@ struct stage {
     size_t bytes;
 };
 
-/* What reading this matrix (rank 2), or this vector, takes of a stage. */
+/* Returns the bytes of a stage that reading this matrix (rank 2) or this vector takes. */
 uint64_t stage_matrix_bytes(const struct linear_source *s);
 uint64_t stage_vector_bytes(const struct tensor *t);
-/* The same with all rows of the matrix in one piece. */
+/* As `stage_matrix_bytes()`, but with all rows of the matrix in one piece. */
 uint64_t stage_whole_bytes(const struct linear_source *s);
 
 /* 0, or -ENOMEM. */

@@ -12,7 +12,7 @@
 
 /* ---- workspace ---- */
 
-/* What is not a layer's own; the blocks raise the rest. */
+/* Lists the places in the workspace that no layer owns; the blocks raise the rest. */
 static void list_places(const struct config *c, struct place_spec ret[STEP_PLACES])
 {
     uint32_t hidden = c->hidden, pair = c->mtp_count ? 2 * hidden : 0, rotating = 0;
@@ -263,7 +263,7 @@ int step_row(struct step *s, uint32_t row)
     return compute_row(s->compute, row);
 }
 
-/* ---- what the blocks share ---- */
+/* ---- helpers of the blocks ---- */
 
 struct residual step_take_pending(struct step *s)
 {

@@ -19,11 +19,11 @@ enum step_place {
     PLACE_OUT,          /* its outputs */
     PLACE_ANGLES,       /* cosines | sines of positions */
     PLACE_CONV,         /* recurrent layers: outputs of the convolution */
-    PLACE_GATES,        /* likewise: alpha | beta */
+    PLACE_GATES,        /* recurrent layers: alpha | beta */
     PLACE_LATENT_Q,     /* latent attention: queries of all heads */
-    PLACE_LATENT_QUERY, /* likewise: the same in the space of the keys */
+    PLACE_LATENT_QUERY, /* latent attention: queries in the space of the keys */
     PLACE_PAIR_UP,      /* experts, by pair: gate | up */
-    PLACE_PAIR_OUT,     /* likewise: outputs */
+    PLACE_PAIR_OUT,     /* experts, by pair: outputs */
     PLACE_LAYER_INPUTS, /* a token's inputs to all layers */
     STEP_PLACES
 };
@@ -45,7 +45,7 @@ struct step {
     dev_ptr *features;               /* [tokens] */
     uint32_t *logit_columns;         /* [tokens] */
     uint32_t *hidden_columns;        /* [seqs] */
-    /* What is between its begin and its end. */
+    /* State of the model between a step's begin and its end. */
     enum step_phase { STEP_NONE, STEP_BEGUN, STEP_CANCELED } phase;
     /* Drafts. */
     const struct model_draft *draft; /* between its begin and its end */
@@ -106,7 +106,7 @@ static inline struct act step_out(const struct step *s)
 {
     return step_act(PLACE_OUT, s->shape.hidden);
 }
-/* Of one table. */
+/* Angles of one rope table. */
 static inline struct act step_angles(const struct step *s, uint32_t rope)
 {
     if (rope == ROPE_ABSENT)
@@ -118,7 +118,7 @@ static inline struct act step_all_angles(const struct step *s)
     return step_act(PLACE_ANGLES, rope_tables_width(&s->ropes));
 }
 
-/* ---- what the blocks share ---- */
+/* ---- helpers of the blocks ---- */
 
 /* normed = norm of the residual stream, for the projections that read it next. */
 void step_norm(struct step *s, const struct norm *norm, const struct projection *reader,
@@ -143,7 +143,7 @@ static inline struct glu_clip step_clip(const struct step *s)
 void step_project(struct step *s, const struct projection *w, struct act x, struct act y);
 /* The block's result is in PLACE_OUT. */
 void step_leave_out(struct step *s);
-/* What the last block left; nothing is pending afterwards. */
+/* Returns the residual that the last block left; nothing is pending afterwards. */
 struct residual step_take_pending(struct step *s);
 
 #endif

@@ -24,7 +24,7 @@ struct vector_layer {
 struct vector_head {
     struct vector_layer layer[VECTOR_HEAD_MAX];
     uint32_t count;    /* 0: the pooled vector is the result */
-    uint32_t labels;   /* of a classifier; 0: it makes vectors */
+    uint32_t labels;   /* classes of a classifier; 0: it makes vectors */
     float *between[2]; /* [widest] each */
 };
 
@@ -34,7 +34,7 @@ struct vector_head_source {
     struct tensor weight[VECTOR_HEAD_MAX], bias[VECTOR_HEAD_MAX];
     bool has_bias[VECTOR_HEAD_MAX];
     const struct checkpoint *checkpoint[VECTOR_HEAD_MAX];
-    struct checkpoint *opened[VECTOR_HEAD_MAX]; /* of the directories of Dense modules */
+    struct checkpoint *opened[VECTOR_HEAD_MAX]; /* checkpoints in the directories of Dense modules */
 };
 
 /* Finds the modules of `dir` that `pooling` lists, or without a pooling the classifier of the checkpoint,

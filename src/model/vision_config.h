@@ -18,8 +18,8 @@ struct config;
 #define VISION_DEEPSTACK_MAX 8
 #define VISION_PATCH_MAX     64
 #define VISION_MERGE_MAX     4
-#define VISION_GRID_MAX      1024       /* of learned positions, an edge */
-#define VISION_PIXELS_MAX    (1u << 28) /* of an image */
+#define VISION_GRID_MAX      1024       /* largest edge of a grid of learned positions */
+#define VISION_PIXELS_MAX    (1u << 28) /* largest image */
 /* Default limit of an image: 4 megapixels. */
 #define VISION_PIXELS_USUAL 4194304u
 #define VISION_CHANNELS     ENCODE_CHANNELS
@@ -33,7 +33,7 @@ struct vision_config {
     double theta;
     uint32_t deepstack[VISION_DEEPSTACK_MAX]; /* blocks, ascending */
     uint32_t deepstack_count;
-    float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* of pixels as numbers of 0 to 1 */
+    float mean[VISION_CHANNELS], std[VISION_CHANNELS]; /* mean and deviation of pixels as numbers of 0 to 1 */
 };
 
 /* `image` and `video`: the preprocessors' files; NULL: missing. pixels_max: as
@@ -42,7 +42,7 @@ struct vision_config {
 int vision_config_read(const json_t *config, const json_t *image, const json_t *video,
                        const struct config *text, uint64_t pixels_max, struct vision_config *ret,
                        struct err *e);
-/* The same from the files in dir. Also what reading them said, but not -ENOENT. */
+/* As `vision_config_read()`, but from the files in dir. Also the errors of reading them, but not -ENOENT. */
 int vision_config_load(const char *dir, const struct config *text, uint64_t pixels_max,
                        struct vision_config *ret, struct err *e);
 

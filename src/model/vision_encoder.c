@@ -130,7 +130,7 @@ void vision_encoder_cost(const struct config *c, struct model_vision *ret)
     ret->encode_fixed_bytes = fixed + (uint64_t)PAGE_TOKENS * 2 * v->hidden * sizeof(float) + 8 * ALIGN;
 }
 
-/* As vision_encoder_begin(). */
+/* Commits `bytes` of the encoder's memory. Errors are those of vision_encoder_begin(). */
 static int commit(struct vision_encoder *e, uint64_t bytes)
 {
     uint32_t had = units_committed(e->units), wanted = (uint32_t)DIV_UP(bytes, (uint64_t)UNIT_SMALL_BYTES);
@@ -249,7 +249,7 @@ static struct encode_rows stream_now(const struct vision_encoder *e)
     return h;
 }
 
-/* The same as rows of a token's patches. */
+/* The residual stream from the slice on, a row for the patches of each token. */
 static struct encode_rows tokens_now(const struct vision_encoder *e)
 {
     struct encode_rows h = stream_now(e);

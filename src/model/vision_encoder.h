@@ -44,7 +44,7 @@ struct vision_encoder {
     uint32_t pass_count;
     /* Memory: the first units_committed() units are there. */
     struct ledger *uncounted;       /* used without an account */
-    struct account *uncounted_root; /* of a device's domain */
+    struct account *uncounted_root; /* root of a device's domain */
     struct account *account;
     struct units *units;
     /* The image. */

@@ -18,7 +18,7 @@ struct weight_memory {
     struct account *account; /* may be NULL */
     dev_ptr base;            /* 2 MiB aligned */
     size_t bytes, committed;
-    struct mapped_file mapped; /* of a packed file: its bytes instead of the domain's */
+    struct mapped_file mapped; /* a packed file: its bytes instead of the domain's */
 };
 
 /* Memory that `bytes` of weights take: whole units. */
