@@ -26,7 +26,7 @@ struct draw_pool {
     uint32_t unordered; /* the first ones: in order of id, and not compared yet */
     bool cuts;          /* top_k leaves some out */
     bool few;           /* most candidates that top_p leaves out are missing */
-    double mass;        /* of the row; 0 where top_k cuts, which needs none */
+    double mass;        /* sum of the row's weights; 0 where top_k cuts, which needs none */
 };
 
 /* A row of logits, and which of its ids may be drawn: those that both masks have; NULL: all. */
@@ -39,7 +39,7 @@ struct draw_row {
 
 /* ---- draw_row.c: whole rows ---- */
 
-/* What sampler_weigh() finds of blocks [from, until). */
+/* Weighs blocks [from, until) for sampler_weigh(). */
 void draw_weigh(const struct sampler_params *p, const struct draw_row *row, uint32_t from, uint32_t until);
 /* Draws from a row into whose `list` all of it fits. False: no logit that may be drawn is a number above
  * -infinity; the id is 0. */
@@ -57,7 +57,7 @@ uint32_t draw_from(const struct sampler_params *p, struct draw_pool *c, uint32_t
 bool draw_is_greedy(const struct sampler_params *p, float max);
 /* The least `below` of a candidate is minus this. */
 float draw_window(const struct sampler_params *p);
-/* Of so many candidates, top_k keeps fewer. */
+/* True if top_k keeps fewer than `count` candidates. */
 bool draw_top_k_cuts(const struct sampler_params *p, uint32_t count);
 
 /* Bins of candidates by their logit, each a sixteenth wide. */
@@ -66,7 +66,7 @@ uint32_t draw_bin_of(float below);
  * but seldom (sums know better), and not many more. */
 uint32_t draw_last_bin(const uint32_t bins[SAMPLER_BINS], uint32_t count, double weight);
 
-/* Of a list in order of id: its weight, and the token that is drawn at `target` of it. */
+/* Sums the weights of a list in order of id, and draws the token at `target` of the sum. */
 double draw_weight_by_id(const struct candidate *list, uint32_t count);
 uint32_t draw_by_id(const struct candidate *list, uint32_t count, double target);
 

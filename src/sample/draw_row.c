@@ -82,7 +82,7 @@ static uint32_t argmax_of(const struct draw_row *row, float *max)
 
 struct scan {
     float max, temperature;
-    float least; /* of a candidate's `below` */
+    float least; /* least `below` of a candidate */
 };
 
 static struct scan scan_of(const struct sampler_params *p, float max)
@@ -99,7 +99,7 @@ static float below_of(const struct scan *scan, float logit)
 static uint32_t scan_block(const struct scan *scan, const struct draw_row *row, uint32_t block,
                            struct candidate *list)
 {
-    /* Of copies, which the stores below cannot change. */
+    /* Copies: the stores below cannot change them. */
     const struct draw_row r = *row;
     const struct scan c = *scan;
     const uint32_t end = block_end(row, block);

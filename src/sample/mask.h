@@ -8,9 +8,9 @@
  * (a broken checkpoint), which must not win every comparison by losing none. Returns the largest. */
 typedef float mask_ids_fn(float *logits, uint32_t count, const uint64_t *valid, const uint64_t *allowed);
 mask_ids_fn mask_ids;                      /* by the fastest of: */
-mask_ids_fn mask_ids_plain, mask_ids_avx2; /* the same results; the second needs AVX2 */
+mask_ids_fn mask_ids_plain, mask_ids_avx2; /* equal results; the second needs AVX2 */
 
-/* What mask_ids() returns; writes nothing, and reads no logit whose bit is 0. */
+/* Returns the result of mask_ids(); writes nothing, and reads no logit whose bit is 0. */
 typedef float mask_most_fn(const float *logits, uint32_t count, const uint64_t *valid,
                            const uint64_t *allowed);
 mask_most_fn mask_most;

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#define LEAST ROW_DRAW_LEAST /* of what logprobs take an exponential */
+#define LEAST ROW_DRAW_LEAST /* least `below` of which logprobs take the exponential */
 
 struct seen {
     uint32_t id_plus_1; /* 0: empty */
@@ -24,7 +24,7 @@ struct sampler {
     struct sampler_params params;
     struct seen *seen; /* NULL without penalties */
     uint32_t seen_mask;
-    uint32_t *slots, slot_count; /* of tokens that were seen, in the order in which they came */
+    uint32_t *slots, slot_count; /* slots of tokens that were seen, in the order in which they came */
     bool bias_twice;             /* an id has several entries in params.bias */
     const uint64_t *allowed;     /* NULL: all ids */
 };

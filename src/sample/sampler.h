@@ -36,7 +36,7 @@ struct sampler_params {
     uint32_t min_tokens;   /* no end token before this many tokens */
     bool logprobs;         /* fill sampled.logprob and the alternatives */
     uint32_t top_logprobs; /* <= SAMPLER_TOP_MAX */
-    /* What ends the row: end tokens (unless ignore_eos) and stop_token_ids. */
+    /* Tokens that end the row: end tokens (unless ignore_eos) and stop_token_ids. */
     uint32_t stop_ids[SAMPLER_STOP_MAX];
     uint32_t stop_count;
     const struct logit_bias *bias; /* copied by sampler_create */
@@ -112,8 +112,8 @@ struct sampler_blocks {
 struct sampler_row {
     float *logits; /* [vocab] */
     uint32_t vocab;
-    const uint64_t *valid_ids; /* as for sampler_draw() */
-    const uint64_t *allowed;   /* as for sampler_allow(), which comes before the draw */
+    const uint64_t *valid_ids; /* see sampler_draw() */
+    const uint64_t *allowed;   /* see sampler_allow(), which comes before the draw */
 };
 
 /* Makes ids [block * SAMPLER_BLOCK, the next block) ready; may overwrite the logits of those that cannot be
@@ -136,7 +136,7 @@ void sampler_draw_ready(struct sampler *s, struct sampler_scratch *scratch, cons
 
 /* A draw, and where it is in its sequence. */
 struct sampler_place {
-    uint32_t position, outputs; /* as for sampler_draw() */
+    uint32_t position, outputs; /* see sampler_draw() */
     /* Output tokens that the sampler has not seen, before the draw; outputs has them counted. */
     const uint32_t *drafts;
     uint32_t draft_count;

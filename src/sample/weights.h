@@ -10,6 +10,6 @@
  * on; weight_add() adds them. */
 typedef double weights_sum_fn(const struct candidate *list, uint32_t count);
 weights_sum_fn weights_sum;                         /* by the faster of: */
-weights_sum_fn weights_sum_plain, weights_sum_avx2; /* the same bits; the second needs AVX2 */
+weights_sum_fn weights_sum_plain, weights_sum_avx2; /* equal bits; the second needs AVX2 */
 
 #endif

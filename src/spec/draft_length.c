@@ -19,7 +19,7 @@
 #define FADE_IDLE      0.999f
 #define PRIOR_WEIGHT   4.0
 #define PRIOR_CHANCE   0.6
-#define HOPEFUL_SLOPE  0.1  /* of a sequence's share of a plain step, per draft token */
+#define HOPEFUL_SLOPE  0.1  /* time of a draft token in shares of a sequence's part of a plain step */
 #define MARGIN         1.02 /* gain that makes drafting worth its overhead */
 #define PROBE_AGE      256  /* steps after which a cost is old */
 #define PROBE_DISTANCE 32   /* steps between two probes */
@@ -53,7 +53,7 @@ static bool is_sure(const struct draft_length_cost *c)
     return c->samples == SAMPLES_SURE;
 }
 
-/* ---- what it costs ---- */
+/* ---- cost ---- */
 
 /* Time of steps with this number of sequences, as a line through the measured points. */
 struct line {
@@ -110,7 +110,7 @@ static double pass_ns(const struct draft_length *b, uint32_t seqs)
     return 0;
 }
 
-/* ---- what it gains ---- */
+/* ---- gain ---- */
 
 /* A choice under way: how many tokens a step is expected to give, and in what time. */
 struct choice {

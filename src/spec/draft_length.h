@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define DRAFT_LENGTH_DEPTH_MAX    8
-#define DRAFT_LENGTH_DRAFTS_MAX   64 /* of one step */
+#define DRAFT_LENGTH_DRAFTS_MAX   64 /* draft tokens of one step */
 #define DRAFT_LENGTH_PROBE_SHARE  0.005
 #define DRAFT_LENGTH_SEQ_CLASSES  26
 #define DRAFT_LENGTH_COST_CLASSES 15
@@ -38,7 +38,8 @@ struct draft_length_cost {
 
 struct draft_length {
     struct draft_length_cost costs[DRAFT_LENGTH_SEQ_CLASSES][DRAFT_LENGTH_COST_CLASSES];
-    struct draft_length_cost passes[DRAFT_LENGTH_SEQ_CLASSES]; /* of the head, by drafting sequences */
+    struct draft_length_cost passes[DRAFT_LENGTH_SEQ_CLASSES]; /* costs of the head's passes, by drafting
+                                                                * sequences */
     struct draft_length_hits all[DRAFT_SOURCES];               /* by draft_length_seq.source */
     double allowance_ns;
     uint64_t steps, probed_step;

@@ -51,7 +51,7 @@ struct drafting_row {
     struct drafting_seq *seq;
     uint32_t from;     /* index of its last known token */
     uint32_t drafts;   /* draft tokens that the plan has room for */
-    uint32_t passes;   /* of them, tokens that the head drafts */
+    uint32_t passes;   /* draft tokens that the MTP head drafts */
     uint32_t computed; /* draft tokens that the step computes */
 };
 
@@ -74,13 +74,13 @@ struct drafting {
     /* Constant. */
     struct drafting_opts opts;
     struct drafting_port port;
-    uint32_t seqs_max, drafts_max; /* of a step */
+    uint32_t seqs_max, drafts_max; /* limits of a step */
     struct draft_length draft_length;
     /* Before the plan: decoding sequences, and where the drafts of each are to be written. */
     struct draft_length_seq *seqs; /* [seqs_max] */
     uint32_t **drafts;             /* [seqs_max] */
     uint32_t count;
-    /* Of the plan. */
+    /* State of the plan. */
     struct drafting_row *rows;  /* [seqs_max] */
     uint32_t planned, computed; /* draft tokens of the step */
     struct drafting_numbers now;

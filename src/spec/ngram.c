@@ -44,7 +44,7 @@ int ngram_create(struct arena *a, uint32_t tokens_max, struct ngram **ret)
     return 0;
 }
 
-/* Of the pair whose last token is at `at`. */
+/* Returns the table's entry for the pair whose last token is at `at`. */
 static uint32_t *head_of(const struct ngram *n, const uint32_t *tokens, uint32_t at)
 {
     uint64_t pair = (uint64_t)tokens[at - 1] << 32 | tokens[at];
