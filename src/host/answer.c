@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <math.h>
 
-#define ANSWER_BYTES_MAX ((size_t)1 << 30) /* of one question and its scratch */
+#define ANSWER_BYTES_MAX ((size_t)1 << 30) /* bytes of one question and its scratch */
 #define ANSWER_LOOK_NS   (50 * NS_PER_MS)  /* how long a stop may go unseen */
 
 int answerer_init(struct answerer *a, struct runtime *rt, bool (*stopped)(void), struct err *e)
@@ -58,7 +58,7 @@ static const struct gen_host host = {refuse_memory, agree, agree, give_stream};
 
 /* ---- the request ---- */
 
-/* What the options say, else the model's own generation_config.json. */
+/* Sampling of the options, else of the model's own generation_config.json. */
 static struct gen_sampling sampling_of(const struct answerer *a, uint64_t seed)
 {
     const struct sampling_defaults *given = &a->rt->settings->model.sampling;

@@ -11,7 +11,7 @@
 
 struct answerer {
     struct runtime *rt;
-    struct served_model model; /* as the runtime serves it; reasoning is found by <think>, too */
+    struct served_model model; /* the runtime's, which also finds reasoning by <think> */
     struct mailbox *wake;
     bool (*stopped)(void); /* asked while an answer runs: the user wants no more of it */
 };
@@ -22,7 +22,7 @@ void answerer_done(struct answerer *a);
 
 struct question {
     json_t *messages;              /* rendered by the model's template; the reply is parsed as a message */
-    const struct attach *attached; /* what the messages name; NULL: nothing */
+    const struct attach *attached; /* media that the messages name; NULL: nothing */
     json_t *prompt;                /* without messages: a text, sent as it is */
     bool raw;                      /* the reply's text is not parsed: reasoning is part of it */
     uint64_t seed;

@@ -18,7 +18,7 @@
 
 #define LOOK_NS    (50 * NS_PER_MS) /* how long a stop may go unseen */
 #define URL_BYTES  (3 * PATH_MAX + 16)
-#define NAME_BYTES 200u /* of the typed name, in messages */
+#define NAME_BYTES 200u /* bytes of the typed name in messages */
 
 void attach_init(struct attach *a, struct runtime *rt, bool (*stopped)(void))
 {
@@ -94,7 +94,7 @@ static bool is_address(struct slice what)
     return false;
 }
 
-/* As terminals paste names with spaces. */
+/* Strips the quotation marks in which terminals paste names with spaces. */
 struct slice attach_unquote(struct slice s)
 {
     bool quoted = s.len >= 2 && (s.ptr[0] == '\'' || s.ptr[0] == '"') && s.ptr[s.len - 1] == s.ptr[0];
@@ -137,7 +137,7 @@ static int url_of_path(struct slice what, char ret[URL_BYTES], struct err *e)
     return 0;
 }
 
-/* What a message says of it: the form that templates know and the API takes. */
+/* Returns a message's part for it, in the form that templates know and the API takes. */
 static json_t *part_of(enum media_kind kind, struct slice what, struct err *e)
 {
     const char *type = kind == MEDIA_VIDEO ? "video" : "image";
@@ -156,7 +156,7 @@ static json_t *part_of(enum media_kind kind, struct slice what, struct err *e)
 
 /* ---- reading ---- */
 
-/* What the service calls the part in its sentences. */
+/* Name of the part in the service's sentences. */
 static const char *const names[] = {[MEDIA_IMAGE] = "the image", [MEDIA_VIDEO] = "the video"};
 
 /* Shortens a client's sentence for the terminal: "the image: ..." and the full stop say nothing here. */

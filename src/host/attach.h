@@ -14,10 +14,10 @@
 #include <jansson.h>
 #include <limits.h>
 
-#define ATTACH_MAX 64 /* of a conversation */
+#define ATTACH_MAX 64 /* media of a conversation */
 
 struct attach_item {
-    json_t *part; /* what a message says of it */
+    json_t *part; /* its part of a message */
     struct media_task *task;
 };
 
@@ -52,7 +52,7 @@ json_t *attach_content(const struct attach *a, uint32_t first, struct slice text
 /* How many of them these messages name. */
 uint32_t attach_count(const json_t *messages);
 
-/* As the prompt needs the first `count` of them. */
+/* Writes the results of the first `count` of them, for the prompt. */
 void attach_results(const struct attach *a, uint32_t count, struct media_result ret[ATTACH_MAX]);
 
 #endif

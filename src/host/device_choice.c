@@ -10,11 +10,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of a fake device without --device-memory-limit. */
+/* Memory of a fake device without --device-memory-limit. */
 #define FAKE_BYTES ((uint64_t)4 << 30)
-/* Of a GPU's memory, what the driver may take as it goes: 2 MiB in 100 loads on an H100. */
+/* Part of a GPU's memory that the driver may take as it goes: 2 MiB in 100 loads on an H100. */
 #define RESERVE_BYTES ((uint64_t)256 << 20)
-/* Of other programs. Less may be the driver's own. */
+/* Fewer bytes beside the context may be the driver's own, not other programs'. */
 #define OTHERS_LEAST ((uint64_t)64 << 20)
 
 static const char *const fake_names[] = {"fake:0", "fake:1", "fake:2", "fake:3",

@@ -12,8 +12,8 @@ struct device_choice {
     const struct backend *backend;
     struct plan_domain memory; /* name NULL: the machine's */
     uint32_t index;
-    struct fake_faults faults; /* of a fake device */
-    /* Of a GPU that was measured. `opened`: until device_choice_open(). */
+    struct fake_faults faults; /* faults of a fake device */
+    /* Set for a GPU that was measured. `opened`: until device_choice_open(). */
     struct device_measured measured;
     struct device *opened;
 };
@@ -28,14 +28,14 @@ struct device_choices {
     struct device_choice list[DOMAINS_MAX];
     uint32_t count;
 };
-/* As device_choose(). */
+/* As `device_choose()`, but for the process and all sections. */
 int device_choose_all(const struct settings *o, struct device_choices *ret, struct err *e);
-/* As device_choose(), of the process alone; unless it is there. */
+/* As `device_choose()`, but for the process alone; adds its device unless it is there. */
 int device_choices_add(const struct settings *o, struct device_choices *c, struct err *e);
 /* Opens the GPUs among them that are not measured yet. Their ceilings become the free memory with the
  * context, less a reserve. 0, or an error of device_choice_refuse(); device_choices_close() either way. */
 int device_choices_measure(const struct settings *o, struct device_choices *c, struct err *e);
-/* Those that device_choice_open() has not handed out. The figures stay. Zeroed is fine. */
+/* Closes the GPUs that device_choice_open() has not handed out. The figures stay. Zeroed is fine. */
 void device_choices_close(struct device_choices *c);
 /* The choice of that name; NULL: there is none. */
 const struct device_choice *device_choices_named(const struct device_choices *c, const char *name);
@@ -47,9 +47,9 @@ int device_choice_domain(const struct device_choice *c, const struct plan_proces
                          struct err *e);
 /* The instruction set of the CPU's matrix products here: "ref", "avx2", "avx512". */
 const char *device_choice_tier(void);
-/* What --version says of GPUs: "GPU kernels", or that the program has none. */
+/* Returns the words of --version about GPUs: "GPU kernels", or that the program has none. */
 const char *device_choice_gpu(void);
-/* As device_open_cpu; a GPU was measured, and is taken. */
+/* As `device_open_cpu()`, but of any device: a measured GPU is taken. */
 int device_choice_open(struct device_choice *c, uint32_t workers, struct account *stacks,
                        struct device **ret);
 /* Says that it could not be opened, and why. Returns `error`. */

@@ -32,7 +32,7 @@ struct divergence_result {
     struct divergence_mean divergence;
     double divergence_median, divergence_p99, divergence_p999, divergence_max;
     struct divergence_mean same_top; /* share of positions where both have the same likeliest token */
-    struct divergence_mean probability_change; /* of the token that follows: model - reference */
+    struct divergence_mean probability_change; /* change of the next token's probability: model - reference */
     double probability_rms;
 };
 /* Sorts the divergences. At least one position. */

@@ -19,7 +19,7 @@ enum { STEP_TOKENS = 64 };
 struct side {
     struct model *model;
     const struct model_shape *shape;
-    struct account *memory; /* of pages and state, in the model's domain */
+    struct account *memory; /* account of pages and state, in the model's domain */
     dev_ptr room;           /* pages of each group, then the state; 0: none */
     uint64_t room_bytes;
     dev_ptr pages[PAGE_GROUPS_MAX], state;
@@ -31,7 +31,7 @@ struct evaluation {
     struct arena *arena;
     struct side sides[2]; /* the model, and the reference if there is one */
     uint32_t side_count;
-    uint32_t *tokens, *chunk; /* of the text; [context] */
+    uint32_t *tokens, *chunk; /* tokens of the text; [context] */
     uint64_t token_count;
     uint32_t *page_ids; /* 0, 1, ...: every group has its own pages */
     bool has_begin;

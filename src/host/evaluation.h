@@ -12,8 +12,8 @@
 #include "model/model.h"
 
 struct evaluation_opts {
-    const char *dir, *reference;   /* of the models; reference NULL: none. It computes in f32 */
-    struct model_parts arithmetic; /* of the model in `dir`: compute, kv_form and quant alone */
+    const char *dir, *reference;   /* directories of the models; reference NULL: none. It computes in f32 */
+    struct model_parts arithmetic; /* settings of the model in `dir`: compute, kv_form and quant alone */
     struct slice text;             /* UTF-8 */
     uint32_t context;              /* tokens of a chunk, at least EVALUATION_CONTEXT_MIN */
     uint32_t chunks_max;           /* 0: all */
@@ -27,11 +27,11 @@ struct evaluation_opts {
 #define EVALUATION_CONTEXT_MIN 16
 
 struct evaluation_result {
-    uint64_t tokens; /* of the text */
+    uint64_t tokens; /* tokens of the text */
     uint32_t chunks;
-    uint64_t bytes, reference_bytes;   /* of the checkpoints */
-    uint64_t weight_bytes;             /* of the model's weights in memory */
-    char form[64], reference_form[64]; /* as in model_shape */
+    uint64_t bytes, reference_bytes;   /* bytes of the checkpoints */
+    uint64_t weight_bytes;             /* bytes of the model's weights in memory */
+    char form[64], reference_form[64]; /* model_shape.form */
     struct divergence_result numbers;
 };
 

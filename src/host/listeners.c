@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what the options say ---- */
+/* ---- options ---- */
 
 struct address {
     char host[256];

@@ -27,7 +27,7 @@ struct listeners {
 
 /* -EINVAL: an --admin-listen or --metrics-listen says nothing that can be listened on. */
 int listeners_check(const struct settings *o, struct err *e);
-/* What they reserve in `network`. */
+/* Returns the bytes that the listeners reserve in `network`. */
 uint64_t listeners_bytes(const struct settings *o);
 /* Joins them to `http`, which frees them. If the default admin socket cannot be made, the log says so, and
  * the server runs without it; a failure of a listener named by an option is an error. */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What the log calls the key that was made here. */
+/* Name in the log of the key that was made here. */
 #define OWN_KEY_NAME "own-admin-key"
 
 /* ---- reading ---- */
@@ -141,7 +141,7 @@ int live_open(struct live *l, const struct live_source *source, struct err *e)
         return r;
     l->started.model.engine.live = &l->engine;
     l->now = l->started;
-    /* What it points at stays with `started`. */
+    /* These pointers stay with `started`. */
     l->now.texts = NULL;
     l->now.sections = NULL;
     apply(l);

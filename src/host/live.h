@@ -21,8 +21,8 @@ struct live_source {
 };
 
 struct live {
-    struct settings started; /* as at the start: what everything holds to that cannot change */
-    struct settings now;     /* as read last, for the live ones */
+    struct settings started; /* settings of the start: binding where a setting cannot change */
+    struct settings now;     /* settings read last, for those that can change */
     struct keyring *keys;
     struct key_pipes pipes;
     /* The admin key where no setting names one: random, made at the start, and one of `keys` whenever there
@@ -30,7 +30,7 @@ struct live {
     char own_admin_key[65];
     struct engine_live engine; /* for engine_opts.live */
     struct live_source source;
-    /* What it applies to, and up to what: 0 is no bound. */
+    /* Targets of live settings, and their upper bounds: 0 is no bound. */
     struct api *api;
     struct http_server *http;
     size_t body_bytes_max, request_bytes_max;
@@ -49,7 +49,8 @@ void live_close(struct live *l);
 
 /* The key that opens the admin's routes now because no setting names one; NULL: one does. */
 const char *live_own_admin_key(const struct live *l);
-/* Of what holds now: without keys only this machine's own pages and programs may ask. */
+/* True while the server listens on loopback and has no keys: only this machine's own pages and programs may
+ * ask. */
 bool live_is_guarded(const struct live *l);
 
 #endif

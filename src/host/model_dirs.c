@@ -72,7 +72,7 @@ static int found_gguf(void *arg, const char *path, const char *id, struct err *e
     return s->found(s->arg, path, e);
 }
 
-/* Of a model of the hub's cache the current snapshot alone is searched. */
+/* Searches the current snapshot alone of a model in the hub's cache. */
 static int search_hub(struct search *s, const char *dir, unsigned depth)
 {
     char snapshot[HUB_PATH_BYTES];

@@ -9,8 +9,8 @@
 /* Files that are passed over: vision encoders of GGUF models, and weights in other formats. */
 struct model_dirs_others {
     unsigned mmprojs, bins;
-    unsigned hub_models;                     /* of the hub's cache, without a complete snapshot */
-    struct err hub_why;                      /* of the first of these */
+    unsigned hub_models;                     /* models of the hub's cache without a complete snapshot */
+    struct err hub_why;                      /* reason of the first of these */
     char first[MODEL_DIRS_PATH_BYTES + 256]; /* the path of one */
 };
 

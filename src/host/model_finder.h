@@ -9,8 +9,7 @@
 #include "base/thread_stack.h"
 #include "host/models.h"
 
-/* Of its thread, in `threads` while it looks. Headers of models are JSON, which needs the deepest stack; as a
- * load's. */
+/* Stack of the finder's thread, in `threads` while it looks. It is as deep as a load's: headers are JSON. */
 #define MODEL_FINDER_STACK_BYTES ((size_t)1 << 20)
 
 struct model_finder {
@@ -31,7 +30,7 @@ struct model_finder {
     bool wants_all, wants_pulled, stopping;
     bool runs; /* the thread has not said that it ends */
 
-    /* Of the thread that asks. */
+    /* Owned by the thread that asks. */
     struct thread_stack stack;
     pthread_t thread;
     bool has_thread;

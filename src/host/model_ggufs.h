@@ -16,7 +16,7 @@ struct dirent;
  * 0, or the result of `found`. */
 int model_ggufs_entry(const char *dir, struct dirent *const *entries, int index, model_found_fn *found,
                       void *arg, struct err *e);
-/* Of all files of a directory; one that cannot be read has none. */
+/* Finds the GGUF models among all files of a directory; a file that cannot be read has none. */
 int model_ggufs_in(const char *dir, model_found_fn *found, void *arg, struct err *e);
 
 /* *.plateau */

@@ -52,7 +52,7 @@ static int tell_hub_folder(const char *dir, int code, struct err *e)
                    snapshot);
 }
 
-/* --- what a directory has --- */
+/* --- contents of a directory --- */
 
 struct contents {
     uint32_t safetensors, ggufs, others, hub_models;
@@ -272,7 +272,7 @@ static int tell_directory(const char *dir, const struct contents *c, int code, s
 static int tell_file(const char *path, int code, struct err *e)
 {
     if (gguf_file_is(path) || bundle_is(path))
-        return code; /* likewise */
+        return code; /* its reader has said why */
     if (ends_in(path, ".plateau"))
         return err_set(e, code,
                        "%s is no packed file: its first bytes are not those that plateau pack writes", path);

@@ -39,7 +39,7 @@ static void add_files(const char *path, struct model_listing *m)
         closedir(d);
 }
 
-/* What its files say; generating where they are not read. */
+/* Finds the kind of model in its files; generating where they are not read. */
 static void find_kind(const char *path, const char *id, struct model_listing *m)
 {
     struct model_settings s = {.planned = false};

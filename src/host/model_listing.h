@@ -18,12 +18,12 @@ struct model_listing {
     int64_t used_s; /* when one of its files was last read, since 1970; 0: not known */
     /* Zeros if refused. */
     struct model_shape shape;
-    enum model_kind kind;                /* what it was made for */
-    uint64_t floor_bytes, ceiling_bytes; /* what serving it takes at least, and the limit */
+    enum model_kind kind;                /* purpose of the model */
+    uint64_t floor_bytes, ceiling_bytes; /* least bytes that serving takes, and the limit */
     uint32_t max_model_len;              /* that it would be served with; 0: it does not fit */
 };
 
-/* Of the model at `path`, served with the settings `o`. Reads names, sizes and headers. */
+/* Describes the model at `path`, served with the settings `o`. Reads names, sizes and headers. */
 void model_listing_make(const struct settings *o, const char *path, const char *id,
                         struct model_listing *ret);
 /* "fits", "too large", "refused" */

@@ -14,7 +14,7 @@
  * several organisations, or several GGUF models), -ENAMETOOLONG; `e` has the next step. */
 int model_place_find(const char *model, char ret[HUB_PATH_BYTES], struct err *e);
 
-/* The same of ORG/NAME[@REVISION][:QUANT] in the hub's cache alone. */
+/* As `model_place_find()`, but of ORG/NAME[@REVISION][:QUANT] in the hub's cache alone. */
 int model_place_in_hub(const struct hub_name *name, char ret[HUB_PATH_BYTES], struct err *e);
 
 #endif

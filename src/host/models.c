@@ -147,7 +147,7 @@ static int find_all(struct models *m, struct err *e)
     return r;
 }
 
-/* ---- what they are called ---- */
+/* ---- names ---- */
 
 /* The rest of a message about a model that is not there. */
 static const char *among(const struct models *m)
@@ -312,7 +312,7 @@ static int apply_alias(struct models *m, const char *alias, struct err *e)
     return models_add_alias(s, name, e);
 }
 
-/* ---- what each is served with ---- */
+/* ---- settings of each model ---- */
 
 static const char *section_of(const struct models *m, const struct model_settings *s)
 {

@@ -20,20 +20,21 @@ struct models {
     /* Models of the start, then the later ones. One thread adds to the list; entries below the count are
      * constant. */
     _Atomic uint32_t count;
-    uint32_t models_max; /* of models_most(); set by models_find() */
+    uint32_t models_max; /* bound of models_most(), set by models_find() */
     /* [REGISTRY_MODELS_MAX]; of the start, named ones first, then found ones, by path. An index is also that
      * of the registry. */
     struct model_settings *list;
-    struct settings *own;           /* likewise: what holds for each */
-    struct hub_ids *hub_ids;        /* likewise; of those that lie in a cache of the hub */
+    struct settings *own;           /* [REGISTRY_MODELS_MAX]: settings of each model */
+    struct hub_ids *hub_ids;        /* [REGISTRY_MODELS_MAX]: ids of models in a cache of the hub */
     char *texts[SETTINGS_KEYS_MAX]; /* names cut out of --alias */
     uint32_t text_count;
-    const char *default_id; /* of --default-model; NULL: none */
+    const char *default_id; /* --default-model; NULL: not given */
     uint32_t left_out;      /* found below a --model-dir beyond REGISTRY_MODELS_MAX */
     char first_left_out[MODEL_DIR_BYTES];
     bool sees;                   /* some of them accept images */
-    struct plan_process process; /* what the process takes beside them */
-    /* Of the process. models_plan() opens GPUs to measure them; its caller hands them on or closes them. */
+    struct plan_process process; /* memory of the process beside the models */
+    /* Devices of the process. models_plan() opens GPUs to measure them; its caller hands them on or closes
+     * them. */
     struct device_choices devices;
 };
 

@@ -74,7 +74,7 @@ struct trial {
     struct plan_process process;
     uint32_t usable;
     uint64_t needed_bytes[1 + DOMAINS_MAX]; /* by domain, as plan_line has them */
-    int error;                              /* of the first that was named and cannot be served */
+    int error;                              /* error of the first named model that cannot be served */
     struct err why;
 };
 

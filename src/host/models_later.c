@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define COMMIT_DIGITS 12 /* of a revision, in an id */
+#define COMMIT_DIGITS 12 /* digits of a revision in an id */
 
 struct later {
     struct models *models;

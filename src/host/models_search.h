@@ -16,11 +16,11 @@ typedef int models_found_fn(void *arg, const char *path, struct err *e);
  * counts the skipped files. */
 int models_search_dir(const char *dir, models_found_fn *found, void *arg, uint32_t *count,
                       struct model_dirs_others *others, struct err *e);
-/* The same of the hub's cache, whose path comes back. 0, -ENOENT (it cannot be read), or the result of
- * `found`. */
+/* As `models_search_dir()`, but of the hub's cache, whose path comes back. 0, -ENOENT (it cannot be read), or
+ * the result of `found`. */
 int models_search_hub(models_found_fn *found, void *arg, uint32_t *count, char ret[MODEL_DIRS_PATH_BYTES],
                       struct err *e);
-/* The same of the one model of that name in the hub's cache. 0, an error of model_place_in_hub(), or the
+/* As `models_search_hub()`, but of the one model of that name. 0, an error of model_place_in_hub(), or the
  * result of `found`. */
 int models_search_revision(const struct hub_name *name, models_found_fn *found, void *arg, uint32_t *count,
                            struct err *e);

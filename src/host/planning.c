@@ -108,7 +108,7 @@ void planning_process(struct planning *p, bool least, struct plan_process *ret)
 
 /* ---- both ---- */
 
-/* What makes the device's ceiling. */
+/* Returns the origin of the device's ceiling. */
 static const char *find_device_ceiling(const struct planning *p, char *ret, size_t bytes_max)
 {
     const char *name = p->plan.process.devices[p->model.domain - 1].name;
@@ -172,7 +172,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
         .context_bytes_max = p->models > 1 ? plan_ceiling_bytes(process, p->model.domain) / CONTEXT_PART : 0};
 }
 
-/* As if the ceiling of the model's domain were what the process and the model may take together. */
+/* Lowers the ceiling of the model's domain to the bytes that process and model may take together. */
 static void limit_model(const struct planning *p, struct plan_process *process)
 {
     uint64_t *ceiling = &process->ceiling_bytes, process_bytes = plan_process_bytes(process, p->model.domain);

@@ -20,7 +20,7 @@ struct planning {
     const struct device_choices *devices;
     /* Decided already, for several models; NULL: planning_make() decides. Borrowed. */
     const struct plan_process *process;
-    uint64_t model_bytes_max; /* of the model's account; 0: the ceiling */
+    uint64_t model_bytes_max; /* limit of the model's account; 0: the ceiling */
     /* Filled by planning_make. */
     struct model_plan model;
     const char *ceiling_from; /* which of its bounds makes the machine's ceiling */
@@ -28,15 +28,16 @@ struct planning {
     bool unreadable; /* planning_make() failed at the model's files: model_hint() can say more */
 };
 
-/* What --compute, --kv-dtype and --quant say, into `ret`. 0 or -EINVAL. */
+/* Reads --compute, --kv-dtype and --quant into `ret`. 0 or -EINVAL. */
 int planning_arithmetic(const struct settings *settings, struct model_parts *ret, struct err *e);
-/* What the process takes whatever it serves. `least`: texts and bodies get only what a server of short
- * prompts needs. Fills p->ceiling_from. */
+/* Fills in the bytes that the process takes whatever it serves. `least`: texts and bodies get only the bytes
+ * that a server of short prompts needs. Fills p->ceiling_from. */
 void planning_process(struct planning *p, bool least, struct plan_process *ret);
 /* Reads headers, loads nothing. 0, an error of model_probe(), or -ENOMEM and -EINVAL when it does not fit:
  * `e` has numbers, and the context and the sequences that would fit. `name` is the model's id. */
 int planning_make(struct planning *p, const char *dir, const char *name, struct err *e);
-/* Of a model that was planned: its compute mode, and the type of its keys and values. */
+/* Return a planned model's compute mode, and the types of its keys and values and of its quantised
+ * weights. */
 const char *planning_compute(const struct planning *p);
 const char *planning_kv_dtype(const struct planning *p);
 const char *planning_quant(const struct planning *p);

@@ -22,23 +22,24 @@ struct runtime_opts {
 
 struct runtime {
     const struct settings *settings;
-    struct plan_process process; /* what the process's accounts may hold; what runs keeps to it */
+    struct plan_process process; /* limits of the process's accounts; running parts keep to them */
     struct ledger *ledger;
     struct account *heap, *threads, *text, *network; /* children of the root */
-    struct account *responses;                       /* likewise; NULL: none are stored */
-    struct account *history;                         /* likewise; NULL: the process does not serve */
-    struct account *pull;                            /* likewise; NULL: none are pulled */
-    struct account *media;                           /* likewise; NULL: no model accepts images */
+    struct account *responses;                       /* child of the root; NULL: none are stored */
+    struct account *history;                         /* child of the root; NULL: the process does not serve */
+    struct account *pull;                            /* child of the root; NULL: none are pulled */
+    struct account *media;                           /* child of the root; NULL: no model accepts images */
     struct holders *holders;                         /* all sets of pools */
     struct guard *guard;                             /* NULL: a process with one model needs no guard */
     uint64_t heap_bytes;                             /* reserved there */
     /* By plan_model.domain: [0] is the CPU; NULL: no model has it. */
     struct device *devices[DOMAINS_MAX];
-    struct account *device_roots[DOMAINS_MAX]; /* of their memory; [0] is NULL: that is the machine's */
+    struct account *device_roots[DOMAINS_MAX]; /* roots of their domains; [0] is NULL: that is the
+                                                * machine's */
     struct account *contexts[DOMAINS_MAX];     /* below them; NULL: the device has none */
     struct account *ssd_staging, *ssd_table;
     struct store *store; /* NULL: no --ssd-dir, or a command that does not serve */
-    /* Of the one model of runtime_load(). */
+    /* The one model of runtime_load(). */
     char model_dir[RUNTIME_DIR_BYTES], model_id[RUNTIME_ID_BYTES];
     struct planning planning;             /* made before anything is loaded */
     bool needs_tokenizer, needs_template; /* set before runtime_load: it fails early without them */
@@ -63,7 +64,7 @@ extern const struct runtime_faults *runtime_faults;
  * model_name_of(). dir: RUNTIME_DIR_BYTES, id: RUNTIME_ID_BYTES. 0, -ENAMETOOLONG, or an
  * error of model_place_find(). */
 int runtime_find_model(const char *model, const char *alias, char *dir, char *id, struct err *e);
-/* What one model is to be served with, as far as options say it; its plan is made later. */
+/* Fills in a model's settings as far as options give them; its plan is made later. */
 int runtime_settings(const struct settings *o, const char *dir, const char *id, uint32_t seqs, uint32_t queue,
                      struct model_settings *ret, struct err *e);
 /* A plan's numbers as a load needs them. */
@@ -80,7 +81,7 @@ int runtime_open_process(const struct settings *o, const struct plan_process *pr
  * when the plan does not fit: e says what would. On failure the runtime is closed. */
 int runtime_open(const struct settings *o, const struct runtime_opts *opts, struct runtime *ret,
                  struct err *e);
-/* Of a process with one model: the domain of its device, and the device. */
+/* In a process with one model: the domain of its device, and the device. */
 static inline uint32_t runtime_domain(const struct runtime *rt)
 {
     return rt->process.device_count;

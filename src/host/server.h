@@ -26,7 +26,7 @@ struct server {
     struct service service;
     struct models models;
     struct registry *registry;
-    struct model_finder finder; /* of models that come later */
+    struct model_finder finder; /* finds models that come later */
     /* Set by the front; may be NULL. On the loading thread of that model, as registry_opts.progress. */
     void (*progress)(void *arg, uint32_t index, uint64_t done, uint64_t total);
     void *arg;

@@ -27,7 +27,7 @@
 
 /* --- datagrams --- */
 
-/* Of a NOTIFY_SOCKET's value, a path or @ and an abstract name. 0, or -EINVAL: it is neither, or too long. */
+/* Parses NOTIFY_SOCKET, a path or @ and an abstract name. 0, or -EINVAL: it is neither, or too long. */
 static int parse_address(const char *socket, struct sockaddr_un *ret, socklen_t *ret_len)
 {
     size_t len = strlen(socket);
@@ -120,7 +120,7 @@ static void set_status(struct service *s, const char *status)
         snprintf(s->status, sizeof(s->status), "%s", status);
 }
 
-/* What it does, as `systemctl status` shows it. */
+/* Writes the state as `systemctl status` shows it. */
 static void write_status(const struct service *s, const struct api_glance *g, char ret[SERVICE_STATUS_BYTES])
 {
     static const char *const words[] = {[API_LOADING] = "Loading",

@@ -30,7 +30,7 @@ struct service {
     struct http_server *http;
     int timer; /* timerfd; -1: none is needed */
     bool ready, stopping;
-    uint64_t load_done; /* of the load, at the last report */
+    uint64_t load_done; /* progress of the load at the last report */
     char status[SERVICE_STATUS_BYTES];
 };
 

@@ -59,7 +59,7 @@ struct process_settings {
 /* models.c: which models. */
 struct models_settings {
     const char *model;                          /* directory; NULL: the bundled one */
-    const char *named[SETTINGS_MODELS_MAX + 1]; /* of serve and plan; the first is `model` */
+    const char *named[SETTINGS_MODELS_MAX + 1]; /* models of serve and plan; the first is `model` */
     const char *dirs[SETTINGS_KEYS_MAX + 1], *aliases[SETTINGS_KEYS_MAX + 1], *pins[SETTINGS_KEYS_MAX + 1];
     const char *default_model; /* NULL: none */
     bool hub_cache;            /* every model of the hub's cache */
@@ -104,7 +104,7 @@ struct pull_settings {
 
 /* The command bench. */
 struct bench_settings {
-    const char *name; /* of the model, at the server of --url; NULL: the model's */
+    const char *name; /* the model's name at the server of --url; NULL: the model's */
     uint32_t tokens;
     bool quick, csv;
 };
@@ -118,7 +118,7 @@ struct eval_settings {
 /* --- all of them --- */
 
 struct settings {
-    /* Of the modules: each reads its own, and what is not a setting is zero here. */
+    /* Options of the modules: each reads its own, and fields without a setting are zero here. */
     struct http_server_opts http;
     struct api_opts api;
     struct registry_opts registry;
@@ -133,9 +133,9 @@ struct settings {
     struct eval_settings eval;
     struct pull_settings pull;
     struct bench_settings bench;
-    /* Of a front: its sources, its screen, and the server that it asks. */
+    /* Settings of a front: its sources, its screen, and the server that it asks. */
     const char *config, *env_file, *log_level, *log_format, *history;
-    const char *socket, *url; /* of the commands that ask a server; NULL: the one of this machine */
+    const char *socket, *url; /* server that commands ask; NULL: the one of this machine */
     const char *argument;     /* first argument without option: the prompt of generate, the action of cache */
     bool hide_reasoning, stats, local, print, names, json, yes, help, help_all;
     struct settings_text *texts;         /* texts of the files */
@@ -152,8 +152,8 @@ void settings_done(struct settings *s);
 
 /* The names of the sections [model NAME], in the order in which they came; NULL after the last. */
 const char *settings_section(const struct settings *s, uint32_t index);
-/* What holds for one model: `s`, changed by what its section says (`section` NULL: it has none). What only a
- * section may say is neutral without one. Borrows its texts from `s`; needs no settings_done. 0 or
+/* Makes the settings of one model: `s`, changed by its section (`section` NULL: it has none). Settings that
+ * only a section may have are neutral without one. Borrows its texts from `s`; needs no settings_done. 0 or
  * -EINVAL. */
 int settings_of_model(const struct settings *s, const char *section, struct settings *ret, struct err *e);
 

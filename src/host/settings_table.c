@@ -9,7 +9,7 @@
 /* The place of a field: its offset and its size. */
 #define AT(field)   offsetof(struct settings, field), sizeof(((struct settings *)0)->field)
 #define COMMAND_RUN (COMMAND_SERVE | COMMAND_TALK)
-/* What decides how much memory serving takes. */
+/* Commands whose settings decide how much memory serving takes. */
 #define COMMAND_SIZE (COMMAND_SERVE | COMMAND_PLAN | COMMAND_MODELS)
 
 const struct setting_row settings_table[] = {

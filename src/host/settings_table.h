@@ -35,7 +35,7 @@ struct setting_row {
     enum setting_group group;
     const char *name, *value; /* value: how help calls it; NULL for a flag */
     enum setting_kind kind;
-    size_t offset, size; /* of the field in struct settings, which is its reader's own */
+    size_t offset, size; /* offset and size of the field in struct settings, which is its reader's own */
     double min, max;
     const char *otherwise; /* default; NULL: none */
     unsigned commands;     /* and LIVE, SECRET, SECTION, FIRST */
@@ -51,7 +51,7 @@ struct setting_row {
 #define FIRST   0x8000000  /* --help shows it; the others --help-all */
 #define PLANNED 0x10000000 /* with LIVE: not above its value at the start, for which memory was planned */
 
-/* As a default: a number of all ones, which is not the value of any text; help does not show it. */
+/* Default of a number that is not given: all ones, which no text means; help does not show it. */
 #define SETTINGS_NOT_GIVEN "-"
 
 extern const struct setting_row settings_table[];
@@ -66,7 +66,7 @@ const struct setting_row *settings_row_of(unsigned of_commands, const char *name
 uint64_t settings_number(const struct setting_row *row, const struct settings *s);
 /* Puts `text` into the row's field of `s`. 0, or -EINVAL with the name and the bounds. */
 int settings_set(const struct setting_row *row, const char *text, struct settings *s, struct err *e);
-/* As settings_set, for the section of that name. Keeps a copy of the text. 0, -EINVAL, -ENOMEM. */
+/* As `settings_set()`, but for the section of that name. Keeps a copy of the text. 0, -EINVAL, -ENOMEM. */
 int settings_set_section(struct settings *s, const char *section, const struct setting_row *row,
                          const char *text, struct err *e);
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SOCKET_PATH_BYTES  108 /* of sockaddr_un, with the terminating zero */
+#define SOCKET_PATH_BYTES  108 /* bytes of sockaddr_un.sun_path, with the terminating zero */
 #define SOCKET_DIRS_MAX    5
 #define SOCKET_FILES_MAX   1024 /* entries of a directory that are looked at */
 #define SOCKET_SERVERS_MAX 32
