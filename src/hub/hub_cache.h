@@ -40,7 +40,7 @@ int hub_cache_each(const char *cache, int (*found)(void *arg, const struct hub_c
 /* Finds the only model NAME of any organisation. 0, -ENOENT (none, or no cache), -ENOTUNIQ (several; `e`
  * names two), -E2BIG. */
 int hub_cache_find(const char *cache, const char *name, struct hub_name *ret, struct err *e);
-/* The same of NAME[:QUANT]; the quantisation is taken as it is. */
+/* As `hub_cache_find()`, but of NAME[:QUANT]; the quantisation is not looked up. */
 int hub_cache_find_name(const char *cache, const char *text, struct hub_name *ret, struct err *e);
 
 #endif

@@ -28,7 +28,7 @@
 
 extern char **environ;
 
-/* ---- what it gets of its parent ---- */
+/* ---- environment ---- */
 
 static bool is_passed(const char *variable)
 {
@@ -125,7 +125,7 @@ int hub_child_start(const struct hub_child_opts *o, struct hub_child *ret)
 
 /* ---- events ---- */
 
-/* Of the loader, the allocator, or the system's libraries: the hub's names may be in it. */
+/* Keeps a line of the loader, the allocator, or the system's libraries: the hub's names may be in it. */
 static void keep_said(struct hub_child *c)
 {
     size_t len = MIN_OF(c->len, sizeof(c->said) - 1);

@@ -15,20 +15,20 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What the process may write to; the test of a thousand pulls stays below it. */
+/* Limit of the child's writable memory (RLIMIT_DATA); the test of a thousand pulls stays below it. */
 #define HUB_CHILD_BYTES      ((uint64_t)64 << 20)
 #define HUB_CHILD_LINE_BYTES 8192
 
 struct hub_child_opts {
     const char *model;      /* ORG/NAME or ORG/NAME@REVISION, valid */
-    uint64_t ceiling_bytes; /* of the memory that the model is planned for */
+    uint64_t ceiling_bytes; /* ceiling of the memory that the model is planned for */
     bool anyway;            /* fetch what does not run here, too */
 };
 
 struct hub_child {
     pid_t pid;      /* 0: none */
     int pidfd, out; /* readable at its end; readable when events came */
-    size_t len;     /* of `line` */
+    size_t len;     /* bytes in `line` */
     bool skips;     /* the rest of a line that is too long */
     char line[HUB_CHILD_LINE_BYTES];
     char said[256]; /* the last line that was no event, in ASCII: why it ended, if no event says it */

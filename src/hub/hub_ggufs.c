@@ -224,7 +224,7 @@ uint32_t hub_ggufs_suggest(const struct hub_ggufs *g, uint64_t bytes)
 
 /* ---- the files that serving needs ---- */
 
-/* Of several vision encoders, which differ in the form of their numbers. UINT32_MAX: there is none. */
+/* Chooses among vision encoders that differ in the form of their numbers. UINT32_MAX: there is none. */
 static uint32_t choose_encoder(const struct hub_list *l)
 {
     static const char *const forms[] = {"F16", "BF16", "Q8_0", "F32"};

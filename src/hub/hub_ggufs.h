@@ -12,7 +12,7 @@
 
 struct hub_gguf {
     char *file;     /* the first of its parts, with its folders; owned */
-    uint64_t bytes; /* of all parts that are there */
+    uint64_t bytes; /* bytes of all parts that are there */
     uint32_t parts, parts_max;
     char quant[HUB_QUANT_BYTES]; /* its name: hub_name.quant */
 };

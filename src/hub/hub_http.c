@@ -23,7 +23,7 @@
 #define TOKEN_MAX    1024
 #define HEADER_BYTES 256
 #define BUFFER_BYTES 131072l
-#define ERROR_BYTES  65536u /* of a body that is not read */
+#define ERROR_BYTES  65536u /* unread bytes of a body that are read and dropped */
 
 struct origin {
     char scheme[16], host[256], port[8];
@@ -41,7 +41,7 @@ struct exchange {
     bool whole, longer, moved;
     bool over;       /* the body that is not read is long: its headers are enough */
     uint64_t unread; /* bytes of it */
-    /* Of the reply. */
+    /* Read from the reply. */
     char error[HEADER_BYTES], range[HEADER_BYTES];
     unsigned retry_s;
     bool retry_given;

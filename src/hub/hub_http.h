@@ -22,7 +22,7 @@ struct hub_http_opts {
 
 enum hub_end {
     HUB_END_OK,
-    HUB_END_AGAIN, /* the same request may succeed later; wait_s says when, 0: at once */
+    HUB_END_AGAIN, /* the request may succeed later; wait_s says when, 0: at once */
     HUB_END_WHOLE, /* the request had a range, but the whole file came: nothing was taken */
     HUB_END_FAILED /* it will not succeed; `code` and `why` */
 };
@@ -31,7 +31,7 @@ struct hub_transfer {
     /* The caller's. `path` begins with a slash and is encoded. */
     char path[HUB_URL_BYTES];
     uint64_t from, bytes; /* bytes 0: no range, and at most bytes_max come */
-    uint64_t file_bytes;  /* of the whole file; 0: not known */
+    uint64_t file_bytes;  /* bytes of the whole file; 0: not known */
     uint64_t bytes_max;
     int (*take)(void *arg, struct slice bytes); /* negative: ends it, as HUB_END_FAILED with that code */
     void *arg;
@@ -42,7 +42,7 @@ struct hub_transfer {
     uint64_t came; /* bytes that were taken */
     struct err why;
     char next[HUB_URL_BYTES]; /* path of the next page of a list; "" */
-    void *state;              /* of hub_http.c while it runs; NULL otherwise */
+    void *state;              /* state of hub_http.c while it runs; NULL otherwise */
 };
 
 /* 0, -EINVAL (an endpoint that is not https and not of this machine), -ENOMEM. */

@@ -10,8 +10,8 @@
 
 #define HUB_LIST_BYTES_MAX  ((size_t)8 << 20)
 #define HUB_LIST_FILES_MAX  10000
-#define HUB_ETAG_BYTES      65                   /* of SHA-256; a file that is not large has git's SHA-1 */
-#define HUB_SMALL_BYTES_MAX ((uint64_t)32 << 20) /* of a file without SHA-256 */
+#define HUB_ETAG_BYTES      65                   /* SHA-256 in hex; a small file has git's SHA-1 */
+#define HUB_SMALL_BYTES_MAX ((uint64_t)32 << 20) /* largest file without SHA-256 */
 #define HUB_COMMIT_BYTES    41
 
 struct hub_file {

@@ -7,15 +7,15 @@
 #define HUB_ID_BYTES       200
 #define HUB_REVISION_BYTES 128
 #define HUB_QUANT_BYTES    128
-#define HUB_NAME_BYTES     (HUB_ID_BYTES + HUB_REVISION_BYTES + HUB_QUANT_BYTES) /* of its text */
+#define HUB_NAME_BYTES     (HUB_ID_BYTES + HUB_REVISION_BYTES + HUB_QUANT_BYTES) /* bytes of its text */
 #define HUB_FOLDER_HEAD    "models--"
-#define HUB_FILE_BYTES_MAX 1024 /* of a file's name with its folders */
+#define HUB_FILE_BYTES_MAX 1024 /* bytes of a file's name with its folders */
 #define HUB_FILE_DEPTH_MAX 4    /* parts of it */
 
 struct hub_name {
     char id[HUB_ID_BYTES];             /* ORG/NAME, or NAME alone */
     char revision[HUB_REVISION_BYTES]; /* "main" unless given */
-    char quant[HUB_QUANT_BYTES];       /* of a GGUF model: which of the repository; "" unless given */
+    char quant[HUB_QUANT_BYTES];       /* which GGUF model of the repository; "" unless given */
 };
 
 /* "ORG/NAME[@REVISION][:QUANT]". Parts have letters, digits and . _ - and do not begin with a dot or a dash;

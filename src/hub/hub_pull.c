@@ -19,7 +19,7 @@
 
 #define INDEX           "model.safetensors.index.json"
 #define INDEX_BYTES_MAX ((size_t)24 << 20)
-#define FREE_PART       20 /* of the disk stays free */
+#define FREE_PART       20 /* the disk's size divided by this stays free */
 #define PAGES_MAX       100
 
 /* ---- answers into memory ---- */

@@ -40,10 +40,10 @@ struct hub_pull_opts {
 };
 
 struct hub_pulled {
-    struct hub_name name; /* of the first model, with its quantisation */
+    struct hub_name name; /* name of the first model, with its quantisation */
     char snapshot[HUB_PATH_BYTES];
     char commit[64];
-    uint64_t bytes, fetched; /* of all files; by this process */
+    uint64_t bytes, fetched; /* bytes of all files; bytes fetched by this process */
     uint32_t files, odd;     /* odd: files of the list that were left out for their names */
 };
 
