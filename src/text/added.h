@@ -10,7 +10,7 @@
 #include "base/wanted.h"
 
 struct added_token {
-    struct slice content; /* as it appears in the text; not empty */
+    struct slice content; /* its text; not empty */
     uint32_t id;
     bool single_word;    /* only where no word character is adjacent */
     bool lstrip, rstrip; /* the match includes white space before it, after it */

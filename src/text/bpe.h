@@ -51,7 +51,7 @@ static inline int bpe_ids_put(struct bpe_ids *out, uint32_t id)
     return 0;
 }
 
-/* What is merged: a token for each byte, or tokens given. */
+/* Input of merges: a token for each byte, or tokens given. */
 struct bpe_piece {
     const char *bytes;
     const uint32_t *ids; /* NULL: the bytes' */
@@ -64,7 +64,7 @@ struct bpe_piece {
  * -ENOMEM, or the result of `w`. */
 int bpe_encode(const struct bpe *b, struct arena *scratch, struct slice piece, const struct wanted *w,
                struct bpe_ids *out);
-/* The same for a piece whose first tokens are known; `piece->count` < 2^31. */
+/* As `bpe_encode()`, but of a piece whose first tokens are known; `piece->count` < 2^31. */
 int bpe_encode_piece(const struct bpe *b, struct arena *scratch, const struct bpe_piece *piece,
                      const struct wanted *w, struct bpe_ids *out);
 

@@ -18,13 +18,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define OUT (UINT32_MAX - 1) /* as a link: in no chain */
+#define OUT (UINT32_MAX - 1) /* link of a symbol in no chain */
 
 struct merging {
     const struct bpe *b;
     struct arena *scratch;
     const struct wanted *wanted;
-    uint32_t count;             /* of bytes */
+    uint32_t count;             /* bytes of the piece */
     struct bpe_symbol *symbols; /* [count] */
     uint32_t *heads;            /* [b->ranks], the position entered last; NONE: the chain is empty */
     uint32_t *open, *spare;     /* [count], the chain that is merged now */

@@ -14,7 +14,7 @@ struct bpe_slot {
 
 struct bpe_symbol {
     uint32_t id;
-    uint32_t rank; /* of the merge with the next symbol; RANK_NONE: cannot be, or this symbol is gone */
+    uint32_t rank; /* rank of the merge with the next symbol; RANK_NONE: cannot be, or this symbol is gone */
     uint32_t previous, next; /* positions; the first has previous == count, the last next == count */
     uint32_t chain_previous,
         chain_next; /* bpe_long.c's; here, so that one line of the cache has all of a symbol */

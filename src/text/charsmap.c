@@ -88,7 +88,8 @@ static struct slice text_at(const struct charsmap *m, uint32_t at)
     return slice_sub(m->texts, at, MIN_OF(end, m->texts.len) - at);
 }
 
-/* What replaces the shortest key that starts `s`, as the reference takes it. False: no key does. */
+/* Finds the text that replaces the shortest key that starts `s`, as the reference does. False: no key
+ * does. */
 static bool find(const struct charsmap *m, struct slice s, struct slice *ret)
 {
     if (m->unit_count == 0)

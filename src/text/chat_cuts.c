@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define HEAD_BYTES 64 /* of a message, used to find it in the text */
+#define HEAD_BYTES 64 /* bytes of a message's head, which finds it in the text */
 
 static void add(struct chat_cuts *c, size_t at, size_t len)
 {

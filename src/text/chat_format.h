@@ -35,8 +35,8 @@ struct chat_event {
     enum chat_event_kind kind;
     uint32_t index;
     struct slice text; /* valid during the call of the sink */
-    struct slice id;   /* of CHAT_TOOL_BEGIN: the id that the model gave the call; empty: none */
-    bool cut;          /* of CHAT_TOOL_END: the output was cut inside the call, whose arguments stay open */
+    struct slice id;   /* CHAT_TOOL_BEGIN: the id that the model gave the call; empty: none */
+    bool cut;          /* CHAT_TOOL_END: the output was cut inside the call, whose arguments stay open */
 };
 
 typedef void chat_sink_fn(void *arg, const struct chat_event *event);
@@ -86,7 +86,7 @@ void json_write_member(struct buf *ret, const char *name, const char *value);
 /* Writes a jansson value compactly, object keys in their order, doubles in the shortest form that parses to
  * the same value. */
 void json_write_value(struct buf *ret, const json_t *value);
-/* The same with a space after each comma and colon. */
+/* As `json_write_value()`, but with a space after each comma and colon. */
 void json_write_spaced(struct buf *ret, const json_t *value);
 
 #endif

@@ -13,7 +13,7 @@
 struct chat_generic_opts {
     const json_t *tools;     /* NULL: none are offered */
     bool without_system;     /* the template refuses the role: its text leads the first turn of the user */
-    struct chat_mark *marks; /* of `messages`; they follow their messages */
+    struct chat_mark *marks; /* marks of `messages`; they follow their messages */
     uint32_t mark_count;
 };
 

@@ -118,7 +118,7 @@ static json_t *text_with_calls(const struct chat_syntax *s, struct slice content
     chat_calls_text_write(s, calls, &text);
     struct slice all = buf_slice(&text);
     if (s->generic && content.len == 0)
-        all = slice_trim(all, "\n"); /* as a reply that begins with a call */
+        all = slice_trim(all, "\n"); /* a reply that begins with a call has no line feeds before it */
     json_t *ret = text.error ? NULL : json_stringn(all.ptr, all.len);
     buf_done(&text);
     return ret;

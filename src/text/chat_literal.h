@@ -22,7 +22,7 @@ struct chat_literal {
     bool key;  /* the string is a key */
     bool done; /* the closing bracket was read */
     bool broken;
-    char string[3]; /* what ends the string: one or three quotation marks */
+    char string[3]; /* one or three quotation marks, which end the string */
     uint8_t string_len;
     uint32_t depth, count[CHAT_LITERAL_DEPTH_MAX];
     char kind[CHAT_LITERAL_DEPTH_MAX];

@@ -62,7 +62,7 @@ static uint32_t text_marks(const struct chat_parser *p)
     struct slice open = p->mark[CHAT_REASONING_OPEN];
     if (p->opts.parse_tools)
         marks |= CHAT_MARK_BIT(CHAT_SECTION_BEGIN) | CHAT_MARK_BIT(CHAT_CALL_BEGIN);
-    /* As a token it is no text of the model's, wherever it stands. */
+    /* A special token is never the model's text, wherever it stands. */
     if (open.len && open.ptr[0] == CHAT_SPECIAL_BYTE)
         marks |= CHAT_MARK_BIT(CHAT_REASONING_OPEN);
     return marks;

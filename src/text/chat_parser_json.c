@@ -114,7 +114,7 @@ static bool step_plain_name(struct chat_parser *p, struct slice s, size_t at)
     return at != SIZE_MAX;
 }
 
-/* Of calls in JSON an object may stand in place of the name: an older form of the same format. */
+/* True for calls in JSON whose name is an object: an older variant of the format. */
 static bool is_object(struct chat_parser *p, struct slice s)
 {
     size_t n = 0;

@@ -356,7 +356,7 @@ static bool may_be_key(const struct chat_parser *p, struct slice s)
     return all;
 }
 
-/* What was read of an object without a marker before it is the head of a call. */
+/* True if an object without a marker before it is the head of a call as far as it was read. */
 static bool may_be_call(const struct chat_parser *p)
 {
     const struct chat_object *o = &p->object;

@@ -23,10 +23,10 @@ enum chat_state {
     CHAT_AT_KEY,
     CHAT_AT_VALUE_BEGIN,
     CHAT_AT_VALUE,
-    CHAT_AT_OBJECT, /* of CHAT_JSON_CALL */
+    CHAT_AT_OBJECT, /* inside an object of CHAT_JSON_CALL */
     CHAT_AT_LITERAL,
     CHAT_AT_AFTER,  /* the arguments are over: CALL_END may follow */
-    CHAT_AT_HEADER, /* of a channel's message */
+    CHAT_AT_HEADER, /* inside the header of a channel's message */
     CHAT_AT_BODY
 };
 
@@ -60,7 +60,7 @@ struct chat_parser {
     enum chat_state state;
     bool at_start;    /* only white space until now: reasoning may still open */
     bool skip_blank;  /* white space is markup here: after reasoning and calls */
-    bool keep_indent; /* of it only line ends are, and blanks before the first one: after reasoning */
+    bool keep_indent; /* after reasoning: markup is line ends alone, and blanks before the first one */
     bool line_ended;  /* the first one was skipped */
     bool after_call;  /* no text yet after a call: ends of calls may stand twice */
     bool only_blank;  /* with reasoning_in_content: white space after reasoning, which is not emitted yet */
@@ -106,7 +106,7 @@ void chat_emit(struct chat_parser *p, enum chat_event_kind kind, struct slice te
 void chat_emit_rest(struct chat_parser *p, enum chat_event_kind kind, size_t bytes);
 /* White space that belongs to the markup. True when there may be more of it. */
 bool chat_skip_blanks(struct chat_parser *p);
-/* The same before a text: with keep_indent its first line keeps its indent. */
+/* As `chat_skip_blanks()`, but before a text: with keep_indent its first line keeps its indent. */
 bool chat_skip_to_text(struct chat_parser *p);
 /* `text` begins with the marker; false for a marker that there is not. */
 bool chat_is_mark(const struct chat_parser *p, struct slice text, enum chat_marker m);

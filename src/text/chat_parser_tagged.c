@@ -70,7 +70,7 @@ bool chat_step_value_begin(struct chat_parser *p)
     struct slice s = chat_rest(p);
     if (chat_may_become(p, s, CHAT_VALUE_BEGIN) || chat_may_become(p, s, CHAT_KEY_END))
         return false;
-    if (chat_is_mark(p, s, CHAT_KEY_END)) { /* likewise */
+    if (chat_is_mark(p, s, CHAT_KEY_END)) { /* the model wrote it twice */
         chat_consume(p, p->mark[CHAT_KEY_END].len);
         return true;
     }

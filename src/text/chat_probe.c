@@ -563,7 +563,8 @@ static bool keeps_system(struct probe *p)
     return render(p->t, p->scratch, b, NULL, NULL, true, &p->one) && ok && has_in_order(&p->one, later);
 }
 
-/* What a template that reads lists of parts writes between two texts. NULL: it reads none. */
+/* Returns the text that a template that reads lists of parts writes between two texts. NULL: it reads
+ * none. */
 static const char *between_parts(struct probe *p)
 {
     static const char *const some[] = {"", "\n", " ", "\n\n"};

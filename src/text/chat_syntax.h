@@ -77,13 +77,13 @@ struct chat_syntax {
     enum chat_arguments arguments;
     /* With the white space that the template writes around them, which a reply may leave out; NULL: none. */
     const char *marker[CHAT_MARKER_COUNT];
-    /* Of CHAT_JSON_CALL. name_key NULL: the name is the key, and its value the arguments. */
+    /* Members of CHAT_JSON_CALL. name_key NULL: the name is the key, and its value the arguments. */
     const char *name_key, *arguments_key, *id_key;
     bool list;           /* the calls of a section are a JSON list */
     bool bare;           /* a call may begin the reply without a marker */
     bool id_names;       /* the name is written functions.NAME:N, which is the call's id */
     bool plain_names;    /* CALL_BEGIN without a plain name after it is text */
-    const char *text_to; /* as the name of a call: its body is content */
+    const char *text_to; /* a call of this name is content */
     const char *opens;   /* the generation prompt ends with this, the reply's first marker; NULL: none */
     /* How the template takes earlier calls: arguments as text instead of an object, empty content as null. */
     bool text_arguments, null_content;
@@ -92,7 +92,7 @@ struct chat_syntax {
     const char *between_parts; /* joins texts of one message; NULL: a line feed */
     bool calls_in_content;     /* it writes none, and those of this format stand in the content as text */
     const char
-        *reasoning_member; /* of an earlier message, which the template reads; NULL: reasoning_content */
+        *reasoning_member; /* member of an earlier message with its reasoning; NULL: reasoning_content */
     /* It reads none, but writes content as it is: earlier reasoning stands there between its markers. The
      * white space around it is the model's, so the parser keeps it. */
     bool reasoning_in_content, reasoning_in_calls; /* ..._calls: of messages with calls, too */

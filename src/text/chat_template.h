@@ -22,8 +22,8 @@ struct chat_template_limits {
     /* Nodes evaluated, items visited, and units of 64 bytes of text read; 50 to 100 ns each. */
     uint32_t steps_max;
     uint32_t depth_max;          /* nesting of the evaluation, a call twice; up to a kilobyte of stack each */
-    size_t output_bytes_max;     /* of any text that is built */
-    size_t prompt_bytes_max;     /* of the prompt; 0: output_bytes_max */
+    size_t output_bytes_max;     /* limit of any text that is built */
+    size_t prompt_bytes_max;     /* limit of the prompt; 0: output_bytes_max */
     const struct wanted *wanted; /* polled every 0.4 ms or so; NULL: never cancelled */
 };
 /* Upper bound on the stack of a rendering within the default limits; 0.4 MiB measured with gcc's -O2. */

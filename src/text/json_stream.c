@@ -194,7 +194,7 @@ static void outside_byte(struct json_stream *s, char c, struct buf *ret)
     }
 }
 
-/* Of keys all bytes wait for the value. */
+/* Writes a byte of a string; bytes of keys wait for the value. */
 static void put_string_byte(struct json_stream *s, char c, struct buf *ret)
 {
     static const char hex[] = "0123456789abcdef";

@@ -49,7 +49,7 @@ static void put_clean(struct output *o, uint32_t code, struct slice same)
     put(o, unicode_class(code) == UNICODE_SPACE ? SLICE(" ") : same);
 }
 
-/* As SentencePiece's nmt_ rules: controls go, blanks of any kind become spaces. */
+/* Normalises by SentencePiece's nmt_ rules: controls go, blanks of any kind become spaces. */
 static void put_nmt(struct output *o, uint32_t code, struct slice same)
 {
     bool control = (code >= 1 && code <= 8) || code == 0x0B || (code >= 0x0E && code <= 0x1F) ||

@@ -30,7 +30,7 @@ struct normalizer_stage {
     enum unicode_form form;
     bool left, right; /* NORMALIZE_STRIP */
     const struct split_regex *regex;
-    struct slice content; /* what replaces a match, or is prepended */
+    struct slice content; /* text that replaces a match, or is prepended */
     bool keeps_bytes;     /* NORMALIZE_REPLACE: one space becomes one longer character */
     struct charsmap charsmap;
 };

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "text/bpe.h"
 
-#define PIECE_IDS_BYTES ((size_t)128 << 10) /* of scratch */
+#define PIECE_IDS_BYTES ((size_t)128 << 10) /* bytes of scratch */
 
 struct piece_entry;
 

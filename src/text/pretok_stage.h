@@ -11,7 +11,7 @@
 
 #define PRETOK_STAGES_MAX 16
 
-/* What becomes of a match and of the text between two matches. */
+/* Treatment of a match and of the text between two matches. */
 enum split_behavior {
     SPLIT_ISOLATED,
     SPLIT_REMOVED,
@@ -49,7 +49,8 @@ struct pretok_piece {
     struct slice text;
     bool first;  /* it starts where the whole text starts */
     bool copied; /* it lies in `scratch` */
-    /* Of the first: bytes at its start that the whole text lacks. So a piece after them is first, too. */
+    /* Bytes at the start of the first piece that the whole text lacks. So a piece after them is first,
+     * too. */
     size_t added;
 };
 
@@ -59,7 +60,7 @@ typedef int pretok_emit_fn(void *arg, const struct pretok_piece *piece);
 struct pretok_run {
     const struct pretok *pretok;
     struct arena *scratch;
-    struct split_budget *budget; /* of its patterns; all stages poll its flag */
+    struct split_budget *budget; /* budget of its patterns; all stages poll its flag */
     pretok_emit_fn *emit;
     void *arg;
 };

@@ -13,7 +13,7 @@
 #include "base/slice.h"
 #include "base/wanted.h"
 
-#define SPLIT_REGEX_BYTES_MAX 4096 /* of a pattern */
+#define SPLIT_REGEX_BYTES_MAX 4096 /* longest pattern */
 
 struct split_regex;
 
@@ -43,7 +43,7 @@ unsigned split_text_next(const struct split_text *in, size_t at, uint32_t *ret);
 
 /* 0; -EINVAL: `e` names the unsupported part, or says that the pattern could match nothing; -ENOMEM. */
 int split_regex_compile(struct arena *a, struct slice pattern, struct split_regex **ret, struct err *e);
-/* The same for the text itself, without any meaning of its characters. */
+/* As `split_regex_compile()`, but for the text itself, without any meaning of its characters. */
 int split_regex_literal(struct arena *a, struct slice text, struct split_regex **ret, struct err *e);
 
 /* The expression's own text, at most its first 200 bytes. */

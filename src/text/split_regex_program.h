@@ -6,11 +6,11 @@
 #include "text/unicode_script.h"
 
 enum {
-    REGEX_ITEMS_MAX = 512, /* of a whole expression */
+    REGEX_ITEMS_MAX = 512, /* items of a whole expression */
     REGEX_SETS_MAX = 256,
     REGEX_PARTS_MAX = 2048,
     REGEX_ALTS_MAX = 128,
-    REGEX_DEPTH_MAX = 8 /* of groups, and of classes */
+    REGEX_DEPTH_MAX = 8 /* nesting of groups, and of classes */
 };
 
 /* Part of a class: characters from `first` to `last`, or of the categories, or what another class has. */
@@ -34,7 +34,7 @@ struct regex_item {
     bool possessive; /* ITEM_SET */
     uint32_t set;
     uint32_t min, max;
-    uint32_t alt, alt_count; /* of a group, in regex_alt_of[] */
+    uint32_t alt, alt_count; /* a group's alternatives in regex_alt_of[] */
 };
 
 /* Items that match one after the other. */
@@ -54,7 +54,7 @@ struct split_regex {
 };
 
 bool regex_set_has(const struct split_regex *r, uint32_t set, uint32_t code);
-/* The same for any character, without the table. */
+/* As `regex_set_has()`, but for any character, without the table. */
 bool regex_set_has_slow(const struct split_regex *r, uint32_t set, uint32_t code);
 
 #endif

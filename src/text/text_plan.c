@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #define MIB            ((uint64_t)1 << 20)
-#define TOKEN_BYTES    96u /* of the metadata of a GGUF file: as much as in a tokenizer.json */
+#define TOKEN_BYTES    96u /* bytes a token of a GGUF file's metadata: as in a tokenizer.json */
 #define TEMPLATE_BYTES ((uint64_t)64 << 10)
 
 static uint64_t file_bytes(const char *path, const char *name)

@@ -8,7 +8,7 @@
 
 struct text_plan {
     bool tokenizer; /* the model has one */
-    uint64_t bytes; /* of the account `tokenizer`, at most */
+    uint64_t bytes; /* limit of the account `tokenizer` */
 };
 
 /* `path`: of a directory, a GGUF file or a packed file, with `vocab` rows of logits. */

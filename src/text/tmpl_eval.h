@@ -13,12 +13,12 @@ struct tmpl_run {
     struct arena *a;
     struct err *e;
     int error;     /* 0, or the reason of the run's end; then values are meaningless */
-    uint32_t line; /* of the statement that runs */
+    uint32_t line; /* line of the statement that runs */
     uint32_t steps_left, depth_left;
     uint32_t look_below;         /* steps_left at which `wanted` is polled next */
-    size_t units;                /* of work, less than a step; see tmpl_work() */
+    size_t units;                /* units of work, less than a step; see tmpl_work() */
     const struct wanted *wanted; /* NULL: never cancelled */
-    size_t text_bytes_max;       /* of any text that is built */
+    size_t text_bytes_max;       /* limit of any text that is built */
     int64_t now_s;
     struct tmpl_text *out;
     struct tmpl_trace *trace; /* NULL: no record of which message wrote which bytes */
@@ -41,7 +41,7 @@ struct tmpl_macro {
 /* Ends the run with -EINVAL and "line N: ..."; the first error stays. Returns an undefined value. */
 struct tmpl_value tmpl_fail(struct tmpl_run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The same for -ENOMEM and -E2BIG. Returns none. */
+/* As `tmpl_fail()`, but for -ENOMEM and -E2BIG. Returns none. */
 struct tmpl_value tmpl_fail_memory(struct tmpl_run *run);
 /* Counts work that is not a node: false when the run has ended. tmpl_work() is the same in smaller units. */
 bool tmpl_step(struct tmpl_run *run, uint32_t steps);

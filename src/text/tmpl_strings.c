@@ -15,7 +15,7 @@ enum letter_case { LOWER, UPPER, CAPITAL, TITLE };
 static struct tmpl_value in_case(struct tmpl_run *run, struct slice s, enum letter_case c)
 {
     struct tmpl_text t;
-    bool begins = true; /* of the text, for TITLE of a word */
+    bool begins = true; /* the text or, for TITLE, a word begins */
     tmpl_text_begin(run, &t);
     for (size_t i = 0; i < s.len && !t.failed && tmpl_work(run, tmpl_cost_unicode(1));) {
         utf8proc_int32_t code;

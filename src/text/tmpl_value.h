@@ -53,7 +53,7 @@ struct tmpl_value {
 struct tmpl_seq {
     struct tmpl_value *items;
     uint32_t count, capacity;
-    uint32_t depth; /* of the list, once it is a value; 0 while it grows */
+    uint32_t depth; /* nesting of the list, once it is a value; 0 while it grows */
 };
 
 struct tmpl_dict {

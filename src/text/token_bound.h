@@ -13,7 +13,7 @@
 
 struct token_bound {
     uint32_t parts[256]; /* fraction of a token that an ASCII byte counts for; TOKEN_BOUND_ONE is a token */
-    uint32_t other;      /* the same for bytes that the normaliser may change */
+    uint32_t other;      /* fraction for bytes that the normaliser may change */
 };
 #define TOKEN_BOUND_ONE ((uint32_t)1 << 24)
 

@@ -28,7 +28,7 @@ struct token_decoder {
     enum {
         FIRST_SAME,
         FIRST_AS_WRITTEN, /* it is the token as the vocabulary writes it */
-        FIRST_DROPS       /* the same without any `mark` */
+        FIRST_DROPS       /* it is the vocabulary's token without any `mark` */
     } first;
     struct slice mark;
     uint32_t strip_max; /* so many of `strip` at the start of the text are dropped */

@@ -25,7 +25,7 @@
 struct json_source {
     struct slice text;        /* from memory */
     struct regular_file file; /* or REGULAR_FILE_NONE */
-    size_t bytes, at;         /* of the text or the file; consumed */
+    size_t bytes, at;         /* size of the text or the file; bytes consumed */
     struct err *e;
     int error;
 };
@@ -236,7 +236,7 @@ struct encoding {
     const struct tokenizer *t;
     struct arena *scratch;
     const struct wanted *wanted;
-    struct split_budget budget; /* of all its patterns */
+    struct split_budget budget; /* budget of all its patterns */
     struct bpe_ids out;
     struct piece_ids known;
     bool first;        /* nothing stands before the text that is walked next */

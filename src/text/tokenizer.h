@@ -12,7 +12,7 @@
 #include "base/slice.h"
 #include "base/wanted.h"
 
-#define TOKENIZER_FILE_BYTES_MAX ((size_t)64 << 20) /* of each of the two files */
+#define TOKENIZER_FILE_BYTES_MAX ((size_t)64 << 20) /* limit of each of the two files */
 #define TOKENIZER_IDS_MAX        ((uint32_t)1 << 20)
 #define TOKENIZER_MERGES_MAX     ((uint32_t)1 << 20)
 #define TOKENIZER_ADDED_MAX      ((uint32_t)1 << 16)
@@ -26,7 +26,7 @@ struct tokenizer;
  * six times the file on the heap. 0, -ENOENT (no tokenizer.json), -EINVAL (not usable: `e` has the reason),
  * -EFBIG, -ENOMEM, or errors of open and read. */
 int tokenizer_load(struct arena *a, const char *dir, struct tokenizer **ret, struct err *e);
-/* The same from the files' contents; `tokenizer_config_json` may be empty. */
+/* As `tokenizer_load()`, but from the files' contents; `tokenizer_config_json` may be empty. */
 int tokenizer_parse(struct arena *a, struct slice tokenizer_json, struct slice tokenizer_config_json,
                     struct tokenizer **ret, struct err *e);
 
@@ -40,7 +40,7 @@ struct slice tokenizer_token_bytes(const struct tokenizer *t, uint32_t id);
 /* The token as the vocabulary writes it. */
 struct slice tokenizer_token_text(const struct tokenizer *t, uint32_t id);
 struct token_decoder;
-/* What detok.c does with the first token of a text. */
+/* Returns the decoder by which detok.c writes a text's first token. */
 const struct token_decoder *tokenizer_decoder(const struct tokenizer *t);
 bool tokenizer_is_token(const struct tokenizer *t, uint32_t id);
 /* An added token marked special: decoding may skip it. */

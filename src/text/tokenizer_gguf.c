@@ -16,7 +16,7 @@
 #define TOKENS_MAX      ((uint64_t)1 << 22)
 #define TOKEN_BYTES_MAX 256
 
-/* As the file numbers them. */
+/* Token types by their numbers in the file. */
 enum token_type { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED, TOKEN_BYTE };
 
 #define SPLITS_MAX 5
@@ -579,7 +579,7 @@ static int read_lists(struct reader *in)
     return in->merges && in->merges->type != GGUF_STRING ? bad(in, "merges are no list of texts") : 0;
 }
 
-/* What tokenizer.ggml.model names. */
+/* Models that tokenizer.ggml.model names. */
 static const struct kind {
     const char *name, *type; /* type: of tokenizer.json's model */
     int (*read)(const struct reader *in, json_t *root, json_t *vocab, json_t *merges);

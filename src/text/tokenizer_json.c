@@ -16,7 +16,7 @@
 struct vocab_reader {
     const json_t *vocab, *added; /* an object, an array or NULL */
     uint32_t size;               /* 1 + the highest id until now */
-    size_t bytes;                /* of all tokens until now */
+    size_t bytes;                /* bytes of all tokens until now */
     size_t longest;
 };
 
@@ -151,7 +151,8 @@ static int read_merge(struct tokenizer *t, const struct hash_map *by_bytes, cons
     return 0;
 }
 
-/* As in the reference, a byte without a token is left out of texts, unless an unknown token stands for it. */
+/* Maps each byte to its token. Like the reference, leaves a byte without a token out of texts, unless an
+ * unknown token stands for it. */
 static int read_byte_ids(struct tokenizer *t, const struct hash_map *by_bytes, const json_t *model,
                          struct err *e)
 {
@@ -275,7 +276,7 @@ static int added_set_build(struct added_set *set, struct added_token *tokens, ui
                    SLICE_ARGS(slice_sub(twice->content, 0, 80)));
 }
 
-/* What the stages may do to the length of a text. */
+/* Collects the stages' effects on the length of a text. */
 static struct token_bound_opts bound_opts(const struct tokenizer *t)
 {
     struct token_bound_opts o = {.unbounded = !tokenizer_covers_all(t), .texts = &t->texts};

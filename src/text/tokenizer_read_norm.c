@@ -9,7 +9,7 @@ struct reading {
     struct tokenizer *t;
     struct arena *a;
     struct err *e;
-    const char *part; /* of the file */
+    const char *part; /* the file's part that is read now */
     bool fused;       /* after the decoder's Fuse */
 };
 

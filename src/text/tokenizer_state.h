@@ -26,8 +26,9 @@ struct tokenizer {
     struct normalizer normalizer;
     struct token_decoder decoder;
     bool ignore_merges; /* a piece that is a token is not built by merges */
-    struct vocab vocab; /* what tokens decode to */
-    struct vocab texts; /* as the file writes them; the same vocabulary where a byte-level decoder reads it */
+    struct vocab vocab; /* decoded tokens */
+    struct vocab texts; /* tokens as the file writes them; equal to `vocab` where a byte-level decoder reads
+                         * it */
     struct bpe bpe;
     struct bpe_chars chars;
     struct wordpiece wordpiece;

@@ -81,7 +81,7 @@ static void put_markers(const struct tool_source_opts *o, struct buf *ret)
     for (uint32_t m = 0; m < CHAT_MARKER_COUNT; m++) {
         struct slice s = trimmed(o->syntax->marker[m]);
         bool line = slice_eq(s, SLICE("\n"));
-        /* As the parser has it: the first key ends the name as well, and the line end is the value's. */
+        /* The parser ends the name at the first key as well, and counts the line end as the value's. */
         if (s.len == 0 || (line && o->syntax->arguments == CHAT_TAGGED))
             continue;
         buf_printf(ret, "%s\"%s\":", first ? "" : ",", names[m]);

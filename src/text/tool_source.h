@@ -13,7 +13,7 @@ struct buf;
 
 struct tool_source_opts {
     const struct chat_syntax *syntax;
-    const json_t *tools; /* of the request, as chat_parser_opts.tools */
+    const json_t *tools; /* tools of the request, see chat_parser_opts.tools */
     /* Objects by the tool's name. */
     const json_t *names;  /* the tools that may be called; NULL: all */
     const json_t *strict; /* whose arguments follow the schema; NULL: none */
@@ -25,7 +25,7 @@ struct tool_source_opts {
     bool required;     /* the reply is calls; false: text, and calls where the model begins one */
     bool parallel;     /* more than one call */
     bool in_reasoning; /* the prompt ends inside reasoning */
-    bool by_token;     /* as chat_parser_opts.by_token */
+    bool by_token;     /* see chat_parser_opts.by_token */
 };
 
 /* Whether the format has calls: content only does not. */

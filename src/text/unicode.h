@@ -22,7 +22,7 @@ enum unicode_class unicode_class(uint32_t code);
 unsigned unicode_general_category(uint32_t code);
 /* The categories called "L", "Lu", ... as bits 1 << category; 0: no such name. */
 uint32_t unicode_categories_named(struct slice name);
-/* What the pre-tokenizers Punctuation and BertPreTokenizer split. */
+/* True for characters that the pre-tokenizers Punctuation and BertPreTokenizer split. */
 bool unicode_is_punctuation(uint32_t code);
 /* A nonspacing mark that BertNormalizer drops. */
 bool unicode_is_bert_accent(uint32_t code);

@@ -36,7 +36,7 @@ static const struct code_range newer_parts[] = {
 
 enum {
     CANONICAL_MAX = 4, /* code points of the longest canonical decomposition */
-    PARTS_MAX = 18,    /* of the longest decomposition */
+    PARTS_MAX = 18,    /* code points of the longest decomposition */
     SMALL = 64         /* code points of a segment that needs no scratch */
 };
 

@@ -11,7 +11,7 @@
 #define UTF8_BYTES_MAX   4
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD"
 
-/* What starts at a position. */
+/* A character, or a broken one, at a position. */
 struct utf8_char {
     uint32_t code;  /* the code point; meaningless unless `valid` */
     uint8_t bytes;  /* its bytes; of a broken part, the bytes one U+FFFD stands for: 1 to 3 */
@@ -36,7 +36,7 @@ static inline unsigned utf8_next(const char *ptr, uint32_t *ret)
     return 4;
 }
 
-/* The same for the character that ends before `end` (> 0). */
+/* As `utf8_next()`, but for the character that ends before `end` (> 0). */
 unsigned utf8_previous(const char *ptr, size_t end, uint32_t *ret);
 
 /* Writes the bytes of `code` (<= U+10FFFF, no surrogate) and returns how many. */

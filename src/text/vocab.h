@@ -23,7 +23,7 @@ struct vocab {
 
 struct vocab_opts {
     uint32_t size;
-    uint32_t bytes_max; /* of all tokens together, < 2^29 */
+    uint32_t bytes_max; /* bytes of all tokens together, < 2^29 */
 };
 
 /* 0 or -ENOMEM. */
