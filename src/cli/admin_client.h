@@ -29,13 +29,13 @@ void admin_client_close(struct admin_client *c);
 struct admin_reply {
     unsigned status;
     struct buf body;
-    json_t *json; /* of the body; NULL: not JSON */
+    json_t *json; /* the body; NULL: not JSON */
 };
 /* 0; -ECONNREFUSED: no server answers; -EPROTO: the status is 400 or more, e has the server's sentence; -EIO,
  * -ENOMEM. admin_reply_done() either way. */
 int admin_client_order(const struct admin_client *c, const char *method, const char *path,
                        struct admin_reply *ret, struct err *e);
-/* The same, whatever the status is. */
+/* As `admin_client_order()`, but succeeds whatever the status is. */
 int admin_client_ask(const struct admin_client *c, const char *method, const char *path,
                      struct admin_reply *ret, struct err *e);
 void admin_reply_done(struct admin_reply *r);

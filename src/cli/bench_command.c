@@ -71,7 +71,7 @@ static int find_server(struct bench *b, struct settings *o, struct err *e)
     return r;
 }
 
-/* ---- what a token asks of the machine ---- */
+/* ---- a token's cost for the machine ---- */
 
 static bool is_here(const struct bench *b)
 {
@@ -151,7 +151,7 @@ static void read_memory(const struct bench *b, struct bench_results *ret)
     admin_reply_done(&memory);
 }
 
-/* What an unload leaves, of a server that only bench uses. */
+/* Reads the bytes in use after an unload, of a server that only bench uses. */
 static int read_left(const struct bench *b, struct bench_results *ret, struct err *e)
 {
     struct admin_reply unload = {0}, after = {0};

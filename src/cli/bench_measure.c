@@ -14,7 +14,7 @@
 
 #include <errno.h>
 
-#define SHORT_WORDS 16 /* of the prompts before a decode */
+#define SHORT_WORDS 16 /* words of the prompts before a decode */
 #define ROUNDS      3
 #define BODY_MAX    ((size_t)1 << 20)
 #define WORD_TOKENS 3 /* about, of a drawn word */
@@ -110,7 +110,7 @@ static uint32_t rounds_of(const struct bench_measure *b)
     return b->quick ? 1 : ROUNDS;
 }
 
-/* What the machine reads now; 0: not measured. */
+/* Measures how fast the machine reads now; 0: not measured. */
 static double read_now(struct bench_measure *b)
 {
     ASSERT(b->read_count < COUNT_OF(b->reads));
@@ -188,7 +188,7 @@ static double multiply_rate(const struct bench_measure *b, uint32_t tokens, doub
     return b->limits ? model_work_prefill(b->work, tokens) * 1000 / ms : 0;
 }
 
-/* The same prompt twice: computed, then found in the prefix cache. */
+/* Sends each prompt twice: it is computed, then found in the prefix cache. */
 static int prefill(struct bench_measure *b, uint32_t tokens, struct bench_prefill *ret, struct err *e)
 {
     double cold[ROUNDS], found[ROUNDS], shares[ROUNDS];

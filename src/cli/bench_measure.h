@@ -9,14 +9,14 @@
 struct bench_measure {
     /* Filled by the caller. */
     const struct remote *remote;
-    uint32_t tokens; /* of each answer */
+    uint32_t tokens; /* tokens of each answer */
     bool quick;
     struct machine_limits *limits; /* NULL: no shares */
     struct model_work work;        /* with limits */
-    uint64_t seed;                 /* of the prompts */
+    uint64_t seed;                 /* seed of the prompts */
     /* Private. */
     uint64_t drawn;
-    double reads[32], multiplies[32]; /* of the machine, one before each round */
+    double reads[32], multiplies[32]; /* measurements of the machine, one before each round */
     uint32_t read_count, multiply_count;
 };
 

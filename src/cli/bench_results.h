@@ -11,9 +11,10 @@
 #define BENCH_PREFILLS_MAX 3
 
 struct bench_decode {
-    uint32_t clients, tokens; /* of each answer */
+    uint32_t clients, tokens; /* tokens of each answer */
     double tokens_s, first_ms;
-    double read_bytes_s, read_share; /* of weights, by steps; of what the machine reads. 0: not known */
+    double read_bytes_s, read_share; /* bytes of weights that steps read, and their share of the machine's
+                                      * rate; 0: not known */
 };
 
 struct bench_prefill {
@@ -24,7 +25,7 @@ struct bench_prefill {
 
 struct bench_results {
     const char *model, *server; /* borrowed */
-    uint32_t tokens;            /* of each answer */
+    uint32_t tokens;            /* tokens of each answer */
     struct bench_decode decodes[BENCH_DECODES_MAX];
     struct bench_prefill prefills[BENCH_PREFILLS_MAX];
     uint32_t decode_count, prefill_count;
@@ -33,8 +34,8 @@ struct bench_results {
     bool in_cache;         /* the model's weights may stay in a cache: shares of reading can exceed 100 % */
     const char *no_shares; /* why there are none, as half a sentence; NULL: there are */
     /* 0: the server does not say. */
-    uint64_t planned_bytes;           /* what the model needs at least */
-    uint64_t peak_bytes, limit_bytes; /* of all of the server */
+    uint64_t planned_bytes;           /* least bytes that the model needs */
+    uint64_t peak_bytes, limit_bytes; /* bytes of the whole server */
     uint64_t left_bytes;              /* in use 1 s after an unload, of a server that bench started */
 };
 

@@ -23,7 +23,7 @@
 /* Pages and snapshots of one model, by whose fingerprint and layout they are. */
 struct group {
     struct store_identity identity;
-    char name[80]; /* of the model, cut at that; "": none of those that `plateau models` lists */
+    char name[80]; /* name of the model, cut at that; "": none of those that `plateau models` lists */
     uint64_t pages, snapshots, bytes;
     int64_t oldest_s, newest_s;
 };
@@ -108,7 +108,7 @@ static int name_groups(void *arg, const char *path, const char *id, struct err *
     return 0;
 }
 
-/* ---- as text ---- */
+/* ---- text ---- */
 
 static void hex_of(const struct store_identity *id, char ret[65])
 {
@@ -178,7 +178,7 @@ static void print_list(const struct report *r)
         print_damaged(r);
 }
 
-/* ---- as JSON ---- */
+/* ---- JSON ---- */
 
 static void json_sum(const struct report *r, struct buf *b)
 {

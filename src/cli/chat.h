@@ -15,7 +15,7 @@
 #define CHAT_MESSAGE_BYTES_MAX      ((size_t)16 << 20)
 #define CHAT_CONVERSATION_BYTES_MAX ((size_t)256 << 20)
 
-/* What answers: a model loaded here, or one that a server has. Borrowed by the conversation. */
+/* Source of answers: a model loaded here, or one that a server has. Borrowed by the conversation. */
 struct chat_source {
     const struct settings *settings;
     struct runtime *rt;          /* NULL: the server's */
@@ -28,13 +28,13 @@ struct chat_source {
 struct chat {
     struct chat_source from;
     struct chat_screen *screen;
-    struct answerer answerer;     /* of a model loaded here */
-    struct request_memory memory; /* of the messages' JSON */
+    struct answerer answerer;     /* answers of a model loaded here */
+    struct request_memory memory; /* memory of the messages' JSON */
     json_t *messages;             /* array; the first may be the system message */
     struct attach attached;       /* in the order of the messages; at the end, those of the next message */
     uint64_t seed, draws;         /* draws: answers made again, each with a seed of its own */
     uint32_t answers;             /* ever */
-    struct stream_finish last;    /* of the last answer, with answers > 0 */
+    struct stream_finish last;    /* end of the last answer, with answers > 0 */
     bool failed, leave;           /* something did not work; /exit */
 };
 

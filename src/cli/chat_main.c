@@ -62,7 +62,7 @@ static int converse(struct chat *c, struct line_input *in)
     return 0;
 }
 
-/* What a model that comes with the program is asked. */
+/* Suggests a question to a model that comes with the program. */
 static void tell_model(const char *id, struct chat_screen *screen)
 {
     const struct first_question q = first_question_of(id);

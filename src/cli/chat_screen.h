@@ -13,7 +13,7 @@ struct chat_screen {
     bool terminal; /* standard input and output are one */
     bool colours;
     bool reasoning;                      /* is shown */
-    bool in_reasoning, began, line_open; /* of the answer that is being printed */
+    bool in_reasoning, began, line_open; /* state of the answer that is being printed */
 };
 
 void chat_screen_init(struct chat_screen *s, bool hide_reasoning);
@@ -23,7 +23,7 @@ void chat_screen_content(struct chat_screen *s, struct slice text);
 void chat_screen_end(struct chat_screen *s);
 /* A line of the program, not of the model. */
 void chat_screen_note(struct chat_screen *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same of something that went wrong. */
+/* As `chat_screen_note()`, but of a failure. */
 void chat_screen_error(struct chat_screen *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -11,7 +11,7 @@ bool cli_help(enum setting_command command, const struct settings *o)
     return o->help || o->help_all;
 }
 
-/* Of the one command that runs. */
+/* Command line of the one command that runs. */
 static struct {
     enum setting_command command;
     int argc;

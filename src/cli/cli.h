@@ -4,7 +4,7 @@
 
 #include "cli/options.h"
 
-#define EXIT_INTERRUPTED 130 /* as shells report a program that SIGINT ended */
+#define EXIT_INTERRUPTED 130 /* status that shells report of a program that SIGINT ended */
 
 int command_serve(int argc, char **argv);
 int command_chat(int argc, char **argv);
@@ -24,7 +24,7 @@ int command_eval(int argc, char **argv);
 /* status, load, unload, clear, trim: argv[0] says which. */
 int command_admin(int argc, char **argv);
 
-/* What a command does with its settings: an exit status, or -EINVAL with what is wrong with them. */
+/* Runs a command with its settings. Returns an exit status, or -EINVAL with the invalid setting in `e`. */
 typedef int command_fn(struct settings *o, struct err *e);
 /* Reads the settings; prints help, or runs the command. Wrong settings are printed, and the status is 2. */
 int cli_run(enum setting_command command, int argc, char **argv, command_fn *run);

@@ -16,7 +16,7 @@ static const struct setting_row *option_of(enum setting_command command, size_t 
     return (settings_table[i].commands & (unsigned)command) ? &settings_table[i] : NULL;
 }
 
-/* Of the value: words to choose from, as in "on|off". */
+/* True if the value is words to choose from, as in "on|off". */
 static bool has_choices(const struct setting_row *row)
 {
     return row->value && strchr(row->value, '|');

@@ -17,7 +17,7 @@ typedef int env_file_fn(void *arg, struct slice name, struct slice value, struct
 /* 0, -EINVAL (an invalid line; e names it and does not quote it), or the result of `entry`, with the line
  * before its message. */
 int env_file_parse(struct slice text, env_file_fn *entry, void *arg, struct err *e);
-/* As env_file_parse, and as small_file_read. */
+/* As `env_file_parse()`, but of the file at `path`. Also the errors of small_file_read(). */
 int env_file_read(const char *path, env_file_fn *entry, void *arg, struct err *e);
 
 #endif

@@ -85,7 +85,7 @@ static int generate(struct runtime *rt, struct err *e)
 {
     struct charge charge = account_charge(rt->text);
     struct answerer a;
-    struct request_memory memory; /* of the prompt's JSON */
+    struct request_memory memory; /* memory of the prompt's JSON */
     struct attach attached;
     struct buf prompt;
     buf_init(&prompt, ANSWER_PROMPT_BYTES_MAX, &charge);

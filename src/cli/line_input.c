@@ -31,7 +31,7 @@ struct line_input {
     char history_path[4096]; /* "": none */
     bool colours, marks;     /* marks: the terminal marks pasted text */
     bool goes_on;            /* the prompt is that of a further line */
-    char prompt[64];         /* of a first line */
+    char prompt[64];         /* prompt of a first line */
 };
 
 /* --- history --- */

@@ -23,9 +23,9 @@ enum line_result {
 
 struct line_input_opts {
     bool terminal;       /* standard input and output are one */
-    bool colours;        /* of the prompt */
+    bool colours;        /* the prompt is coloured */
     const char *history; /* the file that keeps messages; NULL: the usual place, "": none */
-    size_t bytes_max;    /* of a message */
+    size_t bytes_max;    /* limit of a message */
     const struct charge *charge;
 };
 

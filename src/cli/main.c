@@ -58,14 +58,14 @@ static int run_command(int argc, char **argv)
     return 2;
 }
 
-/* What a report of a fault begins with. */
+/* Prints the version as a report of a fault begins. */
 static void print_version(void)
 {
     printf("plateau " PLATEAU_VERSION " (" PLATEAU_COMMIT PLATEAU_COMPILER ", kernels %s, %u cores, %s)\n",
            device_choice_tier(), runtime_workers(&(struct settings){0}), device_choice_gpu());
 }
 
-/* Of the main thread: with 128, generate was a fault. */
+/* Stack of the main thread: with 128, generate was a fault. */
 #define STACK_LEAST_KIB 512u
 
 static bool has_stack(void)

@@ -59,7 +59,7 @@ static struct count_text day_text(int64_t seconds)
     return r;
 }
 
-/* What it serves. */
+/* Texts of the column that says what a model serves. */
 static const char *const yes_texts[] = {
     [MODEL_GENERATES] = "yes", [MODEL_EMBEDS] = "yes, embeddings", [MODEL_RERANKS] = "yes, rerank"};
 

@@ -24,7 +24,7 @@ struct reader {
     bool too_long, zero;
 };
 
-/* As fgets(), without comments and leading blanks. NULL ends the reading. */
+/* Reads a line for inih in place of fgets(), without comments and leading blanks. NULL ends the reading. */
 static char *read_line(char *line, int bytes_max, void *arg)
 {
     struct reader *r = arg;
@@ -241,7 +241,7 @@ static const char *name_of_letter(const char *text)
     return NULL;
 }
 
-/* What names a file has to be known before the others are read: from the command line, else the
+/* Finds the file that has to be known before the others are read: from the command line, else the
  * environment. */
 static const char *find_early(int argc, char **argv, const char *flag, const char *variable)
 {

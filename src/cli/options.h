@@ -53,7 +53,7 @@ unsigned options_file_commands(enum setting_command command);
 /* -EINVAL: why `command` takes no option called `name`, or none of that name is there; the closest name.
  * dashes: "--" on the command line, "" in the file of --config. */
 int options_refuse(enum setting_command command, struct slice name, const char *dashes, struct err *e);
-/* Likewise of a variable in the file of --env-file. */
+/* As `options_refuse()`, but of a variable in the file of --env-file. */
 int options_refuse_variable(enum setting_command command, struct slice name, struct err *e);
 /* The closest name of an option that some of these commands take, as a question. */
 struct nearest_text options_near(unsigned of_commands, struct slice name, const char *dashes);

@@ -23,8 +23,8 @@ int output_end(int status);
 /* Writes a text of a file, of the hub or of a server: control characters other than line feed and tab become
  * \x1b and the like, so that no such text moves a cursor or renames a window. UTF-8 stays. */
 void plain_write(FILE *f, const char *text);
-/* As fprintf() from the start of a line, but of the result's control characters only line feed and tab stay,
- * as plain_write() says, and on a terminal lines end between words. */
+/* As `fprintf()` from the start of a line, but of the result's control characters only line feed and tab
+ * stay, see plain_write(), and on a terminal lines end between words. */
 void plain_printf(FILE *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Writes one line's text from `column` on, in lines of at most `width` columns that end between words.
  * Further ones begin at `column`, too. */

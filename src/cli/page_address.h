@@ -13,7 +13,7 @@ struct page_address {
  * NULL or "": none. */
 struct page_address page_address_of(const char *host, uint16_t port, const char *key);
 
-/* Of the server behind an admin socket. 0, or an error of admin_client_order(). */
+/* Finds the address of the server behind an admin socket. 0, or an error of admin_client_order(). */
 int page_address_find(const struct admin_client *c, const char *key, struct page_address *ret, struct err *e);
 /* That server's own admin key, from the file beside the socket; "": it has none, because the operator gave
  * one. */

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- as a table ---- */
+/* ---- table ---- */
 
 static const struct table_column columns[] = {
     {"account", false, 0}, {"class", false, 1}, {"at least", true, 0}, {"at most", true, 0}, {"", false, 0}};
@@ -65,7 +65,7 @@ static void print_lines(const struct plan *plan, uint32_t domain, uint64_t floor
         plain_error("no memory for the table of accounts");
 }
 
-/* What a page holds, and a recurrent state. */
+/* Prints the layouts of a page and of a recurrent state. */
 static void print_layouts(const struct model_shape *s, uint32_t page_tokens)
 {
     struct buf b;
@@ -106,7 +106,7 @@ static void print_arithmetic(const struct planning *p)
                      planning_kv_dtype(p));
 }
 
-/* What a sequence has of the groups with a window. */
+/* Prints a sequence's pages in the groups with a window. */
 static void print_windows(const struct plan *plan)
 {
     const struct plan_model *m = &plan->model;
@@ -121,7 +121,7 @@ static void print_windows(const struct plan *plan)
     }
 }
 
-/* Of the device: what the ceiling leaves to them. */
+/* Prints the device's memory that other programs hold and the ceiling leaves out. */
 static void print_others(const struct device_choice *c)
 {
     uint64_t others = device_choice_others_bytes(c);
@@ -174,7 +174,7 @@ static void print_table(const struct planning *p)
         bytes_text(plan->loading_bytes).text);
 }
 
-/* ---- as JSON ---- */
+/* ---- JSON ---- */
 
 static const char *domain_name(const struct plan *plan, uint32_t domain)
 {
@@ -289,8 +289,8 @@ struct sum {
     struct device_choices measured;
 };
 
-/* What holds for the model, by the file's section for its id, with or without the organisation, or for its
- * directory. */
+/* Joins the settings of the model: the file's section for its id, with or without the organisation, or for
+ * its directory, changes them. */
 static int options_of(const struct settings *o, const char *dir, const char *id, struct settings *ret,
                       struct err *e)
 {

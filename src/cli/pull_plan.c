@@ -65,7 +65,7 @@ int pull_plan_show(const struct settings *o, const char *model, const char *path
 
 /* ---- one of several ---- */
 
-/* What the process leaves to a model, on the device where it would compute. */
+/* Returns the bytes that the process leaves to a model, on the device where it would compute. */
 static uint64_t bytes_for_model(const struct settings *o)
 {
     struct planning p = {.settings = o, .workers = runtime_workers(o), .models = 1, .serves = true};

@@ -5,10 +5,11 @@
 
 #include "host/attach.h"
 
-#define REMOTE_ATTACH_BYTES_MAX ((size_t)48 << 20) /* of one file; a body has at most 64 MiB by default */
+#define REMOTE_ATTACH_BYTES_MAX ((size_t)48 << 20) /* limit of one file; a body has 64 MiB by default */
 
-/* As attach_add(): a path, or an http or https address, which the server fetches. The server decodes it with
- * the message, and refuses the message if it cannot. 0, -EINVAL, -E2BIG (there are ATTACH_MAX), -ENOMEM. */
+/* As `attach_add()`, but for a server: a path, or an http or https address, which the server fetches. The
+ * server decodes it with the message, and refuses the message if it cannot. 0, -EINVAL, -E2BIG (there are
+ * ATTACH_MAX), -ENOMEM. */
 int remote_attach(struct attach *a, enum media_kind kind, struct slice what, struct err *e);
 
 #endif

@@ -30,7 +30,7 @@ struct judge {
     struct matcher_tables *tables;
     struct matcher *matcher;
     struct buf text;
-    struct wide_integers wide; /* of the schema */
+    struct wide_integers wide; /* wide integers of the schema */
 };
 
 static int read_schema(const char *path, json_t **ret, struct err *e)

@@ -32,7 +32,7 @@ struct serve {
     char **argv;              /* a copy, whole: the process's own has its secrets overwritten */
     int signals;              /* signalfd */
     bool had_terminal;        /* and its hangup is not ignored (nohup) */
-    struct progress progress; /* of the loads of the start; their threads' */
+    struct progress progress; /* progress of the loads of the start; their threads' own */
     atomic_bool served;       /* the start is over: other loads show nothing */
 };
 

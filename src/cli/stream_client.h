@@ -5,7 +5,7 @@
 
 #include "cli/admin_client.h"
 
-#define STREAM_LINE_BYTES_MAX ((size_t)16 << 20) /* of one event, and of an error's body */
+#define STREAM_LINE_BYTES_MAX ((size_t)16 << 20) /* limit of one event, and of an error's body */
 
 struct stream_request {
     /* Filled by the caller, and borrowed until the run has ended. */
@@ -29,7 +29,7 @@ struct stream_request {
 struct stream_usage {
     uint32_t prompt_tokens, completion_tokens, cached_tokens;
 };
-/* What an event says of usage. False: nothing, and `ret` stays as it is. */
+/* Reads the usage of an event. False: it has none, and `ret` stays as it is. */
 bool stream_usage_of(const json_t *data, struct stream_usage *ret);
 
 /* Runs the requests at once until each has ended. stopped (may be NULL) is asked at least every 50 ms; when

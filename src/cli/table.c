@@ -12,12 +12,12 @@
 #include <string.h>
 
 #define GAP         2
-#define FIRST_WIDTH 32 /* of the first column; where there is less, other columns are left out */
-#define LAST_WIDTH  16 /* likewise of the last one */
-#define INDENT      4  /* of a last text below its row */
+#define FIRST_WIDTH 32 /* width of the first column; where there is less, other columns are left out */
+#define LAST_WIDTH  16 /* width of the last column; where there is less, other columns are left out */
+#define INDENT      4  /* indent of a last text below its row */
 
 struct layout {
-    size_t width; /* of a line */
+    size_t width; /* width of a line */
     size_t widths[TABLE_COLUMNS_MAX];
     bool shown[TABLE_COLUMNS_MAX];
 };
