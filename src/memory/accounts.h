@@ -53,7 +53,7 @@ enum account_id accounts_of(const char *name);
 
 /* account_open() with the table's name and class; not for ACCOUNT_PROCESS and ACCOUNT_MODEL. 0 or -ENOMEM. */
 int accounts_open(struct account *parent, enum account_id id, uint64_t limit_bytes, struct account **ret);
-/* As account_find(). */
+/* As `account_find()`, but by id. */
 struct account *accounts_find(struct account *parent, enum account_id id);
 
 #endif

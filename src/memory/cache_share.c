@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-#define FREE_PART 32 /* of the budget stays free while there are several shares */
+#define FREE_PART 32 /* the budget divided by this stays free while there are several shares */
 #define LEAST_NS  1  /* so that an entry used at this instant is evictable too */
 
 /* Weight of `s` relative to that of `other`. */

@@ -24,7 +24,7 @@ static inline dev_ptr dev_add(dev_ptr p, uint64_t bytes)
     return (dev_ptr){p.at + bytes};
 }
 
-/* Of an address in the machine's memory, for what runs on the CPU; and back. */
+/* Address in the machine's memory, for code on the CPU; and back. */
 static inline char *dev_host(dev_ptr p)
 {
     return (char *)(uintptr_t)p.at;

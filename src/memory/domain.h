@@ -53,7 +53,7 @@ struct domain_ops {
     int (*figures)(void *arg, struct domain_figures *ret);
 };
 
-#define DOMAINS_MAX 18 /* of a process: the machine, pinned memory, 16 devices */
+#define DOMAINS_MAX 18 /* domains of a process: the machine, pinned memory, 16 devices */
 
 struct domain {
     const char *name; /* "machine", "pinned", "fake:0" */

@@ -30,7 +30,7 @@ void footprint_open_heap(void);
  * thread, or one that others wait for. */
 void footprint_purge_heap(void);
 
-/* What the ceiling leaves to other processes: max(1 GiB, 5 %), at most half of the RAM. */
+/* Returns the bytes that the ceiling leaves to other processes: max(1 GiB, 5 %), at most half of the RAM. */
 uint64_t footprint_reserve(const struct footprint *f);
 /* min(wanted_bytes (0 = none), cgroup limit, RAM - reserve). */
 uint64_t footprint_ceiling(const struct footprint *f, uint64_t wanted_bytes);

@@ -500,7 +500,7 @@ static int ask(struct holder *h, struct holder_ask *a)
     return r;
 }
 
-/* As holders_ask, but the ask stays valid after a failure, with the partial answer; NULL: no memory. */
+/* As `holders_ask()`, but the ask stays valid after a failure, with the partial answer; NULL: no memory. */
 static int ask_by_id(struct holders *hs, uint64_t id, struct holder_ask *a)
 {
     pthread_mutex_lock(&hs->lock);
@@ -535,7 +535,7 @@ static void fail(struct holders_reclaimed *ret, const struct holder_info *h, int
     ret->failures[ret->failed++].error = error;
 }
 
-/* As holders_list, those of `domain` alone; NULL: all. */
+/* As `holders_list()`, but those of `domain` alone; NULL: all. */
 static uint32_t list_domain(struct holders *hs, const struct domain *domain,
                             struct holder_info ret[HOLDERS_MAX])
 {

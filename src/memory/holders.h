@@ -34,7 +34,7 @@ struct units;
 
 struct holders_opts {
     struct ledger *ledger;    /* an account `orphans` opens below the root of each domain */
-    uint64_t cache_bytes_max; /* of all caches in the machine's memory together */
+    uint64_t cache_bytes_max; /* limit of all caches in the machine's memory together */
 };
 
 /* 0 or -ENOMEM. */
@@ -107,8 +107,8 @@ void holder_remove(struct holder *h, struct units *const *left, uint32_t count);
 
 struct holder_numbers {
     uint64_t held_bytes;   /* committed */
-    uint64_t free_bytes;   /* of them, unused */
-    uint64_t cached_bytes; /* of them, in prefixes that no sequence uses */
+    uint64_t free_bytes;   /* committed bytes that are unused */
+    uint64_t cached_bytes; /* committed bytes in prefixes that no sequence uses */
     /* By how much the domain's root would shrink without both: floors of accounts stay reserved. */
     uint64_t reach_bytes;
     uint64_t wanted_bytes;    /* cached_bytes after all users of prefixes have ended */
@@ -149,7 +149,7 @@ struct holders_numbers {
     uint64_t orphan_bytes;
     uint64_t cached_bytes, allowed_bytes, cache_bytes_max; /* allowed <= max */
 };
-/* Of the holders in `domain`; NULL: of all. */
+/* Sums the figures of the holders in `domain`; NULL: of all. */
 void holders_numbers(struct holders *hs, const struct domain *domain, struct holders_numbers *ret);
 
 /* Asserts every invariant of the list and of its holders, and names the holder that is wrong. */

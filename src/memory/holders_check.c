@@ -80,7 +80,7 @@ static void check_holder(const struct holders *hs, const struct holder *h)
         check_orphan(h);
 }
 
-/* Of the holders of one domain. */
+/* Sums of the holders of one domain. */
 struct sums {
     uint32_t live, orphans;
     uint64_t allowed, orphan_bytes;

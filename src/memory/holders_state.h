@@ -14,7 +14,7 @@ struct holder_domain {
     const struct domain *domain;             /* constant */
     uint64_t cache_bytes_max;                /* constant */
     struct account *orphans;                 /* NULL: no orphans */
-    struct cache_share *shares[HOLDERS_MAX]; /* of live holders */
+    struct cache_share *shares[HOLDERS_MAX]; /* shares of live holders */
     uint32_t share_count;
 };
 

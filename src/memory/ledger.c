@@ -22,7 +22,7 @@ const char *account_class_name(enum account_class c)
     return names[c];
 }
 
-/* What a domain is made of decides, where that is not the machine's memory. */
+/* Returns the account's class: the domain's, where that is not the machine's memory. */
 static enum account_class class_in(const struct domain *domain, enum account_class class)
 {
     ASSERT(class != ACCOUNT_DISK || domain->class == ACCOUNT_ANON);

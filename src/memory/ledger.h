@@ -93,7 +93,7 @@ struct account_numbers {
 
 /* 0, or -ENOMEM and nothing has changed. */
 int account_reserve(struct account *a, uint64_t bytes);
-/* As account_reserve(), but leaves `spare` bytes of the account's own limit to others. */
+/* As `account_reserve()`, but leaves `spare` bytes of the account's own limit to others. */
 int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare);
 /* After a refusal: the lowest account from `a` up to the root whose limit has no room for `bytes` more, with
  * its present figures. False: all of them have room now. */
@@ -110,8 +110,8 @@ void account_unuse(struct account *a, uint64_t bytes);
  * stays the same; the owner of `to` keeps its limit. bytes <= used of `from`. */
 void account_shift(struct account *from, struct account *to, uint64_t bytes);
 
-/* As account_shift between any two accounts of one class and domain. Limits on the way are not checked,
- * because the bytes exist already. */
+/* As `account_shift()`, but between any two accounts of one class and domain. Limits on the way are not
+ * checked, because the bytes exist already. */
 void account_move(struct account *from, struct account *to, uint64_t bytes);
 
 /* A charge that reserves and uses in one call, for arenas, buffers and mailboxes. */
@@ -127,7 +127,7 @@ void ledger_walk(struct ledger *l, void (*visit)(void *arg, const struct account
 /* Asserts that every account holds at least the sum of its children, and used <= reserved. A failure names
  * the account with its path. */
 void ledger_check(struct ledger *l);
-/* The same for an account and those below it. */
+/* As `ledger_check()`, but of an account and those below it. */
 void account_check(struct account *a);
 
 #endif

@@ -13,7 +13,7 @@
 struct account {
     struct ledger *ledger;
     struct account *parent;
-    struct account *root;           /* of its domain */
+    struct account *root;           /* root of its domain */
     struct list siblings, children; /* siblings of a root without a parent: ledger.roots */
     uint64_t taken;                 /* reserved here and below; n.reserved is the floor when that is more */
     struct account_numbers n;
@@ -23,7 +23,7 @@ struct ledger {
     struct ledger_faults faults; /* constant once other threads exist */
     pthread_mutex_t lock;
     struct account root; /* the machine's */
-    struct list roots;   /* of devices */
+    struct list roots;   /* roots of devices */
 };
 
 /* Disk blocks are counted in their own subtree but are not memory: the count stops below the root. */

@@ -16,10 +16,10 @@
 #include <errno.h>
 
 #define SNAPSHOTS_MAX  1024
-#define REQUESTS_PART  16 /* of the ceiling, for queued requests */
-#define GRAMMARS_PART  32 /* of the ceiling, that a default context leaves to compiled grammars */
+#define REQUESTS_PART  16 /* the ceiling divided by this is for queued requests */
+#define GRAMMARS_PART  32 /* the ceiling divided by this is left by a default context to compiled grammars */
 #define GRAMMARS_LEAST ((uint64_t)4 << 20) /* before images get more than was asked for */
-#define IMAGES_PART    16 /* of the ceiling, and at most a quarter of the rest; the default */
+#define IMAGES_PART    16 /* default: the ceiling divided by this, and at most a quarter of the rest */
 #define SPARE_UNITS    2  /* blocks start and end within commit units, in each pool */
 
 static uint64_t pages_of(const struct plan_model *m, uint64_t tokens)
@@ -76,7 +76,7 @@ uint64_t plan_window_pages(const struct plan_model *m, const struct plan_window 
     return MIN_OF(seqs * pages, seqs * own + pages_of(m, m->step_tokens));
 }
 
-/* Of `seqs` sequences, and `cached` pages beside them that the prefix cache may keep. */
+/* Bytes of window pages: those of `seqs` sequences, and `cached` pages that the prefix cache may keep. */
 static uint64_t windows_bytes(const struct plan_model *m, uint32_t length, uint32_t seqs, uint64_t cached)
 {
     uint64_t bytes = 0;
@@ -223,7 +223,7 @@ static uint64_t grammars_least(const struct plan_process *p, const struct plan_m
     return MIN_OF(grammars_asked(p, m, w), GRAMMARS_LEAST);
 }
 
-/* As longest(), but leaves room for kept images and grammars if a useful context remains, and keeps pools
+/* As `longest()`, but leaves room for kept images and grammars if a useful context remains, and keeps pools
  * within the limit of the wish. */
 static uint32_t longest_unasked(const struct plan_process *p, const struct plan_model *m,
                                 const struct plan_wish *w)
@@ -265,7 +265,7 @@ static uint32_t most_seqs(const struct plan_process *p, plan_model_fn *model, vo
 
 /* ---- the rest ---- */
 
-/* What remains of `left` after one sequence's pages and their tables. */
+/* Returns the rest of `left` after one sequence's pages and their tables. */
 static uint64_t room_beside(const struct plan *p, const struct plan_wish *w, uint64_t left, bool pools,
                             bool tables)
 {
@@ -276,7 +276,7 @@ static uint64_t room_beside(const struct plan *p, const struct plan_wish *w, uin
     return left > taken ? left - taken : 0;
 }
 
-/* What a default context has left to them, or half of the rest. */
+/* Gives compiled grammars the bytes that a default context has left to them, or half of the rest. */
 static uint64_t share_grammars(struct plan *ret, const struct plan_wish *w, uint64_t left)
 {
     const struct plan_model *m = &ret->model;
@@ -323,7 +323,7 @@ static uint64_t share_images(struct plan *ret, const struct plan_wish *w, uint64
     return more;
 }
 
-/* What the fixed parts and requests leave. */
+/* Returns the bytes that the fixed parts and requests leave. */
 static struct need left_bytes(const struct plan *p)
 {
     struct need fixed = fixed_bytes(&p->process, &p->model);
@@ -577,7 +577,7 @@ static void add_model(struct plan *p, const struct plan_wish *w)
     add_pools(p, m->domain, w);
 }
 
-/* Of the machine's lines. */
+/* Sums the machine's lines. */
 static void sum(struct plan *p)
 {
     for (uint32_t i = 0; i < p->line_count; i++) {

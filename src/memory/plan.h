@@ -22,9 +22,9 @@ struct plan_domain {
     uint64_t context_bytes; /* the driver's context, of the process: counted once; 0: none, or not measured */
 };
 
-/* Of the process, independent of its models. */
+/* Memory of the process, independent of its models. */
 struct plan_process {
-    uint64_t ceiling_bytes; /* of the machine's memory */
+    uint64_t ceiling_bytes; /* ceiling of the machine's memory */
     /* The other domains that models may compute in. */
     struct plan_domain devices[DOMAINS_MAX];
     uint32_t device_count;
@@ -37,7 +37,7 @@ struct plan_process {
     uint64_t history_bytes;                /* figures of the last 30 days and log lines; 0: none are kept */
     uint64_t pull_bytes;                   /* the process that pulls a model; 0: none are pulled */
     uint64_t media_bytes;                  /* images and videos being prepared; 0: no model reads images */
-    uint64_t ssd_staging_bytes, ssd_table_bytes; /* of the SSD tier; 0: no SSD tier */
+    uint64_t ssd_staging_bytes, ssd_table_bytes; /* buffers and table of the SSD tier; 0: no SSD tier */
 };
 
 struct plan_window {
@@ -45,7 +45,7 @@ struct plan_window {
     uint64_t page_bytes;
 };
 
-/* Of one model with `seqs` sequences in its batch. */
+/* Memory of one model with `seqs` sequences in its batch. */
 struct plan_model {
     const char *name;
     uint32_t domain; /* 0: it computes in the machine's memory; i: in that of devices[i - 1] */
@@ -55,8 +55,9 @@ struct plan_model {
     uint64_t mtp_bytes;       /* weights of the MTP head; 0: no head, or not used */
     bool mtp_mapped;          /* the head is part of weight_bytes; mtp_bytes: of its draft vocabulary */
     uint64_t loading_bytes;   /* temporary, during the load: before the pools need theirs */
-    uint64_t workspace_bytes; /* of a step, in the memory of its domain */
-    uint64_t host_bytes;      /* what the machine keeps beside that; 0 where it is the machine's */
+    uint64_t workspace_bytes; /* bytes of a step's workspace, in the memory of its domain */
+    uint64_t host_bytes;      /* bytes of the workspace in the machine's memory beside that; 0 where it is the
+                               * machine's */
     /* Recorded steps, in the memory of its domain, and in the machine's beside that; 0: it has none there. */
     uint64_t recorded_bytes, recorded_host_bytes;
     uint64_t tables_bytes, tokenizer_bytes;
@@ -67,12 +68,13 @@ struct plan_model {
     struct plan_window windows[PAGE_GROUPS_MAX - 1];
     uint32_t window_count;
     bool windows_only;                              /* no layer has full attention */
-    uint32_t step_tokens;                           /* of all sequences; not looked at without windows */
+    uint32_t step_tokens;                           /* tokens of a step, all sequences; not looked at without
+                                                     * windows */
     uint64_t engine_bytes;                          /* tables and logits with empty pools */
     uint64_t engine_page_bytes, engine_state_bytes; /* and per page and state of the pools */
-    uint64_t job_bytes, job_token_bytes;            /* of a request's block, at most */
-    /* Of the matcher of a request with a grammar, at most matcher_bytes_max; zeros: no grammars. Planned for
-     * the whole batch where there is room. */
+    uint64_t job_bytes, job_token_bytes;            /* most bytes of a request's block, and per token */
+    /* Most bytes of the matcher of a request with a grammar, up to matcher_bytes_max; zeros: no grammars.
+     * Planned for the whole batch where there is room. */
     uint64_t matcher_bytes, matcher_token_bytes, matcher_bytes_max;
     /* To encode one image of the largest size; the vision encoder's weights are counted above. */
     uint64_t vision_bytes;
@@ -85,7 +87,8 @@ struct plan_model {
 #define PLAN_CONTEXT_LEAST 1024 /* the least useful context: a model gets at least this, or is refused */
 
 #define PLAN_IMAGES_MOST ((uint64_t)256 << 20)
-/* Of the pages of a prefix cache of no given size: these bytes and that part of the weights at most. */
+/* Without --host-cache the tables of the prefix cache's pages take at most PLAN_TABLES_LEAST + weights /
+ * PLAN_TABLES_PART. */
 #define PLAN_TABLES_LEAST ((uint64_t)16 << 20)
 #define PLAN_TABLES_PART  64
 
@@ -106,7 +109,7 @@ struct plan_line {
     const char *name, *note; /* note: may be empty */
     enum account_class class;
     enum account_id account; /* ACCOUNT_MODEL: the model's own */
-    uint32_t domain; /* as plan_model.domain; the lines of a domain stand together, the machine's first */
+    uint32_t domain; /* plan_model.domain; the lines of a domain stand together, the machine's first */
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
@@ -116,26 +119,27 @@ struct plan_line {
 struct plan_device {
     const char *name; /* NULL: the model computes in the machine's memory */
     uint64_t ceiling_bytes, floor_bytes, limit_bytes;
-    uint64_t context_bytes; /* of floor and limit, what the process has once */
+    uint64_t context_bytes; /* bytes of floor and limit that the process has once */
     uint64_t model_bytes;   /* the limit of the model's account there */
-    uint64_t load_bytes;    /* what a load reserves there */
+    uint64_t load_bytes;    /* bytes that a load reserves there */
 };
 
 struct plan {
-    /* Of the machine's memory; limit: of all accounts together. */
+    /* The machine's memory; limit: of all accounts together. */
     uint64_t ceiling_bytes, floor_bytes, limit_bytes;
     struct plan_device device;
     uint64_t loading_bytes;
     uint32_t max_model_len, seqs, queue;
     uint32_t pages_max, states_max;
-    /* What a load reserves of the machine before it begins: the minimum for the model to run, with its
+    /* Bytes of the machine that a load reserves before it begins: the minimum for the model to run, with its
      * engine's tables whole; and the parts of that for the pools and for one request. */
     uint64_t load_bytes, pools_floor_bytes, job_bytes;
     /* Limits; model_bytes: of the model's account in the machine's memory. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes,
         engine_bytes;
     uint64_t grammars_bytes;
-    uint64_t images_bytes, image_cache_bytes; /* of images_bytes, the part for images that no sequence uses */
+    uint64_t images_bytes, image_cache_bytes; /* limit of images, and the part of it for images that no
+                                               * sequence uses */
     struct plan_process process;
     struct plan_model model;
     struct plan_line lines[PLAN_LINES_MAX];
@@ -147,7 +151,7 @@ typedef void plan_model_fn(void *arg, uint32_t seqs, struct plan_model *ret);
 
 struct plan_refusal {
     uint32_t domain;                      /* whose ceiling refuses, as plan_model.domain */
-    uint64_t needed_bytes, ceiling_bytes; /* of it, at least; and its ceiling */
+    uint64_t needed_bytes, ceiling_bytes; /* least bytes of that domain that would do, and its ceiling */
     uint32_t context_max, context; /* context: the longest that would fit with all sequences; 0: none */
     /* How many sequences would fit with the requested context (or the least); 0: none. */
     uint32_t seqs_max;
@@ -164,7 +168,7 @@ uint64_t plan_process_bytes(const struct plan_process *p, uint32_t domain);
 /* The ceiling of a domain. */
 uint64_t plan_ceiling_bytes(const struct plan_process *p, uint32_t domain);
 
-/* What a load reserves in all domains together. */
+/* Returns the bytes that a load reserves in all domains together. */
 static inline uint64_t plan_load_bytes(const struct plan *p)
 {
     return p->load_bytes + p->device.load_bytes;

@@ -3,10 +3,10 @@
 
 #include "base/check.h"
 
-#define BYTES_EACH   ((uint64_t)300 << 20) /* of the device's ceiling, for each sequence */
-#define TOKENS_EACH  512u                  /* of the pages, likewise */
+#define BYTES_EACH   ((uint64_t)300 << 20) /* bytes of the device's ceiling for each sequence */
+#define TOKENS_EACH  512u                  /* tokens in the pages for each sequence */
 #define CONTEXT_KEPT 32768u                /* a context of that length may become shorter, down to it */
-#define LOAD_PART    8                     /* of a ceiling, by which a load may reserve more */
+#define LOAD_PART    8                     /* a load may reserve this part of a ceiling more */
 
 static bool is_light(uint64_t load_bytes, uint64_t least_bytes, uint64_t ceiling_bytes)
 {

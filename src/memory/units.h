@@ -18,7 +18,7 @@ int units_create(struct account *account, size_t unit_bytes, uint32_t units_max,
 /* Decommits everything. 0; NULL is fine. Or the system's error: `u` is still valid with the ranges that the
  * system refused, and can be freed again. */
 int units_free(struct units *u);
-/* As units_free() for the account, but the address range stays mapped until the process ends. NULL is
+/* As `units_free()` for the account, but the address range stays mapped until the process ends. NULL is
  * fine. */
 void units_abandon(struct units *u);
 /* `account`, of the same domain, pays from now on; the bytes move there whatever its limit. */
@@ -57,7 +57,8 @@ int unit_decommit(struct units *u, uint32_t index);
 struct units_faults {
     int (*decommit)(void *arg);
     void *arg;
-    int (*commit)(void *arg); /* likewise before each commit, which fails with -ENOMEM; NULL: none does */
+    int (*commit)(void *arg); /* called before each commit, which fails with -ENOMEM if it is nonzero; NULL:
+                               * no commit fails */
 };
 /* While no other thread uses units. NULL: no faults. */
 void units_set_faults(const struct units_faults *f);
