@@ -252,10 +252,14 @@ rx_id json_text_close(struct json_text *t, char bracket)
     return rx_cat(t->s, t->space, rx_literal(t->s, (struct slice){&bracket, 1}));
 }
 
+rx_id json_text_name(struct json_text *t, rx_id content)
+{
+    return rx_cat(t->s, json_text_quoted(t, content), t->colon);
+}
+
 rx_id json_text_key(struct json_text *t, char head, rx_id content)
 {
-    struct rx_store *s = t->s;
-    return rx_cat(s, json_text_open(t, head), rx_cat(s, json_text_quoted(t, content), t->colon));
+    return rx_cat(t->s, json_text_open(t, head), json_text_name(t, content));
 }
 
 static rx_id white_space(struct rx_store *s)

@@ -48,6 +48,7 @@ rx_id json_text_quoted(struct json_text *t, rx_id content);
 /* A sorted list of different strings as one expression of their contents that shares prefixes. */
 rx_id json_text_one_of(struct json_text *t, const struct slice *sorted, uint32_t count);
 
+rx_id json_text_name(struct json_text *t, rx_id content); /* a quoted key of `content`, and the colon */
 /* head { or ,: with white space, a quoted key of `content`, and the colon. */
 rx_id json_text_key(struct json_text *t, char head, rx_id content);
 rx_id json_text_open(struct json_text *t, char bracket);  /* [ or { or , and white space */

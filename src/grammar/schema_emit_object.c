@@ -1,8 +1,11 @@
-/* schema_emit_object.c - objects of a way: a chain of rules, one for each place in the order of names.
+/* schema_emit_object.c - objects of a way: a chain of rules, two for each place in the order of names.
  *
- * A rule knows how many members stand before it, as far as that matters: whether there is one, for the comma,
- * and up to minProperties or maxProperties. From a rule one may go on with its name or, if that is optional,
- * with the next rule. So n optional names take 2n rules. */
+ * Both know how many members stand before them, as far as that matters: whether there is one, for the comma,
+ * and up to minProperties or maxProperties. `rules` stand after a member or before the first one, and go on
+ * with a brace or comma or with the end. `names` stand after the brace or comma: with the place's name, or
+ * with the next place if that name is optional. So the white space before names occurs once and not with each
+ * name: it may be a line end and 80 spaces, and the automaton would have a rest of each name after each of
+ * them. n optional names take 4n rules. */
 #include "grammar/schema_work.h"
 
 #define CHAIN_MAX 100000
@@ -12,14 +15,15 @@ struct object {
     const struct schema_members *m;
     struct schema_named *names; /* without impossible ones */
     uint32_t count;
-    uint32_t min, max, cap; /* cap: members are counted up to this one */
-    sym_id *rules;          /* [count + 1][cap + 1]; reached: not UINT32_MAX */
+    uint32_t min, max, cap;      /* cap: members are counted up to this one */
+    uint32_t required_end;       /* no name at or after this index is required */
+    sym_id *rules, *names_rules; /* [count + 1][cap + 1]; reached: not UINT32_MAX */
     sym_id start;
 };
 
-static sym_id *rule_at(const struct object *o, uint32_t index, uint32_t there)
+static size_t place_of(const struct object *o, uint32_t index, uint32_t there)
 {
-    return &o->rules[(size_t)index * (o->cap + 1) + there];
+    return (size_t)index * (o->cap + 1) + there;
 }
 
 static uint32_t one_more(const struct object *o, uint32_t there)
@@ -37,21 +41,46 @@ static uint32_t skip_required(const struct object *o, uint32_t index, uint32_t *
     return index;
 }
 
-static void reach(const struct object *o, uint32_t index, uint32_t there)
+static sym_id rule_at(const struct object *o, uint32_t index, uint32_t there)
 {
-    sym_id *rule = rule_at(o, index, there);
+    sym_id *rule = &o->rules[place_of(o, index, there)];
     if (*rule == UINT32_MAX)
         *rule = index == 0 ? o->start : grammar_rule(o->w->b);
+    return *rule;
+}
+
+static sym_id names_at(const struct object *o, uint32_t index, uint32_t there)
+{
+    sym_id *rule = &o->names_rules[place_of(o, index, there)];
+    if (*rule == UINT32_MAX)
+        *rule = grammar_rule(o->w->b);
+    return *rule;
+}
+
+static char head_of(uint32_t there)
+{
+    return there ? ',' : '{';
 }
 
 static sym_id key_of(const struct object *o, rx_id content, uint32_t there)
 {
-    return grammar_terminal(o->w->b, json_text_key(&o->w->text, there ? ',' : '{', content));
+    return grammar_terminal(o->w->b, json_text_key(&o->w->text, head_of(there), content));
+}
+
+static sym_id name_of(const struct object *o, rx_id content)
+{
+    return grammar_terminal(o->w->b, json_text_name(&o->w->text, content));
+}
+
+static rx_id content_of(const struct object *o, uint32_t index)
+{
+    return json_text_content(&o->w->text, o->names[index].name);
 }
 
 /* ---- named members ---- */
 
-static void emit_required(const struct object *o, uint32_t index, uint32_t there)
+/* Required names from `index` on. `headed`: the brace or comma before the first one is there already. */
+static void emit_required(const struct object *o, uint32_t index, uint32_t there, bool headed)
 {
     struct schema_work *w = o->w;
     uint32_t after = there, end = skip_required(o, index, &after), count = 0, from = there;
@@ -59,38 +88,39 @@ static void emit_required(const struct object *o, uint32_t index, uint32_t there
     if (!row || (o->max != UINT32_MAX && there + (end - index) > o->max))
         return;
     for (uint32_t i = index; i < end && !schema_failed(w); i++) {
-        row[count++] = key_of(o, json_text_content(&w->text, o->names[i].name), from);
+        row[count++] =
+            headed && i == index ? name_of(o, content_of(o, i)) : key_of(o, content_of(o, i), from);
         row[count++] = schema_rule_of(w, &o->names[i].value);
         from = one_more(o, from);
     }
-    reach(o, end, after);
-    row[count++] = *rule_at(o, end, after);
-    grammar_alternative(w->b, *rule_at(o, index, there), row, count);
+    row[count++] = rule_at(o, end, after);
+    sym_id rule = headed ? names_at(o, index, there) : rule_at(o, index, there);
+    grammar_alternative(w->b, rule, row, count);
 }
 
 static void emit_optional(const struct object *o, uint32_t index, uint32_t there)
 {
     struct schema_work *w = o->w;
-    sym_id rule = *rule_at(o, index, there);
-    reach(o, index + 1, there);
-    grammar_alternative(w->b, rule, rule_at(o, index + 1, there), 1);
-    if (there >= o->max)
-        return;
-    uint32_t next = one_more(o, there);
-    reach(o, index + 1, next);
-    sym_id row[3] = {key_of(o, json_text_content(&w->text, o->names[index].name), there),
-                     schema_rule_of(w, &o->names[index].value), *rule_at(o, index + 1, next)};
+    sym_id rule = names_at(o, index, there);
+    sym_id row[3] = {name_of(o, content_of(o, index)), schema_rule_of(w, &o->names[index].value),
+                     rule_at(o, index + 1, one_more(o, there))};
     grammar_alternative(w->b, rule, row, 3);
+    if (index + 1 == o->count && o->m->other_count == 0)
+        return;
+    sym_id next = names_at(o, index + 1, there);
+    grammar_alternative(w->b, rule, &next, 1);
 }
 
 /* ---- the end ---- */
 
 /* A member of another name. */
-static sym_id other(const struct object *o, uint32_t there)
+static sym_id other(const struct object *o, uint32_t there, bool headed)
 {
     sym_id rule = grammar_rule(o->w->b);
     for (uint32_t i = 0; i < o->m->other_count; i++) {
-        sym_id row[2] = {key_of(o, o->m->others[i].key, there), schema_rule_of(o->w, &o->m->others[i].value)};
+        rx_id key = o->m->others[i].key;
+        sym_id row[2] = {headed ? name_of(o, key) : key_of(o, key, there),
+                         schema_rule_of(o->w, &o->m->others[i].value)};
         grammar_alternative(o->w->b, rule, row, 2);
     }
     return rule;
@@ -103,28 +133,71 @@ static sym_id others_and_end(const struct object *o, uint32_t max)
     sym_id close = grammar_terminal(b, json_text_close(&o->w->text, '}'));
     if (o->m->other_count == 0 || max == 0)
         return close;
-    struct piece more = piece_repeat(b, piece_sym(other(o, 1)), 0, max);
+    struct piece more = piece_repeat(b, piece_sym(other(o, 1, false)), 0, max);
     return piece_cat(b, more, piece_sym(close)).sym;
 }
 
-static void emit_end(const struct object *o, uint32_t there)
+static uint32_t others_max(const struct object *o, uint32_t there)
+{
+    return o->max == UINT32_MAX ? RX_UNBOUNDED : MIN_OF(o->max - there, (uint32_t)PIECE_REPEAT_MAX);
+}
+
+/* One member of another name at least. */
+static void emit_others(const struct object *o, uint32_t there, bool headed)
+{
+    uint32_t left = others_max(o, there);
+    if (o->m->other_count == 0 || left == 0 || there + 1 < o->min)
+        return;
+    sym_id row[2] = {other(o, there, headed), others_and_end(o, left == RX_UNBOUNDED ? left : left - 1)};
+    sym_id rule = headed ? names_at(o, o->count, there) : rule_at(o, o->count, there);
+    grammar_alternative(o->w->b, rule, row, 2);
+}
+
+/* The end at `rule`, if there are enough members; before it up to `others` members of other names. */
+static void emit_end(const struct object *o, sym_id rule, uint32_t there, uint32_t others)
 {
     struct schema_work *w = o->w;
-    sym_id rule = *rule_at(o, o->count, there);
-    uint32_t left = o->max == UINT32_MAX ? RX_UNBOUNDED : MIN_OF(o->max - there, (uint32_t)PIECE_REPEAT_MAX);
-    if (there == 0 && o->min == 0) {
-        sym_id empty =
-            grammar_terminal(w->b, rx_cat(w->s, json_text_open(&w->text, '{'), rx_literal(w->s, SLICE("}"))));
-        grammar_alternative(w->b, rule, &empty, 1);
-    }
-    if (there > 0 && there >= o->min) {
-        sym_id end = others_and_end(o, left);
-        grammar_alternative(w->b, rule, &end, 1);
-    }
-    if (o->m->other_count == 0 || left == 0 || there + 1 < o->min || (there > 0 && there >= o->min))
+    if (there < o->min)
         return;
-    sym_id row[2] = {other(o, there), others_and_end(o, left == RX_UNBOUNDED ? left : left - 1)};
+    sym_id end = there > 0 ? others_and_end(o, others)
+                           : grammar_terminal(w->b, rx_cat(w->s, json_text_open(&w->text, '{'),
+                                                           rx_literal(w->s, SLICE("}"))));
+    grammar_alternative(w->b, rule, &end, 1);
+}
+
+/* ---- a place in the order ---- */
+
+static void emit_rule(const struct object *o, uint32_t index, uint32_t there)
+{
+    struct schema_work *w = o->w;
+    sym_id rule = rule_at(o, index, there);
+    if (index == o->count) {
+        emit_end(o, rule, there, others_max(o, there));
+        if (there == 0 || there < o->min)
+            emit_others(o, there, false);
+        return;
+    }
+    if (o->names[index].required) {
+        emit_required(o, index, there, false);
+        return;
+    }
+    if (index >= o->required_end)
+        emit_end(o, rule, there, 0);
+    if (there >= o->max)
+        return;
+    sym_id row[2] = {grammar_terminal(w->b, json_text_open(&w->text, head_of(there))),
+                     names_at(o, index, there)};
     grammar_alternative(w->b, rule, row, 2);
+}
+
+static void emit_names(const struct object *o, uint32_t index, uint32_t there)
+{
+    if (index == o->count)
+        emit_others(o, there, true);
+    else if (o->names[index].required)
+        emit_required(o, index, there, true);
+    else
+        emit_optional(o, index, there);
 }
 
 /* ---- the object ---- */
@@ -136,9 +209,10 @@ static bool take_names(struct object *o)
     o->names = schema_take(o->w, (o->m->count + 1) * sizeof(*o->names));
     for (uint32_t i = 0; o->names && i < o->m->count; i++) {
         required += o->m->named[i].required;
-        if (!o->m->named[i].value.none)
+        if (!o->m->named[i].value.none) {
             o->names[o->count++] = o->m->named[i];
-        else if (o->m->named[i].required)
+            o->required_end = o->m->named[i].required ? o->count : o->required_end;
+        } else if (o->m->named[i].required)
             return false;
     }
     /* Members of other names may have equal names, so at most one of them counts for minProperties. */
@@ -163,9 +237,10 @@ static bool take_rules(struct object *o)
         return false;
     }
     o->rules = schema_take(o->w, places * sizeof(*o->rules));
-    for (uint64_t i = 0; o->rules && i < places; i++)
-        o->rules[i] = UINT32_MAX;
-    return o->rules != NULL;
+    o->names_rules = schema_take(o->w, places * sizeof(*o->names_rules));
+    for (uint64_t i = 0; o->rules && o->names_rules && i < places; i++)
+        o->rules[i] = o->names_rules[i] = UINT32_MAX;
+    return o->rules && o->names_rules;
 }
 
 void schema_emit_object(struct schema_work *w, const struct schema_way *way, sym_id rule)
@@ -174,16 +249,12 @@ void schema_emit_object(struct schema_work *w, const struct schema_way *way, sym
     o.m = schema_members_of(w, way);
     if (!o.m || !take_names(&o) || !take_rules(&o))
         return;
-    reach(&o, 0, 0);
+    o.rules[0] = rule;
     for (uint32_t i = 0; i <= o.count && !schema_failed(w); i++)
         for (uint32_t there = 0; there <= o.cap; there++) {
-            if (*rule_at(&o, i, there) == UINT32_MAX)
-                continue;
-            if (i == o.count)
-                emit_end(&o, there);
-            else if (o.names[i].required)
-                emit_required(&o, i, there);
-            else
-                emit_optional(&o, i, there);
+            if (o.rules[place_of(&o, i, there)] != UINT32_MAX)
+                emit_rule(&o, i, there);
+            if (o.names_rules[place_of(&o, i, there)] != UINT32_MAX)
+                emit_names(&o, i, there);
         }
 }
