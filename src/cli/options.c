@@ -13,6 +13,31 @@
 
 #define ENV_VALUE_BYTES 4096
 
+/* --- an option that stands twice --- */
+
+/* The texts that one place has given so far. Of two different ones for an option that takes one, the first
+ * would be dropped without a word. */
+struct given {
+    const char *texts[SETTINGS_ROWS_MAX];
+};
+
+static int refuse_second(const char *dashes, const char *name, struct err *e)
+{
+    return err_set(e, -EINVAL, "%s%s is given twice, with different values%s", dashes, name,
+                   strcmp(name, "model") == 0 ? "; plateau serve A B serves two models" : "");
+}
+
+/* `text` lives as long as `g`. */
+static int set_once(struct given *g, const char *dashes, const struct setting_row *row, const char *text,
+                    struct settings *o, struct err *e)
+{
+    const char **before = &g->texts[row - settings_table];
+    if (*before && row->kind != SETTING_LIST && strcmp(*before, text) != 0)
+        return refuse_second(dashes, row->name, e);
+    *before = text;
+    return settings_set(row, text, o, e);
+}
+
 /* --- the configuration file --- */
 
 /* libinih reads lines into a fixed buffer: the rest of a longer one would be a line of its own. It takes an
@@ -80,6 +105,7 @@ struct file_read {
     struct settings *o;
     struct err *e;
     int error;
+    struct given given;
 };
 
 static int section_entry(struct settings *o, const char *section, const char *name, const char *value,
@@ -103,7 +129,7 @@ static int head_entry(struct file_read *f, const char *name, const char *value)
         return options_refuse(f->command, slice_of(name), "", f->e);
     f->o->config_secret |= (row->commands & SECRET) != 0;
     const char *copy = settings_keep(f->o, value);
-    return copy ? settings_set(row, copy, f->o, f->e) : -ENOMEM;
+    return copy ? set_once(&f->given, "", row, copy, f->o, f->e) : -ENOMEM;
 }
 
 static int file_entry(void *arg, const char *section, const char *name, const char *value)
@@ -124,7 +150,7 @@ static int file_entry(void *arg, const char *section, const char *name, const ch
 
 static int read_file(enum setting_command command, const char *path, struct settings *o, struct err *e)
 {
-    struct file_read f = {command, o, e, 0};
+    struct file_read f = {.command = command, .o = o, .e = e};
     struct err line = {{0}};
     int r = read_ini(path, file_entry, &f, &line);
     if (f.error)
@@ -174,9 +200,18 @@ static int read_environment(struct settings *o, struct err *e)
     return 0;
 }
 
+/* Whether the command line has named another one. */
+static bool is_second_model(const struct settings *o, const char *text)
+{
+    const char *first = o->models.named[0] ? o->models.named[0] : o->models.model;
+    return first && strcmp(first, text) != 0;
+}
+
 static int add_model(const char *text, struct settings *o, struct err *e)
 {
     uint32_t count = 0;
+    if (!o->models.named[0] && is_second_model(o, text))
+        return refuse_second("--", "model", e);
     while (o->models.named[count])
         count++;
     if (count == SETTINGS_MODELS_MAX)
@@ -215,20 +250,29 @@ static int set_argument(enum setting_command command, const char *text, struct s
     return 0;
 }
 
-/* `text`: argv[*at] without its dashes. */
-static int read_flag(enum setting_command command, const char *text, int argc, char **argv, int *at,
-                     struct settings *o, struct err *e)
+struct line_read {
+    enum setting_command command;
+    int argc, at; /* at: of the argument that is read */
+    char **argv;
+    struct settings *o;
+    struct err *e;
+    struct given given;
+};
+
+/* `text`: the argument without its dashes. */
+static int read_flag(struct line_read *l, const char *text)
 {
     const char *equals = strchr(text, '=');
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
-    const struct setting_row *row = settings_row_of((unsigned)command, text, len);
+    const struct setting_row *row = settings_row_of((unsigned)l->command, text, len);
     if (!row)
-        return options_refuse(command, (struct slice){text, len}, "--", e);
-    if (row->kind == SETTING_FLAG)
-        return settings_set(row, equals ? equals + 1 : "1", o, e);
-    if (!equals && *at + 1 >= argc)
-        return err_set(e, -EINVAL, "--%s needs a value: %s", row->name, row->value);
-    return settings_set(row, equals ? equals + 1 : argv[++*at], o, e);
+        return options_refuse(l->command, (struct slice){text, len}, "--", l->e);
+    if (!equals && row->kind != SETTING_FLAG && l->at + 1 >= l->argc)
+        return err_set(l->e, -EINVAL, "--%s needs a value: %s", row->name, row->value);
+    const char *value = equals ? equals + 1 : row->kind == SETTING_FLAG ? "1" : l->argv[++l->at];
+    if (row->offset == offsetof(struct settings, models.model) && is_second_model(l->o, value))
+        return refuse_second("--", row->name, l->e);
+    return set_once(&l->given, "--", row, value, l->o, l->e);
 }
 
 /* NULL: there is no such letter. */
@@ -258,7 +302,7 @@ static const char *find_early(int argc, char **argv, const char *flag, const cha
 
 static int read_files(enum setting_command command, int argc, char **argv, struct settings *o, struct err *e)
 {
-    struct file_read f = {command, o, e, 0};
+    struct file_read f = {.command = command, .o = o, .e = e};
     const char *config = find_early(argc, argv, "--config", "PLATEAU_CONFIG");
     const char *env = find_early(argc, argv, "--env-file", "PLATEAU_ENV_FILE");
     int r = config ? read_file(command, config, o, e) : 0;
@@ -269,8 +313,37 @@ static int read_files(enum setting_command command, int argc, char **argv, struc
     return r;
 }
 
+static int read_arguments(struct line_read *l)
+{
+    bool plain = false;
+    for (l->at = 1; l->at < l->argc; l->at++) {
+        const char *text = l->argv[l->at];
+        int r;
+        if (!plain && strcmp(text, "--") == 0) {
+            plain = true;
+            continue;
+        }
+        if (!plain && strncmp(text, "--", 2) == 0)
+            r = read_flag(l, text + 2);
+        else if (!plain && text[0] == '-' && name_of_letter(text + 1))
+            r = read_flag(l, name_of_letter(text + 1));
+        else if (!plain && text[0] == '-' && text[1])
+            r = err_set(
+                l->e, -EINVAL,
+                "there is no option %s; -h, -m and -p are --help, --model and --port, others have two "
+                "dashes; after -- nothing is an option",
+                text);
+        else
+            r = set_argument(l->command, text, l->o, l->e);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 int options_parse(enum setting_command command, int argc, char **argv, struct settings *ret, struct err *e)
 {
+    struct line_read line = {.command = command, .argc = argc, .argv = argv, .o = ret, .e = e};
     int r = settings_defaults(ret, e);
     if (r == 0)
         r = read_files(command, argc, argv, ret, e);
@@ -279,23 +352,8 @@ int options_parse(enum setting_command command, int argc, char **argv, struct se
 
     const char *model = ret->models.model;
     ret->models.model = NULL;
-    bool plain = false;
-    for (int i = 1; i < argc && r == 0; i++) {
-        if (!plain && strcmp(argv[i], "--") == 0)
-            plain = true;
-        else if (!plain && strncmp(argv[i], "--", 2) == 0)
-            r = read_flag(command, argv[i] + 2, argc, argv, &i, ret, e);
-        else if (!plain && argv[i][0] == '-' && name_of_letter(argv[i] + 1))
-            r = read_flag(command, name_of_letter(argv[i] + 1), argc, argv, &i, ret, e);
-        else if (!plain && argv[i][0] == '-' && argv[i][1])
-            r = err_set(
-                e, -EINVAL,
-                "there is no option %s; -h, -m and -p are --help, --model and --port, others have two "
-                "dashes; after -- nothing is an option",
-                argv[i]);
-        else
-            r = set_argument(command, argv[i], ret, e);
-    }
+    if (r == 0)
+        r = read_arguments(&line);
     if (!ret->models.model)
         ret->models.model = ret->models.named[0] ? ret->models.named[0] : model;
     if (!ret->models.named[0])

@@ -2,7 +2,8 @@
  *
  * An option is set in one of four places, in this order of precedence: its flag (--max-queue 8), its
  * environment name (PLATEAU_MAX_QUEUE=8), that name in the file of --env-file, or its key in the file of
- * --config (max-queue = 8). Options that may be given several times add up over all places. The environment
+ * --config (max-queue = 8). Options that may be given several times add up over all places. Two values of
+ * another option on the command line, or in the file of --config, are an error. The environment
  * may hold options of every command. A file holds only options of the command that it was named for, or is
  * refused. */
 #ifndef PLATEAU_CLI_OPTIONS_H

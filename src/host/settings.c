@@ -173,6 +173,14 @@ static struct settings_section *section_of(struct settings *o, const char *name)
     return s;
 }
 
+static bool has_another(const struct settings_section *s, const struct setting_row *row, const char *text)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->settings[i].row == row && row->kind != SETTING_LIST && strcmp(s->settings[i].text, text) != 0)
+            return true;
+    return false;
+}
+
 int settings_set_section(struct settings *s, const char *section, const struct setting_row *row,
                          const char *text, struct err *e)
 {
@@ -183,6 +191,8 @@ int settings_set_section(struct settings *s, const char *section, const struct s
         return -ENOMEM;
     if (own->count == SECTION_SETTINGS_MAX)
         return err_set(e, -EINVAL, "[model %s] has more than %d settings", section, SECTION_SETTINGS_MAX);
+    if (has_another(own, row, copy))
+        return err_set(e, -EINVAL, "[model %s] has %s twice, with different values", section, row->name);
     own->settings[own->count].row = row;
     own->settings[own->count++].text = copy;
     return settings_set(row, copy, &tried, e) < 0 ? err_prefix(e, -EINVAL, "[model %s]", section) : 0;

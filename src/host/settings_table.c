@@ -349,6 +349,7 @@ const struct setting_row settings_table[] = {
 };
 
 const size_t settings_table_count = COUNT_OF(settings_table);
+_Static_assert(COUNT_OF(settings_table) <= SETTINGS_ROWS_MAX, "each row has a place in a table of that size");
 
 const char *const settings_group_names[] = {"Model and memory",   "Answers",    "Conversation",
                                             "Network and access", "Scheduling", "Limits per client",

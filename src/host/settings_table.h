@@ -54,6 +54,7 @@ struct setting_row {
 /* Default of a number that is not given: all ones, which no text means; help does not show it. */
 #define SETTINGS_NOT_GIVEN "-"
 
+#define SETTINGS_ROWS_MAX 160
 extern const struct setting_row settings_table[];
 extern const size_t settings_table_count;
 extern const char *const settings_group_names[];

@@ -123,6 +123,8 @@ def test_the_same_seed_gives_the_same_text():
         (["generate", "--bogus", "x"], 2, "plateau generate --help"),
         (["generate", "--port", "1", "x"], 2, "--port is an option of serve"),
         (["generate", "-x"], 2, "-x"),
+        (["serve", "--port", "65536"], 2, "--port 65536: a number from 0 to 65535"),
+        (["generate", "--top-k", "1", "--top-k", "2", "x"], 2, "--top-k is given twice, with different values"),
         (["serve", "--temperature", "1"], 2, "--temperature is an option of generate"),
         (["generate", "a", "b"], 2, "one argument too many"),
         (["generate", "--model", "/nonexistent", "x"], 1, "/nonexistent"),

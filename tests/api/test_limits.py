@@ -147,7 +147,7 @@ def test_a_body_that_does_not_come(server):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("options, status, words", [
-    (["--port", "65536"], 2, "--port"),
+    (["--port", "65536"], 2, "--port is given twice"),
     (["--json-depth", "3"], 2, "from 4 to 256"),
     (["--max-request-bytes", "64K"], 2, "from 1048576 to"),
     (["--max-queue", "0"], 2, "from 1 to"),

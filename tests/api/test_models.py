@@ -506,6 +506,8 @@ def test_mistakes_in_sections_are_named(directory, tmp_path, text, words):
     (["--model-dir", "EMPTY"], ["no directory below it"]),
     (["--model-dir", "/nowhere/at/all"], ["/nowhere/at/all"]),
     (["--pin", "nobody"], ["--pin nobody"]),
+    (["--model", MODEL, "--model", DATA / "qwen3"], ["--model is given twice", "plateau serve A B"]),
+    ([MODEL, "--model", DATA / "qwen3"], ["--model is given twice", "plateau serve A B"]),
     (["--alias", "a=nobody"], ["--alias a=nobody"]),
     ([MODEL, DATA / "qwen3", "--alias", "a"], ["several models"]),
     ([MODEL, DATA / "qwen3", "--alias", "a=canary", "--alias", "a=qwen3"], ["two models are called a"]),

@@ -135,6 +135,42 @@ TEST(a_file_holds_options_of_its_command_only)
     assert_file_says(COMMAND_CHAT, "top-p = 0.5\nlog-level = info\n", "PLATEAU_HISTORY=x\n", "");
 }
 
+/* "": they are taken. */
+static void assert_line_says(enum setting_command command, char *a, char *b, char *c, const char *words)
+{
+    char name[] = "plateau";
+    struct settings o;
+    struct err e = {{0}};
+    int r = options_parse(command, c ? 4 : 3, (char *[]){name, a, b, c, NULL}, &o, &e);
+    assert_int_equal(r, words[0] ? -EINVAL : 0);
+    assert_non_null(strstr(e.text, words));
+    settings_done(&o);
+}
+
+TEST(two_values_of_one_option_are_refused)
+{
+    char one[] = "--max-queue=1", two[] = "--max-queue=2", plain[] = "--", a[] = "A", b[] = "B";
+    char model_a[] = "--model=A", model_b[] = "--model=B", letter[] = "-m", json[] = "--json",
+         table[] = "--json=no", key[] = "--api-key=x", other[] = "--api-key=y";
+    assert_line_says(COMMAND_SERVE, one, two, NULL, "--max-queue is given twice");
+    assert_line_says(COMMAND_SERVE, one, one, NULL, "");
+    assert_line_says(COMMAND_SERVE, key, other, NULL, "");
+    assert_line_says(COMMAND_PLAN, json, table, NULL, "--json is given twice");
+    assert_line_says(COMMAND_PLAN, json, json, NULL, "");
+    assert_line_says(COMMAND_SERVE, model_a, model_b, NULL, "plateau serve A B");
+    assert_line_says(COMMAND_SERVE, model_a, letter, b, "plateau serve A B");
+    assert_line_says(COMMAND_SERVE, a, model_b, NULL, "--model is given twice");
+    assert_line_says(COMMAND_SERVE, model_b, a, NULL, "--model is given twice");
+    assert_line_says(COMMAND_SERVE, model_a, plain, a, "");
+    assert_line_says(COMMAND_SERVE, a, b, NULL, "");
+    assert_line_says(COMMAND_CHAT, a, model_b, NULL, "--model is given twice");
+    assert_line_says(COMMAND_CHAT, a, model_a, NULL, "");
+    assert_file_says(COMMAND_SERVE, "port = 1\nport = 2\n", "", "port is given twice");
+    assert_file_says(COMMAND_SERVE, "port = 1\nport = 1\n", "", "");
+    assert_file_says(COMMAND_SERVE, "[model x]\nttl = 1\n[model y]\nttl = 2\n", "", "");
+    assert_file_says(COMMAND_SERVE, "[model x]\nttl = 1\nttl = 2\n", "", "[model x] has ttl twice");
+}
+
 /* A line of 200 bytes: a comment, or a setting. */
 static const char *long_line(char head)
 {
