@@ -36,6 +36,15 @@ bool line_limit_take(struct line_limit *l, uint64_t client, const char *name)
     return told;
 }
 
+uint32_t line_limit_untold(const struct line_limit *l, uint64_t client, bool *others)
+{
+    uint32_t i = 0;
+    while (i < l->count && l->clients[i].client != client)
+        i++;
+    *others = i == l->count;
+    return *others ? l->untold : l->clients[i].untold;
+}
+
 void line_limit_end(struct line_limit *l, line_limit_fn *tell, void *arg)
 {
     for (uint32_t i = 0; i < l->count; i++)

@@ -30,6 +30,10 @@ struct line_limit {
 /* True: the line is to be written. `name` is for line_limit_end(). */
 bool line_limit_take(struct line_limit *l, uint64_t client, const char *name);
 
+/* How many lines of the client were left out since the period began. `others`: the client has no place in the
+ * table, and the count is that of all such clients. */
+uint32_t line_limit_untold(const struct line_limit *l, uint64_t client, bool *others);
+
 /* Gets the lines that were left out: of a client, or of all without a place (`name` NULL). */
 typedef void line_limit_fn(void *arg, const char *name, uint32_t untold);
 /* A new period begins. */

@@ -39,7 +39,8 @@ static void write_times(const struct trace_record *r, struct buf *ret)
 
 static void write_record(struct api *a, const struct trace_record *r, struct buf *ret)
 {
-    buf_printf(ret, "{\"number\":%llu,\"ended\":%.3f", (ull)r->number, r->ended_s);
+    buf_printf(ret, "{\"number\":%llu,\"first\":%llu,\"untold\":%u,\"ended\":%.3f", (ull)r->number,
+               (ull)r->first, r->untold, r->ended_s);
     json_write_member(ret, "id", r->id[0] ? r->id : NULL);
     json_write_member(ret, "action", r->who.action);
     json_write_member(ret, "key", r->who.key);

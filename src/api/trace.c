@@ -17,17 +17,19 @@
 #include <sys/mman.h>
 
 #define PERIOD_NS (60 * NS_PER_S)
+#define OTHERS    UINT64_MAX /* a tenant that no key and no address is */
 
 struct slot {
     struct trace_record record;
     uint32_t of_tenant; /* records of the same tenant, this one included */
+    uint32_t period;    /* of the limit, in which the record came */
 };
 
 struct trace {
     struct account *account;
     uint64_t started_ns, period_ns; /* period: when the limit's period began */
     uint64_t last;                  /* the newest number */
-    uint32_t count;
+    uint32_t count, periods;
     struct line_limit limit;
     struct slot slots[TRACE_RECORDS];
 };
@@ -111,6 +113,13 @@ static uint32_t count_tenant(struct trace *t, uint64_t tenant, int change)
     return count;
 }
 
+static void set_number(struct trace *t, struct slot *s, uint64_t now_ns)
+{
+    t->last = MAX_OF(t->last + 1, (now_ns - t->started_ns) / 1000);
+    s->record.number = t->last;
+    s->period = t->periods;
+}
+
 void trace_add(struct trace *t, const struct trace_record *r, uint64_t now_ns)
 {
     struct slot *s;
@@ -127,8 +136,8 @@ void trace_add(struct trace *t, const struct trace_record *r, uint64_t now_ns)
     t->count = MAX_OF(t->count, (uint32_t)(s - t->slots) + 1);
     s->record = *r;
     s->of_tenant = MAX_OF(others, (uint32_t)1);
-    t->last = MAX_OF(t->last + 1, (now_ns - t->started_ns) / 1000);
-    s->record.number = t->last;
+    set_number(t, s, now_ns);
+    s->record.first = s->record.number;
     ASSERT(s->of_tenant <= t->count && t->count <= TRACE_RECORDS);
 }
 
@@ -195,6 +204,38 @@ static void log_refusal(const struct trace_record *r, const char *model)
              quoted(r->refusal.message, message, sizeof(message)));
 }
 
+/* The record of this period that counts such refusals; NULL: there is none. */
+static struct slot *find_untold(struct trace *t, uint64_t tenant)
+{
+    for (uint32_t i = 0; i < t->count; i++) {
+        struct slot *s = &t->slots[i];
+        if (s->record.untold > 0 && s->record.tenant == tenant && s->period == t->periods)
+            return s;
+    }
+    return NULL;
+}
+
+/* Clients without a place in the limit's table share a record, which no tenant sees. */
+static void count_untold(struct trace *t, const struct trace_record *last, uint64_t now_ns)
+{
+    struct trace_record r = *last;
+    bool others;
+    r.untold = line_limit_untold(&t->limit, r.tenant, &others);
+    if (others) {
+        r.tenant = OTHERS;
+        snprintf(r.who.key, sizeof(r.who.key), "-");
+        snprintf(r.who.client, sizeof(r.who.client), "others");
+    }
+    struct slot *s = find_untold(t, r.tenant);
+    if (!s) {
+        trace_add(t, &r, now_ns);
+        return;
+    }
+    r.first = s->record.first;
+    s->record = r;
+    set_number(t, s, now_ns);
+}
+
 void trace_refused(struct trace *t, const struct trace_record *r, const char *model, uint64_t now_ns)
 {
     char name[LINE_LIMIT_NAME_BYTES];
@@ -203,8 +244,10 @@ void trace_refused(struct trace *t, const struct trace_record *r, const char *mo
     if (!t)
         return;
     snprintf(name, sizeof(name), owned ? "key=%s" : "client=%s", owned ? r->who.key : r->who.client);
-    if (!line_limit_take(&t->limit, r->tenant, name))
+    if (!line_limit_take(&t->limit, r->tenant, name)) {
+        count_untold(t, r, now_ns);
         return;
+    }
     /* A request without its key has the line of audit_refused(). */
     if (r->refusal.status != 401)
         log_refusal(r, model);
@@ -223,4 +266,5 @@ void trace_tick(struct trace *t, uint64_t now_ns)
         return;
     line_limit_end(&t->limit, tell_untold, NULL);
     t->period_ns = now_ns;
+    t->periods++;
 }

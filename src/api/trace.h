@@ -3,8 +3,8 @@
  * TRACE_RECORDS of them, in memory of a fixed size (trace_bytes(): at most 160 KiB) of the account `history`.
  * When all are taken, the tenant that has most of them loses its oldest one: the requests of one tenant push
  * out no other's. A request that computed something leaves a record, and one that was refused. Each refusal
- * is a line of the log too. A client beyond its lines of a minute (line_limit.h) leaves neither. Network
- * thread. */
+ * is a line of the log too. Refusals of a client beyond its lines of a minute (line_limit.h) have no line,
+ * and one record together, which counts them. Network thread. */
 #ifndef PLATEAU_API_TRACE_H
 #define PLATEAU_API_TRACE_H
 
@@ -49,13 +49,15 @@ void trace_refusal_of(struct trace_refusal *ret, unsigned status, const struct r
 
 struct trace_record {
     uint64_t number; /* set by trace_add(): rises from record to record */
+    uint64_t first;  /* likewise: the number before `untold` rose */
     uint64_t tenant;
     char id[33];
     struct audit who;
     int32_t model;   /* in the registry; -1: none was found */
     const char *end; /* constant: how the generation ended; NULL: there was none */
     struct trace_refusal refusal;
-    double ended_s;                                            /* since 1970 */
+    uint32_t untold; /* refused requests of a client in a minute; the record is that of the last. 0: of one */
+    double ended_s;  /* since 1970 */
     uint64_t total_ns, first_token_ns, phase_ns[TRACE_PHASES]; /* first token: since its arrival; 0: none */
     uint32_t choices, prompt_tokens, cached_tokens, tokens;
 };
@@ -70,8 +72,8 @@ void trace_free(struct trace *t);
 
 /* Keeps a request that was not refused. NULL is fine. */
 void trace_add(struct trace *t, const struct trace_record *r, uint64_t now_ns);
-/* Keeps a refused one, and logs it with the name of its model (NULL: none), unless its client has had its
- * lines. NULL is fine. */
+/* Keeps a refused one, and logs it with the name of its model (NULL: none). If its client has had its lines,
+ * only counts it, in a record that gets a new number. NULL is fine. */
 void trace_refused(struct trace *t, const struct trace_record *r, const char *model, uint64_t now_ns);
 /* About every 250 ms: tells each minute how many refusals were left out. NULL is fine. */
 void trace_tick(struct trace *t, uint64_t now_ns);

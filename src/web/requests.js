@@ -83,7 +83,7 @@ function speedOf(r) {
 }
 
 const isRefused = (r) => r.status !== null;
-const endOf = (r) => (isRefused(r) ? `${r.status} ${r.code || "refused"}` : ENDS[r.end] || r.end || "–");
+const endOf = (r) => (r.untold ? `and ${count(r.untold)} more refused` : isRefused(r) ? `${r.status} ${r.code || "refused"}` : ENDS[r.end] || r.end || "–");
 const FILTERS = [["all", () => true], ["refused", isRefused], ["slow to begin", (r) => r.first_token_ms > 2000]];
 // Name, class and value of each column.
 const COLUMNS = [
@@ -114,7 +114,7 @@ export function openEnded() {
       COLUMNS.map(([, c, value], i) => el("td", { class: c }, i === 0 ? when : value(r))));
     row.addEventListener("click", (event) => {
       if (event.target !== when && getSelection().toString()) return;
-      if (!open.delete(r.number)) open.add(r.number);
+      if (!open.delete(r.first)) open.add(r.first);
       draw();
     });
     return Object.assign(row, { when_: when });
@@ -129,14 +129,15 @@ export function openEnded() {
       ["Written", r.prompt_tokens ? count(r.tokens) : null], ["Choices", r.choices > 1 ? r.choices : null], ["Field", r.param]]
       .filter(([, value]) => value).map(([name, value]) => el("span", {}, `${name} `, el("b", { class: "num" }, String(value))));
     return el("tr", { class: "detail" }, el("td", { colspan: COLUMNS.length },
+      r.untold ? el("p", {}, `${count(r.untold)} requests of this client, refused within a minute. The last of them:`) : null,
       r.message ? el("p", { class: "said" }, r.message) : null, r.prompt_tokens ? bar : null, el("ul", { class: "steps" }, facts, el("li", {}, "In all ", el("b", { class: "num" }, millis(sum)))),
       el("p", { class: "about soft" }, about)));
   }
 
   function draw() {
     const wanted = all.filter(filter[1]).reverse(), shown = wanted.slice(0, whole ? ENDED_KEPT : ENDED_SHOWN);
-    const rows = shown.flatMap((r) => (open.has(r.number) ? [{ r, key: r.number }, { r, key: `phases ${r.number}`, detail: true }] : [{ r, key: r.number }]));
-    keyed(body, rows, (row) => row.key, (row) => (row.detail ? makeDetail(row.r) : make(row.r)), (line, row) => line.when_?.setAttribute("aria-expanded", String(open.has(row.r.number))));
+    const rows = shown.flatMap((r) => (open.has(r.first) ? [{ r, key: r.number }, { r, key: `phases ${r.number}`, detail: true }] : [{ r, key: r.number }]));
+    keyed(body, rows, (row) => row.key, (row) => (row.detail ? makeDetail(row.r) : make(row.r)), (line, row) => line.when_?.setAttribute("aria-expanded", String(open.has(row.r.first))));
     table.hidden = shown.length === 0;
     text(none, shown.length ? "" : all.length ? "No such request." : "No request has ended yet.");
     rest.hidden = wanted.length <= ENDED_SHOWN;
@@ -149,7 +150,8 @@ export function openEnded() {
       for (let more = true; more;) {
         const began = changes, reply = await get(`/api/requests?after=${last}`);
         if (began !== changes) break;
-        all = [...all, ...reply.requests].slice(-ENDED_KEPT);
+        const again = new Set(reply.requests.map((r) => r.first)); // a record that counts comes again when it has risen
+        all = [...all.filter((r) => !again.has(r.first)), ...reply.requests].slice(-ENDED_KEPT);
         last = reply.requests.at(-1)?.number ?? reply.last;
         more = reply.more;
       }

@@ -5,6 +5,7 @@ It needs Debian's chromium and chromium-driver; without them it is skipped."""
 import contextlib
 import json
 import random
+import re
 import sys
 
 import pytest
@@ -202,6 +203,31 @@ def test_ended_and_refused_requests_are_a_table_that_opens(page):
         wide = page.js("return [document.documentElement.scrollWidth, ...[...document.querySelectorAll('#ended tr[data-ended] td')].filter((c) => getComputedStyle(c).display === 'table-cell' && c.clientHeight > 40).map((c) => c.textContent)]")
         assert wide == [width], (width, wide)
     page.size(1420, 1000)
+
+
+def test_refusals_without_a_row_are_counted_in_one(page):
+    page.js("location.hash = '#'")
+    page.js("[...document.querySelectorAll('#ended .segments button')].find((b) => b.textContent === 'refused').click()")
+
+    def shown():
+        """Texts of the refused requests' rows."""
+        page.js("[...document.querySelectorAll('#ended > button')].find((b) => b.textContent.startsWith('Show all') && !b.hidden)?.click()")
+        return page.js("return [...document.querySelectorAll('#ended tr[data-refused=true]')].map((r) => r.querySelector('.end').textContent)")
+
+    def total():
+        more = [re.fullmatch(r"and (\d+) more refused", text) for text in shown()]
+        return sum(int(m[1]) if m else 1 for m in more)
+
+    expected = total()
+    for more in (30, 3):
+        for _ in range(more):
+            page.server.complete("a", temperature="hot")
+        expected += more
+        until(lambda: total() == expected)
+        assert [text for text in shown() if text.endswith("more refused")]
+    opened = "const row = [...document.querySelectorAll('#ended tr[data-ended]')].find((r) => r.textContent.includes('more refused')); row.querySelector('button').click(); return document.querySelector('#ended .detail').textContent"
+    assert "refused within a minute. The last of them:" in page.js(opened)
+    page.js("[...document.querySelectorAll('#ended .segments button')].find((b) => b.textContent === 'all').click()")
 
 
 def test_the_lines_to_paste_fit_the_server(page):

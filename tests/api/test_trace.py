@@ -114,7 +114,29 @@ def test_one_client_fills_no_disk():
         # The minute may have turned once meanwhile.
         until(lambda: [x for x in list(s.lines) if "event=request_refused" in x and f"id={traces(s, **as_of(BOB))[0]['id']} " in x])
         assert 10 <= len([x for x in s.lines if "event=request_refused" in x]) <= 21
-        assert len(traces(s, **as_of(ALICE))) <= 20
+        assert len(traces(s, **as_of(ALICE))) <= 22
+
+
+def test_refusals_without_a_line_are_counted_in_a_record():
+    with serving("--admin-key", ADMIN_KEY, key=ADMIN_KEY) as s:
+        seen, after = {}, 0
+
+        def counted():
+            """reading on, as the page does, counts each refusal once"""
+            nonlocal after
+            for t in s.http.get("/api/requests", params={"after": after}).json()["requests"]:
+                seen[t["first"]], after = t, t["number"]
+            return sum(t["untold"] or 1 for t in seen.values()) == sent
+
+        for sent in range(1, 41):
+            refused(s.post("/v1/completions", prompt=1.5), 400, "invalid_value")
+            until(counted)
+        # The minute may have turned once meanwhile.
+        counting = [t for t in seen.values() if t["untold"]]
+        assert 1 <= len(counting) <= 2 and len(seen) <= 22
+        assert {(t["code"], t["status"], t["action"]) for t in counting} == {("invalid_value", 400, "POST /v1/completions")}
+        assert {t["client"] for t in seen.values()} == {counting[0]["client"]}
+        assert sorted(t["number"] for t in seen.values()) == [t["number"] for t in traces(s)]
 
 
 @pytest.mark.smoke

@@ -28,6 +28,9 @@ TEST(a_client_has_its_lines_in_each_period)
             assert_true(line_limit_take(&l, 7, "seven"));
         for (uint32_t i = 0; i < 1000; i++)
             assert_false(line_limit_take(&l, 7, "seven"));
+        bool others;
+        assert_int_equal(line_limit_untold(&l, 7, &others), 1000);
+        assert_false(others);
         assert_true(line_limit_take(&l, 8, "eight"));
         line_limit_end(&l, hear, &h);
         assert_int_equal(h.count, 1);

@@ -88,7 +88,7 @@ TEST(refusals_of_one_client_are_bounded)
     strcpy(r.who.key, "-");
     for (uint32_t i = 0; i < 1000; i++)
         trace_refused(t, &r, NULL, now_ns);
-    assert_int_equal(count_of(t, 1), 10);
+    assert_int_equal(count_of(t, 1), 10 + 1);
     r.tenant = 2;
     trace_refused(t, &r, NULL, now_ns);
     assert_int_equal(count_of(t, 2), 1);
@@ -96,7 +96,55 @@ TEST(refusals_of_one_client_are_bounded)
     trace_tick(t, now_ns += 61 * NS_PER_S);
     r.tenant = 1;
     trace_refused(t, &r, NULL, now_ns);
-    assert_int_equal(count_of(t, 1), 11);
+    assert_int_equal(count_of(t, 1), 10 + 1 + 1);
+    trace_free(t);
+}
+
+/* The tenant's newest record. */
+static const struct trace_record *newest(const struct trace *t, uint64_t tenant)
+{
+    const struct trace_record *r = trace_next(t, trace_last(t, &tenant) - 1, &tenant);
+    assert_non_null(r);
+    return r;
+}
+
+TEST(further_refusals_are_counted_in_a_record_of_their_minute)
+{
+    struct trace *t = make_trace();
+    struct trace_record r = {.tenant = 1, .model = -1, .refusal = {.status = 400, .code = "invalid_value"}};
+    strcpy(r.who.key, "-");
+    for (uint32_t i = 0; i < 12; i++)
+        trace_refused(t, &r, NULL, now_ns);
+    assert_int_equal(newest(t, 1)->untold, 2);
+    uint64_t first = newest(t, 1)->first, before = newest(t, 1)->number;
+    r.refusal.status = 404;
+    add(t, 1);
+    trace_refused(t, &r, NULL, now_ns);
+    assert_int_equal(newest(t, 1)->untold, 3);
+    assert_int_equal(newest(t, 1)->refusal.status, 404);
+    assert_int_equal(newest(t, 1)->first, first);
+    assert_true(newest(t, 1)->number > before);
+    assert_int_equal(count_of(t, 1), 10 + 1 + 1);
+    trace_tick(t, now_ns += 61 * NS_PER_S);
+    for (uint32_t i = 0; i < 11; i++)
+        trace_refused(t, &r, NULL, now_ns);
+    assert_int_equal(newest(t, 1)->untold, 1);
+    assert_true(newest(t, 1)->first > first);
+    trace_free(t);
+}
+
+TEST(many_clients_without_a_place_share_a_record)
+{
+    struct trace *t = make_trace();
+    struct trace_record r = {.model = -1, .refusal = {.status = 400}};
+    strcpy(r.who.key, "-");
+    for (r.tenant = 1; r.tenant <= 100; r.tenant++)
+        trace_refused(t, &r, NULL, now_ns);
+    assert_int_equal(count_of(t, 0), 64 + 1);
+    const struct trace_record *last = trace_next(t, trace_last(t, NULL) - 1, NULL);
+    assert_int_equal(last->untold, 36);
+    assert_string_equal(last->who.client, "others");
+    assert_int_equal(count_of(t, 100), 0);
     trace_free(t);
 }
 
