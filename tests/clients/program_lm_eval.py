@@ -3,12 +3,11 @@
 import json
 import sys
 
-from sdk import LONG
+from sdk import ENDLESS, LONG, MKDIR
 
 PACKAGE = "lm-eval"
 OVERFLOW = "maximum context length"
-LACKS = {"stream": "it reads whole replies", "tools": "its tasks have none", "structured": "its tasks have no schemas",
-         "cancel": "its tasks stop at texts, so that no reply of theirs is endless"}
+LACKS = {"stream": "it reads whole replies", "tools": "its tasks have none", "structured": "its tasks have no schemas"}
 QUESTIONS = [{"question": "mkdir creates a", "choices": ["directory", "banana"], "answer": 0},
              {"question": "ls lists", "choices": ["trees", "files"], "answer": 1}]
 CHOICE = """output_type: multiple_choice
@@ -20,6 +19,7 @@ TEXT = """output_type: generate_until
 doc_to_target: "directory"
 metric_list: [{metric: exact_match}]
 """
+ENDLESS_TEXT = TEXT + f"generation_kwargs: {{max_gen_toks: {ENDLESS}, until: [never], ignore_eos: true}}\n"
 
 
 def command(at, kind=CHOICE, questions=QUESTIONS, **more):
@@ -50,3 +50,7 @@ def hello(at):
 def overflow(at):
     """It cuts prompts to max_length, its own belief in the context."""
     return at.run(*command(at, TEXT, [{"question": LONG}], max_length=10**6), env=env(at), status=(1,), errors=True)
+
+
+def cancel(at):
+    at.leave(*command(at, ENDLESS_TEXT, [{"question": MKDIR}], max_length=10**6), env=env(at), ready=lambda _: at.server.requests("decoding"))
