@@ -119,6 +119,9 @@ static const struct tensor_name fused_up[] = {{ROLE_GATE_UP, "ffn_up"}, {ROLE_UP
 static const struct gguf_ordered paired[] = {
     {ROLE_Q, GGUF_ORDER_PAIRS}, {ROLE_K, GGUF_ORDER_PAIRS}, {ROLE_NONE, GGUF_ORDER_PAIRS}};
 
+/* A fused attn_qkv is not read where rows of queries and keys lie in pairs, and those of values do not. */
+static const struct tensor_name apart[] = {{ROLE_QKV, "-"}, {ROLE_NONE, NULL}};
+
 static const struct gguf_ordered tiled[] = {{ROLE_DELTA_QKV, GGUF_ORDER_AFTER_KEYS},
                                             {ROLE_DELTA_Z, GGUF_ORDER_HEADS},
                                             {ROLE_DELTA_B, GGUF_ORDER_NUMBERS},
@@ -132,8 +135,8 @@ static const struct gguf_ordered tiled[] = {{ROLE_DELTA_QKV, GGUF_ORDER_AFTER_KE
 #define SECTIONS "\"rope_parameters\": {\"mrope_interleaved\": true}"
 
 static const struct gguf_arch archs[] = {
-    {"llama", .model_type = "llama", .ordered = paired},
-    {"llama", .experts = true, .model_type = "mixtral", .ordered = paired},
+    {"llama", .model_type = "llama", .names = apart, .ordered = paired},
+    {"llama", .experts = true, .model_type = "mixtral", .names = apart, .ordered = paired},
     {"qwen2", .model_type = "qwen2"},
     {"qwen2moe", .experts = true, .model_type = "qwen2_moe"},
     {"qwen3", .model_type = "qwen3"},
@@ -154,14 +157,15 @@ static const struct gguf_arch archs[] = {
     {"exaone4", .windowed = true, .model_type = "exaone4"},
     {"exaone4", .model_type = "exaone4", .facts = "{\"sliding_window\": null}"},
     {"glm4", .model_type = "glm4", .names = fused_up},
-    {"granite", .model_type = "granite", .keys = granite_keys, .ordered = paired},
-    {"granitemoe", .experts = true, .model_type = "granitemoe", .keys = granite_keys, .ordered = paired},
+    {"granite", .model_type = "granite", .keys = granite_keys, .names = apart, .ordered = paired},
+    {"granitemoe", .experts = true, .model_type = "granitemoe", .keys = granite_keys, .names = apart,
+     .ordered = paired},
     {"hunyuan-dense", .model_type = "hunyuan_v1_dense"},
     {"olmo2", .windowed = true, .model_type = "olmo3"},
     {"olmo2", .model_type = "olmo2"},
     {"phi3", .model_type = "phi3", .names = fused_up},
     {"seed_oss", .model_type = "seed_oss", .names = norm_after_attention},
-    {"smollm3", .model_type = "smollm3", .ordered = paired},
+    {"smollm3", .model_type = "smollm3", .names = apart, .ordered = paired},
 };
 
 const struct gguf_arch *gguf_arch_find(struct slice name, bool experts, bool windowed)

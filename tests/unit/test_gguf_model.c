@@ -304,6 +304,16 @@ TEST(scaled_frequencies_are_those_of_a_configuration)
     assert_true(c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 8);
 }
 
+/* Rows of queries and keys in pairs, and rows of values in one matrix have no order of their own. */
+TEST(a_fused_matrix_is_not_read_where_heads_lie_in_pairs)
+{
+    static const char *const paired[] = {"llama", "granite", "smollm3"};
+    for (size_t i = 0; i < COUNT_OF(paired); i++)
+        assert_string_equal(gguf_arch_tensor(gguf_arch_find(slice_of(paired[i]), false, false), ROLE_QKV),
+                            "-");
+    assert_string_equal(gguf_arch_tensor(gguf_arch_find(SLICE("phi3"), false, false), ROLE_QKV), "attn_qkv");
+}
+
 TEST(a_decoder_may_see_all_of_its_text)
 {
     struct config c;
