@@ -4,6 +4,7 @@
  * bounds. */
 #include "model/config_gguf.h"
 
+#include "model/config.h"
 #include "model/gguf_arch.h"
 #include "weights/gguf_file.h"
 
@@ -134,8 +135,14 @@ static int copy_scaling(struct view *v)
         {"rope.scaling.yarn_beta_fast", "beta_fast"},
         {"rope.scaling.yarn_beta_slow", "beta_slow"}};
     struct slice type = {NULL, 0};
-    const double linear = real(v, "rope.scale_linear", 1); /* key of old files */
+    /* A factor without a type is linear. Old files have another key of it. */
+    const double linear = real(v, "rope.scaling.factor", real(v, "rope.scale_linear", 1));
+    const double times = real(v, "rope.scaling.attn_factor", 1);
     const bool named = gguf_string(find(v, "rope.scaling.type"), &type);
+    if (times != 1 && !slice_eq(type, SLICE("yarn")) && !find_tensor(v, "rope_factors_long.weight"))
+        return err_set(v->e, -ENOTSUP,
+                       "metadata %s.rope.scaling.attn_factor: %g is not supported without yarn or longrope",
+                       v->arch->name, times);
     if (!named && linear > 1)
         return set(v, v->rope, "rope_type", json_string("linear")) < 0
                    ? -ENOMEM
@@ -269,18 +276,39 @@ static int set_sizes(struct view *v)
     return r;
 }
 
-/* Which layers have a window, where a list says so. */
+/* Which layers have a window, where a list says so, or a number of which each last layer has none. */
 static int copy_windows(struct view *v)
 {
     const struct gguf_value *value = find(v, "attention.sliding_window_pattern");
     struct gguf_walk w = {.value = value};
     struct gguf_item item;
-    if (!value || !value->list || value->type != GGUF_BOOL || number(v, "attention.sliding_window") == 0)
+    uint64_t every = 0;
+    const bool list = value && value->list && value->type == GGUF_BOOL;
+    if (number(v, "attention.sliding_window") == 0 || !(list || (gguf_u64(value, &every) && every > 0)))
         return 0;
     json_t *kinds = json_array();
-    while (gguf_next(&w, &item))
-        json_array_append_new(kinds, json_string(item.flag ? "sliding_attention" : "full_attention"));
+    for (uint64_t i = 0;
+         list ? gguf_next(&w, &item) : i < MIN_OF(number(v, "block_count"), CONFIG_LAYERS_MAX); i++) {
+        const bool windowed = list ? item.flag : (i + 1) % every != 0;
+        json_array_append_new(kinds, json_string(windowed ? "sliding_attention" : "full_attention"));
+    }
     return set(v, v->root, "layer_types", kinds);
+}
+
+/* Numbers that llama.cpp reads of every architecture, and of which these have one value. */
+static int check_numbers(struct view *v)
+{
+    const uint64_t groups = number(v, "expert_group_count"), rotate = number(v, "rope.dimension_count"),
+                   local = number(v, "rope.dimension_count_swa");
+    if (groups > 1)
+        return err_set(v->e, -ENOTSUP, "metadata %s.expert_group_count: %llu is not supported", v->arch->name,
+                       (ull)groups);
+    if (local > 0 && rotate > 0 && local != rotate)
+        return err_set(v->e, -ENOTSUP,
+                       "metadata %s.rope.dimension_count_swa: %llu is not supported beside "
+                       "rope.dimension_count %llu",
+                       v->arch->name, (ull)local, (ull)rotate);
+    return 0;
 }
 
 static int add_facts(struct view *v)
@@ -307,6 +335,8 @@ static int fill(struct view *v)
         r = copy_rope(v);
     if (r == 0)
         r = copy_windows(v);
+    if (r == 0)
+        r = check_numbers(v);
     if (r == 0 && number(v, "attention.sliding_window") == 0)
         json_object_del(v->root, "sliding_window");
     return r == 0 ? add_facts(v) : r;

@@ -260,6 +260,15 @@ static bool has_local(const struct config *c)
     return local;
 }
 
+/* A GGUF file may have another base for layers with a window, whatever its architecture. */
+static void check_local(struct json_read *r, const struct config *c)
+{
+    const double local = json_read_f64_or(r, "rope_local_base_freq", 1, 1e12, c->ropes[0].theta);
+    if (c->gguf && (float)local != (float)c->ropes[0].theta)
+        json_read_fail(r, -ENOTSUP, "rope.freq_base_swa %g beside rope.freq_base %g is not supported for %s",
+                       local, c->ropes[0].theta, c->family_name);
+}
+
 void config_rope_read(struct json_read *r, struct config *c)
 {
     const struct family *f = c->family;
@@ -272,8 +281,12 @@ void config_rope_read(struct json_read *r, struct config *c)
     if (newer.error && !r->error)
         r->error = newer.error;
     read_rope(r, c, false, theta);
-    if (!has_local(c) || r->error)
+    if (r->error)
         return;
+    if (!has_local(c)) {
+        check_local(r, c);
+        return;
+    }
     theta = f->rope_theta_local > 0 ? f->rope_theta_local : c->ropes[0].theta;
     read_rope(r, c, true, json_read_f64_or(r, "rope_local_base_freq", 1, 1e12, theta));
 }

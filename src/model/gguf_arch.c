@@ -18,6 +18,7 @@ const struct gguf_key gguf_arch_keys[] = {
     {"attention.sliding_window", "sliding_window"},
     {"attention.causal", "is_causal"},
     {"rope.freq_base", "rope_theta"},
+    {"rope.freq_base_swa", "rope_local_base_freq"},
     {"expert_count", "num_experts"},
     {"expert_used_count", "num_experts_per_tok"},
     {"expert_feed_forward_length", "moe_intermediate_size"},
@@ -26,7 +27,6 @@ const struct gguf_key gguf_arch_keys[] = {
 };
 
 static const struct gguf_key gemma_keys[] = {
-    {"rope.freq_base_swa", "rope_local_base_freq"},
     {"attention.key_length", "query_pre_attn_scalar"},
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"},

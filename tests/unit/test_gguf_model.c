@@ -302,6 +302,25 @@ TEST(scaled_frequencies_are_those_of_a_configuration)
     test_gguf_key_f32(&file, "llama.rope.scale_linear", 8);
     loads(&c);
     assert_true(c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 8);
+    begin_model("llama", 1);
+    test_gguf_key_f32(&file, "llama.rope.scaling.factor", 8);
+    loads(&c);
+    assert_true(c.ropes[0].type == ROPE_LINEAR && c.ropes[0].factor == 8);
+}
+
+TEST(windows_are_a_list_or_a_number)
+{
+    struct config c;
+    begin_model("gemma3", 2);
+    test_gguf_key_u32(&file, "gemma3.attention.sliding_window", 100);
+    test_gguf_key_u32(&file, "gemma3.attention.sliding_window_pattern", 3);
+    loads(&c);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(c.layer[i].window, i == 2 ? 0 : 100);
+    begin_model("llama", 2);
+    test_gguf_key_u32(&file, "llama.attention.sliding_window", 100);
+    test_gguf_key_u32(&file, "llama.attention.sliding_window_pattern", 2);
+    refuses(-ENOTSUP, "layer_types[0] is 'sliding_attention'");
 }
 
 /* Rows of queries and keys in pairs, and rows of values in one matrix have no order of their own. */
@@ -364,6 +383,19 @@ TEST(metadata_that_are_refused)
     begin_model("llama", 1);
     test_gguf_key_u32(&file, "llama.attention.head_count_kv", 3);
     refuses(-EINVAL, "metadata: num_attention_heads 4 is not a multiple");
+    begin_model("qwen3", 1);
+    test_gguf_key_f32(&file, "qwen3.rope.scaling.attn_factor", 0.5f);
+    refuses(-ENOTSUP, "attn_factor: 0.5 is not supported without yarn or longrope");
+    begin_model("qwen3", 1);
+    test_gguf_key_f32(&file, "qwen3.rope.freq_base_swa", 500);
+    refuses(-ENOTSUP, "rope.freq_base_swa 500 beside rope.freq_base 10000 is not supported");
+    begin_model("qwen3", 1);
+    test_gguf_key_u32(&file, "qwen3.expert_group_count", 2);
+    refuses(-ENOTSUP, "qwen3.expert_group_count: 2 is not supported");
+    begin_model("qwen3", 2);
+    test_gguf_key_u32(&file, "qwen3.rope.dimension_count", 32);
+    test_gguf_key_u32(&file, "qwen3.rope.dimension_count_swa", 16);
+    refuses(-ENOTSUP, "rope.dimension_count_swa: 16 is not supported beside rope.dimension_count 32");
     test_gguf_begin(&file, 3, 1, 0);
     refuses(-EINVAL, "general.architecture is missing");
     begin_model("llama", 1);
