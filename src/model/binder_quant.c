@@ -336,6 +336,15 @@ bool binder_has_stored(const struct binder *b, const char *module)
     return false;
 }
 
+/* Factors of a module's inputs, which modelopt's AWQ has beside its scales. */
+static int refuse_inputs(struct finder *f)
+{
+    struct tensor t;
+    return has(f, ".pre_quant_scale", &t)
+               ? err_set(f->b->e, -ENOTSUP, "tensor %s: factors of inputs are not supported", f->name)
+               : 0;
+}
+
 int binder_stored_source(struct binder *b, const char *module, uint32_t rank, struct linear_source *s,
                          bool *found)
 {
@@ -348,7 +357,9 @@ int binder_stored_source(struct binder *b, const char *module, uint32_t rank, st
             (!named && !has(&f, forms[i].scales, &source.scales)))
             continue;
         *found = true;
-        int r = need(&f, forms[i].scales, &source.scales);
+        int r = refuse_inputs(&f);
+        if (r == 0)
+            r = need(&f, forms[i].scales, &source.scales);
         if (r == 0)
             r = forms[i].find(&f, forms[i].weight, forms[i].scales);
         if (r == 0)

@@ -181,10 +181,13 @@ static void read_config_group(struct json_read *p, const json_t *group, struct q
     if (!json_is_object(weights))
         return;
     struct json_read w = {.object = weights, .where = "config.json: config_groups: weights", .e = p->e};
-    /* A word or a flag. */
+    /* A word or a flag. Group and dynamic are one order, weight and static the other. */
     const json_t *order = json_read_get(&w, "actorder");
-    if (json_is_true(order) || (json_is_string(order) && strcasecmp(json_string_value(order), "group") == 0))
-        json_read_fail(&w, -ENOTSUP, "actorder 'group' is not supported");
+    const char *word = json_is_string(order) ? json_string_value(order)
+                       : json_is_true(order) ? "group"
+                                             : "static";
+    if (strcasecmp(word, "static") != 0 && strcasecmp(word, "weight") != 0)
+        json_read_fail(&w, -ENOTSUP, "actorder '%.40s' is not supported", word);
     read_block(&w, "block_structure", q);
     if (w.error && !p->error)
         p->error = w.error;

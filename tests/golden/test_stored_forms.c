@@ -333,8 +333,8 @@ TEST(a_module_that_was_not_converted_keeps_its_floats)
 /* ---- wrong files ---- */
 
 /* Loading a model of form `f` and width `d` with one tensor changed is refused, and the tensor named. */
-static void refuses(const char *form, const struct dims *d, void (*change)(struct test_tensors *l),
-                    const char *says)
+static void refuses_with(int code, const char *form, const struct dims *d,
+                         void (*change)(struct test_tensors *l), const char *says)
 {
     const struct form *f = forms;
     struct test_tensors *l = small_tensors(), *dense = small_tensors();
@@ -344,9 +344,15 @@ static void refuses(const char *form, const struct dims *d, void (*change)(struc
     make(f, d, l, dense);
     change(l);
     config_of(d, f, config, sizeof(config));
-    small_refuses(small_write(config, l), -EINVAL, says);
+    small_refuses(small_write(config, l), code, says);
     small_free(l);
     small_free(dense);
+}
+
+static void refuses(const char *form, const struct dims *d, void (*change)(struct test_tensors *l),
+                    const char *says)
+{
+    refuses_with(-EINVAL, form, d, change, says);
 }
 
 static void fp8_nan(struct test_tensors *l)
@@ -380,6 +386,18 @@ static void group_out_of_range(struct test_tensors *l)
 static void group_negative(struct test_tensors *l)
 {
     ((int32_t *)test_tensor_find(l, K_PROJ ".g_idx")->t.data)[0] = -1;
+}
+
+static void factor_inputs(struct test_tensors *l)
+{
+    const struct tensor *t = &test_tensor_find(l, K_PROJ ".weight")->t;
+    test_tensor_add(l, K_PROJ ".pre_quant_scale", DTYPE_F32, 1, &t->shape[1]);
+}
+
+TEST(factors_of_inputs_are_refused)
+{
+    refuses_with(-ENOTSUP, "nvfp4 of modelopt", &all_dims[0], factor_inputs,
+                 K_PROJ ".pre_quant_scale: factors of inputs are not supported");
 }
 
 TEST(a_value_that_is_no_number_is_found_and_its_tensor_named)

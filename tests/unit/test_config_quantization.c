@@ -86,6 +86,8 @@ TEST(methods_are_read)
          QUANTIZATION_SCALED, 128, 128},
         {"'quant_method':'compressed-tensors','config_groups':{'g':{'weights':{'actorder':'weight'}}}",
          QUANTIZATION_SCALED, 0, 0},
+        {"'quant_method':'compressed-tensors','config_groups':{'g':{'weights':{'actorder':'static'}}}",
+         QUANTIZATION_SCALED, 0, 0},
     };
     char members[512];
     for (size_t i = 0; i < COUNT_OF(good); i++) {
@@ -125,6 +127,8 @@ TEST(what_is_not_supported_is_refused_by_name)
          "transform_config"},
         {"'quant_method':'compressed-tensors','config_groups':{'g':{'weights':{'actorder':'group'}}}",
          "actorder"},
+        {"'quant_method':'compressed-tensors','config_groups':{'g':{'weights':{'actorder':'dynamic'}}}",
+         "actorder 'dynamic'"},
     };
     char members[512];
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
