@@ -68,9 +68,9 @@ static int open_settings(struct serve *s, int argc, char **argv, struct err *e)
 {
     if (copy_arguments(s, argc, argv) < 0)
         return err_set(e, -ENOMEM, "no memory for the command line");
-    int r = live_open(&s->server.live, &(struct live_source){read_settings, s}, e);
+    /* Before files of keys are read: a pipe among them may be open for long. */
     options_hide(COMMAND_SERVE, argc, argv);
-    return r;
+    return live_open(&s->server.live, &(struct live_source){read_settings, s}, e);
 }
 
 /* --- progress --- */

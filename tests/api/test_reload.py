@@ -1,6 +1,7 @@
 """SIGHUP: settings are read again, all of them or none; a setting that cannot change is reported; nothing
 is lost on the way."""
 
+import contextlib
 import os
 import pty
 import select
@@ -199,6 +200,27 @@ def test_keys_are_not_in_the_list_of_processes():
         until(lambda: lines_of(s, "reloaded"))
         assert httpx.get(s.url + "/v1/models", headers=bearer("sk-alice-0123")).status_code == 200
         assert httpx.get(s.url + "/v1/models").status_code == 401
+
+
+def test_keys_are_hidden_before_a_pipe_of_keys_is_read(tmp_path):
+    """The server waits for the pipe's writer; its command line has no key by then."""
+    pipe = tmp_path / "keys"
+    os.mkfifo(pipe)
+    command = [PROGRAM, "serve", MODEL, "--port", "0", "--api-key", "sk-alice-0123", "--admin-key-file", pipe]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        descriptor = until(lambda: opened_to_write(pipe))
+        with open(f"/proc/{server.pid}/cmdline", "rb") as f:
+            words = f.read().split(b"\0")
+        server.kill()
+    os.close(descriptor)
+    assert b"--api-key" in words and not [w for w in words if b"sk-" in w]
+
+
+def opened_to_write(pipe):
+    """A descriptor, or None while nothing reads the pipe."""
+    with contextlib.suppress(OSError):
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    return None
 
 
 def test_a_reload_while_it_drains_changes_nothing():
