@@ -269,10 +269,15 @@ void account_set_limit(struct account *a, uint64_t limit_bytes)
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
-int account_set_floor(struct account *a, uint64_t bytes)
+static bool has_fault(const struct account *a)
 {
     const struct ledger_faults *f = &a->ledger->faults;
-    if (bytes > 0 && f->reserve && f->reserve(f->arg) != 0)
+    return f->reserve && f->reserve(f->arg) != 0;
+}
+
+int account_set_floor(struct account *a, uint64_t bytes)
+{
+    if (bytes > 0 && has_fault(a))
         return -ENOMEM;
     pthread_mutex_lock(&a->ledger->lock);
     int r = set_floor(a, bytes);
@@ -284,8 +289,7 @@ int account_set_floor(struct account *a, uint64_t bytes)
 
 int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
 {
-    const struct ledger_faults *f = &a->ledger->faults;
-    if (f->reserve && f->reserve(f->arg) != 0)
+    if (has_fault(a))
         return -ENOMEM;
     pthread_mutex_lock(&a->ledger->lock);
     int r = find_refusing(a, bytes, spare) ? -ENOMEM : 0;
@@ -303,8 +307,12 @@ int account_reserve(struct account *a, uint64_t bytes)
 
 bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret)
 {
+    bool fault = has_fault(a);
     pthread_mutex_lock(&a->ledger->lock);
     const struct account *at = find_refusing(a, bytes, 0);
+    if (!at && fault)
+        at = a;
+    ASSERT(!at || at->root == a->root);
     if (at)
         *ret = at->n;
     pthread_mutex_unlock(&a->ledger->lock);

@@ -52,7 +52,8 @@ struct account *account_root(struct account *a);
 /* The memory that the account's bytes are of. Constant. */
 const struct domain *account_domain(const struct account *a);
 
-/* For tests: called before each reservation, on its thread; nonzero refuses it, as a limit would. */
+/* For tests: called before each reservation and by account_refuses(), on its thread; nonzero refuses, as a
+ * limit of that account would. */
 struct ledger_faults {
     int (*reserve)(void *arg);
     void *arg;
