@@ -312,7 +312,7 @@ bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *
     const struct account *at = find_refusing(a, bytes, 0);
     if (!at && fault)
         at = a;
-    ASSERT(!at || at->root == a->root);
+    ASSERT(!at || at->ledger == a->ledger);
     if (at)
         *ret = at->n;
     pthread_mutex_unlock(&a->ledger->lock);
