@@ -3,6 +3,9 @@
  *
  * The work is cut into units of some panels, 16 columns and a few groups. The sums of a group leave their
  * tiles by way of memory. The f32 part then joins them to the columns' sums, which stay in registers.
+ * It bounds these products: while tiles are in use, a core computes one f32 multiplication, multiply-add or
+ * conversion of 512 bits a cycle instead of two. Loads, products and stores beside it cost nothing
+ * (docs/benchmarks.md#what-bounds-the-kernels).
  *
  * * At most 16 columns: codes come from memory. A unit has two panels, which are read from the first group to
  *   the last. The f32 part takes 8 columns at a time. While a unit's sums join, the tiles of the next one are
