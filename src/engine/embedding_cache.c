@@ -183,7 +183,7 @@ int embedding_cache_commit(struct embedding_cache *g, uint32_t index)
     uint64_t piece = MIN_OF(PIECE_BYTES, e->bytes - e->committed);
     const struct domain *d = account_domain(g->opts.account);
     if (piece > 0 && domain_commit(d, dev_add(e->base, e->committed), piece) < 0)
-        return -ENOMEM;
+        return -ENOBUFS;
     account_use(g->opts.account, piece);
     e->committed += piece;
     return e->committed < e->bytes;

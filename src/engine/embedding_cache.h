@@ -62,7 +62,7 @@ uint32_t embedding_cache_find(const struct embedding_cache *g, const struct embe
  * 0; -EAGAIN: referenced entries leave no room; -ENOMEM: account or system refused. On failure only
  * dropped entries have changed. */
 int embedding_cache_begin(struct embedding_cache *g, const struct embedding_cache_key *key, uint32_t *ret);
-/* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOMEM: the system
+/* Commits a piece of it, at most 128 KiB. 0: all of it is there; 1: there is more; -ENOBUFS: the system
  * refused, the entry is still there. */
 int embedding_cache_commit(struct embedding_cache *g, uint32_t index);
 /* It is filled. */

@@ -253,22 +253,15 @@ static enum room find_room(struct image_sched *s, const struct job *j, uint64_t 
     return n.entries > n.unused ? ROOM_COMES : ROOM_NONE;
 }
 
-/* The accounts have room for it: the system refused, because other programs have the memory. */
-static bool is_taken(const struct image_sched *s, uint64_t features)
-{
-    struct account_numbers n;
-    return !account_refuses(s->opts.parent, features + UNIT_BYTES, &n);
-}
-
-/* The job's image got no memory. True: there is some now. */
-static bool refuse(struct image_sched *s, struct job *j, uint32_t i, bool stepped)
+/* The job's image got no memory. error -ENOBUFS: other programs have it. True: there is some now. */
+static bool refuse(struct image_sched *s, struct job *j, uint32_t i, int error, bool stepped)
 {
     const struct image *p = j->images[i];
     uint64_t now_ns = clock_now_ns();
     uint64_t features = token_bytes(s->opts.shape) * j->grids[i].rows * j->grids[i].columns;
     uint64_t encoding = model_encode_bytes(s->opts.shape, (uint64_t)p->width * p->height);
     enum room room = find_room(s, j, features + encoding, stepped);
-    bool taken = room == ROOM_NONE && is_taken(s, features);
+    bool taken = room == ROOM_NONE && error == -ENOBUFS;
     if (taken && s->taken_ns == 0)
         s->taken_ns = now_ns;
     if (room == ROOM_NONE && (!taken || now_ns - s->taken_ns >= SCHED_TAKEN_NS))
@@ -317,7 +310,7 @@ static bool begin(struct image_sched *s, bool stepped)
     struct embedding_cache_key key = key_of(j, at);
     int r = embedding_cache_begin(s->embedding_cache, &key, &entry);
     if (r == -ENOMEM || (r == -EAGAIN && !stepped))
-        return refuse(s, j, at, stepped);
+        return refuse(s, j, at, r, stepped);
     if (r < 0)
         return false;
     s->owner = j;
@@ -410,12 +403,12 @@ static void count_slice(struct image_sched *s, uint64_t began_ns)
 }
 
 /* The image in progress begins again when there is room, or its job ends. */
-static void refuse_current(struct image_sched *s, bool stepped)
+static void refuse_current(struct image_sched *s, int error, bool stepped)
 {
     struct job *j = s->owner;
     uint32_t at = s->at;
     stop(s);
-    (void)refuse(s, j, at, stepped);
+    (void)refuse(s, j, at, error, stepped);
 }
 
 static void slice(struct image_sched *s, bool stepped)
@@ -429,7 +422,7 @@ static void slice(struct image_sched *s, bool stepped)
         finish(s);
     count_slice(s, began_ns);
     if (r < 0)
-        refuse_current(s, stepped);
+        refuse_current(s, r, stepped);
 }
 
 bool image_sched_run(struct image_sched *s, bool stepped)

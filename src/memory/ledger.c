@@ -269,15 +269,10 @@ void account_set_limit(struct account *a, uint64_t limit_bytes)
     pthread_mutex_unlock(&a->ledger->lock);
 }
 
-static bool has_fault(const struct account *a)
-{
-    const struct ledger_faults *f = &a->ledger->faults;
-    return f->reserve && f->reserve(f->arg) != 0;
-}
-
 int account_set_floor(struct account *a, uint64_t bytes)
 {
-    if (bytes > 0 && has_fault(a))
+    const struct ledger_faults *f = &a->ledger->faults;
+    if (bytes > 0 && f->reserve && f->reserve(f->arg) != 0)
         return -ENOMEM;
     pthread_mutex_lock(&a->ledger->lock);
     int r = set_floor(a, bytes);
@@ -289,7 +284,8 @@ int account_set_floor(struct account *a, uint64_t bytes)
 
 int account_reserve_sparing(struct account *a, uint64_t bytes, uint64_t spare)
 {
-    if (has_fault(a))
+    const struct ledger_faults *f = &a->ledger->faults;
+    if (f->reserve && f->reserve(f->arg) != 0)
         return -ENOMEM;
     pthread_mutex_lock(&a->ledger->lock);
     int r = find_refusing(a, bytes, spare) ? -ENOMEM : 0;
@@ -307,12 +303,8 @@ int account_reserve(struct account *a, uint64_t bytes)
 
 bool account_refuses(struct account *a, uint64_t bytes, struct account_numbers *ret)
 {
-    bool fault = has_fault(a);
     pthread_mutex_lock(&a->ledger->lock);
     const struct account *at = find_refusing(a, bytes, 0);
-    if (!at && fault)
-        at = a;
-    ASSERT(!at || at->ledger == a->ledger);
     if (at)
         *ret = at->n;
     pthread_mutex_unlock(&a->ledger->lock);

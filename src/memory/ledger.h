@@ -52,8 +52,7 @@ struct account *account_root(struct account *a);
 /* The memory that the account's bytes are of. Constant. */
 const struct domain *account_domain(const struct account *a);
 
-/* For tests: called before each reservation and by account_refuses(), on its thread; nonzero refuses, as a
- * limit of that account would. */
+/* For tests: called before each reservation, on its thread; nonzero refuses it, as a limit would. */
 struct ledger_faults {
     int (*reserve)(void *arg);
     void *arg;

@@ -25,8 +25,8 @@ struct vision_encoder;
 struct vision_encoder *model_vision_encoder(struct model *m);
 
 /* Commits its memory, a small unit a call, because that takes time as well. 0: the image is in progress.
- * 1: there is more to commit, call again. -ENOMEM: the rest was refused, and no image is in progress;
- * memory of earlier calls stays for others. No other image is in progress. */
+ * 1: there is more to commit, call again. The account (-ENOMEM) or the system (-ENOBUFS) refused the
+ * rest: no image is in progress; memory of earlier calls stays for others. No other image is in progress. */
 int vision_encoder_begin(struct vision_encoder *e, const struct model_image *p);
 /* Works until the image is done or the clock has passed deadline_ns, at least one piece. True: the image is
  * done, and none is in progress. */

@@ -137,8 +137,9 @@ static int commit(struct vision_encoder *e, uint64_t bytes)
     ASSERT(wanted <= units_max(e->units));
     if (had >= wanted)
         return 0;
+    const uint64_t refused = units_refused(e->units);
     if (unit_commit(e->units, had) < 0)
-        return -ENOMEM;
+        return units_refused(e->units) > refused ? -ENOBUFS : -ENOMEM;
     return had + 1 < wanted;
 }
 

@@ -7,7 +7,8 @@ from test_generate import run
 
 
 def planned(*options):
-    got = run("plan", "--json", "--memory-limit", "4G", *options)
+    limit = () if "--memory-limit" in options else ("--memory-limit", "4G")
+    got = run("plan", "--json", *limit, *options)
     assert got.returncode == 0, got.stderr
     plan = json.loads(got.stdout)["models"][0]
     return plan, {a["name"]: a for a in plan["accounts"]}

@@ -43,7 +43,7 @@ static int begin(struct vision_encoder *e, const struct model_image *in)
 {
     assert_true(in->width == 2 * EDGE && in->height == 4 * EDGE);
     if (e->refuses > 0 && e->refuses--)
-        return -ENOMEM;
+        return -ENOBUFS;
     e->begun++;
     e->left = e->slices;
     return 0;
