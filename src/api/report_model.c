@@ -24,8 +24,8 @@ void report_read_model(struct api *a, uint32_t index, struct report_model *ret)
     read_grammars(a, index, &ret->grammars);
     ret->kv_usage = n->usage;
     ret->looked_up_tokens = n->cache_bytes_max ? n->prompt_tokens : 0;
-    ret->host_hit_tokens = n->cached_tokens - MIN_OF(n->fetched_tokens, n->cached_tokens);
-    ret->host_hits = hits - MIN_OF(n->fetched_hits, hits);
+    ret->host_hit_tokens = n->cached_tokens - MIN_OF(n->fetched_tokens + n->pinned_tokens, n->cached_tokens);
+    ret->host_hits = hits - MIN_OF(n->fetched_hits + n->pinned_hits, hits);
 }
 
 static const char *state_name(uint32_t state)
@@ -130,9 +130,25 @@ static const struct gauge rows[] = {
     {E(cached_tokens), MEMBER("cache", 5, "hit_tokens"),
      COUNTER("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.")},
     {OF(host_hit_tokens), HIT_TOKENS, .labels = "tier=\"host\""},
+    {E(pinned_tokens), HIT_TOKENS, .labels = "tier=\"pinned\""},
     {E(fetched_tokens), HIT_TOKENS, .labels = "tier=\"ssd\""},
     {OF(host_hits), HITS, .labels = "tier=\"host\""},
+    {E(pinned_hits), HITS, .labels = "tier=\"pinned\""},
     {E(fetched_hits), HITS, .labels = "tier=\"ssd\""},
+    {E(pinned.bytes), MEMBER("cache", 8, "pinned_bytes"),
+     GAUGE("plateau_pinned_cache_bytes", "Bytes of pinned memory for what the prefix cache evicted.")},
+    {E(pinned.bytes_max), MEMBER("cache", 9, "pinned_limit_bytes"),
+     GAUGE("plateau_pinned_cache_limit_bytes", "Limit of that memory.")},
+    {E(pinned.pages), MEMBER("cache", 10, "pinned_pages"),
+     GAUGE("plateau_pinned_cache_pages", "Pages in pinned memory.")},
+    {E(pinned.snapshots), MEMBER("cache", 11, "pinned_snapshots"),
+     GAUGE("plateau_pinned_cache_snapshots", "Recurrent states (snapshots) in pinned memory.")},
+    {E(pinned.written),
+     COUNTER("plateau_pinned_cache_writes_total", "Pages and snapshots that came to pinned memory.")},
+    {E(pinned.read),
+     COUNTER("plateau_pinned_cache_reads_total", "Pages and snapshots read from pinned memory.")},
+    {E(pinned.evictions),
+     COUNTER("plateau_pinned_cache_evictions_total", "Pages and snapshots evicted from pinned memory.")},
     {E(cache_bytes), MEMBER("cache", 2, "bytes"),
      GAUGE("plateau_cache_bytes", "Bytes of cached prefixes that no request uses.")},
     {E(cache_bytes_max), MEMBER("cache", 1, "limit_bytes"),
@@ -145,10 +161,11 @@ static const struct gauge rows[] = {
     {E(cache_snapshots_evicted), MEMBER("cache", 7, "snapshots_evicted"),
      COUNTER("plateau_cache_snapshots_evicted_total",
              "Recurrent states (snapshots) evicted from the prefix cache.")},
-    {E(fetching), MODEL(6, "fetching"), GAUGE("plateau_ssd_fetching", "Requests waiting for the SSD tier.")},
-    {E(fetches), COUNTER("plateau_ssd_fetches_total", "Prefixes requested from the SSD tier.")},
-    {E(fetches_failed),
-     COUNTER("plateau_ssd_fetches_failed_total", "Prefixes of which the SSD tier delivered only a part.")},
+    {E(fetching), MODEL(6, "fetching"),
+     GAUGE("plateau_ssd_fetching", "Requests waiting for the SSD tier or pinned memory.")},
+    {E(fetches),
+     COUNTER("plateau_ssd_fetches_total", "Prefixes requested from the SSD tier or pinned memory.")},
+    {E(fetches_failed), COUNTER("plateau_ssd_fetches_failed_total", "Prefixes of which only a part came.")},
 
     {OF(grammars.entries), MEMBER("grammars", 1, "entries"),
      GAUGE("plateau_grammar_cache_entries", "Compiled grammars and schemas in the cache.")},

@@ -63,6 +63,9 @@ void report_add_cache(struct engine_numbers *sum, const struct engine_numbers *n
     sum->cache_snapshots += n->cache_snapshots;
     sum->cached_tokens += n->cached_tokens;
     sum->fetched_tokens += n->fetched_tokens;
+    sum->pinned_tokens += n->pinned_tokens;
+    sum->pinned.bytes += n->pinned.bytes;
+    sum->pinned.bytes_max += n->pinned.bytes_max;
     sum->pending_trim_bytes += n->pending_trim_bytes;
     sum->images_bytes += n->images_bytes;
     sum->images_bytes_max += n->images_bytes_max;
@@ -77,11 +80,13 @@ void report_caches(struct api *a, const struct engine_numbers *sum, struct buf *
                "\"caches\":{\"host\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"pages\":%u,\"snapshots\":%u,"
                "\"hit_tokens\":%llu},\"ssd\":",
                (ull)report_cache_limit(a, sum->cache_bytes_max), (ull)sum->cache_bytes, sum->cache_pages,
-               sum->cache_snapshots, (ull)(sum->cached_tokens - sum->fetched_tokens));
+               sum->cache_snapshots, (ull)(sum->cached_tokens - sum->fetched_tokens - sum->pinned_tokens));
     report_ssd(a, sum->fetched_tokens, ret);
     buf_printf(ret,
+               ",\"pinned\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"hit_tokens\":%llu}"
                ",\"images\":{\"limit_bytes\":%llu,\"bytes\":%llu,\"kept\":%u,\"encoded\":%llu,"
                "\"found\":%llu}}",
+               (ull)sum->pinned.bytes_max, (ull)sum->pinned.bytes, (ull)sum->pinned_tokens,
                (ull)sum->images_bytes_max, (ull)sum->images_bytes, sum->images_kept, (ull)sum->images_encoded,
                (ull)sum->images_found);
 }

@@ -42,7 +42,7 @@ struct prefix_index_opts {
     uint64_t bytes_max;        /* limit of unreferenced pages and unpinned snapshots together */
     /* An entry that the tier below wants is evicted: its bytes stay valid until this returns. Not called for
      * cleared or useless entries. NULL: no call. */
-    void (*evicting)(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block);
+    void (*evicting)(void *arg, const struct tier_offer *offer, uint32_t block);
     void *arg;
     /* Other indexes cache within the same budget. Called when the index wants to hold more than it was last
      * allowed: returns how many of `bytes` it may hold. NULL: bytes_max. */
@@ -122,7 +122,7 @@ void prefix_index_move_snapshot(struct prefix_index *ix, uint32_t from, uint32_t
 /* A node with entries that the tier below wants and has not got yet. */
 struct prefix_unstored {
     struct prefix_key key;
-    uint32_t node;
+    uint32_t node, share;
     uint32_t blocks[TIER_KINDS]; /* by kind; NONE: not this one */
 };
 /* The next such node from number *at on, among `looks` nodes at most; advances *at, wrapping around. False:

@@ -33,7 +33,7 @@ void prefix_tier_evicting(struct prefix_index *ix, uint32_t node, enum tier_kind
     ASSERT(n->depth > 0);
     ASSERT(block != NONE || kind != TIER_PAGE);
     if (ix->opts.evicting && block != NONE && (n->wanted >> kind & 1))
-        ix->opts.evicting(ix->opts.arg, &n->key, kind, block);
+        ix->opts.evicting(ix->opts.arg, &(struct tier_offer){&n->key, kind, n->share, TIER_EVICTED}, block);
 }
 
 /* False: the tier lacks nothing of the node. */
@@ -47,6 +47,7 @@ static bool find_lacking(const struct prefix_index *ix, uint32_t node, struct pr
     }
     ret->key = ix->nodes[node].key;
     ret->node = node;
+    ret->share = ix->nodes[node].share;
     return any;
 }
 

@@ -36,6 +36,20 @@ struct tier_arrival {
     const void *bytes; /* [of a page or a snapshot]; owned by the tier until give() */
     uint32_t handle;   /* for the tier */
     uint32_t pending;  /* of a snapshot: as it was written */
+    bool pinned;       /* from the machine's memory, as fast as a device copies */
+};
+
+/* An entry that is offered to a tier. */
+enum tier_why {
+    TIER_IDLE,    /* the engine has nothing else to do; it stays in the pools */
+    TIER_EVICTED, /* its place is needed: the last chance to keep it */
+    TIER_END      /* the engine ends, and the pools with it */
+};
+struct tier_offer {
+    const struct prefix_key *key;
+    enum tier_kind kind;
+    uint32_t share; /* of its tenant, as in page_pool_keep() */
+    enum tier_why why;
 };
 
 /* Room for a copy, between write_begin() and write_end(). */
@@ -52,9 +66,10 @@ struct tier_io {
     /* The entries of these keys were used now, of each kind from keys[first[kind]] on: when the tier needs
      * room, those at the end go first. */
     void (*used)(void *arg, const struct prefix_key *keys, uint32_t count, const uint32_t first[TIER_KINDS]);
-    /* Estimate for reading so many entries of each kind, from the time of earlier reads; UINT64_MAX: the tier
-     * cannot read. */
-    uint64_t (*read_ns)(void *arg, const uint32_t counts[TIER_KINDS]);
+    /* Estimate for reading the entries of these keys, of each kind from keys[first[kind]] on, from the time
+     * of earlier reads; UINT64_MAX: the tier cannot read. */
+    uint64_t (*read_ns)(void *arg, const struct prefix_key *keys, uint32_t count,
+                        const uint32_t first[TIER_KINDS]);
     /* Requests bytes; an arrival with `tag` and `index` follows. 0, -EAGAIN (no room: try again after the
      * next arrival, or later), -ENOENT, -ENODEV (the tier is off). */
     int (*read)(void *arg, const struct prefix_key *key, enum tier_kind kind, uint64_t tag, uint32_t index);
@@ -64,10 +79,9 @@ struct tier_io {
     bool (*take)(void *arg, struct tier_arrival *ret);
     void (*give)(void *arg, const struct tier_arrival *a);
     /* 0: fill ret->bytes, then call write_end; `whole` false discards it. -EEXIST (present, and counts as
-     * used now), -EAGAIN (no room now), -EFBIG (never), -ENODEV (the tier is off). With `last` a refusal
-     * counts as a drop, because the bytes are lost. */
-    int (*write_begin)(void *arg, const struct prefix_key *key, enum tier_kind kind, bool last,
-                       struct tier_write *ret);
+     * used now), -EAGAIN (no room now), -EFBIG (never), -ENODEV (the tier is off). A refusal counts as a
+     * drop, because the bytes are lost, except with TIER_IDLE. */
+    int (*write_begin)(void *arg, const struct tier_offer *offer, struct tier_write *ret);
     void (*write_end)(void *arg, const struct tier_write *w, bool whole);
 };
 

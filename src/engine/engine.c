@@ -102,8 +102,7 @@ static int open_accounts(struct engine *en)
     return r == 0 ? accounts_open(o->parent, ACCOUNT_ENGINE, ACCOUNT_NO_LIMIT, &en->own) : r;
 }
 
-/* Called by any of the store's threads until the client is closed, and under the list's lock; the inbox lives
- * longer. */
+/* Called under the list's lock; the inbox lives longer. */
 static void wake(void *arg)
 {
     engine_wake(arg);
@@ -161,8 +160,9 @@ static void lay_out(const struct engine_opts *o, const struct model_shape *shape
         drafting_arena_bytes(o->max_num_seqs) + logit_rows(o, shape) * vocab * sizeof(float) +
         values_max(o, shape) * (size_t)shape->hidden * sizeof(float) + vocab / 8 +
         engine_masks_bytes(o, shape->vocab) + engine_rows_bytes(o, shape->vocab) +
-        engine_draws_bytes(o, shape) + publish_arena_bytes(places_of(o), o->max_num_seqs) +
-        vocab * 16 /* the sampler's scratch: 12 now */ + 65536;
+        engine_draws_bytes(o, shape) + engine_tiers_bytes(o, shape) +
+        publish_arena_bytes(places_of(o), o->max_num_seqs) + vocab * 16 /* the sampler's scratch: 12 now */ +
+        65536;
 }
 
 void engine_plan(const struct engine_opts *opts, const struct model_shape *shape, struct engine_plan *ret)
@@ -203,15 +203,6 @@ static bool give_more(void *arg)
     return image_sched_give(arg, UINT64_MAX, true) > 0;
 }
 
-static int open_tier(struct engine *en)
-{
-    struct store_client_opts c = {
-        .identity = en->opts.identity, .pending_max = en->shape->state_pending_max, .wake = wake, .arg = en};
-    for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
-        c.bytes[kind] = pools_block_bytes(&en->pools, kind);
-    return store_client_open(en->opts.store, &c, &en->tier);
-}
-
 /* Names a sequence by its request, as clients and the log know it. */
 static void name_seq(const struct sched_seq *seq, char ret[SCHED_NAME_BYTES])
 {
@@ -225,15 +216,14 @@ static int create_pools(struct engine *en, struct layout *l)
 {
     engine_parts_init(en);
     l->pools.holder = en->holder;
-    l->pools.evicting = en->opts.store ? write_behind_evicting : NULL;
+    l->pools.evicting = en->opts.store || en->opts.pinned_cache_bytes ? write_behind_evicting : NULL;
     l->pools.evicting_arg = &en->write_behind;
     l->pools.more = give_more;
     l->pools.arg = &en->image_sched;
     l->pools.crew = en->opts.device->crew;
     int r = pools_create(en->arena, &l->pools, &en->pools);
-    if (r == 0 && en->opts.store && en->pools.index && open_tier(en) < 0)
-        LOG_WARN("ssd_full", "model=%s: more models use the SSD tier than it takes; this one does not",
-                 en->name);
+    if (r == 0)
+        r = engine_tiers_create(en);
     l->sched.prefix = en->pools.index;
     memcpy(l->sched.groups, en->pools.groups, sizeof(l->sched.groups));
     l->sched.group_count = en->pools.group_count;
@@ -242,7 +232,7 @@ static int create_pools(struct engine *en, struct layout *l)
     l->sched.memory_refused_arg = &en->pools;
     l->sched.state_bytes = en->pools.state_bytes;
     l->sched.name = name_seq;
-    l->sched.tier = en->tier.arg ? &en->tier : NULL;
+    l->sched.tier = en->tiers.top.arg ? &en->tiers.top : NULL;
     l->sched.arrived = pools_arrived;
     l->sched.arrived_arg = &en->pools;
     return r == 0 ? sched_create(en->arena, &l->sched, &en->sched) : r;
@@ -407,7 +397,7 @@ void engine_close(struct engine *en)
         engine_end_all(en);
     thread_stack_done(&en->stack);
     image_sched_done(&en->image_sched);
-    store_client_close(&en->tier);
+    engine_tiers_done(en);
     holder_close(en->holder);
     uint64_t left = pools_done(&en->pools, en->holder);
     if (left > 0)

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "cache/pinned_tier.h"
 #include "base/slice.h"
 #include "engine/stream.h"
 #include "model/model.h"
@@ -83,6 +84,9 @@ struct engine_opts {
     /* Size of the prefix cache: bytes of pages and states that no request uses. They stay in the pools
      * until their memory is needed. 0: no prefix cache. */
     uint64_t prefix_cache_bytes;
+    /* Size of the tier below it in the machine's memory (cache/pinned_tier.h), for a model on a device; 0, or
+     * no prefix cache: none. */
+    uint64_t pinned_cache_bytes;
     /* Size of the cache for image embeddings that no request needs now. Embeddings in use may take more,
      * but not more than this or the largest image. */
     uint64_t image_cache_bytes;
@@ -283,14 +287,15 @@ struct engine_numbers {
     uint32_t cache_pages, cache_snapshots; /* of prefixes, those in use included */
     uint64_t cache_bytes, cache_bytes_max; /* prefixes that no request uses */
     uint64_t cache_pages_evicted, cache_snapshots_evicted;
-    struct engine_pool_numbers kv, state; /* state: zeros without recurrent layers */
-    uint64_t cached_tokens;               /* of prompts, in the prefix cache when they were first read */
-    uint64_t fetched_hits;                /* requests with a prefix from the SSD tier */
-    uint64_t fetched_tokens;              /* part of cached_tokens: from the SSD tier */
-    uint32_t fetching;                    /* of those waiting: requests that wait for the SSD tier */
-    bool memory_taken;                    /* requests wait for memory that other programs have */
-    uint64_t fetches, fetches_failed;     /* failed: less arrived than was requested */
-    uint64_t pending_trim_bytes;          /* at most, of the trim that is due */
+    struct engine_pool_numbers kv, state;   /* state: zeros without recurrent layers */
+    uint64_t cached_tokens;                 /* of prompts, in the prefix cache when they were first read */
+    uint64_t fetched_hits, pinned_hits;     /* requests with a prefix from the SSD tier, from pinned memory */
+    uint64_t fetched_tokens, pinned_tokens; /* parts of cached_tokens that came from there */
+    struct pinned_numbers pinned;           /* zeros without pinned memory */
+    uint32_t fetching;                      /* of those waiting: requests that wait for a lower tier */
+    bool memory_taken;                      /* requests wait for memory that other programs have */
+    uint64_t fetches, fetches_failed;       /* failed: less arrived than was requested */
+    uint64_t pending_trim_bytes;            /* at most, of the trim that is due */
     struct trim_numbers trim;
     uint64_t units_recommitted; /* given back and committed again within a second */
     uint64_t reclaims;          /* times that caches gave memory because some was short */

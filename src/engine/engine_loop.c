@@ -87,6 +87,10 @@ static void deliver(struct engine *en)
 
 static void take_message(struct engine *en, const struct engine_message *m)
 {
+    if (m->order && m->pinned) {
+        engine_tiers_take_order(en, m->order);
+        return;
+    }
     if (m->order) {
         trim_take_order(&en->trim, m->order);
         return;
@@ -180,6 +184,9 @@ static void idle(struct engine *en)
 {
     struct engine_message m;
     trim_share(&en->trim);
+    engine_tiers_share(en);
+    if (engine_tiers_grow(en))
+        return;
     uint64_t now_ns = clock_now_ns();
     uint64_t trim_ns = trim_wait_ns(&en->trim, en->last_end_ns, now_ns),
              write_ns = write_behind_wait_ns(&en->write_behind, en->last_end_ns, now_ns);
@@ -226,6 +233,7 @@ void *engine_thread(void *arg)
             trim_reclaim(&en->trim);
         bool stepped = engine_step_begin(en);
         if (stepped) {
+            (void)engine_tiers_grow(en);
             engine_step_end(en);
             invariants_after_step(en);
         }
@@ -237,6 +245,7 @@ void *engine_thread(void *arg)
             continue;
         }
         trim_share(&en->trim);
+        engine_tiers_share(en);
         engine_publish(en, false);
         deliver(en);
         trim_between_steps(&en->trim, running_count(en));
@@ -265,6 +274,7 @@ void engine_end_all(struct engine *en)
         end_at_close(en, JOB(it));
     trim_end(&en->trim);
     write_behind_end(&en->write_behind);
+    engine_tiers_end(en);
     engine_publish(en, true);
     deliver(en);
     ASSERT(list_empty(&en->jobs) && list_empty(&en->over));

@@ -67,6 +67,8 @@ static void read_gauges(struct engine *en, struct engine_numbers *ret)
     ret->draft_tokens = d->draft_tokens;
     ret->accepted_tokens = d->accepted_tokens;
     memcpy(ret->accepted_at, d->accepted_at, sizeof(ret->accepted_at));
+    if (en->tiers.pinned)
+        pinned_tier_numbers(en->tiers.pinned, &ret->pinned);
     if (en->pools.index) {
         struct prefix_numbers cache;
         prefix_index_numbers(en->pools.index, &cache);

@@ -20,6 +20,7 @@
 struct engine_message {
     struct job *job;
     struct holder_ask *order;
+    bool pinned; /* the order is for the tier in pinned memory */
 };
 
 /* A step between its begin and its end. */
@@ -74,6 +75,14 @@ struct engine_draws {
     uint32_t count; /* 0: none is drawn from */
 };
 
+/* Below the pools. Engine thread only. */
+struct engine_tiers {
+    struct tier_io ssd, top;    /* top: what the pools have below them; arg NULL: there is none */
+    struct pinned_tier *pinned; /* above the SSD tier; NULL: none */
+    struct account *account;    /* of its memory */
+    struct holder *holder;      /* of it; NULL: no list */
+};
+
 struct engine {
     /* Set by engine_create, then constant. */
     struct engine_opts opts;
@@ -83,7 +92,7 @@ struct engine {
     struct arena *arena; /* of `own`: has everything below, unless said otherwise */
     struct pools pools;
     struct holder *holder; /* in opts.holders; NULL: no list */
-    struct tier_io tier;   /* engine thread only; arg NULL: no tier */
+    struct engine_tiers tiers;
     struct sched *sched;
     struct mailbox *inbox;
     uint64_t *valid_ids;            /* bit per id; NULL without a tokenizer */
@@ -222,6 +231,20 @@ static inline uint32_t engine_rows_max(const struct engine_opts *o)
 {
     return o->max_num_seqs + engine_drafts_max(o->max_num_seqs, o->drafting.drafts_max);
 }
+
+/* engine_tiers.c: between the creation of the pools and that of the scheduler. 0 or -ENOMEM; done in either
+ * case, when no job is left. */
+int engine_tiers_create(struct engine *en);
+void engine_tiers_done(struct engine *en);
+size_t engine_tiers_bytes(const struct engine_opts *o, const struct model_shape *s);
+/* True while pinned memory grows: the next piece is there. Beside a step, and while nothing runs. */
+bool engine_tiers_grow(struct engine *en);
+/* Serves an order for pinned memory, and answers it. */
+void engine_tiers_take_order(struct engine *en, struct holder_ask *order);
+/* Updates the list of holders, and gives up what other caches need more. */
+void engine_tiers_share(struct engine *en);
+/* The engine ends: the SSD tier gets what it lacks. */
+void engine_tiers_end(struct engine *en);
 
 /* engine_parts.c: connects the parts with the engine. No part has run before. */
 void engine_parts_init(struct engine *en);

@@ -211,8 +211,10 @@ static void note_first_token(struct engine *en, struct job *j, uint64_t now_ns)
     j->first_token_ns = now_ns;
     en->now.prompt_tokens += j->prompt_count;
     en->now.cached_tokens += j->seq.cached;
-    en->now.fetched_tokens += j->seq.fetched;
-    en->now.fetched_hits += j->seq.fetched > 0;
+    en->now.fetched_tokens += j->seq.fetched - j->seq.fetched_pinned;
+    en->now.fetched_hits += j->seq.fetched > j->seq.fetched_pinned;
+    en->now.pinned_tokens += j->seq.fetched_pinned;
+    en->now.pinned_hits += j->seq.fetched_pinned > 0;
 }
 
 /* The sequence's next token is known. */

@@ -54,6 +54,8 @@ static bool walk(struct engine *en, struct walk *w)
         faults->walk(faults->arg, en);
     check_jobs(en);
     check_pools(p);
+    if (en->tiers.pinned)
+        pinned_tier_check(en->tiers.pinned);
     if (en->image_sched.embedding_cache)
         embedding_cache_check(en->image_sched.embedding_cache);
     for (uint32_t g = 0; g < p->group_count; g++)

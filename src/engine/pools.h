@@ -59,7 +59,7 @@ struct pools_opts {
     void *arg;
     struct units_crew crew; /* for committing a prompt's units; run NULL: none */
     /* As in prefix_index_opts. */
-    void (*evicting)(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block);
+    void (*evicting)(void *arg, const struct tier_offer *offer, uint32_t block);
     void *evicting_arg;
 };
 

@@ -16,6 +16,11 @@ static bool has_tier(const struct write_behind *w)
     return w->opts.tier->arg != NULL && atomic_load(w->opts.failure) == 0;
 }
 
+static bool keeps(const struct write_behind *w)
+{
+    return has_tier(w) && w->opts.kept->arg != NULL;
+}
+
 static bool is_wanted(const struct write_behind *w)
 {
     return w->opts.is_wanted(w->opts.arg);
@@ -24,38 +29,38 @@ static bool is_wanted(const struct write_behind *w)
 /* 0, -EINTR (a message came, and the copy is abandoned), or as pools_get(). */
 static int copy(struct write_behind *w, char *to, enum tier_kind kind, uint32_t block, bool patient)
 {
-    size_t bytes = pools_block_bytes(w->opts.pools, kind);
+    size_t bytes = pools_block_bytes(w->opts.pools, kind), piece = patient ? bytes : PIECE_BYTES;
     int r = 0;
-    for (size_t at = 0; r == 0 && at < bytes; at += PIECE_BYTES) {
-        if (at > 0 && !patient && is_wanted(w))
+    for (size_t at = 0; r == 0 && at < bytes; at += piece) {
+        if (at > 0 && is_wanted(w))
             return -EINTR;
-        r = pools_get(w->opts.pools, kind, block, at, MIN_OF(PIECE_BYTES, bytes - at), to + at);
+        r = pools_get(w->opts.pools, kind, block, at, MIN_OF(piece, bytes - at), to + at);
     }
     return r;
 }
 
-/* 0: it is stored, or never will be; -EAGAIN: no room; -EINTR: a message came. `last`: the last chance to
- * store it. */
-static int hand_in(struct write_behind *w, const struct prefix_key *key, enum tier_kind kind, uint32_t block,
-                   bool last, bool patient)
+/* 0: it is stored, or never will be; -EAGAIN: no room; -EINTR: a message came. Only work of an idle engine
+ * gives way to messages. */
+static int hand_in(struct write_behind *w, const struct tier_offer *offer, uint32_t block)
 {
     struct tier_write to;
-    int r = w->opts.tier->write_begin(w->opts.tier->arg, key, kind, last, &to);
+    bool patient = offer->why != TIER_IDLE;
+    int r = w->opts.tier->write_begin(w->opts.tier->arg, offer, &to);
     if (r < 0)
         return r == -EAGAIN ? r : 0;
-    to.pending = kind == TIER_SNAPSHOT ? w->opts.pools->pending[block] : 0;
-    r = copy(w, to.bytes, kind, block, patient);
+    to.pending = offer->kind == TIER_SNAPSHOT ? w->opts.pools->pending[block] : 0;
+    r = copy(w, to.bytes, offer->kind, block, patient);
     w->opts.tier->write_end(w->opts.tier->arg, &to, r == 0);
     if (r < 0 && r != -EINTR)
         w->opts.failed(w->opts.arg, r);
     return r == -EINTR ? r : 0;
 }
 
-void write_behind_evicting(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block)
+void write_behind_evicting(void *arg, const struct tier_offer *offer, uint32_t block)
 {
     struct write_behind *w = arg;
     if (has_tier(w))
-        hand_in(w, key, kind, block, true, true);
+        hand_in(w, offer, block);
 }
 
 /* ---- idle ---- */
@@ -70,7 +75,7 @@ static uint32_t unstored(const struct write_behind *w)
 
 uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_t now_ns)
 {
-    if (!has_tier(w) || unstored(w) == 0)
+    if (!keeps(w) || unstored(w) == 0)
         return UINT64_MAX;
     if (w->since_ns != ended_ns)
         *w = (struct write_behind){.opts = w->opts, .cursor = w->cursor, .since_ns = ended_ns};
@@ -80,13 +85,13 @@ uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_
     return due_ns > now_ns ? due_ns - now_ns : 0;
 }
 
-static int hand_in_node(struct write_behind *w, const struct prefix_unstored *u, bool last)
+static int hand_in_node(struct write_behind *w, const struct prefix_unstored *u, enum tier_why why)
 {
     int r = 0;
     for (enum tier_kind kind = 0; r == 0 && kind < TIER_KINDS; kind++) {
         if (u->blocks[kind] == NONE)
             continue;
-        r = hand_in(w, &u->key, kind, u->blocks[kind], last, last);
+        r = hand_in(w, &(struct tier_offer){&u->key, kind, u->share, why}, u->blocks[kind]);
         if (r == 0)
             prefix_index_stored(w->opts.pools->index, u->node, kind);
     }
@@ -100,7 +105,7 @@ void write_behind_run(struct write_behind *w)
         uint32_t at = w->cursor;
         if (!prefix_index_unstored(w->opts.pools->index, &w->cursor, LOOKS, &u))
             continue;
-        if (hand_in_node(w, &u, false) == 0)
+        if (hand_in_node(w, &u, TIER_IDLE) == 0)
             continue;
         uint64_t now_ns = clock_now_ns();
         w->cursor = at;
@@ -114,7 +119,7 @@ void write_behind_run(struct write_behind *w)
 void write_behind_end(struct write_behind *w)
 {
     struct prefix_unstored u;
-    if (!has_tier(w) || !w->opts.pools->index)
+    if (!keeps(w) || !w->opts.pools->index)
         return;
     /* Entries in constant use in memory may have been evicted from disk as old. */
     prefix_index_offer_again(w->opts.pools->index);
@@ -123,7 +128,7 @@ void write_behind_end(struct write_behind *w)
         if (!prefix_index_unstored(w->opts.pools->index, &w->cursor, LOOKS, &u))
             continue;
         /* Looked at once each. */
-        bool failed = hand_in_node(w, &u, true) < 0;
+        bool failed = hand_in_node(w, &u, TIER_END) < 0;
         for (enum tier_kind kind = 0; failed && kind < TIER_KINDS; kind++)
             if (u.blocks[kind] != NONE)
                 prefix_index_stored(w->opts.pools->index, u.node, kind);

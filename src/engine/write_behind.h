@@ -16,8 +16,10 @@
 
 struct write_behind_opts {
     struct pools *pools;
-    const struct tier_io *tier; /* arg NULL: there is none */
-    const atomic_int *failure;  /* not 0: the device has failed, and its bytes are not stored */
+    const struct tier_io *tier; /* for evicted entries; arg NULL: there is none */
+    const struct tier_io
+        *kept;                 /* part of it that outlives the engine: for all entries; arg NULL: none does */
+    const atomic_int *failure; /* not 0: the device has failed, and its bytes are not stored */
     /* A message has come for the engine. */
     bool (*is_wanted)(void *arg);
     /* A copy from the device failed with -EIO or -ENODEV. */
@@ -34,7 +36,7 @@ struct write_behind {
 };
 
 /* For prefix_index_opts.evicting; arg is the struct write_behind. */
-void write_behind_evicting(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block);
+void write_behind_evicting(void *arg, const struct tier_offer *offer, uint32_t block);
 /* Nothing runs since ended_ns. How long the engine may sleep until there is something to hand in; 0: now;
  * UINT64_MAX: there is nothing. */
 uint64_t write_behind_wait_ns(struct write_behind *w, uint64_t ended_ns, uint64_t now_ns);

@@ -169,6 +169,7 @@ static struct plan_wish wish_of(const struct planning *p, const struct plan_proc
         .prefix_cache_bytes = o->model.engine.prefix_cache_bytes,
         .image_cache_bytes = o->model.engine.image_cache_bytes,
         .grammar_cache_bytes = o->model.grammar_cache_bytes,
+        .pinned_cache_bytes = o->model.engine.prefix_cache_bytes > 0 ? o->model.engine.pinned_cache_bytes : 0,
         .context_bytes_max = p->models > 1 ? plan_ceiling_bytes(process, p->model.domain) / CONTEXT_PART : 0};
 }
 
@@ -243,6 +244,7 @@ int planning_make(struct planning *p, const char *dir, const char *name, struct 
                                    .queue = p->queue,
                                    .workers = p->workers,
                                    .prefix_cache_bytes = p->settings->model.engine.prefix_cache_bytes,
+                                   .pinned_cache_bytes = p->settings->model.engine.pinned_cache_bytes,
                                    .grammars = p->settings->model.grammar_cache_bytes > 0,
                                    .max_model_len = p->settings->model.engine.max_model_len,
                                    .parts = parts_of(p, &device)};

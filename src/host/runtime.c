@@ -130,8 +130,11 @@ static int open_ledger(struct runtime *rt)
         r = open_account(rt, ACCOUNT_PULL, p->pull_bytes, &rt->pull);
     if (r == 0 && p->media_bytes > 0)
         r = open_account(rt, ACCOUNT_MEDIA, p->media_bytes, &rt->media);
+    /* Pinned memory below the caches of devices is a cache of the machine's, too. */
+    const struct engine_opts *o = &rt->settings->model.engine;
+    uint64_t cache = MIN_OF(o->prefix_cache_bytes, p->ceiling_bytes);
     struct holders_opts holders = {rt->ledger,
-                                   MIN_OF(rt->settings->model.engine.prefix_cache_bytes, p->ceiling_bytes)};
+                                   cache + MIN_OF(o->pinned_cache_bytes, p->ceiling_bytes - cache)};
     return r == 0 ? holders_create(&holders, &rt->holders) : r;
 }
 

@@ -46,6 +46,9 @@ const struct setting_row settings_table[] = {
      SETTINGS_NOT_GIVEN, FIRST | COMMAND_SIZE | COMMAND_CHAT | SECTION,
      "size of the prefix cache in memory, shared by all models; 0: no prefix cache [default: what the "
      "ceiling leaves]"},
+    {GROUP_MODEL, "pinned-cache", "BYTES", SETTING_BYTES, AT(model.engine.pinned_cache_bytes), 0, 1e15, "0",
+     COMMAND_SIZE | COMMAND_CHAT | SECTION,
+     "pinned memory of the machine for what the prefix cache of a model on a GPU evicts; 0: none"},
     {GROUP_MODEL, "ssd-dir", "DIR", SETTING_TEXT, AT(store.dir), 0, 0, NULL, FIRST | COMMAND_SIZE,
      "directory of the prefix cache's SSD tier, which survives unloads and restarts [default: none]"},
     {GROUP_MODEL, "ssd-limit", "BYTES", SETTING_BYTES, AT(store.limit_bytes), 4194304, 1e15, "20G",

@@ -34,6 +34,7 @@ enum account_id {
     ACCOUNT_GRAMMARS,
     ACCOUNT_ENGINE,
     ACCOUNT_REQUESTS,
+    ACCOUNT_PINNED_CACHE, /* of a model on a device */
     ACCOUNT_POOLS,
     ACCOUNT_KV,
     ACCOUNT_STATE,

@@ -384,6 +384,8 @@ static void share_out(struct plan *ret, const struct plan_wish *w)
     ret->state_bytes = in_units(ret->states_max * m->state_bytes);
     ASSERT(left.machine >= tables);
     left.machine -= tables;
+    if (m->domain > 0)
+        ret->pinned_cache_bytes = MIN_OF(w->pinned_cache_bytes, left.machine);
     ret->pools_bytes = MIN_OF(*computing, ret->kv_bytes + ret->state_bytes);
     ret->kv_bytes = MIN_OF(ret->kv_bytes, ret->pools_bytes);
     ret->state_bytes = MIN_OF(ret->state_bytes, ret->pools_bytes);
@@ -505,7 +507,9 @@ static void add_parts(struct plan *p, uint32_t domain, uint64_t engine)
         {MACHINE, 1, "grammars", 0, p->grammars_bytes,
          m->has_grammars ? "compiled, see --grammar-cache" : "none"},
         {MACHINE, 1, "engine", engine, p->engine_bytes, "tables, logits, stack"},
-        {MACHINE, 1, "requests", p->job_bytes, p->requests_bytes, "tokens and samplers"}};
+        {MACHINE, 1, "requests", p->job_bytes, p->requests_bytes, "tokens and samplers"},
+        {p->pinned_cache_bytes ? BESIDE : NOWHERE, 1, "pinned cache", 0, p->pinned_cache_bytes,
+         "pages and states that the device evicted"}};
     add_lines_of(p, domain, lines, COUNT_OF(lines));
 }
 
@@ -547,8 +551,9 @@ static void plan_model(struct plan *p, const struct plan_wish *w, uint64_t engin
         MIN_OF(job_bytes(m, p->max_model_len) + matcher_bytes(m, p->max_model_len), p->requests_bytes);
     p->pools_floor_bytes = pools_floor(m, w, p->max_model_len);
     uint64_t machine = model_machine_bytes(m), computing = model_computing_bytes(m);
-    struct need limit = need_of(m, machine + p->engine_bytes + p->requests_bytes + p->grammars_bytes,
-                                computing - m->image_bytes + p->images_bytes + p->pools_bytes);
+    uint64_t host = p->engine_bytes + p->requests_bytes + p->grammars_bytes + p->pinned_cache_bytes;
+    struct need limit =
+        need_of(m, machine + host, computing - m->image_bytes + p->images_bytes + p->pools_bytes);
     struct need fixed = need_of(m, machine, computing);
     struct need running = need_of(m, p->engine_bytes + p->job_bytes, p->pools_floor_bytes);
     *floor = need_of(m, machine + engine + p->job_bytes, computing + p->pools_floor_bytes);

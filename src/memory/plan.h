@@ -100,6 +100,7 @@ struct plan_wish {
      * ceiling, if that much is left; 0: none. */
     uint64_t image_cache_bytes;
     uint64_t grammar_cache_bytes; /* at most; less where little is left */
+    uint64_t pinned_cache_bytes;  /* likewise; of a model that computes in the machine's memory: none */
     /* A default context takes at most this many bytes of pools, or PLAN_CONTEXT_LEAST tokens; 0: the longest
      * that fits. With several models, one must not have the whole machine reserved for it. */
     uint64_t context_bytes_max;
@@ -113,7 +114,7 @@ struct plan_line {
     uint32_t depth;  /* 0: the process's own accounts and the model; 1: the model's; 2: its pools' */
     uint64_t floor_bytes, limit_bytes;
 };
-#define PLAN_LINES_MAX 34
+#define PLAN_LINES_MAX 35
 
 /* The part of a plan on a device. */
 struct plan_device {
@@ -137,7 +138,7 @@ struct plan {
     /* Limits; model_bytes: of the model's account in the machine's memory. */
     uint64_t model_bytes, pools_bytes, kv_bytes, state_bytes, prefix_cache_bytes, requests_bytes,
         engine_bytes;
-    uint64_t grammars_bytes;
+    uint64_t grammars_bytes, pinned_cache_bytes;
     uint64_t images_bytes, image_cache_bytes; /* limit of images, and the part of it for images that no
                                                * sequence uses */
     struct plan_process process;

@@ -226,6 +226,7 @@ static int create_engine(struct load *l)
     opts.pools_bytes_max = plan->pools_bytes;
     opts.requests_bytes_max = plan->requests_bytes;
     opts.prefix_cache_bytes = plan->prefix_cache_bytes;
+    opts.pinned_cache_bytes = plan->pinned_cache_bytes;
     opts.image_cache_bytes = plan->image_cache_bytes;
     opts.faults = l->opts->engine_faults;
     opts.failed = l->opts->failed;

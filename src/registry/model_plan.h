@@ -18,7 +18,7 @@ struct model_plan {
     const char *name; /* outlives the plan */
     uint32_t queue, workers;
     uint32_t domain; /* as plan_model.domain */
-    uint64_t prefix_cache_bytes;
+    uint64_t prefix_cache_bytes, pinned_cache_bytes;
     bool grammars;          /* if it has a tokenizer */
     uint32_t max_model_len; /* as plan_wish.max_model_len */
     struct speculation speculation;

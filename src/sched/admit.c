@@ -203,6 +203,7 @@ static bool admit(struct sched *s, struct sched_seq *seq, const struct prefix_hi
         seq->cached = seq->done;
         uint32_t to = MIN_OF(seq->done, seq->fetch_to);
         seq->fetched = to > seq->fetch_from ? to - seq->fetch_from : 0;
+        seq->fetched_pinned = MIN_OF(seq->fetch_pinned * PAGE_TOKENS, seq->fetched);
         if (s->opts.tier && hit->pages > 0)
             tell_tier(s, seq, hit);
     }

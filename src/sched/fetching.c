@@ -15,6 +15,7 @@
 #include "base/check.h"
 
 #define FETCH_BYTES_MAX ((size_t)8 << 20) /* copied by one plan while sequences run: a millisecond */
+#define PINNED_PART     8                 /* pinned memory is copied so many times as fast */
 
 #define SEQ SCHED_SEQ
 
@@ -47,7 +48,7 @@ static void take_arrivals(struct sched *s)
     while ((s->running_count == 0 || bytes < FETCH_BYTES_MAX) && tier->take(tier->arg, &a)) {
         struct sched_seq *seq = find_fetching(s, a.tag);
         if (seq)
-            bytes += seq_fetch_arrive(&s->opts, seq, &a);
+            bytes += seq_fetch_arrive(&s->opts, seq, &a) / (a.pinned ? PINNED_PART : 1);
         ASSERT(a.tag <= s->fetches);
         tier->give(tier->arg, &a);
     }

@@ -145,15 +145,17 @@ struct sched_seq {
     uint32_t page_count; /* of each table */
     /* Entries before it have left the window: NONE. With a fetched prefix entries after it may be NONE. */
     uint32_t first[PAGE_GROUPS_MAX];
-    uint32_t cached;   /* tokens of the hit when it first got its place */
-    uint32_t fetched;  /* of them, tokens that came from the SSD tier */
-    uint32_t state;    /* that its next step writes; NONE: none */
-    uint32_t state_in; /* the state that its next step reads; NONE at position 0 */
+    uint32_t cached; /* tokens of the hit when it first got its place */
+    uint32_t fetched,
+        fetched_pinned; /* of them, tokens that came from a lower tier, and from pinned memory */
+    uint32_t state;     /* that its next step writes; NONE: none */
+    uint32_t state_in;  /* the state that its next step reads; NONE at position 0 */
     uint32_t boundary, boundary_at, node, node_pages, pinned; /* seq_cache.c's; seq_fetch.c's before that */
     uint64_t fetch, fetch_until_ns;                           /* seq_fetch.c's; fetch: the tag of its reads */
     uint32_t fetch_pages, fetch_left, fetch_open, fetch_tries; /* left: reads that have not arrived */
     uint32_t fetch_group, fetch_next;                          /* of the next read: its group, its page */
     bool fetch_failed;
+    uint32_t fetch_pinned;         /* pages of the first group that came from pinned memory */
     uint32_t fetch_from, fetch_to; /* tokens in the index before the fetch, and after it */
     uint32_t preemptions;
     struct share *share;      /* its tenant's */

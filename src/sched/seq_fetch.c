@@ -89,13 +89,15 @@ void seq_fetch_look_no_more(struct sched_seq *seq)
 }
 
 /* Estimate for reading what the index lacks of the prefix; windows count in full. */
-static uint64_t read_ns(const struct sched_opts *o, uint32_t in_index, uint32_t end)
+static uint64_t read_ns(const struct sched_opts *o, const struct sched_seq *seq, uint32_t in_index,
+                        uint32_t end)
 {
     ASSERT(in_index <= end && end > 0);
-    uint32_t counts[TIER_KINDS] = {[TIER_PAGE] = end - in_index, [TIER_SNAPSHOT] = o->states ? 1 : 0};
-    for (uint32_t g = 1; g < o->group_count; g++)
-        counts[tier_kind_of(g)] = end - page_group_first(&o->groups[g], end * PAGE_TOKENS);
-    return o->tier->read_ns(o->tier->arg, counts);
+    uint32_t first[TIER_KINDS] = {[TIER_PAGE] = in_index, [TIER_SNAPSHOT] = o->states ? end - 1 : end};
+    for (uint32_t g = 1; g < PAGE_GROUPS_MAX; g++)
+        first[tier_kind_of(g)] =
+            g < o->group_count ? page_group_first(&o->groups[g], end * PAGE_TOKENS) : end;
+    return o->tier->read_ns(o->tier->arg, seq->keys, end, first);
 }
 
 bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, const struct prefix_hit *hit,
@@ -108,7 +110,7 @@ bool seq_fetch_find(const struct sched_opts *o, const struct sched_seq *seq, con
         return false;
     ASSERT(end <= most && in_index <= most);
     in_index = MIN_OF(in_index, end);
-    uint64_t needs_ns = read_ns(o, in_index, end);
+    uint64_t needs_ns = read_ns(o, seq, in_index, end);
     double compute_ns = (double)(end - hit->pages) * PAGE_TOKENS * ev->prompt_token_ns;
     /* Before the first prompt is computed the time is unknown: after a restart the first sequence reads. */
     if (needs_ns == UINT64_MAX || (ev->prompt_token_ns > 0 && 2 * (double)needs_ns >= compute_ns))
@@ -318,6 +320,7 @@ size_t seq_fetch_arrive(const struct sched_opts *o, struct sched_seq *seq, const
         return 0;
     }
     seq->fetch_left--;
+    seq->fetch_pinned += a->pinned && a->kind == TIER_PAGE;
     join_index(o, seq);
     return page ? o->groups[tier_group_of(a->kind)].page_bytes : o->state_bytes;
 }
@@ -376,7 +379,7 @@ void seq_fetch_drop(const struct sched_opts *o, struct sched_seq *seq)
     seq->page_count = 0;
     seq->node = seq->pinned = NONE;
     seq->fetch_tries = TRIES_MAX;
-    seq->fetch_to = 0;
+    seq->fetch_to = seq->fetch_pinned = 0;
     let_go(o, seq, count, node, pinned);
 }
 

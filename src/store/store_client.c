@@ -71,14 +71,17 @@ static void client_used(void *arg, const struct prefix_key *keys, uint32_t count
     pthread_mutex_unlock(&c->store->lock);
 }
 
-static uint64_t client_read_ns(void *arg, const uint32_t counts[TIER_KINDS])
+static uint64_t client_read_ns(void *arg, const struct prefix_key *keys, uint32_t count,
+                               const uint32_t first[TIER_KINDS])
 {
     struct store_client *c = lock_client(arg);
     uint64_t files = 0, ns = UINT64_MAX;
     double bytes = 0;
+    (void)keys; /* every file takes about as long */
     for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++) {
-        files += counts[kind];
-        bytes += (double)counts[kind] * (double)c->opts.bytes[kind];
+        ASSERT(first[kind] <= count);
+        files += count - first[kind];
+        bytes += (double)(count - first[kind]) * (double)c->opts.bytes[kind];
     }
     if (is_on(c->store))
         ns = files * FILE_NS + (uint64_t)(bytes * c->store->read_byte_ns);
@@ -216,12 +219,11 @@ static int begin_write(struct store_client *c, const struct prefix_key *key, enu
     return 0;
 }
 
-static int client_write_begin(void *arg, const struct prefix_key *key, enum tier_kind kind, bool last,
-                              struct tier_write *ret)
+static int client_write_begin(void *arg, const struct tier_offer *offer, struct tier_write *ret)
 {
     struct store_client *c = lock_client(arg);
-    int r = begin_write(c, key, kind, ret);
-    c->store->numbers.drops += r < 0 && r != -EEXIST && last;
+    int r = begin_write(c, offer->key, offer->kind, ret);
+    c->store->numbers.drops += r < 0 && r != -EEXIST && offer->why != TIER_IDLE;
     pthread_mutex_unlock(&c->store->lock);
     return r;
 }

@@ -47,12 +47,14 @@ static void tier_used(void *arg, const struct prefix_key *keys, uint32_t count,
     }
 }
 
-static uint64_t tier_read_ns(void *arg, const uint32_t counts[TIER_KINDS])
+static uint64_t tier_read_ns(void *arg, const struct prefix_key *keys, uint32_t count,
+                             const uint32_t first[TIER_KINDS])
 {
     struct world *w = arg;
     uint64_t files = 0;
+    (void)keys;
     for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
-        files += counts[kind];
+        files += count - first[kind];
     return w->tier.off ? UINT64_MAX : files * w->tier.says_ns;
 }
 

@@ -53,10 +53,10 @@ static void on_evict(void *arg, uint32_t page)
     sim.evictions++;
 }
 
-static void on_evicting(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block)
+static void on_evicting(void *arg, const struct tier_offer *o, uint32_t block)
 {
     struct world *w = arg;
-    tier_store(w, key, kind, block_stamp(w, kind, block));
+    tier_store(w, o->key, o->kind, block_stamp(w, o->kind, block));
 }
 
 static void on_move(void *arg, uint32_t from, uint32_t to)

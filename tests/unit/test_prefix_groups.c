@@ -51,12 +51,12 @@ static void on_move(void *arg, uint32_t from, uint32_t to)
 }
 
 /* The bytes are still there. */
-static void on_evicting(void *arg, const struct prefix_key *key, enum tier_kind kind, uint32_t block)
+static void on_evicting(void *arg, const struct tier_offer *o, uint32_t block)
 {
     struct fixture *f = arg;
-    if (kind != TIER_SNAPSHOT)
-        assert_memory_equal(page_at(f, tier_group_of(kind), block), key, sizeof(*key));
-    f->announced[kind]++;
+    if (o->kind != TIER_SNAPSHOT)
+        assert_memory_equal(page_at(f, tier_group_of(o->kind), block), o->key, sizeof(*o->key));
+    f->announced[o->kind]++;
 }
 
 static void open_group(struct fixture *f, uint32_t group, size_t page_bytes)

@@ -46,12 +46,14 @@ static void fake_used(void *arg, const struct prefix_key *keys, uint32_t count,
             t->used += count - first[kind];
 }
 
-static uint64_t fake_read_ns(void *arg, const uint32_t counts[TIER_KINDS])
+static uint64_t fake_read_ns(void *arg, const struct prefix_key *keys, uint32_t count,
+                             const uint32_t first[TIER_KINDS])
 {
     struct fake_tier *t = arg;
     uint64_t files = 0;
+    (void)keys;
     for (enum tier_kind kind = 0; kind < TIER_KINDS; kind++)
-        files += counts[kind];
+        files += count - first[kind];
     return files * t->read_ns;
 }
 

@@ -20,8 +20,8 @@ static enum tier_kind kind_of(uint32_t i)
 
 static uint64_t read_ns(struct scene *s, uint32_t pages, uint32_t snapshots, uint32_t windows)
 {
-    uint32_t counts[TIER_KINDS] = {pages, snapshots, windows};
-    return s->io.read_ns(s->io.arg, counts);
+    uint32_t most = 64, first[TIER_KINDS] = {most - pages, most - snapshots, most - windows, most, most};
+    return s->io.read_ns(s->io.arg, NULL, most, first);
 }
 
 TEST(what_is_written_is_read_also_after_a_restart)
@@ -527,7 +527,8 @@ TEST(what_is_larger_than_the_staging_is_never_taken)
     struct store_client_opts c = {
         .identity = identity_of(1), .bytes = {3 << 20}, .wake = scene_wake, .arg = &s};
     assert_int_equal(store_client_open(s.store, &c, &s.io), 0);
-    assert_int_equal(s.io.write_begin(s.io.arg, &key, TIER_PAGE, true, &w), -EFBIG);
+    const struct tier_offer offer = {&key, TIER_PAGE, 0, TIER_EVICTED};
+    assert_int_equal(s.io.write_begin(s.io.arg, &offer, &w), -EFBIG);
     assert_int_equal(numbers(&s).drops, 1);
     scene_close(&s);
 }

@@ -303,7 +303,7 @@ static inline int put(struct scene *s, uint32_t number, enum tier_kind kind)
 {
     struct tier_write w;
     struct prefix_key key = key_of(number);
-    int r = s->io.write_begin(s->io.arg, &key, kind, true, &w);
+    int r = s->io.write_begin(s->io.arg, &(struct tier_offer){&key, kind, 0, TIER_EVICTED}, &w);
     if (r == 0) {
         fill(w.bytes, kind, number);
         w.pending = pending_of(kind, number);

@@ -28,16 +28,14 @@ struct fixture {
     uint32_t quiet; /* looks before a message comes */
 };
 
-static int write_begin(void *arg, const struct prefix_key *key, enum tier_kind kind, bool last,
-                       struct tier_write *ret)
+static int write_begin(void *arg, const struct tier_offer *offer, struct tier_write *ret)
 {
     struct fixture *f = arg;
-    (void)key;
     if (f->room == 0) {
-        f->drops += last;
+        f->drops += offer->why != TIER_IDLE;
         return -EAGAIN;
     }
-    *ret = (struct tier_write){.bytes = copied, .handle = kind};
+    *ret = (struct tier_write){.bytes = copied, .handle = offer->kind};
     return 0;
 }
 
@@ -76,7 +74,7 @@ static void setup(struct fixture *f)
     *f = (struct fixture){
         .tier = {.write_begin = write_begin, .write_end = write_end}, .room = 100, .quiet = 1000000};
     f->tier.arg = f;
-    f->w.opts = (struct write_behind_opts){&f->pools, &f->tier, &f->failure, is_wanted, failed, f};
+    f->w.opts = (struct write_behind_opts){&f->pools, &f->tier, &f->tier, &f->failure, is_wanted, failed, f};
     struct pools_opts o = {.parent = f->parent = test_account(ACCOUNT_NO_LIMIT),
                            .pages_max = 8,
                            .states_max = 8,

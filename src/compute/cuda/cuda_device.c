@@ -240,6 +240,7 @@ static void unpin(struct device *device, void *at)
 {
     struct cuda_device *d = cuda_device_of(device);
     (void)d->driver->context_set(d->context);
+    cuda_let_pass(d); /* copies from it or to it */
     (void)d->driver->unpin(at);
 }
 
