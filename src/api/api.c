@@ -24,7 +24,7 @@
 
 /* ---- creation ---- */
 
-#define TEXTS_MAX 2048 /* of a request for vectors or scores, as OpenAI has it */
+#define TEXTS_MAX 2048 /* texts of a request for vectors or scores; OpenAI's limit */
 
 static uint32_t processors(void)
 {

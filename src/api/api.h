@@ -40,7 +40,7 @@ struct api_live {
     uint32_t slow_client_s;   /* a client that does not read its reply for this time is dropped; 30 */
     uint32_t stuck_s;         /* an engine without progress for this time is reported unhealthy; 30 */
     uint32_t load_timeout_s;  /* how long a request waits for its model to load; 600 */
-    size_t request_bytes_max; /* what one request may hold of `text`; 256 MiB */
+    size_t request_bytes_max; /* bytes of `text` that one request may hold; 256 MiB */
 };
 
 struct hub_name;
@@ -51,9 +51,9 @@ struct api_opts {
     struct ledger *ledger;   /* for /api/memory */
     struct holders *holders; /* walked by clears and trims; NULL: clears and trims do nothing */
     struct guard *guard;     /* decides when new work is refused; NULL: never */
-    struct store *store;     /* of the SSD tier, for reports and clears; NULL: no SSD tier */
+    struct store *store;     /* the SSD tier, for reports and clears; NULL: no SSD tier */
     struct account *text;    /* pays for requests from their JSON to their reply; its limit is their limit */
-    struct account *responses; /* of stored ones, and their limit; NULL: none are stored */
+    struct account *responses; /* pays for stored responses and bounds them; NULL: none are stored */
     struct account *pull;      /* pays for the process that pulls a model; NULL: none are pulled */
     /* With `pull`: lists a pulled model. Returns at once; api_pulled() gets the result. */
     void (*serve_pulled)(void *arg, const struct hub_name *name);
@@ -62,10 +62,10 @@ struct api_opts {
     uint64_t response_ttl_ns;    /* how long a stored one stays without use; 1 h */
     struct account *threads;     /* pays for the stacks of prep threads; NULL: `text` does */
     struct media_opts media;     /* the api sets threads, done and arg */
-    uint32_t choices_max;        /* of one request: prompts x n; 128 */
+    uint32_t choices_max;        /* choices of one request: prompts x n; 128 */
     uint32_t json_depth_max;     /* 64 */
     uint32_t prep_threads;       /* 1 on up to 4 processors, else 2 */
-    uint32_t models_max;         /* of the registry */
+    uint32_t models_max;         /* models of the registry */
     size_t prep_queue_bytes_max; /* bodies that wait to be read; 64 MiB */
     struct api_live live;
     /* Without model keys the models are open. Without admin keys the admin's routes answer on
@@ -82,7 +82,7 @@ struct api_opts {
 uint64_t api_bytes(const struct api_opts *opts);
 /* Bytes of `threads` that it reserves. */
 uint64_t api_stack_bytes(const struct api_opts *opts);
-/* Of `history`: at most 1.25 MiB, whatever the options are. */
+/* Returns the bytes of the account `history`: at most 1.25 MiB, whatever the options are. */
 uint64_t api_history_bytes(void);
 /* 0, -EINVAL, -ENOMEM. The state is API_LOADING. */
 int api_create(const struct api_opts *opts, struct api **ret, struct err *e);

@@ -31,14 +31,15 @@ struct api {
     /* Set by create, then constant. */
     struct api_opts opts;
     struct request_limits limits;
-    struct charge text;                /* of opts.text: pays for memory that outlives one request's account */
+    struct charge text;                /* charge on opts.text: pays for memory that outlives one request's
+                                        * account */
     struct media *media;               /* NULL: no images */
     struct responses_store *responses; /* NULL: none are stored */
     uint32_t streams_max;
     uint64_t started_ns;
     int64_t started_s;
     size_t own_bytes;          /* charged for this struct and its tables */
-    uint64_t text_fixed_bytes; /* of opts.text: its bytes when the server is idle */
+    uint64_t text_fixed_bytes; /* bytes of opts.text when the server is idle */
 
     /* From prep threads and engines to the network thread: struct exchange *, struct stream *. */
     struct mailbox *prepared, *wakes;
@@ -57,9 +58,9 @@ struct api {
     _Atomic uint32_t streams_now, requests_now;
     _Atomic uint32_t max_tokens_default; /* current value; starts as in opts */
     _Atomic int state;                   /* enum api_state */
-    pthread_mutex_t lock;                /* of `reason` and `served` */
+    pthread_mutex_t lock;                /* guards `reason` and `served` */
     char reason[API_REASON_BYTES];
-    struct pulls_served served; /* what became of the last pull's model */
+    struct pulls_served served; /* result of serving the last pull's model */
     int models_fd;              /* an eventfd: the state of some model has changed */
 
     /* Network thread only. */
@@ -67,9 +68,9 @@ struct api {
     struct list *streams; /* buckets: choices by their stream */
     uint32_t bucket_mask;
     struct metrics *metrics; /* [opts.models_max] */
-    struct watch *watches;   /* likewise */
+    struct watch *watches;   /* [opts.models_max] */
     struct figures *figures; /* NULL: without an account for them */
-    struct trace *trace;     /* likewise */
+    struct trace *trace;     /* NULL: without an account for it */
     struct tenants *tenants;
     struct http_server *server;
     struct api_live live; /* current values; start as in opts. max_tokens_default: above */

@@ -11,7 +11,7 @@
 #define FIRST_TOKEN_S    5.0
 #define PREP_WAITING_MAX 10
 
-/* What a row asks. */
+/* Input of an alert's condition: current figures, and increases of counters per second. */
 struct look {
     const struct attention_facts *now;
     double rates[ATTENTION_COUNTERS]; /* a second */

@@ -37,7 +37,7 @@ struct attention_facts {
 struct attention {
     uint64_t since_ns[ATTENTION_ROWS]; /* 0: the condition does not hold */
     bool listed[ATTENTION_ROWS];
-    const char *lacks_memory; /* as the last facts have it */
+    const char *lacks_memory; /* attention_facts.lacks_memory of the last check */
     /* Counters at multiples of ATTENTION_MARK_NS. */
     struct {
         uint64_t at_ns, counters[ATTENTION_COUNTERS];

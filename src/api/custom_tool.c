@@ -22,7 +22,7 @@ static struct slice definition_of(const struct custom_format *format)
     return text.len > 0 && strlen(text.ptr) == text.len ? text : SLICE("");
 }
 
-/* ---- what is supported ---- */
+/* ---- supported formats ---- */
 
 static bool is_pattern(struct request_memory *memory, struct slice pattern)
 {

@@ -7,7 +7,7 @@
 
 #include "api/request.h"
 
-/* What the client says of the input. */
+/* The client's format of the input. */
 struct custom_format {
     const char *syntax; /* "lark" or "regex"; another one is not supported. NULL: any text */
     json_t *definition; /* the grammar; not supported unless a string */

@@ -227,7 +227,7 @@ static void keep_record(struct exchange *x, const char *end, uint64_t now_ns)
         trace_add(x->api->trace, &r, now_ns);
 }
 
-/* What it took and how it ended, in the log and among the last requests. Its work is dropped. */
+/* Reports the exchange's cost and end in the log and among the last requests. Its work is dropped. */
 static void tell_end(struct exchange *x, bool completed)
 {
     uint64_t now_ns = clock_now_ns();
@@ -372,7 +372,7 @@ static void tell_dropped(struct exchange *x)
     http_header_set(x->http, "x-plateau-dropped-messages", text);
 }
 
-/* Of an exchange that a prep thread returns. */
+/* Returns the trace's phase of an exchange that a prep thread returns. */
 static enum trace_phase phase_of(const struct exchange *x)
 {
     switch (x->waits) {

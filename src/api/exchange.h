@@ -31,29 +31,29 @@ enum exchange_phase {
 /* Where a prep thread goes on. */
 enum exchange_stage { EXCHANGE_AT_BODY, EXCHANGE_AT_MODEL, EXCHANGE_AT_GEN };
 
-/* What it waits for in the phase EXCHANGE_WAITING. */
+/* Cause of the wait in the phase EXCHANGE_WAITING. */
 enum exchange_wait { WAIT_NONE, WAIT_LOAD, WAIT_UNLOAD, WAIT_IMAGES, WAIT_GRAMMAR };
 
 /* Totals over all choices, for the log line at the end of the request. */
 struct exchange_sums {
     uint32_t choices, prompt_tokens, cached_tokens, tokens;
     uint64_t queued_ns;     /* the longest */
-    enum finish_reason end; /* of the last one */
+    enum finish_reason end; /* finish reason of the last choice */
 };
 
-/* What REQUEST_ITEMS asks for. */
+/* Options of a REQUEST_ITEMS. */
 struct exchange_list {
-    char id[64]; /* of the response; cut where it is longer, which no id is */
+    char id[64]; /* id of the response; cut where it is longer, which no id is */
     struct responses_page page;
     char *after; /* page.after, in the request's memory; NULL: none */
 };
 
-/* What the route of a request says about it. */
+/* A request's properties that follow from its route. */
 struct exchange_route {
     const char *path;
     enum request_kind kind;
-    const struct wire *wire;                /* of REQUEST_GENERATE; else NULL */
-    const struct reject_envelope *envelope; /* of its errors */
+    const struct wire *wire;                /* dialect of REQUEST_GENERATE; else NULL */
+    const struct reject_envelope *envelope; /* envelope of its errors */
     bool audited;                           /* an admin's order: its result is logged */
 };
 
@@ -63,7 +63,7 @@ struct exchange {
     char id_text[33];
     const char *route; /* its path in the table of routes */
     enum request_kind kind;
-    const struct wire *wire; /* of REQUEST_GENERATE; else NULL */
+    const struct wire *wire; /* dialect of REQUEST_GENERATE; else NULL */
     const struct reject_envelope *envelope;
     struct audit who;
     uint64_t arrived_ns;
@@ -95,7 +95,7 @@ struct exchange {
     struct registry_unloading unloading;
     bool order_goes_on;      /* a load or an unload was begun, which ends without this request */
     uint64_t waits_since_ns; /* network thread; 0: the wait has not been checked yet */
-    unsigned status;         /* of a reply that needs no engine; 200 */
+    unsigned status;         /* status of a reply that needs no engine; 200 */
     struct reply *replies;   /* one for each choice, from before they are submitted */
     uint32_t reply_count;
     void *own; /* wire.own_bytes for each of them */
@@ -111,7 +111,7 @@ struct exchange {
     uint64_t submitted_ns;         /* when its choices went to the engine */
     uint64_t first_token_ns;       /* clock time; 0: none yet */
     struct exchange_sums sums;
-    const char *code;             /* of the error in the answer; static */
+    const char *code;             /* code of the error in the answer; static */
     struct trace_refusal refusal; /* that error */
     struct trace_clock clock;
 };

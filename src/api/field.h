@@ -19,7 +19,7 @@ struct field {
     const char *name;
     field_read_fn *read;
     size_t at;       /* offset in struct request, for the plain readers */
-    double min, max; /* of numbers */
+    double min, max; /* bounds of numbers */
     const char *say; /* reason of the refusal */
     bool prompt;     /* only the prompt needs its value, which is freed when that is tokenized */
 };
@@ -40,14 +40,14 @@ struct field_group {
         "add_special_tokens", field_tristate, FIELD_AT(gen.add_special_tokens)                               \
     }
 
-/* Of every route that generates: sampling, limits, delivery. */
+/* Fields of every route that generates: sampling, limits, delivery. */
 extern const struct field_group fields_generation;
-/* Of OpenAI's completions and chats; and the conversation of chats, which /tokenize and /apply-template read
- * too. */
+/* Fields of OpenAI's completions and chats; and the conversation of chats, which /tokenize and
+ * /apply-template read too. */
 extern const struct field_group fields_openai, fields_openai_conversation;
-/* What constrains the output of these. */
+/* Fields that constrain the output of OpenAI's completions and chats. */
 extern const struct field_group fields_grammar;
-/* What the fields of `fields_openai` say together. */
+/* Checks the fields of `fields_openai` against each other. */
 bool fields_openai_check(struct request *r, struct reject *why);
 
 /* ---- plain values, to the member at f->at ---- */
@@ -77,7 +77,7 @@ field_read_fn field_refuse;
 field_read_fn field_refuse_unless_off;
 field_read_fn field_refuse_unless_true;
 
-/* ---- what constrains the output, for other readers ---- */
+/* ---- constraints of the output, for other readers ---- */
 
 /* The request asks for this grammar under the name `param`; refused when it has one. `value` gets one more
  * reference. */

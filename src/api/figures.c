@@ -15,8 +15,8 @@
 #include <math.h>
 #include <sys/mman.h>
 
-#define SECONDS            11 /* of the ring of counters: ten differences */
-#define SPANS              31 /* of 10 s: five minutes */
+#define SECONDS            11 /* seconds in the ring of counters: ten differences */
+#define SPANS              31 /* spans of 10 s: five minutes */
 #define SPAN_NS            (10 * NS_PER_S)
 #define BUCKETS            (METRICS_BUCKETS_MAX + 1)
 #define REFUSED_OF(status) ((status)-400)
@@ -31,15 +31,15 @@ struct first_tokens {
 
 struct figures {
     struct account *account;
-    uint64_t sampled_s; /* of the last sample */
+    uint64_t sampled_s; /* second of the last sample */
     struct attention attention;
     struct counters seconds[SECONDS];
     uint64_t second_count;
     struct first_tokens spans[SPANS], now; /* now: at the last sample */
     uint64_t span_count;
-    const double *bounds; /* of the histogram */
+    const double *bounds; /* bucket bounds of the histogram */
     uint32_t bound_count;
-    double first_sum; /* of all first tokens' times, at the last sample */
+    double first_sum; /* sum of all first tokens' times at the last sample */
     struct history *history;
 };
 
@@ -94,7 +94,7 @@ const struct attention *figures_attention(const struct figures *f)
     return &f->attention;
 }
 
-/* ---- what is sampled ---- */
+/* ---- sampling ---- */
 
 struct sample {
     float values[HISTORY_SERIES_COUNT];
@@ -228,7 +228,8 @@ static void fill_rates(const struct figures *f, struct sample *s)
         s->values[HISTORY_FIRST_TOKEN] = (float)((s->first_sum - f->first_sum) / (double)first);
 }
 
-/* As Prometheus' histogram_quantile() has it: linear within the bucket; the largest bound beyond it. */
+/* Interpolates a quantile like Prometheus' histogram_quantile(): linear within the bucket; the largest bound
+ * beyond it. */
 static double quantile(const struct figures *f, const uint64_t counts[BUCKETS], uint64_t total, double q)
 {
     double rank = q * (double)total, below = 0;

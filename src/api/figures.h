@@ -27,7 +27,7 @@ const struct attention *figures_attention(const struct figures *f);
 struct figures_rates {
     double generated, prefilled, cached;     /* tokens a second, over the last 10 s */
     double first_token_p50, first_token_p95; /* seconds, over the last 5 min; NAN: none came */
-    uint64_t first_tokens;                   /* of these 5 min */
+    uint64_t first_tokens;                   /* first tokens in these 5 min */
 };
 void figures_rates(const struct figures *f, struct figures_rates *ret);
 

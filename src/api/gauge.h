@@ -69,7 +69,7 @@ struct gauge_table {
     const struct gauge *rows;
     uint32_t count;
     bool per_model;
-    size_t bytes; /* of the struct */
+    size_t bytes; /* size of the struct */
     /* Fills the struct; model: if per_model. tenant: of its requests only, NULL: of all. False: there is no
      * source, or it has nothing for a tenant. */
     bool (*read)(struct api *a, const uint64_t *tenant, uint32_t model, void *ret);
@@ -87,7 +87,7 @@ void gauges_write_series(const struct gauge_table *t, const struct gauge_source 
 /* "name":value of all members of the object, in order of their places, without braces. */
 void gauges_write_members(const struct gauge_table *t, const char *object, const void *numbers,
                           struct buf *ret);
-/* The same with its name and braces. */
+/* As `gauges_write_members()`, but with the object's name and braces. */
 void gauges_write_object(const struct gauge_table *t, const char *object, const void *numbers,
                          struct buf *ret);
 void gauges_write_head(const char *series, const char *kind, const char *help, struct buf *ret);

@@ -24,7 +24,7 @@ struct wide {
     row mean, min, max;
 };
 
-/* Of the newest bucket of a level. */
+/* Sums of the newest bucket of a level. */
 struct sums {
     double sum[HISTORY_SERIES_COUNT];
     uint32_t count[HISTORY_SERIES_COUNT];

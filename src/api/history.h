@@ -12,11 +12,11 @@
 
 enum history_series {
     HISTORY_USED,        /* bytes of the ledger's root */
-    HISTORY_SERVER,      /* of these, the process's own accounts */
+    HISTORY_SERVER,      /* bytes of the process's own accounts */
     HISTORY_FIXED,       /* the models' weights, tables and workspaces */
     HISTORY_ACTIVE,      /* their pages, states and blocks of requests */
     HISTORY_KEPT,        /* their caches */
-    HISTORY_RESIDENT,    /* as the system counts */
+    HISTORY_RESIDENT,    /* resident bytes as the system counts them */
     HISTORY_STEADY,      /* resident without caches and without models: what must not grow */
     HISTORY_UNACCOUNTED, /* may be negative */
     HISTORY_PENDING_TRIM,
@@ -50,8 +50,8 @@ struct history_point {
     float mean, min, max; /* NAN: empty */
 };
 struct history_window {
-    uint32_t count;            /* of points, oldest first */
-    uint64_t step_ns, from_ns; /* of the first point; before the first sample it may lie before 0: wraps */
+    uint32_t count;            /* points, oldest first */
+    uint64_t step_ns, from_ns; /* spacing of points; time of the first, which wraps before 0 */
 };
 struct history_window history_window_of(enum history_range range, uint64_t now_ns);
 /* Fills window.count points. */
@@ -64,8 +64,8 @@ struct history_trend {
     enum history_verdict verdict; /* unknown: less than half of the range has samples */
     double bytes_per_hour;
 };
-/* Of HISTORY_STEADY: a line through the least values of twelve parts of the range. It rises or falls when it
- * does so by more than 4 MiB and by more than three times the scatter about it. */
+/* Fits a line through the least values of HISTORY_STEADY in twelve parts of the range. It rises or falls when
+ * it does so by more than 4 MiB and by more than three times the scatter about it. */
 struct history_trend history_trend(const struct history *h, enum history_range range, uint64_t now_ns);
 
 #endif

@@ -25,7 +25,7 @@ struct keyring;
 #define KEYRING_NAME_BYTES     65 /* with the terminating zero */
 #define KEYRING_FILE_BYTES_MAX ((size_t)1 << 20)
 
-/* What a key opens: the models; everything; the series of all tenants in /metrics and nothing else. */
+/* Rights of a key: the models; everything; the series of all tenants in /metrics and nothing else. */
 enum keyring_door { KEYRING_MODELS, KEYRING_ADMIN, KEYRING_METRICS };
 #define KEYRING_DOORS 3
 

@@ -17,12 +17,12 @@
 struct line_limit_client {
     uint64_t client;
     uint32_t told, untold;
-    char name[LINE_LIMIT_NAME_BYTES]; /* as the first line has it */
+    char name[LINE_LIMIT_NAME_BYTES]; /* name in the first line */
 };
 
 /* Zeroed is fine. */
 struct line_limit {
-    uint32_t told, untold; /* of all clients; untold: of clients without a place in the table */
+    uint32_t told, untold; /* lines of all clients; untold: those of clients without a place in the table */
     uint32_t count;
     struct line_limit_client clients[LINE_LIMIT_CLIENTS];
 };

@@ -12,10 +12,10 @@ struct scene {
     const struct domain *domain;
     char holder_bytes[DOMAIN_HOLDER_BYTES];
     const char *holder; /* "the server", or which device */
-    uint32_t depth;     /* of its root */
+    uint32_t depth;     /* depth of the domain's root account */
     uint64_t process_bytes, ceiling_bytes;
-    uint64_t models_bytes;   /* of all models, their pools and jobs included */
-    uint64_t freeable_bytes; /* of caches, and units that wait for a trim */
+    uint64_t models_bytes;   /* bytes of all models, their pools and jobs included */
+    uint64_t freeable_bytes; /* bytes of caches, and of units that wait for a trim */
 };
 
 static void see_account(void *arg, const struct account_numbers *n)

@@ -11,7 +11,7 @@
 /* ---- errors, and the frame of streams ---- */
 
 extern const struct wire_frame messages_frame;
-/* As struct reject_envelope: {"type":"error","error":{"type","message"},"request_id"} */
+/* The reject_envelope of Messages: {"type":"error","error":{"type","message"},"request_id"} */
 unsigned messages_status(const struct reject *why);
 void messages_write_error(const struct reject *why, const char *id, struct buf *ret);
 /* Whether a path is of this API: its errors have this envelope, also before a body is read. */
@@ -34,7 +34,7 @@ struct messages_place {
     struct request *request;
     struct request_memory *memory;
     struct reject *why;
-    json_t *names; /* of functions, by the id of their call */
+    json_t *names; /* names of functions, by the id of their call */
     char at[64];   /* "messages[0].content[1]", for errors */
 };
 
@@ -54,7 +54,7 @@ bool messages_convert_tools(struct messages_place *p);
 /* HMAC-SHA-256 over blocks, each with the result before it: plain data, so that nothing has to be freed. */
 struct messages_signature {
     unsigned char digest[32], block[256];
-    uint32_t used; /* of `block` */
+    uint32_t used; /* bytes used of `block` */
 };
 
 void messages_signature_begin(struct messages_signature *s);

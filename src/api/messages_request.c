@@ -120,7 +120,7 @@ static const struct field fields[] = {
     {"metadata", field_accept_object},
     {"service_tier", field_service_tier},
     {"betas", accept},
-    {"cache_control", field_accept_object}, /* of the whole prompt, whose end is always a cut */
+    {"cache_control", field_accept_object}, /* mark of the whole prompt, whose end is always a cut */
     {"context_management", field_ignore_unless_off},
     {"container", field_ignore_unless_off},
     {"output_format", read_output_format},

@@ -19,7 +19,7 @@ struct member {
 #define MEMBERS_MAX 12
 
 static const struct own_tool {
-    const char *prefix; /* of its type; a date follows */
+    const char *prefix; /* begin of its type; a date follows */
     const char *description;
     struct member members[MEMBERS_MAX]; /* up to one without a name */
 } own_tools[] = {

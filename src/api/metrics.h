@@ -35,7 +35,7 @@ enum metrics_kind {
 /* How a choice ended, as the series call it; end < METRICS_ENDS. */
 const char *metrics_end_name(uint32_t end);
 
-/* Of a model, or of a tenant's requests to it. */
+/* Counters of a model, or of a tenant's requests to it. */
 struct metrics_counts {
     uint64_t requests_rejected, requests_aborted;
     uint64_t finished[METRICS_ENDS]; /* choices by how they ended */

@@ -15,7 +15,7 @@ static bool takes_gzip(const struct http_request *r)
     if (!http_request_header(r, "accept-encoding", &all))
         return false;
     const char *at = memmem(all.ptr, all.len, word, sizeof(word) - 1);
-    /* Of weights only "gzip;q=0" counts. */
+    /* Only the weight of "gzip;q=0" counts. */
     return at && !slice_starts(slice_sub(all, (size_t)(at - all.ptr), all.len), SLICE("gzip;q=0"));
 }
 

@@ -16,7 +16,7 @@
 /* Serving: all is here, and the server looks at it. */
 enum pulls_state { PULLS_NONE, PULLS_RUNNING, PULLS_SERVING, PULLS_DONE, PULLS_FAILED, PULLS_CANCELLED };
 
-/* What api_pulled() said. */
+/* Outcome that api_pulled() reported. */
 struct pulls_served {
     bool is_told;
     char id[MODEL_ID_BYTES], why[512]; /* "": not served, and why */
@@ -27,18 +27,18 @@ struct pulls {
     struct hub_child child;
     uint64_t reserved_bytes; /* in the account */
     uint64_t cancelled_ns;   /* when its process was asked to end; 0: it was not */
-    /* Of the last pull. */
-    char model[HUB_ID_BYTES + HUB_REVISION_BYTES + 2]; /* as ordered */
+    /* The last pull. */
+    char model[HUB_ID_BYTES + HUB_REVISION_BYTES + 2]; /* the name as ordered */
     char phase[16], commit[64], error[512];
     char trying_again[512];    /* why a request waits before it is made again; "": none does */
-    char family[64], form[96]; /* of the plan; "": not known yet */
+    char family[64], form[96]; /* family and form in the plan; "": not known yet */
     uint64_t began_ns, ended_ns;
     uint64_t bytes, bytes_total, fetched;
     uint64_t first_bytes, first_ns; /* at the first progress that fetched: for the rate */
     uint64_t floor_bytes;
     uint32_t files, files_total, context;
     bool fits;
-    struct pulls_served served; /* of a pull that is done */
+    struct pulls_served served; /* result of serving the model of a pull that is done */
 };
 
 /* Starts the pull that a body orders: {"model": "ORG/NAME[@REVISION]", "anyway": false}. False: `why`. */

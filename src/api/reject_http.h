@@ -8,7 +8,7 @@
 
 /* HTTP's status; 0 for REJECT_NONE. */
 unsigned reject_status(const struct reject *r);
-/* As the client reads it, constant; NULL for REJECT_NONE. */
+/* Returns the error code in a reply's body, constant; NULL for REJECT_NONE. */
 const char *reject_code(const struct reject *r);
 
 /* How an API tells an error: its status, and the body from the error and the request's id. */

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#define TEXT_BYTES_MAX ((size_t)64 << 20) /* of one text; a request's memory bounds all of them together */
+#define TEXT_BYTES_MAX ((size_t)64 << 20) /* limit of one text; a request's memory bounds all together */
 
 #define REPLY_BUFS(r)                                                                                        \
     {                                                                                                        \

@@ -28,19 +28,20 @@ struct reply {
     /* For a stream: since the last chunk. */
     struct buf content, reasoning;
     struct buf items;                  /* whole replies: what is written already; of a chat its calls */
-    struct buf arguments;              /* of the call that is open */
-    char call_id[REPLY_CALL_ID_BYTES]; /* likewise */
+    struct buf arguments;              /* arguments of the call that is open */
+    char call_id[REPLY_CALL_ID_BYTES]; /* id of the call that is open */
     struct buf call_name;
     uint32_t call_index;
     bool call_begun;         /* the pending piece begins its call */
-    enum piece_kind pending; /* what was collected last */
+    enum piece_kind pending; /* kind of the last collected piece */
     struct buf ids;          /* "1,2,3" */
     struct buf logprobs;     /* chat: entries; completion: of token_logprobs */
     struct buf logprob_tokens, logprob_tops, logprob_offsets; /* completion */
     struct buf prompt_logprobs;
     struct buf echo;  /* Responses: what each reply repeats of its request */
     struct buf block; /* Responses: all of the item that is open; Messages: reasoning that is omitted */
-    struct buf block_logprobs, next_logprobs; /* likewise: its entries; those of tokens without text so far */
+    struct buf block_logprobs, next_logprobs; /* entries of the open item; those of tokens without text so
+                                               * far */
     bool finish_told;                         /* streams: its finish_reason is sent */
     void *own;                                /* wire.own_bytes */
 };

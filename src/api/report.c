@@ -107,7 +107,7 @@ static void write_unloaded(struct api *a, uint32_t index, struct buf *ret)
         write_image_sched(a, &s->shape.vision, ret);
 }
 
-/* What the model was made for, and which routes it serves. */
+/* Writes the purpose of the model, and the routes that it serves. */
 static void write_use(const struct model_use *u, struct buf *ret)
 {
     buf_printf(ret, "\"use\":\"%s\",\"embeddings\":%s,\"rerank\":%s", model_kind_name(u->kind),
@@ -115,7 +115,7 @@ static void write_use(const struct model_use *u, struct buf *ret)
     json_write_member(ret, "pooling", u->vectors ? pooling_name(u->pooling.kind) : NULL);
 }
 
-/* What a token asks of the processor, for shares of what it can do; null on another device. */
+/* Writes a token's work for the processor, for shares of its limits; null on another device. */
 static void write_work(const struct model_shape *s, struct buf *ret)
 {
     const struct model_work w = model_work_of(s);

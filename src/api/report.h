@@ -11,7 +11,7 @@
 void report_health(struct api *a, struct buf *ret);
 /* all: with bytes and loads, which requests of all tenants influence. */
 void report_models(struct api *a, bool all, struct buf *ret);
-/* As one entry of the list; `name` is the id or an alias. */
+/* Writes one entry of report_models(); `name` is the id or an alias. */
 void report_model(struct api *a, uint32_t index, struct slice name, bool all, struct buf *ret);
 /* "status":"ok", with a progress or a reason: members of an object, without its braces. */
 void report_state(struct api *a, struct buf *ret);
@@ -83,8 +83,8 @@ void report_add_cache(struct engine_numbers *sum, const struct engine_numbers *n
 
 /* report_requests.c: a list of the requests of one tenant, or of all (NULL), the first `max` of them. */
 struct report_requests {
-    uint32_t active, waiting; /* of all that were meant, also those past `max` */
-    uint32_t jobs;            /* of all engines */
+    uint32_t active, waiting; /* all that were meant, also those past `max` */
+    uint32_t jobs;            /* jobs of all engines */
 };
 void report_requests(struct api *a, const uint64_t *tenant, uint32_t max, struct report_requests *n,
                      struct buf *ret);

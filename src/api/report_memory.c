@@ -141,7 +141,7 @@ const struct domain *report_device_of(const struct account_numbers *accounts, ui
     return index > 0 && n->is_root && n->depth == 0 ? n->domain : NULL;
 }
 
-/* As the driver has them. */
+/* Writes a domain's bytes as its driver counts them. */
 static void write_figures(const struct domain *d, struct buf *ret)
 {
     struct domain_figures f;

@@ -35,7 +35,7 @@ static const struct job_numbers *find_job(const struct api *a, uint32_t count, s
 struct work {
     const char *phase;
     uint32_t prompt_tokens, prompt_done, tokens, cached_tokens, draft_tokens, accepted_tokens;
-    uint32_t images, images_done; /* the same for all choices */
+    uint32_t images, images_done; /* images of all choices */
     uint64_t bytes, image_bytes;
 };
 

@@ -33,7 +33,7 @@ static void write_objects(const struct report_model *n, struct buf *ret)
     gauges_write_object(t, "trims", n, ret);
 }
 
-/* The same for a model that is not loaded: all zero. */
+/* Writes a model's entry; all figures of a model that is not loaded are zero. */
 static void write_model(struct api *a, uint32_t index, struct report_model *n, struct buf *ret)
 {
     struct lease look = {0};

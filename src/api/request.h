@@ -19,13 +19,13 @@ struct responses_items;
 #define REQUEST_TOKENS_MAX     ((int64_t)1 << 24)
 
 enum request_kind {
-    REQUEST_GENERATE, /* of a dialect: wire.h */
+    REQUEST_GENERATE, /* generates in a dialect: wire.h */
     REQUEST_TOKENIZE,
     REQUEST_DETOKENIZE,
     REQUEST_TEMPLATE,
-    REQUEST_COUNT_TOKENS, /* of Messages */
+    REQUEST_COUNT_TOKENS, /* Messages' count_tokens */
     REQUEST_ITEMS,        /* /v1/responses/{id}/input_items: without a body */
-    REQUEST_INPUT_TOKENS, /* of Responses: the same */
+    REQUEST_INPUT_TOKENS, /* Responses' input_tokens */
     REQUEST_CLEAR,        /* /api/hot-cache/clear: its body may be empty */
     REQUEST_CLEAR_SSD,    /* /api/ssd-cache/clear: likewise */
     REQUEST_TRIM,         /* /api/trim: likewise */
@@ -47,13 +47,13 @@ struct field_group;
 struct request_limits {
     uint32_t json_depth_max;
     uint32_t choices_max; /* prompts x n */
-    uint32_t texts_max;   /* of an output without tokens */
+    uint32_t texts_max;   /* texts of an output without tokens */
     /* True: a field without a place in `form` is one of another route, and is refused. NULL: it is ignored as
      * an unknown one. */
     bool (*elsewhere)(const struct request_form *form, const char *name);
     struct responses_store *responses; /* NULL: none are stored */
     uint64_t tenant;                   /* whose stored responses may be referred to */
-    const char *id;                    /* of the request, for ids of stored items; NULL: none */
+    const char *id;                    /* the request's id, for ids of stored items; NULL: none */
 };
 
 /* How the bodies of one route are read. */
@@ -61,7 +61,7 @@ struct request_form {
     const struct field_group *const *groups; /* ends with NULL */
     const char *api; /* a field of another route of this API is refused; NULL: ignored */
     enum gen_output output;
-    bool parses;             /* as gen_request.parses */
+    bool parses;             /* see gen_request.parses */
     bool may_be_empty;       /* no body: {} */
     bool may_have_no_output; /* max_tokens may be 0: gen_request.prompt_only */
     /* The fields together, after each was read by itself. NULL: nothing to check. */
@@ -87,7 +87,7 @@ struct request {
     bool thinking_omitted;            /* Messages: blocks of thinking are sent without their text */
     bool stores;                      /* Responses: the reply is stored */
     json_t *customs;                  /* owned: chats: an object with the names of custom tools; NULL: none */
-    struct responses_items *previous; /* of the response before this one; a reference */
+    struct responses_items *previous; /* items of the response before this one; a reference */
     struct buf kept;                  /* items to store: the input, later the output */
     size_t kept_input;                /* bytes of the input */
     bool seals_reasoning;             /* Responses: items of reasoning have encrypted_content */

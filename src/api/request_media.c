@@ -44,7 +44,7 @@ const char *request_media_type(const json_t *part)
 static const char *const names[][3] = {
     [MEDIA_IMAGE] = {"image_url", "image", "url"}, [MEDIA_VIDEO] = {"video_url", "video", "url"}};
 
-static const char *const rates[] = {"fps", "sample_fps"}; /* of videos */
+static const char *const rates[] = {"fps", "sample_fps"}; /* keys of videos */
 
 static bool is_among(const char *key, const char *const *list, size_t count)
 {
@@ -54,7 +54,7 @@ static bool is_among(const char *key, const char *const *list, size_t count)
     return false;
 }
 
-/* Of a part, or of the object with its address. */
+/* Checks the keys of a part, or of the object with its address. */
 static bool check_keys(const json_t *holder, enum media_kind kind, const char *at, struct reject *why)
 {
     /* Names of the part, claims about the type of its bytes, and cache lifetimes for others. */

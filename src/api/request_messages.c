@@ -11,7 +11,7 @@
 #include "base/check.h"
 
 struct place {
-    size_t index; /* of the message */
+    size_t index; /* index of the message */
     struct request_memory *memory;
     json_t **media;
     struct reject *why;

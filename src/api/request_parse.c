@@ -18,7 +18,7 @@ static bool is_compressed(struct slice body)
 static bool load(const struct request_form *form, struct request *r, struct slice body,
                  const struct request_limits *limits, struct request_memory *memory, struct reject *why)
 {
-    const struct slice mark = SLICE("\xef\xbb\xbf"); /* of byte order; some clients write it */
+    const struct slice mark = SLICE("\xef\xbb\xbf"); /* byte order mark; some clients write it */
     json_error_t e;
     if (slice_starts(body, mark))
         body = slice_sub(body, mark.len, body.len);
@@ -71,7 +71,7 @@ static void set_defaults(const struct request_form *form, struct request *r)
     };
 }
 
-/* ---- what fields say together ---- */
+/* ---- combinations of fields ---- */
 
 static bool check_output(struct request *r, const struct request_limits *limits, struct reject *why)
 {

@@ -17,7 +17,7 @@ bool responses_check(struct request *r, struct reject *why);
 bool responses_convert(struct request *r, const struct request_limits *limits, struct request_memory *memory,
                        struct reject *why);
 extern const struct field_group *const responses_groups[];
-/* Of /v1/responses/input_tokens, which stores nothing. */
+/* Form of /v1/responses/input_tokens, which stores nothing. */
 extern const struct request_form responses_count_form;
 
 /* A request that is being converted: its memory is entered. */
@@ -26,7 +26,7 @@ struct responses_place {
     const struct request_limits *limits;
     struct request_memory *memory;
     struct reject *why;
-    json_t *names;  /* of functions, by the id of their call */
+    json_t *names;  /* names of functions, by the id of their call */
     json_t *stored; /* items of stored responses, by their id; each response is parsed once. NULL: none yet */
     size_t tools;   /* seen until now, in namespaces too */
     char at[64];    /* "input[0].content[1]", for errors */

@@ -20,9 +20,9 @@ struct responses_items {
     struct responses_store *store;
     struct responses_items *before; /* a reference; NULL: the conversation begins here */
     uint32_t refs;                  /* under the lock */
-    uint32_t depth;                 /* of those before it */
-    size_t bytes;                   /* of this struct and its text */
-    size_t input_len;               /* of the text, without the output */
+    uint32_t depth;                 /* responses before it in the chain */
+    size_t bytes;                   /* bytes of this struct and its text */
+    size_t input_len;               /* length of the input in the text, without the output */
     struct slice text;
 };
 
@@ -31,14 +31,14 @@ struct entry {
     struct responses_key key;
     struct responses_items *items; /* a reference */
     uint64_t used_ns;
-    size_t bytes; /* of this struct and its reply */
+    size_t bytes; /* bytes of this struct and its reply */
     struct slice reply;
 };
 
 /* Entries of the tenants with one hash: nearly always one tenant. */
 struct share {
     struct list by_use; /* the least recently used first */
-    uint64_t bytes;     /* of entries and their own items */
+    uint64_t bytes;     /* bytes of entries and their own items */
 };
 
 struct responses_store {

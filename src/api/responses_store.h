@@ -37,7 +37,7 @@ struct responses_key {
 /* Responses of one conversation. */
 #define RESPONSES_DEPTH_MAX 4096
 
-/* What one entry, or one text of items, may take of bytes_max. */
+/* One entry, or one text of items, takes at most bytes_max divided by this. */
 #define RESPONSES_STORE_PART 4
 
 /* Bytes of its tables. */
@@ -51,7 +51,7 @@ void responses_store_free(struct responses_store *s);
 struct responses_put {
     struct responses_items *before; /* NULL: a new conversation. The caller keeps its reference */
     struct slice items, reply;
-    size_t input_len; /* of the items, without the output */
+    size_t input_len; /* length of the input in the items, without the output */
 };
 
 /* Stores a response. False: it is too large, its conversation too long, or memory was refused; nothing was

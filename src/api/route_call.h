@@ -7,7 +7,7 @@
 struct call {
     struct api *api;
     struct http_request *http;
-    struct slice rest; /* of the path, after a slash */
+    struct slice rest; /* rest of the path, after a slash */
     struct auth auth;
 };
 

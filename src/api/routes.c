@@ -33,8 +33,8 @@ struct route {
     const char *method, *path;
     enum auth_need need;
     route_fn *answer;        /* NULL: an exchange */
-    enum request_kind kind;  /* of an exchange */
-    const struct wire *wire; /* likewise, of REQUEST_GENERATE */
+    enum request_kind kind;  /* kind of an exchange */
+    const struct wire *wire; /* dialect of REQUEST_GENERATE; else NULL */
 };
 
 /* By its path, before the route is known. Anthropic's clients list models too, and name their version. */

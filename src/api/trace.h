@@ -13,7 +13,7 @@
 #include "memory/ledger.h"
 
 #define TRACE_RECORDS       200
-#define TRACE_MESSAGE_BYTES 200 /* of a refusal's message, with the terminating zero */
+#define TRACE_MESSAGE_BYTES 200 /* bytes of a refusal's message, with the terminating zero */
 
 /* Phases of a request, as the reports name them. */
 enum trace_phase {

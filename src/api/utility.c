@@ -31,7 +31,7 @@ static bool write_list(struct exchange *x, const struct prompt_ids *p)
     return true;
 }
 
-/* The same for their texts. */
+/* Writes the text of each token. */
 static bool write_texts(struct exchange *x, const struct prompt_ids *p)
 {
     size_t look = 0;

@@ -10,7 +10,7 @@
 
 struct api;
 
-/* Of one model. */
+/* Watch on one model's engine. */
 struct watch {
     bool stuck; /* state at the last check */
     uint64_t since_ns, times;

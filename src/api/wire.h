@@ -9,7 +9,7 @@
 #include "api/reject_http.h"
 #include "api/reply.h"
 
-/* What the dialects of one API have in common: errors, and the frame of a stream. The functions write whole
+/* Common parts of the dialects of one API: errors, and the frame of a stream. The functions write whole
  * events into x->out. */
 struct wire_frame {
     struct reject_envelope envelope;
@@ -25,10 +25,11 @@ struct wire_frame {
 struct wire {
     const char *route; /* "/v1/chat/completions" */
     const struct wire_frame *frame;
-    struct request_form form;          /* of its bodies; read on a prep thread */
-    const char *id_prefix;             /* of the reply's id: "chatcmpl" */
-    const char *object, *chunk_object; /* what a reply and a piece of it call themselves */
-    size_t own_bytes;                  /* of reply.own: the dialect's own state of a choice, zero at first */
+    struct request_form form;          /* form of its bodies; read on a prep thread */
+    const char *id_prefix;             /* prefix of the reply's id: "chatcmpl" */
+    const char *object, *chunk_object; /* "object" of a reply, and of a piece of it */
+    size_t own_bytes;                  /* size of reply.own: the dialect's own state of a choice, zero at
+                                        * first */
     /* On a prep thread, of a stream: writes the refusal as events, after which the reply ends. Nothing is
      * written when it is an HTTP error as any other. NULL: it always is. */
     void (*refuse)(struct exchange *x, const struct reject *why, struct buf *ret);

@@ -74,7 +74,7 @@ static const struct field_group *const groups[] = {&fields_generation, &fields_o
 /* ---- whole and in pieces ---- */
 
 struct own {
-    uint64_t characters;  /* of text, for text_offset */
+    uint64_t characters;  /* characters of text so far, for text_offset */
     bool prompt_ids_sent; /* streams */
 };
 

@@ -36,7 +36,7 @@ void openai_note_token(struct reply *r, const struct part *p);
 void openai_comma(struct buf *b);
 /* The fewest digits that parse to the same float. It is finite. */
 void openai_write_float(struct buf *ret, float x);
-/* The same; NAN and infinities become -9999, as in other servers. */
+/* As `openai_write_float()`, but NAN and infinities become -9999, as in other servers. */
 void openai_write_logprob(struct buf *ret, float logprob);
 /* openai_logprobs.c: one more of the entries {"token","logprob","bytes","top_logprobs"} in `ret`. */
 void openai_note_logprob(const struct reply *r, const struct stream_token *token, struct buf *ret);

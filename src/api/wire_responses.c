@@ -20,7 +20,7 @@
 struct own {
     enum piece_kind open; /* kind of the item that is open */
     uint32_t items;       /* begun until now */
-    uint32_t sequence;    /* of the next event */
+    uint32_t sequence;    /* number of the next event */
     bool custom;          /* the open call is that of a custom tool */
     bool cut;             /* the open item is not whole */
 };
@@ -243,7 +243,7 @@ static void write_part(const struct reply *r, struct slice text, struct buf *ret
     buf_putc(ret, '}');
 }
 
-/* Of a call of a custom tool. */
+/* Writes the input of a custom tool's call. */
 static void write_input(const struct reply *r, struct slice arguments, struct buf *ret)
 {
     struct request_memory *memory = &r->exchange->gen.memory;
