@@ -15,7 +15,7 @@ struct decimal {
     char digits[DECIMAL_DIGITS_MAX];
 };
 
-/* Of a JSON number. A real number has the value of its shortest text that reads as the same double.
+/* Converts a JSON number. A real number has the value of its shortest text that reads as the same double.
  * False: not finite, or too many digits. */
 bool decimal_of(const json_t *number, struct decimal *ret);
 bool decimal_is_zero(const struct decimal *d);

@@ -7,7 +7,7 @@
 #include "grammar/piece.h"
 #include "grammar/rx_parse.h"
 
-#define FRONT_TEXT_BYTES_MAX  ((size_t)256 << 10) /* of a grammar as text */
+#define FRONT_TEXT_BYTES_MAX  ((size_t)256 << 10) /* bytes of a grammar as text */
 #define FRONT_TEXT_WORK_BYTES ((size_t)16 << 20)  /* memory of a parse, at most */
 #define FRONT_TEXT_DEPTH_MAX  64                  /* groups within groups */
 #define FRONT_TEXT_REPEAT_MAX 1000                /* {m,n} and ~m..n */
@@ -18,12 +18,12 @@ struct front_name {
     uint32_t line; /* where it was used first */
     bool defined;
     sym_id rule;
-    /* Of Lark's terminals. */
+    /* Set for Lark's terminals. */
     const char *body, *body_end;
     uint32_t body_line;
     bool busy, known;
     struct piece piece;
-    bool lazy;          /* of Lark's rules: matches as few bytes as possible */
+    bool lazy;          /* Lark's rules: matches as few bytes as possible */
     const char *suffix; /* the expression of [suffix=...]; NULL: none */
     struct front_name *next, *listed;
 };
@@ -37,13 +37,13 @@ struct front_text {
     int error;
     const char *at, *end;
     uint32_t line, depth;
-    /* Of Lark: how characters are written, the expression that terminals lie within (RX_NONE: any), and
+    /* Set for Lark: how characters are written, the expression that terminals lie within (RX_NONE: any), and
      * whether rules are expressions, too. */
     rx_encode_fn *encode;
     void *encode_arg;
     rx_id within;
     bool flat;
-    const struct schema_opts *schemas; /* of its %json blocks; NULL: these are refused */
+    const struct schema_opts *schemas; /* options of its %json blocks; NULL: these are refused */
     struct front_name *names[FRONT_TEXT_NAMES];
     struct front_name *first, **last;
 };
@@ -78,7 +78,7 @@ void front_row_add(struct front_text *f, struct front_row *row, struct piece p);
 /* Alternatives one by one: an expression while all are regular, else a rule. */
 struct front_ways {
     bool some, rule_made;
-    rx_id regular; /* of the regular ones */
+    rx_id regular; /* union of the regular ones */
     sym_id rule;
 };
 void front_ways_add(struct front_text *f, struct front_ways *ways, const struct front_row *row);

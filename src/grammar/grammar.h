@@ -16,7 +16,7 @@
 typedef uint32_t sym_id; /* a rule or a terminal */
 
 struct grammar_limits {
-    size_t bytes_max;     /* of builder and grammar together */
+    size_t bytes_max;     /* bytes of builder and grammar together */
     uint32_t nodes_max;   /* expressions, and as many again that matchers derive */
     uint32_t symbols_max; /* rules, terminals, and places in alternatives together */
 };

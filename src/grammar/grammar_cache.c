@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define TABLES_PART      8 /* of bytes_max, for the tables of one entry */
+#define TABLES_PART      8 /* bytes_max divided by this is for the tables of one entry */
 #define TABLES_BYTES_MIN ((size_t)256 << 10)
 #define WAIT_NS          (20 * NS_PER_MS) /* between two looks at `wanted` */
 
@@ -27,8 +27,9 @@ struct cached_grammar {
     enum state state;
     uint32_t users;
     uint64_t tenant;
-    struct charge charge;   /* of its grammar and tables: evicts entries where the account has no room */
-    _Atomic uint64_t bytes; /* of the entry, taken of the cache's account */
+    struct charge charge;   /* charge of its grammar and tables: evicts entries where the account has no
+                             * room */
+    _Atomic uint64_t bytes; /* bytes of the entry, taken of the cache's account */
     bool refused;           /* its charge had no room */
     struct grammar *grammar;
     struct matcher_tables *tables;

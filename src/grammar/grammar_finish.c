@@ -85,7 +85,7 @@ struct layout {
     struct draft *d;
     struct grammar *g;
     const uint8_t *productive, *reachable;
-    uint32_t *place_of; /* of each symbol: its word in places */
+    uint32_t *place_of; /* [symbol]: its word in places */
     uint32_t *rules;    /* symbols of the rules, in their new order */
     uint32_t *places, *alternatives, *alternatives_of;
     struct terminal *terminals;

@@ -26,8 +26,8 @@ enum grammar_part_kind {
 
 struct grammar_part {
     enum grammar_part_kind kind;
-    uint32_t token;    /* of GRAMMAR_PART_TOKEN */
-    struct slice text; /* of GRAMMAR_PART_TEXT and GRAMMAR_PART_UNTIL */
+    uint32_t token;    /* token of GRAMMAR_PART_TOKEN */
+    struct slice text; /* text of GRAMMAR_PART_TEXT and GRAMMAR_PART_UNTIL */
 };
 
 struct grammar_frame {

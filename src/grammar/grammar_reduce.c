@@ -11,9 +11,9 @@ enum { ALIVE_STEPS = 100000 };
 struct reducing {
     struct draft *d;
     uint8_t *productive;
-    uint32_t *open;     /* of each row: symbols that are not known to be productive */
-    uint32_t *rule_of;  /* of each row */
-    uint8_t *listed;    /* of each row: its rule is no terminal by now */
+    uint32_t *open;     /* [row]: symbols that are not known to be productive */
+    uint32_t *rule_of;  /* [row]: its rule */
+    uint8_t *listed;    /* [row]: its rule is not a terminal by now */
     uint32_t *users_of; /* [symbol_count + 1], into `users`: rows that a symbol stands in, by occurrence */
     uint32_t *users;
     uint32_t *queue, queued;

@@ -154,7 +154,7 @@ static void digest(struct slice text, uint8_t *ret)
     SHA256((const unsigned char *)(text.len ? text.ptr : ""), text.len, ret);
 }
 
-/* Of the digests of all parts, each with its kind and token. */
+/* Hashes the digests of all parts, each with its kind and token. */
 void grammar_source_key(const struct grammar_source *s, uint8_t ret[GRAMMAR_SOURCE_KEY_BYTES])
 {
     struct {

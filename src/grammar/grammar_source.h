@@ -38,7 +38,7 @@ struct grammar_source {
     enum grammar_kind kind;
     struct slice text;                 /* UTF-8 */
     const struct grammar_frame *frame; /* NULL: none */
-    /* Of GRAMMAR_STRUCTURAL; NULL: none. No part of the identity: a cache has one vocabulary. */
+    /* Tokens of GRAMMAR_STRUCTURAL; NULL: none. No part of the identity: a cache has one vocabulary. */
     const struct structural_tokens *tokens;
     struct grammar_scope scope;
 };
@@ -51,9 +51,9 @@ void grammar_source_key(const struct grammar_source *s, uint8_t ret[GRAMMAR_SOUR
 
 struct grammar_source_opts {
     const struct wanted *wanted; /* NULL: always */
-    uint64_t cpu_ns;             /* of the calling thread; 0: GRAMMAR_SOURCE_CPU_MS */
-    const struct charge *work;   /* of memory until the call returns */
-    const struct charge *charge; /* of the grammar */
+    uint64_t cpu_ns;             /* bound on the calling thread's processor time; 0: GRAMMAR_SOURCE_CPU_MS */
+    const struct charge *work;   /* pays for memory until the call returns */
+    const struct charge *charge; /* pays for the grammar */
 };
 
 /* 0; -EINVAL (no grammar), -ENOTSUP, -E2BIG (a limit, or cpu_ns), each with the reason in `e`; -ETIME,

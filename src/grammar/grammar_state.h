@@ -17,14 +17,14 @@ struct corner {
 
 struct terminal {
     rx_id rx;       /* never nullable; RX_NONE: a special token */
-    uint32_t token; /* of a special token */
+    uint32_t token; /* id of a special token */
 };
 
 struct grammar {
     struct arena *arena;
     struct rx_store *rx;
     rx_id plain; /* one character of a string that is not escaped: what slices of vocabularies consist of */
-    uint8_t classes[256]; /* of bytes that terminals do not tell apart */
+    uint8_t classes[256]; /* [byte]: class of bytes that terminals do not tell apart */
     uint32_t class_count;
     uint32_t rule_count, terminal_count, place_count;
     const uint32_t *places;
@@ -60,7 +60,7 @@ struct grammar_builder {
     struct words symbols; /* kind, value (rx_id or token), next in its bucket: three words each */
     struct words rows;    /* rule, count, symbols: of each alternative */
     uint32_t alternatives;
-    uint32_t *buckets; /* of terminals and tokens */
+    uint32_t *buckets; /* hash table of terminals and tokens */
     bool failed, too_large;
 };
 
@@ -81,10 +81,10 @@ struct draft {
     uint32_t symbol_count;
     uint8_t *kinds;      /* enum symbol_kind, of each symbol */
     uint32_t *values;    /* rx_id or token */
-    uint32_t *first_row; /* of each rule, or NO_ROW */
+    uint32_t *first_row; /* [rule]: its first row, or NO_ROW */
     struct row *rows;
     uint32_t row_count;
-    uint32_t *symbols; /* of all rows */
+    uint32_t *symbols; /* symbols of all rows */
     uint32_t start;
 };
 

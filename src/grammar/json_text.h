@@ -22,7 +22,7 @@ struct json_text {
     bool plain;            /* no escape of what can stand as itself in ASCII, no endless digits */
 };
 
-#define JSON_DIGITS_MAX   20 /* of plain numbers, before the point and after it */
+#define JSON_DIGITS_MAX   20 /* digits of plain numbers, before the point and after it */
 #define JSON_EXPONENT_MAX 3  /* digits of it */
 
 void json_text_init(struct json_text *t, struct grammar_builder *b);

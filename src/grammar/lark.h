@@ -16,7 +16,7 @@
 #include "grammar/grammar.h"
 #include "grammar/rx_parse.h"
 
-/* As gbnf_compile(), without %json. */
+/* As `gbnf_compile()`, but without %json. */
 int lark_compile(struct grammar_builder *b, struct slice text, const struct charge *charge, sym_id *ret,
                  struct err *e);
 
@@ -28,7 +28,8 @@ struct lark_opts {
     rx_encode_fn *encode; /* NULL: as UTF-8 */
     void *encode_arg;
     rx_id within;                      /* only texts of this expression; RX_NONE: all */
-    const struct schema_opts *schemas; /* of %json blocks, in no other notation; NULL: these are refused */
+    const struct schema_opts *schemas; /* options of %json blocks, in no other notation; NULL: these are
+                                        * refused */
 };
 
 /* With `within`, a grammar without recursion is one expression, so that the whole text lies within. Of a

@@ -15,21 +15,21 @@ enum { KEPT = 256, WORK_CHECK = 1024 };
 
 struct frame {
     uint32_t at, count; /* its threads in t->threads */
-    uint32_t top;       /* of the matcher's stack */
+    uint32_t top;       /* top of the matcher's stack */
 };
 
 /* The row that the ends of one thread make. */
 struct kept_row {
-    uint32_t row, state; /* of the thread */
+    uint32_t row, state; /* row and state of the thread */
     uint32_t walk, made;
 };
 
 struct mask_walk {
     struct frame frames[TOKEN_BYTES_MAX + 1];
-    uint32_t states[TOKEN_BYTES_MAX + 1]; /* of a frame's only thread */
+    uint32_t states[TOKEN_BYTES_MAX + 1]; /* states of frames with one thread */
     struct kept_row kept[KEPT];
-    uint32_t count;      /* of walks */
-    uint32_t generation; /* of the tables; kept rows of another are forgotten */
+    uint32_t count;      /* walks until now */
+    uint32_t generation; /* generation of the tables; kept rows of another are forgotten */
     uint32_t keep;       /* the matcher's stack stays up to here */
     uint32_t tokens;     /* allowed by this walk; no node is seen twice */
     bool crossed;        /* some token goes beyond the end of a terminal */
@@ -230,7 +230,8 @@ static uint32_t only_bit(const uint32_t *bits)
     return i * 32 + (uint32_t)__builtin_ctz(bits[i]);
 }
 
-/* Of the walk's first frame. False: it has too many threads. */
+/* Makes the key of the mask cache from the frame's threads. False if there are more than MASK_KEY_MAX: the
+ * mask is not cached. */
 static bool frame_key(struct matcher *m, const struct frame *f, struct mask_key *ret)
 {
     const struct thread *threads = m->tables->threads + f->at;

@@ -23,8 +23,8 @@ struct grammar_vocab_opts {
     const struct charge *charge;
 };
 
-/* What grammar_vocab_create() takes of `charge` at most, with all it needs on the way, for a vocabulary whose
- * tokens have few letters that no other begins with: what plans count on. */
+/* Returns the most bytes of `charge` that grammar_vocab_create() takes, with all it needs on the way, for a
+ * vocabulary whose tokens have few letters that no other begins with. Plans count on it. */
 size_t grammar_vocab_planned_bytes(uint32_t size);
 /* About 28 bytes a token of `charge` stay. 0, -E2BIG or -ENOMEM. */
 int grammar_vocab_create(const struct grammar_vocab_opts *opts, struct grammar_vocab **ret);
@@ -50,8 +50,8 @@ struct matcher;
 
 struct matcher_opts {
     struct matcher_tables *tables; /* outlives it */
-    size_t bytes_max;              /* of its stack; 0: MATCHER_BYTES */
-    uint32_t items_max;            /* of a row; 0: MATCHER_ITEMS */
+    size_t bytes_max;              /* limit of its stack; 0: MATCHER_BYTES */
+    uint32_t items_max;            /* limit of a row; 0: MATCHER_ITEMS */
     const struct charge *charge;
 };
 
@@ -67,7 +67,7 @@ void matcher_reset(struct matcher *m); /* to the empty text */
  * here (items_max, bytes_max, or a row of too many steps); nothing has changed. An end token is allowed
  * where matcher_may_end(), and nothing after it. */
 int matcher_take(struct matcher *m, uint32_t token);
-/* The same for bytes, as one mark. */
+/* As `matcher_take()`, but takes bytes, as one mark. */
 int matcher_take_bytes(struct matcher *m, struct slice bytes);
 /* How many marks there are, and back to the first `count` of them. The last MATCHER_KEEP can be taken
  * back. */

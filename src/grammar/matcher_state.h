@@ -9,8 +9,8 @@
 #include "grammar/matcher.h"
 
 enum {
-    THREADS_MAX = 1024,      /* of one position */
-    THREAD_ROOM = 8 * 1024,  /* of all positions of a walk */
+    THREADS_MAX = 1024,      /* threads of one position */
+    THREAD_ROOM = 8 * 1024,  /* threads of all positions of a walk */
     SOURCES_MAX = 8 * 1024,  /* terminals that end at one position */
     SEEN_ROOM_LOG2 = 13,     /* items and completed rules of a row */
     DONE_MAX = 2 * 1024,     /* completed rules of a row */
@@ -66,13 +66,13 @@ struct matcher_tables {
     uint32_t generation; /* counts how often everything was emptied */
     uint64_t work;       /* steps since creation; rx->work has more */
     uint64_t flushes;
-    uint64_t next_uid; /* of a row: never used twice */
+    uint64_t next_uid; /* uid of the next row: never used twice */
 
     /* States, predictions and closures. */
     uint32_t *pool;
     uint32_t pool_used, pool_room;
     uint32_t *state_buckets, *predict_buckets, bucket_count;
-    uint32_t *closures; /* of each rule: rules that it predicts, or 0 */
+    uint32_t *closures; /* [rule]: rules that it predicts, or 0 */
     uint8_t bytes[256]; /* one of each class */
 
     /* Scratch of one call. */
@@ -80,9 +80,9 @@ struct matcher_tables {
     uint32_t thread_count;
     struct source *sources;
     uint32_t source_count;
-    uint32_t *pairs, pairs_room; /* of a state that is being made */
+    uint32_t *pairs, pairs_room; /* pairs of a state that is being made */
     uint32_t *saved, saved_room; /* states that survive a flush */
-    uint32_t *stamps, stamp;     /* of rules, then terminals */
+    uint32_t *stamps, stamp;     /* stamps of rules, then of terminals */
     uint32_t *stack;             /* rules of a prediction */
     uint32_t *list;              /* terminals or symbols */
     uint32_t list_room;
@@ -109,7 +109,7 @@ struct row_head {
     uint32_t count;    /* items after the head */
     uint32_t predict, generation;
     uint32_t complete; /* the text up to here is one of the language */
-    uint32_t moved;    /* of settle.c; 0 elsewhere */
+    uint32_t moved;    /* the row's new place in settle.c; 0 elsewhere */
 };
 
 struct mark {
@@ -130,7 +130,7 @@ struct matcher {
     uint32_t room;   /* units of 8 bytes */
     uint32_t top;
     uint32_t position; /* bytes of text */
-    uint32_t base;     /* as many of them are given up */
+    uint32_t base;     /* bytes of text that are given up */
     uint32_t mark, marks;
     uint32_t settled; /* the first mark that remains */
     uint32_t items_max;
@@ -230,7 +230,7 @@ int matcher_step(struct matcher *m, uint32_t at, uint32_t count, uint8_t byte, u
 
 /* Brings the threads of the last mark up to date after a flush, and to t->threads. 0 or -E2BIG. */
 int matcher_load(struct matcher *m);
-/* The same threads, which a flush may have renamed, back to the mark: t->threads still begins with them. */
+/* Writes the threads, which a flush may have renamed, back to the mark: t->threads still begins with them. */
 void matcher_store(struct matcher *m);
 
 /* ---- slice_run.c ---- */
@@ -254,7 +254,7 @@ enum { MASK_KEY_MAX = 4 };
 struct mask_key {
     uint32_t count; /* 1 to MASK_KEY_MAX */
     uint32_t states[MASK_KEY_MAX];
-    uint64_t likes[MASK_KEY_MAX]; /* of an entry: 0 where the mask depends on the states alone */
+    uint64_t likes[MASK_KEY_MAX]; /* likes of an entry's rows: 0 where the mask depends on the states alone */
 };
 /* The mask of such a position, and how many tokens it has; or NULL. */
 const uint32_t *mask_cache_find(struct matcher_tables *t, const struct mask_key *key, uint32_t *count);

@@ -31,7 +31,7 @@ static bool scratch_create(struct matcher_tables *t)
            t->done && t->tops && t->closures;
 }
 
-/* Of `bytes`: three eighths for states, two for expressions, three for masks. */
+/* Divides `bytes`: three eighths for states, two for expressions, three for masks. */
 static int tables_init(struct matcher_tables *t, size_t bytes)
 {
     const struct grammar *g = t->grammar;

@@ -280,7 +280,7 @@ struct row_like {
     uint64_t like; /* 0: empty */
     uint32_t count;
     uint32_t places[LIKE_ITEMS];
-    uint64_t origins[LIKE_ITEMS]; /* what they are like; 0: the row itself */
+    uint64_t origins[LIKE_ITEMS]; /* likes of the rows where items began; 0: the row itself */
 };
 
 struct row_likes {

@@ -12,7 +12,7 @@ struct piece {
     sym_id sym; /* not regular */
 };
 
-#define PIECE_REPEAT_MAX 1000000 /* of a part that is not regular */
+#define PIECE_REPEAT_MAX 1000000 /* repeats of a part that is not regular */
 
 struct piece piece_rx(rx_id rx);
 struct piece piece_sym(sym_id sym);

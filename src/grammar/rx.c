@@ -399,7 +399,7 @@ rx_id rx_literal(struct rx_store *s, struct slice text)
 
 /* ---- Repetition and complement ---- */
 
-/* What `a` repeated is the repetition of: a? and a* and a+ lose their own counts where that is exact. */
+/* Returns the body of a repetition of `a`: a? and a* and a+ lose their own counts where that is exact. */
 static rx_id repeat_body(struct rx_store *s, rx_id a, uint32_t *min, uint32_t *max)
 {
     const struct rx_item *n = rx_at(s, a);

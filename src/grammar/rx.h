@@ -19,7 +19,7 @@ enum {
     RX_ALL    /* matches every text */
 };
 
-#define RX_UNBOUNDED UINT32_MAX /* of rx_repeat */
+#define RX_UNBOUNDED UINT32_MAX /* rx_repeat() without a maximum */
 
 enum rx_kind { RX_K_NONE, RX_K_EMPTY, RX_K_BYTES, RX_K_CAT, RX_K_OR, RX_K_AND, RX_K_NOT, RX_K_REPEAT };
 

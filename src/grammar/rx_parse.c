@@ -247,7 +247,7 @@ struct alternative {
     bool has_head, has_tail;
     uint32_t from; /* the terms between, on the store's stack */
     bool looks;
-    rx_id seen; /* what its look-aheads demand of the whole text */
+    rx_id seen; /* texts that its look-aheads demand of the whole text */
 };
 
 /* A look-ahead stands here, where the text begins. */

@@ -11,7 +11,7 @@
 #include "grammar/rx.h"
 
 #define RX_PATTERN_BYTES_MAX ((size_t)64 << 10)
-#define RX_GROUP_REPEAT_MAX  1000 /* of a group; of a single character RX_CHAR_REPEAT_MAX */
+#define RX_GROUP_REPEAT_MAX  1000 /* repeats of a group; a single character has RX_CHAR_REPEAT_MAX */
 #define RX_CHAR_REPEAT_MAX   1000000
 
 /* How one character of a class stands in the text. NULL fields of rx_parse_opts: as UTF-8. */

@@ -12,7 +12,7 @@ struct rx_parser {
     size_t at;
     const struct rx_parse_opts *opts;
     struct err *e;
-    uint32_t depth; /* of groups */
+    uint32_t depth; /* nesting of groups */
     bool dot_all;   /* within (?s:...), where . is any character */
     int result;     /* the first failure, which ends everything */
 };

@@ -18,8 +18,8 @@
 enum {
     RX_F_NULLABLE = 1,
     RX_F_EVIDENT = 2, /* some text matches, as the structure shows; without it, rx_alive() searches */
-    RX_F_MARK = 4,    /* of rx_compact */
-    RX_F_FINITE = 8   /* as the structure shows, it matches finitely many texts */
+    RX_F_MARK = 4,    /* mark of rx_compact() */
+    RX_F_FINITE = 8   /* the structure shows that it matches finitely many texts */
 };
 
 struct rx_item {
@@ -54,8 +54,8 @@ struct rx_store {
     /* A stack of ids that functions build lists on. */
     rx_id *list;
     uint32_t list_count, list_room;
-    struct rx_memo *memo; /* of rx_derive and rx_without_empty */
-    uint32_t *alive_memo; /* of rx_alive: id * 2 + whether some text matches */
+    struct rx_memo *memo; /* memo of rx_derive() and rx_without_empty() */
+    uint32_t *alive_memo; /* memo of rx_alive(): id * 2 + whether some text matches */
     uint8_t classes[256]; /* bytes that no set of the first `classes_sets` tells apart */
     uint32_t class_count, classes_sets;
     struct rx_search *search;    /* NULL until the first */

@@ -36,7 +36,7 @@ struct json_spacing;
 #define SCHEMA_ENUM_MAX       10000
 #define SCHEMA_ENUM_BYTES_MAX ((size_t)256 << 10)
 #define SCHEMA_PROPERTIES_MAX 2000
-#define SCHEMA_PATTERNS_MAX   5    /* of patternProperties in one object */
+#define SCHEMA_PATTERNS_MAX   5    /* patternProperties in one object */
 #define SCHEMA_WAYS_MAX       2000 /* alternatives of one value, with all combinations of allOf and anyOf */
 #define SCHEMA_RULES_MAX      20000
 #define SCHEMA_LENGTH_MAX     1000000
@@ -45,7 +45,7 @@ struct json_spacing;
 
 struct schema_opts {
     const struct wanted *wanted; /* when to give up: NULL never */
-    const struct charge *charge; /* of SCHEMA_WORK_BYTES at most, during the call */
+    const struct charge *charge; /* pays for SCHEMA_WORK_BYTES at most, during the call */
     struct buf *ignored; /* names of keywords that assert nothing, separated by ", "; NULL: not needed */
     /* The schema describes strings, which stand raw: without quotes and escapes, each a text of this
      * expression. RX_NONE: values are JSON. */
@@ -54,7 +54,7 @@ struct schema_opts {
      * integers and whole numbers of enum and const without a point, and of an object with `properties` and
      * without `additionalProperties` no other members. Otherwise every JSON text of an instance. */
     bool plain;
-    const struct json_spacing *spacing; /* of values that are JSON; NULL: as json_text.h has it */
+    const struct json_spacing *spacing; /* spacing of values that are JSON; NULL: that of json_text.h */
 };
 
 /* Adds the rules; `ret` is the value's. 0; -EINVAL (no schema); -ENOTSUP (not supported), each with the JSON

@@ -14,7 +14,7 @@ static const json_t *word_of(const struct schema_work *w, const json_t *json, co
     return value && schema_word(w->draft, key) == SCHEMA_ASSERTS ? value : NULL;
 }
 
-/* What a schema of nothing but references leads to. */
+/* Follows a schema that is nothing but references to its target. */
 static const json_t *target_of(struct schema_work *w, uint32_t node)
 {
     const json_t *json = w->nodes[node].json, *ref;

@@ -264,7 +264,7 @@ static bool excludes(struct expand *x, lit_id a, lit_id b, uint32_t types)
     return none && !w->error;
 }
 
-/* Of oneOf: the options that are not provably apart from this one do not hold. */
+/* Rules out, for oneOf, the other options that are not provably apart from this one. */
 static void rule_out_others(struct expand *x, struct schema_state *st, const struct schema_choice *c,
                             uint32_t option)
 {

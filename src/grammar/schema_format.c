@@ -43,8 +43,8 @@
 
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 
-/* Of host names: a label has no two hyphens as third and fourth character. Written without a complement, so
- * that the automaton sees at once that nothing can follow. */
+/* Label of a host name: no two hyphens as third and fourth character. Written without a complement, so that
+ * the automaton sees at once that nothing can follow. */
 #define ALNUM "[A-Za-z0-9]"
 #define INNER "[A-Za-z0-9-]"
 #define HOST_LABEL                                                                                           \

@@ -12,7 +12,7 @@ struct gather {
     const struct schema_way *way;
     struct schema_members *m;
     uint32_t capacity;
-    uint32_t *places; /* of names; index + 1 */
+    uint32_t *places; /* hash table of names; index + 1 */
     uint32_t place_count;
     const struct schema_part **parts; /* in the document's order */
     uint32_t part_count;

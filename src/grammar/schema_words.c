@@ -171,7 +171,7 @@ static bool is_count(const json_t *v)
     return json_is_number(v) && n >= 0 && n == floor(n);
 }
 
-/* What a scalar must be; NULL: it is. */
+/* Returns what the value of a keyword must be, for the error; NULL if it is valid. */
 static const char *scalar_fault(enum form form, uint32_t draft, const json_t *v)
 {
     char index[24];

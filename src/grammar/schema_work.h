@@ -47,7 +47,7 @@ struct schema_set {
     uint32_t count;
     bool none;
     const lit_id *lits;
-    sym_id rule; /* of a set that has been interned */
+    sym_id rule; /* rule of a set that has been interned */
     const struct schema_set *next;
 };
 
@@ -103,14 +103,14 @@ struct schema_way {
     const struct schema_except *except; /* numbers, arrays and objects that it does not have */
     struct json_number number;
     const struct schema_multiple *multiples;
-    rx_id text;                                 /* of strings, between the quotes */
+    rx_id text;                                 /* contents of strings, between the quotes */
     const struct schema_part *arrays, *objects; /* the latest first */
     uint32_t items_min, items_max;
     uint32_t members_min, members_max;
     bool unique;
     const struct schema_name *required, *absent;
     const struct schema_member *members;
-    const struct schema_lits *names; /* of propertyNames */
+    const struct schema_lits *names; /* names that propertyNames allows */
     const struct schema_refusal *refusals;
 };
 
@@ -126,7 +126,7 @@ struct schema_work {
     struct rx_store *s;
     struct json_text text;
     const struct schema_opts *opts;
-    const struct wanted *wanted_before; /* of the store */
+    const struct wanted *wanted_before; /* the store's own, put back afterwards */
     struct err *e;
     int error; /* the first one */
     struct arena *keep, *scratch;
@@ -284,7 +284,7 @@ struct schema_members {
     struct schema_others others[1u << SCHEMA_PATTERNS_MAX];
 };
 struct schema_members *schema_members_of(struct schema_work *w, const struct schema_way *way);
-/* What the value at `index` must satisfy; from `schema_items_fixed` on all are equal. */
+/* Returns the schemas that the value at `index` must satisfy; from `schema_items_fixed` on all are equal. */
 struct schema_set schema_item(struct schema_work *w, const struct schema_way *way, uint32_t index);
 uint32_t schema_items_fixed(struct schema_work *w, const struct schema_way *way);
 

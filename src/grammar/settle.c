@@ -15,8 +15,8 @@
 
 struct settling {
     struct matcher *m;
-    uint32_t oldest, first; /* marks: of all, of those that stay */
-    uint32_t list;          /* of rows that stay and are not visited, by `moved` */
+    uint32_t oldest, first; /* the first mark, and the first that stays */
+    uint32_t list;          /* first row that stays and is not visited; linked by `moved` */
     uint32_t base;          /* text before it goes */
 };
 
@@ -70,7 +70,7 @@ static void reverse_marks(struct settling *s, uint32_t keep)
     s->oldest = after;
 }
 
-/* ---- What stays ---- */
+/* ---- Rows that stay ---- */
 
 static void need_row(struct settling *s, uint32_t row)
 {

@@ -26,7 +26,8 @@ static bool takes_plain(struct matcher_tables *t, rx_id body)
     return plain;
 }
 
-/* Of an intersection: every element is a repetition of plain characters or the complement of a finite set. */
+/* Returns the run of an intersection whose elements are all repetitions of plain characters or complements of
+ * finite sets. */
 static uint32_t run_of_all(struct matcher_tables *t, rx_id x)
 {
     uint32_t least = 0, most = RX_UNBOUNDED, repeats = 0, complements = 0;
@@ -61,7 +62,7 @@ static rx_id open_part(struct matcher_tables *t, rx_id x, uint32_t depth)
     return n->kind == RX_K_OR ? rx_or(t->rx, a, b) : rx_and(t->rx, a, b);
 }
 
-/* Of an intersection. */
+/* Returns the run of an intersection. */
 static uint32_t run_of_and(struct matcher_tables *t, rx_id x)
 {
     uint32_t run = run_of_all(t, x);

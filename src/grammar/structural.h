@@ -22,7 +22,7 @@
 
 #define STRUCTURAL_DEPTH_MAX      32   /* formats within formats */
 #define STRUCTURAL_FORMATS_MAX    4096 /* formats and tags together */
-#define STRUCTURAL_TEXT_BYTES_MAX 4096 /* of a begin, an end, a trigger, a text that is excluded */
+#define STRUCTURAL_TEXT_BYTES_MAX 4096 /* bytes of a begin, an end, a trigger, a text that is excluded */
 #define STRUCTURAL_STOPS_MAX      128  /* texts that one free text may not have */
 #define STRUCTURAL_COMPARED_MAX   (1u << 24)
 
@@ -33,7 +33,7 @@ struct structural_tokens {
     void *arg;
 };
 
-/* As schema_compile(); `e` names the place. `tokens` NULL: everything is text. */
+/* As `schema_compile()`, but of structural tags; `e` names the place. `tokens` NULL: everything is text. */
 int structural_compile(struct grammar_builder *b, const json_t *source, const struct schema_opts *opts,
                        const struct structural_tokens *tokens, sym_id *ret, struct err *e);
 

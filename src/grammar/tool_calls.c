@@ -179,7 +179,7 @@ bool tool_bare_calls(struct tool_work *w, bool more, struct piece *ret)
     return true;
 }
 
-/* ---- what begins a call ---- */
+/* ---- begins of calls ---- */
 
 static rx_id words(struct tool_work *w, const char *const *list)
 {

@@ -20,7 +20,7 @@
 #define TOOL_SCHEMAS_MAX 16
 #define TOOL_COUNT_MAX   1024
 
-/* As schema_compile(). Schemas of strict tools are refused by the tool's name. */
+/* As `schema_compile()`, but of tool calls. Schemas of strict tools are refused by the tool's name. */
 int tool_grammar_compile(struct grammar_builder *b, const json_t *source, const struct schema_opts *opts,
                          sym_id *ret, struct err *e);
 

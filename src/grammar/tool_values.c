@@ -14,7 +14,7 @@ bool tool_is_strict(const struct tool_work *w, const json_t *tool)
     return json_is_true(json_object_get(tool, "strict"));
 }
 
-/* What the compiler refused. False: the value of a tool that is not strict may be any. */
+/* Fails if the tool is strict. Returns false: the value of a tool that is not strict may be any. */
 static bool refused(struct tool_work *w, const json_t *tool, int r, const struct err *why)
 {
     const char *name = json_string_value(json_object_get(tool, "name"));

@@ -17,7 +17,7 @@ struct tool_work {
     const json_t *markers, *specials, *tools;
     bool required, parallel, by_schema; /* by_schema: of tools that are not strict */
     sym_id any_python, any_braced;      /* rules; UINT32_MAX: not made yet */
-    struct piece any_text;              /* of a tagged value */
+    struct piece any_text;              /* any text as a tagged value */
     bool has_any_text;
 };
 
@@ -89,9 +89,9 @@ struct piece tool_braced_arguments(struct tool_work *w, const json_t *tool);
 struct piece tool_calls(struct tool_work *w, bool more);
 /* A call that begins the reply without a marker; false: the format has none. */
 bool tool_bare_calls(struct tool_work *w, bool more, struct piece *ret);
-/* What such calls begin with, for text that is none. RX_NONE: nothing. */
+/* Begins of calls without a marker, for text that is none. RX_NONE: nothing. */
 rx_id tool_bare_begin(struct tool_work *w);
-/* What begins a call in running text, where the marker alone does not. RX_NONE: the markers do. */
+/* Begins of a call in running text, where the marker alone does not show it. RX_NONE: the markers do. */
 rx_id tool_call_begin(struct tool_work *w);
 /* Name, arguments and end of a call: what follows CALL_BEGIN. */
 struct piece tool_call_bodies(struct tool_work *w);
