@@ -27,7 +27,7 @@
 #define ACCEPTS_MAX 10
 #define PAUSE_NS    (100 * NS_PER_MS)
 #define LOG_NS      (10 * NS_PER_S)
-/* Of a refused client's request, so that its close is no reset. */
+/* Bytes of a refused client's request that are read, so that its close is not a reset. */
 #define REFUSED_BYTES_MAX 4096
 
 /* ---- one connection ---- */

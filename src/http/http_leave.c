@@ -16,8 +16,8 @@
 
 #include <sys/socket.h>
 
-/* What the connection reads next is ours to answer: no earlier request is open, and MHD has no answer to this
- * one. */
+/* True if the server may answer the next bytes of the connection: no earlier request is open, and MHD has no
+ * answer to this one. */
 static bool is_reading(const struct http_conn *c)
 {
     enum http_phase phase = c->request.phase;

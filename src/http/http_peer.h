@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* What a connection may be in without an open request: in this order they are closed to make room. */
+/* States of a connection without an open request: in this order they are closed to make room. */
 enum http_idle {
     HTTP_IDLE_REST,   /* between requests */
     HTTP_IDLE_HEADER, /* a header has begun */
@@ -24,18 +24,18 @@ enum http_idle {
 
 struct http_peer {
     unsigned char address[16];
-    uint32_t count;                /* of its connections; 0 = the entry is free */
+    uint32_t count;                /* open connections; 0 = the entry is free */
     uint32_t next;                 /* index of the next entry of the chain, + 1 */
-    struct list idles[HTTP_IDLES]; /* of connections; oldest first */
+    struct list idles[HTTP_IDLES]; /* idle connections; oldest first */
 };
 
 struct http_peers {
     struct http_peer *entries;
-    uint32_t *heads; /* of the chains: index of an entry, + 1 */
+    uint32_t *heads; /* heads of the chains: index of an entry, + 1 */
     uint32_t heads_count, free;
 };
 
-/* What http_peers_init() allocates. */
+/* Returns the bytes that http_peers_init() allocates. */
 size_t http_peers_bytes(uint32_t connections_max);
 /* 0 or -ENOMEM. */
 int http_peers_init(struct http_peers *p, uint32_t connections_max);

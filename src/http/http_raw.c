@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 
-/* Of a chunk's size and extension. Extensions mean nothing here; none that is in use is longer. */
+/* Bytes of a chunk's size and extension. Extensions mean nothing here; none that is in use is longer. */
 #define CHUNK_LINE_MAX   256
 #define CHUNK_DIGITS_MAX 16
 #define METHOD_MAX       HTTP_RAW_NAME_MAX /* the longest that is registered: UPDATEREDIRECTREF */
@@ -469,7 +469,7 @@ static enum http_fault step(struct http_raw *w, unsigned char c)
     return steps[w->state](w, c);
 }
 
-/* Of the payload of a body or chunk. Returns how many bytes of `len` that was. */
+/* Skips payload of a body or chunk. Returns how many bytes of `len` that was. */
 static size_t skip(struct http_raw *w, size_t len)
 {
     size_t n = (size_t)MIN_OF(w->left, (uint64_t)len);

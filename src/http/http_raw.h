@@ -37,7 +37,7 @@ enum http_fault {
     HTTP_FAULTS
 };
 
-/* What a header line, a query argument and a cookie cost of field_bytes_max: the library's entry for it. */
+/* Bytes of field_bytes_max for a header line, a query argument or a cookie: the library's entry for it. */
 #define HTTP_RAW_FIELD_BYTES 64
 
 struct http_raw_limits {
@@ -52,7 +52,7 @@ struct http_raw {
     const struct http_raw_limits *limits;
     uint8_t state;
     uint8_t fault; /* enum http_fault; once set, it stays */
-    /* Of the request that is being read. */
+    /* State of the request that is being read. */
     bool head; /* its method is HEAD */
     bool http_1_0, chunked, trailer;
     bool query;                   /* the target's '?' has come */
@@ -61,10 +61,10 @@ struct http_raw {
     uint8_t seen;                 /* bit by known header */
     uint8_t matched;              /* characters of a fixed text */
     uint8_t name_bytes;           /* HTTP_RAW_NAME_MAX + 1 = longer */
-    char name[HTTP_RAW_NAME_MAX]; /* of the method, of the header; small letters */
-    uint32_t line_bytes;          /* of a chunk's size and extension */
+    char name[HTTP_RAW_NAME_MAX]; /* name of the method or the header; small letters */
+    uint32_t line_bytes;          /* bytes of a chunk's size and extension */
     uint64_t length;              /* Content-Length; a chunk's size */
-    uint64_t left;                /* of the body or chunk */
+    uint64_t left;                /* bytes left of the body or chunk */
     size_t header_bytes, field_bytes;
     /* Since the connection began. */
     uint64_t headers, requests; /* that are whole */

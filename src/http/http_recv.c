@@ -84,7 +84,7 @@ static ssize_t judge(struct http_conn *c, const char *bytes, size_t len)
     return good > 0 ? (ssize_t)good : nothing_now();
 }
 
-/* The same as the system's. */
+/* As `recv()` of the system, which it replaces. */
 ssize_t recv(int fd, void *to, size_t bytes, int flags)
 {
     struct http_conn *c = running ? conn_of_fd(running, fd) : NULL;

@@ -190,7 +190,7 @@ struct http_refusal http_refuse_body_too_large(const struct http_server *s)
                    s->opts.body_bytes_max);
 }
 
-/* What the account leaves for all bodies together. */
+/* Returns the bytes that the account leaves for all bodies together. */
 static uint64_t bodies_bytes_max(const struct http_server *s)
 {
     uint64_t limit = account_numbers(s->opts.network).limit;

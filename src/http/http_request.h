@@ -15,7 +15,7 @@ struct http_request;
 
 #define HTTP_CLIENT_TEXT_MAX 64
 #define HTTP_HEADERS_MAX     12   /* set by http_header_set() for one answer */
-#define HTTP_HEADER_BYTES    1280 /* of all of them, names and terminating zeros included */
+#define HTTP_HEADER_BYTES    1280 /* bytes of all headers, names and terminating zeros included */
 
 struct slice http_request_method(const struct http_request *r);
 /* Percent-decoded, starts with '/' (or is "*"), holds no zero byte. Without the query. */
@@ -31,7 +31,7 @@ struct slice http_request_body(const struct http_request *r);
 void http_request_body_take(struct http_request *r, struct buf *ret);
 /* "127.0.0.1:50123", "[::1]:50123" or "local". */
 void http_request_client(const struct http_request *r, char ret[HTTP_CLIENT_TEXT_MAX]);
-/* What tells clients apart where they have no keys: an IPv4 address, the upper half of an IPv6 address (one
+/* Network that identifies a client without a key: an IPv4 address, the upper half of an IPv6 address (one
  * network's), or all zeros on a Unix socket. */
 struct http_client_net {
     uint8_t bytes[8];
@@ -55,7 +55,7 @@ int http_header_set(struct http_request *r, const char *name, const char *value)
  * the client gets 429 instead, or 507 when the account could never hold it. Does nothing when the client has
  * gone. */
 void http_respond(struct http_request *r, unsigned status, const char *content_type, struct slice body);
-/* As http_respond(), but a body that exceeds send_bytes_max is not copied: it stays with the account that
+/* As `http_respond()`, but a body that exceeds send_bytes_max is not copied: it stays with the account that
  * paid for it, which outlives the server. Either way `body` is done with. */
 void http_respond_buf(struct http_request *r, unsigned status, const char *content_type, struct buf *body);
 

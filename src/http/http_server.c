@@ -29,7 +29,7 @@
 /* MHD's connection, address and response with its headers, from its allocator. */
 #define CONN_LIBRARY_BYTES 6144
 
-/* Of a pool: what MHD reads beyond the header it wants, and the head of an answer. */
+/* Parts of a pool: bytes that MHD reads beyond the header, and the head of an answer. */
 #define POOL_READ_AHEAD_BYTES 1024
 #define POOL_HEAD_BYTES       1536
 
@@ -157,7 +157,7 @@ static void init_slots(struct http_server *s)
     }
 }
 
-/* Of one connection, its send buffer apart. */
+/* Returns the bytes of one connection without its send buffer. */
 static size_t conn_bytes(const struct http_server_opts *o)
 {
     return pool_bytes(o) + CONN_LIBRARY_BYTES;
@@ -176,8 +176,8 @@ static uint32_t fd_heads_count(uint32_t slots)
     return count;
 }
 
-/* What the server allocates once: slots, and tables that find connections by descriptor and clients by
- * address. */
+/* Returns the bytes that the server allocates once: slots, and tables that find connections by descriptor and
+ * clients by address. */
 static uint64_t tables_bytes(uint32_t slots)
 {
     return (uint64_t)slots * sizeof(struct http_conn) + fd_heads_count(slots) * sizeof(uint32_t) +

@@ -58,26 +58,26 @@ struct http_server_opts {
     const char *host; /* name or address to listen on */
     uint16_t port;    /* 0 = any free one: http_server_port() */
     int listen_fd; /* > 0: already listening, owned by the server once created; host and port are ignored */
-    uint8_t listener;   /* what http_request_listener() says of its requests */
-    bool own_user_only; /* of a Unix socket: only the process's own user and root may connect */
+    uint8_t listener;   /* http_request_listener() of its requests */
+    bool own_user_only; /* Unix socket: only the process's own user and root may connect */
     /* 1 to 65536; beyond it a connection without an open request is closed, or the new one gets 429. */
     uint32_t connections_max;
-    /* The same for one address; 0 = half of connections_max, and none for loopback. */
+    /* Limit of connections_max for one address; 0 = half of connections_max, and none for loopback. */
     uint32_t connections_per_ip;
     /* GETs that are answered beyond these limits as well; up to a NULL. NULL = none. */
     const char *const *vital_paths;
     size_t header_bytes_max; /* request line, headers and trailers; 0 = 8 KiB */
     size_t body_bytes_max;   /* 0 = 64 MiB */
-    size_t send_bytes_max;   /* of a stream, waiting for its client; 0 = 64 KiB */
+    size_t send_bytes_max;   /* bytes of a stream that wait for its client; 0 = 64 KiB */
     uint32_t idle_timeout_s; /* connections between requests, and requests without progress; 0 = 60 */
     struct account *network; /* outlives the server */
     bool loopback_host_only; /* Host must be a loopback name and a browser's Origin must equal it, else 403 */
     struct http_handler handler;
-    void *arg; /* of all the handler's functions */
+    void *arg; /* argument of all the handler's functions */
 };
 
-/* What it will reserve at creation; *connection: of that, for each connection. Bodies and long answers come
- * on top. */
+/* Returns the bytes that the server will reserve at creation; *connection: their part for each connection.
+ * Bodies and long answers come on top. */
 uint64_t http_server_bytes(const struct http_server_opts *opts, uint64_t *connection);
 
 /* Listens; connections are accepted once the loop runs. 0, -EINVAL, -ENOMEM (the account said no), -ENOTSUP

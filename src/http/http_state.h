@@ -64,7 +64,7 @@ struct http_request {
     bool turned;        /* MHD has been asked for another turn: see wait_turn() */
     bool closing;       /* in http_server.closing */
     struct slice method, path;
-    struct slice authority; /* of a target that has one */
+    struct slice authority; /* host and port of a target that has them */
     void *user;
     struct buf body;
     uint64_t body_bytes; /* received so far, of this request's body */
@@ -73,7 +73,7 @@ struct http_request {
     /* The answer, from http_respond() or http_stream_begin() until MHD has it. */
     struct MHD_Response *reply;
     unsigned status;      /* 0 = none yet */
-    uint64_t reply_bytes; /* of a body in one piece */
+    uint64_t reply_bytes; /* bytes of a body in one piece */
     struct http_ring ring;
     uint32_t header_count;
     size_t header_bytes;
@@ -84,15 +84,15 @@ enum http_leave { HTTP_LEAVE_NOT, HTTP_LEAVE_EVICTED, HTTP_LEAVE_FAULT };
 
 struct http_conn {
     struct http_server *server;
-    uint32_t generation; /* of the slot: tells events of an earlier connection apart */
+    uint32_t generation; /* use of the slot: tells events of an earlier connection apart */
     bool open;
     bool placed;    /* counts against connections_max; until it is to go */
     bool excess;    /* came when all places were taken: vital paths only, else 429 */
-    bool crowded;   /* as excess, for its client's share */
+    bool crowded;   /* came when its client's share was taken: vital paths only, else 429 */
     bool shut;      /* answered past MHD, which reads the end of it next */
     bool gone;      /* the client has closed its sending half, or all */
     bool killed;    /* no byte more goes out; MHD is about to close it */
-    bool suspended; /* as MHD was told */
+    bool suspended; /* MHD has suspended it */
     bool linger;    /* unread bytes may be coming in when it closes */
     enum http_leave leave;
     enum http_idle idle; /* which list of those it is in; HTTP_IDLES = none */
@@ -140,13 +140,13 @@ struct http_accept {
 struct http_server {
     /* Set by create, then constant. */
     struct http_server_opts opts;
-    struct charge charge; /* of opts.network */
+    struct charge charge; /* charge on opts.network */
     uint32_t conns_max;   /* slots: connections_max + HTTP_EXCESS_MAX + HTTP_LEAVING_MAX */
     struct http_raw_limits raw_limits;
-    size_t conn_bytes; /* of one connection, its send buffer apart */
+    size_t conn_bytes; /* bytes of one connection without its send buffer */
     uint64_t reserved_bytes;
     uint16_t port;
-    uint32_t mhd_timeout_s; /* of connections without a timeout of their own */
+    uint32_t mhd_timeout_s; /* timeout of connections without one of their own */
     int epoll_fd, wake_fd, mhd_epoll_fd;
     struct MHD_Daemon *mhd;
 
@@ -154,7 +154,7 @@ struct http_server {
     int listen_fd; /* -1 = closed */
     struct http_accept accept;
     struct http_conn *conns;
-    uint32_t *fd_heads; /* of chains of connections by descriptor: index of the first, + 1 */
+    uint32_t *fd_heads; /* chains of connections by descriptor: index of the first, + 1 */
     uint32_t fd_heads_count;
     struct http_peers peers;
     struct list idles[HTTP_IDLES]; /* oldest first */
@@ -189,7 +189,7 @@ static inline struct http_conn *http_conn_of(const struct http_request *r)
     return CONTAINER(r, struct http_conn, request);
 }
 
-/* What an epoll event of the server's own set is about. */
+/* Kinds of epoll events of the server's own set. */
 enum http_event {
     HTTP_EVENT_MHD,
     HTTP_EVENT_WAKE,
@@ -349,7 +349,7 @@ bool http_recv_has_judged(const struct http_conn *c, bool whole);
 void http_place_take(struct http_conn *c);
 /* It is to go, or closed; again: nothing. */
 void http_place_leave(struct http_conn *c);
-/* What it waits for may have changed. */
+/* Notes that the connection may wait for something else now. */
 void http_place_note(struct http_conn *c);
 /* Marks a connection whose raw bytes are faulty, once the requests before the faulty one have ended. */
 void http_place_fault(struct http_conn *c);
